@@ -571,10 +571,12 @@ static int needed(const tg_allocator *a) {
          current(&a->counters[TG_POOL_LARGE].blocks);
 }
 
-/* Between enter and leave the allocator stays, even if its last block goes meanwhile. */
+/* Between enter and leave the allocator stays, even if its last block goes meanwhile. What may
+ * have been added to the cache beyond its bound is given back on leaving. */
 static void enter(tg_allocator *a) { a->busy++; }
 
 static void leave(tg_allocator *a) {
+  shrink_cache(a, a->options.max_cached);
   a->busy--;
   int last = !needed(a);
   pthread_mutex_unlock(&a->mutex);
@@ -649,7 +651,6 @@ void tg_allocator_destroy(tg_allocator *a) {
   enter(a);
   a->open = 0;
   a->options.max_cached = 0;
-  shrink_cache(a, 0);
   leave(a);
 }
 
@@ -742,7 +743,6 @@ static int release_slowly(tg_allocator *a, tg_block *block) {
     a->cached += block->size;
     make_free(a, block);
   }
-  shrink_cache(a, a->options.max_cached);
   leave(a);
   return rc;
 }
@@ -833,7 +833,6 @@ int tg_set_max_cached(tg_allocator *a, size_t bytes) {
   pthread_mutex_lock(&a->mutex);
   enter(a);
   a->options.max_cached = bytes;
-  shrink_cache(a, bytes);
   leave(a);
   return TG_OK;
 }
