@@ -261,7 +261,6 @@ static void make_free(tg_allocator *a, tg_block *block) {
     absorb_next(a, block);
   }
   block->state = TG_BLOCK_FREE;
-  block->holder = NULL;
   tree_insert(a, block);
   if (!block->previous && !block->next) ring_append(&a->idle, &block->segment->idle);
 }
@@ -676,7 +675,7 @@ static int obtain(tg_allocator *a, tg_pool *pool, const request *r, tg_block **o
 static inline tg_block *make_live(tg_allocator *a, tg_block *block, size_t nbytes) {
   block->state = TG_BLOCK_LIVE;
   block->requested = nbytes;
-  block->holder = NULL;
+  tg_set_holder(block, NULL);
   a->cached -= block->size;
   note_live(a, block);
   return block;

@@ -45,9 +45,8 @@ typedef struct tg_segment tg_segment;
 typedef struct tg_pool tg_pool;
 typedef struct tg_event tg_event;
 
-/* The memory of a block starts at `offset` bytes into `handle`. Only the fields above the line
- * are for callers; `holder` is theirs to set: a string that outlives the block, such as the name of
- * an op, shown in the account of an out-of-memory error. */
+/* The memory of a block starts at `offset` bytes into `handle`. The fields above the line are for
+ * callers to read; `holder` is set with tg_set_holder. */
 typedef struct tg_block {
   tg_handle handle;
   size_t offset;
@@ -67,6 +66,12 @@ typedef struct tg_block {
   uint8_t state;
   uint8_t kind;
 } tg_block;
+
+/* Names who holds a block, for the account of an out-of-memory error: a string that outlives the
+ * block, such as the name of an op. Other threads may be writing an account. */
+static inline void tg_set_holder(tg_block *block, const char *holder) {
+  __atomic_store_n(&block->holder, holder, __ATOMIC_RELAXED);
+}
 
 typedef struct tg_allocator_options {
   size_t alignment;     /* of every block: a power of two, 64 ... 32768 */

@@ -52,6 +52,8 @@ cdef extern from "native/allocator.h" nogil:
         const char *holder
         tg_allocator *owner
 
+    void tg_set_holder(tg_block *, const char *) noexcept
+
     ctypedef struct tg_allocator_options:
         size_t alignment
         size_t small_segment
@@ -380,11 +382,13 @@ cdef class Block:
                 recording succeeds.
         """
         cdef tg_block *block = self.live("release")
+        cdef CachingAllocator allocator = self.allocator
         cdef int rc
         self.ptr = NULL
+        self.allocator = None
         with nogil:
             rc = tg_release(block.owner, block)
-        self.allocator.check(rc, "release")
+        allocator.check(rc, "release")
 
     def record_stream(self, uint64_t stream):
         """Keep the memory, after its release, until what `stream` has been given is done.

@@ -1,5 +1,7 @@
 /* The host's memory as a driver of the caching allocator. */
-#define _GNU_SOURCE
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* MAP_ANONYMOUS, madvise */
+#endif
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>

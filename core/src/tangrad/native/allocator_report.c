@@ -16,7 +16,6 @@ static tg_segment *next_segment(const tg_allocator *a, const tg_segment *segment
   return segment->all.next == &a->segments ? NULL : TG_ENTRY(segment->all.next, tg_segment, all);
 }
 
-/* The block after `block` by address, then by segment. */
 static tg_block *next_block(const tg_allocator *a, const tg_block *block) {
   if (block->next) return block->next;
   tg_segment *segment = next_segment(a, block->segment);
@@ -26,6 +25,10 @@ static tg_block *next_block(const tg_allocator *a, const tg_block *block) {
 static tg_block *first_block(const tg_allocator *a) {
   tg_segment *segment = first_segment(a);
   return segment ? segment->first : NULL;
+}
+
+static const char *holder_of(const tg_block *block) {
+  return __atomic_load_n(&block->holder, __ATOMIC_RELAXED);
 }
 
 static int is_free(const tg_block *block) {
@@ -129,7 +132,7 @@ static tg_snapshot_row row_of(const tg_block *block) {
                            .requested = live ? block->requested : 0,
                            .segment = block->segment->serial,
                            .stream = block->pool->stream,
-                           .holder = live ? block->holder : NULL,
+                           .holder = live ? holder_of(block) : NULL,
                            .state = block->state,
                            .kind = block->kind};
 }
@@ -197,16 +200,17 @@ static int smallest_holding(const survey *s) {
 
 /* There is no memory to be had for this: more than HOLDINGS kinds make room by block size. */
 static void survey_live(survey *s, const tg_block *block) {
+  const char *holder = holder_of(block);
   int i = 0;
   while (i < s->count &&
-         (s->holdings[i].size != block->size || s->holdings[i].holder != block->holder))
+         (s->holdings[i].size != block->size || s->holdings[i].holder != holder))
     i++;
   if (i == HOLDINGS) {
     i = smallest_holding(s);
     if (s->holdings[i].size >= block->size) return;
-    s->holdings[i] = (holding){block->holder, block->size, 0};
+    s->holdings[i] = (holding){holder, block->size, 0};
   } else if (i == s->count) {
-    s->holdings[s->count++] = (holding){block->holder, block->size, 0};
+    s->holdings[s->count++] = (holding){holder, block->size, 0};
   }
   s->holdings[i].count++;
 }
@@ -264,11 +268,10 @@ size_t tg_allocator_account(tg_allocator *a, char *buffer, size_t size) {
   say_bytes(&t, (double)all->reserved_bytes.current);
   say(&t, " reserved in %" PRId64 " segments, limit ", all->segment.current);
   if (a->options.limit == SIZE_MAX)
-    say(&t, "none.");
-  else {
+    say(&t, "none");
+  else
     say_bytes(&t, (double)a->options.limit);
-    say(&t, ".");
-  }
+  say(&t, ".");
   say_holdings(&t, &s);
   pthread_mutex_unlock(&a->mutex);
   return t.length;
