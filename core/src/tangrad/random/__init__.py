@@ -1,0 +1,1 @@
+"""Random numbers: the Philox generator and its state."""
