@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# cython: language_level=3, initializedcheck=False, cdivision=True
 # cython: embedsignature=False, auto_pickle=False, legacy_implicit_noexcept=False
 """The compiled core: dtypes, devices, storage, tensors, ops, dispatch and the autograd graph."""
 cimport cython
@@ -124,6 +124,9 @@ class OutOfMemoryError(RuntimeError):
 
 class DerivativeError(RuntimeError):
     """Raised where a derivative does not exist, with the mathematical reason."""
+
+
+_out_of_memory_error = OutOfMemoryError
 
 
 cdef object out_of_memory(str message):

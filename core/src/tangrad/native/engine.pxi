@@ -79,6 +79,7 @@ cdef Node pop_ready(list heap):
 cdef int count_dependencies(Run run, list roots) except -1:
     cdef list stack = list(roots)
     cdef Node node, child
+    cdef State s
     cdef Py_ssize_t i
     for node in roots:
         run.state_of(node)
@@ -92,7 +93,8 @@ cdef int count_dependencies(Run run, list roots) except -1:
             child = <Node>PyTuple_GET_ITEM(node.next_, i)
             if not run.visited(child):
                 stack.append(child)
-            run.state_of(child).waiting += 1
+            s = run.state_of(child)
+            s.waiting += 1
     return 0
 
 
@@ -215,6 +217,7 @@ cdef list run_backward(list roots, list root_numbers, list root_grads, bint keep
     """
     cdef Run run = Run.__new__(Run)
     cdef int saved_mode = tg_tls.grad_enabled
+    cdef State s
     cdef Py_ssize_t i
     run.active, run.keep_graph, run.create_graph, run.accumulate = True, keep_graph, create_graph, accumulate
     run.heap, run.overflow, run.captures = [], {}, {}
@@ -231,7 +234,8 @@ cdef list run_backward(list roots, list root_numbers, list root_grads, bint keep
     tg_tls.grad_enabled = create_graph
     try:
         for i in range(len(roots)):
-            run.state_of(roots[i]).waiting += 1
+            s = run.state_of(roots[i])
+            s.waiting += 1
         for i in range(len(roots)):
             give(run, roots[i], root_numbers[i], root_grads[i])
         while run.heap:

@@ -379,9 +379,9 @@ def _find_attribute(t, name):
     return find_attribute(t, name)
 
 
-def _prepare_subclass(cls):
-    from tangrad.tensor.protocol import prepare_subclass
-    prepare_subclass(cls)
+def _set_state(t, state):
+    for name, value in state.items():
+        setattr(t, name, value)
 
 
 def _default_torch_function(cls, func, types, args, kwargs):

@@ -365,7 +365,7 @@ cdef int storage_attach(UntypedStorage s, size_t nbytes) except -1:
     status = tg_allocate(s.dev.allocator.ptr, nbytes, 0, &s.block)
     if status != 0:
         s.block = NULL
-        raise_allocation_error(s.dev.allocator, status, nbytes)
+        s.dev.allocator.check(status, "allocate", nbytes)
     s.handle = s.block.handle
     s.offset = s.block.offset
     if s.dev.type.host:

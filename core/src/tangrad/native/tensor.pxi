@@ -299,10 +299,6 @@ cdef class Tensor:
     def __getattr__(self, name):
         return _find_attribute(self, name)
 
-    def __init_subclass__(cls, **kwargs):
-        super().__init_subclass__(**kwargs)
-        _prepare_subclass(cls)
-
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         """Run `func` with overrides of subclasses off and give results the class `cls`."""
@@ -427,7 +423,7 @@ cdef class Tensor:
         return _deepcopy_tensor(self, memo)
 
     def __setstate__(self, state):
-        self.__dict__.update(state)
+        _set_state(self, state)
 
     def __format__(self, spec):
         if self.ndim_ == 0 and self.level_ is None and not self.storage_.dev.type.meta and exact_tensor(<PyObject*>self):
