@@ -183,8 +183,8 @@ def _exact_fma(a: float, b: float, c: float) -> float:
 def cast(a: Array, dtype: np.dtype) -> Array:
     """Convert to ``dtype`` as C does on the machines we know.
 
-    A complex number loses its imaginary part, bool is "not 0", and a float out of an integer's
-    range goes through int64, so that -1.0 becomes 255 in uint8 on every machine.
+    A complex number loses its imaginary part, bool is "not 0", and a float goes to a small integer
+    type through a wide one, so that -1.0 becomes 255 in uint8 on every machine.
     """
     a = np.asarray(a)
     if a.dtype == dtype:
@@ -200,7 +200,8 @@ def cast(a: Array, dtype: np.dtype) -> Array:
 
 def _to_integer(a: Array, dtype: np.dtype) -> Array:
     if dtype != np.uint64:
-        return a.astype(np.int64).astype(dtype)
+        wide = np.int32 if dtype.itemsize < 4 or dtype == np.int32 else np.int64
+        return a.astype(wide).astype(dtype)
     half = a.dtype.type(2.0**63)
     upper = (a - half).astype(np.int64).astype(np.uint64) + np.uint64(1 << 63)
     return np.where(a >= half, upper, a.astype(np.int64).astype(np.uint64))
