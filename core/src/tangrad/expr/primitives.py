@@ -182,7 +182,7 @@ _row("gcd", 2, "ui", numpy="np.gcd(a, b)", python="gcd(a, b)", d="0",
     while (y) { $U t = x % y; x = y; y = t; }
     return ($T)x;
 }"""})
-_row("lcm", 2, "ui", numpy="np.lcm(a, b)", python="lcm(a, b)", d="0",
+_row("lcm", 2, "ui", numpy="sp.lcm(a, b)", python="lcm(a, b)", d="0",
      c={"u": "{ $T g = tg_gcd_$s(a, b); return ($T)(g ? (a / g) * ($U)b : 0); }",
         "i": """{
     $T g = tg_gcd_$s(a, b);
