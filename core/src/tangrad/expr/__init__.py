@@ -29,7 +29,7 @@ __all__ = [
     "parse",
 ]
 
-_LAZY = {"compute_type": "types", "Program": "types", "c_prelude": "render", "Dialect": "render"}
+_LAZY = {"compute_type": "program", "Program": "program", "c_prelude": "render", "Dialect": "render"}
 
 
 def __getattr__(name: str) -> object:

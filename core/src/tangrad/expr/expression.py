@@ -10,7 +10,7 @@ from tangrad.expr.errors import ExpressionError
 from tangrad.expr.ssa import Node, Scalar, literal, rebuild, walk
 
 if TYPE_CHECKING:
-    from tangrad.expr.types import Program
+    from tangrad.expr.program import Program
 
 
 class Expression:
@@ -172,7 +172,7 @@ class Expression:
         Raises:
             ExpressionTypeError: if a primitive has no meaning for its operands' types.
         """
-        from tangrad.expr.types import infer
+        from tangrad.expr.program import infer
 
         return infer(self, types, compute, results)
 

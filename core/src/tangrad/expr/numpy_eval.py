@@ -9,7 +9,7 @@ import numpy as np
 
 from tangrad.expr import special
 from tangrad.expr.primitives import PRIMITIVES
-from tangrad.expr.types import KINDS, Instruction, Program
+from tangrad.expr.program import KINDS, Instruction, Program
 
 Step = Callable[..., Any]
 

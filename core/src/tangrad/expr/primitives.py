@@ -10,8 +10,9 @@ Columns of a row:
     to texts. NumPy sees ``np``, ``sp`` (``special.py``) and the operands' dtype ``T``; Python sees
     the functions of ``scalar_eval.py``; C sees ``$T`` (the operands' type), ``$U`` (an unsigned
     type no narrower than 32 bits), ``$R`` (the type of a complex's parts), ``$s`` (the suffix of
-    helpers for that type), ``$bits``, and ``@exp`` (the library's function of that precision). A C
-    text that begins with ``{`` is a function body.
+    helpers for that type), ``$bits``, and ``@exp`` (the library's function of that precision).
+    Complex numbers are structures of ``re`` and ``im``. A text that begins with ``{`` is a
+    function body.
 ``d``
     The derivative by each operand, an expression in the language itself, in ``a, b, c`` and the
     result ``y``; ``"0"`` if it is zero everywhere, ``"!reason"`` if there is none. For complex
@@ -84,20 +85,20 @@ def _row(name: str, arity: int, kinds: str, **columns: object) -> None:
 
 _row("add", 2, "buifc", numpy="np.add(a, b)", python="a + b", d=("1", "1"),
      c={"b": "a | b", "ui": "($T)(($U)a + ($U)b)", "f": "a + b",
-        "c": "tg_make_$s(@creal(a) + @creal(b), @cimag(a) + @cimag(b))"})
+        "c": "tg_make_$s(a.re + b.re, a.im + b.im)"})
 _row("sub", 2, "uifc", numpy="np.subtract(a, b)", python="a - b", d=("1", "-1"),
      c={"ui": "($T)(($U)a - ($U)b)", "f": "a - b",
-        "c": "tg_make_$s(@creal(a) - @creal(b), @cimag(a) - @cimag(b))"})
+        "c": "tg_make_$s(a.re - b.re, a.im - b.im)"})
 # C99's complex product recovers infinities; NumPy's and PyTorch's is the plain formula.
 _row("mul", 2, "buifc", numpy="np.multiply(a, b)", python="a * b", d=("b", "a"),
      c={"b": "a & b", "ui": "($T)(($U)a * ($U)b)", "f": "a * b",
-        "c": "tg_make_$s(@creal(a) * @creal(b) - @cimag(a) * @cimag(b),"
-             " @creal(a) * @cimag(b) + @cimag(a) * @creal(b))"})
+        "c": "tg_make_$s(a.re * b.re - a.im * b.im,"
+             " a.re * b.im + a.im * b.re)"})
 _row("truediv", 2, "fc", numpy="np.true_divide(a, b)", python="truediv(a, b)",
      d=("1 / b", "-(y / b)"),
      c={"f": "a / b", "c": """{
     /* Smith, 1962, Algorithm 116: complex division */
-    $R ar = @creal(a), ai = @cimag(a), br = @creal(b), bi = @cimag(b), t, s;
+    $R ar = a.re, ai = a.im, br = b.re, bi = b.im, t, s;
     if (@fabs(br) >= @fabs(bi)) {
         if (br == 0 && bi == 0) return tg_make_$s(ar / @fabs(br), ai / @fabs(br));
         t = bi / br; s = 1 / (br + bi * t);
@@ -161,10 +162,10 @@ _row("pow", 2, "uifc", python="power(a, b)",
 }""",
         "f": "@pow(a, b)", "c": "@cpow(a, b)"})
 _row("neg", 1, "uifc", numpy="np.negative(a)", python="-a", d="-1",
-     c={"ui": "($T)(0 - ($U)a)", "f": "-a", "c": "tg_make_$s(-@creal(a), -@cimag(a))"})
+     c={"ui": "($T)(0 - ($U)a)", "f": "-a", "c": "tg_make_$s(-a.re, -a.im)"})
 _row("abs", 1, "buifc", numpy={"b": "a", "uifc": "np.abs(a)"}, python="abs(a)", result="real",
      d="sgn(a)", wirtinger=(("conj(sgn(a)) / 2", "sgn(a) / 2"),),
-     c={"bu": "a", "i": "($T)(a < 0 ? 0 - ($U)a : ($U)a)", "f": "@fabs(a)", "c": "@cabs(a)"})
+     c={"bu": "a", "i": "($T)(a < 0 ? 0 - ($U)a : ($U)a)", "f": "@fabs(a)", "c": "@hypot(a.re, a.im)"})
 _row("reciprocal", 1, "fc", numpy="np.true_divide(T.type(1), a)", python="truediv(1, a)",
      d="-(y * y)", c={"f": "1 / a", "c": "tg_truediv_$s(tg_make_$s(1, 0), a)"})
 _row("square", 1, "uifc", numpy="np.multiply(a, a)", python="a * a", d="2 * a",
@@ -181,7 +182,7 @@ _row("gcd", 2, "ui", numpy="np.gcd(a, b)", python="gcd(a, b)", d="0",
     while (y) { $U t = x % y; x = y; y = t; }
     return ($T)x;
 }"""})
-_row("lcm", 2, "ui", numpy="np.lcm(a, b)", python="lcm(a, b)", d="0",
+_row("lcm", 2, "ui", numpy="sp.lcm(a, b)", python="lcm(a, b)", d="0",
      c={"u": "{ $T g = tg_gcd_$s(a, b); return ($T)(g ? (a / g) * ($U)b : 0); }",
         "i": """{
     $T g = tg_gcd_$s(a, b);
@@ -206,8 +207,10 @@ _row("fmin", 2, "buif", numpy="np.fmin(a, b)", python="fmin(a, b)", keeps_bool=T
 for _name, _symbol in (("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">=")):
     _row(_name, 2, "buif", numpy=f"a {_symbol} b", python=f"a {_symbol} b", c=f"a {_symbol} b",
          d="0", result="bool")
-_row("eq", 2, "buifc", numpy="a == b", python="a == b", c="a == b", d="0", result="bool")
-_row("ne", 2, "buifc", numpy="a != b", python="a != b", c="a != b", d="0", result="bool")
+_row("eq", 2, "buifc", numpy="a == b", python="a == b", d="0", result="bool",
+     c={"buif": "a == b", "c": "a.re == b.re && a.im == b.im"})
+_row("ne", 2, "buifc", numpy="a != b", python="a != b", d="0", result="bool",
+     c={"buif": "a != b", "c": "a.re != b.re || a.im != b.im"})
 # The sign of nan is 0, as in PyTorch.
 _row("sign", 1, "buif", python="sign(a)", d="0",
      numpy={"bu": "np.sign(a) if T.kind != 'b' else a", "i": "np.sign(a)",
@@ -217,8 +220,8 @@ _row("sgn", 1, "buifc", python="sgn(a)", d="0",
      wirtinger=(("where(a == 0, 0, 0.5 / abs(a))", "where(a == 0, 0, -(y * y) / (2 * abs(a)))"),),
      numpy={"b": "a", "ui": "np.sign(a)", "f": "sp.sign(a)", "c": "sp.complex_sign(a)"},
      c={"b": "a", "u": "a > 0", "if": "($T)((a > 0) - (a < 0))",
-        "c": "{ $R r = @cabs(a); return r == 0 ? tg_make_$s(0, 0)"
-             " : tg_make_$s(@creal(a) / r, @cimag(a) / r); }"})
+        "c": "{ $R r = @hypot(a.re, a.im); return r == 0 ? tg_make_$s(0, 0)"
+             " : tg_make_$s(a.re / r, a.im / r); }"})
 _row("where", 3, "buifc", operands="ctt", keeps_bool=True, numpy="np.where(a, b, c)",
      python="b if a else c", c="a ? b : c", d=("0", "where(a, 1, 0)", "where(a, 0, 1)"))
 
@@ -253,17 +256,17 @@ _row("cast", 1, "buifc", operands="n", result="cast", folds=False, numpy="sp.cas
 _row("select_complex", 3, "buifc", operands="ntt", keeps_bool=True, folds=False, numpy="",
      python="", c="", d="!the typed program has no select_complex")
 _row("real", 1, "buifc", result="real", numpy={"buif": "a", "c": "np.real(a)"}, python="real(a)",
-     c={"buif": "a", "c": "@creal(a)"}, d="1", wirtinger=(("0.5", "0.5"),))
+     c={"buif": "a", "c": "a.re"}, d="1", wirtinger=(("0.5", "0.5"),))
 _row("imag", 1, "buifc", result="real", numpy={"buif": "np.zeros_like(a)", "c": "np.imag(a)"},
-     python="imag(a)", c={"buif": "0", "c": "@cimag(a)"}, d="0",
+     python="imag(a)", c={"buif": "0", "c": "a.im"}, d="0",
      wirtinger=(("-0.5j", "0.5j"),))
 _row("conj", 1, "buifc", numpy={"buif": "a", "c": "np.conj(a)"}, python="conj(a)",
-     c={"buif": "a", "c": "@conj(a)"}, d="1", wirtinger=(("0", "1"),))
+     c={"buif": "a", "c": "tg_make_$s(a.re, -a.im)"}, d="1", wirtinger=(("0", "1"),))
 # Of a real number: 0, pi for a negative one, nan for nan.
 _row("angle", 1, "fc", result="real", numpy={"f": "sp.real_angle(a)", "c": "np.angle(a)"},
      python="angle(a)", d="0", wirtinger=(("where(a == 0, 0, -0.5j / a)",
                                            "where(a == 0, 0, 0.5j / conj(a))"),),
-     c={"f": "a != a ? a : (a < 0 ? ($T)3.14159265358979323846 : 0)", "c": "@carg(a)"})
+     c={"f": "a != a ? a : (a < 0 ? ($T)3.14159265358979323846 : 0)", "c": "@atan2(a.im, a.re)"})
 _row("complex", 2, "f", result="complex", numpy="sp.make_complex(a, b)",
      python="complex(a, b)", c="tg_make_$s(a, b)", d=("1", "1j"))
 
@@ -274,15 +277,15 @@ for _name, _c in (("floor", "floor"), ("ceil", "ceil"), ("trunc", "trunc"), ("ro
          c={"ui": "a", "f": f"@{_c}(a)"}, d="0")
 _row("frac", 1, "f", numpy="a - np.trunc(a)", python="a - trunc(a)", c="a - @trunc(a)", d="1")
 _row("isnan", 1, "buifc", result="bool", numpy={"bui": "sp.no(a)", "fc": "np.isnan(a)"},
-     python="isnan(a)", d="0", c={"bui": "0", "f": "a != a", "c": "!(a == a)"})
+     python="isnan(a)", d="0", c={"bui": "0", "f": "a != a", "c": "a.re != a.re || a.im != a.im"})
 _row("isinf", 1, "buifc", result="bool", numpy={"bui": "sp.no(a)", "fc": "np.isinf(a)"},
      python="isinf(a)", d="0",
      c={"bui": "0", "f": "@fabs(a) == ($T)TG_INF",
-        "c": "@fabs(@creal(a)) == ($R)TG_INF || @fabs(@cimag(a)) == ($R)TG_INF"})
+        "c": "@fabs(a.re) == ($R)TG_INF || @fabs(a.im) == ($R)TG_INF"})
 _row("isfinite", 1, "buifc", result="bool", numpy={"bui": "~sp.no(a)", "fc": "np.isfinite(a)"},
      python="isfinite(a)", d="0",
      c={"bui": "1", "f": "@fabs(a) < ($T)TG_INF",
-        "c": "@fabs(@creal(a)) < ($R)TG_INF && @fabs(@cimag(a)) < ($R)TG_INF"})
+        "c": "@fabs(a.re) < ($R)TG_INF && @fabs(a.im) < ($R)TG_INF"})
 _row("signbit", 1, "buif", result="bool", python="signbit(a)", d="0",
      numpy={"bu": "sp.no(a)", "i": "a < 0", "f": "np.signbit(a)"},
      c={"bu": "0", "i": "a < 0", "f": "@copysign(($T)1, a) < 0"})
@@ -312,22 +315,22 @@ _LN2, _LN10 = "0.69314718055994530942", "2.30258509299404568402"
 
 _analytic("exp", "y")
 _analytic("exp2", f"y * {_LN2}", complex_numpy=f"np.exp(a * T.type({_LN2}))",
-          complex_c=f"@cexp(tg_make_$s(@creal(a) * ($R){_LN2}, @cimag(a) * ($R){_LN2}))")
+          complex_c=f"@cexp(tg_make_$s(a.re * ($R){_LN2}, a.im * ($R){_LN2}))")
 _analytic("expm1", "exp(a)", complex_c="""{
     /* exp(x) cos(y) - 1 without cancellation for small x and y */
-    $R x = @creal(a), y = @cimag(a), h = @sin(y / 2);
+    $R x = a.re, y = a.im, h = @sin(y / 2);
     return tg_make_$s(@expm1(x) * @cos(y) - 2 * h * h, @exp(x) * @sin(y));
 }""")
 _analytic("log", "1 / a")
 _analytic("log2", f"1 / (a * {_LN2})",
-          complex_c="{ $T l = @clog(a); return tg_make_$s(@creal(l) / ($R)" + _LN2
-                    + ", @cimag(l) / ($R)" + _LN2 + "); }")
+          complex_c="{ $T l = @clog(a); return tg_make_$s(l.re / ($R)" + _LN2
+                    + ", l.im / ($R)" + _LN2 + "); }")
 _analytic("log10", f"1 / (a * {_LN10})",
-          complex_c="{ $T l = @clog(a); return tg_make_$s(@creal(l) / ($R)" + _LN10
-                    + ", @cimag(l) / ($R)" + _LN10 + "); }")
+          complex_c="{ $T l = @clog(a); return tg_make_$s(l.re / ($R)" + _LN10
+                    + ", l.im / ($R)" + _LN10 + "); }")
 _analytic("log1p", "1 / (1 + a)", complex_c="""{
     /* log|1 + a| = log1p(x (2 + x) + y y) / 2 without cancellation for small a */
-    $R x = @creal(a), y = @cimag(a);
+    $R x = a.re, y = a.im;
     if (@fabs(x) > ($R)0.5 || @fabs(y) > ($R)0.5) return @clog(tg_make_$s(1 + x, y));
     return tg_make_$s(@log1p(x * (2 + x) + y * y) / 2, @atan2(y, 1 + x));
 }""", complex_numpy="sp.complex_log1p(a)")
@@ -342,9 +345,9 @@ _row("xlogy", 2, "f", numpy="sp.xlogy(a, b)", python="xlogy(a, b)",
 _analytic("sigmoid", "y * (1 - y)", numpy="sp.sigmoid(a)",
           complex_numpy="np.true_divide(T.type(1), T.type(1) + np.exp(-a))",
           c="{ $T e = @exp(-@fabs(a)); return (a >= 0 ? 1 : e) / (1 + e); }",
-          complex_c="{ $T e = @cexp(tg_make_$s(-@creal(a), -@cimag(a)));"
+          complex_c="{ $T e = @cexp(tg_make_$s(-a.re, -a.im));"
                     " return tg_truediv_$s(tg_make_$s(1, 0),"
-                    " tg_make_$s(1 + @creal(e), @cimag(e))); }")
+                    " tg_make_$s(1 + e.re, e.im)); }")
 _real_function("log_sigmoid", "sigmoid(-a)", numpy="sp.log_sigmoid(a)",
                c="(a < 0 ? a : (a != a ? a : 0)) - @log1p(@exp(-@fabs(a)))")
 

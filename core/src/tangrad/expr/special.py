@@ -48,6 +48,13 @@ def integer_power(a: Array, b: Array) -> Array:
     return np.where(b < 0, unit, np.power(a, np.maximum(b, 0)))
 
 
+def lcm(a: Array, b: Array) -> Array:
+    """Return abs(a / gcd * b), wrapping around before the absolute value as PyTorch does."""
+    divisor = np.gcd(a, b)
+    quotient = np.floor_divide(a, np.where(divisor == 0, divisor.dtype.type(1), divisor))
+    return np.abs(quotient * b)
+
+
 def left_shift(a: Array, b: Array) -> Array:
     """Shift left; a count out of range gives 0."""
     a, b = np.asarray(a), np.asarray(b)
@@ -183,8 +190,8 @@ def _exact_fma(a: float, b: float, c: float) -> float:
 def cast(a: Array, dtype: np.dtype) -> Array:
     """Convert to ``dtype`` as C does on the machines we know.
 
-    A complex number loses its imaginary part, bool is "not 0", and a float out of an integer's
-    range goes through int64, so that -1.0 becomes 255 in uint8 on every machine.
+    A complex number loses its imaginary part, bool is "not 0", and a float goes to a small integer
+    type through a wide one, so that -1.0 becomes 255 in uint8 on every machine.
     """
     a = np.asarray(a)
     if a.dtype == dtype:
@@ -200,7 +207,8 @@ def cast(a: Array, dtype: np.dtype) -> Array:
 
 def _to_integer(a: Array, dtype: np.dtype) -> Array:
     if dtype != np.uint64:
-        return a.astype(np.int64).astype(dtype)
+        wide = np.int32 if dtype.itemsize < 4 or dtype == np.int32 else np.int64
+        return a.astype(wide).astype(dtype)
     half = a.dtype.type(2.0**63)
     upper = (a - half).astype(np.int64).astype(np.uint64) + np.uint64(1 << 63)
     return np.where(a >= half, upper, a.astype(np.int64).astype(np.uint64))

@@ -315,7 +315,7 @@ class _Typing:
         literals = [value.value for value in operands if isinstance(value, Node)]
         types = [self._type(value) for value in operands if not isinstance(value, Node)]
         if not operands:
-            return "int64" if "s" in primitive.operands else self.compute
+            return {"s": "int64", "c": "bool"}.get(primitive.operands[0], self.compute)
         # For operands that are all literals the compute type decides, as for a single one.
         joined = reduce(promote, types) if types else self.compute  # type: ignore[arg-type]
         stays_bool = primitive.keeps_bool or primitive.result == "bool"
