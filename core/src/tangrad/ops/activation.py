@@ -31,7 +31,7 @@ relu6 = pointwise(
     "relu6(Tensor self) -> Tensor",
     "minimum(maximum(self, 0), 6)",
     dtypes="integral floating",
-    partials={"self": "where((self <= 0) | (self >= 6), 0, 1)"},
+    partials={"self": "where((self > 0) & (self < 6), 1, 0)"},
     inplace=True,
     namespace="nn",
     oracle="nn.functional.relu6",
@@ -67,12 +67,11 @@ hardtanh = pointwise(
     "hardtanh(Tensor self, Scalar min_val=-1.0, Scalar max_val=1.0) -> Tensor",
     "minimum(maximum(self, min_val), max_val)",
     dtypes="floating",
-    partials={"self": "where((self <= min_val) | (self >= max_val), 0, 1)"},
+    partials={"self": "where((self > min_val) & (self < max_val), 1, 0)"},
     inplace=True,
     namespace="nn",
     oracle="nn.functional.hardtanh",
     samples=lambda s: [*s.unary(), s(s.tensor(3, 4), -2.0, 0.5)],
-    errors=lambda s: [],
     doc="Bound elements by `min_val` and `max_val`; the gradient is zero on the bounds.",
 )
 
@@ -80,7 +79,7 @@ softshrink = pointwise(
     "softshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
     "where(self > lambd, self - lambd, where(self < -lambd, self + lambd, self * 0))",
     dtypes="floating",
-    partials={"self": "where((self >= -lambd) & (self <= lambd), 0, 1)"},
+    partials={"self": "where((self < -lambd) | (self > lambd), 1, 0)"},
     namespace="nn",
     oracle="nn.functional.softshrink",
     samples=lambda s: [*s.unary(), s(s.tensor(3, 4), 1.5)],
@@ -91,7 +90,7 @@ hardshrink = pointwise(
     "hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
     "where((self >= -lambd) & (self <= lambd), 0, self)",
     dtypes="floating",
-    partials={"self": "where((self >= -lambd) & (self <= lambd), 0, 1)"},
+    partials={"self": "where((self < -lambd) | (self > lambd), 1, 0)"},
     oracle="nn.functional.hardshrink",
     samples=lambda s: [*s.unary(), s(s.tensor(3, 4), 1.5)],
     doc="Replace elements in [-lambd, lambd] by zero.",
@@ -104,7 +103,7 @@ elu = pointwise(
     "elu(Tensor self, Scalar alpha=1.0) -> Tensor",
     "where(self > 0, self, alpha * expm1(self))",
     dtypes="floating",
-    partials={"self": "where(self > 0, 1, alpha * exp(self))"},
+    partials={"self": "where(self <= 0, alpha * exp(self), 1)"},
     inplace=True,
     namespace="nn",
     oracle="nn.functional.elu",
@@ -118,8 +117,8 @@ selu = pointwise(
     "where(self > 0, self, 1.6732632423543772848170429916717 * expm1(self))",
     dtypes="floating",
     partials={
-        "self": "where(self > 0, 1.0507009873554804934193349852946, "
-        "1.7580993408473768599402175208123 * exp(self))"
+        "self": "where(self <= 0, 1.7580993408473768599402175208123 * exp(self), "
+        "1.0507009873554804934193349852946)"
     },
     inplace=True,
     method=False,
@@ -132,7 +131,7 @@ celu = pointwise(
     "celu(Tensor self, Scalar alpha=1.0) -> Tensor",
     "where(self > 0, self, alpha * expm1(self / alpha))",
     dtypes="floating",
-    partials={"self": "where(self > 0, 1, exp(self / alpha))"},
+    partials={"self": "where(self <= 0, exp(self / alpha), 1)"},
     inplace=True,
     method=False,
     oracle="nn.functional.celu",
@@ -261,6 +260,7 @@ softsign = pointwise(
 tanhshrink = pointwise(
     "tanhshrink(Tensor self) -> Tensor",
     "self - tanh(self)",
+    promote="float",
     dtypes="floating complex",
     partials={"self": "t = tanh(self); t * t"},
     namespace="nn",

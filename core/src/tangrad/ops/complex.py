@@ -30,9 +30,10 @@ angle = pointwise(
 
 
 def _check_parts(name: str, first: Any, second: Any) -> None:
-    if not (first.dtype.is_floating_point and second.dtype.is_floating_point):
+    names = [repr(part.dtype).rpartition(".")[2] for part in (first, second)]
+    if not set(names) <= {"float32", "float64"}:
         raise RuntimeError(
-            f"{name}: expected both inputs to be Half, Float or Double tensors, "
+            f"{name}: expected both inputs to be float32 or float64 tensors, "
             f"but got {first.dtype} and {second.dtype}"
         )
     if first.dtype != second.dtype:

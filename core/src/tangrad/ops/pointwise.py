@@ -315,7 +315,7 @@ sqrt = pointwise(
     promote="float",
     partials={"self": "0.5 / result"},
     inplace=True,
-    samples=lambda s: s.unary(0.1, 9),
+    samples=lambda s: s.unary(0.1, 9, specials=not s.is_complex),
     doc="Compute the square root; NaN for negative real numbers.",
 )
 
@@ -413,7 +413,7 @@ copysign = pointwise(
     promote="float",
     dtypes="floating",
     inplace=True,
-    samples=lambda s: [*s.binary(), s(s.specials(), -1)],
+    samples=lambda s: [*s.binary(), s(s.values([0.0, -0.0, 1.5]), -1.0)],
     doc="Give `self` the sign of `other`, the sign of zero and NaN included.",
 )
 
@@ -482,7 +482,7 @@ clamp_max = pointwise(
 clamp_both = pointwise(
     "clamp_both(Tensor self, Operand min, Operand max) -> Tensor",
     "minimum(maximum(self, min), max)",
-    dtypes=REAL,
+    dtypes=REAL_NUMBERS,
     partials={
         "self": "where((self >= min) & (self <= max), 1, 0)",
         "min": "where((self < min) & (min < max), 1, 0)",
@@ -531,9 +531,18 @@ clamp = overload(
 
 # Fused forms
 
+def _check_lerp(self: Any, end: Any) -> None:
+    if _is_integral(self) or _is_integral(end):
+        raise RuntimeError(
+            f"lerp: not implemented for integers, got {self.dtype} and {end.dtype}; "
+            "convert them with .to(dtype)"
+        )
+
+
 lerp = pointwise(
     "lerp(Tensor self, Tensor end, Operand weight) -> Tensor",
     "where(abs(weight) < 0.5, self + weight * (end - self), end - (end - self) * (1 - weight))",
+    check=_check_lerp,
     dtypes="floating complex",
     partials={"self": "1 - weight", "end": "weight", "weight": "end - self"},
     inplace=True,
@@ -681,8 +690,8 @@ def nan_to_num(
 
 def _replaced(part: str) -> str:
     return (
-        f"where(isnan({part}), nan_value, where({part} == inf, posinf, "
-        f"where({part} == -inf, neginf, {part})))"
+        f"where(isnan({part}), real(nan_value), where({part} == inf, real(posinf), "
+        f"where({part} == -inf, real(neginf), {part})))"
     )
 
 

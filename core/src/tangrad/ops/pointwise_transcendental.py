@@ -229,6 +229,10 @@ acosh = pointwise(
     "acosh(Tensor self) -> Tensor",
     "acosh(self)",
     promote="float",
+    # The root of the product is wrong beyond the branch cut, the product of roots beyond -1.
+    partials={
+        "self": "select_complex(self, rsqrt(self - 1) * rsqrt(self + 1), rsqrt(self * self - 1))"
+    },
     alias=("arccosh",),
     inplace=True,
     samples=lambda s: s.unary(1.1, 9),
@@ -263,7 +267,8 @@ logit_plain = pointwise(
     "log(self / (1 - self))",
     promote="float",
     dtypes="floating",
-    partials={"self": "where((self < 0) | (self > 1), nan, 1 / (self * (1 - self)))"},
+    partials={"self": "where((self < 0) | (self > 1), nan, "
+        "where((self == 0) | (self == 1), inf, 1 / (self * (1 - self))))"},
     inplace=True,
     function=False,
     method=False,

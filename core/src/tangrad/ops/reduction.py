@@ -32,7 +32,7 @@ def spread(g: Any, like: Any, dim: Any, keepdim: bool) -> Any:
 def restore(g: Any, like: Any, dim: Any, keepdim: bool) -> Any:
     """Give a reduced tensor its dimensions back, with size 1."""
     ndim = len(like.shape)
-    if keepdim or ndim == 0:
+    if keepdim:
         return g
     for position in sorted(_reduced(dim, ndim)):
         g = g.unsqueeze(position)
@@ -40,16 +40,19 @@ def restore(g: Any, like: Any, dim: Any, keepdim: bool) -> Any:
 
 
 def _reduced(dim: Any, ndim: int) -> tuple[int, ...]:
+    if ndim == 0:
+        return ()
     if isinstance(dim, int):
         return (dim,)
     return tuple(dim) if dim else tuple(range(ndim))
 
 
 def count(like: Any, dim: Any) -> Any:
-    count = 1
+    """Return the number of elements that a reduction combines."""
+    total = 1
     for position in _reduced(dim, len(like.shape)):
-        count = count * like.shape[position]
-    return count
+        total = total * like.shape[position]
+    return total
 
 
 def _samples(s: Any, **kwargs: Any) -> list[Any]:
@@ -278,7 +281,7 @@ def _extreme_jvp(self: Any, self_t: Any, result: Any, dim: Any, keepdim: bool) -
 
 def _check_extreme(name: str, self: Any, dim: Any) -> None:
     for position in _reduced(dim, self.ndim):
-        if self.ndim > 0 and self.shape[position] == 0:
+        if self.shape[position] == 0:
             raise IndexError(
                 f"{name}(): Expected reduction dim {position} to have non-zero size. "
                 f"Got a tensor of shape {tuple(self.shape)}"

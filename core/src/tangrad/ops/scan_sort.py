@@ -300,7 +300,7 @@ sort = op(
     samples=lambda s: [
         s(s.permutation(3, 4) if not s.is_bool else s.tensor(4)),
         s(s.tensor(2, 3, 4, strided=True), dim=-2, stable=True),
-        s(s.tensor(3, 4), 0, True, stable=True),
+        s(s.tensor(3, 4), dim=0, descending=True, stable=True),
         s(s.tensor()),
         s(s.tensor(2, 0)),
         s(s.values([1, 0, 1, 0, 1]), stable=True),
@@ -320,14 +320,14 @@ sort = op(
     "argsort(Tensor self, dim dim=-1, bool descending=False, bool stable=False) -> Tensor",
     samples=lambda s: [
         s(s.permutation(3, 4) if not s.is_bool else s.values([1, 0])),
-        s(s.tensor(3, 4), 0, True, True),
+        s(s.tensor(3, 4), dim=0, descending=True, stable=True),
         s(s.tensor()),
     ],
     errors=_dim_errors,
 )
 def argsort(self: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
     """Return the indices that sort a tensor along a dimension."""
-    return self.sort(dim, descending, stable).indices
+    return self.sort(dim=dim, descending=descending, stable=stable).indices
 
 
 @composite(
@@ -345,6 +345,8 @@ def _length(tensor: Any, dim: int) -> Any:
 
 def _check_topk(self: Any, k: int, dim: int) -> None:
     _check_ordered("topk", self)
+    if repr(self.dtype).endswith(".bool"):
+        raise RuntimeError("topk: bools have too few values to rank; convert with .to(dtype)")
     if k < 0 or k > _length(self, dim):
         raise RuntimeError(
             f"topk: selected index k out of range: got k={k} for dimension {dim} of a tensor of "
@@ -414,7 +416,7 @@ def _check_kthvalue(self: Any, k: int, dim: int) -> None:
 def kthvalue(self: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """Find the `k`-th smallest element along a dimension, counted from 1, and its index."""
     _check_kthvalue(self, k, dim)
-    values, indices = self.sort(dim, stable=True)
+    values, indices = self.sort(dim=dim, stable=True)
     if self.ndim == 0:
         return values, indices
     values, indices = values.narrow(dim, k - 1, 1), indices.narrow(dim, k - 1, 1)
