@@ -8,7 +8,8 @@ from primitive_cases import SCALAR_PRIMITIVES, expression, smooth_operands
 from tangrad.expr import DerivativeError, parse
 from tangrad.expr.primitives import PRIMITIVES
 
-REAL = [name for name in SCALAR_PRIMITIVES if "f" in PRIMITIVES[name].kinds and name != "angle"]
+REAL = [name for name in SCALAR_PRIMITIVES if "f" in PRIMITIVES[name].kinds]
+REAL = [name for name in REAL if name not in ("angle", "complex")]
 DIFFERENTIABLE = [
     (name, k)
     for name in REAL
@@ -26,9 +27,9 @@ def run(e, *arrays, dtype="float64", **own):
     return typed(e, dtype, **own).numpy()(*arrays)
 
 
-def central_difference(e, operands, k):
+def central_difference(e, operands, k, **own):
     """Differentiate numerically with 300 bits."""
-    f = e.typed({n: "bool" if n == "a" and e.source.startswith("where") else "float64" for n in e.inputs}, "float64").mpmath(300)
+    f = typed(e, **own).mpmath(300)
     mp = mpmath.mp.clone()
     mp.prec = 300
     h = mp.mpf(2) ** -80
@@ -48,7 +49,7 @@ def first_types(name):
 @pytest.mark.parametrize(("name", "k"), DIFFERENTIABLE)
 def test_partial_is_the_limit_of_differences(name, k):
     e, operands = expression(name), smooth_operands(name, 12)
-    expected = central_difference(e, operands, k)
+    expected = central_difference(e, operands, k, **first_types(name))
     (actual,) = run(e.partial("abc"[k]), *operands, **first_types(name))
     np.testing.assert_allclose(actual, expected, rtol=1e-11, atol=1e-14)
 
@@ -66,7 +67,7 @@ def test_second_partial_is_the_limit_of_differences(name, k):
     operands = smooth_operands(name, 6)
     if name not in STEPS and "where" not in first.source and "sgn" not in first.source:
         (actual,) = run(second, *operands, **first_types(name))
-        expected = central_difference(first, operands, k)
+        expected = central_difference(first, operands, k, **first_types(name))
         np.testing.assert_allclose(actual, expected, rtol=1e-10, atol=1e-13)
 
 
@@ -96,19 +97,22 @@ def against_autograd(e, function, arrays, dtype):
     g_type = str(names["g"].dtype)
     actual = run(vjp, *(names[n] for n in vjp.inputs), dtype=dtype, g=g_type)
     close(actual, grads)
-    first = grads[0]
-    if not first.requires_grad:
+    first, by = grads[0], vjp.select([0])
+    by = [name for name in ("g", *e.inputs) if name in by.free]
+    if not first.requires_grad or not by:
         return
     h = rng.normal(size=first.shape).astype(dtype)
-    second = torch.autograd.grad(first, [g, *leaves], torch.tensor(h), allow_unused=True)
-    twice = vjp.select([0]).vjp(("g", *e.inputs), "h")
+    leaf = dict(zip(e.inputs, leaves, strict=True)) | {"g": g}
+    wrt = [leaf[name] for name in by]
+    second = torch.autograd.grad(first, wrt, torch.tensor(h), allow_unused=True)
+    twice = vjp.select([0]).vjp(by, "h")
     names["h"] = h
     close(run(twice, *(names[n] for n in twice.inputs), dtype=dtype, g=g_type), second)
 
 
 def close(actual, expected):
     for a, b in zip(actual, expected, strict=True):
-        b = np.zeros_like(a) if b is None else b.detach().numpy()
+        b = np.zeros_like(a) if b is None else b.detach().resolve_conj().numpy(force=True)
         if b.dtype.kind == "f":
             a = a.real
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
@@ -152,7 +156,7 @@ def test_complex_vjp_follows_the_convention_of_pytorch(name):
         ("conj(z) * tanh(z)", lambda z: z.conj() * z.tanh()),
         ("complex(imag(z), real(z))", lambda z: __import__("torch").complex(z.imag, z.real)),
         ("real(z) * sgn(z) ** 2", lambda z: z.real * z.sgn() ** 2),
-        ("where(real(z) > 0, z * z, conj(z))", lambda z: z.real.gt(0).where(z * z, z.conj()) if 0 else __import__("torch").where(z.real > 0, z * z, z.conj())),
+        ("where(real(z) > 0, z * z, conj(z))", lambda z: (z * z).where(z.real > 0, z.conj())),
     ],
 )
 def test_functions_that_are_not_holomorphic(source, function):
@@ -171,7 +175,7 @@ def test_complex_functions_of_real_numbers_have_real_gradients():
     expected = torch.autograd.grad(y, leaves, torch.tensor(g))
     e = parse("z = complex(a, b); abs(z) * exp(z)", ("a", "b")).vjp(("a", "b"))
     program = e.typed({"g": "complex128", "a": "float64", "b": "float64"}, "float64")
-    # g is complex where the inputs are real: it is the one input with a type of its own.
+    # g stays complex in a real computation, and the gradients come out real.
     assert program.result_types == ("float64", "float64")
     close(program.numpy()(g, a, b), expected)
 
@@ -185,7 +189,7 @@ def test_an_overflow_in_the_branch_not_taken_does_no_harm():
 
 def test_outputs_are_summed_and_each_has_its_cotangent():
     e = parse("a * b; a + b", ("a", "b")).vjp(("a", "b"))
-    assert e.inputs == ("grad0", "grad1", "a", "b") or e.inputs == ("g0", "g1", "a", "b")
+    assert e.inputs == ("g0", "g1", "a", "b")
     assert run(e, *np.float64([2, 3, 5, 7])) == (2 * 7 + 3, 2 * 5 + 3)
 
 

@@ -103,8 +103,11 @@ class _Forward:
         self.pair: dict[Node, tuple[Derivative, Derivative]] = {}
         # Complex numbers are made of real ones somewhere: real derivatives need their real part.
         self.makes_complex = any(_is_complex(node) for node in walk(outputs))
+        needed = _needed(outputs)
         for node in walk(outputs):
-            if node.op == "name":
+            if node not in needed:
+                self.real[node], self.pair[node] = None, (None, None)
+            elif node.op == "name":
                 one = _ONE if node.value == wrt else None
                 self.real[node], self.pair[node] = one, (one, None)
             else:
@@ -177,6 +180,19 @@ class _Forward:
                     for total, part in zip(totals, pair, strict=True)
                 ]
         return totals[0], totals[1]
+
+
+def _needed(outputs: Sequence[Node]) -> set[Node]:
+    """Return the nodes whose derivatives matter: not those seen through a step function only."""
+    needed = set(outputs)
+    for node in reversed(list(walk(outputs))):
+        if node in needed and node.op in PRIMITIVES:
+            primitive = PRIMITIVES[node.op]
+            through = primitive.wirtinger is not None or node.op == "select_complex"
+            for text, arg in zip(primitive.d, node.args, strict=True):
+                if through or text != "0":
+                    needed.add(arg)
+    return needed
 
 
 def _is_complex(node: Node) -> bool:

@@ -1,7 +1,7 @@
 """Give every value of an expression a dtype: from untyped nodes to a typed program.
 
 Inputs are converted to the compute type as they are loaded, except those that are only ever used
-as conditions. Literals take the type of what they meet. Where values of different types meet, the
+as conditions, and complex ones in a real computation, which stay complex. Literals take the type of what they meet. Where values of different types meet, the
 result is complex before floating before integer before bool, and within a kind the wider type;
 arithmetic on bools is done in the compute type, logic and comparisons of bools stay bool.
 """
@@ -243,6 +243,8 @@ class _Typing:
             target = "bool" if own is None else compute_type(own)
         elif own is not None and not is_input:
             target = compute_type(own)
+        elif own is not None and KINDS[own] == "c":
+            target = _COMPLEX.get(self.compute, own)
         if not is_input:
             return self._emit(Instruction("param", target, value=text))
         assert own is not None
@@ -257,7 +259,10 @@ class _Typing:
     def _typed(self, node: Node, dtype: str) -> int:
         """Return the instruction of a resolved node; a literal gets ``dtype``."""
         value = self.done[node]
-        return self._literal(value, dtype) if isinstance(value, Node) else value
+        if not isinstance(value, Node):
+            return value
+        is_complex = isinstance(value.value, complex)
+        return self._literal(value, _COMPLEX.get(dtype, dtype) if is_complex else dtype)
 
     def _literal(self, node: Node, dtype: str) -> int:
         return self._emit(Instruction("literal", dtype, value=_fit(node.value, dtype)))
