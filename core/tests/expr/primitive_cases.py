@@ -25,6 +25,7 @@ DOMAIN: dict[str, tuple[tuple[float, float], ...]] = {
     "truediv": ((-3.0, 3.0), (0.5, 3.0)), "reciprocal": ((0.5, 3.0),),
     "tan": ((-1.2, 1.2),), "floor_divide": ((-9.0, 9.0), (0.5, 3.0)),
     "remainder": ((-9.0, 9.0), (0.5, 3.0)), "fmod": ((-9.0, 9.0), (0.5, 3.0)),
+    "trunc_divide": ((-9.0, 9.0), (0.5, 3.0)), "frexp_mantissa": ((0.6, 0.9),),
 }  # fmt: skip
 
 

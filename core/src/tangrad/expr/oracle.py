@@ -173,6 +173,8 @@ class _MultiplePrecision:
             "floor_divide": lambda a, b: mp.floor(a / b),
             "fmod": lambda a, b: a - b * self._trunc(a / b),
             "remainder": lambda a, b: a - b * mp.floor(a / b),
+            "trunc_divide": lambda a, b: self._trunc(a / b),
+            "frexp": mp.frexp,
             "trunc": self._trunc,
             "floor": mp.floor,
             "ceil": mp.ceil,

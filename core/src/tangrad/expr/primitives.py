@@ -144,6 +144,15 @@ _row("fmod", 2, "uif", divides=True, python="fmod(a, b)",
      c={"u": "{ if (b == 0) { *err |= 1; return 0; } return ($T)(a % b); }",
         "i": "{ if (b == 0) { *err |= 1; return 0; } return ($T)(b == -1 ? 0 : a % b); }",
         "f": "@fmod(a, b)"})
+# Rounds to zero.
+_row("trunc_divide", 2, "uif", divides=True, python="trunc_divide(a, b)", d="0",
+     numpy={"ui": "sp.integer_trunc_divide(a, b)", "f": "np.trunc(np.true_divide(a, b))"},
+     c={"u": "{ if (b == 0) { *err |= 1; return 0; } return ($T)(a / b); }",
+        "i": """{
+    if (b == 0) { *err |= 1; return 0; }
+    return b == -1 ? ($T)(0 - ($U)a) : ($T)(a / b);
+}""",
+        "f": "@trunc(a / b)"})
 # Integers to a negative power: 1 and -1 have one, the others truncate to 0.
 _row("pow", 2, "uifc", python="power(a, b)",
      numpy={"ui": "sp.integer_power(a, b)", "fc": "np.power(a, b)"},
@@ -291,6 +300,11 @@ _row("signbit", 1, "buif", result="bool", python="signbit(a)", d="0",
      c={"bu": "0", "i": "a < 0", "f": "@copysign(($T)1, a) < 0"})
 _row("copysign", 2, "f", numpy="np.copysign(a, b)", python="copysign(a, b)",
      c="@copysign(a, b)", d=("where(a == 0, 0, copysign(1, a) * copysign(1, b))", "0"))
+# a = mantissa * 2**exponent with abs(mantissa) in [0.5, 1); the exponent of inf and nan is 0.
+_row("frexp_mantissa", 1, "f", numpy="np.frexp(a)[0]", python="frexp(a)[0]",
+     d="exp2(-frexp_exponent(a))", c="{ int n; return @frexp(a, &n); }")
+_row("frexp_exponent", 1, "f", numpy="np.frexp(a)[1].astype(T)", python="frexp(a)[1]", d="0",
+     c="{ int n; return isfinite(@frexp(a, &n)) ? ($T)n : ($T)0; }")
 _row("nextafter", 2, "f", folds=False, numpy="np.nextafter(a, b)", python="nextafter(a, b)",
      c="@nextafter(a, b)", d="!nextafter is a step between neighbouring numbers")
 

@@ -86,6 +86,12 @@ def _integer_or(function: Callable[[float], int]) -> Callable[[Any], Any]:
     return rounded
 
 
+def _trunc_divide(a: Any, b: Any) -> Any:
+    if isinstance(a, int) and isinstance(b, int):
+        return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+    return _integer_or(math.trunc)(_truediv(a, b))
+
+
 NAMESPACE: dict[str, Any] = {
     name: getattr(math, name)
     for name in (
@@ -100,6 +106,8 @@ NAMESPACE: dict[str, Any] = {
     "floor_divide": _floor_divide,
     "remainder": _remainder,
     "fmod": _fmod,
+    "trunc_divide": _trunc_divide,
+    "frexp": math.frexp,
     "power": _power,
     "maximum": _maximum,
     "minimum": _minimum,

@@ -38,6 +38,13 @@ def integer_fmod(a: Array, b: Array) -> Array:
     return np.fmod(a, b)
 
 
+def integer_trunc_divide(a: Array, b: Array) -> Array:
+    """Divide integers towards zero; raise ZeroDivisionError for a zero divisor."""
+    _check_divisor(b)
+    # The difference is a multiple of b, so its quotient needs no rounding.
+    return np.floor_divide(np.subtract(a, np.fmod(a, b)), b)
+
+
 def integer_power(a: Array, b: Array) -> Array:
     """Raise to an integer power with wraparound; below 0 only 1 and -1 have a result but 0."""
     a, b = np.asarray(a), np.asarray(b)
