@@ -189,6 +189,19 @@ def test_a_block_used_on_another_stream_waits_for_it(allocator, driver):
     assert place in places
 
 
+def test_a_block_used_on_two_streams_waits_for_both(allocator, driver):
+    block = allocator.allocate(3 * MIB)
+    for stream in (7, 8):
+        driver.submitted[stream] += 1
+        block.record_stream(stream)
+    block.release()
+    driver.passed[7] += 1
+    assert allocator.allocate(3 * MIB).offset != 0
+    assert allocator.memory_stats()["active.all.current"] == 1
+    driver.passed[8] += 1
+    assert allocator.allocate(4 * MIB).offset == 0
+
+
 def test_streams_need_a_driver_with_events(native):
     block = native.CachingAllocator().allocate(100)
     with pytest.raises(RuntimeError, match="no streams"):
