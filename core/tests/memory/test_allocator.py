@@ -58,9 +58,7 @@ def test_small_blocks_coalesce_into_a_larger_one(native, driver):
 
 
 def test_the_smallest_sufficient_block_is_cut(allocator):
-    large, _kept, medium, _also = (
-        allocator.allocate(size * MIB) for size in (8, 2, 5, 2)
-    )
+    large, _kept, medium, _also = (allocator.allocate(size * MIB) for size in (8, 2, 5, 2))
     place = address(medium)
     large.release()
     medium.release()
