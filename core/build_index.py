@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -87,7 +87,7 @@ def _defining_calls(statement: ast.stmt) -> Iterator[ast.Call]:
     match statement:
         case ast.Assign(value=value):
             candidates = [value]
-        case ast.AnnAssign(value=value):
+        case ast.AnnAssign(value=ast.expr() as value):
             candidates = [value]
         case ast.FunctionDef(decorator_list=candidates):
             pass
@@ -147,7 +147,7 @@ def render(definitions: list[Definition]) -> str:
         target.update(dict.fromkeys(definition.function_names(), definition.name))
         methods.update(dict.fromkeys(definition.method_names(), definition.name))
     families = {definition.name: definition.family for definition in definitions}
-    tables = [
+    tables: list[tuple[str, str, Mapping[str, object]]] = [
         ("OPS", "op -> the family module that defines it", families),
         ("FUNCTIONS", "public function of the top-level namespace -> op", functions),
         ("METHODS", "tensor method, in-place ones too -> op", methods),
