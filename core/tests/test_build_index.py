@@ -1,0 +1,89 @@
+"""The index of op definitions, read from the families' syntax at build time."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[1] / "build_index.py"
+
+
+@pytest.fixture(scope="module")
+def build_index():
+    spec = importlib.util.spec_from_file_location("build_index", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def index_of(build_index, tmp_path):
+    """Return a function that writes a family and returns the tables of its index."""
+
+    def make(source: str, family: str = "family") -> dict[str, dict]:
+        (tmp_path / f"{family}.py").write_text(source, "utf-8")
+        tables: dict[str, dict] = {}
+        exec(build_index.write(tmp_path).read_text("utf-8"), tables)
+        return tables
+
+    return make
+
+
+def test_an_op_is_found_under_the_name_of_its_schema(index_of) -> None:
+    tables = index_of('max_ = overload("max", "max_all", "max_dim")')
+    assert tables["OPS"] == {"max": "family"}
+
+
+def test_a_decorated_function_is_a_definition(index_of) -> None:
+    tables = index_of('@composite("dot(Tensor self, Tensor tensor) -> Tensor")\ndef dot(): ...')
+    assert tables["FUNCTIONS"] == {"dot": "dot"}
+
+
+def test_an_alias_names_the_same_op(index_of) -> None:
+    tables = index_of('x = op("sub(Tensor self, Operand other) -> Tensor", alias=("subtract",))')
+    assert tables["FUNCTIONS"] == {"sub": "sub", "subtract": "sub"}
+
+
+def test_in_place_methods_exist_for_aliases_too(index_of) -> None:
+    tables = index_of('x = op("sub(Tensor self) -> Tensor", alias=("minus",), inplace=True)')
+    assert set(tables["METHODS"]) == {"sub", "sub_", "minus", "minus_"}
+
+
+def test_an_op_whose_first_parameter_is_no_tensor_is_no_method(index_of) -> None:
+    tables = index_of('x = op("eye(int n) -> Tensor")\ny = op("rand() -> Tensor")')
+    assert not tables["METHODS"]
+
+
+def test_an_op_can_be_function_or_method_only(index_of) -> None:
+    tables = index_of(
+        'x = op("a(Tensor self) -> Tensor", function=False)\n'
+        'y = op("b(Tensor self) -> Tensor", method=False)'
+    )
+    assert set(tables["METHODS"]) == {"a"}
+    assert set(tables["FUNCTIONS"]) == {"b"}
+
+
+def test_a_namespace_keeps_its_functions_to_itself(index_of) -> None:
+    tables = index_of('x = op("elu(Tensor self) -> Tensor", namespace="nn")')
+    assert tables["NAMESPACES"] == {"nn": {"elu": "elu"}}
+    assert not tables["FUNCTIONS"]
+    assert not tables["METHODS"]
+
+
+def test_two_definitions_of_one_name_stop_the_build_naming_both_places(index_of) -> None:
+    first = 'x = op("a(Tensor self) -> Tensor")'
+    with pytest.raises(SystemExit, match=r"'a' is already defined at .*family\.py:1"):
+        index_of(f'{first}\ny = op("b(Tensor self) -> Tensor", alias=("a",))')
+
+
+def test_naming_that_is_not_literal_stops_the_build(index_of) -> None:
+    with pytest.raises(SystemExit, match="alias= must be a literal"):
+        index_of('x = op("a(Tensor self) -> Tensor", alias=NAMES)')
+
+
+def test_an_unchanged_index_keeps_its_date(build_index, tmp_path) -> None:
+    (tmp_path / "family.py").write_text('x = op("a(Tensor self) -> Tensor")', "utf-8")
+    before = build_index.write(tmp_path).stat().st_mtime_ns
+    assert build_index.write(tmp_path).stat().st_mtime_ns == before
