@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 import time
 from pathlib import Path
 
@@ -16,8 +17,10 @@ PNG = b"\x89PNG\r\n\x1a\n"
 def digits():
     spec = importlib.util.spec_from_file_location("digits", ROOT / "examples" / "digits.py")
     module = importlib.util.module_from_spec(spec)
+    sys.modules["digits"] = module
     spec.loader.exec_module(module)
-    return module
+    yield module
+    del sys.modules["digits"]
 
 
 def test_both_networks_read_97_percent_of_the_held_back_digits(digits, tmp_path) -> None:
@@ -38,7 +41,7 @@ def test_the_same_seed_gives_the_same_losses(digits, tmp_path) -> None:
 def test_without_matplotlib_the_picture_is_left_out_with_a_word(
     digits, monkeypatch, capsys, tmp_path
 ) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     digits.draw({}, None, tmp_path / "digits.png")
     assert "pip install matplotlib" in capsys.readouterr().out
 
