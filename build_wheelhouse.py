@@ -57,15 +57,15 @@ def build(package: Path, jobs: int, depends: str = "") -> str:
     """
     digest = _digest(package, depends)
     name = tomllib.loads((package / "pyproject.toml").read_text("utf-8"))["project"]["name"]
-    record = DIST / f".{name}.json"
-    if record.exists():
-        known = json.loads(record.read_text("utf-8"))
-        if known["digest"] == digest and (DIST / known["wheel"]).exists():
-            return digest
+    # Wheels for several interpreters stand side by side.
+    record = DIST / f".{name}-{sys.implementation.cache_tag}.json"
+    known = json.loads(record.read_text("utf-8")) if record.exists() else {}
+    if known.get("digest") == digest and (DIST / known["wheel"]).exists():
+        return digest
     print(f"building {name}", flush=True)
     wheel = _build_wheel(package, jobs)
-    for stale in DIST.glob(f"{name.replace('-', '_')}-*.whl"):
-        stale.unlink()
+    if known:
+        (DIST / known["wheel"]).unlink(missing_ok=True)
     shutil.move(wheel, DIST / wheel.name)
     shutil.rmtree(wheel.parent)
     record.write_text(json.dumps({"digest": digest, "wheel": wheel.name}), "utf-8")
