@@ -22,6 +22,7 @@ sys.path.insert(0, str(HERE))
 import build_index  # noqa: E402  (PEP 517 builds do not put this folder on the path)
 
 PACKAGE = Path("src/tangrad")
+NATIVE_C = sorted(str(path) for path in (PACKAGE / "native").glob("*.c"))
 COVERAGE = os.environ.get("TANGRAD_COVERAGE") == "1"
 
 COMPILE_FLAGS = [
@@ -33,9 +34,10 @@ COMPILE_FLAGS = [
     "-fno-semantic-interposition",
     "-fno-plt",
     "-g0",
+    "-pthread",
 ]
 # Debug sections go, the symbol table stays: disassembly and profiles need the names.
-LINK_FLAGS = ["-Wl,--strip-debug"] if sys.platform == "linux" else []
+LINK_FLAGS = ["-pthread", *(["-Wl,--strip-debug"] if sys.platform == "linux" else [])]
 
 
 def extension(name: str, *sources: str) -> Extension:
@@ -43,10 +45,11 @@ def extension(name: str, *sources: str) -> Extension:
     included = [path for pattern in ("*.pxi", "*.h", "*.pxd") for path in PACKAGE.rglob(pattern)]
     return Extension(
         name,
-        [str(PACKAGE / source) for source in sources],
+        list(sources),
         include_dirs=[str(PACKAGE / "native")],
         depends=sorted(str(path) for path in included),
         define_macros=[("CYTHON_TRACE", "1"), ("CYTHON_TRACE_NOGIL", "1")] if COVERAGE else [],
+        libraries=["m"],
         extra_compile_args=COMPILE_FLAGS,
         extra_link_args=LINK_FLAGS,
     )
@@ -71,8 +74,8 @@ class BuildExtensions(build_ext):
 setup(
     ext_modules=cythonize(
         [
-            extension("tangrad._C", "_C.pyx", "native/allocator.c"),
-            extension("tangrad.nn._module", "nn/_module.pyx"),
+            extension("tangrad._C", f"{PACKAGE}/_C.pyx", *NATIVE_C),
+            extension("tangrad.nn._module", f"{PACKAGE}/nn/_module.pyx"),
         ],
         include_path=["src"],
         compiler_directives={"language_level": 3, "linetrace": COVERAGE},
