@@ -1,4 +1,4 @@
-"""Write ``tangrad/ops/_index.py``: which family module defines which op, under which names.
+"""Write ``tangrad/ops/_index.py``: which family module defines which op.
 
 The index lets ``import tangrad`` know every op's name without importing a single definition.  It
 is made by reading the families' syntax, so building it needs neither NumPy nor a compiled core.
@@ -10,23 +10,13 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 FORMS = frozenset({"pointwise", "reduction", "scan", "view", "op", "composite", "overload"})
 NOT_FAMILIES = frozenset({"__init__.py", "define.py", "_index.py"})
 OPS_FOLDER = Path(__file__).resolve().parent / "src" / "tangrad" / "ops"
-
-
-class Naming(NamedTuple):
-    """The keyword arguments of a definition that decide under which names the op is public."""
-
-    alias: tuple[str, ...] = ()
-    function: bool = True
-    method: bool = True
-    inplace: bool = False
-    namespace: str | None = None
 
 
 class Definition(NamedTuple):
@@ -35,24 +25,17 @@ class Definition(NamedTuple):
     name: str
     family: str
     place: str
-    takes_tensor_first: bool
-    naming: Naming
+    alias: tuple[str, ...] = ()
+    inplace: bool = False
 
-    def public_names(self) -> list[str]:
-        """Return the op's name and its aliases."""
-        return [self.name, *self.naming.alias]
+    def names(self) -> list[str]:
+        """Return every name of the op: its own, its aliases, and their in-place forms."""
+        names = [self.name, *self.alias]
+        return names + [f"{name}_" for name in names if self.inplace]
 
-    def function_names(self) -> list[str]:
-        """Return the names of the functions made from this definition."""
-        return self.public_names() if self.naming.function else []
 
-    def method_names(self) -> list[str]:
-        """Return the names of the tensor methods made from this definition, in-place ones too."""
-        if not self.takes_tensor_first or self.naming.namespace:
-            return []
-        names = self.public_names()
-        in_place = [f"{name}_" for name in names] if self.naming.inplace else []
-        return (names if self.naming.method else []) + in_place
+# The keyword arguments of a definition that the index has to know.
+NAMING = frozenset({"alias", "inplace"})
 
 
 def scan(folder: Path) -> list[Definition]:
@@ -67,7 +50,7 @@ def scan(folder: Path) -> list[Definition]:
         if path.name in NOT_FAMILIES:
             continue
         for definition in _definitions(path):
-            for name in definition.public_names():
+            for name in definition.names():
                 if name in owner:
                     raise SystemExit(
                         f"{definition.place}: op {name!r} is already defined at {owner[name]}"
@@ -106,23 +89,13 @@ def _read(call: ast.Call, path: Path) -> Definition:
             pass
         case _:
             raise SystemExit(f"{place}: the first argument of a definition is a literal schema")
-    name, parenthesis, parameters = schema.partition("(")
-    is_overload = not parenthesis
-    naming = _naming(call, place)
-    return Definition(
-        name.strip(), path.stem, place, is_overload or _first_is_tensor(parameters), naming
-    )
+    return Definition(schema.partition("(")[0].strip(), path.stem, place, **_naming(call, place))
 
 
-def _first_is_tensor(parameters: str) -> bool:
-    kind = parameters.split(None, 1)[0].rstrip(")") if parameters.strip() else ""
-    return kind in {"Tensor", "Tensor!", "Operand"}
-
-
-def _naming(call: ast.Call, place: str) -> Naming:
+def _naming(call: ast.Call, place: str) -> dict[str, Any]:
     given = {}
     for keyword in call.keywords:
-        if keyword.arg not in Naming._fields:
+        if keyword.arg not in NAMING:
             continue
         try:
             given[keyword.arg] = ast.literal_eval(keyword.value)
@@ -133,31 +106,20 @@ def _naming(call: ast.Call, place: str) -> Naming:
             ) from None
     if isinstance(given.get("alias"), str):
         given["alias"] = (given["alias"],)
-    return Naming(**given)
+    return given
 
 
 def render(definitions: list[Definition]) -> str:
     """Return the source of the index module."""
-    namespaces: dict[str, dict[str, str]] = {}
-    functions: dict[str, str] = {}
-    methods: dict[str, str] = {}
-    for definition in definitions:
-        space = definition.naming.namespace
-        target = namespaces.setdefault(space, {}) if space else functions
-        target.update(dict.fromkeys(definition.function_names(), definition.name))
-        methods.update(dict.fromkeys(definition.method_names(), definition.name))
-    families = {definition.name: definition.family for definition in definitions}
-    tables: list[tuple[str, str, Mapping[str, object]]] = [
-        ("OPS", "op -> the family module that defines it", families),
-        ("FUNCTIONS", "public function of the top-level namespace -> op", functions),
-        ("METHODS", "tensor method, in-place ones too -> op", methods),
-        ("NAMESPACES", "namespace -> function -> op", namespaces),
+    family = {name: definition.family for definition in definitions for name in definition.names()}
+    lines = [
+        '"""Index of the op definitions, made by build_index.py: not edited by hand."""',
+        "",
+        "# name of an op, aliases and in-place forms too -> the family module that defines it",
+        "INDEX = {",
+        *(f"    {name!r}: {module!r}," for name, module in sorted(family.items())),
+        "}",
     ]
-    lines = ['"""Index of the op definitions, made by build_index.py: not edited by hand."""']
-    for name, meaning, table in tables:
-        lines += ["", f"# {meaning}", f"{name} = {{"]
-        lines += [f"    {key!r}: {value!r}," for key, value in sorted(table.items())]
-        lines += ["}"]
     return "\n".join(lines) + "\n"
 
 

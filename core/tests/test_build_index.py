@@ -20,56 +20,38 @@ def build_index():
 
 @pytest.fixture
 def index_of(build_index, tmp_path):
-    """Return a function that writes a family and returns the tables of its index."""
+    """Return a function that writes a family and returns its index."""
 
-    def make(source: str, family: str = "family") -> dict[str, dict]:
+    def make(source: str, family: str = "family") -> dict[str, str]:
         (tmp_path / f"{family}.py").write_text(source, "utf-8")
-        tables: dict[str, dict] = {}
-        exec(build_index.write(tmp_path).read_text("utf-8"), tables)
-        return tables
+        module: dict[str, dict] = {}
+        exec(build_index.write(tmp_path).read_text("utf-8"), module)
+        return module["INDEX"]
 
     return make
 
 
 def test_an_op_is_found_under_the_name_of_its_schema(index_of) -> None:
-    tables = index_of('max_ = overload("max", "max_all", "max_dim")')
-    assert tables["OPS"] == {"max": "family"}
+    assert index_of('max_ = overload("max", "max_all", "max_dim")') == {"max": "family"}
 
 
 def test_a_decorated_function_is_a_definition(index_of) -> None:
-    tables = index_of('@composite("dot(Tensor self, Tensor tensor) -> Tensor")\ndef dot(): ...')
-    assert tables["FUNCTIONS"] == {"dot": "dot"}
+    source = '@composite("dot(Tensor self, Tensor tensor) -> Tensor")\ndef inner(): ...'
+    assert index_of(source) == {"dot": "family"}
 
 
-def test_an_alias_names_the_same_op(index_of) -> None:
-    tables = index_of('x = op("sub(Tensor self, Operand other) -> Tensor", alias=("subtract",))')
-    assert tables["FUNCTIONS"] == {"sub": "sub", "subtract": "sub"}
+def test_an_alias_names_the_same_family(index_of) -> None:
+    index = index_of('x = op("sub(Tensor self, Operand other) -> Tensor", alias=("subtract",))')
+    assert index == {"sub": "family", "subtract": "family"}
 
 
-def test_in_place_methods_exist_for_aliases_too(index_of) -> None:
-    tables = index_of('x = op("sub(Tensor self) -> Tensor", alias=("minus",), inplace=True)')
-    assert set(tables["METHODS"]) == {"sub", "sub_", "minus", "minus_"}
+def test_an_in_place_form_exists_for_every_alias(index_of) -> None:
+    index = index_of('x = op("sub(Tensor self) -> Tensor", alias=("minus",), inplace=True)')
+    assert set(index) == {"sub", "sub_", "minus", "minus_"}
 
 
-def test_an_op_whose_first_parameter_is_no_tensor_is_no_method(index_of) -> None:
-    tables = index_of('x = op("eye(int n) -> Tensor")\ny = op("rand() -> Tensor")')
-    assert not tables["METHODS"]
-
-
-def test_an_op_can_be_function_or_method_only(index_of) -> None:
-    tables = index_of(
-        'x = op("a(Tensor self) -> Tensor", function=False)\n'
-        'y = op("b(Tensor self) -> Tensor", method=False)'
-    )
-    assert set(tables["METHODS"]) == {"a"}
-    assert set(tables["FUNCTIONS"]) == {"b"}
-
-
-def test_a_namespace_keeps_its_functions_to_itself(index_of) -> None:
-    tables = index_of('x = op("elu(Tensor self) -> Tensor", namespace="nn")')
-    assert tables["NAMESPACES"] == {"nn": {"elu": "elu"}}
-    assert not tables["FUNCTIONS"]
-    assert not tables["METHODS"]
+def test_other_assignments_and_calls_are_no_definitions(index_of) -> None:
+    assert not index_of('LIMIT = 3\nx = table("sub(Tensor self)")\ndef op(): ...')
 
 
 def test_two_definitions_of_one_name_stop_the_build_naming_both_places(index_of) -> None:
