@@ -66,6 +66,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
                 )
             (self, *args), kwargs = replacement  # type: ignore[assignment]
         result = step(self, *args, **kwargs)
+        self._opt_called = True  # Read by the schedulers, which are to step after the optimizer.
         for hook in (
             *self._optimizer_step_post_hooks.values(),
             *_global_optimizer_post_hooks.values(),
