@@ -31,6 +31,7 @@ class Buffer(tangrad.Tensor, metaclass=_BufferType):
     """
 
     def __new__(cls, data: Any = None, *, persistent: bool = True) -> Any:
+        """Return `data`, detached and marked as a buffer."""
         if data is None:
             data = tangrad.empty(0)
         buffer = data.detach().requires_grad_(data.requires_grad)

@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Any
 
 import tangrad
+from tangrad.utils.gradients import clear_grad
 from tangrad.utils.hooks import RemovableHandle
 
 __all__ = [
@@ -260,7 +261,7 @@ class Optimizer:
         """Drop the gradients of all parameters, or fill them with zeros."""
         for group in self.param_groups:
             for parameter in group["params"]:
-                _clear_grad(parameter, set_to_none)
+                clear_grad(parameter, set_to_none)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update the parameters once.
@@ -392,20 +393,6 @@ def _fitted(value: Any, parameter: Any, key: Any = None) -> Any:
     if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
         return type(value)(_fitted(item, parameter) for item in value)  # type: ignore[call-arg]
     return value
-
-
-def _clear_grad(parameter: Any, set_to_none: bool) -> None:
-    """Drop the gradient of `parameter`, or cut it from its graph and fill it with zeros."""
-    if parameter.grad is None:
-        return
-    if set_to_none:
-        parameter.grad = None
-        return
-    if parameter.grad.grad_fn is not None:
-        parameter.grad.detach_()
-    else:
-        parameter.grad.requires_grad_(False)
-    parameter.grad.zero_()
 
 
 def _evaluate(closure: Callable[[], Any] | None) -> Any:

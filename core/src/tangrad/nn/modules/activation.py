@@ -55,9 +55,7 @@ class Hardtanh(Module):
         AssertionError: unless `min_val` is less than `max_val`.
     """
 
-    def __init__(
-        self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
-    ) -> None:
+    def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
         if max_val <= min_val:
             raise AssertionError(f"max_val must be larger than min_val: {max_val}, {min_val}")

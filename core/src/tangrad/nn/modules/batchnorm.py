@@ -14,18 +14,7 @@ __all__ = ["BatchNorm1d", "BatchNorm2d"]
 
 
 class _NormBase(Module):
-    """Hold the parameters and running statistics of a normalization per channel.
-
-    Args:
-        num_features: number of channels.
-        eps: added to the variance.
-        momentum: share of a batch in the running statistics; None for their plain mean.
-        affine: whether to learn a factor (`weight`) and a summand (`bias`) per channel.
-        track_running_stats: whether to keep `running_mean`, `running_var` and
-            `num_batches_tracked`, used in evaluation.
-        device: device of parameters and statistics.
-        dtype: their dtype.
-    """
+    """Hold parameters and running statistics per channel; see `BatchNorm2d`."""
 
     _version = 2
 
@@ -124,9 +113,10 @@ class _BatchNorm(_NormBase):
 
 
 class BatchNorm1d(_BatchNorm):
-    __doc__ = "Normalize each channel of (N, C) or (N, C, L) over the batch.\n" + str(
-        _NormBase.__doc__
-    ).partition("\n")[2]
+    """Normalize each channel of (N, C) or (N, C, L) over the batch.
+
+    Arguments are those of `BatchNorm2d`.
+    """
 
     def _check_input_dim(self, input: Any) -> None:
         if input.dim() not in (2, 3):
@@ -134,9 +124,18 @@ class BatchNorm1d(_BatchNorm):
 
 
 class BatchNorm2d(_BatchNorm):
-    __doc__ = "Normalize each channel of (N, C, H, W) over the batch.\n" + str(
-        _NormBase.__doc__
-    ).partition("\n")[2]
+    """Normalize each channel of (N, C, H, W) over the batch.
+
+    Args:
+        num_features: number of channels.
+        eps: added to the variance.
+        momentum: share of a batch in the running statistics; None for their plain mean.
+        affine: whether to learn a factor (`weight`) and a summand (`bias`) per channel.
+        track_running_stats: whether to keep `running_mean`, `running_var` and
+            `num_batches_tracked`, used in evaluation.
+        device: device of parameters and statistics.
+        dtype: their dtype.
+    """
 
     def _check_input_dim(self, input: Any) -> None:
         if input.dim() != 4:

@@ -208,8 +208,8 @@ class ModuleList(_Numbered):
         if not blocks:
             return f"{self._get_name()}()"
         lines = [
-            f"({first}): {text}" if first == last else f"({first}-{last}): {last - first + 1} x {text}"
-            for first, last, text in blocks
+            f"({i}): {text}" if i == last else f"({i}-{last}): {last - i + 1} x {text}"
+            for i, last, text in blocks
         ]
         return f"{self._get_name()}(\n  " + "\n  ".join(_addindent(x, 2) for x in lines) + "\n)"
 
@@ -296,8 +296,7 @@ def _pairs(source: Any, owner: str) -> list[tuple[Any, Any]]:
             )
         if len(pair) != 2:  # type: ignore[arg-type]
             raise ValueError(
-                f"{owner} update sequence element #{position} has length "
-                f"{len(pair)}; 2 is required"  # type: ignore[arg-type]
+                f"{owner} update sequence element #{position} has length {len(pair)}; 2 is required"  # type: ignore[arg-type]
             )
     return pairs
 
@@ -309,13 +308,13 @@ def _parameter(value: Any) -> Any:
     return value
 
 
-def _described(key: Any, value: Any, kind: Any) -> str:
+def _described(key: Any, value: Any) -> str:
     if not isinstance(value, tangrad.Tensor):
         return f"  ({key}): Object of type: {type(value).__name__}"
     name = "Parameter" if isinstance(value, Parameter) else "Tensor"
     size = "x".join(map(str, value.shape))
     device = "" if value.device.type == "cpu" else f" ({value.device})"
-    return f"  ({key}): {name} containing: [{kind(value)} of size {size}{device}]"
+    return f"  ({key}): {name} containing: [{value.dtype} of size {size}{device}]"
 
 
 class ParameterList(Module):
@@ -376,8 +375,7 @@ class ParameterList(Module):
 
     def extra_repr(self) -> str:
         """List what is held."""
-        lines = (_described(i, value, lambda tensor: tensor.dtype) for i, value in enumerate(self))
-        return "\n".join(lines)
+        return "\n".join(_described(i, value) for i, value in enumerate(self))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Refuse: a list of parameters computes nothing.
@@ -464,7 +462,7 @@ class ParameterDict(Module):
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return the value of `key`, or `default` if it is missing."""
-        return self[key] if key in self else default
+        return self[key] if key in self._keys else default
 
     def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
         """Return a new dictionary with `default` for each of `keys`."""
@@ -497,8 +495,7 @@ class ParameterDict(Module):
 
     def extra_repr(self) -> str:
         """List what is held."""
-        lines = (_described(key, value, lambda tensor: tensor.type()) for key, value in self.items())
-        return "\n".join(lines)
+        return "\n".join(_described(key, value) for key, value in self.items())
 
     def __call__(self, input: Any) -> Any:
         """Refuse: a dictionary of parameters computes nothing.

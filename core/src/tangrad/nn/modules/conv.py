@@ -19,30 +19,7 @@ _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
 class _ConvNd(Module):
-    """Hold what convolutions of any number of dimensions share.
-
-    Args:
-        in_channels: channels of the input.
-        out_channels: channels of the output.
-        kernel_size: size of the window.
-        stride: step between windows.
-        padding: elements added on both sides, or ``"valid"`` (none) or ``"same"`` (output as
-            large as the input; stride 1 only).
-        dilation: step between the elements of a window.
-        groups: number of groups of channels that do not mix.
-        bias: whether to add a learned number to each channel of the output.
-        padding_mode: ``"zeros"``, ``"reflect"``, ``"replicate"`` or ``"circular"``.
-        device: device of the parameters.
-        dtype: dtype of the parameters.
-
-    Raises:
-        ValueError: if channels and groups, or the padding, do not fit.
-
-    Attributes:
-        weight: of shape (out_channels, in_channels / groups, *kernel_size), drawn uniformly
-            from (-k, k) where k = sqrt(groups / (in_channels prod(kernel_size))).
-        bias: of shape (out_channels), drawn like the weight; None without bias.
-    """
+    """Hold what convolutions of any number of dimensions share; see `Conv2d`."""
 
     _dimensions: int
     _convolve: Callable[..., Any]
@@ -166,18 +143,40 @@ class _ConvNd(Module):
 
 
 class Conv1d(_ConvNd):
-    __doc__ = "Correlate sequences (N, C, L) with learned filters.\n" + str(
-        _ConvNd.__doc__
-    ).partition("\n")[2]
+    """Correlate sequences (N, C, L) with learned filters.
+
+    Arguments and attributes are those of `Conv2d`, for one dimension.
+    """
 
     _dimensions = 1
     _convolve = staticmethod(F.conv1d)
 
 
 class Conv2d(_ConvNd):
-    __doc__ = "Correlate images (N, C, H, W) with learned filters.\n" + str(
-        _ConvNd.__doc__
-    ).partition("\n")[2]
+    """Correlate images (N, C, H, W) with learned filters.
+
+    Args:
+        in_channels: channels of the input.
+        out_channels: channels of the output.
+        kernel_size: size of the window: one number, or one for each dimension.
+        stride: step between windows.
+        padding: elements added on both sides, or ``"valid"`` (none) or ``"same"`` (output as
+            large as the input; stride 1 only).
+        dilation: step between the elements of a window.
+        groups: number of groups of channels that do not mix.
+        bias: whether to add a learned number to each channel of the output.
+        padding_mode: ``"zeros"``, ``"reflect"``, ``"replicate"`` or ``"circular"``.
+        device: device of the parameters.
+        dtype: dtype of the parameters.
+
+    Raises:
+        ValueError: if channels and groups, or the padding, do not fit.
+
+    Attributes:
+        weight: of shape (out_channels, in_channels / groups, *kernel_size), drawn uniformly
+            from (-k, k) where k = sqrt(groups / (in_channels prod(kernel_size))).
+        bias: of shape (out_channels), drawn like the weight; None without bias.
+    """
 
     _dimensions = 2
     _convolve = staticmethod(F.conv2d)

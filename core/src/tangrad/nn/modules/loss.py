@@ -10,6 +10,21 @@ from tangrad.nn.modules.module import Module
 __all__ = ["BCEWithLogitsLoss", "CrossEntropyLoss", "L1Loss", "MSELoss", "NLLLoss"]
 
 
+def _legacy_reduction(size_average: bool | None, reduce: bool | None) -> str:
+    """Return the reduction that two deprecated flags mean."""
+    import warnings
+
+    reduction = "mean" if size_average is None or size_average else "sum"
+    if reduce is not None and not reduce:
+        reduction = "none"
+    warnings.warn(
+        f"size_average and reduce args will be deprecated, please use reduction='{reduction}' "
+        "instead.",
+        stacklevel=4,
+    )
+    return reduction
+
+
 class _Loss(Module):
     """Hold the reduction of a loss.
 
@@ -29,7 +44,7 @@ class _Loss(Module):
     ) -> None:
         super().__init__()
         if size_average is not None or reduce is not None:
-            reduction = F._reduction(size_average, reduce, reduction)
+            reduction = _legacy_reduction(size_average, reduce)
         self.reduction = reduction
 
 

@@ -22,6 +22,7 @@ from tangrad.nn.modules.hooks import (
 )
 from tangrad.nn.modules.state_dict import Stateful, _IncompatibleKeys
 from tangrad.nn.parameter import Buffer, Parameter
+from tangrad.utils.gradients import clear_grad
 
 __all__ = [
     "Module",
@@ -256,7 +257,7 @@ class Module(Stateful, Hooked):
                     "(tangrad.nn.Module or None expected)"
                 )
             self._set_module(name, value)
-        elif isinstance(value, Buffer) or (parameters is not None and name in attributes["_buffers"]):
+        elif isinstance(value, Buffer) or name in attributes.get("_buffers", ()):
             self._set_buffer(name, value)
         else:
             super().__setattr__(name, value)
@@ -607,7 +608,7 @@ class Module(Stateful, Hooked):
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the gradients of all parameters, or fill them with zeros."""
         for parameter in self.parameters():
-            _clear_grad(parameter, set_to_none)
+            clear_grad(parameter, set_to_none)
 
     # --- printing -------------------------------------------------------------------------
 
@@ -632,25 +633,11 @@ class Module(Stateful, Hooked):
         return f"{self._get_name()}(\n  " + "\n  ".join(body) + "\n)"
 
 
-def _clear_grad(parameter: Any, set_to_none: bool) -> None:
-    """Drop the gradient of `parameter`, or cut it from its graph and fill it with zeros."""
-    if parameter.grad is None:
-        return
-    if set_to_none:
-        parameter.grad = None
-        return
-    if parameter.grad.grad_fn is not None:
-        parameter.grad.detach_()
-    else:
-        parameter.grad.requires_grad_(False)
-    parameter.grad.zero_()
-
-
 def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, bool, Any]:
     """Return (device, dtype, non_blocking, memory_format) of the arguments of `to`."""
     options = dict(kwargs)
     memory_format = options.pop("memory_format", None)
-    if args and isinstance(args[0], tangrad.Tensor) or "tensor" in options:
+    if (args and isinstance(args[0], tangrad.Tensor)) or "tensor" in options:
         names: tuple[str, ...] = ("tensor", "non_blocking", "copy")
     elif args and isinstance(args[0], tangrad.dtype):
         names = ("dtype", "non_blocking", "copy")

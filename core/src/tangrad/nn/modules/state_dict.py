@@ -109,7 +109,8 @@ class Stateful:
         self, hook: Callable[..., Any], with_module: bool = False
     ) -> RemovableHandle:
         handle = RemovableHandle(self._load_state_dict_pre_hooks)
-        self._load_state_dict_pre_hooks[handle.id] = _WithModule(hook, self) if with_module else hook
+        entry = _WithModule(hook, self) if with_module else hook
+        self._load_state_dict_pre_hooks[handle.id] = entry
         return handle
 
     def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
@@ -234,9 +235,7 @@ class Stateful:
                 unexpected.append(key)
         return unexpected
 
-    def _load_one(
-        self, name: str, target: Any, key: str, source: Any, assign: bool
-    ) -> str | None:
+    def _load_one(self, name: str, target: Any, key: str, source: Any, assign: bool) -> str | None:
         """Copy or assign `source` to the parameter or buffer `name`; return what went wrong."""
         if not isinstance(source, tangrad.Tensor):
             return (

@@ -21,7 +21,7 @@ class _InfiniteConstantSampler(Sampler[Any]):
 
 def get_worker_info() -> None:
     """Return what a worker process knows of itself; None in the main process."""
-    return None
+    return
 
 
 # Arguments that only make sense with worker processes, by their neutral value.

@@ -200,8 +200,7 @@ def _counts(length: int, lengths: Sequence[Any]) -> Sequence[int]:
             import warnings
 
             warnings.warn(
-                f"Length of split at index {position} is 0. "
-                "This might result in an empty dataset.",
+                f"Length of split at index {position} is 0. This might result in an empty dataset.",
                 stacklevel=3,
             )
     return counts
