@@ -279,7 +279,9 @@ def test_a_zero_dim_tensor_says_to_use_item():
 
 def test_values_that_do_not_fit_are_refused():
     x = counted(2, 3, 4)
-    with pytest.raises(RuntimeError, match=r"value tensor of shape \[2\] .* result of shape \[20\]"):
+    with pytest.raises(
+        RuntimeError, match=r"value tensor of shape \[2\] .* result of shape \[20\]"
+    ):
         setitem(x, x > 3, T([1, 2]), OPS)
     with pytest.raises(RuntimeError, match="dtypes match, got torch.int64 .* torch.float32"):
         setitem(x, [0], T(2.5), OPS)

@@ -191,9 +191,7 @@ def normal(seed: int, offset: int, n: int, dtype: str = "float32") -> Array:
     return (radius * np.cos(2.0 * np.pi * pairs[:, 1])).astype(dtype)
 
 
-def exponential(
-    seed: int, offset: int, n: int, rate: float = 1.0, dtype: str = "float32"
-) -> Array:
+def exponential(seed: int, offset: int, n: int, rate: float = 1.0, dtype: str = "float32") -> Array:
     """Return n numbers of the exponential distribution: ``-log(u) / rate``, u on (0, 1].
 
     Computed in float64 and rounded once to dtype.
@@ -260,7 +258,9 @@ def randint(seed: int, offset: int, n: int, low: int, high: int) -> Array:
         )
     integers = random_uint64(seed, offset, n)
     shift = np.uint64(low & _MASK64)
-    wrapped = integers + shift if high - low == 2**64 else _high_product(integers, high - low) + shift
+    wrapped = (
+        integers + shift if high - low == 2**64 else _high_product(integers, high - low) + shift
+    )
     return wrapped if high > 2**63 else wrapped.view(np.int64)
 
 

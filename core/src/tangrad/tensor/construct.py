@@ -168,8 +168,7 @@ def _converted(x: Any, dtype: Any, device: Any) -> Any:
 def _requiring_grad(x: Any) -> Any:
     if not (x.dtype.is_floating_point or x.dtype.is_complex):
         raise RuntimeError(
-            "Only Tensors of floating point and complex dtype can require gradients, got "
-            f"{x.dtype}"
+            f"Only Tensors of floating point and complex dtype can require gradients, got {x.dtype}"
         )
     return x.requires_grad_()
 

@@ -32,7 +32,9 @@ _CODES = {
     "float64": ("d", 8),
 }
 _INTEGER_BITS = {
-    f"{prefix}{bits}": (bits, prefix == "int") for prefix in ("int", "uint") for bits in (8, 16, 32, 64)
+    f"{prefix}{bits}": (bits, prefix == "int")
+    for prefix in ("int", "uint")
+    for bits in (8, 16, 32, 64)
 }
 _COMPLEX_PART = {"complex64": "float32", "complex128": "float64"}
 _LARGEST = {"float16": 65504.0, "float32": (2 - 2.0**-23) * 2.0**127}
@@ -202,9 +204,7 @@ def _element_dtype(leaf: Any) -> str:
     return name
 
 
-def _promote_all(
-    found: set[str], default: str, promote: Callable[[str, str], str] | None
-) -> str:
+def _promote_all(found: set[str], default: str, promote: Callable[[str, str], str] | None) -> str:
     ladder = ("bool", "int64", default, _complex_of(default))
     aliases = {"float": default, "complex": _complex_of(default)}
     names = sorted({aliases.get(name, name) for name in found}) or [default]

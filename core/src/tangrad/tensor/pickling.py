@@ -30,9 +30,9 @@ def reduce_tensor(x: Any) -> tuple[Any, ...]:
         tuple(x.shape),
         tuple(x_resolved.stride()),
         x.requires_grad,
+        _attributes(x),
     )
-    state = _attributes(x)
-    return (_rebuild_tensor, arguments, state) if state else (_rebuild_tensor, arguments)
+    return _rebuild_tensor, arguments
 
 
 def _attributes(x: Any) -> dict[str, Any]:
@@ -59,9 +59,13 @@ def _rebuild_tensor(
     size: tuple[int, ...],
     stride: tuple[int, ...],
     requires_grad: bool,
+    attributes: dict[str, Any],
 ) -> Any:
     x = _on_storage(storage, dtype_named(dtype), offset, size, stride)
-    return _dressed(x, cls, requires_grad)
+    made = _dressed(x, cls, requires_grad)
+    if attributes:
+        made.__dict__.update(attributes)
+    return made
 
 
 def _on_storage(
@@ -160,11 +164,12 @@ def _on_copied_storage(source: Any, memo: dict[int, Any]) -> Any:
 
 
 def deepcopy_storage(storage: Any, memo: dict[int, Any]) -> Any:
-    """Return what ``__deepcopy__`` of an untyped storage returns: a copy on its device, once."""
-    if id(storage) not in memo:
-        length = storage.nbytes()
-        everything = _on_storage(storage, dtype_named("uint8"), 0, (length,), (1,))
-        memo[id(storage)] = everything.clone().untyped_storage()
-        # The id is the storage's only while the storage lives.
-        memo.setdefault(id(memo), []).append(storage)
-    return memo[id(storage)]
+    """Return what ``__deepcopy__`` of an untyped storage returns: a copy on its device.
+
+    Args:
+        storage: of any device.
+        memo: not needed; `copy.deepcopy` itself copies each object once.
+    """
+    length = storage.nbytes()
+    everything = _on_storage(storage, dtype_named("uint8"), 0, (length,), (1,))
+    return everything.clone().untyped_storage()
