@@ -231,8 +231,8 @@ VALUES = {
 @pytest.mark.parametrize("dtype", [torch.int64, torch.float32, torch.bool], ids=str)
 @pytest.mark.parametrize(
     "index",
-    [i for name, i in INDICES.items() if "byte" not in name and "numpy bytes" != name],
-    ids=[name for name in INDICES if "byte" not in name and "numpy bytes" != name],
+    [i for name, i in INDICES.items() if "byte" not in name and name != "numpy bytes"],
+    ids=[name for name in INDICES if "byte" not in name and name != "numpy bytes"],
 )
 def test_setitem_follows_torch(index, dtype, value):
     check_setitem(counted(2, 3, 4, dtype=dtype), index, value)

@@ -79,26 +79,24 @@ def counters_for(words: int) -> int:
     return (words + 3) // 4
 
 
-def words_for(kind: str, n: int) -> int:
+def words_for(kind: str, n: int, dtype: str = "float32") -> int:
     """Return how many words n values take.
 
     Args:
-        kind: "uniform", "bernoulli", "exponential" and "normal" in "float32" and "float64", as
-            in "normal float64"; "randint"; "randperm".
+        kind: the name of a function of this file that draws values.
         n: number of values.
+        dtype: their floating-point dtype; float64 takes twice the words of the others.
     """
-    return n * _WORDS_PER_VALUE[kind]
+    wide = dtype == "float64" and kind in _FLOATING_KINDS
+    return n * _WORDS_PER_VALUE[kind] * (2 if wide else 1)
 
 
+_FLOATING_KINDS = ("uniform", "bernoulli", "exponential", "normal")
 _WORDS_PER_VALUE = {
-    "uniform float32": 1,
-    "uniform float64": 2,
-    "bernoulli float32": 1,
-    "bernoulli float64": 2,
-    "exponential float32": 1,
-    "exponential float64": 2,
-    "normal float32": 2,
-    "normal float64": 4,
+    "uniform": 1,
+    "bernoulli": 1,
+    "exponential": 1,
+    "normal": 2,
     "randint": 2,
     "randperm": 2,
 }
@@ -138,33 +136,43 @@ def random_uint64(seed: int, offset: int, n: int) -> Array:
     return words[:, 0] | (words[:, 1] << np.uint64(32))
 
 
+# Bits of a uniform number, as many as the dtype's significand holds: more would round up to 1.
+_UNIFORM_BITS = {"float32": 24, "float16": 11, "bfloat16": 8}
+
+
 def uniform(seed: int, offset: int, n: int, dtype: str = "float32") -> Array:
     """Return n numbers uniform on [0, 1).
 
-    float32: ``(word >> 8) * 2**-24``. float64: ``(integer >> 11) * 2**-53`` of the i-th 64-bit
-    integer. Both are exact, so 1 is never reached.
+    With one word per value ``(word >> (32 - b)) * 2**-b``, where b is 24 for float32, 11 for
+    float16 and 8 for bfloat16; for float64 ``(integer >> 11) * 2**-53`` of the i-th 64-bit
+    integer. All are exact, so 1 is never reached.
 
     Args:
         seed, offset: the stream.
         n: number of values.
-        dtype: "float32" (one word per value) or "float64" (two). Other floating-point dtypes
-            round the float32 value toward zero.
+        dtype: "float16", "bfloat16", "float32" or "float64".
 
     Returns:
-        Array of shape (n,) and that dtype.
+        Array of shape (n,) and that dtype; float32 for bfloat16, which NumPy lacks.
     """
     import numpy as np
 
     if dtype == "float64":
         return (random_uint64(seed, offset, n) >> np.uint64(11)) * 2.0**-53
-    words = random_uint32(seed, offset, n) >> np.uint32(8)
-    return words.astype(np.float32) * np.float32(2.0**-24)
+    bits = _UNIFORM_BITS[dtype]
+    words = random_uint32(seed, offset, n) >> np.uint32(32 - bits)
+    return (words.astype(np.float32) * np.float32(2.0**-bits)).astype(_held_as(dtype), copy=False)
 
 
-def _open_uniform(seed: int, offset: int, n: int, dtype: str) -> Array:
-    """Return numbers uniform on (0, 1]: one minus `uniform`, which is exact too."""
-    values = uniform(seed, offset, n, dtype)
-    return values.dtype.type(1) - values
+def _held_as(dtype: str) -> str:
+    return "float32" if dtype == "bfloat16" else dtype
+
+
+def _source_uniform(seed: int, offset: int, n: int, dtype: str) -> Array:
+    """Return the uniform numbers that others are computed from: float64 holding 24 or 53 bits."""
+    return uniform(seed, offset, n, "float64" if dtype == "float64" else "float32").astype(
+        "float64", copy=False
+    )
 
 
 def normal(seed: int, offset: int, n: int, dtype: str = "float32") -> Array:
@@ -179,54 +187,52 @@ def normal(seed: int, offset: int, n: int, dtype: str = "float32") -> Array:
     Args:
         seed, offset: the stream.
         n: number of values.
-        dtype: "float32" (two words per value) or "float64" (four).
+        dtype: as for `uniform`.
 
     Returns:
-        Array of shape (n,) and that dtype.
+        As `uniform`.
     """
     import numpy as np
 
-    pairs = uniform(seed, offset, 2 * n, dtype).astype(np.float64).reshape(n, 2)
+    pairs = _source_uniform(seed, offset, 2 * n, dtype).reshape(n, 2)
     radius = np.sqrt(-2.0 * np.log(1.0 - pairs[:, 0]))
-    return (radius * np.cos(2.0 * np.pi * pairs[:, 1])).astype(dtype)
+    return (radius * np.cos(2.0 * np.pi * pairs[:, 1])).astype(_held_as(dtype))
 
 
 def exponential(seed: int, offset: int, n: int, rate: float = 1.0, dtype: str = "float32") -> Array:
-    """Return n numbers of the exponential distribution: ``-log(u) / rate``, u on (0, 1].
+    """Return n numbers of the exponential distribution: ``-log(1 - u) / rate``.
 
-    Computed in float64 and rounded once to dtype.
+    u and the rounding are as for `normal`.
 
     Args:
         seed, offset: the stream.
         n: number of values.
         rate: inverse of the mean.
-        dtype: "float32" or "float64"; decides the words per value as in `uniform`.
+        dtype: as for `uniform`.
 
     Returns:
-        Array of shape (n,) and that dtype.
+        As `uniform`.
     """
     import numpy as np
 
-    values = _open_uniform(seed, offset, n, dtype).astype(np.float64)
-    # abs: -log(1) is a negative zero.
-    return np.abs(np.log(values) / rate).astype(dtype)
+    values = np.log(1.0 - _source_uniform(seed, offset, n, dtype))
+    # abs: the negative of log(1) is a negative zero.
+    return np.abs(values / rate).astype(_held_as(dtype))
 
 
-def bernoulli(seed: int, offset: int, p: Any, n: int, dtype: str = "float32") -> Array:
-    """Return n truth values, each true with probability p: ``uniform < p``.
+def bernoulli(seed: int, offset: int, n: int, p: Any = 0.5, dtype: str = "float32") -> Array:
+    """Return n truth values, each true with probability p: ``u < p``, compared in float64.
 
     Args:
         seed, offset: the stream.
-        p: a probability, or an array of shape (n,).
         n: number of values.
-        dtype: of the uniform number; the comparison is made in float64.
+        p: a probability, or an array of shape (n,).
+        dtype: float64 compares a u of 53 bits, every other dtype one of 24.
 
     Returns:
         bool array of shape (n,).
     """
-    import numpy as np
-
-    return uniform(seed, offset, n, dtype).astype(np.float64) < p
+    return _source_uniform(seed, offset, n, dtype) < p
 
 
 def randint(seed: int, offset: int, n: int, low: int, high: int) -> Array:
@@ -246,15 +252,15 @@ def randint(seed: int, offset: int, n: int, low: int, high: int) -> Array:
         int64 array of shape (n,), or uint64 if high is past 2**63.
 
     Raises:
-        RuntimeError: the interval is empty or too wide.
+        RuntimeError: the interval is empty, or no 64-bit dtype holds all of it.
     """
     import numpy as np
 
-    if not 0 < high - low <= 2**64:
+    if low < -(2**63) or high > 2**64 or (low < 0 and high > 2**63):
+        raise RuntimeError(f"randint: no 64-bit dtype holds all of [{low}, {high})")
+    if low >= high:
         raise RuntimeError(
-            f"random_ expects 'from' to be less than 'to', got from={low} >= to={high}"
-            if high <= low
-            else f"randint: the range [{low}, {high}) has more than 2**64 values"
+            f"randint expects 'from' to be less than 'to', got from={low} >= to={high}"
         )
     integers = random_uint64(seed, offset, n)
     shift = np.uint64(low & _MASK64)

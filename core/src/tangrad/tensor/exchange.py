@@ -354,7 +354,7 @@ def array_protocol(x: Any, dtype: Any = None, copy: bool | None = None) -> Any:
     if dtype is not None and array.dtype != dtype:
         if copy is False:
             raise ValueError(
-                f"Unable to avoid copy while creating an array of {dtype} from a tensor of {x.dtype}"
+                f"Unable to avoid copy while making an array of {dtype} from a tensor of {x.dtype}"
             )
         return array.astype(dtype)
     return array.copy() if copy else array

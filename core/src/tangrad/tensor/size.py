@@ -22,6 +22,7 @@ class Size(tuple):
     __slots__ = ()
 
     def __new__(cls, sizes: Iterable[Any] = ()) -> Size:
+        """Make a shape of integers."""
         return tuple.__new__(cls, [_checked(i, size) for i, size in enumerate(sizes)])
 
     def numel(self) -> int:

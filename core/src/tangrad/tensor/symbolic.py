@@ -182,7 +182,7 @@ class SymInt(_Symbolic):
     __lt__, __le__, __gt__, __ge__ = map(_method, ("<", "<=", ">", ">="))
     __hash__ = _Symbolic.__hash__
 
-    __eq__, __ne__ = _method("=="), _method("!=")  # type: ignore[assignment]
+    __eq__, __ne__ = _method("=="), _method("!=")
 
     def __pow__(self, exponent: int) -> Any:
         if not isinstance(exponent, int) or exponent < 0:
