@@ -58,9 +58,9 @@ def test_a_counter_serves_four_words(words, counters):
 
 
 def test_each_kind_states_its_words():
-    assert philox.words_for("normal", 3, "float64") == 12
-    assert philox.words_for("uniform", 3, "float16") == 3
-    assert philox.words_for("randint", 3, "float64") == 6
+    assert philox.words_for("normal float64", 3) == 12
+    assert philox.words_for("uniform float16", 3) == 3
+    assert philox.words_for("randint", 3) == 6
 
 
 def test_uniform_is_an_exact_function_of_the_words():
@@ -90,7 +90,7 @@ def test_normals_of_half_precision_are_those_of_single_rounded():
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_normal_depends_on_its_own_words_only(dtype):
     many = philox.normal(1, 0, 100, dtype)
-    per_counter = 4 // philox.words_for("normal", 1, dtype)
+    per_counter = 4 // philox.words_for(f"normal {dtype}", 1)
     assert np.array_equal(philox.normal(1, 7, 20, dtype), many[7 * per_counter :][:20])
     assert many.dtype == dtype
 
@@ -158,14 +158,14 @@ def test_an_impossible_range_is_refused(low, high):
 
 @pytest.mark.parametrize("p", [0.0, 0.3, 1.0])
 def test_bernoulli_is_true_with_its_probability(p):
-    drawn = philox.bernoulli(5, 0, N, p)
+    drawn = philox.bernoulli(5, 0, p, N)
     assert drawn.dtype == bool
     assert abs(drawn.mean() - p) < 0.01
     assert p not in (0.0, 1.0) or drawn.mean() == p
 
 
 def test_bernoulli_takes_a_probability_per_value():
-    assert philox.bernoulli(5, 0, 3, np.array([0.0, 1.0, 0.0])).tolist() == [False, True, False]
+    assert philox.bernoulli(5, 0, np.array([0.0, 1.0, 0.0]), 3).tolist() == [False, True, False]
 
 
 @settings(max_examples=30, deadline=None)

@@ -79,19 +79,18 @@ def counters_for(words: int) -> int:
     return (words + 3) // 4
 
 
-def words_for(kind: str, n: int, dtype: str = "float32") -> int:
+def words_for(kind: str, n: int) -> int:
     """Return how many words n values take.
 
     Args:
-        kind: the name of a function of this file that draws values.
+        kind: "uniform", "bernoulli", "exponential" or "normal" with a floating-point dtype, as
+            in "normal float64"; "randint"; "randperm".
         n: number of values.
-        dtype: their floating-point dtype; float64 takes twice the words of the others.
     """
-    wide = dtype == "float64" and kind in _FLOATING_KINDS
-    return n * _WORDS_PER_VALUE[kind] * (2 if wide else 1)
+    name, _, dtype = kind.partition(" ")
+    return n * _WORDS_PER_VALUE[name] * (2 if dtype == "float64" else 1)
 
 
-_FLOATING_KINDS = ("uniform", "bernoulli", "exponential", "normal")
 _WORDS_PER_VALUE = {
     "uniform": 1,
     "bernoulli": 1,
@@ -220,13 +219,13 @@ def exponential(seed: int, offset: int, n: int, rate: float = 1.0, dtype: str = 
     return np.abs(values / rate).astype(_held_as(dtype))
 
 
-def bernoulli(seed: int, offset: int, n: int, p: Any = 0.5, dtype: str = "float32") -> Array:
+def bernoulli(seed: int, offset: int, p: Any, n: int, dtype: str = "float32") -> Array:
     """Return n truth values, each true with probability p: ``u < p``, compared in float64.
 
     Args:
         seed, offset: the stream.
-        n: number of values.
         p: a probability, or an array of shape (n,).
+        n: number of values.
         dtype: float64 compares a u of 53 bits, every other dtype one of 24.
 
     Returns:
