@@ -7,6 +7,7 @@ torch's tensors serve to test them, and torch itself is the oracle.
 from __future__ import annotations
 
 import types
+import warnings
 
 import pytest
 
@@ -24,28 +25,38 @@ class TorchCore(types.ModuleType):
             return self._torch.empty(shape, dtype=dtype, device=device)
         return self._torch.frombuffer(raw, dtype=dtype).reshape(shape).to(device or "cpu")
 
-    def tensor_from_buffer(self, view, dtype, shape, strides, offset, readonly):
-        import numpy as np
+    def tensor_from_buffer(self, view, dtype, shape, strides):
+        assert strides == (1,)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return self._torch.frombuffer(view, dtype=dtype).reshape(shape)
 
-        assert readonly == view.readonly
-        assert offset == 0
-        array = np.asarray(view)
-        if view.format == "B" and len(shape) == 1:
-            array = array.view(str(dtype).removeprefix("torch."))
-        x = self._torch.from_numpy(array if not readonly else array.copy())
-        assert readonly or x.numel() < 2 or x.stride() == strides
-        assert (x.dtype, tuple(x.shape)) == (dtype, tuple(shape))
+    def tensor_from_pointer(self, address, nbytes, owner, dtype, shape, strides, offset, where):
+        assert (offset, where) == (0, None)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            x = self._torch.from_numpy(owner)
+        assert x.numel() == 0 or x.data_ptr() == address
+        reach = sum((n - 1) * step for n, step in zip(shape, strides, strict=True)) + 1
+        assert nbytes == (reach * x.itemsize if x.numel() else 0)
+        assert (x.dtype, x.shape, x.stride()) == (dtype, shape, strides) or x.numel() < 2
         return x
 
-    def host_memoryview(self, x):
-        flat = self._torch.empty(0, dtype=self._torch.uint8).set_(x.untyped_storage())
-        return memoryview(flat.numpy())
+    def host_buffer(self, x):
+        x = x.detach()
+        return x.view(self._torch.int16).numpy() if str(x.dtype) == "torch.bfloat16" else x.numpy()
 
-    def dlpack_export(self, x, stream):
-        return x.__dlpack__()
+    def dtype_by_name(self, name):
+        return getattr(self._torch, name)
 
-    def dlpack_import(self, capsule):
-        return self._torch.utils.dlpack.from_dlpack(capsule)
+    def device(self, name):
+        return self._torch.device(name)
+
+    def _empty(self, shape, dtype, device):
+        return self._torch.empty(shape, dtype=dtype, device=device)
+
+    def set_storage(self, x, storage, offset, shape, stride):
+        return x.set_(storage, offset, shape, stride)
 
 
 @pytest.fixture
@@ -53,20 +64,13 @@ def torch_core(monkeypatch):
     """Let tangrad.tensor work on torch's tensors."""
     torch = pytest.importorskip("torch")
     import tangrad
-    from tangrad.tensor import construct, exchange, pickling
+    from tangrad.tensor import construct, exchange
 
     monkeypatch.setattr(tangrad, "_C", TorchCore(torch), raising=False)
-    for module in (exchange, pickling):
-        monkeypatch.setattr(module, "dtype_named", lambda name: getattr(torch, name))
     monkeypatch.setattr(construct, "_default_dtype", torch.get_default_dtype)
     monkeypatch.setattr(
         construct,
         "_promote",
         lambda a, b: exchange.name_of(torch.promote_types(getattr(torch, a), getattr(torch, b))),
-    )
-    monkeypatch.setattr(
-        pickling,
-        "_empty",
-        lambda size, dtype, device: torch.empty((size,), dtype=dtype, device=device),
     )
     return torch

@@ -131,6 +131,7 @@ def test_asarray_reads_dlpack():
     class Foreign:
         def __init__(self, x):
             self.__dlpack__ = x.__dlpack__
+            self.__dlpack_device__ = x.__dlpack_device__
 
     x = torch.arange(3)
     y = construct.asarray(Foreign(x))
