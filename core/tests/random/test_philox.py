@@ -46,6 +46,14 @@ def test_a_word_depends_on_seed_and_counter_only(seed, offset, n, skipped):
     assert np.array_equal(words[4 * skipped :], later)
 
 
+def test_a_long_draw_is_many_short_ones():
+    n = 4 * philox._BLOCKS_AT_ONCE + 3
+    start = 2**64 - 5
+    words = philox.random_uint32(9, start, n)
+    ends = philox.random_uint32(9, (start + philox._BLOCKS_AT_ONCE - 1) % 2**64, 7)
+    assert np.array_equal(words[-7:], ends)
+
+
 def test_seed_and_offset_use_all_64_bits():
     streams = [(1, 0), (1 << 32, 0), (0, 1 << 32), (0, 1 << 63), (0, 7), (-1, 0)]
     drawn = {philox.random_uint32(seed, offset, 4).tobytes() for seed, offset in streams}
