@@ -95,6 +95,13 @@ def test_normals_of_half_precision_are_those_of_single_rounded():
     assert np.abs(philox.normal(4, 0, 1000, "float16") - exact).max() < 0.004
 
 
+def test_the_expression_language_draws_the_same_numbers():
+    special = pytest.importorskip("tangrad.expr.special")
+    seed, offset = 123456789012345, 2**33 + 7
+    drawn = special.philox_uniform(np.int64(seed), np.int64(offset), np.arange(1000))
+    assert np.array_equal(drawn, philox.uniform(seed, offset, 1000))
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_normal_depends_on_its_own_words_only(dtype):
     many = philox.normal(1, 0, 100, dtype)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from operator import index as as_int
-from typing import Any
+
+# Loaded with the core, so without the typing and collections modules.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
 
 __all__ = ["Size"]
 
