@@ -250,6 +250,13 @@ def test_a_list_read_as_a_tuple_warns():
         getitem(counted(2, 3), [[0, 1], [1, 0]], OPS)
 
 
+def test_a_zero_dim_index_without_a_value_gathers():
+    x = torch.zeros(2, 3, 4, device="meta")
+    place = torch.zeros((), dtype=torch.int64, device="meta")
+    assert getitem(x, place, OPS).shape == (3, 4)
+    assert getitem(x, (slice(None), place), OPS).shape == (2, 4)
+
+
 # --- error texts ---------------------------------------------------------------------------
 
 

@@ -219,8 +219,14 @@ def _canonical_tensor(item: Any) -> Any:
             UserWarning,
             stacklevel=6,
         )
+    if item.dim() == 0 and name in _MASK_DTYPES:
+        return bool(item.item())
     if item.dim() == 0:
-        return bool(item.item()) if name in _MASK_DTYPES else int(item.item())
+        try:
+            return int(item.item())
+        except (NotImplementedError, RuntimeError):
+            # No single value, as on meta or under vmap: gather instead of making a view.
+            return item.long()
     return item if name in ("int64", *_MASK_DTYPES) else item.long()
 
 
