@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tangrad.tensor.packing import infer_dtype, infer_shape, pack
+from tangrad.tensor.packing import infer_shape, pack
 
 torch = pytest.importorskip("torch")
 
@@ -178,11 +178,16 @@ def test_uint64_takes_its_whole_range():
         pack([2**64], "uint64")
 
 
-def test_inference_alone():
+def test_shapes_are_found_alone():
     assert infer_shape([[1, 2], [3, 4]]) == (2, 2)
-    assert infer_dtype([1, 2.0], default="float64") == "float64"
-    assert infer_dtype([1j], default="float64") == "complex128"
-    assert infer_dtype([]) == "float32"
+
+
+@pytest.mark.parametrize(
+    ("data", "dtype"),
+    [([1, 2.0], "float64"), ([1j], "complex128"), ([], "float64"), ([1], "int64")],
+)
+def test_floats_stand_for_the_default_dtype(data, dtype):
+    assert pack(data, default="float64")[1] == dtype
 
 
 def test_mixing_dtypes_needs_the_promotion_rule():

@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-__all__ = ["infer_dtype", "infer_shape", "is_packable", "pack"]
+__all__ = ["infer_shape", "is_packable", "pack"]
 
 _MAX_DIMS = 64
 
@@ -215,14 +215,6 @@ def _promote_all(found: set[str], default: str, promote: Callable[[str, str], st
             raise TypeError(f"tensor(): cannot mix numbers of the dtypes {', '.join(names)}")
         result = promote(result, name)
     return result
-
-
-def infer_dtype(
-    data: Any, default: str = "float32", promote: Callable[[str, str], str] | None = None
-) -> str:
-    """Return the name of the dtype that `pack` would choose for the data."""
-    leaves = _flatten(data, infer_shape(data))
-    return _promote_all(_resolve(leaves)[1], default, promote)
 
 
 # --- packing -------------------------------------------------------------------------------
