@@ -77,12 +77,18 @@ def round_to_half(value: float, dtype: str) -> float:
     return float(struct.unpack("f", struct.pack("I", bits))[0])
 
 
-def _shift_left(bits: int) -> Callable[[int, int], int]:
-    return lambda a, b: a << b if 0 <= b < bits else 0
+def _shift_left(a: int, b: int) -> int:
+    return a << b if 0 <= b < 64 else 0
 
 
 def _shift_right(a: int, b: int) -> int:
     return a >> (b if 0 <= b < 64 else 64)
+
+
+def _power(a: Any, b: Any) -> Any:
+    if isinstance(a, int) and isinstance(b, int) and b >= 0:
+        return pow(a, b, 1 << 64)
+    return NAMESPACE["power"](a, b)
 
 
 def _philox_uniform(seed: int, offset: int, index: int) -> float:
@@ -97,7 +103,12 @@ def _philox_uniform(seed: int, offset: int, index: int) -> float:
     return float((x[index % 4] >> 8) * 2.0**-24)
 
 
-_INTEGER = {"lshift": _shift_left(64), "rshift": _shift_right, "philox_uniform": _philox_uniform}
+_INTEGER = {
+    "lshift": _shift_left,
+    "rshift": _shift_right,
+    "power": _power,
+    "philox_uniform": _philox_uniform,
+}
 
 
 class _Float64:

@@ -182,11 +182,11 @@ _row("gcd", 2, "ui", numpy="np.gcd(a, b)", python="gcd(a, b)", d="0",
     while (y) { $U t = x % y; x = y; y = t; }
     return ($T)x;
 }"""})
-_row("lcm", 2, "ui", numpy="sp.lcm(a, b)", python="lcm(a, b)", d="0",
+_row("lcm", 2, "ui", numpy="np.lcm(a, b)", python="lcm(a, b)", d="0",
      c={"u": "{ $T g = tg_gcd_$s(a, b); return ($T)(g ? (a / g) * ($U)b : 0); }",
         "i": """{
-    $T g = tg_gcd_$s(a, b);
-    return g ? tg_abs_$s(($T)(($U)(a / g) * ($U)b)) : 0;
+    $U g = ($U)tg_gcd_$s(a, b), x = a < 0 ? 0 - ($U)a : ($U)a, y = b < 0 ? 0 - ($U)b : ($U)b;
+    return g ? ($T)(x / g * y) : 0;
 }"""})
 
 # --- order ----------------------------------------------------------------------------------

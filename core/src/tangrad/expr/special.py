@@ -48,13 +48,6 @@ def integer_power(a: Array, b: Array) -> Array:
     return np.where(b < 0, unit, np.power(a, np.maximum(b, 0)))
 
 
-def lcm(a: Array, b: Array) -> Array:
-    """Return abs(a / gcd * b), wrapping around before the absolute value as PyTorch does."""
-    divisor = np.gcd(a, b)
-    quotient = np.floor_divide(a, np.where(divisor == 0, divisor.dtype.type(1), divisor))
-    return np.abs(quotient * b)
-
-
 def left_shift(a: Array, b: Array) -> Array:
     """Shift left; a count out of range gives 0."""
     a, b = np.asarray(a), np.asarray(b)
