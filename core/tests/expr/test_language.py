@@ -150,7 +150,9 @@ def test_source_of_a_derived_expression_parses_to_it(source):
 
 
 def test_common_subexpressions_are_computed_once_and_dead_ones_never():
-    program = parse("d = tan(x); exp(x) * exp(x) + exp(x)", ("x",)).typed({"x": "float32"}, "float32")
+    program = parse("d = tan(x); exp(x) * exp(x) + exp(x)", ("x",)).typed(
+        {"x": "float32"}, "float32"
+    )
     assert [step.op for step in program.instructions] == ["load", "exp", "mul", "add"]
 
 

@@ -36,9 +36,7 @@ def test_integers_are_exact(name, dtype):
     assert actual == expected.tolist()
 
 
-REAL = [
-    n for n in SCALAR_PRIMITIVES if accepts(n, "float64") and n not in ("angle", "complex")
-]
+REAL = [n for n in SCALAR_PRIMITIVES if accepts(n, "float64") and n not in ("angle", "complex")]
 
 
 @pytest.mark.parametrize("name", REAL)
@@ -76,7 +74,11 @@ TINY = 10.0 ** np.linspace(-300, -1, 60)
     [
         ("erf", np.concatenate([spread((-3, 3), (0.9, 1.1)), TINY]), 4),
         ("erfc", np.concatenate([spread((-3, 3), (3, 26)), TINY]), 4),
-        ("erfinv", np.concatenate([spread((-1, 1)), TINY, 1 - 10.0 ** np.linspace(-15, -1, 30)]), 4),
+        (
+            "erfinv",
+            np.concatenate([spread((-1, 1)), TINY, 1 - 10.0 ** np.linspace(-15, -1, 30)]),
+            4,
+        ),
         ("lgamma", np.concatenate([spread((0, 3), (0.99, 1.01), (1.99, 2.01), (3, 200)), TINY]), 4),
         ("digamma", np.concatenate([spread((0, 3), (1.46, 1.463), (3, 200)), TINY]), 4),
         ("trigamma", np.concatenate([spread((0, 3), (3, 200), (-9, 0)), TINY[30:]]), 4),
@@ -88,10 +90,9 @@ def test_special_functions_to_a_few_ulp(name, numbers, budget):
         "lgamma": lambda x: mpmath.re(mpmath.loggamma(x)),
         "trigamma": lambda x: mpmath.psi(1, x),
     }.get(name) or getattr(mpmath, name)
-    actual = getattr(special, name)(numbers)
-    worst = max(
-        ulps(v, exact(mpmath.mpf(float(x)))) for x, v in zip(numbers, actual, strict=True)
-    )
+    with np.errstate(all="ignore"):
+        actual = getattr(special, name)(numbers)
+    worst = max(ulps(v, exact(mpmath.mpf(float(x)))) for x, v in zip(numbers, actual, strict=True))
     assert worst <= budget
 
 

@@ -72,8 +72,9 @@ def test_every_half_number_is_loaded_and_stored_exactly(half, tmp_path):
     array = bits.view(np.float16) if half == "float16" else bits
     c, numpy = compile_one("x", {"x": half}, "float32", tmp_path, [half])
     loaded, _ = compile_one("x * 1.0", {"x": half}, "float32", tmp_path_sub(tmp_path))
-    np.testing.assert_array_equal(loaded(array)[0], parse("x", ("x",)).typed(
-        {"x": half}, "float32").numpy()(array)[0])
+    np.testing.assert_array_equal(
+        loaded(array)[0], parse("x", ("x",)).typed({"x": half}, "float32").numpy()(array)[0]
+    )
     nan = np.isnan(loaded(array)[0])
     (back,), (same_back,) = c(array), numpy(array)
     np.testing.assert_array_equal(back.view(np.uint16)[~nan], bits[~nan])
@@ -96,12 +97,10 @@ def test_stores_round_half_to_even(half, tmp_path):
     c, numpy = compile_one("x", {"x": "float32"}, "float32", tmp_path, [half])
     (actual,), (expected,) = c(array), numpy(array)
     number = ~np.isnan(array)
-    np.testing.assert_array_equal(
-        actual.view(np.uint16)[number], expected.view(np.uint16)[number]
-    )
+    np.testing.assert_array_equal(actual.view(np.uint16)[number], expected.view(np.uint16)[number])
 
 
-@pytest.mark.parametrize("source", [d for d in COMPUTE_TYPES])
+@pytest.mark.parametrize("source", COMPUTE_TYPES)
 def test_casts_between_all_types(source, tmp_path):
     body = "; ".join(f"cast(x, '{target}')" for target in COMPUTE_TYPES)
     c, numpy = compile_one(body, {"x": source}, source, tmp_path)
@@ -179,7 +178,9 @@ def test_rendered_source_is_readable():
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_every_dialect_has_every_helper_it_calls(dialect):
     text = c_prelude(dialect)
-    defined = set(re.findall(r"\b(tg_\w+)\([^;{]*\) \{", text)) | set(re.findall(r"} (tg_\w+);", text))
+    defined = set(re.findall(r"\b(tg_\w+)\([^;{]*\) \{", text)) | set(
+        re.findall(r"} (tg_\w+);", text)
+    )
     assert set(re.findall(r"\btg_\w+", text)) <= defined
     assert not re.search(r"[$@]", text)
 

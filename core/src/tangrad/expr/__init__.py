@@ -29,7 +29,12 @@ __all__ = [
     "parse",
 ]
 
-_LAZY = {"compute_type": "program", "Program": "program", "c_prelude": "render", "Dialect": "render"}
+_LAZY = {
+    "compute_type": "program",
+    "Program": "program",
+    "c_prelude": "render",
+    "Dialect": "render",
+}
 
 
 def __getattr__(name: str) -> object:

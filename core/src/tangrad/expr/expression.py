@@ -19,7 +19,7 @@ class Expression:
     Make one with :func:`parse`. Inputs become tensors' elements, parameters Python scalars.
     """
 
-    __slots__ = ("nodes", "inputs", "params", "_source", "_free")
+    __slots__ = ("_free", "_source", "inputs", "nodes", "params")
 
     def __init__(
         self,
@@ -231,6 +231,3 @@ def _text(node: Node, args: list[str]) -> str:
         return f"(-{args[0]})"
     symbol = _SYMBOLS.get(node.op)
     return f"({args[0]} {symbol} {args[1]})" if symbol else f"{node.op}({', '.join(args)})"
-
-
-

@@ -123,18 +123,19 @@ class _Float64:
         self._real |= {name: _special(name) for name in special.split()}
         self._real["fma"] = lambda a, b, c: float(Fraction(a) * Fraction(b) + Fraction(c))
         self._complex = NAMESPACE | {name: getattr(cmath, name) for name in names}
-        self._complex |= {
-            "exp2": lambda a: cmath.exp(a * math.log(2)),
+        own: dict[str, Callable[..., Any]] = {
+            "exp2": lambda a: 2**a,
             "expm1": lambda a: cmath.exp(a) - 1,
             "log2": lambda a: cmath.log(a) / math.log(2),
             "log10": cmath.log10,
-            "log1p": lambda a: cmath.log(1 + a),
+            "log1p": lambda a: cmath.log(a + 1),
             "rsqrt": lambda a: 1 / cmath.sqrt(a),
-            "sigmoid": lambda a: 1 / (1 + cmath.exp(-a)),
+            "sigmoid": lambda a: 1 / (cmath.exp(a * -1) + 1),
             "isnan": cmath.isnan,
             "isinf": cmath.isinf,
             "isfinite": cmath.isfinite,
         }
+        self._complex |= own
 
     def number(self, value: Any) -> float:
         return float(value)
@@ -161,7 +162,7 @@ class _MultiplePrecision:
     """Compute in mpmath's numbers."""
 
     def __init__(self, prec: int) -> None:
-        import mpmath
+        import mpmath  # type: ignore[import-untyped]
 
         self.mp = mp = mpmath.mp.clone()
         mp.prec = prec

@@ -1,9 +1,10 @@
 """Give every value of an expression a dtype: from untyped nodes to a typed program.
 
 Inputs are converted to the compute type as they are loaded, except those that are only ever used
-as conditions, and complex ones in a real computation, which stay complex. Literals take the type of what they meet. Where values of different types meet, the
-result is complex before floating before integer before bool, and within a kind the wider type;
-arithmetic on bools is done in the compute type, logic and comparisons of bools stay bool.
+as conditions, and complex ones in a real computation, which stay complex. Literals take the type
+of what they meet. Where values of different types meet, the result is complex before floating
+before integer before bool, and within a kind the wider type; arithmetic on bools is done in the
+compute type, logic and comparisons of bools stay bool.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from functools import reduce
 
 from tangrad.expr.errors import ExpressionTypeError
 from tangrad.expr.expression import Expression
-from tangrad.expr.syntax import DTYPES
 from tangrad.expr.primitives import PRIMITIVES
 from tangrad.expr.ssa import Node, Scalar, walk
+from tangrad.expr.syntax import DTYPES
 
 KINDS: dict[str, str] = {
     dtype: {"bo": "b", "ui": "u", "in": "i", "fl": "f", "bf": "f", "co": "c"}[dtype[:2]]
@@ -58,7 +59,7 @@ class Instruction:
     the type of the operands; ``value`` is the name, the literal, or a cast's dtype.
     """
 
-    __slots__ = ("op", "type", "args", "operand", "value", "storage")
+    __slots__ = ("args", "op", "operand", "storage", "type", "value")
 
     def __init__(
         self,
@@ -88,7 +89,7 @@ class Instruction:
 class Program:
     """Hold typed SSA: ``instructions`` in order, ``results`` the indices of the outputs."""
 
-    __slots__ = ("inputs", "params", "compute", "instructions", "results")
+    __slots__ = ("compute", "inputs", "instructions", "params", "results")
 
     def __init__(
         self,
@@ -318,11 +319,11 @@ class _Typing:
         roles = zip(primitive.operands, values, strict=True)
         operands = [value for role, value in roles if role == "t"]
         literals = [value.value for value in operands if isinstance(value, Node)]
-        types = [self._type(value) for value in operands if not isinstance(value, Node)]
+        types = [self.instructions[k].type for k in operands if not isinstance(k, Node)]
         if not operands:
             return {"s": "int64", "c": "bool"}.get(primitive.operands[0], self.compute)
         # For operands that are all literals the compute type decides, as for a single one.
-        joined = reduce(promote, types) if types else self.compute  # type: ignore[arg-type]
+        joined = reduce(promote, types) if types else self.compute
         stays_bool = primitive.keeps_bool or primitive.result == "bool"
         stays_bool &= all(isinstance(value, bool) for value in literals)
         if joined == "bool" and not stays_bool:

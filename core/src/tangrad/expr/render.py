@@ -18,7 +18,8 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cache
+from typing import Any
 
 from tangrad.expr.c_library import C99_COMPLEX, COMPLEX_POWER, FUNCTIONS, PORTABLE_COMPLEX
 from tangrad.expr.c_special import SPECIAL
@@ -67,16 +68,16 @@ class Dialect:
         """Return the library's function of the precision of ``dtype``."""
         return name + (self.float_suffix if dtype in ("float32", "complex64") else "")
 
-    def literal(self, value: object, dtype: str) -> str:
+    def literal(self, value: Any, dtype: str) -> str:
         """Return a typed literal."""
         kind = KINDS[dtype]
         if kind == "c":
-            number = complex(value)  # type: ignore[arg-type]
+            number = complex(value)
             parts = (self.literal(part, _PARTS[dtype]) for part in (number.real, number.imag))
             return f"tg_make_{suffix(dtype)}({', '.join(parts)})"
         if kind == "f":
-            return self._float(float(value), dtype)  # type: ignore[arg-type]
-        return self._integer(int(value), dtype)  # type: ignore[call-overload]
+            return self._float(float(value), dtype)
+        return self._integer(int(value), dtype)
 
     def _float(self, value: float, dtype: str) -> str:
         if dtype == "float32":
@@ -215,13 +216,11 @@ def _conversion(source: str, target: str) -> str:
     return f"($T)({wide}){value}"
 
 
-@lru_cache(maxsize=None)
+@cache
 def _helpers(name: str) -> dict[str, str]:
     """Return every helper of a dialect by name."""
     dialect = DIALECTS[name]
-    found = {
-        key: _expand(text, "float64", dialect) for key, text in (FUNCTIONS | SPECIAL).items()
-    }
+    found = {key: _expand(text, "float64", dialect) for key, text in (FUNCTIONS | SPECIAL).items()}
     for dtype in ("complex64", "complex128"):
         found |= _complex_helpers(dtype, dialect)
     for primitive in PRIMITIVES.values():
@@ -247,7 +246,9 @@ def _complex_helpers(dtype: str, dialect: Dialect) -> dict[str, str]:
     for name, portable in PORTABLE_COMPLEX.items():
         text = _expand(portable, dtype, dialect)
         if dialect.c99_complex:
-            text = _expand(C99_COMPLEX.replace("@NAME", dialect.library(name, dtype)), dtype, dialect)
+            text = _expand(
+                C99_COMPLEX.replace("@NAME", dialect.library(name, dtype)), dtype, dialect
+            )
         head = f"{dialect.function} {kind} tg_{name}_{mark}({kind} a)"
         found[f"tg_{name}_{mark}"] = _function(head, text)
     head = f"{dialect.function} {kind} tg_cpow_{mark}({kind} a, {kind} b)"

@@ -153,8 +153,8 @@ def fold(primitive: Primitive, operands: list[Scalar]) -> Scalar | None:
         return None
     floating = any(isinstance(operand, float) for operand in operands)
     text = primitive.text("python", "f" if floating else "i")
-    if text is None or "c" not in primitive.kinds and any(
-        isinstance(operand, complex) for operand in operands
+    if text is None or (
+        "c" not in primitive.kinds and any(isinstance(operand, complex) for operand in operands)
     ):
         return None
     try:

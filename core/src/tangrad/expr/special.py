@@ -210,7 +210,9 @@ def _to_integer(a: Array, dtype: np.dtype) -> Array:
 def bfloat16_bits(a: Array) -> Array:
     """Round float32 to bfloat16, half to even, and return the bits as uint16; nan stays nan."""
     bits = np.asarray(a, np.float32).view(np.uint32)
-    rounded = (bits + (np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1)))) >> np.uint32(16)
+    rounded = (bits + (np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1)))) >> np.uint32(
+        16
+    )
     return np.where(np.isnan(a), np.uint32(0x7FC0), rounded).astype(np.uint16)
 
 
