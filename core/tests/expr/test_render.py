@@ -17,7 +17,7 @@ from primitive_cases import (
 
 from tangrad.expr import ExpressionTypeError, c_prelude, parse
 from tangrad.expr.program import KINDS
-from tangrad.expr.render import DIALECTS
+from tangrad.expr.render import DIALECTS, Dialect
 
 CASES = [(n, d) for n in SCALAR_PRIMITIVES for d in COMPUTE_TYPES if accepts(n, d)]
 # The C library's float32 functions and NumPy's differ in the last bits.
@@ -58,6 +58,34 @@ def test_c_agrees_with_numpy(compiled, name, dtype):
     (expected,) = program(name, dtype).numpy()(*arrays)
     (actual,) = compiled[f"{name}_{dtype}"](*arrays)
     same(actual, expected, LOOSE.get(name, ULPS.get(KINDS[dtype], 0)))
+
+
+@pytest.fixture(scope="session")
+def compiled_as_opencl(tmp_path_factory):
+    """Compile the OpenCL text as C: <tgmath.h> overloads the library as OpenCL does."""
+    if shutil.which("gcc") is None:
+        pytest.skip("needs gcc")
+    opencl = DIALECTS["opencl"]
+    names = zip(("uchar", "ushort", "uint", "ulong"), ("char", "short", "int", "long"), strict=True)
+    typedefs = "".join(f"typedef unsigned {signed} {unsigned};\n" for unsigned, signed in names)
+    header = "#include <tgmath.h>\n#undef I\n" + typedefs + opencl.header
+    function, types = opencl.function, opencl.types
+    DIALECTS["opencl as c"] = Dialect(
+        "opencl as c", function=function, types=types, header=header, float_suffix=""
+    )
+    programs = {f"{name}_{dtype}": program(name, dtype) for name, dtype in CASES}
+    yield compile_programs(programs, tmp_path_factory.mktemp("cl"), "opencl as c")
+    del DIALECTS["opencl as c"]
+
+
+@pytest.mark.parametrize(("name", "dtype"), CASES)
+def test_opencl_text_agrees_with_numpy(compiled_as_opencl, name, dtype):
+    arrays = operands(name, dtype)
+    (expected,) = program(name, dtype).numpy()(*arrays)
+    (actual,) = compiled_as_opencl[f"{name}_{dtype}"](*arrays)
+    # Without a complex library the plain formulas lose some digits.
+    ulps = 64 if KINDS[dtype] == "c" else ULPS.get(KINDS[dtype], 0)
+    same(actual, expected, LOOSE.get(name, ulps))
 
 
 def compile_one(source, types, compute, folder, results=None):

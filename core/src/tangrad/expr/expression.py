@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from tangrad.expr.errors import ExpressionError
 from tangrad.expr.ssa import Node, Scalar, literal, rebuild, walk
 
+TYPE_CHECKING = False  # importing typing would double the time to import this package
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from tangrad.expr.program import Program
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 from tangrad.expr.primitives import Primitive
+
+TYPE_CHECKING = False  # importing typing would double the time to import this package
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 Scalar = bool | int | float | complex | str
 
