@@ -20,7 +20,9 @@ def compile_programs(
     programs: dict[str, Program], folder: Path, dialect: str = "c"
 ) -> dict[str, object]:
     """Return, for each program, a function of arrays like that of ``Program.numpy``."""
-    functions = "".join(program.render_c(f"f_{name}", dialect=dialect) for name, program in programs.items())
+    functions = "".join(
+        program.render_c(f"f_{name}", dialect=dialect) for name, program in programs.items()
+    )
     loops = "".join(_loop(f"f_{name}", program, dialect) for name, program in programs.items())
     source = folder / "programs.c"
     source.write_text(c_prelude(dialect, used=functions + loops) + functions + loops)

@@ -216,6 +216,13 @@ def test_gradients_of_half_inputs_are_typed_like_any_expression():
     )
 
 
+def test_casts_pass_gradients_on_between_floats_and_stop_them_at_integers():
+    e = parse("cast(x, 'float16') * x + cast(x, 'int64')", ("x",))
+    x = np.array([1.3])
+    (value,) = run(e.partial("x"), x)
+    assert value == x + x.astype(np.float16)
+
+
 def test_structural_zeros_and_ones_disappear():
     assert parse("x + 3", ("x",)).partial("x").constant() == 1
     assert parse("floor(x) + (x > 1)", ("x",)).partial("x").constant() == 0

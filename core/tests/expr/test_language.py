@@ -202,6 +202,7 @@ def test_types_of_results(source, compute, result):
         ("x == 'a'", "float32", "substitute the parameter"),
         ("-x", "bool", "neg has no meaning for bool"),
         ("x", "float16", "use float32"),
+        ("cast(x * 1j, 'float32')", "complex64", "take real"),
     ],
 )
 def test_type_errors_name_the_operation_and_the_type(source, compute, message):

@@ -130,8 +130,8 @@ def test_stores_round_half_to_even(half, tmp_path):
 
 @pytest.mark.parametrize("source", COMPUTE_TYPES)
 def test_casts_between_all_types(source, tmp_path):
-    body = "; ".join(f"cast(x, '{target}')" for target in COMPUTE_TYPES)
-    c, numpy = compile_one(body, {"x": source}, source, tmp_path)
+    body = "; ".join("x" for _ in COMPUTE_TYPES)
+    c, numpy = compile_one(body, {"x": source}, source, tmp_path, COMPUTE_TYPES)
     rng = np.random.default_rng(0)
     low = 0 if KINDS[source] in "bu" else -100
     array = rng.integers(low, 100, 64).astype(source)

@@ -203,11 +203,9 @@ def _is_complex(node: Node) -> bool:
 
 
 def _cast(node: Node, derivative: Derivative) -> Derivative:
-    """A cast to an integer type is a step function; to another type it passes on."""
+    """Differentiate a cast: a step function to integers; else 1, which is not rounded again."""
     floating = str(node.value).startswith(("float", "bfloat", "complex"))
-    if not floating or derivative is None:
-        return None
-    return call("cast", derivative, value=node.value)
+    return derivative if floating else None
 
 
 # --- derivatives of an expression --------------------------------------------------------------

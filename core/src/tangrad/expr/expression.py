@@ -185,8 +185,9 @@ def parse(source: str, inputs: Sequence[str], params: Sequence[str] = ()) -> Exp
         ExpressionError: if the text is not in the language; it says what and where.
 
     Example:
-        >>> parse("where(x > 0, x, alpha * expm1(x))", inputs=("x",), params=("alpha",)).free
-        frozenset({'x', 'alpha'})
+        >>> elu = parse("where(x > 0, x, alpha * expm1(x))", inputs=("x",), params=("alpha",))
+        >>> elu.partial("x").source
+        'where((x > 0), 1, (alpha * exp(x)))'
     """
     from tangrad.expr.syntax import parse_nodes
 

@@ -133,7 +133,8 @@ class Program:
     def numpy(self) -> Callable[..., tuple]:
         """Return a function of NumPy arrays, in the order of ``inputs``, and keyword parameters.
 
-        It returns a tuple of arrays of ``result_types``. bfloat16 arrays, which NumPy lacks, come
+        It returns a tuple of arrays of ``result_types``; an output that is just an input may be
+        the same array. bfloat16 arrays, which NumPy lacks, come
         and go as uint16 bits. Programs that are ``indexed`` take the keyword ``index``: the
         array of the elements' linear indices.
 
@@ -194,9 +195,9 @@ class _Typing:
         self.conditions, self.seeds = _roles(expression.nodes)
 
     def program(self, results: Sequence[str] | None) -> Program:
-        nodes = self._resolve(self.expression.nodes)
+        self._resolve(self.expression.nodes)
         outputs = []
-        for k, node in enumerate(nodes):
+        for k, node in enumerate(self.expression.nodes):
             step = self._typed(node, self.compute)
             outputs.append(step if results is None else self._store(step, results[k]))
         return Program(
@@ -206,18 +207,37 @@ class _Typing:
             *_compact(self.instructions, outputs),
         )
 
-    def _resolve(self, outputs: Sequence[Node]) -> list[Node]:
-        """Emit every node, choosing at each select_complex; return what the outputs became."""
-        for node in walk(outputs):
-            if node.op == "literal":
-                self.done[node] = node
-            elif node.op == "name":
-                self.done[node] = self._name(node)
-            elif node.op == "select_complex":
-                self.done[node] = self._select(node)
-            else:
-                self.done[node] = self._call(node)
-        return list(outputs)
+    def _resolve(self, outputs: Sequence[Node]) -> None:
+        """Emit every node that is needed, arguments first."""
+        stack = list(reversed(outputs))
+        while stack:
+            node = stack[-1]
+            missing = [arg for arg in self._needs(node) if arg not in self.done]
+            if missing:
+                stack.extend(reversed(missing))
+                continue
+            stack.pop()
+            if node not in self.done:
+                self.done[node] = self._emit_node(node)
+
+    def _needs(self, node: Node) -> tuple[Node, ...]:
+        """Return the arguments; of a select_complex, the type's witness and then one side."""
+        if node.op != "select_complex":
+            return node.args
+        witness = node.args[0]
+        return (witness, self._chosen(node)) if witness in self.done else (witness,)
+
+    def _chosen(self, node: Node) -> Node:
+        kind = self._type(self.done[node.args[0]])
+        is_complex = kind is not None and KINDS[kind] == "c"
+        return node.args[1 if is_complex else 2]
+
+    def _emit_node(self, node: Node) -> int | Node:
+        if node.op == "literal":
+            return node
+        if node.op == "name":
+            return self._name(node)
+        return self.done[self._chosen(node)] if node.op == "select_complex" else self._call(node)
 
     def _emit(self, instruction: Instruction) -> int:
         key = instruction._key()
@@ -251,11 +271,6 @@ class _Typing:
         assert own is not None
         loaded = self._emit(Instruction("load", compute_type(own), value=text, storage=own))
         return self._convert(loaded, target)
-
-    def _select(self, node: Node) -> int | Node:
-        kind = self._type(self.done[node.args[0]])
-        is_complex = kind is not None and KINDS[kind] == "c"
-        return self.done[node.args[1 if is_complex else 2]]
 
     def _typed(self, node: Node, dtype: str) -> int:
         """Return the instruction of a resolved node; a literal gets ``dtype``."""
@@ -300,6 +315,9 @@ class _Typing:
         return self._emit(Instruction(node.op, result, args, joined))
 
     def _cast(self, step: int, dtype: str) -> int:
+        source = self.instructions[step].type
+        if KINDS[source] == "c" and KINDS[dtype] not in "bc":
+            raise ExpressionTypeError(f"cast of {source} to {dtype} loses a part; take real(x)")
         if dtype not in _HALVES:
             return self._convert(step, dtype)
         step = self._convert(step, "float32")
