@@ -11,13 +11,13 @@ import numpy as np
 from tangrad.expr import c_prelude
 from tangrad.expr.numpy_eval import dtype_of
 from tangrad.expr.program import Program
-from tangrad.expr.render import DIALECTS
+from tangrad.expr.render import DIALECTS, Dialect
 
 FLAGS = ["-std=c99", "-O1", "-ffp-contract=off", "-fno-strict-aliasing", "-fPIC", "-shared"]
 
 
 def compile_programs(
-    programs: dict[str, Program], folder: Path, dialect: str = "c"
+    programs: dict[str, Program], folder: Path, dialect: Dialect = DIALECTS["c"]
 ) -> dict[str, object]:
     """Return, for each program, a function of arrays like that of ``Program.numpy``."""
     functions = "".join(
@@ -40,9 +40,8 @@ def _types(program: Program) -> list[str]:
     return [str(stored.get(name, program.compute)) for name in program.inputs]
 
 
-def _loop(name: str, program: Program, dialect: str) -> str:
+def _loop(name: str, program: Program, language: Dialect) -> str:
     """Return a C function that applies ``name`` to every element; it returns the error flag."""
-    language = DIALECTS[dialect]
     ins = [f"const {language.type(t)} *in{k}" for k, t in enumerate(_types(program))]
     outs = [f"{language.type(t)} *out{k}" for k, t in enumerate(program.result_types)]
     args = ["i"] * program.indexed + [f"in{k}[i]" for k in range(len(ins))]

@@ -69,13 +69,15 @@ def compiled_as_opencl(tmp_path_factory):
     names = zip(("uchar", "ushort", "uint", "ulong"), ("char", "short", "int", "long"), strict=True)
     typedefs = "".join(f"typedef unsigned {signed} {unsigned};\n" for unsigned, signed in names)
     header = "#include <tgmath.h>\n#undef I\n" + typedefs + opencl.header
-    function, types = opencl.function, opencl.types
-    DIALECTS["opencl as c"] = Dialect(
-        "opencl as c", function=function, types=types, header=header, float_suffix=""
+    as_c = Dialect(
+        "opencl as c",
+        function=opencl.function,
+        types=opencl.types,
+        header=header,
+        float_suffix=opencl.float_suffix,
     )
     programs = {f"{name}_{dtype}": program(name, dtype) for name, dtype in CASES}
-    yield compile_programs(programs, tmp_path_factory.mktemp("cl"), "opencl as c")
-    del DIALECTS["opencl as c"]
+    return compile_programs(programs, tmp_path_factory.mktemp("cl"), as_c)
 
 
 @pytest.mark.parametrize(("name", "dtype"), CASES)
@@ -218,6 +220,14 @@ def test_the_prelude_can_be_cut_to_what_is_used():
     text = c_prelude("cuda", used=source)
     assert re.findall(r"\b(tg_\w+)\(", text) == ["tg_maximum_f32"]
     assert "__device__" in text
+
+
+def test_a_dialect_can_bring_its_own_helpers():
+    c = DIALECTS["c"]
+    text = "static inline float tg_exp_f32(float a) { return fast(a); }"
+    own = Dialect("own", function="", types=c.types, header="", helpers={"tg_exp_f32": text})
+    source = parse("exp(x)", ("x",)).typed({"x": "float32"}, "float32").render_c("f", dialect=own)
+    assert c_prelude(own, used=source).strip() == text
 
 
 def test_an_operation_without_c_text_is_an_error():

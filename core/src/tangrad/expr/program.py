@@ -11,12 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
+from typing import TYPE_CHECKING
 
 from tangrad.expr.errors import ExpressionTypeError
 from tangrad.expr.expression import Expression
 from tangrad.expr.primitives import PRIMITIVES
 from tangrad.expr.ssa import Node, Scalar, walk
 from tangrad.expr.syntax import DTYPES
+
+if TYPE_CHECKING:
+    from tangrad.expr.render import Dialect
 
 KINDS: dict[str, str] = {
     dtype: {"bo": "b", "ui": "u", "in": "i", "fl": "f", "bf": "f", "co": "c"}[dtype[:2]]
@@ -162,7 +166,7 @@ class Program:
         name: str,
         storage_types: Mapping[str, str] | None = None,
         out_types: Sequence[str] | None = None,
-        dialect: str = "c",
+        dialect: str | Dialect = "c",
     ) -> str:
         """Return the source of a scalar function called ``name``; see ``render.py``."""
         from tangrad.expr.render import render
