@@ -92,13 +92,12 @@ def _integer_or(function: Callable[[float], int]) -> Callable[[Any], Any]:
 NAMESPACE: dict[str, Any] = {
     name: getattr(math, name)
     for name in (
-        "exp expm1 log log2 log10 log1p sqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh"
-        " atanh atan2 hypot erf erfc lgamma gcd lcm copysign isnan isinf isfinite nextafter"
+        "exp exp2 expm1 log log2 log10 log1p sqrt cbrt sin cos tan asin acos atan sinh cosh tanh"
+        " asinh acosh atanh atan2 hypot erf erfc lgamma gcd lcm copysign isnan isinf"
+        " isfinite nextafter"
     ).split()
 } | {
-    "exp2": lambda a: math.pow(2.0, a),
     "rsqrt": lambda a: 1.0 / math.sqrt(a),
-    "cbrt": lambda a: math.copysign(math.pow(abs(a), 1 / 3), a),
     "truediv": _truediv,
     "floor_divide": _floor_divide,
     "remainder": _remainder,
