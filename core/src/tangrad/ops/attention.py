@@ -1,0 +1,116 @@
+"""Define attention."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tangrad import ops
+from tangrad.ops.define import composite
+
+
+def _check_attention(query: Any, key: Any, value: Any, attn_mask: Any, is_causal: bool) -> None:
+    if attn_mask is not None and is_causal:
+        raise RuntimeError(
+            "scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True"
+        )
+    for name, x in (("query", query), ("key", key), ("value", value)):
+        if x.ndim < 2:
+            raise RuntimeError(
+                "scaled_dot_product_attention: expected query, key, and value to be at least 2 "
+                f"dimensional, but got {name} of shape {list(x.shape)}"
+            )
+        if x.dtype != query.dtype:
+            raise RuntimeError(
+                "Expected query, key, and value to have the same dtype, but got query.dtype: "
+                f"{query.dtype}, key.dtype: {key.dtype}, and value.dtype: {value.dtype} instead."
+            )
+
+
+def _shared_heads(query: Any, key: Any, value: Any) -> tuple[Any, Any]:
+    """Repeat heads of key and value so that each serves a group of the query's heads."""
+    heads = query.shape[-3]
+    if heads % key.shape[-3] or heads % value.shape[-3]:
+        raise RuntimeError(
+            "scaled_dot_product_attention: with enable_gqa the number of heads in key and value "
+            f"must divide the number of heads in query, got {key.shape[-3]}, "
+            f"{value.shape[-3]} and {heads}"
+        )
+    return (
+        key.repeat_interleave(heads // key.shape[-3], -3),
+        value.repeat_interleave(heads // value.shape[-3], -3),
+    )
+
+
+def _masked(scores: Any, mask: Any) -> Any:
+    if str(mask.dtype).endswith(".bool"):
+        return scores.masked_fill(mask.logical_not(), -math.inf)
+    return scores + mask.to(scores.dtype)
+
+
+def _causal_mask(scores: Any) -> Any:
+    rows, columns = scores.shape[-2], scores.shape[-1]
+    return ops.ones((rows, columns), dtype=ops.bool, device=scores.device).tril()
+
+
+@composite(
+    "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value,"
+    " Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, *,"
+    " float? scale=None, bool enable_gqa=False) -> Tensor",
+    namespace="nn",
+    samples=lambda s: [
+        s(s.tensor(2, 3, 4), s.tensor(2, 3, 4), s.tensor(2, 3, 2)),
+        s(s.tensor(1, 2, 2, 3), s.tensor(1, 2, 3, 3), s.tensor(1, 2, 3, 3), is_causal=True),
+        s(s.tensor(2, 3), s.tensor(2, 3), s.tensor(2, 3), s.tensor(2, 2), scale=0.5),
+        s(
+            s.tensor(1, 4, 2, 2),
+            s.tensor(1, 2, 3, 2),
+            s.tensor(1, 2, 3, 2),
+            enable_gqa=True,
+        ),
+    ],
+    oracle="nn.functional.scaled_dot_product_attention",
+    errors=lambda s: [
+        (
+            s(s.tensor(2, 2), s.tensor(2, 2), s.tensor(2, 2), s.tensor(2, 2), 0.0, True),
+            RuntimeError,
+            "should not be set when is_causal",
+        ),
+        (s(s.tensor(2), s.tensor(2), s.tensor(2)), RuntimeError, "at least 2 dimensional"),
+    ],
+)
+def scaled_dot_product_attention(
+    query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: float, is_causal: bool,
+    scale: float | None, enable_gqa: bool,
+) -> Any:
+    """Mix values by the softmax of the similarity of queries and keys.
+
+    softmax(Q Kᵀ scale + mask) V (Vaswani et al.: "Attention is all you need", 2017).
+    A query for which every key is masked out gives zeros.
+
+    Args:
+        query: (..., L, E).
+        key: (..., S, E).
+        value: (..., S, Ev).
+        attn_mask: broadcast to (..., L, S): bool (True takes part) or a number to add.
+        dropout_p: probability that a weight is dropped.
+        is_causal: let query i see only keys up to i.
+        scale: default 1 / sqrt(E).
+        enable_gqa: let groups of the query's heads share heads of key and value.
+    """
+    _check_attention(query, key, value, attn_mask, is_causal)
+    if enable_gqa:
+        key, value = _shared_heads(query, key, value)
+    if scale is None:
+        scale = 1 / math.sqrt(query.shape[-1]) if query.shape[-1] else 1.0
+    scores = (query * scale).matmul(key.transpose(-2, -1))
+    mask = _causal_mask(scores) if is_causal else attn_mask
+    if mask is None:
+        weights = scores.softmax(-1)
+    else:
+        scores = _masked(scores, mask)
+        hidden = (scores == -math.inf).all(-1, keepdim=True)
+        weights = scores.masked_fill(hidden, 0).softmax(-1).masked_fill(hidden, 0)
+    if dropout_p > 0:
+        weights = ops.dropout(weights, dropout_p, True)
+    return weights.matmul(value)

@@ -1,0 +1,577 @@
+"""Define the ops that draw random numbers.
+
+All numbers are functions of (seed, offset, position), see `tangrad.random.philox`: the core
+draws seed and offset from a generator once per call, and every device computes the same bits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tangrad import ops
+from tangrad.ops.define import composite, op, overload, pointwise
+from tangrad.ops.movement import dtype_name, numel_of
+from tangrad.random import philox
+
+Ints = tuple[int, ...]
+
+
+def _kind(self: Any) -> str:
+    """Name the width of the numbers drawn for a dtype: all but float64 draw float32."""
+    return "float64" if dtype_name(self.dtype) in ("float64", "complex128") else "float32"
+
+
+def _words(kind: str) -> Any:
+    return lambda self: philox.words_for(f"{kind} {_kind(self)}", _count(self))
+
+
+def _count(self: Any) -> int:
+    parts = 2 if self.dtype.is_complex else 1
+    return parts * numel_of(self.shape)
+
+
+def _drawn(np: Any, self: Any, values: Any) -> Any:
+    """Shape flat numbers like a tensor; a complex one takes pairs."""
+    if np.iscomplexobj(self):
+        values = values[0::2] + 1j * values[1::2]
+    return values.reshape(self.shape).astype(self.dtype)
+
+
+def _scalars(self: Any) -> int:
+    return int(self.size) * (2 if self.dtype.kind == "c" else 1)
+
+
+def _width(self: Any) -> str:
+    return "float64" if str(self.dtype) in ("float64", "complex128") else "float32"
+
+
+def _require_floating(name: str, self: Any) -> None:
+    if not (self.dtype.is_floating_point or self.dtype.is_complex):
+        raise RuntimeError(f'"{name}" not implemented for {self.dtype}')
+
+
+# In place --------------------------------------------------------------------------------------
+
+
+def _check_uniform(self: Any, from_: float, to: float) -> None:
+    _require_floating("uniform_", self)
+    if from_ > to:
+        raise RuntimeError(
+            f"uniform_ expects to return a [from, to) range, but found from={from_} > to={to}"
+        )
+
+
+def _uniform_reference(np: Any, self: Any, from_: float, to: float, seed: int, offset: int) -> Any:
+    width = _width(self)
+    values = philox.uniform(seed, offset, _scalars(self), width)
+    scaled = values * values.dtype.type(to - from_) + values.dtype.type(from_)
+    return _drawn(np, self, scaled)
+
+
+uniform_ = op(
+    "uniform_(Tensor! self, float from_=0.0, float to=1.0, *, generator? generator=None)"
+    " -> Tensor",
+    check=_check_uniform,
+    random=True,
+    words=_words("uniform"),
+    reference=_uniform_reference,
+    vjp={"self": lambda g: g.new_zeros(g.shape)},
+    batch=None,
+    function=False,
+    samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(4), -2.0, 3.0), s(s.tensor(0))],
+    errors=lambda s: [(s(s.tensor(2), 2.0, 1.0), RuntimeError, "range")],
+    doc="Overwrite a tensor by numbers uniform on [from_, to).",
+)
+
+
+def _check_normal(self: Any, std: float) -> None:
+    _require_floating("normal_", self)
+    if std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+
+
+def _normal_reference(np: Any, self: Any, mean: float, std: float, seed: int, offset: int) -> Any:
+    values = philox.normal(seed, offset, _scalars(self), _width(self))
+    if np.iscomplexobj(self):
+        std = std * 0.5**0.5
+    shift = mean * np.resize(np.array([1, 0]), values.shape) if np.iscomplexobj(self) else mean
+    return _drawn(np, self, (values * std + shift).astype(values.dtype))
+
+
+normal_ = op(
+    "normal_(Tensor! self, float mean=0.0, float std=1.0, *, generator? generator=None)"
+    " -> Tensor",
+    check=_check_normal,
+    random=True,
+    words=_words("normal"),
+    reference=_normal_reference,
+    vjp={"self": lambda g: g.new_zeros(g.shape)},
+    batch=None,
+    function=False,
+    samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(4), -2.0, 3.0), s(s.tensor(0))],
+    errors=lambda s: [(s(s.tensor(2), 0.0, -1.0), RuntimeError, "std >= 0")],
+    doc="Overwrite a tensor by normally distributed numbers.",
+)
+
+
+def _check_exponential(self: Any, lambd: float) -> None:
+    _require_floating("exponential_", self)
+    if lambd <= 0:
+        raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
+
+
+exponential_ = op(
+    "exponential_(Tensor! self, float lambd=1.0, *, generator? generator=None) -> Tensor",
+    check=_check_exponential,
+    random=True,
+    words=_words("exponential"),
+    reference=lambda np, self, lambd, seed, offset: _drawn(
+        np, self, philox.exponential(seed, offset, _scalars(self), lambd, _width(self))
+    ),
+    vjp={"self": lambda g: g.new_zeros(g.shape)},
+    batch=None,
+    function=False,
+    samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(4), 2.0)],
+    errors=lambda s: [(s(s.tensor(2), 0.0), RuntimeError, "lambda > 0")],
+    doc="Overwrite a tensor by exponentially distributed numbers of rate lambd.",
+)
+
+_EXACT_BITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
+_INTEGER_ENDS = {
+    "bool": 2,
+    "uint8": 2**8,
+    "int8": 2**7,
+    "int16": 2**15,
+    "int32": 2**31,
+    "int64": 2**63,
+}
+
+
+def _random_end(self: Any, to: int | None) -> int:
+    if to is not None:
+        return to
+    name = dtype_name(self.dtype)
+    if name in _EXACT_BITS:
+        return int(2 ** _EXACT_BITS[name] + 1)
+    if name not in _INTEGER_ENDS:
+        raise RuntimeError(f'"random_" not implemented for {self.dtype}')
+    return _INTEGER_ENDS[name]
+
+
+def _check_random(self: Any, from_: int, to: int | None) -> None:
+    end = _random_end(self, to)
+    if from_ >= end:
+        raise RuntimeError(
+            f"random_ expects 'from' to be less than 'to', but got from={from_} >= to={end}"
+        )
+
+
+random_between = op(
+    "random_between_(Tensor! self, int from_, int to, *, generator? generator=None) -> Tensor",
+    check=_check_random,
+    random=True,
+    words=lambda self: philox.words_for("randint", numel_of(self.shape)),
+    reference=lambda np, self, from_, to, seed, offset: (
+        philox.randint(seed, offset, int(self.size), from_, to)
+        .reshape(self.shape)
+        .astype(self.dtype)
+    ),
+    vjp={"self": lambda g: g.new_zeros(g.shape)},
+    batch=None,
+    function=False,
+    method=False,
+    samples=lambda s: [s(s.tensor(2, 3), 0, 5), s(s.tensor(4), -1, 2)],
+    errors=lambda s: [(s(s.tensor(2), 2, 2), RuntimeError, "less than")],
+    doc="Overwrite a tensor by integers uniform on [from_, to).",
+)
+
+
+@composite(
+    "random_(Tensor! self, int? from_=None, int? to=None, *, generator? generator=None)"
+    " -> Tensor",
+    function=False,
+    samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(2, 3), 5), s(s.tensor(4), 1, 3)],
+)
+def random_(self: Any, from_: int | None, to: int | None, generator: Any) -> Any:
+    """Overwrite a tensor by integers uniform on [from_, to); one argument alone is `to`.
+
+    Without arguments they range over what the dtype represents exactly.
+    """
+    if to is None and from_ is not None:
+        from_, to = 0, from_
+    start = 0 if from_ is None else from_
+    return random_between(self, start, _random_end(self, to), generator=generator)
+
+
+# Bernoulli and dropout -------------------------------------------------------------------------
+
+
+def _bernoulli_reference(np: Any, self: Any, seed: int, offset: int) -> Any:
+    if self.size and not ((self >= 0) & (self <= 1)).all():
+        raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true for every probability")
+    chosen = philox.bernoulli(seed, offset, self.reshape(-1), int(self.size), _width(self))
+    return chosen.reshape(self.shape).astype(self.dtype)
+
+
+bernoulli_tensor = op(
+    "bernoulli_tensor(Tensor self, *, generator? generator=None) -> Tensor",
+    check=lambda self: _require_floating("bernoulli", self),
+    shape=lambda self: self.shape,
+    random=True,
+    words=_words("bernoulli"),
+    reference=_bernoulli_reference,
+    vjp={"self": lambda g: g.new_zeros(g.shape)},
+    batch=None,
+    function=False,
+    method=False,
+    samples=lambda s: [s(s.tensor(2, 3, low=0, high=1)), s(s.tensor(low=0, high=1))],
+    oracle="bernoulli",
+    doc="Draw 1 with the probability that each element states, else 0.",
+)
+
+
+def _check_probability(name: str, p: float) -> None:
+    if not 0 <= p <= 1:
+        raise RuntimeError(f"{name} expects p to be in [0, 1], but got p={p}")
+
+
+bernoulli_ = op(
+    "bernoulli_(Tensor! self, float p=0.5, *, generator? generator=None) -> Tensor",
+    check=lambda p: _check_probability("bernoulli_", p),
+    random=True,
+    words=lambda self: philox.words_for("bernoulli float32", numel_of(self.shape)),
+    reference=lambda np, self, p, seed, offset: (
+        philox.bernoulli(seed, offset, p, int(self.size)).reshape(self.shape).astype(self.dtype)
+    ),
+    vjp={"self": lambda g: g.new_zeros(g.shape)},
+    batch=None,
+    function=False,
+    samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(4), 0.25), s(s.tensor(3), 1.0)],
+    errors=lambda s: [(s(s.tensor(2), 1.5), RuntimeError, "p to be in|p_in")],
+    doc="Overwrite a tensor by 1 with probability p, else 0.",
+)
+
+
+@composite(
+    "bernoulli_p(Tensor self, float p, *, generator? generator=None) -> Tensor",
+    function=False,
+    method=False,
+    samples=lambda s: [s(s.tensor(2, 3), 0.5)],
+    oracle="bernoulli",
+)
+def bernoulli_p(self: Any, p: float, generator: Any) -> Any:
+    """Draw 1 with probability p, else 0, in the shape and dtype of a tensor."""
+    return ops.empty_like(self).bernoulli_(p, generator=generator)
+
+
+bernoulli = overload("bernoulli", "bernoulli_tensor", "bernoulli_p")
+
+dropout_mask_scale = pointwise(
+    "dropout_mask_scale(Tensor self, float p, int seed, int offset) -> Tensor",
+    "where(philox_uniform(seed, offset) >= p, self * (1 / (1 - p)), self * 0)",
+    dtypes="floating complex",
+    partials={
+        "self": "where(philox_uniform(seed, offset) >= p, (1 / (1 - p)), 0)",
+    },
+    function=False,
+    method=False,
+    samples=lambda s: [s(s.tensor(2, 3), 0.5, 7, 0), s(s.tensor(4), 0.25, 7, 3)],
+    doc="Zero the elements whose random number is below p; scale the others by 1 / (1 - p).",
+)
+
+
+def _dropout_reference(np: Any, self: Any, p: float, seed: int, offset: int) -> Any:
+    kept = philox.uniform(seed, offset, int(self.size)).reshape(self.shape) >= np.float32(p)
+    return np.where(kept, self * self.dtype.type(1 / (1 - p)), self * 0).astype(self.dtype)
+
+
+native_dropout = op(
+    "native_dropout(Tensor self, float p, *, generator? generator=None) -> Tensor",
+    check=lambda self: _require_floating("dropout", self),
+    shape=lambda self: self.shape,
+    random=True,
+    words=lambda self: numel_of(self.shape),
+    reference=_dropout_reference,
+    decompose=lambda self, p, seed, offset: dropout_mask_scale(self, p, seed, offset),
+    vjp={"self": lambda g, p, seed, offset: dropout_mask_scale(g, p, seed, offset)},
+    jvp=lambda self_t, p, seed, offset: dropout_mask_scale(self_t, p, seed, offset),
+    batch="dims",
+    function=False,
+    method=False,
+    samples=lambda s: [s(s.tensor(2, 3), 0.5), s(s.tensor(4), 0.25)],
+    oracle="nn.functional.dropout",
+    doc="Apply dropout_mask_scale with numbers of the generator.",
+)
+
+
+@composite(
+    "dropout(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor",
+    namespace="nn",
+    samples=lambda s: [
+        s(s.tensor(2, 3), 0.5, True),
+        s(s.tensor(2, 3), 0.5, False),
+        s(s.tensor(4), 0.0),
+        s(s.tensor(4), 1.0),
+    ],
+    oracle="nn.functional.dropout",
+    errors=lambda s: [
+        (s(s.tensor(2), 1.5), ValueError, "dropout probability has to be between 0 and 1")
+    ],
+)
+def dropout(input: Any, p: float, training: bool, inplace: bool) -> Any:
+    """Zero elements with probability p and scale the others by 1 / (1 - p), in training.
+
+    Srivastava et al.: "Dropout: a simple way to prevent neural networks from overfitting", 2014.
+    """
+    if not 0 <= p <= 1:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+    if not training or p == 0 or input.numel() == 0:
+        return input
+    result = input * 0 if p == 1 else native_dropout(input, p)
+    return input.copy_(result) if inplace else result
+
+
+# Creation --------------------------------------------------------------------------------------
+
+
+@composite(
+    "rand(int[] size, *, generator? generator=None, dtype? dtype=None, layout? layout=None,"
+    " device? device=None, bool requires_grad=False, bool pin_memory=False) -> Tensor",
+    samples=lambda s: [s((2, 3)), s(())],
+    errors=lambda s: [(s((2, -1)), RuntimeError, "negative dimension")],
+)
+def rand(
+    size: Ints, generator: Any, dtype: Any, layout: Any, device: Any, requires_grad: bool,
+    pin_memory: bool,
+) -> Any:
+    """Draw a tensor of numbers uniform on [0, 1)."""
+    drawn = ops.empty(size, dtype=dtype, device=device).uniform_(generator=generator)
+    return drawn.requires_grad_() if requires_grad else drawn
+
+
+@composite(
+    "randn(int[] size, *, generator? generator=None, dtype? dtype=None, layout? layout=None,"
+    " device? device=None, bool requires_grad=False, bool pin_memory=False) -> Tensor",
+    samples=lambda s: [s((2, 3)), s(())],
+    errors=lambda s: [(s((2, -1)), RuntimeError, "negative dimension")],
+)
+def randn(
+    size: Ints, generator: Any, dtype: Any, layout: Any, device: Any, requires_grad: bool,
+    pin_memory: bool,
+) -> Any:
+    """Draw a tensor of standard normal numbers."""
+    drawn = ops.empty(size, dtype=dtype, device=device).normal_(generator=generator)
+    return drawn.requires_grad_() if requires_grad else drawn
+
+
+@composite(
+    "randint_between(int low, int high, int[] size, *, generator? generator=None,"
+    " dtype? dtype=None, layout? layout=None, device? device=None, bool requires_grad=False,"
+    " bool pin_memory=False) -> Tensor",
+    function=False,
+    samples=lambda s: [s(0, 5, (2, 3)), s(-3, 3, (4,))],
+    oracle="randint",
+    errors=lambda s: [(s(2, 2, (1,)), RuntimeError, "less than")],
+)
+def randint_between(
+    low: int, high: int, size: Ints, generator: Any, dtype: Any, layout: Any, device: Any,
+    requires_grad: bool, pin_memory: bool,
+) -> Any:
+    """Draw a tensor of integers uniform on [low, high)."""
+    dtype = ops.int64 if dtype is None else dtype
+    drawn = ops.empty(size, dtype=dtype, device=device)
+    drawn = drawn.random_(low, high, generator=generator)
+    return drawn.requires_grad_() if requires_grad else drawn
+
+
+@composite(
+    "randint_below(int high, int[] size, *, generator? generator=None, dtype? dtype=None,"
+    " layout? layout=None, device? device=None, bool requires_grad=False,"
+    " bool pin_memory=False) -> Tensor",
+    function=False,
+    samples=lambda s: [s(5, (2, 3)), s(1, (4,))],
+    oracle="randint",
+)
+def randint_below(
+    high: int, size: Ints, generator: Any, dtype: Any, layout: Any, device: Any,
+    requires_grad: bool, pin_memory: bool,
+) -> Any:
+    """Draw a tensor of integers uniform on [0, high)."""
+    return randint_between(
+        0, high, size, generator=generator, dtype=dtype, device=device, requires_grad=requires_grad
+    )
+
+
+randint = overload("randint", "randint_between", "randint_below")
+
+_permutation_of = op(
+    "_permutation_of(Tensor! self, *, generator? generator=None) -> Tensor",
+    random=True,
+    words=lambda self: philox.words_for("randperm", self.shape[0]),
+    reference=lambda np, self, seed, offset: philox.randperm(seed, offset, self.shape[0]).astype(
+        self.dtype
+    ),
+    vjp="none: integer output",
+    batch=None,
+    function=False,
+    method=False,
+    samples=lambda s: [s(s.integers(0, 5, 5))],
+    doc="Overwrite a vector by a random permutation of its positions.",
+)
+
+
+@composite(
+    "randperm(int n, *, generator? generator=None, dtype? dtype=None, layout? layout=None,"
+    " device? device=None, bool requires_grad=False, bool pin_memory=False) -> Tensor",
+    samples=lambda s: [s(5), s(0), s(1)],
+    errors=lambda s: [(s(-1), RuntimeError, "n must be non-negative")],
+)
+def randperm(
+    n: int, generator: Any, dtype: Any, layout: Any, device: Any, requires_grad: bool,
+    pin_memory: bool,
+) -> Any:
+    """Draw a permutation of the integers from 0 to n - 1."""
+    if n < 0:
+        raise RuntimeError(f"n must be non-negative, got {n}")
+    empty = ops.empty((n,), dtype=ops.int64 if dtype is None else dtype, device=device)
+    drawn = _permutation_of(empty, generator=generator)
+    return drawn.requires_grad_() if requires_grad else drawn
+
+
+@composite(
+    "rand_like(Tensor input, *, dtype? dtype=None, layout? layout=None, device? device=None,"
+    " bool requires_grad=False, bool pin_memory=False, memory_format? memory_format=None,"
+    " generator? generator=None) -> Tensor",
+    method=False,
+    samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor())],
+)
+def rand_like(
+    input: Any, dtype: Any, layout: Any, device: Any, requires_grad: bool, pin_memory: bool,
+    memory_format: Any, generator: Any,
+) -> Any:
+    """Draw numbers uniform on [0, 1) in the shape, dtype and device of a tensor."""
+    drawn = ops.empty_like(input, dtype=dtype, device=device, memory_format=memory_format)
+    drawn = drawn.uniform_(generator=generator)
+    return drawn.requires_grad_() if requires_grad else drawn
+
+
+@composite(
+    "randn_like(Tensor input, *, dtype? dtype=None, layout? layout=None, device? device=None,"
+    " bool requires_grad=False, bool pin_memory=False, memory_format? memory_format=None,"
+    " generator? generator=None) -> Tensor",
+    method=False,
+    samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor())],
+)
+def randn_like(
+    input: Any, dtype: Any, layout: Any, device: Any, requires_grad: bool, pin_memory: bool,
+    memory_format: Any, generator: Any,
+) -> Any:
+    """Draw standard normal numbers in the shape, dtype and device of a tensor."""
+    drawn = ops.empty_like(input, dtype=dtype, device=device, memory_format=memory_format)
+    drawn = drawn.normal_(generator=generator)
+    return drawn.requires_grad_() if requires_grad else drawn
+
+
+@composite(
+    "randint_like(Tensor input, int low, int? high=None, *, dtype? dtype=None,"
+    " layout? layout=None, device? device=None, bool requires_grad=False,"
+    " bool pin_memory=False, memory_format? memory_format=None, generator? generator=None)"
+    " -> Tensor",
+    method=False,
+    samples=lambda s: [s(s.tensor(2, 3), 5), s(s.tensor(4), -2, 3)],
+)
+def randint_like(
+    input: Any, low: int, high: int | None, dtype: Any, layout: Any, device: Any,
+    requires_grad: bool, pin_memory: bool, memory_format: Any, generator: Any,
+) -> Any:
+    """Draw integers uniform on [low, high) in the shape, dtype and device of a tensor.
+
+    One number alone is `high`, and `low` is 0.
+    """
+    low, high = (0, low) if high is None else (low, high)
+    drawn = ops.empty_like(input, dtype=dtype, device=device, memory_format=memory_format)
+    drawn = drawn.random_(low, high, generator=generator)
+    return drawn.requires_grad_() if requires_grad else drawn
+
+
+@composite(
+    "normal(any mean, any std, int[]? size=None, *, generator? generator=None,"
+    " dtype? dtype=None, layout? layout=None, device? device=None, bool requires_grad=False,"
+    " bool pin_memory=False) -> Tensor",
+    samples=lambda s: [
+        s(0.0, 1.0, (2, 3)),
+        s(s.tensor(3), 1.0),
+        s(0.0, s.tensor(3, low=0)),
+        s(s.tensor(3), s.tensor(2, 1, low=0)),
+    ],
+    errors=lambda s: [(s(0.0, -1.0, (2,)), RuntimeError, "std >= 0")],
+)
+def normal(
+    mean: Any, std: Any, size: Any, generator: Any, dtype: Any, layout: Any, device: Any,
+    requires_grad: bool, pin_memory: bool,
+) -> Any:
+    """Draw normally distributed numbers.
+
+    Args:
+        mean: a number with `size`, or a tensor of means.
+        std: a number, or a tensor of standard deviations.
+        size: shape of the result when both are numbers.
+    """
+    tensors = [x for x in (mean, std) if hasattr(x, "shape")]
+    if not tensors:
+        if size is None:
+            raise TypeError("normal() with two numbers needs a size")
+        drawn = ops.empty(size, dtype=dtype, device=device)
+        drawn = drawn.normal_(mean, std, generator=generator)
+        return drawn.requires_grad_() if requires_grad else drawn
+    shape = ops.broadcast_shapes(*(x.shape for x in tensors))
+    if hasattr(std, "shape") and bool((std < 0).any()):
+        raise RuntimeError("normal expects all elements of std >= 0.0")
+    if not hasattr(std, "shape") and std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+    noise = ops.empty(shape, dtype=tensors[0].dtype, device=tensors[0].device)
+    return noise.normal_(generator=generator) * std + mean
+
+
+@composite(
+    "multinomial(Tensor input, int num_samples, bool replacement=False, *,"
+    " generator? generator=None) -> Tensor",
+    samples=lambda s: [
+        s(s.tensor(4, low=0.5, high=1), 2),
+        s(s.tensor(2, 3, low=0.5, high=1), 5, True),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(3, low=0.5, high=1), 4), RuntimeError, "without replacement"),
+        (s(s.tensor(3, low=0.5, high=1), 0), RuntimeError, "n_sample <= 0|num_samples"),
+    ],
+)
+def multinomial(input: Any, num_samples: int, replacement: bool, generator: Any) -> Any:
+    """Draw indices of the last dimension with probabilities proportional to its elements.
+
+    Without replacement the indices of the greatest p / e, e exponentially distributed, are
+    taken (Efraimidis, Spirakis: "Weighted random sampling with a reservoir", 2006).
+    """
+    if input.ndim not in (1, 2):
+        raise RuntimeError(f"prob_dist must be 1 or 2 dim, got shape {list(input.shape)}")
+    _require_floating("multinomial", input)
+    if num_samples <= 0:
+        raise RuntimeError(f"cannot sample n_sample <= 0 samples, got num_samples={num_samples}")
+    if not replacement and num_samples > input.shape[-1]:
+        raise RuntimeError(
+            "cannot sample n_sample > prob_dist.size(-1) samples without replacement, got "
+            f"{num_samples} > {input.shape[-1]}"
+        )
+    weights = input.detach()
+    if bool((weights < 0).any()) or not bool(weights.isfinite().all()):
+        raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
+    total = weights.sum(-1, keepdim=True)
+    if bool((total == 0).any()):
+        raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
+    if not replacement:
+        race = weights / ops.empty_like(weights).exponential_(generator=generator)
+        return race.argsort(-1, descending=True).narrow(-1, 0, num_samples).contiguous()
+    edges = (weights / total).cumsum(-1).unsqueeze(-2)
+    shape = (*tuple(input.shape)[:-1], num_samples, 1)
+    points = ops.empty(shape, dtype=edges.dtype, device=edges.device)
+    places = (points.uniform_(generator=generator) >= edges).sum(-1)
+    return places.clamp(max=input.shape[-1] - 1)
