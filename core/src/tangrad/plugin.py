@@ -21,9 +21,8 @@ _WHERE: dict[str, str] = {
     "pointwise": "tangrad.ops.define",
     "reduction": "tangrad.ops.define",
     "register_dtype": "tangrad._C",
-    "register_kernel": "tangrad.dispatch",
+    "register_kernel": "tangrad.devices.kernels",
     "register_layout": "tangrad._C",
-    "register_op": "tangrad.ops.define",
     "scan": "tangrad.ops.define",
     "view": "tangrad.ops.define",
 }

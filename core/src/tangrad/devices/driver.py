@@ -12,6 +12,7 @@ core's caching allocator calls `allocate` and `release`, so they may be slow.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 
@@ -117,8 +118,17 @@ class DeviceDriver:
         """Register kernels; called once after `open`. Without any, ops decompose or fall back.
 
         Args:
-            register: `tangrad.plugin.register_kernel`.
+            register: `tangrad.plugin.register_kernel` for this device: call it as
+                `register(op, kernel, dtypes=..., layout="strided")`.
         """
+
+    def kernel_for(self, op: Any, dtype: Any) -> Callable[..., Any] | None:
+        """Return a kernel made on demand for an op and a promoted dtype, or None.
+
+        Asked once for each pair that nothing is registered for; a device that compiles source
+        generates it here from `op.definition`.
+        """
+        return None
 
     def _lacks(self, method: str) -> NotImplementedError:
         kind = type(self)

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 # The devices that the core brings. A plugin of the same name takes the place of "cpu", which the
 # reference device serves until then; the others are the core's own.
 BUILTIN: dict[str, str] = {
-    "cpu": "tangrad.devices.reference:Reference",
-    "meta": "tangrad.devices.meta:Meta",
-    "reference": "tangrad.devices.reference:Reference",
+    "cpu": "tangrad.devices.builtin:Host",
+    "meta": "tangrad.devices.builtin:Meta",
+    "reference": "tangrad.devices.builtin:Host",
 }
 REPLACEABLE = frozenset({"cpu"})
 
@@ -88,20 +88,17 @@ def availability(name: str) -> tuple[str, str]:
     """
     from tangrad.plugins import discovery
 
-    if name in _opened and not hasattr(_opened[name], "plugin"):
-        return "tangrad", "open"
     try:
         plugin = _plugin(name)
         if plugin is None:
-            _driver_class(BUILTIN[name])
+            if name not in BUILTIN:
+                raise _unknown(name)
             return "tangrad", "available"
-        provider = f"{plugin.distribution} {plugin.version}"
-        driver = _instance(plugin)
-        reason = discovery.probe(plugin, driver.probe)
+        reason = discovery.probe(plugin, _instance(plugin).probe)
     except discovery.PluginError as error:
-        return error.failure.plugin.distribution, f"broken: {error.failure.cause}"
-    except KeyError:
-        raise _unknown(name) from None
+        failed = error.failure
+        return f"{failed.plugin.distribution} {failed.plugin.version}", f"broken: {failed.cause}"
+    provider = f"{plugin.distribution} {plugin.version}"
     return provider, "available" if reason is None else f"not available: {reason}"
 
 
@@ -176,10 +173,12 @@ def _driver_class(value: str) -> Any:
 
 
 def _register_kernels(driver: DeviceDriver) -> None:
-    from tangrad.dispatch import register_kernel
+    from functools import partial
+
+    from tangrad.devices.kernels import register_kernel
     from tangrad.plugins.hooks import call_hook_once
 
-    driver.register_kernels(register_kernel)
+    driver.register_kernels(partial(register_kernel, device=driver.name))
     call_hook_once("tangrad_register_kernels", device=driver.name)
 
 

@@ -49,7 +49,7 @@ class Plugin:
         disabled: whether TANGRAD_DISABLE_PLUGINS switches it off.
     """
 
-    __slots__ = ("group", "name", "value", "distribution", "version", "disabled", "entry_point")
+    __slots__ = ("disabled", "distribution", "entry_point", "group", "name", "value", "version")
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Failure:
         traceback: the original traceback as text, empty if nothing was raised.
     """
 
-    __slots__ = ("plugin", "stage", "cause", "remedy", "traceback")
+    __slots__ = ("cause", "plugin", "remedy", "stage", "traceback")
 
     def __init__(
         self, plugin: Plugin, stage: str, cause: str, remedy: str, traceback: str = ""
@@ -119,7 +119,7 @@ class PluginError(RuntimeError):
 class _Scan:
     """Hold what one look at the installed distributions found, and what was made of it."""
 
-    __slots__ = ("fingerprint", "plugins", "failures", "loaded", "distributions")
+    __slots__ = ("distributions", "failures", "fingerprint", "loaded", "plugins")
 
     def __init__(self) -> None:
         self.fingerprint = _fingerprint()
@@ -144,8 +144,8 @@ def find(group: str, name: str) -> Plugin | None:
     Raises:
         PluginError: several distributions register different values under the name.
     """
-    if (group, name) not in current().plugins and current().fingerprint != _fingerprint():
-        rescan()
+    if (group, name) not in current().plugins:
+        _refresh()
     claims = [p for p in current().plugins.get((group, name), ()) if not p.disabled]
     if not claims:
         return None
@@ -284,6 +284,7 @@ def failures() -> list[Failure]:
 
 def check_all() -> None:
     """Load every enabled plugin, so that `failures` tells about each of them."""
+    _refresh()
     for plugin in plugins():
         if plugin.disabled:
             continue
@@ -341,6 +342,11 @@ def current() -> _Scan:
     return _scan
 
 
+def _refresh() -> None:
+    if current().fingerprint != _fingerprint():
+        rescan()
+
+
 def _look() -> _Scan:
     scan = _Scan()
     disabled = _disabled_names()
@@ -353,7 +359,8 @@ def _look() -> _Scan:
         scan.distributions[name] = version
         for entry_point in _entry_points(scan, distribution, name, version, text):
             off = bool(disabled & {"*", _normalized(name), _normalized(entry_point.name)})
-            _add(scan, Plugin(entry_point, name, version, off))
+            plugin = Plugin(entry_point, name, version, off)
+            scan.plugins.setdefault((plugin.group, plugin.name), []).append(plugin)
     for claims in scan.plugins.values():
         claims.sort(key=lambda p: (p.distribution, p.value))
     return scan
@@ -375,13 +382,11 @@ def _distributions_with_plugins() -> Iterator[tuple[str, Distribution]]:
 def _identify(distribution: Distribution) -> tuple[str, str]:
     """Return name and version, from the folder's name where METADATA is missing."""
     try:
-        name, version = distribution.metadata["Name"], distribution.metadata["Version"]
+        return distribution.metadata["Name"], distribution.metadata["Version"]
     except Exception:  # the error for a missing file differs between Python versions
-        name = version = None
-    if name is None:
         folder = os.path.basename(str(getattr(distribution, "_path", "unknown distribution")))
         name, _, version = folder.removesuffix(".dist-info").partition("-")
-    return name, version or "unknown version"
+        return name, version or "unknown version"
 
 
 def _entry_points(
@@ -397,11 +402,6 @@ def _entry_points(
         failure = Failure(broken, "metadata", f"entry_points.txt: {error}", _reinstall(broken))
         scan.failures[(broken.identity, "metadata")] = failure
         return []
-
-
-def _add(scan: _Scan, plugin: Plugin) -> None:
-    claims = scan.plugins.setdefault((plugin.group, plugin.name), [])
-    claims.append(plugin)
 
 
 def _import(plugin: Plugin) -> Any:
@@ -462,7 +462,8 @@ def _keep_conflict(claims: list[Plugin]) -> Failure:
     who = " and ".join(f"{p.distribution} {p.version} ({p.value})" for p in claims)
     cause = f"the name '{claims[0].name}' in {claims[0].group} is claimed by {who}"
     remedy = f"Uninstall one of them, or name it in {DISABLE_VARIABLE}."
-    return [keep_failure(plugin, "name", cause, remedy) for plugin in claims][0]
+    kept = [keep_failure(plugin, "name", cause, remedy) for plugin in claims]
+    return kept[0]
 
 
 def _answer(ask: Callable[[], Any]) -> Any:

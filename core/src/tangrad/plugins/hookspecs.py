@@ -3,13 +3,13 @@
 A plugin is a module (or object) that states `API` and defines some of these functions, each
 marked with `tangrad.plugin.hookimpl`:
 
-    from tangrad.plugin import hookimpl, register_op
+    from tangrad.plugin import hookimpl
 
     API = 1
 
     @hookimpl
     def tangrad_register_ops():
-        register_op(my_op)
+        from my_package import ops  # importing the definitions registers them
 
 Each plugin is called by itself: what it raises is kept as its own failure, shown by
 `python -m tangrad info`, and the others are called all the same. The order of calls is by
@@ -17,6 +17,9 @@ distribution name and means nothing; `tryfirst`, `trylast` and wrappers therefor
 across plugins. No hook is on the path of an op. The registering hooks are called at most once in
 a process for each plugin (`tangrad_register_kernels` once for each device).
 """
+
+# A specification has no body: pluggy reads its name and parameters only.
+# mypy: disable-error-code="empty-body"
 
 from __future__ import annotations
 
@@ -32,11 +35,12 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 @hookspec
 def tangrad_register_ops() -> None:
-    """Register ops with `tangrad.plugin.register_op`.
+    """Define ops with `tangrad.plugin.pointwise`, `reduction`, `op` and so on.
 
     Called by the op table, when a name is asked for that the core's index does not know, and by
-    `python -m tangrad op`. Nothing is returned. An op whose name is taken is an error of the
-    plugin that came second.
+    `python -m tangrad op`; usually all it does is to import a module of definitions, for defining
+    an op registers it. Nothing is returned. An op whose name is taken is an error of the plugin
+    that came second.
     """
 
 

@@ -216,7 +216,7 @@ def _neutral_or_raise(name: str, error: Exception) -> ModuleType:
     import warnings
 
     warnings.warn(
-        f"'{_PREFIX}{name}' answers as if nothing were installed, for its plugin is broken: {error}",
+        f"'{_PREFIX}{name}' answers as if it were not installed, for its plugin is broken: {error}",
         RuntimeWarning,
         stacklevel=2,
     )
@@ -360,7 +360,7 @@ def _constant(module: str, name: str, value: Any) -> Callable[..., Any]:
 def _null_context() -> type:
     from contextlib import ContextDecorator
 
-    class record_function(ContextDecorator):  # noqa: N801  (PyTorch's name)
+    class record_function(ContextDecorator):
         """Do nothing, as a context manager or decorator: no profiler is installed."""
 
         def __init__(self, name: str, args: str | None = None) -> None:
