@@ -382,11 +382,13 @@ def _distributions_with_plugins() -> Iterator[tuple[str, Distribution]]:
 def _identify(distribution: Distribution) -> tuple[str, str]:
     """Return name and version, from the folder's name where METADATA is missing."""
     try:
-        return distribution.metadata["Name"], distribution.metadata["Version"]
-    except Exception:  # the error for a missing file differs between Python versions
+        name, version = distribution.metadata["Name"], distribution.metadata["Version"]
+    except Exception:  # since Python 3.14 a missing file raises
+        name = version = ""
+    if not name:
         folder = os.path.basename(str(getattr(distribution, "_path", "unknown distribution")))
         name, _, version = folder.removesuffix(".dist-info").partition("-")
-        return name, version or "unknown version"
+    return name, version or "unknown version"
 
 
 def _entry_points(
