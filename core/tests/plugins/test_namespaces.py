@@ -224,7 +224,7 @@ def test_private_names_start_no_scan(site):
 
 
 def test_the_import_hook_loads_nothing_heavy(site):
-    heavy = "stevedore pluggy importlib.metadata inspect json dataclasses re typing"
+    heavy = "stevedore pluggy importlib.metadata inspect json dataclasses"
     code = (
         "import sys; before = set(sys.modules)\n"
         "from tangrad.plugins import namespaces; namespaces.install()\n"

@@ -145,7 +145,7 @@ def find(group: str, name: str) -> Plugin | None:
         PluginError: several distributions register different values under the name.
     """
     if (group, name) not in current().plugins:
-        _refresh()
+        refresh()
     claims = [p for p in current().plugins.get((group, name), ()) if not p.disabled]
     if not claims:
         return None
@@ -284,7 +284,7 @@ def failures() -> list[Failure]:
 
 def check_all() -> None:
     """Load every enabled plugin, so that `failures` tells about each of them."""
-    _refresh()
+    refresh()
     for plugin in plugins():
         if plugin.disabled:
             continue
@@ -327,6 +327,12 @@ def rescan() -> None:
         listener()
 
 
+def refresh() -> None:
+    """Scan again if something seems to have been installed or removed since the last scan."""
+    if current().fingerprint != _fingerprint():
+        rescan()
+
+
 def on_rescan(listener: Callable[[], None]) -> None:
     """Have a function called after every `rescan`, to forget what it made of the previous one."""
     _listeners.append(listener)
@@ -340,11 +346,6 @@ def current() -> _Scan:
             if _scan is None:
                 _scan = _look()
     return _scan
-
-
-def _refresh() -> None:
-    if current().fingerprint != _fingerprint():
-        rescan()
 
 
 def _look() -> _Scan:

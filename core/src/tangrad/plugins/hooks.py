@@ -42,6 +42,7 @@ def call_hook(name: str, **arguments: Any) -> list[tuple[Plugin, Any]]:
 
 def call_hook_once(name: str, **arguments: str) -> None:
     """Call a registering hook of the plugins that were not called with these arguments yet."""
+    discovery.refresh()
     if not discovery.names(discovery.HOOKS):
         return  # pluggy costs 6 ms: not for the first tensor of a program without plugins
     with _lock:
