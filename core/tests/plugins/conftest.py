@@ -73,6 +73,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.syspath_prepend(folder)
     monkeypatch.delenv(discovery.DISABLE_VARIABLE, raising=False)
     monkeypatch.setattr(registry, "_opened", {})
+    monkeypatch.setattr(registry, "_providers", {})
     before = set(sys.modules)
     discovery.rescan()
     yield Site(folder)

@@ -105,6 +105,32 @@ def test_a_broken_cpu_plugin_leaves_the_reference_in_its_place_with_a_warning(si
         assert type(registry.get_driver("cpu")).__module__ == "tangrad.devices.builtin"
 
 
+def test_a_device_registers_its_kernels_and_then_those_that_plugins_have_for_it(site):
+    body = "    def register_kernels(self, register): register('add', print, dtypes=['float32'])\n"
+    install(site, "acme", driver(body))
+    hook = (
+        "from tangrad.plugin import hookimpl, register_kernel\nAPI = 1\n"
+        "@hookimpl\ndef tangrad_register_kernels(device):\n"
+        "    if device == 'acme': register_kernel('mul', print, device=device)\n"
+    )
+    site.install("acme-k", {"tangrad.plugins": {"k": "acme_k"}}, {"acme_k.py": hook})
+    code = (
+        "import tangrad\nprint(tangrad.device('acme').type)\n"
+        "print(tangrad.ops.add.kernels()[('acme', 'strided')])\n"
+        "print('float64' in tangrad.ops.mul.kernels()[('acme', 'strided')])\n"
+    )
+    outcome = site.run(code)
+    assert outcome.stdout == "acme\n['float32']\nTrue\n", outcome.stderr
+
+
+def test_a_device_whose_kernels_cannot_be_registered_stays_unknown(site):
+    body = "    def register_kernels(self, register): register('no_such_op', print)\n"
+    install(site, "acme", driver(body))
+    for _ in range(2):
+        with pytest.raises(PluginError, match=r"acme-dev 1.0 .* kernels: .*no_such_op"):
+            registry.open_device("acme")
+
+
 def test_two_plugins_for_one_device_are_an_error_naming_both(site):
     install(site, "acme", driver())
     install(site, "acme", driver(), "acme-other")

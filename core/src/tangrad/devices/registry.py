@@ -21,6 +21,7 @@ REPLACEABLE = frozenset({"cpu"})
 
 _lock = threading.RLock()
 _opened: dict[str, DeviceDriver] = {}
+_providers: dict[str, Plugin] = {}
 
 
 def get_driver(name: str) -> DeviceDriver:
@@ -66,10 +67,10 @@ def open_device(name: str) -> DeviceDriver:
 
     driver = get_driver(name)
     with _lock:
-        if name in _C.registered_devices():
-            return driver
-        _C.register_device_type(name, driver, host=driver.host, meta=driver.meta)
-        _register_kernels(driver)
+        if name not in _C.registered_devices():
+            # Kernels first: a device whose kernels cannot be registered must stay unknown.
+            _register_kernels(driver)
+            _C.register_device_type(name, driver, host=driver.host, meta=driver.meta)
     return driver
 
 
@@ -135,10 +136,8 @@ def _open_plugin(name: str, plugin: Plugin) -> DeviceDriver:
         try:
             driver.open()
         except Exception as error:
-            remedy = f"Report it to the authors of {plugin.distribution} if you cannot mend it."
-            failure = discovery.keep_failure(plugin, "open", error, remedy)
-            raise discovery.PluginError(failure) from error
-        _opened[name] = driver
+            raise _failed(plugin, "open", error) from error
+        _opened[name], _providers[name] = driver, plugin
     return driver
 
 
@@ -176,10 +175,26 @@ def _register_kernels(driver: DeviceDriver) -> None:
     from functools import partial
 
     from tangrad.devices.kernels import register_kernel
+    from tangrad.plugins import discovery
     from tangrad.plugins.hooks import call_hook_once
 
-    driver.register_kernels(partial(register_kernel, device=driver.name))
+    plugin = _providers.get(driver.name)
+    if plugin is None:
+        driver.register_kernels(partial(register_kernel, device=driver.name))
+    else:
+        discovery.raise_kept(plugin, "kernels")
+        try:
+            driver.register_kernels(partial(register_kernel, device=driver.name))
+        except Exception as error:
+            raise _failed(plugin, "kernels", error) from error
     call_hook_once("tangrad_register_kernels", device=driver.name)
+
+
+def _failed(plugin: Plugin, stage: str, error: Exception) -> Exception:
+    from tangrad.plugins import discovery
+
+    remedy = f"Report it to the authors of {plugin.distribution} if you cannot mend it."
+    return discovery.PluginError(discovery.keep_failure(plugin, stage, error, remedy))
 
 
 def _unknown(name: str) -> RuntimeError:
