@@ -531,6 +531,7 @@ clamp = overload(
 
 # Fused forms
 
+
 def _check_lerp(self: Any, end: Any) -> None:
     if _is_integral(self) or _is_integral(end):
         raise RuntimeError(

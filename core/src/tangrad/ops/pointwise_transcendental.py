@@ -267,8 +267,10 @@ logit_plain = pointwise(
     "log(self / (1 - self))",
     promote="float",
     dtypes="floating",
-    partials={"self": "where((self < 0) | (self > 1), nan, "
-        "where((self == 0) | (self == 1), inf, 1 / (self * (1 - self))))"},
+    partials={
+        "self": "where((self < 0) | (self > 1), nan, "
+        "where((self == 0) | (self == 1), inf, 1 / (self * (1 - self))))"
+    },
     inplace=True,
     function=False,
     method=False,

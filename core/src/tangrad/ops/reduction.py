@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tangrad import ops
 from tangrad.ops.define import overload, reduction
 
 REAL = "bool integral floating"
@@ -175,15 +176,9 @@ def _exclusive_products(self: Any, dim: int) -> Any:
     """
     ones = self.new_ones(()).expand([1 if k == dim else n for k, n in enumerate(self.shape)])
     length = self.shape[dim]
-    left = _cat((ones, self.narrow(dim, 0, length - 1)), dim).cumprod(dim)
-    right = _cat((self.narrow(dim, 1, length - 1), ones), dim).flip(dim).cumprod(dim).flip(dim)
+    left = ops.cat((ones, self.narrow(dim, 0, length - 1)), dim).cumprod(dim)
+    right = ops.cat((self.narrow(dim, 1, length - 1), ones), dim).flip(dim).cumprod(dim).flip(dim)
     return left * right
-
-
-def _cat(tensors: tuple[Any, Any], dim: int) -> Any:
-    import tangrad
-
-    return tangrad.cat(tensors, dim)
 
 
 def _other_factors(self: Any, dim: int | None) -> Any:
