@@ -173,15 +173,13 @@ gelu = pointwise(
     },
     dtypes="floating",
     partials={
-        "none": {
-            "self": "0.5 * (1 + erf(self * 0.7071067811865476)) "
-            "+ self * 0.3989422804014327 * exp(-0.5 * self * self)"
-        },
-        "tanh": {
-            "self": "t = tanh(0.7978845608028654 * (self + 0.044715 * self * self * self)); "
+        "self": {
+            "none": "0.5 * (1 + erf(self * 0.7071067811865476)) "
+            "+ self * 0.3989422804014327 * exp(-0.5 * self * self)",
+            "tanh": "t = tanh(0.7978845608028654 * (self + 0.044715 * self * self * self)); "
             "0.5 * (1 + t) + 0.5 * self * (1 - t * t) "
-            "* 0.7978845608028654 * (1 + 0.134145 * self * self)"
-        },
+            "* 0.7978845608028654 * (1 + 0.134145 * self * self)",
+        }
     },
     namespace="nn",
     oracle="nn.functional.gelu",

@@ -185,6 +185,37 @@ atan2 = pointwise(
 )
 
 
+deg2rad = pointwise(
+    "deg2rad(Tensor self) -> Tensor",
+    "self * 0.017453292519943295",
+    promote="float",
+    dtypes="floating",
+    inplace=True,
+    samples=lambda s: s.unary(-360, 360),
+    doc="Convert degrees to radians.",
+)
+
+rad2deg = pointwise(
+    "rad2deg(Tensor self) -> Tensor",
+    "self * 57.29577951308232",
+    promote="float",
+    dtypes="floating",
+    inplace=True,
+    samples=lambda s: s.unary(),
+    doc="Convert radians to degrees.",
+)
+
+sinc = pointwise(
+    "sinc(Tensor self) -> Tensor",
+    "x = self * pi; where(self == 0, 1, sin(x) / x)",
+    promote="float",
+    partials={"self": "x = self * pi; where(self == 0, 0, (x * cos(x) - sin(x)) / (x * self))"},
+    inplace=True,
+    samples=lambda s: s.unary(specials=False),
+    doc="Compute the normalised `sin(pi * self) / (pi * self)`, which is 1 at zero.",
+)
+
+
 # Hyperbolic functions and their inverses
 
 sinh = pointwise(

@@ -437,7 +437,7 @@ def _p_norm(self: Any, p: float, dim: Any, keepdim: bool) -> Any:
     ],
 )
 def norm(
-    self: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+    self: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None
 ) -> Any:
     """Compute a vector norm over dimensions; 'fro' (and None) is the Euclidean one."""
     if dtype is not None:

@@ -479,6 +479,6 @@ searchsorted = op(
     "bucketize(Tensor self, Tensor boundaries, *, bool right=False) -> Tensor",
     samples=lambda s: [s(s.tensor(3, 4), s.values([0, 1, 3]))],
 )
-def bucketize(self: Any, boundaries: Any, *, right: bool = False) -> Any:
+def bucketize(self: Any, boundaries: Any, right: bool = False) -> Any:
     """Find the interval between sorted boundaries that each element is in."""
     return ops.searchsorted(boundaries, self, right=right)
