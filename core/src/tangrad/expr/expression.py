@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tangrad.expr.errors import ExpressionError
@@ -160,6 +160,7 @@ class Expression:
         types: Mapping[str, str],
         compute: str,
         results: Sequence[str] | None = None,
+        exact: Collection[str] = (),
     ) -> Program:
         """Return the typed program that computes in dtype ``compute``.
 
@@ -168,13 +169,15 @@ class Expression:
                 not have the compute type.
             compute: A dtype's name, not a half type (see :func:`compute_type`).
             results: The outputs' dtypes; by default, what the typing rules give.
+            exact: Inputs that keep their own dtype instead of being converted to the compute
+                type: an index beside floating-point values.
 
         Raises:
             ExpressionTypeError: if a primitive has no meaning for its operands' types.
         """
         from tangrad.expr.program import infer
 
-        return infer(self, types, compute, results)
+        return infer(self, types, compute, results, exact)
 
 
 def parse(source: str, inputs: Sequence[str], params: Sequence[str] = ()) -> Expression:

@@ -504,8 +504,6 @@ frexp = pointwise(
     check=_check_frexp,
     dtypes="floating",
     results=("promoted", "int32"),
-    vjp={"self": "g0 / exp2(result1)"},
-    jvp={"self": "self_t / exp2(result1); 0"},
     samples=lambda s: s.unary(specials=False),
     errors=lambda s: [(s(s.tensor(2, dtype="int64")), RuntimeError, "floating-point")],
     doc="Split into a mantissa in [0.5, 1) and an exponent: `self = mantissa * 2**exponent`.",

@@ -184,9 +184,9 @@ def nan_to_num(
     """Replace NaN by `nan` (default 0) and infinities by the greatest and least finite numbers."""
     if not (self.dtype.is_floating_point or self.dtype.is_complex):
         return self.clone()
-    import tangrad
+    from tangrad.tensor.finfo import finfo
 
-    limits = tangrad.finfo(self.dtype)
+    limits = finfo(self.dtype)
     return nan_to_number(
         self,
         0.0 if nan is None else nan,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from tangrad import ops
+from tangrad.ops import pointwise_order  # noqa: F401  maximum and minimum, which max and min overload
 from tangrad.ops.define import overload, reduction
 
 REAL = "bool integral floating"
@@ -80,7 +81,7 @@ sum = reduction(
     "sum(Tensor self, dim[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
     map="self",
     combine="a + b",
-    identity="0",
+    identity=0,
     finalize="a",
     promote="sum",
     vjp={"self": lambda g, self_meta, dim, keepdim: spread(g, self_meta, dim, keepdim)},
@@ -98,7 +99,7 @@ nansum = reduction(
     "nansum(Tensor self, dim[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
     map="where(isnan(self), 0, self)",
     combine="a + b",
-    identity="0",
+    identity=0,
     finalize="a",
     promote="sum",
     dtypes=REAL,
@@ -115,7 +116,7 @@ count_nonzero = reduction(
     "count_nonzero(Tensor self, dim[]? dim=None) -> Tensor",
     map="cast(self != 0, 'int64')",
     combine="a + b",
-    identity="0",
+    identity=0,
     finalize="a",
     results=("int64",),
     vjp="none: integer output",
@@ -150,7 +151,7 @@ mean = reduction(
     "mean(Tensor self, dim[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
     map="self",
     combine="a + b",
-    identity="0",
+    identity=0,
     finalize="a / n",
     dtypes="floating complex",
     check=_check_mean,
@@ -207,7 +208,7 @@ prod = reduction(
     "prod(Tensor self, dim? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
     map="self",
     combine="a * b",
-    identity="1",
+    identity=1,
     finalize="a",
     promote="sum",
     vjp={"self": _prod_vjp},
@@ -231,7 +232,7 @@ any = reduction(
     "any(Tensor self, dim[]? dim=None, bool keepdim=False) -> Tensor",
     map="self != 0",
     combine="a | b",
-    identity="False",
+    identity=False,
     finalize="a",
     results=("bool",),
     vjp="none: bool output",
@@ -244,7 +245,7 @@ all = reduction(
     "all(Tensor self, dim[]? dim=None, bool keepdim=False) -> Tensor",
     map="self != 0",
     combine="a & b",
-    identity="True",
+    identity=True,
     finalize="a",
     results=("bool",),
     vjp="none: bool output",

@@ -19,7 +19,7 @@ _MOMENTS = {
         "total = a2 + b2; share = where(total == 0, 0, b2 / where(total == 0, 1, total)); "
         "d = b0 - a0; a0 + d * share; a1 + b1 + d * conj(d) * a2 * share; total"
     ),
-    "identity": "0; 0; 0",
+    "identity": (0, 0, 0),
     "dtypes": "floating complex",
 }
 _VARIANCE = "real(a1) / maximum(real(n - correction), 0)"
@@ -303,7 +303,7 @@ logsumexp = reduction(
     map="self; 1",
     combine="m = maximum(a0, b0); m; "
     "a1 * where(a0 == m, 1, exp(a0 - m)) + b1 * where(b0 == m, 1, exp(b0 - m))",
-    identity="-inf; 0",
+    identity=(-float("inf"), 0),
     finalize="a0 + log(a1)",
     promote="float",
     dtypes="floating",
@@ -337,7 +337,7 @@ norm_euclidean = reduction(
     "norm_euclidean(Tensor self, dim[]? dim=None, bool keepdim=False) -> Tensor",
     map="m = abs(self); m * m",
     combine="a + b",
-    identity="0",
+    identity=0,
     finalize="sqrt(a)",
     dtypes="floating complex",
     results=("real",),
@@ -371,7 +371,7 @@ norm_power = reduction(
     "norm_power(Tensor self, Scalar p, dim[]? dim=None, bool keepdim=False) -> Tensor",
     map="abs(self) ** p",
     combine="a + b",
-    identity="0",
+    identity=0,
     finalize="a ** (1 / p)",
     dtypes="floating complex",
     results=("real",),
