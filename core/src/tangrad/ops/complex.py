@@ -76,7 +76,7 @@ polar = pointwise(
         "phase": "phase_t * absolute * complex(-sin(phase), cos(phase))",
     },
     method=False,
-    samples=lambda s: s.binary(number=False),
+    samples=lambda s: s.binary(0.25, 3, number=False),
     errors=lambda s: [
         (s(s.tensor(2, dtype="int64"), s.tensor(2, dtype="int64")), RuntimeError, "both inputs"),
     ],
