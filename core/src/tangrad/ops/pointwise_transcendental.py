@@ -56,7 +56,7 @@ log2 = pointwise(
     "log2(self)",
     promote="float",
     inplace=True,
-    samples=lambda s: s.unary(0.1, 9),
+    samples=lambda s: s.unary(0.1, 9, specials=not s.is_complex),
     doc="Compute the logarithm to base 2.",
 )
 
@@ -383,7 +383,7 @@ digamma = pointwise(
     promote="float",
     dtypes="floating",
     inplace=True,
-    samples=lambda s: s.unary(0.2, 9),
+    samples=lambda s: s.unary(0.2, 9, specials=not s.is_floating),
     doc="Compute the derivative of `lgamma`.",
 )
 
@@ -535,7 +535,7 @@ signbit = pointwise(
     dtypes=REAL,
     results=("bool",),
     vjp="none: bool output",
-    samples=lambda s: s.unary(),
+    samples=lambda s: [*s.unary(specials=not s.is_floating), s(s.values([0, -0.0, -1, 1]))],
     errors=lambda s: [(s(s.tensor(2, dtype="complex64")), RuntimeError, "signbit")],
     doc="Tell which elements have the sign bit set, -0.0 and negative NaN included.",
 )

@@ -405,13 +405,34 @@ def _norm_slope(self: Any, result: Any, p: float, dim: Any, keepdim: bool) -> An
     return self.sgn() * ratio
 
 
+norm_count = reduction(
+    "norm_count(Tensor self, dim[]? dim=None, bool keepdim=False) -> Tensor",
+    map="where(self == 0, 0, 1)",
+    combine="a + b",
+    identity=0,
+    finalize="a",
+    dtypes="floating complex",
+    results=("real",),
+    vjp={"self": lambda g, self_meta: g.new_zeros(self_meta.shape)},
+    jvp=lambda result: result.new_zeros(result.shape),
+    function=False,
+    method=False,
+    oracle=lambda torch, self, dim=None, keepdim=False: torch.linalg.vector_norm(
+        self, 0, dim, keepdim
+    ),
+    samples=lambda s: [s(s.tensor(3, 4)), s(s.values([[0, 0], [3, 4]]), dim=1, keepdim=True)],
+    errors=dim_errors,
+    doc="Count the elements that are not zero, as a norm: its derivative is zero.",
+)
+
+
 def _p_norm(self: Any, p: float, dim: Any, keepdim: bool) -> Any:
     if p == 2:
         return norm_euclidean(self, dim, keepdim)
     if p == 1:
         return self.abs().sum(dim, keepdim)
     if p == 0:
-        return (self != 0).to(self.abs().dtype).sum(dim, keepdim)
+        return norm_count(self, dim, keepdim)
     if p == float("inf"):
         return self.abs().amax(() if dim is None else dim, keepdim)
     if p == -float("inf"):
