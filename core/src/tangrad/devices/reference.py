@@ -123,7 +123,8 @@ def mapped(definition: Any, array: Any, compute: str, params: dict[str, Any]) ->
 
     expression = definition.map
     types = {definition.inputs[0]: compute, "index": "int64"}
-    program = expression.typed({k: v for k, v in types.items() if k in expression.free}, compute)
+    program = expression.typed({k: v for k, v in types.items() if k in expression.free}, compute,
+                               exact=("index",))
     given = {definition.inputs[0]: array.astype(compute, copy=False), "index": np.arange(array.shape[-1])}
     numbers = {k: v for k, v in params.items() if k in definition.params}
     states = program.numpy()(*[given[name] for name in program.inputs], **numbers)
@@ -168,7 +169,7 @@ def combiner(definition: Any, states: list[Any], compute: str, params: dict[str,
     names = [*definition.state_names("a"), *definition.state_names("b")]
     kinds = [s.dtype.name for s in states]
     types = dict(zip(names, kinds * 2, strict=True))
-    program = expression.typed({k: v for k, v in types.items() if k in expression.free}, compute, kinds)
+    program = expression.typed({k: v for k, v in types.items() if k in expression.free}, compute, kinds, exact=names)
     function = program.numpy()
     numbers = {k: v for k, v in params.items() if k in definition.params}
 
@@ -187,7 +188,7 @@ def finished(definition: Any, states: list[Any], compute: str, params: dict[str,
     names = definition.state_names("a")
     types = {name: s.dtype.name for name, s in zip(names, states, strict=True) if name in expression.free}
     results = [o.dtype.name if o.dtype.codec is None else o.dtype.compute for o in outs]
-    program = expression.typed(types, compute, results)
+    program = expression.typed(types, compute, results, exact=names)
     given = dict(zip(names, states, strict=True))
     numbers = {k: v for k, v in params.items() if k in definition.params and k in expression.params}
     return program.numpy()(*[given[name] for name in program.inputs], n=n, **numbers)

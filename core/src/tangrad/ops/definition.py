@@ -51,7 +51,7 @@ class Definition:
         import sys
 
         self.schema, self.name, self.node = schema, schema.name, node
-        self.module = sys._getframe(2).f_globals.get("__name__", "?")
+        self.module = _defining_module(sys._getframe(2))
         self.shape, self.dtype, self.check, self.reference, self.decompose = shape, dtype, check, reference, decompose
         self.vjp, self.jvp, self.linear, self.batch = vjp, jvp, tuple(linear), batch
         self.samples, self.errors, self.doc = samples, errors, doc
@@ -198,12 +198,6 @@ class PointwiseDefinition(Definition):
                  partials: Mapping[str, str] | None, **common: Any) -> None:
         common.setdefault("batch", "pointwise")
         super().__init__(schema, **common)
-        import sys
-
-        if self.module == __name__ or self.module == "tangrad.ops.define":
-            self.module = sys._getframe(2).f_globals.get("__name__", "?")
-            if self.module == "tangrad.ops.define":
-                self.module = sys._getframe(3).f_globals.get("__name__", "?")
         self.text = expression
         self.results, self.fixed, self.partials = tuple(results), dict(fixed), dict(partials or {})
         self.inputs = tuple(schema.params[i].name for i in schema.tensors)
@@ -292,6 +286,13 @@ class ReductionDefinition(Definition):
         """Return the names of a state's values: a, or a0, a1, ..."""
         n = self.state_size
         return (letter,) if n == 1 else tuple(f"{letter}{k}" for k in range(n))
+
+
+def _defining_module(frame: Any) -> str:
+    """Return the name of the module whose code called the definition language."""
+    while frame.f_globals.get("__name__") in (__name__, "tangrad.ops.define") and frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_globals.get("__name__", "?")
 
 
 def names_of(function: Callable[..., Any]) -> tuple[str, ...]:
