@@ -42,9 +42,11 @@ def _window_view(np: Any, x: Any, kernel: Ints, out: Ints, stride: Ints, dilatio
     )
 
 
-def _columns(np: Any, x: Any, kernel: Ints, out: Ints, args: Any) -> Any:
+def _columns(
+    np: Any, x: Any, kernel: Ints, out: Ints, stride: Ints, padding: Ints, dilation: Ints,
+    groups: int,
+) -> Any:
     """Copy the windows of an input to (groups, C/groups * taps, N * positions)."""
-    stride, padding, dilation, groups = args
     padded = np.pad(x, [(0, 0), (0, 0), *((p, p) for p in padding)])
     windows = _window_view(np, padded, kernel, out, stride, dilation)
     spatial = len(kernel)
@@ -59,30 +61,37 @@ def _rows(np: Any, y: Any, groups: int) -> Any:
     return moved.reshape((groups, y.shape[1] // groups, y.shape[0] * numel_of(y.shape[2:])))
 
 
-def _convolve(np: Any, x: Any, weight: Any, *args: Any) -> Any:
-    stride, padding, dilation, groups = args
-    out = _out_sizes(x.shape[2:], weight.shape[2:], stride, padding, dilation)
-    columns = _columns(np, x, weight.shape[2:], out, args)
+def _convolve(
+    np: Any, input: Any, weight: Any, stride: Ints, padding: Ints, dilation: Ints, groups: int
+) -> Any:
+    out = _out_sizes(input.shape[2:], weight.shape[2:], stride, padding, dilation)
+    columns = _columns(np, input, weight.shape[2:], out, stride, padding, dilation, groups)
     taps = weight.reshape((groups, weight.shape[0] // groups, columns.shape[1]))
-    product = np.matmul(taps, columns).reshape((weight.shape[0], x.shape[0], *out))
+    product = np.matmul(taps, columns).reshape((weight.shape[0], input.shape[0], *out))
     return np.ascontiguousarray(np.moveaxis(product, 0, 1))
 
 
-def _convolve_weight(np: Any, x: Any, y: Any, shape: Ints, *args: Any) -> Any:
-    columns = _columns(np, x, shape[2:], y.shape[2:], args)
-    return np.matmul(_rows(np, y, args[3]), columns.transpose(0, 2, 1)).reshape(shape)
+def _convolve_weight(
+    np: Any, input: Any, grad: Any, shape: Ints, stride: Ints, padding: Ints, dilation: Ints,
+    groups: int,
+) -> Any:
+    out = grad.shape[2:]
+    columns = _columns(np, input, shape[2:], out, stride, padding, dilation, groups)
+    return np.matmul(_rows(np, grad, groups), columns.transpose(0, 2, 1)).reshape(shape)
 
 
-def _convolve_input(np: Any, weight: Any, y: Any, shape: Ints, *args: Any) -> Any:
-    stride, padding, dilation, groups = args
-    kernel, out = weight.shape[2:], y.shape[2:]
-    taps = weight.reshape((groups, weight.shape[0] // groups, -1)) if weight.size else weight
-    if not weight.size or not y.size:
-        return np.zeros(shape, y.dtype)
-    columns = np.matmul(taps.transpose(0, 2, 1), _rows(np, y, groups))
+def _convolve_input(
+    np: Any, weight: Any, grad: Any, shape: Ints, stride: Ints, padding: Ints, dilation: Ints,
+    groups: int,
+) -> Any:
+    kernel, out = weight.shape[2:], grad.shape[2:]
+    if not weight.size or not grad.size:
+        return np.zeros(shape, grad.dtype)
+    taps = weight.reshape((groups, weight.shape[0] // groups, -1))
+    columns = np.matmul(taps.transpose(0, 2, 1), _rows(np, grad, groups))
     columns = columns.reshape((shape[1], *kernel, shape[0], *out))
     sizes = tuple(n + 2 * p for n, p in zip(shape[2:], padding, strict=True))
-    padded = np.zeros((shape[1], shape[0], *sizes), y.dtype)
+    padded = np.zeros((shape[1], shape[0], *sizes), grad.dtype)
     for tap in np.ndindex(*kernel):
         covered = tuple(
             slice(i * d, i * d + (n - 1) * s + 1, s)
