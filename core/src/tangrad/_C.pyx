@@ -1,0 +1,189 @@
+# cython: language_level=3, initializedcheck=False, cdivision=True
+# cython: embedsignature=False, auto_pickle=False, legacy_implicit_noexcept=False
+"""The compiled core: dtypes, devices, storage, tensors, ops, dispatch and the autograd graph."""
+cimport cython
+from cpython.buffer cimport (PyBUF_SIMPLE, PyBUF_STRIDES, PyBUF_WRITABLE, PyBUF_WRITE, PyBuffer_Release,
+                             PyObject_GetBuffer)
+from cpython.exc cimport PyErr_Occurred, PyErr_SetObject
+from cpython.list cimport PyList_GET_ITEM
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from cpython.object cimport PyTypeObject
+from cpython.pycapsule cimport PyCapsule_New
+from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF, PyObject
+from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
+from libc.stdint cimport (UINT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t)
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcmp, memcpy, memset
+
+from math import copysign as math_copysign
+from math import inf as INF
+from operator import index as op_index
+from struct import pack as struct_pack
+from struct import unpack as struct_unpack
+
+from tangrad.tensor.size import Size
+
+cdef extern from "Python.h":
+    PyTypeObject* Py_TYPE(object)
+    Py_ssize_t Py_REFCNT(object)
+    bint PyFloat_Check(object)
+    bint PyFloat_CheckExact(object)
+    bint PyLong_Check(object)
+    bint PyLong_CheckExact(object)
+    bint PyBool_Check(object)
+    bint PyComplex_Check(object)
+    bint PySlice_Check(object)
+    bint PyTuple_CheckExact(object)
+    Py_ssize_t PyTuple_GET_SIZE(object)
+    PyObject* PyTuple_GET_ITEM(object, Py_ssize_t)
+    object PyObject_CallObject(object, object)
+    object PyMethod_New(object, object)
+    object PyWeakref_NewRef(object, object)
+    long long PyLong_AsLongLongAndOverflow(object, int*) except? -1
+    ctypedef PyObject* (*newfunc)(PyTypeObject*, PyObject*, PyObject*)
+
+cdef extern from *:
+    bint __builtin_mul_overflow(int64_t, int64_t, int64_t*) nogil
+    bint __builtin_add_overflow(int64_t, int64_t, int64_t*) nogil
+
+cdef extern from "native/state.h":
+    ctypedef struct tg_thread_state:
+        void* intercept
+        int grad_enabled
+        int inference
+        int below_autograd
+    tg_thread_state tg_tls
+    newfunc tg_plain_new
+    void tg_make_callable(PyTypeObject*, Py_ssize_t)
+    void tg_make_mutable(PyTypeObject*)
+    void tg_set_metatype(PyTypeObject*, PyTypeObject*)
+    void tg_install_constructor(PyTypeObject*, PyObject*)
+
+cdef extern from "native/host_copy.h" nogil:
+    ctypedef void (*tg_copy_loop)(char*, int64_t, const char*, int64_t, int64_t) noexcept
+    tg_copy_loop tg_conversions[15][15]
+    void tg_copy_same(char*, int64_t, const char*, int64_t, int64_t, int) noexcept
+
+cdef extern from "native/tangrad_abi.h":
+    enum:
+        TG_ABI_VERSION
+        TG_MAX_PARAMS
+    const char* TG_CAPSULE_NAME
+    ctypedef union tg_scalar:
+        double f
+        int64_t i
+        uint64_t u
+        double c[2]
+        unsigned char bytes[16]
+    ctypedef struct tg_operand:
+        void* data
+        uint64_t handle
+        int64_t offset
+        int32_t dtype
+        int32_t is_scalar
+        const int64_t* strides
+        tg_scalar value
+    ctypedef struct tg_loop:
+        int32_t version
+        int32_t ndim
+        int32_t nout
+        int32_t nin
+        int32_t compute_dtype
+        int32_t device_index
+        int64_t numel
+        const int64_t* shape
+        int32_t nreduced
+        int32_t nparams
+        const tg_scalar* params
+        tg_operand operands[20]
+    ctypedef int (*tg_loop_kernel)(const tg_loop*, void*) noexcept nogil
+    ctypedef void* (*tg_enter)(void*, PyObject*)
+    ctypedef void (*tg_leave)(void*, PyObject*, void*)
+    ctypedef struct tg_api:
+        int32_t version
+        int32_t size
+        int (*register_loop_kernel)(const char*, const char*, const char*, const char*, tg_loop_kernel, void*) noexcept
+        int (*is_tensor)(PyObject*) noexcept
+        int (*ndim)(PyObject*) noexcept
+        const int64_t* (*shape)(PyObject*) noexcept
+        const int64_t* (*strides)(PyObject*) noexcept
+        int64_t (*numel)(PyObject*) noexcept
+        int (*dtype_index)(PyObject*) noexcept
+        void* (*host_data)(PyObject*) noexcept
+        int (*dtype_by_name)(const char*) noexcept
+        PyObject* (*empty)(int, const int64_t*, int, PyObject*) noexcept
+        int (*push_interceptor)(tg_enter, tg_leave, void*) noexcept
+        int (*pop_interceptor)(void*) noexcept
+
+include "native/allocator.pxi"
+
+
+class OutOfMemoryError(RuntimeError):
+    """Raised when a device has no memory left; the message tells who holds what."""
+
+
+class DerivativeError(RuntimeError):
+    """Raised where a derivative does not exist, with the mathematical reason."""
+
+
+_out_of_memory_error = OutOfMemoryError
+
+
+cdef object out_of_memory(str message):
+    return OutOfMemoryError(message)
+
+
+cdef int raise_current() except -1:
+    """Propagate the exception that C code has set."""
+    return -1
+
+
+include "native/dtype.pxi"
+include "native/storage.pxi"
+include "native/tensor.pxi"
+include "native/graph.pxi"
+include "native/engine.pxi"
+include "native/op.pxi"
+include "native/pointwise.pxi"
+include "native/reduction.pxi"
+include "native/view.pxi"
+include "native/convert.pxi"
+include "native/methods.pxi"
+include "native/modes.pxi"
+include "native/abi.pxi"
+
+
+cdef object new_from(newfunc make, PyTypeObject* kind):
+    """Call a tp_new slot directly."""
+    cdef PyObject* made = make(kind, <PyObject*>_EMPTY_ARGS, NULL)
+    if made == NULL:
+        raise_current()
+    result = <object>made
+    Py_DECREF(result)
+    return result
+
+
+_EMPTY_ARGS = ()
+
+
+cdef object tuple_as(cls, tuple items):
+    return (<object>tuple).__new__(cls, items)
+
+
+cdef Tensor OP_ADD(Tensor a, Tensor b):
+    """Sum of two gradients."""
+    return binary_operator(0, a, b)
+
+
+def install_constructor(construct, metatype):
+    """Make `Tensor(...)` call `construct(cls, args, **kwargs)` and let Tensor load methods lazily."""
+    Py_INCREF(construct)
+    tg_install_constructor(TENSOR, <PyObject*>construct)
+    tg_install_constructor(PARAMETER, <PyObject*>construct)
+    for kind in (Tensor, Parameter):
+        tg_make_mutable(<PyTypeObject*>kind)
+        tg_set_metatype(<PyTypeObject*>kind, <PyTypeObject*>metatype)
+
+
+cdef Op _probe = Op.__new__(Op)
+tg_make_callable(<PyTypeObject*>Op, <char*>&_probe.vectorcall - <char*><void*>_probe)

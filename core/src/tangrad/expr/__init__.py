@@ -1,0 +1,40 @@
+"""The scalar expression language: what a pointwise op computes for one element.
+
+An expression is parsed once (:func:`parse`), differentiated and substituted as a whole, typed for
+given dtypes (:meth:`Expression.typed`), and then evaluated by NumPy or rendered to C.
+
+========================  ==================================================
+``primitives.py``         the table: each primitive in NumPy, Python, C, and its derivative
+``syntax.py``, ``ssa.py`` text to hash-consed nodes, simplified as they are made
+``derive.py``             derivatives, which are expressions again
+``types.py``              typed programs
+``numpy_eval.py``         the reference, with ``special.py``
+``oracle.py``             the oracle on Python scalars and mpmath numbers
+``render.py``             C, CUDA C and OpenCL C
+========================  ==================================================
+"""
+
+from __future__ import annotations
+
+from tangrad.expr.errors import DerivativeError, ExpressionError, ExpressionTypeError
+from tangrad.expr.expression import Expression, parse
+
+__all__ = [
+    "DerivativeError",
+    "Expression",
+    "ExpressionError",
+    "ExpressionTypeError",
+    "c_prelude",
+    "compute_type",
+    "parse",
+]
+
+_LAZY = {"compute_type": "program", "Program": "program", "c_prelude": "render", "Dialect": "render"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)

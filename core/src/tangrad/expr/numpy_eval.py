@@ -1,0 +1,156 @@
+"""Evaluate typed programs on NumPy arrays: the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tangrad.expr import special
+from tangrad.expr.primitives import PRIMITIVES
+from tangrad.expr.program import KINDS, Instruction, Program
+
+Step = Callable[..., Any]
+
+_compiled: dict[str, Any] = {}
+
+
+def dtype_of(name: str) -> np.dtype:
+    """Return NumPy's dtype; bfloat16, which NumPy lacks, is stored as uint16 bits."""
+    return np.dtype("uint16" if name == "bfloat16" else name)
+
+
+def build(program: Program) -> Callable[..., tuple]:
+    """Return the function of arrays that evaluates ``program``."""
+    steps = [_step(instruction) for instruction in program.instructions]
+    last = {arg: k for k, step in enumerate(program.instructions) for arg in step.args}
+    dead_after: list[list[int]] = [[] for _ in steps]
+    for arg, k in last.items():
+        if arg not in program.results:
+            dead_after[k].append(arg)
+    instructions, results, inputs = program.instructions, program.results, program.inputs
+    result_dtypes = [dtype_of(name) for name in program.result_types]
+
+    def evaluate(*arrays: Any, index: Any = None, **params: Any) -> tuple:
+        if len(arrays) != len(inputs):
+            raise TypeError(f"expected arrays for {', '.join(inputs)}; got {len(arrays)}")
+        _check_params(program.params, instructions, params)
+        named = dict(zip(inputs, arrays, strict=True)) | params
+        if index is None:
+            if program.indexed:
+                raise TypeError("random bits need the keyword index: the elements' linear indices")
+            index = 0
+        values: list[Any] = []
+        with np.errstate(all="ignore"):
+            for step, instruction, dead in zip(steps, instructions, dead_after, strict=True):
+                values.append(_run(step, instruction, values, named, index))
+                for k in dead:
+                    values[k] = None
+        shape = np.broadcast_shapes(*map(np.shape, arrays), np.shape(index))
+        return tuple(
+            _shaped(values[k], dtype, shape) for k, dtype in zip(results, result_dtypes, strict=True)
+        )
+
+    return evaluate
+
+
+def _shaped(value: Any, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+    array = np.asarray(value, dtype)
+    return array if array.shape == shape else np.broadcast_to(array, shape).copy()
+
+
+def _check_params(known: tuple[str, ...], steps: list[Instruction], given: dict) -> None:
+    for name in given:
+        if name not in known:
+            raise TypeError(f"unknown parameter {name!r}; the parameters are {', '.join(known)}")
+    for step in steps:
+        if step.op == "param" and step.value not in given:
+            raise TypeError(f"missing parameter {step.value!r}")
+
+
+def _run(
+    step: Step, instruction: Instruction, values: list[Any], named: dict[str, Any], index: Any
+) -> Any:
+    if instruction.op in ("load", "param"):
+        return step(named[str(instruction.value)])
+    if instruction.op == "philox_uniform":
+        return step(*(values[arg] for arg in instruction.args), index)
+    return step(*(values[arg] for arg in instruction.args))
+
+
+def _step(instruction: Instruction) -> Step:
+    """Compile one instruction to a function of its operands."""
+    op, dtype = instruction.op, np.dtype(instruction.type)
+    if op == "load":
+        return _load(str(instruction.storage), dtype)
+    if op == "param":
+        return lambda value: scalar(value, dtype)
+    if op == "literal":
+        constant = scalar(instruction.value, dtype)
+        return lambda: constant
+    if op == "convert":
+        return lambda a: special.cast(a, dtype)
+    if op == "cast":
+        return _round_to(str(instruction.value), instruction.storage is not None)
+    text = PRIMITIVES[op].text("numpy", KINDS[instruction.operand])
+    return _function(str(text), np.dtype(instruction.operand))
+
+
+def scalar(value: Any, dtype: np.dtype) -> Any:
+    """Return a Python scalar as a NumPy scalar of ``dtype``.
+
+    Raises:
+        TypeError: if it is not a number, or a float or complex for an integer type.
+        RuntimeError: if it is an integer out of the type's range.
+    """
+    kinds = {"b": (bool, int), "u": (int,), "i": (int,), "f": (int, float)}
+    allowed = kinds.get(dtype.kind, (int, float, complex)) + (bool,)
+    if isinstance(value, (np.generic, np.ndarray)) and np.ndim(value) == 0:
+        value = value.item()
+    if not isinstance(value, allowed):
+        raise TypeError(f"cannot use {value!r} ({type(value).__name__}) as {dtype}")
+    if dtype.kind not in "ui":
+        return dtype.type(value)
+    limits = np.iinfo(dtype)
+    # A negative number wraps around to an unsigned one, as in PyTorch.
+    if not (limits.min or -limits.max) <= value <= limits.max:
+        raise RuntimeError(f"value {value} cannot be converted to {dtype} without overflow")
+    return dtype.type(value if value >= limits.min else int(value) + limits.max + 1)
+
+
+def _load(storage: str, dtype: np.dtype) -> Step:
+    if storage != "bfloat16":
+        return lambda array: np.asarray(array).astype(dtype, copy=False)
+
+    def from_bits(array: Any) -> np.ndarray:
+        array = np.asarray(array)
+        if array.dtype != np.uint16:
+            return special.round_bfloat16(array.astype(np.float32))
+        return (array.astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+    return from_bits
+
+
+def _round_to(half: str, stored: bool) -> Step:
+    """Return the rounding to a half type: as a float32 value, or as stored."""
+    if half == "float16":
+        return (
+            (lambda a: a.astype(np.float16))
+            if stored
+            else (lambda a: a.astype(np.float16).astype(np.float32))
+        )
+    if not stored:
+        return special.round_bfloat16
+    return lambda a: special.bfloat16_bits(np.asarray(a))
+
+
+def _function(text: str, dtype: np.dtype) -> Step:
+    """Compile the NumPy column of a primitive for operands of ``dtype``."""
+    source = f"lambda a=None, b=None, c=None: {text}"
+    if "index" in text:
+        source = f"lambda a, b, index: {text}"
+    code = _compiled.get(source)
+    if code is None:
+        code = _compiled[source] = compile(source, "<primitive>", "eval")
+    return eval(code, {"np": np, "sp": special, "T": dtype})  # the table's own text

@@ -1,0 +1,206 @@
+"""Evaluate typed programs on Python scalars: the oracle that tests measure against.
+
+Integers are exact and wrap around at the end of each operation. Floats are not rounded to the
+program's types: they are float64, or mpmath numbers of as many bits as wanted. Only casts to the
+half types round, because a program that has them means it.
+"""
+
+from __future__ import annotations
+
+import cmath
+import math
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from tangrad.expr.primitives import PRIMITIVES
+from tangrad.expr.program import BITS, KINDS, Instruction, Program
+from tangrad.expr.scalar_eval import NAMESPACE, evaluate
+
+
+def build(program: Program, prec: int | None = None) -> Callable[..., tuple]:
+    """Return the function of scalars, in float64 or with ``prec`` bits."""
+    arithmetic = _Float64() if prec is None else _MultiplePrecision(prec)
+
+    def run(*scalars: Any, index: int = 0, **params: Any) -> tuple:
+        named = dict(zip(program.inputs, scalars, strict=True)) | params
+        values: list[Any] = []
+        for step in program.instructions:
+            operands = [values[arg] for arg in step.args]
+            values.append(_value(step, operands, named, index, arithmetic))
+        return tuple(values[k] for k in program.results)
+
+    return run
+
+
+def _value(
+    step: Instruction, operands: list[Any], named: dict[str, Any], index: int, arithmetic: Any
+) -> Any:
+    if step.op in ("load", "param"):
+        return _convert(named[str(step.value)], step.type, arithmetic)
+    if step.op == "literal":
+        return _convert(step.value, step.type, arithmetic)
+    if step.op == "convert":
+        return _convert(operands[0], step.type, arithmetic)
+    if step.op == "cast":
+        return arithmetic.number(round_to_half(float(operands[0]), str(step.value)))
+    text = PRIMITIVES[step.op].text("python", KINDS[step.operand])
+    namespace = arithmetic.namespace(KINDS[step.operand]) | {"index": index}
+    return _convert(evaluate(str(text), operands, namespace), step.type, arithmetic)
+
+
+def _convert(value: Any, dtype: str, arithmetic: Any) -> Any:
+    kind = KINDS[dtype]
+    if kind == "b":
+        return bool(value)
+    if kind == "c":
+        return arithmetic.complex_number(value)
+    value = getattr(value, "real", value)
+    if kind == "f":
+        return arithmetic.number(value)
+    wrapped = int(value) & ((1 << BITS[dtype]) - 1)
+    negative = kind == "i" and wrapped >> (BITS[dtype] - 1)
+    return wrapped - (1 << BITS[dtype]) if negative else wrapped
+
+
+def round_to_half(value: float, dtype: str) -> float:
+    """Round to float16 or bfloat16, half to even."""
+    if dtype == "float16":
+        try:
+            return float(struct.unpack("e", struct.pack("e", value))[0])
+        except OverflowError:
+            return math.copysign(math.inf, value)
+    if not math.isfinite(value):
+        return value
+    bits = struct.unpack("I", struct.pack("f", value))[0]
+    bits = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000
+    return float(struct.unpack("f", struct.pack("I", bits))[0])
+
+
+def _shift_left(bits: int) -> Callable[[int, int], int]:
+    return lambda a, b: a << b if 0 <= b < bits else 0
+
+
+def _shift_right(a: int, b: int) -> int:
+    return a >> (b if 0 <= b < 64 else 64)
+
+
+def _philox_uniform(seed: int, offset: int, index: int) -> float:
+    counter = (offset + index // 4) % (1 << 64)
+    low = (1 << 32) - 1
+    x = [counter & low, counter >> 32, 0, 0]
+    key = [seed & low, seed >> 32 & low]
+    for _ in range(10):
+        p0, p1 = x[0] * 0xD2511F53, x[2] * 0xCD9E8D57
+        x = [(p1 >> 32) ^ x[1] ^ key[0], p1 & low, (p0 >> 32) ^ x[3] ^ key[1], p0 & low]
+        key = [(key[0] + 0x9E3779B9) & low, (key[1] + 0xBB67AE85) & low]
+    return float((x[index % 4] >> 8) * 2.0**-24)
+
+
+_INTEGER = {"lshift": _shift_left(64), "rshift": _shift_right, "philox_uniform": _philox_uniform}
+
+
+class _Float64:
+    """Compute in Python's floats."""
+
+    def __init__(self) -> None:
+        from fractions import Fraction
+
+        names = ("exp log sqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh").split()
+        special = "erfinv digamma trigamma polygamma zeta"
+        self._real = NAMESPACE | _INTEGER
+        self._real |= {name: _special(name) for name in special.split()}
+        self._real["fma"] = lambda a, b, c: float(Fraction(a) * Fraction(b) + Fraction(c))
+        self._complex = NAMESPACE | {name: getattr(cmath, name) for name in names}
+        self._complex |= {
+            "exp2": lambda a: cmath.exp(a * math.log(2)),
+            "expm1": lambda a: cmath.exp(a) - 1,
+            "log2": lambda a: cmath.log(a) / math.log(2),
+            "log10": cmath.log10,
+            "log1p": lambda a: cmath.log(1 + a),
+            "rsqrt": lambda a: 1 / cmath.sqrt(a),
+            "sigmoid": lambda a: 1 / (1 + cmath.exp(-a)),
+            "isnan": cmath.isnan,
+            "isinf": cmath.isinf,
+            "isfinite": cmath.isfinite,
+        }
+
+    def number(self, value: Any) -> float:
+        return float(value)
+
+    def complex_number(self, value: Any) -> complex:
+        return complex(value)
+
+    def namespace(self, kind: str) -> dict[str, Any]:
+        return self._complex if kind == "c" else self._real
+
+
+def _special(name: str) -> Callable[..., float]:
+    def function(*operands: float) -> float:
+        import numpy as np
+
+        from tangrad.expr import special
+
+        return float(getattr(special, name)(*map(np.float64, operands)))
+
+    return function
+
+
+class _MultiplePrecision:
+    """Compute in mpmath's numbers."""
+
+    def __init__(self, prec: int) -> None:
+        import mpmath
+
+        self.mp = mp = mpmath.mp.clone()
+        mp.prec = prec
+        names = (
+            "exp expm1 log log10 log1p sqrt cbrt sin cos tan asin acos atan sinh cosh tanh asinh"
+            " acosh atanh atan2 hypot erf erfc erfinv digamma zeta isnan isinf isfinite"
+        ).split()
+        table = {name: getattr(mp, name) for name in names} | {
+            "exp2": lambda a: mp.power(2, a),
+            "log2": lambda a: mp.log(a) / mp.log(2),
+            "rsqrt": lambda a: 1 / mp.sqrt(a),
+            "lgamma": lambda a: mp.re(mp.loggamma(a)),
+            "trigamma": lambda a: mp.psi(1, a),
+            "polygamma": lambda n, a: mp.psi(int(n), a),
+            "sigmoid": lambda a: 1 / (1 + mp.exp(-a)),
+            "log_sigmoid": lambda a: -mp.log1p(mp.exp(-a)),
+            "xlogy": lambda a, b: mp.mpf(0) if a == 0 else a * mp.log(b),
+            "power": mp.power,
+            "truediv": lambda a, b: a / b,
+            "floor_divide": lambda a, b: mp.floor(a / b),
+            "fmod": lambda a, b: a - b * self._trunc(a / b),
+            "remainder": lambda a, b: a - b * mp.floor(a / b),
+            "trunc_divide": lambda a, b: self._trunc(a / b),
+            "frexp": mp.frexp,
+            "trunc": self._trunc,
+            "floor": mp.floor,
+            "ceil": mp.ceil,
+            "round": mp.nint,
+            "sign": mp.sign,
+            "sgn": lambda a: a / abs(a) if a else a,
+            "angle": mp.arg,
+            "real": mp.re,
+            "imag": mp.im,
+            "conj": mp.conj,
+            "complex": mp.mpc,
+            "fma": lambda a, b, c: a * b + c,
+            "copysign": lambda a, b: abs(a) * (1 if b >= 0 else -1),
+            "signbit": lambda a: a < 0,
+        }
+        self._integers = NAMESPACE | _INTEGER
+        self._numbers = self._integers | table
+
+    def _trunc(self, a: Any) -> Any:
+        return self.mp.floor(a) if a >= 0 else self.mp.ceil(a)
+
+    def number(self, value: Any) -> Any:
+        return self.mp.mpf(value)
+
+    def complex_number(self, value: Any) -> Any:
+        return self.mp.mpc(value)
+
+    def namespace(self, kind: str) -> dict[str, Any]:
+        return self._numbers if kind in "fc" else self._integers

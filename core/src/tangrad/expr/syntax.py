@@ -1,0 +1,165 @@
+"""Parse source text into SSA nodes.
+
+The language is a restricted Python: arithmetic, comparison and bit operators, calls of the
+primitives by name, ``and or not``, ``a if c else b``, number and string literals, the constants
+``inf nan pi e``, and local names. Statements are separated by ``;``; assignments come first, the
+remaining expressions are the outputs.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Sequence
+
+from tangrad.expr.errors import ExpressionError
+from tangrad.expr.primitives import OPERATORS, PRIMITIVES
+from tangrad.expr.ssa import Node, call, literal, name
+
+CONSTANTS: dict[str, float] = {"inf": math.inf, "nan": math.nan, "pi": math.pi, "e": math.e}
+DTYPES = (
+    "bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 bfloat16 float32 float64"
+    " complex64 complex128"
+).split()
+_MAX_LENGTH = 100_000
+
+
+def parse_nodes(source: str, names: Sequence[str]) -> list[Node]:
+    """Return the output nodes of ``source``, whose free names are ``names``.
+
+    Raises:
+        ExpressionError: if the text is not in the language; it says what and where.
+    """
+    if len(source) > _MAX_LENGTH:
+        raise ExpressionError(f"expression of {len(source)} characters is too long")
+    for text in names:
+        if not text.isidentifier() or text in PRIMITIVES:
+            raise ExpressionError(f"{text!r} cannot be the name of an input or parameter")
+    if len(set(names)) != len(names):
+        raise ExpressionError(f"inputs and parameters have a name twice: {', '.join(names)}")
+    reader = _Reader(source, names)
+    try:
+        module = ast.parse(source.strip())
+        return reader.outputs(module)
+    except SyntaxError as error:
+        raise ExpressionError(f"cannot parse {source!r}: {error.msg}") from None
+    except (RecursionError, MemoryError):
+        raise ExpressionError("expression is nested too deeply") from None
+
+
+class _Reader:
+    """Turn a syntax tree into nodes."""
+
+    def __init__(self, source: str, names: Sequence[str]) -> None:
+        self.source = source
+        self.inputs = frozenset(names)
+        self.scope: dict[str, Node] = {text: name(text) for text in names}
+
+    def fail(self, tree: ast.AST, message: str) -> ExpressionError:
+        column = getattr(tree, "col_offset", 0) + 1
+        return ExpressionError(f"{message} (column {column} of {self.source!r})")
+
+    def outputs(self, module: ast.Module) -> list[Node]:
+        found: list[Node] = []
+        for statement in module.body:
+            if isinstance(statement, ast.Expr):
+                found.append(self.read(statement.value))
+            elif isinstance(statement, ast.Assign):
+                if found:
+                    raise self.fail(statement, "assignments come before the outputs")
+                self.assign(statement)
+            else:
+                raise self.fail(statement, "only assignments and expressions are allowed")
+        if not found:
+            raise ExpressionError(f"no output in {self.source!r}")
+        return found
+
+    def assign(self, statement: ast.Assign) -> None:
+        target = statement.targets[0]
+        if len(statement.targets) != 1 or not isinstance(target, ast.Name):
+            raise self.fail(statement, "an assignment has one name on its left")
+        if target.id in self.inputs:
+            raise self.fail(statement, f"{target.id!r} is an input and cannot be assigned")
+        self.scope[target.id] = self.read(statement.value)
+
+    def read(self, tree: ast.expr) -> Node:
+        reader = _READERS.get(type(tree))
+        if reader is None:
+            raise self.fail(tree, f"{type(tree).__name__} is not in the expression language")
+        return reader(self, tree)
+
+    def constant(self, tree: ast.Constant) -> Node:
+        if not isinstance(tree.value, (bool, int, float, complex, str)):
+            raise self.fail(tree, f"{tree.value!r} is not a literal of the expression language")
+        return literal(tree.value)
+
+    def variable(self, tree: ast.Name) -> Node:
+        found = self.scope.get(tree.id)
+        if found is not None:
+            return found
+        if tree.id in CONSTANTS:
+            return literal(CONSTANTS[tree.id])
+        raise self.fail(tree, f"unknown name {tree.id!r}; inputs are {sorted(self.inputs)}")
+
+    def operator(self, tree: ast.AST) -> str:
+        found = OPERATORS.get(type(tree).__name__)
+        if found is None:
+            raise ExpressionError(
+                f"operator {type(tree).__name__} is not in the expression language"
+            )
+        return found
+
+    def unary(self, tree: ast.UnaryOp) -> Node:
+        operand = self.read(tree.operand)
+        return operand if isinstance(tree.op, ast.UAdd) else call(self.operator(tree.op), operand)
+
+    def binary(self, tree: ast.BinOp) -> Node:
+        return call(self.operator(tree.op), self.read(tree.left), self.read(tree.right))
+
+    def logical(self, tree: ast.BoolOp) -> Node:
+        result, *rest = map(self.read, tree.values)
+        for operand in rest:
+            result = call(self.operator(tree.op), result, operand)
+        return result
+
+    def comparison(self, tree: ast.Compare) -> Node:
+        operands = [self.read(tree.left), *map(self.read, tree.comparators)]
+        pairs = zip(tree.ops, operands, operands[1:], strict=False)
+        result, *rest = (call(self.operator(op), left, right) for op, left, right in pairs)
+        for link in rest:
+            result = call("logical_and", result, link)
+        return result
+
+    def conditional(self, tree: ast.IfExp) -> Node:
+        return call("where", *map(self.read, (tree.test, tree.body, tree.orelse)))
+
+    def function(self, tree: ast.Call) -> Node:
+        if not isinstance(tree.func, ast.Name) or tree.keywords:
+            raise self.fail(tree, "a call is name(arguments), without keywords")
+        function = tree.func.id
+        if function == "cast":
+            return self.cast(tree)
+        try:
+            return call(function, *map(self.read, tree.args))
+        except ExpressionError as error:
+            if "column" in str(error):
+                raise
+            raise self.fail(tree, str(error)) from None
+
+    def cast(self, tree: ast.Call) -> Node:
+        dtype = tree.args[1] if len(tree.args) == 2 else None
+        if not isinstance(dtype, ast.Constant) or dtype.value not in DTYPES:
+            raise self.fail(tree, f"cast takes a value and one of {', '.join(map(repr, DTYPES))}")
+        return call("cast", self.read(tree.args[0]), value=str(dtype.value))
+
+
+_READERS = {
+    ast.Constant: _Reader.constant,
+    ast.Name: _Reader.variable,
+    ast.UnaryOp: _Reader.unary,
+    ast.BinOp: _Reader.binary,
+    ast.BoolOp: _Reader.logical,
+    ast.Compare: _Reader.comparison,
+    ast.IfExp: _Reader.conditional,
+    ast.Call: _Reader.function,
+}

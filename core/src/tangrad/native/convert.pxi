@@ -1,0 +1,482 @@
+# Copies between tensors: conversion, devices, cloning, resizing; values to Python.
+
+cdef int CONVERSION_ROW[MAX_DTYPES]
+for _i in range(MAX_DTYPES):
+    CONVERSION_ROW[_i] = -1
+for _i, _name in enumerate(("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float32",
+                            "float64", "float16", "bfloat16", "complex64", "complex128")):
+    CONVERSION_ROW[_index_of(_name)] = _i
+
+
+cdef int copy_into(Tensor dst, Tensor src) except -1:
+    """Write src, broadcast and converted, into dst (same or other device), without recording."""
+    cdef DeviceRuntime dd = dst.storage_.dev, sd = src.storage_.dev
+    cdef Op op
+    if dd.type.meta:
+        return 0
+    if sd.type.meta:
+        raise NotImplementedError("Cannot copy out of meta tensor; no data! "
+                                  f"([{describe_tensor(src)}] into [{describe_tensor(dst)}])")
+    if src.flags & (CONJ | NEG):
+        src = resolved(src)
+    if dst.numel_ == 0:
+        return 0
+    op = <Op>_op_cache.get("copy_")
+    if op is not None and dd is sd and dd.slot < op.nrows and op.rows[dd.slot] != NULL \
+            and op.rows[dd.slot][dst.dtype_.index] != NULL and op.rows[dd.slot][dst.dtype_.index].kind != 0:
+        return copy_by_kernel(op, op.rows[dd.slot][dst.dtype_.index], dst, src)
+    if dd.type.host and sd.type.host:
+        return host_copy(dst, src)
+    return staged_copy(dst, src)
+
+
+cdef int copy_by_kernel(Op op, tg_kernel* kernel, Tensor dst, Tensor src) except -1:
+    cdef PyObject* item[1]
+    cdef PyObject* flat[3]
+    if kernel.kind == KERNEL_PYTHON:
+        call_python_kernel(op, kernel, ((dst,), (dst, src, False)))
+        return 0
+    item[0] = <PyObject*>src
+    flat[0], flat[1], flat[2] = <PyObject*>dst, <PyObject*>src, Py_None_ptr
+    return call_c_loop(op, kernel, dst.storage_.dev, item, 1, dst.dtype_.index, flat, <PyObject*>dst, None, dst.ndim_,
+                       dst.shape_, 0)
+
+
+cdef int host_copy(Tensor dst, Tensor src) except -1:
+    cdef int64_t shape[MAX_DIMS]
+    cdef int64_t strides[2][MAX_DIMS]
+    cdef int64_t index[MAX_DIMS]
+    cdef int ndim = dst.ndim_, d, k, a = dst.dtype_.index, b = src.dtype_.index, size = ITEMSIZE[dst.dtype_.index]
+    cdef char* to = host_pointer(dst)
+    cdef char* source = host_pointer(src)
+    cdef int64_t count = 1, i, inner
+    cdef tg_copy_loop convert = NULL
+    if src.ndim_ > ndim:
+        raise_expand(dst, src)
+    if a != b:
+        if CONVERSION_ROW[a] < 0 or CONVERSION_ROW[b] < 0:
+            return foreign_copy(dst, src)
+        convert = tg_conversions[CONVERSION_ROW[a]][CONVERSION_ROW[b]]
+    if src.storage_ is dst.storage_ and (src.offset_ != dst.offset_ or not same_geometry(src, dst)):
+        src = detached_clone(src)
+        source = host_pointer(src)
+    for d in range(ndim):
+        shape[d] = dst.shape_[d]
+        strides[0][d] = dst.stride_[d] * size
+        k = d - (ndim - src.ndim_)
+        if k >= 0 and src.shape_[k] != shape[d] and src.shape_[k] != 1:
+            raise_expand(dst, src)
+        strides[1][d] = 0 if k < 0 or (src.shape_[k] == 1 and shape[d] != 1) else src.stride_[k] * ITEMSIZE[b]
+    if ndim == 0:
+        shape[0], strides[0][0], strides[1][0] = 1, size, size
+        ndim = 1
+    ndim = coalesce(ndim, shape, strides, 2)
+    inner = shape[ndim - 1]
+    for d in range(ndim - 1):
+        count *= shape[d]
+        index[d] = 0
+    with nogil:
+        for i in range(count):
+            if convert == NULL:
+                tg_copy_same(to, strides[0][ndim - 1], source, strides[1][ndim - 1], inner, size)
+            else:
+                convert(to, strides[0][ndim - 1], source, strides[1][ndim - 1], inner)
+            for d in range(ndim - 2, -1, -1):
+                index[d] += 1
+                to += strides[0][d]
+                source += strides[1][d]
+                if index[d] < shape[d]:
+                    break
+                to -= strides[0][d] * shape[d]
+                source -= strides[1][d] * shape[d]
+                index[d] = 0
+    return 0
+
+
+cdef bint same_geometry(Tensor a, Tensor b) noexcept:
+    return a.ndim_ == b.ndim_ and memcmp(a.shape_, b.shape_, a.ndim_ * 8) == 0 \
+        and memcmp(a.stride_, b.stride_, a.ndim_ * 8) == 0
+
+
+cdef int raise_expand(Tensor dst, Tensor src) except -1:
+    raise RuntimeError(f"The expanded size of the tensor ({shape_list(dst.ndim_, dst.shape_)}) must match the existing "
+                       f"size ({shape_list(src.ndim_, src.shape_)}): copy_ of [{describe_tensor(src)}] into "
+                       f"[{describe_tensor(dst)}]")
+
+
+cdef int foreign_copy(Tensor dst, Tensor src) except -1:
+    from tangrad.tensor.foreign import convert
+    convert(alias_whole(dst), alias_whole(src))
+    return 0
+
+
+cdef Tensor host_image(Tensor t, Py_ssize_t* first, Py_ssize_t* length):
+    """A host tensor with the bytes spanned by t on another device, same strides."""
+    cdef Tensor image
+    cdef DeviceRuntime host = host_runtime()
+    cdef int64_t extent = 1
+    cdef int d, size = t.dtype_.itemsize
+    for d in range(t.ndim_):
+        extent += (t.shape_[d] - 1) * t.stride_[d]
+    image = bare_tensor(t.dtype_, host.slot)
+    reserve_dims(image, t.ndim_)
+    memcpy(image.shape_, t.shape_, t.ndim_ * sizeof(int64_t))
+    memcpy(image.stride_, t.stride_, t.ndim_ * sizeof(int64_t))
+    image.numel_ = t.numel_
+    image.flags = t.flags & (CONTIGUOUS | CONJ | NEG)
+    image.storage_ = new_storage(host, extent * size)
+    first[0] = t.storage_.offset + t.offset_ * size
+    length[0] = extent * size
+    t.storage_.dev.type.driver.copy_to_host(t.storage_.handle, first[0], host_memory(image.storage_))
+    return image
+
+
+cdef object host_memory(UntypedStorage s):
+    return PyMemoryView_FromMemory(s.data, s.nbytes_, PyBUF_WRITE)
+
+
+cdef DeviceRuntime host_runtime():
+    return runtime_of(device(_initial_device))
+
+
+cdef int staged_copy(Tensor dst, Tensor src) except -1:
+    """Copy where one side at least is out of the host's reach."""
+    cdef Py_ssize_t first = 0, length = 0
+    cdef Tensor image
+    cdef DeviceRuntime dd = dst.storage_.dev
+    if dd is src.storage_.dev and dst.dtype_ is src.dtype_ and same_geometry(dst, src) and dst.flags & CONTIGUOUS:
+        dd.type.driver.copy_within(dst.storage_.handle, dst.storage_.offset + dst.offset_ * dst.dtype_.itemsize,
+                                   src.storage_.handle, src.storage_.offset + src.offset_ * src.dtype_.itemsize,
+                                   dst.numel_ * dst.dtype_.itemsize)
+        return 0
+    if not src.storage_.dev.type.host:
+        src = host_image(src, &first, &length)
+    if dd.type.host:
+        return host_copy(dst, src)
+    if dst.flags & CONTIGUOUS:
+        image = empty_contiguous(dst.ndim_, dst.shape_, dst.dtype_.index, host_runtime())
+        first = dst.storage_.offset + dst.offset_ * dst.dtype_.itemsize
+    else:
+        image = host_image(dst, &first, &length)
+    host_copy(image, src)
+    dd.type.driver.copy_from_host(dst.storage_.handle, first, host_memory(image.storage_))
+    return 0
+
+
+cdef Tensor to_host(Tensor t):
+    """The tensor itself where the host reaches it, else a copy on the host."""
+    cdef Py_ssize_t first = 0, length = 0
+    if t.storage_.dev.type.meta:
+        raise NotImplementedError(f"Cannot copy out of meta tensor; no data! ([{describe_tensor(t)}])")
+    if t.storage_.dev.type.host:
+        return t
+    if t.numel_ == 0:
+        return empty_contiguous(t.ndim_, t.shape_, t.dtype_.index, host_runtime())
+    return host_image(t, &first, &length)
+
+
+cdef Tensor cast_tensor(Tensor t, int dtype_index):
+    """Convert the dtype on the same device; recorded when recording."""
+    if tg_tls.below_autograd == 0 and tg_tls.grad_enabled and requires_grad(t) or t.level_ is not None:
+        return lookup_op("_to_copy")(t, <object>DTYPES[dtype_index], None, None)
+    return converted(t, dtype_index, t.storage_.dev)
+
+
+cdef Tensor converted(Tensor t, int dtype_index, DeviceRuntime dev):
+    """A copy with another dtype or device, in the same order of strides where dense."""
+    cdef Tensor o = like_strides(t, dtype_index, dev)
+    copy_into(o, t)
+    return o
+
+
+cdef Tensor like_strides(Tensor t, int dtype_index, DeviceRuntime dev):
+    """Uninitialised, with t's shape and, where t is dense, t's strides (preserve_format)."""
+    cdef PyObject* item[1]
+    if t.flags & CONTIGUOUS:
+        return empty_contiguous(t.ndim_, t.shape_, dtype_index, dev)
+    if non_overlapping_and_dense(t):
+        return empty_strided_c(t.ndim_, t.shape_, t.stride_, dtype_index, dev)
+    item[0] = <PyObject*>t
+    return allocate_permuted(t.ndim_, t.shape_, dtype_index, dev, item, 1)
+
+
+cdef bint non_overlapping_and_dense(Tensor t) noexcept:
+    cdef int64_t expected = 1, best
+    cdef int used[MAX_DIMS]
+    cdef int i, j, pick
+    if t.numel_ == 0:
+        return True
+    for i in range(t.ndim_):
+        used[i] = t.shape_[i] == 1
+    for j in range(t.ndim_):
+        pick = -1
+        for i in range(t.ndim_):
+            if not used[i] and t.stride_[i] == expected:
+                pick = i
+                break
+        if pick < 0:
+            break
+        used[pick] = 1
+        expected *= t.shape_[pick]
+    for i in range(t.ndim_):
+        if not used[i]:
+            return False
+    return True
+
+
+cdef Tensor clone_tensor(Tensor t):
+    """A copy of the values; recorded when recording."""
+    if t.level_ is not None or (tg_tls.below_autograd == 0 and tg_tls.grad_enabled and requires_grad(t)):
+        return lookup_op("clone")(t)
+    return detached_clone(t)
+
+
+cdef Tensor detached_clone(Tensor t):
+    return converted(t, t.dtype_.index, t.storage_.dev)
+
+
+cdef Tensor resolved(Tensor t):
+    """Materialise conjugation and negation."""
+    cdef Tensor plain
+    if not t.flags & (CONJ | NEG):
+        return t
+    plain = alias_whole(t)
+    plain.flags &= ~<uint32_t>(CONJ | NEG)
+    if t.flags & CONJ:
+        plain = lookup_op("conj_physical")(plain)
+    if t.flags & NEG:
+        plain = lookup_op("neg")(plain)
+    return plain
+
+
+cdef int resize_tensor(Tensor t, int ndim, const int64_t* shape) except -1:
+    """Give t another shape, contiguous, growing its storage where needed."""
+    cdef int64_t stride[MAX_DIMS]
+    cdef int64_t numel = count_elements(ndim, shape)
+    contiguous_strides(ndim, shape, stride)
+    if (numel + t.offset_) * t.dtype_.itemsize > <int64_t>t.storage_.nbytes_:
+        storage_resize(t.storage_, (numel + t.offset_) * t.dtype_.itemsize)
+    set_geometry(t, ndim, shape, stride, t.offset_)
+    return 0
+
+
+cdef int set_geometry(Tensor t, int ndim, const int64_t* shape, const int64_t* stride, int64_t offset) except -1:
+    cdef int64_t* old = t.shape_ if t.shape_ != t.inline_ else NULL
+    cdef int64_t saved[2 * MAX_DIMS]
+    memcpy(saved, shape, ndim * sizeof(int64_t))
+    memcpy(saved + MAX_DIMS, stride, ndim * sizeof(int64_t))
+    reserve_dims(t, ndim)
+    if old != NULL:
+        free(old)
+    memcpy(t.shape_, saved, ndim * sizeof(int64_t))
+    memcpy(t.stride_, saved + MAX_DIMS, ndim * sizeof(int64_t))
+    t.offset_ = offset
+    t.numel_ = count_elements(ndim, t.shape_)
+    t.flags &= ~<uint32_t>CONTIGUOUS
+    if geometry_contiguous(ndim, t.shape_, t.stride_):
+        t.flags |= CONTIGUOUS
+    return 0
+
+
+cdef Tensor zeros_of(object shape, dtype d, DeviceRuntime dev):
+    cdef Tensor t = _empty(tuple(shape), d, dev.device)
+    fill_zero(t)
+    return t
+
+
+cdef int fill_zero(Tensor t) except -1:
+    if t.storage_.dev.type.meta or t.numel_ == 0:
+        return 0
+    if t.storage_.data != NULL and t.flags & CONTIGUOUS:
+        memset(host_pointer(t), 0, t.numel_ * t.dtype_.itemsize)
+        return 0
+    lookup_op("zero_")(t)
+    return 0
+
+
+def _empty(tuple shape, dtype d, where):
+    """Return an uninitialised contiguous tensor."""
+    cdef int64_t c[MAX_DIMS]
+    cdef int i, n = len(shape)
+    if n > MAX_DIMS:
+        raise RuntimeError(f"tensors have at most {MAX_DIMS} dimensions, got {n}")
+    for i in range(n):
+        c[i] = shape[i]
+    return empty_contiguous(n, c, default_dtype if d is None else d.index, runtime_of(where))
+
+
+def _empty_strided(shape, stride, dtype d, where):
+    """Return an uninitialised tensor with the given strides (elements)."""
+    cdef int64_t a[MAX_DIMS]
+    cdef int64_t b[MAX_DIMS]
+    cdef int i, n = len(shape)
+    if len(stride) != n:
+        raise RuntimeError(f"dimensionality of sizes ({n}) must match dimensionality of strides ({len(stride)})")
+    for i in range(n):
+        a[i], b[i] = shape[i], stride[i]
+    return empty_strided_c(n, a, b, default_dtype if d is None else d.index, runtime_of(where))
+
+
+def tensor_from_bytes(buffer, dtype d not None, shape, where=None):
+    """Copy packed bytes into a new contiguous tensor."""
+    cdef const unsigned char[::1] data = memoryview(buffer).cast("B") if len(buffer) else None
+    cdef Tensor t, host
+    t = _empty(tuple(shape), d, where)
+    if t.numel_ == 0 or t.storage_.dev.type.meta:
+        return t
+    if data.shape[0] != t.numel_ * d.itemsize:
+        raise ValueError(f"{data.shape[0]} bytes do not hold a tensor of shape {list(shape)} and dtype {d!r}")
+    if t.storage_.data != NULL:
+        memcpy(host_pointer(t), &data[0], data.shape[0])
+    else:
+        t.storage_.dev.type.driver.copy_from_host(t.storage_.handle, t.storage_.offset, memoryview(data))
+    return t
+
+
+cdef class _BufferOwner:
+    """Keeps a foreign buffer exported while a storage uses it."""
+    cdef Py_buffer view
+    cdef bint held
+    cdef object extra
+
+    def __dealloc__(self):
+        if self.held:
+            PyBuffer_Release(&self.view)
+
+
+def tensor_from_buffer(owner, dtype d not None, shape, strides, int64_t offset_bytes=0, extra=None):
+    """Share the memory of an object with the buffer protocol.
+
+    Args:
+        strides: in elements. offset_bytes: of the first element in the buffer.
+    """
+    cdef _BufferOwner holder = _BufferOwner.__new__(_BufferOwner)
+    try:
+        PyObject_GetBuffer(owner, &holder.view, PyBUF_SIMPLE | PyBUF_WRITABLE)
+    except BufferError:
+        PyObject_GetBuffer(owner, &holder.view, PyBUF_SIMPLE)
+    holder.held = True
+    holder.extra = extra
+    return tensor_from_pointer(<size_t>holder.view.buf, holder.view.len, holder, d, shape, strides, offset_bytes, None)
+
+
+def tensor_from_pointer(size_t address, size_t nbytes, owner, dtype d not None, shape, strides, int64_t offset_bytes,
+                        where):
+    """Share foreign memory, kept alive by `owner`."""
+    cdef UntypedStorage s = UntypedStorage.__new__(UntypedStorage)
+    cdef Tensor t
+    cdef int i, n = len(shape)
+    s.dev = runtime_of(device(_initial_device) if where is None else where)
+    s.owner = owner
+    s.handle, s.nbytes_, s.data = address + offset_bytes, nbytes - offset_bytes, <char*>(address + offset_bytes)
+    if not s.dev.type.host:
+        s.data = NULL
+    t = bare_tensor(d, s.dev.slot)
+    reserve_dims(t, n)
+    t.storage_ = s
+    for i in range(n):
+        t.shape_[i], t.stride_[i] = shape[i], strides[i]
+        if t.stride_[i] < 0:
+            raise ValueError("at least one of the strides of the given array is negative; tensors with negative strides "
+                             "are not supported. Make a copy first, e.g. with array.copy().")
+    t.numel_ = count_elements(n, t.shape_)
+    t.flags = CONTIGUOUS if geometry_contiguous(n, t.shape_, t.stride_) else 0
+    if not geometry_within(t, n, t.shape_, t.stride_, 0):
+        raise ValueError(f"shape {list(shape)} with strides {list(strides)} does not fit into {nbytes} bytes")
+    return t
+
+
+cdef class host_buffer:
+    """The buffer protocol over a host tensor's elements, whatever its gradient state.
+
+    Elements that Python's struct does not know are exported as unsigned integers.
+    """
+    cdef Tensor t
+
+    def __init__(self, Tensor t not None):
+        if t.storage_.data == NULL and t.numel_:
+            raise TypeError(f"the host cannot reach the memory of [{describe_tensor(t)}]; copy it with .cpu() first")
+        self.t = t
+
+    def __getbuffer__(self, Py_buffer* buffer, int flags):
+        export_buffer(self.t, buffer, self)
+
+    def __releasebuffer__(self, Py_buffer* buffer):
+        free(buffer.internal)
+
+
+cdef dict _raw_formats = {1: b"B", 2: b"H", 4: b"I", 8: b"Q"}
+cdef list _format_cache = [None] * MAX_DTYPES
+
+
+cdef int export_buffer(Tensor t, Py_buffer* buffer, object owner) except -1:
+    cdef int64_t* geometry = <int64_t*>malloc((2 * t.ndim_ + 1) * sizeof(int64_t))
+    cdef int i, index = t.dtype_.index
+    if geometry == NULL:
+        raise MemoryError("buffer export")
+    for i in range(t.ndim_):
+        geometry[i] = t.shape_[i]
+        geometry[t.ndim_ + i] = t.stride_[i] * ITEMSIZE[index]
+    if _format_cache[index] is None:
+        _format_cache[index] = t.dtype_.format.encode() if t.dtype_.codec is None else \
+            _raw_formats.get(ITEMSIZE[index], f"{ITEMSIZE[index]}s".encode())
+    buffer.buf = host_pointer(t) if t.numel_ else <void*>geometry
+    buffer.obj = owner
+    buffer.len = t.numel_ * ITEMSIZE[index]
+    buffer.readonly = 0
+    buffer.itemsize = ITEMSIZE[index]
+    buffer.format = <char*>(<bytes>_format_cache[index])
+    buffer.ndim = t.ndim_
+    buffer.shape = <Py_ssize_t*>geometry
+    buffer.strides = <Py_ssize_t*>(geometry + t.ndim_)
+    buffer.suboffsets = NULL
+    buffer.internal = geometry
+    return 0
+
+
+cdef int fill_buffer(Tensor t, Py_buffer* buffer, int flags) except -1:
+    if requires_grad(t):
+        raise BufferError("Can't export the buffer of a Tensor that requires grad. Use tensor.detach() first.")
+    if t.storage_.data == NULL and t.numel_:
+        raise BufferError(f"the host cannot reach the memory of [{describe_tensor(t)}]; copy it with .cpu() first")
+    if t.level_ is not None or t.flags & (CONJ | NEG):
+        raise BufferError("cannot export the buffer of a transformed, conjugated or negated tensor; resolve it first")
+    if not flags & PyBUF_STRIDES and not t.flags & CONTIGUOUS:
+        raise BufferError("the tensor is not contiguous; call .contiguous() first")
+    return export_buffer(t, buffer, t)
+
+
+cdef object tensor_item(Tensor t):
+    if tg_tls.intercept != NULL or t.level_ is not None or t.flags & PY_DISPATCH:
+        handled, value = _intercept_item(t)
+        if handled:
+            return value
+    if t.numel_ != 1:
+        raise RuntimeError(f"a Tensor with {t.numel_} elements cannot be converted to Scalar ([{describe_tensor(t)}])")
+    if t.flags & (CONJ | NEG):
+        t = resolved(t)
+    t = to_host(t)
+    return decode_scalar(t.dtype_.index, host_pointer(t))
+
+
+cdef object tensor_tolist(Tensor t):
+    if t.level_ is not None or t.flags & PY_DISPATCH:
+        handled, value = _intercept_item(t)
+    if t.flags & (CONJ | NEG):
+        t = resolved(t)
+    t = to_host(t)
+    if t.ndim_ == 0:
+        return decode_scalar(t.dtype_.index, host_pointer(t))
+    return nested_list(t, host_pointer(t), 0)
+
+
+cdef list nested_list(Tensor t, char* data, int d):
+    cdef int64_t i, step = t.stride_[d] * ITEMSIZE[t.dtype_.index]
+    cdef int index = t.dtype_.index
+    out = []
+    for i in range(t.shape_[d]):
+        if d == t.ndim_ - 1:
+            out.append(decode_scalar(index, data + i * step))
+        else:
+            out.append(nested_list(t, data + i * step, d + 1))
+    return out

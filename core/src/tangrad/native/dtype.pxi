@@ -1,0 +1,364 @@
+# Registered data types and the promotion lattice.
+
+cdef enum:
+    MAX_DTYPES = 128
+    KIND_BOOL = 0
+    KIND_UINT = 1
+    KIND_INT = 2
+    KIND_FLOAT = 3
+    KIND_COMPLEX = 4
+    KIND_FOREIGN = 5
+    NO_PROMOTION = 255
+
+cdef PyObject* DTYPES[MAX_DTYPES]
+cdef int DTYPE_COUNT = 0
+cdef unsigned char PROMOTE[MAX_DTYPES][MAX_DTYPES]
+cdef unsigned char KIND[MAX_DTYPES]
+cdef unsigned char COMPUTE[MAX_DTYPES]
+cdef unsigned char REAL_OF[MAX_DTYPES]
+cdef int ITEMSIZE[MAX_DTYPES]
+
+KIND_NAMES = ("bool", "uint", "int", "float", "complex", "foreign")
+
+
+cdef class dtype:
+    """A registered element type, e.g. `tangrad.float32`.
+
+    Attributes:
+        itemsize: bytes per element.
+        kind: one of "bool", "uint", "int", "float", "complex", "foreign".
+        compute: name of the type in which kernels compute (float32 for the halves).
+        codec: for types NumPy does not know, a pair (decode, encode) between arrays of
+            the raw unsigned integers and arrays of the compute type; else None.
+    """
+    cdef readonly str name
+    cdef readonly int index
+    cdef readonly int itemsize
+    cdef readonly str format
+    cdef readonly object codec
+    cdef int kind_
+
+    def __init__(self):
+        raise TypeError("dtype objects are registered, not constructed: see tangrad.plugin.register_dtype")
+
+    @property
+    def kind(self):
+        return KIND_NAMES[self.kind_]
+
+    @property
+    def is_floating_point(self):
+        return self.kind_ == KIND_FLOAT or (self.kind_ == KIND_FOREIGN and KIND[COMPUTE[self.index]] == KIND_FLOAT)
+
+    @property
+    def is_complex(self):
+        return self.kind_ == KIND_COMPLEX
+
+    @property
+    def is_signed(self):
+        return self.kind_ != KIND_BOOL and self.kind_ != KIND_UINT
+
+    @property
+    def compute(self):
+        return (<dtype>DTYPES[COMPUTE[self.index]]).name
+
+    def to_real(self):
+        """Return the dtype of the real and imaginary parts (itself when not complex)."""
+        return <object>DTYPES[REAL_OF[self.index]]
+
+    def to_complex(self):
+        """Return the complex dtype whose parts have this dtype."""
+        if self.kind_ == KIND_COMPLEX:
+            return self
+        return dtype_by_name({"float64": "complex128"}.get(self.name, "complex64"))
+
+    def __repr__(self):
+        return "tangrad." + self.name
+
+    def __reduce__(self):
+        return dtype_by_name, (self.name,)
+
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+
+cdef dict _dtype_names = {}
+
+
+cpdef dtype dtype_by_name(str name):
+    """Return the registered dtype of that name or alias.
+
+    Raises:
+        TypeError: no such dtype is registered.
+    """
+    found = _dtype_names.get(name)
+    if found is None:
+        raise TypeError(f"no dtype named '{name}' is registered; known: {', '.join(sorted(_dtype_names))}")
+    return <dtype>found
+
+
+cdef int common_dtype(int a, int b) except -1:
+    cdef int result = PROMOTE[a][b]
+    if result == NO_PROMOTION:
+        raise RuntimeError(
+            f"promotion of {(<dtype>DTYPES[a])!r} with {(<dtype>DTYPES[b])!r} is not supported; "
+            "convert one of the operands first, e.g. with .to(dtype)")
+    return result
+
+
+cdef int _promote_builtin(int a, int b):
+    """Follow PyTorch's lattice: bool < integers < floats < complex, wider wins in a category."""
+    cdef int ka = KIND[a], kb = KIND[b]
+    cdef dtype da = <dtype>DTYPES[a], db = <dtype>DTYPES[b]
+    if a == b:
+        return a
+    if ka == KIND_BOOL:
+        return b
+    if kb == KIND_BOOL:
+        return a
+    if ka == KIND_COMPLEX or kb == KIND_COMPLEX:
+        return dtype_by_name("complex128" if "float64" in (da.name, db.name) or "complex128" in (da.name, db.name)
+                             else "complex64").index
+    if ka == KIND_FLOAT and kb == KIND_FLOAT:
+        if da.itemsize == db.itemsize:
+            return dtype_by_name("float32").index
+        return a if da.itemsize > db.itemsize else b
+    if ka == KIND_FLOAT or kb == KIND_FLOAT:
+        return a if ka == KIND_FLOAT else b
+    if ka == KIND_UINT and kb == KIND_UINT:
+        return NO_PROMOTION
+    if ka == KIND_INT and kb == KIND_INT:
+        return a if da.itemsize > db.itemsize else b
+    if ka == KIND_UINT:
+        da, db = db, da
+    if db.itemsize > 1:
+        return NO_PROMOTION
+    return dtype_by_name("int16").index if da.itemsize == 1 else da.index
+
+
+def register_dtype(str name, int itemsize, str kind, str format, *, aliases=(), compute=None, codec=None,
+                   promotes=None):
+    """Register an element type.
+
+    Args:
+        name: unique name; the dtype is reached as `tangrad.<name>` afterwards.
+        itemsize: bytes per element.
+        kind: "bool", "uint", "int", "float", "complex" or "foreign".
+        format: `struct` format of one raw element.
+        compute: name of the dtype in which kernels compute; itself by default.
+        codec: (decode, encode), required for a type that NumPy does not know.
+        promotes: for a foreign type, {other dtype name: name of the result}.
+
+    Returns:
+        The dtype.
+
+    Raises:
+        ValueError: the name is taken by a different type, or the table is full.
+    """
+    global DTYPE_COUNT
+    if name in _dtype_names:
+        raise ValueError(f"a dtype named '{name}' is already registered: choose another name")
+    if DTYPE_COUNT == MAX_DTYPES - 1:
+        raise ValueError(f"cannot register dtype '{name}': the table holds at most {MAX_DTYPES - 1}")
+    cdef dtype new = dtype.__new__(dtype)
+    cdef int i, index = DTYPE_COUNT
+    new.name, new.index, new.itemsize, new.format, new.codec = name, index, itemsize, format, codec
+    new.kind_ = KIND_NAMES.index(kind)
+    Py_INCREF(new)
+    DTYPES[index] = <PyObject*>new
+    KIND[index] = new.kind_
+    ITEMSIZE[index] = itemsize
+    DTYPE_COUNT += 1
+    _dtype_names[name] = new
+    for alias in aliases:
+        _dtype_names[alias] = new
+    COMPUTE[index] = index if compute is None else dtype_by_name(compute).index
+    REAL_OF[index] = index
+    if new.kind_ == KIND_COMPLEX:
+        REAL_OF[index] = dtype_by_name("float32" if itemsize == 8 else "float64").index
+    for i in range(DTYPE_COUNT):
+        if new.kind_ == KIND_FOREIGN or KIND[i] == KIND_FOREIGN:
+            PROMOTE[i][index] = PROMOTE[index][i] = index if i == index else NO_PROMOTION
+        else:
+            PROMOTE[i][index] = PROMOTE[index][i] = _promote_builtin(i, index)
+    for other, result in (promotes or {}).items():
+        i = dtype_by_name(other).index
+        PROMOTE[i][index] = PROMOTE[index][i] = dtype_by_name(result).index
+    return new
+
+
+def registered_dtypes():
+    """Return all registered dtypes in order of registration."""
+    return [<object>DTYPES[i] for i in range(DTYPE_COUNT)]
+
+
+def _register_builtin_dtypes():
+    register_dtype("bool", 1, "bool", "?")
+    for bits, fmt in ((8, "b"), (16, "h"), (32, "i"), (64, "q")):
+        alias = {16: ("short",), 32: ("int",), 64: ("long",)}.get(bits, ())
+        register_dtype(f"uint{bits}", bits // 8, "uint", fmt.upper())
+        register_dtype(f"int{bits}", bits // 8, "int", fmt, aliases=alias)
+    register_dtype("float32", 4, "float", "f", aliases=("float",))
+    register_dtype("float64", 8, "float", "d", aliases=("double",))
+    register_dtype("float16", 2, "float", "e", aliases=("half",), compute="float32")
+    register_dtype("bfloat16", 2, "float", "H", compute="float32")
+    register_dtype("complex64", 8, "complex", "Zf", aliases=("cfloat",))
+    register_dtype("complex128", 16, "complex", "Zd", aliases=("cdouble",))
+
+
+cdef int _index_of(str name):
+    return (<dtype>_dtype_names[name]).index
+
+
+_register_builtin_dtypes()
+cdef int BOOL = _index_of("bool"), UINT8 = _index_of("uint8"), INT32 = _index_of("int32"), INT64 = _index_of("int64")
+cdef int FLOAT16 = _index_of("float16"), BFLOAT16 = _index_of("bfloat16")
+cdef int FLOAT32 = _index_of("float32"), FLOAT64 = _index_of("float64")
+cdef int COMPLEX64 = _index_of("complex64"), COMPLEX128 = _index_of("complex128")
+cdef int INT8 = _index_of("int8"), INT16 = _index_of("int16")
+cdef int UINT16 = _index_of("uint16"), UINT32 = _index_of("uint32"), UINT64 = _index_of("uint64")
+cdef int default_dtype = FLOAT32
+
+
+def get_default_dtype():
+    """Return the dtype of floating-point tensors made from Python numbers."""
+    return <object>DTYPES[default_dtype]
+
+
+def set_default_dtype(dtype d not None):
+    """Set the dtype of floating-point tensors made from Python numbers.
+
+    Raises:
+        TypeError: `d` is not a floating-point dtype.
+    """
+    global default_dtype
+    if not d.is_floating_point:
+        raise TypeError(f"only floating-point types are supported as the default type, not {d!r}")
+    default_dtype = d.index
+
+
+cdef int default_complex():
+    return COMPLEX128 if default_dtype == FLOAT64 else COMPLEX64
+
+
+def promote_types(dtype type1 not None, dtype type2 not None):
+    """Return the smallest dtype to which both can be promoted.
+
+    Raises:
+        RuntimeError: the pair has no common dtype.
+    """
+    return <object>DTYPES[common_dtype(type1.index, type2.index)]
+
+
+def can_cast(dtype from_ not None, dtype to not None):
+    """Return whether a cast keeps the category (bool < integral < floating < complex)."""
+    return can_cast_index(from_.index, to.index)
+
+
+cdef bint can_cast_index(int a, int b):
+    cdef int ka = KIND[COMPUTE[a]], kb = KIND[COMPUTE[b]]
+    if ka == KIND_COMPLEX and kb != KIND_COMPLEX:
+        return False
+    if ka == KIND_FLOAT and kb < KIND_FLOAT:
+        return False
+    return not (ka != KIND_BOOL and kb == KIND_BOOL)
+
+
+cdef int encode_scalar(object value, int index, void* out) except -1:
+    """Write a Python number as one element of the dtype."""
+    cdef int kind = KIND[index], size = ITEMSIZE[index]
+    cdef int64_t i
+    cdef uint64_t u
+    cdef double f
+    cdef float single
+    cdef uint32_t bits
+    cdef uint16_t half
+    cdef double complex z
+    if kind == KIND_COMPLEX:
+        z = value
+        if size == 16:
+            (<double*>out)[0] = z.real
+            (<double*>out)[1] = z.imag
+        else:
+            (<float*>out)[0] = <float>z.real
+            (<float*>out)[1] = <float>z.imag
+        return 0
+    if kind == KIND_BOOL:
+        (<unsigned char*>out)[0] = 1 if value else 0
+        return 0
+    if kind == KIND_FLOAT:
+        f = value.real if isinstance(value, complex) else value
+        if index == FLOAT32:
+            (<float*>out)[0] = <float>f
+        elif index == FLOAT64:
+            (<double*>out)[0] = f
+        elif index == BFLOAT16:
+            single = <float>f
+            memcpy(&bits, &single, 4)
+            if single != single:
+                half = 0x7FC0
+            else:
+                half = <uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16)
+            (<uint16_t*>out)[0] = half
+        else:
+            packed = struct_pack("<e", f) if -65520 < f < 65520 or f != f else struct_pack("<e", math_copysign(INF, f))
+            memcpy(out, <char*>packed, 2)
+        return 0
+    if kind == KIND_FOREIGN:
+        packed = (<dtype>DTYPES[index]).codec[1]([value])
+        memcpy(out, <char*>packed, size)
+        return 0
+    if isinstance(value, float):
+        value = int(value)
+    elif isinstance(value, complex):
+        value = int(value.real)
+    if kind == KIND_UINT and value >= 0 and size == 8:
+        u = value
+        memcpy(out, &u, 8)
+        return 0
+    i = value
+    memcpy(out, &i, size)
+    return 0
+
+
+cdef object decode_scalar(int index, const void* data):
+    """Read one element as a Python number."""
+    cdef int kind = KIND[index]
+    cdef uint32_t bits
+    cdef float single
+    if index == FLOAT32:
+        return <double>(<float*>data)[0]
+    if index == INT64:
+        return (<int64_t*>data)[0]
+    if index == FLOAT64:
+        return (<double*>data)[0]
+    if index == BOOL:
+        return (<unsigned char*>data)[0] != 0
+    if index == INT32:
+        return (<int32_t*>data)[0]
+    if index == UINT8:
+        return (<uint8_t*>data)[0]
+    if index == INT8:
+        return (<int8_t*>data)[0]
+    if index == INT16:
+        return (<int16_t*>data)[0]
+    if index == UINT16:
+        return (<uint16_t*>data)[0]
+    if index == UINT32:
+        return (<uint32_t*>data)[0]
+    if index == UINT64:
+        return (<uint64_t*>data)[0]
+    if index == BFLOAT16:
+        bits = <uint32_t>(<uint16_t*>data)[0] << 16
+        memcpy(&single, &bits, 4)
+        return <double>single
+    if index == COMPLEX64:
+        return complex((<float*>data)[0], (<float*>data)[1])
+    if index == COMPLEX128:
+        return complex((<double*>data)[0], (<double*>data)[1])
+    raw = (<char*>data)[:ITEMSIZE[index]]
+    if kind == KIND_FOREIGN:
+        return (<dtype>DTYPES[index]).codec[0](raw)
+    return struct_unpack("<" + (<dtype>DTYPES[index]).format, raw)[0]

@@ -1,0 +1,598 @@
+# The backward walk: nodes run in the reverse order of their making, without recursion.
+
+@cython.freelist(64)
+cdef class State:
+    """What one run knows of one node: edges still to come, gradients gathered."""
+    cdef Run run
+    cdef int waiting
+    cdef bint needed
+    cdef Tensor grad            # of a node with one result
+    cdef list grads             # of a node with several
+
+
+cdef class Run:
+    """One call of backward or grad."""
+    cdef bint active
+    cdef bint keep_graph
+    cdef bint create_graph
+    cdef bint accumulate
+    cdef bint selective          # only nodes on a path to the inputs run
+    cdef list heap
+    cdef dict overflow           # states of nodes that another run occupies
+    cdef dict captures           # (node, nr) -> list of positions
+    cdef list captured
+    cdef Node current
+
+    cdef State state_of(self, Node node):
+        cdef State s = node.state
+        if s is not None and s.run is self:
+            return s
+        if s is None or not s.run.active:
+            s = State.__new__(State)
+            s.run = self
+            node.state = s
+            return s
+        found = self.overflow.get(node)
+        if found is None:
+            found = State.__new__(State)
+            (<State>found).run = self
+            self.overflow[node] = found
+        return <State>found
+
+    cdef bint visited(self, Node node):
+        return (node.state is not None and node.state.run is self) or node in self.overflow
+
+
+cdef int push_ready(list heap, Node node) except -1:
+    """Binary heap by sequence number, the largest first."""
+    cdef Py_ssize_t i = len(heap), parent
+    heap.append(node)
+    while i:
+        parent = (i - 1) >> 1
+        if (<Node>PyList_GET_ITEM(heap, parent)).seq >= node.seq:
+            break
+        heap[i] = <Node>PyList_GET_ITEM(heap, parent)
+        i = parent
+        heap[i] = node
+    return 0
+
+
+cdef Node pop_ready(list heap):
+    cdef Node top = heap[0], last = heap.pop()
+    cdef Py_ssize_t n = len(heap), i = 0, child
+    if n == 0:
+        return top
+    while True:
+        child = 2 * i + 1
+        if child >= n:
+            break
+        if child + 1 < n and (<Node>PyList_GET_ITEM(heap, child + 1)).seq > (<Node>PyList_GET_ITEM(heap, child)).seq:
+            child += 1
+        if (<Node>PyList_GET_ITEM(heap, child)).seq <= last.seq:
+            break
+        heap[i] = <Node>PyList_GET_ITEM(heap, child)
+        i = child
+    heap[i] = last
+    return top
+
+
+cdef int count_dependencies(Run run, list roots) except -1:
+    cdef list stack = list(roots)
+    cdef Node node, child
+    cdef State s
+    cdef Py_ssize_t i
+    for node in roots:
+        run.state_of(node)
+    while stack:
+        node = stack.pop()
+        if node.next_ is None:
+            continue
+        for i in range(PyTuple_GET_SIZE(node.next_)):
+            if <PyObject*>PyTuple_GET_ITEM(node.next_, i) == Py_None_ptr:
+                continue
+            child = <Node>PyTuple_GET_ITEM(node.next_, i)
+            if not run.visited(child):
+                stack.append(child)
+            s = run.state_of(child)
+            s.waiting += 1
+    return 0
+
+
+cdef int mark_needed(Run run, list roots) except -1:
+    """Mark the nodes from which a captured edge is reachable (children come before parents)."""
+    cdef Node node, child
+    cdef State s
+    wanted = set([key[0] for key in run.captures])
+    order, seen, stack = [], set(), list(roots)
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        order.append(node)
+        for child_or_none in node.next_ or ():
+            if child_or_none is not None and child_or_none not in seen:
+                stack.append(child_or_none)
+    order.sort(key=_sequence_of)
+    for entry in order:
+        node = entry
+        s = run.state_of(node)
+        if node in wanted:
+            s.needed = True
+            continue
+        for child_or_none in node.next_ or ():
+            if child_or_none is not None:
+                child = child_or_none
+                if run.state_of(child).needed:
+                    s.needed = True
+                    break
+    return 0
+
+
+def _sequence_of(Node node):
+    return -1 if node.seq == UINT64_MAX else node.seq
+
+
+cdef Tensor fit_gradient(Tensor g, Node target, int nr):
+    """Bring a gradient to the shape and dtype of the tensor it belongs to."""
+    cdef int ndim, want
+    cdef const int64_t* shape
+    cdef Tensor v
+    cdef TensorMeta m
+    if type(target) is AccumulateGrad:
+        v = (<AccumulateGrad>target).variable_
+        ndim, shape, want = v.ndim_, v.shape_, v.dtype_.index
+    elif target.metas is None and target.meta_large is None and target.meta_dev is not None:
+        ndim, shape, want = target.meta_ndim, target.meta_shape, target.meta_dtype
+    else:
+        m = output_meta(target, nr)
+        if m is None:
+            return g
+        if tuple(m.shape) != tuple(shape_list(g.ndim_, g.shape_)):
+            g = sum_to_shape(g, tuple(m.shape))
+        return fit_dtype(g, m.dtype.index)
+    if g.ndim_ != ndim or memcmp(g.shape_, shape, ndim * sizeof(int64_t)) != 0:
+        g = sum_to_shape(g, tuple(shape_list(ndim, shape)))
+    if g.dtype_.index != want:
+        g = fit_dtype(g, want)
+    return g
+
+
+cdef Tensor fit_dtype(Tensor g, int want):
+    if g.dtype_.index == want:
+        return g
+    if KIND[g.dtype_.index] == KIND_COMPLEX and KIND[want] != KIND_COMPLEX:
+        g = lookup_op("real")(g)
+        if g.dtype_.index == want:
+            return g
+    return cast_tensor(g, want)
+
+
+cdef Tensor sum_to_shape(Tensor g, tuple shape):
+    """Sum a gradient over the dimensions along which its tensor was broadcast.
+
+    Raises:
+        RuntimeError: the shape cannot have been broadcast to the gradient's.
+    """
+    cdef int lead = g.ndim_ - len(shape)
+    dims = list(range(lead))
+    for i, size in enumerate(shape):
+        if lead + i < 0 or (size != g.shape_[lead + i] and size != 1):
+            raise RuntimeError(f"a backward rule returned a gradient of shape {shape_list(g.ndim_, g.shape_)} for a "
+                               f"tensor of shape {list(shape)}, which cannot be broadcast to it")
+        if size == 1 and g.shape_[lead + i] != 1:
+            dims.append(lead + i)
+    if dims:
+        g = lookup_op("sum")(g, dims, True)
+    if lead:
+        g = lookup_op("reshape")(g, shape)
+    return g
+
+
+cdef int give(Run run, Node target, int nr, Tensor g) except -1:
+    """Add a gradient to a node's buffer and count the edge; the node may become ready."""
+    cdef State s = run.state_of(target)
+    if g is not None and not (run.selective and not s.needed):
+        g = fit_gradient(g, target, nr)
+        if target.nout > 1:
+            if s.grads is None:
+                s.grads = [None] * target.nout
+            old = s.grads[nr]
+            s.grads[nr] = g if old is None else OP_ADD(old, g)
+        else:
+            s.grad = g if s.grad is None else OP_ADD(s.grad, g)
+    s.waiting -= 1
+    if s.waiting == 0:
+        push_ready(run.heap, target)
+    return 0
+
+
+cdef list run_backward(list roots, list root_numbers, list root_grads, bint keep_graph, bint create_graph,
+                       bint accumulate, list inputs):
+    """Walk the graph from the roots.
+
+    Args:
+        roots, root_numbers, root_grads: nodes, result numbers and their gradients.
+        inputs: None, or [(node, nr)] whose gradients are captured and returned.
+    """
+    cdef Run run = Run.__new__(Run)
+    cdef int saved_mode = tg_tls.grad_enabled
+    cdef State s
+    cdef Py_ssize_t i
+    run.active, run.keep_graph, run.create_graph, run.accumulate = True, keep_graph, create_graph, accumulate
+    run.heap, run.overflow, run.captures = [], {}, {}
+    if inputs is not None:
+        run.captured = [None] * len(inputs)
+        run.selective = True
+        for i, key in enumerate(inputs):
+            if key is not None:
+                run.captures.setdefault(key, []).append(i)
+    distinct = list(dict.fromkeys(roots))
+    count_dependencies(run, distinct)
+    if run.selective:
+        mark_needed(run, distinct)
+    tg_tls.grad_enabled = create_graph
+    try:
+        for i in range(len(roots)):
+            s = run.state_of(roots[i])
+            s.waiting += 1
+        for i in range(len(roots)):
+            give(run, roots[i], root_numbers[i], root_grads[i])
+        while run.heap:
+            run_node(run, pop_ready(run.heap))
+    finally:
+        tg_tls.grad_enabled = saved_mode
+        run.active = False
+    return run.captured
+
+
+cdef int run_node(Run run, Node node) except -1:
+    cdef State s = run.state_of(node)
+    cdef Tensor g
+    cdef Py_ssize_t i
+    cdef Node child
+    run.current = node
+    if node.state is s:
+        node.state = None
+    if run.selective and not s.needed:
+        pass_nothing(run, node)
+        return 0
+    if node.hooks is None and node.nout <= 1 and not run.captures:
+        g = s.grad
+        s.grad = None
+        if g is None:
+            pass_nothing(run, node)
+            return 0
+        if type(node) is Node:
+            if node.rule.passes_through and node.list_length < 0:
+                for i in range(PyTuple_GET_SIZE(node.next_)):
+                    if <PyObject*>PyTuple_GET_ITEM(node.next_, i) != Py_None_ptr:
+                        give(run, <Node>PyTuple_GET_ITEM(node.next_, i), node.nr_small[i] if node.nr_large is None
+                             else node.nr_large[i], g)
+                if not run.keep_graph:
+                    node.released = True
+                return 0
+        elif type(node) is AccumulateGrad:
+            accumulate_grad(run, <AccumulateGrad>node, g)
+            return 0
+        grads = [g]
+        g = None
+    else:
+        grads = s.grads if s.grads is not None else [s.grad]
+        s.grad = None
+        s.grads = None
+        grads = before_node(run, node, grads)
+        if grads is None:
+            return 0
+    if type(node) is AccumulateGrad:
+        g = grads.pop()
+        accumulate_grad(run, <AccumulateGrad>node, g)
+        return 0
+    results = apply_node(node, grads)
+    if node.hooks is not None and (<dict>node.hooks).get("post"):
+        results = after_node(node, results, grads)
+    if not run.keep_graph:
+        release(node)
+    for i in range(len(results)):
+        if <PyObject*>PyTuple_GET_ITEM(node.next_, i) != Py_None_ptr:
+            child = <Node>PyTuple_GET_ITEM(node.next_, i)
+            give(run, child, node.nr(i), results[i])
+    return 0
+
+
+cdef int pass_nothing(Run run, Node node) except -1:
+    for i, child in enumerate(node.next_ or ()):
+        if child is not None:
+            give(run, <Node>child, node.nr(i), None)
+    return 0
+
+
+cdef list before_node(Run run, Node node, list grads):
+    """Run hooks, capture, and decide whether the node itself has to run (None: no)."""
+    cdef dict hooks
+    cdef object tensor_hooks
+    if all([g is None for g in grads]):
+        for nr in range(max(node.nout, 1)):
+            if (node, nr) in run.captures:
+                break
+        pass_nothing(run, node)
+        return None
+    if isinstance(node, AccumulateGrad):
+        variable = (<AccumulateGrad>node).variable_
+        if (<Tensor>variable).hooks_ is not None:
+            grads = [call_tensor_hooks((<dict>(<Tensor>variable).hooks_).get("grad"), grads[0])]
+    if node.hooks is not None:
+        hooks = node.hooks
+        for nr, tensor_hooks in hooks.get("tensor", {}).items():
+            if grads[nr] is not None:
+                grads[nr] = call_tensor_hooks(tensor_hooks, grads[nr])
+        for hook in list(hooks.get("pre", {}).values()):
+            replaced = hook(tuple(grads))
+            if replaced is not None:
+                grads = list(replaced) if isinstance(replaced, (tuple, list)) else [replaced]
+        for nr, reference in hooks.get("retain", {}).items():
+            kept = reference()
+            if kept is not None and grads[nr] is not None:
+                store_grad(<Tensor>kept, grads[nr], run.create_graph)
+    wanted = False
+    for nr in range(len(grads)):
+        for position in run.captures.get((node, nr), ()):
+            run.captured[position] = grads[nr]
+            wanted = True
+    if run.selective:
+        if isinstance(node, AccumulateGrad):
+            if run.accumulate and wanted:
+                return grads
+            return None
+        if wanted and not needed_below(run, node):
+            pass_nothing(run, node)
+            return None
+    return grads
+
+
+cdef bint needed_below(Run run, Node node):
+    for child in node.next_ or ():
+        if child is not None and run.state_of(<Node>child).needed:
+            return True
+    return False
+
+
+cdef object call_tensor_hooks(hooks, g):
+    if hooks is None:
+        return g
+    for hook in list((<dict>hooks).values()):
+        replaced = hook(g)
+        if replaced is not None:
+            if not isinstance(replaced, Tensor):
+                raise TypeError(f"expected a tensor hook to return a Tensor or None, got {_type_name(replaced)}")
+            g = replaced
+    return g
+
+
+cdef list after_node(Node node, list results, list grads):
+    inputs = tuple(results)
+    for hook in list((<dict>node.hooks)["post"].values()):
+        replaced = hook(inputs, tuple(grads))
+        if replaced is not None:
+            replaced = tuple(replaced) if isinstance(replaced, (tuple, list)) else (replaced,)
+            if len(replaced) != len(inputs):
+                raise RuntimeError(f"a hook of {node_name(node)} has returned {len(replaced)} gradients, "
+                                   f"expected {len(inputs)}")
+            inputs = replaced
+    return list(inputs)
+
+
+cdef int store_grad(Tensor t, Tensor g, bint create_graph) except -1:
+    if t.grad_ is None:
+        t.grad_ = g if create_graph else clone_tensor(g)
+    else:
+        t.grad_ = OP_ADD(t.grad_, g)
+    return 0
+
+
+cdef int accumulate_grad(Run run, AccumulateGrad node, Tensor g) except -1:
+    cdef Tensor t = node.variable_, old
+    cdef dict hooks
+    if g is None:
+        return 0
+    if t.hooks_ is not None and not run.captures:
+        hooks = t.hooks_
+        if node.hooks is None:
+            g = call_tensor_hooks(hooks.get("grad"), g)
+    old = t.grad_
+    if old is None:
+        if run.create_graph:
+            t.grad_ = clone_tensor(g)
+        elif Py_REFCNT(g) <= 2 and Py_REFCNT(g.storage_) == 1 and g.flags & CONTIGUOUS and not g.flags & (CONJ | NEG) \
+                and g.level_ is None and g.base_ is None:
+            g.grad_fn_ = None
+            t.grad_ = g
+        else:
+            t.grad_ = clone_tensor(g)
+    elif run.create_graph:
+        t.grad_ = OP_ADD(old, g)
+    else:
+        lookup_op("add_")(old, g)
+    if t.hooks_ is not None:
+        hooks = t.hooks_
+        for hook in list(hooks.get("post_accumulate", {}).values()):
+            hook(t)
+    return 0
+
+
+cdef int release(Node node) except -1:
+    """Free what the node saved."""
+    if node.saved is not None:
+        node.saved = None
+    node.released = True
+    if type(node) is CopySlices:
+        release((<CopySlices>node).writer)
+    return 0
+
+
+# --- applying rules ------------------------------------------------------------------------
+
+cdef list apply_node(Node node, list grads):
+    """Return the gradients of the node's edges (None where there is none)."""
+    if node.rule is not None:
+        return apply_rule(node, grads)
+    if type(node) is CopySlices:
+        return apply_slices(<CopySlices>node, grads[0])
+    if isinstance(node, AccumulateGrad):
+        raise RuntimeError("AccumulateGrad cannot be called outside of a backward pass")
+    if node.released:
+        raise RuntimeError("Trying to backward through the graph a second time "
+                           f"({node_name(node)}). Specify retain_graph=True if you need to.")
+    results = (<object>node).apply(*grads)
+    results = list(results) if isinstance(results, (tuple, list)) else [results]
+    while len(results) > len(node.next_) and results[len(results) - 1] is None:
+        results.pop()
+    if len(results) != len(node.next_):
+        raise RuntimeError(f"function {node_name(node)} returned an incorrect number of gradients "
+                           f"(expected {len(node.next_)}, got {len(results)})")
+    for i, r in enumerate(results):
+        if r is not None and not isinstance(r, Tensor):
+            raise TypeError(f"function {node_name(node)} returned a {_type_name(r)} as gradient {i}: "
+                            "expected a Tensor or None")
+    return results
+
+
+cdef list apply_rule(Node node, list grads):
+    cdef Rule rule = node.rule
+    cdef Formula f
+    cdef tuple saved
+    cdef list results = [None] * PyTuple_GET_SIZE(node.next_)
+    cdef PyObject* flat[24]
+    cdef int i, k
+    cdef tuple args
+    if rule.nsaves or node.released:
+        saved = unpack_saved(node)
+    else:
+        saved = ()
+    if node.nout > 1:
+        grads = materialised(node, rule, grads)
+    for k in range(len(rule.formulas)):
+        f = <Formula>rule.formulas[k]
+        if f.identity >= 0:
+            put_result(node, results, <int>f.targets[0], grads[f.identity])
+            continue
+        if f.op is not None:
+            for i in range(f.nargs):
+                if f.arg_kind[i] == ARG_GRAD:
+                    flat[i] = PyList_GET_ITEM(grads, f.arg_index[i])
+                else:
+                    flat[i] = <PyObject*>PyTuple_GET_ITEM(saved, f.arg_index[i])
+            out = call_flat(f.op, flat, None, False)
+        else:
+            args = PyTuple_New(f.nargs)
+            for i in range(f.nargs):
+                if f.arg_kind[i] == ARG_GRAD:
+                    item = <object>PyList_GET_ITEM(grads, f.arg_index[i])
+                elif f.arg_kind[i] == ARG_SAVED:
+                    item = <object>PyTuple_GET_ITEM(saved, f.arg_index[i])
+                else:
+                    item = rule.formula_needs[k]
+                Py_INCREF(item)
+                PyTuple_SET_ITEM(args, i, item)
+            out = PyObject_CallObject(f.function, args)
+        if len(f.targets) == 1:
+            if isinstance(out, tuple) and not isinstance(out, list):
+                out = out[0]
+            put_result(node, results, <int>f.targets[0], out)
+        else:
+            for i, target in enumerate(f.targets):
+                put_result(node, results, target, out[i])
+    return results
+
+
+cdef int put_result(Node node, list results, int target, object value) except -1:
+    """Place the gradient of tensor parameter `target` on its edge (a list on several)."""
+    cdef int start = target, list_at
+    if node.list_length >= 0:
+        list_at = node.op.tensor_position_of_list
+        if target > list_at:
+            start = target - 1 + node.list_length
+        elif target == list_at:
+            for i, member in enumerate(value):
+                results[list_at + i] = member
+            return 0
+    if value is not None and not isinstance(value, Tensor):
+        raise TypeError(f"the backward rule of '{node.op.name}' returned {_type_name(value)} instead of a Tensor")
+    results[start] = value
+    return 0
+
+
+cdef list materialised(Node node, Rule rule, list grads):
+    """Zeros for the gradients of unused results where a formula asks for them."""
+    cdef Formula f
+    cdef int i
+    cdef list out = list(grads)
+    if node.op.definition.accepts_missing_grads:
+        return out
+    for f in rule.formulas:
+        if f.identity >= 0:
+            continue
+        for i in range(f.nargs):
+            if f.arg_kind[i] == ARG_GRAD and out[f.arg_index[i]] is None:
+                out[f.arg_index[i]] = output_meta(node, f.arg_index[i]).new_zeros()
+    return out
+
+
+cdef list apply_slices(CopySlices node, Tensor g):
+    """Hand the written slice's gradient to the writer, the rest to the old base."""
+    cdef TensorMeta base = node.base_meta, view = node.view_meta
+    cdef Tensor whole, piece
+    whole = base.new_empty_strided()
+    lookup_op("copy_")(whole, g)
+    piece = lookup_op("as_strided")(whole, view.shape, view.strides, view.offset - base.offset)
+    results = apply_node(node.writer, [clone_tensor(piece)])
+    if len(results) and results[0] is not None:
+        lookup_op("copy_")(piece, fit_gradient_to(results[0], view))
+    else:
+        lookup_op("zero_")(piece)
+    if node.next_[0] is not None:
+        results[0] = whole
+    return results
+
+
+cdef Tensor fit_gradient_to(Tensor g, TensorMeta m):
+    if tuple(m.shape) != tuple(shape_list(g.ndim_, g.shape_)):
+        g = sum_to_shape(g, tuple(m.shape))
+    return fit_dtype(g, m.dtype.index)
+
+
+# --- the entrances ---------------------------------------------------------------------------
+
+def engine_run(roots, grads, bint keep_graph, bint create_graph, inputs=None, bint accumulate=False):
+    """Run backward from tensors.
+
+    Args:
+        roots: tensors that require gradients.
+        grads: their gradients, one tensor each (shapes checked by the caller).
+        inputs: tensors whose gradients are wanted, or None to accumulate into all leaves.
+        accumulate: with inputs, add into their `.grad` instead of only returning.
+
+    Returns:
+        None, or the list of gradients of `inputs` (None where unreachable).
+    """
+    cdef uint32_t nr
+    cdef Node node
+    nodes, numbers, keys = [], [], None
+    for t in roots:
+        nr = 0
+        node = edge_of(<Tensor>t, &nr)
+        if node is None:
+            raise RuntimeError(f"element {len(nodes)} of tensors does not require grad and does not have a grad_fn "
+                               f"([{describe_tensor(<Tensor>t)}])")
+        nodes.append(node)
+        numbers.append(nr)
+    if inputs is not None:
+        keys = []
+        for t in inputs:
+            nr = 0
+            node = edge_of(<Tensor>t, &nr)
+            if node is None:
+                raise RuntimeError("One of the differentiated Tensors does not require grad "
+                                   f"([{describe_tensor(<Tensor>t)}])")
+            keys.append((node, nr))
+    return run_backward(nodes, numbers, list(grads), keep_graph, create_graph, accumulate, keys)

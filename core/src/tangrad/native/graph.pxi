@@ -1,0 +1,691 @@
+# The graph: nodes hang on tensors, a dead part frees itself.
+
+cdef enum:
+    SAVE_INPUT = 0
+    SAVE_RESULT = 1
+    SAVE_META = 2
+    ARG_GRAD = 0
+    ARG_SAVED = 1
+    ARG_NEEDS = 2
+    EDGE_NONE = -1
+    EDGE_RESULT = -2
+    EDGE_DIRECT = -3
+
+cdef uint64_t node_counter = 0
+
+
+cdef class TensorMeta:
+    """Shape, dtype and device of a tensor, without its data.
+
+    Attributes:
+        shape: Size. dtype: dtype. device: device. strides: tuple of ints in elements.
+        offset: storage offset in elements.
+    """
+    cdef readonly object shape
+    cdef readonly dtype dtype
+    cdef DeviceRuntime dev
+    cdef readonly object strides
+    cdef readonly int64_t offset
+
+    @property
+    def device(self):
+        return self.dev.device
+
+    @property
+    def ndim(self):
+        return len(self.shape)
+
+    def dim(self):
+        return len(self.shape)
+
+    def numel(self):
+        n = 1
+        for size in self.shape:
+            n *= size
+        return n
+
+    def stride(self):
+        return self.strides
+
+    def new_zeros(self, shape=None):
+        """Return zeros of this (or the given) shape with this dtype on this device."""
+        return zeros_of(self.shape if shape is None else shape, self.dtype, self.dev)
+
+    def new_empty_strided(self):
+        """Return an uninitialised tensor of this shape and these strides."""
+        return _empty_strided(self.shape, self.strides, self.dtype, self.dev.device)
+
+    def __repr__(self):
+        return f"TensorMeta(shape={list(self.shape)}, dtype={self.dtype}, device={self.dev.device})"
+
+
+cdef TensorMeta meta_of(Tensor t):
+    cdef TensorMeta m = TensorMeta.__new__(TensorMeta)
+    m.shape = make_size(t.ndim_, t.shape_)
+    m.strides = tuple(shape_list(t.ndim_, t.stride_))
+    m.offset = t.offset_
+    m.dtype = t.dtype_
+    m.dev = t.storage_.dev
+    return m
+
+
+@cython.freelist(64)
+cdef class Saved:
+    """What backward needs of a tensor: storage, geometry and version, never the object."""
+    cdef Tensor data
+    cdef int64_t version
+    cdef int edge
+    cdef uint32_t output_nr
+    cdef object packed          # (unpack hook, packed value) under saved-tensor hooks
+
+
+cdef class Formula:
+    """One backward formula: which inputs it serves, what it is called with."""
+    cdef tuple targets          # positions among the op's tensor parameters
+    cdef Op op                  # a pointwise op on the arguments, or None
+    cdef object function        # tensor code, or None
+    cdef int identity           # >= 0: the gradient of that result passes unchanged
+    cdef int nargs
+    cdef int arg_kind[24]
+    cdef int arg_index[24]
+
+
+cdef class Rule:
+    """How an op goes backward for one set of inputs that need gradients."""
+    cdef int nsaves
+    cdef int save_kind[24]
+    cdef int save_index[24]
+    cdef tuple formulas
+    cdef tuple formula_needs
+    cdef bint passes_through     # every formula is the identity of gradient 0
+    cdef bint saves_first_input  # the op's first tensor is saved (in-place forms copy it)
+
+
+def make_rule(saves, formulas):
+    """Build a backward rule.
+
+    Args:
+        saves: sequence of ("input"|"result"|"meta", index).
+        formulas: sequence of (targets, op or None, function or None, identity or -1,
+            [("grad"|"saved"|"needs", index)], needs tuple).
+    """
+    cdef Rule rule = Rule.__new__(Rule)
+    cdef Formula f
+    rule.nsaves = len(saves)
+    if rule.nsaves > 24:
+        raise ValueError("a backward rule saves at most 24 values")
+    for i, (kind, index) in enumerate(saves):
+        rule.save_kind[i] = ("input", "result", "meta").index(kind)
+        rule.save_index[i] = index
+        if kind == "input" and index == 0:
+            rule.saves_first_input = True
+    built = []
+    rule.passes_through = True
+    for targets, op, function, identity, args, needs in formulas:
+        f = Formula.__new__(Formula)
+        f.targets, f.op, f.function, f.identity = tuple(targets), op, function, identity
+        f.nargs = len(args)
+        if f.nargs > 24:
+            raise ValueError("a backward formula takes at most 24 arguments")
+        for i, (kind, index) in enumerate(args):
+            f.arg_kind[i] = ("grad", "saved", "needs").index(kind)
+            f.arg_index[i] = index
+        if identity != 0:
+            rule.passes_through = False
+        built.append(f)
+    rule.formulas = tuple(built)
+    rule.formula_needs = tuple(f[5] for f in formulas)
+    return rule
+
+
+@cython.freelist(64)
+@cython.trashcan(True)
+cdef class Node:
+    """A step of the graph: the gradients of an op's results in, those of its inputs out."""
+    cdef Op op
+    cdef Rule rule
+    cdef tuple saved
+    cdef tuple next_            # Node or None per edge
+    cdef uint32_t nr_small[6]
+    cdef tuple nr_large         # when there are more than six edges
+    cdef int list_length        # tensors in the op's Tensor[] parameter, else -1
+    cdef uint64_t seq
+    cdef int nout
+    cdef int meta_ndim
+    cdef int meta_dtype
+    cdef int64_t meta_shape[INLINE_DIMS]
+    cdef TensorMeta meta_large  # more than INLINE_DIMS dimensions
+    cdef DeviceRuntime meta_dev
+    cdef tuple metas            # several results: TensorMeta each
+    cdef State state
+    cdef bint released
+    cdef object slices          # weak reference to the CopySlices that routes into this node
+    cdef object hooks           # None or {"pre": dict, "post": dict, "tensor": {nr: dict}, "retain": {nr: weakref}}
+    cdef object __weakref__
+
+    def name(self):
+        """Return the name, e.g. "MulBackward0"."""
+        return node_name(self)
+
+    @property
+    def next_functions(self):
+        return tuple((n, self.nr(i) if n is not None else 0) for i, n in enumerate(self.next_ or ()))
+
+    cdef int nr(self, int i):
+        return self.nr_large[i] if self.nr_large is not None else self.nr_small[i]
+
+    @property
+    def metadata(self):
+        return node_hooks(self).setdefault("metadata", {})
+
+    def _sequence_nr(self):
+        return self.seq
+
+    def _input_metadata(self):
+        return [output_meta(self, i) for i in range(self.nout)]
+
+    def register_hook(self, hook):
+        """Call `hook(grad_inputs, grad_outputs)` after the node ran; it may return new grad_inputs."""
+        return _removable(node_hooks(self).setdefault("post", {}), hook)
+
+    def register_prehook(self, hook):
+        """Call `hook(grad_outputs)` before the node runs; it may return new grad_outputs."""
+        return _removable(node_hooks(self).setdefault("pre", {}), hook)
+
+    def _saved_values(self):
+        return unpack_saved(self)
+
+    def __getattr__(self, attribute):
+        if attribute.startswith("_saved_") and self.rule is not None:
+            return saved_attribute(self, attribute[7:])
+        raise AttributeError(f"'{node_name(self)}' object has no attribute '{attribute}'")
+
+    def __call__(self, *grads):
+        out = apply_node(self, list(grads))
+        return out[0] if len(out) == 1 else tuple(out)
+
+    def __repr__(self):
+        return f"<{node_name(self)} object at {<size_t><void*>self:#x}>"
+
+
+@cython.no_gc_clear
+cdef class AccumulateGrad(Node):
+    """Add the arriving gradient into `.grad` of a leaf."""
+    cdef Tensor variable_
+
+    def __dealloc__(self):
+        if self.variable_ is not None and self.variable_.accumulator_ == <void*>self:
+            self.variable_.accumulator_ = NULL
+
+    @property
+    def variable(self):
+        return self.variable_
+
+
+cdef class CopySlices(Node):
+    """The history of a base one of whose views was written: routes the slice through the writer."""
+    cdef Node writer
+    cdef TensorMeta base_meta, view_meta
+
+
+cdef class FunctionNode(Node):
+    """A node with a rule written in Python: `apply` of a subclass receives the gradients."""
+    cdef dict __dict__
+
+    def _connect(self, inputs, outputs):
+        """Take edges from `inputs` (tensors or None) and become the grad_fn of `outputs`."""
+        connect_node(self, inputs, outputs)
+
+
+cdef object saved_attribute(Node node, str name):
+    values = unpack_saved(node)
+    names = node.op.definition.parameter_names
+    for i in range(node.rule.nsaves):
+        if node.rule.save_kind[i] == SAVE_INPUT and names[node.rule.save_index[i]] == name:
+            return values[i]
+        if node.rule.save_kind[i] == SAVE_RESULT and name in ("result", f"result{node.rule.save_index[i]}"):
+            return values[i]
+    raise AttributeError(f"'{node_name(node)}' saved nothing called '{name}'")
+
+
+cdef str node_name(Node node):
+    if node.op is not None:
+        return node.op.node_name
+    return type(node).__name__
+
+
+cdef dict node_hooks(Node node):
+    if node.hooks is None:
+        node.hooks = {}
+    return <dict>node.hooks
+
+
+cdef uint64_t next_sequence() noexcept:
+    global node_counter
+    node_counter += 1
+    return node_counter
+
+
+cdef object _removable(dict hooks, hook):
+    from tangrad.autograd.hooks import RemovableHandle
+    handle = RemovableHandle(hooks)
+    hooks[handle.id] = hook
+    return handle
+
+
+# --- edges -------------------------------------------------------------------------------
+
+cdef Node grad_fn_of(Tensor t):
+    """The node that made t; a view of a base written meanwhile gets a new one."""
+    cdef int64_t version
+    if t.base_ is None:
+        return t.grad_fn_
+    version = version_of(t)
+    if t.view_version == version:
+        return t.grad_fn_
+    if not requires_grad(t.base_):
+        return t.grad_fn_
+    if t.flags & NO_GRAD_VIEW:
+        raise RuntimeError(
+            "A view was created in no_grad mode and its base or another view of its base has been modified inplace "
+            "with grad mode enabled. Given that this use case is ambiguous and error-prone, it is forbidden. Move both "
+            f"the view and the write inside the no_grad block, or both outside ([{describe_tensor(t)}]).")
+    t.grad_fn_ = strided_view_node(t)
+    t.output_nr_ = 0
+    t.flags &= ~<uint32_t>REQUIRES_GRAD
+    t.view_version = version
+    return t.grad_fn_
+
+
+cdef Node strided_view_node(Tensor t):
+    cdef Op op = lookup_op("as_strided")
+    cdef PyObject* flat[4]
+    shape, stride, offset = make_size(t.ndim_, t.shape_), tuple(shape_list(t.ndim_, t.stride_)), t.offset_
+    flat[0] = <PyObject*>t.base_
+    flat[1] = <PyObject*>shape
+    flat[2] = <PyObject*>stride
+    flat[3] = <PyObject*>offset
+    cdef Node node = record_inputs(op, flat, 1)
+    set_output_meta(node, t)
+    return node
+
+
+cdef inline Node edge_of(Tensor t, uint32_t* nr):
+    cdef Node node = grad_fn_of(t)
+    if node is not None:
+        nr[0] = t.output_nr_
+        return node
+    nr[0] = 0
+    if requires_grad(t):
+        return accumulator_of(t)
+    return None
+
+
+cdef Node accumulator_of(Tensor t):
+    cdef AccumulateGrad node
+    if t.accumulator_ != NULL:
+        return <Node><object>t.accumulator_
+    node = AccumulateGrad.__new__(AccumulateGrad)
+    node.variable_ = t
+    node.seq = UINT64_MAX
+    node.nout = 1
+    t.accumulator_ = <void*>node
+    return node
+
+
+cdef inline void set_output_meta(Node node, Tensor t):
+    node.nout = 1
+    node.meta_ndim = t.ndim_
+    node.meta_dtype = t.dtype_.index
+    node.meta_dev = t.storage_.dev
+    if t.ndim_ <= INLINE_DIMS:
+        memcpy(node.meta_shape, t.shape_, t.ndim_ * sizeof(int64_t))
+    else:
+        node.meta_large = meta_of(t)
+
+
+cdef TensorMeta output_meta(Node node, int nr):
+    cdef TensorMeta m
+    if isinstance(node, AccumulateGrad):
+        return meta_of((<AccumulateGrad>node).variable_)
+    if node.metas is not None:
+        return node.metas[nr]
+    if node.meta_large is not None:
+        return node.meta_large
+    if node.meta_dev is None:
+        return None
+    m = TensorMeta.__new__(TensorMeta)
+    m.shape = make_size(node.meta_ndim, node.meta_shape)
+    m.strides = None
+    m.dtype = <dtype>DTYPES[node.meta_dtype]
+    m.dev = node.meta_dev
+    return m
+
+
+cdef Node record_inputs(Op op, PyObject** flat, uint64_t needs):
+    """Make the node of a call: edges, and what its rule saves of the inputs."""
+    cdef Node node = Node.__new__(Node)
+    cdef Tensor t
+    cdef Node source
+    cdef uint32_t nr
+    cdef int i, edges = 0
+    cdef PyObject* x
+    node.op = op
+    node.rule = rule_for(op, needs)
+    node.seq = next_sequence()
+    node.list_length = -1
+    if op.list_param >= 0:
+        record_edges_with_list(node, op, flat, needs)
+    else:
+        node.next_ = PyTuple_New(op.ntensors)
+        for i in range(op.ntensors):
+            x = flat[op.tensor_param[i]]
+            source = None
+            nr = 0
+            if needs >> i & 1:
+                source = edge_of(<Tensor>x, &nr)
+            Py_INCREF(source)
+            PyTuple_SET_ITEM(node.next_, i, source)
+            if i < 6:
+                node.nr_small[i] = nr
+            elif nr:
+                raise RuntimeError(f"{op.name}: more than six differentiable inputs with multi-result histories")
+    if node.rule.nsaves:
+        save_inputs(node, flat)
+    return node
+
+
+cdef int record_edges_with_list(Node node, Op op, PyObject** flat, uint64_t needs) except -1:
+    cdef uint32_t nr
+    sources, numbers = [], []
+    for i in range(op.ntensors):
+        value = <object>flat[op.tensor_param[i]]
+        members = value if op.tensor_param[i] == op.list_param else (value,)
+        if op.tensor_param[i] == op.list_param:
+            node.list_length = len(members)
+        for member in members:
+            nr = 0
+            source = edge_of(<Tensor>member, &nr) if needs >> i & 1 and isinstance(member, Tensor) else None
+            sources.append(source)
+            numbers.append(nr)
+    node.next_ = tuple(sources)
+    node.nr_large = tuple(numbers)
+    return 0
+
+
+cdef object save_tensor(Node node, Tensor t, int edge):
+    cdef Saved s = Saved.__new__(Saved)
+    s.version = version_of(t)
+    s.output_nr = t.output_nr_
+    if t.flags & INFERENCE and not tg_tls.inference:
+        raise RuntimeError("Inference tensors cannot be saved for backward. To work around you can make a clone to get "
+                           "a normal tensor and use it in autograd.")
+    if saved_tensor_hooks:
+        pack, unpack = saved_tensor_hooks[len(saved_tensor_hooks) - 1]
+        packed = pack(t if edge == EDGE_NONE else alias_whole(t))
+        s.packed = (unpack, packed)
+        s.edge = edge
+        return s
+    if t.level_ is not None:
+        s.data = t
+        s.edge = EDGE_DIRECT
+        return s
+    s.data = alias_whole(t)
+    s.edge = edge
+    return s
+
+
+saved_tensor_hooks = []
+
+
+cdef int save_inputs(Node node, PyObject** flat) except -1:
+    cdef Rule rule = node.rule
+    cdef Op op = node.op
+    cdef int i, kind, param
+    cdef tuple saved = PyTuple_New(rule.nsaves)
+    for i in range(rule.nsaves):
+        kind = rule.save_kind[i]
+        if kind == SAVE_RESULT:
+            item = None
+        else:
+            param = rule.save_index[i]
+            item = <object>flat[param]
+            if isinstance(item, Tensor):
+                if kind == SAVE_META:
+                    item = meta_of(<Tensor>item)
+                else:
+                    item = save_tensor(node, <Tensor>item, op.edge_of_param(param))
+            elif kind == SAVE_META and isinstance(item, (tuple, list)):
+                item = [meta_of(<Tensor>x) for x in item]
+            elif isinstance(item, list):
+                item = _save_list(node, item)
+        Py_INCREF(item)
+        PyTuple_SET_ITEM(saved, i, item)
+    node.saved = saved
+    return 0
+
+
+cdef object _save_list(Node node, list items):
+    return [save_tensor(node, <Tensor>x, EDGE_NONE if not requires_grad(<Tensor>x) else list_edge(node, x))
+            if isinstance(x, Tensor) else x for x in items]
+
+
+cdef int list_edge(Node node, object member):
+    cdef uint32_t nr = 0
+    source = edge_of(<Tensor>member, &nr)
+    for i, candidate in enumerate(node.next_):
+        if candidate is source and node.nr(i) == nr:
+            return i
+    return EDGE_NONE
+
+
+cdef int save_results(Node node, outputs) except -1:
+    """Save results named by the rule; called when they carry this node as grad_fn."""
+    cdef Rule rule = node.rule
+    cdef int i
+    cdef Tensor t
+    for i in range(rule.nsaves):
+        if rule.save_kind[i] == SAVE_RESULT:
+            t = outputs[rule.save_index[i]] if isinstance(outputs, (tuple, list)) else outputs
+            item = save_tensor(node, t, EDGE_RESULT)
+            (<Saved>item).output_nr = rule.save_index[i]
+            Py_INCREF(item)
+            old = PyTuple_GET_ITEM(node.saved, i)
+            PyTuple_SET_ITEM(node.saved, i, item)
+            Py_DECREF(<object>old)
+    return 0
+
+
+cdef Tensor unpack_tensor(Node node, Saved s):
+    cdef Tensor t
+    cdef Node source
+    if s.packed is not None:
+        t = s.packed[0](s.packed[1])
+        t = alias_whole(t)
+    else:
+        if version_of(s.data) != s.version:
+            raise RuntimeError(
+                "one of the variables needed for gradient computation has been modified by an inplace operation: "
+                f"[{describe_tensor(s.data)}], saved by {op_title(node)}, is at version {version_of(s.data)}; "
+                f"expected version {s.version} instead. It was last written by {writer_name(s.data)}. "
+                "Clone the tensor before the write, or use the out-of-place form.")
+        if s.edge == EDGE_DIRECT or s.edge == EDGE_NONE:
+            return s.data
+        t = alias_whole(s.data)
+    if s.edge == EDGE_RESULT and node.slices is not None:
+        return written_view(t, node)
+    if s.edge == EDGE_RESULT:
+        t.grad_fn_ = node
+        t.output_nr_ = s.output_nr
+        return t
+    if s.edge < 0:
+        return t
+    source = node.next_[s.edge]
+    if source is None:
+        return t
+    if isinstance(source, AccumulateGrad):
+        if s.packed is None:
+            return (<AccumulateGrad>source).variable_
+        t.flags |= REQUIRES_GRAD
+        t.accumulator_ = NULL
+    t.grad_fn_ = source
+    t.output_nr_ = s.output_nr
+    return t
+
+
+cdef Tensor written_view(Tensor t, Node node):
+    """A saved result that was written into a view: its history runs through the base."""
+    cdef CopySlices c = node.slices()
+    cdef TensorMeta m = c.base_meta
+    cdef Tensor base = alias_geometry(t, len(m.shape), m.offset)
+    for i in range(base.ndim_):
+        base.shape_[i], base.stride_[i] = m.shape[i], m.strides[i]
+    finish_alias(base, t)
+    base.grad_fn_ = c
+    t.base_ = base
+    t.grad_fn_ = strided_view_node(t)
+    t.view_version = version_of(t)
+    return t
+
+
+cdef str op_title(Node node):
+    return f"the op '{node.op.name}' ({node_name(node)})" if node.op is not None else node_name(node)
+
+
+cdef str writer_name(Tensor t):
+    writer = t.storage_.writer
+    return "an unknown writer" if writer is None else f"the op '{writer}'"
+
+
+cdef tuple unpack_saved(Node node):
+    cdef Rule rule = node.rule
+    cdef int i
+    if rule is None or rule.nsaves == 0:
+        return ()
+    if node.released:
+        raise RuntimeError(
+            "Trying to backward through the graph a second time (or directly access saved tensors after they have "
+            "already been freed). Saved intermediate values of the graph are freed when you call .backward() or "
+            "autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second time or "
+            f"if you need to access saved tensors after calling backward. (at {op_title(node)})")
+    cdef tuple values = PyTuple_New(rule.nsaves)
+    for i in range(rule.nsaves):
+        item = <object>PyTuple_GET_ITEM(node.saved, i)
+        if type(item) is Saved:
+            item = unpack_tensor(node, <Saved>item)
+        elif type(item) is list:
+            item = [unpack_tensor(node, <Saved>x) if type(x) is Saved else x for x in item]
+        Py_INCREF(item)
+        PyTuple_SET_ITEM(values, i, item)
+    return values
+
+
+# --- connecting ---------------------------------------------------------------------------
+
+cdef inline void attach(Node node, Tensor t, uint32_t nr):
+    t.grad_fn_ = node
+    t.output_nr_ = nr
+    t.view_version = version_of(t)
+
+
+cdef int connect_outputs(Node node, object outputs) except -1:
+    """Make node the grad_fn of its differentiable outputs and let it save results."""
+    cdef Tensor t
+    cdef uint32_t nr = 0
+    if isinstance(outputs, Tensor):
+        set_output_meta(node, <Tensor>outputs)
+        attach(node, <Tensor>outputs, 0)
+    else:
+        metas = []
+        for x in outputs:
+            t = x
+            metas.append(meta_of(t))
+            if differentiable(t.dtype_.index):
+                attach(node, t, nr)
+            nr += 1
+        node.metas = tuple(metas)
+        node.nout = nr
+    if node.rule is not None and node.rule.nsaves:
+        save_results(node, outputs)
+    return 0
+
+
+cdef inline bint differentiable(int dtype_index) noexcept:
+    cdef int kind = KIND[COMPUTE[dtype_index]]
+    return kind == KIND_FLOAT or kind == KIND_COMPLEX
+
+
+cdef int connect_node(Node node, inputs, outputs) except -1:
+    cdef uint32_t nr
+    sources, numbers = [], []
+    for x in inputs:
+        nr = 0
+        sources.append(edge_of(<Tensor>x, &nr) if isinstance(x, Tensor) else None)
+        numbers.append(nr)
+    node.seq = next_sequence()
+    node.next_ = tuple(sources)
+    node.nr_large = tuple(numbers)
+    connect_outputs(node, outputs)
+    return 0
+
+
+cdef int check_writable(Tensor t, str op_name) except -1:
+    """Refuse in-place writes that would lose history, as PyTorch does."""
+    if t.base_ is not None and t.flags & MULTI_VIEW and requires_grad(t):
+        raise RuntimeError(
+            f"Output {t.output_nr_} of {node_name(grad_fn_of(t))} is a view and is being modified inplace. This view is "
+            "the output of a function that returns multiple views. Such functions do not allow the output views to be "
+            f"modified inplace. You should replace the inplace operation by an out-of-place one. (op '{op_name}')")
+    if t.flags & NO_GRAD_VIEW and requires_grad(t.base_):
+        raise RuntimeError(
+            "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that this "
+            "use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view "
+            f"and the inplace either both inside the no_grad block or both outside. (op '{op_name}')")
+    if t.base_ is not None and t.base_.flags & REQUIRES_GRAD and grad_fn_of(t.base_) is None:
+        raise RuntimeError(f"a view of a leaf Variable that requires grad is being used in an in-place operation "
+                           f"(op '{op_name}'); write under no_grad() or to a clone.")
+    if t.flags & REQUIRES_GRAD and grad_fn_of(t) is None:
+        raise RuntimeError(f"a leaf Variable that requires grad is being used in an in-place operation "
+                           f"(op '{op_name}'); write under no_grad() or to a clone.")
+    return 0
+
+
+cdef int rebase_history(Tensor t, Node node) except -1:
+    """The written tensor's history is now the writer's; a view's write belongs to its base."""
+    cdef CopySlices c
+    cdef Node source
+    cdef uint32_t nr = 0
+    if t.base_ is None:
+        move_retained(t, node)
+        set_output_meta(node, t)
+        attach(node, t, 0)
+        t.flags &= ~<uint32_t>REQUIRES_GRAD
+        if node.rule is not None and node.rule.nsaves:
+            save_results(node, t)
+        return 0
+    c = CopySlices.__new__(CopySlices)
+    source = edge_of(t.base_, &nr)
+    c.writer = node
+    set_output_meta(node, t)
+    c.base_meta = meta_of(t.base_)
+    c.view_meta = meta_of(t)
+    c.seq = next_sequence()
+    c.next_ = (source,) + node.next_[1:]
+    c.nr_large = (nr,) + tuple([node.nr(i) for i in range(1, len(node.next_))])
+    move_retained(t.base_, c)
+    set_output_meta(c, t.base_)
+    attach(c, t.base_, 0)
+    t.base_.flags &= ~<uint32_t>REQUIRES_GRAD
+    if node.rule is not None and node.rule.nsaves:
+        save_results(node, t)
+    node.slices = PyWeakref_NewRef(c, None)
+    return 0
+
+
+cdef int move_retained(Tensor t, Node node) except -1:
+    cdef Node old = t.grad_fn_
+    if t.flags & RETAIN_GRAD and old is not None and old.hooks is not None:
+        entry = (<dict>old.hooks).get("retain", {}).pop(t.output_nr_, None)
+        if entry is not None:
+            node_hooks(node).setdefault("retain", {})[0] = entry
+    return 0

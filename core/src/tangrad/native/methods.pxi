@@ -1,0 +1,428 @@
+# What Tensor's own methods and operators call.
+
+cdef object no_dimension(dim):
+    raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+
+
+cdef bint is_contiguous_in(Tensor t, format):
+    cdef int64_t expected = 1
+    if format is channels_last and t.ndim_ == 4:
+        order = (1, 3, 2, 0)
+    elif format is channels_last_3d and t.ndim_ == 5:
+        order = (1, 4, 3, 2, 0)
+    elif format is preserve_format:
+        raise RuntimeError("preserve memory format is unsupported by the contiguous operator")
+    else:
+        return False
+    for d in order:
+        if t.shape_[d] != 1:
+            if t.stride_[d] != expected:
+                return False
+            expected *= t.shape_[d]
+    return True
+
+
+cdef int set_requires_grad(Tensor t, bint value) except -1:
+    if value and not differentiable(t.dtype_.index):
+        raise RuntimeError("only Tensors of floating point and complex dtype can require gradients "
+                           f"([{describe_tensor(t)}])")
+    if grad_fn_of(t) is not None:
+        if not value:
+            raise RuntimeError("you can only change requires_grad flags of leaf variables. If you want to use a computed "
+                               "variable in a subgraph that doesn't require differentiation use "
+                               "var_no_grad = var.detach().")
+        return 0
+    if value and t.flags & INFERENCE and not tg_tls.inference:
+        raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
+    if value:
+        t.flags |= REQUIRES_GRAD
+    else:
+        t.flags &= ~<uint32_t>REQUIRES_GRAD
+    return 0
+
+
+cdef object warn_non_leaf_grad():
+    import warnings
+    warnings.warn("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't "
+                  "be populated during autograd.backward(). If you indeed want the .grad field to be populated for a "
+                  "non-leaf Tensor, use .retain_grad() on the non-leaf Tensor.", UserWarning, stacklevel=2)
+
+
+cdef int set_grad(Tensor t, value) except -1:
+    cdef Tensor g
+    if value is None:
+        t.grad_ = None
+        return 0
+    if not isinstance(value, Tensor):
+        raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type {_type_name(value)}")
+    g = value
+    if g is t:
+        raise RuntimeError("can't assign Variable as its own grad")
+    if g.dtype_ is not t.dtype_:
+        raise RuntimeError(f"attempting to assign a gradient of dtype '{g.dtype_!r}' to a tensor with grad dtype "
+                           f"'{t.dtype_!r}'. The gradient must match the tensor's dtype.")
+    if g.storage_.dev.type is not t.storage_.dev.type:
+        raise RuntimeError(f"assigned grad has data located on a different device: {g.storage_.dev.device} and "
+                           f"{t.storage_.dev.device}")
+    if g.ndim_ != t.ndim_ or memcmp(g.shape_, t.shape_, t.ndim_ * 8) != 0:
+        raise RuntimeError(f"assigned grad has data of a different size: {shape_list(g.ndim_, g.shape_)} and "
+                           f"{shape_list(t.ndim_, t.shape_)}")
+    t.grad_ = g
+    return 0
+
+
+cdef Tensor detached(Tensor t):
+    cdef Tensor d = alias_whole(t)
+    if not tg_tls.grad_enabled:
+        d.flags |= 0
+    return d
+
+
+cdef Tensor data_of(Tensor t):
+    cdef Tensor d = alias_whole(t)
+    d.version_cell = VersionCell.__new__(VersionCell)
+    return d
+
+
+cdef int replace_data(Tensor t, Tensor value) except -1:
+    if value.dtype_ is not t.dtype_ and requires_grad(t) and not differentiable(value.dtype_.index):
+        raise RuntimeError(f"data set to a tensor that requires gradients must be floating point or complex dtype, "
+                           f"got {value.dtype_!r}")
+    t.storage_ = value.storage_
+    t.dtype_ = value.dtype_
+    t.slot_ = value.slot_
+    t.flags = (t.flags & ~<uint32_t>(CONTIGUOUS | CONJ | NEG)) | (value.flags & (CONTIGUOUS | CONJ | NEG))
+    set_geometry(t, value.ndim_, value.shape_, value.stride_, value.offset_)
+    return 0
+
+
+def set_storage(Tensor t not None, UntypedStorage storage not None, int64_t offset, tuple shape, tuple stride):
+    """Point a tensor at a storage (Tensor.set_)."""
+    cdef int64_t a[MAX_DIMS]
+    cdef int64_t b[MAX_DIMS]
+    cdef int64_t last = offset
+    cdef int i
+    for i in range(len(shape)):
+        a[i], b[i] = shape[i], stride[i]
+        last += (a[i] - 1) * b[i]
+    if count_elements(len(shape), a) and not storage.dev.type.meta \
+            and (last + 1) * t.dtype_.itemsize > <int64_t>storage.nbytes_:
+        storage_resize(storage, (last + 1) * t.dtype_.itemsize)
+    t.storage_ = storage
+    t.slot_ = storage.dev.slot
+    set_geometry(t, len(shape), a, b, offset)
+    return t
+
+
+def resize(Tensor t not None, tuple shape):
+    """Give a tensor another shape, contiguous, growing its storage (Tensor.resize_)."""
+    cdef int64_t a[MAX_DIMS]
+    cdef int i
+    if requires_grad(t):
+        raise RuntimeError(f"cannot resize variables that require grad ([{describe_tensor(t)}])")
+    for i in range(len(shape)):
+        a[i] = shape[i]
+    resize_tensor(t, len(shape), a)
+    return t
+
+
+cdef dict hooks_of(Tensor t):
+    if t.hooks_ is None:
+        t.hooks_ = {}
+    return <dict>t.hooks_
+
+
+cdef object register_tensor_hook(Tensor t, hook):
+    cdef Node node
+    if not requires_grad(t):
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    node = grad_fn_of(t)
+    if node is None:
+        return _removable(hooks_of(t).setdefault("grad", {}), hook)
+    by_result = node_hooks(node).setdefault("tensor", {})
+    return _removable(by_result.setdefault(t.output_nr_, {}), hook)
+
+
+cdef int retain_grad(Tensor t) except -1:
+    cdef Node node = grad_fn_of(t)
+    if not requires_grad(t):
+        raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+    if node is None:
+        return 0
+    t.flags |= RETAIN_GRAD
+    node_hooks(node).setdefault("retain", {})[t.output_nr_] = PyWeakref_NewRef(t, None)
+    return 0
+
+
+# --- operators -----------------------------------------------------------------------------
+
+cdef tuple OPERATOR_NAMES = ("add", "sub", "mul", "true_divide", "floor_divide", "remainder", "pow", "matmul",
+                             "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift",
+                             "lt", "le", "eq", "ne", "gt", "ge")
+cdef list operator_ops = [None] * 19
+cdef list inplace_ops = [None] * 19
+
+
+cdef Op operator_op(int which):
+    cdef Op op = lookup_op(OPERATOR_NAMES[which])
+    while op.kind_ == OP_OVERLOAD:
+        op = op.overloads[0]
+    operator_ops[which] = op
+    return op
+
+
+cdef inline bint plain_number(object x):
+    return PyFloat_CheckExact(x) or PyLong_CheckExact(x) or PyBool_Check(x)
+
+
+cdef object binary_operator(int which, object left, object right):
+    cdef Op op
+    cdef PyObject* flat[2]
+    cdef Tensor a, b
+    op = <Op>PyList_GET_ITEM(operator_ops, which)
+    if <PyObject*>op == Py_None_ptr:
+        op = operator_op(which)
+    if op.kind_ == OP_POINTWISE and tg_tls.intercept == NULL and exact_tensor(<PyObject*>left):
+        a = <Tensor>left
+        if exact_tensor(<PyObject*>right):
+            b = <Tensor>right
+            if a.dtype_ is b.dtype_ and a.storage_.dev is b.storage_.dev and a.level_ is None and b.level_ is None:
+                result = fast_binary(op, a, b)
+                if result is not None:
+                    return result
+    return binary_operator_general(which, op, left, right)
+
+
+cdef object binary_operator_general(int which, Op op, object left, object right):
+    cdef bint lt = isinstance(left, Tensor), rt = isinstance(right, Tensor)
+    if not (lt and (rt or is_number(right))) and not (rt and is_number(left)):
+        other = right if lt else left
+        if which == 15 or which == 16:
+            if other is None or isinstance(other, (str, bytes, dict, set)):
+                return NotImplemented
+        if hasattr(type(other), "__torch_function__"):
+            return _slow_hook(op, op, (left, right), None)
+        if hasattr(other, "__array__") and not isinstance(other, (list, tuple)):
+            other = lookup_as_tensor(other)
+            return binary_operator(which, left, other) if lt else binary_operator(which, other, right)
+        return NotImplemented
+    if tg_tls.intercept != NULL or (lt and (not exact_tensor(<PyObject*>left) or (<Tensor>left).level_ is not None)) \
+            or (rt and (not exact_tensor(<PyObject*>right) or (<Tensor>right).level_ is not None)):
+        return _slow_hook(op, op, (left, right) + op.defaults[2:], None)
+    cdef PyObject* flat[MAX_PARAMS]
+    cdef int i
+    flat[0], flat[1] = <PyObject*>left, <PyObject*>right
+    for i in range(2, op.nparams):
+        flat[i] = PyTuple_GET_ITEM(op.defaults, i)
+    if op.kind_ == OP_COMPOSITE or lt or op.ptype[0] == P_OPERAND:
+        return call_flat(op, flat, None, False)
+    converted_left = number_tensor(left, <Tensor>right)
+    flat[0] = <PyObject*>converted_left
+    return call_flat(op, flat, None, False)
+
+
+cdef object lookup_as_tensor(x):
+    from tangrad.tensor.construct import as_tensor
+    return as_tensor(x)
+
+
+cdef Tensor number_tensor(object number, Tensor like):
+    """A zero-dimensional tensor of a Python number on the device of another tensor."""
+    cdef int index = number_dtype(number)
+    cdef tg_scalar value
+    encode_scalar(number, index, value.bytes)
+    return tensor_from_bytes((<char*>value.bytes)[:ITEMSIZE[index]], <dtype>DTYPES[index], (), like.storage_.dev.device)
+
+
+cdef object inplace_operator(int which, object left, object right):
+    cdef Op op
+    found = inplace_ops[which]
+    if found is None:
+        found = lookup_op(OPERATOR_NAMES[which] + "_")
+        inplace_ops[which] = found
+    if not isinstance(right, Tensor) and not is_number(right):
+        if hasattr(right, "__array__") and not isinstance(right, (list, tuple)):
+            right = lookup_as_tensor(right)
+        elif not hasattr(type(right), "__torch_function__"):
+            return NotImplemented
+    return (<object>found)(left, right)
+
+
+cdef object fast_binary(Op op, Tensor a, Tensor b):
+    """Two tensors of one dtype, shape and device, contiguous, with a C kernel; else None."""
+    cdef int index = a.dtype_.index, ndim = a.ndim_, want, status
+    cdef tg_kernel* kernel
+    cdef tg_loop loop
+    cdef int64_t step, out_step
+    cdef Tensor o
+    cdef PyObject* flat[2]
+    cdef uint64_t needs
+    cdef Node node
+    if ndim != b.ndim_ or not (a.flags & b.flags & CONTIGUOUS) or (a.flags | b.flags) & (CONJ | NEG):
+        return None
+    if memcmp(a.shape_, b.shape_, ndim * sizeof(int64_t)) != 0 or op.nout != 1 or op.nparams != 2:
+        return None
+    if (op.promote != PROMOTE_PLAIN and KIND[index] < KIND_FLOAT) or a.slot_ >= op.nrows or op.rows[a.slot_] == NULL:
+        return None
+    kernel = op.rows[a.slot_][index]
+    if kernel == NULL or kernel.kind != KERNEL_C or not op.accepted >> KIND[COMPUTE[index]] & 1:
+        return None
+    want = result_dtype(op, 0, index)
+    node = None
+    if tg_tls.grad_enabled and op.has_rule:
+        needs = requires_grad(a) | (<uint64_t>requires_grad(b) << 1)
+        if needs:
+            flat[0], flat[1] = <PyObject*>a, <PyObject*>b
+            node = record_inputs(op, flat, needs)
+    o = empty_contiguous(ndim, a.shape_, want, a.storage_.dev)
+    if a.numel_:
+        step, out_step = ITEMSIZE[index], ITEMSIZE[want]
+        loop.version, loop.ndim, loop.nout, loop.nin, loop.nreduced, loop.nparams = 1, 1, 1, 2, 0, 0
+        loop.compute_dtype = COMPUTE[index]
+        loop.device_index = a.storage_.dev.index
+        loop.numel = a.numel_
+        loop.shape = &a.numel_
+        fill_operand(&loop.operands[0], o, &out_step)
+        fill_operand(&loop.operands[1], a, &step)
+        fill_operand(&loop.operands[2], b, &step)
+        if a.numel_ > 16384:
+            with nogil:
+                status = kernel.fn(&loop, kernel.context)
+        else:
+            status = kernel.fn(&loop, kernel.context)
+        if status != 0:
+            raise_current()
+    if node is not None:
+        if node.rule.nsaves:
+            connect_outputs(node, o)
+        else:
+            set_output_meta(node, o)
+            o.grad_fn_ = node
+    return o
+
+
+cdef inline void fill_operand(tg_operand* operand, Tensor t, const int64_t* step) noexcept:
+    operand.data = host_pointer(t)
+    operand.handle = t.storage_.handle
+    operand.offset = t.storage_.offset + t.offset_ * ITEMSIZE[t.dtype_.index]
+    operand.dtype = t.dtype_.index
+    operand.is_scalar = 0
+    operand.strides = step
+
+
+# --- indexing --------------------------------------------------------------------------------
+
+cdef object _getitem_hook = None
+cdef object _setitem_hook = None
+
+
+def set_indexing(getitem, setitem):
+    """Install the general indexing functions."""
+    global _getitem_hook, _setitem_hook
+    _getitem_hook, _setitem_hook = getitem, setitem
+
+
+cdef Op OP_SELECT = None
+cdef Op OP_SLICE = None
+
+
+cdef object tensor_getitem(Tensor t, object index):
+    global OP_SELECT, OP_SLICE
+    cdef PyObject* flat[5]
+    if tg_tls.intercept == NULL and exact_tensor(<PyObject*>t) and t.level_ is None and t.ndim_ > 0:
+        if PyLong_CheckExact(index):
+            if OP_SELECT is None:
+                OP_SELECT = lookup_op("select")
+            if not -t.shape_[0] <= index < t.shape_[0]:
+                raise IndexError(f"index {index} is out of bounds for dimension 0 with size {t.shape_[0]}")
+            zero = 0
+            flat[0], flat[1], flat[2] = <PyObject*>t, <PyObject*>zero, <PyObject*>index
+            return call_flat(OP_SELECT, flat, None, False)
+        if PySlice_Check(index) and plain_slice(index):
+            if OP_SLICE is None:
+                OP_SLICE = lookup_op("slice")
+            zero = 0
+            step = 1
+            start, stop = (<object>index).start, (<object>index).stop
+            flat[0], flat[1], flat[2], flat[3], flat[4] = <PyObject*>t, <PyObject*>zero, <PyObject*>start, \
+                <PyObject*>stop, <PyObject*>step
+            return call_flat(OP_SLICE, flat, None, False)
+    if _getitem_hook is None:
+        _install_indexing()
+    return _getitem_hook(t, index)
+
+
+cdef bint plain_slice(object s):
+    return s.step is None and (s.start is None or PyLong_CheckExact(s.start)) and (s.stop is None or PyLong_CheckExact(s.stop))
+
+
+cdef object tensor_setitem(Tensor t, object index, object value):
+    if _setitem_hook is None:
+        _install_indexing()
+    _setitem_hook(t, index, value)
+
+
+def _install_indexing():
+    from tangrad.tensor import install_indexing
+    install_indexing()
+
+
+# --- hooks into Python parts -----------------------------------------------------------------
+
+def _tensor_repr(t):
+    from tangrad.tensor.protocol import represent
+    return represent(t)
+
+
+def _find_attribute(t, name):
+    from tangrad.tensor.protocol import find_attribute
+    return find_attribute(t, name)
+
+
+def _set_state(t, state):
+    for name, value in state.items():
+        setattr(t, name, value)
+
+
+def _default_torch_function(cls, func, types, args, kwargs):
+    from tangrad.dispatch.overrides import default_torch_function
+    return default_torch_function(cls, func, types, args, kwargs or {})
+
+
+def _intercept_item(t):
+    from tangrad.dispatch.intercept import intercept_item
+    return intercept_item(t)
+
+
+def _to_array(t, dtype, copy):
+    from tangrad.tensor.protocol import to_array
+    return to_array(t, dtype, copy)
+
+
+def _from_array(array):
+    from tangrad.tensor.construct import from_numpy
+    return from_numpy(array)
+
+
+def _to_dlpack(t, kwargs):
+    from tangrad.tensor.protocol import to_dlpack
+    return to_dlpack(t, **kwargs)
+
+
+def _dlpack_device(t):
+    from tangrad.tensor.protocol import dlpack_device
+    return dlpack_device(t)
+
+
+def _reduce_tensor(t, protocol):
+    from tangrad.tensor.pickling import reduce_tensor
+    return reduce_tensor(t, protocol)
+
+
+def _deepcopy_tensor(t, memo):
+    from tangrad.tensor.pickling import deepcopy_tensor
+    return deepcopy_tensor(t, memo)
+
+
+cdef str _type_name(object x):
+    return type(x).__name__

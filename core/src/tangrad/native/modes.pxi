@@ -1,0 +1,236 @@
+# The thread's switches, and entrances for the Python parts of dispatch and autograd.
+
+def is_grad_enabled():
+    """Return whether operations are recorded in this thread."""
+    return bool(tg_tls.grad_enabled)
+
+
+def _set_grad_enabled(bint value):
+    """Switch recording; returns the previous state."""
+    cdef bint old = tg_tls.grad_enabled
+    tg_tls.grad_enabled = value
+    return old
+
+
+def is_inference_mode_enabled():
+    """Return whether inference mode is on in this thread."""
+    return bool(tg_tls.inference)
+
+
+def _set_inference(bint value):
+    cdef bint old = tg_tls.inference
+    tg_tls.inference = value
+    return old
+
+
+def set_intercept(stack):
+    """Install this thread's stack of interceptors (None: nothing stands between).
+
+    The caller keeps the object alive while it is installed.
+    """
+    tg_tls.intercept = NULL if stack is None else <void*>stack
+
+
+def get_intercept():
+    """Return this thread's stack of interceptors or None."""
+    return None if tg_tls.intercept == NULL else <object>tg_tls.intercept
+
+
+def grad_fn_of_tensor(Tensor t not None):
+    return grad_fn_of(t)
+
+
+# --- transform levels: wrappers of tensors -----------------------------------------------------
+
+def wrap_level(Tensor inner not None, object record, shape=None):
+    """Return a tensor of a transform level around `inner`.
+
+    It shares the storage (for versions) and carries its own gradient record.
+
+    Args:
+        record: object with `.inner` and `.level`.
+        shape: the logical shape, where it differs from inner's (a batch dimension hidden).
+    """
+    cdef Tensor t
+    cdef int i, n
+    if shape is None:
+        t = alias_whole(inner)
+    else:
+        n = len(shape)
+        t = alias_geometry(inner, n, inner.offset_)
+        strides = record.strides
+        for i in range(n):
+            t.shape_[i], t.stride_[i] = shape[i], strides[i]
+        finish_alias(t, inner)
+    t.flags = (t.flags & ~<uint32_t>(CONJ | NEG)) | (inner.flags & (CONJ | NEG))
+    t.level_ = record
+    return t
+
+
+def level_of(t):
+    """Return the level record of a tensor, or None."""
+    return (<Tensor>t).level_ if isinstance(t, Tensor) else None
+
+
+def record_call(Op op not None, tuple args, outputs):
+    """Record an op whose results were computed elsewhere (a grad level): connect and save."""
+    cdef PyObject* flat[MAX_PARAMS]
+    cdef int i
+    cdef uint64_t needs
+    for i in range(op.nparams):
+        flat[i] = PyTuple_GET_ITEM(args, i)
+    needs = needs_of(op, flat)
+    if needs and op.has_rule and tg_tls.grad_enabled:
+        node = record_inputs(op, flat, needs)
+        connect_outputs(node, outputs)
+    return outputs
+
+
+def needs_gradient(Op op not None, tuple args):
+    """Return the bit mask of the op's tensor parameters that require gradients."""
+    cdef PyObject* flat[MAX_PARAMS]
+    cdef int i
+    for i in range(op.nparams):
+        flat[i] = PyTuple_GET_ITEM(args, i)
+    return needs_of(op, flat)
+
+
+def mark_as_view(Tensor t not None, Tensor base not None):
+    """Make t a differentiable view of base (used by levels)."""
+    mark_view(t, base)
+    return t
+
+
+def plain_alias(Tensor t not None):
+    """Return an alias of the same geometry without history."""
+    return alias_whole(t)
+
+
+def as_class(Tensor t not None, cls):
+    """Return an alias of t that is an instance of a subclass."""
+    cdef Tensor new
+    if not issubclass(cls, Tensor):
+        raise TypeError(f"as_subclass expects a subclass of Tensor, not {cls!r}")
+    new = tensor_like_type(<PyTypeObject*>cls)
+    copy_fields(new, t)
+    return new
+
+
+cdef int copy_fields(Tensor new, Tensor t) except -1:
+    new.dtype_, new.slot_, new.storage_ = t.dtype_, t.slot_, t.storage_
+    reserve_dims(new, t.ndim_)
+    memcpy(new.shape_, t.shape_, t.ndim_ * sizeof(int64_t))
+    memcpy(new.stride_, t.stride_, t.ndim_ * sizeof(int64_t))
+    new.offset_, new.numel_, new.flags = t.offset_, t.numel_, t.flags & (CONTIGUOUS | CONJ | NEG | INFERENCE)
+    new.version_cell, new.level_ = t.version_cell, t.level_
+    return 0
+
+
+def make_wrapper(cls, tuple shape, tuple strides, int64_t offset, dtype d not None, where, bint requires_grad=False):
+    """Return an instance of a subclass with geometry but without memory (see _make_wrapper_subclass)."""
+    cdef Tensor t = tensor_like_type(<PyTypeObject*>cls)
+    cdef UntypedStorage s = UntypedStorage.__new__(UntypedStorage)
+    cdef int i
+    s.dev = runtime_of(where)
+    t.dtype_, t.slot_, t.storage_ = d, s.dev.slot, s
+    reserve_dims(t, len(shape))
+    for i in range(len(shape)):
+        t.shape_[i], t.stride_[i] = shape[i], strides[i]
+    t.offset_ = offset
+    t.numel_ = count_elements(t.ndim_, t.shape_)
+    t.flags = PY_DISPATCH | (CONTIGUOUS if geometry_contiguous(t.ndim_, t.shape_, t.stride_) else 0)
+    if requires_grad:
+        t.flags |= REQUIRES_GRAD
+    return t
+
+
+def share_history(Tensor new not None, Tensor t not None):
+    """Give an alias the gradient record of t (same grad_fn, requires_grad and base)."""
+    cdef uint32_t nr = 0
+    new.grad_fn_ = grad_fn_of(t)
+    new.output_nr_ = t.output_nr_
+    new.base_, new.view_version = t.base_, t.view_version
+    new.flags |= t.flags & (REQUIRES_GRAD | NO_GRAD_VIEW | MULTI_VIEW)
+    return new
+
+
+def set_flags(Tensor t not None, bint conj, bint neg):
+    """Set the lazy conjugation and negation flags of a fresh view."""
+    t.flags = (t.flags & ~<uint32_t>(CONJ | NEG)) | (CONJ if conj else 0) | (NEG if neg else 0)
+    return t
+
+
+def resolve_flags(Tensor t not None):
+    """Return t with conjugation and negation materialised."""
+    return resolved(t)
+
+
+def copy_data(Tensor dst not None, Tensor src not None):
+    """Copy values without recording (any devices, any dtypes, broadcast)."""
+    copy_into(dst, src)
+    return dst
+
+
+def copy_with(Tensor t not None, dtype d, where, memory_format=None):
+    """Return a copy with another dtype, device or memory format, without recording."""
+    cdef DeviceRuntime dev = t.storage_.dev if where is None else runtime_of(where)
+    cdef Tensor o
+    cdef int index = t.dtype_.index if d is None else d.index
+    if memory_format is None or memory_format is preserve_format:
+        return converted(t, index, dev)
+    if memory_format is contiguous_format:
+        o = empty_contiguous(t.ndim_, t.shape_, index, dev)
+    else:
+        o = empty_in_format(t, memory_format, index, dev)
+    copy_into(o, t)
+    return o
+
+
+cdef Tensor empty_in_format(Tensor t, format, int index, DeviceRuntime dev):
+    shape = shape_list(t.ndim_, t.shape_)
+    return _empty_strided(shape, format_strides(shape, format), <dtype>DTYPES[index], dev.device)
+
+
+def format_strides(shape, format):
+    """Return the strides of a shape in a memory format.
+
+    Raises:
+        RuntimeError: the format needs another number of dimensions.
+    """
+    if format is channels_last:
+        order = (0, 2, 3, 1)
+    elif format is channels_last_3d:
+        order = (0, 2, 3, 4, 1)
+    else:
+        order = tuple(range(len(shape)))
+    if len(order) != len(shape):
+        raise RuntimeError(f"required rank {len(order)} tensor to use {format.name} format, got shape {list(shape)}")
+    strides, step = [0] * len(shape), 1
+    for d in reversed(order):
+        strides[d] = step
+        step *= max(shape[d], 1)
+    return tuple(strides)
+
+
+def new_parameter(Tensor data not None, bint requires_grad, cls=Parameter):
+    """Return a Parameter sharing the data."""
+    cdef Tensor t = tensor_like_type(<PyTypeObject*>cls)
+    copy_fields(t, data)
+    if requires_grad:
+        set_requires_grad(t, True)
+    return t
+
+
+def allocator_of(where):
+    """Return the CachingAllocator of a device (None for memory-less ones)."""
+    return runtime_of(where).allocator
+
+
+def device_types():
+    """Return {name: DeviceType} of the registered device types."""
+    return dict(_device_types)
+
+
+def reference_counts(Tensor t not None):
+    """Return (references to the storage, base exists) for tests of lifetime."""
+    return Py_REFCNT(t.storage_), t.base_ is not None

@@ -1,0 +1,547 @@
+# Pointwise ops: promotion, broadcasting, coalescing, the output's allocation.
+
+cdef enum:
+    MAX_OPERANDS = 20
+
+cdef struct operand_set:
+    int n                       # inputs that are tensors or numbers
+    PyObject* item[16]          # the tensor (cast where needed) or the number
+    int common                  # promoted dtype
+    int nparams
+    int param[MAX_PARAMS]       # parameters of the op that are plain numbers
+
+
+cdef int promote_operands(Op op, PyObject** flat, int* common) except -1:
+    """PyTorch's promotion: tensors with dimensions, zero-dimensional ones, then numbers."""
+    cdef int dim_type = -1, zero_type = -1, scalar_type = -1, code, i, p, result, kind
+    cdef PyObject* x
+    for i in range(op.ntensors):
+        p = op.tensor_param[i]
+        if op.fixed[p] >= 0:
+            continue
+        x = flat[p]
+        if isinstance(<object>x, Tensor):
+            code = (<Tensor>x).dtype_.index
+            if (<Tensor>x).ndim_ > 0:
+                dim_type = code if dim_type < 0 else common_dtype(dim_type, code)
+            else:
+                zero_type = code if zero_type < 0 else common_dtype(zero_type, code)
+        elif x != Py_None_ptr:
+            code = number_dtype(<object>x)
+            scalar_type = code if scalar_type < 0 else common_dtype(scalar_type, code)
+    result = combine_categories(combine_categories(dim_type, zero_type), scalar_type)
+    if result < 0:
+        raise RuntimeError(f"{op.name}: no operand takes part in promotion")
+    kind = KIND[result]
+    if op.promote == PROMOTE_FLOAT and kind <= KIND_INT:
+        result = default_dtype
+    elif op.promote == PROMOTE_SUM and kind <= KIND_INT:
+        result = INT64
+    if not op.accepted >> KIND[result if KIND[result] != KIND_FOREIGN else COMPUTE[result]] & 1:
+        raise not_implemented_for(op, result, flat)
+    common[0] = result
+    return 0
+
+
+cdef object not_implemented_for(Op op, int index, PyObject** flat):
+    operands = ", ".join([describe_tensor(<Tensor>flat[op.tensor_param[i]]) for i in range(op.ntensors)
+                          if isinstance(<object>flat[op.tensor_param[i]], Tensor)])
+    custom = op.definition.rejection(<object>DTYPES[index])
+    if custom is not None:
+        return custom
+    return RuntimeError(f"\"{op.name}\" not implemented for '{(<dtype>DTYPES[index]).name}' (operands: {operands}); "
+                        "convert with .to(dtype)")
+
+
+cdef int number_dtype(object x) except -1:
+    if PyBool_Check(x):
+        return BOOL
+    if PyFloat_Check(x):
+        return default_dtype
+    if PyLong_Check(x):
+        return INT64
+    if PyComplex_Check(x):
+        return default_complex()
+    raise TypeError(f"expected a number, got {_type_name(x)}")
+
+
+cdef inline int category(int index) noexcept:
+    cdef int kind = KIND[COMPUTE[index]]
+    if kind == KIND_BOOL:
+        return 0
+    if kind <= KIND_INT:
+        return 1
+    return kind
+
+
+cdef int combine_categories(int higher, int lower) except -2:
+    """The higher-priority type wins unless the lower has a higher category."""
+    if higher < 0:
+        return lower
+    if lower < 0:
+        return higher
+    if category(lower) > category(higher):
+        return common_dtype(higher, lower)
+    return higher
+
+
+def result_type(tensor1, tensor2):
+    """Return the dtype that arithmetic on the two (tensors or numbers) gives."""
+    cdef int dim_type = -1, zero_type = -1, scalar_type = -1, code
+    for x in (tensor1, tensor2):
+        if isinstance(x, Tensor):
+            code = (<Tensor>x).dtype_.index
+            if (<Tensor>x).ndim_:
+                dim_type = code if dim_type < 0 else common_dtype(dim_type, code)
+            else:
+                zero_type = code if zero_type < 0 else common_dtype(zero_type, code)
+        else:
+            code = number_dtype(x)
+            scalar_type = code if scalar_type < 0 else common_dtype(scalar_type, code)
+    return <object>DTYPES[combine_categories(combine_categories(dim_type, zero_type), scalar_type)]
+
+
+cdef DeviceRuntime common_device(Op op, PyObject** flat):
+    """The device of all operands; a zero-dimensional host tensor may accompany others."""
+    cdef Tensor t, first = None
+    cdef PyObject* x
+    cdef int i
+    for i in range(op.ntensors):
+        x = flat[op.tensor_param[i]]
+        if not isinstance(<object>x, Tensor):
+            continue
+        t = <Tensor>x
+        if first is None:
+            first = t
+        elif t.storage_.dev is not first.storage_.dev:
+            if first.ndim_ == 0 and first.storage_.dev.type.host and t.storage_.dev.type is not first.storage_.dev.type:
+                first = t
+            elif t.ndim_ == 0 and t.storage_.dev.type.host and t.storage_.dev.type is not first.storage_.dev.type:
+                pass
+            elif t.storage_.dev.type is not first.storage_.dev.type or t.storage_.dev.index != first.storage_.dev.index:
+                raise RuntimeError(
+                    f"{op.name}: expected all tensors to be on the same device, but found at least two devices, "
+                    f"{first.storage_.dev.device} and {t.storage_.dev.device}! Move one with .to(device).")
+    if first is None:
+        return runtime_of(None)
+    return first.storage_.dev
+
+
+cdef int result_dtype(Op op, int which, int common) noexcept:
+    cdef int r = op.results[which]
+    if r == RESULT_PROMOTED:
+        return common
+    if r == RESULT_REAL:
+        return REAL_OF[common]
+    return r
+
+
+cdef int broadcast_shapes_c(Op op, PyObject** item, int n, int64_t* shape) except -1:
+    """Broadcast the shapes of the tensors among the operands; returns the rank."""
+    cdef int ndim = 0, i, d
+    cdef int64_t size
+    cdef Tensor t
+    for i in range(n):
+        if isinstance(<object>item[i], Tensor) and (<Tensor>item[i]).ndim_ > ndim:
+            ndim = (<Tensor>item[i]).ndim_
+    for d in range(ndim):
+        shape[d] = 1
+    for i in range(n):
+        if not isinstance(<object>item[i], Tensor):
+            continue
+        t = <Tensor>item[i]
+        for d in range(t.ndim_):
+            size = t.shape_[d]
+            if size != 1:
+                if shape[ndim - t.ndim_ + d] == 1:
+                    shape[ndim - t.ndim_ + d] = size
+                elif shape[ndim - t.ndim_ + d] != size:
+                    raise broadcast_error(op, item, n, ndim - t.ndim_ + d)
+    return ndim
+
+
+cdef object broadcast_error(Op op, PyObject** item, int n, int dim):
+    cdef int i, j
+    sizes = []
+    for i in range(n):
+        if isinstance(<object>item[i], Tensor):
+            j = dim - (max_rank(item, n) - (<Tensor>item[i]).ndim_)
+            if j >= 0:
+                sizes.append((<Tensor>item[i]).shape_[j])
+    distinct = [s for s in dict.fromkeys(sizes) if s != 1]
+    operands = ", ".join([describe_tensor(<Tensor>item[i]) for i in range(n) if isinstance(<object>item[i], Tensor)])
+    return RuntimeError(f"The size of tensor a ({distinct[0]}) must match the size of tensor b ({distinct[1]}) at "
+                        f"non-singleton dimension {dim} ({op.name} of {operands}); reshape or unsqueeze one of them")
+
+
+cdef int max_rank(PyObject** item, int n):
+    cdef int r = 0
+    for i in range(n):
+        if isinstance(<object>item[i], Tensor):
+            r = max(r, (<Tensor>item[i]).ndim_)
+    return r
+
+
+cdef object run_pointwise(Op op, PyObject** flat, object out):
+    cdef operand_set s
+    cdef int64_t shape[MAX_DIMS]
+    cdef DeviceRuntime dev
+    cdef Tensor t, o
+    cdef PyObject* x
+    cdef int i, p, ndim, want, lead = 0
+    cdef list keep = None
+    cdef tg_kernel* kernel
+    cdef bint same = True
+    dev = None
+    t = None
+    for i in range(op.ntensors):
+        x = flat[op.tensor_param[i]]
+        s.item[i] = x
+        if isinstance(<object>x, Tensor):
+            if t is None:
+                t = <Tensor>x
+                dev = t.storage_.dev
+            elif (<Tensor>x).storage_.dev is not dev:
+                same = False
+            if (<Tensor>x).flags & (CONJ | NEG):
+                same = False
+    s.n = op.ntensors
+    if t is None or not same:
+        dev = common_device(op, flat)
+    promote_operands(op, flat, &s.common)
+    for i in range(s.n):
+        x = s.item[i]
+        if not isinstance(<object>x, Tensor):
+            continue
+        p = op.tensor_param[i]
+        want = op.fixed[p] if op.fixed[p] >= 0 else s.common
+        t = <Tensor>x
+        if t.storage_.dev is not dev and t.storage_.dev.type is not dev.type:
+            number = tensor_item(t)
+            if keep is None:
+                keep = []
+            keep.append(number)
+            s.item[i] = <PyObject*>number
+            continue
+        if t.flags & (CONJ | NEG) or (t.dtype_.index != want and not op.identity_of_self):
+            t = resolved(t)
+            if t.dtype_.index != want and not op.identity_of_self:
+                t = cast_tensor(t, want)
+            if keep is None:
+                keep = []
+            keep.append(t)
+            s.item[i] = <PyObject*>t
+    ndim = broadcast_shapes_c(op, s.item, s.n, shape)
+    kernel = find_kernel(op, dev.slot, s.common)
+    if out is None and op.nout == 1:
+        o = allocate_like_operands(ndim, shape, result_dtype(op, 0, s.common), dev, s.item, s.n)
+        launch_pointwise(op, kernel, dev, &s, flat, <PyObject*>o, None, ndim, shape)
+        return o
+    return run_pointwise_outs(op, kernel, dev, &s, flat, out, ndim, shape)
+
+
+cdef object run_pointwise_outs(Op op, tg_kernel* kernel, DeviceRuntime dev, operand_set* s, PyObject** flat, object out,
+                               int ndim, int64_t* shape):
+    cdef Tensor o, temporary
+    cdef int i, want
+    outs, targets = [], []
+    for i in range(op.nout):
+        want = result_dtype(op, i, s.common)
+        if out is None:
+            o = allocate_like_operands(ndim, shape, want, dev, s.item, s.n)
+            outs.append(o)
+            continue
+        o = out[i] if op.nout > 1 else out
+        prepare_out(op, o, ndim, shape, want)
+        if o.storage_.dev.type is not dev.type:
+            raise RuntimeError(f"{op.name}: expected out tensor to have device {dev.device}, "
+                               f"but got {o.storage_.dev.device} instead")
+        if o.dtype_.index != want or o.flags & (CONJ | NEG) or overlaps_partly(o, s):
+            temporary = empty_contiguous(ndim, shape, want, dev)
+            targets.append((o, temporary))
+            outs.append(temporary)
+        else:
+            outs.append(o)
+    if op.nout == 1:
+        launch_pointwise(op, kernel, dev, s, flat, <PyObject*>outs[0], None, ndim, shape)
+    else:
+        launch_pointwise(op, kernel, dev, s, flat, NULL, tuple(outs), ndim, shape)
+    for o, temporary in targets:
+        copy_into(o, temporary)
+    if out is not None:
+        return out
+    return op.return_type(*outs) if op.return_type is not None else tuple(outs)
+
+
+cdef int prepare_out(Op op, Tensor o, int ndim, const int64_t* shape, int want) except -1:
+    """Check that a result fits `out`, resizing an empty or wrongly shaped out= as PyTorch does."""
+    cdef int i
+    if not can_cast_index(want, o.dtype_.index):
+        raise RuntimeError(f"result type {(<dtype>DTYPES[want]).name} can't be cast to the desired output type "
+                           f"{o.dtype_.name} ({op.name})")
+    if o.ndim_ == ndim and memcmp(o.shape_, shape, ndim * sizeof(int64_t)) == 0:
+        for i in range(o.ndim_):
+            if o.stride_[i] == 0 and o.shape_[i] > 1:
+                raise RuntimeError(
+                    "unsupported operation: more than one element of the written-to tensor refers to a single memory "
+                    f"location. Please clone() the tensor before performing the operation. ({op.name} into "
+                    f"{describe_tensor(o)} with strides {shape_list(o.ndim_, o.stride_)})")
+        return 0
+    resize_out(op, o, ndim, shape)
+    return 0
+
+
+cdef int resize_out(Op op, Tensor o, int ndim, const int64_t* shape) except -1:
+    if o.numel_ != 0:
+        import warnings
+        warnings.warn(f"An output with one or more elements was resized since it had shape "
+                      f"{shape_list(o.ndim_, o.shape_)}, which does not match the required output shape "
+                      f"{shape_list(ndim, shape)}. ({op.name})", UserWarning, stacklevel=2)
+    resize_tensor(o, ndim, shape)
+    return 0
+
+
+cdef bint overlaps_partly(Tensor o, operand_set* s):
+    """Whether an input shares bytes with the output in another geometry than its own."""
+    cdef Tensor t
+    cdef int i
+    for i in range(s.n):
+        if not isinstance(<object>s.item[i], Tensor):
+            continue
+        t = <Tensor>s.item[i]
+        if t.storage_ is not o.storage_:
+            continue
+        if t.offset_ == o.offset_ and t.ndim_ == o.ndim_ and memcmp(t.shape_, o.shape_, t.ndim_ * 8) == 0 \
+                and memcmp(t.stride_, o.stride_, t.ndim_ * 8) == 0 and t.dtype_ is o.dtype_:
+            continue
+        return True
+    return False
+
+
+cdef Tensor allocate_like_operands(int ndim, const int64_t* shape, int dtype_index, DeviceRuntime dev,
+                                   PyObject** item, int n):
+    """Allocate a result whose strides keep the order of the operands' (as TensorIterator does)."""
+    cdef Tensor t
+    cdef int i
+    cdef bint plain = True
+    for i in range(n):
+        if isinstance(<object>item[i], Tensor):
+            t = <Tensor>item[i]
+            if not t.flags & CONTIGUOUS and t.ndim_ > 1:
+                plain = False
+                break
+    if plain:
+        return empty_contiguous(ndim, shape, dtype_index, dev)
+    return allocate_permuted(ndim, shape, dtype_index, dev, item, n)
+
+
+cdef Tensor allocate_permuted(int ndim, const int64_t* shape, int dtype_index, DeviceRuntime dev, PyObject** item,
+                              int n):
+    cdef int order[MAX_DIMS]
+    cdef int64_t stride[MAX_DIMS]
+    cdef int64_t step = 1
+    cdef int i, j, moving, verdict
+    for i in range(ndim):
+        order[i] = ndim - 1 - i
+    for i in range(1, ndim):
+        moving = i
+        j = i - 1
+        while j >= 0:
+            verdict = compare_strides(order[j], order[moving], ndim, shape, item, n)
+            if verdict > 0:
+                order[j], order[moving] = order[moving], order[j]
+                moving = j
+            elif verdict < 0:
+                break
+            j -= 1
+    for i in range(ndim):
+        stride[order[i]] = step
+        if shape[order[i]] > 1:
+            step *= shape[order[i]]
+    return empty_strided_c(ndim, shape, stride, dtype_index, dev)
+
+
+cdef int compare_strides(int d0, int d1, int ndim, const int64_t* shape, PyObject** item, int n) noexcept:
+    """> 0: dimension d0 has larger strides than d1, so d1 goes further in; 0: undecided."""
+    cdef int64_t s0, s1
+    cdef Tensor t
+    cdef int i, a, b
+    for i in range(n):
+        if not isinstance(<object>item[i], Tensor):
+            continue
+        t = <Tensor>item[i]
+        a = d0 - (ndim - t.ndim_)
+        b = d1 - (ndim - t.ndim_)
+        s0 = 0 if a < 0 or (t.shape_[a] == 1 and shape[d0] != 1) else t.stride_[a]
+        s1 = 0 if b < 0 or (t.shape_[b] == 1 and shape[d1] != 1) else t.stride_[b]
+        if s0 == 0 or s1 == 0:
+            continue
+        if s0 < s1:
+            return -1
+        if s0 > s1:
+            return 1
+        if shape[d0] > shape[d1]:
+            return 1
+    return 0
+
+
+cdef int launch_pointwise(Op op, tg_kernel* kernel, DeviceRuntime dev, operand_set* s, PyObject** flat, PyObject* single,
+                          tuple several, int ndim, const int64_t* shape) except -1:
+    if dev.type.meta:
+        return 0
+    if kernel.kind == KERNEL_PYTHON:
+        call_python_pointwise(op, kernel, s, flat, (<object>single,) if several is None else several)
+        return 0
+    return call_c_loop(op, kernel, dev, s.item, s.n, s.common, flat, single, several, ndim, shape, 0)
+
+
+cdef object call_python_pointwise(Op op, tg_kernel* kernel, operand_set* s, PyObject** flat, tuple outs):
+    cdef int i
+    inputs = tuple([<object>s.item[i] for i in range(s.n)])
+    params = plain_params(op, flat)
+    tg_tls.below_autograd += 1
+    saved, tg_tls.grad_enabled = tg_tls.grad_enabled, 0
+    saved_intercept, tg_tls.intercept = <size_t>tg_tls.intercept, NULL
+    try:
+        (<object>kernel.callable)(outs, inputs, params)
+    finally:
+        tg_tls.below_autograd -= 1
+        tg_tls.grad_enabled = saved
+        tg_tls.intercept = <void*><size_t>saved_intercept
+
+
+cdef dict plain_params(Op op, PyObject** flat):
+    cdef int i
+    params = {}
+    for i in range(op.nparams):
+        if op.edge_param[i] < 0:
+            params[op.names[i]] = <object>flat[i]
+    return params
+
+
+cdef int call_c_loop(Op op, tg_kernel* kernel, DeviceRuntime dev, PyObject** item, int nin, int common, PyObject** flat,
+                     PyObject* single, tuple several, int ndim, const int64_t* shape, int nreduced) except -1:
+    """Lay the loop out: broadcast strides in bytes, merge dimensions, call the C kernel."""
+    cdef tg_loop loop
+    cdef int64_t loop_shape[MAX_DIMS]
+    cdef int64_t strides[MAX_OPERANDS][MAX_DIMS]
+    cdef tg_scalar params[MAX_PARAMS]
+    cdef Tensor t
+    cdef int nout = 1 if several is None else <int>PyTuple_GET_SIZE(several)
+    cdef int total = nout + nin, i, d, k, status
+    cdef int64_t numel = 1
+    cdef PyObject* x
+    loop.version = 1
+    loop.nout, loop.nin = nout, nin
+    loop.compute_dtype = COMPUTE[common]
+    loop.device_index = dev.index
+    loop.nreduced = nreduced
+    for i in range(total):
+        if i < nout:
+            x = single if several is None else PyTuple_GET_ITEM(several, i)
+        else:
+            x = item[i - nout]
+        loop.operands[i].strides = strides[i]
+        if not isinstance(<object>x, Tensor):
+            loop.operands[i].is_scalar = 1
+            loop.operands[i].dtype = COMPUTE[common]
+            loop.operands[i].data = &loop.operands[i].value
+            if x != Py_None_ptr:
+                encode_scalar(<object>x, COMPUTE[common], loop.operands[i].value.bytes)
+            for d in range(ndim):
+                strides[i][d] = 0
+            continue
+        t = <Tensor>x
+        loop.operands[i].is_scalar = 0
+        loop.operands[i].dtype = t.dtype_.index
+        loop.operands[i].handle = t.storage_.handle
+        loop.operands[i].offset = t.storage_.offset + t.offset_ * ITEMSIZE[t.dtype_.index]
+        loop.operands[i].data = host_pointer(t)
+        for d in range(ndim):
+            k = d - (ndim - t.ndim_)
+            strides[i][d] = 0 if k < 0 or (t.shape_[k] == 1 and shape[d] != 1) else \
+                t.stride_[k] * ITEMSIZE[t.dtype_.index]
+    for d in range(ndim):
+        loop_shape[d] = shape[d]
+        numel *= shape[d]
+    loop.numel = numel
+    loop.ndim = coalesce(ndim, loop_shape, strides, total) if nreduced == 0 else ndim
+    loop.shape = loop_shape
+    loop.nparams = 0
+    for i in range(op.nparams):
+        if op.edge_param[i] < 0 and loop.nparams < TG_MAX_PARAMS and is_number(<object>flat[i]):
+            if PyFloat_Check(<object>flat[i]):
+                params[loop.nparams].f = <object>flat[i]
+            else:
+                encode_scalar(<object>flat[i], COMPUTE[common] if KIND[COMPUTE[common]] <= KIND_INT else FLOAT64,
+                              params[loop.nparams].bytes)
+            loop.nparams += 1
+    loop.params = params
+    if numel == 0 and nreduced == 0:
+        return 0
+    if numel > 16384:
+        with nogil:
+            status = kernel.fn(&loop, kernel.context)
+    else:
+        status = kernel.fn(&loop, kernel.context)
+    if status != 0:
+        if PyErr_Occurred() == NULL:
+            raise RuntimeError(f"{op.name}: the kernel failed with status {status}")
+        raise_current()
+    return 0
+
+
+cdef int coalesce(int ndim, int64_t* shape, int64_t[MAX_DIMS]* strides, int total) noexcept:
+    """Sort dimensions by the first operand's strides and merge what is contiguous in all."""
+    cdef int d, i, kept = 0
+    cdef bint mergeable
+    if ndim <= 1:
+        return ndim
+    sort_dimensions(ndim, shape, strides, total)
+    for d in range(1, ndim):
+        if shape[d] == 1:
+            continue
+        if shape[kept] == 1:
+            mergeable = True
+        else:
+            mergeable = True
+            for i in range(total):
+                if strides[i][kept] != shape[d] * strides[i][d]:
+                    mergeable = False
+                    break
+        if mergeable:
+            if shape[kept] == 1:
+                shape[kept] = shape[d]
+            else:
+                shape[kept] *= shape[d]
+        else:
+            kept += 1
+            shape[kept] = shape[d]
+        for i in range(total):
+            strides[i][kept] = strides[i][d]
+    return kept + 1
+
+
+cdef void sort_dimensions(int ndim, int64_t* shape, int64_t[MAX_DIMS]* strides, int total) noexcept:
+    cdef int d, j, i
+    cdef int64_t swap
+    for d in range(1, ndim):
+        j = d
+        while j > 0 and outer_smaller(j - 1, j, shape, strides, total):
+            swap = shape[j]
+            shape[j] = shape[j - 1]
+            shape[j - 1] = swap
+            for i in range(total):
+                swap = strides[i][j]
+                strides[i][j] = strides[i][j - 1]
+                strides[i][j - 1] = swap
+            j -= 1
+
+
+cdef bint outer_smaller(int a, int b, int64_t* shape, int64_t[MAX_DIMS]* strides, int total) noexcept:
+    cdef int i
+    for i in range(total):
+        if strides[i][a] == 0 or strides[i][b] == 0 or strides[i][a] == strides[i][b]:
+            continue
+        return strides[i][a] < strides[i][b]
+    return False

@@ -1,0 +1,329 @@
+# Reductions, scans and general kernel ops below recording.
+
+cdef object run_reduction(Op op, PyObject** flat, object out):
+    """Normalise dims, allocate, and hand a ready loop to the kernel."""
+    cdef Tensor x = <Tensor>flat[0], o
+    cdef DeviceRuntime dev = x.storage_.dev
+    cdef int64_t kept_shape[MAX_DIMS]
+    cdef int64_t shape[MAX_DIMS]
+    cdef unsigned char reduced[MAX_DIMS]
+    cdef int common, ndim = x.ndim_, nkept = 0, i, d, want
+    cdef bint keepdim = False
+    cdef tg_kernel* kernel
+    cdef tuple outs
+    dims = None
+    override = None
+    for i in range(1, op.nparams):
+        name = <str>PyTuple_GET_ITEM(op.names, i)
+        if name == "dim":
+            dims = <object>flat[i]
+        elif name == "keepdim":
+            keepdim = <object>flat[i]
+        elif name == "dtype":
+            override = <object>flat[i]
+    if x.flags & (CONJ | NEG):
+        x = resolved(x)
+    if override is not None:
+        common = (<dtype>override).index
+        if not op.accepted >> KIND[COMPUTE[common]] & 1:
+            raise not_implemented_for(op, common, flat)
+    else:
+        promote_operands(op, flat, &common)
+    if x.dtype_.index != common:
+        x = cast_tensor(x, common)
+    for d in range(ndim):
+        reduced[d] = 0
+    if dims is None or (type(dims) is tuple and len(dims) == 0):
+        for d in range(ndim):
+            reduced[d] = 1
+        dims = tuple(range(ndim))
+    else:
+        if not isinstance(dims, tuple):
+            dims = (dims,)
+        for dim in dims:
+            d = dim
+            if d < ndim:
+                reduced[d] = 1
+        dims = tuple([d for d in dims if d < ndim])
+    if op.definition.needs_elements:
+        for d in range(ndim):
+            if reduced[d] and x.shape_[d] == 0:
+                raise empty_reduction(op, x, d, len(dims) == ndim)
+    for d in range(ndim):
+        shape[d] = 1 if reduced[d] else x.shape_[d]
+    for d in range(ndim):
+        if not reduced[d] or keepdim:
+            kept_shape[nkept] = shape[d]
+            nkept += 1
+    kernel = find_kernel(op, dev.slot, common)
+    made, targets = [], []
+    for i in range(op.nout):
+        want = result_dtype(op, i, common)
+        if out is not None:
+            o = out[i] if op.nout > 1 else out
+            prepare_out(op, o, nkept, kept_shape, want)
+            if o.storage_.dev.type is not dev.type:
+                raise RuntimeError(f"{op.name}: expected out tensor to have device {dev.device}, "
+                                   f"but got {o.storage_.dev.device} instead")
+            if o.dtype_.index != want or o.storage_ is x.storage_:
+                targets.append((o, len(made)))
+                o = empty_contiguous(nkept, kept_shape, want, dev)
+        else:
+            o = empty_contiguous(nkept, kept_shape, want, dev)
+        made.append(o)
+    outs = tuple(made)
+    if not dev.type.meta:
+        launch_reduction(op, kernel, dev, x, outs, dims, reduced, shape, common, flat)
+    for o, i in targets:
+        copy_into(o, made[i])
+    if out is not None:
+        return out
+    if op.nout == 1:
+        return made[0]
+    return op.return_type(*outs) if op.return_type is not None else outs
+
+
+cdef object empty_reduction(Op op, Tensor x, int d, bint whole):
+    if whole:
+        return RuntimeError(f"{op.name}(): Expected reduction dim to be specified for input.numel() == 0. "
+                            f"Specify the reduction dim with the 'dim' argument ([{describe_tensor(x)}]).")
+    return IndexError(f"{op.name}(): Expected reduction dim {d} to have non-zero size ([{describe_tensor(x)}]).")
+
+
+cdef int launch_reduction(Op op, tg_kernel* kernel, DeviceRuntime dev, Tensor x, tuple outs, tuple dims,
+                          unsigned char* reduced, int64_t* shape, int common, PyObject** flat) except -1:
+    cdef int64_t order_shape[MAX_DIMS]
+    cdef PyObject* item[1]
+    cdef Tensor view, o
+    cdef int d, n = 0, nreduced = 0, ndim = x.ndim_
+    if kernel.kind == KERNEL_PYTHON:
+        keep = [keepdim_view(<Tensor>o, ndim, shape) for o in outs]
+        call_python_kernel(op, kernel, (tuple(keep), x, dims, plain_params(op, flat)))
+        return 0
+    view = alias_geometry(x, ndim, x.offset_)
+    for d in range(ndim):
+        if not reduced[d]:
+            view.shape_[n], view.stride_[n] = x.shape_[d], x.stride_[d]
+            n += 1
+    for d in range(ndim):
+        if reduced[d]:
+            view.shape_[n], view.stride_[n] = x.shape_[d], x.stride_[d]
+            n += 1
+            nreduced += 1
+    finish_alias(view, x)
+    for d in range(ndim):
+        order_shape[d] = view.shape_[d]
+    padded = []
+    for o in outs:
+        padded.append(reduction_output(o, view, ndim - nreduced))
+    item[0] = <PyObject*>view
+    if len(padded) == 1:
+        return call_c_loop(op, kernel, dev, item, 1, common, flat, <PyObject*>padded[0], None, ndim, order_shape, nreduced)
+    return call_c_loop(op, kernel, dev, item, 1, common, flat, NULL, tuple(padded), ndim, order_shape, nreduced)
+
+
+cdef Tensor keepdim_view(Tensor o, int ndim, int64_t* shape):
+    """The output with the reduced dimensions present, of size one."""
+    cdef Tensor t = alias_geometry(o, ndim, o.offset_)
+    memcpy(t.shape_, shape, ndim * sizeof(int64_t))
+    contiguous_strides(ndim, shape, t.stride_)
+    if not o.flags & CONTIGUOUS:
+        spread_strides(t, o)
+    finish_alias(t, o)
+    return t
+
+
+cdef void spread_strides(Tensor t, Tensor o) noexcept:
+    cdef int d, k = o.ndim_ - 1
+    for d in range(t.ndim_ - 1, -1, -1):
+        if o.ndim_ == t.ndim_:
+            t.stride_[d] = o.stride_[d]
+        elif k >= 0 and t.shape_[d] == o.shape_[k]:
+            t.stride_[d] = o.stride_[k]
+            k -= 1
+
+
+cdef Tensor reduction_output(Tensor o, Tensor view, int nkept):
+    """The output as an operand of the loop: stride zero along the reduced dimensions."""
+    cdef Tensor t = alias_geometry(o, view.ndim_, o.offset_)
+    cdef int d, k = 0
+    for d in range(view.ndim_):
+        t.shape_[d] = view.shape_[d]
+        t.stride_[d] = 0
+    for d in range(o.ndim_):
+        if o.ndim_ == nkept:
+            t.stride_[d] = o.stride_[d]
+        elif o.shape_[d] != 1 and k < nkept:
+            while k < nkept and view.shape_[k] != o.shape_[d]:
+                k += 1
+            t.stride_[k] = o.stride_[d]
+            k += 1
+    finish_alias(t, o)
+    return t
+
+
+cdef object call_python_kernel(Op op, tg_kernel* kernel, tuple args):
+    """Run a Python kernel: no recording, nothing standing between."""
+    cdef int saved = tg_tls.grad_enabled
+    cdef void* intercept = tg_tls.intercept
+    tg_tls.below_autograd += 1
+    tg_tls.grad_enabled = 0
+    tg_tls.intercept = NULL
+    try:
+        return (<object>kernel.callable)(*args)
+    finally:
+        tg_tls.below_autograd -= 1
+        tg_tls.grad_enabled = saved
+        tg_tls.intercept = intercept
+
+
+cdef object run_scan(Op op, PyObject** flat, object out):
+    cdef Tensor x = <Tensor>flat[0], o
+    cdef DeviceRuntime dev = x.storage_.dev
+    cdef int common, i, want
+    cdef tg_kernel* kernel
+    override, dim = None, 0
+    for i in range(1, op.nparams):
+        name = <str>PyTuple_GET_ITEM(op.names, i)
+        if name == "dtype":
+            override = <object>flat[i]
+        elif name == "dim":
+            dim = <object>flat[i]
+    if x.flags & (CONJ | NEG):
+        x = resolved(x)
+    if override is not None:
+        common = (<dtype>override).index
+    else:
+        promote_operands(op, flat, &common)
+    if x.dtype_.index != common:
+        x = cast_tensor(x, common)
+    kernel = find_kernel(op, dev.slot, common)
+    made, targets = [], []
+    for i in range(op.nout):
+        want = result_dtype(op, i, common)
+        if out is not None:
+            o = out[i] if op.nout > 1 else out
+            prepare_out(op, o, x.ndim_, x.shape_, want)
+            if o.dtype_.index != want or o.storage_ is x.storage_:
+                targets.append((o, len(made)))
+                o = empty_contiguous(x.ndim_, x.shape_, want, dev)
+        else:
+            o = empty_contiguous(x.ndim_, x.shape_, want, dev)
+        made.append(o)
+    if not dev.type.meta and x.numel_:
+        call_python_kernel(op, kernel, (tuple(made), x, dim, plain_params(op, flat)))
+    for o, i in targets:
+        copy_into(o, made[i])
+    if out is not None:
+        return out
+    if op.nout == 1:
+        return made[0]
+    return op.return_type(*made) if op.return_type is not None else tuple(made)
+
+
+cdef object run_kernel_op(Op op, PyObject** flat, object out):
+    """A general op: check, shape rule, allocation, kernel."""
+    cdef DeviceRuntime dev
+    cdef Tensor o, t, first = None
+    cdef int i, p, key
+    cdef tg_kernel* kernel
+    cdef int64_t shape[MAX_DIMS]
+    cdef tuple args
+    args = PyTuple_New(op.nparams)
+    for i in range(op.nparams):
+        item = <object>flat[i]
+        if isinstance(item, Tensor):
+            if first is None:
+                first = <Tensor>item
+            if (<Tensor>item).flags & (CONJ | NEG) and op.written != i:
+                item = resolved(<Tensor>item)
+        elif op.ptype[i] == P_TENSORS:
+            for member in item:
+                if first is None and member is not None:
+                    first = <Tensor>member
+            item = [resolved(<Tensor>m) if m is not None and (<Tensor>m).flags & (CONJ | NEG) else m for m in item]
+        Py_INCREF(item)
+        PyTuple_SET_ITEM(args, i, item)
+    dev = kernel_device(op, args)
+    definition = op.definition
+    definition.check_arguments(args)
+    key = first.dtype_.index if first is not None else default_dtype
+    kernel = find_kernel(op, dev.slot, key)
+    if op.written >= 0:
+        if not dev.type.meta:
+            call_python_kernel(op, kernel, ((args[op.written],), args))
+        return args[op.written]
+    if definition.shape_depends_on_data:
+        if dev.type.meta:
+            raise NotImplementedError(f"{op.name}: the shape of the result depends on data, which a tensor on "
+                                      f"{dev.device} does not have")
+        result = call_python_kernel(op, kernel, (None, args))
+        return deliver(op, result, out)
+    metas = definition.output_metas(args)
+    made, targets = [], []
+    for i, (size, dt) in enumerate(metas):
+        for p, extent in enumerate(size):
+            shape[p] = extent
+        if out is not None:
+            o = out[i] if op.nout > 1 else out
+            prepare_out(op, o, len(size), shape, (<dtype>dt).index)
+            if o.storage_.dev.type is not dev.type:
+                raise RuntimeError(f"{op.name}: expected out tensor to have device {dev.device}, "
+                                   f"but got {o.storage_.dev.device} instead")
+            if o.dtype_ is not dt or shares_storage(o, args):
+                targets.append((o, len(made)))
+                o = empty_contiguous(len(size), shape, (<dtype>dt).index, dev)
+        else:
+            o = empty_contiguous(len(size), shape, (<dtype>dt).index, dev)
+        made.append(o)
+    if not dev.type.meta:
+        call_python_kernel(op, kernel, (tuple(made), args))
+    for o, i in targets:
+        copy_into(o, made[i])
+    if out is not None:
+        return out
+    if op.nout == 1:
+        return made[0]
+    return op.return_type(*made) if op.return_type is not None else tuple(made)
+
+
+cdef bint shares_storage(Tensor o, tuple args):
+    for a in args:
+        if isinstance(a, Tensor) and (<Tensor>a).storage_ is o.storage_:
+            return True
+        if type(a) is list:
+            for m in a:
+                if isinstance(m, Tensor) and (<Tensor>m).storage_ is o.storage_:
+                    return True
+    return False
+
+
+cdef object deliver(Op op, object result, object out):
+    results = result if isinstance(result, (tuple, list)) else (result,)
+    if out is not None:
+        outs = out if isinstance(out, (tuple, list)) else (out,)
+        for o, r in zip(outs, results):
+            prepare_out(op, <Tensor>o, (<Tensor>r).ndim_, (<Tensor>r).shape_, (<Tensor>r).dtype_.index)
+            copy_into(<Tensor>o, <Tensor>r)
+        return out
+    if op.nout == 1:
+        return results[0]
+    return op.return_type(*results) if op.return_type is not None else tuple(results)
+
+
+cdef DeviceRuntime kernel_device(Op op, tuple args):
+    cdef Tensor first = None, t
+    for a in args:
+        members = a if type(a) is list else (a,)
+        for m in members:
+            if not isinstance(m, Tensor):
+                continue
+            t = m
+            if first is None:
+                first = t
+            elif t.storage_.dev.type is not first.storage_.dev.type or t.storage_.dev.index != first.storage_.dev.index:
+                if not op.definition.mixes_devices:
+                    raise RuntimeError(
+                        f"{op.name}: expected all tensors to be on the same device, but found at least two devices, "
+                        f"{first.storage_.dev.device} and {t.storage_.dev.device}! Move one with .to(device).")
+    return runtime_of(None) if first is None else first.storage_.dev

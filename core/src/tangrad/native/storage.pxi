@@ -1,0 +1,404 @@
+# Devices at run time, slots, and reference-counted storage.
+
+cdef class DeviceType:
+    """A registered kind of device: its name, its driver once opened, its slots by layout."""
+    cdef readonly str name
+    cdef readonly int index
+    cdef public object driver
+    cdef public bint host          # its handles are host pointers
+    cdef public bint meta          # it has no memory at all
+    cdef int strided_slot
+    cdef dict runtimes
+
+    def __init__(self):
+        raise TypeError("device types are registered: see tangrad.plugin")
+
+
+cdef class DeviceRuntime:
+    """One device (type and index) with its allocator."""
+    cdef readonly device device
+    cdef readonly DeviceType type
+    cdef readonly CachingAllocator allocator
+    cdef readonly int index
+    cdef int slot
+
+
+cdef class device:
+    """Name a device: `device("cpu")`, `device("loopback:1")`, `device("cpu", 0)`.
+
+    Attributes:
+        type: name of the device type.
+        index: ordinal, or None for the current device of that type.
+
+    Raises:
+        RuntimeError: the string is malformed or names no known device type.
+    """
+    cdef readonly str type
+    cdef readonly object index
+
+    def __init__(self, type, index=None):
+        if isinstance(type, device):
+            self.type = (<device>type).type
+            self.index = (<device>type).index
+            return
+        if isinstance(type, int) and not isinstance(type, bool):
+            index = type
+            type = _default_accelerator()
+        if not isinstance(type, str):
+            raise TypeError(f"device(): argument 'type' must be str, not {_type_name(type)}")
+        name, colon, number = type.partition(":")
+        if colon:
+            if index is not None:
+                raise RuntimeError(f"type (string) must not include an index because index was passed explicitly: {type}")
+            if not number.isdigit() or (len(number) > 1 and number[0] == "0"):
+                raise RuntimeError(f"Invalid device string: '{type}'")
+            index = int(number)
+        if not name:
+            raise RuntimeError("Device string must not be empty" if not type else f"Invalid device string: '{type}'")
+        if index is not None and index < 0:
+            raise RuntimeError(f"Device index must be non-negative, got {index}")
+        if name not in _device_types:
+            _find_device_type(name)
+        self.type, self.index = name, index
+
+    def __repr__(self):
+        if self.index is None:
+            return f"device(type='{self.type}')"
+        return f"device(type='{self.type}', index={self.index})"
+
+    def __str__(self):
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
+    def __eq__(self, other):
+        if not isinstance(other, device):
+            return NotImplemented
+        return self.type == (<device>other).type and self.index == (<device>other).index
+
+    def __hash__(self):
+        return hash((self.type, self.index))
+
+    def __reduce__(self):
+        return device, (self.type, self.index)
+
+    def __enter__(self):
+        _push_default_device(self)
+        return self
+
+    def __exit__(self, *exc):
+        _pop_default_device()
+
+
+cdef dict _device_types = {}
+cdef list _slots = []                   # (device type name, layout name) by slot
+cdef list _default_devices = []         # stack; empty: the first registered host type
+cdef object _driver_source = None       # Python callable: name -> driver, may raise
+
+
+def set_driver_source(find):
+    """Install the function that finds and opens a device driver by name."""
+    global _driver_source
+    _driver_source = find
+
+
+cdef DeviceType _find_device_type(str name):
+    found = _device_types.get(name)
+    if found is not None:
+        return <DeviceType>found
+    if _driver_source is None:
+        raise RuntimeError(f"no device type named '{name}' is registered")
+    _driver_source(name)
+    found = _device_types.get(name)
+    if found is None:
+        raise RuntimeError(f"the driver of device '{name}' did not register itself")
+    return <DeviceType>found
+
+
+def register_device_type(str name, driver=None, *, bint host=False, bint meta=False):
+    """Register a device type and its slot for strided tensors; returns it (idempotent by name)."""
+    cdef DeviceType new
+    if name in _device_types:
+        new = _device_types[name]
+        if driver is not None:
+            new.driver = driver
+        return new
+    new = DeviceType.__new__(DeviceType)
+    new.name, new.driver, new.host, new.meta, new.runtimes = name, driver, host, meta, {}
+    _device_types[name] = new
+    new.strided_slot = register_slot(name, "strided")
+    return new
+
+
+def registered_devices():
+    """Return the names of the device types registered so far."""
+    return list(_device_types)
+
+
+cpdef int register_slot(str device_name, str layout_name) except -1:
+    """Return the slot of (device type, layout), registering it on first use."""
+    key = (device_name, layout_name)
+    if key in _slots:
+        return _slots.index(key)
+    _slots.append(key)
+    return len(_slots) - 1
+
+
+def slot_name(int slot):
+    """Return (device type name, layout name) of a slot."""
+    return _slots[slot]
+
+
+cdef class layout:
+    """A registered memory layout, e.g. `tangrad.strided`."""
+    cdef readonly str name
+
+    def __init__(self):
+        raise TypeError("layouts are registered: see tangrad.plugin.register_layout")
+
+    def __repr__(self):
+        return "tangrad." + self.name
+
+    def __reduce__(self):
+        return register_layout, (self.name,)
+
+
+cdef dict _layouts = {}
+
+
+cpdef layout register_layout(str name):
+    """Return the layout of that name, registering it on first use."""
+    found = _layouts.get(name)
+    if found is None:
+        found = layout.__new__(layout)
+        (<layout>found).name = name
+        _layouts[name] = found
+    return found
+
+
+def registered_layouts():
+    """Return all registered layouts."""
+    return list(_layouts.values())
+
+
+strided = register_layout("strided")
+
+
+cdef class memory_format:
+    """An order of strides: `contiguous_format`, `channels_last`, `channels_last_3d`, `preserve_format`."""
+    cdef readonly str name
+
+    def __init__(self, name):
+        self.name = name
+
+    def __repr__(self):
+        return "tangrad." + self.name
+
+    def __reduce__(self):
+        return _memory_format_by_name, (self.name,)
+
+
+contiguous_format = memory_format("contiguous_format")
+preserve_format = memory_format("preserve_format")
+channels_last = memory_format("channels_last")
+channels_last_3d = memory_format("channels_last_3d")
+
+
+def _memory_format_by_name(name):
+    return {f.name: f for f in (contiguous_format, preserve_format, channels_last, channels_last_3d)}[name]
+
+
+def _push_default_device(d):
+    _default_devices.append(d)
+
+
+def _pop_default_device():
+    _default_devices.pop()
+
+
+def set_default_device(d):
+    """Set the device on which factory functions allocate; None restores the initial one."""
+    del _default_devices[:]
+    if d is not None:
+        _default_devices.append(d if isinstance(d, device) else device(d))
+
+
+def get_default_device():
+    """Return the device on which factory functions allocate."""
+    return _default_devices[len(_default_devices) - 1] if _default_devices else device(_initial_device)
+
+
+_initial_device = "cpu"
+
+
+def _default_accelerator():
+    for name, kind in _device_types.items():
+        if not (<DeviceType>kind).host and not (<DeviceType>kind).meta:
+            return name
+    return _initial_device
+
+
+cdef DeviceRuntime runtime_of(object where):
+    """Return the run-time record of a device, a device string or None (the default)."""
+    cdef DeviceType kind
+    cdef device d
+    if where is None:
+        d = get_default_device()
+    elif isinstance(where, device):
+        d = where
+    else:
+        d = device(where)
+    kind = _find_device_type(d.type)
+    found = kind.runtimes.get(d.index)
+    if found is not None:
+        return <DeviceRuntime>found
+    return _open_runtime(kind, d)
+
+
+cdef DeviceRuntime _open_runtime(DeviceType kind, device d):
+    cdef DeviceRuntime new
+    index = d.index
+    if index is None and not kind.host and not kind.meta:
+        index = kind.driver.current_device() if hasattr(kind.driver, "current_device") else 0
+        found = kind.runtimes.get(index)
+        if found is not None:
+            kind.runtimes[None] = found
+            return <DeviceRuntime>found
+        d = device(d.type, index)
+    if kind.driver is not None and index is not None:
+        count = kind.driver.device_count()
+        if index >= count:
+            raise RuntimeError(f"device '{d}' does not exist: {kind.name} has {count} device(s), "
+                               f"indices 0 to {count - 1}")
+    if (kind.host or kind.meta) and index is not None:
+        # one memory, one allocator: "cpu:0" is "cpu" under another name
+        base = runtime_of(device(kind.name))
+        new = DeviceRuntime.__new__(DeviceRuntime)
+        new.allocator = (<DeviceRuntime>base).allocator
+    else:
+        new = DeviceRuntime.__new__(DeviceRuntime)
+        if kind.meta:
+            new.allocator = None
+        elif kind.host:
+            new.allocator = CachingAllocator()
+        else:
+            new.allocator = CachingAllocator(_IndexedDriver(kind.driver, index))
+    new.device, new.type, new.slot = d, kind, kind.strided_slot
+    new.index = 0 if index is None else index
+    kind.runtimes[d.index] = new
+    if d.index is not None and kind.runtimes.get(None) is None and not kind.host and not kind.meta:
+        pass
+    return new
+
+
+class _IndexedDriver:
+    """The raw driver of one device index, as the allocator wants it."""
+
+    def __init__(self, driver, index):
+        self.allocate = lambda nbytes: driver.allocate(nbytes, index)
+        self.release = driver.release
+        for name in ("record_event", "query_event", "synchronize_event", "destroy_event"):
+            if getattr(driver, name, None) is not None:
+                setattr(self, name, getattr(driver, name))
+
+
+@cython.no_gc
+@cython.freelist(64)
+cdef class UntypedStorage:
+    """Bytes on a device, addressed as handle + byte offset, freed with the last reference."""
+    cdef tg_block* block
+    cdef char* data            # the place where the host reaches the bytes, or NULL
+    cdef uint64_t handle
+    cdef size_t offset
+    cdef size_t nbytes_
+    cdef int64_t version
+    cdef object writer         # the op that wrote last, for messages
+    cdef DeviceRuntime dev
+    cdef object owner          # the foreign object whose memory this is, or None
+    cdef bint resizable_
+    cdef object __weakref__
+
+    def __dealloc__(self):
+        if self.block != NULL:
+            tg_release(self.dev.allocator.ptr, self.block)
+
+    @property
+    def device(self):
+        return self.dev.device
+
+    def nbytes(self):
+        """Return the size in bytes."""
+        return self.nbytes_
+
+    def size(self):
+        """Return the size in bytes."""
+        return self.nbytes_
+
+    def __len__(self):
+        return self.nbytes_
+
+    def data_ptr(self):
+        """Return handle + offset: on host devices the address of the first byte."""
+        return self.handle + self.offset
+
+    def resizable(self):
+        """Return whether `resize_` is allowed (not for memory of foreign objects)."""
+        return self.resizable_
+
+    def resize_(self, size_t nbytes):
+        """Change the size in bytes, keeping the common prefix."""
+        storage_resize(self, nbytes)
+        return self
+
+    def __repr__(self):
+        return f"<tangrad.UntypedStorage(device={self.dev.device}, nbytes={self.nbytes_})>"
+
+    @property
+    def _handle(self):
+        return (self.handle, self.offset)
+
+
+cdef int storage_attach(UntypedStorage s, size_t nbytes) except -1:
+    cdef int status
+    s.nbytes_ = nbytes
+    s.resizable_ = True
+    if s.dev.type.meta:
+        return 0
+    status = tg_allocate(s.dev.allocator.ptr, nbytes, 0, &s.block)
+    if status != 0:
+        s.block = NULL
+        s.dev.allocator.check(status, "allocate", nbytes)
+    s.handle = s.block.handle
+    s.offset = s.block.offset
+    if s.dev.type.host:
+        s.data = <char*><size_t>(s.handle) + s.offset
+    return 0
+
+
+cdef inline UntypedStorage new_storage(DeviceRuntime dev, size_t nbytes):
+    cdef UntypedStorage s = UntypedStorage.__new__(UntypedStorage)
+    s.dev = dev
+    storage_attach(s, nbytes)
+    return s
+
+
+cdef int storage_resize(UntypedStorage s, size_t nbytes) except -1:
+    cdef UntypedStorage old
+    if not s.resizable_:
+        raise RuntimeError(f"storage of {s.nbytes_} bytes on {s.dev.device} cannot be resized: "
+                           "its memory belongs to another object; copy the tensor with .clone() first")
+    old = UntypedStorage.__new__(UntypedStorage)
+    old.dev, old.block, old.data, old.handle, old.offset = s.dev, s.block, s.data, s.handle, s.offset
+    old.nbytes_ = s.nbytes_
+    s.block = NULL
+    s.data = NULL
+    try:
+        storage_attach(s, nbytes)
+    except BaseException:
+        s.block, s.data, s.handle, s.offset = old.block, old.data, old.handle, old.offset
+        s.nbytes_ = old.nbytes_
+        old.block = NULL
+        raise
+    if s.data != NULL:
+        memcpy(s.data, old.data, min(nbytes, old.nbytes_))
+    elif not s.dev.type.meta and min(nbytes, old.nbytes_):
+        s.dev.type.driver.copy_within(s.handle, s.offset, old.handle, old.offset, min(nbytes, old.nbytes_))
+    return 0

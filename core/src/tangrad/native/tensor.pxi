@@ -1,0 +1,653 @@
+# The tensor: a strided view of a storage, with one gradient record.
+
+cdef enum:
+    REQUIRES_GRAD = 1
+    CONTIGUOUS = 2
+    CONJ = 4
+    NEG = 8
+    RETAIN_GRAD = 16
+    INFERENCE = 32
+    PY_DISPATCH = 64
+    NO_GRAD_VIEW = 128      # made as a view while recording was off
+    MULTI_VIEW = 256        # one of several views made by one op
+    INLINE_DIMS = 5
+    MAX_DIMS = 64
+
+
+cdef class VersionCell:
+    """The version of what `.data` detached: counted apart from the storage's."""
+    cdef int64_t version
+
+
+@cython.freelist(64)
+@cython.c_api_binop_methods(True)
+cdef class Tensor:
+    """A multi-dimensional array of one dtype on one device; see the function `tensor`."""
+    cdef UntypedStorage storage_
+    cdef dtype dtype_
+    cdef int64_t offset_
+    cdef int64_t numel_
+    cdef int64_t* shape_
+    cdef int64_t* stride_
+    cdef int64_t inline_[10]
+    cdef int ndim_
+    cdef int slot_
+    cdef uint32_t flags
+    cdef uint32_t output_nr_
+    cdef Node grad_fn_
+    cdef void* accumulator_          # AccumulateGrad, borrowed: it clears this when it dies
+    cdef object grad_
+    cdef Tensor base_
+    cdef VersionCell version_cell
+    cdef int64_t view_version        # version at which grad_fn_ of a view was right
+    cdef object hooks_               # None, or the dict of hooks by kind
+    cdef object level_               # None, or the record of the transform level that wraps it
+    cdef dict __dict__
+    cdef object __weakref__
+
+    def __dealloc__(self):
+        if self.shape_ != self.inline_ and self.shape_ != NULL:
+            free(self.shape_)
+
+    # --- geometry
+
+    @property
+    def shape(self):
+        return make_size(self.ndim_, self.shape_)
+
+    def size(self, dim=None):
+        """Return the shape as a Size, or the size of one dimension."""
+        if dim is None:
+            return make_size(self.ndim_, self.shape_)
+        return self.shape_[wrap_dim(op_index(dim), self.ndim_, "size") if self.ndim_ else no_dimension(dim)]
+
+    def stride(self, dim=None):
+        """Return the strides in elements as a tuple, or one of them."""
+        if dim is None:
+            return tuple(shape_list(self.ndim_, self.stride_))
+        return self.stride_[wrap_dim(op_index(dim), self.ndim_, "stride") if self.ndim_ else no_dimension(dim)]
+
+    @property
+    def ndim(self):
+        return self.ndim_
+
+    def dim(self):
+        """Return the number of dimensions."""
+        return self.ndim_
+
+    def numel(self):
+        """Return the number of elements."""
+        return self.numel_
+
+    def storage_offset(self):
+        """Return the offset in the storage, in elements."""
+        return self.offset_
+
+    def is_contiguous(self, memory_format=contiguous_format):
+        """Return whether elements lie in memory in the order of the format."""
+        if memory_format is contiguous_format:
+            return bool(self.flags & CONTIGUOUS)
+        return is_contiguous_in(self, memory_format)
+
+    @property
+    def dtype(self):
+        return self.dtype_
+
+    @property
+    def device(self):
+        return self.storage_.dev.device
+
+    @property
+    def layout(self):
+        return register_layout((<tuple>_slots[self.slot_])[1])
+
+    @property
+    def itemsize(self):
+        return self.dtype_.itemsize
+
+    def element_size(self):
+        """Return the bytes of one element."""
+        return self.dtype_.itemsize
+
+    @property
+    def nbytes(self):
+        return self.numel_ * self.dtype_.itemsize
+
+    def data_ptr(self):
+        """Return handle + offset of the first element: its address on host devices."""
+        return 0 if self.storage_.nbytes_ == 0 or self.storage_.dev.type.meta else \
+            self.storage_.handle + self.storage_.offset + self.offset_ * self.dtype_.itemsize
+
+    def untyped_storage(self):
+        """Return the storage."""
+        return self.storage_
+
+    def is_floating_point(self):
+        """Return whether the dtype is a floating-point one."""
+        return self.dtype_.is_floating_point
+
+    def is_complex(self):
+        """Return whether the dtype is complex."""
+        return self.dtype_.is_complex
+
+    def is_conj(self):
+        """Return whether the conjugate flag is set."""
+        return bool(self.flags & CONJ)
+
+    def is_neg(self):
+        """Return whether the negation flag is set."""
+        return bool(self.flags & NEG)
+
+    # --- history
+
+    @property
+    def requires_grad(self):
+        return requires_grad(self)
+
+    @requires_grad.setter
+    def requires_grad(self, bint value):
+        set_requires_grad(self, value)
+
+    def requires_grad_(self, bint requires_grad=True):
+        """Set whether a leaf records operations; returns self."""
+        set_requires_grad(self, requires_grad)
+        return self
+
+    @property
+    def grad(self):
+        if self.grad_ is None and grad_fn_of(self) is not None and not self.flags & RETAIN_GRAD and self.level_ is None:
+            warn_non_leaf_grad()
+        return self.grad_
+
+    @grad.setter
+    def grad(self, value):
+        set_grad(self, value)
+
+    @grad.deleter
+    def grad(self):
+        self.grad_ = None
+
+    @property
+    def grad_fn(self):
+        return grad_fn_of(self)
+
+    @property
+    def is_leaf(self):
+        return grad_fn_of(self) is None
+
+    @property
+    def output_nr(self):
+        return self.output_nr_
+
+    @property
+    def retains_grad(self):
+        return bool(self.flags & RETAIN_GRAD)
+
+    @property
+    def _version(self):
+        if self.flags & INFERENCE:
+            raise RuntimeError("Inference tensors do not track version counter.")
+        return version_of(self)
+
+    @property
+    def _base(self):
+        return self.base_
+
+    def _is_view(self):
+        return self.base_ is not None
+
+    @property
+    def data(self):
+        return data_of(self)
+
+    @data.setter
+    def data(self, Tensor value not None):
+        replace_data(self, value)
+
+    def detach(self):
+        """Return a view without history (shares storage and version)."""
+        if tg_tls.intercept != NULL or not exact_tensor(<PyObject*>self) or self.level_ is not None:
+            return lookup_op("detach")(self)
+        return detached(self)
+
+    def is_inference(self):
+        """Return whether the tensor was made in inference mode."""
+        return bool(self.flags & INFERENCE)
+
+    def retain_grad(self):
+        """Keep the gradient of this non-leaf in `.grad`."""
+        retain_grad(self)
+
+    def register_hook(self, hook):
+        """Call `hook(grad)` when the gradient is complete; it may return a replacement.
+
+        Raises:
+            RuntimeError: the tensor does not require gradients.
+        """
+        return register_tensor_hook(self, hook)
+
+    def register_post_accumulate_grad_hook(self, hook):
+        """Call `hook(tensor)` after its gradient was accumulated (leaves only)."""
+        if grad_fn_of(self) is not None or not requires_grad(self):
+            raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+        return _removable(hooks_of(self).setdefault("post_accumulate", {}), hook)
+
+    @property
+    def _backward_hooks(self):
+        return None if self.hooks_ is None else (<dict>self.hooks_).get("grad")
+
+    # --- values
+
+    def item(self):
+        """Return the only element as a Python number."""
+        return tensor_item(self)
+
+    def tolist(self):
+        """Return the elements as nested lists of Python numbers (a number for 0-d)."""
+        return tensor_tolist(self)
+
+    def __bool__(self):
+        if self.numel_ == 0:
+            raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
+        if self.numel_ > 1:
+            raise RuntimeError(f"Boolean value of Tensor with more than one value is ambiguous "
+                               f"([{describe_tensor(self)}]); use .any() or .all()")
+        return bool(tensor_item(self))
+
+    def __int__(self):
+        return int(tensor_item(self))
+
+    def __float__(self):
+        value = tensor_item(self)
+        if isinstance(value, complex) and value.imag == 0:
+            return value.real
+        return float(value)
+
+    def __complex__(self):
+        return complex(tensor_item(self))
+
+    def __index__(self):
+        if KIND[self.dtype_.index] > KIND_INT or self.numel_ != 1:
+            raise TypeError("only integer tensors of a single element can be converted to an index")
+        return int(tensor_item(self))
+
+    def __len__(self):
+        if self.ndim_ == 0:
+            raise TypeError("len() of a 0-d tensor")
+        return self.shape_[0]
+
+    def __hash__(self):
+        return <Py_hash_t>(<size_t><void*>self >> 4)
+
+    def __repr__(self):
+        return _tensor_repr(self)
+
+    def __getitem__(self, index):
+        return tensor_getitem(self, index)
+
+    def __setitem__(self, index, value):
+        tensor_setitem(self, index, value)
+
+    def __delitem__(self, index):
+        raise TypeError("Tensor does not support deleting items")
+
+    def __iter__(self):
+        if self.ndim_ == 0:
+            raise TypeError("iteration over a 0-d tensor")
+        return iter(lookup_op("unbind")(self, 0))
+
+    def __getattr__(self, name):
+        return _find_attribute(self, name)
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        """Run `func` with overrides of subclasses off and give results the class `cls`."""
+        return _default_torch_function(cls, func, types, args, kwargs)
+
+    # --- operators
+
+    def __add__(left, right):
+        return binary_operator(0, left, right)
+
+    def __sub__(left, right):
+        return binary_operator(1, left, right)
+
+    def __mul__(left, right):
+        return binary_operator(2, left, right)
+
+    def __truediv__(left, right):
+        return binary_operator(3, left, right)
+
+    def __floordiv__(left, right):
+        return binary_operator(4, left, right)
+
+    def __mod__(left, right):
+        return binary_operator(5, left, right)
+
+    def __pow__(left, right, modulo):
+        return binary_operator(6, left, right)
+
+    def __matmul__(left, right):
+        return binary_operator(7, left, right)
+
+    def __and__(left, right):
+        return binary_operator(8, left, right)
+
+    def __or__(left, right):
+        return binary_operator(9, left, right)
+
+    def __xor__(left, right):
+        return binary_operator(10, left, right)
+
+    def __lshift__(left, right):
+        return binary_operator(11, left, right)
+
+    def __rshift__(left, right):
+        return binary_operator(12, left, right)
+
+    def __iadd__(self, other):
+        return inplace_operator(0, self, other)
+
+    def __isub__(self, other):
+        return inplace_operator(1, self, other)
+
+    def __imul__(self, other):
+        return inplace_operator(2, self, other)
+
+    def __itruediv__(self, other):
+        return inplace_operator(3, self, other)
+
+    def __ifloordiv__(self, other):
+        return inplace_operator(4, self, other)
+
+    def __imod__(self, other):
+        return inplace_operator(5, self, other)
+
+    def __ipow__(self, other):
+        return inplace_operator(6, self, other)
+
+    def __iand__(self, other):
+        return inplace_operator(8, self, other)
+
+    def __ior__(self, other):
+        return inplace_operator(9, self, other)
+
+    def __ixor__(self, other):
+        return inplace_operator(10, self, other)
+
+    def __ilshift__(self, other):
+        return inplace_operator(11, self, other)
+
+    def __irshift__(self, other):
+        return inplace_operator(12, self, other)
+
+    def __neg__(self):
+        return lookup_op("neg")(self)
+
+    def __pos__(self):
+        return lookup_op("positive")(self)
+
+    def __abs__(self):
+        return lookup_op("abs")(self)
+
+    def __invert__(self):
+        return lookup_op("bitwise_not")(self)
+
+    def __richcmp__(self, other, int which):
+        return binary_operator(13 + which, self, other)
+
+    # --- exchange
+
+    def __getbuffer__(self, Py_buffer* buffer, int flags):
+        fill_buffer(self, buffer, flags)
+
+    def __releasebuffer__(self, Py_buffer* buffer):
+        free(buffer.internal)
+
+    def __array__(self, dtype=None, copy=None):
+        return _to_array(self, dtype, copy)
+
+    def __array_wrap__(self, array, context=None, return_scalar=False):
+        return _from_array(array)
+
+    def __dlpack__(self, **kwargs):
+        return _to_dlpack(self, kwargs)
+
+    def __dlpack_device__(self):
+        return _dlpack_device(self)
+
+    def __reduce_ex__(self, protocol):
+        return _reduce_tensor(self, protocol)
+
+    def __deepcopy__(self, memo):
+        return _deepcopy_tensor(self, memo)
+
+    def __setstate__(self, state):
+        _set_state(self, state)
+
+    def __format__(self, spec):
+        if self.ndim_ == 0 and self.level_ is None and not self.storage_.dev.type.meta and exact_tensor(<PyObject*>self):
+            return format(tensor_item(self), spec)
+        return format(repr(self), spec) if not spec else object.__format__(self, spec)
+
+    def __reversed__(self):
+        if self.ndim_ == 0:
+            return self
+        return lookup_op("flip")(self, (0,))
+
+    def __contains__(self, element):
+        if isinstance(element, (Tensor, float, int, complex)):
+            return bool(lookup_op("any")(lookup_op("eq")(self, element)))
+        raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}.")
+
+
+cdef class Parameter(Tensor):
+    """A tensor that is a parameter of a module: it requires gradients by default."""
+    pass
+
+
+cdef PyTypeObject* TENSOR = <PyTypeObject*>Tensor
+cdef PyTypeObject* PARAMETER = <PyTypeObject*>Parameter
+
+
+cdef inline bint exact_tensor(PyObject* x) noexcept:
+    return Py_TYPE(<object>x) == TENSOR or Py_TYPE(<object>x) == PARAMETER
+
+
+cdef inline int reserve_dims(Tensor t, int ndim) except -1:
+    if ndim <= INLINE_DIMS:
+        t.shape_ = t.inline_
+        t.stride_ = t.inline_ + INLINE_DIMS
+    else:
+        if ndim > MAX_DIMS:
+            raise RuntimeError(f"tensors have at most {MAX_DIMS} dimensions, got {ndim}")
+        t.shape_ = <int64_t*>malloc(2 * ndim * sizeof(int64_t))
+        if t.shape_ == NULL:
+            raise MemoryError(f"cannot allocate the shape of a tensor of {ndim} dimensions")
+        t.stride_ = t.shape_ + ndim
+    t.ndim_ = ndim
+    return 0
+
+
+cdef inline bint geometry_contiguous(int ndim, const int64_t* shape, const int64_t* stride) noexcept:
+    cdef int64_t expected = 1
+    cdef int i
+    for i in range(ndim - 1, -1, -1):
+        if shape[i] == 0:
+            return True
+        if shape[i] != 1:
+            if stride[i] != expected:
+                return False
+            expected *= shape[i]
+    return True
+
+
+cdef inline int64_t count_elements(int ndim, const int64_t* shape) except -1:
+    cdef int64_t n = 1
+    cdef int i
+    for i in range(ndim):
+        if shape[i] < 0:
+            raise RuntimeError(f"Trying to create tensor with negative dimension {shape[i]}: {shape_list(ndim, shape)}")
+        if __builtin_mul_overflow(n, shape[i], &n):
+            for j in range(ndim):
+                if shape[j] == 0:
+                    return 0
+            raise RuntimeError(f"sizes {shape_list(ndim, shape)} overflow the number of elements that fit in 64 bits")
+    return n
+
+
+cdef inline void contiguous_strides(int ndim, const int64_t* shape, int64_t* stride) noexcept:
+    cdef int64_t step = 1
+    cdef int i
+    for i in range(ndim - 1, -1, -1):
+        stride[i] = step
+        if shape[i] > 1:
+            step *= shape[i]
+
+
+cdef list shape_list(int ndim, const int64_t* shape):
+    return [shape[i] for i in range(ndim)]
+
+
+cdef object make_size(int n, const int64_t* values):
+    cdef tuple items = PyTuple_New(n)
+    cdef int i
+    for i in range(n):
+        item = values[i]
+        Py_INCREF(item)
+        PyTuple_SET_ITEM(items, i, item)
+    return tuple_as(Size, items)
+
+
+cdef inline Tensor bare_tensor(dtype d, int slot):
+    cdef Tensor t = <Tensor>tensor_plain_new()
+    t.dtype_ = d
+    t.slot_ = slot
+    return t
+
+
+cdef Tensor tensor_plain_new():
+    if tg_plain_new != NULL:
+        return <Tensor>new_from(tg_plain_new, TENSOR)
+    return Tensor.__new__(Tensor)
+
+
+cdef Tensor tensor_like_type(PyTypeObject* kind):
+    return <Tensor>new_from(tg_plain_new, kind)
+
+
+cdef Tensor empty_contiguous(int ndim, const int64_t* shape, int dtype_index, DeviceRuntime dev):
+    cdef Tensor t = bare_tensor(<dtype>DTYPES[dtype_index], dev.slot)
+    cdef int64_t nbytes
+    reserve_dims(t, ndim)
+    memcpy(t.shape_, shape, ndim * sizeof(int64_t))
+    t.numel_ = count_elements(ndim, shape)
+    contiguous_strides(ndim, shape, t.stride_)
+    if __builtin_mul_overflow(t.numel_, <int64_t>ITEMSIZE[dtype_index], &nbytes):
+        raise out_of_memory(f"a tensor of shape {shape_list(ndim, shape)} and dtype {t.dtype_!r} "
+                            "has more bytes than can be addressed")
+    t.storage_ = new_storage(dev, nbytes)
+    t.flags = CONTIGUOUS
+    if tg_tls.inference:
+        t.flags |= INFERENCE
+    return t
+
+
+cdef Tensor empty_strided_c(int ndim, const int64_t* shape, const int64_t* stride, int dtype_index, DeviceRuntime dev):
+    cdef Tensor t = bare_tensor(<dtype>DTYPES[dtype_index], dev.slot)
+    cdef int64_t extent = 1, step, nbytes
+    cdef int i
+    reserve_dims(t, ndim)
+    memcpy(t.shape_, shape, ndim * sizeof(int64_t))
+    memcpy(t.stride_, stride, ndim * sizeof(int64_t))
+    t.numel_ = count_elements(ndim, shape)
+    for i in range(ndim):
+        if stride[i] < 0:
+            raise RuntimeError(f"as_strided: negative strides are not supported, got {shape_list(ndim, stride)}")
+        if t.numel_ and (__builtin_mul_overflow(shape[i] - 1, stride[i], &step)
+                         or __builtin_add_overflow(extent, step, &extent)):
+            raise out_of_memory(f"shape {shape_list(ndim, shape)} with strides {shape_list(ndim, stride)} "
+                                "addresses more bytes than exist")
+    if t.numel_ == 0:
+        extent = 0
+    if __builtin_mul_overflow(extent, <int64_t>ITEMSIZE[dtype_index], &nbytes):
+        raise out_of_memory(f"shape {shape_list(ndim, shape)} with strides {shape_list(ndim, stride)} "
+                            "addresses more bytes than exist")
+    t.storage_ = new_storage(dev, nbytes)
+    t.flags = CONTIGUOUS if geometry_contiguous(ndim, shape, stride) else 0
+    if tg_tls.inference:
+        t.flags |= INFERENCE
+    return t
+
+
+cdef inline Tensor alias_geometry(Tensor src, int ndim, int64_t offset):
+    """Share the storage of src; the caller fills shape and stride, then calls finish_alias."""
+    cdef Tensor t = bare_tensor(src.dtype_, src.slot_)
+    reserve_dims(t, ndim)
+    t.storage_ = src.storage_
+    t.offset_ = offset
+    t.version_cell = src.version_cell
+    t.level_ = src.level_
+    return t
+
+
+cdef inline void finish_alias(Tensor t, Tensor src) noexcept:
+    cdef int64_t n = 1
+    cdef int i
+    for i in range(t.ndim_):
+        n *= t.shape_[i]
+    t.numel_ = n
+    t.flags = (src.flags & (CONJ | NEG | INFERENCE)) | (
+        CONTIGUOUS if geometry_contiguous(t.ndim_, t.shape_, t.stride_) else 0)
+
+
+cdef inline Tensor alias_whole(Tensor src):
+    """The same geometry on the same storage, without history."""
+    cdef Tensor t = alias_geometry(src, src.ndim_, src.offset_)
+    memcpy(t.shape_, src.shape_, src.ndim_ * sizeof(int64_t))
+    memcpy(t.stride_, src.stride_, src.ndim_ * sizeof(int64_t))
+    t.numel_ = src.numel_
+    t.flags = src.flags & (CONJ | NEG | INFERENCE | CONTIGUOUS)
+    return t
+
+
+cdef inline int64_t version_of(Tensor t) noexcept:
+    return t.version_cell.version if t.version_cell is not None else t.storage_.version
+
+
+cdef inline void bump_version(Tensor t, object writer):
+    if t.version_cell is not None:
+        t.version_cell.version += 1
+    else:
+        t.storage_.version += 1
+    t.storage_.writer = writer
+
+
+cdef inline char* host_pointer(Tensor t) noexcept:
+    if t.storage_.data == NULL:
+        return NULL
+    return t.storage_.data + t.offset_ * ITEMSIZE[t.dtype_.index]
+
+
+cdef inline bint requires_grad(Tensor t):
+    if t.flags & REQUIRES_GRAD or t.grad_fn_ is not None:
+        return True
+    return t.base_ is not None and requires_grad(t.base_)
+
+
+cdef object describe_tensor(Tensor t):
+    """Text of a tensor for messages: dtype, shape and device."""
+    return f"{t.dtype_.name}{shape_list(t.ndim_, t.shape_)} on {t.storage_.dev.device}"
+
+
+cdef bint geometry_within(Tensor t, int ndim, const int64_t* shape, const int64_t* stride, int64_t offset) noexcept:
+    """Whether every element of the geometry lies inside the storage."""
+    cdef int64_t last = offset
+    cdef int i
+    if offset < 0:
+        return False
+    for i in range(ndim):
+        if shape[i] == 0:
+            return True
+        last += (shape[i] - 1) * stride[i]
+    return (last + 1) * ITEMSIZE[t.dtype_.index] <= <int64_t>t.storage_.nbytes_

@@ -1,0 +1,302 @@
+# Views: geometry in C for the hot ones, by the definition's rule for the rest.
+
+NATIVE_VIEWS = {"transpose": 1, "t": 2, "select": 3, "slice": 4, "unsqueeze": 5, "permute": 6, "expand": 7, "view": 8,
+                "as_strided": 9}
+
+
+cdef object call_view(Op op, PyObject** flat, uint64_t needs, bint inplace):
+    cdef Tensor src = <Tensor>flat[0], t
+    cdef Node node = None
+    if needs:
+        node = record_inputs(op, flat, needs)
+    if op.native_view:
+        t = native_view(op, flat, src)
+        if t is not None:
+            mark_view(t, src)
+            if node is not None:
+                set_output_meta(node, t)
+                attach(node, t, 0)
+            return t
+    return view_by_rule(op, flat, src, node)
+
+
+cdef inline void mark_view(Tensor t, Tensor src):
+    t.base_ = src if src.base_ is None else src.base_
+    t.view_version = version_of(t)
+    t.flags |= src.flags & NO_GRAD_VIEW
+    if not tg_tls.grad_enabled and not tg_tls.below_autograd:
+        t.flags |= NO_GRAD_VIEW
+
+
+cdef object view_by_rule(Op op, PyObject** flat, Tensor src, Node node):
+    cdef int i
+    cdef Tensor t
+    args = tuple([<object>flat[i] for i in range(op.nparams)])
+    op.definition.check_arguments(args)
+    geometry = op.definition.view_geometry(args)
+    if isinstance(geometry, list):
+        views = []
+        for g in geometry:
+            t = view_of_geometry(op, src, g)
+            mark_view(t, src)
+            t.flags |= MULTI_VIEW
+            views.append(t)
+        if node is not None and views:
+            connect_outputs(node, views)
+        return tuple(views) if op.definition.returns_tuple else views
+    t = view_of_geometry(op, src, geometry)
+    mark_view(t, src)
+    if node is not None:
+        set_output_meta(node, t)
+        attach(node, t, 0)
+    return t
+
+
+cdef Tensor view_of_geometry(Op op, Tensor src, tuple geometry):
+    """Make the view (shape, stride, offset[, dtype[, flags]])."""
+    cdef Tensor t
+    cdef int i, n
+    shape, stride, offset = geometry[0], geometry[1], geometry[2]
+    n = len(shape)
+    t = alias_geometry(src, n, offset)
+    if len(geometry) > 3 and geometry[3] is not None:
+        t.dtype_ = geometry[3]
+    for i in range(n):
+        t.shape_[i] = shape[i]
+        t.stride_[i] = stride[i]
+    count_elements(n, t.shape_)
+    finish_alias(t, src)
+    if len(geometry) > 4:
+        t.flags = (t.flags & ~<uint32_t>(CONJ | NEG)) | <uint32_t>geometry[4]
+    if not src.storage_.dev.type.meta and not geometry_within(t, n, t.shape_, t.stride_, t.offset_):
+        raise RuntimeError(f"{op.name}: sizes {shape_list(n, t.shape_)}, strides {shape_list(n, t.stride_)}, storage "
+                           f"offset {t.offset_} requiring a storage size beyond the {src.storage_.nbytes_} bytes of the "
+                           f"storage are out of bounds")
+    return t
+
+
+cdef Tensor native_view(Op op, PyObject** flat, Tensor src):
+    cdef int which = op.native_view
+    if which == 1:
+        return view_transpose(src, <object>flat[1], <object>flat[2])
+    if which == 2:
+        if src.ndim_ > 2:
+            raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {src.ndim_}D "
+                               f"([{describe_tensor(src)}])")
+        if src.ndim_ < 2:
+            return view_copy_geometry(src)
+        return view_transpose(src, 0, 1)
+    if which == 3:
+        return view_select(src, <object>flat[1], <object>flat[2])
+    if which == 4:
+        return view_slice(src, <object>flat[1], <object>flat[2], <object>flat[3], <object>flat[4])
+    if which == 5:
+        return view_unsqueeze(src, <object>flat[1])
+    if which == 6:
+        return view_permute(src, <tuple><object>flat[1])
+    if which == 7:
+        return view_expand(src, <tuple><object>flat[1])
+    if which == 8 and isinstance(<object>flat[1], tuple):
+        return view_view(src, <tuple><object>flat[1])
+    return None
+
+
+cdef Tensor view_copy_geometry(Tensor src):
+    cdef Tensor t = alias_geometry(src, src.ndim_, src.offset_)
+    memcpy(t.shape_, src.shape_, src.ndim_ * sizeof(int64_t))
+    memcpy(t.stride_, src.stride_, src.ndim_ * sizeof(int64_t))
+    finish_alias(t, src)
+    return t
+
+
+cdef Tensor view_transpose(Tensor src, int d0, int d1):
+    cdef Tensor t = alias_geometry(src, src.ndim_, src.offset_)
+    memcpy(t.shape_, src.shape_, src.ndim_ * sizeof(int64_t))
+    memcpy(t.stride_, src.stride_, src.ndim_ * sizeof(int64_t))
+    if src.ndim_:
+        t.shape_[d0], t.shape_[d1] = src.shape_[d1], src.shape_[d0]
+        t.stride_[d0], t.stride_[d1] = src.stride_[d1], src.stride_[d0]
+    finish_alias(t, src)
+    return t
+
+
+cdef Tensor view_select(Tensor src, int dim, int64_t index):
+    cdef Tensor t
+    cdef int d, k = 0
+    cdef int64_t size
+    if src.ndim_ == 0:
+        raise IndexError("select() cannot be applied to a 0-dim tensor.")
+    size = src.shape_[dim]
+    if index < -size or index >= size:
+        raise IndexError(f"select(): index {index} out of range for tensor of size {shape_list(src.ndim_, src.shape_)} "
+                         f"at dimension {dim}")
+    if index < 0:
+        index += size
+    t = alias_geometry(src, src.ndim_ - 1, src.offset_ + index * src.stride_[dim])
+    for d in range(src.ndim_):
+        if d != dim:
+            t.shape_[k], t.stride_[k] = src.shape_[d], src.stride_[d]
+            k += 1
+    finish_alias(t, src)
+    return t
+
+
+cdef Tensor view_slice(Tensor src, int dim, object start, object end, int64_t step):
+    cdef Tensor t
+    cdef int64_t size, a, b
+    if src.ndim_ == 0:
+        raise RuntimeError("slice() cannot be applied to a 0-dim tensor.")
+    if step <= 0:
+        raise RuntimeError(f"slice step must be positive, got {step}")
+    size = src.shape_[dim]
+    a = 0 if start is None else clamp_index(start, size)
+    b = size if end is None else clamp_index(end, size)
+    if b < a:
+        b = a
+    t = alias_geometry(src, src.ndim_, src.offset_ + a * src.stride_[dim])
+    memcpy(t.shape_, src.shape_, src.ndim_ * sizeof(int64_t))
+    memcpy(t.stride_, src.stride_, src.ndim_ * sizeof(int64_t))
+    t.shape_[dim] = (b - a + step - 1) // step
+    t.stride_[dim] = src.stride_[dim] * step
+    finish_alias(t, src)
+    return t
+
+
+cdef int64_t clamp_index(object index, int64_t size) except -1:
+    cdef int overflow = 0
+    cdef long long i = PyLong_AsLongLongAndOverflow(index, &overflow)
+    if overflow:
+        return size if overflow > 0 else 0
+    if i < 0:
+        i += size
+        return i if i > 0 else 0
+    return i if i < size else size
+
+
+cdef Tensor view_unsqueeze(Tensor src, int dim):
+    cdef Tensor t = alias_geometry(src, src.ndim_ + 1, src.offset_)
+    cdef int d
+    for d in range(dim):
+        t.shape_[d], t.stride_[d] = src.shape_[d], src.stride_[d]
+    t.shape_[dim] = 1
+    t.stride_[dim] = src.shape_[dim] * src.stride_[dim] if dim < src.ndim_ else 1
+    for d in range(dim, src.ndim_):
+        t.shape_[d + 1], t.stride_[d + 1] = src.shape_[d], src.stride_[d]
+    finish_alias(t, src)
+    return t
+
+
+cdef Tensor view_permute(Tensor src, tuple dims):
+    cdef Tensor t
+    cdef int i, d
+    if len(dims) != src.ndim_:
+        raise RuntimeError(f"permute(): number of dimensions in the tensor input does not match the length of "
+                           f"the desired ordering of dimensions i.e. input.dim() = {src.ndim_} is not equal to "
+                           f"len(dims) = {len(dims)}")
+    t = alias_geometry(src, src.ndim_, src.offset_)
+    for i in range(src.ndim_):
+        d = dims[i]
+        t.shape_[i], t.stride_[i] = src.shape_[d], src.stride_[d]
+    finish_alias(t, src)
+    return t
+
+
+cdef Tensor view_expand(Tensor src, tuple size):
+    cdef Tensor t
+    cdef int i, k, n = len(size)
+    cdef int64_t want
+    if n < src.ndim_:
+        raise RuntimeError(f"expand([{describe_tensor(src)}], size={list(size)}): the number of sizes provided ({n}) must "
+                           f"be greater or equal to the number of dimensions in the tensor ({src.ndim_})")
+    t = alias_geometry(src, n, src.offset_)
+    for i in range(n):
+        k = i - (n - src.ndim_)
+        want = size[i]
+        if k < 0:
+            if want < 0:
+                raise RuntimeError(f"The expanded size of the tensor ({want}) isn't allowed in a leading, non-existing "
+                                   f"dimension {i}")
+            t.shape_[i], t.stride_[i] = want, 0
+        elif want == -1 or want == src.shape_[k]:
+            t.shape_[i], t.stride_[i] = src.shape_[k], src.stride_[k]
+        elif src.shape_[k] == 1 and want >= 0:
+            t.shape_[i], t.stride_[i] = want, 0
+        else:
+            raise RuntimeError(f"The expanded size of the tensor ({want}) must match the existing size "
+                               f"({src.shape_[k]}) at non-singleton dimension {i}.  Target sizes: {list(size)}.  "
+                               f"Tensor sizes: {shape_list(src.ndim_, src.shape_)}")
+    count_elements(n, t.shape_)
+    finish_alias(t, src)
+    return t
+
+
+cdef Tensor view_view(Tensor src, tuple size):
+    cdef Tensor t
+    cdef int64_t shape[MAX_DIMS]
+    cdef int i, n = len(size), unknown = -1
+    cdef int64_t known = 1
+    if n > MAX_DIMS:
+        raise RuntimeError(f"view: at most {MAX_DIMS} dimensions, got {n}")
+    for i in range(n):
+        shape[i] = size[i]
+        if shape[i] == -1:
+            if unknown >= 0:
+                raise RuntimeError("only one dimension can be inferred")
+            unknown = i
+        elif shape[i] < 0:
+            raise RuntimeError(f"invalid shape dimension {shape[i]} at index {i} of shape {list(size)}")
+        elif __builtin_mul_overflow(known, shape[i], &known):
+            raise invalid_shape(size, src)
+    if unknown >= 0:
+        if known == 0:
+            if src.numel_ == 0:
+                raise RuntimeError(f"cannot reshape tensor of 0 elements into shape {list(size)} because the unspecified "
+                                   "dimension size -1 can be any value and is ambiguous")
+            raise invalid_shape(size, src)
+        if src.numel_ % known:
+            raise invalid_shape(size, src)
+        shape[unknown] = src.numel_ // known
+    elif known != src.numel_:
+        raise invalid_shape(size, src)
+    t = alias_geometry(src, n, src.offset_)
+    memcpy(t.shape_, shape, n * sizeof(int64_t))
+    if src.flags & CONTIGUOUS:
+        contiguous_strides(n, shape, t.stride_)
+    elif not view_strides(src, n, shape, t.stride_):
+        raise RuntimeError("view size is not compatible with input tensor's size and stride (at least one dimension "
+                           "spans across two contiguous subspaces). Use .reshape(...) instead. (view of "
+                           f"[{describe_tensor(src)}] with strides {shape_list(src.ndim_, src.stride_)} as {list(size)})")
+    finish_alias(t, src)
+    return t
+
+
+cdef object invalid_shape(tuple size, Tensor src):
+    return RuntimeError(f"shape '{list(size)}' is invalid for input of size {src.numel_}")
+
+
+cdef bint view_strides(Tensor src, int n, int64_t* shape, int64_t* stride) noexcept:
+    """Strides of the reshaped view, or False where a copy would be needed."""
+    cdef int view_d = n - 1, d
+    cdef int64_t chunk_base, tensor_numel = 1, view_numel = 1
+    if src.numel_ == 0:
+        contiguous_strides(n, shape, stride)
+        return True
+    if src.ndim_ == 0:
+        for d in range(n):
+            stride[d] = 1
+        return True
+    chunk_base = src.stride_[src.ndim_ - 1]
+    for d in range(src.ndim_ - 1, -1, -1):
+        tensor_numel *= src.shape_[d]
+        if d == 0 or (src.shape_[d - 1] != 1 and src.stride_[d - 1] != tensor_numel * chunk_base):
+            while view_d >= 0 and (view_numel < tensor_numel or shape[view_d] == 1):
+                stride[view_d] = view_numel * chunk_base
+                view_numel *= shape[view_d]
+                view_d -= 1
+            if view_numel != tensor_numel:
+                return False
+            if d > 0:
+                chunk_base = src.stride_[d - 1]
+                tensor_numel = 1
+                view_numel = 1
+    return view_d == -1

@@ -1,0 +1,73 @@
+"""Functions that make, conjugate and measure complex numbers.
+
+The views (`real`, `imag`, `view_as_real`, `view_as_complex`, the lazy `conj`) are in `movement`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tangrad.ops.define import pointwise
+
+conj_physical = pointwise(
+    "conj_physical(Tensor self) -> Tensor",
+    "conj(self)",
+    vjp={"self": "conj(g)"},
+    jvp={"self": "conj(self_t)"},
+    inplace=True,
+    samples=lambda s: s.unary(),
+    doc="Conjugate every element, in new memory; real numbers stay as they are.",
+)
+
+angle = pointwise(
+    "angle(Tensor self) -> Tensor",
+    "angle(self)",
+    promote="float",
+    results=("real",),
+    samples=lambda s: s.unary(),
+    doc="Compute the angle in the complex plane: for real numbers 0, or pi for negative ones.",
+)
+
+
+def _check_parts(name: str, first: Any, second: Any) -> None:
+    names = [repr(part.dtype).rpartition(".")[2] for part in (first, second)]
+    if not set(names) <= {"float32", "float64"}:
+        raise RuntimeError(
+            f"{name}: expected both inputs to be float32 or float64 tensors, "
+            f"but got {first.dtype} and {second.dtype}"
+        )
+    if first.dtype != second.dtype:
+        raise RuntimeError(
+            f"{name}: expected both inputs to have the same dtype, "
+            f"but got {first.dtype} and {second.dtype}"
+        )
+
+
+complex = pointwise(
+    "complex(Tensor real_part, Tensor imag_part) -> Tensor",
+    "complex(real_part, imag_part)",
+    check=lambda real_part, imag_part: _check_parts("complex", real_part, imag_part),
+    dtypes="floating",
+    results=("complex",),
+    method=False,
+    samples=lambda s: s.binary(number=False),
+    errors=lambda s: [
+        (s(s.tensor(2, dtype="int64"), s.tensor(2, dtype="int64")), RuntimeError, "both inputs"),
+        (s(s.tensor(2, dtype="float32"), s.tensor(2, dtype="float64")), RuntimeError, "same dtype"),
+    ],
+    doc="Make complex numbers of their real and imaginary parts.",
+)
+
+polar = pointwise(
+    "polar(Tensor absolute, Tensor phase) -> Tensor",
+    "complex(absolute * cos(phase), absolute * sin(phase))",
+    check=lambda absolute, phase: _check_parts("polar", absolute, phase),
+    dtypes="floating",
+    results=("complex",),
+    method=False,
+    samples=lambda s: s.binary(number=False),
+    errors=lambda s: [
+        (s(s.tensor(2, dtype="int64"), s.tensor(2, dtype="int64")), RuntimeError, "both inputs"),
+    ],
+    doc="Make complex numbers of their absolute values and angles.",
+)

@@ -1,0 +1,857 @@
+"""Arithmetic, bit and logical ops: what a pocket calculator does, element by element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tangrad.ops.define import composite, overload, pointwise
+
+REAL = "bool integral floating"
+NUMBERS = "integral floating complex"
+REAL_NUMBERS = "integral floating"
+
+
+def _is_bool(operand: Any) -> bool:
+    if isinstance(operand, (bool, int, float, complex)):
+        return isinstance(operand, bool)
+    return repr(operand.dtype).endswith(".bool")
+
+
+def _is_integral(operand: Any) -> bool:
+    if isinstance(operand, (bool, int, float, complex)):
+        return isinstance(operand, int)
+    return not (operand.dtype.is_floating_point or operand.dtype.is_complex)
+
+
+def _check_alpha(self: Any, other: Any, alpha: Any) -> None:
+    if isinstance(alpha, bool) and not (_is_bool(self) and _is_bool(other)):
+        raise RuntimeError("Boolean alpha only supported for Boolean results.")
+    if isinstance(alpha, float) and _is_integral(self) and _is_integral(other):
+        raise RuntimeError(
+            "For integral input tensors, argument alpha must not be a floating point number."
+        )
+    if isinstance(alpha, complex) and not (_is_complex(self) or _is_complex(other)):
+        raise RuntimeError(
+            "For non-complex input tensors, argument alpha must not be a complex number."
+        )
+
+
+def _is_complex(operand: Any) -> bool:
+    if isinstance(operand, (bool, int, float, complex)):
+        return isinstance(operand, complex)
+    return operand.dtype.is_complex
+
+
+def _check_subtraction(self: Any, other: Any) -> None:
+    bools = _is_bool(self) + _is_bool(other)
+    if bools == 2:
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with two bool tensors is not supported. "
+            "Use the `^` or `logical_xor()` operator instead."
+        )
+    if bools == 1:
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with a bool tensor is not supported. If you are "
+            "trying to invert a mask, use the `~` or `logical_not()` operator instead."
+        )
+
+
+def _check_scaled_subtraction(self: Any, other: Any, alpha: Any) -> None:
+    _check_subtraction(self, other)
+    _check_alpha(self, other, alpha)
+
+
+# Sums, differences, products, quotients
+
+add_plain = pointwise(
+    "add_plain(Operand self, Operand other) -> Tensor",
+    "self + other",
+    inplace=True,
+    function=False,
+    method=False,
+    oracle="add",
+    samples=lambda s: s.binary(),
+    doc="Add two tensors; bools add as `or`.",
+)
+
+add_scaled = pointwise(
+    "add_scaled(Operand self, Operand other, *, Scalar alpha) -> Tensor",
+    "self + alpha * other",
+    check=_check_alpha,
+    inplace=True,
+    function=False,
+    method=False,
+    oracle="add",
+    samples=lambda s: s.binary(alpha=True if s.is_bool else 3),
+    errors=lambda s: [
+        (s(s.tensor(2, dtype="int64"), s.tensor(2, dtype="int64"), alpha=0.5), RuntimeError,
+         "alpha must not be a floating point number"),
+    ],
+    doc="Add `alpha * other` to a tensor.",
+)  # fmt: skip
+
+add = overload(
+    "add",
+    "add_plain",
+    "add_scaled",
+    inplace=True,
+    samples=lambda s: [s(s.tensor(3, 4), s.tensor(4)), s(s.tensor(3), 2), s(s.tensor(3, 1), True)],
+    errors=lambda s: [
+        (s(s.tensor(3, 4), s.tensor(3)), RuntimeError, "size"),
+        (s(s.tensor(3), "a"), TypeError, "add"),
+    ],
+    doc="Add: `self + alpha * other`.",
+)
+
+sub_plain = pointwise(
+    "sub_plain(Operand self, Operand other) -> Tensor",
+    "self - other",
+    check=_check_subtraction,
+    dtypes=NUMBERS,
+    inplace=True,
+    function=False,
+    method=False,
+    oracle="sub",
+    samples=lambda s: s.binary(),
+    errors=lambda s: [
+        (s(s.mask(2), s.mask(2)), RuntimeError, "with two bool tensors is not supported"),
+        (s(s.mask(2), 1), RuntimeError, "with a bool tensor is not supported"),
+    ],
+    doc="Subtract one tensor from another.",
+)
+
+sub_scaled = pointwise(
+    "sub_scaled(Operand self, Operand other, *, Scalar alpha) -> Tensor",
+    "self - alpha * other",
+    check=_check_scaled_subtraction,
+    dtypes=NUMBERS,
+    inplace=True,
+    function=False,
+    method=False,
+    oracle="sub",
+    samples=lambda s: s.binary(alpha=3),
+    doc="Subtract `alpha * other` from a tensor.",
+)
+
+sub = overload(
+    "sub",
+    "sub_plain",
+    "sub_scaled",
+    alias=("subtract",),
+    inplace=True,
+    samples=lambda s: [s(s.tensor(3, 4), s.tensor(4)), s(s.tensor(3), 2)],
+    errors=lambda s: [(s(s.tensor(3, 4), s.tensor(3)), RuntimeError, "size")],
+    doc="Subtract: `self - alpha * other`.",
+)
+
+rsub = pointwise(
+    "rsub(Tensor self, Operand other, *, Scalar alpha=1) -> Tensor",
+    "other - alpha * self",
+    check=_check_scaled_subtraction,
+    dtypes=NUMBERS,
+    method=False,
+    samples=lambda s: [*s.binary(), s(s.tensor(3), s.tensor(2, 1), alpha=2)],
+    errors=lambda s: [
+        (s(s.mask(2), s.mask(2)), RuntimeError, "with two bool tensors is not supported"),
+    ],
+    doc="Subtract `alpha * self` from `other`: subtraction with the operands exchanged.",
+)
+
+mul = pointwise(
+    "mul(Operand self, Operand other) -> Tensor",
+    "self * other",
+    alias=("multiply",),
+    inplace=True,
+    samples=lambda s: s.binary(),
+    errors=lambda s: [(s(s.tensor(3, 4), s.tensor(3)), RuntimeError, "size")],
+    doc="Multiply two tensors; bools multiply as `and`.",
+)
+
+true_divide = pointwise(
+    "true_divide(Operand self, Operand other) -> Tensor",
+    "self / other",
+    promote="float",
+    partials={"self": "1 / other", "other": "-result / other"},
+    inplace=True,
+    samples=lambda s: [*s.binary(nonzero=True), s(s.specials(), s.tensor())],
+    doc="Divide one tensor by another; the quotient of integers is a floating-point number.",
+)
+
+div_rounded = pointwise(
+    "div_rounded(Operand self, Operand other, *, str rounding_mode) -> Tensor",
+    {"trunc": "trunc_divide(self, other)", "floor": "floor_divide(self, other)"},
+    dtypes=REAL_NUMBERS,
+    inplace=True,
+    function=False,
+    method=False,
+    oracle="div",
+    samples=lambda s: [
+        *s.binary(nonzero=True, rounding_mode="trunc"),
+        *s.binary(nonzero=True, rounding_mode="floor"),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(2, dtype="int64"), 0, rounding_mode="trunc"), RuntimeError,
+         "ZeroDivisionError"),
+        (s(s.tensor(2, dtype="int64"), 0, rounding_mode="floor"), RuntimeError,
+         "ZeroDivisionError"),
+    ],
+    doc="Divide and round the quotient towards zero (trunc) or towards minus infinity (floor).",
+)  # fmt: skip
+
+div_unrounded = pointwise(
+    "div_unrounded(Operand self, Operand other, *, any rounding_mode=None) -> Tensor",
+    "self / other",
+    promote="float",
+    partials={"self": "1 / other", "other": "-result / other"},
+    inplace=True,
+    function=False,
+    method=False,
+    oracle="div",
+    samples=lambda s: [s(s.tensor(3), s.tensor(3, nonzero=True), rounding_mode=None)],
+    doc="Divide without rounding.",
+)
+
+div = overload(
+    "div",
+    "true_divide",
+    "div_rounded",
+    "div_unrounded",
+    alias=("divide",),
+    inplace=True,
+    samples=lambda s: [
+        s(s.tensor(3, 4), s.tensor(4, nonzero=True)),
+        s(s.tensor(3, 4), s.tensor(4, nonzero=True), rounding_mode=None),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(3), s.tensor(3), rounding_mode="up"), RuntimeError, "rounding_mode"),
+    ],
+    doc="Divide; `rounding_mode` None is true division, 'trunc' and 'floor' round the quotient.",
+)
+
+floor_divide = pointwise(
+    "floor_divide(Operand self, Operand other) -> Tensor",
+    "floor_divide(self, other)",
+    dtypes=REAL_NUMBERS,
+    inplace=True,
+    samples=lambda s: [*s.binary(nonzero=True), s(s.tensor(4), -2)],
+    errors=lambda s: [
+        (s(s.tensor(2, dtype="int64"), 0), RuntimeError, "ZeroDivisionError"),
+        (s(s.mask(2), s.mask(2)), RuntimeError, "not implemented"),
+    ],
+    doc="Divide and round the quotient towards minus infinity.",
+)
+
+remainder = pointwise(
+    "remainder(Operand self, Operand other) -> Tensor",
+    "remainder(self, other)",
+    dtypes=REAL_NUMBERS,
+    inplace=True,
+    samples=lambda s: [*s.binary(nonzero=True), s(s.tensor(4), -2)],
+    errors=lambda s: [(s(s.tensor(2, dtype="int64"), 0), RuntimeError, "ZeroDivisionError")],
+    doc="Compute Python's modulus `self - other * floor(self / other)`: it has `other`'s sign.",
+)
+
+fmod = pointwise(
+    "fmod(Tensor self, Operand other) -> Tensor",
+    "fmod(self, other)",
+    dtypes=REAL_NUMBERS,
+    inplace=True,
+    samples=lambda s: [*s.binary(nonzero=True), s(s.tensor(4), -2)],
+    errors=lambda s: [(s(s.tensor(2, dtype="int64"), 0), RuntimeError, "ZeroDivisionError")],
+    doc="Compute C's modulus `self - other * trunc(self / other)`: it has `self`'s sign.",
+)
+
+
+# Powers and roots
+
+
+def _check_pow(self: Any, exponent: Any) -> None:
+    negative = isinstance(exponent, int) and not isinstance(exponent, bool) and exponent < 0
+    if negative and _is_integral(self):
+        raise RuntimeError("Integers to negative integer powers are not allowed.")
+
+
+def _pow_samples(s: Any) -> list[Any]:
+    low, high = (0.2, 3.0) if s.is_floating or s.is_complex else (0, 4)
+    return [
+        *s.binary(low, high),
+        s(s.tensor(3, 4), 2),
+        s(s.tensor(3, 4), 3),
+        s(s.values([0, 1, 2]), 0),
+        s(2, s.tensor(3, low=low, high=high)),
+    ]
+
+
+pow = pointwise(
+    "pow(Operand self, Operand exponent) -> Tensor",
+    "self ** exponent",
+    dtypes=NUMBERS,
+    check=_check_pow,
+    partials={
+        "self": "where(exponent == 0, 0, exponent * self ** (exponent - 1))",
+        "exponent": "where((self == 0) & (real(exponent) >= 0), 0, result * log(self))",
+    },
+    inplace=True,
+    samples=_pow_samples,
+    errors=lambda s: [
+        (s(s.tensor(2, dtype="int64"), -1), RuntimeError,
+         "Integers to negative integer powers are not allowed."),
+    ],
+    doc="Raise to a power. Integers stay integers and take no negative integer power.",
+)  # fmt: skip
+
+square = pointwise(
+    "square(Tensor self) -> Tensor",
+    "self * self",
+    dtypes=NUMBERS,
+    inplace=True,
+    samples=lambda s: s.unary(),
+    doc="Square every element.",
+)
+
+sqrt = pointwise(
+    "sqrt(Tensor self) -> Tensor",
+    "sqrt(self)",
+    promote="float",
+    partials={"self": "0.5 / result"},
+    inplace=True,
+    samples=lambda s: s.unary(0.1, 9, specials=not s.is_complex),
+    doc="Compute the square root; NaN for negative real numbers.",
+)
+
+rsqrt = pointwise(
+    "rsqrt(Tensor self) -> Tensor",
+    "rsqrt(self)",
+    promote="float",
+    partials={"self": "-0.5 * result * result * result"},
+    inplace=True,
+    samples=lambda s: s.unary(0.25, 9),
+    doc="Compute the reciprocal of the square root.",
+)
+
+reciprocal = pointwise(
+    "reciprocal(Tensor self) -> Tensor",
+    "1 / self",
+    promote="float",
+    partials={"self": "-result * result"},
+    inplace=True,
+    samples=lambda s: s.unary(0.25, 4),
+    doc="Compute `1 / self`.",
+)
+
+hypot = pointwise(
+    "hypot(Tensor self, Tensor other) -> Tensor",
+    "hypot(self, other)",
+    dtypes="floating",
+    inplace=True,
+    samples=lambda s: s.binary(0.25, 4, number=False),
+    errors=lambda s: [
+        (s(s.tensor(2, dtype="int64"), s.tensor(2, dtype="int64")), RuntimeError,
+         "not implemented"),
+    ],
+    doc="Compute the hypotenuse `sqrt(self**2 + other**2)` without overflow on the way.",
+)  # fmt: skip
+
+
+# Signs
+
+
+def _check_negation(self: Any) -> None:
+    if _is_bool(self):
+        raise RuntimeError(
+            "Negation, the `-` operator, on a bool tensor is not supported. If you are trying "
+            "to invert a mask, use the `~` or `logical_not()` operator instead."
+        )
+
+
+neg = pointwise(
+    "neg(Tensor self) -> Tensor",
+    "-self",
+    check=_check_negation,
+    dtypes=NUMBERS,
+    alias=("negative",),
+    inplace=True,
+    samples=lambda s: s.unary(),
+    errors=lambda s: [(s(s.mask(2)), RuntimeError, "on a bool tensor is not supported")],
+    doc="Negate; unsigned integers wrap around.",
+)
+
+abs = pointwise(
+    "abs(Tensor self) -> Tensor",
+    "abs(self)",
+    dtypes=NUMBERS,
+    results=("real",),
+    vjp={"self": "g * sgn(self)"},
+    jvp={"self": "real(conj(sgn(self)) * self_t)"},
+    alias=("absolute",),
+    inplace=True,
+    samples=lambda s: s.unary(),
+    doc="Compute the absolute value: the modulus of a complex number, as a real tensor.",
+)
+
+sign = pointwise(
+    "sign(Tensor self) -> Tensor",
+    "sign(self)",
+    dtypes=REAL,
+    inplace=True,
+    samples=lambda s: s.unary(),
+    errors=lambda s: [(s(s.tensor(2, dtype="complex64")), RuntimeError, "sign")],
+    doc="Compute the sign, -1, 0 or 1; zero for NaN.",
+)
+
+sgn = pointwise(
+    "sgn(Tensor self) -> Tensor",
+    "sgn(self)",
+    inplace=True,
+    samples=lambda s: s.unary(specials=not s.is_complex),
+    doc="Compute the sign: for complex numbers `self / abs(self)`, zero at zero.",
+)
+
+copysign = pointwise(
+    "copysign(Tensor self, Operand other) -> Tensor",
+    "copysign(self, other)",
+    promote="float",
+    dtypes="floating",
+    inplace=True,
+    samples=lambda s: [*s.binary(), s(s.values([0.0, -0.0, 1.5]), -1.0)],
+    doc="Give `self` the sign of `other`, the sign of zero and NaN included.",
+)
+
+
+# Maxima, minima and bounds
+
+
+maximum = pointwise(
+    "maximum(Tensor self, Tensor other) -> Tensor",
+    "maximum(self, other)",
+    dtypes=REAL,
+    samples=lambda s: [*s.binary(number=False), s(s.specials(), s.tensor())],
+    errors=lambda s: [
+        (s(s.tensor(2, dtype="complex64"), s.tensor(2)), RuntimeError, "not implemented"),
+    ],
+    doc="Compute the larger of two elements; NaN if either is. Equal ones share the gradient.",
+)
+
+minimum = pointwise(
+    "minimum(Tensor self, Tensor other) -> Tensor",
+    "minimum(self, other)",
+    dtypes=REAL,
+    samples=lambda s: [*s.binary(number=False), s(s.specials(), s.tensor())],
+    errors=lambda s: [
+        (s(s.tensor(2, dtype="complex64"), s.tensor(2)), RuntimeError, "not implemented"),
+    ],
+    doc="Compute the smaller of two elements; NaN if either is. Equal ones share the gradient.",
+)
+
+fmax = pointwise(
+    "fmax(Tensor self, Tensor other) -> Tensor",
+    "fmax(self, other)",
+    dtypes=REAL,
+    samples=lambda s: [*s.binary(number=False), s(s.specials(), s.tensor())],
+    doc="Compute the larger of two elements; the other one where one is NaN.",
+)
+
+fmin = pointwise(
+    "fmin(Tensor self, Tensor other) -> Tensor",
+    "fmin(self, other)",
+    dtypes=REAL,
+    samples=lambda s: [*s.binary(number=False), s(s.specials(), s.tensor())],
+    doc="Compute the smaller of two elements; the other one where one is NaN.",
+)
+
+clamp_min = pointwise(
+    "clamp_min(Tensor self, Operand min) -> Tensor",
+    "maximum(self, min)",
+    dtypes=REAL,
+    partials={"self": "where(self >= min, 1, 0)", "min": "where(self < min, 1, 0)"},
+    inplace=True,
+    samples=lambda s: [s(s.tensor(3, 4), 0), s(s.tensor(3, 4), s.tensor(4)), s(s.specials(), 0)],
+    doc="Raise elements below `min` to it.",
+)
+
+clamp_max = pointwise(
+    "clamp_max(Tensor self, Operand max) -> Tensor",
+    "minimum(self, max)",
+    dtypes=REAL,
+    partials={"self": "where(self <= max, 1, 0)", "max": "where(self > max, 1, 0)"},
+    inplace=True,
+    samples=lambda s: [s(s.tensor(3, 4), 2), s(s.tensor(3, 4), s.tensor(4)), s(s.specials(), 0)],
+    doc="Lower elements above `max` to it.",
+)
+
+clamp_both = pointwise(
+    "clamp_both(Tensor self, Operand min, Operand max) -> Tensor",
+    "minimum(maximum(self, min), max)",
+    dtypes=REAL_NUMBERS,
+    partials={
+        "self": "where((self >= min) & (self <= max), 1, 0)",
+        "min": "where((self < min) & (min < max), 1, 0)",
+        "max": "where((self > max) | (max < min), 1, 0)",
+    },
+    inplace=True,
+    function=False,
+    method=False,
+    oracle="clamp",
+    samples=lambda s: [
+        s(s.tensor(3, 4), 1, 2),
+        s(s.tensor(3, 4), s.tensor(4), s.tensor(3, 1)),
+        s(s.tensor(4, strided=True), 2, 1),
+        s(s.specials(), 0, 1),
+    ],
+    doc="Bound elements from below and above; `max` wins where `max < min`.",
+)
+
+
+@composite(
+    "clamp_open(Tensor self, any min=None, any max=None) -> Tensor",
+    inplace=True,
+    function=False,
+    method=False,
+    oracle="clamp",
+    samples=lambda s: [s(s.tensor(3, 4), 1), s(s.tensor(3, 4), max=1), s(s.tensor(4), None, 2)],
+    errors=lambda s: [(s(s.tensor(3)), RuntimeError, "must not be None")],
+)
+def clamp_open(self: Any, min: Any = None, max: Any = None) -> Any:
+    """Bound elements on one side."""
+    if min is None and max is None:
+        raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
+    return self.clamp_min(min) if max is None else self.clamp_max(max)
+
+
+clamp = overload(
+    "clamp",
+    "clamp_both",
+    "clamp_open",
+    alias=("clip",),
+    inplace=True,
+    samples=lambda s: [s(s.tensor(3, 4), min=1, max=2), s(s.tensor(3), min=0), s(s.tensor(3), 1)],
+    doc="Bound elements by numbers or tensors: `min(max(self, min), max)`.",
+)
+
+
+# Fused forms
+
+def _check_lerp(self: Any, end: Any) -> None:
+    if _is_integral(self) or _is_integral(end):
+        raise RuntimeError(
+            f"lerp: not implemented for integers, got {self.dtype} and {end.dtype}; "
+            "convert them with .to(dtype)"
+        )
+
+
+lerp = pointwise(
+    "lerp(Tensor self, Tensor end, Operand weight) -> Tensor",
+    "where(abs(weight) < 0.5, self + weight * (end - self), end - (end - self) * (1 - weight))",
+    check=_check_lerp,
+    dtypes="floating complex",
+    partials={"self": "1 - weight", "end": "weight", "weight": "end - self"},
+    inplace=True,
+    samples=lambda s: [
+        s(s.tensor(3, 4), s.tensor(3, 4), 0.3),
+        s(s.tensor(3, 4), s.tensor(4), s.tensor(3, 1, low=0, high=1)),
+        s(s.tensor(), s.tensor(2), 0.75),
+        s(s.tensor(0, 2), s.tensor(0, 2), 0.5),
+    ],
+    doc="Interpolate linearly: `self + weight * (end - self)`, exact at both ends.",
+)
+
+addcmul = pointwise(
+    "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
+    "self + value * tensor1 * tensor2",
+    dtypes=NUMBERS,
+    inplace=True,
+    samples=lambda s: [
+        s(s.tensor(3, 4), s.tensor(3, 4), s.tensor(3, 4)),
+        s(s.tensor(3, 4), s.tensor(4), s.tensor(3, 1), value=2),
+        s(s.tensor(2, 3, strided=True), s.tensor(3, strided=True), s.tensor()),
+    ],
+    doc="Add a product: `self + value * tensor1 * tensor2`.",
+)
+
+addcdiv = pointwise(
+    "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
+    "self + value * tensor1 / tensor2",
+    dtypes="floating complex",
+    inplace=True,
+    samples=lambda s: [
+        s(s.tensor(3, 4), s.tensor(3, 4), s.tensor(3, 4, nonzero=True)),
+        s(s.tensor(3, 4), s.tensor(4), s.tensor(3, 1, nonzero=True), value=2),
+    ],
+    errors=lambda s: [
+        (s(*[s.tensor(2, dtype="int64", nonzero=True)] * 3), RuntimeError, "addcdiv"),
+    ],
+    doc="Add a quotient: `self + value * tensor1 / tensor2`.",
+)
+
+ldexp = pointwise(
+    "ldexp(Tensor self, Tensor other) -> Tensor",
+    "self * exp2(other)",
+    promote="float",
+    inplace=True,
+    samples=lambda s: [s(s.tensor(3, 4), s.integers(-3, 4, 4)), s(s.tensor(3), s.tensor())],
+    doc="Multiply by a power of two: `self * 2**other`.",
+)
+
+
+def _check_frexp(self: Any) -> None:
+    if not self.dtype.is_floating_point:
+        raise RuntimeError("torch.frexp() only supports floating-point dtypes")
+
+
+frexp = pointwise(
+    "frexp(Tensor self) -> (Tensor mantissa, Tensor exponent)",
+    "frexp_mantissa(self); frexp_exponent(self)",
+    check=_check_frexp,
+    dtypes="floating",
+    results=("promoted", "int32"),
+    vjp={"self": "g0 / exp2(result1)"},
+    jvp={"self": "self_t / exp2(result1); 0"},
+    samples=lambda s: s.unary(specials=False),
+    errors=lambda s: [(s(s.tensor(2, dtype="int64")), RuntimeError, "floating-point")],
+    doc="Split into a mantissa in [0.5, 1) and an exponent: `self = mantissa * 2**exponent`.",
+)
+
+
+# Choice
+
+
+def _check_where(condition: Any) -> None:
+    if repr(condition.dtype).rpartition(".")[2] not in ("bool", "uint8"):
+        raise RuntimeError(
+            "where expected condition to be a boolean tensor, but got a tensor with dtype "
+            f"{condition.dtype}"
+        )
+
+
+where_choice = pointwise(
+    "where_choice(Tensor condition, Operand self, Operand other) -> Tensor",
+    "where(condition, self, other)",
+    fixed={"condition": "bool"},
+    check=_check_where,
+    function=False,
+    method=False,
+    oracle="where",
+    samples=lambda s: [
+        s(s.mask(3, 4), s.tensor(3, 4), s.tensor(3, 4)),
+        s(s.mask(4), s.tensor(3, 1), s.tensor()),
+        s(s.mask(3, 1), s.tensor(2, strided=True), 1),
+        s(s.mask(0), s.tensor(0), s.tensor(1)),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(2, dtype="int64"), s.tensor(2), s.tensor(2)), RuntimeError,
+         "where expected condition to be a boolean tensor"),
+    ],
+    doc="Choose `self` where `condition`, `other` elsewhere.",
+)  # fmt: skip
+
+
+@composite(
+    "where_nonzero(Tensor condition) -> Tensor[]",
+    function=False,
+    method=False,
+    oracle="where",
+    samples=lambda s: [s(s.mask(3, 4))],
+)
+def where_nonzero(condition: Any) -> Any:
+    """Return the indices of the nonzero elements, a tensor per dimension."""
+    return condition.nonzero(as_tuple=True)
+
+
+where = overload(
+    "where",
+    "where_choice",
+    "where_nonzero",
+    samples=lambda s: [s(s.mask(3, 4), s.tensor(3, 4), s.tensor(4))],
+    doc="Choose between two tensors; given the condition alone, return where it holds.",
+)
+
+
+@composite(
+    "nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
+    inplace=True,
+    samples=lambda s: [*s.unary(), s(s.specials(), nan=1.0, posinf=2.0, neginf=-2.0)],
+)
+def nan_to_num(
+    self: Any, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+) -> Any:
+    """Replace NaN by `nan` (default 0) and infinities by the greatest and least finite numbers."""
+    if _is_integral(self):
+        return self.clone()
+    import tangrad
+
+    limits = tangrad.finfo(self.dtype)
+    return nan_to_number(
+        self,
+        0.0 if nan is None else nan,
+        limits.max if posinf is None else posinf,
+        limits.min if neginf is None else neginf,
+    )
+
+
+def _replaced(part: str) -> str:
+    return (
+        f"where(isnan({part}), real(nan_value), where({part} == inf, real(posinf), "
+        f"where({part} == -inf, real(neginf), {part})))"
+    )
+
+
+nan_to_number = pointwise(
+    "nan_to_number(Tensor self, Scalar nan_value, Scalar posinf, Scalar neginf) -> Tensor",
+    f"re = real(self); im = imag(self); select_complex("
+    f"self, complex({_replaced('re')}, {_replaced('im')}), {_replaced('re')})",
+    dtypes="floating complex",
+    inplace=True,
+    function=False,
+    method=False,
+    oracle="nan_to_num",
+    samples=lambda s: [s(s.specials(), 1.0, 2.0, -2.0)],
+    doc="Replace NaN and infinities by the given numbers, in both parts of complex ones.",
+)
+
+
+# Integers
+
+gcd = pointwise(
+    "gcd(Tensor self, Tensor other) -> Tensor",
+    "gcd(self, other)",
+    dtypes="integral",
+    vjp="none: defined on integers only",
+    inplace=True,
+    samples=lambda s: s.binary(number=False),
+    errors=lambda s: [(s(s.tensor(2, dtype="float32"), s.tensor(2)), RuntimeError, "gcd")],
+    doc="Compute the greatest common divisor; gcd(0, 0) is 0.",
+)
+
+lcm = pointwise(
+    "lcm(Tensor self, Tensor other) -> Tensor",
+    "lcm(self, other)",
+    dtypes="integral",
+    vjp="none: defined on integers only",
+    inplace=True,
+    samples=lambda s: s.binary(number=False),
+    errors=lambda s: [(s(s.tensor(2, dtype="float32"), s.tensor(2)), RuntimeError, "lcm")],
+    doc="Compute the least common multiple; zero if either number is.",
+)
+
+bitwise_and = pointwise(
+    "bitwise_and(Operand self, Operand other) -> Tensor",
+    "self & other",
+    promote="integral",
+    dtypes="bool integral",
+    vjp="none: defined on integers only",
+    inplace=True,
+    samples=lambda s: s.binary(),
+    errors=lambda s: [(s(s.tensor(2, dtype="float32"), 1), RuntimeError, "bitwise_and")],
+    doc="Compute the bitwise `and`; of bools, the logical one.",
+)
+
+bitwise_or = pointwise(
+    "bitwise_or(Operand self, Operand other) -> Tensor",
+    "self | other",
+    promote="integral",
+    dtypes="bool integral",
+    vjp="none: defined on integers only",
+    inplace=True,
+    samples=lambda s: s.binary(),
+    errors=lambda s: [(s(s.tensor(2, dtype="float32"), 1), RuntimeError, "bitwise_or")],
+    doc="Compute the bitwise `or`; of bools, the logical one.",
+)
+
+bitwise_xor = pointwise(
+    "bitwise_xor(Operand self, Operand other) -> Tensor",
+    "self ^ other",
+    promote="integral",
+    dtypes="bool integral",
+    vjp="none: defined on integers only",
+    inplace=True,
+    samples=lambda s: s.binary(),
+    errors=lambda s: [(s(s.tensor(2, dtype="float32"), 1), RuntimeError, "bitwise_xor")],
+    doc="Compute the bitwise exclusive `or`; of bools, the logical one.",
+)
+
+bitwise_not = pointwise(
+    "bitwise_not(Tensor self) -> Tensor",
+    "~self",
+    promote="integral",
+    dtypes="bool integral",
+    vjp="none: defined on integers only",
+    inplace=True,
+    samples=lambda s: s.unary(),
+    errors=lambda s: [(s(s.tensor(2, dtype="float32")), RuntimeError, "bitwise_not")],
+    doc="Invert every bit; of bools, the truth value.",
+)
+
+bitwise_left_shift = pointwise(
+    "bitwise_left_shift(Operand self, Operand other) -> Tensor",
+    "self << other",
+    promote="integral",
+    dtypes="integral",
+    vjp="none: defined on integers only",
+    inplace=True,
+    samples=lambda s: [
+        s(s.tensor(3, 4), s.integers(0, 5, 4, dtype=s.dtype)),
+        s(s.tensor(5), 2),
+        s(s.tensor(2, 2, strided=True), s.tensor(low=0, high=4)),
+        s(s.tensor(3), 100),
+    ],
+    doc="Shift bits to the left; a shift by the width or more gives zero.",
+)
+
+bitwise_right_shift = pointwise(
+    "bitwise_right_shift(Operand self, Operand other) -> Tensor",
+    "self >> other",
+    promote="integral",
+    dtypes="integral",
+    vjp="none: defined on integers only",
+    inplace=True,
+    samples=lambda s: [
+        s(s.tensor(3, 4), s.integers(0, 5, 4, dtype=s.dtype)),
+        s(s.tensor(5), 2),
+        s(s.tensor(2, 2, strided=True), s.tensor(low=0, high=4)),
+        s(s.tensor(3), 100),
+    ],
+    doc="Shift bits to the right, keeping the sign; a shift too far leaves only the sign.",
+)
+
+
+# Logic
+
+logical_and = pointwise(
+    "logical_and(Tensor self, Tensor other) -> Tensor",
+    "(self != 0) & (other != 0)",
+    results=("bool",),
+    vjp="none: bool output",
+    inplace=True,
+    samples=lambda s: s.binary(number=False),
+    doc="Compute the logical `and`; nonzero elements (NaN too) are true.",
+)
+
+logical_or = pointwise(
+    "logical_or(Tensor self, Tensor other) -> Tensor",
+    "(self != 0) | (other != 0)",
+    results=("bool",),
+    vjp="none: bool output",
+    inplace=True,
+    samples=lambda s: s.binary(number=False),
+    doc="Compute the logical `or`; nonzero elements (NaN too) are true.",
+)
+
+logical_xor = pointwise(
+    "logical_xor(Tensor self, Tensor other) -> Tensor",
+    "(self != 0) ^ (other != 0)",
+    results=("bool",),
+    vjp="none: bool output",
+    inplace=True,
+    samples=lambda s: s.binary(number=False),
+    doc="Compute the logical exclusive `or`; nonzero elements (NaN too) are true.",
+)
+
+logical_not = pointwise(
+    "logical_not(Tensor self) -> Tensor",
+    "self == 0",
+    results=("bool",),
+    vjp="none: bool output",
+    inplace=True,
+    samples=lambda s: s.unary(),
+    doc="Compute the logical negation; nonzero elements (NaN too) become False.",
+)

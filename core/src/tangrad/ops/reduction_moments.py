@@ -1,0 +1,454 @@
+"""Moments, norms and the logarithm of sums of exponentials."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tangrad.ops.define import composite, overload, reduction
+from tangrad.ops.reduction import count, dim_errors, mean_vjp, restore
+
+# Variance and standard deviation
+#
+# The state is (mean, sum of squared deviations, count), combined as in Chan, Golub and LeVeque
+# (1979), "Updating formulae and a pairwise algorithm for computing sample variances": one pass,
+# and no cancellation.
+
+_MOMENTS = {
+    "map": "self; 0; 1",
+    "combine": (
+        "total = a2 + b2; share = where(total == 0, 0, b2 / where(total == 0, 1, total)); "
+        "d = b0 - a0; a0 + d * share; a1 + b1 + d * conj(d) * a2 * share; total"
+    ),
+    "identity": "0; 0; 0",
+    "dtypes": "floating complex",
+}
+_VARIANCE = "real(a1) / maximum(real(n - correction), 0)"
+
+
+def _deviation(self: Any, dim: Any, correction: float) -> Any:
+    """Return the derivative of the variance by the elements."""
+    freedom = count(self, dim) - correction
+    scale = 2.0 / freedom if freedom > 0 else float("inf")
+    return (self - self.mean(dim, True)) * scale
+
+
+def _var_vjp(g: Any, self: Any, dim: Any, correction: float, keepdim: bool) -> Any:
+    return restore(g, self, dim, keepdim) * _deviation(self, dim, correction)
+
+
+def _real(tensor: Any) -> Any:
+    return tensor.real if tensor.dtype.is_complex else tensor
+
+
+def _var_jvp(self: Any, self_t: Any, dim: Any, correction: float, keepdim: bool) -> Any:
+    return _real(_deviation(self, dim, correction).conj() * self_t).sum(dim, keepdim)
+
+
+def _half_inverse(g: Any, result: Any) -> Any:
+    """Return g / (2 * result), zero where the standard deviation is."""
+    return (g / (result * 2)).masked_fill(result == 0, 0)
+
+
+def _std_vjp(g: Any, self: Any, result: Any, dim: Any, correction: float, keepdim: bool) -> Any:
+    return _var_vjp(_half_inverse(g, result), self, dim, correction, keepdim)
+
+
+def _std_jvp(
+    self: Any, self_t: Any, result: Any, dim: Any, correction: float, keepdim: bool
+) -> Any:
+    return _half_inverse(_var_jvp(self, self_t, dim, correction, keepdim), result)
+
+
+def _moment_samples(s: Any) -> list[Any]:
+    return [
+        s(s.tensor(3, 4)),
+        s(s.tensor(2, 3, 4, strided=True), dim=(0, -1), correction=0),
+        s(s.tensor(3, 4), dim=1, keepdim=True, correction=2),
+        s(s.tensor(2, 0, 3), dim=0),
+    ]
+
+
+def _unbiased_samples(s: Any) -> list[Any]:
+    return [s(s.tensor(3, 4), -1, False), s(s.tensor(3, 4), (0, 1), True, True)]
+
+
+def _check_moment(name: str, self: Any) -> None:
+    if not (self.dtype.is_floating_point or self.dtype.is_complex):
+        raise RuntimeError(f"{name} only support floating point and complex dtypes")
+
+
+var_corrected = reduction(
+    "var_corrected(Tensor self, dim[]? dim=None, *, Scalar correction=1, bool keepdim=False)"
+    " -> Tensor",
+    **_MOMENTS,
+    finalize=_VARIANCE,
+    results=("real",),
+    check=lambda self: _check_moment("std and var", self),
+    vjp={"self": _var_vjp},
+    jvp=_var_jvp,
+    function=False,
+    method=False,
+    oracle="var",
+    samples=_moment_samples,
+    errors=lambda s: [
+        *dim_errors(s),
+        (s(s.tensor(2, dtype="int64")), RuntimeError, "only support floating point"),
+    ],
+    doc="Compute the variance over dimensions, with `n - correction` in the denominator.",
+)
+
+std_corrected = reduction(
+    "std_corrected(Tensor self, dim[]? dim=None, *, Scalar correction=1, bool keepdim=False)"
+    " -> Tensor",
+    **_MOMENTS,
+    finalize=f"sqrt({_VARIANCE})",
+    results=("real",),
+    check=lambda self: _check_moment("std and var", self),
+    vjp={"self": _std_vjp},
+    jvp=_std_jvp,
+    function=False,
+    method=False,
+    oracle="std",
+    samples=_moment_samples,
+    errors=dim_errors,
+    doc="Compute the standard deviation over dimensions.",
+)
+
+
+def _plus(first: Any, second: Any) -> Any:
+    if first is None or second is None:
+        return second if first is None else first
+    return first + second
+
+
+def _varmean_vjp(g0: Any, g1: Any, self: Any, dim: Any, correction: float, keepdim: bool) -> Any:
+    by_var = None if g0 is None else _var_vjp(g0, self, dim, correction, keepdim)
+    return _plus(by_var, None if g1 is None else mean_vjp(g1, self, dim, keepdim))
+
+
+def _var_mean_jvp(self: Any, self_t: Any, dim: Any, correction: float, keepdim: bool) -> Any:
+    return _var_jvp(self, self_t, dim, correction, keepdim), self_t.mean(dim, keepdim)
+
+
+def _stdmean_vjp(
+    g0: Any, g1: Any, self: Any, result0: Any, dim: Any, correction: float, keepdim: bool
+) -> Any:
+    by_std = None if g0 is None else _std_vjp(g0, self, result0, dim, correction, keepdim)
+    return _plus(by_std, None if g1 is None else mean_vjp(g1, self, dim, keepdim))
+
+
+def _std_mean_jvp(
+    self: Any, self_t: Any, result0: Any, dim: Any, correction: float, keepdim: bool
+) -> Any:
+    by_std = _std_jvp(self, self_t, result0, dim, correction, keepdim)
+    return by_std, self_t.mean(dim, keepdim)
+
+
+var_mean_corrected = reduction(
+    "var_mean_corrected(Tensor self, dim[]? dim=None, *, Scalar correction=1, bool keepdim=False)"
+    " -> (Tensor var, Tensor mean)",
+    **_MOMENTS,
+    finalize=f"{_VARIANCE}; where(n == 0, nan, a0)",
+    results=("real", "promoted"),
+    check=lambda self: _check_moment("var_mean", self),
+    vjp={"self": _varmean_vjp},
+    jvp=_var_mean_jvp,
+    function=False,
+    method=False,
+    oracle="var_mean",
+    samples=_moment_samples,
+    errors=dim_errors,
+    doc="Compute the variance and the mean in one pass.",
+)
+
+std_mean_corrected = reduction(
+    "std_mean_corrected(Tensor self, dim[]? dim=None, *, Scalar correction=1, bool keepdim=False)"
+    " -> (Tensor std, Tensor mean)",
+    **_MOMENTS,
+    finalize=f"sqrt({_VARIANCE}); where(n == 0, nan, a0)",
+    results=("real", "promoted"),
+    check=lambda self: _check_moment("std_mean", self),
+    vjp={"self": _stdmean_vjp},
+    jvp=_std_mean_jvp,
+    function=False,
+    method=False,
+    oracle="std_mean",
+    samples=_moment_samples,
+    errors=dim_errors,
+    doc="Compute the standard deviation and the mean in one pass.",
+)
+
+
+@composite(
+    "var_unbiased(Tensor self, dim[]? dim=None, bool unbiased=True, bool keepdim=False) -> Tensor",
+    function=False,
+    method=False,
+    oracle="var",
+    samples=_unbiased_samples,
+)
+def var_unbiased(self: Any, dim: Any = None, unbiased: bool = True, keepdim: bool = False) -> Any:
+    """Compute the variance with Bessel's correction or without."""
+    return self.var(dim, correction=int(unbiased), keepdim=keepdim)
+
+
+@composite(
+    "var_total(Tensor self, bool unbiased) -> Tensor",
+    function=False,
+    method=False,
+    oracle="var",
+    samples=lambda s: [s(s.tensor(3, 4), False), s(s.tensor(3, 4), unbiased=True)],
+)
+def var_total(self: Any, unbiased: bool) -> Any:
+    """Compute the variance of all elements."""
+    return self.var(correction=int(unbiased))
+
+
+@composite(
+    "std_unbiased(Tensor self, dim[]? dim=None, bool unbiased=True, bool keepdim=False) -> Tensor",
+    function=False,
+    method=False,
+    oracle="std",
+    samples=_unbiased_samples,
+)
+def std_unbiased(self: Any, dim: Any = None, unbiased: bool = True, keepdim: bool = False) -> Any:
+    """Compute the standard deviation with Bessel's correction or without."""
+    return self.std(dim, correction=int(unbiased), keepdim=keepdim)
+
+
+@composite(
+    "std_total(Tensor self, bool unbiased) -> Tensor",
+    function=False,
+    method=False,
+    oracle="std",
+    samples=lambda s: [s(s.tensor(3, 4), False), s(s.tensor(3, 4), unbiased=True)],
+)
+def std_total(self: Any, unbiased: bool) -> Any:
+    """Compute the standard deviation of all elements."""
+    return self.std(correction=int(unbiased))
+
+
+@composite(
+    "var_mean_unbiased(Tensor self, dim[]? dim=None, bool unbiased=True, bool keepdim=False)"
+    " -> (Tensor var, Tensor mean)",
+    function=False,
+    method=False,
+    oracle="var_mean",
+    samples=_unbiased_samples,
+)
+def var_mean_unbiased(
+    self: Any, dim: Any = None, unbiased: bool = True, keepdim: bool = False
+) -> Any:
+    """Compute variance and mean with Bessel's correction or without."""
+    return var_mean(self, dim, correction=int(unbiased), keepdim=keepdim)
+
+
+@composite(
+    "std_mean_unbiased(Tensor self, dim[]? dim=None, bool unbiased=True, bool keepdim=False)"
+    " -> (Tensor std, Tensor mean)",
+    function=False,
+    method=False,
+    oracle="std_mean",
+    samples=_unbiased_samples,
+)
+def std_mean_unbiased(
+    self: Any, dim: Any = None, unbiased: bool = True, keepdim: bool = False
+) -> Any:
+    """Compute standard deviation and mean with Bessel's correction or without."""
+    return std_mean(self, dim, correction=int(unbiased), keepdim=keepdim)
+
+
+var = overload(
+    "var",
+    "var_corrected",
+    "var_unbiased",
+    "var_total",
+    samples=lambda s: [s(s.tensor(3, 4)), s(s.tensor(3, 4), 0), s(s.tensor(3, 4), unbiased=False)],
+    doc="Compute the variance over dimensions.",
+)
+
+std = overload(
+    "std",
+    "std_corrected",
+    "std_unbiased",
+    "std_total",
+    samples=lambda s: [s(s.tensor(3, 4)), s(s.tensor(3, 4), 0), s(s.tensor(3, 4), unbiased=False)],
+    doc="Compute the standard deviation over dimensions.",
+)
+
+var_mean = overload(
+    "var_mean",
+    "var_mean_corrected",
+    "var_mean_unbiased",
+    method=False,
+    samples=lambda s: [s(s.tensor(3, 4)), s(s.tensor(3, 4), 0)],
+    doc="Compute the variance and the mean over dimensions.",
+)
+
+std_mean = overload(
+    "std_mean",
+    "std_mean_corrected",
+    "std_mean_unbiased",
+    method=False,
+    samples=lambda s: [s(s.tensor(3, 4)), s(s.tensor(3, 4), 0)],
+    doc="Compute the standard deviation and the mean over dimensions.",
+)
+
+
+# Logarithm of a sum of exponentials
+#
+# The state is (maximum m, sum of exp(x - m)), so nothing overflows; equal infinities differ by 0.
+
+logsumexp = reduction(
+    "logsumexp(Tensor self, dim[] dim, bool keepdim=False) -> Tensor",
+    map="self; 1",
+    combine="m = maximum(a0, b0); m; "
+    "a1 * where(a0 == m, 1, exp(a0 - m)) + b1 * where(b0 == m, 1, exp(b0 - m))",
+    identity="-inf; 0",
+    finalize="a0 + log(a1)",
+    promote="float",
+    dtypes="floating",
+    vjp={"self": lambda g, self, result, dim, keepdim: (
+        restore(g, self, dim, keepdim) * _softmax(self, result, dim, keepdim)
+    )},
+    jvp=lambda self, self_t, result, dim, keepdim: (
+        (self_t * _softmax(self, result, dim, keepdim)).sum(dim, keepdim)
+    ),
+    samples=lambda s: [
+        s(s.tensor(3, 4), 1),
+        s(s.tensor(2, 3, 4, strided=True), (0, -1)),
+        s(s.tensor(3, 4), 0, keepdim=True),
+        s(s.tensor(), 0),
+        s(s.tensor(0, 3), 0),
+        *([s(s.values([[-float("inf"), 1.0], [1000.0, 999.0]]), 1)] * s.is_floating),
+    ],
+    errors=lambda s: [(s(s.tensor(3, 4), 2), IndexError, "Dimension out of range")],
+    doc="Compute `log(sum(exp(self)))` over dimensions without overflow.",
+)  # fmt: skip
+
+
+def _softmax(self: Any, result: Any, dim: Any, keepdim: bool) -> Any:
+    total = restore(result, self, dim, keepdim)
+    return (self - total.masked_fill(total == -float("inf"), 0)).exp()
+
+
+# Norms
+
+norm_euclidean = reduction(
+    "norm_euclidean(Tensor self, dim[]? dim=None, bool keepdim=False) -> Tensor",
+    map="m = abs(self); m * m",
+    combine="a + b",
+    identity="0",
+    finalize="sqrt(a)",
+    dtypes="floating complex",
+    results=("real",),
+    vjp={"self": lambda g, self, result, dim, keepdim: self * restore(
+        _over(g, result), self, dim, keepdim
+    )},
+    jvp=lambda self, self_t, result, dim, keepdim: _over(
+        _real(self.conj() * self_t).sum(dim, keepdim), result
+    ),
+    function=False,
+    method=False,
+    oracle=lambda torch, self, dim=None, keepdim=False: torch.linalg.vector_norm(
+        self, 2, dim, keepdim
+    ),
+    samples=lambda s: [
+        s(s.tensor(3, 4)),
+        s(s.tensor(2, 3, 4, strided=True), dim=(0, -1)),
+        s(s.tensor(3, 4), dim=1, keepdim=True),
+        s(s.values([[0, 0], [3, 4]]), dim=1),
+    ],
+    errors=dim_errors,
+    doc="Compute the Euclidean norm over dimensions; its derivative at zero is zero.",
+)  # fmt: skip
+
+
+def _over(g: Any, result: Any) -> Any:
+    return (g / result).masked_fill(result == 0, 0)
+
+
+norm_power = reduction(
+    "norm_power(Tensor self, Scalar p, dim[]? dim=None, bool keepdim=False) -> Tensor",
+    map="abs(self) ** p",
+    combine="a + b",
+    identity="0",
+    finalize="a ** (1 / p)",
+    dtypes="floating complex",
+    results=("real",),
+    vjp={"self": lambda g, self, result, p, dim, keepdim: (
+        restore(g, self, dim, keepdim) * _norm_slope(self, result, p, dim, keepdim)
+    )},
+    jvp=lambda self, self_t, result, p, dim, keepdim: _real(
+        _norm_slope(self, result, p, dim, keepdim).conj() * self_t
+    ).sum(dim, keepdim),
+    function=False,
+    method=False,
+    oracle=lambda torch, self, p, dim=None, keepdim=False: torch.linalg.vector_norm(
+        self, p, dim, keepdim
+    ),
+    samples=lambda s: [
+        s(s.tensor(3, 4), 3),
+        s(s.tensor(2, 3, 4, strided=True), 1.5, dim=(0, -1)),
+        s(s.tensor(3, 4, nonzero=True), 0.5, dim=1, keepdim=True),
+        s(s.tensor(3, 4, nonzero=True), -2.0),
+    ],
+    errors=lambda s: dim_errors(s, p=3.0),
+    doc="Compute `sum(abs(self)**p)**(1/p)` over dimensions.",
+)  # fmt: skip
+
+
+def _norm_slope(self: Any, result: Any, p: float, dim: Any, keepdim: bool) -> Any:
+    """Return the derivative of a p-norm: sgn(x) * (abs(x) / norm)**(p - 1), zero where x is."""
+    size = restore(result, self, dim, keepdim)
+    ratio = self.abs() / size.masked_fill(size == 0, 1)
+    ratio = ratio.masked_fill(self == 0, 1) ** (p - 1)
+    return self.sgn() * ratio
+
+
+def _p_norm(self: Any, p: float, dim: Any, keepdim: bool) -> Any:
+    if p == 2:
+        return norm_euclidean(self, dim, keepdim)
+    if p == 1:
+        return self.abs().sum(dim, keepdim)
+    if p == 0:
+        return (self != 0).to(self.abs().dtype).sum(dim, keepdim)
+    if p == float("inf"):
+        return self.abs().amax(() if dim is None else dim, keepdim)
+    if p == -float("inf"):
+        return self.abs().amin(() if dim is None else dim, keepdim)
+    return norm_power(self, p, dim, keepdim)
+
+
+@composite(
+    "norm(Tensor self, any p='fro', dim[]? dim=None, bool keepdim=False, *, dtype? dtype=None)"
+    " -> Tensor",
+    samples=lambda s: [
+        s(s.tensor(3, 4)),
+        s(s.tensor(3, 4), p=1, dim=1),
+        s(s.tensor(3, 4), 3, 0, keepdim=True),
+        s(s.tensor(2, 3, strided=True), float("inf"), dim=-1),
+        s(s.tensor(3, 4), -float("inf")),
+        s(s.tensor(3, 4), 0),
+        s(s.tensor(3, 4), "fro", (0, 1)),
+    ],
+    errors=lambda s: [
+        *dim_errors(s),
+        (s(s.tensor(2, dtype="int64")), RuntimeError, "floating point or complex"),
+    ],
+)
+def norm(
+    self: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Any:
+    """Compute a vector norm over dimensions; 'fro' (and None) is the Euclidean one."""
+    if dtype is not None:
+        self = self.to(dtype)
+    if not (self.dtype.is_floating_point or self.dtype.is_complex):
+        raise RuntimeError(
+            "norm: expected a floating point or complex tensor as input, "
+            f"but got {self.dtype}; convert it with .to(dtype)"
+        )
+    if isinstance(p, str) and p != "fro":
+        raise RuntimeError(
+            f"norm: p={p!r} is no vector norm; choose 'fro' or a number (2 is the Euclidean norm)"
+        )
+    return _p_norm(self, 2 if p in ("fro", None) else p, dim, keepdim)

@@ -1,0 +1,27 @@
+"""Random numbers: generators and the Philox streams behind them."""
+
+from __future__ import annotations
+
+from tangrad.random.generator import (
+    Generator,
+    default_generator,
+    fork_rng,
+    get_default_generator,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    seed,
+    set_rng_state,
+)
+
+__all__ = [
+    "Generator",
+    "default_generator",
+    "fork_rng",
+    "get_default_generator",
+    "get_rng_state",
+    "initial_seed",
+    "manual_seed",
+    "seed",
+    "set_rng_state",
+]

@@ -1,0 +1,253 @@
+"""Generators: the (seed, offset) of a Philox stream, one default per device."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from threading import Lock
+from typing import Any
+
+__all__ = [
+    "Generator",
+    "default_generator",
+    "fork_rng",
+    "get_default_generator",
+    "get_rng_state",
+    "initial_seed",
+    "manual_seed",
+    "seed",
+    "set_rng_state",
+]
+
+_STATE_BYTES = 16
+# PyTorch starts unseeded programs from one fixed seed, so they repeat.
+_FIRST_SEED = 67280421310721
+
+
+def _as_device(device: Any) -> Any:
+    if not isinstance(device, str):
+        return device
+    from tangrad import device as device_type
+
+    return device_type(device)
+
+
+def _as_tensor(state: bytes) -> Any:
+    from tangrad import tensor, uint8
+
+    return tensor(list(state), dtype=uint8)
+
+
+def _as_bytes(state: Any) -> bytes:
+    if not hasattr(state, "dtype") or str(state.dtype).rpartition(".")[2] != "uint8":
+        raise TypeError("expected a uint8 tensor as generator state, as get_state() returns it")
+    if state.numel() != _STATE_BYTES:
+        raise RuntimeError(
+            f"RNG state is wrong size: expected {_STATE_BYTES} bytes, got {state.numel()}"
+        )
+    return bytes(state.tolist())
+
+
+def _as_seed(seed: Any) -> int:
+    value = int(seed)
+    if not -(2**63) <= value < 2**64:
+        raise RuntimeError(f"manual_seed: the seed must fit in 64 bits, got {value}")
+    return value % 2**64
+
+
+class Generator:
+    """Hold the state of a random number stream.
+
+    Args:
+        device: the device the stream is for; a label only, as a stream is the same everywhere.
+    """
+
+    def __init__(self, device: Any = "cpu") -> None:
+        self._device = device
+        self._seed = _FIRST_SEED
+        self._offset = 0
+        self._lock = Lock()
+
+    @property
+    def device(self) -> Any:
+        """The device the stream is for."""
+        self._device = _as_device(self._device)
+        return self._device
+
+    def advance(self, counters: int) -> tuple[int, int]:
+        """Reserve counters of the stream.
+
+        Args:
+            counters: how many.
+
+        Returns:
+            (seed, offset): the reserved counters start at offset. No two calls, in whatever
+            threads, are given the same.
+        """
+        with self._lock:
+            start = self._offset
+            self._offset = (start + counters) % 2**64
+            return self._seed, start
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Start the stream of a seed, a 64-bit integer, and return the generator.
+
+        Raises:
+            RuntimeError: the seed does not fit in 64 bits.
+        """
+        self._set(_as_seed(seed), 0)
+        return self
+
+    def seed(self) -> int:
+        """Start a stream of an unforeseeable seed and return that."""
+        value = int.from_bytes(os.urandom(8), "little")
+        self._set(value, 0)
+        return value
+
+    def initial_seed(self) -> int:
+        """Return the seed of the stream."""
+        return self._seed
+
+    def get_offset(self) -> int:
+        """Return how many counters of the stream are used up."""
+        return self._offset
+
+    def set_offset(self, offset: int) -> None:
+        """Continue the stream at a counter.
+
+        Raises:
+            RuntimeError: the offset is negative or does not fit in 64 bits.
+        """
+        if not 0 <= offset < 2**64:
+            raise RuntimeError(f"set_offset: expected 0 <= offset < 2**64, got {offset}")
+        self._set(self._seed, offset)
+
+    def get_state(self) -> Any:
+        """Return the state: a uint8 tensor of 16 bytes, seed and offset in little endian."""
+        return _as_tensor(self._state())
+
+    def set_state(self, state: Any) -> None:
+        """Continue from a state that `get_state` returned.
+
+        Raises:
+            TypeError: the state is not a uint8 tensor.
+            RuntimeError: it is of another size.
+        """
+        self._set_bytes(_as_bytes(state))
+
+    def clone_state(self) -> Generator:
+        """Return a new generator at the same place of the same stream."""
+        twin = Generator(self._device)
+        twin._set_bytes(self._state())
+        return twin
+
+    def _state(self) -> bytes:
+        with self._lock:
+            return self._seed.to_bytes(8, "little") + self._offset.to_bytes(8, "little")
+
+    def _set_bytes(self, state: bytes) -> None:
+        self._set(int.from_bytes(state[:8], "little"), int.from_bytes(state[8:], "little"))
+
+    def _set(self, seed: int, offset: int) -> None:
+        with self._lock:
+            self._seed, self._offset = seed, offset
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild_generator, (str(self._device), self._state())
+
+    def __repr__(self) -> str:
+        return f"<tangrad.Generator device={self._device} seed={self._seed} offset={self._offset}>"
+
+
+def _rebuild_generator(device: str, state: bytes) -> Generator:
+    made = Generator(device)
+    made._set_bytes(state)
+    return made
+
+
+# --- the default generators ----------------------------------------------------------------
+
+default_generator = Generator("cpu")
+_defaults: dict[str, Generator] = {"cpu": default_generator}
+_defaults_lock = Lock()
+_last_seed = _FIRST_SEED
+
+
+def get_default_generator(device: Any = "cpu") -> Generator:
+    """Return the generator that ops on a device use if none is given.
+
+    Args:
+        device: a device or its name. A device not asked for before starts at the seed last
+            given to `manual_seed`.
+    """
+    name = str(device)
+    with _defaults_lock:
+        if name not in _defaults:
+            _defaults[name] = Generator(device).manual_seed(_last_seed)
+        return _defaults[name]
+
+
+def manual_seed(seed: int) -> Generator:
+    """Seed the default generators of all devices; return that of the CPU.
+
+    Args:
+        seed: 64-bit integer; a negative one counts modulo 2**64.
+
+    Raises:
+        RuntimeError: the seed does not fit in 64 bits.
+    """
+    global _last_seed
+    value = _as_seed(seed)
+    with _defaults_lock:
+        _last_seed = value
+        for generator in _defaults.values():
+            generator.manual_seed(value)
+    return default_generator
+
+
+def seed() -> int:
+    """Seed the default generators of all devices unforeseeably; return the seed."""
+    value = int.from_bytes(os.urandom(8), "little")
+    manual_seed(value)
+    return value
+
+
+def initial_seed() -> int:
+    """Return the seed of the CPU's default generator."""
+    return default_generator.initial_seed()
+
+
+def get_rng_state() -> Any:
+    """Return the state of the CPU's default generator, a uint8 tensor."""
+    return default_generator.get_state()
+
+
+def set_rng_state(new_state: Any) -> None:
+    """Set the state of the CPU's default generator to what `get_rng_state` returned."""
+    default_generator.set_state(new_state)
+
+
+class fork_rng:
+    """Give default generators their states back at the end of a `with` block.
+
+    Args:
+        devices: whose default generators, beside the CPU's; all that are in use if None.
+        enabled: False makes the block do nothing.
+    """
+
+    def __init__(self, devices: Iterable[Any] | None = None, enabled: bool = True) -> None:
+        self._devices = None if devices is None else list(devices)
+        self._enabled = enabled
+        self._saved: list[tuple[Generator, bytes]] = []
+
+    def __enter__(self) -> None:
+        if not self._enabled:
+            return
+        names = list(_defaults) if self._devices is None else ["cpu", *self._devices]
+        generators = [get_default_generator(name) for name in names]
+        self._saved = [(generator, generator._state()) for generator in generators]
+
+    def __exit__(self, *exc_info: object) -> None:
+        for generator, state in self._saved:
+            generator._set_bytes(state)
+        self._saved = []

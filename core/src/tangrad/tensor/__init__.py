@@ -1,0 +1,1 @@
+"""Python parts of Tensor: text, indexing, construction, copies, symbolic sizes."""

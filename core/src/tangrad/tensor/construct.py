@@ -1,0 +1,194 @@
+"""Tensors from Python data: `tensor`, `as_tensor`, `asarray`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tangrad.tensor import exchange
+from tangrad.tensor.packing import is_packable, pack
+
+__all__ = ["as_tensor", "asarray", "tensor"]
+
+_PYTHON_DTYPES = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
+
+
+def tensor(
+    data: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Any:
+    """Make a tensor by copying data.
+
+    Args:
+        data: a number, nested sequences of numbers, a NumPy array or number, or a tensor.
+        dtype: of the result; inferred if None: bool, int64, the default dtype or its complex
+            counterpart for Python's numbers, their own for NumPy's numbers and tensors.
+        device: of the result; that of a tensor given as data, else the default device, if None.
+        requires_grad: record operations on the result.
+        pin_memory: allocate page-locked memory.
+
+    Returns:
+        A new tensor without history.
+
+    Raises:
+        ValueError: a sequence is ragged, or an integer does not fit in 64 bits.
+        TypeError: something is neither a number nor a sequence.
+        RuntimeError: a number does not fit the dtype, no dtype can be inferred, or gradients
+            are asked of integers.
+    """
+    made = _copied(data, _checked_dtype("tensor", dtype), device)
+    if pin_memory:
+        made = made.pin_memory()
+    return _requiring_grad(made) if requires_grad else made
+
+
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:
+    """Return data as a tensor, sharing memory and history where dtype and device allow it.
+
+    Args:
+        data, dtype, device: as for `tensor`.
+
+    Returns:
+        The tensor itself, a tensor on a NumPy array's memory, or a copy.
+
+    Raises:
+        As `tensor`.
+    """
+    dtype = _checked_dtype("as_tensor", dtype)
+    if _is_tensor(data):
+        return _converted(data, dtype, device)
+    if exchange.is_ndarray(data):
+        return _converted(exchange.from_numpy(data), dtype, device)
+    return _copied(data, dtype, device)
+
+
+def asarray(
+    obj: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    copy: bool | None = None,
+    requires_grad: bool = False,
+) -> Any:
+    """Return an object as a tensor, sharing its memory if that is possible and not forbidden.
+
+    Args:
+        obj: a tensor, a NumPy array, an object with DLPack or the buffer protocol, a number or
+            nested sequences.
+        dtype: of the result; that of the object if None. An object that has only the buffer
+            protocol is read as elements of this dtype (the default dtype if None).
+        device: of the result.
+        copy: True always copies, False never does, None as needed.
+        requires_grad: record operations on the result; False detaches a tensor from its history.
+
+    Raises:
+        ValueError: copy is False but the object cannot be shared.
+        RuntimeError: as `tensor`.
+    """
+    dtype = _checked_dtype("asarray", dtype)
+    shared = _shared(obj, dtype)
+    if shared is None:
+        if copy is False:
+            raise ValueError("can't alias arbitrary sequence into a tensor.")
+        made = _copied(obj, dtype, device)
+    else:
+        made = _converted(shared, dtype, device)
+        if made is not shared and copy is False:
+            raise ValueError(
+                f"can't alias tensor with dtype '{shared.dtype}' on device '{shared.device}' into "
+                f"dtype '{made.dtype}' on device '{made.device}'."
+            )
+        if made is shared and copy:
+            made = made.clone()
+    if requires_grad:
+        return made if made.requires_grad else _requiring_grad(made.detach())
+    return made.detach() if made.requires_grad else made
+
+
+def _shared(obj: Any, dtype: Any) -> Any:
+    """Return a tensor on the object's own memory, or None if it has none to share."""
+    if _is_tensor(obj):
+        return obj
+    if exchange.is_ndarray(obj):
+        return exchange.from_numpy(obj)
+    if hasattr(obj, "dtype"):
+        return exchange.from_dlpack(obj) if hasattr(obj, "__dlpack__") else None
+    if hasattr(obj, "__dlpack__"):
+        return exchange.from_dlpack(obj)
+    if not exchange.has_buffer(obj):
+        return None
+    return exchange.frombuffer(obj, dtype=_default_dtype() if dtype is None else dtype)
+
+
+def _is_tensor(obj: Any) -> bool:
+    return hasattr(obj, "requires_grad")
+
+
+def _copied(data: Any, dtype: Any, device: Any) -> Any:
+    if _is_tensor(data):
+        import warnings
+
+        warnings.warn(
+            "to copy a tensor use x.detach().clone() rather than tensor(x)",
+            UserWarning,
+            stacklevel=3,
+        )
+        source = data.detach()
+        made = _converted(source, dtype, device)
+        return made.clone() if made is source else made
+    if exchange.is_ndarray(data):
+        source = exchange.from_numpy(data, warn_if_readonly=False)
+        made = _converted(source, dtype, device)
+        return made.clone() if made is source else made
+    return _from_python(data, dtype, device)
+
+
+def _from_python(data: Any, dtype: Any, device: Any) -> Any:
+    from tangrad import _C
+
+    wanted = None if dtype is None else exchange.name_of(dtype)
+    if wanted is not None and not is_packable(wanted):
+        # A dtype that a plugin registered: only its own cast knows its bits.
+        return _from_python(data, None, device).to(dtype)
+    buffer, name, shape = pack(data, wanted, exchange.name_of(_default_dtype()), _promote)
+    return _C.tensor_from_bytes(buffer, exchange.dtype_named(name), shape, device)
+
+
+def _converted(x: Any, dtype: Any, device: Any) -> Any:
+    """Return the tensor itself if it is as wanted, else a copy that is."""
+    wanted = {
+        name: value for name, value in (("dtype", dtype), ("device", device)) if value is not None
+    }
+    return x.to(**wanted) if wanted else x
+
+
+def _requiring_grad(x: Any) -> Any:
+    if not (x.dtype.is_floating_point or x.dtype.is_complex):
+        raise RuntimeError(
+            "Only Tensors of floating point and complex dtype can require gradients, got "
+            f"{x.dtype}"
+        )
+    return x.requires_grad_()
+
+
+def _checked_dtype(function: str, dtype: Any) -> Any:
+    if dtype is None or hasattr(dtype, "is_floating_point"):
+        return dtype
+    if isinstance(dtype, type) and dtype in _PYTHON_DTYPES:
+        return exchange.dtype_named(_PYTHON_DTYPES[dtype])
+    raise TypeError(f"{function}(): argument 'dtype' must be a dtype, not {type(dtype).__name__}")
+
+
+def _default_dtype() -> Any:
+    from tangrad import get_default_dtype
+
+    return get_default_dtype()
+
+
+def _promote(a: str, b: str) -> str:
+    from tangrad import promote_types
+
+    return exchange.name_of(promote_types(exchange.dtype_named(a), exchange.dtype_named(b)))

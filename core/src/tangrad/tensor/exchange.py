@@ -1,0 +1,379 @@
+"""Memory shared with others: NumPy, the buffer protocol, DLPack; and `tolist`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from tangrad.tensor.packing import is_packable, unpack
+
+__all__ = [
+    "array_protocol",
+    "dlpack",
+    "dlpack_device",
+    "dtype_named",
+    "from_dlpack",
+    "from_numpy",
+    "frombuffer",
+    "has_buffer",
+    "is_ndarray",
+    "name_of",
+    "numpy",
+    "register_dlpack_device",
+    "tolist",
+]
+
+_NUMPY_DTYPES = (
+    "float64, float32, float16, complex64, complex128, int64, int32, int16, int8, uint64, uint32, "
+    "uint16, uint8, and bool"
+)
+
+# Numbers that DLPack's standard gives to devices; a device package adds its own.
+_DLPACK_DEVICES = {"cpu": 1}
+
+
+def name_of(dtype: Any) -> str:
+    """Return a dtype's name without its package."""
+    return str(dtype).rpartition(".")[2]
+
+
+def dtype_named(name: str) -> Any:
+    """Return tangrad's dtype of a name."""
+    import tangrad
+
+    return getattr(tangrad, name)
+
+
+def is_ndarray(obj: Any) -> bool:
+    """Tell whether an object is a NumPy array, without importing NumPy."""
+    loaded = sys.modules.get("numpy")
+    return loaded is not None and isinstance(obj, loaded.ndarray)
+
+
+def has_buffer(obj: Any) -> bool:
+    """Tell whether an object offers its memory by the buffer protocol."""
+    try:
+        memoryview(obj)
+    except TypeError:
+        return False
+    return True
+
+
+# --- from others ---------------------------------------------------------------------------
+
+
+def from_numpy(ndarray: Any, *, warn_if_readonly: bool = True) -> Any:
+    """Return a tensor on the memory of a NumPy array.
+
+    Args:
+        ndarray: an array of a dtype that tangrad has, with non-negative strides.
+        warn_if_readonly: warn that writing into the result writes into read-only memory.
+
+    Returns:
+        Tensor of the same shape and dtype; each sees what the other writes.
+
+    Raises:
+        TypeError: this is not an array, or of another dtype.
+        ValueError: a stride is negative or no multiple of the element size, or the bytes are
+            in foreign order.
+    """
+    from tangrad import _C
+
+    if not is_ndarray(ndarray):
+        raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
+    strides = _strides_in_elements(ndarray)
+    dtype = _dtype_of_array(ndarray)
+    readonly = not ndarray.flags.writeable
+    if readonly and warn_if_readonly:
+        _warn_readonly("NumPy array", "array.copy()")
+    return _C.tensor_from_buffer(memoryview(ndarray), dtype, ndarray.shape, strides, 0, readonly)
+
+
+def _dtype_of_array(ndarray: Any) -> Any:
+    name = ndarray.dtype.name
+    if name == "bfloat16" or not is_packable(name):
+        raise TypeError(
+            f"can't convert np.ndarray of type {ndarray.dtype.type.__module__}."
+            f"{ndarray.dtype.type.__name__}. The only supported types are: {_NUMPY_DTYPES}."
+        )
+    if not ndarray.dtype.isnative:
+        raise ValueError(
+            "given numpy array has byte order different from the native byte order. Convert it "
+            "with array.astype(array.dtype.newbyteorder('='))."
+        )
+    return dtype_named(name)
+
+
+def _strides_in_elements(ndarray: Any) -> tuple[int, ...]:
+    if any(stride < 0 for stride in ndarray.strides):
+        raise ValueError(
+            "At least one stride in the given numpy array is negative, and tensors with negative "
+            "strides are not supported. Make a copy of the array with array.copy()."
+        )
+    if any(stride % ndarray.itemsize for stride in ndarray.strides):
+        raise ValueError(
+            "given numpy array strides not a multiple of the element byte size. Copy the numpy "
+            "array to reallocate the memory."
+        )
+    return tuple(stride // ndarray.itemsize for stride in ndarray.strides)
+
+
+def _warn_readonly(what: str, remedy: str) -> None:
+    import warnings
+
+    warnings.warn(
+        f"the given {what} is not writable; writing into the tensor is undefined behavior. Copy "
+        f"it first, for example with {remedy}",
+        UserWarning,
+        stacklevel=3,
+    )
+
+
+def frombuffer(
+    buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False
+) -> Any:
+    """Return a one-dimensional tensor on the memory of an object with the buffer protocol.
+
+    Args:
+        buffer: the object, kept alive by the tensor.
+        dtype: how its bytes are read.
+        count: number of elements; -1 for all.
+        offset: first byte.
+        requires_grad: record operations on the result.
+
+    Raises:
+        ValueError: the object has no buffer, or not that many bytes.
+    """
+    from tangrad import _C
+
+    view = _byte_view(buffer)
+    elements = _element_count(view.nbytes, dtype.itemsize, count, offset)
+    if view.readonly:
+        _warn_readonly("buffer", "bytearray(buffer)")
+    part = view[offset : offset + elements * dtype.itemsize]
+    made = _C.tensor_from_buffer(part, dtype, (elements,), (1,), 0, view.readonly)
+    return made.requires_grad_() if requires_grad else made
+
+
+def _byte_view(buffer: Any) -> memoryview:
+    try:
+        view = memoryview(buffer)
+    except TypeError:
+        raise ValueError("object does not implement Python buffer protocol.") from None
+    if not view.c_contiguous:
+        raise ValueError("frombuffer: the buffer is not contiguous; copy it with bytes(buffer)")
+    return view.cast("B") if view.nbytes else memoryview(bytearray())
+
+
+def _element_count(length: int, itemsize: int, count: int, offset: int) -> int:
+    if length == 0 or count == 0:
+        raise ValueError(f"both buffer length ({length}) and count ({count}) must not be 0")
+    if not 0 <= offset < length:
+        raise ValueError(
+            f"offset ({offset} bytes) must be non-negative and no greater than buffer length "
+            f"({length} bytes) minus 1"
+        )
+    if count > 0:
+        if offset + count * itemsize > length:
+            raise ValueError(
+                f"requested buffer length ({count} * {itemsize} bytes) after offset ({offset} "
+                f"bytes) must not be greater than actual buffer length ({length} bytes)"
+            )
+        return count
+    if (length - offset) % itemsize:
+        raise ValueError(
+            f"buffer length ({length} bytes) after offset ({offset} bytes) must be a multiple of "
+            f"element size ({itemsize})"
+        )
+    return (length - offset) // itemsize
+
+
+def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Any:
+    """Return a tensor on the memory of another library's array.
+
+    Args:
+        ext_tensor: an object with ``__dlpack__``, or a DLPack capsule.
+        device: where the result shall be; where the memory is if None.
+        copy: True always copies, False never does, None as needed.
+
+    Raises:
+        RuntimeError: this is neither.
+        BufferError: the other library does not give its memory out.
+        ValueError: copy is False but the device asks for one.
+    """
+    from tangrad import _C
+
+    if hasattr(ext_tensor, "__dlpack__"):
+        capsule = ext_tensor.__dlpack__()
+    elif type(ext_tensor).__name__ == "PyCapsule":
+        capsule = ext_tensor
+    else:
+        raise RuntimeError(
+            "from_dlpack expects an object with __dlpack__ or a DLPack capsule, got "
+            f"{type(ext_tensor).__name__}"
+        )
+    shared = _C.dlpack_import(capsule)
+    made = shared if device is None else shared.to(device)
+    if made is shared:
+        return made.clone() if copy else made
+    if copy is False:
+        raise ValueError(
+            f"from_dlpack: memory on {shared.device} cannot be shared with {made.device}; use "
+            "copy=None"
+        )
+    return made
+
+
+# --- to others -----------------------------------------------------------------------------
+
+
+def register_dlpack_device(device_type: str, code: int) -> None:
+    """State the number that the DLPack standard gives to a type of device."""
+    _DLPACK_DEVICES[device_type] = code
+
+
+def dlpack_device(x: Any) -> tuple[int, int]:
+    """Return DLPack's (device type, device id) of a tensor.
+
+    Raises:
+        BufferError: the tensor's device is unknown to DLPack.
+    """
+    code = _DLPACK_DEVICES.get(x.device.type)
+    if code is None:
+        raise BufferError(
+            f"Cannot export a tensor on device {x.device} by DLPack; copy it with x.cpu()"
+        )
+    return code, x.device.index or 0
+
+
+def dlpack(
+    x: Any,
+    *,
+    stream: Any = None,
+    max_version: tuple[int, int] | None = None,
+    dl_device: tuple[int, int] | None = None,
+    copy: bool | None = None,
+) -> Any:
+    """Export a tensor's memory as a DLPack capsule (array API standard, ``__dlpack__``).
+
+    Args:
+        x: a tensor without history.
+        stream: the consumer's stream; None on the CPU.
+        max_version: the newest DLPack version the consumer reads; the oldest is always given.
+        dl_device: where the consumer wants the memory; only where it is, if not None.
+        copy: True exports a copy.
+
+    Raises:
+        BufferError: the tensor requires grad, is a conjugate or negative view, or is where
+            the consumer cannot read it.
+        AssertionError: a stream is given for the CPU.
+    """
+    from tangrad import _C
+
+    place = dlpack_device(x)
+    if x.requires_grad:
+        raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+    if x.is_conj() or x.is_neg():
+        raise BufferError(
+            "Can't export tensors with the conjugate or negative bit set, use "
+            "tensor.resolve_conj() and tensor.resolve_neg()"
+        )
+    if dl_device is not None and tuple(dl_device) != place:
+        raise BufferError(f"Cannot export a tensor on {x.device} to DLPack device {dl_device}")
+    if x.device.type == "cpu" and stream not in (None, -1):
+        raise AssertionError("stream should be None on cpu.")
+    return _C.dlpack_export(x.clone() if copy else x, stream)
+
+
+def numpy(x: Any, *, force: bool = False) -> Any:
+    """Return a NumPy array on the memory of a tensor.
+
+    Args:
+        x: a tensor on the CPU without history, not a conjugate or negative view.
+        force: True detaches, copies and resolves as needed.
+
+    Raises:
+        RuntimeError: the tensor requires grad or is a conjugate or negative view.
+        TypeError: it is not on the CPU, not strided, or of a dtype that NumPy lacks.
+    """
+    import numpy as np
+
+    from tangrad import _C
+
+    if force:
+        x = x.detach().cpu().resolve_conj().resolve_neg()
+    _check_exportable(x)
+    name = name_of(x.dtype)
+    if name == "bfloat16" or not is_packable(name):
+        raise TypeError(
+            f"NumPy has no dtype for {x.dtype}; convert the tensor with x.to(), for example to "
+            "float32"
+        )
+    dtype = np.dtype(name)
+    if x.numel() == 0:
+        return np.empty(tuple(x.shape), dtype)
+    strides = tuple(stride * dtype.itemsize for stride in x.stride())
+    offset = x.storage_offset() * dtype.itemsize
+    return np.ndarray(tuple(x.shape), dtype, _C.host_memoryview(x), offset, strides)
+
+
+def _check_exportable(x: Any) -> None:
+    if x.device.type != "cpu":
+        raise TypeError(
+            f"can't convert {x.device} device type tensor to numpy. Use Tensor.cpu() to copy the "
+            "tensor to host memory first."
+        )
+    if name_of(x.layout) != "strided":
+        raise TypeError(
+            f"can't convert {x.layout} layout tensor to numpy. Use Tensor.to_dense() first."
+        )
+    if x.requires_grad:
+        raise RuntimeError(
+            "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
+        )
+    for bit, is_set in (("conj", x.is_conj()), ("neg", x.is_neg())):
+        if is_set:
+            raise RuntimeError(
+                f"Can't call numpy() on Tensor that has {bit} bit set. Use "
+                f"tensor.resolve_{bit}().numpy() instead."
+            )
+
+
+def array_protocol(x: Any, dtype: Any = None, copy: bool | None = None) -> Any:
+    """Return a tensor as a NumPy array, as NumPy's ``__array__`` protocol asks.
+
+    Args:
+        x: a tensor that `numpy` takes.
+        dtype: of the array; that of the tensor if None.
+        copy: True always copies, False never does, None as needed.
+
+    Raises:
+        ValueError: copy is False but the dtype asks for one.
+    """
+    array = numpy(x)
+    if dtype is not None and array.dtype != dtype:
+        if copy is False:
+            raise ValueError(
+                f"Unable to avoid copy while creating an array of {dtype} from a tensor of {x.dtype}"
+            )
+        return array.astype(dtype)
+    return array.copy() if copy else array
+
+
+def tolist(x: Any) -> Any:
+    """Return the elements as nested lists of Python numbers, or one number for shape ().
+
+    Raises:
+        NotImplementedError: the tensor is on the meta device and has no elements.
+    """
+    from tangrad import _C
+
+    if x.device.type == "meta":
+        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+    name = name_of(x.dtype)
+    if not is_packable(name):
+        raise TypeError(f"tolist(): elements of {x.dtype} have no Python counterpart; cast first")
+    x = x.detach().cpu().resolve_conj().resolve_neg().contiguous()
+    first = x.storage_offset() * x.dtype.itemsize
+    elements = memoryview(_C.host_memoryview(x)).cast("B")[first:]
+    return unpack(elements[: x.numel() * x.dtype.itemsize], name, tuple(x.shape))

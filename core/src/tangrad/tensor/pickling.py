@@ -1,0 +1,170 @@
+"""Copies of tensors: pickle, copy.copy, copy.deepcopy.
+
+A tensor is stored as (storage, geometry) and the storage as an object of its own. Pickle's and
+deepcopy's memory of what they have seen then keeps shared storages shared, provided that
+``x.untyped_storage()`` returns the same object for tensors that share one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tangrad.tensor.exchange import dtype_named, name_of
+
+__all__ = ["deepcopy_storage", "deepcopy_tensor", "reduce_storage", "reduce_tensor"]
+
+
+def reduce_tensor(x: Any) -> tuple[Any, ...]:
+    """Return what ``__reduce_ex__`` of a tensor returns: how to rebuild it on its storage.
+
+    Args:
+        x: a strided tensor of any class. Its history and hooks are not kept; its attributes are.
+    """
+    _warn_of_hooks(x)
+    x_resolved = x.detach().resolve_conj().resolve_neg()
+    arguments = (
+        type(x),
+        x_resolved.untyped_storage(),
+        name_of(x.dtype),
+        x_resolved.storage_offset(),
+        tuple(x.shape),
+        tuple(x_resolved.stride()),
+        x.requires_grad,
+    )
+    state = _attributes(x)
+    return (_rebuild_tensor, arguments, state) if state else (_rebuild_tensor, arguments)
+
+
+def _attributes(x: Any) -> dict[str, Any]:
+    return dict(getattr(x, "__dict__", {}))
+
+
+def _warn_of_hooks(x: Any) -> None:
+    if not getattr(x, "_backward_hooks", None):
+        return
+    import warnings
+
+    warnings.warn(
+        "backward hooks on a tensor are not serialized; register them again after loading",
+        UserWarning,
+        stacklevel=4,
+    )
+
+
+def _rebuild_tensor(
+    cls: type,
+    storage: Any,
+    dtype: str,
+    offset: int,
+    size: tuple[int, ...],
+    stride: tuple[int, ...],
+    requires_grad: bool,
+) -> Any:
+    x = _on_storage(storage, dtype_named(dtype), offset, size, stride)
+    return _dressed(x, cls, requires_grad)
+
+
+def _on_storage(
+    storage: Any, dtype: Any, offset: int, size: tuple[int, ...], stride: tuple[int, ...]
+) -> Any:
+    return _empty(0, dtype, storage.device).set_(storage, offset, size, stride)
+
+
+def _empty(size: int, dtype: Any, device: Any) -> Any:
+    from tangrad import empty
+
+    return empty((size,), dtype=dtype, device=device)
+
+
+def _dressed(x: Any, cls: type, requires_grad: bool) -> Any:
+    if type(x) is not cls:
+        x = x.as_subclass(cls)
+    # Only this way round: a Parameter may be born requiring grad, which integers cannot.
+    return x.requires_grad_(requires_grad) if x.requires_grad != requires_grad else x
+
+
+def reduce_storage(storage: Any) -> tuple[Any, ...]:
+    """Return what ``__reduce__`` of an untyped storage returns: its bytes and device.
+
+    Args:
+        storage: of any device; of one without memory (meta) only the size is kept.
+    """
+    device, length = str(storage.device), storage.nbytes()
+    if storage.device.type == "meta":
+        return _rebuild_storage_without_memory, (length, device)
+    return _rebuild_storage, (_host_bytes(storage, length), device)
+
+
+def _host_bytes(storage: Any, length: int) -> bytes:
+    from tangrad import _C
+
+    everything = _on_storage(storage, dtype_named("uint8"), 0, (length,), (1,))
+    return bytes(_C.host_memoryview(everything.cpu()))[:length]
+
+
+def _rebuild_storage(content: bytes, device: str) -> Any:
+    from tangrad import _C
+
+    flat = _C.tensor_from_bytes(content, dtype_named("uint8"), (len(content),), device)
+    return flat.untyped_storage()
+
+
+def _rebuild_storage_without_memory(length: int, device: str) -> Any:
+    return _empty(length, dtype_named("uint8"), device).untyped_storage()
+
+
+def deepcopy_tensor(x: Any, memo: dict[int, Any]) -> Any:
+    """Return what ``__deepcopy__`` of a tensor returns.
+
+    Args:
+        x: a leaf.
+        memo: what is already copied, by id.
+
+    Returns:
+        A tensor of the same class, geometry and requires_grad on a copy of the storage, with
+        deep copies of attributes and gradient. Tensors that share a storage have copies that
+        share one. A Parameter is copied alone and without its gradient, as in PyTorch.
+
+    Raises:
+        RuntimeError: the tensor has a history.
+    """
+    import copy
+
+    if id(x) in memo:
+        return memo[id(x)]
+    if not x.is_leaf:
+        raise RuntimeError(
+            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy "
+            "protocol at the moment. Copy x.detach() instead"
+        )
+    source = x.detach()
+    is_parameter = any(cls.__name__ == "Parameter" for cls in type(x).__mro__)
+    made = source.clone() if is_parameter else _on_copied_storage(source, memo)
+    made = _dressed(made, type(x), x.requires_grad)
+    memo[id(x)] = made
+    attributes = _attributes(x)
+    if attributes:
+        made.__dict__.update(copy.deepcopy(attributes, memo))
+    if x.grad is not None and not is_parameter:
+        made.grad = deepcopy_tensor(x.grad.detach(), memo)
+    return made
+
+
+def _on_copied_storage(source: Any, memo: dict[int, Any]) -> Any:
+    import copy
+
+    source = source.resolve_conj().resolve_neg()
+    storage = copy.deepcopy(source.untyped_storage(), memo)
+    geometry = (source.storage_offset(), tuple(source.shape), tuple(source.stride()))
+    return _on_storage(storage, source.dtype, *geometry)
+
+
+def deepcopy_storage(storage: Any, memo: dict[int, Any]) -> Any:
+    """Return what ``__deepcopy__`` of an untyped storage returns: a copy on its device, once."""
+    if id(storage) not in memo:
+        length = storage.nbytes()
+        everything = _on_storage(storage, dtype_named("uint8"), 0, (length,), (1,))
+        memo[id(storage)] = everything.clone().untyped_storage()
+        # The id is the storage's only while the storage lives.
+        memo.setdefault(id(memo), []).append(storage)
+    return memo[id(storage)]

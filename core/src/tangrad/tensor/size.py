@@ -1,0 +1,70 @@
+"""`Size`: the shape of a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from operator import index as as_int
+from typing import Any
+
+__all__ = ["Size"]
+
+
+class Size(tuple):
+    """Hold a shape: a tuple of integers whose slices and sums are shapes again.
+
+    Args:
+        sizes: integers, or anything that counts as one.
+
+    Raises:
+        TypeError: an item is not an integer.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, sizes: Iterable[Any] = ()) -> Size:
+        return tuple.__new__(cls, [_checked(i, size) for i, size in enumerate(sizes)])
+
+    def numel(self) -> int:
+        """Return the number of elements of a tensor of this shape."""
+        count = 1
+        for size in self:
+            count *= size
+        return count
+
+    def __getitem__(self, key: Any) -> Any:
+        item = tuple.__getitem__(self, key)
+        return tuple.__new__(Size, item) if isinstance(key, slice) else item
+
+    def __add__(self, other: Any) -> Any:
+        if not isinstance(other, tuple):
+            raise TypeError(
+                f"can only concatenate tuple (not {type(other).__name__}) to tangrad.Size"
+            )
+        return Size(tuple.__add__(self, other))
+
+    def __radd__(self, other: Any) -> Any:
+        return Size(other) + self if isinstance(other, tuple) else NotImplemented
+
+    def __mul__(self, times: Any) -> Any:
+        repeated = tuple.__mul__(self, times)
+        return repeated if repeated is NotImplemented else tuple.__new__(Size, repeated)
+
+    __rmul__ = __mul__
+
+    def __repr__(self) -> str:
+        return f"tangrad.Size({list(self)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Size, (tuple(self),)
+
+
+def _checked(position: int, size: Any) -> Any:
+    if type(size) is int or hasattr(size, "__sym_int__"):
+        return size
+    try:
+        return as_int(size)
+    except TypeError:
+        raise TypeError(
+            "tangrad.Size() takes an iterable of 'int' "
+            f"(item {position} is '{type(size).__name__}')"
+        ) from None

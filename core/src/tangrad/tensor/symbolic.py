@@ -1,0 +1,261 @@
+"""Symbolic sizes: integers that remember how they were computed.
+
+A `SymInt` has an expression over named symbols and a hint, its value in the present run. Shape
+rules are written for integers; called with SymInts they return expressions. Where a rule must
+know a value, to decide a branch or to count a loop, it goes by the hint, and the `ShapeEnv`
+records as a **guard** what was thereby assumed: results hold for all sizes that meet the guards.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+__all__ = ["ShapeEnv", "SymBool", "SymInt", "sym_max", "sym_min", "sym_not"]
+
+# An expression is an int, a symbol's name, or (operation, *operands): a plain value, so that
+# equality and hash are by structure.
+Expr = Any
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "**": operator.pow,
+    "max": max,
+    "min": min,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "and": lambda a, b: a and b,
+    "or": lambda a, b: a or b,
+    "not": operator.not_,
+    "neg": operator.neg,
+}
+_COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
+_NEGATIONS = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+_PRECEDENCE = {"or": 1, "and": 2, "not": 3, **dict.fromkeys(_COMPARISONS, 4), "+": 5, "-": 5}
+_PRECEDENCE |= {"*": 6, "//": 6, "%": 6, "neg": 7, "**": 8}
+# (operation, right operand) that give back the left operand.
+_RIGHT_UNITS = {("+", 0), ("-", 0), ("*", 1), ("//", 1), ("**", 1)}
+_LEFT_UNITS = {(0, "+"), (1, "*")}
+
+
+def _text(expr: Expr, context: int = 0) -> str:
+    if not isinstance(expr, tuple):
+        return str(expr) if context < 8 or isinstance(expr, str) else f"({expr})"
+    op, *operands = expr
+    if op in ("max", "min"):
+        return f"{op}({', '.join(map(_text, operands))})"
+    own = _PRECEDENCE[op]
+    if len(operands) == 1:
+        text = ("-" if op == "neg" else "not ") + _text(operands[0], own)
+    else:
+        # Operations group to the left, ** and comparisons not at all.
+        alone = op == "**" or op in _COMPARISONS
+        left, right = _text(operands[0], own + alone), _text(operands[1], own + 1)
+        text = f"{left}{op}{right}" if own > 5 and op != "%" else f"{left} {op} {right}"
+    return f"({text})" if own < context else text
+
+
+def _evaluate(expr: Expr, sizes: Mapping[str, int]) -> Any:
+    if isinstance(expr, str):
+        return sizes[expr]
+    if not isinstance(expr, tuple):
+        return expr
+    op, *operands = expr
+    return _FUNCTIONS[op](*(_evaluate(operand, sizes) for operand in operands))
+
+
+def _negated(expr: Expr) -> Expr:
+    if isinstance(expr, tuple) and expr[0] in _NEGATIONS:
+        return (_NEGATIONS[expr[0]], *expr[1:])
+    if isinstance(expr, tuple) and expr[0] == "not":
+        return expr[1]
+    return ("not", expr)
+
+
+class ShapeEnv:
+    """Hold symbols with their hints, and the guards recorded for them."""
+
+    def __init__(self) -> None:
+        self.hints: dict[str, int] = {}
+        self._guards: dict[Expr, None] = {}
+
+    def symbol(self, hint: int, name: str | None = None) -> SymInt:
+        """Return a new symbol.
+
+        Args:
+            hint: its value in the present run.
+            name: s0, s1, ... if None.
+
+        Raises:
+            ValueError: the name is taken.
+        """
+        name = name or f"s{len(self.hints)}"
+        if name in self.hints:
+            raise ValueError(f"ShapeEnv.symbol: the name {name!r} is taken")
+        self.hints[name] = int(hint)
+        return SymInt(name, int(hint), self)
+
+    @property
+    def guards(self) -> list[str]:
+        """What was assumed so far, as text, in order and each once."""
+        return [_text(guard) for guard in self._guards]
+
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        """Tell whether all guards are true of other sizes, given by symbol name."""
+        return all(_evaluate(guard, sizes) for guard in self._guards)
+
+    def assume(self, expr: Expr) -> None:
+        """Record an expression as a guard."""
+        self._guards.setdefault(expr)
+
+
+class _Symbolic:
+    """An expression, its value in the present run, and where its guards go."""
+
+    __slots__ = ("env", "expr", "hint")
+
+    def __init__(self, expr: Expr, hint: Any, env: ShapeEnv) -> None:
+        self.expr, self.hint, self.env = expr, hint, env
+
+    def evaluate(self, sizes: Mapping[str, int]) -> Any:
+        """Return the value at other sizes, given by symbol name."""
+        return _evaluate(self.expr, sizes)
+
+    def __repr__(self) -> str:
+        return _text(self.expr)
+
+    def __hash__(self) -> int:
+        return hash(self.expr)
+
+
+def _parts(value: Any) -> tuple[Expr, Any]:
+    return (value.expr, value.hint) if isinstance(value, _Symbolic) else (value, value)
+
+
+def _apply(op: str, *operands: Any) -> Any:
+    """Return the symbolic result of an operation, or a plain value if it is a constant."""
+    env = next(operand.env for operand in operands if isinstance(operand, _Symbolic))
+    exprs, hints = zip(*map(_parts, operands), strict=True)
+    hint = _FUNCTIONS[op](*hints)
+    kind = SymBool if isinstance(hint, bool) else SymInt
+    if len(exprs) == 2:
+        left, right = exprs
+        if (op, right) in _RIGHT_UNITS:
+            return kind(left, hint, env)
+        if (left, op) in _LEFT_UNITS:
+            return kind(right, hint, env)
+        if left == right and op in _COMPARISONS:
+            return hint
+    return kind((op, *exprs), hint, env)
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, (int, SymInt))
+
+
+def _binary(op: str) -> Callable[[Any, Any], Any]:
+    def method(self: Any, other: Any) -> Any:
+        return _apply(op, self, other) if _is_integer(other) else NotImplemented
+
+    return method
+
+
+def _reflected(op: str) -> Callable[[Any, Any], Any]:
+    def method(self: Any, other: Any) -> Any:
+        return _apply(op, other, self) if _is_integer(other) else NotImplemented
+
+    return method
+
+
+class SymInt(_Symbolic):
+    """An integer with an expression; made by `ShapeEnv.symbol` and by arithmetic."""
+
+    __slots__ = ()
+    # Marks what may stand for an integer in a shape.
+    __sym_int__ = True
+
+    __add__, __radd__ = _binary("+"), _reflected("+")
+    __sub__, __rsub__ = _binary("-"), _reflected("-")
+    __mul__, __rmul__ = _binary("*"), _reflected("*")
+    __floordiv__, __rfloordiv__ = _binary("//"), _reflected("//")
+    __mod__, __rmod__ = _binary("%"), _reflected("%")
+    __lt__, __le__, __gt__, __ge__ = map(_binary, ("<", "<=", ">", ">="))
+    __hash__ = _Symbolic.__hash__
+
+    def __eq__(self, other: object) -> Any:
+        return _apply("==", self, other) if _is_integer(other) else NotImplemented
+
+    def __ne__(self, other: object) -> Any:
+        return _apply("!=", self, other) if _is_integer(other) else NotImplemented
+
+    def __pow__(self, exponent: int) -> Any:
+        if not isinstance(exponent, int) or exponent < 0:
+            return NotImplemented
+        return _apply("**", self, exponent) if exponent else 1
+
+    def __neg__(self) -> Any:
+        return _apply("neg", self)
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __abs__(self) -> Any:
+        return _apply("max", self, -self)
+
+    def __bool__(self) -> bool:
+        return bool(self != 0)
+
+    def __int__(self) -> int:
+        """Specialise: return the hint, on the guard that the value is just that."""
+        self.env.assume(("==", self.expr, self.hint))
+        return self.hint
+
+    __index__ = __int__
+
+    def __float__(self) -> float:
+        return float(int(self))
+
+
+class SymBool(_Symbolic):
+    """A truth value with an expression; asking for its truth records a guard."""
+
+    __slots__ = ()
+
+    def __and__(self, other: Any) -> Any:
+        return _apply("and", self, other)
+
+    def __or__(self, other: Any) -> Any:
+        return _apply("or", self, other)
+
+    __rand__, __ror__ = __and__, __or__
+
+    def __invert__(self) -> SymBool:
+        return SymBool(_negated(self.expr), not self.hint, self.env)
+
+    def __bool__(self) -> bool:
+        self.env.assume(self.expr if self.hint else _negated(self.expr))
+        return self.hint
+
+
+def sym_max(a: Any, b: Any) -> Any:
+    """Return the larger of two integers, without a guard if one is symbolic."""
+    return _apply("max", a, b) if isinstance(a, SymInt) or isinstance(b, SymInt) else max(a, b)
+
+
+def sym_min(a: Any, b: Any) -> Any:
+    """Return the smaller of two integers, without a guard if one is symbolic."""
+    return _apply("min", a, b) if isinstance(a, SymInt) or isinstance(b, SymInt) else min(a, b)
+
+
+def sym_not(a: Any) -> Any:
+    """Return the opposite of a truth value, without a guard if it is symbolic."""
+    return ~a if isinstance(a, SymBool) else not a

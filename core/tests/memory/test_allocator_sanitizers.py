@@ -1,0 +1,36 @@
+"""The C code of the allocator under the compiler's sanitizers."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+SOURCES = HERE.parents[1] / "src" / "tangrad"
+C_FILES = ("allocator.c", "allocator_host.c", "allocator_report.c")
+CAUSES_OF_SKIPPING = ("cannot find -l", "unrecognized", "unexpected memory mapping")
+
+
+def compile_stress(sanitizer: str, program: Path) -> subprocess.CompletedProcess[str]:
+    sources = [str(HERE / "stress.c"), *(str(SOURCES / "native" / name) for name in C_FILES)]
+    warnings = ["-Wall", "-Wextra", "-Werror"]
+    flags = ["-std=c11", "-D_GNU_SOURCE", "-g", "-O1", f"-fsanitize={sanitizer}", "-pthread"]
+    command = ["gcc", *flags, *warnings, f"-I{SOURCES}", *sources, "-o", str(program)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+@pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
+def test_threads_and_failures_leave_memory_intact(sanitizer: str, tmp_path: Path):
+    program = tmp_path / "stress"
+    compiled = compile_stress(sanitizer, program)
+    if any(cause in compiled.stderr for cause in CAUSES_OF_SKIPPING):
+        pytest.skip(f"gcc without -fsanitize={sanitizer}")
+    assert compiled.returncode == 0, compiled.stderr
+    run = subprocess.run([str(program)], capture_output=True, text=True, timeout=120)
+    if any(cause in run.stderr for cause in CAUSES_OF_SKIPPING):
+        pytest.skip(f"-fsanitize={sanitizer} does not run here")
+    assert run.returncode == 0 and run.stdout == "passed\n", run.stderr[-3000:]

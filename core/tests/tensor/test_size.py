@@ -1,0 +1,52 @@
+"""`Size` is a tuple that stays a `Size`."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+
+from tangrad.tensor.size import Size
+
+
+def test_slices_sums_and_products_are_sizes():
+    size = Size([2, 3])
+    for result in (size[:1], size + (4,), (4,) + size, size * 2, 2 * size):
+        assert type(result) is Size
+    assert (4,) + size == (4, 2, 3)
+    assert type(size[0]) is int
+
+
+def test_a_size_equals_the_tuple_of_its_sizes():
+    assert Size([2, 3]) == (2, 3)
+    assert hash(Size([2, 3])) == hash((2, 3))
+
+
+def test_numel_multiplies():
+    assert Size([2, 3, 4]).numel() == 24
+    assert Size().numel() == 1
+    assert Size([2, 0]).numel() == 0
+
+
+def test_repr_is_laid_out_as_in_torch():
+    assert repr(Size([2, 3])) == "tangrad.Size([2, 3])"
+    assert repr(Size()) == "tangrad.Size([])"
+
+
+def test_copies_and_pickles_are_sizes():
+    size = Size([2, 3])
+    for twin in (copy.copy(size), copy.deepcopy(size), pickle.loads(pickle.dumps(size))):
+        assert type(twin) is Size
+        assert twin == size
+
+
+@pytest.mark.parametrize("sizes", [[1.5], ["a"], [None]])
+def test_only_integers_are_sizes(sizes):
+    with pytest.raises(TypeError, match="item 0"):
+        Size(sizes)
+
+
+def test_only_tuples_are_appended():
+    with pytest.raises(TypeError, match="concatenate tuple"):
+        Size([2]) + [1]
