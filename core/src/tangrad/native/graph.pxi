@@ -7,6 +7,7 @@ cdef enum:
     ARG_GRAD = 0
     ARG_SAVED = 1
     ARG_NEEDS = 2
+    ARG_GRADS = 3            # the list of all gradients, None where there is none
     EDGE_NONE = -1
     EDGE_RESULT = -2
     EDGE_DIRECT = -3
@@ -53,7 +54,7 @@ cdef class TensorMeta:
 
     def new_empty_strided(self):
         """Return an uninitialised tensor of this shape and these strides."""
-        return _empty_strided(self.shape, self.strides, self.dtype, self.dev.device)
+        return empty_strided(self.shape, self.strides, self.dtype, self.dev.device)
 
     def __repr__(self):
         return f"TensorMeta(shape={list(self.shape)}, dtype={self.dtype}, device={self.dev.device})"
@@ -107,7 +108,7 @@ def make_rule(saves, formulas):
     Args:
         saves: sequence of ("input"|"result"|"meta", index).
         formulas: sequence of (targets, op or None, function or None, identity or -1,
-            [("grad"|"saved"|"needs", index)], needs tuple).
+            [("grad"|"saved"|"needs"|"grads", index)], needs tuple).
     """
     cdef Rule rule = Rule.__new__(Rule)
     cdef Formula f
@@ -128,7 +129,7 @@ def make_rule(saves, formulas):
         if f.nargs > 24:
             raise ValueError("a backward formula takes at most 24 arguments")
         for i, (kind, index) in enumerate(args):
-            f.arg_kind[i] = ("grad", "saved", "needs").index(kind)
+            f.arg_kind[i] = ("grad", "saved", "needs", "grads").index(kind)
             f.arg_index[i] = index
         if identity != 0:
             rule.passes_through = False

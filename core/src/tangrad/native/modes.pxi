@@ -188,7 +188,7 @@ def copy_with(Tensor t not None, dtype d, where, memory_format=None):
 
 cdef Tensor empty_in_format(Tensor t, format, int index, DeviceRuntime dev):
     shape = shape_list(t.ndim_, t.shape_)
-    return _empty_strided(shape, format_strides(shape, format), <dtype>DTYPES[index], dev.device)
+    return empty_strided(shape, format_strides(shape, format), <dtype>DTYPES[index], dev.device)
 
 
 def format_strides(shape, format):

@@ -106,12 +106,15 @@ cdef class Op:
     cdef int fixed[MAX_PARAMS]           # dtype of an input that takes no part in promotion, or -1
     cdef bint identity_of_self           # the expression is its first input: a cast or copy
     cdef bint has_rule
+    cdef bint has_check
     cdef bint takes_out
     cdef object geometry                 # view ops: the Python rule
     cdef int native_view                 # view ops: number of the C twin of the geometry, or 0
     cdef tg_kernel*** rows
     cdef int nrows
     cdef dict rules
+    cdef object native                   # kernel ops that the core computes itself on every device
+    cdef bint random                     # its last two parameters are the drawn (seed, offset)
     cdef public object function          # composites: the Python body
     cdef public object return_type       # named tuple of several results
     cdef dict __dict__
@@ -234,10 +237,13 @@ def make_op(definition, str kind, spec):
     for name, type_ in spec.get("fixed", {}).items():
         op.fixed[op.names.index(name)] = dtype_by_name(type_).index
     op.has_rule = spec.get("has_rule", False)
+    op.has_check = spec.get("has_check", False)
     op.takes_out = spec.get("takes_out", op.kind_ <= OP_SCAN or op.kind_ == OP_KERNEL)
     op.geometry = spec.get("geometry")
     op.native_view = NATIVE_VIEWS.get(op.name, 0) if op.kind_ == OP_VIEW else 0
     op.function = spec.get("function")
+    op.native = spec.get("native")
+    op.random = spec.get("random", False)
     op.return_type = spec.get("return_type")
     return op
 
@@ -719,6 +725,10 @@ cdef object convert(Op op, int k, int code, PyObject* value, PyObject** flat, in
         if isinstance(<object>value, memory_format):
             return <object>value
         raise wrong_type(op, k, value)
+    if isinstance(<object>value, (list, tuple)):
+        for item in <object>value:
+            if isinstance(item, Tensor) and (not exact_tensor(<PyObject*>item) or (<Tensor>item).level_ is not None):
+                slow[0] = 1
     return <object>value
 
 
@@ -799,9 +809,15 @@ cdef object call_flat(Op op, PyObject** flat, object out, bint inplace):
     cdef uint64_t needs = 0
     cdef Node node = None
     cdef Tensor t
+    cdef int i
+    cdef tuple drawn
     cdef PyObject* copied[MAX_PARAMS]
     if op.kind_ == OP_COMPOSITE:
         return call_composite(op, flat, out, inplace)
+    if op.random and flat[op.nparams - 1] == Py_None_ptr:
+        drawn = op.definition.draw(tuple([<object>flat[i] for i in range(op.nparams)]))
+        flat[op.nparams - 2] = PyTuple_GET_ITEM(drawn, 0)
+        flat[op.nparams - 1] = PyTuple_GET_ITEM(drawn, 1)
     if tg_tls.grad_enabled and op.has_rule:
         needs = needs_of(op, flat)
     if op.kind_ == OP_VIEW:
@@ -896,6 +912,9 @@ cdef object call_composite(Op op, PyObject** flat, object out, bint inplace):
 
 cdef object run_op(Op op, PyObject** flat, object out):
     """Below recording: compute, into `out` where given."""
+    cdef int i
+    if op.has_check and op.kind_ <= OP_SCAN:
+        op.definition.check_arguments(tuple([<object>flat[i] for i in range(op.nparams)]))
     if op.kind_ == OP_POINTWISE:
         return run_pointwise(op, flat, out)
     if op.kind_ == OP_REDUCTION:

@@ -167,9 +167,7 @@ def _layer_norm_reference(
 
 
 def _layer_norm_vjp(
-    g0: Any,
-    g1: Any,
-    g2: Any,
+    grads: Any,
     input: Any,
     normalized_shape: Ints,
     weight: Any,
@@ -182,6 +180,7 @@ def _layer_norm_vjp(
     With n normalised elements x̂ = (x - mean) rstd and h = g weight:
     dx = rstd (h - mean(h) - x̂ mean(h x̂)) + g1 / n - g2 rstd² x̂ / n.
     """
+    g0, g1, g2 = grads
     axes = tuple(range(input.ndim - len(normalized_shape), input.ndim))
     lead = tuple(range(input.ndim - len(normalized_shape)))
     count = numel_of(normalized_shape)

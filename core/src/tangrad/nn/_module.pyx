@@ -1,0 +1,197 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""Compiled ``__call__`` and ``__getattr__`` of ``nn.Module``.
+
+``Module`` itself stays an ordinary Python class, because users mix it with any other class; a
+compiled base would forbid that as soon as it had a field. What is compiled are two type slots,
+put into each subclass by `accelerate` when the class is made. When somebody later assigns
+``__call__`` or ``__getattr__``, CPython rewrites the slot, so a patched class is slower and right.
+"""
+
+from cpython.object cimport PyObject, PyTypeObject, Py_TYPE
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
+
+cdef extern from "Python.h":
+    ctypedef PyObject* (*getattrofunc)(PyObject*, PyObject*)
+    ctypedef PyObject* (*ternaryfunc)(PyObject*, PyObject*, PyObject*)
+    unsigned long Py_TPFLAGS_METHOD_DESCRIPTOR
+    int PyType_HasFeature(PyTypeObject*, unsigned long)
+    PyObject* _PyType_Lookup(PyTypeObject*, PyObject*)
+    object PyObject_GenericGetAttr(object, object)
+    object PyObject_GenericGetDict(object, void*)
+    int PyDict_Check(PyObject*)
+    Py_ssize_t PyDict_GET_SIZE(PyObject*)
+    PyObject* PyDict_GetItemWithError(PyObject*, PyObject*) except? NULL
+    object PyObject_Call(object, PyObject*, PyObject*)
+    object PyObject_VectorcallDict(PyObject*, PyObject**, size_t, PyObject*)
+
+cdef extern from *:
+    """
+    static void tangrad_set_call(PyTypeObject *type, ternaryfunc call) { type->tp_call = call; }
+    static void tangrad_set_getattro(PyTypeObject *type, getattrofunc get) {
+        type->tp_getattro = get;
+    }
+    static int tangrad_has_getattro(PyTypeObject *type, getattrofunc get) {
+        return type->tp_getattro == get;
+    }
+    """
+    void tangrad_set_call(PyTypeObject*, ternaryfunc)
+    void tangrad_set_getattro(PyTypeObject*, getattrofunc)
+    int tangrad_has_getattro(PyTypeObject*, getattrofunc)
+
+cdef enum:
+    INLINE_ARGUMENTS = 8
+
+# Held by C variables: interned once, compared by address in the dictionary lookups below.
+cdef str FORWARD = "forward"
+cdef str PARAMETERS = "_parameters"
+cdef str BUFFERS = "_buffers"
+cdef str MODULES = "_modules"
+cdef str FORWARD_HOOKS = "_forward_hooks"
+cdef str FORWARD_PRE_HOOKS = "_forward_pre_hooks"
+cdef str BACKWARD_HOOKS = "_backward_hooks"
+cdef str BACKWARD_PRE_HOOKS = "_backward_pre_hooks"
+
+# True while a hook may be registered for all modules.
+cdef bint global_hooks = False
+cdef object call_with_hooks = None
+
+
+def set_call_with_hooks(function):
+    """Set the function `(module, args, kwargs)` that calls a module which has hooks."""
+    global call_with_hooks
+    call_with_hooks = function
+
+
+def set_global_hooks(bint present):
+    """Say whether hooks for all modules may exist; False lets calls take the short path."""
+    global global_hooks
+    global_hooks = present
+
+
+cdef inline PyObject* item(PyObject* mapping, str key) except? NULL:
+    return PyDict_GetItemWithError(mapping, <PyObject*>key)
+
+
+cdef PyObject* registered(PyObject* attributes, object name) except? NULL:
+    """Return the parameter, buffer or module `name` (borrowed), or NULL."""
+    cdef PyObject* registry
+    cdef PyObject* found
+    registry = item(attributes, PARAMETERS)
+    if registry != NULL and PyDict_Check(registry):
+        found = PyDict_GetItemWithError(registry, <PyObject*>name)
+        if found != NULL:
+            return found
+    registry = item(attributes, BUFFERS)
+    if registry != NULL and PyDict_Check(registry):
+        found = PyDict_GetItemWithError(registry, <PyObject*>name)
+        if found != NULL:
+            return found
+    registry = item(attributes, MODULES)
+    if registry != NULL and PyDict_Check(registry):
+        return PyDict_GetItemWithError(registry, <PyObject*>name)
+    return NULL
+
+
+cdef object missing(object module, object name):
+    raise AttributeError(
+        f"'{type(module).__name__}' object has no attribute '{name}'", name=name, obj=module
+    )
+
+
+cdef object slot_getattro(object self, object name):
+    """Read an attribute: class, instance, then the registries; no exception on the way."""
+    cdef object attributes = PyObject_GenericGetDict(self, NULL)
+    cdef PyObject* found
+    if _PyType_Lookup(Py_TYPE(self), <PyObject*>name) == NULL:
+        found = PyDict_GetItemWithError(<PyObject*>attributes, <PyObject*>name)
+        if found == NULL:
+            found = registered(<PyObject*>attributes, name)
+        if found == NULL:
+            missing(self, name)
+        return <object>found
+    try:
+        return PyObject_GenericGetAttr(self, name)
+    except AttributeError:
+        found = registered(<PyObject*>attributes, name)
+        if found == NULL:
+            raise
+        return <object>found
+
+
+cdef inline bint has_entries(PyObject* attributes, str key) except -1:
+    cdef PyObject* hooks = item(attributes, key)
+    if hooks == NULL:
+        return False
+    if PyDict_Check(hooks):
+        return PyDict_GET_SIZE(hooks) != 0
+    return bool(<object>hooks)
+
+
+cdef object call_forward(object self, object attributes, PyObject* args, PyObject* kwargs):
+    cdef PyObject* stack[INLINE_ARGUMENTS + 1]
+    cdef PyObject* function
+    cdef Py_ssize_t count = PyTuple_GET_SIZE(<object>args)
+    cdef Py_ssize_t i
+    if (
+        count <= INLINE_ARGUMENTS
+        and tangrad_has_getattro(Py_TYPE(self), <getattrofunc>slot_getattro)
+        and item(<PyObject*>attributes, FORWARD) == NULL
+    ):
+        function = _PyType_Lookup(Py_TYPE(self), <PyObject*>FORWARD)
+        if function != NULL and PyType_HasFeature(
+            Py_TYPE(<object>function), Py_TPFLAGS_METHOD_DESCRIPTOR
+        ):
+            stack[0] = <PyObject*>self
+            for i in range(count):
+                stack[i + 1] = PyTuple_GET_ITEM(<object>args, i)
+            return PyObject_VectorcallDict(function, stack, count + 1, kwargs)
+    return PyObject_Call(self.forward, args, kwargs)
+
+
+cdef object slot_call(object self, PyObject* args, PyObject* kwargs):
+    cdef object attributes = PyObject_GenericGetDict(self, NULL)
+    cdef PyObject* own = <PyObject*>attributes
+    if (
+        global_hooks
+        or has_entries(own, FORWARD_HOOKS)
+        or has_entries(own, FORWARD_PRE_HOOKS)
+        or has_entries(own, BACKWARD_HOOKS)
+        or has_entries(own, BACKWARD_PRE_HOOKS)
+    ):
+        return call_with_hooks(self, <object>args, {} if kwargs == NULL else <object>kwargs)
+    return call_forward(self, attributes, args, kwargs)
+
+
+def call(self, *args, **kwargs):
+    """Run the hooks, if there are any, and `forward`."""
+    return slot_call(self, <PyObject*>args, <PyObject*>kwargs if kwargs else NULL)
+
+
+def get_registered(self, name):
+    """Return the parameter, buffer or module registered as `name`.
+
+    Raises:
+        AttributeError: if there is none.
+    """
+    cdef object attributes = PyObject_GenericGetDict(self, NULL)
+    cdef PyObject* found = registered(<PyObject*>attributes, name)
+    if found == NULL:
+        missing(self, name)
+    return <object>found
+
+
+cdef PyObject* OBJECT_GETATTRIBUTE = _PyType_Lookup(
+    <PyTypeObject*>object, <PyObject*>"__getattribute__"
+)
+
+
+def accelerate(type cls):
+    """Put the compiled slots into `cls`, as far as it inherits `call` and `get_registered`."""
+    cdef PyTypeObject* target = <PyTypeObject*>cls
+    if _PyType_Lookup(target, <PyObject*>"__call__") == <PyObject*>call:
+        tangrad_set_call(target, <ternaryfunc>slot_call)
+    if (
+        _PyType_Lookup(target, <PyObject*>"__getattr__") == <PyObject*>get_registered
+        and _PyType_Lookup(target, <PyObject*>"__getattribute__") == OBJECT_GETATTRIBUTE
+    ):
+        tangrad_set_getattro(target, <getattrofunc>slot_getattro)

@@ -1,0 +1,257 @@
+"""Initial values of parameters."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tangrad
+
+# Nonlinearities whose gain is 1.
+_LINEAR = frozenset(
+    {
+        "linear",
+        "conv1d",
+        "conv2d",
+        "conv3d",
+        "conv_transpose1d",
+        "conv_transpose2d",
+        "conv_transpose3d",
+        "sigmoid",
+    }
+)
+
+
+def calculate_gain(nonlinearity: str, param: Any = None) -> float:
+    """Return the factor by which a layer before `nonlinearity` should widen its weights.
+
+    Args:
+        nonlinearity: name of the function in `nn.functional`.
+        param: its parameter: the slope of ``"leaky_relu"``, 0.01 by default.
+
+    Raises:
+        ValueError: if the name is unknown or the slope no number.
+    """
+    if nonlinearity in _LINEAR:
+        return 1
+    if nonlinearity == "tanh":
+        return 5.0 / 3
+    if nonlinearity == "relu":
+        return math.sqrt(2.0)
+    if nonlinearity == "selu":
+        return 3.0 / 4
+    if nonlinearity != "leaky_relu":
+        raise ValueError(f"Unsupported nonlinearity {nonlinearity}")
+    if param is None:
+        param = 0.01
+    if isinstance(param, bool) or not isinstance(param, (int, float)):
+        raise ValueError(f"negative_slope {param} not a valid number")
+    return math.sqrt(2.0 / (1 + param**2))
+
+
+def uniform_(tensor: Any, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Any:
+    """Fill with numbers drawn uniformly from [a, b)."""
+    with tangrad.no_grad():
+        return tensor.uniform_(a, b, generator=generator)
+
+
+def normal_(tensor: Any, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Any:
+    """Fill with numbers drawn from the normal distribution."""
+    with tangrad.no_grad():
+        return tensor.normal_(mean, std, generator=generator)
+
+
+def trunc_normal_(
+    tensor: Any,
+    mean: float = 0.0,
+    std: float = 1.0,
+    a: float = -2.0,
+    b: float = 2.0,
+    generator: Any = None,
+) -> Any:
+    """Fill with numbers drawn from the normal distribution cut off outside [a, b].
+
+    The numbers are the inverse cumulative distribution of uniform ones.
+    """
+    if mean < a - 2 * std or mean > b + 2 * std:
+        import warnings
+
+        warnings.warn(
+            "trunc_normal_: the mean is more than 2 std from [a, b]; the distribution of the "
+            "values may be incorrect",
+            stacklevel=2,
+        )
+    low, high = (0.5 * (1 + math.erf((x - mean) / std / math.sqrt(2))) for x in (a, b))
+    with tangrad.no_grad():
+        tensor.uniform_(2 * low - 1, 2 * high - 1, generator=generator)
+        tensor.erfinv_().mul_(std * math.sqrt(2)).add_(mean)
+        return tensor.clamp_(min=a, max=b)
+
+
+def constant_(tensor: Any, val: float) -> Any:
+    """Fill with `val`."""
+    with tangrad.no_grad():
+        return tensor.fill_(val)
+
+
+def ones_(tensor: Any) -> Any:
+    """Fill with ones."""
+    return constant_(tensor, 1.0)
+
+
+def zeros_(tensor: Any) -> Any:
+    """Fill with zeros."""
+    return constant_(tensor, 0.0)
+
+
+def eye_(tensor: Any) -> Any:
+    """Fill a matrix with the identity.
+
+    Raises:
+        ValueError: if the tensor is not two-dimensional.
+    """
+    if tensor.dim() != 2:
+        raise ValueError("Only tensors with 2 dimensions are supported")
+    with tangrad.no_grad():
+        tensor.zero_()
+        tensor.diagonal().fill_(1)
+    return tensor
+
+
+def dirac_(tensor: Any, groups: int = 1) -> Any:
+    """Fill the filters of a convolution so that it passes as many channels as it can.
+
+    Args:
+        tensor: filters of shape (C_out, C_in, *), of one to three spatial dimensions.
+        groups: number of groups of the convolution.
+
+    Raises:
+        ValueError: if the dimensions or the groups do not fit.
+    """
+    if tensor.dim() not in (3, 4, 5):
+        raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
+    if tensor.shape[0] % groups:
+        raise ValueError("dim 0 must be divisible by groups")
+    channels = tensor.shape[0] // groups
+    center = tuple(size // 2 for size in tensor.shape[2:])
+    with tangrad.no_grad():
+        tensor.zero_()
+        for group in range(groups):
+            for channel in range(min(channels, tensor.shape[1])):
+                tensor[(group * channels + channel, channel, *center)] = 1
+    return tensor
+
+
+def _calculate_fan_in_and_fan_out(tensor: Any) -> tuple[int, int]:
+    """Return how many numbers a weight maps from, and to how many."""
+    if tensor.dim() < 2:
+        raise ValueError(
+            "Fan in and fan out can not be computed for tensor with fewer than 2 dimensions"
+        )
+    field = math.prod(tensor.shape[2:])
+    return tensor.shape[1] * field, tensor.shape[0] * field
+
+
+def _calculate_correct_fan(tensor: Any, mode: str) -> int:
+    modes = ("fan_in", "fan_out")
+    mode = mode.lower()
+    if mode not in modes:
+        raise ValueError(f"Mode {mode} not supported, please use one of {list(modes)}")
+    return _calculate_fan_in_and_fan_out(tensor)[modes.index(mode)]
+
+
+def _xavier_std(tensor: Any, gain: float) -> float:
+    return gain * math.sqrt(2.0 / sum(_calculate_fan_in_and_fan_out(tensor)))
+
+
+def xavier_uniform_(tensor: Any, gain: float = 1.0, generator: Any = None) -> Any:
+    """Fill uniformly, keeping the variance both ways (Glorot, Bengio 2010).
+
+    Raises:
+        ValueError: if the tensor has fewer than two dimensions.
+    """
+    bound = math.sqrt(3.0) * _xavier_std(tensor, gain)
+    return uniform_(tensor, -bound, bound, generator)
+
+
+def xavier_normal_(tensor: Any, gain: float = 1.0, generator: Any = None) -> Any:
+    """Fill with normal numbers, keeping the variance both ways (Glorot, Bengio 2010).
+
+    Raises:
+        ValueError: if the tensor has fewer than two dimensions.
+    """
+    return normal_(tensor, 0.0, _xavier_std(tensor, gain), generator)
+
+
+def _kaiming_std(tensor: Any, a: float, mode: str, nonlinearity: str) -> float:
+    return calculate_gain(nonlinearity, a) / math.sqrt(_calculate_correct_fan(tensor, mode))
+
+
+def _nothing_to_fill(tensor: Any) -> bool:
+    if 0 not in tensor.shape:
+        return False
+    import warnings
+
+    warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=3)
+    return True
+
+
+def kaiming_uniform_(
+    tensor: Any,
+    a: float = 0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Any = None,
+) -> Any:
+    """Fill uniformly, keeping the variance one way (He et al. 2015, arXiv:1502.01852).
+
+    Args:
+        tensor: the weight.
+        a: slope of the ``"leaky_relu"`` that follows.
+        mode: ``"fan_in"`` to keep the variance forward, ``"fan_out"`` backward.
+        nonlinearity: the function that follows.
+        generator: where the random numbers come from.
+
+    Raises:
+        ValueError: if the tensor has fewer than two dimensions or a name is unknown.
+    """
+    if _nothing_to_fill(tensor):
+        return tensor
+    bound = math.sqrt(3.0) * _kaiming_std(tensor, a, mode, nonlinearity)
+    return uniform_(tensor, -bound, bound, generator)
+
+
+def kaiming_normal_(
+    tensor: Any,
+    a: float = 0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Any = None,
+) -> Any:
+    """Fill with normal numbers, keeping the variance one way; see `kaiming_uniform_`."""
+    if _nothing_to_fill(tensor):
+        return tensor
+    return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), generator)
+
+
+def sparse_(tensor: Any, sparsity: float, std: float = 0.01, generator: Any = None) -> Any:
+    """Fill a matrix with normal numbers and zeros (Martens 2010).
+
+    Args:
+        tensor: the matrix.
+        sparsity: share of zeros in each column.
+        std: standard deviation of the others.
+        generator: where the random numbers come from.
+
+    Raises:
+        ValueError: if the tensor is not two-dimensional.
+    """
+    if tensor.dim() != 2:
+        raise ValueError("Only tensors with 2 dimensions are supported")
+    rows, columns = tensor.shape
+    zeros = math.ceil(sparsity * rows)
+    with tangrad.no_grad():
+        tensor.normal_(0, std, generator=generator)
+        for column in range(columns):
+            tensor[tangrad.randperm(rows)[:zeros], column] = 0
+    return tensor

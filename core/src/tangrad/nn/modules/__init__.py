@@ -1,0 +1,14 @@
+"""The modules of `tangrad.nn`."""
+
+from tangrad.nn.modules.activation import *  # noqa: F403
+from tangrad.nn.modules.batchnorm import *  # noqa: F403
+from tangrad.nn.modules.container import *  # noqa: F403
+from tangrad.nn.modules.conv import *  # noqa: F403
+from tangrad.nn.modules.dropout import *  # noqa: F403
+from tangrad.nn.modules.flatten import *  # noqa: F403
+from tangrad.nn.modules.linear import *  # noqa: F403
+from tangrad.nn.modules.loss import *  # noqa: F403
+from tangrad.nn.modules.module import Module as Module
+from tangrad.nn.modules.normalization import *  # noqa: F403
+from tangrad.nn.modules.pooling import *  # noqa: F403
+from tangrad.nn.modules.sparse import *  # noqa: F403

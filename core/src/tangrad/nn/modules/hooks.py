@@ -1,0 +1,499 @@
+"""Hooks of modules: their registries, and the call of a module that has some.
+
+A module without hooks never comes here: its call is compiled (`tangrad.nn._module`).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import Any
+
+import tangrad
+from tangrad.nn import _module
+from tangrad.utils.hooks import RemovableHandle
+
+# Hooks for all modules, by handle id; the second kind holds facts about a hook of the first.
+_global_forward_pre_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+_global_forward_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+_global_forward_hooks_with_kwargs: OrderedDict[int, bool] = OrderedDict()
+_global_forward_hooks_always_called: OrderedDict[int, bool] = OrderedDict()
+_global_backward_pre_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+_global_backward_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+_global_is_full_backward_hook: bool | None = None
+_global_buffer_registration_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+_global_module_registration_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+_global_parameter_registration_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+
+_CALL_REGISTRIES = (
+    _global_forward_pre_hooks,
+    _global_forward_hooks,
+    _global_backward_pre_hooks,
+    _global_backward_hooks,
+)
+
+
+def _register(registry: Any, hook: Callable[..., Any], **facts: Any) -> RemovableHandle:
+    """Enter `hook`; `facts` are further registries, set for this hook."""
+    handle = RemovableHandle(registry, extra_dict=list(facts.values()))
+    registry[handle.id] = hook
+    for fact in facts.values():
+        fact[handle.id] = True
+    return handle
+
+
+def _register_for_calls(registry: Any, hook: Callable[..., Any], **facts: Any) -> RemovableHandle:
+    _module.set_global_hooks(True)
+    return _register(registry, hook, **facts)
+
+
+def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Run `hook(module, args)` before the `forward` of every module.
+
+    A value other than None replaces the positional arguments.
+    """
+    return _register_for_calls(_global_forward_pre_hooks, hook)
+
+
+def register_module_forward_hook(
+    hook: Callable[..., Any], *, with_kwargs: bool = False, always_call: bool = False
+) -> RemovableHandle:
+    """Run `hook(module, args, output)` after the `forward` of every module.
+
+    Args:
+        hook: a value other than None replaces the output.
+        with_kwargs: call `hook(module, args, kwargs, output)` instead.
+        always_call: call it even when `forward` raised.
+    """
+    facts: dict[str, Any] = {}
+    if with_kwargs:
+        facts["with_kwargs"] = _global_forward_hooks_with_kwargs
+    if always_call:
+        facts["always_call"] = _global_forward_hooks_always_called
+    return _register_for_calls(_global_forward_hooks, hook, **facts)
+
+
+def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Run `hook(module, grad_output)` before the backward of every module."""
+    return _register_for_calls(_global_backward_pre_hooks, hook)
+
+
+def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Run `hook(module, grad_input, grad_output)` after the backward of every module.
+
+    Raises:
+        RuntimeError: if hooks of the older kind are registered for all modules.
+    """
+    return _register_global_backward_hook(hook, full=True)
+
+
+def register_module_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Run `hook` at the last node of every module's graph; prefer the full backward hook.
+
+    Raises:
+        RuntimeError: if full backward hooks are registered for all modules.
+    """
+    return _register_global_backward_hook(hook, full=False)
+
+
+def _register_global_backward_hook(hook: Callable[..., Any], full: bool) -> RemovableHandle:
+    global _global_is_full_backward_hook
+    if _global_is_full_backward_hook is (not full):
+        raise RuntimeError(
+            "Cannot use both regular backward hooks and full backward hooks as a global Module "
+            "hook. Please use only one of them."
+        )
+    _global_is_full_backward_hook = full
+    return _register_for_calls(_global_backward_hooks, hook)
+
+
+def register_module_buffer_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Run `hook(module, name, buffer)` in every `register_buffer`; it may replace the buffer."""
+    return _register(_global_buffer_registration_hooks, hook)
+
+
+def register_module_module_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Run `hook(module, name, submodule)` when a submodule is added; it may replace it."""
+    return _register(_global_module_registration_hooks, hook)
+
+
+def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Run `hook(module, name, param)` in `register_parameter`; it may replace the parameter."""
+    return _register(_global_parameter_registration_hooks, hook)
+
+
+def on_registration(
+    registry: dict[int, Callable[..., Any]], module: Any, name: str, value: Any
+) -> Any:
+    """Pass `value`, about to be registered as `name`, through the hooks of `registry`."""
+    for hook in registry.values():
+        replacement = hook(module, name, value)
+        if replacement is not None:
+            value = replacement
+    return value
+
+
+class Hooked:
+    """The hook methods of `Module`."""
+
+    _forward_pre_hooks: OrderedDict[int, Callable[..., Any]]
+    _forward_pre_hooks_with_kwargs: OrderedDict[int, bool]
+    _forward_hooks: OrderedDict[int, Callable[..., Any]]
+    _forward_hooks_with_kwargs: OrderedDict[int, bool]
+    _forward_hooks_always_called: OrderedDict[int, bool]
+    _backward_pre_hooks: OrderedDict[int, Callable[..., Any]]
+    _backward_hooks: OrderedDict[int, Callable[..., Any]]
+    _is_full_backward_hook: bool | None
+
+    def register_forward_pre_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
+        """Run `hook(module, args)` before `forward`.
+
+        Args:
+            hook: a value other than None replaces the positional arguments.
+            prepend: put it before the hooks of this module that exist.
+            with_kwargs: call `hook(module, args, kwargs)`, which returns None or both.
+        """
+        facts = {"with_kwargs": self._forward_pre_hooks_with_kwargs} if with_kwargs else {}
+        handle = _register(self._forward_pre_hooks, hook, **facts)
+        if prepend:
+            self._forward_pre_hooks.move_to_end(handle.id, last=False)
+        return handle
+
+    def register_forward_hook(
+        self,
+        hook: Callable[..., Any],
+        *,
+        prepend: bool = False,
+        with_kwargs: bool = False,
+        always_call: bool = False,
+    ) -> RemovableHandle:
+        """Run `hook(module, args, output)` after `forward`.
+
+        Args:
+            hook: a value other than None replaces the output.
+            prepend: put it before the hooks of this module that exist.
+            with_kwargs: call `hook(module, args, kwargs, output)` instead.
+            always_call: call it even when `forward` raised.
+        """
+        facts: dict[str, Any] = {}
+        if with_kwargs:
+            facts["with_kwargs"] = self._forward_hooks_with_kwargs
+        if always_call:
+            facts["always_call"] = self._forward_hooks_always_called
+        handle = _register(self._forward_hooks, hook, **facts)
+        if prepend:
+            self._forward_hooks.move_to_end(handle.id, last=False)
+        return handle
+
+    def register_full_backward_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Run `hook(module, grad_output)` before the module's backward.
+
+        Args:
+            hook: a value other than None replaces the gradient of the output.
+            prepend: put it before the hooks of this module that exist.
+        """
+        handle = _register(self._backward_pre_hooks, hook)
+        if prepend:
+            self._backward_pre_hooks.move_to_end(handle.id, last=False)
+        return handle
+
+    def register_full_backward_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Run `hook(module, grad_input, grad_output)` when both gradients are known.
+
+        Args:
+            hook: a value other than None replaces the gradient of the input.
+            prepend: put it before the hooks of this module that exist.
+
+        Raises:
+            RuntimeError: if the module has hooks of the older kind.
+        """
+        handle = self._register_backward_hook(hook, full=True)
+        if prepend:
+            self._backward_hooks.move_to_end(handle.id, last=False)
+        return handle
+
+    def register_backward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Run `hook` at the last node of the module's graph; prefer the full backward hook.
+
+        Raises:
+            RuntimeError: if the module has full backward hooks.
+        """
+        return self._register_backward_hook(hook, full=False)
+
+    def _register_backward_hook(self, hook: Callable[..., Any], full: bool) -> RemovableHandle:
+        if self._is_full_backward_hook is (not full):
+            raise RuntimeError(
+                "Cannot use both regular backward hooks and full backward hooks on a single "
+                "Module. Please use only one of them."
+            )
+        self._is_full_backward_hook = full
+        return _register(self._backward_hooks, hook)
+
+
+def _call_with_hooks(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call `module`, running its hooks and those of all modules around `forward`."""
+    if not any(_CALL_REGISTRIES):
+        _module.set_global_hooks(False)
+    always = [*_global_forward_hooks_always_called, *module._forward_hooks_always_called]
+    if not always:
+        return _run(module, args, kwargs, _Progress())
+    progress = _Progress()
+    try:
+        return _run(module, args, kwargs, progress)
+    except Exception:
+        _run_always_called(module, args, kwargs, progress)
+        raise
+
+
+class _Progress:
+    """How far a call has come: what an always-called hook needs after an exception."""
+
+    def __init__(self) -> None:
+        self.result: Any = None
+        self.called: set[int] = set()
+
+
+def _run(module: Any, args: Any, kwargs: dict[str, Any], progress: _Progress) -> Any:
+    args, kwargs = _before_forward(module, args, kwargs)
+    full, plain = _backward_hooks(module)
+    before = [*_global_backward_pre_hooks.values(), *module._backward_pre_hooks.values()]
+    boundary = BackwardHook(module, full, before) if full or before else None
+    if boundary is not None:
+        args = boundary.setup_input_hook(args)
+    progress.result = module.forward(*args, **kwargs)
+    for hook_id, hook, with_kwargs in _forward_hooks(module):
+        progress.called.add(hook_id)
+        replacement = (
+            hook(module, args, kwargs, progress.result)
+            if with_kwargs
+            else hook(module, args, progress.result)
+        )
+        if replacement is not None:
+            progress.result = replacement
+    result = progress.result
+    if boundary is not None:
+        if not isinstance(result, (tangrad.Tensor, tuple)):
+            warnings.warn(
+                f"the backward hooks of {type(module).__name__} are not called: its output should "
+                f"be a Tensor or a tuple of Tensors, not {type(result)}",
+                stacklevel=2,
+            )
+        result = boundary.setup_output_hook(result)
+    if plain:
+        _hook_last_node(module, plain, result)
+    return result
+
+
+def _before_forward(module: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    hooks = chain(_global_forward_pre_hooks.items(), module._forward_pre_hooks.items())
+    for hook_id, hook in hooks:
+        if hook_id not in module._forward_pre_hooks_with_kwargs:
+            replacement = hook(module, args)
+            if replacement is not None:
+                args = replacement if isinstance(replacement, tuple) else (replacement,)
+            continue
+        both = hook(module, args, kwargs)
+        if both is None:
+            continue
+        if not (isinstance(both, tuple) and len(both) == 2):
+            raise RuntimeError(
+                "forward pre-hook must return None or a tuple of (new_args, new_kwargs), "
+                f"but got {both}."
+            )
+        args, kwargs = both
+    return args, kwargs
+
+
+def _forward_hooks(module: Any) -> Iterator[tuple[int, Callable[..., Any], bool]]:
+    """Yield (id, hook, whether it takes keyword arguments), those for all modules first."""
+    # Copies: a hook may remove itself while it runs.
+    for hook_id, hook in list(_global_forward_hooks.items()):
+        yield hook_id, hook, hook_id in _global_forward_hooks_with_kwargs
+    for hook_id, hook in list(module._forward_hooks.items()):
+        yield hook_id, hook, hook_id in module._forward_hooks_with_kwargs
+
+
+def _run_always_called(module: Any, args: Any, kwargs: dict[str, Any], done: _Progress) -> None:
+    """After an exception, run the always-called hooks that have not been called."""
+    for hook_id, hook, with_kwargs in _forward_hooks(module):
+        always = (
+            hook_id in _global_forward_hooks_always_called
+            or hook_id in module._forward_hooks_always_called
+        )
+        if not always or hook_id in done.called:
+            continue
+        try:
+            if with_kwargs:
+                replacement = hook(module, args, kwargs, done.result)
+            else:
+                replacement = hook(module, args, done.result)
+        except Exception as error:
+            warnings.warn(
+                f"a forward hook of {type(module).__name__} with always_call=True raised "
+                f"{error!r}; silenced, because forward had raised already",
+                stacklevel=2,
+            )
+            continue
+        if replacement is not None:
+            done.result = replacement
+
+
+def _backward_hooks(module: Any) -> tuple[list[Callable[..., Any]], list[Callable[..., Any]]]:
+    """Return the full and the older backward hooks that apply to `module`."""
+    hooks: tuple[list[Callable[..., Any]], list[Callable[..., Any]]] = ([], [])
+    if _global_backward_hooks:
+        hooks[not _global_is_full_backward_hook].extend(_global_backward_hooks.values())
+    if module._backward_hooks:
+        hooks[not module._is_full_backward_hook].extend(module._backward_hooks.values())
+    return hooks
+
+
+def _hook_last_node(module: Any, hooks: list[Callable[..., Any]], result: Any) -> None:
+    while not isinstance(result, tangrad.Tensor):
+        if isinstance(result, dict):
+            result = next(value for value in result.values() if isinstance(value, tangrad.Tensor))
+        else:
+            result = result[0]
+    node = result.grad_fn
+    if node is None:
+        return
+    for hook in hooks:
+        node.register_hook(lambda grad_in, grad_out, hook=hook: hook(module, grad_in, grad_out))
+
+
+class _Boundary(tangrad.autograd.Function):
+    """The identity on tensors; in backward, a callback sees and may replace their gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, callback: Callable[..., Any], materialize: bool, *tensors: Any) -> Any:
+        ctx.callback = callback
+        ctx.set_materialize_grads(materialize)
+        outputs = tuple(tensor.view_as(tensor) for tensor in tensors)
+        ctx.mark_non_differentiable(
+            *(out for out, tensor in zip(outputs, tensors, strict=True) if not tensor.requires_grad)
+        )
+        return outputs
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        wanted = ctx.needs_input_grad[2:]
+        known = tuple(
+            gradient if want else None for gradient, want in zip(gradients, wanted, strict=True)
+        )
+        return (None, None, *ctx.callback(known))
+
+
+class BackwardHook:
+    """Run full backward hooks of one call: between a boundary at its input and one at its output.
+
+    Args:
+        module: the module called.
+        user_hooks: its full backward hooks.
+        user_pre_hooks: its full backward pre-hooks.
+    """
+
+    def __init__(self, module: Any, user_hooks: list[Any], user_pre_hooks: list[Any]) -> None:
+        self.module = module
+        self.user_hooks = user_hooks
+        self.user_pre_hooks = user_pre_hooks
+        self.grad_outputs: tuple[Any, ...] | None = None
+        self.input_positions: list[int] | None = None
+        self.output_positions: list[int] | None = None
+        self.n_inputs = -1
+        self.n_outputs = -1
+
+    def setup_input_hook(self, args: Any) -> Any:
+        """Return the arguments with their tensors passed through the input boundary."""
+        self.n_inputs = len(args)
+        args, self.input_positions = self._pass(args, self._at_input, materialize=True)
+        return args
+
+    def setup_output_hook(self, result: Any) -> Any:
+        """Return the output with its tensors passed through the output boundary."""
+        single = not isinstance(result, tuple)
+        outputs = (result,) if single else result
+        self.n_outputs = len(outputs)
+        outputs, self.output_positions = self._pass(outputs, self._at_output, materialize=False)
+        return outputs[0] if single else outputs
+
+    def _pass(self, values: Any, callback: Any, materialize: bool) -> tuple[Any, list[int] | None]:
+        positions = [i for i, value in enumerate(values) if isinstance(value, tangrad.Tensor)]
+        tensors = [values[i] for i in positions]
+        if not (tangrad.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)):
+            return values, None
+        replaced = list(values)
+        passed = _Boundary.apply(callback, materialize, *tensors)
+        for position, tensor in zip(positions, passed, strict=True):
+            replaced[position] = tensor
+        if hasattr(values, "_fields"):
+            return type(values)(*replaced), positions
+        return type(values)(replaced), positions
+
+    def _at_output(self, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
+        assert self.output_positions is not None
+        grad_outputs = _spread(gradients, self.output_positions, self.n_outputs)
+        for hook in self.user_pre_hooks:
+            grad_outputs = _replaced(hook(self.module, grad_outputs), grad_outputs, "grad_output")
+        self.grad_outputs = grad_outputs
+        if self.input_positions is None:
+            self._without_input_gradients()
+        return tuple(grad_outputs[i] for i in self.output_positions)
+
+    def _without_input_gradients(self) -> None:
+        # No input required a gradient, so nothing will arrive at the input boundary.
+        grad_inputs = (None,) * self.n_inputs
+        for hook in self.user_hooks:
+            result = hook(self.module, grad_inputs, self.grad_outputs)
+            if result is not None and not (
+                isinstance(result, tuple) and all(value is None for value in result)
+            ):
+                raise RuntimeError(
+                    "Backward hook for Modules where no input requires gradient should always "
+                    "return None or None for all gradients."
+                )
+        self.grad_outputs = None
+
+    def _at_input(self, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
+        # Without gradients of the output, the loss does not depend on the input through `module`.
+        if self.grad_outputs is None:
+            return gradients
+        assert self.input_positions is not None
+        grad_inputs = _spread(gradients, self.input_positions, self.n_inputs)
+        for hook in self.user_hooks:
+            result = hook(self.module, grad_inputs, self.grad_outputs)
+            grad_inputs = _replaced(result, grad_inputs, "grad_input")
+        self.grad_outputs = None
+        return tuple(grad_inputs[i] for i in self.input_positions)
+
+
+def _spread(values: tuple[Any, ...], positions: list[int], length: int) -> tuple[Any, ...]:
+    """Put `values` at their `positions` among `length` Nones."""
+    spread = [None] * length
+    for position, value in zip(positions, values, strict=True):
+        spread[position] = value
+    return tuple(spread)
+
+
+def _replaced(result: Any, current: tuple[Any, ...], name: str) -> tuple[Any, ...]:
+    """Return what a hook answered, or `current` when it answered None."""
+    if result is None:
+        return current
+    if not isinstance(result, tuple):
+        result = (result,)
+    if len(result) != len(current):
+        raise RuntimeError(
+            f"Backward hook returned an invalid number of {name}, got {len(result)}, "
+            f"but expected {len(current)}"
+        )
+    return result
+
+
+_module.set_call_with_hooks(_call_with_hooks)

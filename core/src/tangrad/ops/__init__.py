@@ -1,0 +1,34 @@
+"""Op definitions by family; `tangrad.ops.NAME` is any op, whatever namespace shows it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["lookup"]
+
+
+def lookup(name: str) -> Any:
+    """Return the op called `name`, loading its family when needed.
+
+    Raises:
+        AttributeError: no definition has that name.
+    """
+    from tangrad.ops import registry
+
+    return registry.find(name)
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    from tangrad import _C
+    from tangrad.ops import registry
+
+    try:
+        return registry.find(name)
+    except AttributeError:
+        pass
+    try:
+        return _C.dtype_by_name(name)
+    except TypeError:
+        raise AttributeError(f"no op named '{name}' is defined") from None

@@ -1,0 +1,134 @@
+"""Samples to batches."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
+from typing import Any
+
+import tangrad
+
+
+def _is_numpy(value: Any) -> bool:
+    # By the module's name: NumPy is not imported for the sake of a question.
+    return type(value).__module__ == "numpy" and hasattr(value, "dtype")
+
+
+def _from_numpy(value: Any) -> Any:
+    """Return an array or NumPy scalar as a tensor, or None if it holds no numbers."""
+    if value.dtype.kind not in "biufc":
+        return None
+    return tangrad.as_tensor(value)
+
+
+def _rebuilt(original: Any, items: Any) -> Any:
+    """Return `items` in a container like `original`; a list if it cannot be made so."""
+    try:
+        if isinstance(original, MutableMapping):
+            clone = copy.copy(original)
+            clone.update(items)
+            return clone
+        if isinstance(original, MutableSequence):
+            clone = copy.copy(original)
+            for position, item in enumerate(items):
+                clone[position] = item
+            return clone
+        return type(original)(items)
+    except TypeError:
+        return items
+
+
+def default_convert(data: Any) -> Any:
+    """Turn NumPy arrays into tensors, inside dictionaries and sequences too.
+
+    Args:
+        data: one sample, which is returned otherwise unchanged.
+    """
+    if isinstance(data, tangrad.Tensor):
+        return data
+    if _is_numpy(data):
+        converted = _from_numpy(data)
+        return data if converted is None else converted
+    if isinstance(data, Mapping):
+        return _rebuilt(data, {key: default_convert(value) for key, value in data.items()})
+    if isinstance(data, tuple) and hasattr(data, "_fields"):
+        return type(data)(*(default_convert(value) for value in data))
+    if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
+        return _rebuilt(data, [default_convert(value) for value in data])
+    return data
+
+
+def _collate_tensors(batch: list[Any]) -> Any:
+    return tangrad.stack(list(batch), 0)
+
+
+def _collate_numpy(batch: list[Any]) -> Any:
+    tensors = [_from_numpy(value) for value in batch]
+    if any(tensor is None for tensor in tensors):
+        raise TypeError(_unknown(batch[0].dtype))
+    return tangrad.stack(tensors, 0)
+
+
+def _collate_floats(batch: list[Any]) -> Any:
+    return tangrad.tensor(batch, dtype=tangrad.float64)
+
+
+def _collate_as_is(batch: list[Any]) -> Any:
+    return batch
+
+
+def _collate_mapping(batch: list[Any]) -> Any:
+    first = batch[0]
+    return _rebuilt(first, {key: default_collate([item[key] for item in batch]) for key in first})
+
+
+def _collate_sequence(batch: list[Any]) -> Any:
+    first = batch[0]
+    if any(len(item) != len(first) for item in batch):
+        raise RuntimeError("each element in list of batch should be of equal size")
+    columns = [default_collate(list(column)) for column in zip(*batch, strict=True)]
+    if hasattr(first, "_fields"):
+        return type(first)(*columns)
+    # A tuple of samples becomes a list of batches: programs unpack, and PyTorch gives a list.
+    return columns if isinstance(first, tuple) else _rebuilt(first, columns)
+
+
+# By what the first sample is; the first entry that fits. `bool` is an `int`.
+default_collate_fn_map: dict[Any, Callable[[list[Any]], Any]] = {
+    tangrad.Tensor: _collate_tensors,
+    float: _collate_floats,
+    int: tangrad.tensor,
+    str: _collate_as_is,
+    bytes: _collate_as_is,
+    Mapping: _collate_mapping,
+    Sequence: _collate_sequence,
+}
+
+
+def _unknown(kind: Any) -> str:
+    return (
+        "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; "
+        f"found {kind}"
+    )
+
+
+def default_collate(batch: list[Any]) -> Any:
+    """Join samples to a batch.
+
+    Tensors and arrays are stacked along a new first dimension, numbers become a tensor,
+    dictionaries and sequences are joined item by item, strings stay in a list.
+
+    Args:
+        batch: the samples.
+
+    Raises:
+        TypeError: if samples are of another kind.
+        RuntimeError: if sequences, or tensors, differ in size.
+    """
+    first = batch[0]
+    if _is_numpy(first):
+        return _collate_numpy(batch)
+    for kind, collate in default_collate_fn_map.items():
+        if isinstance(first, kind):
+            return collate(batch)
+    raise TypeError(_unknown(type(first)))
