@@ -182,6 +182,8 @@ def overload(name: str, *members: str, **common: Any) -> _C.Op:
     ops = [registry.get(member) for member in members]
     for public, member in ((name, o) for o in ops):
         member.definition.public_name = public
+        if member.definition.node is None:
+            member.node_name = _node_name(public, common.get("node"))
     definition = Definition(Schema(f"{name}(any self)"), **common)
     definition.members = ops
     made = _C.make_op(definition, "overload", dict(name=name, node_name=_node_name(name, None), overloads=ops))
