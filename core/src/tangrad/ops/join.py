@@ -248,7 +248,9 @@ fill_ = op(
         "self": lambda g: g.new_zeros(g.shape),
         "value": lambda g: g.sum(),
     },
-    linear=("self", "value"),
+    jvp=lambda self, value_t: (
+        tangrad.zeros_like(self) if value_t is None else value_t.expand(self.shape)
+    ),
     batch=None,
     function=False,
     samples=lambda s: [s(s.tensor(2, 3), 2), s(s.tensor(3, 2, strided=True), 0), s(s.tensor(), 1)],

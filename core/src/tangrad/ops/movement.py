@@ -150,7 +150,7 @@ view_ = view(
     "view(Tensor self, int[] size) -> Tensor",
     geometry=_view_geometry,
     vjp={"self": lambda g, self_meta: g.reshape(self_meta.shape)},
-    batch=lambda size_, dims, self, size: (front(self, dims[0]).view((size_, *size)), 0),
+    batch=lambda size_, dims, self, size: (front(self, dims[0]).reshape((size_, *size)), 0),
     function=False,
     samples=lambda s: [
         s(s.tensor(2, 3, 4), (6, 4)),

@@ -73,6 +73,7 @@ uniform_ = op(
     words=_words("uniform"),
     reference=_uniform_reference,
     vjp={"self": lambda g: g.new_zeros(g.shape)},
+    jvp=lambda self: tangrad.zeros_like(self),
     batch=None,
     function=False,
     samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(4), -2.0, 3.0), s(s.tensor(0))],
@@ -102,6 +103,7 @@ normal_ = op(
     words=_words("normal"),
     reference=_normal_reference,
     vjp={"self": lambda g: g.new_zeros(g.shape)},
+    jvp=lambda self: tangrad.zeros_like(self),
     batch=None,
     function=False,
     samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(4), -2.0, 3.0), s(s.tensor(0))],
@@ -125,6 +127,7 @@ exponential_ = op(
         np, self, philox.exponential(seed, offset, _scalars(self), lambd, _width(self))
     ),
     vjp={"self": lambda g: g.new_zeros(g.shape)},
+    jvp=lambda self: tangrad.zeros_like(self),
     batch=None,
     function=False,
     samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(4), 2.0)],
@@ -173,6 +176,7 @@ random_between = op(
         .astype(self.dtype)
     ),
     vjp={"self": lambda g: g.new_zeros(g.shape)},
+    jvp=lambda self: tangrad.zeros_like(self),
     batch=None,
     function=False,
     method=False,
@@ -216,6 +220,7 @@ bernoulli_tensor = op(
     words=_words("bernoulli"),
     reference=_bernoulli_reference,
     vjp={"self": lambda g: g.new_zeros(g.shape)},
+    jvp=lambda self: tangrad.zeros_like(self),
     batch=None,
     function=False,
     method=False,
@@ -239,6 +244,7 @@ bernoulli_ = op(
         philox.bernoulli(seed, offset, p, int(self.size)).reshape(self.shape).astype(self.dtype)
     ),
     vjp={"self": lambda g: g.new_zeros(g.shape)},
+    jvp=lambda self: tangrad.zeros_like(self),
     batch=None,
     function=False,
     samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(4), 0.25), s(s.tensor(3), 1.0)],

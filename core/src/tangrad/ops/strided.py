@@ -174,7 +174,10 @@ view_as_complex = view(
     geometry=_as_complex_geometry,
     dtype=_pair_of,
     vjp={"self": lambda g: view_as_real(g.resolve_conj())},
-    batch="dims",
+    batch=lambda size, dims, self: (
+        view_as_complex(front(self, dims[0]).contiguous()),
+        0,
+    ),
     samples=lambda s: [
         s(s.tensor(3, 2, dtype="float32")),
         s(s.tensor(2, dtype="float64")),
