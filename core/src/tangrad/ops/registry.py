@@ -7,7 +7,7 @@ from typing import Any
 
 from tangrad import _C
 
-FAMILIES = ("pointwise", "pointwise_transcendental", "activation", "comparison", "complex", "reduction",
+FAMILIES = ("pointwise", "pointwise_transcendental", "activation", "comparison", "complex_numbers", "reduction",
             "reduction_moments", "scan_sort", "movement", "slicing", "strided", "join", "rearrange", "conversion",
             "indexing", "gather_scatter", "contraction", "einsum", "convolution", "pooling", "normalization",
             "attention", "loss", "random", "creation")
