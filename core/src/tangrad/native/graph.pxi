@@ -488,7 +488,7 @@ cdef int save_results(Node node, outputs) except -1:
     for i in range(rule.nsaves):
         if rule.save_kind[i] == SAVE_RESULT:
             t = outputs[rule.save_index[i]] if isinstance(outputs, (tuple, list)) else outputs
-            item = save_tensor(node, t, EDGE_RESULT)
+            item = save_tensor(node, t, EDGE_RESULT if KIND[t.dtype_.index] >= KIND_FLOAT else EDGE_NONE)
             (<Saved>item).output_nr = rule.save_index[i]
             Py_INCREF(item)
             old = PyTuple_GET_ITEM(node.saved, i)

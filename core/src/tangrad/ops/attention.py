@@ -58,6 +58,7 @@ def _causal_mask(scores: Any) -> Any:
     "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value,"
     " Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, *,"
     " float? scale=None, bool enable_gqa=False) -> Tensor",
+    dtypes="floating",
     namespace="nn",
     samples=lambda s: [
         s(s.tensor(2, 3, 4), s.tensor(2, 3, 4), s.tensor(2, 3, 2)),

@@ -51,6 +51,7 @@ def _mm_batch(size: int, dims: Any, self: Any, mat2: Any) -> Any:
 
 mm = op(
     "mm(Tensor self, Tensor mat2) -> Tensor",
+    dtypes="integral floating complex",
     check=_check_mm,
     shape=lambda self, mat2: (self.shape[0], mat2.shape[1]),
     reference=lambda np, self, mat2: np.matmul(self, mat2),
@@ -100,6 +101,7 @@ def _bmm_batch(size: int, dims: Any, self: Any, mat2: Any) -> Any:
 
 bmm = op(
     "bmm(Tensor self, Tensor mat2) -> Tensor",
+    dtypes="integral floating complex",
     check=_check_bmm,
     shape=lambda self, mat2: (self.shape[0], self.shape[1], mat2.shape[2]),
     reference=lambda np, self, mat2: np.matmul(self, mat2),
@@ -147,6 +149,7 @@ def _mv_batch(size: int, dims: Any, self: Any, vec: Any) -> Any:
 
 mv = op(
     "mv(Tensor self, Tensor vec) -> Tensor",
+    dtypes="integral floating complex",
     check=_check_mv,
     shape=lambda self: (self.shape[0],),
     reference=lambda np, self, vec: np.matmul(self, vec),
@@ -186,6 +189,7 @@ def _check_dot(self: Any, tensor: Any) -> None:
 
 dot = op(
     "dot(Tensor self, Tensor tensor) -> Tensor",
+    dtypes="integral floating complex",
     check=_check_dot,
     shape=lambda: (),
     reference=lambda np, self, tensor: np.matmul(self, tensor),
@@ -214,6 +218,7 @@ dot = op(
 
 @composite(
     "vdot(Tensor self, Tensor other) -> Tensor",
+    dtypes="integral floating complex",
     samples=lambda s: [s(s.tensor(3), s.tensor(3))],
     errors=lambda s: [(s(s.tensor(2), s.tensor(3)), RuntimeError, "inconsistent tensor size")],
 )
@@ -245,6 +250,7 @@ def _matmul_shapes(a: Any, b: Any) -> RuntimeError:
 
 @composite(
     "matmul(Tensor self, Tensor other) -> Tensor",
+    dtypes="integral floating complex",
     samples=lambda s: [
         s(s.tensor(3), s.tensor(3)),
         s(s.tensor(2, 3), s.tensor(3)),
@@ -304,6 +310,7 @@ def matmul(self: Any, other: Any) -> Any:
 
 @composite(
     "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+    dtypes="integral floating complex",
     samples=lambda s: [
         s(s.tensor(2, 4), s.tensor(2, 3), s.tensor(3, 4)),
         s(s.tensor(4), s.tensor(2, 3), s.tensor(3, 4), beta=2, alpha=3),
@@ -322,6 +329,7 @@ def addmm(self: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
 @composite(
     "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1)"
     " -> Tensor",
+    dtypes="integral floating complex",
     samples=lambda s: [
         s(s.tensor(2, 2, 4), s.tensor(2, 2, 3), s.tensor(2, 3, 4)),
         s(s.tensor(4), s.tensor(2, 2, 3), s.tensor(2, 3, 4), beta=2, alpha=3),
@@ -341,6 +349,7 @@ def baddbmm(self: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
 
 @composite(
     "addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+    dtypes="integral floating complex",
     samples=lambda s: [s(s.tensor(2), s.tensor(2, 3), s.tensor(3), beta=2, alpha=3)],
 )
 def addmv(self: Any, mat: Any, vec: Any, beta: Any, alpha: Any) -> Any:
@@ -439,6 +448,7 @@ def _linear_batch(size: int, dims: Any, input: Any, weight: Any, bias: Any) -> A
 
 linear = op(
     "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
+    dtypes="integral floating complex",
     namespace="nn",
     check=_check_linear,
     shape=lambda input, weight: (*input.shape[:-1], *weight.shape[:-1]),
@@ -506,6 +516,7 @@ def _contracted_dims(a: Any, b: Any, dims: Any) -> tuple[list[int], list[int]]:
 
 @composite(
     "tensordot(Tensor a, Tensor b, any dims=2) -> Tensor",
+    dtypes="integral floating complex",
     method=False,
     samples=lambda s: [
         s(s.tensor(2, 3, 2), s.tensor(3, 2, 2)),

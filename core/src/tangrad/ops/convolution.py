@@ -185,6 +185,7 @@ def _convolution_batch(
 convolution = op(
     "convolution(Tensor input, Tensor weight, int[] stride, int[] padding, int[] dilation,"
     " int groups) -> Tensor",
+    dtypes="floating complex",
     check=_check_convolution,
     shape=lambda input, weight, stride, padding, dilation: (
         input.shape[0],
@@ -256,6 +257,7 @@ def _convolution_input_batch(
 convolution_input = op(
     "convolution_input(Tensor weight, Tensor grad, int[] shape, int[] stride, int[] padding,"
     " int[] dilation, int groups) -> Tensor",
+    dtypes="floating complex",
     shape=lambda shape: shape,
     reference=_convolve_input,
     vjp={
@@ -320,6 +322,7 @@ def _convolution_weight_batch(
 convolution_weight = op(
     "convolution_weight(Tensor input, Tensor grad, int[] shape, int[] stride, int[] padding,"
     " int[] dilation, int groups) -> Tensor",
+    dtypes="floating complex",
     shape=lambda shape: shape,
     reference=_convolve_weight,
     vjp={
@@ -435,6 +438,7 @@ def _conv(
 @composite(
     "conv1d(Tensor input, Tensor weight, Tensor? bias=None, any stride=1, any padding=0,"
     " any dilation=1, int groups=1) -> Tensor",
+    dtypes="floating complex",
     method=False,
     samples=lambda s: [
         s(s.tensor(2, 2, 5), s.tensor(3, 2, 2), s.tensor(3)),
@@ -465,6 +469,7 @@ def conv1d(
 @composite(
     "conv2d(Tensor input, Tensor weight, Tensor? bias=None, any stride=1, any padding=0,"
     " any dilation=1, int groups=1) -> Tensor",
+    dtypes="floating complex",
     method=False,
     samples=lambda s: [
         s(s.tensor(2, 2, 4, 3), s.tensor(3, 2, 2, 2), s.tensor(3)),
@@ -504,6 +509,7 @@ def conv2d(
 @composite(
     "conv_transpose2d(Tensor input, Tensor weight, Tensor? bias=None, int[2] stride=1,"
     " int[2] padding=0, int[2] output_padding=0, int groups=1, int[2] dilation=1) -> Tensor",
+    dtypes="floating complex",
     method=False,
     samples=lambda s: [
         s(s.tensor(2, 2, 2, 3), s.tensor(2, 3, 2, 2), s.tensor(3)),

@@ -70,6 +70,7 @@ def _scatter_batch(name: str) -> Any:
             "src": scatter_src,
             "value": scatter_value,
             "add": scatter_add,
+            "multiply": scatter_multiply,
         }[name]
         scalar = self.ndim == (dims[0] is not None)
         if name != "value":
@@ -146,7 +147,7 @@ def _scatter_places(np: Any, self: Any, dim: int, index: Any) -> tuple[Any, ...]
 
 def _scatter_with(write: Any) -> Any:
     def reference(np: Any, self: Any, dim: int, index: Any, src: Any) -> Any:
-        out = self.copy()
+        out = np.array(self)
         if index.size == 0:
             return out
         flat, index, src = _at_least_1d(out), _at_least_1d(index), _at_least_1d(src)
@@ -267,26 +268,66 @@ scatter_value = op(
     doc="Write one value along one dimension: self[index[i][j]][j] = value for dim 0.",
 )
 
-_SCATTER_REDUCE = {
-    "add": lambda np, out, places, values: np.add.at(out, places, values),
-    "multiply": lambda np, out, places, values: np.multiply.at(out, places, values),
-}
+
+def _multiply(np: Any, out: Any, places: Any, values: Any) -> None:
+    (np.logical_and if out.dtype == bool else np.multiply).at(out, places, values)
 
 
-def _check_scatter_reduce(self: Any, dim: int, index: Any, src: Any, reduce: str) -> None:
-    if reduce not in _SCATTER_REDUCE:
-        raise RuntimeError(f"reduce argument must be either add or multiply, got {reduce!r}")
-    _check_scatter(self, dim, index, src)
+def _product_of_others(self: Any, dim: int, index: Any, src: Any) -> Any:
+    """Give for each factor the product of all else that is multiplied into its place."""
+    is_zero = src == 0
+    factors = src.masked_fill(is_zero, 1)
+    product = scatter_multiply(self, dim, index, factors)
+    zeros = tangrad.zeros_like(self).scatter_add(dim, index, is_zero.to(self.dtype))
+    others = product.gather(dim, index) / factors
+    left = zeros.gather(dim, index) - is_zero.to(self.dtype)
+    return others.masked_fill(left != 0, 0)
 
 
-scatter_with_reduce = op(
-    "scatter_with_reduce(Tensor self, dim dim, Tensor index, Tensor src, *, str reduce) -> Tensor",
-    check=_check_scatter_reduce,
+scatter_multiply = op(
+    "scatter_multiply(Tensor self, dim dim, Tensor index, Tensor src) -> Tensor",
+    check=_check_scatter,
     shape=lambda self: self.shape,
-    reference=lambda np, self, dim, index, src, reduce: _scatter_with(_SCATTER_REDUCE[reduce])(
-        np, self, dim, index, src
+    reference=_scatter_with(_multiply),
+    vjp={
+        "self": lambda g, self_meta, dim, index, src: (
+            g * scatter_multiply(g.new_ones(self_meta.shape), dim, index, src).conj()
+        ),
+        "src": lambda g, self, dim, index, src: (
+            g.gather(dim, index) * _product_of_others(self, dim, index, src).conj()
+        ),
+    },
+    jvp=lambda self, self_t, dim, index, src, src_t: _scatter_multiply_jvp(
+        self, self_t, dim, index, src, src_t
     ),
-    vjp="none: torch defines no derivative of scatter with reduce; use scatter_add",
+    batch=_scatter_batch("multiply"),
+    inplace=True,
+    function=False,
+    method=False,
+    samples=lambda s: [
+        s(s.tensor(3, 4), 0, s.integers(0, 3, 2, 4), s.tensor(2, 4)),
+        s(s.tensor(3, 4), 1, s.integers(0, 4, 3, 2), s.tensor(3, 2)),
+        s(s.tensor(), 0, s.integers(0, 1), s.tensor()),
+    ],
+    oracle=lambda torch, x, dim, index, src: x.scatter_reduce(dim, index, src, "prod"),
+    doc="Multiply src into places along one dimension: self[index[i][j]][j] *= src[i][j].",
+)
+
+
+def _scatter_multiply_jvp(
+    self: Any, self_t: Any, dim: int, index: Any, src: Any, src_t: Any
+) -> Any:
+    tangent = tangrad.zeros_like(self)
+    if self_t is not None:
+        tangent = self_t * scatter_multiply(tangrad.ones_like(self), dim, index, src)
+    if src_t is not None:
+        part = src_t * _product_of_others(self, dim, index, src)
+        tangent = tangent.scatter_add(dim, index, part)
+    return tangent
+
+
+@composite(
+    "scatter_with_reduce(Tensor self, dim dim, Tensor index, Tensor src, *, str reduce) -> Tensor",
     inplace=True,
     function=False,
     method=False,
@@ -302,8 +343,14 @@ scatter_with_reduce = op(
             "add or multiply",
         )
     ],
-    doc="Add or multiply src into places along one dimension.",
 )
+def scatter_with_reduce(self: Any, dim: int, index: Any, src: Any, reduce: str) -> Any:
+    """Add or multiply src into places along one dimension."""
+    if reduce not in ("add", "multiply"):
+        raise RuntimeError(f"reduce argument must be either add or multiply, got {reduce!r}")
+    rule = scatter_add if reduce == "add" else scatter_multiply
+    return rule(self, dim, index, src)
+
 
 scatter = overload("scatter", "scatter_src", "scatter_value", "scatter_with_reduce")
 
@@ -432,7 +479,7 @@ def _check_index_write(name: str, self: Any, dim: int, index: Any, source: Any) 
 
 def _index_write(name: str, write: Any) -> Any:
     def reference(np: Any, self: Any, dim: int, index: Any, source: Any) -> Any:
-        out = self.copy()
+        out = np.array(self)
         flat, index = _at_least_1d(out), _at_least_1d(index)
         check_exact(index, flat.shape[dim], dim, name, IndexError)
         write(np, flat, (slice(None),) * dim + (index,), source)
@@ -556,7 +603,7 @@ index_copy = op(
 
 
 def _index_fill_reference(np: Any, self: Any, dim: int, index: Any, value: Any) -> Any:
-    out = self.copy()
+    out = np.array(self)
     flat, index = _at_least_1d(out), _at_least_1d(index)
     places = check_range(np, index, flat.shape[dim], dim, "index_fill")
     flat[(slice(None),) * dim + (places,)] = value

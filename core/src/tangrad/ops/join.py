@@ -231,6 +231,7 @@ def dstack(tensors: Sequence[Any]) -> Any:
 
 # Copies ------------------------------------------------------------------------------------------
 
+
 def _check_fill(value: Any) -> None:
     shape = getattr(value, "shape", ())
     if len(shape):
@@ -269,20 +270,66 @@ def zero_(self: Any) -> Any:
     return self.fill_(0)
 
 
-masked_fill = pointwise(
-    "masked_fill(Tensor self, Tensor mask, Operand value) -> Tensor",
+_masked_fill = pointwise(
+    "_masked_fill(Tensor self, Tensor mask, Operand value) -> Tensor",
     "where(mask, value, self)",
     fixed={"mask": "bool"},
+    node="masked_fill",
+    function=False,
+    method=False,
+    samples=lambda s: [s(s.tensor(2, 3), s.mask(2, 3), s.tensor())],
+    oracle="masked_fill",
+    doc="Replace the elements where `mask` is true; the dtypes are promoted.",
+)
+
+
+def _kind(value: Any) -> int:
+    """Rank a tensor or number by the kind of its dtype."""
+    dtype = getattr(value, "dtype", None)
+    if dtype is None:
+        return (bool, int, float, complex).index(type(value))
+    if dtype.is_complex or dtype.is_floating_point:
+        return 3 if dtype.is_complex else 2
+    return 0 if dtype == tangrad.bool else 1
+
+
+@composite(
+    "masked_fill(Tensor self, Tensor mask, Operand value) -> Tensor",
     inplace=True,
     samples=lambda s: [
         s(s.tensor(2, 3), s.mask(2, 3), 1),
         s(s.tensor(2, 3), s.mask(3), 0),
         s(s.tensor(3), s.mask(2, 1), s.tensor()),
-        s(s.tensor(3, 2, strided=True), s.mask(3, 2), 2),
+        s(s.tensor(3, 2, strided=True), s.mask(3, 2), 1),
     ],
-    errors=lambda s: [(s(s.tensor(2), s.mask(3), 1), RuntimeError, "must match|broadcast")],
-    doc="Replace the elements where `mask` is true by a value.",
+    errors=lambda s: [
+        (s(s.tensor(2), s.mask(3), 1), RuntimeError, "must match|broadcast"),
+        (s(s.integers(0, 3, 2), s.mask(2), 0.5), RuntimeError, "without overflow|cannot be"),
+        (s(s.tensor(2), s.mask(2), s.tensor(2)), RuntimeError, "0-dimensional value tensor"),
+    ],
 )
+def masked_fill(self: Any, mask: Any, value: Any) -> Any:
+    """Replace the elements where `mask` is true by a value, which is cast to the dtype.
+
+    Args:
+        mask: bool, broadcast together with `self`.
+        value: a number or a zero-dimensional tensor.
+    """
+    is_tensor = hasattr(value, "dtype")
+    if is_tensor and value.ndim:
+        raise RuntimeError(
+            "masked_fill only supports a 0-dimensional value tensor, but got tensor with "
+            f"{value.ndim} dimension(s)"
+        )
+    if _kind(value) > max(_kind(self), 1):
+        raise RuntimeError(
+            f"value {value} cannot be converted to type {self.dtype} without overflow (masked_fill)"
+        )
+    if is_tensor:
+        value = value.to(self.dtype)
+    elif _kind(self) == 0:
+        value = bool(value)
+    return _masked_fill(self, mask, value)
 
 
 # Grids -------------------------------------------------------------------------------------------

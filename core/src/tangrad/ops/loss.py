@@ -101,6 +101,7 @@ def _nll_batch(size: int, dims: Any, self: Any, target: Any, weight: Any, ignore
 nll_loss_elements = op(
     "nll_loss_elements(Tensor self, Tensor target, Tensor? weight, int ignore_index)"
     " -> (Tensor loss, Tensor scale)",
+    dtypes="floating",
     check=_check_nll,
     shape=lambda self: [(self.shape[0], *self.shape[2:])] * 2,
     dtype=lambda self: [self.dtype] * 2,
@@ -143,6 +144,7 @@ def _nll(self: Any, target: Any, weight: Any, ignore_index: int, reduction: str)
 @composite(
     "nll_loss(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None,"
     " int ignore_index=-100, bool? reduce=None, str reduction='mean') -> Tensor",
+    dtypes="floating",
     namespace="nn",
     samples=lambda s: [
         s(s.tensor(3, 4), s.integers(0, 4, 3)),
@@ -219,6 +221,7 @@ def _probabilities(logs: Any, target: Any, weight: Any, reduction: str, smoothin
     "cross_entropy(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None,"
     " int ignore_index=-100, bool? reduce=None, str reduction='mean',"
     " float label_smoothing=0.0) -> Tensor",
+    dtypes="floating",
     namespace="nn",
     samples=lambda s: [
         s(s.tensor(3, 4), s.integers(0, 4, 3)),
@@ -294,6 +297,7 @@ def _check_same_shape(name: str, input: Any, target: Any) -> None:
 @composite(
     "binary_cross_entropy(Tensor input, Tensor target, Tensor? weight=None,"
     " bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
+    dtypes="floating",
     namespace="nn",
     samples=lambda s: [
         s(s.tensor(2, 3, low=0.1, high=0.9), s.tensor(2, 3, low=0, high=1)),
@@ -328,6 +332,7 @@ def binary_cross_entropy(
     "binary_cross_entropy_with_logits(Tensor input, Tensor target, Tensor? weight=None,"
     " bool? size_average=None, bool? reduce=None, str reduction='mean',"
     " Tensor? pos_weight=None) -> Tensor",
+    dtypes="floating",
     namespace="nn",
     samples=lambda s: [
         s(s.tensor(2, 3), s.tensor(2, 3, low=0, high=1)),
@@ -370,6 +375,7 @@ def binary_cross_entropy_with_logits(
 @composite(
     "kl_div(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None,"
     " str reduction='mean', bool log_target=False) -> Tensor",
+    dtypes="floating",
     namespace="nn",
     samples=lambda s: [
         s(s.tensor(2, 3), s.tensor(2, 3, low=0.1, high=1), reduction="sum"),

@@ -44,6 +44,7 @@ def _log_softmax_tangent(x_t: Any, result: Any, dim: int) -> Any:
 
 _softmax = op(
     "_softmax(Tensor self, dim dim) -> Tensor",
+    dtypes="floating",
     check=lambda self: _require_floating("softmax", self),
     shape=lambda self: self.shape,
     reference=_softmax_reference,
@@ -59,6 +60,7 @@ _softmax = op(
 
 _log_softmax = op(
     "_log_softmax(Tensor self, dim dim) -> Tensor",
+    dtypes="floating",
     check=lambda self: _require_floating("log_softmax", self),
     shape=lambda self: self.shape,
     reference=_log_softmax_reference,
@@ -82,6 +84,7 @@ def _softmax_batch(rule: Any, dims: Any, self: Any, dim: int) -> Any:
 
 @composite(
     "softmax(Tensor self, dim dim, dtype? dtype=None) -> Tensor",
+    dtypes="floating",
     samples=lambda s: [
         s(s.tensor(2, 3), 1),
         s(s.tensor(2, 3, strided=True), -2),
@@ -102,6 +105,7 @@ def softmax(self: Any, dim: int, dtype: Any) -> Any:
 
 @composite(
     "log_softmax(Tensor self, dim dim, dtype? dtype=None) -> Tensor",
+    dtypes="floating",
     samples=lambda s: [
         s(s.tensor(2, 3), 1),
         s(s.tensor(2, 3, strided=True), -2),
@@ -250,6 +254,7 @@ def _layer_norm_batch(
 native_layer_norm = op(
     "native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias,"
     " float eps) -> (Tensor result, Tensor mean, Tensor rstd)",
+    dtypes="floating",
     check=_check_layer_norm,
     shape=_layer_norm_shapes,
     dtype=lambda input: [input.dtype] * 3,
@@ -269,6 +274,7 @@ native_layer_norm = op(
 @composite(
     "layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None,"
     " float eps=1e-05) -> Tensor",
+    dtypes="floating",
     namespace="nn",
     samples=lambda s: [
         s(s.tensor(2, 4), (4,)),
@@ -295,6 +301,7 @@ def layer_norm(input: Any, normalized_shape: Ints, weight: Any, bias: Any, eps: 
 @composite(
     "rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None)"
     " -> Tensor",
+    dtypes="floating",
     namespace="nn",
     samples=lambda s: [
         s(s.tensor(2, 4), (4,)),
@@ -322,6 +329,7 @@ def rms_norm(input: Any, normalized_shape: Ints, weight: Any, eps: float | None)
 @composite(
     "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None,"
     " float eps=1e-05) -> Tensor",
+    dtypes="floating",
     namespace="nn",
     samples=lambda s: [
         s(s.tensor(2, 4, 3), 2),
@@ -379,6 +387,7 @@ def _update_running(running: Any, batch: Any, momentum: float) -> None:
 @composite(
     "batch_norm(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None,"
     " Tensor? bias=None, bool training=False, float momentum=0.1, float eps=1e-05) -> Tensor",
+    dtypes="floating",
     namespace="nn",
     samples=lambda s: [
         s(s.tensor(4, 2), None, None, s.tensor(2), s.tensor(2), True),

@@ -134,6 +134,7 @@ def _max_pool_batch(size: int, dims: Any, self: Any, kernel_size: Ints, *args: A
 max_pool_with_indices = op(
     "max_pool_with_indices(Tensor self, int[] kernel_size, int[] stride, int[] padding,"
     " int[] dilation, bool ceil_mode) -> (Tensor values, Tensor indices)",
+    dtypes="integral floating",
     check=lambda self, kernel_size, stride, padding, dilation, ceil_mode: _check_pool(
         "max_pool", self, kernel_size, stride, padding, dilation, ceil_mode
     ),
@@ -200,6 +201,7 @@ def _max_pool(
 @composite(
     "max_pool1d(Tensor input, any kernel_size, any stride=None, any padding=0, any dilation=1,"
     " bool ceil_mode=False, bool return_indices=False) -> Tensor",
+    dtypes="integral floating",
     namespace="nn",
     samples=lambda s: [
         s(s.tensor(1, 2, 5), 2),
@@ -226,6 +228,7 @@ def max_pool1d(
 @composite(
     "max_pool2d(Tensor input, any kernel_size, any stride=None, any padding=0, any dilation=1,"
     " bool ceil_mode=False, bool return_indices=False) -> Tensor",
+    dtypes="integral floating",
     namespace="nn",
     samples=lambda s: [
         s(s.tensor(1, 2, 4, 4), 2),
@@ -318,6 +321,7 @@ def _avg_pool(
 @composite(
     "avg_pool1d(Tensor input, any kernel_size, any stride=None, any padding=0,"
     " bool ceil_mode=False, bool count_include_pad=True) -> Tensor",
+    dtypes="floating",
     namespace="nn",
     samples=lambda s: [s(s.tensor(1, 2, 5), 2), s(s.tensor(2, 5), 3, 2, 1, True, False)],
     oracle="nn.functional.avg_pool1d",
@@ -340,6 +344,7 @@ def avg_pool1d(
 @composite(
     "avg_pool2d(Tensor input, any kernel_size, any stride=None, any padding=0,"
     " bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
+    dtypes="floating",
     namespace="nn",
     samples=lambda s: [
         s(s.tensor(1, 2, 4, 4), 2),
@@ -419,6 +424,7 @@ def _wanted_sizes(output_size: Any, sizes: Sequence[int]) -> Ints:
 
 @composite(
     "adaptive_avg_pool2d(Tensor input, any output_size) -> Tensor",
+    dtypes="floating",
     namespace="nn",
     samples=lambda s: [
         s(s.tensor(1, 2, 4, 6), 2),

@@ -68,6 +68,7 @@ def _uniform_reference(np: Any, self: Any, from_: float, to: float, seed: int, o
 
 uniform_ = op(
     "uniform_(Tensor! self, float from_=0.0, float to=1.0, *, generator? generator=None) -> Tensor",
+    dtypes="floating complex",
     check=_check_uniform,
     random=True,
     words=_words("uniform"),
@@ -98,6 +99,7 @@ def _normal_reference(np: Any, self: Any, mean: float, std: float, seed: int, of
 
 normal_ = op(
     "normal_(Tensor! self, float mean=0.0, float std=1.0, *, generator? generator=None) -> Tensor",
+    dtypes="floating complex",
     check=_check_normal,
     random=True,
     words=_words("normal"),
@@ -120,6 +122,7 @@ def _check_exponential(self: Any, lambd: float) -> None:
 
 exponential_ = op(
     "exponential_(Tensor! self, float lambd=1.0, *, generator? generator=None) -> Tensor",
+    dtypes="floating",
     check=_check_exponential,
     random=True,
     words=_words("exponential"),
@@ -214,6 +217,7 @@ def _bernoulli_reference(np: Any, self: Any, seed: int, offset: int) -> Any:
 
 bernoulli_tensor = op(
     "bernoulli_tensor(Tensor self, *, generator? generator=None) -> Tensor",
+    dtypes="floating",
     check=lambda self: _require_floating("bernoulli", self),
     shape=lambda self: self.shape,
     random=True,
@@ -288,6 +292,7 @@ def _dropout_reference(np: Any, self: Any, p: float, seed: int, offset: int) -> 
 
 native_dropout = op(
     "native_dropout(Tensor self, float p, *, generator? generator=None) -> Tensor",
+    dtypes="floating complex",
     check=lambda self: _require_floating("dropout", self),
     shape=lambda self: self.shape,
     random=True,
@@ -307,6 +312,7 @@ native_dropout = op(
 
 @composite(
     "dropout(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor",
+    dtypes="floating complex",
     namespace="nn",
     samples=lambda s: [
         s(s.tensor(2, 3), 0.5, True),
@@ -338,6 +344,7 @@ def dropout(input: Any, p: float, training: bool, inplace: bool) -> Any:
 @composite(
     "rand(int[] size, *, generator? generator=None, dtype? dtype=None, layout? layout=None,"
     " device? device=None, bool requires_grad=False, bool pin_memory=False) -> Tensor",
+    dtypes="floating",
     samples=lambda s: [s((2, 3)), s(())],
     errors=lambda s: [(s((2, -1)), RuntimeError, "negative dimension")],
 )
@@ -471,6 +478,7 @@ def randperm(
     "rand_like(Tensor input, *, dtype? dtype=None, layout? layout=None, device? device=None,"
     " bool requires_grad=False, bool pin_memory=False, memory_format? memory_format=None,"
     " generator? generator=None) -> Tensor",
+    dtypes="floating",
     method=False,
     samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor())],
 )
@@ -494,6 +502,7 @@ def rand_like(
     "randn_like(Tensor input, *, dtype? dtype=None, layout? layout=None, device? device=None,"
     " bool requires_grad=False, bool pin_memory=False, memory_format? memory_format=None,"
     " generator? generator=None) -> Tensor",
+    dtypes="floating",
     method=False,
     samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor())],
 )
@@ -543,10 +552,16 @@ def randint_like(
     return drawn.requires_grad_() if requires_grad else drawn
 
 
+def _readable(x: Any) -> bool:
+    """Tell whether a tensor has values: one on "meta" has none to check."""
+    return not x.is_meta
+
+
 @composite(
     "normal(any mean, any std, int[]? size=None, *, generator? generator=None,"
     " dtype? dtype=None, layout? layout=None, device? device=None, bool requires_grad=False,"
     " bool pin_memory=False) -> Tensor",
+    dtypes="floating",
     samples=lambda s: [
         s(0.0, 1.0, (2, 3)),
         s(s.tensor(3), 1.0),
@@ -581,7 +596,7 @@ def normal(
         drawn = drawn.normal_(mean, std, generator=generator)
         return drawn.requires_grad_() if requires_grad else drawn
     shape = tangrad.broadcast_shapes(*(x.shape for x in tensors))
-    if hasattr(std, "shape") and bool((std < 0).any()):
+    if hasattr(std, "shape") and _readable(std) and bool((std < 0).any()):
         raise RuntimeError("normal expects all elements of std >= 0.0")
     if not hasattr(std, "shape") and std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
@@ -589,9 +604,17 @@ def normal(
     return noise.normal_(generator=generator) * std + mean
 
 
+def _check_weights(weights: Any) -> None:
+    if bool((weights < 0).any()) or not bool(weights.isfinite().all()):
+        raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
+    if bool((weights.sum(-1) == 0).any()):
+        raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
+
+
 @composite(
     "multinomial(Tensor input, int num_samples, bool replacement=False, *,"
     " generator? generator=None) -> Tensor",
+    dtypes="floating",
     samples=lambda s: [
         s(s.tensor(4, low=0.5, high=1), 2),
         s(s.tensor(2, 3, low=0.5, high=1), 5, True),
@@ -618,15 +641,12 @@ def multinomial(input: Any, num_samples: int, replacement: bool, generator: Any)
             f"{num_samples} > {input.shape[-1]}"
         )
     weights = input.detach()
-    if bool((weights < 0).any()) or not bool(weights.isfinite().all()):
-        raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
-    total = weights.sum(-1, keepdim=True)
-    if bool((total == 0).any()):
-        raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
+    if _readable(weights):
+        _check_weights(weights)
     if not replacement:
         race = weights / tangrad.empty_like(weights).exponential_(generator=generator)
         return race.argsort(-1, descending=True).narrow(-1, 0, num_samples).contiguous()
-    edges = (weights / total).cumsum(-1).unsqueeze(-2)
+    edges = (weights / weights.sum(-1, keepdim=True)).cumsum(-1).unsqueeze(-2)
     shape = (*tuple(input.shape)[:-1], num_samples, 1)
     points = tangrad.empty(shape, dtype=edges.dtype, device=edges.device)
     places = (points.uniform_(generator=generator) >= edges).sum(-1)

@@ -124,6 +124,7 @@ def _part_of(self: Any) -> str:
 
 view_as_real = view(
     "view_as_real(Tensor self) -> Tensor",
+    dtypes="complex",
     geometry=_as_real_geometry,
     dtype=_part_of,
     vjp={"self": lambda g: view_as_complex(g.contiguous())},
@@ -171,6 +172,7 @@ def _pair_of(self: Any) -> str:
 
 view_as_complex = view(
     "view_as_complex(Tensor self) -> Tensor",
+    dtypes="floating",
     geometry=_as_complex_geometry,
     dtype=_pair_of,
     vjp={"self": lambda g: view_as_real(g.resolve_conj())},
@@ -209,6 +211,7 @@ def real(self: Any) -> Any:
 
 @composite(
     "imag(Tensor self) -> Tensor",
+    dtypes="complex",
     method=False,
     samples=lambda s: [
         s(s.tensor(2, 3, dtype="complex64")),
