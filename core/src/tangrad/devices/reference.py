@@ -117,17 +117,31 @@ def count_of(shape: tuple[int, ...], dims: tuple[int, ...]) -> int:
     return n
 
 
+_programs: dict[Any, Any] = {}
+
+
+def typed_step(definition: Any, step: str, types: dict[str, str], compute: str, results: list[str] | None,
+               exact: tuple[str, ...] = ()) -> tuple[Any, Any]:
+    """Return (program, NumPy function) of a fold's map, combine or finalize, typed once."""
+    key = (definition, step, tuple(types.items()), compute, None if results is None else tuple(results))
+    found = _programs.get(key)
+    if found is None:
+        expression = getattr(definition, step)
+        used = {k: v for k, v in types.items() if k in expression.free}
+        program = expression.typed(used, compute, results, exact=exact)
+        found = _programs[key] = (program, program.numpy())
+    return found
+
+
 def mapped(definition: Any, array: Any, compute: str, params: dict[str, Any]) -> list[Any]:
     """Apply the map: one array per value of the state."""
     import numpy as np
 
-    expression = definition.map
     types = {definition.inputs[0]: compute, "index": "int64"}
-    program = expression.typed({k: v for k, v in types.items() if k in expression.free}, compute,
-                               exact=("index",))
+    program, function = typed_step(definition, "map", types, compute, None, ("index",))
     given = {definition.inputs[0]: array.astype(compute, copy=False), "index": np.arange(array.shape[-1])}
     numbers = {k: v for k, v in params.items() if k in definition.params}
-    states = program.numpy()(*[given[name] for name in program.inputs], **numbers)
+    states = function(*[given[name] for name in program.inputs], **numbers)
     return [np.broadcast_to(s, array.shape) for s in states]
 
 
