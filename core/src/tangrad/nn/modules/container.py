@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Any
 
@@ -308,13 +308,13 @@ def _parameter(value: Any) -> Any:
     return value
 
 
-def _described(key: Any, value: Any) -> str:
+def _described(key: Any, value: Any, kind: Callable[[Any], Any]) -> str:
     if not isinstance(value, tangrad.Tensor):
         return f"  ({key}): Object of type: {type(value).__name__}"
     name = "Parameter" if isinstance(value, Parameter) else "Tensor"
     size = "x".join(map(str, value.shape))
     device = "" if value.device.type == "cpu" else f" ({value.device})"
-    return f"  ({key}): {name} containing: [{value.dtype} of size {size}{device}]"
+    return f"  ({key}): {name} containing: [{kind(value)} of size {size}{device}]"
 
 
 class ParameterList(Module):
@@ -375,7 +375,8 @@ class ParameterList(Module):
 
     def extra_repr(self) -> str:
         """List what is held."""
-        return "\n".join(_described(i, value) for i, value in enumerate(self))
+        lines = (_described(i, value, lambda tensor: tensor.dtype) for i, value in enumerate(self))
+        return "\n".join(lines)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Refuse: a list of parameters computes nothing.
@@ -495,7 +496,8 @@ class ParameterDict(Module):
 
     def extra_repr(self) -> str:
         """List what is held."""
-        return "\n".join(_described(key, value) for key, value in self.items())
+        lines = (_described(key, value, lambda tensor: tensor.type()) for key, value in self.items())
+        return "\n".join(lines)
 
     def __call__(self, input: Any) -> Any:
         """Refuse: a dictionary of parameters computes nothing.

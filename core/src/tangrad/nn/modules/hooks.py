@@ -384,11 +384,8 @@ class _Boundary(tangrad.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        wanted = ctx.needs_input_grad[2:]
-        known = tuple(
-            gradient if want else None for gradient, want in zip(gradients, wanted, strict=True)
-        )
-        return (None, None, *ctx.callback(known))
+        replaced = zip(ctx.callback(gradients), ctx.needs_input_grad[2:], strict=True)
+        return (None, None, *(gradient if wanted else None for gradient, wanted in replaced))
 
 
 class BackwardHook:
@@ -449,6 +446,12 @@ class BackwardHook:
 
     def _without_input_gradients(self) -> None:
         # No input required a gradient, so nothing will arrive at the input boundary.
+        if self.user_hooks:
+            warnings.warn(
+                f"the full backward hook of {type(self.module).__name__} runs when the gradient "
+                "of the output is known, and without gradients of inputs: none requires one",
+                stacklevel=2,
+            )
         grad_inputs = (None,) * self.n_inputs
         for hook in self.user_hooks:
             result = hook(self.module, grad_inputs, self.grad_outputs)
