@@ -391,7 +391,8 @@ class ParameterDict(Module):
     """Hold parameters in a dictionary, in the order of insertion.
 
     Args:
-        parameters: mapping, or iterable of pairs; tensors among the values become parameters.
+        parameters: mapping, or iterable of pairs; tensors among the values become parameters. Of
+            a mapping that is no `OrderedDict`, the keys are sorted.
     """
 
     def __init__(self, parameters: Any = None) -> None:
@@ -409,8 +410,6 @@ class ParameterDict(Module):
         return key
 
     def __getitem__(self, key: str) -> Any:
-        if key not in self._keys:
-            raise KeyError(key)
         return getattr(self, self._attribute(key))
 
     def __setitem__(self, key: str, value: Any) -> None:
@@ -491,7 +490,11 @@ class ParameterDict(Module):
             TypeError: if `parameters` is not iterable.
             ValueError: if an element is not a pair.
         """
-        for key, value in _pairs(parameters, "ParameterDict"):
+        pairs = _pairs(parameters, "ParameterDict")
+        # Plain mappings had no order once, so PyTorch sorts them, and so do state dicts.
+        if isinstance(parameters, Mapping) and not isinstance(parameters, OrderedDict):
+            pairs.sort(key=operator.itemgetter(0))
+        for key, value in pairs:
             self[key] = value
 
     def extra_repr(self) -> str:
