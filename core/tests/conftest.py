@@ -29,9 +29,7 @@ def close(a, b, tolerance):
         same_nan = math.isnan(a) and math.isnan(b)
         return same_nan or math.isclose(a, b, rel_tol=tolerance, abs_tol=tolerance)
     if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(
-            close(x, y, tolerance) for x, y in zip(a, b, strict=True)
-        )
+        return len(a) == len(b) and all(close(x, y, tolerance) for x, y in zip(a, b, strict=True))
     if isinstance(a, dict) and isinstance(b, dict):
         return list(a) == list(b) and all(close(a[key], b[key], tolerance) for key in a)
     return type(a) is type(b) and a == b

@@ -20,7 +20,7 @@ CALLS = {
     "hardswish": lambda t, f, x: f.hardswish(x * 4),
     "gelu": lambda t, f, x: f.gelu(x, approximate="tanh"),
     "softmax": lambda t, f, x: f.softmax(x, 1),
-    "softmax in float64": lambda t, f, x: (f.softmax(x, dim=0, dtype=t.float64)),
+    "softmax in float64": lambda t, f, x: f.softmax(x, dim=0, dtype=t.float64),
     "softmin": lambda t, f, x: f.softmin(x, 1),
     "log_softmax": lambda t, f, x: f.log_softmax(x, dim=-1),
     "normalize": lambda t, f, x: f.normalize(x),
@@ -34,9 +34,7 @@ CALLS = {
     "bad probability": lambda t, f, x: f.dropout(x, 2.0),
 }
 
-IN_PLACE = (
-    "relu relu6 hardtanh leaky_relu elu selu celu silu mish hardsigmoid hardswish"
-).split()
+IN_PLACE = ("relu relu6 hardtanh leaky_relu elu selu celu silu mish hardsigmoid hardswish").split()
 
 
 def values(t):

@@ -54,7 +54,9 @@ def test_state_is_exchangeable_with_pytorch():
 
 BROKEN = {
     "missing": lambda t, s: s.pop("0.weight"),
-    "unexpected": lambda t, s: s.update({"0.scale": t.ones(1), "more": t.ones(1), "9.x": t.ones(1)}),
+    "unexpected": lambda t, s: s.update(
+        {"0.scale": t.ones(1), "more": t.ones(1), "9.x": t.ones(1)}
+    ),
     "both": lambda t, s: (s.pop("2.weight"), s.update({"2.weights": t.ones(1)})),
     "size": lambda t, s: s.update({"0.weight": t.ones(3, 3), "2.weight": t.ones(1)}),
     "no tensor": lambda t, s: s.update({"0.weight": 3}),

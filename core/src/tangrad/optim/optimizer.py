@@ -147,11 +147,13 @@ class Optimizer:
         self.defaults.setdefault("differentiable", False)
 
     def __repr__(self) -> str:
-        lines = [f"{type(self).__name__} ("]
+        text = f"{type(self).__name__} ("
         for position, group in enumerate(self.param_groups):
-            lines.append(f"Parameter Group {position}")
-            lines.extend(f"    {key}: {group[key]}" for key in sorted(group) if key != "params")
-        return "\n".join([*lines, ")"]) if self.param_groups else f"{lines[0]})"
+            text += f"\nParameter Group {position}\n"
+            for key in sorted(group):
+                if key != "params":
+                    text += f"    {key}: {group[key]}\n"
+        return text + ")"
 
     # --- hooks ----------------------------------------------------------------------------
 

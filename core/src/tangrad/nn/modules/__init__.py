@@ -21,10 +21,10 @@ from tangrad.nn.modules.dropout import *  # noqa: F403
 from tangrad.nn.modules.flatten import *  # noqa: F403
 from tangrad.nn.modules.linear import *  # noqa: F403
 from tangrad.nn.modules.loss import *  # noqa: F403
+from tangrad.nn.modules.module import Module
 from tangrad.nn.modules.normalization import *  # noqa: F403
 from tangrad.nn.modules.pooling import *  # noqa: F403
 from tangrad.nn.modules.sparse import *  # noqa: F403
-from tangrad.nn.modules.module import Module
 
 __all__ = [
     "Module",

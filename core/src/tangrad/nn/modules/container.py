@@ -499,7 +499,9 @@ class ParameterDict(Module):
 
     def extra_repr(self) -> str:
         """List what is held."""
-        lines = (_described(key, value, lambda tensor: tensor.type()) for key, value in self.items())
+        lines = (
+            _described(key, value, lambda tensor: tensor.type()) for key, value in self.items()
+        )
         return "\n".join(lines)
 
     def __call__(self, input: Any) -> Any:
