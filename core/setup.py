@@ -1,3 +1,86 @@
-from setuptools import Extension, setup
+"""Build the compiled part of the core and the index of its op definitions.
+
+Environment:
+    TANGRAD_COVERAGE: "1" compiles line tracing into the extensions, for coverage of Cython.
+    TANGRAD_JOBS: number of extensions compiled at once (default 1).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
 from Cython.Build import cythonize
-setup(name="tangrad", package_dir={"": "src"}, ext_modules=cythonize([Extension("tangrad._C", ["src/tangrad/_C.pyx", "src/tangrad/native/allocator.c", "src/tangrad/native/allocator_host.c", "src/tangrad/native/allocator_report.c"], include_dirs=["src/tangrad"], extra_compile_args=["-O1"])], include_path=["src/tangrad"]))
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+import build_index  # noqa: E402  (PEP 517 builds do not put this folder on the path)
+
+PACKAGE = Path("src/tangrad")
+NATIVE_C = sorted(str(path) for path in (PACKAGE / "native").glob("*.c"))
+COVERAGE = os.environ.get("TANGRAD_COVERAGE") == "1"
+
+COMPILE_FLAGS = [
+    "-O2",
+    # An expression means the same on every device: no fused multiply-add unless it says fma.
+    "-ffp-contract=off",
+    "-fvisibility=hidden",
+    # Calls inside the library are direct, and calls out of it skip the procedure linkage table.
+    "-fno-semantic-interposition",
+    "-fno-plt",
+    "-g0",
+    "-pthread",
+]
+# Debug sections go, the symbol table stays: disassembly and profiles need the names.
+LINK_FLAGS = ["-pthread", *(["-Wl,--strip-debug"] if sys.platform == "linux" else [])]
+
+
+def extension(name: str, *sources: str) -> Extension:
+    """Describe one extension module, rebuilt when anything it includes has changed."""
+    included = [path for pattern in ("*.pxi", "*.h", "*.pxd") for path in PACKAGE.rglob(pattern)]
+    return Extension(
+        name,
+        list(sources),
+        include_dirs=[str(PACKAGE), str(PACKAGE / "native")],
+        depends=sorted(str(path) for path in included),
+        define_macros=[("CYTHON_TRACE", "1"), ("CYTHON_TRACE_NOGIL", "1")] if COVERAGE else [],
+        libraries=["m"],
+        extra_compile_args=COMPILE_FLAGS,
+        extra_link_args=LINK_FLAGS,
+    )
+
+
+class BuildModules(build_py):
+    """Write the index of op definitions before the Python modules are collected."""
+
+    def run(self) -> None:
+        build_index.write(HERE / PACKAGE / "ops")
+        super().run()
+
+
+class BuildExtensions(build_ext):
+    """Compile as many extensions at once as TANGRAD_JOBS says."""
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        self.parallel = self.parallel or int(os.environ.get("TANGRAD_JOBS", "1"))
+
+
+setup(
+    ext_modules=cythonize(
+        [
+            extension("tangrad._C", f"{PACKAGE}/_C.pyx", *NATIVE_C),
+            extension("tangrad.nn._module", f"{PACKAGE}/nn/_module.pyx"),
+        ],
+        include_path=["src", str(PACKAGE)],
+        compiler_directives={"language_level": 3, "linetrace": COVERAGE},
+        # Line tracing changes the generated C but not its inputs' dates.
+        force=COVERAGE,
+    ),
+    cmdclass={"build_py": BuildModules, "build_ext": BuildExtensions},
+)

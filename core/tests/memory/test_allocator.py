@@ -58,9 +58,7 @@ def test_small_blocks_coalesce_into_a_larger_one(native, driver):
 
 
 def test_the_smallest_sufficient_block_is_cut(allocator):
-    large, _kept, medium, _also = (
-        allocator.allocate(size * MIB) for size in (8, 2, 5, 2)
-    )
+    large, _kept, medium, _also = (allocator.allocate(size * MIB) for size in (8, 2, 5, 2))
     place = address(medium)
     large.release()
     medium.release()
@@ -187,6 +185,19 @@ def test_a_block_used_on_another_stream_waits_for_it(allocator, driver):
         address(kept) for kept in [allocator.allocate(100)]
     }
     assert place in places
+
+
+def test_a_block_used_on_two_streams_waits_for_both(allocator, driver):
+    block = allocator.allocate(3 * MIB)
+    for stream in (7, 8):
+        driver.submitted[stream] += 1
+        block.record_stream(stream)
+    block.release()
+    driver.passed[7] += 1
+    assert allocator.allocate(3 * MIB).offset != 0
+    assert allocator.memory_stats()["active.all.current"] == 1
+    driver.passed[8] += 1
+    assert allocator.allocate(4 * MIB).offset == 0
 
 
 def test_streams_need_a_driver_with_events(native):

@@ -7,7 +7,13 @@ from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
 KIB = 1024
 CAPACITY = 512 * KIB
@@ -43,14 +49,27 @@ class AllocatorMachine(RuleBasedStateMachine):
         self.driver.on_release = self.segment_released
         self.limit = CAPACITY
         self.max_cached = 1 << 62
-        self.allocator = native.CachingAllocator(
-            self.driver, small_segment=16 * KIB, large_segment=64 * KIB, limit=self.limit
-        )
+        self.native = native
         self.out_of_memory = native._out_of_memory_error
         self.live: list[Held] = []
         self.waiting: list[tuple[Held, dict[int, int]]] = []
         self.home: dict[int, int] = {}
         self.allocations = self.allocated_bytes = self.peak = self.ooms = 0
+
+    @initialize(
+        alignment=st.sampled_from([64, 64, 4096]),
+        max_split=st.sampled_from([None, 64 * KIB, 128 * KIB]),
+    )
+    def open_allocator(self, alignment: int, max_split: int | None) -> None:
+        self.alignment = alignment
+        self.allocator = self.native.CachingAllocator(
+            self.driver,
+            alignment=alignment,
+            small_segment=16 * KIB,
+            large_segment=64 * KIB,
+            limit=self.limit,
+            max_split=max_split,
+        )
 
     # ---- what must hold ----
 
@@ -68,7 +87,7 @@ class AllocatorMachine(RuleBasedStateMachine):
 
     def check_new(self, new: Held) -> None:
         assert new.nbytes >= new.requested
-        assert new.start % 64 == 0
+        assert new.start % self.alignment == 0
         assert new.stop <= self.driver.segments[new.handle]
         assert self.home.setdefault(new.handle, new.stream) == new.stream
         assert not any(new.overlaps(held) for held in self.live)
@@ -88,7 +107,7 @@ class AllocatorMachine(RuleBasedStateMachine):
 
     @rule(nbytes=SIZES, stream=STREAMS)
     def allocate(self, nbytes: int, stream: int) -> None:
-        failures = self.driver.failures
+        failures, segments = self.driver.failures, set(self.driver.segments)
         try:
             block = self.allocator.allocate(nbytes, stream)
         except self.out_of_memory:
@@ -101,6 +120,7 @@ class AllocatorMachine(RuleBasedStateMachine):
             return
         held = Held(block, nbytes, stream)
         self.check_new(held)
+        assert held.handle in segments or self.reserved() <= self.limit
         self.live.append(held)
         self.allocations += 1
         self.allocated_bytes += held.nbytes
@@ -196,16 +216,19 @@ class AllocatorMachine(RuleBasedStateMachine):
 
     @invariant()
     def blocks_tile_their_segments(self) -> None:
-        live = set()
+        live, waiting = set(), 0
         for segment in self.allocator.snapshot():
             assert self.driver.segments[segment["address"]] == segment["total_size"]
             end = 0
             for block in segment["blocks"]:
                 assert block["offset"] == end
                 end += block["size"]
+                waiting += block["state"] == "active_awaiting_free"
                 if block["state"] == "active_allocated":
                     live.add((segment["address"], block["offset"], block["size"]))
             assert end == segment["total_size"]
+        stats = self.allocator.memory_stats()
+        assert waiting == stats["active.all.current"] - len(self.live)
         assert live == {(held.handle, held.start, held.nbytes) for held in self.live}
 
     @invariant()
@@ -228,5 +251,5 @@ class AllocatorMachine(RuleBasedStateMachine):
 def test_the_allocator_agrees_with_its_model_whatever_call_fails(native: Any, new_driver: Any):
     run_state_machine_as_test(
         functools.partial(AllocatorMachine, native, new_driver),
-        settings=settings(max_examples=120, stateful_step_count=40, deadline=None),
+        settings=settings(max_examples=150, stateful_step_count=40, deadline=None),
     )

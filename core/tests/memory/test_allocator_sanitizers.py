@@ -17,8 +17,9 @@ CAUSES_OF_SKIPPING = ("cannot find -l", "unrecognized", "unexpected memory mappi
 def compile_stress(sanitizer: str, program: Path) -> subprocess.CompletedProcess[str]:
     sources = [str(HERE / "stress.c"), *(str(SOURCES / "native" / name) for name in C_FILES)]
     warnings = ["-Wall", "-Wextra", "-Werror"]
-    flags = ["-std=c11", "-D_GNU_SOURCE", "-g", "-O1", f"-fsanitize={sanitizer}", "-pthread"]
-    command = ["gcc", *flags, *warnings, f"-I{SOURCES}", *sources, "-o", str(program)]
+    macros = ["-D_GNU_SOURCE", "-Dcalloc=stress_calloc"]
+    flags = ["-std=c11", "-g", "-O1", f"-fsanitize={sanitizer}", "-pthread", f"-I{SOURCES}"]
+    command = ["gcc", *flags, *macros, *warnings, *sources, "-o", str(program)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 

@@ -1,4 +1,4 @@
-"""Render typed programs as C, CUDA C or OpenCL C.
+"""Render typed programs as C and its dialects.
 
 A program becomes one scalar function::
 
@@ -107,6 +107,7 @@ _C_INTEGERS = {
 }
 _FLOATS = {"float32": "float", "float64": "double"}
 
+# A device that compiles its kernels adds the dialect of its compiler.
 DIALECTS: dict[str, Dialect] = {
     "c": Dialect(
         "c",
@@ -115,25 +116,6 @@ DIALECTS: dict[str, Dialect] = {
         header="#include <math.h>\n#include <stdint.h>\n#define TG_INF INFINITY\n"
         "#define TG_NAN NAN\n",
         c99_complex=True,
-    ),
-    "cuda": Dialect(
-        "cuda",
-        function="static __device__ __forceinline__",
-        types=_FLOATS
-        | {"int8": "signed char", "int16": "short", "int32": "int", "int64": "long long"}
-        | {"uint8": "unsigned char", "uint16": "unsigned short", "uint32": "unsigned int"}
-        | {"uint64": "unsigned long long"},
-        header="#define TG_INF __int_as_float(0x7f800000)\n"
-        "#define TG_NAN __int_as_float(0x7fc00000)\n",
-    ),
-    "opencl": Dialect(
-        "opencl",
-        function="static inline",
-        types=_FLOATS
-        | {"int8": "char", "int16": "short", "int32": "int", "int64": "long"}
-        | {"uint8": "uchar", "uint16": "ushort", "uint32": "uint", "uint64": "ulong"},
-        header="#define TG_INF INFINITY\n#define TG_NAN NAN\n",
-        float_suffix="",
     ),
 }
 
@@ -219,9 +201,7 @@ def _conversion(source: str, target: str) -> str:
 def _helpers(name: str) -> dict[str, str]:
     """Return every helper of a dialect by name."""
     dialect = DIALECTS[name]
-    found = {
-        key: _expand(text, "float64", dialect) for key, text in (FUNCTIONS | SPECIAL).items()
-    }
+    found = {key: _expand(text, "float64", dialect) for key, text in (FUNCTIONS | SPECIAL).items()}
     for dtype in ("complex64", "complex128"):
         found |= _complex_helpers(dtype, dialect)
     for primitive in PRIMITIVES.values():
@@ -247,7 +227,9 @@ def _complex_helpers(dtype: str, dialect: Dialect) -> dict[str, str]:
     for name, portable in PORTABLE_COMPLEX.items():
         text = _expand(portable, dtype, dialect)
         if dialect.c99_complex:
-            text = _expand(C99_COMPLEX.replace("@NAME", dialect.library(name, dtype)), dtype, dialect)
+            text = _expand(
+                C99_COMPLEX.replace("@NAME", dialect.library(name, dtype)), dtype, dialect
+            )
         head = f"{dialect.function} {kind} tg_{name}_{mark}({kind} a)"
         found[f"tg_{name}_{mark}"] = _function(head, text)
     head = f"{dialect.function} {kind} tg_cpow_{mark}({kind} a, {kind} b)"

@@ -120,7 +120,8 @@ size_t tg_host_cache_bytes(void);
 /* 64 byte blocks, segments of 4 and 32 MiB, everything else unlimited. */
 tg_allocator_options tg_allocator_default_options(void);
 
-/* Returns NULL if an option makes no sense or metadata cannot be had. NULL options: the defaults. */
+/* Returns NULL if an option makes no sense or there is no memory for it. NULL options mean the
+ * defaults. */
 tg_allocator *tg_allocator_new(const tg_driver *driver, const tg_allocator_options *options);
 
 /* Ends the caller's hold. Cached memory goes at once; the allocator itself when its last block

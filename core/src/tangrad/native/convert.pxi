@@ -279,7 +279,7 @@ cdef int set_geometry(Tensor t, int ndim, const int64_t* shape, const int64_t* s
 
 
 cdef Tensor zeros_of(object shape, dtype d, DeviceRuntime dev):
-    cdef Tensor t = _empty(tuple(shape), d, dev.device)
+    cdef Tensor t = empty(tuple(shape), d, dev.device)
     fill_zero(t)
     return t
 
@@ -294,7 +294,7 @@ cdef int fill_zero(Tensor t) except -1:
     return 0
 
 
-def _empty(tuple shape, dtype d, where):
+def empty(tuple shape, dtype d, where):
     """Return an uninitialised contiguous tensor."""
     cdef int64_t c[MAX_DIMS]
     cdef int i, n = len(shape)
@@ -305,7 +305,7 @@ def _empty(tuple shape, dtype d, where):
     return empty_contiguous(n, c, default_dtype if d is None else d.index, runtime_of(where))
 
 
-def _empty_strided(shape, stride, dtype d, where):
+def empty_strided(shape, stride, dtype d, where):
     """Return an uninitialised tensor with the given strides (elements)."""
     cdef int64_t a[MAX_DIMS]
     cdef int64_t b[MAX_DIMS]
@@ -321,7 +321,7 @@ def tensor_from_bytes(buffer, dtype d not None, shape, where=None):
     """Copy packed bytes into a new contiguous tensor."""
     cdef const unsigned char[::1] data = memoryview(buffer).cast("B") if len(buffer) else None
     cdef Tensor t, host
-    t = _empty(tuple(shape), d, where)
+    t = empty(tuple(shape), d, where)
     if t.numel_ == 0 or t.storage_.dev.type.meta:
         return t
     if data.shape[0] != t.numel_ * d.itemsize:

@@ -53,7 +53,7 @@ cdef class TensorMeta:
 
     def new_empty_strided(self):
         """Return an uninitialised tensor of this shape and these strides."""
-        return _empty_strided(self.shape, self.strides, self.dtype, self.dev.device)
+        return empty_strided(self.shape, self.strides, self.dtype, self.dev.device)
 
     def __repr__(self):
         return f"TensorMeta(shape={list(self.shape)}, dtype={self.dtype}, device={self.dev.device})"

@@ -44,6 +44,7 @@ cdef enum:
 
     RESULT_PROMOTED = -1
     RESULT_REAL = -2
+    RESULT_COMPLEX = -4
 
     KERNEL_C = 1
     KERNEL_PYTHON = 2
@@ -79,7 +80,7 @@ cdef class Op:
     """
     cdef void* vectorcall
     cdef readonly str name
-    cdef readonly str node_name
+    cdef public str node_name
     cdef readonly object definition
     cdef readonly Op functional          # in-place form: the op it is a form of
     cdef readonly Op inplace             # the in-place form of this op, or None
@@ -106,12 +107,15 @@ cdef class Op:
     cdef int fixed[MAX_PARAMS]           # dtype of an input that takes no part in promotion, or -1
     cdef bint identity_of_self           # the expression is its first input: a cast or copy
     cdef bint has_rule
+    cdef bint has_check
     cdef bint takes_out
     cdef object geometry                 # view ops: the Python rule
     cdef int native_view                 # view ops: number of the C twin of the geometry, or 0
     cdef tg_kernel*** rows
     cdef int nrows
     cdef dict rules
+    cdef object native                   # kernel ops that the core computes itself on every device
+    cdef bint random                     # its last two parameters are the drawn (seed, offset)
     cdef public object function          # composites: the Python body
     cdef public object return_type       # named tuple of several results
     cdef dict __dict__
@@ -227,17 +231,20 @@ def make_op(definition, str kind, spec):
     op.promote = {"promote": PROMOTE_PLAIN, "float": PROMOTE_FLOAT, "integral": PROMOTE_INTEGRAL,
                   "sum": PROMOTE_SUM}[spec.get("promote", "promote")]
     for i, r in enumerate(spec.get("results", ())):
-        op.results[i] = {"promoted": RESULT_PROMOTED, "real": RESULT_REAL}.get(r, -3)
+        op.results[i] = {"promoted": RESULT_PROMOTED, "real": RESULT_REAL, "complex": RESULT_COMPLEX}.get(r, -3)
         if op.results[i] == -3:
             op.results[i] = dtype_by_name(r).index
     op.accepted = spec.get("accepted", 0xFFFFFFFF)
     for name, type_ in spec.get("fixed", {}).items():
         op.fixed[op.names.index(name)] = dtype_by_name(type_).index
     op.has_rule = spec.get("has_rule", False)
+    op.has_check = spec.get("has_check", False)
     op.takes_out = spec.get("takes_out", op.kind_ <= OP_SCAN or op.kind_ == OP_KERNEL)
     op.geometry = spec.get("geometry")
     op.native_view = NATIVE_VIEWS.get(op.name, 0) if op.kind_ == OP_VIEW else 0
     op.function = spec.get("function")
+    op.native = spec.get("native")
+    op.random = spec.get("random", False)
     op.return_type = spec.get("return_type")
     return op
 
@@ -719,6 +726,10 @@ cdef object convert(Op op, int k, int code, PyObject* value, PyObject** flat, in
         if isinstance(<object>value, memory_format):
             return <object>value
         raise wrong_type(op, k, value)
+    if isinstance(<object>value, (list, tuple)):
+        for item in <object>value:
+            if isinstance(item, Tensor) and (not exact_tensor(<PyObject*>item) or (<Tensor>item).level_ is not None):
+                slow[0] = 1
     return <object>value
 
 
@@ -799,9 +810,15 @@ cdef object call_flat(Op op, PyObject** flat, object out, bint inplace):
     cdef uint64_t needs = 0
     cdef Node node = None
     cdef Tensor t
+    cdef int i
+    cdef tuple drawn
     cdef PyObject* copied[MAX_PARAMS]
     if op.kind_ == OP_COMPOSITE:
         return call_composite(op, flat, out, inplace)
+    if op.random and flat[op.nparams - 1] == Py_None_ptr:
+        drawn = op.definition.draw(tuple([<object>flat[i] for i in range(op.nparams)]))
+        flat[op.nparams - 2] = PyTuple_GET_ITEM(drawn, 0)
+        flat[op.nparams - 1] = PyTuple_GET_ITEM(drawn, 1)
     if tg_tls.grad_enabled and op.has_rule:
         needs = needs_of(op, flat)
     if op.kind_ == OP_VIEW:
@@ -896,6 +913,9 @@ cdef object call_composite(Op op, PyObject** flat, object out, bint inplace):
 
 cdef object run_op(Op op, PyObject** flat, object out):
     """Below recording: compute, into `out` where given."""
+    cdef int i
+    if op.has_check and op.kind_ <= OP_SCAN:
+        op.definition.check_arguments(tuple([<object>flat[i] for i in range(op.nparams)]))
     if op.kind_ == OP_POINTWISE:
         return run_pointwise(op, flat, out)
     if op.kind_ == OP_REDUCTION:

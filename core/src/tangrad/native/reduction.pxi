@@ -177,6 +177,21 @@ cdef object call_python_kernel(Op op, tg_kernel* kernel, tuple args):
         tg_tls.intercept = intercept
 
 
+cdef object call_native(Op op, tuple args):
+    """Run an op that the core computes itself: no recording, nothing standing between."""
+    cdef int saved = tg_tls.grad_enabled
+    cdef void* intercept = tg_tls.intercept
+    tg_tls.below_autograd += 1
+    tg_tls.grad_enabled = 0
+    tg_tls.intercept = NULL
+    try:
+        return op.native(*args)
+    finally:
+        tg_tls.below_autograd -= 1
+        tg_tls.grad_enabled = saved
+        tg_tls.intercept = intercept
+
+
 cdef object run_scan(Op op, PyObject** flat, object out):
     cdef Tensor x = <Tensor>flat[0], o
     cdef DeviceRuntime dev = x.storage_.dev
@@ -247,6 +262,9 @@ cdef object run_kernel_op(Op op, PyObject** flat, object out):
     dev = kernel_device(op, args)
     definition = op.definition
     definition.check_arguments(args)
+    if op.native is not None:
+        result = call_native(op, args)
+        return result if op.written >= 0 else deliver(op, result, out)
     key = first.dtype_.index if first is not None else default_dtype
     kernel = find_kernel(op, dev.slot, key)
     if op.written >= 0:

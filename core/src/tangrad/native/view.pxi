@@ -12,12 +12,28 @@ cdef object call_view(Op op, PyObject** flat, uint64_t needs, bint inplace):
     if op.native_view:
         t = native_view(op, flat, src)
         if t is not None:
+            if inplace:
+                return adopt_geometry(op, src, t, node)
             mark_view(t, src)
             if node is not None:
                 set_output_meta(node, t)
                 attach(node, t, 0)
             return t
+    if inplace:
+        return adopt_geometry(op, src, view_by_rule(op, flat, src, None), node)
     return view_by_rule(op, flat, src, node)
+
+
+cdef Tensor adopt_geometry(Op op, Tensor src, Tensor view, Node node):
+    """The in-place form of a view op: the tensor itself takes the view's geometry."""
+    if node is not None:
+        check_writable(src, op.inplace.name)
+    set_geometry(src, view.ndim_, view.shape_, view.stride_, view.offset_)
+    if node is not None:
+        set_output_meta(node, src)
+        attach(node, src, 0)
+        src.flags &= ~<uint32_t>REQUIRES_GRAD
+    return src
 
 
 cdef inline void mark_view(Tensor t, Tensor src):
@@ -91,7 +107,7 @@ cdef Tensor native_view(Op op, PyObject** flat, Tensor src):
     if which == 4:
         return view_slice(src, <object>flat[1], <object>flat[2], <object>flat[3], <object>flat[4])
     if which == 5:
-        return view_unsqueeze(src, <object>flat[1])
+        return view_unsqueeze(src, wrap_dim(<object>flat[1], src.ndim_ + 1, op.name))
     if which == 6:
         return view_permute(src, <tuple><object>flat[1])
     if which == 7:

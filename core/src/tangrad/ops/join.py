@@ -251,19 +251,6 @@ def dstack(tensors: Sequence[Any]) -> Any:
 
 # Copies ----------------------------------------------------------------------------------------
 
-clone = pointwise(
-    "clone(Tensor self, *, memory_format? memory_format=None) -> Tensor",
-    "self",
-    partials={"self": "1"},
-    samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(3, 2, strided=True)), s(s.tensor()), s(s.tensor(0, 2))],
-    doc="""Copy a tensor.
-
-    Args:
-        memory_format: preserve_format (default: the stride order of `self`),
-            contiguous_format or channels_last.
-    """,
-)
-
 fill_ = op(
     "fill_(Tensor! self, Operand value) -> Tensor",
     check=lambda value: _check_fill(value),

@@ -1,0 +1,139 @@
+"""Write ``tangrad/ops/_index.py``: which family module defines which op.
+
+The index lets ``import tangrad`` know every op's name without importing a single definition.  It
+is made by reading the families' syntax, so building it needs neither NumPy nor a compiled core.
+
+By hand: ``python core/build_index.py``.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+FORMS = frozenset({"pointwise", "reduction", "scan", "view", "op", "composite", "overload"})
+NOT_FAMILIES = frozenset({"__init__.py", "define.py", "_index.py"})
+OPS_FOLDER = Path(__file__).resolve().parent / "src" / "tangrad" / "ops"
+
+
+class Definition(NamedTuple):
+    """One op definition as far as its names go."""
+
+    name: str
+    family: str
+    place: str
+    alias: tuple[str, ...] = ()
+    inplace: bool = False
+
+    def names(self) -> list[str]:
+        """Return every name of the op: its own, its aliases, and their in-place forms."""
+        names = [self.name, *self.alias]
+        return names + [f"{name}_" for name in names if self.inplace]
+
+
+# The keyword arguments of a definition that the index has to know.
+NAMING = frozenset({"alias", "inplace"})
+
+
+def scan(folder: Path) -> list[Definition]:
+    """Return the definitions in all family modules of `folder`, sorted by name.
+
+    Raises:
+        SystemExit: if two definitions claim one name, or a definition cannot be read.
+    """
+    found: list[Definition] = []
+    owner: dict[str, str] = {}
+    for path in sorted(folder.glob("*.py")):
+        if path.name in NOT_FAMILIES:
+            continue
+        for definition in _definitions(path):
+            for name in definition.names():
+                if name in owner:
+                    raise SystemExit(
+                        f"{definition.place}: op {name!r} is already defined at {owner[name]}"
+                    )
+                owner[name] = definition.place
+            found.append(definition)
+    return sorted(found, key=lambda definition: definition.name)
+
+
+def _definitions(path: Path) -> Iterator[Definition]:
+    for statement in ast.parse(path.read_text("utf-8"), str(path)).body:
+        for call in _defining_calls(statement):
+            yield _read(call, path)
+
+
+def _defining_calls(statement: ast.stmt) -> Iterator[ast.Call]:
+    match statement:
+        case ast.Assign(value=value):
+            candidates = [value]
+        case ast.AnnAssign(value=ast.expr() as value):
+            candidates = [value]
+        case ast.FunctionDef(decorator_list=candidates):
+            pass
+        case _:
+            return
+    for candidate in candidates:
+        match candidate:
+            case ast.Call(func=ast.Name(id=form)) if form in FORMS:
+                yield candidate
+
+
+def _read(call: ast.Call, path: Path) -> Definition:
+    place = f"{path}:{call.lineno}"
+    match call.args:
+        case [ast.Constant(value=str(schema)), *_]:
+            pass
+        case _:
+            raise SystemExit(f"{place}: the first argument of a definition is a literal schema")
+    return Definition(schema.partition("(")[0].strip(), path.stem, place, **_naming(call, place))
+
+
+def _naming(call: ast.Call, place: str) -> dict[str, Any]:
+    given = {}
+    for keyword in call.keywords:
+        if keyword.arg not in NAMING:
+            continue
+        try:
+            given[keyword.arg] = ast.literal_eval(keyword.value)
+        except ValueError:
+            raise SystemExit(
+                f"{place}: {keyword.arg}= must be a literal: the index is made without running "
+                "the module"
+            ) from None
+    if isinstance(given.get("alias"), str):
+        given["alias"] = (given["alias"],)
+    return given
+
+
+def render(definitions: list[Definition]) -> str:
+    """Return the source of the index module."""
+    family = {name: definition.family for definition in definitions for name in definition.names()}
+    lines = [
+        '"""Index of the op definitions, made by build_index.py: not edited by hand."""',
+        "",
+        "# name of an op, aliases and in-place forms too -> the family module that defines it",
+        "INDEX = {",
+        *(f"    {name!r}: {module!r}," for name, module in sorted(family.items())),
+        "}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def write(folder: Path = OPS_FOLDER) -> Path:
+    """Write the index of the families in `folder` and return its path.
+
+    An index that is already right is left alone, so that nothing is rebuilt for its date.
+    """
+    target = folder / "_index.py"
+    source = render(scan(folder))
+    if not target.exists() or target.read_text("utf-8") != source:
+        target.write_text(source, "utf-8")
+    return target
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{write()}\n")

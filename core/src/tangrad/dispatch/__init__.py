@@ -1,0 +1,1 @@
+"""The slow paths of dispatch: what the compiled core asks Python when its tables have no answer."""

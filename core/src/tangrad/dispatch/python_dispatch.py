@@ -1,0 +1,102 @@
+"""`__torch_dispatch__`: subclasses and modes that see calls below recording."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tangrad import _C
+from tangrad.dispatch import intercept
+from tangrad.dispatch.overrides import call_form
+
+
+def call_below_recording(stack: intercept.Stack, op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any) -> Any:
+    """Record the call at this level and let `__torch_dispatch__` compute its results."""
+    def run(plain: tuple[Any, ...]) -> Any:
+        return _offer(stack, op, functional, plain, out)
+
+    writes = op is not functional or functional.definition.schema.written >= 0
+    needs = _C.is_grad_enabled() and not writes and out is None and functional.definition.differentiable \
+        and _C.needs_gradient(functional, args)
+    previous = _C._set_grad_enabled(False)
+    try:
+        result = run(args)
+    finally:
+        _C._set_grad_enabled(previous)
+    if needs:
+        result = fresh(result, args)
+        _C.record_call(functional, args, result)
+    return result
+
+
+def fresh(result: Any, args: tuple[Any, ...]) -> Any:
+    """Make sure that results are new objects, so that they can carry their own history."""
+    given = intercept.flat_tensors(args)
+
+    def one(r: Any) -> Any:
+        if isinstance(r, _C.Tensor) and any(r is a for a in given):
+            return _C.as_class(r, type(r))
+        return r
+
+    if isinstance(result, (tuple, list)):
+        return type(result)(*map(one, result)) if hasattr(result, "_fields") else type(result)(map(one, result))
+    return one(result)
+
+
+def _offer(stack: intercept.Stack, op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any) -> Any:
+    tensors = intercept.flat_tensors(args)
+    kinds = [type(t) for t in tensors if hasattr(type(t), "__torch_dispatch__")]
+    types = tuple(dict.fromkeys(kinds))
+    given, kwargs = call_form(functional, args)
+    if out is not None:
+        kwargs["out"] = out
+    if stack.dispatch_modes:
+        mode = stack.dispatch_modes.pop()
+        stack.install()
+        try:
+            result = mode.__torch_dispatch__(op, types, given, kwargs)
+        finally:
+            stack.dispatch_modes.append(mode)
+            stack.install()
+        if result is not NotImplemented:
+            return result
+    for kind in sorted(types, key=lambda k: -len(k.__mro__)):
+        result = kind.__torch_dispatch__(op, types, given, kwargs)
+        if result is not NotImplemented:
+            return result
+    if not types:
+        stack.dispatch_disabled += 1
+        try:
+            return intercept.recorded(op, functional, args, out, stack)
+        finally:
+            stack.dispatch_disabled -= 1
+    raise TypeError(f"{op.name}: all __torch_dispatch__ handlers returned NotImplemented "
+                    f"({', '.join(k.__name__ for k in types)})")
+
+
+def item_below_recording(t: Any) -> tuple[bool, Any]:
+    """Return item() of a wrapper subclass through its handler of `_local_scalar_dense`-like access."""
+    if t.untyped_storage().data_ptr():
+        return False, None
+    from tangrad.ops import lookup
+
+    result = type(t).__torch_dispatch__(lookup("item"), (type(t),), (t,), {})
+    return True, result.item() if isinstance(result, _C.Tensor) else result
+
+
+class TorchDispatchMode:
+    """See every call below recording in a `with` block: override `__torch_dispatch__`."""
+
+    def __torch_dispatch__(self, func: Any, types: tuple[type, ...], args: tuple[Any, ...] = (),
+                           kwargs: dict[str, Any] | None = None) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} must define __torch_dispatch__")
+
+    def __enter__(self) -> TorchDispatchMode:
+        stack = intercept.current()
+        stack.dispatch_modes.append(self)
+        stack.install()
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        stack = intercept.current()
+        stack.dispatch_modes.remove(self)
+        stack.install()

@@ -1,0 +1,147 @@
+"""Find a kernel: the device's own, a decomposition, the reference on the host, or an error.
+
+Asked once per (op, slot, dtype): the compiled core caches the answer in the op's table.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from tangrad import _C
+from tangrad.ops.definition import call_by_name
+
+_warned: set[tuple[str, str]] = set()
+_opened: set[str] = set()
+
+
+def resolve(op: _C.Op, slot: int, dtype: _C.dtype) -> Callable[..., Any]:
+    """Return the kernel of an op for a slot and the dtype it is asked for.
+
+    Raises:
+        NotImplementedError: nothing serves it; the message says what was tried.
+    """
+    device, layout = _C.slot_name(slot)
+    tried = [f"a kernel of device '{device}' for layout '{layout}' and {dtype}"]
+    kind = _C.device_types()[device]
+    if kind.meta:
+        return _no_kernel
+    if layout == "strided":
+        driver = kind.driver
+        build = getattr(driver, "kernel_for", None)
+        found = build(op, dtype) if build is not None else None
+        if found is not None:
+            return found
+    definition = op.definition
+    if definition.decompose is not None:
+        return decomposition(op)
+    tried.append("a decomposition")
+    if layout == "strided" and not _forbids_fallback(op):
+        _warn_fallback(op, device)
+        return fallback(op)
+    tried.append("the reference on the host" if layout == "strided" else "the reference (strided tensors only)")
+    raise NotImplementedError(
+        f"'{op.name}' has no kernel for device '{device}', layout '{layout}', {dtype}. Tried: {', '.join(tried)}. "
+        f"Install a backend that has one, register one with tangrad.plugin.register_kernel, or move the tensor "
+        f"with .to('{_C.get_default_device()}').")
+
+
+def _no_kernel(*args: Any) -> None:
+    """Stand for the kernels of a device without memory; it is never called."""
+
+
+def _forbids_fallback(op: _C.Op) -> bool:
+    return bool(getattr(op.definition, "collective", False))
+
+
+def _warn_fallback(op: _C.Op, device: str) -> None:
+    if (op.name, device) not in _warned:
+        _warned.add((op.name, device))
+        warnings.warn(f"'{op.name}' has no kernel on device '{device}': it runs on the host by the reference, with copies "
+                      "both ways", FallbackWarning, stacklevel=3)
+
+
+class FallbackWarning(UserWarning):
+    """An op runs on the host because its device has no kernel for it."""
+
+
+def decomposition(op: _C.Op) -> Callable[..., Any]:
+    """Return a kernel that runs the definition's tensor code."""
+    definition = op.definition
+
+    def kernel(outs: tuple[Any, ...] | None, args: tuple[Any, ...]) -> Any:
+        result = call_by_name(definition.decompose, dict(zip(definition.parameter_names, args, strict=True)))
+        results = result if isinstance(result, (tuple, list)) else (result,)
+        if outs is None:
+            return tuple(results)
+        for out, r in zip(outs, results, strict=True):
+            _C.copy_data(out, r)
+        return None
+
+    return kernel
+
+
+def fallback(op: _C.Op) -> Callable[..., Any]:
+    """Return a kernel that copies to the host, runs the reference there and copies back."""
+    build = _C.device_types()["reference"] if "reference" in _C.device_types() else None
+    if build is None:
+        _C.device("reference")
+    from tangrad.devices import reference
+
+    kernels: dict[str, Any] = {}
+
+    def kernel(outs: tuple[Any, ...] | None, *rest: Any) -> Any:
+        like = outs[0] if outs is not None else None
+        moved = tuple(to_reference(value) for value in rest)
+        dtype = _key_dtype(op, moved, outs)
+        run = kernels.get(dtype.name)
+        if run is None:
+            run = reference.kernel_for(op, dtype)
+            if run is None:
+                raise NotImplementedError(f"'{op.name}' has neither a kernel nor a reference for {dtype}")
+            kernels[dtype.name] = run
+        if outs is None:
+            results = run(None, *moved)
+            device = next(t for t in _tensors(rest)).device
+            return tuple(_C.copy_with(r, None, device) for r in results)
+        hosts = tuple(_C.copy_with(o, None, "reference") for o in outs)
+        run(hosts, *moved)
+        for out, host in zip(outs, hosts, strict=True):
+            _C.copy_data(out, host)
+        return like
+
+    return kernel
+
+
+def _key_dtype(op: _C.Op, moved: tuple[Any, ...], outs: Any) -> Any:
+    if op.kind == "pointwise":
+        fixed = op.definition.fixed
+        found = [t for name, t in zip(op.definition.inputs, moved[0], strict=True)
+                 if isinstance(t, _C.Tensor) and name not in fixed]
+        return found[0].dtype if found else outs[0].dtype
+    for t in _tensors(moved):
+        return t.dtype
+    return _C.get_default_dtype()
+
+
+def _tensors(values: Any) -> Any:
+    for value in values:
+        if isinstance(value, _C.Tensor):
+            yield value
+        elif isinstance(value, (tuple, list)):
+            yield from _tensors(value)
+
+
+def to_reference(value: Any) -> Any:
+    """Copy tensors (also inside tuples, lists and dicts) to the reference device."""
+    if isinstance(value, _C.Tensor):
+        return _C.copy_with(value, None, "reference")
+    if isinstance(value, (tuple, list)):
+        return type(value)(to_reference(v) for v in value) if not hasattr(value, "_fields") else value
+    if isinstance(value, dict):
+        return {k: to_reference(v) for k, v in value.items()}
+    return value
+
+
+_C.set_resolver(resolve)

@@ -1,0 +1,43 @@
+"""Op definitions by family; `tangrad.ops.NAME` is any op, whatever namespace shows it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["lookup"]
+
+_MODULES = ("registry", "define", "definition", "derived", "schema", "geometry", "extension", "describe", "samples")
+
+
+def lookup(name: str) -> Any:
+    """Return the op called `name`, loading its family when needed.
+
+    Raises:
+        AttributeError: no definition has that name.
+    """
+    from tangrad.ops.registry import find
+
+    return find(name)
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    if name in _MODULES:
+        raise AttributeError(name)
+    from tangrad import _C
+    from tangrad.ops.registry import find
+
+    try:
+        return find(name)
+    except AttributeError:
+        pass
+    try:
+        return _C.dtype_by_name(name)
+    except TypeError:
+        pass
+    import tangrad
+
+    if name not in tangrad.__dict__ and name not in tangrad._LAZY:
+        raise AttributeError(f"no op named '{name}' is defined")
+    return getattr(tangrad, name)

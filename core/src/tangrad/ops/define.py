@@ -1,0 +1,194 @@
+"""The definition language: one call says everything that is true of an op on every device.
+
+`pointwise`, `reduction`, `scan`, `view`, `op`, `composite` and `overload` each return the
+callable op. docs/add-an-op.md is the manual; `tangrad.ops.definition` holds what they make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tangrad import _C
+from tangrad.ops import registry
+from tangrad.ops.definition import Definition, PointwiseDefinition, ReductionDefinition, result_type_of
+from tangrad.ops.schema import Schema
+
+__all__ = ["composite", "op", "overload", "pointwise", "reduction", "scan", "view"]
+
+_KINDS = {"bool": 0, "uint": 1, "int": 2, "float": 3, "complex": 4}
+_WORDS = {"bool": (0,), "integral": (1, 2), "floating": (3,), "complex": (4,), "all": (0, 1, 2, 3, 4)}
+
+
+def _accepted(words: str) -> int:
+    mask = 0
+    for word in words.split():
+        for kind in _WORDS[word]:
+            mask |= 1 << kind
+    return mask
+
+
+def _node_name(name: str, given: str | None) -> str:
+    camel = "".join(part[:1].upper() + part[1:] for part in (given or name).strip("_").split("_"))
+    return f"{camel}Backward0"
+
+
+def _make(kind: str, definition: Definition, **fields: Any) -> _C.Op:
+    schema = definition.schema
+    params = [(p.name, p.type, _C.MISSING if repr(p.default) == "<required>" else p.default, p.keyword_only, p.length)
+              for p in schema.params]
+    positional = [i for i, p in enumerate(schema.params) if not p.keyword_only]
+    first_ints = next((i for i in positional if schema.params[i].type in ("int[]", "dim[]", "dim[]?", "int[]?")), -1)
+    varargs = first_ints if first_ints == len(positional) - 1 and first_ints <= 1 and (
+        first_ints == 0 or schema.params[0].type == "Tensor") else -1
+    spec = dict(name=schema.name, node_name=_node_name(schema.name, definition.node), params=params,
+                written=schema.written, varargs=varargs, nout=len(schema.returns),
+                return_type=result_type_of(schema), has_rule=definition.differentiable,
+                has_check=definition.check is not None, **fields)
+    made = _C.make_op(definition, kind, spec)
+    definition.op = made
+    registry.add(made, definition)
+    if definition.inplace:
+        registry.add(_C.make_inplace(made, schema.name + "_"), definition)
+    return made
+
+
+def pointwise(schema: str, expression: str | Mapping[str, str], *, promote: str = "promote",
+              results: Sequence[str] = ("promoted",), fixed: Mapping[str, str] | None = None, dtypes: str = "all",
+              partials: Mapping[str, str] | None = None, vjp: Any = None, jvp: Any = None, check: Any = None,
+              **common: Any) -> _C.Op:
+    """Define an op that computes each element by a scalar expression.
+
+    Args:
+        schema: name, parameters and results.
+        expression: text in the language of `tangrad.expr`; or {value: text} for the values of
+            the op's only str parameter.
+        promote: "promote", "float" (integers become the default dtype) or "integral".
+        results: dtype of each output: "promoted", "bool", "real" or a dtype's name.
+        fixed: inputs that take no part in promotion, with their dtype.
+        dtypes: accepted promoted dtypes, words of "bool integral floating complex all".
+        partials: authored partial derivatives; derived from the expression otherwise.
+        vjp, jvp: instead of partials, expressions over g and NAME_t; or "none: reason".
+        check: function over parameters by name that raises the op's own errors.
+        common: see `Definition`.
+    """
+    parsed = Schema(schema)
+    if not isinstance(expression, str):
+        return _selected(parsed, expression, promote=promote, results=results, fixed=fixed, dtypes=dtypes,
+                         partials=partials, vjp=vjp, jvp=jvp, check=check, **common)
+    definition = PointwiseDefinition(parsed, expression, promote=promote, results=results, fixed=fixed or {},
+                                     partials=partials, vjp=vjp, jvp=jvp, check=check, **common)
+    fields = dict(promote=promote, results=results, fixed=fixed or {}, accepted=_accepted(dtypes))
+    definition.dtypes = dtypes
+    return _make("pointwise", definition, **fields)
+
+
+def _selected(parsed: Schema, expressions: Mapping[str, str], **kwargs: Any) -> _C.Op:
+    """One pointwise op per value of the str parameter, chosen by a composite."""
+    selector = next(p for p in parsed.params if p.type == "str")
+    variants = {}
+    public = {k: kwargs.pop(k) for k in ("namespace", "alias", "method", "function", "inplace", "samples", "errors", "doc",
+                                         "oracle") if k in kwargs}
+    partials = kwargs.pop("partials") or {}
+    rest = [p for p in parsed.params if p is not selector and not p.keyword_only]
+    tail = [p for p in parsed.params if p is not selector and p.keyword_only]
+    for value, text in expressions.items():
+        declared = ", ".join([f"{p.type} {p.name}" for p in rest] + (["*"] if tail else [])
+                             + [f"{p.type} {p.name}" for p in tail])
+        authored = partials.get(value)
+        variants[value] = pointwise(f"{parsed.name}_{value}({declared}) -> Tensor", text, partials=authored,
+                                    node=parsed.name, function=False, method=False,
+                                    doc=f"Compute {parsed.name} with {selector.name}='{value}'.", **kwargs)
+    names = [p.name for p in parsed.params]
+
+    def choose(*args: Any) -> Any:
+        given = dict(zip(names, args, strict=True))
+        value = given.pop(selector.name)
+        if value not in variants:
+            raise RuntimeError(f"{parsed.name}: {selector.name} must be one of {', '.join(variants)}, got '{value}'")
+        return variants[value](*[given[p.name] for p in rest], **{p.name: given[p.name] for p in tail})
+
+    definition = Definition(parsed, function_body=choose, **public)
+    definition.variants = variants
+    return _make("composite", definition, function=choose)
+
+
+def reduction(schema: str, *, map: str, combine: str, identity: Any = None, finalize: str = "a", promote: str = "promote",
+              results: Sequence[str] = ("promoted",), dtypes: str = "all", **common: Any) -> _C.Op:
+    """Define a fold over dimensions.
+
+    Args:
+        map: expressions of the state of one element, separated by ";" (`index` is its position).
+        combine: the state of two states a and b (a0, a1.. with several).
+        identity: the state of no element, or None where an empty fold is an error.
+        finalize: outputs over the state, n (elements folded) and the parameters.
+        promote, results, dtypes: as for `pointwise`; promote="sum" makes integers int64.
+        common: see `Definition`.
+    """
+    definition = ReductionDefinition(Schema(schema), map, combine, identity, finalize, results=results, promote=promote,
+                                     **common)
+    definition.dtypes = dtypes
+    return _make("reduction", definition, promote=promote, results=results, accepted=_accepted(dtypes))
+
+
+def scan(schema: str, *, map: str, combine: str, finalize: str | None = None, promote: str = "promote",
+         results: Sequence[str] = ("promoted",), dtypes: str = "all", **common: Any) -> _C.Op:
+    """Define a running fold along one dimension (see `reduction`)."""
+    definition = ReductionDefinition(Schema(schema), map, combine, None, finalize, results=results, promote=promote,
+                                     **common)
+    definition.dtypes = dtypes
+    definition.is_scan = True
+    return _make("scan", definition, promote=promote, results=results, accepted=_accepted(dtypes))
+
+
+def view(schema: str, *, geometry: Callable[..., Any], **common: Any) -> _C.Op:
+    """Define an op whose result shares its input's storage.
+
+    Args:
+        geometry: over parameters by name -> (shape, stride, offset), or a list of such.
+        common: see `Definition`.
+    """
+    definition = Definition(Schema(schema), geometry=geometry, linear=("self",), **common)
+    return _make("view", definition, geometry=geometry)
+
+
+def op(schema: str, **fields: Any) -> _C.Op:
+    """Define an op with a kernel per device: shape rule, reference, decomposition (see `Definition`)."""
+    parsed = Schema(schema)
+    if fields.get("random"):
+        parsed = Schema(_with_random_state(schema))
+    return _make("kernel", Definition(parsed, **fields), native=fields.get("native"), random=bool(fields.get("random")))
+
+
+def _with_random_state(schema: str) -> str:
+    head, arrow, tail = schema.partition("->")
+    head = head.rstrip().removesuffix(")")
+    star = "" if "*," in head else ", *"
+    return f"{head}{star}, any seed=None, any offset=None) {arrow} {tail}"
+
+
+def composite(schema: str, **common: Any) -> Callable[[Callable[..., Any]], _C.Op]:
+    """Define an op as tensor code on other ops; a decorator."""
+
+    def wrap(function: Callable[..., Any]) -> _C.Op:
+        common.setdefault("doc", function.__doc__)
+        return _make("composite", Definition(Schema(schema), function_body=function, **common), function=function)
+
+    return wrap
+
+
+def overload(name: str, *members: str, **common: Any) -> _C.Op:
+    """Define a name that tries the signatures of several definitions in order."""
+    ops = [registry.get(member) for member in members]
+    for public, member in ((name, o) for o in ops):
+        member.definition.public_name = public
+        if member.definition.node is None:
+            member.node_name = _node_name(public, common.get("node"))
+    definition = Definition(Schema(f"{name}(any self)"), **common)
+    definition.members = ops
+    made = _C.make_op(definition, "overload", dict(name=name, node_name=_node_name(name, None), overloads=ops))
+    definition.op = made
+    registry.add(made, definition)
+    if definition.inplace or any(o.inplace is not None for o in ops):
+        registry.add(_C.make_inplace(made, name + "_"), definition)
+    return made

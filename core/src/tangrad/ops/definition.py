@@ -1,0 +1,373 @@
+"""What is true of an op: the objects behind `tangrad.ops.define`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tangrad import _C
+from tangrad.ops.schema import KEYWORD_ALIASES, TENSOR_TYPES, Schema
+
+_RULELESS = "none"
+
+
+class Definition:
+    """Hold everything that is true of one op.
+
+    Args:
+        schema: the parsed signature.
+        shape, dtype: rules of the results (functions over parameters by name).
+        check: function over parameters by name that raises the op's own errors.
+        reference: NumPy kernel `(np, ...)` over parameters by name.
+        decompose: tensor code with the same parameters, for devices without a kernel.
+        vjp: {input: function}, {(inputs): function} or "none: reason".
+        jvp: function over parameters by name and NAME_t, or None.
+        linear: inputs in which the op is (multi)linear.
+        batch: "dims", a function, or None for a loop over the batch.
+        samples, errors: functions of a Sampler.
+        doc: first line imperative.
+        namespace: "nn" where only `nn.functional` shows the op.
+        alias: further names. function, method, inplace: which forms exist.
+        oracle: name of PyTorch's counterpart, or a callable (torch, *args).
+        node: name in `grad_fn`, in snake case, where it differs from the op's.
+    """
+
+    kind = "kernel"
+    extra_dims = 0
+    is_scan = False
+    needs_elements = False
+    accepts_missing_grads = False
+    members: Sequence[Any] = ()
+    variants: Mapping[str, Any] = {}
+
+    def __init__(self, schema: Schema, *, shape: Any = None, dtype: Any = None, check: Any = None, reference: Any = None,
+                 decompose: Any = None, vjp: Any = None, jvp: Any = None, linear: Sequence[str] = (), batch: Any = None,
+                 samples: Any = None, errors: Any = None, doc: str | None = None, namespace: str | None = None,
+                 alias: Sequence[str] = (), method: bool = True, function: bool = True, inplace: bool = False,
+                 oracle: Any = None, node: str | None = None, shape_depends_on_data: bool = False, random: bool = False,
+                 words: Any = None, geometry: Any = None, function_body: Any = None, mixes_devices: bool = False,
+                 allows_none_in_list: bool = False, promote: str = "promote", native: Any = None,
+                 dtypes: str = "all") -> None:
+        import sys
+
+        self.schema, self.name, self.node = schema, schema.name, node
+        self.module = sys._getframe(2).f_globals.get("__name__", "?")
+        self.shape, self.dtype, self.check, self.reference, self.decompose = shape, dtype, check, reference, decompose
+        self.vjp, self.jvp, self.linear, self.batch = vjp, jvp, tuple(linear), batch
+        self.samples, self.errors, self.doc = samples, errors, doc
+        self.namespace, self.alias, self.method, self.function = namespace, tuple(alias), method, function
+        self.inplace, self.oracle = inplace, oracle
+        self.shape_depends_on_data, self.random, self.words = shape_depends_on_data, random, words
+        self.geometry, self.function_body = geometry, function_body
+        self.mixes_devices, self.allows_none_in_list = mixes_devices, allows_none_in_list
+        self.returns_tuple = True
+        self.promote, self.native, self.dtypes = promote, native, dtypes
+        self.public_name: str | None = None
+        self.op: Any = None
+        self.parameter_names = schema.names
+
+    # --- what the compiled core asks
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether calls are recorded."""
+        return isinstance(self.vjp, dict)
+
+    @property
+    def no_derivative_reason(self) -> str | None:
+        """The mathematical reason for the missing derivative, if that is stated."""
+        return self.vjp.partition(":")[2].strip() if isinstance(self.vjp, str) else None
+
+    @property
+    def is_method(self) -> bool:
+        """Whether `Tensor.<name>` exists."""
+        if not self.method or self.namespace is not None and self.name not in ("softmax", "log_softmax"):
+            return False
+        if self.members:
+            return any(o.definition.takes_self for o in self.members)
+        return self.takes_self
+
+    @property
+    def takes_self(self) -> bool:
+        """Whether the first parameter is a tensor."""
+        return bool(self.schema.params) and self.schema.params[0].type in ("Tensor", "Operand", "Tensor?")
+
+    keyword_aliases = KEYWORD_ALIASES
+
+    def signature_text(self) -> str:
+        """Return the parameters as text for messages."""
+        return self.schema.signature_text()
+
+    def documentation(self) -> str:
+        """Return the docstring: what the definition says, and the signature."""
+        name = self.public_name or self.name
+        if self.members:
+            forms = "\n".join(f"{name}({o.definition.signature_text()})" for o in self.members)
+            return f"{self.doc or (self.members[0].definition.doc or '')}\n\nForms:\n{forms}"
+        return f"{self.doc or ''}\n\n{name}({self.signature_text()})"
+
+    def inspect_signature(self) -> Any:
+        """Return the inspect.Signature of the op (of its first form, for overloads)."""
+        import inspect
+
+        if self.members:
+            return self.members[0].definition.inspect_signature()
+        kinds = inspect.Parameter
+        parameters = []
+        for p in self.schema.params:
+            default = kinds.empty if repr(p.default) == "<required>" else p.default
+            kind = kinds.KEYWORD_ONLY if p.keyword_only else kinds.POSITIONAL_OR_KEYWORD
+            parameters.append(kinds(p.name, kind, default=default))
+        if self.op is not None and self.op.kind in ("pointwise", "reduction", "scan", "kernel"):
+            parameters.append(kinds("out", kinds.KEYWORD_ONLY, default=None))
+        try:
+            return inspect.Signature(parameters)
+        except ValueError:
+            return inspect.Signature([p.replace(default=kinds.empty) for p in parameters])
+
+    def rejection(self, dtype: Any) -> Exception | None:
+        """Return the op's own error for a promoted dtype it does not take, or None for the usual."""
+        return None
+
+    def check_arguments(self, args: Sequence[Any]) -> None:
+        """Run the definition's check."""
+        if self.check is not None:
+            call_by_name(self.check, self._named(args))
+
+    def _named(self, args: Sequence[Any]) -> dict[str, Any]:
+        return dict(zip(self.parameter_names, args, strict=True))
+
+    def output_metas(self, args: Sequence[Any]) -> list[tuple[tuple[Any, ...], Any]]:
+        """Return [(shape, dtype)] of the results of bound arguments (sizes may be symbolic)."""
+        named = self._named(args)
+        if self.shape is None:
+            shapes: Any = first_tensor(args).shape
+        else:
+            shapes = call_by_name(self.shape, named)
+        n = len(self.schema.returns)
+        shapes = list(shapes) if n > 1 else [tuple(shapes)]
+        return list(zip([tuple(s) for s in shapes], self._dtypes(named, args, n), strict=True))
+
+    def _dtypes(self, named: dict[str, Any], args: Sequence[Any], n: int) -> list[Any]:
+        if self.dtype is None:
+            first = first_tensor(args)
+            return [first.dtype if first is not None else _C.get_default_dtype()] * n
+        found = call_by_name(self.dtype, named) if callable(self.dtype) else self.dtype
+        found = list(found) if isinstance(found, (list, tuple)) else [found] * n
+        return [_C.dtype_by_name(d) if isinstance(d, str) else d for d in found]
+
+    def view_geometry(self, args: Sequence[Any]) -> Any:
+        """Return the geometry of a view of bound arguments."""
+        from tangrad.ops.geometry import Geometry
+
+        named = self._named(args)
+        for name, value in named.items():
+            if isinstance(value, _C.Tensor):
+                named[name] = Geometry(value)
+        result = call_by_name(self.geometry, named)
+        if self.dtype is None:
+            return list(result) if isinstance(result, list) else tuple(result)
+        dtype = call_by_name(self.dtype, named)
+        dtype = _C.dtype_by_name(dtype) if isinstance(dtype, str) else dtype
+        if isinstance(result, list):
+            return [(*g[:3], dtype) for g in result]
+        return (*result[:3], dtype, *result[4:])
+
+    def draw(self, args: Sequence[Any]) -> tuple[int, int]:
+        """Take random state for a call from its generator: (seed, offset)."""
+        from tangrad.random.generator import get_default_generator
+
+        named = self._named(args)
+        first = first_tensor(args)
+        generator = named.get("generator") or get_default_generator(first.device if first is not None else _C.get_default_device())
+        words = call_by_name(self.words, named)
+        return generator.advance(-(-int(words) // 4))
+
+    def backward_rule(self, needs: int) -> Any:
+        """Return the compiled rule for the set of inputs that need gradients (a bit mask)."""
+        wanted = [i for k, i in enumerate(self.schema.tensors) if needs >> k & 1]
+        return rule_of_functions(self, {self.parameter_names[i] for i in wanted})
+
+
+class PointwiseDefinition(Definition):
+    """An op whose elements follow from a scalar expression."""
+
+    kind = "pointwise"
+
+    def __init__(self, schema: Schema, expression: Any, *, results: Sequence[str], fixed: Mapping[str, str],
+                 partials: Mapping[str, str] | None, **common: Any) -> None:
+        common.setdefault("batch", "pointwise")
+        super().__init__(schema, **common)
+        import sys
+
+        if self.module == __name__ or self.module == "tangrad.ops.define":
+            self.module = sys._getframe(2).f_globals.get("__name__", "?")
+            if self.module == "tangrad.ops.define":
+                self.module = sys._getframe(3).f_globals.get("__name__", "?")
+        self.text = expression
+        self.results, self.fixed, self.partials = tuple(results), dict(fixed), dict(partials or {})
+        self.inputs = tuple(schema.params[i].name for i in schema.tensors)
+        self.params = tuple(p.name for p in schema.params if p.type not in TENSOR_TYPES and p.type not in
+                            ("generator?", "dtype?"))
+        self._expression = expression if not isinstance(expression, str) else None
+        self._derived: dict[Any, Any] = {}
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether calls are recorded: unless a reason against it is stated."""
+        return not isinstance(self.vjp, str)
+
+    @property
+    def expression(self) -> Any:
+        """The parsed expression."""
+        if self._expression is None:
+            from tangrad.expr import parse
+
+            self._expression = parse(self.text, self.inputs, self.params)
+        return self._expression
+
+    def backward_rule(self, needs: int) -> Any:
+        """Return the rule whose gradients one fused pointwise op computes."""
+        if isinstance(self.vjp, dict) and any(callable(f) for f in self.vjp.values()):
+            return super().backward_rule(needs)
+        from tangrad.ops.derived import backward_rule
+
+        return backward_rule(self, needs)
+
+    def tangent(self, given: tuple[str, ...]) -> Any:
+        """Return the pointwise op of the tangent, and the names of its arguments."""
+        from tangrad.ops.derived import tangent_op
+
+        key = ("jvp", given)
+        if key not in self._derived:
+            self._derived[key] = tangent_op(self, given)
+        return self._derived[key]
+
+
+class ReductionDefinition(Definition):
+    """A fold of elements by (map, combine, identity, finalize)."""
+
+    kind = "reduction"
+
+    def __init__(self, schema: Schema, map_: str, combine: str, identity: Any, finalize: str | None, *,
+                 results: Sequence[str], **common: Any) -> None:
+        common.setdefault("batch", "dims")
+        super().__init__(schema, **common)
+        self.map_text, self.combine_text, self.identity, self.finalize_text = map_, combine, identity, finalize
+        self.results = tuple(results)
+        self.needs_elements = identity is None
+        self.inputs = tuple(schema.params[i].name for i in schema.tensors)
+        self.params = tuple(p.name for p in schema.params
+                            if p.type in ("Scalar", "Scalar?", "float", "int", "float?", "int?", "bool"))
+
+    @property
+    def state_size(self) -> int:
+        """How many values a state has."""
+        return self.map.outputs
+
+    @property
+    def map(self) -> Any:
+        """The parsed map over the element and its index."""
+        from tangrad.expr import parse
+
+        return parse(self.map_text, (*self.inputs, "index"), self.params)
+
+    @property
+    def combine(self) -> Any:
+        """The parsed combination of two states."""
+        from tangrad.expr import parse
+
+        return parse(self.combine_text, self.state_names("a") + self.state_names("b"), self.params)
+
+    @property
+    def finalize(self) -> Any:
+        """The parsed last step, or None where the state is the result."""
+        from tangrad.expr import parse
+
+        if self.finalize_text is None:
+            return None
+        return parse(self.finalize_text, self.state_names("a"), ("n", *self.params))
+
+    def state_names(self, letter: str) -> tuple[str, ...]:
+        """Return the names of a state's values: a, or a0, a1, ..."""
+        n = self.state_size
+        return (letter,) if n == 1 else tuple(f"{letter}{k}" for k in range(n))
+
+
+def names_of(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the parameter names of a Python function (how definitions say what they need)."""
+    code = function.__code__
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+
+def call_by_name(function: Callable[..., Any], named: Mapping[str, Any]) -> Any:
+    """Call a function with those of the named values that it asks for."""
+    code = function.__code__
+    if code.co_flags & 0x04:  # *args: everything, in order
+        return function(*named.values())
+    return function(*[named[name] for name in code.co_varnames[: code.co_argcount]],
+                    **{name: named[name] for name in code.co_varnames[code.co_argcount: code.co_argcount
+                                                                      + code.co_kwonlyargcount]})
+
+
+def first_tensor(args: Sequence[Any]) -> Any:
+    """Return the first tensor among bound arguments, looking into lists."""
+    for a in args:
+        if isinstance(a, _C.Tensor) or hasattr(a, "shape") and hasattr(a, "dtype"):
+            return a
+        if isinstance(a, list):
+            inner = first_tensor(a)
+            if inner is not None:
+                return inner
+    return None
+
+
+def rule_of_functions(definition: Definition, wanted: set[str]) -> Any:
+    """Build the rule of a definition whose vjp is tensor code, for the wanted inputs."""
+    names = definition.parameter_names
+    tensors = [names[i] for i in definition.schema.tensors]
+    saves: list[tuple[str, int]] = []
+    formulas = []
+    for key, function in definition.vjp.items():
+        targets = key if isinstance(key, tuple) else (key,)
+        if not wanted.intersection(targets):
+            continue
+        if isinstance(function, str):
+            raise TypeError(f"{definition.name}: the vjp of a general op is a function, not '{function}'")
+        arguments = [_argument(definition, name, saves) for name in names_of(function)]
+        positions = tuple(tensors.index(t) for t in targets)
+        formulas.append((positions, None, function, -1, arguments, tuple(t in wanted for t in targets)))
+    missing = wanted - {t for key in definition.vjp for t in (key if isinstance(key, tuple) else (key,))}
+    if missing:
+        raise _C.DerivativeError(f"the derivative of '{definition.name}' for {', '.join(sorted(missing))} "
+                                 "is not implemented; detach() it if it is a constant")
+    return _C.make_rule(saves, formulas)
+
+
+def _argument(definition: Definition, name: str, saves: list[tuple[str, int]]) -> tuple[str, int]:
+    names = definition.parameter_names
+    if name == "needs":
+        return ("needs", 0)
+    if name == "g" or name.startswith("g") and name[1:].isdigit():
+        return ("grad", int(name[1:] or 0))
+    if name == "result" or name.startswith("result") and name[6:].isdigit():
+        item = ("result", int(name[6:] or 0))
+    elif name in names:
+        item = ("input", names.index(name))
+    elif name.endswith("_meta") and name[:-5] in names:
+        item = ("meta", names.index(name[:-5]))
+    else:
+        raise TypeError(f"the backward formula of '{definition.name}' asks for '{name}', which is neither a parameter, "
+                        f"NAME_meta, result nor g (parameters: {', '.join(names)})")
+    if item not in saves:
+        saves.append(item)
+    return ("saved", saves.index(item))
+
+
+def result_type_of(schema: Schema) -> Any:
+    """Return the named tuple type of several results, or None."""
+    if len(schema.returns) < 2 or not all(schema.returns):
+        return None
+    from tangrad.ops.return_types import structseq
+
+    return structseq(schema.name, schema.returns)

@@ -1,0 +1,156 @@
+"""Pointwise ops that follow from others: fused gradients and tangents, of every order.
+
+The gradient of an expression is an expression, so backward is one pointwise op over the result's
+gradients and whatever the formula mentions; that op's own gradient follows in the same way.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tangrad import _C
+from tangrad.ops.definition import PointwiseDefinition
+from tangrad.ops.schema import Param, REQUIRED, Schema
+
+
+def backward_rule(definition: PointwiseDefinition, needs: int) -> Any:
+    """Return the rule of a pointwise op for the inputs in the bit mask `needs`."""
+    wanted = tuple(name for k, name in enumerate(definition.inputs) if needs >> k & 1)
+    grads = _grad_names(definition)
+    joined = [_gradient(definition, name, grads) for name in wanted]
+    formulas, fused = [], []
+    for name, expression in zip(wanted, joined, strict=True):
+        passed = expression.is_identity_of(0)
+        if passed in grads:
+            formulas.append(((definition.inputs.index(name),), None, None, grads.index(passed), [], (True,)))
+        else:
+            fused.append((name, expression))
+    saves: list[tuple[str, int]] = []
+    if fused:
+        names = tuple(name for name, _ in fused)
+        op, arguments = _fused_op(definition, f"{definition.name}_backward", [e for _, e in fused], grads, names)
+        formulas.append((tuple(definition.inputs.index(n) for n in names), op, None, -1,
+                         [_source(definition, a, grads, saves) for a in arguments], (True,) * len(names)))
+    return _C.make_rule(saves, formulas)
+
+
+def _grad_names(definition: PointwiseDefinition) -> tuple[str, ...]:
+    n = len(definition.schema.returns)
+    return ("g",) if n == 1 else tuple(f"g{k}" for k in range(n))
+
+
+def result_names(definition: PointwiseDefinition) -> tuple[str, ...]:
+    """Return how formulas call the results."""
+    n = len(definition.schema.returns)
+    return ("result",) if n == 1 else ("result", *[f"result{k}" for k in range(n)])
+
+
+def _gradient(definition: PointwiseDefinition, name: str, grads: tuple[str, ...]) -> Any:
+    """Return the expression of one input's gradient over grads, inputs and results."""
+    from tangrad.expr import parse
+
+    inputs = (*grads, *definition.inputs, *result_names(definition))
+    if isinstance(definition.vjp, dict):
+        text = definition.vjp.get(name)
+        if text is None:
+            raise _C.DerivativeError(f"the derivative of '{definition.name}' for '{name}' is not implemented")
+        return parse(text, inputs, definition.params)
+    if name in definition.partials:
+        return parse(f"g * conj({_as_value(definition.partials[name])})", inputs, definition.params) \
+            if ";" not in definition.partials[name] else _with_locals(definition.partials[name], inputs, definition.params)
+    derived = definition.expression.vjp((name,), "g" if len(grads) == 1 else "g")
+    if len(grads) > 1:
+        derived = derived.substitute({f"grad{k}": parse(g, inputs) for k, g in enumerate(grads)
+                                      if f"grad{k}" in derived.inputs})
+    return derived
+
+
+def _as_value(text: str) -> str:
+    return f"({text})"
+
+
+def _with_locals(text: str, inputs: tuple[str, ...], params: tuple[str, ...]) -> Any:
+    from tangrad.expr import parse
+
+    before, _, last = text.rpartition(";")
+    return parse(f"{before}; g * conj({last.strip()})", inputs, params)
+
+
+def _fused_op(definition: PointwiseDefinition, name: str, expressions: list[Any], leading: tuple[str, ...],
+              tag: tuple[str, ...]) -> tuple[Any, list[str]]:
+    """Return one op with all expressions as outputs, and the names of its arguments."""
+    from tangrad.expr.expression import Expression
+
+    key = (name, tag)
+    if key in definition._derived:
+        return definition._derived[key]
+    free: set[str] = set()
+    for e in expressions:
+        free |= e.free
+    order = (*leading, *definition.inputs, *result_names(definition), *[f"{n}_t" for n in definition.inputs])
+    tensors = [n for n in dict.fromkeys(order) if n in free]
+    params = [p for p in definition.params if p in free]
+    merged = Expression([e.nodes[0] for e in expressions], tuple(tensors), tuple(params))
+    if not tensors:
+        tensors = [leading[0]]
+        merged = Expression(merged.nodes, tuple(tensors), tuple(params))
+    made = make_derived(definition, name, merged, tensors, params, len(expressions))
+    definition._derived[key] = (made, [*tensors, *params])
+    return definition._derived[key]
+
+
+def make_derived(parent: PointwiseDefinition, name: str, expression: Any, tensors: list[str], params: list[str],
+                 outputs: int) -> Any:
+    """Build the op of a derived expression; it belongs to no namespace."""
+    schema = Schema.__new__(Schema)
+    schema.text, schema.name, schema.written = expression.source, name, -1
+    schema.params = [Param(n, "Operand", REQUIRED, False, 0, False) for n in tensors]
+    schema.params += [Param(n, "any", REQUIRED, False, 0, False) for n in params]
+    schema.returns = tuple(f"grad{k}" for k in range(outputs)) if outputs > 1 else ("",)
+    fixed = {n: t for n, t in parent.fixed.items() if n in tensors}
+    child = PointwiseDefinition(schema, expression, results=("promoted",) * outputs, fixed=fixed, partials=None,
+                                doc=f"Follow from the definition of '{parent.name}'.")
+    child.parent = parent
+    child._expression = expression
+    spec = dict(name=name, node_name=_camel(name), params=[(p.name, p.type, _C.MISSING, False, 0) for p in schema.params],
+                nout=outputs, promote="promote", results=("promoted",) * outputs, fixed=fixed, has_rule=True,
+                return_type=None, takes_out=False)
+    child.op = _C.make_op(child, "pointwise", spec)
+    return child.op
+
+
+def _camel(name: str) -> str:
+    return "".join(part[:1].upper() + part[1:] for part in name.split("_")) + "Backward0"
+
+
+def _source(definition: PointwiseDefinition, name: str, grads: tuple[str, ...],
+            saves: list[tuple[str, int]]) -> tuple[str, int]:
+    if name in grads:
+        return ("grad", grads.index(name))
+    if name in definition.parameter_names:
+        item = ("input", definition.parameter_names.index(name))
+    else:
+        item = ("result", int(name[6:] or 0))
+    if item not in saves:
+        saves.append(item)
+    return ("saved", saves.index(item))
+
+
+def tangent_op(definition: PointwiseDefinition, given: tuple[str, ...]) -> tuple[Any, list[str]]:
+    """Return the op of the results' tangents for tangents of the inputs `given`, and its arguments' names."""
+    outputs = len(definition.schema.returns)
+    expressions = [_tangent(definition, given, k) for k in range(outputs)]
+    leading = tuple(f"{n}_t" for n in given)
+    return _fused_op(definition, f"{definition.name}_jvp", expressions, leading, ("jvp", *given))
+
+
+def _tangent(definition: PointwiseDefinition, given: tuple[str, ...], k: int) -> Any:
+    from tangrad.expr import parse
+
+    inputs = (*[f"{n}_t" for n in given], *definition.inputs, *result_names(definition))
+    if isinstance(definition.jvp, dict):
+        return parse(" + ".join(f"({definition.jvp[n]})" for n in given), inputs, definition.params)
+    if all(n in definition.partials for n in given) and len(definition.schema.returns) == 1 \
+            and not any(";" in definition.partials[n] for n in given):
+        return parse(" + ".join(f"{n}_t * ({definition.partials[n]})" for n in given), inputs, definition.params)
+    return definition.expression.select([k]).jvp(given)

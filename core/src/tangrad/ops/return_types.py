@@ -1,0 +1,32 @@
+"""Named tuples of ops with several results, as `torch.return_types` shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+def structseq(name: str, fields: Sequence[str]) -> type:
+    """Return a tuple class whose items are also attributes; it is called with the items."""
+    namespace: dict[str, Any] = {"__slots__": (), "__module__": "tangrad.return_types", "_fields": tuple(fields)}
+    for position, field in enumerate(fields):
+        namespace[field] = property(lambda self, k=position: self[k])
+    made = type(name, (tuple,), namespace)
+
+    def new(cls: type, *items: Any) -> Any:
+        if len(items) == 1 and len(fields) != 1:
+            items = tuple(items[0])
+        return tuple.__new__(cls, items)
+
+    def show(self: Any) -> str:
+        inner = ",\n".join(f"{field}={item!r}" for field, item in zip(fields, self, strict=True))
+        return f"tangrad.return_types.{name}(\n{inner})"
+
+    made.__new__ = new  # type: ignore[method-assign]
+    made.__repr__ = show  # type: ignore[method-assign]
+    made.__reduce__ = lambda self: (_rebuild, (name, tuple(fields), tuple(self)))  # type: ignore[method-assign]
+    return made
+
+
+def _rebuild(name: str, fields: tuple[str, ...], items: tuple[Any, ...]) -> Any:
+    return structseq(name, fields)(*items)

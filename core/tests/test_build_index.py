@@ -1,0 +1,71 @@
+"""The index of op definitions, read from the families' syntax at build time."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[1] / "build_index.py"
+
+
+@pytest.fixture(scope="module")
+def build_index():
+    spec = importlib.util.spec_from_file_location("build_index", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def index_of(build_index, tmp_path):
+    """Return a function that writes a family and returns its index."""
+
+    def make(source: str, family: str = "family") -> dict[str, str]:
+        (tmp_path / f"{family}.py").write_text(source, "utf-8")
+        module: dict[str, dict] = {}
+        exec(build_index.write(tmp_path).read_text("utf-8"), module)
+        return module["INDEX"]
+
+    return make
+
+
+def test_an_op_is_found_under_the_name_of_its_schema(index_of) -> None:
+    assert index_of('max_ = overload("max", "max_all", "max_dim")') == {"max": "family"}
+
+
+def test_a_decorated_function_is_a_definition(index_of) -> None:
+    source = '@composite("dot(Tensor self, Tensor tensor) -> Tensor")\ndef inner(): ...'
+    assert index_of(source) == {"dot": "family"}
+
+
+def test_an_alias_names_the_same_family(index_of) -> None:
+    index = index_of('x = op("sub(Tensor self, Operand other) -> Tensor", alias=("subtract",))')
+    assert index == {"sub": "family", "subtract": "family"}
+
+
+def test_an_in_place_form_exists_for_every_alias(index_of) -> None:
+    index = index_of('x = op("sub(Tensor self) -> Tensor", alias=("minus",), inplace=True)')
+    assert set(index) == {"sub", "sub_", "minus", "minus_"}
+
+
+def test_other_assignments_and_calls_are_no_definitions(index_of) -> None:
+    assert not index_of('LIMIT = 3\nx = table("sub(Tensor self)")\ndef op(): ...')
+
+
+def test_two_definitions_of_one_name_stop_the_build_naming_both_places(index_of) -> None:
+    first = 'x = op("a(Tensor self) -> Tensor")'
+    with pytest.raises(SystemExit, match=r"'a' is already defined at .*family\.py:1"):
+        index_of(f'{first}\ny = op("b(Tensor self) -> Tensor", alias=("a",))')
+
+
+def test_naming_that_is_not_literal_stops_the_build(index_of) -> None:
+    with pytest.raises(SystemExit, match="alias= must be a literal"):
+        index_of('x = op("a(Tensor self) -> Tensor", alias=NAMES)')
+
+
+def test_an_unchanged_index_keeps_its_date(build_index, tmp_path) -> None:
+    (tmp_path / "family.py").write_text('x = op("a(Tensor self) -> Tensor")', "utf-8")
+    before = build_index.write(tmp_path).stat().st_mtime_ns
+    assert build_index.write(tmp_path).stat().st_mtime_ns == before

@@ -1,0 +1,62 @@
+"""What is installed is what was declared: extras resolve, versions match, pycuda stays optional."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).resolve().parents[1]
+DIST = ROOT / "dist"
+PROJECT = tomllib.loads((ROOT / "core" / "pyproject.toml").read_text("utf-8"))["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+SIBLINGS = {
+    tomllib.loads(path.read_text("utf-8"))["project"]["name"]
+    for pattern in ("core", "backend_*", "quantization", "plugins/*")
+    for path in ROOT.glob(f"{pattern}/pyproject.toml")
+}
+
+
+def requirements(extra: str) -> list[Requirement]:
+    return [Requirement(line) for line in EXTRAS[extra]]
+
+
+def complete_extras() -> list[str]:
+    """Return the extras, the empty one first, whose packages all stand in this repository."""
+    return ["", *(e for e in EXTRAS if all(r.name in SIBLINGS for r in requirements(e)))]
+
+
+@pytest.mark.parametrize("extra", complete_extras())
+def test_an_extra_resolves_from_the_wheelhouse(extra: str) -> None:
+    if not list(DIST.glob("tangrad-*.whl")):
+        pytest.skip("no wheelhouse: python build_wheelhouse.py makes it")
+    wanted = f"tangrad[{extra}]" if extra else "tangrad"
+    command = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed"]
+    outcome = subprocess.run(
+        [*command, "--find-links", str(DIST), wanted], capture_output=True, text=True
+    )
+    assert outcome.returncode == 0, outcome.stderr
+    assert "does not provide the extra" not in outcome.stderr
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_an_extra_pins_its_packages_to_the_core_s_minor_version(extra: str) -> None:
+    version = PROJECT["version"]
+    minor = version.rpartition(".")[0]
+    for requirement in requirements(extra):
+        assert str(requirement.specifier) == f"~={minor}.0"
+        assert requirement.specifier.contains(version)
+
+
+def test_all_means_every_extra() -> None:
+    single = {r.name for extra in EXTRAS if extra != "all" for r in requirements(extra)}
+    assert {r.name for r in requirements("all")} == single
+
+
+def test_only_the_cuda_extra_needs_pycuda() -> None:
+    asking = {extra for extra in EXTRAS if any("pycuda" in r.extras for r in requirements(extra))}
+    assert asking == {"cuda"}

@@ -1,0 +1,203 @@
+"""The shape of the core: which part may know which, what an import costs, how large it is."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+CORE = ROOT / "core" / "src" / "tangrad"
+NEUTRAL = CORE / "plugins" / "neutral.json"
+
+# From the top down. A part imports from its own line and the lines below it, never from above.
+LAYERS = [
+    {"__main__", "inspection"},
+    {"plugin"},
+    {"nn", "optim"},
+    {"utils"},
+    {"tangrad"},  # the public namespace, which those above use as every user does
+    {"func"},
+    {"autograd"},
+    {"ops"},
+    {"devices"},
+    {"dispatch"},
+    {"tensor"},
+    {"random"},
+    {"plugins"},
+    {"expr"},
+    {"_C"},
+]
+LEVEL = {part: -depth for depth, parts in enumerate(LAYERS) for part in parts}
+
+# Devices and feature packages that exist or might, by the names that code would use for them.
+FOREIGN = (
+    "cuda|opencl|mps|xpu|hip|rocm|vulkan|loopback|quantization|profiler|jit|onnx|distributed"
+    "|vision|testing|pycuda|pyopencl"
+)
+# A whole literal ("cuda", "cuda:0"), or a distribution or module anywhere in a literal.
+NAMED = re.compile(rf"^(?:{FOREIGN})(?::\d*)?$|\btangrad[-_.](?:{FOREIGN}|text)\b")
+
+LONGEST_FILE = 800
+MODULES_OF_AN_IMPORT = 80
+LARGEST_INSTALL = 6 * 2**20
+HEAVY = {"numpy", "stevedore", "pluggy", "inspect", "dataclasses", "importlib.metadata"}
+
+
+def python_files() -> list[Path]:
+    return sorted(path for path in CORE.rglob("*.py") if path.name != "_index.py")
+
+
+def source_files() -> list[Path]:
+    packages = [ROOT / name for name in ("core", "tests", "examples", "benchmarks")]
+    suffixes = {".py", ".pyx", ".pxi", ".pxd", ".h", ".c"}
+    return sorted(
+        path
+        for package in packages
+        for path in package.rglob("*")
+        if path.suffix in suffixes
+        and "build" not in path.relative_to(ROOT).parts
+        and path.name != "_index.py"
+        and not (path.suffix == ".c" and path.with_suffix(".pyx").exists())
+    )
+
+
+def part_of(path: Path) -> str:
+    first = path.relative_to(CORE).parts[0]
+    return {"__init__.py": "tangrad"}.get(first, first.removesuffix(".py"))
+
+
+def is_type_checking(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+
+
+def imports(tree: ast.AST, late: bool = False) -> Iterator[tuple[ast.stmt, bool]]:
+    """Yield every import that can run, and whether it does so late: when a function is called."""
+    for child in ast.iter_child_nodes(tree):
+        if isinstance(child, ast.Import | ast.ImportFrom):
+            yield child, late
+        elif not is_type_checking(child):
+            inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            yield from imports(child, late or inside)
+
+
+def imported_parts(statement: ast.stmt, path: Path, late: bool) -> Iterator[str]:
+    if isinstance(statement, ast.Import):
+        dotted = [alias.name for alias in statement.names]
+    else:
+        package = path.relative_to(CORE.parent).parent.parts
+        above = package[: len(package) - statement.level + 1] if statement.level else ()
+        base = ".".join([*above, *filter(None, [statement.module])])
+        dotted = [f"{base}.{alias.name}" for alias in statement.names]
+    for name in dotted:
+        top, *rest = name.split(".")
+        if top == "tangrad":
+            part = rest[0] if rest and rest[0] in LEVEL else "tangrad"
+            # Calling an op is a look-up by name in the op table, from wherever it is done.
+            looks_up_an_op = late and (part in {"tangrad", "ops"} or base_is_public(statement))
+            yield "_C" if looks_up_an_op else part
+
+
+def base_is_public(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.ImportFrom) and statement.module == "tangrad"
+
+
+def test_every_part_of_the_core_has_a_layer() -> None:
+    assert {part_of(path) for path in python_files()} <= set(LEVEL)
+
+
+@pytest.mark.parametrize("path", python_files(), ids=lambda path: str(path.relative_to(CORE)))
+def test_imports_never_point_upward(path: Path) -> None:
+    here = part_of(path)
+    upward = [
+        f"line {statement.lineno}: {here} imports {part}"
+        for statement, late in imports(ast.parse(path.read_text("utf-8")))
+        for part in imported_parts(statement, path, late)
+        if LEVEL[part] > LEVEL[here] and here != "tangrad"
+    ]
+    assert not upward
+
+
+def strings(tree: ast.AST) -> Iterator[ast.Constant]:
+    """Yield the string literals of `tree` that are not docstrings."""
+    documentation = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if is_text and id(node) not in documentation:
+            yield node
+
+
+@pytest.mark.parametrize("path", python_files(), ids=lambda path: str(path.relative_to(CORE)))
+def test_no_device_or_plugin_is_named_in_the_python_of_the_core(path: Path) -> None:
+    literals = strings(ast.parse(path.read_text("utf-8")))
+    assert not [
+        f"line {node.lineno}: {node.value}" for node in literals if NAMED.search(node.value)
+    ]
+
+
+def test_no_device_or_plugin_is_named_in_the_compiled_core() -> None:
+    literal = re.compile(r"""(["'])(.*?)\1""")
+    compiled = [path for path in CORE.rglob("*") if path.suffix in {".pyx", ".pxi", ".h"}]
+    assert not [
+        f"{path.name}: {found.group()}"
+        for path in compiled
+        for found in literal.finditer(path.read_text("utf-8"))
+        if NAMED.search(found.group(2))
+    ]
+
+
+def modules_after(statement: str) -> set[str]:
+    command = f"{statement}\nimport sys; print(*sys.modules)"
+    outcome = subprocess.run(
+        [sys.executable, "-c", command], capture_output=True, text=True, check=True
+    )
+    return set(outcome.stdout.split())
+
+
+def test_importing_the_core_loads_few_modules_and_none_that_is_heavy() -> None:
+    loaded = modules_after("import tangrad") - modules_after("pass")
+    assert not {name for name in loaded if name in HEAVY or name.split(".")[0] in HEAVY}
+    assert len(loaded) <= MODULES_OF_AN_IMPORT
+
+
+def test_importing_the_core_imports_no_plugin() -> None:
+    loaded = modules_after("import tangrad")
+    assert not [name for name in loaded if name.startswith("tangrad_")]
+
+
+def test_the_installed_core_is_small() -> None:
+    spec = importlib.util.find_spec("tangrad")
+    installed = Path(str(spec.origin)).parent
+    if installed == CORE:
+        pytest.skip("the core runs from its sources here; its size is that of an installed wheel")
+    sizes = [
+        path.stat().st_size
+        for path in installed.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    ]
+    assert sum(sizes) <= LARGEST_INSTALL
+
+
+def test_every_folder_with_modules_is_a_package() -> None:
+    folders = {path.parent for path in CORE.rglob("*.py")}
+    assert not [str(folder) for folder in folders if not (folder / "__init__.py").exists()]
+
+
+@pytest.mark.parametrize("path", source_files(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_file_can_be_read_in_one_sitting_and_is_finished(path: Path) -> None:
+    text = path.read_text("utf-8")
+    assert len(text.splitlines()) <= LONGEST_FILE
+    unfinished = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")
+    assert not unfinished.search(text)
