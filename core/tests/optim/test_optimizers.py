@@ -85,7 +85,7 @@ def test_state_from_pytorch_continues_its_path(name):
     path, expected = train(tangrad, optimizer, ours, 5), train(torch, their_optimizer, theirs, 5)
     for reached, wanted in zip(path[-1], expected[-1], strict=True):
         for a, b in zip(reached, wanted, strict=True):
-            assert a == pytest.approx(b, abs=1e-6)
+            assert a == pytest.approx(b, rel=1e-6, abs=1e-6)
 
 
 def translated(state):
