@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from tangrad.expr.errors import ExpressionError
 from tangrad.expr.ssa import Node, Scalar, literal, rebuild, walk
 
+TYPE_CHECKING = False  # importing typing would double the time to import this package
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from tangrad.expr.program import Program
 
 
@@ -19,7 +20,7 @@ class Expression:
     Make one with :func:`parse`. Inputs become tensors' elements, parameters Python scalars.
     """
 
-    __slots__ = ("nodes", "inputs", "params", "_source", "_free")
+    __slots__ = ("_free", "_source", "inputs", "nodes", "params")
 
     def __init__(
         self,
@@ -184,8 +185,9 @@ def parse(source: str, inputs: Sequence[str], params: Sequence[str] = ()) -> Exp
         ExpressionError: if the text is not in the language; it says what and where.
 
     Example:
-        >>> parse("where(x > 0, x, alpha * expm1(x))", inputs=("x",), params=("alpha",)).free
-        frozenset({'x', 'alpha'})
+        >>> elu = parse("where(x > 0, x, alpha * expm1(x))", inputs=("x",), params=("alpha",))
+        >>> elu.partial("x").source
+        'where((x > 0), 1, (alpha * exp(x)))'
     """
     from tangrad.expr.syntax import parse_nodes
 
@@ -231,6 +233,3 @@ def _text(node: Node, args: list[str]) -> str:
         return f"(-{args[0]})"
     symbol = _SYMBOLS.get(node.op)
     return f"({args[0]} {symbol} {args[1]})" if symbol else f"{node.op}({', '.join(args)})"
-
-
-

@@ -49,7 +49,8 @@ def build(program: Program) -> Callable[..., tuple]:
                     values[k] = None
         shape = np.broadcast_shapes(*map(np.shape, arrays), np.shape(index))
         return tuple(
-            _shaped(values[k], dtype, shape) for k, dtype in zip(results, result_dtypes, strict=True)
+            _shaped(values[k], dtype, shape)
+            for k, dtype in zip(results, result_dtypes, strict=True)
         )
 
     return evaluate
@@ -97,7 +98,7 @@ def _step(instruction: Instruction) -> Step:
     return _function(str(text), np.dtype(instruction.operand))
 
 
-def scalar(value: Any, dtype: np.dtype) -> Any:
+def scalar(value: Any, dtype: np.dtype) -> np.generic:
     """Return a Python scalar as a NumPy scalar of ``dtype``.
 
     Raises:
@@ -113,10 +114,11 @@ def scalar(value: Any, dtype: np.dtype) -> Any:
     if dtype.kind not in "ui":
         return dtype.type(value)
     limits = np.iinfo(dtype)
+    number = int(value)  # type: ignore[arg-type]
     # A negative number wraps around to an unsigned one, as in PyTorch.
-    if not (limits.min or -limits.max) <= value <= limits.max:
-        raise RuntimeError(f"value {value} cannot be converted to {dtype} without overflow")
-    return dtype.type(value if value >= limits.min else int(value) + limits.max + 1)
+    if not (limits.min or -limits.max) <= number <= limits.max:
+        raise RuntimeError(f"value {number} cannot be converted to {dtype} without overflow")
+    return dtype.type(number if number >= limits.min else number + limits.max + 1)
 
 
 def _load(storage: str, dtype: np.dtype) -> Step:

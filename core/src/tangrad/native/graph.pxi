@@ -300,6 +300,7 @@ cdef Node grad_fn_of(Tensor t):
 cdef Node strided_view_node(Tensor t):
     cdef Op op = lookup_op("as_strided")
     cdef PyObject* flat[4]
+    cdef object shape, stride, offset
     shape, stride, offset = make_size(t.ndim_, t.shape_), tuple(shape_list(t.ndim_, t.stride_)), t.offset_
     flat[0] = <PyObject*>t.base_
     flat[1] = <PyObject*>shape
