@@ -30,7 +30,7 @@ def program(document: Path) -> str:
             first = text.count("\n", 0, block.start(1))
             code = block.group(1).splitlines()
             lines[first : first + len(code)] = code
-    return "\n".join(lines)
+    return "\n".join(lines).rstrip()
 
 
 def write_files(document: Path, folder: Path) -> None:
@@ -61,9 +61,7 @@ def name(document: Path) -> str:
     return str(document.relative_to(ROOT))
 
 
-@pytest.mark.parametrize(
-    "document", [path for path in DOCUMENTS if program(path).strip()], ids=name
-)
+@pytest.mark.parametrize("document", filter(program, DOCUMENTS), ids=name)
 def test_the_python_blocks_of_a_document_run(document: Path, tmp_path: Path) -> None:
     write_files(document, tmp_path)
     script = tmp_path / "document.py"
