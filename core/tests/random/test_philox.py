@@ -46,6 +46,14 @@ def test_a_word_depends_on_seed_and_counter_only(seed, offset, n, skipped):
     assert np.array_equal(words[4 * skipped :], later)
 
 
+def test_a_long_draw_is_many_short_ones():
+    n = 4 * philox._BLOCKS_AT_ONCE + 3
+    start = 2**64 - 5
+    words = philox.random_uint32(9, start, n)
+    ends = philox.random_uint32(9, (start + philox._BLOCKS_AT_ONCE - 1) % 2**64, 7)
+    assert np.array_equal(words[-7:], ends)
+
+
 def test_seed_and_offset_use_all_64_bits():
     streams = [(1, 0), (1 << 32, 0), (0, 1 << 32), (0, 1 << 63), (0, 7), (-1, 0)]
     drawn = {philox.random_uint32(seed, offset, 4).tobytes() for seed, offset in streams}
@@ -59,7 +67,8 @@ def test_a_counter_serves_four_words(words, counters):
 
 def test_each_kind_states_its_words():
     assert philox.words_for("normal float64", 3) == 12
-    assert philox.words_for("uniform float32", 3) == 3
+    assert philox.words_for("uniform float16", 3) == 3
+    assert philox.words_for("randint", 3) == 6
 
 
 def test_uniform_is_an_exact_function_of_the_words():
@@ -70,6 +79,27 @@ def test_uniform_is_an_exact_function_of_the_words():
     assert [float(u) for u in single] == [(w >> 8) * 2.0**-24 for w in words]
     pairs = zip(words[::2], words[1::2], strict=True)
     assert [float(u) for u in double] == [((hi << 32 | lo) >> 11) * 2.0**-53 for lo, hi in pairs]
+
+
+@pytest.mark.parametrize(("dtype", "bits"), [("float16", 11), ("bfloat16", 8)])
+def test_a_uniform_of_few_bits_never_rounds_up_to_one(dtype, bits):
+    values = philox.uniform(0, 0, 100_000, dtype)
+    assert values.dtype == (np.float16 if dtype == "float16" else np.float32)
+    assert float(values.max()) == 1 - 2.0**-bits
+    words = philox.random_uint32(0, 0, 100_000) >> np.uint32(32 - bits)
+    assert np.array_equal(values.astype(np.float64), words * 2.0**-bits)
+
+
+def test_normals_of_half_precision_are_those_of_single_rounded():
+    exact = philox.normal(4, 0, 1000).astype(np.float16)
+    assert np.abs(philox.normal(4, 0, 1000, "float16") - exact).max() < 0.004
+
+
+def test_the_expression_language_draws_the_same_numbers():
+    special = pytest.importorskip("tangrad.expr.special")
+    seed, offset = 123456789012345, 2**33 + 7
+    drawn = special.philox_uniform(np.int64(seed), np.int64(offset), np.arange(1000))
+    assert np.array_equal(drawn, philox.uniform(seed, offset, 1000))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -122,13 +152,11 @@ def test_exponentials_scale_and_are_finite_and_not_negative():
 @settings(max_examples=200, deadline=None)
 @given(SEEDS, st.integers(-(2**63), 2**63 - 1), st.integers(1, 2**64))
 def test_randint_is_the_high_half_of_the_product(seed, low, width):
-    high = min(low + width, 2**64)
+    high = min(low + width, 2**63 if low < 0 else 2**64)
     drawn = philox.randint(seed, 0, 5, low, high)
     integers = [int(r) for r in philox.random_uint64(seed, 0, 5)]
     expected = [low + math.floor(Fraction(r * (high - low), 2**64)) for r in integers]
-    # Values of both signs with a bound past 2**63 have no common 64-bit type.
-    if high <= 2**63 or low >= 0:
-        assert [int(v) for v in drawn] == expected
+    assert [int(v) for v in drawn] == expected
 
 
 def test_randint_hits_every_value_equally():
@@ -137,7 +165,7 @@ def test_randint_hits_every_value_equally():
     assert chi_square < 27.9  # 0.9999 quantile, 6 degrees of freedom
 
 
-@pytest.mark.parametrize(("low", "high"), [(3, 3), (4, 3), (0, 2**64 + 1)])
+@pytest.mark.parametrize(("low", "high"), [(3, 3), (4, 3), (0, 2**64 + 1), (-1, 2**64)])
 def test_an_impossible_range_is_refused(low, high):
     with pytest.raises(RuntimeError, match=str(high)):
         philox.randint(0, 0, 1, low, high)

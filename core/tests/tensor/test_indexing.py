@@ -231,8 +231,8 @@ VALUES = {
 @pytest.mark.parametrize("dtype", [torch.int64, torch.float32, torch.bool], ids=str)
 @pytest.mark.parametrize(
     "index",
-    [i for name, i in INDICES.items() if "byte" not in name and "numpy bytes" != name],
-    ids=[name for name in INDICES if "byte" not in name and "numpy bytes" != name],
+    [i for name, i in INDICES.items() if "byte" not in name and name != "numpy bytes"],
+    ids=[name for name in INDICES if "byte" not in name and name != "numpy bytes"],
 )
 def test_setitem_follows_torch(index, dtype, value):
     check_setitem(counted(2, 3, 4, dtype=dtype), index, value)
@@ -248,6 +248,13 @@ def test_a_byte_mask_assigns_like_a_bool_mask_and_warns():
 def test_a_list_read_as_a_tuple_warns():
     with pytest.warns(UserWarning, match="tuple"):
         getitem(counted(2, 3), [[0, 1], [1, 0]], OPS)
+
+
+def test_a_zero_dim_index_without_a_value_gathers():
+    x = torch.zeros(2, 3, 4, device="meta")
+    place = torch.zeros((), dtype=torch.int64, device="meta")
+    assert getitem(x, place, OPS).shape == (3, 4)
+    assert getitem(x, (slice(None), place), OPS).shape == (2, 4)
 
 
 # --- error texts ---------------------------------------------------------------------------
@@ -279,7 +286,9 @@ def test_a_zero_dim_tensor_says_to_use_item():
 
 def test_values_that_do_not_fit_are_refused():
     x = counted(2, 3, 4)
-    with pytest.raises(RuntimeError, match=r"value tensor of shape \[2\] .* result of shape \[20\]"):
+    with pytest.raises(
+        RuntimeError, match=r"value tensor of shape \[2\] .* result of shape \[20\]"
+    ):
         setitem(x, x > 3, T([1, 2]), OPS)
     with pytest.raises(RuntimeError, match="dtypes match, got torch.int64 .* torch.float32"):
         setitem(x, [0], T(2.5), OPS)

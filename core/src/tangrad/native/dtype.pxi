@@ -178,15 +178,23 @@ def register_dtype(str name, int itemsize, str kind, str format, *, aliases=(), 
     REAL_OF[index] = index
     if new.kind_ == KIND_COMPLEX:
         REAL_OF[index] = dtype_by_name("float32" if itemsize == 8 else "float64").index
-    for i in range(DTYPE_COUNT):
-        if new.kind_ == KIND_FOREIGN or KIND[i] == KIND_FOREIGN:
-            PROMOTE[i][index] = PROMOTE[index][i] = index if i == index else NO_PROMOTION
-        else:
-            PROMOTE[i][index] = PROMOTE[index][i] = _promote_builtin(i, index)
+    fill_promotions(index)
     for other, result in (promotes or {}).items():
         i = dtype_by_name(other).index
         PROMOTE[i][index] = PROMOTE[index][i] = dtype_by_name(result).index
     return new
+
+
+cdef int fill_promotions(int index) except -1:
+    cdef int i
+    if "complex128" not in _dtype_names:
+        return 0
+    for i in range(DTYPE_COUNT):
+        if KIND[index] == KIND_FOREIGN or KIND[i] == KIND_FOREIGN:
+            PROMOTE[i][index] = PROMOTE[index][i] = index if i == index else NO_PROMOTION
+        else:
+            PROMOTE[i][index] = PROMOTE[index][i] = _promote_builtin(i, index)
+    return 0
 
 
 def registered_dtypes():
@@ -206,6 +214,8 @@ def _register_builtin_dtypes():
     register_dtype("bfloat16", 2, "float", "H", compute="float32")
     register_dtype("complex64", 8, "complex", "Zf", aliases=("cfloat",))
     register_dtype("complex128", 16, "complex", "Zd", aliases=("cdouble",))
+    for d in registered_dtypes():
+        fill_promotions((<dtype>d).index)
 
 
 cdef int _index_of(str name):

@@ -15,7 +15,6 @@ cdef class Run:
     cdef bint active
     cdef bint keep_graph
     cdef bint create_graph
-    cdef bint accumulate
     cdef bint selective          # only nodes on a path to the inputs run
     cdef list heap
     cdef dict overflow           # states of nodes that another run occupies
@@ -208,7 +207,7 @@ cdef int give(Run run, Node target, int nr, Tensor g) except -1:
 
 
 cdef list run_backward(list roots, list root_numbers, list root_grads, bint keep_graph, bint create_graph,
-                       bint accumulate, list inputs):
+                       list inputs):
     """Walk the graph from the roots.
 
     Args:
@@ -219,7 +218,7 @@ cdef list run_backward(list roots, list root_numbers, list root_grads, bint keep
     cdef int saved_mode = tg_tls.grad_enabled
     cdef State s
     cdef Py_ssize_t i
-    run.active, run.keep_graph, run.create_graph, run.accumulate = True, keep_graph, create_graph, accumulate
+    run.active, run.keep_graph, run.create_graph = True, keep_graph, create_graph
     run.heap, run.overflow, run.captures = [], {}, {}
     if inputs is not None:
         run.captured = [None] * len(inputs)
@@ -312,9 +311,6 @@ cdef list before_node(Run run, Node node, list grads):
     cdef dict hooks
     cdef object tensor_hooks
     if all([g is None for g in grads]):
-        for nr in range(max(node.nout, 1)):
-            if (node, nr) in run.captures:
-                break
         pass_nothing(run, node)
         return None
     if isinstance(node, AccumulateGrad):
@@ -341,8 +337,6 @@ cdef list before_node(Run run, Node node, list grads):
             wanted = True
     if run.selective:
         if isinstance(node, AccumulateGrad):
-            if run.accumulate and wanted:
-                return grads
             return None
         if wanted and not needed_below(run, node):
             pass_nothing(run, node)
@@ -563,14 +557,13 @@ cdef Tensor fit_gradient_to(Tensor g, TensorMeta m):
 
 # --- the entrances ---------------------------------------------------------------------------
 
-def engine_run(roots, grads, bint keep_graph, bint create_graph, inputs=None, bint accumulate=False):
+def engine_run(roots, grads, bint keep_graph, bint create_graph, inputs=None):
     """Run backward from tensors.
 
     Args:
         roots: tensors that require gradients.
         grads: their gradients, one tensor each (shapes checked by the caller).
         inputs: tensors whose gradients are wanted, or None to accumulate into all leaves.
-        accumulate: with inputs, add into their `.grad` instead of only returning.
 
     Returns:
         None, or the list of gradients of `inputs` (None where unreachable).
@@ -595,4 +588,9 @@ def engine_run(roots, grads, bint keep_graph, bint create_graph, inputs=None, bi
                 raise RuntimeError("One of the differentiated Tensors does not require grad "
                                    f"([{describe_tensor(<Tensor>t)}])")
             keys.append((node, nr))
-    return run_backward(nodes, numbers, list(grads), keep_graph, create_graph, accumulate, keys)
+    return run_backward(nodes, numbers, list(grads), keep_graph, create_graph, keys)
+
+
+def accumulate_into(Tensor t not None, Tensor g not None, bint create_graph):
+    """Add a gradient into t.grad (backward with inputs)."""
+    store_grad(t, g, create_graph)

@@ -260,7 +260,7 @@ cdef object fast_binary(Op op, Tensor a, Tensor b):
     cdef Node node
     if ndim != b.ndim_ or not (a.flags & b.flags & CONTIGUOUS) or (a.flags | b.flags) & (CONJ | NEG):
         return None
-    if memcmp(a.shape_, b.shape_, ndim * sizeof(int64_t)) != 0 or op.nout != 1 or op.nparams != 2 or op.has_check:
+    if memcmp(a.shape_, b.shape_, ndim * sizeof(int64_t)) != 0 or op.nout != 1 or op.nparams != 2 or (op.has_check and KIND[index] < KIND_FLOAT):
         return None
     if (op.promote != PROMOTE_PLAIN and KIND[index] < KIND_FLOAT) or a.slot_ >= op.nrows or op.rows[a.slot_] == NULL:
         return None

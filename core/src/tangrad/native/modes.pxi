@@ -234,3 +234,15 @@ def device_types():
 def reference_counts(Tensor t not None):
     """Return (references to the storage, base exists) for tests of lifetime."""
     return Py_REFCNT(t.storage_), t.base_ is not None
+
+
+def forget_history(Tensor t not None):
+    """Make t a leaf that does not require gradients (Tensor.detach_)."""
+    t.grad_fn_ = None
+    t.output_nr_ = 0
+    t.flags &= ~<uint32_t>(REQUIRES_GRAD | RETAIN_GRAD)
+
+
+def sum_gradient_to(Tensor t not None, tuple shape):
+    """Sum over broadcast dimensions so that the result has the given shape (Tensor.sum_to_size)."""
+    return sum_to_shape(t, shape)

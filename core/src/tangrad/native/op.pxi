@@ -79,7 +79,7 @@ cdef class Op:
     """
     cdef void* vectorcall
     cdef readonly str name
-    cdef readonly str node_name
+    cdef public str node_name
     cdef readonly object definition
     cdef readonly Op functional          # in-place form: the op it is a form of
     cdef readonly Op inplace             # the in-place form of this op, or None

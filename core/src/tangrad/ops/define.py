@@ -95,8 +95,8 @@ def _selected(parsed: Schema, expressions: Mapping[str, str], **kwargs: Any) -> 
     for value, text in expressions.items():
         declared = ", ".join([f"{p.type} {p.name}" for p in rest] + (["*"] if tail else [])
                              + [f"{p.type} {p.name}" for p in tail])
-        authored = {k: v[value] if isinstance(v, Mapping) else v for k, v in partials.items()}
-        variants[value] = pointwise(f"{parsed.name}_{value}({declared}) -> Tensor", text, partials=authored or None,
+        authored = partials.get(value)
+        variants[value] = pointwise(f"{parsed.name}_{value}({declared}) -> Tensor", text, partials=authored,
                                     node=parsed.name, function=False, method=False,
                                     doc=f"Compute {parsed.name} with {selector.name}='{value}'.", **kwargs)
     names = [p.name for p in parsed.params]
@@ -182,6 +182,8 @@ def overload(name: str, *members: str, **common: Any) -> _C.Op:
     ops = [registry.get(member) for member in members]
     for public, member in ((name, o) for o in ops):
         member.definition.public_name = public
+        if member.definition.node is None:
+            member.node_name = _node_name(public, common.get("node"))
     definition = Definition(Schema(f"{name}(any self)"), **common)
     definition.members = ops
     made = _C.make_op(definition, "overload", dict(name=name, node_name=_node_name(name, None), overloads=ops))

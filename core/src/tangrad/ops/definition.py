@@ -175,11 +175,11 @@ class Definition:
 
     def draw(self, args: Sequence[Any]) -> tuple[int, int]:
         """Take random state for a call from its generator: (seed, offset)."""
-        from tangrad.random.generator import generator_for
+        from tangrad.random.generator import get_default_generator
 
         named = self._named(args)
         first = first_tensor(args)
-        generator = named.get("generator") or generator_for(first.device if first is not None else None)
+        generator = named.get("generator") or get_default_generator(first.device if first is not None else _C.get_default_device())
         words = call_by_name(self.words, named)
         return generator.advance(-(-int(words) // 4))
 

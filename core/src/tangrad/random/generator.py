@@ -33,9 +33,10 @@ def _as_device(device: Any) -> Any:
 
 
 def _as_tensor(state: bytes) -> Any:
-    from tangrad import tensor, uint8
+    from tangrad.tensor.construct import tensor
+    from tangrad.tensor.exchange import dtype_named
 
-    return tensor(list(state), dtype=uint8)
+    return tensor(list(state), dtype=dtype_named("uint8"))
 
 
 def _as_bytes(state: Any) -> bytes:

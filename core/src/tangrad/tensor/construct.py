@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from tangrad.tensor import exchange
+from tangrad.tensor.exchange import from_dlpack, from_numpy, frombuffer
 from tangrad.tensor.packing import is_packable, pack
 
-__all__ = ["as_tensor", "asarray", "tensor"]
+__all__ = ["as_tensor", "asarray", "from_dlpack", "from_numpy", "frombuffer", "tensor"]
 
 _PYTHON_DTYPES = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
 
@@ -61,7 +62,7 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:
     if _is_tensor(data):
         return _converted(data, dtype, device)
     if exchange.is_ndarray(data):
-        return _converted(exchange.from_numpy(data), dtype, device)
+        return _converted(from_numpy(data), dtype, device)
     return _copied(data, dtype, device)
 
 
@@ -113,14 +114,14 @@ def _shared(obj: Any, dtype: Any) -> Any:
     if _is_tensor(obj):
         return obj
     if exchange.is_ndarray(obj):
-        return exchange.from_numpy(obj)
+        return from_numpy(obj)
     if hasattr(obj, "dtype"):
-        return exchange.from_dlpack(obj) if hasattr(obj, "__dlpack__") else None
+        return from_dlpack(obj) if hasattr(obj, "__dlpack__") else None
     if hasattr(obj, "__dlpack__"):
-        return exchange.from_dlpack(obj)
+        return from_dlpack(obj)
     if not exchange.has_buffer(obj):
         return None
-    return exchange.frombuffer(obj, dtype=_default_dtype() if dtype is None else dtype)
+    return frombuffer(obj, dtype=_default_dtype() if dtype is None else dtype)
 
 
 def _is_tensor(obj: Any) -> bool:
@@ -140,7 +141,7 @@ def _copied(data: Any, dtype: Any, device: Any) -> Any:
         made = _converted(source, dtype, device)
         return made.clone() if made is source else made
     if exchange.is_ndarray(data):
-        source = exchange.from_numpy(data, warn_if_readonly=False)
+        source = from_numpy(data, warn_if_readonly=False)
         made = _converted(source, dtype, device)
         return made.clone() if made is source else made
     return _from_python(data, dtype, device)
@@ -168,8 +169,7 @@ def _converted(x: Any, dtype: Any, device: Any) -> Any:
 def _requiring_grad(x: Any) -> Any:
     if not (x.dtype.is_floating_point or x.dtype.is_complex):
         raise RuntimeError(
-            "Only Tensors of floating point and complex dtype can require gradients, got "
-            f"{x.dtype}"
+            f"Only Tensors of floating point and complex dtype can require gradients, got {x.dtype}"
         )
     return x.requires_grad_()
 

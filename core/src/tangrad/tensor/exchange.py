@@ -1,11 +1,12 @@
-"""Memory shared with others: NumPy, the buffer protocol, DLPack; and `tolist`."""
+"""Memory shared with others: NumPy, the buffer protocol, DLPack."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
-from tangrad.tensor.packing import is_packable, unpack
+from tangrad.tensor.packing import is_packable
 
 __all__ = [
     "array_protocol",
@@ -20,16 +21,12 @@ __all__ = [
     "name_of",
     "numpy",
     "register_dlpack_device",
-    "tolist",
 ]
 
 _NUMPY_DTYPES = (
     "float64, float32, float16, complex64, complex128, int64, int32, int16, int8, uint64, uint32, "
     "uint16, uint8, and bool"
 )
-
-# Numbers that DLPack's standard gives to devices; a device package adds its own.
-_DLPACK_DEVICES = {"cpu": 1}
 
 
 def name_of(dtype: Any) -> str:
@@ -38,10 +35,10 @@ def name_of(dtype: Any) -> str:
 
 
 def dtype_named(name: str) -> Any:
-    """Return tangrad's dtype of a name."""
-    import tangrad
+    """Return the registered dtype of a name."""
+    from tangrad import _C
 
-    return getattr(tangrad, name)
+    return _C.dtype_by_name(name)
 
 
 def is_ndarray(obj: Any) -> bool:
@@ -83,10 +80,20 @@ def from_numpy(ndarray: Any, *, warn_if_readonly: bool = True) -> Any:
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
     strides = _strides_in_elements(ndarray)
     dtype = _dtype_of_array(ndarray)
-    readonly = not ndarray.flags.writeable
-    if readonly and warn_if_readonly:
+    if warn_if_readonly and not ndarray.flags.writeable:
         _warn_readonly("NumPy array", "array.copy()")
-    return _C.tensor_from_buffer(memoryview(ndarray), dtype, ndarray.shape, strides, 0, readonly)
+    address = ndarray.__array_interface__["data"][0]
+    return _C.tensor_from_pointer(
+        address, _extent(ndarray), ndarray, dtype, ndarray.shape, strides, 0, None
+    )
+
+
+def _extent(ndarray: Any) -> int:
+    """Return the number of bytes from the first element's first to the last one's last."""
+    if ndarray.size == 0:
+        return 0
+    steps = zip(ndarray.shape, ndarray.strides, strict=True)
+    return ndarray.itemsize + sum((size - 1) * stride for size, stride in steps)
 
 
 def _dtype_of_array(ndarray: Any) -> Any:
@@ -151,7 +158,7 @@ def frombuffer(
     if view.readonly:
         _warn_readonly("buffer", "bytearray(buffer)")
     part = view[offset : offset + elements * dtype.itemsize]
-    made = _C.tensor_from_buffer(part, dtype, (elements,), (1,), 0, view.readonly)
+    made = _C.tensor_from_buffer(part, dtype, (elements,), (1,))
     return made.requires_grad_() if requires_grad else made
 
 
@@ -192,27 +199,25 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     """Return a tensor on the memory of another library's array.
 
     Args:
-        ext_tensor: an object with ``__dlpack__``, or a DLPack capsule.
+        ext_tensor: an object with ``__dlpack__`` and ``__dlpack_device__``, or a DLPack capsule
+            of host memory.
         device: where the result shall be; where the memory is if None.
         copy: True always copies, False never does, None as needed.
 
     Raises:
         RuntimeError: this is neither.
-        BufferError: the other library does not give its memory out.
+        BufferError: the other library does not give its memory out, or no installed device
+            reaches it.
         ValueError: copy is False but the device asks for one.
     """
-    from tangrad import _C
-
-    if hasattr(ext_tensor, "__dlpack__"):
-        capsule = ext_tensor.__dlpack__()
-    elif type(ext_tensor).__name__ == "PyCapsule":
-        capsule = ext_tensor
-    else:
+    if type(ext_tensor).__name__ == "PyCapsule":
+        ext_tensor = _Capsule(ext_tensor)
+    if not hasattr(ext_tensor, "__dlpack__"):
         raise RuntimeError(
             "from_dlpack expects an object with __dlpack__ or a DLPack capsule, got "
             f"{type(ext_tensor).__name__}"
         )
-    shared = _C.dlpack_import(capsule)
+    shared = _importer(int(ext_tensor.__dlpack_device__()[0]))(ext_tensor)
     made = shared if device is None else shared.to(device)
     if made is shared:
         return made.clone() if copy else made
@@ -224,12 +229,51 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     return made
 
 
+class _Capsule:
+    """Offer a bare capsule as the object that it came from would have."""
+
+    def __init__(self, capsule: Any) -> None:
+        self._capsule = capsule
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+
+def _importer(code: int) -> Callable[[Any], Any]:
+    for known, _, take in _dlpack_devices.values():
+        if known == code:
+            return take
+    raise BufferError(f"from_dlpack: no installed device has the DLPack device type {code}")
+
+
+def _import_host(ext_tensor: Any) -> Any:
+    import numpy as np
+
+    # NumPy takes memory for read-only if a capsule, like all of the first version, does not say.
+    return from_numpy(np.from_dlpack(ext_tensor), warn_if_readonly=False)
+
+
 # --- to others -----------------------------------------------------------------------------
 
 
-def register_dlpack_device(device_type: str, code: int) -> None:
-    """State the number that the DLPack standard gives to a type of device."""
-    _DLPACK_DEVICES[device_type] = code
+def register_dlpack_device(
+    device_type: str,
+    code: int,
+    give: Callable[[Any, Any], Any],
+    take: Callable[[Any], Any],
+) -> None:
+    """Tell how a device's memory goes through DLPack.
+
+    Args:
+        device_type: the device's name.
+        code: the number that the DLPack standard gives to it.
+        give: ``give(tensor, stream)`` returns a capsule.
+        take: ``take(object)`` returns a tensor on the memory of an object with ``__dlpack__``.
+    """
+    _dlpack_devices[device_type] = (code, give, take)
 
 
 def dlpack_device(x: Any) -> tuple[int, int]:
@@ -238,12 +282,12 @@ def dlpack_device(x: Any) -> tuple[int, int]:
     Raises:
         BufferError: the tensor's device is unknown to DLPack.
     """
-    code = _DLPACK_DEVICES.get(x.device.type)
-    if code is None:
+    known = _dlpack_devices.get(x.device.type)
+    if known is None:
         raise BufferError(
             f"Cannot export a tensor on device {x.device} by DLPack; copy it with x.cpu()"
         )
-    return code, x.device.index or 0
+    return known[0], x.device.index or 0
 
 
 def dlpack(
@@ -268,8 +312,6 @@ def dlpack(
             the consumer cannot read it.
         AssertionError: a stream is given for the CPU.
     """
-    from tangrad import _C
-
     place = dlpack_device(x)
     if x.requires_grad:
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
@@ -282,7 +324,22 @@ def dlpack(
         raise BufferError(f"Cannot export a tensor on {x.device} to DLPack device {dl_device}")
     if x.device.type == "cpu" and stream not in (None, -1):
         raise AssertionError("stream should be None on cpu.")
-    return _C.dlpack_export(x.clone() if copy else x, stream)
+    give = _dlpack_devices[x.device.type][1]
+    return give(x.clone() if copy else x, stream)
+
+
+def _export_host(x: Any, stream: Any) -> Any:
+    # NumPy packs the capsule and keeps the tensor's memory until it is consumed.
+    try:
+        return numpy(x).__dlpack__()
+    except TypeError as error:
+        raise BufferError(f"Cannot export a tensor of {x.dtype} by DLPack: {error}") from None
+
+
+# By device type: DLPack's number, export, import. A device package adds its own.
+_dlpack_devices: dict[str, tuple[int, Callable[[Any, Any], Any], Callable[[Any], Any]]] = {
+    "cpu": (1, _export_host, _import_host)
+}
 
 
 def numpy(x: Any, *, force: bool = False) -> Any:
@@ -309,12 +366,7 @@ def numpy(x: Any, *, force: bool = False) -> Any:
             f"NumPy has no dtype for {x.dtype}; convert the tensor with x.to(), for example to "
             "float32"
         )
-    dtype = np.dtype(name)
-    if x.numel() == 0:
-        return np.empty(tuple(x.shape), dtype)
-    strides = tuple(stride * dtype.itemsize for stride in x.stride())
-    offset = x.storage_offset() * dtype.itemsize
-    return np.ndarray(tuple(x.shape), dtype, _C.host_memoryview(x), offset, strides)
+    return np.asarray(_C.host_buffer(x))
 
 
 def _check_exportable(x: Any) -> None:
@@ -354,26 +406,7 @@ def array_protocol(x: Any, dtype: Any = None, copy: bool | None = None) -> Any:
     if dtype is not None and array.dtype != dtype:
         if copy is False:
             raise ValueError(
-                f"Unable to avoid copy while creating an array of {dtype} from a tensor of {x.dtype}"
+                f"Unable to avoid copy while making an array of {dtype} from a tensor of {x.dtype}"
             )
         return array.astype(dtype)
     return array.copy() if copy else array
-
-
-def tolist(x: Any) -> Any:
-    """Return the elements as nested lists of Python numbers, or one number for shape ().
-
-    Raises:
-        NotImplementedError: the tensor is on the meta device and has no elements.
-    """
-    from tangrad import _C
-
-    if x.device.type == "meta":
-        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
-    name = name_of(x.dtype)
-    if not is_packable(name):
-        raise TypeError(f"tolist(): elements of {x.dtype} have no Python counterpart; cast first")
-    x = x.detach().cpu().resolve_conj().resolve_neg().contiguous()
-    first = x.storage_offset() * x.dtype.itemsize
-    elements = memoryview(_C.host_memoryview(x)).cast("B")[first:]
-    return unpack(elements[: x.numel() * x.dtype.itemsize], name, tuple(x.shape))

@@ -15,7 +15,9 @@ _FLOAT_FORMATS = {
 }
 _REAL_PART = {"complex64": "float32", "complex128": "float64"}
 _INTEGERS = {
-    f"{prefix}{bits}": (bits, prefix == "int") for prefix in ("int", "uint") for bits in (8, 16, 32, 64)
+    f"{prefix}{bits}": (bits, prefix == "int")
+    for prefix in ("int", "uint")
+    for bits in (8, 16, 32, 64)
 }
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 __all__ = ["IndexingOps", "getitem", "indexed_shape", "lower_indices", "out_of_bounds", "setitem"]
 
-_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+_PLAIN_TYPES = (int, slice, type(None), type(Ellipsis), bool)
 _INDEX_DTYPES = ("int64", "int32", "uint8", "bool")
 _MASK_DTYPES = ("uint8", "bool")
 _MAX_SEQUENCE_TAKEN_AS_TUPLE = 32
@@ -177,7 +177,7 @@ def _means_a_tuple(index: list[Any]) -> bool:
 
 def _canonical(item: Any, ops: IndexingOps) -> Any:
     """Return the item as int, bool, None, ..., slice or a bool, uint8 or int64 tensor."""
-    if item is None or item is Ellipsis or isinstance(item, (bool, slice)):
+    if type(item) in _PLAIN_TYPES:
         return item
     if _is_tensor(item):
         return _canonical_tensor(item)
@@ -185,15 +185,12 @@ def _canonical(item: Any, ops: IndexingOps) -> Any:
         made = ops.tensor(_without_text(item))
         return _canonical_tensor(made if _is_mask(made) else made.long())
     try:
-        value = as_int(item)
+        return as_int(item)
     except TypeError:
         raise IndexError(
             "only integers, slices (`:`), ellipsis (`...`), None and long or byte tensors are "
             f"valid indices (got {type(item).__name__})"
         ) from None
-    if not _INT64_MIN <= value <= _INT64_MAX:
-        raise ValueError(f"index {value} does not fit in 64 bits")
-    return value
 
 
 def _is_integer_array(item: Any) -> bool:
@@ -222,8 +219,14 @@ def _canonical_tensor(item: Any) -> Any:
             UserWarning,
             stacklevel=6,
         )
+    if item.dim() == 0 and name in _MASK_DTYPES:
+        return bool(item.item())
     if item.dim() == 0:
-        return bool(item.item()) if name in _MASK_DTYPES else int(item.item())
+        try:
+            return int(item.item())
+        except (NotImplementedError, RuntimeError):
+            # No single value, as on meta or under vmap: gather instead of making a view.
+            return item.long()
     return item if name in ("int64", *_MASK_DTYPES) else item.long()
 
 
@@ -276,6 +279,8 @@ def _select(view: Any, dim: int, index: int, position: int) -> Any:
         raise IndexError("an index can have only a single ellipsis ('...') before an integer")
     size = view.shape[dim]
     if not -size <= index < size:
+        if not -(2**63) <= index < 2**63:
+            raise ValueError(f"Overflow when unpacking long long: index {index}")
         raise out_of_bounds(index, position, size)
     return view.select(dim, index)
 

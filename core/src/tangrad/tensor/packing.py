@@ -1,7 +1,7 @@
-"""Nested Python sequences to packed elements and back, without NumPy.
+"""Nested Python sequences to packed elements, without NumPy.
 
-`pack` finds shape and dtype as PyTorch does and lays the numbers out in memory order; `unpack`
-is its inverse. Both speak of dtypes by name, so they can be used, and tested, alone.
+`pack` finds shape and dtype as PyTorch does and lays the numbers out in memory order. It speaks
+of dtypes by name, so it can be used, and tested, alone.
 """
 
 from __future__ import annotations
@@ -12,30 +12,31 @@ from array import array
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-__all__ = ["check_scalar_fits", "infer_dtype", "infer_shape", "is_packable", "pack", "unpack"]
+__all__ = ["infer_shape", "is_packable", "pack"]
 
 _MAX_DIMS = 64
 
-# name: (struct code, bytes)
+# Codes of the array and struct modules.
 _CODES = {
-    "bool": ("?", 1),
-    "int8": ("b", 1),
-    "uint8": ("B", 1),
-    "int16": ("h", 2),
-    "uint16": ("H", 2),
-    "int32": ("i", 4),
-    "uint32": ("I", 4),
-    "int64": ("q", 8),
-    "uint64": ("Q", 8),
-    "float16": ("e", 2),
-    "float32": ("f", 4),
-    "float64": ("d", 8),
+    "bool": "?",
+    "int8": "b",
+    "uint8": "B",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "uint32": "I",
+    "int64": "q",
+    "uint64": "Q",
+    "float16": "e",
+    "float32": "f",
+    "float64": "d",
 }
 _INTEGER_BITS = {
-    f"{prefix}{bits}": (bits, prefix == "int") for prefix in ("int", "uint") for bits in (8, 16, 32, 64)
+    f"{prefix}{bits}": (bits, prefix == "int")
+    for prefix in ("int", "uint")
+    for bits in (8, 16, 32, 64)
 }
 _COMPLEX_PART = {"complex64": "float32", "complex128": "float64"}
-_LARGEST = {"float16": 65504.0, "float32": (2 - 2.0**-23) * 2.0**127}
 _PYTHON_KINDS = (bool, int, float, complex)
 # "float" and "complex" stand for the default dtypes.
 _KIND_NAMES = ("bool", "int64", "float", "complex")
@@ -202,9 +203,7 @@ def _element_dtype(leaf: Any) -> str:
     return name
 
 
-def _promote_all(
-    found: set[str], default: str, promote: Callable[[str, str], str] | None
-) -> str:
+def _promote_all(found: set[str], default: str, promote: Callable[[str, str], str] | None) -> str:
     ladder = ("bool", "int64", default, _complex_of(default))
     aliases = {"float": default, "complex": _complex_of(default)}
     names = sorted({aliases.get(name, name) for name in found}) or [default]
@@ -218,14 +217,6 @@ def _promote_all(
     return result
 
 
-def infer_dtype(
-    data: Any, default: str = "float32", promote: Callable[[str, str], str] | None = None
-) -> str:
-    """Return the name of the dtype that `pack` would choose for the data."""
-    leaves = _flatten(data, infer_shape(data))
-    return _promote_all(_resolve(leaves)[1], default, promote)
-
-
 # --- packing -------------------------------------------------------------------------------
 
 
@@ -234,7 +225,7 @@ def _pack_bools(leaves: Sequence[Any], dtype: str) -> Any:
 
 
 def _pack_integers(leaves: Sequence[Any], dtype: str) -> Any:
-    code = _CODES[dtype][0]
+    code = _CODES[dtype]
     try:
         return array(code, leaves)
     except (OverflowError, TypeError):
@@ -276,7 +267,7 @@ def _does_not_fit(value: Any, dtype: str) -> RuntimeError:
 
 def _pack_floats(leaves: Sequence[Any], dtype: str) -> Any:
     try:
-        return array(_CODES[dtype][0], leaves)
+        return array(_CODES[dtype], leaves)
     except TypeError:
         raise _not_real(leaves, dtype) from None
 
@@ -317,7 +308,7 @@ def _pack_complexes(leaves: Sequence[Any], dtype: str) -> Any:
     for leaf in leaves:
         number = complex(leaf)
         parts += (number.real, number.imag)
-    return array(_CODES[_COMPLEX_PART[dtype]][0], parts)
+    return array(_CODES[_COMPLEX_PART[dtype]], parts)
 
 
 _PACKERS: dict[str, Callable[[Sequence[Any], str], Any]] = {
@@ -329,71 +320,3 @@ _PACKERS: dict[str, Callable[[Sequence[Any], str], Any]] = {
     "complex64": _pack_complexes,
     "complex128": _pack_complexes,
 }
-
-
-# --- unpacking -----------------------------------------------------------------------------
-
-
-def unpack(buffer: Any, dtype: str, shape: Sequence[int]) -> Any:
-    """Return the elements as nested lists of Python numbers, or one number for shape ().
-
-    Args:
-        buffer: exactly the elements, in row-major order.
-        dtype: the dtype's name.
-        shape: sizes.
-    """
-    values: Any = _unpack_flat(memoryview(buffer).cast("B"), dtype)
-    if not shape:
-        return values[0]
-    for depth in range(len(shape) - 1, 0, -1):
-        size, rows = shape[depth], math.prod(shape[:depth])
-        values = [values[row * size : (row + 1) * size] for row in range(rows)]
-    return values
-
-
-def _unpack_flat(view: memoryview, dtype: str) -> list[Any]:
-    if dtype in _COMPLEX_PART:
-        parts = _unpack_flat(view, _COMPLEX_PART[dtype])
-        return list(map(complex, parts[::2], parts[1::2]))
-    if dtype == "bfloat16":
-        widened = array("I", [bits << 16 for bits in view.cast("H")])
-        return memoryview(widened).cast("B").cast("f").tolist()
-    code, size = _CODES[dtype]
-    if code == "e":
-        return list(struct.unpack(f"{len(view) // size}e", view))
-    return view.cast(code).tolist()  # type: ignore[call-overload]
-
-
-# --- single numbers ------------------------------------------------------------------------
-
-
-def check_scalar_fits(value: Any, dtype: str) -> None:
-    """Check that a number can be written into a tensor, as fill_ and full ask for.
-
-    Args:
-        value: a number of Python.
-        dtype: the name of the tensor's dtype.
-
-    Raises:
-        RuntimeError: the number overflows the dtype or would lose its imaginary part.
-        ValueError: an integer does not fit in 64 bits.
-    """
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        raise ValueError(f"Overflow when unpacking long long: {value}")
-    if isinstance(value, complex) and dtype not in _COMPLEX_PART and dtype != "bool":
-        if value.imag != 0:
-            raise _does_not_fit(value, dtype)
-        value = value.real
-    if dtype in _INTEGER_BITS:
-        _check_integer_fits(value, dtype)
-    elif dtype in ("float32", "complex64"):
-        parts = (value.real, value.imag)
-        if any(math.isfinite(part) and abs(part) > _LARGEST["float32"] for part in parts):
-            raise _does_not_fit(value, dtype)
-
-
-def _check_integer_fits(value: Any, dtype: str) -> None:
-    if isinstance(value, float):
-        _truncated(value, dtype)
-    elif dtype != "uint64":
-        _as_integer(value, dtype)

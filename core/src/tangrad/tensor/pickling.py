@@ -7,32 +7,40 @@ deepcopy's memory of what they have seen then keeps shared storages shared, prov
 
 from __future__ import annotations
 
+import copyreg
 from typing import Any
 
 from tangrad.tensor.exchange import dtype_named, name_of
 
-__all__ = ["deepcopy_storage", "deepcopy_tensor", "reduce_storage", "reduce_tensor"]
+__all__ = ["deepcopy_tensor", "reduce_storage", "reduce_tensor"]
 
 
-def reduce_tensor(x: Any) -> tuple[Any, ...]:
+def reduce_tensor(x: Any, protocol: int = 2) -> tuple[Any, ...]:
     """Return what ``__reduce_ex__`` of a tensor returns: how to rebuild it on its storage.
 
     Args:
         x: a strided tensor of any class. Its history and hooks are not kept; its attributes are.
+        protocol: pickle's; all are served alike.
     """
     _warn_of_hooks(x)
     x_resolved = x.detach().resolve_conj().resolve_neg()
     arguments = (
         type(x),
-        x_resolved.untyped_storage(),
+        _copyable_storage(x_resolved),
         name_of(x.dtype),
         x_resolved.storage_offset(),
         tuple(x.shape),
         tuple(x_resolved.stride()),
         x.requires_grad,
+        _attributes(x),
     )
-    state = _attributes(x)
-    return (_rebuild_tensor, arguments, state) if state else (_rebuild_tensor, arguments)
+    return _rebuild_tensor, arguments
+
+
+def _copyable_storage(x: Any) -> Any:
+    storage = x.untyped_storage()
+    copyreg.dispatch_table.setdefault(type(storage), reduce_storage)
+    return storage
 
 
 def _attributes(x: Any) -> dict[str, Any]:
@@ -59,21 +67,21 @@ def _rebuild_tensor(
     size: tuple[int, ...],
     stride: tuple[int, ...],
     requires_grad: bool,
+    attributes: dict[str, Any],
 ) -> Any:
     x = _on_storage(storage, dtype_named(dtype), offset, size, stride)
-    return _dressed(x, cls, requires_grad)
+    made = _dressed(x, cls, requires_grad)
+    if attributes:
+        made.__dict__.update(attributes)
+    return made
 
 
 def _on_storage(
     storage: Any, dtype: Any, offset: int, size: tuple[int, ...], stride: tuple[int, ...]
 ) -> Any:
-    return _empty(0, dtype, storage.device).set_(storage, offset, size, stride)
+    from tangrad import _C
 
-
-def _empty(size: int, dtype: Any, device: Any) -> Any:
-    from tangrad import empty
-
-    return empty((size,), dtype=dtype, device=device)
+    return _C.set_storage(_C._empty((0,), dtype, storage.device), storage, offset, size, stride)
 
 
 def _dressed(x: Any, cls: type, requires_grad: bool) -> Any:
@@ -99,18 +107,20 @@ def _host_bytes(storage: Any, length: int) -> bytes:
     from tangrad import _C
 
     everything = _on_storage(storage, dtype_named("uint8"), 0, (length,), (1,))
-    return bytes(_C.host_memoryview(everything.cpu()))[:length]
+    return bytes(_C.host_buffer(everything.cpu()))
 
 
 def _rebuild_storage(content: bytes, device: str) -> Any:
     from tangrad import _C
 
-    flat = _C.tensor_from_bytes(content, dtype_named("uint8"), (len(content),), device)
+    flat = _C.tensor_from_bytes(content, dtype_named("uint8"), (len(content),), _C.device(device))
     return flat.untyped_storage()
 
 
 def _rebuild_storage_without_memory(length: int, device: str) -> Any:
-    return _empty(length, dtype_named("uint8"), device).untyped_storage()
+    from tangrad import _C
+
+    return _C._empty((length,), dtype_named("uint8"), _C.device(device)).untyped_storage()
 
 
 def deepcopy_tensor(x: Any, memo: dict[int, Any]) -> Any:
@@ -154,17 +164,6 @@ def _on_copied_storage(source: Any, memo: dict[int, Any]) -> Any:
     import copy
 
     source = source.resolve_conj().resolve_neg()
-    storage = copy.deepcopy(source.untyped_storage(), memo)
+    storage = copy.deepcopy(_copyable_storage(source), memo)
     geometry = (source.storage_offset(), tuple(source.shape), tuple(source.stride()))
     return _on_storage(storage, source.dtype, *geometry)
-
-
-def deepcopy_storage(storage: Any, memo: dict[int, Any]) -> Any:
-    """Return what ``__deepcopy__`` of an untyped storage returns: a copy on its device, once."""
-    if id(storage) not in memo:
-        length = storage.nbytes()
-        everything = _on_storage(storage, dtype_named("uint8"), 0, (length,), (1,))
-        memo[id(storage)] = everything.clone().untyped_storage()
-        # The id is the storage's only while the storage lives.
-        memo.setdefault(id(memo), []).append(storage)
-    return memo[id(storage)]

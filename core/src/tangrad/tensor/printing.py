@@ -214,9 +214,7 @@ def _edges(x: Any, dim: int) -> Any:
 def _join(first: Any, last: Any, depth: int) -> Any:
     if depth == 0:
         return [*first, _GAP, *last]
-    return [
-        _GAP if a is _GAP else _join(a, b, depth - 1) for a, b in zip(first, last, strict=True)
-    ]
+    return [_GAP if a is _GAP else _join(a, b, depth - 1) for a, b in zip(first, last, strict=True)]
 
 
 def _flatten(values: Any, dim: int) -> list[Any]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from operator import index as as_int
-from typing import Any
+
+# Loaded with the core, so without the typing and collections modules.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
 
 __all__ = ["Size"]
 
@@ -22,6 +26,7 @@ class Size(tuple):
     __slots__ = ()
 
     def __new__(cls, sizes: Iterable[Any] = ()) -> Size:
+        """Make a shape of integers."""
         return tuple.__new__(cls, [_checked(i, size) for i, size in enumerate(sizes)])
 
     def numel(self) -> int:

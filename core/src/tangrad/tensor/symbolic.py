@@ -49,7 +49,7 @@ _LEFT_UNITS = {(0, "+"), (1, "*")}
 
 def _text(expr: Expr, context: int = 0) -> str:
     if not isinstance(expr, tuple):
-        return str(expr) if context < 8 or isinstance(expr, str) else f"({expr})"
+        return str(expr)
     op, *operands = expr
     if op in ("max", "min"):
         return f"{op}({', '.join(map(_text, operands))})"
@@ -158,20 +158,11 @@ def _apply(op: str, *operands: Any) -> Any:
     return kind((op, *exprs), hint, env)
 
 
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, (int, SymInt))
-
-
-def _binary(op: str) -> Callable[[Any, Any], Any]:
+def _method(op: str, reflected: bool = False) -> Callable[[Any, Any], Any]:
     def method(self: Any, other: Any) -> Any:
-        return _apply(op, self, other) if _is_integer(other) else NotImplemented
-
-    return method
-
-
-def _reflected(op: str) -> Callable[[Any, Any], Any]:
-    def method(self: Any, other: Any) -> Any:
-        return _apply(op, other, self) if _is_integer(other) else NotImplemented
+        if not isinstance(other, (int, SymInt)):
+            return NotImplemented
+        return _apply(op, other, self) if reflected else _apply(op, self, other)
 
     return method
 
@@ -183,19 +174,15 @@ class SymInt(_Symbolic):
     # Marks what may stand for an integer in a shape.
     __sym_int__ = True
 
-    __add__, __radd__ = _binary("+"), _reflected("+")
-    __sub__, __rsub__ = _binary("-"), _reflected("-")
-    __mul__, __rmul__ = _binary("*"), _reflected("*")
-    __floordiv__, __rfloordiv__ = _binary("//"), _reflected("//")
-    __mod__, __rmod__ = _binary("%"), _reflected("%")
-    __lt__, __le__, __gt__, __ge__ = map(_binary, ("<", "<=", ">", ">="))
+    __add__, __radd__ = _method("+"), _method("+", reflected=True)
+    __sub__, __rsub__ = _method("-"), _method("-", reflected=True)
+    __mul__, __rmul__ = _method("*"), _method("*", reflected=True)
+    __floordiv__, __rfloordiv__ = _method("//"), _method("//", reflected=True)
+    __mod__, __rmod__ = _method("%"), _method("%", reflected=True)
+    __lt__, __le__, __gt__, __ge__ = map(_method, ("<", "<=", ">", ">="))
     __hash__ = _Symbolic.__hash__
 
-    def __eq__(self, other: object) -> Any:
-        return _apply("==", self, other) if _is_integer(other) else NotImplemented
-
-    def __ne__(self, other: object) -> Any:
-        return _apply("!=", self, other) if _is_integer(other) else NotImplemented
+    __eq__, __ne__ = _method("=="), _method("!=")
 
     def __pow__(self, exponent: int) -> Any:
         if not isinstance(exponent, int) or exponent < 0:
@@ -220,9 +207,6 @@ class SymInt(_Symbolic):
         return self.hint
 
     __index__ = __int__
-
-    def __float__(self) -> float:
-        return float(int(self))
 
 
 class SymBool(_Symbolic):

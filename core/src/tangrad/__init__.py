@@ -1,0 +1,112 @@
+"""tangrad: a deep-learning framework with PyTorch's API in which every part is a separate package.
+
+Importing it loads the compiled core and nothing else; every other name is loaded on first use.
+"""
+
+from __future__ import annotations
+
+import sys as _sys
+
+from tangrad import _C
+from tangrad._C import OutOfMemoryError, Tensor, device, dtype, layout, memory_format
+from tangrad._C import (UntypedStorage, can_cast, channels_last, channels_last_3d, contiguous_format,
+                        get_default_device, get_default_dtype, is_grad_enabled, is_inference_mode_enabled,
+                        preserve_format, promote_types, result_type, set_default_device, set_default_dtype, strided)
+from tangrad.tensor import protocol as _protocol
+from tangrad.tensor.size import Size
+
+__version__ = "2.13.0+tangrad0.1.0"
+
+_C.install_constructor(_protocol.construct, _protocol.TensorMeta)
+inf, nan, pi, e, newaxis = float("inf"), float("nan"), 3.141592653589793, 2.718281828459045, None
+
+# Public names and where they live; everything else is an op, a dtype, a submodule or a plugin.
+_LAZY = {
+    **dict.fromkeys(("tensor", "as_tensor", "asarray"), "tensor.construct"),
+    **dict.fromkeys(("from_numpy", "frombuffer", "from_dlpack"), "tensor.exchange"),
+    **dict.fromkeys(("finfo", "iinfo"), "tensor.finfo"),
+    **dict.fromkeys(("set_printoptions",), "tensor.printing"),
+    **dict.fromkeys(("SymInt", "SymBool", "sym_max", "sym_min", "sym_not"), "tensor.symbolic"),
+    **dict.fromkeys(("Generator", "default_generator", "manual_seed", "seed", "initial_seed", "get_rng_state",
+                     "set_rng_state"), "random.generator"),
+    **dict.fromkeys(("no_grad", "enable_grad", "set_grad_enabled", "inference_mode"), "autograd.grad_mode"),
+    **dict.fromkeys(("is_tensor", "is_floating_point", "is_complex", "is_storage", "numel", "typename", "is_nonzero",
+                     "is_conj", "is_neg", "is_inference", "broadcast_shapes", "get_num_threads", "set_num_threads"
+                     ), "functions"),
+    "vmap": "func",
+    "Parameter": "nn.parameter",
+}
+_SUBMODULES = ("autograd", "func", "nn", "optim", "utils", "plugin", "plugins", "ops", "random", "expr", "devices",
+               "dispatch", "overrides", "testing", "return_types", "_C")
+
+
+def __getattr__(name: str) -> object:
+    found = _find(name)
+    globals()[name] = found
+    return found
+
+
+def _find(name: str) -> object:
+    if name.startswith("__"):
+        raise AttributeError(f"module 'tangrad' has no attribute '{name}'")
+    where = _LAZY.get(name)
+    if where is not None:
+        __import__(f"tangrad.{where}")
+        return getattr(_sys.modules[f"tangrad.{where}"], name)
+    if name in _SUBMODULES:
+        __import__(f"tangrad.{name}")
+        return _sys.modules[f"tangrad.{name}"]
+    try:
+        return _C.dtype_by_name(name)
+    except TypeError:
+        pass
+    from tangrad.ops import registry
+
+    try:
+        return registry.function(name)
+    except AttributeError:
+        pass
+    from tangrad.plugins.namespaces import resolve
+
+    return resolve(name)
+
+
+def __dir__() -> list[str]:
+    from tangrad.ops import registry
+
+    public = {name for name, op in registry.load_all().items() if op.definition.function
+              and op.definition.namespace is None}
+    return sorted(public | set(globals()) | set(_LAZY) | set(_SUBMODULES))
+
+
+def _find_driver(name: str) -> None:
+    """Open the device driver of that name; the compiled core asks on first use."""
+    from tangrad.devices.registry import open_device
+
+    open_device(name)
+
+
+def _slow_dispatch(op: object, functional: object, args: object, out: object) -> object:
+    """Load the Python side of dispatch on first use; it installs itself in this one's place."""
+    from tangrad.dispatch.intercept import dispatch
+
+    return dispatch(op, functional, args, out)
+
+
+def _resolve(op: object, slot: int, kind: object) -> object:
+    from tangrad.dispatch.resolution import resolve
+
+    return resolve(op, slot, kind)
+
+
+def _find_op(name: str) -> object:
+    from tangrad.ops.registry import find
+
+    return find(name)
+
+
+_C.set_driver_source(_find_driver)
+_C.set_slow_dispatch(_slow_dispatch)
+_C.set_resolver(_resolve)
+_C.set_op_source(_find_op)
+del tensor  # the submodule; the name is the function

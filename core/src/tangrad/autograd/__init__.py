@@ -1,0 +1,141 @@
+"""Automatic differentiation: backward, grad, Function, and the switches of recording."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tangrad import _C
+from tangrad.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
+
+__all__ = ["Function", "backward", "enable_grad", "grad", "gradcheck", "gradgradcheck", "inference_mode", "no_grad",
+           "set_grad_enabled"]
+
+_LAZY = {"Function": "function", "gradcheck": "gradcheck", "gradgradcheck": "gradcheck", "Node": "", "functional": None,
+         "graph": None, "forward_ad": None}
+
+
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    if value is None:
+        return ()
+    return (value,) if isinstance(value, _C.Tensor) else tuple(value)
+
+
+def _seeds(outputs: Sequence[Any], grads: Sequence[Any], batched: bool = False) -> list[Any]:
+    """Return one gradient per output: given ones checked, ones for scalars.
+
+    Raises:
+        RuntimeError: an output without gradient has several elements, or shapes differ.
+    """
+    if grads and len(grads) != len(outputs):
+        raise RuntimeError(f"got {len(outputs)} tensors and {len(grads)} gradients")
+    made = []
+    for i, out in enumerate(outputs):
+        g = grads[i] if grads else None
+        if g is None:
+            if not out.requires_grad:
+                made.append(None)
+                continue
+            if out.numel() != 1:
+                raise RuntimeError(f"grad can be implicitly created only for scalar outputs, got shape "
+                                   f"{list(out.shape)}; pass its gradient")
+            if not out.dtype.is_floating_point:
+                raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {out.dtype}")
+            made.append(_C.lookup_op("ones_like")(out))
+            continue
+        if not isinstance(g, _C.Tensor):
+            raise TypeError(f"gradients can be either Tensors or None, but got {type(g).__name__}")
+        if tuple(g.shape) != tuple(out.shape):
+            raise RuntimeError(f"Mismatch in shape: grad_output[{i}] has a shape of {list(g.shape)} and output[{i}] has a "
+                               f"shape of {list(out.shape)}.")
+        if g.dtype.is_complex != out.dtype.is_complex:
+            raise RuntimeError(f"For complex Tensors, both grad_output and output are required to have the same dtype. "
+                               f"Mismatch in dtype: grad_output[{i}] has {g.dtype}, output[{i}] has {out.dtype}.")
+        made.append(g)
+    return made
+
+
+def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
+             grad_variables: Any = None, inputs: Any = None) -> None:
+    """Accumulate into `.grad` of leaves the gradients of tensors.
+
+    Args:
+        tensors: tensor(s) to differentiate.
+        grad_tensors: their gradients; may be None for scalars.
+        retain_graph: keep saved values for another backward; defaults to create_graph.
+        create_graph: record the computation of the gradients.
+        inputs: accumulate only into these tensors.
+
+    Raises:
+        RuntimeError: nothing requires gradients, or saved values are gone or were overwritten.
+    """
+    if inputs is not None and not isinstance(inputs, _C.Tensor) and len(inputs) == 0:
+        raise RuntimeError("'inputs' argument to backward() cannot be empty.")
+    outputs = _as_tuple(tensors)
+    keep = create_graph if retain_graph is None else retain_graph
+    seeds = _seeds(outputs, _as_tuple_of_optional(grad_tensors))
+    if inputs is None:
+        _C.engine_run(outputs, seeds, keep, create_graph)
+        return
+    wanted = _as_tuple(inputs)
+    for t, g in zip(wanted, _C.engine_run(outputs, seeds, keep, create_graph, wanted), strict=True):
+        if g is not None:
+            _C.accumulate_into(t, g, create_graph)
+
+
+def _as_tuple_of_optional(value: Any) -> tuple[Any, ...]:
+    if value is None:
+        return ()
+    return (value,) if isinstance(value, _C.Tensor) else tuple(value)
+
+
+def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool | None = None,
+         create_graph: bool = False, only_inputs: bool = True, allow_unused: bool | None = None,
+         is_grads_batched: bool = False, materialize_grads: bool = False) -> tuple[Any, ...]:
+    """Return the gradients of outputs for inputs, leaving `.grad` alone.
+
+    Args:
+        outputs, inputs: tensor(s).
+        grad_outputs: gradients of the outputs; may be None for scalars.
+        retain_graph, create_graph: as in `backward`.
+        allow_unused: return None for inputs that outputs do not depend on, instead of raising.
+        is_grads_batched: grad_outputs have a leading batch dimension; so do the results.
+        materialize_grads: zeros instead of None.
+
+    Raises:
+        RuntimeError: an input is not part of the graph (without allow_unused).
+    """
+    outputs, wanted = _as_tuple(outputs), _as_tuple(inputs)
+    seeds_given = _as_tuple_of_optional(grad_outputs)
+    keep = create_graph if retain_graph is None else retain_graph
+    if is_grads_batched:
+        from tangrad.func import vmap
+
+        return vmap(lambda *g: grad(outputs, wanted, g, True, create_graph, True, allow_unused, False,
+                                    materialize_grads))(*seeds_given)
+    if allow_unused is None:
+        allow_unused = materialize_grads
+    for t in wanted:
+        if not t.requires_grad:
+            raise RuntimeError("One of the differentiated Tensors does not require grad")
+    found = _C.engine_run(outputs, _seeds(outputs, seeds_given), keep, create_graph, wanted)
+    results = []
+    for t, g in zip(wanted, found, strict=True):
+        if g is None and not allow_unused:
+            raise RuntimeError("One of the differentiated Tensors appears to not have been used in the graph. Set "
+                               "allow_unused=True if this is the desired behavior.")
+        results.append(_C.lookup_op("zeros_like")(t) if g is None and materialize_grads else g)
+    return tuple(results)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'tangrad.autograd' has no attribute '{name}'")
+    from importlib import import_module
+
+    where = _LAZY[name]
+    if where == "":
+        return _C.Node
+    if where is None:
+        return import_module(f"tangrad.autograd.{name}")
+    return getattr(import_module(f"tangrad.autograd.{where}"), name)

@@ -1,0 +1,134 @@
+"""Switches of recording, as context managers and decorators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tangrad import _C
+
+
+class _ModeBase:
+    """A context manager that is also a decorator of functions and generators."""
+
+    def clone(self) -> _ModeBase:
+        """Return a fresh context of the same setting."""
+        return type(self)()
+
+    def __enter__(self) -> None:
+        raise NotImplementedError
+
+    def __exit__(self, *exc: Any) -> None:
+        raise NotImplementedError
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        from functools import wraps
+
+        if isinstance(function, type):
+            raise TypeError(f"{type(self).__name__} decorates functions, not classes")
+        if function.__code__.co_flags & 0x20 if hasattr(function, "__code__") else False:
+            return self._generator(function)
+
+        @wraps(function)
+        def inside(*args: Any, **kwargs: Any) -> Any:
+            with self.clone():
+                return function(*args, **kwargs)
+
+        return inside
+
+    def _generator(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        from functools import wraps
+
+        @wraps(function)
+        def inside(*args: Any, **kwargs: Any) -> Any:
+            generator = function(*args, **kwargs)
+            sent: Any = None
+            try:
+                while True:
+                    with self.clone():
+                        item = generator.send(sent)
+                    sent = yield item
+            except StopIteration as stop:
+                return stop.value
+            finally:
+                generator.close()
+
+        return inside
+
+
+class _GradMode(_ModeBase):
+    mode = True
+
+    def __new__(cls, orig_func: Any = None) -> Any:
+        made = super().__new__(cls)
+        return made if orig_func is None else made(orig_func)
+
+    def __init__(self, orig_func: Any = None) -> None:
+        self.previous: list[bool] = []
+
+    def __enter__(self) -> None:
+        self.previous.append(_C._set_grad_enabled(self.mode))
+
+    def __exit__(self, *exc: Any) -> None:
+        _C._set_grad_enabled(self.previous.pop())
+
+
+class no_grad(_GradMode):
+    """Switch recording off."""
+
+    mode = False
+
+
+class enable_grad(_GradMode):
+    """Switch recording on."""
+
+    mode = True
+
+
+class set_grad_enabled(_ModeBase):
+    """Switch recording on or off, at once and for a `with` block or decorated function."""
+
+    def __init__(self, mode: bool) -> None:
+        self.mode = bool(mode)
+        self.previous = _C._set_grad_enabled(self.mode)
+
+    def __enter__(self) -> None:
+        _C._set_grad_enabled(self.mode)
+
+    def __exit__(self, *exc: Any) -> None:
+        _C._set_grad_enabled(self.previous)
+
+    def clone(self) -> set_grad_enabled:
+        """Return a fresh context of the same setting."""
+        return type(self)(self.mode)
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        _C._set_grad_enabled(self.previous)
+        return super().__call__(function)
+
+
+class inference_mode(_ModeBase):
+    """Switch off recording and version checks; tensors made inside cannot enter a graph."""
+
+    def __new__(cls, mode: Any = True) -> Any:
+        made = super().__new__(cls)
+        if callable(mode) and not isinstance(mode, bool):
+            made.__init__(True)  # type: ignore[misc]
+            return made(mode)
+        return made
+
+    def __init__(self, mode: bool = True) -> None:
+        self.mode = mode
+        self.previous: list[tuple[bool, bool]] = []
+
+    def __enter__(self) -> None:
+        self.previous.append((_C._set_inference(self.mode), _C._set_grad_enabled(not self.mode)))
+
+    def __exit__(self, *exc: Any) -> None:
+        inference, grad = self.previous.pop()
+        _C._set_inference(inference)
+        _C._set_grad_enabled(grad)
+
+    def clone(self) -> inference_mode:
+        """Return a fresh context of the same setting."""
+        return type(self)(self.mode)

@@ -1,0 +1,110 @@
+"""Functions of the top-level namespace that ask about tensors and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tangrad import _C
+
+
+def is_tensor(obj: Any) -> bool:
+    """Return whether an object is a tensor."""
+    return isinstance(obj, _C.Tensor)
+
+
+def is_storage(obj: Any) -> bool:
+    """Return whether an object is a storage."""
+    return isinstance(obj, _C.UntypedStorage)
+
+
+def is_floating_point(input: _C.Tensor) -> bool:
+    """Return whether the dtype is a floating-point one."""
+    return input.is_floating_point()
+
+
+def is_complex(input: _C.Tensor) -> bool:
+    """Return whether the dtype is complex."""
+    return input.is_complex()
+
+
+def is_conj(input: _C.Tensor) -> bool:
+    """Return whether the conjugate flag is set."""
+    return input.is_conj()
+
+
+def is_neg(input: _C.Tensor) -> bool:
+    """Return whether the negation flag is set."""
+    return input.is_neg()
+
+
+def is_inference(input: _C.Tensor) -> bool:
+    """Return whether the tensor was made in inference mode."""
+    return input.is_inference()
+
+
+def is_nonzero(input: _C.Tensor) -> bool:
+    """Return whether the single element is not zero.
+
+    Raises:
+        RuntimeError: the tensor has not exactly one element.
+    """
+    if input.numel() == 0:
+        raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
+    return bool(input)
+
+
+def numel(input: _C.Tensor) -> int:
+    """Return the number of elements."""
+    return input.numel()
+
+
+def typename(obj: Any) -> str:
+    """Return the type's name: of tensors as "tangrad.FloatTensor", of others with their module."""
+    if isinstance(obj, _C.Tensor):
+        return obj.type()
+    kind = obj if isinstance(obj, type) else type(obj)
+    module = getattr(kind, "__module__", "") or ""
+    return kind.__qualname__ if module in ("", "builtins", "__builtin__") else f"{module}.{kind.__qualname__}"
+
+
+def broadcast_shapes(*shapes: Sequence[int] | int) -> Any:
+    """Return the shape that shapes broadcast to.
+
+    Raises:
+        RuntimeError: they do not broadcast.
+    """
+    from tangrad.tensor.size import Size
+
+    lists = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
+    rank = max((len(s) for s in lists), default=0)
+    result = [1] * rank
+    for shape in lists:
+        for i, size in enumerate(shape, rank - len(shape)):
+            if size < 0:
+                raise RuntimeError(f"Trying to create tensor with negative dimension ({size}): ({list(shape)})")
+            if size != 1 and result[i] not in (1, size):
+                raise RuntimeError("Shape mismatch: objects cannot be broadcast to a single shape: "
+                                   f"{[list(s) for s in lists]}")
+            result[i] = size if size != 1 else result[i]
+    return Size(result)
+
+
+_threads = 1
+
+
+def get_num_threads() -> int:
+    """Return the number of threads that kernels of the host device use."""
+    return _threads
+
+
+def set_num_threads(int: int) -> None:
+    """Set the number of threads that kernels of the host device may use.
+
+    Raises:
+        RuntimeError: the number is not positive.
+    """
+    global _threads
+    if int <= 0:
+        raise RuntimeError(f"set_num_threads expects a positive integer, got {int}")
+    _threads = int

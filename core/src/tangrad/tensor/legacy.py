@@ -1,0 +1,58 @@
+"""The constructors `Tensor(...)` and `Parameter(...)` as PyTorch has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tangrad import _C
+
+
+def construct(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Build a tensor of a class.
+
+    `Tensor(2, 3)` is uninitialised, `Tensor([1, 2])` holds data in the default dtype, a subclass
+    called with a tensor becomes an alias of it; `Parameter(data=None, requires_grad=True)`.
+
+    Raises:
+        TypeError: the arguments fit none of these forms.
+    """
+    if issubclass(cls, _C.Parameter):
+        return _parameter(cls, *args, **kwargs)
+    device = kwargs.pop("device", None)
+    if "data" in kwargs:
+        args = (kwargs.pop("data"), *args)
+    if kwargs:
+        raise TypeError(f"{cls.__name__}() got unexpected keyword arguments {sorted(kwargs)}; use tangrad.tensor(...)")
+    made = _plain(args, device)
+    return made if cls is _C.Tensor else _C.share_history(_C.as_class(made, cls), made)
+
+
+def _plain(args: tuple[Any, ...], device: Any) -> Any:
+    if len(args) == 1 and not isinstance(args[0], int):
+        data = args[0]
+        if isinstance(data, _C.Tensor):
+            return _C.share_history(_C.plain_alias(data), data)
+        if type(data).__name__ == "Size":
+            return _C.empty(tuple(data), None, device)
+        from tangrad.tensor.construct import tensor
+
+        return tensor(data, dtype=_C.get_default_dtype(), device=device)
+    if not all(isinstance(a, int) for a in args):
+        raise TypeError(f"Tensor() takes sizes or one sequence of data, got {[type(a).__name__ for a in args]}; "
+                        "use tangrad.tensor(...)")
+    return _C.empty(tuple(args) or (0,), None, device)
+
+
+def _parameter(cls: type, data: Any = None, requires_grad: bool = True) -> Any:
+    if data is None:
+        data = _C.empty((0,), None, None)
+    if not isinstance(data, _C.Tensor):
+        raise TypeError(f"Parameter data must be a Tensor, got {type(data).__name__}")
+    if type(data) not in (_C.Tensor, _C.Parameter) and cls is _C.Parameter:
+        made = data.detach().requires_grad_(requires_grad)
+        if type(made) is not type(data):
+            raise RuntimeError(f"Creating a Parameter from an instance of type {type(data).__name__} requires that "
+                               "detach() returns an instance of the same type")
+        made._is_param = True
+        return made
+    return _C.new_parameter(data.detach(), requires_grad, cls)

@@ -1,0 +1,311 @@
+"""Methods and properties of Tensor that are neither ops nor hot enough to be compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tangrad import _C
+
+
+def _lookup(name: str) -> Any:
+    return _C.lookup_op(name)
+
+
+def to(self: Any, *args: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False, copy: bool = False,
+       memory_format: Any = None) -> Any:
+    """Return the tensor with a dtype and device: itself where nothing changes.
+
+    Forms: to(dtype), to(device, dtype=None), to(other); further arguments non_blocking, copy,
+    memory_format.
+
+    Raises:
+        TypeError: the arguments fit no form.
+    """
+    rest = list(args)
+    if rest and isinstance(rest[0], _C.Tensor):
+        other = rest.pop(0)
+        dtype, device = other.dtype, other.device
+    elif rest and isinstance(rest[0], (_C.device, str, int)) and not isinstance(rest[0], bool):
+        device = rest.pop(0)
+        if rest and (rest[0] is None or isinstance(rest[0], _C.dtype)):
+            dtype = rest.pop(0)
+    elif rest and rest[0] is None:
+        rest.pop(0)
+        if rest and isinstance(rest[0], _C.dtype):
+            dtype = rest.pop(0)
+    elif rest and isinstance(rest[0], _C.dtype):
+        dtype = rest.pop(0)
+    elif rest and not isinstance(rest[0], bool):
+        raise TypeError(f"to() received an invalid combination of arguments - got ({type(rest[0]).__name__}), but "
+                        "expected (dtype), (device, dtype) or (Tensor other)")
+    if rest:
+        non_blocking = rest.pop(0)
+    if rest:
+        copy = rest.pop(0)
+    if device is not None and not isinstance(device, _C.device):
+        device = _C.device(device)
+    same_device = device is None or device == self.device or (device.index is None and device.type == self.device.type)
+    same_format = memory_format is None or memory_format is _C.preserve_format \
+        or self.is_contiguous(memory_format=memory_format)
+    if not copy and same_device and (dtype is None or dtype is self.dtype) and same_format:
+        return self
+    return _lookup("_to_copy")(self, dtype, None if same_device else device, memory_format)
+
+
+def _converter(name: str) -> Any:
+    def convert(self: Any, memory_format: Any = None) -> Any:
+        return to(self, _C.dtype_by_name(name), memory_format=memory_format)
+
+    convert.__name__ = name
+    convert.__doc__ = f"Convert to {name}; same as to(tangrad.{name})."
+    return convert
+
+
+def cpu(self: Any, memory_format: Any = None) -> Any:
+    """Return the tensor on the host device."""
+    return to(self, "cpu", memory_format=memory_format)
+
+
+def type_(self: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """Return the type's name without argument, else the tensor converted to a dtype or type name."""
+    if dtype is None:
+        return type_name(self)
+    if isinstance(dtype, str):
+        dtype = dtype_of_type_name(dtype)
+    elif isinstance(dtype, type) and hasattr(dtype, "dtype"):
+        dtype = dtype.dtype
+    return to(self, dtype)
+
+
+_TYPE_NAMES = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "uint8": "Byte",
+               "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long", "bool": "Bool",
+               "complex64": "ComplexFloat", "complex128": "ComplexDouble"}
+
+
+def type_name(self: Any) -> str:
+    """Return e.g. "tangrad.FloatTensor"."""
+    place = "" if self.device.type == "cpu" else f"{self.device.type}."
+    return f"tangrad.{place}{_TYPE_NAMES.get(self.dtype.name, self.dtype.name)}Tensor"
+
+
+def dtype_of_type_name(name: str) -> Any:
+    """Return the dtype that a name such as "tangrad.FloatTensor" stands for.
+
+    Raises:
+        ValueError: the name is no type name.
+    """
+    short = name.rpartition(".")[2].removesuffix("Tensor")
+    for dtype, label in _TYPE_NAMES.items():
+        if label == short:
+            return _C.dtype_by_name(dtype)
+    raise ValueError(f"invalid type: '{name}'; known: {', '.join(f'tangrad.{v}Tensor' for v in _TYPE_NAMES.values())}")
+
+
+def backward(self: Any, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
+             inputs: Any = None) -> None:
+    """Compute gradients of this tensor for the leaves of its graph; see `autograd.backward`."""
+    from tangrad.autograd import backward as run
+
+    run(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+
+def numpy(self: Any, *, force: bool = False) -> Any:
+    """Return the tensor as an array that shares its memory (copied where force allows and it must be)."""
+    from tangrad.tensor.exchange import numpy as convert
+
+    return convert(self, force=force)
+
+
+def as_subclass(self: Any, cls: type) -> Any:
+    """Return the tensor as an instance of a subclass, sharing data and history."""
+    return _C.share_history(_C.as_class(self, cls), self)
+
+
+def _make_subclass(cls: type, data: Any, require_grad: bool = False) -> Any:
+    """Return an alias of data, cut from its history, that is an instance of cls."""
+    made = _C.as_class(data.detach(), cls)
+    return made.requires_grad_(require_grad) if require_grad else made
+
+
+def _make_wrapper_subclass(cls: type, size: Any, strides: Any = None, storage_offset: int | None = None,
+                           memory_format: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
+                           pin_memory: bool = False, requires_grad: bool = False, **unused: Any) -> Any:
+    """Return an instance of cls that has geometry but no memory: its `__torch_dispatch__` computes."""
+    shape = tuple(size)
+    if strides is None:
+        strides = _C.format_strides(shape, memory_format or _C.contiguous_format)
+    return _C.make_wrapper(cls, shape, tuple(strides), storage_offset or 0, dtype or _C.get_default_dtype(), device,
+                           requires_grad)
+
+
+def set_(self: Any, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Any:
+    """Point the tensor at the storage of another (or at a storage) with a geometry."""
+    if source is None:
+        return _C.set_storage(self, _C.empty((0,), self.dtype, self.device).untyped_storage(), 0, (0,), (1,))
+    if isinstance(source, _C.Tensor):
+        size = tuple(source.shape) if size is None else tuple(size)
+        stride = source.stride() if stride is None and size == tuple(source.shape) else stride
+        storage_offset = source.storage_offset() + storage_offset
+        source = source.untyped_storage()
+    size = (source.nbytes() // self.element_size(),) if size is None else tuple(size)
+    if stride is None:
+        stride = _C.format_strides(size, _C.contiguous_format)
+    return _C.set_storage(self, source, storage_offset, size, tuple(stride))
+
+
+def resize_(self: Any, *sizes: Any, memory_format: Any = None) -> Any:
+    """Give the tensor another shape, contiguous, growing its storage where needed."""
+    shape = tuple(sizes[0]) if len(sizes) == 1 and not isinstance(sizes[0], int) else tuple(sizes)
+    return _C.resize(self, shape)
+
+
+def resize_as_(self: Any, tensor: Any, memory_format: Any = None) -> Any:
+    """Resize to the shape of another tensor."""
+    return _C.resize(self, tuple(tensor.shape))
+
+
+def detach_(self: Any) -> Any:
+    """Cut the tensor itself from its history.
+
+    Raises:
+        RuntimeError: it is a view, whose base would keep the history.
+    """
+    if self._is_view():
+        raise RuntimeError("Can't detach views in-place. Use detach() instead.")
+    _C.forget_history(self)
+    return self
+
+
+def get_device(self: Any) -> int:
+    """Return the device's index, -1 on the host."""
+    return -1 if self.device.index is None else self.device.index
+
+
+def _flag(device: str) -> property:
+    return property(lambda self: self.device.type == device)
+
+
+def _transposed(self: Any) -> Any:
+    return _lookup("permute")(self, tuple(range(self.ndim - 1, -1, -1)))
+
+
+def _matrix_transposed(self: Any) -> Any:
+    if self.ndim < 2:
+        raise RuntimeError(f"tensor.mT is only supported on matrices or batches of matrices. Got {self.ndim}-D tensor.")
+    return _lookup("transpose")(self, -2, -1)
+
+
+def _adjoint(self: Any) -> Any:
+    if self.ndim not in (0, 2):
+        raise RuntimeError(f"tensor.H is only supported on matrices (2-D tensors). Got {self.ndim}-D tensor.")
+    if self.ndim == 0:
+        return self.conj()
+    return _matrix_transposed(self).conj()
+
+
+def _real(self: Any) -> Any:
+    return _lookup("real")(self)
+
+
+def _set_real(self: Any, value: Any) -> None:
+    _lookup("copy_")(_lookup("real")(self), _as_tensor(self, value))
+
+
+def _imag(self: Any) -> Any:
+    return _lookup("imag")(self)
+
+
+def _set_imag(self: Any, value: Any) -> None:
+    _lookup("copy_")(_lookup("imag")(self), _as_tensor(self, value))
+
+
+def _as_tensor(like: Any, value: Any) -> Any:
+    if isinstance(value, _C.Tensor):
+        return value
+    from tangrad.tensor.construct import tensor
+
+    return tensor(value, device=like.device)
+
+
+def type_as(self: Any, other: Any) -> Any:
+    """Return the tensor with the dtype and device of another."""
+    return to(self, dtype=other.dtype, device=other.device)
+
+
+def new_tensor(self: Any, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+    """Return a new tensor of data with this dtype on this device."""
+    from tangrad.tensor.construct import tensor
+
+    return tensor(data, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad)
+
+
+def is_same_size(self: Any, other: Any) -> bool:
+    """Return whether the shapes are equal."""
+    return tuple(self.shape) == tuple(other.shape)
+
+
+def is_set_to(self: Any, tensor: Any) -> bool:
+    """Return whether both are the same view of the same storage."""
+    return (self.data_ptr() == tensor.data_ptr() and tuple(self.shape) == tuple(tensor.shape)
+            and self.stride() == tensor.stride() and self.untyped_storage() is tensor.untyped_storage())
+
+
+def is_signed(self: Any) -> bool:
+    """Return whether the dtype has a sign."""
+    return self.dtype.is_signed
+
+
+def is_pinned(self: Any, device: Any = None) -> bool:
+    """Return whether the memory is page-locked (never, on host devices)."""
+    return False
+
+
+def pin_memory(self: Any, device: Any = None) -> Any:
+    """Return the tensor in page-locked memory: itself where no device asks for it."""
+    return self
+
+
+def numel_alias(self: Any) -> int:
+    """Return the number of elements."""
+    return self.numel()
+
+
+def apply_(self: Any, callable: Any) -> Any:
+    """Replace each element x by callable(x); slow, on the host only."""
+    from tangrad.tensor.construct import tensor
+
+    flat = [callable(x) for x in self.detach().reshape(-1).tolist()]
+    _C.copy_data(self, tensor(flat, dtype=self.dtype).reshape(tuple(self.shape)))
+    return self
+
+
+def share_memory_(self: Any) -> Any:
+    """Move the storage to shared memory: memory of one process is all that exists yet, so this returns self."""
+    return self
+
+
+def sum_to_size(self: Any, *size: Any) -> Any:
+    """Sum over dimensions that were broadcast, so that the result has the given shape."""
+    shape = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else tuple(size)
+    return _C.sum_gradient_to(self, shape)
+
+
+TABLE: dict[str, Any] = {
+    "to": to, "cpu": cpu, "type": type_, "backward": backward, "numpy": numpy, "as_subclass": as_subclass,
+    "_make_subclass": staticmethod(_make_subclass), "_make_wrapper_subclass": staticmethod(_make_wrapper_subclass),
+    "set_": set_, "resize_": resize_, "resize_as_": resize_as_, "detach_": detach_, "get_device": get_device,
+    "is_cpu": _flag("cpu"), "is_meta": _flag("meta"), "is_cuda": _flag("cuda"), "is_sparse": property(lambda self: False),
+    "is_quantized": property(lambda self: False), "is_mkldnn": property(lambda self: False),
+    "is_nested": property(lambda self: False), "is_sparse_csr": property(lambda self: False),
+    "T": property(_transposed), "mT": property(_matrix_transposed), "H": property(_adjoint),
+    "mH": property(lambda self: _matrix_transposed(self).conj()),
+    "real": property(_real, _set_real), "imag": property(_imag, _set_imag), "type_as": type_as, "new_tensor": new_tensor,
+    "is_same_size": is_same_size, "is_set_to": is_set_to, "is_signed": is_signed, "is_pinned": is_pinned,
+    "pin_memory": pin_memory, "nelement": numel_alias, "ndimension": lambda self: self.dim(), "apply_": apply_,
+    "share_memory_": share_memory_, "is_shared": lambda self: False, "sum_to_size": sum_to_size,
+    "name": property(lambda self: None), "is_distributed": lambda self: False,
+}
+for _alias, _name in {"bool": "bool", "byte": "uint8", "char": "int8", "short": "int16", "int": "int32", "long": "int64",
+                      "half": "float16", "bfloat16": "bfloat16", "float": "float32", "double": "float64",
+                      "cfloat": "complex64", "cdouble": "complex128"}.items():
+    TABLE[_alias] = _converter(_name)

@@ -1,0 +1,116 @@
+"""What the compiled Tensor asks of Python: text, attributes loaded on first use, exchange."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tangrad import _C
+
+
+def represent(t: Any) -> str:
+    """Return repr(t); tensors of a transform level show what they wrap."""
+    record = _C.level_of(t)
+    if record is not None:
+        return record.represent(t)
+    from tangrad.tensor.printing import tensor_repr
+
+    return tensor_repr(t)
+
+
+def find_attribute(t: Any, name: str) -> Any:
+    """Return an attribute that was not found on the type: an op or method not loaded yet.
+
+    Raises:
+        AttributeError: nobody defines it.
+    """
+    found = class_attribute(name)
+    if found is None:
+        raise AttributeError(f"'{type(t).__name__}' object has no attribute '{name}'")
+    return found.__get__(t, type(t)) if hasattr(found, "__get__") else found
+
+
+def class_attribute(name: str) -> Any:
+    """Load a method or property of Tensor by name and put it on the type; None if unknown."""
+    if name.startswith("__") and name not in ("__cuda_array_interface__",):
+        return None
+    from tangrad.tensor import methods
+
+    found = methods.TABLE.get(name)
+    if found is None:
+        from tangrad.ops import registry
+
+        try:
+            found = registry.method(name)
+        except AttributeError:
+            return None
+    setattr(_C.Tensor, name, found)
+    return found
+
+
+class TensorMeta(type):
+    """The metaclass of Tensor: finds methods on the class that were not loaded yet."""
+
+    __slots__ = ()
+
+    def __getattr__(cls, name: str) -> Any:
+        found = class_attribute(name)
+        if found is None:
+            raise AttributeError(f"type object '{cls.__name__}' has no attribute '{name}'")
+        return getattr(cls, name)
+
+    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **kwargs: Any) -> None:
+        super().__init__(name, bases, namespace, **kwargs)
+        load_methods()
+
+    def __dir__(cls) -> list[str]:
+        load_methods()
+        return sorted(set(super().__dir__()))
+
+
+_loaded = False
+
+
+def load_methods() -> None:
+    """Put every method on the type, so that super() of a subclass finds them all."""
+    global _loaded
+    if _loaded:
+        return
+    _loaded = True
+    from tangrad.ops import registry
+    from tangrad.tensor import methods
+
+    present = _C.Tensor.__dict__
+    for name, value in methods.TABLE.items():
+        if name not in present:
+            setattr(_C.Tensor, name, value)
+    for name, op in registry.load_all().items():
+        if name not in present and op.definition.is_method:
+            setattr(_C.Tensor, name, op)
+
+
+def to_array(t: Any, dtype: Any, copy: bool | None) -> Any:
+    """Answer `__array__`."""
+    from tangrad.tensor.exchange import array_protocol
+
+    return array_protocol(t, dtype, copy)
+
+
+def to_dlpack(t: Any, **kwargs: Any) -> Any:
+    """Answer `__dlpack__`."""
+    from tangrad.tensor.exchange import dlpack
+
+    return dlpack(t, **kwargs)
+
+
+def dlpack_device(t: Any) -> tuple[int, int]:
+    """Answer `__dlpack_device__`."""
+    from tangrad.tensor.exchange import dlpack_device as answer
+
+    return answer(t)
+
+
+def construct(cls: type, args: tuple[Any, ...], **kwargs: Any) -> Any:
+    """Answer `Tensor(...)`, `Parameter(...)` and calls of their subclasses."""
+    from tangrad.tensor.legacy import construct as legacy
+
+    return legacy(cls, args, kwargs)
