@@ -44,6 +44,7 @@ cdef enum:
 
     RESULT_PROMOTED = -1
     RESULT_REAL = -2
+    RESULT_COMPLEX = -4
 
     KERNEL_C = 1
     KERNEL_PYTHON = 2
@@ -230,7 +231,7 @@ def make_op(definition, str kind, spec):
     op.promote = {"promote": PROMOTE_PLAIN, "float": PROMOTE_FLOAT, "integral": PROMOTE_INTEGRAL,
                   "sum": PROMOTE_SUM}[spec.get("promote", "promote")]
     for i, r in enumerate(spec.get("results", ())):
-        op.results[i] = {"promoted": RESULT_PROMOTED, "real": RESULT_REAL}.get(r, -3)
+        op.results[i] = {"promoted": RESULT_PROMOTED, "real": RESULT_REAL, "complex": RESULT_COMPLEX}.get(r, -3)
         if op.results[i] == -3:
             op.results[i] = dtype_by_name(r).index
     op.accepted = spec.get("accepted", 0xFFFFFFFF)

@@ -133,6 +133,8 @@ cdef int result_dtype(Op op, int which, int common) noexcept:
         return common
     if r == RESULT_REAL:
         return REAL_OF[common]
+    if r == RESULT_COMPLEX:
+        return common if KIND[common] == KIND_COMPLEX else COMPLEX128 if common == FLOAT64 else COMPLEX64
     return r
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 __all__ = ["lookup"]
 
+_MODULES = ("registry", "define", "definition", "derived", "schema", "geometry", "extension", "describe", "samples")
+
 
 def lookup(name: str) -> Any:
     """Return the op called `name`, loading its family when needed.
@@ -13,22 +15,29 @@ def lookup(name: str) -> Any:
     Raises:
         AttributeError: no definition has that name.
     """
-    from tangrad.ops import registry
+    from tangrad.ops.registry import find
 
-    return registry.find(name)
+    return find(name)
 
 
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
+    if name in _MODULES:
+        raise AttributeError(name)
     from tangrad import _C
-    from tangrad.ops import registry
+    from tangrad.ops.registry import find
 
     try:
-        return registry.find(name)
+        return find(name)
     except AttributeError:
         pass
     try:
         return _C.dtype_by_name(name)
     except TypeError:
-        raise AttributeError(f"no op named '{name}' is defined") from None
+        pass
+    import tangrad
+
+    if name not in tangrad.__dict__ and name not in tangrad._LAZY:
+        raise AttributeError(f"no op named '{name}' is defined")
+    return getattr(tangrad, name)

@@ -7,7 +7,7 @@ from typing import Any
 
 from tangrad import _C
 
-FAMILIES = ("pointwise", "pointwise_transcendental", "activation", "comparison", "complex", "reduction",
+FAMILIES = ("pointwise", "pointwise_transcendental", "activation", "comparison", "complex_numbers", "reduction",
             "reduction_moments", "scan_sort", "movement", "join", "conversion", "indexing", "contraction", "convolution",
             "normalization", "attention", "loss", "random", "creation")
 
