@@ -12,7 +12,7 @@ from typing import Any
 
 from tangrad import _C
 from tangrad.devices import arrays
-from tangrad.ops.definition import call_by_name
+from tangrad.dispatch.binding import call_by_name
 
 API = 1
 
