@@ -12,7 +12,7 @@ from typing import Any
 
 from tangrad import _C
 from tangrad.devices import arrays
-from tangrad.ops.definition import call_by_name
+from tangrad.dispatch.binding import call_by_name
 
 API = 1
 
@@ -179,12 +179,10 @@ def empty_fold(definition: Any, states: list[Any]) -> list[Any]:
 
 def combiner(definition: Any, states: list[Any], compute: str, params: dict[str, Any]) -> Callable[..., list[Any]]:
     """Return the function that combines two lists of state arrays."""
-    expression = definition.combine
     names = [*definition.state_names("a"), *definition.state_names("b")]
     kinds = [s.dtype.name for s in states]
     types = dict(zip(names, kinds * 2, strict=True))
-    program = expression.typed({k: v for k, v in types.items() if k in expression.free}, compute, kinds, exact=names)
-    function = program.numpy()
+    program, function = typed_step(definition, "combine", types, compute, kinds, tuple(names))
     numbers = {k: v for k, v in params.items() if k in definition.params}
 
     def combine(left: list[Any], right: list[Any]) -> list[Any]:
@@ -196,16 +194,15 @@ def combiner(definition: Any, states: list[Any], compute: str, params: dict[str,
 
 def finished(definition: Any, states: list[Any], compute: str, params: dict[str, Any], n: int, outs: Any) -> Any:
     """Apply the last step of a fold."""
-    expression = definition.finalize
-    if expression is None:
+    if definition.finalize_text is None:
         return states
     names = definition.state_names("a")
-    types = {name: s.dtype.name for name, s in zip(names, states, strict=True) if name in expression.free}
+    types = {name: s.dtype.name for name, s in zip(names, states, strict=True)}
     results = [o.dtype.name if o.dtype.codec is None else o.dtype.compute for o in outs]
-    program = expression.typed(types, compute, results, exact=names)
+    program, function = typed_step(definition, "finalize", types, compute, results, tuple(names))
     given = dict(zip(names, states, strict=True))
-    numbers = {k: v for k, v in params.items() if k in definition.params and k in expression.params}
-    return program.numpy()(*[given[name] for name in program.inputs], n=n, **numbers)
+    numbers = {k: v for k, v in params.items() if k in definition.params and k in program.params}
+    return function(*[given[name] for name in program.inputs], n=n, **numbers)
 
 
 # --- scans ---------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tangrad import _C
+from tangrad.dispatch.binding import call_by_name
 from tangrad.ops.schema import KEYWORD_ALIASES, TENSOR_TYPES, Schema
 
 _RULELESS = "none"
@@ -299,16 +300,6 @@ def names_of(function: Callable[..., Any]) -> tuple[str, ...]:
     """Return the parameter names of a Python function (how definitions say what they need)."""
     code = function.__code__
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-
-
-def call_by_name(function: Callable[..., Any], named: Mapping[str, Any]) -> Any:
-    """Call a function with those of the named values that it asks for."""
-    code = function.__code__
-    if code.co_flags & 0x04:  # *args: everything, in order
-        return function(*named.values())
-    return function(*[named[name] for name in code.co_varnames[: code.co_argcount]],
-                    **{name: named[name] for name in code.co_varnames[code.co_argcount: code.co_argcount
-                                                                      + code.co_kwonlyargcount]})
 
 
 def first_tensor(args: Sequence[Any]) -> Any:
