@@ -18,7 +18,7 @@ NEUTRAL = CORE / "plugins" / "neutral.json"
 
 # From the top down. A part imports from its own line and the lines below it, never from above.
 LAYERS = [
-    {"__main__", "inspection"},
+    {"__main__", "cli", "inspection"},
     {"plugin"},
     {"nn", "optim"},
     {"utils"},
