@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tangrad import _C
+from tangrad.dispatch.binding import call_by_name
 from tangrad.ops.schema import KEYWORD_ALIASES, TENSOR_TYPES, Schema
 
 _RULELESS = "none"
@@ -29,11 +30,11 @@ class Definition:
         namespace: "nn" where only `nn.functional` shows the op.
         alias: further names. function, method, inplace: which forms exist.
         oracle: name of PyTorch's counterpart, or a callable (torch, *args).
+        extra_dims: dimensions that a dim argument may name beyond those of the first tensor.
         node: name in `grad_fn`, in snake case, where it differs from the op's.
     """
 
     kind = "kernel"
-    extra_dims = 0
     is_scan = False
     needs_elements = False
     accepts_missing_grads = False
@@ -47,7 +48,7 @@ class Definition:
                  oracle: Any = None, node: str | None = None, shape_depends_on_data: bool = False, random: bool = False,
                  words: Any = None, geometry: Any = None, function_body: Any = None, mixes_devices: bool = False,
                  allows_none_in_list: bool = False, promote: str = "promote", native: Any = None,
-                 dtypes: str = "all") -> None:
+                 dtypes: str = "all", extra_dims: int = 0) -> None:
         import sys
 
         self.schema, self.name, self.node = schema, schema.name, node
@@ -61,7 +62,7 @@ class Definition:
         self.geometry, self.function_body = geometry, function_body
         self.mixes_devices, self.allows_none_in_list = mixes_devices, allows_none_in_list
         self.returns_tuple = True
-        self.promote, self.native, self.dtypes = promote, native, dtypes
+        self.promote, self.native, self.dtypes, self.extra_dims = promote, native, dtypes, extra_dims
         self.public_name: str | None = None
         self.op: Any = None
         self.parameter_names = schema.names
@@ -301,16 +302,6 @@ def names_of(function: Callable[..., Any]) -> tuple[str, ...]:
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
-def call_by_name(function: Callable[..., Any], named: Mapping[str, Any]) -> Any:
-    """Call a function with those of the named values that it asks for."""
-    code = function.__code__
-    if code.co_flags & 0x04:  # *args: everything, in order
-        return function(*named.values())
-    return function(*[named[name] for name in code.co_varnames[: code.co_argcount]],
-                    **{name: named[name] for name in code.co_varnames[code.co_argcount: code.co_argcount
-                                                                      + code.co_kwonlyargcount]})
-
-
 def first_tensor(args: Sequence[Any]) -> Any:
     """Return the first tensor among bound arguments, looking into lists."""
     for a in args:
@@ -347,8 +338,8 @@ def rule_of_functions(definition: Definition, wanted: set[str]) -> Any:
 
 def _argument(definition: Definition, name: str, saves: list[tuple[str, int]]) -> tuple[str, int]:
     names = definition.parameter_names
-    if name == "needs":
-        return ("needs", 0)
+    if name in ("needs", "grads"):
+        return (name, 0)
     if name == "g" or name.startswith("g") and name[1:].isdigit():
         return ("grad", int(name[1:] or 0))
     if name == "result" or name.startswith("result") and name[6:].isdigit():
