@@ -328,7 +328,7 @@ convolution_weight = op(
     vjp={
         "input": lambda g, input_meta, grad, stride, padding, dilation, groups: convolution_input(
             g, grad.conj(), input_meta.shape, stride, padding, dilation, groups
-        ).conj(),
+        ),
         "grad": lambda g, input, stride, padding, dilation, groups: convolution(
             input.conj(), g, stride, padding, dilation, groups
         ),
