@@ -42,12 +42,8 @@ cdef class Tensor:
     cdef int64_t view_version        # version at which grad_fn_ of a view was right
     cdef object hooks_               # None, or the dict of hooks by kind
     cdef object level_               # None, or the record of the transform level that wraps it
-    cdef dict __dict__
+    cdef void* attributes            # the instance's dict, made on first use (see state.h)
     cdef object __weakref__
-
-    def __dealloc__(self):
-        if self.shape_ != self.inline_ and self.shape_ != NULL:
-            free(self.shape_)
 
     # --- geometry
 
@@ -444,6 +440,11 @@ cdef class Tensor:
 cdef class Parameter(Tensor):
     """A tensor that is a parameter of a module: it requires gradients by default."""
     pass
+
+
+cdef void release_geometry(PyObject* x) noexcept:
+    if (<Tensor>x).shape_ != (<Tensor>x).inline_ and (<Tensor>x).shape_ != NULL:
+        free((<Tensor>x).shape_)
 
 
 cdef PyTypeObject* TENSOR = <PyTypeObject*>Tensor

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tangrad import _C
+from tangrad.dispatch.binding import call_by_name
 from tangrad.ops.schema import KEYWORD_ALIASES, TENSOR_TYPES, Schema
 
 _RULELESS = "none"
@@ -51,7 +52,7 @@ class Definition:
         import sys
 
         self.schema, self.name, self.node = schema, schema.name, node
-        self.module = sys._getframe(2).f_globals.get("__name__", "?")
+        self.module = _defining_module(sys._getframe(2))
         self.shape, self.dtype, self.check, self.reference, self.decompose = shape, dtype, check, reference, decompose
         self.vjp, self.jvp, self.linear, self.batch = vjp, jvp, tuple(linear), batch
         self.samples, self.errors, self.doc = samples, errors, doc
@@ -198,12 +199,6 @@ class PointwiseDefinition(Definition):
                  partials: Mapping[str, str] | None, **common: Any) -> None:
         common.setdefault("batch", "pointwise")
         super().__init__(schema, **common)
-        import sys
-
-        if self.module == __name__ or self.module == "tangrad.ops.define":
-            self.module = sys._getframe(2).f_globals.get("__name__", "?")
-            if self.module == "tangrad.ops.define":
-                self.module = sys._getframe(3).f_globals.get("__name__", "?")
         self.text = expression
         self.results, self.fixed, self.partials = tuple(results), dict(fixed), dict(partials or {})
         self.inputs = tuple(schema.params[i].name for i in schema.tensors)
@@ -294,20 +289,17 @@ class ReductionDefinition(Definition):
         return (letter,) if n == 1 else tuple(f"{letter}{k}" for k in range(n))
 
 
+def _defining_module(frame: Any) -> str:
+    """Return the name of the module whose code called the definition language."""
+    while frame.f_globals.get("__name__") in (__name__, "tangrad.ops.define") and frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_globals.get("__name__", "?")
+
+
 def names_of(function: Callable[..., Any]) -> tuple[str, ...]:
     """Return the parameter names of a Python function (how definitions say what they need)."""
     code = function.__code__
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-
-
-def call_by_name(function: Callable[..., Any], named: Mapping[str, Any]) -> Any:
-    """Call a function with those of the named values that it asks for."""
-    code = function.__code__
-    if code.co_flags & 0x04:  # *args: everything, in order
-        return function(*named.values())
-    return function(*[named[name] for name in code.co_varnames[: code.co_argcount]],
-                    **{name: named[name] for name in code.co_varnames[code.co_argcount: code.co_argcount
-                                                                      + code.co_kwonlyargcount]})
 
 
 def first_tensor(args: Sequence[Any]) -> Any:
