@@ -86,20 +86,22 @@ def _max_pool_reference(
         for n, o, k, s, p, d in zip(sizes, out, kernel_size, stride, padding, dilation, strict=True)
     ]
     x = np.pad(self, [*((0, 0) for _ in lead), *grown], constant_values=_lowest(np, self.dtype))
+    taps = list(np.ndindex(*kernel_size))
     values = np.full((*lead, *out), _lowest(np, self.dtype), self.dtype)
-    first = _places(np, (0,) * spatial, sizes, out, stride, padding, dilation)
-    places = np.broadcast_to(first, values.shape).copy()
-    for tap in np.ndindex(*kernel_size):
+    chosen = np.zeros(values.shape, np.int64)
+    for number, tap in enumerate(taps):
         seen = tuple(
             slice(i * d, i * d + (o - 1) * s + 1, s)
             for i, d, o, s in zip(tap, dilation, out, stride, strict=True)
         )
-        value = x[(..., *seen)]
+        value = np.ascontiguousarray(x[(..., *seen)])
         # A NaN wins, and the last of several.
-        better = (value > values) | (value != value)
-        np.copyto(values, value, where=better)
-        np.copyto(places, _places(np, tap, sizes, out, stride, padding, dilation), where=better)
-    return values, places
+        np.copyto(chosen, number, where=(value > values) | (value != value))
+        np.maximum(values, value, out=values)
+    places = np.stack([_places(np, tap, sizes, out, stride, padding, dilation) for tap in taps])
+    positions = np.arange(numel_of(out))
+    found = places.reshape(len(taps), -1)[chosen.reshape((*lead, -1)), positions]
+    return values, found.reshape(values.shape)
 
 
 def _places(
