@@ -100,7 +100,8 @@ def _max_pool_reference(
         np.maximum(values, value, out=values)
     places = np.stack([_places(np, tap, sizes, out, stride, padding, dilation) for tap in taps])
     positions = np.arange(numel_of(out))
-    found = places.reshape(len(taps), -1)[chosen.reshape((*lead, -1)), positions]
+    flat = chosen.reshape((numel_of(lead), numel_of(out)))
+    found = places.reshape(len(taps), -1)[flat, positions]
     return values, found.reshape(values.shape)
 
 
