@@ -11,7 +11,9 @@ from tangrad.expr.program import KINDS, compute_type
 
 COMPUTE_TYPES = [dtype for dtype in KINDS if compute_type(dtype) == dtype]
 # cast and select_complex need a dtype; philox_uniform has tests of its own.
-SCALAR_PRIMITIVES = [name for name in PRIMITIVES if name not in ("cast", "select_complex", "philox_uniform")]
+SCALAR_PRIMITIVES = [
+    name for name in PRIMITIVES if name not in ("cast", "select_complex", "philox_uniform")
+]
 
 # Where the function is real, finite and smooth, for each operand.
 DOMAIN: dict[str, tuple[tuple[float, float], ...]] = {

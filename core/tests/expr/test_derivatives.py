@@ -60,10 +60,7 @@ def test_second_partial_is_the_limit_of_differences(name, k):
         first = expression(name).partial("abc"[k])
         second = first.partial("abc"[k])
     except DerivativeError as error:
-        assert name in str(error)
-        return
-    if name == "polygamma":
-        pytest.skip("mpmath's polygamma is slow at this order")
+        pytest.skip(str(error))
     operands = smooth_operands(name, 6)
     if name not in STEPS and "where" not in first.source and "sgn" not in first.source:
         (actual,) = run(second, *operands, **first_types(name))
@@ -126,7 +123,12 @@ def test_vjp_agrees_with_autograd(name):
     )
 
 
-COMPLEX = [name for name in TORCH if "c" in PRIMITIVES[name].kinds] + ["angle", "real", "imag", "conj"]
+COMPLEX = [name for name in TORCH if "c" in PRIMITIVES[name].kinds] + [
+    "angle",
+    "real",
+    "imag",
+    "conj",
+]
 
 
 @pytest.mark.filterwarnings("ignore:Casting complex values to real")
@@ -138,7 +140,8 @@ def test_complex_vjp_follows_the_convention_of_pytorch(name):
     rng = np.random.default_rng(3)
     # In the right half plane PyTorch's derivative of acosh has the right sign.
     arrays = [
-        rng.uniform(0.2, 2, 20) + 1j * rng.uniform(0.2, 2, 20) for _ in range(PRIMITIVES[name].arity)
+        rng.uniform(0.2, 2, 20) + 1j * rng.uniform(0.2, 2, 20)
+        for _ in range(PRIMITIVES[name].arity)
     ]
     function = getattr(torch, TORCH.get(name, name))
     try:
@@ -211,6 +214,13 @@ def test_gradients_of_half_inputs_are_typed_like_any_expression():
     assert e.typed({"g": "bfloat16", "x": "bfloat16"}, "float32", ["bfloat16"]).result_types == (
         "bfloat16",
     )
+
+
+def test_casts_pass_gradients_on_between_floats_and_stop_them_at_integers():
+    e = parse("cast(x, 'float16') * x + cast(x, 'int64')", ("x",))
+    x = np.array([1.3])
+    (value,) = run(e.partial("x"), x)
+    assert value == x + x.astype(np.float16)
 
 
 def test_structural_zeros_and_ones_disappear():

@@ -150,7 +150,9 @@ def test_source_of_a_derived_expression_parses_to_it(source):
 
 
 def test_common_subexpressions_are_computed_once_and_dead_ones_never():
-    program = parse("d = tan(x); exp(x) * exp(x) + exp(x)", ("x",)).typed({"x": "float32"}, "float32")
+    program = parse("d = tan(x); exp(x) * exp(x) + exp(x)", ("x",)).typed(
+        {"x": "float32"}, "float32"
+    )
     assert [step.op for step in program.instructions] == ["load", "exp", "mul", "add"]
 
 
@@ -200,6 +202,7 @@ def test_types_of_results(source, compute, result):
         ("x == 'a'", "float32", "substitute the parameter"),
         ("-x", "bool", "neg has no meaning for bool"),
         ("x", "float16", "use float32"),
+        ("cast(x * 1j, 'float32')", "complex64", "take real"),
     ],
 )
 def test_type_errors_name_the_operation_and_the_type(source, compute, message):

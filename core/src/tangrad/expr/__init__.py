@@ -3,15 +3,19 @@
 An expression is parsed once (:func:`parse`), differentiated and substituted as a whole, typed for
 given dtypes (:meth:`Expression.typed`), and then evaluated by NumPy or rendered to C.
 
-========================  ==================================================
-``primitives.py``         the table: each primitive in NumPy, Python, C, and its derivative
-``syntax.py``, ``ssa.py`` text to hash-consed nodes, simplified as they are made
-``derive.py``             derivatives, which are expressions again
-``types.py``              typed programs
-``numpy_eval.py``         the reference, with ``special.py``
-``oracle.py``             the oracle on Python scalars and mpmath numbers
-``render.py``             C, CUDA C and OpenCL C
-========================  ==================================================
+==================================  ===================================================
+``primitives.py``                   the table: each primitive in NumPy, Python and C, and its
+                                    derivative
+``syntax.py``, ``ssa.py``           text to hash-consed nodes, simplified as they are made
+``expression.py``                   the expression, and back to text
+``derive.py``                       derivatives, which are expressions again
+``program.py``                      typed programs
+``numpy_eval.py``                   the reference, with ``special.py``, ``gaussian.py`` and
+                                    ``gamma.py``
+``scalar_eval.py``, ``oracle.py``   constant folding, and the oracle on Python and mpmath numbers
+``render.py``                       C, CUDA C and OpenCL C, with ``c_library.py`` and
+                                    ``c_special.py``
+==================================  ===================================================
 """
 
 from __future__ import annotations
@@ -21,15 +25,22 @@ from tangrad.expr.expression import Expression, parse
 
 __all__ = [
     "DerivativeError",
+    "Dialect",
     "Expression",
     "ExpressionError",
     "ExpressionTypeError",
+    "Program",
     "c_prelude",
     "compute_type",
     "parse",
 ]
 
-_LAZY = {"compute_type": "program", "Program": "program", "c_prelude": "render", "Dialect": "render"}
+_LAZY = {
+    "compute_type": "program",
+    "Program": "program",
+    "c_prelude": "render",
+    "Dialect": "render",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -10,13 +10,13 @@ taken never meets a zero (the derivative of ``where(x > 0, x, expm1(x))`` at 100
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import cache
 
 from tangrad.expr.errors import DerivativeError, ExpressionError
 from tangrad.expr.expression import Expression
-from tangrad.expr.syntax import parse_nodes
 from tangrad.expr.primitives import PRIMITIVES
 from tangrad.expr.ssa import Node, call, is_literal, literal, name, rebuild, walk
+from tangrad.expr.syntax import parse_nodes
 
 Derivative = Node | None  # None: zero everywhere
 
@@ -34,7 +34,8 @@ def _times(a: Derivative, b: Derivative) -> Derivative:
         if is_literal(left, -1):
             return call("neg", right)
         if left.op == "neg":
-            return call("neg", _times(left.args[0], right))
+            product = _times(left.args[0], right)
+            return None if product is None else call("neg", product)
         if left.op == "truediv" and is_literal(left.args[0], 1):
             return call("truediv", right, left.args[1])
     return call("mul", a, b)
@@ -43,9 +44,9 @@ def _times(a: Derivative, b: Derivative) -> Derivative:
 def _plus(a: Derivative, b: Derivative) -> Derivative:
     if a is None or b is None:
         return b if a is None else a
-    if a.op == b.op == "where" and a.args[0] is b.args[0]:
-        if is_literal(a.args[2], 0) and is_literal(b.args[1], 0):
-            return call("where", a.args[0], a.args[1], b.args[2])
+    same_condition = a.op == b.op == "where" and a.args[0] is b.args[0]
+    if same_condition and is_literal(a.args[2], 0) and is_literal(b.args[1], 0):
+        return call("where", a.args[0], a.args[1], b.args[2])
     if b.op == "neg":
         return call("sub", a, b.args[0])
     return call("add", a, b)
@@ -77,7 +78,7 @@ def _select(z: Node, a: Derivative, b: Derivative) -> Derivative:
 # --- derivatives of one primitive -------------------------------------------------------------
 
 
-@lru_cache(maxsize=None)
+@cache
 def _formula(text: str) -> Node:
     return parse_nodes(text, ("a", "b", "c", "y"))[0]
 
@@ -202,11 +203,9 @@ def _is_complex(node: Node) -> bool:
 
 
 def _cast(node: Node, derivative: Derivative) -> Derivative:
-    """A cast to an integer type is a step function; to another type it passes on."""
+    """Differentiate a cast: a step function to integers; else 1, which is not rounded again."""
     floating = str(node.value).startswith(("float", "bfloat", "complex"))
-    if not floating or derivative is None:
-        return None
-    return call("cast", derivative, value=node.value)
+    return derivative if floating else None
 
 
 # --- derivatives of an expression --------------------------------------------------------------

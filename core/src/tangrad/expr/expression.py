@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from tangrad.expr.errors import ExpressionError
 from tangrad.expr.ssa import Node, Scalar, literal, rebuild, walk
 
+TYPE_CHECKING = False  # importing typing would double the time to import this package
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
     from tangrad.expr.program import Program
 
 
@@ -19,7 +20,7 @@ class Expression:
     Make one with :func:`parse`. Inputs become tensors' elements, parameters Python scalars.
     """
 
-    __slots__ = ("nodes", "inputs", "params", "_source", "_free")
+    __slots__ = ("_free", "_source", "inputs", "nodes", "params")
 
     def __init__(
         self,
@@ -160,6 +161,7 @@ class Expression:
         types: Mapping[str, str],
         compute: str,
         results: Sequence[str] | None = None,
+        exact: Collection[str] = (),
     ) -> Program:
         """Return the typed program that computes in dtype ``compute``.
 
@@ -168,13 +170,15 @@ class Expression:
                 not have the compute type.
             compute: A dtype's name, not a half type (see :func:`compute_type`).
             results: The outputs' dtypes; by default, what the typing rules give.
+            exact: Inputs that keep their own dtype instead of being converted to the compute
+                type: an index beside floating-point values.
 
         Raises:
             ExpressionTypeError: if a primitive has no meaning for its operands' types.
         """
         from tangrad.expr.program import infer
 
-        return infer(self, types, compute, results)
+        return infer(self, types, compute, results, exact)
 
 
 def parse(source: str, inputs: Sequence[str], params: Sequence[str] = ()) -> Expression:
@@ -184,8 +188,9 @@ def parse(source: str, inputs: Sequence[str], params: Sequence[str] = ()) -> Exp
         ExpressionError: if the text is not in the language; it says what and where.
 
     Example:
-        >>> parse("where(x > 0, x, alpha * expm1(x))", inputs=("x",), params=("alpha",)).free
-        frozenset({'x', 'alpha'})
+        >>> elu = parse("where(x > 0, x, alpha * expm1(x))", inputs=("x",), params=("alpha",))
+        >>> elu.partial("x").source
+        'where((x > 0), 1, (alpha * exp(x)))'
     """
     from tangrad.expr.syntax import parse_nodes
 
@@ -231,6 +236,3 @@ def _text(node: Node, args: list[str]) -> str:
         return f"(-{args[0]})"
     symbol = _SYMBOLS.get(node.op)
     return f"({args[0]} {symbol} {args[1]})" if symbol else f"{node.op}({', '.join(args)})"
-
-
-

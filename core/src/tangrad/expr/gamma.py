@@ -99,10 +99,10 @@ def _digamma_tail(x: Array) -> Array:
 
 def trigamma(a: Array) -> Array:
     """Return the second derivative of lgamma."""
-    return polygamma(1, a)
+    return polygamma(np.float64(1), a)
 
 
-def polygamma(n: Array, a: Array) -> Array:
+def polygamma(n: Array | float, a: Array) -> Array:
     """Return the (n+1)-th derivative of lgamma; nan if n is not an integer of at least 0."""
     a = np.asarray(a)
     order, x = np.broadcast_arrays(np.asarray(n, np.float64), a.astype(np.float64))

@@ -77,12 +77,18 @@ def round_to_half(value: float, dtype: str) -> float:
     return float(struct.unpack("f", struct.pack("I", bits))[0])
 
 
-def _shift_left(bits: int) -> Callable[[int, int], int]:
-    return lambda a, b: a << b if 0 <= b < bits else 0
+def _shift_left(a: int, b: int) -> int:
+    return a << b if 0 <= b < 64 else 0
 
 
 def _shift_right(a: int, b: int) -> int:
     return a >> (b if 0 <= b < 64 else 64)
+
+
+def _power(a: Any, b: Any) -> Any:
+    if isinstance(a, int) and isinstance(b, int) and b >= 0:
+        return pow(a, b, 1 << 64)
+    return NAMESPACE["power"](a, b)
 
 
 def _philox_uniform(seed: int, offset: int, index: int) -> float:
@@ -97,7 +103,12 @@ def _philox_uniform(seed: int, offset: int, index: int) -> float:
     return float((x[index % 4] >> 8) * 2.0**-24)
 
 
-_INTEGER = {"lshift": _shift_left(64), "rshift": _shift_right, "philox_uniform": _philox_uniform}
+_INTEGER = {
+    "lshift": _shift_left,
+    "rshift": _shift_right,
+    "power": _power,
+    "philox_uniform": _philox_uniform,
+}
 
 
 class _Float64:
@@ -112,18 +123,19 @@ class _Float64:
         self._real |= {name: _special(name) for name in special.split()}
         self._real["fma"] = lambda a, b, c: float(Fraction(a) * Fraction(b) + Fraction(c))
         self._complex = NAMESPACE | {name: getattr(cmath, name) for name in names}
-        self._complex |= {
-            "exp2": lambda a: cmath.exp(a * math.log(2)),
+        own: dict[str, Callable[..., Any]] = {
+            "exp2": lambda a: 2**a,
             "expm1": lambda a: cmath.exp(a) - 1,
             "log2": lambda a: cmath.log(a) / math.log(2),
             "log10": cmath.log10,
-            "log1p": lambda a: cmath.log(1 + a),
+            "log1p": lambda a: cmath.log(a + 1),
             "rsqrt": lambda a: 1 / cmath.sqrt(a),
-            "sigmoid": lambda a: 1 / (1 + cmath.exp(-a)),
+            "sigmoid": lambda a: 1 / (cmath.exp(a * -1) + 1),
             "isnan": cmath.isnan,
             "isinf": cmath.isinf,
             "isfinite": cmath.isfinite,
         }
+        self._complex |= own
 
     def number(self, value: Any) -> float:
         return float(value)
@@ -150,7 +162,7 @@ class _MultiplePrecision:
     """Compute in mpmath's numbers."""
 
     def __init__(self, prec: int) -> None:
-        import mpmath
+        import mpmath  # type: ignore[import-untyped]
 
         self.mp = mp = mpmath.mp.clone()
         mp.prec = prec

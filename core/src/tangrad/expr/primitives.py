@@ -33,8 +33,19 @@ class Primitive:
     """Describe one primitive; the module's docstring explains the fields."""
 
     __slots__ = (
-        "name", "arity", "kinds", "operands", "result", "keeps_bool", "folds", "divides",
-        "numpy", "python", "c", "d", "wirtinger",
+        "arity",
+        "c",
+        "d",
+        "divides",
+        "folds",
+        "keeps_bool",
+        "kinds",
+        "name",
+        "numpy",
+        "operands",
+        "python",
+        "result",
+        "wirtinger",
     )  # fmt: skip
 
     def __init__(
@@ -78,6 +89,9 @@ PRIMITIVES: dict[str, Primitive] = {}
 def _row(name: str, arity: int, kinds: str, **columns: object) -> None:
     PRIMITIVES[name] = Primitive(name, arity, kinds, **columns)  # type: ignore[arg-type]
 
+
+# The rows are tables: the formatter would give every column a line.
+# fmt: off
 
 # --- arithmetic -----------------------------------------------------------------------------
 # Integers wrap around. C's signed overflow is undefined and its narrow types promote to int, so
@@ -174,7 +188,8 @@ _row("neg", 1, "uifc", numpy="np.negative(a)", python="-a", d="-1",
      c={"ui": "($T)(0 - ($U)a)", "f": "-a", "c": "tg_make_$s(-a.re, -a.im)"})
 _row("abs", 1, "buifc", numpy={"b": "a", "uifc": "np.abs(a)"}, python="abs(a)", result="real",
      d="sgn(a)", wirtinger=(("conj(sgn(a)) / 2", "sgn(a) / 2"),),
-     c={"bu": "a", "i": "($T)(a < 0 ? 0 - ($U)a : ($U)a)", "f": "@fabs(a)", "c": "@hypot(a.re, a.im)"})
+     c={"bu": "a", "i": "($T)(a < 0 ? 0 - ($U)a : ($U)a)", "f": "@fabs(a)",
+        "c": "@hypot(a.re, a.im)"})
 _row("reciprocal", 1, "fc", numpy="np.true_divide(T.type(1), a)", python="truediv(1, a)",
      d="-(y * y)", c={"f": "1 / a", "c": "tg_truediv_$s(tg_make_$s(1, 0), a)"})
 _row("square", 1, "uifc", numpy="np.multiply(a, a)", python="a * a", d="2 * a",
@@ -191,11 +206,12 @@ _row("gcd", 2, "ui", numpy="np.gcd(a, b)", python="gcd(a, b)", d="0",
     while (y) { $U t = x % y; x = y; y = t; }
     return ($T)x;
 }"""})
-_row("lcm", 2, "ui", numpy="sp.lcm(a, b)", python="lcm(a, b)", d="0",
+_row("lcm", 2, "ui", numpy="np.lcm(a, b)", python="lcm(a, b)", d="0",
      c={"u": "{ $T g = tg_gcd_$s(a, b); return ($T)(g ? (a / g) * ($U)b : 0); }",
         "i": """{
-    $T g = tg_gcd_$s(a, b);
-    return g ? tg_abs_$s(($T)(($U)(a / g) * ($U)b)) : 0;
+    $T d = tg_gcd_$s(a, b);
+    $U g = d < 0 ? 0 - ($U)d : ($U)d, x = a < 0 ? 0 - ($U)a : ($U)a, y = b < 0 ? 0 - ($U)b : ($U)b;
+    return g ? ($T)(x / g * y) : 0;
 }"""})
 
 # --- order ----------------------------------------------------------------------------------
@@ -409,6 +425,8 @@ _row("zeta", 2, "f", numpy="sp.zeta(a, b)", python="zeta(a, b)", c="($T)tg_zeta(
 _row("philox_uniform", 2, "ui", operands="ss", result="float32", folds=False,
      numpy="sp.philox_uniform(a, b, index)", python="philox_uniform(a, b, index)",
      c="tg_philox_uniform(a, b, index)", d="0")
+
+# fmt: on
 
 OPERATORS: dict[str, str] = {
     "Add": "add", "Sub": "sub", "Mult": "mul", "Div": "truediv", "FloorDiv": "floor_divide",

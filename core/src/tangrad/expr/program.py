@@ -1,21 +1,26 @@
 """Give every value of an expression a dtype: from untyped nodes to a typed program.
 
 Inputs are converted to the compute type as they are loaded, except those that are only ever used
-as conditions, and complex ones in a real computation, which stay complex. Literals take the type of what they meet. Where values of different types meet, the
-result is complex before floating before integer before bool, and within a kind the wider type;
-arithmetic on bools is done in the compute type, logic and comparisons of bools stay bool.
+as conditions, those that are declared exact, and complex ones in a real computation, which stay
+complex. Literals take the type of what they meet. Where values of different types meet, the result
+is complex before floating before integer before bool, and within a kind the wider type; arithmetic
+on bools is done in the compute type, logic and comparisons of bools stay bool.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import reduce
+from typing import TYPE_CHECKING
 
 from tangrad.expr.errors import ExpressionTypeError
 from tangrad.expr.expression import Expression
-from tangrad.expr.syntax import DTYPES
 from tangrad.expr.primitives import PRIMITIVES
 from tangrad.expr.ssa import Node, Scalar, walk
+from tangrad.expr.syntax import DTYPES
+
+if TYPE_CHECKING:
+    from tangrad.expr.render import Dialect
 
 KINDS: dict[str, str] = {
     dtype: {"bo": "b", "ui": "u", "in": "i", "fl": "f", "bf": "f", "co": "c"}[dtype[:2]]
@@ -58,7 +63,7 @@ class Instruction:
     the type of the operands; ``value`` is the name, the literal, or a cast's dtype.
     """
 
-    __slots__ = ("op", "type", "args", "operand", "value", "storage")
+    __slots__ = ("args", "op", "operand", "storage", "type", "value")
 
     def __init__(
         self,
@@ -88,7 +93,7 @@ class Instruction:
 class Program:
     """Hold typed SSA: ``instructions`` in order, ``results`` the indices of the outputs."""
 
-    __slots__ = ("inputs", "params", "compute", "instructions", "results")
+    __slots__ = ("compute", "inputs", "instructions", "params", "results")
 
     def __init__(
         self,
@@ -132,7 +137,8 @@ class Program:
     def numpy(self) -> Callable[..., tuple]:
         """Return a function of NumPy arrays, in the order of ``inputs``, and keyword parameters.
 
-        It returns a tuple of arrays of ``result_types``. bfloat16 arrays, which NumPy lacks, come
+        It returns a tuple of arrays of ``result_types``; an output that is just an input may be
+        the same array. bfloat16 arrays, which NumPy lacks, come
         and go as uint16 bits. Programs that are ``indexed`` take the keyword ``index``: the
         array of the elements' linear indices.
 
@@ -160,7 +166,7 @@ class Program:
         name: str,
         storage_types: Mapping[str, str] | None = None,
         out_types: Sequence[str] | None = None,
-        dialect: str = "c",
+        dialect: str | Dialect = "c",
     ) -> str:
         """Return the source of a scalar function called ``name``; see ``render.py``."""
         from tangrad.expr.render import render
@@ -173,29 +179,37 @@ def infer(
     types: Mapping[str, str],
     compute: str,
     results: Sequence[str] | None = None,
+    exact: Collection[str] = (),
 ) -> Program:
     """Type ``expression``; see :meth:`Expression.typed`."""
     if compute_type(compute) != compute:
         raise ExpressionTypeError(f"cannot compute in {compute}; use {compute_type(compute)}")
     if results is not None and len(results) != expression.outputs:
         raise ExpressionTypeError(f"{expression.outputs} outputs, but {len(results)} result types")
-    return _Typing(expression, types, compute).program(results)
+    return _Typing(expression, types, compute, exact).program(results)
 
 
 class _Typing:
     """Emit typed instructions for the nodes of one expression."""
 
-    def __init__(self, expression: Expression, types: Mapping[str, str], compute: str) -> None:
+    def __init__(
+        self,
+        expression: Expression,
+        types: Mapping[str, str],
+        compute: str,
+        exact: Collection[str],
+    ) -> None:
         self.expression, self.types, self.compute = expression, types, compute
+        self.exact = exact
         self.instructions: list[Instruction] = []
         self.known: dict[tuple, int] = {}
         self.done: dict[Node, int | Node] = {}
         self.conditions, self.seeds = _roles(expression.nodes)
 
     def program(self, results: Sequence[str] | None) -> Program:
-        nodes = self._resolve(self.expression.nodes)
+        self._resolve(self.expression.nodes)
         outputs = []
-        for k, node in enumerate(nodes):
+        for k, node in enumerate(self.expression.nodes):
             step = self._typed(node, self.compute)
             outputs.append(step if results is None else self._store(step, results[k]))
         return Program(
@@ -205,18 +219,37 @@ class _Typing:
             *_compact(self.instructions, outputs),
         )
 
-    def _resolve(self, outputs: Sequence[Node]) -> list[Node]:
-        """Emit every node, choosing at each select_complex; return what the outputs became."""
-        for node in walk(outputs):
-            if node.op == "literal":
-                self.done[node] = node
-            elif node.op == "name":
-                self.done[node] = self._name(node)
-            elif node.op == "select_complex":
-                self.done[node] = self._select(node)
-            else:
-                self.done[node] = self._call(node)
-        return list(outputs)
+    def _resolve(self, outputs: Sequence[Node]) -> None:
+        """Emit every node that is needed, arguments first."""
+        stack = list(reversed(outputs))
+        while stack:
+            node = stack[-1]
+            missing = [arg for arg in self._needs(node) if arg not in self.done]
+            if missing:
+                stack.extend(reversed(missing))
+                continue
+            stack.pop()
+            if node not in self.done:
+                self.done[node] = self._emit_node(node)
+
+    def _needs(self, node: Node) -> tuple[Node, ...]:
+        """Return the arguments; of a select_complex, the type's witness and then one side."""
+        if node.op != "select_complex":
+            return node.args
+        witness = node.args[0]
+        return (witness, self._chosen(node)) if witness in self.done else (witness,)
+
+    def _chosen(self, node: Node) -> Node:
+        kind = self._type(self.done[node.args[0]])
+        is_complex = kind is not None and KINDS[kind] == "c"
+        return node.args[1 if is_complex else 2]
+
+    def _emit_node(self, node: Node) -> int | Node:
+        if node.op == "literal":
+            return node
+        if node.op == "name":
+            return self._name(node)
+        return self.done[self._chosen(node)] if node.op == "select_complex" else self._call(node)
 
     def _emit(self, instruction: Instruction) -> int:
         key = instruction._key()
@@ -241,7 +274,7 @@ class _Typing:
             target = "int64"
         elif text in self.conditions:
             target = "bool" if own is None else compute_type(own)
-        elif own is not None and not is_input:
+        elif own is not None and (not is_input or text in self.exact):
             target = compute_type(own)
         elif own is not None and KINDS[own] == "c":
             target = _COMPLEX.get(self.compute, own)
@@ -250,11 +283,6 @@ class _Typing:
         assert own is not None
         loaded = self._emit(Instruction("load", compute_type(own), value=text, storage=own))
         return self._convert(loaded, target)
-
-    def _select(self, node: Node) -> int | Node:
-        kind = self._type(self.done[node.args[0]])
-        is_complex = kind is not None and KINDS[kind] == "c"
-        return self.done[node.args[1 if is_complex else 2]]
 
     def _typed(self, node: Node, dtype: str) -> int:
         """Return the instruction of a resolved node; a literal gets ``dtype``."""
@@ -299,6 +327,9 @@ class _Typing:
         return self._emit(Instruction(node.op, result, args, joined))
 
     def _cast(self, step: int, dtype: str) -> int:
+        source = self.instructions[step].type
+        if KINDS[source] == "c" and KINDS[dtype] not in "bc":
+            raise ExpressionTypeError(f"cast of {source} to {dtype} loses a part; take real(x)")
         if dtype not in _HALVES:
             return self._convert(step, dtype)
         step = self._convert(step, "float32")
@@ -318,11 +349,11 @@ class _Typing:
         roles = zip(primitive.operands, values, strict=True)
         operands = [value for role, value in roles if role == "t"]
         literals = [value.value for value in operands if isinstance(value, Node)]
-        types = [self._type(value) for value in operands if not isinstance(value, Node)]
+        types = [self.instructions[k].type for k in operands if not isinstance(k, Node)]
         if not operands:
             return {"s": "int64", "c": "bool"}.get(primitive.operands[0], self.compute)
         # For operands that are all literals the compute type decides, as for a single one.
-        joined = reduce(promote, types) if types else self.compute  # type: ignore[arg-type]
+        joined = reduce(promote, types) if types else self.compute
         stays_bool = primitive.keeps_bool or primitive.result == "bool"
         stays_bool &= all(isinstance(value, bool) for value in literals)
         if joined == "bool" and not stays_bool:

@@ -18,7 +18,8 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cache
+from typing import Any
 
 from tangrad.expr.c_library import C99_COMPLEX, COMPLEX_POWER, FUNCTIONS, PORTABLE_COMPLEX
 from tangrad.expr.c_special import SPECIAL
@@ -39,7 +40,18 @@ def suffix(dtype: str) -> str:
 
 
 class Dialect:
-    """Describe a C-like language: qualifiers, type names, literals, library names."""
+    """Describe a C-like language.
+
+    Args:
+        name: What error messages call it.
+        function: The qualifiers of a helper function.
+        types: The names of the integer and floating types, by dtype.
+        header: Text at the beginning; it defines ``TG_INF`` and ``TG_NAN``.
+        float_suffix: What the library appends to the name of a function of float32.
+        c99_complex: Whether there is ``<complex.h>``; otherwise complex functions are written out.
+        helpers: Texts of helper functions by name that replace those of the prelude, such as
+            half conversions in the machine's own instructions.
+    """
 
     def __init__(
         self,
@@ -50,10 +62,12 @@ class Dialect:
         header: str,
         float_suffix: str = "f",
         c99_complex: bool = False,
+        helpers: Mapping[str, str] | None = None,
     ) -> None:
         self.name, self.function, self.header = name, function, header
         self.types = dict(types)
         self.float_suffix, self.c99_complex = float_suffix, c99_complex
+        self.helpers = dict(helpers or {})
 
     def type(self, dtype: str) -> str:
         """Return the name of the type of a value (half types: of their storage)."""
@@ -67,16 +81,16 @@ class Dialect:
         """Return the library's function of the precision of ``dtype``."""
         return name + (self.float_suffix if dtype in ("float32", "complex64") else "")
 
-    def literal(self, value: object, dtype: str) -> str:
+    def literal(self, value: Any, dtype: str) -> str:
         """Return a typed literal."""
         kind = KINDS[dtype]
         if kind == "c":
-            number = complex(value)  # type: ignore[arg-type]
+            number = complex(value)
             parts = (self.literal(part, _PARTS[dtype]) for part in (number.real, number.imag))
             return f"tg_make_{suffix(dtype)}({', '.join(parts)})"
         if kind == "f":
-            return self._float(float(value), dtype)  # type: ignore[arg-type]
-        return self._integer(int(value), dtype)  # type: ignore[call-overload]
+            return self._float(float(value), dtype)
+        return self._integer(int(value), dtype)
 
     def _float(self, value: float, dtype: str) -> str:
         if dtype == "float32":
@@ -118,6 +132,10 @@ DIALECTS: dict[str, Dialect] = {
         c99_complex=True,
     ),
 }
+
+
+def _language(dialect: str | Dialect) -> Dialect:
+    return DIALECTS[dialect] if isinstance(dialect, str) else dialect
 
 
 # --- helpers ------------------------------------------------------------------------------------
@@ -197,10 +215,9 @@ def _conversion(source: str, target: str) -> str:
     return f"($T)({wide}){value}"
 
 
-@lru_cache(maxsize=None)
-def _helpers(name: str) -> dict[str, str]:
+@cache
+def _helpers(dialect: Dialect) -> dict[str, str]:
     """Return every helper of a dialect by name."""
-    dialect = DIALECTS[name]
     found = {key: _expand(text, "float64", dialect) for key, text in (FUNCTIONS | SPECIAL).items()}
     for dtype in ("complex64", "complex128"):
         found |= _complex_helpers(dtype, dialect)
@@ -214,7 +231,7 @@ def _helpers(name: str) -> dict[str, str]:
             key = f"tg_cast_{suffix(source)}_{suffix(target)}"
             head = f"{dialect.function} {dialect.type(target)} {key}({dialect.type(source)} a)"
             found[key] = _function(head, _expand(_conversion(source, target), target, dialect))
-    return found
+    return found | dialect.helpers
 
 
 def _complex_helpers(dtype: str, dialect: Dialect) -> dict[str, str]:
@@ -237,14 +254,15 @@ def _complex_helpers(dtype: str, dialect: Dialect) -> dict[str, str]:
     return found
 
 
-def c_prelude(dialect: str = "c", used: str | None = None) -> str:
+def c_prelude(dialect: str | Dialect = "c", used: str | None = None) -> str:
     """Return the helpers that rendered functions call.
 
     Args:
-        dialect: ``"c"``, ``"cuda"`` or ``"opencl"``.
+        dialect: ``"c"``, ``"cuda"``, ``"opencl"``, or a dialect of one's own.
         used: Source text; only the helpers it needs are returned. By default, all.
     """
-    helpers = _helpers(dialect)
+    language = _language(dialect)
+    helpers = _helpers(language)
     order: dict[str, None] = {}
 
     def need(text: str) -> None:
@@ -257,7 +275,7 @@ def c_prelude(dialect: str = "c", used: str | None = None) -> str:
     pending: set[str] = set()
     need(" ".join(helpers) if used is None else used)
     body = "\n".join(helpers[name] for name in order)
-    header = DIALECTS[dialect].header
+    header = language.header
     if "_Complex" in body:
         header += "#include <complex.h>\n#undef I\n"
     return f"{header}\n{body}\n"
@@ -271,14 +289,14 @@ def render(
     name: str,
     storage_types: Mapping[str, str],
     out_types: Sequence[str] | None,
-    dialect: str,
+    dialect: str | Dialect,
 ) -> str:
     """Return the function of ``program``; the module's docstring gives its signature.
 
     Raises:
         ExpressionTypeError: if a primitive has no helper for its type.
     """
-    language = DIALECTS[dialect]
+    language = _language(dialect)
     outs = tuple(out_types or program.result_types)
     storage = _storage(program) | dict(storage_types)
     lines = []
@@ -340,7 +358,7 @@ def _value(step: Instruction, storage: Mapping[str, str], language: Dialect) -> 
     if primitive.divides and KINDS[step.operand] in "ui":
         args.append("err")
     helper = f"tg_{step.op}_{suffix(step.operand)}"
-    if helper not in _helpers(language.name):
+    if helper not in _helpers(language):
         raise ExpressionTypeError(f"{step.op} has no {language.name} text for {step.operand}")
     return f"{helper}({', '.join(args)})"
 

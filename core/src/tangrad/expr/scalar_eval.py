@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 from tangrad.expr.primitives import Primitive
+
+TYPE_CHECKING = False  # importing typing would double the time to import this package
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 Scalar = bool | int | float | complex | str
 
@@ -95,13 +98,12 @@ def _trunc_divide(a: Any, b: Any) -> Any:
 NAMESPACE: dict[str, Any] = {
     name: getattr(math, name)
     for name in (
-        "exp expm1 log log2 log10 log1p sqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh"
-        " atanh atan2 hypot erf erfc lgamma gcd lcm copysign isnan isinf isfinite nextafter"
+        "exp exp2 expm1 log log2 log10 log1p sqrt cbrt sin cos tan asin acos atan sinh cosh tanh"
+        " asinh acosh atanh atan2 hypot erf erfc lgamma gcd lcm copysign isnan isinf"
+        " isfinite nextafter"
     ).split()
 } | {
-    "exp2": lambda a: math.pow(2.0, a),
     "rsqrt": lambda a: 1.0 / math.sqrt(a),
-    "cbrt": lambda a: math.copysign(math.pow(abs(a), 1 / 3), a),
     "truediv": _truediv,
     "floor_divide": _floor_divide,
     "remainder": _remainder,
@@ -161,8 +163,8 @@ def fold(primitive: Primitive, operands: list[Scalar]) -> Scalar | None:
         return None
     floating = any(isinstance(operand, float) for operand in operands)
     text = primitive.text("python", "f" if floating else "i")
-    if text is None or "c" not in primitive.kinds and any(
-        isinstance(operand, complex) for operand in operands
+    if text is None or (
+        "c" not in primitive.kinds and any(isinstance(operand, complex) for operand in operands)
     ):
         return None
     try:

@@ -55,13 +55,6 @@ def integer_power(a: Array, b: Array) -> Array:
     return np.where(b < 0, unit, np.power(a, np.maximum(b, 0)))
 
 
-def lcm(a: Array, b: Array) -> Array:
-    """Return abs(a / gcd * b), wrapping around before the absolute value as PyTorch does."""
-    divisor = np.gcd(a, b)
-    quotient = np.floor_divide(a, np.where(divisor == 0, divisor.dtype.type(1), divisor))
-    return np.abs(quotient * b)
-
-
 def left_shift(a: Array, b: Array) -> Array:
     """Shift left; a count out of range gives 0."""
     a, b = np.asarray(a), np.asarray(b)
@@ -224,7 +217,9 @@ def _to_integer(a: Array, dtype: np.dtype) -> Array:
 def bfloat16_bits(a: Array) -> Array:
     """Round float32 to bfloat16, half to even, and return the bits as uint16; nan stays nan."""
     bits = np.asarray(a, np.float32).view(np.uint32)
-    rounded = (bits + (np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1)))) >> np.uint32(16)
+    rounded = (bits + (np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1)))) >> np.uint32(
+        16
+    )
     return np.where(np.isnan(a), np.uint32(0x7FC0), rounded).astype(np.uint16)
 
 

@@ -24,7 +24,7 @@ class Node:
     Python scalar) or a primitive; ``value`` of a cast is the dtype's name.
     """
 
-    __slots__ = ("op", "args", "value", "__weakref__")
+    __slots__ = ("__weakref__", "args", "op", "value")
 
     op: str
     args: tuple[Node, ...]
@@ -81,7 +81,7 @@ def call(op: str, *args: Node, value: Scalar | None = None) -> Node:
     if len(args) != primitive.arity:
         raise ExpressionError(f"{op} takes {primitive.arity} arguments, got {len(args)}")
     if args and all(arg.op == "literal" for arg in args):
-        folded = fold(primitive, [arg.value for arg in args])
+        folded = fold(primitive, [arg.value for arg in args if arg.value is not None])
         if folded is not None:
             return literal(folded)
     rule = _RULES.get(op)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from tangrad.expr.errors import ExpressionError
 from tangrad.expr.primitives import OPERATORS, PRIMITIVES
@@ -153,7 +154,7 @@ class _Reader:
         return call("cast", self.read(tree.args[0]), value=str(dtype.value))
 
 
-_READERS = {
+_READERS: dict[type, Callable[[_Reader, Any], Node]] = {
     ast.Constant: _Reader.constant,
     ast.Name: _Reader.variable,
     ast.UnaryOp: _Reader.unary,

@@ -329,20 +329,18 @@ cdef Op OP_SLICE = None
 cdef object tensor_getitem(Tensor t, object index):
     global OP_SELECT, OP_SLICE
     cdef PyObject* flat[5]
+    cdef object zero = 0, step = 1, start, stop
     if tg_tls.intercept == NULL and exact_tensor(<PyObject*>t) and t.level_ is None and t.ndim_ > 0:
         if PyLong_CheckExact(index):
             if OP_SELECT is None:
                 OP_SELECT = lookup_op("select")
             if not -t.shape_[0] <= index < t.shape_[0]:
                 raise IndexError(f"index {index} is out of bounds for dimension 0 with size {t.shape_[0]}")
-            zero = 0
             flat[0], flat[1], flat[2] = <PyObject*>t, <PyObject*>zero, <PyObject*>index
             return call_flat(OP_SELECT, flat, None, False)
         if PySlice_Check(index) and plain_slice(index):
             if OP_SLICE is None:
                 OP_SLICE = lookup_op("slice")
-            zero = 0
-            step = 1
             start, stop = (<object>index).start, (<object>index).stop
             flat[0], flat[1], flat[2], flat[3], flat[4] = <PyObject*>t, <PyObject*>zero, <PyObject*>start, \
                 <PyObject*>stop, <PyObject*>step

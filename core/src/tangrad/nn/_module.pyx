@@ -185,8 +185,10 @@ cdef PyObject* OBJECT_GETATTRIBUTE = _PyType_Lookup(
 )
 
 
-def accelerate(type cls):
+def accelerate(cls):
     """Put the compiled slots into `cls`, as far as it inherits `call` and `get_registered`."""
+    if not isinstance(cls, type):
+        raise TypeError(f"accelerate() takes a class, got {type(cls).__name__}")
     cdef PyTypeObject* target = <PyTypeObject*>cls
     if _PyType_Lookup(target, <PyObject*>"__call__") == <PyObject*>call:
         tangrad_set_call(target, <ternaryfunc>slot_call)

@@ -43,6 +43,17 @@ class ReLU(Module):
         return "inplace=True" if self.inplace else ""
 
 
+def _renamed(old: str, new: str, value: float) -> float:
+    import warnings
+
+    warnings.warn(
+        f"keyword argument `{old}` is deprecated and rename to `{new}`",
+        FutureWarning,
+        stacklevel=3,
+    )
+    return value
+
+
 class Hardtanh(Module):
     """Return the elements clamped to [min_val, max_val].
 
@@ -50,13 +61,26 @@ class Hardtanh(Module):
         min_val: lower bound.
         max_val: upper bound.
         inplace: write into the input.
+        min_value: deprecated name of `min_val`.
+        max_value: deprecated name of `max_val`.
 
     Raises:
         AssertionError: unless `min_val` is less than `max_val`.
     """
 
-    def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
+    def __init__(
+        self,
+        min_val: float = -1.0,
+        max_val: float = 1.0,
+        inplace: bool = False,
+        min_value: float | None = None,
+        max_value: float | None = None,
+    ) -> None:
         super().__init__()
+        if min_value is not None:
+            min_val = _renamed("min_value", "min_val", min_value)
+        if max_value is not None:
+            max_val = _renamed("max_value", "max_val", max_value)
         if max_val <= min_val:
             raise AssertionError(f"max_val must be larger than min_val: {max_val}, {min_val}")
         self.min_val = min_val

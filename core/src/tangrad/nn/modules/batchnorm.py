@@ -27,6 +27,8 @@ class _NormBase(Module):
         track_running_stats: bool = True,
         device: Any = None,
         dtype: Any = None,
+        *,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         self.num_features = num_features
@@ -35,8 +37,8 @@ class _NormBase(Module):
         self.affine = affine
         self.track_running_stats = track_running_stats
         options = {"device": device, "dtype": dtype}
-        for name in ("weight", "bias"):
-            empty = Parameter(tangrad.empty(num_features, **options)) if affine else None
+        for name, wanted in (("weight", affine), ("bias", affine and bias)):
+            empty = Parameter(tangrad.empty(num_features, **options)) if wanted else None
             self.register_parameter(name, empty)
         tracked = track_running_stats
         self.register_buffer(
@@ -62,8 +64,9 @@ class _NormBase(Module):
     def reset_parameters(self) -> None:
         """Forget the batches seen; set the weight to ones and the bias to zeros."""
         self.reset_running_stats()
-        if self.affine:
+        if self.weight is not None:
             init.ones_(self.weight)
+        if self.bias is not None:
             init.zeros_(self.bias)
 
     def _check_input_dim(self, input: Any) -> None:
@@ -73,7 +76,8 @@ class _NormBase(Module):
         """Show the sizes and options."""
         return (
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, "
-            f"affine={self.affine}, track_running_stats={self.track_running_stats}"
+            f"affine={self.affine}, bias={self.bias is not None}, "
+            f"track_running_stats={self.track_running_stats}"
         )
 
     def _load_from_state_dict(
@@ -135,6 +139,7 @@ class BatchNorm2d(_BatchNorm):
             `num_batches_tracked`, used in evaluation.
         device: device of parameters and statistics.
         dtype: their dtype.
+        bias: whether to learn the summand, when `affine`.
     """
 
     def _check_input_dim(self, input: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Any
 
@@ -308,13 +308,13 @@ def _parameter(value: Any) -> Any:
     return value
 
 
-def _described(key: Any, value: Any) -> str:
+def _described(key: Any, value: Any, kind: Callable[[Any], Any]) -> str:
     if not isinstance(value, tangrad.Tensor):
         return f"  ({key}): Object of type: {type(value).__name__}"
     name = "Parameter" if isinstance(value, Parameter) else "Tensor"
     size = "x".join(map(str, value.shape))
     device = "" if value.device.type == "cpu" else f" ({value.device})"
-    return f"  ({key}): {name} containing: [{value.dtype} of size {size}{device}]"
+    return f"  ({key}): {name} containing: [{kind(value)} of size {size}{device}]"
 
 
 class ParameterList(Module):
@@ -375,7 +375,8 @@ class ParameterList(Module):
 
     def extra_repr(self) -> str:
         """List what is held."""
-        return "\n".join(_described(i, value) for i, value in enumerate(self))
+        lines = (_described(i, value, lambda tensor: tensor.dtype) for i, value in enumerate(self))
+        return "\n".join(lines)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Refuse: a list of parameters computes nothing.
@@ -390,7 +391,8 @@ class ParameterDict(Module):
     """Hold parameters in a dictionary, in the order of insertion.
 
     Args:
-        parameters: mapping, or iterable of pairs; tensors among the values become parameters.
+        parameters: mapping, or iterable of pairs; tensors among the values become parameters. Of
+            a mapping that is no `OrderedDict`, the keys are sorted.
     """
 
     def __init__(self, parameters: Any = None) -> None:
@@ -408,8 +410,6 @@ class ParameterDict(Module):
         return key
 
     def __getitem__(self, key: str) -> Any:
-        if key not in self._keys:
-            raise KeyError(key)
         return getattr(self, self._attribute(key))
 
     def __setitem__(self, key: str, value: Any) -> None:
@@ -490,12 +490,19 @@ class ParameterDict(Module):
             TypeError: if `parameters` is not iterable.
             ValueError: if an element is not a pair.
         """
-        for key, value in _pairs(parameters, "ParameterDict"):
+        pairs = _pairs(parameters, "ParameterDict")
+        # Plain mappings had no order once, so PyTorch sorts them, and so do state dicts.
+        if isinstance(parameters, Mapping) and not isinstance(parameters, OrderedDict):
+            pairs.sort(key=operator.itemgetter(0))
+        for key, value in pairs:
             self[key] = value
 
     def extra_repr(self) -> str:
         """List what is held."""
-        return "\n".join(_described(key, value) for key, value in self.items())
+        lines = (
+            _described(key, value, lambda tensor: tensor.type()) for key, value in self.items()
+        )
+        return "\n".join(lines)
 
     def __call__(self, input: Any) -> Any:
         """Refuse: a dictionary of parameters computes nothing.

@@ -492,18 +492,15 @@ class Module(Stateful, Hooked):
     def _apply(self: T, fn: Callable[[Any], Any], recurse: bool = True) -> T:
         """Replace the memory of every parameter, its gradient and every buffer by `fn` of it.
 
-        The parameter objects stay: optimizers go on holding them.
+        The parameter objects stay, so that optimizers go on holding them; only a parameter that
+        comes from, or goes to, the device "meta" is replaced.
         """
         if recurse:
             for module in self.children():
                 module._apply(fn)
-        for parameter in self._parameters.values():
-            if parameter is None:
-                continue
-            with tangrad.no_grad():
-                parameter.data = fn(parameter)
-                if parameter.grad is not None:
-                    parameter.grad.data = fn(parameter.grad)
+        for name, parameter in self._parameters.items():
+            if parameter is not None:
+                self._parameters[name] = _converted(parameter, fn)
         for name, buffer in self._buffers.items():
             if buffer is not None:
                 self._buffers[name] = fn(buffer)
@@ -631,6 +628,22 @@ class Module(Stateful, Hooked):
         if not body:
             return f"{self._get_name()}()"
         return f"{self._get_name()}(\n  " + "\n  ".join(body) + "\n)"
+
+
+def _converted(parameter: Any, fn: Callable[[Any], Any]) -> Any:
+    """Return `parameter` with its memory, and its gradient's, replaced by `fn` of it."""
+    with tangrad.no_grad():
+        data = fn(parameter)
+        grad = None if parameter.grad is None else fn(parameter.grad)
+    # A tensor without memory cannot be given some by assigning to `data`.
+    if (data.device.type == "meta") != (parameter.device.type == "meta"):
+        parameter = Parameter(data, requires_grad=parameter.requires_grad)
+        parameter.grad = grad
+        return parameter
+    parameter.data = data
+    if grad is not None:
+        parameter.grad.data = grad
+    return parameter
 
 
 def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, bool, Any]:

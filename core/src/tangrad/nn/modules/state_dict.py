@@ -27,7 +27,8 @@ class _IncompatibleKeys(NamedTuple):
             f"unexpected_keys={self.unexpected_keys!r})"
         )
 
-    __str__ = __repr__
+    def __str__(self) -> str:
+        return repr(self)
 
 
 class _WithModule:

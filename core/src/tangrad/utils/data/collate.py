@@ -54,47 +54,47 @@ def default_convert(data: Any) -> Any:
     if isinstance(data, tuple) and hasattr(data, "_fields"):
         return type(data)(*(default_convert(value) for value in data))
     if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
-        return _rebuilt(data, [default_convert(value) for value in data])
+        items = [default_convert(value) for value in data]
+        return items if isinstance(data, tuple) else _rebuilt(data, items)
     return data
 
 
-def _collate_tensors(batch: list[Any]) -> Any:
+def _collate_tensors(batch: Sequence[Any]) -> Any:
     return tangrad.stack(list(batch), 0)
 
 
-def _collate_numpy(batch: list[Any]) -> Any:
+def _collate_numpy(batch: Sequence[Any]) -> Any:
     tensors = [_from_numpy(value) for value in batch]
     if any(tensor is None for tensor in tensors):
         raise TypeError(_unknown(batch[0].dtype))
     return tangrad.stack(tensors, 0)
 
 
-def _collate_floats(batch: list[Any]) -> Any:
+def _collate_floats(batch: Sequence[Any]) -> Any:
     return tangrad.tensor(batch, dtype=tangrad.float64)
 
 
-def _collate_as_is(batch: list[Any]) -> Any:
+def _collate_as_is(batch: Sequence[Any]) -> Any:
     return batch
 
 
-def _collate_mapping(batch: list[Any]) -> Any:
+def _collate_mapping(batch: Sequence[Any]) -> Any:
     first = batch[0]
     return _rebuilt(first, {key: default_collate([item[key] for item in batch]) for key in first})
 
 
-def _collate_sequence(batch: list[Any]) -> Any:
+def _collate_sequence(batch: Sequence[Any]) -> Any:
     first = batch[0]
     if any(len(item) != len(first) for item in batch):
         raise RuntimeError("each element in list of batch should be of equal size")
-    columns = [default_collate(list(column)) for column in zip(*batch, strict=True)]
+    columns = [default_collate(column) for column in zip(*batch, strict=True)]
     if hasattr(first, "_fields"):
         return type(first)(*columns)
-    # A tuple of samples becomes a list of batches: programs unpack, and PyTorch gives a list.
     return columns if isinstance(first, tuple) else _rebuilt(first, columns)
 
 
 # By what the first sample is; the first entry that fits. `bool` is an `int`.
-default_collate_fn_map: dict[Any, Callable[[list[Any]], Any]] = {
+default_collate_fn_map: dict[Any, Callable[[Sequence[Any]], Any]] = {
     tangrad.Tensor: _collate_tensors,
     float: _collate_floats,
     int: tangrad.tensor,
@@ -112,11 +112,12 @@ def _unknown(kind: Any) -> str:
     )
 
 
-def default_collate(batch: list[Any]) -> Any:
+def default_collate(batch: Sequence[Any]) -> Any:
     """Join samples to a batch.
 
     Tensors and arrays are stacked along a new first dimension, numbers become a tensor,
-    dictionaries and sequences are joined item by item, strings stay in a list.
+    dictionaries and sequences are joined item by item, strings stay as they are. A tuple of
+    items becomes a list of batches.
 
     Args:
         batch: the samples.

@@ -1,0 +1,204 @@
+"""Collation, and loading in batches."""
+
+import collections
+
+import pytest
+
+import tangrad
+from tangrad.utils import data
+
+Point = collections.namedtuple("Point", "x y")
+
+
+class Frozen(collections.abc.Mapping):
+    """A mapping that cannot be changed or built from a dictionary."""
+
+    def __getitem__(self, key):
+        return {"a": 1}[key]
+
+    def __iter__(self):
+        return iter("a")
+
+    def __len__(self):
+        return 1
+
+
+BATCHES = {
+    "integers": lambda t: [1, 2],
+    "floats": lambda t: [1.5, 2.0],
+    "truths": lambda t: [True, False],
+    "strings": lambda t: ["a", "b"],
+    "bytes": lambda t: [b"a", b"b"],
+    "tensors": lambda t: [t.ones(2), t.zeros(2)],
+    "tuples": lambda t: [(1, t.ones(1)), (2, t.zeros(1))],
+    "lists": lambda t: [[1, "a"], [2, "b"]],
+    "dictionaries": lambda t: [{"a": 1, "b": [2.0]}, {"a": 3, "b": [4.0]}],
+    "points": lambda t: [Point(1, 2), Point(3, 4)],
+    "ordered": lambda t: [collections.OrderedDict(a=1), collections.OrderedDict(a=2)],
+    "frozen": lambda t: [Frozen(), Frozen()],
+    "unequal": lambda t: [[1], [1, 2]],
+    "unknown": lambda t: [object(), object()],
+    "sizes": lambda t: [t.ones(1), t.ones(2)],
+}
+
+
+def described(value):
+    """Return a batch with the types and dtypes that its text would not tell."""
+    if hasattr(value, "dtype"):
+        return [str(value.dtype), value.tolist()]
+    if isinstance(value, dict):
+        return [type(value).__name__, {key: described(item) for key, item in value.items()}]
+    if isinstance(value, (list, tuple)):
+        return [type(value).__name__, *map(described, value)]
+    return value
+
+
+@pytest.mark.parametrize("case", BATCHES)
+def test_samples_are_collated_as_in_pytorch(agree, case):
+    agree(
+        lambda t: described(t.utils.data.default_collate(BATCHES[case](t))),
+        message=case not in ("sizes", "unknown"),
+    )
+
+
+@pytest.mark.parametrize("case", ["tuples", "dictionaries", "points", "strings", "frozen"])
+def test_samples_are_converted_as_in_pytorch(agree, case):
+    agree(lambda t: described(t.utils.data.default_convert(BATCHES[case](t)[0])), message=False)
+
+
+@pytest.mark.parametrize("function", ["default_collate", "default_convert"])
+def test_arrays_become_tensors(agree, function):
+    np = pytest.importorskip("numpy")
+    samples = [[np.arange(3), np.float32(1.5), {"a": np.ones((2, 2))}]] * 2
+    agree(lambda t: described(getattr(t.utils.data, function)(samples)))
+
+
+def test_arrays_of_strings_are_not_collated(agree):
+    np = pytest.importorskip("numpy")
+    agree(lambda t: t.utils.data.default_collate([np.array(["a"])] * 2), message=False)
+
+
+def dataset(t, length=7):
+    return t.utils.data.TensorDataset(t.arange(length), t.arange(length) * 10)
+
+
+LOADERS = {
+    "plain": lambda t: {},
+    "batches": lambda t: {"batch_size": 3},
+    "whole batches": lambda t: {"batch_size": 3, "drop_last": True},
+    "single samples": lambda t: {"batch_size": None},
+    "sampler": lambda t: {"batch_size": 2, "sampler": [5, 1, 0]},
+    "batch sampler": lambda t: {"batch_sampler": [[0, 1], [6]]},
+    "collate": lambda t: {"batch_size": 4, "collate_fn": len},
+    "single collated": lambda t: {"batch_size": None, "collate_fn": lambda x: x[0] + 1},
+}
+
+
+@pytest.mark.parametrize("case", LOADERS)
+def test_batches_are_pytorchs(agree, case):
+    def program(t):
+        loader = t.utils.data.DataLoader(dataset(t), **LOADERS[case](t))
+        return [len(loader), described(list(loader)), described(list(loader))]
+
+    agree(program)
+
+
+@pytest.mark.parametrize("options", [{}, {"batch_size": 2}, {"batch_size": 2, "drop_last": True}])
+def test_streams_are_loaded_in_batches(agree, options):
+    def program(t):
+        class Count(t.utils.data.IterableDataset):
+            def __iter__(self):
+                return iter(range(5))
+
+            def __len__(self):
+                return 5
+
+        loader = t.utils.data.DataLoader(Count(), **options)
+        return [len(loader), list(loader)]
+
+    agree(program)
+
+
+def test_a_stream_without_length_loads():
+    class Endless(data.IterableDataset):
+        def __iter__(self):
+            return iter(int, 1)
+
+    loader = iter(data.DataLoader(Endless(), batch_size=3))
+    assert next(loader).tolist() == [0, 0, 0]
+    with pytest.raises(TypeError):
+        len(data.DataLoader(Endless()))
+
+
+def test_shuffling_gives_a_new_order_each_time_and_repeats_by_generator():
+    def orders(seed):
+        generator = tangrad.Generator().manual_seed(seed)
+        loader = data.DataLoader(dataset(tangrad, 30), 30, shuffle=True, generator=generator)
+        return [next(iter(loader))[0].tolist() for _ in range(2)]
+
+    first, second = orders(3)
+    assert first != second
+    assert sorted(first) == list(range(30))
+    assert orders(3) == [first, second]
+
+
+def test_a_data_set_may_give_many_samples_at_once():
+    class Many(data.Dataset):
+        def __len__(self):
+            return 4
+
+        def __getitems__(self, keys):
+            return [key * 2 for key in keys]
+
+    assert [batch.tolist() for batch in data.DataLoader(Many(), 2)] == [[0, 2], [4, 6]]
+
+
+def test_an_error_in_the_data_set_reaches_the_caller():
+    class Broken(data.Dataset):
+        def __len__(self):
+            return 1
+
+        def __getitem__(self, i):
+            raise RuntimeError("broken sample")
+
+    with pytest.raises(RuntimeError, match="broken sample"):
+        list(data.DataLoader(Broken()))
+
+
+WRONG = {
+    "sampler and shuffle": {"sampler": [0], "shuffle": True},
+    "batch sampler and size": {"batch_sampler": [[0]], "batch_size": 2},
+    "batch sampler and shuffle": {"batch_sampler": [[0]], "shuffle": True},
+    "single samples dropped": {"batch_size": None, "drop_last": True},
+    "prefetch": {"prefetch_factor": 2},
+    "persistent": {"persistent_workers": True},
+    "negative workers": {"num_workers": -1},
+    "context": {"multiprocessing_context": "fork"},
+    "batch size": {"batch_size": 0},
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_options_that_exclude_each_other_raise_as_in_pytorch(agree, case):
+    def program(t):
+        t.utils.data.DataLoader(dataset(t), **WRONG[case])
+
+    agree(program, message=False)
+
+
+@pytest.mark.parametrize("options", [{"shuffle": True}, {"sampler": [0]}, {"batch_sampler": [[0]]}])
+def test_streams_have_an_order_of_their_own(agree, options):
+    def program(t):
+        class Count(t.utils.data.IterableDataset):
+            def __iter__(self):
+                return iter(())
+
+        t.utils.data.DataLoader(Count(), **options)
+
+    agree(program, message=False)
+
+
+def test_worker_processes_are_refused_with_a_remedy():
+    with pytest.raises(ValueError, match="pass num_workers=0"):
+        data.DataLoader([1], num_workers=2)
+    assert data.get_worker_info() is None

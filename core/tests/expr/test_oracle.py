@@ -1,0 +1,138 @@
+"""The oracles, and the special functions' errors measured with mpmath."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from primitive_cases import (
+    COMPUTE_TYPES,
+    SCALAR_PRIMITIVES,
+    accepts,
+    expression,
+    operand_types,
+    operands,
+    smooth_operands,
+)
+
+from tangrad.expr import parse, special
+from tangrad.expr.program import KINDS
+
+EXACT = [
+    (name, dtype)
+    for name in SCALAR_PRIMITIVES
+    for dtype in COMPUTE_TYPES
+    if KINDS[dtype] in "bui" and accepts(name, dtype)
+]
+
+
+@pytest.mark.parametrize(("name", "dtype"), EXACT)
+def test_integers_are_exact(name, dtype):
+    program = expression(name).typed(operand_types(name, dtype), dtype)
+    arrays = operands(name, dtype)
+    (expected,) = program.numpy()(*arrays)
+    oracle = program.python()
+    actual = [oracle(*(v.item() for v in row))[0] for row in zip(*arrays, strict=True)]
+    assert actual == expected.tolist()
+
+
+REAL = [n for n in SCALAR_PRIMITIVES if accepts(n, "float64") and n not in ("angle", "complex")]
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_float64_is_within_its_budget_of_mpmath(name):
+    if name == "nextafter":
+        pytest.skip("a property of the representation")
+    program = expression(name).typed(operand_types(name, "float64"), "float64")
+    arrays = smooth_operands(name, 40, seed=5)
+    (actual,) = program.numpy()(*arrays)
+    oracle, python = program.mpmath(200), program.python()
+    for value, row in zip(actual, zip(*arrays, strict=True), strict=True):
+        row = [v.item() for v in row]
+        exact = oracle(*row)[0]
+        assert python(*row)[0] == pytest.approx(float(exact), rel=1e-13, abs=1e-15)
+        assert ulps(value, exact) <= 6
+
+
+def ulps(value, exact):
+    if isinstance(exact, (bool, int)) or not math.isfinite(exact):
+        return 0 if value == exact else math.inf
+    return abs(float((mpmath.mpf(float(value)) - exact) / np.spacing(abs(float(exact)))))
+
+
+def spread(*ranges):
+    """Return numbers uniform in linear, or for exponents in logarithmic, ranges."""
+    rng = np.random.default_rng(0)
+    return np.concatenate([rng.uniform(low, high, 150) for low, high in ranges])
+
+
+TINY = 10.0 ** np.linspace(-300, -1, 60)
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers", "budget"),
+    [
+        ("erf", np.concatenate([spread((-3, 3), (0.9, 1.1)), TINY]), 4),
+        ("erfc", np.concatenate([spread((-3, 3), (3, 26)), TINY]), 4),
+        (
+            "erfinv",
+            np.concatenate([spread((-1, 1)), TINY, 1 - 10.0 ** np.linspace(-15, -1, 30)]),
+            4,
+        ),
+        ("lgamma", np.concatenate([spread((0, 3), (0.99, 1.01), (1.99, 2.01), (3, 200)), TINY]), 4),
+        ("digamma", np.concatenate([spread((0, 3), (1.46, 1.463), (3, 200)), TINY]), 4),
+        ("trigamma", np.concatenate([spread((0, 3), (3, 200), (-9, 0)), TINY[30:]]), 4),
+    ],
+)
+def test_special_functions_to_a_few_ulp(name, numbers, budget):
+    mpmath.mp.prec = 200
+    exact = {
+        "lgamma": lambda x: mpmath.re(mpmath.loggamma(x)),
+        "trigamma": lambda x: mpmath.psi(1, x),
+    }.get(name) or getattr(mpmath, name)
+    with np.errstate(all="ignore"):
+        actual = getattr(special, name)(numbers)
+    worst = max(ulps(v, exact(mpmath.mpf(float(x)))) for x, v in zip(numbers, actual, strict=True))
+    assert worst <= budget
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers", "expected"),
+    [
+        ("erf", [np.inf, -np.inf, np.nan, 0], [1, -1, np.nan, 0]),
+        ("erfc", [np.inf, -np.inf, np.nan, 0], [0, 2, np.nan, 1]),
+        ("erfinv", [1, -1, 2, np.nan, 0], [np.inf, -np.inf, np.nan, np.nan, 0]),
+        ("lgamma", [0, -1, np.inf, -np.inf, np.nan], [np.inf, np.inf, np.inf, np.inf, np.nan]),
+        ("digamma", [0.0, -0.0, -1, np.inf, -np.inf], [-np.inf, np.inf, np.nan, np.inf, np.nan]),
+        ("trigamma", [0, np.inf, np.nan], [np.inf, 0, np.nan]),
+    ],
+)
+def test_special_functions_at_the_edges(name, numbers, expected):
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(getattr(special, name)(np.array(numbers)), expected)
+
+
+def test_zeta_and_polygamma_are_nan_outside_their_domain():
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(
+            special.zeta(np.array([0.5, 1.0, 2.0, 2.5, 2.0]), np.array([2.0, 2, -1, -1.5, -1e9])),
+            [np.nan, np.inf, np.inf, np.nan, np.inf],
+        )
+        assert np.isnan(special.polygamma(0.5, np.array(1.0)))
+        assert np.isnan(special.zeta(np.array(2.0), np.array(-1e5 - 0.5)))
+
+
+def test_oracle_takes_parameters_and_the_index():
+    e = parse("where(philox_uniform(seed, 0) < p, 0, x)", ("x",), ("p", "seed"))
+    program = e.typed({"x": "float32"}, "float32")
+    index = np.arange(50)
+    (expected,) = program.numpy()(np.ones(50, np.float32), index=index, p=0.5, seed=-3)
+    oracle = program.python()
+    assert [oracle(1.0, index=k, p=0.5, seed=-3)[0] for k in range(50)] == expected.tolist()
+
+
+def test_complex_numbers_in_the_oracle():
+    program = parse("exp(z) * conj(z) / abs(z)", ("z",)).typed({"z": "complex64"}, "complex64")
+    value = program.python()(1 + 2j)[0]
+    assert complex(program.mpmath(100)(1 + 2j)[0]) == pytest.approx(value)
+    assert program.numpy()(np.complex64([1 + 2j]))[0][0] == pytest.approx(value, rel=1e-6)
