@@ -67,6 +67,9 @@ class BatchLevel(Level):
             "vmap does not support that, as each sample has a value of its own; rewrite it with other operations, "
             "for example torch.where.")
 
+    def tolist(self, record: Record) -> Any:
+        return self.item(record)
+
     def dims(self, value: Any) -> Any:
         """Return the batch dimensions of tensors in lists; None where there is none."""
         if isinstance(value, _C.Tensor):
@@ -280,8 +283,9 @@ def _by_dims(op: _C.Op, size: int, dims: tuple[Any, ...], inner: tuple[Any, ...]
     kinds = [p.type for p in params]
     scalar = rank == 0 and any(t in _DIM_TYPES for t in kinds)
     if scalar:
-        made[first] = made[first].unsqueeze(1)
+        made = [x.unsqueeze(1) if isinstance(x, _C.Tensor) else x for x in made]
         rank = 1
+    folds = op.kind == "reduction"
     flattened = False
     for k, kind in enumerate(kinds):
         if kind in ("dim", "dim?") and made[k] is not None:
@@ -289,7 +293,8 @@ def _by_dims(op: _C.Op, size: int, dims: tuple[Any, ...], inner: tuple[Any, ...]
         elif kind == "dim?":
             made[first], made[k], flattened = made[first].reshape((size, -1)), 1, rank > 1
         elif kind in ("dim[]", "dim[]?"):
-            made[k] = tuple(d + 1 for d in made[k]) if made[k] else tuple(range(1, rank + 1))
+            every = made[k] is None or folds and not made[k]
+            made[k] = tuple(range(1, rank + 1)) if every else tuple(d + 1 for d in made[k])
     result = call_bound(op, tuple(made))
     if scalar:
         result = map_tensors(lambda r: r if r.ndim == 1 else r.squeeze(1) if r.ndim == 2 else r, result)

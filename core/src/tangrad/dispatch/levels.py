@@ -45,6 +45,10 @@ class Record:
         """Return the value of the only element."""
         return self.level.item(self)
 
+    def tolist(self) -> Any:
+        """Return the values as nested lists."""
+        return self.level.tolist(self)
+
     def represent(self, t: Any) -> str:
         """Return the text of the wrapper."""
         return f"{type(self.level).__name__}({self.inner!r})"
@@ -106,6 +110,11 @@ class Level:
         with self.below():
             return record.inner.item()
 
+    def tolist(self, record: Record) -> Any:
+        """Return the values of a wrapper as nested lists."""
+        with self.below():
+            return record.inner.tolist()
+
     def process(self, op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any) -> Any:
         """Run a call that has reached this level.
 
@@ -135,12 +144,16 @@ class Level:
             with self.below() as stack:
                 return intercept.levelled(op, functional, args, None, stack)
         self.check_own(target, op.name)
-        result = self.functional(functional, args)
+        result = self.functional(functional, self._kept(functional, args))
         if functional.kind == "view":
             return _C.adopt(target, result)
         result = result[0] if isinstance(result, (tuple, list)) else result
         _check_fits(op, target, result)
         return self._write(_C.lookup_op("copy_"), (target, result, False), 0, op.name, overwrites=True)
+
+    def _kept(self, op: _C.Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the arguments of an in-place form, with a copy of the target where backward needs its old values."""
+        return args
 
     def _write(self, op: _C.Op, args: tuple[Any, ...], written: int, name: str, overwrites: bool = False) -> Any:
         raise NotImplementedError
@@ -156,6 +169,19 @@ class Level:
                 f"During a grad (vjp, jvp, grad, etc) transform, the function provided attempted to call in-place "
                 f"operation ({name}) that would mutate a captured Tensor. This is not supported; please rewrite the "
                 f"function being transformed to explicitly accept the mutated Tensor(s) as inputs.")
+
+
+def drawn(op: _C.Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Draw the random state of a call here, where its derivative can see it.
+
+    Under a vmap that lets samples differ each sample draws its own, so ops with a derivative
+    must not come here then (dropout multiplies by a mask instead).
+    """
+    if not op.definition.random or args[-1] is not None:
+        return args
+    if any(level.transform == "vmap" for level in intercept.current().levels):
+        return args
+    return (*args[:-2], *op.definition.draw(args))
 
 
 def _check_fits(op: _C.Op, target: Any, result: Any) -> None:
@@ -210,7 +236,15 @@ class GradLevel(Level):
     def lift(self, made: Any, like: Any, stack: list[Level]) -> Any:
         return self.wrap(_lift(made, self.unwrap(like), stack))
 
+    def _kept(self, op: _C.Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        if not _C.saves_first_input(op, args):
+            return args
+        with self.below():
+            copy = _C.lookup_op("clone")(_C.level_of(args[0]).inner)
+        return (_C.share_history(self.wrap(copy), args[0]), *args[1:])
+
     def functional(self, op: _C.Op, args: tuple[Any, ...]) -> Any:
+        args = drawn(op, args)
         inner = self.unwrap(args)
         with self.below() as stack:
             result = intercept.levelled(op, op, inner, None, stack)
@@ -315,6 +349,7 @@ class JvpLevel(Level):
         return None
 
     def functional(self, op: _C.Op, args: tuple[Any, ...]) -> Any:
+        args = drawn(op, args)
         inner = self.unwrap(args)
         with self.below() as stack:
             result = intercept.levelled(op, op, inner, None, stack)
@@ -410,8 +445,10 @@ def _named(definition: Any, args: tuple[Any, ...], tangents: list[Any], result: 
     named.update({f"{name}_t": t for name, t in zip(definition.parameter_names, tangents, strict=True)})
     named.update({f"{name}_meta": value for name, value in zip(definition.parameter_names, args, strict=True)})
     results = (result,) if isinstance(result, _C.Tensor) else result
-    named["result"] = result if isinstance(result, _C.Tensor) else results[0]
-    named.update({f"result{k}": r for k, r in enumerate(results)})
+    # A derived op may have an input called result: the saved result of the op it derives from.
+    named.setdefault("result", results[0])
+    for k, r in enumerate(results):
+        named.setdefault(f"result{k}", r)
     return named
 
 

@@ -103,6 +103,15 @@ def mark_as_view(Tensor t not None, Tensor base not None, bint multiple=False):
     return t
 
 
+def saves_first_input(Op op not None, tuple args):
+    """Return whether recording this call would save the op's first tensor."""
+    cdef uint64_t needs
+    if not op.has_rule or not tg_tls.grad_enabled:
+        return False
+    needs = needs_gradient(op, args)
+    return bool(needs and rule_for(op, needs).saves_first_input)
+
+
 def record_write(Op op not None, tuple args, Tensor t not None, str name, bint overwrites=False):
     """Begin an in-place write by a level: refuse what loses history, save what backward needs.
 

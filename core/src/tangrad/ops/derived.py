@@ -95,26 +95,28 @@ def _fused_op(definition: PointwiseDefinition, name: str, expressions: list[Any]
     if not tensors:
         tensors = [leading[0]]
         merged = Expression(merged.nodes, tuple(tensors), tuple(params))
-    made = make_derived(definition, name, merged, tensors, params, len(expressions))
+    results = tuple(r if r in ("real", "complex") else "promoted" for r in definition.results) \
+        if tag[0] == "jvp" else ("promoted",) * len(expressions)
+    made = make_derived(definition, name, merged, tensors, params, results)
     definition._derived[key] = (made, [*tensors, *params])
     return definition._derived[key]
 
 
 def make_derived(parent: PointwiseDefinition, name: str, expression: Any, tensors: list[str], params: list[str],
-                 outputs: int) -> Any:
+                 results: tuple[str, ...]) -> Any:
     """Build the op of a derived expression; it belongs to no namespace."""
     schema = Schema.__new__(Schema)
     schema.text, schema.name, schema.written = expression.source, name, -1
     schema.params = [Param(n, "Operand", REQUIRED, False, 0, False) for n in tensors]
     schema.params += [Param(n, "any", REQUIRED, False, 0, False) for n in params]
-    schema.returns = tuple(f"grad{k}" for k in range(outputs)) if outputs > 1 else ("",)
+    schema.returns = tuple(f"grad{k}" for k in range(len(results))) if len(results) > 1 else ("",)
     fixed = {n: t for n, t in parent.fixed.items() if n in tensors}
-    child = PointwiseDefinition(schema, expression, results=("promoted",) * outputs, fixed=fixed, partials=None,
+    child = PointwiseDefinition(schema, expression, results=results, fixed=fixed, partials=None,
                                 doc=f"Follow from the definition of '{parent.name}'.")
     child.parent = parent
     child._expression = expression
     spec = dict(name=name, node_name=_camel(name), params=[(p.name, p.type, _C.MISSING, False, 0) for p in schema.params],
-                nout=outputs, promote="promote", results=("promoted",) * outputs, fixed=fixed, has_rule=True,
+                nout=len(results), promote="promote", results=results, fixed=fixed, has_rule=True,
                 return_type=None, takes_out=False)
     child.op = _C.make_op(child, "pointwise", spec)
     return child.op
