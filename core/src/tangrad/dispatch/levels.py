@@ -440,9 +440,10 @@ def _fitted(tangent: Any, result: Any) -> Any:
     return tangent if tuple(tangent.shape) == tuple(result.shape) else tangent.expand(result.shape)
 
 
-def _named(definition: Any, args: tuple[Any, ...], tangents: list[Any], result: Any) -> dict[str, Any]:
+def _named(definition: Any, args: tuple[Any, ...], tangents: list[Any], result: Any,
+           suffix: str = "_t") -> dict[str, Any]:
     named = dict(zip(definition.parameter_names, args, strict=True))
-    named.update({f"{name}_t": t for name, t in zip(definition.parameter_names, tangents, strict=True)})
+    named.update({name + suffix: t for name, t in zip(definition.parameter_names, tangents, strict=True)})
     named.update({f"{name}_meta": value for name, value in zip(definition.parameter_names, args, strict=True)})
     results = (result,) if isinstance(result, _C.Tensor) else result
     # A derived op may have an input called result: the saved result of the op it derives from.
@@ -453,8 +454,10 @@ def _named(definition: Any, args: tuple[Any, ...], tangents: list[Any], result: 
 
 
 def _pointwise_tangent(definition: Any, args: tuple[Any, ...], tangents: list[Any], result: Any) -> Any:
-    named = _named(definition, args, tangents, result)
-    given = tuple(n for n in definition.inputs if named[f"{n}_t"] is not None)
+    from tangrad.ops.derived import tangent_suffix
+
+    named = _named(definition, args, tangents, result, tangent_suffix(definition))
+    given = tuple(n for n, t in zip(definition.parameter_names, tangents, strict=True) if t is not None)
     op, names = definition.tangent(given)
     return op(*[named[name] for name in names])
 

@@ -88,7 +88,7 @@ def _fused_op(definition: PointwiseDefinition, name: str, expressions: list[Any]
     free: set[str] = set()
     for e in expressions:
         free |= e.free
-    order = (*leading, *definition.inputs, *result_names(definition), *[f"{n}_t" for n in definition.inputs])
+    order = (*leading, *definition.inputs, *result_names(definition))
     tensors = [n for n in dict.fromkeys(order) if n in free]
     params = [p for p in definition.params if p in free]
     merged = Expression([e.nodes[0] for e in expressions], tuple(tensors), tuple(params))
@@ -143,8 +143,18 @@ def tangent_op(definition: PointwiseDefinition, given: tuple[str, ...]) -> tuple
     """Return the op of the results' tangents for tangents of the inputs `given`, and its arguments' names."""
     outputs = len(definition.schema.returns)
     expressions = [_tangent(definition, given, k) for k in range(outputs)]
-    leading = tuple(f"{n}_t" for n in given)
+    suffix = tangent_suffix(definition)
+    leading = tuple(n + suffix for n in given)
     return _fused_op(definition, f"{definition.name}_jvp", expressions, leading, ("jvp", *given))
+
+
+def tangent_suffix(definition: PointwiseDefinition) -> str:
+    """Return what makes the name of a tangent; a tangent's own inputs are called NAME_t, too."""
+    taken = {*definition.inputs, *definition.params}
+    suffix = "_t"
+    while not taken.isdisjoint(n + suffix for n in definition.inputs):
+        suffix += "t"
+    return suffix
 
 
 def _tangent(definition: PointwiseDefinition, given: tuple[str, ...], k: int) -> Any:
@@ -156,4 +166,4 @@ def _tangent(definition: PointwiseDefinition, given: tuple[str, ...], k: int) ->
     if all(n in definition.partials for n in given) and len(definition.schema.returns) == 1 \
             and not any(";" in definition.partials[n] for n in given):
         return parse(" + ".join(f"{n}_t * ({definition.partials[n]})" for n in given), inputs, definition.params)
-    return definition.expression.select([k]).jvp(given)
+    return definition.expression.select([k]).jvp(given, tangent_suffix(definition))
