@@ -512,6 +512,7 @@ cdef list shape_list(int ndim, const int64_t* shape):
 
 cdef object make_size(int n, const int64_t* values):
     cdef tuple items = PyTuple_New(n)
+    cdef object item
     cdef int i
     for i in range(n):
         item = values[i]

@@ -251,6 +251,7 @@ class ReductionDefinition(Definition):
         self.map_text, self.combine_text, self.identity, self.finalize_text = map_, combine, identity, finalize
         self.results = tuple(results)
         self.needs_elements = identity is None
+        self._steps: dict[str, Any] = {}
         self.inputs = tuple(schema.params[i].name for i in schema.tensors)
         self.params = tuple(p.name for p in schema.params
                             if p.type in ("Scalar", "Scalar?", "float", "int", "float?", "int?", "bool"))
@@ -263,25 +264,28 @@ class ReductionDefinition(Definition):
     @property
     def map(self) -> Any:
         """The parsed map over the element and its index."""
-        from tangrad.expr import parse
-
-        return parse(self.map_text, (*self.inputs, "index"), self.params)
+        return self._parsed("map", self.map_text, lambda: (*self.inputs, "index"), self.params)
 
     @property
     def combine(self) -> Any:
         """The parsed combination of two states."""
-        from tangrad.expr import parse
-
-        return parse(self.combine_text, self.state_names("a") + self.state_names("b"), self.params)
+        return self._parsed("combine", self.combine_text, lambda: self.state_names("a") + self.state_names("b"),
+                            self.params)
 
     @property
     def finalize(self) -> Any:
         """The parsed last step, or None where the state is the result."""
-        from tangrad.expr import parse
-
         if self.finalize_text is None:
             return None
-        return parse(self.finalize_text, self.state_names("a"), ("n", *self.params))
+        return self._parsed("finalize", self.finalize_text, lambda: self.state_names("a"), ("n", *self.params))
+
+    def _parsed(self, step: str, text: str, inputs: Callable[[], tuple[str, ...]], params: tuple[str, ...]) -> Any:
+        found = self._steps.get(step)
+        if found is None:
+            from tangrad.expr import parse
+
+            found = self._steps[step] = parse(text, inputs(), params)
+        return found
 
     def state_names(self, letter: str) -> tuple[str, ...]:
         """Return the names of a state's values: a, or a0, a1, ..."""
