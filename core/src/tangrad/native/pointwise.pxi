@@ -291,7 +291,7 @@ cdef int prepare_out(Op op, Tensor o, int ndim, const int64_t* shape, int want) 
     if not can_cast_index(want, o.dtype_.index):
         raise RuntimeError(f"result type {(<dtype>DTYPES[want]).name} can't be cast to the desired output type "
                            f"{o.dtype_.name} ({op.name})")
-    if o.ndim_ == ndim and memcmp(o.shape_, shape, ndim * sizeof(int64_t)) == 0:
+    if has_shape(o, ndim, shape):
         for i in range(o.ndim_):
             if o.stride_[i] == 0 and o.shape_[i] > 1 and o.numel_ > 0:
                 raise RuntimeError(
