@@ -24,7 +24,7 @@ def _out_sizes(sizes: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation:
 # NumPy kernels: a convolution is one matrix product per group over a copy of all windows --------
 
 
-def window_view(np: Any, x: Any, kernel: Ints, out: Ints, stride: Ints, dilation: Ints) -> Any:
+def _window_view(np: Any, x: Any, kernel: Ints, out: Ints, stride: Ints, dilation: Ints) -> Any:
     """View a padded (N, C, sizes...) array as (N, C, kernel..., out...)."""
     lead, spatial = x.strides[:2], x.strides[2:]
     steps = tuple(b * d for b, d in zip(spatial, dilation, strict=True))
@@ -46,7 +46,7 @@ def _columns(
 ) -> Any:
     """Copy the windows of an input to (groups, C/groups * taps, N * positions)."""
     padded = np.pad(x, [(0, 0), (0, 0), *((p, p) for p in padding)])
-    windows = window_view(np, padded, kernel, out, stride, dilation)
+    windows = _window_view(np, padded, kernel, out, stride, dilation)
     spatial = len(kernel)
     taps_first = (1, *range(2, 2 + spatial), 0, *range(2 + spatial, 2 + 2 * spatial))
     shape = (groups, x.shape[1] // groups * numel_of(kernel), x.shape[0] * numel_of(out))
@@ -328,7 +328,7 @@ convolution_weight = op(
     vjp={
         "input": lambda g, input_meta, grad, stride, padding, dilation, groups: convolution_input(
             g, grad.conj(), input_meta.shape, stride, padding, dilation, groups
-        ).conj(),
+        ),
         "grad": lambda g, input, stride, padding, dilation, groups: convolution(
             input.conj(), g, stride, padding, dilation, groups
         ),

@@ -138,21 +138,23 @@ def _check_scatter(self: Any, dim: int, index: Any, src: Any) -> None:
         )
 
 
-def _scatter_places(np: Any, self: Any, dim: int, index: Any) -> tuple[Any, ...]:
+def _flat_places(np: Any, self: Any, dim: int, index: Any) -> Any:
+    """Turn the index of a scatter into positions in the flattened tensor."""
     check_exact(index, self.shape[dim], dim, "scatter", RuntimeError)
     grid = list(np.ogrid[tuple(slice(n) for n in index.shape)])
     grid[dim] = index
-    return tuple(grid)
+    return np.ravel_multi_index(tuple(np.broadcast_arrays(*grid)), self.shape).reshape(-1)
 
 
 def _scatter_with(write: Any) -> Any:
     def reference(np: Any, self: Any, dim: int, index: Any, src: Any) -> Any:
-        out = np.array(self)
+        out = np.array(self, order="C")
         if index.size == 0:
             return out
-        flat, index, src = _at_least_1d(out), _at_least_1d(index), _at_least_1d(src)
+        index, src = _at_least_1d(index), _at_least_1d(src)
         part = src[tuple(slice(n) for n in index.shape)]
-        write(np, flat, _scatter_places(np, flat, dim, index), part)
+        places = _flat_places(np, _at_least_1d(out), dim, index)
+        write(np, out.reshape(-1), places, part.reshape(-1))
         return out
 
     return reference

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import tangrad
-from tangrad.ops.convolution import convolution, repeated, window_view
+from tangrad.ops.convolution import convolution, repeated
 from tangrad.ops.define import composite, op
 from tangrad.ops.movement import Ints, numel_of
 from tangrad.ops.slicing import slice_
@@ -80,30 +80,39 @@ def _max_pool_reference(
     spatial = len(kernel_size)
     sizes = self.shape[-spatial:]
     out = _pooled_sizes(sizes, kernel_size, stride, padding, dilation, ceil_mode)
-    x = self.reshape((-1, 1, *sizes)) if self.size else self.reshape((0, 1, *sizes))
+    lead = self.shape[:-spatial]
     grown = [
         (p, max(0, (o - 1) * s + (k - 1) * d + 1 - n - p))
         for n, o, k, s, p, d in zip(sizes, out, kernel_size, stride, padding, dilation, strict=True)
     ]
-    x = np.pad(x, [(0, 0), (0, 0), *grown], constant_values=_lowest(np, self.dtype))
-    windows = window_view(np, x, kernel_size, out, stride, dilation)
-    windows = windows.reshape((x.shape[0], numel_of(kernel_size), *out))
-    best = windows.argmax(1)
-    values = np.take_along_axis(windows, best[:, None], 1)[:, 0]
-    shape = (*self.shape[:-spatial], *out)
-    places = _places(np, best, sizes, kernel_size, stride, padding, dilation)
-    return values.reshape(shape), places.reshape(shape)
+    x = np.pad(self, [*((0, 0) for _ in lead), *grown], constant_values=_lowest(np, self.dtype))
+    taps = list(np.ndindex(*kernel_size))
+    values = np.full((*lead, *out), _lowest(np, self.dtype), self.dtype)
+    chosen = np.zeros(values.shape, np.int64)
+    for number, tap in enumerate(taps):
+        seen = tuple(
+            slice(i * d, i * d + (o - 1) * s + 1, s)
+            for i, d, o, s in zip(tap, dilation, out, stride, strict=True)
+        )
+        value = np.ascontiguousarray(x[(..., *seen)])
+        # A NaN wins, and the last of several.
+        np.copyto(chosen, number, where=(value > values) | (value != value))
+        np.maximum(values, value, out=values)
+    places = np.stack([_places(np, tap, sizes, out, stride, padding, dilation) for tap in taps])
+    positions = np.arange(numel_of(out))
+    flat = chosen.reshape((numel_of(lead), numel_of(out)))
+    found = places.reshape(len(taps), -1)[flat, positions]
+    return values, found.reshape(values.shape)
 
 
 def _places(
-    np: Any, best: Any, sizes: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints
+    np: Any, tap: Ints, sizes: Ints, out: Ints, stride: Ints, padding: Ints, dilation: Ints
 ) -> Any:
-    """Turn tap numbers within windows into flat positions within the unpadded input."""
-    taps = np.unravel_index(best, kernel)
-    grid = np.ogrid[tuple(slice(n) for n in best.shape[1:])]
-    flat = np.zeros(best.shape, np.int64)
+    """Give the flat position in the unpadded input that a tap of every window looks at."""
+    grid = np.ogrid[tuple(slice(n) for n in out)]
+    flat = np.zeros(out, np.int64)
     for axis, n in enumerate(sizes):
-        place = grid[axis] * stride[axis] + taps[axis] * dilation[axis] - padding[axis]
+        place = grid[axis] * stride[axis] + tap[axis] * dilation[axis] - padding[axis]
         flat = flat * n + np.clip(place, 0, n - 1)
     return flat
 
