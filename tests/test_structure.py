@@ -18,18 +18,16 @@ NEUTRAL = CORE / "plugins" / "neutral.json"
 
 # From the top down. A part imports from its own line and the lines below it, never from above.
 LAYERS = [
-    {"__main__", "inspection"},
+    {"__main__", "cli"},
     {"plugin"},
     {"nn", "optim"},
     {"utils"},
     {"tangrad"},  # the public namespace, which those above use as every user does
-    {"func"},
-    {"autograd"},
+    {"autograd", "func"},
     {"ops"},
-    {"devices"},
-    {"dispatch"},
-    {"tensor"},
+    {"dispatch", "devices"},
     {"random"},
+    {"tensor", "functions"},
     {"plugins"},
     {"expr"},
     {"_C"},
@@ -39,10 +37,14 @@ LEVEL = {part: -depth for depth, parts in enumerate(LAYERS) for part in parts}
 # Devices and feature packages that exist or might, by the names that code would use for them.
 FOREIGN = (
     "cuda|opencl|mps|xpu|hip|rocm|vulkan|loopback|quantization|profiler|jit|onnx|distributed"
-    "|vision|testing|pycuda|pyopencl"
+    "|vision|pycuda|pyopencl"
 )
 # A whole literal ("cuda", "cuda:0"), or a distribution or module anywhere in a literal.
-NAMED = re.compile(rf"^(?:{FOREIGN})(?::\d*)?$|\btangrad[-_.](?:{FOREIGN}|text)\b")
+NAMED = re.compile(
+    rf"^(?:{FOREIGN})(?::\d*)?$"
+    rf"|\btangrad[-_](?:{FOREIGN}|text|testing)\b"
+    rf"|\btangrad\.(?:{FOREIGN}|text)\b"
+)
 
 LONGEST_FILE = 800
 MODULES_OF_AN_IMPORT = 80

@@ -69,3 +69,15 @@ def test_an_unchanged_index_keeps_its_date(build_index, tmp_path) -> None:
     (tmp_path / "family.py").write_text('x = op("a(Tensor self) -> Tensor")', "utf-8")
     before = build_index.write(tmp_path).stat().st_mtime_ns
     assert build_index.write(tmp_path).stat().st_mtime_ns == before
+
+
+def test_the_index_of_the_core_names_what_its_families_define() -> None:
+    from tangrad.ops import registry
+
+    index = registry.index()
+    defined = registry.load_all()
+    assert set(index) <= set(defined)
+    assert set(index.values()) == set(registry.FAMILIES)
+    # An op that takes its expression by a word defines one op for each word, for itself only.
+    unindexed = {name for name in defined if name not in index}
+    assert not {name for name in unindexed if defined[name].definition.function}

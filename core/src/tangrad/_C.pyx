@@ -58,6 +58,8 @@ cdef extern from "native/state.h":
     void tg_make_mutable(PyTypeObject*)
     void tg_set_metatype(PyTypeObject*, PyTypeObject*)
     void tg_install_constructor(PyTypeObject*, PyObject*)
+    int tg_install_dict(int, PyTypeObject*, Py_ssize_t, void (*)(PyObject*) noexcept) except -1
+    void tg_install_storage(PyTypeObject*, void (*)(PyObject*) noexcept)
 
 cdef extern from "native/host_copy.h" nogil:
     ctypedef void (*tg_copy_loop)(char*, int64_t, const char*, int64_t, int64_t) noexcept
@@ -187,3 +189,8 @@ def install_constructor(construct, metatype):
 
 cdef Op _probe = Op.__new__(Op)
 tg_make_callable(<PyTypeObject*>Op, <char*>&_probe.vectorcall - <char*><void*>_probe)
+
+
+cdef Tensor _first = Tensor.__new__(Tensor)
+tg_install_dict(0, TENSOR, <char*>&_first.attributes - <char*><void*>_first, release_geometry)
+tg_install_dict(1, PARAMETER, <char*>&_first.attributes - <char*><void*>_first, release_geometry)

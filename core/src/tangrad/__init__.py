@@ -12,6 +12,7 @@ from tangrad._C import OutOfMemoryError, Tensor, device, dtype, layout, memory_f
 from tangrad._C import (UntypedStorage, can_cast, channels_last, channels_last_3d, contiguous_format,
                         get_default_device, get_default_dtype, is_grad_enabled, is_inference_mode_enabled,
                         preserve_format, promote_types, result_type, set_default_device, set_default_dtype, strided)
+from tangrad.plugins import namespaces as _namespaces
 from tangrad.tensor import protocol as _protocol
 from tangrad.tensor.size import Size
 
@@ -37,7 +38,8 @@ _LAZY = {
     "Parameter": "nn.parameter",
 }
 _SUBMODULES = ("autograd", "func", "nn", "optim", "utils", "plugin", "plugins", "ops", "random", "expr", "devices",
-               "dispatch", "overrides", "testing", "return_types", "_C")
+               "dispatch", "overrides", "testing", "return_types",
+               "cli", "_C")
 
 
 def __getattr__(name: str) -> object:
@@ -66,9 +68,7 @@ def _find(name: str) -> object:
         return registry.function(name)
     except AttributeError:
         pass
-    from tangrad.plugins.namespaces import resolve
-
-    return resolve(name)
+    return _namespaces.resolve(name)
 
 
 def __dir__() -> list[str]:
@@ -105,6 +105,7 @@ def _find_op(name: str) -> object:
     return find(name)
 
 
+_namespaces.install()
 _C.set_driver_source(_find_driver)
 _C.set_slow_dispatch(_slow_dispatch)
 _C.set_resolver(_resolve)

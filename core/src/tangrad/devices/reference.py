@@ -12,7 +12,7 @@ from typing import Any
 
 from tangrad import _C
 from tangrad.devices import arrays
-from tangrad.ops.definition import call_by_name
+from tangrad.dispatch.binding import call_by_name
 
 API = 1
 
@@ -117,16 +117,31 @@ def count_of(shape: tuple[int, ...], dims: tuple[int, ...]) -> int:
     return n
 
 
+_programs: dict[Any, Any] = {}
+
+
+def typed_step(definition: Any, step: str, types: dict[str, str], compute: str, results: list[str] | None,
+               exact: tuple[str, ...] = ()) -> tuple[Any, Any]:
+    """Return (program, NumPy function) of a fold's map, combine or finalize, typed once."""
+    key = (definition, step, tuple(types.items()), compute, None if results is None else tuple(results))
+    found = _programs.get(key)
+    if found is None:
+        expression = getattr(definition, step)
+        used = {k: v for k, v in types.items() if k in expression.free}
+        program = expression.typed(used, compute, results, exact=exact)
+        found = _programs[key] = (program, program.numpy())
+    return found
+
+
 def mapped(definition: Any, array: Any, compute: str, params: dict[str, Any]) -> list[Any]:
     """Apply the map: one array per value of the state."""
     import numpy as np
 
-    expression = definition.map
     types = {definition.inputs[0]: compute, "index": "int64"}
-    program = expression.typed({k: v for k, v in types.items() if k in expression.free}, compute)
+    program, function = typed_step(definition, "map", types, compute, None, ("index",))
     given = {definition.inputs[0]: array.astype(compute, copy=False), "index": np.arange(array.shape[-1])}
     numbers = {k: v for k, v in params.items() if k in definition.params}
-    states = program.numpy()(*[given[name] for name in program.inputs], **numbers)
+    states = function(*[given[name] for name in program.inputs], **numbers)
     return [np.broadcast_to(s, array.shape) for s in states]
 
 
@@ -164,12 +179,10 @@ def empty_fold(definition: Any, states: list[Any]) -> list[Any]:
 
 def combiner(definition: Any, states: list[Any], compute: str, params: dict[str, Any]) -> Callable[..., list[Any]]:
     """Return the function that combines two lists of state arrays."""
-    expression = definition.combine
     names = [*definition.state_names("a"), *definition.state_names("b")]
     kinds = [s.dtype.name for s in states]
     types = dict(zip(names, kinds * 2, strict=True))
-    program = expression.typed({k: v for k, v in types.items() if k in expression.free}, compute, kinds)
-    function = program.numpy()
+    program, function = typed_step(definition, "combine", types, compute, kinds, tuple(names))
     numbers = {k: v for k, v in params.items() if k in definition.params}
 
     def combine(left: list[Any], right: list[Any]) -> list[Any]:
@@ -181,16 +194,15 @@ def combiner(definition: Any, states: list[Any], compute: str, params: dict[str,
 
 def finished(definition: Any, states: list[Any], compute: str, params: dict[str, Any], n: int, outs: Any) -> Any:
     """Apply the last step of a fold."""
-    expression = definition.finalize
-    if expression is None:
+    if definition.finalize_text is None:
         return states
     names = definition.state_names("a")
-    types = {name: s.dtype.name for name, s in zip(names, states, strict=True) if name in expression.free}
+    types = {name: s.dtype.name for name, s in zip(names, states, strict=True)}
     results = [o.dtype.name if o.dtype.codec is None else o.dtype.compute for o in outs]
-    program = expression.typed(types, compute, results)
+    program, function = typed_step(definition, "finalize", types, compute, results, tuple(names))
     given = dict(zip(names, states, strict=True))
-    numbers = {k: v for k, v in params.items() if k in definition.params and k in expression.params}
-    return program.numpy()(*[given[name] for name in program.inputs], n=n, **numbers)
+    numbers = {k: v for k, v in params.items() if k in definition.params and k in program.params}
+    return function(*[given[name] for name in program.inputs], n=n, **numbers)
 
 
 # --- scans ---------------------------------------------------------------------------------------

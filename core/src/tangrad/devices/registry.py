@@ -1,15 +1,212 @@
-from tangrad import _C
-class _D:
-    def device_count(self): return 1
-class _R(_D):
-    @property
-    def kernel_for(self):
-        from tangrad.devices import reference
-        return reference.kernel_for
-def open_device(name):
-    if name in ("cpu", "reference"):
-        _C.register_device_type(name, _R(), host=True)
-    elif name == "meta":
-        _C.register_device_type(name, _D(), meta=True)
+"""Find, probe and open device drivers by name, each once in a process."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tangrad.devices.driver import DeviceDriver
+    from tangrad.plugins.discovery import Plugin
+
+# The devices that the core brings. A plugin of the same name takes the place of "cpu", which the
+# reference device serves until then; the others are the core's own.
+BUILTIN: dict[str, str] = {
+    "cpu": "tangrad.devices.builtin:Host",
+    "meta": "tangrad.devices.builtin:Meta",
+    "reference": "tangrad.devices.builtin:Host",
+}
+REPLACEABLE = frozenset({"cpu"})
+
+_lock = threading.RLock()
+_opened: dict[str, DeviceDriver] = {}
+_providers: dict[str, Plugin] = {}
+
+
+def get_driver(name: str) -> DeviceDriver:
+    """Return the opened driver of a device type.
+
+    Args:
+        name: such as "cpu"; a device index is not part of it.
+
+    Raises:
+        RuntimeError: no device has the name; or its plugin is broken, says why it cannot work
+            here, or failed to open (`PluginError`).
+    """
+    driver = _opened.get(name)
+    if driver is not None:
+        return driver
+    plugin = _plugin(name)
+    if plugin is None:
+        return _open_builtin(name)
+    from tangrad.plugins import discovery
+
+    try:
+        return _open_plugin(name, plugin)
+    except discovery.PluginError as error:
+        if name not in BUILTIN:
+            raise
+        warnings.warn(
+            f"device '{name}' is served by the slow reference device: {error}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return _open_builtin(name)
+
+
+def open_device(name: str) -> DeviceDriver:
+    """Open a device and register it with the compiled core, with all its kernels.
+
+    The compiled core calls this for a device type that it does not know yet.
+
+    Raises:
+        RuntimeError: as `get_driver`.
+    """
+    from tangrad import _C
+
+    driver = get_driver(name)
+    with _lock:
+        if name not in _C.registered_devices():
+            # Kernels first: a device whose kernels cannot be registered must stay unknown.
+            _register_kernels(driver)
+            _C.register_device_type(name, driver, host=driver.host, meta=driver.meta)
+    return driver
+
+
+def device_names() -> list[str]:
+    """Return the device types that exist here, usable or not: the core's, then the plugins'."""
+    from tangrad.plugins import discovery
+
+    return [*BUILTIN, *(n for n in discovery.names(discovery.DEVICES) if n not in BUILTIN)]
+
+
+def availability(name: str) -> tuple[str, str]:
+    """Return who provides a device, and "available" or the reason why it is not; opens nothing.
+
+    Raises:
+        RuntimeError: no device has the name.
+    """
+    from tangrad.plugins import discovery
+
+    try:
+        plugin = _plugin(name)
+        if plugin is None:
+            if name not in BUILTIN:
+                raise _unknown(name)
+            return "tangrad", "available"
+        reason = discovery.probe(plugin, _instance(plugin).probe)
+    except discovery.PluginError as error:
+        failed = error.failure
+        return f"{failed.plugin.distribution} {failed.plugin.version}", f"broken: {failed.cause}"
+    provider = f"{plugin.distribution} {plugin.version}"
+    return provider, "available" if reason is None else f"not available: {reason}"
+
+
+def _plugin(name: str) -> Plugin | None:
+    if name in BUILTIN and name not in REPLACEABLE:
+        return None
+    from tangrad.plugins import discovery
+
+    return discovery.find(discovery.DEVICES, name)
+
+
+def _open_builtin(name: str) -> DeviceDriver:
+    if name not in BUILTIN:
+        raise _unknown(name)
+    with _lock:
+        if name not in _opened:
+            driver = _driver_class(BUILTIN[name])(name)
+            driver.open()
+            _opened[name] = driver
+        return _opened[name]
+
+
+def _open_plugin(name: str, plugin: Plugin) -> DeviceDriver:
+    from tangrad.plugins import discovery
+
+    driver = _instance(plugin)
+    reason = discovery.probe(plugin, driver.probe)
+    if reason is not None:
+        discovery.raise_kept(plugin, "probe")
+    with _lock:
+        if name in _opened:
+            return _opened[name]
+        discovery.raise_kept(plugin, "open")
+        try:
+            driver.open()
+        except Exception as error:
+            raise _failed(plugin, "open", error) from error
+        _opened[name], _providers[name] = driver, plugin
+    return driver
+
+
+def _instance(plugin: Plugin) -> DeviceDriver:
+    """Return an unopened driver of a plugin: the class, called with the device's name."""
+    from tangrad.plugins import discovery
+
+    loaded = discovery.load(plugin)
+    discovery.raise_kept(plugin, "driver")
+    try:
+        driver: DeviceDriver = loaded(plugin.name)
+        _check(driver)
+    except Exception as error:
+        remedy = "The entry point has to name a subclass of tangrad.plugin.DeviceDriver."
+        failure = discovery.keep_failure(plugin, "driver", error, remedy)
+        raise discovery.PluginError(failure) from error
+    return driver
+
+
+def _check(driver: Any) -> None:
+    from tangrad.devices.driver import DeviceDriver
+
+    if not isinstance(driver, DeviceDriver):
+        raise TypeError(f"{driver!r} is no DeviceDriver")
+
+
+def _driver_class(value: str) -> Any:
+    import importlib
+
+    module, _, attribute = value.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def _register_kernels(driver: DeviceDriver) -> None:
+    from functools import partial
+
+    from tangrad.devices.kernels import register_kernel
+    from tangrad.plugins import discovery
+    from tangrad.plugins.hooks import call_hook_once
+
+    plugin = _providers.get(driver.name)
+    if plugin is None:
+        driver.register_kernels(partial(register_kernel, device=driver.name))
     else:
-        raise RuntimeError("unknown device " + name)
+        discovery.raise_kept(plugin, "kernels")
+        try:
+            driver.register_kernels(partial(register_kernel, device=driver.name))
+        except Exception as error:
+            raise _failed(plugin, "kernels", error) from error
+    call_hook_once("tangrad_register_kernels", device=driver.name)
+
+
+def _failed(plugin: Plugin, stage: str, error: Exception) -> Exception:
+    from tangrad.plugins import discovery
+
+    remedy = f"Report it to the authors of {plugin.distribution} if you cannot mend it."
+    return discovery.PluginError(discovery.keep_failure(plugin, stage, error, remedy))
+
+
+def _unknown(name: str) -> RuntimeError:
+    """Return PyTorch's error for an unknown device, with what is known and what failed."""
+    from tangrad.plugins import discovery
+
+    lines = [
+        f"Expected one of {', '.join(device_names())} device type at start of device string: "
+        f"{name}. Other devices come with plugins; python -m tangrad info lists them."
+    ]
+    off = discovery.find_disabled(discovery.DEVICES, name)
+    if off is not None:
+        lines.append(f"{off} is switched off by {discovery.DISABLE_VARIABLE}.")
+    lines += [str(f) for f in discovery.failures() if f.plugin.group == discovery.DEVICES]
+    return RuntimeError("\n".join(lines))

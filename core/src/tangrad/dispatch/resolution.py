@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tangrad import _C
-from tangrad.ops.definition import call_by_name
+from tangrad.dispatch.binding import call_by_name
 
 _warned: set[tuple[str, str]] = set()
 _opened: set[str] = set()

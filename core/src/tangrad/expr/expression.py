@@ -9,7 +9,7 @@ from tangrad.expr.ssa import Node, Scalar, literal, rebuild, walk
 
 TYPE_CHECKING = False  # importing typing would double the time to import this package
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from tangrad.expr.program import Program
 
@@ -161,6 +161,7 @@ class Expression:
         types: Mapping[str, str],
         compute: str,
         results: Sequence[str] | None = None,
+        exact: Collection[str] = (),
     ) -> Program:
         """Return the typed program that computes in dtype ``compute``.
 
@@ -169,13 +170,15 @@ class Expression:
                 not have the compute type.
             compute: A dtype's name, not a half type (see :func:`compute_type`).
             results: The outputs' dtypes; by default, what the typing rules give.
+            exact: Inputs that keep their own dtype instead of being converted to the compute
+                type: an index beside floating-point values.
 
         Raises:
             ExpressionTypeError: if a primitive has no meaning for its operands' types.
         """
         from tangrad.expr.program import infer
 
-        return infer(self, types, compute, results)
+        return infer(self, types, compute, results, exact)
 
 
 def parse(source: str, inputs: Sequence[str], params: Sequence[str] = ()) -> Expression:

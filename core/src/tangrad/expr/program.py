@@ -1,15 +1,15 @@
 """Give every value of an expression a dtype: from untyped nodes to a typed program.
 
 Inputs are converted to the compute type as they are loaded, except those that are only ever used
-as conditions, and complex ones in a real computation, which stay complex. Literals take the type
-of what they meet. Where values of different types meet, the result is complex before floating
-before integer before bool, and within a kind the wider type; arithmetic on bools is done in the
-compute type, logic and comparisons of bools stay bool.
+as conditions, those that are declared exact, and complex ones in a real computation, which stay
+complex. Literals take the type of what they meet. Where values of different types meet, the result
+is complex before floating before integer before bool, and within a kind the wider type; arithmetic
+on bools is done in the compute type, logic and comparisons of bools stay bool.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -179,20 +179,28 @@ def infer(
     types: Mapping[str, str],
     compute: str,
     results: Sequence[str] | None = None,
+    exact: Collection[str] = (),
 ) -> Program:
     """Type ``expression``; see :meth:`Expression.typed`."""
     if compute_type(compute) != compute:
         raise ExpressionTypeError(f"cannot compute in {compute}; use {compute_type(compute)}")
     if results is not None and len(results) != expression.outputs:
         raise ExpressionTypeError(f"{expression.outputs} outputs, but {len(results)} result types")
-    return _Typing(expression, types, compute).program(results)
+    return _Typing(expression, types, compute, exact).program(results)
 
 
 class _Typing:
     """Emit typed instructions for the nodes of one expression."""
 
-    def __init__(self, expression: Expression, types: Mapping[str, str], compute: str) -> None:
+    def __init__(
+        self,
+        expression: Expression,
+        types: Mapping[str, str],
+        compute: str,
+        exact: Collection[str],
+    ) -> None:
         self.expression, self.types, self.compute = expression, types, compute
+        self.exact = exact
         self.instructions: list[Instruction] = []
         self.known: dict[tuple, int] = {}
         self.done: dict[Node, int | Node] = {}
@@ -266,7 +274,7 @@ class _Typing:
             target = "int64"
         elif text in self.conditions:
             target = "bool" if own is None else compute_type(own)
-        elif own is not None and not is_input:
+        elif own is not None and (not is_input or text in self.exact):
             target = compute_type(own)
         elif own is not None and KINDS[own] == "c":
             target = _COMPLEX.get(self.compute, own)

@@ -218,10 +218,6 @@ def _conversion(source: str, target: str) -> str:
 @cache
 def _helpers(dialect: Dialect) -> dict[str, str]:
     """Return every helper of a dialect by name."""
-<<<<<<< HEAD
-    dialect = DIALECTS[name]
-=======
->>>>>>> expr
     found = {key: _expand(text, "float64", dialect) for key, text in (FUNCTIONS | SPECIAL).items()}
     for dtype in ("complex64", "complex128"):
         found |= _complex_helpers(dtype, dialect)

@@ -406,6 +406,8 @@ cdef class host_buffer:
 
 
 cdef dict _raw_formats = {1: b"B", 2: b"H", 4: b"I", 8: b"Q"}
+# NumPy's int64 and uint64 are C's long where that has 64 bits; other libraries know only those.
+cdef dict _numpy_formats = {"q": b"l", "Q": b"L"} if sizeof(long) == 8 else {}
 cdef list _format_cache = [None] * MAX_DTYPES
 
 
@@ -418,8 +420,8 @@ cdef int export_buffer(Tensor t, Py_buffer* buffer, object owner) except -1:
         geometry[i] = t.shape_[i]
         geometry[t.ndim_ + i] = t.stride_[i] * ITEMSIZE[index]
     if _format_cache[index] is None:
-        _format_cache[index] = t.dtype_.format.encode() if t.dtype_.codec is None else \
-            _raw_formats.get(ITEMSIZE[index], f"{ITEMSIZE[index]}s".encode())
+        _format_cache[index] = _numpy_formats.get(t.dtype_.format, t.dtype_.format.encode()) \
+            if t.dtype_.codec is None else _raw_formats.get(ITEMSIZE[index], f"{ITEMSIZE[index]}s".encode())
     buffer.buf = host_pointer(t) if t.numel_ else <void*>geometry
     buffer.obj = owner
     buffer.len = t.numel_ * ITEMSIZE[index]

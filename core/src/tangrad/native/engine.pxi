@@ -484,6 +484,8 @@ cdef list apply_rule(Node node, list grads):
                     item = <object>PyList_GET_ITEM(grads, f.arg_index[i])
                 elif f.arg_kind[i] == ARG_SAVED:
                     item = <object>PyTuple_GET_ITEM(saved, f.arg_index[i])
+                elif f.arg_kind[i] == ARG_GRADS:
+                    item = grads
                 else:
                     item = rule.formula_needs[k]
                 Py_INCREF(item)

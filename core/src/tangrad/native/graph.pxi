@@ -7,6 +7,7 @@ cdef enum:
     ARG_GRAD = 0
     ARG_SAVED = 1
     ARG_NEEDS = 2
+    ARG_GRADS = 3            # the list of all gradients, None where there is none
     EDGE_NONE = -1
     EDGE_RESULT = -2
     EDGE_DIRECT = -3
@@ -107,7 +108,7 @@ def make_rule(saves, formulas):
     Args:
         saves: sequence of ("input"|"result"|"meta", index).
         formulas: sequence of (targets, op or None, function or None, identity or -1,
-            [("grad"|"saved"|"needs", index)], needs tuple).
+            [("grad"|"saved"|"needs"|"grads", index)], needs tuple).
     """
     cdef Rule rule = Rule.__new__(Rule)
     cdef Formula f
@@ -128,7 +129,7 @@ def make_rule(saves, formulas):
         if f.nargs > 24:
             raise ValueError("a backward formula takes at most 24 arguments")
         for i, (kind, index) in enumerate(args):
-            f.arg_kind[i] = ("grad", "saved", "needs").index(kind)
+            f.arg_kind[i] = ("grad", "saved", "needs", "grads").index(kind)
             f.arg_index[i] = index
         if identity != 0:
             rule.passes_through = False
@@ -488,7 +489,7 @@ cdef int save_results(Node node, outputs) except -1:
     for i in range(rule.nsaves):
         if rule.save_kind[i] == SAVE_RESULT:
             t = outputs[rule.save_index[i]] if isinstance(outputs, (tuple, list)) else outputs
-            item = save_tensor(node, t, EDGE_RESULT)
+            item = save_tensor(node, t, EDGE_RESULT if KIND[t.dtype_.index] >= KIND_FLOAT else EDGE_NONE)
             (<Saved>item).output_nr = rule.save_index[i]
             Py_INCREF(item)
             old = PyTuple_GET_ITEM(node.saved, i)

@@ -911,10 +911,25 @@ cdef object call_composite(Op op, PyObject** flat, object out, bint inplace):
     return out
 
 
+cdef bint plainly_valid(Op op, PyObject** flat) noexcept:
+    """Whether a pointwise check has nothing to say: tensors of one floating dtype, no parameters."""
+    cdef PyObject* first = NULL
+    cdef int i
+    if op.kind_ != OP_POINTWISE or op.nparams != op.ntensors:
+        return False
+    for i in range(op.nparams):
+        if not isinstance(<object>flat[i], Tensor) or KIND[(<Tensor>flat[i]).dtype_.index] != KIND_FLOAT:
+            return False
+        if first != NULL and <PyObject*>(<Tensor>flat[i]).dtype_ != first:
+            return False
+        first = <PyObject*>(<Tensor>flat[i]).dtype_
+    return True
+
+
 cdef object run_op(Op op, PyObject** flat, object out):
     """Below recording: compute, into `out` where given."""
     cdef int i
-    if op.has_check and op.kind_ <= OP_SCAN:
+    if op.has_check and op.kind_ <= OP_SCAN and not plainly_valid(op, flat):
         op.definition.check_arguments(tuple([<object>flat[i] for i in range(op.nparams)]))
     if op.kind_ == OP_POINTWISE:
         return run_pointwise(op, flat, out)

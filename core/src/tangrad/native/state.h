@@ -37,6 +37,91 @@ static void tg_set_metatype(PyTypeObject *type, PyTypeObject *meta)
     PyType_Modified(type);
 }
 
+/* A dict made on first use. Cython's own is made with every object, which costs an
+ * allocation per tensor; this one is a plain field behind tp_dictoffset, and the type's
+ * traverse, clear and dealloc are wrapped to know of it. */
+typedef struct tg_lazy_dict {
+    PyTypeObject *type;
+    Py_ssize_t offset;
+    traverseproc traverse;
+    inquiry clear;
+    destructor dealloc;
+} tg_lazy_dict;
+
+#define TG_LAZY_TYPES 2
+static tg_lazy_dict tg_lazy[TG_LAZY_TYPES];
+static void (*tg_release_geometry)(PyObject *) = NULL;
+
+static inline PyObject **tg_dict_of(PyObject *self) { return (PyObject **)((char *)self + tg_lazy[0].offset); }
+
+#define TG_LAZY_SLOTS(k) \
+    static int tg_traverse_##k(PyObject *self, visitproc visit, void *arg) \
+    { \
+        Py_VISIT(*tg_dict_of(self)); \
+        return tg_lazy[k].traverse(self, visit, arg); \
+    } \
+    static int tg_clear_##k(PyObject *self) \
+    { \
+        Py_CLEAR(*tg_dict_of(self)); \
+        return tg_lazy[k].clear ? tg_lazy[k].clear(self) : 0; \
+    } \
+    static void tg_dealloc_##k(PyObject *self) \
+    { \
+        tg_release_geometry(self); \
+        if (*tg_dict_of(self) != NULL) { \
+            PyObject_GC_UnTrack(self); \
+            Py_CLEAR(*tg_dict_of(self)); \
+        } \
+        tg_lazy[k].dealloc(self); \
+    }
+TG_LAZY_SLOTS(0)
+TG_LAZY_SLOTS(1)
+
+static PyGetSetDef tg_dict_getset = {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL};
+
+static int tg_install_dict(int k, PyTypeObject *type, Py_ssize_t offset, void (*release)(PyObject *))
+{
+    static const traverseproc traverse[] = {tg_traverse_0, tg_traverse_1};
+    static const inquiry clear[] = {tg_clear_0, tg_clear_1};
+    static const destructor dealloc[] = {tg_dealloc_0, tg_dealloc_1};
+    PyObject *descriptor = PyDescr_NewGetSet(type, &tg_dict_getset);
+    int status;
+    if (descriptor == NULL)
+        return -1;
+    status = PyDict_SetItemString(type->tp_dict, "__dict__", descriptor);
+    Py_DECREF(descriptor);
+    tg_lazy[k].type = type;
+    tg_lazy[k].offset = offset;
+    tg_lazy[k].traverse = type->tp_traverse;
+    tg_lazy[k].clear = type->tp_clear;
+    tg_lazy[k].dealloc = type->tp_dealloc;
+    tg_release_geometry = release;
+    type->tp_traverse = traverse[k];
+    type->tp_clear = clear[k];
+    type->tp_dealloc = dealloc[k];
+    type->tp_dictoffset = offset;
+    PyType_Modified(type);
+    return status;
+}
+
+/* Storage gives its block back when it dies; a wrapped dealloc spares Cython's saving and
+ * restoring of the exception state. */
+static destructor tg_storage_plain_dealloc = NULL;
+static void (*tg_storage_release)(PyObject *) = NULL;
+
+static void tg_storage_dealloc(PyObject *self)
+{
+    tg_storage_release(self);
+    tg_storage_plain_dealloc(self);
+}
+
+static void tg_install_storage(PyTypeObject *type, void (*release)(PyObject *))
+{
+    tg_storage_plain_dealloc = type->tp_dealloc;
+    tg_storage_release = release;
+    type->tp_dealloc = tg_storage_dealloc;
+}
+
 static newfunc tg_plain_new = NULL;
 static PyObject *tg_construct = NULL;
 

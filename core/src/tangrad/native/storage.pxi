@@ -316,10 +316,6 @@ cdef class UntypedStorage:
     cdef bint resizable_
     cdef object __weakref__
 
-    def __dealloc__(self):
-        if self.block != NULL:
-            tg_release(self.dev.allocator.ptr, self.block)
-
     @property
     def device(self):
         return self.dev.device
@@ -354,6 +350,14 @@ cdef class UntypedStorage:
     @property
     def _handle(self):
         return (self.handle, self.offset)
+
+
+cdef void storage_release(PyObject* x) noexcept:
+    if (<UntypedStorage>x).block != NULL:
+        tg_release((<UntypedStorage>x).block.owner, (<UntypedStorage>x).block)
+
+
+tg_install_storage(<PyTypeObject*>UntypedStorage, storage_release)
 
 
 cdef int storage_attach(UntypedStorage s, size_t nbytes) except -1:

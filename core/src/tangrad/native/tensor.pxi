@@ -42,12 +42,8 @@ cdef class Tensor:
     cdef int64_t view_version        # version at which grad_fn_ of a view was right
     cdef object hooks_               # None, or the dict of hooks by kind
     cdef object level_               # None, or the record of the transform level that wraps it
-    cdef dict __dict__
+    cdef void* attributes            # the instance's dict, made on first use (see state.h)
     cdef object __weakref__
-
-    def __dealloc__(self):
-        if self.shape_ != self.inline_ and self.shape_ != NULL:
-            free(self.shape_)
 
     # --- geometry
 
@@ -446,6 +442,11 @@ cdef class Parameter(Tensor):
     pass
 
 
+cdef void release_geometry(PyObject* x) noexcept:
+    if (<Tensor>x).shape_ != (<Tensor>x).inline_ and (<Tensor>x).shape_ != NULL:
+        free((<Tensor>x).shape_)
+
+
 cdef PyTypeObject* TENSOR = <PyTypeObject*>Tensor
 cdef PyTypeObject* PARAMETER = <PyTypeObject*>Parameter
 
@@ -511,6 +512,7 @@ cdef list shape_list(int ndim, const int64_t* shape):
 
 cdef object make_size(int n, const int64_t* values):
     cdef tuple items = PyTuple_New(n)
+    cdef object item
     cdef int i
     for i in range(n):
         item = values[i]

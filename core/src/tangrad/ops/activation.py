@@ -1,10 +1,10 @@
-"""Activation functions and the losses that are pointwise up to their reduction."""
+"""Activation functions."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tangrad.ops.define import composite, pointwise
+from tangrad.ops.define import pointwise
 
 
 def _check_not_bool(self: Any) -> None:
@@ -173,15 +173,13 @@ gelu = pointwise(
     },
     dtypes="floating",
     partials={
-        "none": {
-            "self": "0.5 * (1 + erf(self * 0.7071067811865476)) "
-            "+ self * 0.3989422804014327 * exp(-0.5 * self * self)"
-        },
-        "tanh": {
-            "self": "t = tanh(0.7978845608028654 * (self + 0.044715 * self * self * self)); "
+        "self": {
+            "none": "0.5 * (1 + erf(self * 0.7071067811865476)) "
+            "+ self * 0.3989422804014327 * exp(-0.5 * self * self)",
+            "tanh": "t = tanh(0.7978845608028654 * (self + 0.044715 * self * self * self)); "
             "0.5 * (1 + t) + 0.5 * self * (1 - t * t) "
-            "* 0.7978845608028654 * (1 + 0.134145 * self * self)"
-        },
+            "* 0.7978845608028654 * (1 + 0.134145 * self * self)",
+        }
     },
     namespace="nn",
     oracle="nn.functional.gelu",
@@ -249,8 +247,7 @@ softsign = pointwise(
     "softsign(Tensor self) -> Tensor",
     "self / (1 + abs(self))",
     promote="float",
-    dtypes="floating",
-    partials={"self": "d = 1 + abs(self); 1 / (d * d)"},
+    dtypes="floating complex",
     namespace="nn",
     oracle="nn.functional.softsign",
     samples=lambda s: s.unary(specials=False),
@@ -268,162 +265,3 @@ tanhshrink = pointwise(
     samples=lambda s: s.unary(specials=False),
     doc="Apply `self - tanh(self)`.",
 )
-
-
-# Losses
-
-
-def _reduced(loss: Any, weight: Any, reduction: str) -> Any:
-    """Reduce elementwise losses, weighted if there are weights."""
-    if reduction not in ("none", "mean", "sum"):
-        raise ValueError(
-            f"{reduction} is not a valid value for reduction; choose 'none', 'mean' or 'sum'"
-        )
-    if weight is not None:
-        loss = loss * weight
-    if reduction == "none":
-        return loss
-    if reduction == "sum":
-        return loss.sum()
-    return loss.mean() if weight is None else loss.sum() / weight.expand_as(loss).sum()
-
-
-def _warn_of_sizes(input: Any, target: Any) -> None:
-    if input.shape != target.shape:
-        import warnings
-
-        warnings.warn(
-            f"Using a target size ({tuple(target.shape)}) that is different to the input size "
-            f"({tuple(input.shape)}): they are broadcast, which is rarely what a loss should do.",
-            UserWarning,
-            stacklevel=4,
-        )
-
-
-def _loss_samples(s: Any) -> list[Any]:
-    return [
-        s(s.tensor(3, 4), s.tensor(3, 4)),
-        s(s.tensor(3, 4), s.tensor(3, 4), reduction="sum"),
-        s(s.tensor(2, 3, strided=True), s.tensor(2, 3), reduction="none"),
-        s(s.tensor(), s.tensor()),
-    ]
-
-
-def _loss_errors(s: Any) -> list[Any]:
-    return [(s(s.tensor(2), s.tensor(2), reduction="product"), ValueError, "product")]
-
-
-@composite(
-    "mse_loss(Tensor input, Tensor target, any size_average=None, any reduce=None, "
-    "str reduction='mean', Tensor? weight=None) -> Tensor",
-    namespace="nn",
-    method=False,
-    oracle="nn.functional.mse_loss",
-    samples=_loss_samples,
-    errors=_loss_errors,
-)
-def mse_loss(
-    input: Any,
-    target: Any,
-    size_average: Any = None,
-    reduce: Any = None,
-    reduction: str = "mean",
-    weight: Any = None,
-) -> Any:
-    """Compute the mean squared error `mean((input - target)**2)`."""
-    _warn_of_sizes(input, target)
-    reduction = _legacy_reduction(size_average, reduce, reduction)
-    return _reduced((input - target).square(), weight, reduction)
-
-
-@composite(
-    "l1_loss(Tensor input, Tensor target, any size_average=None, any reduce=None, "
-    "str reduction='mean', Tensor? weight=None) -> Tensor",
-    namespace="nn",
-    method=False,
-    oracle="nn.functional.l1_loss",
-    samples=_loss_samples,
-    errors=_loss_errors,
-)
-def l1_loss(
-    input: Any,
-    target: Any,
-    size_average: Any = None,
-    reduce: Any = None,
-    reduction: str = "mean",
-    weight: Any = None,
-) -> Any:
-    """Compute the mean absolute error `mean(abs(input - target))`."""
-    _warn_of_sizes(input, target)
-    reduction = _legacy_reduction(size_average, reduce, reduction)
-    return _reduced((input - target).abs(), weight, reduction)
-
-
-@composite(
-    "huber_loss(Tensor input, Tensor target, str reduction='mean', float delta=1.0, "
-    "Tensor? weight=None) -> Tensor",
-    namespace="nn",
-    method=False,
-    oracle="nn.functional.huber_loss",
-    samples=lambda s: [*_loss_samples(s), s(s.tensor(3, 4), s.tensor(3, 4), delta=0.5)],
-    errors=_loss_errors,
-)
-def huber_loss(
-    input: Any, target: Any, reduction: str = "mean", delta: float = 1.0, weight: Any = None
-) -> Any:
-    """Compute the Huber loss (1964): quadratic up to `delta`, linear with slope `delta` beyond."""
-    if delta <= 0:
-        raise RuntimeError("huber_loss does not support non-positive values for delta.")
-    _warn_of_sizes(input, target)
-    return _reduced(huber(input - target, delta), weight, reduction)
-
-
-@composite(
-    "smooth_l1_loss(Tensor input, Tensor target, any size_average=None, any reduce=None, "
-    "str reduction='mean', float beta=1.0) -> Tensor",
-    namespace="nn",
-    method=False,
-    oracle="nn.functional.smooth_l1_loss",
-    samples=lambda s: [*_loss_samples(s), s(s.tensor(3, 4), s.tensor(3, 4), beta=0.5)],
-    errors=_loss_errors,
-)
-def smooth_l1_loss(
-    input: Any,
-    target: Any,
-    size_average: Any = None,
-    reduce: Any = None,
-    reduction: str = "mean",
-    beta: float = 1.0,
-) -> Any:
-    """Compute the Huber loss with `delta=beta`, divided by `beta` (Girshick, 2015)."""
-    if beta < 0:
-        raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
-    _warn_of_sizes(input, target)
-    reduction = _legacy_reduction(size_average, reduce, reduction)
-    difference = input - target
-    loss = difference.abs() if beta == 0 else huber(difference, beta) / beta
-    return _reduced(loss, None, reduction)
-
-
-huber = pointwise(
-    "huber(Tensor self, Scalar delta) -> Tensor",
-    "where(abs(self) < delta, 0.5 * self * self, delta * (abs(self) - 0.5 * delta))",
-    dtypes="floating",
-    partials={"self": "minimum(maximum(self, -delta), delta)"},
-    function=False,
-    method=False,
-    oracle=lambda torch, x, delta: torch.nn.functional.huber_loss(
-        x, torch.zeros_like(x), reduction="none", delta=delta
-    ),
-    samples=lambda s: [s(s.tensor(3, 4), 1.0), s(s.tensor(3, 4), 0.5)],
-    doc="Apply Huber's function of a residual: quadratic up to `delta`, linear beyond.",
-)
-
-
-def _legacy_reduction(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
-    """Translate the arguments that `reduction` replaced."""
-    if size_average is None and reduce is None:
-        return reduction
-    if reduce is False:
-        return "none"
-    return "sum" if size_average is False else "mean"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tangrad import ops
+import tangrad
 from tangrad.ops.define import composite
+from tangrad.ops.random import dropout
 
 
 def _check_attention(query: Any, key: Any, value: Any, attn_mask: Any, is_causal: bool) -> None:
@@ -50,13 +51,14 @@ def _masked(scores: Any, mask: Any) -> Any:
 
 def _causal_mask(scores: Any) -> Any:
     rows, columns = scores.shape[-2], scores.shape[-1]
-    return ops.ones((rows, columns), dtype=ops.bool, device=scores.device).tril()
+    return tangrad.ones((rows, columns), dtype=tangrad.bool, device=scores.device).tril()
 
 
 @composite(
     "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value,"
     " Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, *,"
     " float? scale=None, bool enable_gqa=False) -> Tensor",
+    dtypes="floating",
     namespace="nn",
     samples=lambda s: [
         s(s.tensor(2, 3, 4), s.tensor(2, 3, 4), s.tensor(2, 3, 2)),
@@ -80,8 +82,14 @@ def _causal_mask(scores: Any) -> Any:
     ],
 )
 def scaled_dot_product_attention(
-    query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: float, is_causal: bool,
-    scale: float | None, enable_gqa: bool,
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float | None,
+    enable_gqa: bool,
 ) -> Any:
     """Mix values by the softmax of the similarity of queries and keys.
 
@@ -112,5 +120,5 @@ def scaled_dot_product_attention(
         hidden = (scores == -math.inf).all(-1, keepdim=True)
         weights = scores.masked_fill(hidden, 0).softmax(-1).masked_fill(hidden, 0)
     if dropout_p > 0:
-        weights = ops.dropout(weights, dropout_p, True)
+        weights = dropout(weights, dropout_p, True)
     return weights.matmul(value)

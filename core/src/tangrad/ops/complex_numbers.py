@@ -49,6 +49,8 @@ complex = pointwise(
     check=lambda real_part, imag_part: _check_parts("complex", real_part, imag_part),
     dtypes="floating",
     results=("complex",),
+    vjp={"real_part": "real(g)", "imag_part": "imag(g)"},
+    jvp={"real_part": "complex(real_part_t, 0)", "imag_part": "complex(0, imag_part_t)"},
     method=False,
     samples=lambda s: s.binary(number=False),
     errors=lambda s: [
@@ -64,8 +66,17 @@ polar = pointwise(
     check=lambda absolute, phase: _check_parts("polar", absolute, phase),
     dtypes="floating",
     results=("complex",),
+    # real() of the real inputs: beside a complex gradient they are complex, too.
+    vjp={
+        "absolute": "p = real(phase); real(g) * cos(p) + imag(g) * sin(p)",
+        "phase": "p = real(phase); real(absolute) * (imag(g) * cos(p) - real(g) * sin(p))",
+    },
+    jvp={
+        "absolute": "absolute_t * complex(cos(phase), sin(phase))",
+        "phase": "phase_t * absolute * complex(-sin(phase), cos(phase))",
+    },
     method=False,
-    samples=lambda s: s.binary(number=False),
+    samples=lambda s: s.binary(0.25, 3, number=False),
     errors=lambda s: [
         (s(s.tensor(2, dtype="int64"), s.tensor(2, dtype="int64")), RuntimeError, "both inputs"),
     ],

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from tangrad import ops
+import tangrad
 from tangrad.ops.define import composite, op
-from tangrad.ops.movement import numel_of
-
-Ints = tuple[int, ...]
-
-
-def _front(x: Any, dim: int | None, size: int) -> Any:
-    return x.expand((size, *x.shape)) if dim is None else x.movedim(dim, 0)
+from tangrad.ops.movement import batched_front, numel_of
 
 
 def _check_dtypes(name: str, a: Any, b: Any) -> None:
@@ -23,7 +16,7 @@ def _check_dtypes(name: str, a: Any, b: Any) -> None:
             f"{a.dtype} != {b.dtype}"
         )
     if str(a.dtype).endswith(".bool"):
-        raise RuntimeError(f'"{name}" not implemented for \'Bool\'')
+        raise RuntimeError(f"\"{name}\" not implemented for 'Bool'")
 
 
 def _check_ndim(name: str, operand: str, x: Any, ndim: int) -> None:
@@ -34,7 +27,7 @@ def _check_ndim(name: str, operand: str, x: Any, ndim: int) -> None:
         )
 
 
-# Vectors and matrices --------------------------------------------------------------------------
+# Vectors and matrices ----------------------------------------------------------------------------
 
 
 def _check_mm(self: Any, mat2: Any) -> None:
@@ -53,11 +46,12 @@ def _mm_batch(size: int, dims: Any, self: Any, mat2: Any) -> Any:
         x = self.movedim(dims[0], 0)
         product = x.reshape((size * x.shape[1], x.shape[2])).mm(mat2)
         return product.reshape((size, x.shape[1], mat2.shape[1])), 0
-    return _front(self, dims[0], size).bmm(_front(mat2, dims[1], size)), 0
+    return batched_front(self, dims[0], size).bmm(batched_front(mat2, dims[1], size)), 0
 
 
 mm = op(
     "mm(Tensor self, Tensor mat2) -> Tensor",
+    dtypes="integral floating complex",
     check=_check_mm,
     shape=lambda self, mat2: (self.shape[0], mat2.shape[1]),
     reference=lambda np, self, mat2: np.matmul(self, mat2),
@@ -100,13 +94,14 @@ def _check_bmm(self: Any, mat2: Any) -> None:
 
 
 def _bmm_batch(size: int, dims: Any, self: Any, mat2: Any) -> Any:
-    a, b = _front(self, dims[0], size), _front(mat2, dims[1], size)
+    a, b = batched_front(self, dims[0], size), batched_front(mat2, dims[1], size)
     product = a.flatten(0, 1).bmm(b.flatten(0, 1))
     return product.reshape((size, a.shape[1], a.shape[2], b.shape[3])), 0
 
 
 bmm = op(
     "bmm(Tensor self, Tensor mat2) -> Tensor",
+    dtypes="integral floating complex",
     check=_check_bmm,
     shape=lambda self, mat2: (self.shape[0], self.shape[1], mat2.shape[2]),
     reference=lambda np, self, mat2: np.matmul(self, mat2),
@@ -118,7 +113,7 @@ bmm = op(
     batch=_bmm_batch,
     samples=lambda s: [
         s(s.tensor(2, 2, 3), s.tensor(2, 3, 4)),
-        s(s.tensor(2, 3, 2).transpose(1, 2), s.tensor(2, 3, 1)),
+        s(s.tensor(2, 2, 3, strided=True), s.tensor(2, 3, 1)),
         s(s.tensor(0, 2, 3), s.tensor(0, 3, 1)),
         s(s.tensor(2, 2, 0), s.tensor(2, 0, 3)),
     ],
@@ -147,11 +142,14 @@ def _check_mv(self: Any, vec: Any) -> None:
 def _mv_batch(size: int, dims: Any, self: Any, vec: Any) -> Any:
     if dims[0] is None:
         return vec.movedim(dims[1], 0).mm(self.t()), 0
-    return _front(self, dims[0], size).bmm(_front(vec, dims[1], size).unsqueeze(2)).squeeze(2), 0
+    return batched_front(self, dims[0], size).bmm(
+        batched_front(vec, dims[1], size).unsqueeze(2)
+    ).squeeze(2), 0
 
 
 mv = op(
     "mv(Tensor self, Tensor vec) -> Tensor",
+    dtypes="integral floating complex",
     check=_check_mv,
     shape=lambda self: (self.shape[0],),
     reference=lambda np, self, vec: np.matmul(self, vec),
@@ -183,14 +181,15 @@ def _check_dot(self: Any, tensor: Any) -> None:
         )
     if self.shape[0] != tensor.shape[0]:
         raise RuntimeError(
-            "inconsistent tensor size, expected tensor [{}] and src [{}] to have the same number "
-            "of elements (dot)".format(self.shape[0], tensor.shape[0])
+            f"inconsistent tensor size, expected tensor [{self.shape[0]}] and src "
+            f"[{tensor.shape[0]}] to have the same number of elements (dot)"
         )
     _check_dtypes("dot", self, tensor)
 
 
 dot = op(
     "dot(Tensor self, Tensor tensor) -> Tensor",
+    dtypes="integral floating complex",
     check=_check_dot,
     shape=lambda: (),
     reference=lambda np, self, tensor: np.matmul(self, tensor),
@@ -201,7 +200,7 @@ dot = op(
     },
     linear=("self", "tensor"),
     batch=lambda size, dims, self, tensor: (
-        (_front(self, dims[0], size) * _front(tensor, dims[1], size)).sum(1),
+        (batched_front(self, dims[0], size) * batched_front(tensor, dims[1], size)).sum(1),
         0,
     ),
     samples=lambda s: [
@@ -219,6 +218,7 @@ dot = op(
 
 @composite(
     "vdot(Tensor self, Tensor other) -> Tensor",
+    dtypes="integral floating complex",
     samples=lambda s: [s(s.tensor(3), s.tensor(3))],
     errors=lambda s: [(s(s.tensor(2), s.tensor(3)), RuntimeError, "inconsistent tensor size")],
 )
@@ -237,8 +237,7 @@ def outer(self: Any, vec2: Any) -> Any:
     """Multiply every element of one vector with every element of another."""
     if self.ndim != 1 or vec2.ndim != 1:
         raise RuntimeError(
-            "outer: Expected 1-D arguments self and vec2, but got "
-            f"{self.ndim}-D and {vec2.ndim}-D"
+            f"outer: Expected 1-D arguments self and vec2, but got {self.ndim}-D and {vec2.ndim}-D"
         )
     return self.unsqueeze(1) * vec2.unsqueeze(0)
 
@@ -251,6 +250,7 @@ def _matmul_shapes(a: Any, b: Any) -> RuntimeError:
 
 @composite(
     "matmul(Tensor self, Tensor other) -> Tensor",
+    dtypes="integral floating complex",
     samples=lambda s: [
         s(s.tensor(3), s.tensor(3)),
         s(s.tensor(2, 3), s.tensor(3)),
@@ -264,7 +264,7 @@ def _matmul_shapes(a: Any, b: Any) -> RuntimeError:
     errors=lambda s: [
         (s(s.tensor(2, 3), s.tensor(2, 3)), RuntimeError, "cannot be multiplied"),
         (s(s.tensor(), s.tensor(2)), RuntimeError, "at least 1D"),
-        (s(s.tensor(2, 2, 3), s.tensor(3, 3, 2)), RuntimeError, "must match"),
+        (s(s.tensor(2, 2, 3), s.tensor(3, 3, 2)), RuntimeError, "must match|broadcast"),
     ],
 )
 def matmul(self: Any, other: Any) -> Any:
@@ -295,7 +295,7 @@ def matmul(self: Any, other: Any) -> Any:
     if right == 2:
         rows = self.reshape((numel_of(tuple(self.shape)[:-1]), self.shape[-1]))
         return mm(rows, other).reshape((*tuple(self.shape)[:-1], other.shape[-1]))
-    batch = ops.broadcast_shapes(tuple(self.shape)[:-2], tuple(other.shape)[:-2])
+    batch = tangrad.broadcast_shapes(tuple(self.shape)[:-2], tuple(other.shape)[:-2])
     count = numel_of(batch)
     a = self.expand((*batch, *tuple(self.shape)[-2:]))
     b = other.expand((*batch, *tuple(other.shape)[-2:]))
@@ -305,11 +305,12 @@ def matmul(self: Any, other: Any) -> Any:
     return product.reshape((*batch, self.shape[-2], other.shape[-1]))
 
 
-# With addition ---------------------------------------------------------------------------------
+# With addition -----------------------------------------------------------------------------------
 
 
 @composite(
     "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+    dtypes="integral floating complex",
     samples=lambda s: [
         s(s.tensor(2, 4), s.tensor(2, 3), s.tensor(3, 4)),
         s(s.tensor(4), s.tensor(2, 3), s.tensor(3, 4), beta=2, alpha=3),
@@ -328,6 +329,7 @@ def addmm(self: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
 @composite(
     "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1)"
     " -> Tensor",
+    dtypes="integral floating complex",
     samples=lambda s: [
         s(s.tensor(2, 2, 4), s.tensor(2, 2, 3), s.tensor(2, 3, 4)),
         s(s.tensor(4), s.tensor(2, 2, 3), s.tensor(2, 3, 4), beta=2, alpha=3),
@@ -347,6 +349,7 @@ def baddbmm(self: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
 
 @composite(
     "addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+    dtypes="integral floating complex",
     samples=lambda s: [s(s.tensor(2), s.tensor(2, 3), s.tensor(3), beta=2, alpha=3)],
 )
 def addmv(self: Any, mat: Any, vec: Any, beta: Any, alpha: Any) -> Any:
@@ -418,9 +421,9 @@ def _linear_jvp(
 ) -> Any:
     parts = []
     if input_t is not None:
-        parts.append(ops.linear(input_t, weight, None))
+        parts.append(linear(input_t, weight, None))
     if weight_t is not None:
-        parts.append(ops.linear(input, weight_t, None))
+        parts.append(linear(input, weight_t, None))
     if bias_t is not None:
         parts.append(bias_t.expand(result.shape))
     total = parts[0]
@@ -431,20 +434,21 @@ def _linear_jvp(
 
 def _linear_batch(size: int, dims: Any, input: Any, weight: Any, bias: Any) -> Any:
     if dims[1] is None and (bias is None or dims[2] is None):
-        return ops.linear(input.movedim(dims[0], 0), weight, bias), 0
-    x, w = _front(input, dims[0], size), _front(weight, dims[1], size)
+        return linear(input.movedim(dims[0], 0), weight, bias), 0
+    x, w = batched_front(input, dims[0], size), batched_front(weight, dims[1], size)
     vector = w.ndim == 2
     w = w.unsqueeze(1) if vector else w
     rows = x.reshape((size, numel_of(tuple(x.shape)[1:-1]), x.shape[-1]))
     product = rows.bmm(w.transpose(1, 2))
     if bias is not None:
-        product = product + _front(bias, dims[2], size).reshape((size, 1, -1))
+        product = product + batched_front(bias, dims[2], size).reshape((size, 1, -1))
     shape = tuple(x.shape)[:-1] if vector else (*tuple(x.shape)[:-1], w.shape[1])
     return product.reshape(shape), 0
 
 
 linear = op(
     "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
+    dtypes="integral floating complex",
     namespace="nn",
     check=_check_linear,
     shape=lambda input, weight: (*input.shape[:-1], *weight.shape[:-1]),
@@ -482,7 +486,7 @@ linear = op(
 )
 
 
-# Traces ----------------------------------------------------------------------------------------
+# Traces ------------------------------------------------------------------------------------------
 
 
 @composite(
@@ -512,6 +516,7 @@ def _contracted_dims(a: Any, b: Any, dims: Any) -> tuple[list[int], list[int]]:
 
 @composite(
     "tensordot(Tensor a, Tensor b, any dims=2) -> Tensor",
+    dtypes="integral floating complex",
     method=False,
     samples=lambda s: [
         s(s.tensor(2, 3, 2), s.tensor(3, 2, 2)),
@@ -544,172 +549,3 @@ def tensordot(a: Any, b: Any, dims: Any) -> Any:
     )
     shape = (*(a.shape[d] for d in free_a), *(b.shape[d] for d in free_b))
     return rows.mm(columns).reshape(shape)
-
-
-# Einstein summation ----------------------------------------------------------------------------
-#
-# Every operand becomes a tensor whose dimensions are labels in one common order (absent ones
-# of size one). Operands are then multiplied from left to right, and a label is summed as soon
-# as nothing that follows mentions it: as a batched matrix product where both operands have it.
-
-
-def _parse_einsum(equation: str, operands: Sequence[Any]) -> tuple[list[list[Any]], list[Any]]:
-    """Give the labels of every operand and of the result; ellipses become numbers < 0."""
-    terms, arrow, output = equation.replace(" ", "").partition("->")
-    inputs = terms.split(",")
-    if len(inputs) != len(operands):
-        raise RuntimeError(
-            f"einsum(): the equation '{equation}' has {len(inputs)} operands, "
-            f"but {len(operands)} were provided"
-        )
-    labels = [_operand_labels(term, x) for term, x in zip(inputs, operands, strict=True)]
-    rest = sorted({c for term in labels for c in term if isinstance(c, int)})
-    if arrow:
-        return labels, _output_labels(output, rest, labels)
-    letters = [c for term in labels for c in term if isinstance(c, str)]
-    once = sorted(c for c in set(letters) if letters.count(c) == 1)
-    return labels, [*rest, *once]
-
-
-def _check_letters(term: str) -> None:
-    if not all(c.isascii() and c.isalpha() for c in term.replace("...", "", 1)):
-        raise RuntimeError(
-            f"einsum(): invalid subscript given in '{term}', subscripts must be in [a-zA-Z]"
-        )
-
-
-def _operand_labels(term: str, x: Any) -> list[Any]:
-    _check_letters(term)
-    before, dots, after = term.partition("...")
-    covered = x.ndim - len(before) - len(after)
-    if covered < 0 or (covered and not dots):
-        raise RuntimeError(
-            f"einsum(): the number of subscripts in the equation ({len(before) + len(after)}) "
-            f"does not match the number of dimensions ({x.ndim}) for operand '{term}'"
-        )
-    return [*before, *range(-covered, 0), *after]
-
-
-def _output_labels(output: str, rest: list[Any], labels: list[list[Any]]) -> list[Any]:
-    _check_letters(output)
-    before, dots, after = output.partition("...")
-    named = [*before, *after]
-    for c in named:
-        if named.count(c) > 1:
-            raise RuntimeError(f"einsum(): output subscript {c} appears more than once")
-        if not any(c in term for term in labels):
-            raise RuntimeError(
-                f"einsum(): output subscript {c} does not appear in the equation for any input "
-                "operand"
-            )
-    return [*before, *(rest if dots else []), *after]
-
-
-def _without_repeats(x: Any, labels: list[Any]) -> tuple[Any, list[Any]]:
-    """Take the diagonal of dimensions that carry one label."""
-    labels = list(labels)
-    for c in dict.fromkeys(labels):
-        while labels.count(c) > 1:
-            first = labels.index(c)
-            second = labels.index(c, first + 1)
-            if x.shape[first] != x.shape[second]:
-                raise RuntimeError(
-                    f"einsum(): subscript {c} is repeated for an operand but the sizes don't "
-                    f"match, {x.shape[first]} != {x.shape[second]}"
-                )
-            x = x.diagonal(0, first, second)
-            labels = [d for i, d in enumerate(labels) if i not in (first, second)] + [c]
-    return x, labels
-
-
-def _aligned(x: Any, labels: list[Any], order: list[Any]) -> Any:
-    """Permute a tensor to the common order of labels, with size one where it lacks a label."""
-    x = x.permute(tuple(labels.index(c) for c in order if c in labels))
-    sizes = iter(x.shape)
-    return x.reshape(tuple(next(sizes) if c in labels else 1 for c in order))
-
-
-def _label_sizes(operands: Sequence[Any], labels: list[list[Any]]) -> dict[Any, int]:
-    sizes: dict[Any, int] = {}
-    for x, term in zip(operands, labels, strict=True):
-        for c, n in zip(term, x.shape, strict=True):
-            known = sizes.get(c, 1)
-            if 1 not in (known, n) and known != n:
-                raise RuntimeError(
-                    f"einsum(): subscript {c} has size {n} for one operand which does not "
-                    f"broadcast with previously seen size {known}"
-                )
-            sizes[c] = n if known == 1 else known
-    return sizes
-
-
-def _sum_of_products(a: Any, b: Any, summed: list[int]) -> Any:
-    """Multiply two aligned tensors and sum dimensions, which stay with size one."""
-    both = [d for d in summed if a.shape[d] != 1 and b.shape[d] != 1]
-    alone = [d for d in summed if d not in both]
-    for d in alone:
-        if a.shape[d] != 1:
-            a = a.sum((d,), keepdim=True)
-        elif b.shape[d] != 1:
-            b = b.sum((d,), keepdim=True)
-    if not both:
-        return a * b
-    others = [d for d in range(a.ndim) if d not in both]
-    batch = [d for d in others if a.shape[d] != 1 and b.shape[d] != 1]
-    rows = [d for d in others if d not in batch and b.shape[d] == 1]
-    columns = [d for d in others if d not in batch and d not in rows]
-    count = {
-        id(part): numel_of([max(a.shape[d], b.shape[d]) for d in part])
-        for part in (batch, rows, columns, both)
-    }
-    left = a.permute((*batch, *rows, *both, *columns)).reshape(
-        (count[id(batch)], count[id(rows)], count[id(both)])
-    )
-    right = b.permute((*batch, *both, *columns, *rows)).reshape(
-        (count[id(batch)], count[id(both)], count[id(columns)])
-    )
-    sizes = [max(a.shape[d], b.shape[d]) for d in (*batch, *rows, *columns)]
-    product = left.bmm(right).reshape((*sizes, *(1 for _ in both)))
-    order = [*batch, *rows, *columns, *both]
-    return product.permute(tuple(order.index(d) for d in range(a.ndim)))
-
-
-@composite(
-    "einsum(str equation, Tensor[] operands) -> Tensor",
-    method=False,
-    samples=lambda s: [
-        s("ij,jk->ik", [s.tensor(2, 3), s.tensor(3, 2)]),
-        s("bij,bjk", [s.tensor(2, 2, 3), s.tensor(2, 3, 2)]),
-        s("ii->i", [s.tensor(3, 3)]),
-        s("ij->", [s.tensor(2, 3)]),
-        s("...i,...i->...", [s.tensor(2, 3), s.tensor(3)]),
-        s("i,j,k->kij", [s.tensor(2), s.tensor(2), s.tensor(3)]),
-    ],
-    errors=lambda s: [
-        (s("ij,jk", [s.tensor(2, 3)]), RuntimeError, "operands"),
-        (s("ij,jk", [s.tensor(2, 3), s.tensor(2, 3)]), RuntimeError, "does not broadcast"),
-        (s("ij->k", [s.tensor(2, 3)]), RuntimeError, "does not appear"),
-        (s("ijk", [s.tensor(2, 3)]), RuntimeError, "does not match the number of dimensions"),
-    ],
-)
-def einsum(equation: str, operands: Sequence[Any]) -> Any:
-    """Sum products of tensors over labelled dimensions (Einstein's convention).
-
-    Args:
-        equation: labels of each operand, comma separated, and after "->" of the result
-            (default: the labels that occur once, sorted). "..." stands for broadcast dimensions.
-    """
-    labels, output = _parse_einsum(equation, operands)
-    plain = [_without_repeats(x, term) for x, term in zip(operands, labels, strict=True)]
-    operands, labels = [x for x, _ in plain], [term for _, term in plain]
-    sizes = _label_sizes(operands, labels)
-    order = [*output, *(c for c in sizes if c not in output)]
-    aligned = [_aligned(x, term, order) for x, term in zip(operands, labels, strict=True)]
-    result = aligned[0]
-    for i, operand in enumerate(aligned[1:], 1):
-        later = {c for term in labels[i + 1 :] for c in term}
-        done = [d for d, c in enumerate(order) if c not in output and c not in later]
-        result = _sum_of_products(result, operand, done)
-    left = tuple(d for d in range(len(output), len(order)) if result.shape[d] != 1)
-    result = result.sum(left, keepdim=True) if left else result
-    return result.reshape(tuple(result.shape)[: len(output)])

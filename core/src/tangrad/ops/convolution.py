@@ -7,19 +7,11 @@ the transposed convolution come from the same three kernels.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from typing import Any
 
-from tangrad import ops
+import tangrad
 from tangrad.ops.define import composite, op
-from tangrad.ops.movement import numel_of
-
-Ints = tuple[int, ...]
-
-
-def _front(x: Any, dim: int | None, size: int) -> Any:
-    return x.expand((size, *x.shape)) if dim is None else x.movedim(dim, 0)
+from tangrad.ops.movement import Ints, batched_front, numel_of
 
 
 def _out_sizes(sizes: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints) -> Ints:
@@ -42,9 +34,17 @@ def _window_view(np: Any, x: Any, kernel: Ints, out: Ints, stride: Ints, dilatio
     )
 
 
-def _columns(np: Any, x: Any, kernel: Ints, out: Ints, args: Any) -> Any:
+def _columns(
+    np: Any,
+    x: Any,
+    kernel: Ints,
+    out: Ints,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    groups: int,
+) -> Any:
     """Copy the windows of an input to (groups, C/groups * taps, N * positions)."""
-    stride, padding, dilation, groups = args
     padded = np.pad(x, [(0, 0), (0, 0), *((p, p) for p in padding)])
     windows = _window_view(np, padded, kernel, out, stride, dilation)
     spatial = len(kernel)
@@ -59,30 +59,49 @@ def _rows(np: Any, y: Any, groups: int) -> Any:
     return moved.reshape((groups, y.shape[1] // groups, y.shape[0] * numel_of(y.shape[2:])))
 
 
-def _convolve(np: Any, x: Any, weight: Any, *args: Any) -> Any:
-    stride, padding, dilation, groups = args
-    out = _out_sizes(x.shape[2:], weight.shape[2:], stride, padding, dilation)
-    columns = _columns(np, x, weight.shape[2:], out, args)
+def _convolve(
+    np: Any, input: Any, weight: Any, stride: Ints, padding: Ints, dilation: Ints, groups: int
+) -> Any:
+    out = _out_sizes(input.shape[2:], weight.shape[2:], stride, padding, dilation)
+    columns = _columns(np, input, weight.shape[2:], out, stride, padding, dilation, groups)
     taps = weight.reshape((groups, weight.shape[0] // groups, columns.shape[1]))
-    product = np.matmul(taps, columns).reshape((weight.shape[0], x.shape[0], *out))
+    product = np.matmul(taps, columns).reshape((weight.shape[0], input.shape[0], *out))
     return np.ascontiguousarray(np.moveaxis(product, 0, 1))
 
 
-def _convolve_weight(np: Any, x: Any, y: Any, shape: Ints, *args: Any) -> Any:
-    columns = _columns(np, x, shape[2:], y.shape[2:], args)
-    return np.matmul(_rows(np, y, args[3]), columns.transpose(0, 2, 1)).reshape(shape)
+def _convolve_weight(
+    np: Any,
+    input: Any,
+    grad: Any,
+    shape: Ints,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    groups: int,
+) -> Any:
+    out = grad.shape[2:]
+    columns = _columns(np, input, shape[2:], out, stride, padding, dilation, groups)
+    return np.matmul(_rows(np, grad, groups), columns.transpose(0, 2, 1)).reshape(shape)
 
 
-def _convolve_input(np: Any, weight: Any, y: Any, shape: Ints, *args: Any) -> Any:
-    stride, padding, dilation, groups = args
-    kernel, out = weight.shape[2:], y.shape[2:]
-    taps = weight.reshape((groups, weight.shape[0] // groups, -1)) if weight.size else weight
-    if not weight.size or not y.size:
-        return np.zeros(shape, y.dtype)
-    columns = np.matmul(taps.transpose(0, 2, 1), _rows(np, y, groups))
+def _convolve_input(
+    np: Any,
+    weight: Any,
+    grad: Any,
+    shape: Ints,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    groups: int,
+) -> Any:
+    kernel, out = weight.shape[2:], grad.shape[2:]
+    if not weight.size or not grad.size:
+        return np.zeros(shape, grad.dtype)
+    taps = weight.reshape((groups, weight.shape[0] // groups, -1))
+    columns = np.matmul(taps.transpose(0, 2, 1), _rows(np, grad, groups))
     columns = columns.reshape((shape[1], *kernel, shape[0], *out))
     sizes = tuple(n + 2 * p for n, p in zip(shape[2:], padding, strict=True))
-    padded = np.zeros((shape[1], shape[0], *sizes), y.dtype)
+    padded = np.zeros((shape[1], shape[0], *sizes), grad.dtype)
     for tap in np.ndindex(*kernel):
         covered = tuple(
             slice(i * d, i * d + (n - 1) * s + 1, s)
@@ -93,7 +112,7 @@ def _convolve_input(np: Any, weight: Any, y: Any, shape: Ints, *args: Any) -> An
     return np.ascontiguousarray(np.moveaxis(padded[(slice(None), slice(None), *inner)], 0, 1))
 
 
-# The three faces -------------------------------------------------------------------------------
+# The three faces ---------------------------------------------------------------------------------
 
 
 def _check_geometry(name: str, **values: Ints) -> None:
@@ -145,21 +164,28 @@ def _split_groups(x: Any, size: int) -> Any:
 
 
 def _convolution_batch(
-    size: int, dims: Any, input: Any, weight: Any, stride: Any, padding: Any, dilation: Any,
+    size: int,
+    dims: Any,
+    input: Any,
+    weight: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
     groups: int,
 ) -> Any:
-    x = _front(input, dims[0], size)
+    x = batched_front(input, dims[0], size)
     if dims[1] is None:
-        flat = ops.convolution(x.flatten(0, 1), weight, stride, padding, dilation, groups)
+        flat = convolution(x.flatten(0, 1), weight, stride, padding, dilation, groups)
         return flat.unflatten(0, (size, x.shape[1])), 0
     taps = weight.movedim(dims[1], 0).flatten(0, 1)
-    wide = ops.convolution(_fold_groups(x), taps, stride, padding, dilation, size * groups)
+    wide = convolution(_fold_groups(x), taps, stride, padding, dilation, size * groups)
     return _split_groups(wide, size), 0
 
 
 convolution = op(
     "convolution(Tensor input, Tensor weight, int[] stride, int[] padding, int[] dilation,"
     " int groups) -> Tensor",
+    dtypes="floating complex",
     check=_check_convolution,
     shape=lambda input, weight, stride, padding, dilation: (
         input.shape[0],
@@ -168,13 +194,11 @@ convolution = op(
     ),
     reference=_convolve,
     vjp={
-        "input": lambda g, input_meta, weight, stride, padding, dilation, groups: (
-            ops.convolution_input(
-                weight.conj(), g, input_meta.shape, stride, padding, dilation, groups
-            )
+        "input": lambda g, input_meta, weight, stride, padding, dilation, groups: convolution_input(
+            weight.conj(), g, input_meta.shape, stride, padding, dilation, groups
         ),
         "weight": lambda g, input, weight_meta, stride, padding, dilation, groups: (
-            ops.convolution_weight(
+            convolution_weight(
                 input.conj(), g, weight_meta.shape, stride, padding, dilation, groups
             )
         ),
@@ -207,19 +231,24 @@ convolution = op(
 
 
 def _convolution_input_batch(
-    size: int, dims: Any, weight: Any, grad: Any, shape: Ints, stride: Any, padding: Any,
-    dilation: Any, groups: int,
+    size: int,
+    dims: Any,
+    weight: Any,
+    grad: Any,
+    shape: Ints,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
 ) -> Any:
-    y = _front(grad, dims[1], size)
+    y = batched_front(grad, dims[1], size)
     if dims[0] is None:
         folded = (size * shape[0], *shape[1:])
-        flat = ops.convolution_input(
-            weight, y.flatten(0, 1), folded, stride, padding, dilation, groups
-        )
+        flat = convolution_input(weight, y.flatten(0, 1), folded, stride, padding, dilation, groups)
         return flat.unflatten(0, (size, shape[0])), 0
     taps = weight.movedim(dims[0], 0).flatten(0, 1)
     folded = (shape[0], size * shape[1], *shape[2:])
-    wide = ops.convolution_input(
+    wide = convolution_input(
         taps, _fold_groups(y), folded, stride, padding, dilation, size * groups
     )
     return _split_groups(wide, size), 0
@@ -228,15 +257,14 @@ def _convolution_input_batch(
 convolution_input = op(
     "convolution_input(Tensor weight, Tensor grad, int[] shape, int[] stride, int[] padding,"
     " int[] dilation, int groups) -> Tensor",
+    dtypes="floating complex",
     shape=lambda shape: shape,
     reference=_convolve_input,
     vjp={
         "weight": lambda g, weight_meta, grad, stride, padding, dilation, groups: (
-            ops.convolution_weight(
-                g, grad.conj(), weight_meta.shape, stride, padding, dilation, groups
-            )
+            convolution_weight(g, grad.conj(), weight_meta.shape, stride, padding, dilation, groups)
         ),
-        "grad": lambda g, weight, stride, padding, dilation, groups: ops.convolution(
+        "grad": lambda g, weight, stride, padding, dilation, groups: convolution(
             g, weight.conj(), stride, padding, dilation, groups
         ),
     },
@@ -246,14 +274,21 @@ convolution_input = op(
     method=False,
     samples=lambda s: [
         s(s.tensor(3, 2, 2), s.tensor(2, 3, 3), (2, 2, 5), (2,), (1,), (1,), 1),
-        s(
-            s.tensor(2, 1, 2, 2), s.tensor(1, 2, 2, 4), (1, 2, 4, 3), (1, 1), (0, 1), (2, 1), 2
-        ),
+        s(s.tensor(2, 1, 2, 2), s.tensor(1, 2, 2, 4), (1, 2, 4, 3), (1, 1), (0, 1), (2, 1), 2),
     ],
     oracle=lambda torch, w, g, shape, stride, padding, dilation, groups: (
         torch.ops.aten.convolution_backward(
-            g, torch.zeros(shape, dtype=g.dtype), w, None, stride, padding, dilation, False,
-            [0] * len(stride), groups, (True, False, False),
+            g,
+            torch.zeros(shape, dtype=g.dtype),
+            w,
+            None,
+            stride,
+            padding,
+            dilation,
+            False,
+            [0] * len(stride),
+            groups,
+            (True, False, False),
         )[0]
     ),
     doc="Apply the adjoint of a convolution in its input: the transposed convolution.",
@@ -261,11 +296,18 @@ convolution_input = op(
 
 
 def _convolution_weight_batch(
-    size: int, dims: Any, input: Any, grad: Any, shape: Ints, stride: Any, padding: Any,
-    dilation: Any, groups: int,
+    size: int,
+    dims: Any,
+    input: Any,
+    grad: Any,
+    shape: Ints,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
 ) -> Any:
-    x, y = _front(input, dims[0], size), _front(grad, dims[1], size)
-    wide = ops.convolution_weight(
+    x, y = batched_front(input, dims[0], size), batched_front(grad, dims[1], size)
+    wide = convolution_weight(
         _fold_groups(x),
         _fold_groups(y),
         (size * shape[0], *shape[1:]),
@@ -280,19 +322,14 @@ def _convolution_weight_batch(
 convolution_weight = op(
     "convolution_weight(Tensor input, Tensor grad, int[] shape, int[] stride, int[] padding,"
     " int[] dilation, int groups) -> Tensor",
+    dtypes="floating complex",
     shape=lambda shape: shape,
     reference=_convolve_weight,
     vjp={
-        "input": lambda g, input_meta, grad, stride, padding, dilation, groups: (
-            ops.convolution_input(
-                g, grad.conj(), input_meta.shape, stride, padding, dilation, groups
-            ).conj()
-            if g.dtype.is_complex
-            else ops.convolution_input(
-                g, grad, input_meta.shape, stride, padding, dilation, groups
-            )
+        "input": lambda g, input_meta, grad, stride, padding, dilation, groups: convolution_input(
+            g, grad.conj(), input_meta.shape, stride, padding, dilation, groups
         ),
-        "grad": lambda g, input, stride, padding, dilation, groups: ops.convolution(
+        "grad": lambda g, input, stride, padding, dilation, groups: convolution(
             input.conj(), g, stride, padding, dilation, groups
         ),
     },
@@ -302,21 +339,28 @@ convolution_weight = op(
     method=False,
     samples=lambda s: [
         s(s.tensor(2, 2, 5), s.tensor(2, 3, 3), (3, 2, 2), (2,), (1,), (1,), 1),
-        s(
-            s.tensor(1, 2, 4, 3), s.tensor(1, 2, 2, 4), (2, 1, 2, 2), (1, 1), (0, 1), (2, 1), 2
-        ),
+        s(s.tensor(1, 2, 4, 3), s.tensor(1, 2, 2, 4), (2, 1, 2, 2), (1, 1), (0, 1), (2, 1), 2),
     ],
     oracle=lambda torch, x, g, shape, stride, padding, dilation, groups: (
         torch.ops.aten.convolution_backward(
-            g, x, torch.zeros(shape, dtype=g.dtype), None, stride, padding, dilation, False,
-            [0] * len(stride), groups, (False, True, False),
+            g,
+            x,
+            torch.zeros(shape, dtype=g.dtype),
+            None,
+            stride,
+            padding,
+            dilation,
+            False,
+            [0] * len(stride),
+            groups,
+            (False, True, False),
         )[1]
     ),
     doc="Apply the adjoint of a convolution in its weight.",
 )
 
 
-# Convolutions as PyTorch calls them ------------------------------------------------------------
+# Convolutions as PyTorch calls them --------------------------------------------------------------
 
 
 def _same_padding(input: Any, kernel: Ints, stride: Ints, dilation: Ints) -> tuple[Any, Ints]:
@@ -326,11 +370,12 @@ def _same_padding(input: Any, kernel: Ints, stride: Ints, dilation: Ints) -> tup
     totals = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
     extra = [n for total in reversed(totals) for n in (0, total % 2)]
     if any(extra):
-        input = ops.constant_pad_nd(input, tuple(extra), 0)
+        input = tangrad.constant_pad_nd(input, tuple(extra), 0)
     return input, tuple(total // 2 for total in totals)
 
 
-def _repeated(name: str, value: Any, count: int) -> Ints:
+def repeated(name: str, value: Any, count: int) -> Ints:
+    """Repeat a single number for all spatial dimensions."""
     listed = (value,) if isinstance(value, int) else tuple(value)
     if len(listed) == 1:
         return listed * count
@@ -365,19 +410,26 @@ def _with_bias(result: Any, bias: Any, spatial: int, channels: int) -> Any:
 
 
 def _conv(
-    name: str, spatial: int, input: Any, weight: Any, bias: Any, stride: Any, padding: Any,
-    dilation: Any, groups: int,
+    name: str,
+    spatial: int,
+    input: Any,
+    weight: Any,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
 ) -> Any:
     x, batched = _with_batch(name, input, weight, spatial)
-    stride = _repeated("stride", stride, spatial)
-    dilation = _repeated("dilation", dilation, spatial)
+    stride = repeated("stride", stride, spatial)
+    dilation = repeated("dilation", dilation, spatial)
     if padding == "valid":
         padding = 0
     if padding == "same":
         x, padding = _same_padding(x, tuple(weight.shape)[2:], stride, dilation)
     if isinstance(padding, str):
         raise RuntimeError(f"Invalid padding string: '{padding}', expected 'same' or 'valid'")
-    padding = _repeated("padding", padding, spatial)
+    padding = repeated("padding", padding, spatial)
     result = convolution(x, weight, stride, padding, dilation, groups)
     result = _with_bias(result, bias, spatial, weight.shape[0])
     return result if batched else result.squeeze(0)
@@ -386,6 +438,7 @@ def _conv(
 @composite(
     "conv1d(Tensor input, Tensor weight, Tensor? bias=None, any stride=1, any padding=0,"
     " any dilation=1, int groups=1) -> Tensor",
+    dtypes="floating complex",
     method=False,
     samples=lambda s: [
         s(s.tensor(2, 2, 5), s.tensor(3, 2, 2), s.tensor(3)),
@@ -416,6 +469,7 @@ def conv1d(
 @composite(
     "conv2d(Tensor input, Tensor weight, Tensor? bias=None, any stride=1, any padding=0,"
     " any dilation=1, int groups=1) -> Tensor",
+    dtypes="floating complex",
     method=False,
     samples=lambda s: [
         s(s.tensor(2, 2, 4, 3), s.tensor(3, 2, 2, 2), s.tensor(3)),
@@ -455,6 +509,7 @@ def conv2d(
 @composite(
     "conv_transpose2d(Tensor input, Tensor weight, Tensor? bias=None, int[2] stride=1,"
     " int[2] padding=0, int[2] output_padding=0, int groups=1, int[2] dilation=1) -> Tensor",
+    dtypes="floating complex",
     method=False,
     samples=lambda s: [
         s(s.tensor(2, 2, 2, 3), s.tensor(2, 3, 2, 2), s.tensor(3)),
@@ -466,8 +521,14 @@ def conv2d(
     ],
 )
 def conv_transpose2d(
-    input: Any, weight: Any, bias: Any, stride: Ints, padding: Ints, output_padding: Ints,
-    groups: int, dilation: Ints,
+    input: Any,
+    weight: Any,
+    bias: Any,
+    stride: Ints,
+    padding: Ints,
+    output_padding: Ints,
+    groups: int,
+    dilation: Ints,
 ) -> Any:
     """Apply the adjoint of conv2d in its input ("transposed convolution").
 
@@ -500,8 +561,13 @@ def conv_transpose2d(
     sizes = tuple(
         (n - 1) * s - 2 * p + d * (k - 1) + o + 1
         for n, s, p, d, k, o in zip(
-            tuple(x.shape)[2:], stride, padding, dilation, tuple(weight.shape)[2:],
-            output_padding, strict=True,
+            tuple(x.shape)[2:],
+            stride,
+            padding,
+            dilation,
+            tuple(weight.shape)[2:],
+            output_padding,
+            strict=True,
         )
     )
     channels = weight.shape[1] * groups
@@ -509,391 +575,3 @@ def conv_transpose2d(
     result = convolution_input(weight, x, shape, stride, padding, dilation, groups)
     result = _with_bias(result, bias, 2, channels)
     return result if batched else result.squeeze(0)
-
-
-# Pooling ---------------------------------------------------------------------------------------
-
-
-def _pooled_size(n: int, k: int, s: int, p: int, d: int, ceil_mode: bool) -> int:
-    """Count window positions; with ceil_mode a last one may reach out, if it starts inside."""
-    reach = n + 2 * p - d * (k - 1) - 1
-    count = (reach + (s - 1 if ceil_mode else 0)) // s + 1
-    return count - 1 if ceil_mode and (count - 1) * s >= n + p else count
-
-
-def _pooled_sizes(
-    sizes: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool
-) -> Ints:
-    return tuple(
-        _pooled_size(*each, ceil_mode)
-        for each in zip(sizes, kernel, stride, padding, dilation, strict=True)
-    )
-
-
-def _check_pool(
-    name: str, self: Any, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints,
-    ceil_mode: bool,
-) -> None:
-    spatial = len(kernel_size)
-    if len(self.shape) not in (spatial + 1, spatial + 2):
-        raise RuntimeError(
-            f"{name}: Expected {spatial + 1}D or {spatial + 2}D tensor, but got: "
-            f"{list(self.shape)}"
-        )
-    if any(k < 1 for k in kernel_size) or any(s < 1 for s in stride):
-        raise RuntimeError(
-            f"{name}: kernel size and stride should be greater than zero, got kernel_size "
-            f"{list(kernel_size)} and stride {list(stride)}"
-        )
-    if any(d < 1 for d in dilation):
-        raise RuntimeError(f"dilation should be greater than zero, got {list(dilation)} ({name})")
-    if any(p < 0 or p > k // 2 for p, k in zip(padding, kernel_size, strict=True)):
-        raise RuntimeError(
-            "pad should be at most half of effective kernel size, but got "
-            f"pad={list(padding)}, kernel_size={list(kernel_size)} ({name})"
-        )
-    sizes = self.shape[-spatial:]
-    out = _pooled_sizes(sizes, kernel_size, stride, padding, dilation, ceil_mode)
-    if any(n < 1 for n in out):
-        raise RuntimeError(
-            f"{name}: Given input size: {list(self.shape)}. Calculated output size: {list(out)}. "
-            "Output size is too small"
-        )
-
-
-def _lowest(np: Any, dtype: Any) -> Any:
-    return np.iinfo(dtype).min if np.issubdtype(dtype, np.integer) else -np.inf
-
-
-def _max_pool_reference(
-    np: Any, self: Any, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints,
-    ceil_mode: bool,
-) -> Any:
-    spatial = len(kernel_size)
-    sizes = self.shape[-spatial:]
-    out = _pooled_sizes(sizes, kernel_size, stride, padding, dilation, ceil_mode)
-    x = self.reshape((-1, 1, *sizes)) if self.size else self.reshape((0, 1, *sizes))
-    grown = [
-        (p, max(0, (o - 1) * s + (k - 1) * d + 1 - n - p))
-        for n, o, k, s, p, d in zip(
-            sizes, out, kernel_size, stride, padding, dilation, strict=True
-        )
-    ]
-    x = np.pad(x, [(0, 0), (0, 0), *grown], constant_values=_lowest(np, self.dtype))
-    windows = _window_view(np, x, kernel_size, out, stride, dilation)
-    windows = windows.reshape((x.shape[0], numel_of(kernel_size), *out))
-    best = windows.argmax(1)
-    values = np.take_along_axis(windows, best[:, None], 1)[:, 0]
-    shape = (*self.shape[:-spatial], *out)
-    places = _places(np, best, sizes, kernel_size, stride, padding, dilation)
-    return values.reshape(shape), places.reshape(shape)
-
-
-def _places(
-    np: Any, best: Any, sizes: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints
-) -> Any:
-    """Turn tap numbers within windows into flat positions within the unpadded input."""
-    taps = np.unravel_index(best, kernel)
-    grid = np.ogrid[tuple(slice(n) for n in best.shape[1:])]
-    flat = np.zeros(best.shape, np.int64)
-    for axis, n in enumerate(sizes):
-        place = grid[axis] * stride[axis] + taps[axis] * dilation[axis] - padding[axis]
-        flat = flat * n + np.clip(place, 0, n - 1)
-    return flat
-
-
-def _max_pool_vjp(g0: Any, self_meta: Any, kernel_size: Ints, result1: Any) -> Any:
-    lead = tuple(self_meta.shape)[: len(self_meta.shape) - len(kernel_size)]
-    area = numel_of(tuple(self_meta.shape)[len(lead) :])
-    flat = (*lead, numel_of(tuple(result1.shape)[len(lead) :]))
-    zeros = g0.new_zeros((*lead, area))
-    summed = zeros.scatter_add(len(lead), result1.reshape(flat), g0.reshape(flat))
-    return summed.reshape(self_meta.shape)
-
-
-def _max_pool_jvp(self_t: Any, kernel_size: Ints, result1: Any) -> Any:
-    lead = self_t.ndim - len(kernel_size)
-    tangent = self_t.flatten(lead).gather(lead, result1.flatten(lead))
-    return tangent.reshape(result1.shape), None
-
-
-def _max_pool_batch(size: int, dims: Any, self: Any, kernel_size: Ints, *args: Any) -> Any:
-    x = self.movedim(dims[0], 0)
-    if x.ndim == len(kernel_size) + 2:
-        return ops.max_pool_with_indices(x, kernel_size, *args), (0, 0)
-    flat = ops.max_pool_with_indices(x.flatten(0, 1), kernel_size, *args)
-    return tuple(y.unflatten(0, (size, x.shape[1])) for y in flat), (0, 0)
-
-
-max_pool_with_indices = op(
-    "max_pool_with_indices(Tensor self, int[] kernel_size, int[] stride, int[] padding,"
-    " int[] dilation, bool ceil_mode) -> (Tensor values, Tensor indices)",
-    check=lambda self, kernel_size, stride, padding, dilation, ceil_mode: _check_pool(
-        "max_pool", self, kernel_size, stride, padding, dilation, ceil_mode
-    ),
-    shape=lambda self, kernel_size, stride, padding, dilation, ceil_mode: [
-        (
-            *self.shape[: -len(kernel_size)],
-            *_pooled_sizes(
-                self.shape[-len(kernel_size) :], kernel_size, stride, padding, dilation, ceil_mode
-            ),
-        )
-    ]
-    * 2,
-    dtype=lambda self: [self.dtype, "int64"],
-    reference=_max_pool_reference,
-    vjp={"self": _max_pool_vjp},
-    jvp=_max_pool_jvp,
-    batch=lambda size, dims, self, kernel_size, stride, padding, dilation, ceil_mode: (
-        _max_pool_batch(size, dims, self, kernel_size, stride, padding, dilation, ceil_mode)
-    ),
-    function=False,
-    method=False,
-    samples=lambda s: [
-        s(s.tensor(1, 2, 4, 5), (2, 2), (2, 2), (0, 0), (1, 1), False),
-        s(s.tensor(2, 4, 5), (3, 2), (2, 1), (1, 1), (1, 2), True),
-    ],
-    oracle=lambda torch, x, *args: torch.ops.aten.max_pool2d_with_indices(x, *args),
-    doc="Take the greatest element of every window, and its flat position in the input.",
-)
-
-_POOL_ERRORS = "kernel size|stride should not be zero|greater than zero|positive"
-
-
-def _max_pool(
-    name: str, spatial: int, input: Any, kernel_size: Any, stride: Any, padding: Any,
-    dilation: Any, ceil_mode: bool, return_indices: bool,
-) -> Any:
-    kernel = _repeated("kernel_size", kernel_size, spatial)
-    step = kernel if stride is None or stride == () else _repeated("stride", stride, spatial)
-    values, indices = max_pool_with_indices(
-        input,
-        kernel,
-        step,
-        _repeated("padding", padding, spatial),
-        _repeated("dilation", dilation, spatial),
-        ceil_mode,
-    )
-    return (values, indices) if return_indices else values
-
-
-@composite(
-    "max_pool1d(Tensor input, any kernel_size, any stride=None, any padding=0, any dilation=1,"
-    " bool ceil_mode=False, bool return_indices=False) -> Tensor",
-    namespace="nn",
-    samples=lambda s: [
-        s(s.tensor(1, 2, 5), 2),
-        s(s.tensor(2, 5), 3, 2, 1, 1, True, return_indices=True),
-    ],
-    oracle="nn.functional.max_pool1d",
-    errors=lambda s: [(s(s.tensor(1, 1, 4), 0), RuntimeError, _POOL_ERRORS)],
-)
-def max_pool1d(
-    input: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool,
-    return_indices: bool,
-) -> Any:
-    """Take the greatest element of windows of signals (N, C, L) or (C, L)."""
-    return _max_pool(
-        "max_pool1d", 1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices
-    )
-
-
-@composite(
-    "max_pool2d(Tensor input, any kernel_size, any stride=None, any padding=0, any dilation=1,"
-    " bool ceil_mode=False, bool return_indices=False) -> Tensor",
-    namespace="nn",
-    samples=lambda s: [
-        s(s.tensor(1, 2, 4, 4), 2),
-        s(s.tensor(2, 5, 4), (3, 2), (2, 1), 1, 1, True),
-        s(s.tensor(1, 1, 5, 5), 2, 2, 0, 2, return_indices=True),
-        s(s.tensor(0, 1, 4, 4), 2),
-    ],
-    oracle="nn.functional.max_pool2d",
-    errors=lambda s: [
-        (s(s.tensor(1, 1, 4, 4), 0), RuntimeError, _POOL_ERRORS),
-        (s(s.tensor(1, 1, 4, 4), 2, 2, 2), RuntimeError, "half of effective kernel size"),
-        (s(s.tensor(1, 1, 2, 2), 3), RuntimeError, "Output size is too small"),
-        (s(s.tensor(4, 4), 2), RuntimeError, "Expected 3D or 4D"),
-    ],
-)
-def max_pool2d(
-    input: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool,
-    return_indices: bool,
-) -> Any:
-    """Take the greatest element of windows of images (N, C, H, W) or (C, H, W).
-
-    Args:
-        stride: the distance of windows (default: kernel_size).
-        padding: how many elements below all others to add on each side.
-        ceil_mode: let a last window reach out of the input.
-        return_indices: also give the flat position of each result in its image.
-    """
-    return _max_pool(
-        "max_pool2d", 2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices
-    )
-
-
-def _covered(n: int, k: int, s: int, p: int, out: int, with_padding: bool) -> list[int]:
-    """Count, for every window position, the elements by which its sum is divided."""
-    low, high = (0, n + p) if with_padding else (0, n)
-    counts = []
-    for i in range(out):
-        start = i * s - p
-        stop = min(start + k, high)
-        counts.append(stop - (start if with_padding else max(start, low)))
-    return counts
-
-
-def _avg_pool(
-    name: str, spatial: int, input: Any, kernel_size: Any, stride: Any, padding: Any,
-    ceil_mode: bool, count_include_pad: bool, divisor_override: int | None,
-) -> Any:
-    kernel = _repeated("kernel_size", kernel_size, spatial)
-    step = kernel if stride is None or stride == () else _repeated("stride", stride, spatial)
-    padding = _repeated("padding", padding, spatial)
-    ones = (1,) * spatial
-    _check_pool(name, input, kernel, step, padding, ones, ceil_mode)
-    if divisor_override == 0:
-        raise RuntimeError(f"{name}: divisor must be not zero")
-    sizes = tuple(input.shape)[-spatial:]
-    lead = tuple(input.shape)[:-spatial]
-    out = _pooled_sizes(sizes, kernel, step, padding, ones, ceil_mode)
-    geometry = list(zip(sizes, kernel, step, padding, out, strict=True))
-    grown = [(p, max(0, (o - 1) * s + k - n - p)) for n, k, s, p, o in geometry]
-    x = input.reshape((numel_of(lead), 1, *sizes))
-    if any(after for _, after in grown) or any(padding):
-        x = ops.constant_pad_nd(x, tuple(n for pair in reversed(grown) for n in pair), 0)
-    taps = x.new_ones((1, 1, *kernel))
-    summed = convolution(x, taps, step, (0,) * spatial, ones, 1)
-    summed = ops.slice(summed, 2, 0, out[0], 1)
-    result = summed.reshape((*lead, *out))
-    if divisor_override is not None:
-        return result / divisor_override
-    counts = [_covered(n, k, s, p, o, count_include_pad) for n, k, s, p, o in geometry]
-    if all(len(set(row)) == 1 for row in counts):
-        return result / numel_of([row[0] for row in counts])
-    for axis, row in enumerate(counts):
-        divisor = ops.tensor(row, dtype=input.dtype, device=input.device)
-        result = result / divisor.reshape((-1,) + (1,) * (spatial - 1 - axis))
-    return result
-
-
-@composite(
-    "avg_pool1d(Tensor input, any kernel_size, any stride=None, any padding=0,"
-    " bool ceil_mode=False, bool count_include_pad=True) -> Tensor",
-    namespace="nn",
-    samples=lambda s: [s(s.tensor(1, 2, 5), 2), s(s.tensor(2, 5), 3, 2, 1, True, False)],
-    oracle="nn.functional.avg_pool1d",
-    errors=lambda s: [(s(s.tensor(1, 1, 4), 0), RuntimeError, _POOL_ERRORS)],
-)
-def avg_pool1d(
-    input: Any, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool,
-    count_include_pad: bool,
-) -> Any:
-    """Average windows of signals (N, C, L) or (C, L)."""
-    return _avg_pool(
-        "avg_pool1d", 1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None
-    )
-
-
-@composite(
-    "avg_pool2d(Tensor input, any kernel_size, any stride=None, any padding=0,"
-    " bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
-    namespace="nn",
-    samples=lambda s: [
-        s(s.tensor(1, 2, 4, 4), 2),
-        s(s.tensor(2, 5, 4), (3, 2), (2, 1), 1, True, False),
-        s(s.tensor(1, 1, 5, 5), 2, 2, 1, True),
-        s(s.tensor(1, 1, 4, 4), 2, divisor_override=3),
-    ],
-    oracle="nn.functional.avg_pool2d",
-    errors=lambda s: [
-        (s(s.tensor(1, 1, 4, 4), 0), RuntimeError, _POOL_ERRORS),
-        (s(s.tensor(1, 1, 4, 4), 2, 2, 2), RuntimeError, "half of (effective )?kernel size"),
-        (s(s.tensor(1, 1, 4, 4), 2, divisor_override=0), RuntimeError, "divisor must be not zero"),
-    ],
-)
-def avg_pool2d(
-    input: Any, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool,
-    count_include_pad: bool, divisor_override: int | None,
-) -> Any:
-    """Average windows of images (N, C, H, W) or (C, H, W).
-
-    Args:
-        count_include_pad: divide by the window size also where it covers padding.
-        divisor_override: divide by this instead.
-    """
-    return _avg_pool(
-        "avg_pool2d",
-        2,
-        input,
-        kernel_size,
-        stride,
-        padding,
-        ceil_mode,
-        count_include_pad,
-        divisor_override,
-    )
-
-
-def _averaging_matrix(size: int, out: int, like: Any) -> Any:
-    """Build the (out, size) matrix whose rows average the adaptive windows."""
-    rows = []
-    for i in range(out):
-        start, stop = i * size // out, math.ceil((i + 1) * size / out)
-        weight = 1.0 / (stop - start)
-        rows.append([weight if start <= j < stop else 0.0 for j in range(size)])
-    return ops.tensor(rows, dtype=like.dtype, device=like.device).reshape((out, size))
-
-
-def _adaptive_average(input: Any, dim: int, out: int) -> Any:
-    size = input.shape[dim]
-    if out == size:
-        return input
-    if size % out == 0:
-        return input.unflatten(dim, (out, size // out)).mean((dim + 1,))
-    moved = input.movedim(dim, -1).matmul(_averaging_matrix(size, out, input).t())
-    return moved.movedim(-1, dim)
-
-
-def _wanted_sizes(output_size: Any, sizes: Sequence[int]) -> Ints:
-    listed = (output_size,) * len(sizes) if isinstance(output_size, int) else tuple(output_size)
-    if len(listed) != len(sizes):
-        raise RuntimeError(
-            f"adaptive_avg_pool2d: output_size must be {len(sizes)} numbers, got {output_size}"
-        )
-    wanted = tuple(n if o is None else o for o, n in zip(listed, sizes, strict=True))
-    if any(o < 0 for o in wanted):
-        raise RuntimeError(
-            "adaptive_avg_pool2d: elements of output_size must be greater than or equal to 0, "
-            f"got {list(wanted)}"
-        )
-    return wanted
-
-
-@composite(
-    "adaptive_avg_pool2d(Tensor input, any output_size) -> Tensor",
-    namespace="nn",
-    samples=lambda s: [
-        s(s.tensor(1, 2, 4, 6), 2),
-        s(s.tensor(2, 5, 4), (3, None)),
-        s(s.tensor(1, 1, 3, 4), (1, 1)),
-        s(s.tensor(1, 1, 2, 3), (3, 5)),
-    ],
-    oracle="nn.functional.adaptive_avg_pool2d",
-    errors=lambda s: [
-        (s(s.tensor(4, 4), 2), RuntimeError, "Expected 3D or 4D"),
-        (s(s.tensor(1, 4, 4), (-1, 2)), RuntimeError, "greater than or equal to 0"),
-    ],
-)
-def adaptive_avg_pool2d(input: Any, output_size: Any) -> Any:
-    """Average images to a given size with windows that divide them as evenly as possible."""
-    if input.ndim not in (3, 4):
-        raise RuntimeError(
-            f"adaptive_avg_pool2d(): Expected 3D or 4D tensor, but got {list(input.shape)}"
-        )
-    height, width = _wanted_sizes(output_size, tuple(input.shape)[-2:])
-    if height * width == 0:
-        return input.new_zeros((*tuple(input.shape)[:-2], height, width))
-    first = input.ndim - 2
-    return _adaptive_average(_adaptive_average(input, first, height), first + 1, width)

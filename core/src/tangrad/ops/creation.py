@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tangrad import _C, ops
+import tangrad
+from tangrad import _C
 from tangrad.ops.define import composite, op, overload
-from tangrad.ops.movement import contiguous_stride, wrap_new_dim
-
-Ints = tuple[int, ...]
+from tangrad.ops.movement import Ints, contiguous_stride, wrap_new_dim
+from tangrad.ops.slicing import diagonal_backward
 
 
 def _require_strided(layout: Any) -> None:
@@ -73,7 +73,12 @@ def _empty(size: Ints, dtype: Any, device: Any, memory_format: Any) -> Any:
     errors=lambda s: [(s((2, -1)), RuntimeError, "negative dimension")],
 )
 def empty(
-    size: Ints, dtype: Any, layout: Any, device: Any, requires_grad: bool, pin_memory: bool,
+    size: Ints,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    pin_memory: bool,
     memory_format: Any,
 ) -> Any:
     """Make a tensor whose elements are not initialised.
@@ -98,7 +103,12 @@ def empty(
     ],
 )
 def empty_strided(
-    size: Ints, stride: Ints, dtype: Any, layout: Any, device: Any, requires_grad: bool,
+    size: Ints,
+    stride: Ints,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
     pin_memory: bool,
 ) -> Any:
     """Make a tensor of given shape and stride whose elements are not initialised."""
@@ -136,7 +146,7 @@ def _kept_stride(x: Any) -> Ints:
     shape, stride = tuple(x.shape), tuple(x.stride())
     if 0 in shape or _dense(shape, stride):
         return stride if 0 not in shape else contiguous_stride(shape)
-    order = sorted(range(len(shape)), key=lambda d: -stride[d] if shape[d] != 1 else -stride[d])
+    order = sorted(range(len(shape)), key=lambda d: -stride[d])
     return _channels_last_stride(shape, tuple(order))
 
 
@@ -156,7 +166,12 @@ def _empty_like(x: Any, dtype: Any, device: Any, memory_format: Any) -> Any:
     samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(2, 3, strided=True)), s(s.tensor())],
 )
 def empty_like(
-    input: Any, dtype: Any, layout: Any, device: Any, requires_grad: bool, pin_memory: bool,
+    input: Any,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    pin_memory: bool,
     memory_format: Any,
 ) -> Any:
     """Make a tensor like another, whose elements are not initialised.
@@ -204,12 +219,12 @@ def _dtype_of_number(value: Any) -> Any:
     if hasattr(value, "dtype"):
         return value.dtype
     if isinstance(value, bool):
-        return ops.bool
+        return tangrad.bool
     if isinstance(value, int):
-        return ops.int64
+        return tangrad.int64
     default = _C.get_default_dtype()
     if isinstance(value, complex):
-        return ops.complex128 if default == ops.float64 else ops.complex64
+        return tangrad.complex128 if default == tangrad.float64 else tangrad.complex64
     return default
 
 
@@ -221,7 +236,12 @@ def _dtype_of_number(value: Any) -> Any:
     errors=lambda s: [(s((2, -1), 0), RuntimeError, "negative dimension")],
 )
 def full(
-    size: Ints, fill_value: Any, dtype: Any, layout: Any, device: Any, requires_grad: bool,
+    size: Ints,
+    fill_value: Any,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
     pin_memory: bool,
 ) -> Any:
     """Make a tensor of one value; its dtype follows from the value unless given."""
@@ -238,7 +258,12 @@ def full(
     samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(2, 3, strided=True)), s(s.tensor())],
 )
 def zeros_like(
-    input: Any, dtype: Any, layout: Any, device: Any, requires_grad: bool, pin_memory: bool,
+    input: Any,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    pin_memory: bool,
     memory_format: Any,
 ) -> Any:
     """Make a tensor of zeros like another."""
@@ -254,7 +279,12 @@ def zeros_like(
     samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(2, 3, strided=True)), s(s.tensor())],
 )
 def ones_like(
-    input: Any, dtype: Any, layout: Any, device: Any, requires_grad: bool, pin_memory: bool,
+    input: Any,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    pin_memory: bool,
     memory_format: Any,
 ) -> Any:
     """Make a tensor of ones like another."""
@@ -270,8 +300,14 @@ def ones_like(
     samples=lambda s: [s(s.tensor(2, 3), 2), s(s.tensor(2, 3, strided=True), 1), s(s.tensor(), 0)],
 )
 def full_like(
-    input: Any, fill_value: Any, dtype: Any, layout: Any, device: Any, requires_grad: bool,
-    pin_memory: bool, memory_format: Any,
+    input: Any,
+    fill_value: Any,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    pin_memory: bool,
+    memory_format: Any,
 ) -> Any:
     """Make a tensor of one value like another."""
     _require_strided(layout)
@@ -286,7 +322,12 @@ def full_like(
     samples=lambda s: [s(s.tensor(2), (2, 3)), s(s.tensor(2), ())],
 )
 def new_empty(
-    self: Any, size: Ints, dtype: Any, layout: Any, device: Any, requires_grad: bool,
+    self: Any,
+    size: Ints,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
     pin_memory: bool,
 ) -> Any:
     """Make an uninitialised tensor of the dtype and device of this one."""
@@ -302,7 +343,12 @@ def new_empty(
     samples=lambda s: [s(s.tensor(2), (2, 3)), s(s.tensor(2), ())],
 )
 def new_zeros(
-    self: Any, size: Ints, dtype: Any, layout: Any, device: Any, requires_grad: bool,
+    self: Any,
+    size: Ints,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
     pin_memory: bool,
 ) -> Any:
     """Make a tensor of zeros of the dtype and device of this one."""
@@ -318,7 +364,12 @@ def new_zeros(
     samples=lambda s: [s(s.tensor(2), (2, 3)), s(s.tensor(2), ())],
 )
 def new_ones(
-    self: Any, size: Ints, dtype: Any, layout: Any, device: Any, requires_grad: bool,
+    self: Any,
+    size: Ints,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
     pin_memory: bool,
 ) -> Any:
     """Make a tensor of ones of the dtype and device of this one."""
@@ -335,8 +386,14 @@ def new_ones(
     samples=lambda s: [s(s.tensor(2), (2, 3), 2), s(s.tensor(2), (), 1)],
 )
 def new_full(
-    self: Any, size: Ints, fill_value: Any, dtype: Any, layout: Any, device: Any,
-    requires_grad: bool, pin_memory: bool,
+    self: Any,
+    size: Ints,
+    fill_value: Any,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    pin_memory: bool,
 ) -> Any:
     """Make a tensor of one value of the dtype and device of this one."""
     _require_strided(layout)
@@ -352,8 +409,14 @@ def new_full(
     samples=lambda s: [s(s.tensor(2), (2, 3), (1, 2))],
 )
 def new_empty_strided(
-    self: Any, size: Ints, stride: Ints, dtype: Any, layout: Any, device: Any,
-    requires_grad: bool, pin_memory: bool,
+    self: Any,
+    size: Ints,
+    stride: Ints,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    pin_memory: bool,
 ) -> Any:
     """Make an uninitialised tensor of given stride of the dtype and device of this one."""
     return empty_strided(
@@ -384,7 +447,7 @@ def scalar_tensor(
 _sequence = op(
     "_sequence(Tensor! self, Scalar start, Scalar step) -> Tensor",
     reference=lambda np, self, start, step: _sequence_reference(np, self, start, step),
-    vjp={"self": lambda g: g.new_zeros(g.shape)},
+    vjp="none: the values written do not depend on those before",
     batch=None,
     function=False,
     method=False,
@@ -440,7 +503,13 @@ def _number(x: Any) -> Any:
     ],
 )
 def arange_step(
-    start: Any, end: Any, step: Any, dtype: Any, layout: Any, device: Any, requires_grad: bool,
+    start: Any,
+    end: Any,
+    step: Any,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
     pin_memory: bool,
 ) -> Any:
     """Make a vector of start, start + step, ... below end.
@@ -452,7 +521,7 @@ def arange_step(
     _check_range(start, end, step)
     if dtype is None:
         whole = all(isinstance(x, int) for x in (start, end, step))
-        dtype = ops.int64 if whole else _C.get_default_dtype()
+        dtype = tangrad.int64 if whole else _C.get_default_dtype()
     vector = _empty((_range_length(start, end, step),), dtype, device, None)
     return _finished(_sequence(vector, start, step), requires_grad)
 
@@ -484,15 +553,13 @@ def _spaced(start: Any, end: Any, steps: int) -> list[Any]:
         return [start]
     step = (end - start) / (steps - 1)
     half = steps // 2
-    return [
-        start + step * i if i < half else end - step * (steps - 1 - i) for i in range(steps)
-    ]
+    return [start + step * i if i < half else end - step * (steps - 1 - i) for i in range(steps)]
 
 
 def _from_numbers(numbers: list[Any], dtype: Any, device: Any) -> Any:
     whole = not (dtype.is_floating_point or dtype.is_complex)
     listed = [math.trunc(x) for x in numbers] if whole else numbers
-    return ops.tensor(listed, dtype=dtype, device=device).reshape((len(numbers),))
+    return tangrad.tensor(listed, dtype=dtype, device=device).reshape((len(numbers),))
 
 
 def _spacing_dtype(dtype: Any, start: Any, end: Any) -> Any:
@@ -511,7 +578,13 @@ def _spacing_dtype(dtype: Any, start: Any, end: Any) -> Any:
     errors=lambda s: [(s(0, 1, -1), RuntimeError, "steps must be non-negative")],
 )
 def linspace(
-    start: Any, end: Any, steps: int, dtype: Any, layout: Any, device: Any, requires_grad: bool,
+    start: Any,
+    end: Any,
+    steps: int,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
     pin_memory: bool,
 ) -> Any:
     """Make a vector of evenly spaced numbers from start to end, both included."""
@@ -532,8 +605,15 @@ def linspace(
     errors=lambda s: [(s(0, 1, -1), RuntimeError, "steps must be non-negative")],
 )
 def logspace(
-    start: Any, end: Any, steps: int, base: float, dtype: Any, layout: Any, device: Any,
-    requires_grad: bool, pin_memory: bool,
+    start: Any,
+    end: Any,
+    steps: int,
+    base: float,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    pin_memory: bool,
 ) -> Any:
     """Make a vector of the powers of base whose exponents are evenly spaced."""
     _require_strided(layout)
@@ -555,7 +635,12 @@ def logspace(
     errors=lambda s: [(s(-1), RuntimeError, "greater or equal to 0")],
 )
 def eye(
-    n: int, m: int | None, dtype: Any, layout: Any, device: Any, requires_grad: bool,
+    n: int,
+    m: int | None,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
     pin_memory: bool,
 ) -> Any:
     """Make a matrix with ones on the diagonal and zeros elsewhere."""
@@ -572,9 +657,8 @@ def eye(
 def _triangle(row: int, col: int, offset: int, lower: bool) -> list[list[int]]:
     if row < 0 or col < 0:
         raise RuntimeError(f"row and col must be non-negative, got {row} and {col}")
-    places = [
-        (i, j) for i in range(row) for j in range(col) if (j - i <= offset if lower else j - i >= offset)
-    ]
+    sign = 1 if lower else -1
+    places = [(i, j) for i in range(row) for j in range(col) if sign * (j - i) <= sign * offset]
     return [[i for i, _ in places], [j for _, j in places]]
 
 
@@ -589,8 +673,8 @@ def tril_indices(
 ) -> Any:
     """List the places on and below a diagonal of a matrix: their rows and their columns."""
     listed = _triangle(row, col, offset, lower=True)
-    dtype = ops.int64 if dtype is None else dtype
-    return ops.tensor(listed, dtype=dtype, device=device).reshape((2, len(listed[0])))
+    dtype = tangrad.int64 if dtype is None else dtype
+    return tangrad.tensor(listed, dtype=dtype, device=device).reshape((2, len(listed[0])))
 
 
 @composite(
@@ -604,8 +688,8 @@ def triu_indices(
 ) -> Any:
     """List the places on and above a diagonal of a matrix: their rows and their columns."""
     listed = _triangle(row, col, offset, lower=False)
-    dtype = ops.int64 if dtype is None else dtype
-    return ops.tensor(listed, dtype=dtype, device=device).reshape((2, len(listed[0])))
+    dtype = tangrad.int64 if dtype is None else dtype
+    return tangrad.tensor(listed, dtype=dtype, device=device).reshape((2, len(listed[0])))
 
 
 @composite(
@@ -629,7 +713,7 @@ def diag_embed(self: Any, offset: int, dim1: int, dim2: int) -> Any:
     size = self.shape[-1] + abs(offset)
     rest = iter(tuple(self.shape)[:-1])
     shape = tuple(size if d in (dim1, dim2) else next(rest) for d in range(ndim + 1))
-    return ops.diagonal_backward(self, shape, offset, dim1, dim2)
+    return diagonal_backward(self, shape, offset, dim1, dim2)
 
 
 @composite(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tangrad import _C
+from tangrad.dispatch.binding import call_by_name
 from tangrad.ops.schema import KEYWORD_ALIASES, TENSOR_TYPES, Schema
 
 _RULELESS = "none"
@@ -29,11 +30,11 @@ class Definition:
         namespace: "nn" where only `nn.functional` shows the op.
         alias: further names. function, method, inplace: which forms exist.
         oracle: name of PyTorch's counterpart, or a callable (torch, *args).
+        extra_dims: dimensions that a dim argument may name beyond those of the first tensor.
         node: name in `grad_fn`, in snake case, where it differs from the op's.
     """
 
     kind = "kernel"
-    extra_dims = 0
     is_scan = False
     needs_elements = False
     accepts_missing_grads = False
@@ -47,11 +48,11 @@ class Definition:
                  oracle: Any = None, node: str | None = None, shape_depends_on_data: bool = False, random: bool = False,
                  words: Any = None, geometry: Any = None, function_body: Any = None, mixes_devices: bool = False,
                  allows_none_in_list: bool = False, promote: str = "promote", native: Any = None,
-                 dtypes: str = "all") -> None:
+                 dtypes: str = "all", extra_dims: int = 0) -> None:
         import sys
 
         self.schema, self.name, self.node = schema, schema.name, node
-        self.module = sys._getframe(2).f_globals.get("__name__", "?")
+        self.module = _defining_module(sys._getframe(2))
         self.shape, self.dtype, self.check, self.reference, self.decompose = shape, dtype, check, reference, decompose
         self.vjp, self.jvp, self.linear, self.batch = vjp, jvp, tuple(linear), batch
         self.samples, self.errors, self.doc = samples, errors, doc
@@ -61,7 +62,7 @@ class Definition:
         self.geometry, self.function_body = geometry, function_body
         self.mixes_devices, self.allows_none_in_list = mixes_devices, allows_none_in_list
         self.returns_tuple = True
-        self.promote, self.native, self.dtypes = promote, native, dtypes
+        self.promote, self.native, self.dtypes, self.extra_dims = promote, native, dtypes, extra_dims
         self.public_name: str | None = None
         self.op: Any = None
         self.parameter_names = schema.names
@@ -198,12 +199,6 @@ class PointwiseDefinition(Definition):
                  partials: Mapping[str, str] | None, **common: Any) -> None:
         common.setdefault("batch", "pointwise")
         super().__init__(schema, **common)
-        import sys
-
-        if self.module == __name__ or self.module == "tangrad.ops.define":
-            self.module = sys._getframe(2).f_globals.get("__name__", "?")
-            if self.module == "tangrad.ops.define":
-                self.module = sys._getframe(3).f_globals.get("__name__", "?")
         self.text = expression
         self.results, self.fixed, self.partials = tuple(results), dict(fixed), dict(partials or {})
         self.inputs = tuple(schema.params[i].name for i in schema.tensors)
@@ -256,6 +251,7 @@ class ReductionDefinition(Definition):
         self.map_text, self.combine_text, self.identity, self.finalize_text = map_, combine, identity, finalize
         self.results = tuple(results)
         self.needs_elements = identity is None
+        self._steps: dict[str, Any] = {}
         self.inputs = tuple(schema.params[i].name for i in schema.tensors)
         self.params = tuple(p.name for p in schema.params
                             if p.type in ("Scalar", "Scalar?", "float", "int", "float?", "int?", "bool"))
@@ -268,25 +264,28 @@ class ReductionDefinition(Definition):
     @property
     def map(self) -> Any:
         """The parsed map over the element and its index."""
-        from tangrad.expr import parse
-
-        return parse(self.map_text, (*self.inputs, "index"), self.params)
+        return self._parsed("map", self.map_text, lambda: (*self.inputs, "index"), self.params)
 
     @property
     def combine(self) -> Any:
         """The parsed combination of two states."""
-        from tangrad.expr import parse
-
-        return parse(self.combine_text, self.state_names("a") + self.state_names("b"), self.params)
+        return self._parsed("combine", self.combine_text, lambda: self.state_names("a") + self.state_names("b"),
+                            self.params)
 
     @property
     def finalize(self) -> Any:
         """The parsed last step, or None where the state is the result."""
-        from tangrad.expr import parse
-
         if self.finalize_text is None:
             return None
-        return parse(self.finalize_text, self.state_names("a"), ("n", *self.params))
+        return self._parsed("finalize", self.finalize_text, lambda: self.state_names("a"), ("n", *self.params))
+
+    def _parsed(self, step: str, text: str, inputs: Callable[[], tuple[str, ...]], params: tuple[str, ...]) -> Any:
+        found = self._steps.get(step)
+        if found is None:
+            from tangrad.expr import parse
+
+            found = self._steps[step] = parse(text, inputs(), params)
+        return found
 
     def state_names(self, letter: str) -> tuple[str, ...]:
         """Return the names of a state's values: a, or a0, a1, ..."""
@@ -294,20 +293,17 @@ class ReductionDefinition(Definition):
         return (letter,) if n == 1 else tuple(f"{letter}{k}" for k in range(n))
 
 
+def _defining_module(frame: Any) -> str:
+    """Return the name of the module whose code called the definition language."""
+    while frame.f_globals.get("__name__") in (__name__, "tangrad.ops.define") and frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_globals.get("__name__", "?")
+
+
 def names_of(function: Callable[..., Any]) -> tuple[str, ...]:
     """Return the parameter names of a Python function (how definitions say what they need)."""
     code = function.__code__
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-
-
-def call_by_name(function: Callable[..., Any], named: Mapping[str, Any]) -> Any:
-    """Call a function with those of the named values that it asks for."""
-    code = function.__code__
-    if code.co_flags & 0x04:  # *args: everything, in order
-        return function(*named.values())
-    return function(*[named[name] for name in code.co_varnames[: code.co_argcount]],
-                    **{name: named[name] for name in code.co_varnames[code.co_argcount: code.co_argcount
-                                                                      + code.co_kwonlyargcount]})
 
 
 def first_tensor(args: Sequence[Any]) -> Any:
@@ -346,8 +342,8 @@ def rule_of_functions(definition: Definition, wanted: set[str]) -> Any:
 
 def _argument(definition: Definition, name: str, saves: list[tuple[str, int]]) -> tuple[str, int]:
     names = definition.parameter_names
-    if name == "needs":
-        return ("needs", 0)
+    if name in ("needs", "grads"):
+        return (name, 0)
     if name == "g" or name.startswith("g") and name[1:].isdigit():
         return ("grad", int(name[1:] or 0))
     if name == "result" or name.startswith("result") and name[6:].isdigit():

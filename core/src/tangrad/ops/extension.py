@@ -1,22 +1,10 @@
-"""Ops that plugins define."""
+"""Have plugins define their ops when a name is asked for that the core does not know."""
 
 from __future__ import annotations
 
-_done = False
-
 
 def load_plugin_ops() -> None:
-    """Ask plugins for their op definitions, once."""
-    global _done
-    if _done:
-        return
-    _done = True
-    from tangrad.plugins.hooks import call_hook
+    """Call `tangrad_register_ops` of every plugin that was not called yet."""
+    from tangrad.plugins.hooks import call_hook_once
 
-    call_hook("tangrad_register_ops")
-
-
-def forget() -> None:
-    """Ask again at the next unknown name (after plugins were installed or removed)."""
-    global _done
-    _done = False
+    call_hook_once("tangrad_register_ops")

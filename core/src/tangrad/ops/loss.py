@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tangrad import ops
+import tangrad
 from tangrad.ops.define import composite, op
 from tangrad.ops.movement import numel_of
-
-Ints = tuple[int, ...]
 
 
 def _reduction(size_average: Any, reduce: Any, reduction: str) -> str:
@@ -71,7 +69,7 @@ def _nll_reference(
 
 def _classes(target: Any, ignore_index: int) -> Any:
     """Replace ignored targets by class 0, so that they can be used as index."""
-    return target.masked_fill(target == ignore_index, 0).unsqueeze(1).to(ops.int64)
+    return target.masked_fill(target == ignore_index, 0).unsqueeze(1).to(tangrad.int64)
 
 
 def _nll_vjp(g0: Any, self_meta: Any, target: Any, ignore_index: int, result1: Any) -> Any:
@@ -83,9 +81,7 @@ def _nll_jvp(self_t: Any, target: Any, ignore_index: int, result1: Any) -> Any:
     return -self_t.gather(1, _classes(target, ignore_index)).squeeze(1) * result1, None
 
 
-def _nll_batch(
-    size: int, dims: Any, self: Any, target: Any, weight: Any, ignore_index: int
-) -> Any:
+def _nll_batch(size: int, dims: Any, self: Any, target: Any, weight: Any, ignore_index: int) -> Any:
     def front(x: Any, dim: int | None) -> Any:
         return x.expand((size, *x.shape)) if dim is None else x.movedim(dim, 0)
 
@@ -93,10 +89,10 @@ def _nll_batch(
     shared = weight if dims[2] is None else None
     loss, scale = (
         y.unflatten(0, (size, x.shape[1]))
-        for y in ops.nll_loss_elements(x.flatten(0, 1), t.flatten(0, 1), shared, ignore_index)
+        for y in nll_loss_elements(x.flatten(0, 1), t.flatten(0, 1), shared, ignore_index)
     )
     if dims[2] is not None:
-        classes = t.masked_fill(t == ignore_index, 0).to(ops.int64).reshape((size, -1))
+        classes = t.masked_fill(t == ignore_index, 0).to(tangrad.int64).reshape((size, -1))
         picked = weight.movedim(dims[2], 0).gather(1, classes).reshape(scale.shape)
         loss, scale = loss * picked, scale * picked
     return (loss, scale), (0, 0)
@@ -105,6 +101,7 @@ def _nll_batch(
 nll_loss_elements = op(
     "nll_loss_elements(Tensor self, Tensor target, Tensor? weight, int ignore_index)"
     " -> (Tensor loss, Tensor scale)",
+    dtypes="floating",
     check=_check_nll,
     shape=lambda self: [(self.shape[0], *self.shape[2:])] * 2,
     dtype=lambda self: [self.dtype] * 2,
@@ -147,6 +144,7 @@ def _nll(self: Any, target: Any, weight: Any, ignore_index: int, reduction: str)
 @composite(
     "nll_loss(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None,"
     " int ignore_index=-100, bool? reduce=None, str reduction='mean') -> Tensor",
+    dtypes="floating",
     namespace="nn",
     samples=lambda s: [
         s(s.tensor(3, 4), s.integers(0, 4, 3)),
@@ -168,7 +166,12 @@ def _nll(self: Any, target: Any, weight: Any, ignore_index: int, reduction: str)
     ],
 )
 def nll_loss(
-    input: Any, target: Any, weight: Any, size_average: Any, ignore_index: int, reduce: Any,
+    input: Any,
+    target: Any,
+    weight: Any,
+    size_average: Any,
+    ignore_index: int,
+    reduce: Any,
     reduction: str,
 ) -> Any:
     """Take the negative log-likelihood of the target classes.
@@ -200,9 +203,7 @@ def _smoothed_indices(
     return mixed.sum() if reduction == "sum" else mixed.sum() / scale.sum()
 
 
-def _probabilities(
-    logs: Any, target: Any, weight: Any, reduction: str, smoothing: float
-) -> Any:
+def _probabilities(logs: Any, target: Any, weight: Any, reduction: str, smoothing: float) -> Any:
     dim = 0 if logs.ndim == 1 else 1
     classes = logs.shape[dim]
     if smoothing > 0:
@@ -220,6 +221,7 @@ def _probabilities(
     "cross_entropy(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None,"
     " int ignore_index=-100, bool? reduce=None, str reduction='mean',"
     " float label_smoothing=0.0) -> Tensor",
+    dtypes="floating",
     namespace="nn",
     samples=lambda s: [
         s(s.tensor(3, 4), s.integers(0, 4, 3)),
@@ -246,8 +248,14 @@ def _probabilities(
     ],
 )
 def cross_entropy(
-    input: Any, target: Any, weight: Any, size_average: Any, ignore_index: int, reduce: Any,
-    reduction: str, label_smoothing: float,
+    input: Any,
+    target: Any,
+    weight: Any,
+    size_average: Any,
+    ignore_index: int,
+    reduce: Any,
+    reduction: str,
+    label_smoothing: float,
 ) -> Any:
     """Take the cross entropy of the softmax of scores relative to targets.
 
@@ -261,9 +269,7 @@ def cross_entropy(
     """
     reduction = _reduction(size_average, reduce, reduction)
     if not 0 <= label_smoothing <= 1:
-        raise RuntimeError(
-            f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}"
-        )
+        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
     logs = input.log_softmax(0 if input.ndim == 1 else 1)
     if target.dtype.is_floating_point:
         if tuple(target.shape) != tuple(input.shape):
@@ -291,6 +297,7 @@ def _check_same_shape(name: str, input: Any, target: Any) -> None:
 @composite(
     "binary_cross_entropy(Tensor input, Tensor target, Tensor? weight=None,"
     " bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
+    dtypes="floating",
     namespace="nn",
     samples=lambda s: [
         s(s.tensor(2, 3, low=0.1, high=0.9), s.tensor(2, 3, low=0, high=1)),
@@ -325,6 +332,7 @@ def binary_cross_entropy(
     "binary_cross_entropy_with_logits(Tensor input, Tensor target, Tensor? weight=None,"
     " bool? size_average=None, bool? reduce=None, str reduction='mean',"
     " Tensor? pos_weight=None) -> Tensor",
+    dtypes="floating",
     namespace="nn",
     samples=lambda s: [
         s(s.tensor(2, 3), s.tensor(2, 3, low=0, high=1)),
@@ -342,7 +350,12 @@ def binary_cross_entropy(
     ],
 )
 def binary_cross_entropy_with_logits(
-    input: Any, target: Any, weight: Any, size_average: Any, reduce: Any, reduction: str,
+    input: Any,
+    target: Any,
+    weight: Any,
+    size_average: Any,
+    reduce: Any,
+    reduction: str,
     pos_weight: Any,
 ) -> Any:
     """Take the cross entropy of the sigmoid of scores of events, without overflow.
@@ -362,6 +375,7 @@ def binary_cross_entropy_with_logits(
 @composite(
     "kl_div(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None,"
     " str reduction='mean', bool log_target=False) -> Tensor",
+    dtypes="floating",
     namespace="nn",
     samples=lambda s: [
         s(s.tensor(2, 3), s.tensor(2, 3, low=0.1, high=1), reduction="sum"),

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tangrad import ops
+import tangrad
 from tangrad.ops.define import composite, op
-from tangrad.ops.movement import numel_of
-
-Ints = tuple[int, ...]
-
+from tangrad.ops.movement import Ints, numel_of
 
 # Softmax ---------------------------------------------------------------------------------------
 
@@ -47,12 +44,13 @@ def _log_softmax_tangent(x_t: Any, result: Any, dim: int) -> Any:
 
 _softmax = op(
     "_softmax(Tensor self, dim dim) -> Tensor",
+    dtypes="floating",
     check=lambda self: _require_floating("softmax", self),
     shape=lambda self: self.shape,
     reference=_softmax_reference,
     vjp={"self": lambda g, result, dim: _softmax_tangent(g, result, dim)},
     jvp=lambda self_t, result, dim: _softmax_tangent(self_t, result, dim),
-    batch=lambda size, dims, self, dim: _softmax_batch("_softmax", dims, self, dim),
+    batch=lambda size, dims, self, dim: _softmax_batch(_softmax, dims, self, dim),
     function=False,
     method=False,
     samples=lambda s: [s(s.tensor(2, 3), 1), s(s.tensor(2, 3, strided=True), 0)],
@@ -62,14 +60,13 @@ _softmax = op(
 
 _log_softmax = op(
     "_log_softmax(Tensor self, dim dim) -> Tensor",
+    dtypes="floating",
     check=lambda self: _require_floating("log_softmax", self),
     shape=lambda self: self.shape,
     reference=_log_softmax_reference,
-    vjp={
-        "self": lambda g, result, dim: g - result.exp() * g.sum((dim,), keepdim=True)
-    },
+    vjp={"self": lambda g, result, dim: g - result.exp() * g.sum((dim,), keepdim=True)},
     jvp=lambda self_t, result, dim: _log_softmax_tangent(self_t, result, dim),
-    batch=lambda size, dims, self, dim: _softmax_batch("_log_softmax", dims, self, dim),
+    batch=lambda size, dims, self, dim: _softmax_batch(_log_softmax, dims, self, dim),
     function=False,
     method=False,
     samples=lambda s: [s(s.tensor(2, 3), 1), s(s.tensor(2, 3, strided=True), 0)],
@@ -78,15 +75,16 @@ _log_softmax = op(
 )
 
 
-def _softmax_batch(name: str, dims: Any, self: Any, dim: int) -> Any:
+def _softmax_batch(rule: Any, dims: Any, self: Any, dim: int) -> Any:
     x = self.movedim(dims[0], 0)
     if x.ndim == 1:
-        return getattr(ops, name)(x.unsqueeze(1), 1).squeeze(1), 0
-    return getattr(ops, name)(x, dim + 1), 0
+        return rule(x.unsqueeze(1), 1).squeeze(1), 0
+    return rule(x, dim + 1), 0
 
 
 @composite(
     "softmax(Tensor self, dim dim, dtype? dtype=None) -> Tensor",
+    dtypes="floating",
     samples=lambda s: [
         s(s.tensor(2, 3), 1),
         s(s.tensor(2, 3, strided=True), -2),
@@ -107,6 +105,7 @@ def softmax(self: Any, dim: int, dtype: Any) -> Any:
 
 @composite(
     "log_softmax(Tensor self, dim dim, dtype? dtype=None) -> Tensor",
+    dtypes="floating",
     samples=lambda s: [
         s(s.tensor(2, 3), 1),
         s(s.tensor(2, 3, strided=True), -2),
@@ -172,44 +171,56 @@ def _layer_norm_reference(
 
 
 def _layer_norm_vjp(
-    grads: Any, input: Any, normalized_shape: Ints, weight: Any, result1: Any, result2: Any,
+    grads: Any,
+    input: Any,
+    normalized_shape: Ints,
+    weight: Any,
+    result1: Any,
+    result2: Any,
     needs: Any,
 ) -> tuple[Any, Any, Any]:
     """Differentiate (result, mean, rstd) by input, weight and bias in one pass.
 
     With n normalised elements x̂ = (x - mean) rstd and h = g weight:
-    dx = rstd (h - mean(h) - x̂ mean(h x̂)) + g_mean / n - g_rstd rstd² x̂ / n.
+    dx = rstd (h - mean(h) - x̂ mean(h x̂)) + g1 / n - g2 rstd² x̂ / n.
     """
-    g, g_mean, g_rstd = grads
+    g0, g1, g2 = grads
     axes = tuple(range(input.ndim - len(normalized_shape), input.ndim))
     lead = tuple(range(input.ndim - len(normalized_shape)))
     count = numel_of(normalized_shape)
     normal = (input - result1) * result2
     d_input = d_weight = d_bias = None
-    if g is not None:
-        h = g if weight is None else g * weight
+    if g0 is not None:
+        h = g0 if weight is None else g0 * weight
         d_input = result2 * (
             h - h.mean(axes, keepdim=True) - normal * (h * normal).mean(axes, keepdim=True)
         )
-        d_weight = (g * normal).sum(lead) if lead else g * normal
-        d_bias = g.sum(lead) if lead else g
-    if g_mean is not None:
-        part = (g_mean / count).expand(input.shape)
+        d_weight = (g0 * normal).sum(lead) if lead else g0 * normal
+        d_bias = g0.sum(lead) if lead else g0
+    if g1 is not None:
+        part = (g1 / count).expand(input.shape)
         d_input = part if d_input is None else d_input + part
-    if g_rstd is not None:
-        part = normal * (g_rstd * result2 * result2 / -count)
+    if g2 is not None:
+        part = normal * (g2 * result2 * result2 / -count)
         d_input = part if d_input is None else d_input + part
     return d_input, d_weight if needs[1] else None, d_bias if needs[2] else None
 
 
 def _layer_norm_jvp(
-    input: Any, normalized_shape: Ints, weight: Any, input_t: Any, weight_t: Any, bias_t: Any,
-    result0: Any, result1: Any, result2: Any,
+    input: Any,
+    normalized_shape: Ints,
+    weight: Any,
+    input_t: Any,
+    weight_t: Any,
+    bias_t: Any,
+    result0: Any,
+    result1: Any,
+    result2: Any,
 ) -> tuple[Any, Any, Any]:
     axes = tuple(range(input.ndim - len(normalized_shape), input.ndim))
     normal = (input - result1) * result2
-    tangent = ops.zeros_like(result0)
-    mean_t, rstd_t = ops.zeros_like(result1), ops.zeros_like(result2)
+    tangent = tangrad.zeros_like(result0)
+    mean_t, rstd_t = tangrad.zeros_like(result1), tangrad.zeros_like(result2)
     if input_t is not None:
         mean_t = input_t.mean(axes, keepdim=True)
         shared = (normal * (input_t - mean_t)).mean(axes, keepdim=True)
@@ -228,8 +239,8 @@ def _layer_norm_batch(
 ) -> Any:
     x = input.movedim(dims[0], 0) if dims[0] is not None else input.expand((size, *input.shape))
     if dims[2] is None and dims[3] is None:
-        return ops.native_layer_norm(x, normalized_shape, weight, bias, eps), (0, 0, 0)
-    result, mean, rstd = ops.native_layer_norm(x, normalized_shape, None, None, eps)
+        return native_layer_norm(x, normalized_shape, weight, bias, eps), (0, 0, 0)
+    result, mean, rstd = native_layer_norm(x, normalized_shape, None, None, eps)
     ones = (1,) * (x.ndim - 1 - len(normalized_shape))
 
     def per_sample(p: Any, dim: int | None) -> Any:
@@ -243,6 +254,7 @@ def _layer_norm_batch(
 native_layer_norm = op(
     "native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias,"
     " float eps) -> (Tensor result, Tensor mean, Tensor rstd)",
+    dtypes="floating",
     check=_check_layer_norm,
     shape=_layer_norm_shapes,
     dtype=lambda input: [input.dtype] * 3,
@@ -262,6 +274,7 @@ native_layer_norm = op(
 @composite(
     "layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None,"
     " float eps=1e-05) -> Tensor",
+    dtypes="floating",
     namespace="nn",
     samples=lambda s: [
         s(s.tensor(2, 4), (4,)),
@@ -276,9 +289,7 @@ native_layer_norm = op(
         (s(s.tensor(2, 3), (3,), s.tensor(2)), RuntimeError, "Expected weight to be of same"),
     ],
 )
-def layer_norm(
-    input: Any, normalized_shape: Ints, weight: Any, bias: Any, eps: float
-) -> Any:
+def layer_norm(input: Any, normalized_shape: Ints, weight: Any, bias: Any, eps: float) -> Any:
     """Normalize the last dimensions to mean 0 and variance 1, then scale and shift.
 
     y = (x - mean) / sqrt(var + eps) * weight + bias (Ba, Kiros, Hinton: "Layer normalization",
@@ -290,6 +301,7 @@ def layer_norm(
 @composite(
     "rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None)"
     " -> Tensor",
+    dtypes="floating",
     namespace="nn",
     samples=lambda s: [
         s(s.tensor(2, 4), (4,)),
@@ -307,8 +319,8 @@ def rms_norm(input: Any, normalized_shape: Ints, weight: Any, eps: float | None)
     _check_layer_norm(input, normalized_shape, weight, None)
     axes = tuple(range(input.ndim - len(normalized_shape), input.ndim))
     half = input.dtype.itemsize < 4
-    x = input.to(ops.float32) if half else input
-    eps = ops.finfo(x.dtype).eps if eps is None else eps
+    x = input.to(tangrad.float32) if half else input
+    eps = tangrad.finfo(x.dtype).eps if eps is None else eps
     result = x * ((x * x).mean(axes, keepdim=True) + eps).rsqrt()
     result = result.to(input.dtype) if half else result
     return result if weight is None else result * weight
@@ -317,6 +329,7 @@ def rms_norm(input: Any, normalized_shape: Ints, weight: Any, eps: float | None)
 @composite(
     "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None,"
     " float eps=1e-05) -> Tensor",
+    dtypes="floating",
     namespace="nn",
     samples=lambda s: [
         s(s.tensor(2, 4, 3), 2),
@@ -374,6 +387,7 @@ def _update_running(running: Any, batch: Any, momentum: float) -> None:
 @composite(
     "batch_norm(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None,"
     " Tensor? bias=None, bool training=False, float momentum=0.1, float eps=1e-05) -> Tensor",
+    dtypes="floating",
     namespace="nn",
     samples=lambda s: [
         s(s.tensor(4, 2), None, None, s.tensor(2), s.tensor(2), True),
@@ -391,8 +405,14 @@ def _update_running(running: Any, batch: Any, momentum: float) -> None:
     ],
 )
 def batch_norm(
-    input: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any, training: bool,
-    momentum: float, eps: float,
+    input: Any,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any,
+    bias: Any,
+    training: bool,
+    momentum: float,
+    eps: float,
 ) -> Any:
     """Normalize each channel over the batch, then scale and shift it.
 

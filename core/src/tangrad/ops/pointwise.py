@@ -1,10 +1,10 @@
-"""Arithmetic, bit and logical ops: what a pocket calculator does, element by element."""
+"""Arithmetic: what a pocket calculator does, element by element."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tangrad.ops.define import composite, overload, pointwise
+from tangrad.ops.define import overload, pointwise
 
 REAL = "bool integral floating"
 NUMBERS = "integral floating complex"
@@ -418,118 +418,8 @@ copysign = pointwise(
 )
 
 
-# Maxima, minima and bounds
-
-
-maximum = pointwise(
-    "maximum(Tensor self, Tensor other) -> Tensor",
-    "maximum(self, other)",
-    dtypes=REAL,
-    samples=lambda s: [*s.binary(number=False), s(s.specials(), s.tensor())],
-    errors=lambda s: [
-        (s(s.tensor(2, dtype="complex64"), s.tensor(2)), RuntimeError, "not implemented"),
-    ],
-    doc="Compute the larger of two elements; NaN if either is. Equal ones share the gradient.",
-)
-
-minimum = pointwise(
-    "minimum(Tensor self, Tensor other) -> Tensor",
-    "minimum(self, other)",
-    dtypes=REAL,
-    samples=lambda s: [*s.binary(number=False), s(s.specials(), s.tensor())],
-    errors=lambda s: [
-        (s(s.tensor(2, dtype="complex64"), s.tensor(2)), RuntimeError, "not implemented"),
-    ],
-    doc="Compute the smaller of two elements; NaN if either is. Equal ones share the gradient.",
-)
-
-fmax = pointwise(
-    "fmax(Tensor self, Tensor other) -> Tensor",
-    "fmax(self, other)",
-    dtypes=REAL,
-    samples=lambda s: [*s.binary(number=False), s(s.specials(), s.tensor())],
-    doc="Compute the larger of two elements; the other one where one is NaN.",
-)
-
-fmin = pointwise(
-    "fmin(Tensor self, Tensor other) -> Tensor",
-    "fmin(self, other)",
-    dtypes=REAL,
-    samples=lambda s: [*s.binary(number=False), s(s.specials(), s.tensor())],
-    doc="Compute the smaller of two elements; the other one where one is NaN.",
-)
-
-clamp_min = pointwise(
-    "clamp_min(Tensor self, Operand min) -> Tensor",
-    "maximum(self, min)",
-    dtypes=REAL,
-    partials={"self": "where(self >= min, 1, 0)", "min": "where(self < min, 1, 0)"},
-    inplace=True,
-    samples=lambda s: [s(s.tensor(3, 4), 0), s(s.tensor(3, 4), s.tensor(4)), s(s.specials(), 0)],
-    doc="Raise elements below `min` to it.",
-)
-
-clamp_max = pointwise(
-    "clamp_max(Tensor self, Operand max) -> Tensor",
-    "minimum(self, max)",
-    dtypes=REAL,
-    partials={"self": "where(self <= max, 1, 0)", "max": "where(self > max, 1, 0)"},
-    inplace=True,
-    samples=lambda s: [s(s.tensor(3, 4), 2), s(s.tensor(3, 4), s.tensor(4)), s(s.specials(), 0)],
-    doc="Lower elements above `max` to it.",
-)
-
-clamp_both = pointwise(
-    "clamp_both(Tensor self, Operand min, Operand max) -> Tensor",
-    "minimum(maximum(self, min), max)",
-    dtypes=REAL_NUMBERS,
-    partials={
-        "self": "where((self >= min) & (self <= max), 1, 0)",
-        "min": "where((self < min) & (min < max), 1, 0)",
-        "max": "where((self > max) | (max < min), 1, 0)",
-    },
-    inplace=True,
-    function=False,
-    method=False,
-    oracle="clamp",
-    samples=lambda s: [
-        s(s.tensor(3, 4), 1, 2),
-        s(s.tensor(3, 4), s.tensor(4), s.tensor(3, 1)),
-        s(s.tensor(4, strided=True), 2, 1),
-        s(s.specials(), 0, 1),
-    ],
-    doc="Bound elements from below and above; `max` wins where `max < min`.",
-)
-
-
-@composite(
-    "clamp_open(Tensor self, any min=None, any max=None) -> Tensor",
-    inplace=True,
-    function=False,
-    method=False,
-    oracle="clamp",
-    samples=lambda s: [s(s.tensor(3, 4), 1), s(s.tensor(3, 4), max=1), s(s.tensor(4), None, 2)],
-    errors=lambda s: [(s(s.tensor(3)), RuntimeError, "must not be None")],
-)
-def clamp_open(self: Any, min: Any = None, max: Any = None) -> Any:
-    """Bound elements on one side."""
-    if min is None and max is None:
-        raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
-    return self.clamp_min(min) if max is None else self.clamp_max(max)
-
-
-clamp = overload(
-    "clamp",
-    "clamp_both",
-    "clamp_open",
-    alias=("clip",),
-    inplace=True,
-    samples=lambda s: [s(s.tensor(3, 4), min=1, max=2), s(s.tensor(3), min=0), s(s.tensor(3), 1)],
-    doc="Bound elements by numbers or tensors: `min(max(self, min), max)`.",
-)
-
-
 # Fused forms
+
 
 def _check_lerp(self: Any, end: Any) -> None:
     if _is_integral(self) or _is_integral(end):
@@ -583,12 +473,22 @@ addcdiv = pointwise(
     doc="Add a quotient: `self + value * tensor1 / tensor2`.",
 )
 
+heaviside = pointwise(
+    "heaviside(Tensor self, Tensor values) -> Tensor",
+    "where(isnan(self), self, where(self == 0, values, where(self < 0, 0, 1)))",
+    dtypes=REAL,
+    vjp="none: a step function, as in PyTorch",
+    inplace=True,
+    samples=lambda s: [s(s.tensor(3, 4), s.tensor(4)), s(s.values([0, 1, 0]), s.tensor())],
+    doc="Compute the step function: 0 below zero, 1 above, `values` at zero.",
+)
+
 ldexp = pointwise(
     "ldexp(Tensor self, Tensor other) -> Tensor",
     "self * exp2(other)",
     promote="float",
     inplace=True,
-    samples=lambda s: [s(s.tensor(3, 4), s.integers(-3, 4, 4)), s(s.tensor(3), s.tensor())],
+    samples=lambda s: [s(s.tensor(3, 4), s.integers(0, 4, 4, dtype="float32" if s.is_complex else "uint8")), s(s.tensor(3), s.tensor())],
     doc="Multiply by a power of two: `self * 2**other`.",
 )
 
@@ -604,254 +504,7 @@ frexp = pointwise(
     check=_check_frexp,
     dtypes="floating",
     results=("promoted", "int32"),
-    vjp={"self": "g0 / exp2(result1)"},
-    jvp={"self": "self_t / exp2(result1); 0"},
     samples=lambda s: s.unary(specials=False),
     errors=lambda s: [(s(s.tensor(2, dtype="int64")), RuntimeError, "floating-point")],
     doc="Split into a mantissa in [0.5, 1) and an exponent: `self = mantissa * 2**exponent`.",
-)
-
-
-# Choice
-
-
-def _check_where(condition: Any) -> None:
-    if repr(condition.dtype).rpartition(".")[2] not in ("bool", "uint8"):
-        raise RuntimeError(
-            "where expected condition to be a boolean tensor, but got a tensor with dtype "
-            f"{condition.dtype}"
-        )
-
-
-where_choice = pointwise(
-    "where_choice(Tensor condition, Operand self, Operand other) -> Tensor",
-    "where(condition, self, other)",
-    fixed={"condition": "bool"},
-    check=_check_where,
-    function=False,
-    method=False,
-    oracle="where",
-    samples=lambda s: [
-        s(s.mask(3, 4), s.tensor(3, 4), s.tensor(3, 4)),
-        s(s.mask(4), s.tensor(3, 1), s.tensor()),
-        s(s.mask(3, 1), s.tensor(2, strided=True), 1),
-        s(s.mask(0), s.tensor(0), s.tensor(1)),
-    ],
-    errors=lambda s: [
-        (s(s.tensor(2, dtype="int64"), s.tensor(2), s.tensor(2)), RuntimeError,
-         "where expected condition to be a boolean tensor"),
-    ],
-    doc="Choose `self` where `condition`, `other` elsewhere.",
-)  # fmt: skip
-
-
-@composite(
-    "where_nonzero(Tensor condition) -> Tensor[]",
-    function=False,
-    method=False,
-    oracle="where",
-    samples=lambda s: [s(s.mask(3, 4))],
-)
-def where_nonzero(condition: Any) -> Any:
-    """Return the indices of the nonzero elements, a tensor per dimension."""
-    return condition.nonzero(as_tuple=True)
-
-
-where = overload(
-    "where",
-    "where_choice",
-    "where_nonzero",
-    samples=lambda s: [s(s.mask(3, 4), s.tensor(3, 4), s.tensor(4))],
-    doc="Choose between two tensors; given the condition alone, return where it holds.",
-)
-
-
-@composite(
-    "nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
-    inplace=True,
-    samples=lambda s: [*s.unary(), s(s.specials(), nan=1.0, posinf=2.0, neginf=-2.0)],
-)
-def nan_to_num(
-    self: Any, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
-) -> Any:
-    """Replace NaN by `nan` (default 0) and infinities by the greatest and least finite numbers."""
-    if _is_integral(self):
-        return self.clone()
-    import tangrad
-
-    limits = tangrad.finfo(self.dtype)
-    return nan_to_number(
-        self,
-        0.0 if nan is None else nan,
-        limits.max if posinf is None else posinf,
-        limits.min if neginf is None else neginf,
-    )
-
-
-def _replaced(part: str) -> str:
-    return (
-        f"where(isnan({part}), real(nan_value), where({part} == inf, real(posinf), "
-        f"where({part} == -inf, real(neginf), {part})))"
-    )
-
-
-nan_to_number = pointwise(
-    "nan_to_number(Tensor self, Scalar nan_value, Scalar posinf, Scalar neginf) -> Tensor",
-    f"re = real(self); im = imag(self); select_complex("
-    f"self, complex({_replaced('re')}, {_replaced('im')}), {_replaced('re')})",
-    dtypes="floating complex",
-    inplace=True,
-    function=False,
-    method=False,
-    oracle="nan_to_num",
-    samples=lambda s: [s(s.specials(), 1.0, 2.0, -2.0)],
-    doc="Replace NaN and infinities by the given numbers, in both parts of complex ones.",
-)
-
-
-# Integers
-
-gcd = pointwise(
-    "gcd(Tensor self, Tensor other) -> Tensor",
-    "gcd(self, other)",
-    dtypes="integral",
-    vjp="none: defined on integers only",
-    inplace=True,
-    samples=lambda s: s.binary(number=False),
-    errors=lambda s: [(s(s.tensor(2, dtype="float32"), s.tensor(2)), RuntimeError, "gcd")],
-    doc="Compute the greatest common divisor; gcd(0, 0) is 0.",
-)
-
-lcm = pointwise(
-    "lcm(Tensor self, Tensor other) -> Tensor",
-    "lcm(self, other)",
-    dtypes="integral",
-    vjp="none: defined on integers only",
-    inplace=True,
-    samples=lambda s: s.binary(number=False),
-    errors=lambda s: [(s(s.tensor(2, dtype="float32"), s.tensor(2)), RuntimeError, "lcm")],
-    doc="Compute the least common multiple; zero if either number is.",
-)
-
-bitwise_and = pointwise(
-    "bitwise_and(Operand self, Operand other) -> Tensor",
-    "self & other",
-    promote="integral",
-    dtypes="bool integral",
-    vjp="none: defined on integers only",
-    inplace=True,
-    samples=lambda s: s.binary(),
-    errors=lambda s: [(s(s.tensor(2, dtype="float32"), 1), RuntimeError, "bitwise_and")],
-    doc="Compute the bitwise `and`; of bools, the logical one.",
-)
-
-bitwise_or = pointwise(
-    "bitwise_or(Operand self, Operand other) -> Tensor",
-    "self | other",
-    promote="integral",
-    dtypes="bool integral",
-    vjp="none: defined on integers only",
-    inplace=True,
-    samples=lambda s: s.binary(),
-    errors=lambda s: [(s(s.tensor(2, dtype="float32"), 1), RuntimeError, "bitwise_or")],
-    doc="Compute the bitwise `or`; of bools, the logical one.",
-)
-
-bitwise_xor = pointwise(
-    "bitwise_xor(Operand self, Operand other) -> Tensor",
-    "self ^ other",
-    promote="integral",
-    dtypes="bool integral",
-    vjp="none: defined on integers only",
-    inplace=True,
-    samples=lambda s: s.binary(),
-    errors=lambda s: [(s(s.tensor(2, dtype="float32"), 1), RuntimeError, "bitwise_xor")],
-    doc="Compute the bitwise exclusive `or`; of bools, the logical one.",
-)
-
-bitwise_not = pointwise(
-    "bitwise_not(Tensor self) -> Tensor",
-    "~self",
-    promote="integral",
-    dtypes="bool integral",
-    vjp="none: defined on integers only",
-    inplace=True,
-    samples=lambda s: s.unary(),
-    errors=lambda s: [(s(s.tensor(2, dtype="float32")), RuntimeError, "bitwise_not")],
-    doc="Invert every bit; of bools, the truth value.",
-)
-
-bitwise_left_shift = pointwise(
-    "bitwise_left_shift(Operand self, Operand other) -> Tensor",
-    "self << other",
-    promote="integral",
-    dtypes="integral",
-    vjp="none: defined on integers only",
-    inplace=True,
-    samples=lambda s: [
-        s(s.tensor(3, 4), s.integers(0, 5, 4, dtype=s.dtype)),
-        s(s.tensor(5), 2),
-        s(s.tensor(2, 2, strided=True), s.tensor(low=0, high=4)),
-        s(s.tensor(3), 100),
-    ],
-    doc="Shift bits to the left; a shift by the width or more gives zero.",
-)
-
-bitwise_right_shift = pointwise(
-    "bitwise_right_shift(Operand self, Operand other) -> Tensor",
-    "self >> other",
-    promote="integral",
-    dtypes="integral",
-    vjp="none: defined on integers only",
-    inplace=True,
-    samples=lambda s: [
-        s(s.tensor(3, 4), s.integers(0, 5, 4, dtype=s.dtype)),
-        s(s.tensor(5), 2),
-        s(s.tensor(2, 2, strided=True), s.tensor(low=0, high=4)),
-        s(s.tensor(3), 100),
-    ],
-    doc="Shift bits to the right, keeping the sign; a shift too far leaves only the sign.",
-)
-
-
-# Logic
-
-logical_and = pointwise(
-    "logical_and(Tensor self, Tensor other) -> Tensor",
-    "(self != 0) & (other != 0)",
-    results=("bool",),
-    vjp="none: bool output",
-    inplace=True,
-    samples=lambda s: s.binary(number=False),
-    doc="Compute the logical `and`; nonzero elements (NaN too) are true.",
-)
-
-logical_or = pointwise(
-    "logical_or(Tensor self, Tensor other) -> Tensor",
-    "(self != 0) | (other != 0)",
-    results=("bool",),
-    vjp="none: bool output",
-    inplace=True,
-    samples=lambda s: s.binary(number=False),
-    doc="Compute the logical `or`; nonzero elements (NaN too) are true.",
-)
-
-logical_xor = pointwise(
-    "logical_xor(Tensor self, Tensor other) -> Tensor",
-    "(self != 0) ^ (other != 0)",
-    results=("bool",),
-    vjp="none: bool output",
-    inplace=True,
-    samples=lambda s: s.binary(number=False),
-    doc="Compute the logical exclusive `or`; nonzero elements (NaN too) are true.",
-)
-
-logical_not = pointwise(
-    "logical_not(Tensor self) -> Tensor",
-    "self == 0",
-    results=("bool",),
-    vjp="none: bool output",
-    inplace=True,
-    samples=lambda s: s.unary(),
-    doc="Compute the logical negation; nonzero elements (NaN too) become False.",
 )

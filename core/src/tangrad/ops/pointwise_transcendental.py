@@ -56,7 +56,7 @@ log2 = pointwise(
     "log2(self)",
     promote="float",
     inplace=True,
-    samples=lambda s: s.unary(0.1, 9),
+    samples=lambda s: s.unary(0.1, 9, specials=not s.is_complex),
     doc="Compute the logarithm to base 2.",
 )
 
@@ -185,6 +185,37 @@ atan2 = pointwise(
 )
 
 
+deg2rad = pointwise(
+    "deg2rad(Tensor self) -> Tensor",
+    "self * 0.017453292519943295",
+    promote="float",
+    dtypes="floating",
+    inplace=True,
+    samples=lambda s: s.unary(-360, 360),
+    doc="Convert degrees to radians.",
+)
+
+rad2deg = pointwise(
+    "rad2deg(Tensor self) -> Tensor",
+    "self * 57.29577951308232",
+    promote="float",
+    dtypes="floating",
+    inplace=True,
+    samples=lambda s: s.unary(),
+    doc="Convert radians to degrees.",
+)
+
+sinc = pointwise(
+    "sinc(Tensor self) -> Tensor",
+    "x = self * pi; where(self == 0, 1, sin(x) / x)",
+    promote="float",
+    partials={"self": "x = self * pi; where(self == 0, 0, (x * cos(x) - sin(x)) / (x * self))"},
+    inplace=True,
+    samples=lambda s: s.unary(specials=False),
+    doc="Compute the normalised `sin(pi * self) / (pi * self)`, which is 1 at zero.",
+)
+
+
 # Hyperbolic functions and their inverses
 
 sinh = pointwise(
@@ -267,8 +298,10 @@ logit_plain = pointwise(
     "log(self / (1 - self))",
     promote="float",
     dtypes="floating",
-    partials={"self": "where((self < 0) | (self > 1), nan, "
-        "where((self == 0) | (self == 1), inf, 1 / (self * (1 - self))))"},
+    partials={
+        "self": "where((self < 0) | (self > 1), nan, "
+        "where((self == 0) | (self == 1), inf, 1 / (self * (1 - self))))"
+    },
     inplace=True,
     function=False,
     method=False,
@@ -350,7 +383,7 @@ digamma = pointwise(
     promote="float",
     dtypes="floating",
     inplace=True,
-    samples=lambda s: s.unary(0.2, 9),
+    samples=lambda s: s.unary(0.2, 9, specials=not s.is_floating),
     doc="Compute the derivative of `lgamma`.",
 )
 
@@ -502,7 +535,7 @@ signbit = pointwise(
     dtypes=REAL,
     results=("bool",),
     vjp="none: bool output",
-    samples=lambda s: s.unary(),
+    samples=lambda s: [*s.unary(specials=not s.is_floating), s(s.values([0, -0.0, -1, 1]))],
     errors=lambda s: [(s(s.tensor(2, dtype="complex64")), RuntimeError, "signbit")],
     doc="Tell which elements have the sign bit set, -0.0 and negative NaN included.",
 )

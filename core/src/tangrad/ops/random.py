@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tangrad import ops
+import tangrad
 from tangrad.ops.define import composite, op, overload, pointwise
-from tangrad.ops.movement import dtype_name, numel_of
+from tangrad.ops.movement import Ints, dtype_name, numel_of
 from tangrad.random import philox
-
-Ints = tuple[int, ...]
 
 
 def _kind(self: Any) -> str:
@@ -69,13 +67,14 @@ def _uniform_reference(np: Any, self: Any, from_: float, to: float, seed: int, o
 
 
 uniform_ = op(
-    "uniform_(Tensor! self, float from_=0.0, float to=1.0, *, generator? generator=None)"
-    " -> Tensor",
+    "uniform_(Tensor! self, float from_=0.0, float to=1.0, *, generator? generator=None) -> Tensor",
+    dtypes="floating complex",
     check=_check_uniform,
     random=True,
     words=_words("uniform"),
     reference=_uniform_reference,
     vjp={"self": lambda g: g.new_zeros(g.shape)},
+    jvp=lambda self: tangrad.zeros_like(self),
     batch=None,
     function=False,
     samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(4), -2.0, 3.0), s(s.tensor(0))],
@@ -99,13 +98,14 @@ def _normal_reference(np: Any, self: Any, mean: float, std: float, seed: int, of
 
 
 normal_ = op(
-    "normal_(Tensor! self, float mean=0.0, float std=1.0, *, generator? generator=None)"
-    " -> Tensor",
+    "normal_(Tensor! self, float mean=0.0, float std=1.0, *, generator? generator=None) -> Tensor",
+    dtypes="floating complex",
     check=_check_normal,
     random=True,
     words=_words("normal"),
     reference=_normal_reference,
     vjp={"self": lambda g: g.new_zeros(g.shape)},
+    jvp=lambda self: tangrad.zeros_like(self),
     batch=None,
     function=False,
     samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(4), -2.0, 3.0), s(s.tensor(0))],
@@ -122,6 +122,7 @@ def _check_exponential(self: Any, lambd: float) -> None:
 
 exponential_ = op(
     "exponential_(Tensor! self, float lambd=1.0, *, generator? generator=None) -> Tensor",
+    dtypes="floating",
     check=_check_exponential,
     random=True,
     words=_words("exponential"),
@@ -129,6 +130,7 @@ exponential_ = op(
         np, self, philox.exponential(seed, offset, _scalars(self), lambd, _width(self))
     ),
     vjp={"self": lambda g: g.new_zeros(g.shape)},
+    jvp=lambda self: tangrad.zeros_like(self),
     batch=None,
     function=False,
     samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(4), 2.0)],
@@ -177,6 +179,7 @@ random_between = op(
         .astype(self.dtype)
     ),
     vjp={"self": lambda g: g.new_zeros(g.shape)},
+    jvp=lambda self: tangrad.zeros_like(self),
     batch=None,
     function=False,
     method=False,
@@ -187,8 +190,7 @@ random_between = op(
 
 
 @composite(
-    "random_(Tensor! self, int? from_=None, int? to=None, *, generator? generator=None)"
-    " -> Tensor",
+    "random_(Tensor! self, int? from_=None, int? to=None, *, generator? generator=None) -> Tensor",
     function=False,
     samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(2, 3), 5), s(s.tensor(4), 1, 3)],
 )
@@ -215,12 +217,14 @@ def _bernoulli_reference(np: Any, self: Any, seed: int, offset: int) -> Any:
 
 bernoulli_tensor = op(
     "bernoulli_tensor(Tensor self, *, generator? generator=None) -> Tensor",
+    dtypes="floating",
     check=lambda self: _require_floating("bernoulli", self),
     shape=lambda self: self.shape,
     random=True,
     words=_words("bernoulli"),
     reference=_bernoulli_reference,
     vjp={"self": lambda g: g.new_zeros(g.shape)},
+    jvp=lambda self: tangrad.zeros_like(self),
     batch=None,
     function=False,
     method=False,
@@ -244,6 +248,7 @@ bernoulli_ = op(
         philox.bernoulli(seed, offset, p, int(self.size)).reshape(self.shape).astype(self.dtype)
     ),
     vjp={"self": lambda g: g.new_zeros(g.shape)},
+    jvp=lambda self: tangrad.zeros_like(self),
     batch=None,
     function=False,
     samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(4), 0.25), s(s.tensor(3), 1.0)],
@@ -261,7 +266,7 @@ bernoulli_ = op(
 )
 def bernoulli_p(self: Any, p: float, generator: Any) -> Any:
     """Draw 1 with probability p, else 0, in the shape and dtype of a tensor."""
-    return ops.empty_like(self).bernoulli_(p, generator=generator)
+    return tangrad.empty_like(self).bernoulli_(p, generator=generator)
 
 
 bernoulli = overload("bernoulli", "bernoulli_tensor", "bernoulli_p")
@@ -287,6 +292,7 @@ def _dropout_reference(np: Any, self: Any, p: float, seed: int, offset: int) -> 
 
 native_dropout = op(
     "native_dropout(Tensor self, float p, *, generator? generator=None) -> Tensor",
+    dtypes="floating complex",
     check=lambda self: _require_floating("dropout", self),
     shape=lambda self: self.shape,
     random=True,
@@ -306,6 +312,7 @@ native_dropout = op(
 
 @composite(
     "dropout(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor",
+    dtypes="floating complex",
     namespace="nn",
     samples=lambda s: [
         s(s.tensor(2, 3), 0.5, True),
@@ -337,15 +344,21 @@ def dropout(input: Any, p: float, training: bool, inplace: bool) -> Any:
 @composite(
     "rand(int[] size, *, generator? generator=None, dtype? dtype=None, layout? layout=None,"
     " device? device=None, bool requires_grad=False, bool pin_memory=False) -> Tensor",
+    dtypes="floating",
     samples=lambda s: [s((2, 3)), s(())],
     errors=lambda s: [(s((2, -1)), RuntimeError, "negative dimension")],
 )
 def rand(
-    size: Ints, generator: Any, dtype: Any, layout: Any, device: Any, requires_grad: bool,
+    size: Ints,
+    generator: Any,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
     pin_memory: bool,
 ) -> Any:
     """Draw a tensor of numbers uniform on [0, 1)."""
-    drawn = ops.empty(size, dtype=dtype, device=device).uniform_(generator=generator)
+    drawn = tangrad.empty(size, dtype=dtype, device=device).uniform_(generator=generator)
     return drawn.requires_grad_() if requires_grad else drawn
 
 
@@ -356,11 +369,16 @@ def rand(
     errors=lambda s: [(s((2, -1)), RuntimeError, "negative dimension")],
 )
 def randn(
-    size: Ints, generator: Any, dtype: Any, layout: Any, device: Any, requires_grad: bool,
+    size: Ints,
+    generator: Any,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
     pin_memory: bool,
 ) -> Any:
     """Draw a tensor of standard normal numbers."""
-    drawn = ops.empty(size, dtype=dtype, device=device).normal_(generator=generator)
+    drawn = tangrad.empty(size, dtype=dtype, device=device).normal_(generator=generator)
     return drawn.requires_grad_() if requires_grad else drawn
 
 
@@ -374,12 +392,19 @@ def randn(
     errors=lambda s: [(s(2, 2, (1,)), RuntimeError, "less than")],
 )
 def randint_between(
-    low: int, high: int, size: Ints, generator: Any, dtype: Any, layout: Any, device: Any,
-    requires_grad: bool, pin_memory: bool,
+    low: int,
+    high: int,
+    size: Ints,
+    generator: Any,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    pin_memory: bool,
 ) -> Any:
     """Draw a tensor of integers uniform on [low, high)."""
-    dtype = ops.int64 if dtype is None else dtype
-    drawn = ops.empty(size, dtype=dtype, device=device)
+    dtype = tangrad.int64 if dtype is None else dtype
+    drawn = tangrad.empty(size, dtype=dtype, device=device)
     drawn = drawn.random_(low, high, generator=generator)
     return drawn.requires_grad_() if requires_grad else drawn
 
@@ -393,8 +418,14 @@ def randint_between(
     oracle="randint",
 )
 def randint_below(
-    high: int, size: Ints, generator: Any, dtype: Any, layout: Any, device: Any,
-    requires_grad: bool, pin_memory: bool,
+    high: int,
+    size: Ints,
+    generator: Any,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    pin_memory: bool,
 ) -> Any:
     """Draw a tensor of integers uniform on [0, high)."""
     return randint_between(
@@ -427,13 +458,18 @@ _permutation_of = op(
     errors=lambda s: [(s(-1), RuntimeError, "n must be non-negative")],
 )
 def randperm(
-    n: int, generator: Any, dtype: Any, layout: Any, device: Any, requires_grad: bool,
+    n: int,
+    generator: Any,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
     pin_memory: bool,
 ) -> Any:
     """Draw a permutation of the integers from 0 to n - 1."""
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
-    empty = ops.empty((n,), dtype=ops.int64 if dtype is None else dtype, device=device)
+    empty = tangrad.empty((n,), dtype=tangrad.int64 if dtype is None else dtype, device=device)
     drawn = _permutation_of(empty, generator=generator)
     return drawn.requires_grad_() if requires_grad else drawn
 
@@ -442,15 +478,22 @@ def randperm(
     "rand_like(Tensor input, *, dtype? dtype=None, layout? layout=None, device? device=None,"
     " bool requires_grad=False, bool pin_memory=False, memory_format? memory_format=None,"
     " generator? generator=None) -> Tensor",
+    dtypes="floating",
     method=False,
     samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor())],
 )
 def rand_like(
-    input: Any, dtype: Any, layout: Any, device: Any, requires_grad: bool, pin_memory: bool,
-    memory_format: Any, generator: Any,
+    input: Any,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    pin_memory: bool,
+    memory_format: Any,
+    generator: Any,
 ) -> Any:
     """Draw numbers uniform on [0, 1) in the shape, dtype and device of a tensor."""
-    drawn = ops.empty_like(input, dtype=dtype, device=device, memory_format=memory_format)
+    drawn = tangrad.empty_like(input, dtype=dtype, device=device, memory_format=memory_format)
     drawn = drawn.uniform_(generator=generator)
     return drawn.requires_grad_() if requires_grad else drawn
 
@@ -459,15 +502,22 @@ def rand_like(
     "randn_like(Tensor input, *, dtype? dtype=None, layout? layout=None, device? device=None,"
     " bool requires_grad=False, bool pin_memory=False, memory_format? memory_format=None,"
     " generator? generator=None) -> Tensor",
+    dtypes="floating",
     method=False,
     samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor())],
 )
 def randn_like(
-    input: Any, dtype: Any, layout: Any, device: Any, requires_grad: bool, pin_memory: bool,
-    memory_format: Any, generator: Any,
+    input: Any,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    pin_memory: bool,
+    memory_format: Any,
+    generator: Any,
 ) -> Any:
     """Draw standard normal numbers in the shape, dtype and device of a tensor."""
-    drawn = ops.empty_like(input, dtype=dtype, device=device, memory_format=memory_format)
+    drawn = tangrad.empty_like(input, dtype=dtype, device=device, memory_format=memory_format)
     drawn = drawn.normal_(generator=generator)
     return drawn.requires_grad_() if requires_grad else drawn
 
@@ -481,23 +531,37 @@ def randn_like(
     samples=lambda s: [s(s.tensor(2, 3), 5), s(s.tensor(4), -2, 3)],
 )
 def randint_like(
-    input: Any, low: int, high: int | None, dtype: Any, layout: Any, device: Any,
-    requires_grad: bool, pin_memory: bool, memory_format: Any, generator: Any,
+    input: Any,
+    low: int,
+    high: int | None,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    pin_memory: bool,
+    memory_format: Any,
+    generator: Any,
 ) -> Any:
     """Draw integers uniform on [low, high) in the shape, dtype and device of a tensor.
 
     One number alone is `high`, and `low` is 0.
     """
     low, high = (0, low) if high is None else (low, high)
-    drawn = ops.empty_like(input, dtype=dtype, device=device, memory_format=memory_format)
+    drawn = tangrad.empty_like(input, dtype=dtype, device=device, memory_format=memory_format)
     drawn = drawn.random_(low, high, generator=generator)
     return drawn.requires_grad_() if requires_grad else drawn
+
+
+def _readable(x: Any) -> bool:
+    """Tell whether a tensor has values: one on "meta" has none to check."""
+    return not x.is_meta
 
 
 @composite(
     "normal(any mean, any std, int[]? size=None, *, generator? generator=None,"
     " dtype? dtype=None, layout? layout=None, device? device=None, bool requires_grad=False,"
     " bool pin_memory=False) -> Tensor",
+    dtypes="floating",
     samples=lambda s: [
         s(0.0, 1.0, (2, 3)),
         s(s.tensor(3), 1.0),
@@ -507,8 +571,15 @@ def randint_like(
     errors=lambda s: [(s(0.0, -1.0, (2,)), RuntimeError, "std >= 0")],
 )
 def normal(
-    mean: Any, std: Any, size: Any, generator: Any, dtype: Any, layout: Any, device: Any,
-    requires_grad: bool, pin_memory: bool,
+    mean: Any,
+    std: Any,
+    size: Any,
+    generator: Any,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    pin_memory: bool,
 ) -> Any:
     """Draw normally distributed numbers.
 
@@ -521,21 +592,29 @@ def normal(
     if not tensors:
         if size is None:
             raise TypeError("normal() with two numbers needs a size")
-        drawn = ops.empty(size, dtype=dtype, device=device)
+        drawn = tangrad.empty(size, dtype=dtype, device=device)
         drawn = drawn.normal_(mean, std, generator=generator)
         return drawn.requires_grad_() if requires_grad else drawn
-    shape = ops.broadcast_shapes(*(x.shape for x in tensors))
-    if hasattr(std, "shape") and bool((std < 0).any()):
+    shape = tangrad.broadcast_shapes(*(x.shape for x in tensors))
+    if hasattr(std, "shape") and _readable(std) and bool((std < 0).any()):
         raise RuntimeError("normal expects all elements of std >= 0.0")
     if not hasattr(std, "shape") and std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
-    noise = ops.empty(shape, dtype=tensors[0].dtype, device=tensors[0].device)
+    noise = tangrad.empty(shape, dtype=tensors[0].dtype, device=tensors[0].device)
     return noise.normal_(generator=generator) * std + mean
+
+
+def _check_weights(weights: Any) -> None:
+    if bool((weights < 0).any()) or not bool(weights.isfinite().all()):
+        raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
+    if bool((weights.sum(-1) == 0).any()):
+        raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
 
 
 @composite(
     "multinomial(Tensor input, int num_samples, bool replacement=False, *,"
     " generator? generator=None) -> Tensor",
+    dtypes="floating",
     samples=lambda s: [
         s(s.tensor(4, low=0.5, high=1), 2),
         s(s.tensor(2, 3, low=0.5, high=1), 5, True),
@@ -562,16 +641,13 @@ def multinomial(input: Any, num_samples: int, replacement: bool, generator: Any)
             f"{num_samples} > {input.shape[-1]}"
         )
     weights = input.detach()
-    if bool((weights < 0).any()) or not bool(weights.isfinite().all()):
-        raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
-    total = weights.sum(-1, keepdim=True)
-    if bool((total == 0).any()):
-        raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
+    if _readable(weights):
+        _check_weights(weights)
     if not replacement:
-        race = weights / ops.empty_like(weights).exponential_(generator=generator)
+        race = weights / tangrad.empty_like(weights).exponential_(generator=generator)
         return race.argsort(-1, descending=True).narrow(-1, 0, num_samples).contiguous()
-    edges = (weights / total).cumsum(-1).unsqueeze(-2)
+    edges = (weights / weights.sum(-1, keepdim=True)).cumsum(-1).unsqueeze(-2)
     shape = (*tuple(input.shape)[:-1], num_samples, 1)
-    points = ops.empty(shape, dtype=edges.dtype, device=edges.device)
+    points = tangrad.empty(shape, dtype=edges.dtype, device=edges.device)
     places = (points.uniform_(generator=generator) >= edges).sum(-1)
     return places.clamp(max=input.shape[-1] - 1)

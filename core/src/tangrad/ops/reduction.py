@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tangrad import ops
+from tangrad.ops import pointwise_order  # noqa: F401  maximum and minimum, which max and min overload
 from tangrad.ops.define import overload, reduction
 
 REAL = "bool integral floating"
@@ -79,7 +81,7 @@ sum = reduction(
     "sum(Tensor self, dim[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
     map="self",
     combine="a + b",
-    identity="0",
+    identity=0,
     finalize="a",
     promote="sum",
     vjp={"self": lambda g, self_meta, dim, keepdim: spread(g, self_meta, dim, keepdim)},
@@ -97,7 +99,7 @@ nansum = reduction(
     "nansum(Tensor self, dim[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
     map="where(isnan(self), 0, self)",
     combine="a + b",
-    identity="0",
+    identity=0,
     finalize="a",
     promote="sum",
     dtypes=REAL,
@@ -114,7 +116,7 @@ count_nonzero = reduction(
     "count_nonzero(Tensor self, dim[]? dim=None) -> Tensor",
     map="cast(self != 0, 'int64')",
     combine="a + b",
-    identity="0",
+    identity=0,
     finalize="a",
     results=("int64",),
     vjp="none: integer output",
@@ -149,7 +151,7 @@ mean = reduction(
     "mean(Tensor self, dim[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
     map="self",
     combine="a + b",
-    identity="0",
+    identity=0,
     finalize="a / n",
     dtypes="floating complex",
     check=_check_mean,
@@ -175,15 +177,9 @@ def _exclusive_products(self: Any, dim: int) -> Any:
     """
     ones = self.new_ones(()).expand([1 if k == dim else n for k, n in enumerate(self.shape)])
     length = self.shape[dim]
-    left = _cat((ones, self.narrow(dim, 0, length - 1)), dim).cumprod(dim)
-    right = _cat((self.narrow(dim, 1, length - 1), ones), dim).flip(dim).cumprod(dim).flip(dim)
+    left = ops.cat((ones, self.narrow(dim, 0, length - 1)), dim).cumprod(dim)
+    right = ops.cat((self.narrow(dim, 1, length - 1), ones), dim).flip(dim).cumprod(dim).flip(dim)
     return left * right
-
-
-def _cat(tensors: tuple[Any, Any], dim: int) -> Any:
-    import tangrad
-
-    return tangrad.cat(tensors, dim)
 
 
 def _other_factors(self: Any, dim: int | None) -> Any:
@@ -212,7 +208,7 @@ prod = reduction(
     "prod(Tensor self, dim? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
     map="self",
     combine="a * b",
-    identity="1",
+    identity=1,
     finalize="a",
     promote="sum",
     vjp={"self": _prod_vjp},
@@ -236,7 +232,7 @@ any = reduction(
     "any(Tensor self, dim[]? dim=None, bool keepdim=False) -> Tensor",
     map="self != 0",
     combine="a | b",
-    identity="False",
+    identity=False,
     finalize="a",
     results=("bool",),
     vjp="none: bool output",
@@ -249,7 +245,7 @@ all = reduction(
     "all(Tensor self, dim[]? dim=None, bool keepdim=False) -> Tensor",
     map="self != 0",
     combine="a & b",
-    identity="True",
+    identity=True,
     finalize="a",
     results=("bool",),
     vjp="none: bool output",

@@ -19,7 +19,7 @@ _MOMENTS = {
         "total = a2 + b2; share = where(total == 0, 0, b2 / where(total == 0, 1, total)); "
         "d = b0 - a0; a0 + d * share; a1 + b1 + d * conj(d) * a2 * share; total"
     ),
-    "identity": "0; 0; 0",
+    "identity": (0, 0, 0),
     "dtypes": "floating complex",
 }
 _VARIANCE = "real(a1) / maximum(real(n - correction), 0)"
@@ -303,7 +303,7 @@ logsumexp = reduction(
     map="self; 1",
     combine="m = maximum(a0, b0); m; "
     "a1 * where(a0 == m, 1, exp(a0 - m)) + b1 * where(b0 == m, 1, exp(b0 - m))",
-    identity="-inf; 0",
+    identity=(-float("inf"), 0),
     finalize="a0 + log(a1)",
     promote="float",
     dtypes="floating",
@@ -337,7 +337,7 @@ norm_euclidean = reduction(
     "norm_euclidean(Tensor self, dim[]? dim=None, bool keepdim=False) -> Tensor",
     map="m = abs(self); m * m",
     combine="a + b",
-    identity="0",
+    identity=0,
     finalize="sqrt(a)",
     dtypes="floating complex",
     results=("real",),
@@ -371,7 +371,7 @@ norm_power = reduction(
     "norm_power(Tensor self, Scalar p, dim[]? dim=None, bool keepdim=False) -> Tensor",
     map="abs(self) ** p",
     combine="a + b",
-    identity="0",
+    identity=0,
     finalize="a ** (1 / p)",
     dtypes="floating complex",
     results=("real",),
@@ -405,13 +405,34 @@ def _norm_slope(self: Any, result: Any, p: float, dim: Any, keepdim: bool) -> An
     return self.sgn() * ratio
 
 
+norm_count = reduction(
+    "norm_count(Tensor self, dim[]? dim=None, bool keepdim=False) -> Tensor",
+    map="where(self == 0, 0, 1)",
+    combine="a + b",
+    identity=0,
+    finalize="a",
+    dtypes="floating complex",
+    results=("real",),
+    vjp={"self": lambda g, self_meta: g.new_zeros(self_meta.shape)},
+    jvp=lambda result: result.new_zeros(result.shape),
+    function=False,
+    method=False,
+    oracle=lambda torch, self, dim=None, keepdim=False: torch.linalg.vector_norm(
+        self, 0, dim, keepdim
+    ),
+    samples=lambda s: [s(s.tensor(3, 4)), s(s.values([[0, 0], [3, 4]]), dim=1, keepdim=True)],
+    errors=dim_errors,
+    doc="Count the elements that are not zero, as a norm: its derivative is zero.",
+)
+
+
 def _p_norm(self: Any, p: float, dim: Any, keepdim: bool) -> Any:
     if p == 2:
         return norm_euclidean(self, dim, keepdim)
     if p == 1:
         return self.abs().sum(dim, keepdim)
     if p == 0:
-        return (self != 0).to(self.abs().dtype).sum(dim, keepdim)
+        return norm_count(self, dim, keepdim)
     if p == float("inf"):
         return self.abs().amax(() if dim is None else dim, keepdim)
     if p == -float("inf"):
@@ -437,7 +458,7 @@ def _p_norm(self: Any, p: float, dim: Any, keepdim: bool) -> Any:
     ],
 )
 def norm(
-    self: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+    self: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None
 ) -> Any:
     """Compute a vector norm over dimensions; 'fro' (and None) is the Euclidean one."""
     if dtype is not None:

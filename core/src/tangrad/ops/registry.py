@@ -7,9 +7,10 @@ from typing import Any
 
 from tangrad import _C
 
-FAMILIES = ("pointwise", "pointwise_transcendental", "activation", "comparison", "complex_numbers", "reduction",
-            "reduction_moments", "scan_sort", "movement", "join", "conversion", "indexing", "contraction", "convolution",
-            "normalization", "attention", "loss", "random", "creation")
+FAMILIES = ("pointwise", "pointwise_order", "pointwise_bitwise", "pointwise_transcendental", "activation", "comparison",
+            "complex_numbers", "reduction", "reduction_moments", "scan_sort", "movement", "slicing", "strided", "join",
+            "rearrange", "conversion", "indexing", "gather_scatter", "contraction", "einsum", "convolution", "pooling",
+            "normalization", "attention", "loss", "loss_regression", "random", "creation")
 
 OPS: dict[str, _C.Op] = {}
 _index: dict[str, str] | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tangrad import ops
 from tangrad.ops.define import composite, op, scan
 
 REAL = "bool integral floating"
@@ -17,12 +18,10 @@ def _shift(tensor: Any, dim: int, entering: float = 0) -> Any:
     """Move elements one place up a dimension; `entering` becomes the first."""
     if tensor.ndim == 0:
         return tensor.new_full((), entering)
-    import tangrad
-
     length = tensor.shape[dim]
     first = tensor.narrow(dim, 0, 1 if length > 0 else 0)
     kept = tensor.narrow(dim, 0, length - 1 if length > 0 else 0)
-    return tangrad.cat((first.new_full(first.shape, entering), kept), dim)
+    return ops.cat((first.new_full(first.shape, entering), kept), dim)
 
 
 def _shift_back(tensor: Any, dim: int) -> Any:
@@ -170,11 +169,9 @@ def _next(tensor: Any, dim: int) -> Any:
     """Move elements one place down a dimension; the last one stays where it is, too."""
     if tensor.ndim == 0 or tensor.shape[dim] == 0:
         return tensor
-    import tangrad
-
     length = tensor.shape[dim]
     last = tensor.narrow(dim, length - 1, 1)
-    return tangrad.cat((tensor.narrow(dim, 1, length - 1), last), dim)
+    return ops.cat((tensor.narrow(dim, 1, length - 1), last), dim)
 
 
 def _logcumsumexp_vjp(g: Any, self: Any, result: Any, dim: int) -> Any:
@@ -440,6 +437,7 @@ def _search(np: Any, sorted_sequence: Any, self: Any, right: bool, side: str | N
 
 
 def _check_search(sorted_sequence: Any, self: Any, right: bool, side: str | None) -> None:
+    _check_ordered("searchsorted", self)
     if side not in (None, "left", "right"):
         raise RuntimeError(f"searchsorted: side must be 'left' or 'right', got {side!r}")
     if side == "left" and right:
@@ -481,8 +479,6 @@ searchsorted = op(
     "bucketize(Tensor self, Tensor boundaries, *, bool right=False) -> Tensor",
     samples=lambda s: [s(s.tensor(3, 4), s.values([0, 1, 3]))],
 )
-def bucketize(self: Any, boundaries: Any, *, right: bool = False) -> Any:
+def bucketize(self: Any, boundaries: Any, right: bool = False) -> Any:
     """Find the interval between sorted boundaries that each element is in."""
-    import tangrad
-
-    return tangrad.searchsorted(boundaries, self, right=right)
+    return ops.searchsorted(boundaries, self, right=right)

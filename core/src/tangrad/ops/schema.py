@@ -36,7 +36,7 @@ class Schema:
         self.text = text
         head, arrow, tail = text.partition("->")
         self.name, _, rest = head.strip().partition("(")
-        self.params = _parse_params(rest.rstrip().rstrip(")"), text)
+        self.params = _parse_params(rest.rstrip().removesuffix(")"), text)
         self.returns = _parse_returns(tail.strip() if arrow else "Tensor")
         self.written = next((i for i, p in enumerate(self.params) if p.written), -1)
 
@@ -96,8 +96,10 @@ def _parse_params(text: str, whole: str) -> list[Param]:
             raise ValueError(f"parameter '{part}' of '{whole}' has no type")
         written = type_.endswith("!")
         type_, length = _base_type(type_.rstrip("!"))
-        params.append(Param(name.strip(), type_, _literal(default.strip()) if equals else REQUIRED, keyword_only, length,
-                            written))
+        value = _literal(default.strip()) if equals else REQUIRED
+        if length and isinstance(value, int):
+            value = (value,) * length
+        params.append(Param(name.strip(), type_, value, keyword_only, length, written))
     return params
 
 

@@ -1,0 +1,201 @@
+"""Parse tangrad's command line, and tell about the installation.
+
+`info` and `op` are the core's; plugins add commands by the hook `tangrad_add_cli`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from tangrad.plugins import discovery
+from tangrad.plugins.hooks import call_hook, call_hook_once
+
+PLUGIN_COLUMNS = ("group", "name", "value", "distribution", "version", "status")
+CORE_DISTRIBUTIONS = ("tangrad", "numpy", "pluggy", "stevedore")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return the exit status.
+
+    Args:
+        arguments: what follows `python -m tangrad`; from `sys.argv` by default.
+
+    Raises:
+        SystemExit: with status 2 and the usage if the command line is wrong.
+    """
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    parser = argparse.ArgumentParser(prog="python -m tangrad", description="Inspect tangrad.")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    _add_own(commands)
+    # The hook imports every plugin: not for the core's own commands.
+    if not given or given[0] not in commands.choices:
+        call_hook("tangrad_add_cli", commands=commands)
+        _warn_of_failed_commands()
+    options = parser.parse_args(given)
+    return int(options.run(options) or 0)
+
+
+def information() -> dict[str, Any]:
+    """Return all that `python -m tangrad info` tells, as what JSON can hold.
+
+    Loads every plugin and asks every device whether it can work; opens none.
+    """
+    from tangrad import _C
+    from tangrad.devices import registry
+
+    discovery.check_all()
+    call_hook_once("tangrad_register_dtypes")
+    call_hook_once("tangrad_register_layouts")
+    devices = [_device_row(name, *registry.availability(name)) for name in registry.device_names()]
+    environment = [
+        {"name": str(name), "value": str(value), "distribution": plugin.distribution}
+        for plugin, facts in call_hook("tangrad_report_environment")
+        for name, value in _facts(plugin, facts)
+    ]
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "devices": devices,
+        "dtypes": [_short(dtype) for dtype in _C.registered_dtypes()],
+        "layouts": [_short(layout) for layout in _C.registered_layouts()],
+        "plugins": [_plugin_row(plugin) for plugin in discovery.plugins()],
+        "distributions": _versions(),
+        "environment": environment,
+        "failures": [_failure_row(failure) for failure in discovery.failures()],
+    }
+
+
+def render(facts: Mapping[str, Any]) -> str:
+    """Return what `information` gives as text with aligned columns."""
+    lines = [f"Python {facts['python']} on {facts['platform']}"]
+    lines += _table("Distributions", ("name", "version"), facts["distributions"].items())
+    lines += _table("Devices", *_columns(facts["devices"], "name", "provider", "status"))
+    lines += ["", "Dtypes", *_wrapped(facts["dtypes"]), "", "Layouts", *_wrapped(facts["layouts"])]
+    lines += _table("Plugins", *_columns(facts["plugins"], *PLUGIN_COLUMNS))
+    lines += _table("Environment", *_columns(facts["environment"], "name", "value", "distribution"))
+    for failure in facts["failures"]:
+        lines += _paragraph(failure)
+    return "\n".join(lines)
+
+
+def _add_own(commands: Any) -> None:
+    info = commands.add_parser("info", help="list devices, dtypes, layouts, plugins, failures")
+    info.add_argument("--json", action="store_true", help="print JSON")
+    info.set_defaults(run=_info)
+    op = commands.add_parser("op", help="print everything that follows from an op's definition")
+    op.add_argument("name", metavar="NAME", help="such as add, softmax or layer_norm")
+    op.set_defaults(run=_op)
+
+
+def _info(options: argparse.Namespace) -> None:
+    facts = information()
+    if not options.json:
+        print(render(facts))
+        return
+    import json
+
+    print(json.dumps(facts, indent=2))
+
+
+def _op(options: argparse.Namespace) -> int:
+    from tangrad.ops.describe import describe
+
+    try:
+        print(describe(options.name))
+    except AttributeError as error:
+        print(f"python -m tangrad op: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _warn_of_failed_commands() -> None:
+    for failure in discovery.failures():
+        if failure.stage == "hook tangrad_add_cli":
+            print(f"python -m tangrad: {failure}", file=sys.stderr)
+
+
+def _facts(plugin: discovery.Plugin, facts: Any) -> Iterable[tuple[Any, Any]]:
+    if isinstance(facts, Mapping):
+        return facts.items()
+    cause = f"tangrad_report_environment returned {type(facts).__name__}, not a mapping"
+    remedy = f"Report it to the authors of {plugin.distribution}."
+    discovery.keep_failure(plugin, "hook tangrad_report_environment", cause, remedy)
+    return ()
+
+
+def _short(registered: Any) -> str:
+    return str(registered).rpartition(".")[2]
+
+
+def _versions() -> dict[str, str]:
+    core = {name: discovery.version_of(name) or "not installed" for name in CORE_DISTRIBUTIONS}
+    return core | discovery.distributions()
+
+
+def _device_row(name: str, provider: str, status: str) -> dict[str, str]:
+    return {"name": name, "provider": provider, "status": status}
+
+
+def _plugin_row(plugin: discovery.Plugin) -> dict[str, str]:
+    failed = [f.stage for f in discovery.failures() if f.plugin.identity == plugin.identity]
+    status = "failed: " + ", ".join(failed) if failed else "ok"
+    return {
+        "group": plugin.group,
+        "name": plugin.name,
+        "value": plugin.value,
+        "distribution": plugin.distribution,
+        "version": plugin.version,
+        "status": "disabled" if plugin.disabled else status,
+    }
+
+
+def _failure_row(failure: discovery.Failure) -> dict[str, str]:
+    return {
+        "distribution": failure.plugin.distribution,
+        "version": failure.plugin.version,
+        "entry_point": f"{failure.plugin.group}: {failure.plugin.name} = {failure.plugin.value}",
+        "stage": failure.stage,
+        "cause": failure.cause,
+        "remedy": failure.remedy,
+        "traceback": failure.traceback,
+    }
+
+
+def _columns(
+    rows: Iterable[Mapping[str, str]], *names: str
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    return names, [tuple(row[name] for name in names) for row in rows]
+
+
+def _table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return a titled table, every column as wide as its widest cell; nothing without rows."""
+    cells = [tuple(head), *map(tuple, rows)]
+    if len(cells) == 1:
+        return []
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in cells
+    ]
+    return ["", title, *(f"  {line}" for line in lines)]
+
+
+def _wrapped(names: Iterable[str]) -> list[str]:
+    import textwrap
+
+    return textwrap.wrap(", ".join(names), 96, initial_indent="  ", subsequent_indent="  ")
+
+
+def _paragraph(failure: Mapping[str, str]) -> list[str]:
+    return [
+        "",
+        f"FAILED {failure['distribution']} {failure['version']} ({failure['entry_point']})",
+        f"  at      {failure['stage']}",
+        f"  cause   {failure['cause']}",
+        f"  remedy  {failure['remedy']}",
+        *(f"    {line}" for line in failure["traceback"].splitlines()),
+    ]

@@ -1,0 +1,138 @@
+"""State what a device has to provide: the contract between a device plugin and the core.
+
+A device is one class, named by an entry point in the group `tangrad.devices`:
+
+    [project.entry-points."tangrad.devices"]
+    loopback = "tangrad_loopback.driver:Loopback"
+
+in a pure-Python module that states `API` and imports native code only inside `open`. Memory is
+addressed as opaque handle + byte offset; a handle is any integer that fits 64 unsigned bits. The
+core's caching allocator calls `allocate` and `release`, so they may be slow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+class DeviceDriver:
+    """Drive one type of device; subclass this and override what raises NotImplementedError.
+
+    The core makes one instance in a process, calls `probe`, then `open` once, then the rest from
+    any thread. What is inherited unchanged is what a device may lack.
+
+    Attributes:
+        name: the device type, as in `device("name:0")`; set from the entry point's name.
+        host: handles are addresses that the host may read and write. The core then serves memory
+            itself and calls none of the memory methods.
+        meta: tensors have no data at all.
+        module: module shown as `tangrad.<name>`, or its name, or None.
+        amp_dtypes: names of the dtypes that autocast may compute in, the default first.
+        record_event, query_event, synchronize_event: None on a device whose work is done when a
+            call returns. Else `record_event(stream: int) -> int`, `query_event(event) -> bool`
+            and `synchronize_event(event)`, all three.
+        destroy_event: None, or `destroy_event(event)`.
+    """
+
+    host: bool = False
+    meta: bool = False
+    module: Any = None
+    amp_dtypes: tuple[str, ...] = ()
+
+    record_event: Any = None
+    query_event: Any = None
+    synchronize_event: Any = None
+    destroy_event: Any = None
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def probe(self) -> bool | str:
+        """Return True if the device can be used on this machine, else the reason why not.
+
+        Must be quick, import nothing native and leave no trace: it is asked for by
+        `python -m tangrad info` too.
+        """
+        return True
+
+    def open(self) -> None:
+        """Import native code and acquire the device; called once, before anything below."""
+
+    def device_count(self) -> int:
+        """Return how many devices of this type there are."""
+        return 1
+
+    def current_device(self) -> int:
+        """Return the index that a device without one means, in the calling thread."""
+        return 0
+
+    def allocate(self, nbytes: int, index: int) -> int:
+        """Return the handle of a new piece of memory, aligned to at least 64 bytes.
+
+        Raises:
+            MemoryError: there is not enough; the allocator then empties its cache and retries.
+        """
+        raise self._lacks("allocate")
+
+    def release(self, handle: int, nbytes: int) -> None:
+        """Give back a piece of memory; may be called while the interpreter shuts down."""
+        raise self._lacks("release")
+
+    def copy_from_host(self, handle: int, offset: int, source: memoryview) -> None:
+        """Copy bytes from the host to `handle` + `offset`; done when it returns."""
+        raise self._lacks("copy_from_host")
+
+    def copy_to_host(self, handle: int, offset: int, target: memoryview) -> None:
+        """Copy bytes from `handle` + `offset` to the host; done when it returns."""
+        raise self._lacks("copy_to_host")
+
+    def copy_within(
+        self, handle: int, offset: int, source: int, source_offset: int, nbytes: int
+    ) -> None:
+        """Copy bytes between two places of this device, which may overlap."""
+        staging = bytearray(nbytes)
+        self.copy_to_host(source, source_offset, memoryview(staging))
+        self.copy_from_host(handle, offset, memoryview(staging))
+
+    def synchronize(self, index: int | None = None) -> None:
+        """Wait until all work given to a device (None: the current one) is done."""
+
+    def current_stream(self, index: int) -> int:
+        """Return the stream that the calling thread gives work to; 0 if there are none."""
+        return 0
+
+    def properties(self, index: int) -> dict[str, object]:
+        """Return facts such as "name" and "total_memory" (in bytes)."""
+        return {"name": self.name}
+
+    def initial_seed(self, index: int) -> int:
+        """Return the seed of a new default generator, PyTorch's by default.
+
+        The generator itself is the core's Philox, so that one seed gives the same numbers on
+        every device.
+        """
+        return 67280421310721
+
+    def register_kernels(self, register: Any) -> None:
+        """Register kernels; called once after `open`. Without any, ops decompose or fall back.
+
+        Args:
+            register: `tangrad.plugin.register_kernel` for this device: call it as
+                `register(op, kernel, dtypes=..., layout="strided")`.
+        """
+
+    def kernel_for(self, op: Any, dtype: Any) -> Callable[..., Any] | None:
+        """Return a kernel made on demand for an op and a promoted dtype, or None.
+
+        Asked once for each pair that nothing is registered for; a device that compiles source
+        generates it here from `op.definition`.
+        """
+        return None
+
+    def _lacks(self, method: str) -> NotImplementedError:
+        kind = type(self)
+        return NotImplementedError(
+            f"device '{self.name}': {kind.__module__}.{kind.__qualname__} does not implement "
+            f"{method}(), which every device with memory of its own needs"
+        )

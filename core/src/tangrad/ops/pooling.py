@@ -1,0 +1,460 @@
+"""Define pooling: the greatest or average element of windows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import tangrad
+from tangrad.ops.convolution import convolution, repeated
+from tangrad.ops.define import composite, op
+from tangrad.ops.movement import Ints, numel_of
+from tangrad.ops.slicing import slice_
+
+
+def _pooled_size(n: int, k: int, s: int, p: int, d: int, ceil_mode: bool) -> int:
+    """Count window positions; with ceil_mode a last one may reach out, if it starts inside."""
+    reach = n + 2 * p - d * (k - 1) - 1
+    count = (reach + (s - 1 if ceil_mode else 0)) // s + 1
+    return count - 1 if ceil_mode and (count - 1) * s >= n + p else count
+
+
+def _pooled_sizes(
+    sizes: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool
+) -> Ints:
+    return tuple(
+        _pooled_size(*each, ceil_mode)
+        for each in zip(sizes, kernel, stride, padding, dilation, strict=True)
+    )
+
+
+def _check_pool(
+    name: str,
+    self: Any,
+    kernel_size: Ints,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    ceil_mode: bool,
+) -> None:
+    spatial = len(kernel_size)
+    if len(self.shape) not in (spatial + 1, spatial + 2):
+        raise RuntimeError(
+            f"{name}: Expected {spatial + 1}D or {spatial + 2}D tensor, but got: {list(self.shape)}"
+        )
+    if any(k < 1 for k in kernel_size) or any(s < 1 for s in stride):
+        raise RuntimeError(
+            f"{name}: kernel size and stride should be greater than zero, got kernel_size "
+            f"{list(kernel_size)} and stride {list(stride)}"
+        )
+    if any(d < 1 for d in dilation):
+        raise RuntimeError(f"dilation should be greater than zero, got {list(dilation)} ({name})")
+    if any(p < 0 or p > k // 2 for p, k in zip(padding, kernel_size, strict=True)):
+        raise RuntimeError(
+            "pad should be at most half of effective kernel size, but got "
+            f"pad={list(padding)}, kernel_size={list(kernel_size)} ({name})"
+        )
+    sizes = self.shape[-spatial:]
+    out = _pooled_sizes(sizes, kernel_size, stride, padding, dilation, ceil_mode)
+    if any(n < 1 for n in out):
+        raise RuntimeError(
+            f"{name}: Given input size: {list(self.shape)}. Calculated output size: {list(out)}. "
+            "Output size is too small"
+        )
+
+
+def _lowest(np: Any, dtype: Any) -> Any:
+    return np.iinfo(dtype).min if np.issubdtype(dtype, np.integer) else -np.inf
+
+
+def _max_pool_reference(
+    np: Any,
+    self: Any,
+    kernel_size: Ints,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    ceil_mode: bool,
+) -> Any:
+    spatial = len(kernel_size)
+    sizes = self.shape[-spatial:]
+    out = _pooled_sizes(sizes, kernel_size, stride, padding, dilation, ceil_mode)
+    lead = self.shape[:-spatial]
+    grown = [
+        (p, max(0, (o - 1) * s + (k - 1) * d + 1 - n - p))
+        for n, o, k, s, p, d in zip(sizes, out, kernel_size, stride, padding, dilation, strict=True)
+    ]
+    x = np.pad(self, [*((0, 0) for _ in lead), *grown], constant_values=_lowest(np, self.dtype))
+    taps = list(np.ndindex(*kernel_size))
+    values = np.full((*lead, *out), _lowest(np, self.dtype), self.dtype)
+    chosen = np.zeros(values.shape, np.int64)
+    for number, tap in enumerate(taps):
+        seen = tuple(
+            slice(i * d, i * d + (o - 1) * s + 1, s)
+            for i, d, o, s in zip(tap, dilation, out, stride, strict=True)
+        )
+        value = np.ascontiguousarray(x[(..., *seen)])
+        # A NaN wins, and the last of several.
+        np.copyto(chosen, number, where=(value > values) | (value != value))
+        np.maximum(values, value, out=values)
+    places = np.stack([_places(np, tap, sizes, out, stride, padding, dilation) for tap in taps])
+    positions = np.arange(numel_of(out))
+    flat = chosen.reshape((numel_of(lead), numel_of(out)))
+    found = places.reshape(len(taps), -1)[flat, positions]
+    return values, found.reshape(values.shape)
+
+
+def _places(
+    np: Any, tap: Ints, sizes: Ints, out: Ints, stride: Ints, padding: Ints, dilation: Ints
+) -> Any:
+    """Give the flat position in the unpadded input that a tap of every window looks at."""
+    grid = np.ogrid[tuple(slice(n) for n in out)]
+    flat = np.zeros(out, np.int64)
+    for axis, n in enumerate(sizes):
+        place = grid[axis] * stride[axis] + tap[axis] * dilation[axis] - padding[axis]
+        flat = flat * n + np.clip(place, 0, n - 1)
+    return flat
+
+
+def _max_pool_vjp(g0: Any, self_meta: Any, kernel_size: Ints, result1: Any) -> Any:
+    lead = tuple(self_meta.shape)[: len(self_meta.shape) - len(kernel_size)]
+    area = numel_of(tuple(self_meta.shape)[len(lead) :])
+    flat = (*lead, numel_of(tuple(result1.shape)[len(lead) :]))
+    zeros = g0.new_zeros((*lead, area))
+    summed = zeros.scatter_add(len(lead), result1.reshape(flat), g0.reshape(flat))
+    return summed.reshape(self_meta.shape)
+
+
+def _max_pool_jvp(self_t: Any, kernel_size: Ints, result1: Any) -> Any:
+    lead = self_t.ndim - len(kernel_size)
+    tangent = self_t.flatten(lead).gather(lead, result1.flatten(lead))
+    return tangent.reshape(result1.shape), None
+
+
+def _max_pool_batch(size: int, dims: Any, self: Any, kernel_size: Ints, *args: Any) -> Any:
+    x = self.movedim(dims[0], 0)
+    if x.ndim == len(kernel_size) + 2:
+        return max_pool_with_indices(x, kernel_size, *args), (0, 0)
+    flat = max_pool_with_indices(x.flatten(0, 1), kernel_size, *args)
+    return tuple(y.unflatten(0, (size, x.shape[1])) for y in flat), (0, 0)
+
+
+max_pool_with_indices = op(
+    "max_pool_with_indices(Tensor self, int[] kernel_size, int[] stride, int[] padding,"
+    " int[] dilation, bool ceil_mode) -> (Tensor values, Tensor indices)",
+    dtypes="integral floating",
+    check=lambda self, kernel_size, stride, padding, dilation, ceil_mode: _check_pool(
+        "max_pool", self, kernel_size, stride, padding, dilation, ceil_mode
+    ),
+    shape=lambda self, kernel_size, stride, padding, dilation, ceil_mode: (
+        [
+            (
+                *self.shape[: -len(kernel_size)],
+                *_pooled_sizes(
+                    self.shape[-len(kernel_size) :],
+                    kernel_size,
+                    stride,
+                    padding,
+                    dilation,
+                    ceil_mode,
+                ),
+            )
+        ]
+        * 2
+    ),
+    dtype=lambda self: [self.dtype, "int64"],
+    reference=_max_pool_reference,
+    vjp={"self": _max_pool_vjp},
+    jvp=_max_pool_jvp,
+    batch=lambda size, dims, self, kernel_size, stride, padding, dilation, ceil_mode: (
+        _max_pool_batch(size, dims, self, kernel_size, stride, padding, dilation, ceil_mode)
+    ),
+    function=False,
+    method=False,
+    samples=lambda s: [
+        s(s.tensor(1, 2, 4, 5), (2, 2), (2, 2), (0, 0), (1, 1), False),
+        s(s.tensor(2, 4, 5), (3, 2), (2, 1), (1, 1), (1, 2), True),
+    ],
+    oracle=lambda torch, x, *args: torch.ops.aten.max_pool2d_with_indices(x, *args),
+    doc="Take the greatest element of every window, and its flat position in the input.",
+)
+
+_POOL_ERRORS = "kernel size|stride should not be zero|greater than zero|positive"
+
+
+def _max_pool(
+    name: str,
+    spatial: int,
+    input: Any,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+    return_indices: bool,
+) -> Any:
+    kernel = repeated("kernel_size", kernel_size, spatial)
+    step = kernel if stride is None or stride == () else repeated("stride", stride, spatial)
+    values, indices = max_pool_with_indices(
+        input,
+        kernel,
+        step,
+        repeated("padding", padding, spatial),
+        repeated("dilation", dilation, spatial),
+        ceil_mode,
+    )
+    return (values, indices) if return_indices else values
+
+
+@composite(
+    "max_pool1d(Tensor input, any kernel_size, any stride=None, any padding=0, any dilation=1,"
+    " bool ceil_mode=False, bool return_indices=False) -> Tensor",
+    dtypes="integral floating",
+    namespace="nn",
+    samples=lambda s: [
+        s(s.tensor(1, 2, 5), 2),
+        s(s.tensor(2, 5), 3, 2, 1, 1, True, return_indices=True),
+    ],
+    oracle="nn.functional.max_pool1d",
+    errors=lambda s: [(s(s.tensor(1, 1, 4), 0), RuntimeError, _POOL_ERRORS)],
+)
+def max_pool1d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+    return_indices: bool,
+) -> Any:
+    """Take the greatest element of windows of signals (N, C, L) or (C, L)."""
+    return _max_pool(
+        "max_pool1d", 1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices
+    )
+
+
+@composite(
+    "max_pool2d(Tensor input, any kernel_size, any stride=None, any padding=0, any dilation=1,"
+    " bool ceil_mode=False, bool return_indices=False) -> Tensor",
+    dtypes="integral floating",
+    namespace="nn",
+    samples=lambda s: [
+        s(s.tensor(1, 2, 4, 4), 2),
+        s(s.tensor(2, 5, 4), (3, 2), (2, 1), 1, 1, True),
+        s(s.tensor(1, 1, 5, 5), 2, 2, 0, 2, return_indices=True),
+        s(s.tensor(0, 1, 4, 4), 2),
+    ],
+    oracle="nn.functional.max_pool2d",
+    errors=lambda s: [
+        (s(s.tensor(1, 1, 4, 4), 0), RuntimeError, _POOL_ERRORS),
+        (s(s.tensor(1, 1, 4, 4), 2, 2, 2), RuntimeError, "half of effective kernel size"),
+        (s(s.tensor(1, 1, 2, 2), 3), RuntimeError, "Output size is too small"),
+        (s(s.tensor(4, 4), 2), RuntimeError, "Expected 3D or 4D"),
+    ],
+)
+def max_pool2d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+    return_indices: bool,
+) -> Any:
+    """Take the greatest element of windows of images (N, C, H, W) or (C, H, W).
+
+    Args:
+        stride: the distance of windows (default: kernel_size).
+        padding: how many elements below all others to add on each side.
+        ceil_mode: let a last window reach out of the input.
+        return_indices: also give the flat position of each result in its image.
+    """
+    return _max_pool(
+        "max_pool2d", 2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices
+    )
+
+
+def _covered(n: int, k: int, s: int, p: int, out: int, with_padding: bool) -> list[int]:
+    """Count, for every window position, the elements by which its sum is divided."""
+    low, high = (0, n + p) if with_padding else (0, n)
+    counts = []
+    for i in range(out):
+        start = i * s - p
+        stop = min(start + k, high)
+        counts.append(stop - (start if with_padding else max(start, low)))
+    return counts
+
+
+def _avg_pool(
+    name: str,
+    spatial: int,
+    input: Any,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: int | None,
+) -> Any:
+    kernel = repeated("kernel_size", kernel_size, spatial)
+    step = kernel if stride is None or stride == () else repeated("stride", stride, spatial)
+    padding = repeated("padding", padding, spatial)
+    ones = (1,) * spatial
+    _check_pool(name, input, kernel, step, padding, ones, ceil_mode)
+    if divisor_override == 0:
+        raise RuntimeError(f"{name}: divisor must be not zero")
+    sizes = tuple(input.shape)[-spatial:]
+    lead = tuple(input.shape)[:-spatial]
+    out = _pooled_sizes(sizes, kernel, step, padding, ones, ceil_mode)
+    geometry = list(zip(sizes, kernel, step, padding, out, strict=True))
+    grown = [(p, max(0, (o - 1) * s + k - n - p)) for n, k, s, p, o in geometry]
+    x = input.reshape((numel_of(lead), 1, *sizes))
+    if any(after for _, after in grown) or any(padding):
+        x = tangrad.constant_pad_nd(x, tuple(n for pair in reversed(grown) for n in pair), 0)
+    taps = x.new_ones((1, 1, *kernel))
+    summed = convolution(x, taps, step, (0,) * spatial, ones, 1)
+    summed = slice_(summed, 2, 0, out[0], 1)
+    result = summed.reshape((*lead, *out))
+    if divisor_override is not None:
+        return result / divisor_override
+    counts = [_covered(n, k, s, p, o, count_include_pad) for n, k, s, p, o in geometry]
+    if all(len(set(row)) == 1 for row in counts):
+        return result / numel_of([row[0] for row in counts])
+    for axis, row in enumerate(counts):
+        divisor = tangrad.tensor(row, dtype=input.dtype, device=input.device)
+        result = result / divisor.reshape((-1,) + (1,) * (spatial - 1 - axis))
+    return result
+
+
+@composite(
+    "avg_pool1d(Tensor input, any kernel_size, any stride=None, any padding=0,"
+    " bool ceil_mode=False, bool count_include_pad=True) -> Tensor",
+    dtypes="floating",
+    namespace="nn",
+    samples=lambda s: [s(s.tensor(1, 2, 5), 2), s(s.tensor(2, 5), 3, 2, 1, True, False)],
+    oracle="nn.functional.avg_pool1d",
+    errors=lambda s: [(s(s.tensor(1, 1, 4), 0), RuntimeError, _POOL_ERRORS)],
+)
+def avg_pool1d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: bool,
+    count_include_pad: bool,
+) -> Any:
+    """Average windows of signals (N, C, L) or (C, L)."""
+    return _avg_pool(
+        "avg_pool1d", 1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None
+    )
+
+
+@composite(
+    "avg_pool2d(Tensor input, any kernel_size, any stride=None, any padding=0,"
+    " bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
+    dtypes="floating",
+    namespace="nn",
+    samples=lambda s: [
+        s(s.tensor(1, 2, 4, 4), 2),
+        s(s.tensor(2, 5, 4), (3, 2), (2, 1), 1, True, False),
+        s(s.tensor(1, 1, 5, 5), 2, 2, 1, True),
+        s(s.tensor(1, 1, 4, 4), 2, divisor_override=3),
+    ],
+    oracle="nn.functional.avg_pool2d",
+    errors=lambda s: [
+        (s(s.tensor(1, 1, 4, 4), 0), RuntimeError, _POOL_ERRORS),
+        (s(s.tensor(1, 1, 4, 4), 2, 2, 2), RuntimeError, "half of (effective )?kernel size"),
+        (s(s.tensor(1, 1, 4, 4), 2, divisor_override=0), RuntimeError, "divisor must be not zero"),
+    ],
+)
+def avg_pool2d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: int | None,
+) -> Any:
+    """Average windows of images (N, C, H, W) or (C, H, W).
+
+    Args:
+        count_include_pad: divide by the window size also where it covers padding.
+        divisor_override: divide by this instead.
+    """
+    return _avg_pool(
+        "avg_pool2d",
+        2,
+        input,
+        kernel_size,
+        stride,
+        padding,
+        ceil_mode,
+        count_include_pad,
+        divisor_override,
+    )
+
+
+def _averaging_matrix(size: int, out: int, like: Any) -> Any:
+    """Build the (out, size) matrix whose rows average the adaptive windows."""
+    rows = []
+    for i in range(out):
+        start, stop = i * size // out, math.ceil((i + 1) * size / out)
+        weight = 1.0 / (stop - start)
+        rows.append([weight if start <= j < stop else 0.0 for j in range(size)])
+    return tangrad.tensor(rows, dtype=like.dtype, device=like.device).reshape((out, size))
+
+
+def _adaptive_average(input: Any, dim: int, out: int) -> Any:
+    size = input.shape[dim]
+    if out == size:
+        return input
+    if size % out == 0:
+        return input.unflatten(dim, (out, size // out)).mean((dim + 1,))
+    moved = input.movedim(dim, -1).matmul(_averaging_matrix(size, out, input).t())
+    return moved.movedim(-1, dim)
+
+
+def _wanted_sizes(output_size: Any, sizes: Sequence[int]) -> Ints:
+    listed = (output_size,) * len(sizes) if isinstance(output_size, int) else tuple(output_size)
+    if len(listed) != len(sizes):
+        raise RuntimeError(
+            f"adaptive_avg_pool2d: output_size must be {len(sizes)} numbers, got {output_size}"
+        )
+    wanted = tuple(n if o is None else o for o, n in zip(listed, sizes, strict=True))
+    if any(o < 0 for o in wanted):
+        raise RuntimeError(
+            "adaptive_avg_pool2d: elements of output_size must be greater than or equal to 0, "
+            f"got {list(wanted)}"
+        )
+    return wanted
+
+
+@composite(
+    "adaptive_avg_pool2d(Tensor input, any output_size) -> Tensor",
+    dtypes="floating",
+    namespace="nn",
+    samples=lambda s: [
+        s(s.tensor(1, 2, 4, 6), 2),
+        s(s.tensor(2, 5, 4), (3, None)),
+        s(s.tensor(1, 1, 3, 4), (1, 1)),
+        s(s.tensor(1, 1, 2, 3), (3, 5)),
+    ],
+    oracle="nn.functional.adaptive_avg_pool2d",
+    errors=lambda s: [
+        (s(s.tensor(4, 4), 2), RuntimeError, "Expected 3D or 4D"),
+        (s(s.tensor(1, 4, 4), (-1, 2)), RuntimeError, "greater than or equal to 0"),
+    ],
+)
+def adaptive_avg_pool2d(input: Any, output_size: Any) -> Any:
+    """Average images to a given size with windows that divide them as evenly as possible."""
+    if input.ndim not in (3, 4):
+        raise RuntimeError(
+            f"adaptive_avg_pool2d(): Expected 3D or 4D tensor, but got {list(input.shape)}"
+        )
+    height, width = _wanted_sizes(output_size, tuple(input.shape)[-2:])
+    if height * width == 0:
+        return input.new_zeros((*tuple(input.shape)[:-2], height, width))
+    first = input.ndim - 2
+    return _adaptive_average(_adaptive_average(input, first, height), first + 1, width)

@@ -1,0 +1,417 @@
+"""Define the ops that copy elements to other places: reversal, repetition, triangles, padding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tangrad
+from tangrad.ops.define import composite, op
+from tangrad.ops.join import cat
+from tangrad.ops.movement import Ints
+from tangrad.ops.slicing import slice_
+
+# Order and repetition ----------------------------------------------------------------------------
+
+
+flip = op(
+    "flip(Tensor self, dim[] dims) -> Tensor",
+    shape=lambda self: self.shape,
+    reference=lambda np, self, dims: np.flip(self, dims),
+    vjp={"self": lambda g, dims: g.flip(dims)},
+    linear=("self",),
+    batch="dims",
+    samples=lambda s: [
+        s(s.tensor(2, 3), (0,)),
+        s(s.tensor(2, 3, 2), (0, -1)),
+        s(s.tensor(2, 3, strided=True), (1,)),
+        s(s.tensor(0, 2), (0,)),
+        s(s.tensor(2), ()),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(2), (0, 0)), RuntimeError, "appears multiple times"),
+        (s(s.tensor(2), (1,)), IndexError, "Dimension out of range"),
+    ],
+    doc="Reverse the order of the elements along dimensions.",
+)
+
+
+@composite(
+    "fliplr(Tensor self) -> Tensor",
+    samples=lambda s: [s(s.tensor(2, 3))],
+    errors=lambda s: [(s(s.tensor(2)), RuntimeError, "must be >= 2-d")],
+)
+def fliplr(self: Any) -> Any:
+    """Reverse the order of the columns."""
+    if self.ndim < 2:
+        raise RuntimeError(f"fliplr: input must be >= 2-d, got shape {list(self.shape)}")
+    return self.flip((1,))
+
+
+@composite(
+    "flipud(Tensor self) -> Tensor",
+    samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(3))],
+    errors=lambda s: [(s(s.tensor()), RuntimeError, "must be >= 1-d")],
+)
+def flipud(self: Any) -> Any:
+    """Reverse the order of the rows."""
+    if self.ndim < 1:
+        raise RuntimeError("flipud: input must be >= 1-d, got a zero-dimensional tensor")
+    return self.flip((0,))
+
+
+@composite(
+    "rot90(Tensor self, int k=1, dim[2] dims=(0, 1)) -> Tensor",
+    samples=lambda s: [
+        s(s.tensor(2, 3)),
+        s(s.tensor(2, 3), 2),
+        s(s.tensor(2, 3, 2), -1, (1, 2)),
+        s(s.tensor(2, 2), 4),
+    ],
+    errors=lambda s: [
+        (
+            s(s.tensor(2, 2), 1, (0, 0)),
+            RuntimeError,
+            "rotation dims to be different|multiple times",
+        ),
+    ],
+)
+def rot90(self: Any, k: int, dims: Ints) -> Any:
+    """Rotate a plane `k` times by a quarter turn, from dims[0] towards dims[1]."""
+    turned = {
+        0: lambda: self.clone(),
+        1: lambda: self.flip((dims[1],)).transpose(*dims),
+        2: lambda: self.flip(dims),
+        3: lambda: self.flip((dims[0],)).transpose(*dims),
+    }
+    return turned[k % 4]()
+
+
+def _rolled_dims(shifts: Ints, dims: Ints) -> None:
+    if not shifts:
+        raise RuntimeError("`shifts` required")
+    if len(shifts) != len(dims) and (dims or len(shifts) != 1):
+        raise RuntimeError(
+            f"shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}"
+        )
+
+
+@composite(
+    "roll(Tensor self, int[1] shifts, dim[1] dims=()) -> Tensor",
+    samples=lambda s: [
+        s(s.tensor(2, 3), 1),
+        s(s.tensor(2, 3), -4, 1),
+        s(s.tensor(2, 3, 2), (1, 2), (0, -1)),
+        s(s.tensor(2, 3, strided=True), 1, 0),
+        s(s.tensor(0, 2), 1, 0),
+        s(s.tensor(), 3),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(3), (1, 2), (0,)), RuntimeError, "must align"),
+        (s(s.tensor(3), 1, 1), IndexError, "Dimension out of range"),
+    ],
+)
+def roll(self: Any, shifts: Ints, dims: Ints) -> Any:
+    """Shift the elements along dimensions; what leaves at one end enters at the other.
+
+    Without `dims` the flattened tensor is shifted.
+    """
+    _rolled_dims(shifts, dims)
+    if self.numel() == 0:
+        return self.clone()
+    if not dims:
+        return self.reshape((-1,)).roll(shifts, (0,)).reshape(self.shape)
+    for shift, dim in zip(shifts, dims, strict=True):
+        size = self.shape[dim]
+        cut = size - shift % size
+        parts = [slice_(self, dim, cut, size, 1), slice_(self, dim, 0, cut, 1)]
+        self = cat(parts, dim)
+    return self
+
+
+def _check_repeats(self: Any, repeats: Ints, name: str) -> None:
+    if len(repeats) < len(self.shape):
+        raise RuntimeError(
+            f"{name}: Number of dimensions of repeat dims ({len(repeats)}) can not be smaller "
+            f"than number of dimensions of tensor ({len(self.shape)})"
+        )
+    if any(n < 0 for n in repeats):
+        raise RuntimeError(f"{name}: trying to create a tensor with negative repeats {repeats}")
+
+
+@composite(
+    "repeat(Tensor self, int[] repeats) -> Tensor",
+    function=False,
+    samples=lambda s: [
+        s(s.tensor(2, 3), (2, 1)),
+        s(s.tensor(3), (2, 1, 2)),
+        s(s.tensor(3, 2, strided=True), (1, 2)),
+        s(s.tensor(), (2,)),
+        s(s.tensor(2), (0,)),
+        s(s.tensor(), ()),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(2, 3), (2,)), RuntimeError, "can not be smaller"),
+        (s(s.tensor(2), (-1,)), RuntimeError, "negative"),
+    ],
+)
+def repeat(self: Any, repeats: Ints) -> Any:
+    """Copy a tensor side by side, repeats[i] times along dimension i."""
+    _check_repeats(self, repeats, "repeat")
+    shape = (1,) * (len(repeats) - self.ndim) + tuple(self.shape)
+    paired = [n for pair in zip(repeats, shape, strict=True) for n in pair]
+    singled = [n for size in shape for n in (1, size)]
+    merged = tuple(n * size for n, size in zip(repeats, shape, strict=True))
+    return (
+        self.reshape(singled)
+        .expand(paired)
+        .clone(memory_format=tangrad.contiguous_format)
+        .view(merged)
+    )
+
+
+@composite(
+    "tile(Tensor self, int[] dims) -> Tensor",
+    samples=lambda s: [s(s.tensor(2, 3), (2,)), s(s.tensor(2), (2, 2)), s(s.tensor(), (3,))],
+)
+def tile(self: Any, dims: Ints) -> Any:
+    """Repeat a tensor as `repeat` does; missing leading repeats are one."""
+    return self.repeat((1,) * (self.ndim - len(dims)) + tuple(dims))
+
+
+@composite(
+    "repeat_interleave(Tensor self, any repeats, dim? dim=None, *, int? output_size=None)"
+    " -> Tensor",
+    samples=lambda s: [
+        s(s.tensor(2, 3), 2),
+        s(s.tensor(2, 3), 2, 1),
+        s(s.tensor(2, 3), s.integers(2, 3, 3), 1),
+        s(s.tensor(), 3),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(3), -1), RuntimeError, "non-negative"),
+        (s(s.tensor(3), s.integers(1, 2, 2), 0), RuntimeError, "same size as input"),
+    ],
+)
+def repeat_interleave(self: Any, repeats: Any, dim: int | None, output_size: int | None) -> Any:
+    """Repeat every element next to itself: all equally often, or as often as `repeats` says.
+
+    Without `dim` the tensor is flattened first.
+    """
+    if dim is None:
+        self, dim = self.flatten(), 0
+    self = self.reshape((1,)) if self.ndim == 0 else self
+    size = self.shape[dim]
+    if isinstance(repeats, int):
+        return _repeat_equally(self, repeats, dim)
+    counts = repeats.reshape((-1,))
+    if counts.shape[0] not in (1, size):
+        raise RuntimeError(
+            f"repeats must have the same size as input along dim, but got repeats.size(0) = "
+            f"{counts.shape[0]} and input.size({dim}) = {size}"
+        )
+    if counts.shape[0] == 1:
+        return _repeat_equally(self, int(counts[0]), dim)
+    listed = counts.tolist()
+    if any(n < 0 for n in listed):
+        raise RuntimeError("repeats can not be negative")
+    places = [i for i, n in enumerate(listed) for _ in range(n)]
+    if output_size is not None and output_size != len(places):
+        raise RuntimeError(f"output_size {output_size} differs from sum of repeats {len(places)}")
+    return self.index_select(dim, tangrad.tensor(places, dtype=tangrad.int64, device=self.device))
+
+
+def _repeat_equally(self: Any, repeats: int, dim: int) -> Any:
+    if repeats < 0:
+        raise RuntimeError(f"Repeats must be non-negative, got {repeats}")
+    shape = tuple(self.shape)
+    widened = self.unsqueeze(dim + 1).expand((*shape[: dim + 1], repeats, *shape[dim + 1 :]))
+    return widened.clone(memory_format=tangrad.contiguous_format).view(
+        (*shape[:dim], shape[dim] * repeats, *shape[dim + 1 :])
+    )
+
+
+# Triangles ---------------------------------------------------------------------------------------
+
+
+def _check_matrix(name: str, x: Any) -> None:
+    if len(x.shape) < 2:
+        raise RuntimeError(
+            f"{name}: input tensor must have at least 2 dimensions, got shape {list(x.shape)}"
+        )
+
+
+tril = op(
+    "tril(Tensor self, int diagonal=0) -> Tensor",
+    check=lambda self: _check_matrix("tril", self),
+    shape=lambda self: self.shape,
+    reference=lambda np, self, diagonal: np.tril(self, diagonal),
+    vjp={"self": lambda g, diagonal: g.tril(diagonal)},
+    linear=("self",),
+    batch="dims",
+    inplace=True,
+    samples=lambda s: [
+        s(s.tensor(3, 3)),
+        s(s.tensor(2, 4), 1),
+        s(s.tensor(2, 3, 2), -1),
+        s(s.tensor(2, 3, strided=True)),
+        s(s.tensor(0, 3)),
+    ],
+    errors=lambda s: [(s(s.tensor(3)), RuntimeError, "at least 2 dimensions")],
+    doc="Keep the elements of each matrix on and below a diagonal, and zero the others.",
+)
+
+triu = op(
+    "triu(Tensor self, int diagonal=0) -> Tensor",
+    check=lambda self: _check_matrix("triu", self),
+    shape=lambda self: self.shape,
+    reference=lambda np, self, diagonal: np.triu(self, diagonal),
+    vjp={"self": lambda g, diagonal: g.triu(diagonal)},
+    linear=("self",),
+    batch="dims",
+    inplace=True,
+    samples=lambda s: [
+        s(s.tensor(3, 3)),
+        s(s.tensor(2, 4), 1),
+        s(s.tensor(2, 3, 2), -1),
+        s(s.tensor(2, 3, strided=True)),
+        s(s.tensor(0, 3)),
+    ],
+    errors=lambda s: [(s(s.tensor(3)), RuntimeError, "at least 2 dimensions")],
+    doc="Keep the elements of each matrix on and above a diagonal, and zero the others.",
+)
+
+
+# Padding -----------------------------------------------------------------------------------------
+
+_PAD_MODES = ("constant", "reflect", "replicate", "circular")
+
+
+def _pairs(pad: Ints) -> list[tuple[int, int]]:
+    return [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)]
+
+
+def _check_pad(self: Any, pad: Ints) -> None:
+    if len(pad) % 2:
+        raise RuntimeError(f"Padding length must be divisible by 2, got {list(pad)}")
+    if len(pad) // 2 > len(self.shape):
+        raise RuntimeError(
+            f"Padding length should be less than or equal to two times the input dimension but "
+            f"got padding length {len(pad)} and input of dimension {len(self.shape)}"
+        )
+    for i, (before, after) in enumerate(_pairs(pad), 1):
+        if self.shape[-i] + before + after < 0:
+            raise RuntimeError(
+                f"The input size {self.shape[-i]}, plus negative padding {before} and {after}, "
+                "resulted in a negative output size, which is invalid. Check dimension "
+                f"{len(self.shape) - i} of your input."
+            )
+
+
+def _padded_shape(self: Any, pad: Ints) -> Ints:
+    shape = list(self.shape)
+    for i, (before, after) in enumerate(_pairs(pad), 1):
+        shape[-i] = shape[-i] + before + after
+    return tuple(shape)
+
+
+def _pad_reference(np: Any, self: Any, pad: Ints, value: Any) -> Any:
+    pairs = _pairs(pad)
+    cut = [slice(None)] * (self.ndim - len(pairs))
+    grow = [(0, 0)] * len(cut)
+    for axis in range(len(cut), self.ndim):
+        before, after = pairs[self.ndim - 1 - axis]
+        cut.append(slice(max(0, -before), self.shape[axis] + min(0, after)))
+        grow.append((max(0, before), max(0, after)))
+    return np.pad(self[tuple(cut)], grow, constant_values=value)
+
+
+constant_pad_nd = op(
+    "constant_pad_nd(Tensor self, int[] pad, Scalar value=0) -> Tensor",
+    check=_check_pad,
+    shape=_padded_shape,
+    reference=_pad_reference,
+    vjp={"self": lambda g, pad: constant_pad_nd(g, tuple(-n for n in pad), 0)},
+    jvp=lambda self_t, pad: constant_pad_nd(self_t, pad, 0),
+    batch="dims",
+    method=False,
+    samples=lambda s: [
+        s(s.tensor(2, 3), (1, 2)),
+        s(s.tensor(2, 3), (1, 0, 0, 2), 1),
+        s(s.tensor(2, 4), (-1, 2)),
+        s(s.tensor(2, 3, strided=True), (0, 1)),
+        s(s.tensor(0, 2), (0, 0, 1, 1)),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(2), (1,)), RuntimeError, "divisible by 2"),
+        (s(s.tensor(2), (1, 1, 1, 1)), RuntimeError, "two times the input dimension"),
+        (s(s.tensor(2), (-2, -1)), RuntimeError, "negative output size"),
+    ],
+    doc="""Surround a tensor by a value; negative amounts cut off.
+
+    Args:
+        pad: (before, after) of the last dimension, then of the one before it, and so on.
+    """,
+)
+
+
+def _reflected(size: int, before: int, after: int) -> list[int]:
+    if before >= size or after >= size:
+        raise RuntimeError(
+            "Argument #4: Padding size should be less than the corresponding input dimension, "
+            f"but got: padding ({before}, {after}) for a dimension of size {size}"
+        )
+    return [abs(size - 1 - abs(size - 1 - i)) for i in range(-before, size + after)]
+
+
+def _replicated(size: int, before: int, after: int) -> list[int]:
+    return [min(max(i, 0), size - 1) for i in range(-before, size + after)]
+
+
+def _wrapped(size: int, before: int, after: int) -> list[int]:
+    if before > size or after > size:
+        raise RuntimeError(
+            f"Padding value causes wrapping around more than once: ({before}, {after}) for a "
+            f"dimension of size {size}"
+        )
+    return [i % size for i in range(-before, size + after)]
+
+
+_PAD_PLACES = {"reflect": _reflected, "replicate": _replicated, "circular": _wrapped}
+
+
+@composite(
+    "pad(Tensor input, int[] pad, str mode='constant', Scalar? value=None) -> Tensor",
+    namespace="nn",
+    samples=lambda s: [
+        s(s.tensor(2, 3), (1, 2)),
+        s(s.tensor(2, 3), (1, 2), "constant", 2),
+        s(s.tensor(1, 2, 4), (2, 1), "reflect"),
+        s(s.tensor(1, 2, 3), (2, 1), "replicate"),
+        s(s.tensor(1, 1, 3, 2), (1, 1, 2, 0), "circular"),
+    ],
+    oracle="nn.functional.pad",
+    errors=lambda s: [
+        (s(s.tensor(1, 1, 3), (3, 0), "reflect"), RuntimeError, "Padding size should be less"),
+        (s(s.tensor(3), (1, 1), "mirror"), (NotImplementedError, RuntimeError), "mirror|mode"),
+    ],
+)
+def pad(input: Any, pad: Ints, mode: str, value: Any) -> Any:
+    """Surround a tensor by a constant, its mirror image, its border or its other end.
+
+    Args:
+        pad: (before, after) of the last dimension, then of the one before it, and so on.
+        mode: "constant", "reflect" (without repeating the border), "replicate" or "circular".
+        value: what "constant" fills in (0).
+    """
+    if mode not in _PAD_MODES:
+        raise NotImplementedError(f"Unrecognised padding mode {mode!r}, expected {_PAD_MODES}")
+    if mode == "constant":
+        return constant_pad_nd(input, pad, 0 if value is None else value)
+    if value:
+        raise ValueError(f'Padding mode "{mode}" doesn\'t take in value argument, got {value}')
+    _check_pad(input, pad)
+    for i, (before, after) in enumerate(_pairs(pad), 1):
+        places = _PAD_PLACES[mode](input.shape[-i], before, after)
+        index = tangrad.tensor(places, dtype=tangrad.int64, device=input.device)
+        input = input.index_select(input.ndim - i, index)
+    return input

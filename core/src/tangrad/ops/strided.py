@@ -1,0 +1,230 @@
+"""Define the views that reinterpret storage: any stride, and complex numbers as pairs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tangrad
+from tangrad.ops.define import composite, view
+from tangrad.ops.movement import Geometry, Ints, dtype_name, front, numel_of
+
+# Storage -----------------------------------------------------------------------------------------
+
+
+def _may_overlap(shape: Ints, stride: Ints) -> bool:
+    """Tell whether two indices might share an element; True when it is not plain to see."""
+    reach = 1
+    for step, size in sorted(
+        (step, size) for size, step in zip(shape, stride, strict=True) if size != 1
+    ):
+        if step < reach:
+            return numel_of(shape) != 0
+        reach = step * (size - 1) + reach
+    return False
+
+
+def _as_strided_geometry(
+    self: Any, size: Ints, stride: Ints, storage_offset: int | None
+) -> Geometry:
+    if len(size) != len(stride):
+        raise RuntimeError(
+            f"mismatch in length of strides and shape: got size {list(size)} "
+            f"and stride {list(stride)}"
+        )
+    if any(n < 0 for n in size):
+        raise RuntimeError(f"as_strided: sizes must be non-negative, got {list(size)}")
+    if any(n < 0 for n in stride):
+        raise RuntimeError(
+            "as_strided: Negative strides are not supported at the moment, "
+            f"got strides: {list(stride)}"
+        )
+    offset = self.offset if storage_offset is None else storage_offset
+    if offset < 0:
+        raise RuntimeError(f"as_strided: storage_offset must be non-negative, got {offset}")
+    return tuple(size), tuple(stride), offset
+
+
+def _reach(shape: Ints, stride: Ints, offset: int) -> int:
+    if any(size == 0 for size in shape):
+        return offset
+    return offset + 1 + sum((n - 1) * s for n, s in zip(shape, stride, strict=True))
+
+
+def _as_strided_vjp(
+    g: Any, self_meta: Any, size: Ints, stride: Ints, storage_offset: int | None
+) -> Any:
+    """Add the cotangent into the storage, then read it through the geometry of the input.
+
+    An input whose elements overlap owns each storage element several times: the cotangent of
+    that element is shared equally among its owners, as the input's tangents would be.
+    """
+    source = tuple(self_meta.shape), tuple(self_meta.strides), self_meta.offset
+    offset = source[2] if storage_offset is None else storage_offset
+    low = min(offset, source[2])
+    extent = max(_reach(size, stride, offset), _reach(*source)) - low
+    places = tangrad.arange(extent, device=g.device)
+    written = places.as_strided(size, stride, offset - low).flatten()
+    read = places.as_strided(source[0], source[1], source[2] - low).flatten()
+    total = g.new_zeros((extent,)).index_add(0, written, g.flatten())
+    if _may_overlap(source[0], source[1]):
+        owners = g.new_zeros((extent,)).index_add(0, read, g.new_ones(read.shape))
+        total = total / owners.clamp(min=1)
+    return total.index_select(0, read).reshape(source[0])
+
+
+def _as_strided_batch(
+    n: int, dims: Any, self: Any, size: Ints, stride: Ints, storage_offset: int | None
+) -> Any:
+    x = front(self, dims[0])
+    return x.as_strided((n, *size), (x.stride()[0], *stride), storage_offset), 0
+
+
+as_strided = view(
+    "as_strided(Tensor self, int[] size, int[] stride, int? storage_offset=None) -> Tensor",
+    geometry=_as_strided_geometry,
+    vjp={"self": _as_strided_vjp},
+    batch=_as_strided_batch,
+    samples=lambda s: [
+        s(s.tensor(3, 4), (2, 3), (4, 1)),
+        s(s.tensor(6), (3, 3), (1, 1), 1),
+        s(s.tensor(2, 3), (3, 2), (1, 3)),
+        s(s.tensor(4), (2, 4), (0, 1)),
+        s(s.tensor(4), (0, 2), (1, 1)),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(4), (2, 2), (1,)), RuntimeError, "mismatch in length"),
+        (s(s.tensor(4), (2,), (-1,)), RuntimeError, "Negative strides"),
+        (s(s.tensor(4), (5,), (1,)), RuntimeError, "out of bounds"),
+    ],
+    doc="""See the storage of a tensor through any shape, stride and offset (in elements).
+
+    Raises:
+        RuntimeError: the view would reach outside of the storage.
+    """,
+)
+
+
+# Complex as pairs --------------------------------------------------------------------------------
+
+_PARTS = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}
+_PAIRED = {part: pair for pair, part in _PARTS.items()}
+
+
+def _as_real_geometry(self: Any) -> Geometry:
+    return (*self.shape, 2), (*(2 * step for step in self.stride), 1), 2 * self.offset
+
+
+def _part_of(self: Any) -> str:
+    if not self.dtype.is_complex:
+        raise RuntimeError(
+            f"view_as_real is only supported for complex tensors, got dtype {self.dtype}"
+        )
+    return _PARTS[dtype_name(self.dtype)]
+
+
+view_as_real = view(
+    "view_as_real(Tensor self) -> Tensor",
+    dtypes="complex",
+    geometry=_as_real_geometry,
+    dtype=_part_of,
+    vjp={"self": lambda g: view_as_complex(g.contiguous())},
+    batch="dims",
+    samples=lambda s: [
+        s(s.tensor(2, 3, dtype="complex64")),
+        s(s.tensor(dtype="complex128")),
+        s(s.tensor(2, 3, dtype="complex64", strided=True)),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(2, dtype="float32")), RuntimeError, "only supported for complex")
+    ],
+    doc="See a complex tensor as real pairs: the last dimension holds (real, imaginary).",
+)
+
+
+def _as_complex_geometry(self: Any) -> Geometry:
+    shape, stride = self.shape, self.stride
+    if not shape:
+        raise RuntimeError("Input tensor must have one or more dimensions")
+    if shape[-1] != 2:
+        raise RuntimeError(f"Tensor must have a last dimension of size 2, got shape {list(shape)}")
+    if stride[-1] != 1:
+        raise RuntimeError(
+            f"Tensor must have a last dimension with stride 1, got stride {list(stride)}"
+        )
+    if any(step % 2 for step in stride[:-1]):
+        raise RuntimeError(
+            f"Tensor must have a stride divisible by 2 for all but last dimension, got {stride}"
+        )
+    if self.offset % 2:
+        raise RuntimeError("Tensor must have a storage_offset divisible by 2")
+    return shape[:-1], tuple(step // 2 for step in stride[:-1]), self.offset // 2
+
+
+def _pair_of(self: Any) -> str:
+    name = dtype_name(self.dtype)
+    if name not in _PAIRED:
+        raise RuntimeError(
+            "view_as_complex is only supported for half, float and double tensors, "
+            f"but got a tensor of dtype: {self.dtype}"
+        )
+    return _PAIRED[name]
+
+
+view_as_complex = view(
+    "view_as_complex(Tensor self) -> Tensor",
+    dtypes="floating",
+    geometry=_as_complex_geometry,
+    dtype=_pair_of,
+    vjp={"self": lambda g: view_as_real(g.resolve_conj())},
+    batch=lambda size, dims, self: (
+        view_as_complex(front(self, dims[0]).contiguous()),
+        0,
+    ),
+    samples=lambda s: [
+        s(s.tensor(3, 2, dtype="float32")),
+        s(s.tensor(2, dtype="float64")),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(3, 3, dtype="float32")), RuntimeError, "last dimension of size 2"),
+        (s(s.integers(0, 3, 3, 2)), RuntimeError, "only supported for half, float and double"),
+    ],
+    doc="See real pairs as a complex tensor: the last dimension holds (real, imaginary).",
+)
+
+
+@composite(
+    "real(Tensor self) -> Tensor",
+    method=False,
+    samples=lambda s: [
+        s(s.tensor(2, 3, dtype="complex64")),
+        s(s.tensor(2, 3)),
+        s(s.tensor(dtype="complex128")),
+    ],
+)
+def real(self: Any) -> Any:
+    """View the real part of a tensor; a real tensor is returned as it is."""
+    if not self.dtype.is_complex:
+        return self
+    plain = self.conj() if self.is_conj() else self
+    return view_as_real(plain).select(-1, 0)
+
+
+@composite(
+    "imag(Tensor self) -> Tensor",
+    dtypes="complex",
+    method=False,
+    samples=lambda s: [
+        s(s.tensor(2, 3, dtype="complex64")),
+        s(s.tensor(dtype="complex128")),
+    ],
+    errors=lambda s: [(s(s.tensor(2, dtype="float32")), RuntimeError, "imag is not implemented")],
+)
+def imag(self: Any) -> Any:
+    """View the imaginary part of a complex tensor."""
+    if not self.dtype.is_complex:
+        raise RuntimeError(
+            f"imag is not implemented for tensors with non-complex dtypes, got {self.dtype}"
+        )
+    if self.is_conj():
+        return view_as_real(self.conj()).select(-1, 1).neg()
+    return view_as_real(self).select(-1, 1)

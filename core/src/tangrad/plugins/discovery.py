@@ -1,0 +1,537 @@
+"""Discover plugins by their entry points: the only place that reads installed metadata.
+
+One scan of `sys.path`, when first needed. `find` picks a plugin by group and name, `load` imports
+it, `probe` asks it whether it can work here, each keeping what went wrong as a `Failure` that
+belongs to one plugin alone. A name that is not found makes `find` look whether `sys.path` changed
+since the scan, so that what was installed meanwhile is found without a restart; `rescan` also
+forgets what was uninstalled, and all failures.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from tangrad.plugins import API_VERSION, OLDEST_API_VERSION
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution, EntryPoint
+
+DEVICES = "tangrad.devices"
+NAMESPACES = "tangrad.namespaces"
+HOOKS = "tangrad.plugins"
+GROUPS = (
+    DEVICES,
+    NAMESPACES,
+    "tangrad.compilers",
+    "tangrad.collectives",
+    "tangrad.exporters",
+    HOOKS,
+)
+
+DISABLE_VARIABLE = "TANGRAD_DISABLE_PLUGINS"
+PROBE_VARIABLE = "TANGRAD_PROBE_TIMEOUT"
+PROBE_SECONDS = 5.0
+
+
+class Plugin:
+    """Describe one entry point of an installed distribution.
+
+    Attributes:
+        group: entry-point group, one of `GROUPS`.
+        name: what users call it, such as the device type.
+        value: `module` or `module:attribute`.
+        distribution: name of the distribution that brings it.
+        version: version of that distribution.
+        disabled: whether TANGRAD_DISABLE_PLUGINS switches it off.
+    """
+
+    __slots__ = ("disabled", "distribution", "entry_point", "group", "name", "value", "version")
+
+    def __init__(
+        self,
+        entry_point: EntryPoint,
+        distribution: str,
+        version: str,
+        disabled: bool = False,
+    ) -> None:
+        self.group = entry_point.group
+        self.name = entry_point.name
+        self.value = entry_point.value
+        self.distribution = distribution
+        self.version = version
+        self.disabled = disabled
+        self.entry_point = entry_point
+
+    @property
+    def module(self) -> str:
+        """Return the name of the module that the entry point names."""
+        return self.value.partition(":")[0].strip()
+
+    @property
+    def identity(self) -> tuple[str, str, str, str, str]:
+        """Return what tells this plugin from every other, across scans."""
+        return (self.group, self.name, self.distribution, self.version, self.value)
+
+    def __str__(self) -> str:
+        return f"{self.distribution} {self.version} ({self.group}: {self.name} = {self.value})"
+
+
+class Failure:
+    """Keep why a plugin, or one hook of it, cannot be used.
+
+    Attributes:
+        plugin: whose failure it is.
+        stage: what was being done: "import", "API version", "name", "probe", "open", "hook ...".
+        cause: one line.
+        remedy: what the user can do about it.
+        traceback: the original traceback as text, empty if nothing was raised.
+    """
+
+    __slots__ = ("cause", "plugin", "remedy", "stage", "traceback")
+
+    def __init__(
+        self, plugin: Plugin, stage: str, cause: str, remedy: str, traceback: str = ""
+    ) -> None:
+        self.plugin = plugin
+        self.stage = stage
+        self.cause = cause
+        self.remedy = remedy
+        self.traceback = traceback
+
+    def __str__(self) -> str:
+        return f"{self.plugin} failed at {self.stage}: {self.cause}. {self.remedy}"
+
+
+class PluginError(RuntimeError):
+    """Tell that an installed plugin cannot be used; `failure` holds all that is known."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(str(failure))
+        self.failure = failure
+        if failure.traceback:
+            self.add_note("What the plugin raised:\n" + failure.traceback)
+
+
+class _Scan:
+    """Hold what one look at the installed distributions found, and what was made of it."""
+
+    __slots__ = ("distributions", "failures", "fingerprint", "loaded", "plugins")
+
+    def __init__(self) -> None:
+        self.fingerprint = _fingerprint()
+        self.plugins: dict[tuple[str, str], list[Plugin]] = {}
+        self.failures: dict[tuple[tuple[str, ...], str], Failure] = {}
+        self.loaded: dict[tuple[str, ...], Any] = {}
+        self.distributions: dict[str, str] = {}
+
+    def summary(self) -> set[tuple[Any, ...]]:
+        """Return what tells two scans apart."""
+        claims = (plugin for found in self.plugins.values() for plugin in found)
+        return {(*plugin.identity, plugin.disabled) for plugin in claims}
+
+
+_lock = threading.RLock()
+_scan: _Scan | None = None
+_listeners: list[Callable[[], None]] = []
+
+
+def find(group: str, name: str) -> Plugin | None:
+    """Return the plugin of that name, or None; raise if two distributions claim the name.
+
+    Args:
+        group: one of `GROUPS`.
+        name: name of the entry point.
+
+    Raises:
+        PluginError: several distributions register different values under the name.
+    """
+    if (group, name) not in current().plugins:
+        refresh()
+    claims = [p for p in current().plugins.get((group, name), ()) if not p.disabled]
+    if not claims:
+        return None
+    if len({p.value for p in claims}) > 1:
+        raise PluginError(_keep_conflict(claims))
+    return claims[0]
+
+
+def find_disabled(group: str, name: str) -> Plugin | None:
+    """Return an installed plugin of that name that TANGRAD_DISABLE_PLUGINS switched off."""
+    return next((p for p in current().plugins.get((group, name), ()) if p.disabled), None)
+
+
+def names(group: str) -> list[str]:
+    """Return the sorted names of the enabled plugins of a group."""
+    return sorted({p.name for p in plugins(group) if not p.disabled})
+
+
+def plugins(group: str | None = None) -> list[Plugin]:
+    """Return the plugins of a group, or all, sorted by group, distribution name and name."""
+    found = (p for claims in current().plugins.values() for p in claims)
+    chosen = (p for p in found if group is None or p.group == group)
+    return sorted(chosen, key=lambda p: (p.group, p.distribution, p.name, p.value))
+
+
+def load(plugin: Plugin) -> Any:
+    """Import what the entry point names, once, and check the API version it states.
+
+    Returns:
+        The module or attribute.
+
+    Raises:
+        PluginError: the import failed, now or before, or the API version does not fit.
+    """
+    scan = current()
+    if plugin.identity in scan.loaded:
+        return scan.loaded[plugin.identity]
+    raise_kept(plugin, "import")
+    raise_kept(plugin, "API version")
+    # No lock is held: a module being imported by another thread may come here too, and Python's
+    # own import lock already makes the import happen once.
+    try:
+        loaded = _import(plugin)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        remedy = _import_remedy(plugin, error)
+        raise PluginError(keep_failure(plugin, "import", error, remedy)) from error
+    problem = _api_problem(plugin, loaded)
+    if problem is not None:
+        raise PluginError(keep_failure(plugin, "API version", *problem))
+    return scan.loaded.setdefault(plugin.identity, loaded)
+
+
+def load_by_name(group: str, name: str) -> Any:
+    """Load the plugin of that name from a group of one-of-many plugins.
+
+    Args:
+        group: such as `tangrad.compilers`, `tangrad.collectives` or `tangrad.exporters`.
+        name: name of the entry point.
+
+    Raises:
+        LookupError: no installed plugin has the name; the message lists those that are.
+        PluginError: the plugin is broken, or two distributions claim the name.
+    """
+    plugin = find(group, name)
+    if plugin is None:
+        kind = group.rpartition(".")[2]
+        known = ", ".join(names(group)) or "none"
+        off = find_disabled(group, name)
+        reason = f"; {off.distribution} is switched off by {DISABLE_VARIABLE}" if off else ""
+        raise LookupError(f"no '{name}' among the installed {kind} ({known}){reason}")
+    return load(plugin)
+
+
+def probe(plugin: Plugin, ask: Callable[[], Any]) -> str | None:
+    """Ask a plugin whether it can work on this machine, within a time limit.
+
+    Args:
+        plugin: whose probe it is; what goes wrong is kept as its failure.
+        ask: returns True, or the reason why not.
+
+    Returns:
+        None if it is available, else the reason.
+    """
+    kept = current().failures.get((plugin.identity, "probe"))
+    if kept is not None:
+        return kept.cause
+    answers: list[Any] = []
+    # A daemon: a probe that never comes back must not keep the process from ending.
+    thread = threading.Thread(
+        target=lambda: answers.append(_answer(ask)), name=f"probe {plugin.name}", daemon=True
+    )
+    limit = _probe_seconds()
+    thread.start()
+    thread.join(limit)
+    if not answers:
+        cause: str | BaseException = f"did not answer within {limit:g} s"
+    elif answers[0] is True:
+        return None
+    else:
+        cause = _refusal(answers[0])
+    remedy = f"Set {PROBE_VARIABLE} to wait longer, or {DISABLE_VARIABLE}={plugin.name} to skip it."
+    if answers:
+        remedy = "Remove the cause, then restart the program."
+    return keep_failure(plugin, "probe", cause, remedy).cause
+
+
+def keep_failure(plugin: Plugin, stage: str, cause: str | BaseException, remedy: str) -> Failure:
+    """Keep why a plugin failed, for `tangrad info` and for who uses it later; returns it."""
+    text = ""
+    if isinstance(cause, BaseException):
+        import traceback
+
+        text = "".join(traceback.format_exception(cause))
+        cause = traceback.format_exception_only(cause)[0].strip()
+    failure = Failure(plugin, stage, cause.rstrip("."), remedy, text)
+    current().failures[(plugin.identity, stage)] = failure
+    return failure
+
+
+def raise_kept(plugin: Plugin, stage: str) -> None:
+    """Raise PluginError if the plugin failed at this stage before."""
+    failure = current().failures.get((plugin.identity, stage))
+    if failure is not None:
+        raise PluginError(failure)
+
+
+def failures() -> list[Failure]:
+    """Return all kept failures, sorted by distribution, group and name."""
+    return sorted(
+        current().failures.values(),
+        key=lambda f: (f.plugin.distribution, f.plugin.group, f.plugin.name, f.stage),
+    )
+
+
+def check_all() -> None:
+    """Load every enabled plugin, so that `failures` tells about each of them."""
+    refresh()
+    for plugin in plugins():
+        if plugin.disabled:
+            continue
+        try:
+            find(plugin.group, plugin.name)
+            load(plugin)
+        except PluginError:
+            continue  # kept already
+
+
+def distributions() -> dict[str, str]:
+    """Return name -> version of the distributions that bring plugins."""
+    return dict(sorted(current().distributions.items()))
+
+
+def version_of(distribution: str) -> str | None:
+    """Return the installed version of any distribution, or None if it is not installed."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None
+
+
+def rescan() -> None:
+    """Look at the installed distributions again; forget failures and what was uninstalled.
+
+    Objects of an uninstalled plugin that a program holds keep working: Python never unloads
+    their code. An opened device stays open for the same reason.
+    """
+    _adopt(_fresh_look())
+
+
+def refresh() -> None:
+    """Rescan if plugins were installed or removed since the last scan; costs some 20 us if not."""
+    if current().fingerprint == _fingerprint():
+        return
+    scan = _fresh_look()
+    if scan.summary() != current().summary():
+        _adopt(scan)
+    else:
+        # Something else in those folders changed, such as a file that the program wrote.
+        current().fingerprint = scan.fingerprint
+
+
+def _fresh_look() -> _Scan:
+    import importlib
+
+    # Directory listings are cached by modification time, which has the file system's grain.
+    importlib.invalidate_caches()
+    return _look()
+
+
+def _adopt(scan: _Scan) -> None:
+    global _scan
+    _scan = scan
+    for listener in _listeners:
+        listener()
+
+
+def on_rescan(listener: Callable[[], None]) -> None:
+    """Have a function called after every `rescan`, to forget what it made of the previous one."""
+    _listeners.append(listener)
+
+
+def current() -> _Scan:
+    """Return the scan in force, making the first one if there is none."""
+    global _scan
+    if _scan is None:
+        with _lock:
+            if _scan is None:
+                _scan = _look()
+    return _scan
+
+
+def _look() -> _Scan:
+    scan = _Scan()
+    disabled = _disabled_names()
+    seen: set[str] = set()
+    for text, distribution in _distributions_with_plugins():
+        name, version = _identify(distribution)
+        if _normalized(name) in seen:
+            continue  # shadowed by an earlier entry of sys.path, as its modules are
+        seen.add(_normalized(name))
+        scan.distributions[name] = version
+        for entry_point in _entry_points(scan, distribution, name, version, text):
+            off = bool(disabled & {"*", _normalized(name), _normalized(entry_point.name)})
+            plugin = Plugin(entry_point, name, version, off)
+            scan.plugins.setdefault((plugin.group, plugin.name), []).append(plugin)
+    for claims in scan.plugins.values():
+        claims.sort(key=lambda p: (p.distribution, p.value))
+    return scan
+
+
+def _distributions_with_plugins() -> Iterator[tuple[str, Distribution]]:
+    from importlib.metadata import distributions
+
+    for distribution in distributions():
+        try:
+            text = distribution.read_text("entry_points.txt") or ""
+        except (OSError, UnicodeDecodeError):
+            continue  # unreadable: nothing can be known about it, not even whether it is ours
+        # Parsing the metadata of everything installed would take most of the scan's time.
+        if "[tangrad." in text:
+            yield text, distribution
+
+
+def _identify(distribution: Distribution) -> tuple[str, str]:
+    """Return name and version, from the folder's name where METADATA is missing."""
+    try:
+        name, version = distribution.metadata["Name"], distribution.metadata["Version"]
+    except Exception:  # since Python 3.14 a missing file raises
+        name = version = ""
+    if not name:
+        folder = os.path.basename(str(getattr(distribution, "_path", "unknown distribution")))
+        name, _, version = folder.removesuffix(".dist-info").partition("-")
+    return name, version or "unknown version"
+
+
+def _entry_points(
+    scan: _Scan, distribution: Distribution, name: str, version: str, text: str
+) -> list[EntryPoint]:
+    try:
+        return [ep for ep in distribution.entry_points if ep.group in GROUPS]
+    except Exception as error:
+        from importlib.metadata import EntryPoint
+
+        group = next((g for g in GROUPS if f"[{g}]" in text), HOOKS)
+        broken = Plugin(EntryPoint("entry_points.txt", "unreadable", group), name, version)
+        failure = Failure(broken, "metadata", f"entry_points.txt: {error}", _reinstall(broken))
+        scan.failures[(broken.identity, "metadata")] = failure
+        return []
+
+
+def _import(plugin: Plugin) -> Any:
+    from stevedore.driver import DriverManager
+
+    class ScannedDriver(DriverManager):
+        """Load the entry point that the scan found.
+
+        stevedore looks entry points up in a cache on disk, keyed by modification times, that
+        has lost freshly installed ones (and in a cache per process that never forgets). Giving
+        it the entry point goes round both.
+        """
+
+        def list_entry_points(self) -> list[EntryPoint]:
+            return [plugin.entry_point]
+
+    return ScannedDriver(plugin.group, plugin.name).driver
+
+
+def _api_problem(plugin: Plugin, loaded: Any) -> tuple[str, str] | None:
+    """Return cause and remedy if the stated API version does not fit."""
+    stated = getattr(loaded, "API", None)
+    if stated is None:
+        stated = getattr(sys.modules.get(plugin.module), "API", None)
+    if not isinstance(stated, int) or isinstance(stated, bool):
+        cause = f"module {plugin.module} states no API version (an integer named API)"
+        return cause, f"Its author has to add API = {API_VERSION}; {_upgrade(plugin)}"
+    if stated > API_VERSION:
+        cause = f"made for plugin API {stated}, this tangrad offers {API_VERSION}"
+        return cause, "Run: pip install --upgrade tangrad"
+    if stated < OLDEST_API_VERSION:
+        cause = f"made for plugin API {stated}, this tangrad needs at least {OLDEST_API_VERSION}"
+        return cause, _upgrade(plugin)
+    return None
+
+
+def _import_remedy(plugin: Plugin, error: BaseException) -> str:
+    missing = getattr(error, "name", None) if isinstance(error, ModuleNotFoundError) else None
+    if missing and (plugin.module == missing or plugin.module.startswith(missing + ".")):
+        return (
+            "It is half uninstalled: its metadata is there, its module is not. "
+            f"{_reinstall(plugin)} (or: pip uninstall {plugin.distribution})"
+        )
+    if missing:
+        return f"It needs module {missing}, which is not installed: install it."
+    return _reinstall(plugin)
+
+
+def _reinstall(plugin: Plugin) -> str:
+    return f"Run: pip install --force-reinstall {plugin.distribution}"
+
+
+def _upgrade(plugin: Plugin) -> str:
+    return f"Run: pip install --upgrade {plugin.distribution}"
+
+
+def _keep_conflict(claims: list[Plugin]) -> Failure:
+    who = " and ".join(f"{p.distribution} {p.version} ({p.value})" for p in claims)
+    cause = f"the name '{claims[0].name}' in {claims[0].group} is claimed by {who}"
+    remedy = f"Uninstall one of them, or name it in {DISABLE_VARIABLE}."
+    kept = [keep_failure(plugin, "name", cause, remedy) for plugin in claims]
+    return kept[0]
+
+
+def _answer(ask: Callable[[], Any]) -> Any:
+    try:
+        return ask()
+    except BaseException as error:
+        return error
+
+
+def _refusal(answer: Any) -> str | BaseException:
+    if isinstance(answer, str | BaseException):
+        return answer
+    return f"its probe() returned {answer!r}; it has to return True or the reason why not"
+
+
+def _probe_seconds() -> float:
+    text = os.environ.get(PROBE_VARIABLE, "")
+    try:
+        seconds = float(text) if text else PROBE_SECONDS
+    except ValueError:
+        raise ValueError(f"{PROBE_VARIABLE} must be a number of seconds, got '{text}'") from None
+    # Longer than threading can wait means for ever; nan and negatives wait not at all.
+    return min(seconds, threading.TIMEOUT_MAX) if seconds > 0 else 0.0
+
+
+def _disabled_names() -> set[str]:
+    text = os.environ.get(DISABLE_VARIABLE, "").strip()
+    if text.lower() in ("1", "true", "all"):
+        return {"*"}
+    if text.lower() in ("", "0", "false"):
+        return set()
+    return {_normalized(name) for name in text.split(",") if name.strip()}
+
+
+def _normalized(name: str) -> str:
+    """Return a distribution's name in the form in which two spellings of it are equal."""
+    flat = name.strip().lower().replace("_", "-").replace(".", "-")
+    return "-".join(part for part in flat.split("-") if part)
+
+
+def _fingerprint() -> tuple[Any, ...]:
+    """Return what changes when something is installed or removed; a few microseconds."""
+    return (os.environ.get(DISABLE_VARIABLE), *((entry, _modified(entry)) for entry in sys.path))
+
+
+def _modified(entry: str) -> int:
+    try:
+        return os.stat(entry or ".").st_mtime_ns
+    except OSError:
+        return -1

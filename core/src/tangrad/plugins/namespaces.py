@@ -1,0 +1,406 @@
+"""Answer for `tangrad.<name>` where the core has no module of that name.
+
+A feature package `tangrad_x` registers itself under a name in the entry-point group
+`tangrad.namespaces` (dotted names too: `ao.quantization`), or is named as the `module` of a
+device driver. `tangrad.x` and `import tangrad.x` are then that very module, not a copy: the name
+in `sys.modules` is an alias, and so are those of its submodules.
+
+Where nothing is installed, `neutral.json` holds the truthful answers to what programs ask
+everywhere (`tangrad.cuda.is_available()` is False), and which extra to install for the rest.
+
+Installing the import hook costs two small objects; `import tangrad` pays for nothing else.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+
+TYPE_CHECKING = False  # importing it from typing would cost more than all of this module
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+ROOT = "tangrad"
+_PREFIX = ROOT + "."
+
+# Names in sys.modules that stand for modules of plugins or for neutral answers, all forgotten by
+# a rescan; the value is the module.
+_aliases: dict[str, ModuleType] = {}
+_neutral_table: dict[str, dict[str, Any]] | None = None
+
+
+class MissingPluginError(RuntimeError):
+    """Tell that a name belongs to a package that is not installed, and what to install."""
+
+
+class MissingPluginAttribute(AttributeError, MissingPluginError):
+    """What `tangrad.x` raises, so that `hasattr` is False."""
+
+
+class MissingPluginModule(ModuleNotFoundError, MissingPluginError):
+    """What `import tangrad.x` raises."""
+
+
+class BrokenPluginAttribute(AttributeError, RuntimeError):
+    """What `tangrad.x` raises if its plugin is installed and broken."""
+
+
+class BrokenPluginModule(ImportError, RuntimeError):
+    """What `import tangrad.x` raises if its plugin is installed and broken."""
+
+
+def resolve(name: str) -> ModuleType:
+    """Return the module shown as `tangrad.<name>`; call this from a module's `__getattr__`.
+
+    Args:
+        name: the name after `tangrad.`, which may have dots.
+
+    Raises:
+        AttributeError: nobody knows the name; or its package is not installed
+            (`MissingPluginAttribute`); or its plugin is broken (`BrokenPluginAttribute`).
+    """
+    full = _PREFIX + name
+    if full in _aliases:
+        return _aliases[full]
+    # Private names are asked for by all kinds of introspection: they must not start a scan.
+    if not name.rpartition(".")[2].startswith("_") and _kind(name) is not None:
+        import importlib
+
+        try:
+            return importlib.import_module(full)
+        except BrokenPluginModule as error:
+            raise BrokenPluginAttribute(str(error)) from error
+        except MissingPluginModule as error:
+            raise MissingPluginAttribute(str(error)) from None
+    parent, _, last = full.rpartition(".")
+    raise AttributeError(f"module '{parent}' has no attribute '{last}'")
+
+
+def attribute_of(package: str) -> Callable[[str], Any]:
+    """Return a `__getattr__` for a package of the core below which plugins may have modules.
+
+    Args:
+        package: its `__name__`, such as `tangrad.nn`.
+    """
+    prefix = package.removeprefix(_PREFIX) + "."
+    return lambda name: resolve(prefix + name)
+
+
+def names() -> list[str]:
+    """Return the top-level names that installed plugins bring, for `dir(tangrad)`."""
+    from tangrad.plugins import discovery
+
+    return sorted({name.partition(".")[0] for name in discovery.names(discovery.NAMESPACES)})
+
+
+def install() -> None:
+    """Have `import tangrad.<name>` ask the plugins after everything else failed."""
+    if not any(isinstance(finder, _PluginFinder) for finder in sys.meta_path):
+        sys.meta_path.append(_PluginFinder())
+
+
+class _PluginFinder:
+    """Find `tangrad.<name>` for plugins; last in line, so that real modules never come here."""
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: Any = None) -> Any:
+        if not fullname.startswith(_PREFIX):
+            return None
+        name = fullname.removeprefix(_PREFIX)
+        parent, _, last = name.rpartition(".")
+        if last.startswith("_"):
+            return None
+        produce = _kind(name)
+        if produce is _missing:
+            _missing(name)
+        if produce is not None:
+            return _spec(fullname, lambda: produce(name))
+        if _is_neutral(parent):
+            message = _missing_message(parent, last)
+            raise MissingPluginModule(message, name=_provider(parent))
+        return None
+
+
+class _SubmoduleFinder:
+    """Find `tangrad.x.y` as `tangrad_x.y` below an alias; first in line.
+
+    The normal finders would find the same file through the package's path, and run it twice.
+    """
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: Any = None) -> Any:
+        parent, _, last = fullname.rpartition(".")
+        package = _aliases.get(parent)
+        if package is None or not hasattr(package, "__path__"):
+            return None
+        import importlib
+        import importlib.util
+
+        real = f"{package.__name__}.{last}"
+        if real == fullname or importlib.util.find_spec(real) is None:
+            return None
+        return _spec(fullname, lambda: importlib.import_module(real))
+
+
+class _AliasLoader:
+    """Put an existing module under a second name."""
+
+    def __init__(self, produce: Callable[[], ModuleType]) -> None:
+        self.produce = produce
+
+    def create_module(self, spec: Any) -> None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        # The import system returns what is in sys.modules afterwards. Returning the module from
+        # create_module instead would overwrite its __spec__.
+        name = module.__name__
+        real = self.produce()
+        _aliases[name] = real
+        sys.modules[name] = real
+        _prepare_for_aliases()
+
+
+def _spec(fullname: str, produce: Callable[[], ModuleType]) -> Any:
+    from importlib.machinery import ModuleSpec
+
+    return ModuleSpec(fullname, _AliasLoader(produce))  # type: ignore[arg-type]
+
+
+def _prepare_for_aliases() -> None:
+    """Bring what only a process with aliases needs: the submodule finder, forgetting."""
+    if any(isinstance(finder, _SubmoduleFinder) for finder in sys.meta_path):
+        return
+    from tangrad.plugins import discovery
+
+    sys.meta_path.insert(0, _SubmoduleFinder())
+    discovery.on_rescan(_forget)
+
+
+def _kind(name: str) -> Callable[[str], ModuleType] | None:
+    """Return the function that produces the module of that name, or None."""
+    from tangrad.plugins import discovery
+
+    try:
+        installed = discovery.find(discovery.NAMESPACES, name) is not None
+    except discovery.PluginError:
+        installed = True
+    if installed or _shown_by_device(name) is not None:
+        return _from_plugin
+    if _has_children(name):
+        return _intermediate
+    entry = _neutral().get(name)
+    if entry is not None:
+        return _neutral_module if _has_answers(name) else _missing
+    return None if _switched_off(name) is None else _missing
+
+
+def _from_plugin(name: str) -> ModuleType:
+    from tangrad.plugins import discovery
+
+    try:
+        plugin = discovery.find(discovery.NAMESPACES, name)
+        module = _device_module(name) if plugin is None else discovery.load(plugin)
+        if not isinstance(module, ModuleType):
+            raise TypeError(f"a namespace has to be a module, not {module!r}; see {plugin}")
+    except Exception as error:
+        return _neutral_or_raise(name, error)
+    if _has_children(name):
+        _show_children(name, module)
+    return module
+
+
+def _neutral_or_raise(name: str, error: Exception) -> ModuleType:
+    """Return neutral answers in place of a broken plugin, telling so; else raise."""
+    if not _has_answers(name):
+        raise BrokenPluginModule(f"'{_PREFIX}{name}' cannot be used: {error}") from error
+    import warnings
+
+    warnings.warn(
+        f"'{_PREFIX}{name}' answers as if it were not installed, for its plugin is broken: {error}",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return _neutral_module(name, broken=str(error))
+
+
+def _shown_by_device(name: str) -> Any:
+    """Return what a device driver says is to be shown under the device's name."""
+    from tangrad.plugins import discovery
+
+    try:
+        plugin = discovery.find(discovery.DEVICES, name)
+        return plugin and getattr(discovery.load(plugin), "module", None)
+    except discovery.PluginError:
+        return None
+
+
+def _device_module(name: str) -> Any:
+    shown = _shown_by_device(name)
+    if not isinstance(shown, str):
+        return shown
+    import importlib
+
+    return importlib.import_module(shown)
+
+
+def _has_children(name: str) -> bool:
+    from tangrad.plugins import discovery
+
+    return any(other.startswith(name + ".") for other in discovery.names(discovery.NAMESPACES))
+
+
+def _intermediate(name: str) -> ModuleType:
+    """Return an empty package that stands between `tangrad` and a dotted name."""
+    module = ModuleType(_PREFIX + name, f"Hold the packages that plugins bring below {name}.")
+    module.__path__ = []
+    module.__getattr__ = attribute_of(_PREFIX + name)  # type: ignore[method-assign]
+    return module
+
+
+def _show_children(name: str, module: ModuleType) -> None:
+    """Let a plugin's module answer for names that other plugins register below its own."""
+    own = vars(module).get("__getattr__")
+    child = attribute_of(_PREFIX + name)
+
+    def attribute(attr: str) -> Any:
+        if own is not None:
+            try:
+                return own(attr)
+            except AttributeError:
+                pass
+        return child(attr)
+
+    module.__getattr__ = attribute  # type: ignore[method-assign]
+    if not hasattr(module, "__path__"):
+        module.__path__ = []
+
+
+def _neutral_module(name: str, broken: str = "") -> ModuleType:
+    entry = _neutral()[name]
+    module = ModuleType(_PREFIX + name, _missing_message(name))
+    module.__path__ = []
+    for key, value in entry.get("values", {}).items():
+        setattr(module, key, value)
+    for key, value in entry.get("returns", {}).items():
+        setattr(module, key, _constant(module.__name__, key, value))
+    for key in entry.get("contexts", ()):
+        setattr(module, key, _null_context())
+    for key in entry.get("decorators", ()):
+        setattr(module, key, _identity)
+
+    def attribute(attr: str) -> Any:
+        return _beyond_neutral(name, attr, broken)
+
+    module.__getattr__ = attribute  # type: ignore[method-assign]
+    return module
+
+
+def _beyond_neutral(name: str, attr: str, broken: str) -> Any:
+    """Return what a neutral module does not know: a child, or what was installed meanwhile."""
+    if attr.startswith("_"):
+        raise AttributeError(f"module '{_PREFIX}{name}' has no attribute '{attr}'")
+    if _kind(f"{name}.{attr}") is not None:
+        return resolve(f"{name}.{attr}")
+    if broken:
+        raise BrokenPluginAttribute(f"'{_PREFIX}{name}.{attr}' cannot be used: {broken}")
+    if _kind(name) is _from_plugin:
+        _forget()
+        return getattr(resolve(name), attr)
+    raise MissingPluginAttribute(_missing_message(name, attr))
+
+
+def _missing(name: str) -> ModuleType:
+    raise MissingPluginModule(_missing_message(name), name=_provider(name))
+
+
+def _missing_message(name: str, attr: str = "") -> str:
+    wanted = f"{_PREFIX}{name}.{attr}" if attr else _PREFIX + name
+    off = _switched_off(name)
+    if off is not None:
+        return f"'{wanted}' belongs to {off}, which TANGRAD_DISABLE_PLUGINS switches off"
+    extra = _neutral().get(name, {}).get("extra")
+    if extra is None:
+        return f"'{wanted}' does not exist: no package of {ROOT} provides it"
+    return f"'{wanted}' needs a package that is not installed; run: pip install {ROOT}[{extra}]"
+
+
+def _switched_off(name: str) -> Any:
+    """Return an installed plugin of that name that is disabled, or None."""
+    from tangrad.plugins import discovery
+
+    groups = (discovery.NAMESPACES, discovery.DEVICES)
+    return next(filter(None, (discovery.find_disabled(group, name) for group in groups)), None)
+
+
+def _provider(name: str) -> str:
+    # Not the name being imported: `from tangrad import x` swallows an error that has it.
+    return f"{ROOT}_{_neutral().get(name, {}).get('extra') or name}"
+
+
+def _is_neutral(name: str) -> bool:
+    """Return whether the module in use under that name holds neutral answers."""
+    module = _aliases.get(_PREFIX + name)
+    return module is not None and module.__name__ == _PREFIX + name and name in _neutral()
+
+
+def _has_answers(name: str) -> bool:
+    return bool(set(_neutral().get(name, {})) - {"extra"})
+
+
+def _constant(module: str, name: str, value: Any) -> Callable[..., Any]:
+    def neutral(*args: Any, **kwargs: Any) -> Any:
+        return value
+
+    neutral.__name__ = neutral.__qualname__ = name
+    neutral.__module__ = module
+    neutral.__doc__ = f"Return {value!r}: the package that knows better is not installed."
+    return neutral
+
+
+def _null_context() -> type:
+    from contextlib import ContextDecorator
+
+    class record_function(ContextDecorator):
+        """Do nothing, as a context manager or decorator: no profiler is installed."""
+
+        def __init__(self, name: str, args: str | None = None) -> None:
+            self.name = name
+
+        def __enter__(self) -> record_function:
+            return self
+
+        def __exit__(self, *exc: object) -> None:
+            return None
+
+    return record_function
+
+
+def _identity(fn: Any = None, *args: Any, **kwargs: Any) -> Any:
+    """Return the decorated function as it is: there is nothing installed to mark it for."""
+    return fn if callable(fn) else _identity
+
+
+def _neutral() -> dict[str, dict[str, Any]]:
+    global _neutral_table
+    if _neutral_table is None:
+        import json
+        import os
+
+        path = os.path.join(os.path.dirname(__file__), "neutral.json")
+        with open(path, encoding="utf-8") as file:
+            _neutral_table = json.load(file)
+    return _neutral_table
+
+
+def _forget() -> None:
+    """Drop every alias, so that the next use asks what is installed now."""
+    dropped = dict(_aliases)
+    _aliases.clear()
+    for name, module in dropped.items():
+        if sys.modules.get(name) is module:
+            del sys.modules[name]
+        parent, _, last = name.rpartition(".")
+        # A plugin's own package keeps its submodules.
+        holder = None if parent in dropped else sys.modules.get(parent)
+        if holder is not None and vars(holder).get(last) is module:
+            delattr(holder, last)

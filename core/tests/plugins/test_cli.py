@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import json
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from tangrad import cli
+from tangrad.plugins import discovery
+
+HOOKS = "tangrad.plugins"
+HEAD = "from tangrad.plugin import hookimpl\nAPI = 1\n"
+COMMAND = (
+    "@hookimpl\ndef tangrad_add_cli(commands):\n"
+    "    command = commands.add_parser('hello')\n"
+    "    command.set_defaults(run=lambda options: print('hello') or 3)\n"
+)
+REPORT = "@hookimpl\ndef tangrad_report_environment(): return {'acme level': 11}\n"
+
+
+@pytest.fixture
+def installed(site):
+    site.install("acme-p", {HOOKS: {"p": "acme_p"}}, {"acme_p.py": HEAD + COMMAND + REPORT})
+    site.install("acme-bad", {HOOKS: {"bad": "acme_bad"}}, {"acme_bad.py": "1 / 0"})
+    discovery.rescan()
+    return site
+
+
+def test_info_tells_what_there_is_and_what_failed(installed, capsys):
+    assert cli.main(["info"]) == 0
+    text = capsys.readouterr().out
+    for line in (
+        "Distributions",
+        "  acme-p     1.0",
+        "  reference  tangrad   available",
+        "  acme level  11     acme-p",
+        "FAILED acme-bad 1.0 (tangrad.plugins: bad = acme_bad)",
+        "  cause   ZeroDivisionError: division by zero",
+        "  remedy  Run: pip install --force-reinstall acme-bad",
+    ):
+        assert line in text
+    assert "float32" in text
+    assert "strided" in text
+
+
+def test_info_as_json_tells_the_same(installed, capsys):
+    assert cli.main(["info", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert {"name": "meta", "provider": "tangrad", "status": "available"} in facts["devices"]
+    assert facts["distributions"]["acme-p"] == "1.0"
+    assert [f["distribution"] for f in facts["failures"]] == ["acme-bad"]
+    statuses = {p["name"]: p["status"] for p in facts["plugins"]}
+    assert (statuses["p"], statuses["bad"]) == ("ok", "failed: import")
+
+
+def test_info_runs_in_a_process_of_its_own(installed):
+    outcome = installed.run(
+        "from runpy import run_module as r; import sys; sys.argv = ['', 'info']\n"
+        "r('tangrad', run_name='__main__')"
+    )
+    assert "FAILED acme-bad" in outcome.stdout, outcome.stderr
+    assert outcome.returncode == 0
+
+
+def test_an_unknown_command_is_answered_by_the_usage(installed, capsys):
+    with pytest.raises(SystemExit) as exit_:
+        cli.main(["no-such-command"])
+    assert exit_.value.code == 2
+    assert "usage: python -m tangrad" in capsys.readouterr().err
+
+
+def test_no_command_is_answered_by_the_usage(installed, capsys):
+    with pytest.raises(SystemExit) as exit_:
+        cli.main([])
+    assert exit_.value.code == 2
+    assert "usage: python -m tangrad" in capsys.readouterr().err
+
+
+def test_a_plugin_adds_a_command(installed, capsys):
+    assert cli.main(["hello"]) == 3
+    assert capsys.readouterr().out == "hello\n"
+
+
+def test_a_plugin_cannot_replace_a_command(installed, capsys):
+    source = HEAD + COMMAND.replace("hello", "info")
+    installed.install("acme-q", {HOOKS: {"q": "acme_q"}}, {"acme_q.py": source})
+    discovery.rescan()
+    assert cli.main(["hello"]) == 3
+    assert "acme-q 1.0" in capsys.readouterr().err
+    assert cli.main(["info"]) == 0
+
+
+def test_the_commands_of_the_core_import_no_plugin(installed, monkeypatch, capsys):
+    description = SimpleNamespace(describe=lambda name: f"all about {name}")
+    monkeypatch.setitem(sys.modules, "tangrad.ops.describe", description)
+    assert cli.main(["op", "add"]) == 0
+    assert capsys.readouterr().out == "all about add\n"
+    assert "acme_p" not in sys.modules

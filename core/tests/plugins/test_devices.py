@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from tangrad.devices import registry
+from tangrad.plugins import discovery
+from tangrad.plugins.discovery import PluginError
+
+DEVICES = "tangrad.devices"
+HEAD = "from tangrad.plugin import DeviceDriver\nAPI = 1\nopened = []\n"
+
+
+def driver(body: str = "") -> str:
+    default = "    def open(self): opened.append(self.name)\n"
+    return f"{HEAD}class Driver(DeviceDriver):\n    host = True\n{body or default}"
+
+
+def install(site, name: str, source: str, distribution: str = "acme-dev") -> None:
+    module = distribution.replace("-", "_")
+    site.install(distribution, {DEVICES: {name: f"{module}:Driver"}}, {f"{module}.py": source})
+
+
+def test_the_core_brings_its_own_devices(site):
+    assert registry.get_driver("meta").meta
+    assert registry.get_driver("cpu").host
+    assert registry.get_driver("reference").name == "reference"
+
+
+def test_a_plugin_is_opened_once_by_however_many_threads(site):
+    install(site, "acme", driver())
+    found = []
+    threads = [
+        threading.Thread(target=lambda: found.append(registry.get_driver("acme"))) for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    import acme_dev
+
+    assert acme_dev.opened == ["acme"]
+    assert len(set(map(id, found))) == 1
+    assert "acme" in registry.device_names()
+
+
+def test_a_plugin_takes_the_place_of_the_cpu_but_not_of_the_oracle(site):
+    install(site, "cpu", driver(), "acme-cpu")
+    install(site, "reference", driver(), "acme-ref")
+    assert type(registry.get_driver("cpu")).__module__ == "acme_cpu"
+    assert type(registry.get_driver("reference")).__module__ == "tangrad.devices.builtin"
+
+
+def test_an_unknown_device_lists_the_known_and_what_failed(site):
+    install(site, "acme", driver())
+    install(site, "bad", "1 / 0", "acme-bad")
+    discovery.check_all()
+    with pytest.raises(RuntimeError) as raised:
+        registry.get_driver("foo")
+    message = str(raised.value)
+    assert message.startswith(
+        "Expected one of cpu, meta, reference, acme, bad device type at start"
+    )
+    assert "device string: foo" in message
+    assert "acme-bad 1.0" in message
+    assert "ZeroDivisionError" in message
+
+
+def test_a_disabled_device_is_said_to_be_disabled(site, monkeypatch):
+    install(site, "acme", driver())
+    monkeypatch.setenv(discovery.DISABLE_VARIABLE, "acme-dev")
+    with pytest.raises(RuntimeError, match=r"acme-dev 1.0 .* is switched off by TANGRAD_DISABLE"):
+        registry.get_driver("acme")
+
+
+def test_a_device_that_cannot_work_here_gives_its_reason(site):
+    install(site, "acme", driver("    def probe(self): return 'no acme board found'\n"))
+    with pytest.raises(PluginError, match="no acme board found"):
+        registry.get_driver("acme")
+    assert registry.availability("acme") == ("acme-dev 1.0", "not available: no acme board found")
+
+
+def test_a_device_whose_probe_hangs_did_not_answer(site, monkeypatch):
+    monkeypatch.setenv(discovery.PROBE_VARIABLE, "0.05")
+    install(site, "acme", driver("    def probe(self):\n        import time; time.sleep(3)\n"))
+    with pytest.raises(PluginError, match="did not answer within 0.05 s"):
+        registry.get_driver("acme")
+
+
+def test_a_device_that_fails_to_open_is_not_tried_twice(site):
+    body = "    def open(self):\n        opened.append(1); raise OSError('board on fire')\n"
+    install(site, "acme", driver(body))
+    for _ in range(2):
+        with pytest.raises(PluginError, match="OSError: board on fire"):
+            registry.get_driver("acme")
+    import acme_dev
+
+    assert acme_dev.opened == [1]
+
+
+def test_a_broken_cpu_plugin_leaves_the_reference_in_its_place_with_a_warning(site):
+    install(site, "cpu", "import a_missing_module", "acme-cpu")
+    with pytest.warns(RuntimeWarning, match=r"served by the slow reference device: acme-cpu 1.0"):
+        assert type(registry.get_driver("cpu")).__module__ == "tangrad.devices.builtin"
+
+
+def test_a_device_registers_its_kernels_and_then_those_that_plugins_have_for_it(site):
+    body = "    def register_kernels(self, register): register('add', print, dtypes=['float32'])\n"
+    install(site, "acme", driver(body))
+    hook = (
+        "from tangrad.plugin import hookimpl, register_kernel\nAPI = 1\n"
+        "@hookimpl\ndef tangrad_register_kernels(device):\n"
+        "    if device == 'acme': register_kernel('mul', print, device=device)\n"
+    )
+    site.install("acme-k", {"tangrad.plugins": {"k": "acme_k"}}, {"acme_k.py": hook})
+    code = (
+        "import tangrad\nprint(tangrad.device('acme').type)\n"
+        "print(tangrad.ops.add.kernels()[('acme', 'strided')])\n"
+        "print('float64' in tangrad.ops.mul.kernels()[('acme', 'strided')])\n"
+    )
+    outcome = site.run(code)
+    assert outcome.stdout == "acme\n['float32']\nTrue\n", outcome.stderr
+
+
+def test_a_device_whose_kernels_cannot_be_registered_stays_unknown(site):
+    body = "    def register_kernels(self, register): register('no_such_op', print)\n"
+    install(site, "acme", driver(body))
+    for _ in range(2):
+        with pytest.raises(PluginError, match=r"acme-dev 1.0 .* kernels: .*no_such_op"):
+            registry.open_device("acme")
+
+
+def test_two_plugins_for_one_device_are_an_error_naming_both(site):
+    install(site, "acme", driver())
+    install(site, "acme", driver(), "acme-other")
+    with pytest.raises(PluginError, match=r"acme-dev 1.0 .* and acme-other 1.0"):
+        registry.get_driver("acme")
+
+
+def test_a_driver_of_the_wrong_kind_is_refused(site):
+    install(site, "acme", "API = 1\nDriver = dict\n")
+    with pytest.raises(PluginError, match="subclass of tangrad.plugin.DeviceDriver"):
+        registry.get_driver("acme")
+
+
+def test_a_driver_without_memory_methods_says_which_it_lacks(site):
+    install(site, "acme", driver())
+    with pytest.raises(NotImplementedError, match=r"device 'acme': .*allocate\(\)"):
+        registry.get_driver("acme").allocate(8, 0)

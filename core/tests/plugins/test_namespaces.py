@@ -1,0 +1,234 @@
+from __future__ import annotations
+
+import importlib
+import sys
+
+import pytest
+
+import tangrad
+from tangrad.plugins import discovery, namespaces
+
+NAMESPACES = "tangrad.namespaces"
+DEVICES = "tangrad.devices"
+
+
+@pytest.fixture
+def zoo(site):
+    """A package `acme_zoo`, shown as `tangrad.zoo`."""
+    modules = {
+        "acme_zoo/__init__.py": "API = 1\nclass Cage: pass\n",
+        "acme_zoo/birds.py": "from acme_zoo import Cage\nowls = []\n",
+    }
+    site.install("acme-zoo", {NAMESPACES: {"zoo": "acme_zoo"}}, modules)
+    return site
+
+
+def test_attribute_and_import_give_the_very_module_of_the_package(zoo):
+    import acme_zoo
+
+    assert tangrad.zoo is acme_zoo
+    assert importlib.import_module("tangrad.zoo") is acme_zoo
+    assert acme_zoo.__spec__.name == acme_zoo.__name__ == "acme_zoo"
+    assert "zoo" in namespaces.names()
+
+
+def test_import_works_without_the_attribute_having_been_used(zoo):
+    from tangrad.zoo import Cage
+
+    assert Cage is sys.modules["acme_zoo"].Cage
+
+
+def test_submodules_are_run_once_under_both_names(zoo):
+    import acme_zoo.birds
+
+    import tangrad.zoo.birds
+    from tangrad.zoo.birds import owls
+
+    assert tangrad.zoo.birds is acme_zoo.birds
+    assert acme_zoo.birds.owls is owls
+
+
+def test_uninstalling_forgets_the_names(zoo):
+    assert tangrad.zoo.Cage
+    zoo.uninstall("acme-zoo")
+    discovery.rescan()
+    assert not hasattr(tangrad, "zoo")
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("tangrad.zoo")
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("tangrad.zoo.birds")
+
+
+def test_dotted_names_need_no_package_between(site):
+    site.install("acme-q", {NAMESPACES: {"zoo.night.owls": "acme_q"}}, {"acme_q.py": "API = 1\n"})
+    import acme_q
+
+    assert tangrad.zoo.night.owls is acme_q
+    assert importlib.import_module("tangrad.zoo.night.owls") is acme_q
+    with pytest.raises(AttributeError, match=r"'tangrad.zoo.night' has no attribute 'bats'"):
+        _ = tangrad.zoo.night.bats
+
+
+def test_one_plugin_may_bring_a_name_below_the_module_of_another(zoo):
+    zoo.install("acme-fish", {NAMESPACES: {"zoo.fish": "acme_fish"}}, {"acme_fish.py": "API = 1\n"})
+    discovery.rescan()
+    import acme_fish
+
+    assert tangrad.zoo.fish is acme_fish
+    assert tangrad.zoo.Cage
+    assert importlib.import_module("tangrad.zoo.birds").owls == []
+
+
+def test_a_package_of_the_core_may_have_names_of_plugins_below_it(site):
+    site.install("acme-q", {NAMESPACES: {"devices.acme": "acme_q"}}, {"acme_q.py": "API = 1\n"})
+    import acme_q
+
+    attribute = namespaces.attribute_of("tangrad.devices")
+    assert attribute("acme") is acme_q
+    with pytest.raises(AttributeError, match=r"'tangrad.devices' has no attribute 'other'"):
+        attribute("other")
+
+
+def test_a_device_shows_the_module_that_its_driver_names(site):
+    driver = "API = 1\nclass Driver:\n    module = 'acme_dev'\n"
+    modules = {"acme_driver.py": driver, "acme_dev.py": "def is_available(): return True\n"}
+    site.install("acme-dev", {DEVICES: {"acmedev": "acme_driver:Driver"}}, modules)
+    assert tangrad.acmedev.is_available()
+
+
+def test_an_unknown_name_is_a_plain_attribute_error(site):
+    assert not hasattr(tangrad, "no_such_name")
+    with pytest.raises(AttributeError, match="module 'tangrad' has no attribute 'no_such_name'"):
+        _ = tangrad.no_such_name
+    with pytest.raises(ModuleNotFoundError, match="No module named 'tangrad.no_such_name'"):
+        importlib.import_module("tangrad.no_such_name")
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("cuda.is_available()", False),
+        ("cuda.device_count()", 0),
+        ("cuda.is_initialized()", False),
+        ("cuda.manual_seed_all(7)", None),
+        ("distributed.is_available()", False),
+        ("distributed.is_initialized()", False),
+        ("jit.is_scripting()", False),
+        ("jit.is_tracing()", False),
+        ("jit.ignore(abs) is abs", True),
+        ("jit.unused(drop=True)(abs) is abs", True),
+        ("onnx.is_in_onnx_export()", False),
+        ("backends.cudnn.is_available()", False),
+        ("backends.cudnn.enabled", False),
+        ("backends.mps.is_available()", False),
+        ("compiler.is_compiling()", False),
+    ],
+)
+def test_programs_get_truthful_answers_where_nothing_is_installed(site, question, answer):
+    assert eval(question, {name: getattr(tangrad, name) for name in TOP}) == answer
+
+
+TOP = ("backends", "compiler", "cuda", "distributed", "jit", "onnx")
+
+
+def test_record_function_is_a_null_context_and_decorator(site):
+    from tangrad.profiler import record_function
+
+    with record_function("step"):
+        pass
+    assert record_function("step")(abs)(-1) == 1
+    profiler = namespaces.resolve("autograd.profiler")
+    with profiler.record_function("step"):
+        pass
+
+
+def test_neutral_settings_can_be_written(site):
+    tangrad.backends.cudnn.benchmark = True
+    assert tangrad.backends.cudnn.benchmark
+
+
+def test_a_missing_package_says_what_to_install(site):
+    hint = r"run: pip install tangrad\[vision\]"
+    with pytest.raises(AttributeError, match=hint):
+        _ = tangrad.vision
+    with pytest.raises(ModuleNotFoundError, match=hint):
+        importlib.import_module("tangrad.vision")
+    with pytest.raises(ModuleNotFoundError, match=hint):
+        exec("from tangrad import vision")
+    assert not hasattr(tangrad, "vision")
+
+
+def test_what_a_neutral_module_does_not_know_says_what_to_install(site):
+    hint = r"run: pip install tangrad\[cuda\]"
+    with pytest.raises(AttributeError, match=f"'tangrad.cuda.Stream'.*{hint}"):
+        _ = tangrad.cuda.Stream
+    with pytest.raises(ModuleNotFoundError, match=hint):
+        importlib.import_module("tangrad.cuda.amp")
+    with pytest.raises(ModuleNotFoundError, match=hint):
+        exec("from tangrad.cuda import Stream")
+    assert not hasattr(tangrad.cuda, "Stream")
+
+
+def test_a_name_of_nobody_below_a_neutral_module_is_not_blamed_on_an_extra(site):
+    with pytest.raises(AttributeError, match="no package of tangrad provides it"):
+        _ = tangrad.xpu.Stream
+
+
+def test_installing_ends_the_neutral_answers(site):
+    held = tangrad.onnx
+    assert not hasattr(held, "export")
+    source = "API = 1\ndef export(): return 'done'\n"
+    site.install("acme-onnx", {NAMESPACES: {"onnx": "acme_onnx"}}, {"acme_onnx.py": source})
+    assert held.export() == "done"
+    assert tangrad.onnx.export() == "done"
+
+
+def test_a_broken_plugin_is_told_when_its_name_is_used(site):
+    site.install("acme-bad", {NAMESPACES: {"bad": "acme_bad"}}, {"acme_bad.py": "1 / 0"})
+    with pytest.raises(AttributeError, match=r"acme-bad 1.0 .*ZeroDivisionError"):
+        _ = tangrad.bad
+    with pytest.raises(ImportError, match=r"acme-bad 1.0 .*ZeroDivisionError"):
+        importlib.import_module("tangrad.bad")
+    assert not hasattr(tangrad, "bad")
+
+
+def test_neutral_answers_stand_in_for_a_broken_plugin_with_a_warning(site):
+    site.install("acme-onnx", {NAMESPACES: {"onnx": "acme_onnx"}}, {"acme_onnx.py": "1 / 0"})
+    with pytest.warns(RuntimeWarning, match=r"broken: acme-onnx 1.0 .*ZeroDivisionError"):
+        assert tangrad.onnx.is_in_onnx_export() is False
+    with pytest.raises(AttributeError, match=r"acme-onnx 1.0 .*ZeroDivisionError"):
+        _ = tangrad.onnx.export
+
+
+def test_a_namespace_that_is_no_module_is_broken(site):
+    site.install("acme-bad", {NAMESPACES: {"bad": "acme_bad:API"}}, {"acme_bad.py": "API = 1"})
+    with pytest.raises(AttributeError, match="has to be a module"):
+        _ = tangrad.bad
+
+
+def test_a_disabled_plugin_is_said_to_be_disabled(zoo, monkeypatch):
+    monkeypatch.setenv(discovery.DISABLE_VARIABLE, "zoo")
+    discovery.rescan()
+    with pytest.raises(AttributeError, match=r"acme-zoo 1.0 .*TANGRAD_DISABLE_PLUGINS"):
+        _ = tangrad.zoo
+
+
+def test_private_names_start_no_scan(site):
+    code = (
+        "import sys\nfrom tangrad.plugins import namespaces\n"
+        "try: namespaces.resolve('__wrapped__')\nexcept AttributeError: pass\n"
+        "assert 'tangrad.plugins.discovery' not in sys.modules"
+    )
+    outcome = site.run(code)
+    assert outcome.returncode == 0, outcome.stderr
+
+
+def test_the_import_hook_loads_nothing_heavy(site):
+    heavy = "stevedore pluggy importlib.metadata inspect json dataclasses"
+    code = (
+        "import sys; before = set(sys.modules)\n"
+        "from tangrad.plugins import namespaces; namespaces.install()\n"
+        f"print(*sorted((set(sys.modules) - before) & set({heavy.split()!r})))"
+    )
+    outcome = site.run(code)
+    assert (outcome.stdout, outcome.stderr) == ("\n", "")
