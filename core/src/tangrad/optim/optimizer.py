@@ -64,7 +64,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
                     f"{step} must return None or a tuple of (new_args, new_kwargs), "
                     f"but got {replacement}."
                 )
-            (self, *args), kwargs = replacement  # type: ignore[assignment]
+            (self, *args), kwargs = replacement
         result = step(self, *args, **kwargs)
         self._opt_called = True  # Read by the schedulers, which are to step after the optimizer.
         for hook in (
