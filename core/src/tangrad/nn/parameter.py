@@ -28,6 +28,8 @@ class Buffer(metaclass=_BufferType):
         persistent: whether the buffer is part of the module's `state_dict`.
     """
 
+    persistent: bool
+
     def __new__(cls, data: Any = None, *, persistent: bool = True) -> Any:
         """Return `data`, detached and marked as a buffer."""
         if data is None:

@@ -102,6 +102,7 @@ class Optimizer:
         defaults: the options above.
     """
 
+    _opt_called: bool
     _optimizer_step_pre_hooks: OrderedDict[int, Callable[..., Any]]
     _optimizer_step_post_hooks: OrderedDict[int, Callable[..., Any]]
     _optimizer_state_dict_pre_hooks: OrderedDict[int, Callable[..., Any]]
