@@ -8,6 +8,12 @@ def _results(op: str, dtypes: str) -> list[str]:
     return [f"test_result_is_that_of_torch[[]{op}-{dtype}-*" for dtype in dtypes.split()]
 
 
+def _gradients(op: str, *, first: bool = True) -> list[str]:
+    """Return the patterns of the tests of an op's derivatives: all of them, or the second ones."""
+    bodies = ("vjp", "jvp", "second_order") if first else ("second_order",)
+    return [f"test_{body}_is_that_of_torch[[]{op}-*" for body in bodies]
+
+
 DEVIATIONS: dict[str, str] = {
     pattern: reason
     for reason, patterns in {
