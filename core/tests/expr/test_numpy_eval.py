@@ -24,6 +24,7 @@ TORCH = {name: name for name in SCALAR_PRIMITIVES} | {
 # No such function in PyTorch, or one that differs on purpose: polygamma takes a Python order and
 # loses accuracy, zeta is nan at infinity.
 OWN = {"fma", "cbrt", "select_complex", "trigamma", "polygamma", "zeta", "complex"}
+OWN |= {"trunc_divide", "frexp_mantissa", "frexp_exponent"}
 # lgamma and digamma lose digits near their zeros in PyTorch; tan and pow amplify.
 LOOSE = {"lgamma": 1e-4, "digamma": 1e-4, "erfinv": 1e-4}
 
@@ -145,3 +146,29 @@ def test_wrong_arguments_are_refused():
         program.numpy()(np.ones(2))
     with pytest.raises(TypeError, match="unknown parameter 'alpha'"):
         program.numpy()(np.ones(2), np.ones(2), alpha=1)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int64", "float32", "float64"])
+def test_trunc_divide_rounds_to_zero(dtype):
+    a, b = np.array([7, -7, 7, -7, -128], dtype), np.array([2, 2, -2, -2, -1], dtype)
+    (quotient,) = expression("trunc_divide").typed({"a": dtype, "b": dtype}, dtype).numpy()(a, b)
+    wrapped = -128 if dtype == "int8" else 128
+    np.testing.assert_array_equal(quotient, np.array([3, -3, -3, 3, wrapped], dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_frexp_splits_a_number_into_mantissa_and_exponent(dtype):
+    a = np.array([0.75, -3.0, 1e-30, 0.0, np.inf, np.nan], dtype)
+    program = parse("frexp_mantissa(a); frexp_exponent(a)", ("a",)).typed({"a": dtype}, dtype)
+    mantissa, exponent = program.numpy()(a)
+    np.testing.assert_array_equal(np.ldexp(mantissa, exponent.astype(int)), a)
+    np.testing.assert_array_equal(exponent[3:], 0)
+    assert np.all((np.abs(mantissa[:3]) >= 0.5) & (np.abs(mantissa[:3]) < 1))
+
+
+def test_an_exact_input_keeps_its_type_beside_narrower_ones():
+    index = np.array([2**24 + 1, 2**24 + 3])
+    chosen = parse("where(a > 0, index, 0)", ("a", "index"))
+    types = {"a": "float32", "index": "int64"}
+    (found,) = chosen.typed(types, "float32", exact=("index",)).numpy()(np.float32([1, 1]), index)
+    np.testing.assert_array_equal(found, index)

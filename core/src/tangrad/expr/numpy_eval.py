@@ -22,38 +22,63 @@ def dtype_of(name: str) -> np.dtype:
 
 
 def build(program: Program) -> Callable[..., tuple]:
-    """Return the function of arrays that evaluates ``program``."""
+    """Return the function of arrays that evaluates ``program``: straight-line code, one line a step."""
     steps = [_step(instruction) for instruction in program.instructions]
-    last = {arg: k for k, step in enumerate(program.instructions) for arg in step.args}
-    dead_after: list[list[int]] = [[] for _ in steps]
-    for arg, k in last.items():
-        if arg not in program.results:
-            dead_after[k].append(arg)
+    scope: dict[str, Any] = {f"s{k}": step for k, step in enumerate(steps)}
+    body = _body(program)
+    exec(compile("\n".join(body), "<expression>", "exec"), scope)  # the names are our own
+    compute = scope["compute"]
     instructions, results, inputs = program.instructions, program.results, program.inputs
     result_dtypes = [dtype_of(name) for name in program.result_types]
+    indexed, names = program.indexed, program.params
 
     def evaluate(*arrays: Any, index: Any = None, **params: Any) -> tuple:
         if len(arrays) != len(inputs):
             raise TypeError(f"expected arrays for {', '.join(inputs)}; got {len(arrays)}")
-        _check_params(program.params, instructions, params)
-        named = dict(zip(inputs, arrays, strict=True)) | params
+        if names or params:
+            _check_params(names, instructions, params)
         if index is None:
-            if program.indexed:
+            if indexed:
                 raise TypeError("random bits need the keyword index: the elements' linear indices")
             index = 0
-        values: list[Any] = []
         with np.errstate(all="ignore"):
-            for step, instruction, dead in zip(steps, instructions, dead_after, strict=True):
-                values.append(_run(step, instruction, values, named, index))
-                for k in dead:
-                    values[k] = None
-        shape = np.broadcast_shapes(*map(np.shape, arrays), np.shape(index))
+            values = compute(arrays, params, index)
+        shape = _common_shape(arrays, index)
         return tuple(
-            _shaped(values[k], dtype, shape)
-            for k, dtype in zip(results, result_dtypes, strict=True)
+            _shaped(value, dtype, shape) for value, dtype in zip(values, result_dtypes, strict=True)
         )
 
     return evaluate
+
+
+def _body(program: Program) -> list[str]:
+    """Write the steps as Python; a value is dropped after its last use."""
+    position = {name: k for k, name in enumerate(program.inputs)}
+    last = {arg: k for k, step in enumerate(program.instructions) for arg in step.args}
+    lines = ["def compute(arrays, params, index):"]
+    for k, step in enumerate(program.instructions):
+        if step.op in ("load", "param"):
+            name = str(step.value)
+            given = f"arrays[{position[name]}]" if name in position else f"params[{name!r}]"
+            lines.append(f" v{k} = s{k}({given})")
+            continue
+        operands = [f"v{arg}" for arg in step.args]
+        if step.op == "philox_uniform":
+            operands.append("index")
+        lines.append(f" v{k} = s{k}({', '.join(operands)})")
+        dead = [f"v{arg}" for arg in set(step.args) if last[arg] == k and arg not in program.results]
+        if dead:
+            lines.append(f" {' = '.join(dead)} = None")
+    outputs = "".join(f"v{k}, " for k in program.results)
+    lines.append(f" return ({outputs})")
+    return lines
+
+
+def _common_shape(arrays: tuple[Any, ...], index: Any) -> tuple[int, ...]:
+    shapes = {np.shape(a) for a in arrays}
+    if len(shapes) == 1 and isinstance(index, int):
+        return shapes.pop()
+    return np.broadcast_shapes(*shapes, np.shape(index))
 
 
 def _shaped(value: Any, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
@@ -68,16 +93,6 @@ def _check_params(known: tuple[str, ...], steps: list[Instruction], given: dict)
     for step in steps:
         if step.op == "param" and step.value not in given:
             raise TypeError(f"missing parameter {step.value!r}")
-
-
-def _run(
-    step: Step, instruction: Instruction, values: list[Any], named: dict[str, Any], index: Any
-) -> Any:
-    if instruction.op in ("load", "param"):
-        return step(named[str(instruction.value)])
-    if instruction.op == "philox_uniform":
-        return step(*(values[arg] for arg in instruction.args), index)
-    return step(*(values[arg] for arg in instruction.args))
 
 
 def _step(instruction: Instruction) -> Step:

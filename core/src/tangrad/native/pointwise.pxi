@@ -254,6 +254,8 @@ cdef object run_pointwise_outs(Op op, tg_kernel* kernel, DeviceRuntime dev, oper
             outs.append(o)
             continue
         o = out[i] if op.nout > 1 else out
+        if <PyObject*>out == flat[op.tensor_param[0]]:
+            check_inplace_shape(op, o, ndim, shape)
         prepare_out(op, o, ndim, shape, want)
         if o.storage_.dev.type is not dev.type:
             raise RuntimeError(f"{op.name}: expected out tensor to have device {dev.device}, "
@@ -275,6 +277,14 @@ cdef object run_pointwise_outs(Op op, tg_kernel* kernel, DeviceRuntime dev, oper
     return op.return_type(*outs) if op.return_type is not None else tuple(outs)
 
 
+cdef int check_inplace_shape(Op op, Tensor o, int ndim, const int64_t* shape) except -1:
+    if o.ndim_ != ndim or memcmp(o.shape_, shape, ndim * sizeof(int64_t)) != 0:
+        raise RuntimeError(f"output with shape {shape_list(o.ndim_, o.shape_)} doesn't match the broadcast shape "
+                           f"{shape_list(ndim, shape)} ({op.name}_ of [{describe_tensor(o)}]); an in-place operation "
+                           "cannot grow its tensor")
+    return 0
+
+
 cdef int prepare_out(Op op, Tensor o, int ndim, const int64_t* shape, int want) except -1:
     """Check that a result fits `out`, resizing an empty or wrongly shaped out= as PyTorch does."""
     cdef int i
@@ -283,7 +293,7 @@ cdef int prepare_out(Op op, Tensor o, int ndim, const int64_t* shape, int want) 
                            f"{o.dtype_.name} ({op.name})")
     if o.ndim_ == ndim and memcmp(o.shape_, shape, ndim * sizeof(int64_t)) == 0:
         for i in range(o.ndim_):
-            if o.stride_[i] == 0 and o.shape_[i] > 1:
+            if o.stride_[i] == 0 and o.shape_[i] > 1 and o.numel_ > 0:
                 raise RuntimeError(
                     "unsupported operation: more than one element of the written-to tensor refers to a single memory "
                     f"location. Please clone() the tensor before performing the operation. ({op.name} into "

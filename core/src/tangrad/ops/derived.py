@@ -35,8 +35,13 @@ def backward_rule(definition: PointwiseDefinition, needs: int) -> Any:
 
 
 def _grad_names(definition: PointwiseDefinition) -> tuple[str, ...]:
+    """Return how formulas call the gradients of the results; a gradient's own inputs are called g, too."""
     n = len(definition.schema.returns)
-    return ("g",) if n == 1 else tuple(f"g{k}" for k in range(n))
+    taken = {*definition.inputs, *definition.params}
+    prefix = "g"
+    while not taken.isdisjoint(names := (prefix,) if n == 1 else tuple(f"{prefix}{k}" for k in range(n))):
+        prefix += "g"
+    return names
 
 
 def result_names(definition: PointwiseDefinition) -> tuple[str, ...]:
@@ -58,11 +63,7 @@ def _gradient(definition: PointwiseDefinition, name: str, grads: tuple[str, ...]
     if name in definition.partials:
         return parse(f"g * conj({_as_value(definition.partials[name])})", inputs, definition.params) \
             if ";" not in definition.partials[name] else _with_locals(definition.partials[name], inputs, definition.params)
-    derived = definition.expression.vjp((name,), "g" if len(grads) == 1 else "g")
-    if len(grads) > 1:
-        derived = derived.substitute({f"grad{k}": parse(g, inputs) for k, g in enumerate(grads)
-                                      if f"grad{k}" in derived.inputs})
-    return derived
+    return definition.expression.vjp((name,), grads[0] if len(grads) == 1 else grads[0][:-1])
 
 
 def _as_value(text: str) -> str:

@@ -14,6 +14,7 @@ REAL = "bool integral floating"
 maximum = pointwise(
     "maximum(Tensor self, Tensor other) -> Tensor",
     "maximum(self, other)",
+    node="maximum",
     dtypes=REAL,
     samples=lambda s: [*s.binary(number=False), s(s.specials(), s.tensor())],
     errors=lambda s: [
@@ -25,6 +26,7 @@ maximum = pointwise(
 minimum = pointwise(
     "minimum(Tensor self, Tensor other) -> Tensor",
     "minimum(self, other)",
+    node="minimum",
     dtypes=REAL,
     samples=lambda s: [*s.binary(number=False), s(s.specials(), s.tensor())],
     errors=lambda s: [
@@ -92,29 +94,70 @@ clamp_both = pointwise(
 )
 
 
-@composite(
-    "clamp_open(Tensor self, any min=None, any max=None) -> Tensor",
+clamp_low = pointwise(
+    "clamp_low(Tensor self, Operand min, Scalar? max=None) -> Tensor",
+    "maximum(self, min)",
+    dtypes="integral floating",
+    partials={"self": "where(self >= min, 1, 0)", "min": "where(self < min, 1, 0)"},
     inplace=True,
     function=False,
     method=False,
     oracle="clamp",
-    samples=lambda s: [s(s.tensor(3, 4), 1), s(s.tensor(3, 4), max=1), s(s.tensor(4), None, 2)],
+    samples=lambda s: [s(s.tensor(3, 4), 1), s(s.tensor(3, 4), s.tensor(4)), s(s.specials(), 0)],
+    doc="Bound elements from below.",
+)
+
+clamp_high = pointwise(
+    "clamp_high(Tensor self, Scalar? min=None, Operand max) -> Tensor",
+    "minimum(self, max)",
+    dtypes="integral floating",
+    partials={"self": "where(self <= max, 1, 0)", "max": "where(self > max, 1, 0)"},
+    inplace=True,
+    function=False,
+    method=False,
+    oracle="clamp",
+    samples=lambda s: [s(s.tensor(3, 4), max=1), s(s.tensor(4), None, s.tensor(4))],
+    doc="Bound elements from above.",
+)
+
+
+@composite(
+    "clamp_neither(Tensor self, any min=None, any max=None) -> Tensor",
+    function=False,
+    method=False,
+    oracle="clamp",
     errors=lambda s: [(s(s.tensor(3)), RuntimeError, "must not be None")],
 )
-def clamp_open(self: Any, min: Any = None, max: Any = None) -> Any:
-    """Bound elements on one side."""
+def clamp_neither(self: Any, min: Any = None, max: Any = None) -> Any:
+    """Refuse a clamp without bounds."""
     if min is None and max is None:
-        raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
-    return self.clamp_min(min) if max is None else self.clamp_max(max)
+        raise RuntimeError("clamp: At least one of 'min' or 'max' must not be None")
+    raise TypeError(
+        "clamp: min and max must be numbers or tensors, "
+        f"got {type(min).__name__} and {type(max).__name__}"
+    )
 
 
 clamp = overload(
     "clamp",
     "clamp_both",
-    "clamp_open",
+    "clamp_low",
+    "clamp_high",
+    "clamp_neither",
     alias=("clip",),
     inplace=True,
-    samples=lambda s: [s(s.tensor(3, 4), min=1, max=2), s(s.tensor(3), min=0), s(s.tensor(3), 1)],
+    samples=lambda s: [
+        s(s.tensor(3, 4), min=1, max=2),
+        s(s.tensor(3), min=0),
+        s(s.tensor(3), 1),
+        s(s.tensor(3), max=1),
+        s(s.tensor(3), None, 2),
+        s(s.tensor(3), 1, None),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(3)), RuntimeError, "must not be None"),
+        (s(s.tensor(3), "a"), TypeError, "clamp"),
+    ],
     doc="Bound elements by numbers or tensors: `min(max(self, min), max)`.",
 )
 
