@@ -215,9 +215,8 @@ def ones(
 
 
 def _dtype_of_number(value: Any) -> Any:
-    """Name the dtype that a Python number makes."""
-    if hasattr(value, "dtype"):
-        return value.dtype
+    """Give the dtype that a Python number makes, or the number in a tensor."""
+    value = value.item() if hasattr(value, "item") else value
     if isinstance(value, bool):
         return tangrad.bool
     if isinstance(value, int):
