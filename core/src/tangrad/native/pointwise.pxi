@@ -277,8 +277,12 @@ cdef object run_pointwise_outs(Op op, tg_kernel* kernel, DeviceRuntime dev, oper
     return op.return_type(*outs) if op.return_type is not None else tuple(outs)
 
 
+cdef inline bint has_shape(Tensor o, int ndim, const int64_t* shape) noexcept:
+    return o.ndim_ == ndim and memcmp(o.shape_, shape, ndim * sizeof(int64_t)) == 0
+
+
 cdef int check_inplace_shape(Op op, Tensor o, int ndim, const int64_t* shape) except -1:
-    if o.ndim_ != ndim or memcmp(o.shape_, shape, ndim * sizeof(int64_t)) != 0:
+    if not has_shape(o, ndim, shape):
         raise RuntimeError(f"output with shape {shape_list(o.ndim_, o.shape_)} doesn't match the broadcast shape "
                            f"{shape_list(ndim, shape)} ({op.name}_ of [{describe_tensor(o)}]); an in-place operation "
                            "cannot grow its tensor")
@@ -291,7 +295,7 @@ cdef int prepare_out(Op op, Tensor o, int ndim, const int64_t* shape, int want) 
     if not can_cast_index(want, o.dtype_.index):
         raise RuntimeError(f"result type {(<dtype>DTYPES[want]).name} can't be cast to the desired output type "
                            f"{o.dtype_.name} ({op.name})")
-    if o.ndim_ == ndim and memcmp(o.shape_, shape, ndim * sizeof(int64_t)) == 0:
+    if has_shape(o, ndim, shape):
         for i in range(o.ndim_):
             if o.stride_[i] == 0 and o.shape_[i] > 1 and o.numel_ > 0:
                 raise RuntimeError(
