@@ -182,6 +182,7 @@ def tile(self: Any, dims: Ints) -> Any:
 @composite(
     "repeat_interleave(Tensor self, any repeats, dim? dim=None, *, int? output_size=None)"
     " -> Tensor",
+    shape_depends_on_data=True,
     samples=lambda s: [
         s(s.tensor(2, 3), 2),
         s(s.tensor(2, 3), 2, 1),
