@@ -571,7 +571,12 @@ bincount = op(
     shape_depends_on_data=True,
     dtype=_bincount_dtype,
     reference=_bincount_reference,
-    vjp={},
+    vjp={
+        "weights": lambda g, self, weights_meta: g.index_select(0, self.to(tangrad.int64)).to(
+            weights_meta.dtype
+        )
+    },
+    linear=("weights",),
     batch=None,
     samples=lambda s: [
         s(s.integers(0, 4, 6)),
