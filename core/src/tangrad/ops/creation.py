@@ -8,7 +8,7 @@ from typing import Any
 import tangrad
 from tangrad import _C
 from tangrad.ops.define import composite, op, overload
-from tangrad.ops.movement import Ints, contiguous_stride, wrap_new_dim
+from tangrad.ops.movement import Ints, contiguous_stride, wrap_dim
 from tangrad.ops.slicing import diagonal_backward
 
 
@@ -215,9 +215,8 @@ def ones(
 
 
 def _dtype_of_number(value: Any) -> Any:
-    """Name the dtype that a Python number makes."""
-    if hasattr(value, "dtype"):
-        return value.dtype
+    """Give the dtype that a Python number makes, or the number in a tensor."""
+    value = value.item() if hasattr(value, "item") else value
     if isinstance(value, bool):
         return tangrad.bool
     if isinstance(value, int):
@@ -707,7 +706,7 @@ def triu_indices(
 def diag_embed(self: Any, offset: int, dim1: int, dim2: int) -> Any:
     """Put the last dimension on a diagonal of two new dimensions of a tensor of zeros."""
     ndim = self.ndim
-    dim1, dim2 = wrap_new_dim(dim1, ndim), wrap_new_dim(dim2, ndim)
+    dim1, dim2 = wrap_dim(dim1, ndim + 1), wrap_dim(dim2, ndim + 1)
     if dim1 == dim2:
         raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
     size = self.shape[-1] + abs(offset)
