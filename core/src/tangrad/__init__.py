@@ -106,6 +106,7 @@ def _find_op(name: str) -> object:
 
 
 _namespaces.install()
+_protocol.METHOD_MODULES.append("tangrad.autograd.methods")
 _C.set_driver_source(_find_driver)
 _C.set_slow_dispatch(_slow_dispatch)
 _C.set_resolver(_resolve)

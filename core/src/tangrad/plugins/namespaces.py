@@ -309,6 +309,11 @@ def _beyond_neutral(name: str, attr: str, broken: str) -> Any:
     raise MissingPluginAttribute(_missing_message(name, attr))
 
 
+def is_known_device(name: str) -> bool:
+    """Return whether a package for a device of that name exists, installed or not."""
+    return "device_count" in _neutral().get(name, {}).get("returns", {})
+
+
 def _missing(name: str) -> ModuleType:
     raise MissingPluginModule(_missing_message(name), name=_provider(name))
 

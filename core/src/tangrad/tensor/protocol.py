@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from tangrad import _C
+
+# The modules whose TABLE holds methods of Tensor; the package adds those of its higher parts.
+METHOD_MODULES = ["tangrad.tensor.methods"]
 
 
 def represent(t: Any) -> str:
@@ -33,18 +37,33 @@ def class_attribute(name: str) -> Any:
     """Load a method or property of Tensor by name and put it on the type; None if unknown."""
     if name.startswith("__") and name not in ("__cuda_array_interface__",):
         return None
-    from tangrad.tensor import methods
-
-    found = methods.TABLE.get(name)
+    found = next(filter(None, (table.get(name) for table in _method_tables())), None)
     if found is None:
         from tangrad.ops import registry
 
         try:
             found = registry.method(name)
         except AttributeError:
-            return None
-    setattr(_C.Tensor, name, found)
+            found = _device_flag(name)
+    if found is not None:
+        setattr(_C.Tensor, name, found)
     return found
+
+
+def _method_tables() -> list[dict[str, Any]]:
+    return [import_module(module).TABLE for module in METHOD_MODULES]
+
+
+def _device_flag(name: str) -> Any:
+    """Return the property is_NAME for a device that is installed or could be, else None."""
+    prefix, _, device = name.partition("is_")
+    if prefix or not device:
+        return None
+    from tangrad.plugins.namespaces import is_known_device
+    from tangrad.tensor.methods import device_flag
+
+    known = device in _C.device_types() or is_known_device(device)
+    return device_flag(device) if known else None
 
 
 class TensorMeta(type):
@@ -77,12 +96,11 @@ def load_methods() -> None:
         return
     _loaded = True
     from tangrad.ops import registry
-    from tangrad.tensor import methods
-
     present = _C.Tensor.__dict__
-    for name, value in methods.TABLE.items():
-        if name not in present:
-            setattr(_C.Tensor, name, value)
+    for table in _method_tables():
+        for name, value in table.items():
+            if name not in present:
+                setattr(_C.Tensor, name, value)
     for name, op in registry.load_all().items():
         if name not in present and op.definition.is_method:
             setattr(_C.Tensor, name, op)
