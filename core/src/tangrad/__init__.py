@@ -19,6 +19,7 @@ from tangrad.tensor.size import Size
 __version__ = "2.13.0+tangrad0.1.0"
 
 _C.install_constructor(_protocol.construct, _protocol.TensorMeta)
+Tensor.__module__, _C.Parameter.__module__ = "tangrad", "tangrad.nn.parameter"
 inf, nan, pi, e, newaxis = float("inf"), float("nan"), 3.141592653589793, 2.718281828459045, None
 
 # Public names and where they live; everything else is an op, a dtype, a submodule or a plugin.
