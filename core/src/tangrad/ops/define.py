@@ -39,7 +39,7 @@ def _make(kind: str, definition: Definition, **fields: Any) -> _C.Op:
               for p in schema.params]
     positional = [i for i, p in enumerate(schema.params) if not p.keyword_only]
     first_ints = next((i for i in positional if schema.params[i].type in ("int[]", "dim[]", "dim[]?", "int[]?")), -1)
-    varargs = first_ints if first_ints == len(positional) - 1 and first_ints <= 1 and (
+    varargs = positional[-1] if definition.varargs else first_ints if first_ints == len(positional) - 1 and first_ints <= 1 and (
         first_ints == 0 or schema.params[0].type == "Tensor") else -1
     spec = dict(name=schema.name, node_name=_node_name(schema.name, definition.node), params=params,
                 written=schema.written, varargs=varargs, nout=len(schema.returns),

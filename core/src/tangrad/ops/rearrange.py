@@ -7,7 +7,7 @@ from typing import Any
 import tangrad
 from tangrad.ops.define import composite, op
 from tangrad.ops.join import cat
-from tangrad.ops.movement import Ints
+from tangrad.ops.movement import Ints, wrap_dim
 from tangrad.ops.slicing import slice_
 
 # Order and repetition ----------------------------------------------------------------------------
@@ -96,7 +96,7 @@ def _rolled_dims(shifts: Ints, dims: Ints) -> None:
 
 
 @composite(
-    "roll(Tensor self, int[1] shifts, dim[1] dims=()) -> Tensor",
+    "roll(Tensor self, int[1] shifts, int[1] dims=()) -> Tensor",
     samples=lambda s: [
         s(s.tensor(2, 3), 1),
         s(s.tensor(2, 3), -4, 1),
@@ -121,6 +121,7 @@ def roll(self: Any, shifts: Ints, dims: Ints) -> Any:
     if not dims:
         return self.reshape((-1,)).roll(shifts, (0,)).reshape(self.shape)
     for shift, dim in zip(shifts, dims, strict=True):
+        dim = wrap_dim(dim, self.ndim)
         size = self.shape[dim]
         cut = size - shift % size
         parts = [slice_(self, dim, cut, size, 1), slice_(self, dim, 0, cut, 1)]
@@ -181,6 +182,7 @@ def tile(self: Any, dims: Ints) -> Any:
 @composite(
     "repeat_interleave(Tensor self, any repeats, dim? dim=None, *, int? output_size=None)"
     " -> Tensor",
+    shape_depends_on_data=True,
     samples=lambda s: [
         s(s.tensor(2, 3), 2),
         s(s.tensor(2, 3), 2, 1),
