@@ -8,10 +8,9 @@ def _results(op: str, dtypes: str) -> list[str]:
     return [f"test_result_is_that_of_torch[[]{op}-{dtype}-*" for dtype in dtypes.split()]
 
 
-def _gradients(op: str, dtype: str, *, first: bool = True) -> list[str]:
-    """Return the patterns of the tests of an op's gradients: of first and second order, or the second alone."""
-    bodies = ("vjp", "second_order") if first else ("second_order",)
-    return [f"test_{body}_is_that_of_torch[[]{op}-{dtype}-*" for body in bodies]
+def _derivatives(op: str, dtype: str, bodies: str) -> list[str]:
+    """Return the patterns of the tests of an op's derivatives: words of "vjp second_order jvp"."""
+    return [f"test_{body}_is_that_of_torch[[]{op}-{dtype}-*" for body in bodies.split()]
 
 
 DEVIATIONS: dict[str, str] = {
@@ -25,17 +24,27 @@ DEVIATIONS: dict[str, str] = {
             "hardtanh", "int8 int16 int32 int64"),
         "no sums of exponentials of complex numbers yet": [
             pattern for op in ("logaddexp", "logsumexp", "logcumsumexp")
-            for pattern in (*_results(op, "complex64 complex128"), *_gradients(op, "complex128"))
+            for pattern in (*_results(op, "complex64 complex128"), *_derivatives(op, "complex128", "vjp second_order jvp"))
         ],
-        "PyTorch rounds 1/6 to float32 in float64, too": _gradients("hardsigmoid", "float64"),
-        "PyTorch's step function says that it has a derivative, and has none": _gradients("heaviside", "float64"),
+        "PyTorch rounds 1/6 to float32 in float64, too": _derivatives("hardsigmoid", "float64", "vjp jvp"),
+        "PyTorch's step function says that it has a derivative, and has none": _derivatives(
+            "heaviside", "float64", "vjp second_order"),
         "PyTorch's second derivative is NaN at zero or outside the bounds, where it is zero": [
             pattern for op, dtypes in (("angle", "complex128"), ("copysign", "float64"), ("logit_clamped", "float64"),
                                        ("norm_euclidean", "*"))
-            for pattern in _gradients(op, dtypes, first=False)
+            for pattern in _derivatives(op, dtypes, "second_order")
         ],
         "at the kink, tangrad takes the second derivative from the left, PyTorch from the right": [
-            pattern for op in ("elu", "celu", "selu") for pattern in _gradients(op, "float64", first=False)
+            pattern for op in ("elu", "celu", "selu") for pattern in _derivatives(op, "float64", "second_order")
+        ],
+        "PyTorch's tangent beside NaN is the other operand's": [
+            *_derivatives("maximum", "float64", "jvp"), *_derivatives("minimum", "float64", "jvp"),
+        ],
+        "PyTorch's tangent of no elements is NaN": _derivatives("logsumexp", "float64", "jvp"),
+        "PyTorch's tangent underflows": _derivatives("logcumsumexp", "float64", "jvp"),
+        "PyTorch's tangent of a complex silu is not the derivative": _derivatives("silu", "complex128", "jvp"),
+        "what depends on data has no batch": [
+            f"test_vmap_is_a_loop[[]{op}-*" for op in ("allclose", "equal", "where_nonzero")
         ],
     }.items()
     for pattern in patterns
