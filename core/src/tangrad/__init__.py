@@ -84,6 +84,30 @@ def __dir__() -> list[str]:
     return sorted(public | set(globals()) | set(_LAZY) | set(_SUBMODULES))
 
 
+def _find_method(name: str) -> object:
+    """Return a method of Tensor that autograd or an op definition brings, or None."""
+    if name == "backward":
+        from tangrad.autograd import tensor_backward
+
+        return tensor_backward
+    from tangrad.ops import registry
+
+    try:
+        return registry.method(name)
+    except AttributeError:
+        return None
+
+
+def _method_names() -> list[str]:
+    from tangrad.ops import registry
+
+    return ["backward", *registry.load_all()]
+
+
+def _flag_names() -> set[str]:
+    return {*_C.registered_devices(), *_namespaces.device_flags()}
+
+
 def _find_driver(name: str) -> None:
     """Open the device driver of that name; the compiled core asks on first use."""
     from tangrad.devices.registry import open_device
@@ -111,6 +135,8 @@ def _find_op(name: str) -> object:
 
 
 _namespaces.install()
+_protocol.find_further, _protocol.further_names = _find_method, _method_names
+_protocol.device_names = _flag_names
 _C.set_driver_source(_find_driver)
 _C.set_slow_dispatch(_slow_dispatch)
 _C.set_resolver(_resolve)

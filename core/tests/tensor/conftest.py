@@ -52,7 +52,7 @@ class TorchCore(types.ModuleType):
     def device(self, name):
         return self._torch.device(name)
 
-    def _empty(self, shape, dtype, device):
+    def empty(self, shape, dtype, device):
         return self._torch.empty(shape, dtype=dtype, device=device)
 
     def set_storage(self, x, storage, offset, shape, stride):

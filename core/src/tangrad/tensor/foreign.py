@@ -9,6 +9,6 @@ def convert(dst: Any, src: Any) -> None:
     """Write src, converted and broadcast, into dst, where one of them has a foreign dtype."""
     import numpy as np
 
-    from tangrad.devices import arrays
+    from tangrad.tensor import arrays
 
     arrays.store(dst, np.broadcast_to(arrays.values(src), tuple(dst.shape)))
