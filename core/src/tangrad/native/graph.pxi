@@ -10,7 +10,6 @@ cdef enum:
     ARG_GRADS = 3            # the list of all gradients, None where there is none
     EDGE_NONE = -1
     EDGE_RESULT = -2
-    EDGE_DIRECT = -3
 
 cdef uint64_t node_counter = 0
 
@@ -425,22 +424,53 @@ cdef object save_tensor(Node node, Tensor t, int edge):
     if t.flags & INFERENCE and not tg_tls.inference:
         raise RuntimeError("Inference tensors cannot be saved for backward. To work around you can make a clone to get "
                            "a normal tensor and use it in autograd.")
-    if saved_tensor_hooks:
-        pack, unpack = saved_tensor_hooks[len(saved_tensor_hooks) - 1]
-        packed = pack(t if edge == EDGE_NONE else alias_whole(t))
-        s.packed = (unpack, packed)
-        s.edge = edge
-        return s
-    if t.level_ is not None:
-        s.data = t
-        s.edge = EDGE_DIRECT
-        return s
+    if saved_hooks_everywhere:
+        hooks = getattr(_saved_hooks, "stack", None)
+        if hooks:
+            pack, unpack = hooks[len(hooks) - 1]
+            packed = pack(t if edge == EDGE_NONE else alias_whole(t))
+            if not isinstance(packed, SavedAsItIs):
+                s.packed = (unpack, packed)
+                s.edge = edge
+                return s
     s.data = alias_whole(t)
     s.edge = edge
     return s
 
 
-saved_tensor_hooks = []
+class SavedAsItIs:
+    """What a pack hook returns to leave the tensor where it is."""
+
+
+_saved_hooks = _thread_local()
+cdef int saved_hooks_everywhere = 0     # pairs installed in all threads together: 0 costs one load
+
+
+def push_saved_tensor_hooks(pack, unpack):
+    """Let `pack(tensor)` make what this thread's nodes save, and `unpack` the tensor again."""
+    global saved_hooks_everywhere
+    if getattr(_saved_hooks, "disabled", None):
+        raise RuntimeError(_saved_hooks.disabled)
+    if not hasattr(_saved_hooks, "stack"):
+        _saved_hooks.stack = []
+    _saved_hooks.stack.append((pack, unpack))
+    saved_hooks_everywhere += 1
+
+
+def pop_saved_tensor_hooks():
+    """Remove the pair installed last in this thread."""
+    global saved_hooks_everywhere
+    _saved_hooks.stack.pop()
+    saved_hooks_everywhere -= 1
+
+
+def disable_saved_tensor_hooks(message):
+    """Make installing hooks an error with this message (None: allow again); returns the previous one."""
+    old = getattr(_saved_hooks, "disabled", None)
+    if message is not None and getattr(_saved_hooks, "stack", None):
+        raise RuntimeError(message)
+    _saved_hooks.disabled = message
+    return old
 
 
 cdef int save_inputs(Node node, PyObject** flat) except -1:
@@ -506,6 +536,8 @@ cdef Tensor unpack_tensor(Node node, Saved s):
     cdef Node source
     if s.packed is not None:
         t = s.packed[0](s.packed[1])
+        if t.level_ is not None and t.level_.level.closed:
+            return seen_below(t)
         t = alias_whole(t)
     else:
         if version_of(s.data) != s.version:
@@ -514,7 +546,9 @@ cdef Tensor unpack_tensor(Node node, Saved s):
                 f"[{describe_tensor(s.data)}], saved by {op_title(node)}, is at version {version_of(s.data)}; "
                 f"expected version {s.version} instead. It was last written by {writer_name(s.data)}. "
                 "Clone the tensor before the write, or use the out-of-place form.")
-        if s.edge == EDGE_DIRECT or s.edge == EDGE_NONE:
+        if s.data.level_ is not None and s.data.level_.level.closed:
+            return seen_below(s.data)
+        if s.edge == EDGE_NONE:
             return s.data
         t = alias_whole(s.data)
     if s.edge == EDGE_RESULT and node.slices is not None:
@@ -535,6 +569,13 @@ cdef Tensor unpack_tensor(Node node, Saved s):
         t.accumulator_ = NULL
     t.grad_fn_ = source
     t.output_nr_ = s.output_nr
+    return t
+
+
+cdef Tensor seen_below(Tensor t):
+    """What a tensor of a finished grad level stands for: its graph is walked with the tensors below."""
+    while t.level_ is not None and t.level_.level.closed:
+        t = t.level_.inner
     return t
 
 

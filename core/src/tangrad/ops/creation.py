@@ -50,7 +50,20 @@ def _format_name(memory_format: Any) -> str:
     return str(memory_format).rpartition(".")[2]
 
 
-def _empty(size: Ints, dtype: Any, device: Any, memory_format: Any) -> Any:
+def _in_levels(made: Any, like: Any) -> Any:
+    """Take a fresh tensor into the function transforms that act, if any."""
+    if _C.get_intercept() is None:
+        return made
+    from tangrad.dispatch.levels import lift
+
+    return lift(made, like)
+
+
+def _empty(size: Ints, dtype: Any, device: Any, memory_format: Any, like: Any = None) -> Any:
+    return _in_levels(_allocated(size, dtype, device, memory_format), like)
+
+
+def _allocated(size: Ints, dtype: Any, device: Any, memory_format: Any) -> Any:
     _check_size(size)
     dtype = _C.get_default_dtype() if dtype is None else dtype
     device = _C.get_default_device() if device is None else device
@@ -123,7 +136,8 @@ def empty_strided(
         raise RuntimeError(f"empty_strided: negative strides are not allowed: {list(stride)}")
     dtype = _C.get_default_dtype() if dtype is None else dtype
     device = _C.get_default_device() if device is None else device
-    return _finished(_C.empty_strided(tuple(size), tuple(stride), dtype, device), requires_grad)
+    made = _in_levels(_C.empty_strided(tuple(size), tuple(stride), dtype, device), None)
+    return _finished(made, requires_grad)
 
 
 def _dense(shape: Ints, stride: Ints) -> bool:
@@ -154,8 +168,8 @@ def _empty_like(x: Any, dtype: Any, device: Any, memory_format: Any) -> Any:
     dtype = x.dtype if dtype is None else dtype
     device = x.device if device is None else device
     if memory_format is None or _format_name(memory_format) == "preserve_format":
-        return _C.empty_strided(tuple(x.shape), _kept_stride(x), dtype, device)
-    return _empty(tuple(x.shape), dtype, device, memory_format)
+        return _in_levels(_C.empty_strided(tuple(x.shape), _kept_stride(x), dtype, device), x)
+    return _empty(tuple(x.shape), dtype, device, memory_format, x)
 
 
 @composite(
@@ -331,7 +345,7 @@ def new_empty(
 ) -> Any:
     """Make an uninitialised tensor of the dtype and device of this one."""
     _require_strided(layout)
-    made = _empty(size, self.dtype if dtype is None else dtype, device or self.device, None)
+    made = _empty(size, self.dtype if dtype is None else dtype, device or self.device, None, self)
     return _finished(made, requires_grad)
 
 
@@ -352,7 +366,7 @@ def new_zeros(
 ) -> Any:
     """Make a tensor of zeros of the dtype and device of this one."""
     _require_strided(layout)
-    made = _empty(size, self.dtype if dtype is None else dtype, device or self.device, None)
+    made = _empty(size, self.dtype if dtype is None else dtype, device or self.device, None, self)
     return _finished(made.fill_(0), requires_grad)
 
 
@@ -373,7 +387,7 @@ def new_ones(
 ) -> Any:
     """Make a tensor of ones of the dtype and device of this one."""
     _require_strided(layout)
-    made = _empty(size, self.dtype if dtype is None else dtype, device or self.device, None)
+    made = _empty(size, self.dtype if dtype is None else dtype, device or self.device, None, self)
     return _finished(made.fill_(1), requires_grad)
 
 
@@ -396,7 +410,7 @@ def new_full(
 ) -> Any:
     """Make a tensor of one value of the dtype and device of this one."""
     _require_strided(layout)
-    made = _empty(size, self.dtype if dtype is None else dtype, device or self.device, None)
+    made = _empty(size, self.dtype if dtype is None else dtype, device or self.device, None, self)
     return _finished(made.fill_(fill_value), requires_grad)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
+from tangrad import _C
 from tangrad.ops.define import composite, op, overload, pointwise
 from tangrad.ops.movement import Ints, dtype_name, numel_of
 from tangrad.random import philox
@@ -277,6 +278,7 @@ bernoulli = overload("bernoulli", "bernoulli_tensor", "bernoulli_p")
 dropout_mask_scale = pointwise(
     "dropout_mask_scale(Tensor self, float p, int seed, int offset) -> Tensor",
     "where(philox_uniform(seed, offset) >= p, self * (1 / (1 - p)), self * 0)",
+    batch=None,
     dtypes="floating complex",
     partials={
         "self": "where(philox_uniform(seed, offset) >= p, (1 / (1 - p)), 0)",
@@ -313,6 +315,15 @@ native_dropout = op(
 )
 
 
+def _dropped(input: Any, p: float) -> Any:
+    stack = _C.get_intercept()
+    if stack is None or not stack.levels:
+        return native_dropout(input, p)
+    # Samples of a vmap may draw differently, and no seed that backward could save says how.
+    kept = tangrad.empty_like(input).bernoulli_(1 - p)
+    return input * (kept * (1 / (1 - p)))
+
+
 @composite(
     "dropout(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor",
     random=True,
@@ -338,7 +349,7 @@ def dropout(input: Any, p: float, training: bool, inplace: bool) -> Any:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
     if not training or p == 0 or input.numel() == 0:
         return input
-    result = input * 0 if p == 1 else native_dropout(input, p)
+    result = input * 0 if p == 1 else _dropped(input, p)
     return input.copy_(result) if inplace else result
 
 
