@@ -317,7 +317,9 @@ cdef inline Node edge_of(Tensor t, uint32_t* nr):
         nr[0] = t.output_nr_
         return node
     nr[0] = 0
-    if requires_grad(t):
+    # Not requires_grad(): a view made under no_grad says it requires a gradient because its base
+    # does, but has no history and is no leaf of ours; its gradient goes nowhere, as in PyTorch.
+    if t.flags & REQUIRES_GRAD:
         return accumulator_of(t)
     return None
 
@@ -373,7 +375,6 @@ cdef Node record_inputs(Op op, PyObject** flat, uint64_t needs):
     cdef PyObject* x
     node.op = op
     node.rule = rule_for(op, needs)
-    node.seq = next_sequence()
     node.list_length = -1
     if op.list_param >= 0:
         record_edges_with_list(node, op, flat, needs)
@@ -391,6 +392,8 @@ cdef Node record_inputs(Op op, PyObject** flat, uint64_t needs):
                 node.nr_small[i] = nr
             elif nr:
                 raise RuntimeError(f"{op.name}: more than six differentiable inputs with multi-result histories")
+    # Numbered after its edges: reading one may make a node, and children come before parents.
+    node.seq = next_sequence()
     if node.rule.nsaves:
         save_inputs(node, flat)
     return node

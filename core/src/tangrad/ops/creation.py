@@ -29,7 +29,7 @@ def _check_size(size: Ints) -> None:
 
 
 def _finished(x: Any, requires_grad: bool) -> Any:
-    return x.requires_grad_() if requires_grad else x
+    return _C.as_new(x.requires_grad_() if requires_grad else x)
 
 
 # Uninitialised ---------------------------------------------------------------------------------
