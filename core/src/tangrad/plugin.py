@@ -16,6 +16,7 @@ _WHERE: dict[str, str] = {
     "Tensor": "tangrad._C",
     "composite": "tangrad.ops.define",
     "hookimpl": "tangrad.plugins.hookspecs",
+    "location": "tangrad.devices.kernels",
     "op": "tangrad.ops.define",
     "overload": "tangrad.ops.define",
     "pointwise": "tangrad.ops.define",
