@@ -12,6 +12,7 @@ from typing import Any
 _WHERE: dict[str, str] = {
     "API_VERSION": "tangrad.plugins",
     "DeviceDriver": "tangrad.devices.driver",
+    "FallbackWarning": "tangrad.dispatch.resolution",
     "PluginError": "tangrad.plugins.discovery",
     "Tensor": "tangrad._C",
     "composite": "tangrad.ops.define",
