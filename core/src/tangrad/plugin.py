@@ -16,6 +16,7 @@ _WHERE: dict[str, str] = {
     "Tensor": "tangrad._C",
     "composite": "tangrad.ops.define",
     "hookimpl": "tangrad.plugins.hookspecs",
+    "include_directory": "tangrad.plugins.headers",
     "op": "tangrad.ops.define",
     "overload": "tangrad.ops.define",
     "pointwise": "tangrad.ops.define",
