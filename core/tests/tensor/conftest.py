@@ -46,6 +46,9 @@ class TorchCore(types.ModuleType):
         x = x.detach()
         return x.view(self._torch.int16).numpy() if str(x.dtype) == "torch.bfloat16" else x.numpy()
 
+    def get_intercept(self):
+        return None
+
     def dtype_by_name(self, name):
         return getattr(self._torch, name)
 

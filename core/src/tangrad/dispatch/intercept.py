@@ -23,10 +23,11 @@ class Stack:
         levels: transform levels in order of entry.
         dispatch_modes: active TorchDispatchMode objects.
         functions_disabled: > 0 while `__torch_function__` of subclasses is off.
+        creating: > 0 while a composite that draws a fresh tensor is expanded.
     """
 
     __slots__ = ("function_modes", "observers", "rewriters", "levels", "dispatch_modes", "functions_disabled",
-                 "dispatch_disabled", "__weakref__")
+                 "dispatch_disabled", "creating", "__weakref__")
 
     def __init__(self) -> None:
         self.function_modes: list[Any] = []
@@ -36,6 +37,7 @@ class Stack:
         self.dispatch_modes: list[Any] = []
         self.functions_disabled = 0
         self.dispatch_disabled = 0
+        self.creating = 0
 
     def install(self) -> None:
         """Set or clear the thread's pointer according to whether anything is active."""
@@ -115,8 +117,20 @@ def rewritten(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any, sta
     for rewrite in stack.rewriters:
         args = rewrite(op, args)
     if functional.kind == "composite":
-        return _C.call_recorded(functional, args, args[0] if op is not functional else out, op is not functional)
+        return expanded(op, functional, args, out, stack)
     return levelled(op, functional, args, out, stack)
+
+
+def expanded(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any, stack: Stack) -> Any:
+    """Run a composite's tensor code; out= inside transforms is left to the levels to refuse."""
+    if out is not None and stack.levels:
+        return stack.levels[-1].process(op, functional, args, out)
+    draws = functional.definition.module == "tangrad.ops.random"
+    stack.creating += draws
+    try:
+        return _C.call_recorded(functional, args, args[0] if op is not functional else out, op is not functional)
+    finally:
+        stack.creating -= draws
 
 
 def levelled(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any, stack: Stack) -> Any:
@@ -125,6 +139,10 @@ def levelled(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any, stac
         return stack.levels[-1].process(op, functional, args, out)
     escaped = next((a for a in flat_tensors(args) if _C.level_of(a) is not None), None)
     if escaped is not None:
+        if _C.level_of(escaped).level.lenient:
+            from tangrad.dispatch.levels import map_tensors, open_tensor
+
+            return levelled(op, functional, map_tensors(open_tensor, args), out, stack)
         raise RuntimeError(f"{op.name}: a tensor of a transform (vmap, grad, jvp) was used after the transform ended; "
                            "return it from the transformed function instead of keeping it")
     return recorded(op, functional, args, out, stack)

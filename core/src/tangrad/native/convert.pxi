@@ -462,7 +462,9 @@ cdef object tensor_item(Tensor t):
 
 
 cdef object tensor_tolist(Tensor t):
-    if t.level_ is not None or t.flags & PY_DISPATCH:
+    if t.level_ is not None:
+        return t.level_.tolist()
+    if t.flags & PY_DISPATCH:
         handled, value = _intercept_item(t)
     if t.flags & (CONJ | NEG):
         t = resolved(t)

@@ -434,9 +434,6 @@ cdef list apply_node(Node node, list grads):
         return apply_slices(<CopySlices>node, grads[0])
     if isinstance(node, AccumulateGrad):
         raise RuntimeError("AccumulateGrad cannot be called outside of a backward pass")
-    if node.released:
-        raise RuntimeError("Trying to backward through the graph a second time "
-                           f"({node_name(node)}). Specify retain_graph=True if you need to.")
     results = (<object>node).apply(*grads)
     results = list(results) if isinstance(results, (tuple, list)) else [results]
     while len(results) > len(node.next_) and results[len(results) - 1] is None:
@@ -476,7 +473,7 @@ cdef list apply_rule(Node node, list grads):
                     flat[i] = PyList_GET_ITEM(grads, f.arg_index[i])
                 else:
                     flat[i] = <PyObject*>PyTuple_GET_ITEM(saved, f.arg_index[i])
-            out = call_flat(f.op, flat, None, False)
+            out = call_between(f.op, flat, f.nargs)
         else:
             args = PyTuple_New(f.nargs)
             for i in range(f.nargs):
@@ -499,6 +496,18 @@ cdef list apply_rule(Node node, list grads):
             for i, target in enumerate(f.targets):
                 put_result(node, results, target, out[i])
     return results
+
+
+cdef object call_between(Op op, PyObject** flat, int nargs):
+    """Call an op of a formula; through what stands between, if anything does."""
+    cdef bint slow = tg_tls.intercept != NULL
+    cdef int i
+    for i in range(nargs):
+        if isinstance(<object>flat[i], Tensor) and (not exact_tensor(flat[i]) or (<Tensor>flat[i]).level_ is not None):
+            slow = True
+    if slow:
+        return dispatch_slow(op, op, flat, None)
+    return call_flat(op, flat, None, False)
 
 
 cdef int put_result(Node node, list results, int target, object value) except -1:
@@ -538,6 +547,8 @@ cdef list apply_slices(CopySlices node, Tensor g):
     """Hand the written slice's gradient to the writer, the rest to the old base."""
     cdef TensorMeta base = node.base_meta, view = node.view_meta
     cdef Tensor whole, piece
+    if g.level_ is not None or tg_tls.intercept != NULL:
+        return _apply_slices_in_levels(node, g)
     whole = base.new_empty_strided()
     lookup_op("copy_")(whole, g)
     piece = lookup_op("as_strided")(whole, view.shape, view.strides, view.offset - base.offset)
@@ -549,6 +560,15 @@ cdef list apply_slices(CopySlices node, Tensor g):
     if node.next_[0] is not None:
         results[0] = whole
     return results
+
+
+def _apply_slices_in_levels(CopySlices node, g):
+    from tangrad.autograd.slices import split_gradient
+
+    def write(piece):
+        return apply_node(node.writer, [piece])
+
+    return split_gradient(g, node.base_meta, node.view_meta, write, node.next_[0] is not None)
 
 
 cdef Tensor fit_gradient_to(Tensor g, TensorMeta m):

@@ -95,9 +95,63 @@ def needs_gradient(Op op not None, tuple args):
     return needs_of(op, flat)
 
 
-def mark_as_view(Tensor t not None, Tensor base not None):
-    """Make t a differentiable view of base (used by levels)."""
+def mark_as_view(Tensor t not None, Tensor base not None, bint multiple=False):
+    """Make t a differentiable view of base, one of several if `multiple` (used by levels)."""
     mark_view(t, base)
+    if multiple:
+        t.flags |= MULTI_VIEW
+    return t
+
+
+def saves_first_input(Op op not None, tuple args):
+    """Return whether recording this call would save the op's first tensor."""
+    cdef uint64_t needs
+    if not op.has_rule or not tg_tls.grad_enabled:
+        return False
+    needs = needs_gradient(op, args)
+    return bool(needs and rule_for(op, needs).saves_first_input)
+
+
+def record_write(Op op not None, tuple args, Tensor t not None, str name, bint overwrites=False):
+    """Begin an in-place write by a level: refuse what loses history, save what backward needs.
+
+    Args:
+        op: the op that writes. args: its arguments. t: the tensor written to.
+        name: the op's name for messages.
+        overwrites: nothing of t's old values remains.
+
+    Returns:
+        The node for `finish_write`, or None where nothing is recorded.
+    """
+    cdef PyObject* flat[MAX_PARAMS]
+    cdef uint64_t needs
+    cdef int i
+    if not tg_tls.grad_enabled:
+        return None
+    check_writable(t, name)
+    for i in range(op.nparams):
+        flat[i] = PyTuple_GET_ITEM(args, i)
+    needs = needs_of(op, flat)
+    if not needs or not op.has_rule:
+        return None
+    if overwrites:
+        needs &= ~<uint64_t>1
+    return record_inputs(op, flat, needs)
+
+
+def finish_write(Node node, Tensor t not None):
+    """End an in-place write by a level: t's history is now the writer's."""
+    if node is not None:
+        rebase_history(t, node)
+
+
+def adopt(Tensor t not None, Tensor other not None):
+    """Let t become what `other` is: geometry, level and history (in-place forms of views in levels)."""
+    set_geometry(t, other.ndim_, other.shape_, other.stride_, other.offset_)
+    t.level_ = other.level_
+    t.grad_fn_, t.output_nr_ = other.grad_fn_, other.output_nr_
+    t.base_, t.view_version = other.base_, other.view_version
+    t.flags = (t.flags & ~<uint32_t>(REQUIRES_GRAD | CONJ | NEG)) | (other.flags & (REQUIRES_GRAD | CONJ | NEG | MULTI_VIEW))
     return t
 
 

@@ -650,9 +650,11 @@ cdef object convert(Op op, int k, int code, PyObject* value, PyObject** flat, in
         return as_number(op, k, value)
     if code == P_TENSORS:
         if not isinstance(<object>value, (tuple, list)):
-            if isinstance(<object>value, Tensor) or not hasattr(<object>value, "__iter__"):
+            if isinstance(<object>value, Tensor) and k != op.varargs or not hasattr(<object>value, "__iter__"):
                 raise wrong_type(op, k, value)
-        items = list(<object>value)
+        items = [<object>value] if isinstance(<object>value, Tensor) else list(<object>value)
+        if len(items) == 1 and k == op.varargs and isinstance(items[0], (tuple, list)):
+            items = list(items[0])
         for item in items:
             if not isinstance(item, Tensor) and not (item is None and op.definition.allows_none_in_list):
                 raise TypeError(f"{op.name}(): expected Tensor as element {items.index(item)} in argument '{op.names[k]}' "
@@ -902,6 +904,8 @@ cdef object call_composite(Op op, PyObject** flat, object out, bint inplace):
     if out is None:
         return result
     if inplace:
+        check_inplace_shape(op, <Tensor>out, (<Tensor>result).ndim_, (<Tensor>result).shape_)
+        prepare_out(op, <Tensor>out, (<Tensor>result).ndim_, (<Tensor>result).shape_, (<Tensor>result).dtype_.index)
         return lookup_op("copy_")(out, result)
     outs = list(out) if isinstance(out, (tuple, list)) else [out]
     results = list(result) if isinstance(result, (tuple, list)) else [result]

@@ -61,7 +61,8 @@ cdef object view_by_rule(Op op, PyObject** flat, Tensor src, Node node):
             connect_outputs(node, views)
         return tuple(views) if op.definition.returns_tuple else views
     t = view_of_geometry(op, src, geometry)
-    mark_view(t, src)
+    if op.has_rule:
+        mark_view(t, src)
     if node is not None:
         set_output_meta(node, t)
         attach(node, t, 0)

@@ -8,8 +8,9 @@ from typing import Any
 import tangrad
 from tangrad import _C
 from tangrad.ops.define import composite, op, overload
-from tangrad.ops.movement import Ints, contiguous_stride, wrap_new_dim
+from tangrad.ops.movement import Ints, contiguous_stride, wrap_dim
 from tangrad.ops.slicing import diagonal_backward
+from tangrad.tensor.construct import tensor
 
 
 def _require_strided(layout: Any) -> None:
@@ -28,7 +29,7 @@ def _check_size(size: Ints) -> None:
 
 
 def _finished(x: Any, requires_grad: bool) -> Any:
-    return x.requires_grad_() if requires_grad else x
+    return _C.as_new(x.requires_grad_() if requires_grad else x)
 
 
 # Uninitialised ---------------------------------------------------------------------------------
@@ -50,7 +51,20 @@ def _format_name(memory_format: Any) -> str:
     return str(memory_format).rpartition(".")[2]
 
 
-def _empty(size: Ints, dtype: Any, device: Any, memory_format: Any) -> Any:
+def _in_levels(made: Any, like: Any) -> Any:
+    """Take a fresh tensor into the function transforms that act, if any."""
+    if _C.get_intercept() is None:
+        return made
+    from tangrad.dispatch.levels import lift
+
+    return lift(made, like)
+
+
+def _empty(size: Ints, dtype: Any, device: Any, memory_format: Any, like: Any = None) -> Any:
+    return _in_levels(_allocated(size, dtype, device, memory_format), like)
+
+
+def _allocated(size: Ints, dtype: Any, device: Any, memory_format: Any) -> Any:
     _check_size(size)
     dtype = _C.get_default_dtype() if dtype is None else dtype
     device = _C.get_default_device() if device is None else device
@@ -123,7 +137,8 @@ def empty_strided(
         raise RuntimeError(f"empty_strided: negative strides are not allowed: {list(stride)}")
     dtype = _C.get_default_dtype() if dtype is None else dtype
     device = _C.get_default_device() if device is None else device
-    return _finished(_C.empty_strided(tuple(size), tuple(stride), dtype, device), requires_grad)
+    made = _in_levels(_C.empty_strided(tuple(size), tuple(stride), dtype, device), None)
+    return _finished(made, requires_grad)
 
 
 def _dense(shape: Ints, stride: Ints) -> bool:
@@ -154,8 +169,8 @@ def _empty_like(x: Any, dtype: Any, device: Any, memory_format: Any) -> Any:
     dtype = x.dtype if dtype is None else dtype
     device = x.device if device is None else device
     if memory_format is None or _format_name(memory_format) == "preserve_format":
-        return _C.empty_strided(tuple(x.shape), _kept_stride(x), dtype, device)
-    return _empty(tuple(x.shape), dtype, device, memory_format)
+        return _in_levels(_C.empty_strided(tuple(x.shape), _kept_stride(x), dtype, device), x)
+    return _empty(tuple(x.shape), dtype, device, memory_format, x)
 
 
 @composite(
@@ -215,9 +230,8 @@ def ones(
 
 
 def _dtype_of_number(value: Any) -> Any:
-    """Name the dtype that a Python number makes."""
-    if hasattr(value, "dtype"):
-        return value.dtype
+    """Give the dtype that a Python number makes, or the number in a tensor."""
+    value = value.item() if hasattr(value, "item") else value
     if isinstance(value, bool):
         return tangrad.bool
     if isinstance(value, int):
@@ -332,7 +346,7 @@ def new_empty(
 ) -> Any:
     """Make an uninitialised tensor of the dtype and device of this one."""
     _require_strided(layout)
-    made = _empty(size, self.dtype if dtype is None else dtype, device or self.device, None)
+    made = _empty(size, self.dtype if dtype is None else dtype, device or self.device, None, self)
     return _finished(made, requires_grad)
 
 
@@ -353,7 +367,7 @@ def new_zeros(
 ) -> Any:
     """Make a tensor of zeros of the dtype and device of this one."""
     _require_strided(layout)
-    made = _empty(size, self.dtype if dtype is None else dtype, device or self.device, None)
+    made = _empty(size, self.dtype if dtype is None else dtype, device or self.device, None, self)
     return _finished(made.fill_(0), requires_grad)
 
 
@@ -374,7 +388,7 @@ def new_ones(
 ) -> Any:
     """Make a tensor of ones of the dtype and device of this one."""
     _require_strided(layout)
-    made = _empty(size, self.dtype if dtype is None else dtype, device or self.device, None)
+    made = _empty(size, self.dtype if dtype is None else dtype, device or self.device, None, self)
     return _finished(made.fill_(1), requires_grad)
 
 
@@ -397,7 +411,7 @@ def new_full(
 ) -> Any:
     """Make a tensor of one value of the dtype and device of this one."""
     _require_strided(layout)
-    made = _empty(size, self.dtype if dtype is None else dtype, device or self.device, None)
+    made = _empty(size, self.dtype if dtype is None else dtype, device or self.device, None, self)
     return _finished(made.fill_(fill_value), requires_grad)
 
 
@@ -559,7 +573,7 @@ def _spaced(start: Any, end: Any, steps: int) -> list[Any]:
 def _from_numbers(numbers: list[Any], dtype: Any, device: Any) -> Any:
     whole = not (dtype.is_floating_point or dtype.is_complex)
     listed = [math.trunc(x) for x in numbers] if whole else numbers
-    return tangrad.tensor(listed, dtype=dtype, device=device).reshape((len(numbers),))
+    return tensor(listed, dtype=dtype, device=device).reshape((len(numbers),))
 
 
 def _spacing_dtype(dtype: Any, start: Any, end: Any) -> Any:
@@ -674,7 +688,7 @@ def tril_indices(
     """List the places on and below a diagonal of a matrix: their rows and their columns."""
     listed = _triangle(row, col, offset, lower=True)
     dtype = tangrad.int64 if dtype is None else dtype
-    return tangrad.tensor(listed, dtype=dtype, device=device).reshape((2, len(listed[0])))
+    return tensor(listed, dtype=dtype, device=device).reshape((2, len(listed[0])))
 
 
 @composite(
@@ -689,7 +703,7 @@ def triu_indices(
     """List the places on and above a diagonal of a matrix: their rows and their columns."""
     listed = _triangle(row, col, offset, lower=False)
     dtype = tangrad.int64 if dtype is None else dtype
-    return tangrad.tensor(listed, dtype=dtype, device=device).reshape((2, len(listed[0])))
+    return tensor(listed, dtype=dtype, device=device).reshape((2, len(listed[0])))
 
 
 @composite(
@@ -707,7 +721,7 @@ def triu_indices(
 def diag_embed(self: Any, offset: int, dim1: int, dim2: int) -> Any:
     """Put the last dimension on a diagonal of two new dimensions of a tensor of zeros."""
     ndim = self.ndim
-    dim1, dim2 = wrap_new_dim(dim1, ndim), wrap_new_dim(dim2, ndim)
+    dim1, dim2 = wrap_dim(dim1, ndim + 1), wrap_dim(dim2, ndim + 1)
     if dim1 == dim2:
         raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
     size = self.shape[-1] + abs(offset)

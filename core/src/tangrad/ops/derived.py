@@ -88,33 +88,35 @@ def _fused_op(definition: PointwiseDefinition, name: str, expressions: list[Any]
     free: set[str] = set()
     for e in expressions:
         free |= e.free
-    order = (*leading, *definition.inputs, *result_names(definition), *[f"{n}_t" for n in definition.inputs])
+    order = (*leading, *definition.inputs, *result_names(definition))
     tensors = [n for n in dict.fromkeys(order) if n in free]
     params = [p for p in definition.params if p in free]
     merged = Expression([e.nodes[0] for e in expressions], tuple(tensors), tuple(params))
     if not tensors:
         tensors = [leading[0]]
         merged = Expression(merged.nodes, tuple(tensors), tuple(params))
-    made = make_derived(definition, name, merged, tensors, params, len(expressions))
+    results = tuple(r if r in ("real", "complex") else "promoted" for r in definition.results) \
+        if tag[0] == "jvp" else ("promoted",) * len(expressions)
+    made = make_derived(definition, name, merged, tensors, params, results)
     definition._derived[key] = (made, [*tensors, *params])
     return definition._derived[key]
 
 
 def make_derived(parent: PointwiseDefinition, name: str, expression: Any, tensors: list[str], params: list[str],
-                 outputs: int) -> Any:
+                 results: tuple[str, ...]) -> Any:
     """Build the op of a derived expression; it belongs to no namespace."""
     schema = Schema.__new__(Schema)
     schema.text, schema.name, schema.written = expression.source, name, -1
     schema.params = [Param(n, "Operand", REQUIRED, False, 0, False) for n in tensors]
     schema.params += [Param(n, "any", REQUIRED, False, 0, False) for n in params]
-    schema.returns = tuple(f"grad{k}" for k in range(outputs)) if outputs > 1 else ("",)
+    schema.returns = tuple(f"grad{k}" for k in range(len(results))) if len(results) > 1 else ("",)
     fixed = {n: t for n, t in parent.fixed.items() if n in tensors}
-    child = PointwiseDefinition(schema, expression, results=("promoted",) * outputs, fixed=fixed, partials=None,
+    child = PointwiseDefinition(schema, expression, results=results, fixed=fixed, partials=None,
                                 doc=f"Follow from the definition of '{parent.name}'.")
     child.parent = parent
     child._expression = expression
     spec = dict(name=name, node_name=_camel(name), params=[(p.name, p.type, _C.MISSING, False, 0) for p in schema.params],
-                nout=outputs, promote="promote", results=("promoted",) * outputs, fixed=fixed, has_rule=True,
+                nout=len(results), promote="promote", results=results, fixed=fixed, has_rule=True,
                 return_type=None, takes_out=False)
     child.op = _C.make_op(child, "pointwise", spec)
     return child.op
@@ -141,8 +143,18 @@ def tangent_op(definition: PointwiseDefinition, given: tuple[str, ...]) -> tuple
     """Return the op of the results' tangents for tangents of the inputs `given`, and its arguments' names."""
     outputs = len(definition.schema.returns)
     expressions = [_tangent(definition, given, k) for k in range(outputs)]
-    leading = tuple(f"{n}_t" for n in given)
+    suffix = tangent_suffix(definition)
+    leading = tuple(n + suffix for n in given)
     return _fused_op(definition, f"{definition.name}_jvp", expressions, leading, ("jvp", *given))
+
+
+def tangent_suffix(definition: PointwiseDefinition) -> str:
+    """Return what makes the name of a tangent; a tangent's own inputs are called NAME_t, too."""
+    taken = {*definition.inputs, *definition.params}
+    suffix = "_t"
+    while not taken.isdisjoint(n + suffix for n in definition.inputs):
+        suffix += "t"
+    return suffix
 
 
 def _tangent(definition: PointwiseDefinition, given: tuple[str, ...], k: int) -> Any:
@@ -154,4 +166,4 @@ def _tangent(definition: PointwiseDefinition, given: tuple[str, ...], k: int) ->
     if all(n in definition.partials for n in given) and len(definition.schema.returns) == 1 \
             and not any(";" in definition.partials[n] for n in given):
         return parse(" + ".join(f"{n}_t * ({definition.partials[n]})" for n in given), inputs, definition.params)
-    return definition.expression.select([k]).jvp(given)
+    return definition.expression.select([k]).jvp(given, tangent_suffix(definition))

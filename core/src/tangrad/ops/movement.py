@@ -112,14 +112,14 @@ def batched_front(x: Any, dim: int | None, size: int) -> Any:
     return x.expand((size, *x.shape)) if dim is None else x.movedim(dim, 0)
 
 
-def wrap_new_dim(dim: int, ndim: int) -> int:
-    """Normalise the number of a dimension that is about to be inserted."""
-    if not -ndim - 1 <= dim <= ndim:
+def wrap_dim(dim: int, ndim: int) -> int:
+    """Normalise the number of a dimension."""
+    if not -ndim <= dim < ndim:
         raise IndexError(
-            f"Dimension out of range (expected to be in range of [{-ndim - 1}, {ndim}], "
+            f"Dimension out of range (expected to be in range of [{-ndim}, {ndim - 1}], "
             f"but got {dim})"
         )
-    return dim + ndim + 1 if dim < 0 else dim
+    return dim + ndim if dim < 0 else dim
 
 
 def sum_to_shape(g: Any, shape: Sequence[int]) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
+from tangrad import _C
 from tangrad.ops.define import composite, op, overload, pointwise
 from tangrad.ops.movement import Ints, dtype_name, numel_of
 from tangrad.random import philox
@@ -184,6 +185,7 @@ random_between = op(
     function=False,
     method=False,
     samples=lambda s: [s(s.tensor(2, 3), 0, 5), s(s.tensor(4), -1, 2)],
+    oracle=lambda torch, x, low, high: x.random_(low, high),
     errors=lambda s: [(s(s.tensor(2), 2, 2), RuntimeError, "less than")],
     doc="Overwrite a tensor by integers uniform on [from_, to).",
 )
@@ -191,6 +193,7 @@ random_between = op(
 
 @composite(
     "random_(Tensor! self, int? from_=None, int? to=None, *, generator? generator=None) -> Tensor",
+    random=True,
     function=False,
     samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(2, 3), 5), s(s.tensor(4), 1, 3)],
 )
@@ -259,6 +262,7 @@ bernoulli_ = op(
 
 @composite(
     "bernoulli_p(Tensor self, float p, *, generator? generator=None) -> Tensor",
+    random=True,
     function=False,
     method=False,
     samples=lambda s: [s(s.tensor(2, 3), 0.5)],
@@ -274,6 +278,7 @@ bernoulli = overload("bernoulli", "bernoulli_tensor", "bernoulli_p")
 dropout_mask_scale = pointwise(
     "dropout_mask_scale(Tensor self, float p, int seed, int offset) -> Tensor",
     "where(philox_uniform(seed, offset) >= p, self * (1 / (1 - p)), self * 0)",
+    batch=None,
     dtypes="floating complex",
     partials={
         "self": "where(philox_uniform(seed, offset) >= p, (1 / (1 - p)), 0)",
@@ -310,8 +315,18 @@ native_dropout = op(
 )
 
 
+def _dropped(input: Any, p: float) -> Any:
+    stack = _C.get_intercept()
+    if stack is None or not stack.levels:
+        return native_dropout(input, p)
+    # Samples of a vmap may draw differently, and no seed that backward could save says how.
+    kept = tangrad.empty_like(input).bernoulli_(1 - p)
+    return input * (kept * (1 / (1 - p)))
+
+
 @composite(
     "dropout(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor",
+    random=True,
     dtypes="floating complex",
     namespace="nn",
     samples=lambda s: [
@@ -334,7 +349,7 @@ def dropout(input: Any, p: float, training: bool, inplace: bool) -> Any:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
     if not training or p == 0 or input.numel() == 0:
         return input
-    result = input * 0 if p == 1 else native_dropout(input, p)
+    result = input * 0 if p == 1 else _dropped(input, p)
     return input.copy_(result) if inplace else result
 
 
@@ -344,6 +359,7 @@ def dropout(input: Any, p: float, training: bool, inplace: bool) -> Any:
 @composite(
     "rand(int[] size, *, generator? generator=None, dtype? dtype=None, layout? layout=None,"
     " device? device=None, bool requires_grad=False, bool pin_memory=False) -> Tensor",
+    random=True,
     dtypes="floating",
     samples=lambda s: [s((2, 3)), s(())],
     errors=lambda s: [(s((2, -1)), RuntimeError, "negative dimension")],
@@ -365,6 +381,7 @@ def rand(
 @composite(
     "randn(int[] size, *, generator? generator=None, dtype? dtype=None, layout? layout=None,"
     " device? device=None, bool requires_grad=False, bool pin_memory=False) -> Tensor",
+    random=True,
     samples=lambda s: [s((2, 3)), s(())],
     errors=lambda s: [(s((2, -1)), RuntimeError, "negative dimension")],
 )
@@ -386,6 +403,7 @@ def randn(
     "randint_between(int low, int high, int[] size, *, generator? generator=None,"
     " dtype? dtype=None, layout? layout=None, device? device=None, bool requires_grad=False,"
     " bool pin_memory=False) -> Tensor",
+    random=True,
     function=False,
     samples=lambda s: [s(0, 5, (2, 3)), s(-3, 3, (4,))],
     oracle="randint",
@@ -413,6 +431,7 @@ def randint_between(
     "randint_below(int high, int[] size, *, generator? generator=None, dtype? dtype=None,"
     " layout? layout=None, device? device=None, bool requires_grad=False,"
     " bool pin_memory=False) -> Tensor",
+    random=True,
     function=False,
     samples=lambda s: [s(5, (2, 3)), s(1, (4,))],
     oracle="randint",
@@ -454,6 +473,7 @@ _permutation_of = op(
 @composite(
     "randperm(int n, *, generator? generator=None, dtype? dtype=None, layout? layout=None,"
     " device? device=None, bool requires_grad=False, bool pin_memory=False) -> Tensor",
+    random=True,
     samples=lambda s: [s(5), s(0), s(1)],
     errors=lambda s: [(s(-1), RuntimeError, "n must be non-negative")],
 )
@@ -478,6 +498,7 @@ def randperm(
     "rand_like(Tensor input, *, dtype? dtype=None, layout? layout=None, device? device=None,"
     " bool requires_grad=False, bool pin_memory=False, memory_format? memory_format=None,"
     " generator? generator=None) -> Tensor",
+    random=True,
     dtypes="floating",
     method=False,
     samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor())],
@@ -502,6 +523,7 @@ def rand_like(
     "randn_like(Tensor input, *, dtype? dtype=None, layout? layout=None, device? device=None,"
     " bool requires_grad=False, bool pin_memory=False, memory_format? memory_format=None,"
     " generator? generator=None) -> Tensor",
+    random=True,
     dtypes="floating",
     method=False,
     samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor())],
@@ -527,6 +549,7 @@ def randn_like(
     " layout? layout=None, device? device=None, bool requires_grad=False,"
     " bool pin_memory=False, memory_format? memory_format=None, generator? generator=None)"
     " -> Tensor",
+    random=True,
     method=False,
     samples=lambda s: [s(s.tensor(2, 3), 5), s(s.tensor(4), -2, 3)],
 )
@@ -561,6 +584,7 @@ def _readable(x: Any) -> bool:
     "normal(any mean, any std, int[]? size=None, *, generator? generator=None,"
     " dtype? dtype=None, layout? layout=None, device? device=None, bool requires_grad=False,"
     " bool pin_memory=False) -> Tensor",
+    random=True,
     dtypes="floating",
     samples=lambda s: [
         s(0.0, 1.0, (2, 3)),
@@ -614,6 +638,7 @@ def _check_weights(weights: Any) -> None:
 @composite(
     "multinomial(Tensor input, int num_samples, bool replacement=False, *,"
     " generator? generator=None) -> Tensor",
+    random=True,
     dtypes="floating",
     samples=lambda s: [
         s(s.tensor(4, low=0.5, high=1), 2),

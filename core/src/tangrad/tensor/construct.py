@@ -155,7 +155,12 @@ def _from_python(data: Any, dtype: Any, device: Any) -> Any:
         # A dtype that a plugin registered: only its own cast knows its bits.
         return _from_python(data, None, device).to(dtype)
     buffer, name, shape = pack(data, wanted, exchange.name_of(_default_dtype()), _promote)
-    return _C.tensor_from_bytes(buffer, exchange.dtype_named(name), shape, device)
+    made = _C.tensor_from_bytes(buffer, exchange.dtype_named(name), shape, device)
+    if _C.get_intercept() is None:
+        return made
+    from tangrad.dispatch.levels import lift
+
+    return lift(made)
 
 
 def _converted(x: Any, dtype: Any, device: Any) -> Any:

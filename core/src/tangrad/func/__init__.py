@@ -1,0 +1,11 @@
+"""Function transforms: derivatives and batching of functions of tensors, nested in any order."""
+
+from __future__ import annotations
+
+from tangrad.func.calls import functional_call, stack_module_state
+from tangrad.func.jacobians import hessian, jacfwd, jacrev
+from tangrad.func.mapping import vmap
+from tangrad.func.transforms import grad, grad_and_value, jvp, vjp
+
+__all__ = ["functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "stack_module_state", "vjp",
+           "vmap"]

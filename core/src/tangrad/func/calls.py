@@ -1,0 +1,103 @@
+"""Modules as functions of their parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tangrad import _C
+
+
+def functional_call(module: Any, parameter_and_buffer_dicts: Any, args: Any = None, kwargs: dict[str, Any] | None = None,
+                    *, tie_weights: bool = True, strict: bool = False) -> Any:
+    """Call a module with other parameters and buffers.
+
+    Args:
+        module: the module.
+        parameter_and_buffer_dicts: {qualified name: tensor}, or a sequence of such dicts.
+        args: argument(s) of the module's forward. kwargs: its keyword arguments.
+        tie_weights: names that share a tensor in the module all get the value given for one.
+        strict: names must be exactly those of the module.
+
+    Raises:
+        ValueError: a name is given twice.
+        RuntimeError: with strict, names are missing or unknown.
+    """
+    values = _merged(parameter_and_buffer_dicts)
+    own = {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers(remove_duplicate=False))}
+    if strict and set(values) != set(own):
+        missing, unexpected = sorted(set(own) - set(values)), sorted(set(values) - set(own))
+        raise RuntimeError(f"Error in functional_call: missing keys {missing}, unexpected keys {unexpected}")
+    if tie_weights:
+        values = _tied(values, own)
+    args = () if args is None else args if isinstance(args, tuple) else (args,)
+    replaced = []
+    try:
+        for name, value in values.items():
+            replaced.append(_replace(module, name, value))
+        return module(*args, **(kwargs or {}))
+    finally:
+        for table, key, old in reversed(replaced):
+            table[key] = old
+
+
+def _merged(dicts: Any) -> dict[str, Any]:
+    if not isinstance(dicts, Sequence):
+        return dict(dicts)
+    merged: dict[str, Any] = {}
+    for d in dicts:
+        for name, value in d.items():
+            if name in merged:
+                raise ValueError(f"{name} appears in multiple dictionaries; behavior of functional call is ambiguous")
+            merged[name] = value
+    return merged
+
+
+def _tied(values: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    by_tensor: dict[int, Any] = {id(own[name]): value for name, value in values.items() if name in own}
+    return {**{name: by_tensor[id(t)] for name, t in own.items() if id(t) in by_tensor}, **values}
+
+
+def _replace(module: Any, name: str, value: Any) -> tuple[dict[str, Any], str, Any]:
+    """Put a tensor in a module's table; return what undoes it.
+
+    Raises:
+        AttributeError: the module has no parameter or buffer of that name.
+    """
+    path, _, last = name.rpartition(".")
+    owner = module.get_submodule(path) if path else module
+    for table in (owner._parameters, owner._buffers):
+        if last in table:
+            old = table[last]
+            table[last] = value
+            return table, last, old
+    raise AttributeError(f"{type(owner).__name__} has no parameter or buffer '{last}' (from '{name}')")
+
+
+def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Stack parameters and buffers of modules of one kind, for vmap over `functional_call`.
+
+    Args:
+        models: modules of the same class, all in training or all in evaluation mode.
+
+    Returns:
+        (parameters, buffers), each {name: tensor with a leading dimension of len(models)}.
+
+    Raises:
+        RuntimeError: no module, or they differ in class or mode.
+    """
+    if not models:
+        raise RuntimeError("stack_module_state: Expected at least one model, got 0.")
+    if not (all(m.training for m in models) or not any(m.training for m in models)):
+        raise RuntimeError("stack_module_state: Expected all models to have the same training/eval mode.")
+    if any(type(m) is not type(models[0]) for m in models):
+        raise RuntimeError("stack_module_state: Expected all models to be of the same class.")
+    parameters = _stacked([dict(m.named_parameters()) for m in models])
+    for name, t in parameters.items():
+        parameters[name] = t.detach().requires_grad_(dict(models[0].named_parameters())[name].requires_grad)
+    return parameters, _stacked([dict(m.named_buffers()) for m in models])
+
+
+def _stacked(tables: list[dict[str, Any]]) -> dict[str, Any]:
+    stack = _C.lookup_op("stack")
+    return {name: stack([table[name] for table in tables]) for name in tables[0]}
