@@ -366,7 +366,8 @@ class JvpLevel(Level):
             return map_tensors(self.wrap, result)
         parent, rest = _C.level_of(args[0]), args[1:]
         if isinstance(result, _C.Tensor):
-            return self._wrapped(JvpRecord(result, self, None, parent, lambda whole: call_bound(op, (whole, *rest))))
+            call = view_of_tangent(op, parent.inner, result, rest)
+            return self._wrapped(JvpRecord(result, self, None, parent, call))
         made = [self._wrapped(JvpRecord(r, self, None, parent, lambda whole, k=k: call_bound(op, (whole, *rest))[k]))
                 for k, r in enumerate(result)]
         return type(result)(made)
@@ -389,6 +390,27 @@ class JvpLevel(Level):
             tangents[written] = None
             _C.level_of(target).set_tangent(written_tangent(op, inner, tangents, result))
         return target
+
+
+def view_of_tangent(op: _C.Op, whole: Any, piece: Any, rest: tuple[Any, ...]) -> Callable[[Any], Any]:
+    """Return the function that takes the tangent of `whole` to that of `piece`, a view of it.
+
+    A tangent need not lie in memory as its primal does, so views that depend on strides become
+    their counterparts that do not.
+    """
+    if op.name == "view" and isinstance(rest[0], tuple):
+        return lambda t: _C.lookup_op("reshape")(t, tuple(piece.shape))
+    if op.name == "view_as_complex":
+        return lambda t: op(t.contiguous())
+    if op.name == "as_strided":
+        from tangrad.autograd.slices import positions
+
+        def read(t: Any) -> Any:
+            places = positions(whole, piece).to(t.device)
+            return _C.lookup_op("index_select")(t.reshape((-1,)), 0, places.flatten()).reshape(tuple(piece.shape))
+
+        return read
+    return lambda t: call_bound(op, (t, *rest))
 
 
 def written_tangent(op: _C.Op, args: tuple[Any, ...], tangents: list[Any], result: Any) -> Any:

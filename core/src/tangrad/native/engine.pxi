@@ -434,9 +434,6 @@ cdef list apply_node(Node node, list grads):
         return apply_slices(<CopySlices>node, grads[0])
     if isinstance(node, AccumulateGrad):
         raise RuntimeError("AccumulateGrad cannot be called outside of a backward pass")
-    if node.released:
-        raise RuntimeError("Trying to backward through the graph a second time "
-                           f"({node_name(node)}). Specify retain_graph=True if you need to.")
     results = (<object>node).apply(*grads)
     results = list(results) if isinstance(results, (tuple, list)) else [results]
     while len(results) > len(node.next_) and results[len(results) - 1] is None:

@@ -296,12 +296,11 @@ cdef int prepare_out(Op op, Tensor o, int ndim, const int64_t* shape, int want) 
         raise RuntimeError(f"result type {(<dtype>DTYPES[want]).name} can't be cast to the desired output type "
                            f"{o.dtype_.name} ({op.name})")
     if has_shape(o, ndim, shape):
-        for i in range(o.ndim_):
-            if o.stride_[i] == 0 and o.shape_[i] > 1 and o.numel_ > 0:
-                raise RuntimeError(
-                    "unsupported operation: more than one element of the written-to tensor refers to a single memory "
-                    f"location. Please clone() the tensor before performing the operation. ({op.name} into "
-                    f"{describe_tensor(o)} with strides {shape_list(o.ndim_, o.stride_)})")
+        if overlaps_itself(o):
+            raise RuntimeError(
+                "unsupported operation: more than one element of the written-to tensor refers to a single memory "
+                f"location. Please clone() the tensor before performing the operation. ({op.name} into "
+                f"{describe_tensor(o)} with strides {shape_list(o.ndim_, o.stride_)})")
         return 0
     resize_out(op, o, ndim, shape)
     return 0

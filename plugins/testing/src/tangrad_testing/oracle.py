@@ -67,7 +67,8 @@ def _attribute(place: Any, dotted: str) -> Any:
 
 def torch_tensor(array: np.ndarray, dtype: str) -> torch.Tensor:
     """Make torch's tensor of a sample."""
-    return torch.from_numpy(array).to(getattr(torch, dtype))
+    made = torch.from_numpy(array).to(getattr(torch, dtype))
+    return made if array.size else made.clone(memory_format=torch.contiguous_format)
 
 
 def tangrad_tensor_on(device: str) -> Callable[[np.ndarray, str], Any]:
@@ -77,6 +78,8 @@ def tangrad_tensor_on(device: str) -> Callable[[np.ndarray, str], Any]:
         made = tangrad.from_numpy(array)
         if dtype == "bfloat16":
             made = made.to(tangrad.bfloat16)
+        if not array.size:  # NumPy gives an empty array strides of zero
+            made = made.clone(memory_format=tangrad.contiguous_format)
         return made.to(device)
 
     return make

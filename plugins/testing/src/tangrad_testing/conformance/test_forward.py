@@ -10,6 +10,7 @@ from tangrad_testing.cases import Case
 from tangrad_testing.oracle import (
     PRECISE,
     WIDER,
+    NoOracle,
     assert_same,
     counterpart,
     tangrad_arguments,
@@ -43,7 +44,7 @@ def is_view(case: Case) -> bool:
 
 def has_inplace_form(case: Case) -> bool:
     """Tell whether an op has a form that writes its first argument."""
-    return case.definition.inplace and has_values(case)
+    return case.definition.inplace and has_values(case) and not is_view(case)
 
 
 def takes_out(case: Case) -> bool:
@@ -200,7 +201,7 @@ def test_out_receives_the_result(case: Case) -> None:
 
 @pytest.mark.tangrad_cases(when=is_method)
 def test_method_is_the_function(case: Case) -> None:
-    name = case.definition.public_name or case.op
+    name = case.op if hasattr(tangrad.Tensor, case.op) else case.definition.public_name
     for sample in case.samples():
         args, kwargs = tangrad_arguments(sample, case.device)
         if not args or not isinstance(args[0], tangrad.Tensor):
@@ -271,9 +272,8 @@ def test_wrong_call_is_refused_by_torch_with_the_same_type(case: Case) -> None:
 
 @pytest.mark.tangrad_cases(when=is_random, always=("float32",))
 def test_random_op_repeats_with_its_seed_on_every_device(case: Case) -> None:
-    oracle = counterpart(case.definition)
     for sample in case.samples():
-        _, expected, refusal = ask_oracle(oracle, sample)
+        expected, refusal = ask_oracle_if_any(case, sample)
         drawn = []
         for device in (case.device, case.device, "reference"):
             tangrad.manual_seed(1234)
@@ -285,10 +285,20 @@ def test_random_op_repeats_with_its_seed_on_every_device(case: Case) -> None:
                 break
         if len(drawn) < 3 or refusal is not None:
             continue
-        for first, second, reference, theirs in zip(*map(tensors_in, drawn), tensors_in(expected), strict=True):
+        for first, second, reference in zip(*map(tensors_in, drawn), strict=True):
             assert same_bits(first, second) and same_bits(first, reference), describe(sample)
+        for first, theirs in zip(tensors_in(drawn[0]), tensors_in(expected), strict=False):
             assert tuple(first.shape) == tuple(theirs.shape)
             assert str(first.dtype).rpartition(".")[2] == str(theirs.dtype).rpartition(".")[2]
+
+
+def ask_oracle_if_any(case: Case, sample: Any) -> tuple[Any, Exception | None]:
+    """Return torch's (result, refusal); (None, None) for an op that is ours alone."""
+    try:
+        oracle = counterpart(case.definition)
+    except NoOracle:
+        return None, None
+    return ask_oracle(oracle, sample)[1:]
 
 
 def test_the_devices_under_test_exist() -> None:
