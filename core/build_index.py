@@ -25,6 +25,7 @@ class Definition(NamedTuple):
     name: str
     family: str
     place: str
+    members: tuple[str, ...] = ()
     alias: tuple[str, ...] = ()
     inplace: bool = False
 
@@ -49,7 +50,7 @@ def scan(folder: Path) -> list[Definition]:
     for path in sorted(folder.glob("*.py")):
         if path.name in NOT_FAMILIES:
             continue
-        for definition in _definitions(path):
+        for definition in _with_in_place_overloads(list(_definitions(path))):
             for name in definition.names():
                 if name in owner:
                     raise SystemExit(
@@ -64,6 +65,14 @@ def _definitions(path: Path) -> Iterator[Definition]:
     for statement in ast.parse(path.read_text("utf-8"), str(path)).body:
         for call in _defining_calls(statement):
             yield _read(call, path)
+
+
+def _with_in_place_overloads(found: list[Definition]) -> Iterator[Definition]:
+    """Yield the definitions, overloads in place where one of their members is."""
+    in_place = {definition.name for definition in found if definition.inplace}
+    for definition in found:
+        inherits = not in_place.isdisjoint(definition.members)
+        yield definition._replace(inplace=definition.inplace or inherits)
 
 
 def _defining_calls(statement: ast.stmt) -> Iterator[ast.Call]:
@@ -89,7 +98,15 @@ def _read(call: ast.Call, path: Path) -> Definition:
             pass
         case _:
             raise SystemExit(f"{place}: the first argument of a definition is a literal schema")
-    return Definition(schema.partition("(")[0].strip(), path.stem, place, **_naming(call, place))
+    members = [argument.value for argument in call.args[1:] if isinstance(argument, ast.Constant)]
+    is_overload = isinstance(call.func, ast.Name) and call.func.id == "overload"
+    return Definition(
+        schema.partition("(")[0].strip(),
+        path.stem,
+        place,
+        tuple(map(str, members)) if is_overload else (),
+        **_naming(call, place),
+    )
 
 
 def _naming(call: ast.Call, place: str) -> dict[str, Any]:

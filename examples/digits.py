@@ -29,7 +29,7 @@ BAR_WIDTH = 24
 
 def multilayer_perceptron() -> nn.Module:
     """Return a network with one hidden layer on the 64 pixels."""
-    return nn.Sequential(nn.Flatten(), nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 10))
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 10))
 
 
 def convolutional_network() -> nn.Module:

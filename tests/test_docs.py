@@ -61,7 +61,7 @@ def name(document: Path) -> str:
     return str(document.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("document", filter(program, DOCUMENTS), ids=name)
+@pytest.mark.parametrize("document", list(filter(program, DOCUMENTS)), ids=name)
 def test_the_python_blocks_of_a_document_run(document: Path, tmp_path: Path) -> None:
     write_files(document, tmp_path)
     script = tmp_path / "document.py"

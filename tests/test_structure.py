@@ -7,7 +7,8 @@ import importlib.util
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ LAYERS = [
     {"tensor", "functions"},
     {"plugins"},
     {"expr"},
+    {"utils._pytree", "utils.hooks"},  # PyTorch's place for what everybody stands on
     {"_C"},
 ]
 LEVEL = {part: -depth for depth, parts in enumerate(LAYERS) for part in parts}
@@ -71,8 +73,14 @@ def source_files() -> list[Path]:
 
 
 def part_of(path: Path) -> str:
-    first = path.relative_to(CORE).parts[0]
-    return {"__init__.py": "tangrad"}.get(first, first.removesuffix(".py"))
+    inside = path.relative_to(CORE).with_suffix("").parts
+    return part_named(inside) if inside != ("__init__",) else "tangrad"
+
+
+def part_named(inside: Sequence[str]) -> str:
+    """Return the part that a module belongs to, given its path below the package."""
+    two = ".".join(inside[:2])
+    return two if two in LEVEL else inside[0]
 
 
 def is_type_checking(node: ast.AST) -> bool:
@@ -89,25 +97,51 @@ def imports(tree: ast.AST, late: bool = False) -> Iterator[tuple[ast.stmt, bool]
             yield from imports(child, late or inside)
 
 
-def imported_parts(statement: ast.stmt, path: Path, late: bool) -> Iterator[str]:
-    if isinstance(statement, ast.Import):
-        dotted = [alias.name for alias in statement.names]
-    else:
-        package = path.relative_to(CORE.parent).parent.parts
-        above = package[: len(package) - statement.level + 1] if statement.level else ()
-        base = ".".join([*above, *filter(None, [statement.module])])
-        dotted = [f"{base}.{alias.name}" for alias in statement.names]
-    for name in dotted:
+def imported_parts(statement: ast.stmt, tree: ast.Module, path: Path, late: bool) -> Iterator[str]:
+    for name in imported_names(statement, path):
         top, *rest = name.split(".")
-        if top == "tangrad":
-            part = rest[0] if rest and rest[0] in LEVEL else "tangrad"
-            # Calling an op is a look-up by name in the op table, from wherever it is done.
-            looks_up_an_op = late and (part in {"tangrad", "ops"} or base_is_public(statement))
-            yield "_C" if looks_up_an_op else part
+        if top != "tangrad":
+            continue
+        if not rest:
+            # The package itself is there anyway: what counts is what is taken from it.
+            yield from {part_behind(public) for public in taken_from_package(tree)}
+        elif rest[0] in LEVEL:
+            # A call of an op, late, is a look-up by name in the op table.
+            yield "_C" if late and rest[0] == "ops" else part_named(rest)
+        else:
+            yield part_behind(rest[0])
 
 
-def base_is_public(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.ImportFrom) and statement.module == "tangrad"
+def imported_names(statement: ast.stmt, path: Path) -> list[str]:
+    if isinstance(statement, ast.Import):
+        return [alias.name for alias in statement.names]
+    package = path.relative_to(CORE.parent).parent.parts
+    above = package[: len(package) - statement.level + 1] if statement.level else ()
+    base = ".".join([*above, *filter(None, [statement.module])])
+    return [f"{base}.{alias.name}" for alias in statement.names]
+
+
+def taken_from_package(tree: ast.Module) -> Iterator[str]:
+    """Yield X for every tangrad.X in a module."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id="tangrad"), attr=public):
+                yield public
+
+
+@cache
+def part_behind(public: str) -> str:
+    """Return the part that a name of the public namespace takes one to."""
+    from tangrad import _C, _LAZY
+    from tangrad.ops import registry
+
+    if hasattr(_C, public) or public in registry.index():
+        return "_C"  # compiled, or looked up by name in the op table
+    try:
+        _C.dtype_by_name(public)
+    except TypeError:
+        return public if public in LEVEL else _LAZY.get(public, "tangrad").partition(".")[0]
+    return "_C"
 
 
 def test_every_part_of_the_core_has_a_layer() -> None:
@@ -117,10 +151,11 @@ def test_every_part_of_the_core_has_a_layer() -> None:
 @pytest.mark.parametrize("path", python_files(), ids=lambda path: str(path.relative_to(CORE)))
 def test_imports_never_point_upward(path: Path) -> None:
     here = part_of(path)
+    tree = ast.parse(path.read_text("utf-8"))
     upward = [
         f"line {statement.lineno}: {here} imports {part}"
-        for statement, late in imports(ast.parse(path.read_text("utf-8")))
-        for part in imported_parts(statement, path, late)
+        for statement, late in imports(tree)
+        for part in imported_parts(statement, tree, path, late)
         if LEVEL[part] > LEVEL[here] and here != "tangrad"
     ]
     assert not upward

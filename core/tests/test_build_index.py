@@ -50,6 +50,12 @@ def test_an_in_place_form_exists_for_every_alias(index_of) -> None:
     assert set(index) == {"sub", "sub_", "minus", "minus_"}
 
 
+def test_an_overload_is_in_place_when_one_of_its_members_is(index_of) -> None:
+    member = 'x = op("fill_number(Tensor self, Scalar value) -> Tensor", inplace=True)'
+    index = index_of(f'{member}\ny = overload("fill", "fill_number", "fill_tensor")')
+    assert set(index) == {"fill_number", "fill_number_", "fill", "fill_"}
+
+
 def test_other_assignments_and_calls_are_no_definitions(index_of) -> None:
     assert not index_of('LIMIT = 3\nx = table("sub(Tensor self)")\ndef op(): ...')
 

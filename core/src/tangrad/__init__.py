@@ -7,6 +7,10 @@ from __future__ import annotations
 
 import sys as _sys
 
+TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without its import
+if TYPE_CHECKING:
+    from typing import Any
+
 from tangrad import _C
 from tangrad._C import OutOfMemoryError, Tensor, device, dtype, layout, memory_format
 from tangrad._C import (UntypedStorage, can_cast, channels_last, channels_last_3d, contiguous_format,
@@ -19,6 +23,7 @@ from tangrad.tensor.size import Size
 __version__ = "2.13.0+tangrad0.1.0"
 
 _C.install_constructor(_protocol.construct, _protocol.TensorMeta)
+Tensor.__module__, _C.Parameter.__module__ = "tangrad", "tangrad.nn.parameter"
 inf, nan, pi, e, newaxis = float("inf"), float("nan"), 3.141592653589793, 2.718281828459045, None
 
 # Public names and where they live; everything else is an op, a dtype, a submodule or a plugin.
@@ -42,13 +47,13 @@ _SUBMODULES = ("autograd", "func", "nn", "optim", "utils", "plugin", "plugins", 
                "cli", "_C")
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     found = _find(name)
     globals()[name] = found
     return found
 
 
-def _find(name: str) -> object:
+def _find(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(f"module 'tangrad' has no attribute '{name}'")
     where = _LAZY.get(name)
@@ -68,7 +73,10 @@ def _find(name: str) -> object:
         return registry.function(name)
     except AttributeError:
         pass
-    return _namespaces.resolve(name)
+    from tangrad.tensor.foreign import find_registered
+
+    found = find_registered(name)
+    return found if found is not None else _namespaces.resolve(name)
 
 
 def __dir__() -> list[str]:
@@ -77,6 +85,30 @@ def __dir__() -> list[str]:
     public = {name for name, op in registry.load_all().items() if op.definition.function
               and op.definition.namespace is None}
     return sorted(public | set(globals()) | set(_LAZY) | set(_SUBMODULES))
+
+
+def _find_method(name: str) -> object:
+    """Return a method of Tensor that autograd or an op definition brings, or None."""
+    if name == "backward":
+        from tangrad.autograd import tensor_backward
+
+        return tensor_backward
+    from tangrad.ops import registry
+
+    try:
+        return registry.method(name)
+    except AttributeError:
+        return None
+
+
+def _method_names() -> list[str]:
+    from tangrad.ops import registry
+
+    return ["backward", *registry.load_all()]
+
+
+def _flag_names() -> set[str]:
+    return {*_C.registered_devices(), *_namespaces.device_flags()}
 
 
 def _find_driver(name: str) -> None:
@@ -106,6 +138,8 @@ def _find_op(name: str) -> object:
 
 
 _namespaces.install()
+_protocol.find_further, _protocol.further_names = _find_method, _method_names
+_protocol.device_names = _flag_names
 _C.set_driver_source(_find_driver)
 _C.set_slow_dispatch(_slow_dispatch)
 _C.set_resolver(_resolve)

@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 from compiled import compile_programs
+from dialects import DIALECTS
 from primitive_cases import (
     COMPUTE_TYPES,
     SCALAR_PRIMITIVES,
@@ -17,7 +18,7 @@ from primitive_cases import (
 
 from tangrad.expr import ExpressionTypeError, c_prelude, parse
 from tangrad.expr.program import KINDS
-from tangrad.expr.render import DIALECTS, Dialect
+from tangrad.expr.render import Dialect
 
 CASES = [(n, d) for n in SCALAR_PRIMITIVES for d in COMPUTE_TYPES if accepts(n, d)]
 # The C library's float32 functions and NumPy's differ in the last bits.

@@ -46,13 +46,16 @@ class TorchCore(types.ModuleType):
         x = x.detach()
         return x.view(self._torch.int16).numpy() if str(x.dtype) == "torch.bfloat16" else x.numpy()
 
+    def get_intercept(self):
+        return None
+
     def dtype_by_name(self, name):
         return getattr(self._torch, name)
 
     def device(self, name):
         return self._torch.device(name)
 
-    def _empty(self, shape, dtype, device):
+    def empty(self, shape, dtype, device):
         return self._torch.empty(shape, dtype=dtype, device=device)
 
     def set_storage(self, x, storage, offset, shape, stride):

@@ -83,6 +83,12 @@ def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None =
             _C.accumulate_into(t, g, create_graph)
 
 
+def tensor_backward(self: Any, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
+                    inputs: Any = None) -> None:
+    """Compute the gradients of this tensor for the leaves of its graph (`Tensor.backward`); see `backward`."""
+    backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+
 def _as_tuple_of_optional(value: Any) -> tuple[Any, ...]:
     if value is None:
         return ()

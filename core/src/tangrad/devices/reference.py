@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tangrad import _C
-from tangrad.devices import arrays
+from tangrad.tensor import arrays
 from tangrad.dispatch.binding import call_by_name
 
 API = 1

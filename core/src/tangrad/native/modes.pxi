@@ -126,12 +126,13 @@ def record_write(Op op not None, tuple args, Tensor t not None, str name, bint o
     cdef PyObject* flat[MAX_PARAMS]
     cdef uint64_t needs
     cdef int i
+    check_inference(t, name)
     if not tg_tls.grad_enabled:
         return None
-    check_writable(t, name)
     for i in range(op.nparams):
         flat[i] = PyTuple_GET_ITEM(args, i)
     needs = needs_of(op, flat)
+    check_writable(t, name, needs != 0)
     if not needs or not op.has_rule:
         return None
     if overwrites:

@@ -110,6 +110,7 @@ cdef class Op:
     cdef bint has_check
     cdef bint takes_out
     cdef object geometry                 # view ops: the Python rule
+    cdef bint forgets_base               # view ops: the result is no view of its input
     cdef int native_view                 # view ops: number of the C twin of the geometry, or 0
     cdef tg_kernel*** rows
     cdef int nrows
@@ -242,6 +243,7 @@ def make_op(definition, str kind, spec):
     op.takes_out = spec.get("takes_out", op.kind_ <= OP_SCAN or op.kind_ == OP_KERNEL)
     op.geometry = spec.get("geometry")
     op.native_view = NATIVE_VIEWS.get(op.name, 0) if op.kind_ == OP_VIEW else 0
+    op.forgets_base = op.name in FORGET_BASE
     op.function = spec.get("function")
     op.native = spec.get("native")
     op.random = spec.get("random", False)
@@ -650,9 +652,11 @@ cdef object convert(Op op, int k, int code, PyObject* value, PyObject** flat, in
         return as_number(op, k, value)
     if code == P_TENSORS:
         if not isinstance(<object>value, (tuple, list)):
-            if isinstance(<object>value, Tensor) or not hasattr(<object>value, "__iter__"):
+            if isinstance(<object>value, Tensor) and k != op.varargs or not hasattr(<object>value, "__iter__"):
                 raise wrong_type(op, k, value)
-        items = list(<object>value)
+        items = [<object>value] if isinstance(<object>value, Tensor) else list(<object>value)
+        if len(items) == 1 and k == op.varargs and isinstance(items[0], (tuple, list)):
+            items = list(items[0])
         for item in items:
             if not isinstance(item, Tensor) and not (item is None and op.definition.allows_none_in_list):
                 raise TypeError(f"{op.name}(): expected Tensor as element {items.index(item)} in argument '{op.names[k]}' "
@@ -835,8 +839,9 @@ cdef object call_flat(Op op, PyObject** flat, object out, bint inplace):
     if not inplace:
         return call_out(op, flat, out, needs)
     t = out
+    check_inference(t, op.inplace.name)
     if tg_tls.grad_enabled:
-        check_writable(t, op.inplace.name)
+        check_writable(t, op.inplace.name, needs != 0)
     if needs:
         if rule_for(op, needs).saves_first_input:
             memcpy(copied, flat, op.nparams * sizeof(PyObject*))
@@ -864,8 +869,9 @@ cdef object call_writing(Op op, PyObject** flat, uint64_t needs):
     """An op whose definition says that it writes one of its arguments (fill_, copy_, ...)."""
     cdef Tensor t = <Tensor>flat[op.written]
     cdef Node node = None
+    check_inference(t, op.name)
     if tg_tls.grad_enabled:
-        check_writable(t, op.name)
+        check_writable(t, op.name, needs != 0)
         if needs:
             node = record_inputs(op, flat, needs)
     run_op(op, flat, t)
@@ -902,6 +908,8 @@ cdef object call_composite(Op op, PyObject** flat, object out, bint inplace):
     if out is None:
         return result
     if inplace:
+        check_inplace_shape(op, <Tensor>out, (<Tensor>result).ndim_, (<Tensor>result).shape_)
+        prepare_out(op, <Tensor>out, (<Tensor>result).ndim_, (<Tensor>result).shape_, (<Tensor>result).dtype_.index)
         return lookup_op("copy_")(out, result)
     outs = list(out) if isinstance(out, (tuple, list)) else [out]
     results = list(result) if isinstance(result, (tuple, list)) else [result]

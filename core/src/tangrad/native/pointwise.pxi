@@ -277,8 +277,12 @@ cdef object run_pointwise_outs(Op op, tg_kernel* kernel, DeviceRuntime dev, oper
     return op.return_type(*outs) if op.return_type is not None else tuple(outs)
 
 
+cdef inline bint has_shape(Tensor o, int ndim, const int64_t* shape) noexcept:
+    return o.ndim_ == ndim and memcmp(o.shape_, shape, ndim * sizeof(int64_t)) == 0
+
+
 cdef int check_inplace_shape(Op op, Tensor o, int ndim, const int64_t* shape) except -1:
-    if o.ndim_ != ndim or memcmp(o.shape_, shape, ndim * sizeof(int64_t)) != 0:
+    if not has_shape(o, ndim, shape):
         raise RuntimeError(f"output with shape {shape_list(o.ndim_, o.shape_)} doesn't match the broadcast shape "
                            f"{shape_list(ndim, shape)} ({op.name}_ of [{describe_tensor(o)}]); an in-place operation "
                            "cannot grow its tensor")
@@ -291,13 +295,12 @@ cdef int prepare_out(Op op, Tensor o, int ndim, const int64_t* shape, int want) 
     if not can_cast_index(want, o.dtype_.index):
         raise RuntimeError(f"result type {(<dtype>DTYPES[want]).name} can't be cast to the desired output type "
                            f"{o.dtype_.name} ({op.name})")
-    if o.ndim_ == ndim and memcmp(o.shape_, shape, ndim * sizeof(int64_t)) == 0:
-        for i in range(o.ndim_):
-            if o.stride_[i] == 0 and o.shape_[i] > 1 and o.numel_ > 0:
-                raise RuntimeError(
-                    "unsupported operation: more than one element of the written-to tensor refers to a single memory "
-                    f"location. Please clone() the tensor before performing the operation. ({op.name} into "
-                    f"{describe_tensor(o)} with strides {shape_list(o.ndim_, o.stride_)})")
+    if has_shape(o, ndim, shape):
+        if overlaps_itself(o):
+            raise RuntimeError(
+                "unsupported operation: more than one element of the written-to tensor refers to a single memory "
+                f"location. Please clone() the tensor before performing the operation. ({op.name} into "
+                f"{describe_tensor(o)} with strides {shape_list(o.ndim_, o.stride_)})")
         return 0
     resize_out(op, o, ndim, shape)
     return 0

@@ -625,6 +625,13 @@ cdef inline void bump_version(Tensor t, object writer):
     t.storage_.writer = writer
 
 
+def as_new(Tensor t not None):
+    """Return a tensor that was filled when it was made, at version 0: nobody saw it unfilled."""
+    t.storage_.version = 0
+    t.storage_.writer = None
+    return t
+
+
 cdef inline char* host_pointer(Tensor t) noexcept:
     if t.storage_.data == NULL:
         return NULL
@@ -635,6 +642,32 @@ cdef inline bint requires_grad(Tensor t):
     if t.flags & REQUIRES_GRAD or t.grad_fn_ is not None:
         return True
     return t.base_ is not None and requires_grad(t.base_)
+
+
+cdef bint overlaps_itself(Tensor t):
+    """Whether two elements share memory, by the strides; for odd strides, by listing the offsets."""
+    cdef int64_t reach = 0, stride
+    cdef int i
+    if t.flags & CONTIGUOUS or t.numel_ < 2:
+        return False
+    for stride, size in sorted([(t.stride_[i], t.shape_[i]) for i in range(t.ndim_) if t.shape_[i] > 1]):
+        if stride <= reach:
+            return offsets_repeat(t)
+        reach += stride * (size - 1)
+    return False
+
+
+cdef bint offsets_repeat(Tensor t):
+    cdef int i
+    offsets = {0}
+    for i in range(t.ndim_):
+        if t.stride_[i] == 0 and t.shape_[i] > 1:
+            return True
+    if t.numel_ > 65536:
+        return True
+    for i in range(t.ndim_):
+        offsets = {o + k * t.stride_[i] for o in offsets for k in range(t.shape_[i])}
+    return len(offsets) < t.numel_
 
 
 cdef object describe_tensor(Tensor t):

@@ -182,7 +182,7 @@ def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
     Returns:
         A tensor of shape (*, O).
     """
-    output = tangrad.einsum("...i,oij,...j->...o", input1, weight, input2)
+    output = tangrad.einsum("...i,oij,...j->...o", [input1, weight, input2])
     return output if bias is None else output + bias
 
 

@@ -10,16 +10,14 @@ from tangrad import _C
 Parameter = _C.Parameter
 
 
-class _BufferType(type(tangrad.Tensor)):  # type: ignore[misc]
+class _BufferType(type):
     """Let `isinstance(t, Buffer)` be true of every tensor made by `Buffer(...)`."""
 
     def __instancecheck__(cls, instance: object) -> bool:
-        if super().__instancecheck__(instance):
-            return True
         return isinstance(instance, tangrad.Tensor) and getattr(instance, "_is_buffer", False)
 
 
-class Buffer(tangrad.Tensor, metaclass=_BufferType):
+class Buffer(metaclass=_BufferType):
     """Make a tensor that becomes a buffer when it is assigned to a module.
 
     The result shares memory with `data`, and is a plain tensor: operations on it take no detour
@@ -29,6 +27,8 @@ class Buffer(tangrad.Tensor, metaclass=_BufferType):
         data: the values; an empty tensor when omitted.
         persistent: whether the buffer is part of the module's `state_dict`.
     """
+
+    persistent: bool
 
     def __new__(cls, data: Any = None, *, persistent: bool = True) -> Any:
         """Return `data`, detached and marked as a buffer."""

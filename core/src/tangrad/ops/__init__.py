@@ -35,9 +35,4 @@ def __getattr__(name: str) -> Any:
     try:
         return _C.dtype_by_name(name)
     except TypeError:
-        pass
-    import tangrad
-
-    if name not in tangrad.__dict__ and name not in tangrad._LAZY:
-        raise AttributeError(f"no op named '{name}' is defined")
-    return getattr(tangrad, name)
+        raise AttributeError(f"no op named '{name}' is defined") from None

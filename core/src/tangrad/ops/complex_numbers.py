@@ -29,11 +29,14 @@ angle = pointwise(
 )
 
 
+# PyTorch makes complex32 of halves, or refuses.
+_FULL = ("float32", "float64")
+
+
 def _check_parts(name: str, first: Any, second: Any) -> None:
-    names = [repr(part.dtype).rpartition(".")[2] for part in (first, second)]
-    if not set(names) <= {"float32", "float64"}:
+    if not (first.dtype.is_floating_point and second.dtype.is_floating_point):
         raise RuntimeError(
-            f"{name}: expected both inputs to be float32 or float64 tensors, "
+            f"{name}: expected both inputs to be floating-point tensors, "
             f"but got {first.dtype} and {second.dtype}"
         )
     if first.dtype != second.dtype:
@@ -52,12 +55,12 @@ complex = pointwise(
     vjp={"real_part": "real(g)", "imag_part": "imag(g)"},
     jvp={"real_part": "complex(real_part_t, 0)", "imag_part": "complex(0, imag_part_t)"},
     method=False,
-    samples=lambda s: s.binary(number=False),
+    samples=lambda s: s.binary(number=False) if s.dtype in _FULL else [],
     errors=lambda s: [
         (s(s.tensor(2, dtype="int64"), s.tensor(2, dtype="int64")), RuntimeError, "both inputs"),
         (s(s.tensor(2, dtype="float32"), s.tensor(2, dtype="float64")), RuntimeError, "same dtype"),
     ],
-    doc="Make complex numbers of their real and imaginary parts.",
+    doc="Make complex numbers of their real and imaginary parts; halves give complex64.",
 )
 
 polar = pointwise(
@@ -76,9 +79,9 @@ polar = pointwise(
         "phase": "phase_t * absolute * complex(-sin(phase), cos(phase))",
     },
     method=False,
-    samples=lambda s: s.binary(0.25, 3, number=False),
+    samples=lambda s: s.binary(0.25, 3, number=False) if s.dtype in _FULL else [],
     errors=lambda s: [
         (s(s.tensor(2, dtype="int64"), s.tensor(2, dtype="int64")), RuntimeError, "both inputs"),
     ],
-    doc="Make complex numbers of their absolute values and angles.",
+    doc="Make complex numbers of their absolute values and angles; halves give complex64.",
 )

@@ -570,6 +570,11 @@ def conv_transpose2d(
             strict=True,
         )
     )
+    if any(n < 1 for n in sizes):
+        raise RuntimeError(
+            f"Given input size per channel: {list(x.shape)[2:]}. Calculated output size per "
+            f"channel: {list(sizes)}. Output size is too small"
+        )
     channels = weight.shape[1] * groups
     shape = (x.shape[0], channels, *sizes)
     result = convolution_input(weight, x, shape, stride, padding, dilation, groups)

@@ -8,8 +8,9 @@ from typing import Any
 import tangrad
 from tangrad import _C
 from tangrad.ops.define import composite, op, overload
-from tangrad.ops.movement import Ints, contiguous_stride, wrap_new_dim
+from tangrad.ops.movement import Ints, contiguous_stride, wrap_dim
 from tangrad.ops.slicing import diagonal_backward
+from tangrad.tensor.construct import tensor
 
 
 def _require_strided(layout: Any) -> None:
@@ -28,7 +29,7 @@ def _check_size(size: Ints) -> None:
 
 
 def _finished(x: Any, requires_grad: bool) -> Any:
-    return x.requires_grad_() if requires_grad else x
+    return _C.as_new(x.requires_grad_() if requires_grad else x)
 
 
 # Uninitialised ---------------------------------------------------------------------------------
@@ -229,9 +230,8 @@ def ones(
 
 
 def _dtype_of_number(value: Any) -> Any:
-    """Name the dtype that a Python number makes."""
-    if hasattr(value, "dtype"):
-        return value.dtype
+    """Give the dtype that a Python number makes, or the number in a tensor."""
+    value = value.item() if hasattr(value, "item") else value
     if isinstance(value, bool):
         return tangrad.bool
     if isinstance(value, int):
@@ -573,7 +573,7 @@ def _spaced(start: Any, end: Any, steps: int) -> list[Any]:
 def _from_numbers(numbers: list[Any], dtype: Any, device: Any) -> Any:
     whole = not (dtype.is_floating_point or dtype.is_complex)
     listed = [math.trunc(x) for x in numbers] if whole else numbers
-    return tangrad.tensor(listed, dtype=dtype, device=device).reshape((len(numbers),))
+    return tensor(listed, dtype=dtype, device=device).reshape((len(numbers),))
 
 
 def _spacing_dtype(dtype: Any, start: Any, end: Any) -> Any:
@@ -688,7 +688,7 @@ def tril_indices(
     """List the places on and below a diagonal of a matrix: their rows and their columns."""
     listed = _triangle(row, col, offset, lower=True)
     dtype = tangrad.int64 if dtype is None else dtype
-    return tangrad.tensor(listed, dtype=dtype, device=device).reshape((2, len(listed[0])))
+    return tensor(listed, dtype=dtype, device=device).reshape((2, len(listed[0])))
 
 
 @composite(
@@ -703,7 +703,7 @@ def triu_indices(
     """List the places on and above a diagonal of a matrix: their rows and their columns."""
     listed = _triangle(row, col, offset, lower=False)
     dtype = tangrad.int64 if dtype is None else dtype
-    return tangrad.tensor(listed, dtype=dtype, device=device).reshape((2, len(listed[0])))
+    return tensor(listed, dtype=dtype, device=device).reshape((2, len(listed[0])))
 
 
 @composite(
@@ -721,7 +721,7 @@ def triu_indices(
 def diag_embed(self: Any, offset: int, dim1: int, dim2: int) -> Any:
     """Put the last dimension on a diagonal of two new dimensions of a tensor of zeros."""
     ndim = self.ndim
-    dim1, dim2 = wrap_new_dim(dim1, ndim), wrap_new_dim(dim2, ndim)
+    dim1, dim2 = wrap_dim(dim1, ndim + 1), wrap_dim(dim2, ndim + 1)
     if dim1 == dim2:
         raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
     size = self.shape[-1] + abs(offset)

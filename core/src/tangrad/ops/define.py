@@ -39,7 +39,7 @@ def _make(kind: str, definition: Definition, **fields: Any) -> _C.Op:
               for p in schema.params]
     positional = [i for i, p in enumerate(schema.params) if not p.keyword_only]
     first_ints = next((i for i in positional if schema.params[i].type in ("int[]", "dim[]", "dim[]?", "int[]?")), -1)
-    varargs = first_ints if first_ints == len(positional) - 1 and first_ints <= 1 and (
+    varargs = positional[-1] if definition.varargs else first_ints if first_ints == len(positional) - 1 and first_ints <= 1 and (
         first_ints == 0 or schema.params[0].type == "Tensor") else -1
     spec = dict(name=schema.name, node_name=_node_name(schema.name, definition.node), params=params,
                 written=schema.written, varargs=varargs, nout=len(schema.returns),
@@ -180,10 +180,12 @@ def composite(schema: str, **common: Any) -> Callable[[Callable[..., Any]], _C.O
 def overload(name: str, *members: str, **common: Any) -> _C.Op:
     """Define a name that tries the signatures of several definitions in order."""
     ops = [registry.get(member) for member in members]
-    for public, member in ((name, o) for o in ops):
-        member.definition.public_name = public
+    for member in ops:
+        if member.definition.function:  # public in its own right, as maximum is beside max
+            continue
+        member.definition.public_name = name
         if member.definition.node is None:
-            member.node_name = _node_name(public, common.get("node"))
+            member.node_name = _node_name(name, common.get("node"))
     definition = Definition(Schema(f"{name}(any self)"), **common)
     definition.members = ops
     made = _C.make_op(definition, "overload", dict(name=name, node_name=_node_name(name, None), overloads=ops))

@@ -31,6 +31,7 @@ class Definition:
         alias: further names. function, method, inplace: which forms exist.
         oracle: name of PyTorch's counterpart, or a callable (torch, *args).
         extra_dims: dimensions that a dim argument may name beyond those of the first tensor.
+        varargs: whether the last positional parameter, a list of tensors, may be given as single ones.
         node: name in `grad_fn`, in snake case, where it differs from the op's.
     """
 
@@ -48,7 +49,7 @@ class Definition:
                  oracle: Any = None, node: str | None = None, shape_depends_on_data: bool = False, random: bool = False,
                  words: Any = None, geometry: Any = None, function_body: Any = None, mixes_devices: bool = False,
                  allows_none_in_list: bool = False, promote: str = "promote", native: Any = None,
-                 dtypes: str = "all", extra_dims: int = 0) -> None:
+                 dtypes: str = "all", extra_dims: int = 0, varargs: bool = False) -> None:
         import sys
 
         self.schema, self.name, self.node = schema, schema.name, node
@@ -63,6 +64,7 @@ class Definition:
         self.mixes_devices, self.allows_none_in_list = mixes_devices, allows_none_in_list
         self.returns_tuple = True
         self.promote, self.native, self.dtypes, self.extra_dims = promote, native, dtypes, extra_dims
+        self.varargs = varargs
         self.public_name: str | None = None
         self.op: Any = None
         self.parameter_names = schema.names

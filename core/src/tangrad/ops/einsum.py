@@ -138,6 +138,7 @@ def _sum_of_products(a: Any, b: Any, summed: list[int]) -> Any:
 @composite(
     "einsum(str equation, Tensor[] operands) -> Tensor",
     dtypes="integral floating complex",
+    varargs=True,
     method=False,
     samples=lambda s: [
         s("ij,jk->ik", [s.tensor(2, 3), s.tensor(3, 2)]),

@@ -228,6 +228,7 @@ index_put = op(
         s(s.tensor(4, 2), (s.integers(0, 4, 3),), s.tensor(3, 2), True),
         s(s.tensor(3), (s.integers(0, 3, 2),), s.tensor(), True),
     ],
+    oracle=lambda torch, *args: torch.ops.aten.index_put(*args),
     errors=lambda s: [
         (s(s.tensor(3), (s.integers(3, 4, 1),), s.tensor(1)), IndexError, "out of bounds"),
         (s(s.tensor(3), (s.integers(0, 1, 2),), s.tensor(3)), RuntimeError, "shape mismatch"),
@@ -364,6 +365,7 @@ nonzero_table = op(
 
 @composite(
     "nonzero(Tensor input, *, bool as_tuple=False) -> Tensor",
+    shape_depends_on_data=True,
     samples=lambda s: [s(s.mask(2, 3)), s(s.mask(2, 3), as_tuple=True), s(s.integers(0, 2, 3))],
 )
 def nonzero(input: Any, as_tuple: bool) -> Any:
@@ -380,6 +382,7 @@ def nonzero(input: Any, as_tuple: bool) -> Any:
 
 @composite(
     "argwhere(Tensor self) -> Tensor",
+    shape_depends_on_data=True,
     samples=lambda s: [s(s.mask(2, 3)), s(s.tensor(3))],
 )
 def argwhere(self: Any) -> Any:
@@ -496,6 +499,7 @@ def embedding(
 
 @composite(
     "one_hot(Tensor self, int num_classes=-1) -> Tensor",
+    shape_depends_on_data=True,
     namespace="nn",
     samples=lambda s: [
         s(s.integers(0, 3, 4), 3),
@@ -567,7 +571,12 @@ bincount = op(
     shape_depends_on_data=True,
     dtype=_bincount_dtype,
     reference=_bincount_reference,
-    vjp={},
+    vjp={
+        "weights": lambda g, self, weights_meta: g.index_select(0, self.to(tangrad.int64)).to(
+            weights_meta.dtype
+        )
+    },
+    linear=("weights",),
     batch=None,
     samples=lambda s: [
         s(s.integers(0, 4, 6)),

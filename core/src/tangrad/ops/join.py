@@ -355,6 +355,7 @@ def broadcast_shapes(*shapes: Sequence[int]) -> Ints:
 
 @composite(
     "broadcast_tensors(Tensor[] tensors) -> Tensor[]",
+    varargs=True,
     method=False,
     samples=lambda s: [s([s.tensor(2, 1), s.tensor(3)]), s([s.tensor(), s.tensor(2)])],
     oracle=lambda torch, tensors: torch.broadcast_tensors(*tensors),
@@ -368,6 +369,7 @@ def broadcast_tensors(tensors: Sequence[Any]) -> Any:
 
 @composite(
     "meshgrid(Tensor[] tensors, *, str indexing='ij') -> Tensor[]",
+    varargs=True,
     method=False,
     samples=lambda s: [
         s([s.tensor(2), s.tensor(3)], indexing="ij"),

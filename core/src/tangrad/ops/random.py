@@ -185,6 +185,7 @@ random_between = op(
     function=False,
     method=False,
     samples=lambda s: [s(s.tensor(2, 3), 0, 5), s(s.tensor(4), -1, 2)],
+    oracle=lambda torch, x, low, high: x.random_(low, high),
     errors=lambda s: [(s(s.tensor(2), 2, 2), RuntimeError, "less than")],
     doc="Overwrite a tensor by integers uniform on [from_, to).",
 )
@@ -192,6 +193,7 @@ random_between = op(
 
 @composite(
     "random_(Tensor! self, int? from_=None, int? to=None, *, generator? generator=None) -> Tensor",
+    random=True,
     function=False,
     samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(2, 3), 5), s(s.tensor(4), 1, 3)],
 )
@@ -260,6 +262,7 @@ bernoulli_ = op(
 
 @composite(
     "bernoulli_p(Tensor self, float p, *, generator? generator=None) -> Tensor",
+    random=True,
     function=False,
     method=False,
     samples=lambda s: [s(s.tensor(2, 3), 0.5)],
@@ -323,6 +326,7 @@ def _dropped(input: Any, p: float) -> Any:
 
 @composite(
     "dropout(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor",
+    random=True,
     dtypes="floating complex",
     namespace="nn",
     samples=lambda s: [
@@ -355,6 +359,7 @@ def dropout(input: Any, p: float, training: bool, inplace: bool) -> Any:
 @composite(
     "rand(int[] size, *, generator? generator=None, dtype? dtype=None, layout? layout=None,"
     " device? device=None, bool requires_grad=False, bool pin_memory=False) -> Tensor",
+    random=True,
     dtypes="floating",
     samples=lambda s: [s((2, 3)), s(())],
     errors=lambda s: [(s((2, -1)), RuntimeError, "negative dimension")],
@@ -376,6 +381,7 @@ def rand(
 @composite(
     "randn(int[] size, *, generator? generator=None, dtype? dtype=None, layout? layout=None,"
     " device? device=None, bool requires_grad=False, bool pin_memory=False) -> Tensor",
+    random=True,
     samples=lambda s: [s((2, 3)), s(())],
     errors=lambda s: [(s((2, -1)), RuntimeError, "negative dimension")],
 )
@@ -397,6 +403,7 @@ def randn(
     "randint_between(int low, int high, int[] size, *, generator? generator=None,"
     " dtype? dtype=None, layout? layout=None, device? device=None, bool requires_grad=False,"
     " bool pin_memory=False) -> Tensor",
+    random=True,
     function=False,
     samples=lambda s: [s(0, 5, (2, 3)), s(-3, 3, (4,))],
     oracle="randint",
@@ -424,6 +431,7 @@ def randint_between(
     "randint_below(int high, int[] size, *, generator? generator=None, dtype? dtype=None,"
     " layout? layout=None, device? device=None, bool requires_grad=False,"
     " bool pin_memory=False) -> Tensor",
+    random=True,
     function=False,
     samples=lambda s: [s(5, (2, 3)), s(1, (4,))],
     oracle="randint",
@@ -465,6 +473,7 @@ _permutation_of = op(
 @composite(
     "randperm(int n, *, generator? generator=None, dtype? dtype=None, layout? layout=None,"
     " device? device=None, bool requires_grad=False, bool pin_memory=False) -> Tensor",
+    random=True,
     samples=lambda s: [s(5), s(0), s(1)],
     errors=lambda s: [(s(-1), RuntimeError, "n must be non-negative")],
 )
@@ -489,6 +498,7 @@ def randperm(
     "rand_like(Tensor input, *, dtype? dtype=None, layout? layout=None, device? device=None,"
     " bool requires_grad=False, bool pin_memory=False, memory_format? memory_format=None,"
     " generator? generator=None) -> Tensor",
+    random=True,
     dtypes="floating",
     method=False,
     samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor())],
@@ -513,6 +523,7 @@ def rand_like(
     "randn_like(Tensor input, *, dtype? dtype=None, layout? layout=None, device? device=None,"
     " bool requires_grad=False, bool pin_memory=False, memory_format? memory_format=None,"
     " generator? generator=None) -> Tensor",
+    random=True,
     dtypes="floating",
     method=False,
     samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor())],
@@ -538,6 +549,7 @@ def randn_like(
     " layout? layout=None, device? device=None, bool requires_grad=False,"
     " bool pin_memory=False, memory_format? memory_format=None, generator? generator=None)"
     " -> Tensor",
+    random=True,
     method=False,
     samples=lambda s: [s(s.tensor(2, 3), 5), s(s.tensor(4), -2, 3)],
 )
@@ -572,6 +584,7 @@ def _readable(x: Any) -> bool:
     "normal(any mean, any std, int[]? size=None, *, generator? generator=None,"
     " dtype? dtype=None, layout? layout=None, device? device=None, bool requires_grad=False,"
     " bool pin_memory=False) -> Tensor",
+    random=True,
     dtypes="floating",
     samples=lambda s: [
         s(0.0, 1.0, (2, 3)),
@@ -625,6 +638,7 @@ def _check_weights(weights: Any) -> None:
 @composite(
     "multinomial(Tensor input, int num_samples, bool replacement=False, *,"
     " generator? generator=None) -> Tensor",
+    random=True,
     dtypes="floating",
     samples=lambda s: [
         s(s.tensor(4, low=0.5, high=1), 2),

@@ -7,8 +7,9 @@ from typing import Any
 import tangrad
 from tangrad.ops.define import composite, op
 from tangrad.ops.join import cat
-from tangrad.ops.movement import Ints
+from tangrad.ops.movement import Ints, wrap_dim
 from tangrad.ops.slicing import slice_
+from tangrad.tensor.construct import tensor
 
 # Order and repetition ----------------------------------------------------------------------------
 
@@ -96,7 +97,7 @@ def _rolled_dims(shifts: Ints, dims: Ints) -> None:
 
 
 @composite(
-    "roll(Tensor self, int[1] shifts, dim[1] dims=()) -> Tensor",
+    "roll(Tensor self, int[1] shifts, int[1] dims=()) -> Tensor",
     samples=lambda s: [
         s(s.tensor(2, 3), 1),
         s(s.tensor(2, 3), -4, 1),
@@ -121,6 +122,7 @@ def roll(self: Any, shifts: Ints, dims: Ints) -> Any:
     if not dims:
         return self.reshape((-1,)).roll(shifts, (0,)).reshape(self.shape)
     for shift, dim in zip(shifts, dims, strict=True):
+        dim = wrap_dim(dim, self.ndim)
         size = self.shape[dim]
         cut = size - shift % size
         parts = [slice_(self, dim, cut, size, 1), slice_(self, dim, 0, cut, 1)]
@@ -181,6 +183,7 @@ def tile(self: Any, dims: Ints) -> Any:
 @composite(
     "repeat_interleave(Tensor self, any repeats, dim? dim=None, *, int? output_size=None)"
     " -> Tensor",
+    shape_depends_on_data=True,
     samples=lambda s: [
         s(s.tensor(2, 3), 2),
         s(s.tensor(2, 3), 2, 1),
@@ -217,7 +220,7 @@ def repeat_interleave(self: Any, repeats: Any, dim: int | None, output_size: int
     places = [i for i, n in enumerate(listed) for _ in range(n)]
     if output_size is not None and output_size != len(places):
         raise RuntimeError(f"output_size {output_size} differs from sum of repeats {len(places)}")
-    return self.index_select(dim, tangrad.tensor(places, dtype=tangrad.int64, device=self.device))
+    return self.index_select(dim, tensor(places, dtype=tangrad.int64, device=self.device))
 
 
 def _repeat_equally(self: Any, repeats: int, dim: int) -> Any:
@@ -412,6 +415,6 @@ def pad(input: Any, pad: Ints, mode: str, value: Any) -> Any:
     _check_pad(input, pad)
     for i, (before, after) in enumerate(_pairs(pad), 1):
         places = _PAD_PLACES[mode](input.shape[-i], before, after)
-        index = tangrad.tensor(places, dtype=tangrad.int64, device=input.device)
+        index = tensor(places, dtype=tangrad.int64, device=input.device)
         input = input.index_select(input.ndim - i, index)
     return input

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-KEYWORD_ALIASES = {"input": "self", "self": "input", "axis": "dim", "x1": "self", "x2": "other", "keepdims": "keepdim"}
+KEYWORD_ALIASES = {"input": "self", "self": "input", "axis": "dim", "axis0": "dim0", "axis1": "dim1", "x1": "self", "x2": "other", "keepdims": "keepdim"}
 
 
 class Param:

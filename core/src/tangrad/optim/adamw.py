@@ -72,4 +72,4 @@ def adamw(*args: Any, **kwargs: Any) -> None:
         *args: see `adam`.
         **kwargs: see `adam`.
     """
-    adam(*args, decoupled_weight_decay=True, **kwargs)
+    adam(*args, **{**kwargs, "decoupled_weight_decay": True})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
-from copy import deepcopy
 from itertools import chain
 from typing import Any
 
@@ -65,7 +64,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
                     f"{step} must return None or a tuple of (new_args, new_kwargs), "
                     f"but got {replacement}."
                 )
-            (self, *args), kwargs = replacement  # type: ignore[assignment]
+            (self, *args), kwargs = replacement
         result = step(self, *args, **kwargs)
         self._opt_called = True  # Read by the schedulers, which are to step after the optimizer.
         for hook in (
@@ -103,6 +102,7 @@ class Optimizer:
         defaults: the options above.
     """
 
+    _opt_called: bool
     _optimizer_step_pre_hooks: OrderedDict[int, Callable[..., Any]]
     _optimizer_step_post_hooks: OrderedDict[int, Callable[..., Any]]
     _optimizer_state_dict_pre_hooks: OrderedDict[int, Callable[..., Any]]
@@ -231,6 +231,8 @@ class Optimizer:
         Raises:
             ValueError: if the groups differ in number or size.
         """
+        from copy import deepcopy
+
         state_dict = state_dict.copy()
         for hook in self._optimizer_load_state_dict_pre_hooks.values():
             replacement = hook(self, state_dict)

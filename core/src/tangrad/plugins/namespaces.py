@@ -404,3 +404,8 @@ def _forget() -> None:
         holder = None if parent in dropped else sys.modules.get(parent)
         if holder is not None and vars(holder).get(last) is module:
             delattr(holder, last)
+
+
+def device_flags() -> list[str]:
+    """Return the names of devices of which programs ask `Tensor.is_<name>`, installed or not."""
+    return _neutral()["Tensor"]["device_flags"]

@@ -101,14 +101,6 @@ def dtype_of_type_name(name: str) -> Any:
     raise ValueError(f"invalid type: '{name}'; known: {', '.join(f'tangrad.{v}Tensor' for v in _TYPE_NAMES.values())}")
 
 
-def backward(self: Any, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
-             inputs: Any = None) -> None:
-    """Compute gradients of this tensor for the leaves of its graph; see `autograd.backward`."""
-    from tangrad.autograd import backward as run
-
-    run(self, gradient, retain_graph, create_graph, inputs=inputs)
-
-
 def numpy(self: Any, *, force: bool = False) -> Any:
     """Return the tensor as an array that shares its memory (copied where force allows and it must be)."""
     from tangrad.tensor.exchange import numpy as convert
@@ -181,7 +173,8 @@ def get_device(self: Any) -> int:
     return -1 if self.device.index is None else self.device.index
 
 
-def _flag(device: str) -> property:
+def device_flag(device: str) -> property:
+    """Return the property that tells whether a tensor lives on a type of device."""
     return property(lambda self: self.device.type == device)
 
 
@@ -291,10 +284,10 @@ def sum_to_size(self: Any, *size: Any) -> Any:
 
 
 TABLE: dict[str, Any] = {
-    "to": to, "cpu": cpu, "type": type_, "backward": backward, "numpy": numpy, "as_subclass": as_subclass,
+    "to": to, "cpu": cpu, "type": type_, "numpy": numpy, "as_subclass": as_subclass,
     "_make_subclass": staticmethod(_make_subclass), "_make_wrapper_subclass": staticmethod(_make_wrapper_subclass),
     "set_": set_, "resize_": resize_, "resize_as_": resize_as_, "detach_": detach_, "get_device": get_device,
-    "is_cpu": _flag("cpu"), "is_meta": _flag("meta"), "is_cuda": _flag("cuda"), "is_sparse": property(lambda self: False),
+    "is_cpu": device_flag("cpu"), "is_meta": device_flag("meta"), "is_sparse": property(lambda self: False),
     "is_quantized": property(lambda self: False), "is_mkldnn": property(lambda self: False),
     "is_nested": property(lambda self: False), "is_sparse_csr": property(lambda self: False),
     "T": property(_transposed), "mT": property(_matrix_transposed), "H": property(_adjoint),

@@ -81,7 +81,7 @@ def _on_storage(
 ) -> Any:
     from tangrad import _C
 
-    return _C.set_storage(_C._empty((0,), dtype, storage.device), storage, offset, size, stride)
+    return _C.set_storage(_C.empty((0,), dtype, storage.device), storage, offset, size, stride)
 
 
 def _dressed(x: Any, cls: type, requires_grad: bool) -> Any:
@@ -120,7 +120,7 @@ def _rebuild_storage(content: bytes, device: str) -> Any:
 def _rebuild_storage_without_memory(length: int, device: str) -> Any:
     from tangrad import _C
 
-    return _C._empty((length,), dtype_named("uint8"), _C.device(device)).untyped_storage()
+    return _C.empty((length,), dtype_named("uint8"), _C.device(device)).untyped_storage()
 
 
 def deepcopy_tensor(x: Any, memo: dict[int, Any]) -> Any:

@@ -37,14 +37,27 @@ def class_attribute(name: str) -> Any:
 
     found = methods.TABLE.get(name)
     if found is None:
-        from tangrad.ops import registry
-
-        try:
-            found = registry.method(name)
-        except AttributeError:
-            return None
-    setattr(_C.Tensor, name, found)
+        found = find_further(name)
+    if found is None and name.startswith("is_") and name[3:] in device_names():
+        found = methods.device_flag(name[3:])
+    if found is not None:
+        setattr(_C.Tensor, name, found)
     return found
+
+
+def find_further(name: str) -> Any:
+    """Return a method that a part above defines (ops, autograd), or None; that part replaces this."""
+    return None
+
+
+def further_names() -> Any:
+    """Return the names that `find_further` knows; the part above replaces this."""
+    return ()
+
+
+def device_names() -> Any:
+    """Return the names of devices for which Tensor has a flag; the part above replaces this."""
+    return _C.registered_devices()
 
 
 class TensorMeta(type):
@@ -76,16 +89,12 @@ def load_methods() -> None:
     if _loaded:
         return
     _loaded = True
-    from tangrad.ops import registry
     from tangrad.tensor import methods
 
     present = _C.Tensor.__dict__
-    for name, value in methods.TABLE.items():
+    for name in [*methods.TABLE, *further_names()]:
         if name not in present:
-            setattr(_C.Tensor, name, value)
-    for name, op in registry.load_all().items():
-        if name not in present and op.definition.is_method:
-            setattr(_C.Tensor, name, op)
+            class_attribute(name)
 
 
 def to_array(t: Any, dtype: Any, copy: bool | None) -> Any:

@@ -1,4 +1,15 @@
 """Things that stand beside tensors and networks: data loading and removable hooks."""
 
-from tangrad.utils import data as data
-from tangrad.utils import hooks as hooks
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+_SUBMODULES = ("data", "gradients", "hooks")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _SUBMODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    __import__(f"{__name__}.{name}")
+    return sys.modules[f"{__name__}.{name}"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import tangrad
@@ -22,7 +21,7 @@ class _ConvNd(Module):
     """Hold what convolutions of any number of dimensions share; see `Conv2d`."""
 
     _dimensions: int
-    _convolve: Callable[..., Any]
+    _function: str
     weight: Any
     bias: Any
 
@@ -104,11 +103,11 @@ class _ConvNd(Module):
             init.uniform_(self.bias, -1 / math.sqrt(fan_in), 1 / math.sqrt(fan_in))
 
     def _conv_forward(self, input: Any, weight: Any, bias: Any) -> Any:
-        padding = self.padding
+        padding: Any = self.padding
         if self.padding_mode != "zeros":
             input = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
             padding = 0
-        convolve = type(self)._convolve
+        convolve = getattr(F, self._function)
         return convolve(input, weight, bias, self.stride, padding, self.dilation, self.groups)
 
     def forward(self, input: Any) -> Any:
@@ -149,7 +148,7 @@ class Conv1d(_ConvNd):
     """
 
     _dimensions = 1
-    _convolve = staticmethod(F.conv1d)
+    _function = "conv1d"
 
 
 class Conv2d(_ConvNd):
@@ -179,4 +178,4 @@ class Conv2d(_ConvNd):
     """
 
     _dimensions = 2
-    _convolve = staticmethod(F.conv2d)
+    _function = "conv2d"

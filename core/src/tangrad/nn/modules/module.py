@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import tangrad
 from tangrad.nn import _module
@@ -98,7 +98,11 @@ class Module(Stateful, Hooked):
     forward: Callable[..., Any] = _forward_unimplemented
 
     __call__: Callable[..., Any] = _module.call
-    __getattr__ = _module.get_registered
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+    else:
+        __getattr__ = _module.get_registered
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

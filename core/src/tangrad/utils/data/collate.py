@@ -25,14 +25,14 @@ def _rebuilt(original: Any, items: Any) -> Any:
     """Return `items` in a container like `original`; a list if it cannot be made so."""
     try:
         if isinstance(original, MutableMapping):
-            clone = copy.copy(original)
-            clone.update(items)
-            return clone
+            mapping = copy.copy(original)
+            mapping.update(items)
+            return mapping
         if isinstance(original, MutableSequence):
-            clone = copy.copy(original)
+            sequence = copy.copy(original)
             for position, item in enumerate(items):
-                clone[position] = item
-            return clone
+                sequence[position] = item
+            return sequence
         return type(original)(items)
     except TypeError:
         return items

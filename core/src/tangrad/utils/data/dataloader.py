@@ -142,7 +142,7 @@ class DataLoader:
         """Yield batches of a stream."""
         samples = iter(self.dataset)
         if self.batch_sampler is None:
-            yield from map(self.collate_fn, samples)  # type: ignore[arg-type]
+            yield from map(self.collate_fn, samples)
             return
         for keys in self.batch_sampler:
             batch = list(islice(samples, len(keys)))

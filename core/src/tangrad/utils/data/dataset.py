@@ -152,7 +152,7 @@ class ChainDataset(IterableDataset[T_co]):
             yield from dataset
 
     def __len__(self) -> int:
-        return sum(len(dataset) for dataset in self.datasets)  # type: ignore[misc]
+        return sum(len(dataset) for dataset in self.datasets)
 
 
 class Subset(Dataset[T_co]):

@@ -1,0 +1,172 @@
+"""Everything that follows from an op's definition, as text: `python -m tangrad op NAME`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tangrad import _C
+
+_PROMOTED = ("bool", "uint8", "int64", "float16", "bfloat16", "float32", "float64", "complex64")
+
+
+def describe(name: str) -> str:
+    """Return signature, promotion, expression, rendered C, derivatives, batching and kernels of an op.
+
+    Raises:
+        AttributeError: no definition has that name.
+    """
+    from tangrad.ops import lookup
+
+    op = lookup(name)
+    lines: list[str] = []
+    members = op.overloads or tuple(op.definition.variants.values()) or (op,)
+    if op.overloads:
+        lines += [f"{name}: {len(members)} forms", ""]
+    for member in members:
+        functional = member.functional or member
+        lines += _sections(functional)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _sections(op: _C.Op) -> Iterator[str]:
+    d = op.definition
+    yield f"{op.name}({d.signature_text()})"
+    if d.doc:
+        yield from _indented(d.doc.strip())
+    yield f"  kind         {op.kind}, defined in {d.module}"
+    yield f"  forms        {', '.join(_forms(op))}"
+    if op.kind == "pointwise":
+        yield from _pointwise(d)
+    elif op.kind in ("reduction", "scan"):
+        yield from _fold(d)
+    elif d.decompose is not None or op.kind == "composite":
+        yield "  decomposes   into tensor code, on devices without a kernel" if d.decompose is not None else \
+            "  decomposes   always: it is tensor code on other ops"
+    yield f"  derivative   {_derivative(d)}"
+    yield f"  tangent      {_tangent(d)}"
+    yield f"  batching     {_batching(d)}"
+    yield f"  kernels      {_kernels(op)}"
+    yield ""
+
+
+def _indented(text: str) -> Iterator[str]:
+    for line in text.splitlines():
+        yield f"  {line.strip()}"
+
+
+def _forms(op: _C.Op) -> list[str]:
+    d = op.definition
+    name = d.public_name or op.name
+    forms = []
+    if d.namespace == "nn":
+        forms.append(f"nn.functional.{name}")
+    elif d.function or d.public_name:
+        forms.append(f"tangrad.{name}")
+    if d.is_method or d.public_name:
+        forms.append(f"Tensor.{name}")
+    if op.inplace is not None:
+        forms.append(f"Tensor.{name}_")
+    if op.kind in ("pointwise", "reduction", "scan", "kernel"):
+        forms.append("out=")
+    forms += [f"alias {a}" for a in d.alias]
+    return forms or ["internal"]
+
+
+def _pointwise(d: Any) -> Iterator[str]:
+    yield f"  expression   {d.text if isinstance(d.text, str) else d.expression.source}"
+    yield f"  promotion    {d.promote}; accepts {d.dtypes}"
+    for name in _PROMOTED:
+        found = _promotion(d, name)
+        if found:
+            yield f"    {name:<12} {found}"
+    for name in d.inputs:
+        if name in d.partials:
+            yield f"  ∂/∂{name:<9} {d.partials[name]}"
+        elif isinstance(d.vjp, dict) and isinstance(d.vjp.get(name), str):
+            yield f"  vjp {name:<8} {d.vjp[name]}"
+        elif d.differentiable:
+            yield f"  ∂/∂{name:<9} {_derived(d, name)}"
+    text = _rendered(d)
+    if text:
+        yield "  rendered C"
+        for line in text.strip().splitlines():
+            yield f"    {line}"
+
+
+def _promotion(d: Any, name: str) -> str:
+    from tangrad.dispatch.promotion import describe_promotion
+
+    return describe_promotion(d, name)
+
+
+def _derived(d: Any, name: str) -> str:
+    try:
+        return d.expression.partial(name).source
+    except Exception as error:  # a primitive without derivative says why
+        return f"none: {error}"
+
+
+def _rendered(d: Any) -> str:
+    kind = "int64" if d.promote == "integral" or d.dtypes in ("integral", "bool integral") else \
+        "float32" if "floating" in d.dtypes or "all" in d.dtypes else "complex64"
+    types = {n: d.fixed.get(n, kind) for n in d.inputs}
+    results = ["bool" if r == "bool" else "float32" if r == "real" else kind if r == "promoted" else None
+               for r in d.results]
+    try:
+        program = d.expression.typed(types, kind, None if None in results else results)
+        return program.render_c(d.name)
+    except Exception as error:  # an expression that has no meaning for the sample type
+        return f"/* not for {kind}: {error} */"
+
+
+def _fold(d: Any) -> Iterator[str]:
+    yield f"  map          {d.map_text}"
+    yield f"  combine      {d.combine_text}"
+    yield f"  identity     {d.identity if d.identity is not None else 'none: an empty fold is an error'}"
+    if d.finalize_text is not None:
+        yield f"  finalize     {d.finalize_text}"
+    yield f"  promotion    {d.promote}; accepts {d.dtypes}; results {', '.join(d.results)}"
+
+
+def _derivative(d: Any) -> str:
+    if d.no_derivative_reason is not None:
+        return f"none: {d.no_derivative_reason}"
+    if d.kind == "pointwise":
+        return "one fused pointwise op for all inputs that need it"
+    if isinstance(d.vjp, dict):
+        keys = [", ".join(k) if isinstance(k, tuple) else k for k in d.vjp]
+        return f"tensor code for {'; '.join(keys)}"
+    return "that of its parts" if d.function_body is not None else "none stated"
+
+
+def _tangent(d: Any) -> str:
+    if d.linear:
+        return f"linear in {', '.join(d.linear)}: the op itself on the tangent"
+    if d.kind == "pointwise" and d.differentiable:
+        return "one fused pointwise op"
+    if d.jvp is not None:
+        return "tensor code"
+    return "that of its parts" if d.function_body is not None else "none"
+
+
+def _batching(d: Any) -> str:
+    if d.batch == "pointwise":
+        return "pointwise: batch dimensions aligned and broadcast"
+    if d.batch == "dims":
+        return "batch dimension in front, dimension arguments counted from the end"
+    if callable(d.batch):
+        return "a rule of its own"
+    return "that of its parts" if d.function_body is not None else "a loop over the batch"
+
+
+def _kernels(op: _C.Op) -> str:
+    found = op.kernels()
+    if op.kind == "composite":
+        return "those of its parts"
+    if op.kind == "view":
+        return "none needed: a view on every device"
+    if not found:
+        served = op.kind != "kernel" or op.definition.reference is not None or op.definition.native is not None
+        return "reference: NumPy, from this definition, for every dtype above" if served else "none"
+    return "; ".join(f"{device}/{layout}: {' '.join(names)}" for (device, layout), names in found.items())

@@ -1,0 +1,48 @@
+"""Scaled dot product attention: masks, causality, shared heads."""
+
+from __future__ import annotations
+
+import pytest
+
+import tangrad
+from tangrad.nn import functional as F
+
+
+def test_equal_keys_average_the_values() -> None:
+    query, key = tangrad.ones(1, 2), tangrad.ones(4, 2)
+    value = tangrad.arange(4.0).reshape(4, 1)
+    assert F.scaled_dot_product_attention(query, key, value).tolist() == [[1.5]]
+
+
+def test_a_causal_query_sees_no_later_key() -> None:
+    ones, value = tangrad.ones(3, 2), tangrad.tensor([[0.0], [2.0], [4.0]])
+    result = F.scaled_dot_product_attention(ones, ones, value, is_causal=True)
+    assert result.flatten().tolist() == pytest.approx([0, 1, 2])
+
+
+def test_a_query_that_sees_nothing_gives_zero() -> None:
+    ones = tangrad.ones(2, 2)
+    mask = tangrad.tensor([[True, True], [False, False]])
+    result = F.scaled_dot_product_attention(ones, ones, ones, mask)
+    assert result.tolist() == [[1, 1], [0, 0]]
+
+
+def test_the_gradient_of_a_hidden_query_is_zero_and_no_nan() -> None:
+    query = tangrad.ones(2, 2, requires_grad=True)
+    ones, mask = tangrad.ones(2, 2), tangrad.tensor([[False, False], [True, False]])
+    F.scaled_dot_product_attention(query, ones, ones, mask).sum().backward()
+    assert query.grad[0].tolist() == [0, 0]
+
+
+def test_groups_of_heads_share_keys() -> None:
+    tangrad.manual_seed(0)
+    query, key = tangrad.randn(1, 4, 2, 3), tangrad.randn(1, 2, 5, 3)
+    shared = F.scaled_dot_product_attention(query, key, key, enable_gqa=True)
+    repeated = key.repeat_interleave(2, 1)
+    assert shared.tolist() == F.scaled_dot_product_attention(query, repeated, repeated).tolist()
+
+
+def test_mask_and_causality_exclude_each_other() -> None:
+    ones = tangrad.ones(2, 2)
+    with pytest.raises(RuntimeError, match="should not be set when is_causal"):
+        F.scaled_dot_product_attention(ones, ones, ones, ones, is_causal=True)

@@ -1,0 +1,55 @@
+"""Pooling: what a window sees at borders, and which element it passes the gradient to."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+import tangrad
+from tangrad.nn import functional as F
+
+
+def test_max_pool_passes_the_gradient_to_the_greatest() -> None:
+    x = tangrad.tensor([[[1.0, 5.0], [3.0, 2.0]]], requires_grad=True)
+    F.max_pool2d(x, 2).sum().backward()
+    assert x.grad.tolist() == [[[0, 1], [0, 0]]]
+
+
+def test_padding_never_wins() -> None:
+    x = tangrad.full((1, 2, 2), -7.0)
+    assert F.max_pool2d(x, 2, 1, 1).tolist() == tangrad.full((1, 3, 3), -7.0).tolist()
+
+
+def test_a_nan_wins() -> None:
+    x = tangrad.tensor([[[1.0, math.nan], [3.0, 2.0]]])
+    assert math.isnan(F.max_pool2d(x, 2).item())
+
+
+def test_indices_are_positions_in_the_image() -> None:
+    x = tangrad.arange(16.0).reshape(1, 4, 4)
+    values, indices = F.max_pool2d(x, 2, return_indices=True)
+    assert values.flatten().tolist() == indices.flatten().tolist() == [5, 7, 13, 15]
+
+
+def test_ceil_mode_adds_a_window_that_reaches_out() -> None:
+    x = tangrad.arange(5.0).reshape(1, 1, 5)
+    assert F.max_pool2d(x, (1, 2)).tolist() == [[[1, 3]]]
+    assert F.max_pool2d(x, (1, 2), ceil_mode=True).tolist() == [[[1, 3, 4]]]
+
+
+def test_average_counts_padding_or_not() -> None:
+    x = tangrad.ones(1, 2, 2)
+    assert F.avg_pool2d(x, 2, 2, 1)[0].tolist() == [[0.25, 0.25], [0.25, 0.25]]
+    without = F.avg_pool2d(x, 2, 2, 1, count_include_pad=False)
+    assert without[0].tolist() == [[1, 1], [1, 1]]
+
+
+def test_adaptive_windows_may_overlap() -> None:
+    x = tangrad.tensor([[[0.0, 1.0, 2.0]]])
+    assert F.adaptive_avg_pool2d(x, (1, 2)).tolist() == [[[0.5, 1.5]]]
+
+
+def test_too_much_padding_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="at most half of effective kernel size"):
+        F.max_pool2d(tangrad.ones(1, 4, 4), 2, 2, 2)

@@ -1,0 +1,84 @@
+"""Random ops draw from the Philox stream of a generator, and advance it by what they used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tangrad
+from tangrad.nn import functional as F
+from tangrad.random import philox
+
+
+def seeded(seed: int) -> Any:
+    return tangrad.Generator().manual_seed(seed)
+
+
+def test_one_seed_gives_one_stream() -> None:
+    assert tangrad.rand(5, generator=seeded(3)).tolist() == philox.uniform(3, 0, 5).tolist()
+
+
+def test_a_second_call_goes_on_where_the_first_ended() -> None:
+    generator = seeded(3)
+    tangrad.rand(5, generator=generator)
+    following = philox.uniform(3, philox.counters_for(5), 4).tolist()
+    assert tangrad.rand(4, generator=generator).tolist() == following
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: tangrad.rand(3),
+        lambda: tangrad.randn(3),
+        lambda: tangrad.randint(0, 100, (3,)),
+        lambda: tangrad.randperm(10),
+        lambda: tangrad.empty(3).exponential_(),
+        lambda: F.dropout(tangrad.ones(20)),
+    ],
+)
+def test_manual_seed_repeats_a_call(draw: Any) -> None:
+    tangrad.manual_seed(7)
+    first = draw().tolist()
+    second = draw().tolist()
+    tangrad.manual_seed(7)
+    assert draw().tolist() == first
+    assert second != first
+
+
+def test_dropout_keeps_the_mean_and_drops_the_same_in_backward() -> None:
+    x = tangrad.ones(10_000, requires_grad=True)
+    y = F.dropout(x, 0.25)
+    y.sum().backward()
+    assert set(np.unique(y.detach().numpy())) == {np.float32(0), np.float32(4 / 3)}
+    assert abs(y.mean().item() - 1) < 0.02
+    assert x.grad.tolist() == y.tolist()
+
+
+def test_dropout_does_nothing_outside_of_training() -> None:
+    x = tangrad.ones(3)
+    assert F.dropout(x, 0.5, training=False) is x
+
+
+def test_randint_stays_in_its_range() -> None:
+    drawn = tangrad.randint(-2, 3, (1000,))
+    assert sorted(set(drawn.tolist())) == [-2, -1, 0, 1, 2]
+    assert drawn.dtype == tangrad.int64
+
+
+def test_multinomial_without_replacement_draws_nothing_twice() -> None:
+    drawn = tangrad.multinomial(tangrad.tensor([0.1, 0.0, 0.3, 0.6]), 3)
+    assert sorted(drawn.tolist()) == [0, 2, 3]
+
+
+def test_multinomial_follows_its_weights() -> None:
+    tangrad.manual_seed(0)
+    drawn = tangrad.multinomial(tangrad.tensor([1.0, 3.0]), 4000, replacement=True)
+    assert abs(drawn.to(tangrad.float32).mean().item() - 0.75) < 0.03
+
+
+def test_a_bernoulli_of_one_is_one() -> None:
+    assert tangrad.ones(100).bernoulli().sum().item() == 100
+    with pytest.raises(RuntimeError, match="p_in"):
+        tangrad.full((1,), 1.5).bernoulli()

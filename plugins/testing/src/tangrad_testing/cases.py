@@ -1,0 +1,79 @@
+"""The matrix of op × dtype × device, and the part of it that a run takes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tangrad.ops import registry
+from tangrad.ops.samples import ALL, Sample, Sampler
+
+DEFAULT_FRACTION = 0.15
+
+
+@dataclass(frozen=True)
+class Case:
+    """One cell of the matrix: an op, the dtype of its samples and the device it runs on."""
+
+    op: str
+    dtype: str
+    device: str
+
+    @property
+    def id(self) -> str:
+        """Name the cell in a test's name."""
+        return f"{self.op}-{self.dtype}-{self.device}"
+
+    @property
+    def call(self) -> Any:
+        """Return the op."""
+        return registry.find(self.op)
+
+    @property
+    def definition(self) -> Any:
+        """Return what is true of the op."""
+        return self.call.definition
+
+    def samples(self) -> list[Sample]:
+        """Make the op's own samples of the dtype."""
+        return list(self.definition.samples(Sampler(self.dtype)))
+
+
+def op_names() -> list[str]:
+    """Return the defined ops that have samples: one name for each definition."""
+    from tangrad.ops.extension import load_plugin_ops
+
+    load_plugin_ops()
+    names = []
+    for name, op in registry.load_all().items():
+        d = op.definition
+        if name == d.name and d.samples is not None:
+            names.append(name)
+    return sorted(names)
+
+
+def matrix(ops: Sequence[str], dtypes: Sequence[str], devices: Sequence[str]) -> Iterator[Case]:
+    """Yield every cell."""
+    for device in devices:
+        for op in ops:
+            for dtype in dtypes:
+                yield Case(op, dtype, device)
+
+
+def fraction() -> float:
+    """Return the part of the matrix to run, from the environment."""
+    if os.environ.get("TANGRAD_TESTS") == "full":
+        return 1.0
+    return float(os.environ.get("TANGRAD_TEST_FRACTION", DEFAULT_FRACTION))
+
+
+def is_chosen(body: str, case: Case, part: float) -> bool:
+    """Tell whether a cell is in the sample: a property of its names, not of the run."""
+    digest = hashlib.blake2b(f"{body}/{case.id}".encode(), digest_size=4).digest()
+    return int.from_bytes(digest, "big") < part * 2**32
+
+
+DTYPES = {"all": ALL, "derivatives": ("float64", "complex128"), "float64": ("float64",), "float32": ("float32",)}

@@ -1,0 +1,207 @@
+"""The same call in tangrad and in torch, and the comparison of what they return."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from tangrad.ops.samples import Sample, SampleTensor, materialise
+from tangrad_testing.closeness import agrees, as_array, describe_difference, dtype_name
+
+import tangrad
+
+# In which dtype the oracle computes what torch has no kernel for.
+WIDER = {"float16": "float32", "bfloat16": "float32", "uint16": "int64", "uint32": "int64"}
+# What a narrow float's result is also compared with: computed wide, rounded once.
+PRECISE = {"float16": "float64", "bfloat16": "float64", "float32": "float64", "complex64": "complex128"}
+PLACES = (torch, torch.nn.functional, torch.special, torch.Tensor, torch.linalg)
+
+
+class NoOracle(LookupError):
+    """torch has no counterpart of an op, and its definition names none."""
+
+
+def counterpart(definition: Any) -> Callable[..., Any]:
+    """Return torch's function for an op.
+
+    Raises:
+        NoOracle: there is none.
+    """
+    found = _find(definition)
+
+    def quietly(*args: Any, **kwargs: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return found(*args, **kwargs)
+
+    return quietly
+
+
+def _find(definition: Any) -> Callable[..., Any]:
+    named = definition.oracle
+    if callable(named):
+        return lambda *args, **kwargs: named(torch, *args, **kwargs)
+    if isinstance(named, str):
+        for place in PLACES:
+            found = _attribute(place, named.removeprefix("torch."))
+            if found is not None:
+                return found
+    places = PLACES if definition.namespace is None else PLACES[1:]
+    if not definition.function:
+        places = (torch.Tensor, *PLACES)
+    for place in places:
+        found = getattr(place, definition.name, None)
+        if found is not None:
+            return found
+    raise NoOracle(f"torch has no '{named or definition.name}': give the definition an oracle")
+
+
+def _attribute(place: Any, dotted: str) -> Any:
+    for part in dotted.split("."):
+        place = getattr(place, part, None)
+    return place
+
+
+def torch_tensor(array: np.ndarray, dtype: str) -> torch.Tensor:
+    """Make torch's tensor of a sample."""
+    made = torch.from_numpy(array).to(getattr(torch, dtype))
+    return made if array.size else made.clone(memory_format=torch.contiguous_format)
+
+
+def tangrad_tensor_on(device: str) -> Callable[[np.ndarray, str], Any]:
+    """Return the maker of tangrad's tensors of samples on a device."""
+
+    def make(array: np.ndarray, dtype: str) -> Any:
+        made = tangrad.from_numpy(array)
+        if dtype == "bfloat16":
+            made = made.to(tangrad.bfloat16)
+        if not array.size:  # NumPy gives an empty array strides of zero
+            made = made.clone(memory_format=tangrad.contiguous_format)
+        return made.to(device)
+
+    return make
+
+
+def torch_arguments(sample: Sample) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the sample's arguments for torch."""
+    return materialise(sample, torch_tensor, lambda name: getattr(torch, name))
+
+
+def tangrad_arguments(sample: Sample, device: str, definition: Any = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the sample's arguments for tangrad, the device included where an op creates."""
+    args, kwargs = materialise(sample, tangrad_tensor_on(device), lambda name: getattr(tangrad, name))
+    if definition is not None and creates(definition) and not tensors_in((args, kwargs)):
+        kwargs.setdefault("device", device)
+    return args, kwargs
+
+
+def creates(definition: Any) -> bool:
+    """Tell whether an op takes a device to make its result on."""
+    forms = [o.definition for o in definition.members] or [definition]
+    return any(p.type == "device?" for d in forms for p in d.schema.params)
+
+
+def widened(sample: Sample, dtype: str, wide: str) -> Sample:
+    """Return the sample with the tensors and dtype arguments of one dtype in another."""
+
+    def convert(value: Any) -> Any:
+        if isinstance(value, SampleTensor) and value.dtype == dtype:
+            return SampleTensor(value.array.astype(wide), wide, value.strided)
+        if isinstance(value, (list, tuple)):
+            return type(value)(convert(v) for v in value)
+        return value
+
+    return Sample(tuple(map(convert, sample.args)), {k: convert(v) for k, v in sample.kwargs.items()})
+
+
+def tensors_in(value: Any) -> list[Any]:
+    """List the tensors of either library in nested tuples, lists and dicts, in order."""
+    if isinstance(value, (tangrad.Tensor, torch.Tensor)):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        return [t for v in value for t in tensors_in(v)]
+    return []
+
+
+def rebuild(value: Any, tensors: Any) -> Any:
+    """Return nested arguments with their tensors replaced by the next ones of an iterator."""
+    if isinstance(value, (tangrad.Tensor, torch.Tensor)):
+        return next(tensors)
+    if isinstance(value, dict):
+        return {k: rebuild(v, tensors) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(rebuild(v, tensors) for v in value)
+    return value
+
+
+def function_of_tensors(call: Callable[..., Any], args: Any, kwargs: Any) -> Callable[..., Any]:
+    """Return the call as a function of its tensors alone."""
+
+    def function(*tensors: Any) -> Any:
+        new_args, new_kwargs = rebuild((args, kwargs), iter(tensors))
+        return call(*new_args, **new_kwargs)
+
+    return function
+
+
+def assert_same(actual: Any, expected: Any, *, precise: Any = None, dtypes: bool = True, slack: float = 1.0,
+                context: str = "") -> None:
+    """Assert that results of tangrad and torch agree: structure, shapes, dtypes, values.
+
+    Args:
+        actual: a result of tangrad: a tensor, a number, or a tuple or list of such.
+        expected: torch's.
+        precise: torch's for wider inputs, as an alternative; values only.
+        dtypes: whether dtypes must agree.
+        slack: factor on the tolerance.
+        context: put before a message.
+    """
+    if isinstance(expected, (tuple, list)) and not isinstance(expected, torch.Size):
+        assert isinstance(actual, (tuple, list)), f"{context}got {type(actual)}, torch returns {len(expected)} results"
+        assert len(actual) == len(expected), f"{context}got {len(actual)} results, torch returns {len(expected)}"
+        alternatives = precise if isinstance(precise, (tuple, list)) else [None] * len(expected)
+        for i, (a, e, p) in enumerate(zip(actual, expected, alternatives, strict=True)):
+            assert_same(a, e, precise=p, dtypes=dtypes, slack=slack, context=f"{context}result {i}: ")
+        return
+    if not isinstance(expected, torch.Tensor):
+        if isinstance(expected, torch.dtype):
+            expected, actual = str(expected).rpartition(".")[2], str(actual).rpartition(".")[2]
+        assert actual == expected or (actual != actual and expected != expected), (
+            f"{context}got {actual!r}, torch returns {expected!r}")
+        return
+    assert isinstance(actual, tangrad.Tensor), f"{context}got {type(actual)} where torch returns a tensor"
+    assert tuple(actual.shape) == tuple(expected.shape), (
+        f"{context}shape {tuple(actual.shape)}, torch has {tuple(expected.shape)}")
+    if dtypes:
+        assert dtype_name(actual) == dtype_name(expected), (
+            f"{context}dtype {dtype_name(actual)}, torch has {dtype_name(expected)}")
+    a, e = as_array(actual), as_array(expected)
+    good = agrees(a, e, dtype_name(actual), slack)
+    if not good.all() and isinstance(precise, torch.Tensor) and tuple(precise.shape) == tuple(expected.shape):
+        good = good | agrees(a, as_array(precise), dtype_name(actual), slack)
+    assert good.all(), context + describe_difference(a, e, good)
+
+
+def detached(tensor: Any, requires_grad: bool = True) -> Any:
+    """Return a leaf with the same geometry, for gradients."""
+    return tensor.detach().requires_grad_(requires_grad)
+
+
+def is_differentiable_dtype(tensor: Any) -> bool:
+    """Tell whether gradients with respect to a tensor make sense."""
+    return tensor.dtype.is_floating_point or tensor.dtype.is_complex
+
+
+def normal_like(tensor: Any, seed: int) -> np.ndarray:
+    """Draw an array of the shape and dtype of a tensor (of floats or complex numbers)."""
+    random = np.random.Generator(np.random.Philox(seed))
+    shape = tuple(tensor.shape)
+    values = random.standard_normal(shape)
+    if tensor.dtype.is_complex:
+        values = values + 1j * random.standard_normal(shape)
+    return np.asarray(values)

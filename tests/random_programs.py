@@ -1,0 +1,470 @@
+"""Random programs that run unchanged in tangrad and in torch.
+
+A program is Python text over a library `T` and variables `x0, x1, ...`: leaves, then steps of
+views, arithmetic, writes in place, `no_grad`, `detach`, hooks and backward passes. torch runs each
+step as it is written, so a step is chosen knowing the shapes; a small part of the steps is
+careless on purpose. The text is then run by tangrad.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+NAME = re.compile(r"\bx\d+\b")
+SIZES = (0, 1, 2, 2, 3, 3, 4)
+UNARY = ("sin", "tanh", "abs", "square", "sigmoid", "neg", "relu", "exp2", "softplus")
+BINARY = ("+", "-", "*", "/ (1.5 + {b}.abs()) *", "@maximum", "@minimum")
+REDUCE = ("sum", "mean", "amax", "amin", "logsumexp", "prod")
+INPLACE_UNARY = ("sin_", "tanh_", "zero_", "neg_", "abs_", "relu_", "square_", "sigmoid_")
+CONTEXTS = ("T.no_grad()", "T.no_grad()", "T.enable_grad()", "T.inference_mode()", "T.set_grad_enabled(False)")
+
+
+@dataclass
+class Program:
+    """The text of a program, and torch's outcome of it."""
+
+    seed: int
+    lines: list[str] = field(default_factory=list)
+    outcome: Outcome | None = None
+
+    def __str__(self) -> str:
+        return f"# seed {self.seed}\n" + "\n".join(self.lines)
+
+
+@dataclass
+class Outcome:
+    """What a library made of a program: its variables, or the line at which it gave up."""
+
+    state: dict[str, Any]
+    line: int | None = None
+    error: Exception | None = None
+    derivatives: set[str] = field(default_factory=set)
+
+
+def run(lines: list[str], library: Any) -> Outcome:
+    """Run a program's lines until the first that raises."""
+    state = fresh_state(library)
+    for i, line in enumerate(lines):
+        error = step(line, state)
+        if error is not None:
+            return Outcome(state, i, error)
+    return Outcome(state)
+
+
+def fresh_state(library: Any) -> dict[str, Any]:
+    """Return the names that a program starts with."""
+    return {"T": library, "LOG": [], "log": recorder, "D": library.float64}
+
+
+def recorder(log: list[Any], mark: int, factor: float | None = None) -> Any:
+    """Return a tensor hook that notes the gradient and may scale it."""
+
+    def hook(grad: Any) -> Any:
+        log.append((mark, grad.detach().clone()))
+        return None if factor is None else grad * factor
+
+    return hook
+
+
+def step(line: str, state: dict[str, Any]) -> Exception | None:
+    """Run one line and return what it raised."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            exec(line, state)
+    except Exception as error:  # any error at all is an outcome
+        return error
+    return None
+
+
+def write(seed: int, library: Any, steps: int = 14) -> Program:
+    """Write the program of a seed, running it in `library` on the way."""
+    return Writer(seed, library).write(steps)
+
+
+class Writer:
+    """Write one program step by step, knowing the variables' shapes."""
+
+    def __init__(self, seed: int, library: Any) -> None:
+        self.random = random.Random(seed)
+        self.program = Program(seed)
+        self.state = fresh_state(library)
+        self.count = 0
+        self.leaves: list[str] = []
+        self.derivatives: set[str] = set()
+
+    def write(self, steps: int) -> Program:
+        """Write leaves, steps and the closing backward pass."""
+        for _ in range(self.random.randint(2, 3)):
+            self.leaf()
+        for _ in range(self.random.randint(3, steps)):
+            if not self.add(self.a_step()):
+                return self.program
+        self.close()
+        return self.program
+
+    def add(self, line: str) -> bool:
+        """Append a line, run it and tell whether it succeeded."""
+        self.program.lines.append(line)
+        self.note_derivative(line)
+        error = step(line, self.state)
+        if error is not None:
+            self.program.outcome = Outcome(self.state, len(self.program.lines) - 1, error)
+        return error is None
+
+    def note_derivative(self, line: str) -> None:
+        """Keep which variables are derivatives, or made of some."""
+        target, _, source = line.partition(" = ")
+        used = set(NAME.findall(source or line))
+        if "create_graph" in source or used & self.derivatives:
+            self.derivatives |= {target.rpartition(" ")[2], *NAME.findall(target)}
+
+    # Names and numbers
+
+    def new(self) -> str:
+        self.count += 1
+        return f"x{self.count - 1}"
+
+    def one_in(self, n: int) -> bool:
+        return self.random.randrange(n) == 0
+
+    def names(self) -> list[str]:
+        """List the floating-point variables, recent ones more often."""
+        known = [f"x{i}" for i in range(self.count) if f"x{i}" in self.state]
+        tensors = [n for n in known if getattr(self.state[n], "dtype", None) == self.state["D"]]
+        return tensors + tensors[-3:]
+
+    def tensor(self, least: int = 0) -> str:
+        """Pick a variable with at least so many dimensions, if there is one."""
+        fitting = [n for n in self.names() if self.state[n].dim() >= least]
+        return self.random.choice(fitting or self.names())
+
+    def writable(self, least: int = 0) -> str | None:
+        """Pick a variable that may be written in place (rarely one that may not), or None."""
+        if self.one_in(40):
+            return self.tensor(least)
+        fitting = [n for n in self.names() if self.state[n].dim() >= least and may_be_written(self.state[n])]
+        return self.random.choice(fitting) if fitting else None
+
+    def tracked(self) -> str | None:
+        """Pick a variable that requires a gradient (rarely one that may not), or None."""
+        if self.one_in(40):
+            return self.tensor()
+        fitting = [n for n in self.names() if self.state[n].requires_grad]
+        return self.random.choice(fitting) if fitting else None
+
+    def dim(self, name: str) -> int:
+        n = max(self.state[name].dim(), 1)
+        return self.random.randrange(-n, n)
+
+    def number(self) -> float:
+        return round(self.random.uniform(-2, 2), 2)
+
+    def values(self, shape: tuple[int, ...]) -> str:
+        """Write a nested list of random numbers of a shape, as a tensor."""
+        flat = [self.number() for _ in range(math.prod(shape))]
+        return f"T.tensor({flat}, dtype=D).reshape({tuple(shape)})"
+
+    def shape_like(self, name: str) -> tuple[int, ...]:
+        """Draw a shape that broadcasts against a variable's."""
+        shape = [1 if self.one_in(4) else s for s in self.state[name].shape]
+        return tuple(shape[self.random.randint(0, len(shape)) :] if self.one_in(2) else shape)
+
+    def partner(self, name: str) -> str:
+        """Write an operand that broadcasts with a variable (rarely one that may not)."""
+        if self.one_in(25):
+            return self.tensor()
+        shape = tuple(self.state[name].shape)
+        same = [n for n in self.names() if fits(tuple(self.state[n].shape), shape)]
+        if same and not self.one_in(3):
+            return self.random.choice(same)
+        return str(self.number()) if self.one_in(2) else self.values(self.shape_like(name))
+
+    # Kinds of lines
+
+    def leaf(self) -> None:
+        shape = tuple(self.random.choice(SIZES[1:]) for _ in range(self.random.randint(0, 3)))
+        name = self.new()
+        gradient = not self.one_in(6)
+        if gradient:
+            self.leaves.append(name)
+        self.add(f"{name} = {self.values(shape)}.clone().detach().requires_grad_({gradient})")
+
+    def a_step(self) -> str:
+        kinds = (self.view, self.view, self.view, self.arithmetic, self.arithmetic, self.reduce, self.contract,
+                 self.write_in_place, self.write_in_place, self.write_in_place, self.assign, self.index, self.join,
+                 self.cut, self.hook, self.backward, self.several_views)  # fmt: skip
+        kind = self.random.choice(kinds)
+        line = kind()
+        # detach_ does nothing under torch's inference mode.
+        if self.one_in(7) and kind not in (self.backward, self.hook) and "detach_" not in line:
+            return f"with {self.random.choice(CONTEXTS)}: {line}"
+        return line
+
+    def view(self) -> str:
+        x = self.tensor(1)
+        shape = tuple(self.state[x].shape)
+        d, e = self.dim(x), self.dim(x)
+        size = shape[d] if shape else 1
+        start = self.random.randint(0, size)
+        flat = math.prod(shape)
+        choices = [
+            f"{x}.transpose({d}, {e})", f"{x}.unsqueeze({self.random.randint(0, len(shape))})", f"{x}.squeeze()",
+            f"{x}.reshape({self.factored(flat)})", f"{x}.view({self.factored(flat)})", f"{x}.flatten()",
+            f"{x}.narrow({d}, {start}, {self.random.randint(0, size - start)})", f"{x}.expand(2, {'-1, ' * len(shape)})",
+            f"{x}.movedim({d}, {e})", f"{x}.permute({self.permutation(len(shape))})", f"{x}.view_as({x})",
+            f"{x}.select({d}, {self.random.randrange(-size, size) if size else 0})", f"{x}[::2]", f"{x}[..., None]",
+            f"{x}[..., :1]", f"{x}.diagonal()", f"{x}.contiguous()", f"{x}.detach()", f"{x}.clone()", f"{x}.T",
+            f"{x}.as_strided(({flat},), (1,))", f"{x}.unfold({d}, {min(2, size)}, 1)",
+        ]  # fmt: skip
+        return f"{self.new()} = {self.random.choice(choices)}"
+
+    def several_views(self) -> str:
+        x = self.tensor(1)
+        d = self.dim(x)
+        maker = self.random.choice((f"{x}.unbind({d})", f"{x}.split(1, {d})", f"{x}.chunk(2, {d})"))
+        return f"{self.new()} = {maker}[{self.random.choice((0, 0, -1))}]"
+
+    def factored(self, count: int) -> str:
+        """Write sizes whose product is `count` (rarely not)."""
+        if self.one_in(30):
+            count += 1
+        options = [str(count), "-1" if count else str(count)]
+        options += [f"{a}, {count // a}" for a in (1, 2, 3, 4) if count % a == 0]
+        return self.random.choice(options)
+
+    def permutation(self, n: int) -> str:
+        order = list(range(n))
+        self.random.shuffle(order)
+        return f"({''.join(f'{i}, ' for i in order)})"
+
+    def arithmetic(self) -> str:
+        x = self.tensor()
+        if self.one_in(2):
+            return f"{self.new()} = {x}.{self.unary()}"
+        operator, y = self.random.choice(BINARY), self.partner(x)
+        if operator.startswith("@"):
+            y = y if not is_number(y) else f"T.tensor({y}, dtype=D)"
+            return f"{self.new()} = T.{operator[1:]}({x}, {y})"
+        if "{b}" in operator:
+            return f"{self.new()} = {x} / (1.5 + {self.tensor()}.square().sum())"
+        if self.one_in(5):
+            return f"{self.new()} = T.where({x} > {y}, {x}, {self.number()})"
+        return f"{self.new()} = {x} {operator} {y}"
+
+    def unary(self) -> str:
+        name = self.random.choice(UNARY)
+        if name in ("exp2", "softplus"):
+            return "tanh().exp()"
+        return f"{name}()" if not self.one_in(6) else f"clamp({self.number() - 2}, {self.number() + 2})"
+
+    def reduce(self) -> str:
+        x = self.tensor()
+        how = self.random.choice(REDUCE)
+        d = self.dim(x)
+        tail = self.random.choice((f"({d})", f"({d}, keepdim=True)", f"({d})", "()"))
+        if how in ("logsumexp",) and tail == "()":
+            tail = f"({d})"
+        extra = self.random.choice((f"{x}.cumsum({d})", f"{x}.softmax({d})", f"{x}.sort({d}).values",
+                                    f"{x}.max({d}).values", f"{x}.var()", f"{x}.norm()"))
+        return f"{self.new()} = " + (extra if self.one_in(3) else f"{x}.{how}{tail}")
+
+    def contract(self) -> str:
+        x = self.tensor(1)
+        shape = tuple(self.state[x].shape)
+        inner = shape[-1] if shape else 1
+        other = self.random.choice((f"{x}.transpose(-1, -2)" if len(shape) > 1 else x, self.values((inner, 2)),
+                                    self.values((inner,))))
+        return f"{self.new()} = {x} @ {other}"
+
+    def write_in_place(self) -> str:
+        x = self.writable()
+        if x is None:
+            return self.arithmetic()
+        y = self.partner(x)
+        d = self.dim(x)
+        shape = tuple(self.state[x].shape)
+        choices = [f"{x}.add_({y})", f"{x}.mul_({y})", f"{x}.sub_({y})", f"{x} += {y}", f"{x} *= {y}",
+                   f"{x}.{self.random.choice(INPLACE_UNARY)}()", f"{x}.fill_({self.number()})",
+                   f"{x}.copy_({y if not is_number(y) else self.values(self.shape_like(x))})",
+                   f"{x}.clamp_(-1, 1)", f"{x}.masked_fill_({x} > 0, {self.number()})",
+                   f"{x}.data.mul_({self.number()})", f"{x}.detach().add_({self.number()})",
+                   f"{x}.add_({x})", f"{x}.mul_({x})", f"{x}.exp_().clamp_(0, 3)", f"{x}.cumsum_({d})"]  # fmt: skip
+        if shape:
+            choices += [f"{x}.narrow({d}, 0, 1).mul_({self.number()})", f"{x}.transpose_({d}, {self.dim(x)})",
+                        f"{x}.unsqueeze_({d})", f"{x}.squeeze_()", f"{x}.t_()" if len(shape) <= 2 else f"{x}.squeeze_(0)",
+                        f"{x}.index_fill_({d}, T.tensor([0]), {self.number()})", f"{x}.diagonal().zero_()"]  # fmt: skip
+        return self.random.choice(choices)
+
+    def assign(self) -> str:
+        x = self.writable(1)
+        if x is None:
+            return self.arithmetic()
+        target = self.random.choice((f"{x}[0]", f"{x}[..., 0]", f"{x}[1:]", f"{x}[{x} > 0]", f"{x}[...]",
+                                     f"{x}[T.tensor([0, 0])]", f"{x}[-1:]", f"{x}[None]"))
+        value = self.random.choice((str(self.number()), f"{self.tensor()}.sum()", str(self.number()),
+                                    f"{target} * {self.number()}"))
+        if self.one_in(2):
+            return f"{target} = {value}"
+        return f"{target} {self.random.choice(('+=', '*=', '-='))} {value}"
+
+    def index(self) -> str:
+        x = self.tensor(1)
+        shape = tuple(self.state[x].shape)
+        d = self.dim(x)
+        size = shape[d] if shape else 1
+        where = [self.random.randrange(-size, size) if size else 0 for _ in range(self.random.randint(1, 3))]
+        positive = [w % size if size else 0 for w in where]
+        return f"{self.new()} = " + self.random.choice((
+            f"{x}[T.tensor({where})]", f"{x}[{x} > 0]", f"{x}.index_select({d}, T.tensor({positive}))",
+            f"{x}[..., T.tensor({where})]", f"{x}.flip({d})", f"{x}.roll(1, {d})", f"{x}.take(T.tensor([0]))",
+            f"{x}.gather({d}, T.zeros_like({x}, dtype=T.int64))", f"{x}.repeat(2, {'1, ' * len(shape)})",
+            f"{x}.triu()" if len(shape) > 1 else f"{x}.flip(0)",
+            f"{x}.index_add({d}, T.tensor([0]), {x}.narrow({d}, 0, 1))"))  # fmt: skip
+
+    def join(self) -> str:
+        x = self.tensor(1)
+        shape = tuple(self.state[x].shape)
+        same = [n for n in self.names() if tuple(self.state[n].shape) == shape]
+        y = self.random.choice(same)
+        return f"{self.new()} = T.{self.random.choice(('cat', 'stack'))}([{x}, {y}], {self.dim(x)})"
+
+    def cut(self) -> str:
+        x = self.tensor()
+        return self.random.choice((f"{self.new()} = {x}.detach()", f"{x}.detach_()" if not self.state[x]._is_view() else f"{x}.detach()", f"{self.new()} = {x}.data",
+                                   f"{x}.requires_grad_()", f"{x}.grad = None", f"{self.new()} = {x}.clone()",
+                                   f"{self.new()} = {x}.detach().requires_grad_()"))
+
+    def hook(self) -> str:
+        x = self.tracked()
+        if x is None:
+            return self.arithmetic()
+        factor = self.random.choice(("None", "None", "2.0", "-1.0"))
+        mark = len(self.program.lines)
+        # torch 2.13 crashes in both calls when a view was written under no_grad and its node not yet
+        # remade; reading the node first remakes it.
+        return f"{x}.grad_fn; " + self.random.choice((f"{x}.register_hook(log(LOG, {mark}, {factor}))", f"{x}.retain_grad()"))
+
+    def backward(self) -> str:
+        x = self.tracked()
+        if x is None:
+            return self.arithmetic()
+        keep = self.random.choice(("retain_graph=True", "retain_graph=True", ""))
+        if self.one_in(3):
+            return f"{self.new()} = T.autograd.grad({x}.sum(), {self.random.choice(self.leaves or [x])}, create_graph=True, " \
+                   "allow_unused=True)[0]"
+        return f"{x}.sum().backward({keep})"
+
+    def close(self) -> None:
+        """Write a backward pass over a weighted sum of some variables."""
+        candidates = [n for n in dict.fromkeys(self.names()) if self.state[n].requires_grad]
+        if not candidates:
+            self.program.outcome = Outcome(self.state, derivatives=self.derivatives)
+            return
+        chosen = self.random.sample(candidates, min(len(candidates), self.random.randint(1, 3)))
+        total = " + ".join(f"({n} * {self.number()}).sum()" for n in chosen)
+        ok = self.add(f"loss = {total}") and self.add(self.closing())
+        if ok:
+            self.program.outcome = Outcome(self.state, derivatives=self.derivatives)
+
+    def closing(self) -> str:
+        if self.one_in(4) and self.leaves:
+            listed = ", ".join(self.leaves)
+            return (f"g1 = T.autograd.grad(loss, [{listed}], create_graph=True, allow_unused=True); "
+                    "s = sum(((g * g).sum() for g in g1 if g is not None), loss * 0); s.backward()")
+        return "loss.backward()"
+
+
+def may_be_written(tensor: Any) -> bool:
+    """Tell whether torch lets a tensor be written in place: no leaf, nor the view of one."""
+    base = tensor._base if tensor._is_view() else tensor
+    return not tensor.is_inference() and not (base.is_leaf and base.requires_grad)
+
+
+def is_number(text: str) -> bool:
+    """Tell whether an operand's text is a plain number."""
+    return text.lstrip("-").replace(".", "", 1).isdigit()
+
+
+def fits(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
+    """Tell whether a shape broadcasts to another."""
+    if len(shape) > len(target):
+        return False
+    return all(s in (1, t) for s, t in zip(shape[::-1], target[::-1], strict=False))
+
+
+def difference(ours: Outcome, theirs: Outcome) -> str | None:
+    """Compare two outcomes without errors; say what differs first, or return None."""
+    for name, expected in theirs.state.items():
+        if not hasattr(expected, "requires_grad"):
+            continue
+        found = compare_tensor(name, ours.state[name], expected, name in theirs.derivatives)
+        if found:
+            return found
+    mine, other = (sorted(o.state["LOG"], key=lambda item: item[0]) for o in (ours, theirs))
+    if [m for m, _ in mine] != [m for m, _ in other]:
+        return f"hooks ran: {[m for m, _ in mine]}, in torch {[m for m, _ in other]}"
+    for (mark, a), (_, e) in zip(mine, other, strict=True):
+        if not close(a, e):
+            return f"gradient seen by the hook of line {mark}: {a}, in torch {e}"
+    return None
+
+
+def steps(tensor: Any) -> list[int]:
+    """Return the strides that matter: of dimensions with more than one element."""
+    return [step for size, step in zip(tensor.shape, tensor.stride(), strict=True) if size > 1 and tensor.numel()]
+
+
+def same_gradient(a: Any, e: Any) -> bool:
+    """Tell whether gradients agree; none at all is as good as zeros."""
+    if a is None or e is None:
+        known = a if e is None else e
+        return known is None or not known.any()
+    return close(a, e)
+
+
+def read(tensor: Any, fact: str) -> Any:
+    """Return an attribute, or the type of the error that reading it raises."""
+    try:
+        return getattr(tensor, fact)
+    except RuntimeError as error:
+        return type(error)
+
+
+def compare_tensor(name: str, a: Any, e: Any, derivative: bool) -> str | None:
+    """Compare value, geometry, facts and gradient of one variable.
+
+    Whether a derivative itself requires a gradient is not compared where ours does: torch knows of
+    some that they are constant, we compute their zero gradients.
+    """
+    if tuple(a.shape) != tuple(e.shape):
+        return f"{name}: shape {tuple(a.shape)}, in torch {tuple(e.shape)}"
+    if not close(a, e):
+        return f"{name}: value {a}, in torch {e}"
+    if e._is_view() and steps(a) != steps(e):
+        return f"{name}: strides {tuple(a.stride())}, in torch {e.stride()}"
+    for fact in ("requires_grad", "is_leaf"):
+        mine, other = read(a, fact), read(e, fact)
+        if mine != other and not isinstance(other, type) and not derivative:
+            return f"{name}: {fact} is {mine}, in torch {other}"
+    if read(e, "is_leaf") is not True and not e.retains_grad:
+        return None
+    if not same_gradient(a.grad, e.grad):
+        return f"{name}: gradient {a.grad}, in torch {e.grad}"
+    return None
+
+
+def close(a: Any, e: Any) -> bool:
+    """Tell whether two tensors agree to rounding."""
+    x, y = np.asarray(a.detach().numpy()), np.asarray(e.detach().numpy(force=True))
+    if x.shape != y.shape:
+        return False
+    scale = np.abs(y[np.isfinite(y)]).max() if np.isfinite(y).any() else 1.0
+    return bool(np.allclose(x, y, rtol=1e-8, atol=1e-9 * max(scale, 1.0), equal_nan=True))
