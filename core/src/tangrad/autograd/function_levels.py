@@ -57,9 +57,10 @@ def _apply_grad(cls: Any, level: GradLevel, args: tuple[Any, ...]) -> Any:
 
 
 def _apply_jvp(cls: Any, level: JvpLevel, args: tuple[Any, ...]) -> Any:
-    inner, tangents = level.unwrap(args), level.tangents(args)
+    inner = level.unwrap(args)
     ctx = FunctionCtx()
     with level.below():
+        tangents = level.tangents(args)
         result = cls.apply(*inner)
         if not any(isinstance(t, _C.Tensor) for t in tangents):
             return map_tensors(level.wrap, result)

@@ -408,9 +408,9 @@ class JvpLevel(Level):
             _C.adopt(target, _C.share_history(self.wrap(inner_target), target))
             inner = self.unwrap(args)
         self.check_own(target, name)
-        tangents = self.tangents(args)
         node = _C.record_write(op, args, target, name, overwrites) if self.lenient else None
         with self.below() as stack:
+            tangents = self.tangents(args)
             result = intercept.levelled(op, op, inner, None, stack)
             if result is not inner[written]:
                 return self.wrap(result)
