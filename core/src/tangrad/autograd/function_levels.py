@@ -128,6 +128,8 @@ def batched_function(cls: Any, size: int, randomness: str, in_dims: tuple[Any, .
                 return map_tensors(lambda t: whole(level, t), result)
 
     class Batched(Function):
+        generate_vmap_rule = True
+
         @staticmethod
         def forward(*args: Any) -> Any:
             return inside(lambda level: cls.forward(*wrap(level, args, in_dims)))
