@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tangrad import Tensor
 
 
 def register_kernel(
@@ -33,3 +36,13 @@ def register_kernel(
 
     names = None if dtypes is None else list(dtypes)
     _C.register_kernel(ops.lookup(op), _C.register_slot(device, layout), names, kernel)
+
+
+def location(tensor: Tensor) -> tuple[int, int]:
+    """Return where a tensor's first element lies: the driver's handle and the offset in bytes.
+
+    Shape and strides, in elements, are the tensor's own. A kernel is called with tensors that
+    are on its device; the handle is one that the driver's `allocate` returned.
+    """
+    handle, offset = tensor.untyped_storage()._handle
+    return handle, offset + tensor.storage_offset() * tensor.itemsize

@@ -244,7 +244,7 @@ class GradLevel(Level):
             return args
         with self.below():
             copy = _C.lookup_op("clone")(_C.level_of(args[0]).inner)
-        return (_C.share_history(self.wrap(copy), args[0]), *args[1:])
+        return (_C.stand_in(self.wrap(copy), args[0]), *args[1:])
 
     def functional(self, op: _C.Op, args: tuple[Any, ...]) -> Any:
         args = drawn(op, args)
