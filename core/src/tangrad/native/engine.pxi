@@ -574,7 +574,7 @@ cdef list apply_slices(CopySlices node, Tensor g):
 
 
 def _apply_slices_in_levels(CopySlices node, g):
-    from tangrad.autograd.slices import split_gradient
+    from tangrad.dispatch.slices import split_gradient
 
     def write(piece):
         return apply_node(node.writer, [piece])
