@@ -434,6 +434,8 @@ cdef Node record_inputs(Op op, PyObject** flat, uint64_t needs):
                 raise RuntimeError(f"{op.name}: more than six differentiable inputs with multi-result histories")
     # Numbered after its edges: reading one may make a node, and children come before parents.
     node.seq = next_sequence()
+    if anomaly_mode:
+        remember_origin(node)
     if node.rule.nsaves:
         save_inputs(node, flat)
     return node
@@ -492,6 +494,24 @@ cdef inline bint differentiable(int dtype_index) noexcept:
     return kind == KIND_FLOAT or kind == KIND_COMPLEX
 
 
+cdef bint anomaly_mode = False
+cdef bint anomaly_checks_nan = False
+
+
+def _set_anomaly(bint mode, bint check_nan):
+    """Switch anomaly mode; returns the previous (mode, check_nan)."""
+    global anomaly_mode, anomaly_checks_nan
+    old = bool(anomaly_mode), bool(anomaly_checks_nan)
+    anomaly_mode, anomaly_checks_nan = mode, check_nan
+    return old
+
+
+cdef int remember_origin(Node node) except -1:
+    import traceback
+    node_hooks(node).setdefault("metadata", {})["traceback_"] = traceback.format_stack()
+    return 0
+
+
 cdef int connect_function(Node node, inputs, outputs, dirty) except -1:
     cdef uint32_t nr
     cdef Tensor t
@@ -501,6 +521,8 @@ cdef int connect_function(Node node, inputs, outputs, dirty) except -1:
         sources.append(edge_of(<Tensor>x, &nr) if isinstance(x, Tensor) else None)
         numbers.append(nr)
     node.seq = next_sequence()
+    if anomaly_mode:
+        remember_origin(node)
     node.next_ = tuple(sources)
     node.nr_large = tuple(numbers)
     node.nout = len(outputs)
