@@ -14,6 +14,9 @@ from typing import Any
 from tangrad import _C
 from tangrad.dispatch import intercept
 
+# Given by `tangrad.func.transforms`, which nobody enters a level without.
+vjp: Callable[..., Any]
+
 
 def map_tensors(function: Callable[[Any], Any], value: Any) -> Any:
     """Apply a function to the tensors in nested lists and tuples, keeping their types."""
@@ -241,7 +244,7 @@ class GradLevel(Level):
             return args
         with self.below():
             copy = _C.lookup_op("clone")(_C.level_of(args[0]).inner)
-        return (_C.share_history(self.wrap(copy), args[0]), *args[1:])
+        return (_C.stand_in(self.wrap(copy), args[0]), *args[1:])
 
     def functional(self, op: _C.Op, args: tuple[Any, ...]) -> Any:
         args = drawn(op, args)
@@ -319,8 +322,6 @@ class JvpRecord(Record):
 
 def _put_back(view: Callable[[Any], Any], whole: Any, piece: Any) -> Any:
     """Return zeros shaped like `whole` with `piece` where `view` looks: the transpose of a view."""
-    from tangrad.func.transforms import vjp
-
     return vjp(view, _C.lookup_op("zeros_like")(whole))[1](piece)[0]
 
 
@@ -485,7 +486,7 @@ def _pointwise_tangent(definition: Any, args: tuple[Any, ...], tangents: list[An
 
 
 def _authored_tangent(definition: Any, args: tuple[Any, ...], tangents: list[Any], result: Any) -> Any:
-    from tangrad.ops.definition import call_by_name
+    from tangrad.dispatch.binding import call_by_name
 
     named = _named(definition, args, tangents, result)
     if not isinstance(result, _C.Tensor):
@@ -513,8 +514,6 @@ def _summed(a: Any, b: Any) -> Any:
 
 def tangent_by_vjp(op: _C.Op, args: tuple[Any, ...], tangents: list[Any]) -> Any:
     """Return tangents as the vjp of the vjp, which is linear in its cotangent."""
-    from tangrad.func.transforms import vjp
-
     places = [k for k, t in enumerate(tangents) if isinstance(t, _C.Tensor)]
 
     def outputs(*primals: Any) -> tuple[Any, ...]:

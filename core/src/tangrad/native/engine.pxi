@@ -269,7 +269,7 @@ cdef int run_node(Run run, Node node) except -1:
                         give(run, <Node>PyTuple_GET_ITEM(node.next_, i), node.nr_small[i] if node.nr_large is None
                              else node.nr_large[i], g)
                 if not run.keep_graph:
-                    node.released = True
+                    release(node)
                 return 0
         elif type(node) is AccumulateGrad:
             accumulate_grad(run, <AccumulateGrad>node, g)
@@ -387,7 +387,8 @@ cdef int store_grad(Tensor t, Tensor g, bint create_graph) except -1:
 cdef int accumulate_grad(Run run, AccumulateGrad node, Tensor g) except -1:
     cdef Tensor t = node.variable_, old
     cdef dict hooks
-    if g is None:
+    # A leaf that was detached since it was used wants no gradient any more.
+    if g is None or not t.flags & REQUIRES_GRAD:
         return 0
     if t.hooks_ is not None and not run.captures:
         hooks = t.hooks_
@@ -415,13 +416,23 @@ cdef int accumulate_grad(Run run, AccumulateGrad node, Tensor g) except -1:
 
 
 cdef int release(Node node) except -1:
-    """Free what the node saved."""
-    if node.saved is not None:
-        node.saved = None
-    node.released = True
+    """Free what the node saved; one that saved no tensor can run again."""
     if type(node) is CopySlices:
-        release((<CopySlices>node).writer)
+        return release((<CopySlices>node).writer)
+    if node.rule is not None and not holds_tensors(node.saved):
+        return 0
+    node.saved = None
+    node.released = True
     return 0
+
+
+cdef bint holds_tensors(tuple saved):
+    if saved is None:
+        return False
+    for item in saved:
+        if type(item) is Saved or type(item) is list and any([type(x) is Saved for x in item]):
+            return True
+    return False
 
 
 # --- applying rules ------------------------------------------------------------------------

@@ -737,21 +737,34 @@ cdef int connect_function(Node node, inputs, outputs, dirty) except -1:
 
 def check_dirty(Tensor t not None, str name):
     """Refuse to let a Function write in place what records or views forbid."""
-    check_writable(t, name)
+    check_writable(t, name, True)
 
 
-cdef int check_writable(Tensor t, str op_name) except -1:
-    """Refuse in-place writes that would lose history, as PyTorch does."""
-    if t.base_ is not None and t.flags & MULTI_VIEW and requires_grad(t):
-        raise RuntimeError(
-            f"Output {t.output_nr_} of {node_name(grad_fn_of(t))} is a view and is being modified inplace. This view is "
-            "the output of a function that returns multiple views. Such functions do not allow the output views to be "
-            f"modified inplace. You should replace the inplace operation by an out-of-place one. (op '{op_name}')")
-    if t.flags & NO_GRAD_VIEW and requires_grad(t.base_):
-        raise RuntimeError(
-            "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that this "
-            "use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view "
-            f"and the inplace either both inside the no_grad block or both outside. (op '{op_name}')")
+cdef int check_inference(Tensor t, str op_name) except -1:
+    """Refuse to write a tensor of inference mode outside of it."""
+    if t.flags & INFERENCE and not tg_tls.inference:
+        raise RuntimeError("Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone "
+                           f"to get a normal tensor before doing inplace update. (op '{op_name}')")
+    return 0
+
+
+cdef int check_writable(Tensor t, str op_name, bint records) except -1:
+    """Refuse in-place writes that would lose history, as PyTorch does.
+
+    Args:
+        records: whether the write itself has a history.
+    """
+    if t.base_ is not None and (records or requires_grad(t)):
+        if t.flags & NO_GRAD_VIEW:
+            raise RuntimeError(
+                "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that this "
+                "use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view "
+                f"and the inplace either both inside the no_grad block or both outside. (op '{op_name}')")
+        if t.flags & MULTI_VIEW:
+            raise RuntimeError(
+                f"Output {t.output_nr_} of {view_name(t)} is a view and is being modified inplace. This view is the output "
+                "of a function that returns multiple views. Such functions do not allow the output views to be modified "
+                f"inplace. You should replace the inplace operation by an out-of-place one. (op '{op_name}')")
     if t.base_ is not None and t.base_.flags & REQUIRES_GRAD and grad_fn_of(t.base_) is None:
         raise RuntimeError(f"a view of a leaf Variable that requires grad is being used in an in-place operation "
                            f"(op '{op_name}'); write under no_grad() or to a clone.")
@@ -759,6 +772,11 @@ cdef int check_writable(Tensor t, str op_name) except -1:
         raise RuntimeError(f"a leaf Variable that requires grad is being used in an in-place operation "
                            f"(op '{op_name}'); write under no_grad() or to a clone.")
     return 0
+
+
+cdef str view_name(Tensor t):
+    cdef Node node = grad_fn_of(t)
+    return "a function" if node is None else node_name(node)
 
 
 cdef int rebase_history(Tensor t, Node node) except -1:

@@ -110,6 +110,7 @@ cdef class Op:
     cdef bint has_check
     cdef bint takes_out
     cdef object geometry                 # view ops: the Python rule
+    cdef bint forgets_base               # view ops: the result is no view of its input
     cdef int native_view                 # view ops: number of the C twin of the geometry, or 0
     cdef tg_kernel*** rows
     cdef int nrows
@@ -242,6 +243,7 @@ def make_op(definition, str kind, spec):
     op.takes_out = spec.get("takes_out", op.kind_ <= OP_SCAN or op.kind_ == OP_KERNEL)
     op.geometry = spec.get("geometry")
     op.native_view = NATIVE_VIEWS.get(op.name, 0) if op.kind_ == OP_VIEW else 0
+    op.forgets_base = op.name in FORGET_BASE
     op.function = spec.get("function")
     op.native = spec.get("native")
     op.random = spec.get("random", False)
@@ -837,8 +839,9 @@ cdef object call_flat(Op op, PyObject** flat, object out, bint inplace):
     if not inplace:
         return call_out(op, flat, out, needs)
     t = out
+    check_inference(t, op.inplace.name)
     if tg_tls.grad_enabled:
-        check_writable(t, op.inplace.name)
+        check_writable(t, op.inplace.name, needs != 0)
     if needs:
         if rule_for(op, needs).saves_first_input:
             memcpy(copied, flat, op.nparams * sizeof(PyObject*))
@@ -866,8 +869,9 @@ cdef object call_writing(Op op, PyObject** flat, uint64_t needs):
     """An op whose definition says that it writes one of its arguments (fill_, copy_, ...)."""
     cdef Tensor t = <Tensor>flat[op.written]
     cdef Node node = None
+    check_inference(t, op.name)
     if tg_tls.grad_enabled:
-        check_writable(t, op.name)
+        check_writable(t, op.name, needs != 0)
         if needs:
             node = record_inputs(op, flat, needs)
     run_op(op, flat, t)
