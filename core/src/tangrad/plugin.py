@@ -17,6 +17,7 @@ _WHERE: dict[str, str] = {
     "Tensor": "tangrad._C",
     "composite": "tangrad.ops.define",
     "hookimpl": "tangrad.plugins.hookspecs",
+    "include_directory": "tangrad.plugins.headers",
     "location": "tangrad.devices.kernels",
     "op": "tangrad.ops.define",
     "overload": "tangrad.ops.define",

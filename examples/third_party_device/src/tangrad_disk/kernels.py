@@ -8,10 +8,10 @@ from tangrad.plugin import Tensor, location
 
 
 def add(outs, inputs, params):
-    """Compute self + alpha * other; NumPy broadcasts."""
+    """Compute self + other; NumPy broadcasts."""
     left, right = (mapped(x, outs[0].dtype) for x in inputs)
     with np.errstate(all="ignore"):
-        mapped(outs[0])[...] = left + params["alpha"] * right
+        mapped(outs[0])[...] = left + right
 
 
 def mm(outs, args):
