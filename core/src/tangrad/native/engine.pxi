@@ -387,13 +387,15 @@ cdef int store_grad(Tensor t, Tensor g, bint create_graph) except -1:
 cdef int accumulate_grad(Run run, AccumulateGrad node, Tensor g) except -1:
     cdef Tensor t = node.variable_, old
     cdef dict hooks
-    # A leaf that was detached since it was used wants no gradient any more.
-    if g is None or not t.flags & REQUIRES_GRAD:
+    if g is None:
         return 0
     if t.hooks_ is not None and not run.captures:
         hooks = t.hooks_
         if node.hooks is None:
             g = call_tensor_hooks(hooks.get("grad"), g)
+    # A leaf that was detached since it was used wants no gradient any more.
+    if not t.flags & REQUIRES_GRAD:
+        return 0
     old = t.grad_
     if old is None:
         if run.create_graph:

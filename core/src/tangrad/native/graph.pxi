@@ -278,6 +278,7 @@ cdef object _removable(dict hooks, hook):
 cdef Node grad_fn_of(Tensor t):
     """The node that made t; a view of a base written meanwhile gets a new one."""
     cdef int64_t version
+    cdef Node remade
     if t.base_ is None:
         return t.grad_fn_
     version = version_of(t)
@@ -290,11 +291,13 @@ cdef Node grad_fn_of(Tensor t):
             "A view was created in no_grad mode and its base or another view of its base has been modified inplace "
             "with grad mode enabled. Given that this use case is ambiguous and error-prone, it is forbidden. Move both "
             f"the view and the write inside the no_grad block, or both outside ([{describe_tensor(t)}]).")
-    t.grad_fn_ = strided_view_node(t)
+    remade = strided_view_node(t)
+    move_retained(t, remade)
+    t.grad_fn_ = remade
     t.output_nr_ = 0
     t.flags &= ~<uint32_t>REQUIRES_GRAD
     t.view_version = version
-    return t.grad_fn_
+    return remade
 
 
 cdef Node strided_view_node(Tensor t):
@@ -743,6 +746,7 @@ cdef int rebase_history(Tensor t, Node node) except -1:
     if node.rule is not None and node.rule.nsaves:
         save_results(node, t)
     node.slices = PyWeakref_NewRef(c, None)
+    grad_fn_of(t)  # now, for the base may lose its history before anybody asks
     return 0
 
 
