@@ -7,6 +7,10 @@ from __future__ import annotations
 
 import sys as _sys
 
+TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without its import
+if TYPE_CHECKING:
+    from typing import Any
+
 from tangrad import _C
 from tangrad._C import OutOfMemoryError, Tensor, device, dtype, layout, memory_format
 from tangrad._C import (UntypedStorage, can_cast, channels_last, channels_last_3d, contiguous_format,
@@ -43,13 +47,13 @@ _SUBMODULES = ("autograd", "func", "nn", "optim", "utils", "plugin", "plugins", 
                "cli", "_C")
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     found = _find(name)
     globals()[name] = found
     return found
 
 
-def _find(name: str) -> object:
+def _find(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(f"module 'tangrad' has no attribute '{name}'")
     where = _LAZY.get(name)

@@ -20,7 +20,7 @@ def split_gradient(g: Any, base: Any, view: Any, write: Callable[[Any], list[Any
         keep_base: whether the base's old values need a gradient.
     """
     call = _C.lookup_op
-    places = _places(base, view).to(g.device)
+    places = positions(base, view).to(g.device)
     flat = g.reshape((-1,))
     results = write(call("index_select")(flat, 0, places.flatten()).reshape(tuple(view.shape)))
     if keep_base:
@@ -31,11 +31,20 @@ def split_gradient(g: Any, base: Any, view: Any, write: Callable[[Any], list[Any
     return results
 
 
-def _places(base: Any, view: Any) -> Any:
-    """Return the positions of the view's elements among the base's, counted in the base's order."""
+def positions(base: Any, view: Any) -> Any:
+    """Return the positions of a view's elements among its base's, counted in the base's order.
+
+    Args:
+        base, view: tensors, or what is known of their shapes, strides and offsets.
+    """
     call = _C.lookup_op
-    extent = 1 + sum((n - 1) * s for n, s in zip(base.shape, base.strides, strict=True)) if base.numel() else 0
+    strides, view_strides = tuple(base.stride()), tuple(view.stride())
+    extent = 1 + sum((n - 1) * s for n, s in zip(base.shape, strides, strict=True)) if base.numel() else 0
     count = call("arange")(base.numel())
     memory = call("zeros")((extent,), dtype=count.dtype)
-    call("as_strided")(memory, base.shape, base.strides, 0).copy_(count.reshape(tuple(base.shape)))
-    return call("as_strided")(memory, view.shape, view.strides, view.offset - base.offset)
+    call("as_strided")(memory, tuple(base.shape), strides, 0).copy_(count.reshape(tuple(base.shape)))
+    return call("as_strided")(memory, tuple(view.shape), view_strides, _offset(view) - _offset(base))
+
+
+def _offset(x: Any) -> int:
+    return x.storage_offset() if isinstance(x, _C.Tensor) else x.offset

@@ -14,6 +14,9 @@ from typing import Any
 from tangrad import _C
 from tangrad.dispatch import intercept
 
+# Given by `tangrad.func.transforms`, which nobody enters a level without.
+vjp: Callable[..., Any]
+
 
 def map_tensors(function: Callable[[Any], Any], value: Any) -> Any:
     """Apply a function to the tensors in nested lists and tuples, keeping their types."""
@@ -319,8 +322,6 @@ class JvpRecord(Record):
 
 def _put_back(view: Callable[[Any], Any], whole: Any, piece: Any) -> Any:
     """Return zeros shaped like `whole` with `piece` where `view` looks: the transpose of a view."""
-    from tangrad.func.transforms import vjp
-
     return vjp(view, _C.lookup_op("zeros_like")(whole))[1](piece)[0]
 
 
@@ -366,7 +367,8 @@ class JvpLevel(Level):
             return map_tensors(self.wrap, result)
         parent, rest = _C.level_of(args[0]), args[1:]
         if isinstance(result, _C.Tensor):
-            return self._wrapped(JvpRecord(result, self, None, parent, lambda whole: call_bound(op, (whole, *rest))))
+            call = view_of_tangent(op, parent.inner, result, rest)
+            return self._wrapped(JvpRecord(result, self, None, parent, call))
         made = [self._wrapped(JvpRecord(r, self, None, parent, lambda whole, k=k: call_bound(op, (whole, *rest))[k]))
                 for k, r in enumerate(result)]
         return type(result)(made)
@@ -389,6 +391,27 @@ class JvpLevel(Level):
             tangents[written] = None
             _C.level_of(target).set_tangent(written_tangent(op, inner, tangents, result))
         return target
+
+
+def view_of_tangent(op: _C.Op, whole: Any, piece: Any, rest: tuple[Any, ...]) -> Callable[[Any], Any]:
+    """Return the function that takes the tangent of `whole` to that of `piece`, a view of it.
+
+    A tangent need not lie in memory as its primal does, so views that depend on strides become
+    their counterparts that do not.
+    """
+    if op.name == "view" and isinstance(rest[0], tuple):
+        return lambda t: _C.lookup_op("reshape")(t, tuple(piece.shape))
+    if op.name == "view_as_complex":
+        return lambda t: op(t.contiguous())
+    if op.name == "as_strided":
+        from tangrad.autograd.slices import positions
+
+        def read(t: Any) -> Any:
+            places = positions(whole, piece).to(t.device)
+            return _C.lookup_op("index_select")(t.reshape((-1,)), 0, places.flatten()).reshape(tuple(piece.shape))
+
+        return read
+    return lambda t: call_bound(op, (t, *rest))
 
 
 def written_tangent(op: _C.Op, args: tuple[Any, ...], tangents: list[Any], result: Any) -> Any:
@@ -463,7 +486,7 @@ def _pointwise_tangent(definition: Any, args: tuple[Any, ...], tangents: list[An
 
 
 def _authored_tangent(definition: Any, args: tuple[Any, ...], tangents: list[Any], result: Any) -> Any:
-    from tangrad.ops.definition import call_by_name
+    from tangrad.dispatch.binding import call_by_name
 
     named = _named(definition, args, tangents, result)
     if not isinstance(result, _C.Tensor):
@@ -491,8 +514,6 @@ def _summed(a: Any, b: Any) -> Any:
 
 def tangent_by_vjp(op: _C.Op, args: tuple[Any, ...], tangents: list[Any]) -> Any:
     """Return tangents as the vjp of the vjp, which is linear in its cotangent."""
-    from tangrad.func.transforms import vjp
-
     places = [k for k, t in enumerate(tangents) if isinstance(t, _C.Tensor)]
 
     def outputs(*primals: Any) -> tuple[Any, ...]:

@@ -140,6 +140,8 @@ cdef Tensor fit_gradient(Tensor g, Node target, int nr):
     cdef TensorMeta m
     if type(target) is AccumulateGrad:
         v = (<AccumulateGrad>target).variable_
+        if not v.flags & REQUIRES_GRAD:  # detached since, and perhaps of another shape
+            return g
         ndim, shape, want = v.ndim_, v.shape_, v.dtype_.index
     elif target.metas is None and target.meta_large is None and target.meta_dev is not None:
         ndim, shape, want = target.meta_ndim, target.meta_shape, target.meta_dtype
@@ -447,9 +449,6 @@ cdef list apply_node(Node node, list grads):
         return apply_slices(<CopySlices>node, grads[0])
     if isinstance(node, AccumulateGrad):
         raise RuntimeError("AccumulateGrad cannot be called outside of a backward pass")
-    if node.released:
-        raise RuntimeError("Trying to backward through the graph a second time "
-                           f"({node_name(node)}). Specify retain_graph=True if you need to.")
     results = (<object>node).apply(*grads)
     results = list(results) if isinstance(results, (tuple, list)) else [results]
     while len(results) > len(node.next_) and results[len(results) - 1] is None:

@@ -232,9 +232,49 @@ cdef class FunctionNode(Node):
     """A node with a rule written in Python: `apply` of a subclass receives the gradients."""
     cdef dict __dict__
 
-    def _connect(self, inputs, outputs):
-        """Take edges from `inputs` (tensors or None) and become the grad_fn of `outputs`."""
-        connect_node(self, inputs, outputs)
+    def _connect(self, inputs, outputs, dirty):
+        """Take edges from `inputs` and become the grad_fn of outputs.
+
+        Args:
+            inputs: arguments; those that are no tensors get no edge.
+            outputs: (tensor, differentiable) pairs; (None, False) for a result that is no tensor.
+            dirty: outputs that are inputs written in place.
+        """
+        connect_function(self, inputs, outputs, dirty)
+
+    def _save(self, tensors, edges):
+        """Save tensors; each with the number of its input, -2 - k for result k, or -1 for others."""
+        saved = []
+        for t, edge in zip(tensors, edges):
+            if t is None or edge == -1 and requires_grad(<Tensor>t):
+                saved.append(t)
+            elif edge < -1:
+                item = save_tensor(self, <Tensor>t, EDGE_RESULT)
+                (<Saved>item).output_nr = -2 - edge
+                saved.append(item)
+            else:
+                saved.append(save_tensor(self, <Tensor>t, edge if edge >= 0 and requires_grad(<Tensor>t) else EDGE_NONE))
+        self.saved = tuple(saved)
+
+    def _saved(self):
+        """Return the saved tensors, or None where nothing was saved.
+
+        Raises:
+            RuntimeError: they were freed, or written meanwhile.
+        """
+        if self.released:
+            raise RuntimeError(
+                "Trying to backward through the graph a second time (or directly access saved tensors after they have "
+                "already been freed). Saved intermediate values of the graph are freed when you call .backward() or "
+                "autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second time or "
+                f"if you need to access saved tensors after calling backward. (at {op_title(self)})")
+        if self.saved is None:
+            return None
+        return tuple([unpack_tensor(self, <Saved>x) if type(x) is Saved else x for x in self.saved])
+
+    def _zeros(self, int nr):
+        """Return zeros like result `nr`."""
+        return output_meta(self, nr).new_zeros()
 
 
 cdef object saved_attribute(Node node, str name):
@@ -284,8 +324,8 @@ cdef Node grad_fn_of(Tensor t):
     version = version_of(t)
     if t.view_version == version:
         return t.grad_fn_
-    if not requires_grad(t.base_):
-        return t.grad_fn_
+    if t.grad_fn_ is None and not requires_grad(t.base_):
+        return None
     if t.flags & NO_GRAD_VIEW:
         raise RuntimeError(
             "A view was created in no_grad mode and its base or another view of its base has been modified inplace "
@@ -664,8 +704,9 @@ cdef inline bint differentiable(int dtype_index) noexcept:
     return kind == KIND_FLOAT or kind == KIND_COMPLEX
 
 
-cdef int connect_node(Node node, inputs, outputs) except -1:
+cdef int connect_function(Node node, inputs, outputs, dirty) except -1:
     cdef uint32_t nr
+    cdef Tensor t
     sources, numbers = [], []
     for x in inputs:
         nr = 0
@@ -674,8 +715,33 @@ cdef int connect_node(Node node, inputs, outputs) except -1:
     node.seq = next_sequence()
     node.next_ = tuple(sources)
     node.nr_large = tuple(numbers)
-    connect_outputs(node, outputs)
+    node.nout = len(outputs)
+    if len(outputs) == 1 and outputs[0][0] is not None:
+        set_output_meta(node, <Tensor>outputs[0][0])
+    else:
+        node.metas = tuple([None if x is None else meta_of(<Tensor>x) for x, _ in outputs])
+    for nr, (x, is_differentiable) in enumerate(outputs):
+        if not is_differentiable:
+            continue
+        t = x
+        if not any([t is d for d in dirty]):
+            attach(node, t, nr)
+        elif t.base_ is None:
+            move_retained(t, node)
+            attach(node, t, nr)
+            t.flags &= ~<uint32_t>REQUIRES_GRAD
+        elif len(outputs) > 1 or inputs[0] is not t:
+            raise RuntimeError("a Function that writes to a view in place must take it as its first input and return "
+                               "nothing else; write to a clone instead")
+        else:
+            rebase_history(t, node)
     return 0
+
+
+def check_dirty(Tensor t not None, str name):
+    """Refuse to let a Function write in place what records or views forbid."""
+    check_inference(t, name)
+    check_writable(t, name, False)
 
 
 cdef int check_inference(Tensor t, str op_name) except -1:

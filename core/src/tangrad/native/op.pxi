@@ -908,6 +908,8 @@ cdef object call_composite(Op op, PyObject** flat, object out, bint inplace):
     if out is None:
         return result
     if inplace:
+        check_inplace_shape(op, <Tensor>out, (<Tensor>result).ndim_, (<Tensor>result).shape_)
+        prepare_out(op, <Tensor>out, (<Tensor>result).ndim_, (<Tensor>result).shape_, (<Tensor>result).dtype_.index)
         return lookup_op("copy_")(out, result)
     outs = list(out) if isinstance(out, (tuple, list)) else [out]
     results = list(result) if isinstance(result, (tuple, list)) else [result]

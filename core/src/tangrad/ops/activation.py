@@ -12,6 +12,11 @@ def _check_not_bool(self: Any) -> None:
         raise RuntimeError("Boolean inputs not supported for relu")
 
 
+def _check_tanhshrink(self: Any) -> None:
+    if repr(self.dtype).endswith(".bool"):
+        raise RuntimeError("tanhshrink: a bool tensor has no difference; convert with .to(dtype)")
+
+
 # Rectifiers
 
 relu = pointwise(
@@ -258,6 +263,7 @@ tanhshrink = pointwise(
     "tanhshrink(Tensor self) -> Tensor",
     "self - tanh(self)",
     promote="float",
+    check=_check_tanhshrink,
     dtypes="floating complex",
     partials={"self": "t = tanh(self); t * t"},
     namespace="nn",

@@ -10,6 +10,7 @@ from tangrad import _C
 from tangrad.ops.define import composite, op, overload
 from tangrad.ops.movement import Ints, contiguous_stride, wrap_dim
 from tangrad.ops.slicing import diagonal_backward
+from tangrad.tensor.construct import tensor
 
 
 def _require_strided(layout: Any) -> None:
@@ -572,7 +573,7 @@ def _spaced(start: Any, end: Any, steps: int) -> list[Any]:
 def _from_numbers(numbers: list[Any], dtype: Any, device: Any) -> Any:
     whole = not (dtype.is_floating_point or dtype.is_complex)
     listed = [math.trunc(x) for x in numbers] if whole else numbers
-    return tangrad.tensor(listed, dtype=dtype, device=device).reshape((len(numbers),))
+    return tensor(listed, dtype=dtype, device=device).reshape((len(numbers),))
 
 
 def _spacing_dtype(dtype: Any, start: Any, end: Any) -> Any:
@@ -687,7 +688,7 @@ def tril_indices(
     """List the places on and below a diagonal of a matrix: their rows and their columns."""
     listed = _triangle(row, col, offset, lower=True)
     dtype = tangrad.int64 if dtype is None else dtype
-    return tangrad.tensor(listed, dtype=dtype, device=device).reshape((2, len(listed[0])))
+    return tensor(listed, dtype=dtype, device=device).reshape((2, len(listed[0])))
 
 
 @composite(
@@ -702,7 +703,7 @@ def triu_indices(
     """List the places on and above a diagonal of a matrix: their rows and their columns."""
     listed = _triangle(row, col, offset, lower=False)
     dtype = tangrad.int64 if dtype is None else dtype
-    return tangrad.tensor(listed, dtype=dtype, device=device).reshape((2, len(listed[0])))
+    return tensor(listed, dtype=dtype, device=device).reshape((2, len(listed[0])))
 
 
 @composite(

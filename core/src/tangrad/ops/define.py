@@ -180,10 +180,12 @@ def composite(schema: str, **common: Any) -> Callable[[Callable[..., Any]], _C.O
 def overload(name: str, *members: str, **common: Any) -> _C.Op:
     """Define a name that tries the signatures of several definitions in order."""
     ops = [registry.get(member) for member in members]
-    for public, member in ((name, o) for o in ops):
-        member.definition.public_name = public
+    for member in ops:
+        if member.definition.function:  # public in its own right, as maximum is beside max
+            continue
+        member.definition.public_name = name
         if member.definition.node is None:
-            member.node_name = _node_name(public, common.get("node"))
+            member.node_name = _node_name(name, common.get("node"))
     definition = Definition(Schema(f"{name}(any self)"), **common)
     definition.members = ops
     made = _C.make_op(definition, "overload", dict(name=name, node_name=_node_name(name, None), overloads=ops))

@@ -72,13 +72,43 @@ def _classes(target: Any, ignore_index: int) -> Any:
     return target.masked_fill(target == ignore_index, 0).unsqueeze(1).to(tangrad.int64)
 
 
+def _per_sample(per_class: Any, target: Any, ignore_index: int) -> Any:
+    """Read a vector over the classes at the targets; zero where they are ignored."""
+    picked = per_class.index_select(0, _classes(target, ignore_index).reshape((-1,)))
+    return picked.reshape(target.shape).masked_fill(target == ignore_index, 0)
+
+
 def _nll_vjp(g0: Any, self_meta: Any, target: Any, ignore_index: int, result1: Any) -> Any:
     zeros = g0.new_zeros(self_meta.shape)
     return zeros.scatter_add(1, _classes(target, ignore_index), -(g0 * result1).unsqueeze(1))
 
 
-def _nll_jvp(self_t: Any, target: Any, ignore_index: int, result1: Any) -> Any:
-    return -self_t.gather(1, _classes(target, ignore_index)).squeeze(1) * result1, None
+def _nll_weight_vjp(
+    g0: Any, g1: Any, self: Any, target: Any, weight_meta: Any, ignore_index: int
+) -> Any:
+    classes = _classes(target, ignore_index)
+    owed = g1 - g0 * self.gather(1, classes).squeeze(1)
+    owed = owed.masked_fill(target == ignore_index, 0)
+    return g0.new_zeros(weight_meta.shape).index_add(0, classes.reshape((-1,)), owed.reshape((-1,)))
+
+
+def _nll_jvp(
+    self: Any,
+    self_t: Any,
+    target: Any,
+    weight_t: Any,
+    ignore_index: int,
+    result0: Any,
+    result1: Any,
+) -> Any:
+    classes = _classes(target, ignore_index)
+    loss_t, scale_t = tangrad.zeros_like(result0), tangrad.zeros_like(result1)
+    if self_t is not None:
+        loss_t = -self_t.gather(1, classes).squeeze(1) * result1
+    if weight_t is not None:
+        scale_t = _per_sample(weight_t, target, ignore_index)
+        loss_t = loss_t - self.gather(1, classes).squeeze(1) * scale_t
+    return loss_t, scale_t
 
 
 def _nll_batch(size: int, dims: Any, self: Any, target: Any, weight: Any, ignore_index: int) -> Any:
@@ -106,7 +136,7 @@ nll_loss_elements = op(
     shape=lambda self: [(self.shape[0], *self.shape[2:])] * 2,
     dtype=lambda self: [self.dtype] * 2,
     reference=_nll_reference,
-    vjp={"self": _nll_vjp},
+    vjp={"self": _nll_vjp, "weight": _nll_weight_vjp},
     jvp=_nll_jvp,
     batch=_nll_batch,
     function=False,
@@ -125,8 +155,7 @@ nll_loss_elements = op(
     ),
     doc="""Give for each sample the negative log-likelihood of its class, and its weight.
 
-    Both are zero where the target is ignored. The derivative by the class weights is not
-    defined, as in PyTorch.
+    Both are zero where the target is ignored.
     """,
 )
 

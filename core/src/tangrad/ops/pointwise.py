@@ -488,7 +488,10 @@ ldexp = pointwise(
     "self * exp2(other)",
     promote="float",
     inplace=True,
-    samples=lambda s: [s(s.tensor(3, 4), s.integers(-3, 4, 4, dtype="float32")), s(s.tensor(3), s.tensor())],
+    samples=lambda s: [
+        s(s.tensor(3, 4), s.integers(-3, 4, 4, dtype="float32")),
+        s(s.tensor(3), s.tensor()),
+    ],
     doc="Multiply by a power of two: `self * 2**other`.",
 )
 

@@ -14,7 +14,6 @@ REAL = "bool integral floating"
 maximum = pointwise(
     "maximum(Tensor self, Tensor other) -> Tensor",
     "maximum(self, other)",
-    node="maximum",
     dtypes=REAL,
     samples=lambda s: [*s.binary(number=False), s(s.specials(), s.tensor())],
     errors=lambda s: [
@@ -26,7 +25,6 @@ maximum = pointwise(
 minimum = pointwise(
     "minimum(Tensor self, Tensor other) -> Tensor",
     "minimum(self, other)",
-    node="minimum",
     dtypes=REAL,
     samples=lambda s: [*s.binary(number=False), s(s.specials(), s.tensor())],
     errors=lambda s: [
@@ -74,7 +72,7 @@ clamp_max = pointwise(
 clamp_both = pointwise(
     "clamp_both(Tensor self, Operand min, Operand max) -> Tensor",
     "minimum(maximum(self, min), max)",
-    dtypes="integral floating",
+    dtypes=REAL,
     partials={
         "self": "where((self >= min) & (self <= max), 1, 0)",
         "min": "where((self < min) & (min < max), 1, 0)",
@@ -97,7 +95,7 @@ clamp_both = pointwise(
 clamp_low = pointwise(
     "clamp_low(Tensor self, Operand min, Scalar? max=None) -> Tensor",
     "maximum(self, min)",
-    dtypes="integral floating",
+    dtypes=REAL,
     partials={"self": "where(self >= min, 1, 0)", "min": "where(self < min, 1, 0)"},
     inplace=True,
     function=False,
@@ -110,7 +108,7 @@ clamp_low = pointwise(
 clamp_high = pointwise(
     "clamp_high(Tensor self, Scalar? min=None, Operand max) -> Tensor",
     "minimum(self, max)",
-    dtypes="integral floating",
+    dtypes=REAL,
     partials={"self": "where(self <= max, 1, 0)", "max": "where(self > max, 1, 0)"},
     inplace=True,
     function=False,
@@ -254,6 +252,6 @@ nan_to_number = pointwise(
     function=False,
     method=False,
     oracle="nan_to_num",
-    samples=lambda s: [s(s.specials(), 1.0, 2.0, -2.0)],
+    samples=lambda s: [s(s.specials(), 1.0, 2.0, -2.0)] if s.is_floating or s.is_complex else [],
     doc="Replace NaN and infinities by the given numbers, in both parts of complex ones.",
 )

@@ -306,7 +306,7 @@ logit_plain = pointwise(
     function=False,
     method=False,
     oracle="logit",
-    samples=lambda s: s.unary(0.1, 0.9),
+    samples=lambda s: s.unary(0.1, 0.9, specials=not s.is_floating),
     doc="Compute `log(self / (1 - self))`.",
 )
 
@@ -320,7 +320,10 @@ logit_clamped = pointwise(
     function=False,
     method=False,
     oracle="logit",
-    samples=lambda s: [s(s.tensor(3, 4, low=0.05, high=0.95), 0.2), s(s.specials(), eps=0.1)],
+    samples=lambda s: [
+        s(s.tensor(3, 4, low=0.05, high=0.95), 0.2),
+        s(s.values([0, 0.5, 1]), eps=0.1),
+    ],
     doc="Compute `log(x / (1 - x))` of `x = clamp(self, eps, 1 - eps)`.",
 )
 
@@ -373,7 +376,7 @@ lgamma = pointwise(
     promote="float",
     dtypes="floating",
     inplace=True,
-    samples=lambda s: s.unary(0.2, 9),
+    samples=lambda s: s.unary(0.2, 9, specials=not s.is_floating),
     doc="Compute the logarithm of the absolute value of the gamma function.",
 )
 

@@ -11,6 +11,7 @@ from tangrad.ops.convolution import convolution, repeated
 from tangrad.ops.define import composite, op
 from tangrad.ops.movement import Ints, numel_of
 from tangrad.ops.slicing import slice_
+from tangrad.tensor.construct import tensor
 
 
 def _pooled_size(n: int, k: int, s: int, p: int, d: int, ceil_mode: bool) -> int:
@@ -322,7 +323,7 @@ def _avg_pool(
     if all(len(set(row)) == 1 for row in counts):
         return result / numel_of([row[0] for row in counts])
     for axis, row in enumerate(counts):
-        divisor = tangrad.tensor(row, dtype=input.dtype, device=input.device)
+        divisor = tensor(row, dtype=input.dtype, device=input.device)
         result = result / divisor.reshape((-1,) + (1,) * (spatial - 1 - axis))
     return result
 
@@ -403,7 +404,7 @@ def _averaging_matrix(size: int, out: int, like: Any) -> Any:
         start, stop = i * size // out, math.ceil((i + 1) * size / out)
         weight = 1.0 / (stop - start)
         rows.append([weight if start <= j < stop else 0.0 for j in range(size)])
-    return tangrad.tensor(rows, dtype=like.dtype, device=like.device).reshape((out, size))
+    return tensor(rows, dtype=like.dtype, device=like.device).reshape((out, size))
 
 
 def _adaptive_average(input: Any, dim: int, out: int) -> Any:

@@ -9,6 +9,7 @@ from tangrad.ops.define import composite, op
 from tangrad.ops.join import cat
 from tangrad.ops.movement import Ints, wrap_dim
 from tangrad.ops.slicing import slice_
+from tangrad.tensor.construct import tensor
 
 # Order and repetition ----------------------------------------------------------------------------
 
@@ -215,7 +216,7 @@ def repeat_interleave(self: Any, repeats: Any, dim: int | None, output_size: int
     places = [i for i, n in enumerate(listed) for _ in range(n)]
     if output_size is not None and output_size != len(places):
         raise RuntimeError(f"output_size {output_size} differs from sum of repeats {len(places)}")
-    return self.index_select(dim, tangrad.tensor(places, dtype=tangrad.int64, device=self.device))
+    return self.index_select(dim, tensor(places, dtype=tangrad.int64, device=self.device))
 
 
 def _repeat_equally(self: Any, repeats: int, dim: int) -> Any:
@@ -410,6 +411,6 @@ def pad(input: Any, pad: Ints, mode: str, value: Any) -> Any:
     _check_pad(input, pad)
     for i, (before, after) in enumerate(_pairs(pad), 1):
         places = _PAD_PLACES[mode](input.shape[-i], before, after)
-        index = tangrad.tensor(places, dtype=tangrad.int64, device=input.device)
+        index = tensor(places, dtype=tangrad.int64, device=input.device)
         input = input.index_select(input.ndim - i, index)
     return input

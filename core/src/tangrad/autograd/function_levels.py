@@ -1,0 +1,188 @@
+"""Functions with a derivative of their own inside grad, jvp and vmap."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from tangrad import _C
+from tangrad.autograd.function import Function, FunctionCtx, apply_recorded, has_setup_context
+from tangrad.dispatch import intercept
+from tangrad.dispatch.batching import BatchLevel
+from tangrad.dispatch.levels import GradLevel, JvpLevel, Level, map_tensors
+
+
+class VmapInfo(NamedTuple):
+    """What a Function's vmap rule is told of the vmap."""
+
+    batch_size: int
+    randomness: str
+
+
+def apply_in_level(cls: Any, level: Level, args: tuple[Any, ...]) -> Any:
+    """Run a Function at the innermost level of the stack.
+
+    Raises:
+        RuntimeError: the class lacks what the level needs of it.
+    """
+    if not has_setup_context(cls) and not (isinstance(level, BatchLevel) and not level.has_own(args)):
+        raise RuntimeError(
+            "In order to use an autograd.Function with functorch transforms (vmap, grad, jvp, jacrev, ...), it must "
+            f"override the setup_context staticmethod ({cls.__name__}). forward then takes no ctx.")
+    if isinstance(level, GradLevel):
+        return _apply_grad(cls, level, args)
+    if isinstance(level, JvpLevel):
+        return _apply_jvp(cls, level, args)
+    assert isinstance(level, BatchLevel)
+    return _apply_vmap(cls, level, args)
+
+
+def _apply_grad(cls: Any, level: GradLevel, args: tuple[Any, ...]) -> Any:
+    inner = level.unwrap(args)
+    mode = _C.is_grad_enabled()
+
+    def run(ctx: Any) -> Any:
+        # What lies below records by its own mode; only this level must not record forward.
+        previous = _C._set_grad_enabled(mode)
+        try:
+            with level.below():
+                result = cls.apply(*inner)
+        finally:
+            _C._set_grad_enabled(previous)
+        known = {id(x): a for x, a in zip(inner, args, strict=True) if isinstance(a, _C.Tensor)}
+        wrapped = map_tensors(lambda r: known[id(r)] if id(r) in known else level.wrap(r), result)
+        cls.setup_context(ctx, args, wrapped)
+        return wrapped
+
+    return apply_recorded(cls, args, run)
+
+
+def _apply_jvp(cls: Any, level: JvpLevel, args: tuple[Any, ...]) -> Any:
+    inner, tangents = level.unwrap(args), level.tangents(args)
+    ctx = FunctionCtx()
+    with level.below():
+        result = cls.apply(*inner)
+        if not any(isinstance(t, _C.Tensor) for t in tangents):
+            return map_tensors(level.wrap, result)
+        cls.setup_context(ctx, inner, result)
+        if ctx.materialize_grads:
+            tangents = [_C.lookup_op("zeros_like")(x) if t is None and isinstance(x, _C.Tensor) else t
+                        for t, x in zip(tangents, inner, strict=True)]
+        moved = cls.jvp(ctx, *tangents)
+    if isinstance(result, _C.Tensor):
+        return level.wrap(result, moved[0] if isinstance(moved, (tuple, list)) else moved)
+    pairs = iter(moved if isinstance(moved, (tuple, list)) else [moved])
+    return map_tensors(lambda r: level.wrap(r, next(pairs)), result)
+
+
+def _apply_vmap(cls: Any, level: BatchLevel, args: tuple[Any, ...]) -> Any:
+    if not level.has_own(args):
+        with level.below():
+            return cls.apply(*args)
+    custom = cls.vmap is not Function.vmap
+    if cls.generate_vmap_rule and custom:
+        raise RuntimeError(f"You tried to vmap over {cls.__name__}, but it has both generate_vmap_rule=True and an "
+                           "overriden vmap staticmethod. Please set generate_vmap_rule=False or delete the overriden vmap "
+                           "staticmethod to avoid ambiguity.")
+    if not cls.generate_vmap_rule and not custom:
+        raise RuntimeError(f"You tried to vmap over {cls.__name__}, but it does not have vmap support. Please override and "
+                           "implement the vmap staticmethod or set generate_vmap_rule=True.")
+    inner, dims = level.unwrap(args), tuple(level.dims(a) for a in args)
+    if custom:
+        with level.below():
+            result, out_dims = cls.vmap(VmapInfo(level.size, level.randomness), dims, *inner)
+        return level._wrapped(result, out_dims)
+    made = batched_function(cls, level.size, level.randomness, dims)
+    with level.below():
+        result = made.apply(*inner)
+    return level._wrapped(result, 0)
+
+
+class _BatchedCtx(FunctionCtx):
+    """ctx of one batched call, seen inside the vmap."""
+
+    def __init__(self, outer: Any) -> None:
+        self.needs_input_grad = outer.needs_input_grad
+
+
+def batched_function(cls: Any, size: int, randomness: str, in_dims: tuple[Any, ...]) -> Any:
+    """Return the Function of whole batches that follows from a Function of samples."""
+
+    def wrap(level: BatchLevel, values: Any, dims: Any) -> list[Any]:
+        return [level.wrap(v, d) if isinstance(v, _C.Tensor) else v for v, d in zip(values, dims, strict=True)]
+
+    def whole(level: BatchLevel, t: Any) -> Any:
+        """Return a result with the batch in dimension 0, expanded where it has none."""
+        if not isinstance(t, _C.Tensor):
+            return t
+        if not level.owns(t):
+            return t.expand((size, *t.shape))
+        record = _C.level_of(t)
+        return record.inner.movedim(record.dim, 0)
+
+    def inside(function: Any) -> Any:
+        level = BatchLevel(size, randomness)
+        with intercept.entered("levels", level):
+            result = function(level)
+            with level.below():
+                return map_tensors(lambda t: whole(level, t), result)
+
+    class Batched(Function):
+        @staticmethod
+        def forward(*args: Any) -> Any:
+            return inside(lambda level: cls.forward(*wrap(level, args, in_dims)))
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+            level = BatchLevel(size, randomness)
+            sample = _BatchedCtx(ctx)
+            with intercept.entered("levels", level):
+                results = map_tensors(lambda t: level.wrap(t, 0), output)
+                samples = wrap(level, inputs, in_dims)
+                cls.setup_context(sample, tuple(samples), results)
+            ctx.sample = sample
+            ctx.save_for_backward(*[level.unwrap(t) for t in sample._to_save])
+            ctx.saved_dims = [level.dims(t) for t in sample._to_save]
+            forward = sample._for_forward
+            if forward is not None:
+                ctx.save_for_forward(*[level.unwrap(t) for t in forward])
+            ctx.forward_dims = ctx.saved_dims if forward is None else [level.dims(t) for t in forward]
+            ctx.set_materialize_grads(sample.materialize_grads)
+            physical = {id(t): p for t, p in zip(samples, inputs, strict=True) if isinstance(p, _C.Tensor)}
+            results_flat, output_flat = intercept.flat_tensors((results,)), intercept.flat_tensors((output,))
+            physical.update({id(r): o for r, o in zip(results_flat, output_flat, strict=True)})
+            ctx.mark_dirty(*[physical[id(t)] for t in sample._dirty])
+            ctx.mark_non_differentiable(*[physical[id(t)] for t in sample._non_differentiable])
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> Any:
+            saved = ctx.saved_tensors
+
+            def run(level: BatchLevel) -> Any:
+                sample = ctx.sample
+                sample._to_save, sample._for_forward = tuple(wrap(level, saved, ctx.saved_dims)), None
+                found = cls.backward(sample, *wrap(level, grads, [0] * len(grads)))
+                return found if isinstance(found, tuple) else (found,)
+
+            found = inside(run)
+            return tuple(_as_input(g, d) for g, d in zip(found, in_dims))
+
+        @staticmethod
+        def jvp(ctx: Any, *tangents: Any) -> Any:
+            saved = ctx.saved_tensors
+
+            def run(level: BatchLevel) -> Any:
+                sample = ctx.sample
+                sample._for_forward = tuple(wrap(level, saved, ctx.forward_dims))
+                return cls.jvp(sample, *wrap(level, tangents, in_dims))
+
+            return inside(run)
+
+    Batched.__name__ = f"Vmapped{cls.__name__}"
+    return Batched
+
+
+def _as_input(g: Any, dim: int | None) -> Any:
+    """Bring a batched gradient to the layout of its input; one without batch gets the sum."""
+    if g is None:
+        return None
+    return g.sum(0) if dim is None else g.movedim(0, dim)
