@@ -318,23 +318,26 @@ cdef object _removable(dict hooks, hook):
 cdef Node grad_fn_of(Tensor t):
     """The node that made t; a view of a base written meanwhile gets a new one."""
     cdef int64_t version
+    cdef Node remade
     if t.base_ is None:
         return t.grad_fn_
     version = version_of(t)
     if t.view_version == version:
         return t.grad_fn_
-    if not requires_grad(t.base_):
-        return t.grad_fn_
+    if t.grad_fn_ is None and not requires_grad(t.base_):
+        return None
     if t.flags & NO_GRAD_VIEW:
         raise RuntimeError(
             "A view was created in no_grad mode and its base or another view of its base has been modified inplace "
             "with grad mode enabled. Given that this use case is ambiguous and error-prone, it is forbidden. Move both "
             f"the view and the write inside the no_grad block, or both outside ([{describe_tensor(t)}]).")
-    t.grad_fn_ = strided_view_node(t)
+    remade = strided_view_node(t)
+    move_retained(t, remade)
+    t.grad_fn_ = remade
     t.output_nr_ = 0
     t.flags &= ~<uint32_t>REQUIRES_GRAD
     t.view_version = version
-    return t.grad_fn_
+    return remade
 
 
 cdef Node strided_view_node(Tensor t):
@@ -550,7 +553,8 @@ cdef int connect_function(Node node, inputs, outputs, dirty) except -1:
 
 def check_dirty(Tensor t not None, str name):
     """Refuse to let a Function write in place what records or views forbid."""
-    check_writable(t, name, True)
+    check_inference(t, name)
+    check_writable(t, name, False)
 
 
 cdef int check_inference(Tensor t, str op_name) except -1:
@@ -621,6 +625,7 @@ cdef int rebase_history(Tensor t, Node node) except -1:
     if node.rule is not None and node.rule.nsaves:
         save_results(node, t)
     node.slices = PyWeakref_NewRef(c, None)
+    grad_fn_of(t)  # now, for the base may lose its history before anybody asks
     return 0
 
 
