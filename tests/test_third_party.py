@@ -170,7 +170,9 @@ def test_the_packages_import_nothing_of_tangrad_but_its_plugin_module() -> None:
     for path in EXAMPLES.glob("third_party_*/src/**/*.py"):
         text = path.read_text("utf-8")
         assert "import tangrad\n" not in text
-        imported = [line.split()[1] for line in text.splitlines() if line.startswith("from tangrad")]
+        imported = [
+            line.split()[1] for line in text.splitlines() if line.startswith("from tangrad")
+        ]
         own = path.relative_to(EXAMPLES).parts[2]
         assert {name.partition(".")[0] for name in imported} - {own} <= {"tangrad"}
         assert {name for name in imported if name.startswith("tangrad.")} <= {"tangrad.plugin"}
@@ -202,7 +204,10 @@ def test_a_network_with_an_installed_op_trains_on_an_installed_device(
 
 @pytest.mark.parametrize(
     ("package", "chosen"),
-    [("third_party_device", ["add_plain", "mm", "sum", "exp", "transpose"]), ("third_party_op", [])],
+    [
+        ("third_party_device", ["add_plain", "mm", "sum", "exp", "transpose"]),
+        ("third_party_op", []),
+    ],
 )
 def test_the_own_tests_of_a_package_pass(
     environment: Environment, tmp_path: Path, package: str, chosen: list[str]
