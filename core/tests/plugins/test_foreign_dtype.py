@@ -24,13 +24,13 @@ SIZES = decode(np.arange(127, dtype=np.uint8)).astype(np.float64)
 
 
 def encode(values):
-    """Round to the nearest value, ties to even bits; what is too large becomes nan."""
+    """Round to the nearest value, ties to even bits, the largest for what is too large."""
     values = np.asarray(values, np.float64)
     size, middle = np.abs(values), (SIZES[1:] + SIZES[:-1]) / 2
     bits = np.searchsorted(middle, size)
     tie = (bits < 126) & (size == middle[np.minimum(bits, 125)])
     bits = bits + (tie & (bits % 2 == 1))
-    bits = np.where(size <= 464, bits, 127)
+    bits = np.where(np.isnan(size), 127, bits)
     return (bits | np.signbit(values) * 128).astype(np.uint8)
 
 
