@@ -124,7 +124,7 @@ def test_a_device_registers_its_kernels_and_then_those_that_plugins_have_for_it(
 
 @pytest.mark.parametrize(
     ("op", "remedy"),
-    [("add", "register one for add_plain"), ("transpose", "computes nothing"), ("conv2d", "other ops")],
+    [("add", "register one for add_plain"), ("transpose", "nothing"), ("conv2d", "other ops")],
 )
 def test_a_kernel_that_would_never_be_called_is_refused(op, remedy):
     with pytest.raises(TypeError, match=f"'{op}' has no kernels of its own: .*{remedy}"):
