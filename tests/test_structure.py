@@ -7,7 +7,7 @@ import importlib.util
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -31,6 +31,7 @@ LAYERS = [
     {"tensor", "functions"},
     {"plugins"},
     {"expr"},
+    {"utils._pytree", "utils.hooks"},  # PyTorch's place for what everybody stands on
     {"_C"},
 ]
 LEVEL = {part: -depth for depth, parts in enumerate(LAYERS) for part in parts}
@@ -72,8 +73,14 @@ def source_files() -> list[Path]:
 
 
 def part_of(path: Path) -> str:
-    first = path.relative_to(CORE).parts[0]
-    return {"__init__.py": "tangrad"}.get(first, first.removesuffix(".py"))
+    inside = path.relative_to(CORE).with_suffix("").parts
+    return part_named(inside) if inside != ("__init__",) else "tangrad"
+
+
+def part_named(inside: Sequence[str]) -> str:
+    """Return the part that a module belongs to, given its path below the package."""
+    two = ".".join(inside[:2])
+    return two if two in LEVEL else inside[0]
 
 
 def is_type_checking(node: ast.AST) -> bool:
@@ -100,7 +107,7 @@ def imported_parts(statement: ast.stmt, tree: ast.Module, path: Path, late: bool
             yield from {part_behind(public) for public in taken_from_package(tree)}
         elif rest[0] in LEVEL:
             # A call of an op, late, is a look-up by name in the op table.
-            yield "_C" if late and rest[0] == "ops" else rest[0]
+            yield "_C" if late and rest[0] == "ops" else part_named(rest)
         else:
             yield part_behind(rest[0])
 

@@ -29,15 +29,15 @@ def installed(site):
 
 def test_info_tells_what_there_is_and_what_failed(installed, capsys):
     assert cli.main(["info"]) == 0
-    text = capsys.readouterr().out
+    text = " ".join(capsys.readouterr().out.split())
     for line in (
         "Distributions",
-        "  acme-p     1.0",
-        "  reference  tangrad   available",
-        "  acme level  11     acme-p",
+        "acme-p 1.0",
+        "reference tangrad available",
+        "acme level 11 acme-p",
         "FAILED acme-bad 1.0 (tangrad.plugins: bad = acme_bad)",
-        "  cause   ZeroDivisionError: division by zero",
-        "  remedy  Run: pip install --force-reinstall acme-bad",
+        "cause ZeroDivisionError: division by zero",
+        "remedy Run: pip install --force-reinstall acme-bad",
     ):
         assert line in text
     assert "float32" in text

@@ -44,6 +44,12 @@ class Stack:
         active = self.function_modes or self.observers or self.rewriters or self.levels or self.dispatch_modes
         _C.set_intercept(self if active else None)
 
+    def lift(self, made: Any) -> Any:
+        """Take a freshly made tensor into the levels that act in this thread."""
+        from tangrad.dispatch.levels import lift
+
+        return lift(made)
+
 
 class _Thread(threading.local):
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tangrad import _C
-from tangrad.dispatch import intercept
+from tangrad.dispatch import intercept, levels
 from tangrad.dispatch.levels import GradLevel, JvpLevel, Level
 from tangrad.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 
@@ -117,6 +117,9 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     primals_spec = tree_flatten(primals)[1]
     pull = _Pullback(roots, inputs, spec, primals_spec)
     return (value, pull, aux) if has_aux else (value, pull)
+
+
+levels.vjp = vjp
 
 
 def _check_outputs(outputs: list[Any], name: str) -> None:

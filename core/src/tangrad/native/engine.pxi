@@ -269,7 +269,7 @@ cdef int run_node(Run run, Node node) except -1:
                         give(run, <Node>PyTuple_GET_ITEM(node.next_, i), node.nr_small[i] if node.nr_large is None
                              else node.nr_large[i], g)
                 if not run.keep_graph:
-                    node.released = True
+                    release(node)
                 return 0
         elif type(node) is AccumulateGrad:
             accumulate_grad(run, <AccumulateGrad>node, g)
@@ -287,7 +287,7 @@ cdef int run_node(Run run, Node node) except -1:
         g = grads.pop()
         accumulate_grad(run, <AccumulateGrad>node, g)
         return 0
-    results = apply_node(node, grads)
+    results = apply_node(node, grads) if not anomaly_mode else _apply_watched(node, grads)
     if node.hooks is not None and (<dict>node.hooks).get("post"):
         results = after_node(node, results, grads)
     if not run.keep_graph:
@@ -387,7 +387,8 @@ cdef int store_grad(Tensor t, Tensor g, bint create_graph) except -1:
 cdef int accumulate_grad(Run run, AccumulateGrad node, Tensor g) except -1:
     cdef Tensor t = node.variable_, old
     cdef dict hooks
-    if g is None:
+    # A leaf that was detached since it was used wants no gradient any more.
+    if g is None or not t.flags & REQUIRES_GRAD:
         return 0
     if t.hooks_ is not None and not run.captures:
         hooks = t.hooks_
@@ -415,13 +416,40 @@ cdef int accumulate_grad(Run run, AccumulateGrad node, Tensor g) except -1:
 
 
 cdef int release(Node node) except -1:
-    """Free what the node saved."""
-    if node.saved is not None:
-        node.saved = None
-    node.released = True
+    """Free what the node saved; one that saved no tensor can run again."""
     if type(node) is CopySlices:
-        release((<CopySlices>node).writer)
+        return release((<CopySlices>node).writer)
+    if node.rule is not None and not holds_tensors(node.saved):
+        return 0
+    node.saved = None
+    node.released = True
     return 0
+
+
+def _apply_watched(Node node, grads):
+    """Apply a node in anomaly mode: tell where it was made if it fails or gives NaN."""
+    origin = "".join((<dict>node.hooks).get("metadata", {}).get("traceback_", ())) if node.hooks is not None else ""
+    try:
+        results = apply_node(node, grads)
+    except Exception:
+        import warnings
+        warnings.warn(f"Error detected in {node_name(node)}. Traceback of forward call that caused the error:\n{origin}")
+        raise
+    if anomaly_checks_nan:
+        for i, g in enumerate(results):
+            if g is not None and differentiable((<Tensor>g).dtype_.index) and lookup_op("any")(lookup_op("isnan")(g)).item():
+                raise RuntimeError(f"Function '{node_name(node)}' returned nan values in its {i}th output. The forward call "
+                                   f"that made it:\n{origin}")
+    return results
+
+
+cdef bint holds_tensors(tuple saved):
+    if saved is None:
+        return False
+    for item in saved:
+        if type(item) is Saved or type(item) is list and any([type(x) is Saved for x in item]):
+            return True
+    return False
 
 
 # --- applying rules ------------------------------------------------------------------------
@@ -563,7 +591,7 @@ cdef list apply_slices(CopySlices node, Tensor g):
 
 
 def _apply_slices_in_levels(CopySlices node, g):
-    from tangrad.autograd.slices import split_gradient
+    from tangrad.dispatch.slices import split_gradient
 
     def write(piece):
         return apply_node(node.writer, [piece])

@@ -126,12 +126,13 @@ def record_write(Op op not None, tuple args, Tensor t not None, str name, bint o
     cdef PyObject* flat[MAX_PARAMS]
     cdef uint64_t needs
     cdef int i
+    check_inference(t, name)
     if not tg_tls.grad_enabled:
         return None
-    check_writable(t, name)
     for i in range(op.nparams):
         flat[i] = PyTuple_GET_ITEM(args, i)
     needs = needs_of(op, flat)
+    check_writable(t, name, needs != 0)
     if not needs or not op.has_rule:
         return None
     if overwrites:
@@ -206,6 +207,18 @@ def share_history(Tensor new not None, Tensor t not None):
     new.base_, new.view_version = t.base_, t.view_version
     new.flags |= t.flags & (REQUIRES_GRAD | NO_GRAD_VIEW | MULTI_VIEW)
     return new
+
+
+def stand_in(Tensor copy not None, Tensor t not None):
+    """Let a copy of t's values take t's place in a node: same edge, no base of its own."""
+    with_history_of(copy, t)
+    copy.flags |= t.flags & REQUIRES_GRAD
+    return copy
+
+
+def increment_version(Tensor t not None):
+    """Count a write that happened elsewhere."""
+    bump_version(t, "increment_version")
 
 
 def set_flags(Tensor t not None, bint conj, bint neg):

@@ -1,7 +1,9 @@
 # Views: geometry in C for the hot ones, by the definition's rule for the rest.
 
 NATIVE_VIEWS = {"transpose": 1, "t": 2, "select": 3, "slice": 4, "unsqueeze": 5, "permute": 6, "expand": 7, "view": 8,
-                "as_strided": 9}
+                "as_strided": 9, "_unsafe_view": 8}
+# Views of a tensor that nobody else holds: the result counts as the owner of its memory.
+FORGET_BASE = ("_unsafe_view",)
 
 
 cdef object call_view(Op op, PyObject** flat, uint64_t needs, bint inplace):
@@ -14,7 +16,8 @@ cdef object call_view(Op op, PyObject** flat, uint64_t needs, bint inplace):
         if t is not None:
             if inplace:
                 return adopt_geometry(op, src, t, node)
-            mark_view(t, src)
+            if not op.forgets_base:
+                mark_view(t, src)
             if node is not None:
                 set_output_meta(node, t)
                 attach(node, t, 0)
@@ -26,9 +29,10 @@ cdef object call_view(Op op, PyObject** flat, uint64_t needs, bint inplace):
 
 cdef Tensor adopt_geometry(Op op, Tensor src, Tensor view, Node node):
     """The in-place form of a view op: the tensor itself takes the view's geometry."""
-    if node is not None:
-        check_writable(src, op.inplace.name)
+    if tg_tls.grad_enabled:
+        check_writable(src, op.inplace.name, node is not None)
     set_geometry(src, view.ndim_, view.shape_, view.stride_, view.offset_)
+    bump_version(src, op.inplace.name)
     if node is not None:
         set_output_meta(node, src)
         attach(node, src, 0)
@@ -37,9 +41,11 @@ cdef Tensor adopt_geometry(Op op, Tensor src, Tensor view, Node node):
 
 
 cdef inline void mark_view(Tensor t, Tensor src):
+    if src.flags & INFERENCE:  # tracks neither versions nor views
+        return
     t.base_ = src if src.base_ is None else src.base_
     t.view_version = version_of(t)
-    t.flags |= src.flags & NO_GRAD_VIEW
+    t.flags |= src.flags & (NO_GRAD_VIEW | MULTI_VIEW)
     if not tg_tls.grad_enabled and not tg_tls.below_autograd:
         t.flags |= NO_GRAD_VIEW
 

@@ -283,18 +283,20 @@ def matmul(self: Any, other: Any) -> Any:
     if left == 2 and right == 1:
         return mv(self, other)
     if left == 1 and right == 2:
-        return mm(self.unsqueeze(0), other).squeeze(0)
+        return _own(mm(self.unsqueeze(0), other), (other.shape[1],))
     if left == 2 and right == 2:
         return mm(self, other)
     if left == 1:
-        return matmul(self.unsqueeze(0), other).squeeze(-2)
+        product = matmul(self.unsqueeze(0), other)
+        return _own(product, (*tuple(product.shape)[:-2], product.shape[-1]))
     if right == 1:
-        return matmul(self, other.unsqueeze(1)).squeeze(-1)
+        product = matmul(self, other.unsqueeze(1))
+        return _own(product, tuple(product.shape)[:-1])
     if self.shape[-1] != other.shape[-2]:
         raise _matmul_shapes(self, other)
     if right == 2:
         rows = self.reshape((numel_of(tuple(self.shape)[:-1]), self.shape[-1]))
-        return mm(rows, other).reshape((*tuple(self.shape)[:-1], other.shape[-1]))
+        return _own(mm(rows, other), (*tuple(self.shape)[:-1], other.shape[-1]))
     batch = tangrad.broadcast_shapes(tuple(self.shape)[:-2], tuple(other.shape)[:-2])
     count = numel_of(batch)
     a = self.expand((*batch, *tuple(self.shape)[-2:]))
@@ -302,7 +304,12 @@ def matmul(self: Any, other: Any) -> Any:
     product = bmm(
         a.reshape((count, *tuple(self.shape)[-2:])), b.reshape((count, *tuple(other.shape)[-2:]))
     )
-    return product.reshape((*batch, self.shape[-2], other.shape[-1]))
+    return _own(product, (*batch, self.shape[-2], other.shape[-1]))
+
+
+def _own(product: Any, shape: tuple[int, ...]) -> Any:
+    """Give a fresh product its final shape; it is no view, for nobody holds what it was."""
+    return tangrad._unsafe_view(product, shape)
 
 
 # With addition -----------------------------------------------------------------------------------

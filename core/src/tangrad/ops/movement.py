@@ -188,6 +188,17 @@ def view_as(self: Any, other: Any) -> Any:
     return self.view(other.shape)
 
 
+_unsafe_view = view(
+    "_unsafe_view(Tensor self, int[] size) -> Tensor",
+    geometry=_view_geometry,
+    vjp={"self": lambda g, self_meta: g.reshape(self_meta.shape)},
+    batch=lambda size_, dims, self, size: (front(self, dims[0]).reshape((size_, *size)), 0),
+    method=False,
+    samples=lambda s: [s(s.tensor(2, 3, 4), (6, 4)), s(s.tensor(), (1, 1))],
+    doc="See a temporary, which nobody else holds, in another shape; the result is no view.",
+)
+
+
 @composite(
     "reshape(Tensor self, int[] shape) -> Tensor",
     samples=lambda s: [
@@ -210,7 +221,8 @@ def reshape(self: Any, shape: Ints) -> Any:
     """
     shape = infer_size(shape, numel_of(self.shape))
     if view_stride(tuple(self.shape), tuple(self.stride()), shape) is None:
-        self = self.clone(memory_format=tangrad.contiguous_format)
+        copied = self.clone(memory_format=tangrad.contiguous_format)
+        return tangrad._unsafe_view(copied, shape)
     return self.view(shape)
 
 
@@ -341,6 +353,7 @@ transpose = view(
     vjp={"self": lambda g, dim0, dim1: g.transpose(dim0, dim1)},
     batch="dims",
     alias=("swapaxes", "swapdims"),
+    inplace=True,
     samples=lambda s: [
         s(s.tensor(2, 3, 4), 0, 2),
         s(s.tensor(2, 3, 4), -1, 1),
@@ -374,6 +387,7 @@ t = view(
     geometry=_t_geometry,
     vjp={"self": lambda g: g.t()},
     batch=_t_batch,
+    inplace=True,
     samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(3)), s(s.tensor()), s(s.tensor(0, 2))],
     errors=lambda s: [(s(s.tensor(2, 3, 1)), RuntimeError, "expects a tensor with <= 2 dim")],
     doc="Transpose a matrix; a vector or scalar stays as it is.",

@@ -171,7 +171,7 @@ true_divide = pointwise(
     "true_divide(Operand self, Operand other) -> Tensor",
     "self / other",
     promote="float",
-    partials={"self": "1 / other", "other": "-result / other"},
+    partials={"self": "1 / other", "other": "-(self / other) / other"},
     inplace=True,
     samples=lambda s: [*s.binary(nonzero=True), s(s.specials(), s.tensor())],
     doc="Divide one tensor by another; the quotient of integers is a floating-point number.",
@@ -202,7 +202,7 @@ div_unrounded = pointwise(
     "div_unrounded(Operand self, Operand other, *, any rounding_mode=None) -> Tensor",
     "self / other",
     promote="float",
-    partials={"self": "1 / other", "other": "-result / other"},
+    partials={"self": "1 / other", "other": "-(self / other) / other"},
     inplace=True,
     function=False,
     method=False,
@@ -488,7 +488,10 @@ ldexp = pointwise(
     "self * exp2(other)",
     promote="float",
     inplace=True,
-    samples=lambda s: [s(s.tensor(3, 4), s.integers(-3, 4, 4, dtype="float32")), s(s.tensor(3), s.tensor())],
+    samples=lambda s: [
+        s(s.tensor(3, 4), s.integers(-3, 4, 4, dtype="float32")),
+        s(s.tensor(3), s.tensor()),
+    ],
     doc="Multiply by a power of two: `self * 2**other`.",
 )
 

@@ -252,8 +252,6 @@ nan_to_number = pointwise(
     function=False,
     method=False,
     oracle="nan_to_num",
-    samples=lambda s: (
-        [s(s.specials(), 1.0, 2.0, -2.0)] if s.is_floating or s.is_complex else []
-    ),
+    samples=lambda s: [s(s.specials(), 1.0, 2.0, -2.0)] if s.is_floating or s.is_complex else [],
     doc="Replace NaN and infinities by the given numbers, in both parts of complex ones.",
 )

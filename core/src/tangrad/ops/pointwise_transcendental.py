@@ -320,7 +320,10 @@ logit_clamped = pointwise(
     function=False,
     method=False,
     oracle="logit",
-    samples=lambda s: [s(s.tensor(3, 4, low=0.05, high=0.95), 0.2), s(s.values([0, 0.5, 1]), eps=0.1)],
+    samples=lambda s: [
+        s(s.tensor(3, 4, low=0.05, high=0.95), 0.2),
+        s(s.values([0, 0.5, 1]), eps=0.1),
+    ],
     doc="Compute `log(x / (1 - x))` of `x = clamp(self, eps, 1 - eps)`.",
 )
 

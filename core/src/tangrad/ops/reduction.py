@@ -292,7 +292,11 @@ def _extreme_samples(s: Any) -> list[Any]:
         s(s.tensor(), dim=0),
         *([] if s.is_complex else [s(s.tensor(2, 0, 3), dim=2)]),
         s(s.values([[1, 1], [0, 1]]), dim=1),
-        *([s(s.values([[1.0, float("nan"), 2.0], [0.0, 1.0, 2.0]]), dim=1)] if s.is_floating else []),
+        *(
+            [s(s.values([[1.0, float("nan"), 2.0], [0.0, 1.0, 2.0]]), dim=1)]
+            if s.is_floating
+            else []
+        ),
     ]
 
 
@@ -501,7 +505,11 @@ def _selecting_samples(s: Any) -> list[Any]:
         s(s.tensor(2, 3, 4, strided=True), dim=-2),
         s(s.tensor(3, 4), dim=0, keepdim=True),
         s(s.tensor(), 0),
-        *([s(s.values([[1.0, float("nan"), 2.0], [0.0, 1.0, 2.0]]), dim=1)] if s.is_floating else []),
+        *(
+            [s(s.values([[1.0, float("nan"), 2.0], [0.0, 1.0, 2.0]]), dim=1)]
+            if s.is_floating
+            else []
+        ),
     ]
 
 

@@ -159,11 +159,8 @@ def _from_python(data: Any, dtype: Any, device: Any) -> Any:
         return _from_python(data, None, device).to(dtype)
     buffer, name, shape = pack(data, wanted, exchange.name_of(_default_dtype()), _promote)
     made = _C.tensor_from_bytes(buffer, exchange.dtype_named(name), shape, device)
-    if _C.get_intercept() is None:
-        return made
-    from tangrad.dispatch.levels import lift
-
-    return lift(made)
+    stack = _C.get_intercept()
+    return made if stack is None else stack.lift(made)
 
 
 def _converted(x: Any, dtype: Any, device: Any) -> Any:
