@@ -4,7 +4,7 @@
 cimport cython
 from cpython.buffer cimport (PyBUF_SIMPLE, PyBUF_STRIDES, PyBUF_WRITABLE, PyBUF_WRITE, PyBuffer_Release,
                              PyObject_GetBuffer)
-from cpython.exc cimport PyErr_Occurred, PyErr_SetObject
+from cpython.exc cimport PyErr_Occurred
 from cpython.list cimport PyList_GET_ITEM
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.object cimport PyTypeObject
@@ -21,6 +21,9 @@ from operator import index as op_index
 from struct import pack as struct_pack
 from struct import unpack as struct_unpack
 from threading import local as _thread_local
+
+from tangrad.api cimport (TG_ABI_VERSION, TG_CAPSULE_NAME, TG_MAX_PARAMS, tg_api, tg_enter, tg_leave, tg_loop, tg_loop_kernel,
+                          tg_operand, tg_scalar)
 
 from tangrad.tensor.size import Size
 
@@ -67,57 +70,6 @@ cdef extern from "native/host_copy.h" nogil:
     tg_copy_loop tg_conversions[15][15]
     void tg_copy_same(char*, int64_t, const char*, int64_t, int64_t, int) noexcept
 
-cdef extern from "native/tangrad_abi.h":
-    enum:
-        TG_ABI_VERSION
-        TG_MAX_PARAMS
-    const char* TG_CAPSULE_NAME
-    ctypedef union tg_scalar:
-        double f
-        int64_t i
-        uint64_t u
-        double c[2]
-        unsigned char bytes[16]
-    ctypedef struct tg_operand:
-        void* data
-        uint64_t handle
-        int64_t offset
-        int32_t dtype
-        int32_t is_scalar
-        const int64_t* strides
-        tg_scalar value
-    ctypedef struct tg_loop:
-        int32_t version
-        int32_t ndim
-        int32_t nout
-        int32_t nin
-        int32_t compute_dtype
-        int32_t device_index
-        int64_t numel
-        const int64_t* shape
-        int32_t nreduced
-        int32_t nparams
-        const tg_scalar* params
-        tg_operand operands[20]
-    ctypedef int (*tg_loop_kernel)(const tg_loop*, void*) noexcept nogil
-    ctypedef void* (*tg_enter)(void*, PyObject*)
-    ctypedef void (*tg_leave)(void*, PyObject*, void*)
-    ctypedef struct tg_api:
-        int32_t version
-        int32_t size
-        int (*register_loop_kernel)(const char*, const char*, const char*, const char*, tg_loop_kernel, void*) noexcept
-        int (*is_tensor)(PyObject*) noexcept
-        int (*ndim)(PyObject*) noexcept
-        const int64_t* (*shape)(PyObject*) noexcept
-        const int64_t* (*strides)(PyObject*) noexcept
-        int64_t (*numel)(PyObject*) noexcept
-        int (*dtype_index)(PyObject*) noexcept
-        void* (*host_data)(PyObject*) noexcept
-        int (*dtype_by_name)(const char*) noexcept
-        PyObject* (*empty)(int, const int64_t*, int, PyObject*) noexcept
-        int (*push_interceptor)(tg_enter, tg_leave, void*) noexcept
-        int (*pop_interceptor)(void*) noexcept
-
 include "native/allocator.pxi"
 
 
@@ -145,8 +97,10 @@ include "native/dtype.pxi"
 include "native/storage.pxi"
 include "native/tensor.pxi"
 include "native/graph.pxi"
+include "native/saved.pxi"
 include "native/engine.pxi"
 include "native/op.pxi"
+include "native/binding.pxi"
 include "native/pointwise.pxi"
 include "native/reduction.pxi"
 include "native/view.pxi"

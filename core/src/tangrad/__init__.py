@@ -73,7 +73,10 @@ def _find(name: str) -> Any:
         return registry.function(name)
     except AttributeError:
         pass
-    return _namespaces.resolve(name)
+    from tangrad.tensor.foreign import find_registered
+
+    found = find_registered(name)
+    return found if found is not None else _namespaces.resolve(name)
 
 
 def __dir__() -> list[str]:

@@ -12,10 +12,13 @@ from typing import Any
 _WHERE: dict[str, str] = {
     "API_VERSION": "tangrad.plugins",
     "DeviceDriver": "tangrad.devices.driver",
+    "FallbackWarning": "tangrad.dispatch.resolution",
     "PluginError": "tangrad.plugins.discovery",
     "Tensor": "tangrad._C",
     "composite": "tangrad.ops.define",
     "hookimpl": "tangrad.plugins.hookspecs",
+    "include_directory": "tangrad.plugins.headers",
+    "location": "tangrad.devices.kernels",
     "op": "tangrad.ops.define",
     "overload": "tangrad.ops.define",
     "pointwise": "tangrad.ops.define",

@@ -54,6 +54,8 @@ class Record:
 
     def represent(self, t: Any) -> str:
         """Return the text of the wrapper."""
+        if self.level.lenient:
+            return repr(self.inner)
         return f"{type(self.level).__name__}({self.inner!r})"
 
 
@@ -244,7 +246,7 @@ class GradLevel(Level):
             return args
         with self.below():
             copy = _C.lookup_op("clone")(_C.level_of(args[0]).inner)
-        return (_C.share_history(self.wrap(copy), args[0]), *args[1:])
+        return (_C.stand_in(self.wrap(copy), args[0]), *args[1:])
 
     def functional(self, op: _C.Op, args: tuple[Any, ...]) -> Any:
         args = drawn(op, args)
@@ -330,16 +332,19 @@ class JvpLevel(Level):
 
     transform = "jvp"
 
+    def __init__(self, lenient: bool = False) -> None:
+        self.lenient = lenient
+
     def wrap(self, inner: Any, tangent: Any = None) -> Any:
         """Return a tensor of this level with a tangent (None: zero)."""
         return self._wrapped(JvpRecord(inner, self, tangent))
 
     def _wrapped(self, record: JvpRecord) -> Any:
-        t = _C.wrap_level(record.inner, record)
-        return _C.share_history(t, record.inner) if self.lenient else t
+        return _C.wrap_level(record.inner, record)
 
     def lift(self, made: Any, like: Any, stack: list[Level]) -> Any:
-        return self.wrap(_lift(made, self.unwrap(like), stack))
+        inner = _lift(made, self.unwrap(like), stack)
+        return inner if self.lenient else self.wrap(inner)
 
     def tangents(self, value: Any) -> Any:
         """Return the tangents of tensors in lists and tuples; None where zero or not a tensor."""
@@ -354,13 +359,32 @@ class JvpLevel(Level):
         inner = self.unwrap(args)
         with self.below() as stack:
             result = intercept.levelled(op, op, inner, None, stack)
+            if self.lenient and not self.has_own(args):
+                return result
             if op.kind == "view" and op.definition.differentiable:
-                return self._views(op, args, result)
+                return self._recorded(op, args, self._views(op, args, result))
             tangents = tangent_of(op, inner, self.tangents(args), result)
         if isinstance(result, _C.Tensor):
-            return self.wrap(result, tangents)
+            return self._recorded(op, args, self.wrap(result, tangents))
         pairs = iter(tangents if tangents is not None else [None] * len(result))
-        return map_tensors(lambda r: self.wrap(r, next(pairs)), result)
+        return self._recorded(op, args, map_tensors(lambda r: self.wrap(r, next(pairs)), result))
+
+    def _kept(self, op: _C.Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        if not self.lenient or not _C.saves_first_input(op, args):
+            return args
+        record = _C.level_of(args[0])
+        with self.below():
+            copy = self.wrap(_C.lookup_op("clone")(record.inner), record.tangent)
+        return (_C.stand_in(copy, args[0]), *args[1:])
+
+    def _recorded(self, op: _C.Op, args: tuple[Any, ...], wrapped: Any) -> Any:
+        """Record a call on dual tensors, too: what their graph saves then has tangents."""
+        if not self.lenient:
+            return wrapped
+        if op.kind == "view" and op.definition.differentiable:
+            for view in intercept.flat_tensors((wrapped,)):
+                _C.mark_as_view(view, args[0], not isinstance(wrapped, _C.Tensor))
+        return _C.record_call(op, args, wrapped)
 
     def _views(self, op: _C.Op, args: tuple[Any, ...], result: Any) -> Any:
         if not self.owns(args[0]):
@@ -380,16 +404,19 @@ class JvpLevel(Level):
             with self.below() as stack:
                 return intercept.levelled(op, op, inner, None, stack)
         if self.lenient and not self.owns(target):
-            _C.adopt(target, self.wrap(_C.share_history(_C.plain_alias(target), target)))
+            inner_target = _C.share_history(_C.plain_alias(target), target)
+            _C.adopt(target, _C.share_history(self.wrap(inner_target), target))
             inner = self.unwrap(args)
         self.check_own(target, name)
         tangents = self.tangents(args)
+        node = _C.record_write(op, args, target, name, overwrites) if self.lenient else None
         with self.below() as stack:
             result = intercept.levelled(op, op, inner, None, stack)
             if result is not inner[written]:
                 return self.wrap(result)
             tangents[written] = None
             _C.level_of(target).set_tangent(written_tangent(op, inner, tangents, result))
+        _C.finish_write(node, target)
         return target
 
 
@@ -404,7 +431,7 @@ def view_of_tangent(op: _C.Op, whole: Any, piece: Any, rest: tuple[Any, ...]) ->
     if op.name == "view_as_complex":
         return lambda t: op(t.contiguous())
     if op.name == "as_strided":
-        from tangrad.autograd.slices import positions
+        from tangrad.dispatch.slices import positions
 
         def read(t: Any) -> Any:
             places = positions(whole, piece).to(t.device)

@@ -3,21 +3,16 @@
 cdef tg_api API
 
 cdef int api_register_loop_kernel(const char* op, const char* device_name, const char* layout_name, const char* dt,
-                                  tg_loop_kernel fn, void* context) noexcept with gil:
+                                  tg_loop_kernel fn, void* context) except -1 with gil:
     cdef tg_kernel* entry
-    cdef Op target
-    try:
-        target = lookup_op((<bytes>op).decode())
-        while target.kind_ == OP_OVERLOAD:
-            target = target.overloads[0]
-        entry = kernel_entry(target, register_slot((<bytes>device_name).decode(), (<bytes>layout_name).decode()),
-                             dtype_by_name((<bytes>dt).decode()).index, True)
-        Py_XDECREF(entry.callable)
-        entry.kind, entry.fn, entry.context, entry.callable = KERNEL_C, fn, context, NULL
-        return 0
-    except BaseException as error:
-        PyErr_SetObject(type(error), error)
-        return -1
+    cdef Op target = lookup_op((<bytes>op).decode())
+    while target.kind_ == OP_OVERLOAD:
+        target = target.overloads[0]
+    entry = kernel_entry(target, register_slot((<bytes>device_name).decode(), (<bytes>layout_name).decode()),
+                         dtype_by_name((<bytes>dt).decode()).index, True)
+    Py_XDECREF(entry.callable)
+    entry.kind, entry.fn, entry.context, entry.callable = KERNEL_C, fn, context, NULL
+    return 0
 
 
 cdef int api_is_tensor(PyObject* x) noexcept:
@@ -53,14 +48,10 @@ cdef int api_dtype_by_name(const char* name) noexcept with gil:
     return -1 if found is None else (<dtype>found).index
 
 
-cdef PyObject* api_empty(int ndim, const int64_t* shape, int dtype_index, PyObject* like) noexcept:
-    try:
-        result = empty_contiguous(ndim, shape, dtype_index, (<Tensor>like).storage_.dev)
-        Py_INCREF(result)
-        return <PyObject*>result
-    except BaseException as error:
-        PyErr_SetObject(type(error), error)
-        return NULL
+cdef PyObject* api_empty(int ndim, const int64_t* shape, int dtype_index, PyObject* like) except NULL:
+    result = empty_contiguous(ndim, shape, dtype_index, (<Tensor>like).storage_.dev)
+    Py_INCREF(result)
+    return <PyObject*>result
 
 
 cdef class CInterceptor:
@@ -70,36 +61,24 @@ cdef class CInterceptor:
     cdef void* context
 
     def enter(self, op):
-        cdef void* token = self.enter_(self.context, <PyObject*>op)
-        if PyErr_Occurred() != NULL:
-            raise_current()
-        return <size_t>token
+        return <size_t>self.enter_(self.context, <PyObject*>op)
 
     def leave(self, op, token):
         self.leave_(self.context, <PyObject*>op, <void*><size_t>token)
 
 
-cdef int api_push_interceptor(tg_enter enter, tg_leave leave, void* context) noexcept with gil:
-    cdef CInterceptor c
-    try:
-        from tangrad.dispatch.intercept import push_observer
-        c = CInterceptor.__new__(CInterceptor)
-        c.enter_, c.leave_, c.context = enter, leave, context
-        push_observer(c)
-        return 0
-    except BaseException as error:
-        PyErr_SetObject(type(error), error)
-        return -1
+cdef int api_push_interceptor(tg_enter enter, tg_leave leave, void* context) except -1 with gil:
+    from tangrad.dispatch.intercept import push_observer
+    cdef CInterceptor c = CInterceptor.__new__(CInterceptor)
+    c.enter_, c.leave_, c.context = enter, leave, context
+    push_observer(c)
+    return 0
 
 
-cdef int api_pop_interceptor(void* context) noexcept with gil:
-    try:
-        from tangrad.dispatch.intercept import pop_c_observer
-        pop_c_observer(<size_t>context)
-        return 0
-    except BaseException as error:
-        PyErr_SetObject(type(error), error)
-        return -1
+cdef int api_pop_interceptor(void* context) except -1 with gil:
+    from tangrad.dispatch.intercept import pop_c_observer
+    pop_c_observer(<size_t>context)
+    return 0
 
 
 def _c_interceptor_context(CInterceptor c):

@@ -75,7 +75,8 @@ cdef class dtype:
         return "tangrad." + self.name
 
     def __reduce__(self):
-        return dtype_by_name, (self.name,)
+        from tangrad.tensor.exchange import dtype_named
+        return dtype_named, (self.name,)
 
     def __copy__(self):
         return self
@@ -148,22 +149,28 @@ def register_dtype(str name, int itemsize, str kind, str format, *, aliases=(), 
         kind: "bool", "uint", "int", "float", "complex" or "foreign".
         format: `struct` format of one raw element.
         compute: name of the dtype in which kernels compute; itself by default.
-        codec: (decode, encode), required for a type that NumPy does not know.
-        promotes: for a foreign type, {other dtype name: name of the result}.
+        codec: (decode, encode), required for a foreign type: `decode` takes an array of the raw
+            unsigned integers and returns one of the compute type, `encode` takes an array of
+            numbers of any type and returns one of the raw integers; both keep the shape.
+        promotes: for a foreign type, {other dtype name: name of the result}; with itself it
+            promotes to itself, with types that are not listed not at all.
 
     Returns:
         The dtype.
 
     Raises:
-        ValueError: the name is taken by a different type, or the table is full.
+        ValueError: the name is taken, the kind is unknown, a foreign type lacks codec, compute
+            type or a size that raw integers can have, or the table is full.
+        TypeError: the compute type is not registered.
     """
     global DTYPE_COUNT
+    check_declaration(name, itemsize, kind, compute, codec)
     if name in _dtype_names:
         raise ValueError(f"a dtype named '{name}' is already registered: choose another name")
     if DTYPE_COUNT == MAX_DTYPES - 1:
         raise ValueError(f"cannot register dtype '{name}': the table holds at most {MAX_DTYPES - 1}")
     cdef dtype new = dtype.__new__(dtype)
-    cdef int i, index = DTYPE_COUNT
+    cdef int i, index = DTYPE_COUNT, computes = index if compute is None else dtype_by_name(compute).index
     new.name, new.index, new.itemsize, new.format, new.codec = name, index, itemsize, format, codec
     new.kind_ = KIND_NAMES.index(kind)
     Py_INCREF(new)
@@ -174,7 +181,7 @@ def register_dtype(str name, int itemsize, str kind, str format, *, aliases=(), 
     _dtype_names[name] = new
     for alias in aliases:
         _dtype_names[alias] = new
-    COMPUTE[index] = index if compute is None else dtype_by_name(compute).index
+    COMPUTE[index] = computes
     REAL_OF[index] = index
     if new.kind_ == KIND_COMPLEX:
         REAL_OF[index] = dtype_by_name("float32" if itemsize == 8 else "float64").index
@@ -183,6 +190,17 @@ def register_dtype(str name, int itemsize, str kind, str format, *, aliases=(), 
         i = dtype_by_name(other).index
         PROMOTE[i][index] = PROMOTE[index][i] = dtype_by_name(result).index
     return new
+
+
+cdef int check_declaration(str name, int itemsize, str kind, compute, codec) except -1:
+    if kind not in KIND_NAMES:
+        raise ValueError(f"dtype '{name}': kind must be one of {', '.join(KIND_NAMES)}, got '{kind}'")
+    if kind == "foreign" and (codec is None or compute is None):
+        raise ValueError(f"dtype '{name}' is foreign: it needs codec=(decode, encode) and compute=, the name of the "
+                         "dtype that it is decoded to")
+    if codec is not None and itemsize not in (1, 2, 4, 8):
+        raise ValueError(f"dtype '{name}': a type with a codec has 1, 2, 4 or 8 bytes, got {itemsize}")
+    return 0
 
 
 cdef int fill_promotions(int index) except -1:
@@ -228,6 +246,7 @@ cdef int FLOAT16 = _index_of("float16"), BFLOAT16 = _index_of("bfloat16")
 cdef int FLOAT32 = _index_of("float32"), FLOAT64 = _index_of("float64")
 cdef int COMPLEX64 = _index_of("complex64"), COMPLEX128 = _index_of("complex128")
 cdef int INT8 = _index_of("int8"), INT16 = _index_of("int16")
+cdef int LAST_BUILTIN = COMPLEX128
 cdef int UINT16 = _index_of("uint16"), UINT32 = _index_of("uint32"), UINT64 = _index_of("uint64")
 cdef int default_dtype = FLOAT32
 
@@ -312,14 +331,14 @@ cdef int encode_scalar(object value, int index, void* out) except -1:
             else:
                 half = <uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16)
             (<uint16_t*>out)[0] = half
+        elif index != FLOAT16:
+            return encode_foreign(f, index, out)
         else:
             packed = struct_pack("<e", f) if -65520 < f < 65520 or f != f else struct_pack("<e", math_copysign(INF, f))
             memcpy(out, <char*>packed, 2)
         return 0
-    if kind == KIND_FOREIGN:
-        packed = (<dtype>DTYPES[index]).codec[1]([value])
-        memcpy(out, <char*>packed, size)
-        return 0
+    if index > LAST_BUILTIN:
+        return encode_foreign(value, index, out)
     if isinstance(value, float):
         value = int(value)
     elif isinstance(value, complex):
@@ -333,9 +352,15 @@ cdef int encode_scalar(object value, int index, void* out) except -1:
     return 0
 
 
+cdef int encode_foreign(object value, int index, void* out) except -1:
+    from tangrad.tensor.foreign import encode_element
+    packed = encode_element(<object>DTYPES[index], value)
+    memcpy(out, <char*>packed, ITEMSIZE[index])
+    return 0
+
+
 cdef object decode_scalar(int index, const void* data):
     """Read one element as a Python number."""
-    cdef int kind = KIND[index]
     cdef uint32_t bits
     cdef float single
     if index == FLOAT32:
@@ -369,6 +394,7 @@ cdef object decode_scalar(int index, const void* data):
     if index == COMPLEX128:
         return complex((<double*>data)[0], (<double*>data)[1])
     raw = (<char*>data)[:ITEMSIZE[index]]
-    if kind == KIND_FOREIGN:
-        return (<dtype>DTYPES[index]).codec[0](raw)
+    if index > LAST_BUILTIN:
+        from tangrad.tensor.foreign import decode_element
+        return decode_element(<object>DTYPES[index], raw)
     return struct_unpack("<" + (<dtype>DTYPES[index]).format, raw)[0]

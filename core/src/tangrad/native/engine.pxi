@@ -289,7 +289,7 @@ cdef int run_node(Run run, Node node) except -1:
         g = grads.pop()
         accumulate_grad(run, <AccumulateGrad>node, g)
         return 0
-    results = apply_node(node, grads)
+    results = apply_node(node, grads) if not anomaly_mode else _apply_watched(node, grads)
     if node.hooks is not None and (<dict>node.hooks).get("post"):
         results = after_node(node, results, grads)
     if not run.keep_graph:
@@ -428,6 +428,23 @@ cdef int release(Node node) except -1:
     node.saved = None
     node.released = True
     return 0
+
+
+def _apply_watched(Node node, grads):
+    """Apply a node in anomaly mode: tell where it was made if it fails or gives NaN."""
+    origin = "".join((<dict>node.hooks).get("metadata", {}).get("traceback_", ())) if node.hooks is not None else ""
+    try:
+        results = apply_node(node, grads)
+    except Exception:
+        import warnings
+        warnings.warn(f"Error detected in {node_name(node)}. Traceback of forward call that caused the error:\n{origin}")
+        raise
+    if anomaly_checks_nan:
+        for i, g in enumerate(results):
+            if g is not None and differentiable((<Tensor>g).dtype_.index) and lookup_op("any")(lookup_op("isnan")(g)).item():
+                raise RuntimeError(f"Function '{node_name(node)}' returned nan values in its {i}th output. The forward call "
+                                   f"that made it:\n{origin}")
+    return results
 
 
 cdef bint holds_tensors(tuple saved):
@@ -578,7 +595,7 @@ cdef list apply_slices(CopySlices node, Tensor g):
 
 
 def _apply_slices_in_levels(CopySlices node, g):
-    from tangrad.autograd.slices import split_gradient
+    from tangrad.dispatch.slices import split_gradient
 
     def write(piece):
         return apply_node(node.writer, [piece])

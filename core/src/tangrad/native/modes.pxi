@@ -209,6 +209,18 @@ def share_history(Tensor new not None, Tensor t not None):
     return new
 
 
+def stand_in(Tensor copy not None, Tensor t not None):
+    """Let a copy of t's values take t's place in a node: same edge, no base of its own."""
+    with_history_of(copy, t)
+    copy.flags |= t.flags & REQUIRES_GRAD
+    return copy
+
+
+def increment_version(Tensor t not None):
+    """Count a write that happened elsewhere."""
+    bump_version(t, "increment_version")
+
+
 def set_flags(Tensor t not None, bint conj, bint neg):
     """Set the lazy conjugation and negation flags of a fresh view."""
     t.flags = (t.flags & ~<uint32_t>(CONJ | NEG)) | (CONJ if conj else 0) | (NEG if neg else 0)

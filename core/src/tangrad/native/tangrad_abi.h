@@ -11,6 +11,10 @@
 #include <stdint.h>
 #include <stddef.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define TG_ABI_VERSION 1
 #define TG_CAPSULE_NAME "tangrad._C._API"
 #define TG_MAX_OPERANDS 20
@@ -58,7 +62,8 @@ typedef struct tg_loop {
 /* Return 0, or -1 with a Python exception set (under the GIL: PyGILState). */
 typedef int (*tg_loop_kernel)(const tg_loop *loop, void *context);
 
-/* enter: NULL with an exception refuses the call; leave is called in every case. */
+/* Around every op of a thread. enter may refuse the call by setting an exception. Every enter
+ * that did not refuse is followed by one leave with its token, also when the op raises. */
 typedef void *(*tg_enter)(void *context, PyObject *op);
 typedef void (*tg_leave)(void *context, PyObject *op, void *token);
 
@@ -79,5 +84,26 @@ typedef struct tg_api {
     int (*push_interceptor)(tg_enter enter, tg_leave leave, void *context);
     int (*pop_interceptor)(void *context);
 } tg_api;
+
+/* Return the table of the installed core, or NULL with an ImportError where it is older than
+ * what the backend needs: version `needed` for the functions it calls, at most TG_ABI_VERSION. */
+static inline const tg_api *tg_import_api(int needed)
+{
+    const tg_api *api = (const tg_api *)PyCapsule_Import(TG_CAPSULE_NAME, 0);
+    if (api == NULL)
+        return NULL;
+    if (api->version < needed || (needed == TG_ABI_VERSION && api->size < (int32_t)sizeof(tg_api))) {
+        PyErr_Format(PyExc_ImportError,
+                     "this backend needs version %d of tangrad's C function table, and the installed tangrad has "
+                     "version %d (%d bytes): upgrade tangrad, or install an older release of the backend",
+                     needed, (int)api->version, (int)api->size);
+        return NULL;
+    }
+    return api;
+}
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -35,10 +35,20 @@ def name_of(dtype: Any) -> str:
 
 
 def dtype_named(name: str) -> Any:
-    """Return the registered dtype of a name."""
+    """Return the dtype of a name, asking the plugins if it is not registered.
+
+    Raises:
+        TypeError: no dtype has the name.
+    """
     from tangrad import _C
 
-    return _C.dtype_by_name(name)
+    try:
+        return _C.dtype_by_name(name)
+    except TypeError:
+        from tangrad.tensor.foreign import find_registered
+
+        find_registered(name)
+        return _C.dtype_by_name(name)
 
 
 def is_ndarray(obj: Any) -> bool:

@@ -1,8 +1,21 @@
-"""Conversion from and to element types that come with a codec of their own."""
+"""Element types and layouts of plugins: finding them by name, and converting by their codecs."""
 
 from __future__ import annotations
 
 from typing import Any
+
+
+def find_registered(name: str) -> Any:
+    """Return the dtype or layout of that name, asking the plugins for it; None if there is none."""
+    from tangrad import _C
+    from tangrad.plugins.hooks import call_hook_once
+
+    call_hook_once("tangrad_register_dtypes")
+    call_hook_once("tangrad_register_layouts")
+    try:
+        return _C.dtype_by_name(name)
+    except TypeError:
+        return next((found for found in _C.registered_layouts() if found.name == name), None)
 
 
 def convert(dst: Any, src: Any) -> None:
@@ -12,3 +25,23 @@ def convert(dst: Any, src: Any) -> None:
     from tangrad.tensor import arrays
 
     arrays.store(dst, np.broadcast_to(arrays.values(src), tuple(dst.shape)))
+
+
+def decode_element(dtype: Any, raw: bytes) -> Any:
+    """Return one element of a dtype with a codec as a Python number."""
+    import numpy as np
+
+    with np.errstate(all="ignore"):
+        return np.asarray(dtype.codec[0](np.frombuffer(raw, _raw_type(dtype)))).item()
+
+
+def encode_element(dtype: Any, value: Any) -> bytes:
+    """Return a Python number as the bytes of one element of a dtype with a codec."""
+    import numpy as np
+
+    with np.errstate(all="ignore"):
+        return np.asarray(dtype.codec[1](np.asarray([value]))).astype(_raw_type(dtype)).tobytes()
+
+
+def _raw_type(dtype: Any) -> str:
+    return f"u{dtype.itemsize}"

@@ -1,5 +1,10 @@
-/* A backend whose kernels do nothing: what remains is the core's own time per op. */
+/* A backend whose kernels compute nothing: what remains is the core's own time per op. It also
+ * shows what the core hands to a kernel, and counts ops through interceptors in C. */
 #include "native/tangrad_abi.h"
+
+#define COUNTERS 8
+
+static const tg_api *api;
 
 static int nothing(const tg_loop *loop, void *context)
 {
@@ -8,42 +13,196 @@ static int nothing(const tg_loop *loop, void *context)
     return 0;
 }
 
-static PyObject *install(PyObject *self, PyObject *args)
+static struct {
+    long calls;
+    int nout, nin, ndim, compute_dtype, is_scalar;
+    long long numel;
+    double scalar;
+} seen;
+
+static int look(const tg_loop *loop, void *context)
+{
+    const tg_operand *last = &loop->operands[loop->nout + loop->nin - 1];
+    (void)context;
+    seen.calls++;
+    seen.nout = loop->nout;
+    seen.nin = loop->nin;
+    seen.ndim = loop->ndim;
+    seen.compute_dtype = loop->compute_dtype;
+    seen.numel = loop->numel;
+    seen.is_scalar = last->is_scalar;
+    seen.scalar = last->is_scalar ? *(const float *)last->data : 0;
+    return 0;
+}
+
+static int fail(const tg_loop *loop, void *context)
+{
+    PyGILState_STATE gil = PyGILState_Ensure();
+    (void)loop;
+    (void)context;
+    PyErr_SetString(PyExc_ArithmeticError, "the kernel refuses");
+    PyGILState_Release(gil);
+    return -1;
+}
+
+static PyObject *install_kernel(PyObject *args, tg_loop_kernel kernel)
 {
     const char *op, *device, *dtype;
-    tg_api *api = PyCapsule_Import(TG_CAPSULE_NAME, 0);
-    (void)self;
-    if (api == NULL || !PyArg_ParseTuple(args, "sss", &op, &device, &dtype))
+    if (!PyArg_ParseTuple(args, "sss", &op, &device, &dtype))
         return NULL;
-    if (api->register_loop_kernel(op, device, "strided", dtype, nothing, NULL) != 0)
+    if (api->register_loop_kernel(op, device, "strided", dtype, kernel, NULL) != 0)
         return NULL;
     Py_RETURN_NONE;
 }
 
-static PyObject *built_against(PyObject *self, PyObject *unused)
+static PyObject *install(PyObject *self, PyObject *args)
 {
     (void)self;
-    (void)unused;
-    return PyLong_FromLong(TG_ABI_VERSION);
+    return install_kernel(args, nothing);
 }
 
-static PyObject *table_version(PyObject *self, PyObject *unused)
+static PyObject *install_looking(PyObject *self, PyObject *args)
 {
-    tg_api *api = PyCapsule_Import(TG_CAPSULE_NAME, 0);
+    (void)self;
+    return install_kernel(args, look);
+}
+
+static PyObject *install_failing(PyObject *self, PyObject *args)
+{
+    (void)self;
+    return install_kernel(args, fail);
+}
+
+static PyObject *last_loop(PyObject *self, PyObject *unused)
+{
     (void)self;
     (void)unused;
-    return api == NULL ? NULL : Py_BuildValue("(ii)", api->version, api->size);
+    return Py_BuildValue("{s:l,s:i,s:i,s:i,s:i,s:L,s:i,s:d}", "calls", seen.calls, "nout", seen.nout, "nin", seen.nin,
+                         "ndim", seen.ndim, "compute_dtype", seen.compute_dtype, "numel", seen.numel, "is_scalar",
+                         seen.is_scalar, "scalar", seen.scalar);
+}
+
+static PyObject *describe(PyObject *self, PyObject *x)
+{
+    PyObject *shape, *strides;
+    int d, ndim;
+    (void)self;
+    if (!api->is_tensor(x))
+        Py_RETURN_NONE;
+    ndim = api->ndim(x);
+    shape = PyTuple_New(ndim);
+    strides = PyTuple_New(ndim);
+    for (d = 0; d < ndim; d++) {
+        PyTuple_SET_ITEM(shape, d, PyLong_FromLongLong(api->shape(x)[d]));
+        PyTuple_SET_ITEM(strides, d, PyLong_FromLongLong(api->strides(x)[d]));
+    }
+    return Py_BuildValue("{s:N,s:N,s:L,s:i,s:K}", "shape", shape, "strides", strides, "numel",
+                         (long long)api->numel(x), "dtype", api->dtype_index(x), "address",
+                         (unsigned long long)(uintptr_t)api->host_data(x));
+}
+
+static PyObject *empty(PyObject *self, PyObject *args)
+{
+    int64_t shape[2];
+    long long rows, columns;
+    const char *dtype;
+    PyObject *like;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "LLsO", &rows, &columns, &dtype, &like))
+        return NULL;
+    shape[0] = rows;
+    shape[1] = columns;
+    return api->empty(2, shape, api->dtype_by_name(dtype), like);
+}
+
+static struct counter {
+    int entered, left, open, deepest, refuses;
+} counters[COUNTERS];
+
+static void *enter(void *context, PyObject *op)
+{
+    struct counter *c = context;
+    (void)op;
+    if (c->refuses) {
+        PyErr_SetString(PyExc_PermissionError, "the interceptor refuses");
+        return NULL;
+    }
+    c->entered++;
+    c->open++;
+    if (c->open > c->deepest)
+        c->deepest = c->open;
+    return c;
+}
+
+static void leave(void *context, PyObject *op, void *token)
+{
+    struct counter *c = context;
+    (void)op;
+    if (token == context)
+        c->left++;
+    c->open--;
+}
+
+static struct counter *counter_of(PyObject *number)
+{
+    long i = PyLong_AsLong(number);
+    if (i < 0 || i >= COUNTERS) {
+        PyErr_SetString(PyExc_IndexError, "no such counter");
+        return NULL;
+    }
+    return &counters[i];
+}
+
+static PyObject *push(PyObject *self, PyObject *args)
+{
+    struct counter *c;
+    PyObject *number;
+    int refuses = 0;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "O|p", &number, &refuses) || (c = counter_of(number)) == NULL)
+        return NULL;
+    *c = (struct counter){.refuses = refuses};
+    return api->push_interceptor(enter, leave, c) == 0 ? Py_NewRef(Py_None) : NULL;
+}
+
+static PyObject *pop(PyObject *self, PyObject *number)
+{
+    struct counter *c = counter_of(number);
+    (void)self;
+    return c != NULL && api->pop_interceptor(c) == 0 ? Py_NewRef(Py_None) : NULL;
+}
+
+static PyObject *counts(PyObject *self, PyObject *number)
+{
+    struct counter *c = counter_of(number);
+    (void)self;
+    return c == NULL ? NULL : Py_BuildValue("(iii)", c->entered, c->left, c->deepest);
+}
+
+static PyObject *versions(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    return Py_BuildValue("(iiii)", TG_ABI_VERSION, (int)sizeof(tg_api), api->version, api->size);
 }
 
 static PyMethodDef methods[] = {
     {"install", install, METH_VARARGS, "install(op, device, dtype): register the do-nothing kernel."},
-    {"built_against", built_against, METH_NOARGS, "Return the table version this was compiled with."},
-    {"table_version", table_version, METH_NOARGS, "Return (version, size) of the core's table."},
+    {"install_looking", install_looking, METH_VARARGS, "Register the kernel that notes its loop."},
+    {"install_failing", install_failing, METH_VARARGS, "Register the kernel that raises."},
+    {"last_loop", last_loop, METH_NOARGS, "Return what the noting kernel was given last."},
+    {"describe", describe, METH_O, "Return what the table tells of a tensor, or None."},
+    {"empty", empty, METH_VARARGS, "empty(rows, columns, dtype, like): allocate through the table."},
+    {"push", push, METH_VARARGS, "push(counter, refuses=False): count this thread's ops from zero."},
+    {"pop", pop, METH_O, "pop(counter): stop counting."},
+    {"counts", counts, METH_O, "Return (entered, left, deepest nesting) of a counter."},
+    {"versions", versions, METH_NOARGS, "Return the table's (version, size) at compile time and now."},
     {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "noop_backend", NULL, -1, methods, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit_noop_backend(void)
 {
-    return PyModule_Create(&module);
+    api = tg_import_api(TG_ABI_VERSION);
+    return api == NULL ? NULL : PyModule_Create(&module);
 }

@@ -1,0 +1,101 @@
+"""Forward mode by dual tensors: a primal and a tangent that travel together."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from tangrad import _C
+from tangrad.autograd.grad_mode import _ModeBase
+from tangrad.dispatch import intercept
+from tangrad.dispatch.levels import JvpLevel
+
+__all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
+
+
+class UnpackedDualTensor(NamedTuple):
+    """A dual tensor taken apart; tangent is None where there is none."""
+
+    primal: Any
+    tangent: Any
+
+
+def _current() -> JvpLevel | None:
+    return next((v for v in reversed(intercept.current().levels) if isinstance(v, JvpLevel) and v.lenient), None)
+
+
+def enter_dual_level() -> int:
+    """Begin forward mode in this thread; returns the level's number.
+
+    Raises:
+        RuntimeError: it has begun already.
+    """
+    if _current() is not None:
+        raise RuntimeError("Nested forward mode AD is not supported at the moment")
+    intercept.entered("levels", JvpLevel(lenient=True)).__enter__()
+    return 0
+
+
+def exit_dual_level(*, level: int | None = None) -> None:
+    """End forward mode; dual tensors stand for their primals from now on.
+
+    Raises:
+        RuntimeError: it has not begun.
+    """
+    found = _current()
+    if found is None or level not in (None, 0):
+        raise RuntimeError("Trying to exit a forward AD level that was not the last one that was created. This is not "
+                           "supported.")
+    intercept.entered("levels", found).__exit__()
+
+
+def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
+    """Return a view of a tensor that carries a tangent.
+
+    Args:
+        tensor: the primal, floating-point or complex.
+        tangent: of the same shape and dtype.
+
+    Raises:
+        RuntimeError: outside `dual_level`, or shapes or dtypes differ.
+    """
+    found = _current()
+    if found is None:
+        raise RuntimeError("Trying to create a dual Tensor for forward AD but no level exists, make sure to "
+                           "enter_dual_level() first.")
+    if not (tensor.dtype.is_floating_point or tensor.dtype.is_complex):
+        raise ValueError(f"Expected primal to be floating point or complex, but got: {tensor.dtype}")
+    if not (tangent.dtype.is_floating_point or tangent.dtype.is_complex):
+        raise ValueError(f"Expected tangent to be floating point or complex, but got: {tangent.dtype}")
+    if tuple(tensor.shape) != tuple(tangent.shape):
+        raise RuntimeError(f"Trying to set a forward gradient that has a different size than that of the original Tensor, "
+                           f"this is not supported. Tensor is of size {list(tensor.shape)} while the given forward "
+                           f"gradient is of size {list(tangent.shape)}.")
+    with found.below():
+        primal = _C.lookup_op("alias")(found.unwrap(tensor))
+        return _C.share_history(found.wrap(primal, found.unwrap(tangent)), primal)
+
+
+def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
+    """Return (primal, tangent) of a tensor.
+
+    Raises:
+        RuntimeError: outside `dual_level`.
+    """
+    found = _current()
+    if found is None:
+        return UnpackedDualTensor(tensor, None)
+    if not found.owns(tensor):
+        return UnpackedDualTensor(tensor, None)
+    record = _C.level_of(tensor)
+    with found.below():
+        return UnpackedDualTensor(record.inner, record.tangent)
+
+
+class dual_level(_ModeBase):
+    """Context manager in which `make_dual` makes tensors whose tangents follow them."""
+
+    def __enter__(self) -> int:
+        return enter_dual_level()
+
+    def __exit__(self, *exc: Any) -> None:
+        exit_dual_level()

@@ -1,0 +1,213 @@
+"""A compiled backend that knows the core only through the versioned C function table."""
+
+from __future__ import annotations
+
+import pytest
+
+import tangrad
+from tangrad import _C
+
+# Kernels stay installed for the life of a process, so programs that install them have their own.
+PREPARE = """
+import noop_backend as noop, tangrad
+x, y = tangrad.tensor([1., 2., 3., 4.]), tangrad.tensor([1., 2., 3., 4.])
+"""
+
+
+@pytest.fixture
+def program(workshop, noop_folder):
+    """Run a program with the backend and return what it printed."""
+
+    def run(text):
+        done = workshop.run(PREPARE + text, noop_folder)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    return run
+
+
+def test_table_states_its_version_and_size(noop):
+    built_version, built_size, version, size = noop.versions()
+    assert (built_version, built_size) == (version, size)
+
+
+def test_kernel_receives_a_coalesced_loop_and_the_result_is_the_core_s(program):
+    printed = program("""
+noop.install_looking("add", "cpu", "float32")
+z = tangrad.ones(2, 3) + tangrad.ones(2, 3)
+loop = noop.last_loop()
+print(loop["calls"], loop["nout"], loop["nin"], loop["ndim"], loop["numel"])
+print(tuple(z.shape), z.dtype, z.stride(), z.device)
+""")
+    assert printed.splitlines() == ["1 1 2 1 6", "(2, 3) tangrad.float32 (3, 1) cpu"]
+
+
+def test_python_number_arrives_as_a_scalar_operand(program):
+    printed = program("""
+noop.install_looking("mul", "cpu", "float32")
+x * 2.5
+loop = noop.last_loop()
+print(loop["calls"], loop["nin"], loop["is_scalar"], loop["scalar"])
+""")
+    assert printed == "1 2 1 2.5"
+
+
+def test_broadcast_and_promoted_operands_reach_the_kernel(program):
+    printed = program("""
+noop.install_looking("add", "cpu", "float32")
+z = tangrad.ones(2, 1) + tangrad.ones(3, dtype=tangrad.int64)
+loop = noop.last_loop()
+print(loop["calls"], loop["ndim"], loop["numel"], tuple(z.shape), z.dtype)
+""")
+    assert printed == "1 2 6 (2, 3) tangrad.float32"
+
+
+def test_recording_goes_through_a_c_kernel(program):
+    printed = program("""
+noop.install("add", "cpu", "float32")
+x.requires_grad_()
+z = x + y
+z.backward(tangrad.ones(4))
+print(z.grad_fn.name(), x.grad.tolist())
+""")
+    assert printed == "AddBackward0 [1.0, 1.0, 1.0, 1.0]"
+
+
+def test_error_of_a_kernel_is_the_error_of_the_op(program):
+    printed = program("""
+noop.install_failing("add", "cpu", "float32")
+for right in (y, 2.0, tangrad.ones(2, 4)):
+    try:
+        x + right
+    except ArithmeticError as error:
+        print(error)
+""")
+    assert printed.splitlines() == ["the kernel refuses"] * 3
+
+
+def test_registration_under_an_unknown_name_is_an_error(noop):
+    with pytest.raises(AttributeError, match="no op named 'no_such_op'"):
+        noop.install("no_such_op", "cpu", "float32")
+    with pytest.raises(TypeError, match="float33"):
+        noop.install("add", "cpu", "float33")
+
+
+def test_table_describes_tensors(noop):
+    t = tangrad.ones(2, 3).t()
+    told = noop.describe(t)
+    assert told["shape"] == (3, 2)
+    assert told["strides"] == (1, 3)
+    assert told["numel"] == 6
+    assert told["address"] == t.data_ptr()
+    assert noop.describe(3) is None
+
+
+def test_table_allocates_like_another_tensor(noop):
+    t = noop.empty(2, 3, "int32", tangrad.ones(1))
+    assert tuple(t.shape) == (2, 3)
+    assert t.dtype is tangrad.int32
+    with pytest.raises(RuntimeError, match="negative dimension"):
+        noop.empty(-2, 3, "int32", t)
+
+
+def test_cython_backend_uses_the_installed_declarations(workshop):
+    pytest.importorskip("Cython", reason="the backend is written in Cython")
+    folder = workshop.backend("cython_backend")
+    done = workshop.run(
+        "import tangrad, cython_backend\n"
+        "cython_backend.install(b'cpu')\n"
+        "print((tangrad.tensor([1., 2.]) + tangrad.tensor([3., 4.])).tolist())\n"
+        "try:\n    cython_backend.install(b'no such device'); tangrad.ones(1) + 1\n"
+        "except Exception as error:\n    print(error)\n",
+        folder,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0] == "[8.0, 12.0]"
+
+
+# --- interceptors ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def counter(noop):
+    """Push a counter of ops; it is popped when the test ends."""
+    pushed = []
+
+    def push(number, refuses=False):
+        noop.push(number, refuses)
+        pushed.append(number)
+        return lambda: noop.counts(number)
+
+    yield push
+    for number in reversed(pushed):
+        noop.pop(number)
+
+
+@pytest.fixture
+def x():
+    return tangrad.tensor([1.0, 2.0])
+
+
+def test_interceptor_in_c_counts_the_ops_between_push_and_pop(noop, x):
+    x + x
+    noop.push(0)
+    y = x + x
+    y = y * 2.0
+    tangrad.relu(y)
+    noop.pop(0)
+    x + x
+    assert noop.counts(0) == (3, 3, 1)
+
+
+def test_interceptor_is_left_when_the_op_raises(counter, x):
+    counts = counter(0)
+    with pytest.raises(RuntimeError, match="must match the size"):
+        x + tangrad.ones(3)
+    entered, left, _ = counts()
+    assert entered == left >= 1
+
+
+def test_interceptors_nest_and_each_sees_what_is_called_while_it_is_there(noop, counter, x):
+    outer = counter(0)
+    x + x
+    noop.push(1)
+    x + x
+    noop.pop(1)
+    x + x
+    assert outer()[:2] == (3, 3)
+    assert noop.counts(1)[:2] == (1, 1)
+
+
+def test_interceptor_that_refuses_stops_the_op_and_leaves_those_that_entered(noop, counter, x):
+    counts = counter(0)
+    noop.push(1, True)
+    with pytest.raises(PermissionError, match="the interceptor refuses"):
+        x + x
+    noop.pop(1)
+    assert counts()[:2] == (1, 1)
+    assert noop.counts(1)[:2] == (0, 0)
+    assert (x + x).tolist() == [2.0, 4.0]
+
+
+def test_interceptor_belongs_to_its_thread(counter, x):
+    import threading
+
+    counts = counter(0)
+    other = threading.Thread(target=lambda: x + x)
+    other.start()
+    other.join()
+    assert counts()[0] == 0
+    x + x
+    assert counts()[0] == 1
+
+
+def test_pop_without_push_is_an_error(noop):
+    with pytest.raises(RuntimeError, match="no interceptor with that context"):
+        noop.pop(7)
+
+
+def test_pointer_is_empty_again_after_the_last_pop(noop):
+    noop.push(0)
+    assert _C.get_intercept() is not None
+    noop.pop(0)
+    assert _C.get_intercept() is None
