@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from tangrad.devices import registry
+from tangrad.devices.kernels import register_kernel
 from tangrad.plugins import discovery
 from tangrad.plugins.discovery import PluginError
 
@@ -104,7 +105,7 @@ def test_a_broken_cpu_plugin_leaves_the_reference_in_its_place_with_a_warning(si
 
 
 def test_a_device_registers_its_kernels_and_then_those_that_plugins_have_for_it(site):
-    body = "    def register_kernels(self, register): register('add', print, dtypes=['float32'])\n"
+    body = "    def register_kernels(self, register): register('relu', print, dtypes=['float32'])\n"
     install(site, "acme", driver(body))
     hook = (
         "from tangrad.plugin import hookimpl, register_kernel\nAPI = 1\n"
@@ -114,11 +115,20 @@ def test_a_device_registers_its_kernels_and_then_those_that_plugins_have_for_it(
     site.install("acme-k", {"tangrad.plugins": {"k": "acme_k"}}, {"acme_k.py": hook})
     code = (
         "import tangrad\nprint(tangrad.device('acme').type)\n"
-        "print(tangrad.ops.add.kernels()[('acme', 'strided')])\n"
+        "print(tangrad.ops.relu.kernels()[('acme', 'strided')])\n"
         "print('float64' in tangrad.ops.mul.kernels()[('acme', 'strided')])\n"
     )
     outcome = site.run(code)
     assert outcome.stdout == "acme\n['float32']\nTrue\n", outcome.stderr
+
+
+@pytest.mark.parametrize(
+    ("op", "remedy"),
+    [("add", "register one for add_plain"), ("transpose", "nothing"), ("conv2d", "other ops")],
+)
+def test_a_kernel_that_would_never_be_called_is_refused(op, remedy):
+    with pytest.raises(TypeError, match=f"'{op}' has no kernels of its own: .*{remedy}"):
+        register_kernel(op, print, device="cpu")
 
 
 def test_a_device_whose_kernels_cannot_be_registered_stays_unknown(site):

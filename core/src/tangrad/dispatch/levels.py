@@ -431,7 +431,7 @@ def view_of_tangent(op: _C.Op, whole: Any, piece: Any, rest: tuple[Any, ...]) ->
     if op.name == "view_as_complex":
         return lambda t: op(t.contiguous())
     if op.name == "as_strided":
-        from tangrad.autograd.slices import positions
+        from tangrad.dispatch.slices import positions
 
         def read(t: Any) -> Any:
             places = positions(whole, piece).to(t.device)

@@ -140,6 +140,8 @@ cdef Tensor fit_gradient(Tensor g, Node target, int nr):
     cdef TensorMeta m
     if type(target) is AccumulateGrad:
         v = (<AccumulateGrad>target).variable_
+        if not v.flags & REQUIRES_GRAD:  # detached since, and perhaps of another shape
+            return g
         ndim, shape, want = v.ndim_, v.shape_, v.dtype_.index
     elif target.metas is None and target.meta_large is None and target.meta_dev is not None:
         ndim, shape, want = target.meta_ndim, target.meta_shape, target.meta_dtype
@@ -387,13 +389,15 @@ cdef int store_grad(Tensor t, Tensor g, bint create_graph) except -1:
 cdef int accumulate_grad(Run run, AccumulateGrad node, Tensor g) except -1:
     cdef Tensor t = node.variable_, old
     cdef dict hooks
-    # A leaf that was detached since it was used wants no gradient any more.
-    if g is None or not t.flags & REQUIRES_GRAD:
+    if g is None:
         return 0
     if t.hooks_ is not None and not run.captures:
         hooks = t.hooks_
         if node.hooks is None:
             g = call_tensor_hooks(hooks.get("grad"), g)
+    # A leaf that was detached since it was used wants no gradient any more.
+    if not t.flags & REQUIRES_GRAD:
+        return 0
     old = t.grad_
     if old is None:
         if run.create_graph:
@@ -591,7 +595,7 @@ cdef list apply_slices(CopySlices node, Tensor g):
 
 
 def _apply_slices_in_levels(CopySlices node, g):
-    from tangrad.autograd.slices import split_gradient
+    from tangrad.dispatch.slices import split_gradient
 
     def write(piece):
         return apply_node(node.writer, [piece])

@@ -194,6 +194,7 @@ _unsafe_view = view(
     vjp={"self": lambda g, self_meta: g.reshape(self_meta.shape)},
     batch=lambda size_, dims, self, size: (front(self, dims[0]).reshape((size_, *size)), 0),
     method=False,
+    oracle="ops.aten._unsafe_view",
     samples=lambda s: [s(s.tensor(2, 3, 4), (6, 4)), s(s.tensor(), (1, 1))],
     doc="See a temporary, which nobody else holds, in another shape; the result is no view.",
 )

@@ -20,7 +20,7 @@ def _require_floating(name: str, x: Any) -> None:
 
 def _softmax_reference(np: Any, self: Any, dim: int) -> Any:
     if self.ndim == 0 or self.size == 0:
-        return self / self
+        return np.exp(self - self)
     with np.errstate(invalid="ignore"):
         powers = np.exp(self - self.max(dim, keepdims=True))
     return powers / powers.sum(dim, keepdims=True)

@@ -17,7 +17,7 @@ from tangrad.tensor.construct import tensor
 flip = op(
     "flip(Tensor self, dim[] dims) -> Tensor",
     shape=lambda self: self.shape,
-    reference=lambda np, self, dims: np.flip(self, dims),
+    reference=lambda np, self, dims: np.flip(self, dims) if self.ndim else self,
     vjp={"self": lambda g, dims: g.flip(dims)},
     linear=("self",),
     batch="dims",
@@ -163,12 +163,8 @@ def repeat(self: Any, repeats: Ints) -> Any:
     paired = [n for pair in zip(repeats, shape, strict=True) for n in pair]
     singled = [n for size in shape for n in (1, size)]
     merged = tuple(n * size for n, size in zip(repeats, shape, strict=True))
-    return (
-        self.reshape(singled)
-        .expand(paired)
-        .clone(memory_format=tangrad.contiguous_format)
-        .view(merged)
-    )
+    copied = self.reshape(singled).expand(paired).clone(memory_format=tangrad.contiguous_format)
+    return tangrad._unsafe_view(copied, merged)
 
 
 @composite(

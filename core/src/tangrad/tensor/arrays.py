@@ -30,7 +30,8 @@ def values(t: _C.Tensor) -> Any:
     if name == "float16":
         return array.astype(np.float32)
     if t.dtype.codec is not None:
-        return t.dtype.codec[0](array)
+        with np.errstate(all="ignore"):
+            return t.dtype.codec[0](array)
     return array
 
 
@@ -43,7 +44,8 @@ def store(t: _C.Tensor, result: Any) -> None:
     if t.dtype.name == "bfloat16" and result.dtype != np.uint16:
         result = to_bfloat16(result)
     elif t.dtype.codec is not None:
-        result = t.dtype.codec[1](result)
+        with np.errstate(all="ignore"):
+            result = t.dtype.codec[1](result)
     with np.errstate(all="ignore"):
         np.copyto(target, result.reshape(target.shape) if result.size == target.size else result, casting="unsafe")
 

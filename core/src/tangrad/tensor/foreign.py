@@ -31,14 +31,16 @@ def decode_element(dtype: Any, raw: bytes) -> Any:
     """Return one element of a dtype with a codec as a Python number."""
     import numpy as np
 
-    return np.asarray(dtype.codec[0](np.frombuffer(raw, _raw_type(dtype)))).item()
+    with np.errstate(all="ignore"):
+        return np.asarray(dtype.codec[0](np.frombuffer(raw, _raw_type(dtype)))).item()
 
 
 def encode_element(dtype: Any, value: Any) -> bytes:
     """Return a Python number as the bytes of one element of a dtype with a codec."""
     import numpy as np
 
-    return np.asarray(dtype.codec[1](np.asarray([value]))).astype(_raw_type(dtype)).tobytes()
+    with np.errstate(all="ignore"):
+        return np.asarray(dtype.codec[1](np.asarray([value]))).astype(_raw_type(dtype)).tobytes()
 
 
 def _raw_type(dtype: Any) -> str:

@@ -49,5 +49,5 @@ class Disk(DeviceDriver):
         """Compute two ops without copies to the host; all others decompose or fall back."""
         from tangrad_disk import kernels
 
-        register("add", kernels.add, dtypes=["float32", "float64"])
+        register("add_plain", kernels.add, dtypes=["float32", "float64"])
         register("mm", kernels.mm, dtypes=["float32", "float64"])

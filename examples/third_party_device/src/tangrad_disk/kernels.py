@@ -8,10 +8,10 @@ from tangrad.plugin import Tensor, location
 
 
 def add(outs, inputs, params):
-    """Compute self + alpha * other; NumPy broadcasts."""
-    left, right = (mapped(x, outs[0].dtype) for x in inputs)
+    """Compute self + other; NumPy broadcasts."""
+    left, right = map(mapped, inputs)
     with np.errstate(all="ignore"):
-        mapped(outs[0])[...] = left + params["alpha"] * right
+        mapped(outs[0])[...] = left + right
 
 
 def mm(outs, args):
@@ -21,13 +21,12 @@ def mm(outs, args):
         np.matmul(mapped(left), mapped(right), out=mapped(outs[0]))
 
 
-def mapped(value, dtype=None):
-    """Return a tensor as an array on its file, converted first if its dtype is another."""
+def mapped(value):
+    """Return a tensor as an array on its file; a number as it is."""
     if not isinstance(value, Tensor):
         return value
-    tensor = value if dtype is None else value.to(dtype)
-    if tensor.numel() == 0:
-        return np.empty(tensor.shape, tensor.dtype.name)
-    handle, offset = location(tensor)
-    strides = [stride * tensor.itemsize for stride in tensor.stride()]
-    return np.ndarray(tensor.shape, tensor.dtype.name, mmap.mmap(handle, 0), offset, strides)
+    if value.numel() == 0:
+        return np.empty(value.shape, value.dtype.name)
+    handle, offset = location(value)
+    strides = [stride * value.itemsize for stride in value.stride()]
+    return np.ndarray(value.shape, value.dtype.name, mmap.mmap(handle, 0), offset, strides)

@@ -12,7 +12,7 @@ snake = pointwise(
     "snake(Tensor self, Scalar a=1.0) -> Tensor",
     "self + sin(a * self) * sin(a * self) / a",
     promote="float",
-    dtypes="floating",
+    dtypes="floating complex",
     partials={"self": "1 + sin(2 * a * self)"},
     check=_check_frequency,
     oracle=lambda torch, x, a=1.0: x + torch.sin(a * x) ** 2 / a,
@@ -40,6 +40,9 @@ def _rms_vjp(g, self, result, dim, keepdim):
 
 
 def _rms_by_torch(torch, x, dim=None, keepdim=False):
+    if x.is_complex():
+        raise RuntimeError("rms is not defined for complex numbers")
+    x = x if x.is_floating_point() else x.float()
     return x.square().mean(dim=dim, keepdim=keepdim).sqrt()
 
 

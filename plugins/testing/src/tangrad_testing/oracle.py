@@ -75,9 +75,7 @@ def tangrad_tensor_on(device: str) -> Callable[[np.ndarray, str], Any]:
     """Return the maker of tangrad's tensors of samples on a device."""
 
     def make(array: np.ndarray, dtype: str) -> Any:
-        made = tangrad.from_numpy(array)
-        if dtype == "bfloat16":
-            made = made.to(tangrad.bfloat16)
+        made = tangrad.from_numpy(array).to(getattr(tangrad, dtype))
         if not array.size:  # NumPy gives an empty array strides of zero
             made = made.clone(memory_format=tangrad.contiguous_format)
         return made.to(device)

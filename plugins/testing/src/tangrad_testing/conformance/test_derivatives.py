@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -148,7 +149,9 @@ def torch_jvp(case: Case, sample: Any) -> tuple[Any, ...] | None:
     tangents = tuple(torch_tensor(normal_like(p, i), case.dtype) for i, p in enumerate(primals))
     for transform in (torch.func.jvp, torch.autograd.functional.jvp):
         try:
-            results, found = transform(function, primals, tangents)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                results, found = transform(function, primals, tangents)
         except REFUSALS:
             continue
         return tuple(tensors_in(found)) if tensors_in(results) else None
