@@ -29,7 +29,7 @@ def _seeds(outputs: Sequence[Any], grads: Sequence[Any], batched: bool = False) 
     """
     if grads and len(grads) != len(outputs):
         raise RuntimeError(f"got {len(outputs)} tensors and {len(grads)} gradients")
-    made = []
+    made: list[Any] = []
     for i, out in enumerate(outputs):
         g = grads[i] if grads else None
         if g is None:
