@@ -126,9 +126,10 @@ def sum_to_shape(g: Any, shape: Sequence[int]) -> Any:
     """Sum out the dimensions by which `shape` was broadcast to the shape of `g`."""
     extra = g.ndim - len(shape)
     grown = [extra + i for i, size in enumerate(shape) if size == 1 and g.shape[extra + i] != 1]
-    if grown:
-        g = g.sum(tuple(grown), keepdim=True)
-    return g.sum(tuple(range(extra))) if extra else g
+    if not extra and not grown:
+        return g
+    # One sum over all of them: two would round twice in a half precision.
+    return g.sum((*range(extra), *grown), keepdim=True).reshape(tuple(shape))
 
 
 # Shape -------------------------------------------------------------------------------------------

@@ -75,8 +75,22 @@ def _as_strided_vjp(
 def _as_strided_batch(
     n: int, dims: Any, self: Any, size: Ints, stride: Ints, storage_offset: int | None
 ) -> Any:
+    """View all samples at once; a sample's offset counts from its own place in the batch.
+
+    What one sample sees must lie in that sample: the rest of the storage is other samples.
+    """
     x = front(self, dims[0])
-    return x.as_strided((n, *size), (x.stride()[0], *stride), storage_offset), 0
+    lead, *own = x.stride()
+    start = x.storage_offset()
+    offset = start if storage_offset is None else storage_offset
+    reach, limit = _reach(size, stride, offset), _reach(tuple(x.shape)[1:], tuple(own), start)
+    if numel_of(size) and (offset < start or reach > limit):
+        raise RuntimeError(
+            f"as_strided: size {list(size)}, stride {list(stride)}, storage_offset {offset} would "
+            f"reach elements {offset} to {reach - 1} of the storage, where the sample has "
+            f"{start} to {limit - 1}; this is not supported inside of vmap"
+        )
+    return x.as_strided((n, *size), (lead, *stride), storage_offset), 0
 
 
 as_strided = view(
