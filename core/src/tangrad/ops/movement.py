@@ -147,12 +147,14 @@ def _view_geometry(self: Any, size: Ints) -> Geometry:
     return shape, stride, self.offset
 
 
-view_ = view(
-    "view(Tensor self, int[] size) -> Tensor",
+view_size = view(
+    "view_size(Tensor self, int[] size) -> Tensor",
     geometry=_view_geometry,
     vjp={"self": lambda g, self_meta: g.reshape(self_meta.shape)},
     batch=lambda size_, dims, self, size: (front(self, dims[0]).reshape((size_, *size)), 0),
     function=False,
+    method=False,
+    oracle="view",
     samples=lambda s: [
         s(s.tensor(2, 3, 4), (6, 4)),
         s(s.tensor(2, 3, 4), (4, -1)),
