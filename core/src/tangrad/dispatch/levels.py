@@ -430,7 +430,7 @@ def view_of_tangent(op: _C.Op, whole: Any, piece: Any, rest: tuple[Any, ...]) ->
     A tangent need not lie in memory as its primal does, so views that depend on strides become
     their counterparts that do not.
     """
-    if op.name == "view" and isinstance(rest[0], tuple):
+    if op.name == "view_size" and isinstance(rest[0], tuple):
         return lambda t: _C.lookup_op("reshape")(t, tuple(piece.shape))
     if op.name == "view_as_complex":
         return lambda t: op(t.contiguous())

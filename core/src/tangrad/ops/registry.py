@@ -7,10 +7,12 @@ from typing import Any
 
 from tangrad import _C
 
-FAMILIES = ("pointwise", "pointwise_order", "pointwise_bitwise", "pointwise_transcendental", "activation", "comparison",
-            "complex_numbers", "reduction", "reduction_moments", "scan_sort", "movement", "slicing", "strided", "join",
-            "rearrange", "conversion", "indexing", "gather_scatter", "contraction", "einsum", "convolution", "pooling",
-            "normalization", "attention", "loss", "loss_regression", "random", "creation")
+FAMILIES = ("pointwise", "pointwise_order", "pointwise_bitwise", "pointwise_transcendental",
+            "activation", "comparison", "complex_numbers", "reduction", "reduction_moments",
+            "scan_sort", "movement", "slicing", "strided", "join", "rearrange", "combination",
+            "distinct", "conversion", "indexing", "gather_scatter", "contraction", "einsum",
+            "convolution", "pooling", "normalization", "attention", "loss", "loss_regression",
+            "random", "creation")
 
 OPS: dict[str, _C.Op] = {}
 _index: dict[str, str] | None = None

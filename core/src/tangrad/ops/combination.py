@@ -1,0 +1,170 @@
+"""Define differences, and products that combine tensors: Kronecker, cross and Cartesian ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tangrad
+from tangrad.ops.define import composite
+
+
+def _padded(shape: Sequence[int], ndim: int) -> tuple[int, ...]:
+    return (1,) * (ndim - len(shape)) + tuple(shape)
+
+
+@composite(
+    "kron(Tensor self, Tensor other) -> Tensor",
+    samples=lambda s: [
+        s(s.tensor(2, 3), s.tensor(2, 2)),
+        s(s.tensor(2), s.tensor(2, 3)),
+        s(s.tensor(), s.tensor(3)),
+        s(s.tensor(0), s.tensor(2)),
+    ],
+)
+def kron(self: Any, other: Any) -> Any:
+    """Multiply each element of one tensor with the whole of another, laid out in blocks."""
+    ndim = max(self.ndim, other.ndim)
+    a, b = _padded(self.shape, ndim), _padded(other.shape, ndim)
+    left = self.reshape(tuple(n for size in a for n in (size, 1)))
+    right = other.reshape(tuple(n for size in b for n in (1, size)))
+    return (left * right).reshape(tuple(m * n for m, n in zip(a, b, strict=True)))
+
+
+def _cross_dim(input: Any, other: Any, dim: int | None) -> int:
+    if input.ndim != other.ndim:
+        raise RuntimeError(
+            "cross: inputs must have the same number of dimensions, got shapes "
+            f"{list(input.shape)} and {list(other.shape)}"
+        )
+    if dim is None:
+        dim = next((d for d, size in enumerate(input.shape) if size == 3), None)
+        if dim is None:
+            raise RuntimeError(f"no dimension of size 3 in input of shape {list(input.shape)}")
+    if input.shape[dim] != 3 or other.shape[dim] != 3:
+        raise RuntimeError(
+            f"cross: inputs dimension {dim} must have length 3. Got {input.shape[dim]} and "
+            f"{other.shape[dim]}"
+        )
+    return dim
+
+
+@composite(
+    "cross(Tensor input, Tensor other, dim? dim=None) -> Tensor",
+    dtypes="integral floating complex",
+    samples=lambda s: [
+        s(s.tensor(2, 3), s.tensor(2, 3), 1),
+        s(s.tensor(3, 2, strided=True), s.tensor(3, 1), 0),
+        s(s.tensor(2, 3), s.tensor(1, 3), -1),
+        s(s.tensor(0, 3), s.tensor(0, 3), 1),
+        s(s.tensor(3), s.tensor(3)),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(2, 3), s.tensor(3), 1), RuntimeError, "same number of dimensions"),
+        (s(s.tensor(2, 3), s.tensor(2, 2), 1), RuntimeError, "must have length 3"),
+        (s(s.tensor(2, 2), s.tensor(2, 2)), RuntimeError, "no dimension of size 3"),
+    ],
+)
+def cross(input: Any, other: Any, dim: int | None) -> Any:
+    """Take the cross product of three-dimensional vectors.
+
+    Args:
+        dim: where the vectors lie; by default the first dimension of size 3.
+    """
+    dim = _cross_dim(input, other, dim)
+    next_a, next_b = input.roll(-1, dim), other.roll(-1, dim)
+    return next_a * other.roll(-2, dim) - input.roll(-2, dim) * next_b
+
+
+@composite(
+    "cartesian_prod(Tensor[] tensors) -> Tensor",
+    varargs=True,
+    method=False,
+    samples=lambda s: [
+        s(s.tensor(2), s.tensor(3)),
+        s(s.tensor(2), s.tensor(1), s.tensor(2)),
+        s(s.tensor(3)),
+        s(s.tensor(2), s.tensor(0)),
+    ],
+    errors=lambda s: [(s(s.tensor(2, 2)), RuntimeError, "1D vector")],
+)
+def cartesian_prod(tensors: Sequence[Any]) -> Any:
+    """List all tuples of elements of vectors, one per row; the last vector varies fastest."""
+    for x in tensors:
+        if x.ndim != 1:
+            raise RuntimeError(f"Expect a 1D vector, but got shape {list(x.shape)}")
+    if len(tensors) == 1:
+        return tensors[0]
+    grids = tangrad.meshgrid(*tensors, indexing="ij")
+    return tangrad.stack([grid.flatten() for grid in grids], 1)
+
+
+def _as_block(position: int, x: Any) -> Any:
+    if x.ndim > 2:
+        raise RuntimeError(
+            "block_diag: Input tensors must have 2 or fewer dimensions. "
+            f"Input {position} has {x.ndim} dimensions"
+        )
+    return x.reshape(_padded(x.shape, 2))
+
+
+@composite(
+    "block_diag(Tensor[] tensors) -> Tensor",
+    varargs=True,
+    method=False,
+    samples=lambda s: [
+        s(s.tensor(2, 3), s.tensor(), s.tensor(2)),
+        s(s.tensor(2, 1, strided=True)),
+        s(s.tensor(0, 2), s.tensor(2, 2)),
+    ],
+    errors=lambda s: [(s(s.tensor(1, 1, 1)), RuntimeError, "2 or fewer dimensions")],
+)
+def block_diag(tensors: Sequence[Any]) -> Any:
+    """Put matrices on the diagonal of a matrix of zeros; a vector is a row."""
+    if not tensors:
+        return tangrad.zeros((1, 0))
+    blocks = [_as_block(i, x) for i, x in enumerate(tensors)]
+    width, left, rows = sum(b.shape[1] for b in blocks), 0, []
+    for b in blocks:
+        height, own = b.shape
+        zeros = b.new_zeros((height, left)), b.new_zeros((height, width - left - own))
+        rows.append(tangrad.cat([zeros[0], b, zeros[1]], 1))
+        left = left + own
+    return tangrad.cat(rows, 0)
+
+
+@composite(
+    "diff(Tensor self, int n=1, dim dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
+    samples=lambda s: [
+        s(s.tensor(4)),
+        s(s.tensor(4, 3, strided=True), 2, 0),
+        s(s.tensor(2, 3), prepend=s.tensor(2, 1), append=s.tensor(2, 2)),
+        s(s.tensor(3), 5),
+        s(s.tensor(3), 0),
+        s(s.tensor(2, 0)),
+    ],
+    errors=lambda s: [
+        (s(s.tensor()), RuntimeError, "at least one-dimensional"),
+        (s(s.tensor(3), -1), RuntimeError, "order must be non-negative"),
+    ],
+)
+def diff(self: Any, n: int, dim: int, prepend: Any, append: Any) -> Any:
+    """Subtract each element from the next along a dimension, `n` times.
+
+    Args:
+        n: how many times.
+        prepend, append: what to join before and behind the input first.
+    """
+    if self.ndim == 0:
+        raise RuntimeError("diff expects input to be at least one-dimensional")
+    if n < 0:
+        raise RuntimeError(f"order must be non-negative but got {n}")
+    ends = [x for x in (prepend, self, append) if x is not None]
+    x = tangrad.cat(ends, dim) if len(ends) > 1 else self
+    if n == 0:
+        return x.clone()
+    for _ in range(min(n, max(x.shape[dim], 1))):
+        rest = max(x.shape[dim] - 1, 0)
+        later, earlier = x.narrow(dim, x.shape[dim] - rest, rest), x.narrow(dim, 0, rest)
+        x = later.logical_xor(earlier) if x.dtype == tangrad.bool else later - earlier
+    return x
