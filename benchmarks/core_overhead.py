@@ -150,8 +150,6 @@ WORKLOADS = [
     Workload("Module() of an empty forward", "module(a)", module, "", 0.25, group="modules"),
     Workload("backward, per add", BACKWARD, chain_of(lambda z, y: z + y), "", 0.15, None, CHAIN,
              "backward"),
-    Workload("backward, per mul", BACKWARD, chain_of(lambda z, y: z * y), "", None, None, CHAIN,
-             "backward"),
     Workload("backward, per rule in Python", BACKWARD, python_rule, "", 0.6, None, CHAIN,
              "backward"),
     Workload("backward, per autograd.Function", BACKWARD, function_chain, "", None, None, CHAIN,

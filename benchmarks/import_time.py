@@ -126,9 +126,7 @@ def with_many_ops(rounds: int) -> list[Figure]:
                 run(program, folder)
             added = [milliseconds(program, grown) - milliseconds(program, plain)
                      for _ in range(2 * rounds)]  # fmt: skip
-            found.append(
-                Figure(name, "import", "ms", {OURS: statistics.median(added)}, goal=goal)
-            )
+            found.append(Figure(name, "import", "ms", {OURS: statistics.median(added)}, goal=goal))
     return found
 
 

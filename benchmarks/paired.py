@@ -67,11 +67,11 @@ class Samples:
     by_framework: dict[str, list[float]] = field(default_factory=dict)
 
     def add(self, framework: str, value: float) -> None:
-        """Add one measurement."""
+        """Note one time."""
         self.by_framework.setdefault(framework, []).append(value)
 
     def medians(self) -> dict[str, float]:
-        """Return the median time by framework."""
+        """Return the median by framework."""
         return {name: statistics.median(values) for name, values in self.by_framework.items()}
 
     def ratio(self) -> tuple[float, float, float] | None:

@@ -32,6 +32,7 @@ cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(object)
     bint PyFloat_Check(object)
     bint PyFloat_CheckExact(object)
+    double PyFloat_AS_DOUBLE(object)
     bint PyLong_Check(object)
     bint PyLong_CheckExact(object)
     bint PyBool_Check(object)
@@ -45,6 +46,10 @@ cdef extern from "Python.h":
     object PyWeakref_NewRef(object, object)
     long long PyLong_AsLongLongAndOverflow(object, int*) except? -1
     ctypedef PyObject* (*newfunc)(PyTypeObject*, PyObject*, PyObject*)
+    ctypedef struct PySliceObject:
+        PyObject* start
+        PyObject* stop
+        PyObject* step
 
 cdef extern from *:
     bint __builtin_mul_overflow(int64_t, int64_t, int64_t*) nogil

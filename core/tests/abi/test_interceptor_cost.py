@@ -13,7 +13,13 @@ from tangrad import _C
 
 # Where a call enters: operators, indexing, and the arguments of an op called by name. The compiler
 # may inline the second into the slot of the type, and adds suffixes to copies it specialises.
-ENTRANCES = ("f_7tangrad_2_C_binary_operator", "mp_subscript_7tangrad_2_C_Tensor", "f_7tangrad_2_C_bind")
+ENTRANCES = (
+    "f_7tangrad_2_C_binary_operator",
+    "mp_subscript_7tangrad_2_C_Tensor",
+    "f_7tangrad_2_C_bind",
+)
+
+TITLE = r"[0-9a-f]+ <__pyx_(\w+)(?:\.constprop\.\d+|\.isra\.\d+)*>:\n"
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +32,7 @@ def disassembly():
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     functions = {}
     for block in text.split("\n\n"):
-        title = re.match(r"[0-9a-f]+ <__pyx_(\w+)(?:\.constprop\.\d+|\.isra\.\d+)*>:\n", block.lstrip("\n"))
+        title = re.match(TITLE, block.lstrip("\n"))
         if title:
             functions[title[1]] = [
                 line.split("\t", 1)[1].split("#")[0].strip()

@@ -25,6 +25,9 @@ class TorchCore(types.ModuleType):
             return self._torch.empty(shape, dtype=dtype, device=device)
         return self._torch.frombuffer(raw, dtype=dtype).reshape(shape).to(device or "cpu")
 
+    def tensor_of_numbers(self, numbers):
+        return None
+
     def tensor_from_buffer(self, view, dtype, shape, strides):
         assert strides == (1,)
         with warnings.catch_warnings():
@@ -69,11 +72,17 @@ def torch_core(monkeypatch):
     import tangrad
     from tangrad.tensor import construct, exchange
 
-    monkeypatch.setattr(tangrad, "_C", TorchCore(torch), raising=False)
+    core = TorchCore(torch)
+    known = set(vars(tangrad))
+    monkeypatch.setattr(tangrad, "_C", core, raising=False)
+    monkeypatch.setattr(construct, "_C", core)
     monkeypatch.setattr(construct, "_default_dtype", torch.get_default_dtype)
     monkeypatch.setattr(
         construct,
         "_promote",
         lambda a, b: exchange.name_of(torch.promote_types(getattr(torch, a), getattr(torch, b))),
     )
-    return torch
+    yield torch
+    # The package keeps what it has looked up, and here it has looked up torch's dtypes.
+    for name in set(vars(tangrad)) - known:
+        delattr(tangrad, name)

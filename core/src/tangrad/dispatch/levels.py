@@ -158,7 +158,7 @@ class Level:
         return self._write(_C.lookup_op("copy_"), (target, result, False), 0, op.name, overwrites=True)
 
     def _kept(self, op: _C.Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return an in-place form's arguments; the target is copied where backward needs its old values."""
+        """Return an in-place form's arguments; a target whose values backward needs is copied."""
         return args
 
     def _write(self, op: _C.Op, args: tuple[Any, ...], written: int, name: str, overwrites: bool = False) -> Any:
@@ -416,9 +416,9 @@ class JvpLevel(Level):
             _C.adopt(target, _C.share_history(self.wrap(inner_target), target))
             inner = self.unwrap(args)
         self.check_own(target, name)
-        tangents = self.tangents(args)
         node = _C.record_write(op, args, target, name, overwrites) if self.lenient else None
         with self.below() as stack:
+            tangents = self.tangents(args)
             result = intercept.levelled(op, op, inner, None, stack)
             if result is not inner[written]:
                 return self.wrap(result)

@@ -8,7 +8,7 @@ cdef PyObject* op_vectorcall(PyObject* callable, PyObject** args, size_t nargsf,
 
 cdef object call_op(Op op, PyObject** args, Py_ssize_t nargs, PyObject* kwnames):
     cdef PyObject* flat[MAX_PARAMS]
-    cdef list keep = None
+    cdef object keep
     cdef Op target
     cdef int state = 0
     cdef PyObject* out = NULL
@@ -30,7 +30,7 @@ cdef object call_overload(Op op, PyObject** args, Py_ssize_t nargs, PyObject* kw
     cdef Op member, target
     cdef int state
     cdef PyObject* out
-    cdef list keep
+    cdef object keep
     failures = []
     for o in op.overloads:
         member = o
@@ -60,15 +60,15 @@ cdef object call_overload(Op op, PyObject** args, Py_ssize_t nargs, PyObject* kw
                     f"but expected one of:\n{forms}")
 
 
-cdef list bind(Op op, PyObject** args, Py_ssize_t nargs, PyObject* kwnames, PyObject** flat, int* slow,
-               PyObject** out):
+cdef object bind(Op op, PyObject** args, Py_ssize_t nargs, PyObject* kwnames, PyObject** flat, int* slow,
+                 PyObject** out):
     """Lay arguments out in schema order, converted and checked.
 
-    `slow` is set when something stands between: a subclass, a mode, a level. The list
-    returned keeps converted arguments alive.
+    `slow` is set when something stands between: a subclass, a mode, a level. What is returned
+    keeps converted arguments alive.
     """
     cdef Py_ssize_t i, nkw, used = 0
-    cdef list keep = None
+    cdef object keep = None
     cdef PyObject* value
     cdef int k, code
     for k in range(op.nparams):
@@ -78,16 +78,16 @@ cdef list bind(Op op, PyObject** args, Py_ssize_t nargs, PyObject* kwnames, PyOb
     if nargs > op.npositional:
         if op.varargs >= 0 and op.varargs == op.npositional - 1 or (op.varargs >= 0 and nargs > op.varargs):
             used = op.varargs
-            rest = tuple([<object>args[i] for i in range(used, nargs)])
-            keep = [rest]
+            rest = tuple_of(args + used, nargs - used)
+            keep = rest
             flat[op.varargs] = <PyObject*>rest
             nargs_bound = used
         else:
             raise TypeError(f"{op.name}() takes {op.npositional} positional arguments but {nargs} were given: "
                             f"{op.definition.signature_text()}")
     elif op.varargs >= 0 and nargs > op.varargs and PyLong_Check(<object>args[op.varargs]):
-        rest = tuple([<object>args[i] for i in range(op.varargs, nargs)])
-        keep = [rest]
+        rest = tuple_of(args + op.varargs, nargs - op.varargs)
+        keep = rest
         flat[op.varargs] = <PyObject*>rest
         used = op.varargs
     else:
@@ -132,11 +132,30 @@ cdef list bind(Op op, PyObject** args, Py_ssize_t nargs, PyObject* kwnames, PyOb
                 continue
         converted = convert(op, k, code, value, flat, slow)
         if <PyObject*>converted != value:
-            if keep is None:
-                keep = []
-            keep.append(converted)
+            keep = converted if keep is None else (keep, converted)
             flat[k] = <PyObject*>converted
     return keep
+
+
+cdef inline tuple tuple_of(PyObject** items, Py_ssize_t n):
+    cdef tuple made = PyTuple_New(n)
+    cdef Py_ssize_t i
+    for i in range(n):
+        item = <object>items[i]
+        Py_INCREF(item)
+        PyTuple_SET_ITEM(made, i, item)
+    return made
+
+
+cdef inline bint plain_ints(PyObject* value) noexcept:
+    """Whether a value is a tuple of Python ints and nothing else."""
+    cdef Py_ssize_t i
+    if not PyTuple_CheckExact(<object>value):
+        return False
+    for i in range(PyTuple_GET_SIZE(<object>value)):
+        if not PyLong_CheckExact(<object>PyTuple_GET_ITEM(<object>value, i)):
+            return False
+    return True
 
 
 cdef int keyword_index(Op op, object key) except -2:
@@ -306,6 +325,8 @@ cdef object convert(Op op, int k, int code, PyObject* value, PyObject** flat, in
         n = wrap_dim(n, dims_of_first(op, flat) + op.definition.extra_dims, op.name)
         return n
     if code == P_INTS or code == P_INTS_OPT:
+        if op.plength[k] == 0 and plain_ints(value):
+            return <object>value
         return as_ints(op, k, value)
     if code == P_DIMS or code == P_DIMS_OPT:
         dims = as_ints(op, k, value)

@@ -317,6 +317,46 @@ def empty_strided(shape, stride, dtype d, where):
     return empty_strided_c(n, a, b, default_dtype if d is None else d.index, runtime_of(where))
 
 
+def tensor_of_numbers(list numbers not None):
+    """Return a tensor of a flat list of Python floats, or of ints, on the default device.
+
+    Returns None where the list holds anything else, the device is not the host's, or a transform
+    acts: `tangrad.tensor` knows what to do then.
+    """
+    cdef DeviceRuntime dev
+    cdef Tensor t
+    cdef Py_ssize_t i
+    cdef int64_t n = len(numbers)
+    cdef int index = default_dtype, overflow = 0
+    if n == 0 or tg_tls.intercept != NULL:
+        return None
+    if PyFloat_CheckExact(<object>PyList_GET_ITEM(numbers, 0)):
+        if index != FLOAT32 and index != FLOAT64:
+            return None
+        for i in range(n):
+            if not PyFloat_CheckExact(<object>PyList_GET_ITEM(numbers, i)):
+                return None
+    else:
+        index = INT64
+        for i in range(n):
+            if not PyLong_CheckExact(<object>PyList_GET_ITEM(numbers, i)):
+                return None
+    dev = runtime_of(None)
+    if not dev.type.host:
+        return None
+    t = empty_contiguous(1, &n, index, dev)
+    for i in range(n):
+        if index == FLOAT32:
+            (<float*>t.storage_.data)[i] = <float>PyFloat_AS_DOUBLE(<object>PyList_GET_ITEM(numbers, i))
+        elif index == FLOAT64:
+            (<double*>t.storage_.data)[i] = PyFloat_AS_DOUBLE(<object>PyList_GET_ITEM(numbers, i))
+        else:
+            (<int64_t*>t.storage_.data)[i] = PyLong_AsLongLongAndOverflow(<object>PyList_GET_ITEM(numbers, i), &overflow)
+            if overflow:
+                return None
+    return t
+
+
 def tensor_from_bytes(buffer, dtype d not None, shape, where=None):
     """Copy packed bytes into a new contiguous tensor."""
     cdef const unsigned char[::1] data = memoryview(buffer).cast("B") if len(buffer) else None

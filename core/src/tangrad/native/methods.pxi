@@ -342,7 +342,7 @@ cdef object tensor_getitem(Tensor t, object index):
         if PySlice_Check(index) and plain_slice(index):
             if OP_SLICE is None:
                 OP_SLICE = lookup_op("slice")
-            start, stop = (<object>index).start, (<object>index).stop
+            start, stop = <object>(<PySliceObject*>index).start, <object>(<PySliceObject*>index).stop
             flat[0], flat[1], flat[2], flat[3], flat[4] = <PyObject*>t, <PyObject*>zero, <PyObject*>start, \
                 <PyObject*>stop, <PyObject*>step
             return call_flat(OP_SLICE, flat, None, False)
@@ -351,9 +351,10 @@ cdef object tensor_getitem(Tensor t, object index):
     return _getitem_hook(t, index)
 
 
-cdef bint plain_slice(object s):
-    return (s.step is None and (s.start is None or PyLong_CheckExact(s.start))
-            and (s.stop is None or PyLong_CheckExact(s.stop)))
+cdef inline bint plain_slice(object index) noexcept:
+    cdef PySliceObject* s = <PySliceObject*>index
+    return s.step == Py_None_ptr and (s.start == Py_None_ptr or PyLong_CheckExact(<object>s.start)) \
+        and (s.stop == Py_None_ptr or PyLong_CheckExact(<object>s.stop))
 
 
 cdef object tensor_setitem(Tensor t, object index, object value):

@@ -535,13 +535,7 @@ cdef object call_out(Op op, PyObject** flat, object out, uint64_t needs):
 
 
 cdef object call_composite(Op op, PyObject** flat, object out, bint inplace):
-    cdef tuple args = PyTuple_New(op.nparams)
-    cdef int i
-    for i in range(op.nparams):
-        item = <object>flat[i]
-        Py_INCREF(item)
-        PyTuple_SET_ITEM(args, i, item)
-    result = PyObject_CallObject(op.function, args)
+    result = PyObject_CallObject(op.function, tuple_of(flat, op.nparams))
     if out is None:
         return result
     if inplace:

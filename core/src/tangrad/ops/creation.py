@@ -65,6 +65,8 @@ def _empty(size: Ints, dtype: Any, device: Any, memory_format: Any, like: Any = 
 
 
 def _allocated(size: Ints, dtype: Any, device: Any, memory_format: Any) -> Any:
+    if memory_format is None:
+        return _C.empty(size, dtype, device)
     _check_size(size)
     dtype = _C.get_default_dtype() if dtype is None else dtype
     device = _C.get_default_device() if device is None else device

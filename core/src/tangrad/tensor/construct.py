@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tangrad import _C
 from tangrad.tensor import exchange
 from tangrad.tensor.exchange import from_dlpack, from_numpy, frombuffer
 from tangrad.tensor.packing import is_packable, pack
@@ -40,7 +41,11 @@ def tensor(
         RuntimeError: a number does not fit the dtype, no dtype can be inferred, or gradients
             are asked of integers.
     """
-    made = _copied(data, _checked_dtype("tensor", dtype), device)
+    made = None
+    if type(data) is list and dtype is None and device is None:
+        made = _C.tensor_of_numbers(data)
+    if made is None:
+        made = _copied(data, _checked_dtype("tensor", dtype), device)
     if pin_memory:
         made = made.pin_memory()
     return _requiring_grad(made) if requires_grad else made
@@ -148,8 +153,6 @@ def _copied(data: Any, dtype: Any, device: Any) -> Any:
 
 
 def _from_python(data: Any, dtype: Any, device: Any) -> Any:
-    from tangrad import _C
-
     wanted = None if dtype is None else exchange.name_of(dtype)
     if wanted is not None and not is_packable(wanted):
         # A dtype that a plugin registered: only its own cast knows its bits.

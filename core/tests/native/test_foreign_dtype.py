@@ -1,0 +1,59 @@
+"""A dtype that a plugin registers: eighths in one byte."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tangrad
+from tangrad import plugin
+
+
+def decode(raw: Any) -> Any:
+    """Return the float32 values of stored bytes."""
+    return raw.astype(np.int8).astype(np.float32) / 8
+
+
+def encode(values: Any) -> Any:
+    """Return the bytes of values, rounded to eighths."""
+    return np.clip(np.round(np.asarray(values) * 8), -128, 127).astype(np.int8).view(np.uint8)
+
+
+@pytest.fixture(scope="module")
+def eighths() -> Any:
+    try:
+        return tangrad.eighths
+    except AttributeError:
+        return plugin.register_dtype("eighths", 1, "foreign", "B", codec=(decode, encode), compute="float32")
+
+
+def made(values: list[float], dtype: Any) -> Any:
+    return tangrad.tensor(values).to(dtype)
+
+
+def test_two_tensors_are_added(eighths: Any) -> None:
+    total = made([0.5, 1.125], eighths) + made([0.25, 2.0], eighths)
+    assert total.dtype is eighths
+    assert total.to(tangrad.float32).tolist() == [0.75, 3.125]
+
+
+def test_values_round_to_what_the_type_holds(eighths: Any) -> None:
+    assert made([0.3, 100.0], eighths).to(tangrad.float32).tolist() == [0.25, 15.875]
+
+
+def test_views_copies_and_casts_work(eighths: Any) -> None:
+    x = made([0.5, 1.0, 1.5, 2.0], eighths).view(2, 2).t()
+    assert x.contiguous().to(tangrad.float64).tolist() == [[0.5, 1.5], [1.0, 2.0]]
+    assert (x.element_size(), x.nbytes) == (1, 4)
+
+
+def test_the_type_is_reached_by_name(eighths: Any) -> None:
+    assert tangrad.eighths is eighths
+    assert repr(eighths) == "tangrad.eighths"
+
+
+def test_a_taken_name_is_refused(eighths: Any) -> None:
+    with pytest.raises(ValueError, match="already registered"):
+        plugin.register_dtype("eighths", 2, "foreign", "H", codec=(decode, encode), compute="float32")

@@ -1,0 +1,81 @@
+"""Reading and writing by index, for indices that Hypothesis draws, against torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tangrad
+
+SHAPE = (3, 1, 4)
+SLICES = st.slices(4).filter(lambda s: s.step is None or s.step > 0)
+SIMPLE = st.one_of(st.integers(-4, 4), SLICES, st.none(), st.just(...), st.booleans(),
+                   st.lists(st.integers(-3, 2), min_size=0, max_size=3).map(lambda v: ("index", v)),
+                   st.just(("mask", None)))  # fmt: skip
+INDICES = st.one_of(SIMPLE, st.lists(SIMPLE, max_size=5).map(tuple))
+
+
+def made(index: Any, library: Any, source: Any) -> Any:
+    """Make an index of one of the libraries of its description."""
+    if isinstance(index, tuple) and len(index) == 2 and index[0] == "index":
+        return library.tensor(index[1], dtype=library.int64)
+    if isinstance(index, tuple) and len(index) == 2 and index[0] == "mask":
+        return source > 5
+    if isinstance(index, tuple):
+        return tuple(made(i, library, source) for i in index)
+    return index
+
+
+def outcome(action: Any) -> Any:
+    """Return what an action gives, or the type of what it raises."""
+    try:
+        return action()
+    except (IndexError, RuntimeError, ValueError, TypeError) as error:
+        return type(error)
+
+
+@settings(max_examples=400, deadline=None, derandomize=True)
+@given(INDICES)
+def test_reading_gives_what_torch_gives(index: Any) -> None:
+    values = np.arange(12.0).reshape(SHAPE)
+    results = []
+    for library in (tangrad, torch):
+        source = library.from_numpy(values)
+        results.append(outcome(lambda t=source, lib=library: t[made(index, lib, t)]))
+    ours, theirs = results
+    if isinstance(theirs, type):
+        assert isinstance(ours, type), f"{index} gives {ours}, torch raises {theirs}"
+        return
+    assert not isinstance(ours, type), f"{index} raises {ours}, torch gives {theirs}"
+    assert tuple(ours.shape) == tuple(theirs.shape)
+    assert ours.tolist() == theirs.tolist()
+    assert ours._is_view() == theirs._is_view()
+
+
+@settings(max_examples=400, deadline=None, derandomize=True)
+@given(INDICES, st.sampled_from(["number", "whole", "row"]))
+def test_writing_leaves_what_torch_leaves(index: Any, kind: str) -> None:
+    targets, results = [], []
+    for library in (tangrad, torch):
+        target = library.arange(12.0).reshape(SHAPE)
+        value = {"number": -1.0, "whole": library.full((1,), -2.0), "row": library.arange(4.0) - 9}[kind]
+
+        def write(t: Any = target, v: Any = value, lib: Any = library) -> None:
+            t[made(index, lib, t)] = v
+
+        results.append(outcome(write))
+        targets.append(target)
+    assert (results[0] is None) == (results[1] is None), f"{index}: {results[0]}, torch {results[1]}"
+    if results[1] is None and not repeats(index):
+        assert targets[0].tolist() == targets[1].tolist()
+
+
+def repeats(index: Any) -> bool:
+    """Tell whether an index may name a place twice, so that the order of writes decides."""
+    parts = index if isinstance(index, tuple) and index[:1] != ("index",) else (index,)
+    lists = [[n % 3 for n in p[1]] for p in parts if isinstance(p, tuple) and p[:1] == ("index",)]
+    return any(len(set(v)) < len(v) for v in lists)

@@ -1,0 +1,155 @@
+"""Subclasses, patches and modes: what may stand between a call and its kernel."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import weakref
+from typing import Any
+
+import pytest
+
+import tangrad
+
+
+class Logged(tangrad.Tensor):
+    """Note the functions that are called with it."""
+
+    calls: list[str] = []
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        Logged.calls.append(func.__name__)
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+@pytest.fixture(autouse=True)
+def _empty_log() -> None:
+    Logged.calls.clear()
+
+
+def logged(*values: float) -> Any:
+    return tangrad.tensor(values).as_subclass(Logged)
+
+
+@pytest.mark.parametrize("call", [
+    lambda x: x + 1, lambda x: 1 + x, lambda x: tangrad.add(x, 1), lambda x: x.sin(), lambda x: tangrad.cat([x, x]),
+    lambda x: x[0], lambda x: x.view(-1), lambda x: tangrad.nn.functional.relu(x), lambda x: x.sum(0),
+])  # fmt: skip
+def test_results_of_a_subclass_are_of_the_subclass(call: Any) -> None:
+    assert type(call(logged(1.0, 2.0))) is Logged
+    assert Logged.calls
+
+
+def test_a_subclass_may_stand_anywhere_among_the_arguments() -> None:
+    assert type(tangrad.where(tangrad.tensor([True]), tangrad.ones(1), logged(2.0))) is Logged
+
+
+def test_a_subclass_may_refuse() -> None:
+    class Refuses(tangrad.Tensor):
+        @classmethod
+        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return NotImplemented
+
+    with pytest.raises(TypeError, match="no implementation|NotImplemented|multiple dispatch"):
+        tangrad.add(tangrad.ones(1).as_subclass(Refuses), 1)
+
+
+def test_an_object_with_the_protocol_needs_to_be_no_tensor() -> None:
+    class Wrapper:
+        @classmethod
+        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return func.__name__, len(args)
+
+    assert tangrad.sin(Wrapper()) == ("sin", 1)
+
+
+def test_a_function_mode_sees_calls_on_plain_tensors() -> None:
+    seen = []
+
+    class Mode(tangrad.overrides.TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(func.__name__)
+            return func(*args, **(kwargs or {}))
+
+    with Mode():
+        result = tangrad.ones(2).sin()
+    assert "sin" in seen
+    assert result.shape == (2,)
+
+
+def test_a_dispatch_mode_sees_ops_below_autograd() -> None:
+    from tangrad.utils._python_dispatch import TorchDispatchMode
+
+    seen = []
+
+    class Mode(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    x = tangrad.ones(2, requires_grad=True)
+    with Mode():
+        y = x.sin()
+        y.sum().backward()
+    assert any("sin" in name for name in seen)
+    assert x.grad is not None
+    assert y.requires_grad
+
+
+def test_methods_and_attributes_may_be_added() -> None:
+    tangrad.Tensor.doubled = lambda self: self * 2
+    try:
+        assert tangrad.ones(1).doubled().item() == 2
+    finally:
+        del tangrad.Tensor.doubled
+    x = tangrad.ones(1)
+    x.note = "kept"
+    assert x.note == "kept"
+
+
+def test_a_tensors_class_may_be_changed() -> None:
+    class Sub(tangrad.Tensor):
+        pass
+
+    x = tangrad.ones(1)
+    x.__class__ = Sub
+    assert type(x) is Sub
+    assert isinstance(x + 1, tangrad.Tensor)
+
+
+def test_tensors_are_hashed_by_identity_and_weakly_referable() -> None:
+    x, y = tangrad.ones(1), tangrad.ones(1)
+    assert len({x, y, x}) == 2
+    gone = weakref.ref(x)
+    del x
+    assert gone() is None
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda t: pickle.loads(pickle.dumps(t))])
+def test_copies_share_nothing_and_keep_everything(copied: Any) -> None:
+    x = tangrad.arange(6.0).reshape(2, 3).t().requires_grad_()
+    y = copied(x)
+    assert y.tolist() == x.tolist()
+    assert (y.stride(), y.requires_grad, y.dtype) == (x.stride(), True, x.dtype)
+    with tangrad.no_grad():
+        y.zero_()
+    assert x.sum().item() == 15
+
+
+def test_copies_in_one_object_keep_sharing() -> None:
+    base = tangrad.zeros(4)
+    first, second = copy.deepcopy((base, base[1:]))
+    first[1] = 5
+    assert second[0].item() == 5
+
+
+def test_a_shallow_copy_shares_memory() -> None:
+    x = tangrad.zeros(2)
+    copy.copy(x)[0] = 3
+    assert x[0].item() == 3
+
+
+def test_deepcopy_of_an_inner_tensor_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="graph leaves|created explicitly"):
+        copy.deepcopy(tangrad.ones(1, requires_grad=True) * 2)
