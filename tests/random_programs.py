@@ -205,9 +205,10 @@ class Writer:
         self.add(f"{name} = {self.values(shape)}.clone().detach().requires_grad_({gradient})")
 
     def a_step(self) -> str:
-        kinds = (self.view, self.view, self.view, self.arithmetic, self.arithmetic, self.reduce, self.contract,
-                 self.write_in_place, self.write_in_place, self.write_in_place, self.assign, self.index, self.join,
-                 self.cut, self.hook, self.backward, self.several_views)  # fmt: skip
+        kinds = (self.view, self.view, self.view, self.arithmetic, self.arithmetic, self.reduce,
+                 self.contract, self.write_in_place, self.write_in_place, self.write_in_place,
+                 self.assign, self.index, self.join, self.cut, self.hook, self.backward,
+                 self.several_views)  # fmt: skip
         kind = self.random.choice(kinds)
         line = kind()
         # detach_ does nothing under torch's inference mode.
@@ -223,13 +224,16 @@ class Writer:
         start = self.random.randint(0, size)
         flat = math.prod(shape)
         choices = [
-            f"{x}.transpose({d}, {e})", f"{x}.unsqueeze({self.random.randint(0, len(shape))})", f"{x}.squeeze()",
-            f"{x}.reshape({self.factored(flat)})", f"{x}.view({self.factored(flat)})", f"{x}.flatten()",
-            f"{x}.narrow({d}, {start}, {self.random.randint(0, size - start)})", f"{x}.expand(2, {'-1, ' * len(shape)})",
-            f"{x}.movedim({d}, {e})", f"{x}.permute({self.permutation(len(shape))})", f"{x}.view_as({x})",
-            f"{x}.select({d}, {self.random.randrange(-size, size) if size else 0})", f"{x}[::2]", f"{x}[..., None]",
-            f"{x}[..., :1]", f"{x}.diagonal()", f"{x}.contiguous()", f"{x}.detach()", f"{x}.clone()", f"{x}.T",
-            f"{x}.as_strided(({flat},), (1,))", f"{x}.unfold({d}, {min(2, size)}, 1)",
+            f"{x}.transpose({d}, {e})", f"{x}.unsqueeze({self.random.randint(0, len(shape))})",
+            f"{x}.squeeze()", f"{x}.reshape({self.factored(flat)})",
+            f"{x}.view({self.factored(flat)})", f"{x}.flatten()",
+            f"{x}.narrow({d}, {start}, {self.random.randint(0, size - start)})",
+            f"{x}.expand(2, {'-1, ' * len(shape)})", f"{x}.movedim({d}, {e})",
+            f"{x}.permute({self.permutation(len(shape))})", f"{x}.view_as({x})",
+            f"{x}.select({d}, {self.random.randrange(-size, size) if size else 0})", f"{x}[::2]",
+            f"{x}[..., None]", f"{x}[..., :1]", f"{x}.diagonal()", f"{x}.contiguous()",
+            f"{x}.detach()", f"{x}.clone()", f"{x}.T", f"{x}.as_strided(({flat},), (1,))",
+            f"{x}.unfold({d}, {min(2, size)}, 1)",
         ]  # fmt: skip
         return f"{self.new()} = {self.random.choice(choices)}"
 
@@ -298,16 +302,19 @@ class Writer:
         y = self.partner(x, written=True)
         d = self.dim(x)
         shape = tuple(self.state[x].shape)
-        choices = [f"{x}.add_({y})", f"{x}.mul_({y})", f"{x}.sub_({y})", f"{x} += {y}", f"{x} *= {y}",
-                   f"{x}.{self.random.choice(INPLACE_UNARY)}()", f"{x}.fill_({self.number()})",
+        choices = [f"{x}.add_({y})", f"{x}.mul_({y})", f"{x}.sub_({y})", f"{x} += {y}",
+                   f"{x} *= {y}", f"{x}.{self.random.choice(INPLACE_UNARY)}()",
+                   f"{x}.fill_({self.number()})",
                    f"{x}.copy_({y if not is_number(y) else self.values(self.shape_like(x))})",
                    f"{x}.clamp_(-1, 1)", f"{x}.masked_fill_({x} > 0, {self.number()})",
-                   f"{x}.detach().add_({self.number()})",
-                   f"{x}.add_({x})", f"{x}.mul_({x})", f"{x}.exp_().clamp_(0, 3)", f"{x}.cumsum_({d})"]  # fmt: skip
+                   f"{x}.detach().add_({self.number()})", f"{x}.add_({x})", f"{x}.mul_({x})",
+                   f"{x}.exp_().clamp_(0, 3)", f"{x}.cumsum_({d})"]  # fmt: skip
         if shape:
-            choices += [f"{x}.narrow({d}, 0, 1).mul_({self.number()})", f"{x}.transpose_({d}, {self.dim(x)})",
-                        f"{x}.unsqueeze_({d})", f"{x}.squeeze_()", f"{x}.t_()" if len(shape) <= 2 else f"{x}.squeeze_(0)",
-                        f"{x}.index_fill_({d}, T.tensor([0]), {self.number()})", f"{x}.diagonal().zero_()"]  # fmt: skip
+            choices += [f"{x}.narrow({d}, 0, 1).mul_({self.number()})",
+                        f"{x}.transpose_({d}, {self.dim(x)})", f"{x}.unsqueeze_({d})",
+                        f"{x}.squeeze_()", f"{x}.t_()" if len(shape) <= 2 else f"{x}.squeeze_(0)",
+                        f"{x}.index_fill_({d}, T.tensor([0]), {self.number()})",
+                        f"{x}.diagonal().zero_()"]  # fmt: skip
         return self.random.choice(choices)
 
     def assign(self) -> str:
@@ -330,9 +337,11 @@ class Writer:
         where = [self.random.randrange(-size, size) if size else 0 for _ in range(self.random.randint(1, 3))]
         positive = [w % size if size else 0 for w in where]
         return f"{self.new()} = " + self.random.choice((
-            f"{x}[T.tensor({where})]", f"{x}[{x} > 0]", f"{x}.index_select({d}, T.tensor({positive}))",
-            f"{x}[..., T.tensor({where})]", f"{x}.flip({d})", f"{x}.roll(1, {d})", f"{x}.take(T.tensor([0]))",
-            f"{x}.gather({d}, T.zeros_like({x}, dtype=T.int64))", f"{x}.repeat(2, {'1, ' * len(shape)})",
+            f"{x}[T.tensor({where})]", f"{x}[{x} > 0]",
+            f"{x}.index_select({d}, T.tensor({positive}))", f"{x}[..., T.tensor({where})]",
+            f"{x}.flip({d})", f"{x}.roll(1, {d})", f"{x}.take(T.tensor([0]))",
+            f"{x}.gather({d}, T.zeros_like({x}, dtype=T.int64))",
+            f"{x}.repeat(2, {'1, ' * len(shape)})",
             f"{x}.triu()" if len(shape) > 1 else f"{x}.flip(0)",
             f"{x}.index_add({d}, T.tensor([0]), {x}.narrow({d}, 0, 1))"))  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Random programs in tangrad and torch: the same gradients, or an error; never a silent difference."""
+"""Random programs in tangrad and torch: equal gradients or an error, never silently others."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None =
 
 def tensor_backward(self: Any, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
                     inputs: Any = None) -> None:
-    """Compute the gradients of this tensor for the leaves of its graph (`Tensor.backward`); see `backward`."""
+    """Compute the gradients of this tensor for the leaves of its graph (`Tensor.backward`)."""
     backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
 

@@ -246,7 +246,7 @@ def _connected(cls: Any, node: Any, args: tuple[Any, ...], outputs: list[Any]) -
 
 
 def _edge(t: Any, args: tuple[Any, ...], outputs: list[Any], dirty: tuple[Any, ...]) -> int:
-    """Return where a saved tensor comes from: the number of an input, -2 - k for result k, -1 for neither."""
+    """Return a saved tensor's source: an input's number, -2 - k for result k, -1 for neither."""
     if not any(t is d for d in dirty):
         for i, a in enumerate(args):
             if t is a:

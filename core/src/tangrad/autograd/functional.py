@@ -103,7 +103,7 @@ def jvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
         func, inputs, create_graph, strict: as for `vjp`. v: like the inputs.
     """
     with enable_grad():
-        given, as_tuple = _tuple_of_tensors(inputs, "inputs", "jvp")
+        given, _ = _tuple_of_tensors(inputs, "inputs", "jvp")
         xs = _fresh(given, create_graph)
         vectors = _vectors(v, xs, "jvp", "input")
         outputs, out_tuple = _tuple_of_tensors(func(*xs), "outputs of the user-provided function", "jvp")
@@ -155,7 +155,10 @@ def _rows(output: Any, inputs: tuple[Any, ...], create_graph: bool, strict: bool
     rows: list[list[Any]] = [[] for _ in inputs]
     for k in range(flat.numel()):
         found = _safe_grad((flat[k],), inputs, (_C.lookup_op("ones_like")(flat[k]),), create_graph)
-        message = f"Output {k} of the user-provided function is independent of an input. This is not allowed in strict mode."
+        message = (
+            f"Output {k} of the user-provided function is independent of an input. "
+            "This is not allowed in strict mode."
+        )
         for row, g in zip(rows, _filled(found, inputs, strict, message), strict=True):
             row.append(g)
     stack = _C.lookup_op("stack")

@@ -90,7 +90,7 @@ def _check_inputs(values: Sequence[Any]) -> None:
 
 
 def _parts(t: Any) -> Any:
-    """Return a tensor as a real vector: real and imaginary parts of complex elements side by side."""
+    """Return a tensor as a real vector; real and imaginary parts lie side by side."""
     t = t.detach()
     if t.dtype.is_complex:
         t = _C.lookup_op("view_as_real")(t.resolve_conj())
@@ -98,7 +98,7 @@ def _parts(t: Any) -> Any:
 
 
 def _whole(vector: Any, like: Any) -> Any:
-    """Return a real vector as a tensor of the shape and dtype of another (the inverse of `_parts`)."""
+    """Return a real vector as a tensor of another's shape and dtype (the inverse of `_parts`)."""
     if like.dtype.is_complex:
         pairs = vector.reshape((*like.shape, 2)).contiguous()
         return _C.lookup_op("view_as_complex")(pairs).to(like.dtype)
@@ -153,13 +153,13 @@ class _Check:
             return [(a - b) / (2 * self.eps) for a, b in zip(*sides, strict=True)]
 
     def pulled(self, k: int, cotangent: Any) -> list[Any]:
-        """Return the inputs' gradients for a cotangent (a real vector) of output k, as real vectors."""
+        """Return the inputs' gradients for a cotangent of output k; all are real vectors."""
         o = self.outputs[k]
         found = grad([o], self.points, [_whole(cotangent, o)], retain_graph=True, allow_unused=True)
         return [_parts(_C.lookup_op("zeros_like")(x) if g is None else g) for g, x in zip(found, self.points, strict=True)]
 
     def pushed(self, i: int, direction: Any) -> list[Any]:
-        """Return the outputs' tangents for a tangent (a real vector) of input i, as real vectors."""
+        """Return the outputs' tangents for a tangent of input i; all are real vectors."""
         from tangrad.autograd import forward_ad
 
         with forward_ad.dual_level():
@@ -218,7 +218,7 @@ class _Check:
     # --- further properties
 
     def reentrant(self, tolerance: float, check_dtypes: bool) -> None:
-        """Check that backward is deterministic and gives gradients of the inputs' shapes (and dtypes)."""
+        """Check that backward is deterministic and that gradients have the inputs' geometry."""
         for k, o in enumerate(self.outputs):
             seed = _C.lookup_op("ones_like")(_parts(o))
             first, second = self.pulled(k, seed), self.pulled(k, seed)

@@ -43,7 +43,7 @@ class BatchLevel(Level):
         self.size, self.randomness = size, randomness
 
     def wrap(self, inner: Any, dim: int | None) -> Any:
-        """Return a tensor of this level whose batch is dimension `dim` of inner (None: inner itself)."""
+        """Return inner as a tensor of this level with dimension `dim` as batch; None: as it is."""
         if dim is None:
             return inner
         shape = list(inner.shape)
@@ -53,6 +53,7 @@ class BatchLevel(Level):
         return _C.wrap_level(inner, BatchRecord(inner, self, dim), tuple(shape))
 
     def lift(self, made: Any, like: Any, stack: list[Level]) -> Any:
+        """Return a new tensor as one of this level: with memory for every sample."""
         if not isinstance(like, _C.Tensor) or not self.owns(like):
             return _lift(made, like, stack)
         below = _C.level_of(like).inner
@@ -62,12 +63,14 @@ class BatchLevel(Level):
         return self.wrap(_lift(physical, below, stack), 0)
 
     def item(self, record: Record) -> Any:
+        """Refuse: each sample has a value of its own."""
         raise RuntimeError(
             "vmap: It looks like you're calling .item() on a Tensor, or using a Tensor in data-dependent control flow. "
             "vmap does not support that, as each sample has a value of its own; rewrite it with other operations, "
             "for example torch.where.")
 
     def tolist(self, record: Record) -> Any:
+        """Refuse, as `item` does."""
         return self.item(record)
 
     def dims(self, value: Any) -> Any:
@@ -79,6 +82,7 @@ class BatchLevel(Level):
         return None
 
     def functional(self, op: _C.Op, args: tuple[Any, ...]) -> Any:
+        """Run the call once for all samples."""
         if op.definition.random and args[-1] is None:
             return self._random(op, args)
         inner = self.unwrap(args)
@@ -184,7 +188,7 @@ def front(x: Any, dim: int | None, size: int | None = None) -> Any:
 
 
 def aligned(x: Any, dim: int | None, rank: int) -> Any:
-    """Return x with its batch dimension first and `rank` dimensions behind it, if it has a batch."""
+    """Return x, if it has a batch, with that dimension first and `rank` behind it."""
     if dim is None:
         return x
     x = front(x, dim)

@@ -83,7 +83,7 @@ def dispatch(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any) -> A
 
 
 def _overloaded(args: tuple[Any, ...], stack: Stack) -> list[Any]:
-    """Return the arguments whose class overrides `__torch_function__`, one per class, subclasses first."""
+    """Return one argument per class that overrides `__torch_function__`, subclasses first."""
     if stack.functions_disabled:
         return []
     found: list[Any] = []

@@ -158,7 +158,7 @@ class Level:
         return self._write(_C.lookup_op("copy_"), (target, result, False), 0, op.name, overwrites=True)
 
     def _kept(self, op: _C.Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the arguments of an in-place form, with a copy of the target where backward needs its old values."""
+        """Return an in-place form's arguments; a target whose values backward needs is copied."""
         return args
 
     def _write(self, op: _C.Op, args: tuple[Any, ...], written: int, name: str, overwrites: bool = False) -> Any:
@@ -240,6 +240,7 @@ class GradLevel(Level):
         return _C.wrap_level(inner, Record(inner, self))
 
     def lift(self, made: Any, like: Any, stack: list[Level]) -> Any:
+        """Return a new tensor as one of this level; nothing is recorded for it."""
         return self.wrap(_lift(made, self.unwrap(like), stack))
 
     def _kept(self, op: _C.Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -250,6 +251,7 @@ class GradLevel(Level):
         return (_C.stand_in(self.wrap(copy), args[0]), *args[1:])
 
     def functional(self, op: _C.Op, args: tuple[Any, ...]) -> Any:
+        """Run the call below and record it."""
         args = drawn(op, args)
         inner = self.unwrap(args)
         with self.below() as stack:
@@ -344,6 +346,7 @@ class JvpLevel(Level):
         return _C.wrap_level(record.inner, record)
 
     def lift(self, made: Any, like: Any, stack: list[Level]) -> Any:
+        """Return a new tensor as one of this level, with tangent zero."""
         inner = _lift(made, self.unwrap(like), stack)
         return inner if self.lenient else self.wrap(inner)
 
@@ -356,6 +359,7 @@ class JvpLevel(Level):
         return None
 
     def functional(self, op: _C.Op, args: tuple[Any, ...]) -> Any:
+        """Run the call below, and compute the tangents of its results."""
         args = drawn(op, args)
         inner = self.unwrap(args)
         with self.below() as stack:
@@ -482,7 +486,9 @@ def tangent_of(op: _C.Op, args: tuple[Any, ...], tangents: list[Any], result: An
 
 
 def _any_tensor(value: Any) -> bool:
-    return isinstance(value, _C.Tensor) or isinstance(value, list) and any(map(_any_tensor, value))
+    if isinstance(value, list):
+        return any(map(_any_tensor, value))
+    return isinstance(value, _C.Tensor)
 
 
 def _fitted(tangent: Any, result: Any) -> Any:

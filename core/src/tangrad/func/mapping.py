@@ -55,7 +55,7 @@ def _name(func: Callable[..., Any]) -> str:
 
 def _flat_inputs(func: Any, in_dims: Any, args: tuple[Any, ...],
                  kwargs: dict[str, Any]) -> tuple[int, list[Any], list[Any], Any]:
-    """Check in_dims against the arguments; return batch size, leaves, their batch dimensions and the tree."""
+    """Check in_dims; return the batch size, the leaves, their batch dimensions and the tree."""
     call = f"vmap({_name(func)}, in_dims={in_dims}, ...)(<inputs>)"
     if not isinstance(in_dims, int) and not isinstance(in_dims, tuple):
         raise ValueError(f"{call}: expected `in_dims` to be int or a (potentially nested) tuple matching the structure of "

@@ -22,7 +22,7 @@ def _is_differentiable(t: Any) -> bool:
 
 
 class _entered_grad:
-    """Context manager: a grad level is on the stack and records; on leaving, its graph is complete."""
+    """Record on a grad level that is on the stack inside; on leaving, its graph is complete."""
 
     def __init__(self) -> None:
         self.level = GradLevel()

@@ -316,8 +316,8 @@ cdef object convert(Op op, int k, int code, PyObject* value, PyObject** flat, in
                 slow[0] = 1
                 continue
             if not isinstance(item, Tensor) and not (item is None and op.definition.allows_none_in_list):
-                raise TypeError(f"{op.name}(): expected Tensor as element {items.index(item)} in argument '{op.names[k]}' "
-                                f"(position {k + 1}), but got {_type_name(item)}")
+                raise TypeError(f"{op.name}(): expected Tensor as element {items.index(item)} in argument "
+                                f"'{op.names[k]}' (position {k + 1}), but got {_type_name(item)}")
             if isinstance(item, Tensor) and (not exact_tensor(<PyObject*>item) or (<Tensor>item).level_ is not None):
                 slow[0] = 1
         return items
@@ -346,8 +346,8 @@ cdef object convert(Op op, int k, int code, PyObject* value, PyObject** flat, in
         n = dims_of_first(op, flat) + op.definition.extra_dims
         wrapped = tuple([wrap_dim(d, n, op.name) for d in dims])
         if len(set(wrapped)) != len(wrapped):
-            raise RuntimeError(f"{op.name}: dim {[d for d in wrapped if wrapped.count(d) > 1][0]} appears multiple times "
-                               f"in the list of dims {list(dims)}")
+            raise RuntimeError(f"{op.name}: dim {[d for d in wrapped if wrapped.count(d) > 1][0]} appears multiple "
+                               f"times in the list of dims {list(dims)}")
         return wrapped
     if code == P_FLOAT or code == P_FLOAT_OPT:
         if PyFloat_Check(<object>value):

@@ -169,7 +169,7 @@ def tree_any(pred: Callable[[Any], bool], tree: Any) -> bool:
 
 
 def broadcast_prefix(prefix: Any, spec: TreeSpec) -> list[Any] | None:
-    """Return one value per leaf of `spec` from a tree whose leaves may stand for whole subtrees; None if it is none."""
+    """Return one value per leaf of `spec` from a prefix of its tree; None where it is none."""
     if _rules(prefix) is None:
         return [prefix] * spec.num_leaves
     if spec.type is None:

@@ -6,6 +6,8 @@ copies. Handles count up from an odd number, so code that takes one for an addre
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from tangrad.plugin import DeviceDriver
 
 API = 1
@@ -14,7 +16,7 @@ API = 1
 class Loopback(DeviceDriver):
     """Keep each allocation as a bytearray in a table."""
 
-    expected_failures: dict[str, str] = {}
+    expected_failures: ClassVar[dict[str, str]] = {}
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
