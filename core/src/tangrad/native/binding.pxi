@@ -280,6 +280,9 @@ cdef int dims_of_first(Op op, PyObject** flat) except -1:
 
 cdef object convert(Op op, int k, int code, PyObject* value, PyObject** flat, int* slow):
     cdef int64_t n
+    if code in (P_TENSOR, P_TENSOR_OPT, P_OPERAND) and hasattr(type(<object>value), "__torch_function__"):
+        slow[0] = 1  # no tensor, but of a class that takes the call over
+        return <object>value
     if code == P_TENSOR:
         raise wrong_type(op, k, value)
     if code == P_TENSOR_OPT:

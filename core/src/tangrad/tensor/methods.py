@@ -283,6 +283,13 @@ def sum_to_size(self: Any, *size: Any) -> Any:
     return _C.sum_gradient_to(self, shape)
 
 
+def where(self: Any, condition: Any, other: Any) -> Any:
+    """Keep the elements where the condition holds, and take the other's elsewhere."""
+    import tangrad
+
+    return tangrad.where(condition, self, other)
+
+
 TABLE: dict[str, Any] = {
     "to": to, "cpu": cpu, "type": type_, "numpy": numpy, "as_subclass": as_subclass,
     "_make_subclass": staticmethod(_make_subclass), "_make_wrapper_subclass": staticmethod(_make_wrapper_subclass),
@@ -296,7 +303,7 @@ TABLE: dict[str, Any] = {
     "is_same_size": is_same_size, "is_set_to": is_set_to, "is_signed": is_signed, "is_pinned": is_pinned,
     "pin_memory": pin_memory, "nelement": numel_alias, "ndimension": lambda self: self.dim(), "apply_": apply_,
     "share_memory_": share_memory_, "is_shared": lambda self: False, "sum_to_size": sum_to_size,
-    "name": property(lambda self: None), "is_distributed": lambda self: False,
+    "where": where, "name": property(lambda self: None), "is_distributed": lambda self: False,
 }
 for _alias, _name in {"bool": "bool", "byte": "uint8", "char": "int8", "short": "int16", "int": "int32", "long": "int64",
                       "half": "float16", "bfloat16": "bfloat16", "float": "float32", "double": "float64",
