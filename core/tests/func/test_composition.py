@@ -4,6 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+
+def layer_norm(t, x, weight):
+    """Normalise; on torch by parts, as torch 2.13 gets second derivatives of its own layer_norm wrong."""
+    if t.__name__ == "tangrad":
+        return t.nn.functional.layer_norm(x, (4,), weight, weight)
+    centred = x - x.mean(-1, keepdim=True)
+    return centred * (x.var(-1, correction=0, keepdim=True) + 1e-5).rsqrt() * weight + weight
+
+
 # Functions of a matrix w (3, 4) and a sample x (4,) to any shape.
 FUNCTIONS = {
     "linear": lambda t, w, x: w @ x,
@@ -46,7 +55,7 @@ FUNCTIONS = {
     "triangle": lambda t, w, x: w.tril() * x,
     "outer and matmul": lambda t, w, x: w @ t.outer(x, x) @ w.t(),
     "einsum": lambda t, w, x: t.einsum("ij,j,kj->ik", w, x, w),
-    "layer_norm": lambda t, w, x: t.nn.functional.layer_norm(w * x, (4,), x, x),
+    "layer_norm": lambda t, w, x: layer_norm(t, w * x, x) * x,
     "gelu": lambda t, w, x: t.nn.functional.gelu(w @ x),
     "cross_entropy": lambda t, w, x: t.nn.functional.cross_entropy((w * x).t(), t.tensor([0, 2, 1, 0])),
     "conv1d": lambda t, w, x: t.nn.functional.conv1d(w.unsqueeze(0), w[:2, :2].reshape(1, 2, 2).repeat(1, 2, 1)[:, :3],

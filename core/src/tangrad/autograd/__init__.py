@@ -29,7 +29,7 @@ def _seeds(outputs: Sequence[Any], grads: Sequence[Any], batched: bool = False) 
     """
     if grads and len(grads) != len(outputs):
         raise RuntimeError(f"got {len(outputs)} tensors and {len(grads)} gradients")
-    made = []
+    made: list[Any] = []
     for i, out in enumerate(outputs):
         g = grads[i] if grads else None
         if g is None:
@@ -115,10 +115,8 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
     seeds_given = _as_tuple_of_optional(grad_outputs)
     keep = create_graph if retain_graph is None else retain_graph
     if is_grads_batched:
-        from tangrad.func import vmap
-
-        return vmap(lambda *g: grad(outputs, wanted, g, True, create_graph, True, allow_unused, False,
-                                    materialize_grads))(*seeds_given)
+        return _batched_grad(outputs, wanted, seeds_given, dict(
+            retain_graph=True, create_graph=create_graph, allow_unused=allow_unused, materialize_grads=materialize_grads))
     if allow_unused is None:
         allow_unused = materialize_grads
     for t in wanted:
@@ -132,6 +130,23 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
                                "allow_unused=True if this is the desired behavior.")
         results.append(_C.lookup_op("zeros_like")(t) if g is None and materialize_grads else g)
     return tuple(results)
+
+
+def _batched_grad(outputs: tuple[Any, ...], wanted: tuple[Any, ...], seeds: tuple[Any, ...],
+                  options: dict[str, Any]) -> tuple[Any, ...]:
+    """Return gradients for a batch of gradients of the outputs; None stays None."""
+    from tangrad.func import vmap
+
+    used: list[int] = []
+
+    def one(*seed: Any) -> tuple[Any, ...]:
+        found = grad(outputs, wanted, seed, **options)
+        used[:] = [i for i, g in enumerate(found) if g is not None]
+        return tuple(found[i] for i in used)
+
+    results = vmap(one)(*seeds)
+    batch = dict(zip(used, results, strict=True))
+    return tuple(batch.get(i) for i in range(len(wanted)))
 
 
 def __getattr__(name: str) -> Any:

@@ -80,7 +80,7 @@ class _FunctionNode(FunctionCtx, _C.FunctionNode):
             grads = tuple(self._zeros(i) if g is None and self._is_tensor[i] else g for i, g in enumerate(grads))
         result = _backward_of(self._function)(self, *grads)
         results = result if isinstance(result, tuple) else tuple(result) if isinstance(result, list) else (result,)
-        for i, (r, is_tensor) in enumerate(zip(results, self._takes_tensor)):
+        for i, (r, is_tensor) in enumerate(zip(results, self._takes_tensor, strict=False)):
             if r is not None and not is_tensor:
                 raise RuntimeError(f"function {type(self).__name__} returned a gradient different from None at position "
                                    f"{i + 1}, but the corresponding forward input was not a Variable")

@@ -57,9 +57,10 @@ def _apply_grad(cls: Any, level: GradLevel, args: tuple[Any, ...]) -> Any:
 
 
 def _apply_jvp(cls: Any, level: JvpLevel, args: tuple[Any, ...]) -> Any:
-    inner, tangents = level.unwrap(args), level.tangents(args)
+    inner = level.unwrap(args)
     ctx = FunctionCtx()
     with level.below():
+        tangents = level.tangents(args)
         result = cls.apply(*inner)
         if not any(isinstance(t, _C.Tensor) for t in tangents):
             return map_tensors(level.wrap, result)
@@ -127,6 +128,8 @@ def batched_function(cls: Any, size: int, randomness: str, in_dims: tuple[Any, .
                 return map_tensors(lambda t: whole(level, t), result)
 
     class Batched(Function):
+        generate_vmap_rule = True
+
         @staticmethod
         def forward(*args: Any) -> Any:
             return inside(lambda level: cls.forward(*wrap(level, args, in_dims)))
@@ -164,7 +167,7 @@ def batched_function(cls: Any, size: int, randomness: str, in_dims: tuple[Any, .
                 return found if isinstance(found, tuple) else (found,)
 
             found = inside(run)
-            return tuple(_as_input(g, d) for g, d in zip(found, in_dims))
+            return tuple(_as_input(g, d) for g, d in zip(found, in_dims, strict=False))
 
         @staticmethod
         def jvp(ctx: Any, *tangents: Any) -> Any:

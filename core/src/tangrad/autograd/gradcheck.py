@@ -139,7 +139,7 @@ class _Check:
                 for place, x in zip(self.places, moved, strict=True):
                     full[place] = x
                 for a, b in zip(before, self.results(full), strict=True):
-                    if a.dtype.is_floating_point and a.numel() and float((a - b).abs().max()) > self.atol:
+                    if a.dtype.is_floating_point and a.numel() and float((a - b).abs().max()) > self.atol * self.eps:
                         raise GradcheckError("Numerical gradient for function expected to be zero")
 
     def difference(self, i: int, direction: Any) -> list[Any]:

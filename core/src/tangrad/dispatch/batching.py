@@ -269,7 +269,7 @@ def _by_dims(op: _C.Op, size: int, dims: tuple[Any, ...], inner: tuple[Any, ...]
     params = op.definition.schema.params
     if op.kind == "reduction" and not any(p.type in _DIM_TYPES for p in params):
         return looped(op, size, dims, inner)
-    made = []
+    made: list[Any] = []
     for p, x, d in zip(params, inner, dims, strict=True):
         if p.type == "Tensor[]":
             made.append([front(member, None if d is None else d[i], size) for i, member in enumerate(x)])

@@ -15,7 +15,7 @@ from tangrad import _C
 from tangrad.dispatch import intercept
 
 # Given by `tangrad.func.transforms`, which nobody enters a level without.
-vjp: Callable[..., Any]
+vjp: Any = None
 
 
 def map_tensors(function: Callable[[Any], Any], value: Any) -> Any:
@@ -42,7 +42,8 @@ class Record:
     __slots__ = ("inner", "level", "strides", "__weakref__")
 
     def __init__(self, inner: Any, level: Level) -> None:
-        self.inner, self.level, self.strides = inner, level, None
+        self.inner, self.level = inner, level
+        self.strides: tuple[int, ...] | None = None
 
     def item(self) -> Any:
         """Return the value of the only element."""
@@ -294,7 +295,7 @@ class JvpRecord(Record):
     __slots__ = ("own", "parent", "call")
 
     def __init__(self, inner: Any, level: Level, tangent: Any = None, parent: JvpRecord | None = None,
-                 call: Callable[[Any], Any] | None = None) -> None:
+                 call: Any = None) -> None:
         super().__init__(inner, level)
         self.own, self.parent, self.call = tangent, parent, call
 
@@ -393,7 +394,10 @@ class JvpLevel(Level):
         if isinstance(result, _C.Tensor):
             call = view_of_tangent(op, parent.inner, result, rest)
             return self._wrapped(JvpRecord(result, self, None, parent, call))
-        made = [self._wrapped(JvpRecord(r, self, None, parent, lambda whole, k=k: call_bound(op, (whole, *rest))[k]))
+        def piece(k: int) -> Callable[[Any], Any]:
+            return lambda whole: call_bound(op, (whole, *rest))[k]
+
+        made = [self._wrapped(JvpRecord(r, self, None, parent, piece(k)))
                 for k, r in enumerate(result)]
         return type(result)(made)
 
@@ -408,9 +412,9 @@ class JvpLevel(Level):
             _C.adopt(target, _C.share_history(self.wrap(inner_target), target))
             inner = self.unwrap(args)
         self.check_own(target, name)
-        tangents = self.tangents(args)
         node = _C.record_write(op, args, target, name, overwrites) if self.lenient else None
         with self.below() as stack:
+            tangents = self.tangents(args)
             result = intercept.levelled(op, op, inner, None, stack)
             if result is not inner[written]:
                 return self.wrap(result)

@@ -20,7 +20,7 @@ def vmap(func: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0, randomne
     Args:
         func: takes trees of tensors of one sample, returns a tree of tensors.
         in_dims: batch dimension of each positional argument: an int, None (not batched), or a tuple
-            of such and of trees that match the arguments. Keyword arguments are batched in dimension 0.
+            of such and of trees that match the arguments. Keyword arguments are not batched.
         out_dims: where the batch dimension goes in each output.
         randomness: "error": random operations raise; "same": all samples draw the same numbers;
             "different": each draws its own.
@@ -70,7 +70,7 @@ def _flat_inputs(func: Any, in_dims: Any, args: tuple[Any, ...],
                          f"{tree_flatten(in_dims)[1]} but inputs has structure {args_spec}.")
     dims = [_checked_dim(call, x, d) for x, d in zip(leaves, dims, strict=True)]
     keyword_leaves, keyword_spec = tree_flatten(kwargs)
-    dims += [_checked_dim(call, x, 0) if isinstance(x, _C.Tensor) else None for x in keyword_leaves]
+    dims += [None] * len(keyword_leaves)
     leaves = leaves + keyword_leaves
     return _batch_size(call, leaves, dims), leaves, dims, (args_spec, keyword_spec)
 

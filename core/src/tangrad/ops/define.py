@@ -56,7 +56,7 @@ def _make(kind: str, definition: Definition, **fields: Any) -> _C.Op:
 
 def pointwise(schema: str, expression: str | Mapping[str, str], *, promote: str = "promote",
               results: Sequence[str] = ("promoted",), fixed: Mapping[str, str] | None = None, dtypes: str = "all",
-              partials: Mapping[str, str] | None = None, vjp: Any = None, jvp: Any = None, check: Any = None,
+              partials: Mapping[str, Any] | None = None, vjp: Any = None, jvp: Any = None, check: Any = None,
               **common: Any) -> _C.Op:
     """Define an op that computes each element by a scalar expression.
 

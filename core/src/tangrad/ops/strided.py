@@ -75,7 +75,7 @@ def _as_strided_vjp(
 def _as_strided_batch(
     n: int, dims: Any, self: Any, size: Ints, stride: Ints, storage_offset: int | None
 ) -> Any:
-    x = front(self, dims[0]).contiguous()
+    x = front(self, dims[0])
     return x.as_strided((n, *size), (x.stride()[0], *stride), storage_offset), 0
 
 
