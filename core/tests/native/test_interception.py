@@ -48,7 +48,9 @@ def test_a_subclass_may_stand_anywhere_among_the_arguments() -> None:
 def test_a_subclass_may_refuse() -> None:
     class Refuses(tangrad.Tensor):
         @classmethod
-        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_function__(
+            cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             return NotImplemented
 
     with pytest.raises(TypeError, match="no implementation|NotImplemented|multiple dispatch"):
@@ -58,7 +60,9 @@ def test_a_subclass_may_refuse() -> None:
 def test_an_object_with_the_protocol_needs_to_be_no_tensor() -> None:
     class Wrapper:
         @classmethod
-        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_function__(
+            cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             return func.__name__, len(args)
 
     assert tangrad.sin(Wrapper()) == ("sin", 1)
@@ -68,7 +72,9 @@ def test_a_function_mode_sees_calls_on_plain_tensors() -> None:
     seen = []
 
     class Mode(tangrad.overrides.TorchFunctionMode):
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             seen.append(func.__name__)
             return func(*args, **(kwargs or {}))
 
@@ -84,7 +90,9 @@ def test_a_dispatch_mode_sees_ops_below_autograd() -> None:
     seen = []
 
     class Mode(TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             seen.append(str(func))
             return func(*args, **(kwargs or {}))
 
