@@ -119,7 +119,6 @@ DEVIATIONS: dict[str, str] = {
             "test_method_is_the_function[[]sum_to_size-bfloat16-*",
         ],
         "the stride of a batch at the end is not the one that a loop's copies have": [
-            "test_vmap_is_a_loop[[]first at the end-as_strided-*",
             "test_vmap_is_a_loop[[]as_strided-*-first at the end[]]",
         ],
         "kl_div takes what its parts take": _results(
