@@ -79,7 +79,17 @@ def dispatch(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any) -> A
         from tangrad.dispatch.overrides import call_torch_function
 
         return call_torch_function(stack, op, functional, args, out, overloaded)
+    _refuse_strangers(op, args)
     return observed(op, functional, args, out, stack)
+
+
+def _refuse_strangers(op: _C.Op, args: tuple[Any, ...]) -> None:
+    """Let no object that only has `__torch_function__` reach a kernel when nobody took it over."""
+    for a in args:
+        kind = type(a)
+        if not isinstance(a, _C.Tensor) and hasattr(kind, "__torch_function__"):
+            raise TypeError(f"{op.name}(): argument must be Tensor, not {kind.__qualname__}, whose "
+                            "__torch_function__ is switched off here")
 
 
 def _overloaded(args: tuple[Any, ...], stack: Stack) -> list[Any]:

@@ -134,7 +134,7 @@ _neg_view = view(
     function=False,
     method=False,
     node="neg_view",
-    samples=lambda s: [s(s.tensor(2, 3))],
+    samples=lambda s: [] if s.is_bool else [s(s.tensor(2, 3))],
     oracle="neg",
     doc="View a tensor as its negation, without a copy.",
 )
@@ -156,19 +156,3 @@ def resolve_conj(self: Any) -> Any:
 def resolve_neg(self: Any) -> Any:
     """Return the tensor with a lazy negation carried out."""
     return clone(self) if self.is_neg() else self
-
-
-@composite(
-    "positive(Tensor self) -> Tensor",
-    samples=lambda s: [] if s.is_bool else [s(s.tensor(2, 3))],
-    errors=lambda s: [(s(s.mask(2)), RuntimeError, "bool")],
-)
-def positive(self: Any) -> Any:
-    """Return the tensor itself.
-
-    Raises:
-        RuntimeError: the tensor is of bools.
-    """
-    if self.dtype is _C.dtype_by_name("bool"):
-        raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
-    return self
