@@ -156,12 +156,19 @@ def returning(gradients):
     return Wrong
 
 
-@pytest.mark.parametrize(("gradients", "error", "message"), [
-    (lambda g: (g,), RuntimeError, "returned an incorrect number of gradients \\(expected 2, got 1\\)"),
-    (lambda g: (g, g), RuntimeError, "returned a gradient different from None at position 2"),
-    (lambda g: ("g", None), TypeError, "returned a str as gradient 0"),
-    (lambda g: (g[:1], None), RuntimeError, "shape"),
-])
+@pytest.mark.parametrize(
+    ("gradients", "error", "message"),
+    [
+        (
+            lambda g: (g,),
+            RuntimeError,
+            "returned an incorrect number of gradients \\(expected 2, got 1\\)",
+        ),
+        (lambda g: (g, g), RuntimeError, "returned a gradient different from None at position 2"),
+        (lambda g: ("g", None), TypeError, "returned a str as gradient 0"),
+        (lambda g: (g[:1], None), RuntimeError, "shape"),
+    ],
+)
 def test_wrong_gradients_are_refused(gradients, error, message):
     y = returning(gradients).apply(leaf(1.0, 2.0), 3)
     with pytest.raises(error, match=message):
@@ -201,6 +208,7 @@ def test_once_differentiable_refuses_second_derivatives():
 
 # --- under transforms ------------------------------------------------------------------------------
 
+
 def custom(x, y):
     return Product.apply(x, y)[0].sin().sum()
 
@@ -216,7 +224,9 @@ TRANSFORMS = {
     "jacfwd": lambda f, x, y, b: jacfwd(f)(x, y),
     "vmap": lambda f, x, y, b: vmap(f, (0, None))(b, y),
     "vmap of grad": lambda f, x, y, b: vmap(grad(f, (0, 1)), (0, None))(b, y),
-    "grad of vmap": lambda f, x, y, b: grad(lambda b, y: vmap(f, (0, None))(b, y).sum(), (0, 1))(b, y),
+    "grad of vmap": lambda f, x, y, b: grad(lambda b, y: vmap(f, (0, None))(b, y).sum(), (0, 1))(
+        b, y
+    ),
     "vmap of hessian": lambda f, x, y, b: vmap(hessian(f, (0, 1)), (0, None))(b, y),
     "jvp of vmap of grad": lambda f, x, y, b: jvp(vmap(grad(f), (0, None)), (b, y), (b, y)),
     "vmap of vmap": lambda f, x, y, b: vmap(vmap(f, (None, 0)), (0, None))(b, b),
@@ -230,7 +240,9 @@ def leaves(value):
 @pytest.mark.parametrize("transform", TRANSFORMS.values(), ids=TRANSFORMS)
 def test_transforms_see_the_function_s_own_derivative(transform):
     x, y, b = (tangrad.randn(*shape, dtype=tangrad.float64) for shape in ((3,), (3,), (4, 3)))
-    for a, c in zip(leaves(transform(custom, x, y, b)), leaves(transform(plain, x, y, b)), strict=True):
+    for a, c in zip(
+        leaves(transform(custom, x, y, b)), leaves(transform(plain, x, y, b)), strict=True
+    ):
         assert a.shape == c.shape and tangrad.allclose(a, c)
 
 

@@ -127,11 +127,15 @@ class Level:
             RuntimeError: the call uses out=, or writes to a tensor that the level cannot write.
         """
         if out is not None:
-            raise RuntimeError(f"{op.name}(): out= is not supported inside {self.transform}; use the result instead")
+            raise RuntimeError(
+                f"{op.name}(): out= is not supported inside {self.transform}; use the result instead"
+            )
         if op is not functional:
             return self._inplace(op, functional, args)
         if functional.definition.schema.written >= 0:
-            return self._write(functional, args, functional.definition.schema.written, functional.name)
+            return self._write(
+                functional, args, functional.definition.schema.written, functional.name
+            )
         return self.functional(functional, args)
 
     def functional(self, op: _C.Op, args: tuple[Any, ...]) -> Any:
@@ -154,13 +158,17 @@ class Level:
             return _C.adopt(target, result)
         result = result[0] if isinstance(result, (tuple, list)) else result
         _check_fits(op, target, result)
-        return self._write(_C.lookup_op("copy_"), (target, result, False), 0, op.name, overwrites=True)
+        return self._write(
+            _C.lookup_op("copy_"), (target, result, False), 0, op.name, overwrites=True
+        )
 
     def _kept(self, op: _C.Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the arguments of an in-place form, with a copy of the target where backward needs its old values."""
         return args
 
-    def _write(self, op: _C.Op, args: tuple[Any, ...], written: int, name: str, overwrites: bool = False) -> Any:
+    def _write(
+        self, op: _C.Op, args: tuple[Any, ...], written: int, name: str, overwrites: bool = False
+    ) -> Any:
         raise NotImplementedError
 
     def check_own(self, target: Any, name: str) -> None:
@@ -173,7 +181,8 @@ class Level:
             raise RuntimeError(
                 f"During a grad (vjp, jvp, grad, etc) transform, the function provided attempted to call in-place "
                 f"operation ({name}) that would mutate a captured Tensor. This is not supported; please rewrite the "
-                f"function being transformed to explicitly accept the mutated Tensor(s) as inputs.")
+                f"function being transformed to explicitly accept the mutated Tensor(s) as inputs."
+            )
 
 
 def drawn(op: _C.Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -191,11 +200,15 @@ def drawn(op: _C.Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _check_fits(op: _C.Op, target: Any, result: Any) -> None:
     if tuple(result.shape) != tuple(target.shape):
-        raise RuntimeError(f"output with shape {list(target.shape)} doesn't match the broadcast shape "
-                           f"{list(result.shape)} (op '{op.name}')")
+        raise RuntimeError(
+            f"output with shape {list(target.shape)} doesn't match the broadcast shape "
+            f"{list(result.shape)} (op '{op.name}')"
+        )
     if not _C.can_cast(result.dtype, target.dtype):
-        raise RuntimeError(f"result type {result.dtype} can't be cast to the desired output type {target.dtype} "
-                           f"(op '{op.name}')")
+        raise RuntimeError(
+            f"result type {result.dtype} can't be cast to the desired output type {target.dtype} "
+            f"(op '{op.name}')"
+        )
 
 
 def lift(made: Any, like: Any = None) -> Any:
@@ -260,7 +273,9 @@ class GradLevel(Level):
                 _C.mark_as_view(view, args[0], several)
         return _C.record_call(op, args, wrapped)
 
-    def _write(self, op: _C.Op, args: tuple[Any, ...], written: int, name: str, overwrites: bool = False) -> Any:
+    def _write(
+        self, op: _C.Op, args: tuple[Any, ...], written: int, name: str, overwrites: bool = False
+    ) -> Any:
         target = args[written]
         inner = self.unwrap(args)
         if self.has_own(args):
@@ -293,8 +308,14 @@ class JvpRecord(Record):
 
     __slots__ = ("own", "parent", "call")
 
-    def __init__(self, inner: Any, level: Level, tangent: Any = None, parent: JvpRecord | None = None,
-                 call: Callable[[Any], Any] | None = None) -> None:
+    def __init__(
+        self,
+        inner: Any,
+        level: Level,
+        tangent: Any = None,
+        parent: JvpRecord | None = None,
+        call: Callable[[Any], Any] | None = None,
+    ) -> None:
         super().__init__(inner, level)
         self.own, self.parent, self.call = tangent, parent, call
 
@@ -393,11 +414,19 @@ class JvpLevel(Level):
         if isinstance(result, _C.Tensor):
             call = view_of_tangent(op, parent.inner, result, rest)
             return self._wrapped(JvpRecord(result, self, None, parent, call))
-        made = [self._wrapped(JvpRecord(r, self, None, parent, lambda whole, k=k: call_bound(op, (whole, *rest))[k]))
-                for k, r in enumerate(result)]
+        made = [
+            self._wrapped(
+                JvpRecord(
+                    r, self, None, parent, lambda whole, k=k: call_bound(op, (whole, *rest))[k]
+                )
+            )
+            for k, r in enumerate(result)
+        ]
         return type(result)(made)
 
-    def _write(self, op: _C.Op, args: tuple[Any, ...], written: int, name: str, overwrites: bool = False) -> Any:
+    def _write(
+        self, op: _C.Op, args: tuple[Any, ...], written: int, name: str, overwrites: bool = False
+    ) -> Any:
         target = args[written]
         inner = self.unwrap(args)
         if not self.has_own(args):
@@ -420,7 +449,9 @@ class JvpLevel(Level):
         return target
 
 
-def view_of_tangent(op: _C.Op, whole: Any, piece: Any, rest: tuple[Any, ...]) -> Callable[[Any], Any]:
+def view_of_tangent(
+    op: _C.Op, whole: Any, piece: Any, rest: tuple[Any, ...]
+) -> Callable[[Any], Any]:
     """Return the function that takes the tangent of `whole` to that of `piece`, a view of it.
 
     A tangent need not lie in memory as its primal does, so views that depend on strides become
@@ -435,7 +466,9 @@ def view_of_tangent(op: _C.Op, whole: Any, piece: Any, rest: tuple[Any, ...]) ->
 
         def read(t: Any) -> Any:
             places = positions(whole, piece).to(t.device)
-            return _C.lookup_op("index_select")(t.reshape((-1,)), 0, places.flatten()).reshape(tuple(piece.shape))
+            return _C.lookup_op("index_select")(t.reshape((-1,)), 0, places.flatten()).reshape(
+                tuple(piece.shape)
+            )
 
         return read
     return lambda t: call_bound(op, (t, *rest))
@@ -461,7 +494,9 @@ def tangent_of(op: _C.Op, args: tuple[Any, ...], tangents: list[Any], result: An
         None where all are zero, else a tensor or a list with one entry per result.
     """
     definition = op.definition
-    given = {name for name, t in zip(definition.parameter_names, tangents, strict=True) if _any_tensor(t)}
+    given = {
+        name for name, t in zip(definition.parameter_names, tangents, strict=True) if _any_tensor(t)
+    }
     if not given or not definition.differentiable:
         return None
     if op.kind == "pointwise" and not callable(definition.jvp):
@@ -490,11 +525,19 @@ def _fitted(tangent: Any, result: Any) -> Any:
     return tangent if tuple(tangent.shape) == tuple(result.shape) else tangent.expand(result.shape)
 
 
-def _named(definition: Any, args: tuple[Any, ...], tangents: list[Any], result: Any,
-           suffix: str = "_t") -> dict[str, Any]:
+def _named(
+    definition: Any, args: tuple[Any, ...], tangents: list[Any], result: Any, suffix: str = "_t"
+) -> dict[str, Any]:
     named = dict(zip(definition.parameter_names, args, strict=True))
-    named.update({name + suffix: t for name, t in zip(definition.parameter_names, tangents, strict=True)})
-    named.update({f"{name}_meta": value for name, value in zip(definition.parameter_names, args, strict=True)})
+    named.update(
+        {name + suffix: t for name, t in zip(definition.parameter_names, tangents, strict=True)}
+    )
+    named.update(
+        {
+            f"{name}_meta": value
+            for name, value in zip(definition.parameter_names, args, strict=True)
+        }
+    )
     results = (result,) if isinstance(result, _C.Tensor) else result
     # A derived op may have an input called result: the saved result of the op it derives from.
     named.setdefault("result", results[0])
@@ -503,16 +546,22 @@ def _named(definition: Any, args: tuple[Any, ...], tangents: list[Any], result: 
     return named
 
 
-def _pointwise_tangent(definition: Any, args: tuple[Any, ...], tangents: list[Any], result: Any) -> Any:
+def _pointwise_tangent(
+    definition: Any, args: tuple[Any, ...], tangents: list[Any], result: Any
+) -> Any:
     from tangrad.ops.derived import tangent_suffix
 
     named = _named(definition, args, tangents, result, tangent_suffix(definition))
-    given = tuple(n for n, t in zip(definition.parameter_names, tangents, strict=True) if t is not None)
+    given = tuple(
+        n for n, t in zip(definition.parameter_names, tangents, strict=True) if t is not None
+    )
     op, names = definition.tangent(given)
     return op(*[named[name] for name in names])
 
 
-def _authored_tangent(definition: Any, args: tuple[Any, ...], tangents: list[Any], result: Any) -> Any:
+def _authored_tangent(
+    definition: Any, args: tuple[Any, ...], tangents: list[Any], result: Any
+) -> Any:
     from tangrad.dispatch.binding import call_by_name
 
     named = _named(definition, args, tangents, result)
@@ -525,7 +574,7 @@ def _linear_tangent(op: _C.Op, args: tuple[Any, ...], tangents: list[Any], given
     total = None
     for k, name in enumerate(op.definition.parameter_names):
         if name in given:
-            term = call_bound(op, (*args[:k], tangents[k], *args[k + 1:]))
+            term = call_bound(op, (*args[:k], tangents[k], *args[k + 1 :]))
             total = term if total is None else _summed(total, term)
     return total
 
@@ -548,7 +597,9 @@ def tangent_by_vjp(op: _C.Op, args: tuple[Any, ...], tangents: list[Any]) -> Any
         for k, p in zip(places, primals, strict=True):
             full[k] = p
         made = call_bound(op, tuple(full))
-        return tuple(r for r in ((made,) if isinstance(made, _C.Tensor) else made) if _differentiable(r))
+        return tuple(
+            r for r in ((made,) if isinstance(made, _C.Tensor) else made) if _differentiable(r)
+        )
 
     results, pull = vjp(outputs, *[args[k] for k in places])
     cotangents = tuple(_C.lookup_op("zeros_like")(r) for r in results)
