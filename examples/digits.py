@@ -15,6 +15,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -59,7 +60,7 @@ class Outcome:
     losses: list[float] = field(default_factory=list)
     held_back_losses: list[float] = field(default_factory=list)
     accuracy: float = 0.0
-    predicted: np.ndarray | None = None
+    predicted: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
 
 
 class ProgressBar:
@@ -154,7 +155,7 @@ def draw(outcomes: dict[str, Outcome], held_back: TensorDataset, path: Path) -> 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure = pyplot.figure(figsize=(11, 3.2 * len(outcomes)), layout="constrained")
+    figure: Any = pyplot.figure(figsize=(11, 3.2 * len(outcomes)), layout="constrained")
     rows = np.atleast_1d(figure.subfigures(len(outcomes), 1))
     for row, (title, outcome) in zip(rows, outcomes.items(), strict=True):
         row.suptitle(f"{title}: {outcome.accuracy:.1%} of the held-back digits are read correctly")
@@ -166,7 +167,7 @@ def draw(outcomes: dict[str, Outcome], held_back: TensorDataset, path: Path) -> 
     print(f"loss curves and misclassified digits: {path}")
 
 
-def _draw_curves(figure, outcome: Outcome) -> None:
+def _draw_curves(figure: Any, outcome: Outcome) -> None:
     axes = figure.subplots()
     epochs = range(1, len(outcome.losses) + 1)
     axes.semilogy(epochs, outcome.losses, label="training")
@@ -175,7 +176,9 @@ def _draw_curves(figure, outcome: Outcome) -> None:
     axes.legend()
 
 
-def _draw_mistakes(figure, outcome: Outcome, held_back: TensorDataset, limit: int = 18) -> None:
+def _draw_mistakes(
+    figure: Any, outcome: Outcome, held_back: TensorDataset, limit: int = 18
+) -> None:
     images, digits = (tensor.cpu().numpy() for tensor in held_back.tensors)
     wrong = np.flatnonzero(outcome.predicted != digits)[:limit]
     axes = figure.subplots(3, 6, squeeze=False).ravel()

@@ -7,18 +7,37 @@ from __future__ import annotations
 
 import sys as _sys
 
+from tangrad import _C
+from tangrad._C import OutOfMemoryError as OutOfMemoryError
+from tangrad._C import Tensor as Tensor
+from tangrad._C import UntypedStorage as UntypedStorage
+from tangrad._C import can_cast as can_cast
+from tangrad._C import channels_last as channels_last
+from tangrad._C import channels_last_3d as channels_last_3d
+from tangrad._C import contiguous_format as contiguous_format
+from tangrad._C import device as device
+from tangrad._C import dtype as dtype
+from tangrad._C import get_default_device as get_default_device
+from tangrad._C import get_default_dtype as get_default_dtype
+from tangrad._C import is_grad_enabled as is_grad_enabled
+from tangrad._C import is_inference_mode_enabled as is_inference_mode_enabled
+from tangrad._C import layout as layout
+from tangrad._C import memory_format as memory_format
+from tangrad._C import preserve_format as preserve_format
+from tangrad._C import promote_types as promote_types
+from tangrad._C import result_type as result_type
+from tangrad._C import set_default_device as set_default_device
+from tangrad._C import set_default_dtype as set_default_dtype
+from tangrad._C import strided as strided
+from tangrad.plugins import namespaces as _namespaces
+from tangrad.tensor import protocol as _protocol
+from tangrad.tensor.size import Size as Size
+
 TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without its import
 if TYPE_CHECKING:
     from typing import Any
 
-from tangrad import _C
-from tangrad._C import OutOfMemoryError, Tensor, device, dtype, layout, memory_format
-from tangrad._C import (UntypedStorage, can_cast, channels_last, channels_last_3d, contiguous_format,
-                        get_default_device, get_default_dtype, is_grad_enabled, is_inference_mode_enabled,
-                        preserve_format, promote_types, result_type, set_default_device, set_default_dtype, strided)
-from tangrad.plugins import namespaces as _namespaces
-from tangrad.tensor import protocol as _protocol
-from tangrad.tensor.size import Size
+    from tangrad.tensor.construct import tensor as tensor
 
 __version__ = "2.13.0+tangrad0.1.0"
 
@@ -118,7 +137,7 @@ def _find_driver(name: str) -> None:
     open_device(name)
 
 
-def _slow_dispatch(op: object, functional: object, args: object, out: object) -> object:
+def _slow_dispatch(op: Any, functional: Any, args: tuple[Any, ...], out: Any) -> Any:
     """Load the Python side of dispatch on first use; it installs itself in this one's place."""
     from tangrad.dispatch.intercept import dispatch
 

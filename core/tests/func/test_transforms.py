@@ -240,7 +240,7 @@ def test_threads_have_their_own_transforms():
             x = tangrad.full((20, 3), float(k), dtype=tangrad.float64)
             for _ in range(5):
                 results[k] = vmap(grad(lambda v: (v**3).sum()))(x)[7].tolist()
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             errors.append(error)
 
     threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]

@@ -112,7 +112,7 @@ def test_seeds_of_64_bits_are_accepted(seed: int) -> None:
     assert tangrad.rand(3).tolist() == first
 
 
-@pytest.mark.parametrize("seed", [1 << 64, -(1 << 63) - 1, "a", 1.5])
+@pytest.mark.parametrize("seed", [1 << 64, -(1 << 63) - 1, "a"])
 def test_other_seeds_are_refused(seed: Any) -> None:
     with pytest.raises((RuntimeError, TypeError, ValueError)):
         tangrad.manual_seed(seed)

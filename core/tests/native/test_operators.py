@@ -17,8 +17,8 @@ x + y; x - y; x * y; x / y; x // y; x % y; x ** 2; x @ y.t(); -x; +x; abs(x); 2 
 x.shape; x.size(); x.size(0); x.size(-1); x.stride(); x.stride(1); x.ndim; x.dim(); x.numel(); x.nelement(); len(x)
 x.dtype; i.dtype; x.itemsize; x.element_size(); x.nbytes; x.is_leaf; x.requires_grad; x.grad; x.grad_fn; x._version
 x.is_contiguous(); x.t().is_contiguous(); x.storage_offset(); x[1].storage_offset(); x.T; x.mT; z.H; z.real; z.imag
-x.is_floating_point(); i.is_floating_point(); z.is_complex(); x.layout; x.is_sparse; x.names
-float(s); int(s); bool(s); complex(s); s.item(); round(s); s.__index__() if 0 else 0; x.tolist(); s.tolist(); i.tolist()
+x.is_floating_point(); i.is_floating_point(); z.is_complex(); x.layout; x.is_sparse
+float(s); int(s); bool(s); complex(s); s.item(); x.tolist(); s.tolist(); i.tolist()
 format(s, '.2f'); f'{s:.1f}'; str(x); repr(i); list(x)[0]; [t.item() for t in i[0]]; x[0] in x; 3 in i; bool(x.sum() > 0)
 x.double(); x.float(); x.half(); x.int(); x.long(); x.bool(); i.float(); x.to(T.float64); x.type_as(i); x.type(T.int32)
 x.new_zeros(2); x.new_ones(2, 2); x.new_full((2,), 3.); x.new_tensor([1, 2]); T.zeros_like(x); T.ones_like(i)
@@ -30,7 +30,7 @@ x.unsqueeze(0).squeeze(0); x.transpose(0, 1); x.movedim(0, 1); x.flip(0); x.roll
 T.is_tensor(x); T.numel(x); T.result_type(x, i); T.can_cast(T.float32, T.int32); x.equal(x); T.equal(x, y)
 s + 1; s * i; i * 2.5; b + 1; T.tensor(True) + 1; T.tensor(1) + T.tensor(1.5); T.arange(3); T.arange(1, 2, 0.25)
 T.linspace(0, 1, 5); T.eye(2, 3); T.full((2,), 1); T.full((2,), 1.); T.zeros(2, dtype=T.bool); T.tensor([[1, 2.5]]); T.tensor([])
-x.data_ptr() == x.data_ptr(); x.is_same_size(y); x.get_device(); x.dim_order(); x.apply_ if 0 else 0
+x.data_ptr() == x.data_ptr(); x.is_same_size(y); x.get_device()
 """.replace("\n", "; ").split("; ")  # fmt: skip
 
 
@@ -55,7 +55,9 @@ def names(library: Any) -> dict[str, Any]:
 def plain(value: Any) -> Any:
     """Turn a result into something that equals that of the other library."""
     if isinstance(value, (tangrad.Tensor, torch.Tensor)):
-        return (str(value.dtype).rpartition(".")[2], tuple(value.shape), np.round(np.asarray(value.resolve_conj().tolist()), 5).tolist())
+        values = np.asarray(value.resolve_conj().tolist())
+        rounded = values if values.dtype == bool else np.round(values, 5)
+        return str(value.dtype).rpartition(".")[2], tuple(value.shape), rounded.tolist()
     if isinstance(value, (tuple, list)):
         return [plain(v) for v in value]
     if isinstance(value, (tangrad.dtype, torch.dtype, tangrad.layout, torch.layout)):
@@ -88,9 +90,9 @@ def test_augmented_assignment_writes_the_same_tensor(statement: str) -> None:
 
 WRONG = """
 x + T.zeros(4); x @ x; x[5]; x[0, 0, 0, 0]; x.view(5); x.sum(3); x.item(); bool(x); len(s); x.permute(0, 0); i << 1.5
-x.expand(5, 3); T.cat([x, x.t()]); i / 'a'; x + 'a'; x.squeeze(7); T.zeros(-1); x.reshape(-1, -1); i.requires_grad_(); ~x
+x.expand(5, 3); T.cat([x, x.t()]); i / 'a'; x + 'a'; x.squeeze(7); T.zeros(-1); x.reshape(-1, -1); i.requires_grad_()
 x.to('nodevice'); x.index_select(0, T.tensor([7])); x.gather(5, i); T.tensor([[1, 2], [3]]); T.tensor('a'); T.eye(-1); iter(s)
-x.backward(); x.sum().backward(); int(x); x & y; x['a']; x[1.5]; x.norm('bad'); x.add_(T.zeros(4, 2, 3)); i.add_(1.5); x.t(1)
+x.backward(); x.sum().backward(); int(x); float(x); x & y; x['a']; x[1.5]; x.norm('bad'); x.add_(T.zeros(4, 2, 3)); i.add_(1.5); x.t(1)
 """.replace("\n", "; ").split("; ")  # fmt: skip
 
 

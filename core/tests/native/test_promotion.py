@@ -1,4 +1,8 @@
-"""Promotion of every pair of dtypes, as tensors with dimensions, without, and Python numbers."""
+"""Promotion of every pair of dtypes, as tensors with dimensions, without, and Python numbers.
+
+What PyTorch refuses (bool, floats and complex numbers with uint16 to uint64) may promote here; and
+there is no complex32.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +26,11 @@ def result(library: Any, first: Any, second: Any) -> str:
         return "refused"
 
 
+def agree(ours: str, theirs: str) -> bool:
+    """Compare, but for what only one of the two has."""
+    return theirs == "refused" or ours == theirs.replace("complex32", "complex64")
+
+
 def operands(library: Any, name: str) -> list[Any]:
     """Return tensors of a dtype with and without dimensions."""
     dtype = getattr(library, name)
@@ -33,15 +42,16 @@ def test_pairs_of_tensors_promote_as_in_torch(name: str) -> None:
     for other in ALL:
         for ours, theirs in zip(operands(tangrad, name), operands(torch, name), strict=True):
             for mine, its in zip(operands(tangrad, other), operands(torch, other), strict=True):
-                assert result(tangrad, ours, mine) == result(torch, theirs, its), (name, other, ours.ndim, mine.ndim)
+                found, expected = result(tangrad, ours, mine), result(torch, theirs, its)
+                assert agree(found, expected), (name, other, ours.ndim, mine.ndim, found, expected)
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_tensors_and_numbers_promote_as_in_torch(name: str) -> None:
     for number in NUMBERS:
         for ours, theirs in zip(operands(tangrad, name), operands(torch, name), strict=True):
-            assert result(tangrad, ours, number) == result(torch, theirs, number), (name, number, ours.ndim)
-            assert result(tangrad, number, ours) == result(torch, number, theirs), (number, name, ours.ndim)
+            assert agree(result(tangrad, ours, number), result(torch, theirs, number)), (name, number, ours.ndim)
+            assert agree(result(tangrad, number, ours), result(torch, number, theirs)), (number, name, ours.ndim)
 
 
 @pytest.mark.parametrize("name", ALL)

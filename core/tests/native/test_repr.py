@@ -11,7 +11,7 @@ import torch
 import tangrad
 
 DTYPES = ("float32", "float64", "float16", "int64", "int32", "uint8", "bool", "complex64", "complex128")
-SHAPES = ((), (1,), (5,), (0,), (2, 0), (3, 4), (2, 2, 3), (1, 1100), (40, 30), (2, 3, 1, 2))
+SHAPES = ((), (1,), (4,), (0,), (2, 0), (3, 4), (2, 2, 3), (1, 1100), (40, 30), (2, 3, 1, 2))
 
 
 def values(shape: tuple[int, ...], dtype: str, scale: float) -> Any:
@@ -19,7 +19,7 @@ def values(shape: tuple[int, ...], dtype: str, scale: float) -> Any:
     drawn = np.asarray(random.normal(size=shape) * scale)
     if dtype.startswith("complex"):
         drawn = drawn + 1j * random.normal(size=shape)
-    return np.abs(drawn).astype(dtype) if dtype == "uint8" else drawn.astype(dtype)
+    return np.asarray(np.abs(drawn) if dtype == "uint8" else drawn, dtype)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

@@ -91,7 +91,7 @@ class _FunctionNode(FunctionCtx, _C.FunctionNode):
             if isinstance(result, list)
             else (result,)
         )
-        for i, (r, is_tensor) in enumerate(zip(results, self._takes_tensor)):
+        for i, (r, is_tensor) in enumerate(zip(results, self._takes_tensor, strict=False)):
             if r is not None and not is_tensor:
                 raise RuntimeError(
                     f"function {type(self).__name__} returned a gradient different from None at position "

@@ -189,7 +189,7 @@ def batched_function(cls: Any, size: int, randomness: str, in_dims: tuple[Any, .
                 return found if isinstance(found, tuple) else (found,)
 
             found = inside(run)
-            return tuple(_as_input(g, d) for g, d in zip(found, in_dims))
+            return tuple(_as_input(g, d) for g, d in zip(found, in_dims, strict=False))
 
         @staticmethod
         def jvp(ctx: Any, *tangents: Any) -> Any:

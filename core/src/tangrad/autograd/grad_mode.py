@@ -15,7 +15,7 @@ class _ModeBase:
         """Return a fresh context of the same setting."""
         return type(self)()
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Any:
         raise NotImplementedError
 
     def __exit__(self, *exc: Any) -> None:

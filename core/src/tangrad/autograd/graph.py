@@ -79,7 +79,7 @@ class save_on_cpu(saved_tensors_hooks):
         device_type: accepted for compatibility.
     """
 
-    def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
+    def __init__(self, pin_memory: bool = False, device_type: str | None = None) -> None:
         super().__init__(lambda t: (t.device, t.cpu()), lambda packed: packed[1].to(packed[0]))
 
 

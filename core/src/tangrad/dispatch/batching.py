@@ -298,7 +298,7 @@ def _by_dims(
     params = op.definition.schema.params
     if op.kind == "reduction" and not any(p.type in _DIM_TYPES for p in params):
         return looped(op, size, dims, inner)
-    made = []
+    made: list[Any] = []
     for p, x, d in zip(params, inner, dims, strict=True):
         if p.type == "Tensor[]":
             made.append(
@@ -324,7 +324,7 @@ def _by_dims(
         elif kind == "dim?":
             made[first], made[k], flattened = made[first].reshape((size, -1)), 1, rank > 1
         elif kind in ("dim[]", "dim[]?"):
-            every = made[k] is None or folds and not made[k]
+            every = made[k] is None or (folds and not made[k])
             made[k] = tuple(range(1, rank + 1)) if every else tuple(d + 1 for d in made[k])
     result = call_bound(op, tuple(made))
     if scalar:

@@ -15,7 +15,7 @@ from tangrad import _C
 from tangrad.dispatch import intercept
 
 # Given by `tangrad.func.transforms`, which nobody enters a level without.
-vjp: Callable[..., Any]
+vjp: Any = None
 
 
 def map_tensors(function: Callable[[Any], Any], value: Any) -> Any:
@@ -39,10 +39,11 @@ class Record:
         strides: of the wrapper, where its shape differs from inner's.
     """
 
-    __slots__ = ("inner", "level", "strides", "__weakref__")
+    __slots__ = ("__weakref__", "inner", "level", "strides")
 
     def __init__(self, inner: Any, level: Level) -> None:
-        self.inner, self.level, self.strides = inner, level, None
+        self.inner, self.level = inner, level
+        self.strides: tuple[int, ...] | None = None
 
     def item(self) -> Any:
         """Return the value of the only element."""
@@ -306,7 +307,7 @@ class _BelowUnrecorded(Below):
 class JvpRecord(Record):
     """A primal and its tangent; a view's tangent is read from the tensor it is a view of."""
 
-    __slots__ = ("own", "parent", "call")
+    __slots__ = ("call", "own", "parent")
 
     def __init__(
         self,
@@ -314,7 +315,7 @@ class JvpRecord(Record):
         level: Level,
         tangent: Any = None,
         parent: JvpRecord | None = None,
-        call: Callable[[Any], Any] | None = None,
+        call: Any = None,
     ) -> None:
         super().__init__(inner, level)
         self.own, self.parent, self.call = tangent, parent, call
@@ -414,13 +415,12 @@ class JvpLevel(Level):
         if isinstance(result, _C.Tensor):
             call = view_of_tangent(op, parent.inner, result, rest)
             return self._wrapped(JvpRecord(result, self, None, parent, call))
+
+        def piece(k: int) -> Callable[[Any], Any]:
+            return lambda whole: call_bound(op, (whole, *rest))[k]
+
         made = [
-            self._wrapped(
-                JvpRecord(
-                    r, self, None, parent, lambda whole, k=k: call_bound(op, (whole, *rest))[k]
-                )
-            )
-            for k, r in enumerate(result)
+            self._wrapped(JvpRecord(r, self, None, parent, piece(k))) for k, r in enumerate(result)
         ]
         return type(result)(made)
 
@@ -513,7 +513,7 @@ def tangent_of(op: _C.Op, args: tuple[Any, ...], tangents: list[Any], result: An
 
 
 def _any_tensor(value: Any) -> bool:
-    return isinstance(value, _C.Tensor) or isinstance(value, list) and any(map(_any_tensor, value))
+    return isinstance(value, _C.Tensor) or (isinstance(value, list) and any(map(_any_tensor, value)))
 
 
 def _fitted(tangent: Any, result: Any) -> Any:

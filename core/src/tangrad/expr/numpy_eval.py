@@ -28,7 +28,7 @@ def build(program: Program) -> Callable[..., tuple]:
     body = _body(program)
     exec(compile("\n".join(body), "<expression>", "exec"), scope)  # the names are our own
     compute = scope["compute"]
-    instructions, results, inputs = program.instructions, program.results, program.inputs
+    instructions, inputs = program.instructions, program.inputs
     result_dtypes = [dtype_of(name) for name in program.result_types]
     indexed, names = program.indexed, program.params
 

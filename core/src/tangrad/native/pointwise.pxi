@@ -81,6 +81,8 @@ cdef int combine_categories(int higher, int lower) except -2:
     if lower < 0:
         return higher
     if category(lower) > category(higher):
+        if category(higher) == KIND_FLOAT:  # only the kind is taken over, not the width
+            return dtype_by_name("complex128" if COMPUTE[higher] == FLOAT64 else "complex64").index
         return common_dtype(higher, lower)
     return higher
 

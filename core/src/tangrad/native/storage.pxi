@@ -223,10 +223,16 @@ def set_default_device(d):
 
 def get_default_device():
     """Return the device on which factory functions allocate."""
-    return _default_devices[len(_default_devices) - 1] if _default_devices else device(_initial_device)
+    global initial_device_
+    if _default_devices:
+        return _default_devices[len(_default_devices) - 1]
+    if initial_device_ is None:
+        initial_device_ = device(_initial_device)
+    return initial_device_
 
 
 _initial_device = "cpu"
+cdef device initial_device_ = None      # made on first use: that opens its driver
 
 
 def _default_accelerator():

@@ -251,10 +251,10 @@ cdef class Tensor:
         return bool(tensor_item(self))
 
     def __int__(self):
-        return int(tensor_item(self))
+        return int(only_element(self))
 
     def __float__(self):
-        value = tensor_item(self)
+        value = only_element(self)
         if isinstance(value, complex) and value.imag == 0:
             return value.real
         return float(value)
@@ -613,6 +613,13 @@ cdef inline Tensor alias_whole(Tensor src):
     return t
 
 
+cdef object only_element(Tensor t):
+    """The element that a Python number is made of."""
+    if t.numel_ != 1:
+        raise ValueError(f"only one element tensors can be converted to Python scalars ([{describe_tensor(t)}])")
+    return tensor_item(t)
+
+
 cdef inline int64_t version_of(Tensor t) noexcept:
     return t.version_cell.version if t.version_cell is not None else t.storage_.version
 
@@ -677,12 +684,16 @@ cdef object describe_tensor(Tensor t):
 
 cdef bint geometry_within(Tensor t, int ndim, const int64_t* shape, const int64_t* stride, int64_t offset) noexcept:
     """Whether every element of the geometry lies inside the storage."""
-    cdef int64_t last = offset
+    cdef int64_t room = <int64_t>t.storage_.nbytes_ // ITEMSIZE[t.dtype_.index] - 1 - offset
     cdef int i
     if offset < 0:
         return False
     for i in range(ndim):
         if shape[i] == 0:
             return True
-        last += (shape[i] - 1) * stride[i]
-    return (last + 1) * ITEMSIZE[t.dtype_.index] <= <int64_t>t.storage_.nbytes_
+    for i in range(ndim):  # by division, for a product might overflow
+        if stride[i] > 0 and shape[i] > 1:
+            if shape[i] - 1 > room // stride[i]:
+                return False
+            room -= (shape[i] - 1) * stride[i]
+    return room >= 0

@@ -12,6 +12,7 @@ from typing import Any
 from tangrad import _C
 from tangrad.ops import registry
 from tangrad.ops.definition import Definition, PointwiseDefinition, ReductionDefinition, result_type_of
+from tangrad.ops.return_types import structseq
 from tangrad.ops.schema import Schema
 
 __all__ = ["composite", "op", "overload", "pointwise", "reduction", "scan", "view"]
@@ -55,7 +56,7 @@ def _make(kind: str, definition: Definition, **fields: Any) -> _C.Op:
 
 def pointwise(schema: str, expression: str | Mapping[str, str], *, promote: str = "promote",
               results: Sequence[str] = ("promoted",), fixed: Mapping[str, str] | None = None, dtypes: str = "all",
-              partials: Mapping[str, str] | None = None, vjp: Any = None, jvp: Any = None, check: Any = None,
+              partials: Mapping[str, Any] | None = None, vjp: Any = None, jvp: Any = None, check: Any = None,
               **common: Any) -> _C.Op:
     """Define an op that computes each element by a scalar expression.
 
@@ -184,6 +185,8 @@ def overload(name: str, *members: str, **common: Any) -> _C.Op:
         if member.definition.function:  # public in its own right, as maximum is beside max
             continue
         member.definition.public_name = name
+        if member.return_type is not None:
+            member.return_type = structseq(name, member.definition.schema.returns)
         if member.definition.node is None:
             member.node_name = _node_name(name, common.get("node"))
     definition = Definition(Schema(f"{name}(any self)"), **common)

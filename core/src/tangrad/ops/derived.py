@@ -18,7 +18,8 @@ def backward_rule(definition: PointwiseDefinition, needs: int) -> Any:
     wanted = tuple(name for k, name in enumerate(definition.inputs) if needs >> k & 1)
     grads = _grad_names(definition)
     joined = [_gradient(definition, name, grads) for name in wanted]
-    formulas, fused = [], []
+    formulas: list[tuple[Any, ...]] = []
+    fused: list[tuple[str, Any]] = []
     for name, expression in zip(wanted, joined, strict=True):
         passed = expression.is_identity_of(0)
         if passed in grads:
@@ -113,7 +114,6 @@ def make_derived(parent: PointwiseDefinition, name: str, expression: Any, tensor
     fixed = {n: t for n, t in parent.fixed.items() if n in tensors}
     child = PointwiseDefinition(schema, expression, results=results, fixed=fixed, partials=None,
                                 doc=f"Follow from the definition of '{parent.name}'.")
-    child.parent = parent
     child._expression = expression
     spec = dict(name=name, node_name=_camel(name), params=[(p.name, p.type, _C.MISSING, False, 0) for p in schema.params],
                 nout=len(results), promote="promote", results=results, fixed=fixed, has_rule=True,

@@ -13,7 +13,7 @@ from tangrad.ops.reduction import count, dim_errors, mean_vjp, restore
 # (1979), "Updating formulae and a pairwise algorithm for computing sample variances": one pass,
 # and no cancellation.
 
-_MOMENTS = {
+_MOMENTS: dict[str, Any] = {
     "map": "self; 0; 1",
     "combine": (
         "total = a2 + b2; share = where(total == 0, 0, b2 / where(total == 0, 1, total)); "

@@ -8,10 +8,6 @@ from typing import Any
 
 def structseq(name: str, fields: Sequence[str]) -> type:
     """Return a tuple class whose items are also attributes; it is called with the items."""
-    namespace: dict[str, Any] = {"__slots__": (), "__module__": "tangrad.return_types", "_fields": tuple(fields)}
-    for position, field in enumerate(fields):
-        namespace[field] = property(lambda self, k=position: self[k])
-    made = type(name, (tuple,), namespace)
 
     def new(cls: type, *items: Any) -> Any:
         if len(items) == 1 and len(fields) != 1:
@@ -22,10 +18,22 @@ def structseq(name: str, fields: Sequence[str]) -> type:
         inner = ",\n".join(f"{field}={item!r}" for field, item in zip(fields, self, strict=True))
         return f"tangrad.return_types.{name}(\n{inner})"
 
-    made.__new__ = new  # type: ignore[method-assign]
-    made.__repr__ = show  # type: ignore[method-assign]
-    made.__reduce__ = lambda self: (_rebuild, (name, tuple(fields), tuple(self)))  # type: ignore[method-assign]
-    return made
+    def reduce(self: Any) -> Any:
+        return _rebuild, (name, tuple(fields), tuple(self))
+
+    def item(position: int) -> property:
+        return property(lambda self: self[position])
+
+    namespace: dict[str, Any] = {
+        "__slots__": (),
+        "__module__": "tangrad.return_types",
+        "__new__": new,
+        "__repr__": show,
+        "__reduce__": reduce,
+        "_fields": tuple(fields),
+        **{field: item(position) for position, field in enumerate(fields)},
+    }
+    return type(name, (tuple,), namespace)
 
 
 def _rebuild(name: str, fields: tuple[str, ...], items: tuple[Any, ...]) -> Any:

@@ -175,7 +175,7 @@ class Sampler:
         self, low: float | None = None, high: float | None = None, *, specials: bool = True
     ) -> list[Sample]:
         """Make the usual samples of an op of one tensor whose domain is [low, high)."""
-        bounds = {"low": low, "high": high}
+        bounds: dict[str, Any] = {"low": low, "high": high}
         samples = [
             self(self.tensor(3, 4, **bounds)),
             self(self.tensor(**bounds)),
@@ -202,7 +202,7 @@ class Sampler:
             number: whether the second operand may also be a Python number.
             kwargs: further arguments, given to every call.
         """
-        bounds = {"low": low, "high": high}
+        bounds: dict[str, Any] = {"low": low, "high": high}
         second = {**bounds, "nonzero": nonzero}
         samples = [
             self(self.tensor(3, 4, **bounds), self.tensor(3, 4, **second), **kwargs),
@@ -225,8 +225,8 @@ class Sampler:
         if name == "bool":
             return self._random.integers(0, 2, size=shape) == 1
         if name in INTEGRAL:
-            start, stop = _integer_bounds(name, low, high)
-            return self._random.integers(start, stop, size=shape)
+            first, end = _integer_bounds(name, low, high)
+            return self._random.integers(first, end, size=shape)
         start, stop = (-3.0 if low is None else low), (3.0 if high is None else high)
         real = self._random.uniform(start, stop, size=shape)
         if name in FLOATING:

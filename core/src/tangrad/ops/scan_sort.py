@@ -155,7 +155,7 @@ def _recurrence_of(torch: Any, decay: Any, input: Any, dim: int) -> Any:
     if input.ndim == 0 or input.shape[dim] == 0:
         return input.clone() if input.dtype == torch.bool else input + decay * 0
     torch.broadcast_tensors(decay, input)
-    rows = []
+    rows: list[Any] = []
     for d, x in zip(decay.unbind(dim), input.unbind(dim), strict=True):
         rows.append(d * rows[-1] + x if rows else x)
     return torch.stack(rows, dim)

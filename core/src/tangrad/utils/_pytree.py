@@ -33,11 +33,11 @@ class TreeSpec:
         children_specs: specs of its children.
     """
 
-    __slots__ = ("type", "context", "children_specs", "num_leaves")
+    __slots__ = ("children_specs", "context", "num_leaves", "type")
 
     def __init__(self, type: Any, context: Any, children_specs: list[TreeSpec]) -> None:
         self.type, self.context, self.children_specs = type, context, children_specs
-        self.num_leaves = 1 if type is None else sum(c.num_leaves for c in children_specs)
+        self.num_leaves: int = 1 if type is None else sum(c.num_leaves for c in children_specs)
 
     def is_leaf(self) -> bool:
         """Return whether the tree is one leaf."""

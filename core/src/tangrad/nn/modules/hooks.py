@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any
 
 import tangrad
-from tangrad.nn import _module
+import tangrad.nn._module as _module
 from tangrad.utils.hooks import RemovableHandle
 
 # Hooks for all modules, by handle id; the second kind holds facts about a hook of the first.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import tangrad
-from tangrad.nn import _module
+import tangrad.nn._module as _module
 from tangrad.nn.modules import hooks as _hooks
 from tangrad.nn.modules.hooks import (
     Hooked,
