@@ -56,7 +56,8 @@ def leaf(*values):
 
 def test_backward_is_used_twice_over():
     x = leaf(0.5, -1.0)
-    assert gradcheck(Exp.apply, x) and gradgradcheck(Exp.apply, x)
+    assert gradcheck(Exp.apply, x)
+    assert gradgradcheck(Exp.apply, x)
     assert type(Exp.apply(x).grad_fn).__name__ == "ExpBackward"
 
 
@@ -206,7 +207,8 @@ def test_once_differentiable_refuses_second_derivatives():
         g.sum().backward()
 
 
-# --- under transforms ------------------------------------------------------------------------------
+# --- under transforms
+# ------------------------------------------------------------------------------
 
 
 def custom(x, y):
@@ -243,7 +245,8 @@ def test_transforms_see_the_function_s_own_derivative(transform):
     for a, c in zip(
         leaves(transform(custom, x, y, b)), leaves(transform(plain, x, y, b)), strict=True
     ):
-        assert a.shape == c.shape and tangrad.allclose(a, c)
+        assert a.shape == c.shape
+        assert tangrad.allclose(a, c)
 
 
 def test_backward_under_grad_is_the_written_one():
@@ -283,7 +286,8 @@ def test_vmap_rule_written_by_hand():
 
         @staticmethod
         def vmap(info, in_dims, x, k):
-            assert info.batch_size == 3 and in_dims == (1, None)
+            assert info.batch_size == 3
+            assert in_dims == (1, None)
             return Scale.apply(x, k), 1
 
     x = tangrad.arange(6.0).reshape(2, 3)

@@ -19,7 +19,8 @@ pytestmark = pytest.mark.filterwarnings(
 )  # torch's forward mode
 
 
-# --- saved tensors ---------------------------------------------------------------------------------
+# --- saved tensors
+# ---------------------------------------------------------------------------------
 
 
 def test_hooks_pack_and_unpack_what_is_saved():
@@ -37,7 +38,8 @@ def test_hooks_pack_and_unpack_what_is_saved():
     with graph.saved_tensors_hooks(pack, unpack):
         y = (x * x).sum()
     y.backward()
-    assert packed == unpacked == [(2,), (2,)] and x.grad.tolist() == [2, 4]
+    assert packed == unpacked == [(2,), (2,)]
+    assert x.grad.tolist() == [2, 4]
 
 
 def test_innermost_hooks_win_and_leave():
@@ -72,9 +74,9 @@ def test_disabled_hooks_raise_the_message():
     with (
         graph.disable_saved_tensors_hooks("not here"),
         pytest.raises(RuntimeError, match="not here"),
+        graph.saved_tensors_hooks(lambda t: t, lambda t: t),
     ):
-        with graph.saved_tensors_hooks(lambda t: t, lambda t: t):
-            pass
+        pass
     with graph.saved_tensors_hooks(lambda t: t, lambda t: t):
         pass
 
@@ -109,7 +111,8 @@ def test_hook_of_several_tensors_runs_once():
     assert seen == [[[2.0], [1.0]]]
 
 
-# --- anomaly mode ----------------------------------------------------------------------------------
+# --- anomaly mode
+# ----------------------------------------------------------------------------------
 
 
 def make_nan(x):
@@ -122,7 +125,8 @@ def test_anomaly_mode_names_the_forward_line_of_nan():
         pytest.raises(RuntimeError, match="returned nan values in its 0th output") as caught,
     ):
         make_nan(leaf(1.0)).sum().backward()
-    assert "SqrtBackward0" in str(caught.value) and "in make_nan" in str(caught.value)
+    assert "SqrtBackward0" in str(caught.value)
+    assert "in make_nan" in str(caught.value)
 
 
 def test_anomaly_mode_names_the_forward_line_of_an_error():
@@ -132,9 +136,12 @@ def test_anomaly_mode_names_the_forward_line_of_an_error():
         y.mul_(2)
         return z
 
-    with detect_anomaly(), pytest.warns(UserWarning, match="in scale"):
-        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-            scale(leaf(1.0)).sum().backward()
+    with (
+        detect_anomaly(),
+        pytest.warns(UserWarning, match="in scale"),
+        pytest.raises(RuntimeError, match="modified by an inplace operation"),
+    ):
+        scale(leaf(1.0)).sum().backward()
 
 
 def test_anomaly_mode_can_ignore_nan_and_ends():
@@ -145,7 +152,8 @@ def test_anomaly_mode_can_ignore_nan_and_ends():
         make_nan(leaf(1.0)).sum().backward()
 
 
-# --- dual tensors ----------------------------------------------------------------------------------
+# --- dual tensors
+# ----------------------------------------------------------------------------------
 
 
 def test_tangents_follow_dual_tensors(agree):
@@ -193,7 +201,8 @@ def test_dual_tensors_are_refused_where_they_have_no_meaning():
             pass
 
 
-# --- autograd.functional ---------------------------------------------------------------------------
+# --- autograd.functional
+# ---------------------------------------------------------------------------
 
 
 def of_two(x, y):

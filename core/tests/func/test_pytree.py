@@ -34,7 +34,9 @@ Point = namedtuple("Point", "x y")
 def test_flatten_and_unflatten_are_inverse(tree):
     leaves, spec = tree_flatten(tree)
     rebuilt = tree_unflatten(leaves, spec)
-    assert rebuilt == tree and type(rebuilt) is type(tree) and spec.num_leaves == len(leaves)
+    assert rebuilt == tree
+    assert type(rebuilt) is type(tree)
+    assert spec.num_leaves == len(leaves)
 
 
 def test_leaves_come_in_order():

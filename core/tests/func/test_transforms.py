@@ -94,7 +94,8 @@ def test_input_that_does_not_matter_has_zero_gradient(same):
     same(lambda t, x, y: t.func.jvp(lambda x: y, (x,), (x,)), (3,), (2,))
 
 
-# --- no_grad ---------------------------------------------------------------------------------------
+# --- no_grad
+# ---------------------------------------------------------------------------------------
 
 
 def test_no_grad_outside_does_not_reach_the_transform(same):
@@ -122,7 +123,8 @@ def test_no_grad_inside_makes_constants(same):
     same(lambda t, x: t.func.grad(lambda x: t.func.grad(f(t))(x).sum() + f(t)(x))(x), (3,))
 
 
-# --- errors ----------------------------------------------------------------------------------------
+# --- errors
+# ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -208,7 +210,8 @@ def test_exception_inside_leaves_the_stack_as_it_was():
     for nested in nestings:
         with pytest.raises(Boom):
             nested(x)
-        assert not intercept.current().levels and tangrad.is_grad_enabled()
+        assert not intercept.current().levels
+        assert tangrad.is_grad_enabled()
         assert tangrad._C.get_intercept() is None
     assert grad(lambda x: x.sum())(x).tolist() == [[1, 1]] * 3
 
@@ -252,7 +255,8 @@ def test_threads_have_their_own_transforms():
     assert results == {k: [3.0 * k * k] * 3 for k in range(6)}
 
 
-# --- modules ---------------------------------------------------------------------------------------
+# --- modules
+# ---------------------------------------------------------------------------------------
 
 
 def test_functional_call_uses_other_parameters_and_restores_them():
@@ -295,4 +299,5 @@ def test_ensemble_of_modules():
 
 def test_grad_and_value():
     gradient, value = grad_and_value(lambda x: (x**2).sum())(tangrad.tensor([1.0, 2.0]))
-    assert gradient.tolist() == [2, 4] and value.item() == 5
+    assert gradient.tolist() == [2, 4]
+    assert value.item() == 5

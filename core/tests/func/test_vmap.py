@@ -142,7 +142,8 @@ def test_shapes_that_depend_on_values_are_refused():
         vmap(lambda x: x.nonzero())(tangrad.ones(3, 2))
 
 
-# --- random numbers --------------------------------------------------------------------------------
+# --- random numbers
+# --------------------------------------------------------------------------------
 
 
 def draw(x):
@@ -156,7 +157,8 @@ def test_random_operations_raise_by_default():
 
 def test_samples_draw_the_same():
     drawn = vmap(draw, randomness="same")(tangrad.zeros(3, 4))
-    assert (drawn == drawn[0]).all() and len(set(drawn[0].tolist())) == 4
+    assert (drawn == drawn[0]).all()
+    assert len(set(drawn[0].tolist())) == 4
 
 
 def test_samples_draw_differently():

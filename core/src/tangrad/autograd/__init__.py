@@ -63,7 +63,8 @@ def _seeds(outputs: Sequence[Any], grads: Sequence[Any], batched: bool = False) 
                 )
             if not out.dtype.is_floating_point:
                 raise RuntimeError(
-                    f"grad can be implicitly created only for real scalar outputs but got {out.dtype}"
+                    "grad can be implicitly created only for real scalar outputs but got "
+                    f"{out.dtype}"
                 )
             made.append(_C.lookup_op("ones_like")(out))
             continue
@@ -71,12 +72,14 @@ def _seeds(outputs: Sequence[Any], grads: Sequence[Any], batched: bool = False) 
             raise TypeError(f"gradients can be either Tensors or None, but got {type(g).__name__}")
         if tuple(g.shape) != tuple(out.shape):
             raise RuntimeError(
-                f"Mismatch in shape: grad_output[{i}] has a shape of {list(g.shape)} and output[{i}] has a "
+                f"Mismatch in shape: grad_output[{i}] has a shape of {list(g.shape)} and "
+                f"output[{i}] has a "
                 f"shape of {list(out.shape)}."
             )
         if g.dtype.is_complex != out.dtype.is_complex:
             raise RuntimeError(
-                f"For complex Tensors, both grad_output and output are required to have the same dtype. "
+                "For complex Tensors, both grad_output and output are required to have the same "
+                "dtype. "
                 f"Mismatch in dtype: grad_output[{i}] has {g.dtype}, output[{i}] has {out.dtype}."
             )
         made.append(g)
@@ -124,7 +127,7 @@ def tensor_backward(
     create_graph: bool = False,
     inputs: Any = None,
 ) -> None:
-    """Compute the gradients of this tensor for the leaves of its graph (`Tensor.backward`); see `backward`."""
+    """Compute the gradients of this tensor for the leaves of its graph (`Tensor.backward`)."""
     backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
 
@@ -166,12 +169,12 @@ def grad(
             outputs,
             wanted,
             seeds_given,
-            dict(
-                retain_graph=True,
-                create_graph=create_graph,
-                allow_unused=allow_unused,
-                materialize_grads=materialize_grads,
-            ),
+            {
+                "retain_graph": True,
+                "create_graph": create_graph,
+                "allow_unused": allow_unused,
+                "materialize_grads": materialize_grads,
+            },
         )
     if allow_unused is None:
         allow_unused = materialize_grads

@@ -94,7 +94,8 @@ class _FunctionNode(FunctionCtx, _C.FunctionNode):
         for i, (r, is_tensor) in enumerate(zip(results, self._takes_tensor, strict=False)):
             if r is not None and not is_tensor:
                 raise RuntimeError(
-                    f"function {type(self).__name__} returned a gradient different from None at position "
+                    f"function {type(self).__name__} returned a gradient different from None at "
+                    "position "
                     f"{i + 1}, but the corresponding forward input was not a Variable"
                 )
         return results
@@ -103,7 +104,8 @@ class _FunctionNode(FunctionCtx, _C.FunctionNode):
 def _backward_of(function: Any) -> Callable[..., Any]:
     if function.backward is not Function.backward and function.vjp is not Function.vjp:
         raise RuntimeError(
-            "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only "
+            "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You "
+            "should only "
             "implement one of them."
         )
     return function.vjp if function.vjp is not Function.vjp else function.backward
@@ -128,7 +130,8 @@ class Function(metaclass=FunctionMeta):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise RuntimeError(
-            f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you "
+            f"{type(self)} should not be instantiated. Methods on autograd functions are all "
+            "static, so you "
             "should invoke them on the class itself, as .apply()."
         )
 
@@ -148,7 +151,8 @@ class Function(metaclass=FunctionMeta):
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
         """Return one gradient (or None) per argument of forward."""
         raise NotImplementedError(
-            "You must implement either the backward or vjp method for your custom autograd.Function "
+            "You must implement either the backward or vjp method for your custom "
+            "autograd.Function "
             "to use it with backward mode AD."
         )
 
@@ -156,7 +160,8 @@ class Function(metaclass=FunctionMeta):
     def vjp(ctx: Any, *grad_outputs: Any) -> Any:
         """Stand for `backward` under another name."""
         raise NotImplementedError(
-            "You must implement either the backward or vjp method for your custom autograd.Function "
+            "You must implement either the backward or vjp method for your custom "
+            "autograd.Function "
             "to use it with backward mode AD."
         )
 
@@ -164,7 +169,8 @@ class Function(metaclass=FunctionMeta):
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
         """Return one tangent (or None) per output, for one tangent (or None) per argument."""
         raise NotImplementedError(
-            "You must implement the jvp function for custom autograd.Function to use it with forward "
+            "You must implement the jvp function for custom autograd.Function to use it with "
+            "forward "
             "mode AD."
         )
 
@@ -249,8 +255,10 @@ def _check_dirty(cls: Any, node: Any, outputs: list[Any]) -> None:
     for d in node._dirty:
         if not any(d is o for o in outputs):
             raise RuntimeError(
-                f"Some elements marked as dirty during the forward method of {cls.__name__} were not "
-                "returned as output. The inputs that are modified inplace must all be outputs of the "
+                f"Some elements marked as dirty during the forward method of {cls.__name__} were "
+                "not "
+                "returned as output. The inputs that are modified inplace must all be outputs of "
+                "the "
                 "Function."
             )
 
@@ -283,7 +291,7 @@ def _connected(cls: Any, node: Any, args: tuple[Any, ...], outputs: list[Any]) -
 
 
 def _edge(t: Any, args: tuple[Any, ...], outputs: list[Any], dirty: tuple[Any, ...]) -> int:
-    """Return where a saved tensor comes from: the number of an input, -2 - k for result k, -1 for neither."""
+    """Return the number of the input that a tensor is, -2 - k for result k, -1 for neither."""
     if not any(t is d for d in dirty):
         for i, a in enumerate(args):
             if t is a:
@@ -302,7 +310,8 @@ class NestedIOFunction(Function):
     """A Function that older code derives from to take nested arguments."""
 
 
-# --- once_differentiable ---------------------------------------------------------------------------
+# --- once_differentiable
+# ---------------------------------------------------------------------------
 
 
 def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -62,7 +62,8 @@ def _vectors(v: Any, likes: tuple[Any, ...], name: str, what: str) -> tuple[Any,
     if v is None:
         if len(likes) != 1 or likes[0].numel() != 1:
             raise RuntimeError(
-                f"The vector v can only be None if the {what} of the user-provided function is a single "
+                f"The vector v can only be None if the {what} of the user-provided function is a "
+                "single "
                 "Tensor with a single element."
             )
         return (_C.lookup_op("ones_like")(likes[0]),)
@@ -74,7 +75,8 @@ def _vectors(v: Any, likes: tuple[Any, ...], name: str, what: str) -> tuple[Any,
     for i, (a, b) in enumerate(zip(found, likes, strict=True)):
         if tuple(a.shape) != tuple(b.shape):
             raise RuntimeError(
-                f"Entry {i} in v has invalid size: should be {list(b.shape)} but got {list(a.shape)}."
+                f"Entry {i} in v has invalid size: should be {list(b.shape)} but got "
+                f"{list(a.shape)}."
             )
     return found
 
@@ -145,7 +147,7 @@ def jvp(
         func, inputs, create_graph, strict: as for `vjp`. v: like the inputs.
     """
     with enable_grad():
-        given, as_tuple = _tuple_of_tensors(inputs, "inputs", "jvp")
+        given, _ = _tuple_of_tensors(inputs, "inputs", "jvp")
         xs = _fresh(given, create_graph)
         vectors = _vectors(v, xs, "jvp", "input")
         outputs, out_tuple = _tuple_of_tensors(
@@ -183,21 +185,25 @@ def jacobian(
         strategy: "reverse-mode", or with vectorize "forward-mode".
 
     Returns:
-        A tensor of shape (*output.shape, *input.shape), in tuples where outputs or inputs are: outputs first.
+        A tensor of shape (*output.shape, *input.shape), in tuples where outputs or inputs are:
+        outputs first.
 
     Raises:
         NotImplementedError: forward mode without vectorize.
     """
     if strategy not in ("reverse-mode", "forward-mode"):
         raise AssertionError(
-            'Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your function has '
-            'more outputs than inputs, "forward-mode" tends to be more performant. Otherwise, prefer to '
+            'Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your '
+            "function has "
+            'more outputs than inputs, "forward-mode" tends to be more performant. Otherwise, '
+            "prefer to "
             'use "reverse-mode".'
         )
     if strategy == "forward-mode":
         if not vectorize or create_graph:
             raise NotImplementedError(
-                'torch.autograd.functional.jacobian: `strategy="forward-mode"` needs vectorize=True '
+                'torch.autograd.functional.jacobian: `strategy="forward-mode"` needs '
+                "vectorize=True "
                 "and create_graph=False"
             )
         return _forward_jacobian(func, inputs)
@@ -221,7 +227,10 @@ def _rows(
     rows: list[list[Any]] = [[] for _ in inputs]
     for k in range(flat.numel()):
         found = _safe_grad((flat[k],), inputs, (_C.lookup_op("ones_like")(flat[k]),), create_graph)
-        message = f"Output {k} of the user-provided function is independent of an input. This is not allowed in strict mode."
+        message = (
+            f"Output {k} of the user-provided function is independent of an input. This is "
+            "not allowed in strict mode."
+        )
         for row, g in zip(rows, _filled(found, inputs, strict, message), strict=True):
             row.append(g)
     stack = _C.lookup_op("stack")
@@ -238,7 +247,8 @@ def _vectorized_rows(
 ) -> tuple[Any, ...]:
     if strict:
         raise RuntimeError(
-            "torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not supported "
+            "torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not "
+            "supported "
             "together."
         )
     n = output.numel()
@@ -290,7 +300,8 @@ def hessian(
         func, inputs, create_graph, strict, vectorize: as for `jacobian`.
 
     Returns:
-        A tensor of shape (*input.shape, *input.shape), in tuples of tuples where inputs are a tuple.
+        A tensor of shape (*input.shape, *input.shape), in tuples of tuples where inputs are a
+        tuple.
 
     Raises:
         RuntimeError: the output is no single element.
@@ -304,7 +315,8 @@ def hessian(
             _safe_grad((output,), xs, (_C.lookup_op("ones_like")(output),), True),
             xs,
             strict,
-            "The output of the user-provided function is independent of an input. This is not allowed in "
+            "The output of the user-provided function is independent of an input. This is not "
+            "allowed in "
             "strict mode.",
         )
         return found if as_tuple else found[0]
@@ -342,7 +354,8 @@ def vhp(
             _safe_grad((output,), xs, (_C.lookup_op("ones_like")(output),), True),
             xs,
             strict,
-            "The output of the user-provided function is independent of an input. This is not allowed in "
+            "The output of the user-provided function is independent of an input. This is not "
+            "allowed in "
             "strict mode.",
         )
         second = _safe_grad(first, xs, vectors, create_graph)

@@ -48,7 +48,8 @@ def gradcheck(
         nondet_tol: how much two backward passes may differ.
         check_undefined_grad: check that missing gradients of outputs act as zeros.
         check_grad_dtypes: check that gradients have their input's dtype.
-        check_batched_grad: check backward under vmap. check_batched_forward_grad: forward mode, too.
+        check_batched_grad: check backward under vmap. check_batched_forward_grad: forward mode,
+            too.
         check_forward_ad, check_backward_ad: which mode to check.
         fast_mode: compare one random projection of the Jacobian instead of all of it.
 
@@ -69,7 +70,8 @@ def gradcheck(
     try:
         if not check.places:
             raise ValueError(
-                "gradcheck expects at least one tensor input of floating-point or complex dtype that "
+                "gradcheck expects at least one tensor input of floating-point or complex dtype "
+                "that "
                 "requires gradients"
             )
         if not check.outputs:
@@ -98,21 +100,25 @@ def _check_inputs(values: Sequence[Any]) -> None:
         if isinstance(x, _C.Tensor) and x.requires_grad:
             if x.dtype.name not in ("float64", "complex128"):
                 warnings.warn(
-                    f"Input #{i} requires gradient and is not a double precision floating point or complex. This "
-                    "check will likely fail if all the inputs are not of double precision floating point or "
+                    f"Input #{i} requires gradient and is not a double precision floating point "
+                    "or complex. This "
+                    "check will likely fail if all the inputs are not of double precision "
+                    "floating point or "
                     "complex. ",
                     stacklevel=3,
                 )
             if any(size > 1 and step == 0 for size, step in zip(x.shape, x.stride(), strict=True)):
                 raise RuntimeError(
-                    f"The {i}th input has a dimension with stride 0. gradcheck only supports inputs that are "
-                    "non-overlapping to be able to compute the numerical gradients correctly. You should "
+                    f"The {i}th input has a dimension with stride 0. gradcheck only supports "
+                    "inputs that are "
+                    "non-overlapping to be able to compute the numerical gradients correctly. You "
+                    "should "
                     "call .contiguous on the input before passing it to gradcheck."
                 )
 
 
 def _parts(t: Any) -> Any:
-    """Return a tensor as a real vector: real and imaginary parts of complex elements side by side."""
+    """Return a tensor as a real vector, complex elements as two neighbours."""
     t = t.detach()
     if t.dtype.is_complex:
         t = _C.lookup_op("view_as_real")(t.resolve_conj())
@@ -120,7 +126,7 @@ def _parts(t: Any) -> Any:
 
 
 def _whole(vector: Any, like: Any) -> Any:
-    """Return a real vector as a tensor of the shape and dtype of another (the inverse of `_parts`)."""
+    """Return a real vector as a tensor like another (the inverse of `_parts`)."""
     if like.dtype.is_complex:
         pairs = vector.reshape((*like.shape, 2)).contiguous()
         return _C.lookup_op("view_as_complex")(pairs).to(like.dtype)
@@ -192,7 +198,7 @@ class _Check:
             return [(a - b) / (2 * self.eps) for a, b in zip(*sides, strict=True)]
 
     def pulled(self, k: int, cotangent: Any) -> list[Any]:
-        """Return the inputs' gradients for a cotangent (a real vector) of output k, as real vectors."""
+        """Return the inputs' gradients for a cotangent of output k, all as real vectors."""
         o = self.outputs[k]
         found = grad([o], self.points, [_whole(cotangent, o)], retain_graph=True, allow_unused=True)
         return [
@@ -201,11 +207,12 @@ class _Check:
         ]
 
     def pushed(self, i: int, direction: Any) -> list[Any]:
-        """Return the outputs' tangents for a tangent (a real vector) of input i, as real vectors."""
+        """Return the outputs' tangents for a tangent of input i, all as real vectors."""
         from tangrad.autograd import forward_ad
 
         with forward_ad.dual_level():
-            # They require gradients, so that forward mode can be checked over functions that call grad().
+            # They require gradients, so that forward mode can be checked over functions that call
+            # grad().
             points = [x.detach().requires_grad_() for x in self.points]
             points[i] = forward_ad.make_dual(points[i], _whole(direction, points[i]))
             found = [forward_ad.unpack_dual(o) for o in self.at(points)]
@@ -277,15 +284,17 @@ class _Check:
     # --- further properties
 
     def reentrant(self, tolerance: float, check_dtypes: bool) -> None:
-        """Check that backward is deterministic and gives gradients of the inputs' shapes (and dtypes)."""
+        """Check that backward is deterministic and gives the inputs' shapes (and dtypes)."""
         for k, o in enumerate(self.outputs):
             seed = _C.lookup_op("ones_like")(_parts(o))
             first, second = self.pulled(k, seed), self.pulled(k, seed)
             for a, b in zip(first, second, strict=True):
                 if a.numel() and float((a - b).abs().max()) > tolerance:
                     raise GradcheckError(
-                        "Backward is not reentrant, i.e., running backward with same input and grad_output "
-                        "multiple times gives different values, although analytical gradient matches "
+                        "Backward is not reentrant, i.e., running backward with same input and "
+                        "grad_output "
+                        "multiple times gives different values, although analytical gradient "
+                        "matches "
                         f"numerical gradient. The tolerance for nondeterminism was {tolerance}."
                     )
             found = grad([o], self.points, [_whole(seed, o)], retain_graph=True, allow_unused=True)
@@ -315,8 +324,10 @@ class _Check:
                 a, b = (zeros(x) if g is None else g for g in (a, b))
                 if not _C.lookup_op("allclose")(a, b, self.rtol, self.atol, True):
                     raise GradcheckError(
-                        "Expected backward function to handle undefined output grads. Please look at "
-                        '"Notes about undefined output gradients" in "tools/autograd/derivatives.yaml"'
+                        "Expected backward function to handle undefined output grads. Please look "
+                        "at "
+                        '"Notes about undefined output gradients" in '
+                        '"tools/autograd/derivatives.yaml"'
                     )
 
     def batched(self) -> None:
@@ -345,7 +356,8 @@ class _Check:
                 wanted = stack([a[i] for a in apart])
                 if not _C.lookup_op("allclose")(g, wanted, self.rtol, self.atol, True):
                     raise GradcheckError(
-                        f"For output and input {self.places[i]}: batched gradients differ from those of a "
+                        f"For output and input {self.places[i]}: batched gradients differ from "
+                        "those of a "
                         f"loop:\n{g}\n{wanted}"
                     )
 
@@ -370,7 +382,8 @@ class _Check:
             wanted = stack([push(*d)[k] for d in directions])
             if not _C.lookup_op("allclose")(found, wanted, self.rtol, self.atol, True):
                 raise GradcheckError(
-                    f"For output {k}: batched tangents differ from those of a loop:\n{found}\n{wanted}"
+                    f"For output {k}: batched tangents differ from those of a "
+                    f"loop:\n{found}\n{wanted}"
                 )
 
 

@@ -41,7 +41,8 @@ def get_gradient_edge(tensor: Any) -> GradientEdge:
     """
     if not tensor.requires_grad:
         raise RuntimeError(
-            "It is not possible to get the gradient edge for a Tensor that does not require gradients"
+            "It is not possible to get the gradient edge for a Tensor that does not require "
+            "gradients"
         )
     if tensor.grad_fn is not None:
         return GradientEdge(tensor.grad_fn, tensor.output_nr)

@@ -43,7 +43,7 @@ class BatchLevel(Level):
         self.size, self.randomness = size, randomness
 
     def wrap(self, inner: Any, dim: int | None) -> Any:
-        """Return a tensor of this level whose batch is dimension `dim` of inner (None: inner itself)."""
+        """Return a tensor of this level: its batch is dimension `dim` of inner (None: inner)."""
         if dim is None:
             return inner
         shape = list(inner.shape)
@@ -53,6 +53,7 @@ class BatchLevel(Level):
         return _C.wrap_level(inner, BatchRecord(inner, self, dim), tuple(shape))
 
     def lift(self, made: Any, like: Any, stack: list[Level]) -> Any:
+        """Take a tensor made inside the transform into this level; `stack` lies below."""
         if not isinstance(like, _C.Tensor) or not self.owns(like):
             return _lift(made, like, stack)
         below = _C.level_of(like).inner
@@ -68,13 +69,17 @@ class BatchLevel(Level):
         return self.wrap(_lift(physical, below, stack), 0)
 
     def item(self, record: Record) -> Any:
+        """Refuse to tell values: each sample has its own."""
         raise RuntimeError(
-            "vmap: It looks like you're calling .item() on a Tensor, or using a Tensor in data-dependent control flow. "
-            "vmap does not support that, as each sample has a value of its own; rewrite it with other operations, "
+            "vmap: It looks like you're calling .item() on a Tensor, or using a Tensor in "
+            "data-dependent control flow. "
+            "vmap does not support that, as each sample has a value of its own; rewrite it with "
+            "other operations, "
             "for example torch.where."
         )
 
     def tolist(self, record: Record) -> Any:
+        """Refuse to tell values: each sample has its own."""
         return self.item(record)
 
     def dims(self, value: Any) -> Any:
@@ -86,6 +91,7 @@ class BatchLevel(Level):
         return None
 
     def functional(self, op: _C.Op, args: tuple[Any, ...]) -> Any:
+        """Run an op that writes nothing."""
         if op.definition.random and args[-1] is None:
             return self._random(op, args)
         inner = self.unwrap(args)
@@ -116,8 +122,10 @@ class BatchLevel(Level):
     def _check_randomness(self) -> None:
         if self.randomness == "error":
             raise RuntimeError(
-                "vmap: called random operation while in randomness error mode. Please either use the "
-                "'same' or 'different' randomness flags on vmap or perform the randomness operation "
+                "vmap: called random operation while in randomness error mode. Please either use "
+                "the "
+                "'same' or 'different' randomness flags on vmap or perform the randomness "
+                "operation "
                 "out of vmap"
             )
 
@@ -129,9 +137,12 @@ class BatchLevel(Level):
         """
         if not self.owns(target):
             raise RuntimeError(
-                f"vmap: inplace arithmetic(self, *extra_args) is not possible because there exists a Tensor `other` in "
-                f"extra_args that has more elements than `self`. This happened due to `other` being vmapped over but "
-                f"`self` not being vmapped over in a vmap (op '{name}'). Please try to use out-of-place operators "
+                "vmap: inplace arithmetic(self, *extra_args) is not possible because there "
+                "exists a Tensor `other` in "
+                "extra_args that has more elements than `self`. This happened due to `other` "
+                "being vmapped over but "
+                f"`self` not being vmapped over in a vmap (op '{name}'). Please try to use "
+                "out-of-place operators "
                 f"instead of inplace arithmetic."
             )
 
@@ -181,7 +192,8 @@ class BatchLevel(Level):
                 return target if result is inner[written] else result
             if not intercept.current().creating:
                 raise RuntimeError(
-                    "vmap: Cannot ask for different inplace randomness on an unbatched tensor. This will "
+                    "vmap: Cannot ask for different inplace randomness on an unbatched tensor. "
+                    "This will "
                     "appear like same randomness. Clone a batched tensor, or draw out of place."
                 )
             clone = _C.lookup_op("clone")
@@ -203,7 +215,7 @@ def front(x: Any, dim: int | None, size: int | None = None) -> Any:
 
 
 def aligned(x: Any, dim: int | None, rank: int) -> Any:
-    """Return x with its batch dimension first and `rank` dimensions behind it, if it has a batch."""
+    """Return x with its batch dimension, if any, first and `rank` dimensions behind it."""
     if dim is None:
         return x
     x = front(x, dim)
@@ -236,8 +248,10 @@ def batched_call(
         return rule(size, dims, *inner)
     if op.definition.shape_depends_on_data:
         raise RuntimeError(
-            f"vmap: It looks like you're calling {op.definition.public_name or op.name}, whose result has a "
-            "shape that depends on values. We don't support vmap over dynamic shapes; use torch.where "
+            f"vmap: It looks like you're calling {op.definition.public_name or op.name}, whose "
+            "result has a "
+            "shape that depends on values. We don't support vmap over dynamic shapes; use "
+            "torch.where "
             "or an operation of fixed shape."
         )
     return looped(op, size, dims, inner)
@@ -338,7 +352,8 @@ def _by_dims(
     return result, 0
 
 
-# --- the loop over the batch -----------------------------------------------------------------------
+# --- the loop over the batch
+# -----------------------------------------------------------------------
 
 
 def _sample(values: Any, dims: Any, i: int) -> list[Any]:

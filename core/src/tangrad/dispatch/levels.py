@@ -129,7 +129,8 @@ class Level:
         """
         if out is not None:
             raise RuntimeError(
-                f"{op.name}(): out= is not supported inside {self.transform}; use the result instead"
+                f"{op.name}(): out= is not supported inside {self.transform}; use the result "
+                "instead"
             )
         if op is not functional:
             return self._inplace(op, functional, args)
@@ -164,7 +165,7 @@ class Level:
         )
 
     def _kept(self, op: _C.Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the arguments of an in-place form, with a copy of the target where backward needs its old values."""
+        """Return the arguments; the target copied where backward needs what is overwritten."""
         return args
 
     def _write(
@@ -180,8 +181,10 @@ class Level:
         """
         if not self.owns(target):
             raise RuntimeError(
-                f"During a grad (vjp, jvp, grad, etc) transform, the function provided attempted to call in-place "
-                f"operation ({name}) that would mutate a captured Tensor. This is not supported; please rewrite the "
+                "During a grad (vjp, jvp, grad, etc) transform, the function provided attempted "
+                "to call in-place "
+                f"operation ({name}) that would mutate a captured Tensor. This is not supported; "
+                "please rewrite the "
                 f"function being transformed to explicitly accept the mutated Tensor(s) as inputs."
             )
 
@@ -253,6 +256,7 @@ class GradLevel(Level):
         return _C.wrap_level(inner, Record(inner, self))
 
     def lift(self, made: Any, like: Any, stack: list[Level]) -> Any:
+        """Take a tensor made inside the transform into this level; `stack` lies below."""
         return self.wrap(_lift(made, self.unwrap(like), stack))
 
     def _kept(self, op: _C.Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -263,6 +267,7 @@ class GradLevel(Level):
         return (_C.stand_in(self.wrap(copy), args[0]), *args[1:])
 
     def functional(self, op: _C.Op, args: tuple[Any, ...]) -> Any:
+        """Run an op that writes nothing."""
         args = drawn(op, args)
         inner = self.unwrap(args)
         with self.below() as stack:
@@ -365,6 +370,7 @@ class JvpLevel(Level):
         return _C.wrap_level(record.inner, record)
 
     def lift(self, made: Any, like: Any, stack: list[Level]) -> Any:
+        """Take a tensor made inside the transform into this level; `stack` lies below."""
         inner = _lift(made, self.unwrap(like), stack)
         return inner if self.lenient else self.wrap(inner)
 
@@ -377,6 +383,7 @@ class JvpLevel(Level):
         return None
 
     def functional(self, op: _C.Op, args: tuple[Any, ...]) -> Any:
+        """Run an op that writes nothing."""
         args = drawn(op, args)
         inner = self.unwrap(args)
         with self.below() as stack:
@@ -513,7 +520,9 @@ def tangent_of(op: _C.Op, args: tuple[Any, ...], tangents: list[Any], result: An
 
 
 def _any_tensor(value: Any) -> bool:
-    return isinstance(value, _C.Tensor) or (isinstance(value, list) and any(map(_any_tensor, value)))
+    return isinstance(value, _C.Tensor) or (
+        isinstance(value, list) and any(map(_any_tensor, value))
+    )
 
 
 def _fitted(tangent: Any, result: Any) -> Any:

@@ -61,7 +61,8 @@ def _merged(dicts: Any) -> dict[str, Any]:
         for name, value in d.items():
             if name in merged:
                 raise ValueError(
-                    f"{name} appears in multiple dictionaries; behavior of functional call is ambiguous"
+                    f"{name} appears in multiple dictionaries; behavior of functional call is "
+                    "ambiguous"
                 )
             merged[name] = value
     return merged

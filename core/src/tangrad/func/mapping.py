@@ -34,7 +34,8 @@ def vmap(
 
     Raises:
         ValueError: in_dims or out_dims do not fit, or batch sizes differ.
-        RuntimeError: a random or data-dependent operation, or an in-place write that cannot be batched.
+        RuntimeError: a random or data-dependent operation, or an in-place write that cannot be
+            batched.
     """
     if randomness not in ("error", "different", "same"):
         raise RuntimeError(
@@ -64,23 +65,26 @@ def _name(func: Callable[..., Any]) -> str:
 def _flat_inputs(
     func: Any, in_dims: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[int, list[Any], list[Any], Any]:
-    """Check in_dims against the arguments; return batch size, leaves, their batch dimensions and the tree."""
+    """Return batch size, leaves, their batch dimensions and the trees, all checked."""
     call = f"vmap({_name(func)}, in_dims={in_dims}, ...)(<inputs>)"
     if not isinstance(in_dims, int) and not isinstance(in_dims, tuple):
         raise ValueError(
-            f"{call}: expected `in_dims` to be int or a (potentially nested) tuple matching the structure of "
+            f"{call}: expected `in_dims` to be int or a (potentially nested) tuple matching the "
+            "structure of "
             f"inputs, got: {type(in_dims)}."
         )
     if not args and not kwargs:
         raise ValueError(
-            f"{call}: got no inputs. Maybe you forgot to add inputs, or you are trying to vmap over a "
+            f"{call}: got no inputs. Maybe you forgot to add inputs, or you are trying to vmap "
+            "over a "
             "function with no inputs. The latter is unsupported."
         )
     leaves, args_spec = tree_flatten(args)
     dims = broadcast_prefix(in_dims, args_spec)
     if dims is None:
         raise ValueError(
-            f"{call}: in_dims is not compatible with the structure of `inputs`. in_dims has structure "
+            f"{call}: in_dims is not compatible with the structure of `inputs`. in_dims has "
+            "structure "
             f"{tree_flatten(in_dims)[1]} but inputs has structure {args_spec}."
         )
     dims = [_checked_dim(call, x, d) for x, d in zip(leaves, dims, strict=True)]
@@ -95,16 +99,19 @@ def _checked_dim(call: str, x: Any, dim: Any) -> int | None:
         return None
     if not isinstance(dim, int) or isinstance(dim, bool):
         raise ValueError(
-            f"{call}: Got in_dim={dim} for an input but in_dim must be either an integer dimension or None."
+            f"{call}: Got in_dim={dim} for an input but in_dim must be either an integer "
+            "dimension or None."
         )
     if not isinstance(x, _C.Tensor):
         raise ValueError(
-            f"{call}: Got in_dim={dim} for an input but the input is of type {type(x)}. We cannot vmap over "
+            f"{call}: Got in_dim={dim} for an input but the input is of type {type(x)}. We cannot "
+            "vmap over "
             f"non-Tensor arguments, please use None as the respective in_dim"
         )
     if dim < -x.ndim or dim >= x.ndim:
         raise ValueError(
-            f"{call}: Got in_dim={dim} for some input, but that input is a Tensor of dimensionality {x.ndim} "
+            f"{call}: Got in_dim={dim} for some input, but that input is a Tensor of "
+            f"dimensionality {x.ndim} "
             f"so expected in_dim to satisfy -{x.ndim} <= in_dim < {x.ndim}."
         )
     return dim % x.ndim
@@ -120,7 +127,8 @@ def _batch_size(call: str, leaves: list[Any], dims: list[Any]) -> int:
         )
     if any(s != sizes[0] for s in sizes):
         raise ValueError(
-            f"vmap: Expected all tensors to have the same size in the mapped dimension, got sizes {sizes} "
+            "vmap: Expected all tensors to have the same size in the mapped dimension, got sizes "
+            f"{sizes} "
             "for the mapped dimension"
         )
     return sizes[0]
@@ -156,7 +164,8 @@ def _out_places(func: Any, out_dims: Any, outputs: list[Any], spec: Any) -> list
     for o in outputs:
         if not isinstance(o, _C.Tensor):
             raise ValueError(
-                f"vmap({_name(func)}, ...): `{_name(func)}` must only return Tensors, got type {type(o)} as "
+                f"vmap({_name(func)}, ...): `{_name(func)}` must only return Tensors, got type "
+                f"{type(o)} as "
                 "a return."
             )
     if isinstance(out_dims, tuple) and len(out_dims) == 1 and spec.type is None:
@@ -164,12 +173,14 @@ def _out_places(func: Any, out_dims: Any, outputs: list[Any], spec: Any) -> list
     places = broadcast_prefix(out_dims, spec)
     if places is None:
         raise ValueError(
-            f"{call}: out_dims is not compatible with the structure of `outputs`. out_dims has structure "
+            f"{call}: out_dims is not compatible with the structure of `outputs`. out_dims has "
+            "structure "
             f"{tree_flatten(out_dims)[1]} but outputs has structure {spec}."
         )
     if any(not isinstance(d, int) and d is not None for d in places):
         raise ValueError(
-            f"{call}: `out_dims` must be an int, None or a python collection of ints representing where in "
+            f"{call}: `out_dims` must be an int, None or a python collection of ints representing "
+            "where in "
             "the outputs the vmapped dimension should appear."
         )
     return places
@@ -199,7 +210,8 @@ def _placed(level: BatchLevel, output: Any, place: int | None) -> Any:
 def _check_place(place: int, rank: int) -> None:
     if not -rank <= place < rank:
         raise IndexError(
-            f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {place})"
+            f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got "
+            f"{place})"
         )
 
 

@@ -22,7 +22,7 @@ def _is_differentiable(t: Any) -> bool:
 
 
 class _entered_grad:
-    """Context manager: a grad level is on the stack and records; on leaving, its graph is complete."""
+    """Context manager: a grad level records; on leaving, its graph is complete."""
 
     def __init__(self) -> None:
         self.level = GradLevel()
@@ -54,12 +54,14 @@ def _require(level: GradLevel, tree: Any, name: str) -> list[Any]:
     for x in leaves:
         if not _is_tensor(x):
             raise TypeError(
-                f"{name}: Expected tensors as inputs, got value of type {type(x).__name__}; pass what is not "
+                f"{name}: Expected tensors as inputs, got value of type {type(x).__name__}; pass "
+                "what is not "
                 "to be differentiated outside argnums"
             )
         if not _is_differentiable(x):
             raise RuntimeError(
-                f"{name}: only Tensors of floating point and complex dtype can be differentiated, got an "
+                f"{name}: only Tensors of floating point and complex dtype can be differentiated, "
+                "got an "
                 f"input of dtype {x.dtype} and shape {list(x.shape)}"
             )
         x.requires_grad_()
@@ -77,7 +79,8 @@ def _split_aux(result: Any, name: str, form: str) -> tuple[Any, Any]:
             f"tuple of length {len(result)}" if isinstance(result, tuple) else type(result).__name__
         )
         raise RuntimeError(
-            f"{name}: output of function f should be a tuple: ({form}, aux) if has_aux is True, got {got}"
+            f"{name}: output of function f should be a tuple: ({form}, aux) if has_aux is True, "
+            f"got {got}"
         )
     return result
 
@@ -139,11 +142,13 @@ def _check_outputs(outputs: list[Any], name: str) -> None:
     for o in outputs:
         if not _is_tensor(o):
             raise RuntimeError(
-                f"{name}: Expected f to return only tensors, got unsupported type {type(o).__name__}"
+                f"{name}: Expected f to return only tensors, got unsupported type "
+                f"{type(o).__name__}"
             )
         if not _is_differentiable(o):
             raise RuntimeError(
-                f"{name}: All outputs of f must be floating-point or complex Tensors, got Tensor with "
+                f"{name}: All outputs of f must be floating-point or complex Tensors, got Tensor "
+                "with "
                 f"dtype {o.dtype}"
             )
 
@@ -162,7 +167,8 @@ class _Pullback:
         leaves, spec = tree_flatten(cotangents)
         if spec != self.spec:
             raise RuntimeError(
-                f"Expected pytree structure of cotangents to be the same as pytree structure of outputs "
+                "Expected pytree structure of cotangents to be the same as pytree structure of "
+                "outputs "
                 f"to the function. cotangents: {spec}, primal output: {self.spec}"
             )
         for i, (c, o) in enumerate(zip(leaves, self.roots, strict=True)):
@@ -170,7 +176,8 @@ class _Pullback:
                 raise TypeError(f"cotangent {i} must be a Tensor, got {type(c).__name__}")
             if tuple(c.shape) != tuple(o.shape):
                 raise RuntimeError(
-                    f"Mismatch in shape: grad_output[{i}] has a shape of {list(c.shape)} and output[{i}] "
+                    f"Mismatch in shape: grad_output[{i}] has a shape of {list(c.shape)} and "
+                    f"output[{i}] "
                     f"has a shape of {list(o.shape)}."
                 )
         create = _C.is_grad_enabled() if create_graph is None else create_graph
@@ -245,7 +252,8 @@ def _check_scalar(output: Any) -> None:
         )
     if output.ndim != 0:
         raise RuntimeError(
-            f"{name}: Expected f(*args) to return a scalar tensor, got tensor with {output.ndim} dims. "
+            f"{name}: Expected f(*args) to return a scalar tensor, got tensor with {output.ndim} "
+            "dims. "
             "Maybe you wanted to use the vjp or jacrev APIs instead?"
         )
     if not _is_differentiable(output):
@@ -327,8 +335,10 @@ def jvp(
     directions, tangents_spec = tree_flatten(tangents)
     if spec != tangents_spec:
         raise RuntimeError(
-            f"{name}: Expected primals and tangents to have the same python structure. For example, if "
-            f"primals is a tuple of 3 tensors, tangents also must be. Got primals with structure {spec} "
+            f"{name}: Expected primals and tangents to have the same python structure. For "
+            "example, if "
+            "primals is a tuple of 3 tensors, tangents also must be. Got primals with structure "
+            f"{spec} "
             f"and tangents with structure {tangents_spec}"
         )
     _check_directions(points, directions, name)
@@ -345,7 +355,8 @@ def jvp(
         for o in outputs:
             if not _is_tensor(o):
                 raise RuntimeError(
-                    f"{name}: Expected f to return only tensors, got unsupported type {type(o).__name__}"
+                    f"{name}: Expected f to return only tensors, got unsupported type "
+                    f"{type(o).__name__}"
                 )
         value, aux = unwrapped(level, result), unwrapped(level, aux)
         with level.below():
@@ -365,7 +376,8 @@ def _check_directions(points: list[Any], directions: list[Any], name: str) -> No
             )
         if tuple(p.shape) != tuple(t.shape):
             raise RuntimeError(
-                f"{name}: Expected each tangent to have the shape of its primal, got primal of shape "
+                f"{name}: Expected each tangent to have the shape of its primal, got primal of "
+                "shape "
                 f"{list(p.shape)} and tangent of shape {list(t.shape)}"
             )
 
@@ -375,7 +387,8 @@ def _tangent_or_zero(level: JvpLevel, output: Any, strict: bool) -> Any:
     if tangent is None:
         if strict:
             raise RuntimeError(
-                "jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. "
+                "jvp(f, primals, tangents, strict=True): The output of f is independent of the "
+                "inputs. "
                 "This is not allowed with strict=True."
             )
         return _C.lookup_op("zeros_like")(level.unwrap(output))

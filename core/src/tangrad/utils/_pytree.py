@@ -149,7 +149,8 @@ def tree_unflatten(leaves: Any, treespec: TreeSpec) -> Any:
     leaves = list(leaves)
     if len(leaves) != treespec.num_leaves:
         raise ValueError(
-            f"tree_unflatten(leaves, treespec): `leaves` has length {len(leaves)} but the spec refers to a "
+            f"tree_unflatten(leaves, treespec): `leaves` has length {len(leaves)} but the spec "
+            "refers to a "
             f"pytree that holds {treespec.num_leaves} items ({treespec})."
         )
     return _unflatten(iter(leaves), treespec)
@@ -209,7 +210,7 @@ def tree_any(pred: Callable[[Any], bool], tree: Any) -> bool:
 
 
 def broadcast_prefix(prefix: Any, spec: TreeSpec) -> list[Any] | None:
-    """Return one value per leaf of `spec` from a tree whose leaves may stand for whole subtrees; None if it is none."""
+    """Return one value per leaf of `spec`, a leaf of `prefix` standing for a subtree, or None."""
     if _rules(prefix) is None:
         return [prefix] * spec.num_leaves
     if spec.type is None:
