@@ -26,8 +26,17 @@ class Stack:
         creating: > 0 while a composite that draws a fresh tensor is expanded.
     """
 
-    __slots__ = ("function_modes", "observers", "rewriters", "levels", "dispatch_modes", "functions_disabled",
-                 "dispatch_disabled", "creating", "__weakref__")
+    __slots__ = (
+        "__weakref__",
+        "creating",
+        "dispatch_disabled",
+        "dispatch_modes",
+        "function_modes",
+        "functions_disabled",
+        "levels",
+        "observers",
+        "rewriters",
+    )
 
     def __init__(self) -> None:
         self.function_modes: list[Any] = []
