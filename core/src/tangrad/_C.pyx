@@ -22,8 +22,8 @@ from struct import pack as struct_pack
 from struct import unpack as struct_unpack
 from threading import local as _thread_local
 
-from tangrad.api cimport (TG_ABI_VERSION, TG_CAPSULE_NAME, TG_MAX_PARAMS, tg_api, tg_enter, tg_leave, tg_loop, tg_loop_kernel,
-                          tg_operand, tg_scalar)
+from tangrad.api cimport (TG_ABI_VERSION, TG_CAPSULE_NAME, TG_MAX_PARAMS, tg_api, tg_enter, tg_leave, tg_loop,
+                          tg_loop_kernel, tg_operand, tg_scalar)
 
 from tangrad.tensor.size import Size
 

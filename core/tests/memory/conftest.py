@@ -109,7 +109,8 @@ def build_extension(folder: Path) -> ModuleType:
     command.run()
     path = folder / command.get_ext_filename("_allocator_alone")
     spec = importlib.util.spec_from_file_location("_allocator_alone", path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

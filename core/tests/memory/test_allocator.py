@@ -67,7 +67,8 @@ def test_the_smallest_sufficient_block_is_cut(allocator):
 
 def test_no_bytes_share_a_block_that_costs_nothing(allocator, driver):
     first, second = allocator.allocate(0), allocator.allocate(0)
-    assert address(first) == address(second) and first.nbytes == 0
+    assert address(first) == address(second)
+    assert first.nbytes == 0
     first.release()
     second.release()
     assert driver.calls == []
@@ -253,7 +254,8 @@ def test_running_out_says_who_holds_what(native, new_driver):
     assert "limit 200.00 MiB" in text
     assert "3 blocks of 20.00 MiB" in text
     assert isinstance(caught.value.__cause__, MemoryError)
-    assert len(held) == 3 and allocator.memory_stats()["num_ooms"] == 1
+    assert len(held) == 3
+    assert allocator.memory_stats()["num_ooms"] == 1
 
 
 @pytest.mark.parametrize("nbytes", [2**62, 2**63, 2**64 - 1])
@@ -348,7 +350,9 @@ def test_nothing_leaks_whichever_call_fails(native, new_driver, driver_failure, 
     assert driver.failures == 1
     allocator.empty_cache()
     assert allocator.memory_stats()["reserved_bytes.all.current"] == 0
-    assert not driver.segments and not driver.events and not driver.violations
+    assert not driver.segments
+    assert not driver.events
+    assert not driver.violations
 
 
 def test_an_exception_on_its_way_survives_the_driver(native, driver):
@@ -395,7 +399,8 @@ def test_a_snapshot_shows_segments_and_their_blocks(allocator):
 def test_the_summary_names_totals_and_holders(allocator):
     held = allocator.allocate(3 * MIB)
     summary = allocator.memory_summary()
-    assert "allocated_bytes" in summary and "1 block of 3.00 MiB" in summary
+    assert "allocated_bytes" in summary
+    assert "1 block of 3.00 MiB" in summary
     assert held.nbytes == 3 * MIB
 
 
@@ -450,7 +455,8 @@ def test_threads_and_a_driver_in_python_do_not_deadlock(native, driver):
     for thread in threads:
         thread.join(60)
     assert not any(thread.is_alive() for thread in threads)
-    assert not driver.violations and not driver.segments
+    assert not driver.violations
+    assert not driver.segments
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -103,6 +103,7 @@ class set_grad_enabled(_ModeBase):
         return type(self)(self.mode)
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Decorate a function; outside of it the switch is as it was before."""
         _C._set_grad_enabled(self.previous)
         return super().__call__(function)
 
@@ -111,6 +112,7 @@ class inference_mode(_ModeBase):
     """Switch off recording and version checks; tensors made inside cannot enter a graph."""
 
     def __new__(cls, mode: Any = True) -> Any:
+        """Return the context, or, used as a bare decorator, the function inside of it."""
         made = super().__new__(cls)
         if callable(mode) and not isinstance(mode, bool):
             made.__init__(True)  # type: ignore[misc]

@@ -1,1 +1,1 @@
-"""The devices that come with the core: `reference` (NumPy), `meta`, and `cpu` until a backend serves it."""
+"""The core's own devices: `reference` (NumPy), `meta`, and `cpu` until a backend serves it."""

@@ -26,8 +26,17 @@ class Stack:
         creating: > 0 while a composite that draws a fresh tensor is expanded.
     """
 
-    __slots__ = ("function_modes", "observers", "rewriters", "levels", "dispatch_modes", "functions_disabled",
-                 "dispatch_disabled", "creating", "__weakref__")
+    __slots__ = (
+        "__weakref__",
+        "creating",
+        "dispatch_disabled",
+        "dispatch_modes",
+        "function_modes",
+        "functions_disabled",
+        "levels",
+        "observers",
+        "rewriters",
+    )
 
     def __init__(self) -> None:
         self.function_modes: list[Any] = []
@@ -79,11 +88,21 @@ def dispatch(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any) -> A
         from tangrad.dispatch.overrides import call_torch_function
 
         return call_torch_function(stack, op, functional, args, out, overloaded)
+    _refuse_strangers(op, args)
     return observed(op, functional, args, out, stack)
 
 
+def _refuse_strangers(op: _C.Op, args: tuple[Any, ...]) -> None:
+    """Let no object that only has `__torch_function__` reach a kernel when nobody took it over."""
+    for a in args:
+        kind = type(a)
+        if not isinstance(a, _C.Tensor) and hasattr(kind, "__torch_function__"):
+            raise TypeError(f"{op.name}(): argument must be Tensor, not {kind.__qualname__}, whose "
+                            "__torch_function__ is switched off here")
+
+
 def _overloaded(args: tuple[Any, ...], stack: Stack) -> list[Any]:
-    """Return the arguments whose class overrides `__torch_function__`, one per class, subclasses first."""
+    """Return one argument per class that overrides `__torch_function__`, subclasses first."""
     if stack.functions_disabled:
         return []
     found: list[Any] = []

@@ -34,6 +34,7 @@ def call_torch_function(stack: intercept.Stack, op: _C.Op, functional: _C.Op, ar
         if result is not NotImplemented:
             return result
     if not overloaded:
+        intercept._refuse_strangers(op, given)
         return intercept.observed(op, functional, args, out, stack)
     names = ", ".join(sorted({t.__qualname__ for t in types}))
     raise TypeError(f"Multiple dispatch failed for 'tangrad.{op.name}'; all __torch_function__ handlers returned "

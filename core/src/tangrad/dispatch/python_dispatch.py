@@ -74,7 +74,7 @@ def _offer(stack: intercept.Stack, op: _C.Op, functional: _C.Op, args: tuple[Any
 
 
 def item_below_recording(t: Any) -> tuple[bool, Any]:
-    """Return item() of a wrapper subclass through its handler of `_local_scalar_dense`-like access."""
+    """Return item() of a wrapper subclass, which its `__torch_dispatch__` handler answers."""
     if t.untyped_storage().data_ptr():
         return False, None
     from tangrad.ops import lookup

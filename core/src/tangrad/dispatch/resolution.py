@@ -84,7 +84,7 @@ def decomposition(op: _C.Op) -> Callable[..., Any]:
 
 def fallback(op: _C.Op) -> Callable[..., Any]:
     """Return a kernel that copies to the host, runs the reference there and copies back."""
-    build = _C.device_types()["reference"] if "reference" in _C.device_types() else None
+    build = _C.device_types().get("reference")
     if build is None:
         _C.device("reference")
     from tangrad.devices import reference

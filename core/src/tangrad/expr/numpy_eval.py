@@ -22,7 +22,7 @@ def dtype_of(name: str) -> np.dtype:
 
 
 def build(program: Program) -> Callable[..., tuple]:
-    """Return the function of arrays that evaluates ``program``: straight-line code, one line a step."""
+    """Return the function of arrays that evaluates ``program``: one line of Python per step."""
     steps = [_step(instruction) for instruction in program.instructions]
     scope: dict[str, Any] = {f"s{k}": step for k, step in enumerate(steps)}
     body = _body(program)

@@ -417,8 +417,8 @@ def tensor_from_pointer(size_t address, size_t nbytes, owner, dtype d not None, 
     for i in range(n):
         t.shape_[i], t.stride_[i] = shape[i], strides[i]
         if t.stride_[i] < 0:
-            raise ValueError("at least one of the strides of the given array is negative; tensors with negative strides "
-                             "are not supported. Make a copy first, e.g. with array.copy().")
+            raise ValueError("at least one of the strides of the given array is negative; tensors with negative "
+                             "strides are not supported. Make a copy first, e.g. with array.copy().")
     t.numel_ = count_elements(n, t.shape_)
     t.flags = CONTIGUOUS if geometry_contiguous(n, t.shape_, t.stride_) else 0
     if not geometry_within(t, n, t.shape_, t.stride_, 0):

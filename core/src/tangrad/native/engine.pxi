@@ -437,13 +437,15 @@ def _apply_watched(Node node, grads):
         results = apply_node(node, grads)
     except Exception:
         import warnings
-        warnings.warn(f"Error detected in {node_name(node)}. Traceback of forward call that caused the error:\n{origin}")
+        warnings.warn(f"Error detected in {node_name(node)}. Traceback of forward call that caused the "
+                      f"error:\n{origin}")
         raise
     if anomaly_checks_nan:
         for i, g in enumerate(results):
-            if g is not None and differentiable((<Tensor>g).dtype_.index) and lookup_op("any")(lookup_op("isnan")(g)).item():
-                raise RuntimeError(f"Function '{node_name(node)}' returned nan values in its {i}th output. The forward call "
-                                   f"that made it:\n{origin}")
+            if g is not None and differentiable((<Tensor>g).dtype_.index) and lookup_op("any")(
+                    lookup_op("isnan")(g)).item():
+                raise RuntimeError(f"Function '{node_name(node)}' returned nan values in its {i}th output. The forward "
+                                   f"call that made it:\n{origin}")
     return results
 
 

@@ -253,7 +253,8 @@ cdef class FunctionNode(Node):
                 (<Saved>item).output_nr = -2 - edge
                 saved.append(item)
             else:
-                saved.append(save_tensor(self, <Tensor>t, edge if edge >= 0 and requires_grad(<Tensor>t) else EDGE_NONE))
+                recorded = edge >= 0 and requires_grad(<Tensor>t)
+                saved.append(save_tensor(self, <Tensor>t, edge if recorded else EDGE_NONE))
         self.saved = tuple(saved)
 
     def _saved(self):
@@ -560,8 +561,8 @@ def check_dirty(Tensor t not None, str name):
 cdef int check_inference(Tensor t, str op_name) except -1:
     """Refuse to write a tensor of inference mode outside of it."""
     if t.flags & INFERENCE and not tg_tls.inference:
-        raise RuntimeError("Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone "
-                           f"to get a normal tensor before doing inplace update. (op '{op_name}')")
+        raise RuntimeError("Inplace update to inference tensor outside InferenceMode is not allowed. You can make a "
+                           f"clone to get a normal tensor before doing inplace update. (op '{op_name}')")
     return 0
 
 
@@ -574,14 +575,14 @@ cdef int check_writable(Tensor t, str op_name, bint records) except -1:
     if t.base_ is not None and (records or requires_grad(t)):
         if t.flags & NO_GRAD_VIEW:
             raise RuntimeError(
-                "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that this "
-                "use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view "
-                f"and the inplace either both inside the no_grad block or both outside. (op '{op_name}')")
+                "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that "
+                "this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both "
+                f"the view and the inplace either both inside the no_grad block or both outside. (op '{op_name}')")
         if t.flags & MULTI_VIEW:
             raise RuntimeError(
-                f"Output {t.output_nr_} of {view_name(t)} is a view and is being modified inplace. This view is the output "
-                "of a function that returns multiple views. Such functions do not allow the output views to be modified "
-                f"inplace. You should replace the inplace operation by an out-of-place one. (op '{op_name}')")
+                f"Output {t.output_nr_} of {view_name(t)} is a view and is being modified inplace. This view is the "
+                "output of a function that returns multiple views. Such functions do not allow the output views to be "
+                f"modified inplace. You should replace the inplace operation by an out-of-place one. (op '{op_name}')")
     if t.base_ is not None and t.base_.flags & REQUIRES_GRAD and grad_fn_of(t.base_) is None:
         raise RuntimeError(f"a view of a leaf Variable that requires grad is being used in an in-place operation "
                            f"(op '{op_name}'); write under no_grad() or to a clone.")

@@ -28,8 +28,8 @@ cdef int set_requires_grad(Tensor t, bint value) except -1:
                            f"([{describe_tensor(t)}])")
     if grad_fn_of(t) is not None:
         if not value:
-            raise RuntimeError("you can only change requires_grad flags of leaf variables. If you want to use a computed "
-                               "variable in a subgraph that doesn't require differentiation use "
+            raise RuntimeError("you can only change requires_grad flags of leaf variables. If you want to use a "
+                               "computed variable in a subgraph that doesn't require differentiation use "
                                "var_no_grad = var.detach().")
         return 0
     if value and t.flags & INFERENCE and not tg_tls.inference:
@@ -43,9 +43,9 @@ cdef int set_requires_grad(Tensor t, bint value) except -1:
 
 cdef object warn_non_leaf_grad():
     import warnings
-    warnings.warn("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't "
-                  "be populated during autograd.backward(). If you indeed want the .grad field to be populated for a "
-                  "non-leaf Tensor, use .retain_grad() on the non-leaf Tensor.", UserWarning, stacklevel=2)
+    warnings.warn("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute "
+                  "won't be populated during autograd.backward(). If you indeed want the .grad field to be populated "
+                  "for a non-leaf Tensor, use .retain_grad() on the non-leaf Tensor.", UserWarning, stacklevel=2)
 
 
 cdef int set_grad(Tensor t, value) except -1:
@@ -260,7 +260,8 @@ cdef object fast_binary(Op op, Tensor a, Tensor b):
     cdef Node node
     if ndim != b.ndim_ or not (a.flags & b.flags & CONTIGUOUS) or (a.flags | b.flags) & (CONJ | NEG):
         return None
-    if memcmp(a.shape_, b.shape_, ndim * sizeof(int64_t)) != 0 or op.nout != 1 or op.nparams != 2 or (op.has_check and KIND[index] < KIND_FLOAT):
+    if memcmp(a.shape_, b.shape_, ndim * sizeof(int64_t)) != 0 or op.nout != 1 or op.nparams != 2 or (
+            op.has_check and KIND[index] < KIND_FLOAT):
         return None
     if (op.promote != PROMOTE_PLAIN and KIND[index] < KIND_FLOAT) or a.slot_ >= op.nrows or op.rows[a.slot_] == NULL:
         return None

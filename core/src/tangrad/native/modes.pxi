@@ -152,7 +152,8 @@ def adopt(Tensor t not None, Tensor other not None):
     t.level_ = other.level_
     t.grad_fn_, t.output_nr_ = other.grad_fn_, other.output_nr_
     t.base_, t.view_version = other.base_, other.view_version
-    t.flags = (t.flags & ~<uint32_t>(REQUIRES_GRAD | CONJ | NEG)) | (other.flags & (REQUIRES_GRAD | CONJ | NEG | MULTI_VIEW))
+    t.flags = (t.flags & ~<uint32_t>(REQUIRES_GRAD | CONJ | NEG)) | (
+        other.flags & (REQUIRES_GRAD | CONJ | NEG | MULTI_VIEW))
     return t
 
 

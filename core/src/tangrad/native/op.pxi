@@ -68,6 +68,7 @@ class _Missing:
     def __repr__(self):
         return "<required>"
 
+
 MISSING = _Missing()
 cdef PyObject* MISSING_ptr = <PyObject*>MISSING
 cdef PyObject* Py_None_ptr = <PyObject*>None
@@ -525,8 +526,8 @@ cdef object call_out(Op op, PyObject** flat, object out, uint64_t needs):
         if not isinstance(o, Tensor):
             raise TypeError(f"{op.name}(): argument 'out' must be Tensor, not {_type_name(o)}")
         if tg_tls.grad_enabled and (needs or requires_grad(<Tensor>o)):
-            raise RuntimeError(f"{op.name}(): functions with out=... arguments don't support automatic differentiation, "
-                               "but one of the arguments requires grad.")
+            raise RuntimeError(f"{op.name}(): functions with out=... arguments don't support automatic "
+                               "differentiation, but one of the arguments requires grad.")
     run_op(op, flat, outs[0] if op.nout == 1 else tuple(outs))
     for o in outs:
         bump_version(<Tensor>o, op.name)

@@ -402,8 +402,8 @@ cdef int compare_strides(int d0, int d1, int ndim, const int64_t* shape, PyObjec
     return 0
 
 
-cdef int launch_pointwise(Op op, tg_kernel* kernel, DeviceRuntime dev, operand_set* s, PyObject** flat, PyObject* single,
-                          tuple several, int ndim, const int64_t* shape) except -1:
+cdef int launch_pointwise(Op op, tg_kernel* kernel, DeviceRuntime dev, operand_set* s, PyObject** flat,
+                          PyObject* single, tuple several, int ndim, const int64_t* shape) except -1:
     if dev.type.meta:
         return 0
     if kernel.kind == KERNEL_PYTHON:

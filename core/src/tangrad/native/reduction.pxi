@@ -118,7 +118,8 @@ cdef int launch_reduction(Op op, tg_kernel* kernel, DeviceRuntime dev, Tensor x,
         padded.append(reduction_output(o, view, ndim - nreduced))
     item[0] = <PyObject*>view
     if len(padded) == 1:
-        return call_c_loop(op, kernel, dev, item, 1, common, flat, <PyObject*>padded[0], None, ndim, order_shape, nreduced)
+        return call_c_loop(op, kernel, dev, item, 1, common, flat, <PyObject*>padded[0], None, ndim, order_shape,
+                           nreduced)
     return call_c_loop(op, kernel, dev, item, 1, common, flat, NULL, tuple(padded), ndim, order_shape, nreduced)
 
 

@@ -422,7 +422,8 @@ cdef class Tensor:
         _set_state(self, state)
 
     def __format__(self, spec):
-        if self.ndim_ == 0 and self.level_ is None and not self.storage_.dev.type.meta and exact_tensor(<PyObject*>self):
+        if self.ndim_ == 0 and self.level_ is None and not self.storage_.dev.type.meta and exact_tensor(
+                <PyObject*>self):
             return format(tensor_item(self), spec)
         return format(repr(self), spec) if not spec else object.__format__(self, spec)
 

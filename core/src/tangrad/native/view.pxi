@@ -93,8 +93,8 @@ cdef Tensor view_of_geometry(Op op, Tensor src, tuple geometry):
         t.flags = (t.flags & ~<uint32_t>(CONJ | NEG)) | <uint32_t>geometry[4]
     if not src.storage_.dev.type.meta and not geometry_within(t, n, t.shape_, t.stride_, t.offset_):
         raise RuntimeError(f"{op.name}: sizes {shape_list(n, t.shape_)}, strides {shape_list(n, t.stride_)}, storage "
-                           f"offset {t.offset_} requiring a storage size beyond the {src.storage_.nbytes_} bytes of the "
-                           f"storage are out of bounds")
+                           f"offset {t.offset_} requiring a storage size beyond the {src.storage_.nbytes_} bytes of "
+                           "the storage are out of bounds")
     return t
 
 
@@ -229,8 +229,8 @@ cdef Tensor view_expand(Tensor src, tuple size):
     cdef int i, k, n = len(size)
     cdef int64_t want
     if n < src.ndim_:
-        raise RuntimeError(f"expand([{describe_tensor(src)}], size={list(size)}): the number of sizes provided ({n}) must "
-                           f"be greater or equal to the number of dimensions in the tensor ({src.ndim_})")
+        raise RuntimeError(f"expand([{describe_tensor(src)}], size={list(size)}): the number of sizes provided ({n}) "
+                           f"must be greater or equal to the number of dimensions in the tensor ({src.ndim_})")
     t = alias_geometry(src, n, src.offset_)
     for i in range(n):
         k = i - (n - src.ndim_)
@@ -273,8 +273,8 @@ cdef Tensor view_view(Tensor src, tuple size):
     if unknown >= 0:
         if known == 0:
             if src.numel_ == 0:
-                raise RuntimeError(f"cannot reshape tensor of 0 elements into shape {list(size)} because the unspecified "
-                                   "dimension size -1 can be any value and is ambiguous")
+                raise RuntimeError(f"cannot reshape tensor of 0 elements into shape {list(size)} because the "
+                                   "unspecified dimension size -1 can be any value and is ambiguous")
             raise invalid_shape(size, src)
         if src.numel_ % known:
             raise invalid_shape(size, src)
@@ -288,7 +288,8 @@ cdef Tensor view_view(Tensor src, tuple size):
     elif not view_strides(src, n, shape, t.stride_):
         raise RuntimeError("view size is not compatible with input tensor's size and stride (at least one dimension "
                            "spans across two contiguous subspaces). Use .reshape(...) instead. (view of "
-                           f"[{describe_tensor(src)}] with strides {shape_list(src.ndim_, src.stride_)} as {list(size)})")
+                           f"[{describe_tensor(src)}] with strides {shape_list(src.ndim_, src.stride_)} as "
+                           f"{list(size)})")
     finish_alias(t, src)
     return t
 

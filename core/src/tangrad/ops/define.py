@@ -79,7 +79,7 @@ def pointwise(schema: str, expression: str | Mapping[str, str], *, promote: str 
                          partials=partials, vjp=vjp, jvp=jvp, check=check, **common)
     definition = PointwiseDefinition(parsed, expression, promote=promote, results=results, fixed=fixed or {},
                                      partials=partials, vjp=vjp, jvp=jvp, check=check, **common)
-    fields = dict(promote=promote, results=results, fixed=fixed or {}, accepted=_accepted(dtypes))
+    fields = {"promote": promote, "results": results, "fixed": fixed or {}, "accepted": _accepted(dtypes)}
     definition.dtypes = dtypes
     return _make("pointwise", definition, **fields)
 
@@ -154,7 +154,7 @@ def view(schema: str, *, geometry: Callable[..., Any], **common: Any) -> _C.Op:
 
 
 def op(schema: str, **fields: Any) -> _C.Op:
-    """Define an op with a kernel per device: shape rule, reference, decomposition (see `Definition`)."""
+    """Define an op with a kernel per device: shape rule, reference, decomposition."""
     parsed = Schema(schema)
     if fields.get("random"):
         parsed = Schema(_with_random_state(schema))
@@ -191,7 +191,8 @@ def overload(name: str, *members: str, **common: Any) -> _C.Op:
             member.node_name = _node_name(name, common.get("node"))
     definition = Definition(Schema(f"{name}(any self)"), **common)
     definition.members = ops
-    made = _C.make_op(definition, "overload", dict(name=name, node_name=_node_name(name, None), overloads=ops))
+    spec = {"name": name, "node_name": _node_name(name, None), "overloads": ops}
+    made = _C.make_op(definition, "overload", spec)
     definition.op = made
     registry.add(made, definition)
     if definition.inplace or any(o.inplace is not None for o in ops):

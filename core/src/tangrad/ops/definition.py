@@ -129,7 +129,7 @@ class Definition:
             return inspect.Signature([p.replace(default=kinds.empty) for p in parameters])
 
     def rejection(self, dtype: Any) -> Exception | None:
-        """Return the op's own error for a promoted dtype it does not take, or None for the usual."""
+        """Return the op's own error for a promoted dtype it refuses; None: the usual."""
         return None
 
     def check_arguments(self, args: Sequence[Any]) -> None:

@@ -36,7 +36,7 @@ def backward_rule(definition: PointwiseDefinition, needs: int) -> Any:
 
 
 def _grad_names(definition: PointwiseDefinition) -> tuple[str, ...]:
-    """Return how formulas call the gradients of the results; a gradient's own inputs are called g, too."""
+    """Return how formulas call the results' gradients; a gradient's inputs are called g, too."""
     n = len(definition.schema.returns)
     taken = {*definition.inputs, *definition.params}
     prefix = "g"
@@ -115,9 +115,18 @@ def make_derived(parent: PointwiseDefinition, name: str, expression: Any, tensor
     child = PointwiseDefinition(schema, expression, results=results, fixed=fixed, partials=None,
                                 doc=f"Follow from the definition of '{parent.name}'.")
     child._expression = expression
-    spec = dict(name=name, node_name=_camel(name), params=[(p.name, p.type, _C.MISSING, False, 0) for p in schema.params],
-                nout=len(results), promote="promote", results=results, fixed=fixed, has_rule=True,
-                return_type=None, takes_out=False)
+    spec = {
+        "name": name,
+        "node_name": _camel(name),
+        "params": [(p.name, p.type, _C.MISSING, False, 0) for p in schema.params],
+        "nout": len(results),
+        "promote": "promote",
+        "results": results,
+        "fixed": fixed,
+        "has_rule": True,
+        "return_type": None,
+        "takes_out": False,
+    }
     child.op = _C.make_op(child, "pointwise", spec)
     return child.op
 
@@ -140,7 +149,7 @@ def _source(definition: PointwiseDefinition, name: str, grads: tuple[str, ...],
 
 
 def tangent_op(definition: PointwiseDefinition, given: tuple[str, ...]) -> tuple[Any, list[str]]:
-    """Return the op of the results' tangents for tangents of the inputs `given`, and its arguments' names."""
+    """Return the op of the results' tangents for those of `given`, and its arguments' names."""
     outputs = len(definition.schema.returns)
     expressions = [_tangent(definition, given, k) for k in range(outputs)]
     suffix = tangent_suffix(definition)

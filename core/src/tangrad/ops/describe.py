@@ -11,7 +11,7 @@ _PROMOTED = ("bool", "uint8", "int64", "float16", "bfloat16", "float32", "float6
 
 
 def describe(name: str) -> str:
-    """Return signature, promotion, expression, rendered C, derivatives, batching and kernels of an op.
+    """Return an op's signature, promotion, expression, C, derivatives, batching and kernels.
 
     Raises:
         AttributeError: no definition has that name.
@@ -123,7 +123,8 @@ def _rendered(d: Any) -> str:
 def _fold(d: Any) -> Iterator[str]:
     yield f"  map          {d.map_text}"
     yield f"  combine      {d.combine_text}"
-    yield f"  identity     {d.identity if d.identity is not None else 'none: an empty fold is an error'}"
+    identity = "none: an empty fold is an error" if d.identity is None else d.identity
+    yield f"  identity     {identity}"
     if d.finalize_text is not None:
         yield f"  finalize     {d.finalize_text}"
     yield f"  promotion    {d.promote}; accepts {d.dtypes}; results {', '.join(d.results)}"

@@ -20,7 +20,7 @@ def raw(t: _C.Tensor) -> Any:
 
 
 def values(t: _C.Tensor) -> Any:
-    """Return the elements in a type that NumPy computes in: halves as float32, foreign types decoded."""
+    """Return the elements in a type of NumPy's: halves as float32, foreign types decoded."""
     import numpy as np
 
     array = raw(t)

@@ -39,7 +39,7 @@ def to(self: Any, *args: Any, dtype: Any = None, device: Any = None, non_blockin
         raise TypeError(f"to() received an invalid combination of arguments - got ({type(rest[0]).__name__}), but "
                         "expected (dtype), (device, dtype) or (Tensor other)")
     if rest:
-        non_blocking = rest.pop(0)
+        rest.pop(0)  # non_blocking, which changes no result
     if rest:
         copy = rest.pop(0)
     if device is not None and not isinstance(device, _C.device):
@@ -67,7 +67,7 @@ def cpu(self: Any, memory_format: Any = None) -> Any:
 
 
 def type_(self: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
-    """Return the type's name without argument, else the tensor converted to a dtype or type name."""
+    """Return the type's name, or, given a dtype or type name, the tensor converted to it."""
     if dtype is None:
         return type_name(self)
     if isinstance(dtype, str):
@@ -102,7 +102,7 @@ def dtype_of_type_name(name: str) -> Any:
 
 
 def numpy(self: Any, *, force: bool = False) -> Any:
-    """Return the tensor as an array that shares its memory (copied where force allows and it must be)."""
+    """Return an array that shares the tensor's memory; force allows a copy where it must be one."""
     from tangrad.tensor.exchange import numpy as convert
 
     return convert(self, force=force)
@@ -122,7 +122,7 @@ def _make_subclass(cls: type, data: Any, require_grad: bool = False) -> Any:
 def _make_wrapper_subclass(cls: type, size: Any, strides: Any = None, storage_offset: int | None = None,
                            memory_format: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
                            pin_memory: bool = False, requires_grad: bool = False, **unused: Any) -> Any:
-    """Return an instance of cls that has geometry but no memory: its `__torch_dispatch__` computes."""
+    """Return an instance of cls with geometry and no memory: its `__torch_dispatch__` computes."""
     shape = tuple(size)
     if strides is None:
         strides = _C.format_strides(shape, memory_format or _C.contiguous_format)
@@ -273,7 +273,7 @@ def apply_(self: Any, callable: Any) -> Any:
 
 
 def share_memory_(self: Any) -> Any:
-    """Move the storage to shared memory: memory of one process is all that exists yet, so this returns self."""
+    """Return self: there is memory of one process only, so there is nothing to move."""
     return self
 
 

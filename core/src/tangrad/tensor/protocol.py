@@ -46,7 +46,7 @@ def class_attribute(name: str) -> Any:
 
 
 def find_further(name: str) -> Any:
-    """Return a method that a part above defines (ops, autograd), or None; that part replaces this."""
+    """Return a method that ops or autograd define, or None; they replace this function."""
     return None
 
 
