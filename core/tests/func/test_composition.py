@@ -6,7 +6,7 @@ import pytest
 
 
 def layer_norm(t, x, weight):
-    """Normalise; on torch by parts, as torch 2.13 gets second derivatives of its own layer_norm wrong."""
+    """Normalise; on torch by parts: second derivatives of torch 2.13's own layer_norm are wrong."""
     if t.__name__ == "tangrad":
         return t.nn.functional.layer_norm(x, (4,), weight, weight)
     centred = x - x.mean(-1, keepdim=True)

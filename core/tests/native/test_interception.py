@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import weakref
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -15,7 +15,7 @@ import tangrad
 class Logged(tangrad.Tensor):
     """Note the functions that are called with it."""
 
-    calls: list[str] = []
+    calls: ClassVar[list[str]] = []
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -33,8 +33,9 @@ def logged(*values: float) -> Any:
 
 
 @pytest.mark.parametrize("call", [
-    lambda x: x + 1, lambda x: 1 + x, lambda x: tangrad.add(x, 1), lambda x: x.sin(), lambda x: tangrad.cat([x, x]),
-    lambda x: x[0], lambda x: x.view(-1), lambda x: tangrad.nn.functional.relu(x), lambda x: x.sum(0),
+    lambda x: x + 1, lambda x: 1 + x, lambda x: tangrad.add(x, 1), lambda x: x.sin(),
+    lambda x: tangrad.cat([x, x]), lambda x: x[0], lambda x: x.view(-1),
+    lambda x: tangrad.nn.functional.relu(x), lambda x: x.sum(0),
 ])  # fmt: skip
 def test_results_of_a_subclass_are_of_the_subclass(call: Any) -> None:
     assert type(call(logged(1.0, 2.0))) is Logged

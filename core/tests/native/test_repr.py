@@ -32,7 +32,8 @@ def test_values_are_laid_out_as_in_torch(shape: tuple[int, ...], dtype: str) -> 
 
 
 @pytest.mark.parametrize("numbers", [
-    [1e-9, 1.0], [1e10, 1.0], [float("nan"), 1.0], [float("inf"), -1.5], [1.0, 2.0], [-0.0, 0.0], [12345678.0], [1e-30],
+    [1e-9, 1.0], [1e10, 1.0], [float("nan"), 1.0], [float("inf"), -1.5], [1.0, 2.0], [-0.0, 0.0],
+    [12345678.0], [1e-30],
 ], ids=str)  # fmt: skip
 def test_notation_is_chosen_as_in_torch(numbers: list[float]) -> None:
     assert repr(tangrad.tensor(numbers)) == repr(torch.tensor(numbers)).replace("torch.", "tangrad.")
