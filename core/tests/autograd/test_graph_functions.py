@@ -66,9 +66,12 @@ def test_save_on_cpu_gives_the_same_gradients():
 
 
 def test_disabled_hooks_raise_the_message():
-    with graph.disable_saved_tensors_hooks("not here"), pytest.raises(RuntimeError, match="not here"):
-        with graph.saved_tensors_hooks(lambda t: t, lambda t: t):
-            pass
+    with (
+        graph.disable_saved_tensors_hooks("not here"),
+        pytest.raises(RuntimeError, match="not here"),
+        graph.saved_tensors_hooks(lambda t: t, lambda t: t),
+    ):
+        pass
     with graph.saved_tensors_hooks(lambda t: t, lambda t: t):
         pass
 
@@ -120,9 +123,12 @@ def test_anomaly_mode_names_the_forward_line_of_an_error():
         y.mul_(2)
         return z
 
-    with detect_anomaly(), pytest.warns(UserWarning, match="in scale"):
-        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-            scale(leaf(1.0)).sum().backward()
+    with (
+        detect_anomaly(),
+        pytest.warns(UserWarning, match="in scale"),
+        pytest.raises(RuntimeError, match="modified by an inplace operation"),
+    ):
+        scale(leaf(1.0)).sum().backward()
 
 
 def test_anomaly_mode_can_ignore_nan_and_ends():

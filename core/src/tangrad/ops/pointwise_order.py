@@ -209,6 +209,7 @@ where = overload(
     "where",
     "where_choice",
     "where_nonzero",
+    method=False,
     samples=lambda s: [s(s.mask(3, 4), s.tensor(3, 4), s.tensor(4))],
     doc="Choose between two tensors; given the condition alone, return where it holds.",
 )

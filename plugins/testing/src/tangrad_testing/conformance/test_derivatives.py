@@ -61,11 +61,13 @@ class Side:
     def second(self) -> tuple[Any, ...]:
         """Return the gradients, by leaves and cotangents, of the gradients times random numbers."""
         cotangents = self.cotangents(requires_grad=True)
-        first = [g for g in self.gradients(cotangents, create_graph=True) if g is not None and g.requires_grad]
-        weights = [self.make(normal_like(g, 100 + i), str(g.dtype).rpartition(".")[2]) for i, g in enumerate(first)]
+        # Weights go by leaf: one library may leave out a gradient that is zero in the other.
+        found = enumerate(self.gradients(cotangents, create_graph=True))
+        first = {i: g for i, g in found if g is not None and g.requires_grad}
+        weights = [self.make(normal_like(g, 100 + i), str(g.dtype).rpartition(".")[2]) for i, g in first.items()]
         if not first:
             return ()
-        return self.library.autograd.grad(first, [*self.leaves, *cotangents], weights, allow_unused=True)
+        return self.library.autograd.grad(list(first.values()), [*self.leaves, *cotangents], weights, allow_unused=True)
 
 
 def compare(case: Case, derivative: Callable[[Side], tuple[Any, ...]], slack: float) -> None:
