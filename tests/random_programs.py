@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - the texts of programs' lines break badly
 """Random programs that run unchanged in tangrad and in torch.
 
 A program is Python text over a library `T` and variables `x0, x1, ...`: leaves, then steps of
@@ -23,7 +24,13 @@ UNARY = ("sin", "tanh", "abs", "square", "sigmoid", "neg", "relu", "exp2", "soft
 BINARY = ("+", "-", "*", "/ (1.5 + {b}.abs()) *", "@maximum", "@minimum")
 REDUCE = ("sum", "mean", "amax", "amin", "logsumexp", "prod")
 INPLACE_UNARY = ("sin_", "tanh_", "zero_", "neg_", "abs_", "relu_", "square_", "sigmoid_")
-CONTEXTS = ("T.no_grad()", "T.no_grad()", "T.enable_grad()", "T.inference_mode()", "T.set_grad_enabled(False)")
+CONTEXTS = (
+    "T.no_grad()",
+    "T.no_grad()",
+    "T.enable_grad()",
+    "T.inference_mode()",
+    "T.set_grad_enabled(False)",
+)
 
 
 @dataclass
@@ -151,7 +158,11 @@ class Writer:
         """Pick a variable that may be written in place (rarely one that may not), or None."""
         if self.one_in(40):
             return self.tensor(least)
-        fitting = [n for n in self.names() if self.state[n].dim() >= least and may_be_written(self.state[n])]
+        fitting = [
+            n
+            for n in self.names()
+            if self.state[n].dim() >= least and may_be_written(self.state[n])
+        ]
         return self.random.choice(fitting) if fitting else None
 
     def tracked(self) -> str | None:
@@ -189,7 +200,9 @@ class Writer:
         shape = tuple(self.state[name].shape)
         same = [n for n in self.names() if fits(tuple(self.state[n].shape), shape)]
         if written:
-            same = [n for n in same if n == name or not share_memory(self.state[n], self.state[name])]
+            same = [
+                n for n in same if n == name or not share_memory(self.state[n], self.state[name])
+            ]
         if same and not self.one_in(3):
             return self.random.choice(same)
         return str(self.number()) if self.one_in(2) else self.values(self.shape_like(name))
@@ -205,10 +218,25 @@ class Writer:
         self.add(f"{name} = {self.values(shape)}.clone().detach().requires_grad_({gradient})")
 
     def a_step(self) -> str:
-        kinds = (self.view, self.view, self.view, self.arithmetic, self.arithmetic, self.reduce,
-                 self.contract, self.write_in_place, self.write_in_place, self.write_in_place,
-                 self.assign, self.index, self.join, self.cut, self.hook, self.backward,
-                 self.several_views)  # fmt: skip
+        kinds = (
+            self.view,
+            self.view,
+            self.view,
+            self.arithmetic,
+            self.arithmetic,
+            self.reduce,
+            self.contract,
+            self.write_in_place,
+            self.write_in_place,
+            self.write_in_place,
+            self.assign,
+            self.index,
+            self.join,
+            self.cut,
+            self.hook,
+            self.backward,
+            self.several_views,
+        )
         kind = self.random.choice(kinds)
         line = kind()
         # detach_ does nothing under torch's inference mode.
@@ -224,17 +252,29 @@ class Writer:
         start = self.random.randint(0, size)
         flat = math.prod(shape)
         choices = [
-            f"{x}.transpose({d}, {e})", f"{x}.unsqueeze({self.random.randint(0, len(shape))})",
-            f"{x}.squeeze()", f"{x}.reshape({self.factored(flat)})",
-            f"{x}.view({self.factored(flat)})", f"{x}.flatten()",
+            f"{x}.transpose({d}, {e})",
+            f"{x}.unsqueeze({self.random.randint(0, len(shape))})",
+            f"{x}.squeeze()",
+            f"{x}.reshape({self.factored(flat)})",
+            f"{x}.view({self.factored(flat)})",
+            f"{x}.flatten()",
             f"{x}.narrow({d}, {start}, {self.random.randint(0, size - start)})",
-            f"{x}.expand(2, {'-1, ' * len(shape)})", f"{x}.movedim({d}, {e})",
-            f"{x}.permute({self.permutation(len(shape))})", f"{x}.view_as({x})",
-            f"{x}.select({d}, {self.random.randrange(-size, size) if size else 0})", f"{x}[::2]",
-            f"{x}[..., None]", f"{x}[..., :1]", f"{x}.diagonal()", f"{x}.contiguous()",
-            f"{x}.detach()", f"{x}.clone()", f"{x}.T", f"{x}.as_strided(({flat},), (1,))",
+            f"{x}.expand(2, {'-1, ' * len(shape)})",
+            f"{x}.movedim({d}, {e})",
+            f"{x}.permute({self.permutation(len(shape))})",
+            f"{x}.view_as({x})",
+            f"{x}.select({d}, {self.random.randrange(-size, size) if size else 0})",
+            f"{x}[::2]",
+            f"{x}[..., None]",
+            f"{x}[..., :1]",
+            f"{x}.diagonal()",
+            f"{x}.contiguous()",
+            f"{x}.detach()",
+            f"{x}.clone()",
+            f"{x}.T",
+            f"{x}.as_strided(({flat},), (1,))",
             f"{x}.unfold({d}, {min(2, size)}, 1)",
-        ]  # fmt: skip
+        ]
         return f"{self.new()} = {self.random.choice(choices)}"
 
     def several_views(self) -> str:
@@ -274,7 +314,11 @@ class Writer:
         name = self.random.choice(UNARY)
         if name in ("exp2", "softplus"):
             return "tanh().exp()"
-        return f"{name}()" if not self.one_in(6) else f"clamp({self.number() - 2}, {self.number() + 2})"
+        return (
+            f"{name}()"
+            if not self.one_in(6)
+            else f"clamp({self.number() - 2}, {self.number() + 2})"
+        )
 
     def reduce(self) -> str:
         x = self.tensor()
@@ -283,16 +327,29 @@ class Writer:
         tail = self.random.choice((f"({d})", f"({d}, keepdim=True)", f"({d})", "()"))
         if how in ("logsumexp",) and tail == "()":
             tail = f"({d})"
-        extra = self.random.choice((f"{x}.cumsum({d})", f"{x}.softmax({d})", f"{x}.sort({d}).values",
-                                    f"{x}.max({d}).values", f"{x}.var()", f"{x}.norm()"))
+        extra = self.random.choice(
+            (
+                f"{x}.cumsum({d})",
+                f"{x}.softmax({d})",
+                f"{x}.sort({d}).values",
+                f"{x}.max({d}).values",
+                f"{x}.var()",
+                f"{x}.norm()",
+            )
+        )
         return f"{self.new()} = " + (extra if self.one_in(3) else f"{x}.{how}{tail}")
 
     def contract(self) -> str:
         x = self.tensor(1)
         shape = tuple(self.state[x].shape)
         inner = shape[-1] if shape else 1
-        other = self.random.choice((f"{x}.transpose(-1, -2)" if len(shape) > 1 else x, self.values((inner, 2)),
-                                    self.values((inner,))))
+        other = self.random.choice(
+            (
+                f"{x}.transpose(-1, -2)" if len(shape) > 1 else x,
+                self.values((inner, 2)),
+                self.values((inner,)),
+            )
+        )
         return f"{self.new()} = {x} @ {other}"
 
     def write_in_place(self) -> str:
@@ -302,29 +359,59 @@ class Writer:
         y = self.partner(x, written=True)
         d = self.dim(x)
         shape = tuple(self.state[x].shape)
-        choices = [f"{x}.add_({y})", f"{x}.mul_({y})", f"{x}.sub_({y})", f"{x} += {y}",
-                   f"{x} *= {y}", f"{x}.{self.random.choice(INPLACE_UNARY)}()",
-                   f"{x}.fill_({self.number()})",
-                   f"{x}.copy_({y if not is_number(y) else self.values(self.shape_like(x))})",
-                   f"{x}.clamp_(-1, 1)", f"{x}.masked_fill_({x} > 0, {self.number()})",
-                   f"{x}.detach().add_({self.number()})", f"{x}.add_({x})", f"{x}.mul_({x})",
-                   f"{x}.exp_().clamp_(0, 3)", f"{x}.cumsum_({d})"]  # fmt: skip
+        choices = [
+            f"{x}.add_({y})",
+            f"{x}.mul_({y})",
+            f"{x}.sub_({y})",
+            f"{x} += {y}",
+            f"{x} *= {y}",
+            f"{x}.{self.random.choice(INPLACE_UNARY)}()",
+            f"{x}.fill_({self.number()})",
+            f"{x}.copy_({y if not is_number(y) else self.values(self.shape_like(x))})",
+            f"{x}.clamp_(-1, 1)",
+            f"{x}.masked_fill_({x} > 0, {self.number()})",
+            f"{x}.detach().add_({self.number()})",
+            f"{x}.add_({x})",
+            f"{x}.mul_({x})",
+            f"{x}.exp_().clamp_(0, 3)",
+            f"{x}.cumsum_({d})",
+        ]
         if shape:
-            choices += [f"{x}.narrow({d}, 0, 1).mul_({self.number()})",
-                        f"{x}.transpose_({d}, {self.dim(x)})", f"{x}.unsqueeze_({d})",
-                        f"{x}.squeeze_()", f"{x}.t_()" if len(shape) <= 2 else f"{x}.squeeze_(0)",
-                        f"{x}.index_fill_({d}, T.tensor([0]), {self.number()})",
-                        f"{x}.diagonal().zero_()"]  # fmt: skip
+            choices += [
+                f"{x}.narrow({d}, 0, 1).mul_({self.number()})",
+                f"{x}.transpose_({d}, {self.dim(x)})",
+                f"{x}.unsqueeze_({d})",
+                f"{x}.squeeze_()",
+                f"{x}.t_()" if len(shape) <= 2 else f"{x}.squeeze_(0)",
+                f"{x}.index_fill_({d}, T.tensor([0]), {self.number()})",
+                f"{x}.diagonal().zero_()",
+            ]
         return self.random.choice(choices)
 
     def assign(self) -> str:
         x = self.writable(1)
         if x is None:
             return self.arithmetic()
-        target = self.random.choice((f"{x}[0]", f"{x}[..., 0]", f"{x}[1:]", f"{x}[{x} > 0]", f"{x}[...]",
-                                     f"{x}[T.tensor([0, 0])]", f"{x}[-1:]", f"{x}[None]"))
-        value = self.random.choice((str(self.number()), f"{self.tensor()}.sum()", str(self.number()),
-                                    f"{target} * {self.number()}"))
+        target = self.random.choice(
+            (
+                f"{x}[0]",
+                f"{x}[..., 0]",
+                f"{x}[1:]",
+                f"{x}[{x} > 0]",
+                f"{x}[...]",
+                f"{x}[T.tensor([0, 0])]",
+                f"{x}[-1:]",
+                f"{x}[None]",
+            )
+        )
+        value = self.random.choice(
+            (
+                str(self.number()),
+                f"{self.tensor()}.sum()",
+                str(self.number()),
+                f"{target} * {self.number()}",
+            )
+        )
         if self.one_in(2):
             return f"{target} = {value}"
         return f"{target} {self.random.choice(('+=', '*=', '-='))} {value}"
@@ -334,16 +421,26 @@ class Writer:
         shape = tuple(self.state[x].shape)
         d = self.dim(x)
         size = shape[d] if shape else 1
-        where = [self.random.randrange(-size, size) if size else 0 for _ in range(self.random.randint(1, 3))]
+        where = [
+            self.random.randrange(-size, size) if size else 0
+            for _ in range(self.random.randint(1, 3))
+        ]
         positive = [w % size if size else 0 for w in where]
-        return f"{self.new()} = " + self.random.choice((
-            f"{x}[T.tensor({where})]", f"{x}[{x} > 0]",
-            f"{x}.index_select({d}, T.tensor({positive}))", f"{x}[..., T.tensor({where})]",
-            f"{x}.flip({d})", f"{x}.roll(1, {d})", f"{x}.take(T.tensor([0]))",
-            f"{x}.gather({d}, T.zeros_like({x}, dtype=T.int64))",
-            f"{x}.repeat(2, {'1, ' * len(shape)})",
-            f"{x}.triu()" if len(shape) > 1 else f"{x}.flip(0)",
-            f"{x}.index_add({d}, T.tensor([0]), {x}.narrow({d}, 0, 1))"))  # fmt: skip
+        return f"{self.new()} = " + self.random.choice(
+            (
+                f"{x}[T.tensor({where})]",
+                f"{x}[{x} > 0]",
+                f"{x}.index_select({d}, T.tensor({positive}))",
+                f"{x}[..., T.tensor({where})]",
+                f"{x}.flip({d})",
+                f"{x}.roll(1, {d})",
+                f"{x}.take(T.tensor([0]))",
+                f"{x}.gather({d}, T.zeros_like({x}, dtype=T.int64))",
+                f"{x}.repeat(2, {'1, ' * len(shape)})",
+                f"{x}.triu()" if len(shape) > 1 else f"{x}.flip(0)",
+                f"{x}.index_add({d}, T.tensor([0]), {x}.narrow({d}, 0, 1))",
+            )
+        )
 
     def join(self) -> str:
         x = self.tensor(1)
@@ -354,9 +451,17 @@ class Writer:
 
     def cut(self) -> str:
         x = self.tensor()
-        return self.random.choice((f"{self.new()} = {x}.detach()", f"{x}.detach_()" if not self.state[x]._is_view() else f"{x}.detach()", f"{self.new()} = {x}.data.clone()",
-                                   f"{x}.requires_grad_()", f"{x}.grad = None", f"{self.new()} = {x}.clone()",
-                                   f"{self.new()} = {x}.detach().requires_grad_()"))
+        return self.random.choice(
+            (
+                f"{self.new()} = {x}.detach()",
+                f"{x}.detach_()" if not self.state[x]._is_view() else f"{x}.detach()",
+                f"{self.new()} = {x}.data.clone()",
+                f"{x}.requires_grad_()",
+                f"{x}.grad = None",
+                f"{self.new()} = {x}.clone()",
+                f"{self.new()} = {x}.detach().requires_grad_()",
+            )
+        )
 
     def hook(self) -> str:
         x = self.tracked()
@@ -368,7 +473,9 @@ class Writer:
         mark = len(self.program.lines)
         # torch 2.13 crashes in both calls when a view was written under no_grad and its node not yet
         # remade; reading the node first remakes it.
-        return f"{x}.grad_fn; " + self.random.choice((f"{x}.register_hook(log(LOG, {mark}, {factor}))", f"{x}.retain_grad()"))
+        return f"{x}.grad_fn; " + self.random.choice(
+            (f"{x}.register_hook(log(LOG, {mark}, {factor}))", f"{x}.retain_grad()")
+        )
 
     def backward(self) -> str:
         x = self.tracked()
@@ -376,8 +483,10 @@ class Writer:
             return self.arithmetic()
         keep = self.random.choice(("retain_graph=True", "retain_graph=True", ""))
         if self.one_in(3) and not self.hooked:
-            return f"{self.new()} = T.autograd.grad({x}.sum(), {self.random.choice(self.leaves or [x])}, create_graph=True, " \
-                   "allow_unused=True)[0]"
+            return (
+                f"{self.new()} = T.autograd.grad({x}.sum(), {self.random.choice(self.leaves or [x])}, create_graph=True, "
+                "allow_unused=True)[0]"
+            )
         return f"{x}.sum().backward({keep})"
 
     def close(self) -> None:
@@ -395,8 +504,10 @@ class Writer:
     def closing(self) -> str:
         if self.one_in(4) and self.leaves and not self.hooked:
             listed = ", ".join(self.leaves)
-            return (f"g1 = T.autograd.grad(loss, [{listed}], create_graph=True, allow_unused=True); "
-                    "s = sum(((g * g).sum() for g in g1 if g is not None), loss * 0); s.backward()")
+            return (
+                f"g1 = T.autograd.grad(loss, [{listed}], create_graph=True, allow_unused=True); "
+                "s = sum(((g * g).sum() for g in g1 if g is not None), loss * 0); s.backward()"
+            )
         return "loss.backward()"
 
 

@@ -1,4 +1,4 @@
-"""Random programs in tangrad and torch: equal gradients or an error, never silently others."""
+"""Random programs in tangrad and torch: equal gradients or an error, never a silent difference."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections import Counter
 from typing import Any
 
 import pytest
+import random_programs
 import torch
 
-import random_programs
 import tangrad
 
 FULL = os.environ.get("TANGRAD_TESTS") == "full"
@@ -52,9 +52,13 @@ def tally(request: pytest.FixtureRequest) -> Any:
     counts: dict[str, Counter[str]] = {name: Counter() for name in CLASSES}
     yield counts
     total = sum(c.total() for c in counts.values())
-    lines = [f"{total} random programs: " + ", ".join(f"{n} {c.total()}" for n, c in counts.items())]
+    lines = [
+        f"{total} random programs: " + ", ".join(f"{n} {c.total()}" for n, c in counts.items())
+    ]
     for name in ("tangrad raises", "torch raises", "differs"):
-        lines += [f"  {name}, {number} times: {kind}" for kind, number in counts[name].most_common()]
+        lines += [
+            f"  {name}, {number} times: {kind}" for kind, number in counts[name].most_common()
+        ]
     reporter = request.config.pluginmanager.get_plugin("terminalreporter")
     reporter.write_line("\n" + "\n".join(lines))
 

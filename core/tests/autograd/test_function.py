@@ -56,7 +56,8 @@ def leaf(*values):
 
 def test_backward_is_used_twice_over():
     x = leaf(0.5, -1.0)
-    assert gradcheck(Exp.apply, x) and gradgradcheck(Exp.apply, x)
+    assert gradcheck(Exp.apply, x)
+    assert gradgradcheck(Exp.apply, x)
     assert type(Exp.apply(x).grad_fn).__name__ == "ExpBackward"
 
 
@@ -156,12 +157,19 @@ def returning(gradients):
     return Wrong
 
 
-@pytest.mark.parametrize(("gradients", "error", "message"), [
-    (lambda g: (g,), RuntimeError, "returned an incorrect number of gradients \\(expected 2, got 1\\)"),
-    (lambda g: (g, g), RuntimeError, "returned a gradient different from None at position 2"),
-    (lambda g: ("g", None), TypeError, "returned a str as gradient 0"),
-    (lambda g: (g[:1], None), RuntimeError, "shape"),
-])
+@pytest.mark.parametrize(
+    ("gradients", "error", "message"),
+    [
+        (
+            lambda g: (g,),
+            RuntimeError,
+            "returned an incorrect number of gradients \\(expected 2, got 1\\)",
+        ),
+        (lambda g: (g, g), RuntimeError, "returned a gradient different from None at position 2"),
+        (lambda g: ("g", None), TypeError, "returned a str as gradient 0"),
+        (lambda g: (g[:1], None), RuntimeError, "shape"),
+    ],
+)
 def test_wrong_gradients_are_refused(gradients, error, message):
     y = returning(gradients).apply(leaf(1.0, 2.0), 3)
     with pytest.raises(error, match=message):
@@ -199,7 +207,9 @@ def test_once_differentiable_refuses_second_derivatives():
         g.sum().backward()
 
 
-# --- under transforms ------------------------------------------------------------------------------
+# --- under transforms
+# ------------------------------------------------------------------------------
+
 
 def custom(x, y):
     return Product.apply(x, y)[0].sin().sum()
@@ -216,7 +226,9 @@ TRANSFORMS = {
     "jacfwd": lambda f, x, y, b: jacfwd(f)(x, y),
     "vmap": lambda f, x, y, b: vmap(f, (0, None))(b, y),
     "vmap of grad": lambda f, x, y, b: vmap(grad(f, (0, 1)), (0, None))(b, y),
-    "grad of vmap": lambda f, x, y, b: grad(lambda b, y: vmap(f, (0, None))(b, y).sum(), (0, 1))(b, y),
+    "grad of vmap": lambda f, x, y, b: grad(lambda b, y: vmap(f, (0, None))(b, y).sum(), (0, 1))(
+        b, y
+    ),
     "vmap of hessian": lambda f, x, y, b: vmap(hessian(f, (0, 1)), (0, None))(b, y),
     "jvp of vmap of grad": lambda f, x, y, b: jvp(vmap(grad(f), (0, None)), (b, y), (b, y)),
     "vmap of vmap": lambda f, x, y, b: vmap(vmap(f, (None, 0)), (0, None))(b, b),
@@ -230,8 +242,11 @@ def leaves(value):
 @pytest.mark.parametrize("transform", TRANSFORMS.values(), ids=TRANSFORMS)
 def test_transforms_see_the_function_s_own_derivative(transform):
     x, y, b = (tangrad.randn(*shape, dtype=tangrad.float64) for shape in ((3,), (3,), (4, 3)))
-    for a, c in zip(leaves(transform(custom, x, y, b)), leaves(transform(plain, x, y, b)), strict=True):
-        assert a.shape == c.shape and tangrad.allclose(a, c)
+    for a, c in zip(
+        leaves(transform(custom, x, y, b)), leaves(transform(plain, x, y, b)), strict=True
+    ):
+        assert a.shape == c.shape
+        assert tangrad.allclose(a, c)
 
 
 def test_backward_under_grad_is_the_written_one():
@@ -271,7 +286,8 @@ def test_vmap_rule_written_by_hand():
 
         @staticmethod
         def vmap(info, in_dims, x, k):
-            assert info.batch_size == 3 and in_dims == (1, None)
+            assert info.batch_size == 3
+            assert in_dims == (1, None)
             return Scale.apply(x, k), 1
 
     x = tangrad.arange(6.0).reshape(2, 3)

@@ -31,7 +31,9 @@ class Wrong(Function):
 
 
 def inputs(dtype=tangrad.float64):
-    return tangrad.randn(3, dtype=dtype, requires_grad=True), tangrad.randn(2, 3, dtype=dtype, requires_grad=True)
+    return tangrad.randn(3, dtype=dtype, requires_grad=True), tangrad.randn(
+        2, 3, dtype=dtype, requires_grad=True
+    )
 
 
 @pytest.mark.parametrize("fast_mode", [False, True])
@@ -40,14 +42,18 @@ def test_right_derivatives_pass(fast_mode, dtype):
     def f(x, y):
         return (x * y).sin(), (x * x.conj()).sum()
 
-    assert gradcheck(f, inputs(dtype), check_forward_ad=True, check_batched_grad=True, fast_mode=fast_mode)
+    assert gradcheck(
+        f, inputs(dtype), check_forward_ad=True, check_batched_grad=True, fast_mode=fast_mode
+    )
     assert gradgradcheck(f, inputs(dtype), check_fwd_over_rev=True, fast_mode=fast_mode)
 
 
 @pytest.mark.parametrize("fast_mode", [False, True])
 def test_wrong_backward_is_found(fast_mode):
     x, _ = inputs()
-    with pytest.raises(GradcheckError, match="Jacobian mismatch for output 0 with respect to input 0"):
+    with pytest.raises(
+        GradcheckError, match="Jacobian mismatch for output 0 with respect to input 0"
+    ):
         gradcheck(Wrong.apply, x, fast_mode=fast_mode)
     assert not gradcheck(Wrong.apply, x, fast_mode=fast_mode, raise_exception=False)
 

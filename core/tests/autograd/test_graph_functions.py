@@ -14,10 +14,14 @@ def leaf(*values):
     return tangrad.tensor(values, dtype=tangrad.float64, requires_grad=True)
 
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script.* is deprecated:DeprecationWarning")  # torch's forward mode
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*jit.script.* is deprecated:DeprecationWarning"
+)  # torch's forward mode
 
 
-# --- saved tensors ---------------------------------------------------------------------------------
+# --- saved tensors
+# ---------------------------------------------------------------------------------
+
 
 def test_hooks_pack_and_unpack_what_is_saved():
     packed, unpacked = [], []
@@ -34,7 +38,8 @@ def test_hooks_pack_and_unpack_what_is_saved():
     with graph.saved_tensors_hooks(pack, unpack):
         y = (x * x).sum()
     y.backward()
-    assert packed == unpacked == [(2,), (2,)] and x.grad.tolist() == [2, 4]
+    assert packed == unpacked == [(2,), (2,)]
+    assert x.grad.tolist() == [2, 4]
 
 
 def test_innermost_hooks_win_and_leave():
@@ -97,23 +102,31 @@ def test_increment_version_spoils_what_was_saved():
 
 def test_hook_of_several_tensors_runs_once():
     x, y, seen = leaf(1.0), leaf(2.0), []
-    handle = graph.register_multi_grad_hook([x, y], lambda grads: seen.append([g.tolist() for g in grads]))
+    handle = graph.register_multi_grad_hook(
+        [x, y], lambda grads: seen.append([g.tolist() for g in grads])
+    )
     (x * y).sum().backward()
     handle.remove()
     (x * y).sum().backward()
     assert seen == [[[2.0], [1.0]]]
 
 
-# --- anomaly mode ----------------------------------------------------------------------------------
+# --- anomaly mode
+# ----------------------------------------------------------------------------------
+
 
 def make_nan(x):
     return (x * 0).sqrt() * 0
 
 
 def test_anomaly_mode_names_the_forward_line_of_nan():
-    with detect_anomaly(), pytest.raises(RuntimeError, match="returned nan values in its 0th output") as caught:
+    with (
+        detect_anomaly(),
+        pytest.raises(RuntimeError, match="returned nan values in its 0th output") as caught,
+    ):
         make_nan(leaf(1.0)).sum().backward()
-    assert "SqrtBackward0" in str(caught.value) and "in make_nan" in str(caught.value)
+    assert "SqrtBackward0" in str(caught.value)
+    assert "in make_nan" in str(caught.value)
 
 
 def test_anomaly_mode_names_the_forward_line_of_an_error():
@@ -139,7 +152,9 @@ def test_anomaly_mode_can_ignore_nan_and_ends():
         make_nan(leaf(1.0)).sum().backward()
 
 
-# --- dual tensors ----------------------------------------------------------------------------------
+# --- dual tensors
+# ----------------------------------------------------------------------------------
+
 
 def test_tangents_follow_dual_tensors(agree):
     def program(t):
@@ -152,7 +167,9 @@ def test_tangents_follow_dual_tensors(agree):
             z.copy_(y)
             z[0].mul_(dual[1])
             results = [fw.unpack_dual(v) for v in (y, z, dual.sum(), dual.detach(), x)]
-            return [[r.primal, r.tangent.tolist() if r.tangent is not None else None] for r in results]
+            return [
+                [r.primal, r.tangent.tolist() if r.tangent is not None else None] for r in results
+            ]
 
     agree(program)
 
@@ -169,7 +186,7 @@ def test_forward_over_reverse_with_dual_tensors():
     x = leaf(1.0, 2.0)
     with forward_ad.dual_level():
         dual = forward_ad.make_dual(x, tangrad.ones_like(x))
-        (g,) = tangrad.autograd.grad((dual ** 3).sum(), dual, create_graph=True)
+        (g,) = tangrad.autograd.grad((dual**3).sum(), dual, create_graph=True)
         assert forward_ad.unpack_dual(g).tangent.tolist() == [6, 12]
 
 
@@ -184,33 +201,40 @@ def test_dual_tensors_are_refused_where_they_have_no_meaning():
             pass
 
 
-# --- autograd.functional ---------------------------------------------------------------------------
+# --- autograd.functional
+# ---------------------------------------------------------------------------
+
 
 def of_two(x, y):
-    return x * y.sum(), (x ** 3).sum()
+    return x * y.sum(), (x**3).sum()
 
 
-@pytest.mark.parametrize("program", [
-    lambda t, x, y: t.autograd.functional.jacobian(of_two, (x, y)),
-    lambda t, x, y: t.autograd.functional.jacobian(of_two, (x, y), vectorize=True),
-    lambda t, x, y: t.autograd.functional.jacobian(lambda x: x.sin(), x, vectorize=True, strategy="forward-mode"),
-    lambda t, x, y: t.autograd.functional.hessian(lambda x, y: (x * x * y).sum(), (x, y)),
-    lambda t, x, y: t.autograd.functional.hessian(lambda x: (x ** 3).sum(), x, vectorize=True),
-    lambda t, x, y: t.autograd.functional.vjp(of_two, (x, y), (x, t.tensor(2.0))),
-    lambda t, x, y: t.autograd.functional.jvp(of_two, (x, y), (y, x)),
-    lambda t, x, y: t.autograd.functional.hvp(lambda x, y: (x * x * y).sum(), (x, y), (y, x)),
-    lambda t, x, y: t.autograd.functional.vhp(lambda x: (x ** 3).sum(), x, y),
-    lambda t, x, y: t.autograd.functional.vjp(lambda x: x * 2, x),
-    lambda t, x, y: t.autograd.functional.hessian(lambda x: x * 2, x),
-    lambda t, x, y: t.autograd.functional.jacobian(lambda x: 3, x),
-])
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda t, x, y: t.autograd.functional.jacobian(of_two, (x, y)),
+        lambda t, x, y: t.autograd.functional.jacobian(of_two, (x, y), vectorize=True),
+        lambda t, x, y: t.autograd.functional.jacobian(
+            lambda x: x.sin(), x, vectorize=True, strategy="forward-mode"
+        ),
+        lambda t, x, y: t.autograd.functional.hessian(lambda x, y: (x * x * y).sum(), (x, y)),
+        lambda t, x, y: t.autograd.functional.hessian(lambda x: (x**3).sum(), x, vectorize=True),
+        lambda t, x, y: t.autograd.functional.vjp(of_two, (x, y), (x, t.tensor(2.0))),
+        lambda t, x, y: t.autograd.functional.jvp(of_two, (x, y), (y, x)),
+        lambda t, x, y: t.autograd.functional.hvp(lambda x, y: (x * x * y).sum(), (x, y), (y, x)),
+        lambda t, x, y: t.autograd.functional.vhp(lambda x: (x**3).sum(), x, y),
+        lambda t, x, y: t.autograd.functional.vjp(lambda x: x * 2, x),
+        lambda t, x, y: t.autograd.functional.hessian(lambda x: x * 2, x),
+        lambda t, x, y: t.autograd.functional.jacobian(lambda x: 3, x),
+    ],
+)
 def test_functional_agrees_with_torch(agree, program):
     agree(lambda t: program(t, t.tensor([1.0, 2.0]), t.tensor([0.5, -1.0])), message=False)
 
 
 def test_functional_results_can_be_differentiated():
     x = leaf(1.0, 2.0)
-    functional.jacobian(lambda v: v ** 3, x, create_graph=True).sum().backward()
+    functional.jacobian(lambda v: v**3, x, create_graph=True).sum().backward()
     assert x.grad.tolist() == [6, 12]
     with pytest.raises(RuntimeError, match="strict mode"):
         functional.vjp(lambda v: tangrad.ones(2), x, tangrad.ones(2), strict=True)

@@ -16,7 +16,10 @@ def inputs_of(framework, *shapes):
     import numpy as np
 
     random = np.random.default_rng(SEED)
-    return tuple(framework.tensor(random.uniform(-1.5, 1.5, shape).tolist(), dtype=framework.float64) for shape in shapes)
+    return tuple(
+        framework.tensor(random.uniform(-1.5, 1.5, shape).tolist(), dtype=framework.float64)
+        for shape in shapes
+    )
 
 
 def leaves(value):
@@ -43,6 +46,8 @@ def same():
         for a, b in zip(ours, theirs, strict=True):
             assert tuple(a.shape) == tuple(b.shape)
             want = torch.tensor(a.tolist(), dtype=b.dtype).reshape(b.shape)
-            torch.testing.assert_close(want, b.detach(), rtol=tolerance, atol=tolerance, equal_nan=True)
+            torch.testing.assert_close(
+                want, b.detach(), rtol=tolerance, atol=tolerance, equal_nan=True
+            )
 
     return check

@@ -6,7 +6,7 @@ import pytest
 
 
 def layer_norm(t, x, weight):
-    """Normalise; on torch by parts: second derivatives of torch 2.13's own layer_norm are wrong."""
+    """Normalise; by parts on torch 2.13, which gets its own second derivatives wrong."""
     if t.__name__ == "tangrad":
         return t.nn.functional.layer_norm(x, (4,), weight, weight)
     centred = x - x.mean(-1, keepdim=True)
@@ -47,7 +47,9 @@ FUNCTIONS = {
     "index by two": lambda t, w, x: w[t.tensor([0, 2]), t.tensor([1, 3])] * x[:2],
     "mask": lambda t, w, x: w.masked_fill(t.tensor([True, False, True, False]), 2.0) * x,
     "gather": lambda t, w, x: (w * x).gather(1, t.tensor([[0, 0], [1, 3], [2, 1]])).sin(),
-    "scatter_add": lambda t, w, x: w.scatter_add(1, t.tensor([[0, 0, 1, 1]]), (x * x).unsqueeze(0)) ** 2,
+    "scatter_add": lambda t, w, x: (
+        w.scatter_add(1, t.tensor([[0, 0, 1, 1]]), (x * x).unsqueeze(0)) ** 2
+    ),
     "cat": lambda t, w, x: t.cat([w, x.unsqueeze(0)], 0).sin(),
     "stack": lambda t, w, x: t.stack([w[0], x, w[1] * x], 1) ** 2,
     "split": lambda t, w, x: w.split(2, 1)[0] * w.split(2, 1)[1] * x[:2],
@@ -57,9 +59,15 @@ FUNCTIONS = {
     "einsum": lambda t, w, x: t.einsum("ij,j,kj->ik", w, x, w),
     "layer_norm": lambda t, w, x: layer_norm(t, w * x, x) * x,
     "gelu": lambda t, w, x: t.nn.functional.gelu(w @ x),
-    "cross_entropy": lambda t, w, x: t.nn.functional.cross_entropy((w * x).t(), t.tensor([0, 2, 1, 0])),
-    "conv1d": lambda t, w, x: t.nn.functional.conv1d(w.unsqueeze(0), w[:2, :2].reshape(1, 2, 2).repeat(1, 2, 1)[:, :3],
-                                                     padding=1) * x[0],
+    "cross_entropy": lambda t, w, x: t.nn.functional.cross_entropy(
+        (w * x).t(), t.tensor([0, 2, 1, 0])
+    ),
+    "conv1d": lambda t, w, x: (
+        t.nn.functional.conv1d(
+            w.unsqueeze(0), w[:2, :2].reshape(1, 2, 2).repeat(1, 2, 1)[:, :3], padding=1
+        )
+        * x[0]
+    ),
 }
 MATRIX, SAMPLE, BATCH = (3, 4), (4,), (5, 4)
 
@@ -78,7 +86,9 @@ def test_grad(same, function):
 
 
 def test_per_sample_gradients(same, function):
-    same(lambda t, w, x: t.func.vmap(t.func.grad(loss(function, t)), (None, 0))(w, x), MATRIX, BATCH)
+    same(
+        lambda t, w, x: t.func.vmap(t.func.grad(loss(function, t)), (None, 0))(w, x), MATRIX, BATCH
+    )
 
 
 def test_grad_of_vmap(same, function):

@@ -73,8 +73,18 @@ def change_shape_in_place(t, x):
     return y.t_() * x
 
 
-PROGRAMS = [overwrite_element, chain_of_writes, write_to_view, read_view_after_write_to_base, write_to_view_of_view,
-            copy_and_fill, write_into_fresh, index_put, masked_write, change_shape_in_place]
+PROGRAMS = [
+    overwrite_element,
+    chain_of_writes,
+    write_to_view,
+    read_view_after_write_to_base,
+    write_to_view_of_view,
+    copy_and_fill,
+    write_into_fresh,
+    index_put,
+    masked_write,
+    change_shape_in_place,
+]
 
 
 @pytest.fixture(params=PROGRAMS, ids=lambda p: p.__name__)
@@ -132,8 +142,11 @@ def test_write_to_the_differentiated_input_is_refused():
 
 def test_out_argument_is_refused():
     out = tangrad.zeros(3)
-    for transformed in (lambda f: grad(f)(tangrad.ones(3)), lambda f: vmap(f)(tangrad.ones(2, 3)),
-                        lambda f: jvp(f, (tangrad.ones(3),), (tangrad.ones(3),))):
+    for transformed in (
+        lambda f: grad(f)(tangrad.ones(3)),
+        lambda f: vmap(f)(tangrad.ones(2, 3)),
+        lambda f: jvp(f, (tangrad.ones(3),), (tangrad.ones(3),)),
+    ):
         with pytest.raises(RuntimeError, match="out= is not supported inside"):
             transformed(lambda x: tangrad.mul(x, 2, out=out).sum())
 

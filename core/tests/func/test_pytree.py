@@ -6,18 +6,37 @@ from collections import OrderedDict, namedtuple
 
 import pytest
 
-from tangrad.utils._pytree import (register_pytree_node, tree_flatten, tree_leaves, tree_map, tree_map_only, tree_structure,
-                                   tree_unflatten)
+from tangrad.utils._pytree import (
+    register_pytree_node,
+    tree_flatten,
+    tree_leaves,
+    tree_map,
+    tree_map_only,
+    tree_structure,
+    tree_unflatten,
+)
 
 Point = namedtuple("Point", "x y")
 
 
-@pytest.mark.parametrize("tree", [
-    1, (), [1, (2, 3)], {"a": 1, "b": [2]}, OrderedDict(b=1, a=2), Point(1, [2, 3]), (None, Point({"k": 1}, ()))])
+@pytest.mark.parametrize(
+    "tree",
+    [
+        1,
+        (),
+        [1, (2, 3)],
+        {"a": 1, "b": [2]},
+        OrderedDict(b=1, a=2),
+        Point(1, [2, 3]),
+        (None, Point({"k": 1}, ())),
+    ],
+)
 def test_flatten_and_unflatten_are_inverse(tree):
     leaves, spec = tree_flatten(tree)
     rebuilt = tree_unflatten(leaves, spec)
-    assert rebuilt == tree and type(rebuilt) is type(tree) and spec.num_leaves == len(leaves)
+    assert rebuilt == tree
+    assert type(rebuilt) is type(tree)
+    assert spec.num_leaves == len(leaves)
 
 
 def test_leaves_come_in_order():
@@ -35,7 +54,9 @@ def test_structure_compares_by_shape():
 
 
 def test_wrong_number_of_leaves_is_an_error():
-    with pytest.raises(ValueError, match="has length 1 but the spec refers to a pytree that holds 2 items"):
+    with pytest.raises(
+        ValueError, match="has length 1 but the spec refers to a pytree that holds 2 items"
+    ):
         tree_unflatten([1], tree_structure([1, 2]))
 
 

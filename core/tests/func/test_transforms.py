@@ -8,7 +8,17 @@ import pytest
 
 import tangrad
 from tangrad.dispatch import intercept
-from tangrad.func import functional_call, grad, grad_and_value, jacfwd, jacrev, jvp, stack_module_state, vjp, vmap
+from tangrad.func import (
+    functional_call,
+    grad,
+    grad_and_value,
+    jacfwd,
+    jacrev,
+    jvp,
+    stack_module_state,
+    vjp,
+    vmap,
+)
 
 
 def test_argnums_and_auxiliary_outputs(same):
@@ -29,7 +39,12 @@ def test_trees_in_and_out(same):
 
     def program(t, w, b, x):
         value, pull = t.func.vjp(f, {"w": w, "b": b}, x)
-        return value, pull(value), t.func.jacrev(f)({"w": w, "b": b}, x), t.func.jacfwd(f)({"w": w, "b": b}, x)
+        return (
+            value,
+            pull(value),
+            t.func.jacrev(f)({"w": w, "b": b}, x),
+            t.func.jacfwd(f)({"w": w, "b": b}, x),
+        )
 
     same(program, (3,), (3,), (3,))
 
@@ -44,7 +59,7 @@ def test_pullback_outlives_its_call_and_runs_again(same):
 
 def test_pullback_can_be_differentiated(same):
     def program(t, x, u):
-        return t.func.grad(lambda x: (t.func.vjp(lambda y: y ** 3, x)[1](u)[0] ** 2).sum())(x)
+        return t.func.grad(lambda x: (t.func.vjp(lambda y: y**3, x)[1](u)[0] ** 2).sum())(x)
 
     same(program, (3,), (3,))
 
@@ -52,7 +67,7 @@ def test_pullback_can_be_differentiated(same):
 def test_results_are_recorded_outside(same):
     def program(t, x):
         x.requires_grad_()
-        t.func.grad(lambda y: (y ** 3).sum())(x).sum().backward()
+        t.func.grad(lambda y: (y**3).sum())(x).sum().backward()
         first = x.grad
         (product,) = t.autograd.grad(t.func.jvp(lambda y: y.exp(), (x,), (x,))[1].sum(), x)
         return first, product
@@ -65,7 +80,12 @@ def test_chunked_jacobian(same):
 
 
 def test_detach_stops_gradients_at_every_level(same):
-    same(lambda t, x: t.func.grad(lambda x: t.func.grad(lambda y: (y * y.detach() * x).sum())(x).sum())(x), (3,))
+    same(
+        lambda t, x: t.func.grad(
+            lambda x: t.func.grad(lambda y: (y * y.detach() * x).sum())(x).sum()
+        )(x),
+        (3,),
+    )
     same(lambda t, x: t.func.jvp(lambda y: y * y.detach(), (x,), (x,)), (3,))
 
 
@@ -74,25 +94,27 @@ def test_input_that_does_not_matter_has_zero_gradient(same):
     same(lambda t, x, y: t.func.jvp(lambda x: y, (x,), (x,)), (3,), (2,))
 
 
-# --- no_grad ---------------------------------------------------------------------------------------
+# --- no_grad
+# ---------------------------------------------------------------------------------------
+
 
 def test_no_grad_outside_does_not_reach_the_transform(same):
     def program(t, x):
         with t.no_grad():
-            return t.func.grad(lambda x: (x ** 2).sum())(x)
+            return t.func.grad(lambda x: (x**2).sum())(x)
 
     same(program, (3,))
     x = tangrad.ones(2, requires_grad=True)
     with tangrad.no_grad():
-        assert not grad(lambda x: (x ** 2).sum())(x).requires_grad
-    assert grad(lambda x: (x ** 2).sum())(x).requires_grad
+        assert not grad(lambda x: (x**2).sum())(x).requires_grad
+    assert grad(lambda x: (x**2).sum())(x).requires_grad
 
 
 def test_no_grad_inside_makes_constants(same):
     def f(t):
         def inside(x):
             with t.no_grad():
-                c = x ** 2
+                c = x**2
             return (x - c).sum()
 
         return inside
@@ -101,28 +123,65 @@ def test_no_grad_inside_makes_constants(same):
     same(lambda t, x: t.func.grad(lambda x: t.func.grad(f(t))(x).sum() + f(t)(x))(x), (3,))
 
 
-# --- errors ----------------------------------------------------------------------------------------
+# --- errors
+# ----------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize(("call", "error", "message"), [
-    (lambda x: grad(lambda x: x)(x), RuntimeError, "return a scalar tensor, got tensor with 1 dims"),
-    (lambda x: grad(lambda x: 1.0)(x), RuntimeError, "to return a Tensor with a single element"),
-    (lambda x: grad(lambda x: x.sum(), 1)(x), RuntimeError, "Got argnum=1, but only 1 positional inputs"),
-    (lambda x: grad(lambda x: x.sum(), (0, 0))(x), RuntimeError, "must be unique"),
-    (lambda x: grad(lambda x: x.sum(), ())(x), RuntimeError, "non-empty tuple"),
-    (lambda x: grad(lambda x: x.sum())(x.long()), RuntimeError, "floating point and complex dtype"),
-    (lambda x: grad(lambda x: x.sum())(2.0), TypeError, "Expected tensors as inputs"),
-    (lambda x: grad(lambda x: x.sum(), has_aux=True)(x), RuntimeError, "output, aux"),
-    (lambda x: vjp(lambda x: 3, x), RuntimeError, "return only tensors"),
-    (lambda x: vjp(lambda x: x.long(), x), RuntimeError, "All outputs of f must be floating-point"),
-    (lambda x: vjp(lambda x: x, x)[1]((x, x)), RuntimeError, "Expected pytree structure of cotangents"),
-    (lambda x: vjp(lambda x: x, x)[1](x[:1]), RuntimeError, "Mismatch in shape"),
-    (lambda x: jvp(lambda x: x, x, (x,)), RuntimeError, "to be tuples"),
-    (lambda x: jvp(lambda x: x, (x,), (x, x)), RuntimeError, "same python structure"),
-    (lambda x: jvp(lambda x: x, (x,), (x[:1],)), RuntimeError, "shape"),
-    (lambda x: jvp(lambda x: tangrad.ones(2), (x,), (x,), strict=True), RuntimeError, "independent of the inputs"),
-    (lambda x: jacrev(lambda x: x, chunk_size=0), ValueError, "chunk_size"),
-    (lambda x: vmap(lambda x: x, randomness="often"), RuntimeError, "Only allowed values for randomness"),
-])
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (
+            lambda x: grad(lambda x: x)(x),
+            RuntimeError,
+            "return a scalar tensor, got tensor with 1 dims",
+        ),
+        (
+            lambda x: grad(lambda x: 1.0)(x),
+            RuntimeError,
+            "to return a Tensor with a single element",
+        ),
+        (
+            lambda x: grad(lambda x: x.sum(), 1)(x),
+            RuntimeError,
+            "Got argnum=1, but only 1 positional inputs",
+        ),
+        (lambda x: grad(lambda x: x.sum(), (0, 0))(x), RuntimeError, "must be unique"),
+        (lambda x: grad(lambda x: x.sum(), ())(x), RuntimeError, "non-empty tuple"),
+        (
+            lambda x: grad(lambda x: x.sum())(x.long()),
+            RuntimeError,
+            "floating point and complex dtype",
+        ),
+        (lambda x: grad(lambda x: x.sum())(2.0), TypeError, "Expected tensors as inputs"),
+        (lambda x: grad(lambda x: x.sum(), has_aux=True)(x), RuntimeError, "output, aux"),
+        (lambda x: vjp(lambda x: 3, x), RuntimeError, "return only tensors"),
+        (
+            lambda x: vjp(lambda x: x.long(), x),
+            RuntimeError,
+            "All outputs of f must be floating-point",
+        ),
+        (
+            lambda x: vjp(lambda x: x, x)[1]((x, x)),
+            RuntimeError,
+            "Expected pytree structure of cotangents",
+        ),
+        (lambda x: vjp(lambda x: x, x)[1](x[:1]), RuntimeError, "Mismatch in shape"),
+        (lambda x: jvp(lambda x: x, x, (x,)), RuntimeError, "to be tuples"),
+        (lambda x: jvp(lambda x: x, (x,), (x, x)), RuntimeError, "same python structure"),
+        (lambda x: jvp(lambda x: x, (x,), (x[:1],)), RuntimeError, "shape"),
+        (
+            lambda x: jvp(lambda x: tangrad.ones(2), (x,), (x,), strict=True),
+            RuntimeError,
+            "independent of the inputs",
+        ),
+        (lambda x: jacrev(lambda x: x, chunk_size=0), ValueError, "chunk_size"),
+        (
+            lambda x: vmap(lambda x: x, randomness="often"),
+            RuntimeError,
+            "Only allowed values for randomness",
+        ),
+    ],
+)
 def test_wrong_calls_are_refused(call, error, message):
     with pytest.raises(error, match=message):
         call(tangrad.ones(3))
@@ -139,12 +198,20 @@ def test_exception_inside_leaves_the_stack_as_it_was():
         raise Boom
 
     x = tangrad.ones(3, 2)
-    nestings = [grad(fail), vmap(fail), vmap(grad(fail)), grad(lambda x: vmap(jacfwd(fail))(x).sum()), jacrev(grad(fail)),
-                lambda x: jvp(fail, (x,), (x,)), lambda x: vmap(fail, chunk_size=1)(x)]
+    nestings = [
+        grad(fail),
+        vmap(fail),
+        vmap(grad(fail)),
+        grad(lambda x: vmap(jacfwd(fail))(x).sum()),
+        jacrev(grad(fail)),
+        lambda x: jvp(fail, (x,), (x,)),
+        lambda x: vmap(fail, chunk_size=1)(x),
+    ]
     for nested in nestings:
         with pytest.raises(Boom):
             nested(x)
-        assert not intercept.current().levels and tangrad.is_grad_enabled()
+        assert not intercept.current().levels
+        assert tangrad.is_grad_enabled()
         assert tangrad._C.get_intercept() is None
     assert grad(lambda x: x.sum())(x).tolist() == [[1, 1]] * 3
 
@@ -175,8 +242,8 @@ def test_threads_have_their_own_transforms():
         try:
             x = tangrad.full((20, 3), float(k), dtype=tangrad.float64)
             for _ in range(5):
-                results[k] = vmap(grad(lambda v: (v ** 3).sum()))(x)[7].tolist()
-        except Exception as error:  # noqa: BLE001
+                results[k] = vmap(grad(lambda v: (v**3).sum()))(x)[7].tolist()
+        except Exception as error:
             errors.append(error)
 
     threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
@@ -188,7 +255,9 @@ def test_threads_have_their_own_transforms():
     assert results == {k: [3.0 * k * k] * 3 for k in range(6)}
 
 
-# --- modules ---------------------------------------------------------------------------------------
+# --- modules
+# ---------------------------------------------------------------------------------------
+
 
 def test_functional_call_uses_other_parameters_and_restores_them():
     layer = tangrad.nn.Linear(3, 2)
@@ -202,7 +271,9 @@ def test_functional_call_uses_other_parameters_and_restores_them():
 
 
 def test_per_sample_gradients_of_a_module():
-    net = tangrad.nn.Sequential(tangrad.nn.Linear(4, 5), tangrad.nn.Tanh(), tangrad.nn.Linear(5, 3)).double()
+    net = tangrad.nn.Sequential(
+        tangrad.nn.Linear(4, 5), tangrad.nn.Tanh(), tangrad.nn.Linear(5, 3)
+    ).double()
     params = {name: p.detach() for name, p in net.named_parameters()}
     x = tangrad.randn(6, 4, dtype=tangrad.float64)
     y = tangrad.tensor([0, 2, 1, 1, 0, 2])
@@ -227,5 +298,6 @@ def test_ensemble_of_modules():
 
 
 def test_grad_and_value():
-    gradient, value = grad_and_value(lambda x: (x ** 2).sum())(tangrad.tensor([1.0, 2.0]))
-    assert gradient.tolist() == [2, 4] and value.item() == 5
+    gradient, value = grad_and_value(lambda x: (x**2).sum())(tangrad.tensor([1.0, 2.0]))
+    assert gradient.tolist() == [2, 4]
+    assert value.item() == 5

@@ -15,7 +15,9 @@ def test_batch_dimension_of_each_argument(same):
 
 def test_in_dims_as_tree(same):
     def program(t, a, b):
-        return t.vmap(lambda d, pair: d["x"] + pair[0] * pair[1], ({"x": 1}, (0, None)))({"x": a}, (b, 2.0))
+        return t.vmap(lambda d, pair: d["x"] + pair[0] * pair[1], ({"x": 1}, (0, None)))(
+            {"x": a}, (b, 2.0)
+        )
 
     same(program, (4, 3), (3, 4))
 
@@ -47,15 +49,20 @@ def test_keyword_arguments_are_not_batched(same):
 def test_result_type_of_scalars_promotes_as_in_one_sample():
     x, y = tangrad.ones(3, dtype=tangrad.float64), tangrad.ones(4, dtype=tangrad.float32)
     assert vmap(lambda a: a * y)(x).dtype is tangrad.float32
-    assert vmap(lambda a: a * tangrad.tensor(2.0, dtype=tangrad.float32))(x).dtype is tangrad.float64
+    assert (
+        vmap(lambda a: a * tangrad.tensor(2.0, dtype=tangrad.float32))(x).dtype is tangrad.float64
+    )
 
 
 def test_indexing_by_a_batched_index(same):
     def program(t, a):
         rows = t.tensor([0, 2, 1])
         columns = t.tensor([[0, 1], [3, 3], [2, 0]])
-        return (t.vmap(lambda x, i: x[i], (None, 0))(a, rows), t.vmap(lambda x, i: x[:, i], (None, 0))(a, columns),
-                t.vmap(lambda x, i: x[i])(a, columns))
+        return (
+            t.vmap(lambda x, i: x[i], (None, 0))(a, rows),
+            t.vmap(lambda x, i: x[:, i], (None, 0))(a, columns),
+            t.vmap(lambda x, i: x[i])(a, columns),
+        )
 
     same(program, (3, 4))
 
@@ -77,7 +84,9 @@ PROGRAMS = {
     "movedim": lambda t, x: x.movedim(0, -1),
     "softmax": lambda t, x: x.softmax(-1),
     "as_strided": lambda t, x: x.as_strided((2, 2), (1, 4)),
-    "conv2d": lambda t, x: t.nn.functional.conv2d(x.reshape(1, 1, 3, 4), x[:2, :2].reshape(1, 1, 2, 2)),
+    "conv2d": lambda t, x: t.nn.functional.conv2d(
+        x.reshape(1, 1, 3, 4), x[:2, :2].reshape(1, 1, 2, 2)
+    ),
     "max_pool2d": lambda t, x: t.nn.functional.max_pool2d(x.reshape(1, 3, 4), 2),
     "embedding": lambda t, x: t.nn.functional.embedding(t.tensor([0, 2]), x),
     "new_zeros and write": lambda t, x: x.new_zeros(3).add_(x.sum(1)),
@@ -94,16 +103,23 @@ def test_batched_ops(same, program):
     same(lambda t, a: t.vmap(t.vmap(lambda x: program(t, x), 1), 2)(a), (3, 2, 2, 4))
 
 
-@pytest.mark.parametrize(("arguments", "options", "message"), [
-    ((), {}, "got no inputs"),
-    ((1.0,), {}, "the input is of type"),
-    ((tangrad.ones(3),), {"in_dims": None}, "expected `in_dims` to be int or"),
-    ((tangrad.ones(3),), {"in_dims": (None,)}, "at least one Tensor"),
-    ((tangrad.ones(3),), {"in_dims": 1}, "dimensionality 1"),
-    ((tangrad.ones(3),), {"in_dims": (0, 0)}, "not compatible with the structure"),
-    ((tangrad.ones(3), tangrad.ones(4)), {}, "same size in the mapped dimension"),
-    ((tangrad.ones(3),), {"out_dims": (0, 1)}, "not compatible with the structure of `outputs`"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        ((), {}, "got no inputs"),
+        ((1.0,), {}, "the input is of type"),
+        ((tangrad.ones(3),), {"in_dims": None}, "expected `in_dims` to be int or"),
+        ((tangrad.ones(3),), {"in_dims": (None,)}, "at least one Tensor"),
+        ((tangrad.ones(3),), {"in_dims": 1}, "dimensionality 1"),
+        ((tangrad.ones(3),), {"in_dims": (0, 0)}, "not compatible with the structure"),
+        ((tangrad.ones(3), tangrad.ones(4)), {}, "same size in the mapped dimension"),
+        (
+            (tangrad.ones(3),),
+            {"out_dims": (0, 1)},
+            "not compatible with the structure of `outputs`",
+        ),
+    ],
+)
 def test_wrong_dims_are_refused(arguments, options, message):
     with pytest.raises(ValueError, match=message):
         vmap(lambda *xs: xs[0] * 2, **options)(*arguments)
@@ -126,7 +142,9 @@ def test_shapes_that_depend_on_values_are_refused():
         vmap(lambda x: x.nonzero())(tangrad.ones(3, 2))
 
 
-# --- random numbers --------------------------------------------------------------------------------
+# --- random numbers
+# --------------------------------------------------------------------------------
+
 
 def draw(x):
     return x * 0 + tangrad.randn(4)
@@ -139,7 +157,8 @@ def test_random_operations_raise_by_default():
 
 def test_samples_draw_the_same():
     drawn = vmap(draw, randomness="same")(tangrad.zeros(3, 4))
-    assert (drawn == drawn[0]).all() and len(set(drawn[0].tolist())) == 4
+    assert (drawn == drawn[0]).all()
+    assert len(set(drawn[0].tolist())) == 4
 
 
 def test_samples_draw_differently():
@@ -147,10 +166,17 @@ def test_samples_draw_differently():
     assert len(set(drawn.flatten().tolist())) == 12
 
 
-@pytest.mark.parametrize("sample", [
-    lambda x: tangrad.bernoulli(x.abs().clamp(0, 1)), lambda x: tangrad.randperm(6) + 0 * x.sum(),
-    lambda x: tangrad.rand_like(x), lambda x: x.clone().normal_(), lambda x: tangrad.nn.functional.dropout(x + 1, 0.5),
-], ids=["bernoulli", "randperm", "rand_like", "normal_", "dropout"])
+@pytest.mark.parametrize(
+    "sample",
+    [
+        lambda x: tangrad.bernoulli(x.abs().clamp(0, 1)),
+        lambda x: tangrad.randperm(6) + 0 * x.sum(),
+        lambda x: tangrad.rand_like(x),
+        lambda x: x.clone().normal_(),
+        lambda x: tangrad.nn.functional.dropout(x + 1, 0.5),
+    ],
+    ids=["bernoulli", "randperm", "rand_like", "normal_", "dropout"],
+)
 def test_randomness_of_each_kind(sample):
     x = tangrad.full((2, 40), 0.5)
     same, different = vmap(sample, randomness="same")(x), vmap(sample, randomness="different")(x)

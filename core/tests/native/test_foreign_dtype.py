@@ -26,7 +26,9 @@ def eighths() -> Any:
     try:
         return tangrad.eighths
     except AttributeError:
-        return plugin.register_dtype("eighths", 1, "foreign", "B", codec=(decode, encode), compute="float32")
+        return plugin.register_dtype(
+            "eighths", 1, "foreign", "B", codec=(decode, encode), compute="float32"
+        )
 
 
 def made(values: list[float], dtype: Any) -> Any:
@@ -56,4 +58,6 @@ def test_the_type_is_reached_by_name(eighths: Any) -> None:
 
 def test_a_taken_name_is_refused(eighths: Any) -> None:
     with pytest.raises(ValueError, match="already registered"):
-        plugin.register_dtype("eighths", 2, "foreign", "H", codec=(decode, encode), compute="float32")
+        plugin.register_dtype(
+            "eighths", 2, "foreign", "H", codec=(decode, encode), compute="float32"
+        )

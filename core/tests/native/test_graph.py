@@ -26,8 +26,13 @@ print("done", x.grad.item() if x.grad is not None else None)
 
 def run(length: int, step: str, end: str) -> str:
     """Run a chain in a process of its own, for a recursion would end it."""
-    done = subprocess.run([sys.executable, "-c", LONG_CHAIN.format(length=length, step=step, end=end)],
-                          capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", LONG_CHAIN.format(length=length, step=step, end=end)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[-500:]
     return done.stdout.strip()
 
@@ -70,7 +75,9 @@ def test_graphs_of_four_threads_are_independent() -> None:
 def test_no_grad_holds_in_its_own_thread_only() -> None:
     seen = []
     with tangrad.no_grad():
-        t = threading.Thread(target=lambda: seen.append((tangrad.is_grad_enabled(), (leaf(1.0) * 2).requires_grad)))
+        t = threading.Thread(
+            target=lambda: seen.append((tangrad.is_grad_enabled(), (leaf(1.0) * 2).requires_grad))
+        )
         t.start()
         t.join()
         assert not tangrad.is_grad_enabled()
@@ -105,7 +112,9 @@ def test_writing_what_was_saved_names_saver_and_writer() -> None:
     x = leaf(2.0)
     y = x.exp()
     y.mul_(2)
-    with pytest.raises(RuntimeError, match=r"modified by an inplace operation.*exp.*version 1.*mul_"):
+    with pytest.raises(
+        RuntimeError, match=r"modified by an inplace operation.*exp.*version 1.*mul_"
+    ):
         y.sum().backward()
 
 
@@ -184,7 +193,9 @@ def test_node_hooks_see_and_replace_gradients() -> None:
     x = leaf(1.0)
     y = x * 3
     y.grad_fn.register_prehook(lambda outputs: (outputs[0] * 2,))
-    y.grad_fn.register_hook(lambda inputs, outputs: tuple(None if g is None else g + 1 for g in inputs))
+    y.grad_fn.register_hook(
+        lambda inputs, outputs: tuple(None if g is None else g + 1 for g in inputs)
+    )
     y.sum().backward()
     assert x.grad.item() == 7.0
 

@@ -62,14 +62,18 @@ def test_writing_leaves_what_torch_leaves(index: Any, kind: str) -> None:
     targets, results = [], []
     for library in (tangrad, torch):
         target = library.arange(12.0).reshape(SHAPE)
-        value = {"number": -1.0, "whole": library.full((1,), -2.0), "row": library.arange(4.0) - 9}[kind]
+        value = {"number": -1.0, "whole": library.full((1,), -2.0), "row": library.arange(4.0) - 9}[
+            kind
+        ]
 
         def write(t: Any = target, v: Any = value, lib: Any = library) -> None:
             t[made(index, lib, t)] = v
 
         results.append(outcome(write))
         targets.append(target)
-    assert (results[0] is None) == (results[1] is None), f"{index}: {results[0]}, torch {results[1]}"
+    assert (results[0] is None) == (results[1] is None), (
+        f"{index}: {results[0]}, torch {results[1]}"
+    )
     if results[1] is None and not repeats(index):
         assert targets[0].tolist() == targets[1].tolist()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import weakref
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -15,7 +15,7 @@ import tangrad
 class Logged(tangrad.Tensor):
     """Note the functions that are called with it."""
 
-    calls: ClassVar[list[str]] = []
+    calls: list[str] = []  # noqa: RUF012
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -34,8 +34,8 @@ def logged(*values: float) -> Any:
 
 @pytest.mark.parametrize("call", [
     lambda x: x + 1, lambda x: 1 + x, lambda x: tangrad.add(x, 1), lambda x: x.sin(),
-    lambda x: tangrad.cat([x, x]), lambda x: x[0], lambda x: x.view(-1),
-    lambda x: tangrad.nn.functional.relu(x), lambda x: x.sum(0),
+    lambda x: tangrad.cat([x, x]), lambda x: x[0], lambda x: x.view(-1), lambda x: x.sum(0),
+    lambda x: tangrad.nn.functional.relu(x),
 ])  # fmt: skip
 def test_results_of_a_subclass_are_of_the_subclass(call: Any) -> None:
     assert type(call(logged(1.0, 2.0))) is Logged
@@ -49,7 +49,9 @@ def test_a_subclass_may_stand_anywhere_among_the_arguments() -> None:
 def test_a_subclass_may_refuse() -> None:
     class Refuses(tangrad.Tensor):
         @classmethod
-        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_function__(
+            cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             return NotImplemented
 
     with pytest.raises(TypeError, match="no implementation|NotImplemented|multiple dispatch"):
@@ -59,7 +61,9 @@ def test_a_subclass_may_refuse() -> None:
 def test_an_object_with_the_protocol_needs_to_be_no_tensor() -> None:
     class Wrapper:
         @classmethod
-        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_function__(
+            cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             return func.__name__, len(args)
 
     assert tangrad.sin(Wrapper()) == ("sin", 1)
@@ -69,7 +73,9 @@ def test_a_function_mode_sees_calls_on_plain_tensors() -> None:
     seen = []
 
     class Mode(tangrad.overrides.TorchFunctionMode):
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             seen.append(func.__name__)
             return func(*args, **(kwargs or {}))
 
@@ -85,7 +91,9 @@ def test_a_dispatch_mode_sees_ops_below_autograd() -> None:
     seen = []
 
     class Mode(TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             seen.append(str(func))
             return func(*args, **(kwargs or {}))
 

@@ -50,8 +50,16 @@ def test_pairs_of_tensors_promote_as_in_torch(name: str) -> None:
 def test_tensors_and_numbers_promote_as_in_torch(name: str) -> None:
     for number in NUMBERS:
         for ours, theirs in zip(operands(tangrad, name), operands(torch, name), strict=True):
-            assert agree(result(tangrad, ours, number), result(torch, theirs, number)), (name, number, ours.ndim)
-            assert agree(result(tangrad, number, ours), result(torch, number, theirs)), (number, name, ours.ndim)
+            assert agree(result(tangrad, ours, number), result(torch, theirs, number)), (
+                name,
+                number,
+                ours.ndim,
+            )
+            assert agree(result(tangrad, number, ours), result(torch, number, theirs)), (
+                number,
+                name,
+                ours.ndim,
+            )
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -10,7 +10,17 @@ import torch
 
 import tangrad
 
-DTYPES = ("float32", "float64", "float16", "int64", "int32", "uint8", "bool", "complex64", "complex128")
+DTYPES = (
+    "float32",
+    "float64",
+    "float16",
+    "int64",
+    "int32",
+    "uint8",
+    "bool",
+    "complex64",
+    "complex128",
+)
 SHAPES = ((), (1,), (4,), (0,), (2, 0), (3, 4), (2, 2, 3), (1, 1100), (40, 30), (2, 3, 1, 2))
 
 
@@ -36,7 +46,9 @@ def test_values_are_laid_out_as_in_torch(shape: tuple[int, ...], dtype: str) -> 
     [12345678.0], [1e-30],
 ], ids=str)  # fmt: skip
 def test_notation_is_chosen_as_in_torch(numbers: list[float]) -> None:
-    assert repr(tangrad.tensor(numbers)) == repr(torch.tensor(numbers)).replace("torch.", "tangrad.")
+    assert repr(tangrad.tensor(numbers)) == repr(torch.tensor(numbers)).replace(
+        "torch.", "tangrad."
+    )
 
 
 @pytest.mark.parametrize("make", [

@@ -8,11 +8,31 @@ from typing import Any
 from tangrad import _C
 from tangrad.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 
-__all__ = ["Function", "backward", "detect_anomaly", "enable_grad", "grad", "gradcheck", "gradgradcheck",
-           "inference_mode", "no_grad", "set_detect_anomaly", "set_grad_enabled"]
+__all__ = [
+    "Function",
+    "backward",
+    "detect_anomaly",
+    "enable_grad",
+    "grad",
+    "gradcheck",
+    "gradgradcheck",
+    "inference_mode",
+    "no_grad",
+    "set_detect_anomaly",
+    "set_grad_enabled",
+]
 
-_LAZY = {"Function": "function", "Node": "graph", "detect_anomaly": "anomaly_mode", "set_detect_anomaly": "anomaly_mode",
-         "functional": None, "graph": None, "forward_ad": None, "function": None, "anomaly_mode": None}
+_LAZY = {
+    "Function": "function",
+    "Node": "graph",
+    "detect_anomaly": "anomaly_mode",
+    "set_detect_anomaly": "anomaly_mode",
+    "functional": None,
+    "graph": None,
+    "forward_ad": None,
+    "function": None,
+    "anomaly_mode": None,
+}
 
 
 def _as_tuple(value: Any) -> tuple[Any, ...]:
@@ -37,26 +57,43 @@ def _seeds(outputs: Sequence[Any], grads: Sequence[Any], batched: bool = False) 
                 made.append(None)
                 continue
             if out.numel() != 1:
-                raise RuntimeError(f"grad can be implicitly created only for scalar outputs, got shape "
-                                   f"{list(out.shape)}; pass its gradient")
+                raise RuntimeError(
+                    f"grad can be implicitly created only for scalar outputs, got shape "
+                    f"{list(out.shape)}; pass its gradient"
+                )
             if not out.dtype.is_floating_point:
-                raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {out.dtype}")
+                raise RuntimeError(
+                    "grad can be implicitly created only for real scalar outputs but got "
+                    f"{out.dtype}"
+                )
             made.append(_C.lookup_op("ones_like")(out))
             continue
         if not isinstance(g, _C.Tensor):
             raise TypeError(f"gradients can be either Tensors or None, but got {type(g).__name__}")
         if tuple(g.shape) != tuple(out.shape):
-            raise RuntimeError(f"Mismatch in shape: grad_output[{i}] has a shape of {list(g.shape)} and output[{i}] has a "
-                               f"shape of {list(out.shape)}.")
+            raise RuntimeError(
+                f"Mismatch in shape: grad_output[{i}] has a shape of {list(g.shape)} and "
+                f"output[{i}] has a "
+                f"shape of {list(out.shape)}."
+            )
         if g.dtype.is_complex != out.dtype.is_complex:
-            raise RuntimeError(f"For complex Tensors, both grad_output and output are required to have the same dtype. "
-                               f"Mismatch in dtype: grad_output[{i}] has {g.dtype}, output[{i}] has {out.dtype}.")
+            raise RuntimeError(
+                "For complex Tensors, both grad_output and output are required to have the same "
+                "dtype. "
+                f"Mismatch in dtype: grad_output[{i}] has {g.dtype}, output[{i}] has {out.dtype}."
+            )
         made.append(g)
     return made
 
 
-def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
-             grad_variables: Any = None, inputs: Any = None) -> None:
+def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: Any = None,
+    inputs: Any = None,
+) -> None:
     """Accumulate into `.grad` of leaves the gradients of tensors.
 
     Args:
@@ -83,8 +120,13 @@ def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None =
             _C.accumulate_into(t, g, create_graph)
 
 
-def tensor_backward(self: Any, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
-                    inputs: Any = None) -> None:
+def tensor_backward(
+    self: Any,
+    gradient: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Any = None,
+) -> None:
     """Compute the gradients of this tensor for the leaves of its graph (`Tensor.backward`)."""
     backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
@@ -95,9 +137,17 @@ def _as_tuple_of_optional(value: Any) -> tuple[Any, ...]:
     return (value,) if isinstance(value, _C.Tensor) else tuple(value)
 
 
-def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool | None = None,
-         create_graph: bool = False, only_inputs: bool = True, allow_unused: bool | None = None,
-         is_grads_batched: bool = False, materialize_grads: bool = False) -> tuple[Any, ...]:
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Any, ...]:
     """Return the gradients of outputs for inputs, leaving `.grad` alone.
 
     Args:
@@ -115,8 +165,17 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
     seeds_given = _as_tuple_of_optional(grad_outputs)
     keep = create_graph if retain_graph is None else retain_graph
     if is_grads_batched:
-        return _batched_grad(outputs, wanted, seeds_given, dict(
-            retain_graph=True, create_graph=create_graph, allow_unused=allow_unused, materialize_grads=materialize_grads))
+        return _batched_grad(
+            outputs,
+            wanted,
+            seeds_given,
+            {
+                "retain_graph": True,
+                "create_graph": create_graph,
+                "allow_unused": allow_unused,
+                "materialize_grads": materialize_grads,
+            },
+        )
     if allow_unused is None:
         allow_unused = materialize_grads
     for t in wanted:
@@ -126,14 +185,20 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
     results = []
     for t, g in zip(wanted, found, strict=True):
         if g is None and not allow_unused:
-            raise RuntimeError("One of the differentiated Tensors appears to not have been used in the graph. Set "
-                               "allow_unused=True if this is the desired behavior.")
+            raise RuntimeError(
+                "One of the differentiated Tensors appears to not have been used in the graph. Set "
+                "allow_unused=True if this is the desired behavior."
+            )
         results.append(_C.lookup_op("zeros_like")(t) if g is None and materialize_grads else g)
     return tuple(results)
 
 
-def _batched_grad(outputs: tuple[Any, ...], wanted: tuple[Any, ...], seeds: tuple[Any, ...],
-                  options: dict[str, Any]) -> tuple[Any, ...]:
+def _batched_grad(
+    outputs: tuple[Any, ...],
+    wanted: tuple[Any, ...],
+    seeds: tuple[Any, ...],
+    options: dict[str, Any],
+) -> tuple[Any, ...]:
     """Return gradients for a batch of gradients of the outputs; None stays None."""
     from tangrad.func import vmap
 

@@ -9,7 +9,14 @@ from tangrad.autograd.grad_mode import _ModeBase
 from tangrad.dispatch import intercept
 from tangrad.dispatch.levels import JvpLevel
 
-__all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
+__all__ = [
+    "UnpackedDualTensor",
+    "dual_level",
+    "enter_dual_level",
+    "exit_dual_level",
+    "make_dual",
+    "unpack_dual",
+]
 
 
 class UnpackedDualTensor(NamedTuple):
@@ -20,7 +27,10 @@ class UnpackedDualTensor(NamedTuple):
 
 
 def _current() -> JvpLevel | None:
-    return next((v for v in reversed(intercept.current().levels) if isinstance(v, JvpLevel) and v.lenient), None)
+    return next(
+        (v for v in reversed(intercept.current().levels) if isinstance(v, JvpLevel) and v.lenient),
+        None,
+    )
 
 
 def enter_dual_level() -> int:
@@ -43,8 +53,11 @@ def exit_dual_level(*, level: int | None = None) -> None:
     """
     found = _current()
     if found is None or level not in (None, 0):
-        raise RuntimeError("Trying to exit a forward AD level that was not the last one that was created. This is not "
-                           "supported.")
+        raise RuntimeError(
+            "Trying to exit a forward AD level that was not the last one that was created. This "
+            "is not "
+            "supported."
+        )
     intercept.entered("levels", found).__exit__()
 
 
@@ -60,16 +73,26 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
     """
     found = _current()
     if found is None:
-        raise RuntimeError("Trying to create a dual Tensor for forward AD but no level exists, make sure to "
-                           "enter_dual_level() first.")
+        raise RuntimeError(
+            "Trying to create a dual Tensor for forward AD but no level exists, make sure to "
+            "enter_dual_level() first."
+        )
     if not (tensor.dtype.is_floating_point or tensor.dtype.is_complex):
-        raise ValueError(f"Expected primal to be floating point or complex, but got: {tensor.dtype}")
+        raise ValueError(
+            f"Expected primal to be floating point or complex, but got: {tensor.dtype}"
+        )
     if not (tangent.dtype.is_floating_point or tangent.dtype.is_complex):
-        raise ValueError(f"Expected tangent to be floating point or complex, but got: {tangent.dtype}")
+        raise ValueError(
+            f"Expected tangent to be floating point or complex, but got: {tangent.dtype}"
+        )
     if tuple(tensor.shape) != tuple(tangent.shape):
-        raise RuntimeError(f"Trying to set a forward gradient that has a different size than that of the original Tensor, "
-                           f"this is not supported. Tensor is of size {list(tensor.shape)} while the given forward "
-                           f"gradient is of size {list(tangent.shape)}.")
+        raise RuntimeError(
+            "Trying to set a forward gradient that has a different size than that of the "
+            "original Tensor, "
+            f"this is not supported. Tensor is of size {list(tensor.shape)} while the given "
+            "forward "
+            f"gradient is of size {list(tangent.shape)}."
+        )
     with found.below():
         primal = _C.lookup_op("alias")(found.unwrap(tensor))
         return _C.share_history(found.wrap(primal, found.unwrap(tangent)), primal)

@@ -65,8 +65,10 @@ class FunctionCtx:
 def _check_saved(tensors: tuple[Any, ...], name: str) -> None:
     for t in tensors:
         if t is not None and not isinstance(t, _C.Tensor):
-            raise TypeError(f"{name} can only save variables, but argument {tensors.index(t)} is of type "
-                            f"{type(t).__name__}")
+            raise TypeError(
+                f"{name} can only save variables, but argument {tensors.index(t)} is of type "
+                f"{type(t).__name__}"
+            )
 
 
 class _FunctionNode(FunctionCtx, _C.FunctionNode):
@@ -77,20 +79,35 @@ class _FunctionNode(FunctionCtx, _C.FunctionNode):
     def apply(self, *grads: Any) -> Any:
         """Run backward; the engine calls this."""
         if self.materialize_grads:
-            grads = tuple(self._zeros(i) if g is None and self._is_tensor[i] else g for i, g in enumerate(grads))
+            grads = tuple(
+                self._zeros(i) if g is None and self._is_tensor[i] else g
+                for i, g in enumerate(grads)
+            )
         result = _backward_of(self._function)(self, *grads)
-        results = result if isinstance(result, tuple) else tuple(result) if isinstance(result, list) else (result,)
+        results = (
+            result
+            if isinstance(result, tuple)
+            else tuple(result)
+            if isinstance(result, list)
+            else (result,)
+        )
         for i, (r, is_tensor) in enumerate(zip(results, self._takes_tensor, strict=False)):
             if r is not None and not is_tensor:
-                raise RuntimeError(f"function {type(self).__name__} returned a gradient different from None at position "
-                                   f"{i + 1}, but the corresponding forward input was not a Variable")
+                raise RuntimeError(
+                    f"function {type(self).__name__} returned a gradient different from None at "
+                    "position "
+                    f"{i + 1}, but the corresponding forward input was not a Variable"
+                )
         return results
 
 
 def _backward_of(function: Any) -> Callable[..., Any]:
     if function.backward is not Function.backward and function.vjp is not Function.vjp:
-        raise RuntimeError("Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only "
-                           "implement one of them.")
+        raise RuntimeError(
+            "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You "
+            "should only "
+            "implement one of them."
+        )
     return function.vjp if function.vjp is not Function.vjp else function.backward
 
 
@@ -112,13 +129,18 @@ class Function(metaclass=FunctionMeta):
     generate_vmap_rule = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise RuntimeError(f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you "
-                           "should invoke them on the class itself, as .apply().")
+        raise RuntimeError(
+            f"{type(self)} should not be instantiated. Methods on autograd functions are all "
+            "static, so you "
+            "should invoke them on the class itself, as .apply()."
+        )
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
         """Compute: `forward(ctx, *args)`, or `forward(*args)` beside `setup_context`."""
-        raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
+        raise NotImplementedError(
+            "You must implement the forward function for custom autograd.Function."
+        )
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:
@@ -128,26 +150,37 @@ class Function(metaclass=FunctionMeta):
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
         """Return one gradient (or None) per argument of forward."""
-        raise NotImplementedError("You must implement either the backward or vjp method for your custom autograd.Function "
-                                  "to use it with backward mode AD.")
+        raise NotImplementedError(
+            "You must implement either the backward or vjp method for your custom "
+            "autograd.Function "
+            "to use it with backward mode AD."
+        )
 
     @staticmethod
     def vjp(ctx: Any, *grad_outputs: Any) -> Any:
         """Stand for `backward` under another name."""
-        raise NotImplementedError("You must implement either the backward or vjp method for your custom autograd.Function "
-                                  "to use it with backward mode AD.")
+        raise NotImplementedError(
+            "You must implement either the backward or vjp method for your custom "
+            "autograd.Function "
+            "to use it with backward mode AD."
+        )
 
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
         """Return one tangent (or None) per output, for one tangent (or None) per argument."""
-        raise NotImplementedError("You must implement the jvp function for custom autograd.Function to use it with forward "
-                                  "mode AD.")
+        raise NotImplementedError(
+            "You must implement the jvp function for custom autograd.Function to use it with "
+            "forward "
+            "mode AD."
+        )
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
         """Return (output(s), batch dimension(s)) for batched arguments."""
-        raise NotImplementedError("To use autograd.Function with vmap, you must either override the vmap staticmethod or "
-                                  "set generate_vmap_rule=True.")
+        raise NotImplementedError(
+            "To use autograd.Function with vmap, you must either override the vmap staticmethod or "
+            "set generate_vmap_rule=True."
+        )
 
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
@@ -205,19 +238,29 @@ def apply_recorded(cls: Any, args: tuple[Any, ...], run: Callable[[Any], Any]) -
     several = isinstance(result, (tuple, list))
     outputs = list(result) if several else [result]
     if not any(isinstance(o, _C.Tensor) for o in outputs):
-        raise RuntimeError(f"{cls.__name__}.forward must return at least one Tensor, got {type(result).__name__}")
+        raise RuntimeError(
+            f"{cls.__name__}.forward must return at least one Tensor, got {type(result).__name__}"
+        )
     _check_dirty(cls, node, outputs)
     if mode and any(node.needs_input_grad):
         outputs = _connected(cls, node, args, outputs)
-    return (type(result)(outputs) if not hasattr(result, "_fields") else type(result)(*outputs)) if several else outputs[0]
+    return (
+        (type(result)(outputs) if not hasattr(result, "_fields") else type(result)(*outputs))
+        if several
+        else outputs[0]
+    )
 
 
 def _check_dirty(cls: Any, node: Any, outputs: list[Any]) -> None:
     for d in node._dirty:
         if not any(d is o for o in outputs):
-            raise RuntimeError(f"Some elements marked as dirty during the forward method of {cls.__name__} were not "
-                               "returned as output. The inputs that are modified inplace must all be outputs of the "
-                               "Function.")
+            raise RuntimeError(
+                f"Some elements marked as dirty during the forward method of {cls.__name__} were "
+                "not "
+                "returned as output. The inputs that are modified inplace must all be outputs of "
+                "the "
+                "Function."
+            )
 
 
 def _connected(cls: Any, node: Any, args: tuple[Any, ...], outputs: list[Any]) -> list[Any]:
@@ -237,7 +280,9 @@ def _connected(cls: Any, node: Any, args: tuple[Any, ...], outputs: list[Any]) -
     node._is_tensor = tuple(isinstance(o, _C.Tensor) for o in outputs)
     node._takes_tensor = tuple(isinstance(a, _C.Tensor) for a in args)
     edges = [_edge(t, args, originals, node._dirty) for t in node._to_save]
-    inputs = tuple(a if needed else None for a, needed in zip(args, node.needs_input_grad, strict=True))
+    inputs = tuple(
+        a if needed else None for a, needed in zip(args, node.needs_input_grad, strict=True)
+    )
     node._connect(inputs, pairs, node._dirty)
     node._save(node._to_save, edges)
     node._to_save, node._connected = (), True
@@ -246,7 +291,7 @@ def _connected(cls: Any, node: Any, args: tuple[Any, ...], outputs: list[Any]) -
 
 
 def _edge(t: Any, args: tuple[Any, ...], outputs: list[Any], dirty: tuple[Any, ...]) -> int:
-    """Return a saved tensor's source: an input's number, -2 - k for result k, -1 for neither."""
+    """Return the number of the input that a tensor is, -2 - k for result k, -1 for neither."""
     if not any(t is d for d in dirty):
         for i, a in enumerate(args):
             if t is a:
@@ -265,7 +310,9 @@ class NestedIOFunction(Function):
     """A Function that older code derives from to take nested arguments."""
 
 
-# --- once_differentiable ---------------------------------------------------------------------------
+# --- once_differentiable
+# ---------------------------------------------------------------------------
+
 
 def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Mark a backward whose result must not be differentiated again."""
@@ -294,4 +341,6 @@ class _Undifferentiable(Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")
+        raise RuntimeError(
+            "trying to differentiate twice a function that was marked with @once_differentiable"
+        )

@@ -24,10 +24,14 @@ def apply_in_level(cls: Any, level: Level, args: tuple[Any, ...]) -> Any:
     Raises:
         RuntimeError: the class lacks what the level needs of it.
     """
-    if not has_setup_context(cls) and not (isinstance(level, BatchLevel) and not level.has_own(args)):
+    if not has_setup_context(cls) and not (
+        isinstance(level, BatchLevel) and not level.has_own(args)
+    ):
         raise RuntimeError(
-            "In order to use an autograd.Function with functorch transforms (vmap, grad, jvp, jacrev, ...), it must "
-            f"override the setup_context staticmethod ({cls.__name__}). forward then takes no ctx.")
+            "In order to use an autograd.Function with functorch transforms (vmap, grad, jvp, "
+            "jacrev, ...), it must "
+            f"override the setup_context staticmethod ({cls.__name__}). forward then takes no ctx."
+        )
     if isinstance(level, GradLevel):
         return _apply_grad(cls, level, args)
     if isinstance(level, JvpLevel):
@@ -66,8 +70,10 @@ def _apply_jvp(cls: Any, level: JvpLevel, args: tuple[Any, ...]) -> Any:
             return map_tensors(level.wrap, result)
         cls.setup_context(ctx, inner, result)
         if ctx.materialize_grads:
-            tangents = [_C.lookup_op("zeros_like")(x) if t is None and isinstance(x, _C.Tensor) else t
-                        for t, x in zip(tangents, inner, strict=True)]
+            tangents = [
+                _C.lookup_op("zeros_like")(x) if t is None and isinstance(x, _C.Tensor) else t
+                for t, x in zip(tangents, inner, strict=True)
+            ]
         moved = cls.jvp(ctx, *tangents)
     if isinstance(result, _C.Tensor):
         return level.wrap(result, moved[0] if isinstance(moved, (tuple, list)) else moved)
@@ -81,12 +87,19 @@ def _apply_vmap(cls: Any, level: BatchLevel, args: tuple[Any, ...]) -> Any:
             return cls.apply(*args)
     custom = cls.vmap is not Function.vmap
     if cls.generate_vmap_rule and custom:
-        raise RuntimeError(f"You tried to vmap over {cls.__name__}, but it has both generate_vmap_rule=True and an "
-                           "overriden vmap staticmethod. Please set generate_vmap_rule=False or delete the overriden vmap "
-                           "staticmethod to avoid ambiguity.")
+        raise RuntimeError(
+            f"You tried to vmap over {cls.__name__}, but it has both generate_vmap_rule=True and "
+            "an "
+            "overriden vmap staticmethod. Please set generate_vmap_rule=False or delete the "
+            "overriden vmap "
+            "staticmethod to avoid ambiguity."
+        )
     if not cls.generate_vmap_rule and not custom:
-        raise RuntimeError(f"You tried to vmap over {cls.__name__}, but it does not have vmap support. Please override and "
-                           "implement the vmap staticmethod or set generate_vmap_rule=True.")
+        raise RuntimeError(
+            f"You tried to vmap over {cls.__name__}, but it does not have vmap support. Please "
+            "override and "
+            "implement the vmap staticmethod or set generate_vmap_rule=True."
+        )
     inner, dims = level.unwrap(args), tuple(level.dims(a) for a in args)
     if custom:
         with level.below():
@@ -109,7 +122,10 @@ def batched_function(cls: Any, size: int, randomness: str, in_dims: tuple[Any, .
     """Return the Function of whole batches that follows from a Function of samples."""
 
     def wrap(level: BatchLevel, values: Any, dims: Any) -> list[Any]:
-        return [level.wrap(v, d) if isinstance(v, _C.Tensor) else v for v, d in zip(values, dims, strict=True)]
+        return [
+            level.wrap(v, d) if isinstance(v, _C.Tensor) else v
+            for v, d in zip(values, dims, strict=True)
+        ]
 
     def whole(level: BatchLevel, t: Any) -> Any:
         """Return a result with the batch in dimension 0, expanded where it has none."""
@@ -148,10 +164,17 @@ def batched_function(cls: Any, size: int, randomness: str, in_dims: tuple[Any, .
             forward = sample._for_forward
             if forward is not None:
                 ctx.save_for_forward(*[level.unwrap(t) for t in forward])
-            ctx.forward_dims = ctx.saved_dims if forward is None else [level.dims(t) for t in forward]
+            ctx.forward_dims = (
+                ctx.saved_dims if forward is None else [level.dims(t) for t in forward]
+            )
             ctx.set_materialize_grads(sample.materialize_grads)
-            physical = {id(t): p for t, p in zip(samples, inputs, strict=True) if isinstance(p, _C.Tensor)}
-            results_flat, output_flat = intercept.flat_tensors((results,)), intercept.flat_tensors((output,))
+            physical = {
+                id(t): p for t, p in zip(samples, inputs, strict=True) if isinstance(p, _C.Tensor)
+            }
+            results_flat, output_flat = (
+                intercept.flat_tensors((results,)),
+                intercept.flat_tensors((output,)),
+            )
             physical.update({id(r): o for r, o in zip(results_flat, output_flat, strict=True)})
             ctx.mark_dirty(*[physical[id(t)] for t in sample._dirty])
             ctx.mark_non_differentiable(*[physical[id(t)] for t in sample._non_differentiable])
@@ -162,7 +185,10 @@ def batched_function(cls: Any, size: int, randomness: str, in_dims: tuple[Any, .
 
             def run(level: BatchLevel) -> Any:
                 sample = ctx.sample
-                sample._to_save, sample._for_forward = tuple(wrap(level, saved, ctx.saved_dims)), None
+                sample._to_save, sample._for_forward = (
+                    tuple(wrap(level, saved, ctx.saved_dims)),
+                    None,
+                )
                 found = cls.backward(sample, *wrap(level, grads, [0] * len(grads)))
                 return found if isinstance(found, tuple) else (found,)
 

@@ -29,7 +29,10 @@ def _tuple_of_tensors(value: Any, what: str, name: str) -> tuple[tuple[Any, ...]
 
 def _fresh(inputs: tuple[Any, ...], create_graph: bool) -> tuple[Any, ...]:
     """Return inputs that require gradients: views of the given ones, or leaves."""
-    return tuple(x.view_as(x) if create_graph and x.requires_grad else x.detach().requires_grad_() for x in inputs)
+    return tuple(
+        x.view_as(x) if create_graph and x.requires_grad else x.detach().requires_grad_()
+        for x in inputs
+    )
 
 
 def _released(values: Any, create_graph: bool) -> Any:
@@ -45,7 +48,9 @@ def _unpacked(values: tuple[Any, ...], as_tuple: bool) -> Any:
 def _filled(grads: Any, likes: tuple[Any, ...], strict: bool, message: str) -> tuple[Any, ...]:
     if strict and any(g is None for g in grads):
         raise RuntimeError(message)
-    return tuple(_C.lookup_op("zeros_like")(x) if g is None else g for g, x in zip(grads, likes, strict=True))
+    return tuple(
+        _C.lookup_op("zeros_like")(x) if g is None else g for g, x in zip(grads, likes, strict=True)
+    )
 
 
 def _vectors(v: Any, likes: tuple[Any, ...], name: str, what: str) -> tuple[Any, ...]:
@@ -56,19 +61,33 @@ def _vectors(v: Any, likes: tuple[Any, ...], name: str, what: str) -> tuple[Any,
     """
     if v is None:
         if len(likes) != 1 or likes[0].numel() != 1:
-            raise RuntimeError(f"The vector v can only be None if the {what} of the user-provided function is a single "
-                               "Tensor with a single element.")
+            raise RuntimeError(
+                f"The vector v can only be None if the {what} of the user-provided function is a "
+                "single "
+                "Tensor with a single element."
+            )
         return (_C.lookup_op("ones_like")(likes[0]),)
     found, _ = _tuple_of_tensors(v, "v", name)
     if len(found) != len(likes):
-        raise RuntimeError(f"v is a tuple of invalid length: should be {len(likes)} but got {len(found)}.")
+        raise RuntimeError(
+            f"v is a tuple of invalid length: should be {len(likes)} but got {len(found)}."
+        )
     for i, (a, b) in enumerate(zip(found, likes, strict=True)):
         if tuple(a.shape) != tuple(b.shape):
-            raise RuntimeError(f"Entry {i} in v has invalid size: should be {list(b.shape)} but got {list(a.shape)}.")
+            raise RuntimeError(
+                f"Entry {i} in v has invalid size: should be {list(b.shape)} but got "
+                f"{list(a.shape)}."
+            )
     return found
 
 
-def vjp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
+def vjp(
+    func: Callable[..., Any],
+    inputs: Any,
+    v: Any = None,
+    create_graph: bool = False,
+    strict: bool = False,
+) -> Any:
     """Return (outputs, v · Jacobian).
 
     Args:
@@ -80,23 +99,48 @@ def vjp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
     with enable_grad():
         given, as_tuple = _tuple_of_tensors(inputs, "inputs", "vjp")
         xs = _fresh(given, create_graph)
-        outputs, out_tuple = _tuple_of_tensors(func(*xs), "outputs of the user-provided function", "vjp")
+        outputs, out_tuple = _tuple_of_tensors(
+            func(*xs), "outputs of the user-provided function", "vjp"
+        )
         found = _safe_grad(outputs, xs, _vectors(v, outputs, "vjp", "output"), create_graph)
-    products = _filled(found, xs, strict, "The output of the user-provided function is independent of an input. This is "
-                                          "not allowed in strict mode.")
-    return (_unpacked(_released(outputs, create_graph), out_tuple), _unpacked(_released(products, create_graph), as_tuple))
+    products = _filled(
+        found,
+        xs,
+        strict,
+        "The output of the user-provided function is independent of an input. This is "
+        "not allowed in strict mode.",
+    )
+    return (
+        _unpacked(_released(outputs, create_graph), out_tuple),
+        _unpacked(_released(products, create_graph), as_tuple),
+    )
 
 
-def _safe_grad(outputs: tuple[Any, ...], inputs: tuple[Any, ...], vectors: tuple[Any, ...],
-               create_graph: bool) -> tuple[Any, ...]:
-    pairs = [(o, v) for o, v in zip(outputs, vectors, strict=True) if o is not None and o.requires_grad]
+def _safe_grad(
+    outputs: tuple[Any, ...], inputs: tuple[Any, ...], vectors: tuple[Any, ...], create_graph: bool
+) -> tuple[Any, ...]:
+    pairs = [
+        (o, v) for o, v in zip(outputs, vectors, strict=True) if o is not None and o.requires_grad
+    ]
     if not pairs:
         return (None,) * len(inputs)
-    return grad([o for o, _ in pairs], inputs, [v for _, v in pairs], retain_graph=True, create_graph=create_graph,
-                allow_unused=True)
+    return grad(
+        [o for o, _ in pairs],
+        inputs,
+        [v for _, v in pairs],
+        retain_graph=True,
+        create_graph=create_graph,
+        allow_unused=True,
+    )
 
 
-def jvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
+def jvp(
+    func: Callable[..., Any],
+    inputs: Any,
+    v: Any = None,
+    create_graph: bool = False,
+    strict: bool = False,
+) -> Any:
     """Return (outputs, Jacobian · v), computed by differentiating the vjp.
 
     Args:
@@ -106,17 +150,33 @@ def jvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
         given, _ = _tuple_of_tensors(inputs, "inputs", "jvp")
         xs = _fresh(given, create_graph)
         vectors = _vectors(v, xs, "jvp", "input")
-        outputs, out_tuple = _tuple_of_tensors(func(*xs), "outputs of the user-provided function", "jvp")
+        outputs, out_tuple = _tuple_of_tensors(
+            func(*xs), "outputs of the user-provided function", "jvp"
+        )
         us = tuple(_C.lookup_op("zeros_like")(o).requires_grad_() for o in outputs)
-        pulled = _filled(_safe_grad(outputs, xs, us, True), xs, strict, "The output of the user-provided function is "
-                         "independent of an input. This is not allowed in strict mode.")
+        pulled = _filled(
+            _safe_grad(outputs, xs, us, True),
+            xs,
+            strict,
+            "The output of the user-provided function is "
+            "independent of an input. This is not allowed in strict mode.",
+        )
         pushed = _safe_grad(pulled, us, vectors, create_graph)
     products = _filled(pushed, outputs, False, "")
-    return (_unpacked(_released(outputs, create_graph), out_tuple), _unpacked(_released(products, create_graph), out_tuple))
+    return (
+        _unpacked(_released(outputs, create_graph), out_tuple),
+        _unpacked(_released(products, create_graph), out_tuple),
+    )
 
 
-def jacobian(func: Callable[..., Any], inputs: Any, create_graph: bool = False, strict: bool = False,
-             vectorize: bool = False, strategy: str = "reverse-mode") -> Any:
+def jacobian(
+    func: Callable[..., Any],
+    inputs: Any,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    strategy: str = "reverse-mode",
+) -> Any:
     """Return the Jacobian of a function.
 
     Args:
@@ -125,24 +185,34 @@ def jacobian(func: Callable[..., Any], inputs: Any, create_graph: bool = False, 
         strategy: "reverse-mode", or with vectorize "forward-mode".
 
     Returns:
-        A tensor of shape (*output.shape, *input.shape), in tuples where outputs or inputs are: outputs first.
+        A tensor of shape (*output.shape, *input.shape), in tuples where outputs or inputs are:
+        outputs first.
 
     Raises:
         NotImplementedError: forward mode without vectorize.
     """
     if strategy not in ("reverse-mode", "forward-mode"):
-        raise AssertionError('Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your function has '
-                             'more outputs than inputs, "forward-mode" tends to be more performant. Otherwise, prefer to '
-                             'use "reverse-mode".')
+        raise AssertionError(
+            'Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your '
+            "function has "
+            'more outputs than inputs, "forward-mode" tends to be more performant. Otherwise, '
+            "prefer to "
+            'use "reverse-mode".'
+        )
     if strategy == "forward-mode":
         if not vectorize or create_graph:
-            raise NotImplementedError('torch.autograd.functional.jacobian: `strategy="forward-mode"` needs vectorize=True '
-                                      "and create_graph=False")
+            raise NotImplementedError(
+                'torch.autograd.functional.jacobian: `strategy="forward-mode"` needs '
+                "vectorize=True "
+                "and create_graph=False"
+            )
         return _forward_jacobian(func, inputs)
     with enable_grad():
         given, as_tuple = _tuple_of_tensors(inputs, "inputs", "jacobian")
         xs = _fresh(given, create_graph)
-        outputs, out_tuple = _tuple_of_tensors(func(*xs), "outputs of the user-provided function", "jacobian")
+        outputs, out_tuple = _tuple_of_tensors(
+            func(*xs), "outputs of the user-provided function", "jacobian"
+        )
         rows_of = _vectorized_rows if vectorize else _rows
         jac = tuple(rows_of(o, xs, create_graph, strict) for o in outputs)
     jac = _released(jac, create_graph)
@@ -150,34 +220,58 @@ def jacobian(func: Callable[..., Any], inputs: Any, create_graph: bool = False, 
     return _unpacked(per_output, out_tuple)
 
 
-def _rows(output: Any, inputs: tuple[Any, ...], create_graph: bool, strict: bool) -> tuple[Any, ...]:
+def _rows(
+    output: Any, inputs: tuple[Any, ...], create_graph: bool, strict: bool
+) -> tuple[Any, ...]:
     flat = output.reshape((-1,))
     rows: list[list[Any]] = [[] for _ in inputs]
     for k in range(flat.numel()):
         found = _safe_grad((flat[k],), inputs, (_C.lookup_op("ones_like")(flat[k]),), create_graph)
         message = (
-            f"Output {k} of the user-provided function is independent of an input. "
-            "This is not allowed in strict mode."
+            f"Output {k} of the user-provided function is independent of an input. This is "
+            "not allowed in strict mode."
         )
         for row, g in zip(rows, _filled(found, inputs, strict, message), strict=True):
             row.append(g)
     stack = _C.lookup_op("stack")
-    return tuple(stack(row).reshape((*output.shape, *x.shape)) if row else x.new_zeros((*output.shape, *x.shape))
-                 for row, x in zip(rows, inputs, strict=True))
+    return tuple(
+        stack(row).reshape((*output.shape, *x.shape))
+        if row
+        else x.new_zeros((*output.shape, *x.shape))
+        for row, x in zip(rows, inputs, strict=True)
+    )
 
 
-def _vectorized_rows(output: Any, inputs: tuple[Any, ...], create_graph: bool, strict: bool) -> tuple[Any, ...]:
+def _vectorized_rows(
+    output: Any, inputs: tuple[Any, ...], create_graph: bool, strict: bool
+) -> tuple[Any, ...]:
     if strict:
-        raise RuntimeError("torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not supported "
-                           "together.")
+        raise RuntimeError(
+            "torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not "
+            "supported "
+            "together."
+        )
     n = output.numel()
     if not output.requires_grad or n == 0:
         return tuple(x.new_zeros((*output.shape, *x.shape)) for x in inputs)
-    basis = _C.lookup_op("eye")(n, dtype=output.dtype, device=output.device).reshape((n, *output.shape))
-    found = grad(output, inputs, basis, retain_graph=True, create_graph=create_graph, allow_unused=True,
-                 is_grads_batched=True)
-    return tuple(x.new_zeros((*output.shape, *x.shape)) if g is None else g.reshape((*output.shape, *x.shape))
-                 for g, x in zip(found, inputs, strict=True))
+    basis = _C.lookup_op("eye")(n, dtype=output.dtype, device=output.device).reshape(
+        (n, *output.shape)
+    )
+    found = grad(
+        output,
+        inputs,
+        basis,
+        retain_graph=True,
+        create_graph=create_graph,
+        allow_unused=True,
+        is_grads_batched=True,
+    )
+    return tuple(
+        x.new_zeros((*output.shape, *x.shape))
+        if g is None
+        else g.reshape((*output.shape, *x.shape))
+        for g, x in zip(found, inputs, strict=True)
+    )
 
 
 def _forward_jacobian(func: Callable[..., Any], inputs: Any) -> Any:
@@ -192,15 +286,22 @@ def _forward_jacobian(func: Callable[..., Any], inputs: Any) -> Any:
     return tuple(row[0] for row in found) if several else found[0]
 
 
-def hessian(func: Callable[..., Any], inputs: Any, create_graph: bool = False, strict: bool = False,
-            vectorize: bool = False, outer_jacobian_strategy: str = "reverse-mode") -> Any:
+def hessian(
+    func: Callable[..., Any],
+    inputs: Any,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    outer_jacobian_strategy: str = "reverse-mode",
+) -> Any:
     """Return the Hessian of a function with one scalar output.
 
     Args:
         func, inputs, create_graph, strict, vectorize: as for `jacobian`.
 
     Returns:
-        A tensor of shape (*input.shape, *input.shape), in tuples of tuples where inputs are a tuple.
+        A tensor of shape (*input.shape, *input.shape), in tuples of tuples where inputs are a
+        tuple.
 
     Raises:
         RuntimeError: the output is no single element.
@@ -210,9 +311,14 @@ def hessian(func: Callable[..., Any], inputs: Any, create_graph: bool = False, s
     def gradients(*xs: Any) -> Any:
         xs = tuple(x if x.requires_grad else x.detach().requires_grad_() for x in xs)
         output = _scalar_output(func(*xs), "hessian")
-        found = _filled(_safe_grad((output,), xs, (_C.lookup_op("ones_like")(output),), True), xs, strict,
-                        "The output of the user-provided function is independent of an input. This is not allowed in "
-                        "strict mode.")
+        found = _filled(
+            _safe_grad((output,), xs, (_C.lookup_op("ones_like")(output),), True),
+            xs,
+            strict,
+            "The output of the user-provided function is independent of an input. This is not "
+            "allowed in "
+            "strict mode.",
+        )
         return found if as_tuple else found[0]
 
     return jacobian(gradients, given if as_tuple else given[0], create_graph, strict, vectorize)
@@ -221,11 +327,19 @@ def hessian(func: Callable[..., Any], inputs: Any, create_graph: bool = False, s
 def _scalar_output(output: Any, name: str) -> Any:
     outputs, out_tuple = _tuple_of_tensors(output, "outputs of the user-provided function", name)
     if out_tuple or outputs[0].numel() != 1:
-        raise RuntimeError(f"The function given to {name} should return a single Tensor with a single element")
+        raise RuntimeError(
+            f"The function given to {name} should return a single Tensor with a single element"
+        )
     return outputs[0].reshape(())
 
 
-def vhp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
+def vhp(
+    func: Callable[..., Any],
+    inputs: Any,
+    v: Any = None,
+    create_graph: bool = False,
+    strict: bool = False,
+) -> Any:
     """Return (output, v · Hessian) of a function with one scalar output.
 
     Args:
@@ -236,15 +350,26 @@ def vhp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
         xs = _fresh(given, create_graph)
         vectors = _vectors(v, xs, "vhp", "input")
         output = _scalar_output(func(*xs), "vhp")
-        first = _filled(_safe_grad((output,), xs, (_C.lookup_op("ones_like")(output),), True), xs, strict,
-                        "The output of the user-provided function is independent of an input. This is not allowed in "
-                        "strict mode.")
+        first = _filled(
+            _safe_grad((output,), xs, (_C.lookup_op("ones_like")(output),), True),
+            xs,
+            strict,
+            "The output of the user-provided function is independent of an input. This is not "
+            "allowed in "
+            "strict mode.",
+        )
         second = _safe_grad(first, xs, vectors, create_graph)
     products = _filled(second, xs, False, "")
     return _released(output, create_graph), _unpacked(_released(products, create_graph), as_tuple)
 
 
-def hvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
+def hvp(
+    func: Callable[..., Any],
+    inputs: Any,
+    v: Any = None,
+    create_graph: bool = False,
+    strict: bool = False,
+) -> Any:
     """Return (output, Hessian · v) of a function with one scalar output.
 
     Args:
@@ -256,8 +381,13 @@ def hvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
         vectors = _vectors(v, xs, "hvp", "input")
         output = _scalar_output(func(*xs), "hvp")
         seed = _C.lookup_op("ones_like")(output).requires_grad_()
-        first = _filled(_safe_grad((output,), xs, (seed,), True), xs, strict, "The output of the user-provided function is "
-                        "independent of an input. This is not allowed in strict mode.")
+        first = _filled(
+            _safe_grad((output,), xs, (seed,), True),
+            xs,
+            strict,
+            "The output of the user-provided function is "
+            "independent of an input. This is not allowed in strict mode.",
+        )
         second = _safe_grad(first, xs, vectors, create_graph)
     products = _filled(second, xs, False, "")
     return _released(output, create_graph), _unpacked(_released(products, create_graph), as_tuple)

@@ -20,11 +20,24 @@ class GradcheckError(RuntimeError):
     """Raised when a derivative disagrees with finite differences."""
 
 
-def gradcheck(func: Callable[..., Any], inputs: Any, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3,
-              raise_exception: bool = True, nondet_tol: float = 0.0, check_undefined_grad: bool = True,
-              check_grad_dtypes: bool = False, check_batched_grad: bool = False, check_batched_forward_grad: bool = False,
-              check_forward_ad: bool = False, check_backward_ad: bool = True, fast_mode: bool = False,
-              masked: bool | None = None) -> bool:
+def gradcheck(
+    func: Callable[..., Any],
+    inputs: Any,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_batched_forward_grad: bool = False,
+    check_forward_ad: bool = False,
+    check_backward_ad: bool = True,
+    fast_mode: bool = False,
+    masked: bool | None = None,
+) -> bool:
     """Check a function's gradients against central differences.
 
     Args:
@@ -35,7 +48,8 @@ def gradcheck(func: Callable[..., Any], inputs: Any, *, eps: float = 1e-6, atol:
         nondet_tol: how much two backward passes may differ.
         check_undefined_grad: check that missing gradients of outputs act as zeros.
         check_grad_dtypes: check that gradients have their input's dtype.
-        check_batched_grad: check backward under vmap. check_batched_forward_grad: forward mode, too.
+        check_batched_grad: check backward under vmap. check_batched_forward_grad: forward mode,
+            too.
         check_forward_ad, check_backward_ad: which mode to check.
         fast_mode: compare one random projection of the Jacobian instead of all of it.
 
@@ -47,14 +61,19 @@ def gradcheck(func: Callable[..., Any], inputs: Any, *, eps: float = 1e-6, atol:
         ValueError: nothing is to be checked.
     """
     if not check_forward_ad and not check_backward_ad:
-        raise AssertionError("Expected at least one of check_forward_ad or check_backward_ad to be True")
+        raise AssertionError(
+            "Expected at least one of check_forward_ad or check_backward_ad to be True"
+        )
     values = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     _check_inputs(values)
     check = _Check(func, values, eps, atol, rtol)
     try:
         if not check.places:
-            raise ValueError("gradcheck expects at least one tensor input of floating-point or complex dtype that "
-                             "requires gradients")
+            raise ValueError(
+                "gradcheck expects at least one tensor input of floating-point or complex dtype "
+                "that "
+                "requires gradients"
+            )
         if not check.outputs:
             check.no_differentiable_outputs()
             return True
@@ -80,17 +99,26 @@ def _check_inputs(values: Sequence[Any]) -> None:
     for i, x in enumerate(values):
         if isinstance(x, _C.Tensor) and x.requires_grad:
             if x.dtype.name not in ("float64", "complex128"):
-                warnings.warn(f"Input #{i} requires gradient and is not a double precision floating point or complex. This "
-                              "check will likely fail if all the inputs are not of double precision floating point or "
-                              "complex. ", stacklevel=3)
+                warnings.warn(
+                    f"Input #{i} requires gradient and is not a double precision floating point "
+                    "or complex. This "
+                    "check will likely fail if all the inputs are not of double precision "
+                    "floating point or "
+                    "complex. ",
+                    stacklevel=3,
+                )
             if any(size > 1 and step == 0 for size, step in zip(x.shape, x.stride(), strict=True)):
-                raise RuntimeError(f"The {i}th input has a dimension with stride 0. gradcheck only supports inputs that are "
-                                   "non-overlapping to be able to compute the numerical gradients correctly. You should "
-                                   "call .contiguous on the input before passing it to gradcheck.")
+                raise RuntimeError(
+                    f"The {i}th input has a dimension with stride 0. gradcheck only supports "
+                    "inputs that are "
+                    "non-overlapping to be able to compute the numerical gradients correctly. You "
+                    "should "
+                    "call .contiguous on the input before passing it to gradcheck."
+                )
 
 
 def _parts(t: Any) -> Any:
-    """Return a tensor as a real vector; real and imaginary parts lie side by side."""
+    """Return a tensor as a real vector, complex elements as two neighbours."""
     t = t.detach()
     if t.dtype.is_complex:
         t = _C.lookup_op("view_as_real")(t.resolve_conj())
@@ -98,7 +126,7 @@ def _parts(t: Any) -> Any:
 
 
 def _whole(vector: Any, like: Any) -> Any:
-    """Return a real vector as a tensor of another's shape and dtype (the inverse of `_parts`)."""
+    """Return a real vector as a tensor like another (the inverse of `_parts`)."""
     if like.dtype.is_complex:
         pairs = vector.reshape((*like.shape, 2)).contiguous()
         return _C.lookup_op("view_as_complex")(pairs).to(like.dtype)
@@ -108,9 +136,18 @@ def _whole(vector: Any, like: Any) -> Any:
 class _Check:
     """One function at one point."""
 
-    def __init__(self, func: Callable[..., Any], inputs: tuple[Any, ...], eps: float, atol: float, rtol: float) -> None:
+    def __init__(
+        self,
+        func: Callable[..., Any],
+        inputs: tuple[Any, ...],
+        eps: float,
+        atol: float,
+        rtol: float,
+    ) -> None:
         self.func, self.inputs, self.eps, self.atol, self.rtol = func, inputs, eps, atol, rtol
-        self.places = [i for i, x in enumerate(inputs) if isinstance(x, _C.Tensor) and x.requires_grad]
+        self.places = [
+            i for i, x in enumerate(inputs) if isinstance(x, _C.Tensor) and x.requires_grad
+        ]
         self.points = [inputs[i] for i in self.places]
         self.outputs = [o for o in self.results(inputs) if o.requires_grad]
         self.kept = [k for k, o in enumerate(self.results(inputs)) if o.requires_grad]
@@ -118,7 +155,11 @@ class _Check:
     def results(self, inputs: Sequence[Any]) -> list[Any]:
         """Return the tensors that the function returns."""
         found = self.func(*inputs)
-        return [o for o in (found if isinstance(found, (tuple, list)) else (found,)) if isinstance(o, _C.Tensor)]
+        return [
+            o
+            for o in (found if isinstance(found, (tuple, list)) else (found,))
+            if isinstance(o, _C.Tensor)
+        ]
 
     def at(self, points: Sequence[Any]) -> list[Any]:
         """Return the differentiable outputs at other values of the differentiable inputs."""
@@ -139,7 +180,11 @@ class _Check:
                 for place, x in zip(self.places, moved, strict=True):
                     full[place] = x
                 for a, b in zip(before, self.results(full), strict=True):
-                    if a.dtype.is_floating_point and a.numel() and float((a - b).abs().max()) > self.atol * self.eps:
+                    if (
+                        a.dtype.is_floating_point
+                        and a.numel()
+                        and float((a - b).abs().max()) > self.atol * self.eps
+                    ):
                         raise GradcheckError("Numerical gradient for function expected to be zero")
 
     def difference(self, i: int, direction: Any) -> list[Any]:
@@ -153,21 +198,28 @@ class _Check:
             return [(a - b) / (2 * self.eps) for a, b in zip(*sides, strict=True)]
 
     def pulled(self, k: int, cotangent: Any) -> list[Any]:
-        """Return the inputs' gradients for a cotangent of output k; all are real vectors."""
+        """Return the inputs' gradients for a cotangent of output k, all as real vectors."""
         o = self.outputs[k]
         found = grad([o], self.points, [_whole(cotangent, o)], retain_graph=True, allow_unused=True)
-        return [_parts(_C.lookup_op("zeros_like")(x) if g is None else g) for g, x in zip(found, self.points, strict=True)]
+        return [
+            _parts(_C.lookup_op("zeros_like")(x) if g is None else g)
+            for g, x in zip(found, self.points, strict=True)
+        ]
 
     def pushed(self, i: int, direction: Any) -> list[Any]:
-        """Return the outputs' tangents for a tangent of input i; all are real vectors."""
+        """Return the outputs' tangents for a tangent of input i, all as real vectors."""
         from tangrad.autograd import forward_ad
 
         with forward_ad.dual_level():
-            # They require gradients, so that forward mode can be checked over functions that call grad().
+            # They require gradients, so that forward mode can be checked over functions that call
+            # grad().
             points = [x.detach().requires_grad_() for x in self.points]
             points[i] = forward_ad.make_dual(points[i], _whole(direction, points[i]))
             found = [forward_ad.unpack_dual(o) for o in self.at(points)]
-        return [_parts(_C.lookup_op("zeros_like")(f.primal) if f.tangent is None else f.tangent) for f in found]
+        return [
+            _parts(_C.lookup_op("zeros_like")(f.primal) if f.tangent is None else f.tangent)
+            for f in found
+        ]
 
     # --- all of the Jacobian
 
@@ -188,7 +240,13 @@ class _Check:
             if forward:
                 columns = [self.pushed(i, e) for e in basis]
                 for k in range(len(self.outputs)):
-                    self.compare(stack([c[k] for c in columns], 1), numerical[k], k, i, " while computing forward mode")
+                    self.compare(
+                        stack([c[k] for c in columns], 1),
+                        numerical[k],
+                        k,
+                        i,
+                        " while computing forward mode",
+                    )
 
     # --- a projection of it
 
@@ -205,28 +263,40 @@ class _Check:
                 if backward:
                     self.compare((self.pulled(k, u)[i] * v).sum(), wanted, k, i, " in fast mode")
                 if tangents is not None:
-                    self.compare((u * tangents[k]).sum(), wanted, k, i, " in fast mode while computing forward mode")
+                    self.compare(
+                        (u * tangents[k]).sum(),
+                        wanted,
+                        k,
+                        i,
+                        " in fast mode while computing forward mode",
+                    )
 
     def compare(self, analytical: Any, numerical: Any, k: int, i: int, mode: str) -> None:
         """Raise GradcheckError unless two pieces of the Jacobian agree."""
         numerical = numerical.to(analytical.dtype)
         if _C.lookup_op("allclose")(analytical, numerical, self.rtol, self.atol, True):
             return
-        raise GradcheckError(f"Jacobian mismatch for output {k} with respect to input {self.places[i]}{mode},\n"
-                             f"numerical:{numerical}\nanalytical:{analytical}\n")
+        raise GradcheckError(
+            f"Jacobian mismatch for output {k} with respect to input {self.places[i]}{mode},\n"
+            f"numerical:{numerical}\nanalytical:{analytical}\n"
+        )
 
     # --- further properties
 
     def reentrant(self, tolerance: float, check_dtypes: bool) -> None:
-        """Check that backward is deterministic and that gradients have the inputs' geometry."""
+        """Check that backward is deterministic and gives the inputs' shapes (and dtypes)."""
         for k, o in enumerate(self.outputs):
             seed = _C.lookup_op("ones_like")(_parts(o))
             first, second = self.pulled(k, seed), self.pulled(k, seed)
             for a, b in zip(first, second, strict=True):
                 if a.numel() and float((a - b).abs().max()) > tolerance:
-                    raise GradcheckError("Backward is not reentrant, i.e., running backward with same input and grad_output "
-                                         "multiple times gives different values, although analytical gradient matches "
-                                         f"numerical gradient. The tolerance for nondeterminism was {tolerance}.")
+                    raise GradcheckError(
+                        "Backward is not reentrant, i.e., running backward with same input and "
+                        "grad_output "
+                        "multiple times gives different values, although analytical gradient "
+                        "matches "
+                        f"numerical gradient. The tolerance for nondeterminism was {tolerance}."
+                    )
             found = grad([o], self.points, [_whole(seed, o)], retain_graph=True, allow_unused=True)
             for g, x in zip(found, self.points, strict=True):
                 if g is not None and tuple(g.shape) != tuple(x.shape):
@@ -243,13 +313,22 @@ class _Check:
             rest = [o for j, o in enumerate(self.outputs) if j != k]
             seeds = [ones(o) for o in rest]
             missing = grad(rest, self.points, seeds, retain_graph=True, allow_unused=True)
-            everything = grad([*rest, self.outputs[k]], self.points, [*seeds, zeros(self.outputs[k])], retain_graph=True,
-                              allow_unused=True)
+            everything = grad(
+                [*rest, self.outputs[k]],
+                self.points,
+                [*seeds, zeros(self.outputs[k])],
+                retain_graph=True,
+                allow_unused=True,
+            )
             for a, b, x in zip(missing, everything, self.points, strict=True):
                 a, b = (zeros(x) if g is None else g for g in (a, b))
                 if not _C.lookup_op("allclose")(a, b, self.rtol, self.atol, True):
-                    raise GradcheckError("Expected backward function to handle undefined output grads. Please look at "
-                                         "\"Notes about undefined output gradients\" in \"tools/autograd/derivatives.yaml\"")
+                    raise GradcheckError(
+                        "Expected backward function to handle undefined output grads. Please look "
+                        "at "
+                        '"Notes about undefined output gradients" in '
+                        '"tools/autograd/derivatives.yaml"'
+                    )
 
     def batched(self) -> None:
         """Check that backward under vmap agrees with a loop."""
@@ -257,18 +336,30 @@ class _Check:
         for o in self.outputs:
             cotangents = [_C.lookup_op("ones_like")(o) * (j + 1) for j in range(2)]
             try:
-                together = grad([o], self.points, [stack(cotangents)], retain_graph=True, allow_unused=True,
-                                is_grads_batched=True)
+                together = grad(
+                    [o],
+                    self.points,
+                    [stack(cotangents)],
+                    retain_graph=True,
+                    allow_unused=True,
+                    is_grads_batched=True,
+                )
             except RuntimeError as error:
                 raise GradcheckError(f"While computing batched gradients, got: {error}") from error
-            apart = [grad([o], self.points, [c], retain_graph=True, allow_unused=True) for c in cotangents]
+            apart = [
+                grad([o], self.points, [c], retain_graph=True, allow_unused=True)
+                for c in cotangents
+            ]
             for i, g in enumerate(together):
                 if g is None:
                     continue
                 wanted = stack([a[i] for a in apart])
                 if not _C.lookup_op("allclose")(g, wanted, self.rtol, self.atol, True):
-                    raise GradcheckError(f"For output and input {self.places[i]}: batched gradients differ from those of a "
-                                         f"loop:\n{g}\n{wanted}")
+                    raise GradcheckError(
+                        f"For output and input {self.places[i]}: batched gradients differ from "
+                        "those of a "
+                        f"loop:\n{g}\n{wanted}"
+                    )
 
     def batched_forward(self) -> None:
         """Check that forward mode under vmap agrees with a loop."""
@@ -276,7 +367,9 @@ class _Check:
 
         stack = _C.lookup_op("stack")
         points = tuple(x.detach() for x in self.points)
-        directions = [tuple(_C.lookup_op("ones_like")(x) * (j + 1) for x in points) for j in range(2)]
+        directions = [
+            tuple(_C.lookup_op("ones_like")(x) * (j + 1) for x in points) for j in range(2)
+        ]
 
         def push(*tangents: Any) -> Any:
             return jvp(lambda *xs: tuple(self.at(xs)), points, tangents)[1]
@@ -288,7 +381,10 @@ class _Check:
         for k, found in enumerate(together):
             wanted = stack([push(*d)[k] for d in directions])
             if not _C.lookup_op("allclose")(found, wanted, self.rtol, self.atol, True):
-                raise GradcheckError(f"For output {k}: batched tangents differ from those of a loop:\n{found}\n{wanted}")
+                raise GradcheckError(
+                    f"For output {k}: batched tangents differ from those of a "
+                    f"loop:\n{found}\n{wanted}"
+                )
 
 
 def _identity(vector: Any) -> list[Any]:
@@ -297,11 +393,25 @@ def _identity(vector: Any) -> list[Any]:
     return [eye[k] for k in range(n)]
 
 
-def gradgradcheck(func: Callable[..., Any], inputs: Any, grad_outputs: Any = None, *, eps: float = 1e-6,
-                  atol: float = 1e-5, rtol: float = 1e-3, gen_non_contig_grad_outputs: bool = False,
-                  raise_exception: bool = True, nondet_tol: float = 0.0, check_undefined_grad: bool = True,
-                  check_grad_dtypes: bool = False, check_batched_grad: bool = False, check_fwd_over_rev: bool = False,
-                  check_rev_over_rev: bool = True, fast_mode: bool = False, masked: bool = False) -> bool:
+def gradgradcheck(
+    func: Callable[..., Any],
+    inputs: Any,
+    grad_outputs: Any = None,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    gen_non_contig_grad_outputs: bool = False,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_fwd_over_rev: bool = False,
+    check_rev_over_rev: bool = True,
+    fast_mode: bool = False,
+    masked: bool = False,
+) -> bool:
     """Check the gradients of a function's gradients.
 
     Args:
@@ -312,8 +422,11 @@ def gradgradcheck(func: Callable[..., Any], inputs: Any, grad_outputs: Any = Non
     """
     values = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     found = func(*values)
-    outputs = [o for o in (found if isinstance(found, (tuple, list)) else (found,))
-               if isinstance(o, _C.Tensor) and o.requires_grad]
+    outputs = [
+        o
+        for o in (found if isinstance(found, (tuple, list)) else (found,))
+        if isinstance(o, _C.Tensor) and o.requires_grad
+    ]
     if grad_outputs is None:
         seeds = tuple(_random_like(o, gen_non_contig_grad_outputs) for o in outputs)
     else:
@@ -323,18 +436,41 @@ def gradgradcheck(func: Callable[..., Any], inputs: Any, grad_outputs: Any = Non
 
     def gradients(*args: Any) -> tuple[Any, ...]:
         xs = args[:count]
-        xs = tuple(x if not isinstance(x, _C.Tensor) or i not in places or x.requires_grad
-                   else x.detach().requires_grad_() for i, x in enumerate(xs))
+        xs = tuple(
+            x
+            if not isinstance(x, _C.Tensor) or i not in places or x.requires_grad
+            else x.detach().requires_grad_()
+            for i, x in enumerate(xs)
+        )
         got = func(*xs)
-        outs = [o for o in (got if isinstance(got, (tuple, list)) else (got,))
-                if isinstance(o, _C.Tensor) and (o.requires_grad or o.grad_fn is not None)]
-        return tuple(g for g in grad(outs, [xs[i] for i in places], args[count:], create_graph=True, allow_unused=True)
-                     if g is not None)
+        outs = [
+            o
+            for o in (got if isinstance(got, (tuple, list)) else (got,))
+            if isinstance(o, _C.Tensor) and (o.requires_grad or o.grad_fn is not None)
+        ]
+        return tuple(
+            g
+            for g in grad(
+                outs, [xs[i] for i in places], args[count:], create_graph=True, allow_unused=True
+            )
+            if g is not None
+        )
 
-    return gradcheck(_recording(gradients), values + seeds, eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception,
-                     nondet_tol=nondet_tol, check_undefined_grad=check_undefined_grad, check_grad_dtypes=check_grad_dtypes,
-                     check_batched_grad=check_batched_grad, check_forward_ad=check_fwd_over_rev,
-                     check_backward_ad=check_rev_over_rev, fast_mode=fast_mode)
+    return gradcheck(
+        _recording(gradients),
+        values + seeds,
+        eps=eps,
+        atol=atol,
+        rtol=rtol,
+        raise_exception=raise_exception,
+        nondet_tol=nondet_tol,
+        check_undefined_grad=check_undefined_grad,
+        check_grad_dtypes=check_grad_dtypes,
+        check_batched_grad=check_batched_grad,
+        check_forward_ad=check_fwd_over_rev,
+        check_backward_ad=check_rev_over_rev,
+        fast_mode=fast_mode,
+    )
 
 
 def _recording(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -345,5 +481,7 @@ def _recording(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _random_like(o: Any, strided: bool) -> Any:
-    values = _C.lookup_op("randn")(tuple(o.shape) + ((2,) if strided else ()), dtype=o.dtype, device=o.device)
+    values = _C.lookup_op("randn")(
+        tuple(o.shape) + ((2,) if strided else ()), dtype=o.dtype, device=o.device
+    )
     return (values.select(-1, 0) if strided else values).detach().requires_grad_()

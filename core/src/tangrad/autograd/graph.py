@@ -8,8 +8,16 @@ from typing import Any, NamedTuple
 from tangrad import _C
 from tangrad.autograd.hooks import RemovableHandle
 
-__all__ = ["GradientEdge", "Node", "disable_saved_tensors_hooks", "get_gradient_edge", "increment_version",
-           "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks"]
+__all__ = [
+    "GradientEdge",
+    "Node",
+    "disable_saved_tensors_hooks",
+    "get_gradient_edge",
+    "increment_version",
+    "register_multi_grad_hook",
+    "save_on_cpu",
+    "saved_tensors_hooks",
+]
 
 Node = _C.Node
 
@@ -32,7 +40,10 @@ def get_gradient_edge(tensor: Any) -> GradientEdge:
         RuntimeError: the tensor does not require gradients.
     """
     if not tensor.requires_grad:
-        raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients")
+        raise RuntimeError(
+            "It is not possible to get the gradient edge for a Tensor that does not require "
+            "gradients"
+        )
     if tensor.grad_fn is not None:
         return GradientEdge(tensor.grad_fn, tensor.output_nr)
     return GradientEdge(tensor.view_as(tensor).grad_fn.next_functions[0][0], 0)
@@ -86,7 +97,9 @@ class disable_saved_tensors_hooks:
         _C.disable_saved_tensor_hooks(self.previous)
 
 
-def register_multi_grad_hook(tensors: Sequence[Any], fn: Callable[..., Any], *, mode: str = "all") -> RemovableHandle:
+def register_multi_grad_hook(
+    tensors: Sequence[Any], fn: Callable[..., Any], *, mode: str = "all"
+) -> RemovableHandle:
     """Call a hook when the gradients of several tensors are there.
 
     Args:

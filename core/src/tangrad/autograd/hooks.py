@@ -8,14 +8,17 @@ from typing import Any
 _ids = itertools.count()
 
 
-
 class RemovableHandle:
     """What registering a hook returns: `remove()` takes the hook away."""
 
     def __init__(self, hooks_dict: Any, *, extra_dict: Any = None) -> None:
         self.hooks = hooks_dict
         self.id = next(_ids)
-        self.extra = tuple(extra_dict) if isinstance(extra_dict, list) else (() if extra_dict is None else (extra_dict,))
+        self.extra = (
+            tuple(extra_dict)
+            if isinstance(extra_dict, list)
+            else (() if extra_dict is None else (extra_dict,))
+        )
 
     def remove(self) -> None:
         """Remove the hook; doing it twice is fine."""

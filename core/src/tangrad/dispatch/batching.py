@@ -43,7 +43,7 @@ class BatchLevel(Level):
         self.size, self.randomness = size, randomness
 
     def wrap(self, inner: Any, dim: int | None) -> Any:
-        """Return inner as a tensor of this level with dimension `dim` as batch; None: as it is."""
+        """Return a tensor of this level: its batch is dimension `dim` of inner (None: inner)."""
         if dim is None:
             return inner
         shape = list(inner.shape)
@@ -53,24 +53,33 @@ class BatchLevel(Level):
         return _C.wrap_level(inner, BatchRecord(inner, self, dim), tuple(shape))
 
     def lift(self, made: Any, like: Any, stack: list[Level]) -> Any:
-        """Return a new tensor as one of this level: with memory for every sample."""
+        """Take a tensor made inside the transform into this level; `stack` lies below."""
         if not isinstance(like, _C.Tensor) or not self.owns(like):
             return _lift(made, like, stack)
         below = _C.level_of(like).inner
         strides = tuple(made.stride())
-        extent = 1 + sum((n - 1) * s for n, s in zip(made.shape, strides, strict=True)) if made.numel() else 1
-        physical = _C.empty_strided((self.size, *made.shape), (extent, *strides), made.dtype, made.device)
+        extent = (
+            1 + sum((n - 1) * s for n, s in zip(made.shape, strides, strict=True))
+            if made.numel()
+            else 1
+        )
+        physical = _C.empty_strided(
+            (self.size, *made.shape), (extent, *strides), made.dtype, made.device
+        )
         return self.wrap(_lift(physical, below, stack), 0)
 
     def item(self, record: Record) -> Any:
-        """Refuse: each sample has a value of its own."""
+        """Refuse to tell values: each sample has its own."""
         raise RuntimeError(
-            "vmap: It looks like you're calling .item() on a Tensor, or using a Tensor in data-dependent control flow. "
-            "vmap does not support that, as each sample has a value of its own; rewrite it with other operations, "
-            "for example torch.where.")
+            "vmap: It looks like you're calling .item() on a Tensor, or using a Tensor in "
+            "data-dependent control flow. "
+            "vmap does not support that, as each sample has a value of its own; rewrite it with "
+            "other operations, "
+            "for example torch.where."
+        )
 
     def tolist(self, record: Record) -> Any:
-        """Refuse, as `item` does."""
+        """Refuse to tell values: each sample has its own."""
         return self.item(record)
 
     def dims(self, value: Any) -> Any:
@@ -82,7 +91,7 @@ class BatchLevel(Level):
         return None
 
     def functional(self, op: _C.Op, args: tuple[Any, ...]) -> Any:
-        """Run the call once for all samples."""
+        """Run an op that writes nothing."""
         if op.definition.random and args[-1] is None:
             return self._random(op, args)
         inner = self.unwrap(args)
@@ -112,9 +121,13 @@ class BatchLevel(Level):
 
     def _check_randomness(self) -> None:
         if self.randomness == "error":
-            raise RuntimeError("vmap: called random operation while in randomness error mode. Please either use the "
-                               "'same' or 'different' randomness flags on vmap or perform the randomness operation "
-                               "out of vmap")
+            raise RuntimeError(
+                "vmap: called random operation while in randomness error mode. Please either use "
+                "the "
+                "'same' or 'different' randomness flags on vmap or perform the randomness "
+                "operation "
+                "out of vmap"
+            )
 
     def check_own(self, target: Any, name: str) -> None:
         """Refuse to write values that differ between samples to a tensor without a batch.
@@ -124,12 +137,18 @@ class BatchLevel(Level):
         """
         if not self.owns(target):
             raise RuntimeError(
-                f"vmap: inplace arithmetic(self, *extra_args) is not possible because there exists a Tensor `other` in "
-                f"extra_args that has more elements than `self`. This happened due to `other` being vmapped over but "
-                f"`self` not being vmapped over in a vmap (op '{name}'). Please try to use out-of-place operators "
-                f"instead of inplace arithmetic.")
+                "vmap: inplace arithmetic(self, *extra_args) is not possible because there "
+                "exists a Tensor `other` in "
+                "extra_args that has more elements than `self`. This happened due to `other` "
+                "being vmapped over but "
+                f"`self` not being vmapped over in a vmap (op '{name}'). Please try to use "
+                "out-of-place operators "
+                f"instead of inplace arithmetic."
+            )
 
-    def _write(self, op: _C.Op, args: tuple[Any, ...], written: int, name: str, overwrites: bool = False) -> Any:
+    def _write(
+        self, op: _C.Op, args: tuple[Any, ...], written: int, name: str, overwrites: bool = False
+    ) -> Any:
         target = args[written]
         if op.definition.random and args[-1] is None:
             return self._random_write(op, args, written)
@@ -143,7 +162,9 @@ class BatchLevel(Level):
             result = intercept.levelled(op, op, inner, None, stack)
         return target if result is inner[written] else result
 
-    def _write_batch(self, op: _C.Op, args: tuple[Any, ...], inner: tuple[Any, ...], written: int, stack: Any) -> None:
+    def _write_batch(
+        self, op: _C.Op, args: tuple[Any, ...], inner: tuple[Any, ...], written: int, stack: Any
+    ) -> None:
         dims = tuple(self.dims(a) for a in args)
         sources = [k for k, a in enumerate(args) if isinstance(a, _C.Tensor) and k != written]
         if not sources:
@@ -170,15 +191,21 @@ class BatchLevel(Level):
                 result = call_bound(op, inner)
                 return target if result is inner[written] else result
             if not intercept.current().creating:
-                raise RuntimeError("vmap: Cannot ask for different inplace randomness on an unbatched tensor. This will "
-                                   "appear like same randomness. Clone a batched tensor, or draw out of place.")
+                raise RuntimeError(
+                    "vmap: Cannot ask for different inplace randomness on an unbatched tensor. "
+                    "This will "
+                    "appear like same randomness. Clone a batched tensor, or draw out of place."
+                )
             clone = _C.lookup_op("clone")
-            drawn = [call_bound(op, (*inner[:written], clone(inner[written]), *inner[written + 1:]))
-                     for _ in range(self.size)]
+            drawn = [
+                call_bound(op, (*inner[:written], clone(inner[written]), *inner[written + 1 :]))
+                for _ in range(self.size)
+            ]
             return self.wrap(_C.lookup_op("stack")(drawn), 0)
 
 
 # --- physical tensors ----------------------------------------------------------------------------
+
 
 def front(x: Any, dim: int | None, size: int | None = None) -> Any:
     """Return x with its batch dimension first; expanded to `size` where it has none."""
@@ -188,7 +215,7 @@ def front(x: Any, dim: int | None, size: int | None = None) -> Any:
 
 
 def aligned(x: Any, dim: int | None, rank: int) -> Any:
-    """Return x, if it has a batch, with that dimension first and `rank` behind it."""
+    """Return x with its batch dimension, if any, first and `rank` dimensions behind it."""
     if dim is None:
         return x
     x = front(x, dim)
@@ -196,8 +223,9 @@ def aligned(x: Any, dim: int | None, rank: int) -> Any:
     return x if missing <= 0 else x.reshape((x.shape[0], *(1,) * missing, *x.shape[1:]))
 
 
-def batched_call(op: _C.Op, size: int, dims: tuple[Any, ...], inner: tuple[Any, ...],
-                 args: tuple[Any, ...]) -> tuple[Any, Any]:
+def batched_call(
+    op: _C.Op, size: int, dims: tuple[Any, ...], inner: tuple[Any, ...], args: tuple[Any, ...]
+) -> tuple[Any, Any]:
     """Run an op on physical tensors.
 
     Args:
@@ -219,13 +247,19 @@ def batched_call(op: _C.Op, size: int, dims: tuple[Any, ...], inner: tuple[Any, 
     if callable(rule):
         return rule(size, dims, *inner)
     if op.definition.shape_depends_on_data:
-        raise RuntimeError(f"vmap: It looks like you're calling {op.definition.public_name or op.name}, whose result has a "
-                           "shape that depends on values. We don't support vmap over dynamic shapes; use torch.where "
-                           "or an operation of fixed shape.")
+        raise RuntimeError(
+            f"vmap: It looks like you're calling {op.definition.public_name or op.name}, whose "
+            "result has a "
+            "shape that depends on values. We don't support vmap over dynamic shapes; use "
+            "torch.where "
+            "or an operation of fixed shape."
+        )
     return looped(op, size, dims, inner)
 
 
-def _pointwise(op: _C.Op, dims: tuple[Any, ...], inner: tuple[Any, ...], args: tuple[Any, ...]) -> Any:
+def _pointwise(
+    op: _C.Op, dims: tuple[Any, ...], inner: tuple[Any, ...], args: tuple[Any, ...]
+) -> Any:
     places = op.definition.schema.tensors
     rank = max(args[k].ndim for k in places if isinstance(args[k], _C.Tensor))
     made = list(inner)
@@ -239,8 +273,12 @@ def _pointwise(op: _C.Op, dims: tuple[Any, ...], inner: tuple[Any, ...], args: t
 def _keep_promotion(op: _C.Op, made: list[Any], args: tuple[Any, ...]) -> None:
     """Cast where a zero-dimensional sample, which promotes less, is a vector physically."""
     names, fixed = op.definition.parameter_names, op.definition.fixed
-    places = [k for k in op.definition.schema.tensors if names[k] not in fixed and args[k] is not None]
-    if len(places) < 2 or not any(isinstance(args[k], _C.Tensor) and args[k].ndim == 0 for k in places):
+    places = [
+        k for k in op.definition.schema.tensors if names[k] not in fixed and args[k] is not None
+    ]
+    if len(places) < 2 or not any(
+        isinstance(args[k], _C.Tensor) and args[k].ndim == 0 for k in places
+    ):
         return
     wanted = promoted([args[k] for k in places])
     if wanted == promoted([made[k] for k in places]):
@@ -268,15 +306,18 @@ def promoted(operands: list[Any]) -> Any:
     return dtype
 
 
-def _by_dims(op: _C.Op, size: int, dims: tuple[Any, ...], inner: tuple[Any, ...],
-             args: tuple[Any, ...]) -> tuple[Any, Any]:
+def _by_dims(
+    op: _C.Op, size: int, dims: tuple[Any, ...], inner: tuple[Any, ...], args: tuple[Any, ...]
+) -> tuple[Any, Any]:
     params = op.definition.schema.params
     if op.kind == "reduction" and not any(p.type in _DIM_TYPES for p in params):
         return looped(op, size, dims, inner)
     made: list[Any] = []
     for p, x, d in zip(params, inner, dims, strict=True):
         if p.type == "Tensor[]":
-            made.append([front(member, None if d is None else d[i], size) for i, member in enumerate(x)])
+            made.append(
+                [front(member, None if d is None else d[i], size) for i, member in enumerate(x)]
+            )
         elif isinstance(x, _C.Tensor):
             made.append(front(x, d, size))
         else:
@@ -297,17 +338,23 @@ def _by_dims(op: _C.Op, size: int, dims: tuple[Any, ...], inner: tuple[Any, ...]
         elif kind == "dim?":
             made[first], made[k], flattened = made[first].reshape((size, -1)), 1, rank > 1
         elif kind in ("dim[]", "dim[]?"):
-            every = made[k] is None or folds and not made[k]
+            every = made[k] is None or (folds and not made[k])
             made[k] = tuple(range(1, rank + 1)) if every else tuple(d + 1 for d in made[k])
     result = call_bound(op, tuple(made))
     if scalar:
-        result = map_tensors(lambda r: r if r.ndim == 1 else r.squeeze(1) if r.ndim == 2 else r, result)
+        result = map_tensors(
+            lambda r: r if r.ndim == 1 else r.squeeze(1) if r.ndim == 2 else r, result
+        )
     if flattened:
-        result = map_tensors(lambda r: r if r.ndim == 1 else r.reshape((size, *(1,) * rank)), result)
+        result = map_tensors(
+            lambda r: r if r.ndim == 1 else r.reshape((size, *(1,) * rank)), result
+        )
     return result, 0
 
 
-# --- the loop over the batch -----------------------------------------------------------------------
+# --- the loop over the batch
+# -----------------------------------------------------------------------
+
 
 def _sample(values: Any, dims: Any, i: int) -> list[Any]:
     """Return the arguments of one sample."""
@@ -339,6 +386,7 @@ def looped(op: _C.Op, size: int, dims: tuple[Any, ...], inner: tuple[Any, ...]) 
 
 def _empty_batch(op: _C.Op, dims: tuple[Any, ...], inner: tuple[Any, ...]) -> tuple[Any, Any]:
     """Give results of the right shape for no sample, from a sample of zeros."""
+
     def one(x: Any, d: int | None) -> Any:
         if d is None:
             return x
@@ -346,7 +394,9 @@ def _empty_batch(op: _C.Op, dims: tuple[Any, ...], inner: tuple[Any, ...]) -> tu
         del shape[d]
         return x.new_zeros(tuple(shape))
 
-    args = [[one(v, e) for v, e in zip(x, d, strict=True)] if isinstance(d, list) else one(x, d)
-            for x, d in zip(inner, dims, strict=True)]
+    args = [
+        [one(v, e) for v, e in zip(x, d, strict=True)] if isinstance(d, list) else one(x, d)
+        for x, d in zip(inner, dims, strict=True)
+    ]
     result = call_bound(op, tuple(args))
     return map_tensors(lambda r: r.new_empty((0, *r.shape)), result), 0

@@ -39,7 +39,7 @@ class Record:
         strides: of the wrapper, where its shape differs from inner's.
     """
 
-    __slots__ = ("inner", "level", "strides", "__weakref__")
+    __slots__ = ("__weakref__", "inner", "level", "strides")
 
     def __init__(self, inner: Any, level: Level) -> None:
         self.inner, self.level = inner, level
@@ -128,11 +128,16 @@ class Level:
             RuntimeError: the call uses out=, or writes to a tensor that the level cannot write.
         """
         if out is not None:
-            raise RuntimeError(f"{op.name}(): out= is not supported inside {self.transform}; use the result instead")
+            raise RuntimeError(
+                f"{op.name}(): out= is not supported inside {self.transform}; use the result "
+                "instead"
+            )
         if op is not functional:
             return self._inplace(op, functional, args)
         if functional.definition.schema.written >= 0:
-            return self._write(functional, args, functional.definition.schema.written, functional.name)
+            return self._write(
+                functional, args, functional.definition.schema.written, functional.name
+            )
         return self.functional(functional, args)
 
     def functional(self, op: _C.Op, args: tuple[Any, ...]) -> Any:
@@ -155,13 +160,17 @@ class Level:
             return _C.adopt(target, result)
         result = result[0] if isinstance(result, (tuple, list)) else result
         _check_fits(op, target, result)
-        return self._write(_C.lookup_op("copy_"), (target, result, False), 0, op.name, overwrites=True)
+        return self._write(
+            _C.lookup_op("copy_"), (target, result, False), 0, op.name, overwrites=True
+        )
 
     def _kept(self, op: _C.Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return an in-place form's arguments; a target whose values backward needs is copied."""
+        """Return the arguments; the target copied where backward needs what is overwritten."""
         return args
 
-    def _write(self, op: _C.Op, args: tuple[Any, ...], written: int, name: str, overwrites: bool = False) -> Any:
+    def _write(
+        self, op: _C.Op, args: tuple[Any, ...], written: int, name: str, overwrites: bool = False
+    ) -> Any:
         raise NotImplementedError
 
     def check_own(self, target: Any, name: str) -> None:
@@ -172,9 +181,12 @@ class Level:
         """
         if not self.owns(target):
             raise RuntimeError(
-                f"During a grad (vjp, jvp, grad, etc) transform, the function provided attempted to call in-place "
-                f"operation ({name}) that would mutate a captured Tensor. This is not supported; please rewrite the "
-                f"function being transformed to explicitly accept the mutated Tensor(s) as inputs.")
+                "During a grad (vjp, jvp, grad, etc) transform, the function provided attempted "
+                "to call in-place "
+                f"operation ({name}) that would mutate a captured Tensor. This is not supported; "
+                "please rewrite the "
+                f"function being transformed to explicitly accept the mutated Tensor(s) as inputs."
+            )
 
 
 def drawn(op: _C.Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -192,11 +204,15 @@ def drawn(op: _C.Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _check_fits(op: _C.Op, target: Any, result: Any) -> None:
     if tuple(result.shape) != tuple(target.shape):
-        raise RuntimeError(f"output with shape {list(target.shape)} doesn't match the broadcast shape "
-                           f"{list(result.shape)} (op '{op.name}')")
+        raise RuntimeError(
+            f"output with shape {list(target.shape)} doesn't match the broadcast shape "
+            f"{list(result.shape)} (op '{op.name}')"
+        )
     if not _C.can_cast(result.dtype, target.dtype):
-        raise RuntimeError(f"result type {result.dtype} can't be cast to the desired output type {target.dtype} "
-                           f"(op '{op.name}')")
+        raise RuntimeError(
+            f"result type {result.dtype} can't be cast to the desired output type {target.dtype} "
+            f"(op '{op.name}')"
+        )
 
 
 def lift(made: Any, like: Any = None) -> Any:
@@ -240,7 +256,7 @@ class GradLevel(Level):
         return _C.wrap_level(inner, Record(inner, self))
 
     def lift(self, made: Any, like: Any, stack: list[Level]) -> Any:
-        """Return a new tensor as one of this level; nothing is recorded for it."""
+        """Take a tensor made inside the transform into this level; `stack` lies below."""
         return self.wrap(_lift(made, self.unwrap(like), stack))
 
     def _kept(self, op: _C.Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -251,7 +267,7 @@ class GradLevel(Level):
         return (_C.stand_in(self.wrap(copy), args[0]), *args[1:])
 
     def functional(self, op: _C.Op, args: tuple[Any, ...]) -> Any:
-        """Run the call below and record it."""
+        """Run an op that writes nothing."""
         args = drawn(op, args)
         inner = self.unwrap(args)
         with self.below() as stack:
@@ -263,7 +279,9 @@ class GradLevel(Level):
                 _C.mark_as_view(view, args[0], several)
         return _C.record_call(op, args, wrapped)
 
-    def _write(self, op: _C.Op, args: tuple[Any, ...], written: int, name: str, overwrites: bool = False) -> Any:
+    def _write(
+        self, op: _C.Op, args: tuple[Any, ...], written: int, name: str, overwrites: bool = False
+    ) -> Any:
         target = args[written]
         inner = self.unwrap(args)
         if self.has_own(args):
@@ -294,10 +312,16 @@ class _BelowUnrecorded(Below):
 class JvpRecord(Record):
     """A primal and its tangent; a view's tangent is read from the tensor it is a view of."""
 
-    __slots__ = ("own", "parent", "call")
+    __slots__ = ("call", "own", "parent")
 
-    def __init__(self, inner: Any, level: Level, tangent: Any = None, parent: JvpRecord | None = None,
-                 call: Any = None) -> None:
+    def __init__(
+        self,
+        inner: Any,
+        level: Level,
+        tangent: Any = None,
+        parent: JvpRecord | None = None,
+        call: Any = None,
+    ) -> None:
         super().__init__(inner, level)
         self.own, self.parent, self.call = tangent, parent, call
 
@@ -346,7 +370,7 @@ class JvpLevel(Level):
         return _C.wrap_level(record.inner, record)
 
     def lift(self, made: Any, like: Any, stack: list[Level]) -> Any:
-        """Return a new tensor as one of this level, with tangent zero."""
+        """Take a tensor made inside the transform into this level; `stack` lies below."""
         inner = _lift(made, self.unwrap(like), stack)
         return inner if self.lenient else self.wrap(inner)
 
@@ -359,7 +383,7 @@ class JvpLevel(Level):
         return None
 
     def functional(self, op: _C.Op, args: tuple[Any, ...]) -> Any:
-        """Run the call below, and compute the tangents of its results."""
+        """Run an op that writes nothing."""
         args = drawn(op, args)
         inner = self.unwrap(args)
         with self.below() as stack:
@@ -398,14 +422,18 @@ class JvpLevel(Level):
         if isinstance(result, _C.Tensor):
             call = view_of_tangent(op, parent.inner, result, rest)
             return self._wrapped(JvpRecord(result, self, None, parent, call))
+
         def piece(k: int) -> Callable[[Any], Any]:
             return lambda whole: call_bound(op, (whole, *rest))[k]
 
-        made = [self._wrapped(JvpRecord(r, self, None, parent, piece(k)))
-                for k, r in enumerate(result)]
+        made = [
+            self._wrapped(JvpRecord(r, self, None, parent, piece(k))) for k, r in enumerate(result)
+        ]
         return type(result)(made)
 
-    def _write(self, op: _C.Op, args: tuple[Any, ...], written: int, name: str, overwrites: bool = False) -> Any:
+    def _write(
+        self, op: _C.Op, args: tuple[Any, ...], written: int, name: str, overwrites: bool = False
+    ) -> Any:
         target = args[written]
         inner = self.unwrap(args)
         if not self.has_own(args):
@@ -428,7 +456,9 @@ class JvpLevel(Level):
         return target
 
 
-def view_of_tangent(op: _C.Op, whole: Any, piece: Any, rest: tuple[Any, ...]) -> Callable[[Any], Any]:
+def view_of_tangent(
+    op: _C.Op, whole: Any, piece: Any, rest: tuple[Any, ...]
+) -> Callable[[Any], Any]:
     """Return the function that takes the tangent of `whole` to that of `piece`, a view of it.
 
     A tangent need not lie in memory as its primal does, so views that depend on strides become
@@ -443,7 +473,9 @@ def view_of_tangent(op: _C.Op, whole: Any, piece: Any, rest: tuple[Any, ...]) ->
 
         def read(t: Any) -> Any:
             places = positions(whole, piece).to(t.device)
-            return _C.lookup_op("index_select")(t.reshape((-1,)), 0, places.flatten()).reshape(tuple(piece.shape))
+            return _C.lookup_op("index_select")(t.reshape((-1,)), 0, places.flatten()).reshape(
+                tuple(piece.shape)
+            )
 
         return read
     return lambda t: call_bound(op, (t, *rest))
@@ -469,7 +501,9 @@ def tangent_of(op: _C.Op, args: tuple[Any, ...], tangents: list[Any], result: An
         None where all are zero, else a tensor or a list with one entry per result.
     """
     definition = op.definition
-    given = {name for name, t in zip(definition.parameter_names, tangents, strict=True) if _any_tensor(t)}
+    given = {
+        name for name, t in zip(definition.parameter_names, tangents, strict=True) if _any_tensor(t)
+    }
     if not given or not definition.differentiable:
         return None
     if op.kind == "pointwise" and not callable(definition.jvp):
@@ -486,9 +520,9 @@ def tangent_of(op: _C.Op, args: tuple[Any, ...], tangents: list[Any], result: An
 
 
 def _any_tensor(value: Any) -> bool:
-    if isinstance(value, list):
-        return any(map(_any_tensor, value))
-    return isinstance(value, _C.Tensor)
+    return isinstance(value, _C.Tensor) or (
+        isinstance(value, list) and any(map(_any_tensor, value))
+    )
 
 
 def _fitted(tangent: Any, result: Any) -> Any:
@@ -500,11 +534,19 @@ def _fitted(tangent: Any, result: Any) -> Any:
     return tangent if tuple(tangent.shape) == tuple(result.shape) else tangent.expand(result.shape)
 
 
-def _named(definition: Any, args: tuple[Any, ...], tangents: list[Any], result: Any,
-           suffix: str = "_t") -> dict[str, Any]:
+def _named(
+    definition: Any, args: tuple[Any, ...], tangents: list[Any], result: Any, suffix: str = "_t"
+) -> dict[str, Any]:
     named = dict(zip(definition.parameter_names, args, strict=True))
-    named.update({name + suffix: t for name, t in zip(definition.parameter_names, tangents, strict=True)})
-    named.update({f"{name}_meta": value for name, value in zip(definition.parameter_names, args, strict=True)})
+    named.update(
+        {name + suffix: t for name, t in zip(definition.parameter_names, tangents, strict=True)}
+    )
+    named.update(
+        {
+            f"{name}_meta": value
+            for name, value in zip(definition.parameter_names, args, strict=True)
+        }
+    )
     results = (result,) if isinstance(result, _C.Tensor) else result
     # A derived op may have an input called result: the saved result of the op it derives from.
     named.setdefault("result", results[0])
@@ -513,16 +555,22 @@ def _named(definition: Any, args: tuple[Any, ...], tangents: list[Any], result: 
     return named
 
 
-def _pointwise_tangent(definition: Any, args: tuple[Any, ...], tangents: list[Any], result: Any) -> Any:
+def _pointwise_tangent(
+    definition: Any, args: tuple[Any, ...], tangents: list[Any], result: Any
+) -> Any:
     from tangrad.ops.derived import tangent_suffix
 
     named = _named(definition, args, tangents, result, tangent_suffix(definition))
-    given = tuple(n for n, t in zip(definition.parameter_names, tangents, strict=True) if t is not None)
+    given = tuple(
+        n for n, t in zip(definition.parameter_names, tangents, strict=True) if t is not None
+    )
     op, names = definition.tangent(given)
     return op(*[named[name] for name in names])
 
 
-def _authored_tangent(definition: Any, args: tuple[Any, ...], tangents: list[Any], result: Any) -> Any:
+def _authored_tangent(
+    definition: Any, args: tuple[Any, ...], tangents: list[Any], result: Any
+) -> Any:
     from tangrad.dispatch.binding import call_by_name
 
     named = _named(definition, args, tangents, result)
@@ -535,7 +583,7 @@ def _linear_tangent(op: _C.Op, args: tuple[Any, ...], tangents: list[Any], given
     total = None
     for k, name in enumerate(op.definition.parameter_names):
         if name in given:
-            term = call_bound(op, (*args[:k], tangents[k], *args[k + 1:]))
+            term = call_bound(op, (*args[:k], tangents[k], *args[k + 1 :]))
             total = term if total is None else _summed(total, term)
     return total
 
@@ -558,7 +606,9 @@ def tangent_by_vjp(op: _C.Op, args: tuple[Any, ...], tangents: list[Any]) -> Any
         for k, p in zip(places, primals, strict=True):
             full[k] = p
         made = call_bound(op, tuple(full))
-        return tuple(r for r in ((made,) if isinstance(made, _C.Tensor) else made) if _differentiable(r))
+        return tuple(
+            r for r in ((made,) if isinstance(made, _C.Tensor) else made) if _differentiable(r)
+        )
 
     results, pull = vjp(outputs, *[args[k] for k in places])
     cotangents = tuple(_C.lookup_op("zeros_like")(r) for r in results)

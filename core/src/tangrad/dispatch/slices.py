@@ -8,7 +8,9 @@ from typing import Any
 from tangrad import _C
 
 
-def split_gradient(g: Any, base: Any, view: Any, write: Callable[[Any], list[Any]], keep_base: bool) -> list[Any]:
+def split_gradient(
+    g: Any, base: Any, view: Any, write: Callable[[Any], list[Any]], keep_base: bool
+) -> list[Any]:
     """Return gradients of the edges of a write into a view of a base.
 
     Gradients may be batched by a vmap above, so nothing here is written in place.
@@ -26,7 +28,9 @@ def split_gradient(g: Any, base: Any, view: Any, write: Callable[[Any], list[Any
     if keep_base:
         kept = call("index_fill")(flat, 0, places.flatten(), 0)
         if results and results[0] is not None:
-            kept = call("index_add")(kept, 0, places.flatten(), results[0].expand(tuple(view.shape)).flatten())
+            kept = call("index_add")(
+                kept, 0, places.flatten(), results[0].expand(tuple(view.shape)).flatten()
+            )
         results[0] = kept.reshape(tuple(base.shape))
     return results
 
@@ -39,11 +43,19 @@ def positions(base: Any, view: Any) -> Any:
     """
     call = _C.lookup_op
     strides, view_strides = tuple(base.stride()), tuple(view.stride())
-    extent = 1 + sum((n - 1) * s for n, s in zip(base.shape, strides, strict=True)) if base.numel() else 0
+    extent = (
+        1 + sum((n - 1) * s for n, s in zip(base.shape, strides, strict=True))
+        if base.numel()
+        else 0
+    )
     count = call("arange")(base.numel())
     memory = call("zeros")((extent,), dtype=count.dtype)
-    call("as_strided")(memory, tuple(base.shape), strides, 0).copy_(count.reshape(tuple(base.shape)))
-    return call("as_strided")(memory, tuple(view.shape), view_strides, _offset(view) - _offset(base))
+    call("as_strided")(memory, tuple(base.shape), strides, 0).copy_(
+        count.reshape(tuple(base.shape))
+    )
+    return call("as_strided")(
+        memory, tuple(view.shape), view_strides, _offset(view) - _offset(base)
+    )
 
 
 def _offset(x: Any) -> int:

@@ -319,6 +319,10 @@ class _Typing:
         if node.op == "cast":
             return self._cast(args[0], str(node.value))
         kind = KINDS[joined]
+        if node.op == "complex" and kind == "c":
+            # A complex cotangent beside it has promoted its operands; they are real all the same.
+            whole, joined, kind = joined, _result("real", joined), "f"
+            args = tuple(self._emit(Instruction("real", joined, (a,), whole)) for a in args)
         if kind not in primitive.kinds and "t" in primitive.operands:
             raise ExpressionTypeError(
                 f"{node.op} has no meaning for {joined} in {self.expression.source!r}"

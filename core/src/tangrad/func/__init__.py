@@ -7,5 +7,15 @@ from tangrad.func.jacobians import hessian, jacfwd, jacrev
 from tangrad.func.mapping import vmap
 from tangrad.func.transforms import grad, grad_and_value, jvp, vjp
 
-__all__ = ["functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "stack_module_state", "vjp",
-           "vmap"]
+__all__ = [
+    "functional_call",
+    "grad",
+    "grad_and_value",
+    "hessian",
+    "jacfwd",
+    "jacrev",
+    "jvp",
+    "stack_module_state",
+    "vjp",
+    "vmap",
+]

@@ -8,8 +8,15 @@ from typing import Any
 from tangrad import _C
 
 
-def functional_call(module: Any, parameter_and_buffer_dicts: Any, args: Any = None, kwargs: dict[str, Any] | None = None,
-                    *, tie_weights: bool = True, strict: bool = False) -> Any:
+def functional_call(
+    module: Any,
+    parameter_and_buffer_dicts: Any,
+    args: Any = None,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
     """Call a module with other parameters and buffers.
 
     Args:
@@ -24,10 +31,15 @@ def functional_call(module: Any, parameter_and_buffer_dicts: Any, args: Any = No
         RuntimeError: with strict, names are missing or unknown.
     """
     values = _merged(parameter_and_buffer_dicts)
-    own = {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers(remove_duplicate=False))}
+    own = {
+        **dict(module.named_parameters(remove_duplicate=False)),
+        **dict(module.named_buffers(remove_duplicate=False)),
+    }
     if strict and set(values) != set(own):
         missing, unexpected = sorted(set(own) - set(values)), sorted(set(values) - set(own))
-        raise RuntimeError(f"Error in functional_call: missing keys {missing}, unexpected keys {unexpected}")
+        raise RuntimeError(
+            f"Error in functional_call: missing keys {missing}, unexpected keys {unexpected}"
+        )
     if tie_weights:
         values = _tied(values, own)
     args = () if args is None else args if isinstance(args, tuple) else (args,)
@@ -48,13 +60,18 @@ def _merged(dicts: Any) -> dict[str, Any]:
     for d in dicts:
         for name, value in d.items():
             if name in merged:
-                raise ValueError(f"{name} appears in multiple dictionaries; behavior of functional call is ambiguous")
+                raise ValueError(
+                    f"{name} appears in multiple dictionaries; behavior of functional call is "
+                    "ambiguous"
+                )
             merged[name] = value
     return merged
 
 
 def _tied(values: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    by_tensor: dict[int, Any] = {id(own[name]): value for name, value in values.items() if name in own}
+    by_tensor: dict[int, Any] = {
+        id(own[name]): value for name, value in values.items() if name in own
+    }
     return {**{name: by_tensor[id(t)] for name, t in own.items() if id(t) in by_tensor}, **values}
 
 
@@ -71,7 +88,9 @@ def _replace(module: Any, name: str, value: Any) -> tuple[dict[str, Any], str, A
             old = table[last]
             table[last] = value
             return table, last, old
-    raise AttributeError(f"{type(owner).__name__} has no parameter or buffer '{last}' (from '{name}')")
+    raise AttributeError(
+        f"{type(owner).__name__} has no parameter or buffer '{last}' (from '{name}')"
+    )
 
 
 def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -89,12 +108,16 @@ def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Any], dict[str,
     if not models:
         raise RuntimeError("stack_module_state: Expected at least one model, got 0.")
     if not (all(m.training for m in models) or not any(m.training for m in models)):
-        raise RuntimeError("stack_module_state: Expected all models to have the same training/eval mode.")
+        raise RuntimeError(
+            "stack_module_state: Expected all models to have the same training/eval mode."
+        )
     if any(type(m) is not type(models[0]) for m in models):
         raise RuntimeError("stack_module_state: Expected all models to be of the same class.")
     parameters = _stacked([dict(m.named_parameters()) for m in models])
     for name, t in parameters.items():
-        parameters[name] = t.detach().requires_grad_(dict(models[0].named_parameters())[name].requires_grad)
+        parameters[name] = t.detach().requires_grad_(
+            dict(models[0].named_parameters())[name].requires_grad
+        )
     return parameters, _stacked([dict(m.named_buffers()) for m in models])
 
 

@@ -11,8 +11,9 @@ from tangrad.func.transforms import Argnums, _split_aux, checked_argnums, jvp, s
 from tangrad.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 
-def _partial(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
-             argnums: Argnums) -> Callable[..., Any]:
+def _partial(
+    func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], argnums: Argnums
+) -> Callable[..., Any]:
     """Return `func` as a function of the chosen arguments only."""
     places = (argnums,) if isinstance(argnums, int) else argnums
 
@@ -37,15 +38,24 @@ def _bases(tensors: list[Any]) -> list[Any]:
     zeros, eye, cat = _C.lookup_op("zeros"), _C.lookup_op("eye"), _C.lookup_op("cat")
     for t in tensors:
         n = t.numel()
-        parts = [zeros((start, n), dtype=t.dtype, device=t.device), eye(n, dtype=t.dtype, device=t.device),
-                 zeros((total - start - n, n), dtype=t.dtype, device=t.device)]
+        parts = [
+            zeros((start, n), dtype=t.dtype, device=t.device),
+            eye(n, dtype=t.dtype, device=t.device),
+            zeros((total - start - n, n), dtype=t.dtype, device=t.device),
+        ]
         made.append(cat(parts, 0).reshape((total, *t.shape)))
         start += n
     return made
 
 
-def jacrev(func: Callable[..., Any], argnums: Argnums = 0, *, has_aux: bool = False, chunk_size: int | None = None,
-           _preallocate_and_copy: bool = False) -> Callable[..., Any]:
+def jacrev(
+    func: Callable[..., Any],
+    argnums: Argnums = 0,
+    *,
+    has_aux: bool = False,
+    chunk_size: int | None = None,
+    _preallocate_and_copy: bool = False,
+) -> Callable[..., Any]:
     """Return the function that computes the Jacobian in reverse mode: one row per output element.
 
     Args:
@@ -65,10 +75,14 @@ def jacrev(func: Callable[..., Any], argnums: Argnums = 0, *, has_aux: bool = Fa
         chosen = checked_argnums(argnums, len(args), "jacrev")
         found = vjp(_partial(func, args, kwargs, chosen), *_chosen(args, chosen), has_aux=has_aux)
         outputs, spec = tree_flatten(found[0])
-        rows = vmap(lambda *c: found[1](tree_unflatten(c, spec)), chunk_size=chunk_size)(*_bases(outputs))
+        rows = vmap(lambda *c: found[1](tree_unflatten(c, spec)), chunk_size=chunk_size)(
+            *_bases(outputs)
+        )
         inputs, in_spec = tree_flatten(rows)
         per_output = _split_rows(inputs, outputs)
-        jac = tree_unflatten([_restored(tree_unflatten(parts, in_spec), argnums) for parts in per_output], spec)
+        jac = tree_unflatten(
+            [_restored(tree_unflatten(parts, in_spec), argnums) for parts in per_output], spec
+        )
         return (jac, found[2]) if has_aux else jac
 
     return jacobian
@@ -88,8 +102,13 @@ def _split_rows(inputs: list[Any], outputs: list[Any]) -> list[list[Any]]:
     return parts
 
 
-def jacfwd(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *,
-           randomness: str = "error") -> Callable[..., Any]:
+def jacfwd(
+    func: Callable[..., Any],
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    *,
+    randomness: str = "error",
+) -> Callable[..., Any]:
     """Return the function that computes the Jacobian in forward mode: one column per input element.
 
     Args:

@@ -22,7 +22,7 @@ def _is_differentiable(t: Any) -> bool:
 
 
 class _entered_grad:
-    """Record on a grad level that is on the stack inside; on leaving, its graph is complete."""
+    """Context manager: a grad level records; on leaving, its graph is complete."""
 
     def __init__(self) -> None:
         self.level = GradLevel()
@@ -53,11 +53,17 @@ def _require(level: GradLevel, tree: Any, name: str) -> list[Any]:
     leaves = tree_flatten(tree)[0]
     for x in leaves:
         if not _is_tensor(x):
-            raise TypeError(f"{name}: Expected tensors as inputs, got value of type {type(x).__name__}; pass what is not "
-                            "to be differentiated outside argnums")
+            raise TypeError(
+                f"{name}: Expected tensors as inputs, got value of type {type(x).__name__}; pass "
+                "what is not "
+                "to be differentiated outside argnums"
+            )
         if not _is_differentiable(x):
-            raise RuntimeError(f"{name}: only Tensors of floating point and complex dtype can be differentiated, got an "
-                               f"input of dtype {x.dtype} and shape {list(x.shape)}")
+            raise RuntimeError(
+                f"{name}: only Tensors of floating point and complex dtype can be differentiated, "
+                "got an "
+                f"input of dtype {x.dtype} and shape {list(x.shape)}"
+            )
         x.requires_grad_()
     return leaves
 
@@ -69,12 +75,19 @@ def unwrapped(level: Level, tree: Any) -> Any:
 
 def _split_aux(result: Any, name: str, form: str) -> tuple[Any, Any]:
     if not (isinstance(result, tuple) and len(result) == 2):
-        got = f"tuple of length {len(result)}" if isinstance(result, tuple) else type(result).__name__
-        raise RuntimeError(f"{name}: output of function f should be a tuple: ({form}, aux) if has_aux is True, got {got}")
+        got = (
+            f"tuple of length {len(result)}" if isinstance(result, tuple) else type(result).__name__
+        )
+        raise RuntimeError(
+            f"{name}: output of function f should be a tuple: ({form}, aux) if has_aux is True, "
+            f"got {got}"
+        )
     return result
 
 
-def _cotangents(outputs: list[Any], inputs: list[Any], grads: list[Any], retain: bool, create: bool) -> list[Any]:
+def _cotangents(
+    outputs: list[Any], inputs: list[Any], grads: list[Any], retain: bool, create: bool
+) -> list[Any]:
     """Walk a level's graph; zeros where an input does not matter."""
     pairs = [(o, g) for o, g in zip(outputs, grads, strict=True) if o.requires_grad]
     if not pairs:
@@ -88,6 +101,7 @@ def _zeros_below(t: Any) -> Any:
 
 
 # --- vjp -----------------------------------------------------------------------------------------
+
 
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """Compute a function's value and the function that pulls cotangents back.
@@ -127,36 +141,57 @@ def _check_outputs(outputs: list[Any], name: str) -> None:
         raise RuntimeError(f"{name}: Expected f to be a function that has non-empty output")
     for o in outputs:
         if not _is_tensor(o):
-            raise RuntimeError(f"{name}: Expected f to return only tensors, got unsupported type {type(o).__name__}")
+            raise RuntimeError(
+                f"{name}: Expected f to return only tensors, got unsupported type "
+                f"{type(o).__name__}"
+            )
         if not _is_differentiable(o):
-            raise RuntimeError(f"{name}: All outputs of f must be floating-point or complex Tensors, got Tensor with "
-                               f"dtype {o.dtype}")
+            raise RuntimeError(
+                f"{name}: All outputs of f must be floating-point or complex Tensors, got Tensor "
+                "with "
+                f"dtype {o.dtype}"
+            )
 
 
 class _Pullback:
     """What vjp returns: cotangents of the outputs to cotangents of the primals."""
 
-    def __init__(self, roots: list[Any], inputs: list[Any], spec: TreeSpec, primals_spec: TreeSpec) -> None:
+    def __init__(
+        self, roots: list[Any], inputs: list[Any], spec: TreeSpec, primals_spec: TreeSpec
+    ) -> None:
         self.roots, self.inputs, self.spec, self.primals_spec = roots, inputs, spec, primals_spec
 
-    def __call__(self, cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
+    def __call__(
+        self, cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None
+    ) -> Any:
         leaves, spec = tree_flatten(cotangents)
         if spec != self.spec:
-            raise RuntimeError(f"Expected pytree structure of cotangents to be the same as pytree structure of outputs "
-                               f"to the function. cotangents: {spec}, primal output: {self.spec}")
+            raise RuntimeError(
+                "Expected pytree structure of cotangents to be the same as pytree structure of "
+                "outputs "
+                f"to the function. cotangents: {spec}, primal output: {self.spec}"
+            )
         for i, (c, o) in enumerate(zip(leaves, self.roots, strict=True)):
             if not _is_tensor(c):
                 raise TypeError(f"cotangent {i} must be a Tensor, got {type(c).__name__}")
             if tuple(c.shape) != tuple(o.shape):
-                raise RuntimeError(f"Mismatch in shape: grad_output[{i}] has a shape of {list(c.shape)} and output[{i}] "
-                                   f"has a shape of {list(o.shape)}.")
+                raise RuntimeError(
+                    f"Mismatch in shape: grad_output[{i}] has a shape of {list(c.shape)} and "
+                    f"output[{i}] "
+                    f"has a shape of {list(o.shape)}."
+                )
         create = _C.is_grad_enabled() if create_graph is None else create_graph
-        return tree_unflatten(_cotangents(self.roots, self.inputs, leaves, retain_graph, create), self.primals_spec)
+        return tree_unflatten(
+            _cotangents(self.roots, self.inputs, leaves, retain_graph, create), self.primals_spec
+        )
 
 
 # --- grad ----------------------------------------------------------------------------------------
 
-def grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:
+
+def grad(
+    func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
+) -> Callable[..., Any]:
     """Return the function that computes gradients of a scalar function.
 
     Args:
@@ -176,7 +211,9 @@ def grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) 
     return _named_like(gradient, func)
 
 
-def grad_and_value(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:
+def grad_and_value(
+    func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
+) -> Callable[..., Any]:
     """Return the function that computes (gradients, value), or (gradients, (value, aux)).
 
     Args:
@@ -198,7 +235,9 @@ def grad_and_value(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool
             value, aux = level.unwrap(output), unwrapped(level, aux)
             root = output if level.owns(output) else level.wrap(output)
         seed = _C.lookup_op("ones_like")(value)
-        found = tree_unflatten(_cotangents([root], inputs, [seed], False, _C.is_grad_enabled()), spec)
+        found = tree_unflatten(
+            _cotangents([root], inputs, [seed], False, _C.is_grad_enabled()), spec
+        )
         return (found, (value, aux)) if has_aux else (found, value)
 
     return _named_like(both, func)
@@ -207,13 +246,20 @@ def grad_and_value(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool
 def _check_scalar(output: Any) -> None:
     name = "grad_and_value(f)(*args)"
     if not _is_tensor(output):
-        raise RuntimeError(f"{name}: Expected f(*args) to return a Tensor with a single element, got "
-                           f"{type(output).__name__}")
+        raise RuntimeError(
+            f"{name}: Expected f(*args) to return a Tensor with a single element, got "
+            f"{type(output).__name__}"
+        )
     if output.ndim != 0:
-        raise RuntimeError(f"{name}: Expected f(*args) to return a scalar tensor, got tensor with {output.ndim} dims. "
-                           "Maybe you wanted to use the vjp or jacrev APIs instead?")
+        raise RuntimeError(
+            f"{name}: Expected f(*args) to return a scalar tensor, got tensor with {output.ndim} "
+            "dims. "
+            "Maybe you wanted to use the vjp or jacrev APIs instead?"
+        )
     if not _is_differentiable(output):
-        raise RuntimeError(f"{name}: Expected f(*args) to return a floating-point scalar, got dtype {output.dtype}")
+        raise RuntimeError(
+            f"{name}: Expected f(*args) to return a floating-point scalar, got dtype {output.dtype}"
+        )
 
 
 def checked_argnums(argnums: Argnums, count: int, name: str) -> Argnums:
@@ -255,7 +301,15 @@ def _named_like(made: Callable[..., Any], func: Callable[..., Any]) -> Callable[
 
 # --- jvp -----------------------------------------------------------------------------------------
 
-def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
+
+def jvp(
+    func: Callable[..., Any],
+    primals: Any,
+    tangents: Any,
+    *,
+    strict: bool = False,
+    has_aux: bool = False,
+) -> Any:
     """Compute a function's value and its directional derivative.
 
     Args:
@@ -273,18 +327,26 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
     """
     name = "jvp(f, primals, tangents)"
     if not isinstance(primals, tuple) or not isinstance(tangents, tuple):
-        raise RuntimeError(f"{name}: Expected primals and tangents to be tuples. E.g. it should be valid to call "
-                           "f(*primals).")
+        raise RuntimeError(
+            f"{name}: Expected primals and tangents to be tuples. E.g. it should be valid to call "
+            "f(*primals)."
+        )
     points, spec = tree_flatten(primals)
     directions, tangents_spec = tree_flatten(tangents)
     if spec != tangents_spec:
-        raise RuntimeError(f"{name}: Expected primals and tangents to have the same python structure. For example, if "
-                           f"primals is a tuple of 3 tensors, tangents also must be. Got primals with structure {spec} "
-                           f"and tangents with structure {tangents_spec}")
+        raise RuntimeError(
+            f"{name}: Expected primals and tangents to have the same python structure. For "
+            "example, if "
+            "primals is a tuple of 3 tensors, tangents also must be. Got primals with structure "
+            f"{spec} "
+            f"and tangents with structure {tangents_spec}"
+        )
     _check_directions(points, directions, name)
     level = JvpLevel()
     with intercept.entered("levels", level):
-        inner = tree_unflatten([level.wrap(p, t) for p, t in zip(points, directions, strict=True)], spec)
+        inner = tree_unflatten(
+            [level.wrap(p, t) for p, t in zip(points, directions, strict=True)], spec
+        )
         result = func(*inner)
         aux: Any = None
         if has_aux:
@@ -292,7 +354,10 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
         outputs, out_spec = tree_flatten(result)
         for o in outputs:
             if not _is_tensor(o):
-                raise RuntimeError(f"{name}: Expected f to return only tensors, got unsupported type {type(o).__name__}")
+                raise RuntimeError(
+                    f"{name}: Expected f to return only tensors, got unsupported type "
+                    f"{type(o).__name__}"
+                )
         value, aux = unwrapped(level, result), unwrapped(level, aux)
         with level.below():
             moved = [_tangent_or_zero(level, o, strict) for o in outputs]
@@ -305,18 +370,26 @@ def _check_directions(points: list[Any], directions: list[Any], name: str) -> No
         raise RuntimeError(f"{name}: Expected at least one Tensor in primals")
     for p, t in zip(points, directions, strict=True):
         if not _is_tensor(p) or not _is_tensor(t):
-            raise RuntimeError(f"{name}: Expected primals and tangents to hold only tensors, got "
-                               f"{type(p).__name__} and {type(t).__name__}")
+            raise RuntimeError(
+                f"{name}: Expected primals and tangents to hold only tensors, got "
+                f"{type(p).__name__} and {type(t).__name__}"
+            )
         if tuple(p.shape) != tuple(t.shape):
-            raise RuntimeError(f"{name}: Expected each tangent to have the shape of its primal, got primal of shape "
-                               f"{list(p.shape)} and tangent of shape {list(t.shape)}")
+            raise RuntimeError(
+                f"{name}: Expected each tangent to have the shape of its primal, got primal of "
+                "shape "
+                f"{list(p.shape)} and tangent of shape {list(t.shape)}"
+            )
 
 
 def _tangent_or_zero(level: JvpLevel, output: Any, strict: bool) -> Any:
     tangent = _C.level_of(output).tangent if level.owns(output) else None
     if tangent is None:
         if strict:
-            raise RuntimeError("jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. "
-                               "This is not allowed with strict=True.")
+            raise RuntimeError(
+                "jvp(f, primals, tangents, strict=True): The output of f is independent of the "
+                "inputs. "
+                "This is not allowed with strict=True."
+            )
         return _C.lookup_op("zeros_like")(level.unwrap(output))
     return tangent

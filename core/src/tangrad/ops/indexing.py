@@ -7,7 +7,7 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.define import composite, op
-from tangrad.ops.movement import Ints, batched_front
+from tangrad.ops.movement import Ints, batched_front, numel_of
 
 
 def _lanes(size: int, x: Any) -> Any:
@@ -305,13 +305,13 @@ def _masked_scatter_reference(np: Any, self: Any, mask: Any, source: Any) -> Any
 
 
 def _masked_scatter_source_vjp(g: Any, mask: Any, source_meta: Any) -> Any:
-    picked = g.masked_select(mask)
-    missing = 1
-    for n in source_meta.shape:
-        missing = missing * n
-    missing = missing - picked.shape[0]
-    padded = tangrad.constant_pad_nd(picked, (0, missing), 0) if missing else picked
-    return padded.reshape(source_meta.shape)
+    """Bring the k-th chosen element's cotangent to the k-th of the source, at fixed shapes."""
+    zeros = g.new_zeros((numel_of(source_meta.shape),))
+    if zeros.shape[0] == 0:
+        return zeros.reshape(source_meta.shape)
+    chosen = mask.expand(g.shape).flatten()
+    places = (chosen.to(tangrad.int64).cumsum(0) - 1).clamp(min=0)
+    return zeros.index_add(0, places, g.flatten() * chosen).reshape(source_meta.shape)
 
 
 masked_scatter = op(

@@ -6,8 +6,20 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["LeafSpec", "TreeSpec", "register_pytree_node", "tree_all", "tree_any", "tree_flatten", "tree_leaves",
-           "tree_map", "tree_map_", "tree_map_only", "tree_structure", "tree_unflatten"]
+__all__ = [
+    "LeafSpec",
+    "TreeSpec",
+    "register_pytree_node",
+    "tree_all",
+    "tree_any",
+    "tree_flatten",
+    "tree_leaves",
+    "tree_map",
+    "tree_map_",
+    "tree_map_only",
+    "tree_structure",
+    "tree_unflatten",
+]
 
 _NODES: dict[type, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {}
 
@@ -21,7 +33,7 @@ class TreeSpec:
         children_specs: specs of its children.
     """
 
-    __slots__ = ("type", "context", "children_specs", "num_leaves")
+    __slots__ = ("children_specs", "context", "num_leaves", "type")
 
     def __init__(self, type: Any, context: Any, children_specs: list[TreeSpec]) -> None:
         self.type, self.context, self.children_specs = type, context, children_specs
@@ -32,8 +44,12 @@ class TreeSpec:
         return self.type is None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, TreeSpec) and self.type is other.type and self.context == other.context \
+        return (
+            isinstance(other, TreeSpec)
+            and self.type is other.type
+            and self.context == other.context
             and self.children_specs == other.children_specs
+        )
 
     def __hash__(self) -> int:
         return hash((self.type, self.num_leaves))
@@ -50,8 +66,12 @@ def LeafSpec() -> TreeSpec:
     return TreeSpec(None, None, [])
 
 
-def register_pytree_node(cls: type, flatten_fn: Callable[[Any], Any], unflatten_fn: Callable[[Any, Any], Any],
-                         **ignored: Any) -> None:
+def register_pytree_node(
+    cls: type,
+    flatten_fn: Callable[[Any], Any],
+    unflatten_fn: Callable[[Any, Any], Any],
+    **ignored: Any,
+) -> None:
     """Make a class a container.
 
     Args:
@@ -82,16 +102,29 @@ def _rules(value: Any) -> tuple[Any, Callable[[Any], Any], Callable[[Any, Any], 
 
 register_pytree_node(tuple, lambda x: (list(x), None), lambda children, context: tuple(children))
 register_pytree_node(list, lambda x: (list(x), None), lambda children, context: list(children))
-register_pytree_node(dict, lambda x: (list(x.values()), list(x)),
-                     lambda children, keys: dict(zip(keys, children, strict=True)))
-register_pytree_node(OrderedDict, lambda x: (list(x.values()), list(x)),
-                     lambda children, keys: OrderedDict(zip(keys, children, strict=True)))
-register_pytree_node(defaultdict, lambda x: (list(x.values()), [x.default_factory, list(x)]),
-                     lambda children, context: defaultdict(context[0], zip(context[1], children, strict=True)))
-register_pytree_node(deque, lambda x: (list(x), x.maxlen), lambda children, maxlen: deque(children, maxlen))
+register_pytree_node(
+    dict,
+    lambda x: (list(x.values()), list(x)),
+    lambda children, keys: dict(zip(keys, children, strict=True)),
+)
+register_pytree_node(
+    OrderedDict,
+    lambda x: (list(x.values()), list(x)),
+    lambda children, keys: OrderedDict(zip(keys, children, strict=True)),
+)
+register_pytree_node(
+    defaultdict,
+    lambda x: (list(x.values()), [x.default_factory, list(x)]),
+    lambda children, context: defaultdict(context[0], zip(context[1], children, strict=True)),
+)
+register_pytree_node(
+    deque, lambda x: (list(x), x.maxlen), lambda children, maxlen: deque(children, maxlen)
+)
 
 
-def tree_flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeSpec]:
+def tree_flatten(
+    tree: Any, is_leaf: Callable[[Any], bool] | None = None
+) -> tuple[list[Any], TreeSpec]:
     """Return (leaves in order, spec)."""
     leaves: list[Any] = []
     return leaves, _flatten(tree, leaves, is_leaf)
@@ -115,8 +148,11 @@ def tree_unflatten(leaves: Any, treespec: TreeSpec) -> Any:
     """
     leaves = list(leaves)
     if len(leaves) != treespec.num_leaves:
-        raise ValueError(f"tree_unflatten(leaves, treespec): `leaves` has length {len(leaves)} but the spec refers to a "
-                         f"pytree that holds {treespec.num_leaves} items ({treespec}).")
+        raise ValueError(
+            f"tree_unflatten(leaves, treespec): `leaves` has length {len(leaves)} but the spec "
+            "refers to a "
+            f"pytree that holds {treespec.num_leaves} items ({treespec})."
+        )
     return _unflatten(iter(leaves), treespec)
 
 
@@ -139,21 +175,26 @@ def tree_structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> T
     return tree_flatten(tree, is_leaf)[1]
 
 
-def tree_map(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
+def tree_map(
+    func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Callable[[Any], bool] | None = None
+) -> Any:
     """Apply a function to each leaf, with the leaves of further trees of the same shape."""
     leaves, spec = tree_flatten(tree, is_leaf)
     others = [tree_leaves(rest, is_leaf) for rest in rests]
     return tree_unflatten([func(*group) for group in zip(leaves, *others, strict=True)], spec)
 
 
-def tree_map_(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
+def tree_map_(
+    func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Callable[[Any], bool] | None = None
+) -> Any:
     """Call a function on each leaf and return the tree itself."""
     tree_map(func, tree, *rests, is_leaf=is_leaf)
     return tree
 
 
-def tree_map_only(kind: Any, func: Callable[[Any], Any], tree: Any,
-                  is_leaf: Callable[[Any], bool] | None = None) -> Any:
+def tree_map_only(
+    kind: Any, func: Callable[[Any], Any], tree: Any, is_leaf: Callable[[Any], bool] | None = None
+) -> Any:
     """Apply a function to the leaves of a class."""
     return tree_map(lambda x: func(x) if isinstance(x, kind) else x, tree, is_leaf=is_leaf)
 
@@ -169,20 +210,24 @@ def tree_any(pred: Callable[[Any], bool], tree: Any) -> bool:
 
 
 def broadcast_prefix(prefix: Any, spec: TreeSpec) -> list[Any] | None:
-    """Return one value per leaf of `spec` from a prefix of its tree; None where it is none."""
+    """Return one value per leaf of `spec`, a leaf of `prefix` standing for a subtree, or None."""
     if _rules(prefix) is None:
         return [prefix] * spec.num_leaves
     if spec.type is None:
         return None
     own = tree_structure(prefix, is_leaf=lambda x: x is not prefix)
-    if own.type is not spec.type or own.context != spec.context or len(own.children_specs) != len(spec.children_specs):
+    if (
+        own.type is not spec.type
+        or own.context != spec.context
+        or len(own.children_specs) != len(spec.children_specs)
+    ):
         return None
     values: list[Any] = []
-    for child, child_spec in zip(tree_leaves(prefix, is_leaf=lambda x: x is not prefix), spec.children_specs, strict=True):
+    for child, child_spec in zip(
+        tree_leaves(prefix, is_leaf=lambda x: x is not prefix), spec.children_specs, strict=True
+    ):
         found = broadcast_prefix(child, child_spec)
         if found is None:
             return None
         values.extend(found)
     return values
-
-

@@ -50,7 +50,11 @@ def op_names() -> list[str]:
     names = []
     for name, op in registry.load_all().items():
         d = op.definition
-        if name == d.name and d.samples is not None and any(d.samples(Sampler(t)) for t in ("float32", "int64")):
+        if (
+            name == d.name
+            and d.samples is not None
+            and any(d.samples(Sampler(t)) for t in ("float32", "int64"))
+        ):
             names.append(name)
     return sorted(names)
 
@@ -76,4 +80,9 @@ def is_chosen(body: str, case: Case, part: float) -> bool:
     return int.from_bytes(digest, "big") < part * 2**32
 
 
-DTYPES = {"all": ALL, "derivatives": ("float64", "complex128"), "float64": ("float64",), "float32": ("float32",)}
+DTYPES = {
+    "all": ALL,
+    "derivatives": ("float64", "complex128"),
+    "float64": ("float64",),
+    "float32": ("float32",),
+}

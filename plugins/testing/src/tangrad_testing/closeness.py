@@ -39,8 +39,10 @@ def describe_difference(actual: np.ndarray, expected: np.ndarray, good: np.ndarr
     """Say where two arrays differ most tellingly: the first bad element."""
     where = tuple(int(i) for i in np.argwhere(~np.asarray(good))[0]) if np.ndim(good) else ()
     count = int(np.size(good) - np.count_nonzero(good))
-    return (f"{count} of {np.size(good)} elements differ; at {where}: "
-            f"got {np.asarray(actual)[where]!r}, torch has {np.asarray(expected)[where]!r}")
+    return (
+        f"{count} of {np.size(good)} elements differ; at {where}: "
+        f"got {np.asarray(actual)[where]!r}, torch has {np.asarray(expected)[where]!r}"
+    )
 
 
 def as_array(tensor: Any) -> np.ndarray:

@@ -6,8 +6,6 @@ copies. Handles count up from an odd number, so code that takes one for an addre
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from tangrad.plugin import DeviceDriver
 
 API = 1
@@ -16,10 +14,9 @@ API = 1
 class Loopback(DeviceDriver):
     """Keep each allocation as a bytearray in a table."""
 
-    expected_failures: ClassVar[dict[str, str]] = {}
-
     def __init__(self, name: str) -> None:
         super().__init__(name)
+        self.expected_failures: dict[str, str] = {}
         self._blocks: dict[int, bytearray] = {}
         self._next = 0x1001
 
@@ -62,12 +59,16 @@ class Loopback(DeviceDriver):
 
     def _block(self, handle: int) -> bytearray:
         if handle not in self._blocks:
-            raise ValueError(f"loopback: {handle:#x} is no handle of this device (a foreign pointer?)")
+            raise ValueError(
+                f"loopback: {handle:#x} is no handle of this device (a foreign pointer?)"
+            )
         return self._blocks[handle]
 
     def _range(self, handle: int, offset: int, nbytes: int) -> memoryview:
         block = memoryview(self._block(handle))
         if offset < 0 or offset + nbytes > len(block):
-            raise ValueError(f"loopback: bytes {offset}..{offset + nbytes} lie outside block {handle:#x} of {len(block)}")
+            raise ValueError(
+                f"loopback: bytes {offset}..{offset + nbytes} lie outside block {handle:#x} "
+                f"of {len(block)}"
+            )
         return block[offset : offset + nbytes]
-

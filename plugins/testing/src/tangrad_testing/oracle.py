@@ -8,15 +8,20 @@ from typing import Any
 
 import numpy as np
 import torch
-from tangrad.ops.samples import Sample, SampleTensor, materialise
-from tangrad_testing.closeness import agrees, as_array, describe_difference, dtype_name
 
 import tangrad
+from tangrad.ops.samples import Sample, SampleTensor, materialise
+from tangrad_testing.closeness import agrees, as_array, describe_difference, dtype_name
 
 # In which dtype the oracle computes what torch has no kernel for.
 WIDER = {"float16": "float32", "bfloat16": "float32", "uint16": "int64", "uint32": "int64"}
 # What a narrow float's result is also compared with: computed wide, rounded once.
-PRECISE = {"float16": "float64", "bfloat16": "float64", "float32": "float64", "complex64": "complex128"}
+PRECISE = {
+    "float16": "float64",
+    "bfloat16": "float64",
+    "float32": "float64",
+    "complex64": "complex128",
+}
 PLACES = (torch, torch.nn.functional, torch.special, torch.Tensor, torch.linalg)
 
 
@@ -88,9 +93,13 @@ def torch_arguments(sample: Sample) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return materialise(sample, torch_tensor, lambda name: getattr(torch, name))
 
 
-def tangrad_arguments(sample: Sample, device: str, definition: Any = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def tangrad_arguments(
+    sample: Sample, device: str, definition: Any = None
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the sample's arguments for tangrad, the device included where an op creates."""
-    args, kwargs = materialise(sample, tangrad_tensor_on(device), lambda name: getattr(tangrad, name))
+    args, kwargs = materialise(
+        sample, tangrad_tensor_on(device), lambda name: getattr(tangrad, name)
+    )
     if definition is not None and creates(definition) and not tensors_in((args, kwargs)):
         kwargs.setdefault("device", device)
     return args, kwargs
@@ -112,7 +121,9 @@ def widened(sample: Sample, dtype: str, wide: str) -> Sample:
             return type(value)(convert(v) for v in value)
         return value
 
-    return Sample(tuple(map(convert, sample.args)), {k: convert(v) for k, v in sample.kwargs.items()})
+    return Sample(
+        tuple(map(convert, sample.args)), {k: convert(v) for k, v in sample.kwargs.items()}
+    )
 
 
 def tensors_in(value: Any) -> list[Any]:
@@ -147,8 +158,15 @@ def function_of_tensors(call: Callable[..., Any], args: Any, kwargs: Any) -> Cal
     return function
 
 
-def assert_same(actual: Any, expected: Any, *, precise: Any = None, dtypes: bool = True, slack: float = 1.0,
-                context: str = "") -> None:
+def assert_same(
+    actual: Any,
+    expected: Any,
+    *,
+    precise: Any = None,
+    dtypes: bool = True,
+    slack: float = 1.0,
+    context: str = "",
+) -> None:
     """Assert that results of tangrad and torch agree: structure, shapes, dtypes, values.
 
     Args:
@@ -160,27 +178,42 @@ def assert_same(actual: Any, expected: Any, *, precise: Any = None, dtypes: bool
         context: put before a message.
     """
     if isinstance(expected, (tuple, list)) and not isinstance(expected, torch.Size):
-        assert isinstance(actual, (tuple, list)), f"{context}got {type(actual)}, torch returns {len(expected)} results"
-        assert len(actual) == len(expected), f"{context}got {len(actual)} results, torch returns {len(expected)}"
+        assert isinstance(actual, (tuple, list)), (
+            f"{context}got {type(actual)}, torch returns {len(expected)} results"
+        )
+        assert len(actual) == len(expected), (
+            f"{context}got {len(actual)} results, torch returns {len(expected)}"
+        )
         alternatives = precise if isinstance(precise, (tuple, list)) else [None] * len(expected)
         for i, (a, e, p) in enumerate(zip(actual, expected, alternatives, strict=True)):
-            assert_same(a, e, precise=p, dtypes=dtypes, slack=slack, context=f"{context}result {i}: ")
+            assert_same(
+                a, e, precise=p, dtypes=dtypes, slack=slack, context=f"{context}result {i}: "
+            )
         return
     if not isinstance(expected, torch.Tensor):
         if isinstance(expected, torch.dtype):
             expected, actual = str(expected).rpartition(".")[2], str(actual).rpartition(".")[2]
         assert actual == expected or (actual != actual and expected != expected), (
-            f"{context}got {actual!r}, torch returns {expected!r}")
+            f"{context}got {actual!r}, torch returns {expected!r}"
+        )
         return
-    assert isinstance(actual, tangrad.Tensor), f"{context}got {type(actual)} where torch returns a tensor"
+    assert isinstance(actual, tangrad.Tensor), (
+        f"{context}got {type(actual)} where torch returns a tensor"
+    )
     assert tuple(actual.shape) == tuple(expected.shape), (
-        f"{context}shape {tuple(actual.shape)}, torch has {tuple(expected.shape)}")
+        f"{context}shape {tuple(actual.shape)}, torch has {tuple(expected.shape)}"
+    )
     if dtypes:
         assert dtype_name(actual) == dtype_name(expected), (
-            f"{context}dtype {dtype_name(actual)}, torch has {dtype_name(expected)}")
+            f"{context}dtype {dtype_name(actual)}, torch has {dtype_name(expected)}"
+        )
     a, e = as_array(actual), as_array(expected)
     good = agrees(a, e, dtype_name(actual), slack)
-    if not good.all() and isinstance(precise, torch.Tensor) and tuple(precise.shape) == tuple(expected.shape):
+    if (
+        not good.all()
+        and isinstance(precise, torch.Tensor)
+        and tuple(precise.shape) == tuple(expected.shape)
+    ):
         good = good | agrees(a, as_array(precise), dtype_name(actual), slack)
     assert good.all(), context + describe_difference(a, e, good)
 

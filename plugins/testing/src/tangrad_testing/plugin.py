@@ -16,14 +16,22 @@ DEFAULT_DEVICES = ("reference", "cpu", "loopback")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add --tangrad-device."""
-    parser.addoption("--tangrad-device", action="append", metavar="NAME",
-                     help="device whose ops are tested (repeatable); default: " + ", ".join(DEFAULT_DEVICES))
-    parser.addoption("--tangrad-op", action="append", metavar="NAME", help="test this op only (repeatable)")
+    parser.addoption(
+        "--tangrad-device",
+        action="append",
+        metavar="NAME",
+        help="device whose ops are tested (repeatable); default: " + ", ".join(DEFAULT_DEVICES),
+    )
+    parser.addoption(
+        "--tangrad-op", action="append", metavar="NAME", help="test this op only (repeatable)"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker of the test bodies."""
-    config.addinivalue_line("markers", "tangrad_cases(dtypes, always, when): the ops and dtypes that a body runs for")
+    config.addinivalue_line(
+        "markers", "tangrad_cases(dtypes, always, when): the ops and dtypes that a body runs for"
+    )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -41,8 +49,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     devices = metafunc.config.getoption("--tangrad-device") or DEFAULT_DEVICES
     dtypes = cases.DTYPES[marker.kwargs.get("dtypes", "all")]
     part = cases.fraction()
-    chosen = [c for c in cases.matrix(chosen_ops, dtypes, devices)
-              if (when is None or when(c)) and (c.dtype in always or cases.is_chosen(metafunc.function.__name__, c, part))]
+    chosen = [
+        c
+        for c in cases.matrix(chosen_ops, dtypes, devices)
+        if (when is None or when(c))
+        and (c.dtype in always or cases.is_chosen(metafunc.function.__name__, c, part))
+    ]
     metafunc.parametrize("case", chosen, ids=[c.id for c in chosen])
 
 

@@ -1,1 +1,1 @@
-"""Tests of every op on every device: `pytest --pyargs tangrad_testing.conformance`."""
+"""Test bodies that hold for every op on every device; `pytest --pyargs` finds them here."""

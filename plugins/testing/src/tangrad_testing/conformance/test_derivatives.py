@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 import torch
+
+import tangrad
 from tangrad_testing.cases import Case
 from tangrad_testing.closeness import as_array
 from tangrad_testing.conformance.test_forward import REFUSALS, describe, has_values
@@ -24,8 +26,6 @@ from tangrad_testing.oracle import (
     torch_arguments,
     torch_tensor,
 )
-
-import tangrad
 
 
 def may_have_derivative(case: Case) -> bool:
@@ -55,19 +55,24 @@ class Side:
 
     def gradients(self, cotangents: list[Any], create_graph: bool = False) -> tuple[Any, ...]:
         """Return the gradients of the leaves, None where an output does not depend on one."""
-        return self.library.autograd.grad(self.outputs, self.leaves, cotangents, create_graph=create_graph,
-                                          allow_unused=True)
+        return self.library.autograd.grad(
+            self.outputs, self.leaves, cotangents, create_graph=create_graph, allow_unused=True
+        )
 
     def second(self) -> tuple[Any, ...]:
         """Return the gradients, by leaves and cotangents, of the gradients times random numbers."""
         cotangents = self.cotangents(requires_grad=True)
-        # Weights go by leaf: one library may leave out a gradient that is zero in the other.
-        found = enumerate(self.gradients(cotangents, create_graph=True))
-        first = {i: g for i, g in found if g is not None and g.requires_grad}
-        weights = [self.make(normal_like(g, 100 + i), str(g.dtype).rpartition(".")[2]) for i, g in first.items()]
-        if not first:
+        gradients = enumerate(self.gradients(cotangents, create_graph=True))
+        numbered = [(i, g) for i, g in gradients if g is not None and g.requires_grad]
+        if not numbered:
             return ()
-        return self.library.autograd.grad(list(first.values()), [*self.leaves, *cotangents], weights, allow_unused=True)
+        first = [g for _, g in numbered]
+        weights = [
+            self.make(normal_like(g, 100 + i), str(g.dtype).rpartition(".")[2]) for i, g in numbered
+        ]
+        return self.library.autograd.grad(
+            first, [*self.leaves, *cotangents], weights, allow_unused=True
+        )
 
 
 def compare(case: Case, derivative: Callable[[Side], tuple[Any, ...]], slack: float) -> None:
@@ -81,19 +86,28 @@ def compare(case: Case, derivative: Callable[[Side], tuple[Any, ...]], slack: fl
             expected = derivative(theirs)
         except REFUSALS:
             continue
-        ours = Side(tangrad, tangrad_tensor_on(case.device), case.call,
-                    tangrad_arguments(sample, case.device, case.definition))
+        ours = Side(
+            tangrad,
+            tangrad_tensor_on(case.device),
+            case.call,
+            tangrad_arguments(sample, case.device, case.definition),
+        )
         context = f"{case.op}{describe(sample)}: "
         assert len(ours.outputs) == len(theirs.outputs), (
-            f"{context}{len(ours.outputs)} outputs require grad, in torch {len(theirs.outputs)}")
+            f"{context}{len(ours.outputs)} outputs require grad, in torch {len(theirs.outputs)}"
+        )
         assert_same_gradients(derivative(ours), expected, context, slack)
 
 
-def assert_same_gradients(ours: tuple[Any, ...], theirs: tuple[Any, ...], context: str, slack: float) -> None:
+def assert_same_gradients(
+    ours: tuple[Any, ...], theirs: tuple[Any, ...], context: str, slack: float
+) -> None:
     """Compare gradients; None is as good as zeros."""
     if not ours or not theirs:
         known = [t for t in (*ours, *theirs) if t is not None]
-        assert not any(as_array(t).any() for t in known), f"{context}gradients {ours}, torch has {theirs}"
+        assert not any(as_array(t).any() for t in known), (
+            f"{context}gradients {ours}, torch has {theirs}"
+        )
         return
     assert len(ours) == len(theirs), f"{context}{len(ours)} gradients, torch has {len(theirs)}"
     for i, (a, e) in enumerate(zip(ours, theirs, strict=True)):
@@ -123,9 +137,14 @@ def test_jvp_is_that_of_torch(case: Case) -> None:
             continue
         arguments = tangrad_arguments(sample, case.device, case.definition)
         primals, function = primal_function(case.call, arguments)
-        tangents = tuple(tangrad_tensor_on(case.device)(normal_like(p, i), case.dtype) for i, p in enumerate(primals))
+        tangents = tuple(
+            tangrad_tensor_on(case.device)(normal_like(p, i), case.dtype)
+            for i, p in enumerate(primals)
+        )
         _, actual = tangrad.func.jvp(function, primals, tangents)
-        assert_same(tuple(tensors_in(actual)), expected, slack=10, context=f"{case.op}{describe(sample)} ")
+        assert_same(
+            tuple(tensors_in(actual)), expected, slack=10, context=f"{case.op}{describe(sample)} "
+        )
 
 
 def primal_function(call: Any, arguments: Any) -> tuple[tuple[Any, ...], Any]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tangrad_testing.cases import Case
-from tangrad_testing.conformance.test_derivatives import may_have_derivative
-from tangrad_testing.conformance.test_forward import REFUSALS, describe, same_bits
-from tangrad_testing.closeness import agrees, as_array, describe_difference, dtype_name
-from tangrad_testing.oracle import function_of_tensors, tangrad_arguments, tensors_in
 
 import tangrad
+from tangrad_testing.cases import Case
+from tangrad_testing.closeness import agrees, as_array, describe_difference, dtype_name
+from tangrad_testing.conformance.test_derivatives import may_have_derivative
+from tangrad_testing.conformance.test_forward import REFUSALS, describe, same_bits
+from tangrad_testing.oracle import function_of_tensors, tangrad_arguments, tensors_in
 
 BATCH = 2
 
@@ -28,8 +28,8 @@ def batched(tensor: Any, dim: int) -> Any:
     return tangrad.stack([tensor, turned], dim)
 
 
-def giving_tensors(function: Any) -> Any:
-    """Return the function with its tensors as the only results."""
+def flat(function: Any) -> Any:
+    """Return a function whose results are a flat tuple of tensors."""
     return lambda *tensors: tuple(tensors_in(function(*tensors)))
 
 
@@ -45,17 +45,32 @@ def test_vmap_is_a_loop(case: Case, which: str) -> None:
         at = -1 if which == "first at the end" else 0
         dims = tuple(at if which == "all" or i == 0 else None for i in range(len(tensors)))
         try:
-            stacked = [batched(t, d) if d is not None else t for t, d in zip(tensors, dims, strict=True)]
-            loop = [function(*[t.select(d, b) if d is not None else t for t, d in zip(stacked, dims, strict=True)])
-                    for b in range(BATCH)]
+            stacked = [
+                batched(t, d) if d is not None else t for t, d in zip(tensors, dims, strict=True)
+            ]
+            loop = [
+                function(
+                    *[
+                        t.select(d, b).clone(memory_format=tangrad.contiguous_format)
+                        if d is not None
+                        else t
+                        for t, d in zip(stacked, dims, strict=True)
+                    ]
+                )
+                for b in range(BATCH)
+            ]
         except REFUSALS:
             continue
-        mapped = tangrad.func.vmap(giving_tensors(function), in_dims=dims)(*stacked)
+        mapped = tangrad.func.vmap(flat(function), in_dims=dims)(*stacked)
         for i, found in enumerate(mapped):
             expected = tangrad.stack([tensors_in(one)[i] for one in loop])
-            assert tuple(found.shape) == tuple(expected.shape), f"{describe(sample)}: {found.shape} != {expected.shape}"
+            assert tuple(found.shape) == tuple(expected.shape), (
+                f"{describe(sample)}: {found.shape} != {expected.shape}"
+            )
             assert found.dtype == expected.dtype, describe(sample)
             if not same_bits(found, expected):
                 a, e = as_array(found), as_array(expected)
                 good = agrees(a, e, dtype_name(found))
-                assert good.all(), f"{describe(sample)}: {describe_difference(a, e, good)} (a loop, not torch)"
+                assert good.all(), (
+                    f"{describe(sample)}: {describe_difference(a, e, good)} (a loop, not torch)"
+                )
