@@ -52,18 +52,61 @@ _LAZY = {
     **dict.fromkeys(("finfo", "iinfo"), "tensor.finfo"),
     **dict.fromkeys(("set_printoptions",), "tensor.printing"),
     **dict.fromkeys(("SymInt", "SymBool", "sym_max", "sym_min", "sym_not"), "tensor.symbolic"),
-    **dict.fromkeys(("Generator", "default_generator", "manual_seed", "seed", "initial_seed", "get_rng_state",
-                     "set_rng_state"), "random.generator"),
-    **dict.fromkeys(("no_grad", "enable_grad", "set_grad_enabled", "inference_mode"), "autograd.grad_mode"),
-    **dict.fromkeys(("is_tensor", "is_floating_point", "is_complex", "is_storage", "numel", "typename", "is_nonzero",
-                     "is_conj", "is_neg", "is_inference", "broadcast_shapes", "get_num_threads", "set_num_threads"
-                     ), "functions"),
+    **dict.fromkeys(
+        (
+            "Generator",
+            "default_generator",
+            "manual_seed",
+            "seed",
+            "initial_seed",
+            "get_rng_state",
+            "set_rng_state",
+        ),
+        "random.generator",
+    ),
+    **dict.fromkeys(
+        ("no_grad", "enable_grad", "set_grad_enabled", "inference_mode"), "autograd.grad_mode"
+    ),
+    **dict.fromkeys(
+        (
+            "is_tensor",
+            "is_floating_point",
+            "is_complex",
+            "is_storage",
+            "numel",
+            "typename",
+            "is_nonzero",
+            "is_conj",
+            "is_neg",
+            "is_inference",
+            "broadcast_shapes",
+            "get_num_threads",
+            "set_num_threads",
+        ),
+        "functions",
+    ),
     "vmap": "func",
     "Parameter": "nn.parameter",
 }
-_SUBMODULES = ("autograd", "func", "nn", "optim", "utils", "plugin", "plugins", "ops", "random", "expr", "devices",
-               "dispatch", "overrides", "testing", "return_types",
-               "cli", "_C")
+_SUBMODULES = (
+    "autograd",
+    "func",
+    "nn",
+    "optim",
+    "utils",
+    "plugin",
+    "plugins",
+    "ops",
+    "random",
+    "expr",
+    "devices",
+    "dispatch",
+    "overrides",
+    "testing",
+    "return_types",
+    "cli",
+    "_C",
+)
 
 
 def __getattr__(name: str) -> Any:
@@ -101,8 +144,11 @@ def _find(name: str) -> Any:
 def __dir__() -> list[str]:
     from tangrad.ops import registry
 
-    public = {name for name, op in registry.load_all().items() if op.definition.function
-              and op.definition.namespace is None}
+    public = {
+        name
+        for name, op in registry.load_all().items()
+        if op.definition.function and op.definition.namespace is None
+    }
     return sorted(public | set(globals()) | set(_LAZY) | set(_SUBMODULES))
 
 

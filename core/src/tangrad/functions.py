@@ -65,7 +65,11 @@ def typename(obj: Any) -> str:
         return obj.type()
     kind = obj if isinstance(obj, type) else type(obj)
     module = getattr(kind, "__module__", "") or ""
-    return kind.__qualname__ if module in ("", "builtins", "__builtin__") else f"{module}.{kind.__qualname__}"
+    return (
+        kind.__qualname__
+        if module in ("", "builtins", "__builtin__")
+        else f"{module}.{kind.__qualname__}"
+    )
 
 
 def broadcast_shapes(*shapes: Sequence[int] | int) -> Any:
@@ -82,10 +86,14 @@ def broadcast_shapes(*shapes: Sequence[int] | int) -> Any:
     for shape in lists:
         for i, size in enumerate(shape, rank - len(shape)):
             if size < 0:
-                raise RuntimeError(f"Trying to create tensor with negative dimension ({size}): ({list(shape)})")
+                raise RuntimeError(
+                    f"Trying to create tensor with negative dimension ({size}): ({list(shape)})"
+                )
             if size != 1 and result[i] not in (1, size):
-                raise RuntimeError("Shape mismatch: objects cannot be broadcast to a single shape: "
-                                   f"{[list(s) for s in lists]}")
+                raise RuntimeError(
+                    "Shape mismatch: objects cannot be broadcast to a single shape: "
+                    f"{[list(s) for s in lists]}"
+                )
             result[i] = size if size != 1 else result[i]
     return Size(result)
 

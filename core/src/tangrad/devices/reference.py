@@ -11,19 +11,22 @@ from collections.abc import Callable
 from typing import Any
 
 from tangrad import _C
-from tangrad.tensor import arrays
 from tangrad.dispatch.binding import call_by_name
+from tangrad.tensor import arrays
 
 API = 1
 
 
 def kernel_for(op: _C.Op, dtype: _C.dtype) -> Callable[..., Any] | None:
     """Return the Python kernel of an op for a promoted dtype, or None where NumPy has no say."""
-    build = {"pointwise": pointwise, "reduction": reduction, "scan": scan, "kernel": general}.get(op.kind)
+    build = {"pointwise": pointwise, "reduction": reduction, "scan": scan, "kernel": general}.get(
+        op.kind
+    )
     return build(op, dtype) if build is not None else None
 
 
 # --- pointwise -----------------------------------------------------------------------------------
+
 
 def pointwise(op: _C.Op, dtype: _C.dtype) -> Callable[..., Any]:
     """Return the evaluator of an op's expression."""
@@ -84,8 +87,14 @@ def element_index(shape: Any) -> Any:
 
 # --- reductions ----------------------------------------------------------------------------------
 
-_UFUNCS = {"a + b": "add", "a * b": "multiply", "maximum(a, b)": "maximum", "minimum(a, b)": "minimum",
-           "logical_or(a, b)": "logical_or", "logical_and(a, b)": "logical_and"}
+_UFUNCS = {
+    "a + b": "add",
+    "a * b": "multiply",
+    "maximum(a, b)": "maximum",
+    "minimum(a, b)": "minimum",
+    "logical_or(a, b)": "logical_or",
+    "logical_and(a, b)": "logical_and",
+}
 
 
 def reduction(op: _C.Op, dtype: _C.dtype) -> Callable[..., Any]:
@@ -93,13 +102,20 @@ def reduction(op: _C.Op, dtype: _C.dtype) -> Callable[..., Any]:
     definition = op.definition
     compute = dtype.compute
 
-    def kernel(outs: tuple[Any, ...], x: Any, dims: tuple[int, ...], params: dict[str, Any]) -> None:
+    def kernel(
+        outs: tuple[Any, ...], x: Any, dims: tuple[int, ...], params: dict[str, Any]
+    ) -> None:
         import numpy as np
 
         array = arrays.values(x)
         kept = [d for d in range(array.ndim) if d not in dims]
-        flat = array.transpose([*kept, *dims]).reshape([array.shape[d] for d in kept] + [-1]) if array.size else \
-            np.zeros([array.shape[d] for d in kept] + [count_of(array.shape, dims)], array.dtype)
+        flat = (
+            array.transpose([*kept, *dims]).reshape([array.shape[d] for d in kept] + [-1])
+            if array.size
+            else np.zeros(
+                [array.shape[d] for d in kept] + [count_of(array.shape, dims)], array.dtype
+            )
+        )
         states = mapped(definition, flat, compute, params)
         folded = fold(definition, states, compute, params)
         results = finished(definition, folded, compute, params, flat.shape[-1], outs)
@@ -120,10 +136,22 @@ def count_of(shape: tuple[int, ...], dims: tuple[int, ...]) -> int:
 _programs: dict[Any, Any] = {}
 
 
-def typed_step(definition: Any, step: str, types: dict[str, str], compute: str, results: list[str] | None,
-               exact: tuple[str, ...] = ()) -> tuple[Any, Any]:
+def typed_step(
+    definition: Any,
+    step: str,
+    types: dict[str, str],
+    compute: str,
+    results: list[str] | None,
+    exact: tuple[str, ...] = (),
+) -> tuple[Any, Any]:
     """Return (program, NumPy function) of a fold's map, combine or finalize, typed once."""
-    key = (definition, step, tuple(types.items()), compute, None if results is None else tuple(results))
+    key = (
+        definition,
+        step,
+        tuple(types.items()),
+        compute,
+        None if results is None else tuple(results),
+    )
     found = _programs.get(key)
     if found is None:
         expression = getattr(definition, step)
@@ -139,7 +167,10 @@ def mapped(definition: Any, array: Any, compute: str, params: dict[str, Any]) ->
 
     types = {definition.inputs[0]: compute, "index": "int64"}
     program, function = typed_step(definition, "map", types, compute, None, ("index",))
-    given = {definition.inputs[0]: array.astype(compute, copy=False), "index": np.arange(array.shape[-1])}
+    given = {
+        definition.inputs[0]: array.astype(compute, copy=False),
+        "index": np.arange(array.shape[-1]),
+    }
     numbers = {k: v for k, v in params.items() if k in definition.params}
     states = function(*[given[name] for name in program.inputs], **numbers)
     return [np.broadcast_to(s, array.shape) for s in states]
@@ -155,15 +186,26 @@ def fold(definition: Any, states: list[Any], compute: str, params: dict[str, Any
     ufunc = _UFUNCS.get(definition.combine_text)
     if ufunc is not None:
         with np.errstate(all="ignore"):
-            wide = {"float32": "float64", "complex64": "complex128"}.get(states[0].dtype.name) \
-                if ufunc in ("add", "multiply") else None
-            extra = {"dtype": wide} if wide else {"dtype": states[0].dtype} if ufunc in ("add", "multiply") else {}
+            wide = (
+                {"float32": "float64", "complex64": "complex128"}.get(states[0].dtype.name)
+                if ufunc in ("add", "multiply")
+                else None
+            )
+            extra = (
+                {"dtype": wide}
+                if wide
+                else {"dtype": states[0].dtype}
+                if ufunc in ("add", "multiply")
+                else {}
+            )
             return [getattr(np, ufunc).reduce(states[0], axis=-1, **extra).astype(states[0].dtype)]
     combine = combiner(definition, states, compute, params)
     while n > 1:
         half = n // 2
-        merged = combine([s[..., :half] for s in states], [s[..., half:2 * half] for s in states])
-        states = [np.concatenate([m, s[..., 2 * half:]], -1) for m, s in zip(merged, states, strict=True)]
+        merged = combine([s[..., :half] for s in states], [s[..., half : 2 * half] for s in states])
+        states = [
+            np.concatenate([m, s[..., 2 * half :]], -1) for m, s in zip(merged, states, strict=True)
+        ]
         n = states[0].shape[-1]
     return [s[..., 0] for s in states]
 
@@ -174,10 +216,15 @@ def empty_fold(definition: Any, states: list[Any]) -> list[Any]:
 
     identity = definition.identity
     values = identity if isinstance(identity, (tuple, list)) else [identity] * len(states)
-    return [np.full(s.shape[:-1], 0 if v is None else v).astype(s.dtype) for v, s in zip(values, states, strict=True)]
+    return [
+        np.full(s.shape[:-1], 0 if v is None else v).astype(s.dtype)
+        for v, s in zip(values, states, strict=True)
+    ]
 
 
-def combiner(definition: Any, states: list[Any], compute: str, params: dict[str, Any]) -> Callable[..., list[Any]]:
+def combiner(
+    definition: Any, states: list[Any], compute: str, params: dict[str, Any]
+) -> Callable[..., list[Any]]:
     """Return the function that combines two lists of state arrays."""
     names = [*definition.state_names("a"), *definition.state_names("b")]
     kinds = [s.dtype.name for s in states]
@@ -192,7 +239,9 @@ def combiner(definition: Any, states: list[Any], compute: str, params: dict[str,
     return combine
 
 
-def finished(definition: Any, states: list[Any], compute: str, params: dict[str, Any], n: int, outs: Any) -> Any:
+def finished(
+    definition: Any, states: list[Any], compute: str, params: dict[str, Any], n: int, outs: Any
+) -> Any:
     """Apply the last step of a fold."""
     if definition.finalize_text is None:
         return states
@@ -230,15 +279,23 @@ def scan(op: _C.Op, dtype: _C.dtype) -> Callable[..., Any]:
     return kernel
 
 
-def accumulate(definition: Any, states: list[Any], compute: str, params: dict[str, Any]) -> list[Any]:
+def accumulate(
+    definition: Any, states: list[Any], compute: str, params: dict[str, Any]
+) -> list[Any]:
     """Combine each state with all before it along the last dimension."""
     import numpy as np
 
     ufunc = _ACCUMULATE.get(definition.combine_text)
     if ufunc is not None:
         with np.errstate(all="ignore"):
-            wide = {"float32": "float64", "complex64": "complex128"}.get(states[0].dtype.name, states[0].dtype)
-            return [getattr(np, ufunc).accumulate(states[0], axis=-1, dtype=wide).astype(states[0].dtype)]
+            wide = {"float32": "float64", "complex64": "complex128"}.get(
+                states[0].dtype.name, states[0].dtype
+            )
+            return [
+                getattr(np, ufunc)
+                .accumulate(states[0], axis=-1, dtype=wide)
+                .astype(states[0].dtype)
+            ]
     combine = combiner(definition, states, compute, params)
     out = [np.array(s) for s in states]
     current = [s[..., 0] for s in states]
@@ -249,7 +306,9 @@ def accumulate(definition: Any, states: list[Any], compute: str, params: dict[st
     return out
 
 
-# --- everything else --------------------------------------------------------------------------------
+# --- everything else
+# --------------------------------------------------------------------------------
+
 
 def general(op: _C.Op, dtype: _C.dtype) -> Callable[..., Any] | None:
     """Return the kernel that calls the definition's NumPy function."""
@@ -260,13 +319,18 @@ def general(op: _C.Op, dtype: _C.dtype) -> Callable[..., Any] | None:
     def kernel(outs: tuple[Any, ...] | None, args: tuple[Any, ...]) -> Any:
         import numpy as np
 
-        named = {name: as_arrays(value) for name, value in zip(definition.parameter_names, args, strict=True)}
+        named = {
+            name: as_arrays(value)
+            for name, value in zip(definition.parameter_names, args, strict=True)
+        }
         named["np"] = np
         with np.errstate(all="ignore"):
             result = call_by_name(definition.reference, named)
         results = result if isinstance(result, tuple) else (result,)
         if outs is None:
-            metas = definition._dtypes(dict(zip(definition.parameter_names, args, strict=True)), args, len(results))
+            metas = definition._dtypes(
+                dict(zip(definition.parameter_names, args, strict=True)), args, len(results)
+            )
             like = next(a for a in args if isinstance(a, _C.Tensor))
             return tuple(new_tensor(r, d, like.device) for r, d in zip(results, metas, strict=True))
         for out, r in zip(outs, results, strict=True):

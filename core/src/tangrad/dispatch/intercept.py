@@ -50,7 +50,13 @@ class Stack:
 
     def install(self) -> None:
         """Set or clear the thread's pointer according to whether anything is active."""
-        active = self.function_modes or self.observers or self.rewriters or self.levels or self.dispatch_modes
+        active = (
+            self.function_modes
+            or self.observers
+            or self.rewriters
+            or self.levels
+            or self.dispatch_modes
+        )
         _C.set_intercept(self if active else None)
 
     def lift(self, made: Any) -> Any:
@@ -97,8 +103,10 @@ def _refuse_strangers(op: _C.Op, args: tuple[Any, ...]) -> None:
     for a in args:
         kind = type(a)
         if not isinstance(a, _C.Tensor) and hasattr(kind, "__torch_function__"):
-            raise TypeError(f"{op.name}(): argument must be Tensor, not {kind.__qualname__}, whose "
-                            "__torch_function__ is switched off here")
+            raise TypeError(
+                f"{op.name}(): argument must be Tensor, not {kind.__qualname__}, whose "
+                "__torch_function__ is switched off here"
+            )
 
 
 def _overloaded(args: tuple[Any, ...], stack: Stack) -> list[Any]:
@@ -113,7 +121,9 @@ def _overloaded(args: tuple[Any, ...], stack: Stack) -> list[Any]:
                 continue
             if kind.__torch_function__ is _disabled or any(type(f) is kind for f in found):
                 continue
-            position = next((i for i, f in enumerate(found) if issubclass(kind, type(f))), len(found))
+            position = next(
+                (i for i, f in enumerate(found) if issubclass(kind, type(f))), len(found)
+            )
             found.insert(position, x)
     return found
 
@@ -153,7 +163,9 @@ def expanded(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any, stac
     draws = functional.definition.module == "tangrad.ops.random"
     stack.creating += draws
     try:
-        return _C.call_recorded(functional, args, args[0] if op is not functional else out, op is not functional)
+        return _C.call_recorded(
+            functional, args, args[0] if op is not functional else out, op is not functional
+        )
     finally:
         stack.creating -= draws
 
@@ -168,8 +180,10 @@ def levelled(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any, stac
             from tangrad.dispatch.levels import map_tensors, open_tensor
 
             return levelled(op, functional, map_tensors(open_tensor, args), out, stack)
-        raise RuntimeError(f"{op.name}: a tensor of a transform (vmap, grad, jvp) was used after the transform ended; "
-                           "return it from the transformed function instead of keeping it")
+        raise RuntimeError(
+            f"{op.name}: a tensor of a transform (vmap, grad, jvp) was used after the transform "
+            "ended; return it from the transformed function instead of keeping it"
+        )
     return recorded(op, functional, args, out, stack)
 
 
@@ -200,6 +214,7 @@ def flat_tensors(args: Any) -> list[Any]:
 
 
 # --- entering and leaving ------------------------------------------------------------------------
+
 
 class entered:
     """Context manager: put an item on one list of the thread's stack."""
@@ -249,7 +264,11 @@ def intercept_item(t: Any) -> tuple[bool, Any]:
     record = _C.level_of(t)
     if record is not None:
         return True, record.item()
-    if type(t) is not _C.Tensor and type(t) is not _C.Parameter and hasattr(type(t), "__torch_dispatch__"):
+    if (
+        type(t) is not _C.Tensor
+        and type(t) is not _C.Parameter
+        and hasattr(type(t), "__torch_dispatch__")
+    ):
         from tangrad.dispatch.python_dispatch import item_below_recording
 
         return item_below_recording(t)

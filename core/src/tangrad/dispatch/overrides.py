@@ -8,8 +8,14 @@ from tangrad import _C
 from tangrad.dispatch import intercept
 
 
-def call_torch_function(stack: intercept.Stack, op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any,
-                        overloaded: list[Any]) -> Any:
+def call_torch_function(
+    stack: intercept.Stack,
+    op: _C.Op,
+    functional: _C.Op,
+    args: tuple[Any, ...],
+    out: Any,
+    overloaded: list[Any],
+) -> Any:
     """Offer a call to the innermost mode, then to the arguments' classes.
 
     Raises:
@@ -37,8 +43,11 @@ def call_torch_function(stack: intercept.Stack, op: _C.Op, functional: _C.Op, ar
         intercept._refuse_strangers(op, given)
         return intercept.observed(op, functional, args, out, stack)
     names = ", ".join(sorted({t.__qualname__ for t in types}))
-    raise TypeError(f"Multiple dispatch failed for 'tangrad.{op.name}'; all __torch_function__ handlers returned "
-                    f"NotImplemented ({names}). Handle the op there, or call super().__torch_function__.")
+    raise TypeError(
+        f"Multiple dispatch failed for 'tangrad.{op.name}'; all __torch_function__ handlers "
+        f"returned NotImplemented ({names}). Handle the op there, or call "
+        "super().__torch_function__."
+    )
 
 
 def call_form(op: _C.Op, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -48,8 +57,11 @@ def call_form(op: _C.Op, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[s
     kwargs: dict[str, Any] = {}
     skipped = False
     for p, value in zip(params, args, strict=True):
-        default = p.default is value or (type(value) in (bool, int, float, str, tuple) and p.default == value
-                                         and type(p.default) is type(value))
+        default = p.default is value or (
+            type(value) in (bool, int, float, str, tuple)
+            and p.default == value
+            and type(p.default) is type(value)
+        )
         if default:
             skipped = True
             continue
@@ -87,8 +99,9 @@ class DisableTorchFunction:
         stack.install()
 
 
-def default_torch_function(cls: type, func: Any, types: tuple[type, ...], args: tuple[Any, ...],
-                           kwargs: dict[str, Any]) -> Any:
+def default_torch_function(
+    cls: type, func: Any, types: tuple[type, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """Run `func` with overrides off and convert results to `cls`."""
     if not all(issubclass(cls, t) for t in types):
         return NotImplemented
@@ -123,8 +136,13 @@ def as_class(result: Any, cls: type) -> Any:
 class TorchFunctionMode:
     """Take over every public call in a `with` block: override `__torch_function__`."""
 
-    def __torch_function__(self, func: Any, types: tuple[type, ...], args: tuple[Any, ...] = (),
-                           kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_function__(
+        self,
+        func: Any,
+        types: tuple[type, ...],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
         raise NotImplementedError(f"{type(self).__name__} must define __torch_function__")
 
     def __enter__(self) -> TorchFunctionMode:
@@ -145,7 +163,9 @@ def has_torch_function(relevant_args: tuple[Any, ...]) -> bool:
     return bool(stack.function_modes) or bool(intercept._overloaded(tuple(relevant_args), stack))
 
 
-def handle_torch_function(public_api: Any, relevant_args: tuple[Any, ...], *args: Any, **kwargs: Any) -> Any:
+def handle_torch_function(
+    public_api: Any, relevant_args: tuple[Any, ...], *args: Any, **kwargs: Any
+) -> Any:
     """Offer a call of a Python function to modes and overriding arguments.
 
     Raises:
@@ -169,5 +189,7 @@ def handle_torch_function(public_api: Any, relevant_args: tuple[Any, ...], *args
         if result is not NotImplemented:
             return result
     name = getattr(public_api, "__name__", repr(public_api))
-    raise TypeError(f"no implementation found for '{name}' on types that implement __torch_function__: "
-                    f"{[t.__name__ for t in types]}")
+    raise TypeError(
+        f"no implementation found for '{name}' on types that implement __torch_function__: "
+        f"{[t.__name__ for t in types]}"
+    )

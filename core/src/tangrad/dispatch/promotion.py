@@ -6,7 +6,13 @@ from typing import Any
 
 from tangrad import _C
 
-_KIND_WORDS = {"bool": "bool", "uint": "integral", "int": "integral", "float": "floating", "complex": "complex"}
+_KIND_WORDS = {
+    "bool": "bool",
+    "uint": "integral",
+    "int": "integral",
+    "float": "floating",
+    "complex": "complex",
+}
 
 
 def describe_promotion(definition: Any, name: str) -> str:

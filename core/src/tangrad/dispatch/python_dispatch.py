@@ -9,14 +9,22 @@ from tangrad.dispatch import intercept
 from tangrad.dispatch.overrides import call_form
 
 
-def call_below_recording(stack: intercept.Stack, op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any) -> Any:
+def call_below_recording(
+    stack: intercept.Stack, op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any
+) -> Any:
     """Record the call at this level and let `__torch_dispatch__` compute its results."""
+
     def run(plain: tuple[Any, ...]) -> Any:
         return _offer(stack, op, functional, plain, out)
 
     writes = op is not functional or functional.definition.schema.written >= 0
-    needs = _C.is_grad_enabled() and not writes and out is None and functional.definition.differentiable \
+    needs = (
+        _C.is_grad_enabled()
+        and not writes
+        and out is None
+        and functional.definition.differentiable
         and _C.needs_gradient(functional, args)
+    )
     previous = _C._set_grad_enabled(False)
     try:
         result = run(args)
@@ -38,11 +46,17 @@ def fresh(result: Any, args: tuple[Any, ...]) -> Any:
         return r
 
     if isinstance(result, (tuple, list)):
-        return type(result)(*map(one, result)) if hasattr(result, "_fields") else type(result)(map(one, result))
+        return (
+            type(result)(*map(one, result))
+            if hasattr(result, "_fields")
+            else type(result)(map(one, result))
+        )
     return one(result)
 
 
-def _offer(stack: intercept.Stack, op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any) -> Any:
+def _offer(
+    stack: intercept.Stack, op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any
+) -> Any:
     tensors = intercept.flat_tensors(args)
     kinds = [type(t) for t in tensors if hasattr(type(t), "__torch_dispatch__")]
     types = tuple(dict.fromkeys(kinds))
@@ -69,8 +83,10 @@ def _offer(stack: intercept.Stack, op: _C.Op, functional: _C.Op, args: tuple[Any
             return intercept.recorded(op, functional, args, out, stack)
         finally:
             stack.dispatch_disabled -= 1
-    raise TypeError(f"{op.name}: all __torch_dispatch__ handlers returned NotImplemented "
-                    f"({', '.join(k.__name__ for k in types)})")
+    raise TypeError(
+        f"{op.name}: all __torch_dispatch__ handlers returned NotImplemented "
+        f"({', '.join(k.__name__ for k in types)})"
+    )
 
 
 def item_below_recording(t: Any) -> tuple[bool, Any]:
@@ -86,8 +102,13 @@ def item_below_recording(t: Any) -> tuple[bool, Any]:
 class TorchDispatchMode:
     """See every call below recording in a `with` block: override `__torch_dispatch__`."""
 
-    def __torch_dispatch__(self, func: Any, types: tuple[type, ...], args: tuple[Any, ...] = (),
-                           kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: tuple[type, ...],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
         raise NotImplementedError(f"{type(self).__name__} must define __torch_dispatch__")
 
     def __enter__(self) -> TorchDispatchMode:

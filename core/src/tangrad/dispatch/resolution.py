@@ -40,11 +40,16 @@ def resolve(op: _C.Op, slot: int, dtype: _C.dtype) -> Callable[..., Any]:
     if layout == "strided" and not _forbids_fallback(op):
         _warn_fallback(op, device)
         return fallback(op)
-    tried.append("the reference on the host" if layout == "strided" else "the reference (strided tensors only)")
+    tried.append(
+        "the reference on the host"
+        if layout == "strided"
+        else "the reference (strided tensors only)"
+    )
     raise NotImplementedError(
-        f"'{op.name}' has no kernel for device '{device}', layout '{layout}', {dtype}. Tried: {', '.join(tried)}. "
-        f"Install a backend that has one, register one with tangrad.plugin.register_kernel, or move the tensor "
-        f"with .to('{_C.get_default_device()}').")
+        f"'{op.name}' has no kernel for device '{device}', layout '{layout}', {dtype}. Tried: "
+        f"{', '.join(tried)}. Install a backend that has one, register one with "
+        f"tangrad.plugin.register_kernel, or move the tensor with .to('{_C.get_default_device()}')."
+    )
 
 
 def _no_kernel(*args: Any) -> None:
@@ -58,8 +63,12 @@ def _forbids_fallback(op: _C.Op) -> bool:
 def _warn_fallback(op: _C.Op, device: str) -> None:
     if (op.name, device) not in _warned:
         _warned.add((op.name, device))
-        warnings.warn(f"'{op.name}' has no kernel on device '{device}': it runs on the host by the reference, with copies "
-                      "both ways", FallbackWarning, stacklevel=3)
+        warnings.warn(
+            f"'{op.name}' has no kernel on device '{device}': it runs on the host by the "
+            "reference, with copies both ways",
+            FallbackWarning,
+            stacklevel=3,
+        )
 
 
 class FallbackWarning(UserWarning):
@@ -71,7 +80,9 @@ def decomposition(op: _C.Op) -> Callable[..., Any]:
     definition = op.definition
 
     def kernel(outs: tuple[Any, ...] | None, args: tuple[Any, ...]) -> Any:
-        result = call_by_name(definition.decompose, dict(zip(definition.parameter_names, args, strict=True)))
+        result = call_by_name(
+            definition.decompose, dict(zip(definition.parameter_names, args, strict=True))
+        )
         results = result if isinstance(result, (tuple, list)) else (result,)
         if outs is None:
             return tuple(results)
@@ -99,7 +110,9 @@ def fallback(op: _C.Op) -> Callable[..., Any]:
         if run is None:
             run = reference.kernel_for(op, dtype)
             if run is None:
-                raise NotImplementedError(f"'{op.name}' has neither a kernel nor a reference for {dtype}")
+                raise NotImplementedError(
+                    f"'{op.name}' has neither a kernel nor a reference for {dtype}"
+                )
             kernels[dtype.name] = run
         if outs is None:
             results = run(None, *moved)
@@ -117,8 +130,11 @@ def fallback(op: _C.Op) -> Callable[..., Any]:
 def _key_dtype(op: _C.Op, moved: tuple[Any, ...], outs: Any) -> Any:
     if op.kind == "pointwise":
         fixed = op.definition.fixed
-        found = [t for name, t in zip(op.definition.inputs, moved[0], strict=True)
-                 if isinstance(t, _C.Tensor) and name not in fixed]
+        found = [
+            t
+            for name, t in zip(op.definition.inputs, moved[0], strict=True)
+            if isinstance(t, _C.Tensor) and name not in fixed
+        ]
         return found[0].dtype if found else outs[0].dtype
     for t in _tensors(moved):
         return t.dtype
@@ -138,7 +154,9 @@ def to_reference(value: Any) -> Any:
     if isinstance(value, _C.Tensor):
         return _C.copy_with(value, None, "reference")
     if isinstance(value, (tuple, list)):
-        return type(value)(to_reference(v) for v in value) if not hasattr(value, "_fields") else value
+        return (
+            type(value)(to_reference(v) for v in value) if not hasattr(value, "_fields") else value
+        )
     if isinstance(value, dict):
         return {k: to_reference(v) for k, v in value.items()}
     return value

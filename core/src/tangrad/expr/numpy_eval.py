@@ -66,7 +66,9 @@ def _body(program: Program) -> list[str]:
         if step.op == "philox_uniform":
             operands.append("index")
         lines.append(f" v{k} = s{k}({', '.join(operands)})")
-        dead = [f"v{arg}" for arg in set(step.args) if last[arg] == k and arg not in program.results]
+        dead = [
+            f"v{arg}" for arg in set(step.args) if last[arg] == k and arg not in program.results
+        ]
         if dead:
             lines.append(f" {' = '.join(dead)} = None")
     outputs = "".join(f"v{k}, " for k in program.results)

@@ -351,7 +351,8 @@ def tensor_of_numbers(list numbers not None):
         elif index == FLOAT64:
             (<double*>t.storage_.data)[i] = PyFloat_AS_DOUBLE(<object>PyList_GET_ITEM(numbers, i))
         else:
-            (<int64_t*>t.storage_.data)[i] = PyLong_AsLongLongAndOverflow(<object>PyList_GET_ITEM(numbers, i), &overflow)
+            (<int64_t*>t.storage_.data)[i] = PyLong_AsLongLongAndOverflow(
+                <object>PyList_GET_ITEM(numbers, i), &overflow)
             if overflow:
                 return None
     return t

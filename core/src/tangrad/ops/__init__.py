@@ -6,7 +6,17 @@ from typing import Any
 
 __all__ = ["lookup"]
 
-_MODULES = ("registry", "define", "definition", "derived", "schema", "geometry", "extension", "describe", "samples")
+_MODULES = (
+    "registry",
+    "define",
+    "definition",
+    "derived",
+    "schema",
+    "geometry",
+    "extension",
+    "describe",
+    "samples",
+)
 
 
 def lookup(name: str) -> Any:

@@ -23,19 +23,29 @@ clone = op(
     vjp={"self": lambda g: g},
     linear=("self",),
     batch=lambda size, dims, self, memory_format: (self.clone(), dims[0]),
-    samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor()), s(s.tensor(3, 2, strided=True)), s(s.tensor(0, 2))],
+    samples=lambda s: [
+        s(s.tensor(2, 3)),
+        s(s.tensor()),
+        s(s.tensor(3, 2, strided=True)),
+        s(s.tensor(0, 2)),
+    ],
     doc="Copy a tensor; the copy is differentiable.",
 )
 
 _to_copy = op(
     "_to_copy(Tensor self, dtype? dtype=None, device? device=None, "
     "memory_format? memory_format=None) -> Tensor",
-    native=lambda self, dtype, device, memory_format: _C.copy_with(self, dtype, device, memory_format),
+    native=lambda self, dtype, device, memory_format: _C.copy_with(
+        self, dtype, device, memory_format
+    ),
     shape=_like,
     dtype=lambda self, dtype: self.dtype if dtype is None else dtype,
     vjp={"self": lambda g, self_meta: _convert_back(g, self_meta)},
     linear=("self",),
-    batch=lambda size, dims, self, dtype, device, memory_format: (_to_copy(self, dtype, device), dims[0]),
+    batch=lambda size, dims, self, dtype, device, memory_format: (
+        _to_copy(self, dtype, device),
+        dims[0],
+    ),
     node="to_copy",
     function=False,
     method=False,
@@ -65,7 +75,9 @@ copy_ = op(
     native=_copy_native,
     check=lambda self, src: _check_copy(self, src),
     vjp={"self": lambda g: _zeros(g), "src": lambda g, src_meta: _source_gradient(g, src_meta)},
-    jvp=lambda self, self_t, src_t: src_t.to(self.dtype).expand(self.shape) if src_t is not None else self_t * 0,
+    jvp=lambda self, self_t, src_t: (
+        src_t.to(self.dtype).expand(self.shape) if src_t is not None else self_t * 0
+    ),
     batch=None,
     mixes_devices=True,
     function=False,
@@ -85,8 +97,10 @@ def _source_gradient(g: Any, meta: Any) -> Any:
 def _check_copy(self: Any, src: Any) -> None:
     lead = self.ndim - src.ndim
     if lead < 0 or any(s not in (1, self.shape[lead + i]) for i, s in enumerate(src.shape)):
-        raise RuntimeError(f"copy_: the shape {list(src.shape)} of the source cannot be broadcast to "
-                           f"{list(self.shape)} of the destination")
+        raise RuntimeError(
+            f"copy_: the shape {list(src.shape)} of the source cannot be broadcast to "
+            f"{list(self.shape)} of the destination"
+        )
 
 
 detach = view(
@@ -97,6 +111,7 @@ detach = view(
     samples=lambda s: [s(s.tensor(2, 3))],
     doc="Return a view without history; it shares storage and version.",
 )
+
 
 def _flagged(flip: int) -> Any:
     return lambda self: (self.shape, self.stride, self.offset, None, self.flags ^ flip)

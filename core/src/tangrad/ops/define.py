@@ -11,14 +11,25 @@ from typing import Any
 
 from tangrad import _C
 from tangrad.ops import registry
-from tangrad.ops.definition import Definition, PointwiseDefinition, ReductionDefinition, result_type_of
+from tangrad.ops.definition import (
+    Definition,
+    PointwiseDefinition,
+    ReductionDefinition,
+    result_type_of,
+)
 from tangrad.ops.return_types import structseq
 from tangrad.ops.schema import Schema
 
 __all__ = ["composite", "op", "overload", "pointwise", "reduction", "scan", "view"]
 
 _KINDS = {"bool": 0, "uint": 1, "int": 2, "float": 3, "complex": 4}
-_WORDS = {"bool": (0,), "integral": (1, 2), "floating": (3,), "complex": (4,), "all": (0, 1, 2, 3, 4)}
+_WORDS = {
+    "bool": (0,),
+    "integral": (1, 2),
+    "floating": (3,),
+    "complex": (4,),
+    "all": (0, 1, 2, 3, 4),
+}
 
 
 def _accepted(words: str) -> int:
@@ -36,16 +47,42 @@ def _node_name(name: str, given: str | None) -> str:
 
 def _make(kind: str, definition: Definition, **fields: Any) -> _C.Op:
     schema = definition.schema
-    params = [(p.name, p.type, _C.MISSING if repr(p.default) == "<required>" else p.default, p.keyword_only, p.length)
-              for p in schema.params]
+    params = [
+        (
+            p.name,
+            p.type,
+            _C.MISSING if repr(p.default) == "<required>" else p.default,
+            p.keyword_only,
+            p.length,
+        )
+        for p in schema.params
+    ]
     positional = [i for i, p in enumerate(schema.params) if not p.keyword_only]
-    first_ints = next((i for i in positional if schema.params[i].type in ("int[]", "dim[]", "dim[]?", "int[]?")), -1)
-    varargs = positional[-1] if definition.varargs else first_ints if first_ints == len(positional) - 1 and first_ints <= 1 and (
-        first_ints == 0 or schema.params[0].type == "Tensor") else -1
-    spec = dict(name=schema.name, node_name=_node_name(schema.name, definition.node), params=params,
-                written=schema.written, varargs=varargs, nout=len(schema.returns),
-                return_type=result_type_of(schema), has_rule=definition.differentiable,
-                has_check=definition.check is not None, **fields)
+    first_ints = next(
+        (i for i in positional if schema.params[i].type in ("int[]", "dim[]", "dim[]?", "int[]?")),
+        -1,
+    )
+    varargs = (
+        positional[-1]
+        if definition.varargs
+        else first_ints
+        if first_ints == len(positional) - 1
+        and first_ints <= 1
+        and (first_ints == 0 or schema.params[0].type == "Tensor")
+        else -1
+    )
+    spec = dict(
+        name=schema.name,
+        node_name=_node_name(schema.name, definition.node),
+        params=params,
+        written=schema.written,
+        varargs=varargs,
+        nout=len(schema.returns),
+        return_type=result_type_of(schema),
+        has_rule=definition.differentiable,
+        has_check=definition.check is not None,
+        **fields,
+    )
     made = _C.make_op(definition, kind, spec)
     definition.op = made
     registry.add(made, definition)
@@ -54,10 +91,20 @@ def _make(kind: str, definition: Definition, **fields: Any) -> _C.Op:
     return made
 
 
-def pointwise(schema: str, expression: str | Mapping[str, str], *, promote: str = "promote",
-              results: Sequence[str] = ("promoted",), fixed: Mapping[str, str] | None = None, dtypes: str = "all",
-              partials: Mapping[str, Any] | None = None, vjp: Any = None, jvp: Any = None, check: Any = None,
-              **common: Any) -> _C.Op:
+def pointwise(
+    schema: str,
+    expression: str | Mapping[str, str],
+    *,
+    promote: str = "promote",
+    results: Sequence[str] = ("promoted",),
+    fixed: Mapping[str, str] | None = None,
+    dtypes: str = "all",
+    partials: Mapping[str, Any] | None = None,
+    vjp: Any = None,
+    jvp: Any = None,
+    check: Any = None,
+    **common: Any,
+) -> _C.Op:
     """Define an op that computes each element by a scalar expression.
 
     Args:
@@ -75,11 +122,37 @@ def pointwise(schema: str, expression: str | Mapping[str, str], *, promote: str 
     """
     parsed = Schema(schema)
     if not isinstance(expression, str):
-        return _selected(parsed, expression, promote=promote, results=results, fixed=fixed, dtypes=dtypes,
-                         partials=partials, vjp=vjp, jvp=jvp, check=check, **common)
-    definition = PointwiseDefinition(parsed, expression, promote=promote, results=results, fixed=fixed or {},
-                                     partials=partials, vjp=vjp, jvp=jvp, check=check, **common)
-    fields = {"promote": promote, "results": results, "fixed": fixed or {}, "accepted": _accepted(dtypes)}
+        return _selected(
+            parsed,
+            expression,
+            promote=promote,
+            results=results,
+            fixed=fixed,
+            dtypes=dtypes,
+            partials=partials,
+            vjp=vjp,
+            jvp=jvp,
+            check=check,
+            **common,
+        )
+    definition = PointwiseDefinition(
+        parsed,
+        expression,
+        promote=promote,
+        results=results,
+        fixed=fixed or {},
+        partials=partials,
+        vjp=vjp,
+        jvp=jvp,
+        check=check,
+        **common,
+    )
+    fields = {
+        "promote": promote,
+        "results": results,
+        "fixed": fixed or {},
+        "accepted": _accepted(dtypes),
+    }
     definition.dtypes = dtypes
     return _make("pointwise", definition, **fields)
 
@@ -88,34 +161,72 @@ def _selected(parsed: Schema, expressions: Mapping[str, str], **kwargs: Any) -> 
     """One pointwise op per value of the str parameter, chosen by a composite."""
     selector = next(p for p in parsed.params if p.type == "str")
     variants = {}
-    public = {k: kwargs.pop(k) for k in ("namespace", "alias", "method", "function", "inplace", "samples", "errors", "doc",
-                                         "oracle") if k in kwargs}
+    public = {
+        k: kwargs.pop(k)
+        for k in (
+            "namespace",
+            "alias",
+            "method",
+            "function",
+            "inplace",
+            "samples",
+            "errors",
+            "doc",
+            "oracle",
+        )
+        if k in kwargs
+    }
     partials = kwargs.pop("partials") or {}
     rest = [p for p in parsed.params if p is not selector and not p.keyword_only]
     tail = [p for p in parsed.params if p is not selector and p.keyword_only]
     for value, text in expressions.items():
-        declared = ", ".join([f"{p.type} {p.name}" for p in rest] + (["*"] if tail else [])
-                             + [f"{p.type} {p.name}" for p in tail])
+        declared = ", ".join(
+            [f"{p.type} {p.name}" for p in rest]
+            + (["*"] if tail else [])
+            + [f"{p.type} {p.name}" for p in tail]
+        )
         authored = partials.get(value)
-        variants[value] = pointwise(f"{parsed.name}_{value}({declared}) -> Tensor", text, partials=authored,
-                                    node=parsed.name, function=False, method=False,
-                                    doc=f"Compute {parsed.name} with {selector.name}='{value}'.", **kwargs)
+        variants[value] = pointwise(
+            f"{parsed.name}_{value}({declared}) -> Tensor",
+            text,
+            partials=authored,
+            node=parsed.name,
+            function=False,
+            method=False,
+            doc=f"Compute {parsed.name} with {selector.name}='{value}'.",
+            **kwargs,
+        )
     names = [p.name for p in parsed.params]
 
     def choose(*args: Any) -> Any:
         given = dict(zip(names, args, strict=True))
         value = given.pop(selector.name)
         if value not in variants:
-            raise RuntimeError(f"{parsed.name}: {selector.name} must be one of {', '.join(variants)}, got '{value}'")
-        return variants[value](*[given[p.name] for p in rest], **{p.name: given[p.name] for p in tail})
+            raise RuntimeError(
+                f"{parsed.name}: {selector.name} must be one of {', '.join(variants)}, got "
+                f"'{value}'"
+            )
+        return variants[value](
+            *[given[p.name] for p in rest], **{p.name: given[p.name] for p in tail}
+        )
 
     definition = Definition(parsed, function_body=choose, **public)
     definition.variants = variants
     return _make("composite", definition, function=choose)
 
 
-def reduction(schema: str, *, map: str, combine: str, identity: Any = None, finalize: str = "a", promote: str = "promote",
-              results: Sequence[str] = ("promoted",), dtypes: str = "all", **common: Any) -> _C.Op:
+def reduction(
+    schema: str,
+    *,
+    map: str,
+    combine: str,
+    identity: Any = None,
+    finalize: str = "a",
+    promote: str = "promote",
+    results: Sequence[str] = ("promoted",),
+    dtypes: str = "all",
+    **common: Any,
+) -> _C.Op:
     """Define a fold over dimensions.
 
     Args:
@@ -126,17 +237,30 @@ def reduction(schema: str, *, map: str, combine: str, identity: Any = None, fina
         promote, results, dtypes: as for `pointwise`; promote="sum" makes integers int64.
         common: see `Definition`.
     """
-    definition = ReductionDefinition(Schema(schema), map, combine, identity, finalize, results=results, promote=promote,
-                                     **common)
+    definition = ReductionDefinition(
+        Schema(schema), map, combine, identity, finalize, results=results, promote=promote, **common
+    )
     definition.dtypes = dtypes
-    return _make("reduction", definition, promote=promote, results=results, accepted=_accepted(dtypes))
+    return _make(
+        "reduction", definition, promote=promote, results=results, accepted=_accepted(dtypes)
+    )
 
 
-def scan(schema: str, *, map: str, combine: str, finalize: str | None = None, promote: str = "promote",
-         results: Sequence[str] = ("promoted",), dtypes: str = "all", **common: Any) -> _C.Op:
+def scan(
+    schema: str,
+    *,
+    map: str,
+    combine: str,
+    finalize: str | None = None,
+    promote: str = "promote",
+    results: Sequence[str] = ("promoted",),
+    dtypes: str = "all",
+    **common: Any,
+) -> _C.Op:
     """Define a running fold along one dimension (see `reduction`)."""
-    definition = ReductionDefinition(Schema(schema), map, combine, None, finalize, results=results, promote=promote,
-                                     **common)
+    definition = ReductionDefinition(
+        Schema(schema), map, combine, None, finalize, results=results, promote=promote, **common
+    )
     definition.dtypes = dtypes
     definition.is_scan = True
     return _make("scan", definition, promote=promote, results=results, accepted=_accepted(dtypes))
@@ -158,7 +282,12 @@ def op(schema: str, **fields: Any) -> _C.Op:
     parsed = Schema(schema)
     if fields.get("random"):
         parsed = Schema(_with_random_state(schema))
-    return _make("kernel", Definition(parsed, **fields), native=fields.get("native"), random=bool(fields.get("random")))
+    return _make(
+        "kernel",
+        Definition(parsed, **fields),
+        native=fields.get("native"),
+        random=bool(fields.get("random")),
+    )
 
 
 def _with_random_state(schema: str) -> str:
@@ -173,7 +302,11 @@ def composite(schema: str, **common: Any) -> Callable[[Callable[..., Any]], _C.O
 
     def wrap(function: Callable[..., Any]) -> _C.Op:
         common.setdefault("doc", function.__doc__)
-        return _make("composite", Definition(Schema(schema), function_body=function, **common), function=function)
+        return _make(
+            "composite",
+            Definition(Schema(schema), function_body=function, **common),
+            function=function,
+        )
 
     return wrap
 

@@ -31,7 +31,8 @@ class Definition:
         alias: further names. function, method, inplace: which forms exist.
         oracle: name of PyTorch's counterpart, or a callable (torch, *args).
         extra_dims: dimensions that a dim argument may name beyond those of the first tensor.
-        varargs: whether the last positional parameter, a list of tensors, may be given as single ones.
+        varargs: whether the last positional parameter, a list of tensors, may be given as single
+            ones.
         node: name in `grad_fn`, in snake case, where it differs from the op's.
     """
 
@@ -42,28 +43,72 @@ class Definition:
     members: Sequence[Any] = ()
     variants: Mapping[str, Any] = {}
 
-    def __init__(self, schema: Schema, *, shape: Any = None, dtype: Any = None, check: Any = None, reference: Any = None,
-                 decompose: Any = None, vjp: Any = None, jvp: Any = None, linear: Sequence[str] = (), batch: Any = None,
-                 samples: Any = None, errors: Any = None, doc: str | None = None, namespace: str | None = None,
-                 alias: Sequence[str] = (), method: bool = True, function: bool = True, inplace: bool = False,
-                 oracle: Any = None, node: str | None = None, shape_depends_on_data: bool = False, random: bool = False,
-                 words: Any = None, geometry: Any = None, function_body: Any = None, mixes_devices: bool = False,
-                 allows_none_in_list: bool = False, promote: str = "promote", native: Any = None,
-                 dtypes: str = "all", extra_dims: int = 0, varargs: bool = False) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        *,
+        shape: Any = None,
+        dtype: Any = None,
+        check: Any = None,
+        reference: Any = None,
+        decompose: Any = None,
+        vjp: Any = None,
+        jvp: Any = None,
+        linear: Sequence[str] = (),
+        batch: Any = None,
+        samples: Any = None,
+        errors: Any = None,
+        doc: str | None = None,
+        namespace: str | None = None,
+        alias: Sequence[str] = (),
+        method: bool = True,
+        function: bool = True,
+        inplace: bool = False,
+        oracle: Any = None,
+        node: str | None = None,
+        shape_depends_on_data: bool = False,
+        random: bool = False,
+        words: Any = None,
+        geometry: Any = None,
+        function_body: Any = None,
+        mixes_devices: bool = False,
+        allows_none_in_list: bool = False,
+        promote: str = "promote",
+        native: Any = None,
+        dtypes: str = "all",
+        extra_dims: int = 0,
+        varargs: bool = False,
+    ) -> None:
         import sys
 
         self.schema, self.name, self.node = schema, schema.name, node
         self.module = _defining_module(sys._getframe(2))
-        self.shape, self.dtype, self.check, self.reference, self.decompose = shape, dtype, check, reference, decompose
+        self.shape, self.dtype, self.check, self.reference, self.decompose = (
+            shape,
+            dtype,
+            check,
+            reference,
+            decompose,
+        )
         self.vjp, self.jvp, self.linear, self.batch = vjp, jvp, tuple(linear), batch
         self.samples, self.errors, self.doc = samples, errors, doc
-        self.namespace, self.alias, self.method, self.function = namespace, tuple(alias), method, function
+        self.namespace, self.alias, self.method, self.function = (
+            namespace,
+            tuple(alias),
+            method,
+            function,
+        )
         self.inplace, self.oracle = inplace, oracle
         self.shape_depends_on_data, self.random, self.words = shape_depends_on_data, random, words
         self.geometry, self.function_body = geometry, function_body
         self.mixes_devices, self.allows_none_in_list = mixes_devices, allows_none_in_list
         self.returns_tuple = True
-        self.promote, self.native, self.dtypes, self.extra_dims = promote, native, dtypes, extra_dims
+        self.promote, self.native, self.dtypes, self.extra_dims = (
+            promote,
+            native,
+            dtypes,
+            extra_dims,
+        )
         self.varargs = varargs
         self.public_name: str | None = None
         self.op: Any = None
@@ -84,7 +129,9 @@ class Definition:
     @property
     def is_method(self) -> bool:
         """Whether `Tensor.<name>` exists."""
-        if not self.method or self.namespace is not None and self.name not in ("softmax", "log_softmax"):
+        if not self.method or (
+            self.namespace is not None and self.name not in ("softmax", "log_softmax")
+        ):
             return False
         if self.members:
             return any(o.definition.takes_self for o in self.members)
@@ -93,7 +140,11 @@ class Definition:
     @property
     def takes_self(self) -> bool:
         """Whether the first parameter is a tensor."""
-        return bool(self.schema.params) and self.schema.params[0].type in ("Tensor", "Operand", "Tensor?")
+        return bool(self.schema.params) and self.schema.params[0].type in (
+            "Tensor",
+            "Operand",
+            "Tensor?",
+        )
 
     keyword_aliases = KEYWORD_ALIASES
 
@@ -182,7 +233,9 @@ class Definition:
 
         named = self._named(args)
         first = first_tensor(args)
-        generator = named.get("generator") or get_default_generator(first.device if first is not None else _C.get_default_device())
+        generator = named.get("generator") or get_default_generator(
+            first.device if first is not None else _C.get_default_device()
+        )
         words = call_by_name(self.words, named)
         return generator.advance(-(-int(words) // 4))
 
@@ -197,15 +250,26 @@ class PointwiseDefinition(Definition):
 
     kind = "pointwise"
 
-    def __init__(self, schema: Schema, expression: Any, *, results: Sequence[str], fixed: Mapping[str, str],
-                 partials: Mapping[str, str] | None, **common: Any) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        expression: Any,
+        *,
+        results: Sequence[str],
+        fixed: Mapping[str, str],
+        partials: Mapping[str, str] | None,
+        **common: Any,
+    ) -> None:
         common.setdefault("batch", "pointwise")
         super().__init__(schema, **common)
         self.text = expression
         self.results, self.fixed, self.partials = tuple(results), dict(fixed), dict(partials or {})
         self.inputs = tuple(schema.params[i].name for i in schema.tensors)
-        self.params = tuple(p.name for p in schema.params if p.type not in TENSOR_TYPES and p.type not in
-                            ("generator?", "dtype?"))
+        self.params = tuple(
+            p.name
+            for p in schema.params
+            if p.type not in TENSOR_TYPES and p.type not in ("generator?", "dtype?")
+        )
         self._expression = expression if not isinstance(expression, str) else None
         self._derived: dict[Any, Any] = {}
 
@@ -246,17 +310,34 @@ class ReductionDefinition(Definition):
 
     kind = "reduction"
 
-    def __init__(self, schema: Schema, map_: str, combine: str, identity: Any, finalize: str | None, *,
-                 results: Sequence[str], **common: Any) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        map_: str,
+        combine: str,
+        identity: Any,
+        finalize: str | None,
+        *,
+        results: Sequence[str],
+        **common: Any,
+    ) -> None:
         common.setdefault("batch", "dims")
         super().__init__(schema, **common)
-        self.map_text, self.combine_text, self.identity, self.finalize_text = map_, combine, identity, finalize
+        self.map_text, self.combine_text, self.identity, self.finalize_text = (
+            map_,
+            combine,
+            identity,
+            finalize,
+        )
         self.results = tuple(results)
         self.needs_elements = identity is None
         self._steps: dict[str, Any] = {}
         self.inputs = tuple(schema.params[i].name for i in schema.tensors)
-        self.params = tuple(p.name for p in schema.params
-                            if p.type in ("Scalar", "Scalar?", "float", "int", "float?", "int?", "bool"))
+        self.params = tuple(
+            p.name
+            for p in schema.params
+            if p.type in ("Scalar", "Scalar?", "float", "int", "float?", "int?", "bool")
+        )
 
     @property
     def state_size(self) -> int:
@@ -271,17 +352,25 @@ class ReductionDefinition(Definition):
     @property
     def combine(self) -> Any:
         """The parsed combination of two states."""
-        return self._parsed("combine", self.combine_text, lambda: self.state_names("a") + self.state_names("b"),
-                            self.params)
+        return self._parsed(
+            "combine",
+            self.combine_text,
+            lambda: self.state_names("a") + self.state_names("b"),
+            self.params,
+        )
 
     @property
     def finalize(self) -> Any:
         """The parsed last step, or None where the state is the result."""
         if self.finalize_text is None:
             return None
-        return self._parsed("finalize", self.finalize_text, lambda: self.state_names("a"), ("n", *self.params))
+        return self._parsed(
+            "finalize", self.finalize_text, lambda: self.state_names("a"), ("n", *self.params)
+        )
 
-    def _parsed(self, step: str, text: str, inputs: Callable[[], tuple[str, ...]], params: tuple[str, ...]) -> Any:
+    def _parsed(
+        self, step: str, text: str, inputs: Callable[[], tuple[str, ...]], params: tuple[str, ...]
+    ) -> Any:
         found = self._steps.get(step)
         if found is None:
             from tangrad.expr import parse
@@ -297,7 +386,10 @@ class ReductionDefinition(Definition):
 
 def _defining_module(frame: Any) -> str:
     """Return the name of the module whose code called the definition language."""
-    while frame.f_globals.get("__name__") in (__name__, "tangrad.ops.define") and frame.f_back is not None:
+    while (
+        frame.f_globals.get("__name__") in (__name__, "tangrad.ops.define")
+        and frame.f_back is not None
+    ):
         frame = frame.f_back
     return frame.f_globals.get("__name__", "?")
 
@@ -311,7 +403,7 @@ def names_of(function: Callable[..., Any]) -> tuple[str, ...]:
 def first_tensor(args: Sequence[Any]) -> Any:
     """Return the first tensor among bound arguments, looking into lists."""
     for a in args:
-        if isinstance(a, _C.Tensor) or hasattr(a, "shape") and hasattr(a, "dtype"):
+        if isinstance(a, _C.Tensor) or (hasattr(a, "shape") and hasattr(a, "dtype")):
             return a
         if isinstance(a, list):
             inner = first_tensor(a)
@@ -331,14 +423,22 @@ def rule_of_functions(definition: Definition, wanted: set[str]) -> Any:
         if not wanted.intersection(targets):
             continue
         if isinstance(function, str):
-            raise TypeError(f"{definition.name}: the vjp of a general op is a function, not '{function}'")
+            raise TypeError(
+                f"{definition.name}: the vjp of a general op is a function, not '{function}'"
+            )
         arguments = [_argument(definition, name, saves) for name in names_of(function)]
         positions = tuple(tensors.index(t) for t in targets)
-        formulas.append((positions, None, function, -1, arguments, tuple(t in wanted for t in targets)))
-    missing = wanted - {t for key in definition.vjp for t in (key if isinstance(key, tuple) else (key,))}
+        formulas.append(
+            (positions, None, function, -1, arguments, tuple(t in wanted for t in targets))
+        )
+    missing = wanted - {
+        t for key in definition.vjp for t in (key if isinstance(key, tuple) else (key,))
+    }
     if missing:
-        raise _C.DerivativeError(f"the derivative of '{definition.name}' for {', '.join(sorted(missing))} "
-                                 "is not implemented; detach() it if it is a constant")
+        raise _C.DerivativeError(
+            f"the derivative of '{definition.name}' for {', '.join(sorted(missing))} "
+            "is not implemented; detach() it if it is a constant"
+        )
     return _C.make_rule(saves, formulas)
 
 
@@ -346,17 +446,19 @@ def _argument(definition: Definition, name: str, saves: list[tuple[str, int]]) -
     names = definition.parameter_names
     if name in ("needs", "grads"):
         return (name, 0)
-    if name == "g" or name.startswith("g") and name[1:].isdigit():
+    if name == "g" or (name.startswith("g") and name[1:].isdigit()):
         return ("grad", int(name[1:] or 0))
-    if name == "result" or name.startswith("result") and name[6:].isdigit():
+    if name == "result" or (name.startswith("result") and name[6:].isdigit()):
         item = ("result", int(name[6:] or 0))
     elif name in names:
         item = ("input", names.index(name))
     elif name.endswith("_meta") and name[:-5] in names:
         item = ("meta", names.index(name[:-5]))
     else:
-        raise TypeError(f"the backward formula of '{definition.name}' asks for '{name}', which is neither a parameter, "
-                        f"NAME_meta, result nor g (parameters: {', '.join(names)})")
+        raise TypeError(
+            f"the backward formula of '{definition.name}' asks for '{name}', which is neither a "
+            f"parameter, NAME_meta, result nor g (parameters: {', '.join(names)})"
+        )
     if item not in saves:
         saves.append(item)
     return ("saved", saves.index(item))

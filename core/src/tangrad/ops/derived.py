@@ -10,7 +10,7 @@ from typing import Any
 
 from tangrad import _C
 from tangrad.ops.definition import PointwiseDefinition
-from tangrad.ops.schema import Param, REQUIRED, Schema
+from tangrad.ops.schema import REQUIRED, Param, Schema
 
 
 def backward_rule(definition: PointwiseDefinition, needs: int) -> Any:
@@ -23,15 +23,27 @@ def backward_rule(definition: PointwiseDefinition, needs: int) -> Any:
     for name, expression in zip(wanted, joined, strict=True):
         passed = expression.is_identity_of(0)
         if passed in grads:
-            formulas.append(((definition.inputs.index(name),), None, None, grads.index(passed), [], (True,)))
+            formulas.append(
+                ((definition.inputs.index(name),), None, None, grads.index(passed), [], (True,))
+            )
         else:
             fused.append((name, expression))
     saves: list[tuple[str, int]] = []
     if fused:
         names = tuple(name for name, _ in fused)
-        op, arguments = _fused_op(definition, f"{definition.name}_backward", [e for _, e in fused], grads, names)
-        formulas.append((tuple(definition.inputs.index(n) for n in names), op, None, -1,
-                         [_source(definition, a, grads, saves) for a in arguments], (True,) * len(names)))
+        op, arguments = _fused_op(
+            definition, f"{definition.name}_backward", [e for _, e in fused], grads, names
+        )
+        formulas.append(
+            (
+                tuple(definition.inputs.index(n) for n in names),
+                op,
+                None,
+                -1,
+                [_source(definition, a, grads, saves) for a in arguments],
+                (True,) * len(names),
+            )
+        )
     return _C.make_rule(saves, formulas)
 
 
@@ -40,7 +52,9 @@ def _grad_names(definition: PointwiseDefinition) -> tuple[str, ...]:
     n = len(definition.schema.returns)
     taken = {*definition.inputs, *definition.params}
     prefix = "g"
-    while not taken.isdisjoint(names := (prefix,) if n == 1 else tuple(f"{prefix}{k}" for k in range(n))):
+    while not taken.isdisjoint(
+        names := (prefix,) if n == 1 else tuple(f"{prefix}{k}" for k in range(n))
+    ):
         prefix += "g"
     return names
 
@@ -59,11 +73,16 @@ def _gradient(definition: PointwiseDefinition, name: str, grads: tuple[str, ...]
     if isinstance(definition.vjp, dict):
         text = definition.vjp.get(name)
         if text is None:
-            raise _C.DerivativeError(f"the derivative of '{definition.name}' for '{name}' is not implemented")
+            raise _C.DerivativeError(
+                f"the derivative of '{definition.name}' for '{name}' is not implemented"
+            )
         return parse(text, inputs, definition.params)
     if name in definition.partials:
-        return parse(f"g * conj({_as_value(definition.partials[name])})", inputs, definition.params) \
-            if ";" not in definition.partials[name] else _with_locals(definition.partials[name], inputs, definition.params)
+        return (
+            parse(f"g * conj({_as_value(definition.partials[name])})", inputs, definition.params)
+            if ";" not in definition.partials[name]
+            else _with_locals(definition.partials[name], inputs, definition.params)
+        )
     return definition.expression.vjp((name,), grads[0] if len(grads) == 1 else grads[0][:-1])
 
 
@@ -78,8 +97,13 @@ def _with_locals(text: str, inputs: tuple[str, ...], params: tuple[str, ...]) ->
     return parse(f"{before}; g * conj({last.strip()})", inputs, params)
 
 
-def _fused_op(definition: PointwiseDefinition, name: str, expressions: list[Any], leading: tuple[str, ...],
-              tag: tuple[str, ...]) -> tuple[Any, list[str]]:
+def _fused_op(
+    definition: PointwiseDefinition,
+    name: str,
+    expressions: list[Any],
+    leading: tuple[str, ...],
+    tag: tuple[str, ...],
+) -> tuple[Any, list[str]]:
     """Return one op with all expressions as outputs, and the names of its arguments."""
     from tangrad.expr.expression import Expression
 
@@ -96,15 +120,24 @@ def _fused_op(definition: PointwiseDefinition, name: str, expressions: list[Any]
     if not tensors:
         tensors = [leading[0]]
         merged = Expression(merged.nodes, tuple(tensors), tuple(params))
-    results = tuple(r if r in ("real", "complex") else "promoted" for r in definition.results) \
-        if tag[0] == "jvp" else ("promoted",) * len(expressions)
+    results = (
+        tuple(r if r in ("real", "complex") else "promoted" for r in definition.results)
+        if tag[0] == "jvp"
+        else ("promoted",) * len(expressions)
+    )
     made = make_derived(definition, name, merged, tensors, params, results)
     definition._derived[key] = (made, [*tensors, *params])
     return definition._derived[key]
 
 
-def make_derived(parent: PointwiseDefinition, name: str, expression: Any, tensors: list[str], params: list[str],
-                 results: tuple[str, ...]) -> Any:
+def make_derived(
+    parent: PointwiseDefinition,
+    name: str,
+    expression: Any,
+    tensors: list[str],
+    params: list[str],
+    results: tuple[str, ...],
+) -> Any:
     """Build the op of a derived expression; it belongs to no namespace."""
     schema = Schema.__new__(Schema)
     schema.text, schema.name, schema.written = expression.source, name, -1
@@ -112,8 +145,14 @@ def make_derived(parent: PointwiseDefinition, name: str, expression: Any, tensor
     schema.params += [Param(n, "any", REQUIRED, False, 0, False) for n in params]
     schema.returns = tuple(f"grad{k}" for k in range(len(results))) if len(results) > 1 else ("",)
     fixed = {n: t for n, t in parent.fixed.items() if n in tensors}
-    child = PointwiseDefinition(schema, expression, results=results, fixed=fixed, partials=None,
-                                doc=f"Follow from the definition of '{parent.name}'.")
+    child = PointwiseDefinition(
+        schema,
+        expression,
+        results=results,
+        fixed=fixed,
+        partials=None,
+        doc=f"Follow from the definition of '{parent.name}'.",
+    )
     child._expression = expression
     spec = {
         "name": name,
@@ -135,8 +174,9 @@ def _camel(name: str) -> str:
     return "".join(part[:1].upper() + part[1:] for part in name.split("_")) + "Backward0"
 
 
-def _source(definition: PointwiseDefinition, name: str, grads: tuple[str, ...],
-            saves: list[tuple[str, int]]) -> tuple[str, int]:
+def _source(
+    definition: PointwiseDefinition, name: str, grads: tuple[str, ...], saves: list[tuple[str, int]]
+) -> tuple[str, int]:
     if name in grads:
         return ("grad", grads.index(name))
     if name in definition.parameter_names:
@@ -172,7 +212,14 @@ def _tangent(definition: PointwiseDefinition, given: tuple[str, ...], k: int) ->
     inputs = (*[f"{n}_t" for n in given], *definition.inputs, *result_names(definition))
     if isinstance(definition.jvp, dict):
         return parse(" + ".join(f"({definition.jvp[n]})" for n in given), inputs, definition.params)
-    if all(n in definition.partials for n in given) and len(definition.schema.returns) == 1 \
-            and not any(";" in definition.partials[n] for n in given):
-        return parse(" + ".join(f"{n}_t * ({definition.partials[n]})" for n in given), inputs, definition.params)
+    if (
+        all(n in definition.partials for n in given)
+        and len(definition.schema.returns) == 1
+        and not any(";" in definition.partials[n] for n in given)
+    ):
+        return parse(
+            " + ".join(f"{n}_t * ({definition.partials[n]})" for n in given),
+            inputs,
+            definition.params,
+        )
     return definition.expression.select([k]).jvp(given, tangent_suffix(definition))

@@ -41,8 +41,11 @@ def _sections(op: _C.Op) -> Iterator[str]:
     elif op.kind in ("reduction", "scan"):
         yield from _fold(d)
     elif d.decompose is not None or op.kind == "composite":
-        yield "  decomposes   into tensor code, on devices without a kernel" if d.decompose is not None else \
-            "  decomposes   always: it is tensor code on other ops"
+        yield (
+            "  decomposes   into tensor code, on devices without a kernel"
+            if d.decompose is not None
+            else "  decomposes   always: it is tensor code on other ops"
+        )
     yield f"  derivative   {_derivative(d)}"
     yield f"  tangent      {_tangent(d)}"
     yield f"  batching     {_batching(d)}"
@@ -108,11 +111,18 @@ def _derived(d: Any, name: str) -> str:
 
 
 def _rendered(d: Any) -> str:
-    kind = "int64" if d.promote == "integral" or d.dtypes in ("integral", "bool integral") else \
-        "float32" if "floating" in d.dtypes or "all" in d.dtypes else "complex64"
+    kind = (
+        "int64"
+        if d.promote == "integral" or d.dtypes in ("integral", "bool integral")
+        else "float32"
+        if "floating" in d.dtypes or "all" in d.dtypes
+        else "complex64"
+    )
     types = {n: d.fixed.get(n, kind) for n in d.inputs}
-    results = ["bool" if r == "bool" else "float32" if r == "real" else kind if r == "promoted" else None
-               for r in d.results]
+    results = [
+        "bool" if r == "bool" else "float32" if r == "real" else kind if r == "promoted" else None
+        for r in d.results
+    ]
     try:
         program = d.expression.typed(types, kind, None if None in results else results)
         return program.render_c(d.name)
@@ -168,6 +178,12 @@ def _kernels(op: _C.Op) -> str:
     if op.kind == "view":
         return "none needed: a view on every device"
     if not found:
-        served = op.kind != "kernel" or op.definition.reference is not None or op.definition.native is not None
+        served = (
+            op.kind != "kernel"
+            or op.definition.reference is not None
+            or op.definition.native is not None
+        )
         return "reference: NumPy, from this definition, for every dtype above" if served else "none"
-    return "; ".join(f"{device}/{layout}: {' '.join(names)}" for (device, layout), names in found.items())
+    return "; ".join(
+        f"{device}/{layout}: {' '.join(names)}" for (device, layout), names in found.items()
+    )

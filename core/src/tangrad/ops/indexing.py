@@ -305,7 +305,7 @@ def _masked_scatter_reference(np: Any, self: Any, mask: Any, source: Any) -> Any
 
 
 def _masked_scatter_source_vjp(g: Any, mask: Any, source_meta: Any) -> Any:
-    """Bring the cotangent of the k-th chosen element to the k-th of the source; no shape depends on the mask."""
+    """Bring the k-th chosen element's cotangent to the k-th of the source, at fixed shapes."""
     zeros = g.new_zeros((numel_of(source_meta.shape),))
     if zeros.shape[0] == 0:
         return zeros.reshape(source_meta.shape)

@@ -149,9 +149,7 @@ def _check_layer_norm(input: Any, normalized_shape: Ints, weight: Any, bias: Any
         )
 
 
-def _check_native_layer_norm(
-    input: Any, normalized_shape: Ints, weight: Any, bias: Any
-) -> None:
+def _check_native_layer_norm(input: Any, normalized_shape: Ints, weight: Any, bias: Any) -> None:
     _check_layer_norm(input, normalized_shape, weight, bias)
     _require_floating("layer_norm", input)
 

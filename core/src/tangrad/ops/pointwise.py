@@ -157,6 +157,7 @@ rsub = pointwise(
     doc="Subtract `alpha * self` from `other`: subtraction with the operands exchanged.",
 )
 
+
 @composite("positive(Tensor self) -> Tensor", samples=lambda s: [s(s.tensor(3, 4)), s(s.tensor())])
 def positive(self: Any) -> Any:
     """Return the tensor itself: what `+x` means."""

@@ -7,12 +7,38 @@ from typing import Any
 
 from tangrad import _C
 
-FAMILIES = ("pointwise", "pointwise_order", "pointwise_bitwise", "pointwise_transcendental",
-            "activation", "comparison", "complex_numbers", "reduction", "reduction_moments",
-            "scan_sort", "movement", "slicing", "strided", "join", "rearrange", "combination",
-            "distinct", "conversion", "indexing", "gather_scatter", "contraction", "einsum",
-            "convolution", "pooling", "normalization", "attention", "loss", "loss_regression",
-            "random", "creation")
+FAMILIES = (
+    "pointwise",
+    "pointwise_order",
+    "pointwise_bitwise",
+    "pointwise_transcendental",
+    "activation",
+    "comparison",
+    "complex_numbers",
+    "reduction",
+    "reduction_moments",
+    "scan_sort",
+    "movement",
+    "slicing",
+    "strided",
+    "join",
+    "rearrange",
+    "combination",
+    "distinct",
+    "conversion",
+    "indexing",
+    "gather_scatter",
+    "contraction",
+    "einsum",
+    "convolution",
+    "pooling",
+    "normalization",
+    "attention",
+    "loss",
+    "loss_regression",
+    "random",
+    "creation",
+)
 
 OPS: dict[str, _C.Op] = {}
 _index: dict[str, str] | None = None
@@ -26,11 +52,19 @@ def add(made: _C.Op, definition: Any) -> None:
         ValueError: the name is taken by another definition.
     """
     names = [made.name]
-    suffix = "_" if made.functional is not None or (made.name.endswith("_") and made.name[:-1] == definition.name) else ""
+    suffix = (
+        "_"
+        if made.functional is not None
+        or (made.name.endswith("_") and made.name[:-1] == definition.name)
+        else ""
+    )
     names += [alias + suffix for alias in definition.alias]
     for name in names:
         if name in OPS and OPS[name].definition is not definition:
-            raise ValueError(f"op '{name}' is defined twice: in {OPS[name].definition.module} and in {definition.module}")
+            raise ValueError(
+                f"op '{name}' is defined twice: in {OPS[name].definition.module} and in "
+                f"{definition.module}"
+            )
         OPS[name] = made
 
 
@@ -73,7 +107,7 @@ def index() -> dict[str, str]:
             from tangrad.ops._index import INDEX
         except ImportError:
             load_all()
-            INDEX = {name: "" for name in OPS}
+            INDEX = dict.fromkeys(OPS, "")
         _index = INDEX
     return _index
 

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-KEYWORD_ALIASES = {"input": "self", "self": "input", "axis": "dim", "axis0": "dim0", "axis1": "dim1", "x1": "self", "x2": "other", "keepdims": "keepdim"}
+KEYWORD_ALIASES = {
+    "input": "self",
+    "self": "input",
+    "axis": "dim",
+    "axis0": "dim0",
+    "axis1": "dim1",
+    "x1": "self",
+    "x2": "other",
+    "keepdims": "keepdim",
+}
 
 
 class Param:
@@ -12,7 +21,9 @@ class Param:
 
     __slots__ = ("name", "type", "default", "keyword_only", "length", "written")
 
-    def __init__(self, name: str, type_: str, default: Any, keyword_only: bool, length: int, written: bool) -> None:
+    def __init__(
+        self, name: str, type_: str, default: Any, keyword_only: bool, length: int, written: bool
+    ) -> None:
         self.name, self.type, self.default = name, type_, default
         self.keyword_only, self.length, self.written = keyword_only, length, written
 
@@ -108,7 +119,7 @@ def _base_type(text: str) -> tuple[str, int]:
     if start < 0 or text[start + 1] == "]":
         return text, 0
     end = text.index("]")
-    return text[:start] + "[]" + text[end + 1:], int(text[start + 1:end])
+    return text[:start] + "[]" + text[end + 1 :], int(text[start + 1 : end])
 
 
 def _literal(text: str) -> Any:

@@ -47,7 +47,11 @@ def store(t: _C.Tensor, result: Any) -> None:
         with np.errstate(all="ignore"):
             result = t.dtype.codec[1](result)
     with np.errstate(all="ignore"):
-        np.copyto(target, result.reshape(target.shape) if result.size == target.size else result, casting="unsafe")
+        np.copyto(
+            target,
+            result.reshape(target.shape) if result.size == target.size else result,
+            casting="unsafe",
+        )
 
 
 def to_bfloat16(x: Any) -> Any:

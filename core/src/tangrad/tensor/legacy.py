@@ -22,7 +22,10 @@ def construct(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if "data" in kwargs:
         args = (kwargs.pop("data"), *args)
     if kwargs:
-        raise TypeError(f"{cls.__name__}() got unexpected keyword arguments {sorted(kwargs)}; use tangrad.tensor(...)")
+        raise TypeError(
+            f"{cls.__name__}() got unexpected keyword arguments {sorted(kwargs)}; use "
+            "tangrad.tensor(...)"
+        )
     made = _plain(args, device)
     return made if cls is _C.Tensor else _C.share_history(_C.as_class(made, cls), made)
 
@@ -38,8 +41,10 @@ def _plain(args: tuple[Any, ...], device: Any) -> Any:
 
         return tensor(data, dtype=_C.get_default_dtype(), device=device)
     if not all(isinstance(a, int) for a in args):
-        raise TypeError(f"Tensor() takes sizes or one sequence of data, got {[type(a).__name__ for a in args]}; "
-                        "use tangrad.tensor(...)")
+        raise TypeError(
+            "Tensor() takes sizes or one sequence of data, got "
+            f"{[type(a).__name__ for a in args]}; use tangrad.tensor(...)"
+        )
     return _C.empty(tuple(args) or (0,), None, device)
 
 
@@ -51,8 +56,10 @@ def _parameter(cls: type, data: Any = None, requires_grad: bool = True) -> Any:
     if type(data) not in (_C.Tensor, _C.Parameter) and cls is _C.Parameter:
         made = data.detach().requires_grad_(requires_grad)
         if type(made) is not type(data):
-            raise RuntimeError(f"Creating a Parameter from an instance of type {type(data).__name__} requires that "
-                               "detach() returns an instance of the same type")
+            raise RuntimeError(
+                f"Creating a Parameter from an instance of type {type(data).__name__} requires "
+                "that detach() returns an instance of the same type"
+            )
         made._is_param = True
         return made
     return _C.new_parameter(data.detach(), requires_grad, cls)

@@ -11,8 +11,15 @@ def _lookup(name: str) -> Any:
     return _C.lookup_op(name)
 
 
-def to(self: Any, *args: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False, copy: bool = False,
-       memory_format: Any = None) -> Any:
+def to(
+    self: Any,
+    *args: Any,
+    dtype: Any = None,
+    device: Any = None,
+    non_blocking: bool = False,
+    copy: bool = False,
+    memory_format: Any = None,
+) -> Any:
     """Return the tensor with a dtype and device: itself where nothing changes.
 
     Forms: to(dtype), to(device, dtype=None), to(other); further arguments non_blocking, copy,
@@ -36,17 +43,26 @@ def to(self: Any, *args: Any, dtype: Any = None, device: Any = None, non_blockin
     elif rest and isinstance(rest[0], _C.dtype):
         dtype = rest.pop(0)
     elif rest and not isinstance(rest[0], bool):
-        raise TypeError(f"to() received an invalid combination of arguments - got ({type(rest[0]).__name__}), but "
-                        "expected (dtype), (device, dtype) or (Tensor other)")
+        raise TypeError(
+            f"to() received an invalid combination of arguments - got ({type(rest[0]).__name__}), "
+            "but expected (dtype), (device, dtype) or (Tensor other)"
+        )
     if rest:
         rest.pop(0)  # non_blocking, which changes no result
     if rest:
         copy = rest.pop(0)
     if device is not None and not isinstance(device, _C.device):
         device = _C.device(device)
-    same_device = device is None or device == self.device or (device.index is None and device.type == self.device.type)
-    same_format = memory_format is None or memory_format is _C.preserve_format \
+    same_device = (
+        device is None
+        or device == self.device
+        or (device.index is None and device.type == self.device.type)
+    )
+    same_format = (
+        memory_format is None
+        or memory_format is _C.preserve_format
         or self.is_contiguous(memory_format=memory_format)
+    )
     if not copy and same_device and (dtype is None or dtype is self.dtype) and same_format:
         return self
     return _lookup("_to_copy")(self, dtype, None if same_device else device, memory_format)
@@ -77,9 +93,20 @@ def type_(self: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
     return to(self, dtype)
 
 
-_TYPE_NAMES = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "uint8": "Byte",
-               "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long", "bool": "Bool",
-               "complex64": "ComplexFloat", "complex128": "ComplexDouble"}
+_TYPE_NAMES = {
+    "float32": "Float",
+    "float64": "Double",
+    "float16": "Half",
+    "bfloat16": "BFloat16",
+    "uint8": "Byte",
+    "int8": "Char",
+    "int16": "Short",
+    "int32": "Int",
+    "int64": "Long",
+    "bool": "Bool",
+    "complex64": "ComplexFloat",
+    "complex128": "ComplexDouble",
+}
 
 
 def type_name(self: Any) -> str:
@@ -98,7 +125,10 @@ def dtype_of_type_name(name: str) -> Any:
     for dtype, label in _TYPE_NAMES.items():
         if label == short:
             return _C.dtype_by_name(dtype)
-    raise ValueError(f"invalid type: '{name}'; known: {', '.join(f'tangrad.{v}Tensor' for v in _TYPE_NAMES.values())}")
+    raise ValueError(
+        f"invalid type: '{name}'; known: "
+        f"{', '.join(f'tangrad.{v}Tensor' for v in _TYPE_NAMES.values())}"
+    )
 
 
 def numpy(self: Any, *, force: bool = False) -> Any:
@@ -119,21 +149,42 @@ def _make_subclass(cls: type, data: Any, require_grad: bool = False) -> Any:
     return made.requires_grad_(require_grad) if require_grad else made
 
 
-def _make_wrapper_subclass(cls: type, size: Any, strides: Any = None, storage_offset: int | None = None,
-                           memory_format: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
-                           pin_memory: bool = False, requires_grad: bool = False, **unused: Any) -> Any:
+def _make_wrapper_subclass(
+    cls: type,
+    size: Any,
+    strides: Any = None,
+    storage_offset: int | None = None,
+    memory_format: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    **unused: Any,
+) -> Any:
     """Return an instance of cls with geometry and no memory: its `__torch_dispatch__` computes."""
     shape = tuple(size)
     if strides is None:
         strides = _C.format_strides(shape, memory_format or _C.contiguous_format)
-    return _C.make_wrapper(cls, shape, tuple(strides), storage_offset or 0, dtype or _C.get_default_dtype(), device,
-                           requires_grad)
+    return _C.make_wrapper(
+        cls,
+        shape,
+        tuple(strides),
+        storage_offset or 0,
+        dtype or _C.get_default_dtype(),
+        device,
+        requires_grad,
+    )
 
 
-def set_(self: Any, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Any:
+def set_(
+    self: Any, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None
+) -> Any:
     """Point the tensor at the storage of another (or at a storage) with a geometry."""
     if source is None:
-        return _C.set_storage(self, _C.empty((0,), self.dtype, self.device).untyped_storage(), 0, (0,), (1,))
+        return _C.set_storage(
+            self, _C.empty((0,), self.dtype, self.device).untyped_storage(), 0, (0,), (1,)
+        )
     if isinstance(source, _C.Tensor):
         size = tuple(source.shape) if size is None else tuple(size)
         stride = source.stride() if stride is None and size == tuple(source.shape) else stride
@@ -184,13 +235,18 @@ def _transposed(self: Any) -> Any:
 
 def _matrix_transposed(self: Any) -> Any:
     if self.ndim < 2:
-        raise RuntimeError(f"tensor.mT is only supported on matrices or batches of matrices. Got {self.ndim}-D tensor.")
+        raise RuntimeError(
+            f"tensor.mT is only supported on matrices or batches of matrices. Got {self.ndim}-D "
+            "tensor."
+        )
     return _lookup("transpose")(self, -2, -1)
 
 
 def _adjoint(self: Any) -> Any:
     if self.ndim not in (0, 2):
-        raise RuntimeError(f"tensor.H is only supported on matrices (2-D tensors). Got {self.ndim}-D tensor.")
+        raise RuntimeError(
+            f"tensor.H is only supported on matrices (2-D tensors). Got {self.ndim}-D tensor."
+        )
     if self.ndim == 0:
         return self.conj()
     return _matrix_transposed(self).conj()
@@ -225,11 +281,15 @@ def type_as(self: Any, other: Any) -> Any:
     return to(self, dtype=other.dtype, device=other.device)
 
 
-def new_tensor(self: Any, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+def new_tensor(
+    self: Any, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Any:
     """Return a new tensor of data with this dtype on this device."""
     from tangrad.tensor.construct import tensor
 
-    return tensor(data, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad)
+    return tensor(
+        data, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad
+    )
 
 
 def is_same_size(self: Any, other: Any) -> bool:
@@ -239,8 +299,12 @@ def is_same_size(self: Any, other: Any) -> bool:
 
 def is_set_to(self: Any, tensor: Any) -> bool:
     """Return whether both are the same view of the same storage."""
-    return (self.data_ptr() == tensor.data_ptr() and tuple(self.shape) == tuple(tensor.shape)
-            and self.stride() == tensor.stride() and self.untyped_storage() is tensor.untyped_storage())
+    return (
+        self.data_ptr() == tensor.data_ptr()
+        and tuple(self.shape) == tuple(tensor.shape)
+        and self.stride() == tensor.stride()
+        and self.untyped_storage() is tensor.untyped_storage()
+    )
 
 
 def is_signed(self: Any) -> bool:
@@ -283,21 +347,59 @@ def where(self: Any, condition: Any, other: Any) -> Any:
 
 
 TABLE: dict[str, Any] = {
-    "to": to, "cpu": cpu, "type": type_, "numpy": numpy, "as_subclass": as_subclass,
-    "_make_subclass": staticmethod(_make_subclass), "_make_wrapper_subclass": staticmethod(_make_wrapper_subclass),
-    "set_": set_, "resize_": resize_, "resize_as_": resize_as_, "detach_": detach_, "get_device": get_device,
-    "is_cpu": device_flag("cpu"), "is_meta": device_flag("meta"), "is_sparse": property(lambda self: False),
-    "is_quantized": property(lambda self: False), "is_mkldnn": property(lambda self: False),
-    "is_nested": property(lambda self: False), "is_sparse_csr": property(lambda self: False),
-    "T": property(_transposed), "mT": property(_matrix_transposed), "H": property(_adjoint),
+    "to": to,
+    "cpu": cpu,
+    "type": type_,
+    "numpy": numpy,
+    "as_subclass": as_subclass,
+    "_make_subclass": staticmethod(_make_subclass),
+    "_make_wrapper_subclass": staticmethod(_make_wrapper_subclass),
+    "set_": set_,
+    "resize_": resize_,
+    "resize_as_": resize_as_,
+    "detach_": detach_,
+    "get_device": get_device,
+    "is_cpu": device_flag("cpu"),
+    "is_meta": device_flag("meta"),
+    "is_sparse": property(lambda self: False),
+    "is_quantized": property(lambda self: False),
+    "is_mkldnn": property(lambda self: False),
+    "is_nested": property(lambda self: False),
+    "is_sparse_csr": property(lambda self: False),
+    "T": property(_transposed),
+    "mT": property(_matrix_transposed),
+    "H": property(_adjoint),
     "mH": property(lambda self: _matrix_transposed(self).conj()),
-    "real": property(_real, _set_real), "imag": property(_imag, _set_imag), "type_as": type_as, "new_tensor": new_tensor,
-    "is_same_size": is_same_size, "is_set_to": is_set_to, "is_signed": is_signed, "is_pinned": is_pinned,
-    "pin_memory": pin_memory, "nelement": numel_alias, "ndimension": lambda self: self.dim(), "apply_": apply_,
-    "share_memory_": share_memory_, "is_shared": lambda self: False, "where": where,
-    "name": property(lambda self: None), "is_distributed": lambda self: False,
+    "real": property(_real, _set_real),
+    "imag": property(_imag, _set_imag),
+    "type_as": type_as,
+    "new_tensor": new_tensor,
+    "is_same_size": is_same_size,
+    "is_set_to": is_set_to,
+    "is_signed": is_signed,
+    "is_pinned": is_pinned,
+    "pin_memory": pin_memory,
+    "nelement": numel_alias,
+    "ndimension": lambda self: self.dim(),
+    "apply_": apply_,
+    "share_memory_": share_memory_,
+    "is_shared": lambda self: False,
+    "where": where,
+    "name": property(lambda self: None),
+    "is_distributed": lambda self: False,
 }
-for _alias, _name in {"bool": "bool", "byte": "uint8", "char": "int8", "short": "int16", "int": "int32", "long": "int64",
-                      "half": "float16", "bfloat16": "bfloat16", "float": "float32", "double": "float64",
-                      "cfloat": "complex64", "cdouble": "complex128"}.items():
+for _alias, _name in {
+    "bool": "bool",
+    "byte": "uint8",
+    "char": "int8",
+    "short": "int16",
+    "int": "int32",
+    "long": "int64",
+    "half": "float16",
+    "bfloat16": "bfloat16",
+    "float": "float32",
+    "double": "float64",
+    "cfloat": "complex64",
+    "cdouble": "complex128",
+}.items():
     TABLE[_alias] = _converter(_name)

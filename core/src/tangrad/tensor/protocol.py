@@ -71,7 +71,9 @@ class TensorMeta(type):
             raise AttributeError(f"type object '{cls.__name__}' has no attribute '{name}'")
         return getattr(cls, name)
 
-    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **kwargs: Any) -> None:
+    def __init__(
+        cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **kwargs: Any
+    ) -> None:
         super().__init__(name, bases, namespace, **kwargs)
         load_methods()
 
