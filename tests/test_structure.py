@@ -24,7 +24,7 @@ LAYERS = [
     {"nn", "optim"},
     {"utils"},
     {"tangrad"},  # the public namespace, which those above use as every user does
-    {"autograd", "func"},
+    {"autograd", "func", "overrides"},
     {"ops"},
     {"dispatch", "devices"},
     {"random"},

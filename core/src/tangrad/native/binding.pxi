@@ -278,11 +278,18 @@ cdef int dims_of_first(Op op, PyObject** flat) except -1:
     return 0
 
 
+cdef inline bint overrides(object value):
+    """Whether an object that is no tensor takes part in `__torch_function__`."""
+    return not isinstance(value, (Tensor, float, int, tuple, list)) and hasattr(type(value), "__torch_function__")
+
+
 cdef object convert(Op op, int k, int code, PyObject* value, PyObject** flat, int* slow):
     cdef int64_t n
-    if code in (P_TENSOR, P_TENSOR_OPT, P_OPERAND) and hasattr(type(<object>value), "__torch_function__"):
-        slow[0] = 1  # no tensor, but of a class that takes the call over
+    if code <= P_SCALAR_OPT and overrides(<object>value):
+        slow[0] = 1
         return <object>value
+    if P_DIM <= code <= P_DIMS_OPT and op.dim_tensor >= 0 and overrides(<object>flat[op.dim_tensor]):
+        return <object>value  # whoever takes the call over knows its own dimensions
     if code == P_TENSOR:
         raise wrong_type(op, k, value)
     if code == P_TENSOR_OPT:
@@ -305,10 +312,13 @@ cdef object convert(Op op, int k, int code, PyObject* value, PyObject** flat, in
         if len(items) == 1 and k == op.varargs and isinstance(items[0], (tuple, list)):
             items = list(items[0])
         for item in items:
+            if overrides(item):
+                slow[0] = 1
+                continue
             if not isinstance(item, Tensor) and not (item is None and op.definition.allows_none_in_list):
                 raise TypeError(f"{op.name}(): expected Tensor as element {items.index(item)} in argument '{op.names[k]}' "
                                 f"(position {k + 1}), but got {_type_name(item)}")
-            if item is not None and (not exact_tensor(<PyObject*>item) or (<Tensor>item).level_ is not None):
+            if isinstance(item, Tensor) and (not exact_tensor(<PyObject*>item) or (<Tensor>item).level_ is not None):
                 slow[0] = 1
         return items
     if code == P_INT:

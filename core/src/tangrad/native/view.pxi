@@ -1,6 +1,6 @@
 # Views: geometry in C for the hot ones, by the definition's rule for the rest.
 
-NATIVE_VIEWS = {"transpose": 1, "t": 2, "select": 3, "slice": 4, "unsqueeze": 5, "permute": 6, "expand": 7, "view": 8,
+NATIVE_VIEWS = {"transpose": 1, "t": 2, "select": 3, "slice": 4, "unsqueeze": 5, "permute": 6, "expand": 7, "view_size": 8,
                 "as_strided": 9, "_unsafe_view": 8}
 # Views of a tensor that nobody else holds: the result counts as the owner of its memory.
 FORGET_BASE = ("_unsafe_view",)

@@ -16,7 +16,7 @@ def _check_dtypes(name: str, a: Any, b: Any) -> None:
             f"{a.dtype} != {b.dtype}"
         )
     if str(a.dtype).endswith(".bool"):
-        raise RuntimeError(f"\"{name}\" not implemented for 'Bool'")
+        raise NotImplementedError(f"\"{name}\" not implemented for 'Bool'")
 
 
 def _check_ndim(name: str, operand: str, x: Any, ndim: int) -> None:
@@ -136,7 +136,8 @@ def _check_mv(self: Any, vec: Any) -> None:
             f"size mismatch, got input ({self.shape[0]}), mat ({self.shape[0]}x{self.shape[1]}), "
             f"vec ({vec.shape[0]})"
         )
-    _check_dtypes("mv", self, vec)
+    if numel_of(self.shape) or self.dtype != vec.dtype:
+        _check_dtypes("mv", self, vec)
 
 
 def _mv_batch(size: int, dims: Any, self: Any, vec: Any) -> Any:

@@ -38,7 +38,13 @@ _to_copy = op(
     node="to_copy",
     function=False,
     method=False,
-    samples=lambda s: [],
+    samples=lambda s: [
+        s(s.tensor(2, 3)),
+        s(s.tensor(3, 2, strided=True), s.as_dtype("complex128")),
+        s(s.tensor()),
+        s(s.tensor(0, 2)),
+    ],
+    oracle=lambda torch, x, dtype=None, device=None: x.to(device, dtype, copy=True),
     doc="Copy a tensor to another dtype or device.",
 )
 
@@ -109,8 +115,18 @@ _conj = view(
     doc="View a complex tensor as its conjugate, without a copy.",
 )
 
+
+def _check_neg_view(self: Any) -> None:
+    if self.dtype is _C.dtype_by_name("bool"):
+        raise RuntimeError(
+            "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to "
+            "invert a mask, use the `~` or `logical_not()` operator instead."
+        )
+
+
 _neg_view = view(
     "_neg_view(Tensor self) -> Tensor",
+    check=_check_neg_view,
     geometry=_flagged(8),
     vjp={"self": lambda g: g.neg()},
     batch=lambda size, dims, self: (self.neg(), dims[0]),
@@ -139,3 +155,19 @@ def resolve_conj(self: Any) -> Any:
 def resolve_neg(self: Any) -> Any:
     """Return the tensor with a lazy negation carried out."""
     return clone(self) if self.is_neg() else self
+
+
+@composite(
+    "positive(Tensor self) -> Tensor",
+    samples=lambda s: [] if s.is_bool else [s(s.tensor(2, 3))],
+    errors=lambda s: [(s(s.mask(2)), RuntimeError, "bool")],
+)
+def positive(self: Any) -> Any:
+    """Return the tensor itself.
+
+    Raises:
+        RuntimeError: the tensor is of bools.
+    """
+    if self.dtype is _C.dtype_by_name("bool"):
+        raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
+    return self

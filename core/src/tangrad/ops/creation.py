@@ -468,7 +468,7 @@ _sequence = op(
     function=False,
     method=False,
     samples=lambda s: [s(s.tensor(4), 0, 1), s(s.tensor(3), 2, 3), s(s.tensor(0), 0, 1)],
-    oracle=lambda torch, x, start, step: (
+    oracle=lambda torch, x, start, step: x.copy_(
         torch.arange(x.numel(), dtype=torch.float64).mul(step).add(start).to(x.dtype)
     ),
     doc="Overwrite a vector by start + i * step, computed in float64 or in integers.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -283,14 +284,32 @@ _masked_fill = pointwise(
 )
 
 
-def _kind(value: Any) -> int:
-    """Rank a tensor or number by the kind of its dtype."""
-    dtype = getattr(value, "dtype", None)
-    if dtype is None:
-        return (bool, int, float, complex).index(type(value))
-    if dtype.is_complex or dtype.is_floating_point:
-        return 3 if dtype.is_complex else 2
-    return 0 if dtype == tangrad.bool else 1
+def _element(value: Any, dtype: Any) -> Any:
+    """Convert a number to the kind of a dtype: truncated towards zero, never out of range.
+
+    As in PyTorch, an unsigned dtype takes a negative integer modulo its range.
+    """
+    overflow = RuntimeError(
+        f"value {value} cannot be converted to type {dtype} without overflow (masked_fill)"
+    )
+    if dtype == tangrad.bool:
+        return bool(value)
+    if dtype.is_complex:
+        return value
+    if isinstance(value, complex):
+        if value.imag:
+            raise overflow
+        value = value.real
+    if dtype.is_floating_point:
+        if math.isfinite(value) and abs(value) > tangrad.finfo(dtype).max:
+            raise overflow
+        return value
+    least, most = tangrad.iinfo(dtype).min, tangrad.iinfo(dtype).max
+    if least == 0 and isinstance(value, int):
+        least = -most
+    if not least <= value <= most:
+        raise overflow
+    return int(value) % (most + 1) if least == -most else int(value)
 
 
 @composite(
@@ -301,10 +320,13 @@ def _kind(value: Any) -> int:
         s(s.tensor(2, 3), s.mask(3), 0),
         s(s.tensor(3), s.mask(2, 1), s.tensor()),
         s(s.tensor(3, 2, strided=True), s.mask(3, 2), 1),
+        s(s.tensor(2, 3), s.mask(2, 3), 2.5),
+        s(s.tensor(2), s.mask(2), -1),
     ],
     errors=lambda s: [
         (s(s.tensor(2), s.mask(3), 1), RuntimeError, "must match|broadcast"),
-        (s(s.integers(0, 3, 2), s.mask(2), 0.5), RuntimeError, "without overflow|cannot be"),
+        (s(s.integers(0, 3, 2), s.mask(2), math.inf), RuntimeError, "without overflow|cannot be"),
+        (s(s.integers(0, 3, 2), s.mask(2), 1j), RuntimeError, "without overflow|cannot be"),
         (s(s.tensor(2), s.mask(2), s.tensor(2)), RuntimeError, "0-dimensional value tensor"),
     ],
 )
@@ -321,15 +343,14 @@ def masked_fill(self: Any, mask: Any, value: Any) -> Any:
             "masked_fill only supports a 0-dimensional value tensor, but got tensor with "
             f"{value.ndim} dimension(s)"
         )
-    if _kind(value) > max(_kind(self), 1):
+    if not is_tensor:
+        return _masked_fill(self, mask, _element(value, self.dtype))
+    if value.dtype.is_complex and not self.dtype.is_complex:
         raise RuntimeError(
-            f"value {value} cannot be converted to type {self.dtype} without overflow (masked_fill)"
+            f"a value of dtype {value.dtype} cannot be converted to type {self.dtype} without "
+            "overflow (masked_fill)"
         )
-    if is_tensor:
-        value = value.to(self.dtype)
-    elif _kind(self) == 0:
-        value = bool(value)
-    return _masked_fill(self, mask, value)
+    return _masked_fill(self, mask, value.to(self.dtype))
 
 
 # Grids -------------------------------------------------------------------------------------------

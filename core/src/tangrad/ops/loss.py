@@ -427,6 +427,10 @@ def kl_div(
         reduction: also "batchmean": the sum divided by the size of the first dimension.
         log_target: the target is given as log-probabilities.
     """
+    for x in (input, target):
+        if not x.dtype.is_floating_point:
+            kind = "Complex" if x.dtype.is_complex else "Integral"
+            raise RuntimeError(f"kl_div: {kind} inputs not supported, got {x.dtype}")
     mean_of_batch = reduction == "batchmean"
     reduction = _reduction(size_average, reduce, "sum" if mean_of_batch else reduction)
     loss = target.exp() * (target - input) if log_target else target.xlogy(target) - target * input

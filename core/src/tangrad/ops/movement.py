@@ -126,9 +126,10 @@ def sum_to_shape(g: Any, shape: Sequence[int]) -> Any:
     """Sum out the dimensions by which `shape` was broadcast to the shape of `g`."""
     extra = g.ndim - len(shape)
     grown = [extra + i for i, size in enumerate(shape) if size == 1 and g.shape[extra + i] != 1]
-    if grown:
-        g = g.sum(tuple(grown), keepdim=True)
-    return g.sum(tuple(range(extra))) if extra else g
+    if not extra and not grown:
+        return g
+    # One sum over all of them: two would round twice in a half precision.
+    return g.sum((*range(extra), *grown), keepdim=True).reshape(tuple(shape))
 
 
 # Shape -------------------------------------------------------------------------------------------
@@ -146,12 +147,14 @@ def _view_geometry(self: Any, size: Ints) -> Geometry:
     return shape, stride, self.offset
 
 
-view_ = view(
-    "view(Tensor self, int[] size) -> Tensor",
+view_size = view(
+    "view_size(Tensor self, int[] size) -> Tensor",
     geometry=_view_geometry,
     vjp={"self": lambda g, self_meta: g.reshape(self_meta.shape)},
     batch=lambda size_, dims, self, size: (front(self, dims[0]).reshape((size_, *size)), 0),
     function=False,
+    method=False,
+    oracle="view",
     samples=lambda s: [
         s(s.tensor(2, 3, 4), (6, 4)),
         s(s.tensor(2, 3, 4), (4, -1)),

@@ -12,8 +12,9 @@ from tangrad.ops.movement import Ints, numel_of
 
 
 def _require_floating(name: str, x: Any) -> None:
-    if not x.dtype.is_floating_point:
-        raise RuntimeError(
+    """Refuse other dtypes, as soon as there is an element to compute."""
+    if not x.dtype.is_floating_point and numel_of(x.shape):
+        raise NotImplementedError(
             f'"{name}" not implemented for {x.dtype}; convert the input or give dtype'
         )
 
@@ -146,6 +147,12 @@ def _check_layer_norm(input: Any, normalized_shape: Ints, weight: Any, bias: Any
             f"[*, {', '.join(map(str, normalized_shape))}], but got input of size"
             f"{list(input.shape)}"
         )
+
+
+def _check_native_layer_norm(
+    input: Any, normalized_shape: Ints, weight: Any, bias: Any
+) -> None:
+    _check_layer_norm(input, normalized_shape, weight, bias)
     _require_floating("layer_norm", input)
 
 
@@ -255,7 +262,7 @@ native_layer_norm = op(
     "native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias,"
     " float eps) -> (Tensor result, Tensor mean, Tensor rstd)",
     dtypes="floating",
-    check=_check_layer_norm,
+    check=_check_native_layer_norm,
     shape=_layer_norm_shapes,
     dtype=lambda input: [input.dtype] * 3,
     reference=_layer_norm_reference,
@@ -301,7 +308,7 @@ def layer_norm(input: Any, normalized_shape: Ints, weight: Any, bias: Any, eps: 
 @composite(
     "rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None)"
     " -> Tensor",
-    dtypes="floating",
+    dtypes="floating complex",
     namespace="nn",
     samples=lambda s: [
         s(s.tensor(2, 4), (4,)),
@@ -317,6 +324,8 @@ def rms_norm(input: Any, normalized_shape: Ints, weight: Any, eps: float | None)
     normalization", 2019); eps defaults to the machine epsilon of the dtype.
     """
     _check_layer_norm(input, normalized_shape, weight, None)
+    if not input.dtype.is_complex:
+        _require_floating("rms_norm", input)
     axes = tuple(range(input.ndim - len(normalized_shape), input.ndim))
     half = input.dtype.itemsize < 4
     x = input.to(tangrad.float32) if half else input

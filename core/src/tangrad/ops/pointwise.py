@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tangrad.ops.define import composite, overload, pointwise
+from tangrad.ops.define import overload, pointwise
 
 REAL = "bool integral floating"
 NUMBERS = "integral floating complex"
@@ -156,14 +156,6 @@ rsub = pointwise(
     ],
     doc="Subtract `alpha * self` from `other`: subtraction with the operands exchanged.",
 )
-
-@composite("positive(Tensor self) -> Tensor", samples=lambda s: [s(s.tensor(3, 4)), s(s.tensor())])
-def positive(self: Any) -> Any:
-    """Return the tensor itself: what `+x` means."""
-    if _is_bool(self):
-        raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
-    return self
-
 
 mul = pointwise(
     "mul(Operand self, Operand other) -> Tensor",

@@ -85,7 +85,8 @@ uniform_ = op(
 
 
 def _check_normal(self: Any, std: float) -> None:
-    _require_floating("normal_", self)
+    if self.numel():
+        _require_floating("normal_", self)
     if std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
-from tangrad.ops.define import composite, view
+from tangrad.ops.define import composite, overload, view
 from tangrad.ops.movement import Geometry, Ints, dtype_name, front, numel_of
 
 # Storage -----------------------------------------------------------------------------------------
@@ -75,8 +75,22 @@ def _as_strided_vjp(
 def _as_strided_batch(
     n: int, dims: Any, self: Any, size: Ints, stride: Ints, storage_offset: int | None
 ) -> Any:
+    """View all samples at once; a sample's offset counts from its own place in the batch.
+
+    What one sample sees must lie in that sample: the rest of the storage is other samples.
+    """
     x = front(self, dims[0])
-    return x.as_strided((n, *size), (x.stride()[0], *stride), storage_offset), 0
+    lead, *own = x.stride()
+    start = x.storage_offset()
+    offset = start if storage_offset is None else storage_offset
+    reach, limit = _reach(size, stride, offset), _reach(tuple(x.shape)[1:], tuple(own), start)
+    if numel_of(size) and (offset < start or reach > limit):
+        raise RuntimeError(
+            f"as_strided: size {list(size)}, stride {list(stride)}, storage_offset {offset} would "
+            f"reach elements {offset} to {reach - 1} of the storage, where the sample has "
+            f"{start} to {limit - 1}; this is not supported inside of vmap"
+        )
+    return x.as_strided((n, *size), (lead, *stride), storage_offset), 0
 
 
 as_strided = view(
@@ -101,6 +115,105 @@ as_strided = view(
     Raises:
         RuntimeError: the view would reach outside of the storage.
     """,
+)
+
+
+# Bits as another dtype ---------------------------------------------------------------------------
+
+
+def _wider(self: Any, dtype: Any, times: int) -> Geometry:
+    """Merge `times` neighbours of the last dimension into one element each."""
+    where = f"to view {dtype_name(self.dtype)} as {dtype_name(dtype)} (different element sizes)"
+    if self.shape[-1] % times:
+        raise RuntimeError(
+            f"self.size(-1) must be divisible by {times} {where}, but got {self.shape[-1]}"
+        )
+    if self.offset % times:
+        raise RuntimeError(
+            f"self.storage_offset() must be divisible by {times} {where}, but got {self.offset}"
+        )
+    for dim, step in enumerate(self.stride[:-1]):
+        if step % times:
+            raise RuntimeError(
+                f"self.stride({dim}) must be divisible by {times} {where}, but got {step}"
+            )
+    shape = (*self.shape[:-1], self.shape[-1] // times)
+    return shape, (*(step // times for step in self.stride[:-1]), 1), self.offset // times
+
+
+def _view_dtype_geometry(self: Any, dtype: Any) -> Geometry:
+    if dtype is None:
+        raise TypeError("view(): argument 'dtype' must be a dtype, not None")
+    old, new = self.dtype.itemsize, dtype.itemsize
+    if self.flags:
+        raise RuntimeError(
+            "view is not supported for conjugate or negative views when converting to a dtype; "
+            "call resolve_conj() or resolve_neg() first"
+        )
+    if old == new:
+        return self.shape, self.stride, self.offset
+    where = f"to view {dtype_name(self.dtype)} as {dtype_name(dtype)} (different element sizes)"
+    if not self.shape:
+        raise RuntimeError(f"self.dim() cannot be 0 {where}")
+    if self.stride[-1] != 1:
+        raise RuntimeError(f"self.stride(-1) must be 1 {where}, but got {self.stride[-1]}")
+    if old < new:
+        return _wider(self, dtype, new // old)
+    times = old // new
+    shape = (*self.shape[:-1], self.shape[-1] * times)
+    return shape, (*(step * times for step in self.stride[:-1]), 1), self.offset * times
+
+
+def _view_dtype_batch(size: int, dims: Any, self: Any, dtype: Any) -> Any:
+    x = front(self, dims[0])
+    if x.ndim == 1 and x.dtype.itemsize != dtype.itemsize:
+        raise RuntimeError(
+            f"self.dim() cannot be 0 to view {dtype_name(x.dtype)} as {dtype_name(dtype)} "
+            "(different element sizes)"
+        )
+    return view_dtype(x, dtype), 0
+
+
+view_dtype = view(
+    "view_dtype(Tensor self, dtype? dtype) -> Tensor",
+    geometry=_view_dtype_geometry,
+    dtype=lambda self, dtype: dtype,
+    vjp="none: the bits of a number are no differentiable function of it",
+    batch=_view_dtype_batch,
+    function=False,
+    method=False,
+    oracle="view",
+    samples=lambda s: [
+        s(s.tensor(2, 8), s.as_dtype("uint8")),
+        s(s.tensor(2, 8), s.as_dtype("int32")),
+        s(s.tensor(2, 0), s.as_dtype("int64")),
+        s(s.tensor(2, 3, strided=True), s.as_dtype(s.dtype)),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(dtype="float32"), s.as_dtype("int16")), RuntimeError, "cannot be 0"),
+        (s(s.tensor(2, 3, dtype="float32"), s.as_dtype("int64")), RuntimeError, "divisible by 2"),
+        (
+            s(s.tensor(4, 2, dtype="float32", strided=True), s.as_dtype("int64")),
+            RuntimeError,
+            "stride\\(-1\\) must be 1",
+        ),
+    ],
+    doc="""See the bits of a tensor as elements of another dtype.
+
+    Where the element sizes differ, the last dimension grows or shrinks by their ratio.
+
+    Raises:
+        RuntimeError: the last dimension is not contiguous, or no multiple of the new element.
+    """,
+)
+
+view_ = overload(
+    "view",
+    "view_size",
+    "view_dtype",
+    function=False,
+    samples=lambda s: [s(s.tensor(2, 8), (4, 4)), s(s.tensor(2, 8), s.as_dtype("uint8"))],
+    doc="See a tensor in another shape, or its bits as another dtype, without copying.",
 )
 
 

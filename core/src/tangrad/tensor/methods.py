@@ -277,17 +277,9 @@ def share_memory_(self: Any) -> Any:
     return self
 
 
-def sum_to_size(self: Any, *size: Any) -> Any:
-    """Sum over dimensions that were broadcast, so that the result has the given shape."""
-    shape = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else tuple(size)
-    return _C.sum_gradient_to(self, shape)
-
-
 def where(self: Any, condition: Any, other: Any) -> Any:
-    """Keep the elements where the condition holds, and take the other's elsewhere."""
-    import tangrad
-
-    return tangrad.where(condition, self, other)
+    """Return the elements of the tensor where `condition` holds, those of `other` elsewhere."""
+    return _lookup("where_choice")(condition, self, other)
 
 
 TABLE: dict[str, Any] = {
@@ -302,8 +294,8 @@ TABLE: dict[str, Any] = {
     "real": property(_real, _set_real), "imag": property(_imag, _set_imag), "type_as": type_as, "new_tensor": new_tensor,
     "is_same_size": is_same_size, "is_set_to": is_set_to, "is_signed": is_signed, "is_pinned": is_pinned,
     "pin_memory": pin_memory, "nelement": numel_alias, "ndimension": lambda self: self.dim(), "apply_": apply_,
-    "share_memory_": share_memory_, "is_shared": lambda self: False, "sum_to_size": sum_to_size,
-    "where": where, "name": property(lambda self: None), "is_distributed": lambda self: False,
+    "share_memory_": share_memory_, "is_shared": lambda self: False, "where": where,
+    "name": property(lambda self: None), "is_distributed": lambda self: False,
 }
 for _alias, _name in {"bool": "bool", "byte": "uint8", "char": "int8", "short": "int16", "int": "int32", "long": "int64",
                       "half": "float16", "bfloat16": "bfloat16", "float": "float32", "double": "float64",
