@@ -64,39 +64,6 @@ DEVIATIONS: dict[str, str] = {
             for op in ("nll_loss", "nll_loss_elements", "cross_entropy")
             for pattern in _derivatives(op, "float64", "jvp")
         ],
-        "integers take no normal numbers, not even where there are none to draw": [
-            f"test_random_op_repeats_with_its_seed_on_every_device[[]normal_-{kind}-*"
-            for kind in (
-                "bool",
-                "int8",
-                "int16",
-                "int32",
-                "int64",
-                "uint8",
-                "uint16",
-                "uint32",
-                "uint64",
-            )
-        ],
-        "a fraction does not fit integers: PyTorch truncates it": [
-            "test_wrong_call_is_refused_by_torch_with_the_same_type[[]masked_fill-*",
-        ],
-        "what a dtype cannot do is refused for empty tensors, too": [
-            *_results("softmax", "int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool"),
-            *_results("log_softmax", "int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool"),
-            *_results("softmax", "complex64 complex128"),
-            *_results("log_softmax", "complex64 complex128"),
-            *_results("mv", "bool"),
-            *_results("mm", "bool"),
-            *_results("bmm", "bool"),
-            *_results("linear", "bool"),
-            *_derivatives("softmax", "complex128", "jvp"),
-            *_derivatives("log_softmax", "complex128", "jvp"),
-        ],
-        "norms of layers are for real numbers": [
-            *_results("rms_norm", "complex64 complex128"),
-            *_derivatives("rms_norm", "complex128", "vjp second_order jvp"),
-        ],
         "statistics and weights beside the result carry gradients, too": [
             *_derivatives("native_layer_norm", "float64", "vjp second_order jvp"),
             *_derivatives("nll_loss_elements", "float64", "vjp second_order"),
@@ -115,16 +82,9 @@ DEVIATIONS: dict[str, str] = {
         "PyTorch rounds to bfloat16 between the heads' products": _results(
             "scaled_dot_product_attention", "bfloat16"
         ),
-        "the method sums in one step, the op in two": [
-            "test_method_is_the_function[[]sum_to_size-bfloat16-*",
-        ],
         "the stride of a batch at the end is not the one that a loop's copies have": [
             "test_vmap_is_a_loop[[]as_strided-*-first at the end[]]",
         ],
-        "kl_div takes what its parts take": _results(
-            "kl_div", "int8 int16 int32 int64 uint8 uint64 complex64 complex128"
-        ),
-        "PyTorch rounds to bfloat16 after each of two sums": _results("sum_to_size", "bfloat16"),
         "what depends on data has no batch": [
             f"test_vmap_is_a_loop[[]{op}-*" for op in ("allclose", "equal", "where_nonzero")
         ],
