@@ -20,7 +20,9 @@ def _require_floating(name: str, x: Any) -> None:
 
 
 def _softmax_reference(np: Any, self: Any, dim: int) -> Any:
-    if self.ndim == 0 or self.size == 0:
+    if self.size == 0:
+        return self
+    if self.ndim == 0:
         return np.exp(self - self)
     with np.errstate(invalid="ignore"):
         powers = np.exp(self - self.max(dim, keepdims=True))
@@ -28,7 +30,9 @@ def _softmax_reference(np: Any, self: Any, dim: int) -> Any:
 
 
 def _log_softmax_reference(np: Any, self: Any, dim: int) -> Any:
-    if self.ndim == 0 or self.size == 0:
+    if self.size == 0:
+        return self
+    if self.ndim == 0:
         return self - self
     with np.errstate(invalid="ignore", divide="ignore"):
         shifted = self - self.max(dim, keepdims=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tangrad.ops.define import overload, pointwise
+from tangrad.ops.define import composite, overload, pointwise
 
 REAL = "bool integral floating"
 NUMBERS = "integral floating complex"

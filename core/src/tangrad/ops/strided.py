@@ -171,6 +171,8 @@ def _view_dtype_batch(size: int, dims: Any, self: Any, dtype: Any) -> Any:
             f"self.dim() cannot be 0 to view {dtype_name(x.dtype)} as {dtype_name(dtype)} "
             "(different element sizes)"
         )
+    if x.stride()[-1] != 1:
+        x = x.clone(memory_format=tangrad.contiguous_format)
     return view_dtype(x, dtype), 0
 
 
