@@ -84,8 +84,6 @@ DEVIATIONS: dict[str, str] = {
         ),
         "the stride of a batch at the end is not the one that a loop's copies have": [
             "test_vmap_is_a_loop[[]as_strided-*-first at the end[]]",
-            "test_vmap_is_a_loop[[]view-*-first at the end[]]",
-            "test_vmap_is_a_loop[[]view_dtype-*-first at the end[]]",
         ],
         "what depends on data has no batch": [
             f"test_vmap_is_a_loop[[]{op}-*" for op in ("allclose", "equal", "where_nonzero")
