@@ -185,11 +185,11 @@ def _selected(parsed: Schema, expressions: Mapping[str, str], **kwargs: Any) -> 
             + (["*"] if tail else [])
             + [f"{p.type} {p.name}" for p in tail]
         )
-        authored = partials.get(value)
+        authored = {name: texts[value] for name, texts in partials.items()}
         variants[value] = pointwise(
             f"{parsed.name}_{value}({declared}) -> Tensor",
             text,
-            partials=authored,
+            partials=authored or None,
             node=parsed.name,
             function=False,
             method=False,
