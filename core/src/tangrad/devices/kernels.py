@@ -53,7 +53,7 @@ def _check_has_kernels(op: Any) -> None:
         remedy = "the core computes it by the driver's copies"
     else:
         return
-    raise TypeError(f"register_kernel: '{op.name}' has no kernels of its own: {remedy}")
+    raise TypeError(f"register_kernel: '{op.title}' has no kernels of its own: {remedy}")
 
 
 def location(tensor: Tensor) -> tuple[int, int]:

@@ -56,7 +56,7 @@ def pointwise(op: _C.Op, dtype: _C.dtype) -> Callable[..., Any]:
         try:
             computed = function(*[named[name] for name in program.inputs], **numbers)
         except ZeroDivisionError:
-            raise RuntimeError(f"ZeroDivisionError: {op.name} of integers by zero") from None
+            raise RuntimeError(f"ZeroDivisionError: {op.title} of integers by zero") from None
         for out, result in zip(outs, computed, strict=True):
             arrays.store(out, result)
 

@@ -104,7 +104,7 @@ def _refuse_strangers(op: _C.Op, args: tuple[Any, ...]) -> None:
         kind = type(a)
         if not isinstance(a, _C.Tensor) and hasattr(kind, "__torch_function__"):
             raise TypeError(
-                f"{op.name}(): argument must be Tensor, not {kind.__qualname__}, whose "
+                f"{op.title}(): argument must be Tensor, not {kind.__qualname__}, whose "
                 "__torch_function__ is switched off here"
             )
 
@@ -181,7 +181,7 @@ def levelled(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any, stac
 
             return levelled(op, functional, map_tensors(open_tensor, args), out, stack)
         raise RuntimeError(
-            f"{op.name}: a tensor of a transform (vmap, grad, jvp) was used after the transform "
+            f"{op.title}: a tensor of a transform (vmap, grad, jvp) was used after the transform "
             "ended; return it from the transformed function instead of keeping it"
         )
     return recorded(op, functional, args, out, stack)

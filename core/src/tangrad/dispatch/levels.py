@@ -129,7 +129,7 @@ class Level:
         """
         if out is not None:
             raise RuntimeError(
-                f"{op.name}(): out= is not supported inside {self.transform}; use the result "
+                f"{op.title}(): out= is not supported inside {self.transform}; use the result "
                 "instead"
             )
         if op is not functional:
@@ -206,12 +206,12 @@ def _check_fits(op: _C.Op, target: Any, result: Any) -> None:
     if tuple(result.shape) != tuple(target.shape):
         raise RuntimeError(
             f"output with shape {list(target.shape)} doesn't match the broadcast shape "
-            f"{list(result.shape)} (op '{op.name}')"
+            f"{list(result.shape)} (op '{op.title}')"
         )
     if not _C.can_cast(result.dtype, target.dtype):
         raise RuntimeError(
             f"result type {result.dtype} can't be cast to the desired output type {target.dtype} "
-            f"(op '{op.name}')"
+            f"(op '{op.title}')"
         )
 
 

@@ -44,7 +44,7 @@ def call_torch_function(
         return intercept.observed(op, functional, args, out, stack)
     names = ", ".join(sorted({t.__qualname__ for t in types}))
     raise TypeError(
-        f"Multiple dispatch failed for 'tangrad.{op.name}'; all __torch_function__ handlers "
+        f"Multiple dispatch failed for 'tangrad.{op.title}'; all __torch_function__ handlers "
         f"returned NotImplemented ({names}). Handle the op there, or call "
         "super().__torch_function__."
     )

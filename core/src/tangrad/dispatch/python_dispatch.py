@@ -84,7 +84,7 @@ def _offer(
         finally:
             stack.dispatch_disabled -= 1
     raise TypeError(
-        f"{op.name}: all __torch_dispatch__ handlers returned NotImplemented "
+        f"{op.title}: all __torch_dispatch__ handlers returned NotImplemented "
         f"({', '.join(k.__name__ for k in types)})"
     )
 

@@ -46,7 +46,7 @@ def resolve(op: _C.Op, slot: int, dtype: _C.dtype) -> Callable[..., Any]:
         else "the reference (strided tensors only)"
     )
     raise NotImplementedError(
-        f"'{op.name}' has no kernel for device '{device}', layout '{layout}', {dtype}. Tried: "
+        f"'{op.title}' has no kernel for device '{device}', layout '{layout}', {dtype}. Tried: "
         f"{', '.join(tried)}. Install a backend that has one, register one with "
         f"tangrad.plugin.register_kernel, or move the tensor with .to('{_C.get_default_device()}')."
     )
@@ -64,7 +64,7 @@ def _warn_fallback(op: _C.Op, device: str) -> None:
     if (op.name, device) not in _warned:
         _warned.add((op.name, device))
         warnings.warn(
-            f"'{op.name}' has no kernel on device '{device}': it runs on the host by the "
+            f"'{op.title}' has no kernel on device '{device}': it runs on the host by the "
             "reference, with copies both ways",
             FallbackWarning,
             stacklevel=3,
@@ -111,7 +111,7 @@ def fallback(op: _C.Op) -> Callable[..., Any]:
             run = reference.kernel_for(op, dtype)
             if run is None:
                 raise NotImplementedError(
-                    f"'{op.name}' has neither a kernel nor a reference for {dtype}"
+                    f"'{op.title}' has neither a kernel nor a reference for {dtype}"
                 )
             kernels[dtype.name] = run
         if outs is None:

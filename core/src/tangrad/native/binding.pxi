@@ -56,7 +56,7 @@ cdef object call_overload(Op op, PyObject** args, Py_ssize_t nargs, PyObject* kw
         for i, k in enumerate(<tuple>kwnames):
             given.append(f"{k}={_type_name(<object>args[nargs + i])}")
     forms = "\n".join([f" * ({(<Op>o).definition.signature_text()})" for o in op.overloads])
-    raise TypeError(f"{op.name}() received an invalid combination of arguments - got ({', '.join(given)}), "
+    raise TypeError(f"{op.title}() received an invalid combination of arguments - got ({', '.join(given)}), "
                     f"but expected one of:\n{forms}")
 
 
@@ -83,7 +83,7 @@ cdef object bind(Op op, PyObject** args, Py_ssize_t nargs, PyObject* kwnames, Py
             flat[op.varargs] = <PyObject*>rest
             nargs_bound = used
         else:
-            raise TypeError(f"{op.name}() takes {op.npositional} positional arguments but {nargs} were given: "
+            raise TypeError(f"{op.title}() takes {op.npositional} positional arguments but {nargs} were given: "
                             f"{op.definition.signature_text()}")
     elif op.varargs >= 0 and nargs > op.varargs and PyLong_Check(<object>args[op.varargs]):
         rest = tuple_of(args + op.varargs, nargs - op.varargs)
@@ -105,17 +105,17 @@ cdef object bind(Op op, PyObject** args, Py_ssize_t nargs, PyObject* kwnames, Py
                     if isinstance(<object>out[0], Tensor) and not exact_tensor(out[0]):
                         slow[0] = 1
                     continue
-                raise TypeError(f"{op.name}() got an unexpected keyword argument '{key}': "
+                raise TypeError(f"{op.title}() got an unexpected keyword argument '{key}': "
                                 f"{op.definition.signature_text()}")
             if flat[k] != NULL:
-                raise TypeError(f"{op.name}() got multiple values for argument '{op.names[k]}'")
+                raise TypeError(f"{op.title}() got multiple values for argument '{op.names[k]}'")
             flat[k] = args[nargs + i]
     for k in range(op.nparams):
         value = flat[k]
         if value == NULL:
             value = <PyObject*>PyTuple_GET_ITEM(op.defaults, k)
             if value == MISSING_ptr:
-                raise TypeError(f"{op.name}() missing 1 required positional argument: '{op.names[k]}' "
+                raise TypeError(f"{op.title}() missing 1 required positional argument: '{op.names[k]}' "
                                 f"({op.definition.signature_text()})")
             flat[k] = value
             code = op.ptype[k]
@@ -176,7 +176,7 @@ cdef object wrong_type(Op op, int k, PyObject* value):
     got = _type_name(<object>value)
     if isinstance(<object>value, (tuple, list)) and len(<object>value):
         got = f"{got} of {_type_name((<object>value)[0])}"
-    return TypeError(f"{op.name}(): argument '{op.names[k]}' (position {k + 1}) must be {_EXPECTED[op.ptype[k]]}, "
+    return TypeError(f"{op.title}(): argument '{op.names[k]}' (position {k + 1}) must be {_EXPECTED[op.ptype[k]]}, "
                      f"not {got}")
 
 
@@ -316,7 +316,7 @@ cdef object convert(Op op, int k, int code, PyObject* value, PyObject** flat, in
                 slow[0] = 1
                 continue
             if not isinstance(item, Tensor) and not (item is None and op.definition.allows_none_in_list):
-                raise TypeError(f"{op.name}(): expected Tensor as element {items.index(item)} in argument "
+                raise TypeError(f"{op.title}(): expected Tensor as element {items.index(item)} in argument "
                                 f"'{op.names[k]}' (position {k + 1}), but got {_type_name(item)}")
             if isinstance(item, Tensor) and (not exact_tensor(<PyObject*>item) or (<Tensor>item).level_ is not None):
                 slow[0] = 1
@@ -346,7 +346,7 @@ cdef object convert(Op op, int k, int code, PyObject* value, PyObject** flat, in
         n = dims_of_first(op, flat) + op.definition.extra_dims
         wrapped = tuple([wrap_dim(d, n, op.name) for d in dims])
         if len(set(wrapped)) != len(wrapped):
-            raise RuntimeError(f"{op.name}: dim {[d for d in wrapped if wrapped.count(d) > 1][0]} appears multiple "
+            raise RuntimeError(f"{op.title}: dim {[d for d in wrapped if wrapped.count(d) > 1][0]} appears multiple "
                                f"times in the list of dims {list(dims)}")
         return wrapped
     if code == P_FLOAT or code == P_FLOAT_OPT:

@@ -435,7 +435,7 @@ cdef Node record_inputs(Op op, PyObject** flat, uint64_t needs):
             if i < 6:
                 node.nr_small[i] = nr
             elif nr:
-                raise RuntimeError(f"{op.name}: more than six differentiable inputs with multi-result histories")
+                raise RuntimeError(f"{op.title}: more than six differentiable inputs with multi-result histories")
     # Numbered after its edges: reading one may make a node, and children come before parents.
     node.seq = next_sequence()
     if anomaly_mode:

@@ -82,6 +82,7 @@ cdef class Op:
     cdef void* vectorcall
     cdef readonly str name
     cdef public str node_name
+    cdef public str title                # the name in messages: that of the overload it is a form of
     cdef readonly object definition
     cdef readonly Op functional          # in-place form: the op it is a form of
     cdef readonly Op inplace             # the in-place form of this op, or None
@@ -136,11 +137,11 @@ cdef class Op:
 
     @property
     def __name__(self):
-        return self.name
+        return self.title
 
     @property
     def __qualname__(self):
-        return self.name
+        return self.title
 
     @property
     def __module__(self):
@@ -197,7 +198,7 @@ def make_op(definition, str kind, spec):
     cdef int i
     op.vectorcall = <void*>op_vectorcall
     op.definition = definition
-    op.name = spec["name"]
+    op.name = op.title = spec["name"]
     op.node_name = spec["node_name"]
     op.kind_ = ("pointwise", "reduction", "scan", "view", "kernel", "composite", "overload").index(kind)
     op.list_param = op.varargs = op.written = -1
@@ -208,7 +209,7 @@ def make_op(definition, str kind, spec):
     params = spec["params"]              # (name, type, default, keyword_only, length)
     op.nparams = len(params)
     if op.nparams > MAX_PARAMS:
-        raise ValueError(f"{op.name}: an op has at most {MAX_PARAMS} parameters")
+        raise ValueError(f"{op.title}: an op has at most {MAX_PARAMS} parameters")
     op.names = tuple([p[0] for p in params])
     op.defaults = tuple([p[2] for p in params])
     op.npositional = len([p for p in params if not p[3]])
@@ -222,7 +223,7 @@ def make_op(definition, str kind, spec):
             op.tensor_param[op.ntensors] = i
             if op.ptype[i] == P_TENSORS:
                 if op.list_param >= 0:
-                    raise ValueError(f"{op.name}: at most one Tensor[] parameter")
+                    raise ValueError(f"{op.title}: at most one Tensor[] parameter")
                 op.list_param = i
                 op.tensor_position_of_list = op.ntensors
             op.ntensors += 1
@@ -258,6 +259,7 @@ def make_inplace(Op functional, str name):
     op.vectorcall = <void*>op_vectorcall
     op.definition = functional.definition
     op.name, op.node_name, op.kind_, op.functional = name, functional.node_name, functional.kind_, functional
+    op.title = name
     op.rules = {}
     op.written = -1
     if functional.kind_ == OP_OVERLOAD:
@@ -349,7 +351,7 @@ def set_resolver(resolve):
 
 cdef object _resolve(Op op, int slot, dtype d):
     if _resolve_hook is None:
-        raise NotImplementedError(f"'{op.name}' has no kernel for {slot_name(slot)} and {d}")
+        raise NotImplementedError(f"'{op.title}' has no kernel for {slot_name(slot)} and {d}")
     return _resolve_hook(op, slot, d)
 
 
@@ -476,9 +478,9 @@ cdef object call_flat(Op op, PyObject** flat, object out, bint inplace):
     if not inplace:
         return call_out(op, flat, out, needs)
     t = out
-    check_inference(t, op.inplace.name)
+    check_inference(t, op.inplace.title)
     if tg_tls.grad_enabled:
-        check_writable(t, op.inplace.name, needs != 0)
+        check_writable(t, op.inplace.title, needs != 0)
     if needs:
         if rule_for(op, needs).saves_first_input:
             memcpy(copied, flat, op.nparams * sizeof(PyObject*))
@@ -488,7 +490,7 @@ cdef object call_flat(Op op, PyObject** flat, object out, bint inplace):
         else:
             node = record_inputs(op, flat, needs)
     run_op(op, flat, out)
-    bump_version(t, op.inplace.name)
+    bump_version(t, op.inplace.title)
     if node is not None:
         rebase_history(t, node)
     return out
@@ -521,12 +523,12 @@ cdef object call_writing(Op op, PyObject** flat, uint64_t needs):
 cdef object call_out(Op op, PyObject** flat, object out, uint64_t needs):
     outs = list(out) if isinstance(out, (tuple, list)) else [out]
     if len(outs) != op.nout:
-        raise TypeError(f"{op.name}(): argument 'out' must be {op.nout} Tensor(s), got {len(outs)}")
+        raise TypeError(f"{op.title}(): argument 'out' must be {op.nout} Tensor(s), got {len(outs)}")
     for o in outs:
         if not isinstance(o, Tensor):
-            raise TypeError(f"{op.name}(): argument 'out' must be Tensor, not {_type_name(o)}")
+            raise TypeError(f"{op.title}(): argument 'out' must be Tensor, not {_type_name(o)}")
         if tg_tls.grad_enabled and (needs or requires_grad(<Tensor>o)):
-            raise RuntimeError(f"{op.name}(): functions with out=... arguments don't support automatic "
+            raise RuntimeError(f"{op.title}(): functions with out=... arguments don't support automatic "
                                "differentiation, but one of the arguments requires grad.")
     run_op(op, flat, outs[0] if op.nout == 1 else tuple(outs))
     for o in outs:

@@ -31,7 +31,7 @@ cdef int promote_operands(Op op, PyObject** flat, int* common) except -1:
             scalar_type = code if scalar_type < 0 else common_dtype(scalar_type, code)
     result = combine_categories(combine_categories(dim_type, zero_type), scalar_type)
     if result < 0:
-        raise RuntimeError(f"{op.name}: no operand takes part in promotion")
+        raise RuntimeError(f"{op.title}: no operand takes part in promotion")
     kind = KIND[result]
     if op.promote == PROMOTE_FLOAT and kind <= KIND_INT:
         result = default_dtype
@@ -49,7 +49,7 @@ cdef object not_implemented_for(Op op, int index, PyObject** flat):
     custom = op.definition.rejection(<object>DTYPES[index])
     if custom is not None:
         return custom
-    return RuntimeError(f"\"{op.name}\" not implemented for '{(<dtype>DTYPES[index]).name}' (operands: {operands}); "
+    return RuntimeError(f"\"{op.title}\" not implemented for '{(<dtype>DTYPES[index]).name}' (operands: {operands}); "
                         "convert with .to(dtype)")
 
 
@@ -122,7 +122,7 @@ cdef DeviceRuntime common_device(Op op, PyObject** flat):
                 pass
             elif t.storage_.dev.type is not first.storage_.dev.type or t.storage_.dev.index != first.storage_.dev.index:
                 raise RuntimeError(
-                    f"{op.name}: expected all tensors to be on the same device, but found at least two devices, "
+                    f"{op.title}: expected all tensors to be on the same device, but found at least two devices, "
                     f"{first.storage_.dev.device} and {t.storage_.dev.device}! Move one with .to(device).")
     if first is None:
         return runtime_of(None)
@@ -175,7 +175,7 @@ cdef object broadcast_error(Op op, PyObject** item, int n, int dim):
     distinct = [s for s in dict.fromkeys(sizes) if s != 1]
     operands = ", ".join([describe_tensor(<Tensor>item[i]) for i in range(n) if isinstance(<object>item[i], Tensor)])
     return RuntimeError(f"The size of tensor a ({distinct[0]}) must match the size of tensor b ({distinct[1]}) at "
-                        f"non-singleton dimension {dim} ({op.name} of {operands}); reshape or unsqueeze one of them")
+                        f"non-singleton dimension {dim} ({op.title} of {operands}); reshape or unsqueeze one of them")
 
 
 cdef int max_rank(PyObject** item, int n):
@@ -260,7 +260,7 @@ cdef object run_pointwise_outs(Op op, tg_kernel* kernel, DeviceRuntime dev, oper
             check_inplace_shape(op, o, ndim, shape)
         prepare_out(op, o, ndim, shape, want)
         if o.storage_.dev.type is not dev.type:
-            raise RuntimeError(f"{op.name}: expected out tensor to have device {dev.device}, "
+            raise RuntimeError(f"{op.title}: expected out tensor to have device {dev.device}, "
                                f"but got {o.storage_.dev.device} instead")
         if o.dtype_.index != want or o.flags & (CONJ | NEG) or overlaps_partly(o, s):
             temporary = empty_contiguous(ndim, shape, want, dev)
@@ -286,7 +286,7 @@ cdef inline bint has_shape(Tensor o, int ndim, const int64_t* shape) noexcept:
 cdef int check_inplace_shape(Op op, Tensor o, int ndim, const int64_t* shape) except -1:
     if not has_shape(o, ndim, shape):
         raise RuntimeError(f"output with shape {shape_list(o.ndim_, o.shape_)} doesn't match the broadcast shape "
-                           f"{shape_list(ndim, shape)} ({op.name}_ of [{describe_tensor(o)}]); an in-place operation "
+                           f"{shape_list(ndim, shape)} ({op.title}_ of [{describe_tensor(o)}]); an in-place operation "
                            "cannot grow its tensor")
     return 0
 
@@ -296,12 +296,12 @@ cdef int prepare_out(Op op, Tensor o, int ndim, const int64_t* shape, int want) 
     cdef int i
     if not can_cast_index(want, o.dtype_.index):
         raise RuntimeError(f"result type {(<dtype>DTYPES[want]).name} can't be cast to the desired output type "
-                           f"{o.dtype_.name} ({op.name})")
+                           f"{o.dtype_.name} ({op.title})")
     if has_shape(o, ndim, shape):
         if overlaps_itself(o):
             raise RuntimeError(
                 "unsupported operation: more than one element of the written-to tensor refers to a single memory "
-                f"location. Please clone() the tensor before performing the operation. ({op.name} into "
+                f"location. Please clone() the tensor before performing the operation. ({op.title} into "
                 f"{describe_tensor(o)} with strides {shape_list(o.ndim_, o.stride_)})")
         return 0
     resize_out(op, o, ndim, shape)
@@ -313,7 +313,7 @@ cdef int resize_out(Op op, Tensor o, int ndim, const int64_t* shape) except -1:
         import warnings
         warnings.warn(f"An output with one or more elements was resized since it had shape "
                       f"{shape_list(o.ndim_, o.shape_)}, which does not match the required output shape "
-                      f"{shape_list(ndim, shape)}. ({op.name})", UserWarning, stacklevel=2)
+                      f"{shape_list(ndim, shape)}. ({op.title})", UserWarning, stacklevel=2)
     resize_tensor(o, ndim, shape)
     return 0
 
@@ -503,7 +503,7 @@ cdef int call_c_loop(Op op, tg_kernel* kernel, DeviceRuntime dev, PyObject** ite
         status = kernel.fn(&loop, kernel.context)
     if status != 0:
         if PyErr_Occurred() == NULL:
-            raise RuntimeError(f"{op.name}: the kernel failed with status {status}")
+            raise RuntimeError(f"{op.title}: the kernel failed with status {status}")
         raise_current()
     return 0
 

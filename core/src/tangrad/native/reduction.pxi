@@ -63,7 +63,7 @@ cdef object run_reduction(Op op, PyObject** flat, object out):
             o = out[i] if op.nout > 1 else out
             prepare_out(op, o, nkept, kept_shape, want)
             if o.storage_.dev.type is not dev.type:
-                raise RuntimeError(f"{op.name}: expected out tensor to have device {dev.device}, "
+                raise RuntimeError(f"{op.title}: expected out tensor to have device {dev.device}, "
                                    f"but got {o.storage_.dev.device} instead")
             if o.dtype_.index != want or o.storage_ is x.storage_:
                 targets.append((o, len(made)))
@@ -85,9 +85,9 @@ cdef object run_reduction(Op op, PyObject** flat, object out):
 
 cdef object empty_reduction(Op op, Tensor x, int d, bint whole):
     if whole:
-        return RuntimeError(f"{op.name}(): Expected reduction dim to be specified for input.numel() == 0. "
+        return RuntimeError(f"{op.title}(): Expected reduction dim to be specified for input.numel() == 0. "
                             f"Specify the reduction dim with the 'dim' argument ([{describe_tensor(x)}]).")
-    return IndexError(f"{op.name}(): Expected reduction dim {d} to have non-zero size ([{describe_tensor(x)}]).")
+    return IndexError(f"{op.title}(): Expected reduction dim {d} to have non-zero size ([{describe_tensor(x)}]).")
 
 
 cdef int launch_reduction(Op op, tg_kernel* kernel, DeviceRuntime dev, Tensor x, tuple outs, tuple dims,
@@ -274,7 +274,7 @@ cdef object run_kernel_op(Op op, PyObject** flat, object out):
         return args[op.written]
     if definition.shape_depends_on_data:
         if dev.type.meta:
-            raise NotImplementedError(f"{op.name}: the shape of the result depends on data, which a tensor on "
+            raise NotImplementedError(f"{op.title}: the shape of the result depends on data, which a tensor on "
                                       f"{dev.device} does not have")
         result = call_python_kernel(op, kernel, (None, args))
         return deliver(op, result, out)
@@ -287,7 +287,7 @@ cdef object run_kernel_op(Op op, PyObject** flat, object out):
             o = out[i] if op.nout > 1 else out
             prepare_out(op, o, len(size), shape, (<dtype>dt).index)
             if o.storage_.dev.type is not dev.type:
-                raise RuntimeError(f"{op.name}: expected out tensor to have device {dev.device}, "
+                raise RuntimeError(f"{op.title}: expected out tensor to have device {dev.device}, "
                                    f"but got {o.storage_.dev.device} instead")
             if o.dtype_ is not dt or shares_storage(o, args):
                 targets.append((o, len(made)))
@@ -343,6 +343,6 @@ cdef DeviceRuntime kernel_device(Op op, tuple args):
             elif t.storage_.dev.type is not first.storage_.dev.type or t.storage_.dev.index != first.storage_.dev.index:
                 if not op.definition.mixes_devices:
                     raise RuntimeError(
-                        f"{op.name}: expected all tensors to be on the same device, but found at least two devices, "
+                        f"{op.title}: expected all tensors to be on the same device, but found at least two devices, "
                         f"{first.storage_.dev.device} and {t.storage_.dev.device}! Move one with .to(device).")
     return runtime_of(None) if first is None else first.storage_.dev

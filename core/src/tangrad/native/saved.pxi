@@ -178,7 +178,7 @@ cdef Tensor written_view(Tensor t, Node node):
 
 
 cdef str op_title(Node node):
-    return f"the op '{node.op.name}' ({node_name(node)})" if node.op is not None else node_name(node)
+    return f"the op '{node.op.title}' ({node_name(node)})" if node.op is not None else node_name(node)
 
 
 cdef str writer_name(Tensor t):

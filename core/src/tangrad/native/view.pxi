@@ -30,9 +30,9 @@ cdef object call_view(Op op, PyObject** flat, uint64_t needs, bint inplace):
 cdef Tensor adopt_geometry(Op op, Tensor src, Tensor view, Node node):
     """The in-place form of a view op: the tensor itself takes the view's geometry."""
     if tg_tls.grad_enabled:
-        check_writable(src, op.inplace.name, node is not None)
+        check_writable(src, op.inplace.title, node is not None)
     set_geometry(src, view.ndim_, view.shape_, view.stride_, view.offset_)
-    bump_version(src, op.inplace.name)
+    bump_version(src, op.inplace.title)
     if node is not None:
         set_output_meta(node, src)
         attach(node, src, 0)
@@ -92,7 +92,7 @@ cdef Tensor view_of_geometry(Op op, Tensor src, tuple geometry):
     if len(geometry) > 4:
         t.flags = (t.flags & ~<uint32_t>(CONJ | NEG)) | <uint32_t>geometry[4]
     if not src.storage_.dev.type.meta and not geometry_within(t, n, t.shape_, t.stride_, t.offset_):
-        raise RuntimeError(f"{op.name}: sizes {shape_list(n, t.shape_)}, strides {shape_list(n, t.stride_)}, storage "
+        raise RuntimeError(f"{op.title}: sizes {shape_list(n, t.shape_)}, strides {shape_list(n, t.stride_)}, storage "
                            f"offset {t.offset_} requiring a storage size beyond the {src.storage_.nbytes_} bytes of "
                            "the storage are out of bounds")
     return t

@@ -317,7 +317,9 @@ def overload(name: str, *members: str, **common: Any) -> _C.Op:
     for member in ops:
         if member.definition.function:  # public in its own right, as maximum is beside max
             continue
-        member.definition.public_name = name
+        member.definition.public_name = member.title = name
+        if member.inplace is not None:
+            member.inplace.title = name + "_"
         if member.return_type is not None:
             member.return_type = structseq(name, member.definition.schema.returns)
         if member.definition.node is None:
