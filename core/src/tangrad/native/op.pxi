@@ -537,6 +537,8 @@ cdef object call_out(Op op, PyObject** flat, object out, uint64_t needs):
 
 
 cdef object call_composite(Op op, PyObject** flat, object out, bint inplace):
+    if inplace and op.definition.writes is not None:
+        return PyObject_CallObject(op.definition.writes, tuple_of(flat, op.nparams))
     result = PyObject_CallObject(op.function, tuple_of(flat, op.nparams))
     if out is None:
         return result

@@ -25,6 +25,7 @@ class Definition:
         jvp: function over parameters by name and NAME_t, or None.
         linear: inputs in which the op is (multi)linear.
         batch: "dims", a function, or None for a loop over the batch.
+        writes: a composite's in-place form, where it is not the result copied over the tensor.
         samples, errors: functions of a Sampler.
         doc: first line imperative.
         namespace: "nn" where only `nn.functional` shows the op.
@@ -71,6 +72,7 @@ class Definition:
         words: Any = None,
         geometry: Any = None,
         function_body: Any = None,
+        writes: Any = None,
         mixes_devices: bool = False,
         allows_none_in_list: bool = False,
         promote: str = "promote",
@@ -100,7 +102,7 @@ class Definition:
         )
         self.inplace, self.oracle = inplace, oracle
         self.shape_depends_on_data, self.random, self.words = shape_depends_on_data, random, words
-        self.geometry, self.function_body = geometry, function_body
+        self.geometry, self.function_body, self.writes = geometry, function_body, writes
         self.mixes_devices, self.allows_none_in_list = mixes_devices, allows_none_in_list
         self.returns_tuple = True
         self.promote, self.native, self.dtypes, self.extra_dims = (

@@ -276,6 +276,7 @@ _masked_fill = pointwise(
     "where(mask, value, self)",
     fixed={"mask": "bool"},
     node="masked_fill",
+    inplace=True,
     function=False,
     method=False,
     samples=lambda s: [s(s.tensor(2, 3), s.mask(2, 3), s.tensor())],
@@ -312,9 +313,28 @@ def _element(value: Any, dtype: Any) -> Any:
     return int(value) % (most + 1) if least == -most else int(value)
 
 
+def _filling(self: Any, value: Any) -> Any:
+    """Check and convert what masked_fill writes."""
+    is_tensor = hasattr(value, "dtype")
+    if is_tensor and value.ndim:
+        raise RuntimeError(
+            "masked_fill only supports a 0-dimensional value tensor, but got tensor with "
+            f"{value.ndim} dimension(s)"
+        )
+    if not is_tensor:
+        return _element(value, self.dtype)
+    if value.dtype.is_complex and not self.dtype.is_complex:
+        raise RuntimeError(
+            f"a value of dtype {value.dtype} cannot be converted to type {self.dtype} without "
+            "overflow (masked_fill)"
+        )
+    return value.to(self.dtype)
+
+
 @composite(
     "masked_fill(Tensor self, Tensor mask, Operand value) -> Tensor",
     inplace=True,
+    writes=lambda self, mask, value: _masked_fill.inplace(self, mask, _filling(self, value)),
     samples=lambda s: [
         s(s.tensor(2, 3), s.mask(2, 3), 1),
         s(s.tensor(2, 3), s.mask(3), 0),
@@ -337,20 +357,7 @@ def masked_fill(self: Any, mask: Any, value: Any) -> Any:
         mask: bool, broadcast together with `self`.
         value: a number or a zero-dimensional tensor.
     """
-    is_tensor = hasattr(value, "dtype")
-    if is_tensor and value.ndim:
-        raise RuntimeError(
-            "masked_fill only supports a 0-dimensional value tensor, but got tensor with "
-            f"{value.ndim} dimension(s)"
-        )
-    if not is_tensor:
-        return _masked_fill(self, mask, _element(value, self.dtype))
-    if value.dtype.is_complex and not self.dtype.is_complex:
-        raise RuntimeError(
-            f"a value of dtype {value.dtype} cannot be converted to type {self.dtype} without "
-            "overflow (masked_fill)"
-        )
-    return _masked_fill(self, mask, value.to(self.dtype))
+    return _masked_fill(self, mask, _filling(self, value))
 
 
 # Grids -------------------------------------------------------------------------------------------

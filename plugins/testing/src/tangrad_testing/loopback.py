@@ -16,11 +16,6 @@ class Loopback(DeviceDriver):
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self.expected_failures = {
-            f"test_result_is_that_of_torch[[]{op}-bool-loopback]": "no reference for bools to fall "
-            "back on; PyTorch lets empty ones pass"
-            for op in ("softmax", "log_softmax", "mv")
-        }
         self._blocks: dict[int, bytearray] = {}
         self._next = 0x1001
 
