@@ -22,8 +22,10 @@ from struct import pack as struct_pack
 from struct import unpack as struct_unpack
 from threading import local as _thread_local
 
-from tangrad.api cimport (TG_ABI_VERSION, TG_CAPSULE_NAME, TG_MAX_PARAMS, tg_api, tg_enter, tg_leave, tg_loop,
-                          tg_loop_kernel, tg_operand, tg_scalar)
+from tangrad.api cimport (TG_ABI_VERSION, TG_ARG_BOOL, TG_ARG_DTYPE, TG_ARG_FLOAT, TG_ARG_INT, TG_ARG_INTS,
+                          TG_ARG_NONE, TG_ARG_OTHER, TG_ARG_TENSOR, TG_ARG_TENSORS, TG_ARG_TEXT, TG_CAPSULE_NAME,
+                          TG_MAX_PARAMS, tg_api, tg_argument, tg_call, tg_call_kernel, tg_enter, tg_leave, tg_loop,
+                          tg_loop_kernel, tg_operand, tg_scalar, tg_view)
 
 from tangrad.tensor.size import Size
 
@@ -45,6 +47,8 @@ cdef extern from "Python.h":
     object PyMethod_New(object, object)
     object PyWeakref_NewRef(object, object)
     long long PyLong_AsLongLongAndOverflow(object, int*) except? -1
+    unsigned long long PyLong_AsUnsignedLongLongMask(object) except? 0xFFFFFFFFFFFFFFFF
+    const char* PyUnicode_AsUTF8(object) except NULL
     ctypedef PyObject* (*newfunc)(PyTypeObject*, PyObject*, PyObject*)
     ctypedef struct PySliceObject:
         PyObject* start
@@ -107,6 +111,8 @@ include "native/engine.pxi"
 include "native/op.pxi"
 include "native/binding.pxi"
 include "native/pointwise.pxi"
+include "native/calls.pxi"
+include "native/shapes.pxi"
 include "native/reduction.pxi"
 include "native/view.pxi"
 include "native/convert.pxi"

@@ -42,6 +42,44 @@ cdef extern from "native/tangrad_abi.h":
         const tg_scalar* params
         tg_operand operands[20]
     ctypedef int (*tg_loop_kernel)(const tg_loop*, void*) noexcept nogil
+    ctypedef struct tg_view:
+        void* data
+        uint64_t handle
+        int64_t offset
+        int32_t dtype
+        int32_t ndim
+        const int64_t* shape
+        const int64_t* strides
+        int64_t numel
+    enum:
+        TG_ARG_NONE
+        TG_ARG_TENSOR
+        TG_ARG_TENSORS
+        TG_ARG_INT
+        TG_ARG_INTS
+        TG_ARG_FLOAT
+        TG_ARG_BOOL
+        TG_ARG_TEXT
+        TG_ARG_DTYPE
+        TG_ARG_OTHER
+    ctypedef union tg_argument_value:
+        int64_t i
+        double f
+        const int64_t* ints
+        const tg_view* tensors
+        const char* text
+    ctypedef struct tg_argument:
+        int32_t kind
+        int32_t count
+        tg_argument_value value
+    ctypedef struct tg_call:
+        int32_t version
+        int32_t nout
+        int32_t nargs
+        int32_t device_index
+        const tg_view* outs
+        const tg_argument* args
+    ctypedef int (*tg_call_kernel)(const tg_call*, void*) noexcept nogil
     ctypedef void* (*tg_enter)(void*, PyObject*) except? NULL
     ctypedef void (*tg_leave)(void*, PyObject*, void*) noexcept
     ctypedef struct tg_api:
@@ -59,4 +97,7 @@ cdef extern from "native/tangrad_abi.h":
         PyObject* (*empty)(int, const int64_t*, int, PyObject*) except NULL
         int (*push_interceptor)(tg_enter, tg_leave, void*) except -1
         int (*pop_interceptor)(void*) except -1
+        int (*register_call_kernel)(const char*, const char*, const char*, const char*, tg_call_kernel, void*) except -1
+        int (*register_kernel_of)(PyObject*, const char*, const char*, const char*, tg_loop_kernel, tg_call_kernel,
+                                  void*) except -1
     const tg_api* tg_import_api(int needed) except NULL

@@ -98,21 +98,21 @@ def broadcast_shapes(*shapes: Sequence[int] | int) -> Any:
     return Size(result)
 
 
-_threads = 1
-
-
 def get_num_threads() -> int:
-    """Return the number of threads that kernels of the host device use."""
-    return _threads
+    """Return the number of threads that kernels of device `cpu` use."""
+    from tangrad.devices.registry import get_driver
+
+    return get_driver("cpu").get_num_threads()
 
 
 def set_num_threads(int: int) -> None:
-    """Set the number of threads that kernels of the host device may use.
+    """Set the number of threads that kernels of device `cpu` may use; results do not change.
 
     Raises:
         RuntimeError: the number is not positive.
     """
-    global _threads
+    from tangrad.devices.registry import get_driver
+
     if int <= 0:
         raise RuntimeError(f"set_num_threads expects a positive integer, got {int}")
-    _threads = int
+    get_driver("cpu").set_num_threads(int)

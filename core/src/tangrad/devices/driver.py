@@ -114,6 +114,13 @@ class DeviceDriver:
         """
         return 67280421310721
 
+    def get_num_threads(self) -> int:
+        """Return how many threads of the host a kernel uses; for devices on the host."""
+        return 1
+
+    def set_num_threads(self, threads: int) -> None:
+        """Set how many threads of the host a kernel may use; a device may have one only."""
+
     def register_kernels(self, register: Any) -> None:
         """Register kernels; called once after `open`. Without any, ops decompose or fall back.
 

@@ -2,17 +2,44 @@
 
 cdef tg_api API
 
-cdef int api_register_loop_kernel(const char* op, const char* device_name, const char* layout_name, const char* dt,
-                                  tg_loop_kernel fn, void* context) except -1 with gil:
+cdef int register_c_kernel(Op op, const char* device_name, const char* layout_name, const char* dt,
+                           tg_loop_kernel fn, tg_call_kernel call, void* context) except -1:
+    """Enter a C kernel into an op's table; refuses the form of kernel that the op is never called by."""
     cdef tg_kernel* entry
-    cdef Op target = lookup_op((<bytes>op).decode())
-    while target.kind_ == OP_OVERLOAD:
-        target = target.overloads[0]
-    entry = kernel_entry(target, register_slot((<bytes>device_name).decode(), (<bytes>layout_name).decode()),
+    cdef bint loops = op.kind_ == OP_POINTWISE or op.kind_ == OP_REDUCTION or op.name == "copy_"
+    if op.kind_ == OP_VIEW or op.kind_ == OP_COMPOSITE:
+        raise TypeError(f"'{op.title}' is an op of kind {op.kind}, which has no kernels")
+    if loops != (fn != NULL) or loops == (call != NULL):
+        raise TypeError(f"'{op.title}' is an op of kind {op.kind}: its C kernel is a "
+                        f"{'loop' if loops else 'call'} kernel")
+    entry = kernel_entry(op, register_slot((<bytes>device_name).decode(), (<bytes>layout_name).decode()),
                          dtype_by_name((<bytes>dt).decode()).index, True)
     Py_XDECREF(entry.callable)
-    entry.kind, entry.fn, entry.context, entry.callable = KERNEL_C, fn, context, NULL
+    entry.kind = KERNEL_C if loops else KERNEL_CALL
+    entry.fn, entry.call, entry.context, entry.callable = fn, call, context, NULL
     return 0
+
+
+cdef Op op_with_kernels(const char* name):
+    cdef Op op = lookup_op((<bytes>name).decode())
+    while op.kind_ == OP_OVERLOAD:
+        op = op.overloads[0]
+    return op
+
+
+cdef int api_register_loop_kernel(const char* op, const char* device_name, const char* layout_name, const char* dt,
+                                  tg_loop_kernel fn, void* context) except -1 with gil:
+    return register_c_kernel(op_with_kernels(op), device_name, layout_name, dt, fn, NULL, context)
+
+
+cdef int api_register_call_kernel(const char* op, const char* device_name, const char* layout_name, const char* dt,
+                                  tg_call_kernel call, void* context) except -1 with gil:
+    return register_c_kernel(op_with_kernels(op), device_name, layout_name, dt, NULL, call, context)
+
+
+cdef int api_register_kernel_of(PyObject* op, const char* device_name, const char* layout_name, const char* dt,
+                                tg_loop_kernel fn, tg_call_kernel call, void* context) except -1 with gil:
+    return register_c_kernel(<Op?>op, device_name, layout_name, dt, fn, call, context)
 
 
 cdef int api_is_tensor(PyObject* x) noexcept:
@@ -99,4 +126,6 @@ API.dtype_by_name = api_dtype_by_name
 API.empty = api_empty
 API.push_interceptor = api_push_interceptor
 API.pop_interceptor = api_pop_interceptor
+API.register_call_kernel = api_register_call_kernel
+API.register_kernel_of = api_register_kernel_of
 _API = PyCapsule_New(&API, TG_CAPSULE_NAME, NULL)

@@ -48,6 +48,7 @@ cdef enum:
 
     KERNEL_C = 1
     KERNEL_PYTHON = 2
+    KERNEL_CALL = 3
 
 PARAM_TYPES = ("Tensor", "Tensor?", "Tensor[]", "Operand", "Scalar", "Scalar?", "int", "int?", "int[]", "int[]?",
                "float", "float?", "bool", "bool?", "str", "str?", "dim", "dim?", "dim[]", "dim[]?", "dtype?",
@@ -60,6 +61,7 @@ _EXPECTED = ("Tensor", "Tensor or None", "tuple of Tensors", "Tensor or Number",
 cdef struct tg_kernel:
     int kind
     tg_loop_kernel fn
+    tg_call_kernel call
     void* context
     PyObject* callable
 
@@ -114,6 +116,7 @@ cdef class Op:
     cdef object geometry                 # view ops: the Python rule
     cdef bint forgets_base               # view ops: the result is no view of its input
     cdef int native_view                 # view ops: number of the C twin of the geometry, or 0
+    cdef int plain                       # kernel ops: number of the C twin of the shape rule, or 0
     cdef tg_kernel*** rows
     cdef int nrows
     cdef dict rules
@@ -245,6 +248,7 @@ def make_op(definition, str kind, spec):
     op.takes_out = spec.get("takes_out", op.kind_ <= OP_SCAN or op.kind_ == OP_KERNEL)
     op.geometry = spec.get("geometry")
     op.native_view = NATIVE_VIEWS.get(op.name, 0) if op.kind_ == OP_VIEW else 0
+    op.plain = PLAIN_SHAPES.get(op.name, 0) if op.kind_ == OP_KERNEL else 0
     op.forgets_base = op.name in FORGET_BASE
     op.function = spec.get("function")
     op.native = spec.get("native")
@@ -312,7 +316,8 @@ def register_kernel(Op op not None, int slot, dtypes, kernel):
         entry = kernel_entry(op, slot, i, True)
         old = entry.callable
         Py_INCREF(kernel)
-        entry.kind, entry.fn, entry.context, entry.callable = KERNEL_PYTHON, NULL, NULL, <PyObject*>kernel
+        entry.kind, entry.fn, entry.call, entry.context = KERNEL_PYTHON, NULL, NULL, NULL
+        entry.callable = <PyObject*>kernel
         Py_XDECREF(old)
 
 
@@ -580,4 +585,8 @@ cdef object run_op(Op op, PyObject** flat, object out):
         return run_reduction(op, flat, out)
     if op.kind_ == OP_SCAN:
         return run_scan(op, flat, out)
+    if op.plain and out is None:
+        result = run_plain(op, flat)
+        if result is not None:
+            return result
     return run_kernel_op(op, flat, out)

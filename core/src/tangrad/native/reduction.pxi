@@ -198,6 +198,7 @@ cdef object run_scan(Op op, PyObject** flat, object out):
     cdef DeviceRuntime dev = x.storage_.dev
     cdef int common, i, want
     cdef tg_kernel* kernel
+    cdef PyObject* arguments[MAX_PARAMS]
     override, dim = None, 0
     for i in range(1, op.nparams):
         name = <str>PyTuple_GET_ITEM(op.names, i)
@@ -227,7 +228,12 @@ cdef object run_scan(Op op, PyObject** flat, object out):
             o = empty_contiguous(x.ndim_, x.shape_, want, dev)
         made.append(o)
     if not dev.type.meta and x.numel_:
-        call_python_kernel(op, kernel, (tuple(made), x, dim, plain_params(op, flat)))
+        if kernel.kind == KERNEL_CALL:
+            memcpy(arguments, flat, op.nparams * sizeof(PyObject*))
+            arguments[0] = <PyObject*>x
+            call_c_kernel(op, kernel, dev, made, arguments)
+        else:
+            call_python_kernel(op, kernel, (tuple(made), x, dim, plain_params(op, flat)))
     for o, i in targets:
         copy_into(o, made[i])
     if out is not None:
@@ -270,7 +276,7 @@ cdef object run_kernel_op(Op op, PyObject** flat, object out):
     kernel = find_kernel(op, dev.slot, key)
     if op.written >= 0:
         if not dev.type.meta:
-            call_python_kernel(op, kernel, ((args[op.written],), args))
+            run_kernel(op, kernel, dev, (args[op.written],), args)
         return args[op.written]
     if definition.shape_depends_on_data:
         if dev.type.meta:
@@ -296,7 +302,7 @@ cdef object run_kernel_op(Op op, PyObject** flat, object out):
             o = empty_contiguous(len(size), shape, (<dtype>dt).index, dev)
         made.append(o)
     if not dev.type.meta:
-        call_python_kernel(op, kernel, (tuple(made), args))
+        run_kernel(op, kernel, dev, made, args)
     for o, i in targets:
         copy_into(o, made[i])
     if out is not None:

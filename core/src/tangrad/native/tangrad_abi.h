@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define TG_ABI_VERSION 1
+#define TG_ABI_VERSION 2
 #define TG_CAPSULE_NAME "tangrad._C._API"
 #define TG_MAX_OPERANDS 20
 #define TG_MAX_PARAMS 12
@@ -62,6 +62,60 @@ typedef struct tg_loop {
 /* Return 0, or -1 with a Python exception set (under the GIL: PyGILState). */
 typedef int (*tg_loop_kernel)(const tg_loop *loop, void *context);
 
+/* A tensor as a call receives it: memory as in an operand, geometry in elements. An optional
+ * tensor that is absent has `ndim` -1. */
+typedef struct tg_view {
+    void *data;
+    uint64_t handle;
+    int64_t offset;
+    int32_t dtype;
+    int32_t ndim;
+    const int64_t *shape;
+    const int64_t *strides;
+    int64_t numel;
+} tg_view;
+
+enum {
+    TG_ARG_NONE,
+    TG_ARG_TENSOR,  /* tensors[0] */
+    TG_ARG_TENSORS, /* tensors[0 .. count-1] */
+    TG_ARG_INT,     /* i; an integer past int64 keeps its low 64 bits */
+    TG_ARG_INTS,    /* ints[0 .. count-1] */
+    TG_ARG_FLOAT,   /* f */
+    TG_ARG_BOOL,    /* i: 0 or 1 */
+    TG_ARG_TEXT,    /* text, UTF-8 */
+    TG_ARG_DTYPE,   /* i: the index of the dtype */
+    TG_ARG_OTHER    /* an object that C code has no form of, such as a generator */
+};
+
+typedef union tg_argument_value {
+    int64_t i;
+    double f;
+    const int64_t *ints;
+    const tg_view *tensors;
+    const char *text;
+} tg_argument_value;
+
+typedef struct tg_argument {
+    int32_t kind;
+    int32_t count;
+    tg_argument_value value;
+} tg_argument;
+
+/* One call of a scan or a general op: checked, outputs allocated, arguments in the order of the
+ * op's signature. Where the op writes one of its arguments, that tensor is the only output. */
+typedef struct tg_call {
+    int32_t version;
+    int32_t nout;
+    int32_t nargs;
+    int32_t device_index;
+    const tg_view *outs;
+    const tg_argument *args;
+} tg_call;
+
+/* As a loop kernel; called without the GIL where the tensors are large. */
+typedef int (*tg_call_kernel)(const tg_call *call, void *context);
+
 /* Around every op of a thread. enter may refuse the call by setting an exception. Every enter
  * that did not refuse is followed by one leave with its token, also when the op raises. */
 typedef void *(*tg_enter)(void *context, PyObject *op);
@@ -83,6 +137,13 @@ typedef struct tg_api {
     PyObject *(*empty)(int ndim, const int64_t *shape, int dtype, PyObject *like);
     int (*push_interceptor)(tg_enter enter, tg_leave leave, void *context);
     int (*pop_interceptor)(void *context);
+    /* since version 2 */
+    int (*register_call_kernel)(const char *op, const char *device, const char *layout,
+                                const char *dtype, tg_call_kernel kernel, void *context);
+    /* For an op at hand, named or derived (a fused gradient has no name to look up): a loop kernel
+     * for pointwise ops and reductions, a call kernel for scans and general ops; NULL the other. */
+    int (*register_kernel_of)(PyObject *op, const char *device, const char *layout, const char *dtype,
+                              tg_loop_kernel loop, tg_call_kernel call, void *context);
 } tg_api;
 
 /* Return the table of the installed core, or NULL with an ImportError where it is older than

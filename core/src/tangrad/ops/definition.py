@@ -84,6 +84,8 @@ class Definition:
         import sys
 
         self.schema, self.name, self.node = schema, schema.name, node
+        # What names the op among all, derived ones included: kernels made ahead of time go by it.
+        self.key = schema.name
         self.module = _defining_module(sys._getframe(2))
         self.shape, self.dtype, self.check, self.reference, self.decompose = (
             shape,

@@ -126,6 +126,7 @@ def _fused_op(
         else ("promoted",) * len(expressions)
     )
     made = make_derived(definition, name, merged, tensors, params, results)
+    made.definition.key = f"{definition.key}{name[len(definition.name) :]}({','.join(tag)})"
     definition._derived[key] = (made, [*tensors, *params])
     return definition._derived[key]
 

@@ -1,0 +1,48 @@
+"""Write the generated sources of a build: rendered kernel files and the tables of all kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def write_sources(folder: Path, levels: list[str], handwritten: Iterable[Path]) -> list[Path]:
+    """Write all generated C files and return those that are compiled for each level.
+
+    Args:
+        folder: where they go; files whose content does not change keep their dates.
+        levels: names of the instruction-set levels.
+        handwritten: kernel files of the source tree; each ends with a table of its kernels.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    rendered: dict[str, str] = {}
+    paths = [write(folder / f"{name}.c", text) for name, text in rendered.items()]
+    tables = [path.stem for path in [*handwritten, *paths] if has_table(path)]
+    write(folder / "tables.c", tables_source(levels, tables))
+    return paths
+
+
+def has_table(path: Path) -> bool:
+    """Tell whether a kernel file has a table: some serve other kernel files only."""
+    return f"TGC(tgc_table_{path.stem})" in path.read_text("utf-8")
+
+
+def tables_source(levels: list[str], tables: list[str]) -> str:
+    """Return the C source that lists every table of every level."""
+    lines = ['#include "tgc.h"', ""]
+    for level in levels:
+        lines += [f"extern const tgc_kernel tgc_table_{name}_{level}[];" for name in tables]
+        names = ", ".join([*(f"tgc_table_{name}_{level}" for name in tables), "0"])
+        lines.append(f"static const tgc_kernel *const tables_{level}[] = {{{names}}};")
+    names = ", ".join([*(f'"{level}"' for level in levels), "0"])
+    lines.append(f"const char *const tgc_level_names[] = {{{names}}};")
+    names = ", ".join(f"tables_{level}" for level in levels)
+    lines.append(f"const tgc_kernel *const *const tgc_level_tables[] = {{{names}}};")
+    return "\n".join(lines) + "\n"
+
+
+def write(path: Path, text: str) -> Path:
+    """Write a file unless it has this content already, so that builds are incremental."""
+    if not path.exists() or path.read_text("utf-8") != text:
+        path.write_text(text, "utf-8")
+    return path

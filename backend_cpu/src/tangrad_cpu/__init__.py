@@ -1,0 +1,1 @@
+"""Compute on the CPU with vectorised, threaded kernels: device `cpu` of tangrad."""

@@ -1,0 +1,165 @@
+# cython: language_level=3, embedsignature=False
+"""The compiled kernels: which level of them runs here, and how ops find theirs."""
+import os
+
+from cpython.ref cimport PyObject
+from libc.stdint cimport int64_t
+
+from tangrad.api cimport tg_api, tg_call_kernel, tg_import_api, tg_loop_kernel
+
+cdef extern from "tgc.h":
+    enum:
+        TGC_LOOP
+    ctypedef struct tgc_kernel:
+        const char* op
+        const char* dtype
+        int kind
+        void* function
+        const void* context
+    void tgc_set_threads(int)
+    int tgc_threads()
+    void tgc_scratch_fail_after(int64_t)
+
+cdef extern from *:
+    """
+    extern const char *const tgc_level_names[];
+    extern const tgc_kernel *const *const tgc_level_tables[];
+    #if defined(__x86_64__)
+    static int tgc_supports(const char *level)
+    {
+        __builtin_cpu_init();
+        if (level[0] == 'b')
+            return 1;
+        if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("bmi2"))
+            return 0;
+        return level[3] == '2' || (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")
+                                   && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")
+                                   && __builtin_cpu_supports("avx512cd"));
+    }
+    #else
+    static int tgc_supports(const char *level) { return level[0] == 'b'; }
+    #endif
+    """
+    const char* const* tgc_level_names
+    const tgc_kernel* const* const* tgc_level_tables
+    int tgc_supports(const char*)
+
+# The order of tgc.h's dtype indices.
+DTYPES = ("bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float32", "float64",
+          "float16", "bfloat16", "complex64", "complex128")
+
+cdef const tg_api* core = tg_import_api(2)
+cdef dict found = {}
+cdef bytes device = b""
+cdef str chosen = ""
+
+
+def levels():
+    """Return {level: whether this machine runs it}, the least first."""
+    cdef int i = 0
+    result = {}
+    while tgc_level_names[i] != NULL:
+        result[tgc_level_names[i].decode()] = bool(tgc_supports(tgc_level_names[i]))
+        i += 1
+    return result
+
+
+def level():
+    """Return the instruction-set level in use."""
+    return chosen
+
+
+def open(str name):
+    """Choose the level and collect its kernels.
+
+    Raises:
+        ValueError: `TANGRAD_CPU_ISA` is unknown or not supported here.
+    """
+    global device, chosen
+    cdef const tgc_kernel* const* tables
+    cdef const tgc_kernel* kernel
+    cdef int i, k
+    for i, dtype in enumerate(DTYPES):
+        if core.dtype_by_name(dtype.encode()) != i:
+            raise ImportError(f"tangrad-cpu counts dtype {dtype} as number {i}, and the core does not: reinstall both")
+    known = levels()
+    forced = os.environ.get("TANGRAD_CPU_ISA")
+    if forced is None:
+        wanted = [n for n in known if known[n]][-1]
+    elif forced not in known:
+        raise ValueError(f"TANGRAD_CPU_ISA='{forced}' is no instruction-set level; known are {', '.join(known)}")
+    elif not known[forced]:
+        raise ValueError(f"TANGRAD_CPU_ISA='{forced}': this machine runs only "
+                         f"{', '.join(n for n in known if known[n])}")
+    else:
+        wanted = forced
+    tables = tgc_level_tables[list(known).index(wanted)]
+    found.clear()
+    i = 0
+    while tables[i] != NULL:
+        k = 0
+        while tables[i][k].op != NULL:
+            kernel = &tables[i][k]
+            found[(kernel.op.decode(), kernel.dtype.decode())] = <size_t>kernel
+            k += 1
+        i += 1
+    device = name.encode()
+    chosen = wanted
+
+
+def kernel_for(op, dtype):
+    """Enter the kernel of an op for a dtype into the core's table.
+
+    Returns:
+        What stands for it in Python, or None if there is no kernel.
+    """
+    address = found.get((op.definition.key, dtype.name))
+    if address is None:
+        return None
+    register(op, dtype.name, address)
+    return _entered
+
+
+def _entered(*args):
+    """Stand for a C kernel where the resolution of kernels asks for a callable."""
+    raise RuntimeError("a compiled kernel was called from Python")
+
+
+cdef int register(object op, str dtype, size_t address) except -1:
+    cdef const tgc_kernel* kernel = <const tgc_kernel*>address
+    name = dtype.encode()
+    if kernel.kind == TGC_LOOP:
+        return core.register_kernel_of(<PyObject*>op, device, b"strided", name, <tg_loop_kernel>kernel.function, NULL,
+                                       <void*>kernel.context)
+    return core.register_kernel_of(<PyObject*>op, device, b"strided", name, NULL, <tg_call_kernel>kernel.function,
+                                   <void*>kernel.context)
+
+
+def register_copies():
+    """Register the kernels of `copy_` for all dtypes."""
+    cdef const tgc_kernel* kernel
+    for (key, dtype), address in found.items():
+        if key == "copy_":
+            kernel = <const tgc_kernel*><size_t>address
+            core.register_loop_kernel(b"copy_", device, b"strided", kernel.dtype, <tg_loop_kernel>kernel.function,
+                                      <void*>kernel.context)
+
+
+def kernels():
+    """Return the (op key, dtype) pairs that have a compiled kernel."""
+    return list(found)
+
+
+def get_num_threads():
+    """Return how many threads kernels use, the calling one included."""
+    return tgc_threads()
+
+
+def set_num_threads(int threads):
+    """Set how many threads kernels use; results do not depend on it."""
+    tgc_set_threads(threads)
+
+
+def fail_scratch_after(int64_t calls):
+    """For tests: let the allocation of working memory after `calls` further ones fail; -1 never."""
+    tgc_scratch_fail_after(calls)

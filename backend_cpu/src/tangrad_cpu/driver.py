@@ -1,0 +1,58 @@
+"""Drive the CPU: memory is the host's, kernels come from the compiled tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tangrad.plugin import DeviceDriver
+
+API = 1
+
+
+class Cpu(DeviceDriver):
+    """Serve device `cpu`; what has no compiled kernel is left to the core's NumPy reference."""
+
+    host = True
+    amp_dtypes = ("bfloat16", "float16")
+
+    def open(self) -> None:
+        """Load the kernels for this machine's instruction set.
+
+        Raises:
+            ValueError: `TANGRAD_CPU_ISA` names an unknown level, or one this machine lacks.
+        """
+        from tangrad_cpu import _kernels
+
+        self._kernels = _kernels
+        _kernels.open(self.name)
+
+    def register_kernels(self, register: Any) -> None:
+        """Register the copy kernels, which the core looks up without asking; the rest on demand."""
+        self._kernels.register_copies()
+
+    def kernel_for(self, op: Any, dtype: Any) -> Callable[..., Any] | None:
+        """Enter the compiled kernel of an op and dtype into its table, else use the reference."""
+        found: Callable[..., Any] | None = self._kernels.kernel_for(op, dtype)
+        if found is not None:
+            return found
+        from tangrad.devices import reference
+
+        return reference.kernel_for(op, dtype)
+
+    def properties(self, index: int) -> dict[str, object]:
+        """Return the instruction-set level in use and the number of threads."""
+        return {
+            "name": "cpu",
+            "instruction_set": self._kernels.level(),
+            "threads": self._kernels.get_num_threads(),
+        }
+
+    def get_num_threads(self) -> int:
+        """Return how many threads a kernel uses, the caller's included."""
+        threads: int = self._kernels.get_num_threads()
+        return threads
+
+    def set_num_threads(self, threads: int) -> None:
+        """Set how many threads a kernel may use; results do not depend on it."""
+        self._kernels.set_num_threads(threads)

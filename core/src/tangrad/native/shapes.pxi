@@ -1,0 +1,103 @@
+# Shape rules in C of the ops that small models call most: the plain case of what their definitions
+# check and say, and nothing where a definition would have to decide.
+
+cdef enum:
+    PLAIN_NONE = 0
+    PLAIN_MM = 1
+    PLAIN_BMM = 2
+    PLAIN_MV = 3
+    PLAIN_DOT = 4
+    PLAIN_LINEAR = 5
+    PLAIN_SAME = 6
+    PLAIN_CAT = 7
+
+PLAIN_SHAPES = {"mm": PLAIN_MM, "bmm": PLAIN_BMM, "mv": PLAIN_MV, "dot": PLAIN_DOT, "linear": PLAIN_LINEAR,
+                "_softmax": PLAIN_SAME, "_log_softmax": PLAIN_SAME, "cat": PLAIN_CAT}
+
+
+cdef bint alike(Tensor t, Tensor first) noexcept:
+    """Whether a tensor is as plain as the first: its device and dtype, nothing left to resolve."""
+    return t.storage_.dev is first.storage_.dev and t.dtype_ is first.dtype_ and not t.flags & (CONJ | NEG)
+
+
+cdef int plain_shape(Op op, PyObject** flat, Tensor first, int64_t* shape) except -2:
+    """Write the shape of the result and return its rank, or -1 where the definition has to be asked."""
+    cdef Tensor a = first, b, c
+    cdef int d, dim
+    cdef int64_t total = 0
+    if KIND[first.dtype_.index] != KIND_FLOAT or first.flags & (CONJ | NEG):
+        return -1
+    if op.plain == PLAIN_SAME:
+        memcpy(shape, a.shape_, a.ndim_ * sizeof(int64_t))
+        return a.ndim_
+    if op.plain == PLAIN_CAT:
+        dim = <object>flat[1]
+        if a.ndim_ == 0 or dim < 0 or dim >= a.ndim_:
+            return -1
+        memcpy(shape, a.shape_, a.ndim_ * sizeof(int64_t))
+        for member in <list>flat[0]:
+            b = member
+            if not alike(b, a) or b.ndim_ != a.ndim_ or not b.flags & CONTIGUOUS:
+                return -1
+            for d in range(a.ndim_):
+                if d != dim and b.shape_[d] != a.shape_[d]:
+                    return -1
+            total += b.shape_[dim]
+        shape[dim] = total
+        return a.ndim_
+    if not isinstance(<object>flat[1], Tensor):
+        return -1
+    b = <Tensor>flat[1]
+    if not alike(b, a):
+        return -1
+    if op.plain == PLAIN_MM:
+        if a.ndim_ != 2 or b.ndim_ != 2 or a.shape_[1] != b.shape_[0]:
+            return -1
+        shape[0], shape[1] = a.shape_[0], b.shape_[1]
+        return 2
+    if op.plain == PLAIN_BMM:
+        if a.ndim_ != 3 or b.ndim_ != 3 or a.shape_[0] != b.shape_[0] or a.shape_[2] != b.shape_[1]:
+            return -1
+        shape[0], shape[1], shape[2] = a.shape_[0], a.shape_[1], b.shape_[2]
+        return 3
+    if op.plain == PLAIN_MV:
+        if a.ndim_ != 2 or b.ndim_ != 1 or a.shape_[1] != b.shape_[0]:
+            return -1
+        shape[0] = a.shape_[0]
+        return 1
+    if op.plain == PLAIN_DOT:
+        return 0 if a.ndim_ == 1 and b.ndim_ == 1 and a.shape_[0] == b.shape_[0] else -1
+    if a.ndim_ < 1 or b.ndim_ != 2 or a.shape_[a.ndim_ - 1] != b.shape_[1]:
+        return -1
+    if flat[2] != Py_None_ptr:
+        c = <Tensor>flat[2]
+        if not alike(c, a) or c.ndim_ != 1 or c.shape_[0] != b.shape_[0]:
+            return -1
+    memcpy(shape, a.shape_, (a.ndim_ - 1) * sizeof(int64_t))
+    shape[a.ndim_ - 1] = b.shape_[0]
+    return a.ndim_
+
+
+cdef object run_plain(Op op, PyObject** flat):
+    """Run an op in its plain case by a call kernel; None where it is not, or there is no such kernel."""
+    cdef int64_t shape[MAX_DIMS]
+    cdef PyObject* x = flat[0]
+    cdef Tensor first, o
+    cdef tg_kernel* kernel
+    cdef int ndim
+    if op.list_param == 0:
+        if len(<list>x) == 0:
+            return None
+        x = PyList_GET_ITEM(<object>x, 0)
+    if not isinstance(<object>x, Tensor):
+        return None
+    first = <Tensor>x
+    ndim = plain_shape(op, flat, first, shape)
+    if ndim < 0:
+        return None
+    kernel = find_kernel(op, first.storage_.dev.slot, first.dtype_.index)
+    if kernel.kind != KERNEL_CALL:
+        return None
+    o = empty_contiguous(ndim, shape, first.dtype_.index, first.storage_.dev)
+    call_c_kernel(op, kernel, first.storage_.dev, (o,), flat)
+    return o
