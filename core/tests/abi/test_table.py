@@ -92,6 +92,98 @@ def test_registration_under_an_unknown_name_is_an_error(noop):
         noop.install("add", "cpu", "float33")
 
 
+def test_call_kernel_receives_outputs_and_arguments_by_kind(program):
+    printed = program("""
+noop.install_call("mm", "cpu", "float32")
+z = tangrad.ones(2, 3) @ tangrad.ones(4, 3).t()
+print(noop.last_call(), tuple(z.shape))
+noop.install_call("cat", "cpu", "float32")
+tangrad.cat([tangrad.ones(2, 3), tangrad.ones(2, 1)], dim=-1)
+print(noop.last_call())
+noop.install_call("cumsum", "cpu", "float64")
+tangrad.ones(2, 3).cumsum(-1, dtype=tangrad.float64)
+print(noop.last_call())
+noop.install_call("native_layer_norm", "cpu", "float32")
+tangrad.native_layer_norm(tangrad.ones(2, 3), [3], tangrad.ones(3), None, 0.5)
+print(noop.last_call())
+noop.install_call("sort", "cpu", "float32")
+tangrad.ones(3).sort(descending=True)
+print(noop.last_call())
+""")
+    float32, int64, float64 = (
+        _C.dtype_by_name(name).index for name in ("float32", "int64", "float64")
+    )
+    row = f"{float32}[2:3,3:1]"
+    assert printed.splitlines() == [
+        f"{float32}[2:4,4:1] tensor {row} tensor {float32}[3:1,4:3] (2, 4)",
+        f"{float32}[2:4,4:1] tensors {row}{float32}[2:1,1:1] int 1",
+        f"{float64}[2:3,3:1] tensor {float64}[2:3,3:1] int 1 dtype {float64}",
+        f"{row}{float32}[2:1,1:1]{float32}[2:1,1:1] tensor {row} ints 3 tensor {float32}[3:1] none "
+        "float 0.5",
+        f"{float32}[3:1]{int64}[3:1] tensor {float32}[3:1] int 0 bool 1 bool 0",
+    ]
+
+
+def test_call_with_more_tensors_than_the_stack_holds(program):
+    printed = program("""
+noop.install_call("cat", "cpu", "float32")
+z = tangrad.cat([tangrad.ones(1)] * 200)
+print(noop.last_call().count("[1:1]"), tuple(z.shape))
+""")
+    assert printed == "200 (200,)"
+
+
+def test_error_of_a_call_kernel_is_the_error_of_the_op(program):
+    printed = program("""
+noop.install_call("mm", "cpu", "float32", True)
+try:
+    tangrad.ones(2, 3) @ tangrad.ones(3, 2)
+except ArithmeticError as error:
+    print(error)
+""")
+    assert printed == "the kernel refuses"
+
+
+def test_shapes_that_do_not_fit_never_reach_a_call_kernel(program):
+    printed = program("""
+noop.install_call("mm", "cpu", "float32")
+for right in (tangrad.ones(2, 3), tangrad.ones(3, 2, dtype=tangrad.float64)):
+    try:
+        tangrad.mm(tangrad.ones(2, 3), right)
+    except RuntimeError as error:
+        print(error)
+print(repr(noop.last_call()))
+""")
+    shapes, dtypes, told = printed.splitlines()
+    assert "cannot be multiplied (2x3 and 2x3)" in shapes
+    assert "same dtype" in dtypes
+    assert told == "''"
+
+
+def test_kernel_of_a_derived_op_is_registered_by_the_op_itself(program):
+    printed = program("""
+x.requires_grad_()
+(x * y).sum().backward()
+((op, _),) = tangrad.ops.lookup("mul").definition._derived.values()
+print(op.definition.key)
+noop.install_of(op, "cpu", "float32")
+(x * y).sum().backward()
+print(noop.last_loop()["calls"])
+""")
+    assert printed.splitlines() == ["mul_backward(self)", "1"]
+
+
+def test_kernel_of_the_wrong_form_is_refused(noop):
+    with pytest.raises(
+        TypeError, match="'mm' is an op of kind kernel: its C kernel is a call kernel"
+    ):
+        noop.install("mm", "cpu", "float32")
+    with pytest.raises(TypeError, match="'mul' is an op of kind pointwise.*a loop kernel"):
+        noop.install_call("mul", "cpu", "float32")
+    with pytest.raises(TypeError, match="kind composite, which has no kernels"):
+        noop.install_call("matmul", "cpu", "float32")
+
+
 def test_table_describes_tensors(noop):
     t = tangrad.ones(2, 3).t()
     told = noop.describe(t)

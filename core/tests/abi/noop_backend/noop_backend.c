@@ -1,6 +1,8 @@
 /* A backend whose kernels compute nothing: what remains is the core's own time per op. It also
  * shows what the core hands to a kernel, and counts ops through interceptors in C. */
 #include "native/tangrad_abi.h"
+#include <stdio.h>
+#include <string.h>
 
 #define COUNTERS 8
 
@@ -43,6 +45,93 @@ static int fail(const tg_loop *loop, void *context)
     PyErr_SetString(PyExc_ArithmeticError, "the kernel refuses");
     PyGILState_Release(gil);
     return -1;
+}
+
+/* What a call kernel was given, as text: shapes of the outputs, then each argument by its kind. */
+static char told[4096];
+
+static void tell_view(char *text, size_t room, const tg_view *view)
+{
+    size_t n = strlen(text);
+    if (view->ndim < 0) {
+        snprintf(text + n, room - n, "absent");
+        return;
+    }
+    n += snprintf(text + n, room - n, "%d[", view->dtype);
+    for (int d = 0; d < view->ndim; d++)
+        n += snprintf(text + n, room - n, "%s%lld:%lld", d ? "," : "", (long long)view->shape[d],
+                      (long long)view->strides[d]);
+    snprintf(text + n, room - n, "]%s", view->numel > 0 && view->data == NULL ? " without data" : "");
+}
+
+static int tell(const tg_call *call, void *context)
+{
+    (void)context;
+    told[0] = 0;
+    for (int i = 0; i < call->nout; i++)
+        tell_view(told, sizeof told, &call->outs[i]);
+    for (int i = 0; i < call->nargs; i++) {
+        const tg_argument *a = &call->args[i];
+        size_t n = strlen(told);
+        char *end = told + n;
+        size_t room = sizeof told - n;
+        switch (a->kind) {
+        case TG_ARG_NONE: snprintf(end, room, " none"); break;
+        case TG_ARG_INT: snprintf(end, room, " int %lld", (long long)a->value.i); break;
+        case TG_ARG_BOOL: snprintf(end, room, " bool %lld", (long long)a->value.i); break;
+        case TG_ARG_FLOAT: snprintf(end, room, " float %g", a->value.f); break;
+        case TG_ARG_TEXT: snprintf(end, room, " text %s", a->value.text); break;
+        case TG_ARG_DTYPE: snprintf(end, room, " dtype %lld", (long long)a->value.i); break;
+        case TG_ARG_OTHER: snprintf(end, room, " other"); break;
+        case TG_ARG_INTS:
+            snprintf(end, room, " ints");
+            for (int k = 0; k < a->count; k++) {
+                n = strlen(told);
+                snprintf(told + n, sizeof told - n, " %lld", (long long)a->value.ints[k]);
+            }
+            break;
+        default:
+            snprintf(end, room, " %s", a->kind == TG_ARG_TENSOR ? "tensor " : "tensors ");
+            for (int k = 0; k < a->count; k++)
+                tell_view(told, sizeof told, &a->value.tensors[k]);
+        }
+    }
+    return 0;
+}
+
+static int fail_call(const tg_call *call, void *context)
+{
+    (void)call;
+    return fail(NULL, context);
+}
+
+static PyObject *install_call(PyObject *self, PyObject *args)
+{
+    const char *op, *device, *dtype;
+    int fails = 0;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "sss|p", &op, &device, &dtype, &fails)
+        || api->register_call_kernel(op, device, "strided", dtype, fails ? fail_call : tell, NULL) != 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *install_of(PyObject *self, PyObject *args)
+{
+    PyObject *op;
+    const char *device, *dtype;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "Oss", &op, &device, &dtype)
+        || api->register_kernel_of(op, device, "strided", dtype, look, NULL, NULL) != 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *last_call(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    return PyUnicode_FromString(told);
 }
 
 static PyObject *install_kernel(PyObject *args, tg_loop_kernel kernel)
@@ -190,6 +279,9 @@ static PyMethodDef methods[] = {
     {"install", install, METH_VARARGS, "install(op, device, dtype): register the do-nothing kernel."},
     {"install_looking", install_looking, METH_VARARGS, "Register the kernel that notes its loop."},
     {"install_failing", install_failing, METH_VARARGS, "Register the kernel that raises."},
+    {"install_call", install_call, METH_VARARGS, "Register the call kernel that notes its call, or one that raises."},
+    {"install_of", install_of, METH_VARARGS, "install_of(op object, device, dtype): the kernel that notes its loop."},
+    {"last_call", last_call, METH_NOARGS, "Return what the noting call kernel was given last, as text."},
     {"last_loop", last_loop, METH_NOARGS, "Return what the noting kernel was given last."},
     {"describe", describe, METH_O, "Return what the table tells of a tensor, or None."},
     {"empty", empty, METH_VARARGS, "empty(rows, columns, dtype, like): allocate through the table."},
