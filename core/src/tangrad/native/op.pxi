@@ -116,6 +116,7 @@ cdef class Op:
     cdef object geometry                 # view ops: the Python rule
     cdef bint forgets_base               # view ops: the result is no view of its input
     cdef int native_view                 # view ops: number of the C twin of the geometry, or 0
+    cdef int shortcut                    # composites: number of the C twin of the usual form, or 0
     cdef int plain                       # kernel ops: number of the C twin of the shape rule, or 0
     cdef tg_kernel*** rows
     cdef int nrows
@@ -248,6 +249,7 @@ def make_op(definition, str kind, spec):
     op.takes_out = spec.get("takes_out", op.kind_ <= OP_SCAN or op.kind_ == OP_KERNEL)
     op.geometry = spec.get("geometry")
     op.native_view = NATIVE_VIEWS.get(op.name, 0) if op.kind_ == OP_VIEW else 0
+    op.shortcut = SHORTCUTS.get(op.name, 0) if op.kind_ == OP_COMPOSITE else 0
     op.plain = PLAIN_SHAPES.get(op.name, 0) if op.kind_ == OP_KERNEL else 0
     op.forgets_base = op.name in FORGET_BASE
     op.function = spec.get("function")
@@ -542,6 +544,10 @@ cdef object call_out(Op op, PyObject** flat, object out, uint64_t needs):
 
 
 cdef object call_composite(Op op, PyObject** flat, object out, bint inplace):
+    if op.shortcut and out is None and tg_tls.intercept == NULL:
+        result = shortcut(op, flat)
+        if result is not NotImplemented:
+            return result
     if inplace and op.definition.writes is not None:
         return PyObject_CallObject(op.definition.writes, tuple_of(flat, op.nparams))
     result = PyObject_CallObject(op.function, tuple_of(flat, op.nparams))

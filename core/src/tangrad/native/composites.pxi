@@ -1,0 +1,88 @@
+# Composites in C in the form that programs use most; every other form runs the definition's Python.
+
+cdef enum:
+    SHORT_NONE = 0
+    SHORT_MATMUL = 1
+    SHORT_SOFTMAX = 2
+    SHORT_RESHAPE = 3
+    SHORT_FLATTEN = 4
+    SHORT_CONTIGUOUS = 5
+
+SHORTCUTS = {"matmul": SHORT_MATMUL, "softmax": SHORT_SOFTMAX, "log_softmax": SHORT_SOFTMAX, "reshape": SHORT_RESHAPE,
+             "flatten": SHORT_FLATTEN, "contiguous": SHORT_CONTIGUOUS}
+
+
+cdef object shortcut(Op op, PyObject** flat):
+    """Return the result of a composite's usual form, or NotImplemented for any other.
+
+    Inner ops start at recording: only where nothing stands between may this be used.
+    """
+    cdef PyObject* inner[MAX_PARAMS]
+    cdef Tensor t = <Tensor>flat[0], u
+    if op.shortcut == SHORT_CONTIGUOUS:
+        return t if flat[1] == Py_None_ptr and t.flags & CONTIGUOUS else NotImplemented
+    if op.shortcut == SHORT_SOFTMAX:
+        if flat[2] != Py_None_ptr:
+            return NotImplemented
+        return call_flat(lookup_op("_softmax" if op.name == "softmax" else "_log_softmax"), flat, None, False)
+    if op.shortcut == SHORT_MATMUL:
+        u = <Tensor>flat[1]
+        if t.ndim_ == 2 and u.ndim_ == 2:
+            return call_flat(lookup_op("mm"), flat, None, False)
+        if t.ndim_ == 2 and u.ndim_ == 1:
+            return call_flat(lookup_op("mv"), flat, None, False)
+        if t.ndim_ == 3 and u.ndim_ == 3 and t.shape_[0] == u.shape_[0] and t.shape_[2] == u.shape_[1]:
+            product = call_flat(lookup_op("bmm"), flat, None, False)
+            size = shape_of(<Tensor>product)
+            inner[0], inner[1] = <PyObject*>product, <PyObject*>size
+            return call_flat(lookup_op("_unsafe_view"), inner, None, False)
+        return NotImplemented
+    if not t.flags & CONTIGUOUS:
+        return NotImplemented
+    size = flattened(t, flat) if op.shortcut == SHORT_FLATTEN else inferred(t, <tuple>flat[1])
+    if size is None:
+        return NotImplemented
+    inner[0] = flat[0]
+    inner[1] = <PyObject*>size
+    return call_flat(<Op>lookup_op("view").overloads[0], inner, None, False)
+
+
+cdef tuple shape_of(Tensor t):
+    return tuple([t.shape_[d] for d in range(t.ndim_)])
+
+
+cdef tuple flattened(Tensor t, PyObject** flat):
+    """The size after merging dimensions flat[1] to flat[2]; None where `flatten` has to decide."""
+    cdef int start = <object>flat[1], end = <object>flat[2], d
+    cdef int64_t merged = 1
+    if start >= end or end >= t.ndim_:
+        return None
+    for d in range(start, end + 1):
+        merged *= t.shape_[d]
+    size = [t.shape_[d] for d in range(start)]
+    size.append(merged)
+    for d in range(end + 1, t.ndim_):
+        size.append(t.shape_[d])
+    return tuple(size)
+
+
+cdef tuple inferred(Tensor t, tuple size):
+    """The size with -1 replaced; None where it does not fit and `reshape` has to say why."""
+    cdef int64_t known = 1, extent
+    cdef int unknown = -1, i
+    for i in range(<int>len(size)):
+        item = size[i]
+        if type(item) is not int:
+            return None
+        extent = item
+        if extent < 0:
+            if extent != -1 or unknown >= 0:
+                return None
+            unknown = i
+        elif __builtin_mul_overflow(known, extent, &known):
+            return None
+    if unknown < 0:
+        return size if known == t.numel_ else None
+    if known == 0 or t.numel_ % known:
+        return None
+    return size[:unknown] + (t.numel_ // known,) + size[unknown + 1:]

@@ -1,0 +1,101 @@
+"""Composites have C twins of their usual form, which give what the definitions say."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tangrad
+from tangrad import _C, ops
+
+SIZES = st.lists(st.integers(0, 4), max_size=4).map(tuple)
+
+
+def outcome(function, *args):
+    """Return what a call gives: (shape, strides, grad_fn, shares memory), or its exception."""
+    x = args[0]
+    try:
+        y = function(*args)
+    except (RuntimeError, IndexError, TypeError) as error:
+        return type(error), str(error)
+    name = None if y.grad_fn is None else y.grad_fn.name()
+    return tuple(y.shape), y.stride(), name, y.data_ptr() == x.data_ptr()
+
+
+def by_definition(name):
+    """Return the composite's Python function, called with bound arguments."""
+    op = ops.lookup(name)
+
+    def call(*args):
+        bound, _ = _C.bind_arguments(op, args, {})
+        return op.definition.function_body(*bound)
+
+    return call
+
+
+@settings(deadline=None)  # the first call loads families of ops
+@given(SIZES, st.lists(st.integers(-2, 5), max_size=4).map(tuple), st.booleans())
+def test_reshape_agrees_with_its_definition(size, wanted, transposed):
+    x = tangrad.ones(size, requires_grad=True)
+    x = x.transpose(0, -1) if transposed and x.ndim else x
+    assert outcome(tangrad.reshape, x, wanted) == outcome(by_definition("reshape"), x, wanted)
+
+
+@settings(deadline=None)  # the first call loads families of ops
+@given(SIZES, st.integers(-4, 3), st.integers(-4, 3), st.booleans())
+def test_flatten_agrees_with_its_definition(size, start, end, transposed):
+    x = tangrad.ones(size, requires_grad=True)
+    x = x.transpose(0, -1) if transposed and x.ndim else x
+    assert outcome(tangrad.flatten, x, start, end) == outcome(
+        by_definition("flatten"), x, start, end
+    )
+
+
+@settings(deadline=None)  # the first call loads families of ops
+@given(SIZES, SIZES)
+def test_matmul_agrees_with_its_definition(left, right):
+    a, b = tangrad.ones(left, requires_grad=True), tangrad.ones(right)
+    assert outcome(tangrad.matmul, a, b) == outcome(by_definition("matmul"), a, b)
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+@pytest.mark.parametrize("dim", [0, -1, 2])
+@pytest.mark.parametrize("dtype", [None, tangrad.float64])
+def test_softmax_agrees_with_its_definition(name, dim, dtype):
+    x = tangrad.ones(2, 3, requires_grad=True)
+    assert outcome(getattr(tangrad, name), x, dim, dtype) == outcome(
+        by_definition(name), x, dim, dtype
+    )
+
+
+def test_contiguous_is_the_tensor_itself_where_it_lies_densely():
+    x = tangrad.ones(2, 3)
+    assert x.contiguous() is x
+    assert x.t().contiguous().stride() == (2, 1)
+    assert (
+        x.reshape(1, 2, 3, 1)
+        .contiguous(memory_format=tangrad.channels_last)
+        .is_contiguous(memory_format=tangrad.channels_last)
+    )
+
+
+def test_observers_see_the_ops_within_a_composite():
+    seen = []
+
+    class Watch:
+        def enter(self, op):
+            seen.append(op.name)
+
+        def leave(self, op, token):
+            pass
+
+    from tangrad.dispatch.intercept import pop_observer, push_observer
+
+    watch = Watch()
+    push_observer(watch)
+    try:
+        tangrad.ones(2, 3) @ tangrad.ones(3, 2)
+    finally:
+        pop_observer(watch)
+    assert "mm" in seen
