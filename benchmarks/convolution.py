@@ -36,6 +36,7 @@ class Convolution:
 
     @property
     def name(self) -> str:
+        """Return the workload's name."""
         kernel = f"{self.size}×{self.size}{'/2' if self.stride == 2 else ''}"
         if self.groups > 1:
             return f"depthwise {kernel} {self.inside}@{self.picture}"
@@ -58,6 +59,7 @@ class Convolution:
         return Cost(FLOAT * passes * sum(counts), 2.0 * passes * counts[2] * taps)
 
     def call(self) -> str:
+        """Return the call that convolves."""
         padding = self.size // 2
         return f"fw.nn.functional.conv2d(x, w, None, {self.stride}, {padding}, 1, {self.groups})"
 

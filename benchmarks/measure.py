@@ -149,7 +149,7 @@ def measure(workload: Workload, group: str, fws: dict[str, Any], pace: Pace) -> 
         for name, one in started.items():
             program = Program(workload.statement, one.names, workload.repeats)
             timers[name] = timer(program, pace, one.first if name == OURS else None)
-        if started:
+        if started and pace.peers:
             for name, make in peers(workload, started.get("torch") or started[OURS]):
                 try:
                     timers[name] = timer(make(), pace)
@@ -172,6 +172,7 @@ def frameworks(threads: int) -> dict[str, Any]:
             continue
         if hasattr(fw, "set_num_threads"):
             fw.set_num_threads(threads)
+        (fw.ones(2) + 1).sum()  # loads what a framework loads with its first op
         found[name] = fw
     return found
 

@@ -39,7 +39,7 @@ def line(figure: Figure) -> str:
         quantity(ours, f.unit),
         quantity(f.values.get("torch"), f.unit),
         f"{quantity(rest[best], f.unit)} {best}" if best else "",
-        "" if f.ratio is None else "{1:.2f} ({0:.2f}-{2:.2f})".format(*f.ratio),
+        "" if f.ratio is None else "{1} ({0}-{2})".format(*map(_ratio, f.ratio)),
         " ".join(goals),
         quantity(f.limit, f.unit),
         off,
@@ -64,6 +64,10 @@ def quantity(value: float | None, unit: str) -> str:
     elif unit == "us" and value >= 1e3:
         value, unit = value / 1e3, "ms"
     return f"{_number(value)} {unit}".strip()
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.2f}" if value < 100 else f"{value:.0f}"
 
 
 def _number(value: float) -> str:
