@@ -98,12 +98,12 @@ def _product(shape: tuple[int, ...]) -> int:
     return total
 
 
-PICTURE = (PICTURES, 64, 112, 112)
+STEM = (PICTURES, 64, 112, 112)
 MAPS = (PICTURES, 64, 56, 56)
 
 
 def leaf(fw: Any) -> dict[str, Any]:
-    return {**inputs(leaves="x", x=PICTURE)(fw), "functional": fw.nn.functional}
+    return {**inputs(leaves="x", x=MAPS)(fw), "functional": fw.nn.functional}
 
 
 def with_functional(shape: tuple[int, ...]) -> Prepare:
@@ -121,18 +121,18 @@ def batch_norm(training: bool, leaves: str = "") -> Prepare:
 
 def pooling() -> list[Workload]:
     """Return pooling, forward and with its gradient."""
-    picture, count = with_functional(PICTURE), _product(PICTURE)
+    maps, stem, count = with_functional(MAPS), with_functional(STEM), _product(MAPS)
     quarter = Cost(FLOAT * count * 5 / 4)
     both = Cost(FLOAT * count * 9 / 4)
     return [
-        Workload("max_pool 2×2", "functional.max_pool2d(x, 2)", picture, 0.05, cost=quarter),
-        Workload("max_pool 3×3/2", "functional.max_pool2d(x, 3, 2, 1)", picture, 0.2,
-                 cost=quarter),
-        Workload("avg_pool 2×2", "functional.avg_pool2d(x, 2)", picture, 0.1, cost=quarter),
-        Workload("max_pool 2×2, fwd + bwd",
+        Workload("max_pool 2×2 64@56", "functional.max_pool2d(x, 2)", maps, 0.05, cost=quarter),
+        Workload("max_pool 3×3/2 64@112", "functional.max_pool2d(x, 3, 2, 1)", stem, 0.2,
+                 cost=Cost(FLOAT * _product(STEM) * 5 / 4)),
+        Workload("avg_pool 2×2 64@56", "functional.avg_pool2d(x, 2)", maps, 0.1, cost=quarter),
+        Workload("max_pool 2×2 64@56, fwd + bwd",
                  "x.grad = None; functional.max_pool2d(x, 2).sum().backward()", leaf, 0.15,
                  cost=both),
-        Workload("avg_pool 2×2, fwd + bwd",
+        Workload("avg_pool 2×2 64@56, fwd + bwd",
                  "x.grad = None; functional.avg_pool2d(x, 2).sum().backward()", leaf, 0.15,
                  cost=both),
     ]  # fmt: skip
@@ -145,11 +145,11 @@ def normalisation() -> list[Workload]:
     backward = "layer.zero_grad(); x.grad = None; layer(x).backward(g)"
     group = "functional.group_norm(x, 8)"
     return [
-        Workload("batch_norm train", "layer(x)", batch_norm(True), 0.3, cost=copied),
-        Workload("batch_norm train, fwd + bwd", backward, batch_norm(True, "x"), 0.4,
+        Workload("batch_norm train 64@56", "layer(x)", batch_norm(True), 0.3, cost=copied),
+        Workload("batch_norm train 64@56, fwd + bwd", backward, batch_norm(True, "x"), 0.4,
                  cost=Cost(5 * FLOAT * count)),
-        Workload("batch_norm eval", "layer(x)", batch_norm(False), 1.0, cost=copied),
-        Workload("group_norm", group, with_functional(MAPS), 0.9, cost=copied),
+        Workload("batch_norm eval 64@56", "layer(x)", batch_norm(False), 1.0, cost=copied),
+        Workload("group_norm 64@56", group, with_functional(MAPS), 0.9, cost=copied),
     ]  # fmt: skip
 
 
@@ -158,10 +158,10 @@ def resampling() -> list[Workload]:
     maps, count = with_functional((PICTURES, 64, 28, 28)), PICTURES * 64 * 28 * 28
     transposed = inputs(x=(PICTURES, 64, 28, 28), w=(64, 32, 4, 4))
     return [
-        Workload("bilinear ×2",
+        Workload("bilinear ×2 64@28",
                  "functional.interpolate(x, scale_factor=2, mode='bilinear', align_corners=False)",
                  maps, 0.3, cost=Cost(5 * FLOAT * count)),
-        Workload("unfold 3×3", "functional.unfold(x, 3, padding=1)", maps, 0.3,
+        Workload("unfold 3×3 64@28", "functional.unfold(x, 3, padding=1)", maps, 0.3,
                  cost=Cost(10 * FLOAT * count)),
         Workload("conv_transpose 4×4/2 64→32@28",
                  "fw.nn.functional.conv_transpose2d(x, w, None, 2, 1)", transposed, 1.0,

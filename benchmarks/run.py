@@ -45,6 +45,14 @@ def core(rounds: int, only: str) -> Iterator[Figure]:
     yield from import_time.figures(rounds, only)
 
 
+def busy() -> str:
+    """Return a warning if other programs take the processor, empty if not."""
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    if load < cores / 2:
+        return ""
+    return f"other programs keep {load:.1f} of {cores} cores busy: do not trust these times\n"
+
+
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="measure what has this in its name or group")
@@ -68,6 +76,7 @@ def main() -> int:
     pace = replace(pace, rounds=arguments.rounds or pace.rounds)
     title = f"{machine()}, {arguments.threads} threads"
     print(title)
+    print(busy(), end="", flush=True)
     workloads, others, bound = [], [], None
     for row in measured(registry.chosen(arguments.only), arguments.threads, pace):
         if isinstance(row, Limits):
