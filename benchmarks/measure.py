@@ -23,7 +23,7 @@ from paired import OURS, Figure, Pace, Program, alternate, collected, timer
 from workload import Workload
 
 COMPARED = 1 << 16
-PREPARATION = 20.0
+PREPARATION = 12.0
 
 
 class TooSlow(BaseException):

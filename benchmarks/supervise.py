@@ -16,7 +16,7 @@ from limits import Limits
 from paired import Figure, Pace, from_data
 
 WORKER = Path(__file__).with_name("measure.py")
-SILENCE = 60.0
+SILENCE = 90.0
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
