@@ -27,7 +27,7 @@ ON_AMD: dict[str, tuple[float, float, float]] = {
     "silu": (0.3, 0.7, 0.8),
     "sigmoid": (0.3, 0.7, 0.8),
 }
-ON_INTEL = (0.25, 0.9, 0.9)
+ON_INTEL = dict.fromkeys(("add", "mul", "a*b+c", "exp", "log", "tanh"), (0.25, 0.9, 0.9))
 STATEMENTS = {
     # name: statement, NumPy's statement, operands, whether they are positive
     "add": ("a + b", "a + b", "ab", False),
@@ -46,7 +46,8 @@ def by_size() -> list[Workload]:
     """Return the ops that are measured at three sizes."""
     made = []
     for op, (statement, numpy_statement, operands, positive) in STATEMENTS.items():
-        for (label, size), amd, intel in zip(SIZES.items(), ON_AMD[op], ON_INTEL, strict=True):
+        intels = ON_INTEL.get(op, ON_AMD[op])
+        for (label, size), amd, intel in zip(SIZES.items(), ON_AMD[op], intels, strict=True):
             prepare = inputs(positive=positive, **dict.fromkeys(operands, (size,)))
             cost = Cost((len(operands) + 1) * FLOAT * size)
             made.append(

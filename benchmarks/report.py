@@ -138,6 +138,7 @@ def _panel(axes: object, figures: Sequence[Figure], height: int) -> None:
     axes.set_yticks(range(len(figures)), names, fontsize=7)
     axes.set_ylim(height - 0.4, -0.6)
     axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:g}")
     axes.axvline(1, color="gray", linewidth=0.8)
     axes.grid(axis="x", color="0.9", linewidth=0.5)
     axes.set_axisbelow(True)
