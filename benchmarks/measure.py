@@ -6,6 +6,7 @@ The job comes as JSON on standard input; every message is a line of JSON on stan
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import sys
@@ -148,7 +149,7 @@ def measure(workload: Workload, group: str, fws: dict[str, Any], pace: Pace) -> 
         timers = {}
         for name, one in started.items():
             program = Program(workload.statement, one.names, workload.repeats)
-            timers[name] = timer(program, pace, one.first if name == OURS else None)
+            timers[name] = timer(program, pace, one.first)
         if started and pace.peers:
             for name, make in peers(workload, started.get("torch") or started[OURS]):
                 try:
@@ -182,6 +183,7 @@ def main() -> None:
     messages = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
     job = json.load(sys.stdin)
     fws = frameworks(job["threads"])
     if job["limits"]:
