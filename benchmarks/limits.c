@@ -1,7 +1,6 @@
-/* Loops that reach the machine's limits. Each runs for about `seconds` and returns the work done
- * divided by the share of the call's time that the loop took, so that preparation does not count. */
+/* Loops that reach the machine's limits. Each runs for about `seconds` and returns its work per
+ * second of the thread's own time, which other programs on the machine do not lengthen. */
 #define _POSIX_C_SOURCE 200809L
-#include <stdlib.h>
 #include <time.h>
 
 enum { LANES = 16, CHAINS = 12, STEPS = 4096, BETWEEN_CLOCKS = 1 << 20 };
@@ -10,31 +9,20 @@ typedef float vector __attribute__((vector_size(LANES * sizeof(float))));
 
 static double now(void) {
   struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static double scaled(double work, double entered, double started) {
-  double end = now();
-  return work * (end - entered) / (end - started);
-}
-
-static float *ones(long count) {
-  float *x = aligned_alloc(64, ((size_t)count * sizeof *x + 63) / 64 * 64);
-  for (long i = 0; x && i < count; i++) x[i] = 1;
-  return x;
-}
-
-double limit_read(long nbytes, double seconds) {
-  double entered = now();
-  long count = nbytes / (long)sizeof(vector);
-  const vector *a = (const vector *)ones(count * LANES);
+/* `x` is aligned to a vector, `count` counts floats. */
+double limit_read(const float *x, long count, double seconds) {
+  const vector *a = (const vector *)x;
+  long vectors = count / LANES, nbytes = vectors * (long)sizeof *a;
   volatile float sink;
-  double started = now(), work = 0;
-  while (a && now() - started < seconds) {
+  double started = now(), passed, work = 0;
+  do {
     for (long done = 0; done < BETWEEN_CLOCKS; done += nbytes) {
       vector s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0};
-      for (long i = 0; i + 4 <= count; i += 4) {
+      for (long i = 0; i + 4 <= vectors; i += 4) {
         s0 += a[i], s1 += a[i + 1], s2 += a[i + 2], s3 += a[i + 3];
       }
       s0 += s1 + s2 + s3;
@@ -42,47 +30,46 @@ double limit_read(long nbytes, double seconds) {
       __asm__ volatile("" : : "r"(a) : "memory");
       work += (double)nbytes;
     }
-  }
+    passed = now() - started;
+  } while (passed < seconds);
   (void)sink;
-  work = scaled(work, entered, started);
-  free((void *)a);
-  return work;
+  return work / passed;
 }
 
-double limit_add(long nbytes, double seconds) {
-  double entered = now();
-  long count = nbytes / 3 / (long)sizeof(float);
-  float *restrict a = ones(count), *restrict b = ones(count), *restrict c = ones(count);
-  double started = now(), work = 0;
-  while (a && b && c && now() - started < seconds) {
-    for (long done = 0; done < BETWEEN_CLOCKS; done += nbytes) {
-      for (long i = 0; i < count; i++) c[i] = a[i] + b[i];
+/* Adds the first third of `x` to the second, into the last. */
+double limit_add(float *x, long count, double seconds) {
+  long third = count / 3 / LANES * LANES;
+  float *restrict a = x, *restrict b = x + third, *restrict c = x + 2 * third;
+  double nbytes = 3.0 * (double)third * (double)sizeof *x;
+  double started = now(), passed, work = 0;
+  do {
+    for (double done = 0; done < BETWEEN_CLOCKS; done += nbytes) {
+      for (long i = 0; i < third; i++) c[i] = a[i] + b[i];
       __asm__ volatile("" : : "r"(c) : "memory");
-      work += 3.0 * (double)count * (double)sizeof(float);
+      work += nbytes;
     }
-  }
-  work = scaled(work, entered, started);
-  free(a), free(b), free(c);
-  return work;
+    passed = now() - started;
+  } while (passed < seconds);
+  return work / passed;
 }
 
-double limit_fma(long unused, double seconds) {
-  double entered = now();
+double limit_fma(float *unused, long count, double seconds) {
   vector s[CHAINS], x = {0}, y = {0};
   volatile float sink;
-  (void)unused;
+  (void)unused, (void)count;
   for (int k = 0; k < CHAINS; k++) s[k] = x + (float)k;
   x += 0.999f, y += 0.001f;
-  double started = now(), work = 0;
-  while (now() - started < seconds) {
+  double started = now(), passed, work = 0;
+  do {
     for (int i = 0; i < STEPS; i++) {
 #pragma GCC unroll 12
       for (int k = 0; k < CHAINS; k++) s[k] = s[k] * x + y;
     }
     work += 2.0 * LANES * CHAINS * STEPS;
-  }
+    passed = now() - started;
+  } while (passed < seconds);
   for (int k = 1; k < CHAINS; k++) s[0] += s[k];
   sink = s[0][0];
   (void)sink;
-  return scaled(work, entered, started);
+  return work / passed;
 }

@@ -12,11 +12,13 @@ import platform
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy
 from workload import Cost
@@ -86,26 +88,32 @@ def _cpuinfo() -> str:
     return listing.read_text("utf-8") if listing.exists() else ""
 
 
+Kernel = Callable[[numpy.ndarray], float]
+
+
 def measure(threads: int) -> Limits:
     """Measure what this machine can do with so many threads."""
     kernels = _compiled() or _by_numpy()
+    start = threading.Barrier(threads)
     with ThreadPoolExecutor(threads) as pool:
 
-        def together(kernel: Callable[[int], float], amount: int) -> float:
-            """Return the work per second of all threads at once."""
+        def alone(kernel: Kernel, nbytes: int) -> float:
+            x = _aligned_ones(nbytes)
             best = 0.0
             for _ in range(ATTEMPTS):
-                start = time.perf_counter()
-                work = sum(pool.map(kernel, [amount] * threads))
-                best = max(best, work / (time.perf_counter() - start))
+                start.wait()
+                best = max(best, kernel(x))
             return best
 
-        share = {size: size // threads for size in SIZES}
+        def together(name: str, nbytes: int) -> float:
+            """Return the work per second of all threads at once."""
+            return sum(pool.map(alone, [kernels[name]] * threads, [nbytes] * threads))
+
         bandwidth = {
-            size: max(together(kernels["add"], part), together(kernels["read"], part))
-            for size, part in share.items()
+            size: max(together("add", size // threads), together("read", size // threads))
+            for size in SIZES
         }
-        single = together(kernels["fma"], 0)
+        single = together("fma", SIZES[0])
     gemm = {kind: _gemm(kind) for kind in ("float32", "float64", "bfloat16")}
     single = max(single, gemm["float32"])
     peaks = {
@@ -117,12 +125,19 @@ def measure(threads: int) -> Limits:
     return Limits(bandwidth, peaks)
 
 
+def _aligned_ones(nbytes: int) -> numpy.ndarray:
+    """Return ones that start at a cache line."""
+    x = numpy.ones(nbytes // 4 + 16, "float32")
+    skipped = -x.ctypes.data % 64 // 4
+    return x[skipped : skipped + nbytes // 4]
+
+
 def _gemm(kind: str) -> float:
-    """Return the flops per second of PyTorch's matrix product, 0 without PyTorch."""
+    """Return the flops per second of PyTorch's matrix product, 1 without PyTorch."""
     try:
         import torch
     except ImportError:
-        return 0.0
+        return 1.0
     n = 1024
     a = torch.ones(n, n, dtype=getattr(torch, kind))
     a @ a
@@ -134,8 +149,8 @@ def _gemm(kind: str) -> float:
     return 2 * n**3 / best
 
 
-def _compiled() -> dict[str, Callable[[int], float]] | None:
-    """Compile the loops; each does about SECONDS of work and returns how much it did."""
+def _compiled() -> dict[str, Kernel] | None:
+    """Compile the loops; each takes about SECONDS and returns its work per second."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         return None
@@ -145,24 +160,26 @@ def _compiled() -> dict[str, Callable[[int], float]] | None:
         if done.returncode:
             return None
         library = ctypes.CDLL(path)
-    found = {}
-    for name in ("read", "add", "fma"):
-        function = getattr(library, f"limit_{name}")
-        function.argtypes, function.restype = [ctypes.c_long, ctypes.c_double], ctypes.c_double
-        found[name] = lambda amount, function=function: function(amount, SECONDS)
-    return found
+    return {name: _kernel(getattr(library, f"limit_{name}")) for name in ("read", "add", "fma")}
 
 
-def _by_numpy() -> dict[str, Callable[[int], float]]:
-    def add(nbytes: int) -> float:
-        a, b, c = (numpy.ones(nbytes // 12, "float32") for _ in range(3))
-        repeats = max(1, int(SECONDS * 1e10 / nbytes))
+def _kernel(function: Any) -> Kernel:
+    function.argtypes = [ctypes.c_void_p, ctypes.c_long, ctypes.c_double]
+    function.restype = ctypes.c_double
+    return lambda x: function(x.ctypes.data, x.size, SECONDS)
+
+
+def _by_numpy() -> dict[str, Kernel]:
+    def add(x: numpy.ndarray) -> float:
+        third = x.size // 3
+        a, b, c = x[:third], x[third : 2 * third], x[2 * third : 3 * third]
+        repeats = max(1, int(SECONDS * 1e10 / x.nbytes))
+        start = time.thread_time()
         for _ in range(repeats):
             numpy.add(a, b, out=c)
-        return float(repeats * c.nbytes * 3)
+        return 3.0 * repeats * c.nbytes / max(time.thread_time() - start, 1e-9)
 
-    def fma(_: int) -> float:
-        a = numpy.ones((512, 512), "float32")
-        return 2.0 * 512**3 * bool((a @ a).any())
+    def nothing(_: numpy.ndarray) -> float:
+        return 0.0  # PyTorch's matrix product stands for the loop of multiply-adds
 
-    return {"add": add, "read": add, "fma": fma}
+    return {"add": add, "read": add, "fma": nothing}

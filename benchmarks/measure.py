@@ -10,7 +10,6 @@ import logging
 import os
 import signal
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ from typing import Any
 import limits
 import numpy
 import registry
-from paired import OURS, Figure, Pace, Program, alternate, collected, timer
+from paired import CLOCKS, OURS, Figure, Pace, Program, alternate, collected, timer
 from workload import Workload
 
 COMPARED = 1 << 16
@@ -50,14 +49,15 @@ class Started:
     """A statement in one framework: prepared, run once, its result kept for comparison."""
 
     def __init__(self, fw: Any, workload: Workload, pace: Pace, impatient: bool) -> None:
+        clock = CLOCKS[pace.clock]
         with alarm(PREPARATION if impatient else 600, "preparation"):
             self.names = {"fw": fw, **workload.prepare(fw)}
         self.arrays = {key: value for key, value in self.names.items() if is_tensor(value)}
         self.arrays = {key: as_array(value) for key, value in self.arrays.items()}
         with alarm(pace.patience if impatient else 600, "one run"):
-            start = time.perf_counter()
+            start = clock()
             result = run_once(workload.statement, self.names)
-            self.first = time.perf_counter() - start
+            self.first = clock() - start
         self.result = as_array(result) if workload.checked else None
 
 
