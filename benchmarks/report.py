@@ -12,7 +12,7 @@ WORST = 10
 COLUMNS = 3
 HEAD = ("workload", "tangrad", "torch", "best peer", "ratio (quartiles)", "goal", "limit", "off",
         "")  # fmt: skip
-WIDTHS = (34, 9, 9, 18, 22, 8, 9, 6, 0)
+WIDTHS = (46, 9, 9, 18, 22, 8, 9, 6, 0)
 
 
 def table(figures: Iterable[Figure]) -> str:
