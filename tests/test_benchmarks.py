@@ -24,6 +24,7 @@ import tangrad
 torch = pytest.importorskip("torch")
 
 RUN = Path(__file__).resolve().parents[1] / "benchmarks" / "run.py"
+FULL = os.environ.get("TANGRAD_TESTS") == "full"
 BOTH = {"torch": torch, "tangrad": tangrad}
 
 
@@ -108,7 +109,7 @@ def test_names_are_unique_within_a_group():
     assert len(registry.workloads()) == sum(map(len, registry.GROUPS.values()))
 
 
-@pytest.mark.slow
+@pytest.mark.skipif(not FULL, reason="measures the machine; runs with TANGRAD_TESTS=full")
 def test_the_command_writes_what_it_measured(tmp_path):
     data, picture = tmp_path / "figures.json", tmp_path / "figures.png"
     command = [sys.executable, str(RUN), "--quick", "--threads", "1", "--only", "relu, 4 floats"]
