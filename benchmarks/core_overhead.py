@@ -22,7 +22,8 @@ from types import ModuleType
 from typing import Any
 
 import numpy
-from paired import OURS, Figure, Program, as_data, measure_programs, table
+from paired import OURS, Figure, Pace, Program, as_data, measure_programs
+from report import table
 
 import tangrad
 from tangrad.plugin import include_directory, op
@@ -200,7 +201,7 @@ def measure(workload: Workload, torch: Any, rounds: int) -> Figure:
         a = numpy.array(FOUR, "float32")
         names = {"fw": numpy, "a": a, "b": a.copy(), "m": a.reshape(2, 2), "values": FOUR}
         programs["numpy"] = Program(workload.numpy, names)
-    samples = measure_programs(programs, rounds)
+    samples = measure_programs(programs, Pace(rounds))
     return Figure(workload.name, workload.group, "us", samples.medians(), samples.ratio(),
                   workload.goal, workload.goal_ratio)  # fmt: skip
 

@@ -17,7 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from paired import OURS, Figure, Samples, as_data, table
+from paired import OURS, Figure, Samples, as_data
+from report import table
 
 FRAMEWORKS = (OURS, "torch", "numpy")
 FORBIDDEN = ("numpy", "stevedore", "pluggy")

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import gc
 import statistics
+import time
 import timeit
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 OURS = "tangrad"
-ROUND_SECONDS = 0.02
+# What a first run loads takes less: a statement that is slower is not run a second time.
+AGAIN = 2.0
+# The processor's time is right on a busy machine too, but adds up what threads do at once.
+CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,32 @@ class Program:
     repeats: int = 1
 
 
+@dataclass(frozen=True)
+class Pace:
+    """How long to measure.
+
+    Attributes:
+        rounds: of one timing per framework, at most.
+        timing: seconds that a single timing should take; fast statements are repeated so often.
+        row: seconds after which no further round starts.
+        slow: a statement that takes longer than so many seconds is timed once.
+        patience: seconds that our first run of a statement may take before it counts as absent.
+        peers: whether to measure others than PyTorch.
+        clock: a key of CLOCKS.
+    """
+
+    rounds: int = 15
+    timing: float = 0.02
+    row: float = 2.5
+    slow: float = 1.0
+    patience: float = 6.0
+    peers: bool = True
+    clock: str = "wall"
+
+
+QUICK = Pace(rounds=3, timing=0.004, row=0.2, slow=0.15, patience=1.5, peers=False)
+
+
 @dataclass
 class Figure:
     """What was measured of one workload.
@@ -38,6 +69,8 @@ class Figure:
         ratio: our figure divided by PyTorch's: lower quartile, median, upper quartile.
         goal: the most our value may be. goal_ratio: the most the median ratio may be.
         note: what a reader has to know to read the figure rightly.
+        limit: the least that the machine allows, in the unit of the values.
+        absent: why we have no value, empty if we have one.
     """
 
     workload: str
@@ -48,11 +81,15 @@ class Figure:
     goal: float | None = None
     goal_ratio: float | None = None
     note: str = ""
+    limit: float | None = None
+    absent: str = ""
 
     def misses(self) -> list[str]:
         """Return what falls short of a goal, in words."""
         found = []
-        ours = self.values[OURS]
+        ours = self.values.get(OURS)
+        if ours is None:
+            return found
         if self.goal is not None and ours > self.goal:
             found.append(f"{ours:.3g} {self.unit} > {self.goal:g}")
         if self.goal_ratio is not None and self.ratio and self.ratio[1] > self.goal_ratio:
@@ -76,42 +113,69 @@ class Samples:
 
     def ratio(self) -> tuple[float, float, float] | None:
         """Return the quartiles of our time over PyTorch's, paired by round."""
-        theirs = self.by_framework.get("torch")
-        if theirs is None:
+        ours, theirs = self.by_framework.get(OURS), self.by_framework.get("torch")
+        if ours is None or theirs is None:
             return None
-        pairs = zip(self.by_framework[OURS], theirs, strict=True)
-        ratios = [ours / torch for ours, torch in pairs]
+        ratios = [mine / torch for mine, torch in zip(ours, theirs, strict=True)]
         if len(ratios) == 1:
             return (ratios[0],) * 3
         low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")
         return low, middle, high
 
 
-def alternate(measures: Mapping[str, Callable[[], float]], rounds: int) -> Samples:
-    """Call each measure once per round, in turn."""
+def alternate(
+    measures: Mapping[str, Callable[[], float]], rounds: int, seconds: float = float("inf")
+) -> Samples:
+    """Call each measure once per round, in turn; start no round after so many seconds."""
     samples = Samples()
-    for _ in range(rounds):
+    start = time.perf_counter()
+    for done in range(rounds):
+        if done and time.perf_counter() - start > seconds:
+            break
         for framework, measure in measures.items():
             samples.add(framework, measure())
     return samples
 
 
-def measure_programs(programs: Mapping[str, Program], rounds: int) -> Samples:
+def measure_programs(programs: Mapping[str, Program], pace: Pace) -> Samples:
     """Time the same workload in several frameworks; microseconds per repeat."""
-    return alternate({name: _timer(program) for name, program in programs.items()}, rounds)
+    with collected():
+        timers = {name: timer(program, pace) for name, program in programs.items()}
+        return alternate(timers, pace.rounds, pace.row)
 
 
-def _timer(program: Program) -> Callable[[], float]:
-    timer = timeit.Timer(program.statement, globals=dict(program.names))
-    timer.timeit(2)  # what is loaded on first use is not what is measured
-    number = 1
-    while (taken := timer.timeit(number)) < ROUND_SECONDS / 4:
+@contextmanager
+def collected() -> Iterator[None]:
+    """Collect garbage, then spare what is alive: frameworks make every collection slow."""
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
+    yield
+
+
+def timer(program: Program, pace: Pace, first: float | None = None) -> Callable[[], float]:
+    """Return what times a program once and tells microseconds per repeat.
+
+    Args:
+        program: what to time.
+        pace: how long.
+        first: the seconds that its first run took, if it has had one.
+    """
+    clock = CLOCKS[pace.clock]
+    timing = timeit.Timer(program.statement, timer=clock, globals=dict(program.names))
+    if first is None or first < AGAIN:
+        first = timing.timeit(1)  # what is loaded on first use is not what is measured
+    if first > pace.slow:
+        return lambda: first / program.repeats * 1e6
+    number, taken = 1, first if first > pace.timing else timing.timeit(1)
+    while taken < pace.timing / 4:
         number *= 4
-    number = max(1, round(number * ROUND_SECONDS / taken))
+        taken = timing.timeit(number)
+    number = max(1, round(number * pace.timing / taken))
 
     def run() -> float:
         gc.collect()
-        return timer.timeit(number) / number / program.repeats * 1e6
+        return timing.timeit(number) / number / program.repeats * 1e6
 
     return run
 
@@ -124,33 +188,3 @@ def as_data(figures: Iterable[Figure]) -> list[dict[str, Any]]:
 def from_data(data: Iterable[dict[str, Any]]) -> list[Figure]:
     """Return the figures that `as_data` wrote."""
     return [Figure(**{**item, "ratio": item["ratio"] and tuple(item["ratio"])}) for item in data]
-
-
-def table(figures: Iterable[Figure]) -> str:
-    """Lay figures out as text, ours first, the goals beside what was measured."""
-    head = ("workload", "tangrad", "goal", "torch", "NumPy", "ratio (quartiles)", "goal", "")
-    rows = [head]
-    for f in figures:
-        rows.append(
-            (
-                f.workload,
-                f"{_number(f.values[OURS])} {f.unit}",
-                _number(f.goal),
-                _number(f.values.get("torch")),
-                _number(f.values.get("numpy")),
-                "" if f.ratio is None else "{1:.2f} ({0:.2f}-{2:.2f})".format(*f.ratio),
-                _number(f.goal_ratio),
-                "MISSED" if f.misses() else f.note,
-            )
-        )
-    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
-    lines = []
-    for row in rows:
-        cells = [row[0].ljust(widths[0])]
-        cells += [cell.rjust(width) for cell, width in zip(row[1:-1], widths[1:], strict=False)]
-        lines.append("  ".join([*cells, row[-1]]).rstrip())
-    return "\n".join(lines)
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"

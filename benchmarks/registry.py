@@ -1,0 +1,30 @@
+"""All workloads of the table, by group."""
+
+from __future__ import annotations
+
+import convolution
+import inference
+import matmul
+import overhead
+import pointwise
+import training
+from workload import Workload
+
+GROUPS = {
+    "overhead": overhead.WORKLOADS,
+    "pointwise": pointwise.WORKLOADS,
+    "matmul": matmul.WORKLOADS,
+    "convolution": convolution.WORKLOADS,
+    "training": training.WORKLOADS,
+    "inference": inference.WORKLOADS,
+}
+
+
+def workloads() -> dict[tuple[str, str], Workload]:
+    """Return all workloads by group and name."""
+    return {(group, row.name): row for group, rows in GROUPS.items() for row in rows}
+
+
+def chosen(only: str) -> list[tuple[str, str]]:
+    """Return the keys of the workloads that have `only` in their group or name."""
+    return [key for key in workloads() if only.lower() in " ".join(key).lower()]
