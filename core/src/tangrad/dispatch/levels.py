@@ -558,9 +558,7 @@ def _named(
 def _pointwise_tangent(
     definition: Any, args: tuple[Any, ...], tangents: list[Any], result: Any
 ) -> Any:
-    from tangrad.ops.derived import tangent_suffix
-
-    named = _named(definition, args, tangents, result, tangent_suffix(definition))
+    named = _named(definition, args, tangents, result, definition.tangent_suffix)
     given = tuple(
         n for n, t in zip(definition.parameter_names, tangents, strict=True) if t is not None
     )
