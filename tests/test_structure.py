@@ -161,6 +161,46 @@ def test_imports_never_point_upward(path: Path) -> None:
     assert not upward
 
 
+def module_files() -> dict[str, Path]:
+    """Return {module: file}, without the faces of packages, which only hand names on."""
+    files = [path for path in python_files() if path.name != "__init__.py"]
+    return {".".join(path.relative_to(CORE.parent).with_suffix("").parts): path for path in files}
+
+
+def imported_files(path: Path, modules: dict[str, Path]) -> set[str]:
+    """Return the modules that a file imports, when it is loaded or late."""
+    statements = [statement for statement, _ in imports(ast.parse(path.read_text("utf-8")))]
+    names = [name for statement in statements for name in imported_names(statement, path)]
+    return {
+        module
+        for name in names
+        for module in (name, name.rpartition(".")[0])  # a module, or a name in one
+        if module in modules
+    }
+
+
+def reachable(graph: dict[str, set[str]], start: str) -> set[str]:
+    found: set[str] = set()
+    ahead = list(graph[start])
+    while ahead:
+        module = ahead.pop()
+        if module not in found:
+            found.add(module)
+            ahead.extend(graph[module])
+    return found
+
+
+def test_files_do_not_import_each_other_in_circles() -> None:
+    modules = module_files()
+    graph = {module: imported_files(path, modules) for module, path in modules.items()}
+    circles = {module: reachable(graph, module) for module in graph}
+    assert not {
+        module: sorted(other for other in ahead if module in circles[other])
+        for module, ahead in circles.items()
+        if module in ahead
+    }
+
+
 def strings(tree: ast.AST) -> Iterator[ast.Constant]:
     """Yield the string literals of `tree` that are not docstrings."""
     documentation = {

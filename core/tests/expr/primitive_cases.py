@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tangrad.expr import parse
+from tangrad.expr.dtypes import KINDS, compute_type
 from tangrad.expr.expression import Expression
 from tangrad.expr.primitives import PRIMITIVES
-from tangrad.expr.program import KINDS, compute_type
 
 COMPUTE_TYPES = [dtype for dtype in KINDS if compute_type(dtype) == dtype]
 # cast and select_complex need a dtype; philox_uniform has tests of its own.

@@ -14,7 +14,7 @@ from primitive_cases import (
 )
 
 from tangrad.expr import parse
-from tangrad.expr.program import KINDS
+from tangrad.expr.dtypes import KINDS
 from tangrad.expr.special import philox
 
 TORCH = {name: name for name in SCALAR_PRIMITIVES} | {

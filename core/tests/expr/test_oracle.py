@@ -16,7 +16,7 @@ from primitive_cases import (
 )
 
 from tangrad.expr import parse, special
-from tangrad.expr.program import KINDS
+from tangrad.expr.dtypes import KINDS
 
 EXACT = [
     (name, dtype)

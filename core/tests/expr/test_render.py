@@ -17,7 +17,7 @@ from primitive_cases import (
 )
 
 from tangrad.expr import ExpressionTypeError, c_prelude, parse
-from tangrad.expr.program import KINDS
+from tangrad.expr.dtypes import KINDS
 from tangrad.expr.render import Dialect
 
 CASES = [(n, d) for n in SCALAR_PRIMITIVES for d in COMPUTE_TYPES if accepts(n, d)]

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 import tangrad
-from tangrad.dispatch import intercept
+from tangrad.dispatch.stack import current
 from tangrad.func import (
     functional_call,
     grad,
@@ -185,7 +185,7 @@ def test_no_grad_inside_makes_constants(same):
 def test_wrong_calls_are_refused(call, error, message):
     with pytest.raises(error, match=message):
         call(tangrad.ones(3))
-    assert not intercept.current().levels
+    assert not current().levels
 
 
 class Boom(Exception):
@@ -210,7 +210,7 @@ def test_exception_inside_leaves_the_stack_as_it_was():
     for nested in nestings:
         with pytest.raises(Boom):
             nested(x)
-        assert not intercept.current().levels
+        assert not current().levels
         assert tangrad.is_grad_enabled()
         assert tangrad._C.get_intercept() is None
     assert grad(lambda x: x.sum())(x).tolist() == [[1, 1]] * 3
@@ -219,7 +219,7 @@ def test_exception_inside_leaves_the_stack_as_it_was():
 def test_exception_in_an_op_leaves_the_stack_as_it_was():
     with pytest.raises(RuntimeError):
         vmap(grad(lambda x: (x @ tangrad.ones(7)).sum()))(tangrad.ones(3, 2))
-    assert not intercept.current().levels
+    assert not current().levels
 
 
 @pytest.mark.parametrize("transform", [grad, vmap, lambda f: lambda x: jvp(f, (x,), (x,))])

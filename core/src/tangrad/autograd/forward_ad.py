@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from tangrad import _C
 from tangrad.autograd.grad_mode import _ModeBase
-from tangrad.dispatch import intercept
 from tangrad.dispatch.levels import JvpLevel
+from tangrad.dispatch.stack import current, entered
 
 __all__ = [
     "UnpackedDualTensor",
@@ -28,7 +28,7 @@ class UnpackedDualTensor(NamedTuple):
 
 def _current() -> JvpLevel | None:
     return next(
-        (v for v in reversed(intercept.current().levels) if isinstance(v, JvpLevel) and v.lenient),
+        (v for v in reversed(current().levels) if isinstance(v, JvpLevel) and v.lenient),
         None,
     )
 
@@ -41,7 +41,7 @@ def enter_dual_level() -> int:
     """
     if _current() is not None:
         raise RuntimeError("Nested forward mode AD is not supported at the moment")
-    intercept.entered("levels", JvpLevel(lenient=True)).__enter__()
+    entered("levels", JvpLevel(lenient=True)).__enter__()
     return 0
 
 
@@ -58,7 +58,7 @@ def exit_dual_level(*, level: int | None = None) -> None:
             "is not "
             "supported."
         )
-    intercept.entered("levels", found).__exit__()
+    entered("levels", found).__exit__()
 
 
 def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:

@@ -1,14 +1,20 @@
-"""Functions with a derivative of their own inside grad, jvp and vmap."""
+"""Functions with a derivative written by hand, inside grad, jvp and vmap and outside."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 from tangrad import _C
-from tangrad.autograd.function import Function, FunctionCtx, apply_recorded, has_setup_context
-from tangrad.dispatch import intercept
+from tangrad.autograd.function_call import (
+    FunctionCtx,
+    FunctionRules,
+    apply_recorded,
+    has_setup_context,
+    run_forward,
+)
 from tangrad.dispatch.batching import BatchLevel
 from tangrad.dispatch.levels import GradLevel, JvpLevel, Level, map_tensors
+from tangrad.dispatch.stack import current, entered, flat_tensors
 
 
 class VmapInfo(NamedTuple):
@@ -18,7 +24,15 @@ class VmapInfo(NamedTuple):
     randomness: str
 
 
-def apply_in_level(cls: Any, level: Level, args: tuple[Any, ...]) -> Any:
+def apply(cls: Any, args: tuple[Any, ...]) -> Any:
+    """Run a Function at the innermost level, or record it where there is none."""
+    levels = current().levels
+    if levels:
+        return _apply_in_level(cls, levels[-1], args)
+    return apply_recorded(cls, args, lambda ctx: run_forward(cls, ctx, args))
+
+
+def _apply_in_level(cls: Any, level: Level, args: tuple[Any, ...]) -> Any:
     """Run a Function at the innermost level of the stack.
 
     Raises:
@@ -49,7 +63,7 @@ def _apply_grad(cls: Any, level: GradLevel, args: tuple[Any, ...]) -> Any:
         previous = _C._set_grad_enabled(mode)
         try:
             with level.below():
-                result = cls.apply(*inner)
+                result = apply(cls, inner)
         finally:
             _C._set_grad_enabled(previous)
         known = {id(x): a for x, a in zip(inner, args, strict=True) if isinstance(a, _C.Tensor)}
@@ -65,7 +79,7 @@ def _apply_jvp(cls: Any, level: JvpLevel, args: tuple[Any, ...]) -> Any:
     ctx = FunctionCtx()
     with level.below():
         tangents = level.tangents(args)
-        result = cls.apply(*inner)
+        result = apply(cls, inner)
         if not any(isinstance(t, _C.Tensor) for t in tangents):
             return map_tensors(level.wrap, result)
         cls.setup_context(ctx, inner, result)
@@ -84,8 +98,8 @@ def _apply_jvp(cls: Any, level: JvpLevel, args: tuple[Any, ...]) -> Any:
 def _apply_vmap(cls: Any, level: BatchLevel, args: tuple[Any, ...]) -> Any:
     if not level.has_own(args):
         with level.below():
-            return cls.apply(*args)
-    custom = cls.vmap is not Function.vmap
+            return apply(cls, args)
+    custom = cls.vmap is not FunctionRules.vmap
     if cls.generate_vmap_rule and custom:
         raise RuntimeError(
             f"You tried to vmap over {cls.__name__}, but it has both generate_vmap_rule=True and "
@@ -107,7 +121,7 @@ def _apply_vmap(cls: Any, level: BatchLevel, args: tuple[Any, ...]) -> Any:
         return level._wrapped(result, out_dims)
     made = batched_function(cls, level.size, level.randomness, dims)
     with level.below():
-        result = made.apply(*inner)
+        result = apply(made, inner)
     return level._wrapped(result, 0)
 
 
@@ -138,12 +152,12 @@ def batched_function(cls: Any, size: int, randomness: str, in_dims: tuple[Any, .
 
     def inside(function: Any) -> Any:
         level = BatchLevel(size, randomness)
-        with intercept.entered("levels", level):
+        with entered("levels", level):
             result = function(level)
             with level.below():
                 return map_tensors(lambda t: whole(level, t), result)
 
-    class Batched(Function):
+    class Batched(FunctionRules):
         generate_vmap_rule = True
 
         @staticmethod
@@ -154,7 +168,7 @@ def batched_function(cls: Any, size: int, randomness: str, in_dims: tuple[Any, .
         def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
             level = BatchLevel(size, randomness)
             sample = _BatchedCtx(ctx)
-            with intercept.entered("levels", level):
+            with entered("levels", level):
                 results = map_tensors(lambda t: level.wrap(t, 0), output)
                 samples = wrap(level, inputs, in_dims)
                 cls.setup_context(sample, tuple(samples), results)
@@ -172,8 +186,8 @@ def batched_function(cls: Any, size: int, randomness: str, in_dims: tuple[Any, .
                 id(t): p for t, p in zip(samples, inputs, strict=True) if isinstance(p, _C.Tensor)
             }
             results_flat, output_flat = (
-                intercept.flat_tensors((results,)),
-                intercept.flat_tensors((output,)),
+                flat_tensors((results,)),
+                flat_tensors((output,)),
             )
             physical.update({id(r): o for r, o in zip(results_flat, output_flat, strict=True)})
             ctx.mark_dirty(*[physical[id(t)] for t in sample._dirty])

@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from tangrad import _C
-from tangrad.dispatch import intercept
-from tangrad.dispatch.levels import Level, Record, _lift, call_bound, map_tensors
+from tangrad.dispatch.binding import call_bound
+from tangrad.dispatch.levels import Level, Record, _lift, levelled, map_tensors
+from tangrad.dispatch.stack import current
 
 _DIM_TYPES = ("dim", "dim?", "dim[]", "dim[]?")
 
@@ -97,7 +98,7 @@ class BatchLevel(Level):
         inner = self.unwrap(args)
         if not self.has_own(args):
             with self.below() as stack:
-                return intercept.levelled(op, op, inner, None, stack)
+                return levelled(op, op, inner, None, stack)
         dims = tuple(self.dims(a) for a in args)
         with self.below():
             result, out_dims = batched_call(op, self.size, dims, inner, args)
@@ -159,7 +160,7 @@ class BatchLevel(Level):
                 self._write_batch(op, args, inner, written, stack)
             return target
         with self.below() as stack:
-            result = intercept.levelled(op, op, inner, None, stack)
+            result = levelled(op, op, inner, None, stack)
         return target if result is inner[written] else result
 
     def _write_batch(
@@ -174,7 +175,7 @@ class BatchLevel(Level):
         target = front(inner[written], dims[written])
         source = aligned(inner[sources[0]], dims[sources[0]], target.ndim - 1)
         copy = _C.lookup_op("copy_")
-        intercept.levelled(copy, copy, (target, source, False), None, stack)
+        levelled(copy, copy, (target, source, False), None, stack)
 
     def _random_write(self, op: _C.Op, args: tuple[Any, ...], written: int) -> Any:
         self._check_randomness()
@@ -190,7 +191,7 @@ class BatchLevel(Level):
             if self.randomness == "same":
                 result = call_bound(op, inner)
                 return target if result is inner[written] else result
-            if not intercept.current().creating:
+            if not current().creating:
                 raise RuntimeError(
                     "vmap: Cannot ask for different inplace randomness on an unbatched tensor. "
                     "This will "

@@ -1,9 +1,11 @@
-"""Call the functions of a definition with the arguments that their parameters name."""
+"""Arguments by name: for the functions of a definition, and as a person writes a call."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
+
+from tangrad import _C
 
 
 def call_by_name(function: Callable[..., Any], named: Mapping[str, Any]) -> Any:
@@ -20,3 +22,30 @@ def call_by_name(function: Callable[..., Any], named: Mapping[str, Any]) -> Any:
             ]
         },
     )
+
+
+def call_form(op: _C.Op, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return (args, kwargs) of a bound call, defaults left out, as a person would write it."""
+    params = op.definition.schema.params
+    positional: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    skipped = False
+    for p, value in zip(params, args, strict=True):
+        default = p.default is value or (
+            type(value) in (bool, int, float, str, tuple)
+            and p.default == value
+            and type(p.default) is type(value)
+        )
+        if default:
+            skipped = True
+            continue
+        if p.keyword_only or skipped:
+            kwargs[p.name] = value
+        else:
+            positional.append(value)
+    return tuple(positional), kwargs
+
+
+def call_bound(op: _C.Op, args: tuple[Any, ...]) -> Any:
+    """Call an op with all its arguments in schema order."""
+    return _C.dispatch(op, op, args, None)

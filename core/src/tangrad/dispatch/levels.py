@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from tangrad import _C
-from tangrad.dispatch import intercept
-
-# Given by `tangrad.func.transforms`, which nobody enters a level without.
-vjp: Any = None
+from tangrad.dispatch.binding import call_bound
+from tangrad.dispatch.python_dispatch import recorded
+from tangrad.dispatch.stack import Stack, current, flat_tensors
+from tangrad.dispatch.tangents import put_back, tangent_of, view_of_tangent, written_tangent
 
 
 def map_tensors(function: Callable[[Any], Any], value: Any) -> Any:
@@ -68,8 +68,8 @@ class Below:
     def __init__(self, level: Level) -> None:
         self.level = level
 
-    def __enter__(self) -> intercept.Stack:
-        stack = intercept.current()
+    def __enter__(self) -> Stack:
+        stack = current()
         self.saved = stack.levels, stack.function_modes
         stack.levels = stack.levels[: stack.levels.index(self.level)]
         stack.function_modes = []
@@ -77,7 +77,7 @@ class Below:
         return stack
 
     def __exit__(self, *exc: Any) -> None:
-        stack = intercept.current()
+        stack = current()
         stack.levels, stack.function_modes = self.saved
         stack.install()
 
@@ -109,7 +109,7 @@ class Level:
 
     def has_own(self, args: Iterable[Any]) -> bool:
         """Return whether any tensor among arguments belongs to this level."""
-        return any(self.owns(t) for t in intercept.flat_tensors(args))
+        return any(self.owns(t) for t in flat_tensors(args))
 
     def item(self, record: Record) -> Any:
         """Return the value of a wrapper with one element."""
@@ -153,7 +153,7 @@ class Level:
         target = args[0]
         if not self.has_own(args):
             with self.below() as stack:
-                return intercept.levelled(op, functional, args, None, stack)
+                return levelled(op, functional, args, None, stack)
         self.check_own(target, op.name)
         result = self.functional(functional, self._kept(functional, args))
         if functional.kind == "view":
@@ -197,7 +197,7 @@ def drawn(op: _C.Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """
     if not op.definition.random or args[-1] is not None:
         return args
-    if any(level.transform == "vmap" for level in intercept.current().levels):
+    if any(level.transform == "vmap" for level in current().levels):
         return args
     return (*args[:-2], *op.definition.draw(args))
 
@@ -222,7 +222,7 @@ def lift(made: Any, like: Any = None) -> Any:
         made: a tensor whose elements are not set yet, if `like` is given.
         like: the tensor it was modelled on; if that is batched, so is what is made.
     """
-    levels = intercept.current().levels
+    levels = current().levels
     return _lift(made, like, levels) if levels else made
 
 
@@ -237,6 +237,21 @@ def open_tensor(t: Any) -> Any:
         t = record.inner
         record = _C.level_of(t)
     return t
+
+
+def levelled(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any, stack: Stack) -> Any:
+    """Hand the call to the innermost transform level, or on to recording."""
+    if stack.levels:
+        return stack.levels[-1].process(op, functional, args, out)
+    escaped = next((a for a in flat_tensors(args) if _C.level_of(a) is not None), None)
+    if escaped is not None:
+        if _C.level_of(escaped).level.lenient:
+            return levelled(op, functional, map_tensors(open_tensor, args), out, stack)
+        raise RuntimeError(
+            f"{op.title}: a tensor of a transform (vmap, grad, jvp) was used after the transform "
+            "ended; return it from the transformed function instead of keeping it"
+        )
+    return recorded(op, functional, args, out, stack)
 
 
 class GradLevel(Level):
@@ -271,11 +286,11 @@ class GradLevel(Level):
         args = drawn(op, args)
         inner = self.unwrap(args)
         with self.below() as stack:
-            result = intercept.levelled(op, op, inner, None, stack)
+            result = levelled(op, op, inner, None, stack)
         wrapped = map_tensors(self.wrap, result)
         if op.kind == "view" and op.definition.differentiable and self.owns(args[0]):
             several = not isinstance(wrapped, _C.Tensor)
-            for view in intercept.flat_tensors((wrapped,)):
+            for view in flat_tensors((wrapped,)):
                 _C.mark_as_view(view, args[0], several)
         return _C.record_call(op, args, wrapped)
 
@@ -288,7 +303,7 @@ class GradLevel(Level):
             self.check_own(target, name)
         node = _C.record_write(op, args, target, name, overwrites) if self.owns(target) else None
         with self.below() as stack:
-            result = intercept.levelled(op, op, inner, None, stack)
+            result = levelled(op, op, inner, None, stack)
         if result is not inner[written]:
             return self.wrap(result)
         _C.finish_write(node, target)
@@ -300,7 +315,7 @@ class _BelowUnrecorded(Below):
 
     __slots__ = ("mode",)
 
-    def __enter__(self) -> intercept.Stack:
+    def __enter__(self) -> Stack:
         self.mode = _C._set_grad_enabled(False)
         return super().__enter__()
 
@@ -344,14 +359,9 @@ class JvpRecord(Record):
         whole, piece = self.parent.inner, self.inner
         old = _C.lookup_op("zeros_like")(whole) if old is None else old
         new = _C.lookup_op("zeros_like")(piece) if new is None else new
-        covered = _put_back(self.call, whole, _C.lookup_op("ones_like")(piece))
-        chosen = _C.lookup_op("where")(covered != 0, _put_back(self.call, whole, new), old)
+        covered = put_back(self.call, whole, _C.lookup_op("ones_like")(piece))
+        chosen = _C.lookup_op("where")(covered != 0, put_back(self.call, whole, new), old)
         self.parent.set_tangent(chosen)
-
-
-def _put_back(view: Callable[[Any], Any], whole: Any, piece: Any) -> Any:
-    """Return zeros shaped like `whole` with `piece` where `view` looks: the transpose of a view."""
-    return vjp(view, _C.lookup_op("zeros_like")(whole))[1](piece)[0]
 
 
 class JvpLevel(Level):
@@ -387,7 +397,7 @@ class JvpLevel(Level):
         args = drawn(op, args)
         inner = self.unwrap(args)
         with self.below() as stack:
-            result = intercept.levelled(op, op, inner, None, stack)
+            result = levelled(op, op, inner, None, stack)
             if self.lenient and not self.has_own(args):
                 return result
             if op.kind == "view" and op.definition.differentiable:
@@ -411,7 +421,7 @@ class JvpLevel(Level):
         if not self.lenient:
             return wrapped
         if op.kind == "view" and op.definition.differentiable:
-            for view in intercept.flat_tensors((wrapped,)):
+            for view in flat_tensors((wrapped,)):
                 _C.mark_as_view(view, args[0], not isinstance(wrapped, _C.Tensor))
         return _C.record_call(op, args, wrapped)
 
@@ -438,7 +448,7 @@ class JvpLevel(Level):
         inner = self.unwrap(args)
         if not self.has_own(args):
             with self.below() as stack:
-                return intercept.levelled(op, op, inner, None, stack)
+                return levelled(op, op, inner, None, stack)
         if self.lenient and not self.owns(target):
             inner_target = _C.share_history(_C.plain_alias(target), target)
             _C.adopt(target, _C.share_history(self.wrap(inner_target), target))
@@ -447,174 +457,10 @@ class JvpLevel(Level):
         node = _C.record_write(op, args, target, name, overwrites) if self.lenient else None
         with self.below() as stack:
             tangents = self.tangents(args)
-            result = intercept.levelled(op, op, inner, None, stack)
+            result = levelled(op, op, inner, None, stack)
             if result is not inner[written]:
                 return self.wrap(result)
             tangents[written] = None
             _C.level_of(target).set_tangent(written_tangent(op, inner, tangents, result))
         _C.finish_write(node, target)
         return target
-
-
-def view_of_tangent(
-    op: _C.Op, whole: Any, piece: Any, rest: tuple[Any, ...]
-) -> Callable[[Any], Any]:
-    """Return the function that takes the tangent of `whole` to that of `piece`, a view of it.
-
-    A tangent need not lie in memory as its primal does, so views that depend on strides become
-    their counterparts that do not.
-    """
-    if op.name == "view_size" and isinstance(rest[0], tuple):
-        return lambda t: _C.lookup_op("reshape")(t, tuple(piece.shape))
-    if op.name == "view_as_complex":
-        return lambda t: op(t.contiguous())
-    if op.name == "as_strided":
-        from tangrad.dispatch.slices import positions
-
-        def read(t: Any) -> Any:
-            places = positions(whole, piece).to(t.device)
-            return _C.lookup_op("index_select")(t.reshape((-1,)), 0, places.flatten()).reshape(
-                tuple(piece.shape)
-            )
-
-        return read
-    return lambda t: call_bound(op, (t, *rest))
-
-
-def written_tangent(op: _C.Op, args: tuple[Any, ...], tangents: list[Any], result: Any) -> Any:
-    """Return the tangent of a tensor that an op such as copy_ or fill_ has overwritten."""
-    given = [t for t in tangents if isinstance(t, _C.Tensor)]
-    if not given or op.definition.random:
-        return None
-    return given[0].to(result.dtype).expand(result.shape)
-
-
-def tangent_of(op: _C.Op, args: tuple[Any, ...], tangents: list[Any], result: Any) -> Any:
-    """Return the tangent(s) of a call's result(s): by the definition's jvp, linearity or vjp.
-
-    Args:
-        args: the arguments, with primals only.
-        tangents: parallel to args: a tensor, a list (of a Tensor[]), or None.
-        result: what the call gave.
-
-    Returns:
-        None where all are zero, else a tensor or a list with one entry per result.
-    """
-    definition = op.definition
-    given = {
-        name for name, t in zip(definition.parameter_names, tangents, strict=True) if _any_tensor(t)
-    }
-    if not given or not definition.differentiable:
-        return None
-    if op.kind == "pointwise" and not callable(definition.jvp):
-        found = _pointwise_tangent(definition, args, tangents, result)
-    elif definition.jvp is not None:
-        found = _authored_tangent(definition, args, tangents, result)
-    elif definition.linear and given <= set(definition.linear):
-        found = _linear_tangent(op, args, tangents, given)
-    else:
-        found = tangent_by_vjp(op, args, tangents)
-    if isinstance(result, _C.Tensor):
-        return _fitted(found[0] if isinstance(found, (tuple, list)) else found, result)
-    return [_fitted(t, r) for t, r in zip(found, result, strict=True)]
-
-
-def _any_tensor(value: Any) -> bool:
-    return isinstance(value, _C.Tensor) or (
-        isinstance(value, list) and any(map(_any_tensor, value))
-    )
-
-
-def _fitted(tangent: Any, result: Any) -> Any:
-    """Give a tangent the dtype and shape of its result; results without tangents have none."""
-    if tangent is None or not (result.dtype.is_floating_point or result.dtype.is_complex):
-        return None
-    if tangent.dtype != result.dtype:
-        tangent = tangent.to(result.dtype)
-    return tangent if tuple(tangent.shape) == tuple(result.shape) else tangent.expand(result.shape)
-
-
-def _named(
-    definition: Any, args: tuple[Any, ...], tangents: list[Any], result: Any, suffix: str = "_t"
-) -> dict[str, Any]:
-    named = dict(zip(definition.parameter_names, args, strict=True))
-    named.update(
-        {name + suffix: t for name, t in zip(definition.parameter_names, tangents, strict=True)}
-    )
-    named.update(
-        {
-            f"{name}_meta": value
-            for name, value in zip(definition.parameter_names, args, strict=True)
-        }
-    )
-    results = (result,) if isinstance(result, _C.Tensor) else result
-    # A derived op may have an input called result: the saved result of the op it derives from.
-    named.setdefault("result", results[0])
-    for k, r in enumerate(results):
-        named.setdefault(f"result{k}", r)
-    return named
-
-
-def _pointwise_tangent(
-    definition: Any, args: tuple[Any, ...], tangents: list[Any], result: Any
-) -> Any:
-    from tangrad.ops.derived import tangent_suffix
-
-    named = _named(definition, args, tangents, result, tangent_suffix(definition))
-    given = tuple(
-        n for n, t in zip(definition.parameter_names, tangents, strict=True) if t is not None
-    )
-    op, names = definition.tangent(given)
-    return op(*[named[name] for name in names])
-
-
-def _authored_tangent(
-    definition: Any, args: tuple[Any, ...], tangents: list[Any], result: Any
-) -> Any:
-    from tangrad.dispatch.binding import call_by_name
-
-    named = _named(definition, args, tangents, result)
-    if not isinstance(result, _C.Tensor):
-        named["result"] = result
-    return call_by_name(definition.jvp, named)
-
-
-def _linear_tangent(op: _C.Op, args: tuple[Any, ...], tangents: list[Any], given: set[str]) -> Any:
-    total = None
-    for k, name in enumerate(op.definition.parameter_names):
-        if name in given:
-            term = call_bound(op, (*args[:k], tangents[k], *args[k + 1 :]))
-            total = term if total is None else _summed(total, term)
-    return total
-
-
-def call_bound(op: _C.Op, args: tuple[Any, ...]) -> Any:
-    """Call an op with all its arguments in schema order."""
-    return intercept.dispatch(op, op, args, None)
-
-
-def _summed(a: Any, b: Any) -> Any:
-    return a + b if isinstance(a, _C.Tensor) else [x + y for x, y in zip(a, b, strict=True)]
-
-
-def tangent_by_vjp(op: _C.Op, args: tuple[Any, ...], tangents: list[Any]) -> Any:
-    """Return tangents as the vjp of the vjp, which is linear in its cotangent."""
-    places = [k for k, t in enumerate(tangents) if isinstance(t, _C.Tensor)]
-
-    def outputs(*primals: Any) -> tuple[Any, ...]:
-        full = list(args)
-        for k, p in zip(places, primals, strict=True):
-            full[k] = p
-        made = call_bound(op, tuple(full))
-        return tuple(
-            r for r in ((made,) if isinstance(made, _C.Tensor) else made) if _differentiable(r)
-        )
-
-    results, pull = vjp(outputs, *[args[k] for k in places])
-    cotangents = tuple(_C.lookup_op("zeros_like")(r) for r in results)
-    _, push = vjp(lambda *c: pull(tuple(c)), *cotangents)
-    return push(tuple(tangents[k] for k in places))
-
-
-def _differentiable(t: Any) -> bool:
-    return t.dtype.is_floating_point or t.dtype.is_complex

@@ -5,11 +5,47 @@ from __future__ import annotations
 from typing import Any
 
 from tangrad import _C
-from tangrad.dispatch import intercept
+from tangrad.dispatch.binding import call_form
+from tangrad.dispatch.stack import Stack, current
+
+
+def refuse_strangers(op: _C.Op, args: tuple[Any, ...]) -> None:
+    """Let no object that only has `__torch_function__` reach a kernel when nobody took it over."""
+    for a in args:
+        kind = type(a)
+        if not isinstance(a, _C.Tensor) and hasattr(kind, "__torch_function__"):
+            raise TypeError(
+                f"{op.title}(): argument must be Tensor, not {kind.__qualname__}, whose "
+                "__torch_function__ is switched off here"
+            )
+
+
+def overloaded_arguments(args: tuple[Any, ...], stack: Stack) -> list[Any]:
+    """Return one argument per class that overrides `__torch_function__`, subclasses first."""
+    if stack.functions_disabled:
+        return []
+    found: list[Any] = []
+    for a in args:
+        for x in a if isinstance(a, (list, tuple)) else (a,):
+            kind = type(x)
+            if kind is _C.Tensor or kind is _C.Parameter or not hasattr(kind, "__torch_function__"):
+                continue
+            if kind.__torch_function__ is _disabled or any(type(f) is kind for f in found):
+                continue
+            position = next(
+                (i for i, f in enumerate(found) if issubclass(kind, type(f))), len(found)
+            )
+            found.insert(position, x)
+    return found
+
+
+def _disabled(*args: Any) -> Any:
+    """Stand for `__torch_function__` of a subclass that wants none of it."""
+    return NotImplemented
 
 
 def call_torch_function(
-    stack: intercept.Stack,
+    stack: Stack,
     op: _C.Op,
     functional: _C.Op,
     args: tuple[Any, ...],
@@ -18,8 +54,11 @@ def call_torch_function(
 ) -> Any:
     """Offer a call to the innermost mode, then to the arguments' classes.
 
+    Returns:
+        The result, or NotImplemented where modes alone were asked and left the call as it is.
+
     Raises:
-        TypeError: nobody handled it.
+        TypeError: no class of an argument handled it.
     """
     given, kwargs = call_form(functional, args)
     if out is not None:
@@ -40,8 +79,7 @@ def call_torch_function(
         if result is not NotImplemented:
             return result
     if not overloaded:
-        intercept._refuse_strangers(op, given)
-        return intercept.observed(op, functional, args, out, stack)
+        return NotImplemented
     names = ", ".join(sorted({t.__qualname__ for t in types}))
     raise TypeError(
         f"Multiple dispatch failed for 'tangrad.{op.title}'; all __torch_function__ handlers "
@@ -50,50 +88,28 @@ def call_torch_function(
     )
 
 
-def call_form(op: _C.Op, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return (args, kwargs) of a bound call, defaults left out, as a person would write it."""
-    params = op.definition.schema.params
-    positional: list[Any] = []
-    kwargs: dict[str, Any] = {}
-    skipped = False
-    for p, value in zip(params, args, strict=True):
-        default = p.default is value or (
-            type(value) in (bool, int, float, str, tuple)
-            and p.default == value
-            and type(p.default) is type(value)
-        )
-        if default:
-            skipped = True
-            continue
-        if p.keyword_only or skipped:
-            kwargs[p.name] = value
-        else:
-            positional.append(value)
-    return tuple(positional), kwargs
-
-
 class DisableTorchFunctionSubclass:
     """Context manager: subclasses' `__torch_function__` is not called in this thread."""
 
     def __enter__(self) -> None:
-        intercept.current().functions_disabled += 1
+        current().functions_disabled += 1
 
     def __exit__(self, *exc: Any) -> None:
-        intercept.current().functions_disabled -= 1
+        current().functions_disabled -= 1
 
 
 class DisableTorchFunction:
     """Context manager: neither subclasses' nor modes' `__torch_function__` is called."""
 
     def __enter__(self) -> None:
-        stack = intercept.current()
+        stack = current()
         stack.functions_disabled += 1
         self.modes = stack.function_modes
         stack.function_modes = []
         stack.install()
 
     def __exit__(self, *exc: Any) -> None:
-        stack = intercept.current()
+        stack = current()
         stack.functions_disabled -= 1
         stack.function_modes = self.modes
         stack.install()
@@ -146,21 +162,21 @@ class TorchFunctionMode:
         raise NotImplementedError(f"{type(self).__name__} must define __torch_function__")
 
     def __enter__(self) -> TorchFunctionMode:
-        stack = intercept.current()
+        stack = current()
         stack.function_modes.append(self)
         stack.install()
         return self
 
     def __exit__(self, *exc: Any) -> None:
-        stack = intercept.current()
+        stack = current()
         stack.function_modes.remove(self)
         stack.install()
 
 
 def has_torch_function(relevant_args: tuple[Any, ...]) -> bool:
     """Return whether an argument's class overrides `__torch_function__`, or a mode is active."""
-    stack = intercept.current()
-    return bool(stack.function_modes) or bool(intercept._overloaded(tuple(relevant_args), stack))
+    stack = current()
+    return bool(stack.function_modes) or bool(overloaded_arguments(tuple(relevant_args), stack))
 
 
 def handle_torch_function(
@@ -171,8 +187,8 @@ def handle_torch_function(
     Raises:
         TypeError: nobody handled it.
     """
-    stack = intercept.current()
-    overloaded = intercept._overloaded(tuple(relevant_args), stack)
+    stack = current()
+    overloaded = overloaded_arguments(tuple(relevant_args), stack)
     types = tuple(type(a) for a in overloaded)
     if stack.function_modes:
         mode = stack.function_modes.pop()

@@ -5,12 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 from tangrad import _C
-from tangrad.dispatch import intercept
-from tangrad.dispatch.overrides import call_form
+from tangrad.dispatch.binding import call_form
+from tangrad.dispatch.stack import Stack, current, flat_tensors
+
+
+def recorded(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any, stack: Stack) -> Any:
+    """Record and run, unless a dispatch mode or wrapper subclass takes the call below recording."""
+    if not stack.dispatch_disabled and (stack.dispatch_modes or _has_dispatch(args)):
+        return call_below_recording(stack, op, functional, args, out)
+    if op is not functional:
+        return _C.call_recorded(functional, args, args[0], True)
+    return _C.call_recorded(functional, args, out, False)
+
+
+def _has_dispatch(args: tuple[Any, ...]) -> bool:
+    return any(hasattr(type(a), "__torch_dispatch__") for a in flat_tensors(args))
 
 
 def call_below_recording(
-    stack: intercept.Stack, op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any
+    stack: Stack, op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any
 ) -> Any:
     """Record the call at this level and let `__torch_dispatch__` compute its results."""
 
@@ -38,7 +51,7 @@ def call_below_recording(
 
 def fresh(result: Any, args: tuple[Any, ...]) -> Any:
     """Make sure that results are new objects, so that they can carry their own history."""
-    given = intercept.flat_tensors(args)
+    given = flat_tensors(args)
 
     def one(r: Any) -> Any:
         if isinstance(r, _C.Tensor) and any(r is a for a in given):
@@ -54,10 +67,8 @@ def fresh(result: Any, args: tuple[Any, ...]) -> Any:
     return one(result)
 
 
-def _offer(
-    stack: intercept.Stack, op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any
-) -> Any:
-    tensors = intercept.flat_tensors(args)
+def _offer(stack: Stack, op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any) -> Any:
+    tensors = flat_tensors(args)
     kinds = [type(t) for t in tensors if hasattr(type(t), "__torch_dispatch__")]
     types = tuple(dict.fromkeys(kinds))
     given, kwargs = call_form(functional, args)
@@ -80,7 +91,7 @@ def _offer(
     if not types:
         stack.dispatch_disabled += 1
         try:
-            return intercept.recorded(op, functional, args, out, stack)
+            return recorded(op, functional, args, out, stack)
         finally:
             stack.dispatch_disabled -= 1
     raise TypeError(
@@ -93,9 +104,7 @@ def item_below_recording(t: Any) -> tuple[bool, Any]:
     """Return item() of a wrapper subclass, which its `__torch_dispatch__` handler answers."""
     if t.untyped_storage().data_ptr():
         return False, None
-    from tangrad.ops import lookup
-
-    result = type(t).__torch_dispatch__(lookup("item"), (type(t),), (t,), {})
+    result = type(t).__torch_dispatch__(_C.lookup_op("item"), (type(t),), (t,), {})
     return True, result.item() if isinstance(result, _C.Tensor) else result
 
 
@@ -112,12 +121,12 @@ class TorchDispatchMode:
         raise NotImplementedError(f"{type(self).__name__} must define __torch_dispatch__")
 
     def __enter__(self) -> TorchDispatchMode:
-        stack = intercept.current()
+        stack = current()
         stack.dispatch_modes.append(self)
         stack.install()
         return self
 
     def __exit__(self, *exc: Any) -> None:
-        stack = intercept.current()
+        stack = current()
         stack.dispatch_modes.remove(self)
         stack.install()

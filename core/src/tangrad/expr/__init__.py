@@ -7,14 +7,17 @@ given dtypes (:meth:`Expression.typed`), and then evaluated by NumPy or rendered
 ``primitives.py``                   the table: each primitive in NumPy, Python and C, and its
                                     derivative
 ``syntax.py``, ``ssa.py``           text to hash-consed nodes, simplified as they are made
-``expression.py``                   the expression, and back to text
-``derive.py``                       derivatives, which are expressions again
-``program.py``                      typed programs
+``formula.py``                      nodes over named inputs, and back to text
+``derive.py``                       derivatives, which are nodes again
+``dtypes.py``, ``infer.py``         what meets in which dtype; a dtype for every value
+``steps.py``                        typed SSA
 ``numpy_eval.py``                   the reference, with ``special.py``, ``gaussian.py`` and
                                     ``gamma.py``
 ``scalar_eval.py``, ``oracle.py``   constant folding, and the oracle on Python and mpmath numbers
 ``render.py``                       C, CUDA C and OpenCL C, with ``c_library.py`` and
                                     ``c_special.py``
+``program.py``, ``expression.py``   what is used of all this: `Program` over the evaluators,
+                                    `Expression` over derivatives and types
 ==================================  ===================================================
 """
 
@@ -36,7 +39,7 @@ __all__ = [
 ]
 
 _LAZY = {
-    "compute_type": "program",
+    "compute_type": "dtypes",
     "Program": "program",
     "c_prelude": "render",
     "Dialect": "render",

@@ -1,4 +1,4 @@
-"""Differentiate expressions: forward mode over the graph, with Wirtinger pairs.
+"""Differentiate graphs of nodes: forward mode over the graph, with Wirtinger pairs.
 
 A function that is not holomorphic has two derivatives, by z and by conj(z) (Brandwood, 1983, "A
 complex gradient operator and its application in adaptive array theory"). The second is None, a
@@ -9,11 +9,10 @@ taken never meets a zero (the derivative of ``where(x > 0, x, expm1(x))`` at 100
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 
-from tangrad.expr.errors import DerivativeError, ExpressionError
-from tangrad.expr.expression import Expression
+from tangrad.expr.errors import DerivativeError
 from tangrad.expr.primitives import PRIMITIVES
 from tangrad.expr.ssa import Node, call, is_literal, literal, name, rebuild, walk
 from tangrad.expr.syntax import parse_nodes
@@ -208,37 +207,24 @@ def _cast(node: Node, derivative: Derivative) -> Derivative:
     return derivative if floating else None
 
 
-# --- derivatives of an expression --------------------------------------------------------------
+# --- derivatives of whole formulas ---------------------------------------------------------------
 
 
-def _check(expression: Expression, wrt: Iterable[str]) -> None:
-    for text in wrt:
-        if text not in expression.inputs and text not in expression.params:
-            known = ", ".join(expression.inputs + expression.params)
-            raise ExpressionError(f"cannot differentiate by {text!r}: the names are {known}")
+def partial(node: Node, wrt: str) -> Node:
+    """Differentiate a node by the name ``wrt``."""
+    return _Forward(wrt, [node]).real[node] or _ZERO
 
 
-def partial(expression: Expression, wrt: str, k: int = 0) -> Expression:
-    """Differentiate output ``k`` by ``wrt``."""
-    _check(expression, (wrt,))
-    node = expression.nodes[k]
-    derivative = _Forward(wrt, [node]).real[node]
-    return Expression([derivative or _ZERO], expression.inputs, expression.params)
-
-
-def vjp(expression: Expression, wrt: Sequence[str], grad: str) -> Expression:
-    """Build the vector-Jacobian product by the names ``wrt``."""
-    _check(expression, wrt)
-    count = expression.outputs
-    grads = [grad] if count == 1 else [f"{grad}{k}" for k in range(count)]
+def vjp(nodes: Sequence[Node], wrt: Sequence[str], grads: Sequence[str]) -> list[Node]:
+    """Build the vector-Jacobian product by the names ``wrt``; ``grads`` are those of the nodes."""
     outputs = []
     for text in wrt:
-        forward = _Forward(text, expression.nodes)
+        forward = _Forward(text, nodes)
         total: Derivative = None
-        for g, node in zip(map(name, grads), expression.nodes, strict=True):
+        for g, node in zip(map(name, grads), nodes, strict=True):
             total = _plus(total, _pull(forward, node, g, name(text)))
         outputs.append(total or _ZERO)
-    return _over(expression, grads, outputs)
+    return outputs
 
 
 def _pull(forward: _Forward, node: Node, g: Node, z: Node) -> Derivative:
@@ -252,16 +238,14 @@ def _pull(forward: _Forward, node: Node, g: Node, z: Node) -> Derivative:
     return _select(z, _plus(_times(g, _conj(by_z)), _times(call("conj", g), by_conj)), real)
 
 
-def jvp(expression: Expression, wrt: Sequence[str], suffix: str) -> Expression:
-    """Build the Jacobian-vector product along tangents of the names ``wrt``."""
-    _check(expression, wrt)
-    tangents = [text + suffix for text in wrt]
-    totals: list[Derivative] = [None] * expression.outputs
+def jvp(nodes: Sequence[Node], wrt: Sequence[str], tangents: Sequence[str]) -> list[Node]:
+    """Build the Jacobian-vector product along ``tangents`` of the names ``wrt``."""
+    totals: list[Derivative] = [None] * len(nodes)
     for text, tangent in zip(wrt, map(name, tangents), strict=True):
-        forward = _Forward(text, expression.nodes)
-        for k, node in enumerate(expression.nodes):
+        forward = _Forward(text, nodes)
+        for k, node in enumerate(nodes):
             totals[k] = _plus(totals[k], _push(forward, node, tangent, name(text)))
-    return _over(expression, tangents, [total or _ZERO for total in totals])
+    return [total or _ZERO for total in totals]
 
 
 def _push(forward: _Forward, node: Node, tangent: Node, z: Node) -> Derivative:
@@ -272,13 +256,3 @@ def _push(forward: _Forward, node: Node, tangent: Node, z: Node) -> Derivative:
         return real
     moved = _plus(_times(by_z, tangent), _times(by_conj, call("conj", tangent)))
     return _select(z, moved, real)
-
-
-def _over(expression: Expression, new: list[str], outputs: list[Node]) -> Expression:
-    """Make the expression whose inputs are ``new`` and those of the old ones that are used."""
-    clash = set(new) & set(expression.inputs + expression.params)
-    if clash:
-        raise ExpressionError(f"{sorted(clash)} are names already; choose another prefix")
-    used = {str(node.value) for node in walk(outputs) if node.op == "name"}
-    inputs = new + [text for text in expression.inputs if text in used]
-    return Expression(outputs, inputs, [text for text in expression.params if text in used])

@@ -1,85 +1,28 @@
-"""The expression: a tuple of output nodes over named inputs and parameters."""
+"""The expression: a formula that is differentiated, substituted and typed as a whole."""
 
 from __future__ import annotations
 
-from collections import Counter
-
 from tangrad.expr.errors import ExpressionError
+from tangrad.expr.formula import Formula
 from tangrad.expr.ssa import Node, Scalar, literal, rebuild, walk
 
 TYPE_CHECKING = False  # importing typing would double the time to import this package
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from tangrad.expr.program import Program
 
 
-class Expression:
-    """Hold a scalar function of ``inputs`` and ``params``; immutable, compared by structure.
+class Expression(Formula):
+    """A formula from which others follow; make one with :func:`parse`."""
 
-    Make one with :func:`parse`. Inputs become tensors' elements, parameters Python scalars.
-    """
-
-    __slots__ = ("_free", "_source", "inputs", "nodes", "params")
-
-    def __init__(
-        self,
-        nodes: Sequence[Node],
-        inputs: Sequence[str],
-        params: Sequence[str],
-        source: str | None = None,
-    ) -> None:
-        self.nodes = tuple(nodes)
-        self.inputs, self.params = tuple(inputs), tuple(params)
-        self._source = source
-        self._free: frozenset[str] | None = None
-
-    @property
-    def outputs(self) -> int:
-        """The number of outputs."""
-        return len(self.nodes)
-
-    @property
-    def source(self) -> str:
-        """The text the expression was parsed from, or text that parses to it."""
-        if self._source is None:
-            self._source = unparse(self.nodes, self.inputs + self.params)
-        return self._source
-
-    @property
-    def free(self) -> frozenset[str]:
-        """The inputs and parameters that an output depends on."""
-        if self._free is None:
-            used = (str(node.value) for node in walk(self.nodes) if node.op == "name")
-            self._free = frozenset(used)
-        return self._free
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Expression):
-            return NotImplemented
-        return self._key() == other._key()
-
-    def __hash__(self) -> int:
-        return hash(self._key())
+    __slots__ = ()
 
     def __repr__(self) -> str:
         return f"parse({self.source!r}, inputs={self.inputs!r}, params={self.params!r})"
 
     def __reduce__(self) -> tuple:
         return parse, (self.source, self.inputs, self.params)
-
-    def _key(self) -> tuple:
-        return self.nodes, self.inputs, self.params
-
-    def is_identity_of(self, k: int = 0) -> str | None:
-        """Return the name of the input or parameter that output ``k`` is, else None."""
-        node = self.nodes[k]
-        return str(node.value) if node.op == "name" else None
-
-    def constant(self, k: int = 0) -> Scalar | None:
-        """Return the Python scalar that output ``k`` folds to, else None."""
-        node = self.nodes[k]
-        return node.value if node.op == "literal" else None
 
     def select(self, ks: Sequence[int]) -> Expression:
         """Return the expression with only the outputs ``ks``, in that order."""
@@ -126,7 +69,8 @@ class Expression:
         """
         from tangrad.expr.derive import partial
 
-        return partial(self, wrt, k)
+        self._check((wrt,))
+        return Expression([partial(self.nodes[k], wrt)], self.inputs, self.params)
 
     def vjp(self, wrt: Sequence[str], grad: str = "g") -> Expression:
         """Return the vector-Jacobian product: one output per name in ``wrt``.
@@ -141,7 +85,10 @@ class Expression:
         """
         from tangrad.expr.derive import vjp
 
-        return vjp(self, wrt, grad)
+        self._check(wrt)
+        count = self.outputs
+        grads = [grad] if count == 1 else [f"{grad}{k}" for k in range(count)]
+        return self._over(grads, vjp(self.nodes, wrt, grads))
 
     def jvp(self, wrt: Sequence[str], suffix: str = "_t") -> Expression:
         """Return the Jacobian-vector product: one output per output.
@@ -154,7 +101,24 @@ class Expression:
         """
         from tangrad.expr.derive import jvp
 
-        return jvp(self, wrt, suffix)
+        self._check(wrt)
+        tangents = [text + suffix for text in wrt]
+        return self._over(tangents, jvp(self.nodes, wrt, tangents))
+
+    def _check(self, wrt: Iterable[str]) -> None:
+        for text in wrt:
+            if text not in self.inputs and text not in self.params:
+                known = ", ".join(self.inputs + self.params)
+                raise ExpressionError(f"cannot differentiate by {text!r}: the names are {known}")
+
+    def _over(self, new: list[str], outputs: Sequence[Node]) -> Expression:
+        """Make the expression whose inputs are ``new`` and those of this one that are used."""
+        clash = set(new) & set(self.inputs + self.params)
+        if clash:
+            raise ExpressionError(f"{sorted(clash)} are names already; choose another prefix")
+        used = {str(node.value) for node in walk(outputs) if node.op == "name"}
+        inputs = new + [text for text in self.inputs if text in used]
+        return Expression(outputs, inputs, [text for text in self.params if text in used])
 
     def typed(
         self,
@@ -176,9 +140,12 @@ class Expression:
         Raises:
             ExpressionTypeError: if a primitive has no meaning for its operands' types.
         """
-        from tangrad.expr.program import infer
+        from tangrad.expr.infer import infer
+        from tangrad.expr.program import Program
 
-        return infer(self, types, compute, results, exact)
+        return Program(
+            self.inputs, self.params, compute, *infer(self, types, compute, results, exact)
+        )
 
 
 def parse(source: str, inputs: Sequence[str], params: Sequence[str] = ()) -> Expression:
@@ -196,43 +163,3 @@ def parse(source: str, inputs: Sequence[str], params: Sequence[str] = ()) -> Exp
 
     inputs, params = tuple(inputs), tuple(params)
     return Expression(parse_nodes(source, inputs + params), inputs, params, source)
-
-
-_SYMBOLS = {
-    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floor_divide": "//", "remainder": "%",
-    "pow": "**", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^", "lshift": "<<",
-    "rshift": ">>", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
-}  # fmt: skip
-
-
-def unparse(nodes: Sequence[Node], names: Sequence[str]) -> str:
-    """Write text that parses to ``nodes``; values used twice get a local name."""
-    uses = Counter(arg for node in walk(nodes) for arg in node.args)
-    texts: dict[Node, str] = {}
-    locals_: list[str] = []
-    taken = set(names)
-    for node in walk(nodes):
-        text = _text(node, [texts[arg] for arg in node.args])
-        if uses[node] > 1 and node.op not in ("name", "literal"):
-            label = f"t{len(locals_)}"
-            while label in taken:
-                label = "_" + label
-            locals_.append(f"{label} = {text}")
-            text = label
-        texts[node] = text
-    return "; ".join(locals_ + [texts[node] for node in nodes])
-
-
-def _text(node: Node, args: list[str]) -> str:
-    if node.op == "name":
-        return str(node.value)
-    if node.op == "literal":
-        # A negative literal is no operand of ** without parentheses.
-        text = repr(node.value)
-        return f"({text})" if text.startswith("-") else text
-    if node.op == "cast":
-        return f"cast({args[0]}, {node.value!r})"
-    if node.op == "neg":
-        return f"(-{args[0]})"
-    symbol = _SYMBOLS.get(node.op)
-    return f"({args[0]} {symbol} {args[1]})" if symbol else f"{node.op}({', '.join(args)})"

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from tangrad.expr import special
+from tangrad.expr.dtypes import KINDS
 from tangrad.expr.primitives import PRIMITIVES
-from tangrad.expr.program import KINDS, Instruction, Program
+from tangrad.expr.steps import Instruction, Steps
 
 Step = Callable[..., Any]
 
@@ -21,7 +22,7 @@ def dtype_of(name: str) -> np.dtype:
     return np.dtype("uint16" if name == "bfloat16" else name)
 
 
-def build(program: Program) -> Callable[..., tuple]:
+def build(program: Steps) -> Callable[..., tuple]:
     """Return the function of arrays that evaluates ``program``: one line of Python per step."""
     steps = [_step(instruction) for instruction in program.instructions]
     scope: dict[str, Any] = {f"s{k}": step for k, step in enumerate(steps)}
@@ -51,7 +52,7 @@ def build(program: Program) -> Callable[..., tuple]:
     return evaluate
 
 
-def _body(program: Program) -> list[str]:
+def _body(program: Steps) -> list[str]:
     """Write the steps as Python; a value is dropped after its last use."""
     position = {name: k for k, name in enumerate(program.inputs)}
     last = {arg: k for k, step in enumerate(program.instructions) for arg in step.args}

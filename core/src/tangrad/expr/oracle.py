@@ -13,12 +13,13 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+from tangrad.expr.dtypes import BITS, KINDS
 from tangrad.expr.primitives import PRIMITIVES
-from tangrad.expr.program import BITS, KINDS, Instruction, Program
 from tangrad.expr.scalar_eval import NAMESPACE, evaluate
+from tangrad.expr.steps import Instruction, Steps
 
 
-def build(program: Program, prec: int | None = None) -> Callable[..., tuple]:
+def build(program: Steps, prec: int | None = None) -> Callable[..., tuple]:
     """Return the function of scalars, in float64 or with ``prec`` bits."""
     arithmetic = _Float64() if prec is None else _MultiplePrecision(prec)
 

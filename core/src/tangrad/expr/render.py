@@ -23,13 +23,12 @@ from typing import Any
 
 from tangrad.expr.c_library import C99_COMPLEX, COMPLEX_POWER, FUNCTIONS, PORTABLE_COMPLEX
 from tangrad.expr.c_special import SPECIAL
+from tangrad.expr.dtypes import BITS, COMPLEX, KINDS, REAL, compute_type
 from tangrad.expr.errors import ExpressionTypeError
 from tangrad.expr.primitives import PRIMITIVES, Primitive
-from tangrad.expr.program import BITS, KINDS, Instruction, Program, compute_type
+from tangrad.expr.steps import Instruction, Steps
 
 _SUFFIX = {"b": "bool", "u": "u", "i": "i", "f": "f", "c": "c"}
-_PARTS = {"complex64": "float32", "complex128": "float64"}
-_COMPLEX = {"float32": "complex64", "float64": "complex128"}
 _COMPUTE = tuple(dtype for dtype in KINDS if compute_type(dtype) == dtype)
 
 
@@ -86,7 +85,7 @@ class Dialect:
         kind = KINDS[dtype]
         if kind == "c":
             number = complex(value)
-            parts = (self.literal(part, _PARTS[dtype]) for part in (number.real, number.imag))
+            parts = (self.literal(part, REAL[dtype]) for part in (number.real, number.imag))
             return f"tg_make_{suffix(dtype)}({', '.join(parts)})"
         if kind == "f":
             return self._float(float(value), dtype)
@@ -146,7 +145,7 @@ def _expand(text: str, dtype: str, dialect: Dialect) -> str:
     bits = max(32, BITS[dtype])
     names = {
         "T": dialect.type(dtype),
-        "R": dialect.type(_PARTS.get(dtype, dtype)),
+        "R": dialect.type(REAL.get(dtype, dtype)),
         "U": dialect.types[f"uint{bits if KINDS[dtype] in 'ui' else 32}"],
         "s": suffix(dtype),
         "bits": str(BITS[dtype]),
@@ -186,8 +185,8 @@ def _primitive(primitive: Primitive, dtype: str, dialect: Dialect) -> str | None
     result = {
         "same": dtype,
         "bool": "bool",
-        "real": _PARTS.get(dtype, dtype),
-        "complex": _COMPLEX.get(dtype, dtype),
+        "real": REAL.get(dtype, dtype),
+        "complex": COMPLEX.get(dtype, dtype),
     }[primitive.result]
     if primitive.result == "complex":
         text = text.replace("$s", suffix(result))
@@ -235,7 +234,7 @@ def _helpers(dialect: Dialect) -> dict[str, str]:
 
 
 def _complex_helpers(dtype: str, dialect: Dialect) -> dict[str, str]:
-    mark, kind, part = suffix(dtype), dialect.type(dtype), dialect.type(_PARTS[dtype])
+    mark, kind, part = suffix(dtype), dialect.type(dtype), dialect.type(REAL[dtype])
     make = f"{dialect.function} {kind} tg_make_{mark}({part} re, {part} im)"
     found = {
         kind: f"typedef struct {{ {part} re, im; }} {kind};",
@@ -285,7 +284,7 @@ def c_prelude(dialect: str | Dialect = "c", used: str | None = None) -> str:
 
 
 def render(
-    program: Program,
+    program: Steps,
     name: str,
     storage_types: Mapping[str, str],
     out_types: Sequence[str] | None,
@@ -310,13 +309,13 @@ def render(
     return "\n".join([f"{head} {{", *lines, "}"]) + "\n"
 
 
-def _storage(program: Program) -> dict[str, str]:
+def _storage(program: Steps) -> dict[str, str]:
     steps = (step for step in program.instructions if step.op == "load")
     return {str(step.value): str(step.storage) for step in steps}
 
 
 def _signature(
-    program: Program, storage: Mapping[str, str], outs: Sequence[str], language: Dialect
+    program: Steps, storage: Mapping[str, str], outs: Sequence[str], language: Dialect
 ) -> list[str]:
     params = [f"{language.types['int64']} index"] if program.indexed else []
     types = {str(step.value): step.type for step in program.instructions if step.op == "param"}
@@ -363,7 +362,7 @@ def _value(step: Instruction, storage: Mapping[str, str], language: Dialect) -> 
     return f"{helper}({', '.join(args)})"
 
 
-def _stored(text: str, program: Program, result: int, out: str) -> str:
+def _stored(text: str, program: Steps, result: int, out: str) -> str:
     step = program.instructions[result]
     if step.op == "cast" and step.storage == out:
         # The store rounds: rounding before it would be the same.

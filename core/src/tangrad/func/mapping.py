@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tangrad import _C
-from tangrad.dispatch import intercept
 from tangrad.dispatch.batching import BatchLevel
+from tangrad.dispatch.stack import entered
 from tangrad.utils._pytree import broadcast_prefix, tree_flatten, tree_unflatten
 
 InDims = int | tuple[Any, ...] | None
@@ -144,7 +144,7 @@ def _run(
     randomness: str,
 ) -> Any:
     level = BatchLevel(size, randomness)
-    with intercept.entered("levels", level):
+    with entered("levels", level):
         wrapped = [
             level.wrap(x, d) if d is not None else x for x, d in zip(leaves, dims, strict=True)
         ]

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from tangrad import _C
-from tangrad.dispatch import intercept, levels
+from tangrad.dispatch import tangents
 from tangrad.dispatch.levels import GradLevel, JvpLevel, Level
+from tangrad.dispatch.stack import entered
 from tangrad.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 
 Argnums = int | tuple[int, ...]
@@ -26,7 +27,7 @@ class _entered_grad:
 
     def __init__(self) -> None:
         self.level = GradLevel()
-        self.context = intercept.entered("levels", self.level)
+        self.context = entered("levels", self.level)
 
     def __enter__(self) -> GradLevel:
         self.context.__enter__()
@@ -133,7 +134,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     return (value, pull, aux) if has_aux else (value, pull)
 
 
-levels.vjp = vjp
+tangents.vjp = vjp
 
 
 def _check_outputs(outputs: list[Any], name: str) -> None:
@@ -343,7 +344,7 @@ def jvp(
         )
     _check_directions(points, directions, name)
     level = JvpLevel()
-    with intercept.entered("levels", level):
+    with entered("levels", level):
         inner = tree_unflatten(
             [level.wrap(p, t) for p, t in zip(points, directions, strict=True)], spec
         )

@@ -31,6 +31,9 @@ cdef object call_overload(Op op, PyObject** args, Py_ssize_t nargs, PyObject* kw
     cdef int state
     cdef PyObject* out
     cdef object keep
+    if op.sizes_first and kwnames == NULL and tg_tls.intercept == NULL and nargs > 1 \
+            and exact_tensor(args[0]) and (<Tensor>args[0]).level_ is None and plain_sizes(args + 1, nargs - 1):
+        return call_sizes(<Op>PyTuple_GET_ITEM(op.overloads, 0), args, nargs)
     failures = []
     for o in op.overloads:
         member = o
@@ -58,6 +61,30 @@ cdef object call_overload(Op op, PyObject** args, Py_ssize_t nargs, PyObject* kw
     forms = "\n".join([f" * ({(<Op>o).definition.signature_text()})" for o in op.overloads])
     raise TypeError(f"{op.title}() received an invalid combination of arguments - got ({', '.join(given)}), "
                     f"but expected one of:\n{forms}")
+
+
+cdef inline bint plain_sizes(PyObject** args, Py_ssize_t nargs) noexcept:
+    """Whether arguments are a tuple of ints or nothing but ints: no other form could be meant."""
+    cdef Py_ssize_t i
+    if nargs == 1 and plain_ints(args[0]):
+        return True
+    for i in range(nargs):
+        if not PyLong_CheckExact(<object>args[i]):
+            return False
+    return True
+
+
+cdef object call_sizes(Op member, PyObject** args, Py_ssize_t nargs):
+    """Call a form of a tensor and sizes, for arguments that need neither checks nor conversion."""
+    cdef PyObject* flat[2]
+    cdef object size
+    flat[0] = args[0]
+    if nargs == 2 and PyTuple_CheckExact(<object>args[1]):
+        size = <object>args[1]
+    else:
+        size = tuple_of(args + 1, nargs - 1)
+    flat[1] = <PyObject*>size
+    return call_flat(member, flat, None, False)
 
 
 cdef object bind(Op op, PyObject** args, Py_ssize_t nargs, PyObject* kwnames, PyObject** flat, int* slow,

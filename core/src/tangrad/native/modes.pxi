@@ -36,6 +36,11 @@ def get_intercept():
     return None if tg_tls.intercept == NULL else <object>tg_tls.intercept
 
 
+def dispatch(Op op not None, Op functional not None, tuple args not None, object out):
+    """Run a bound call through everything that stands between it and its kernel."""
+    return _slow_hook(op, functional, args, out)
+
+
 def grad_fn_of_tensor(Tensor t not None):
     return grad_fn_of(t)
 

@@ -89,6 +89,7 @@ cdef class Op:
     cdef readonly Op functional          # in-place form: the op it is a form of
     cdef readonly Op inplace             # the in-place form of this op, or None
     cdef readonly tuple overloads
+    cdef bint sizes_first                # overloads: the first form takes a tensor and sizes, no more
     cdef int kind_
     cdef int nparams
     cdef int npositional
@@ -209,6 +210,7 @@ def make_op(definition, str kind, spec):
     op.rules = {}
     op.overloads = tuple(spec.get("overloads", ()))
     if op.kind_ == OP_OVERLOAD:
+        op.sizes_first = takes_sizes(<Op>PyTuple_GET_ITEM(op.overloads, 0))
         return op
     params = spec["params"]              # (name, type, default, keyword_only, length)
     op.nparams = len(params)
@@ -257,6 +259,11 @@ def make_op(definition, str kind, spec):
     op.random = spec.get("random", False)
     op.return_type = spec.get("return_type")
     return op
+
+
+cdef bint takes_sizes(Op op):
+    return op.nparams == 2 and op.ptype[0] == P_TENSOR and op.ptype[1] == P_INTS and op.varargs == 1 \
+        and op.plength[1] == 0 and op.npositional == 2
 
 
 def make_inplace(Op functional, str name):

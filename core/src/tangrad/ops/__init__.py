@@ -10,7 +10,7 @@ _MODULES = (
     "registry",
     "define",
     "definition",
-    "derived",
+    "definition_pointwise",
     "schema",
     "geometry",
     "extension",

@@ -13,10 +13,10 @@ from tangrad import _C
 from tangrad.ops import registry
 from tangrad.ops.definition import (
     Definition,
-    PointwiseDefinition,
     ReductionDefinition,
     result_type_of,
 )
+from tangrad.ops.definition_pointwise import PointwiseDefinition
 from tangrad.ops.return_types import structseq
 from tangrad.ops.schema import Schema
 

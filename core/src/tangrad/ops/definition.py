@@ -7,9 +7,7 @@ from typing import Any
 
 from tangrad import _C
 from tangrad.dispatch.binding import call_by_name
-from tangrad.ops.schema import KEYWORD_ALIASES, TENSOR_TYPES, Schema
-
-_RULELESS = "none"
+from tangrad.ops.schema import KEYWORD_ALIASES, Schema
 
 
 class Definition:
@@ -247,66 +245,6 @@ class Definition:
         """Return the compiled rule for the set of inputs that need gradients (a bit mask)."""
         wanted = [i for k, i in enumerate(self.schema.tensors) if needs >> k & 1]
         return rule_of_functions(self, {self.parameter_names[i] for i in wanted})
-
-
-class PointwiseDefinition(Definition):
-    """An op whose elements follow from a scalar expression."""
-
-    kind = "pointwise"
-
-    def __init__(
-        self,
-        schema: Schema,
-        expression: Any,
-        *,
-        results: Sequence[str],
-        fixed: Mapping[str, str],
-        partials: Mapping[str, str] | None,
-        **common: Any,
-    ) -> None:
-        common.setdefault("batch", "pointwise")
-        super().__init__(schema, **common)
-        self.text = expression
-        self.results, self.fixed, self.partials = tuple(results), dict(fixed), dict(partials or {})
-        self.inputs = tuple(schema.params[i].name for i in schema.tensors)
-        self.params = tuple(
-            p.name
-            for p in schema.params
-            if p.type not in TENSOR_TYPES and p.type not in ("generator?", "dtype?")
-        )
-        self._expression = expression if not isinstance(expression, str) else None
-        self._derived: dict[Any, Any] = {}
-
-    @property
-    def differentiable(self) -> bool:
-        """Whether calls are recorded: unless a reason against it is stated."""
-        return not isinstance(self.vjp, str)
-
-    @property
-    def expression(self) -> Any:
-        """The parsed expression."""
-        if self._expression is None:
-            from tangrad.expr import parse
-
-            self._expression = parse(self.text, self.inputs, self.params)
-        return self._expression
-
-    def backward_rule(self, needs: int) -> Any:
-        """Return the rule whose gradients one fused pointwise op computes."""
-        if isinstance(self.vjp, dict) and any(callable(f) for f in self.vjp.values()):
-            return super().backward_rule(needs)
-        from tangrad.ops.derived import backward_rule
-
-        return backward_rule(self, needs)
-
-    def tangent(self, given: tuple[str, ...]) -> Any:
-        """Return the pointwise op of the tangent, and the names of its arguments."""
-        from tangrad.ops.derived import tangent_op
-
-        key = ("jvp", given)
-        if key not in self._derived:
-            self._derived[key] = tangent_op(self, given)
-        return self._derived[key]
 
 
 class ReductionDefinition(Definition):

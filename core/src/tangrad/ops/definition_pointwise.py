@@ -1,19 +1,86 @@
-"""Pointwise ops that follow from others: fused gradients and tangents, of every order.
+"""What is true of a pointwise op, and the ops that follow: fused gradients and tangents.
 
 The gradient of an expression is an expression, so backward is one pointwise op over the result's
-gradients and whatever the formula mentions; that op's own gradient follows in the same way.
+gradients and whatever the formula mentions; that op is defined as every pointwise op is, so its
+own gradient follows in the same way, and so on for every order.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tangrad import _C
-from tangrad.ops.definition import PointwiseDefinition
-from tangrad.ops.schema import REQUIRED, Param, Schema
+from tangrad.ops.definition import Definition
+from tangrad.ops.schema import REQUIRED, TENSOR_TYPES, Param, Schema
 
 
-def backward_rule(definition: PointwiseDefinition, needs: int) -> Any:
+class PointwiseDefinition(Definition):
+    """An op whose elements follow from a scalar expression."""
+
+    kind = "pointwise"
+
+    def __init__(
+        self,
+        schema: Schema,
+        expression: Any,
+        *,
+        results: Sequence[str],
+        fixed: Mapping[str, str],
+        partials: Mapping[str, str] | None,
+        **common: Any,
+    ) -> None:
+        common.setdefault("batch", "pointwise")
+        super().__init__(schema, **common)
+        self.text = expression
+        self.results, self.fixed, self.partials = tuple(results), dict(fixed), dict(partials or {})
+        self.inputs = tuple(schema.params[i].name for i in schema.tensors)
+        self.params = tuple(
+            p.name
+            for p in schema.params
+            if p.type not in TENSOR_TYPES and p.type not in ("generator?", "dtype?")
+        )
+        self._expression = expression if not isinstance(expression, str) else None
+        self._derived: dict[Any, Any] = {}
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether calls are recorded: unless a reason against it is stated."""
+        return not isinstance(self.vjp, str)
+
+    @property
+    def expression(self) -> Any:
+        """The parsed expression."""
+        if self._expression is None:
+            from tangrad.expr import parse
+
+            self._expression = parse(self.text, self.inputs, self.params)
+        return self._expression
+
+    def backward_rule(self, needs: int) -> Any:
+        """Return the rule whose gradients one fused pointwise op computes."""
+        if isinstance(self.vjp, dict) and any(callable(f) for f in self.vjp.values()):
+            return super().backward_rule(needs)
+        return _fused_rule(self, needs)
+
+    def tangent(self, given: tuple[str, ...]) -> Any:
+        """Return the pointwise op of the tangent, and the names of its arguments."""
+        key = ("jvp", given)
+        if key not in self._derived:
+            self._derived[key] = _tangent_op(self, given)
+        return self._derived[key]
+
+    @property
+    def tangent_suffix(self) -> str:
+        """What makes the name of a tangent; a tangent's own inputs are called NAME_t, too."""
+        taken = {*self.inputs, *self.params}
+        suffix = "_t"
+        while not taken.isdisjoint(n + suffix for n in self.inputs):
+            suffix += "t"
+        return suffix
+
+
+def _fused_rule(definition: PointwiseDefinition, needs: int) -> Any:
     """Return the rule of a pointwise op for the inputs in the bit mask `needs`."""
     wanted = tuple(name for k, name in enumerate(definition.inputs) if needs >> k & 1)
     grads = _grad_names(definition)
@@ -59,7 +126,7 @@ def _grad_names(definition: PointwiseDefinition) -> tuple[str, ...]:
     return names
 
 
-def result_names(definition: PointwiseDefinition) -> tuple[str, ...]:
+def _result_names(definition: PointwiseDefinition) -> tuple[str, ...]:
     """Return how formulas call the results."""
     n = len(definition.schema.returns)
     return ("result",) if n == 1 else ("result", *[f"result{k}" for k in range(n)])
@@ -69,7 +136,7 @@ def _gradient(definition: PointwiseDefinition, name: str, grads: tuple[str, ...]
     """Return the expression of one input's gradient over grads, inputs and results."""
     from tangrad.expr import parse
 
-    inputs = (*grads, *definition.inputs, *result_names(definition))
+    inputs = (*grads, *definition.inputs, *_result_names(definition))
     if isinstance(definition.vjp, dict):
         text = definition.vjp.get(name)
         if text is None:
@@ -113,7 +180,7 @@ def _fused_op(
     free: set[str] = set()
     for e in expressions:
         free |= e.free
-    order = (*leading, *definition.inputs, *result_names(definition))
+    order = (*leading, *definition.inputs, *_result_names(definition))
     tensors = [n for n in dict.fromkeys(order) if n in free]
     params = [p for p in definition.params if p in free]
     merged = Expression([e.nodes[0] for e in expressions], tuple(tensors), tuple(params))
@@ -125,13 +192,13 @@ def _fused_op(
         if tag[0] == "jvp"
         else ("promoted",) * len(expressions)
     )
-    made = make_derived(definition, name, merged, tensors, params, results)
+    made = _make_derived(definition, name, merged, tensors, params, results)
     made.definition.key = f"{definition.key}{name[len(definition.name) :]}({','.join(tag)})"
     definition._derived[key] = (made, [*tensors, *params])
     return definition._derived[key]
 
 
-def make_derived(
+def _make_derived(
     parent: PointwiseDefinition,
     name: str,
     expression: Any,
@@ -189,28 +256,19 @@ def _source(
     return ("saved", saves.index(item))
 
 
-def tangent_op(definition: PointwiseDefinition, given: tuple[str, ...]) -> tuple[Any, list[str]]:
+def _tangent_op(definition: PointwiseDefinition, given: tuple[str, ...]) -> tuple[Any, list[str]]:
     """Return the op of the results' tangents for those of `given`, and its arguments' names."""
     outputs = len(definition.schema.returns)
     expressions = [_tangent(definition, given, k) for k in range(outputs)]
-    suffix = tangent_suffix(definition)
+    suffix = definition.tangent_suffix
     leading = tuple(n + suffix for n in given)
     return _fused_op(definition, f"{definition.name}_jvp", expressions, leading, ("jvp", *given))
-
-
-def tangent_suffix(definition: PointwiseDefinition) -> str:
-    """Return what makes the name of a tangent; a tangent's own inputs are called NAME_t, too."""
-    taken = {*definition.inputs, *definition.params}
-    suffix = "_t"
-    while not taken.isdisjoint(n + suffix for n in definition.inputs):
-        suffix += "t"
-    return suffix
 
 
 def _tangent(definition: PointwiseDefinition, given: tuple[str, ...], k: int) -> Any:
     from tangrad.expr import parse
 
-    inputs = (*[f"{n}_t" for n in given], *definition.inputs, *result_names(definition))
+    inputs = (*[f"{n}_t" for n in given], *definition.inputs, *_result_names(definition))
     if isinstance(definition.jvp, dict):
         return parse(" + ".join(f"({definition.jvp[n]})" for n in given), inputs, definition.params)
     if (
@@ -223,4 +281,4 @@ def _tangent(definition: PointwiseDefinition, given: tuple[str, ...], k: int) ->
             inputs,
             definition.params,
         )
-    return definition.expression.select([k]).jvp(given, tangent_suffix(definition))
+    return definition.expression.select([k]).jvp(given, definition.tangent_suffix)

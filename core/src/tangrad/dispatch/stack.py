@@ -1,0 +1,105 @@
+"""The stack of one thread: everything that is active between a call and its kernel."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from tangrad import _C
+
+
+class Stack:
+    """What stands between in one thread.
+
+    Attributes:
+        function_modes: active TorchFunctionMode objects, innermost last.
+        observers: objects with enter(op) -> token and leave(op, token).
+        rewriters: callables (op, args) -> args, e.g. autocast.
+        levels: transform levels in order of entry.
+        dispatch_modes: active TorchDispatchMode objects.
+        functions_disabled: > 0 while `__torch_function__` of subclasses is off.
+        creating: > 0 while a composite that draws a fresh tensor is expanded.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "creating",
+        "dispatch_disabled",
+        "dispatch_modes",
+        "function_modes",
+        "functions_disabled",
+        "levels",
+        "observers",
+        "rewriters",
+    )
+
+    def __init__(self) -> None:
+        self.function_modes: list[Any] = []
+        self.observers: list[Any] = []
+        self.rewriters: list[Any] = []
+        self.levels: list[Any] = []
+        self.dispatch_modes: list[Any] = []
+        self.functions_disabled = 0
+        self.dispatch_disabled = 0
+        self.creating = 0
+
+    def install(self) -> None:
+        """Set or clear the thread's pointer according to whether anything is active."""
+        active = (
+            self.function_modes
+            or self.observers
+            or self.rewriters
+            or self.levels
+            or self.dispatch_modes
+        )
+        _C.set_intercept(self if active else None)
+
+    def lift(self, made: Any) -> Any:
+        """Take a freshly made tensor into the levels that act in this thread."""
+        return self.levels[-1].lift(made, None, self.levels[:-1]) if self.levels else made
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.stack = Stack()
+
+
+_thread = _Thread()
+
+
+def current() -> Stack:
+    """Return this thread's stack."""
+    return _thread.stack
+
+
+class entered:
+    """Context manager: put an item on one list of the thread's stack."""
+
+    def __init__(self, which: str, item: Any) -> None:
+        self.which, self.item = which, item
+
+    def __enter__(self) -> Any:
+        stack = _thread.stack
+        getattr(stack, self.which).append(self.item)
+        stack.install()
+        return self.item
+
+    def __exit__(self, *exc: Any) -> None:
+        stack = _thread.stack
+        items = getattr(stack, self.which)
+        for i in range(len(items) - 1, -1, -1):
+            if items[i] is self.item:
+                del items[i]
+                break
+        stack.install()
+
+
+def flat_tensors(args: Any) -> list[Any]:
+    """Return the tensors among arguments, looking into lists and tuples."""
+    found = []
+    for a in args:
+        if isinstance(a, _C.Tensor):
+            found.append(a)
+        elif isinstance(a, (list, tuple)):
+            found.extend(flat_tensors(a))
+    return found
