@@ -96,7 +96,8 @@ def _build_wheel(package: Path, jobs: int) -> Path:
 
 def _digest(package: Path, depends: str) -> str:
     """Hash the sources of `package` with everything else that its wheel depends on."""
-    settings = [depends, sys.version, os.environ.get("TANGRAD_COVERAGE", "")]
+    variables = ("TANGRAD_COVERAGE", "TANGRAD_SANITIZE")
+    settings = [depends, sys.version, *(os.environ.get(name, "") for name in variables)]
     total = hashlib.sha256("\0".join(settings).encode())
     for path in _sources(package):
         content = hashlib.sha256(path.read_bytes()).hexdigest()
