@@ -8,7 +8,7 @@ from cpython.exc cimport PyErr_Occurred
 from cpython.list cimport PyList_GET_ITEM
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.object cimport PyTypeObject
-from cpython.pycapsule cimport PyCapsule_New
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF, PyObject
 from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from libc.stdint cimport (UINT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t)
@@ -20,6 +20,7 @@ from math import inf as INF
 from operator import index as op_index
 from struct import pack as struct_pack
 from struct import unpack as struct_unpack
+from sys import modules as sys_modules
 from threading import local as _thread_local
 
 from tangrad.api cimport (TG_ABI_VERSION, TG_ARG_BOOL, TG_ARG_DTYPE, TG_ARG_FLOAT, TG_ARG_INT, TG_ARG_INTS,
@@ -117,6 +118,7 @@ include "native/composites.pxi"
 include "native/reduction.pxi"
 include "native/view.pxi"
 include "native/convert.pxi"
+include "native/arrays.pxi"
 include "native/methods.pxi"
 include "native/modes.pxi"
 include "native/abi.pxi"

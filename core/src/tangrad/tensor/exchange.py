@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from tangrad import _C
 from tangrad.tensor.packing import is_packable
 
 __all__ = [
@@ -40,8 +41,6 @@ def dtype_named(name: str) -> Any:
     Raises:
         TypeError: no dtype has the name.
     """
-    from tangrad import _C
-
     try:
         return _C.dtype_by_name(name)
     except TypeError:
@@ -84,8 +83,9 @@ def from_numpy(ndarray: Any, *, warn_if_readonly: bool = True) -> Any:
         ValueError: a stride is negative or no multiple of the element size, or the bytes are
             in foreign order.
     """
-    from tangrad import _C
-
+    shared = _C.tensor_of_array(ndarray)
+    if shared is not None:
+        return shared
     if not is_ndarray(ndarray):
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
     strides = _strides_in_elements(ndarray)
@@ -161,8 +161,6 @@ def frombuffer(
     Raises:
         ValueError: the object has no buffer, or not that many bytes.
     """
-    from tangrad import _C
-
     view = _byte_view(buffer)
     elements = _element_count(view.nbytes, dtype.itemsize, count, offset)
     if view.readonly:
@@ -364,8 +362,6 @@ def numpy(x: Any, *, force: bool = False) -> Any:
         TypeError: it is not on the CPU, not strided, or of a dtype that NumPy lacks.
     """
     import numpy as np
-
-    from tangrad import _C
 
     if force:
         x = x.detach().cpu().resolve_conj().resolve_neg()

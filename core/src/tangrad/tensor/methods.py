@@ -133,6 +133,9 @@ def dtype_of_type_name(name: str) -> Any:
 
 def numpy(self: Any, *, force: bool = False) -> Any:
     """Return an array that shares the tensor's memory; force allows a copy where it must be one."""
+    shared = _C.array_of_tensor(self)
+    if shared is not None:
+        return shared
     from tangrad.tensor.exchange import numpy as convert
 
     return convert(self, force=force)
