@@ -150,6 +150,7 @@ static void tg_install_constructor(PyTypeObject *type, PyObject *construct)
     Py_XINCREF(construct);
     tg_construct = construct;
     type->tp_new = tg_tensor_new;
+    type->tp_vectorcall = NULL; /* since Python 3.12 Cython's own, which knows only Cython's tp_new */
     PyType_Modified(type);
 }
 #endif
