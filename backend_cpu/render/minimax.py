@@ -70,9 +70,7 @@ def _horner(coefficients: list[mpf], x: mpf) -> mpf:
     return total
 
 
-def _remez(
-    points: list[mpf], values: list[mpf], weights: list[mpf], count: int
-) -> list[mpf]:
+def _remez(points: list[mpf], values: list[mpf], weights: list[mpf], count: int) -> list[mpf]:
     """Return the ``count`` coefficients with the least weighted error on ``points``."""
     # Only with a positive weight does the error of the best polynomial alternate.
     weights = [abs(weight) for weight in weights]
@@ -211,7 +209,7 @@ def _exp(name: str, dtype: str, degree: int, served: Function = mpmath.exp) -> P
 def _odd(
     name: str, dtype: str, degree: int, high: mpf, function: Function, text: str
 ) -> Polynomial:
-    """An odd function with derivative 1 at 0, up to ``high``."""
+    """Describe an odd function with derivative 1 at 0, up to ``high``."""
     return Polynomial(
         name, dtype, degree, mpf(0), high**2,
         _of_square(lambda x: (function(x) / x - 1) / x**2),
@@ -277,7 +275,7 @@ def _erf_small(name: str, degree: int) -> Polynomial:
 
 
 def _erfc_tail(name: str, degree: int, high: mpf, split: bool) -> Polynomial:
-    """erfc in the variable of Shepherd and Laframboise, Math. Comp. 36, 1981."""
+    """Describe erfc in the variable of Shepherd and Laframboise, Math. Comp. 36, 1981."""
     low = mpf("0.74")
 
     def position(t: mpf) -> mpf:
