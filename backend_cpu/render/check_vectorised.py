@@ -17,6 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 from dialect import cpu_dialect
+
 from tangrad.expr.render import c_prelude
 
 NATIVE = Path(__file__).parents[1] / "src" / "tangrad_cpu" / "native"

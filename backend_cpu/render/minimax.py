@@ -6,8 +6,8 @@ polynomial, in bits, with its coefficients rounded to their type. A polynomial `
 where the weight turns the error of ``P`` into the relative error of the function it serves.
 
 Method: E. Remez, 1934, as in J.-M. Muller, Elementary Functions, 3rd ed., section 3.3. The
-coefficients are rounded to nearest afterwards: the leading terms of the functions (such as ``1 + r``
-of ``exp``) are not part of the polynomials, so that rounding costs them little.
+coefficients are rounded to nearest afterwards: the leading terms of the functions (such as
+``1 + r`` of ``exp``) are not part of the polynomials, so that rounding costs them little.
 """
 
 from __future__ import annotations
