@@ -1,0 +1,62 @@
+/* float32. */
+#include "engine.h"
+
+#define MK_NAME f32
+#define MK_T float
+#define MK_V tgc_vf
+#define MK_FMA tgc_fma_f
+#define MK_LOAD tgc_load_f
+#define MK_STORE tgc_store_f
+#include "microkernel.h"
+
+#define PK_NAME pack_f32
+#define PK_S float
+#define PK_T float
+#define PK_V tgc_vf
+#define PK_CONVERT(x) (x)
+#define PK_LOAD(p) (*(const tgc_vf_unaligned *)(p))
+#define PK_BITS 32
+#include "pack.h"
+
+#define COLUMNS (2 * TGC_VECTOR / 4)
+
+static void pack_a(void *to, const void *from, int64_t count, int64_t k, int64_t stride, int64_t k_stride)
+{
+    pack_f32(to, from, count, TGC_ROWS, k, stride, k_stride);
+}
+
+static void pack_b(void *to, const void *from, int64_t count, int64_t k, int64_t stride, int64_t k_stride)
+{
+    pack_f32(to, from, count, COLUMNS, k, stride, k_stride);
+}
+
+#define ST_NAME store_f32
+#define ST_T float
+#define ST_C float
+#define ST_LOAD(x) (x)
+#define ST_ROUND(x) (x)
+#include "store.h"
+
+static const tgc_engine engine = {
+    .mr = TGC_ROWS,
+    .nr = COLUMNS,
+    .kc = 384,
+    .kgroup = 1,
+    .a_size = 4,
+    .b_size = 4,
+    .c_size = 4,
+    .packed_size = 4,
+    .tile_size = 4,
+    .in_place = 1,
+    .direct_limit = 1 << 19,
+    .pack_a = pack_a,
+    .pack_b = pack_b,
+    .kernel = f32_kernel,
+    .direct = f32_direct,
+    .store = store_f32,
+};
+
+int TGC(tgc_gemm_f32)(const tgc_gemm *g)
+{
+    return TGC(tgc_gemm_engine)(&engine, g, "gemm of float32");
+}
