@@ -378,7 +378,8 @@ static int batch_is_tall(const tgc_gemm *g)
 
 int TGC(tgc_gemm_engine)(const tgc_engine *e, const tgc_gemm *given, const char *op)
 {
-    tgc_gemm product = *given;
+    int by_columns = e->a_size == e->b_size && given->c_row == 1 && given->c_col != 1;
+    tgc_gemm product = by_columns ? tgc_transposed(given) : *given;
     const tgc_gemm *g = &product;
     if (g->m <= 0 || g->n <= 0 || g->batch <= 0)
         return 0;

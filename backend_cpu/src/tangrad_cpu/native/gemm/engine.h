@@ -39,4 +39,16 @@ typedef struct tgc_engine {
 /* Multiply with packing, in parallel. `op` names the caller in errors. */
 int TGC(tgc_gemm_engine)(const tgc_engine *engine, const tgc_gemm *g, const char *op);
 
+/* The same product of transposes: C' = B' A'. */
+static inline tgc_gemm tgc_transposed(const tgc_gemm *g)
+{
+    tgc_gemm t = *g;
+    t.m = g->n, t.n = g->m;
+    t.a = g->b, t.a_row = g->b_col, t.a_col = g->b_row, t.a_batch = g->b_batch;
+    t.b = g->a, t.b_row = g->a_col, t.b_col = g->a_row, t.b_batch = g->a_batch;
+    t.c_row = g->c_col, t.c_col = g->c_row;
+    t.bias_row = g->bias_col, t.bias_col = g->bias_row;
+    return t;
+}
+
 #endif

@@ -37,10 +37,19 @@ static void pack_b(void *to, const void *from, int64_t count, int64_t k, int64_t
 #define ST_ROUND(x) (x)
 #include "store.h"
 
+#define TH_NAME thin_f32
+#define TH_T float
+#define TH_V tgc_vf
+#define TH_FMA tgc_fma_f
+#define TH_LOAD tgc_load_f
+#define TH_TRANSPOSE tgc_transpose32
+#define TH_STORE store_f32
+#include "thin.h"
+
 static const tgc_engine engine = {
     .mr = TGC_ROWS,
     .nr = COLUMNS,
-    .kc = 384,
+    .kc = 256,
     .kgroup = 1,
     .a_size = 4,
     .b_size = 4,
@@ -58,5 +67,7 @@ static const tgc_engine engine = {
 
 int TGC(tgc_gemm_f32)(const tgc_gemm *g)
 {
-    return TGC(tgc_gemm_engine)(&engine, g, "gemm of float32");
+    static const char op[] = "product of float32 matrices";
+    int handled, status = thin_f32(g, op, &handled);
+    return handled ? status : TGC(tgc_gemm_engine)(&engine, g, op);
 }

@@ -23,8 +23,20 @@ MK_JOIN(MK_NAME, _tile)(const int rows, const int vectors, const int packed, int
 #pragma GCC unroll 2
         for (int j = 0; j < vectors; j++)
             sum[i][j] = (MK_V){0};
+    /* Old values of C come from far; what follows in the panels, from the second-level cache. */
+#pragma GCC unroll 14
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 2
+        for (int j = 0; j < vectors; j++)
+            __builtin_prefetch(c + i * c_row + j * MK_LANES, 1);
     for (int64_t p = 0; p < k; p++) {
         MK_V line[2];
+        if (packed) {
+            __builtin_prefetch(a + 32 * TGC_ROWS);
+#pragma GCC unroll 2
+            for (int j = 0; j < vectors; j++)
+                __builtin_prefetch(b + (32 + j) * MK_LANES);
+        }
 #pragma GCC unroll 2
         for (int j = 0; j < vectors; j++)
             line[j] = packed || j + 1 < vectors ? (MK_V)*(const MK_U *)(b + j * MK_LANES)
