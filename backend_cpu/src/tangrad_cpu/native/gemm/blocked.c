@@ -8,12 +8,12 @@
 
 #include <stdatomic.h>
 
-#define ROW_PANELS 10   /* of A in one block: about half of a small second-level cache */
+#define ROW_PANELS 20   /* of A in one block: about half of a small second-level cache */
 #define COLUMN_PANELS 16
 #define OWN_COLUMN_PANELS 4 /* as many panels of B suit the second-level cache over a run of k */
 #define BATCH_AT_ONCE 8
 #define TASK_PRODUCTS (1 << 20) /* least multiplications of a task worth handing to a thread */
-#define MOST_TASKS 32           /* when cutting further for the sake of balance alone */
+#define MOST_TASKS 16           /* when cutting further for the sake of balance alone */
 #define PACK_GRAIN (1 << 15)
 #define PACKED_BYTES ((int64_t)32 << 20) /* of panels held at once */
 #define LONGEST_RUN 16384       /* over k, of panels held at once */
@@ -29,7 +29,6 @@ typedef struct job {
     int first, last;            /* whether that part begins, ends k */
     int own_a, own_b;           /* packed by each task */
     char *packed_a, *packed_b;  /* if not */
-    int64_t a_panel, b_panel;   /* bytes between panels */
     char *sums;                 /* accumulators of the part of C; NULL: C itself, or one tile */
     int64_t row_blocks, column_blocks;
     int64_t pack_tasks;
@@ -71,7 +70,21 @@ static const char *b_at(const job *w, int64_t p, int64_t j)
     return w->b + (p * w->g->b_row + j * w->g->b_col) * w->e->b_size;
 }
 
-/* Panels are packed run by run, so that within a panel each run of kc is contiguous. */
+/* The bytes of a panel over k elements of a run. */
+static int64_t panel_bytes(const tgc_engine *e, int64_t width, int64_t k)
+{
+    return (grouped(e, k) * width * e->packed_size + TGC_PANEL_SLACK + 63) / 64 * 64;
+}
+
+/* Panels lie in the order in which tasks read them: run after run over k, in each all panels. */
+static char *panel_at(const job *w, int of_a, int64_t panel, int64_t p)
+{
+    const tgc_engine *e = w->e;
+    int64_t width = of_a ? e->mr : e->nr, count = panels(of_a ? w->rows : w->cols, width);
+    return (of_a ? w->packed_a : w->packed_b) + p / e->kc * count * panel_bytes(e, width, e->kc) +
+           panel * panel_bytes(e, width, smaller(w->run - p, e->kc));
+}
+
 static void pack_panel(const job *w, int of_a, int64_t panel)
 {
     const tgc_engine *e = w->e;
@@ -81,11 +94,9 @@ static void pack_panel(const job *w, int of_a, int64_t panel)
     for (int64_t p = 0; p < w->run; p += e->kc) {
         int64_t k = smaller(w->run - p, e->kc);
         if (of_a)
-            e->pack_a(w->packed_a + panel * w->a_panel + p * width * e->packed_size, a_at(w, w->i0 + at, w->p0 + p),
-                      count, k, g->a_row, g->a_col);
+            e->pack_a(panel_at(w, 1, panel, p), a_at(w, w->i0 + at, w->p0 + p), count, k, g->a_row, g->a_col);
         else
-            e->pack_b(w->packed_b + panel * w->b_panel + p * width * e->packed_size, b_at(w, w->p0 + p, w->j0 + at),
-                      count, k, g->b_col, g->b_row);
+            e->pack_b(panel_at(w, 0, panel, p), b_at(w, w->p0 + p, w->j0 + at), count, k, g->b_col, g->b_row);
     }
 }
 
@@ -101,7 +112,7 @@ static void pack_task(int64_t index, void *context)
 
 /* One tile over one run of k, to where its sums go, and on to C when they are complete. */
 static void finish_tile(const job *w, int64_t i, int64_t j, int64_t rows, int64_t cols, int64_t p, int64_t k,
-                        const char *a, const char *b, int plain)
+                        const char *a, const char *b, const char *next, int plain)
 {
     const tgc_engine *e = w->e;
     const tgc_gemm *g = w->g;
@@ -118,7 +129,7 @@ static void finish_tile(const job *w, int64_t i, int64_t j, int64_t rows, int64_
         sums = w->c + ((w->i0 + i) * g->c_row + w->j0 + j) * e->c_size;
         add = !begins || g->beta != 0;
     }
-    e->kernel(rows, cols, k, a, b, sums, sums_row, add);
+    e->kernel(rows, cols, k, a, b, sums, sums_row, add, next);
     if (!ends || plain)
         return;
     tgc_gemm rest = *g;
@@ -133,39 +144,46 @@ static void block_task(int64_t index, void *context)
     const tgc_engine *e = w->e;
     const tgc_gemm *g = w->g;
     _Alignas(64) char own[TGC_PANEL_BYTES + TGC_PANEL_SLACK];
-    int64_t rb = index % w->row_blocks, cb = index / w->row_blocks;
+    /* Neighbours in time share their panels of A, which may still be in the cache. */
+    int64_t cb = index % w->column_blocks, rb = index / w->column_blocks;
     int64_t i_begin = tgc_begin(w->rows, w->row_blocks, rb, e->mr), i_end = tgc_begin(w->rows, w->row_blocks, rb + 1, e->mr);
     int64_t j_begin = tgc_begin(w->cols, w->column_blocks, cb, e->nr);
     int64_t j_end = tgc_begin(w->cols, w->column_blocks, cb + 1, e->nr);
     int plain = is_plain(e, g);
     int64_t p = 0;
+    if (e->enter != NULL)
+        e->enter();
     do {
         int64_t k = smaller(w->run - p, e->kc);
-        const char *a = w->packed_a + i_begin / e->mr * w->a_panel + p * e->mr * e->packed_size;
-        const char *b = w->packed_b + j_begin / e->nr * w->b_panel + p * e->nr * e->packed_size;
         if (w->own_a) {
             for (int64_t i = i_begin; i < i_end; i += e->mr) {
                 int64_t rows = smaller(i_end - i, e->mr);
                 e->pack_a(own, a_at(w, w->i0 + i, w->p0 + p), rows, k, g->a_row, g->a_col);
                 for (int64_t j = j_begin; j < j_end; j += e->nr)
-                    finish_tile(w, i, j, rows, smaller(j_end - j, e->nr), p, k, own,
-                                b + (j - j_begin) / e->nr * w->b_panel, plain);
+                    finish_tile(w, i, j, rows, smaller(j_end - j, e->nr), p, k, own, panel_at(w, 0, j / e->nr, p), own,
+                                plain);
             }
         } else {
             for (int64_t j = j_begin; j < j_end; j += e->nr) {
                 int64_t cols = smaller(j_end - j, e->nr);
-                const char *panel = b + (j - j_begin) / e->nr * w->b_panel;
+                const char *panel = own, *next = own;
                 if (w->own_b) {
                     e->pack_b(own, b_at(w, w->p0 + p, w->j0 + j), cols, k, g->b_col, g->b_row);
-                    panel = own;
+                } else {
+                    panel = panel_at(w, 0, j / e->nr, p);
+                    next = panel + panel_bytes(e, e->nr, k);
                 }
-                for (int64_t i = i_begin; i < i_end; i += e->mr)
-                    finish_tile(w, i, j, smaller(i_end - i, e->mr), cols, p, k,
-                                a + (i - i_begin) / e->mr * w->a_panel, panel, plain);
+                for (int64_t i = i_begin; i < i_end; i += e->mr) {
+                    finish_tile(w, i, j, smaller(i_end - i, e->mr), cols, p, k, panel_at(w, 1, i / e->mr, p), panel,
+                                next, plain);
+                    next += next < panel + 2 * panel_bytes(e, e->nr, k) ? k * 64 : 0;
+                }
             }
         }
         p += e->kc;
     } while (p < w->run);
+    if (e->leave != NULL)
+        e->leave();
 }
 
 /* Cut into blocks that suit the caches, then further while there is work for more tasks. */
@@ -198,9 +216,10 @@ static int64_t limited(int64_t n, int64_t width, int64_t most)
     return n <= held ? n : held < width ? width : held;
 }
 
-static size_t padded(int64_t bytes)
+static size_t packed_bytes(const tgc_engine *e, int64_t lines, int64_t width, int64_t run)
 {
-    return ((size_t)bytes + TGC_PANEL_SLACK + 63) / 64 * 64;
+    int64_t whole = run / e->kc, rest = run % e->kc;
+    return (size_t)(panels(lines, width) * (whole * panel_bytes(e, width, e->kc) + panel_bytes(e, width, rest)));
 }
 
 /* Decide which part of C and of k is worked on at once, and lay its panels out in `memory`.
@@ -219,25 +238,19 @@ static size_t plan(job *w, char *memory)
     w->rows = limited(g->m, e->mr, side);
     w->cols = limited(g->n, e->nr, side);
     int64_t row_panels = panels(w->rows, e->mr), column_panels = panels(w->cols, e->nr);
-    int own_a = column_panels <= OWN_COLUMN_PANELS && w->rows > w->cols;
-    int own_b = row_panels <= ROW_PANELS && !own_a;
+    w->own_a = column_panels <= OWN_COLUMN_PANELS && w->rows > w->cols;
+    w->own_b = row_panels <= ROW_PANELS && !w->own_a;
     size_t used = 0;
-    w->a_panel = (int64_t)padded(line * e->mr);
-    w->b_panel = (int64_t)padded(line * e->nr);
-    if (!own_a) {
-        w->packed_a = memory;
-        used += (size_t)(row_panels * w->a_panel);
-    }
-    if (!own_b) {
-        w->packed_b = memory + used;
-        used += (size_t)(column_panels * w->b_panel);
-    }
+    w->packed_a = memory;
+    if (!w->own_a)
+        used += packed_bytes(e, w->rows, e->mr, w->run);
+    w->packed_b = memory + used;
+    if (!w->own_b)
+        used += packed_bytes(e, w->cols, e->nr, w->run);
     if (partial_sums) {
         w->sums = memory + used;
         used += (size_t)(w->rows * column_panels * e->nr * e->tile_size);
     }
-    w->own_a = own_a;
-    w->own_b = own_b;
     return used;
 }
 
@@ -378,7 +391,7 @@ static int batch_is_tall(const tgc_gemm *g)
 
 int TGC(tgc_gemm_engine)(const tgc_engine *e, const tgc_gemm *given, const char *op)
 {
-    int by_columns = e->a_size == e->b_size && given->c_row == 1 && given->c_col != 1;
+    int by_columns = !e->one_sided && given->c_row == 1 && given->c_col != 1;
     tgc_gemm product = by_columns ? tgc_transposed(given) : *given;
     const tgc_gemm *g = &product;
     if (g->m <= 0 || g->n <= 0 || g->batch <= 0)

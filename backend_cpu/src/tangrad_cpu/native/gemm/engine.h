@@ -10,7 +10,7 @@
 /* Packing may write one vector beyond a panel. */
 #define TGC_PANEL_SLACK 64
 /* Bytes of the largest accumulator tile of any engine. */
-#define TGC_TILE_BYTES 8192
+#define TGC_TILE_BYTES 4096
 
 typedef struct tgc_engine {
     int32_t mr, nr;      /* rows and columns of the microkernel's tile */
@@ -20,21 +20,30 @@ typedef struct tgc_engine {
     int32_t packed_size; /* bytes of an element of a panel */
     int32_t tile_size;   /* bytes of an accumulator */
     int32_t in_place;    /* accumulators are elements of C */
+    int32_t one_sided; /* A and B differ in type: their places cannot be exchanged */
     int64_t direct_limit; /* m * n * k up to which packing A does not pay */
     /* Pack `count` lines (rows of A, columns of B) with k elements each into one panel. */
     void (*pack_a)(void *to, const void *from, int64_t count, int64_t k, int64_t stride, int64_t k_stride);
     void (*pack_b)(void *to, const void *from, int64_t count, int64_t k, int64_t stride, int64_t k_stride);
-    /* Write, or add, the product of two panels to the tile at c. */
+    /* Write, or add, the product of two panels to the tile at c. Meanwhile fetch memory at `next`
+     * to the second-level cache, k lines of 64 bytes. */
     void (*kernel)(int64_t rows, int64_t cols, int64_t k, const void *a, const void *b, void *c, int64_t c_row,
-                   int accumulate);
+                   int accumulate, const char *next);
     /* The same with A where it lies and columns of B contiguous; NULL: none. */
     void (*direct)(int64_t rows, int64_t cols, int64_t k, const void *a, int64_t a_row, int64_t a_col, const void *b,
                    int64_t b_row, void *c, int64_t c_row, int accumulate);
+    /* Around the kernel's calls in one task; NULL: nothing to prepare. */
+    void (*enter)(void);
+    void (*leave)(void);
     /* C[i.., j..] = activation(alpha * tile + beta * C + bias); `c` is C's first element. The tile
      * may lie in C. */
     void (*store)(const tgc_gemm *g, void *c, int64_t i, int64_t j, int64_t rows, int64_t cols, void *tile,
                   int64_t tile_row);
 } tgc_engine;
+
+/* The microkernel of float32, for types that become float32 in their panels. */
+void TGC(tgc_kernel_f32)(int64_t rows, int64_t cols, int64_t k, const void *a, const void *b, void *c, int64_t c_row,
+                         int accumulate, const char *next);
 
 /* Multiply with packing, in parallel. `op` names the caller in errors. */
 int TGC(tgc_gemm_engine)(const tgc_engine *engine, const tgc_gemm *g, const char *op);

@@ -9,12 +9,14 @@
 #define MK_STORE tgc_store_f
 #include "microkernel.h"
 
+#define READ(p) ((tgc_vf)*(const tgc_vf_unaligned *)(p))
+
 #define PK_NAME pack_f32
 #define PK_S float
 #define PK_T float
 #define PK_V tgc_vf
 #define PK_CONVERT(x) (x)
-#define PK_LOAD(p) (*(const tgc_vf_unaligned *)(p))
+#define PK_LOAD READ
 #define PK_BITS 32
 #include "pack.h"
 
@@ -38,10 +40,13 @@ static void pack_b(void *to, const void *from, int64_t count, int64_t k, int64_t
 #include "store.h"
 
 #define TH_NAME thin_f32
+#define TH_S float
 #define TH_T float
 #define TH_V tgc_vf
 #define TH_FMA tgc_fma_f
-#define TH_LOAD tgc_load_f
+#define TH_READ READ
+#define TH_READ_PART tgc_load_f
+#define TH_CONVERT(x) (x)
 #define TH_TRANSPOSE tgc_transpose32
 #define TH_STORE store_f32
 #include "thin.h"
@@ -64,6 +69,12 @@ static const tgc_engine engine = {
     .direct = f32_direct,
     .store = store_f32,
 };
+
+void TGC(tgc_kernel_f32)(int64_t rows, int64_t cols, int64_t k, const void *a, const void *b, void *c, int64_t c_row,
+                         int accumulate, const char *next)
+{
+    f32_kernel(rows, cols, k, a, b, c, c_row, accumulate, next);
+}
 
 int TGC(tgc_gemm_f32)(const tgc_gemm *g)
 {

@@ -1,11 +1,16 @@
 /* The way of a finished tile to C, off the microkernel's path. A template: define
  *   ST_NAME, ST_T (accumulator), ST_C (element of C), ST_LOAD (ST_C to ST_T), ST_ROUND (back)
- * and include. Rows are completed in the tile, where an activation sees accumulators. */
+ * and include; ST_SCALAR where a cast does not make alpha and beta accumulators. Rows are completed in the tile, where an activation sees accumulators. */
+
+#ifndef ST_SCALAR
+#define ST_SCALAR(x) ((ST_T)(x))
+#endif
 
 static void ST_NAME(const tgc_gemm *g, void *c, int64_t i, int64_t j, int64_t rows, int64_t cols, void *tile,
                     int64_t tile_row)
 {
-    const ST_T alpha = (ST_T)g->alpha, beta = (ST_T)g->beta;
+    const __auto_type alpha = ST_SCALAR(g->alpha);
+    const __auto_type beta = ST_SCALAR(g->beta);
     for (int64_t r = 0; r < rows; r++) {
         ST_T *row = (ST_T *)tile + r * tile_row;
         ST_C *to = (ST_C *)c + (i + r) * g->c_row + j * g->c_col;
@@ -42,3 +47,4 @@ static void ST_NAME(const tgc_gemm *g, void *c, int64_t i, int64_t j, int64_t ro
 #undef ST_C
 #undef ST_LOAD
 #undef ST_ROUND
+#undef ST_SCALAR

@@ -1,7 +1,9 @@
 /* Products with few rows, which read B once from memory and do little with it: matrix times
  * vector, linear layers of small batches, dot. Nothing is packed; tasks are pieces of B. A
  * template: define
- *   TH_NAME, TH_T, TH_V, TH_FMA, TH_LOAD (first n lanes), TH_TRANSPOSE, TH_STORE (of store.h)
+ *   TH_NAME, TH_S (type in memory), TH_T (of sums), TH_V (a vector of these), TH_FMA, TH_READ (a
+ *   vector from memory), TH_READ_PART (its first n lanes), TH_CONVERT (one element), TH_TRANSPOSE,
+ *   TH_STORE (of store.h)
  * and include. It gives TH_NAME(g, op, handled). */
 #include "engine.h"
 #include "simd.h"
@@ -17,9 +19,10 @@
 
 typedef struct TH_JOIN(TH_NAME, _job) {
     const tgc_gemm *g;
-    const TH_T *a, *b;
-    TH_T *c;
-    int64_t a_row; /* rows of a are contiguous */
+    const TH_T *a; /* rows are contiguous */
+    int64_t a_row;
+    const TH_S *b;
+    void *c;
     int64_t tasks, align;
     TH_T *partial;
 } TH_JOIN(TH_NAME, _job);
@@ -27,12 +30,12 @@ typedef struct TH_JOIN(TH_NAME, _job) {
 /* Columns of B are contiguous: rows x columns inner products at once, as many as a vector has
  * lanes, so that one transposition sums all of them. */
 static inline __attribute__((always_inline)) void TH_JOIN(TH_NAME, _inner)(const int rows, int64_t k, const TH_T *a,
-                                                                           int64_t a_row, const TH_T *b, int64_t b_col,
+                                                                           int64_t a_row, const TH_S *b, int64_t b_col,
                                                                            int64_t cols, TH_T *tile)
 {
     const int columns = (int)TH_LANES / rows;
     TH_V sum[TH_LANES];
-    const TH_T *line[TH_LANES];
+    const TH_S *line[TH_LANES];
 #pragma GCC unroll 16
     for (int i = 0; i < TH_LANES; i++)
         sum[i] = (TH_V){0};
@@ -47,7 +50,7 @@ static inline __attribute__((always_inline)) void TH_JOIN(TH_NAME, _inner)(const
             left[i] = *(const TH_U *)(a + i * a_row + p);
 #pragma GCC unroll 16
         for (int j = 0; j < columns; j++) {
-            TH_V right = *(const TH_U *)(line[j] + p);
+            TH_V right = TH_READ(line[j] + p);
 #pragma GCC unroll 8
             for (int i = 0; i < rows; i++)
                 sum[i * columns + j] = TH_FMA(left[i], right, sum[i * columns + j]);
@@ -56,10 +59,10 @@ static inline __attribute__((always_inline)) void TH_JOIN(TH_NAME, _inner)(const
     if (p < k) {
 #pragma GCC unroll 16
         for (int j = 0; j < columns; j++) {
-            TH_V right = TH_LOAD(line[j] + p, k - p);
+            TH_V right = TH_READ_PART(line[j] + p, k - p);
 #pragma GCC unroll 8
             for (int i = 0; i < rows; i++)
-                sum[i * columns + j] = TH_FMA(TH_LOAD(a + i * a_row + p, k - p), right, sum[i * columns + j]);
+                sum[i * columns + j] = TH_FMA(*(const TH_U *)(a + i * a_row + p), right, sum[i * columns + j]);
         }
     }
     TH_TRANSPOSE((void *)sum);
@@ -94,7 +97,8 @@ static void TH_JOIN(TH_NAME, _inner_task)(int64_t index, void *context)
             widest = TH_LANES / group;
             for (int64_t j = strip; j < stop; j += widest) {
                 int64_t cols = stop - j < widest ? stop - j : widest;
-                const TH_T *a = w->a + i * w->a_row, *b = w->b + j * g->b_col;
+                const TH_T *a = w->a + i * w->a_row;
+                const TH_S *b = w->b + j * g->b_col;
                 switch (group) {
                 case 1: TH_JOIN(TH_NAME, _inner)(1, g->k, a, w->a_row, b, g->b_col, cols, tile); break;
                 case 2: TH_JOIN(TH_NAME, _inner)(2, g->k, a, w->a_row, b, g->b_col, cols, tile); break;
@@ -113,7 +117,7 @@ static void TH_JOIN(TH_NAME, _inner_task)(int64_t index, void *context)
 
 /* Rows of B are contiguous: add multiples of several of them to a strip of sums. */
 static inline __attribute__((always_inline)) void TH_JOIN(TH_NAME, _outer)(const int rows, const int depth, int64_t cols,
-                                                                           const TH_T *a, int64_t a_row, const TH_T *b,
+                                                                           const TH_T *a, int64_t a_row, const TH_S *b,
                                                                            int64_t b_row, TH_T *sums)
 {
     TH_V factor[4][8];
@@ -130,7 +134,7 @@ static inline __attribute__((always_inline)) void TH_JOIN(TH_NAME, _outer)(const
             sum[i] = *(const TH_V *)(sums + i * TH_STRIP + j);
 #pragma GCC unroll 8
         for (int p = 0; p < depth; p++) {
-            TH_V line = n == TH_LANES ? (TH_V)*(const TH_U *)(b + p * b_row + j) : TH_LOAD(b + p * b_row + j, n);
+            TH_V line = n == TH_LANES ? TH_READ(b + p * b_row + j) : TH_READ_PART(b + p * b_row + j, n);
 #pragma GCC unroll 4
             for (int i = 0; i < rows; i++)
                 sum[i] = TH_FMA(factor[i][p], line, sum[i]);
@@ -156,7 +160,8 @@ static void TH_JOIN(TH_NAME, _outer_task)(int64_t index, void *context)
             if (g->m == 1 && g->k - p >= 8)
                 depth = 8;
             for (int64_t i = 0, rows; i < g->m; i += rows) {
-                const TH_T *a = w->a + i * w->a_row + p, *b = w->b + p * g->b_row + j;
+                const TH_T *a = w->a + i * w->a_row + p;
+                const TH_S *b = w->b + p * g->b_row + j;
                 TH_T *to = sums + i * TH_STRIP;
                 rows = g->m - i >= 4 ? 4 : 1;
                 if (rows == 4 && depth == 4)
@@ -180,6 +185,7 @@ static void TH_JOIN(TH_NAME, _dot_task)(int64_t index, void *context)
 {
     const TH_JOIN(TH_NAME, _job) *w = context;
     const tgc_gemm *g = w->g;
+    const TH_S *a = g->a, *b = g->b;
     int64_t p = index * TH_RUN, end = p + TH_RUN < g->k ? p + TH_RUN : g->k;
     TH_V sum[8] = {{0}};
     TH_T total = 0;
@@ -187,14 +193,13 @@ static void TH_JOIN(TH_NAME, _dot_task)(int64_t index, void *context)
         for (; p + 8 * TH_LANES <= end; p += 8 * TH_LANES)
 #pragma GCC unroll 8
             for (int i = 0; i < 8; i++)
-                sum[i] = TH_FMA((TH_V)*(const TH_U *)(w->a + p + i * TH_LANES),
-                                (TH_V)*(const TH_U *)(w->b + p + i * TH_LANES), sum[i]);
+                sum[i] = TH_FMA(TH_READ(a + p + i * TH_LANES), TH_READ(b + p + i * TH_LANES), sum[i]);
     } else {
         for (; p + TH_LANES <= end; p += TH_LANES) {
             TH_V left, right;
             for (int64_t i = 0; i < TH_LANES; i++) {
-                left[i] = w->a[(p + i) * g->a_col];
-                right[i] = w->b[(p + i) * g->b_row];
+                left[i] = TH_CONVERT(a[(p + i) * g->a_col]);
+                right[i] = TH_CONVERT(b[(p + i) * g->b_row]);
             }
             sum[0] = TH_FMA(left, right, sum[0]);
         }
@@ -203,7 +208,7 @@ static void TH_JOIN(TH_NAME, _dot_task)(int64_t index, void *context)
         for (int i = 0; i < half; i++)
             sum[i] += sum[i + half];
     for (; p < end; p++)
-        total += w->a[p * g->a_col] * w->b[p * g->b_row];
+        total += TH_CONVERT(a[p * g->a_col]) * TH_CONVERT(b[p * g->b_row]);
     for (int64_t lanes = TH_LANES / 2; lanes > 0; lanes /= 2)
         for (int64_t i = 0; i < lanes; i++)
             sum[0][i] += sum[0][i + lanes];
@@ -214,7 +219,7 @@ static int TH_JOIN(TH_NAME, _dot)(const tgc_gemm *g, const char *op)
 {
     TH_T few[64], total = 0;
     int64_t tasks = g->k / TH_RUN + (g->k % TH_RUN != 0);
-    TH_JOIN(TH_NAME, _job) w = {.g = g, .a = g->a, .b = g->b, .partial = few};
+    TH_JOIN(TH_NAME, _job) w = {.g = g, .partial = few};
     if (tasks > 64 && (w.partial = tgc_scratch((size_t)tasks * sizeof(TH_T))) == NULL)
         return tgc_no_memory(op, (size_t)tasks * sizeof(TH_T));
     tgc_parallel(tasks, TH_JOIN(TH_NAME, _dot_task), &w);
@@ -246,20 +251,28 @@ static int TH_NAME(const tgc_gemm *given, const char *op, int *handled)
     if ((!inner && g->b_col != 1) || g->n * g->k < 1024 || (inner && g->k < 4 * TH_LANES))
         return 0;
     *handled = 1;
-    TH_JOIN(TH_NAME, _job) w = {.g = g, .a = g->a, .b = g->b, .c = g->c, .a_row = g->a_row};
-    TH_T *copy = NULL;
-    if (g->a_col != 1) {
-        copy = tgc_scratch((size_t)(g->m * g->k) * sizeof(TH_T));
-        if (copy == NULL)
-            return tgc_no_memory(op, (size_t)(g->m * g->k) * sizeof(TH_T));
-        for (int64_t i = 0; i < g->m; i++)
+    TH_JOIN(TH_NAME, _job) w = {.g = g, .b = g->b, .c = g->c};
+    /* A is small: a copy in the sums' type, its rows padded to whole vectors, keeps loops plain. */
+    w.a_row = (g->k + TH_LANES - 1) / TH_LANES * TH_LANES;
+    size_t bytes = (size_t)(g->m * w.a_row) * sizeof(TH_T);
+    TH_T *copy = tgc_scratch(bytes);
+    if (copy == NULL)
+        return tgc_no_memory(op, bytes);
+    for (int64_t i = 0; i < g->m; i++) {
+        const TH_S *from = (const TH_S *)g->a + i * g->a_row;
+        TH_T *to = copy + i * w.a_row;
+        if (g->a_col == 1)
             for (int64_t p = 0; p < g->k; p++)
-                copy[i * g->k + p] = w.a[i * g->a_row + p * g->a_col];
-        w.a = copy;
-        w.a_row = g->k;
+                to[p] = TH_CONVERT(from[p]);
+        else
+            for (int64_t p = 0; p < g->k; p++)
+                to[p] = TH_CONVERT(from[p * g->a_col]);
+        for (int64_t p = g->k; p < w.a_row; p++)
+            to[p] = 0;
     }
+    w.a = copy;
     w.align = inner ? TH_LANES : 256;
-    w.tasks = tgc_tasks(g->n * g->k, TH_TASK_BYTES / (int64_t)sizeof(TH_T), 64);
+    w.tasks = tgc_tasks(g->n * g->k, TH_TASK_BYTES / (int64_t)sizeof(TH_S), 64);
     if (w.tasks > (g->n + w.align - 1) / w.align)
         w.tasks = (g->n + w.align - 1) / w.align;
     tgc_parallel(w.tasks, inner ? TH_JOIN(TH_NAME, _inner_task) : TH_JOIN(TH_NAME, _outer_task), &w);
