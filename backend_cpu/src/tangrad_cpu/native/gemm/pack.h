@@ -41,13 +41,13 @@ static inline void PK_JOIN(PK_NAME, _any)(PK_T *to, const PK_S *from, int64_t co
 
 #if PK_BITS
 /* Every line is contiguous: transpose squares in registers. A square's lines beyond the panel's
- * width spill into the next line of the panel, which is written later, or into the slack. */
+ * width spill into what is written later, or into the slack: hence from the last to the first. */
 static inline void PK_JOIN(PK_NAME, _lines)(PK_T *to, const PK_S *from, int64_t count, int64_t width, int64_t k,
                                             int64_t stride)
 {
     int64_t p = 0;
     for (; p + PK_LANES <= k; p += PK_LANES) {
-        for (int64_t first = 0; first < width; first += PK_LANES) {
+        for (int64_t first = (width - 1) / PK_LANES * PK_LANES; first >= 0; first -= PK_LANES) {
             PK_V square[PK_LANES];
             const PK_S *line = from + first * stride + p;
             if (first + PK_LANES <= count) {
