@@ -1,0 +1,143 @@
+/* bfloat16: by AMX tiles, by the pair products of AVX512_BF16, or by float32 panels. */
+#define HP_TYPE bf16
+#define HP_ROUND tgc_f32_to_bf16
+#include "half_product.h"
+#include "amx.h"
+
+#if TGC_VECTOR == 64
+/* Pairs of neighbours in k are the units of 32 bits that VDPBF16PS multiplies and adds. */
+static void pack_pair_lines(uint32_t *to, const uint16_t *from, int64_t count, int64_t width, int64_t k, int64_t stride,
+                            int64_t k_stride)
+{
+    for (int64_t p = 0; p < k; p += 2, to += width, from += 2 * k_stride) {
+        int both = p + 1 < k;
+        for (int64_t i = 0; i < count; i++)
+            to[i] = from[i * stride] | (both ? (uint32_t)from[i * stride + k_stride] << 16 : 0);
+        for (int64_t i = count; i < width; i++)
+            to[i] = 0;
+    }
+}
+
+#define PK_NAME pack_units
+#define PK_S uint32_t
+#define PK_T uint32_t
+#define PK_V tgc_vu32
+#define PK_CONVERT(x) (x)
+#define PK_LOAD(p) ((tgc_vu32)*(const tgc_vu32_unaligned *)(p))
+#define PK_BITS 32
+#include "pack.h"
+
+static inline __attribute__((always_inline)) void pack_pairs(void *to, const uint16_t *from, int64_t count,
+                                                             const int64_t width, int64_t k, int64_t stride,
+                                                             int64_t k_stride)
+{
+    if (k_stride == 1 && stride % 2 == 0) {
+        pack_units(to, from, count, width, k / 2, stride / 2, 1);
+        int64_t done = k / 2 * 2;
+        pack_pair_lines((uint32_t *)to + done / 2 * width, from + done, count, width, k - done, stride, 1);
+    } else if (stride == 1) {
+        pack_pair_lines(to, from, count, width, k, 1, k_stride);
+    } else {
+        pack_pair_lines(to, from, count, width, k, stride, k_stride);
+    }
+}
+
+static void pack_pairs_a(void *to, const void *from, int64_t count, int64_t k, int64_t stride, int64_t k_stride)
+{
+    pack_pairs(to, from, count, TGC_ROWS, k, stride, k_stride);
+}
+
+static void pack_pairs_b(void *to, const void *from, int64_t count, int64_t k, int64_t stride, int64_t k_stride)
+{
+    pack_pairs(to, from, count, HP_COLUMNS, k, stride, k_stride);
+}
+
+#pragma GCC push_options
+#pragma GCC target("avx512bf16")
+static inline __attribute__((always_inline)) tgc_vu32 pair_product(tgc_vu32 a, tgc_vu32 b, tgc_vu32 c)
+{
+    return (tgc_vu32)_mm512_dpbf16_ps((__m512)c, (__m512bh)(__m512i)a, (__m512bh)(__m512i)b);
+}
+
+#define MK_NAME pairs
+#define MK_T uint32_t
+#define MK_V tgc_vu32
+#define MK_FMA pair_product
+#define MK_ADD(a, b) ((tgc_vu32)((tgc_vf)(a) + (tgc_vf)(b)))
+#define MK_LOAD tgc_load_u32
+#define MK_STORE tgc_store_u32
+#define MK_PANELS_ONLY
+#include "microkernel.h"
+
+static void pairs_of_k(int64_t rows, int64_t cols, int64_t k, const void *a, const void *b, void *c, int64_t c_row,
+                       int accumulate, const char *next)
+{
+    pairs_kernel(rows, cols, (k + 1) / 2, a, b, c, c_row, accumulate, next);
+}
+#pragma GCC pop_options
+
+static const tgc_engine by_pairs = {
+    .mr = TGC_ROWS,
+    .nr = HP_COLUMNS,
+    .kc = 512,
+    .kgroup = 2,
+    .a_size = 2,
+    .b_size = 2,
+    .packed_size = 2,
+    .tile_size = 4,
+    .pack_a = pack_pairs_a,
+    .pack_b = pack_pairs_b,
+    .kernel = pairs_of_k,
+    .store = store,
+};
+
+static void pack_tiles_a(void *to, const void *from, int64_t count, int64_t k, int64_t stride, int64_t k_stride)
+{
+    tgc_amx_pack_a(to, from, count, k, stride, k_stride, 2);
+}
+
+static void pack_tiles_b(void *to, const void *from, int64_t count, int64_t k, int64_t stride, int64_t k_stride)
+{
+    tgc_amx_pack_b(to, from, count, k, stride, k_stride, 2);
+}
+
+TGC_AMX_KERNEL(tiles_kernel, float, _tile_dpbf16ps, 32)
+
+static const tgc_engine by_tiles = {
+    .mr = 32,
+    .nr = 32,
+    .kc = 512,
+    .kgroup = 32,
+    .a_size = 2,
+    .b_size = 2,
+    .packed_size = 2,
+    .tile_size = 4,
+    .pack_a = pack_tiles_a,
+    .pack_b = pack_tiles_b,
+    .kernel = tiles_kernel,
+    .enter = tgc_amx_enter,
+    .leave = tgc_amx_leave,
+    .store = store,
+};
+#endif
+
+static const tgc_engine *best(void)
+{
+#if TGC_VECTOR == 64
+    if (tgc_amx_usable(TGC_AMX_BF16))
+        return &by_tiles;
+    if (__builtin_cpu_supports("avx512bf16"))
+        return &by_pairs;
+#endif
+    return &widening;
+}
+
+int TGC(tgc_gemm_bf16)(const tgc_gemm *g)
+{
+    static const char op[] = "product of bfloat16 matrices";
+    int handled, status = thin_half(g, op, &handled);
+    if (handled)
+        return status;
+    tgc_engine engine = fitted(best(), g);
+    return TGC(tgc_gemm_engine)(&engine, g, op);
+}
