@@ -275,6 +275,8 @@ class PointwiseDefinition(Definition):
             if p.type not in TENSOR_TYPES and p.type not in ("generator?", "dtype?")
         )
         self._expression = expression if not isinstance(expression, str) else None
+        text = expression if isinstance(expression, str) else expression.source
+        self.ordered = "philox_uniform" in text
         self._derived: dict[Any, Any] = {}
 
     @property
