@@ -149,19 +149,21 @@ static void turn_if_worth(plan *p)
     }
 }
 
-/* Whether a further dimension may join the block: all operands stay contiguous, or are the same
- * for every block, so that their tiles are filled only once. */
+/* Whether a further dimension may join the block and no operand loses by it: what was contiguous
+ * stays so, or is the same for every block, so that its tile is filled only once. */
 static int joins(plan *p)
 {
     int joined = p->inner * p->shape[p->split] <= JOINED_MOST;
-    p->split--;
     for (int i = 0; i < p->count && joined; i++) {
-        int zero = i >= p->kernel->nout;
-        for (int d = 0; d <= p->split; d++)
-            zero &= p->shape[d] == 1 || p->strides[i][d] == 0;
-        joined = zero || is_flat(p, i);
+        if (!is_flat(p, i))
+            continue;
+        int same = i >= p->kernel->nout;
+        for (int d = 0; d < p->split; d++)
+            same &= p->shape[d] == 1 || p->strides[i][d] == 0;
+        p->split--;
+        joined = same || is_flat(p, i);
+        p->split++;
     }
-    p->split++;
     return joined;
 }
 
