@@ -234,6 +234,76 @@ POLYNOMIALS = [
         "erf(x) = 1 - exp(-P(x)), 0.92 <= x <= 3.95",
     ),
 ]  # fmt: skip
+_TAN_PI_8 = mpmath.sqrt(2) - 1
+_ERFC_CENTRE = mpf(4)
+
+
+def _log_quotient(name: str, degree: int) -> Polynomial:
+    return Polynomial(
+        name, "float64", degree, mpf(0), _TAN_PI_8**4 * mpf("1.001"),
+        _of_square(lambda s: (2 * mpmath.atanh(s) / s - 2) / s**2),
+        _of_square(lambda s: s**3 / mpmath.atanh(s)),
+        "log(1 + f) = s (2 + s^2 P(s^2)), s = f / (2 + f)",
+    )  # fmt: skip
+
+
+def _erf_small(name: str, degree: int) -> Polynomial:
+    return Polynomial(
+        name, "float64", degree, mpf(0), mpf(1),
+        _of_square(lambda x: mpmath.erf(x) / x - 1),
+        _of_square(lambda x: x / mpmath.erf(x)),
+        "erf(x) = x + x P(x^2), |x| <= 1",
+    )  # fmt: skip
+
+
+def _erfc_tail(name: str, degree: int, high: mpf) -> Polynomial:
+    """erfc in the variable of Shepherd and Laframboise, Math. Comp. 36, 1981."""
+    low = mpf("0.45")
+
+    def position(t: mpf) -> mpf:
+        return _ERFC_CENTRE * (1 + t) / (1 - t)
+
+    def target(t: mpf) -> mpf:
+        x = position(t)
+        return mpmath.exp(x**2) * mpmath.erfc(x) * (x + _ERFC_CENTRE)
+
+    def variable(x: mpf) -> mpf:
+        return (x - _ERFC_CENTRE) / (x + _ERFC_CENTRE)
+
+    return Polynomial(
+        name, "float64", degree, variable(low), variable(high), target,
+        lambda t: 1 / target(t),
+        "erfc(x) = exp(-x^2) P(t) / (x + 4), t = (x - 4) / (x + 4),"
+        f" 0.45 <= x <= {mpmath.nstr(high, 4)}",
+    )  # fmt: skip
+
+
+POLYNOMIALS += [
+    _exp("exp_f64", "float64", 10, mpmath.expm1),
+    _log_quotient("log_f64", 6),
+    Polynomial(
+        "log_tail_f64", "float64", 6, mpf(0), _TAN_PI_8**4 * mpf("1.001"),
+        _of_square(lambda s: (mpmath.atanh(s) / s - 1 - s**2 / 3) / s**4),
+        _of_square(lambda s: s**5 / mpmath.atanh(s)),
+        "atanh(s) = s + s^3 (1 / 3 + s^2 P(s^2))",
+    ),
+    _odd("sin_f64", "float64", 6, _QUARTER_PI, mpmath.sin, "sin"),
+    _cos("cos_f64", "float64", 5),
+    _odd("atan_f64", "float64", 12, _TAN_PI_8 * mpf("1.001"), mpmath.atan, "atan"),
+    _odd("asin_f64", "float64", 12, mpf("0.501"), mpmath.asin, "asin"),
+    _erf_small("erf_f64", 14),
+    _erfc_tail("erfc_f64", 27, mpf("27.3")),
+    # Short ones, in float64 for results in float32.
+    _exp("exp_d32", "float64", 5),
+    _log_quotient("log_d32", 2),
+    _odd("sin_d32", "float64", 3, _QUARTER_PI, mpmath.sin, "sin"),
+    _cos("cos_d32", "float64", 2),
+    _odd("atan_d32", "float64", 6, _TAN_PI_8 * mpf("1.001"), mpmath.atan, "atan"),
+    _odd("asin_d32", "float64", 6, mpf("0.501"), mpmath.asin, "asin"),
+    _odd("sinh_d32", "float64", 3, mpf("1.001"), mpmath.sinh, "sinh"),
+    _erfc_tail("erfc_d32", 11, mpf("10.1")),
+    _erf_small("erf_d32", 7),
+]  # fmt: skip
 
 _HEADER = """\
 /* Minimax polynomials of vmath: written by render/minimax.py, which documents them. */

@@ -2,6 +2,7 @@
 #define TGC_VMATH_DEFINES_CLONES
 #include "vmath_clones.h"
 #include "vmath_trig_f32.h"
+#include "vmath_trig_f64.h"
 
 /* Scalar version: also what a loop that does not vectorise calls. */
 #define TGC_SCALAR_1(T, name, fast, outside, rare)                                                 \
@@ -57,7 +58,22 @@
     TGC_VECTOR_256(float, 8, TGC_SYMBOL(_ZGVdN8v_, name), fast, outside, rare)                     \
     TGC_VECTOR_512(float, 16, TGC_SYMBOL(_ZGVeN16v_, name), fast, outside, rare)
 
+#define TGC_FUNCTION_F64(name, fast, outside, rare)                                                \
+    TGC_SCALAR_1(double, TGC_VMATH_JOIN(name, TGC_LEVEL), fast, outside, rare)                     \
+    TGC_VECTOR_128(double, 2, TGC_SYMBOL(_ZGVbN2v_, name), fast, outside, rare)                    \
+    TGC_VECTOR_256(double, 4, TGC_SYMBOL(_ZGVdN4v_, name), fast, outside, rare)                    \
+    TGC_VECTOR_512(double, 8, TGC_SYMBOL(_ZGVeN8v_, name), fast, outside, rare)
+
+#define TGC_FAR_F32 !(__builtin_fabsf(x) <= TGC_TRIG_LIMIT_F32)
+#define TGC_FAR_F64 !(__builtin_fabs(x) <= TGC_TRIG_LIMIT_F64)
+
 #undef tgc_sin_f32
 #undef tgc_cos_f32
-TGC_FUNCTION_F32(tgc_sin_f32, tgc_sin_fast_f32, !(__builtin_fabsf(x) <= TGC_TRIG_LIMIT_F32), sinf)
-TGC_FUNCTION_F32(tgc_cos_f32, tgc_cos_fast_f32, !(__builtin_fabsf(x) <= TGC_TRIG_LIMIT_F32), cosf)
+#undef tgc_sin_f64
+#undef tgc_cos_f64
+#undef tgc_tan_f64
+TGC_FUNCTION_F32(tgc_sin_f32, tgc_sin_fast_f32, TGC_FAR_F32, sinf)
+TGC_FUNCTION_F32(tgc_cos_f32, tgc_cos_fast_f32, TGC_FAR_F32, cosf)
+TGC_FUNCTION_F64(tgc_sin_f64, tgc_sin_fast_f64, TGC_FAR_F64, sin)
+TGC_FUNCTION_F64(tgc_cos_f64, tgc_cos_fast_f64, TGC_FAR_F64, cos)
+TGC_FUNCTION_F64(tgc_tan_f64, tgc_tan_fast_f64, TGC_FAR_F64, tan)

@@ -8,5 +8,8 @@
 #include "vmath_bits.h"
 #include "vmath_clones.h"
 #include "vmath_f32.h"
+#include "vmath_f64.h"
+#include "vmath_pow_f64.h"
+#include "vmath_trig_f64.h"
 
 #endif
