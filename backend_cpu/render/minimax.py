@@ -35,6 +35,8 @@ class Polynomial:
         target: What it approximates.
         weight: By what its error is multiplied.
         comment: The formula it belongs to.
+        split: Whether the last step of Horner's scheme is exact and the two lowest coefficients
+            in two parts: the result and what rounding it lost.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Polynomial:
     target: Function
     weight: Function
     comment: str
+    split: bool = False
 
 
 def _round(value: mpf, dtype: str) -> mpf:
@@ -121,14 +124,22 @@ def _exchange(errors: list[mpf], count: int) -> list[int] | None:
 
 
 def fit(poly: Polynomial) -> tuple[list[mpf], mpf]:
-    """Return the rounded coefficients, lowest first, and the largest weighted error."""
+    """Return the rounded coefficients, lowest first, and the largest weighted error.
+
+    Those of a split polynomial come after what rounding the two lowest lost.
+    """
     points = _grid(poly.low, poly.high, 24 * (poly.degree + 2) + 1)
     values = [poly.target(x) for x in points]
     weights = [poly.weight(x) for x in points]
     found = _remez(points, values, weights, poly.degree + 1)
     rounded = [_round(value, poly.dtype) for value in found]
+    effective = list(rounded)
+    if poly.split:
+        lost = [_round(found[k] - rounded[k], poly.dtype) for k in (0, 1)]
+        effective[:2] = [effective[k] + lost[k] for k in (0, 1)]
+        rounded = lost + rounded
     error = max(
-        abs(w * (_horner(rounded, x) - v))
+        abs(w * (_horner(effective, x) - v))
         for x, v, w in zip(points, values, weights, strict=True)
     )
     return rounded, error
@@ -141,13 +152,22 @@ def _literal(value: mpf, dtype: str) -> str:
 def render(poly: Polynomial, coefficients: list[mpf]) -> str:
     """Return the C function that evaluates the polynomial by Horner's scheme."""
     kind, fma = ("float", "TGC_FMAF") if poly.dtype == "float32" else ("double", "TGC_FMA")
+    parameters = f"{kind} x" + f", {kind} *low" * poly.split
     lines = [
         f"/* {poly.comment} */",
-        f"TGC_INLINE {kind} tgc_poly_{poly.name}({kind} x) {{",
+        f"TGC_INLINE {kind} tgc_poly_{poly.name}({parameters}) {{",
         f"    {kind} p = {_literal(coefficients[-1], poly.dtype)};",
     ]
-    for value in coefficients[-2::-1]:
+    last, rest = (coefficients[:3], coefficients[3:]) if poly.split else ([], coefficients)
+    for value in rest[-2::-1]:
         lines.append(f"    p = {fma}(p, x, {_literal(value, poly.dtype)});")
+    if poly.split:
+        low, next_low, value = (_literal(part, poly.dtype) for part in last)
+        lines += [
+            f"    {kind} lost, product = tgc_two_product_f64(p, x, &lost);",
+            f"    p = tgc_two_sum_f64({value}, product, low);",
+            f"    *low += lost + {fma}({next_low}, x, {low});",
+        ]
     return "\n".join([*lines, "    return p;", "}"])
 
 
@@ -256,9 +276,9 @@ def _erf_small(name: str, degree: int) -> Polynomial:
     )  # fmt: skip
 
 
-def _erfc_tail(name: str, degree: int, high: mpf) -> Polynomial:
+def _erfc_tail(name: str, degree: int, high: mpf, split: bool) -> Polynomial:
     """erfc in the variable of Shepherd and Laframboise, Math. Comp. 36, 1981."""
-    low = mpf("0.45")
+    low = mpf("0.74")
 
     def position(t: mpf) -> mpf:
         return _ERFC_CENTRE * (1 + t) / (1 - t)
@@ -274,7 +294,8 @@ def _erfc_tail(name: str, degree: int, high: mpf) -> Polynomial:
         name, "float64", degree, variable(low), variable(high), target,
         lambda t: 1 / target(t),
         "erfc(x) = exp(-x^2) P(t) / (x + 4), t = (x - 4) / (x + 4),"
-        f" 0.45 <= x <= {mpmath.nstr(high, 4)}",
+        f" 0.74 <= x <= {mpmath.nstr(high, 4)}",
+        split,
     )  # fmt: skip
 
 
@@ -292,7 +313,7 @@ POLYNOMIALS += [
     _odd("atan_f64", "float64", 12, _TAN_PI_8 * mpf("1.001"), mpmath.atan, "atan"),
     _odd("asin_f64", "float64", 12, mpf("0.501"), mpmath.asin, "asin"),
     _erf_small("erf_f64", 14),
-    _erfc_tail("erfc_f64", 27, mpf("27.3")),
+    _erfc_tail("erfc_f64", 20, mpf("27.3"), split=True),
     # Short ones, in float64 for results in float32.
     _exp("exp_d32", "float64", 5),
     _log_quotient("log_d32", 2),
@@ -301,7 +322,7 @@ POLYNOMIALS += [
     _odd("atan_d32", "float64", 6, _TAN_PI_8 * mpf("1.001"), mpmath.atan, "atan"),
     _odd("asin_d32", "float64", 6, mpf("0.501"), mpmath.asin, "asin"),
     _odd("sinh_d32", "float64", 3, mpf("1.001"), mpmath.sinh, "sinh"),
-    _erfc_tail("erfc_d32", 11, mpf("10.1")),
+    _erfc_tail("erfc_d32", 10, mpf("10.1"), split=False),
     _erf_small("erf_d32", 7),
 ]  # fmt: skip
 

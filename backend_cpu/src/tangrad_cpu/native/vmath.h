@@ -7,6 +7,8 @@
 
 #include "vmath_bits.h"
 #include "vmath_clones.h"
+#include "vmath_d32.h"
+#include "vmath_divide.h"
 #include "vmath_f32.h"
 #include "vmath_f64.h"
 #include "vmath_pow_f64.h"

@@ -1,4 +1,4 @@
-/* What the functions of vmath share: bit casts, contraction, rounding and powers of two.
+/* What the functions of vmath share: bit casts, contraction, rounding, powers of two, exact sums.
  *
  * Everything here vectorises from plain loops: selects of values already computed, casts that keep
  * the width, shifts of that width. Arithmetic right shifts of 64 bits are missing before AVX-512
@@ -75,8 +75,32 @@ TGC_INLINE double tgc_scale_f64(double p, double n) {
     return p * tgc_power_of_two_f64(half) * tgc_power_of_two_f64(rest);
 }
 
-/* The magnitude of x with the sign of s: the macros of the C library's names vectorise. */
-TGC_INLINE float tgc_copysign_f32(float x, float s) { return __builtin_copysignf(x, s); }
-TGC_INLINE double tgc_copysign_f64(double x, double s) { return __builtin_copysign(x, s); }
+/* a + b = result + *low, exactly */
+TGC_INLINE double tgc_two_sum_f64(double a, double b, double *low) {
+    double sum = a + b, part = sum - a;
+    *low = (a - (sum - part)) + (b - part);
+    return sum;
+}
+
+/* The same for |a| >= |b| or a == 0 */
+TGC_INLINE double tgc_fast_two_sum_f64(double a, double b, double *low) {
+    double sum = a + b;
+    *low = (a - sum) + b;
+    return sum;
+}
+
+/* a b = result + *low, exactly, unless something overflows or underflows */
+TGC_INLINE double tgc_two_product_f64(double a, double b, double *low) {
+    double product = a * b;
+#if TGC_HAS_FMA
+    *low = __builtin_fma(a, b, -product);
+#else
+    /* Veltkamp's splitting, by masks: halves of 26 and 27 bits */
+    double ah = tgc_float_f64(tgc_bits_f64(a) & 0xfffffffff8000000u), al = a - ah;
+    double bh = tgc_float_f64(tgc_bits_f64(b) & 0xfffffffff8000000u), bl = b - bh;
+    *low = ((ah * bh - product) + ah * bl + al * bh) + al * bl;
+#endif
+    return product;
+}
 
 #endif

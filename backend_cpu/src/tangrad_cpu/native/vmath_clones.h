@@ -30,12 +30,18 @@
 #define tgc_cos_f32 TGC_VMATH_JOIN(tgc_cos_f32, TGC_LEVEL)
 #define tgc_sin_f64 TGC_VMATH_JOIN(tgc_sin_f64, TGC_LEVEL)
 #define tgc_cos_f64 TGC_VMATH_JOIN(tgc_cos_f64, TGC_LEVEL)
+#define tgc_tan_f32 TGC_VMATH_JOIN(tgc_tan_f32, TGC_LEVEL)
 #define tgc_tan_f64 TGC_VMATH_JOIN(tgc_tan_f64, TGC_LEVEL)
+#define tgc_fmod_f32 TGC_VMATH_JOIN(tgc_fmod_f32, TGC_LEVEL)
+#define tgc_fmod_f64 TGC_VMATH_JOIN(tgc_fmod_f64, TGC_LEVEL)
 
 TGC_CLONED float tgc_sin_f32(float x);
 TGC_CLONED float tgc_cos_f32(float x);
 TGC_CLONED double tgc_sin_f64(double x);
 TGC_CLONED double tgc_cos_f64(double x);
+TGC_CLONED float tgc_tan_f32(float x);
 TGC_CLONED double tgc_tan_f64(double x);
+TGC_CLONED float tgc_fmod_f32(float x, float y);
+TGC_CLONED double tgc_fmod_f64(double x, double y);
 
 #endif

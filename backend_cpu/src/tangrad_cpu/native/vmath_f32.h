@@ -133,7 +133,7 @@ TGC_INLINE float tgc_tanh_f32(float x) {
     float small = TGC_FMAF(x * z, tgc_poly_tanh_f32(z), x);
     /* Rounds to 1 from 9.01 on. */
     float e = tgc_exp_f32(2.0f * a);
-    float large = tgc_copysign_f32(1.0f - 2.0f / (e + 1.0f), x);
+    float large = __builtin_copysignf(1.0f - 2.0f / (e + 1.0f), x);
     float y = a < 0.625f ? small : large;
     return x == 0.0f ? x : y;
 }
@@ -141,7 +141,7 @@ TGC_INLINE float tgc_tanh_f32(float x) {
 TGC_INLINE float tgc_erf_f32(float x) {
     float a = __builtin_fabsf(x), b = a > 3.95f ? 3.95f : a;
     float small = TGC_FMAF(x, tgc_poly_erf_f32(x * x), x);
-    float large = tgc_copysign_f32(1.0f - tgc_exp_f32(-tgc_poly_erf_tail_f32(b)), x);
+    float large = __builtin_copysignf(1.0f - tgc_exp_f32(-tgc_poly_erf_tail_f32(b)), x);
     float y = a < 0.92f ? small : large;
     return x == 0.0f ? x : y;
 }

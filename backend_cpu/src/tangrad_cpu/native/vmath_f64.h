@@ -13,34 +13,6 @@
 #define TGC_LN2_HIGH_F64 0x1.62e42fefap-1
 #define TGC_LN2_LOW_F64 0x1.cf79abc9e3b3ap-40
 
-/* a + b = result + *low, exactly */
-TGC_INLINE double tgc_two_sum_f64(double a, double b, double *low) {
-    double sum = a + b, part = sum - a;
-    *low = (a - (sum - part)) + (b - part);
-    return sum;
-}
-
-/* The same for |a| >= |b| or a == 0 */
-TGC_INLINE double tgc_fast_two_sum_f64(double a, double b, double *low) {
-    double sum = a + b;
-    *low = (a - sum) + b;
-    return sum;
-}
-
-/* a b = result + *low, exactly, unless something overflows or underflows */
-TGC_INLINE double tgc_two_product_f64(double a, double b, double *low) {
-    double product = a * b;
-#if TGC_HAS_FMA
-    *low = __builtin_fma(a, b, -product);
-#else
-    /* Veltkamp's splitting, by masks: halves of 26 and 27 bits */
-    double ah = tgc_float_f64(tgc_bits_f64(a) & 0xfffffffff8000000u), al = a - ah;
-    double bh = tgc_float_f64(tgc_bits_f64(b) & 0xfffffffff8000000u), bl = b - bh;
-    *low = ((ah * bh - product) + ah * bl + al * bh) + al * bl;
-#endif
-    return product;
-}
-
 /* --- exponential ------------------------------------------------------------------------------ */
 
 /* x + x_low - n ln 2 = result + *low, and n */
@@ -118,7 +90,7 @@ TGC_INLINE double tgc_tanh_f64(double x) {
     t = tgc_fast_two_sum_f64(t, low, &low);
     double d = tgc_two_sum_f64(t, 2.0, &lost), y = t / d;
     y += (low - y * (low + lost)) / d;
-    y = tgc_copysign_f64(y, x);
+    y = __builtin_copysign(y, x);
     /* The exponential's argument has lost a denormal's bits by now, and nan its way. */
     return a < 0x1p-28 || x != x ? x : y;
 }
@@ -135,7 +107,7 @@ TGC_INLINE double tgc_sinh_f64(double x) {
     double n, r = tgc_exp_reduce_f64(a > 711.0 ? 711.0 : a, 0.0, &n, &rest);
     double e = tgc_exp_reduced_f64(r, rest, &rest);
     y = a > 40.0 ? tgc_scale_f64(e + rest, n - 1.0) : y;
-    return a < 0x1p-28 || x != x ? x : tgc_copysign_f64(y, x);
+    return a < 0x1p-28 || x != x ? x : __builtin_copysign(y, x);
 }
 
 TGC_INLINE double tgc_cosh_f64(double x) {
@@ -238,7 +210,7 @@ TGC_INLINE double tgc_asinh_f64(double x) {
     double sum = tgc_two_sum_f64(b, square / (1.0 + __builtin_sqrt(1.0 + square)), &low);
     double y = tgc_log1p_sum_f64(large ? a : sum, large ? 0.0 : low, large ? 1.0 : 0.0);
     y = a == INFINITY ? a : y;
-    return a < 0x1p-28 || x != x ? x : tgc_copysign_f64(y, x);
+    return a < 0x1p-28 || x != x ? x : __builtin_copysign(y, x);
 }
 
 /* log1p(t + sqrt(2 t + t^2)), t = x - 1 */
@@ -260,37 +232,40 @@ TGC_INLINE double tgc_atanh_f64(double x) {
     double y = 0.5 * tgc_log1p_sum_f64(q, -q * lost * TGC_FMA(-2.0, d, 2.914), 0.0);
     y = a == 1.0 ? INFINITY : y;
     y = a > 1.0 ? NAN : y;
-    return a < 0x1p-28 || x != x ? x : tgc_copysign_f64(y, x);
+    return a < 0x1p-28 || x != x ? x : __builtin_copysign(y, x);
 }
 
 /* --- error function --------------------------------------------------------------------------- */
 
-/* erfc(a) for 0.45 <= a <= 27.3: exp(-a^2) P(t) / (a + 4), t = (a - 4) / (a + 4) */
+/* erfc(a) for 0.74 <= a <= 27.3: exp(-a^2) P(t) / (a + 4), t = (a - 4) / (a + 4) */
 TGC_INLINE double tgc_erfc_tail_f64(double a) {
     double low, n, rest, d_lost, t_lost, d = tgc_two_sum_f64(a, 4.0, &d_lost);
-    double t = tgc_two_sum_f64(a, -4.0, &t_lost) / d, q = tgc_poly_erfc_f64(t) / d;
+    double t = tgc_two_sum_f64(a, -4.0, &t_lost) / d, p_low;
+    double q = tgc_poly_erfc_f64(t, &p_low) / d;
     double square = tgc_two_product_f64(a, a, &low);
     double r = tgc_exp_reduce_f64(-square, -low, &n, &rest);
     double e = tgc_exp_reduced_f64(r, rest, &rest);
     /* What rounding a + 4 and a - 4 lost, in t as well: P'(t) / P(t) is nearly 0.82 t - 0.89. */
-    rest += e * (((t_lost - t * d_lost) * TGC_FMA(0.82, t, -0.89) - d_lost) / d);
-    return tgc_scale_f64(TGC_FMA(e, q, rest * q), n);
+    p_low += ((t_lost - t * d_lost) * TGC_FMA(0.82, t, -0.89) - d_lost) * q;
+    double y = tgc_two_product_f64(e, q, &low);
+    return tgc_scale_f64(y + (low + TGC_FMA(rest, q, e * (p_low / d))), n);
 }
 
 TGC_INLINE double tgc_erf_f64(double x) {
-    double a = __builtin_fabs(x), b = a < 0.9 ? 0.9 : a;
+    double a = __builtin_fabs(x), b = a < 0.75 ? 0.75 : a;
     double small = TGC_FMA(x, tgc_poly_erf_f64(x * x), x);
-    double large = tgc_copysign_f64(1.0 - tgc_erfc_tail_f64(b > 6.0 ? 6.0 : b), x);
-    double y = a < 0.9 ? small : large;
+    double large = __builtin_copysign(1.0 - tgc_erfc_tail_f64(b > 6.0 ? 6.0 : b), x);
+    double y = a < 0.75 ? small : large;
     return x == 0.0 || x != x ? x : y;
 }
 
+/* 1 - erf(x) near 0: 1 - x - x P(x^2), which cancels little. */
 TGC_INLINE double tgc_erfc_f64(double x) {
-    double a = __builtin_fabs(x), b = a < 0.46 ? 0.46 : a;
+    double a = __builtin_fabs(x), b = a < 0.75 ? 0.75 : a, low;
     double y = tgc_erfc_tail_f64(b > 27.3 ? 27.3 : b);
     y = x < 0.0 ? 2.0 - y : y;
-    double small = 1.0 - TGC_FMA(x, tgc_poly_erf_f64(x * x), x);
-    y = a < 0.46 ? small : y;
+    double sum = tgc_fast_two_sum_f64(1.0, -x, &low);
+    y = a < 0.75 ? sum + (low - x * tgc_poly_erf_f64(x * x)) : y;
     return x != x ? x : y;
 }
 

@@ -210,36 +210,31 @@ TGC_INLINE double tgc_poly_erf_f64(double x) {
     return p;
 }
 
-/* erfc(x) = exp(-x^2) P(t) / (x + 4), t = (x - 4) / (x + 4), 0.45 <= x <= 27.3 */
-TGC_INLINE double tgc_poly_erfc_f64(double x) {
-    double p = 0x1.a03ff980f5c13p-39;
-    p = TGC_FMA(p, x, 0x1.940c05f1010dfp-35);
-    p = TGC_FMA(p, x, 0x1.a0d09d3f8e231p-39);
-    p = TGC_FMA(p, x, -0x1.ec4e6cf8ad870p-32);
-    p = TGC_FMA(p, x, -0x1.394ed9637264fp-33);
-    p = TGC_FMA(p, x, 0x1.9ba950f51aab8p-29);
-    p = TGC_FMA(p, x, 0x1.f5e0fae9abf49p-31);
-    p = TGC_FMA(p, x, -0x1.4a34eb0ce6707p-26);
-    p = TGC_FMA(p, x, -0x1.5279724d15778p-31);
-    p = TGC_FMA(p, x, 0x1.12c1261e88155p-23);
-    p = TGC_FMA(p, x, -0x1.3e1089d957538p-24);
-    p = TGC_FMA(p, x, -0x1.c78dd850f6bd6p-21);
-    p = TGC_FMA(p, x, 0x1.7e11183b8dd9ap-20);
-    p = TGC_FMA(p, x, 0x1.3b198138b6553p-18);
-    p = TGC_FMA(p, x, -0x1.3c6d6ff44760bp-16);
-    p = TGC_FMA(p, x, -0x1.e7f00e20c93fcp-19);
-    p = TGC_FMA(p, x, 0x1.72cd9d3edc58fp-13);
-    p = TGC_FMA(p, x, -0x1.dd2843696a4d8p-12);
-    p = TGC_FMA(p, x, -0x1.269b515435a37p-12);
-    p = TGC_FMA(p, x, 0x1.908f47223039fp-8);
-    p = TGC_FMA(p, x, -0x1.b00c052c85268p-6);
-    p = TGC_FMA(p, x, 0x1.38dbd2c8e34c2p-4);
-    p = TGC_FMA(p, x, -0x1.645fd8a4bb899p-3);
-    p = TGC_FMA(p, x, 0x1.52cac2371014fp-2);
-    p = TGC_FMA(p, x, -0x1.14eacb1ad0349p-1);
-    p = TGC_FMA(p, x, 0x1.8be202d26c706p-1);
+/* erfc(x) = exp(-x^2) P(t) / (x + 4), t = (x - 4) / (x + 4), 0.74 <= x <= 27.3 */
+TGC_INLINE double tgc_poly_erfc_f64(double x, double *low) {
+    double p = -0x1.85456dff1e1bap-27;
+    p = TGC_FMA(p, x, 0x1.95d68bddfe096p-31);
+    p = TGC_FMA(p, x, 0x1.f934ac5b1d18dp-24);
+    p = TGC_FMA(p, x, -0x1.416f935608bfdp-24);
+    p = TGC_FMA(p, x, -0x1.c363e72b28d22p-21);
+    p = TGC_FMA(p, x, 0x1.7e1870900569ap-20);
+    p = TGC_FMA(p, x, 0x1.3adb866cc3158p-18);
+    p = TGC_FMA(p, x, -0x1.3c6d090ce0de4p-16);
+    p = TGC_FMA(p, x, -0x1.e7cb4eaed339fp-19);
+    p = TGC_FMA(p, x, 0x1.72cd95e7fa7b6p-13);
+    p = TGC_FMA(p, x, -0x1.dd285149f7bd1p-12);
+    p = TGC_FMA(p, x, -0x1.269b5076f7877p-12);
+    p = TGC_FMA(p, x, 0x1.908f473c1fdc7p-8);
+    p = TGC_FMA(p, x, -0x1.b00c052cf1aa5p-6);
+    p = TGC_FMA(p, x, 0x1.38dbd2c8c737ap-4);
+    p = TGC_FMA(p, x, -0x1.645fd8a4bab00p-3);
+    p = TGC_FMA(p, x, 0x1.52cac2371052ep-2);
+    p = TGC_FMA(p, x, -0x1.14eacb1ad0361p-1);
+    p = TGC_FMA(p, x, 0x1.8be202d26c6ffp-1);
     p = TGC_FMA(p, x, -0x1.f3fe31ecb49bfp-1);
-    p = TGC_FMA(p, x, 0x1.18932bf08e154p+0);
+    double lost, product = tgc_two_product_f64(p, x, &lost);
+    p = tgc_two_sum_f64(0x1.18932bf08e154p+0, product, low);
+    *low += lost + TGC_FMA(0x1.bd46b485402fcp-58, x, 0x1.10ef7af69c0fap-54);
     return p;
 }
 
@@ -312,20 +307,19 @@ TGC_INLINE double tgc_poly_sinh_d32(double x) {
     return p;
 }
 
-/* erfc(x) = exp(-x^2) P(t) / (x + 4), t = (x - 4) / (x + 4), 0.45 <= x <= 10.1 */
+/* erfc(x) = exp(-x^2) P(t) / (x + 4), t = (x - 4) / (x + 4), 0.74 <= x <= 10.1 */
 TGC_INLINE double tgc_poly_erfc_d32(double x) {
-    double p = 0x1.ca4fb3babe557p-14;
-    p = TGC_FMA(p, x, -0x1.0a1d59d1034bep-11);
-    p = TGC_FMA(p, x, -0x1.10d3c8d11d98dp-12);
-    p = TGC_FMA(p, x, 0x1.9244ded2bc966p-8);
-    p = TGC_FMA(p, x, -0x1.b01054552b886p-6);
-    p = TGC_FMA(p, x, 0x1.38d6d878b9bc9p-4);
-    p = TGC_FMA(p, x, -0x1.645ff37b118e5p-3);
-    p = TGC_FMA(p, x, 0x1.52cadaff071e2p-2);
-    p = TGC_FMA(p, x, -0x1.14eaca872e5ffp-1);
-    p = TGC_FMA(p, x, 0x1.8be2027823125p-1);
-    p = TGC_FMA(p, x, -0x1.f3fe31eeb4828p-1);
-    p = TGC_FMA(p, x, 0x1.18932bf0c40e5p+0);
+    double p = -0x1.4fb23753e6e52p-11;
+    p = TGC_FMA(p, x, -0x1.f8a91b3cf8ceep-13);
+    p = TGC_FMA(p, x, 0x1.96a24c3fe2a1dp-8);
+    p = TGC_FMA(p, x, -0x1.aff8de650e594p-6);
+    p = TGC_FMA(p, x, 0x1.38ca16e3198fap-4);
+    p = TGC_FMA(p, x, -0x1.6460b7c481c3bp-3);
+    p = TGC_FMA(p, x, 0x1.52cb1b0d42df6p-2);
+    p = TGC_FMA(p, x, -0x1.14eac77c99b22p-1);
+    p = TGC_FMA(p, x, 0x1.8be2018a41098p-1);
+    p = TGC_FMA(p, x, -0x1.f3fe31f9725e1p-1);
+    p = TGC_FMA(p, x, 0x1.18932bf157392p+0);
     return p;
 }
 

@@ -28,7 +28,7 @@ TGC_INLINE double tgc_log_double_f64(double f, double *low) {
 TGC_INLINE double tgc_pow_f64(double x, double y) {
     double a = __builtin_fabs(x), b = __builtin_fabs(y), k, low, lost, rest;
     /* A larger exponent overflows or underflows all the same, and is even. */
-    double e = b > 0x1p65 ? tgc_copysign_f64(0x1p65, y) : y;
+    double e = b > 0x1p65 ? __builtin_copysign(0x1p65, y) : y;
     double high = tgc_log_double_f64(tgc_split_f64(a, &k) - 1.0, &low);
     double sum = tgc_two_sum_f64(k * TGC_LN2_HIGH_F64, high, &lost);
     sum = tgc_fast_two_sum_f64(sum, lost + TGC_FMA(k, TGC_LN2_LOW_F64, low), &low);

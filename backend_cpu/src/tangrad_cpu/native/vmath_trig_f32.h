@@ -47,4 +47,16 @@ TGC_INLINE float tgc_cos_fast_f32(float x) {
     return tgc_float_f32(tgc_bits_f32(y) ^ ((quadrant + 1) << 30 & 0x80000000u));
 }
 
+/* By way of float64, which has the bits for a quotient of two rounded numbers. */
+TGC_INLINE float tgc_tan_fast_f32(float x) {
+    double rounded = TGC_FMA((double)x, 0x1.45f306dc9c883p-1, TGC_ROUND_F64);
+    double n = rounded - TGC_ROUND_F64;
+    double r = ((double)x - n * 0x1.921fb544p+0) - n * 0x1.0b4611a626331p-34, z = r * r;
+    double s = TGC_FMA(r * z, tgc_poly_sin_d32(z), r);
+    double c = TGC_FMA(z * z, tgc_poly_cos_d32(z), TGC_FMA(-0.5, z, 1.0));
+    uint64_t odd = tgc_bits_f64(rounded) & 1;
+    float y = (float)((odd ? -c : s) / (odd ? s : c));
+    return x == 0.0f ? x : y;
+}
+
 #endif

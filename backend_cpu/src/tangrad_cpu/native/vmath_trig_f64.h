@@ -90,7 +90,7 @@ TGC_INLINE double tgc_atan2_f64(double y, double x) {
     double m = turned ? 1.0 : 0.0, down = swap != left ? -1.0 : 1.0;
     m = TGC_FMA(m, down, swap != 0.0 ? 2.0 : 4.0 * left);
     v = TGC_FMA(m, TGC_QUARTER_PI_HIGH_F64, TGC_FMA(m, TGC_QUARTER_PI_LOW_F64, down * v));
-    return x != x || y != y ? x + y : tgc_copysign_f64(v, y);
+    return x != x || y != y ? x + y : __builtin_copysign(v, y);
 }
 
 TGC_INLINE double tgc_atan_f64(double x) {
@@ -104,7 +104,7 @@ TGC_INLINE double tgc_atan_f64(double x) {
     double z = t * t, m = far ? 2.0 : turned ? 1.0 : 0.0;
     double v = TGC_FMA(m, TGC_QUARTER_PI_LOW_F64, TGC_FMA(t * z, tgc_poly_atan_f64(z), t));
     v = TGC_FMA(m, TGC_QUARTER_PI_HIGH_F64, v);
-    return x == 0.0 ? x : tgc_copysign_f64(v, x);
+    return x == 0.0 ? x : __builtin_copysign(v, x);
 }
 
 /* asin(a) = pi / 2 - 2 asin(sqrt((1 - a) / 2)) above 1/2 */
@@ -114,7 +114,7 @@ TGC_INLINE double tgc_asin_f64(double x) {
     double tail = s * z * tgc_poly_asin_f64(z);
     double large = 2.0 * TGC_QUARTER_PI_HIGH_F64 -
                    (2.0 * s + (2.0 * tail - 2.0 * TGC_QUARTER_PI_LOW_F64));
-    return x == 0.0 ? x : tgc_copysign_f64(a > 0.5 ? large : s + tail, x);
+    return x == 0.0 ? x : __builtin_copysign(a > 0.5 ? large : s + tail, x);
 }
 
 TGC_INLINE double tgc_acos_f64(double x) {
