@@ -12,6 +12,7 @@
 #include "vmath_f32.h"
 #include "vmath_f64.h"
 #include "vmath_pow_f64.h"
+#include "vmath_represent.h"
 #include "vmath_trig_f64.h"
 
 #endif

@@ -241,7 +241,8 @@ TGC_INLINE double tgc_atanh_f64(double x) {
 TGC_INLINE double tgc_erfc_tail_f64(double a) {
     double low, n, rest, d_lost, t_lost, d = tgc_two_sum_f64(a, 4.0, &d_lost);
     double t = tgc_two_sum_f64(a, -4.0, &t_lost) / d, p_low;
-    double q = tgc_poly_erfc_f64(t, &p_low) / d;
+    double p = tgc_poly_erfc_f64(t, &p_low), q = p / d, product = tgc_two_product_f64(q, d, &low);
+    p_low += (p - product) - low;
     double square = tgc_two_product_f64(a, a, &low);
     double r = tgc_exp_reduce_f64(-square, -low, &n, &rest);
     double e = tgc_exp_reduced_f64(r, rest, &rest);
