@@ -1,0 +1,103 @@
+"""The dialect of C that the CPU backend renders: the core's helpers, made to vectorise.
+
+The texts of the core call the C library and use branches where they read best. GCC vectorises
+neither: here the library's functions become those of ``native/vmath.h``, and helpers with branches
+or early returns are replaced by selects of values already computed.
+"""
+
+from __future__ import annotations
+
+from tangrad.expr.render import DIALECTS, Dialect
+
+# Functions of vmath.h by the C library's names: tgc_<name>_f32 and tgc_<name>_f64.
+VMATH = frozenset(
+    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh"
+    " atanh erf erfc pow atan2 hypot fmod floor ceil trunc rint".split()
+)
+# GCC has instructions for these, given the built-in names.
+BUILTIN = frozenset(("fabs", "sqrt", "copysign", "fma"))
+
+_REAL = (("f32", "float", "f", "uint32_t", 31), ("f64", "double", "", "uint64_t", 63))
+
+
+class CpuDialect(Dialect):
+    """C for GCC with ``vmath.h``."""
+
+    def library(self, name: str, dtype: str) -> str:
+        """Return the function of vmath, the built-in or the C library's function."""
+        single = dtype in ("float32", "complex64")
+        if name in VMATH:
+            return f"tgc_{name}_{'f32' if single else 'f64'}"
+        text = super().library(name, dtype)
+        return f"__builtin_{text}" if name in BUILTIN else text
+
+
+def _real_helpers(mark: str, kind: str, f: str, word: str, top: int) -> dict[str, str]:
+    """Return the helpers of one floating type that the core writes with branches."""
+    head = f"static inline {kind}"
+
+    def unary(name: str, text: str, result: str = kind) -> tuple[str, str]:
+        key = f"tg_{name}_{mark}"
+        return key, f"static inline {result} {key}({kind} a) {{ {text} }}"
+
+    def binary(name: str, text: str) -> tuple[str, str]:
+        key = f"tg_{name}_{mark}"
+        return key, f"{head} {key}({kind} a, {kind} b) {{ {text} }}"
+
+    # A select of float and double by one comparison each: two comparisons of integers that are
+    # then converted need more conversions than arithmetic.
+    sign = f"{kind} r = a > 0 ? 1 : 0; return a < 0 ? -1 : r;"
+    return dict(
+        [
+            unary("sigmoid", f"return tgc_sigmoid_{mark}(a);"),
+            unary("log_sigmoid", f"return tgc_log_sigmoid_{mark}(a);"),
+            unary("sign", sign),
+            unary("sgn", sign),
+            unary("signbit", f"return (uint8_t)(tgc_bits_{mark}(a) >> {top});", "uint8_t"),
+            unary("angle", f"{kind} r = a < 0 ? ({kind})3.14159265358979323846 : 0;"
+                           " return a != a ? a : r;"),
+            # The larger if they compare, the other one if one is nan: no C library call.
+            binary("fmax", f"{kind} r = a > b ? a : b; return b != b ? a : r;"),
+            binary("fmin", f"{kind} r = a < b ? a : b; return b != b ? a : r;"),
+            binary("maximum", f"{kind} r = a > b ? a : b; return a != a ? a : r;"),
+            binary("minimum", f"{kind} r = a < b ? a : b; return a != a ? a : r;"),
+            binary("remainder", f"{kind} r = tgc_fmod_{mark}(a, b), s = r + b;"
+                                " return (r != 0) & ((b < 0) != (r < 0)) ? s : r;"),
+            binary("floor_divide",
+                   f"return tgc_floor_divide_{mark}(a, b, tgc_fmod_{mark}(a, b));"),
+            binary("xlogy", f"{kind} r = a * tgc_log_{mark}(b); r = a == 0 ? 0 : r;"
+                            " return b != b ? b : r;"),
+            binary("nextafter", f"return tgc_nextafter_{mark}(a, b);"),
+            unary("frexp_mantissa", f"return tgc_frexp_mantissa_{mark}(a);"),
+            unary("frexp_exponent", f"return tgc_frexp_exponent_{mark}(a);"),
+        ]
+    )  # fmt: skip
+
+
+# NaN becomes the quiet NaN of the core's text; others round to nearest, ties to even.
+_HALF = {
+    "tg_load_bfloat16": "static inline float tg_load_bfloat16(uint16_t h)"
+    " { return tgc_float_f32((uint32_t)h << 16); }",
+    "tg_store_bfloat16": "static inline uint16_t tg_store_bfloat16(float a)"
+    " { return tgc_bfloat16_f32(a); }",
+    "tg_load_float16": "static inline float tg_load_float16(uint16_t h)"
+    " { return tgc_from_float16_f32(h); }",
+    "tg_store_float16": "static inline uint16_t tg_store_float16(float a)"
+    " { return tgc_float16_f32(a); }",
+}
+
+
+def cpu_dialect() -> CpuDialect:
+    """Return the dialect "cpu"."""
+    base = DIALECTS["c"]
+    helpers = dict(_HALF)
+    for row in _REAL:
+        helpers |= _real_helpers(*row)
+    return CpuDialect(
+        "cpu",
+        function=base.function,
+        types=base.types,
+        header=base.header + '#include "vmath.h"\n',
+        c99_complex=base.c99_complex,
+        helpers=helpers,
+    )

@@ -1,0 +1,339 @@
+/* Minimax polynomials of vmath: written by render/minimax.py, which documents them. */
+#ifndef TGC_VMATH_POLYNOMIALS_H
+#define TGC_VMATH_POLYNOMIALS_H
+
+#include "vmath_bits.h"
+
+/* exp(r) = 1 + r + r^2 P(r) */
+TGC_INLINE float tgc_poly_exp_f32(float x) {
+    float p = 0x1.6a24ee0000000p-10f;
+    p = TGC_FMAF(p, x, 0x1.123a6e0000000p-7f);
+    p = TGC_FMAF(p, x, 0x1.5558f20000000p-5f);
+    p = TGC_FMAF(p, x, 0x1.5554900000000p-3f);
+    p = TGC_FMAF(p, x, 0x1.fffffc0000000p-2f);
+    return p;
+}
+
+/* exp(r) = 1 + r + r^2 P(r) */
+TGC_INLINE float tgc_poly_expm1_f32(float x) {
+    float p = 0x1.a0331e0000000p-13f;
+    p = TGC_FMAF(p, x, 0x1.6d72a20000000p-10f);
+    p = TGC_FMAF(p, x, 0x1.11118a0000000p-7f);
+    p = TGC_FMAF(p, x, 0x1.5554b00000000p-5f);
+    p = TGC_FMAF(p, x, 0x1.5555540000000p-3f);
+    p = TGC_FMAF(p, x, 0x1.0000000000000p-1f);
+    return p;
+}
+
+/* log(1 + f) = f - f^2 / 2 + f^3 P(f) */
+TGC_INLINE float tgc_poly_log_f32(float x) {
+    float p = -0x1.38b9cc0000000p-4f;
+    p = TGC_FMAF(p, x, 0x1.055cc20000000p-3f);
+    p = TGC_FMAF(p, x, -0x1.0d851a0000000p-3f);
+    p = TGC_FMAF(p, x, 0x1.22d9ec0000000p-3f);
+    p = TGC_FMAF(p, x, -0x1.5472420000000p-3f);
+    p = TGC_FMAF(p, x, 0x1.99a00a0000000p-3f);
+    p = TGC_FMAF(p, x, -0x1.0002280000000p-2f);
+    p = TGC_FMAF(p, x, 0x1.5555540000000p-2f);
+    return p;
+}
+
+/* sin(r) = r + r^3 P(r^2), |r| <= 0.7933 */
+TGC_INLINE float tgc_poly_sin_f32(float x) {
+    float p = 0x1.6cb8060000000p-19f;
+    p = TGC_FMAF(p, x, -0x1.a00f120000000p-13f);
+    p = TGC_FMAF(p, x, 0x1.1111080000000p-7f);
+    p = TGC_FMAF(p, x, -0x1.5555560000000p-3f);
+    return p;
+}
+
+/* cos(r) = 1 - r^2 / 2 + r^4 P(r^2), |r| <= pi / 4 */
+TGC_INLINE float tgc_poly_cos_f32(float x) {
+    float p = 0x1.99cb6a0000000p-16f;
+    p = TGC_FMAF(p, x, -0x1.6c0bc40000000p-10f);
+    p = TGC_FMAF(p, x, 0x1.55554a0000000p-5f);
+    return p;
+}
+
+/* tanh(r) = r + r^3 P(r^2), |r| <= 0.626 */
+TGC_INLINE float tgc_poly_tanh_f32(float x) {
+    float p = -0x1.7561f60000000p-8f;
+    p = TGC_FMAF(p, x, 0x1.520b240000000p-6f);
+    p = TGC_FMAF(p, x, -0x1.b838560000000p-5f);
+    p = TGC_FMAF(p, x, 0x1.11070a0000000p-3f);
+    p = TGC_FMAF(p, x, -0x1.5555320000000p-2f);
+    return p;
+}
+
+/* erf(x) = x + x P(x^2), |x| <= 0.93 */
+TGC_INLINE float tgc_poly_erf_f32(float x) {
+    float p = 0x1.5cd2440000000p-14f;
+    p = TGC_FMAF(p, x, -0x1.aa3e5a0000000p-11f);
+    p = TGC_FMAF(p, x, 0x1.54c7d80000000p-8f);
+    p = TGC_FMAF(p, x, -0x1.b80e8e0000000p-6f);
+    p = TGC_FMAF(p, x, 0x1.ce2e080000000p-4f);
+    p = TGC_FMAF(p, x, -0x1.8127420000000p-2f);
+    p = TGC_FMAF(p, x, 0x1.06eba80000000p-3f);
+    return p;
+}
+
+/* erf(x) = 1 - exp(-P(x)), 0.92 <= x <= 3.95 */
+TGC_INLINE float tgc_poly_erf_tail_f32(float x) {
+    float p = 0x1.182bb00000000p-21f;
+    p = TGC_FMAF(p, x, 0x1.e037d40000000p-17f);
+    p = TGC_FMAF(p, x, -0x1.9ffa960000000p-12f);
+    p = TGC_FMAF(p, x, 0x1.09a67e0000000p-8f);
+    p = TGC_FMAF(p, x, -0x1.97e2820000000p-6f);
+    p = TGC_FMAF(p, x, 0x1.ba6ae00000000p-4f);
+    p = TGC_FMAF(p, x, 0x1.445fcc0000000p-1f);
+    p = TGC_FMAF(p, x, 0x1.2122980000000p+0f);
+    p = TGC_FMAF(p, x, -0x1.50681e0000000p-13f);
+    return p;
+}
+
+/* exp(r) = 1 + r + r^2 P(r) */
+TGC_INLINE double tgc_poly_exp_f64(double x) {
+    double p = 0x1.1ee80ad4e2fc3p-29;
+    p = TGC_FMA(p, x, 0x1.af5ee80562a10p-26);
+    p = TGC_FMA(p, x, 0x1.27e536b10cbebp-22);
+    p = TGC_FMA(p, x, 0x1.71ddf84236293p-19);
+    p = TGC_FMA(p, x, 0x1.a01a017b6fc2cp-16);
+    p = TGC_FMA(p, x, 0x1.a01a01afe9881p-13);
+    p = TGC_FMA(p, x, 0x1.6c16c16c1f1e1p-10);
+    p = TGC_FMA(p, x, 0x1.111111110f6aap-7);
+    p = TGC_FMA(p, x, 0x1.555555555553ep-5);
+    p = TGC_FMA(p, x, 0x1.5555555555559p-3);
+    p = TGC_FMA(p, x, 0x1.0000000000000p-1);
+    return p;
+}
+
+/* log(1 + f) = s (2 + s^2 P(s^2)), s = f / (2 + f) */
+TGC_INLINE double tgc_poly_log_f64(double x) {
+    double p = 0x1.2f0b289ca07dfp-3;
+    p = TGC_FMA(p, x, 0x1.39a1341910c78p-3);
+    p = TGC_FMA(p, x, 0x1.746643a2ab599p-3);
+    p = TGC_FMA(p, x, 0x1.c71c51f4dab1cp-3);
+    p = TGC_FMA(p, x, 0x1.24924942070c6p-2);
+    p = TGC_FMA(p, x, 0x1.999999997fc6dp-2);
+    p = TGC_FMA(p, x, 0x1.5555555555593p-1);
+    return p;
+}
+
+/* atanh(s) = s + s^3 (1 / 3 + s^2 P(s^2)) */
+TGC_INLINE double tgc_poly_log_tail_f64(double x) {
+    double p = 0x1.0e47f5bdf734ap-4;
+    p = TGC_FMA(p, x, 0x1.0f7f60a190e8bp-4);
+    p = TGC_FMA(p, x, 0x1.3b1ef185cdbacp-4);
+    p = TGC_FMA(p, x, 0x1.745ce9c742f0ap-4);
+    p = TGC_FMA(p, x, 0x1.c71c722db1647p-4);
+    p = TGC_FMA(p, x, 0x1.2492492457a54p-3);
+    p = TGC_FMA(p, x, 0x1.9999999999b31p-3);
+    return p;
+}
+
+/* sin(r) = r + r^3 P(r^2), |r| <= 0.7933 */
+TGC_INLINE double tgc_poly_sin_f64(double x) {
+    double p = -0x1.aa8e6792e254ep-41;
+    p = TGC_FMA(p, x, 0x1.6120646494e67p-33);
+    p = TGC_FMA(p, x, -0x1.ae64524f37f6ep-26);
+    p = TGC_FMA(p, x, 0x1.71de3a5301036p-19);
+    p = TGC_FMA(p, x, -0x1.a01a01a018826p-13);
+    p = TGC_FMA(p, x, 0x1.111111111110ap-7);
+    p = TGC_FMA(p, x, -0x1.5555555555555p-3);
+    return p;
+}
+
+/* cos(r) = 1 - r^2 / 2 + r^4 P(r^2), |r| <= pi / 4 */
+TGC_INLINE double tgc_poly_cos_f64(double x) {
+    double p = -0x1.8f9025a9cc9c5p-37;
+    p = TGC_FMA(p, x, 0x1.1ee9b0b7a482ap-29);
+    p = TGC_FMA(p, x, -0x1.27e4f7b23abd8p-22);
+    p = TGC_FMA(p, x, 0x1.a01a019c37477p-16);
+    p = TGC_FMA(p, x, -0x1.6c16c16c14c8ap-10);
+    p = TGC_FMA(p, x, 0x1.5555555555549p-5);
+    return p;
+}
+
+/* atan(r) = r + r^3 P(r^2), |r| <= 0.4146 */
+TGC_INLINE double tgc_poly_atan_f64(double x) {
+    double p = -0x1.a868ac5557273p-7;
+    p = TGC_FMA(p, x, 0x1.e4a9ad9684947p-6);
+    p = TGC_FMA(p, x, -0x1.4c1423a7b66c4p-5);
+    p = TGC_FMA(p, x, 0x1.81739c297f9e9p-5);
+    p = TGC_FMA(p, x, -0x1.ae87c49c51babp-5);
+    p = TGC_FMA(p, x, 0x1.e1d27b18c7490p-5);
+    p = TGC_FMA(p, x, -0x1.11108b33f0c98p-4);
+    p = TGC_FMA(p, x, 0x1.3b13aae284c21p-4);
+    p = TGC_FMA(p, x, -0x1.745d17119f13dp-4);
+    p = TGC_FMA(p, x, 0x1.c71c71c607e61p-4);
+    p = TGC_FMA(p, x, -0x1.2492492490984p-3);
+    p = TGC_FMA(p, x, 0x1.999999999996fp-3);
+    p = TGC_FMA(p, x, -0x1.5555555555555p-2);
+    return p;
+}
+
+/* asin(r) = r + r^3 P(r^2), |r| <= 0.501 */
+TGC_INLINE double tgc_poly_asin_f64(double x) {
+    double p = 0x1.0d5f7103d9c15p-5;
+    p = TGC_FMA(p, x, -0x1.5e8b3027dc656p-6);
+    p = TGC_FMA(p, x, 0x1.6821e881e6bd7p-6);
+    p = TGC_FMA(p, x, 0x1.d776a7b9d065ap-9);
+    p = TGC_FMA(p, x, 0x1.622bae8c664c5p-7);
+    p = TGC_FMA(p, x, 0x1.755c11bb34d07p-7);
+    p = TGC_FMA(p, x, 0x1.ca2477f289e12p-7);
+    p = TGC_FMA(p, x, 0x1.1c49bd9285f7dp-6);
+    p = TGC_FMA(p, x, 0x1.6e8be19a9d295p-6);
+    p = TGC_FMA(p, x, 0x1.f1c71a7d1d525p-6);
+    p = TGC_FMA(p, x, 0x1.6db6db724f542p-5);
+    p = TGC_FMA(p, x, 0x1.333333332dc50p-4);
+    p = TGC_FMA(p, x, 0x1.5555555555579p-3);
+    return p;
+}
+
+/* erf(x) = x + x P(x^2), |x| <= 1 */
+TGC_INLINE double tgc_poly_erf_f64(double x) {
+    double p = 0x1.3b6eaae3ef2a0p-42;
+    p = TGC_FMA(p, x, -0x1.b3cdc101e694ap-38);
+    p = TGC_FMA(p, x, 0x1.9a03184347759p-34);
+    p = TGC_FMA(p, x, -0x1.517b687141c0ap-30);
+    p = TGC_FMA(p, x, 0x1.fcbaf85a63985p-27);
+    p = TGC_FMA(p, x, -0x1.5f73c0cba0675p-23);
+    p = TGC_FMA(p, x, 0x1.b9e6c35746188p-20);
+    p = TGC_FMA(p, x, -0x1.f4d25bf6da31cp-17);
+    p = TGC_FMA(p, x, 0x1.f9a326f79260fp-14);
+    p = TGC_FMA(p, x, -0x1.c02db400354ffp-11);
+    p = TGC_FMA(p, x, 0x1.565bcd0e6a2c6p-8);
+    p = TGC_FMA(p, x, -0x1.b82ce31288b47p-6);
+    p = TGC_FMA(p, x, 0x1.ce2f21a042be2p-4);
+    p = TGC_FMA(p, x, -0x1.812746b0379e7p-2);
+    p = TGC_FMA(p, x, 0x1.06eba8214db69p-3);
+    return p;
+}
+
+/* erfc(x) = exp(-x^2) P(t) / (x + 4), t = (x - 4) / (x + 4), 0.74 <= x <= 27.3 */
+TGC_INLINE double tgc_poly_erfc_f64(double x, double *low) {
+    double p = -0x1.85456dff1e1bap-27;
+    p = TGC_FMA(p, x, 0x1.95d68bddfe096p-31);
+    p = TGC_FMA(p, x, 0x1.f934ac5b1d18dp-24);
+    p = TGC_FMA(p, x, -0x1.416f935608bfdp-24);
+    p = TGC_FMA(p, x, -0x1.c363e72b28d22p-21);
+    p = TGC_FMA(p, x, 0x1.7e1870900569ap-20);
+    p = TGC_FMA(p, x, 0x1.3adb866cc3158p-18);
+    p = TGC_FMA(p, x, -0x1.3c6d090ce0de4p-16);
+    p = TGC_FMA(p, x, -0x1.e7cb4eaed339fp-19);
+    p = TGC_FMA(p, x, 0x1.72cd95e7fa7b6p-13);
+    p = TGC_FMA(p, x, -0x1.dd285149f7bd1p-12);
+    p = TGC_FMA(p, x, -0x1.269b5076f7877p-12);
+    p = TGC_FMA(p, x, 0x1.908f473c1fdc7p-8);
+    p = TGC_FMA(p, x, -0x1.b00c052cf1aa5p-6);
+    p = TGC_FMA(p, x, 0x1.38dbd2c8c737ap-4);
+    p = TGC_FMA(p, x, -0x1.645fd8a4bab00p-3);
+    p = TGC_FMA(p, x, 0x1.52cac2371052ep-2);
+    p = TGC_FMA(p, x, -0x1.14eacb1ad0361p-1);
+    p = TGC_FMA(p, x, 0x1.8be202d26c6ffp-1);
+    p = TGC_FMA(p, x, -0x1.f3fe31ecb49bfp-1);
+    double lost, product = tgc_two_product_f64(p, x, &lost);
+    p = tgc_two_sum_f64(0x1.18932bf08e154p+0, product, low);
+    *low += lost + TGC_FMA(0x1.bd46b485402fcp-58, x, 0x1.10ef7af69c0fap-54);
+    return p;
+}
+
+/* exp(r) = 1 + r + r^2 P(r) */
+TGC_INLINE double tgc_poly_exp_d32(double x) {
+    double p = 0x1.9f07d61aeabb9p-13;
+    p = TGC_FMA(p, x, 0x1.6d8db3155a7c9p-10);
+    p = TGC_FMA(p, x, 0x1.11127224bd9dfp-7);
+    p = TGC_FMA(p, x, 0x1.55548d0c91903p-5);
+    p = TGC_FMA(p, x, 0x1.55555441a78c8p-3);
+    p = TGC_FMA(p, x, 0x1.0000003a74b6ep-1);
+    return p;
+}
+
+/* log(1 + f) = s (2 + s^2 P(s^2)), s = f / (2 + f) */
+TGC_INLINE double tgc_poly_log_d32(double x) {
+    double p = 0x1.31e42183b8bf9p-2;
+    p = TGC_FMA(p, x, 0x1.995eb3ddfa094p-2);
+    p = TGC_FMA(p, x, 0x1.55557a25d5647p-1);
+    return p;
+}
+
+/* sin(r) = r + r^3 P(r^2), |r| <= 0.7933 */
+TGC_INLINE double tgc_poly_sin_d32(double x) {
+    double p = 0x1.6cb80579f1e76p-19;
+    p = TGC_FMA(p, x, -0x1.a00f11d3c44a4p-13);
+    p = TGC_FMA(p, x, 0x1.111107e1c87e4p-7);
+    p = TGC_FMA(p, x, -0x1.5555554bb472ep-3);
+    return p;
+}
+
+/* cos(r) = 1 - r^2 / 2 + r^4 P(r^2), |r| <= pi / 4 */
+TGC_INLINE double tgc_poly_cos_d32(double x) {
+    double p = 0x1.99cb69e67e209p-16;
+    p = TGC_FMA(p, x, -0x1.6c0bc404d79b8p-10);
+    p = TGC_FMA(p, x, 0x1.5555495be27d4p-5);
+    return p;
+}
+
+/* atan(r) = r + r^3 P(r^2), |r| <= 0.4146 */
+TGC_INLINE double tgc_poly_atan_d32(double x) {
+    double p = -0x1.3659cbc50b731p-5;
+    p = TGC_FMA(p, x, 0x1.1e454b8b70a91p-4);
+    p = TGC_FMA(p, x, -0x1.707dcb7dc1405p-4);
+    p = TGC_FMA(p, x, 0x1.c6d167d9e0c8bp-4);
+    p = TGC_FMA(p, x, -0x1.2490bf9168f23p-3);
+    p = TGC_FMA(p, x, 0x1.999991e709a93p-3);
+    p = TGC_FMA(p, x, -0x1.5555554eca2ddp-2);
+    return p;
+}
+
+/* asin(r) = r + r^3 P(r^2), |r| <= 0.501 */
+TGC_INLINE double tgc_poly_asin_d32(double x) {
+    double p = 0x1.1cf93113ad7ddp-5;
+    p = TGC_FMA(p, x, 0x1.e4b972ad5cfdfp-8);
+    p = TGC_FMA(p, x, 0x1.93b454e24f179p-6);
+    p = TGC_FMA(p, x, 0x1.ed46526f5eea7p-6);
+    p = TGC_FMA(p, x, 0x1.6ddb9fc6b1834p-5);
+    p = TGC_FMA(p, x, 0x1.3332a61bbce0dp-4);
+    p = TGC_FMA(p, x, 0x1.5555560b93165p-3);
+    return p;
+}
+
+/* sinh(r) = r + r^3 P(r^2), |r| <= 1.001 */
+TGC_INLINE double tgc_poly_sinh_d32(double x) {
+    double p = 0x1.7a19faf3cdb4fp-19;
+    p = TGC_FMA(p, x, 0x1.9ffe75dcb5ba7p-13);
+    p = TGC_FMA(p, x, 0x1.1111353406492p-7);
+    p = TGC_FMA(p, x, 0x1.5555551abf00cp-3);
+    return p;
+}
+
+/* erfc(x) = exp(-x^2) P(t) / (x + 4), t = (x - 4) / (x + 4), 0.74 <= x <= 10.1 */
+TGC_INLINE double tgc_poly_erfc_d32(double x) {
+    double p = -0x1.4fb23753e6e52p-11;
+    p = TGC_FMA(p, x, -0x1.f8a91b3cf8ceep-13);
+    p = TGC_FMA(p, x, 0x1.96a24c3fe2a1dp-8);
+    p = TGC_FMA(p, x, -0x1.aff8de650e594p-6);
+    p = TGC_FMA(p, x, 0x1.38ca16e3198fap-4);
+    p = TGC_FMA(p, x, -0x1.6460b7c481c3bp-3);
+    p = TGC_FMA(p, x, 0x1.52cb1b0d42df6p-2);
+    p = TGC_FMA(p, x, -0x1.14eac77c99b22p-1);
+    p = TGC_FMA(p, x, 0x1.8be2018a41098p-1);
+    p = TGC_FMA(p, x, -0x1.f3fe31f9725e1p-1);
+    p = TGC_FMA(p, x, 0x1.18932bf157392p+0);
+    return p;
+}
+
+/* erf(x) = x + x P(x^2), |x| <= 1 */
+TGC_INLINE double tgc_poly_erf_d32(double x) {
+    double p = -0x1.438231144a5fbp-17;
+    p = TGC_FMA(p, x, 0x1.d825b242a211fp-14);
+    p = TGC_FMA(p, x, -0x1.bcbe6f9928cf6p-11);
+    p = TGC_FMA(p, x, 0x1.5628e9bb0869ap-8);
+    p = TGC_FMA(p, x, -0x1.b829a7350f4b2p-6);
+    p = TGC_FMA(p, x, 0x1.ce2f0792a9cc1p-4);
+    p = TGC_FMA(p, x, -0x1.8127465f960d1p-2);
+    p = TGC_FMA(p, x, 0x1.06eba820021c9p-3);
+    return p;
+}
+
+#endif
