@@ -2,6 +2,7 @@
 
 Environment:
     TANGRAD_JOBS: number of files compiled at once (default: all cores).
+    TANGRAD_LEVELS: instruction-set levels to build, such as "avx512" (default: all).
     TANGRAD_SANITIZE: such as "address,undefined"; compiles the sanitizers in.
 """
 
@@ -34,6 +35,9 @@ if platform.machine() in ("x86_64", "AMD64"):
         "avx2": ["-march=x86-64-v3", "-mprefer-vector-width=256"],
         "avx512": ["-march=x86-64-v4", "-mprefer-vector-width=512"],
     }
+
+if os.environ.get("TANGRAD_LEVELS"):
+    LEVELS = {name: LEVELS[name] for name in os.environ["TANGRAD_LEVELS"].split(",")}
 
 FLAGS = [
     "-std=gnu11",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from render import pointwise
+
 
 def write_sources(folder: Path, levels: list[str], handwritten: Iterable[Path]) -> list[Path]:
     """Write all generated C files and return those that are compiled for each level.
@@ -15,7 +17,7 @@ def write_sources(folder: Path, levels: list[str], handwritten: Iterable[Path]) 
         handwritten: kernel files of the source tree; each ends with a table of its kernels.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    rendered: dict[str, str] = {}
+    rendered = pointwise.sources()
     paths = [write(folder / f"{name}.c", text) for name, text in rendered.items()]
     tables = [path.stem for path in [*handwritten, *paths] if has_table(path)]
     write(folder / "tables.c", tables_source(levels, tables))

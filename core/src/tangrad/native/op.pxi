@@ -111,6 +111,7 @@ cdef class Op:
     cdef uint32_t accepted               # bit per kind of promoted dtype
     cdef int fixed[MAX_PARAMS]           # dtype of an input that takes no part in promotion, or -1
     cdef bint identity_of_self           # the expression is its first input: a cast or copy
+    cdef bint ordered                    # elements depend on their index: loops keep their order
     cdef bint has_rule
     cdef bint has_check
     cdef bint takes_out
@@ -246,6 +247,7 @@ def make_op(definition, str kind, spec):
     op.accepted = spec.get("accepted", 0xFFFFFFFF)
     for name, type_ in spec.get("fixed", {}).items():
         op.fixed[op.names.index(name)] = dtype_by_name(type_).index
+    op.ordered = spec.get("ordered", False)
     op.has_rule = spec.get("has_rule", False)
     op.has_check = spec.get("has_check", False)
     op.takes_out = spec.get("takes_out", op.kind_ <= OP_SCAN or op.kind_ == OP_KERNEL)

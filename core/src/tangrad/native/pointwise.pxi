@@ -482,16 +482,12 @@ cdef int call_c_loop(Op op, tg_kernel* kernel, DeviceRuntime dev, PyObject** ite
         loop_shape[d] = shape[d]
         numel *= shape[d]
     loop.numel = numel
-    loop.ndim = coalesce(ndim, loop_shape, strides, total) if nreduced == 0 else ndim
+    loop.ndim = coalesce(ndim, loop_shape, strides, total) if nreduced == 0 and not op.ordered else ndim
     loop.shape = loop_shape
     loop.nparams = 0
     for i in range(op.nparams):
         if op.edge_param[i] < 0 and loop.nparams < TG_MAX_PARAMS and is_number(<object>flat[i]):
-            if PyFloat_Check(<object>flat[i]):
-                params[loop.nparams].f = <object>flat[i]
-            else:
-                encode_scalar(<object>flat[i], COMPUTE[common] if KIND[COMPUTE[common]] <= KIND_INT else FLOAT64,
-                              params[loop.nparams].bytes)
+            encode_param(op, i, <object>flat[i], COMPUTE[common], nreduced, &params[loop.nparams])
             loop.nparams += 1
     loop.params = params
     if numel == 0 and nreduced == 0:
@@ -506,6 +502,18 @@ cdef int call_c_loop(Op op, tg_kernel* kernel, DeviceRuntime dev, PyObject** ite
             raise RuntimeError(f"{op.title}: the kernel failed with status {status}")
         raise_current()
     return 0
+
+
+cdef inline int encode_param(Op op, int k, object number, int compute, int nreduced, tg_scalar* out) except -1:
+    """Numbers as tangrad_abi.h says: a seed keeps all its bits, a complex number both its parts."""
+    if nreduced == 0 and op.ptype[k] == P_INT:
+        return encode_scalar(number, INT64, out.bytes)
+    if KIND[compute] == KIND_COMPLEX:
+        return encode_scalar(number, COMPLEX128, out.bytes)
+    if PyFloat_Check(number) and (nreduced or KIND[compute] > KIND_INT):
+        out.f = number
+        return 0
+    return encode_scalar(number, compute if KIND[compute] <= KIND_INT else FLOAT64, out.bytes)
 
 
 cdef int coalesce(int ndim, int64_t* shape, int64_t[MAX_DIMS]* strides, int total) noexcept:

@@ -43,7 +43,11 @@ typedef struct tg_operand {
     tg_scalar value;
 } tg_operand;
 
-/* A ready-made loop: broadcast, promoted, coalesced. Outputs come first. */
+/* A ready-made loop: broadcast, promoted, coalesced. Outputs come first. Where elements depend on
+ * their index (random bits), dimensions are neither merged nor reordered.
+ * Parameters are in the op's order, absent ones left out: pointwise ops have those declared `int`
+ * in `i`; other numbers are in the compute type if that is integral, in `c` if it is complex,
+ * else in `f`. */
 typedef struct tg_loop {
     int32_t version;
     int32_t ndim;

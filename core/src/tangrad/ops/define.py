@@ -152,6 +152,7 @@ def pointwise(
         "results": results,
         "fixed": fixed or {},
         "accepted": _accepted(dtypes),
+        "ordered": definition.ordered,
     }
     definition.dtypes = dtypes
     return _make("pointwise", definition, **fields)

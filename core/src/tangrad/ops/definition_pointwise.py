@@ -41,6 +41,8 @@ class PointwiseDefinition(Definition):
             if p.type not in TENSOR_TYPES and p.type not in ("generator?", "dtype?")
         )
         self._expression = expression if not isinstance(expression, str) else None
+        text = expression if isinstance(expression, str) else expression.source
+        self.ordered = "philox_uniform" in text
         self._derived: dict[Any, Any] = {}
 
     @property
@@ -210,7 +212,12 @@ def _make_derived(
     schema = Schema.__new__(Schema)
     schema.text, schema.name, schema.written = expression.source, name, -1
     schema.params = [Param(n, "Operand", REQUIRED, False, 0, False) for n in tensors]
-    schema.params += [Param(n, "any", REQUIRED, False, 0, False) for n in params]
+    declared = {p.name: p.type for p in parent.schema.params}
+    # Kernels get integers as such: a seed has more bits than a floating-point number.
+    schema.params += [
+        Param(n, "int" if declared[n] == "int" else "any", REQUIRED, False, 0, False)
+        for n in params
+    ]
     schema.returns = tuple(f"grad{k}" for k in range(len(results))) if len(results) > 1 else ("",)
     fixed = {n: t for n, t in parent.fixed.items() if n in tensors}
     child = PointwiseDefinition(
@@ -230,6 +237,7 @@ def _make_derived(
         "promote": "promote",
         "results": results,
         "fixed": fixed,
+        "ordered": child.ordered,
         "has_rule": True,
         "return_type": None,
         "takes_out": False,

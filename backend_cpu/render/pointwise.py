@@ -1,0 +1,314 @@
+"""Render the pointwise kernels: an inner loop and a descriptor for each expression and dtype.
+
+Which kernels there are follows from the core's definitions: every pointwise op, the gradient of
+every set of inputs that can need one, and the tangents. An inner loop runs over contiguous
+operands of the compute type; `native/pointwise_loop.c` brings all other operands into that form.
+
+`python -m render.pointwise OP [DTYPE]`, in the folder of this package's sources, prints what is
+rendered for one op.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from render.dialect import DIALECT
+from tangrad.expr import ExpressionError, ExpressionTypeError, c_prelude
+from tangrad.expr.program import Program, compute_type
+from tangrad.expr.render import render
+
+FLOATS = ("float32", "float64")
+COMPLEX = ("complex64", "complex128")
+INTEGERS = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64")
+KINDS = {"bool": ("bool",), "integral": INTEGERS, "floating": FLOATS, "complex": COMPLEX}
+KINDS["all"] = ("bool", *INTEGERS, *FLOATS, *COMPLEX)
+# Dtypes that are computed in another: their kernels have the other's inner loop.
+STORED = {"float32": ("float16", "bfloat16")}
+# A file is compiled as a whole; about as many kernels as give files of equal cost.
+STEPS_PER_FILE = 1500
+
+# What a step costs beside an addition, to cut work into tasks of about equal time.
+COSTS = dict.fromkeys(("exp", "exp2", "log", "log2", "log10", "sqrt", "truediv", "reciprocal"), 8)
+COSTS |= dict.fromkeys(("sin", "cos", "tanh", "expm1", "log1p", "erf", "sigmoid", "cbrt"), 16)
+COSTS |= dict.fromkeys(("philox_uniform", "floor_divide", "remainder", "fmod", "atan2"), 24)
+COSTS |= dict.fromkeys(("pow", "lgamma", "erfc", "gcd", "lcm", "asinh", "acosh", "atanh"), 40)
+COSTS |= dict.fromkeys(("erfinv", "digamma", "trigamma", "polygamma", "zeta"), 200)
+COSTS |= dict.fromkeys(("literal", "load", "param", "convert"), 0)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel: the typed program of an op and what its caller must know."""
+
+    key: str
+    title: str
+    compute: str
+    program: Program
+    inputs: tuple[str, ...]
+    input_types: tuple[str, ...]
+    result_types: tuple[str, ...]
+    params: tuple[str, ...]
+    integers: tuple[str, ...]
+
+    @property
+    def symbol(self) -> str:
+        """The C name of the scalar function."""
+        return re.sub(r"\W+", "_", self.key).strip("_") + "_" + self.compute
+
+    @property
+    def cost(self) -> int:
+        """About how many additions an element costs."""
+        steps = sum(COSTS.get(step.op, 1) for step in self.program.instructions)
+        return max(1, steps) * (4 if self.compute in COMPLEX else 1)
+
+
+# --- which kernels there are ----------------------------------------------------------------------
+
+
+def definitions() -> Iterator[tuple[Any, Any]]:
+    """Yield (definition, the definition whose dtypes it accepts) of all ops, derived ones too."""
+    from tangrad.ops import registry
+
+    known = {
+        op.definition.key: op.definition
+        for op in registry.load_all().values()
+        if op.kind == "pointwise"
+    }
+    for definition in known.values():
+        yield definition, definition
+        derive(definition)
+        for made in {id(op): op for op, _ in definition._derived.values()}.values():
+            yield made.definition, definition
+
+
+def derive(definition: Any) -> None:
+    """Make the ops of the gradients and tangents of every set of inputs."""
+    from tangrad import _C
+
+    if not definition.differentiable:
+        return
+    inputs = [k for k, name in enumerate(definition.inputs) if name not in definition.fixed]
+    for size in range(1, len(inputs) + 1):
+        for chosen in combinations(inputs, size):
+            names = tuple(definition.inputs[k] for k in chosen)
+            for make in (
+                lambda chosen=chosen: definition.backward_rule(sum(1 << k for k in chosen)),
+                lambda names=names: definition.tangent(names),
+            ):
+                try:
+                    make()
+                except (_C.DerivativeError, ExpressionError):
+                    continue  # this input has no derivative: the op says so when it is asked for
+
+
+def accepted(definition: Any, parent: Any) -> Iterator[str]:
+    """Yield the dtypes that an op computes in, which are those it is called with but for halves."""
+    for dtype in dict.fromkeys(name for word in parent.dtypes.split() for name in KINDS[word]):
+        integral = dtype in KINDS["bool"] + INTEGERS
+        if integral and (definition is not parent or parent.promote == "float"):
+            continue
+        if parent.promote == "integral" and not integral:
+            continue
+        yield dtype
+
+
+def kernels() -> Iterator[Kernel]:
+    """Yield every kernel of the core's definitions."""
+    for definition, parent in definitions():
+        if definition.expression is None:
+            continue
+        for dtype in accepted(definition, parent):
+            kernel = typed(definition, dtype)
+            if kernel is not None:
+                yield kernel
+
+
+def typed(definition: Any, dtype: str) -> Kernel | None:
+    """Return the kernel of a definition for one dtype, None where the loop cannot serve it."""
+    compute = compute_type(dtype)
+    types = {name: definition.fixed.get(name, compute) for name in definition.inputs}
+    results = tuple(result_type(result, compute) for result in definition.results)
+    try:
+        program = definition.expression.typed(types, compute, list(results))
+        render(program, "probe", {}, results, DIALECT)
+    except ExpressionTypeError:
+        return None  # the op refuses the dtype in its own words, before any kernel
+    return Kernel(
+        definition.key,
+        definition.op.title,
+        compute,
+        program,
+        definition.inputs,
+        tuple(types[name] for name in definition.inputs),
+        results,
+        numeric_params(definition),
+        tuple(p.name for p in definition.schema.params if p.type == "int"),
+    )
+
+
+def numeric_params(definition: Any) -> tuple[str, ...]:
+    """Return the parameters that a loop receives: numbers, an absent one is left out."""
+    declared = {p.name: p.type for p in definition.schema.params}
+    return tuple(
+        name
+        for name in definition.params
+        if declared[name] in ("Scalar", "int", "float", "bool") or name in definition.expression.free
+    )
+
+
+def result_type(result: str, compute: str) -> str:
+    """Return the dtype of a result as the core decides it."""
+    if result == "real":
+        return {"complex64": "float32", "complex128": "float64"}.get(compute, compute)
+    if result == "complex":
+        return {"float32": "complex64", "float64": "complex128"}.get(compute, compute)
+    return compute if result == "promoted" else result
+
+
+# --- their C --------------------------------------------------------------------------------------
+
+
+def sources() -> dict[str, str]:
+    """Return the generated files: {stem: text}, each with the kernels of one group of dtypes."""
+    groups: dict[str, list[Kernel]] = {}
+    for kernel in kernels():
+        groups.setdefault(kernel.compute, []).append(kernel)
+    files = {}
+    for compute, members in groups.items():
+        for number, part in enumerate(parts(members)):
+            stem = f"pointwise_{compute}_{number}"
+            files[stem] = file_source(stem, part)
+    return files
+
+
+def parts(members: list[Kernel]) -> Iterator[list[Kernel]]:
+    """Split kernels into files of about equal size, in order."""
+    total = sum(len(kernel.program.instructions) + 8 for kernel in members)
+    size = total / max(1, round(total / STEPS_PER_FILE))
+    part: list[Kernel] = []
+    steps = 0
+    for kernel in members:
+        part.append(kernel)
+        steps += len(kernel.program.instructions) + 8
+        if steps >= size:
+            yield part
+            part, steps = [], 0
+    if part:
+        yield part
+
+
+def file_source(stem: str, members: list[Kernel]) -> str:
+    """Return a kernel file: helpers, inner loops, descriptors and the table."""
+    body = "\n".join(kernel_source(kernel) for kernel in members)
+    entries = [
+        f'    {{"{kernel.key}", "{dtype}", TGC_LOOP, (void *)TGC(tgc_pointwise), '
+        f"&{kernel.symbol}_kernel}},"
+        for kernel in members
+        for dtype in (kernel.compute, *STORED.get(kernel.compute, ()))
+    ]
+    return "\n".join(
+        [
+            "/* Rendered from the definitions of tangrad's ops by render/pointwise.py. */",
+            c_prelude(DIALECT, body),
+            '#include "pointwise_loop.h"',
+            "",
+            body,
+            f"const tgc_kernel TGC(tgc_table_{stem})[] = {{",
+            *entries,
+            "    {0},",
+            "};",
+            "",
+        ]
+    )
+
+
+def kernel_source(kernel: Kernel) -> str:
+    """Return the scalar function, the inner loop around it and the descriptor of a kernel."""
+    storage = dict(zip(kernel.inputs, kernel.input_types, strict=True))
+    scalar = render(kernel.program, kernel.symbol, storage, kernel.result_types, DIALECT)
+    types = (*kernel.result_types, *kernel.input_types)
+    dtypes = ", ".join(f"TGC_{dtype.upper()}" for dtype in types)
+    return "\n".join(
+        [
+            f"/* {kernel.key} */",
+            scalar,
+            inner_loop(kernel),
+            f"static const tgc_pointwise_kernel {kernel.symbol}_kernel = {{",
+            f'    {kernel.symbol}_loop, "{kernel.title}", {len(kernel.result_types)}, '
+            f"{len(kernel.inputs)}, {int(kernel.program.indexed)}, {min(kernel.cost, 65535)}, {{{dtypes}}},",
+            "};",
+            "",
+        ]
+    )
+
+
+def inner_loop(kernel: Kernel) -> str:
+    """Return the loop over contiguous operands; an operand may be the result's own memory."""
+    program, nouts = kernel.program, len(kernel.result_types)
+    lines = [
+        f"static void {kernel.symbol}_loop(int64_t n, char *const *data, "
+        "const tg_scalar *params, int64_t index, int32_t *err)",
+        "{",
+    ]
+    for k, dtype in enumerate(kernel.result_types):
+        kind = DIALECT.type(dtype)
+        lines.append(f"    {kind} *out{k} = ({kind} *)data[{k}];")
+    arguments = ["index + i"] if program.indexed else []
+    for k, (name, dtype) in enumerate(zip(kernel.inputs, kernel.input_types, strict=True)):
+        kind = DIALECT.type(dtype)
+        lines.append(f"    const {kind} *in_{name} = (const {kind} *)data[{nouts + k}];")
+        if name in program.inputs:
+            arguments.append(f"in_{name}[i]")
+    for name in program.params:
+        lines.append(f"    {parameter(kernel, name)}")
+        arguments.append(f"p_{name}")
+    arguments += [f"out{k} + i" for k in range(nouts)]
+    if program.divides:
+        # A flag of its own keeps the loop free of stores through a pointer.
+        lines.append("    int32_t failed = 0;")
+        arguments.append("&failed")
+    lines += [
+        "#pragma GCC ivdep",
+        "    for (int64_t i = 0; i < n; i++)",
+        f"        {kernel.symbol}({', '.join(arguments)});",
+        *(["    *err |= failed;"] if program.divides else []),
+        "}",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def parameter(kernel: Kernel, name: str) -> str:
+    """Return the declaration of a parameter, read from the loop's numbers (tangrad_abi.h)."""
+    steps = kernel.program.instructions
+    dtype = next((s.type for s in steps if s.op == "param" and s.value == name), kernel.compute)
+    kind = DIALECT.type(dtype)
+    if name not in kernel.params:  # an argument that chose this form of the op, and is None
+        return f"const {kind} p_{name} = {{0}};"
+    source = f"params[{kernel.params.index(name)}]"
+    if name in kernel.integers:
+        return f"const {kind} p_{name} = ({kind}){source}.i;"
+    if dtype in COMPLEX:
+        mark = "c64" if dtype == "complex64" else "c128"
+        return f"const {kind} p_{name} = tg_make_{mark}({source}.c[0], {source}.c[1]);"
+    if dtype in FLOATS:
+        return f"const {kind} p_{name} = ({kind}){source}.f;"
+    return f"const {kind} p_{name} = *(const {kind} *)&{source};"
+
+
+def main(name: str, dtype: str = "float32") -> None:
+    """Print what is rendered for an op and those derived from it."""
+    family = [d for d, parent in definitions() if name in (parent.key, parent.op.title)]
+    for definition in family:
+        kernel = typed(definition, dtype)
+        if kernel is not None:
+            print(kernel_source(kernel))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,25 @@
+/* What a rendered pointwise kernel says of itself to the driver of its loop. */
+#ifndef TANGRAD_CPU_POINTWISE_LOOP_H
+#define TANGRAD_CPU_POINTWISE_LOOP_H
+
+#include "tgc.h"
+
+/* n contiguous elements of each operand, outputs first, each of the kernel's dtype; an output may
+ * be an input's own memory. `index` is the first element's, in row-major order: kernels that use
+ * it are called with loops in that order only. Sets bit 0 of *err where an integer was divided by zero. */
+typedef void (*tgc_pointwise_inner)(int64_t n, char *const *data, const tg_scalar *params, int64_t index,
+                                    int32_t *err);
+
+typedef struct tgc_pointwise_kernel {
+    tgc_pointwise_inner inner;
+    const char *title; /* of the op, for messages */
+    uint8_t nout, nin;
+    uint8_t ordered; /* uses the index */
+    uint16_t cost; /* of an element, in additions */
+    uint8_t dtypes[TG_MAX_OPERANDS];
+} tgc_pointwise_kernel;
+
+/* The loop kernel of all pointwise ops; the context is a tgc_pointwise_kernel. */
+int TGC(tgc_pointwise)(const tg_loop *loop, void *context);
+
+#endif

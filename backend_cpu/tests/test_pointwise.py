@@ -1,0 +1,247 @@
+"""The pointwise kernels: any geometry, any dtype, any number of threads, every level."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tangrad_cpu import _kernels
+
+import tangrad
+
+torch = pytest.importorskip("torch")
+
+DTYPES = ("float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "uint8", "bool")
+SPECIAL = (0.0, -0.0, 1.0, -1.0, float("inf"), -float("inf"), float("nan"), 1e-45, -1e-40, 3e38)
+BINARY = ("add", "mul", "maximum", "minimum", "lt", "eq", "where")
+
+
+def both(array: np.ndarray, dtype: str):
+    """Return an array as a tensor of ours and of PyTorch's."""
+    theirs = torch.from_numpy(array).to(getattr(torch, dtype))
+    if dtype == "bfloat16":
+        ours = tangrad.from_numpy(array).to(tangrad.bfloat16)
+    else:
+        ours = tangrad.from_numpy(theirs.numpy().copy())
+    return ours, theirs
+
+
+def bits(t) -> bytes:
+    """Return the elements of a tensor in order, as bytes."""
+    t = t.contiguous()
+    if t.dtype in (torch.bfloat16, tangrad.bfloat16):
+        t = t.to(torch.float32 if isinstance(t, torch.Tensor) else tangrad.float32)
+    return t.numpy().tobytes()
+
+
+def assert_same(ours, theirs) -> None:
+    """Compare all elements exactly, but that any nan equals any other."""
+    assert tuple(ours.shape) == tuple(theirs.shape)
+    if theirs.dtype == torch.bfloat16:
+        ours, theirs = ours.to(tangrad.float32), theirs.to(torch.float32)
+    np.testing.assert_array_equal(ours.contiguous().numpy(), theirs.contiguous().numpy())
+    if theirs.is_floating_point():
+        np.testing.assert_array_equal(
+            np.signbit(np.nan_to_num(ours.contiguous().numpy())),
+            np.signbit(np.nan_to_num(theirs.contiguous().numpy())),
+        )
+
+
+def call(library, name, a, b):
+    if name == "where":
+        return library.where(a > b, a, b)
+    return getattr(library, name)(a, b)
+
+
+@st.composite
+def geometries(draw):
+    """Return functions that give two tensors strides, by the same steps in both libraries."""
+    sizes = st.sampled_from((1, 2, 3, 5, 8, 17, 63, 64, 65, 130))
+    shape = draw(st.lists(sizes, min_size=0, max_size=4))
+    while np.prod(shape) > 60_000:
+        shape.remove(max(shape))
+    order = draw(st.permutations(range(len(shape))))
+    steps = [draw(st.sampled_from((1, 1, 1, 2, 3))) for _ in shape]
+    starts = [draw(st.sampled_from((0, 0, 1))) for _ in shape]
+    single = [draw(st.booleans()) and draw(st.booleans()) for _ in shape]
+    dropped = draw(st.integers(0, len(shape)))
+
+    def build(t):
+        for d, (start, step) in enumerate(zip(starts, steps, strict=True)):
+            t = t[(slice(None),) * d + (slice(start, None, step),)]
+        return t.permute(order) if shape else t
+
+    def narrow(t):
+        for d, one in enumerate(single):
+            if one:
+                t = t[(slice(None),) * d + (slice(0, 1),)]
+        for _ in range(min(dropped, t.ndim)):
+            t = t[0]
+        return t
+
+    full = [start + n * step for n, start, step in zip(shape, starts, steps, strict=True)]
+    return full, build, narrow
+
+
+@settings(max_examples=400, deadline=None)
+@given(geometries(), st.sampled_from(DTYPES), st.sampled_from(BINARY), st.integers(0, 2**31))
+def test_any_geometry_gives_what_pytorch_gives(geometry, dtype, name, seed):
+    full, build, narrow = geometry
+    random = np.random.default_rng(seed)
+    values = random.integers(0, 5, full) if dtype == "uint8" else random.integers(-3, 4, full)
+    a, theirs_a = both(values.astype("float32"), dtype)
+    b, theirs_b = both(random.permutation(values.ravel()).reshape(full).astype("float32"), dtype)
+    a, theirs_a = build(a), build(theirs_a)
+    b, theirs_b = narrow(build(b)), narrow(build(theirs_b))
+    assert_same(call(tangrad, name, a, b), call(torch, name, theirs_a, theirs_b))
+    assert_same(call(tangrad, name, b, a), call(torch, name, theirs_b, theirs_a))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize(
+    "name", ["add", "sub", "mul", "true_divide", "maximum", "minimum", "le", "ne", "where"]
+)
+def test_special_values(name, dtype):
+    pairs = np.array([(x, y) for x in SPECIAL for y in SPECIAL], "float32")
+    a, theirs_a = both(pairs[:, 0].copy(), dtype)
+    b, theirs_b = both(pairs[:, 1].copy(), dtype)
+    assert_same(call(tangrad, name, a, b), call(torch, name, theirs_a, theirs_b))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_halves_round_once_to_nearest_even(dtype):
+    """All pairs of neighbours around every binade: sums that fall between two halves."""
+    raw = np.arange(0, 0x7F80, 7, dtype=np.int16)
+    theirs = torch.from_numpy(raw).view(getattr(torch, dtype))
+    ours = tangrad.from_numpy(raw).view(getattr(tangrad, dtype))
+    for shift in (1, 5, 300):
+        rolled, theirs_rolled = ours[shift:], theirs[shift:]
+        assert_same(ours[:-shift] + rolled, theirs[:-shift] + theirs_rolled)
+        assert_same(ours[:-shift] * rolled, theirs[:-shift] * theirs_rolled)
+
+
+def test_in_place_over_its_own_operands():
+    a, theirs = both(np.random.default_rng(0).normal(size=(70, 70)).astype("float32"), "float32")
+    a.mul_(a)
+    theirs.mul_(theirs)
+    assert_same(a, theirs)
+    a.add_(a.t())
+    theirs.add_(theirs.t().clone())
+    assert_same(a, theirs)
+    a[::2, 1::3].sub_(a[1::2, 1::3])
+    theirs[::2, 1::3].sub_(theirs[1::2, 1::3].clone())
+    assert_same(a, theirs)
+    a[:, 0] *= 2.5
+    theirs[:, 0] *= 2.5
+    assert_same(a, theirs)
+    a[1:].add_(a[:-1])
+    theirs[1:].add_(theirs[:-1].clone())
+    assert_same(a, theirs)
+
+
+@pytest.mark.parametrize("offset", [1, 3, 5])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "int16"])
+def test_memory_at_any_byte(dtype, offset):
+    size = np.dtype(dtype).itemsize
+    memory = np.zeros(1000 * size + 64, np.uint8)
+    values = np.arange(1000).astype(dtype)
+    memory[offset : offset + 1000 * size] = np.frombuffer(values.tobytes(), np.uint8)
+    x = tangrad.frombuffer(memory, dtype=getattr(tangrad, dtype), count=1000, offset=offset)
+    np.testing.assert_array_equal((x + x).numpy(), values + values)
+    x.mul_(3)
+    np.testing.assert_array_equal(x.numpy(), values * 3)
+
+
+@pytest.mark.parametrize("name", ["floor_divide", "remainder", "fmod"])
+@pytest.mark.parametrize("n", [1, 100, 300_000])
+def test_integer_division_by_zero_is_an_error(name, n):
+    a = tangrad.arange(n)
+    b = tangrad.ones(n, dtype=tangrad.int64)
+    assert getattr(tangrad, name)(a, b).shape == (n,)
+    b[n - 1] = 0
+    for x, y in ((a, b), (a.view(1, n).expand(2, n), b), (a, 0)):
+        with pytest.raises(RuntimeError, match=rf"ZeroDivisionError: {name} of integers by zero"):
+            getattr(tangrad, name)(x, y)
+
+
+def test_parameters_keep_their_kind():
+    x = tangrad.arange(5)
+    assert tangrad.add(x, x, alpha=3).tolist() == [0, 4, 8, 12, 16]
+    assert tangrad.nn.functional.threshold(x, 2.0, 7.0).tolist() == [7, 7, 7, 3, 4]
+    z = tangrad.ones(2, dtype=tangrad.complex64)
+    assert tangrad.add(z, z, alpha=2 + 3j).tolist() == [3 + 3j, 3 + 3j]
+    assert tangrad.round(tangrad.tensor([1.2345, 6.789]), decimals=2).numpy() == pytest.approx(
+        [1.23, 6.79]
+    )
+
+
+@pytest.mark.parametrize("seed", [7, 2**53 + 1, 2**62 + 3])
+def test_dropout_has_the_numbers_of_the_reference(seed):
+    """The element's index is the logical one, whatever the memory's order; all bits count."""
+    from tangrad.ops import lookup
+
+    drop = lookup("dropout_mask_scale")
+    x = tangrad.ones(6, 70, 50)
+    for view in (x, x.permute(2, 0, 1), x[:, ::2], x[0, 0].expand(80, 50), x[0].t()):
+        expected = drop(view.to("reference"), 0.5, seed, 3)
+        assert_same(drop(view, 0.5, seed, 3), torch.from_numpy(expected.cpu().numpy()))
+
+
+def results() -> dict[str, str]:
+    """Return digests of results that have one right answer, and of approximations."""
+    random = np.random.default_rng(3)
+    exact, close = hashlib.sha256(), []
+    for dtype in DTYPES:
+        a, _ = both(random.integers(0, 9, (300, 410)).astype("float32"), dtype)
+        b, _ = both(random.integers(0, 9, (410, 300)).astype("float32"), dtype)
+        for x, y in ((a, a), (a, b.t()), (a, a[0]), (a, a[:, :1]), (a[:, ::3], b.t()[:, ::3])):
+            for name in BINARY:
+                exact.update(bits(call(tangrad, name, x, y)))
+            if dtype.startswith(("float", "bfloat")):
+                close.append(tangrad.tanh(x).to(tangrad.float64).sum().item())
+    return {"exact": exact.hexdigest(), "close": close}
+
+
+def test_threads_do_not_change_results():
+    before = tangrad.get_num_threads()
+    try:
+        seen = []
+        for threads in (1, 2, 4):
+            tangrad.set_num_threads(threads)
+            seen.append(results())
+        assert seen[0] == seen[1] == seen[2]
+    finally:
+        tangrad.set_num_threads(before)
+
+
+@pytest.mark.parametrize("level", [name for name, runs in _kernels.levels().items() if runs])
+def test_levels_agree(level):
+    code = f"import sys; sys.path.insert(0, {os.path.dirname(__file__)!r}); import test_pointwise"
+    code += "; print(repr(test_pointwise.results()))"
+    environment = os.environ | {"TANGRAD_CPU_ISA": level}
+    text = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    ).stdout
+    got, expected = eval(text), results()
+    assert got["exact"] == expected["exact"]
+    assert got["close"] == pytest.approx(expected["close"], rel=1e-6)
+
+
+def test_every_definition_has_its_kernels():
+    """An op that the reference would serve instead is a kernel that the build lost."""
+    from tangrad.ops import registry
+
+    served = set(_kernels.kernels())
+    for op in registry.load_all().values():
+        if op.kind == "pointwise" and "floating" in op.definition.dtypes:
+            for dtype in ("float32", "float64", "float16", "bfloat16"):
+                assert (op.definition.key, dtype) in served
+    assert ("mul_backward(self,other)", "float32") in served
+    assert ("tanh_backward(self)", "bfloat16") in served
+    assert ("add_plain", "uint16") in served
