@@ -48,23 +48,17 @@ void TGC(tgc_transpose)(char *to, int64_t to_stride, const char *from, int64_t f
 /* Encode a numeric argument as an element of a dtype; -1 with an exception where it is no number. */
 int TGC(tgc_encode)(const char *op, const tg_argument *argument, int dtype, void *element);
 
+/* Write one encoded element everywhere in a tensor. */
+void TGC(tgc_fill)(const tg_view *view, const void *element);
+
+/* Copy n elements of moved bits from one strided row into another. */
+void TGC(tgc_move_row)(char *to, int64_t to_stride, const char *from, int64_t from_stride, int64_t n, int itemsize);
+
 /* Strides of a tensor in bytes. */
 static inline void tgc_byte_strides(const tg_view *view, int64_t *strides)
 {
     for (int d = 0; d < view->ndim; d++)
         strides[d] = view->strides[d] * tgc_itemsize[view->dtype];
-}
-
-/* Whether elements follow each other in C order without gaps. */
-static inline int tgc_is_contiguous(const tg_view *view)
-{
-    int64_t expected = 1;
-    for (int d = view->ndim - 1; d >= 0; d--) {
-        if (view->shape[d] != 1 && view->strides[d] != expected && view->numel != 0)
-            return 0;
-        expected *= view->shape[d];
-    }
-    return 1;
 }
 
 #endif

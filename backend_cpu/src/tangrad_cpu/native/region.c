@@ -131,7 +131,7 @@ void TGC(tgc_fill_row)(char *to, int64_t stride, const void *value, int64_t n, i
     }
 }
 
-static void move_row(char *to, int64_t to_stride, const char *from, int64_t from_stride, int64_t n, int size)
+void TGC(tgc_move_row)(char *to, int64_t to_stride, const char *from, int64_t from_stride, int64_t n, int size)
 {
     if (to_stride == size && from_stride == size) {
         memcpy(to, from, (size_t)(n * size));
@@ -168,12 +168,12 @@ static void convert_row(const job *job, char *to, int64_t to_stride, const char 
         const char *source = from + first * from_stride;
         char *target = to + first * to_stride;
         if (packs) {
-            move_row(packed, job->from_size, source, from_stride, count, job->from_size);
+            TGC(tgc_move_row)(packed, job->from_size, source, from_stride, count, job->from_size);
             source = packed;
         }
         TGC(tgc_convert)(unpacks ? converted : target, job->to_dtype, source, job->from_dtype, count);
         if (unpacks)
-            move_row(target, to_stride, converted, job->to_size, count, job->to_size);
+            TGC(tgc_move_row)(target, to_stride, converted, job->to_size, count, job->to_size);
     }
 }
 
@@ -183,7 +183,7 @@ static void do_row(const job *job, char *to, const char *from, int64_t n)
     if (job->converts)
         convert_row(job, to, job->at.to[inner], from, job->at.from[inner], n);
     else
-        move_row(to, job->at.to[inner], from, job->at.from[inner], n, job->to_size);
+        TGC(tgc_move_row)(to, job->at.to[inner], from, job->at.from[inner], n, job->to_size);
 }
 
 /* Elements [first, end) in the order of the layout. */

@@ -23,7 +23,8 @@ cdef int copy_into(Tensor dst, Tensor src) except -1:
         return 0
     op = <Op>_op_cache.get("copy_")
     if op is not None and dd is sd and CONVERSION_ROW[src.dtype_.index] >= 0 and dd.slot < op.nrows \
-            and op.rows[dd.slot] != NULL and op.rows[dd.slot][dst.dtype_.index] != NULL and op.rows[dd.slot][dst.dtype_.index].kind != 0:
+            and op.rows[dd.slot] != NULL and op.rows[dd.slot][dst.dtype_.index] != NULL \
+            and op.rows[dd.slot][dst.dtype_.index].kind != 0:
         return copy_by_kernel(op, op.rows[dd.slot][dst.dtype_.index], dst, src)
     if dd.type.host and sd.type.host:
         return host_copy(dst, src)
