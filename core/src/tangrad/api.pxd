@@ -62,12 +62,14 @@ cdef extern from "native/tangrad_abi.h":
         TG_ARG_TEXT
         TG_ARG_DTYPE
         TG_ARG_OTHER
+        TG_ARG_COMPLEX
     ctypedef union tg_argument_value:
         int64_t i
         double f
         const int64_t* ints
         const tg_view* tensors
         const char* text
+        const double* parts
     ctypedef struct tg_argument:
         int32_t kind
         int32_t count

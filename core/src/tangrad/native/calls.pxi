@@ -54,6 +54,8 @@ cdef int call_c_kernel(Op op, tg_kernel* kernel, DeviceRuntime dev, object outs,
                 nviews += len(<object>x)
             else:
                 nints += len(<object>x)
+        elif PyComplex_Check(<object>x):
+            nints += 2
     if nviews > FEW_VIEWS or nints > FEW_INTS:
         space = CallSpace.__new__(CallSpace)
         space.views = views = <tg_view*>malloc(nviews * sizeof(tg_view))
@@ -92,6 +94,11 @@ cdef int call_c_kernel(Op op, tg_kernel* kernel, DeviceRuntime dev, object outs,
         elif PyLong_Check(<object>x):
             arguments[p].kind = TG_ARG_INT
             arguments[p].value.i = <int64_t>PyLong_AsUnsignedLongLongMask(<object>x)
+        elif PyComplex_Check(<object>x):
+            # Numbers of eight bytes each, as the integers beside them.
+            arguments[p].kind, arguments[p].value.parts = TG_ARG_COMPLEX, <double*>&ints[n]
+            (<double*>&ints[n])[0], (<double*>&ints[n + 1])[0] = (<object>x).real, (<object>x).imag
+            n += 2
         elif isinstance(<object>x, tuple) or isinstance(<object>x, list):
             arguments[p].kind, arguments[p].value.ints = TG_ARG_INTS, &ints[n]
             for i in range(len(<object>x)):

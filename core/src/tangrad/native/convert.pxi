@@ -22,8 +22,9 @@ cdef int copy_into(Tensor dst, Tensor src) except -1:
     if dst.numel_ == 0:
         return 0
     op = <Op>_op_cache.get("copy_")
-    if op is not None and dd is sd and dd.slot < op.nrows and op.rows[dd.slot] != NULL \
-            and op.rows[dd.slot][dst.dtype_.index] != NULL and op.rows[dd.slot][dst.dtype_.index].kind != 0:
+    if op is not None and dd is sd and CONVERSION_ROW[src.dtype_.index] >= 0 and dd.slot < op.nrows \
+            and op.rows[dd.slot] != NULL and op.rows[dd.slot][dst.dtype_.index] != NULL \
+            and op.rows[dd.slot][dst.dtype_.index].kind != 0:
         return copy_by_kernel(op, op.rows[dd.slot][dst.dtype_.index], dst, src)
     if dd.type.host and sd.type.host:
         return host_copy(dst, src)
@@ -36,6 +37,7 @@ cdef int copy_by_kernel(Op op, tg_kernel* kernel, Tensor dst, Tensor src) except
     if kernel.kind == KERNEL_PYTHON:
         call_python_kernel(op, kernel, ((dst,), (dst, src, False)))
         return 0
+    check_expand(dst, src)
     item[0] = <PyObject*>src
     flat[0], flat[1], flat[2] = <PyObject*>dst, <PyObject*>src, Py_None_ptr
     return call_c_loop(op, kernel, dst.storage_.dev, item, 1, dst.dtype_.index, flat, <PyObject*>dst, None, dst.ndim_,
@@ -51,8 +53,7 @@ cdef int host_copy(Tensor dst, Tensor src) except -1:
     cdef char* source = host_pointer(src)
     cdef int64_t count = 1, i, inner
     cdef tg_copy_loop convert = NULL
-    if src.ndim_ > ndim:
-        raise_expand(dst, src)
+    check_expand(dst, src)
     if a != b:
         if CONVERSION_ROW[a] < 0 or CONVERSION_ROW[b] < 0:
             return foreign_copy(dst, src)
@@ -64,8 +65,6 @@ cdef int host_copy(Tensor dst, Tensor src) except -1:
         shape[d] = dst.shape_[d]
         strides[0][d] = dst.stride_[d] * size
         k = d - (ndim - src.ndim_)
-        if k >= 0 and src.shape_[k] != shape[d] and src.shape_[k] != 1:
-            raise_expand(dst, src)
         strides[1][d] = 0 if k < 0 or (src.shape_[k] == 1 and shape[d] != 1) else src.stride_[k] * ITEMSIZE[b]
     if ndim == 0:
         shape[0], strides[0][0], strides[1][0] = 1, size, size
@@ -98,10 +97,19 @@ cdef bint same_geometry(Tensor a, Tensor b) noexcept:
         and memcmp(a.stride_, b.stride_, a.ndim_ * 8) == 0
 
 
-cdef int raise_expand(Tensor dst, Tensor src) except -1:
-    raise RuntimeError(f"The expanded size of the tensor ({shape_list(dst.ndim_, dst.shape_)}) must match the existing "
-                       f"size ({shape_list(src.ndim_, src.shape_)}): copy_ of [{describe_tensor(src)}] into "
-                       f"[{describe_tensor(dst)}]")
+cdef int check_expand(Tensor dst, Tensor src) except -1:
+    """Raise unless src broadcasts to the shape of dst."""
+    cdef int lead = dst.ndim_ - src.ndim_, d
+    cdef bint fits = lead >= 0
+    if fits:
+        for d in range(src.ndim_):
+            if src.shape_[d] != 1 and src.shape_[d] != dst.shape_[lead + d]:
+                fits = False
+    if not fits:
+        raise RuntimeError(
+            f"The expanded size of the tensor ({shape_list(dst.ndim_, dst.shape_)}) must match the existing size "
+            f"({shape_list(src.ndim_, src.shape_)}): copy_ of [{describe_tensor(src)}] into [{describe_tensor(dst)}]")
+    return 0
 
 
 cdef int foreign_copy(Tensor dst, Tensor src) except -1:

@@ -295,7 +295,7 @@ cdef object run_kernel_op(Op op, PyObject** flat, object out):
             if o.storage_.dev.type is not dev.type:
                 raise RuntimeError(f"{op.title}: expected out tensor to have device {dev.device}, "
                                    f"but got {o.storage_.dev.device} instead")
-            if o.dtype_ is not dt or shares_storage(o, args):
+            if o.dtype_ is not dt or shares_storage(o, args, kernel.kind == KERNEL_CALL):
                 targets.append((o, len(made)))
                 o = empty_contiguous(len(size), shape, (<dtype>dt).index, dev)
         else:
@@ -312,8 +312,16 @@ cdef object run_kernel_op(Op op, PyObject** flat, object out):
     return op.return_type(*made) if op.return_type is not None else tuple(made)
 
 
-cdef bint shares_storage(Tensor o, tuple args):
-    for a in args:
+cdef bint shares_storage(Tensor o, tuple args, bint inplace):
+    """Whether writing o might change an argument.
+
+    Args:
+        inplace: o may be the first argument itself.
+    """
+    cdef Py_ssize_t i
+    for i, a in enumerate(args):
+        if inplace and i == 0 and a is o:
+            continue
         if isinstance(a, Tensor) and (<Tensor>a).storage_ is o.storage_:
             return True
         if type(a) is list:

@@ -89,7 +89,8 @@ enum {
     TG_ARG_BOOL,    /* i: 0 or 1 */
     TG_ARG_TEXT,    /* text, UTF-8 */
     TG_ARG_DTYPE,   /* i: the index of the dtype */
-    TG_ARG_OTHER    /* an object that C code has no form of, such as a generator */
+    TG_ARG_OTHER,   /* an object that C code has no form of, such as a generator */
+    TG_ARG_COMPLEX  /* parts[0] + parts[1] i */
 };
 
 typedef union tg_argument_value {
@@ -98,6 +99,7 @@ typedef union tg_argument_value {
     const int64_t *ints;
     const tg_view *tensors;
     const char *text;
+    const double *parts;
 } tg_argument_value;
 
 typedef struct tg_argument {
@@ -107,7 +109,9 @@ typedef struct tg_argument {
 } tg_argument;
 
 /* One call of a scan or a general op: checked, outputs allocated, arguments in the order of the
- * op's signature. Where the op writes one of its arguments, that tensor is the only output. */
+ * op's signature. Where the op writes one of its arguments, that tensor is the only output. The
+ * in-place form of an op may hand over its first argument as the output too, in the same geometry;
+ * no other argument shares memory with an output. */
 typedef struct tg_call {
     int32_t version;
     int32_t nout;

@@ -1,0 +1,262 @@
+/* Transposition of matrices of moved elements. Tiles are transposed in registers: vectors of
+ * 128-bit lanes are loaded so that interleaving within lanes, repeated, gives the transpose; with
+ * 512 bits whole vectors are interleaved, which costs one instruction there. A tile spans a cache
+ * line wherever the vectors allow, so that lines are read and written whole whatever the strides. */
+#include "copying.h"
+
+#include <string.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+typedef uint8_t v16u8 __attribute__((vector_size(16)));
+typedef uint16_t v8u16 __attribute__((vector_size(16)));
+typedef uint32_t v4u32 __attribute__((vector_size(16)));
+typedef uint64_t v2u64 __attribute__((vector_size(16)));
+
+INLINE v16u8 low_u8(v16u8 a, v16u8 b)
+{
+    return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+}
+INLINE v16u8 high_u8(v16u8 a, v16u8 b)
+{
+    return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+}
+INLINE v8u16 low_u16(v8u16 a, v8u16 b)
+{
+    return __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+}
+INLINE v8u16 high_u16(v8u16 a, v8u16 b)
+{
+    return __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+}
+
+/* log2(N) rounds of interleaving the first half of the rows with the second transpose N x N. */
+#define ROUND(x, y, N, low, high)             \
+    _Pragma("GCC unroll 16")                  \
+    for (int k = 0; k < N / 2; k++) {         \
+        y[2 * k] = low(x[k], x[k + N / 2]);   \
+        y[2 * k + 1] = high(x[k], x[k + N / 2]); \
+    }
+#define LOAD(x, N)              \
+    _Pragma("GCC unroll 16")    \
+    for (int k = 0; k < N; k++) \
+        memcpy(&x[k], from + k * from_stride, sizeof x[k]);
+#define STORE(x, N)             \
+    _Pragma("GCC unroll 16")    \
+    for (int k = 0; k < N; k++) \
+        memcpy(to + k * to_stride, &x[k], sizeof x[k]);
+#define TILE(name) INLINE void name(char *to, int64_t to_stride, const char *from, int64_t from_stride)
+
+#define EDGE1 16
+TILE(tile1)
+{
+    v16u8 a[16], b[16];
+    LOAD(a, 16)
+    ROUND(a, b, 16, low_u8, high_u8)
+    ROUND(b, a, 16, low_u8, high_u8)
+    ROUND(a, b, 16, low_u8, high_u8)
+    ROUND(b, a, 16, low_u8, high_u8)
+    STORE(a, 16)
+}
+
+#define EDGE2 8
+TILE(tile2)
+{
+    v8u16 a[8], b[8];
+    LOAD(a, 8)
+    ROUND(a, b, 8, low_u16, high_u16)
+    ROUND(b, a, 8, low_u16, high_u16)
+    ROUND(a, b, 8, low_u16, high_u16)
+    STORE(b, 8)
+}
+
+#if defined(__AVX512F__)
+
+typedef uint32_t v16u32 __attribute__((vector_size(64)));
+typedef uint64_t v8u64 __attribute__((vector_size(64)));
+
+INLINE v16u32 low_u32(v16u32 a, v16u32 b)
+{
+    return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+}
+INLINE v16u32 high_u32(v16u32 a, v16u32 b)
+{
+    return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+}
+INLINE v8u64 low_u64(v8u64 a, v8u64 b)
+{
+    return __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+}
+INLINE v8u64 high_u64(v8u64 a, v8u64 b)
+{
+    return __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+}
+
+#define EDGE4 16
+TILE(tile4)
+{
+    v16u32 a[16], b[16];
+    LOAD(a, 16)
+    ROUND(a, b, 16, low_u32, high_u32)
+    ROUND(b, a, 16, low_u32, high_u32)
+    ROUND(a, b, 16, low_u32, high_u32)
+    ROUND(b, a, 16, low_u32, high_u32)
+    STORE(a, 16)
+}
+
+#define EDGE8 8
+TILE(tile8)
+{
+    v8u64 a[8], b[8];
+    LOAD(a, 8)
+    ROUND(a, b, 8, low_u64, high_u64)
+    ROUND(b, a, 8, low_u64, high_u64)
+    ROUND(a, b, 8, low_u64, high_u64)
+    STORE(b, 8)
+}
+
+#elif defined(__AVX__)
+
+typedef uint32_t v8u32 __attribute__((vector_size(32)));
+typedef uint64_t v4u64 __attribute__((vector_size(32)));
+
+INLINE v8u32 low_u32(v8u32 a, v8u32 b)
+{
+    return __builtin_shufflevector(a, b, 0, 8, 1, 9, 4, 12, 5, 13);
+}
+INLINE v8u32 high_u32(v8u32 a, v8u32 b)
+{
+    return __builtin_shufflevector(a, b, 2, 10, 3, 11, 6, 14, 7, 15);
+}
+INLINE v4u64 low_u64(v4u64 a, v4u64 b)
+{
+    return __builtin_shufflevector(a, b, 0, 4, 2, 6);
+}
+INLINE v4u64 high_u64(v4u64 a, v4u64 b)
+{
+    return __builtin_shufflevector(a, b, 1, 5, 3, 7);
+}
+
+#define EDGE4 8
+TILE(tile4)
+{
+    _Pragma("GCC unroll 2")
+    for (int half = 0; half < 2; half++, from += 16, to += 4 * to_stride) {
+        v8u32 a[4], b[4];
+        _Pragma("GCC unroll 4")
+        for (int k = 0; k < 4; k++) {
+            v4u32 top, bottom;
+            memcpy(&top, from + k * from_stride, 16);
+            memcpy(&bottom, from + (k + 4) * from_stride, 16);
+            a[k] = __builtin_shufflevector(top, bottom, 0, 1, 2, 3, 4, 5, 6, 7);
+        }
+        ROUND(a, b, 4, low_u32, high_u32)
+        ROUND(b, a, 4, low_u32, high_u32)
+        STORE(a, 4)
+    }
+}
+
+#define EDGE8 4
+TILE(tile8)
+{
+    _Pragma("GCC unroll 2")
+    for (int half = 0; half < 2; half++, from += 16, to += 2 * to_stride) {
+        v4u64 a[2], b[2];
+        _Pragma("GCC unroll 2")
+        for (int k = 0; k < 2; k++) {
+            v2u64 top, bottom;
+            memcpy(&top, from + k * from_stride, 16);
+            memcpy(&bottom, from + (k + 2) * from_stride, 16);
+            a[k] = __builtin_shufflevector(top, bottom, 0, 1, 2, 3);
+        }
+        ROUND(a, b, 2, low_u64, high_u64)
+        STORE(b, 2)
+    }
+}
+
+#else
+
+INLINE v4u32 low_u32(v4u32 a, v4u32 b)
+{
+    return __builtin_shufflevector(a, b, 0, 4, 1, 5);
+}
+INLINE v4u32 high_u32(v4u32 a, v4u32 b)
+{
+    return __builtin_shufflevector(a, b, 2, 6, 3, 7);
+}
+INLINE v2u64 low_u64(v2u64 a, v2u64 b)
+{
+    return __builtin_shufflevector(a, b, 0, 2);
+}
+INLINE v2u64 high_u64(v2u64 a, v2u64 b)
+{
+    return __builtin_shufflevector(a, b, 1, 3);
+}
+
+#define EDGE4 4
+TILE(tile4)
+{
+    v4u32 a[4], b[4];
+    LOAD(a, 4)
+    ROUND(a, b, 4, low_u32, high_u32)
+    ROUND(b, a, 4, low_u32, high_u32)
+    STORE(a, 4)
+}
+
+#define EDGE8 2
+TILE(tile8)
+{
+    v2u64 a[2], b[2];
+    LOAD(a, 2)
+    ROUND(a, b, 2, low_u64, high_u64)
+    STORE(b, 2)
+}
+
+#endif
+
+#define EDGE16 1
+TILE(tile16)
+{
+    (void)to_stride;
+    (void)from_stride;
+    memcpy(to, from, 16);
+}
+
+/* Blocks of lines x lines elements keep what is touched of both sides in the first-level cache. */
+#define TRANSPOSE(S)                                                                                              \
+    static void transpose##S(char *to, int64_t to_stride, const char *from, int64_t from_stride, int64_t rows,    \
+                             int64_t columns)                                                                     \
+    {                                                                                                             \
+        enum { LINE = EDGE##S * S < 64 ? 64 / S : EDGE##S };                                                      \
+        int64_t whole_rows = rows - rows % EDGE##S, whole_columns = columns - columns % EDGE##S;                  \
+        for (int64_t i0 = 0; i0 < whole_rows; i0 += LINE) {                                                       \
+            int64_t i1 = i0 + LINE < whole_rows ? i0 + LINE : whole_rows;                                         \
+            for (int64_t j0 = 0; j0 < whole_columns; j0 += LINE) {                                                \
+                int64_t j1 = j0 + LINE < whole_columns ? j0 + LINE : whole_columns;                               \
+                for (int64_t i = i0; i < i1; i += EDGE##S)                                                        \
+                    for (int64_t j = j0; j < j1; j += EDGE##S)                                                    \
+                        tile##S(to + i * to_stride + j * S, to_stride, from + j * from_stride + i * S, from_stride); \
+            }                                                                                                     \
+        }                                                                                                         \
+        for (int64_t i = 0; i < rows; i++)                                                                        \
+            for (int64_t j = i < whole_rows ? whole_columns : 0; j < columns; j++)                                \
+                memcpy(to + i * to_stride + j * S, from + j * from_stride + i * S, S);                            \
+    }
+
+TRANSPOSE(1)
+TRANSPOSE(2)
+TRANSPOSE(4)
+TRANSPOSE(8)
+TRANSPOSE(16)
+
+void TGC(tgc_transpose)(char *to, int64_t to_stride, const char *from, int64_t from_stride, int64_t rows,
+                        int64_t columns, int itemsize)
+{
+    switch (itemsize) {
+    case 1: transpose1(to, to_stride, from, from_stride, rows, columns); return;
+    case 2: transpose2(to, to_stride, from, from_stride, rows, columns); return;
+    case 4: transpose4(to, to_stride, from, from_stride, rows, columns); return;
+    case 8: transpose8(to, to_stride, from, from_stride, rows, columns); return;
+    default: transpose16(to, to_stride, from, from_stride, rows, columns);
+    }
+}
