@@ -99,3 +99,20 @@ def test_observers_see_the_ops_within_a_composite():
     finally:
         pop_observer(watch)
     assert "mm" in seen
+
+
+@pytest.mark.parametrize("size", [(3,), (2, 0, 4), (), (1,) * 64], ids=len)
+def test_empty_of_plain_sizes_is_that_of_any_other_form(size):
+    x = tangrad.empty(size, dtype=tangrad.int16)
+    y = tangrad.empty(list(size), dtype=tangrad.int16, memory_format=tangrad.contiguous_format)
+    assert (x.shape, x.stride(), x.dtype, x.device) == (y.shape, y.stride(), y.dtype, y.device)
+    assert tangrad.empty(size).dtype == tangrad.get_default_dtype()
+    assert tangrad.empty(size, device="meta").is_meta
+    assert tangrad.empty(size, requires_grad=True).requires_grad
+
+
+def test_empty_refuses_sizes_that_are_none():
+    with pytest.raises(RuntimeError, match="negative dimension"):
+        tangrad.empty(2, -1)
+    with pytest.raises(RuntimeError, match="at most 64 dimensions"):
+        tangrad.empty((1,) * 65)

@@ -7,9 +7,10 @@ cdef enum:
     SHORT_RESHAPE = 3
     SHORT_FLATTEN = 4
     SHORT_CONTIGUOUS = 5
+    SHORT_EMPTY = 6
 
 SHORTCUTS = {"matmul": SHORT_MATMUL, "softmax": SHORT_SOFTMAX, "log_softmax": SHORT_SOFTMAX, "reshape": SHORT_RESHAPE,
-             "flatten": SHORT_FLATTEN, "contiguous": SHORT_CONTIGUOUS}
+             "flatten": SHORT_FLATTEN, "contiguous": SHORT_CONTIGUOUS, "empty": SHORT_EMPTY}
 
 
 cdef object shortcut(Op op, PyObject** flat):
@@ -18,7 +19,10 @@ cdef object shortcut(Op op, PyObject** flat):
     Inner ops start at recording: only where nothing stands between may this be used.
     """
     cdef PyObject* inner[MAX_PARAMS]
-    cdef Tensor t = <Tensor>flat[0], u
+    cdef Tensor t, u
+    if op.shortcut == SHORT_EMPTY:
+        return empty_of_size(flat)
+    t = <Tensor>flat[0]
     if op.shortcut == SHORT_CONTIGUOUS:
         return t if flat[1] == Py_None_ptr and t.flags & CONTIGUOUS else NotImplemented
     if op.shortcut == SHORT_SOFTMAX:
@@ -45,6 +49,23 @@ cdef object shortcut(Op op, PyObject** flat):
     inner[0] = flat[0]
     inner[1] = <PyObject*>size
     return call_flat(<Op>lookup_op("view").overloads[0], inner, None, False)
+
+
+cdef object empty_of_size(PyObject** flat):
+    """An uninitialised tensor of plain sizes: no layout, gradient or memory format is asked for."""
+    cdef int64_t shape[MAX_DIMS]
+    cdef Py_ssize_t d, n
+    if flat[2] != Py_None_ptr or <object>flat[4] is not False or flat[6] != Py_None_ptr or not plain_ints(flat[0]):
+        return NotImplemented
+    n = PyTuple_GET_SIZE(<object>flat[0])
+    if n > MAX_DIMS:
+        return NotImplemented
+    for d in range(n):
+        shape[d] = <object>PyTuple_GET_ITEM(<object>flat[0], d)
+        if shape[d] < 0:
+            return NotImplemented
+    return empty_contiguous(<int>n, shape, default_dtype if flat[1] == Py_None_ptr else (<dtype>flat[1]).index,
+                            runtime_of(<object>flat[3]))
 
 
 cdef tuple shape_of(Tensor t):
