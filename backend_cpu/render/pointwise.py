@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from render.dialect import DIALECT
+from render.dialect import cpu_dialect
 from tangrad.expr import ExpressionError, ExpressionTypeError, c_prelude
 from tangrad.expr.program import Program, compute_type
 from tangrad.expr.render import render
 
+DIALECT = cpu_dialect()
 FLOATS = ("float32", "float64")
 COMPLEX = ("complex64", "complex128")
 INTEGERS = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64")
@@ -30,7 +31,7 @@ KINDS["all"] = ("bool", *INTEGERS, *FLOATS, *COMPLEX)
 # Dtypes that are computed in another: their kernels have the other's inner loop.
 STORED = {"float32": ("float16", "bfloat16")}
 # A file is compiled as a whole; about as many kernels as give files of equal cost.
-STEPS_PER_FILE = 1500
+STEPS_PER_FILE = 800
 
 # What a step costs beside an addition, to cut work into tasks of about equal time.
 COSTS = dict.fromkeys(("exp", "exp2", "log", "log2", "log10", "sqrt", "truediv", "reciprocal"), 8)
