@@ -65,7 +65,7 @@ class Kernel:
     def cost(self) -> int:
         """About how many additions an element costs."""
         steps = sum(COSTS.get(step.op, 1) for step in self.program.instructions)
-        return max(1, steps) * (4 if self.compute in COMPLEX else 1)
+        return min(max(1, steps) * (4 if self.compute in COMPLEX else 1), 65535)
 
 
 # --- which kernels there are ----------------------------------------------------------------------
@@ -158,7 +158,8 @@ def numeric_params(definition: Any) -> tuple[str, ...]:
     return tuple(
         name
         for name in definition.params
-        if declared[name] in ("Scalar", "int", "float", "bool") or name in definition.expression.free
+        if declared[name] in ("Scalar", "int", "float", "bool")
+        or name in definition.expression.free
     )
 
 
@@ -241,7 +242,7 @@ def kernel_source(kernel: Kernel) -> str:
             inner_loop(kernel),
             f"static const tgc_pointwise_kernel {kernel.symbol}_kernel = {{",
             f'    {kernel.symbol}_loop, "{kernel.title}", {len(kernel.result_types)}, '
-            f"{len(kernel.inputs)}, {int(kernel.program.indexed)}, {min(kernel.cost, 65535)}, {{{dtypes}}},",
+            f"{len(kernel.inputs)}, {int(kernel.program.indexed)}, {kernel.cost}, {{{dtypes}}},",
             "};",
             "",
         ]
