@@ -75,7 +75,8 @@ class BuildKernels(build_ext):
         with ThreadPoolExecutor(jobs) as pool:
             objects = list(pool.map(lambda item: self.compile(*item, include), work))
         ext.extra_objects = [str(path) for path in objects]
-        ext.depends = ext.extra_objects  # else nothing is linked again
+        # Else setuptools looks at the Cython source only, and does not link again.
+        ext.depends = ext.extra_objects
         ext.include_dirs = include
         super().build_extension(ext)
 
