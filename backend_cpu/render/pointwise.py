@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from render.dialect import DIALECT
+from render.dialect import cpu_dialect
 from tangrad.expr import ExpressionError, ExpressionTypeError, c_prelude
 from tangrad.expr.program import Program, compute_type
 from tangrad.expr.render import render
 
+DIALECT = cpu_dialect()
 FLOATS = ("float32", "float64")
 COMPLEX = ("complex64", "complex128")
 INTEGERS = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64")
@@ -30,7 +31,7 @@ KINDS["all"] = ("bool", *INTEGERS, *FLOATS, *COMPLEX)
 # Dtypes that are computed in another: their kernels have the other's inner loop.
 STORED = {"float32": ("float16", "bfloat16")}
 # A file is compiled as a whole; about as many kernels as give files of equal cost.
-STEPS_PER_FILE = 1500
+STEPS_PER_FILE = 800
 
 # What a step costs beside an addition, to cut work into tasks of about equal time.
 COSTS = dict.fromkeys(("exp", "exp2", "log", "log2", "log10", "sqrt", "truediv", "reciprocal"), 8)
@@ -64,7 +65,7 @@ class Kernel:
     def cost(self) -> int:
         """About how many additions an element costs."""
         steps = sum(COSTS.get(step.op, 1) for step in self.program.instructions)
-        return max(1, steps) * (4 if self.compute in COMPLEX else 1)
+        return min(max(1, steps) * (4 if self.compute in COMPLEX else 1), 65535)
 
 
 # --- which kernels there are ----------------------------------------------------------------------
@@ -157,7 +158,8 @@ def numeric_params(definition: Any) -> tuple[str, ...]:
     return tuple(
         name
         for name in definition.params
-        if declared[name] in ("Scalar", "int", "float", "bool") or name in definition.expression.free
+        if declared[name] in ("Scalar", "int", "float", "bool")
+        or name in definition.expression.free
     )
 
 
@@ -240,7 +242,7 @@ def kernel_source(kernel: Kernel) -> str:
             inner_loop(kernel),
             f"static const tgc_pointwise_kernel {kernel.symbol}_kernel = {{",
             f'    {kernel.symbol}_loop, "{kernel.title}", {len(kernel.result_types)}, '
-            f"{len(kernel.inputs)}, {int(kernel.program.indexed)}, {min(kernel.cost, 65535)}, {{{dtypes}}},",
+            f"{len(kernel.inputs)}, {int(kernel.program.indexed)}, {kernel.cost}, {{{dtypes}}},",
             "};",
             "",
         ]

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tangrad_cpu import _kernels
 
 import tangrad
+from tangrad_cpu import _kernels
 
 torch = pytest.importorskip("torch")
 
