@@ -60,6 +60,8 @@ static TGC_AMX_TARGET void tgc_amx_enter(void)
         shape.bytes[tile] = 64;
         shape.rows[tile] = 16;
     }
+    /* GCC 12 believes that the instruction reads eight bytes and drops the stores to the rest. */
+    __asm__ volatile("" : : "r"(&shape) : "memory");
     _tile_loadconfig(&shape);
 }
 
