@@ -76,8 +76,30 @@ def test_transposes(rows, columns, dtype, target):
     check(ours.to(target).contiguous(), theirs.to(target).contiguous())
 
 
-SPECIAL = [0.0, -0.0, float("inf"), float("-inf"), 6e-8, 1e-40, 65504.0, 65519.9, 65520.0, 3e9, -3e9]
-SPECIAL += [1.0009765625, 1.00048828125, 1.00390625, 1.01171875, 2.0**63, -(2.0**63), 1e30, 1.5e-45, 5.96e-8]
+SPECIAL = [
+    0.0,
+    -0.0,
+    float("inf"),
+    float("-inf"),
+    6e-8,
+    1e-40,
+    65504.0,
+    65519.9,
+    65520.0,
+    3e9,
+    -3e9,
+]
+SPECIAL += [
+    1.0009765625,
+    1.00048828125,
+    1.00390625,
+    1.01171875,
+    2.0**63,
+    -(2.0**63),
+    1e30,
+    1.5e-45,
+    5.96e-8,
+]
 
 
 @pytest.mark.parametrize("target", DTYPES, ids=NAMES)
@@ -110,7 +132,9 @@ def test_unaligned_memory(dtype, offset):
     array[...] = np.arange(array.size).reshape(array.shape)
     x = tangrad.from_numpy(array)
     assert x.t().contiguous().tolist() == array.T.tolist()
-    assert x.to(tangrad.bfloat16).float().tolist() == x.float().to(tangrad.bfloat16).float().tolist()
+    assert (
+        x.to(tangrad.bfloat16).float().tolist() == x.float().to(tangrad.bfloat16).float().tolist()
+    )
     assert tangrad.cat([x, x], 1).tolist() == np.concatenate([array, array], 1).tolist()
 
 
@@ -178,7 +202,12 @@ def test_fill_takes_every_kind_of_number(value):
     for dtype in (tangrad.complex64, tangrad.complex128, tangrad.float32, tangrad.int64):
         if isinstance(value, complex) and not dtype.is_complex:
             continue
-        check(*(tangrad.zeros(3, 2, dtype=dtype, device=d).t().fill_(value) for d in ("cpu", "reference")))
+        check(
+            *(
+                tangrad.zeros(3, 2, dtype=dtype, device=d).t().fill_(value)
+                for d in ("cpu", "reference")
+            )
+        )
 
 
 def test_adjoints_of_views():
@@ -229,7 +258,16 @@ def test_no_memory_is_an_exception_and_leaves_the_target():
 def test_levels(level):
     if os.environ.get("TANGRAD_CPU_ISA") == level:
         pytest.skip("already running at this level")
-    code = [sys.executable, "-m", "pytest", "-q", "-x", __file__, "-k", "pairs or transposes or extreme"]
+    code = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-x",
+        __file__,
+        "-k",
+        "pairs or transposes or extreme",
+    ]
     done = subprocess.run(
         [*code, "-p", "no:cacheprovider"],
         env={**os.environ, "TANGRAD_CPU_ISA": level},

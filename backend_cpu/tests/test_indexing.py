@@ -47,7 +47,12 @@ def problems(draw):
 
 
 @settings(deadline=None, max_examples=120)
-@given(problems(), st.sampled_from(DTYPES), st.sampled_from([tangrad.int64, tangrad.int32]), st.booleans())
+@given(
+    problems(),
+    st.sampled_from(DTYPES),
+    st.sampled_from([tangrad.int64, tangrad.int32]),
+    st.booleans(),
+)
 def test_gather_and_scatter(problem, dtype, index_dtype, expanded):
     shape, change, seen, dim, index_shape, values = problem
 
@@ -244,7 +249,18 @@ def test_levels(level):
     if os.environ.get("TANGRAD_CPU_ISA") == level:
         pytest.skip("already running at this level")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", __file__, "-k", "not levels", "-p", "no:cacheprovider"],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-x",
+            __file__,
+            "-k",
+            "not levels",
+            "-p",
+            "no:cacheprovider",
+        ],
         env={**os.environ, "TANGRAD_CPU_ISA": level},
         capture_output=True,
         text=True,
