@@ -1,4 +1,4 @@
-"""Copies, casts and rearrangements agree with the core's reference, at every level and alignment."""
+"""Copies, casts and rearrangements agree with the reference, at every level and alignment."""
 
 from __future__ import annotations
 

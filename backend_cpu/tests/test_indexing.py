@@ -9,7 +9,7 @@ import sys
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_copies import DTYPES, both, check, made, views
+from test_copies import DTYPES, check, made, views
 
 import tangrad
 from tangrad_cpu import _kernels
@@ -54,7 +54,7 @@ def problems(draw):
     st.booleans(),
 )
 def test_gather_and_scatter(problem, dtype, index_dtype, expanded):
-    shape, change, seen, dim, index_shape, values = problem
+    shape, change, _, dim, index_shape, values = problem
 
     def results(device):
         x = change(made(shape, dtype, device))
