@@ -3,7 +3,7 @@
 import os
 
 from cpython.ref cimport PyObject
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint8_t
 
 from tangrad.api cimport tg_api, tg_call_kernel, tg_import_api, tg_loop_kernel
 
@@ -113,11 +113,17 @@ def kernel_for(op, dtype):
     Returns:
         What stands for it in Python, or None if there is no kernel.
     """
+    dynamic = DYNAMIC.get(op.definition.key)
+    if dynamic is not None:
+        return dynamic
     address = found.get((op.definition.key, dtype.name))
     if address is None:
         return None
     register(op, dtype.name, address)
     return _entered
+
+
+include "_dynamic.pxi"
 
 
 def _entered(*args):

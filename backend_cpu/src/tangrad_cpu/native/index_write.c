@@ -121,7 +121,7 @@ static void write_block(const tgc_places_part *part, const int64_t *positions, i
     int64_t table_step = places->rest[last].table, other_step = places->rest[last].other;
     for (int64_t row = 0; row < rows; row++) {
         tgc_rest_row(part, row, &table_at, &other_at);
-        if (table_step != places->itemsize && count <= n)
+        if (table_step != places->itemsize && stride <= other_step)
             for (int64_t k = 0; k < count; k++)
                 writer->elements(places->table + table_at + k * table_step, positions,
                                  from + other_at + k * other_step, stride, n);
@@ -281,15 +281,16 @@ static int write_halves(const writing *write)
     return status;
 }
 
-/* Nothing is written where an index is wrong: the target may be the tensor itself. */
+/* The tensor itself is not written where an index is wrong; a new result is dropped then. */
 static int run(const writing *write)
 {
     tgc_places places;
-    if (lay_out(write, write->out, write->source, &places) < 0 || TGC(tgc_places_check)(&places) < 0)
+    int inplace = write->out->data == write->self->data;
+    if (inplace && (lay_out(write, write->out, write->source, &places) < 0 || TGC(tgc_places_check)(&places) < 0))
         return -1;
     if (write->how != SET && is_half(write->out->dtype))
         return write_halves(write);
-    if (write->out->data != write->self->data)
+    if (!inplace)
         copy_view(write->out, write->self);
     return write_into(write, write->out, write->source);
 }
@@ -418,6 +419,31 @@ static int index_add(const tg_call *call, void *context)
     return status;
 }
 
+static int index_select_backward(const tg_call *call, void *context)
+{
+    static const char zeros[16];
+    const tg_view *g = call->args[0].value.tensors, *index = call->args[3].value.tensors, *out = call->outs;
+    int64_t dim = call->args[2].value.i, count = index->ndim ? index->shape[0] : 1;
+    (void)context;
+    dim += dim < 0 ? out->ndim : 0;
+    int fits = index->ndim <= 1 && g->ndim == out->ndim && dim >= 0 && dim < (out->ndim ? out->ndim : 1);
+    for (int d = 0; fits && d < out->ndim; d++)
+        fits = g->shape[d] == (d == dim ? count : out->shape[d]);
+    if (!fits || (out->ndim == 0 && count > 1))
+        return tgc_error("RuntimeError", "index_select_backward: the gradient does not fit into the given shape");
+    writing write = {.op = "index_select_backward",
+                     .error = "IndexError",
+                     .how = ADD,
+                     .layout = LISTED,
+                     .self = out,
+                     .out = out,
+                     .source = g,
+                     .indices = index,
+                     .dim = (int)dim};
+    TGC(tgc_fill)(out, zeros);
+    return run(&write);
+}
+
 static int index_put(const tg_call *call, void *context)
 {
     const tg_argument *accumulate = &call->args[3];
@@ -470,6 +496,7 @@ const tgc_kernel TGC(tgc_table_index_write)[] = {
     TGC_OF_EVERY_DTYPE("scatter_add", TGC_CALL, scatter, &add),
     TGC_OF_EVERY_DTYPE("scatter_multiply", TGC_CALL, scatter, &multiply),
     TGC_OF_EVERY_DTYPE("index_add", TGC_CALL, index_add, NULL),
+    TGC_OF_EVERY_DTYPE("index_select_backward", TGC_CALL, index_select_backward, NULL),
     TGC_OF_EVERY_DTYPE("index_copy", TGC_CALL, index_copy, NULL),
     TGC_OF_EVERY_DTYPE("index_fill_scalar", TGC_CALL, index_fill, NULL),
     TGC_OF_EVERY_DTYPE("index_put", TGC_CALL, index_put, NULL),

@@ -59,7 +59,7 @@ static void read_block(const tgc_places_part *part, const int64_t *positions, in
         tgc_rest_row(part, row, &table_at, &other_at);
         if (packed)
             read_rows(to + other_at, stride, places->table + table_at, positions, n, count * size);
-        else if (count <= n)
+        else if (stride <= other_step)
             for (int64_t k = 0; k < count; k++)
                 read_elements(to + other_at + k * other_step, stride, places->table + table_at + k * table_step,
                               positions, n, size);

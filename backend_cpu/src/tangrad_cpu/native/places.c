@@ -399,16 +399,21 @@ int TGC(tgc_places_run)(const tgc_places *places, int writes, tgc_places_task ta
         elements *= places->rest[d].shape;
     if (elements == 0)
         return 0;
+    /* Cut where the other side's steps are largest, so that parts are packed as far as can be. */
+    int64_t tasks = tgc_tasks(elements * places->itemsize, TASK_BYTES, MOST_TASKS), step = -1;
     for (int d = 0; d < places->npicked + places->nrest; d++) {
         int of_rest = d >= places->npicked;
         int64_t shape = of_rest ? places->rest[d - places->npicked].shape : places->picked[d].shape;
+        int64_t other = of_rest ? places->rest[d - places->npicked].other : places->picked[d].other;
         int lane = of_rest ? places->rest[d - places->npicked].lane : places->picked[d].lane;
-        if (shape > run.extent && (lane || !writes)) {
+        int64_t enough = shape < tasks ? shape : tasks, had = run.extent < tasks ? run.extent : tasks;
+        if ((lane || !writes) && (enough > had || (enough == had && other > step))) {
             run.dim = d;
             run.extent = shape;
+            step = other;
         }
     }
-    run.tasks = tgc_tasks(elements * places->itemsize, TASK_BYTES, MOST_TASKS < run.extent ? MOST_TASKS : run.extent);
+    run.tasks = tasks < run.extent ? tasks : run.extent;
     tgc_parallel(run.tasks, run_part, &run);
     return run.failed ? TGC(tgc_places_raise)(places) : 0;
 }

@@ -36,7 +36,8 @@ enum {
 
 static const int32_t tgc_itemsize[TGC_DTYPES] = {1, 1, 1, 2, 2, 4, 4, 8, 8, 4, 8, 2, 2, 8, 16};
 
-enum { TGC_LOOP, TGC_CALL };
+/* TGC_PARTS: no kernel but functions, behind `context`, that Cython puts together. */
+enum { TGC_LOOP, TGC_CALL, TGC_PARTS };
 
 /* One kernel of a level's tables. `op` is the definition's key: the op's name, or for fused
  * gradients the name with what was differentiated, such as "mul_backward(self,other)". */

@@ -433,8 +433,8 @@ index_select = op(
     shape=_index_select_shape,
     reference=_index_select_reference,
     vjp={
-        "self": lambda g, self_meta, dim, index: g.new_zeros(self_meta.shape).index_add(
-            dim, index, g
+        "self": lambda g, self_meta, dim, index: index_select_backward(
+            g, self_meta.shape, dim, index
         )
     },
     linear=("self",),
@@ -564,6 +564,31 @@ index_add = op(
         ),
     ],
     doc="Add alpha times source to the listed indices of one dimension.",
+)
+
+index_select_backward = op(
+    "index_select_backward(Tensor g, int[] shape, int dim, Tensor index) -> Tensor",
+    shape=lambda shape: shape,
+    reference=lambda np, g, shape, dim, index: _index_add_reference(
+        np, np.zeros(shape, g.dtype), dim, index, g, 1
+    ),
+    vjp={"g": lambda g, dim, index: g.index_select(dim, index)},
+    linear=("g",),
+    batch=lambda size, dims, g, shape, dim, index: _index_add_batch(
+        size, (0, None, dims[3], dims[0]), g.new_zeros((size, *shape)), dim, index, g, 1
+    ),
+    function=False,
+    method=False,
+    samples=lambda s: [
+        s(s.tensor(5, 4), (3, 4), 0, s.integers(0, 3, 5)),
+        s(s.tensor(3, 2), (3, 4), 1, s.integers(0, 4, 2)),
+        s(s.tensor(0), (3,), 0, s.integers(0, 3, 0)),
+        s(s.tensor(), (), 0, s.integers(0, 1)),
+    ],
+    oracle=lambda torch, g, shape, dim, index: torch.zeros(shape, dtype=g.dtype).index_add(
+        dim, index, g
+    ),
+    doc="Add `g` to the listed indices of a tensor of zeros: the adjoint of `index_select`.",
 )
 
 index_copy = op(
