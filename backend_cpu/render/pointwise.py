@@ -19,7 +19,8 @@ from typing import Any
 
 from render.dialect import cpu_dialect
 from tangrad.expr import ExpressionError, ExpressionTypeError, c_prelude
-from tangrad.expr.program import Program, compute_type
+from tangrad.expr.dtypes import compute_type
+from tangrad.expr.program import Program
 from tangrad.expr.render import render
 
 DIALECT = cpu_dialect()
