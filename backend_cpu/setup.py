@@ -70,7 +70,7 @@ class BuildKernels(build_ext):
         jobs = int(os.environ.get("TANGRAD_JOBS") or os.cpu_count() or 1)
         with ThreadPoolExecutor(jobs) as pool:
             objects = list(pool.map(lambda item: self.compile(*item, include), work))
-        ext.extra_objects = [str(path) for path in objects]
+        ext.extra_objects = ext.depends = [str(path) for path in objects]
         ext.include_dirs = include
         super().build_extension(ext)
 

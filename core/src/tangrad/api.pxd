@@ -62,6 +62,7 @@ cdef extern from "native/tangrad_abi.h":
         TG_ARG_TEXT
         TG_ARG_DTYPE
         TG_ARG_OTHER
+        TG_DECLINED
     ctypedef union tg_argument_value:
         int64_t i
         double f

@@ -33,6 +33,9 @@ cdef int call_c_kernel(Op op, tg_kernel* kernel, DeviceRuntime dev, object outs,
 
     Args:
         outs: tuple or list of the tensors to write to. args: bound arguments in schema order.
+
+    Returns:
+        0, or TG_DECLINED where the kernel of an op that writes lists leaves them to tensor code.
     """
     cdef tg_view few_views[FEW_VIEWS]
     cdef int64_t few_ints[FEW_INTS]
@@ -115,6 +118,8 @@ cdef int call_c_kernel(Op op, tg_kernel* kernel, DeviceRuntime dev, object outs,
             status = kernel.call(&call, kernel.context)
     else:
         status = kernel.call(&call, kernel.context)
+    if status == TG_DECLINED and op.written_lists:
+        return status
     if status != 0:
         if PyErr_Occurred() == NULL:
             raise RuntimeError(f"{op.title}: the kernel failed with status {status}")

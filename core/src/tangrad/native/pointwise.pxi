@@ -482,7 +482,7 @@ cdef int call_c_loop(Op op, tg_kernel* kernel, DeviceRuntime dev, PyObject** ite
         loop_shape[d] = shape[d]
         numel *= shape[d]
     loop.numel = numel
-    loop.ndim = coalesce(ndim, loop_shape, strides, total) if nreduced == 0 else ndim
+    loop.ndim = coalesce(ndim, loop_shape, strides, total, not op.indexed) if nreduced == 0 else ndim
     loop.shape = loop_shape
     loop.nparams = 0
     for i in range(op.nparams):
@@ -490,8 +490,12 @@ cdef int call_c_loop(Op op, tg_kernel* kernel, DeviceRuntime dev, PyObject** ite
             if PyFloat_Check(<object>flat[i]):
                 params[loop.nparams].f = <object>flat[i]
             else:
-                encode_scalar(<object>flat[i], COMPUTE[common] if KIND[COMPUTE[common]] <= KIND_INT else FLOAT64,
-                              params[loop.nparams].bytes)
+                # A seed has 64 bits, more than a double's.
+                if op.indexed:
+                    params[loop.nparams].u = PyLong_AsUnsignedLongLongMask(<object>flat[i])
+                else:
+                    encode_scalar(<object>flat[i], COMPUTE[common] if KIND[COMPUTE[common]] <= KIND_INT else FLOAT64,
+                                  params[loop.nparams].bytes)
             loop.nparams += 1
     loop.params = params
     if numel == 0 and nreduced == 0:
@@ -508,13 +512,14 @@ cdef int call_c_loop(Op op, tg_kernel* kernel, DeviceRuntime dev, PyObject** ite
     return 0
 
 
-cdef int coalesce(int ndim, int64_t* shape, int64_t[MAX_DIMS]* strides, int total) noexcept:
-    """Sort dimensions by the first operand's strides and merge what is contiguous in all."""
+cdef int coalesce(int ndim, int64_t* shape, int64_t[MAX_DIMS]* strides, int total, bint sort) noexcept:
+    """Sort dimensions by the first operand's strides, if asked, and merge what is contiguous in all."""
     cdef int d, i, kept = 0
     cdef bint mergeable
     if ndim <= 1:
         return ndim
-    sort_dimensions(ndim, shape, strides, total)
+    if sort:
+        sort_dimensions(ndim, shape, strides, total)
     for d in range(1, ndim):
         if shape[d] == 1:
             continue

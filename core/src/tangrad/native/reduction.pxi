@@ -251,6 +251,7 @@ cdef object run_kernel_op(Op op, PyObject** flat, object out):
     cdef tg_kernel* kernel
     cdef int64_t shape[MAX_DIMS]
     cdef tuple args
+    cdef bint lazy = False
     args = PyTuple_New(op.nparams)
     for i in range(op.nparams):
         item = <object>flat[i]
@@ -261,9 +262,13 @@ cdef object run_kernel_op(Op op, PyObject** flat, object out):
                 item = resolved(<Tensor>item)
         elif op.ptype[i] == P_TENSORS:
             for member in item:
-                if first is None and member is not None:
-                    first = <Tensor>member
-            item = [resolved(<Tensor>m) if m is not None and (<Tensor>m).flags & (CONJ | NEG) else m for m in item]
+                if member is not None:
+                    if first is None:
+                        first = <Tensor>member
+                    lazy = lazy or (<Tensor>member).flags & (CONJ | NEG)
+            if lazy and not op.written_lists:
+                item = [resolved(<Tensor>m) if m is not None and (<Tensor>m).flags & (CONJ | NEG) else m
+                        for m in item]
         Py_INCREF(item)
         PyTuple_SET_ITEM(args, i, item)
     dev = kernel_device(op, args)
@@ -272,6 +277,10 @@ cdef object run_kernel_op(Op op, PyObject** flat, object out):
     if op.native is not None:
         result = call_native(op, args)
         return result if op.written >= 0 else deliver(op, result, out)
+    if op.written_lists:
+        if first is not None and not dev.type.meta:
+            run_writing_lists(op, dev, first, args, lazy)
+        return args[op.tensor_param[0]] if op.nout else None
     key = first.dtype_.index if first is not None else default_dtype
     kernel = find_kernel(op, dev.slot, key)
     if op.written >= 0:
@@ -310,6 +319,32 @@ cdef object run_kernel_op(Op op, PyObject** flat, object out):
     if op.nout == 1:
         return made[0]
     return op.return_type(*made) if op.return_type is not None else tuple(made)
+
+
+cdef int run_writing_lists(Op op, DeviceRuntime dev, Tensor first, tuple args, bint lazy) except -1:
+    """Run the kernel of an op that writes lists, or its tensor code where the kernel declines them."""
+    cdef PyObject* flat[MAX_PARAMS]
+    cdef tg_kernel* kernel = find_kernel(op, dev.slot, first.dtype_.index)
+    cdef int i
+    if kernel.kind == KERNEL_CALL and not lazy:
+        for i in range(op.nparams):
+            flat[i] = PyTuple_GET_ITEM(args, i)
+        if call_c_kernel(op, kernel, dev, (), flat) != TG_DECLINED:
+            return 0
+    if kernel.kind == KERNEL_PYTHON:
+        call_python_kernel(op, kernel, ((), args))
+        return 0
+    decline_to_tensor_code(op, args)
+    return 0
+
+
+cdef int decline_to_tensor_code(Op op, tuple args) except -1:
+    cdef tg_kernel substitute
+    from tangrad.dispatch.resolution import decomposition
+    code = decomposition(op)
+    substitute.callable = <PyObject*>code
+    call_python_kernel(op, &substitute, ((), args))
+    return 0
 
 
 cdef bint shares_storage(Tensor o, tuple args):

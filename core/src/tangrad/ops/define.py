@@ -76,6 +76,7 @@ def _make(kind: str, definition: Definition, **fields: Any) -> _C.Op:
         node_name=_node_name(schema.name, definition.node),
         params=params,
         written=schema.written,
+        written_lists=schema.written_lists,
         varargs=varargs,
         nout=len(schema.returns),
         return_type=result_type_of(schema),
@@ -152,6 +153,7 @@ def pointwise(
         "results": results,
         "fixed": fixed or {},
         "accepted": _accepted(dtypes),
+        "indexed": "philox_uniform" in expression,
     }
     definition.dtypes = dtypes
     return _make("pointwise", definition, **fields)

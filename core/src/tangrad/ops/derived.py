@@ -142,6 +142,7 @@ def make_derived(
     """Build the op of a derived expression; it belongs to no namespace."""
     schema = Schema.__new__(Schema)
     schema.text, schema.name, schema.written = expression.source, name, -1
+    schema.written_lists = ()
     schema.params = [Param(n, "Operand", REQUIRED, False, 0, False) for n in tensors]
     schema.params += [Param(n, "any", REQUIRED, False, 0, False) for n in params]
     schema.returns = tuple(f"grad{k}" for k in range(len(results))) if len(results) > 1 else ("",)
@@ -163,6 +164,7 @@ def make_derived(
         "promote": "promote",
         "results": results,
         "fixed": fixed,
+        "indexed": parent.op.indexed,
         "has_rule": True,
         "return_type": None,
         "takes_out": False,
