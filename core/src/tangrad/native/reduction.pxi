@@ -279,7 +279,12 @@ cdef object run_kernel_op(Op op, PyObject** flat, object out):
         return result if op.written >= 0 else deliver(op, result, out)
     if op.written_lists:
         if first is not None and not dev.type.meta:
-            run_writing_lists(op, dev, first, args, lazy)
+            kernel = find_kernel(op, dev.slot, first.dtype_.index)
+            # What is conjugated cannot be resolved into a copy: it is written to.
+            if lazy and kernel.kind == KERNEL_CALL:
+                run_tensor_code(op, (), args)
+            else:
+                run_kernel(op, kernel, dev, (), args)
         return args[op.tensor_param[0]] if op.nout else None
     key = first.dtype_.index if first is not None else default_dtype
     kernel = find_kernel(op, dev.slot, key)
@@ -319,32 +324,6 @@ cdef object run_kernel_op(Op op, PyObject** flat, object out):
     if op.nout == 1:
         return made[0]
     return op.return_type(*made) if op.return_type is not None else tuple(made)
-
-
-cdef int run_writing_lists(Op op, DeviceRuntime dev, Tensor first, tuple args, bint lazy) except -1:
-    """Run the kernel of an op that writes lists, or its tensor code where the kernel declines them."""
-    cdef PyObject* flat[MAX_PARAMS]
-    cdef tg_kernel* kernel = find_kernel(op, dev.slot, first.dtype_.index)
-    cdef int i
-    if kernel.kind == KERNEL_CALL and not lazy:
-        for i in range(op.nparams):
-            flat[i] = PyTuple_GET_ITEM(args, i)
-        if call_c_kernel(op, kernel, dev, (), flat) != TG_DECLINED:
-            return 0
-    if kernel.kind == KERNEL_PYTHON:
-        call_python_kernel(op, kernel, ((), args))
-        return 0
-    decline_to_tensor_code(op, args)
-    return 0
-
-
-cdef int decline_to_tensor_code(Op op, tuple args) except -1:
-    cdef tg_kernel substitute
-    from tangrad.dispatch.resolution import decomposition
-    code = decomposition(op)
-    substitute.callable = <PyObject*>code
-    call_python_kernel(op, &substitute, ((), args))
-    return 0
 
 
 cdef bint shares_storage(Tensor o, tuple args):

@@ -97,6 +97,10 @@ def _fused_sgd_tensors(
     grad_scale: Any,
     found_inf: Any,
 ) -> None:
+    lists = {"self": self, "grads": grads}
+    if momentum != 0:
+        lists["momentum_buffer_list"] = momentum_buffer_list
+    _check_lists("_fused_sgd_", **lists)
     if _skips(found_inf):
         return
     for i, (parameter, grad) in enumerate(zip(self, grads, strict=True)):
@@ -114,13 +118,6 @@ def _fused_sgd_tensors(
             maximize=maximize,
             is_first_step=is_first_step,
         )
-
-
-def _check_sgd(self: Any, grads: Any, momentum_buffer_list: Any, momentum: float) -> None:
-    lists = {"self": self, "grads": grads}
-    if momentum != 0:
-        lists["momentum_buffer_list"] = momentum_buffer_list
-    _check_lists("_fused_sgd_", **lists)
 
 
 def _tensors(s: Any, lists: int, count: int, *shape: int, **how: Any) -> list[Any]:
@@ -146,7 +143,6 @@ _fused_sgd_ = op(
     " float weight_decay, float momentum, float lr, float dampening, bool nesterov, bool maximize,"
     " bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()",
     dtypes="floating",
-    check=_check_sgd,
     decompose=_fused_sgd_tensors,
     vjp="none: its arguments are overwritten",
     method=False,
@@ -241,6 +237,15 @@ def _fused_adam_tensors(decoupled: bool) -> Callable[..., None]:
         grad_scale: Any,
         found_inf: Any,
     ) -> None:
+        lists = {"self": self, "grads": grads, "exp_avgs": exp_avgs, "exp_avg_sqs": exp_avg_sqs}
+        if amsgrad:
+            lists["max_exp_avg_sqs"] = max_exp_avg_sqs
+        _check_lists("_fused_adam_", **lists)
+        if len(state_steps) != len(self):
+            raise RuntimeError(
+                "_fused_adam_: expected as many tensors in 'state_steps' as in 'self', but got "
+                f"{len(state_steps)} and {len(self)}"
+            )
         if _skips(found_inf):
             return
         for i, (parameter, grad) in enumerate(zip(self, grads, strict=True)):
@@ -265,26 +270,6 @@ def _fused_adam_tensors(decoupled: bool) -> Callable[..., None]:
     return decompose
 
 
-def _check_adam(
-    self: Any,
-    grads: Any,
-    exp_avgs: Any,
-    exp_avg_sqs: Any,
-    max_exp_avg_sqs: Any,
-    state_steps: Any,
-    amsgrad: bool,
-) -> None:
-    lists = {"self": self, "grads": grads, "exp_avgs": exp_avgs, "exp_avg_sqs": exp_avg_sqs}
-    if amsgrad:
-        lists["max_exp_avg_sqs"] = max_exp_avg_sqs
-    _check_lists("_fused_adam_", **lists)
-    if len(state_steps) != len(self):
-        raise RuntimeError(
-            f"_fused_adam_: expected as many tensors in 'state_steps' as in 'self', but got "
-            f"{len(state_steps)} and {len(self)}"
-        )
-
-
 def _adam_samples(s: Any) -> Any:
     how = {"lr": 0.1, "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.0, "eps": 1e-3}
     how |= {"amsgrad": False, "maximize": False}
@@ -304,24 +289,33 @@ def _adam_samples(s: Any) -> Any:
     ]
 
 
-def _fused_adam_op(name: str, decoupled: bool, of: str) -> Any:
-    return op(
-        f"{name}(Tensor[]! self, Tensor[]! grads, Tensor[]! exp_avgs, Tensor[]! exp_avg_sqs,"
-        " Tensor[]! max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2,"
-        " float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None,"
-        " Tensor? found_inf=None) -> ()",
-        dtypes="floating",
-        check=_check_adam,
-        decompose=_fused_adam_tensors(decoupled),
-        vjp="none: its arguments are overwritten",
-        method=False,
-        samples=_adam_samples,
-        doc=f"Take a step of `tangrad.optim.{of}` with all parameters at once; the steps are counted.",
-    )
+_fused_adam_ = op(
+    "_fused_adam_(Tensor[]! self, Tensor[]! grads, Tensor[]! exp_avgs, Tensor[]! exp_avg_sqs,"
+    " Tensor[]! max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2,"
+    " float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None,"
+    " Tensor? found_inf=None) -> ()",
+    dtypes="floating",
+    decompose=_fused_adam_tensors(decoupled=False),
+    mixes_devices=True,
+    vjp="none: its arguments are overwritten",
+    method=False,
+    samples=_adam_samples,
+    doc="Take a step of `tangrad.optim.Adam` with all parameters at once; the steps are counted.",
+)
 
-
-_fused_adam_ = _fused_adam_op("_fused_adam_", False, "Adam")
-_fused_adamw_ = _fused_adam_op("_fused_adamw_", True, "AdamW")
+_fused_adamw_ = op(
+    "_fused_adamw_(Tensor[]! self, Tensor[]! grads, Tensor[]! exp_avgs, Tensor[]! exp_avg_sqs,"
+    " Tensor[]! max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2,"
+    " float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None,"
+    " Tensor? found_inf=None) -> ()",
+    dtypes="floating",
+    decompose=_fused_adam_tensors(decoupled=True),
+    mixes_devices=True,
+    vjp="none: its arguments are overwritten",
+    method=False,
+    samples=_adam_samples,
+    doc="Take a step of `tangrad.optim.AdamW` with all parameters at once; the steps are counted.",
+)
 
 
 # For each of a list ----------------------------------------------------------------------------
@@ -569,6 +563,25 @@ _norms = op(
         s([s.tensor(2, 3)], float("inf")),
     ],
     doc="Compute the vector norm of each tensor.",
+)
+
+
+_total_norm = op(
+    "_total_norm(Tensor[] self, Scalar ord=2) -> Tensor",
+    dtypes="floating complex",
+    check=_check_norms,
+    shape=lambda self: (),
+    dtype=_norms_dtype,
+    decompose=lambda self, ord: _norms(self, ord).norm(ord),
+    vjp="none: `tangrad.nn.utils.get_total_norm` is not recorded",
+    method=False,
+    oracle=lambda torch, self, ord=2: torch.nn.utils.get_total_norm(self, ord),
+    samples=lambda s: [
+        s([s.tensor(2, 3), s.tensor(), s.tensor(0)]),
+        s([s.tensor(2, 3), s.tensor(4, strided=True)], 1),
+        s([s.tensor(2, 3)], float("inf")),
+    ],
+    doc="Compute the vector norm of all tensors taken as one vector.",
 )
 
 
