@@ -328,12 +328,12 @@ cdef object convert(Op op, int k, int code, PyObject* value, PyObject** flat, in
         items = [<object>value] if isinstance(<object>value, Tensor) else list(<object>value)
         if len(items) == 1 and k == op.varargs and isinstance(items[0], (tuple, list)):
             items = list(items[0])
-        for item in items:
+        for n, item in enumerate(items):
             if overrides(item):
                 slow[0] = 1
                 continue
             if not isinstance(item, Tensor) and not (item is None and op.definition.allows_none_in_list):
-                raise TypeError(f"{op.title}(): expected Tensor as element {items.index(item)} in argument "
+                raise TypeError(f"{op.title}(): expected Tensor as element {n} in argument "
                                 f"'{op.names[k]}' (position {k + 1}), but got {_type_name(item)}")
             if isinstance(item, Tensor) and (not exact_tensor(<PyObject*>item) or (<Tensor>item).level_ is not None):
                 slow[0] = 1

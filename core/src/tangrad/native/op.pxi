@@ -543,7 +543,8 @@ cdef object call_writing_lists(Op op, PyObject** flat):
         if op.ptype[i] == P_TENSORS:
             for member in <list>flat[i]:
                 if tg_tls.grad_enabled and requires_grad(<Tensor>member):
-                    check_writable(<Tensor>member, op.name, True)
+                    if op.written_lists >> i & 1:
+                        check_writable(<Tensor>member, op.name, True)
                     raise RuntimeError(f"{op.title}: an op that writes lists of tensors has no derivative, but a "
                                        f"tensor of '{op.names[i]}' requires grad; call it under no_grad()")
                 if op.written_lists >> i & 1:
