@@ -87,9 +87,7 @@ def test_integers_have_the_bits_of_the_definition(dtype: str, bounds: tuple[int,
 @pytest.mark.parametrize("dtype", ["int64", "int32", "float32"])
 @pytest.mark.parametrize("n", [0, 1, 2, 63, 65, 1024, 1025, 5000, 70000])
 def test_permutation_is_that_of_the_definition(dtype: str, n: int) -> None:
-    a, b = on_both(
-        lambda device: tangrad.randperm(n, dtype=getattr(tangrad, dtype), device=device)
-    )
+    a, b = on_both(lambda device: tangrad.randperm(n, dtype=getattr(tangrad, dtype), device=device))
     assert bool((a == b).all())
 
 

@@ -331,7 +331,10 @@ _foreach_zero_ = op(
     decompose=_zero_each,
     vjp="none: its arguments are overwritten",
     method=False,
-    samples=lambda s: [s([s.tensor(2, 3), s.tensor()]), s([s.tensor(0), s.tensor(4, strided=True)])],
+    samples=lambda s: [
+        s([s.tensor(2, 3), s.tensor()]),
+        s([s.tensor(0), s.tensor(4, strided=True)]),
+    ],
     doc="Fill each tensor with zeros.",
 )
 

@@ -439,7 +439,11 @@ def _at_once(
     The op that updates lists is its tensor code on a device without a kernel, so there is no
     difference between `foreach` and `fused`.
     """
-    if differentiable or not params or not (foreach or fused or (foreach is None and fused is None)):
+    if (
+        differentiable
+        or not params
+        or not (foreach or fused or (foreach is None and fused is None))
+    ):
         return False
     device = params[0].device
     return all(parameter.device == device for parameter in params)
