@@ -86,8 +86,10 @@ def test_writing_a_list_raises_the_version_of_every_tensor() -> None:
     x, y = tangrad.ones(2), tangrad.ones(3)
     before = x._version, y._version
     returned = tangrad._foreach_add_([x, y], 1)
-    assert returned[0] is x and returned[1] is y
-    assert x._version > before[0] and y._version > before[1]
+    assert returned[0] is x
+    assert returned[1] is y
+    assert x._version > before[0]
+    assert y._version > before[1]
 
 
 def test_a_saved_tensor_that_a_list_overwrites_is_noticed() -> None:
@@ -114,7 +116,8 @@ def test_norms_are_recorded() -> None:
     x = tangrad.tensor([3.0, 4.0], requires_grad=True)
     y = tangrad.tensor([1.0], requires_grad=True)
     sum(tangrad._foreach_norm([x, y])).backward()
-    assert np.allclose(x.grad.tolist(), [0.6, 0.8]) and np.allclose(y.grad.tolist(), [1.0])
+    assert np.allclose(x.grad.tolist(), [0.6, 0.8])
+    assert np.allclose(y.grad.tolist(), [1.0])
 
 
 def test_lists_are_checked() -> None:
@@ -138,9 +141,11 @@ def test_scaled_gradients_are_divided_and_written() -> None:
     how = {"weight_decay": 0.0, "momentum": 0.0, "lr": 0.5, "dampening": 0.0, "nesterov": False}
     how |= {"maximize": False, "is_first_step": False, "grad_scale": tangrad.tensor(4.0)}
     tangrad._fused_sgd_([x], [g], [], **how)
-    assert g.tolist() == [2.0] * 3 and x.tolist() == [0.0] * 3
+    assert g.tolist() == [2.0] * 3
+    assert x.tolist() == [0.0] * 3
     tangrad._fused_sgd_([x], [g], [], **how, found_inf=tangrad.tensor(1.0))
-    assert g.tolist() == [2.0] * 3 and x.tolist() == [0.0] * 3
+    assert g.tolist() == [2.0] * 3
+    assert x.tolist() == [0.0] * 3
 
 
 def test_vmap_takes_lists_one_tensor_after_the_other() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tangrad
+from tangrad import _C
 from tangrad.ops.define import composite, op, overload
 
 _HALVES = ("float16", "bfloat16")
@@ -559,7 +560,7 @@ _norms = op(
     vjp="none: `_foreach_norm` records the norm of each tensor",
     function=False,
     method=False,
-    oracle=lambda torch, self, ord=2: torch.stack([x.norm(ord) for x in self]),
+    oracle=lambda torch, self, ord=2: torch.stack([x.detach().norm(ord) for x in self]),
     samples=lambda s: [
         s([s.tensor(2, 3), s.tensor(), s.tensor(0)]),
         s([s.tensor(2, 3), s.tensor(4, strided=True)], 1),
@@ -578,7 +579,9 @@ _total_norm = op(
     decompose=lambda self, ord: _norms(self, ord).norm(ord),
     vjp="none: `tangrad.nn.utils.get_total_norm` is not recorded",
     method=False,
-    oracle=lambda torch, self, ord=2: torch.nn.utils.get_total_norm(self, ord),
+    oracle=lambda torch, self, ord=2: torch.nn.utils.get_total_norm(
+        [x.detach() for x in self], ord
+    ),
     samples=lambda s: [
         s([s.tensor(2, 3), s.tensor(), s.tensor(0)]),
         s([s.tensor(2, 3), s.tensor(4, strided=True)], 1),
@@ -602,7 +605,7 @@ def _foreach_norm(self: Any, ord: Any, dtype: Any) -> Any:
     """Compute the vector norm of each tensor; return a tuple of tensors without dimensions."""
     if dtype is not None:
         self = [tensor.to(dtype) for tensor in self]
-    recorded = tangrad.is_grad_enabled() and any(tensor.requires_grad for tensor in self)
-    if recorded or len({tensor.dtype for tensor in self}) != 1:
+    derived = tangrad.is_grad_enabled() or _C.get_intercept() is not None
+    if derived or len({tensor.dtype for tensor in self}) != 1:
         return tuple(tensor.norm(ord) for tensor in self)
     return tuple(_norms(self, ord).unbind())
