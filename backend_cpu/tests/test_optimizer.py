@@ -59,9 +59,9 @@ def test_adam_has_the_bits_of_its_tensor_code(
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("momentum, nesterov", [(0.0, False), (0.9, False), (0.9, True)])
+@pytest.mark.parametrize(("momentum", "nesterov"), [(0.0, False), (0.9, False), (0.9, True)])
 @pytest.mark.parametrize("is_first_step", [False, True])
-@pytest.mark.parametrize("weight_decay, maximize", [(0.0, True), (0.1, False)])
+@pytest.mark.parametrize(("weight_decay", "maximize"), [(0.0, True), (0.1, False)])
 def test_sgd_has_the_bits_of_its_tensor_code(
     dtype: str,
     momentum: float,
