@@ -434,7 +434,7 @@ def _with_grads(params: list[Any]) -> tuple[list[Any], list[Any]]:
 def _at_once(
     params: list[Any], foreach: bool | None, fused: bool | None, differentiable: bool
 ) -> bool:
-    """Tell whether one op updates all parameters: unless asked not to, recorded, or several devices.
+    """Tell whether one op updates all parameters: not if recorded or on several devices.
 
     The op that updates lists is its tensor code on a device without a kernel, so there is no
     difference between `foreach` and `fused`.
