@@ -132,9 +132,9 @@ static void run_halves(const optimizer_job *job, const optimizer_item *item, cha
             const uint16_t *in = (const uint16_t *)rows[row] + first;
             at[row] = (char *)values[row];
             if (job->dtype == TGC_FLOAT16)
-                tgc_load_f16(values[row], in, count);
+                tgc_f16_to_floats(values[row], in, count);
             else
-                tgc_load_bf16(values[row], in, count);
+                tgc_bf16_to_floats(values[row], in, count);
         }
         job->single(job, item, at, count);
         for (int row = 0; row < job->rows; row++) {
@@ -142,9 +142,9 @@ static void run_halves(const optimizer_job *job, const optimizer_item *item, cha
             if (!(job->written >> row & 1))
                 continue;
             if (job->dtype == TGC_FLOAT16)
-                tgc_store_f16(out, values[row], count);
+                tgc_floats_to_f16(out, values[row], count);
             else
-                tgc_store_bf16(out, values[row], count);
+                tgc_floats_to_bf16(out, values[row], count);
         }
     }
 }
@@ -354,9 +354,9 @@ static void sum_part(int64_t index, void *context)
                 for (int64_t at = 0; at < n; at += BLOCK) {
                     int64_t count = n - at < BLOCK ? n - at : BLOCK;
                     if (job->dtype == TGC_FLOAT16)
-                        tgc_load_f16(values, (const uint16_t *)row + at, count);
+                        tgc_f16_to_floats(values, (const uint16_t *)row + at, count);
                     else
-                        tgc_load_bf16(values, (const uint16_t *)row + at, count);
+                        tgc_bf16_to_floats(values, (const uint16_t *)row + at, count);
                     sum += sum_of_powers_f32(values, count, job->order);
                 }
             job->parts[index] = sum;
@@ -375,9 +375,9 @@ static void store_norm(const tg_view *out, int64_t i, double norm)
     else if (out->dtype == TGC_FLOAT32)
         *(float *)at = single;
     else if (out->dtype == TGC_FLOAT16)
-        tgc_store_f16((uint16_t *)at, &single, 1);
+        tgc_floats_to_f16((uint16_t *)at, &single, 1);
     else
-        tgc_store_bf16((uint16_t *)at, &single, 1);
+        tgc_floats_to_bf16((uint16_t *)at, &single, 1);
 }
 
 /* The norm of each tensor; with a context, that of all as one vector. */

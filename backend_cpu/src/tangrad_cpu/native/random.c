@@ -133,13 +133,13 @@ typedef void (*wide)(const tgc_stream *, int64_t, int64_t, double *);
     {                                                                                                                 \
         float values[TGC_PIECE];                                                                                      \
         tgc_##name##_f32(&job->stream, first, n, values);                                                             \
-        tgc_store_f16(out, values, n);                                                                                \
+        tgc_floats_to_f16(out, values, n);                                                                                \
     }                                                                                                                 \
     static void name##_bfloat16(const fill *job, int64_t first, int64_t n, void *out)                                 \
     {                                                                                                                 \
         float values[TGC_PIECE];                                                                                      \
         tgc_##name##_f32(&job->stream, first, n, values);                                                             \
-        tgc_store_bf16(out, values, n);                                                                               \
+        tgc_floats_to_bf16(out, values, n);                                                                               \
     }
 #define COMPLEX_MAKERS(name)                                                                                           \
     static void name##_complex64(const fill *job, int64_t first, int64_t n, void *out)                                \
@@ -210,9 +210,9 @@ static void store_integers(int32_t dtype, const uint64_t *values, int unsigned_v
     for (int64_t i = 0; i < n; i++)
         rounded[i] = unsigned_values ? (float)values[i] : (float)(int64_t)values[i];
     if (dtype == TGC_FLOAT16)
-        tgc_store_f16(out, rounded, n);
+        tgc_floats_to_f16(out, rounded, n);
     else
-        tgc_store_bf16(out, rounded, n);
+        tgc_floats_to_bf16(out, rounded, n);
 }
 
 static void make_between(const fill *job, int64_t first, int64_t n, void *out)
@@ -382,9 +382,9 @@ static int bernoulli(const tg_call *call, void *context)
 static void load_floats(int32_t dtype, const void *in, int64_t n, float *out)
 {
     if (dtype == TGC_FLOAT16)
-        tgc_load_f16(out, in, n);
+        tgc_f16_to_floats(out, in, n);
     else if (dtype == TGC_BFLOAT16)
-        tgc_load_bf16(out, in, n);
+        tgc_bf16_to_floats(out, in, n);
     else
         memcpy(out, in, (size_t)n * sizeof(float));
 }
@@ -392,9 +392,9 @@ static void load_floats(int32_t dtype, const void *in, int64_t n, float *out)
 static void store_floats(int32_t dtype, const float *in, int64_t n, void *out)
 {
     if (dtype == TGC_FLOAT16)
-        tgc_store_f16(out, in, n);
+        tgc_floats_to_f16(out, in, n);
     else if (dtype == TGC_BFLOAT16)
-        tgc_store_bf16(out, in, n);
+        tgc_floats_to_bf16(out, in, n);
     else
         memcpy(out, in, (size_t)n * sizeof(float));
 }

@@ -1,7 +1,7 @@
 """Define what optimizers do to lists of tensors at once: whole steps, and norms, sums and products.
 
-Each op that writes lists is defined by its tensor code, one tensor after the other; a device may have
-a kernel that takes all of them in one pass.
+Each op that writes lists is defined by its tensor code, one tensor after the other; a device may
+have a kernel that takes all of them in one pass.
 """
 
 from __future__ import annotations
