@@ -5,7 +5,7 @@ cimport cython
 from cpython.buffer cimport (PyBUF_SIMPLE, PyBUF_STRIDES, PyBUF_WRITABLE, PyBUF_WRITE, PyBuffer_Release,
                              PyObject_GetBuffer)
 from cpython.exc cimport PyErr_Occurred
-from cpython.list cimport PyList_GET_ITEM
+from cpython.list cimport PyList_CheckExact, PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.object cimport PyTypeObject
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
@@ -25,7 +25,8 @@ from threading import local as _thread_local
 
 from tangrad.api cimport (TG_ABI_VERSION, TG_ARG_BOOL, TG_ARG_COMPLEX, TG_ARG_DTYPE, TG_ARG_FLOAT, TG_ARG_INT,
                           TG_ARG_INTS, TG_ARG_NONE, TG_ARG_OTHER, TG_ARG_TENSOR, TG_ARG_TENSORS, TG_ARG_TEXT,
-                          TG_CAPSULE_NAME, TG_MAX_PARAMS, tg_api, tg_argument, tg_call, tg_call_kernel, tg_enter,
+                          TG_CAPSULE_NAME, TG_DECLINED, TG_MAX_PARAMS, tg_api, tg_argument, tg_call, tg_call_kernel,
+                          tg_enter,
                           tg_leave, tg_loop, tg_loop_kernel, tg_operand, tg_scalar, tg_view)
 
 from tangrad.tensor.size import Size

@@ -63,6 +63,7 @@ cdef extern from "native/tangrad_abi.h":
         TG_ARG_DTYPE
         TG_ARG_OTHER
         TG_ARG_COMPLEX
+        TG_DECLINED
     ctypedef union tg_argument_value:
         int64_t i
         double f

@@ -328,9 +328,7 @@ def general(op: _C.Op, dtype: _C.dtype) -> Callable[..., Any] | None:
             result = call_by_name(definition.reference, named)
         results = result if isinstance(result, tuple) else (result,)
         if outs is None:
-            metas = definition._dtypes(
-                dict(zip(definition.parameter_names, args, strict=True)), args, len(results)
-            )
+            metas = definition._dtypes(args, len(results))
             like = next(a for a in args if isinstance(a, _C.Tensor))
             return tuple(new_tensor(r, d, like.device) for r, d in zip(results, metas, strict=True))
         for out, r in zip(outs, results, strict=True):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from tangrad import _C
+from tangrad.dispatch.binding import call_by_name
 from tangrad.dispatch.levels import levelled
 from tangrad.dispatch.overrides import (
     call_torch_function,
@@ -59,6 +60,8 @@ def rewritten(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any, sta
         args = rewrite(op, args)
     if functional.kind == "composite":
         return expanded(op, functional, args, out, stack)
+    if stack.levels and functional.definition.schema.written_lists:
+        return in_tensor_code(functional, args)
     return levelled(op, functional, args, out, stack)
 
 
@@ -74,6 +77,14 @@ def expanded(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any, stac
         )
     finally:
         stack.creating -= draws
+
+
+def in_tensor_code(op: _C.Op, args: tuple[Any, ...]) -> Any:
+    """Run the decomposition of an op that writes lists: the levels know the ops in it."""
+    definition = op.definition
+    named = dict(zip(definition.parameter_names, args, strict=True))
+    call_by_name(definition.decompose, named)
+    return args[definition.schema.written_lists[0]] if definition.schema.returns else None
 
 
 def push_observer(observer: Any) -> None:

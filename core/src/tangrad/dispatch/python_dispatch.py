@@ -30,7 +30,8 @@ def call_below_recording(
     def run(plain: tuple[Any, ...]) -> Any:
         return _offer(stack, op, functional, plain, out)
 
-    writes = op is not functional or functional.definition.schema.written >= 0
+    schema = functional.definition.schema
+    writes = op is not functional or schema.written >= 0 or bool(schema.written_lists)
     needs = (
         _C.is_grad_enabled()
         and not writes

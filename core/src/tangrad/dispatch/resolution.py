@@ -83,6 +83,8 @@ def decomposition(op: _C.Op) -> Callable[..., Any]:
         result = call_by_name(
             definition.decompose, dict(zip(definition.parameter_names, args, strict=True))
         )
+        if definition.schema.written_lists:
+            return None
         results = result if isinstance(result, (tuple, list)) else (result,)
         if outs is None:
             return tuple(results)

@@ -185,6 +185,21 @@ cdef inline bint plain_ints(PyObject* value) noexcept:
     return True
 
 
+cdef bint plain_tensors(PyObject* value) noexcept:
+    """Whether a value is a list or tuple of tensors of no subclass and no level."""
+    cdef Py_ssize_t i, n
+    cdef PyObject* item
+    cdef bint is_list = PyList_CheckExact(<object>value)
+    if not is_list and not PyTuple_CheckExact(<object>value):
+        return False
+    n = PyList_GET_SIZE(<object>value) if is_list else PyTuple_GET_SIZE(<object>value)
+    for i in range(n):
+        item = PyList_GET_ITEM(<object>value, i) if is_list else PyTuple_GET_ITEM(<object>value, i)
+        if not exact_tensor(item) or (<Tensor>item).level_ is not None:
+            return False
+    return n > 0
+
+
 cdef int keyword_index(Op op, object key) except -2:
     cdef int k
     for k in range(op.nparams):
@@ -332,18 +347,20 @@ cdef object convert(Op op, int k, int code, PyObject* value, PyObject** flat, in
             return <object>value
         return as_number(op, k, value)
     if code == P_TENSORS:
+        if plain_tensors(value):
+            return list(<object>value)
         if not isinstance(<object>value, (tuple, list)):
             if isinstance(<object>value, Tensor) and k != op.varargs or not hasattr(<object>value, "__iter__"):
                 raise wrong_type(op, k, value)
         items = [<object>value] if isinstance(<object>value, Tensor) else list(<object>value)
         if len(items) == 1 and k == op.varargs and isinstance(items[0], (tuple, list)):
             items = list(items[0])
-        for item in items:
+        for n, item in enumerate(items):
             if overrides(item):
                 slow[0] = 1
                 continue
             if not isinstance(item, Tensor) and not (item is None and op.definition.allows_none_in_list):
-                raise TypeError(f"{op.title}(): expected Tensor as element {items.index(item)} in argument "
+                raise TypeError(f"{op.title}(): expected Tensor as element {n} in argument "
                                 f"'{op.names[k]}' (position {k + 1}), but got {_type_name(item)}")
             if isinstance(item, Tensor) and (not exact_tensor(<PyObject*>item) or (<Tensor>item).level_ is not None):
                 slow[0] = 1

@@ -33,6 +33,9 @@ cdef int call_c_kernel(Op op, tg_kernel* kernel, DeviceRuntime dev, object outs,
 
     Args:
         outs: tuple or list of the tensors to write to. args: bound arguments in schema order.
+
+    Returns:
+        0, or TG_DECLINED where the kernel leaves the call to the op's tensor code.
     """
     cdef tg_view few_views[FEW_VIEWS]
     cdef int64_t few_ints[FEW_INTS]
@@ -122,6 +125,8 @@ cdef int call_c_kernel(Op op, tg_kernel* kernel, DeviceRuntime dev, object outs,
             status = kernel.call(&call, kernel.context)
     else:
         status = kernel.call(&call, kernel.context)
+    if status == TG_DECLINED and op.definition.decompose is not None:
+        return status
     if status != 0:
         if PyErr_Occurred() == NULL:
             raise RuntimeError(f"{op.title}: the kernel failed with status {status}")
@@ -138,4 +143,16 @@ cdef int run_kernel(Op op, tg_kernel* kernel, DeviceRuntime dev, object outs, tu
         return 0
     for i in range(op.nparams):
         flat[i] = PyTuple_GET_ITEM(args, i)
-    return call_c_kernel(op, kernel, dev, outs, flat)
+    if call_c_kernel(op, kernel, dev, outs, flat) == TG_DECLINED:
+        run_tensor_code(op, outs, args)
+    return 0
+
+
+cdef int run_tensor_code(Op op, object outs, tuple args) except -1:
+    """Run an op's decomposition in place of a kernel that declined."""
+    cdef tg_kernel substitute
+    from tangrad.dispatch.resolution import decomposition
+    code = decomposition(op)
+    substitute.callable = <PyObject*>code
+    call_python_kernel(op, &substitute, (tuple(outs), args))
+    return 0

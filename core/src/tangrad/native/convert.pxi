@@ -69,7 +69,7 @@ cdef int host_copy(Tensor dst, Tensor src) except -1:
     if ndim == 0:
         shape[0], strides[0][0], strides[1][0] = 1, size, size
         ndim = 1
-    ndim = coalesce(ndim, shape, strides, 2)
+    ndim = coalesce(ndim, shape, strides, 2, True)
     inner = shape[ndim - 1]
     for d in range(ndim - 1):
         count *= shape[d]

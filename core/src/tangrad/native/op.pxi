@@ -105,6 +105,7 @@ cdef class Op:
     cdef int tensor_position_of_list
     cdef int dim_tensor
     cdef int written                     # parameter that is written to, or -1
+    cdef int written_lists               # bit per Tensor[] parameter whose tensors are written to
     cdef int nout
     cdef int promote
     cdef int results[8]
@@ -229,13 +230,17 @@ def make_op(definition, str kind, spec):
             op.edge_param[i] = op.ntensors
             op.tensor_param[op.ntensors] = i
             if op.ptype[i] == P_TENSORS:
-                if op.list_param >= 0:
-                    raise ValueError(f"{op.title}: at most one Tensor[] parameter")
+                if op.list_param >= 0 and spec.get("has_rule"):
+                    raise ValueError(f"{op.title}: an op with a derivative has at most one Tensor[] parameter")
                 op.list_param = i
                 op.tensor_position_of_list = op.ntensors
             op.ntensors += 1
     op.varargs = spec.get("varargs", -1)
     op.written = spec.get("written", -1)
+    for i in spec.get("written_lists", ()):
+        op.written_lists |= 1 << i
+    if op.written_lists and (spec.get("has_rule") or definition.decompose is None):
+        raise ValueError(f"{op.title}: an op that writes lists of tensors has a decomposition, and no derivative")
     op.dim_tensor = op.tensor_param[0] if op.ntensors else -1
     op.nout = spec.get("nout", 1)
     op.promote = {"promote": PROMOTE_PLAIN, "float": PROMOTE_FLOAT, "integral": PROMOTE_INTEGRAL,
@@ -251,6 +256,8 @@ def make_op(definition, str kind, spec):
     op.has_rule = spec.get("has_rule", False)
     op.has_check = spec.get("has_check", False)
     op.takes_out = spec.get("takes_out", op.kind_ <= OP_SCAN or op.kind_ == OP_KERNEL)
+    if op.written_lists:
+        op.takes_out = False
     op.geometry = spec.get("geometry")
     op.native_view = NATIVE_VIEWS.get(op.name, 0) if op.kind_ == OP_VIEW else 0
     op.shortcut = SHORTCUTS.get(op.name, 0) if op.kind_ == OP_COMPOSITE else 0
@@ -482,6 +489,8 @@ cdef object call_flat(Op op, PyObject** flat, object out, bint inplace):
         needs = needs_of(op, flat)
     if op.kind_ == OP_VIEW:
         return call_view(op, flat, needs, inplace)
+    if op.written_lists:
+        return call_writing_lists(op, flat)
     if out is None:
         if not needs or op.written >= 0:
             if op.written >= 0:
@@ -534,6 +543,27 @@ cdef object call_writing(Op op, PyObject** flat, uint64_t needs):
     if node is not None:
         rebase_history(t, node)
     return t
+
+
+cdef object call_writing_lists(Op op, PyObject** flat):
+    """An op that writes every tensor of some of its lists: never recorded, so nothing may ask for it."""
+    cdef int i
+    for i in range(op.nparams):
+        if op.ptype[i] == P_TENSORS:
+            for member in <list>flat[i]:
+                if tg_tls.grad_enabled and requires_grad(<Tensor>member):
+                    if op.written_lists >> i & 1:
+                        check_writable(<Tensor>member, op.name, True)
+                    raise RuntimeError(f"{op.title}: an op that writes lists of tensors has no derivative, but a "
+                                       f"tensor of '{op.names[i]}' requires grad; call it under no_grad()")
+                if op.written_lists >> i & 1:
+                    check_inference(<Tensor>member, op.name)
+    result = run_op(op, flat, None)
+    for i in range(op.nparams):
+        if op.written_lists >> i & 1:
+            for member in <list>flat[i]:
+                bump_version(<Tensor>member, op.name)
+    return result
 
 
 cdef object call_out(Op op, PyObject** flat, object out, uint64_t needs):

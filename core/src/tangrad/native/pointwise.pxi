@@ -482,7 +482,7 @@ cdef int call_c_loop(Op op, tg_kernel* kernel, DeviceRuntime dev, PyObject** ite
         loop_shape[d] = shape[d]
         numel *= shape[d]
     loop.numel = numel
-    loop.ndim = coalesce(ndim, loop_shape, strides, total) if nreduced == 0 and not op.ordered else ndim
+    loop.ndim = coalesce(ndim, loop_shape, strides, total, not op.ordered) if nreduced == 0 else ndim
     loop.shape = loop_shape
     loop.nparams = 0
     for i in range(op.nparams):
@@ -516,13 +516,14 @@ cdef inline int encode_param(Op op, int k, object number, int compute, int nredu
     return encode_scalar(number, compute if KIND[compute] <= KIND_INT else FLOAT64, out.bytes)
 
 
-cdef int coalesce(int ndim, int64_t* shape, int64_t[MAX_DIMS]* strides, int total) noexcept:
-    """Sort dimensions by the first operand's strides and merge what is contiguous in all."""
+cdef int coalesce(int ndim, int64_t* shape, int64_t[MAX_DIMS]* strides, int total, bint sort) noexcept:
+    """Sort dimensions by the first operand's strides, if asked, and merge what is contiguous in all."""
     cdef int d, i, kept = 0
     cdef bint mergeable
     if ndim <= 1:
         return ndim
-    sort_dimensions(ndim, shape, strides, total)
+    if sort:
+        sort_dimensions(ndim, shape, strides, total)
     for d in range(1, ndim):
         if shape[d] == 1:
             continue

@@ -251,6 +251,7 @@ cdef object run_kernel_op(Op op, PyObject** flat, object out):
     cdef tg_kernel* kernel
     cdef int64_t shape[MAX_DIMS]
     cdef tuple args
+    cdef bint lazy = False
     args = PyTuple_New(op.nparams)
     for i in range(op.nparams):
         item = <object>flat[i]
@@ -261,9 +262,13 @@ cdef object run_kernel_op(Op op, PyObject** flat, object out):
                 item = resolved(<Tensor>item)
         elif op.ptype[i] == P_TENSORS:
             for member in item:
-                if first is None and member is not None:
-                    first = <Tensor>member
-            item = [resolved(<Tensor>m) if m is not None and (<Tensor>m).flags & (CONJ | NEG) else m for m in item]
+                if member is not None:
+                    if first is None:
+                        first = <Tensor>member
+                    lazy = lazy or (<Tensor>member).flags & (CONJ | NEG)
+            if lazy and not op.written_lists:
+                item = [resolved(<Tensor>m) if m is not None and (<Tensor>m).flags & (CONJ | NEG) else m
+                        for m in item]
         Py_INCREF(item)
         PyTuple_SET_ITEM(args, i, item)
     dev = kernel_device(op, args)
@@ -272,6 +277,15 @@ cdef object run_kernel_op(Op op, PyObject** flat, object out):
     if op.native is not None:
         result = call_native(op, args)
         return result if op.written >= 0 else deliver(op, result, out)
+    if op.written_lists:
+        if first is not None and not dev.type.meta:
+            kernel = find_kernel(op, dev.slot, first.dtype_.index)
+            # What is conjugated cannot be resolved into a copy: it is written to.
+            if lazy and kernel.kind == KERNEL_CALL:
+                run_tensor_code(op, (), args)
+            else:
+                run_kernel(op, kernel, dev, (), args)
+        return args[op.tensor_param[0]] if op.nout else None
     key = first.dtype_.index if first is not None else default_dtype
     kernel = find_kernel(op, dev.slot, key)
     if op.written >= 0:

@@ -121,7 +121,10 @@ typedef struct tg_call {
     const tg_argument *args;
 } tg_call;
 
-/* As a loop kernel; called without the GIL where the tensors are large. */
+/* As a loop kernel; called without the GIL where the tensors are large. Where the op has tensor
+ * code, a kernel may return TG_DECLINED before it has written anything: the core then runs that.
+ * An op that writes lists of tensors has no outputs but these. */
+#define TG_DECLINED 1
 typedef int (*tg_call_kernel)(const tg_call *call, void *context);
 
 /* Around every op of a thread. enter may refuse the call by setting an exception. Every enter

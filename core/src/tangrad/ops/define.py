@@ -76,6 +76,7 @@ def _make(kind: str, definition: Definition, **fields: Any) -> _C.Op:
         node_name=_node_name(schema.name, definition.node),
         params=params,
         written=schema.written,
+        written_lists=schema.written_lists,
         varargs=varargs,
         nout=len(schema.returns),
         return_type=result_type_of(schema),

@@ -115,6 +115,7 @@ class Definition:
         self.public_name: str | None = None
         self.op: Any = None
         self.parameter_names = schema.names
+        self._picks: dict[Any, list[int]] = {}
 
     # --- what the compiled core asks
 
@@ -188,27 +189,37 @@ class Definition:
     def check_arguments(self, args: Sequence[Any]) -> None:
         """Run the definition's check."""
         if self.check is not None:
-            call_by_name(self.check, self._named(args))
+            self._apply(self.check, args)
+
+    def _apply(self, function: Any, args: Sequence[Any]) -> Any:
+        """Call a function with those of the bound arguments that its parameters name."""
+        picks = self._picks.get(function)
+        if picks is None:
+            code = function.__code__
+            if code.co_flags & 0x04 or code.co_kwonlyargcount:
+                return call_by_name(function, self._named(args))
+            names = code.co_varnames[: code.co_argcount]
+            picks = self._picks[function] = [self.parameter_names.index(name) for name in names]
+        return function(*[args[i] for i in picks])
 
     def _named(self, args: Sequence[Any]) -> dict[str, Any]:
         return dict(zip(self.parameter_names, args, strict=True))
 
     def output_metas(self, args: Sequence[Any]) -> list[tuple[tuple[Any, ...], Any]]:
         """Return [(shape, dtype)] of the results of bound arguments (sizes may be symbolic)."""
-        named = self._named(args)
         if self.shape is None:
             shapes: Any = first_tensor(args).shape
         else:
-            shapes = call_by_name(self.shape, named)
+            shapes = self._apply(self.shape, args)
         n = len(self.schema.returns)
         shapes = list(shapes) if n > 1 else [tuple(shapes)]
-        return list(zip([tuple(s) for s in shapes], self._dtypes(named, args, n), strict=True))
+        return list(zip([tuple(s) for s in shapes], self._dtypes(args, n), strict=True))
 
-    def _dtypes(self, named: dict[str, Any], args: Sequence[Any], n: int) -> list[Any]:
+    def _dtypes(self, args: Sequence[Any], n: int) -> list[Any]:
         if self.dtype is None:
             first = first_tensor(args)
             return [first.dtype if first is not None else _C.get_default_dtype()] * n
-        found = call_by_name(self.dtype, named) if callable(self.dtype) else self.dtype
+        found = self._apply(self.dtype, args) if callable(self.dtype) else self.dtype
         found = list(found) if isinstance(found, (list, tuple)) else [found] * n
         return [_C.dtype_by_name(d) if isinstance(d, str) else d for d in found]
 
@@ -233,13 +244,15 @@ class Definition:
         """Take random state for a call from its generator: (seed, offset)."""
         from tangrad.random.generator import get_default_generator
 
-        named = self._named(args)
-        first = first_tensor(args)
-        generator = named.get("generator") or get_default_generator(
-            first.device if first is not None else _C.get_default_device()
-        )
-        words = call_by_name(self.words, named)
-        return generator.advance(-(-int(words) // 4))
+        generator = args[self.parameter_names.index("generator")]
+        if generator is None:
+            first = first_tensor(args)
+            generator = get_default_generator(
+                first.device if first is not None else _C.get_default_device()
+            )
+        counters = -(-int(self._apply(self.words, args)) // 4)
+        drawn: tuple[int, int] = generator.advance(counters)
+        return drawn
 
     def backward_rule(self, needs: int) -> Any:
         """Return the compiled rule for the set of inputs that need gradients (a bit mask)."""

@@ -21,12 +21,17 @@ def _kind(self: Any) -> str:
 
 
 def _words(kind: str) -> Any:
-    return lambda self: philox.words_for(f"{kind} {_kind(self)}", _count(self))
+    """Return the function from a tensor to how many words its elements take."""
+    by_dtype: dict[Any, int] = {}
 
+    def words(self: Any) -> int:
+        each = by_dtype.get(self.dtype)
+        if each is None:
+            parts = 2 if self.dtype.is_complex else 1
+            each = by_dtype[self.dtype] = philox.words_for(f"{kind} {_kind(self)}", parts)
+        return each * numel_of(self.shape)
 
-def _count(self: Any) -> int:
-    parts = 2 if self.dtype.is_complex else 1
-    return parts * numel_of(self.shape)
+    return words
 
 
 def _drawn(np: Any, self: Any, values: Any) -> Any:

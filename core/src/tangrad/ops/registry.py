@@ -38,6 +38,7 @@ FAMILIES = (
     "loss_regression",
     "random",
     "creation",
+    "optimizer",
 )
 
 OPS: dict[str, _C.Op] = {}

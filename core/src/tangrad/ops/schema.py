@@ -41,7 +41,7 @@ REQUIRED = Required()
 class Schema:
     """A parsed schema: name, parameters, names of the results."""
 
-    __slots__ = ("text", "name", "params", "returns", "written")
+    __slots__ = ("text", "name", "params", "returns", "written", "written_lists")
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -49,7 +49,11 @@ class Schema:
         self.name, _, rest = head.strip().partition("(")
         self.params = _parse_params(rest.rstrip().removesuffix(")"), text)
         self.returns = _parse_returns(tail.strip() if arrow else "Tensor")
-        self.written = next((i for i, p in enumerate(self.params) if p.written), -1)
+        written = [i for i, p in enumerate(self.params) if p.written]
+        self.written_lists = tuple(i for i in written if self.params[i].type == "Tensor[]")
+        self.written = next((i for i in written if i not in self.written_lists), -1)
+        if self.written_lists and self.written >= 0:
+            raise ValueError(f"'{text}' writes both a tensor and a list of tensors")
 
     @property
     def names(self) -> tuple[str, ...]:

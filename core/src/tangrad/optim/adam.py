@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import tangrad
+from tangrad.ops.optimizer import adam_update
 from tangrad.optim.optimizer import (
     Optimizer,
+    _at_once,
     _check_kernels,
     _evaluate,
     _refuse_tensor_lr,
     _step_number,
     _value,
+    _with_grads,
 )
 
 __all__ = ["Adam", "adam"]
@@ -33,11 +35,11 @@ class Adam(Optimizer):
         weight_decay: \(\lambda\): \(\lambda \theta\) is added to the gradient, or, when
             decoupled, \(\theta\) is first multiplied by \(1 - \gamma \lambda\).
         amsgrad: use the largest \(v\) so far (https://openreview.net/forum?id=ryQu7f-RZ).
-        foreach: accepted; the results are the same.
+        foreach: False updates one parameter after the other; the results are the same.
         maximize: ascend.
         capturable: accepted; the results are the same.
         differentiable: let autograd record the step.
-        fused: accepted; the results are the same.
+        fused: as `foreach`.
         decoupled_weight_decay: decouple weight decay from the gradient, as `AdamW` does.
 
     Raises:
@@ -126,17 +128,20 @@ class Adam(Optimizer):
 
     def _step_group(self, group: dict[str, Any]) -> None:
         amsgrad = group["amsgrad"]
-        params = [parameter for parameter in group["params"] if parameter.grad is not None]
+        params, grads = _with_grads(group["params"])
         beta1, beta2 = group["betas"]
         with tangrad.set_grad_enabled(group["differentiable"]):
             states = [self._state_of(parameter, amsgrad) for parameter in params]
             adam(
                 params,
-                [parameter.grad for parameter in params],
+                grads,
                 [state["exp_avg"] for state in states],
                 [state["exp_avg_sq"] for state in states],
                 [state["max_exp_avg_sq"] for state in states] if amsgrad else [],
                 [state["step"] for state in states],
+                foreach=group["foreach"],
+                fused=group["fused"],
+                differentiable=group["differentiable"],
                 decoupled_weight_decay=group["decoupled_weight_decay"],
                 amsgrad=amsgrad,
                 beta1=_value(beta1),
@@ -181,10 +186,10 @@ def adam(
         exp_avg_sqs: running means of their squares.
         max_exp_avg_sqs: largest of these so far, when `amsgrad`.
         state_steps: numbers of steps, tensors of one element.
-        foreach: ignored.
+        foreach: False updates one parameter after the other.
         capturable: ignored.
-        differentiable: ignored.
-        fused: ignored.
+        differentiable: let autograd record the update.
+        fused: as `foreach`.
         grad_scale: number by which the gradients are divided first.
         found_inf: when true, nothing is updated.
         has_complex: ignored.
@@ -197,33 +202,32 @@ def adam(
         eps: see `Adam`.
         maximize: see `Adam`.
     """
-    if found_inf is not None and bool(found_inf):
+    if not params or (found_inf is not None and bool(found_inf)):
         return
-    for position, (parameter, grad) in enumerate(zip(params, grads, strict=True)):
-        exp_avg, exp_avg_sq = exp_avgs[position], exp_avg_sqs[position]
-        state_steps[position].add_(1)
-        step = state_steps[position].item()
-        if grad_scale is not None:
-            grad = grad / grad_scale
-        if maximize:
-            grad = -grad
-        if weight_decay != 0 and decoupled_weight_decay:
-            parameter.mul_(1 - lr * weight_decay)
-        elif weight_decay != 0:
-            grad = grad.add(parameter, alpha=weight_decay)
-        target = parameter
-        if parameter.is_complex():
-            # Real and imaginary part are optimized like two real numbers.
-            target, grad = tangrad.view_as_real(parameter), tangrad.view_as_real(grad)
-            exp_avg, exp_avg_sq = tangrad.view_as_real(exp_avg), tangrad.view_as_real(exp_avg_sq)
-        exp_avg.lerp_(grad, 1 - beta1)
-        exp_avg_sq.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-        second = exp_avg_sq
-        if amsgrad:
-            second = max_exp_avg_sqs[position]
-            if parameter.is_complex():
-                second = tangrad.view_as_real(second)
-            second.copy_(tangrad.maximum(second, exp_avg_sq))
-        correction = math.sqrt(1 - beta2**step)
-        denominator = (second.sqrt() / correction).add_(eps)
-        target.addcdiv_(exp_avg, denominator, value=-lr / (1 - beta1**step))
+    if grad_scale is not None:
+        grads = [grad / grad_scale for grad in grads]
+    how = {
+        "lr": float(lr),
+        "beta1": float(beta1),
+        "beta2": float(beta2),
+        "weight_decay": float(weight_decay),
+        "eps": float(eps),
+        "maximize": maximize,
+    }
+    tangrad._foreach_add_(state_steps, 1)
+    if _at_once(params, foreach, fused, differentiable):
+        step = tangrad._fused_adamw_ if decoupled_weight_decay else tangrad._fused_adam_
+        lists = (params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps)
+        step(*lists, amsgrad=amsgrad, **how)
+        return
+    for i, (parameter, grad) in enumerate(zip(params, grads, strict=True)):
+        adam_update(
+            parameter,
+            grad,
+            exp_avgs[i],
+            exp_avg_sqs[i],
+            max_exp_avg_sqs[i] if amsgrad else None,
+            state_steps[i].item(),
+            decoupled=decoupled_weight_decay,
+            **how,
+        )

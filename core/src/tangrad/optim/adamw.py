@@ -20,10 +20,10 @@ class AdamW(Adam):
         weight_decay: before each step a parameter is multiplied by 1 - lr * weight_decay.
         amsgrad: use the largest second moment so far.
         maximize: ascend.
-        foreach: accepted; the results are the same.
+        foreach: False updates one parameter after the other; the results are the same.
         capturable: accepted; the results are the same.
         differentiable: let autograd record the step.
-        fused: accepted; the results are the same.
+        fused: as `foreach`.
 
     Raises:
         ValueError: if a number lies outside its range.

@@ -8,7 +8,6 @@ from itertools import chain
 from typing import Any
 
 import tangrad
-from tangrad.utils.gradients import clear_grad
 from tangrad.utils.hooks import RemovableHandle
 
 __all__ = [
@@ -268,8 +267,11 @@ class Optimizer:
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the gradients of all parameters, or fill them with zeros."""
         for group in self.param_groups:
+            if not set_to_none:
+                _zero_gradients(group["params"])
+                continue
             for parameter in group["params"]:
-                clear_grad(parameter, set_to_none)
+                parameter.grad = None
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update the parameters once.
@@ -401,6 +403,50 @@ def _fitted(value: Any, parameter: Any, key: Any = None) -> Any:
     if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
         return type(value)(_fitted(item, parameter) for item in value)  # type: ignore[call-arg]
     return value
+
+
+def _zero_gradients(params: list[Any]) -> None:
+    """Cut gradients from their graphs and fill them with zeros, those of one device at once."""
+    by_device: dict[Any, list[Any]] = {}
+    for parameter in params:
+        grad = parameter.grad
+        if grad is None:
+            continue
+        if grad.grad_fn is not None:
+            grad.detach_()
+        else:
+            grad.requires_grad_(False)
+        by_device.setdefault(grad.device, []).append(grad)
+    for grads in by_device.values():
+        tangrad._foreach_zero_(grads)
+
+
+def _with_grads(params: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Return the parameters that have a gradient, and the gradients."""
+    grads = [parameter.grad for parameter in params]
+    given = [grad for grad in grads if grad is not None]
+    if len(given) == len(grads):
+        return params, grads
+    pairs = zip(params, grads, strict=True)
+    return [parameter for parameter, grad in pairs if grad is not None], given
+
+
+def _at_once(
+    params: list[Any], foreach: bool | None, fused: bool | None, differentiable: bool
+) -> bool:
+    """Tell whether one op updates all parameters: not if recorded or on several devices.
+
+    The op that updates lists is its tensor code on a device without a kernel, so there is no
+    difference between `foreach` and `fused`.
+    """
+    if (
+        differentiable
+        or not params
+        or not (foreach or fused or (foreach is None and fused is None))
+    ):
+        return False
+    device = params[0].device
+    return all(parameter.device == device for parameter in params)
 
 
 def _evaluate(closure: Callable[[], Any] | None) -> Any:

@@ -6,12 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 import tangrad
+from tangrad.ops.optimizer import sgd_update
 from tangrad.optim.optimizer import (
     Optimizer,
+    _at_once,
     _check_kernels,
     _evaluate,
     _refuse_tensor_lr,
     _value,
+    _with_grads,
 )
 
 __all__ = ["SGD", "sgd"]
@@ -31,9 +34,9 @@ class SGD(Optimizer):
         weight_decay: \(\lambda\): \(\lambda \theta\) is added to the gradient.
         nesterov: descend along \(g + \mu b\).
         maximize: ascend.
-        foreach: accepted; the results are the same.
+        foreach: False updates one parameter after the other; the results are the same.
         differentiable: let autograd record the step.
-        fused: accepted; the results are the same.
+        fused: as `foreach`.
 
     Raises:
         ValueError: if a number is negative, or Nesterov's form lacks momentum.
@@ -99,27 +102,31 @@ class SGD(Optimizer):
         return loss
 
     def _step_group(self, group: dict[str, Any]) -> None:
-        params = [parameter for parameter in group["params"] if parameter.grad is not None]
-        keeps_momentum = group["momentum"] != 0
-        buffers = [
-            self.state[parameter].get("momentum_buffer") if keeps_momentum else None
-            for parameter in params
-        ]
+        params, grads = _with_grads(group["params"])
+        momentum = group["momentum"]
+        buffers: list[Any] = []
+        if momentum != 0:
+            states = [self.state[parameter] for parameter in params]
+            buffers = [state.get("momentum_buffer") for state in states]
+        fresh = any(buffer is None for buffer in buffers)
         with tangrad.set_grad_enabled(group["differentiable"]):
             sgd(
                 params,
-                [parameter.grad for parameter in params],
+                grads,
                 buffers,
+                foreach=group["foreach"],
+                fused=group["fused"],
+                differentiable=group["differentiable"],
                 weight_decay=group["weight_decay"],
-                momentum=group["momentum"],
+                momentum=momentum,
                 lr=_value(group["lr"]),
                 dampening=group["dampening"],
                 nesterov=group["nesterov"],
                 maximize=group["maximize"],
             )
-        if keeps_momentum:
-            for parameter, buffer in zip(params, buffers, strict=True):
-                self.state[parameter]["momentum_buffer"] = buffer
+        if fresh:
+            for state, buffer in zip(states, buffers, strict=True):
+                state["momentum_buffer"] = buffer
 
 
 def sgd(
@@ -131,6 +138,7 @@ def sgd(
     fused: bool | None = None,
     grad_scale: Any = None,
     found_inf: Any = None,
+    differentiable: bool = False,
     *,
     weight_decay: float,
     momentum: float,
@@ -146,10 +154,11 @@ def sgd(
         d_p_list: their gradients.
         momentum_buffer_list: their momentum; None stands for a buffer yet to be made.
         has_sparse_grad: ignored.
-        foreach: ignored.
-        fused: ignored.
+        foreach: False updates one parameter after the other.
+        fused: as `foreach`.
         grad_scale: number by which the gradients are divided first.
         found_inf: when true, nothing is updated.
+        differentiable: let autograd record the update.
         weight_decay: see `SGD`.
         momentum: see `SGD`.
         lr: see `SGD`.
@@ -159,19 +168,31 @@ def sgd(
     """
     if found_inf is not None and bool(found_inf):
         return
-    for position, (parameter, grad) in enumerate(zip(params, d_p_list, strict=True)):
-        if grad_scale is not None:
-            grad = grad / grad_scale
-        if maximize:
-            grad = -grad
-        if weight_decay != 0:
-            grad = grad.add(parameter, alpha=weight_decay)
-        if momentum != 0:
-            buffer = momentum_buffer_list[position]
-            if buffer is None:
-                buffer = grad.detach().clone()
-                momentum_buffer_list[position] = buffer
-            else:
-                buffer.mul_(momentum).add_(grad, alpha=1 - dampening)
-            grad = grad.add(buffer, alpha=momentum) if nesterov else buffer
-        parameter.add_(grad, alpha=-lr)
+    if grad_scale is not None:
+        d_p_list = [grad / grad_scale for grad in d_p_list]
+    how = {
+        "weight_decay": float(weight_decay),
+        "momentum": float(momentum),
+        "lr": float(lr),
+        "dampening": float(dampening),
+        "nesterov": nesterov,
+        "maximize": maximize,
+    }
+    fresh = []
+    if momentum != 0:
+        fresh = [i for i, buffer in enumerate(momentum_buffer_list) if buffer is None]
+        for i in fresh:
+            momentum_buffer_list[i] = tangrad.empty_like(params[i])
+    if not _at_once(params, foreach, fused, differentiable):
+        for i, (parameter, grad) in enumerate(zip(params, d_p_list, strict=True)):
+            buffer = momentum_buffer_list[i] if momentum != 0 else None
+            sgd_update(parameter, grad, buffer, is_first_step=i in fresh, **how)
+        return
+    if not fresh or len(fresh) == len(params):
+        buffers = momentum_buffer_list if momentum != 0 else []
+        tangrad._fused_sgd_(params, d_p_list, buffers, is_first_step=bool(fresh), **how)
+        return
+    later = [i for i in range(len(params)) if i not in fresh]
+    for chosen, is_first_step in ((fresh, True), (later, False)):
+        lists = ([some[i] for i in chosen] for some in (params, d_p_list, momentum_buffer_list))
+        tangrad._fused_sgd_(*lists, is_first_step=is_first_step, **how)

@@ -170,6 +170,8 @@ def _rebuild_generator(device: str, state: bytes) -> Generator:
 
 default_generator = Generator("cpu")
 _defaults: dict[str, Generator] = {"cpu": default_generator}
+# The same ones by what was asked with: a device's name is text to make.
+_by_device: dict[Any, Generator] = {}
 _defaults_lock = Lock()
 _last_seed = _FIRST_SEED
 
@@ -181,10 +183,14 @@ def get_default_generator(device: Any = "cpu") -> Generator:
         device: a device or its name. A device not asked for before starts at the seed last
             given to `manual_seed`.
     """
+    found = _by_device.get(device)
+    if found is not None:
+        return found
     name = str(device)
     with _defaults_lock:
         if name not in _defaults:
             _defaults[name] = Generator(device).manual_seed(_last_seed)
+        _by_device[device] = _defaults[name]
         return _defaults[name]
 
 

@@ -37,8 +37,11 @@ def get_total_norm(
     norm_type = float(norm_type)
     with tangrad.no_grad():
         device = tensors[0].device
-        norms = [tensor.norm(norm_type).to(device) for tensor in tensors]
-        total = tangrad.stack(norms).norm(norm_type)
+        if all(tensor.device == device for tensor in tensors):
+            total = tangrad._total_norm(tensors, norm_type)
+        else:
+            norms = [tensor.norm(norm_type).to(device) for tensor in tensors]
+            total = tangrad.stack(norms).norm(norm_type)
     if error_if_nonfinite and not bool(total.isfinite()):
         raise RuntimeError(
             f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, "
@@ -62,7 +65,12 @@ def clip_grads_with_norm_(
     with tangrad.no_grad():
         # No branch on the value: the device need not be waited for.
         factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
-        for gradient in _gradients(parameters):
+        gradients = _gradients(parameters)
+        device = factor.device
+        if gradients and all(gradient.device == device for gradient in gradients):
+            tangrad._foreach_mul_(gradients, factor)
+            return
+        for gradient in gradients:
             gradient.mul_(factor.to(gradient.device))
 
 

@@ -320,7 +320,10 @@ def test_random_op_repeats_with_its_seed_on_every_device(case: Case) -> None:
             continue
         for first, second, reference in zip(*map(tensors_in, drawn), strict=True):
             assert same_bits(first, second), describe(sample)
-            assert same_bits(first, reference), describe(sample)
+            # All devices have the bits of uniform numbers; logarithms and cosines of those differ
+            # in the last ones. Another mask or integer would differ by far more than the tolerance.
+            good = agrees(as_array(first), as_array(reference), dtype_name(first))
+            assert good.all(), describe(sample)
         for first, theirs in zip(tensors_in(drawn[0]), tensors_in(expected), strict=False):
             assert tuple(first.shape) == tuple(theirs.shape)
             assert str(first.dtype).rpartition(".")[2] == str(theirs.dtype).rpartition(".")[2]

@@ -1,0 +1,215 @@
+"""Random numbers of the CPU's kernels: bits of the definition, whatever the level or threads."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tangrad
+from tangrad.random import philox
+from tangrad_cpu import _kernels
+
+SEED = 20261122
+# Not a multiple of any block, piece or vector; large enough for several tasks.
+COUNT = 3 * 16384 + 1021
+LEVELS = [name for name, runs in _kernels.levels().items() if runs]
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+INTEGERS = ("bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64")
+
+
+def on_both(draw: Any) -> tuple[Any, Any]:
+    """Return what a function of a device draws on the CPU and on the reference device."""
+    drawn = []
+    for device in ("cpu", "reference"):
+        tangrad.manual_seed(SEED)
+        tangrad.rand(5, device=device)  # a start that is not the stream's
+        drawn.append(draw(device).to("cpu"))
+    return drawn[0], drawn[1]
+
+
+def empty(dtype: str, device: str, count: int = COUNT) -> Any:
+    return tangrad.empty(count, dtype=getattr(tangrad, dtype), device=device)
+
+
+def as_doubles(x: Any) -> Any:
+    if x.dtype.is_complex:
+        x = tangrad.view_as_real(x)
+    return x.double().numpy()
+
+
+def units_apart(a: Any, b: Any, dtype: str) -> float:
+    """Return the largest distance in units in the last place of `dtype`."""
+    bits = {"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52}[dtype]
+    x, y = as_doubles(a), as_doubles(b)
+    unit = np.exp2(np.floor(np.log2(np.maximum(np.abs(y), 1e-30))) - bits)
+    return float((np.abs(x - y) / unit).max())
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, "complex64", "complex128"])
+def test_uniform_has_the_bits_of_the_definition(dtype: str) -> None:
+    a, b = on_both(lambda device: empty(dtype, device).uniform_(-1.5, 2.25))
+    assert bool((a == b).all())
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_normal_is_within_three_units_of_the_definition(dtype: str) -> None:
+    """Single precision: the bound is 3 units, and 2 but for one value in ten million."""
+    a, b = on_both(lambda device: empty(dtype, device).normal_())
+    assert units_apart(a, b, dtype) <= 3
+    assert float((a == b).float().mean()) > 0.6
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_complex_normal_takes_a_value_for_each_part(dtype: str) -> None:
+    a, b = on_both(lambda device: empty(dtype, device).normal_(0.0, 2.0))
+    assert units_apart(a, b, {"complex64": "float32", "complex128": "float64"}[dtype]) <= 4
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_exponential_is_within_two_units_of_the_definition(dtype: str) -> None:
+    a, b = on_both(lambda device: empty(dtype, device).exponential_(1.7))
+    assert units_apart(a, b, dtype) <= 2
+
+
+@pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS])
+@pytest.mark.parametrize("bounds", [(0, 7), (-3, 100000), (0, 2**63), (-(2**63), 2**63)])
+def test_integers_have_the_bits_of_the_definition(dtype: str, bounds: tuple[int, int]) -> None:
+    low, high = bounds
+    a, b = on_both(lambda device: empty(dtype, device, 5001).random_(low, high))
+    assert bool((a == b).all())
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "float32"])
+@pytest.mark.parametrize("n", [0, 1, 2, 63, 65, 1024, 1025, 5000, 70000])
+def test_permutation_is_that_of_the_definition(dtype: str, n: int) -> None:
+    a, b = on_both(lambda device: tangrad.randperm(n, dtype=getattr(tangrad, dtype), device=device))
+    assert bool((a == b).all())
+
+
+@pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS])
+@pytest.mark.parametrize("p", [0.0, 2.0**-24, 0.3, 1.0])
+def test_bernoulli_has_the_bits_of_the_definition(dtype: str, p: float) -> None:
+    a, b = on_both(lambda device: empty(dtype, device).bernoulli_(p))
+    assert bool((a == b).all())
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_bernoulli_of_probabilities(dtype: str) -> None:
+    a, b = on_both(lambda device: empty(dtype, device).uniform_().bernoulli())
+    assert bool((a == b).all())
+    for wrong in (-0.1, 1.1, float("nan")):
+        with pytest.raises(RuntimeError, match="p_in"):
+            tangrad.full((3,), wrong, dtype=getattr(tangrad, dtype)).bernoulli()
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_dropout_and_its_gradient_draw_the_same_mask(dtype: str) -> None:
+    def draw(device: str) -> Any:
+        x = empty(dtype, device).uniform_(-2, 2)
+        x[3], x[4], x[5] = float("inf"), float("nan"), -0.0
+        x.requires_grad_()
+        y = tangrad.nn.functional.dropout(x, 0.3)
+        (grad,) = tangrad.autograd.grad(y, x, tangrad.ones_like(y))
+        return tangrad.stack([y.detach(), grad])
+
+    a, b = on_both(draw)
+    same = (a == b) | ((a != a) & (b != b))
+    assert bool(same.all())
+    kept = a[1] != 0
+    assert abs(float(kept.float().mean()) - 0.7) < 0.02
+    assert bool((kept == (a[0] != 0))[6:].all())
+
+
+def test_gradient_of_permuted_dropout_goes_by_position() -> None:
+    """The mask belongs to positions in row-major order, not to places in memory."""
+
+    def draw(device: str) -> Any:
+        g = tangrad.arange(60.0, device=device).reshape(3, 4, 5).permute(2, 0, 1) + 1
+        x = tangrad.ones(5, 3, 4, device=device, requires_grad=True)
+        y = tangrad.nn.functional.dropout(x, 0.5)
+        return tangrad.autograd.grad(y, x, g)[0]
+
+    a, b = on_both(draw)
+    assert bool((a == b).all())
+
+
+def test_elements_of_a_view_go_by_position() -> None:
+    def draw(device: str) -> Any:
+        wide = tangrad.zeros(40, 50, 30, device=device)
+        wide.permute(2, 0, 1)[:, ::3].uniform_()
+        return wide
+
+    a, b = on_both(draw)
+    assert bool((a == b).all())
+
+
+def test_large_seeds_and_offsets_keep_all_their_bits() -> None:
+    generator = tangrad.Generator().manual_seed(2**64 - 12345)
+    generator.set_offset(2**64 - 7)
+    drawn = tangrad.rand(100, generator=generator)
+    expected = philox.uniform(2**64 - 12345, 2**64 - 7, 100)
+    assert (drawn.numpy() == expected).all()
+
+
+PROGRAM = f"""
+import hashlib
+import tangrad
+from tangrad_cpu import _kernels
+for threads in (1, 2, 4):
+    tangrad.rand(1)
+    _kernels.set_num_threads(threads)
+    tangrad.manual_seed({SEED})
+    x = tangrad.rand({4 * COUNT})
+    drawn = [x, tangrad.randperm(70000), tangrad.nn.functional.dropout(x, 0.3)]
+    drawn += [tangrad.randint(-5, 5, ({COUNT},)), x.bernoulli(), tangrad.randn({4 * COUNT})]
+    digests = [hashlib.sha256(d.numpy().tobytes()).hexdigest() for d in drawn]
+    print(_kernels.level(), *digests)
+"""
+
+
+def test_levels_and_threads_draw_the_same_bits() -> None:
+    """Normal numbers, the last, are the same for any threads; levels may contract differently."""
+    seen = {}
+    for level in LEVELS:
+        environment = {**os.environ, "TANGRAD_CPU_ISA": level}
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        lines = [line.split() for line in done.stdout.splitlines()]
+        assert [line[0] for line in lines] == [level] * 3
+        assert lines[0] == lines[1] == lines[2], "results depend on the number of threads"
+        seen[level] = lines[0][1:-1]
+    assert all(digests == seen[LEVELS[0]] for digests in seen.values())
+
+
+def test_moments_of_the_distributions() -> None:
+    tangrad.manual_seed(1)
+    n = 400_000
+    x = tangrad.randn(n)
+    assert abs(float(x.mean())) < 5 / n**0.5
+    assert abs(float((x * x).mean()) - 1) < 8 / n**0.5
+    assert abs(float((x**4).mean()) - 3) < 0.1
+    assert abs(float((x[1:] * x[:-1]).mean())) < 5 / n**0.5
+    u = tangrad.rand(n)
+    assert 0 <= float(u.min()) < 1e-4
+    assert 1 - 1e-4 < float(u.max()) < 1
+    assert abs(float(u.mean()) - 0.5) < 2 / n**0.5
+    e = tangrad.empty(n).exponential_(2.0)
+    assert float(e.min()) >= 0
+    assert abs(float(e.mean()) - 0.5) < 3 / n**0.5
+
+
+def test_no_working_memory_is_an_error() -> None:
+    tangrad.randperm(10)
+    _kernels.fail_scratch_after(0)
+    try:
+        with pytest.raises(MemoryError, match="randperm"):
+            tangrad.randperm(1000)
+    finally:
+        _kernels.fail_scratch_after(-1)

@@ -1,0 +1,611 @@
+"""Define what optimizers do to lists of tensors at once: whole steps, and norms, sums and products.
+
+Each op that writes lists is defined by its tensor code, one tensor after the other; a device may
+have a kernel that takes all of them in one pass.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tangrad
+from tangrad import _C
+from tangrad.ops.define import composite, op, overload
+
+_HALVES = ("float16", "bfloat16")
+
+
+def _widened(tensor: Any) -> Any:
+    """Return a half as float32, in which a step is computed and rounded once; others as they are."""
+    return tensor.float() if tensor.dtype.name in _HALVES else tensor
+
+
+def _put_back(tensors: Sequence[Any], computed: Sequence[Any]) -> None:
+    for tensor, value in zip(tensors, computed, strict=True):
+        if value is not tensor:
+            tensor.copy_(value)
+
+
+def _check_lists(name: str, **lists: Any) -> None:
+    """Refuse lists that differ in length from the first, or tensors in shape."""
+    (first, parameters), *others = lists.items()
+    for key, members in others:
+        if len(members) != len(parameters):
+            raise RuntimeError(
+                f"{name}: expected as many tensors in '{key}' as in '{first}', but got "
+                f"{len(members)} and {len(parameters)}"
+            )
+        for parameter, member in zip(parameters, members, strict=True):
+            if member.shape != parameter.shape:
+                raise RuntimeError(
+                    f"{name}: expected tensors of one shape at the same place of '{key}' and "
+                    f"'{first}', but got {tuple(member.shape)} and {tuple(parameter.shape)}"
+                )
+
+
+def _skips(found_inf: Any) -> bool:
+    return found_inf is not None and bool(found_inf)
+
+
+# Gradient descent ------------------------------------------------------------------------------
+
+
+def sgd_update(
+    parameter: Any,
+    grad: Any,
+    buffer: Any,
+    *,
+    weight_decay: float,
+    momentum: float,
+    lr: float,
+    dampening: float,
+    nesterov: bool,
+    maximize: bool,
+    is_first_step: bool,
+) -> None:
+    """Update a parameter and its momentum (None without) in place; see `tangrad.optim.SGD`."""
+    given = [parameter] if buffer is None else [parameter, buffer]
+    computed = [_widened(tensor) for tensor in given]
+    wide, grad = computed[0], _widened(grad)
+    if maximize:
+        grad = -grad
+    if weight_decay != 0:
+        grad = grad.add(wide, alpha=weight_decay)
+    if buffer is not None:
+        momenta = computed[1]
+        if is_first_step:
+            momenta.copy_(grad)
+        else:
+            momenta.mul_(momentum).add_(grad, alpha=1 - dampening)
+        grad = grad.add(momenta, alpha=momentum) if nesterov else momenta
+    wide.add_(grad, alpha=-lr)
+    _put_back(given, computed)
+
+
+def _fused_sgd_tensors(
+    self: Any,
+    grads: Any,
+    momentum_buffer_list: Any,
+    weight_decay: float,
+    momentum: float,
+    lr: float,
+    dampening: float,
+    nesterov: bool,
+    maximize: bool,
+    is_first_step: bool,
+    grad_scale: Any,
+    found_inf: Any,
+) -> None:
+    lists = {"self": self, "grads": grads}
+    if momentum != 0:
+        lists["momentum_buffer_list"] = momentum_buffer_list
+    _check_lists("_fused_sgd_", **lists)
+    if _skips(found_inf):
+        return
+    for i, (parameter, grad) in enumerate(zip(self, grads, strict=True)):
+        if grad_scale is not None:
+            grad.div_(grad_scale)
+        sgd_update(
+            parameter,
+            grad,
+            momentum_buffer_list[i] if momentum != 0 else None,
+            weight_decay=weight_decay,
+            momentum=momentum,
+            lr=lr,
+            dampening=dampening,
+            nesterov=nesterov,
+            maximize=maximize,
+            is_first_step=is_first_step,
+        )
+
+
+def _tensors(s: Any, lists: int, count: int, *shape: int, **how: Any) -> list[Any]:
+    return [[s.tensor(*shape, **how) for _ in range(count)] for _ in range(lists)]
+
+
+def _sgd_samples(s: Any) -> Any:
+    how = {"weight_decay": 0.0, "momentum": 0.0, "lr": 0.1, "dampening": 0.0, "nesterov": False}
+    how |= {"maximize": False, "is_first_step": False}
+    return [
+        s(*_tensors(s, 2, 2, 3, 4), [], **how),
+        s(*_tensors(s, 3, 2, 3, 4), **how | {"momentum": 0.9, "weight_decay": 0.1}),
+        s(*_tensors(s, 3, 1, 5), **how | {"momentum": 0.9, "nesterov": True, "maximize": True}),
+        s(*_tensors(s, 3, 1, 5), **how | {"momentum": 0.9, "dampening": 0.5}),
+        s(*_tensors(s, 3, 1, 5), **how | {"momentum": 0.9, "is_first_step": True}),
+        s(*_tensors(s, 3, 1), **how | {"momentum": 0.5}),
+        s(*_tensors(s, 3, 1, 0), **how | {"momentum": 0.5}),
+    ]
+
+
+_fused_sgd_ = op(
+    "_fused_sgd_(Tensor[]! self, Tensor[]! grads, Tensor[]! momentum_buffer_list, *,"
+    " float weight_decay, float momentum, float lr, float dampening, bool nesterov, bool maximize,"
+    " bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()",
+    dtypes="floating",
+    decompose=_fused_sgd_tensors,
+    vjp="none: its arguments are overwritten",
+    method=False,
+    samples=_sgd_samples,
+    errors=lambda s: [
+        (
+            s(
+                [s.tensor(2)],
+                [],
+                [],
+                weight_decay=0.0,
+                momentum=0.0,
+                lr=0.1,
+                dampening=0.0,
+                nesterov=False,
+                maximize=False,
+                is_first_step=False,
+            ),
+            RuntimeError,
+            "as many|length|size|empty",
+        )
+    ],
+    doc="Take a step of `tangrad.optim.SGD` with all parameters at once.",
+)
+
+
+# Adam ------------------------------------------------------------------------------------------
+
+
+def adam_update(
+    parameter: Any,
+    grad: Any,
+    exp_avg: Any,
+    exp_avg_sq: Any,
+    max_exp_avg_sq: Any,
+    step: float,
+    *,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    weight_decay: float,
+    eps: float,
+    maximize: bool,
+    decoupled: bool,
+) -> None:
+    """Update a parameter and its running means in place; see `tangrad.optim.Adam`.
+
+    Args:
+        max_exp_avg_sq: the largest second moment so far, or None.
+        step: how many steps were taken, this one included.
+        decoupled: whether the weights decay apart from the gradient.
+    """
+    given = [parameter, exp_avg, exp_avg_sq]
+    if max_exp_avg_sq is not None:
+        given.append(max_exp_avg_sq)
+    computed = [_widened(tensor) for tensor in given]
+    wide, grad = computed[0], _widened(grad)
+    if maximize:
+        grad = -grad
+    if weight_decay != 0 and decoupled:
+        wide.mul_(1 - lr * weight_decay)
+    elif weight_decay != 0:
+        grad = grad.add(wide, alpha=weight_decay)
+    # Real and imaginary part are optimized like two real numbers.
+    real = [tangrad.view_as_real(t) if t.is_complex() else t for t in (*computed, grad)]
+    target, first, second, *largest, grad = real
+    first.lerp_(grad, 1 - beta1)
+    second.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+    if largest:
+        largest[0].copy_(tangrad.maximum(largest[0], second))
+        second = largest[0]
+    denominator = (second.sqrt() / math.sqrt(1 - beta2**step)).add_(eps)
+    target.addcdiv_(first, denominator, value=-lr / (1 - beta1**step))
+    _put_back(given, computed)
+
+
+def _fused_adam_tensors(decoupled: bool) -> Callable[..., None]:
+    def decompose(
+        self: Any,
+        grads: Any,
+        exp_avgs: Any,
+        exp_avg_sqs: Any,
+        max_exp_avg_sqs: Any,
+        state_steps: Any,
+        lr: float,
+        beta1: float,
+        beta2: float,
+        weight_decay: float,
+        eps: float,
+        amsgrad: bool,
+        maximize: bool,
+        grad_scale: Any,
+        found_inf: Any,
+    ) -> None:
+        lists = {"self": self, "grads": grads, "exp_avgs": exp_avgs, "exp_avg_sqs": exp_avg_sqs}
+        if amsgrad:
+            lists["max_exp_avg_sqs"] = max_exp_avg_sqs
+        _check_lists("_fused_adam_", **lists)
+        if len(state_steps) != len(self):
+            raise RuntimeError(
+                "_fused_adam_: expected as many tensors in 'state_steps' as in 'self', but got "
+                f"{len(state_steps)} and {len(self)}"
+            )
+        if _skips(found_inf):
+            return
+        for i, (parameter, grad) in enumerate(zip(self, grads, strict=True)):
+            if grad_scale is not None:
+                grad.div_(grad_scale)
+            adam_update(
+                parameter,
+                grad,
+                exp_avgs[i],
+                exp_avg_sqs[i],
+                max_exp_avg_sqs[i] if amsgrad else None,
+                state_steps[i].item(),
+                lr=lr,
+                beta1=beta1,
+                beta2=beta2,
+                weight_decay=weight_decay,
+                eps=eps,
+                maximize=maximize,
+                decoupled=decoupled,
+            )
+
+    return decompose
+
+
+def _adam_samples(s: Any) -> Any:
+    how = {"lr": 0.1, "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.0, "eps": 1e-3}
+    how |= {"amsgrad": False, "maximize": False}
+
+    def lists(count: int, *shape: int, largest: bool = False) -> list[Any]:
+        moments = _tensors(s, 4 if largest else 3, count, *shape)
+        squares = [[s.tensor(*shape, low=0.1) for _ in range(count)] for _ in range(1 + largest)]
+        steps = [s.values(3.0 + i, dtype="float32") for i in range(count)]
+        return [*moments[:3], squares[0], squares[1] if largest else [], steps]
+
+    return [
+        s(*lists(2, 3, 4), **how),
+        s(*lists(2, 3, 4), **how | {"weight_decay": 0.1}),
+        s(*lists(1, 5, largest=True), **how | {"amsgrad": True, "maximize": True}),
+        s(*lists(1), **how),
+        s(*lists(1, 0), **how),
+    ]
+
+
+_fused_adam_ = op(
+    "_fused_adam_(Tensor[]! self, Tensor[]! grads, Tensor[]! exp_avgs, Tensor[]! exp_avg_sqs,"
+    " Tensor[]! max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2,"
+    " float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None,"
+    " Tensor? found_inf=None) -> ()",
+    dtypes="floating",
+    decompose=_fused_adam_tensors(decoupled=False),
+    mixes_devices=True,
+    vjp="none: its arguments are overwritten",
+    method=False,
+    samples=_adam_samples,
+    doc="Take a step of `tangrad.optim.Adam` with all parameters at once; the steps are counted.",
+)
+
+_fused_adamw_ = op(
+    "_fused_adamw_(Tensor[]! self, Tensor[]! grads, Tensor[]! exp_avgs, Tensor[]! exp_avg_sqs,"
+    " Tensor[]! max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2,"
+    " float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None,"
+    " Tensor? found_inf=None) -> ()",
+    dtypes="floating",
+    decompose=_fused_adam_tensors(decoupled=True),
+    mixes_devices=True,
+    vjp="none: its arguments are overwritten",
+    method=False,
+    samples=_adam_samples,
+    doc="Take a step of `tangrad.optim.AdamW` with all parameters at once; the steps are counted.",
+)
+
+
+# For each of a list ----------------------------------------------------------------------------
+
+
+def _zero_each(self: Any) -> None:
+    for tensor in self:
+        tensor.zero_()
+
+
+_foreach_zero_ = op(
+    "_foreach_zero_(Tensor[]! self) -> Tensor[]",
+    decompose=_zero_each,
+    vjp="none: its arguments are overwritten",
+    method=False,
+    samples=lambda s: [
+        s([s.tensor(2, 3), s.tensor()]),
+        s([s.tensor(0), s.tensor(4, strided=True)]),
+    ],
+    doc="Fill each tensor with zeros.",
+)
+
+
+def _mul_by_number(self: Any, scalar: Any) -> None:
+    for tensor in self:
+        tensor.mul_(scalar)
+
+
+_foreach_mul_scalar_ = op(
+    "_foreach_mul_scalar_(Tensor[]! self, Scalar scalar) -> Tensor[]",
+    dtypes="floating complex",
+    decompose=_mul_by_number,
+    vjp="none: its arguments are overwritten",
+    function=False,
+    method=False,
+    oracle="_foreach_mul_",
+    samples=lambda s: [s([s.tensor(2, 3), s.tensor()], 0.3), s([s.tensor(4, strided=True)], 2)],
+    doc="Multiply each tensor by a number.",
+)
+
+
+def _mul_by_tensor(self: Any, other: Any) -> None:
+    for tensor in self:
+        tensor.mul_(other)
+
+
+def _check_single(name: str, other: Any) -> None:
+    if other.numel() != 1 or other.ndim != 0:
+        raise RuntimeError(
+            f"{name}: a tensor that all are combined with has no dimensions, but got shape "
+            f"{tuple(other.shape)}; give a list of tensors for one each"
+        )
+
+
+_foreach_mul_tensor_ = op(
+    "_foreach_mul_tensor_(Tensor[]! self, Tensor other) -> Tensor[]",
+    dtypes="floating complex",
+    check=lambda other: _check_single("_foreach_mul_", other),
+    decompose=_mul_by_tensor,
+    vjp="none: its arguments are overwritten",
+    function=False,
+    method=False,
+    oracle="_foreach_mul_",
+    samples=lambda s: [s([s.tensor(2, 3), s.tensor(4, strided=True)], s.tensor())],
+    errors=lambda s: [(s([s.tensor(2)], s.tensor(2)), RuntimeError, "no dimensions|0 dim")],
+    doc="Multiply each tensor by a tensor without dimensions.",
+)
+
+
+def _mul_by_each(self: Any, other: Any) -> None:
+    for tensor, factor in zip(self, other, strict=True):
+        tensor.mul_(factor)
+
+
+def _check_as_many(name: str, self: Any, other: Any) -> None:
+    if not isinstance(other, (list, tuple)):
+        raise TypeError(f"{name}: expected a number, a tensor, or a list of either, not {other!r}")
+    if len(self) != len(other):
+        raise RuntimeError(
+            f"{name}: Tensor lists must have the same number of tensors, got {len(self)} and "
+            f"{len(other)}"
+        )
+
+
+_foreach_mul_list_ = op(
+    "_foreach_mul_list_(Tensor[]! self, Tensor[] other) -> Tensor[]",
+    dtypes="floating complex",
+    check=lambda self, other: _check_as_many("_foreach_mul_", self, other),
+    decompose=_mul_by_each,
+    vjp="none: its arguments are overwritten",
+    function=False,
+    method=False,
+    oracle="_foreach_mul_",
+    samples=lambda s: [s(*_tensors(s, 2, 2, 2, 3)), s([s.tensor(2, 3)], [s.tensor(3)])],
+    errors=lambda s: [(s([s.tensor(2)], _tensors(s, 1, 2, 2)[0]), RuntimeError, "same number")],
+    doc="Multiply each tensor by its own tensor.",
+)
+
+_foreach_mul_numbers_ = op(
+    "_foreach_mul_numbers_(Tensor[]! self, any scalars) -> Tensor[]",
+    dtypes="floating complex",
+    check=lambda self, scalars: _check_as_many("_foreach_mul_", self, scalars),
+    decompose=lambda self, scalars: _mul_by_each(self, scalars),
+    vjp="none: its arguments are overwritten",
+    function=False,
+    method=False,
+    oracle="_foreach_mul_",
+    samples=lambda s: [s(_tensors(s, 1, 2, 2, 3)[0], [0.5, 2.0])],
+    doc="Multiply each tensor by its own number.",
+)
+
+_foreach_mul_ = overload(
+    "_foreach_mul_",
+    "_foreach_mul_tensor_",
+    "_foreach_mul_scalar_",
+    "_foreach_mul_list_",
+    "_foreach_mul_numbers_",
+    method=False,
+)
+
+
+def _add_number(self: Any, scalar: Any) -> None:
+    for tensor in self:
+        tensor.add_(scalar)
+
+
+_foreach_add_scalar_ = op(
+    "_foreach_add_scalar_(Tensor[]! self, Scalar scalar) -> Tensor[]",
+    dtypes="floating complex",
+    decompose=_add_number,
+    vjp="none: its arguments are overwritten",
+    function=False,
+    method=False,
+    oracle="_foreach_add_",
+    samples=lambda s: [s([s.tensor(2, 3), s.tensor()], 0.3), s([s.tensor(4, strided=True)], 2)],
+    doc="Add a number to each tensor.",
+)
+
+
+def _add_tensor(self: Any, other: Any, alpha: Any) -> None:
+    for tensor in self:
+        tensor.add_(other, alpha=alpha)
+
+
+_foreach_add_tensor_ = op(
+    "_foreach_add_tensor_(Tensor[]! self, Tensor other, *, Scalar alpha=1) -> Tensor[]",
+    dtypes="floating complex",
+    check=lambda other: _check_single("_foreach_add_", other),
+    decompose=_add_tensor,
+    vjp="none: its arguments are overwritten",
+    function=False,
+    method=False,
+    oracle="_foreach_add_",
+    samples=lambda s: [s([s.tensor(2, 3), s.tensor(4, strided=True)], s.tensor(), alpha=2)],
+    errors=lambda s: [(s([s.tensor(2)], s.tensor(2)), RuntimeError, "no dimensions|0 dim")],
+    doc="Add alpha times a tensor without dimensions to each tensor.",
+)
+
+
+def _add_each(self: Any, other: Any, alpha: Any) -> None:
+    for tensor, term in zip(self, other, strict=True):
+        tensor.add_(term, alpha=alpha)
+
+
+_foreach_add_list_ = op(
+    "_foreach_add_list_(Tensor[]! self, Tensor[] other, *, Scalar alpha=1) -> Tensor[]",
+    dtypes="floating complex",
+    check=lambda self, other: _check_as_many("_foreach_add_", self, other),
+    decompose=_add_each,
+    vjp="none: its arguments are overwritten",
+    function=False,
+    method=False,
+    oracle="_foreach_add_",
+    samples=lambda s: [
+        s(*_tensors(s, 2, 2, 2, 3)),
+        s(*_tensors(s, 2, 2, 2, 3), alpha=-0.5),
+        s([s.tensor(2, 3)], [s.tensor(3)]),
+    ],
+    errors=lambda s: [(s([s.tensor(2)], _tensors(s, 1, 2, 2)[0]), RuntimeError, "same number")],
+    doc="Add alpha times its own tensor to each tensor.",
+)
+
+
+def _add_numbers(self: Any, scalars: Any) -> None:
+    for tensor, term in zip(self, scalars, strict=True):
+        tensor.add_(term)
+
+
+_foreach_add_numbers_ = op(
+    "_foreach_add_numbers_(Tensor[]! self, any scalars) -> Tensor[]",
+    dtypes="floating complex",
+    check=lambda self, scalars: _check_as_many("_foreach_add_", self, scalars),
+    decompose=_add_numbers,
+    vjp="none: its arguments are overwritten",
+    function=False,
+    method=False,
+    oracle="_foreach_add_",
+    samples=lambda s: [s(_tensors(s, 1, 2, 2, 3)[0], [0.5, 2.0])],
+    doc="Add its own number to each tensor.",
+)
+
+_foreach_add_ = overload(
+    "_foreach_add_",
+    "_foreach_add_tensor_",
+    "_foreach_add_scalar_",
+    "_foreach_add_list_",
+    "_foreach_add_numbers_",
+    method=False,
+)
+
+
+# Norms -----------------------------------------------------------------------------------------
+
+
+def _check_norms(self: Any) -> None:
+    if not self:
+        raise RuntimeError("_norms: expected at least one tensor, but the list is empty")
+    for tensor in self:
+        if not (tensor.dtype.is_floating_point or tensor.dtype.is_complex):
+            raise RuntimeError(
+                "_foreach_norm: expected floating point or complex tensors, but got "
+                f"{tensor.dtype}; convert it with .to(dtype)"
+            )
+
+
+def _norms_dtype(self: Any) -> Any:
+    found = self[0].dtype
+    for tensor in self[1:]:
+        if tensor.dtype is not found:
+            found = tangrad.promote_types(found, tensor.dtype)
+    return found.to_real()
+
+
+_norms = op(
+    "_norms(Tensor[] self, Scalar ord=2) -> Tensor",
+    dtypes="floating complex",
+    check=_check_norms,
+    shape=lambda self: (len(self),),
+    dtype=_norms_dtype,
+    decompose=lambda self, ord: tangrad.stack([tensor.norm(ord) for tensor in self]),
+    vjp="none: `_foreach_norm` records the norm of each tensor",
+    function=False,
+    method=False,
+    oracle=lambda torch, self, ord=2: torch.stack([x.detach().norm(ord) for x in self]),
+    samples=lambda s: [
+        s([s.tensor(2, 3), s.tensor(), s.tensor(0)]),
+        s([s.tensor(2, 3), s.tensor(4, strided=True)], 1),
+        s([s.tensor(2, 3)], float("inf")),
+    ],
+    doc="Compute the vector norm of each tensor.",
+)
+
+
+_total_norm = op(
+    "_total_norm(Tensor[] self, Scalar ord=2) -> Tensor",
+    dtypes="floating complex",
+    check=_check_norms,
+    shape=lambda self: (),
+    dtype=_norms_dtype,
+    decompose=lambda self, ord: _norms(self, ord).norm(ord),
+    vjp="none: `tangrad.nn.utils.get_total_norm` is not recorded",
+    method=False,
+    oracle=lambda torch, self, ord=2: torch.nn.utils.get_total_norm(
+        [x.detach() for x in self], ord
+    ),
+    samples=lambda s: [
+        s([s.tensor(2, 3), s.tensor(), s.tensor(0)]),
+        s([s.tensor(2, 3), s.tensor(4, strided=True)], 1),
+        s([s.tensor(2, 3)], float("inf")),
+    ],
+    doc="Compute the vector norm of all tensors taken as one vector.",
+)
+
+
+@composite(
+    "_foreach_norm(Tensor[] self, Scalar ord=2, dtype? dtype=None) -> any",
+    dtypes="floating complex",
+    method=False,
+    samples=lambda s: [
+        s([s.tensor(2, 3), s.tensor()]),
+        s([s.tensor(2, 3), s.tensor(4, strided=True)], 1),
+        s([s.tensor(2, 3)], float("inf")),
+    ],
+)
+def _foreach_norm(self: Any, ord: Any, dtype: Any) -> Any:
+    """Compute the vector norm of each tensor; return a tuple of tensors without dimensions."""
+    if dtype is not None:
+        self = [tensor.to(dtype) for tensor in self]
+    derived = tangrad.is_grad_enabled() or _C.get_intercept() is not None
+    if derived or len({tensor.dtype for tensor in self}) != 1:
+        return tuple(tensor.norm(ord) for tensor in self)
+    return tuple(_norms(self, ord).unbind())
