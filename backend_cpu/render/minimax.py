@@ -1,0 +1,264 @@
+"""Compute the polynomials of ``native/vmath_polynomials.h``: minimax by Remez's exchange.
+
+``python minimax.py`` prints the header; ``python minimax.py --report`` prints the error of each
+polynomial, in bits, with its coefficients rounded to their type. A polynomial ``P(x)`` stands for
+``target(x)`` on an interval; what is made small everywhere is ``|weight(x) * (P(x) - target(x))|``,
+where the weight turns the error of ``P`` into the relative error of the function it serves.
+
+Method: E. Remez, 1934, as in J.-M. Muller, Elementary Functions, 3rd ed., section 3.3. The
+coefficients are rounded to nearest afterwards: the leading terms of the functions (such as ``1 + r``
+of ``exp``) are not part of the polynomials, so that rounding costs them little.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import mpmath
+import numpy as np
+from mpmath import mp, mpf
+
+Function = Callable[[mpf], mpf]
+
+
+@dataclass(frozen=True)
+class Polynomial:
+    """Describe one polynomial to be found.
+
+    Attributes:
+        name: The C function is ``tgc_poly_<name>``.
+        dtype: ``float32`` or ``float64``, the type of coefficients and arguments.
+        degree: Its degree.
+        low, high: The interval.
+        target: What it approximates.
+        weight: By what its error is multiplied.
+        comment: The formula it belongs to.
+    """
+
+    name: str
+    dtype: str
+    degree: int
+    low: mpf
+    high: mpf
+    target: Function
+    weight: Function
+    comment: str
+
+
+def _round(value: mpf, dtype: str) -> mpf:
+    if dtype == "float64":
+        return mpf(float(value))
+    # From mpf to float32 by way of float64: rounding twice moves a coefficient by no more than
+    # half a unit of float64.
+    return mpf(float(np.float32(float(value))))
+
+
+def _grid(low: mpf, high: mpf, count: int) -> list[mpf]:
+    middle, half = (low + high) / 2, (high - low) / 2
+    return [middle - half * mpmath.cos(mpmath.pi * k / (count - 1)) for k in range(count)]
+
+
+def _horner(coefficients: list[mpf], x: mpf) -> mpf:
+    total = mpf(0)
+    for coefficient in reversed(coefficients):
+        total = total * x + coefficient
+    return total
+
+
+def _remez(
+    points: list[mpf], values: list[mpf], weights: list[mpf], count: int
+) -> list[mpf]:
+    """Return the ``count`` coefficients with the least weighted error on ``points``."""
+    # Only with a positive weight does the error of the best polynomial alternate.
+    weights = [abs(weight) for weight in weights]
+    # Where the weight vanishes nothing is asked of the polynomial.
+    least = max(weights) * mpf("1e-9")
+    inner = [k for k in range(len(points)) if weights[k] > least and points[k] != 0]
+    points, values, weights = ([row[k] for k in inner] for row in (points, values, weights))
+    step = (len(points) - 1) / count
+    chosen = [round(k * step) for k in range(count + 1)]
+    best, best_error = [], mpf("inf")
+    for _ in range(40):
+        matrix = mpmath.matrix(count + 1, count + 1)
+        right = mpmath.matrix(count + 1, 1)
+        for row, k in enumerate(chosen):
+            for column in range(count):
+                matrix[row, column] = points[k] ** column
+            matrix[row, count] = (-1) ** row / weights[k]
+            right[row] = values[k]
+        solution = mpmath.lu_solve(matrix, right)
+        found, level = list(solution[:count]), abs(solution[count])
+        errors = [
+            weight * (_horner(found, x) - value)
+            for x, value, weight in zip(points, values, weights, strict=True)
+        ]
+        largest = max(abs(error) for error in errors)
+        if largest < best_error:
+            best, best_error = found, largest
+        if largest <= level * mpf("1.001"):
+            break
+        chosen = _exchange(errors, count + 1) or chosen
+    return best
+
+
+def _exchange(errors: list[mpf], count: int) -> list[int] | None:
+    """Return ``count`` indices where the error alternates and is locally largest."""
+    extrema: list[int] = []
+    for k, error in enumerate(errors):
+        if error == 0:
+            continue
+        if extrema and (errors[extrema[-1]] > 0) == (error > 0):
+            if abs(error) > abs(errors[extrema[-1]]):
+                extrema[-1] = k
+        else:
+            extrema.append(k)
+    while len(extrema) > count:
+        # Of what is too much, drop the smaller end.
+        extrema.pop(0 if abs(errors[extrema[0]]) < abs(errors[extrema[-1]]) else -1)
+    return extrema if len(extrema) == count else None
+
+
+def fit(poly: Polynomial) -> tuple[list[mpf], mpf]:
+    """Return the rounded coefficients, lowest first, and the largest weighted error."""
+    points = _grid(poly.low, poly.high, 24 * (poly.degree + 2) + 1)
+    values = [poly.target(x) for x in points]
+    weights = [poly.weight(x) for x in points]
+    found = _remez(points, values, weights, poly.degree + 1)
+    rounded = [_round(value, poly.dtype) for value in found]
+    error = max(
+        abs(w * (_horner(rounded, x) - v))
+        for x, v, w in zip(points, values, weights, strict=True)
+    )
+    return rounded, error
+
+
+def _literal(value: mpf, dtype: str) -> str:
+    return float(value).hex() + ("f" if dtype == "float32" else "")
+
+
+def render(poly: Polynomial, coefficients: list[mpf]) -> str:
+    """Return the C function that evaluates the polynomial by Horner's scheme."""
+    kind, fma = ("float", "TGC_FMAF") if poly.dtype == "float32" else ("double", "TGC_FMA")
+    lines = [
+        f"/* {poly.comment} */",
+        f"TGC_INLINE {kind} tgc_poly_{poly.name}({kind} x) {{",
+        f"    {kind} p = {_literal(coefficients[-1], poly.dtype)};",
+    ]
+    for value in coefficients[-2::-1]:
+        lines.append(f"    p = {fma}(p, x, {_literal(value, poly.dtype)});")
+    return "\n".join([*lines, "    return p;", "}"])
+
+
+def _by_series(closed: Function, series: Function, radius: float) -> Function:
+    """Return a function that uses its power series near 0, where the closed form cancels."""
+    return lambda x: series(x) if abs(x) < radius else closed(x)
+
+
+def _closed(closed: Function) -> Function:
+    """Return a function whose closed form cancels near 0, with digits to spare."""
+
+    def value(x: mpf) -> mpf:
+        with mp.workdps(mp.dps * 4):
+            return +closed(x if x != 0 else mpf(10) ** (-mp.dps))
+
+    return value
+
+
+def _of_square(function: Function) -> Function:
+    """Return a function of ``z`` that is ``function`` at the root of ``z``."""
+    return _closed(lambda z: function(mpmath.sqrt(z)))
+
+
+mp.dps = 40
+_LN2 = mpmath.log(2)
+_HALF_LN2 = _LN2 / 2 * mpf("1.001")
+_ROOT_LOW, _ROOT_HIGH = mpmath.sqrt(mpf(1) / 2) - 1, mpmath.sqrt(2) - 1
+_QUARTER_PI = (mpmath.pi / 4) * mpf("1.01")
+_ROOT_PI = mpmath.sqrt(mpmath.pi)
+
+
+def _exp(name: str, dtype: str, degree: int, served: Function = mpmath.exp) -> Polynomial:
+    return Polynomial(
+        name, dtype, degree, -_HALF_LN2, _HALF_LN2,
+        _closed(lambda r: (mpmath.expm1(r) - r) / r**2),
+        _closed(lambda r: r**2 / served(r)),
+        "exp(r) = 1 + r + r^2 P(r)",
+    )  # fmt: skip
+
+
+def _odd(
+    name: str, dtype: str, degree: int, high: mpf, function: Function, text: str
+) -> Polynomial:
+    """An odd function with derivative 1 at 0, up to ``high``."""
+    return Polynomial(
+        name, dtype, degree, mpf(0), high**2,
+        _of_square(lambda x: (function(x) / x - 1) / x**2),
+        _of_square(lambda x: x**3 / function(x)),
+        f"{text}(r) = r + r^3 P(r^2), |r| <= {mpmath.nstr(high, 4)}",
+    )  # fmt: skip
+
+
+def _cos(name: str, dtype: str, degree: int) -> Polynomial:
+    return Polynomial(
+        name, dtype, degree, mpf(0), _QUARTER_PI**2,
+        _of_square(lambda x: (mpmath.cos(x) - 1 + x**2 / 2) / x**4),
+        _of_square(lambda x: x**4 / mpmath.cos(x)),
+        "cos(r) = 1 - r^2 / 2 + r^4 P(r^2), |r| <= pi / 4",
+    )  # fmt: skip
+
+
+POLYNOMIALS = [
+    _exp("exp_f32", "float32", 4),
+    _exp("expm1_f32", "float32", 5, mpmath.expm1),
+    Polynomial(
+        "log_f32", "float32", 7, _ROOT_LOW, _ROOT_HIGH,
+        _closed(lambda f: (mpmath.log1p(f) - f + f**2 / 2) / f**3),
+        _closed(lambda f: f**3 / mpmath.log1p(f)),
+        "log(1 + f) = f - f^2 / 2 + f^3 P(f)",
+    ),
+    _odd("sin_f32", "float32", 3, _QUARTER_PI, mpmath.sin, "sin"),
+    _cos("cos_f32", "float32", 2),
+    _odd("tanh_f32", "float32", 4, mpf("0.626"), mpmath.tanh, "tanh"),
+    Polynomial(
+        "erf_f32", "float32", 6, mpf(0), mpf("0.93") ** 2,
+        _of_square(lambda x: mpmath.erf(x) / x - 1),
+        _of_square(lambda x: x / mpmath.erf(x)),
+        "erf(x) = x + x P(x^2), |x| <= 0.93",
+    ),
+    Polynomial(
+        "erf_tail_f32", "float32", 8, mpf("0.92"), mpf("3.95"),
+        lambda x: -mpmath.log(mpmath.erfc(x)),
+        lambda x: mpmath.erfc(x) / mpmath.erf(x),
+        "erf(x) = 1 - exp(-P(x)), 0.92 <= x <= 3.95",
+    ),
+]  # fmt: skip
+
+_HEADER = """\
+/* Minimax polynomials of vmath: written by render/minimax.py, which documents them. */
+#ifndef TGC_VMATH_POLYNOMIALS_H
+#define TGC_VMATH_POLYNOMIALS_H
+
+#include "vmath_bits.h"
+"""
+
+
+def main(arguments: list[str]) -> None:
+    """Print the header, or with ``--report`` the errors."""
+    names = [name for name in arguments if not name.startswith("-")]
+    if "--report" in arguments:
+        for poly in POLYNOMIALS:
+            if not names or poly.name in names:
+                _, error = fit(poly)
+                bits = mpmath.nstr(mpmath.log(error, 2), 4)
+                print(f"{poly.name:20} degree {poly.degree:2}  error 2^{bits}", flush=True)
+        return
+    print(_HEADER)
+    for poly in POLYNOMIALS:
+        print(render(poly, fit(poly)[0]) + "\n")
+    print("#endif")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
