@@ -71,6 +71,8 @@ class BuildKernels(build_ext):
         with ThreadPoolExecutor(jobs) as pool:
             objects = list(pool.map(lambda item: self.compile(*item, include), work))
         ext.extra_objects = [str(path) for path in objects]
+        # Else an extension whose Cython source is older than its module is not linked again.
+        ext.depends = ext.extra_objects
         ext.include_dirs = include
         super().build_extension(ext)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -15,11 +16,20 @@ def write_sources(folder: Path, levels: list[str], handwritten: Iterable[Path]) 
         handwritten: kernel files of the source tree; each ends with a table of its kernels.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    rendered: dict[str, str] = {}
+    from render.reductions import render_reductions
+
+    handwritten = list(handwritten)
+    rendered = render_reductions(replaced(handwritten))
     paths = [write(folder / f"{name}.c", text) for name, text in rendered.items()]
     tables = [path.stem for path in [*handwritten, *paths] if has_table(path)]
     write(folder / "tables.c", tables_source(levels, tables))
     return paths
+
+
+def replaced(handwritten: Iterable[Path]) -> set[tuple[str, str]]:
+    """Return the (op, dtype) pairs of handwritten kernels, as their tables list them."""
+    text = "".join(path.read_text("utf-8") for path in handwritten)
+    return set(re.findall(r'\{"([^"]+)", "(\w+)", TGC_', text))
 
 
 def has_table(path: Path) -> bool:
