@@ -67,9 +67,7 @@ def _horner(coefficients: list[mpf], x: mpf) -> mpf:
     return total
 
 
-def _remez(
-    points: list[mpf], values: list[mpf], weights: list[mpf], count: int
-) -> list[mpf]:
+def _remez(points: list[mpf], values: list[mpf], weights: list[mpf], count: int) -> list[mpf]:
     """Return the ``count`` coefficients with the least weighted error on ``points``."""
     # Only with a positive weight does the error of the best polynomial alternate.
     weights = [abs(weight) for weight in weights]
@@ -128,8 +126,7 @@ def fit(poly: Polynomial) -> tuple[list[mpf], mpf]:
     found = _remez(points, values, weights, poly.degree + 1)
     rounded = [_round(value, poly.dtype) for value in found]
     error = max(
-        abs(w * (_horner(rounded, x) - v))
-        for x, v, w in zip(points, values, weights, strict=True)
+        abs(w * (_horner(rounded, x) - v)) for x, v, w in zip(points, values, weights, strict=True)
     )
     return rounded, error
 

@@ -171,11 +171,13 @@ class _Fold:
 
         position = "index + k * step" if self.indexed else "0"
         steps = [f"{position} + {i} * t->row_index" if self.indexed else "0" for i in range(4)]
-        rows = ", ".join(f"*restrict x{i} = (const {self.item} *)(x + {i} * t->row_stride)"
-                         for i in range(4))
+        rows = ", ".join(
+            f"*restrict x{i} = (const {self.item} *)(x + {i} * t->row_stride)" for i in range(4)
+        )
         index = (
             "        const int64_t index = t->index + row * t->row_index, step = t->lane_index;\n"
-            if self.indexed else ""
+            if self.indexed
+            else ""
         )
         text = f"""\
 #define {name}_BYTES {size}
@@ -332,4 +334,3 @@ static const tgc_fold fold_{name} = {{
         if result == "promoted":
             return self.dtype
         return REAL.get(self.dtype, self.dtype) if result == "real" else result
-
