@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from render import pointwise
+from render import pointwise, reductions
 
 
 def write_sources(folder: Path, levels: list[str], handwritten: Iterable[Path]) -> list[Path]:
@@ -17,11 +18,19 @@ def write_sources(folder: Path, levels: list[str], handwritten: Iterable[Path]) 
         handwritten: kernel files of the source tree; each ends with a table of its kernels.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    rendered = pointwise.sources()
+    handwritten = list(handwritten)
+    rendered = pointwise.sources() | reductions.render_reductions(replaced(handwritten))
     paths = [write(folder / f"{name}.c", text) for name, text in rendered.items()]
-    tables = [path.stem for path in [*handwritten, *paths] if has_table(path)]
+    # Of two kernels for one op and dtype the later wins: that written by hand.
+    tables = [path.stem for path in [*paths, *handwritten] if has_table(path)]
     write(folder / "tables.c", tables_source(levels, tables))
     return paths
+
+
+def replaced(handwritten: Iterable[Path]) -> set[tuple[str, str]]:
+    """Return the (op, dtype) pairs of handwritten kernels, as their tables list them."""
+    text = "".join(path.read_text("utf-8") for path in handwritten)
+    return set(re.findall(r'\{"([^"]+)", "(\w+)", TGC_', text))
 
 
 def has_table(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Define softmax and the normalizations by mean and variance."""
+"""Define the normalizations by mean and variance."""
 
 from __future__ import annotations
 
@@ -7,127 +7,7 @@ from typing import Any
 import tangrad
 from tangrad.ops.define import composite, op
 from tangrad.ops.movement import Ints, numel_of
-
-# Softmax ---------------------------------------------------------------------------------------
-
-
-def _require_floating(name: str, x: Any) -> None:
-    """Refuse other dtypes, as soon as there is an element to compute."""
-    if not x.dtype.is_floating_point and numel_of(x.shape):
-        raise NotImplementedError(
-            f'"{name}" not implemented for {x.dtype}; convert the input or give dtype'
-        )
-
-
-def _softmax_reference(np: Any, self: Any, dim: int) -> Any:
-    if self.size == 0:
-        return self
-    if self.ndim == 0:
-        return np.exp(self - self)
-    with np.errstate(invalid="ignore"):
-        powers = np.exp(self - self.max(dim, keepdims=True))
-    return powers / powers.sum(dim, keepdims=True)
-
-
-def _log_softmax_reference(np: Any, self: Any, dim: int) -> Any:
-    if self.size == 0:
-        return self
-    if self.ndim == 0:
-        return self - self
-    with np.errstate(invalid="ignore", divide="ignore"):
-        shifted = self - self.max(dim, keepdims=True)
-        return shifted - np.log(np.exp(shifted).sum(dim, keepdims=True))
-
-
-def _softmax_tangent(x_t: Any, result: Any, dim: int) -> Any:
-    return result * (x_t - (x_t * result).sum((dim,), keepdim=True))
-
-
-def _log_softmax_tangent(x_t: Any, result: Any, dim: int) -> Any:
-    return x_t - (x_t * result.exp()).sum((dim,), keepdim=True)
-
-
-_softmax = op(
-    "_softmax(Tensor self, dim dim) -> Tensor",
-    dtypes="floating",
-    check=lambda self: _require_floating("softmax", self),
-    shape=lambda self: self.shape,
-    reference=_softmax_reference,
-    vjp={"self": lambda g, result, dim: _softmax_tangent(g, result, dim)},
-    jvp=lambda self_t, result, dim: _softmax_tangent(self_t, result, dim),
-    batch=lambda size, dims, self, dim: _softmax_batch(_softmax, dims, self, dim),
-    function=False,
-    method=False,
-    samples=lambda s: [s(s.tensor(2, 3), 1), s(s.tensor(2, 3, strided=True), 0)],
-    oracle="softmax",
-    doc="Compute softmax in the dtype of the input.",
-)
-
-_log_softmax = op(
-    "_log_softmax(Tensor self, dim dim) -> Tensor",
-    dtypes="floating",
-    check=lambda self: _require_floating("log_softmax", self),
-    shape=lambda self: self.shape,
-    reference=_log_softmax_reference,
-    vjp={"self": lambda g, result, dim: g - result.exp() * g.sum((dim,), keepdim=True)},
-    jvp=lambda self_t, result, dim: _log_softmax_tangent(self_t, result, dim),
-    batch=lambda size, dims, self, dim: _softmax_batch(_log_softmax, dims, self, dim),
-    function=False,
-    method=False,
-    samples=lambda s: [s(s.tensor(2, 3), 1), s(s.tensor(2, 3, strided=True), 0)],
-    oracle="log_softmax",
-    doc="Compute log_softmax in the dtype of the input.",
-)
-
-
-def _softmax_batch(rule: Any, dims: Any, self: Any, dim: int) -> Any:
-    x = self.movedim(dims[0], 0)
-    if x.ndim == 1:
-        return rule(x.unsqueeze(1), 1).squeeze(1), 0
-    return rule(x, dim + 1), 0
-
-
-@composite(
-    "softmax(Tensor self, dim dim, dtype? dtype=None) -> Tensor",
-    dtypes="floating",
-    samples=lambda s: [
-        s(s.tensor(2, 3), 1),
-        s(s.tensor(2, 3, strided=True), -2),
-        s(s.tensor(), 0),
-        s(s.tensor(2, 0), 1),
-        s(s.tensor(0, 2), 1),
-    ],
-    errors=lambda s: [(s(s.tensor(2, 3), 2), IndexError, "Dimension out of range")],
-)
-def softmax(self: Any, dim: int, dtype: Any) -> Any:
-    """Scale exp(x) along a dimension so that it sums to one.
-
-    Args:
-        dtype: convert the input to this first.
-    """
-    return _softmax(self if dtype is None else self.to(dtype), dim)
-
-
-@composite(
-    "log_softmax(Tensor self, dim dim, dtype? dtype=None) -> Tensor",
-    dtypes="floating",
-    samples=lambda s: [
-        s(s.tensor(2, 3), 1),
-        s(s.tensor(2, 3, strided=True), -2),
-        s(s.tensor(), 0),
-        s(s.tensor(2, 0), 1),
-        s(s.tensor(0, 2), 1),
-    ],
-    errors=lambda s: [(s(s.tensor(2, 3), 2), IndexError, "Dimension out of range")],
-)
-def log_softmax(self: Any, dim: int, dtype: Any) -> Any:
-    """Compute log(softmax(x)) along a dimension without overflow.
-
-    Args:
-        dtype: convert the input to this first.
-    """
-    return _log_softmax(self if dtype is None else self.to(dtype), dim)
-
+from tangrad.ops.softmax import require_floating
 
 # Layer normalization ---------------------------------------------------------------------------
 
@@ -155,7 +35,7 @@ def _check_layer_norm(input: Any, normalized_shape: Ints, weight: Any, bias: Any
 
 def _check_native_layer_norm(input: Any, normalized_shape: Ints, weight: Any, bias: Any) -> None:
     _check_layer_norm(input, normalized_shape, weight, bias)
-    _require_floating("layer_norm", input)
+    require_floating("layer_norm", input)
 
 
 def _layer_norm_shapes(input: Any, normalized_shape: Ints) -> list[Ints]:
@@ -188,31 +68,198 @@ def _layer_norm_vjp(
     result2: Any,
     needs: Any,
 ) -> tuple[Any, Any, Any]:
-    """Differentiate (result, mean, rstd) by input, weight and bias in one pass.
+    """Differentiate (result, mean, rstd) by input, weight and bias.
 
-    With n normalised elements x̂ = (x - mean) rstd and h = g weight:
-    dx = rstd (h - mean(h) - x̂ mean(h x̂)) + g1 / n - g2 rstd² x̂ / n.
+    The part of the result is an op of its own; those of mean and rstd, which only derivatives of
+    derivatives ask for, add g1 / n - g2 rstd² x̂ / n, with n elements x̂ = (x - mean) rstd.
     """
     g0, g1, g2 = grads
-    axes = tuple(range(input.ndim - len(normalized_shape), input.ndim))
-    lead = tuple(range(input.ndim - len(normalized_shape)))
     count = numel_of(normalized_shape)
-    normal = (input - result1) * result2
     d_input = d_weight = d_bias = None
     if g0 is not None:
-        h = g0 if weight is None else g0 * weight
-        d_input = result2 * (
-            h - h.mean(axes, keepdim=True) - normal * (h * normal).mean(axes, keepdim=True)
+        d_input, d_weight, d_bias = native_layer_norm_backward(
+            g0, input, normalized_shape, result1, result2, weight
         )
-        d_weight = (g0 * normal).sum(lead) if lead else g0 * normal
-        d_bias = g0.sum(lead) if lead else g0
     if g1 is not None:
         part = (g1 / count).expand(input.shape)
         d_input = part if d_input is None else d_input + part
     if g2 is not None:
-        part = normal * (g2 * result2 * result2 / -count)
+        part = (input - result1) * (g2 * result2**3 / -count)
         d_input = part if d_input is None else d_input + part
     return d_input, d_weight if needs[1] else None, d_bias if needs[2] else None
+
+
+def _check_layer_norm_backward(
+    grad_out: Any, input: Any, normalized_shape: Ints, mean: Any, rstd: Any, weight: Any
+) -> None:
+    _check_layer_norm(input, normalized_shape, weight, None)
+    require_floating("layer_norm", input)
+    per_row = _layer_norm_shapes(input, normalized_shape)[1]
+    for name, x, shape in (
+        ("grad_out", grad_out, input.shape), ("mean", mean, per_row), ("rstd", rstd, per_row)
+    ):  # fmt: skip
+        if tuple(x.shape) != tuple(shape) or x.dtype != input.dtype:
+            raise RuntimeError(
+                f"native_layer_norm_backward: {name} must be of shape {list(shape)} and "
+                f"{input.dtype}, got {list(x.shape)} and {x.dtype}"
+            )
+
+
+def _layer_norm_backward_reference(
+    np: Any, grad_out: Any, input: Any, normalized_shape: Ints, mean: Any, rstd: Any, weight: Any
+) -> Any:
+    axes = tuple(range(-len(normalized_shape), 0))
+    lead = tuple(range(input.ndim - len(normalized_shape)))
+    normal = (input - mean) * rstd
+    h = grad_out if weight is None else grad_out * weight
+    by_weight, by_bias = (grad_out * normal).sum(lead), grad_out.sum(lead)
+    if numel_of(normalized_shape) == 0:
+        return h, by_weight, by_bias
+    slope = (h * normal).mean(axes, keepdims=True)
+    return rstd * (h - h.mean(axes, keepdims=True) - normal * slope), by_weight, by_bias
+
+
+def _over_rows(x: Any, count: int) -> Any:
+    """Sum over the dimensions before the last `count`."""
+    lead = tuple(range(x.ndim - count))
+    return x.sum(lead) if lead else x
+
+
+def _layer_norm_backward_vjp(
+    grads: Any,
+    grad_out: Any,
+    input: Any,
+    normalized_shape: Ints,
+    mean: Any,
+    rstd: Any,
+    weight: Any,
+    needs: Any,
+) -> tuple[Any, ...]:
+    """Differentiate rstd (h - mean(h) - x̂ mean(h x̂)), sum(g x̂) and sum(g), where h = g weight.
+
+    With u = rstd times the first cotangent: by h it is u - mean(u) - x̂ mean(u x̂), by x̂
+    -u mean(h x̂) - h mean(u x̂).
+    """
+    c0, c1, c2 = grads
+    count = len(normalized_shape)
+    axes = tuple(range(input.ndim - count, input.ndim))
+    normal = (input - mean) * rstd
+    by_g, by_normal, by_rstd, by_weight = None, None, None, None
+    if c0 is not None:
+        h = grad_out if weight is None else grad_out * weight
+        u = rstd * c0
+        slope, turned = ((x * normal).mean(axes, keepdim=True) for x in (h, u))
+        by_h = u - u.mean(axes, keepdim=True) - normal * turned
+        by_g = by_h if weight is None else by_h * weight
+        by_weight = _over_rows(by_h * grad_out, count)
+        by_normal = -u * slope - h * turned
+        by_rstd = (c0 * (h - h.mean(axes, keepdim=True) - normal * slope)).sum(axes, keepdim=True)
+    if c1 is not None:
+        by_g = c1 * normal if by_g is None else by_g + c1 * normal
+        by_normal = c1 * grad_out if by_normal is None else by_normal + c1 * grad_out
+    if c2 is not None:
+        by_g = c2.expand(input.shape) if by_g is None else by_g + c2
+    by_input = by_mean = None
+    if by_normal is not None:
+        by_input = by_normal * rstd
+        by_mean = -by_input.sum(axes, keepdim=True)
+        moved = (by_normal * (input - mean)).sum(axes, keepdim=True)
+        by_rstd = moved if by_rstd is None else by_rstd + moved
+    return by_g, by_input, by_mean, by_rstd, by_weight if needs[4] else None
+
+
+def _layer_norm_backward_jvp(
+    grad_out: Any,
+    input: Any,
+    normalized_shape: Ints,
+    mean: Any,
+    rstd: Any,
+    weight: Any,
+    grad_out_t: Any,
+    input_t: Any,
+    mean_t: Any,
+    rstd_t: Any,
+    weight_t: Any,
+) -> tuple[Any, Any, Any]:
+    count = len(normalized_shape)
+    axes = tuple(range(input.ndim - count, input.ndim))
+    zeros = tangrad.zeros_like
+
+    def given(x: Any, like: Any) -> Any:
+        return zeros(like) if x is None else x
+
+    g_t, r_t = given(grad_out_t, grad_out), given(rstd_t, rstd)
+    normal = (input - mean) * rstd
+    moved = given(input_t, input) - given(mean_t, mean)
+    normal_t = moved * rstd + (input - mean) * r_t
+    h = grad_out if weight is None else grad_out * weight
+    h_t = g_t if weight is None else g_t * weight
+    if weight_t is not None:
+        h_t = h_t + grad_out * weight_t
+
+    def average(x: Any) -> Any:
+        return x.mean(axes, keepdim=True)
+
+    slope, slope_t = average(h * normal), average(h_t * normal + h * normal_t)
+    tangent = rstd * (h_t - average(h_t) - normal_t * slope - normal * slope_t)
+    tangent = tangent + r_t * (h - average(h) - normal * slope)
+    by_weight = _over_rows(g_t * normal + grad_out * normal_t, count)
+    return tangent, by_weight, _over_rows(g_t, count)
+
+
+native_layer_norm_backward = op(
+    "native_layer_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape,"
+    " Tensor mean, Tensor rstd, Tensor? weight)"
+    " -> (Tensor grad_input, Tensor grad_weight, Tensor grad_bias)",
+    dtypes="floating",
+    check=_check_layer_norm_backward,
+    shape=lambda input, normalized_shape: [input.shape, normalized_shape, normalized_shape],
+    dtype=lambda input: [input.dtype] * 3,
+    reference=_layer_norm_backward_reference,
+    vjp={("grad_out", "input", "mean", "rstd", "weight"): _layer_norm_backward_vjp},
+    jvp=_layer_norm_backward_jvp,
+    function=False,
+    method=False,
+    samples=lambda s: [
+        s(s.tensor(2, 4), s.tensor(2, 4), (4,), s.tensor(2, 1), s.tensor(2, 1), s.tensor(4)),
+        s(
+            s.tensor(2, 2, 3, strided=True),
+            s.tensor(2, 2, 3),
+            (2, 3),
+            s.tensor(2, 1, 1),
+            s.tensor(2, 1, 1),
+            None,
+        ),
+        s(s.tensor(0, 3), s.tensor(0, 3), (3,), s.tensor(0, 1), s.tensor(0, 1), None),
+    ],
+    oracle=lambda torch, g, x, shape, mean, rstd, weight: _layer_norm_gradient_of(
+        torch, g, x, shape, mean, rstd, weight
+    ),
+    errors=lambda s: [
+        (
+            s(s.tensor(2, 3), s.tensor(2, 4), (4,), s.tensor(2, 1), s.tensor(2, 1), None),
+            RuntimeError,
+            "grad_out must be of shape",
+        )
+    ],
+    doc="Compute the gradients of layer_norm by input, weight and bias.",
+)
+
+
+def _layer_norm_gradient_of(
+    torch: Any, g: Any, x: Any, shape: Any, mean: Any, rstd: Any, weight: Any
+) -> Any:
+    if not x.is_floating_point():
+        return torch.nn.functional.layer_norm(x, shape)
+    axes, lead = tuple(range(-len(shape), 0)), tuple(range(x.ndim - len(shape)))
+    normal = (x - mean) * rstd
+    h = g if weight is None else g * weight
+    slope = (h * normal).mean(axes, keepdim=True)
+    return (
+        rstd * (h - h.mean(axes, keepdim=True) - normal * slope),
+        (g * normal).sum(lead),
+        g.sum(lead),
+    )
 
 
 def _layer_norm_jvp(
@@ -327,7 +374,7 @@ def rms_norm(input: Any, normalized_shape: Ints, weight: Any, eps: float | None)
     """
     _check_layer_norm(input, normalized_shape, weight, None)
     if not input.dtype.is_complex:
-        _require_floating("rms_norm", input)
+        require_floating("rms_norm", input)
     axes = tuple(range(input.ndim - len(normalized_shape), input.ndim))
     half = input.dtype.itemsize < 4
     x = input.to(tangrad.float32) if half else input

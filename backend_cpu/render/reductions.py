@@ -1,0 +1,336 @@
+"""Render the folds of all reductions from their definitions: map, combine, identity, finalize.
+
+A fold is rendered once for all ops that share its map and combination (`sum` and `mean`); each op
+adds what it makes of the final state. Sums and products of float32 pass through float64, as on the
+reference device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+import tangrad
+from tangrad.expr.render import DIALECTS, Dialect, c_prelude
+from tangrad.ops._index import INDEX
+
+from render.half import HALF_CONVERSIONS
+
+DTYPES = (
+    "bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 "
+    "float32 float64 float16 bfloat16 complex64 complex128"
+).split()
+KINDS = {
+    "bool": {"bool"},
+    "integral": {d for d in DTYPES if "int" in d},
+    "floating": {"float16", "bfloat16", "float32", "float64"},
+    "complex": {"complex64", "complex128"},
+    "all": set(DTYPES),
+}
+SIZES = {"bool": 1} | {d: int(d.lstrip("abcdefilmnoptux")) // 8 for d in DTYPES[1:]}
+WIDE = {"float32": "float64", "complex64": "complex128"}
+REAL = {"complex64": "float32", "complex128": "float64"}
+SETTLED = {"a | b": "", "a & b": "!"}
+NUMBERS = ("Scalar", "int", "float", "bool", "dim")
+
+LANGUAGE = Dialect(
+    "c",
+    function="static inline",
+    types=DIALECTS["c"].types,
+    header=DIALECTS["c"].header,
+    c99_complex=True,
+    helpers=HALF_CONVERSIONS,
+)
+
+
+def reductions() -> Iterator[Any]:
+    """Give the definitions of all reductions of the core."""
+    for name, family in sorted(INDEX.items()):
+        op = getattr(import_module(f"tangrad.ops.{family}"), name, None)
+        if isinstance(op, tangrad._C.Op) and op.kind == "reduction" and op.definition.name == name:
+            yield op.definition
+
+
+def render_reductions(replaced: set[tuple[str, str]]) -> dict[str, str]:
+    """Return {file stem: C source} of all folds.
+
+    Args:
+        replaced: (op, dtype) pairs that have a handwritten kernel.
+    """
+    families: dict[tuple[str, ...], list[Any]] = {}
+    for definition in reductions():
+        key = (definition.map_text, definition.combine_text, str(definition.identity))
+        families.setdefault(key, []).append(definition)
+    sources = {}
+    for members in families.values():
+        text = _family([(d, t) for t in DTYPES for d in members if (d.key, t) not in replaced])
+        if text:
+            sources[f"reduce_{members[0].key}"] = text
+    return {stem: text.replace("@STEM@", stem) for stem, text in sources.items()}
+
+
+def _family(wanted: list[tuple[Any, str]]) -> str:
+    body, table, folds = [], [], {}
+    for definition, dtype in wanted:
+        if not any(dtype in KINDS[word] for word in definition.dtypes.split()):
+            continue
+        if dtype not in folds:
+            folds[dtype] = _Fold(definition, dtype)
+            body.append(folds[dtype].source())
+        name = f"{definition.key}_{dtype}"
+        body.append(folds[dtype].finished(definition, name))
+        table.append(
+            f'    {{"{definition.key}", "{dtype}", TGC_LOOP, TGC(tgc_reduce), &fold_{name}}},'
+        )
+    if not table:
+        return ""
+    text = "\n".join(body)
+    lines = "\n".join(table)
+    return (
+        f'#include "half.h"\n#include "reduction_loop.h"\n\n{c_prelude(LANGUAGE, text)}\n{text}\n'
+        f"const tgc_kernel TGC(tgc_table_@STEM@)[] = {{\n{lines}\n    {{0}}}};\n"
+    )
+
+
+class _Fold:
+    """The map and combination of a reduction for one dtype."""
+
+    def __init__(self, definition: Any, dtype: str) -> None:
+        self.definition, self.dtype = definition, dtype
+        compute = tangrad._C.dtype_by_name(dtype).compute
+        self.compute, self.real = compute, REAL.get(compute, compute)
+        self.name = f"{definition.key}_{dtype}"
+        self.item = LANGUAGE.type(dtype)
+        self.input = definition.inputs[0]
+        types = {self.input: dtype, "index": "int64"}
+        exact = ("index",)
+        params = dict.fromkeys(definition.params, self.real)
+        self.states = list(definition.map.typed(types | params, compute, None, exact).result_types)
+        wide = definition.combine_text in ("a + b", "a * b")
+        if wide:
+            self.states = [WIDE.get(state, state) for state in self.states]
+        self.map = definition.map.typed(types | params, compute, self.states, exact)
+        self.wide = WIDE.get(compute, compute) if wide else compute
+        names = [*definition.state_names("a"), *definition.state_names("b")]
+        kinds = dict(zip(names, self.states * 2, strict=True))
+        self.combine = definition.combine.typed(
+            kinds | params, self.wide, self.states, tuple(names)
+        )
+        self.indexed = "index" in definition.map.free
+
+    def numbered(self, definition: Any, program: Any, extra: dict[str, str]) -> str:
+        """Return the arguments for a program's parameters, read from the loop."""
+        kind = "f" if self.real in ("float32", "float64") else "i"
+        used = {str(step.value) for step in program.instructions if step.op == "param"}
+        found = []
+        for param in program.params:
+            if param not in used:
+                found.append(f"({LANGUAGE.type(program.compute)}){{0}}")
+            elif param in extra:
+                found.append(extra[param])
+            else:
+                before = [p.name for p in definition.schema.params if p.type in NUMBERS]
+                found.append(f"params[{before.index(param)}].{kind}")
+        return "".join(f", {text}" for text in found)
+
+    def source(self) -> str:
+        """Return the functions of the fold."""
+        d, name, states = self.definition, self.name, self.states
+        types = [LANGUAGE.type(state) for state in states]
+        lanes = range(len(states))
+        fields = " ".join(f"{t} a{k}[TGC_LANES({name}_BYTES)];" for k, t in zip(lanes, types))
+        size = sum(SIZES[state] for state in states)
+        mapping = self.map.render_c(
+            f"{name}_map", {self.input: self.dtype, "index": "int64"}, states, LANGUAGE
+        )
+        combining = self.combine.render_c(f"{name}_combine", None, states, LANGUAGE)
+        map_args = self.numbered(d, self.map, {})
+        combine_args = self.numbered(d, self.combine, {})
+
+        def mapped(to: str, element: str, index: str) -> str:
+            outs = ", ".join(f"&{to}{k}" for k in lanes)
+            return f"{name}_map({element}, {index}{map_args}, {outs});"
+
+        def combined(to: str, a: str, b: str) -> str:
+            outs = ", ".join(f"&{to}{k}" for k in lanes)
+            args = ", ".join([f"{a}{k}" for k in lanes] + [f"{b}{k}" for k in lanes])
+            return f"{name}_combine({args}{combine_args}, {outs});"
+
+        def declared(*letters: str) -> str:
+            return " ".join(
+                f"{t} {', '.join(f'{letter}{k}' for letter in letters)};"
+                for k, t in zip(lanes, types)
+            )
+
+        def load(letter: str, array: str, at: str) -> str:
+            return " ".join(f"{letter}{k} = {array}->a{k}[{at}];" for k in lanes)
+
+        def store(array: str, at: str, letter: str) -> str:
+            return " ".join(f"{array}->a{k}[{at}] = {letter}{k};" for k in lanes)
+
+        position = "index + k * step" if self.indexed else "0"
+        steps = [f"{position} + {i} * t->row_index" if self.indexed else "0" for i in range(4)]
+        rows = ", ".join(
+            f"*restrict x{i} = (const {self.item} *)(x + {i} * t->row_stride)" for i in range(4)
+        )
+        index = (
+            "        const int64_t index = t->index + row * t->row_index, step = t->lane_index;\n"
+            if self.indexed
+            else ""
+        )
+        text = f"""\
+#define {name}_BYTES {size}
+typedef struct {{ {fields} }} {name}_states;
+{mapping}{combining}
+static void {name}_tile(const char *x, const tgc_tile *t, const tg_scalar *params, void *states, int fresh)
+{{
+    {name}_states *restrict s = states;
+    const int64_t cols = t->cols;
+    int64_t row = 0;
+    if (fresh) {{
+        const {self.item} *restrict x0 = (const {self.item} *)x;
+{index}#pragma GCC ivdep
+        for (int64_t k = 0; k < cols; k++) {{
+            {declared("b")}
+            {mapped("b", "x0[k]", steps[0])}
+            {store("s", "k", "b")}
+        }}
+        row = 1;
+        x += t->row_stride;
+    }}
+    for (; row + 4 <= t->rows; row += 4, x += 4 * t->row_stride) {{
+        const {self.item} {rows};
+{index}#pragma GCC ivdep
+        for (int64_t k = 0; k < cols; k++) {{
+            {declared("a", "b", "c", "d", "e")}
+            {mapped("a", "x0[k]", steps[0])}
+            {mapped("b", "x1[k]", steps[1])}
+            {mapped("c", "x2[k]", steps[2])}
+            {mapped("d", "x3[k]", steps[3])}
+            {combined("a", "a", "b")}
+            {combined("c", "c", "d")}
+            {combined("a", "a", "c")}
+            {load("e", "s", "k")}
+            {combined("e", "e", "a")}
+            {store("s", "k", "e")}
+        }}
+    }}
+    for (; row < t->rows; row++, x += t->row_stride) {{
+        const {self.item} *restrict x0 = (const {self.item} *)x;
+{index}#pragma GCC ivdep
+        for (int64_t k = 0; k < cols; k++) {{
+            {declared("a", "b")}
+            {mapped("b", "x0[k]", steps[0])}
+            {load("a", "s", "k")}
+            {combined("a", "a", "b")}
+            {store("s", "k", "a")}
+        }}
+    }}
+    (void)params;
+}}
+
+static void {name}_run(const char *x, int64_t n, int64_t stride, const tg_scalar *params, void *states, int64_t to)
+{{
+    {name}_states *s = states;
+    {declared("a", "b")}
+    {mapped("a", f"*(const {self.item} *)x", "0")}
+    for (int64_t k = 1; k < n; k++) {{
+        {mapped("b", f"*(const {self.item} *)(x + k * stride)", "k")}
+        {combined("a", "a", "b")}
+    }}
+    {store("s", "to", "a")}
+    (void)params;
+}}
+
+static void {name}_merge(void *states, int64_t at, const void *other, int64_t from, int64_t cols,
+                         const tg_scalar *params)
+{{
+    {name}_states *s = states;
+    const {name}_states *o = other;
+#pragma GCC ivdep
+    for (int64_t k = 0; k < cols; k++) {{
+        {declared("a", "b")}
+        {load("a", "s", "at + k")}
+        {load("b", "o", "from + k")}
+        {combined("a", "a", "b")}
+        {store("s", "at + k", "a")}
+    }}
+    (void)params;
+}}
+"""
+        return text + self._fill() + self._settled()
+
+    def _fill(self) -> str:
+        identity = self.definition.identity
+        if identity is None:
+            return ""
+        values = identity if isinstance(identity, tuple) else (identity,)
+        stores = " ".join(
+            f"s->a{k}[k] = {LANGUAGE.literal(value, state)};"
+            for k, (value, state) in enumerate(zip(values, self.states, strict=True))
+        )
+        return f"""
+static void {self.name}_fill(void *states, int64_t cols)
+{{
+    {self.name}_states *s = states;
+    for (int64_t k = 0; k < cols; k++) {{ {stores} }}
+}}
+"""
+
+    def _settled(self) -> str:
+        mark = SETTLED.get(self.definition.combine_text)
+        if mark is None:
+            return ""
+        return f"""
+static int {self.name}_settled(const void *states, int64_t cols, int every)
+{{
+    const {self.name}_states *s = states;
+    int64_t count = 0;
+    for (int64_t k = 0; k < cols; k++)
+        count += {mark}s->a0[k];
+    return every ? count == cols : count > 0;
+}}
+"""
+
+    def finished(self, definition: Any, name: str) -> str:
+        """Return the last step of one op and its fold."""
+        outs = [self._result(result) for result in definition.results]
+        names = definition.state_names("a")
+        kinds = dict(zip(names, self.states, strict=True))
+        real = REAL.get(self.wide, self.wide)
+        count = real if real in ("float32", "float64") else "int64"
+        params = dict.fromkeys(definition.params, self.real) | {"n": count}
+        results = [tangrad._C.dtype_by_name(out).compute for out in outs]
+        program = definition.finalize.typed(kinds | params, self.wide, results, names)
+        rendered = program.render_c(f"{name}_finalize", None, outs, LANGUAGE)
+        args = ", ".join(f"s->a{k}[k]" for k in range(len(self.states)))
+        args += self.numbered(definition, program, {"n": f"({LANGUAGE.type(count)})n"})
+        targets = ", ".join(
+            f"({LANGUAGE.type(out)} *)(outs[{k}] + k * strides[{k}])" for k, out in enumerate(outs)
+        )
+        fill = "NULL" if self.definition.identity is None else f"{self.name}_fill"
+        settles = self.definition.combine_text in SETTLED
+        settled = f"{self.name}_settled" if settles else "NULL"
+        return f"""
+{rendered}
+static void {name}_finish(const void *states, int64_t cols, int64_t n, const tg_scalar *params, char *const *outs,
+                          const int64_t *strides)
+{{
+    const {self.name}_states *s = states;
+    for (int64_t k = 0; k < cols; k++)
+        {name}_finalize({args}, {targets});
+    (void)params;
+    (void)n;
+}}
+
+static const tgc_fold fold_{name} = {{
+    .itemsize = sizeof({self.item}), .lanes = TGC_LANES({self.name}_BYTES), .nout = {len(outs)},
+    .indexed = {int(self.indexed)}, .run_most = 24, .tile = {self.name}_tile, .run = {self.name}_run,
+    .merge = {self.name}_merge, .fill = {fill}, .settled = {settled}, .finish = {name}_finish}};
+"""
+
+    def _result(self, result: str) -> str:
+        if result == "promoted":
+            return self.dtype
+        return REAL.get(self.dtype, self.dtype) if result == "real" else result

@@ -1,0 +1,221 @@
+/* Softmax, log-softmax and their gradients, each in one pass over rows that fit the cache.
+ *
+ * Contiguous rows are worked on in place. Short rows, rows along another dimension and half types
+ * go through a buffer in which every lane is a row, so that all of them are vectorised. */
+#include "half.h"
+#include "tgc.h"
+#include "vmath.h"
+
+#include <math.h>
+#include <stdatomic.h>
+
+enum { SOFTMAX, LOG_SOFTMAX, SOFTMAX_GRADIENT, LOG_SOFTMAX_GRADIENT };
+
+#define MOST_LANES 256
+#define SM_LANES 64
+#define SM_BLOCK 4096
+/* Rows shorter than this share vectors. */
+#define SHORT 32
+/* Elements of a buffer of lanes, and of a task. */
+#define BUFFER 32768
+#define GRAIN 16384
+
+#define SM_T float
+#define SM(name) name##_f32
+#define SM_EXP tgc_exp_f32
+#include "softmax_rows.h"
+#define SM_T double
+#define SM(name) name##_f64
+#define SM_EXP exp
+#include "softmax_rows.h"
+
+#define MOST_VIEWS 3
+
+typedef struct job {
+    int kind, views;
+    int32_t dtype;
+    const char *data[MOST_VIEWS]; /* the last is the output */
+    int64_t n, step[MOST_VIEWS];
+    int ndim;
+    int64_t shape[TG_MAX_DIMS], strides[MOST_VIEWS][TG_MAX_DIMS]; /* of the other dimensions, the lanes last */
+    int64_t lanes, lane_step[MOST_VIEWS];
+    int64_t tasks, units, width;
+    int direct;
+    atomic_int failed;
+} job;
+
+static int64_t offset_of(const job *j, int view, int64_t position)
+{
+    int64_t offset = 0;
+    for (int d = j->ndim - 1; d >= 0; d--) {
+        offset += position % j->shape[d] * j->strides[view][d];
+        position /= j->shape[d];
+    }
+    return offset;
+}
+
+/* Copy n rows of lanes between memory of any strides and dtype and a buffer of the type computed in. */
+#define COPY(memory, type, load, store)                                                                                \
+    for (int64_t r = 0; r < n; r++)                                                                                    \
+        for (int64_t k = 0; k < cols; k++) {                                                                           \
+            memory *at = (memory *)data + r * step + k * lane_step;                                                    \
+            type *held = (type *)buffer + r * cols + k;                                                                \
+            if (into)                                                                                                  \
+                *held = load(*at);                                                                                     \
+            else                                                                                                       \
+                *at = store(*held);                                                                                    \
+        }
+
+#define AS_IT_IS(x) (x)
+
+static void copy_lanes(int32_t dtype, int into, char *buffer, char *data, int64_t n, int64_t step, int64_t cols,
+                       int64_t lane_step)
+{
+    if (dtype == TGC_FLOAT32) {
+        COPY(float, float, AS_IT_IS, AS_IT_IS)
+    } else if (dtype == TGC_FLOAT64) {
+        COPY(double, double, AS_IT_IS, AS_IT_IS)
+    } else if (dtype == TGC_FLOAT16) {
+        COPY(uint16_t, float, tgc_f16_to_float, tgc_float_to_f16)
+    } else {
+        COPY(uint16_t, float, tgc_bf16_to_float, tgc_float_to_bf16)
+    }
+}
+
+static void rows_task(int64_t task, void *context)
+{
+    job *j = context;
+    int64_t begin = tgc_begin(j->units, j->tasks, task, 1), end = tgc_begin(j->units, j->tasks, task + 1, 1);
+    int last = j->views - 1;
+    int64_t item = tgc_itemsize[j->dtype];
+    for (int64_t row = begin; row < end; row++) {
+        const char *a = j->data[0] + offset_of(j, 0, row) * item;
+        const char *b = last > 1 ? j->data[1] + offset_of(j, 1, row) * item : NULL;
+        char *out = (char *)j->data[last] + offset_of(j, last, row) * item;
+        if (j->dtype == TGC_FLOAT32)
+            row_f32(j->kind, (const float *)a, (const float *)b, (float *)out, j->n);
+        else
+            row_f64(j->kind, (const double *)a, (const double *)b, (double *)out, j->n);
+    }
+}
+
+/* Units are groups of lanes of one outer position. */
+static void lanes_task(int64_t task, void *context)
+{
+    job *j = context;
+    int64_t begin = tgc_begin(j->units, j->tasks, task, 1), end = tgc_begin(j->units, j->tasks, task + 1, 1);
+    int64_t groups = (j->lanes + j->width - 1) / j->width, item = tgc_itemsize[j->dtype];
+    int wide = j->dtype == TGC_FLOAT64, last = j->views - 1;
+    size_t bytes = (size_t)(j->n * j->width) * (wide ? 8 : 4);
+    char *buffer = j->direct ? NULL : tgc_scratch(bytes * (size_t)j->views);
+    if (buffer == NULL && !j->direct) {
+        atomic_store(&j->failed, 1);
+        return;
+    }
+    for (int64_t unit = begin; unit < end; unit++) {
+        int64_t at = unit % groups * j->width, cols = j->lanes - at < j->width ? j->lanes - at : j->width;
+        char *data[MOST_VIEWS];
+        int64_t step[MOST_VIEWS];
+        for (int v = 0; v <= last; v++) {
+            data[v] = (char *)j->data[v] + (offset_of(j, v, unit / groups) + at * j->lane_step[v]) * item;
+            step[v] = j->step[v];
+        }
+        char *target = data[last];
+        if (!j->direct) {
+            for (int v = 0; v < last; v++) {
+                copy_lanes(j->dtype, 1, buffer + v * bytes, data[v], j->n, step[v], cols, j->lane_step[v]);
+                data[v] = buffer + v * bytes;
+                step[v] = cols;
+            }
+            data[last] = buffer + last * bytes;
+            step[last] = cols;
+        }
+        const char *second = last > 1 ? data[1] : data[0];
+        int64_t second_step = last > 1 ? step[1] : step[0];
+        if (wide)
+            lanes_f64(j->kind, (const double *)data[0], step[0], (const double *)second, second_step,
+                      (double *)data[last], step[last], j->n, cols);
+        else
+            lanes_f32(j->kind, (const float *)data[0], step[0], (const float *)second, second_step,
+                      (float *)data[last], step[last], j->n, cols);
+        if (!j->direct)
+            copy_lanes(j->dtype, 0, data[last], target, j->n, j->step[last], cols, j->lane_step[last]);
+    }
+    tgc_scratch_free(buffer);
+}
+
+static int softmax(const tg_call *call, void *context)
+{
+    int kind = (int)(intptr_t)context, views = kind >= SOFTMAX_GRADIENT ? 3 : 2, last = views - 1;
+    job j = {.kind = kind, .views = views};
+    const tg_view *view[MOST_VIEWS];
+    for (int v = 0; v < last; v++)
+        view[v] = &call->args[v].value.tensors[0];
+    view[last] = &call->outs[0];
+    int64_t dim = call->args[last].value.i, numel = view[last]->numel;
+    j.dtype = view[0]->dtype;
+    if (numel == 0)
+        return 0;
+    j.n = 1;
+    j.lanes = 1;
+    for (int v = 0; v < views; v++) {
+        j.data[v] = view[v]->data;
+        j.step[v] = 1;
+        j.lane_step[v] = 0;
+    }
+    int contiguous = 1;
+    for (int d = 0; d < view[last]->ndim; d++) {
+        if (d == dim) {
+            j.n = view[last]->shape[d];
+            for (int v = 0; v < views; v++)
+                j.step[v] = j.n == 1 ? 1 : view[v]->strides[d];
+            continue;
+        }
+        if (view[last]->shape[d] == 1)
+            continue;
+        int merges = j.ndim > 0;
+        for (int v = 0; merges && v < views; v++)
+            merges = j.strides[v][j.ndim - 1] == view[v]->strides[d] * view[last]->shape[d];
+        int at = merges ? j.ndim - 1 : j.ndim++;
+        j.shape[at] = merges ? j.shape[at] * view[last]->shape[d] : view[last]->shape[d];
+        for (int v = 0; v < views; v++)
+            j.strides[v][at] = view[v]->strides[d];
+    }
+    for (int v = 0; v < views; v++)
+        contiguous &= j.step[v] == 1;
+    int full = j.dtype == TGC_FLOAT32 || j.dtype == TGC_FLOAT64;
+    if (full && contiguous && (j.n >= SHORT || numel == j.n)) {
+        j.units = numel / j.n;
+        j.tasks = tgc_tasks(numel, GRAIN, j.units);
+        tgc_parallel(j.tasks, rows_task, &j);
+        return 0;
+    }
+    j.direct = full;
+    if (j.ndim) {
+        j.ndim--;
+        j.lanes = j.shape[j.ndim];
+        for (int v = 0; v < views; v++)
+            j.lane_step[v] = j.strides[v][j.ndim];
+    }
+    for (int v = 0; v < views; v++)
+        j.direct &= j.lane_step[v] == 1;
+    j.width = BUFFER / j.n < 16 ? 16 : BUFFER / j.n > MOST_LANES ? MOST_LANES : BUFFER / j.n;
+    j.width = j.width < j.lanes ? j.width : j.lanes;
+    j.units = numel / j.n / j.lanes * ((j.lanes + j.width - 1) / j.width);
+    j.tasks = tgc_tasks(numel, GRAIN, j.units);
+    tgc_parallel(j.tasks, lanes_task, &j);
+    return atomic_load(&j.failed) ? tgc_no_memory("softmax", (size_t)(j.n * j.width) * 8) : 0;
+}
+
+#define FOR_DTYPE(dtype)                                                                                               \
+    {"_softmax", dtype, TGC_CALL, softmax, (const void *)SOFTMAX},                                                     \
+        {"_log_softmax", dtype, TGC_CALL, softmax, (const void *)LOG_SOFTMAX},                                         \
+        {"_softmax_backward_data", dtype, TGC_CALL, softmax, (const void *)SOFTMAX_GRADIENT},                          \
+        {"_log_softmax_backward_data", dtype, TGC_CALL, softmax, (const void *)LOG_SOFTMAX_GRADIENT}
+
+const tgc_kernel TGC(tgc_table_softmax)[] = {
+    FOR_DTYPE("float32"),
+    FOR_DTYPE("float64"),
+    FOR_DTYPE("float16"),
+    FOR_DTYPE("bfloat16"),
+    {0}};

@@ -1,0 +1,162 @@
+/* Softmax, log-softmax and their gradients for float32 or float64: SM_T, SM(name), SM_EXP, SM_LOG.
+ *
+ * `row` functions work on one contiguous row, `lanes` functions on n rows of contiguous lanes, each
+ * lane its own softmax. Sums of a row are kept in SM_LANES partial sums and handed on to float64
+ * after SM_BLOCK elements; the order depends on the length alone. */
+
+static void SM(maxima)(const SM_T *x, int64_t n, SM_T *most)
+{
+    SM_T lane[SM_LANES];
+    for (int k = 0; k < SM_LANES; k++)
+        lane[k] = -(SM_T)INFINITY;
+    int64_t i = 0;
+    for (; i + SM_LANES <= n; i += SM_LANES)
+        for (int k = 0; k < SM_LANES; k++)
+            lane[k] = x[i + k] > lane[k] ? x[i + k] : lane[k];
+    for (; i < n; i++)
+        lane[0] = x[i] > lane[0] ? x[i] : lane[0];
+    for (int half = SM_LANES / 2; half; half /= 2)
+        for (int k = 0; k < half; k++)
+            lane[k] = lane[k + half] > lane[k] ? lane[k + half] : lane[k];
+    *most = lane[0];
+}
+
+static inline double SM(folded)(SM_T *lane)
+{
+    for (int half = SM_LANES / 2; half; half /= 2)
+        for (int k = 0; k < half; k++)
+            lane[k] += lane[k + half];
+    return (double)lane[0];
+}
+
+/* Sum VALUE over a row. */
+#define SM_SUM(total, n, VALUE)                                                                                        \
+    for (int64_t begin = 0; begin < (n); begin += SM_BLOCK) {                                                          \
+        const int64_t end = begin + SM_BLOCK < (n) ? begin + SM_BLOCK : (n);                                           \
+        SM_T lane[SM_LANES] = {0};                                                                                     \
+        int64_t i = begin;                                                                                             \
+        for (; i + SM_LANES <= end; i += SM_LANES)                                                                     \
+            for (int k = 0; k < SM_LANES; k++) {                                                                       \
+                const int64_t at = i + k;                                                                              \
+                lane[k] += (VALUE);                                                                                    \
+            }                                                                                                          \
+        const int64_t rest = end - i;                                                                                  \
+        for (int k = 0; k < rest; k++) {                                                                               \
+            const int64_t at = i + k;                                                                                  \
+            lane[k] += (VALUE);                                                                                        \
+        }                                                                                                              \
+        total += SM(folded)(lane);                                                                                     \
+    }
+
+static void SM(softmax_row)(const SM_T *x, SM_T *restrict out, int64_t n)
+{
+    SM_T most;
+    double sum = 0;
+    SM(maxima)(x, n, &most);
+    SM_SUM(sum, n, out[at] = SM_EXP(x[at] - most))
+    const SM_T scale = (SM_T)(1 / sum);
+    for (int64_t i = 0; i < n; i++)
+        out[i] *= scale;
+}
+
+static void SM(log_softmax_row)(const SM_T *x, SM_T *restrict out, int64_t n)
+{
+    SM_T most;
+    double sum = 0;
+    SM(maxima)(x, n, &most);
+    SM_SUM(sum, n, SM_EXP(x[at] - most))
+    const SM_T shift = (SM_T)log(sum);
+    for (int64_t i = 0; i < n; i++)
+        out[i] = (x[i] - most) - shift;
+}
+
+/* y (g - sum(g y)) */
+static void SM(softmax_gradient_row)(const SM_T *g, const SM_T *y, SM_T *restrict out, int64_t n)
+{
+    double sum = 0;
+    SM_SUM(sum, n, g[at] * y[at])
+    const SM_T shift = (SM_T)sum;
+    for (int64_t i = 0; i < n; i++)
+        out[i] = y[i] * (g[i] - shift);
+}
+
+/* g - exp(y) sum(g) */
+static void SM(log_softmax_gradient_row)(const SM_T *g, const SM_T *y, SM_T *restrict out, int64_t n)
+{
+    double sum = 0;
+    SM_SUM(sum, n, g[at])
+    const SM_T scale = (SM_T)sum;
+    for (int64_t i = 0; i < n; i++)
+        out[i] = g[i] - SM_EXP(y[i]) * scale;
+}
+
+static void SM(row)(int kind, const SM_T *a, const SM_T *b, SM_T *out, int64_t n)
+{
+    if (kind == SOFTMAX)
+        SM(softmax_row)(a, out, n);
+    else if (kind == LOG_SOFTMAX)
+        SM(log_softmax_row)(a, out, n);
+    else if (kind == SOFTMAX_GRADIENT)
+        SM(softmax_gradient_row)(a, b, out, n);
+    else
+        SM(log_softmax_gradient_row)(a, b, out, n);
+}
+
+/* Rows of `a`, `b` and `out` are sa, sb and so elements apart. */
+static void SM(lanes)(int kind, const SM_T *a, int64_t sa, const SM_T *b, int64_t sb, SM_T *restrict out, int64_t so,
+                      int64_t n, int64_t cols)
+{
+    double sum[MOST_LANES];
+    SM_T most[MOST_LANES];
+    for (int64_t k = 0; k < cols; k++) {
+        sum[k] = 0;
+        most[k] = -(SM_T)INFINITY;
+    }
+    if (kind == SOFTMAX || kind == LOG_SOFTMAX)
+        for (int64_t r = 0; r < n; r++)
+            for (int64_t k = 0; k < cols; k++)
+                most[k] = a[r * sa + k] > most[k] ? a[r * sa + k] : most[k];
+    for (int64_t r = 0; r < n; r++) {
+        const SM_T *x = a + r * sa, *y = b + r * sb;
+        SM_T *restrict to = out + r * so;
+        if (kind == SOFTMAX)
+            for (int64_t k = 0; k < cols; k++) {
+                SM_T e = SM_EXP(x[k] - most[k]);
+                to[k] = e;
+                sum[k] += e;
+            }
+        else if (kind == LOG_SOFTMAX)
+            for (int64_t k = 0; k < cols; k++)
+                sum[k] += SM_EXP(x[k] - most[k]);
+        else if (kind == SOFTMAX_GRADIENT)
+            for (int64_t k = 0; k < cols; k++)
+                sum[k] += x[k] * y[k];
+        else
+            for (int64_t k = 0; k < cols; k++)
+                sum[k] += x[k];
+    }
+    SM_T total[MOST_LANES];
+    for (int64_t k = 0; k < cols; k++)
+        total[k] = (SM_T)(kind == SOFTMAX ? 1 / sum[k] : kind == LOG_SOFTMAX ? log(sum[k]) : sum[k]);
+    for (int64_t r = 0; r < n; r++) {
+        const SM_T *x = a + r * sa, *y = b + r * sb;
+        SM_T *restrict to = out + r * so;
+        if (kind == SOFTMAX)
+            for (int64_t k = 0; k < cols; k++)
+                to[k] *= total[k];
+        else if (kind == LOG_SOFTMAX)
+            for (int64_t k = 0; k < cols; k++)
+                to[k] = (x[k] - most[k]) - total[k];
+        else if (kind == SOFTMAX_GRADIENT)
+            for (int64_t k = 0; k < cols; k++)
+                to[k] = y[k] * (x[k] - total[k]);
+        else
+            for (int64_t k = 0; k < cols; k++)
+                to[k] = x[k] - SM_EXP(y[k]) * total[k];
+    }
+}
+
+#undef SM_SUM
+#undef SM_T
+#undef SM
+#undef SM_EXP

@@ -1,0 +1,155 @@
+"""Reductions agree with NumPy for any geometry, level and number of threads."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tangrad
+from tangrad_cpu import _kernels
+
+SIZES = st.sampled_from([0, 1, 2, 3, 7, 16, 17, 63, 64, 65, 255, 257, 300, 1100])
+
+
+@st.composite
+def tensors(draw: st.DrawFn, dtype: str = "float32") -> tuple[tangrad.Tensor, np.ndarray]:
+    """Give a tensor of any geometry and an array of the same elements."""
+    shape = draw(st.lists(SIZES, min_size=1, max_size=3))
+    while math.prod(shape) > 200_000:
+        shape[shape.index(max(shape))] //= 16
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    array = rng.integers(-9, 10, shape).astype(dtype)
+    order = draw(st.permutations(range(len(shape))))
+    step = draw(st.sampled_from([1, 1, 2]))
+    tensor = tangrad.from_numpy(array.copy()).permute(order)[::step]
+    return tensor, array.transpose(order)[::step]
+
+
+def some_dims(draw: st.DrawFn, ndim: int) -> tuple[int, ...]:
+    return tuple(sorted(draw(st.sets(st.integers(0, ndim - 1), min_size=1))))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_sums_of_integers_are_exact_in_every_geometry(data: st.DataObject) -> None:
+    dtype = data.draw(st.sampled_from(["float32", "float64", "int64", "float16", "complex64"]))
+    tensor, array = data.draw(tensors(dtype))
+    dims = some_dims(data.draw, array.ndim)
+    wide = {"float16": "float64"}.get(dtype, dtype)
+    expected = array.astype(wide).sum(dims).astype(array.dtype)
+    np.testing.assert_array_equal(tensor.sum(dims).numpy(), expected)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_extremes_and_truth_in_every_geometry(data: st.DataObject) -> None:
+    dtype = data.draw(st.sampled_from(["float32", "float64", "int64", "int8", "uint8", "float16"]))
+    tensor, array = data.draw(tensors(dtype))
+    dims = some_dims(data.draw, array.ndim)
+    np.testing.assert_array_equal(tensor.any(dims).numpy(), (array != 0).any(dims))
+    np.testing.assert_array_equal(tensor.all(dims).numpy(), (array != 0).all(dims))
+    counted = np.asarray((array != 0).sum(dims), "int64")
+    np.testing.assert_array_equal(tensor.count_nonzero(dims).numpy(), counted)
+    if array.size:
+        np.testing.assert_array_equal(tensor.amax(dims).numpy(), array.max(dims))
+        np.testing.assert_array_equal(tensor.amin(dims).numpy(), array.min(dims))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_the_first_extreme_is_found_in_every_geometry(data: st.DataObject) -> None:
+    dtype = data.draw(st.sampled_from(["float32", "float64", "int64", "int8", "int16", "float16"]))
+    tensor, array = data.draw(tensors(dtype))
+    dim = data.draw(st.integers(0, array.ndim - 1))
+    if array.size == 0:
+        return
+    np.testing.assert_array_equal(tensor.argmax(dim).numpy(), array.argmax(dim))
+    np.testing.assert_array_equal(tensor.argmin(dim).numpy(), array.argmin(dim))
+    values, indices = tensor.max(dim)
+    np.testing.assert_array_equal(values.numpy(), array.max(dim))
+    np.testing.assert_array_equal(indices.numpy(), array.argmax(dim))
+    assert tensor.argmax().item() == array.argmax()
+
+
+@pytest.mark.parametrize("length", [1, 5, 40, 300, 5000, 400_000])
+@pytest.mark.parametrize("place", [0.0, 0.4, 1.0])
+def test_the_first_nan_is_the_extreme(length: int, place: float) -> None:
+    array = np.random.default_rng(0).standard_normal(length).astype("float32")
+    first = int(place * (length - 1))
+    array[first] = np.nan
+    array[-1] = np.nan
+    tensor = tangrad.from_numpy(array)
+    assert tensor.argmax().item() == first
+    assert tensor.argmin().item() == first
+    assert math.isnan(tensor.max().item()) and math.isnan(tensor.min().item())
+    columns = tangrad.from_numpy(np.stack([array] * 3, 1).copy())
+    assert columns.argmax(0).tolist() == [first] * 3
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_sum_of_ten_million_elements_is_accurate(dtype: str) -> None:
+    array = np.random.default_rng(1).random(10_000_000).astype(dtype)
+    exact = math.fsum(array.tolist())
+    # Rounding the result costs half a unit; the partial sums of float64 are 512 rows deep.
+    bound = {"float32": 2.0**-24, "float64": 2.0**-50}[dtype]
+    assert abs(tangrad.from_numpy(array).sum().item() - exact) <= bound * exact
+    columns = tangrad.from_numpy(array.reshape(-1, 10).copy()).sum(0).double()
+    assert abs(columns.sum().item() - exact) <= 2 * bound * exact
+
+
+def test_results_do_not_depend_on_the_number_of_threads() -> None:
+    rng = np.random.default_rng(2)
+    shapes = [(3_000_000,), (3000, 1000), (1_000_000, 3), (3, 1_000_000), (40, 50, 700)]
+    found = []
+    before = _kernels.get_num_threads()
+    try:
+        for threads in (1, 2, 4):
+            _kernels.set_num_threads(threads)
+            rng = np.random.default_rng(2)
+            results = []
+            for shape in shapes:
+                x = tangrad.from_numpy(rng.standard_normal(shape))
+                for dim in (None, *range(x.ndim)):
+                    results += [x.sum(dim), x.std(dim), x.argmax(dim)]
+            found.append([r.numpy().tobytes() for r in results])
+    finally:
+        _kernels.set_num_threads(before)
+    assert found[0] == found[1] == found[2]
+
+
+def test_missing_working_memory_is_an_error_and_leaves_operands() -> None:
+    x = tangrad.ones(4_000_000)
+    _kernels.fail_scratch_after(0)
+    try:
+        with pytest.raises(MemoryError, match="working space"):
+            x.sum()
+    finally:
+        _kernels.fail_scratch_after(-1)
+    assert x.sum().item() == 4_000_000
+
+
+@pytest.mark.parametrize("level", [name for name, runs in _kernels.levels().items() if runs])
+def test_every_level_gives_the_same_answers(level: str) -> None:
+    code = (
+        "import numpy as np, tangrad\n"
+        "x = np.random.default_rng(3).integers(-99, 99, (70, 1300)).astype('float32')\n"
+        "for v, a in ((tangrad.from_numpy(x), x), (tangrad.from_numpy(x).T, x.T)):\n"
+        "    for dim in (0, 1):\n"
+        "        assert (v.sum(dim).numpy() == a.sum(dim)).all()\n"
+        "        assert (v.amax(dim).numpy() == a.max(dim)).all()\n"
+        "        assert (v.argmin(dim).numpy() == a.argmin(dim)).all()\n"
+        "        assert np.allclose(v.std(dim).numpy(), a.std(dim, ddof=1), rtol=1e-5)\n"
+        "    assert v.half().sum(0).dtype is tangrad.float16\n"
+    )
+    environment = os.environ | {"TANGRAD_CPU_ISA": level}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr

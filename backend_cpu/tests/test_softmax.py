@@ -1,0 +1,92 @@
+"""Softmax and its gradients agree with float64 along any dimension, for all floating types."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tangrad
+from tangrad_cpu import _kernels
+
+# Units in the last place of results near 1: the sum, the reciprocal and the rounding.
+TOLERANCE = {"float32": 1e-6, "float64": 1e-14, "float16": 1e-3, "bfloat16": 8e-3}
+
+
+def softmax(array: np.ndarray, dim: int) -> np.ndarray:
+    powers = np.exp(array - array.max(dim, keepdims=True))
+    return powers / powers.sum(dim, keepdims=True)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.sampled_from([1, 2, 5, 31, 32, 33, 64, 300]), min_size=1, max_size=3),
+    st.sampled_from(sorted(TOLERANCE)),
+    st.data(),
+)
+def test_softmax_and_gradients(shape: list[int], dtype: str, data: st.DataObject) -> None:
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    order = data.draw(st.permutations(range(len(shape))))
+    dim = data.draw(st.integers(0, len(shape) - 1))
+    kind = getattr(tangrad, dtype)
+    x = tangrad.from_numpy(rng.standard_normal(shape)).to(kind).permute(order)
+    exact = x.double().numpy()
+    g = tangrad.from_numpy(rng.standard_normal(exact.shape)).to(kind)
+    cotangent = g.double().numpy()
+    expected = softmax(exact, dim)
+    close = TOLERANCE[dtype]
+    x.requires_grad_()
+    y = x.softmax(dim)
+    np.testing.assert_allclose(y.detach().double().numpy(), expected, rtol=4 * close, atol=close)
+    y.backward(g)
+    gradient = expected * (cotangent - (cotangent * expected).sum(dim, keepdims=True))
+    np.testing.assert_allclose(x.grad.double().numpy(), gradient, rtol=8 * close, atol=8 * close)
+    x.grad = None
+    logs = x.log_softmax(dim)
+    size = 10 * close
+    np.testing.assert_allclose(
+        logs.detach().double().numpy(), np.log(expected), rtol=size, atol=size
+    )
+    logs.backward(g)
+    gradient = cotangent - expected * cotangent.sum(dim, keepdims=True)
+    # The sum of hundreds of half-precision cotangents multiplies a rounded result.
+    size = 60 * close
+    np.testing.assert_allclose(x.grad.double().numpy(), gradient, rtol=size, atol=size)
+
+
+@pytest.mark.parametrize("length", [3, 100])
+def test_specials(length: int) -> None:
+    x = tangrad.zeros(4, length)
+    x[0, 1] = float("nan")
+    x[1, 0] = float("inf")
+    x[2, 1] = -float("inf")
+    x[3] = -float("inf")
+    y = x.softmax(1)
+    assert y[0].isnan().all().item() and y[1].isnan().any().item() and y[3].isnan().all().item()
+    assert y[2, 1].item() == 0 and abs(y[2].sum().item() - 1) < 1e-6
+    assert x.log_softmax(1)[2, 1].item() == -float("inf")
+
+
+def test_missing_working_memory_is_an_error() -> None:
+    x = tangrad.randn(100, 5)
+    _kernels.fail_scratch_after(0)
+    try:
+        with pytest.raises(MemoryError, match="working space"):
+            x.softmax(1)
+    finally:
+        _kernels.fail_scratch_after(-1)
+    assert abs(x.softmax(1).sum().item() - 100) < 1e-3
+
+
+def test_results_do_not_depend_on_the_number_of_threads() -> None:
+    x = tangrad.randn(700, 900)
+    before = _kernels.get_num_threads()
+    found = []
+    try:
+        for threads in (1, 2, 4):
+            _kernels.set_num_threads(threads)
+            found.append([x.softmax(dim).numpy().tobytes() for dim in (0, 1)])
+    finally:
+        _kernels.set_num_threads(before)
+    assert found[0] == found[1] == found[2]
