@@ -12,10 +12,10 @@ from importlib import import_module
 from typing import Any
 
 import tangrad
-from tangrad.expr.render import DIALECTS, Dialect, c_prelude
+from tangrad.expr.render import c_prelude
 from tangrad.ops._index import INDEX
 
-from render.half import HALF_CONVERSIONS
+from render.dialect import cpu_dialect
 
 DTYPES = (
     "bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 "
@@ -34,14 +34,7 @@ REAL = {"complex64": "float32", "complex128": "float64"}
 SETTLED = {"a | b": "", "a & b": "!"}
 NUMBERS = ("Scalar", "int", "float", "bool", "dim")
 
-LANGUAGE = Dialect(
-    "c",
-    function="static inline",
-    types=DIALECTS["c"].types,
-    header=DIALECTS["c"].header,
-    c99_complex=True,
-    helpers=HALF_CONVERSIONS,
-)
+LANGUAGE = cpu_dialect()
 
 
 def reductions() -> Iterator[Any]:
@@ -88,7 +81,7 @@ def _family(wanted: list[tuple[Any, str]]) -> str:
     text = "\n".join(body)
     lines = "\n".join(table)
     return (
-        f'#include "half.h"\n#include "reduction_loop.h"\n\n{c_prelude(LANGUAGE, text)}\n{text}\n'
+        f'#include "reduction_loop.h"\n\n{c_prelude(LANGUAGE, text)}\n{text}\n'
         f"const tgc_kernel TGC(tgc_table_@STEM@)[] = {{\n{lines}\n    {{0}}}};\n"
     )
 
