@@ -12,10 +12,9 @@ from importlib import import_module
 from typing import Any
 
 import tangrad
+from render.dialect import cpu_dialect
 from tangrad.expr.render import c_prelude
 from tangrad.ops._index import INDEX
-
-from render.dialect import cpu_dialect
 
 DTYPES = (
     "bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 "
@@ -132,7 +131,9 @@ class _Fold:
         d, name, states = self.definition, self.name, self.states
         types = [LANGUAGE.type(state) for state in states]
         lanes = range(len(states))
-        fields = " ".join(f"{t} a{k}[TGC_LANES({name}_BYTES)];" for k, t in zip(lanes, types))
+        fields = " ".join(
+            f"{t} a{k}[TGC_LANES({name}_BYTES)];" for k, t in zip(lanes, types, strict=True)
+        )
         size = sum(SIZES[state] for state in states)
         mapping = self.map.render_c(
             f"{name}_map", {self.input: self.dtype, "index": "int64"}, states, LANGUAGE
@@ -153,7 +154,7 @@ class _Fold:
         def declared(*letters: str) -> str:
             return " ".join(
                 f"{t} {', '.join(f'{letter}{k}' for letter in letters)};"
-                for k, t in zip(lanes, types)
+                for k, t in zip(lanes, types, strict=True)
             )
 
         def load(letter: str, array: str, at: str) -> str:
@@ -176,7 +177,8 @@ class _Fold:
 #define {name}_BYTES {size}
 typedef struct {{ {fields} }} {name}_states;
 {mapping}{combining}
-static void {name}_tile(const char *x, const tgc_tile *t, const tg_scalar *params, void *states, int fresh)
+static void {name}_tile(const char *x, const tgc_tile *t, const tg_scalar *params, void *states,
+                        int fresh)
 {{
     {name}_states *restrict s = states;
     const int64_t cols = t->cols;
@@ -223,7 +225,9 @@ static void {name}_tile(const char *x, const tgc_tile *t, const tg_scalar *param
     (void)params;
 }}
 
-static void {name}_run(const char *x, int64_t n, int64_t stride, const tg_scalar *params, void *states, int64_t to)
+static void {name}_run(const char *x, int64_t n, int64_t stride, const tg_scalar *params, \
+void *states,
+                       int64_t to)
 {{
     {name}_states *s = states;
     {declared("a", "b")}
@@ -307,8 +311,8 @@ static int {self.name}_settled(const void *states, int64_t cols, int every)
         settled = f"{self.name}_settled" if settles else "NULL"
         return f"""
 {rendered}
-static void {name}_finish(const void *states, int64_t cols, int64_t n, const tg_scalar *params, char *const *outs,
-                          const int64_t *strides)
+static void {name}_finish(const void *states, int64_t cols, int64_t n, const tg_scalar *params,
+                          char *const *outs, const int64_t *strides)
 {{
     const {self.name}_states *s = states;
     for (int64_t k = 0; k < cols; k++)
@@ -319,7 +323,8 @@ static void {name}_finish(const void *states, int64_t cols, int64_t n, const tg_
 
 static const tgc_fold fold_{name} = {{
     .itemsize = sizeof({self.item}), .lanes = TGC_LANES({self.name}_BYTES), .nout = {len(outs)},
-    .indexed = {int(self.indexed)}, .run_most = 24, .tile = {self.name}_tile, .run = {self.name}_run,
+    .indexed = {int(self.indexed)}, .run_most = 24,
+    .tile = {self.name}_tile, .run = {self.name}_run,
     .merge = {self.name}_merge, .fill = {fill}, .settled = {settled}, .finish = {name}_finish}};
 """
 

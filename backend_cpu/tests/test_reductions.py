@@ -88,7 +88,8 @@ def test_the_first_nan_is_the_extreme(length: int, place: float) -> None:
     tensor = tangrad.from_numpy(array)
     assert tensor.argmax().item() == first
     assert tensor.argmin().item() == first
-    assert math.isnan(tensor.max().item()) and math.isnan(tensor.min().item())
+    assert math.isnan(tensor.max().item())
+    assert math.isnan(tensor.min().item())
     columns = tangrad.from_numpy(np.stack([array] * 3, 1).copy())
     assert columns.argmax(0).tolist() == [first] * 3
 

@@ -63,8 +63,9 @@ def test_specials(length: int) -> None:
     x[2, 1] = -float("inf")
     x[3] = -float("inf")
     y = x.softmax(1)
-    assert y[0].isnan().all().item() and y[1].isnan().any().item() and y[3].isnan().all().item()
-    assert y[2, 1].item() == 0 and abs(y[2].sum().item() - 1) < 1e-6
+    assert [row.isnan().any().item() for row in y] == [True, True, False, True]
+    assert y[2, 1].item() == 0
+    assert abs(y[2].sum().item() - 1) < 1e-6
     assert x.log_softmax(1)[2, 1].item() == -float("inf")
 
 

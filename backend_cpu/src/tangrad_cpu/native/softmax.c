@@ -199,7 +199,8 @@ static int softmax(const tg_call *call, void *context)
     }
     for (int v = 0; v < views; v++)
         j.direct &= j.lane_step[v] == 1;
-    j.width = BUFFER / j.n < 16 ? 16 : BUFFER / j.n > MOST_LANES ? MOST_LANES : BUFFER / j.n;
+    /* Rows of memory are read in long pieces, even if all of them leave the cache in between. */
+    j.width = j.direct || BUFFER / j.n > MOST_LANES ? MOST_LANES : BUFFER / j.n < 16 ? 16 : BUFFER / j.n;
     j.width = j.width < j.lanes ? j.width : j.lanes;
     j.units = numel / j.n / j.lanes * ((j.lanes + j.width - 1) / j.width);
     j.tasks = tgc_tasks(numel, GRAIN, j.units);

@@ -33,6 +33,7 @@ FAMILIES = (
     "convolution",
     "pooling",
     "normalization",
+    "softmax",
     "attention",
     "loss",
     "loss_regression",
