@@ -28,8 +28,8 @@ static double get(const tg_view *view, int64_t offset)
     switch (view->dtype) {
     case TGC_FLOAT32: return *(const float *)at;
     case TGC_FLOAT64: return *(const double *)at;
-    case TGC_FLOAT16: return tgc_load_float16(*(const uint16_t *)at);
-    default: return tgc_load_bfloat16(*(const uint16_t *)at);
+    case TGC_FLOAT16: return tgc_f16_to_float(*(const uint16_t *)at);
+    default: return tgc_bf16_to_float(*(const uint16_t *)at);
     }
 }
 
@@ -39,8 +39,8 @@ static void put(const tg_view *view, int64_t offset, double value)
     switch (view->dtype) {
     case TGC_FLOAT32: *(float *)at = (float)value; break;
     case TGC_FLOAT64: *(double *)at = value; break;
-    case TGC_FLOAT16: *(uint16_t *)at = tgc_store_float16((float)value); break;
-    default: *(uint16_t *)at = tgc_store_bfloat16((float)value);
+    case TGC_FLOAT16: *(uint16_t *)at = tgc_float_to_f16((float)value); break;
+    default: *(uint16_t *)at = tgc_float_to_bf16((float)value);
     }
 }
 
