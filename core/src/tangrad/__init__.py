@@ -80,11 +80,11 @@ _LAZY = {
             "is_neg",
             "is_inference",
             "broadcast_shapes",
-            "get_num_threads",
-            "set_num_threads",
         ),
         "functions",
     ),
+    "get_num_threads": "devices.threads",
+    "set_num_threads": "devices.threads",
     "vmap": "func",
     "Parameter": "nn.parameter",
 }

@@ -96,23 +96,3 @@ def broadcast_shapes(*shapes: Sequence[int] | int) -> Any:
                 )
             result[i] = size if size != 1 else result[i]
     return Size(result)
-
-
-def get_num_threads() -> int:
-    """Return the number of threads that kernels of device `cpu` use."""
-    from tangrad.devices.registry import get_driver
-
-    return get_driver("cpu").get_num_threads()
-
-
-def set_num_threads(int: int) -> None:
-    """Set the number of threads that kernels of device `cpu` may use; results do not change.
-
-    Raises:
-        RuntimeError: the number is not positive.
-    """
-    from tangrad.devices.registry import get_driver
-
-    if int <= 0:
-        raise RuntimeError(f"set_num_threads expects a positive integer, got {int}")
-    get_driver("cpu").set_num_threads(int)
