@@ -50,13 +50,13 @@ def test_a_plugin_is_opened_once_by_however_many_threads(site):
 def without_cpu_backend(site, monkeypatch):
     """Switch the CPU backend off, which may be installed beside the core."""
     monkeypatch.setenv(discovery.DISABLE_VARIABLE, "tangrad-cpu")
-    discovery.rescan()
 
 
 @pytest.mark.usefixtures("without_cpu_backend")
 def test_a_plugin_takes_the_place_of_the_cpu_but_not_of_the_oracle(site):
     install(site, "cpu", driver(), "acme-cpu")
     install(site, "reference", driver(), "acme-ref")
+    discovery.rescan()
     assert type(registry.get_driver("cpu")).__module__ == "acme_cpu"
     assert type(registry.get_driver("reference")).__module__ == "tangrad.devices.builtin"
 
@@ -109,6 +109,7 @@ def test_a_device_that_fails_to_open_is_not_tried_twice(site):
 @pytest.mark.usefixtures("without_cpu_backend")
 def test_a_broken_cpu_plugin_leaves_the_reference_in_its_place_with_a_warning(site):
     install(site, "cpu", "import a_missing_module", "acme-cpu")
+    discovery.rescan()
     with pytest.warns(RuntimeWarning, match=r"served by the slow reference device: acme-cpu 1.0"):
         assert type(registry.get_driver("cpu")).__module__ == "tangrad.devices.builtin"
 

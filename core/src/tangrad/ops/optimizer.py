@@ -18,7 +18,7 @@ _HALVES = ("float16", "bfloat16")
 
 
 def _widened(tensor: Any) -> Any:
-    """Return a half as float32, in which a step is computed and rounded once; others as they are."""
+    """Return a half as float32, in which a step is computed before it is rounded once."""
     return tensor.float() if tensor.dtype.name in _HALVES else tensor
 
 
