@@ -26,7 +26,7 @@ enum { SOFTMAX, LOG_SOFTMAX, SOFTMAX_GRADIENT, LOG_SOFTMAX_GRADIENT };
 #include "softmax_rows.h"
 #define SM_T double
 #define SM(name) name##_f64
-#define SM_EXP exp
+#define SM_EXP tgc_exp_f64
 #include "softmax_rows.h"
 
 #define MOST_VIEWS 3
