@@ -119,6 +119,9 @@ cdef class Op:
     cdef object geometry                 # view ops: the Python rule
     cdef bint forgets_base               # view ops: the result is no view of its input
     cdef int native_view                 # view ops: number of the C twin of the geometry, or 0
+    cdef int dim_param                   # reductions: place of the parameter `dim`, or -1; and so on
+    cdef int keepdim_param
+    cdef int dtype_param
     cdef int shortcut                    # composites: number of the C twin of the usual form, or 0
     cdef int plain                       # kernel ops: number of the C twin of the shape rule, or 0
     cdef tg_kernel*** rows
@@ -260,6 +263,9 @@ def make_op(definition, str kind, spec):
         op.takes_out = False
     op.geometry = spec.get("geometry")
     op.native_view = NATIVE_VIEWS.get(op.name, 0) if op.kind_ == OP_VIEW else 0
+    op.dim_param = op.names.index("dim") if "dim" in op.names else -1
+    op.keepdim_param = op.names.index("keepdim") if "keepdim" in op.names else -1
+    op.dtype_param = op.names.index("dtype") if "dtype" in op.names else -1
     op.shortcut = SHORTCUTS.get(op.name, 0) if op.kind_ == OP_COMPOSITE else 0
     op.plain = PLAIN_SHAPES.get(op.name, 0) if op.kind_ == OP_KERNEL else 0
     op.forgets_base = op.name in FORGET_BASE
@@ -627,6 +633,10 @@ cdef object run_op(Op op, PyObject** flat, object out):
     if op.kind_ == OP_POINTWISE:
         return run_pointwise(op, flat, out)
     if op.kind_ == OP_REDUCTION:
+        if out is None and op.nout == 1:
+            result = run_plain_reduction(op, flat)
+            if result is not None:
+                return result
         return run_reduction(op, flat, out)
     if op.kind_ == OP_SCAN:
         return run_scan(op, flat, out)

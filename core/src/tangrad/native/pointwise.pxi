@@ -442,16 +442,12 @@ cdef int call_c_loop(Op op, tg_kernel* kernel, DeviceRuntime dev, PyObject** ite
     cdef tg_loop loop
     cdef int64_t loop_shape[MAX_DIMS]
     cdef int64_t strides[MAX_OPERANDS][MAX_DIMS]
-    cdef tg_scalar params[MAX_PARAMS]
     cdef Tensor t
     cdef int nout = 1 if several is None else <int>PyTuple_GET_SIZE(several)
-    cdef int total = nout + nin, i, d, k, status
+    cdef int total = nout + nin, i, d, k
     cdef int64_t numel = 1
     cdef PyObject* x
-    loop.version = 1
     loop.nout, loop.nin = nout, nin
-    loop.compute_dtype = COMPUTE[common]
-    loop.device_index = dev.index
     loop.nreduced = nreduced
     for i in range(total):
         if i < nout:
@@ -469,11 +465,7 @@ cdef int call_c_loop(Op op, tg_kernel* kernel, DeviceRuntime dev, PyObject** ite
                 strides[i][d] = 0
             continue
         t = <Tensor>x
-        loop.operands[i].is_scalar = 0
-        loop.operands[i].dtype = t.dtype_.index
-        loop.operands[i].handle = t.storage_.handle
-        loop.operands[i].offset = t.storage_.offset + t.offset_ * ITEMSIZE[t.dtype_.index]
-        loop.operands[i].data = host_pointer(t)
+        fill_operand(&loop.operands[i], t, strides[i])
         for d in range(ndim):
             k = d - (ndim - t.ndim_)
             strides[i][d] = 0 if k < 0 or (t.shape_[k] == 1 and shape[d] != 1) else \
@@ -484,19 +476,29 @@ cdef int call_c_loop(Op op, tg_kernel* kernel, DeviceRuntime dev, PyObject** ite
     loop.numel = numel
     loop.ndim = coalesce(ndim, loop_shape, strides, total, not op.ordered) if nreduced == 0 else ndim
     loop.shape = loop_shape
+    if numel == 0 and nreduced == 0:
+        return 0
+    return run_c_loop(op, kernel, dev, common, flat, &loop)
+
+
+cdef int run_c_loop(Op op, tg_kernel* kernel, DeviceRuntime dev, int common, PyObject** flat, tg_loop* loop) except -1:
+    """Complete a loop whose geometry and operands are there, and call the C kernel."""
+    cdef tg_scalar params[MAX_PARAMS]
+    cdef int i, status
+    loop.version = 1
+    loop.compute_dtype = COMPUTE[common]
+    loop.device_index = dev.index
     loop.nparams = 0
     for i in range(op.nparams):
         if op.edge_param[i] < 0 and loop.nparams < TG_MAX_PARAMS and is_number(<object>flat[i]):
-            encode_param(op, i, <object>flat[i], COMPUTE[common], nreduced, &params[loop.nparams])
+            encode_param(op, i, <object>flat[i], COMPUTE[common], loop.nreduced, &params[loop.nparams])
             loop.nparams += 1
     loop.params = params
-    if numel == 0 and nreduced == 0:
-        return 0
-    if numel > 16384:
+    if loop.numel > 16384:
         with nogil:
-            status = kernel.fn(&loop, kernel.context)
+            status = kernel.fn(loop, kernel.context)
     else:
-        status = kernel.fn(&loop, kernel.context)
+        status = kernel.fn(loop, kernel.context)
     if status != 0:
         if PyErr_Occurred() == NULL:
             raise RuntimeError(f"{op.title}: the kernel failed with status {status}")

@@ -13,14 +13,12 @@ cdef object run_reduction(Op op, PyObject** flat, object out):
     cdef tuple outs
     dims = None
     override = None
-    for i in range(1, op.nparams):
-        name = <str>PyTuple_GET_ITEM(op.names, i)
-        if name == "dim":
-            dims = <object>flat[i]
-        elif name == "keepdim":
-            keepdim = <object>flat[i]
-        elif name == "dtype":
-            override = <object>flat[i]
+    if op.dim_param > 0:
+        dims = <object>flat[op.dim_param]
+    if op.keepdim_param > 0:
+        keepdim = <object>flat[op.keepdim_param]
+    if op.dtype_param > 0:
+        override = <object>flat[op.dtype_param]
     if x.flags & (CONJ | NEG):
         x = resolved(x)
     if override is not None:
@@ -81,6 +79,73 @@ cdef object run_reduction(Op op, PyObject** flat, object out):
     if op.nout == 1:
         return made[0]
     return op.return_type(*outs) if op.return_type is not None else outs
+
+
+cdef object run_plain_reduction(Op op, PyObject** flat):
+    """Fold a tensor by a C kernel into one fresh result; None where `run_reduction` has to decide."""
+    cdef Tensor x = <Tensor>flat[0], o
+    cdef DeviceRuntime dev = x.storage_.dev
+    cdef int64_t kept_shape[MAX_DIMS]
+    cdef int64_t loop_shape[MAX_DIMS]
+    cdef int64_t strides[2][MAX_DIMS]
+    cdef unsigned char reduced[MAX_DIMS]
+    cdef int64_t step = 1
+    cdef int common, want, ndim = x.ndim_, nkept = 0, n = 0, d, nreduced = 0
+    cdef bint whole = True, keepdim
+    cdef PyObject* dims = Py_None_ptr
+    cdef tg_kernel* kernel
+    cdef tg_loop loop
+    if x.flags & (CONJ | NEG) or x.numel_ == 0 or (op.dtype_param > 0 and flat[op.dtype_param] != Py_None_ptr):
+        return None
+    promote_operands(op, flat, &common)
+    if x.dtype_.index != common or dev.type.meta:
+        return None
+    kernel = find_kernel(op, dev.slot, common)
+    if kernel.kind != KERNEL_C:
+        return None
+    if op.dim_param > 0:
+        dims = flat[op.dim_param]
+        whole = dims == Py_None_ptr or (PyTuple_CheckExact(<object>dims) and PyTuple_GET_SIZE(<object>dims) == 0)
+    memset(reduced, whole, MAX_DIMS)
+    if not whole:
+        for dim in (<object>dims if PyTuple_CheckExact(<object>dims) else (<object>dims,)):
+            d = dim
+            if d < ndim:
+                reduced[d] = 1
+    keepdim = op.keepdim_param > 0 and <object>flat[op.keepdim_param] is True
+    for d in range(ndim):
+        if not reduced[d]:
+            loop_shape[n] = x.shape_[d]
+            strides[1][n] = x.stride_[d] * x.dtype_.itemsize
+            n += 1
+            kept_shape[nkept] = x.shape_[d]
+            nkept += 1
+        elif keepdim:
+            kept_shape[nkept] = 1
+            nkept += 1
+    if whole and x.flags & CONTIGUOUS:
+        loop_shape[0], strides[1][0], nreduced = x.numel_, x.dtype_.itemsize, 1
+    else:
+        for d in range(ndim):
+            if reduced[d]:
+                loop_shape[n + nreduced] = x.shape_[d]
+                strides[1][n + nreduced] = x.stride_[d] * x.dtype_.itemsize
+                nreduced += 1
+    want = result_dtype(op, 0, common)
+    o = empty_contiguous(nkept, kept_shape, want, dev)
+    memset(strides[0], 0, (n + nreduced) * sizeof(int64_t))
+    for d in range(n - 1, -1, -1):
+        strides[0][d] = step * ITEMSIZE[want]
+        step *= loop_shape[d]
+    loop.numel = x.numel_
+    loop.ndim = n + nreduced
+    loop.shape = loop_shape
+    loop.nreduced = nreduced
+    loop.nout = loop.nin = 1
+    fill_operand(&loop.operands[0], o, strides[0])
+    fill_operand(&loop.operands[1], x, strides[1])
+    run_c_loop(op, kernel, dev, common, flat, &loop)
+    return o
 
 
 cdef object empty_reduction(Op op, Tensor x, int d, bint whole):
