@@ -79,6 +79,6 @@ def test_the_links_of_a_document_lead_somewhere(document: Path) -> None:
 
 
 def test_continuous_integration_runs_the_test_command_of_the_readme() -> None:
-    command = "pip install --quiet tox && tox run -e core"
+    command = "pip install --quiet tox && tox run -e core,cpu"
     assert f"\n{command}\n" in (ROOT / "README.md").read_text("utf-8")
     assert f"\n{command}\n" in (ROOT / ".ci" / "run").read_text("utf-8")
