@@ -3,7 +3,7 @@
  *
  * Bits of uniform numbers and integers are those of the definition. It computes normal and
  * exponential numbers in double and rounds once; here those of single precision are computed in
- * single precision, within 2 units in the last place. */
+ * single precision, within 3 units in the last place. */
 #ifndef TGC_RANDOM_VALUES_H
 #define TGC_RANDOM_VALUES_H
 
