@@ -10,8 +10,14 @@ cdef enum:
     PLAIN_LINEAR = 5
     PLAIN_SAME = 6
     PLAIN_CAT = 7
+    PLAIN_LAYER_NORM = 8
+    PLAIN_NLL = 9
+    PLAIN_INDEX_SELECT = 10
+    PLAIN_GATHER = 11
 
-PLAIN_SHAPES = {"mm": PLAIN_MM, "bmm": PLAIN_BMM, "mv": PLAIN_MV, "dot": PLAIN_DOT, "linear": PLAIN_LINEAR,
+PLAIN_SHAPES = {"native_layer_norm": PLAIN_LAYER_NORM, "nll_loss_elements": PLAIN_NLL,
+                "index_select": PLAIN_INDEX_SELECT, "gather": PLAIN_GATHER,
+                "mm": PLAIN_MM, "bmm": PLAIN_BMM, "mv": PLAIN_MV, "dot": PLAIN_DOT, "linear": PLAIN_LINEAR,
                 "_softmax": PLAIN_SAME, "_log_softmax": PLAIN_SAME, "cat": PLAIN_CAT}
 
 
@@ -25,8 +31,14 @@ cdef int plain_shape(Op op, PyObject** flat, Tensor first, int64_t* shape) excep
     cdef Tensor a = first, b, c
     cdef int d, dim
     cdef int64_t total = 0
-    if KIND[first.dtype_.index] != KIND_FLOAT or first.flags & (CONJ | NEG):
+    if first.flags & (CONJ | NEG):
         return -1
+    if op.plain >= PLAIN_NLL:
+        return plain_indexed(op, flat, first, shape)
+    if KIND[first.dtype_.index] != KIND_FLOAT:
+        return -1
+    if op.plain == PLAIN_LAYER_NORM:
+        return plain_layer_norm(flat, first, shape)
     if op.plain == PLAIN_SAME:
         memcpy(shape, a.shape_, a.ndim_ * sizeof(int64_t))
         return a.ndim_
@@ -78,13 +90,63 @@ cdef int plain_shape(Op op, PyObject** flat, Tensor first, int64_t* shape) excep
     return a.ndim_
 
 
+cdef int plain_layer_norm(PyObject** flat, Tensor x, int64_t* shape) except -2:
+    """The normalized dimensions are the last, and the weights have their shape."""
+    cdef tuple normalized = <tuple>flat[1]
+    cdef int n = <int>len(normalized), d, p
+    cdef Tensor w
+    if n == 0 or n > x.ndim_ or x.numel_ == 0:
+        return -1
+    for d in range(n):
+        if normalized[d] != x.shape_[x.ndim_ - n + d]:
+            return -1
+    for p in (2, 3):
+        if flat[p] != Py_None_ptr:
+            w = <Tensor>flat[p]
+            if not alike(w, x) or w.ndim_ != n or memcmp(w.shape_, x.shape_ + x.ndim_ - n, n * sizeof(int64_t)) != 0:
+                return -1
+    memcpy(shape, x.shape_, x.ndim_ * sizeof(int64_t))
+    return x.ndim_
+
+
+cdef int plain_indexed(Op op, PyObject** flat, Tensor x, int64_t* shape) except -2:
+    """Classes or places given by an int64 tensor on the same device."""
+    cdef Tensor index = <Tensor>flat[1 if op.plain == PLAIN_NLL else 2]
+    cdef int d, dim
+    if index.storage_.dev is not x.storage_.dev or index.dtype_.index != INT64 or x.ndim_ == 0:
+        return -1
+    if op.plain == PLAIN_NLL:
+        if KIND[x.dtype_.index] != KIND_FLOAT or flat[2] != Py_None_ptr or index.ndim_ != x.ndim_ - 1 \
+                or index.ndim_ == 0 or index.shape_[0] != x.shape_[0] \
+                or memcmp(index.shape_ + 1, x.shape_ + 2, (index.ndim_ - 1) * sizeof(int64_t)) != 0:
+            return -1
+        memcpy(shape, index.shape_, index.ndim_ * sizeof(int64_t))
+        return index.ndim_
+    dim = <object>flat[1]
+    if dim < 0 or dim >= x.ndim_:
+        return -1
+    if op.plain == PLAIN_INDEX_SELECT:
+        if index.ndim_ != 1:
+            return -1
+        memcpy(shape, x.shape_, x.ndim_ * sizeof(int64_t))
+        shape[dim] = index.shape_[0]
+        return x.ndim_
+    if index.ndim_ != x.ndim_:
+        return -1
+    for d in range(x.ndim_):
+        if d != dim and index.shape_[d] > x.shape_[d]:
+            return -1
+    memcpy(shape, index.shape_, x.ndim_ * sizeof(int64_t))
+    return x.ndim_
+
+
 cdef object run_plain(Op op, PyObject** flat):
     """Run an op in its plain case by a call kernel; None where it is not, or there is no such kernel."""
     cdef int64_t shape[MAX_DIMS]
     cdef PyObject* x = flat[0]
     cdef Tensor first, o
     cdef tg_kernel* kernel
-    cdef int ndim
+    cdef int ndim, d
     if op.list_param == 0:
         if len(<list>x) == 0:
             return None
@@ -99,5 +161,14 @@ cdef object run_plain(Op op, PyObject** flat):
     if kernel.kind != KERNEL_CALL:
         return None
     o = empty_contiguous(ndim, shape, first.dtype_.index, first.storage_.dev)
-    call_c_kernel(op, kernel, first.storage_.dev, (o,), flat)
-    return o
+    if op.nout == 1:
+        call_c_kernel(op, kernel, first.storage_.dev, (o,), flat)
+        return o
+    if op.plain == PLAIN_LAYER_NORM:
+        for d in range(ndim - <int>len(<tuple>flat[1]), ndim):
+            shape[d] = 1
+    outs = [o]
+    for d in range(1, op.nout):
+        outs.append(empty_contiguous(ndim, shape, first.dtype_.index, first.storage_.dev))
+    call_c_kernel(op, kernel, first.storage_.dev, outs, flat)
+    return tuple(outs) if op.return_type is None else op.return_type(*outs)
