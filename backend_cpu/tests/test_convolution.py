@@ -102,6 +102,16 @@ def test_large_ones_agree_with_the_reference(case: str, stride: int) -> None:
         expect_close(got, expected, "float32")
 
 
+def test_an_infinity_reaches_only_the_taps_that_see_it() -> None:
+    x, grad = tangrad.randn(1, 2, 6, 6), tangrad.randn(1, 2, 4, 4)
+    x[0, 1, 2, 5] = float("inf")
+    arguments = ((2, 1, 3, 3), (1, 1), (0, 0), (1, 1), 2)
+    got = convolution_weight(x, grad, *arguments)
+    expected = convolution_weight(x.to("reference"), grad.to("reference"), *arguments).cpu()
+    assert np.isfinite(got.numpy()).sum() == 15
+    np.testing.assert_array_equal(np.isfinite(got.numpy()), np.isfinite(expected.numpy()))
+
+
 @pytest.fixture
 def threads() -> Iterator[Callable[[int], None]]:
     before = _kernels.get_num_threads()

@@ -5,6 +5,7 @@
 #include "convolution.h"
 #include "gemm/engine.h"
 
+#include <math.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -19,6 +20,8 @@
 #define MOST_TASKS 64
 #define LONGEST 256          /* run over k of one tile */
 #define BLOCK_PANELS 16
+#define LONG 1024            /* windows of several rows at once */
+#define TAPS_AT_ONCE 32
 #define FEW_MAPS 4           /* per channel: by direct loops */
 #define MOST_PARTS 16        /* of a sum over positions */
 #define PARTIAL_SUMS (1 << 22) /* held at once */
@@ -49,6 +52,7 @@ typedef struct job {
     int64_t item, step;
     int64_t rows, depth;             /* channels / groups * taps, maps / groups */
     int64_t *places;
+    int64_t pitch; /* windows of one row start this much after those of the row before; 0: unused */
     char *packed, *sums;
     int64_t segments, segment_rows;  /* of packed weights */
     int64_t units, tasks, blocks, parts, block_channels;
@@ -129,7 +133,11 @@ static int is_thin(const job *j)
 static int take_places(job *j, int64_t channels)
 {
     size_t bytes = (size_t)(channels * j->w.taps) * sizeof *j->places;
-    j->step = j->w.stride[j->w.ndim - 1] * j->input.step[j->w.ndim - 1];
+    int last = j->w.ndim - 1;
+    j->step = j->w.stride[last] * j->input.step[last];
+    if (last > 0 && j->step == 1 && j->w.stride[last - 1] == 1 && j->input.step[last - 1] >= j->w.out[last] &&
+        j->input.step[last - 1] <= LONG / 2)
+        j->pitch = j->input.step[last - 1];
     j->places = tgc_scratch(bytes);
     if (j->places == NULL)
         return tgc_no_memory(j->w.op, bytes);
@@ -248,6 +256,31 @@ static void forward_task(int64_t task, void *context)
     }
 }
 
+/* Whole rows of windows from position `at` on, as one run: what lies between two rows is worked on
+ * too, and left out of the result. Returns the number of rows. */
+static int64_t joined_rows(const job *j, int64_t at, tgc_run *joined)
+{
+    const tgc_windows *w = &j->w;
+    int64_t width = w->out[w->ndim - 1], height = w->out[w->ndim - 2];
+    int64_t rows = smaller(LONG / j->pitch, height - at / width % height);
+    TGC(tgc_window_runs)(w, &j->input, at, 1, joined);
+    joined->count = (rows - 1) * j->pitch + width;
+    return rows;
+}
+
+static void joined_forward(const job *j, char *out, const char *x, const char *weight)
+{
+    int64_t width = j->w.out[j->w.ndim - 1];
+    _Alignas(64) char buffer[LONG * 8];
+    tgc_run joined;
+    for (int64_t at = 0; at < j->w.positions;) {
+        int64_t rows = joined_rows(j, at, &joined);
+        j->of->correlate(buffer, x, j->places, weight, j->w.taps, &joined, 1, 1);
+        for (int64_t row = 0; row < rows; row++, at += width)
+            memcpy(out + at * j->item, buffer + row * j->pitch * j->item, (size_t)(width * j->item));
+    }
+}
+
 static void thin_forward_task(int64_t task, void *context)
 {
     const job *j = context;
@@ -257,20 +290,25 @@ static void thin_forward_task(int64_t task, void *context)
     for (int64_t unit = tgc_begin(j->units, j->tasks, task, 1); unit < end; unit++) {
         int64_t map = unit % w->maps, image = unit / w->maps;
         const char *x = j->input.data + (image * j->input.image + map / j->depth * j->input.channel) * j->item;
+        const char *weight = j->weight.data + map * w->taps * j->item;
+        char *out = j->out + unit * w->positions * j->item;
+        if (j->pitch) {
+            joined_forward(j, out, x, weight);
+            continue;
+        }
         for (int64_t at = 0; at < w->positions; at += LONGEST) {
             int count = TGC(tgc_window_runs)(w, &j->input, at, smaller(w->positions - at, LONGEST), runs);
-            j->of->correlate(j->out + (unit * w->positions + at) * j->item, x, j->places,
-                             j->weight.data + map * w->taps * j->item, w->taps, runs, count, j->step);
+            j->of->correlate(out + at * j->item, x, j->places, weight, w->taps, runs, count, j->step);
         }
     }
 }
 
-static int forward(job *j, const tg_view *input, const tg_view *weight, const tg_view *out)
+/* Everything but the weight is still to be taken. */
+static int forward(job *j, const tg_view *input, const tg_view *out)
 {
     tgc_windows *w = &j->w;
     if (TGC(tgc_operand_take)(&j->input, input, w, 1, input->ndim) < 0 ||
-        TGC(tgc_operand_take)(&j->weight, weight, w, 0, 0) < 0 || take_places(j, w->channels / w->groups) < 0 ||
-        (j->out = TGC(tgc_result_take)(out, w)) == NULL)
+        take_places(j, w->channels / w->groups) < 0 || (j->out = TGC(tgc_result_take)(out, w)) == NULL)
         return -1;
     if (is_thin(j)) {
         run(j, w->images * w->maps, products(j), thin_forward_task);
@@ -301,7 +339,8 @@ static int convolution(const tg_call *call, void *context)
         memset(out->data, 0, (size_t)(out->numel * tgc_itemsize[out->dtype]));
         return 0;
     }
-    return finish(&j, out, forward(&j, input, weight, out));
+    int status = TGC(tgc_operand_take)(&j.weight, weight, &j.w, 0, 0);
+    return finish(&j, out, status < 0 ? status : forward(&j, input, out));
 }
 
 /* The input as the unknown --------------------------------------------------------------------- */
@@ -382,12 +421,79 @@ static void thin_adjoint_task(int64_t task, void *context)
     }
 }
 
+/* With strides of 1 the adjoint is a convolution too: of grad, padded by what the windows reach. */
+static int is_convolution(const job *j)
+{
+    const tgc_windows *w = &j->w;
+    for (int d = 0; d < w->ndim; d++) {
+        int64_t reach = (w->kernel[d] - 1) * w->dilation[d];
+        if (w->stride[d] != 1 || w->padding[d] > reach || w->out[d] + reach != w->grown[d])
+            return 0;
+    }
+    return j->depth == 1 || !is_thin(j);
+}
+
+/* Exchange maps and channels of the weights, and the taps' order. */
+static void turn_task(int64_t map, void *context)
+{
+    const job *j = context;
+    int64_t taps = j->w.taps, inside = j->rows / taps, group = map / inside;
+    for (int64_t i = 0; i < j->depth; i++) {
+        const char *from = j->weight.data + ((group * j->depth + i) * j->rows + map % inside * taps) * j->item;
+        char *to = j->packed + (map * j->depth + i) * taps * j->item;
+        for (int64_t t = 0; t < taps; t++)
+            if (j->item == 8)
+                ((double *)to)[t] = ((const double *)from)[taps - 1 - t];
+            else
+                ((float *)to)[t] = ((const float *)from)[taps - 1 - t];
+    }
+}
+
+static int turned(job *j, const tg_view *grad, const tg_view *out)
+{
+    tgc_windows *w = &j->w;
+    size_t bytes = (size_t)(w->maps * j->rows * j->item);
+    char *weight = j->packed = tgc_scratch(bytes);
+    if (weight == NULL)
+        return tgc_no_memory(w->op, bytes);
+    if (w->maps * j->rows < GRAIN / 8)
+        for (int64_t map = 0; map < w->channels; map++)
+            turn_task(map, j);
+    else
+        tgc_parallel(w->channels, turn_task, j);
+    tgc_scratch_free(j->weight.memory);
+    j->weight.data = j->weight.memory = weight;
+    j->packed = NULL;
+    int64_t channels = w->channels, inside = j->rows / w->taps, positions = w->positions;
+    w->channels = w->maps;
+    w->maps = channels;
+    w->positions = w->area;
+    w->area = positions;
+    w->grown_area = 1;
+    w->padded = 0;
+    for (int d = 0; d < w->ndim; d++) {
+        int64_t size = w->size[d];
+        w->size[d] = w->out[d];
+        w->out[d] = size;
+        w->padding[d] = (w->kernel[d] - 1) * w->dilation[d] - w->padding[d];
+        w->grown[d] = w->size[d] + 2 * w->padding[d];
+        w->grown_area *= w->grown[d];
+        w->padded |= w->padding[d] > 0;
+    }
+    j->rows = j->depth * w->taps;
+    j->depth = inside;
+    return forward(j, grad, out);
+}
+
 static int adjoint(job *j, const tg_view *weight, const tg_view *grad, const tg_view *out)
 {
     tgc_windows *w = &j->w;
     int64_t channels = w->channels / w->groups;
-    if (TGC(tgc_operand_take)(&j->weight, weight, w, 0, 0) < 0 ||
-        TGC(tgc_operand_take)(&j->grad, grad, w, 0, 2) < 0 || (j->out = TGC(tgc_result_take)(out, w)) == NULL)
+    if (TGC(tgc_operand_take)(&j->weight, weight, w, 0, 0) < 0)
+        return -1;
+    if (is_convolution(j))
+        return turned(j, grad, out);
+    if (TGC(tgc_operand_take)(&j->grad, grad, w, 0, 2) < 0 || (j->out = TGC(tgc_result_take)(out, w)) == NULL)
         return -1;
     /* The grown planes that are added into. */
     int64_t area = 1;
@@ -487,28 +593,63 @@ static void weight_task(int64_t task, void *context)
     tgc_scratch_free(grads);
 }
 
+/* One tap's sum over n positions from `at` on. */
+static double tap_sum(const job *j, int64_t at, int64_t n, const char *x, const char *grad)
+{
+    tgc_run runs[LONGEST];
+    double sum = 0;
+    for (int64_t end = at + n; at < end; at += LONGEST) {
+        int count = TGC(tgc_window_runs)(&j->w, &j->input, at, smaller(end - at, LONGEST), runs);
+        sum += j->of->inner(x, grad + at * j->item, runs, count, j->step);
+    }
+    return sum;
+}
+
+/* Add the sums of `taps` taps over one plane. */
+static void thin_weight(const job *j, double *sums, const char *x, const char *grad, const int64_t *places, int64_t taps)
+{
+    int64_t width = j->w.out[j->w.ndim - 1];
+    _Alignas(64) char buffer[LONG * 8];
+    tgc_run joined;
+    if (!j->pitch) {
+        for (int64_t t = 0; t < taps; t++)
+            sums[t] += tap_sum(j, 0, j->w.positions, x + places[t] * j->item, grad);
+        return;
+    }
+    for (int64_t at = 0; at < j->w.positions;) {
+        int64_t rows = joined_rows(j, at, &joined);
+        memset(buffer, 0, (size_t)(joined.count * j->item));
+        for (int64_t row = 0; row < rows; row++)
+            memcpy(buffer + row * j->pitch * j->item, grad + (at + row * width) * j->item, (size_t)(width * j->item));
+        for (int64_t t = 0; t < taps; t++) {
+            const char *seen = x + places[t] * j->item;
+            double sum = j->of->inner(seen, buffer, &joined, 1, 1);
+            /* Zero times an infinity that only lies between the rows is no number. */
+            sums[t] += isfinite(sum) ? sum : tap_sum(j, at, rows * width, seen, grad);
+        }
+        at += rows * width;
+    }
+}
+
 static void thin_weight_task(int64_t task, void *context)
 {
     const job *j = context;
     const tgc_windows *w = &j->w;
-    tgc_run runs[LONGEST];
     int64_t end = tgc_begin(j->units, j->tasks, task + 1, 1);
     for (int64_t unit = tgc_begin(j->units, j->tasks, task, 1); unit < end; unit++) {
-        int64_t map = unit / w->taps;
-        double sum = 0;
-        for (int64_t image = 0; image < w->images; image++) {
-            const char *x = j->input.data + (image * j->input.image + map / j->depth * j->input.channel +
-                                             j->places[unit % w->taps]) * j->item;
-            const char *grad = j->grad.data + (image * j->grad.image + map * j->grad.channel) * j->item;
-            for (int64_t at = 0; at < w->positions; at += LONGEST) {
-                int count = TGC(tgc_window_runs)(w, &j->input, at, smaller(w->positions - at, LONGEST), runs);
-                sum += j->of->inner(x, grad + at * j->item, runs, count, j->step);
-            }
-        }
-        if (w->dtype == TGC_FLOAT64)
-            ((double *)j->out)[unit] = sum;
-        else
-            ((float *)j->out)[unit] = (float)sum;
+        int64_t map = unit / j->blocks, first = unit % j->blocks * TAPS_AT_ONCE;
+        int64_t taps = smaller(w->taps - first, TAPS_AT_ONCE), at = map * w->taps + first;
+        double sums[TAPS_AT_ONCE] = {0};
+        for (int64_t image = 0; image < w->images; image++)
+            thin_weight(j, sums,
+                        j->input.data + (image * j->input.image + map / j->depth * j->input.channel) * j->item,
+                        j->grad.data + (image * j->grad.image + map * j->grad.channel) * j->item, j->places + first,
+                        taps);
+        for (int64_t t = 0; t < taps; t++)
+            if (w->dtype == TGC_FLOAT64)
+                ((double *)j->out)[at + t] = sums[t];
+            else
+                ((float *)j->out)[at + t] = (float)sums[t];
     }
 }
 
@@ -520,7 +661,8 @@ static int by_weight(job *j, const tg_view *input, const tg_view *grad, const tg
         (j->out = TGC(tgc_result_take)(out, w)) == NULL)
         return -1;
     if (is_thin(j)) {
-        run(j, w->maps * w->taps, products(j), thin_weight_task);
+        j->blocks = panels(w->taps, TAPS_AT_ONCE);
+        run(j, w->maps * j->blocks, products(j), thin_weight_task);
         return 0;
     }
     int64_t all = w->images * w->positions, weights = w->maps * j->rows;
