@@ -1,12 +1,9 @@
 /* Convolution and its adjoints in input and weight, as products with the windows' elements laid out
  * as a matrix (Chellapilla, Puri & Simard, 2006). That matrix is never in memory: panels of it are
  * gathered where the product's microkernel wants them next, as implicit GEMM does (Chetlur et al.,
- * cuDNN, 2014). Groups of one channel and few maps are too thin for that and have direct loops. */
-#include "convolution.h"
-#include "gemm/engine.h"
+ * cuDNN, 2014). Groups of one channel and few maps are too thin for that and have direct tgc_convolution_loops. */
+#include "convolution_job.h"
 
-#include <math.h>
-#include <stdatomic.h>
 #include <string.h>
 
 #define CV_T float
@@ -18,23 +15,10 @@
 
 #define GRAIN (1 << 19)      /* multiplications of a task */
 #define MOST_TASKS 64
-#define LONGEST 256          /* run over k of one tile */
 #define BLOCK_PANELS 16
-#define LONG 1024            /* windows of several rows at once */
-#define TAPS_AT_ONCE 32
-#define FEW_MAPS 4           /* per channel: by direct loops */
+#define FEW_MAPS 4           /* per channel: by direct tgc_convolution_loops */
 #define MOST_PARTS 16        /* of a sum over positions */
 #define PARTIAL_SUMS (1 << 22) /* held at once */
-
-typedef struct loops {
-    const tgc_engine *engine;
-    void (*gather)(void *, int64_t, const void *, const int64_t *, int64_t, const tgc_run *, int, int64_t);
-    void (*scatter)(void *, const int64_t *, int64_t, const void *, int64_t, const tgc_run *, int, int64_t);
-    void (*correlate)(void *, const void *, const int64_t *, const void *, int64_t, const tgc_run *, int, int64_t);
-    void (*spread)(void *, const int64_t *, const void *, int64_t, const void *, const tgc_run *, int, int64_t);
-    double (*inner)(const void *, const void *, const tgc_run *, int, int64_t);
-    void (*sum)(void *, const void *, int64_t, int64_t);
-} loops;
 
 #define LOOPS(type)                                                                                    \
     {                                                                                                  \
@@ -42,36 +26,11 @@ typedef struct loops {
             inner_##type, sum_##type                                                                   \
     }
 
-static const loops loops_f32 = LOOPS(f32), loops_f64 = LOOPS(f64);
+static const tgc_convolution_loops loops_f32 = LOOPS(f32), loops_f64 = LOOPS(f64);
 
-typedef struct job {
-    const loops *of;
-    tgc_windows w;
-    tgc_operand input, weight, grad; /* those that the face has */
-    char *out;
-    int64_t item, step;
-    int64_t rows, depth;             /* channels / groups * taps, maps / groups */
-    int64_t *places;
-    int64_t pitch; /* windows of one row start this much after those of the row before; 0: unused */
-    char *packed, *sums;
-    int64_t segments, segment_rows;  /* of packed weights */
-    int64_t units, tasks, blocks, parts, block_channels;
-    atomic_int failed;
-} job;
-
-static int64_t panels(int64_t n, int64_t width)
+static int64_t longest(const tgc_convolution *j)
 {
-    return (n + width - 1) / width;
-}
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t longest(const job *j)
-{
-    return smaller(j->of->engine->kc, LONGEST);
+    return tgc_smaller(j->of->engine->kc, TGC_LONGEST);
 }
 
 static int fails(const char *op, const tg_view *a, const tg_view *b)
@@ -83,7 +42,7 @@ static int fails(const char *op, const tg_view *a, const tg_view *b)
 }
 
 /* Read the geometry; x, weight and y are the shapes of input, weight and result. */
-static int begin(job *j, const char *op, const tg_view *any, int ndim, const int64_t *x, const int64_t *weight,
+static int begin(tgc_convolution *j, const char *op, const tg_view *any, int ndim, const int64_t *x, const int64_t *weight,
                  const int64_t *y, const tg_argument *args)
 {
     tgc_windows *w = &j->w;
@@ -124,19 +83,19 @@ static int begin(job *j, const char *op, const tg_view *any, int ndim, const int
     return 0;
 }
 
-static int is_thin(const job *j)
+static int is_thin(const tgc_convolution *j)
 {
     return j->w.channels == j->w.groups && j->depth < FEW_MAPS;
 }
 
 /* Lay out the addresses in `input`, for `channels` of it. */
-static int take_places(job *j, int64_t channels)
+static int take_places(tgc_convolution *j, int64_t channels)
 {
     size_t bytes = (size_t)(channels * j->w.taps) * sizeof *j->places;
     int last = j->w.ndim - 1;
     j->step = j->w.stride[last] * j->input.step[last];
     if (last > 0 && j->step == 1 && j->w.stride[last - 1] == 1 && j->input.step[last - 1] >= j->w.out[last] &&
-        j->input.step[last - 1] <= LONG / 2)
+        j->input.step[last - 1] <= TGC_JOINED / 2)
         j->pitch = j->input.step[last - 1];
     j->places = tgc_scratch(bytes);
     if (j->places == NULL)
@@ -145,7 +104,7 @@ static int take_places(job *j, int64_t channels)
     return 0;
 }
 
-static int finish(job *j, const tg_view *out, int status)
+static int finish(tgc_convolution *j, const tg_view *out, int status)
 {
     if (status == 0 && atomic_load(&j->failed))
         status = tgc_no_memory(j->w.op, (size_t)j->w.grown_area * (size_t)j->item);
@@ -159,7 +118,7 @@ static int finish(job *j, const tg_view *out, int status)
     return status;
 }
 
-static void run(job *j, int64_t units, double products, tgc_task task)
+static void run(tgc_convolution *j, int64_t units, double products, tgc_task task)
 {
     double each = units > 0 ? products / (double)units : 0;
     j->units = units;
@@ -167,51 +126,51 @@ static void run(job *j, int64_t units, double products, tgc_task task)
     tgc_parallel(j->tasks, task, j);
 }
 
-static double products(const job *j)
+static double products(const tgc_convolution *j)
 {
     return (double)j->w.images * (double)j->w.positions * (double)j->w.maps * (double)j->rows;
 }
 
 /* Weights in panels ---------------------------------------------------------------------------- */
 
-static int64_t panel_bytes(const job *j)
+static int64_t panel_bytes(const tgc_convolution *j)
 {
     return (j->of->engine->mr * longest(j) * j->item + TGC_PANEL_SLACK + 63) / 64 * 64;
 }
 
 /* A product's left factor: by segment, by run of `depth`, by panel of rows. */
-static char *weight_panel(const job *j, int64_t depth, int64_t segment, int64_t p, int64_t i)
+static char *weight_panel(const tgc_convolution *j, int64_t depth, int64_t segment, int64_t p, int64_t i)
 {
-    int64_t across = panels(j->segment_rows, j->of->engine->mr), runs = panels(depth, longest(j));
+    int64_t across = tgc_panels(j->segment_rows, j->of->engine->mr), runs = tgc_panels(depth, longest(j));
     return j->packed + ((segment * runs + p / longest(j)) * across + i / j->of->engine->mr) * panel_bytes(j);
 }
 
 static void pack_forward(int64_t segment, void *context)
 {
-    const job *j = context;
+    const tgc_convolution *j = context;
     const tgc_engine *e = j->of->engine;
     const char *from = j->weight.data + segment * j->depth * j->rows * j->item;
     for (int64_t p = 0; p < j->rows; p += longest(j))
         for (int64_t i = 0; i < j->depth; i += e->mr)
             e->pack_a(weight_panel(j, j->rows, segment, p, i), from + (i * j->rows + p) * j->item,
-                      smaller(j->depth - i, e->mr), smaller(j->rows - p, longest(j)), j->rows, 1);
+                      tgc_smaller(j->depth - i, e->mr), tgc_smaller(j->rows - p, longest(j)), j->rows, 1);
 }
 
 static void pack_adjoint(int64_t segment, void *context)
 {
-    const job *j = context;
+    const tgc_convolution *j = context;
     const tgc_engine *e = j->of->engine;
     const char *from = j->weight.data + (segment / j->blocks * j->depth * j->rows +
                                          segment % j->blocks * j->segment_rows) * j->item;
     for (int64_t p = 0; p < j->depth; p += longest(j))
         for (int64_t i = 0; i < j->segment_rows; i += e->mr)
             e->pack_a(weight_panel(j, j->depth, segment, p, i), from + (p * j->rows + i) * j->item,
-                      smaller(j->segment_rows - i, e->mr), smaller(j->depth - p, longest(j)), 1, j->rows);
+                      tgc_smaller(j->segment_rows - i, e->mr), tgc_smaller(j->depth - p, longest(j)), 1, j->rows);
 }
 
-static int pack(job *j, int64_t depth, tgc_task task)
+static int pack(tgc_convolution *j, int64_t depth, tgc_task task)
 {
-    size_t bytes = (size_t)(j->segments * panels(depth, longest(j)) * panels(j->segment_rows, j->of->engine->mr) *
+    size_t bytes = (size_t)(j->segments * tgc_panels(depth, longest(j)) * tgc_panels(j->segment_rows, j->of->engine->mr) *
                             panel_bytes(j));
     j->packed = tgc_scratch(bytes);
     if (j->packed == NULL)
@@ -228,100 +187,53 @@ static int pack(job *j, int64_t depth, tgc_task task)
 
 static void forward_task(int64_t task, void *context)
 {
-    const job *j = context;
+    const tgc_convolution *j = context;
     const tgc_windows *w = &j->w;
     const tgc_engine *e = j->of->engine;
     _Alignas(64) char panel[TGC_PANEL_BYTES + TGC_PANEL_SLACK];
-    tgc_run runs[LONGEST];
-    int64_t kc = longest(j), column_panels = panels(w->positions, e->nr);
+    tgc_run runs[TGC_LONGEST];
+    int64_t kc = longest(j), column_panels = tgc_panels(w->positions, e->nr);
     int64_t end = tgc_begin(j->units, j->tasks, task + 1, 1);
     for (int64_t unit = tgc_begin(j->units, j->tasks, task, 1); unit < end; unit++) {
         int64_t block = unit % j->blocks, group = unit / j->blocks % w->groups, image = unit / j->blocks / w->groups;
         int64_t from = column_panels * block / j->blocks * e->nr;
-        int64_t to = smaller(column_panels * (block + 1) / j->blocks * e->nr, w->positions);
+        int64_t to = tgc_smaller(column_panels * (block + 1) / j->blocks * e->nr, w->positions);
         const char *x = j->input.data +
                         (image * j->input.image + group * (w->channels / w->groups) * j->input.channel) * j->item;
         char *out = j->out + (image * w->maps + group * j->depth) * w->positions * j->item;
         for (int64_t p = 0; p < j->rows; p += kc) {
-            int64_t k = smaller(j->rows - p, kc);
+            int64_t k = tgc_smaller(j->rows - p, kc);
             for (int64_t at = from; at < to; at += e->nr) {
-                int64_t cols = smaller(to - at, e->nr);
+                int64_t cols = tgc_smaller(to - at, e->nr);
                 int count = TGC(tgc_window_runs)(w, &j->input, at, cols, runs);
                 j->of->gather(panel, e->nr, x, j->places + p, k, runs, count, j->step);
                 for (int64_t i = 0; i < j->depth; i += e->mr)
-                    e->kernel(smaller(j->depth - i, e->mr), cols, k, weight_panel(j, j->rows, group, p, i), panel,
+                    e->kernel(tgc_smaller(j->depth - i, e->mr), cols, k, weight_panel(j, j->rows, group, p, i), panel,
                               out + (i * w->positions + at) * j->item, w->positions, p > 0, panel);
             }
         }
     }
 }
 
-/* Whole rows of windows from position `at` on, as one run: what lies between two rows is worked on
- * too, and left out of the result. Returns the number of rows. */
-static int64_t joined_rows(const job *j, int64_t at, tgc_run *joined)
-{
-    const tgc_windows *w = &j->w;
-    int64_t width = w->out[w->ndim - 1], height = w->out[w->ndim - 2];
-    int64_t rows = smaller(LONG / j->pitch, height - at / width % height);
-    TGC(tgc_window_runs)(w, &j->input, at, 1, joined);
-    joined->count = (rows - 1) * j->pitch + width;
-    return rows;
-}
-
-static void joined_forward(const job *j, char *out, const char *x, const char *weight)
-{
-    int64_t width = j->w.out[j->w.ndim - 1];
-    _Alignas(64) char buffer[LONG * 8];
-    tgc_run joined;
-    for (int64_t at = 0; at < j->w.positions;) {
-        int64_t rows = joined_rows(j, at, &joined);
-        j->of->correlate(buffer, x, j->places, weight, j->w.taps, &joined, 1, 1);
-        for (int64_t row = 0; row < rows; row++, at += width)
-            memcpy(out + at * j->item, buffer + row * j->pitch * j->item, (size_t)(width * j->item));
-    }
-}
-
-static void thin_forward_task(int64_t task, void *context)
-{
-    const job *j = context;
-    const tgc_windows *w = &j->w;
-    tgc_run runs[LONGEST];
-    int64_t end = tgc_begin(j->units, j->tasks, task + 1, 1);
-    for (int64_t unit = tgc_begin(j->units, j->tasks, task, 1); unit < end; unit++) {
-        int64_t map = unit % w->maps, image = unit / w->maps;
-        const char *x = j->input.data + (image * j->input.image + map / j->depth * j->input.channel) * j->item;
-        const char *weight = j->weight.data + map * w->taps * j->item;
-        char *out = j->out + unit * w->positions * j->item;
-        if (j->pitch) {
-            joined_forward(j, out, x, weight);
-            continue;
-        }
-        for (int64_t at = 0; at < w->positions; at += LONGEST) {
-            int count = TGC(tgc_window_runs)(w, &j->input, at, smaller(w->positions - at, LONGEST), runs);
-            j->of->correlate(out + at * j->item, x, j->places, weight, w->taps, runs, count, j->step);
-        }
-    }
-}
-
 /* Everything but the weight is still to be taken. */
-static int forward(job *j, const tg_view *input, const tg_view *out)
+static int forward(tgc_convolution *j, const tg_view *input, const tg_view *out)
 {
     tgc_windows *w = &j->w;
     if (TGC(tgc_operand_take)(&j->input, input, w, 1, input->ndim) < 0 ||
         take_places(j, w->channels / w->groups) < 0 || (j->out = TGC(tgc_result_take)(out, w)) == NULL)
         return -1;
     if (is_thin(j)) {
-        run(j, w->images * w->maps, products(j), thin_forward_task);
+        run(j, w->images * w->maps, products(j), TGC(tgc_thin_forward));
         return 0;
     }
     j->segments = w->groups;
     j->segment_rows = j->depth;
     if (pack(j, j->rows, pack_forward) < 0)
         return -1;
-    int64_t column_panels = panels(w->positions, j->of->engine->nr);
-    j->blocks = panels(column_panels, BLOCK_PANELS);
+    int64_t column_panels = tgc_panels(w->positions, j->of->engine->nr);
+    j->blocks = tgc_panels(column_panels, BLOCK_PANELS);
     while (w->images * w->groups * j->blocks < MOST_TASKS / 4 && j->blocks < column_panels)
-        j->blocks = smaller(2 * j->blocks, column_panels);
+        j->blocks = tgc_smaller(2 * j->blocks, column_panels);
     run(j, w->images * w->groups * j->blocks, products(j), forward_task);
     return 0;
 }
@@ -330,7 +242,7 @@ static int convolution(const tg_call *call, void *context)
 {
     (void)context;
     const tg_view *input = call->args[0].value.tensors, *weight = call->args[1].value.tensors, *out = call->outs;
-    job j = {0};
+    tgc_convolution j = {0};
     if (out->numel == 0)
         return 0;
     if (begin(&j, "convolution", input, input->ndim, input->shape, weight->shape, out->shape, call->args + 2) < 0)
@@ -345,8 +257,7 @@ static int convolution(const tg_call *call, void *context)
 
 /* The input as the unknown --------------------------------------------------------------------- */
 
-/* Give memory for the grown planes of some channels, or where they go if nothing is padded. */
-static char *begin_planes(job *j, int64_t channels, char *to)
+char *TGC(tgc_planes_begin)(tgc_convolution *j, int64_t channels, char *to)
 {
     size_t bytes = (size_t)(channels * j->w.grown_area * j->item);
     char *target = j->w.padded ? tgc_scratch(bytes) : to;
@@ -357,7 +268,7 @@ static char *begin_planes(job *j, int64_t channels, char *to)
     return target;
 }
 
-static void end_planes(const job *j, int64_t channels, char *to, char *target)
+void TGC(tgc_planes_end)(const tgc_convolution *j, int64_t channels, char *to, char *target)
 {
     if (target == to)
         return;
@@ -368,61 +279,39 @@ static void end_planes(const job *j, int64_t channels, char *to, char *target)
 
 static void adjoint_task(int64_t task, void *context)
 {
-    job *j = context;
+    tgc_convolution *j = context;
     const tgc_windows *w = &j->w;
     const tgc_engine *e = j->of->engine;
     _Alignas(64) char panel[TGC_PANEL_BYTES + TGC_PANEL_SLACK], tile[TGC_TILE_BYTES];
-    tgc_run runs[LONGEST];
+    tgc_run runs[TGC_LONGEST];
     int64_t kc = longest(j), end = tgc_begin(j->units, j->tasks, task + 1, 1);
     for (int64_t unit = tgc_begin(j->units, j->tasks, task, 1); unit < end; unit++) {
         int64_t segment = unit % j->segments, image = unit / j->segments, group = segment / j->blocks;
         char *to = j->out + unit * j->block_channels * w->area * j->item;
-        char *target = begin_planes(j, j->block_channels, to);
+        char *target = TGC(tgc_planes_begin)(j, j->block_channels, to);
         if (target == NULL)
             return;
         for (int64_t p = 0; p < j->depth; p += kc) {
-            int64_t k = smaller(j->depth - p, kc);
+            int64_t k = tgc_smaller(j->depth - p, kc);
             const char *grad = j->grad.data +
                                (image * j->grad.image + (group * j->depth + p) * j->grad.channel) * j->item;
             for (int64_t at = 0; at < w->positions; at += e->nr) {
-                int64_t cols = smaller(w->positions - at, e->nr);
+                int64_t cols = tgc_smaller(w->positions - at, e->nr);
                 int count = TGC(tgc_window_runs)(w, &j->input, at, cols, runs);
                 e->pack_b(panel, grad + at * j->item, cols, k, 1, j->grad.channel);
                 for (int64_t i = 0; i < j->segment_rows; i += e->mr) {
-                    int64_t rows = smaller(j->segment_rows - i, e->mr);
+                    int64_t rows = tgc_smaller(j->segment_rows - i, e->mr);
                     e->kernel(rows, cols, k, weight_panel(j, j->depth, segment, p, i), panel, tile, e->nr, 0, panel);
                     j->of->scatter(target, j->places + i, rows, tile, e->nr, runs, count, j->step);
                 }
             }
         }
-        end_planes(j, j->block_channels, to, target);
-    }
-}
-
-static void thin_adjoint_task(int64_t task, void *context)
-{
-    job *j = context;
-    const tgc_windows *w = &j->w;
-    tgc_run runs[LONGEST];
-    int64_t end = tgc_begin(j->units, j->tasks, task + 1, 1);
-    for (int64_t unit = tgc_begin(j->units, j->tasks, task, 1); unit < end; unit++) {
-        int64_t channel = unit % w->channels, image = unit / w->channels;
-        char *to = j->out + unit * w->area * j->item, *target = begin_planes(j, 1, to);
-        if (target == NULL)
-            return;
-        for (int64_t at = 0; at < w->positions; at += LONGEST) {
-            int count = TGC(tgc_window_runs)(w, &j->input, at, smaller(w->positions - at, LONGEST), runs);
-            for (int64_t map = channel * j->depth; map < (channel + 1) * j->depth; map++)
-                j->of->spread(target, j->places, j->weight.data + map * w->taps * j->item, w->taps,
-                              j->grad.data + (image * j->grad.image + map * j->grad.channel + at) * j->item, runs, count,
-                              j->step);
-        }
-        end_planes(j, 1, to, target);
+        TGC(tgc_planes_end)(j, j->block_channels, to, target);
     }
 }
 
 /* With strides of 1 the adjoint is a convolution too: of grad, padded by what the windows reach. */
-static int is_convolution(const job *j)
+static int is_convolution(const tgc_convolution *j)
 {
     const tgc_windows *w = &j->w;
     for (int d = 0; d < w->ndim; d++) {
@@ -436,7 +325,7 @@ static int is_convolution(const job *j)
 /* Exchange maps and channels of the weights, and the taps' order. */
 static void turn_task(int64_t map, void *context)
 {
-    const job *j = context;
+    const tgc_convolution *j = context;
     int64_t taps = j->w.taps, inside = j->rows / taps, group = map / inside;
     for (int64_t i = 0; i < j->depth; i++) {
         const char *from = j->weight.data + ((group * j->depth + i) * j->rows + map % inside * taps) * j->item;
@@ -449,7 +338,7 @@ static void turn_task(int64_t map, void *context)
     }
 }
 
-static int turned(job *j, const tg_view *grad, const tg_view *out)
+static int turned(tgc_convolution *j, const tg_view *grad, const tg_view *out)
 {
     tgc_windows *w = &j->w;
     size_t bytes = (size_t)(w->maps * j->rows * j->item);
@@ -485,7 +374,7 @@ static int turned(job *j, const tg_view *grad, const tg_view *out)
     return forward(j, grad, out);
 }
 
-static int adjoint(job *j, const tg_view *weight, const tg_view *grad, const tg_view *out)
+static int adjoint(tgc_convolution *j, const tg_view *weight, const tg_view *grad, const tg_view *out)
 {
     tgc_windows *w = &j->w;
     int64_t channels = w->channels / w->groups;
@@ -505,7 +394,7 @@ static int adjoint(job *j, const tg_view *weight, const tg_view *grad, const tg_
     if (take_places(j, channels) < 0)
         return -1;
     if (is_thin(j)) {
-        run(j, w->images * w->channels, products(j), thin_adjoint_task);
+        run(j, w->images * w->channels, products(j), TGC(tgc_thin_adjoint));
         return 0;
     }
     j->block_channels = channels;
@@ -526,7 +415,7 @@ static int convolution_input(const tg_call *call, void *context)
 {
     (void)context;
     const tg_view *weight = call->args[0].value.tensors, *grad = call->args[1].value.tensors, *out = call->outs;
-    job j = {0};
+    tgc_convolution j = {0};
     if (out->numel == 0)
         return 0;
     if (grad->ndim != out->ndim || weight->ndim != out->ndim ||
@@ -542,16 +431,16 @@ static int convolution_input(const tg_call *call, void *context)
 /* The weight as the unknown -------------------------------------------------------------------- */
 
 /* Panels of grad over positions l .. l+k-1 of all images. */
-static void pack_grad(const job *j, char *to, int64_t group, int64_t l, int64_t k)
+static void pack_grad(const tgc_convolution *j, char *to, int64_t group, int64_t l, int64_t k)
 {
     const tgc_engine *e = j->of->engine;
     for (int64_t i = 0; i < j->depth; i += e->mr, to += panel_bytes(j)) {
         for (int64_t done = 0; done < k;) {
             int64_t image = (l + done) / j->w.positions, at = (l + done) % j->w.positions;
-            int64_t n = smaller(k - done, j->w.positions - at);
+            int64_t n = tgc_smaller(k - done, j->w.positions - at);
             const char *from = j->grad.data +
                                (image * j->grad.image + (group * j->depth + i) * j->grad.channel + at) * j->item;
-            e->pack_a(to + done * e->mr * j->item, from, smaller(j->depth - i, e->mr), n, j->grad.channel, 1);
+            e->pack_a(to + done * e->mr * j->item, from, tgc_smaller(j->depth - i, e->mr), n, j->grad.channel, 1);
             done += n;
         }
     }
@@ -559,101 +448,41 @@ static void pack_grad(const job *j, char *to, int64_t group, int64_t l, int64_t 
 
 static void weight_task(int64_t task, void *context)
 {
-    job *j = context;
+    tgc_convolution *j = context;
     const tgc_windows *w = &j->w;
     const tgc_engine *e = j->of->engine;
     _Alignas(64) char lines[TGC_PANEL_BYTES], panel[TGC_PANEL_BYTES + TGC_PANEL_SLACK];
-    tgc_run runs[LONGEST];
-    int64_t kc = longest(j), all = w->images * w->positions, column_panels = panels(j->rows, e->nr);
-    char *grads = tgc_scratch((size_t)(panels(j->depth, e->mr) * panel_bytes(j)));
+    tgc_run runs[TGC_LONGEST];
+    int64_t kc = longest(j), all = w->images * w->positions, column_panels = tgc_panels(j->rows, e->nr);
+    char *grads = tgc_scratch((size_t)(tgc_panels(j->depth, e->mr) * panel_bytes(j)));
     if (grads == NULL) {
         atomic_store(&j->failed, 1);
         return;
     }
     int64_t block = task % j->blocks, part = task / j->blocks % j->parts, group = task / j->blocks / j->parts;
     int64_t from = column_panels * block / j->blocks * e->nr;
-    int64_t to = smaller(column_panels * (block + 1) / j->blocks * e->nr, j->rows);
+    int64_t to = tgc_smaller(column_panels * (block + 1) / j->blocks * e->nr, j->rows);
     int64_t first = tgc_begin(all, j->parts, part, kc), last = tgc_begin(all, j->parts, part + 1, kc);
     char *sums = (j->sums != NULL ? j->sums : j->out) +
                  (part * w->groups + group) * j->depth * j->rows * j->item;
     const char *x = j->input.data + group * (w->channels / w->groups) * j->input.channel * j->item;
     for (int64_t l = first; l < last; l += kc) {
-        int64_t k = smaller(last - l, kc);
+        int64_t k = tgc_smaller(last - l, kc);
         int count = TGC(tgc_window_runs)(w, &j->input, l, k, runs);
         pack_grad(j, grads, group, l, k);
         for (int64_t at = from; at < to; at += e->nr) {
-            int64_t cols = smaller(to - at, e->nr);
+            int64_t cols = tgc_smaller(to - at, e->nr);
             j->of->gather(lines, kc, x, j->places + at, cols, runs, count, j->step);
             e->pack_b(panel, lines, cols, k, kc, 1);
             for (int64_t i = 0; i < j->depth; i += e->mr)
-                e->kernel(smaller(j->depth - i, e->mr), cols, k, grads + i / e->mr * panel_bytes(j), panel,
+                e->kernel(tgc_smaller(j->depth - i, e->mr), cols, k, grads + i / e->mr * panel_bytes(j), panel,
                           sums + (i * j->rows + at) * j->item, j->rows, l > first, panel);
         }
     }
     tgc_scratch_free(grads);
 }
 
-/* One tap's sum over n positions from `at` on. */
-static double tap_sum(const job *j, int64_t at, int64_t n, const char *x, const char *grad)
-{
-    tgc_run runs[LONGEST];
-    double sum = 0;
-    for (int64_t end = at + n; at < end; at += LONGEST) {
-        int count = TGC(tgc_window_runs)(&j->w, &j->input, at, smaller(end - at, LONGEST), runs);
-        sum += j->of->inner(x, grad + at * j->item, runs, count, j->step);
-    }
-    return sum;
-}
-
-/* Add the sums of `taps` taps over one plane. */
-static void thin_weight(const job *j, double *sums, const char *x, const char *grad, const int64_t *places, int64_t taps)
-{
-    int64_t width = j->w.out[j->w.ndim - 1];
-    _Alignas(64) char buffer[LONG * 8];
-    tgc_run joined;
-    if (!j->pitch) {
-        for (int64_t t = 0; t < taps; t++)
-            sums[t] += tap_sum(j, 0, j->w.positions, x + places[t] * j->item, grad);
-        return;
-    }
-    for (int64_t at = 0; at < j->w.positions;) {
-        int64_t rows = joined_rows(j, at, &joined);
-        memset(buffer, 0, (size_t)(joined.count * j->item));
-        for (int64_t row = 0; row < rows; row++)
-            memcpy(buffer + row * j->pitch * j->item, grad + (at + row * width) * j->item, (size_t)(width * j->item));
-        for (int64_t t = 0; t < taps; t++) {
-            const char *seen = x + places[t] * j->item;
-            double sum = j->of->inner(seen, buffer, &joined, 1, 1);
-            /* Zero times an infinity that only lies between the rows is no number. */
-            sums[t] += isfinite(sum) ? sum : tap_sum(j, at, rows * width, seen, grad);
-        }
-        at += rows * width;
-    }
-}
-
-static void thin_weight_task(int64_t task, void *context)
-{
-    const job *j = context;
-    const tgc_windows *w = &j->w;
-    int64_t end = tgc_begin(j->units, j->tasks, task + 1, 1);
-    for (int64_t unit = tgc_begin(j->units, j->tasks, task, 1); unit < end; unit++) {
-        int64_t map = unit / j->blocks, first = unit % j->blocks * TAPS_AT_ONCE;
-        int64_t taps = smaller(w->taps - first, TAPS_AT_ONCE), at = map * w->taps + first;
-        double sums[TAPS_AT_ONCE] = {0};
-        for (int64_t image = 0; image < w->images; image++)
-            thin_weight(j, sums,
-                        j->input.data + (image * j->input.image + map / j->depth * j->input.channel) * j->item,
-                        j->grad.data + (image * j->grad.image + map * j->grad.channel) * j->item, j->places + first,
-                        taps);
-        for (int64_t t = 0; t < taps; t++)
-            if (w->dtype == TGC_FLOAT64)
-                ((double *)j->out)[at + t] = sums[t];
-            else
-                ((float *)j->out)[at + t] = (float)sums[t];
-    }
-}
-
-static int by_weight(job *j, const tg_view *input, const tg_view *grad, const tg_view *out)
+static int by_weight(tgc_convolution *j, const tg_view *input, const tg_view *grad, const tg_view *out)
 {
     tgc_windows *w = &j->w;
     if (TGC(tgc_operand_take)(&j->input, input, w, 1, input->ndim) < 0 ||
@@ -661,15 +490,15 @@ static int by_weight(job *j, const tg_view *input, const tg_view *grad, const tg
         (j->out = TGC(tgc_result_take)(out, w)) == NULL)
         return -1;
     if (is_thin(j)) {
-        j->blocks = panels(w->taps, TAPS_AT_ONCE);
-        run(j, w->maps * j->blocks, products(j), thin_weight_task);
+        j->blocks = tgc_panels(w->taps, TGC_TAPS_AT_ONCE);
+        run(j, w->maps * j->blocks, products(j), TGC(tgc_thin_weight));
         return 0;
     }
     int64_t all = w->images * w->positions, weights = w->maps * j->rows;
     int64_t wanted = (int64_t)(products(j) / (2 * GRAIN)) + 1;
-    j->blocks = smaller(panels(j->rows, 4 * j->of->engine->nr), wanted);
-    j->parts = smaller(wanted / (j->blocks * w->groups), MOST_PARTS / j->blocks);
-    j->parts = smaller(smaller(j->parts, PARTIAL_SUMS / weights), panels(all, longest(j)));
+    j->blocks = tgc_smaller(tgc_panels(j->rows, 4 * j->of->engine->nr), wanted);
+    j->parts = tgc_smaller(wanted / (j->blocks * w->groups), MOST_PARTS / j->blocks);
+    j->parts = tgc_smaller(tgc_smaller(j->parts, PARTIAL_SUMS / weights), tgc_panels(all, longest(j)));
     j->parts = j->parts < 1 ? 1 : j->parts;
     if (j->parts > 1) {
         size_t bytes = (size_t)(j->parts * weights * j->item);
@@ -687,7 +516,7 @@ static int convolution_weight(const tg_call *call, void *context)
 {
     (void)context;
     const tg_view *input = call->args[0].value.tensors, *grad = call->args[1].value.tensors, *out = call->outs;
-    job j = {0};
+    tgc_convolution j = {0};
     if (out->numel == 0)
         return 0;
     if (input->ndim != out->ndim || grad->ndim != out->ndim ||
