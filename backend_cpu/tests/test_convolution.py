@@ -132,6 +132,19 @@ def test_results_do_not_depend_on_the_number_of_threads(
     assert found[0] == found[1] == found[2]
 
 
+def fails_without_scratch(face: Callable[[], Any], calls: int) -> bool:
+    """Say whether the face raises when working memory is refused after so many calls."""
+    _kernels.fail_scratch_after(calls)
+    try:
+        face()
+    except MemoryError as error:
+        assert "working space" in str(error)
+        return True
+    finally:
+        _kernels.fail_scratch_after(-1)
+    return False
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("case", ["groups", "depthwise"])
 def test_missing_working_memory_is_an_error(case: str, dtype: str) -> None:
@@ -148,19 +161,10 @@ def test_missing_working_memory_is_an_error(case: str, dtype: str) -> None:
     ]
     for face, result in zip(faces, expected, strict=True):
         failures = 0
-        while True:
-            _kernels.fail_scratch_after(failures)
-            try:
-                got = face()
-            except MemoryError as error:
-                assert "working space" in str(error)
-                failures += 1
-                continue
-            finally:
-                _kernels.fail_scratch_after(-1)
-            break
+        while fails_without_scratch(face, failures):
+            failures += 1
         assert failures > 0
-        assert got.float().numpy().tobytes() == result.float().numpy().tobytes()
+        assert face().float().numpy().tobytes() == result.float().numpy().tobytes()
     assert before == [t.float().numpy().tobytes() for t in (x, weight, y)]
 
 

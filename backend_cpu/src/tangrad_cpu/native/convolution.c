@@ -16,7 +16,7 @@
 #define GRAIN (1 << 19)      /* multiplications of a task */
 #define MOST_TASKS 64
 #define BLOCK_PANELS 16
-#define FEW_MAPS 4           /* per channel: by direct tgc_convolution_loops */
+#define FEW_MAPS 4           /* per channel: by direct loops */
 #define MOST_PARTS 16        /* of a sum over positions */
 #define PARTIAL_SUMS (1 << 22) /* held at once */
 
@@ -42,8 +42,8 @@ static int fails(const char *op, const tg_view *a, const tg_view *b)
 }
 
 /* Read the geometry; x, weight and y are the shapes of input, weight and result. */
-static int begin(tgc_convolution *j, const char *op, const tg_view *any, int ndim, const int64_t *x, const int64_t *weight,
-                 const int64_t *y, const tg_argument *args)
+static int begin(tgc_convolution *j, const char *op, const tg_view *any, int ndim, const int64_t *x,
+                 const int64_t *weight, const int64_t *y, const tg_argument *args)
 {
     tgc_windows *w = &j->w;
     w->op = op;
@@ -53,7 +53,8 @@ static int begin(tgc_convolution *j, const char *op, const tg_view *any, int ndi
     w->images = x[0], w->channels = x[1], w->maps = weight[0], w->groups = args[3].value.i;
     w->taps = w->positions = w->area = w->grown_area = 1;
     w->ndim = ndim > 2 ? ndim - 2 : 1;
-    if (w->groups < 1 || w->maps % w->groups || w->channels != weight[1] * w->groups || y[0] != w->images || y[1] != w->maps)
+    if (w->groups < 1 || w->maps % w->groups || w->channels != weight[1] * w->groups ||
+        y[0] != w->images || y[1] != w->maps)
         return -1;
     for (int d = 0; d < 3; d++)
         if (args[d].count != ndim - 2)
@@ -170,8 +171,8 @@ static void pack_adjoint(int64_t segment, void *context)
 
 static int pack(tgc_convolution *j, int64_t depth, tgc_task task)
 {
-    size_t bytes = (size_t)(j->segments * tgc_panels(depth, longest(j)) * tgc_panels(j->segment_rows, j->of->engine->mr) *
-                            panel_bytes(j));
+    int64_t across = tgc_panels(j->segment_rows, j->of->engine->mr);
+    size_t bytes = (size_t)(j->segments * tgc_panels(depth, longest(j)) * across * panel_bytes(j));
     j->packed = tgc_scratch(bytes);
     if (j->packed == NULL)
         return tgc_no_memory(j->w.op, bytes);

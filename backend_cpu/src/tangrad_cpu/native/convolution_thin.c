@@ -67,8 +67,8 @@ void TGC(tgc_thin_adjoint)(int64_t task, void *context)
             int count = TGC(tgc_window_runs)(w, &j->input, at, tgc_smaller(w->positions - at, TGC_LONGEST), runs);
             for (int64_t map = channel * j->depth; map < (channel + 1) * j->depth; map++)
                 j->of->spread(target, j->places, j->weight.data + map * w->taps * j->item, w->taps,
-                              j->grad.data + (image * j->grad.image + map * j->grad.channel + at) * j->item, runs, count,
-                              j->step);
+                              j->grad.data + (image * j->grad.image + map * j->grad.channel + at) * j->item, runs,
+                              count, j->step);
         }
         TGC(tgc_planes_end)(j, 1, to, target);
     }
@@ -87,7 +87,8 @@ static double tap_sum(const tgc_convolution *j, int64_t at, int64_t n, const cha
 }
 
 /* Add the sums of `taps` taps over one plane. */
-static void thin_weight(const tgc_convolution *j, double *sums, const char *x, const char *grad, const int64_t *places, int64_t taps)
+static void thin_weight(const tgc_convolution *j, double *sums, const char *x, const char *grad,
+                        const int64_t *places, int64_t taps)
 {
     int64_t width = j->w.out[j->w.ndim - 1];
     _Alignas(64) char buffer[TGC_JOINED * 8];

@@ -153,8 +153,8 @@ static void pool_task(int64_t task, void *context)
                 for (int i = 0; i <= last; i++)
                     flat = flat * j->size[i] + index[i] * j->stride[i] - j->padding[i];
                 piece p = {j, index};
-                j->of->places((int64_t *)j->indices->data + at, chosen, j->places, flat, j->stride[last], n, first_place,
-                              &p);
+                j->of->places((int64_t *)j->indices->data + at, chosen, j->places, flat, j->stride[last], n,
+                              first_place, &p);
                 at += n;
             }
             for (d = last - 1; d >= 0 && ++index[d] == j->out[d]; d--)
