@@ -45,6 +45,9 @@ typedef struct tgc_engine {
 void TGC(tgc_kernel_f32)(int64_t rows, int64_t cols, int64_t k, const void *a, const void *b, void *c, int64_t c_row,
                          int accumulate, const char *next);
 
+/* For kernels that fill panels themselves. */
+extern const tgc_engine TGC(tgc_engine_f32), TGC(tgc_engine_f64);
+
 /* Multiply with packing, in parallel. `op` names the caller in errors. */
 int TGC(tgc_gemm_engine)(const tgc_engine *engine, const tgc_gemm *g, const char *op);
 

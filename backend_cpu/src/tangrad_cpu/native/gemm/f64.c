@@ -51,7 +51,7 @@ static void pack_b(void *to, const void *from, int64_t count, int64_t k, int64_t
 #define TH_STORE store_f64
 #include "thin.h"
 
-static const tgc_engine engine = {
+const tgc_engine TGC(tgc_engine_f64) = {
     .mr = TGC_ROWS,
     .nr = COLUMNS,
     .kc = 256,
@@ -74,5 +74,5 @@ int TGC(tgc_gemm_f64)(const tgc_gemm *g)
 {
     static const char op[] = "product of float64 matrices";
     int handled, status = thin_f64(g, op, &handled);
-    return handled ? status : TGC(tgc_gemm_engine)(&engine, g, op);
+    return handled ? status : TGC(tgc_gemm_engine)(&TGC(tgc_engine_f64), g, op);
 }

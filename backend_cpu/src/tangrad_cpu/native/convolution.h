@@ -1,0 +1,54 @@
+/* What the files of convolution share: the geometry of a call, and its operands as they are read.
+ *
+ * Of an input element, the address is a sum of two: that of the element's channel and tap
+ * (`places`), and that of the window's position. Padding is copied in beforehand, so that no
+ * address is ever outside. */
+#ifndef TANGRAD_CPU_CONVOLUTION_H
+#define TANGRAD_CPU_CONVOLUTION_H
+
+#include "tgc.h"
+
+typedef struct tgc_windows {
+    const char *op;
+    int ndim; /* spatial dimensions, at least 1 */
+    int padded;
+    int32_t dtype; /* computed in */
+    int64_t images, channels, maps, groups; /* channels of the input, maps of the result */
+    int64_t size[TG_MAX_DIMS], grown[TG_MAX_DIMS], kernel[TG_MAX_DIMS], out[TG_MAX_DIMS];
+    int64_t stride[TG_MAX_DIMS], padding[TG_MAX_DIMS], dilation[TG_MAX_DIMS];
+    int64_t taps, positions, area, grown_area; /* numbers of elements: kernel, out, size, grown */
+} tgc_windows;
+
+/* An operand in the type computed in; strides count elements. */
+typedef struct tgc_operand {
+    char *data;
+    int64_t image, channel, step[TG_MAX_DIMS];
+    void *memory; /* of a copy; NULL: the tensor itself */
+} tgc_operand;
+
+/* Positions whose windows start `step` elements apart. */
+typedef struct tgc_run {
+    int64_t at, count, offset;
+} tgc_run;
+
+#ifdef TGC_LEVEL
+/* Read a tensor as it lies or copied: grown by the padding where `grow`, and with dimensions from
+ * `dense` on contiguous. Returns 0, or -1 with an exception set. */
+int TGC(tgc_operand_take)(tgc_operand *to, const tg_view *view, const tgc_windows *w, int grow, int dense);
+
+/* Copy the inside of a grown plane to a plane without padding. */
+void TGC(tgc_operand_crop)(char *to, const char *from, const tgc_windows *w);
+
+/* Where results are computed: the output, or for the halves memory to be rounded from at the end.
+ * `finish` also frees it. */
+char *TGC(tgc_result_take)(const tg_view *out, const tgc_windows *w);
+void TGC(tgc_result_finish)(const tg_view *out, char *result);
+
+/* The windows of positions first .. first+count-1 of all images; returns the number of runs. */
+int TGC(tgc_window_runs)(const tgc_windows *w, const tgc_operand *x, int64_t first, int64_t count, tgc_run *runs);
+
+/* The offsets of `channels` channels, tap by tap. */
+void TGC(tgc_window_places)(const tgc_windows *w, const tgc_operand *x, int64_t channels, int64_t *places);
+#endif
+
+#endif

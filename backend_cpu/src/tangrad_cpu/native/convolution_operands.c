@@ -1,0 +1,189 @@
+/* The operands of a convolution: padding and conversion, and the addresses of windows. */
+#include "convolution.h"
+#include "half.h"
+
+#include <string.h>
+
+#define GRAIN 32768
+
+typedef struct copy {
+    tgc_operand *to;
+    const tg_view *view;
+    const tgc_windows *w;
+    int spatial, grow;
+    int64_t planes, area, tasks;
+    int64_t first[TG_MAX_DIMS]; /* of the inside, by dimension */
+} copy;
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void copy_row(char *to, const char *from, int64_t n, int64_t stride, int32_t dtype)
+{
+    if (dtype == TGC_FLOAT32) {
+        for (int64_t i = 0; i < n; i++)
+            ((float *)to)[i] = ((const float *)from)[i * stride];
+    } else if (dtype == TGC_FLOAT64) {
+        for (int64_t i = 0; i < n; i++)
+            ((double *)to)[i] = ((const double *)from)[i * stride];
+    } else if (dtype == TGC_BFLOAT16) {
+        for (int64_t i = 0; i < n; i++)
+            ((float *)to)[i] = tgc_bf16_to_float(((const uint16_t *)from)[i * stride]);
+    } else {
+        for (int64_t i = 0; i < n; i++)
+            ((float *)to)[i] = tgc_f16_to_float(((const uint16_t *)from)[i * stride]);
+    }
+}
+
+static void copy_task(int64_t task, void *context)
+{
+    const copy *c = context;
+    const tg_view *v = c->view;
+    int64_t from_item = tgc_itemsize[v->dtype], item = tgc_itemsize[c->w->dtype];
+    int last = c->spatial - 1;
+    int64_t n = last < 0 ? 1 : v->shape[last + 2], stride = last < 0 ? 1 : v->strides[last + 2];
+    int64_t end = tgc_begin(c->planes, c->tasks, task + 1, 1);
+    for (int64_t plane = tgc_begin(c->planes, c->tasks, task, 1); plane < end; plane++) {
+        char *to = c->to->data + plane * c->area * item;
+        const char *from = (const char *)v->data + (plane / v->shape[1] * v->strides[0] +
+                                                     plane % v->shape[1] * v->strides[1]) * from_item;
+        int64_t index[TG_MAX_DIMS] = {0};
+        if (c->grow)
+            memset(to, 0, (size_t)(c->area * item));
+        for (int d = 0;;) {
+            int64_t target = 0, source = 0;
+            for (int i = 0; i <= last; i++) {
+                target += (index[i] + c->first[i]) * c->to->step[i];
+                source += index[i] * v->strides[i + 2];
+            }
+            copy_row(to + target * item, from + source * from_item, n, stride, v->dtype);
+            for (d = last - 1; d >= 0 && ++index[d] == v->shape[d + 2]; d--)
+                index[d] = 0;
+            if (d < 0)
+                break;
+        }
+    }
+}
+
+static int is_dense(const tg_view *v, int from)
+{
+    int64_t expected = 1;
+    for (int d = v->ndim - 1; d >= from; d--) {
+        if (v->shape[d] != 1 && v->strides[d] != expected)
+            return 0;
+        expected *= v->shape[d];
+    }
+    return 1;
+}
+
+int TGC(tgc_operand_take)(tgc_operand *to, const tg_view *v, const tgc_windows *w, int grow, int dense)
+{
+    int spatial = v->ndim - 2;
+    grow = grow && w->padded;
+    *to = (tgc_operand){.data = v->data, .image = v->strides[0], .channel = v->strides[1]};
+    for (int d = 0; d < spatial; d++)
+        to->step[d] = v->strides[d + 2];
+    if (!grow && v->dtype == w->dtype && is_dense(v, dense))
+        return 0;
+    copy c = {.to = to, .view = v, .w = w, .spatial = spatial, .grow = grow, .area = 1};
+    for (int d = spatial - 1; d >= 0; d--) {
+        to->step[d] = c.area;
+        c.first[d] = grow ? w->padding[d] : 0;
+        c.area *= v->shape[d + 2] + 2 * c.first[d];
+    }
+    to->channel = c.area;
+    to->image = c.area * v->shape[1];
+    c.planes = v->shape[0] * v->shape[1];
+    size_t bytes = (size_t)(c.planes * c.area * tgc_itemsize[w->dtype]);
+    to->data = to->memory = tgc_scratch(bytes);
+    if (to->memory == NULL)
+        return tgc_no_memory(w->op, bytes);
+    if (v->numel == 0) {
+        memset(to->memory, 0, bytes);
+        return 0;
+    }
+    c.tasks = tgc_tasks(c.planes * c.area, GRAIN, c.planes);
+    tgc_parallel(c.tasks, copy_task, &c);
+    return 0;
+}
+
+void TGC(tgc_operand_crop)(char *to, const char *from, const tgc_windows *w)
+{
+    int last = w->ndim - 1;
+    int64_t item = tgc_itemsize[w->dtype], index[TG_MAX_DIMS] = {0};
+    for (int d = 0;;) {
+        int64_t at = 0;
+        for (int i = 0; i <= last; i++)
+            at = at * w->grown[i] + index[i] + w->padding[i];
+        memcpy(to, from + at * item, (size_t)(w->size[last] * item));
+        to += w->size[last] * item;
+        for (d = last - 1; d >= 0 && ++index[d] == w->size[d]; d--)
+            index[d] = 0;
+        if (d < 0)
+            break;
+    }
+}
+
+char *TGC(tgc_result_take)(const tg_view *out, const tgc_windows *w)
+{
+    if (out->dtype == w->dtype)
+        return out->data;
+    size_t bytes = (size_t)(out->numel * tgc_itemsize[w->dtype]);
+    char *memory = tgc_scratch(bytes);
+    if (memory == NULL)
+        tgc_no_memory(w->op, bytes);
+    return memory;
+}
+
+void TGC(tgc_result_finish)(const tg_view *out, char *result)
+{
+    if (result == (char *)out->data)
+        return;
+    const float *from = (const float *)result;
+    uint16_t *to = out->data;
+    if (from != NULL && out->dtype == TGC_BFLOAT16)
+        tgc_floats_to_bf16(to, from, out->numel);
+    else if (from != NULL)
+        tgc_floats_to_f16(to, from, out->numel);
+    tgc_scratch_free(result);
+}
+
+int TGC(tgc_window_runs)(const tgc_windows *w, const tgc_operand *x, int64_t first, int64_t count, tgc_run *runs)
+{
+    int last = w->ndim - 1, made = 0;
+    int64_t step = w->stride[last] * x->step[last], index[TG_MAX_DIMS], rest = first;
+    for (int d = last; d >= 0; d--) {
+        index[d] = rest % w->out[d];
+        rest /= w->out[d];
+    }
+    for (int64_t at = 0; at < count;) {
+        int64_t n = smaller(w->out[last] - index[last], count - at), offset = rest * x->image;
+        for (int d = 0; d <= last; d++)
+            offset += index[d] * w->stride[d] * x->step[d];
+        if (made > 0 && offset == runs[made - 1].offset + runs[made - 1].count * step)
+            runs[made - 1].count += n;
+        else
+            runs[made++] = (tgc_run){at, n, offset};
+        at += n;
+        index[last] = 0;
+        int d = last - 1;
+        while (d >= 0 && ++index[d] == w->out[d])
+            index[d--] = 0;
+        rest += d < 0;
+    }
+    return made;
+}
+
+void TGC(tgc_window_places)(const tgc_windows *w, const tgc_operand *x, int64_t channels, int64_t *places)
+{
+    for (int64_t i = 0; i < channels * w->taps; i++) {
+        int64_t rest = i % w->taps, offset = i / w->taps * x->channel;
+        for (int d = w->ndim - 1; d >= 0; d--) {
+            offset += rest % w->kernel[d] * w->dilation[d] * x->step[d];
+            rest /= w->kernel[d];
+        }
+        places[i] = offset;
+    }
+}

@@ -1,0 +1,219 @@
+/* Max pooling with the positions of what it found. A row of windows is folded tap by tap, so that
+ * the loop over windows is vectorised for any size of window; taps outside are left out. */
+#include "half.h"
+#include "tgc.h"
+
+#include <math.h>
+#include <stdatomic.h>
+
+#define PW_T float
+#define PW_N int32_t
+#define PW_LOWEST (-INFINITY)
+#define PW(name) name##_f32
+#include "pooling_rows.h"
+#define PW_T double
+#define PW_N int64_t
+#define PW_LOWEST (-(double)INFINITY)
+#define PW(name) name##_f64
+#include "pooling_rows.h"
+
+#define GRAIN 16384
+#define WINDOWS 256 /* of a row worked on at once */
+
+typedef struct loops {
+    void (*fold)(void *, void *, const void *, int64_t, int64_t, int64_t);
+    void (*begin)(void *, void *, int64_t);
+    void (*places)(int64_t *, const void *, const int64_t *, int64_t, int64_t, int64_t,
+                   int64_t (*)(const void *, int64_t), const void *);
+} loops;
+
+static const loops loops_f32 = {fold_f32, begin_f32, places_f32}, loops_f64 = {fold_f64, begin_f64, places_f64};
+
+typedef struct job {
+    const loops *of;
+    const tg_view *input, *values, *indices;
+    int ndim, lead; /* spatial and other dimensions */
+    int half;       /* rows are converted to float32 first */
+    int64_t item, planes, tasks, taps, area, windows;
+    int64_t size[TG_MAX_DIMS], kernel[TG_MAX_DIMS], out[TG_MAX_DIMS];
+    int64_t stride[TG_MAX_DIMS], padding[TG_MAX_DIMS], dilation[TG_MAX_DIMS];
+    int64_t step[TG_MAX_DIMS]; /* of the input */
+    int64_t *places;           /* flat positions of the taps */
+    atomic_int failed;
+} job;
+
+/* A piece of a row of windows. */
+typedef struct piece {
+    const job *j;
+    const int64_t *index; /* of its first window */
+} piece;
+
+static int64_t clip(int64_t at, int64_t n)
+{
+    return at < 0 ? 0 : at < n ? at : n - 1;
+}
+
+static int64_t first_place(const void *context, int64_t i)
+{
+    const piece *p = context;
+    const job *j = p->j;
+    int64_t flat = 0;
+    for (int d = 0; d < j->ndim; d++) {
+        int64_t window = p->index[d] + (d == j->ndim - 1 ? i : 0);
+        flat = flat * j->size[d] + clip(window * j->stride[d] - j->padding[d], j->size[d]);
+    }
+    return flat;
+}
+
+static int64_t divide_up(int64_t a, int64_t b)
+{
+    return a <= 0 ? 0 : (a + b - 1) / b;
+}
+
+/* Fold the taps of n windows from index on; x is the plane. */
+static void fold_taps(const job *j, const int64_t *index, int64_t n, const char *x, char *best, char *chosen)
+{
+    int last = j->ndim - 1;
+    int64_t tap[TG_MAX_DIMS] = {0}, number = 0, s = j->stride[last];
+    j->of->begin(best, chosen, n);
+    for (int d = 0;; number += j->kernel[last]) {
+        int64_t offset = 0;
+        int inside = 1;
+        for (int i = 0; i < last; i++) {
+            int64_t at = index[i] * j->stride[i] + tap[i] * j->dilation[i] - j->padding[i];
+            inside &= at >= 0 && at < j->size[i];
+            offset += at * j->step[i];
+        }
+        for (int64_t t = 0; inside && t < j->kernel[last]; t++) {
+            int64_t at = index[last] * s + t * j->dilation[last] - j->padding[last];
+            int64_t low = divide_up(-at, s), high = divide_up(j->size[last] - at, s);
+            high = high < n ? high : n;
+            if (low < high)
+                j->of->fold(best + low * j->item, chosen + low * j->item,
+                            x + (offset + (at + low * s) * j->step[last]) * j->item, s * j->step[last], high - low,
+                            number + t);
+        }
+        for (d = last - 1; d >= 0 && ++tap[d] == j->kernel[d]; d--)
+            tap[d] = 0;
+        if (d < 0)
+            break;
+    }
+}
+
+static void widen(const job *j, float *to, const uint16_t *from)
+{
+    for (int64_t i = 0; i < j->area; i++) {
+        int64_t rest = i, at = 0;
+        for (int d = j->ndim - 1; d >= 0; d--) {
+            at += rest % j->size[d] * j->input->strides[j->lead + d];
+            rest /= j->size[d];
+        }
+        to[i] = j->input->dtype == TGC_BFLOAT16 ? tgc_bf16_to_float(from[at]) : tgc_f16_to_float(from[at]);
+    }
+}
+
+static void store(const job *j, int64_t at, const char *best, int64_t n)
+{
+    if (!j->half)
+        __builtin_memcpy((char *)j->values->data + at * j->item, best, (size_t)(n * j->item));
+    else if (j->values->dtype == TGC_BFLOAT16)
+        tgc_floats_to_bf16((uint16_t *)j->values->data + at, (const float *)best, n);
+    else
+        tgc_floats_to_f16((uint16_t *)j->values->data + at, (const float *)best, n);
+}
+
+static void pool_task(int64_t task, void *context)
+{
+    job *j = context;
+    int last = j->ndim - 1;
+    _Alignas(64) char best[WINDOWS * 8], chosen[WINDOWS * 8];
+    float *wide = j->half ? tgc_scratch((size_t)j->area * sizeof *wide) : NULL;
+    if (j->half && wide == NULL) {
+        atomic_store(&j->failed, 1);
+        return;
+    }
+    int64_t end = tgc_begin(j->planes, j->tasks, task + 1, 1);
+    for (int64_t plane = tgc_begin(j->planes, j->tasks, task, 1); plane < end; plane++) {
+        int64_t rest = plane, offset = 0, index[TG_MAX_DIMS] = {0}, at = plane * j->windows;
+        for (int d = j->lead - 1; d >= 0; d--) {
+            offset += rest % j->input->shape[d] * j->input->strides[d];
+            rest /= j->input->shape[d];
+        }
+        const char *x = (const char *)j->input->data + offset * tgc_itemsize[j->input->dtype];
+        if (j->half) {
+            widen(j, wide, (const uint16_t *)x);
+            x = (const char *)wide;
+        }
+        for (int d = 0;;) {
+            for (index[last] = 0; index[last] < j->out[last]; index[last] += WINDOWS) {
+                int64_t n = j->out[last] - index[last], flat = 0;
+                n = n < WINDOWS ? n : WINDOWS;
+                fold_taps(j, index, n, x, best, chosen);
+                store(j, at, best, n);
+                for (int i = 0; i <= last; i++)
+                    flat = flat * j->size[i] + index[i] * j->stride[i] - j->padding[i];
+                piece p = {j, index};
+                j->of->places((int64_t *)j->indices->data + at, chosen, j->places, flat, j->stride[last], n,
+                              first_place, &p);
+                at += n;
+            }
+            for (d = last - 1; d >= 0 && ++index[d] == j->out[d]; d--)
+                index[d] = 0;
+            if (d < 0)
+                break;
+        }
+    }
+    tgc_scratch_free(wide);
+}
+
+static int max_pool(const tg_call *call, void *context)
+{
+    (void)context;
+    job j = {.input = call->args[0].value.tensors, .values = call->outs, .indices = call->outs + 1};
+    j.ndim = call->args[1].count;
+    j.lead = j.input->ndim - j.ndim;
+    if (j.values->numel == 0)
+        return 0;
+    int wide = j.input->dtype == TGC_FLOAT64;
+    j.of = wide ? &loops_f64 : &loops_f32;
+    j.half = !wide && j.input->dtype != TGC_FLOAT32;
+    j.item = wide ? 8 : 4;
+    j.planes = j.taps = j.area = j.windows = 1;
+    for (int d = 0; d < j.lead; d++)
+        j.planes *= j.input->shape[d];
+    for (int d = j.ndim - 1; d >= 0; d--) {
+        j.size[d] = j.input->shape[j.lead + d];
+        j.out[d] = j.values->shape[j.lead + d];
+        j.kernel[d] = call->args[1].value.ints[d];
+        j.stride[d] = call->args[2].value.ints[d];
+        j.padding[d] = call->args[3].value.ints[d];
+        j.dilation[d] = call->args[4].value.ints[d];
+        j.step[d] = j.half ? j.area : j.input->strides[j.lead + d];
+        j.taps *= j.kernel[d];
+        j.area *= j.size[d];
+        j.windows *= j.out[d];
+    }
+    j.places = tgc_scratch((size_t)j.taps * sizeof *j.places);
+    if (j.places == NULL)
+        return tgc_no_memory("max_pool", (size_t)j.taps * sizeof *j.places);
+    for (int64_t t = 0; t < j.taps; t++) {
+        int64_t rest = t, below = 1;
+        j.places[t] = 0;
+        for (int d = j.ndim - 1; d >= 0; d--) {
+            j.places[t] += rest % j.kernel[d] * j.dilation[d] * below;
+            rest /= j.kernel[d];
+            below *= j.size[d];
+        }
+    }
+    j.tasks = tgc_tasks(j.planes * j.windows * j.taps, GRAIN, j.planes);
+    tgc_parallel(j.tasks, pool_task, &j);
+    tgc_scratch_free(j.places);
+    return atomic_load(&j.failed) ? tgc_no_memory("max_pool", (size_t)j.area * sizeof(float)) : 0;
+}
+
+const tgc_kernel TGC(tgc_table_pooling)[] = {
+    {"max_pool_with_indices", "float32", TGC_CALL, max_pool, NULL},
+    {"max_pool_with_indices", "float64", TGC_CALL, max_pool, NULL},
+    {"max_pool_with_indices", "float16", TGC_CALL, max_pool, NULL},
+    {"max_pool_with_indices", "bfloat16", TGC_CALL, max_pool, NULL},
+    {0}};

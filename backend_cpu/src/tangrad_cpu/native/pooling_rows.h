@@ -1,0 +1,50 @@
+/* The greatest of the windows of one row, tap by tap. A template: define PW_T (values), PW_N (numbers
+ * of taps, of the same size), PW_LOWEST and PW(name), and include. */
+
+/* A NaN wins, and the last of several; else the first of the greatest. */
+static inline __attribute__((always_inline)) void PW(tap)(PW_T *restrict best, PW_N *restrict chosen,
+                                                          const PW_T *restrict x, const int64_t step, int64_t n,
+                                                          PW_N number)
+{
+    for (int64_t i = 0; i < n; i++) {
+        PW_T value = x[i * step];
+        int better = (value > best[i]) | (value != value);
+        best[i] = better ? value : best[i];
+        chosen[i] = better ? number : chosen[i];
+    }
+}
+
+static void PW(fold)(void *best, void *chosen, const void *x, int64_t step, int64_t n, int64_t number)
+{
+    /* Constant steps are vectorised. */
+    if (step == 1)
+        PW(tap)(best, chosen, x, 1, n, (PW_N)number);
+    else if (step == 2)
+        PW(tap)(best, chosen, x, 2, n, (PW_N)number);
+    else
+        PW(tap)(best, chosen, x, step, n, (PW_N)number);
+}
+
+static void PW(begin)(void *best, void *chosen, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        ((PW_T *)best)[i] = PW_LOWEST;
+        ((PW_N *)chosen)[i] = -1;
+    }
+}
+
+/* Flat positions: that of the row's first window, further by `step` each, plus the tap's. `clipped`
+ * gives the position where no tap was chosen. */
+static void PW(places)(int64_t *to, const void *chosen, const int64_t *taps, int64_t at, int64_t step, int64_t n,
+                       int64_t (*clipped)(const void *, int64_t), const void *context)
+{
+    for (int64_t i = 0; i < n; i++) {
+        PW_N number = ((const PW_N *)chosen)[i];
+        to[i] = number < 0 ? clipped(context, i) : at + i * step + taps[number];
+    }
+}
+
+#undef PW_T
+#undef PW_N
+#undef PW_LOWEST
+#undef PW

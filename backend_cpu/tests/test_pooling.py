@@ -1,0 +1,71 @@
+"""Max pooling finds the values and positions that the reference device finds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tangrad
+from tangrad.ops.pooling import max_pool_with_indices
+from tangrad_cpu import _kernels
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.integers(1, 3),
+    st.sampled_from(["float32", "float64", "float16", "bfloat16"]),
+    st.booleans(),
+    st.data(),
+)
+def test_agrees_with_the_reference(
+    spatial: int, dtype: str, ceil_mode: bool, data: st.DataObject
+) -> None:
+    def sizes(low: int, high: int) -> tuple[int, ...]:
+        return tuple(data.draw(st.integers(low, high)) for _ in range(spatial))
+
+    kernel, stride, dilation = sizes(1, 4), sizes(1, 3), sizes(1, 2)
+    padding = tuple(data.draw(st.integers(0, k // 2)) for k in kernel)
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
+    more = sizes(0, 600 if spatial == 1 else 9 if spatial == 2 else 4)
+    size = tuple(r + m for r, m in zip(reach, more, strict=True))
+    shape = (*data.draw(st.sampled_from([(1,), (2, 3), (0, 2)])), *size)
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    order = data.draw(st.permutations(range(len(shape))))
+    # Few values, so that many are equal.
+    choices = np.array([-np.inf, np.nan, -1.5, 0.5, 2.0])
+    shares = data.draw(st.sampled_from([(0, 0, 1, 1, 1), (3, 1, 1, 1, 1), (1, 0, 0, 0, 0)]))
+    values = rng.choice(choices, [shape[d] for d in order], p=np.array(shares) / sum(shares))
+    x = tangrad.from_numpy(values).to(getattr(tangrad, dtype))
+    x = x.permute(tuple(np.argsort(order).tolist()))
+    geometry = (kernel, stride, padding, dilation, ceil_mode)
+    got = max_pool_with_indices(x, *geometry)
+    expected = max_pool_with_indices(x.to("reference"), *geometry)
+    np.testing.assert_array_equal(got[0].float().numpy(), expected[0].cpu().float().numpy())
+    np.testing.assert_array_equal(got[1].numpy(), expected[1].cpu().numpy())
+
+
+def test_results_do_not_depend_on_the_number_of_threads() -> None:
+    x = tangrad.randn(8, 30, 57, 55)
+    before = _kernels.get_num_threads()
+    found = []
+    try:
+        for threads in (1, 2, 4):
+            _kernels.set_num_threads(threads)
+            pooled = max_pool_with_indices(x, (3, 3), (2, 2), (1, 1), (1, 1), False)
+            found.append([y.numpy().tobytes() for y in pooled])
+    finally:
+        _kernels.set_num_threads(before)
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("calls", [0, 1])
+def test_missing_working_memory_is_an_error(calls: int) -> None:
+    x = tangrad.randn(2, 3, 8, 8).bfloat16()
+    _kernels.fail_scratch_after(calls)
+    try:
+        with pytest.raises(MemoryError, match="working space"):
+            max_pool_with_indices(x, (2, 2), (2, 2), (0, 0), (1, 1), False)
+    finally:
+        _kernels.fail_scratch_after(-1)
