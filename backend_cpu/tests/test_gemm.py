@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from tangrad.plugin import include_directory
 
-NATIVE = Path(__file__).parents[1] / "src/tangrad_cpu/native"
+PROJECT = Path(__file__).parents[1]
+NATIVE = PROJECT / "src/tangrad_cpu/native"
 FLAGS = {
     "baseline": [],
     "avx2": ["-march=x86-64-v3"],
@@ -23,7 +24,7 @@ FLAGS = {
 }
 # The extension's own scratch memory and errors need an interpreter; these count instead.
 STAND_IN = r"""
-#include "tgc.h"
+#include "gemm/gemm.h"
 #include <stdlib.h>
 int64_t failing = -1;
 size_t refused;
@@ -32,6 +33,7 @@ void *tgc_scratch(size_t bytes) {
 }
 void tgc_scratch_free(void *memory) { free(memory); }
 int tgc_no_memory(const char *op, size_t bytes) { (void)op; refused = bytes; return -1; }
+#define PRODUCT(name) int product_##name(const tgc_gemm *g) { return TGC(tgc_gemm_##name)(g); }
 """
 BFLOAT16 = "bfloat16"
 # Name of the product: types of A, B and C.
@@ -83,14 +85,25 @@ def levels() -> list[str]:
     return [level for level, names in needs.items() if all(name in flags for name in names)]
 
 
+def object_or_source(source: Path, level: str) -> Path:
+    """Return what the build made of a file, or the file where that is missing or old."""
+    headers = [*NATIVE.glob("*.h"), *NATIVE.glob("gemm/*.h")]
+    changed = max(path.stat().st_mtime for path in (source, *headers))
+    for built in PROJECT.glob(f"build/temp.*/objects/{source.stem}.{level}.o"):
+        if built.stat().st_mtime > changed:
+            return built
+    return source
+
+
 class Library:
-    """The products of one level, compiled for the test."""
+    """The products of one level, linked outside the extension."""
 
     def __init__(self, level: str, folder: Path) -> None:
         stand_in = folder / "stand_in.c"
-        stand_in.write_text(STAND_IN)
+        stand_in.write_text(STAND_IN + "".join(f"PRODUCT({name})\n" for name in PRODUCTS))
         target = folder / f"gemm_{level}.so"
-        sources = [*sorted((NATIVE / "gemm").glob("*.c")), NATIVE / "pool.c", stand_in]
+        sources = [object_or_source(path, level) for path in sorted((NATIVE / "gemm").glob("*.c"))]
+        sources += [NATIVE / "pool.c", stand_in]
         include = [NATIVE, include_directory(), sysconfig.get_path("include")]
         subprocess.run(
             ["cc", "-shared", "-fPIC", "-O1", "-std=gnu11", "-ffp-contract=off"]
@@ -98,7 +111,6 @@ class Library:
             + [*map(str, sources), "-o", str(target), "-lpthread", "-lm"],
             check=True,
         )
-        self.level = level
         self.c = ctypes.CDLL(str(target))
         self.set_threads = self.c.tgc_set_threads
 
@@ -114,7 +126,7 @@ class Library:
             g.bias_row = 0 if bias.shape[0] == 1 else bias.strides[0] // bias.itemsize
             g.bias_col = 0 if bias.shape[1] == 1 else bias.strides[1] // bias.itemsize
         g.c_dtype = c_dtype or {"bf16": BF16, "f16": FLOAT16}.get(name, FLOAT32)
-        return getattr(self.c, f"tgc_gemm_{name}_{self.level}")(ctypes.byref(g))
+        return getattr(self.c, f"product_{name}")(ctypes.byref(g))
 
 
 @pytest.fixture(scope="session", params=levels())
@@ -197,7 +209,7 @@ def test_layouts_need_no_copies(gemm, name, a, b):
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     shape=st.tuples(st.integers(1, 9), st.integers(0, 70), st.integers(0, 70), st.integers(0, 70)),
     layouts=st.tuples(*[st.sampled_from(["rows", "columns", "part", "strided"])] * 3),
@@ -234,7 +246,7 @@ def test_threads_change_no_bit(gemm, name, shape):
     batch, m, k, n = shape
     a, b = random(kinds[0], rng, batch, m, k), random(kinds[1], rng, batch, k, n)
     results = []
-    for threads in (1, 2, 5):
+    for threads in (1, 2, 4):
         gemm.set_threads(threads)
         c = np.zeros((batch, m, n), "u2" if kinds[2] == BFLOAT16 else kinds[2])
         assert gemm(name, a, b, c) == 0
@@ -274,7 +286,7 @@ def test_activation_sees_finished_rows(gemm):
     g = Gemm(m=2, n=4, k=3, batch=1, alpha=1, a_row=3, a_col=1, b_row=4, b_col=1, c_row=4, c_col=1)
     g.a, g.b, g.c = a.ctypes.data, b.ctypes.data, c.ctypes.data
     g.activation = ctypes.cast(square, ctypes.c_void_p)
-    assert getattr(gemm.c, f"tgc_gemm_f32_{gemm.level}")(ctypes.byref(g)) == 0
+    assert gemm.c.product_f32(ctypes.byref(g)) == 0
     np.testing.assert_array_equal(c, np.matmul(a, b) ** 2)
 
 

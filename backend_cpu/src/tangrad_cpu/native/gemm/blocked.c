@@ -15,6 +15,7 @@
 #define TASK_PRODUCTS (1 << 20) /* least multiplications of a task worth handing to a thread */
 #define MOST_TASKS 16           /* when cutting further for the sake of balance alone */
 #define PACK_GRAIN (1 << 15)
+#define PACK_DEPTH 16 /* of k that a panel takes at once from lines side by side */
 #define PACKED_BYTES ((int64_t)32 << 20) /* of panels held at once */
 #define LONGEST_RUN 16384       /* over k, of panels held at once */
 #define BLOCK_SIDE 2048         /* of C worked on at once */
@@ -85,18 +86,24 @@ static char *panel_at(const job *w, int of_a, int64_t panel, int64_t p)
            panel * panel_bytes(e, width, smaller(w->run - p, e->kc));
 }
 
-static void pack_panel(const job *w, int of_a, int64_t panel)
+/* Where lines lie side by side in memory, each of their pages holds a little of every panel: all
+ * panels take a few elements of k before any takes the next. */
+static void pack_panels(const job *w, int of_a, int64_t first, int64_t end)
 {
     const tgc_engine *e = w->e;
     const tgc_gemm *g = w->g;
-    int64_t width = of_a ? e->mr : e->nr;
-    int64_t at = panel * width, count = smaller((of_a ? w->rows : w->cols) - at, width);
-    for (int64_t p = 0; p < w->run; p += e->kc) {
-        int64_t k = smaller(w->run - p, e->kc);
-        if (of_a)
-            e->pack_a(panel_at(w, 1, panel, p), a_at(w, w->i0 + at, w->p0 + p), count, k, g->a_row, g->a_col);
-        else
-            e->pack_b(panel_at(w, 0, panel, p), b_at(w, w->p0 + p, w->j0 + at), count, k, g->b_col, g->b_row);
+    int64_t width = of_a ? e->mr : e->nr, lines = of_a ? w->rows : w->cols;
+    int64_t chunk = (of_a ? g->a_row : g->b_col) == 1 ? grouped(e, PACK_DEPTH) : e->kc;
+    for (int64_t p = 0, k; p < w->run; p += k) {
+        k = smaller(chunk, smaller(e->kc - p % e->kc, w->run - p));
+        for (int64_t panel = first; panel < end; panel++) {
+            int64_t at = panel * width, count = smaller(lines - at, width);
+            char *to = panel_at(w, of_a, panel, p / e->kc * e->kc) + p % e->kc * width * e->packed_size;
+            if (of_a)
+                e->pack_a(to, a_at(w, w->i0 + at, w->p0 + p), count, k, g->a_row, g->a_col);
+            else
+                e->pack_b(to, b_at(w, w->p0 + p, w->j0 + at), count, k, g->b_col, g->b_row);
+        }
     }
 }
 
@@ -105,9 +112,10 @@ static void pack_task(int64_t index, void *context)
     const job *w = context;
     int64_t of_a = w->own_a ? 0 : panels(w->rows, w->e->mr);
     int64_t of_b = w->own_b ? 0 : panels(w->cols, w->e->nr);
+    int64_t first = tgc_begin(of_a + of_b, w->pack_tasks, index, 1);
     int64_t end = tgc_begin(of_a + of_b, w->pack_tasks, index + 1, 1);
-    for (int64_t panel = tgc_begin(of_a + of_b, w->pack_tasks, index, 1); panel < end; panel++)
-        pack_panel(w, panel < of_a, panel < of_a ? panel : panel - of_a);
+    pack_panels(w, 1, first, smaller(end, of_a));
+    pack_panels(w, 0, first > of_a ? first - of_a : 0, end - of_a);
 }
 
 /* One tile over one run of k, to where its sums go, and on to C when they are complete. */
