@@ -162,13 +162,13 @@ cdef object run_plain(Op op, PyObject** flat):
         return None
     o = empty_contiguous(ndim, shape, first.dtype_.index, first.storage_.dev)
     if op.nout == 1:
-        call_c_kernel(op, kernel, first.storage_.dev, (o,), flat)
-        return o
+        return None if call_c_kernel(op, kernel, first.storage_.dev, (o,), flat) == TG_DECLINED else o
     if op.plain == PLAIN_LAYER_NORM:
         for d in range(ndim - <int>len(<tuple>flat[1]), ndim):
             shape[d] = 1
     outs = [o]
     for d in range(1, op.nout):
         outs.append(empty_contiguous(ndim, shape, first.dtype_.index, first.storage_.dev))
-    call_c_kernel(op, kernel, first.storage_.dev, outs, flat)
+    if call_c_kernel(op, kernel, first.storage_.dev, outs, flat) == TG_DECLINED:
+        return None
     return tuple(outs) if op.return_type is None else op.return_type(*outs)
