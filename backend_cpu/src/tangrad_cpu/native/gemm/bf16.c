@@ -106,7 +106,7 @@ TGC_AMX_KERNEL(tiles_kernel, float, _tile_dpbf16ps, 32)
 static const tgc_engine by_tiles = {
     .mr = 32,
     .nr = 32,
-    .kc = 512,
+    .kc = 1024,
     .kgroup = 32,
     .a_size = 2,
     .b_size = 2,

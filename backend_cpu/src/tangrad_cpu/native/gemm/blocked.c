@@ -130,8 +130,9 @@ static void finish_tile(const job *w, int64_t i, int64_t j, int64_t rows, int64_
     int64_t sums_row = e->nr;
     int add = !begins;
     if (w->sums != NULL) {
-        sums_row = panels(w->cols, e->nr) * e->nr;
-        sums = w->sums + (i * sums_row + j) * e->tile_size;
+        /* Tile after tile: rows of a wide matrix lie a power of two apart and share sets of the cache. */
+        int64_t tile_number = i / e->mr * panels(w->cols, e->nr) + j / e->nr;
+        sums = w->sums + tile_number * e->mr * e->nr * e->tile_size;
     } else if (plain || !(begins && ends)) {
         sums_row = g->c_row;
         sums = w->c + ((w->i0 + i) * g->c_row + w->j0 + j) * e->c_size;
@@ -257,7 +258,7 @@ static size_t plan(job *w, char *memory)
         used += packed_bytes(e, w->cols, e->nr, w->run);
     if (partial_sums) {
         w->sums = memory + used;
-        used += (size_t)(w->rows * column_panels * e->nr * e->tile_size);
+        used += (size_t)(row_panels * e->mr * column_panels * e->nr * e->tile_size);
     }
     return used;
 }

@@ -6,7 +6,7 @@
 #include "gemm.h"
 
 /* Panels are packed into stack buffers where they serve one task only. */
-#define TGC_PANEL_BYTES 49152
+#define TGC_PANEL_BYTES 65536
 /* Packing may write one vector beyond a panel. */
 #define TGC_PANEL_SLACK 64
 /* Bytes of the largest accumulator tile of any engine. */
