@@ -206,7 +206,7 @@ def adam(
         return
     if grad_scale is not None:
         grads = [grad / grad_scale for grad in grads]
-    how = {
+    how: dict[str, Any] = {
         "lr": float(lr),
         "beta1": float(beta1),
         "beta2": float(beta2),

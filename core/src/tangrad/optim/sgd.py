@@ -170,7 +170,7 @@ def sgd(
         return
     if grad_scale is not None:
         d_p_list = [grad / grad_scale for grad in d_p_list]
-    how = {
+    how: dict[str, Any] = {
         "weight_decay": float(weight_decay),
         "momentum": float(momentum),
         "lr": float(lr),
