@@ -73,8 +73,10 @@ def open(str name):
     """Choose the level and collect its kernels.
 
     Raises:
-        ValueError: `TANGRAD_CPU_ISA` is unknown or not supported here.
+        tangrad.plugin.SettingError: `TANGRAD_CPU_ISA` is unknown or not supported here.
     """
+    from tangrad.plugin import SettingError
+
     global device, chosen
     cdef const tgc_kernel* const* tables
     cdef const tgc_kernel* kernel
@@ -87,10 +89,11 @@ def open(str name):
     if forced is None:
         wanted = [n for n in known if known[n]][-1]
     elif forced not in known:
-        raise ValueError(f"TANGRAD_CPU_ISA='{forced}' is no instruction-set level; known are {', '.join(known)}")
+        raise SettingError(f"TANGRAD_CPU_ISA='{forced}' is no instruction-set level; known are "
+                           f"{', '.join(known)}")
     elif not known[forced]:
-        raise ValueError(f"TANGRAD_CPU_ISA='{forced}': this machine runs only "
-                         f"{', '.join(n for n in known if known[n])}")
+        raise SettingError(f"TANGRAD_CPU_ISA='{forced}': this machine runs only "
+                           f"{', '.join(n for n in known if known[n])}")
     else:
         wanted = forced
     tables = tgc_level_tables[list(known).index(wanted)]

@@ -20,7 +20,7 @@ class Cpu(DeviceDriver):
         """Load the kernels for this machine's instruction set.
 
         Raises:
-            ValueError: `TANGRAD_CPU_ISA` names an unknown level, or one this machine lacks.
+            SettingError: `TANGRAD_CPU_ISA` names an unknown level, or one this machine lacks.
         """
         from tangrad_cpu import _kernels
 

@@ -14,6 +14,7 @@ _WHERE: dict[str, str] = {
     "DeviceDriver": "tangrad.devices.driver",
     "FallbackWarning": "tangrad.dispatch.resolution",
     "PluginError": "tangrad.plugins.discovery",
+    "SettingError": "tangrad.devices.driver",
     "Tensor": "tangrad._C",
     "composite": "tangrad.ops.define",
     "hookimpl": "tangrad.plugins.hookspecs",

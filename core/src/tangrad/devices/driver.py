@@ -16,6 +16,14 @@ from collections.abc import Callable
 from typing import Any
 
 
+class SettingError(ValueError):
+    """Raise it from `open` where the user's own setting cannot be met.
+
+    It reaches the user as it is: another device in place of the one that was asked for in that
+    way would hide the mistake.
+    """
+
+
 class DeviceDriver:
     """Drive one type of device; subclass this and override what raises NotImplementedError.
 

@@ -6,6 +6,8 @@ import threading
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from tangrad.devices.driver import SettingError
+
 if TYPE_CHECKING:
     from tangrad.devices.driver import DeviceDriver
     from tangrad.plugins.discovery import Plugin
@@ -135,6 +137,8 @@ def _open_plugin(name: str, plugin: Plugin) -> DeviceDriver:
         discovery.raise_kept(plugin, "open")
         try:
             driver.open()
+        except SettingError:
+            raise
         except Exception as error:
             raise _failed(plugin, "open", error) from error
         _opened[name], _providers[name] = driver, plugin

@@ -1,0 +1,100 @@
+"""The thread pool: any number of threads, many callers at once, and processes that fork."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+from test_driver import printed, run
+
+import tangrad
+
+
+@pytest.fixture
+def threads():
+    """Set the number of threads for one test."""
+    before = tangrad.get_num_threads()
+    yield tangrad.set_num_threads
+    tangrad.set_num_threads(before)
+
+
+def work(seed):
+    """Compute something of every kind that is cut into tasks."""
+    generator = tangrad.Generator().manual_seed(seed)
+    x = tangrad.randn(700, 500, generator=generator)
+    y = (x @ x.t()).softmax(-1)
+    return [(x * 2 + 1).exp().sum(), y, x.cumsum(0), x.t().contiguous(), x.argmax(1), x.std(0)]
+
+
+def same(a, b):
+    return all(p.tolist() == q.tolist() for p, q in zip(a, b, strict=True))
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 7])
+def test_results_are_the_same_bits_for_any_number_of_threads(threads, count):
+    threads(1)
+    alone = work(0)
+    threads(count)
+    assert tangrad.get_num_threads() == count
+    assert same(work(0), alone)
+
+
+def test_many_python_threads_at_once(threads):
+    threads(1)
+    expected = [work(seed) for seed in range(4)]
+    threads(4)
+    wrong = []
+
+    def caller(seed):
+        for _ in range(5):
+            if not same(work(seed), expected[seed]):
+                wrong.append(seed)
+
+    callers = [threading.Thread(target=caller, args=(seed,)) for seed in range(4)]
+    for each in callers:
+        each.start()
+    for each in callers:
+        each.join()
+    assert wrong == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_forked_child_has_a_pool_of_its_own(threads):
+    program = """
+import os, tangrad
+tangrad.set_num_threads(4)
+x = tangrad.ones(1_000_000)
+before = (x + 1).sum().item()
+child = os.fork()
+if child == 0:
+    os._exit(0 if (x + 1).sum().item() == before else 1)
+_, status = os.waitpid(child, 0)
+print(status, (x + 1).sum().item() == before)
+"""
+    assert printed(program) == "0 True"
+
+
+def test_the_environment_sets_the_number_of_threads():
+    program = "import tangrad; print(tangrad.get_num_threads())"
+    assert printed(program, TANGRAD_NUM_THREADS="3") == "3"
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_a_number_that_is_not_positive_is_refused(count):
+    with pytest.raises(RuntimeError, match="positive integer"):
+        tangrad.set_num_threads(count)
+
+
+def test_idle_workers_use_no_processor_time():
+    program = """
+import time, tangrad
+tangrad.set_num_threads(4)
+(tangrad.ones(4_000_000) + 1).sum()
+time.sleep(0.05)
+start = time.process_time()
+time.sleep(0.5)
+print(time.process_time() - start < 0.05)
+"""
+    done = run(program)
+    assert done.stdout.strip() == "True", done.stderr
