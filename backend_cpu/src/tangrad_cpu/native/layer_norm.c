@@ -1,5 +1,6 @@
 /* Layer normalization and its gradient: all that is known of a row in one visit. */
 #include "half.h"
+#include "row_sum.h"
 #include "tgc.h"
 
 #include <math.h>

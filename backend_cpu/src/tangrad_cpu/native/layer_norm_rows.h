@@ -1,26 +1,7 @@
 /* Layer normalization of one contiguous row and its gradient, for float32 or float64: LN_T, LN(name).
  * Sums are kept in LANES partial sums and handed on to float64 after BLOCK elements. */
 
-#define LN_SUM(total, n, VALUE)                                                                                        \
-    for (int64_t begin = 0; begin < (n); begin += BLOCK) {                                                             \
-        const int64_t end = begin + BLOCK < (n) ? begin + BLOCK : (n);                                                 \
-        LN_T lane[LANES] = {0};                                                                                        \
-        int64_t i = begin;                                                                                             \
-        for (; i + LANES <= end; i += LANES)                                                                           \
-            for (int k = 0; k < LANES; k++) {                                                                          \
-                const int64_t at = i + k;                                                                              \
-                lane[k] += (VALUE);                                                                                    \
-            }                                                                                                          \
-        const int64_t rest = end - i;                                                                                  \
-        for (int k = 0; k < rest; k++) {                                                                               \
-            const int64_t at = i + k;                                                                                  \
-            lane[k] += (VALUE);                                                                                        \
-        }                                                                                                              \
-        for (int half = LANES / 2; half; half /= 2)                                                                    \
-            for (int k = 0; k < half; k++)                                                                             \
-                lane[k] += lane[k + half];                                                                             \
-        total += (double)lane[0];                                                                                      \
-    }
+#define LN_SUM(total, n, VALUE) TGC_ROW_SUM(LN_T, LANES, BLOCK, total, n, VALUE)
 
 static void LN(forward)(const LN_T *x, const LN_T *weight, const LN_T *bias, LN_T *restrict out, int64_t n, double eps,
                         double *mean, double *rstd)

@@ -3,6 +3,7 @@
  * Contiguous rows are worked on in place. Short rows, rows along another dimension and half types
  * go through a buffer in which every lane is a row, so that all of them are vectorised. */
 #include "half.h"
+#include "row_sum.h"
 #include "tgc.h"
 #include "vmath.h"
 

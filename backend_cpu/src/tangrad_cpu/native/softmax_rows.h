@@ -21,32 +21,8 @@ static void SM(maxima)(const SM_T *x, int64_t n, SM_T *most)
     *most = lane[0];
 }
 
-static inline double SM(folded)(SM_T *lane)
-{
-    for (int half = SM_LANES / 2; half; half /= 2)
-        for (int k = 0; k < half; k++)
-            lane[k] += lane[k + half];
-    return (double)lane[0];
-}
-
 /* Sum VALUE over a row. */
-#define SM_SUM(total, n, VALUE)                                                                                        \
-    for (int64_t begin = 0; begin < (n); begin += SM_BLOCK) {                                                          \
-        const int64_t end = begin + SM_BLOCK < (n) ? begin + SM_BLOCK : (n);                                           \
-        SM_T lane[SM_LANES] = {0};                                                                                     \
-        int64_t i = begin;                                                                                             \
-        for (; i + SM_LANES <= end; i += SM_LANES)                                                                     \
-            for (int k = 0; k < SM_LANES; k++) {                                                                       \
-                const int64_t at = i + k;                                                                              \
-                lane[k] += (VALUE);                                                                                    \
-            }                                                                                                          \
-        const int64_t rest = end - i;                                                                                  \
-        for (int k = 0; k < rest; k++) {                                                                               \
-            const int64_t at = i + k;                                                                                  \
-            lane[k] += (VALUE);                                                                                        \
-        }                                                                                                              \
-        total += SM(folded)(lane);                                                                                     \
-    }
+#define SM_SUM(total, n, VALUE) TGC_ROW_SUM(SM_T, SM_LANES, SM_BLOCK, total, n, VALUE)
 
 static void SM(softmax_row)(const SM_T *x, SM_T *restrict out, int64_t n)
 {
