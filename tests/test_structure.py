@@ -24,6 +24,7 @@ LAYERS = [
     {"nn", "optim"},
     {"utils"},
     {"tangrad"},  # the public namespace, which those above use as every user does
+    {"linalg", "fft", "special", "signal"},  # which show ops by shorter names
     {"autograd", "func", "overrides"},
     {"ops"},
     {"dispatch", "devices"},

@@ -91,6 +91,10 @@ _LAZY = {
 _SUBMODULES = (
     "autograd",
     "func",
+    "linalg",
+    "fft",
+    "special",
+    "signal",
     "nn",
     "optim",
     "utils",

@@ -26,7 +26,8 @@ class Definition:
         writes: a composite's in-place form, where it is not the result copied over the tensor.
         samples, errors: functions of a Sampler.
         doc: first line imperative.
-        namespace: "nn" where only `nn.functional` shows the op.
+        namespace: "nn" where only `nn.functional` shows the op; "linalg", "fft", "special",
+            "windows" where only the module of that name does, without this prefix of the name.
         alias: further names. function, method, inplace: which forms exist.
         oracle: name of PyTorch's counterpart, or a callable (torch, *args).
         extra_dims: dimensions that a dim argument may name beyond those of the first tensor.

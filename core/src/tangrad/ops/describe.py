@@ -64,6 +64,8 @@ def _forms(op: _C.Op) -> list[str]:
     forms = []
     if d.namespace == "nn":
         forms.append(f"nn.functional.{name}")
+    elif d.namespace is not None and d.function:
+        forms.append(f"{d.namespace}.{name.removeprefix(d.namespace + '_')}")
     elif d.function or d.public_name:
         forms.append(f"tangrad.{name}")
     if d.is_method or d.public_name:

@@ -7,41 +7,6 @@ from typing import Any
 
 from tangrad import _C
 
-FAMILIES = (
-    "pointwise",
-    "pointwise_order",
-    "pointwise_bitwise",
-    "pointwise_transcendental",
-    "activation",
-    "comparison",
-    "complex_numbers",
-    "reduction",
-    "reduction_moments",
-    "scan_sort",
-    "movement",
-    "slicing",
-    "strided",
-    "join",
-    "rearrange",
-    "combination",
-    "distinct",
-    "conversion",
-    "indexing",
-    "gather_scatter",
-    "contraction",
-    "einsum",
-    "convolution",
-    "pooling",
-    "normalization",
-    "softmax",
-    "attention",
-    "loss",
-    "loss_regression",
-    "random",
-    "creation",
-    "optimizer",
-)
-
 OPS: dict[str, _C.Op] = {}
 _index: dict[str, str] | None = None
 _loaded: set[str] = set()
@@ -102,28 +67,38 @@ def _from_plugins(name: str) -> _C.Op | None:
 
 
 def index() -> dict[str, str]:
-    """Return {op name: family}, written when the package was built."""
+    """Return {op name: family}, written when the package was built.
+
+    Raises:
+        ImportError: it was not.
+    """
     global _index
     if _index is None:
         try:
             from tangrad.ops._index import INDEX
-        except ImportError:
-            load_all()
-            INDEX = dict.fromkeys(OPS, "")
+        except ImportError as error:
+            raise ImportError(
+                "the index of the op definitions is missing: run core/build_index.py"
+            ) from error
         _index = INDEX
     return _index
 
 
+def families() -> list[str]:
+    """Return the names of the modules that define ops."""
+    return sorted(set(index().values()))
+
+
 def load(family: str) -> None:
     """Import one family of definitions."""
-    if family and family not in _loaded:
+    if family not in _loaded:
         _loaded.add(family)
         import_module(f"tangrad.ops.{family}")
 
 
 def load_all() -> dict[str, _C.Op]:
     """Import every family and return all ops by name."""
-    for family in FAMILIES:
+    for family in families():
         load(family)
     return OPS
 

@@ -23,6 +23,13 @@ PRECISE = {
     "complex64": "complex128",
 }
 PLACES = (torch, torch.nn.functional, torch.special, torch.Tensor, torch.linalg)
+# Whose functions the core names by a prefix: `torch.fft.ifft` is the op `fft_ifft`.
+NAMESPACES = {
+    "linalg": torch.linalg,
+    "fft": torch.fft,
+    "special": torch.special,
+    "windows": torch.signal.windows,
+}
 
 
 class NoOracle(LookupError):
@@ -59,6 +66,13 @@ def _find(definition: Any) -> Callable[..., Any]:
         places = (torch.Tensor, *PLACES)
     for place in places:
         found = getattr(place, definition.name, None)
+        if found is not None:
+            return found
+    if definition.namespace is not None:
+        found = _attribute(
+            NAMESPACES.get(definition.namespace),
+            definition.name.removeprefix(f"{definition.namespace}_"),
+        )
         if found is not None:
             return found
     raise NoOracle(f"torch has no '{named or definition.name}': give the definition an oracle")

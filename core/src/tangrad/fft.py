@@ -1,0 +1,7 @@
+"""Discrete Fourier transforms: `torch.fft`."""
+
+from __future__ import annotations
+
+from tangrad.ops.shown import show
+
+__getattr__, __dir__ = show(__name__, "fft")

@@ -1,0 +1,5 @@
+"""Signal processing: `torch.signal`."""
+
+from tangrad.signal import windows as windows
+
+__all__ = ["windows"]

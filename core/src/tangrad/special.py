@@ -1,0 +1,19 @@
+"""Special functions: `torch.special`."""
+
+from __future__ import annotations
+
+from tangrad.ops.shown import show
+
+_TOP_LEVEL = (
+    "digamma erf erfc erfinv exp2 expm1 log1p log_softmax logit logsumexp round sinc softmax xlogy"
+)
+__getattr__, __dir__ = show(
+    __name__,
+    "special",
+    {
+        **{name: name for name in _TOP_LEVEL.split()},
+        "expit": "sigmoid",
+        "gammaln": "lgamma",
+        "psi": "digamma",
+    },
+)
