@@ -123,9 +123,9 @@ def test_a_cubic_without_a_minimum_gives_the_middle():
 def test_muon_moves_as_in_pytorch(agree, options):
     def program(t):
         shapes = [(3, 5), (6, 2)]
-        params = [
-            t.nn.Parameter(t.arange(a * b, dtype=t.float32).reshape(a, b).sin()) for a, b in shapes
-        ]
+        # Squares under the sine give full rank: a singular value of zero would be noise.
+        values = [(t.arange(a * b, dtype=t.float32) ** 2).sin().reshape(a, b) for a, b in shapes]
+        params = [t.nn.Parameter(value) for value in values]
         optimizer = t.optim.Muon(params, **{"lr": 0.02, **options})
         for _ in range(5):
             optimizer.zero_grad()
@@ -135,7 +135,7 @@ def test_muon_moves_as_in_pytorch(agree, options):
 
     # Products in bfloat16 are summed in another order, and each Newton-Schulz step makes what is
     # lost in the smallest singular value 3.4 times as large.
-    agree(program, tolerance=5e-3)
+    agree(program, tolerance=4e-3)
 
 
 def test_muon_takes_matrices_only(agree):
