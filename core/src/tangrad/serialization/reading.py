@@ -129,7 +129,7 @@ def read_archive(
     """
     if "constants.pkl" in archive.members:
         raise archive.source.error(
-            "the file is a TorchScript program, not saved data; load it by tangrad.jit.load"
+            "the file is a TorchScript program, not saved data; load it by jit.load"
         )
     swaps = "byteorder" in archive.members and archive.read("byteorder") == b"big"
     storages: dict[str, StoredBytes] = {}
