@@ -37,6 +37,10 @@ def glu(input: Any, dim: int) -> Any:
     Raises:
         RuntimeError: if the size of `dim` is odd, or there are no dimensions.
     """
+    if not input.dtype.is_floating_point:
+        raise NotImplementedError(
+            f'"glu" not implemented for {input.dtype}; convert the input with .to(dtype)'
+        )
     if input.ndim == 0:
         raise RuntimeError("glu does not support 0-dimensional tensors (0-dim); unsqueeze it")
     size = input.size(dim)
@@ -62,7 +66,9 @@ prelu_elements = pointwise(
         s(s.tensor(), s.tensor()),
         s(s.tensor(0, 2), s.tensor(1)),
         s(s.tensor(2, 3, strided=True), s.tensor(2, 1)),
-    ],
+    ]
+    if s.is_floating
+    else [],
     doc="Multiply elements that are not positive by the weight at the same place.",
 )
 

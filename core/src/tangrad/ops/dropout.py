@@ -43,7 +43,7 @@ def _channels_dropped(name: str, input: Any, p: float, training: bool) -> Any:
     if not training or p == 0 or input.numel() == 0:
         return input
     if p == 1:
-        return input * 0
+        return input * tangrad.zeros_like(input)
     return input * (_kept(name, input, p, by_channel=True) / (1 - p))
 
 
@@ -181,7 +181,7 @@ def _alpha_dropped(name: str, input: Any, p: float, training: bool, by_channel: 
     if not training or p == 0 or input.numel() == 0:
         return input
     if p == 1:
-        return input * 0
+        return input * tangrad.zeros_like(input)
     kept = _kept(name, input, p, by_channel)
     scale = ((_SATURATION**2 * p + 1) * (1 - p)) ** -0.5
     shift = (kept - 1) * (_SATURATION * scale) + _SATURATION * scale * p

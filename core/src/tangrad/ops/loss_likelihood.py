@@ -17,14 +17,21 @@ from tangrad.ops.loss import _reduced, _reduction
     namespace="nn",
     method=False,
     oracle="nn.functional.poisson_nll_loss",
-    samples=lambda s: [
-        s(s.tensor(2, 3), s.tensor(2, 3, low=0)),
-        s(s.tensor(2, 3, low=0.1), s.tensor(2, 3, low=0), False, reduction="sum"),
-        s(s.tensor(2, 3, strided=True), s.tensor(3, low=0, high=6), full=True, reduction="none"),
-        s(s.tensor(), s.tensor(low=2), full=True),
-    ]
-    if s.is_floating
-    else [],
+    samples=lambda s: (
+        [
+            s(s.tensor(2, 3), s.tensor(2, 3, low=0)),
+            s(s.tensor(2, 3, low=0.1), s.tensor(2, 3, low=0), False, reduction="sum"),
+            s(
+                s.tensor(2, 3, strided=True),
+                s.tensor(3, low=0, high=6),
+                full=True,
+                reduction="none",
+            ),
+            s(s.tensor(), s.tensor(low=2), full=True),
+        ]
+        if s.is_floating
+        else []
+    ),
     errors=lambda s: [
         (s(s.tensor(2), s.tensor(2), reduction="avg"), ValueError, "not a valid value"),
     ],
@@ -76,14 +83,16 @@ checked_variance = op(
     function=False,
     method=False,
     oracle=lambda torch, x, eps: x + (x.detach().clamp(min=eps) - x.detach()),
-    samples=lambda s: [
-        s(s.tensor(2, 3, low=0), 0.5),
-        s(s.tensor(low=0), 1e-6),
-        s(s.tensor(0, 2), 0.5),
-        s(s.tensor(2, 3, low=0, strided=True), 1.0),
-    ]
-    if s.is_floating
-    else [],
+    samples=lambda s: (
+        [
+            s(s.tensor(2, 3, low=0), 0.5),
+            s(s.tensor(low=0), 1e-6),
+            s(s.tensor(0, 2), 0.5),
+            s(s.tensor(2, 3, low=0, strided=True), 1.0),
+        ]
+        if s.is_floating
+        else []
+    ),
     errors=lambda s: [(s(s.tensor(2, low=-2, high=-1), 0.5), ValueError, "negative entr")],
     doc="""Refuse negative variances and raise small ones to `eps`.
 
@@ -114,15 +123,17 @@ def _variance_like(input: Any, var: Any) -> Any:
     namespace="nn",
     method=False,
     oracle="nn.functional.gaussian_nll_loss",
-    samples=lambda s: [
-        s(s.tensor(2, 3), s.tensor(2, 3), s.tensor(2, 3, low=0)),
-        s(s.tensor(2, 3), s.tensor(2, 3), s.tensor(2, 1, low=0), True, 0.5, reduction="none"),
-        s(s.tensor(2, 3), s.tensor(3), s.tensor(2, low=0), reduction="sum"),
-        s(s.tensor(2, 3, strided=True), s.tensor(2, 1), 0.5),
-        s(s.tensor(2), s.tensor(2), 0.0, full=True),
-    ]
-    if s.is_floating
-    else [],
+    samples=lambda s: (
+        [
+            s(s.tensor(2, 3), s.tensor(2, 3), s.tensor(2, 3, low=0)),
+            s(s.tensor(2, 3), s.tensor(2, 3), s.tensor(2, 1, low=0), True, 0.5, reduction="none"),
+            s(s.tensor(2, 3), s.tensor(3), s.tensor(2, low=0), reduction="sum"),
+            s(s.tensor(2, 3, strided=True), s.tensor(2, 1), 0.5),
+            s(s.tensor(2), s.tensor(2), 0.0, full=True),
+        ]
+        if s.is_floating
+        else []
+    ),
     errors=lambda s: [
         (s(s.tensor(2), s.tensor(2), s.tensor(3, low=0)), ValueError, "var is of incorrect size"),
         (s(s.tensor(2), s.tensor(2), s.tensor(2, low=-2, high=-1)), ValueError, "negative entr"),

@@ -7,13 +7,16 @@ from typing import Any
 import tangrad
 from tangrad.ops.define import composite
 from tangrad.ops.loss import _reduced, _reduction
-from tangrad.ops.movement import dtype_name
 
 # Scores of classes -------------------------------------------------------------------------------
 
 
 def _as_rows(name: str, input: Any, target: Any, per_class: bool) -> tuple[Any, Any]:
     """Bring scores to (N, C), and targets to (N), or per class to (N, C)."""
+    if not input.dtype.is_floating_point:
+        raise NotImplementedError(
+            f'"{name}" not implemented for {input.dtype}; convert the scores with .to(dtype)'
+        )
     shape = tuple(input.shape)
     if len(shape) > 2 or (len(shape) == 2 and shape[1] == 0) or shape == (0,):
         raise RuntimeError(
@@ -40,14 +43,18 @@ def _as_rows(name: str, input: Any, target: Any, per_class: bool) -> tuple[Any, 
     dtypes="floating",
     namespace="nn",
     oracle="nn.functional.multi_margin_loss",
-    samples=lambda s: [
-        s(s.tensor(3, 4), s.integers(0, 4, 3)),
-        s(s.tensor(3, 4, strided=True), s.integers(0, 4, 3), p=2, reduction="sum"),
-        s(s.tensor(3, 4), s.integers(0, 4, 3), 2, 0.5, s.tensor(4, low=0.5), reduction="none"),
-        s(s.tensor(4), s.integers(0, 4), reduction="none"),
-        s(s.tensor(4), s.integers(0, 4, 1), reduction="none"),
-        s(s.tensor(0, 4), s.integers(0, 4, 0), reduction="sum"),
-    ],
+    samples=lambda s: (
+        [
+            s(s.tensor(3, 4), s.integers(0, 4, 3)),
+            s(s.tensor(3, 4, strided=True), s.integers(0, 4, 3), p=2, reduction="sum"),
+            s(s.tensor(3, 4), s.integers(0, 4, 3), 2, 0.5, s.tensor(4, low=0.5), reduction="none"),
+            s(s.tensor(4), s.integers(0, 4), reduction="none"),
+            s(s.tensor(4), s.integers(0, 4, 1), reduction="none"),
+            s(s.tensor(0, 4), s.integers(0, 4, 0), reduction="sum"),
+        ]
+        if s.is_floating
+        else []
+    ),
     errors=lambda s: [
         (s(s.tensor(3, 4), s.integers(0, 4, 3), 3), ValueError, "only p == 1 and p == 2"),
         (
@@ -118,13 +125,17 @@ def multi_margin_loss(
     dtypes="floating",
     namespace="nn",
     oracle="nn.functional.multilabel_margin_loss",
-    samples=lambda s: [
-        s(s.tensor(2, 4), s.values([[3, 0, -1, 1], [2, -1, 0, 1]], dtype="int64")),
-        s(s.tensor(2, 3), s.values([[2, 1, 0], [-1, 1, 0]], dtype="int64"), reduction="none"),
-        s(s.tensor(3), s.values([1, 1, -1], dtype="int64"), reduction="sum"),
-        s(s.tensor(3), s.values([1, -1, 2], dtype="int64"), reduction="none"),
-        s(s.tensor(0, 3), s.integers(0, 3, 0, 3), reduction="none"),
-    ],
+    samples=lambda s: (
+        [
+            s(s.tensor(2, 4), s.values([[3, 0, -1, 1], [2, -1, 0, 1]], dtype="int64")),
+            s(s.tensor(2, 3), s.values([[2, 1, 0], [-1, 1, 0]], dtype="int64"), reduction="none"),
+            s(s.tensor(3), s.values([1, 1, -1], dtype="int64"), reduction="sum"),
+            s(s.tensor(3), s.values([1, -1, 2], dtype="int64"), reduction="none"),
+            s(s.tensor(0, 3), s.integers(0, 3, 0, 3), reduction="none"),
+        ]
+        if s.is_floating
+        else []
+    ),
     errors=lambda s: [
         (s(s.tensor(2, 3), s.integers(0, 3, 2)), RuntimeError, "inconsistent target size"),
         (s(s.tensor(2, 3), s.integers(3, 4, 2, 3)), RuntimeError, "out of"),
@@ -161,12 +172,16 @@ def multilabel_margin_loss(
     dtypes="floating",
     namespace="nn",
     oracle="nn.functional.multilabel_soft_margin_loss",
-    samples=lambda s: [
-        s(s.tensor(2, 4), s.tensor(2, 4, low=0, high=1)),
-        s(s.tensor(2, 4), s.tensor(2, 4, low=0, high=1), s.tensor(4, low=0), reduction="sum"),
-        s(s.tensor(2, 3, strided=True), s.tensor(2, 3, low=0, high=1), reduction="none"),
-        s(s.tensor(3), s.tensor(3, low=0, high=1), reduction="none"),
-    ],
+    samples=lambda s: (
+        [
+            s(s.tensor(2, 4), s.tensor(2, 4, low=0, high=1)),
+            s(s.tensor(2, 4), s.tensor(2, 4, low=0, high=1), s.tensor(4, low=0), reduction="sum"),
+            s(s.tensor(2, 3, strided=True), s.tensor(2, 3, low=0, high=1), reduction="none"),
+            s(s.tensor(3), s.tensor(3, low=0, high=1), reduction="none"),
+        ]
+        if s.is_floating
+        else []
+    ),
     errors=lambda s: [
         (s(s.tensor(2), s.tensor(2), reduction="avg"), ValueError, "not a valid value"),
     ],
@@ -195,12 +210,16 @@ def multilabel_soft_margin_loss(
     dtypes="floating",
     namespace="nn",
     oracle="nn.functional.soft_margin_loss",
-    samples=lambda s: [
-        s(s.tensor(2, 4), s.tensor(2, 4)),
-        s(s.tensor(2, 4, strided=True), s.values([1, -1, 1, -1]), reduction="sum"),
-        s(s.tensor(), s.tensor(), reduction="none"),
-        s(s.tensor(0, 2), s.tensor(0, 2), reduction="sum"),
-    ],
+    samples=lambda s: (
+        [
+            s(s.tensor(2, 4), s.tensor(2, 4)),
+            s(s.tensor(2, 4, strided=True), s.values([1, -1, 1, -1]), reduction="sum"),
+            s(s.tensor(), s.tensor(), reduction="none"),
+            s(s.tensor(0, 2), s.tensor(0, 2), reduction="sum"),
+        ]
+        if s.is_floating
+        else []
+    ),
     errors=lambda s: [
         (s(s.tensor(2), s.tensor(2), reduction="avg"), ValueError, "not a valid value"),
     ],
@@ -230,14 +249,16 @@ def _check_dimensions(name: str, **tensors: Any) -> None:
     namespace="nn",
     method=False,
     oracle="nn.functional.margin_ranking_loss",
-    samples=lambda s: [
-        s(s.tensor(4), s.tensor(4), s.values([1, -1, 1, -1])),
-        s(s.tensor(2, 3), s.tensor(2, 3, strided=True), s.tensor(2, 3), 0.5, reduction="none"),
-        s(s.tensor(2, 1), s.tensor(1, 3), s.tensor(2, 3), reduction="sum"),
-        s(s.tensor(), s.tensor(), s.values(1)),
-    ]
-    if s.is_floating
-    else [],
+    samples=lambda s: (
+        [
+            s(s.tensor(4), s.tensor(4), s.values([1, -1, 1, -1])),
+            s(s.tensor(2, 3), s.tensor(2, 3, strided=True), s.tensor(2, 3), 0.5, reduction="none"),
+            s(s.tensor(2, 1), s.tensor(1, 3), s.tensor(2, 3), reduction="sum"),
+            s(s.tensor(), s.tensor(), s.values(1)),
+        ]
+        if s.is_floating
+        else []
+    ),
     errors=lambda s: [
         (s(s.tensor(2), s.tensor(2), s.tensor(1, 2)), RuntimeError, "same dimension"),
         (s(s.tensor(2), s.tensor(2), s.tensor(2), reduction="avg"), ValueError, "not a valid"),
@@ -267,14 +288,16 @@ def margin_ranking_loss(
     namespace="nn",
     method=False,
     oracle="nn.functional.hinge_embedding_loss",
-    samples=lambda s: [
-        s(s.tensor(4), s.values([1, -1, 1, -1])),
-        s(s.tensor(2, 3), s.values([[1, -1, 1]]), 2.5, reduction="none"),
-        s(s.tensor(2, 3, strided=True), s.values([[1, -1, 0], [-1, 1, 0.5]]), reduction="sum"),
-        s(s.tensor(), s.values(-1)),
-    ]
-    if s.is_floating
-    else [],
+    samples=lambda s: (
+        [
+            s(s.tensor(4), s.values([1, -1, 1, -1])),
+            s(s.tensor(2, 3), s.values([[1, -1, 1]]), 2.5, reduction="none"),
+            s(s.tensor(2, 3, strided=True), s.values([[1, -1, 0], [-1, 1, 0.5]]), reduction="sum"),
+            s(s.tensor(), s.values(-1)),
+        ]
+        if s.is_floating
+        else []
+    ),
     errors=lambda s: [
         (s(s.tensor(2), s.tensor(2), reduction="avg"), ValueError, "not a valid value"),
     ],
@@ -295,14 +318,16 @@ def hinge_embedding_loss(
     namespace="nn",
     method=False,
     oracle="nn.functional.cosine_embedding_loss",
-    samples=lambda s: [
-        s(s.tensor(4, 3), s.tensor(4, 3), s.values([1, -1, 1, -1])),
-        s(s.tensor(4, 3, strided=True), s.tensor(4, 3), s.values([1, -1, 1, 2]), 0.25),
-        s(s.tensor(2, 3), s.tensor(2, 3), s.values([1, -1]), reduction="none"),
-        s(s.tensor(3), s.tensor(3), s.values(-1), reduction="sum"),
-    ]
-    if s.is_floating
-    else [],
+    samples=lambda s: (
+        [
+            s(s.tensor(4, 3), s.tensor(4, 3), s.values([1, -1, 1, -1])),
+            s(s.tensor(4, 3, strided=True), s.tensor(4, 3), s.values([1, -1, 1, 2]), 0.25),
+            s(s.tensor(2, 3), s.tensor(2, 3), s.values([1, -1]), reduction="none"),
+            s(s.tensor(3), s.tensor(3), s.values(-1), reduction="sum"),
+        ]
+        if s.is_floating
+        else []
+    ),
     errors=lambda s: [
         (s(s.tensor(2, 3), s.tensor(2, 3), s.tensor(2, 1)), RuntimeError, "multi-target"),
         (s(s.tensor(3), s.tensor(3), s.tensor(1)), RuntimeError, "expects 2D input"),
@@ -358,14 +383,16 @@ def _distance(x: Any, y: Any, p: float, eps: float) -> Any:
     namespace="nn",
     method=False,
     oracle="nn.functional.triplet_margin_loss",
-    samples=lambda s: [
-        s(s.tensor(4, 3), s.tensor(4, 3), s.tensor(4, 3)),
-        s(s.tensor(4, 3), s.tensor(4, 3), s.tensor(4, 3, strided=True), 3.0, 3, swap=True),
-        s(s.tensor(2, 3), s.tensor(2, 3), s.tensor(2, 3), p=1, eps=0.1, reduction="none"),
-        s(s.tensor(3), s.tensor(3), s.tensor(3), reduction="sum"),
-    ]
-    if s.is_floating
-    else [],
+    samples=lambda s: (
+        [
+            s(s.tensor(4, 3), s.tensor(4, 3), s.tensor(4, 3)),
+            s(s.tensor(4, 3), s.tensor(4, 3), s.tensor(4, 3, strided=True), 3.0, 3, swap=True),
+            s(s.tensor(2, 3), s.tensor(2, 3), s.tensor(2, 3), p=1, eps=0.1, reduction="none"),
+            s(s.tensor(3), s.tensor(3), s.tensor(3), reduction="sum"),
+        ]
+        if s.is_floating
+        else []
+    ),
     errors=lambda s: [
         (s(s.tensor(2, 3), s.tensor(3), s.tensor(2, 3)), RuntimeError, "same dimension|rank"),
         (s(s.tensor(3), s.tensor(3), s.tensor(3), 0.0), ValueError, "must be greater than 0"),
