@@ -61,14 +61,16 @@ prelu_elements = pointwise(
     method=False,
     node="prelu_kernel",
     oracle=lambda torch, x, weight: torch.where(x > 0, x, weight * x),
-    samples=lambda s: [
-        s(s.tensor(3, 4), s.tensor(4)),
-        s(s.tensor(), s.tensor()),
-        s(s.tensor(0, 2), s.tensor(1)),
-        s(s.tensor(2, 3, strided=True), s.tensor(2, 1)),
-    ]
-    if s.is_floating
-    else [],
+    samples=lambda s: (
+        [
+            s(s.tensor(3, 4), s.tensor(4)),
+            s(s.tensor(), s.tensor()),
+            s(s.tensor(0, 2), s.tensor(1)),
+            s(s.tensor(2, 3, strided=True), s.tensor(2, 1)),
+        ]
+        if s.is_floating
+        else []
+    ),
     doc="Multiply elements that are not positive by the weight at the same place.",
 )
 
