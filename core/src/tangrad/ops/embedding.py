@@ -345,7 +345,6 @@ def _bag_samples(s: Any) -> list[Any]:
         *samples,
         s(s.integers(0, 4, 5), s.tensor(4, 2), bags, mode="sum", per_sample_weights=weights),
         s(s.integers(0, 4, 2), s.tensor(4, 2), bags, mode="sum", include_last_offset=True),
-        s(s.integers(0, 4, 5), s.tensor(4, 2), bags, scale_grad_by_freq=True),
     ]
 
 
@@ -468,6 +467,6 @@ def _added(rows: Any, bags: Any, count: int) -> Any:
 
 def _greatest(rows: Any, bags: Any, count: int) -> Any:
     if rows.shape[0] == 0:
-        return rows.new_zeros((count, rows.shape[1]))
+        return _added(rows, bags, count)
     places = bag_argmax(rows.detach(), bags, count)
     return rows.gather(0, places.clamp(min=0)).masked_fill(places < 0, 0)
