@@ -10,6 +10,8 @@ from typing import Any
 
 import tangrad
 from tangrad import ops
+from tangrad.nn.linear_cross_entropy import linear_cross_entropy as linear_cross_entropy
+from tangrad.nn.multi_head import multi_head_attention_forward as multi_head_attention_forward
 from tangrad.nn.scaled import ScalingType as ScalingType
 from tangrad.nn.scaled import SwizzleType as SwizzleType
 from tangrad.nn.scaled import scaled_grouped_mm as scaled_grouped_mm
@@ -69,8 +71,7 @@ def hardtanh(input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: b
     min_val, max_val = int(min_val), int(max_val)
     if min_val < 0 and not input.dtype.is_signed:
         raise RuntimeError(
-            f"cannot do hardtanh on an unsigned type with negative limits: {input.dtype}, "
-            f"{min_val}"
+            f"cannot do hardtanh on an unsigned type with negative limits: {input.dtype}, {min_val}"
         )
     return _activation("clamp", inplace, input, min_val, max_val)
 
