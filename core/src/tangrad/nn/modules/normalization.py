@@ -127,6 +127,5 @@ class RMSNorm(Module):
     def extra_repr(self) -> str:
         """Show shape and constants."""
         return (
-            f"{self.normalized_shape}, eps={self.eps}, "
-            f"elementwise_affine={self.elementwise_affine}"
+            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
         )
