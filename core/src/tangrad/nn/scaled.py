@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any, NoReturn
 
+import tangrad
+
 __all__ = ["ScalingType", "SwizzleType", "scaled_grouped_mm", "scaled_mm"]
 
 
@@ -44,7 +46,7 @@ def scaled_mm(
     swizzle_a: Any = None,
     swizzle_b: Any = None,
     bias: Any = None,
-    output_dtype: Any = None,
+    output_dtype: Any = tangrad.bfloat16,
     contraction_dim: Any = (),
     use_fast_accum: bool = False,
 ) -> Any:
@@ -67,7 +69,7 @@ def scaled_grouped_mm(
     swizzle_b: Any = None,
     bias: Any = None,
     offs: Any = None,
-    output_dtype: Any = None,
+    output_dtype: Any = tangrad.bfloat16,
     contraction_dim: Any = (),
     use_fast_accum: bool = False,
 ) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
+from tangrad.ops.activation import logsigmoid
 from tangrad.ops.define import composite
 from tangrad.ops.loss import _reduced, _reduction
 
@@ -198,8 +199,7 @@ def multilabel_soft_margin_loss(
         reduction: "mean", "sum" or "none".
     """
     reduction = _reduction(size_average, reduce, reduction)
-    nn = tangrad.nn.functional
-    loss = -(target * nn.logsigmoid(input) + (1 - target) * nn.logsigmoid(-input))
+    loss = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
     loss = loss if weight is None else loss * weight
     return _reduced(loss.mean(-1), reduction)
 
@@ -229,7 +229,7 @@ def soft_margin_loss(
 ) -> Any:
     """Take log(1 + exp(-target * input)), for targets 1 and -1, without overflow."""
     reduction = _reduction(size_average, reduce, reduction)
-    return _reduced(-tangrad.nn.functional.logsigmoid(target * input), reduction)
+    return _reduced(-logsigmoid(target * input), reduction)
 
 
 # Pairs and triplets ------------------------------------------------------------------------------
