@@ -144,6 +144,26 @@ def test_bilinear_computes_as_in_pytorch(agree):
     agree(program)
 
 
+DISTANCES = {
+    "PairwiseDistance": lambda n: n.PairwiseDistance(),
+    "PairwiseDistance with all": lambda n: n.PairwiseDistance(3.0, 0.1, keepdim=True),
+    "CosineSimilarity": lambda n: n.CosineSimilarity(),
+    "CosineSimilarity with all": lambda n: n.CosineSimilarity(dim=0, eps=0.5),
+}
+
+
+@pytest.mark.parametrize("name", DISTANCES)
+def test_a_distance_computes_and_differentiates_as_in_pytorch(agree, name):
+    def program(t):
+        layer = DISTANCES[name](t.nn)
+        x, y = tensor(t, (4, 3)).requires_grad_(), tensor(t, (4, 3), 7).requires_grad_()
+        out = layer(x, y)
+        (out * out).sum().backward()
+        return [repr(layer), out, x.grad, y.grad]
+
+    agree(program)
+
+
 EMBEDDINGS = {
     "plain": lambda n: n.Embedding(5, 3),
     "padded": lambda n: n.Embedding(5, 3, padding_idx=-2),

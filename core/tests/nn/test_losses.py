@@ -101,6 +101,10 @@ LOSSES = {
         lambda t: [like(t), tensor(t, (4, 3), 11)],
     ),
     "TripletMarginWithDistanceLoss": (
+        lambda t: t.nn.TripletMarginWithDistanceLoss(margin=2.0),
+        lambda t: [like(t), tensor(t, (4, 3), 11)],
+    ),
+    "TripletMarginWithDistanceLoss with all": (
         lambda t: t.nn.TripletMarginWithDistanceLoss(
             distance_function=lambda x, y: (x - y).abs().sum(-1), swap=True, reduction="sum"
         ),
