@@ -161,6 +161,10 @@ def gaussian_nll_loss(
         if var < 0:
             raise ValueError(f"var has negative entry/entries: {var}")
         var = tangrad.full_like(input, var)
+    if not var.dtype.is_floating_point:
+        raise NotImplementedError(
+            f"gaussian_nll_loss: var must be of a floating-point dtype, got {var.dtype}"
+        )
     var = checked_variance(_variance_like(input, var), eps)
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not valid: choose 'none', 'mean' or 'sum'")

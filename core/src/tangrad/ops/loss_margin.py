@@ -201,7 +201,9 @@ def multilabel_soft_margin_loss(
     reduction = _reduction(size_average, reduce, reduction)
     loss = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
     loss = loss if weight is None else loss * weight
-    return _reduced(loss.mean(-1), reduction)
+    if input.ndim == 0:
+        raise IndexError("multilabel_soft_margin_loss: input has no dimension of classes: shape []")
+    return _reduced(loss.sum(input.ndim - 1) / input.shape[-1], reduction)
 
 
 @composite(
@@ -279,7 +281,7 @@ def margin_ranking_loss(
     """
     reduction = _reduction(size_average, reduce, reduction)
     _check_dimensions("margin_ranking_loss", input1=input1, input2=input2, target=target)
-    return _reduced((-target * (input1 - input2) + margin).clamp(min=0), reduction)
+    return _reduced((-target * (input1 - input2) + float(margin)).clamp(min=0), reduction)
 
 
 @composite(
