@@ -271,3 +271,67 @@ def test_old_flags_mean_a_reduction_as_in_pytorch(agree, name, flags):
             )
 
     agree(program)
+
+
+WRONG = {
+    "no dimensions": lambda t, f: f.nll_loss(t.tensor(1.0), t.tensor(0)),
+    "no dimensions of scores": lambda t, f: f.cross_entropy(t.tensor(1.0), t.tensor([0])),
+    "batch": lambda t, f: f.nll_loss(scores(t), t.tensor([0, 1])),
+    "batch of images": lambda t, f: f.nll_loss(t.ones(2, 3, 4), t.zeros(3, 4).long()),
+    "places of images": lambda t, f: f.nll_loss(t.ones(2, 3, 4), t.zeros(2, 3).long()),
+    "several targets": lambda t, f: f.nll_loss(scores(t), t.zeros(4, 2).long()),
+    "targets of one": lambda t, f: f.nll_loss(t.ones(3), t.tensor([0, 1])),
+    "integers": lambda t, f: f.nll_loss(scores(t).long(), t.tensor(CLASSES)),
+    "integer scores": lambda t, f: f.cross_entropy(scores(t).long(), t.tensor(CLASSES)),
+    "small targets": lambda t, f: f.nll_loss(scores(t), t.tensor(CLASSES, dtype=t.int32)),
+    "target out of range": lambda t, f: f.cross_entropy(scores(t), t.tensor([0, 1, 2, 3])),
+    "weights": lambda t, f: f.cross_entropy(scores(t), t.tensor(CLASSES), t.ones(2)),
+    "weights of probabilities": lambda t, f: f.cross_entropy(scores(t), like(t), t.ones(2)),
+    "dtype of weights": lambda t, f: f.nll_loss(scores(t), t.tensor(CLASSES), weights(t).double()),
+    "integer probabilities": lambda t, f: f.cross_entropy(scores(t), like(t).long()),
+    "ignored probabilities": lambda t, f: f.cross_entropy(scores(t), like(t), ignore_index=1),
+    "not a probability": lambda t, f: f.binary_cross_entropy(scores(t), probabilities(t)),
+    "target not a probability": lambda t, f: f.binary_cross_entropy(probabilities(t), like(t)),
+    "dtypes": lambda t, f: f.binary_cross_entropy(probabilities(t), probabilities(t).double()),
+    "integer events": lambda t, f: f.binary_cross_entropy_with_logits(
+        scores(t), t.zeros(4, 3).long()
+    ),
+    "mse of integers": lambda t, f: f.mse_loss(t.tensor([1]), t.tensor([2])),
+    "huber of integers": lambda t, f: f.huber_loss(t.tensor([1]), t.tensor([2])),
+    "weighted mse": lambda t, f: f.mse_loss(scores(t), like(t), weight=weights(t)),
+    "variance of integers": lambda t, f: f.gaussian_nll_loss(
+        scores(t), like(t), t.ones(4, 3).long()
+    ),
+    "broadcast": lambda t, f: f.soft_margin_loss(t.ones(3), t.ones(2, 3)),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_arguments_raise_as_in_pytorch(agree, case):
+    agree(lambda t: WRONG[case](t, t.nn.functional), message=False)
+
+
+@pytest.mark.parametrize("name", ["mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"])
+@pytest.mark.parametrize("dtypes", ["float32 float64", "float64 float16", "float32 int64"])
+@pytest.mark.filterwarnings("ignore:Using a target size:UserWarning")
+def test_regression_losses_promote_as_in_pytorch(agree, name, dtypes):
+    first, second = dtypes.split()
+
+    def program(t):
+        loss = getattr(t.nn.functional, name)
+        x, y = scores(t).to(getattr(t, first)), like(t).to(getattr(t, second))
+        results = [loss(x, y, reduction="none"), loss(x, y), loss(x, y[0, 0])]
+        return [results, [str(r.dtype) for r in results]]
+
+    agree(program, tolerance=1e-3)
+
+
+def test_kl_div_tells_what_its_mean_is():
+    with pytest.warns(UserWarning, match="batchmean"):
+        F.kl_div(tangrad.zeros(2, 3), tangrad.ones(2, 3))
+
+
+def test_probabilities_are_not_looked_at_under_vmap():
+    x, y = probabilities(tangrad), probabilities(tangrad)
+    losses = tangrad.func.vmap(F.binary_cross_entropy)(x, y)
+    assert losses.mean().item() == pytest.approx(F.binary_cross_entropy(x, y).item())

@@ -78,16 +78,16 @@ def _check_nll(self: Any, target: Any, weight: Any) -> None:
 
 def _wrong_target(self: Any, target: Any, want: tuple[int, ...]) -> Exception:
     given = list(target.shape)
-    if len(self.shape) == 2 and len(given) > 1:
-        return RuntimeError(
-            "nll_loss: 0D or 1D target tensor expected, multi-target not supported: input "
-            f"{list(self.shape)}, target {given}"
-        )
     if not given or given[0] != self.shape[0]:
         return ValueError(
             f"Expected input batch_size ({self.shape[0]}) to match target batch_size "
             f"({given[0] if given else 0}): input {list(self.shape)} needs a target of size "
             f"{list(want)}, got {given}"
+        )
+    if len(self.shape) == 2 and len(given) > 1:
+        return RuntimeError(
+            "nll_loss: 0D or 1D target tensor expected, multi-target not supported: input "
+            f"{list(self.shape)}, target {given}"
         )
     return RuntimeError(f"nll_loss: Expected target size {list(want)}, got {given}")
 
@@ -365,7 +365,7 @@ def cross_entropy(
     if by_probability and ignore_index >= 0:
         raise RuntimeError("ignore_index is not supported for floating point target")
     if input.ndim == 0:
-        raise ValueError("cross_entropy: Expected 1 or more dimensions (got 0)")
+        raise IndexError("cross_entropy: Expected 1 or more dimensions (got 0)")
     _check_class_weight("cross_entropy", weight, input.shape[min(input.ndim - 1, 1)])
     logs = input.log_softmax(0 if input.ndim == 1 else 1)
     if by_probability:

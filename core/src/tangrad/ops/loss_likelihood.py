@@ -162,7 +162,7 @@ def gaussian_nll_loss(
             raise ValueError(f"var has negative entry/entries: {var}")
         var = tangrad.full_like(input, var)
     if not var.dtype.is_floating_point:
-        raise NotImplementedError(
+        raise RuntimeError(
             f"gaussian_nll_loss: var must be of a floating-point dtype, got {var.dtype}"
         )
     var = checked_variance(_variance_like(input, var), eps)

@@ -231,7 +231,13 @@ def soft_margin_loss(
 ) -> Any:
     """Take log(1 + exp(-target * input)), for targets 1 and -1, without overflow."""
     reduction = _reduction(size_average, reduce, reduction)
-    return _reduced(-logsigmoid(target * input), reduction)
+    loss = -logsigmoid(target * input)
+    if tuple(loss.shape) != tuple(input.shape):
+        raise RuntimeError(
+            f"soft_margin_loss: output with shape {list(input.shape)} doesn't match the broadcast "
+            f"shape {list(loss.shape)} of input and target"
+        )
+    return _reduced(loss.to(input.dtype), reduction)
 
 
 # Pairs and triplets ------------------------------------------------------------------------------
@@ -309,7 +315,7 @@ def hinge_embedding_loss(
 ) -> Any:
     """Take a distance where the target is 1, and where it is -1 what it lacks to a margin."""
     reduction = _reduction(size_average, reduce, reduction)
-    far = (margin - input).clamp(min=0)
+    far = (margin - input).clamp(min=0).to(input.dtype)
     loss = tangrad.where(target != 1, far, 0) + tangrad.where(target != -1, input, 0)
     return _reduced(loss, reduction)
 
