@@ -17,6 +17,8 @@ from tangrad.nn.modules import (
     loss_margin,
     normalization,
     pooling,
+    rnn,
+    rnn_cell,
     sparse,
 )
 from tangrad.nn.modules.activation import *  # noqa: F403
@@ -36,6 +38,8 @@ from tangrad.nn.modules.loss_margin import *  # noqa: F403
 from tangrad.nn.modules.module import Module
 from tangrad.nn.modules.normalization import *  # noqa: F403
 from tangrad.nn.modules.pooling import *  # noqa: F403
+from tangrad.nn.modules.rnn import *  # noqa: F403
+from tangrad.nn.modules.rnn_cell import *  # noqa: F403
 from tangrad.nn.modules.sparse import *  # noqa: F403
 
 __all__ = [
@@ -56,5 +60,7 @@ __all__ = [
     *loss_margin.__all__,
     *normalization.__all__,
     *pooling.__all__,
+    *rnn.__all__,
+    *rnn_cell.__all__,
     *sparse.__all__,
 ]
