@@ -433,7 +433,7 @@ def ldl_factor(np: Any, a: Any, hermitian: bool) -> tuple[Any, Any, Any]:
             a.dtype,
             lambda space, size, work=work, found=found: run("L", n, work, n, found, space, size),
         )
-        out[k], pivots[k] = work, found
+        out[k], pivots[k] = np.tril(work), found
     return factors, pivots.reshape((*batch, n)), info.reshape(batch)
 
 

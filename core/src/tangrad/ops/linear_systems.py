@@ -7,7 +7,7 @@ from typing import Any
 from tangrad import ops
 from tangrad.devices import lapack
 from tangrad.ops.define import composite, op
-from tangrad.ops.linalg_checks import (
+from tangrad.ops.matrix_checks import (
     _linalg_check_errors,
     broadcast_matrices,
     check_floating,
@@ -19,6 +19,8 @@ from tangrad.ops.linalg_checks import (
     real_of,
     regular,
     square_errors,
+    triangular,
+    wide_only,
 )
 
 WIDE = "floating complex"
@@ -90,7 +92,7 @@ def _solve_samples(s: Any) -> list[Any]:
         s(regular(s, 3, 3), s.tensor(3)),
         s(regular(s, 2, 1, 3, 3, strided=True), s.tensor(4, 3, 1)),
         s(regular(s, 3, 3), s.tensor(2, 2, 3), left=False),
-        s(s.tensor(0, 0), s.tensor(0, 3)),
+        *wide_only(s, s(s.tensor(0, 0), s.tensor(0, 3))),
     ]
 
 
@@ -165,8 +167,8 @@ _inverse_kernel = op(
     samples=lambda s: [
         s(regular(s, 3, 3)),
         s(regular(s, 2, 3, 3, strided=True)),
-        s(s.tensor(0, 0)),
-        s(s.tensor(0, 2, 2)),
+        *wide_only(s, s(s.tensor(0, 0))),
+        *wide_only(s, s(s.tensor(0, 2, 2))),
     ],
     errors=square_errors,
     doc="Invert matrices (Giles 2008 for the derivative).",
@@ -278,7 +280,9 @@ _cofactors = op(
     function=False,
     method=False,
     oracle=lambda torch, A: torch.linalg.det(A)[..., None, None] * torch.linalg.inv(A).mT,
-    samples=lambda s: [s(regular(s, 3, 3)), s(regular(s, 2, 2, 2)), s(regular(s, 1, 1))],
+    samples=lambda s: wide_only(
+        s, s(regular(s, 3, 3)), s(regular(s, 2, 2, 2)), s(regular(s, 1, 1))
+    ),
     doc="Compute the matrices of cofactors.",
 )
 
@@ -294,7 +298,7 @@ linalg_det = op(
     samples=lambda s: [
         s(regular(s, 3, 3)),
         s(regular(s, 2, 3, 3, strided=True)),
-        s(s.tensor(2, 0, 0)),
+        *wide_only(s, s(s.tensor(2, 0, 0))),
         s(s.tensor(1, 1)),
     ],
     errors=square_errors,
@@ -331,7 +335,7 @@ linalg_slogdet = op(
     reference=_slogdet_reference,
     vjp={"A": _slogdet_vjp},
     batch="dims",
-    samples=lambda s: [s(regular(s, 3, 3)), s(regular(s, 2, 3, 3)), s(s.tensor(2, 0, 0))],
+    samples=lambda s: [s(regular(s, 3, 3)), s(regular(s, 2, 3, 3)), *wide_only(s, s(s.tensor(2, 0, 0)))],
     errors=square_errors,
     doc="Compute the sign of the determinant and the logarithm of its absolute value.",
 )
@@ -362,7 +366,7 @@ def slogdet(self: Any) -> Any:
 @composite(
     "logdet(Tensor self) -> Tensor",
     dtypes=WIDE,
-    samples=lambda s: [s(regular(s, 3, 3)), s(regular(s, 2, 2, 2)), s(s.tensor(0, 0))],
+    samples=lambda s: [s(regular(s, 3, 3)), s(regular(s, 2, 2, 2)), *wide_only(s, s(s.tensor(0, 0)))],
     errors=square_errors,
 )
 def logdet(self: Any) -> Any:
@@ -430,7 +434,7 @@ _triangular_kernel = op(
         s(regular(s, 2, 3, 3, strided=True), s.tensor(3, 1), upper=False),
         s(regular(s, 3, 3), s.tensor(2, 2, 3), upper=False, left=False),
         s(regular(s, 3, 3), s.tensor(3, 2, strided=True), upper=True, unitriangular=True),
-        s(s.tensor(0, 0), s.tensor(0, 2), upper=True),
+        *wide_only(s, s(s.tensor(0, 0), s.tensor(0, 2), upper=True)),
     ],
     errors=lambda s: [
         (s(s.tensor(3, 2), s.tensor(3, 2), upper=True), RuntimeError, "square"),
@@ -467,6 +471,11 @@ def linalg_solve_triangular(
     "triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False,"
     " bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)",
     dtypes=WIDE,
+    # PyTorch's tangent of its own function takes in what moves outside the triangle.
+    oracle=lambda torch, b, A, upper=True, transpose=False: (
+        torch.linalg.solve_triangular(A.mT if transpose else A, b, upper=upper != transpose),
+        A.expand((*b.shape[:-2], *A.shape[-2:])).clone(),
+    ),
     samples=lambda s: [
         s(s.tensor(3, 2), regular(s, 3, 3)),
         s(s.tensor(2, 3, 1), regular(s, 3, 3), upper=False, transpose=True),
@@ -501,14 +510,76 @@ def _factor_errors(s: Any) -> list[Any]:
     ]
 
 
+def _check_cholesky_solve(self: Any, input2: Any) -> None:
+    name = "cholesky_solve"
+    check_matrix(name, self, "b")
+    check_square_floating(name, input2)
+    check_same_dtype(name, input2, self)
+    if self.shape[-2] != input2.shape[-1]:
+        raise RuntimeError(
+            f"{name}: Incompatible matrix sizes: each A matrix is {input2.shape[-2]} by "
+            f"{input2.shape[-1]} but each b matrix is {self.shape[-2]} by {self.shape[-1]}"
+        )
+
+
+def _cholesky_solved(np: Any, self: Any, input2: Any, upper: bool) -> Any:
+    adjoint = input2.conj().swapaxes(-1, -2)
+    first, second = (adjoint, input2) if upper else (input2, adjoint)
+    half = lapack.solve_triangular(np, first, self, False, True, False)
+    return lapack.solve_triangular(np, second, half, True, True, False)
+
+
+def _cholesky_solve_vjp(
+    g: Any, input2: Any, result: Any, needs: Any, upper: bool
+) -> tuple[Any, Any]:
+    """Pull back through A X = B with A = L L^H: gB = inv(A) g, and gA = -gB X^H moves on to L.
+
+    L stands for a whole matrix here, as in PyTorch: the gradient of the triangle that is not read
+    is not masked.
+    """
+    by_b = _cholesky_solve_kernel(g, input2, upper)
+    if not needs[1]:
+        return by_b, None
+    by_matrix = by_b.matmul(result.mH)
+    by_matrix = -(by_matrix + by_matrix.mH)
+    return by_b, input2.matmul(by_matrix) if upper else by_matrix.matmul(input2)
+
+
+def _cholesky_solve_jvp(
+    self_t: Any, input2: Any, input2_t: Any, result: Any, upper: bool
+) -> Any:
+    right = self_t
+    if input2_t is not None:
+        moved = input2_t.mH.matmul(input2) if upper else input2_t.matmul(input2.mH)
+        moved = (moved + moved.mH).matmul(result)
+        right = -moved if right is None else right - moved
+    return _cholesky_solve_kernel(right, input2, upper)
+
+
+_cholesky_solve_kernel = op(
+    "_cholesky_solve(Tensor self, Tensor input2, bool upper) -> Tensor",
+    reference=_cholesky_solved,
+    vjp={("self", "input2"): _cholesky_solve_vjp},
+    jvp=_cholesky_solve_jvp,
+    batch="dims",
+    function=False,
+    method=False,
+    doc="Solve A X = B by Cholesky factors of the same batch shape.",
+)
+
+
 @composite(
     "cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor",
     dtypes=WIDE,
     samples=lambda s: [
         s(s.tensor(3, 2), regular(s, 3, 3)),
         s(s.tensor(2, 3, 1), regular(s, 3, 3), upper=True),
+        *wide_only(s, s(s.tensor(0, 2), s.tensor(0, 0))),
     ],
-    errors=_factor_errors,
+    errors=lambda s: [
+        (s(s.tensor(3), s.tensor(3, 3)), RuntimeError, "at least 2"),
+        (s(s.tensor(3, 2), s.tensor(2, 2)), RuntimeError, "Incompatible"),
+    ],
 )
 def cholesky_solve(self: Any, input2: Any, upper: bool) -> Any:
     """Solve A X = B by the Cholesky factor of A.
@@ -516,32 +587,43 @@ def cholesky_solve(self: Any, input2: Any, upper: bool) -> Any:
     Args:
         self: B, (..., n, k). input2: L of L L^H, or with `upper` U of U^H U.
     """
-    name = "cholesky_solve"
-    check_matrix(name, self, "b")
-    check_square(name, input2)
-    if self.shape[-2] != input2.shape[-1]:
-        raise RuntimeError(
-            f"{name}: Incompatible matrix sizes: each A matrix is {input2.shape[-2]} by "
-            f"{input2.shape[-1]} but each b matrix is {self.shape[-2]} by {self.shape[-1]}"
-        )
-    factor, right = broadcast_matrices(input2, self, name)
-    first, second = (factor.mH, factor) if upper else (factor, factor.mH)
-    half = linalg_solve_triangular(first, right, upper=False)
-    return linalg_solve_triangular(second, half, upper=True)
+    _check_cholesky_solve(self, input2)
+    factor, right = broadcast_matrices(input2, self, "cholesky_solve")
+    return _cholesky_solve_kernel(right, factor, upper)
 
 
-@composite(
+def _cholesky_inverse_vjp(g: Any, self: Any, result: Any, upper: bool) -> Any:
+    by_matrix = -result.matmul(g + g.mH).matmul(result)
+    return self.matmul(by_matrix) if upper else by_matrix.matmul(self)
+
+
+def _cholesky_inverse_jvp(self: Any, self_t: Any, result: Any, upper: bool) -> Any:
+    moved = self_t.mH.matmul(self) if upper else self_t.matmul(self.mH)
+    return -result.matmul(moved + moved.mH).matmul(result)
+
+
+cholesky_inverse = op(
     "cholesky_inverse(Tensor self, bool upper=False) -> Tensor",
     dtypes=WIDE,
-    samples=lambda s: [s(regular(s, 3, 3)), s(regular(s, 2, 2, 2), upper=True)],
+    # PyTorch's tangent of its own function is that of triangular changes alone.
+    oracle=lambda torch, factor, upper=False: torch.cholesky_solve(
+        torch.eye(factor.shape[-1], dtype=factor.dtype), factor, upper
+    ),
+    check=lambda self: check_square_floating("cholesky_inverse", self),
+    reference=lambda np, self, upper: lapack.cholesky_inverse(np, self, upper),
+    vjp={"self": _cholesky_inverse_vjp},
+    jvp=_cholesky_inverse_jvp,
+    batch="dims",
+    samples=lambda s: [
+        s(triangular(s, 3, 3)),
+        *wide_only(s, s(s.tensor(0, 0))),
+    ],
     errors=lambda s: [(s(s.tensor(3, 2)), RuntimeError, "square")],
+    doc="""Invert A by its Cholesky factor: L of L L^H, or with `upper` U of U^H U.
+
+    As in PyTorch, the gradient of the triangle that is not read is not masked.
+    """,
 )
-def cholesky_inverse(self: Any, upper: bool) -> Any:
-    """Invert A by its Cholesky factor: L of L L^H, or with `upper` U of U^H U."""
-    check_square_floating("cholesky_inverse", self)
-    eye = ops.eye(self.shape[-1], dtype=self.dtype, device=self.device).expand(self.shape)
-    half = linalg_solve_triangular(self, eye, upper=upper)
-    return half.matmul(half.mH) if upper else half.mH.matmul(half)
 
 
 def _check_lu_solve(name: str, LU: Any, pivots: Any, B: Any, left: bool) -> None:

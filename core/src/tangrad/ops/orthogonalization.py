@@ -7,7 +7,8 @@ from typing import Any
 from tangrad import ops
 from tangrad.devices import lapack
 from tangrad.ops.define import composite, op
-from tangrad.ops.linalg_checks import check_floating, check_matrix, check_same_dtype, real_of
+from tangrad.ops.movement import batched_front
+from tangrad.ops.matrix_checks import check_floating, check_matrix, check_same_dtype, real_of, wide_only
 
 WIDE = "floating complex"
 
@@ -95,8 +96,7 @@ linalg_qr = op(
         s(s.tensor(2, 4, 2, strided=True)),
         s(s.tensor(2, 3, 5)),
         s(s.tensor(2, 4), "complete"),
-        s(s.tensor(3, 0), "complete"),
-        s(s.tensor(0, 3, 2)),
+        *wide_only(s, s(s.tensor(3, 0), "complete"), s(s.tensor(0, 3, 2))),
         s(s.tensor(4, 3), mode="r"),
     ],
     errors=lambda s: [
@@ -235,7 +235,7 @@ def _householder_samples(s: Any) -> list[Any]:
     return [
         s(s.tensor(3, 3, low=0, high=1), s.tensor(3, low=0, high=1)),
         s(s.tensor(2, 4, 3, low=0, high=1, strided=True), s.tensor(2, 2, low=0, high=1)),
-        s(s.tensor(2, 0), s.tensor(0)),
+        *wide_only(s, s(s.tensor(2, 0), s.tensor(0))),
     ]
 
 
@@ -278,10 +278,10 @@ def _check_ormqr(self: Any, input2: Any, input3: Any, left: bool) -> None:
     check_matrix(name, input3, "other")
     check_floating(name, self)
     side, k = (-2 if left else -1), input2.shape[-1] if len(input2.shape) else -1
-    if k < 0 or k > self.shape[-1] or k > self.shape[-2]:
+    if k != min(input3.shape[side], self.shape[-1]):
         raise RuntimeError(
-            f"{name}: tau must have at least one dimension and at most as many elements as the "
-            f"input has columns, got {list(input2.shape)} for {list(self.shape)}"
+            f"{name}: tau.shape[-1] must be equal to min(other.shape[{side}], input.shape[-1]), "
+            f"got {list(input2.shape)} for {list(self.shape)} and {list(input3.shape)}"
         )
     if input3.shape[side] != self.shape[-2]:
         raise RuntimeError(
@@ -325,7 +325,7 @@ ormqr = op(
     samples=lambda s: [
         s(s.tensor(3, 2, low=0, high=1), s.tensor(2, low=0, high=1), s.tensor(3, 2)),
         s(
-            s.tensor(2, 3, 3, low=0, high=1),
+            s.tensor(2, 3, 2, low=0, high=1),
             s.tensor(2, 2, low=0, high=1),
             s.tensor(2, 4, 3),
             left=False,
@@ -409,6 +409,12 @@ def _lstsq_reference(np: Any, self: Any, b: Any, rcond: float, driver: str) -> A
     )
 
 
+def _lstsq_batch(size: int, dims: Any, self: Any, b: Any, rcond: float, driver: str) -> Any:
+    left, right = batched_front(self, dims[0], size), batched_front(b, dims[1], size)
+    found = _lstsq_kernel(left, right, rcond, driver)
+    return found, tuple(0 if r.ndim and r.shape[0] == size else None for r in found)
+
+
 _lstsq_kernel = op(
     "_linalg_lstsq(Tensor self, Tensor b, float rcond, str driver)"
     " -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)",
@@ -417,6 +423,7 @@ _lstsq_kernel = op(
     reference=_lstsq_reference,
     shape_depends_on_data=True,
     vjp={("self", "b"): _lstsq_vjp},
+    batch=_lstsq_batch,
     function=False,
     method=False,
     doc="Solve least-squares problems (..., m, n), (..., m, k) of one batch shape.",
@@ -483,12 +490,14 @@ def linalg_lstsq(self: Any, b: Any, rcond: float | None, driver: str | None) -> 
             f"{list(b.shape)}"
         )
     check_same_dtype(name, self, right)
-    from tangrad.ops.linalg_checks import broadcast_matrices
+    from tangrad.ops.matrix_checks import broadcast_matrices
 
     left, right = broadcast_matrices(self, right, name)
     limit = _epsilon(self) * max(self.shape[-2:]) if rcond is None else rcond
     x, residuals, rank, values = _lstsq_kernel(left, right, limit, driver or "gelsy")
-    return linalg_lstsq.return_type(x.squeeze(-1) if vector else x, residuals, rank, values)
+    # The singular values are those of a constant: PyTorch's have no derivative either.
+    x = x.squeeze(-1) if vector else x
+    return linalg_lstsq.return_type(x, residuals, rank, values.detach())
 
 
 def _epsilon(a: Any) -> float:

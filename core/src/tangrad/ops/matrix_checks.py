@@ -176,6 +176,20 @@ def _strided(s: Any, array: Any) -> Any:
     return SampleTensor(s.values(array).array, s.dtype, True)
 
 
+def wide_only(s: Any, *samples: Any) -> list[Any]:
+    """Return samples for the dtypes that are served: PyTorch takes empty matrices of any."""
+    return list(samples) if s.dtype in ("float32", "float64", "complex64", "complex128") else []
+
+
+def triangular(s: Any, *shape: int) -> Any:
+    """Draw lower triangular matrices with a positive diagonal."""
+    array = regular(s, *shape).array.copy()
+    for i in range(shape[-1]):
+        array[..., i, i + 1 :] = 0
+        array[..., i, i] = array[..., i, i].real
+    return s.values(array)
+
+
 def square_errors(s: Any) -> list[Any]:
     """List the wrong calls of an op of one batch of square matrices."""
     return [

@@ -7,7 +7,7 @@ from typing import Any
 from tangrad import ops
 from tangrad.devices import lapack
 from tangrad.ops.define import composite, op
-from tangrad.ops.linalg_checks import (
+from tangrad.ops.matrix_checks import (
     _linalg_check_errors,
     check_floating,
     check_matrix,
@@ -16,6 +16,7 @@ from tangrad.ops.linalg_checks import (
     regular,
     square_errors,
     symmetric,
+    wide_only,
 )
 
 WIDE = "floating complex"
@@ -28,20 +29,21 @@ def _lower_half(x: Any) -> Any:
     return (x.tril() + x.tril(-1)) * 0.5
 
 
-def _between(left: Any, middle: Any, right: Any) -> Any:
+def _between(factor: Any, middle: Any) -> Any:
     """Compute inv(L)^H X inv(L) by triangular solves, for lower triangular L."""
-    half = ops.linalg_solve_triangular(left.mH, middle, upper=True)
-    return ops.linalg_solve_triangular(right, half, upper=False, left=False)
+    half = ops.linalg_solve_triangular(factor.mH, middle, upper=True)
+    return ops.linalg_solve_triangular(factor, half, upper=False, left=False)
 
 
 def _cholesky_vjp(g0: Any, result0: Any, upper: bool) -> Any:
     """Pull back through A = L L^H (Murray 2016, "Differentiation of the Cholesky decomposition").
 
-    The gradient is Hermitian, since A is.
+    The gradient is Hermitian, since A is, but for what the imaginary part of the diagonal's
+    cotangent adds, which no Hermitian A can reach.
     """
     factor, g = (result0.mH, g0.mH) if upper else (result0, g0)
-    middle = _lower_half(factor.mH.matmul(g))
-    return _between(factor, (middle + middle.mH) * 0.5, factor)
+    middle = factor.mH.matmul(g)
+    return _between(factor, (middle.tril() + middle.tril(-1).mH) * 0.5)
 
 
 def _cholesky_jvp(self_t: Any, result: Any, upper: bool) -> Any:
@@ -68,8 +70,7 @@ _cholesky_kernel = op(
     samples=lambda s: [
         s(definite(s, 3, 3)),
         s(definite(s, 2, 3, 3), upper=True),
-        s(s.tensor(2, 0, 0)),
-        s(s.tensor(0, 2, 2)),
+        *wide_only(s, s(s.tensor(2, 0, 0)), s(s.tensor(0, 2, 2))),
     ],
     errors=square_errors,
     doc="Factor Hermitian positive-definite matrices as L L^H or U^H U.",
@@ -138,7 +139,8 @@ def linalg_cholesky(self: Any, upper: bool) -> Any:
 @composite(
     "cholesky(Tensor self, bool upper=False) -> Tensor",
     dtypes=WIDE,
-    samples=lambda s: [s(definite(s, 3, 3)), s(definite(s, 2, 3, 3), True)],
+    oracle="linalg.cholesky",
+    samples=lambda s: [s(definite(s, 3, 3)), s(definite(s, 2, 3, 3), upper=True)],
     errors=square_errors,
 )
 def cholesky(self: Any, upper: bool) -> Any:
@@ -215,7 +217,7 @@ _lu_kernel = op(
         s(regular(s, 3, 3)),
         s(s.tensor(2, 3, 5)),
         s(s.tensor(5, 3, strided=True)),
-        s(s.tensor(2, 0, 3)),
+        *wide_only(s, s(s.tensor(2, 0, 3))),
     ],
     errors=lambda s: [
         (s(s.tensor(3)), RuntimeError, "at least 2|2 or more"),
@@ -312,9 +314,8 @@ def lu(self: Any, pivot: bool, get_infos: bool) -> Any:
 
 def _order_of_rows(np: Any, pivots: Any, size: int) -> Any:
     rows = np.zeros((*pivots.shape[:-1], size), np.int64)
-    flat, out = pivots.reshape((-1, pivots.shape[-1])), rows.reshape((-1, size))
-    for k in range(len(out) if size else 0):
-        out[k] = lapack.permutation(np, flat[k], size) if len(flat) else np.arange(size)
+    for place in np.ndindex(pivots.shape[:-1]):
+        rows[place] = lapack.permutation(np, pivots[place], size)
     return rows
 
 
@@ -415,7 +416,7 @@ _ldl_kernel = op(
     samples=lambda s: [
         s(symmetric(s, 3, 3, hermitian=False)),
         s(symmetric(s, 2, 3, 3), hermitian=True),
-        s(s.tensor(0, 3, 3)),
+        *wide_only(s, s(s.tensor(0, 3, 3))),
     ],
     errors=square_errors,
     doc="""Factor symmetric or Hermitian matrices as L D L^T or L D L^H (Bunch and Kaufman 1977).
@@ -521,9 +522,9 @@ _linalg_ldl_solve = op(
     ],
     errors=lambda s: [
         (
-            s(s.tensor(2, 2), s.values([1, 2], dtype="int32"), s.tensor(2)),
+            s(s.tensor(2, 2), s.values([1, 2], dtype="int32"), s.tensor(3, 1)),
             RuntimeError,
-            "at least 2",
+            "as many rows|same",
         ),
     ],
     doc="Solve A X = B by the factors that `linalg.ldl_factor` gave for A.",
