@@ -64,15 +64,14 @@ def _same_phases(torch: Any, op: Any, a: Any, option: Any, theirs: Any, where: i
 
     if not a.numel():
         return theirs
-    inside = torch._C._functorch
-    while inside.is_functorch_wrapped_tensor(a):
-        a = inside.get_unwrapped(a)
-    ours = op(tangrad.from_numpy(a.detach().resolve_conj().contiguous().numpy()), option)
-    columns = theirs[where]
-    while inside.is_functorch_wrapped_tensor(columns):
-        columns = inside.get_unwrapped(columns)
-    columns = torch.autograd.forward_ad.unpack_dual(columns.detach()).primal
-    wanted = torch.from_numpy(ours[where].resolve_conj().contiguous().numpy())
+
+    def constant(tensor: Any, library: Any) -> Any:
+        # By way of lists: a tensor inside of a transform has no memory to share.
+        dtype = str(tensor.dtype).rpartition(".")[2]
+        return library.tensor(tensor.tolist(), dtype=getattr(library, dtype))
+
+    wanted = constant(op(constant(a, tangrad), option)[where], torch)
+    columns = constant(theirs[where], torch)
     phases = torch.sgn((columns.conj() * wanted).sum(-2, keepdim=True))
     turned = list(theirs)
     turned[where] = turned[where] * phases
