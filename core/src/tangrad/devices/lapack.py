@@ -36,7 +36,7 @@ def _library() -> Any:
     import numpy as np
 
     try:
-        library = ctypes.CDLL(np.linalg._umath_linalg.__file__)  # type: ignore[attr-defined]
+        library = ctypes.CDLL(np.linalg._umath_linalg.__file__)
     except (OSError, AttributeError):
         return None
     for pattern in _PATTERNS:
@@ -54,7 +54,12 @@ def _integer_type(ctypes: Any, np: Any, getrf: Any) -> Any:
     info = ctypes.c_int64(0)
     getrf.restype = None
     getrf(
-        by(two), by(two), address(matrix.ctypes.data), by(two), address(pivots.ctypes.data), by(info)
+        by(two),
+        by(two),
+        address(matrix.ctypes.data),
+        by(two),
+        address(pivots.ctypes.data),
+        by(info),
     )
     return ctypes.c_int64 if pivots[1] == 2 else ctypes.c_int32
 
@@ -113,17 +118,18 @@ def integers(np: Any, count: int) -> Any:
     return np.zeros(count, np.int64 if width == 8 else np.int32)
 
 
-def with_workspace(np: Any, dtype: Any, call: Callable[[Any, int], int]) -> int:
-    """Ask a routine for the workspace it likes best, and run it with that."""
-    asked = np.zeros(1, dtype)
-    call(asked, -1)
+def with_workspace(
+    np: Any, run: Callable[..., int], array: Any, *before: Any, after: Any = ()
+) -> int:
+    """Run a routine with the workspace it asks for, which stands between its other arguments.
+
+    Args:
+        array: of the matrices' type, as which the workspace is made.
+    """
+    asked = np.zeros(1, array.dtype)
+    run(*before, asked, -1, *after)
     size = max(1, int(asked[0].real))
-    return call(np.empty(size, dtype), size)
-
-
-def matrices(np: Any, a: Any) -> Any:
-    """Return a stack of matrices (count, m, n) as a view or a copy."""
-    return a.reshape((-1, *a.shape[-2:])) if a.size else np.zeros((0, *a.shape[-2:]), a.dtype)
+    return run(*before, np.empty(size, array.dtype), size, *after)
 
 
 def _count(a: Any) -> int:
@@ -345,7 +351,7 @@ def geqrf(np: Any, a: Any) -> tuple[Any, Any]:
 
 def _run_qr(np: Any, run: Any, work: Any, tau: Any) -> None:
     m, n = work.shape
-    with_workspace(np, work.dtype, lambda space, size: run(m, n, work, m, tau, space, size))
+    with_workspace(np, run, work, m, n, work, m, tau)
 
 
 def householder_product(np: Any, a: Any, tau: Any) -> Any:
@@ -360,11 +366,7 @@ def householder_product(np: Any, a: Any, tau: Any) -> Any:
             out[i] = _reflected(np, stack[i], taus[i], np.eye(m, n, dtype=a.dtype), False)
             continue
         work = np.array(stack[i], order="F")
-        with_workspace(
-            np,
-            a.dtype,
-            lambda space, size, work=work, t=taus[i]: run(m, n, k, work, m, t, space, size),
-        )
+        with_workspace(np, run, work, m, n, k, work, m, taus[i])
         out[i] = work
     return product
 
@@ -389,13 +391,7 @@ def multiply_by_q(np: Any, a: Any, tau: Any, c: Any, left: bool, transpose: bool
             continue
         q, work = np.asfortranarray(reflectors[i]), np.array(stack[i], order="F")
         side = "L" if left else "R"
-        with_workspace(
-            np,
-            c.dtype,
-            lambda space, size, q=q, t=taus[i], work=work: run(
-                side, trans, m, n, k, q, order, t, work, m, space, size
-            ),
-        )
+        with_workspace(np, run, work, side, trans, m, n, k, q, order, taus[i], work, m)
         out[i] = work
     return product
 
@@ -428,11 +424,7 @@ def ldl_factor(np: Any, a: Any, hermitian: bool) -> tuple[Any, Any, Any]:
     run = _indefinite("trf", a.dtype, hermitian)
     for k in range(count if n else 0):
         work, found = np.array(stack[k], order="F"), integers(np, n)
-        info[k] = with_workspace(
-            np,
-            a.dtype,
-            lambda space, size, work=work, found=found: run("L", n, work, n, found, space, size),
-        )
+        info[k] = with_workspace(np, run, work, "L", n, work, n, found)
         out[k], pivots[k] = np.tril(work), found
     return factors, pivots.reshape((*batch, n)), info.reshape(batch)
 
@@ -501,11 +493,7 @@ def _least_squares(np: Any, a: Any, b: Any, rcond: float, driver: str) -> tuple[
     complex_ = a.dtype.kind == "c"
     extra: tuple[Any, ...] = ()
     if driver == "gels":
-        info = with_workspace(
-            np,
-            a.dtype,
-            lambda space, size: run("N", m, n, columns, work, m, both, rows, space, size),
-        )
+        info = with_workspace(np, run, work, "N", m, n, columns, work, m, both, rows)
         return both[:n], min(m, n), values
     if driver == "gelsy":
         middle: tuple[Any, ...] = (integers(np, n), limit, rank)
@@ -522,13 +510,7 @@ def _least_squares(np: Any, a: Any, b: Any, rcond: float, driver: str) -> tuple[
             extra = (np.empty(max(1, room), real), *extra) if complex_ else extra
         elif complex_:
             extra = (np.empty(max(1, 5 * small), real),)
-    info = with_workspace(
-        np,
-        a.dtype,
-        lambda space, size: run(
-            m, n, columns, work, m, both, rows, *middle, space, size, *extra
-        ),
-    )
+    info = with_workspace(np, run, work, m, n, columns, work, m, both, rows, *middle, after=extra)
     if info:
         raise LinAlgError(
             "linalg.lstsq: the singular values did not converge; scale the matrix, or take "

@@ -495,11 +495,11 @@ def _ldl_shape(LD: Any, B: Any) -> Any:
 
 def _ldl_solved(np: Any, LD: Any, pivots: Any, B: Any, hermitian: bool) -> Any:
     batch = np.broadcast_shapes(LD.shape[:-2], B.shape[:-2])
-    full = (
-        np.ascontiguousarray(np.broadcast_to(x, (*batch, *x.shape[len(x.shape) - kept :])))
+    factors, order, right = (
+        np.ascontiguousarray(np.broadcast_to(x, (*batch, *x.shape[x.ndim - kept :])))
         for x, kept in ((LD, 2), (pivots, 1), (B, 2))
     )
-    return lapack.ldl_solve(np, *full, hermitian)
+    return lapack.ldl_solve(np, factors, order, right, hermitian)
 
 
 _linalg_ldl_solve = op(
@@ -529,5 +529,3 @@ _linalg_ldl_solve = op(
     ],
     doc="Solve A X = B by the factors that `linalg.ldl_factor` gave for A.",
 )
-
-

@@ -335,7 +335,11 @@ linalg_slogdet = op(
     reference=_slogdet_reference,
     vjp={"A": _slogdet_vjp},
     batch="dims",
-    samples=lambda s: [s(regular(s, 3, 3)), s(regular(s, 2, 3, 3)), *wide_only(s, s(s.tensor(2, 0, 0)))],
+    samples=lambda s: [
+        s(regular(s, 3, 3)),
+        s(regular(s, 2, 3, 3)),
+        *wide_only(s, s(s.tensor(2, 0, 0))),
+    ],
     errors=square_errors,
     doc="Compute the sign of the determinant and the logarithm of its absolute value.",
 )
@@ -366,7 +370,11 @@ def slogdet(self: Any) -> Any:
 @composite(
     "logdet(Tensor self) -> Tensor",
     dtypes=WIDE,
-    samples=lambda s: [s(regular(s, 3, 3)), s(regular(s, 2, 2, 2)), *wide_only(s, s(s.tensor(0, 0)))],
+    samples=lambda s: [
+        s(regular(s, 3, 3)),
+        s(regular(s, 2, 2, 2)),
+        *wide_only(s, s(s.tensor(0, 0))),
+    ],
     errors=square_errors,
 )
 def logdet(self: Any) -> Any:
@@ -388,9 +396,7 @@ def _triangle(x: Any, upper: bool, unitriangular: bool) -> Any:
 def _solve_triangular_vjp(
     g: Any, self: Any, result: Any, needs: Any, upper: bool, left: bool, unitriangular: bool
 ) -> tuple[Any, Any]:
-    by_b = _triangular_kernel(
-        self.mH, g, upper=not upper, left=left, unitriangular=unitriangular
-    )
+    by_b = _triangular_kernel(self.mH, g, upper=not upper, left=left, unitriangular=unitriangular)
     if not needs[0]:
         return None, by_b
     by_a = by_b.matmul(result.mH) if left else result.mH.matmul(by_b)
@@ -442,9 +448,7 @@ _triangular_kernel = op(
         (s(s.tensor(3, 3), s.tensor(3), upper=True), RuntimeError, "at least 2"),
     ],
 )
-def linalg_solve_triangular(
-    self: Any, B: Any, upper: bool, left: bool, unitriangular: bool
-) -> Any:
+def linalg_solve_triangular(self: Any, B: Any, upper: bool, left: bool, unitriangular: bool) -> Any:
     """Solve A X = B (without `left`, X A = B) for triangular A, of which one triangle is read.
 
     Args:
@@ -484,9 +488,7 @@ def linalg_solve_triangular(
         (s(s.tensor(3), s.tensor(3, 3)), RuntimeError, "at least 2"),
     ],
 )
-def triangular_solve(
-    self: Any, A: Any, upper: bool, transpose: bool, unitriangular: bool
-) -> Any:
+def triangular_solve(self: Any, A: Any, upper: bool, transpose: bool, unitriangular: bool) -> Any:
     """Solve A X = B (A^T X = B) for triangular A; `linalg.solve_triangular` is the newer name."""
     check_matrix("torch.triangular_solve", self, "b")
     check_matrix("torch.triangular_solve", A, "A")
@@ -545,9 +547,7 @@ def _cholesky_solve_vjp(
     return by_b, input2.matmul(by_matrix) if upper else by_matrix.matmul(input2)
 
 
-def _cholesky_solve_jvp(
-    self_t: Any, input2: Any, input2_t: Any, result: Any, upper: bool
-) -> Any:
+def _cholesky_solve_jvp(self_t: Any, input2: Any, input2_t: Any, result: Any, upper: bool) -> Any:
     right = self_t
     if input2_t is not None:
         moved = input2_t.mH.matmul(input2) if upper else input2_t.matmul(input2.mH)
@@ -787,4 +787,3 @@ def linalg_tensorsolve(self: Any, other: Any, dims: Any) -> Any:
 
 def _as_tensor(s: Any, matrix: Any, *shape: int) -> Any:
     return s.values(matrix.array.reshape(shape))
-

@@ -268,5 +268,7 @@ def norm(
         dim: all by default; two for 'nuc'.
     """
     if p == "nuc" or (isinstance(p, str) and p != "fro"):
-        return _matrix_norm(self, p, tuple(range(self.ndim)) if dim is None else dim, keepdim, dtype)
+        return _matrix_norm(
+            self, p, tuple(range(self.ndim)) if dim is None else dim, keepdim, dtype
+        )
     return _vector_norm(self, 2 if p in ("fro", None) else p, dim, keepdim, dtype)

@@ -7,8 +7,14 @@ from typing import Any
 from tangrad import ops
 from tangrad.devices import lapack
 from tangrad.ops.define import composite, op
+from tangrad.ops.matrix_checks import (
+    check_floating,
+    check_matrix,
+    check_same_dtype,
+    real_of,
+    wide_only,
+)
 from tangrad.ops.movement import batched_front
-from tangrad.ops.matrix_checks import check_floating, check_matrix, check_same_dtype, real_of, wide_only
 
 WIDE = "floating complex"
 
@@ -33,7 +39,7 @@ def _qr_shape(A: Any, mode: str) -> Any:
 
 def _qr_reference(np: Any, A: Any, mode: str) -> Any:
     if not A.size:
-        m, n = A.shape[-2:]
+        m = A.shape[-2]
         q_shape, r_shape = _qr_shape(A, mode)
         q = np.zeros(q_shape, A.dtype)
         if mode == "complete":
@@ -149,7 +155,7 @@ geqrf = op(
     batch="dims",
     samples=lambda s: [s(s.tensor(3, 3)), s(s.tensor(2, 4, 2, strided=True)), s(s.tensor(2, 4))],
     errors=lambda s: [(s(s.tensor(3)), RuntimeError, "at least 2")],
-    doc="Factor matrices by Householder reflections: R, below it the reflections, and their factors.",
+    doc="Factor matrices by Householder reflections: R and, below it, the reflections; factors.",
 )
 
 
@@ -371,9 +377,7 @@ def _solution_vjp(g0: Any, self: Any, b: Any) -> tuple[Any, Any]:
     return by_a, by_b
 
 
-def _lstsq_vjp(
-    g0: Any, g1: Any, self: Any, b: Any, result0: Any, result1: Any
-) -> tuple[Any, Any]:
+def _lstsq_vjp(g0: Any, g1: Any, self: Any, b: Any, result0: Any, result1: Any) -> tuple[Any, Any]:
     by_a, by_b = _solution_vjp(g0, self, b)
     if result1.numel():
         # The residual is stationary in X, so it moves with A and B alone.
