@@ -109,13 +109,17 @@ def routine(stem: str, dtype: str) -> Callable[..., int] | None:
     return call
 
 
-def integers(np: Any, count: int) -> Any:
-    """Return an array of the library's integers, for pivots."""
+@cache
+def _integer_name() -> str:
     import ctypes
 
     found = _library()
-    width = 8 if found is None else ctypes.sizeof(found[2])
-    return np.zeros(count, np.int64 if width == 8 else np.int32)
+    return "int64" if found is None or ctypes.sizeof(found[2]) == 8 else "int32"
+
+
+def integers(np: Any, count: int) -> Any:
+    """Return an array of the library's integers, for pivots."""
+    return np.zeros(count, _integer_name())
 
 
 def with_workspace(

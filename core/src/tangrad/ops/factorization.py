@@ -8,10 +8,10 @@ from tangrad import ops
 from tangrad.devices import lapack
 from tangrad.ops.define import composite, op
 from tangrad.ops.matrix_checks import (
-    _linalg_check_errors,
     check_floating,
     check_matrix,
     check_square_floating,
+    checked,
     definite,
     regular,
     square_errors,
@@ -54,13 +54,20 @@ def _cholesky_jvp(self_t: Any, result: Any, upper: bool) -> Any:
     return [moved.mH if upper else moved, None]
 
 
+_INDEFINITE = (
+    "The factorization could not be completed because the input is not positive-definite (the "
+    "leading minor of order {} is not positive-definite)."
+)
+
 _cholesky_kernel = op(
-    "_linalg_cholesky(Tensor self, *, bool upper=False) -> (Tensor L, Tensor info)",
+    "_linalg_cholesky(Tensor self, *, bool upper=False, str check='') -> (Tensor L, Tensor info)",
     dtypes=WIDE,
     shape=lambda self: (self.shape, self.shape[:-2]),
     dtype=lambda self: (self.dtype, "int32"),
     check=lambda self: check_square_floating("linalg.cholesky", self),
-    reference=lambda np, self, upper: lapack.cholesky(np, self, upper),
+    reference=lambda np, self, upper, check: checked(
+        lapack.cholesky(np, self, upper), check, _INDEFINITE
+    ),
     vjp={"self": _cholesky_vjp},
     jvp=_cholesky_jvp,
     batch="dims",
@@ -99,19 +106,9 @@ def linalg_cholesky_ex(self: Any, upper: bool, check_errors: bool) -> Any:
     Raises:
         LinAlgError: with `check_errors`, if a matrix is not positive-definite.
     """
-    found = _cholesky_kernel(self, upper=upper)
-    if check_errors:
-        _check_definite(found[1], "linalg.cholesky_ex")
+    check = "linalg.cholesky_ex" if check_errors else ""
+    found = _cholesky_kernel(self, upper=upper, check=check)
     return linalg_cholesky_ex.return_type(*found)
-
-
-def _check_definite(info: Any, name: str) -> None:
-    _linalg_check_errors(
-        info,
-        name,
-        "The factorization could not be completed because the input is not positive-definite "
-        "(the leading minor of order {} is not positive-definite).",
-    )
 
 
 @composite(
@@ -131,9 +128,7 @@ def linalg_cholesky(self: Any, upper: bool) -> Any:
     Raises:
         LinAlgError: a matrix is not positive-definite.
     """
-    factor, info = _cholesky_kernel(self, upper=upper)
-    _check_definite(info, "linalg.cholesky")
-    return factor
+    return _cholesky_kernel(self, upper=upper, check="linalg.cholesky")[0]
 
 
 @composite(
@@ -145,9 +140,7 @@ def linalg_cholesky(self: Any, upper: bool) -> Any:
 )
 def cholesky(self: Any, upper: bool) -> Any:
     """Factor Hermitian positive-definite matrices; `linalg.cholesky` is the newer name."""
-    factor, info = _cholesky_kernel(self, upper=upper)
-    _check_definite(info, "cholesky")
-    return factor
+    return _cholesky_kernel(self, upper=upper, check="cholesky")[0]
 
 
 # LU -----------------------------------------------------------------------------------------------
@@ -201,13 +194,20 @@ def _lu_vjp(g0: Any, result0: Any, result1: Any) -> Any:
     return _permutation_matrix(result1, m, g.dtype).matmul(g)
 
 
+_ZERO_PIVOT = (
+    "U[{0},{0}] is zero and using it on lu_solve would result in a division by zero. If you still "
+    "want to perform the factorization, consider calling linalg.lu(A, pivot) or "
+    "linalg.lu_factor_ex(A, pivot)"
+)
+
 _lu_kernel = op(
-    "_linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots, Tensor info)",
+    "_linalg_lu_factor(Tensor A, *, bool pivot=True, str check='')"
+    " -> (Tensor LU, Tensor pivots, Tensor info)",
     dtypes=WIDE,
     shape=lambda A: (A.shape, (*A.shape[:-2], min(A.shape[-2:])), A.shape[:-2]),
     dtype=lambda A: (A.dtype, "int32", "int32"),
     check=_check_lu,
-    reference=lambda np, A: lapack.lu_factor(np, A),
+    reference=lambda np, A, check: checked(lapack.lu_factor(np, A), check, _ZERO_PIVOT),
     vjp={"A": _lu_vjp},
     batch="dims",
     function=False,
@@ -224,12 +224,6 @@ _lu_kernel = op(
         (s(s.tensor(2, 2), pivot=False), RuntimeError, "without pivoting"),
     ],
     doc="Factor matrices by elimination with partial pivoting.",
-)
-
-_ZERO_PIVOT = (
-    "U[{0},{0}] is zero and using it on lu_solve would result in a division by zero. If you still "
-    "want to perform the factorization, consider calling linalg.lu(A, pivot) or "
-    "linalg.lu_factor_ex(A, pivot)"
 )
 
 
@@ -252,9 +246,8 @@ def linalg_lu_factor_ex(A: Any, pivot: bool, check_errors: bool) -> Any:
         LU: L below the diagonal, whose own ones are not stored, and U. pivots: int32, from one:
         row i was interchanged with row pivots[i]. info: int32, 0 or the first pivot that is zero.
     """
-    found = _lu_kernel(A, pivot=pivot)
-    if check_errors:
-        _linalg_check_errors(found[2], "linalg.lu_factor_ex", _ZERO_PIVOT)
+    check = "linalg.lu_factor_ex" if check_errors else ""
+    found = _lu_kernel(A, pivot=pivot, check=check)
     return linalg_lu_factor_ex.return_type(*found)
 
 
@@ -274,8 +267,7 @@ def linalg_lu_factor(A: Any, pivot: bool) -> Any:
     Raises:
         LinAlgError: a pivot is zero.
     """
-    factors, pivots, info = _lu_kernel(A, pivot=pivot)
-    _linalg_check_errors(info, "torch.linalg.lu_factor", _ZERO_PIVOT)
+    factors, pivots, _ = _lu_kernel(A, pivot=pivot, check="torch.linalg.lu_factor")
     return linalg_lu_factor.return_type(factors, pivots)
 
 
@@ -288,9 +280,7 @@ def linalg_lu_factor(A: Any, pivot: bool) -> Any:
 )
 def _lu_with_info(self: Any, pivot: bool, check_errors: bool) -> Any:
     """Factor matrices as P L U: what `lu` is made of."""
-    found = _lu_kernel(self, pivot=pivot)
-    if check_errors:
-        _linalg_check_errors(found[2], "lu_factor", _ZERO_PIVOT)
+    found = _lu_kernel(self, pivot=pivot, check="lu_factor" if check_errors else "")
     return _lu_with_info.return_type(*found)
 
 
@@ -408,8 +398,10 @@ _ldl_kernel = op(
     shape=lambda self: (self.shape, self.shape[:-1], self.shape[:-2]),
     dtype=lambda self: (self.dtype, "int32", "int32"),
     check=lambda self: check_square_floating("torch.linalg.ldl_factor_ex", self),
-    reference=lambda np, self, hermitian, check_errors: _ldl_checked(
-        np, self, hermitian, check_errors
+    reference=lambda np, self, hermitian, check_errors: checked(
+        lapack.ldl_factor(np, self, hermitian),
+        "torch.linalg.ldl_factor_ex" if check_errors else "",
+        "D[{0},{0}] is zero and using it on ldl_solve would result in a division by zero",
     ),
     vjp="none: the order of the pivots jumps, and PyTorch defines none",
     batch="dims",
@@ -436,16 +428,6 @@ _ldl_kernel = op(
 )
 
 
-def _ldl_checked(np: Any, self: Any, hermitian: bool, check_errors: bool) -> Any:
-    found = lapack.ldl_factor(np, self, hermitian)
-    if check_errors and found[2].any():
-        raise lapack.LinAlgError(
-            f"torch.linalg.ldl_factor_ex: D[{found[2].max()},{found[2].max()}] is zero and using "
-            "it on ldl_solve would result in a division by zero"
-        )
-    return found
-
-
 @composite(
     "linalg_ldl_factor(Tensor self, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)",
     dtypes=WIDE,
@@ -459,12 +441,7 @@ def linalg_ldl_factor(self: Any, hermitian: bool) -> Any:
     Raises:
         LinAlgError: a block of D is singular.
     """
-    factors, pivots, info = _ldl_kernel(self, hermitian=hermitian)
-    _linalg_check_errors(
-        info,
-        "torch.linalg.ldl_factor",
-        "D[{0},{0}] is zero and using it on ldl_solve would result in a division by zero",
-    )
+    factors, pivots, _ = _ldl_kernel(self, hermitian=hermitian, check_errors=True)
     return linalg_ldl_factor.return_type(factors, pivots)
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from tangrad import ops
-from tangrad.devices import lapack
+from tangrad.devices import lapack, lapack_spectral
 from tangrad.ops.define import composite, op
 from tangrad.ops.matrix_checks import (
-    _linalg_check_errors,
     broadcast_matrices,
     check_floating,
     check_matrix,
     check_same_dtype,
     check_square,
     check_square_floating,
+    checked,
     numel,
     real_of,
     regular,
@@ -43,22 +43,31 @@ def _solve_jvp(A: Any, A_t: Any, B_t: Any, result: Any) -> Any:
     return [ops.linalg_solve(A, right), None]
 
 
+def _solve_reference(np: Any, A: Any, B: Any, check: str) -> Any:
+    return checked(lapack.solve(np, A, B), check, _SINGULAR)
+
+
 _solve_kernel = op(
-    "_linalg_solve(Tensor A, Tensor B) -> (Tensor result, Tensor info)",
+    "_linalg_solve(Tensor A, Tensor B, str check='') -> (Tensor result, Tensor info)",
     shape=lambda A, B: (B.shape, A.shape[:-2]),
     dtype=lambda A: (A.dtype, "int32"),
-    reference=lambda np, A, B: lapack.solve(np, A, B),
+    reference=_solve_reference,
     vjp={("A", "B"): _solve_vjp},
     jvp=_solve_jvp,
     batch="dims",
     function=False,
     method=False,
-    doc="Solve A X = B for square matrices and right sides of one batch shape.",
+    doc="""Solve A X = B for square matrices and right sides of one batch shape.
+
+    Args:
+        check: name of the function that raises LinAlgError if a matrix is singular, or none.
+    """,
 )
 
 
-def _solve(name: str, A: Any, B: Any, left: bool) -> tuple[Any, Any]:
+def _solve(A: Any, B: Any, left: bool, check: str) -> tuple[Any, Any]:
     """Solve A X = B, or X A = B; B may be a vector: (solution, numbers of zero pivots)."""
+    name = "linalg.solve"
     check_square_floating(name, A)
     check_same_dtype(name, A, B)
     vector = B.ndim == 1 or (A.ndim - 1 == B.ndim and tuple(B.shape) == tuple(A.shape)[:-1])
@@ -75,9 +84,9 @@ def _solve(name: str, A: Any, B: Any, left: bool) -> tuple[Any, Any]:
         )
     matrix, right = broadcast_matrices(A, right, name)
     if left:
-        found, info = _solve_kernel(matrix, right)
+        found, info = _solve_kernel(matrix, right, check)
     else:
-        found, info = _solve_kernel(matrix.mT, right.mT)
+        found, info = _solve_kernel(matrix.mT, right.mT, check)
         found = found.mT
     if tuple(info.shape) != tuple(A.shape)[:-2]:
         # Expanded copies of a matrix have its number.
@@ -119,10 +128,8 @@ def linalg_solve_ex(A: Any, B: Any, left: bool, check_errors: bool) -> Any:
     Returns:
         The solution, and int32 numbers: 0 or the first pivot that is zero.
     """
-    found, info = _solve("linalg.solve", A, B, left)
-    if check_errors:
-        _linalg_check_errors(info, "torch.linalg.solve_ex", _SINGULAR)
-    return linalg_solve_ex.return_type(found, info)
+    check = "torch.linalg.solve_ex" if check_errors else ""
+    return linalg_solve_ex.return_type(*_solve(A, B, left, check))
 
 
 @composite(
@@ -144,20 +151,18 @@ def linalg_solve(A: Any, B: Any, left: bool) -> Any:
     Raises:
         LinAlgError: a matrix is singular.
     """
-    found, info = _solve("linalg.solve", A, B, left)
-    _linalg_check_errors(info, "torch.linalg.solve", _SINGULAR)
-    return found
+    return _solve(A, B, left, "torch.linalg.solve")[0]
 
 
 # Inverses -----------------------------------------------------------------------------------------
 
 _inverse_kernel = op(
-    "_linalg_inverse(Tensor A) -> (Tensor inverse, Tensor info)",
+    "_linalg_inverse(Tensor A, str check='') -> (Tensor inverse, Tensor info)",
     dtypes=WIDE,
     shape=lambda A: (A.shape, A.shape[:-2]),
     dtype=lambda A: (A.dtype, "int32"),
     check=lambda A: check_square_floating("linalg.inv", A),
-    reference=lambda np, A: lapack.inverse(np, A),
+    reference=lambda np, A, check: checked(lapack.inverse(np, A), check, _NOT_INVERTIBLE),
     vjp={"A": lambda g0, result0: -result0.mH.matmul(g0).matmul(result0.mH)},
     jvp=lambda A_t, result: [-result[0].matmul(A_t).matmul(result[0]), None],
     batch="dims",
@@ -196,10 +201,7 @@ def linalg_inv_ex(A: Any, check_errors: bool) -> Any:
     Returns:
         The inverses, and int32 numbers: 0 or the first pivot that is zero.
     """
-    found = _inverse_kernel(A)
-    if check_errors:
-        _linalg_check_errors(found[1], "linalg.inv_ex", _NOT_INVERTIBLE)
-    return linalg_inv_ex.return_type(*found)
+    return linalg_inv_ex.return_type(*_inverse_kernel(A, "linalg.inv_ex" if check_errors else ""))
 
 
 def _inverse_errors(s: Any) -> list[Any]:
@@ -223,9 +225,7 @@ def linalg_inv(A: Any) -> Any:
     Raises:
         LinAlgError: a matrix is singular.
     """
-    found, info = _inverse_kernel(A)
-    _linalg_check_errors(info, "linalg.inv", _NOT_INVERTIBLE)
-    return found
+    return _inverse_kernel(A, "linalg.inv")[0]
 
 
 @composite(
@@ -292,7 +292,7 @@ linalg_det = op(
     namespace="linalg",
     check=lambda A: check_square_floating("linalg.det", A),
     shape=lambda A: A.shape[:-2],
-    reference=lambda np, A: np.linalg.det(A) if A.size else np.ones(A.shape[:-2], A.dtype),
+    reference=lambda np, A: lapack_spectral.det(np, A),
     vjp={"A": _det_vjp},
     batch="dims",
     samples=lambda s: [
@@ -318,13 +318,6 @@ def _slogdet_vjp(g0: Any, g1: Any, A: Any, result0: Any) -> Any:
     return g1.unsqueeze(-1).unsqueeze(-1) * adjoint
 
 
-def _slogdet_reference(np: Any, A: Any) -> Any:
-    if not A.size:
-        real = np.finfo(A.dtype).dtype
-        return np.ones(A.shape[:-2], A.dtype), np.zeros(A.shape[:-2], real)
-    return tuple(np.linalg.slogdet(A))
-
-
 linalg_slogdet = op(
     "linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)",
     dtypes=WIDE,
@@ -332,7 +325,7 @@ linalg_slogdet = op(
     check=lambda A: check_square_floating("linalg.slogdet", A),
     shape=lambda A: (A.shape[:-2], A.shape[:-2]),
     dtype=lambda A: (A.dtype, real_of(A.dtype)),
-    reference=_slogdet_reference,
+    reference=lambda np, A: lapack_spectral.slogdet(np, A),
     vjp={"A": _slogdet_vjp},
     batch="dims",
     samples=lambda s: [

@@ -92,26 +92,22 @@ def broadcast_matrices(a: Any, b: Any, name: str) -> tuple[Any, Any]:
     return a.expand((*batch, *tuple(a.shape)[-2:])), b.expand((*batch, *tuple(b.shape)[-2:]))
 
 
-def _raise_errors(np: Any, info: Any, name: str, text: str) -> Any:
-    if info.any():
-        place = tuple(int(i) for i in np.argwhere(info)[0]) if info.ndim else ()
+def checked(found: tuple[Any, ...], name: str, text: str) -> tuple[Any, ...]:
+    """Return a kernel's results, the last of which are LAPACK's numbers of errors.
+
+    Args:
+        name: of the function that refuses errors, or "".
+        text: the message, with {} for the number.
+
+    Raises:
+        LinAlgError: there is an error, and it is refused.
+    """
+    info = found[-1]
+    if name and info.any():
+        place = tuple(int(i[0]) for i in info.nonzero()) if info.ndim else ()
         which = f"(Batch element {', '.join(map(str, place))}): " if place else ""
         raise LinAlgError(f"{name}: {which}{text.format(int(info[place]))}")
-    return np.zeros((), np.bool_)
-
-
-_linalg_check_errors = op(
-    "_linalg_check_errors(Tensor info, str name, str text) -> Tensor",
-    shape=lambda: (),
-    dtype="bool",
-    reference=_raise_errors,
-    vjp="none: integer input",
-    batch=lambda size, dims, info, name, text: (_linalg_check_errors(info, name, text), None),
-    function=False,
-    method=False,
-    doc="""Raise LinAlgError if a number of `info` is not zero; it takes the place {} in the text.
-    """,
-)
+    return found
 
 
 def _refuse_dependence(np: Any, part: Any, text: str) -> Any:

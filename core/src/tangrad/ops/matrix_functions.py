@@ -439,6 +439,7 @@ def linalg_vander(x: Any, N: int | None) -> Any:
         )
     if x.ndim == 0 and N is None:
         raise RuntimeError("linalg.vander: x of no dimension needs N; pass N=... or x.reshape(1)")
+    x = x.reshape((1,)) if x.ndim == 0 else x
     count = x.shape[-1] if N is None else N
     if count <= 1:
         raise RuntimeError("N must be greater than 1.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tangrad import ops
-from tangrad.devices.lapack import LinAlgError
+from tangrad.devices import lapack_spectral
 from tangrad.ops.define import composite, op, overload
 from tangrad.ops.matrix_checks import (
     _linalg_check_gauge,
@@ -26,13 +26,6 @@ from tangrad.ops.matrix_checks import (
 )
 
 WIDE = "floating complex"
-
-
-def _refused(name: str, error: Any) -> LinAlgError:
-    return LinAlgError(
-        f"{name}: The algorithm failed to converge because the input matrix is ill-conditioned, "
-        f"has too many repeated values or is not finite ({error})"
-    )
 
 
 def _off_diagonal_quotient(x: Any, difference: Any) -> Any:
@@ -96,13 +89,6 @@ def _check_eigh(self: Any, UPLO: str) -> None:
     _check_uplo(UPLO)
 
 
-def _eigh_reference(np: Any, self: Any, UPLO: str) -> Any:
-    try:
-        return tuple(np.linalg.eigh(self, UPLO=UPLO.upper()))
-    except np.linalg.LinAlgError as error:
-        raise _refused("linalg.eigh", error) from None
-
-
 def _eigh_vjp(g0: Any, g1: Any, result0: Any, result1: Any) -> Any:
     """Pull back through A = V diag(l) V^H (Giles 2008): V (diag(gl) + (V^H gV) / E) V^H.
 
@@ -138,7 +124,7 @@ linalg_eigh = op(
     shape=lambda self: (self.shape[:-1], self.shape),
     dtype=lambda self: (real_of(self.dtype), self.dtype),
     check=_check_eigh,
-    reference=_eigh_reference,
+    reference=lambda np, self, UPLO: lapack_spectral.eigh(np, self, UPLO in "uU", True),
     vjp={"self": _eigh_vjp},
     jvp=_eigh_jvp,
     batch="dims",
@@ -168,13 +154,6 @@ linalg_eigh = op(
 )
 
 
-def _eigvalsh_reference(np: Any, self: Any, UPLO: str) -> Any:
-    try:
-        return np.linalg.eigvalsh(self, UPLO=UPLO.upper())
-    except np.linalg.LinAlgError as error:
-        raise _refused("linalg.eigvalsh", error) from None
-
-
 def _eigvalsh_vjp(g: Any, self: Any, UPLO: str) -> Any:
     vectors = linalg_eigh(self, UPLO)[1]
     return (vectors * _columns(g)).matmul(vectors.mH)
@@ -187,7 +166,7 @@ linalg_eigvalsh = op(
     shape=lambda self: self.shape[:-1],
     dtype=lambda self: real_of(self.dtype),
     check=_check_eigh,
-    reference=_eigvalsh_reference,
+    reference=lambda np, self, UPLO: lapack_spectral.eigh(np, self, UPLO in "uU", False)[0],
     vjp={"self": _eigvalsh_vjp},
     batch="dims",
     samples=lambda s: [s(symmetric(s, 3, 3)), s(symmetric(s, 2, 3, 3), "U")],
@@ -206,10 +185,7 @@ def _finite(np: Any, name: str, self: Any) -> None:
 
 def _eig_reference(np: Any, self: Any) -> Any:
     _finite(np, "torch.linalg.eig", self)
-    try:
-        return tuple(np.linalg.eig(self))
-    except np.linalg.LinAlgError as error:
-        raise _refused("linalg.eig", error) from None
+    return lapack_spectral.eig(np, self, True)
 
 
 def _eig_vjp(g0: Any, g1: Any, self_meta: Any, result0: Any, result1: Any) -> Any:
@@ -275,10 +251,7 @@ linalg_eig = op(
 
 def _eigvals_reference(np: Any, self: Any) -> Any:
     _finite(np, "torch.linalg.eigvals", self)
-    try:
-        return np.linalg.eigvals(self)
-    except np.linalg.LinAlgError as error:
-        raise _refused("linalg.eigvals", error) from None
+    return lapack_spectral.eig(np, self, False)[0]
 
 
 def _eigvals_vjp(g: Any, self: Any) -> Any:
@@ -321,20 +294,6 @@ def _svd_shape(A: Any, full_matrices: bool) -> Any:
     k = min(m, n)
     u, vh = (m, n) if full_matrices else (k, k)
     return (*batch, m, u), (*batch, k), (*batch, vh, n)
-
-
-def _svd_reference(np: Any, A: Any, full_matrices: bool) -> Any:
-    if not A.size:
-        shapes = _svd_shape(A, full_matrices)
-        real = np.finfo(A.dtype).dtype
-        made = [np.zeros(x, t) for x, t in zip(shapes, (A.dtype, real, A.dtype), strict=True)]
-        if full_matrices:
-            made[0][...], made[2][...] = np.eye(A.shape[-2]), np.eye(A.shape[-1])
-        return tuple(made)
-    try:
-        return tuple(np.linalg.svd(A, full_matrices=full_matrices))
-    except np.linalg.LinAlgError as error:
-        raise _refused("linalg.svd", error) from None
 
 
 def _svd_vjp(g0: Any, g1: Any, g2: Any, result0: Any, result1: Any, result2: Any) -> Any:
@@ -414,7 +373,7 @@ _svd_kernel = op(
     shape=_svd_shape,
     dtype=lambda A: (A.dtype, real_of(A.dtype), A.dtype),
     check=_check_svd,
-    reference=_svd_reference,
+    reference=lambda np, A, full_matrices: lapack_spectral.svd(np, A, full_matrices, True),
     vjp={"A": _svd_vjp},
     jvp=_svd_jvp,
     batch="dims",
@@ -448,15 +407,6 @@ _svd_kernel = op(
 )
 
 
-def _svdvals_reference(np: Any, A: Any) -> Any:
-    if not A.size:
-        return np.zeros((*A.shape[:-2], 0), np.finfo(A.dtype).dtype)
-    try:
-        return np.linalg.svd(A, compute_uv=False)
-    except np.linalg.LinAlgError as error:
-        raise _refused("linalg.svdvals", error) from None
-
-
 def _svdvals_vjp(g: Any, A: Any) -> Any:
     u, _, vh = _svd_kernel(A, False)
     return (u * _columns(g)).matmul(vh)
@@ -469,7 +419,7 @@ linalg_svdvals = op(
     shape=lambda A: (*A.shape[:-2], min(A.shape[-2:])),
     dtype=lambda A: real_of(A.dtype),
     check=_check_svd,
-    reference=_svdvals_reference,
+    reference=lambda np, A: lapack_spectral.svd(np, A, False, False)[1],
     vjp={"A": _svdvals_vjp},
     batch="dims",
     samples=lambda s: [s(regular(s, 3, 3)), s(s.tensor(2, 2, 4)), *wide_only(s, s(s.tensor(0, 3)))],
@@ -643,14 +593,11 @@ def _pseudo_jvp(A: Any, A_t: Any, result: Any) -> Any:
 def _pseudo_reference(np: Any, A: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:
     if not A.size:
         return np.zeros((*A.shape[:-2], A.shape[-1], A.shape[-2]), A.dtype)
-    try:
-        if hermitian:
-            values, u = np.linalg.eigh(A)
-            vh = u.conj().swapaxes(-1, -2)
-        else:
-            u, values, vh = np.linalg.svd(A, full_matrices=False)
-    except np.linalg.LinAlgError as error:
-        raise _refused("linalg.pinv", error) from None
+    if hermitian:
+        values, u = lapack_spectral.eigh(np, A, False, True)
+        vh = u.conj().swapaxes(-1, -2)
+    else:
+        u, values, vh = lapack_spectral.svd(np, A, False, True)
     sizes = np.abs(values)
     limit = np.maximum(atol[..., None], rtol[..., None] * sizes.max(-1, keepdims=True))
     kept = sizes > limit
