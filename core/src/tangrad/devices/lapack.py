@@ -122,6 +122,10 @@ def integers(np: Any, count: int) -> Any:
     return np.zeros(count, _integer_name())
 
 
+_MANY = 512
+_sizes: dict[Any, int] = {}  # workspace by routine and sizes of matrices: asking costs a call
+
+
 def with_workspace(
     np: Any, run: Callable[..., int], array: Any, *before: Any, after: Any = ()
 ) -> int:
@@ -130,9 +134,14 @@ def with_workspace(
     Args:
         array: of the matrices' type, as which the workspace is made.
     """
-    asked = np.zeros(1, array.dtype)
-    run(*before, asked, -1, *after)
-    size = max(1, int(asked[0].real))
+    key = (run, *[x for x in before if isinstance(x, (int, str))])
+    size = _sizes.get(key)
+    if size is None:
+        asked = np.zeros(1, array.dtype)
+        run(*before, asked, -1, *after)
+        if len(_sizes) >= _MANY:
+            _sizes.clear()
+        size = _sizes[key] = max(1, int(asked[0].real))
     return run(*before, np.empty(size, array.dtype), size, *after)
 
 
@@ -153,7 +162,8 @@ def cholesky(np: Any, a: Any, upper: bool) -> tuple[Any, Any]:
         The factors, and int32 numbers: 0, or the order of the first minor that is not positive.
     """
     batch, n = a.shape[:-2], a.shape[-1]
-    factors, info = np.array(a, order="C"), np.zeros(batch, np.int32)
+    factors = np.ascontiguousarray((np.triu if upper else np.tril)(a))
+    info = np.zeros(batch, np.int32)
     stack, infos = factors.reshape((_count(a), n, n)), info.reshape(-1)
     potrf = routine("potrf", a.dtype.name)
     for k in range(len(stack) if n else 0):
@@ -162,7 +172,7 @@ def cholesky(np: Any, a: Any, upper: bool) -> tuple[Any, Any]:
             infos[k] = potrf("L" if upper else "U", n, stack[k], n)
         else:
             infos[k] = _cholesky(np, stack[k], upper)
-    return (np.triu if upper else np.tril)(factors), info
+    return factors, info
 
 
 def _cholesky(np: Any, a: Any, upper: bool) -> int:
@@ -356,6 +366,27 @@ def geqrf(np: Any, a: Any) -> tuple[Any, Any]:
 def _run_qr(np: Any, run: Any, work: Any, tau: Any) -> None:
     m, n = work.shape
     with_workspace(np, run, work, m, n, work, m, tau)
+
+
+def qr(np: Any, a: Any, rows: int) -> tuple[Any, Any]:
+    """Factor matrices (..., m, n) as Q (..., m, rows) and R (..., rows, n) (geqrf, orgqr)."""
+    batch, (m, n) = a.shape[:-2], a.shape[-2:]
+    q, r = np.empty((*batch, m, rows), a.dtype), np.zeros((*batch, rows, n), a.dtype)
+    stack, left, right = (x.reshape((-1, *x.shape[-2:])) for x in (a, q, r))
+    k = min(m, n)
+    factor, generate = routine("geqrf", a.dtype.name), routine("orgqr", a.dtype.name)
+    for i in range(len(stack)):
+        if factor is None or generate is None:
+            left[i], right[i] = np.linalg.qr(stack[i], "complete" if rows > k else "reduced")
+            continue
+        work, tau = np.empty((m, max(n, rows)), a.dtype, order="F"), np.zeros(k, a.dtype)
+        work[:, :n] = stack[i]
+        work[:, n:] = 0
+        with_workspace(np, factor, work, m, n, work, m, tau)
+        right[i] = np.triu(work[:rows, :n])
+        with_workspace(np, generate, work, m, rows, k, work, m, tau)
+        left[i] = work[:, :rows]
+    return q, r
 
 
 def householder_product(np: Any, a: Any, tau: Any) -> Any:

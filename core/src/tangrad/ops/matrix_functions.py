@@ -8,6 +8,7 @@ from typing import Any
 
 import tangrad
 from tangrad import ops
+from tangrad.devices import lapack
 from tangrad.ops.define import composite, op
 from tangrad.ops.matrix_checks import (
     check_floating,
@@ -83,47 +84,29 @@ def matrix_power(self: Any, n: int) -> Any:
     return _matrix_power(self, n)
 
 
-# Numerators of the Padé approximants of exp of degrees 3 to 13, and up to which 1-norm each is
-# exact to double precision (Higham 2005, "The scaling and squaring method ... revisited").
+# Numerators of the Padé approximants of exp, by degree, and up to which 1-norm each is exact to
+# double and to single precision (Higham 2005, "The scaling and squaring method ... revisited").
 _PADE = {
-    3: (1.495585217958292e-2, (120, 60, 12, 1)),
-    5: (2.539398330063230e-1, (30240, 15120, 3360, 420, 30, 1)),
-    7: (9.504178996162932e-1, (17297280, 8648640, 1995840, 277200, 25200, 1512, 56, 1)),
-    9: (
-        2.097847961257068,
-        (
-            17643225600,
-            8821612800,
-            2075673600,
-            302702400,
-            30270240,
-            2162160,
-            110880,
-            3960,
-            90,
-            1,
-        ),
+    3: (120.0, 60.0, 12.0, 1.0),
+    5: (30240.0, 15120.0, 3360.0, 420.0, 30.0, 1.0),
+    7: (17297280.0, 8648640.0, 1995840.0, 277200.0, 25200.0, 1512.0, 56.0, 1.0),
+    9: tuple(
+        map(
+            float,
+            "17643225600 8821612800 2075673600 302702400 30270240 2162160 110880 3960 90 1".split(),
+        )
     ),
-    13: (
-        5.371920351148152,
-        (
-            64764752532480000,
-            32382376266240000,
-            7771770303897600,
-            1187353796428800,
-            129060195264000,
-            10559470521600,
-            670442572800,
-            33522128640,
-            1323241920,
-            40840800,
-            960960,
-            16380,
-            182,
-            1,
-        ),
+    13: tuple(
+        map(
+            float,
+            "64764752532480000 32382376266240000 7771770303897600 1187353796428800"
+            " 129060195264000 10559470521600 670442572800 33522128640 1323241920 40840800 960960"
+            " 16380 182 1".split(),
+        )
     ),
 }
+_DOUBLE = {3: 1.495585e-2, 5: 2.539398e-1, 7: 9.504178e-1, 9: 2.097847, 13: 5.371920}
+_SINGLE = {3: 4.258730e-1, 5: 1.880152, 7: 3.925724}
 
 
 def _exponential(np: Any, self: Any) -> Any:
@@ -131,33 +114,34 @@ def _exponential(np: Any, self: Any) -> Any:
     n = self.shape[-1]
     if not self.size:
         return self
-    wide = self.astype(np.result_type(self, np.float64))
-    result = np.empty(wide.shape, wide.dtype)
-    stack, out = wide.reshape((-1, n, n)), result.reshape((-1, n, n))
-    eye = np.eye(n, dtype=wide.dtype)
+    result = np.empty(self.shape, self.dtype)
+    stack, out = self.reshape((-1, n, n)), result.reshape((-1, n, n))
+    eye = np.eye(n, dtype=self.dtype)
+    limits = _SINGLE if self.dtype.name in ("float32", "complex64") else _DOUBLE
     for k, a in enumerate(stack):
         size = np.abs(a).sum(0).max()
         if not np.isfinite(size):
             out[k] = np.nan
             continue
-        degree = next((d for d, (limit, _) in _PADE.items() if size <= limit), 13)
-        limit, numbers = _PADE[degree]
+        degree = next((d for d, limit in limits.items() if size <= limit), max(limits))
+        limit = limits[degree]
         squarings = max(0, int(np.ceil(np.log2(size / limit)))) if size > limit else 0
-        out[k] = _pade(np, a / 2.0**squarings, eye, numbers)
+        out[k] = _pade(np, a / a.dtype.type(2.0**squarings), eye, _PADE[degree])
         for _ in range(squarings):
             out[k] = out[k] @ out[k]
     return result
 
 
-def _pade(np: Any, a: Any, eye: Any, numbers: Sequence[int]) -> Any:
+def _pade(np: Any, a: Any, eye: Any, numbers: Sequence[float]) -> Any:
     """Evaluate r(A) = (V - U)^-1 (V + U), of the even terms V and the odd ones U."""
     square = a @ a
+    numbers = [a.dtype.type(x) for x in numbers]
     even, odd = numbers[-2] * eye, numbers[-1] * eye
     for low in range(len(numbers) - 4, -1, -2):
         even = even @ square + numbers[low] * eye
         odd = odd @ square + numbers[low + 1] * eye
     odd = a @ odd
-    return np.linalg.solve(even - odd, even + odd)
+    return lapack.solve(np, even - odd, even + odd)[0]
 
 
 def _exponential_along(self: Any, direction: Any) -> Any:

@@ -46,15 +46,9 @@ def _qr_reference(np: Any, A: Any, mode: str) -> Any:
             q[...] = np.eye(m, dtype=A.dtype)
         return q, np.zeros(r_shape, A.dtype)
     m, n = A.shape[-2:]
-    reflectors, tau = lapack.geqrf(np, A)
     if mode == "r":
-        return np.zeros(0, A.dtype), np.triu(reflectors[..., : min(m, n), :])
-    rows = m if mode == "complete" else min(m, n)
-    columns = reflectors[..., :rows]
-    if rows > n:
-        columns = np.concatenate([reflectors, np.zeros((*A.shape[:-1], rows - n), A.dtype)], -1)
-    q = lapack.householder_product(np, columns, tau)
-    return q, np.triu(reflectors[..., :rows, :])
+        return np.zeros(0, A.dtype), np.triu(lapack.geqrf(np, A)[0][..., : min(m, n), :])
+    return lapack.qr(np, A, m if mode == "complete" else min(m, n))
 
 
 def _qr_square_vjp(g_q: Any, g_r: Any, q: Any, r: Any) -> Any:
