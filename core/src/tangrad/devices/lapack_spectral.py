@@ -35,9 +35,10 @@ def eigh(np: Any, a: Any, upper: bool, vectors: bool) -> tuple[Any, Any]:
         if vectors:
             return tuple(_by_numpy(np, "linalg.eigh", np.linalg.eigh, a, UPLO=uplo))
         return _by_numpy(np, "linalg.eigh", np.linalg.eigvalsh, a, UPLO=uplo), None
-    # To LAPACK, a row-major matrix is the transposed, conjugated one: so are the vectors.
-    work = np.array(a, order="C")
-    stack, out = work.reshape((-1, n, n)) if work.size else work[:0], values.reshape((-1, n or 1))
+    # Columns first, as LAPACK has them: by the transposed matrix, the vectors get other signs than
+    # those that programs know from elsewhere.
+    found = np.empty(a.shape, a.dtype) if vectors else None
+    stack, out = a.reshape((-1, n, n)) if a.size else a[:0], values.reshape((-1, n or 1))
     if kind == "c":
         spaces = [np.empty(2 * n + n * n + 64 * n, a.dtype), np.empty(1 + 5 * n + 2 * n * n, real)]
     else:
@@ -45,11 +46,13 @@ def eigh(np: Any, a: Any, upper: bool, vectors: bool) -> tuple[Any, Any]:
     spaces.append(integers(np, 3 + 5 * n))
     sized = [x for space in spaces for x in (space, space.size)]
     for k in range(len(stack)):
-        job, half = "V" if vectors else "N", "L" if upper else "U"
-        info = run(job, half, n, stack[k], n, out[k], *sized)
+        work = np.array(stack[k], order="F")
+        info = run("V" if vectors else "N", "U" if upper else "L", n, work, n, out[k], *sized)
         if info:
             raise _not_converged("linalg.eigh", info)
-    return values, work.conj().swapaxes(-1, -2) if vectors else None
+        if found is not None:
+            found.reshape((-1, n, n))[k] = work
+    return values, found
 
 
 def svd(np: Any, a: Any, full: bool, vectors: bool) -> tuple[Any, Any, Any]:
@@ -70,28 +73,28 @@ def svd(np: Any, a: Any, full: bool, vectors: bool) -> tuple[Any, Any, Any]:
         if vectors:
             return tuple(_by_numpy(np, "linalg.svd", np.linalg.svd, a, full_matrices=full))
         return None, _by_numpy(np, "linalg.svd", np.linalg.svd, a, compute_uv=False), None
-    # LAPACK sees the transposed matrix V* S U^T; its two factors lie as ours should.
-    work = np.array(a, order="C").reshape((-1, m, n))
+    stack = a.reshape((-1, m, n))
     job = "N" if not vectors else "A" if full else "S"
     after: tuple[Any, ...] = (integers(np, 8 * k),)
     if a.dtype.kind == "c":
         large = max(m, n)
         size = max(5 * k * k + 5 * k, 2 * large * k + 2 * k * k + k) if vectors else 7 * k
         after = (np.empty(size, real), *after)
-    none = np.empty(1, a.dtype)
-    lefts = [none] * len(work) if u is None else u.reshape((-1, m, columns))
-    rights = [none] * len(work) if vh is None else vh.reshape((-1, rows, n))
-    for i, (matrix, left, right) in enumerate(zip(work, lefts, rights, strict=True)):
-        values = s.reshape((-1, k))[i]
+    left = np.empty((m, columns) if vectors else (1, 1), a.dtype, order="F")
+    right = np.empty((rows, n) if vectors else (1, 1), a.dtype, order="F")
+    for i in range(len(stack)):
+        matrix, values = np.array(stack[i], order="F"), s.reshape((-1, k))[i]
         info = with_workspace(
             np,
             run,
             matrix,
-            *(job, n, m, matrix, n, values, right, n, left, max(1, columns)),
+            *(job, m, n, matrix, m, values, left, len(left), right, len(right)),
             after=after,
         )
         if info:
             raise _not_converged("linalg.svd", info)
+        if u is not None and vh is not None:
+            u.reshape((-1, m, columns))[i], vh.reshape((-1, rows, n))[i] = left, right
     return u, s, vh
 
 

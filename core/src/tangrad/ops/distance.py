@@ -196,6 +196,8 @@ def pdist(self: Any, p: float) -> Any:
     if self.ndim != 2:
         raise RuntimeError(f"pdist only supports 2D tensors, got: {self.ndim}D")
     _check_distances("pdist", p, input=self)
+    if self.shape[0] < 2:
+        return self.new_empty((0,)) + self.sum() * 0
     if self.shape[1] == 0:
         return self.new_zeros((self.shape[0] * (self.shape[0] - 1) // 2,))
     first, second = ops.triu_indices(self.shape[0], self.shape[0], 1, device=self.device)
@@ -213,7 +215,7 @@ def pdist(self: Any, p: float) -> Any:
         s(s.tensor(3, 4), s.tensor(3, 4)),
         s(s.tensor(2, 3, 4, strided=True), s.tensor(3, 1), dim=-1),
         s(s.tensor(3), s.tensor(3), 0),
-        s(s.values([[0.02, 0.05], [3, 4]]), s.tensor(2, 2), eps=0.1),
+        s(s.tensor(2, 2, nonzero=True), s.tensor(2, 2, nonzero=True), eps=0.1),
         s(s.tensor(3, 0), s.tensor(3, 0)),
     ],
     errors=lambda s: [

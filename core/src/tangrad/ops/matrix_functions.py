@@ -470,6 +470,24 @@ def vander(x: Any, N: int | None, increasing: bool) -> Any:
 # Covariance ---------------------------------------------------------------------------------------
 
 
+def _refuse_negative(np: Any, negative: Any, text: str) -> Any:
+    if negative.any():
+        raise RuntimeError(text)
+    return np.zeros((), np.bool_)
+
+
+_check_not_negative = op(
+    "_check_not_negative(Tensor negative, str text) -> Tensor",
+    shape=lambda: (),
+    reference=_refuse_negative,
+    vjp="none: a check",
+    batch=lambda size, dims, negative, text: (_check_not_negative(negative, text), None),
+    function=False,
+    method=False,
+    doc="Raise RuntimeError if an element is true; an op, so that it also sees batches of vmap.",
+)
+
+
 def _check_weights(name: str, weights: Any, columns: int, integral: bool) -> None:
     if weights.ndim > 1:
         raise RuntimeError(
@@ -487,8 +505,7 @@ def _check_weights(name: str, weights: Any, columns: int, integral: bool) -> Non
             f"cov(): expected {name} to have the same numel as there are observations in the input "
             f"but got {weights.numel()} != {columns}"
         )
-    if (weights < 0).any():
-        raise RuntimeError(f"cov(): {name} cannot be negative")
+    _check_not_negative((weights < 0).any(), f"cov(): {name} cannot be negative")
 
 
 @composite(
