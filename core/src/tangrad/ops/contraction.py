@@ -481,10 +481,10 @@ def _scaled_sum(name: str, self: Any, product: Any, beta: Any, alpha: Any) -> An
         )
     beta, alpha = _as_factor(beta, product), _as_factor(alpha, product)
     added = self.expand(product.shape)
-    scaled = product if alpha == 1 else product * alpha
     if beta == 0:
-        return scaled
-    return scaled + (added if beta == 1 else added * beta)
+        return product if alpha == 1 else product * alpha
+    # One sum with a factor rounds once, which matters for halves.
+    return tangrad.add(added if beta == 1 else added * beta, product, alpha=alpha)
 
 
 def _check_linear(input: Any, weight: Any, bias: Any) -> None:
