@@ -364,7 +364,8 @@ norm_euclidean = reduction(
 
 
 def _over(g: Any, result: Any) -> Any:
-    return (g / result).masked_fill(result == 0, 0)
+    zero = result == 0  # masked below too, so that further derivatives are zero, not NaN
+    return (g / result.masked_fill(zero, 1)).masked_fill(zero, 0)
 
 
 norm_power = reduction(
@@ -426,7 +427,8 @@ norm_count = reduction(
 )
 
 
-def _p_norm(self: Any, p: float, dim: Any, keepdim: bool) -> Any:
+def p_norm(self: Any, p: float, dim: Any, keepdim: bool) -> Any:
+    """Compute a vector norm by the reduction that is made for its order."""
     if p == 2:
         return norm_euclidean(self, dim, keepdim)
     if p == 1:
@@ -438,38 +440,3 @@ def _p_norm(self: Any, p: float, dim: Any, keepdim: bool) -> Any:
     if p == -float("inf"):
         return self.abs().amin(() if dim is None else dim, keepdim)
     return norm_power(self, p, dim, keepdim)
-
-
-@composite(
-    "norm(Tensor self, any p='fro', dim[]? dim=None, bool keepdim=False, *, dtype? dtype=None)"
-    " -> Tensor",
-    samples=lambda s: [
-        s(s.tensor(3, 4)),
-        s(s.tensor(3, 4), p=1, dim=1),
-        s(s.tensor(3, 4), 3, 0, keepdim=True),
-        s(s.tensor(2, 3, strided=True), float("inf"), dim=-1),
-        s(s.tensor(3, 4), -float("inf")),
-        s(s.tensor(3, 4), 0),
-        s(s.tensor(3, 4), "fro", (0, 1)),
-    ],
-    errors=lambda s: [
-        *dim_errors(s),
-        (s(s.tensor(2, dtype="int64")), RuntimeError, "floating point or complex"),
-    ],
-)
-def norm(
-    self: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None
-) -> Any:
-    """Compute a vector norm over dimensions; 'fro' (and None) is the Euclidean one."""
-    if dtype is not None:
-        self = self.to(dtype)
-    if not (self.dtype.is_floating_point or self.dtype.is_complex):
-        raise RuntimeError(
-            "norm: expected a floating point or complex tensor as input, "
-            f"but got {self.dtype}; convert it with .to(dtype)"
-        )
-    if isinstance(p, str) and p != "fro":
-        raise RuntimeError(
-            f"norm: p={p!r} is no vector norm; choose 'fro' or a number (2 is the Euclidean norm)"
-        )
-    return _p_norm(self, 2 if p in ("fro", None) else p, dim, keepdim)
