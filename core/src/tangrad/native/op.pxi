@@ -579,9 +579,7 @@ cdef object call_out(Op op, PyObject** flat, object out, uint64_t needs):
     for o in outs:
         if not isinstance(o, Tensor):
             raise TypeError(f"{op.title}(): argument 'out' must be Tensor, not {_type_name(o)}")
-        if tg_tls.grad_enabled and (needs or requires_grad(<Tensor>o)):
-            raise RuntimeError(f"{op.title}(): functions with out=... arguments don't support automatic "
-                               "differentiation, but one of the arguments requires grad.")
+        refuse_recorded_out(op, <Tensor>o, needs != 0)
     run_op(op, flat, outs[0] if op.nout == 1 else tuple(outs))
     for o in outs:
         bump_version(<Tensor>o, op.name)
@@ -604,10 +602,23 @@ cdef object call_composite(Op op, PyObject** flat, object out, bint inplace):
         return lookup_op("copy_")(out, result)
     outs = list(out) if isinstance(out, (tuple, list)) else [out]
     results = list(result) if isinstance(result, (tuple, list)) else [result]
+    if len(outs) != len(results):
+        raise TypeError(f"{op.title}(): argument 'out' must be {len(results)} Tensor(s), got {len(outs)}")
     for o, r in zip(outs, results):
+        if not isinstance(o, Tensor):
+            raise TypeError(f"{op.title}(): argument 'out' must be Tensor, not {_type_name(o)}")
+        refuse_recorded_out(op, <Tensor>o, requires_grad(<Tensor>r))
         prepare_out(op, <Tensor>o, (<Tensor>r).ndim_, (<Tensor>r).shape_, (<Tensor>r).dtype_.index)
         lookup_op("copy_")((<Tensor>o), r)
     return out
+
+
+cdef int refuse_recorded_out(Op op, Tensor o, bint needed) except -1:
+    """Raise where a gradient would have to pass through a tensor given as out=."""
+    if tg_tls.grad_enabled and (needed or requires_grad(o)):
+        raise RuntimeError(f"{op.title}(): functions with out=... arguments don't support automatic "
+                           "differentiation, but one of the arguments requires grad.")
+    return 0
 
 
 cdef bint plainly_valid(Op op, PyObject** flat) noexcept:

@@ -299,16 +299,22 @@ def _with_random_state(schema: str) -> str:
     return f"{head}{star}, any seed=None, any offset=None) {arrow} {tail}"
 
 
-def composite(schema: str, **common: Any) -> Callable[[Callable[..., Any]], _C.Op]:
-    """Define an op as tensor code on other ops; a decorator."""
+def composite(
+    schema: str, *, out: bool = False, **common: Any
+) -> Callable[[Callable[..., Any]], _C.Op]:
+    """Define an op as tensor code on other ops; a decorator.
+
+    Args:
+        schema: name, parameters and results.
+        out: whether there is a form that copies the result into tensors given as out=.
+        common: see `Definition`.
+    """
 
     def wrap(function: Callable[..., Any]) -> _C.Op:
         common.setdefault("doc", function.__doc__)
-        return _make(
-            "composite",
-            Definition(Schema(schema), function_body=function, **common),
-            function=function,
-        )
+        definition = Definition(Schema(schema), function_body=function, **common)
+        definition.takes_out = out
+        return _make("composite", definition, function=function, takes_out=out)
 
     return wrap
 

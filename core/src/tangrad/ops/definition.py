@@ -40,6 +40,7 @@ class Definition:
     is_scan = False
     needs_elements = False
     accepts_missing_grads = False
+    takes_out = False
     members: Sequence[Any] = ()
     variants: Mapping[str, Any] = {}
 
@@ -176,7 +177,8 @@ class Definition:
             default = kinds.empty if repr(p.default) == "<required>" else p.default
             kind = kinds.KEYWORD_ONLY if p.keyword_only else kinds.POSITIONAL_OR_KEYWORD
             parameters.append(kinds(p.name, kind, default=default))
-        if self.op is not None and self.op.kind in ("pointwise", "reduction", "scan", "kernel"):
+        kinds_with_out = ("pointwise", "reduction", "scan", "kernel")
+        if self.takes_out or (self.op is not None and self.op.kind in kinds_with_out):
             parameters.append(kinds("out", kinds.KEYWORD_ONLY, default=None))
         try:
             return inspect.Signature(parameters)
