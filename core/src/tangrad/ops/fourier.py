@@ -216,12 +216,18 @@ def scaling_of(norm: str | None, forward: bool) -> int:
     return _NORM_MODES[norm][0 if forward else 1]
 
 
+def supported(name: str, x: Any) -> Any:
+    """Return x, unless its dtype has no transform."""
+    if dtype_name(x.dtype) not in _TRANSFORMED:
+        raise RuntimeError(f"{name}: Unsupported dtype {x.dtype}; convert to float32 first")
+    return x
+
+
 def promoted(name: str, x: Any, to_complex: bool = False) -> Any:
     """Make integers floating-point numbers, and real ones complex where that is wanted."""
     if not (x.dtype.is_floating_point or x.dtype.is_complex):
         x = x.to(_C.get_default_dtype())
-    if dtype_name(x.dtype) not in _TRANSFORMED:
-        raise RuntimeError(f"{name}: Unsupported dtype {x.dtype}; convert to float32 first")
+    x = supported(name, x)
     return x.to(x.dtype.to_complex()) if to_complex and not x.dtype.is_complex else x
 
 
