@@ -483,12 +483,14 @@ cdef object call_flat(Op op, PyObject** flat, object out, bint inplace):
     cdef Node node = None
     cdef Tensor t
     cdef int i
-    cdef tuple drawn
+    cdef object drawn
     cdef PyObject* copied[MAX_PARAMS]
     if op.kind_ == OP_COMPOSITE:
         return call_composite(op, flat, out, inplace)
     if op.random and flat[op.nparams - 1] == Py_None_ptr:
-        drawn = op.definition.draw(tuple([<object>flat[i] for i in range(op.nparams)]))
+        drawn = op.definition.draw_or_answer(tuple([<object>flat[i] for i in range(op.nparams)]))
+        if not isinstance(drawn, tuple):
+            return drawn
         flat[op.nparams - 2] = PyTuple_GET_ITEM(drawn, 0)
         flat[op.nparams - 1] = PyTuple_GET_ITEM(drawn, 1)
     if tg_tls.grad_enabled and op.has_rule:

@@ -23,6 +23,9 @@ class Definition:
         jvp: function over parameters by name and NAME_t, or None.
         linear: inputs in which the op is (multi)linear.
         batch: "dims", a function, or None for a loop over the batch.
+        words: of a random op: how many words of the counter-based engine a call takes.
+        sequential: of a random op: function over parameters by name, `generator` being the
+            sequential engine, that returns the result.
         writes: a composite's in-place form, where it is not the result copied over the tensor.
         samples, errors: functions of a Sampler.
         doc: first line imperative.
@@ -70,6 +73,7 @@ class Definition:
         shape_depends_on_data: bool = False,
         random: bool = False,
         words: Any = None,
+        sequential: Any = None,
         geometry: Any = None,
         function_body: Any = None,
         writes: Any = None,
@@ -104,6 +108,7 @@ class Definition:
         )
         self.inplace, self.oracle = inplace, oracle
         self.shape_depends_on_data, self.random, self.words = shape_depends_on_data, random, words
+        self.sequential = sequential
         self.geometry, self.function_body, self.writes = geometry, function_body, writes
         self.mixes_devices, self.allows_none_in_list = mixes_devices, allows_none_in_list
         self.returns_tuple = True
@@ -243,16 +248,36 @@ class Definition:
             return [(*g[:3], dtype) for g in result]
         return (*result[:3], dtype, *result[4:])
 
-    def draw(self, args: Sequence[Any]) -> tuple[int, int]:
-        """Take random state for a call from its generator: (seed, offset)."""
+    def generator_of(self, args: Sequence[Any]) -> Any:
+        """Return the generator that a call draws from."""
         from tangrad.random.generator import get_default_generator
 
         generator = args[self.parameter_names.index("generator")]
-        if generator is None:
-            first = first_tensor(args)
-            generator = get_default_generator(
-                first.device if first is not None else _C.get_default_device()
+        if generator is not None:
+            return generator
+        first = first_tensor(args)
+        return get_default_generator(first.device if first is not None else _C.get_default_device())
+
+    def draw_or_answer(self, args: Sequence[Any]) -> Any:
+        """Return (seed, offset) for a call, or its result where the engine is sequential.
+
+        Raises:
+            NotImplementedError: the op cannot be drawn one number after the other.
+        """
+        engine = self.generator_of(args).sequential
+        if engine is None:
+            return self.draw(args)
+        if self.sequential is None:
+            raise NotImplementedError(
+                f"{self.name}: not defined for engine mt19937; use random.set_engine('philox')"
             )
+        values = list(args)
+        values[self.parameter_names.index("generator")] = engine
+        return self._apply(self.sequential, values)
+
+    def draw(self, args: Sequence[Any]) -> tuple[int, int]:
+        """Take random state for a call from its generator: (seed, offset)."""
+        generator = self.generator_of(args)
         counters = -(-int(self._apply(self.words, args)) // 4)
         drawn: tuple[int, int] = generator.advance(counters)
         return drawn
