@@ -183,6 +183,14 @@ def test_dlpack_capsules() -> None:
     assert torch.utils.dlpack.from_dlpack(capsule).tolist() == [0, 1, 2]
 
 
+def test_backends_tell_what_is_there() -> None:
+    assert tangrad.backends.cpu.get_cpu_capability() in ("DEFAULT", "AVX2", "AVX512")
+    assert not tangrad.backends.mkl.is_available()
+    tangrad.backends.cudnn.benchmark = True
+    assert not tangrad.backends.cudnn.is_available()
+    assert not hasattr(tangrad.backends, "nowhere")
+
+
 def test_configuration_is_told() -> None:
     assert f"NumPy {__import__('numpy').__version__}" in tangrad.__config__.show()
     assert "get_num_threads()" in tangrad.__config__.parallel_info()

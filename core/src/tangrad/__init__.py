@@ -145,6 +145,7 @@ _SUBMODULES = (
     "overrides",
     "testing",
     "return_types",
+    "backends",
     "cpu",
     "version",
     "__config__",

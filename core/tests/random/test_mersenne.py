@@ -107,6 +107,7 @@ def test_probabilities_of_tensors() -> None:
     agree(lambda t: t.bernoulli(t.linspace(0, 1, 40)))
     agree(lambda t: t.bernoulli(t.linspace(0, 1, 40, dtype=t.float64)))
     agree(lambda t: t.bernoulli(t.linspace(0, 1, 40, dtype=t.bfloat16)))
+    agree(lambda t: t.bernoulli(t.linspace(0, 1, 40).reshape(5, 8).t()))
 
 
 def test_choice_with_replacement() -> None:
@@ -131,6 +132,18 @@ def test_what_pytorch_draws_otherwise_on_intel() -> None:
 )
 def test_initialisers(name: str) -> None:
     agree(lambda t: getattr(t.nn.init, name)(t.empty(20, 30)))
+
+
+@pytest.mark.parametrize("bounds", [(-2.0, 2.0), (0.1, 0.4), (2.0, 3.0), (-3.0, -2.5)])
+def test_cut_off_normal_numbers(bounds: tuple[float, float]) -> None:
+    agree(lambda t: t.nn.init.trunc_normal_(t.empty(20, 30), 0.1, 1.2, *bounds))
+
+
+def test_numbers_like_other_tensors() -> None:
+    agree(lambda t: t.normal(t.arange(20.0), t.arange(1.0, 21.0)))
+    agree(lambda t: t.randn_like(t.ones(2, 3, 4, 5).to(memory_format=t.channels_last)))
+    agree(lambda t: t.rand_like(t.ones(4, 5).t()))
+    agree(lambda t: t.randint_like(t.ones(4, 5), 3, 9))
 
 
 def test_modules_start_with_the_weights_of_pytorch() -> None:

@@ -82,6 +82,9 @@ def _make(kind: str, definition: Definition, **fields: Any) -> _C.Op:
         return_type=result_type_of(schema),
         has_rule=definition.differentiable,
         has_check=definition.check is not None,
+        takes_out=definition.out
+        if definition.out is not None
+        else kind in ("pointwise", "reduction", "scan", "kernel") and schema.written < 0,
         **fields,
     )
     made = _C.make_op(definition, kind, spec)
@@ -299,22 +302,16 @@ def _with_random_state(schema: str) -> str:
     return f"{head}{star}, any seed=None, any offset=None) {arrow} {tail}"
 
 
-def composite(
-    schema: str, *, out: bool = False, **common: Any
-) -> Callable[[Callable[..., Any]], _C.Op]:
-    """Define an op as tensor code on other ops; a decorator.
-
-    Args:
-        schema: name, parameters and results.
-        out: whether there is a form that copies the result into tensors given as out=.
-        common: see `Definition`.
-    """
+def composite(schema: str, **common: Any) -> Callable[[Callable[..., Any]], _C.Op]:
+    """Define an op as tensor code on other ops; a decorator."""
 
     def wrap(function: Callable[..., Any]) -> _C.Op:
         common.setdefault("doc", function.__doc__)
-        definition = Definition(Schema(schema), function_body=function, **common)
-        definition.takes_out = out
-        return _make("composite", definition, function=function, takes_out=out)
+        return _make(
+            "composite",
+            Definition(Schema(schema), function_body=function, **common),
+            function=function,
+        )
 
     return wrap
 

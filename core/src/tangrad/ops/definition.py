@@ -37,13 +37,15 @@ class Definition:
         varargs: whether the last positional parameter, a list of tensors, may be given as single
             ones.
         node: name in `grad_fn`, in snake case, where it differs from the op's.
+        out: whether results can be written to tensors given as out=. Default: what has a kernel
+            can, views and composites cannot; a composite that says True copies its results.
+        names: {further keyword: parameter}, where PyTorch has several names for one.
     """
 
     kind = "kernel"
     is_scan = False
     needs_elements = False
     accepts_missing_grads = False
-    takes_out = False
     members: Sequence[Any] = ()
     variants: Mapping[str, Any] = {}
 
@@ -84,6 +86,8 @@ class Definition:
         dtypes: str = "all",
         extra_dims: int = 0,
         varargs: bool = False,
+        out: bool | None = None,
+        names: Mapping[str, str] | None = None,
     ) -> None:
         import sys
 
@@ -118,7 +122,8 @@ class Definition:
             dtypes,
             extra_dims,
         )
-        self.varargs = varargs
+        self.varargs, self.out = varargs, out
+        self.keyword_aliases = {**KEYWORD_ALIASES, **(names or {})}
         self.public_name: str | None = None
         self.op: Any = None
         self.parameter_names = schema.names
@@ -156,8 +161,6 @@ class Definition:
             "Tensor?",
         )
 
-    keyword_aliases = KEYWORD_ALIASES
-
     def signature_text(self) -> str:
         """Return the parameters as text for messages."""
         return self.schema.signature_text()
@@ -182,8 +185,7 @@ class Definition:
             default = kinds.empty if repr(p.default) == "<required>" else p.default
             kind = kinds.KEYWORD_ONLY if p.keyword_only else kinds.POSITIONAL_OR_KEYWORD
             parameters.append(kinds(p.name, kind, default=default))
-        kinds_with_out = ("pointwise", "reduction", "scan", "kernel")
-        if self.takes_out or (self.op is not None and self.op.kind in kinds_with_out):
+        if self.op is not None and self.op.takes_out:
             parameters.append(kinds("out", kinds.KEYWORD_ONLY, default=None))
         try:
             return inspect.Signature(parameters)

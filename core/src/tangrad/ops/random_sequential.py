@@ -100,10 +100,8 @@ def random_in_full(self: Any, generator: Any) -> Any:
 
 def bernoulli_tensor(self: Any, generator: Any) -> Any:
     """Serve `bernoulli` of a tensor of probabilities."""
-    drawn = tangrad.empty_like(self.detach())
-    order = _memory_order(self)
-    p = self.detach().permute(order) if order else self.detach()
-    host = p.to(device="cpu", dtype=getattr(tangrad, _computed(self)))
+    drawn = tangrad.empty(tuple(self.shape), dtype=self.dtype, device=self.device)
+    host = self.detach().to(device="cpu", dtype=getattr(tangrad, _computed(self)))
     probabilities = host.reshape(-1).numpy()
     if not ((probabilities >= 0) & (probabilities <= 1)).all():
         raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true for every probability")
