@@ -203,7 +203,7 @@ def same_bits(a: Any, b: Any) -> bool:
 def test_out_receives_the_result(case: Case) -> None:
     """An empty `out` is resized, a wide one is cast to; a narrow one is refused."""
     for sample in case.samples():
-        args, kwargs = tangrad_arguments(sample, case.device)
+        args, kwargs = tangrad_arguments(sample, case.device, case.definition)
         try:
             expected = case.call(*args, **kwargs)
         except REFUSALS:
