@@ -22,7 +22,7 @@ LAYERS = [
     {"__main__", "cli"},
     {"plugin"},
     {"nn", "optim"},
-    {"utils"},
+    {"utils", "serialization"},
     {"backends", "testing", "settings", "compilation", "cpu", "version", "__config__"},
     {"tangrad"},  # the public namespace, which those above use as every user does
     {"linalg", "fft", "special", "signal"},  # which show ops by shorter names
