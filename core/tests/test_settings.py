@@ -175,12 +175,16 @@ def test_files_that_cannot_be_mapped(tmp_path: pathlib.Path) -> None:
             t.from_file(str(tmp_path / "none"), size=1)
         with pytest.raises(RuntimeError):
             t.from_file(str(small), shared=False, size=4)
+        with pytest.raises(RuntimeError, match="mmap"):
+            t.from_file(str(tmp_path), size=1)
     assert tangrad.from_file(str(small)).shape == (0,)
 
 
 def test_dlpack_capsules() -> None:
     capsule = tangrad.to_dlpack(tangrad.arange(3))
     assert torch.utils.dlpack.from_dlpack(capsule).tolist() == [0, 1, 2]
+    with pytest.raises(TypeError, match="expected a Tensor"):
+        tangrad.to_dlpack(3)
 
 
 def test_backends_tell_what_is_there() -> None:

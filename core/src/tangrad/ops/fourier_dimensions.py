@@ -372,7 +372,7 @@ def fft_rfftfreq(
 ) -> Any:
     """List the frequencies of the numbers that `rfft` returns."""
     dtype = _frequency_dtype("rfftfreq", dtype)
-    counts = tangrad.arange(n // 2 + 1, dtype=dtype, layout=layout, device=device)
+    counts = tangrad.arange(max(int(n / 2) + 1, 0), dtype=dtype, layout=layout, device=device)
     return counts.mul_(_reciprocal(n, d)).requires_grad_(requires_grad)
 
 

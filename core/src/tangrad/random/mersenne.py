@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import struct
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from tangrad.random.box_muller import blocks, multiply_add
@@ -47,6 +48,7 @@ class MersenneTwister:
         import numpy as np
 
         self._bits: Any = np.random.MT19937()
+        self._lock = Lock()  # NumPy's generator has its own; this is for the number that is kept
         self.seed(seed)
 
     def seed(self, seed: int) -> None:
@@ -244,6 +246,10 @@ class MersenneTwister:
     def _pairs(self, n: int) -> Array:
         import numpy as np
 
+        with self._lock:
+            return np.array(self._next_pairs(n), dtype=np.float64)
+
+    def _next_pairs(self, n: int) -> list[float]:
         values: list[float] = []
         if n and self._kept_normal is not None:
             values.append(self._kept_normal)
@@ -255,4 +261,4 @@ class MersenneTwister:
             values += [radius * math.cos(angle), radius * math.sin(angle)]
         if len(values) > n:
             self._kept_normal = values.pop()
-        return np.array(values, dtype=np.float64)
+        return values

@@ -225,6 +225,11 @@ def from_file(
             return frombuffer(bytearray(dtype.itemsize), dtype=dtype)[:0]
         access = mmap.ACCESS_WRITE if shared else mmap.ACCESS_COPY
         memory = mmap.mmap(file, length, access=access)
+    except OSError as error:
+        raise RuntimeError(
+            f"unable to mmap {length} bytes from file <{filename}>: {error.strerror} "
+            f"({error.errno})"
+        ) from error
     finally:
         os.close(file)
     return frombuffer(memory, dtype=dtype, requires_grad=requires_grad)
@@ -235,7 +240,10 @@ def to_dlpack(tensor: Any) -> Any:
 
     Raises:
         BufferError: the device or dtype has no place in DLPack.
+        TypeError: it is no tensor.
     """
+    if not isinstance(tensor, _C.Tensor):
+        raise TypeError(f"to_dlpack(): expected a Tensor, not {type(tensor).__name__}")
     return tensor.__dlpack__()
 
 
