@@ -48,10 +48,47 @@ inf, nan, pi, e, newaxis = float("inf"), float("nan"), 3.141592653589793, 2.7182
 # Public names and where they live; everything else is an op, a dtype, a submodule or a plugin.
 _LAZY = {
     **dict.fromkeys(("tensor", "as_tensor", "asarray"), "tensor.construct"),
-    **dict.fromkeys(("from_numpy", "frombuffer", "from_dlpack"), "tensor.exchange"),
+    **dict.fromkeys(
+        ("from_numpy", "frombuffer", "from_dlpack", "from_file", "to_dlpack"), "tensor.exchange"
+    ),
     **dict.fromkeys(("finfo", "iinfo"), "tensor.finfo"),
     **dict.fromkeys(("set_printoptions",), "tensor.printing"),
-    **dict.fromkeys(("SymInt", "SymBool", "sym_max", "sym_min", "sym_not"), "tensor.symbolic"),
+    **dict.fromkeys(
+        (
+            "SymInt",
+            "SymFloat",
+            "SymBool",
+            "sym_float",
+            "sym_int",
+            "sym_ite",
+            "sym_max",
+            "sym_min",
+            "sym_not",
+            "sym_sum",
+        ),
+        "tensor.symbolic",
+    ),
+    **dict.fromkeys(
+        (
+            "are_deterministic_algorithms_enabled",
+            "get_deterministic_debug_mode",
+            "get_device_module",
+            "get_float32_matmul_precision",
+            "get_num_interop_threads",
+            "is_deterministic_algorithms_warn_only_enabled",
+            "is_warn_always_enabled",
+            "set_default_tensor_type",
+            "set_deterministic_debug_mode",
+            "set_float32_matmul_precision",
+            "set_flush_denormal",
+            "set_num_interop_threads",
+            "set_warn_always",
+            "use_deterministic_algorithms",
+        ),
+        "settings",
+    ),
+    **dict.fromkeys(("AcceleratorError", "Event", "Stream"), "devices.streams"),
+    "compile": "compilation",
     **dict.fromkeys(
         (
             "Generator",
@@ -110,6 +147,10 @@ _SUBMODULES = (
     "overrides",
     "testing",
     "return_types",
+    "backends",
+    "cpu",
+    "version",
+    "__config__",
     "cli",
     "_C",
 )
@@ -122,7 +163,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _find(name: str) -> Any:
-    if name.startswith("__"):
+    if name.startswith("__") and name != "__config__":
         raise AttributeError(f"module 'tangrad' has no attribute '{name}'")
     where = _LAZY.get(name)
     if where is not None:
