@@ -31,7 +31,7 @@ i0 = pointwise(
     promote="float",
     dtypes="floating",
     inplace=True,
-    samples=lambda s: s.unary(-20, 20, specials=False),
+    samples=lambda s: s.unary(-9, 9, specials=False),
     errors=_refuses_complex,
     doc="Compute the modified Bessel function of the first kind of order 0.",
 )
@@ -43,7 +43,7 @@ special_i0e = pointwise(
     dtypes="floating",
     partials={"self": "i1e(self) - sign(self) * result"},
     namespace="special",
-    samples=lambda s: s.unary(-20, 20),
+    samples=lambda s: s.unary(-9, 9),
     errors=_refuses_complex,
     doc="Compute `exp(-abs(self)) * i0(self)`, which does not overflow.",
 )
@@ -55,7 +55,7 @@ special_i1 = pointwise(
     dtypes="floating",
     partials={"self": "where(self == 0, 0.5, i0(self) - result / self)"},
     namespace="special",
-    samples=lambda s: s.unary(-20, 20, specials=False),
+    samples=lambda s: s.unary(-9, 9, specials=False),
     errors=_refuses_complex,
     doc="Compute the modified Bessel function of the first kind of order 1.",
 )
@@ -81,7 +81,7 @@ special_modified_bessel_i0 = pointwise(
     dtypes="floating",
     vjp=_UNDECLARED,
     namespace="special",
-    samples=lambda s: s.unary(-20, 20),
+    samples=lambda s: s.unary(-9, 9),
     errors=_refuses_complex,
     doc="Compute the modified Bessel function of the first kind of order 0.",
 )
@@ -93,7 +93,7 @@ special_modified_bessel_i1 = pointwise(
     dtypes="floating",
     vjp=_UNDECLARED,
     namespace="special",
-    samples=lambda s: s.unary(-20, 20),
+    samples=lambda s: s.unary(-9, 9),
     errors=_refuses_complex,
     doc="Compute the modified Bessel function of the first kind of order 1.",
 )
@@ -201,7 +201,7 @@ special_spherical_bessel_j0 = pointwise(
     dtypes="floating",
     vjp=_UNDECLARED,
     namespace="special",
-    samples=lambda s: s.unary(-20, 20),
+    samples=lambda s: s.unary(-9, 9),
     errors=_refuses_complex,
     doc="Compute the spherical Bessel function of the first kind of order 0, `sin(x) / x`.",
 )

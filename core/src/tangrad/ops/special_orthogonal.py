@@ -15,14 +15,15 @@ _UNDECLARED = "none: PyTorch declares it not differentiable"
 
 
 def _samples(s: Any) -> list[Any]:
-    degrees = s.values([0, 1, 2, 5, 8, 12])
+    # Of half numbers, and of few others, high degrees overflow.
+    degrees = s.values([0, 1, 2, 3, 4, 5] if s.dtype == "float16" else [0, 1, 2, 5, 8, 12])
     return [
         s(s.tensor(3, 1, low=-0.1, high=1.1), degrees),
         s(s.tensor(low=-1, high=1), 3),
         s(s.tensor(0, 3), s.tensor(3, low=0, high=9)),
         s(s.tensor(2, 3, strided=True, low=-1, high=2), s.tensor(2, 3, low=-2, high=5)),
         s(1.25, degrees),
-        *([s(s.values([-1, 0, 1, 0.5]), s.values([[2.7], [8], [-1]]))] if s.is_floating else []),
+        *([s(s.values([0, 1, 0.5]), s.values([[2.7], [8], [-1]]))] if s.is_floating else []),
     ]
 
 

@@ -42,7 +42,10 @@ special_log_ndtr = pointwise(
     promote="float",
     dtypes="floating",
     # The density over the distribution, without the cancellation of their logarithms.
-    partials={"self": "0.7978845608028654 / erfcx(self * -0.7071067811865476)"},
+    partials={
+        "self": "t = self * -0.7071067811865476; where(self < -1, 0.7978845608028654 / erfcx(t), "
+        "0.7978845608028654 * exp(-(t * t)) / erfc(t))"
+    },
     namespace="special",
     samples=lambda s: [*s.unary(-9, 9, specials=False), s(s.values([0, 1, 30, 90]))],
     errors=_refuses_complex,
