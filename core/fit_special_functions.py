@@ -72,7 +72,7 @@ def hankel(order: int, x: mpf) -> mpf:
 
 def airy_parts(x: mpf) -> tuple[mpf, mpf, mpf]:
     """Return F, G and zeta: Ai(-x) sqrt(pi) x^(1/4) = F sin(zeta + pi/4) - G cos(zeta + pi/4)."""
-    zeta = 2 * x**mpf("1.5") / 3
+    zeta = 2 * x ** mpf("1.5") / 3
     size = mp.sqrt(mp.pi) * x**0.25
     ai, bi = mp.airyai(-x) * size, mp.airybi(-x) * size
     sine, cosine = mp.sin(zeta + mp.pi / 4), mp.cos(zeta + mp.pi / 4)
@@ -149,10 +149,7 @@ def tables() -> dict[str, tuple[str, list[mpf]]]:
         ),
         "K1_SMALL": (
             "(K1(x) - 1 / x - log(x / 2) I1(x)) / x, x <= 2, by x^2 / 4",
-            [
-                -(psi(k + 1) + psi(k + 2)) / (4 * factorial(k) * factorial(k + 1))
-                for k in range(13)
-            ],
+            [-(psi(k + 1) + psi(k + 2)) / (4 * factorial(k) * factorial(k + 1)) for k in range(13)],
         ),
         "K0_LARGE": (
             "K0(x) exp(x) sqrt(x), x >= 2, by t = 4 / x - 1",
@@ -176,9 +173,7 @@ def tables() -> dict[str, tuple[str, list[mpf]]]:
             fit(
                 of_square(
                     8,
-                    lambda x: (
-                        mp.bessely(1, x) - two_over_pi * (mp.log(x) * mp.j1(x) - 1 / x)
-                    ) / x,
+                    lambda x: (mp.bessely(1, x) - two_over_pi * (mp.log(x) * mp.j1(x) - 1 / x)) / x,
                 )
             ),
         ),

@@ -37,9 +37,7 @@ def _modified_first(order: int, scaled: bool) -> str:
     if scaled:
         return f"x = abs(a); where(x <= 8, exp(-x) * ({small}), {large}{sign})"
     # exp(x) overflows before the function does.
-    return (
-        f"x = abs(a); half = exp(x / 2); where(x <= 8, {small}, half * ({large}) * half{sign})"
-    )
+    return f"x = abs(a); half = exp(x / 2); where(x <= 8, {small}, half * ({large}) * half{sign})"
 
 
 def _modified_second(order: int, scaled: bool) -> str:
@@ -114,9 +112,9 @@ _ERFCX = (
 # Near 1/2 by the inverse of erf; in the tails by two steps of Halley's iteration on the logarithm
 # of the distribution, from a rational function (Abramowitz and Stegun 26.2.23).
 _STEP = (
-    "e = erfcx(-x * {h}); h = 0.7978845608028654 / e;"
+    f"e = erfcx(-x * {_ROOT_HALF}); h = 0.7978845608028654 / e;"
     " d = (log(e / 2) - x * x / 2 - q) / h; x = x - d / (1 + d * (x + h) / 2);"
-).format(h=_ROOT_HALF)
+)
 _NDTRI = (
     "low = minimum(a, 1 - a); q = log(low); t = sqrt(-2 * q);"
     " x = (2.515517 + t * (0.802853 + t * 0.010328))"

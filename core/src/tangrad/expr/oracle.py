@@ -200,38 +200,42 @@ class _MultiplePrecision:
             "exp expm1 log log10 log1p sqrt cbrt sin cos tan asin acos atan sinh cosh tanh asinh"
             " acosh atanh atan2 hypot erf erfc erfinv digamma zeta isnan isinf isfinite"
         ).split()
-        table = {name: getattr(mp, name) for name in names} | {
-            "exp2": lambda a: mp.power(2, a),
-            "log2": lambda a: mp.log(a) / mp.log(2),
-            "rsqrt": lambda a: 1 / mp.sqrt(a),
-            "lgamma": lambda a: mp.re(mp.loggamma(a)),
-            "trigamma": lambda a: mp.psi(1, a),
-            "polygamma": lambda n, a: mp.psi(int(n), a),
-            "sigmoid": lambda a: 1 / (1 + mp.exp(-a)),
-            "log_sigmoid": lambda a: -mp.log1p(mp.exp(-a)),
-            "xlogy": lambda a, b: mp.mpf(0) if a == 0 else a * mp.log(b),
-            "power": mp.power,
-            "truediv": lambda a, b: a / b,
-            "floor_divide": lambda a, b: mp.floor(a / b),
-            "fmod": lambda a, b: a - b * self._trunc(a / b),
-            "remainder": lambda a, b: a - b * mp.floor(a / b),
-            "trunc_divide": lambda a, b: self._trunc(a / b),
-            "frexp": mp.frexp,
-            "trunc": self._trunc,
-            "floor": mp.floor,
-            "ceil": mp.ceil,
-            "round": mp.nint,
-            "sign": mp.sign,
-            "sgn": lambda a: a / abs(a) if a else a,
-            "angle": mp.arg,
-            "real": mp.re,
-            "imag": mp.im,
-            "conj": mp.conj,
-            "complex": mp.mpc,
-            "fma": lambda a, b, c: a * b + c,
-            "copysign": lambda a, b: abs(a) * (1 if b >= 0 else -1),
-            "signbit": lambda a: a < 0,
-        } | _special_functions(mp)
+        table = (
+            {name: getattr(mp, name) for name in names}
+            | {
+                "exp2": lambda a: mp.power(2, a),
+                "log2": lambda a: mp.log(a) / mp.log(2),
+                "rsqrt": lambda a: 1 / mp.sqrt(a),
+                "lgamma": lambda a: mp.re(mp.loggamma(a)),
+                "trigamma": lambda a: mp.psi(1, a),
+                "polygamma": lambda n, a: mp.psi(int(n), a),
+                "sigmoid": lambda a: 1 / (1 + mp.exp(-a)),
+                "log_sigmoid": lambda a: -mp.log1p(mp.exp(-a)),
+                "xlogy": lambda a, b: mp.mpf(0) if a == 0 else a * mp.log(b),
+                "power": mp.power,
+                "truediv": lambda a, b: a / b,
+                "floor_divide": lambda a, b: mp.floor(a / b),
+                "fmod": lambda a, b: a - b * self._trunc(a / b),
+                "remainder": lambda a, b: a - b * mp.floor(a / b),
+                "trunc_divide": lambda a, b: self._trunc(a / b),
+                "frexp": mp.frexp,
+                "trunc": self._trunc,
+                "floor": mp.floor,
+                "ceil": mp.ceil,
+                "round": mp.nint,
+                "sign": mp.sign,
+                "sgn": lambda a: a / abs(a) if a else a,
+                "angle": mp.arg,
+                "real": mp.re,
+                "imag": mp.im,
+                "conj": mp.conj,
+                "complex": mp.mpc,
+                "fma": lambda a, b, c: a * b + c,
+                "copysign": lambda a, b: abs(a) * (1 if b >= 0 else -1),
+                "signbit": lambda a: a < 0,
+            }
+            | _special_functions(mp)
+        )
         self._integers = NAMESPACE | _INTEGER
         self._numbers = self._integers | table
 
