@@ -190,8 +190,8 @@ def tables() -> dict[str, tuple[str, list[mpf]]]:
             fit(airy_decay),
         ),
         "AIRY_SINE": (
-            "F of Ai(-x) sqrt(pi) x^(1/4) = F sin(z + pi/4) - G cos(z + pi/4), x >= 4.5,"
-            " by t = 2 (z(4.5) / z)^2 - 1",
+            "F: Ai(-x) sqrt(pi) x^(1/4) = F sin(z + pi/4) - G cos(z + pi/4), x >= 4.5,"
+            " t = 2 (z(4.5) / z)^2 - 1",
             fit(airy_wave(0)),
         ),
         "AIRY_COSINE": ("G z of the same", fit(airy_wave(1))),

@@ -417,7 +417,7 @@ AIRY_LARGE = (
     -3.289109394807003e-12,
 )
 
-# F of Ai(-x) sqrt(pi) x^(1/4) = F sin(z + pi/4) - G cos(z + pi/4), x >= 4.5, by t = 2 (z(4.5) / z)^2 - 1
+# F: Ai(-x) sqrt(pi) x^(1/4) = F sin(z + pi/4) - G cos(z + pi/4), x >= 4.5, t = 2 (z(4.5) / z)^2 - 1
 AIRY_SINE = (
     0.9995498592095998,
     -0.0004422828919436778,

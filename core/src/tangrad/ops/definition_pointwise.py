@@ -140,11 +140,7 @@ def _gradient(definition: PointwiseDefinition, name: str, grads: tuple[str, ...]
 
     inputs = (*grads, *definition.inputs, *_result_names(definition))
     if isinstance(definition.vjp, dict):
-        text = definition.vjp.get(name)
-        if text is None:
-            raise _C.DerivativeError(
-                f"the derivative of '{definition.name}' for '{name}' is not implemented"
-            )
+        text = _authored(definition, definition.vjp, name)
         return parse(text, inputs, definition.params)
     if name in definition.partials:
         return (
@@ -153,6 +149,14 @@ def _gradient(definition: PointwiseDefinition, name: str, grads: tuple[str, ...]
             else _with_locals(definition.partials[name], inputs, definition.params)
         )
     return definition.expression.vjp((name,), grads[0] if len(grads) == 1 else grads[0][:-1])
+
+
+def _authored(definition: PointwiseDefinition, texts: Mapping[str, Any], name: str) -> Any:
+    if name not in texts:
+        raise _C.DerivativeError(
+            f"the derivative of '{definition.name}' for '{name}' is not implemented"
+        )
+    return texts[name]
 
 
 def _as_value(text: str) -> str:
@@ -279,7 +283,8 @@ def _tangent(definition: PointwiseDefinition, given: tuple[str, ...], k: int) ->
 
     inputs = (*[f"{n}_t" for n in given], *definition.inputs, *_result_names(definition))
     if isinstance(definition.jvp, dict):
-        return parse(" + ".join(f"({definition.jvp[n]})" for n in given), inputs, definition.params)
+        texts = [_authored(definition, definition.jvp, n) for n in given]
+        return parse(" + ".join(f"({text})" for text in texts), inputs, definition.params)
     if (
         all(n in definition.partials for n in given)
         and len(definition.schema.returns) == 1

@@ -97,3 +97,56 @@ def nextafter(self: Any, other: Any) -> Any:
     """Compute the floating-point number after `self` towards `other`."""
     half = _HALVES.get(tangrad.result_type(self, other).name)
     return nextafter_half(self, other, *half) if half else nextafter_wide(self, other)
+
+
+def _wide_power(base: Any, exponent: Any) -> Any:
+    """Return the dtype in which float_power computes."""
+    complex_ = any(
+        x.dtype.is_complex if isinstance(x, tangrad.Tensor) else isinstance(x, complex)
+        for x in (base, exponent)
+    )
+    return tangrad.complex128 if complex_ else tangrad.float64
+
+
+def _widened(operand: Any, dtype: Any) -> Any:
+    return operand.to(dtype) if isinstance(operand, tangrad.Tensor) else operand
+
+
+def _power_samples(s: Any) -> list[Any]:
+    return [
+        s(s.tensor(3, 4, low=0.1, high=4), s.tensor(4, low=-2, high=3)),
+        s(s.tensor(2, 3, strided=True), 2),
+        s(s.tensor(low=1, high=4), -0.5),
+        s(2, s.tensor(0, 3)),
+    ]
+
+
+@composite(
+    "float_power(Operand self, Operand exponent) -> Tensor",
+    samples=_power_samples,
+    errors=lambda s: [(s(s.tensor(2), s.tensor(3)), RuntimeError, "must match")],
+)
+def float_power(self: Any, exponent: Any) -> Any:
+    """Raise to a power in float64, or in complex128 where an operand is complex."""
+    dtype = _wide_power(self, exponent)
+    return tangrad.pow(_widened(self, dtype), _widened(exponent, dtype))
+
+
+@composite(
+    "float_power_(Tensor! self, Operand exponent) -> Tensor",
+    dtypes="floating complex",
+    function=False,
+    samples=lambda s: (
+        [s(s.tensor(3, low=0.1, high=4), 2)] if s.dtype in ("float64", "complex128") else []
+    ),
+    errors=lambda s: [(s(s.tensor(2, dtype="float32"), 2), RuntimeError, "float64")],
+)
+def float_power_(self: Any, exponent: Any) -> Any:
+    """Raise a tensor of float64 or complex128 to a power, in place."""
+    dtype = _wide_power(self, exponent)
+    if self.dtype is not dtype:
+        raise RuntimeError(
+            f"float_power_: the base has dtype {self.dtype}, but the result is of {dtype}; use "
+            "float_power"
+        )
+    return self.pow_(_widened(exponent, dtype))
