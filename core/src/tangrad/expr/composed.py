@@ -8,13 +8,7 @@ what they are of float64 ones, `core/tests/expr/test_special_functions.py` state
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
-from typing import Any
-
 from tangrad.expr import coefficients, coefficients_special
-from tangrad.expr.expression import parse
-from tangrad.expr.program import Program
 
 _ROOT_HALF, _ROOT_PI = "0.7071067811865476", "1.772453850905516"
 
@@ -192,7 +186,7 @@ def _recurrence(first: str, following: str, bound: int = _LONGEST) -> str:
     """Write a three-term recurrence from 1 and ``first``; ``p, q`` are the latest two values."""
     loop = (
         f"iterate({bound}, '(k < n) & ~(isnan(p) & (k > 1)); q; {following}',"
-        f" p=1.0, q={first}, n=minimum(degree, {bound + 1}))"
+        f" p=1.0, q={first}, n=where(degree > {bound}, 0, degree))"
     )
     return f"where(degree >= 0, where(degree > {bound}, nan, {loop}), 0)"
 
@@ -240,20 +234,3 @@ COMPOSED: dict[str, str] = {
     "legendre_polynomial_p": "degree = trunc(b); "
     + _recurrence("a", "((2 * k + 3) * a * q - (k + 1) * p) / (k + 2)"),
 }
-
-
-@cache
-def composed(name: str) -> Program:
-    """Return the program of a function, in float64."""
-    from tangrad.expr.primitives import PRIMITIVES
-
-    inputs = ("a", "b")[: PRIMITIVES[name].arity]
-    types = dict.fromkeys(inputs, "float64")
-    return parse(COMPOSED[name], inputs).typed(types, "float64", ["float64"])
-
-
-@cache
-def evaluator(name: str) -> Callable[..., Any]:
-    """Return the function of float64 arrays."""
-    run = composed(name).numpy()
-    return lambda *arrays: run(*arrays)[0]

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache, reduce
 
+from tangrad.expr.composed import COMPOSED
 from tangrad.expr.dtypes import BITS, COMPLEX, HALVES, KINDS, ORDER, REAL, compute_type, promote
 from tangrad.expr.errors import ExpressionTypeError
 from tangrad.expr.formula import Formula
@@ -19,6 +20,7 @@ from tangrad.expr.loop import loop_of
 from tangrad.expr.primitives import PRIMITIVES
 from tangrad.expr.ssa import Node, Scalar, walk
 from tangrad.expr.steps import Instruction, Steps
+from tangrad.expr.syntax import parse_nodes
 
 
 def infer(
@@ -43,6 +45,15 @@ def typed_body(loop: str, dtype: str) -> Steps:
     types = dict.fromkeys(body.inputs, dtype)
     results = ["bool", *[dtype] * (body.outputs - 1)]
     return Steps(body.inputs, (), dtype, *infer(body, types, dtype, results))
+
+
+@cache
+def typed_function(name: str) -> Steps:
+    """Return the program, in float64, of a function that ``composed.py`` writes."""
+    inputs = ("a", "b")[: PRIMITIVES[name].arity]
+    formula = Formula(parse_nodes(COMPOSED[name], inputs), inputs, (), COMPOSED[name])
+    types = dict.fromkeys(inputs, "float64")
+    return Steps(inputs, (), "float64", *infer(formula, types, "float64", ["float64"]))
 
 
 class _Typing:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from tangrad.expr import special
 from tangrad.expr.dtypes import KINDS
-from tangrad.expr.infer import typed_body
+from tangrad.expr.infer import typed_body, typed_function
 from tangrad.expr.loop import loop_of
 from tangrad.expr.primitives import PRIMITIVES
 from tangrad.expr.steps import Instruction, Steps
@@ -204,4 +205,17 @@ def _function(text: str, dtype: np.dtype) -> Step:
     code = _compiled.get(source)
     if code is None:
         code = _compiled[source] = compile(source, "<primitive>", "eval")
-    return eval(code, {"np": np, "sp": special, "T": dtype})  # the table's own text
+    scope = {"np": np, "sp": special, "composed": composed, "T": dtype}
+    return eval(code, scope)  # the table's own text
+
+
+@cache
+def _evaluator(name: str) -> Callable[..., tuple]:
+    return build(typed_function(name))
+
+
+def composed(name: str, *operands: Any) -> np.ndarray:
+    """Return a function that ``composed.py`` writes, in float64 and rounded once."""
+    arrays = [np.asarray(operand) for operand in operands]
+    (value,) = _evaluator(name)(*(array.astype(np.float64) for array in arrays))
+    return np.asarray(value).astype(np.result_type(*arrays))

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from tangrad.expr.composed import COMPOSED, evaluator
+from tangrad.expr.composed import COMPOSED
 from tangrad.expr.dtypes import BITS, KINDS
 from tangrad.expr.infer import typed_body
 from tangrad.expr.loop import loop_of
@@ -181,9 +181,9 @@ def _special(name: str) -> Callable[..., float]:
 
 def _composed(name: str) -> Callable[..., float]:
     def function(*operands: float) -> float:
-        import numpy as np
+        from tangrad.expr.numpy_eval import composed
 
-        return float(evaluator(name)(*map(np.float64, operands)))
+        return float(composed(name, *operands))
 
     return function
 
@@ -264,6 +264,18 @@ def _special_functions(mp: Any) -> dict[str, Callable[..., Any]]:
     def chebyshev_w(n: int, a: Any) -> Any:
         return mp.chebyu(n, a) + (mp.chebyu(n - 1, a) if n else 0)
 
+    def ndtri(a: Any) -> Any:
+        with mp.extraprec(1100):  # 1 - 2a has the digits of the smallest float64
+            return mp.sqrt(2) * mp.erfinv(2 * a - 1)
+
+    def igamma(a: Any, b: Any) -> Any:
+        front = mp.exp(a * mp.log(b) - b - mp.loggamma(a + 1))
+        return front * mp.hyp1f1(1, a + 1, b, maxterms=10**7)
+
+    def igammac(a: Any, b: Any) -> Any:
+        with mp.extraprec(1100):
+            return 1 - igamma(a, b)
+
     def hermite_he(n: int, a: Any) -> Any:
         return mp.hermite(n, a / mp.sqrt(2)) / mp.sqrt(2) ** n
 
@@ -282,9 +294,9 @@ def _special_functions(mp: Any) -> dict[str, Callable[..., Any]]:
         "bessel_y1": lambda a: mp.bessely(1, a),
         "airy_ai": mp.airyai,
         "erfcx": lambda a: mp.exp(a * a) * mp.erfc(a),
-        "ndtri": lambda a: mp.sqrt(2) * mp.erfinv(2 * a - 1),
-        "igamma": lambda a, b: mp.gammainc(a, 0, b, regularized=True),
-        "igammac": lambda a, b: mp.gammainc(a, b, regularized=True),
+        "ndtri": ndtri,
+        "igamma": igamma,
+        "igammac": igammac,
         "chebyshev_polynomial_t": polynomial(mp.chebyt),
         "chebyshev_polynomial_u": polynomial(mp.chebyu),
         "chebyshev_polynomial_v": polynomial(chebyshev_v),

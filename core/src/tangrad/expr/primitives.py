@@ -7,10 +7,11 @@ Columns of a row:
     complex.
 ``numpy``, ``python``, ``c``
     Expressions in the operands ``a, b, c``; one text for all kinds, or a dict from groups of kinds
-    to texts. NumPy sees ``np``, ``sp`` (``special.py``) and the operands' dtype ``T``; Python sees
-    the functions of ``scalar_eval.py``; C sees ``$T`` (the operands' type), ``$U`` (an unsigned
-    type no narrower than 32 bits), ``$R`` (the type of a complex's parts), ``$s`` (the suffix of
-    helpers for that type), ``$bits``, and ``@exp`` (the library's function of that precision).
+    to texts. NumPy sees ``np``, ``sp`` (``special.py``), ``composed`` (``numpy_eval.py``) and the
+    operands' dtype ``T``; Python sees the functions of ``scalar_eval.py``; C sees ``$T`` (the
+    operands' type), ``$U`` (an unsigned type no narrower than 32 bits), ``$R`` (the type of a
+    complex's parts), ``$s`` (the suffix of helpers for that type), ``$bits``, and ``@exp`` (the
+    library's function of that precision).
     Complex numbers are structures of ``re`` and ``im``. A text that begins with ``{`` is a
     function body.
 ``d``
@@ -423,7 +424,7 @@ _row("zeta", 2, "f", numpy="sp.zeta(a, b)", python="zeta(a, b)", c="($T)tg_zeta(
 def _composed(name: str, *d: str) -> None:
     """Add a function whose NumPy code and C text follow from ``composed.py``."""
     operands = ", ".join("ab"[: len(d)])
-    _row(name, len(d), "f", numpy=f"sp.composed({name!r}, {operands})",
+    _row(name, len(d), "f", numpy=f"composed({name!r}, {operands})",
          python=f"{name}({operands})", c=f"($T)tg_{name}({operands})", d=d)
 
 

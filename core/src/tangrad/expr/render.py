@@ -23,10 +23,10 @@ from typing import Any
 
 from tangrad.expr.c_library import C99_COMPLEX, COMPLEX_POWER, FUNCTIONS, PORTABLE_COMPLEX
 from tangrad.expr.c_special import SPECIAL
-from tangrad.expr.composed import COMPOSED, composed
+from tangrad.expr.composed import COMPOSED
 from tangrad.expr.dtypes import BITS, COMPLEX, KINDS, REAL, compute_type
 from tangrad.expr.errors import ExpressionTypeError
-from tangrad.expr.infer import typed_body
+from tangrad.expr.infer import typed_body, typed_function
 from tangrad.expr.loop import loop_of
 from tangrad.expr.primitives import PRIMITIVES, Primitive
 from tangrad.expr.steps import Instruction, Steps
@@ -261,7 +261,7 @@ def _composed_helper(name: str, dialect: Dialect) -> str | None:
     """Return the helper of a function that ``composed.py`` writes, None if it writes none."""
     if name[3:] not in COMPOSED:
         return None
-    program = composed(name[3:])
+    program = typed_function(name[3:])
     kind = dialect.type("float64")
     params = ", ".join(f"{kind} {text}" for text in program.inputs)
     names = {text: text for text in program.inputs}

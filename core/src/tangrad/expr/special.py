@@ -12,15 +12,6 @@ __all__ = ["digamma", "erf", "erfc", "erfinv", "lgamma", "polygamma", "trigamma"
 Array = np.ndarray
 
 
-def composed(name: str, *operands: Array) -> Array:
-    """Return a function that is written in the expression language, rounded once."""
-    from tangrad.expr.composed import evaluator
-
-    arrays = [np.asarray(operand) for operand in operands]
-    kind = np.result_type(*arrays)
-    return evaluator(name)(*(a.astype(np.float64) for a in arrays)).astype(kind)
-
-
 # --- integers ---------------------------------------------------------------------------------
 
 

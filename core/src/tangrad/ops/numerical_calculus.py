@@ -143,7 +143,7 @@ def cumulative_trapezoid_points(y: Any, x: Any, dim: int) -> Any:
     _refuse_scalar("cumulative_trapezoid", y)
     _refuse_bool("cumulative_trapezoid", x, y)
     if y.shape[dim] == 0:
-        return y.new_zeros(y.shape) / 2
+        return y.cumsum(dim) / 2
     areas = _gaps("cumulative_trapezoid", y, x, dim) * _pairs(y, dim)
     return areas.cumsum(dim) / 2
 
@@ -172,7 +172,7 @@ def cumulative_trapezoid_step(y: Any, dx: Any, dim: int) -> Any:
     _refuse_scalar("cumulative_trapezoid", y)
     _refuse_bool("cumulative_trapezoid", y)
     if y.shape[dim] == 0:
-        return y.new_zeros(y.shape) / 2
+        return y.cumsum(dim) / 2
     return _pairs(y, dim).cumsum(dim) * (_real_step("cumulative_trapezoid", dx) / 2)
 
 
