@@ -94,7 +94,9 @@ GAMMA = [
     (logarithmic(-6, 1), logarithmic(-3, 3)[::-1], "small"),
     (logarithmic(0, 2.5), logarithmic(0, 2.5) * uniform((0.3, 3.0)), "middle"),
     (logarithmic(2, 5), logarithmic(2, 5) * uniform((0.6, 1.4)), "large"),
-    (logarithmic(2, 5), logarithmic(2, 5) * (1 + uniform((-0.01, 0.01))), "equal"),
+    (logarithmic(2, 5), logarithmic(2, 5) * (1 + uniform((-0.01, 0.01))), "near"),
+    (logarithmic(-2, 4), logarithmic(-2, 4), "equal"),
+    (np.arange(0.25, 3.25, 0.25).repeat(12), np.tile(np.arange(0.25, 3.25, 0.25), 12), "grid"),
 ]
 
 

@@ -150,7 +150,7 @@ _Q_FRACTION = (
     " h=1 / (b + 1 - a), c=1e300, d=1 / (b + 1 - a), r=where({when}, 2, 1))"
 )
 _IGAMMA = (
-    f"{_GAMMA_PARTS} upper = valid & (b > 1.1) & (b > a);"
+    f"{_GAMMA_PARTS} upper = valid & (b > 1.1) & (b >= a);"
     f" p = front * {_P_SERIES.format(when='valid & ~upper')};"
     f" q = front * a * {_Q_FRACTION.format(when='upper')};"
     f" value = where(uniform, 0.5 * erfc(-eta * sqrt(a / 2)) - rest, where(upper, 1 - q, p));"
@@ -159,7 +159,7 @@ _IGAMMA = (
     " where(isinf(a), where(isinf(b), nan, 0), where(isinf(b), 1, value)))))"
 )
 _IGAMMAC = (
-    f"{_GAMMA_PARTS} upper = valid & (b > 1.1) & (b > a);"
+    f"{_GAMMA_PARTS} upper = valid & (b > 1.1) & (b >= a);"
     " direct = where(b > 1.1, b < a, where(b <= 0.5, -0.4 / log(b) < a, 1.1 * b < a));"
     " small = valid & ~upper & ~direct;"
     f" p = front * {_P_SERIES.format(when='valid & ~upper & direct')};"

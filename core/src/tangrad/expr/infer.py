@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache, reduce
 
-from tangrad.expr.composed import COMPOSED
 from tangrad.expr.dtypes import BITS, COMPLEX, HALVES, KINDS, ORDER, REAL, compute_type, promote
 from tangrad.expr.errors import ExpressionTypeError
 from tangrad.expr.formula import Formula
@@ -50,6 +49,8 @@ def typed_body(loop: str, dtype: str) -> Steps:
 @cache
 def typed_function(name: str) -> Steps:
     """Return the program, in float64, of a function that ``composed.py`` writes."""
+    from tangrad.expr.composed import COMPOSED  # its tables take longer to load than all else here
+
     inputs = ("a", "b")[: PRIMITIVES[name].arity]
     formula = Formula(parse_nodes(COMPOSED[name], inputs), inputs, (), COMPOSED[name])
     types = dict.fromkeys(inputs, "float64")
