@@ -84,10 +84,15 @@ class PointwiseDefinition(Definition):
 
 def _fused_rule(definition: PointwiseDefinition, needs: int) -> Any:
     """Return the rule of a pointwise op for the inputs in the bit mask `needs`."""
-    wanted = tuple(name for k, name in enumerate(definition.inputs) if needs >> k & 1)
+    required = tuple(name for k, name in enumerate(definition.inputs) if needs >> k & 1)
+    wanted = tuple(name for name in required if not _unknown(definition, name))
     grads = _grad_names(definition)
     joined = [_gradient(definition, name, grads) for name in wanted]
-    formulas: list[tuple[Any, ...]] = []
+    formulas: list[tuple[Any, ...]] = [
+        ((definition.inputs.index(name),), None, _refusal(definition, name), -1, [], (True,))
+        for name in required
+        if name not in wanted
+    ]
     fused: list[tuple[str, Any]] = []
     for name, expression in zip(wanted, joined, strict=True):
         passed = expression.is_identity_of(0)
@@ -114,6 +119,25 @@ def _fused_rule(definition: PointwiseDefinition, needs: int) -> Any:
             )
         )
     return _C.make_rule(saves, formulas)
+
+
+def _unknown(definition: PointwiseDefinition, name: str) -> bool:
+    """Tell whether the derivative by an input is said to be unknown: `vjp={NAME: "none: why"}`."""
+    stated = definition.vjp.get(name) if isinstance(definition.vjp, dict) else None
+    return isinstance(stated, str) and stated.startswith("none:")
+
+
+def _refusal(definition: PointwiseDefinition, name: str) -> Any:
+    """Return the backward formula that raises, as late as in PyTorch: when it is asked for."""
+    reason = definition.vjp[name].removeprefix("none:").strip()
+
+    def refuse() -> Any:
+        raise NotImplementedError(
+            f"the derivative of '{definition.op.title}' for '{name}' is not implemented: {reason}; "
+            "detach() it if it is a constant"
+        )
+
+    return refuse
 
 
 def _grad_names(definition: PointwiseDefinition) -> tuple[str, ...]:

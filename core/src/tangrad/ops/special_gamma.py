@@ -27,13 +27,14 @@ def _gamma_errors(s: Any) -> list[Any]:
     ]
 
 
+_NOT_CLOSED = "none: it has no closed form"
 _UPPER = "exp((self - 1) * log(other) - other - lgamma(self))"
 
 igamma = pointwise(
     "igamma(Tensor self, Tensor other) -> Tensor",
     "igamma(self, other)",
     dtypes="floating",
-    vjp={"other": f"g * {_UPPER}"},
+    vjp={"self": _NOT_CLOSED, "other": f"g * {_UPPER}"},
     jvp={"other": f"other_t * {_UPPER}"},
     inplace=True,
     samples=_gamma_samples,
@@ -45,7 +46,7 @@ igammac = pointwise(
     "igammac(Tensor self, Tensor other) -> Tensor",
     "igammac(self, other)",
     dtypes="floating",
-    vjp={"other": f"-g * {_UPPER}"},
+    vjp={"self": _NOT_CLOSED, "other": f"-g * {_UPPER}"},
     jvp={"other": f"-other_t * {_UPPER}"},
     inplace=True,
     samples=_gamma_samples,
@@ -58,7 +59,7 @@ special_zeta = pointwise(
     "zeta(self, other)",
     promote="float",
     dtypes="floating",
-    vjp={"other": "-g * self * zeta(self + 1, other)"},
+    vjp={"self": _NOT_CLOSED, "other": "-g * self * zeta(self + 1, other)"},
     jvp={"other": "-other_t * self * zeta(self + 1, other)"},
     namespace="special",
     samples=lambda s: [
