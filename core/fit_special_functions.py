@@ -130,6 +130,10 @@ def tables() -> dict[str, tuple[str, list[mpf]]]:
             "(1 + 2x) erfcx(x), x >= 0, by t = (x - 3.75) / (x + 3.75)",
             fit(lambda t: _erfcx(mpf("3.75") * (1 + t) / (1 - t))),
         ),
+        "NDTRI_MIDDLE": (
+            "ndtri(0.5 + y) / y, y <= 0.25, by t = 32 y^2 - 1",
+            fit(of_square(0.25, lambda y: mp.sqrt(2) * mp.erfinv(2 * y) / y)),
+        ),
         "I0_SMALL": ("I0(x), x <= 8, by x^2 / 4", [1 / factorial(k) ** 2 for k in range(27)]),
         "I1_SMALL": (
             "I1(x) / x, x <= 8, by x^2 / 4",

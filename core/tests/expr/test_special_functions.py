@@ -53,6 +53,7 @@ RELATIVE = {
     "scaled_modified_bessel_k0": (np.concatenate([uniform((0, 3), (3, 9000)), SMALL]), 4),
     "scaled_modified_bessel_k1": (np.concatenate([uniform((0, 3), (3, 9000)), SMALL]), 4),
     "erfcx": (uniform((-26, 60), (-3, 3), (1e3, 1e9)), 4),
+    "log_ndtr": (uniform((-38, -1), (-1, 1), (-1e5, -38)), 4),
     "ndtri": (np.concatenate([SMALL, uniform((0, 1)), 1 - logarithmic(-15, -1)]), 4),
 }
 # name: (operands, error in float64 relative to the largest value nearby, likewise)
@@ -88,6 +89,13 @@ def test_error_where_the_function_has_no_zeros(name, low):
     operands = uniform((low, 12)) if low else logarithmic(-300, -1)
     for value, exact in evaluate(name, "float64", operands):
         assert relative(value, exact, "float64") <= 100  # exp(-z), z up to 30; else log(x)
+
+
+def test_log_ndtr_in_the_upper_tail():
+    """It is -erfc(t) / 2: rounding t = a / sqrt(2) costs 2 t^2 = a^2 units."""
+    operands = uniform((1, 8))
+    for (value, exact), a in zip(evaluate("log_ndtr", "float64", operands), operands, strict=True):
+        assert relative(value, exact, "float64") <= 4 + a * a
 
 
 GAMMA = [
@@ -161,6 +169,7 @@ def test_polynomials_of_a_degree_that_is_no_integer_or_too_high():
         ("bessel_y1", [[0, -1]], [-np.inf, np.nan]),
         ("airy_ai", [[np.inf, -np.inf, 200]], [np.nan, np.nan, 0]),
         ("erfcx", [[np.inf, -np.inf, -27, np.nan]], [0, np.inf, np.inf, np.nan]),
+        ("log_ndtr", [[np.inf, -np.inf, 0, 50, np.nan]], [0, -np.inf, -math.log(2), 0, np.nan]),
         ("ndtri", [[0, 1, 0.5, -0.1, 1.1, np.nan]], [-np.inf, np.inf, 0, np.nan, np.nan, np.nan]),
         ("igamma", [[0, 0, 1, np.inf, 1, -1, np.inf], [1, 0, 0, 1, np.inf, 1, np.inf]],
          [1, np.nan, 0, 0, 1, np.nan, np.nan]),

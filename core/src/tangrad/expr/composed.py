@@ -103,7 +103,7 @@ _ERFCX = (
     " where(a < 0, 2 * exp(h * h) * exp((m - h) * (m + h)) - p, p)"
 )
 
-# Near 1/2 by the inverse of erf; in the tails by two steps of Halley's iteration on the logarithm
+# Near 1/2 by a polynomial; in the tails by two steps of Halley's iteration on the logarithm
 # of the distribution, from a rational function (Abramowitz and Stegun 26.2.23).
 _STEP = (
     f"e = erfcx(-x * {_ROOT_HALF}); h = 0.7978845608028654 / e;"
@@ -114,8 +114,12 @@ _NDTRI = (
     " x = (2.515517 + t * (0.802853 + t * 0.010328))"
     f" / (1 + t * (1.432788 + t * (0.189269 + t * 0.001308))) - t; {_STEP} {_STEP}"
     " tail = where(a < 0.5, x, -x);"
-    " where(low > 0.25, 1.4142135623730951 * erfinv(2 * a - 1),"
+    f" y = a - 0.5; where(low > 0.25, y * {_polynomial('NDTRI_MIDDLE', '32 * y * y - 1')},"
     " where(low > 0, tail, where(a == 0, -inf, where(a == 1, inf, nan))))"
+)
+
+_LOG_NDTR = (
+    f"t = a * -{_ROOT_HALF}; where(a < -1, log(erfcx(t) / 2) - a * a / 2, log1p(erfc(-t) / -2))"
 )
 
 # --- incomplete gamma functions -------------------------------------------------------------------
@@ -216,6 +220,7 @@ COMPOSED: dict[str, str] = {
     "airy_ai": _AIRY,
     "erfcx": _ERFCX,
     "ndtri": _NDTRI,
+    "log_ndtr": _LOG_NDTR,
     "igamma": _IGAMMA,
     "igammac": _IGAMMAC,
     "chebyshev_polynomial_t": _chebyshev("a", "cos(degree * angle)"),

@@ -295,6 +295,7 @@ def _special_functions(mp: Any) -> dict[str, Callable[..., Any]]:
         "airy_ai": mp.airyai,
         "erfcx": lambda a: mp.exp(a * a) * mp.erfc(a),
         "ndtri": ndtri,
+        "log_ndtr": lambda a: mp.log(mp.erfc(-a / mp.sqrt(2)) / 2),
         "igamma": igamma,
         "igammac": igammac,
         "chebyshev_polynomial_t": polynomial(mp.chebyt),

@@ -434,6 +434,8 @@ _composed("i1", "where(a == 0, 0.5, i0(a) - y / a)")
 _composed("i1e", "where(a == 0, 0.5, i0e(a) - y * (sign(a) + 1 / a))")
 _composed("erfcx", f"2 * a * y - {_TWO_OVER_ROOT_PI}")
 _composed("ndtri", "2.50662827463100050242 * exp(y * y / 2)")
+_composed("log_ndtr", "where(a < -1, 0.79788456080286535588 / erfcx(a * -0.70710678118654752440),"
+                      " 0.39894228040143267794 * exp(a * a * -0.5 - y))")
 _UPPER = "exp((a - 1) * log(b) - b - lgamma(a))"
 _composed("igamma", "!igamma has none by its first argument in closed form", _UPPER)
 _composed("igammac", "!igammac has none by its first argument in closed form", f"-{_UPPER}")

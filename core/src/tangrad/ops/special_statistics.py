@@ -37,14 +37,13 @@ special_ndtr = pointwise(
 
 special_log_ndtr = pointwise(
     "special_log_ndtr(Tensor self) -> Tensor",
-    "t = self * -0.7071067811865476; "
-    "where(self < -1, log(erfcx(t) / 2) - self * self / 2, log1p(erfc(-t) / -2))",
+    "log_ndtr(self)",
     promote="float",
     dtypes="floating",
     # The density over the distribution, without the cancellation of their logarithms.
     partials={
-        "self": "t = self * -0.7071067811865476; where(self < -1, 0.7978845608028654 / erfcx(t), "
-        "0.7978845608028654 * exp(-(t * t)) / erfc(t))"
+        "self": "where(self < -1, 0.7978845608028654 / erfcx(self * -0.7071067811865476), "
+        "0.3989422804014327 * exp(self * self * -0.5 - result))"
     },
     namespace="special",
     samples=lambda s: [*s.unary(-9, 9, specials=False), s(s.values([0, 1, 30, 90]))],
