@@ -77,6 +77,33 @@ def _real_helpers(mark: str, kind: str, f: str, word: str, top: int) -> dict[str
     )  # fmt: skip
 
 
+def _complex_helpers(mark: str, kind: str, fma: str, f: str) -> dict[str, str]:
+    """Return product and quotient of complex numbers with the sums fused where there is FMA.
+
+    GCC turns the plain formulas into fused alternating sums in its vector loops, even with
+    -ffp-contract=off, but not in what is left over: a number's bits would depend on its place.
+    """
+    pair = f"tg_{mark}"
+    head = f"static inline {pair}"
+    return {
+        f"tg_mul_{mark}": f"""{head} tg_mul_{mark}({pair} a, {pair} b) {{
+    return tg_make_{mark}({fma}(a.re, b.re, -(a.im * b.im)), {fma}(a.re, b.im, a.im * b.re));
+}}""",
+        f"tg_truediv_{mark}": f"""{head} tg_truediv_{mark}({pair} a, {pair} b) {{
+    /* Smith, 1962, Algorithm 116: complex division */
+    {kind} ar = a.re, ai = a.im, br = b.re, bi = b.im, t, s;
+    if (__builtin_fabs{f}(br) >= __builtin_fabs{f}(bi)) {{
+        {kind} size = __builtin_fabs{f}(br);
+        if (br == 0 && bi == 0) return tg_make_{mark}(ar / size, ai / size);
+        t = bi / br; s = 1 / {fma}(bi, t, br);
+        return tg_make_{mark}({fma}(ai, t, ar) * s, {fma}(-ar, t, ai) * s);
+    }}
+    t = br / bi; s = 1 / {fma}(br, t, bi);
+    return tg_make_{mark}({fma}(ar, t, ai) * s, {fma}(ai, t, -ar) * s);
+}}""",
+    }
+
+
 # NaN becomes the quiet NaN of the core's text; others round to nearest, ties to even.
 _HALF = {
     "tg_load_bfloat16": "static inline float tg_load_bfloat16(uint16_t h)"
@@ -120,6 +147,8 @@ def cpu_dialect() -> CpuDialect:
     helpers |= {f"tg_{n}": f"{_head(n)};\n#define tg_{n} tgc_{n}" for n in SHARED}
     for row in _REAL:
         helpers |= _real_helpers(*row)
+    for row in (("c64", "float", "TGC_FMAF", "f"), ("c128", "double", "TGC_FMA", "")):
+        helpers |= _complex_helpers(*row)
     return CpuDialect(
         "cpu",
         function=base.function,

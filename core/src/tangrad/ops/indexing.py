@@ -442,62 +442,6 @@ def take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
 
 
 @composite(
-    "embedding(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None,"
-    " float norm_type=2.0, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor",
-    namespace="nn",
-    samples=lambda s: [
-        s(s.integers(0, 4, 3), s.tensor(4, 2)),
-        s(s.integers(0, 4, 2, 3), s.tensor(4, 2), padding_idx=1),
-        s(s.integers(0, 4), s.tensor(4, 2)),
-        s(s.integers(0, 4, 5), s.tensor(4, 2), -1),
-    ],
-    oracle="nn.functional.embedding",
-    errors=lambda s: [
-        (s(s.integers(4, 5, 1), s.tensor(4, 2)), IndexError, "out of"),
-        (s(s.integers(0, 1, 1), s.tensor(4)), RuntimeError, "'weight' must be 2-D"),
-        (s(s.integers(0, 1, 1), s.tensor(4, 2), 9), (AssertionError, RuntimeError), "adding_idx"),
-    ],
-)
-def embedding(
-    input: Any,
-    weight: Any,
-    padding_idx: int | None,
-    max_norm: float | None,
-    norm_type: float,
-    scale_grad_by_freq: bool,
-    sparse: bool,
-) -> Any:
-    """Look up rows of a table.
-
-    Args:
-        input: row numbers, of any shape.
-        weight: the table (rows, features).
-        padding_idx: a row whose gradient is zero.
-
-    Raises:
-        NotImplementedError: for max_norm, scale_grad_by_freq and sparse.
-    """
-    if weight.ndim != 2:
-        raise RuntimeError(f"'weight' must be 2-D, got shape {list(weight.shape)}")
-    for name, value in (("max_norm", max_norm), ("scale_grad_by_freq", scale_grad_by_freq)):
-        if value:
-            raise NotImplementedError(f"embedding: {name} is not supported, got {value}")
-    if sparse:
-        raise NotImplementedError("embedding: sparse gradients are not supported")
-    rows = weight.shape[0]
-    if padding_idx is not None:
-        if not -rows <= padding_idx < rows:
-            raise AssertionError(f"padding_idx must be within num_embeddings, got {padding_idx}")
-        padding_idx = padding_idx + rows if padding_idx < 0 else padding_idx
-    require_integer_index("embedding", input)
-    found = weight.index_select(0, input.reshape((-1,)))
-    found = found.reshape((*input.shape, weight.shape[1]))
-    if padding_idx is None or not weight.requires_grad:
-        return found
-    return tangrad.where((input == padding_idx).unsqueeze(-1), found.detach(), found)
-
-
-@composite(
     "one_hot(Tensor self, int num_classes=-1) -> Tensor",
     shape_depends_on_data=True,
     namespace="nn",
