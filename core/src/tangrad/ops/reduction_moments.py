@@ -301,14 +301,15 @@ std_mean = overload(
 logsumexp = reduction(
     "logsumexp(Tensor self, dim[] dim, bool keepdim=False) -> Tensor",
     map="self; 1",
-    combine="m = maximum(a0, b0); m; "
+    combine="m = select_complex(a0, where(real(a0) < real(b0), b0, a0), maximum(a0, b0)); m; "
     "a1 * where(a0 == m, 1, exp(a0 - m)) + b1 * where(b0 == m, 1, exp(b0 - m))",
     identity=(-float("inf"), 0),
-    finalize="a0 + log(a1)",
+    # The imaginary part is the principal one: only the real part of the maximum is taken out.
+    finalize="select_complex(a0, real(a0) + log(a1 * exp(complex(0, imag(a0)))), a0 + log(a1))",
     promote="float",
-    dtypes="floating",
+    dtypes="floating complex",
     vjp={"self": lambda g, self, result, dim, keepdim: (
-        restore(g, self, dim, keepdim) * _softmax(self, result, dim, keepdim)
+        restore(g, self, dim, keepdim) * _softmax(self, result, dim, keepdim).conj()
     )},
     jvp=lambda self, self_t, result, dim, keepdim: (
         (self_t * _softmax(self, result, dim, keepdim)).sum(dim, keepdim)

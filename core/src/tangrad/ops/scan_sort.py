@@ -6,6 +6,7 @@ from typing import Any
 
 from tangrad import ops
 from tangrad.ops.define import composite, op, scan
+from tangrad.ops.pointwise_transcendental import log_of_sum
 
 REAL = "bool integral floating"
 
@@ -178,12 +179,14 @@ def _next(tensor: Any, dim: int) -> Any:
 def _logcumsumexp_vjp(g: Any, self: Any, result: Any, dim: int) -> Any:
     """Sum `g[k] * exp(self[i] - result[k])` over k >= i, with exponents that are never positive.
 
+    Of complex numbers the exponentials are conjugate.
+
     It is `exp(self[i] - result[i])` times a linear recurrence from the end, whose decays are
     quotients of successive results, which do not decrease.
     """
-    decay = _reverse(_exp_of_difference(result, _next(result, dim)), dim)
+    decay = _reverse(_exp_of_difference(result, _next(result, dim)), dim).conj()
     sums = _reverse(linear_recurrence(decay, _reverse(g, dim), dim), dim)
-    return _exp_of_difference(self, result) * sums
+    return _exp_of_difference(self, result).conj() * sums
 
 
 def _logcumsumexp_jvp(self: Any, self_t: Any, result: Any, dim: int) -> Any:
@@ -195,8 +198,8 @@ def _logcumsumexp_jvp(self: Any, self_t: Any, result: Any, dim: int) -> Any:
 logcumsumexp = scan(
     "logcumsumexp(Tensor self, dim dim) -> Tensor",
     map="self",
-    combine="where(a == b, a + 0.6931471805599453, maximum(a, b) + log1p(exp(-abs(a - b))))",
-    dtypes="floating",
+    combine=log_of_sum("a", "b"),
+    dtypes="floating complex",
     vjp={"self": _logcumsumexp_vjp},
     jvp=_logcumsumexp_jvp,
     samples=lambda s: [

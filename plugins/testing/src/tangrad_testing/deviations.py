@@ -24,14 +24,6 @@ DEVIATIONS: dict[str, str] = {
         "the op is for floating-point numbers: nn.functional.hardtanh clamps integers": _results(
             "hardtanh", "int8 int16 int32 int64"
         ),
-        "no sums of exponentials of complex numbers yet": [
-            pattern
-            for op in ("logaddexp", "logsumexp", "logcumsumexp")
-            for pattern in (
-                *_results(op, "complex64 complex128"),
-                *_derivatives(op, "complex128", "vjp second_order jvp"),
-            )
-        ],
         "PyTorch rounds 1/6 to float32 in float64, too": _derivatives(
             "hardsigmoid", "float64", "vjp jvp"
         ),
