@@ -209,9 +209,7 @@ cdef int keyword_index(Op op, object key) except -2:
         if op.names[k] == key:
             return k
     alias = op.definition.keyword_aliases.get(key)
-    if alias is None:
-        return -1
-    return op.names.index(alias)
+    return op.names.index(alias) if alias in op.names else -1
 
 
 cdef object wrong_type(Op op, int k, PyObject* value):

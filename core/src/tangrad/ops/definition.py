@@ -34,6 +34,8 @@ class Definition:
         varargs: whether the last positional parameter, a list of tensors, may be given as single
             ones.
         node: name in `grad_fn`, in snake case, where it differs from the op's.
+        out: whether results can be written to tensors given as out=. Default: what has a kernel
+            can, views and composites cannot; a composite that says True copies its results.
     """
 
     kind = "kernel"
@@ -79,6 +81,7 @@ class Definition:
         dtypes: str = "all",
         extra_dims: int = 0,
         varargs: bool = False,
+        out: bool | None = None,
     ) -> None:
         import sys
 
@@ -112,7 +115,7 @@ class Definition:
             dtypes,
             extra_dims,
         )
-        self.varargs = varargs
+        self.varargs, self.out = varargs, out
         self.public_name: str | None = None
         self.op: Any = None
         self.parameter_names = schema.names
@@ -176,7 +179,7 @@ class Definition:
             default = kinds.empty if repr(p.default) == "<required>" else p.default
             kind = kinds.KEYWORD_ONLY if p.keyword_only else kinds.POSITIONAL_OR_KEYWORD
             parameters.append(kinds(p.name, kind, default=default))
-        if self.op is not None and self.op.kind in ("pointwise", "reduction", "scan", "kernel"):
+        if self.op is not None and self.op.takes_out:
             parameters.append(kinds("out", kinds.KEYWORD_ONLY, default=None))
         try:
             return inspect.Signature(parameters)
