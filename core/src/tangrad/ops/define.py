@@ -84,7 +84,7 @@ def _make(kind: str, definition: Definition, **fields: Any) -> _C.Op:
         has_check=definition.check is not None,
         takes_out=definition.out
         if definition.out is not None
-        else kind in ("pointwise", "reduction", "scan", "kernel"),
+        else kind in ("pointwise", "reduction", "scan", "kernel") and schema.written < 0,
         **fields,
     )
     made = _C.make_op(definition, kind, spec)

@@ -50,7 +50,7 @@ def has_inplace_form(case: Case) -> bool:
 
 def takes_out(case: Case) -> bool:
     """Tell whether an op can write into tensors given as out=."""
-    return case.call.kind in ("pointwise", "reduction", "scan") and has_values(case)
+    return case.call.takes_out and has_values(case)
 
 
 def is_method(case: Case) -> bool:
