@@ -72,9 +72,10 @@ DEVIATIONS: dict[str, str] = {
             *_results("avg_pool1d", "int64"),
             *_results("avg_pool2d", "int64"),
         ],
-        "PyTorch has no tangent of scatter with multiply": [
+        "PyTorch has no tangent of products in places": [
             *_derivatives("scatter_multiply", "float64", "jvp"),
             *_derivatives("scatter_multiply", "complex128", "jvp"),
+            *_derivatives("scatter_reduce", "float64", "jvp"),
         ],
         "PyTorch's gradient of self is what was overwritten instead of what was kept": (
             _derivatives("as_strided_scatter", "float64", "vjp second_order")
