@@ -127,6 +127,7 @@ cat = op(
 
 @composite(
     "stack(Tensor[] tensors, dim dim=0) -> Tensor",
+    out=True,
     extra_dims=1,
     method=False,
     samples=lambda s: [
@@ -191,6 +192,7 @@ def atleast_3d(self: Any) -> Any:
 
 @composite(
     "hstack(Tensor[] tensors) -> Tensor",
+    out=True,
     method=False,
     samples=lambda s: [s([s.tensor(2), s.tensor(3)]), s([s.tensor(2, 1), s.tensor(2, 2)])],
     errors=lambda s: [(s([]), RuntimeError, "non-empty")],
@@ -204,7 +206,30 @@ def hstack(tensors: Sequence[Any]) -> Any:
 
 
 @composite(
+    "column_stack(Tensor[] tensors) -> Tensor",
+    out=True,
+    method=False,
+    samples=lambda s: [
+        s([s.tensor(3), s.tensor(3, 2)]),
+        s([s.tensor(), s.tensor()]),
+        s([s.tensor(2, 3, strided=True), s.tensor(2)]),
+    ],
+    errors=lambda s: [
+        (s([]), (RuntimeError, ValueError), "non-empty"),
+        (s([s.tensor(2), s.tensor(3)]), RuntimeError, "Sizes of tensors must match"),
+    ],
+)
+def column_stack(tensors: Sequence[Any]) -> Any:
+    """Join tensors along the second dimension, vectors and scalars as columns."""
+    if not tensors:
+        raise RuntimeError("column_stack expects a non-empty TensorList")
+    columns = [x.reshape((x.numel(), 1)) if x.ndim < 2 else x for x in tensors]
+    return cat(columns, 1)
+
+
+@composite(
     "vstack(Tensor[] tensors) -> Tensor",
+    out=True,
     alias=("row_stack",),
     method=False,
     samples=lambda s: [s([s.tensor(2), s.tensor(2)]), s([s.tensor(1, 2), s.tensor(2, 2)])],
@@ -219,6 +244,7 @@ def vstack(tensors: Sequence[Any]) -> Any:
 
 @composite(
     "dstack(Tensor[] tensors) -> Tensor",
+    out=True,
     method=False,
     samples=lambda s: [s([s.tensor(2), s.tensor(2)]), s([s.tensor(2, 2, 1), s.tensor(2, 2, 2)])],
     errors=lambda s: [(s([]), RuntimeError, "non-empty")],
@@ -254,7 +280,6 @@ fill_ = op(
         tangrad.zeros_like(self) if value_t is None else value_t.expand(self.shape)
     ),
     batch=None,
-    function=False,
     samples=lambda s: [s(s.tensor(2, 3), 2), s(s.tensor(3, 2, strided=True), 0), s(s.tensor(), 1)],
     errors=lambda s: [(s(s.tensor(2), s.tensor(2)), RuntimeError, "0-dimension value tensor")],
     doc="Overwrite every element by one value.",
@@ -262,8 +287,18 @@ fill_ = op(
 
 
 @composite(
+    "fill(Tensor self, Operand value) -> Tensor",
+    method=False,
+    samples=lambda s: [s(s.tensor(2, 3), 2), s(s.tensor(3, 2, strided=True), 0), s(s.tensor(), 1)],
+    errors=lambda s: [(s(s.tensor(2), s.tensor(2)), RuntimeError, "0-dimension value tensor")],
+)
+def fill(self: Any, value: Any) -> Any:
+    """Make a tensor like another, all of one value; where that is a tensor it has a gradient."""
+    return self.new_empty(self.shape).fill_(value)
+
+
+@composite(
     "zero_(Tensor! self) -> Tensor",
-    function=False,
     samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor())],
 )
 def zero_(self: Any) -> Any:

@@ -37,6 +37,22 @@ flip = op(
 
 
 @composite(
+    "adjoint(Tensor self) -> Tensor",
+    samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(2, 3, 4, strided=True)), s(s.tensor(0, 2))],
+    errors=lambda s: [(s(s.tensor(3)), RuntimeError, "only supported on matrices")],
+)
+def adjoint(self: Any) -> Any:
+    """Transpose and conjugate matrices: a view."""
+    if self.ndim == 0:
+        return self.conj()
+    if self.ndim == 1:
+        raise RuntimeError(
+            "tensor.adjoint() is only supported on matrices or batches of matrices. Got 1-D tensor."
+        )
+    return self.transpose(-2, -1).conj()
+
+
+@composite(
     "fliplr(Tensor self) -> Tensor",
     samples=lambda s: [s(s.tensor(2, 3))],
     errors=lambda s: [(s(s.tensor(2)), RuntimeError, "must be >= 2-d")],
