@@ -132,3 +132,42 @@ def diag(self: Any, diagonal: int) -> Any:
 def diagflat(self: Any, offset: int) -> Any:
     """Make a matrix of zeros with all elements, in order, on a diagonal."""
     return diag_embed(self.reshape((-1,)), offset)
+
+
+@composite(
+    "fill_diagonal_(Tensor! self, Scalar fill_value, bool wrap=False) -> Tensor",
+    function=False,
+    samples=lambda s: [
+        s(s.tensor(3, 4), 1),
+        s(s.tensor(7, 3), 2, True),
+        s(s.tensor(7, 2, strided=True), 1, wrap=True),
+        s(s.tensor(3, 3, 3), 1),
+        s(s.tensor(0, 3), 1),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(3), 1), RuntimeError, "larger than 1"),
+        (s(s.tensor(3, 3, 2), 1), RuntimeError, "equal length"),
+    ],
+)
+def fill_diagonal_(self: Any, fill_value: Any, wrap: bool) -> Any:
+    """Overwrite the main diagonal by a number; of more dimensions, which are equal, as well.
+
+    Args:
+        wrap: go on with further diagonals below in a tall matrix, one row apart.
+    """
+    if self.ndim < 2:
+        raise RuntimeError(f"dimensions must larger than 1, got shape {list(self.shape)}")
+    if self.ndim > 2:
+        if len(set(self.shape)) > 1:
+            raise RuntimeError(
+                f"all dimensions of input must be of equal length, got shape {list(self.shape)}"
+            )
+        diagonal = self
+        while diagonal.ndim > 1:
+            diagonal = diagonal.diagonal(0, 0, 1)
+        diagonal.fill_(fill_value)
+        return self
+    height, width = self.shape
+    for top in range(0, height, width + 1) if wrap and height > width + 1 else (0,):
+        self.narrow(0, top, height - top).diagonal().fill_(fill_value)
+    return self

@@ -294,7 +294,7 @@ fill_ = op(
 )
 def fill(self: Any, value: Any) -> Any:
     """Make a tensor like another, all of one value; where that is a tensor it has a gradient."""
-    return self.new_empty(self.shape).fill_(value)
+    return self.clone().fill_(value)
 
 
 @composite(
