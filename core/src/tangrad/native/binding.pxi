@@ -286,7 +286,7 @@ cdef object as_ints(Op op, int k, PyObject* value):
         return tuple(<object>value)
     if hasattr(<object>value, "__sym_int__"):
         return (<object>value,)
-    if hasattr(<object>value, "__index__"):
+    if hasattr(<object>value, "__index__") and not PyBool_Check(<object>value):
         return as_ints_of_one(op, k, op_index(<object>value))
     raise wrong_type(op, k, value)
 

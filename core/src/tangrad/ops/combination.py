@@ -16,6 +16,7 @@ def _padded(shape: Sequence[int], ndim: int) -> tuple[int, ...]:
 
 @composite(
     "kron(Tensor self, Tensor other) -> Tensor",
+    out=True,
     samples=lambda s: [
         s(s.tensor(2, 3), s.tensor(2, 2)),
         s(s.tensor(2), s.tensor(2, 3)),
@@ -52,6 +53,7 @@ def _cross_dim(input: Any, other: Any, dim: int | None) -> int:
 
 @composite(
     "cross(Tensor input, Tensor other, dim? dim=None) -> Tensor",
+    out=True,
     dtypes="integral floating complex",
     samples=lambda s: [
         s(s.tensor(2, 3), s.tensor(2, 3), 1),
@@ -169,6 +171,7 @@ def block_diag(tensors: Sequence[Any]) -> Any:
 
 @composite(
     "diff(Tensor self, int n=1, dim dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
+    out=True,
     samples=lambda s: [
         s(s.tensor(4)),
         s(s.tensor(4, 3, strided=True), 2, 0),

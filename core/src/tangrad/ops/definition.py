@@ -36,6 +36,7 @@ class Definition:
         node: name in `grad_fn`, in snake case, where it differs from the op's.
         out: whether results can be written to tensors given as out=. Default: what has a kernel
             can, views and composites cannot; a composite that says True copies its results.
+        names: {further keyword: parameter}, where PyTorch has several names for one.
     """
 
     kind = "kernel"
@@ -82,6 +83,7 @@ class Definition:
         extra_dims: int = 0,
         varargs: bool = False,
         out: bool | None = None,
+        names: Mapping[str, str] | None = None,
     ) -> None:
         import sys
 
@@ -116,6 +118,7 @@ class Definition:
             extra_dims,
         )
         self.varargs, self.out = varargs, out
+        self.keyword_aliases = {**KEYWORD_ALIASES, **(names or {})}
         self.public_name: str | None = None
         self.op: Any = None
         self.parameter_names = schema.names
@@ -152,8 +155,6 @@ class Definition:
             "Operand",
             "Tensor?",
         )
-
-    keyword_aliases = KEYWORD_ALIASES
 
     def signature_text(self) -> str:
         """Return the parameters as text for messages."""

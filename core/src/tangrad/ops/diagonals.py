@@ -57,7 +57,7 @@ def _triangle(
 
 @composite(
     "tril_indices(int row, int col, int offset=0, *, dtype? dtype=None, layout? layout=None,"
-    " device? device=None, bool pin_memory=False) -> Tensor",
+    " device? device=None, bool pin_memory=False, bool requires_grad=False) -> Tensor",
     samples=lambda s: [s(3, 3), s(2, 4, 1), s(3, 2, -1), s(0, 2)],
     errors=lambda s: [(s(-1, 2), RuntimeError, "non-negative")],
 )
@@ -70,7 +70,7 @@ def tril_indices(
 
 @composite(
     "triu_indices(int row, int col, int offset=0, *, dtype? dtype=None, layout? layout=None,"
-    " device? device=None, bool pin_memory=False) -> Tensor",
+    " device? device=None, bool pin_memory=False, bool requires_grad=False) -> Tensor",
     samples=lambda s: [s(3, 3), s(2, 4, 1), s(3, 2, -1), s(0, 2)],
     errors=lambda s: [(s(-1, 2), RuntimeError, "non-negative")],
 )

@@ -149,6 +149,7 @@ def _as_operand(x: Any, like: Any) -> Any:
     "isin(Operand elements, Operand test_elements, *, bool assume_unique=False,"
     " bool invert=False) -> Tensor",
     out=True,
+    names={"element": "elements", "test_element": "test_elements"},
     method=False,
     dtypes="integral floating",
     samples=lambda s: [

@@ -12,6 +12,8 @@ from tangrad.ops.slicing import slice_
 
 
 def _check_gather(self: Any, dim: int, index: Any) -> None:
+    if any(n == 0 for n in index.shape):
+        return
     require_integer_index("gather", index)
     _check_index_fits("gather", self, dim, index)
 
@@ -329,6 +331,7 @@ def _scatter_multiply_jvp(
 @composite(
     "scatter_with_reduce(Tensor self, dim dim, Tensor index, Tensor src, *, str reduce) -> Tensor",
     inplace=True,
+    out=True,
     function=False,
     method=False,
     samples=lambda s: [
@@ -352,7 +355,27 @@ def scatter_with_reduce(self: Any, dim: int, index: Any, src: Any, reduce: str) 
     return rule(self, dim, index, src)
 
 
-scatter = overload("scatter", "scatter_src", "scatter_value", "scatter_with_reduce")
+@composite(
+    "scatter_value_with_reduce(Tensor self, dim dim, Tensor index, Scalar value, *, str reduce)"
+    " -> Tensor",
+    inplace=True,
+    out=True,
+    function=False,
+    method=False,
+    samples=lambda s: [
+        s(s.tensor(3, 4), 0, s.integers(0, 3, 2, 4), 2, reduce="add"),
+        s(s.tensor(3, 4), 1, s.integers(0, 4, 3, 2), 2, reduce="multiply"),
+    ],
+    oracle="scatter",
+)
+def scatter_value_with_reduce(self: Any, dim: int, index: Any, value: Any, reduce: str) -> Any:
+    """Add or multiply a number into places along one dimension."""
+    return scatter_with_reduce(self, dim, index, self.new_full(index.shape, value), reduce=reduce)
+
+
+scatter = overload(
+    "scatter", "scatter_src", "scatter_value", "scatter_with_reduce", "scatter_value_with_reduce"
+)
 
 scatter_add = op(
     "scatter_add(Tensor self, dim dim, Tensor index, Tensor src) -> Tensor",

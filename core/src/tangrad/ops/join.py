@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import tangrad
-from tangrad.ops.define import composite, op, pointwise
+from tangrad.ops.define import composite, op, overload, pointwise
 from tangrad.ops.movement import Ints, batched_front
 from tangrad.ops.slicing import slice_
 
@@ -161,33 +161,87 @@ def _at_least(x: Any, ndim: int) -> Any:
 
 
 @composite(
-    "atleast_1d(Tensor self) -> Tensor",
+    "atleast_1d_one(Tensor self) -> Tensor",
+    function=False,
     method=False,
-    samples=lambda s: [s(s.tensor()), s(s.tensor(2))],
+    samples=lambda s: [s(s.tensor()), s(s.tensor(2)), s(s.tensor(2, 3)), s(s.tensor(1, 2, 1))],
+    oracle="atleast_1d",
 )
-def atleast_1d(self: Any) -> Any:
+def atleast_1d_one(self: Any) -> Any:
     """View a scalar as a vector; leave other tensors as they are."""
     return _at_least(self, 1)
 
 
 @composite(
-    "atleast_2d(Tensor self) -> Tensor",
+    "atleast_1d_all(Tensor[] tensors) -> Tensor[]",
+    varargs=True,
+    function=False,
     method=False,
-    samples=lambda s: [s(s.tensor()), s(s.tensor(2)), s(s.tensor(2, 3))],
+    samples=lambda s: [s([s.tensor(), s.tensor(2)]), s(s.tensor(2, 3), s.tensor()), s([])],
+    oracle="atleast_1d",
 )
-def atleast_2d(self: Any) -> Any:
+def atleast_1d_all(tensors: Sequence[Any]) -> Any:
+    """Do so with each of several tensors."""
+    return tuple(atleast_1d_one(x) for x in tensors)
+
+
+atleast_1d = overload("atleast_1d", "atleast_1d_one", "atleast_1d_all", method=False)
+
+
+@composite(
+    "atleast_2d_one(Tensor self) -> Tensor",
+    function=False,
+    method=False,
+    samples=lambda s: [s(s.tensor()), s(s.tensor(2)), s(s.tensor(2, 3)), s(s.tensor(1, 2, 1))],
+    oracle="atleast_2d",
+)
+def atleast_2d_one(self: Any) -> Any:
     """View a scalar or vector as a matrix of one row; leave other tensors as they are."""
     return _at_least(self, 2)
 
 
 @composite(
-    "atleast_3d(Tensor self) -> Tensor",
+    "atleast_2d_all(Tensor[] tensors) -> Tensor[]",
+    varargs=True,
+    function=False,
+    method=False,
+    samples=lambda s: [s([s.tensor(), s.tensor(2)]), s(s.tensor(2, 3), s.tensor()), s([])],
+    oracle="atleast_2d",
+)
+def atleast_2d_all(tensors: Sequence[Any]) -> Any:
+    """Do so with each of several tensors."""
+    return tuple(atleast_2d_one(x) for x in tensors)
+
+
+atleast_2d = overload("atleast_2d", "atleast_2d_one", "atleast_2d_all", method=False)
+
+
+@composite(
+    "atleast_3d_one(Tensor self) -> Tensor",
+    function=False,
     method=False,
     samples=lambda s: [s(s.tensor()), s(s.tensor(2)), s(s.tensor(2, 3)), s(s.tensor(1, 2, 1))],
+    oracle="atleast_3d",
 )
-def atleast_3d(self: Any) -> Any:
+def atleast_3d_one(self: Any) -> Any:
     """View a tensor with at least three dimensions; a matrix gets a last one of size one."""
     return _at_least(self, 2).unsqueeze(-1) if self.ndim < 3 else self
+
+
+@composite(
+    "atleast_3d_all(Tensor[] tensors) -> Tensor[]",
+    varargs=True,
+    function=False,
+    method=False,
+    samples=lambda s: [s([s.tensor(), s.tensor(2)]), s(s.tensor(2, 3), s.tensor()), s([])],
+    oracle="atleast_3d",
+)
+def atleast_3d_all(tensors: Sequence[Any]) -> Any:
+    """Do so with each of several tensors."""
+    return tuple(atleast_3d_one(x) for x in tensors)
+
+
+atleast_3d = overload("atleast_3d", "atleast_3d_one", "atleast_3d_all", method=False)
 
 
 @composite(

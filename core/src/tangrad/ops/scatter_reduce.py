@@ -14,7 +14,7 @@ from tangrad.ops.gather_scatter import (
     scatter_with,
     vector_front,
 )
-from tangrad.ops.indexing import index_put, require_integer_index
+from tangrad.ops.indexing import put_at, require_integer_index
 
 
 def _extreme(np: Any, out: Any, places: Any, values: Any, largest: bool) -> None:
@@ -420,5 +420,5 @@ def put(self: Any, index: Any, source: Any, accumulate: bool) -> Any:
             "put_(): Expected source and index to have the same number of elements, but got "
             f"source.numel() = {source.numel()}, index.numel() = {index.numel()}"
         )
-    flat = index_put(self.reshape((-1,)), [index.reshape((-1,))], source.reshape((-1,)), accumulate)
+    flat = put_at(self.reshape((-1,)), [index.reshape((-1,))], source.reshape((-1,)), accumulate)
     return flat.reshape(self.shape)

@@ -100,7 +100,16 @@ def arange_step(
     if dtype is None and out is None:
         whole = all(isinstance(x, int) for x in (start, end, step))
         dtype = tangrad.int64 if whole else _C.get_default_dtype()
-    vector = _vector(_range_length(start, end, step), dtype, device, out)
+    kind = dtype if out is None else out.dtype
+    if kind.is_complex or kind == tangrad.bool:
+        raise NotImplementedError(f"arange: not implemented for {kind}")
+    length = _range_length(start, end, step)
+    if not kind.is_floating_point:
+        start, end, step = int(start), int(end), int(step)
+        if step == 0:
+            raise ValueError(f"step must be nonzero, but is so in {kind}")
+        length = _range_length(start, end, step) if kind == tangrad.int64 else length
+    vector = _vector(length, dtype, device, out)
     return _given(_sequence(vector, start, step), requires_grad, out)
 
 

@@ -225,6 +225,7 @@ _log_softmax_backward_data = op(
 
 @composite(
     "softmax(Tensor self, dim dim, dtype? dtype=None) -> Tensor",
+    out=True,
     dtypes="floating",
     samples=lambda s: [
         s(s.tensor(2, 3), 1),
@@ -246,6 +247,7 @@ def softmax(self: Any, dim: int, dtype: Any) -> Any:
 
 @composite(
     "log_softmax(Tensor self, dim dim, dtype? dtype=None) -> Tensor",
+    out=True,
     dtypes="floating",
     samples=lambda s: [
         s(s.tensor(2, 3), 1),

@@ -8,6 +8,8 @@ from tangrad.ops.define import composite
 from tangrad.ops.movement import Ints, _unsafe_view
 from tangrad.ops.slicing import chunk, split_with_sizes
 
+_NAMES = {"sections": "indices_or_sections", "indices": "indices_or_sections"}
+
 
 def _split_along(name: str, self: Any, where: Any, dim: int, least: int) -> Any:
     if self.ndim < least:
@@ -26,6 +28,7 @@ def _split_along(name: str, self: Any, where: Any, dim: int, least: int) -> Any:
 
 @composite(
     "hsplit(Tensor self, any indices_or_sections) -> Tensor[]",
+    names=_NAMES,
     samples=lambda s: [s(s.tensor(4), 2), s(s.tensor(2, 6), 3), s(s.tensor(2, 5, 2), (1, 4))],
     errors=lambda s: [
         (s(s.tensor(), 1), RuntimeError, "at least 1 dimension"),
@@ -40,6 +43,7 @@ def hsplit(self: Any, indices_or_sections: Any) -> Any:
 
 @composite(
     "vsplit(Tensor self, any indices_or_sections) -> Tensor[]",
+    names=_NAMES,
     samples=lambda s: [s(s.tensor(4, 2), 2), s(s.tensor(5, 2, 2), (1, 4))],
     errors=lambda s: [
         (s(s.tensor(4), 2), RuntimeError, "at least 2 dimension"),
@@ -53,6 +57,7 @@ def vsplit(self: Any, indices_or_sections: Any) -> Any:
 
 @composite(
     "dsplit(Tensor self, any indices_or_sections) -> Tensor[]",
+    names=_NAMES,
     samples=lambda s: [s(s.tensor(2, 2, 4), 2), s(s.tensor(2, 1, 5), (1, 4))],
     errors=lambda s: [
         (s(s.tensor(4, 4), 2), RuntimeError, "at least 3 dimension"),

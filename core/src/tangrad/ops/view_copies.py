@@ -9,8 +9,18 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.conversion import detach
-from tangrad.ops.define import composite
-from tangrad.ops.movement import Ints, alias, expand, permute, squeeze, t, transpose, unsqueeze
+from tangrad.ops.define import composite, overload
+from tangrad.ops.movement import (
+    Ints,
+    alias,
+    expand,
+    permute,
+    squeeze,
+    t,
+    transpose,
+    unsqueeze,
+    view_size,
+)
 from tangrad.ops.slicing import (
     diagonal,
     narrow,
@@ -21,7 +31,7 @@ from tangrad.ops.slicing import (
     unbind,
     unfold,
 )
-from tangrad.ops.strided import as_strided, view_, view_as_complex, view_as_real
+from tangrad.ops.strided import as_strided, view_as_complex, view_as_real, view_dtype
 
 
 def _copy(seen: Any) -> Any:
@@ -262,12 +272,31 @@ def view_as_real_copy(self: Any) -> Any:
 
 
 @composite(
-    "view_copy(Tensor self, any size) -> Tensor",
+    "view_copy_size(Tensor self, int[] size) -> Tensor",
     out=True,
+    function=False,
     method=False,
-    samples=view_.definition.samples,
-    errors=view_.definition.errors,
+    samples=view_size.definition.samples,
+    errors=view_size.definition.errors,
+    oracle="view_copy",
 )
-def view_copy(self: Any, size: Any) -> Any:
-    """Copy a tensor in another shape, or with its bits as another dtype."""
-    return _copy(view_(self, size))
+def view_copy_size(self: Any, size: Ints) -> Any:
+    """Copy a tensor in another shape."""
+    return _copy(view_size(self, size))
+
+
+@composite(
+    "view_copy_dtype(Tensor self, dtype? dtype) -> Tensor",
+    out=True,
+    function=False,
+    method=False,
+    samples=view_dtype.definition.samples,
+    errors=view_dtype.definition.errors,
+    oracle="view_copy",
+)
+def view_copy_dtype(self: Any, dtype: Any) -> Any:
+    """Copy a tensor with its bits seen as another dtype."""
+    return _copy(view_dtype(self, dtype))
+
+
+view_copy = overload("view_copy", "view_copy_size", "view_copy_dtype", method=False)
