@@ -70,10 +70,8 @@ def _forms(function: ast.FunctionDef) -> Form | None:
     """Read a stub; None where it is of named dimensions."""
     a = function.args
     text = ast.unparse(a)
-    names = [p.arg for p in a.args]
-    if names[:1] in (["beta"], ["alpha"]) or (
-        names[:2] == ["self", "value"] and "tensor1" in names
-    ):
+    first = [p.arg for p in a.args[:2]]
+    if first in (["self", "value"], ["self", "alpha"]) or first[:1] == ["beta"]:
         return None  # numbers in front of tensors: PyTorch warns of it since 1.5
     if "EllipsisType" in text or "names:" in text or "Dimname" in text:
         return None
@@ -174,6 +172,8 @@ def missing(form: Form, theirs: Form, others: Sequence[Form]) -> list[str]:
 DIFFERENT: dict[str, str] = {
     "bmm": "out_dtype is for other devices than the host in PyTorch, too",
     "mm": "out_dtype is for other devices than the host in PyTorch, too",
+    "addmm": "out_dtype is for other devices than the host in PyTorch, too",
+    "baddbmm": "out_dtype is for other devices than the host in PyTorch, too",
     "conv1d": "padding has one default, 0, which is what 'valid' means",
     "conv2d": "padding has one default, 0, which is what 'valid' means",
     "conv3d": "padding has one default, 0, which is what 'valid' means",

@@ -62,10 +62,17 @@ def _triangle(
     errors=lambda s: [(s(-1, 2), RuntimeError, "non-negative")],
 )
 def tril_indices(
-    row: int, col: int, offset: int, dtype: Any, layout: Any, device: Any, pin_memory: bool
+    row: int,
+    col: int,
+    offset: int,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    pin_memory: bool,
+    requires_grad: bool,
 ) -> Any:
     """List the places on and below a diagonal of a matrix: their rows and their columns."""
-    return _triangle(row, col, offset, dtype, layout, device, lower=True)
+    return finished(_triangle(row, col, offset, dtype, layout, device, lower=True), requires_grad)
 
 
 @composite(
@@ -75,10 +82,17 @@ def tril_indices(
     errors=lambda s: [(s(-1, 2), RuntimeError, "non-negative")],
 )
 def triu_indices(
-    row: int, col: int, offset: int, dtype: Any, layout: Any, device: Any, pin_memory: bool
+    row: int,
+    col: int,
+    offset: int,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    pin_memory: bool,
+    requires_grad: bool,
 ) -> Any:
     """List the places on and above a diagonal of a matrix: their rows and their columns."""
-    return _triangle(row, col, offset, dtype, layout, device, lower=False)
+    return finished(_triangle(row, col, offset, dtype, layout, device, lower=False), requires_grad)
 
 
 @composite(

@@ -587,7 +587,7 @@ def _readable(x: Any) -> bool:
 
 
 @composite(
-    "normal(any mean, any std, int[]? size=None, *, generator? generator=None,"
+    "normal(any mean, any std=1.0, int[]? size=None, *, generator? generator=None,"
     " dtype? dtype=None, layout? layout=None, device? device=None, bool requires_grad=False,"
     " bool pin_memory=False) -> Tensor",
     out=True,

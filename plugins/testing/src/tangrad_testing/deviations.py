@@ -91,7 +91,8 @@ DEVIATIONS: dict[str, str] = {
             for op in ("as_strided", "as_strided_copy", "as_strided_scatter")
         ],
         "what depends on data has no batch": [
-            f"test_vmap_is_a_loop[[]{op}-*" for op in ("allclose", "equal", "where_nonzero")
+            f"test_vmap_is_a_loop[[]{op}-*"
+            for op in ("allclose", "equal", "where_nonzero", "index_put")
         ],
     }.items()
     for pattern in patterns
