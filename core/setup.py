@@ -46,7 +46,7 @@ def extension(name: str, *sources: str) -> Extension:
     return Extension(
         name,
         list(sources),
-        include_dirs=[str(PACKAGE), str(PACKAGE / "native")],
+        include_dirs=[str(PACKAGE), str(PACKAGE / "native"), str(PACKAGE / "serialization")],
         depends=sorted(str(path) for path in included),
         define_macros=[("CYTHON_TRACE", "1"), ("CYTHON_TRACE_NOGIL", "1")] if COVERAGE else [],
         libraries=["m"],
@@ -76,6 +76,11 @@ setup(
         [
             extension("tangrad._C", f"{PACKAGE}/_C.pyx", *NATIVE_C),
             extension("tangrad.nn._module", f"{PACKAGE}/nn/_module.pyx"),
+            extension(
+                "tangrad.serialization._checksum",
+                f"{PACKAGE}/serialization/_checksum.pyx",
+                f"{PACKAGE}/serialization/crc32.c",
+            ),
         ],
         include_path=["src", str(PACKAGE)],
         compiler_directives={"language_level": 3, "linetrace": COVERAGE},

@@ -22,7 +22,7 @@ LAYERS = [
     {"__main__", "cli"},
     {"plugin"},
     {"nn", "optim"},
-    {"utils"},
+    {"utils", "serialization"},
     {"tangrad"},  # the public namespace, which those above use as every user does
     {"linalg", "fft", "special", "signal"},  # which show ops by shorter names
     {"autograd", "func", "overrides"},

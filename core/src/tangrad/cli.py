@@ -1,6 +1,6 @@
 """Parse tangrad's command line, and tell about the installation.
 
-`info` and `op` are the core's; plugins add commands by the hook `tangrad_add_cli`.
+`info`, `op` and `inspect` are the core's; plugins add commands by the hook `tangrad_add_cli`.
 """
 
 from __future__ import annotations
@@ -89,6 +89,10 @@ def _add_own(commands: Any) -> None:
     op = commands.add_parser("op", help="print everything that follows from an op's definition")
     op.add_argument("name", metavar="NAME", help="such as add, softmax or layer_norm")
     op.set_defaults(run=_op)
+    inspect = commands.add_parser("inspect", help="show what a file holds, without loading it")
+    inspect.add_argument("file", metavar="FILE", help="written by save, PyTorch or safetensors")
+    inspect.add_argument("--json", action="store_true", help="print JSON")
+    inspect.set_defaults(run=_inspect)
 
 
 def _info(options: argparse.Namespace) -> None:
@@ -109,6 +113,21 @@ def _op(options: argparse.Namespace) -> int:
     except AttributeError as error:
         print(f"python -m tangrad op: {error}", file=sys.stderr)
         return 1
+    return 0
+
+
+def _inspect(options: argparse.Namespace) -> int:
+    from tangrad.serialization import SerializationError, inspection
+
+    try:
+        found = inspection.describe(options.file)
+    except (SerializationError, OSError) as error:
+        print(f"python -m tangrad inspect: {error}", file=sys.stderr)
+        return 1
+    if options.json:
+        print(inspection.as_json(found))
+    else:
+        print(inspection.as_text(found, options.file))
     return 0
 
 

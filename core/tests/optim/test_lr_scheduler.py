@@ -17,6 +17,23 @@ SCHEDULES = {
     "exponential": lambda s, o: s.ExponentialLR(o, 0.8),
     "cosine": lambda s, o: s.CosineAnnealingLR(o, 5, eta_min=0.01),
     "cosine to zero": lambda s, o: s.CosineAnnealingLR(o, 7),
+    "polynomial": lambda s, o: s.PolynomialLR(o, 9, power=1.7),
+    "restarts": lambda s, o: s.CosineAnnealingWarmRestarts(o, 3, eta_min=0.01),
+    "longer and longer": lambda s, o: s.CosineAnnealingWarmRestarts(o, 2, T_mult=2),
+}
+WITH_MOMENTUM = {
+    "triangular": lambda s, o: s.CyclicLR(o, 0.01, 0.2, 3, 5),
+    "triangular2": lambda s, o: s.CyclicLR(
+        o, [0.01, 0.02], [0.2, 0.4], 4, mode="triangular2", base_momentum=[0.5, 0.6]
+    ),
+    "exponential range": lambda s, o: s.CyclicLR(o, 0.01, 0.2, 3, mode="exp_range", gamma=0.9),
+    "own scale": lambda s, o: s.CyclicLR(o, 0.01, 0.2, 3, scale_fn=lambda x: 1 / (x + 1)),
+    "without momentum": lambda s, o: s.CyclicLR(o, 0.01, 0.2, 3, cycle_momentum=False),
+    "one cycle": lambda s, o: s.OneCycleLR(o, 0.3, total_steps=25),
+    "one cycle, straight": lambda s, o: s.OneCycleLR(
+        o, [0.3, 0.6], epochs=5, steps_per_epoch=5, anneal_strategy="linear", max_momentum=0.97
+    ),
+    "three phases": lambda s, o: s.OneCycleLR(o, 0.3, 30, three_phase=True, div_factor=5.0),
 }
 
 
@@ -50,6 +67,8 @@ def test_rates_are_pytorchs(agree, name):
 def test_going_to_an_epoch_uses_the_closed_form(agree, name):
     if name == "multiplicative":
         pytest.skip("has no closed form")
+    if name in ("restarts", "longer and longer"):
+        pytest.skip("takes the epoch without a warning; tested below")
 
     def program(t):
         made = optimizer(t)
@@ -59,6 +78,145 @@ def test_going_to_an_epoch_uses_the_closed_form(agree, name):
         return [group["lr"] for group in made.param_groups]
 
     agree(program)
+
+
+@pytest.mark.parametrize("kind", ["SGD", "Adam"])
+@pytest.mark.parametrize("name", WITH_MOMENTUM)
+def test_rates_and_momenta_are_pytorchs(agree, name, kind):
+    def program(t):
+        groups = [{"params": [t.nn.Parameter(t.ones(1))]} for _ in range(2)]
+        made = getattr(t.optim, kind)(
+            groups, lr=0.1, **({"momentum": 0.9} if kind == "SGD" else {})
+        )
+        scheduler = WITH_MOMENTUM[name](t.optim.lr_scheduler, made)
+        path = []
+        for _ in range(24):
+            made.step()
+            scheduler.step()
+            path.append(
+                [[g["lr"], g.get("momentum"), list(g.get("betas", ()))] for g in made.param_groups]
+            )
+        return path
+
+    agree(program, tolerance=1e-9)
+
+
+def test_one_cycle_ends(agree):
+    def program(t):
+        made = t.optim.SGD([t.nn.Parameter(t.ones(1))], lr=0.1, momentum=0.9)
+        scheduler = t.optim.lr_scheduler.OneCycleLR(made, 0.3, total_steps=3)
+        for _ in range(5):
+            made.step()
+            scheduler.step()
+
+    agree(program, message=False)
+
+
+@pytest.mark.parametrize("epoch", [1.5, 3.25, 11])
+def test_restarts_go_to_a_fraction_of_an_epoch(agree, epoch):
+    def program(t):
+        made = optimizer(t)
+        scheduler = t.optim.lr_scheduler.CosineAnnealingWarmRestarts(made, 2, T_mult=3)
+        made.step()
+        scheduler.step(epoch)
+        return [scheduler.T_cur, scheduler.T_i, scheduler.last_epoch, scheduler.get_last_lr()]
+
+    agree(program)
+
+
+def test_schedules_follow_one_another(agree):
+    def program(t):
+        made = optimizer(t)
+        s = t.optim.lr_scheduler
+        parts = [s.LinearLR(made, 0.1, 1.0, 3), s.ExponentialLR(made, 0.9), s.StepLR(made, 2, 0.1)]
+        return rates(made, s.SequentialLR(made, parts, [4, 9]), 16)
+
+    agree(program, tolerance=1e-9)
+
+
+def test_a_chain_multiplies(agree):
+    def program(t):
+        made = optimizer(t)
+        s = t.optim.lr_scheduler
+        chained = s.ChainedScheduler([s.ConstantLR(made, 0.1, 3), s.ExponentialLR(made, 0.9)])
+        return rates(made, chained, 8)
+
+    agree(program, tolerance=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["SequentialLR", "ChainedScheduler"])
+def test_combined_schedules_continue_from_their_state(kind):
+    def build():
+        made = optimizer(tangrad)
+        s = lr_scheduler
+        parts = [s.LinearLR(made, 0.1, 1.0, 3), s.ExponentialLR(made, 0.9)]
+        if kind == "SequentialLR":
+            return made, s.SequentialLR(made, parts, [4])
+        return made, s.ChainedScheduler(parts)
+
+    made, scheduler = build()
+    rates(made, scheduler, 3)
+    other, resumed = build()
+    other.load_state_dict(made.state_dict())
+    resumed.load_state_dict(scheduler.state_dict())
+    assert rates(other, resumed, 6) == rates(made, scheduler, 6)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"mode": "max", "factor": 0.5, "patience": 1},
+        {"threshold_mode": "abs", "threshold": 0.2, "patience": 2, "cooldown": 2},
+        {"mode": "max", "threshold_mode": "abs", "patience": 0, "min_lr": [0.1, 0.01]},
+    ],
+)
+def test_a_plateau_lowers_the_rate(agree, options):
+    def program(t):
+        made = optimizer(t)
+        scheduler = t.optim.lr_scheduler.ReduceLROnPlateau(made, **options)
+        path = []
+        for metric in [3.0, 2.0, 2.5, 1.95, 1.94, 2.2, 2.3, 2.1, 2.1, 1.0, 1.5, 1.5, 1.5, 1.5]:
+            made.step()
+            scheduler.step(t.tensor(metric))
+            path.append([scheduler.best, scheduler.num_bad_epochs, scheduler.get_last_lr()])
+        return path
+
+    agree(program, tolerance=1e-9)
+
+
+WRONG = {
+    "T_0": lambda s, o: s.CosineAnnealingWarmRestarts(o, 0),
+    "T_mult": lambda s, o: s.CosineAnnealingWarmRestarts(o, 2, T_mult=0),
+    "mode": lambda s, o: s.CyclicLR(o, 0.1, 0.2, mode="square"),
+    "no momentum": lambda s, o: s.CyclicLR(
+        type("Bare", (s.LRScheduler.__init__.__globals__["Optimizer"],), {})([o], {"lr": 0.1}),
+        0.1,
+        0.2,
+    ),
+    "lengths": lambda s, o: s.CyclicLR(o, [0.1], [0.2]),
+    "no steps": lambda s, o: s.OneCycleLR(o, 0.1),
+    "steps": lambda s, o: s.OneCycleLR(o, 0.1, total_steps=-1),
+    "share": lambda s, o: s.OneCycleLR(o, 0.1, total_steps=5, pct_start=2.0),
+    "strategy": lambda s, o: s.OneCycleLR(o, 0.1, total_steps=5, anneal_strategy="up"),
+    "factor": lambda s, o: s.ReduceLROnPlateau(o, factor=1.0),
+    "plateau mode": lambda s, o: s.ReduceLROnPlateau(o, mode="mean"),
+    "empty": lambda s, o: s.SequentialLR(o, [], []),
+    "milestones": lambda s, o: s.SequentialLR(o, [s.StepLR(o, 2)], [3]),
+    "other optimizer": lambda s, o: s.ChainedScheduler([s.StepLR(o, 2)], object()),
+    "plateau in a chain": lambda s, o: s.ChainedScheduler([s.ReduceLROnPlateau(o)]),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_arguments_raise_what_pytorch_raises(agree, name):
+    def program(t):
+        made = optimizer(t)
+        if name == "no momentum":
+            made = t.nn.Parameter(t.ones(1))
+        WRONG[name](t.optim.lr_scheduler, made)
+
+    agree(program, message=False)
 
 
 def test_two_schedules_multiply(agree):

@@ -16,6 +16,8 @@ from tangrad.nn.modules.loss import *  # noqa: F403
 from tangrad.nn.modules.module import Module as Module
 from tangrad.nn.modules.normalization import *  # noqa: F403
 from tangrad.nn.modules.pooling import *  # noqa: F403
+from tangrad.nn.modules.rnn import *  # noqa: F403
+from tangrad.nn.modules.rnn_cell import *  # noqa: F403
 from tangrad.nn.modules.sparse import *  # noqa: F403
 from tangrad.nn.parameter import Buffer as Buffer
 from tangrad.nn.parameter import Parameter as Parameter

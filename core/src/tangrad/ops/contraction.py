@@ -371,11 +371,13 @@ def addmv(self: Any, mat: Any, vec: Any, beta: Any, alpha: Any) -> Any:
 
 
 def _scaled_sum(self: Any, product: Any, beta: Any, alpha: Any) -> Any:
+    if not (product.is_floating_point() or product.is_complex()):
+        beta, alpha = int(beta), int(alpha)
     added = self.expand(product.shape)
-    scaled = product if alpha == 1 else product * alpha
     if beta == 0:
-        return scaled
-    return scaled + (added if beta == 1 else added * beta)
+        return product if alpha == 1 else product * alpha
+    # One sum with a factor rounds once, which matters for halves.
+    return tangrad.add(added if beta == 1 else added * beta, product, alpha=alpha)
 
 
 def _check_linear(input: Any, weight: Any, bias: Any) -> None:

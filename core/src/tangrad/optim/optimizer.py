@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain
 from typing import Any
 
@@ -15,6 +16,7 @@ __all__ = [
     "register_optimizer_step_post_hook",
     "register_optimizer_step_pre_hook",
     "required",
+    "swap_in_optimizer_params_and_state",
 ]
 
 _global_optimizer_pre_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
@@ -332,6 +334,47 @@ class Optimizer:
                 )
             if not ids.isdisjoint(id(parameter) for parameter in group["params"]):
                 raise ValueError("some parameters appear in more than one parameter group")
+
+
+@contextmanager
+def swap_in_optimizer_params_and_state(
+    optimizer: Optimizer,
+    swapin_parameters: dict[str, Any],
+    swapin_optim_state: dict[str, Any],
+) -> Iterator[None]:
+    """Let an optimizer act on other parameters and another state inside a `with` block.
+
+    Args:
+        optimizer: the optimizer.
+        swapin_parameters: {name: tensor}, in the order of the optimizer's parameters.
+        swapin_optim_state: laid out as by `state_dict`. Its tensors are used as they are; what
+            the optimizer sets anew is lost when the block ends.
+
+    Raises:
+        ValueError: the number of parameters or groups is not the optimizer's.
+    """
+    groups, state = optimizer.param_groups, optimizer.state
+    packed = swapin_optim_state["param_groups"]
+    given = list(swapin_parameters.values())
+    _check_same_sizes(groups, packed)
+    if len(given) != sum(len(group["params"]) for group in groups):
+        raise ValueError(
+            f"expected {sum(len(group['params']) for group in groups)} parameters, as the "
+            f"optimizer has, but got {len(given)}"
+        )
+    positions = chain.from_iterable(group["params"] for group in packed)
+    by_position = dict(zip(positions, given, strict=True))
+    optimizer.param_groups = [
+        {**group, "params": [by_position[position] for position in group["params"]]}
+        for group in packed
+    ]
+    optimizer.state = defaultdict(dict)
+    for key, held in swapin_optim_state["state"].items():
+        optimizer.state[by_position.get(key, key)] = dict(held)
+    try:
+        yield
+    finally:
+        optimizer.param_groups, optimizer.state = groups, state
 
 
 _HOOK_REGISTRIES = (

@@ -11,6 +11,8 @@ from tangrad.nn.modules import (
     loss,
     normalization,
     pooling,
+    rnn,
+    rnn_cell,
     sparse,
 )
 from tangrad.nn.modules.activation import *  # noqa: F403
@@ -24,6 +26,8 @@ from tangrad.nn.modules.loss import *  # noqa: F403
 from tangrad.nn.modules.module import Module
 from tangrad.nn.modules.normalization import *  # noqa: F403
 from tangrad.nn.modules.pooling import *  # noqa: F403
+from tangrad.nn.modules.rnn import *  # noqa: F403
+from tangrad.nn.modules.rnn_cell import *  # noqa: F403
 from tangrad.nn.modules.sparse import *  # noqa: F403
 
 __all__ = [
@@ -38,5 +42,7 @@ __all__ = [
     *loss.__all__,
     *normalization.__all__,
     *pooling.__all__,
+    *rnn.__all__,
+    *rnn_cell.__all__,
     *sparse.__all__,
 ]

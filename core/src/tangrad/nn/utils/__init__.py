@@ -1,5 +1,6 @@
 """Functions on the parameters of a network."""
 
+from tangrad.nn.utils import rnn as rnn
 from tangrad.nn.utils.clip_grad import clip_grad_norm as clip_grad_norm
 from tangrad.nn.utils.clip_grad import clip_grad_norm_ as clip_grad_norm_
 from tangrad.nn.utils.clip_grad import clip_grad_value_ as clip_grad_value_

@@ -1,144 +1,27 @@
-"""Schedules of the learning rate."""
+"""Schedules that follow a formula of the epoch."""
 
 from __future__ import annotations
 
 import math
 import types
-import warnings
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import tangrad
-from tangrad.optim.optimizer import Optimizer
+from tangrad.optim.lr_scheduler.scheduler import LRScheduler
 
 __all__ = [
     "ConstantLR",
     "CosineAnnealingLR",
     "ExponentialLR",
-    "LRScheduler",
     "LambdaLR",
     "LinearLR",
     "MultiStepLR",
     "MultiplicativeLR",
+    "PolynomialLR",
     "StepLR",
 ]
-
-EPOCH_DEPRECATION_WARNING = (
-    "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where "
-    "possible. Please use `scheduler.step()` to step the scheduler."
-)
-
-
-class LRScheduler:
-    """Set the learning rate of each group of an optimizer, epoch by epoch.
-
-    A subclass defines `get_lr`: the rates for `last_epoch`, made from those in the groups, so
-    that several schedules of one optimizer multiply.
-
-    Args:
-        optimizer: the optimizer.
-        last_epoch: the epoch reached before; -1 to begin.
-
-    Raises:
-        TypeError: if `optimizer` is no optimizer.
-        KeyError: if `last_epoch` is not -1 and a group lacks ``"initial_lr"``.
-
-    Attributes:
-        base_lrs: the initial rate of each group.
-        last_epoch: the number of steps since the first.
-    """
-
-    def __init__(self, optimizer: Any, last_epoch: int = -1) -> None:
-        if not isinstance(optimizer, Optimizer):
-            raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
-        self.optimizer = optimizer
-        for position, group in enumerate(optimizer.param_groups):
-            if last_epoch == -1:
-                group.setdefault("initial_lr", _copied(group["lr"]))
-            elif "initial_lr" not in group:
-                raise KeyError(
-                    "param 'initial_lr' is not specified in "
-                    f"param_groups[{position}] when resuming an optimizer"
-                )
-        self.base_lrs: list[Any] = [_copied(g["initial_lr"]) for g in optimizer.param_groups]
-        self.last_epoch = last_epoch
-        self._step_count = 0
-        self._is_initial = True
-        self._get_lr_called_within_step = False
-        self._last_lr: list[Any] = []
-        optimizer._opt_called = False
-        self.step()
-        self._is_initial = False
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return everything but the optimizer."""
-        return {key: value for key, value in self.__dict__.items() if key != "optimizer"}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take what `state_dict` returned."""
-        self.__dict__.update(state_dict)
-
-    def get_last_lr(self) -> list[Any]:
-        """Return the rates set last."""
-        return self._last_lr
-
-    def get_lr(self) -> list[Any]:
-        """Return the rate of each group for `last_epoch`.
-
-        Raises:
-            NotImplementedError: unless overridden.
-        """
-        raise NotImplementedError(f"{type(self).__name__} does not define get_lr")
-
-    def _check_within_step(self) -> None:
-        if not self._get_lr_called_within_step:
-            warnings.warn(
-                "To get the last learning rate computed by the scheduler, please use "
-                "`get_last_lr()`.",
-                stacklevel=3,
-            )
-
-    def step(self, epoch: int | None = None) -> None:
-        """Set the rates of the next epoch.
-
-        Args:
-            epoch: deprecated: the epoch to go to.
-        """
-        if self._step_count == 1 and not getattr(self.optimizer, "_opt_called", True):
-            warnings.warn(
-                "Detected call of `lr_scheduler.step()` before `optimizer.step()`: the first "
-                "value of the learning rate schedule will be skipped. Call them in the opposite "
-                "order.",
-                stacklevel=2,
-            )
-        self._step_count += 1
-        if epoch is not None:
-            warnings.warn(EPOCH_DEPRECATION_WARNING, stacklevel=2)
-        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
-        self._get_lr_called_within_step = True
-        try:
-            closed = getattr(self, "_get_closed_form_lr", None)
-            rates = closed() if epoch is not None and closed else self.get_lr()
-        finally:
-            self._get_lr_called_within_step = False
-        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
-            if isinstance(group["lr"], tangrad.Tensor):
-                group["lr"].fill_(rate)
-            else:
-                group["lr"] = rate
-        self._last_lr = [_copied(group["lr"]) for group in self.optimizer.param_groups]
-
-    def _rates(self) -> list[Any]:
-        return [_copied(group["lr"]) for group in self.optimizer.param_groups]
-
-    def _scaled(self, factor: float) -> list[Any]:
-        return [group["lr"] * factor for group in self.optimizer.param_groups]
-
-
-def _copied(rate: Any) -> Any:
-    return rate.clone() if isinstance(rate, tangrad.Tensor) else rate
 
 
 class LambdaLR(LRScheduler):
@@ -415,3 +298,33 @@ class CosineAnnealingLR(LRScheduler):
     def _get_closed_form_lr(self) -> list[Any]:
         share = (1 + self._cosine(self.last_epoch)) / 2
         return [self.eta_min + (base - self.eta_min) * share for base in self.base_lrs]
+
+
+class PolynomialLR(LRScheduler):
+    r"""Lower the rate to zero along \((1 - t / T)^p\).
+
+    Args:
+        optimizer: the optimizer.
+        total_iters: \(T\): epoch from which the rate is zero.
+        power: \(p\).
+        last_epoch: the epoch reached before; -1 to begin.
+    """
+
+    def __init__(
+        self, optimizer: Any, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1
+    ) -> None:
+        self.total_iters = total_iters
+        self.power = power
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[Any]:
+        """Return the rate of each group for `last_epoch`."""
+        self._check_within_step()
+        if self._is_initial or self.last_epoch > self.total_iters:
+            return self._rates()
+        left = 1.0 - self.last_epoch / self.total_iters
+        return self._scaled((left / (1.0 - (self.last_epoch - 1) / self.total_iters)) ** self.power)
+
+    def _get_closed_form_lr(self) -> list[Any]:
+        left = 1.0 - min(self.total_iters, self.last_epoch) / self.total_iters
+        return [base * left**self.power for base in self.base_lrs]

@@ -1,0 +1,96 @@
+"""NAdam."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tangrad
+from tangrad.optim.elementwise import ElementwiseOptimizer, counted, decayed
+from tangrad.optim.optimizer import _step_number, _value
+
+__all__ = ["NAdam"]
+
+
+class NAdam(ElementwiseOptimizer):
+    r"""Adam with Nesterov's momentum (Dozat 2016, https://openreview.net/forum?id=OM0jvwB8jIp57ZJjtNEZ).
+
+    The weight of the momentum grows with the step,
+    \(\mu_t = \beta_1 (1 - 0.96^{t \psi} / 2)\).
+
+    Args:
+        params: parameters, or groups of them.
+        lr: learning rate.
+        betas: weights of the past in the means of \(g\) and of \(g^2\).
+        eps: added to the root mean square.
+        weight_decay: \(\lambda\): \(\lambda \theta\) is added to the gradient.
+        momentum_decay: \(\psi\).
+        decoupled_weight_decay: multiply \(\theta\) by \(1 - \gamma \lambda\) instead.
+        foreach: accepted; the results are the same.
+        maximize: ascend.
+        capturable: accepted; the results are the same.
+        differentiable: let autograd record the step.
+
+    Raises:
+        ValueError: if a number lies outside its range.
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        lr: Any = 2e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        momentum_decay: float = 4e-3,
+        decoupled_weight_decay: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "momentum_decay": momentum_decay,
+            "decoupled_weight_decay": decoupled_weight_decay,
+            "maximize": maximize,
+            "foreach": foreach,
+            "capturable": capturable,
+            "differentiable": differentiable,
+        }
+        ranges = [
+            (eps >= 0.0, f"Invalid epsilon value: {eps}"),
+            (0.0 <= betas[0] < 1.0, f"Invalid beta parameter at index 0: {betas[0]}"),
+            (0.0 <= betas[1] < 1.0, f"Invalid beta parameter at index 1: {betas[1]}"),
+            (weight_decay >= 0.0, f"Invalid weight_decay value: {weight_decay}"),
+            (momentum_decay >= 0.0, f"Invalid momentum_decay value: {momentum_decay}"),
+        ]
+        super().__init__(params, defaults, ranges)
+
+    def _start(self, parameter: Any, group: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "step": _step_number(),
+            "mu_product": _step_number() + 1,
+            "exp_avg": tangrad.zeros_like(parameter),
+            "exp_avg_sq": tangrad.zeros_like(parameter),
+        }
+
+    def _update(
+        self, parameter: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]
+    ) -> None:
+        (beta1, beta2), lr = group["betas"], _value(group["lr"])
+        step = counted(state)
+        grad = decayed(grad, parameter, group)
+        decay = group["momentum_decay"]
+        weight = beta1 * (1 - 0.5 * 0.96 ** (step * decay))
+        following = beta1 * (1 - 0.5 * 0.96 ** ((step + 1) * decay))
+        state["mu_product"] *= weight
+        product = state["mu_product"].item()
+        mean = state["exp_avg"].lerp_(grad, 1 - beta1)
+        squares = state["exp_avg_sq"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        root = squares.div(1 - beta2**step).sqrt() + group["eps"]
+        parameter.addcdiv_(grad, root, value=-lr * (1 - weight) / (1 - product))
+        parameter.addcdiv_(mean, root, value=-lr * following / (1 - product * following))

@@ -1,0 +1,96 @@
+/* CRC-32 as zip files have it (polynomial 0x04C11DB7, bits reversed), by carry-less products.
+ *
+ * Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction"
+ * (Intel, 2009): four 128-bit remainders are carried 64 bytes ahead at a time, then folded to one,
+ * and Barrett's reduction ends. The constants are powers of x modulo the polynomial, as the paper
+ * lists them. Heads and tails, and processors without the instruction, take a table. */
+#include "crc32.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#define CARRYLESS __attribute__((target("pclmul,sse4.1")))
+
+static inline CARRYLESS __m128i fold(__m128i remainder, __m128i constants, __m128i next)
+{
+    __m128i low = _mm_clmulepi64_si128(remainder, constants, 0x00);
+    __m128i high = _mm_clmulepi64_si128(remainder, constants, 0x11);
+    return _mm_xor_si128(_mm_xor_si128(low, high), next);
+}
+
+/* The checksum of at least 64 bytes, a multiple of 16. */
+static CARRYLESS uint32_t by_products(uint32_t crc, const unsigned char *data, size_t count)
+{
+    const __m128i by_512 = _mm_set_epi64x(0x01c6e41596, 0x0154442bd4);
+    const __m128i by_128 = _mm_set_epi64x(0x00ccaa009e, 0x01751997d0);
+    const __m128i by_64 = _mm_set_epi64x(0, 0x0163cd6124);
+    const __m128i barrett = _mm_set_epi64x(0x01f7011641, 0x01db710641);
+    const __m128i low_half = _mm_setr_epi32(-1, 0, -1, 0);
+    const __m128i *at = (const __m128i *)data;
+    __m128i a = _mm_xor_si128(_mm_loadu_si128(at), _mm_cvtsi32_si128((int)crc));
+    __m128i b = _mm_loadu_si128(at + 1), c = _mm_loadu_si128(at + 2), d = _mm_loadu_si128(at + 3);
+    at += 4;
+    count -= 64;
+    for (; count >= 64; count -= 64, at += 4) {
+        a = fold(a, by_512, _mm_loadu_si128(at));
+        b = fold(b, by_512, _mm_loadu_si128(at + 1));
+        c = fold(c, by_512, _mm_loadu_si128(at + 2));
+        d = fold(d, by_512, _mm_loadu_si128(at + 3));
+    }
+    a = fold(a, by_128, b);
+    a = fold(a, by_128, c);
+    a = fold(a, by_128, d);
+    for (; count >= 16; count -= 16, at++)
+        a = fold(a, by_128, _mm_loadu_si128(at));
+    /* 128 bits to 64, 64 to 32. */
+    b = _mm_clmulepi64_si128(a, by_128, 0x10);
+    a = _mm_xor_si128(_mm_srli_si128(a, 8), b);
+    b = _mm_srli_si128(a, 4);
+    a = _mm_clmulepi64_si128(_mm_and_si128(a, low_half), by_64, 0x00);
+    a = _mm_xor_si128(a, b);
+    b = _mm_clmulepi64_si128(_mm_and_si128(a, low_half), barrett, 0x10);
+    b = _mm_clmulepi64_si128(_mm_and_si128(b, low_half), barrett, 0x00);
+    return (uint32_t)_mm_extract_epi32(_mm_xor_si128(a, b), 1);
+}
+
+static int has_products(void)
+{
+    return __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
+}
+#else
+static uint32_t by_products(uint32_t crc, const unsigned char *data, size_t count)
+{
+    (void)data, (void)count;
+    return crc;
+}
+
+static int has_products(void)
+{
+    return 0;
+}
+#endif
+
+static uint32_t table[256];
+
+void tg_crc32_prepare(void)
+{
+    for (uint32_t byte = 0; byte < 256; byte++) {
+        uint32_t value = byte;
+        for (int bit = 0; bit < 8; bit++)
+            value = value & 1 ? value >> 1 ^ 0xEDB88320u : value >> 1;
+        table[byte] = value;
+    }
+}
+
+uint32_t tg_crc32(uint32_t crc, const unsigned char *data, size_t count)
+{
+    crc = ~crc;
+    if (count >= 64 && has_products()) {
+        size_t whole = count & ~(size_t)15;
+        crc = by_products(crc, data, whole);
+        data += whole;
+        count -= whole;
+    }
+    for (; count; count--)
+        crc = crc >> 8 ^ table[(crc ^ *data++) & 255];
+    return ~crc;
+}

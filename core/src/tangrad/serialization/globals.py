@@ -1,0 +1,375 @@
+"""What a file may name: PyTorch's names of types and functions, and what stands for them here."""
+
+from __future__ import annotations
+
+import importlib
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from tangrad import _C
+from tangrad.serialization.errors import SerializationError, UnsafeContentError
+
+# The class of a typed storage, by the dtype of its elements; PyTorch's files name them.
+STORAGE_TYPES = {
+    "DoubleStorage": "float64",
+    "FloatStorage": "float32",
+    "HalfStorage": "float16",
+    "BFloat16Storage": "bfloat16",
+    "LongStorage": "int64",
+    "IntStorage": "int32",
+    "ShortStorage": "int16",
+    "CharStorage": "int8",
+    "ByteStorage": "uint8",
+    "BoolStorage": "bool",
+    "ComplexDoubleStorage": "complex128",
+    "ComplexFloatStorage": "complex64",
+}
+STORAGE_OF_DTYPE = {dtype: name for name, dtype in STORAGE_TYPES.items()}
+_MOST_DIMS = 64
+
+
+class StorageType(NamedTuple):
+    """Stands for a class of storages.
+
+    Attributes:
+        dtype: name of its elements' dtype; None for bytes.
+    """
+
+    dtype: str | None
+
+
+class StoredBytes(NamedTuple):
+    """A storage of a file.
+
+    Attributes:
+        storage: the storage, or whatever a reader puts in its place.
+        dtype: its elements' dtype; None for bytes.
+        nbytes: its size.
+    """
+
+    storage: Any
+    dtype: Any
+    nbytes: int
+
+
+def check_geometry(size: Any, stride: Any, offset: Any, itemsize: int, nbytes: int | None) -> None:
+    """Check that a tensor lies within its storage.
+
+    Raises:
+        SerializationError: it does not, or something is no number.
+    """
+    whole = isinstance(size, tuple) and isinstance(stride, tuple) and len(size) == len(stride)
+    numbers = (*size, *stride, offset) if whole else (None,)
+    if not all(type(n) is int and 0 <= n < 2**62 for n in numbers) or len(size) > _MOST_DIMS:
+        raise SerializationError(
+            f"a tensor has an impossible geometry: size {size}, stride {stride}, offset {offset}"
+        )
+    last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
+    if 0 not in size and nbytes is not None and (last + 1) * itemsize > nbytes:
+        raise SerializationError(
+            f"a tensor of size {size}, stride {stride} and offset {offset} does not fit into its "
+            f"storage of {nbytes} bytes"
+        )
+
+
+class TensorBuilder:
+    """Build the tensors of a file on their storages; a reader that only looks replaces it."""
+
+    def tensor(self, stored: Any, offset: Any, size: Any, stride: Any) -> Any:
+        """Return a tensor on a storage, of the storage's dtype."""
+        if not isinstance(stored, StoredBytes):
+            raise SerializationError("a tensor of the file has no storage")
+        dtype = stored.dtype or _C.dtype_by_name("uint8")
+        check_geometry(size, stride, offset, dtype.itemsize, stored.nbytes)
+        made = _C.empty((0,), dtype, stored.storage.device)
+        return _C.set_storage(made, stored.storage, offset, tuple(size), tuple(stride))
+
+    def rebuild_tensor(self, stored: Any, offset: Any, size: Any, stride: Any) -> Any:
+        """Stand for `torch._utils._rebuild_tensor`."""
+        return self.tensor(stored, offset, size, stride)
+
+    def rebuild_tensor_v2(
+        self,
+        stored: Any,
+        offset: Any,
+        size: Any,
+        stride: Any,
+        requires_grad: Any,
+        backward_hooks: Any,
+        metadata: Any = None,
+    ) -> Any:
+        """Stand for `torch._utils._rebuild_tensor_v2`."""
+        made = self.tensor(stored, offset, size, stride)
+        return self.marked(made, requires_grad)
+
+    def rebuild_tensor_v3(
+        self,
+        stored: Any,
+        offset: Any,
+        size: Any,
+        stride: Any,
+        requires_grad: Any,
+        backward_hooks: Any,
+        dtype: Any,
+        metadata: Any = None,
+    ) -> Any:
+        """Stand for `torch._utils._rebuild_tensor_v3`: the storage is of bytes."""
+        made = self.tensor(stored._replace(dtype=dtype), offset, size, stride)
+        return self.marked(made, requires_grad)
+
+    def marked(self, tensor: Any, requires_grad: Any) -> Any:
+        """Return a tensor with its flag set."""
+        return tensor.requires_grad_() if requires_grad is True else tensor
+
+    def rebuild_parameter(self, data: Any, requires_grad: Any, backward_hooks: Any) -> Any:
+        """Stand for `torch._utils._rebuild_parameter`."""
+        return _C.Parameter(data, bool(requires_grad))
+
+    def rebuild_parameter_with_state(
+        self, data: Any, requires_grad: Any, backward_hooks: Any, state: Any
+    ) -> Any:
+        """Stand for `torch._utils._rebuild_parameter_with_state`."""
+        made = self.rebuild_parameter(data, requires_grad, backward_hooks)
+        return _with_attributes(made, state)
+
+    def rebuild_meta_tensor(self, dtype: Any, size: Any, stride: Any, requires_grad: Any) -> Any:
+        """Stand for `torch._utils._rebuild_meta_tensor_no_storage`."""
+        import tangrad
+
+        check_geometry(tuple(size), tuple(stride), 0, 1, None)
+        made = tangrad.empty_strided(tuple(size), tuple(stride), dtype=dtype, device="meta")
+        return self.marked(made, requires_grad)
+
+    def rebuild_from_type(self, function: Any, cls: Any, args: Any, state: Any) -> Any:
+        """Stand for `torch._tensor._rebuild_from_type_v2`."""
+        made = function(*args)
+        if not (isinstance(cls, type) and issubclass(cls, _C.Tensor)):
+            raise SerializationError(f"a tensor of the file is of {cls}, which is no tensor class")
+        if type(made) is not cls:
+            made = made.as_subclass(cls)
+        return _with_attributes(made, state)
+
+
+def _with_attributes(made: Any, state: Any) -> Any:
+    if isinstance(state, tuple) and len(state) == 2:
+        state = {**(state[0] or {}), **(state[1] or {})}
+    if isinstance(state, dict):
+        made.__dict__.update(state)
+    return made
+
+
+def _layout(name: Any) -> Any:
+    if name != "torch.strided":
+        raise SerializationError(
+            f"the file holds a tensor of layout {name}; install the package that brings it"
+        )
+    return _C.strided
+
+
+def _size(*args: Any) -> Any:
+    from tangrad.tensor.size import Size
+
+    return Size(*args)
+
+
+def _device(*args: Any) -> Any:
+    return _C.device(*args)
+
+
+_FORMATS = ("contiguous_format", "channels_last", "channels_last_3d", "preserve_format")
+_ENCODINGS = ("latin1", "latin-1", "utf-8", "utf8", "ascii")
+
+
+def _encode(text: Any, encoding: Any = "utf-8") -> bytes:
+    if not isinstance(text, str) or encoding not in _ENCODINGS:
+        raise SerializationError("the pickle encodes something else than text")
+    return text.encode(encoding)
+
+
+def plain_globals(builder: TensorBuilder) -> dict[tuple[str, str], Any]:
+    """Return {(module, name): object} of all that a file of tensors and plain values names."""
+    utils = "torch._utils"
+    found: dict[tuple[str, str], Any] = {
+        (utils, "_rebuild_tensor"): builder.rebuild_tensor,
+        (utils, "_rebuild_tensor_v2"): builder.rebuild_tensor_v2,
+        (utils, "_rebuild_tensor_v3"): builder.rebuild_tensor_v3,
+        (utils, "_rebuild_parameter"): builder.rebuild_parameter,
+        (utils, "_rebuild_parameter_with_state"): builder.rebuild_parameter_with_state,
+        (utils, "_rebuild_meta_tensor_no_storage"): builder.rebuild_meta_tensor,
+        ("torch._tensor", "_rebuild_from_type_v2"): builder.rebuild_from_type,
+        ("torch", "Tensor"): _C.Tensor,
+        ("torch.nn.parameter", "Parameter"): _C.Parameter,
+        ("torch.nn", "Parameter"): _C.Parameter,
+        ("torch", "Size"): _size,
+        ("torch", "device"): _device,
+        ("torch.serialization", "_get_layout"): _layout,
+        ("torch", "strided"): _C.strided,
+        ("torch.storage", "UntypedStorage"): StorageType(None),
+        ("torch", "UntypedStorage"): StorageType(None),
+        ("collections", "OrderedDict"): OrderedDict,
+        ("collections", "defaultdict"): _defaultdict,
+        ("collections", "Counter"): Counter,
+        ("_codecs", "encode"): _encode,
+    }
+    for module in ("builtins", "__builtin__"):
+        for kind in _PLAIN_TYPES:
+            found[module, kind.__name__] = _maker(kind)
+    for name, dtype in STORAGE_TYPES.items():
+        found["torch", name] = StorageType(dtype)
+        # The type of a tensor, which only the oldest files name.
+        found["torch", name.replace("Storage", "Tensor")] = StorageType(dtype)
+    for dtype in _C.registered_dtypes():
+        name = str(dtype).partition(".")[2]
+        found["torch", name] = dtype
+    for name in _FORMATS:
+        found["torch", name] = getattr(_C, name)
+    return found
+
+
+def _defaultdict(*args: Any) -> Any:
+    # Any callable as a factory would run when a key is missing: only plain types.
+    if args and args[0] not in (None, *_made.values()):
+        raise UnsafeContentError("the pickle makes a defaultdict of an unknown type")
+    factory = next((kind for kind, maker in _made.items() if args and maker is args[0]), None)
+    return defaultdict(factory, *args[1:])
+
+
+_PLAIN_TYPES = (
+    *(set, frozenset, dict, list, tuple),
+    *(complex, int, float, bool, str, bytes, bytearray),
+)
+_made: dict[type, Any] = {}
+
+
+def _maker(kind: type) -> Any:
+    """Return what makes an object of a built-in type from a file's arguments.
+
+    The numbers among the arguments would be sizes (`bytearray(10**12)`) or long texts to parse.
+    """
+
+    def make(*args: Any) -> Any:
+        if kind in (bytes, bytearray):
+            if args and isinstance(args[0], int):
+                raise SerializationError("the pickle asks for memory by a number")
+            return kind(_encode(*args)) if len(args) == 2 else kind(*args)
+        if kind is int and args and isinstance(args[0], str) and len(args[0]) > 4000:
+            raise SerializationError("the pickle has a number of too many digits")
+        return kind(*args)
+
+    make.__name__ = kind.__name__
+    return _made.setdefault(kind, make)
+
+
+_allowed: dict[tuple[str, str], Any] = {}
+
+
+def _named(item: Any) -> tuple[tuple[str, str], Any]:
+    if isinstance(item, tuple):
+        thing, name = item
+        module, _, last = name.rpartition(".")
+        return (module, last), thing
+    return (item.__module__, item.__qualname__), item
+
+
+def add_safe_globals(safe_globals: Iterable[Any]) -> None:
+    """Let files that are loaded with `weights_only=True` name further classes or functions.
+
+    Args:
+        safe_globals: the objects, or pairs of an object and the name that files have for it.
+    """
+    _allowed.update(_named(item) for item in safe_globals)
+
+
+def get_safe_globals() -> list[Any]:
+    """Return what `add_safe_globals` added."""
+    return list(_allowed.values())
+
+
+def clear_safe_globals() -> None:
+    """Forget what `add_safe_globals` added."""
+    _allowed.clear()
+
+
+@contextmanager
+def safe_globals(safe_globals: Iterable[Any]) -> Iterator[None]:
+    """Let files name further classes or functions inside a `with` block, as `add_safe_globals`."""
+    before = dict(_allowed)
+    add_safe_globals(safe_globals)
+    try:
+        yield
+    finally:
+        _allowed.clear()
+        _allowed.update(before)
+
+
+def as_torch(module: str) -> str:
+    """Return PyTorch's name of a module of ours, which files hold."""
+    if module == "tangrad" or module.startswith("tangrad."):
+        return "torch" + module[len("tangrad") :]
+    return module
+
+
+def as_tangrad(module: str) -> str:
+    """Return our name of a module of PyTorch."""
+    if module == "torch" or module.startswith("torch."):
+        return "tangrad" + module[len("torch") :]
+    return module
+
+
+class Globals:
+    """Find what a pickle names.
+
+    Args:
+        builder: builds the tensors.
+        plain: nothing but tensors, plain values, and what the user allowed.
+    """
+
+    def __init__(self, builder: TensorBuilder, plain: bool) -> None:
+        self._known = plain_globals(builder)
+        self._plain = plain
+
+    def find(self, module: str, name: str) -> Any:
+        """Return the object of that name.
+
+        Raises:
+            UnsafeContentError: it is neither plain nor allowed.
+            SerializationError: there is no such object.
+        """
+        found = self._known.get((as_torch(module), name))
+        if found is not None:
+            return found
+        for key in ((module, name), (as_tangrad(module), name), (as_torch(module), name)):
+            if key in _allowed:
+                return _allowed[key]
+        if self._plain:
+            raise UnsafeContentError(
+                f"Unsupported global: {module}.{name} is neither a tensor nor a plain value, and "
+                "a load with weights_only=True runs no code of the file. If you trust the file, "
+                "allow the name by tangrad.serialization.add_safe_globals, or load everything by "
+                "weights_only=False"
+            )
+        try:
+            thing: Any = importlib.import_module(as_tangrad(module))
+            for part in name.split("."):
+                thing = getattr(thing, part)
+        except (ImportError, AttributeError) as error:
+            raise SerializationError(
+                f"the file names {module}.{name}, which does not exist here: {error}"
+            ) from error
+        return thing
+
+    def may_call(self, function: Any) -> bool:
+        """Return whether the pickle may call something, or make an object of it.
+
+        Not a tensor's class, which would reserve memory by a number, nor a dtype.
+        """
+        if isinstance(function, type) and issubclass(function, _C.Tensor):
+            return False
+        return any(function is item for item in (*self._known.values(), *_allowed.values()))
+
+    def may_build(self, target: Any) -> bool:
+        """Return whether the pickle may set an object's state."""
+        allowed = (OrderedDict, *(item for item in _allowed.values() if isinstance(item, type)))
+        return isinstance(target, allowed)

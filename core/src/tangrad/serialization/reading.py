@@ -1,0 +1,360 @@
+"""Read PyTorch's files: the zip format, the one before 1.6, and the tar format before that."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from tangrad import _C
+from tangrad.serialization.archive import ArchiveReader
+from tangrad.serialization.errors import SerializationError
+from tangrad.serialization.globals import (
+    Globals,
+    StorageType,
+    StoredBytes,
+    TensorBuilder,
+)
+from tangrad.serialization.machine import SafeUnpickler
+from tangrad.serialization.placement import bytes_tensor, host_view
+from tangrad.serialization.source import Source
+
+LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
+LEGACY_PROTOCOL = 1001
+Place = Callable[[Any, str], Any]
+
+
+class PickleReader:
+    """Unpickle with or without running what a file names.
+
+    Args:
+        plain: only tensors and plain values.
+        load_persistent: persistent id -> storage.
+        builder: builds the tensors.
+        file: the file's name.
+        options: further arguments of `pickle.Unpickler`; `pickle_module` is another module.
+    """
+
+    def __init__(
+        self,
+        plain: bool,
+        load_persistent: Callable[[Any], Any],
+        builder: TensorBuilder,
+        file: str | None,
+        pickle_module: Any = None,
+        options: dict[str, Any] | None = None,
+    ) -> None:
+        self._plain, self._load, self._file = plain, load_persistent, file
+        self._module, self._options = pickle_module or pickle, options or {}
+        self._names = Globals(builder, plain)
+
+    def read(self, content: Any, start: int = 0) -> tuple[Any, int]:
+        """Return the object at `start`, and where its pickle ends.
+
+        Raises:
+            SerializationError: the pickle is damaged, or names what is not allowed.
+        """
+        if self._plain:
+            machine = SafeUnpickler(
+                content,
+                self._names.find,
+                self._load,
+                self._names.may_call,
+                self._names.may_build,
+                self._file,
+            )
+            return machine.load(start)
+        stream = io.BytesIO(content)
+        stream.seek(start)
+        names, load = self._names, self._load
+
+        class Unpickler(self._module.Unpickler):  # type: ignore[name-defined]
+            def find_class(self, module: str, name: str) -> Any:
+                return names.find(module, name)
+
+            def persistent_load(self, key: Any) -> Any:
+                return load(key)
+
+        try:
+            return Unpickler(stream, **self._options).load(), stream.tell()
+        except SerializationError as error:
+            error.file = error.file or self._file
+            raise
+        except (EOFError, pickle.UnpicklingError, struct.error, UnicodeDecodeError) as error:
+            raise SerializationError(
+                f"the pickle is damaged: {error}", file=self._file, offset=stream.tell()
+            ) from error
+
+
+def storage_fields(key: Any) -> tuple[StorageType, str, str, int, Any]:
+    """Return the type, key, location, number of elements and view of a persistent id.
+
+    Raises:
+        SerializationError: it is not one of a storage.
+    """
+    if not (isinstance(key, tuple) and len(key) in (5, 6) and key[0] in ("storage", b"storage")):
+        raise SerializationError(f"the pickle refers to something unknown: {key!r:.100}")
+    kind, name, location, count = key[1:5]
+    if not (
+        isinstance(kind, StorageType)
+        and isinstance(name, str)
+        and isinstance(location, str)
+        and type(count) is int
+        and 0 <= count < 2**62
+    ):
+        raise SerializationError("the pickle describes a storage wrongly")
+    return kind, name, location, count, key[5] if len(key) == 6 else None
+
+
+def element_type(kind: StorageType) -> Any:
+    """Return the dtype of a storage's elements; None for bytes."""
+    return None if kind.dtype is None else _C.dtype_by_name(kind.dtype)
+
+
+def read_archive(
+    archive: ArchiveReader, reader: Callable[..., PickleReader], place: Place, mapped: Any
+) -> Any:
+    """Return the object of a file of the zip format.
+
+    Args:
+        archive: the file.
+        reader: persistent_load -> reader of pickles.
+        place: (storage on the host, location) -> storage.
+        mapped: the file in memory, if tensors are to lie on it.
+
+    Raises:
+        SerializationError: the file is damaged or unsafe.
+    """
+    if "constants.pkl" in archive.members:
+        raise archive.source.error(
+            "the file is a TorchScript program, not saved data; load it by jit.load"
+        )
+    swaps = "byteorder" in archive.members and archive.read("byteorder") == b"big"
+    storages: dict[str, StoredBytes] = {}
+
+    def load(key: Any) -> StoredBytes:
+        kind, name, location, _, _ = storage_fields(key)
+        if name not in storages:
+            dtype = element_type(kind)
+            storage = _stored(archive, name, dtype, swaps, mapped)
+            storages[name] = StoredBytes(place(storage, location), dtype, storage.nbytes())
+        return storages[name]
+
+    return reader(load).read(archive.read("data.pkl"))[0]
+
+
+def _stored(archive: ArchiveReader, name: str, dtype: Any, swaps: bool, mapped: Any) -> Any:
+    member = archive.member(f"data/{name}")
+    if mapped is not None and member.size and not swaps:
+        from tangrad.tensor.exchange import frombuffer
+
+        start = archive.data_offset(member)
+        uint8 = _C.dtype_by_name("uint8")
+        whole = frombuffer(mapped, dtype=uint8, count=member.size, offset=start)
+        return whole.untyped_storage()
+    tensor = bytes_tensor(member.size)
+    view = host_view(tensor)
+    archive.read_into(member, view)
+    if swaps and dtype is not None:
+        _swap_bytes(view, dtype)
+    return tensor.untyped_storage()
+
+
+def _swap_bytes(view: memoryview, dtype: Any) -> None:
+    """Turn numbers whose first byte is the highest into ours."""
+    size = dtype.itemsize // 2 if dtype.is_complex else dtype.itemsize
+    content = bytes(view)
+    for byte in range(size):
+        view[byte::size] = content[size - 1 - byte :: size]
+
+
+def read_legacy(source: Source, reader: Callable[..., PickleReader], place: Place) -> Any:
+    """Return the object of a file as PyTorch wrote before 1.6: pickles, then raw storages.
+
+    Raises:
+        SerializationError: the file is damaged or unsafe.
+    """
+    content = memoryview(source.read(0, source.size))
+    wanted: dict[str, tuple[StorageType, str, int]] = {}
+    storages: dict[str, Any] = {}
+    tensors: dict[str, Any] = {}
+
+    def load(key: Any) -> StoredBytes:
+        kind, name, location, count, view = storage_fields(key)
+        dtype = element_type(kind)
+        itemsize = dtype.itemsize if dtype is not None else 1
+        if name not in wanted:
+            if count * itemsize > source.size:
+                raise source.error(f"a storage claims {count} elements, more than the file has")
+            wanted[name] = (kind, location, count)
+            tensors[name] = bytes_tensor(count * itemsize)
+            storages[name] = place(tensors[name].untyped_storage(), location)
+        if wanted[name][0] != kind:
+            raise source.error("one storage is used with two element types", tensor=name)
+        found = StoredBytes(storages[name], dtype, wanted[name][2] * itemsize)
+        return found if view is None else _viewed(found, view, source)
+
+    pickles = reader(load)
+    magic, at = pickles.read(content)
+    version, at = pickles.read(content, at)
+    if magic != LEGACY_MAGIC or version != LEGACY_PROTOCOL:
+        raise source.error(
+            "Invalid magic number: this is neither a zip archive nor a file of PyTorch before "
+            "1.6; was it written by torch.save?",
+            0,
+        )
+    _, at = pickles.read(content, at)
+    result, at = pickles.read(content, at)
+    keys, at = pickles.read(content, at)
+    if not isinstance(keys, list) or set(map(str, keys)) != set(wanted):
+        raise source.error("the file does not hold the storages that it names", at)
+    for key in keys:
+        at = _fill_legacy(source, at, key, wanted, tensors, storages)
+    return result
+
+
+def _viewed(stored: StoredBytes, view: Any, source: Source) -> StoredBytes:
+    """Return a storage that is a part of another."""
+    if not (isinstance(view, tuple) and len(view) == 3 and all(type(n) is int for n in view[1:])):
+        raise source.error("the pickle describes a part of a storage wrongly")
+    itemsize = stored.dtype.itemsize if stored.dtype is not None else 1
+    offset, count = view[1] * itemsize, view[2] * itemsize
+    if offset < 0 or count < 0 or offset + count > stored.nbytes:
+        raise source.error("a part of a storage lies outside it")
+    if offset == 0 and count == stored.nbytes:
+        return stored
+    raise source.error(
+        "the file holds a storage that is a part of another, as PyTorch wrote before 0.4; save "
+        "it again with a later version"
+    )
+
+
+def _fill_legacy(
+    source: Source,
+    at: int,
+    key: Any,
+    wanted: dict[str, tuple[StorageType, str, int]],
+    tensors: dict[str, Any],
+    storages: dict[str, Any],
+) -> int:
+    """Read a storage's number of elements and content, and return where the next begins."""
+    _, _, count = wanted[key]
+    (written,) = struct.unpack("<q", source.read(at, 8, key))
+    if written != count:
+        raise source.error(f"a storage has {written} elements, but {count} are described", at, key)
+    tensor = tensors[key]
+    source.read_into(at + 8, host_view(tensor), None, key)
+    if storages[key] is not tensor.untyped_storage():
+        _copy_to(storages[key], tensor)
+    return at + 8 + int(tensor.numel())
+
+
+def _copy_to(storage: Any, tensor: Any) -> None:
+    """Copy bytes to a storage of another device."""
+    if storage.device.type == "meta":
+        return
+    uint8 = _C.dtype_by_name("uint8")
+    there = _C.set_storage(
+        _C.empty((0,), uint8, storage.device), storage, 0, (storage.nbytes(),), (1,)
+    )
+    there.copy_(tensor)
+
+
+def read_tar(source: Source, reader: Callable[..., PickleReader], place: Place) -> Any:
+    """Return the object of a file as PyTorch wrote before 0.1.10: a tar archive.
+
+    Raises:
+        SerializationError: the file is damaged or unsafe.
+    """
+    import tarfile
+
+    content = source.read(0, source.size)
+    members: dict[str, bytes] = {}
+    try:
+        with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
+            for info in archive:
+                name = info.name.removeprefix("./")
+                if info.isfile() and name in ("sys_info", "pickle", "storages", "tensors"):
+                    if info.size > source.size:
+                        raise source.error("a member claims more than the file has", tensor=name)
+                    opened = archive.extractfile(info)
+                    members[name] = opened.read() if opened else b""
+    except (tarfile.TarError, OSError, ValueError, EOFError) as error:
+        raise source.error(f"the tar archive is damaged: {error}") from error
+    missing = {"pickle", "storages", "tensors"} - set(members)
+    if missing:
+        raise source.error(f"the tar archive lacks {', '.join(sorted(missing))}")
+    storages = _tar_storages(source, members["storages"], reader, place)
+    tensors = _tar_tensors(source, members["tensors"], reader, storages)
+
+    def load(key: Any) -> Any:
+        # Protocol 0 writes the number as text.
+        number = int(key) if isinstance(key, str) and key.isdigit() else key
+        found = tensors.get(number) if isinstance(number, int) else None
+        if found is None:
+            raise source.error(f"the pickle refers to tensor {key!r:.40}, which is not there")
+        return found
+
+    return reader(load).read(members["pickle"])[0]
+
+
+def _tar_storages(
+    source: Source, content: bytes, reader: Callable[..., PickleReader], place: Place
+) -> dict[Any, StoredBytes]:
+    pickles = reader(_no_reference)
+    count, at = pickles.read(content)
+    found: dict[Any, StoredBytes] = {}
+    for _ in range(_count(source, count)):
+        (key, location, kind), at = pickles.read(content, at)
+        if not isinstance(kind, StorageType) or kind.dtype is None:
+            raise source.error("the tar archive describes a storage wrongly")
+        dtype = _C.dtype_by_name(kind.dtype)
+        (elements,) = struct.unpack_from("<q", content, at)
+        at += 8
+        nbytes = elements * dtype.itemsize
+        if nbytes < 0 or at + nbytes > len(content):
+            raise source.error(f"a storage claims {elements} elements, more than the file has")
+        tensor = bytes_tensor(nbytes)
+        host_view(tensor)[:] = content[at : at + nbytes]
+        at += nbytes
+        storage = place(tensor.untyped_storage(), str(location))
+        found[key] = StoredBytes(storage, dtype, nbytes)
+    return found
+
+
+def _tar_tensors(
+    source: Source,
+    content: bytes,
+    reader: Callable[..., PickleReader],
+    storages: dict[Any, StoredBytes],
+) -> dict[Any, Any]:
+    pickles = reader(_no_reference)
+    count, at = pickles.read(content)
+    found: dict[Any, Any] = {}
+    builder = TensorBuilder()
+    for _ in range(_count(source, count)):
+        (key, storage, _), at = pickles.read(content, at)
+        if storage not in storages:
+            raise source.error(f"tensor {key!r:.40} has no storage")
+        (dims,) = struct.unpack_from("<i", content, at)
+        at += 8
+        if not 0 <= dims <= 64:
+            raise source.error(f"tensor {key!r:.40} has {dims} dimensions")
+        numbers = struct.unpack_from(f"<{2 * dims + 1}q", content, at)
+        at += 8 * (2 * dims + 1)
+        found[key] = builder.tensor(
+            storages[storage], numbers[-1], numbers[:dims], numbers[dims : 2 * dims]
+        )
+    return found
+
+
+def _count(source: Source, count: Any) -> int:
+    if type(count) is not int or not 0 <= count <= source.size:
+        raise source.error("the tar archive is damaged")
+    return count
+
+
+def _no_reference(key: Any) -> Any:
+    raise SerializationError(f"the pickle refers to something unknown: {key!r:.100}")

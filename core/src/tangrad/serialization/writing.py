@@ -1,0 +1,223 @@
+"""Write PyTorch's files: the zip format."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+from tangrad import _C
+from tangrad.serialization.archive import ALIGNMENT, ArchiveWriter
+from tangrad.serialization.errors import SerializationError
+from tangrad.serialization.globals import STORAGE_OF_DTYPE, as_torch
+from tangrad.serialization.placement import host_view
+
+
+class _Name:
+    """Something that a pickle names, though it does not exist here under this name."""
+
+    def __init__(self, module: str, name: str) -> None:
+        self.module, self.name = module, name
+
+    def __call__(self, *args: Any) -> Any:
+        raise TypeError(f"{self.module}.{self.name} stands in a file and is not called")
+
+
+class _Typed:
+    """A storage, and the dtype that it is written with."""
+
+    def __init__(self, storage: Any, dtype: str | None) -> None:
+        self.storage, self.dtype = storage, dtype
+
+
+_names: dict[tuple[str, str], _Name] = {}
+
+
+def _named(module: str, name: str) -> _Name:
+    return _names.setdefault((module, name), _Name(module, name))
+
+
+_Pickler: Any = pickle._Pickler
+
+
+class TensorPickler(_Pickler):
+    """Pickle objects as PyTorch does, tensors by reference to storages.
+
+    The one of Python, because it can write names of modules that are not there.
+
+    Args:
+        file: what the pickle is written to.
+        protocol: pickle's.
+
+    Attributes:
+        storages: {key: (storage, its dtype)} in the order of their keys.
+    """
+
+    def __init__(self, file: Any, protocol: int) -> None:
+        super().__init__(file, protocol=protocol)
+        self.storages: dict[str, Any] = {}
+        self._keys: dict[int, str] = {}
+
+    def persistent_id(self, obj: Any) -> Any:
+        """Return what stands for a storage."""
+        if isinstance(obj, _C.UntypedStorage):
+            obj = _Typed(obj, None)
+        if not isinstance(obj, _Typed):
+            return None
+        storage, dtype = obj.storage, obj.dtype
+        key = self._keys.setdefault(id(storage), str(len(self.storages)))
+        self.storages[key] = storage
+        kind = STORAGE_OF_DTYPE.get(dtype or "")
+        itemsize = _C.dtype_by_name(dtype).itemsize if dtype is not None and kind else 1
+        name = _named("torch", kind) if kind else _named("torch.storage", "UntypedStorage")
+        return ("storage", name, key, str(storage.device), storage.nbytes() // itemsize)
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Return how an object of ours is rebuilt, by PyTorch's names."""
+        if isinstance(obj, _C.Tensor):
+            return self._tensor(obj)
+        if isinstance(obj, _Name):
+            return obj.name
+        if isinstance(obj, _C.dtype):
+            return str(obj).partition(".")[2]
+        if isinstance(obj, _C.memory_format):
+            return obj.name
+        if isinstance(obj, _C.layout):
+            return _named("torch.serialization", "_get_layout"), (f"torch.{obj.name}",)
+        if isinstance(obj, _C.device):
+            args = (obj.type,) if obj.index is None else (obj.type, obj.index)
+            return _named("torch", "device"), args
+        if type(obj).__name__ == "Size" and type(obj).__module__.startswith("tangrad"):
+            return _named("torch", "Size"), (tuple(obj),)
+        if isinstance(obj, FunctionType) and as_torch(obj.__module__) != obj.__module__:
+            return obj.__qualname__
+        return NotImplemented
+
+    def save_global(self, obj: Any, name: str | None = None) -> None:
+        """Write the name of something, PyTorch's if it is ours."""
+        if isinstance(obj, (_C.dtype, _C.memory_format)):
+            self._write_name(obj, "torch", name or "")
+        elif isinstance(obj, _Name):
+            self._write_name(obj, obj.module, obj.name)
+        elif as_torch(getattr(obj, "__module__", None) or "") != getattr(obj, "__module__", ""):
+            self._write_name(obj, as_torch(obj.__module__), name or obj.__qualname__)
+        else:
+            super().save_global(obj, name)
+
+    def _write_name(self, obj: Any, module: str, name: str) -> None:
+        if self.proto >= 4:
+            self.save(module)
+            self.save(name)
+            self.write(pickle.STACK_GLOBAL)
+        else:
+            self.write(pickle.GLOBAL + f"{module}\n{name}\n".encode())
+        self.memoize(obj)
+
+    def _tensor(self, x: Any) -> Any:
+        if x.layout is not _C.strided:
+            raise SerializationError(f"a tensor of layout {x.layout} cannot be saved by the core")
+        attributes = dict(getattr(x, "__dict__", {}))
+        if isinstance(x, _C.Parameter) and type(x) is _C.Parameter:
+            args: tuple[Any, ...] = (x.detach(), x.requires_grad, OrderedDict())
+            if not attributes:
+                return _named("torch._utils", "_rebuild_parameter"), args
+            return _named("torch._utils", "_rebuild_parameter_with_state"), (*args, attributes)
+        function, rest = self._plain(x)
+        if type(x) is _C.Tensor and not attributes:
+            return function, rest
+        kind = type(x) if type(x) is not _C.Tensor else _named("torch", "Tensor")
+        return _named("torch._tensor", "_rebuild_from_type_v2"), (function, kind, rest, attributes)
+
+    def _plain(self, x: Any) -> tuple[Any, tuple[Any, ...]]:
+        grad = x.requires_grad
+        x = x.detach().resolve_conj().resolve_neg()
+        size, stride, dtype = tuple(x.shape), tuple(x.stride()), str(x.dtype).partition(".")[2]
+        if x.device.type == "meta":
+            function = _named("torch._utils", "_rebuild_meta_tensor_no_storage")
+            return function, (x.dtype, size, stride, grad)
+        storage, offset = x.untyped_storage(), x.storage_offset()
+        if dtype in STORAGE_OF_DTYPE:
+            arguments: tuple[Any, ...] = (_Typed(storage, dtype), offset, size, stride, grad)
+            arguments += (OrderedDict(),)
+            return _named("torch._utils", "_rebuild_tensor_v2"), arguments
+        arguments = (_Typed(storage, None), offset, size, stride, grad, OrderedDict(), x.dtype)
+        return _named("torch._utils", "_rebuild_tensor_v3"), arguments
+
+
+def write_archive(obj: Any, write: Callable[[Any], Any], folder: str, protocol: int) -> None:
+    """Write an object in the zip format.
+
+    Args:
+        obj: the object.
+        write: takes bytes.
+        folder: name of the archive's folder.
+        protocol: pickle's.
+    """
+    import io
+
+    stream = io.BytesIO()
+    pickler = TensorPickler(stream, protocol)
+    pickler.dump(obj)
+    archive = ArchiveWriter(write, folder)
+    archive.add("data.pkl", stream.getbuffer())
+    archive.add(".format_version", b"1")
+    archive.add(".storage_alignment", str(ALIGNMENT).encode())
+    archive.add("byteorder", b"little")
+    for key, storage in pickler.storages.items():
+        archive.add(f"data/{key}", _bytes_of(storage))
+    archive.add("version", b"3\n")
+    archive.add(".data/serialization_id", b"0" * 40)
+    archive.close()
+
+
+def _bytes_of(storage: Any) -> Any:
+    uint8 = _C.dtype_by_name("uint8")
+    nbytes = storage.nbytes()
+    if not nbytes:
+        return b""
+    empty = _C.empty((0,), uint8, storage.device)
+    return host_view(_C.set_storage(empty, storage, 0, (nbytes,), (1,)).cpu())
+
+
+@contextlib.contextmanager
+def atomically(path: Any) -> Iterator[Callable[[Any], Any]]:
+    """Give a function that writes to a file, which takes its name when it is whole.
+
+    An interruption leaves the file that was there. What is no regular file (a pipe, a device) is
+    written as it is.
+
+    Raises:
+        OSError: the file cannot be written; what was begun is removed.
+    """
+    target = Path(os.path.realpath(os.fspath(path)))
+    if target.exists() and not target.is_file():
+        with open(target, "wb", buffering=0) as direct:
+            yield _whole(direct)
+        return
+    begun = target.with_name(f".{target.name}.{os.getpid()}.{id(object())}.part")
+    try:
+        with open(begun, "xb", buffering=0) as file:
+            yield _whole(file)
+        if target.exists():
+            begun.chmod(target.stat().st_mode & 0o7777)
+        os.replace(begun, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            begun.unlink()
+        raise
+
+
+def _whole(file: Any) -> Callable[[Any], None]:
+    """Return a function that writes all of what it is given."""
+
+    def write(content: Any) -> None:
+        view = memoryview(content).cast("B") if memoryview(content).nbytes else memoryview(b"")
+        while view.nbytes:
+            view = view[file.write(view) :]
+
+    return write

@@ -1,0 +1,345 @@
+"""Damaged, hostile and interrupted files: an error of one family, and nothing else happens."""
+
+import errno
+import io
+import os
+import pickle
+import random
+import struct
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import tangrad
+from tangrad.serialization import SerializationError, UnsafeContentError, safetensors
+from tangrad.serialization.archive import ArchiveReader, ArchiveWriter
+from tangrad.serialization.source import Source
+
+torch = pytest.importorskip("torch", reason="torch writes the older formats")
+
+TRIALS = 25_000 if os.environ.get("TANGRAD_TESTS") == "full" else 400
+
+
+def content():
+    return {"w": tangrad.arange(200.0), "n": [1, 2.5, "text"], "b": tangrad.ones(3).bfloat16()}
+
+
+def zipped():
+    stream = io.BytesIO()
+    tangrad.save(content(), stream)
+    return stream.getvalue()
+
+
+def legacy():
+    stream = io.BytesIO()
+    made = {"w": torch.arange(200.0), "n": [1, 2.5, "text"]}
+    torch.save(made, stream, _use_new_zipfile_serialization=False)
+    return stream.getvalue()
+
+
+def tar():
+    import importlib
+
+    return importlib.import_module("test_exchange_with_pytorch").old_tar().getvalue()
+
+
+def tensors_only():
+    return safetensors.save({"w": tangrad.arange(200.0), "b": tangrad.ones(3)})
+
+
+def mutated(data, source):
+    """Return data with bits flipped, a part overwritten, cut, or doubled."""
+    data = bytearray(data)
+    kind = source.randrange(5)
+    if kind < 2:
+        for _ in range(source.choice([1, 1, 2, 8])):
+            data[source.randrange(len(data))] ^= 1 << source.randrange(8)
+    elif kind == 2:
+        at = source.randrange(len(data))
+        lie = source.choice([b"\xff" * 4, b"\xff" * 8, b"\0" * 4, b"\x80" * 8, bytes([255, 127])])
+        data[at : at + len(lie)] = lie
+    elif kind == 3:
+        del data[source.randrange(len(data)) :]
+    else:
+        at = source.randrange(len(data))
+        data[at:at] = data[at : at + source.randrange(1, 64)]
+    return bytes(data)
+
+
+def plain(item):
+    if isinstance(item, tangrad.Tensor):
+        return [str(item.dtype), item.tolist()]
+    if isinstance(item, dict):
+        return {key: plain(value) for key, value in item.items()}
+    return [plain(value) for value in item] if isinstance(item, (list, tuple)) else item
+
+
+@pytest.mark.parametrize("kind", ["zip", "legacy", "safetensors"])
+def test_mutated_files_are_refused_or_right(kind):
+    good = {"zip": zipped, "legacy": legacy, "safetensors": tensors_only}[kind]()
+    load = safetensors.load_file if kind == "safetensors" else tangrad.load
+    expected = plain(load(io.BytesIO(good)))
+    source, refused = random.Random(20261122), 0
+    for _ in range(TRIALS):
+        data = mutated(good, source)
+        try:
+            loaded = load(io.BytesIO(data))
+        except SerializationError:
+            refused += 1
+            continue
+        # The older formats have no checksums: what they give then may be wrong, but not a crash.
+        if kind == "zip":
+            assert plain(loaded) == expected
+    assert refused > TRIALS // 10
+
+
+def test_a_flipped_bit_of_the_data_is_found():
+    good = zipped()
+    archive = ArchiveReader(Source(io.BytesIO(good)))
+    members = [archive.members[name] for name in ("data/0", "data/1", "data.pkl")]
+    source = random.Random(1)
+    for _ in range(300):
+        member = source.choice(members)
+        place = archive.data_offset(member) + source.randrange(member.size)
+        data = bytearray(good)
+        data[place] ^= 1 << source.randrange(8)
+        with pytest.raises(SerializationError, match="damaged") as raised:
+            tangrad.load(io.BytesIO(bytes(data)))
+        assert raised.value.tensor == member.name
+
+
+def packed(pickled, **members):
+    stream = io.BytesIO()
+    archive = ArchiveWriter(stream.write, "archive")
+    archive.add("data.pkl", pickled)
+    for name, data in members.items():
+        archive.add(name, data)
+    archive.add("version", b"3\n")
+    archive.close()
+    stream.seek(0)
+    return stream
+
+
+class Touch:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return open, (self.path, "w")
+
+
+def test_no_code_of_a_file_runs(tmp_path):
+    path = str(tmp_path / "touched")
+    for protocol in range(2, 6):
+        with pytest.raises(UnsafeContentError):
+            tangrad.load(packed(pickle.dumps({"a": Touch(path)}, protocol)))
+    assert not os.path.exists(path)
+    assert isinstance(UnsafeContentError("x"), (pickle.UnpicklingError, RuntimeError))
+
+
+BOMBS = {
+    "memory by a number": b"\x80\x02cbuiltins\nbytearray\n\x8a\x05\x00\x00\x00\x00\x7f\x85R.",
+    "a long text that is not there": b"\x80\x02X\xff\xff\xff\x7fabc.",
+    "bytes that are not there": b"\x80\x03\x8e\xff\xff\xff\xff\xff\xff\xff\x7fabc.",
+    "a number of many digits": b"\x80\x02\x8b\xff\xff\xff\x7f1.",
+    "a negative length": b"\x80\x02\x8b\xff\xff\xff\xff1.",
+    "nothing on the stack": b"\x80\x020000.",
+    "no mark": b"\x80\x02K\x01e.",
+    "an unknown opcode": b"\x80\x02\xfe.",
+    "a tensor class": b"\x80\x02ctorch\nTensor\n\x8a\x06\x00\x00\x00\x00\x00\x7f\x85R.",
+    "an object of a tensor class": b"\x80\x02ctorch\nTensor\n)\x81.",
+    "a name without an end": b"\x80\x02c" + b"a" * 10_000 + b".",
+    "a dtype that is called": b"\x80\x02ctorch\nfloat32\n)R.",
+    "a list as a key": b"\x80\x02}]K\x01s.",
+    "a deep key": b"\x80\x02})" + b"\x85" * 100_000 + b"K\x01s.",
+    "state of a list": b"\x80\x02]}b.",
+    "a future protocol": b"\x80\x63K\x01.",
+    "a storage out of nowhere": b"\x80\x02X\x03\x00\x00\x00abcQ.",
+    "another unpickler": b"\x80\x02cpickle\nloads\nC\x01.\x85R.",
+    "eval": b"\x80\x02cbuiltins\neval\nX\x03\x00\x00\x001+1\x85R.",
+    "an attribute of a module": b"\x80\x04\x8c\x05torch\x8c\x08os.system\x93.",
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_pickle_bombs_do_nothing(name):
+    with pytest.raises(SerializationError):
+        tangrad.load(packed(BOMBS[name]))
+
+
+def test_a_memo_far_away_takes_no_memory():
+    assert tangrad.load(packed(b"\x80\x02K\x01r\xff\xff\xff\x7f.")) == 1
+
+
+def rebuilt(size, stride, offset, count=4, nbytes=16):
+    """Return a file of one float tensor with this geometry on four elements."""
+
+    class Storage:
+        def __reduce__(self):
+            raise AssertionError
+
+    stream = io.BytesIO()
+    pickler = pickle._Pickler(stream, 2)
+    pickler.write(b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n(")
+    pickler.write(b"(")
+    pickler.save("storage")
+    pickler.write(b"ctorch\nFloatStorage\n")
+    for item in ("0", "cpu", count):
+        pickler.save(item)
+    pickler.write(b"tQ")
+    for item in (offset, size, stride, False):
+        pickler.save(item)
+    pickler.write(b"ccollections\nOrderedDict\n)RtR.")
+    return packed(stream.getvalue(), **{"data/0": bytes(nbytes)})
+
+
+def test_a_tensor_within_its_storage_is_built():
+    assert tangrad.load(rebuilt((2, 2), (2, 1), 0)).shape == (2, 2)
+
+
+@pytest.mark.parametrize(
+    "geometry",
+    [
+        ((5,), (1,), 0),
+        ((4,), (1,), 1),
+        ((2, 2), (3, 1), 0),
+        ((2,), (-1,), 1),
+        ((-2,), (1,), 0),
+        ((4,), (1,), -1),
+        ((2**62,), (1,), 0),
+        ((2, 2), (1,), 0),
+        ((1,) * 65, (1,) * 65, 0),
+        ((1.0,), (1,), 0),
+        ("ab", (1,), 0),
+        ((2,), (2**63,), 0),
+    ],
+)
+def test_a_tensor_outside_its_storage_is_refused(geometry):
+    with pytest.raises(SerializationError):
+        tangrad.load(rebuilt(*geometry))
+
+
+def test_lying_archives_are_refused():
+    good = bytearray(zipped())
+    directory = good.index(b"PK\x01\x02")
+    for size in (2**31, 2**32 - 2):
+        lie = bytearray(good)
+        struct.pack_into("<2L", lie, directory + 20, size, size)
+        with pytest.raises(SerializationError):
+            tangrad.load(io.BytesIO(bytes(lie)))
+
+
+def test_two_members_of_one_name_are_refused():
+    stream = io.BytesIO()
+    archive = ArchiveWriter(stream.write, "archive")
+    archive.add("data.pkl", pickle.dumps(1, 2))
+    archive.add("data.pkl", pickle.dumps(2, 2))
+    archive.close()
+    with pytest.raises(SerializationError, match="two members"):
+        tangrad.load(io.BytesIO(stream.getvalue()))
+
+
+@pytest.mark.parametrize("data", [b"", b"PK", b"PK\x03\x04", b"\x80", b"hello", b"\0" * 600])
+def test_what_is_no_file_of_ours_is_refused(data):
+    with pytest.raises(SerializationError):
+        tangrad.load(io.BytesIO(data))
+
+
+def test_a_missing_file_is_an_os_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        tangrad.load(tmp_path / "none.pt")
+
+
+def test_an_error_names_file_place_and_member(tmp_path):
+    path = tmp_path / "a.pt"
+    data = bytearray(zipped())
+    archive = ArchiveReader(Source(io.BytesIO(bytes(data))))
+    place = archive.data_offset(archive.members["data/0"])
+    data[place] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(SerializationError) as raised:
+        tangrad.load(path)
+    error = raised.value
+    assert (error.file, error.offset, error.tensor) == (str(path), place, "archive/data/0")
+    assert str(path) in str(error)
+    assert str(place) in str(error)
+
+
+# Writing
+
+
+def test_an_interrupted_save_leaves_the_old_file(tmp_path):
+    path = tmp_path / "a.pt"
+    tangrad.save(tangrad.ones(3), path)
+
+    class Breaks:
+        def __reduce__(self):
+            raise ValueError("cannot be pickled")
+
+    with pytest.raises(ValueError, match="cannot be pickled"):
+        tangrad.save([tangrad.zeros(3), Breaks()], path)
+    assert tangrad.load(path).tolist() == [1, 1, 1]
+    assert os.listdir(tmp_path) == ["a.pt"]
+
+
+def test_a_killed_save_leaves_the_old_file(tmp_path):
+    path = tmp_path / "a.pt"
+    tangrad.save(tangrad.ones(3), path)
+    program = f"""
+        import os, signal, tangrad
+        from tangrad.serialization import archive
+        add = archive.ArchiveWriter.add
+        def killed(self, name, content):
+            add(self, name, content)
+            if name.startswith("data/"):
+                os.kill(os.getpid(), signal.SIGKILL)
+        archive.ArchiveWriter.add = killed
+        tangrad.save(tangrad.zeros(100_000), {str(path)!r})
+    """
+    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=False)
+    assert ended.returncode == -9
+    assert tangrad.load(path).tolist() == [1, 1, 1]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no full device")
+def test_a_full_disk_is_an_error(tmp_path):
+    with pytest.raises(OSError) as raised:
+        tangrad.save(tangrad.ones(3), "/dev/full")
+    assert raised.value.errno == errno.ENOSPC
+
+
+def test_a_save_keeps_links_and_permissions(tmp_path):
+    path, link = tmp_path / "a.pt", tmp_path / "link.pt"
+    tangrad.save(tangrad.ones(1), path)
+    path.chmod(0o640)
+    link.symlink_to(path)
+    tangrad.save(tangrad.zeros(1), link)
+    assert link.is_symlink()
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert tangrad.load(path).tolist() == [0]
+
+
+def test_members_are_aligned(tmp_path):
+    archive = ArchiveReader(Source(io.BytesIO(zipped())))
+    assert all(archive.data_offset(member) % 64 == 0 for member in archive.members.values())
+
+
+def test_the_inspector_tells_what_is_there_and_what_is_not_safe(tmp_path, capsys):
+    from tangrad.cli import main
+
+    tangrad.save(content(), tmp_path / "a.pt")
+    assert main(["inspect", str(tmp_path / "a.pt")]) == 0
+    shown = capsys.readouterr().out
+    assert "safe: holds tensors and plain values only" in shown
+    assert "float32   [200]" in shown
+    tangrad.save(tangrad.nn.Linear(2, 3), tmp_path / "b.pt")
+    assert main(["inspect", str(tmp_path / "b.pt")]) == 0
+    shown = capsys.readouterr().out
+    assert "NOT SAFE" in shown
+    assert "torch.nn.modules.linear.Linear" in shown
+    assert "[3, 2]" in shown
+    (tmp_path / "c.pt").write_bytes(b"nothing")
+    assert main(["inspect", str(tmp_path / "c.pt")]) == 1
+    assert "c.pt" in capsys.readouterr().err

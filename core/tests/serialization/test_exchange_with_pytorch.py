@@ -1,0 +1,315 @@
+"""Files that PyTorch wrote are read, and PyTorch reads ours."""
+
+import io
+import pickle
+import struct
+import tarfile
+from collections import OrderedDict
+
+import pytest
+
+import tangrad
+from tangrad import nn
+from tangrad.serialization import SerializationError
+
+torch = pytest.importorskip("torch", reason="torch is the oracle")
+
+DTYPES = (
+    "bool uint8 int8 int16 int32 int64 uint16 uint32 uint64 float16 bfloat16 float32 float64 "
+    "complex64 complex128"
+).split()
+
+
+def checkpoint(t):
+    """Return what programs put into files."""
+    base = t.arange(12, dtype=t.float32).reshape(3, 4)
+    weight = t.nn.Parameter(base.clone())
+    model = t.nn.Sequential(t.nn.Linear(3, 2), t.nn.BatchNorm1d(2))
+    return {
+        "tensors": {name: t.arange(5).to(getattr(t, name)) for name in DTYPES},
+        "views": [base[1:], base.t(), base[:, ::2], base[0, 0], base.expand(2, 3, 4)],
+        "empty": t.empty(0, 3),
+        "parameter": weight,
+        "frozen": t.nn.Parameter(base.clone(), requires_grad=False),
+        "grad": t.ones(2, requires_grad=True),
+        "meta": t.empty(2, 3, device="meta"),
+        "model": model.state_dict(),
+        "optimizer": t.optim.AdamW(model.parameters(), lr=0.1).state_dict(),
+        "dtype": t.float16,
+        "device": t.device("cpu"),
+        "size": t.Size([1, 2]),
+        "values": [1, -5, 2**40, -(2**70), 2.5, "text ä", None, True, (1, (2,)), {1, 2}, b"ab", 3j],
+        "nothing": [[], {}, (), set(), ""],
+    }
+
+
+def as_plain(item):
+    """Return what a file gave, without the framework's types."""
+    name = type(item).__name__
+    if name in ("Tensor", "Parameter"):
+        shape = list(item.shape)
+        values = None if item.device.type == "meta" else item.detach().tolist()
+        return [name, str(item.dtype).split(".")[1], shape, item.requires_grad, values]
+    if isinstance(item, dict):
+        return {key: as_plain(value) for key, value in item.items()}
+    if name == "Size":
+        return list(item)
+    if isinstance(item, (list, tuple)):
+        return [as_plain(value) for value in item]
+    return str(item).replace("torch", "tangrad") if name in ("dtype", "device") else item
+
+
+def saved(t, obj, **options):
+    stream = io.BytesIO()
+    t.save(obj, stream, **options)
+    stream.seek(0)
+    return stream
+
+
+@pytest.mark.parametrize("zipped", [True, False], ids=["zip", "before 1.6"])
+def test_files_of_pytorch_are_read(zipped):
+    theirs = checkpoint(torch)
+    loaded = tangrad.load(saved(torch, theirs, _use_new_zipfile_serialization=zipped))
+    assert as_plain(loaded) == as_plain(theirs)
+    assert loaded["model"]._metadata == theirs["model"]._metadata
+    storages = {id(view.untyped_storage()) for view in loaded["views"]}
+    assert len(storages) == 1, "views of one tensor share a storage in the file"
+    assert [v.stride() for v in loaded["views"]] == [v.stride() for v in theirs["views"]]
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_pytorch_reads_our_files(protocol):
+    ours = checkpoint(tangrad)
+    loaded = torch.load(saved(tangrad, ours, pickle_protocol=protocol), weights_only=protocol == 2)
+    assert as_plain(loaded) == as_plain(ours)
+    assert loaded["model"]._metadata == ours["model"]._metadata
+    assert len({view.untyped_storage().data_ptr() for view in loaded["views"]}) == 1
+
+
+def test_our_files_are_ours(tmp_path):
+    ours = checkpoint(tangrad)
+    tangrad.save(ours, tmp_path / "a.pt")
+    for mapped in (False, True):
+        loaded = tangrad.load(tmp_path / "a.pt", mmap=mapped)
+        assert as_plain(loaded) == as_plain(ours)
+        loaded["views"][0][0, 0] = -1.0
+        assert loaded["views"][1][0, 1] == -1.0
+
+
+def test_mapped_tensors_do_not_write_to_the_file(tmp_path):
+    tangrad.save(tangrad.zeros(1000), tmp_path / "a.pt")
+    tangrad.load(tmp_path / "a.pt", mmap=True).fill_(1.0)
+    assert not tangrad.load(tmp_path / "a.pt").any()
+
+
+def test_whole_modules_go_both_ways():
+    model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2), nn.ReLU())
+    x = tangrad.arange(6.0).reshape(2, 3)
+    theirs = torch.load(saved(tangrad, model), weights_only=False)
+    result = theirs(torch.arange(6.0).reshape(2, 3)).detach().numpy()
+    assert result == pytest.approx(model(x).detach().numpy(), abs=1e-6)
+    back = tangrad.load(saved(torch, theirs), weights_only=False)
+    assert as_plain(back.state_dict()) == as_plain(model.state_dict())
+    with pytest.raises(SerializationError, match="weights_only=False"):
+        tangrad.load(saved(torch, theirs))
+
+
+class Mine(nn.Module):
+    """A module that a program defines."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(2, 2)
+
+
+def test_modules_of_a_program_are_loaded_with_permission():
+    model = Mine()
+    loaded = tangrad.load(saved(tangrad, model), weights_only=False)
+    assert type(loaded) is Mine
+    assert as_plain(loaded.state_dict()) == as_plain(model.state_dict())
+
+
+def test_allowed_names_are_loaded():
+    stream = saved(tangrad, {"point": Point(1, 2)})
+    with pytest.raises(SerializationError, match="Point"):
+        tangrad.load(stream)
+    stream.seek(0)
+    with tangrad.serialization.safe_globals([Point]):
+        assert tangrad.load(stream)["point"].x == 1
+        assert tangrad.serialization.get_safe_globals() == [Point]
+    assert tangrad.serialization.get_safe_globals() == []
+    stream.seek(0)
+    names = tangrad.serialization.get_unsafe_globals_in_checkpoint(stream)
+    assert [name.rpartition(".")[2] for name in names] == ["Point"]
+
+
+class Point:
+    def __init__(self, x, y):
+        self.x, self.y = x, y
+
+
+LOCATIONS = {
+    "device": lambda t: t.device("meta"),
+    "text": lambda t: "meta",
+    "dictionary": lambda t: {"cpu": "meta"},
+    "function": lambda t: lambda storage, location: None,
+}
+
+
+@pytest.mark.parametrize("kind", LOCATIONS)
+def test_storages_go_where_they_are_told(kind):
+    stream = saved(tangrad, tangrad.ones(3))
+    loaded = tangrad.load(stream, map_location=LOCATIONS[kind](tangrad))
+    assert loaded.device.type == ("cpu" if kind == "function" else "meta")
+
+
+def test_a_device_that_is_not_here_is_named():
+    class Elsewhere(tangrad.serialization.TensorBuilder):
+        pass
+
+    stream = saved(torch, torch.ones(3))
+    content = stream.getvalue()
+    # The same length, so that only the checksum has to be made anew.
+    archive = tangrad.serialization.archive
+    reader = archive.ArchiveReader(tangrad.serialization.Source(io.BytesIO(content)))
+    data = reader.read("data.pkl").replace(b"\x03\x00\x00\x00cpu", b"\x03\x00\x00\x00xyz")
+    made = io.BytesIO()
+    writer = archive.ArchiveWriter(made.write, "archive")
+    for name in reader.members:
+        writer.add(name, data if name == "data.pkl" else reader.read(name))
+    writer.close()
+    made.seek(0)
+    with pytest.raises(SerializationError, match="map_location"):
+        tangrad.load(made)
+    made.seek(0)
+    assert tangrad.load(made, map_location="cpu").tolist() == [1, 1, 1]
+
+
+def test_big_endian_files_are_turned_round():
+    archive = tangrad.serialization.archive
+    stream = saved(torch, torch.tensor([1.5, -2.0]))
+    reader = archive.ArchiveReader(tangrad.serialization.Source(stream))
+    made = io.BytesIO()
+    writer = archive.ArchiveWriter(made.write, "archive")
+    for name in reader.members:
+        content = reader.read(name)
+        content = b"big" if name == "byteorder" else content
+        content = struct.pack(">2f", 1.5, -2.0) if name == "data/0" else content
+        writer.add(name, content)
+    writer.close()
+    made.seek(0)
+    assert tangrad.load(made).tolist() == [1.5, -2.0]
+
+
+def old_tar():
+    """Return a file as PyTorch 0.1.9 wrote it: two tensors on one storage."""
+    members = {"sys_info": pickle.dumps({"protocol_version": 1000, "little_endian": True}, 2)}
+    key = Named("torch", "FloatStorage")
+    storage = pickle.dumps(1, 2) + dumps((7, "cpu", key))
+    storage += struct.pack("<q", 6) + struct.pack("<6f", *range(6)) + pickle.dumps([], 2)
+    members["storages"] = storage
+    tensors = pickle.dumps(2, 2)
+    for number, size, stride, offset in ((1, (2, 3), (3, 1), 0), (2, (2,), (3,), 1)):
+        tensors += dumps((number, 7, Named("torch", "FloatTensor")))
+        tensors += struct.pack("<i4x", len(size))
+        tensors += struct.pack(f"<{2 * len(size) + 1}q", *size, *stride, offset)
+    members["tensors"] = tensors
+    stream = io.BytesIO()
+    pickler = ById(stream, 2)
+    pickler.dump(OrderedDict(a=Ref(1), b=Ref(2)))
+    members["pickle"] = stream.getvalue()
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    made.seek(0)
+    return made
+
+
+class Named:
+    def __init__(self, module, name):
+        self.module, self.name = module, name
+
+
+class Ref:
+    def __init__(self, number):
+        self.number = number
+
+
+class ById(pickle._Pickler):
+    def persistent_id(self, obj):
+        return obj.number if isinstance(obj, Ref) else None
+
+    def reducer_override(self, obj):
+        return obj.name if isinstance(obj, Named) else NotImplemented
+
+    def save_global(self, obj, name=None):
+        if isinstance(obj, Named):
+            self.write(b"c" + f"{obj.module}\n{obj.name}\n".encode())
+        else:
+            super().save_global(obj, name)
+
+
+def dumps(obj):
+    stream = io.BytesIO()
+    ById(stream, 2).dump(obj)
+    return stream.getvalue()
+
+
+def test_the_oldest_files_are_read(tmp_path):
+    expected = {"a": [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]], "b": [1.0, 4.0]}
+    (tmp_path / "old.pt").write_bytes(old_tar().getvalue())
+    theirs = torch.load(tmp_path / "old.pt", weights_only=False)
+    assert {name: x.tolist() for name, x in theirs.items()} == expected
+    ours = tangrad.load(old_tar())
+    assert {name: x.tolist() for name, x in ours.items()} == expected
+    assert ours["a"].untyped_storage() is ours["b"].untyped_storage()
+
+
+def test_safetensors_go_both_ways(tmp_path):
+    files = tangrad.serialization.safetensors
+    tensors = {
+        name: tangrad.arange(6).to(getattr(tangrad, name)).reshape(2, 3)
+        for name in DTYPES
+        if name != "complex128"
+    }
+    tensors |= {"scalar": tangrad.tensor(2.5), "empty": tangrad.empty(0, 4)}
+    files.save_file(tensors, tmp_path / "a.safetensors", {"format": "pt"})
+    loaded = files.load_file(tmp_path / "a.safetensors")
+    assert {k: as_plain(v) for k, v in loaded.items()} == {
+        k: as_plain(v) for k, v in tensors.items()
+    }
+    assert files.load(files.save(tensors)).keys() == tensors.keys()
+    # The layout, written down by hand from the format's description.
+    header = b'{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"__metadata__":{"a":"b"}}'
+    content = struct.pack("<Q", len(header)) + header + struct.pack("<2f", 1.0, 2.0)
+    assert files.load(content)["w"].tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b'{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}}',
+        b'{"w":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}}',
+        b'{"w":{"dtype":"F31","shape":[2],"data_offsets":[0,8]}}',
+        b'{"w":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}}',
+        b'{"w":{"dtype":"F32","shape":[99999999999],"data_offsets":[0,8]}}',
+        b'{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"w":{}}',
+        b'{"w":1}',
+        b"[]",
+        b"{",
+        b"[" * 100_000,
+    ],
+)
+def test_wrong_safetensors_are_refused(header):
+    content = struct.pack("<Q", len(header)) + header + bytes(8)
+    with pytest.raises(SerializationError):
+        tangrad.serialization.safetensors.load(content)
+
+
+def test_shared_memory_is_refused_by_safetensors():
+    x = tangrad.ones(4)
+    with pytest.raises(SerializationError, match="share memory"):
+        tangrad.serialization.safetensors.save({"a": x, "b": x[:2]})
