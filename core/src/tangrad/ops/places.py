@@ -7,7 +7,6 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.define import composite
-from tangrad.ops.indexing import nonzero_table
 
 
 @composite(
@@ -26,12 +25,20 @@ def nonzero_static(self: Any, size: int, fill_value: int) -> Any:
     """List the places of the elements that are not zero, cut or filled up to `size` rows."""
     if size < 0:
         raise RuntimeError(f"nonzero_static: 'size' must be an non-negative integer, got {size}")
-    if self.device.type == "meta":
-        return tangrad.empty((size, self.ndim), dtype=tangrad.int64, device=self.device)
-    found = nonzero_table(self)
-    found = found.narrow(0, 0, min(size, found.shape[0]))
-    missing = found.new_full((size - found.shape[0], self.ndim), fill_value)
-    return tangrad.cat([found, missing], 0)
+    flat = (self != 0).reshape((-1,))
+    count = flat.shape[0]
+    # The k-th of them is written to place k, all that is too much or zero to one place more.
+    number = flat.to(tangrad.int64).cumsum(0)
+    place = (number - 1).where(flat & (number <= size), size)
+    found = tangrad.full((size + 1,), count, dtype=tangrad.int64, device=self.device)
+    found = found.scatter(0, place, tangrad.arange(count, device=self.device)).narrow(0, 0, size)
+    if self.ndim == 0:
+        return found.new_empty((size, 0))
+    if count == 0:
+        return found.new_full((size, self.ndim), fill_value)
+    known = tangrad.arange(size, device=self.device) < number.select(0, count - 1)
+    columns = unravel_index(found, tuple(self.shape))
+    return tangrad.stack([column.where(known, fill_value) for column in columns], 1)
 
 
 def _as_shape(shape: Any) -> tuple[int, ...]:

@@ -246,7 +246,7 @@ def _is_plain(dtype: Any, *numbers: Any) -> bool:
         s(2, 3, 1),
         s(0, 1, 0),
         s(0, 10, 4, dtype=s.as_dtype(s.dtype)),
-        s(-2.5, 7, 100, dtype=s.as_dtype(s.dtype)) if s.is_floating else s(0, 7, 3),
+        s(-2.5, 7, 100, dtype=s.as_dtype("float64")),
     ],
     errors=lambda s: [
         (s(0, 1, -1), RuntimeError, "steps must be non-negative"),
