@@ -553,9 +553,9 @@ def tensordot(a: Any, b: Any, dims: Any) -> Any:
     ours, theirs = _contracted_dims(a, b, dims)
     for i, j in zip(ours, theirs, strict=True):
         if a.shape[i] == 1:
-            b = b.sum(j, keepdim=True)
+            b = b.sum(j, keepdim=True, dtype=b.dtype)
         elif b.shape[j] == 1:
-            a = a.sum(i, keepdim=True)
+            a = a.sum(i, keepdim=True, dtype=a.dtype)
         if a.shape[i] != b.shape[j]:
             raise RuntimeError(
                 "contracted dimensions need to match, but first has size "

@@ -117,9 +117,9 @@ gather = op(
 
 
 def check_scatter(self: Any, dim: int, index: Any, src: Any) -> None:
-    require_integer_index("scatter", index)
     if any(n == 0 for n in index.shape):
         return
+    require_integer_index("scatter", index)
     _check_index_fits("scatter", self, dim, index)
     if max(1, len(src.shape)) != max(1, len(index.shape)):
         raise RuntimeError(
@@ -236,8 +236,8 @@ scatter_src = op(
 
 
 def _check_scatter_value(self: Any, dim: int, index: Any) -> None:
-    require_integer_index("scatter", index)
     if not any(n == 0 for n in index.shape):
+        require_integer_index("scatter", index)
         _check_index_fits("scatter", self, dim, index)
 
 

@@ -594,6 +594,8 @@ def sum_to_size(self: Any, size: Ints) -> Any:
     kept = tuple(self.shape)[extra:]
     summed = [d + extra for d, (n, m) in enumerate(zip(size, kept, strict=True)) if n != m]
     dims = (*range(extra), *summed)
+    if not size:
+        return self.sum()
     return self.sum(dims, keepdim=True).reshape(size) if dims else self
 
 
