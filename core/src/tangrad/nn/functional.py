@@ -228,3 +228,50 @@ def _shorten(weight: Any, index: Any, max_norm: float, norm_type: float) -> None
         # The same small number as the renorm op: a row never comes out longer than max_norm.
         factor = (max_norm / (norms + 1e-7)).clamp(max=1.0)
         weight[index] = rows * factor
+
+
+# --- patches ------------------------------------------------------------------------------------
+
+
+def unfold(
+    input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+) -> Any:
+    """Copy the sliding windows of images into columns.
+
+    The method `Tensor.unfold` is something else: a view of windows along one dimension.
+
+    Args:
+        input: images (N, C, H, W) or (C, H, W).
+        kernel_size: size of the windows.
+        dilation: step between the elements of a window.
+        padding: zeros on all sides.
+        stride: step between windows.
+
+    Returns:
+        A tensor of shape (N, C prod(kernel_size), number of windows), or without N.
+    """
+    return _op("im2col")(input, kernel_size, dilation, padding, stride)
+
+
+def fold(
+    input: Any,
+    output_size: Any,
+    kernel_size: Any,
+    dilation: Any = 1,
+    padding: Any = 0,
+    stride: Any = 1,
+) -> Any:
+    """Add columns up where `unfold` took them from: its adjoint.
+
+    Args:
+        input: columns (N, C prod(kernel_size), number of windows), or without N.
+        output_size: size of the images.
+        kernel_size: size of the windows.
+        dilation: step between the elements of a window.
+        padding: zeros that surrounded the images.
+        stride: step between windows.
+
+    Returns:
+        A tensor of shape (N, C, *output_size), or without N.
+    """
+    return _op("col2im")(input, output_size, kernel_size, dilation, padding, stride)
