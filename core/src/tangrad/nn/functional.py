@@ -275,3 +275,39 @@ def fold(
         A tensor of shape (N, C, *output_size), or without N.
     """
     return _op("col2im")(input, output_size, kernel_size, dilation, padding, stride)
+
+
+# --- older names --------------------------------------------------------------------------------
+
+
+def _use_interpolate(name: str) -> None:
+    import warnings
+
+    warnings.warn(
+        f"`nn.functional.{name}` is deprecated. Use `nn.functional.interpolate` instead.",
+        stacklevel=3,
+    )
+
+
+def upsample(
+    input: Any,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+) -> Any:
+    """Resample to another size; use `interpolate`, which takes the same arguments."""
+    _use_interpolate("upsample")
+    return _op("interpolate")(input, size, scale_factor, mode, align_corners)
+
+
+def upsample_nearest(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
+    """Resample by the nearest element; use `interpolate`."""
+    _use_interpolate("upsample_nearest")
+    return _op("interpolate")(input, size, scale_factor)
+
+
+def upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
+    """Resample images linearly, corners on corners; use `interpolate`."""
+    _use_interpolate("upsample_bilinear")
+    return _op("interpolate")(input, size, scale_factor, "bilinear", True)
