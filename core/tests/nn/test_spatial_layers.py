@@ -88,8 +88,6 @@ LAYERS = {
     "GroupNorm plain": (lambda n: n.GroupNorm(1, 4, affine=False), (3, 4)),
     "LocalResponseNorm": (lambda n: n.LocalResponseNorm(3, 0.5, 0.6, 2.0), IMAGE),
     "LocalResponseNorm of sequences": (lambda n: n.LocalResponseNorm(2), SEQUENCE),
-    "CrossMapLRN2d": (lambda n: n.CrossMapLRN2d(5, 0.5), (2, 3, 4, 5)),
-    "CrossMapLRN2d of even size": (lambda n: n.CrossMapLRN2d(4, 0.5, 0.6, 2), (2, 2, 4, 5)),
     "LazyConv1d": (lambda n: n.LazyConv1d(3, 3, padding=1), SEQUENCE),
     "LazyConv2d": (lambda n: n.LazyConv2d(4, 3, groups=2, bias=False), IMAGE),
     "LazyConv3d": (lambda n: n.LazyConv3d(3, 2), VOLUME[1:]),
@@ -250,3 +248,23 @@ def test_batch_normalizations_are_made_synchronized(agree):
         return [repr(made), list(made.state_dict()), made(tensor(t, SEQUENCE))]
 
     agree(program)
+
+
+def test_normalization_across_maps_computes_as_in_pytorch(agree):
+    def program(t):
+        odd, even = t.nn.CrossMapLRN2d(5, 0.5), t.nn.CrossMapLRN2d(4, 0.5, 0.6, 2)
+        return [repr(odd), odd(tensor(t, (2, 3, 4, 5))), even(tensor(t, (2, 2, 4, 5)))]
+
+    agree(program)
+
+
+def test_normalization_across_an_odd_number_of_maps_is_local_response_normalization():
+    # PyTorch's own is not, from the fourth channel on, and its gradient is not the derivative.
+    results = []
+    for layer in (nn.CrossMapLRN2d(5, 0.5), nn.LocalResponseNorm(5, 0.5)):
+        x = tensor(tangrad, (2, 8, 3, 3)).requires_grad_()
+        out = layer(x)
+        (out * tensor(tangrad, tuple(out.shape), 5)).sum().backward()
+        results.append((out.detach(), x.grad))
+    for ours, theirs in zip(*results, strict=True):
+        assert tangrad.allclose(ours, theirs, atol=1e-6)

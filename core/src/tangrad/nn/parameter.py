@@ -146,7 +146,7 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: igno
         return _C.new_parameter(tangrad.empty(0, device=device, dtype=dtype), requires_grad, cls)
 
 
-class UninitializedBuffer(UninitializedTensorMixin, tangrad.Tensor):  # type: ignore[misc]
+class UninitializedBuffer(UninitializedTensorMixin, tangrad.Tensor):
     """A buffer whose shape is not known yet: that of a lazy module before its first input.
 
     Args:

@@ -155,7 +155,8 @@ def _taken(flat: Any, coordinates: list[Any], sizes: Ints) -> tuple[Any, Any]:
         flat: the input as (N, C, elements).
         coordinates: of each dimension, first to last, (N, positions), without derivative.
     """
-    inside, place = None, None
+    inside: Any = None
+    place: Any = None
     for x, size in zip(coordinates, sizes, strict=True):
         within = (x >= 0) & (x <= size - 1)
         inside = within if inside is None else inside & within

@@ -151,12 +151,12 @@ def _weighted(input: Any, dim: int, taps: Taps) -> Any:
     tail = (1,) * (input.ndim - dim - 1)
     like = {"dtype": input.dtype, "device": input.device}
     if len(taps) > 4:
-        places = [place for row in zip(*(p for p, _ in taps), strict=True) for place in row]
-        weights = [w for row in zip(*(w for _, w in taps), strict=True) for w in row]
-        shape = (len(weights) // len(taps), len(taps))
-        index = tensor(places, dtype=tangrad.int64, device=input.device)
+        listed = [place for row in zip(*(p for p, _ in taps), strict=True) for place in row]
+        factors = [w for row in zip(*(w for _, w in taps), strict=True) for w in row]
+        shape = (len(listed) // len(taps), len(taps))
+        index = tensor(listed, dtype=tangrad.int64, device=input.device)
         taken = input.index_select(dim, index).unflatten(dim, shape)
-        return (taken * tensor(weights, **like).reshape((*shape, *tail))).sum(dim + 1)
+        return (taken * tensor(factors, **like).reshape((*shape, *tail))).sum(dim + 1)
     result = None
     for places, weights in taps:
         index = tensor(places, dtype=tangrad.int64, device=input.device)

@@ -5,6 +5,7 @@ Window i of `out` over n elements is [floor(i n / out), ceil((i + 1) n / out)).
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import Any
 
@@ -118,7 +119,7 @@ def _adaptive_greatest(name: str, spatial: int, input: Any, output_size: Any) ->
     flat = tangrad.zeros((), dtype=tangrad.int64, device=input.device)
     first = len(lead)
     for k, (size, out) in enumerate(zip(sizes, wanted, strict=True)):
-        x = _split_windows(x, first + 2 * k, out, -tangrad.inf)
+        x = _split_windows(x, first + 2 * k, out, -math.inf)
         places, _, _, width = _windows(size, out)
         along = tensor(places, dtype=tangrad.int64, device=input.device)
         along = along.reshape((out, width) + (1, 1) * (spatial - 1 - k))
