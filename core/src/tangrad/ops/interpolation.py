@@ -162,7 +162,8 @@ def _weighted(input: Any, dim: int, taps: Taps) -> Any:
         index = tensor(places, dtype=tangrad.int64, device=input.device)
         taken = input.index_select(dim, index)
         weight = tensor(weights, **like).reshape((-1, *tail))
-        result = taken * weight if result is None else result.addcmul(taken, weight)
+        # In place: these are large and fresh, and memory is what resampling waits for.
+        result = taken.mul_(weight) if result is None else result.addcmul_(taken, weight)
     return result
 
 

@@ -100,8 +100,15 @@ def _adaptive_average(name: str, spatial: int, input: Any, output_size: Any) -> 
         _refuse(name, input.dtype)
     # Narrow floats are averaged in float32: one rounding, at the end.
     x = input.to(tangrad.float32) if input.dtype.itemsize < 4 else input
-    for dim, out in enumerate(wanted, input.ndim - spatial):
-        x = _average(x, dim, out)
+    if all(out == 1 for out in wanted):
+        x = (
+            x.flatten(input.ndim - spatial)
+            .mean((-1,))
+            .reshape((*tuple(input.shape)[:-spatial], *wanted))
+        )
+    else:
+        for dim, out in enumerate(wanted, input.ndim - spatial):
+            x = _average(x, dim, out)
     return in_format_of(x.to(input.dtype), input)
 
 
