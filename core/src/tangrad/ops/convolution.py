@@ -160,7 +160,7 @@ def _check_convolution(
     check_geometry("convolution", stride=stride, padding=padding, dilation=dilation)
     if groups < 1:
         raise RuntimeError(f"convolution: non-positive groups is not supported, got {groups}")
-    if input.dtype.name == "bool":
+    if input.dtype.name == "bool" and 0 not in input.shape:
         raise NotImplementedError("convolution is not implemented for bool; convert to a number")
     if any(k < 1 for k in weight.shape[2:]):
         raise RuntimeError(

@@ -446,6 +446,10 @@ def _avg_pool(
     if divisor_override == 0:
         raise RuntimeError(f"{name}: divisor must be not zero")
     sizes = tuple(input.shape)[-spatial:]
+    if spatial == 3 and any(n < k for n, k in zip(sizes, kernel, strict=True)):
+        raise RuntimeError(
+            f"{name}: input image {list(sizes)} smaller than kernel size {list(kernel)}"
+        )
     lead = tuple(input.shape)[:-spatial]
     out = _pooled_sizes(sizes, kernel, step, padding, ones, ceil_mode)
     geometry = list(zip(sizes, kernel, step, padding, out, strict=True))

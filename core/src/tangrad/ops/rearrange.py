@@ -304,6 +304,17 @@ def check_pad(self: Any, pad: Ints) -> None:
             )
 
 
+def _check_constant_pad(self: Any, pad: Ints) -> None:
+    check_pad(self, pad)
+    for i, (before, after) in enumerate(pad_pairs(pad), 1):
+        if self.shape[-i] + min(before, 0) + min(after, 0) < 0:
+            raise RuntimeError(
+                f"constant_pad_nd: negative padding {before} and {after} cuts more than the "
+                f"{self.shape[-i]} elements of dimension {len(self.shape) - i}: the length of "
+                "what remains must be non-negative"
+            )
+
+
 def _padded_shape(self: Any, pad: Ints) -> Ints:
     shape = list(self.shape)
     for i, (before, after) in enumerate(pad_pairs(pad), 1):
@@ -324,7 +335,7 @@ def _pad_reference(np: Any, self: Any, pad: Ints, value: Any) -> Any:
 
 constant_pad_nd = op(
     "constant_pad_nd(Tensor self, int[] pad, Scalar value=0) -> Tensor",
-    check=check_pad,
+    check=_check_constant_pad,
     shape=_padded_shape,
     reference=_pad_reference,
     vjp={"self": lambda g, pad: constant_pad_nd(g, tuple(-n for n in pad), 0)},
@@ -342,6 +353,7 @@ constant_pad_nd = op(
         (s(s.tensor(2), (1,)), RuntimeError, "divisible by 2"),
         (s(s.tensor(2), (1, 1, 1, 1)), RuntimeError, "two times the input dimension"),
         (s(s.tensor(2), (-2, -1)), RuntimeError, "negative output size"),
+        (s(s.tensor(2), (-3, 4)), RuntimeError, "must be non-negative"),
     ],
     doc="""Surround a tensor by a value; negative amounts cut off.
 

@@ -53,8 +53,6 @@ class _ConvNd(Module):
         padding_mode: str = "zeros",
         device: Any = None,
         dtype: Any = None,
-        *,
-        _output_padding: Any = 0,
     ) -> None:
         super().__init__()
         spread = _ntuple(self._dimensions)
@@ -65,7 +63,7 @@ class _ConvNd(Module):
         self.padding = padding if isinstance(padding, str) else spread(padding)
         self.dilation = spread(dilation)
         self.transposed = self._transposed
-        self.output_padding = spread(_output_padding)
+        self.output_padding = spread(0)
         self.groups = groups
         self.padding_mode = padding_mode
         self._check()
@@ -249,8 +247,8 @@ class _ConvTransposeNd(_ConvNd):
             padding_mode,
             device,
             dtype,
-            _output_padding=output_padding,
         )
+        self.output_padding = _ntuple(self._dimensions)(output_padding)
 
     def _output_padding(self, input: Any, output_size: Any) -> tuple[int, ...]:
         """Return what must be added at the far end for a result of the wanted size."""

@@ -125,19 +125,10 @@ class AvgPool1d(_AvgPoolNd):
         )
 
 
-class AvgPool2d(_AvgPoolNd):
-    """Return the mean of each window.
+class _AvgPoolOverNumber(_AvgPoolNd):
+    """Hold what averages that may divide by a given number share; see `AvgPool2d`."""
 
-    Args:
-        kernel_size: size of the window.
-        stride: step between windows; `kernel_size` by default.
-        padding: zeros on both sides.
-        ceil_mode: round the output's size up.
-        count_include_pad: whether the zeros of the padding count in the mean.
-        divisor_override: number to divide by instead of the window's size.
-    """
-
-    _function = "avg_pool2d"
+    _function: str
 
     def __init__(
         self,
@@ -169,10 +160,31 @@ class AvgPool2d(_AvgPoolNd):
         )
 
 
-class AvgPool3d(AvgPool2d):
-    """Return the mean of each window of volumes.
+class AvgPool2d(_AvgPoolOverNumber):
+    """Return the mean of each window of images (N, C, H, W).
 
-    Arguments are those of `AvgPool2d`.
+    Args:
+        kernel_size: size of the window.
+        stride: step between windows; `kernel_size` by default.
+        padding: zeros on both sides.
+        ceil_mode: round the output's size up.
+        count_include_pad: whether the zeros of the padding count in the mean.
+        divisor_override: number to divide by instead of the window's size.
+    """
+
+    _function = "avg_pool2d"
+
+
+class AvgPool3d(_AvgPoolOverNumber):
+    """Return the mean of each window of volumes (N, C, D, H, W).
+
+    Args:
+        kernel_size: size of the window.
+        stride: step between windows; `kernel_size` by default.
+        padding: zeros on both sides.
+        ceil_mode: round the output's size up.
+        count_include_pad: whether the zeros of the padding count in the mean.
+        divisor_override: number to divide by instead of the window's size.
     """
 
     _function = "avg_pool3d"
