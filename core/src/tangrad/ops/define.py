@@ -82,6 +82,9 @@ def _make(kind: str, definition: Definition, **fields: Any) -> _C.Op:
         return_type=result_type_of(schema),
         has_rule=definition.differentiable,
         has_check=definition.check is not None,
+        takes_out=definition.out
+        if definition.out is not None
+        else kind in ("pointwise", "reduction", "scan", "kernel") and schema.written < 0,
         **fields,
     )
     made = _C.make_op(definition, kind, spec)

@@ -145,7 +145,7 @@ sub = overload(
 )
 
 rsub = pointwise(
-    "rsub(Tensor self, Operand other, *, Scalar alpha=1) -> Tensor",
+    "rsub(Tensor self, Operand other, Scalar alpha=1) -> Tensor",
     "other - alpha * self",
     check=_check_scaled_subtraction,
     dtypes=NUMBERS,
