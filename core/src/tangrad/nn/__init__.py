@@ -8,6 +8,7 @@ from tangrad.nn import utils as utils
 from tangrad.nn.modules.activation import *  # noqa: F403
 from tangrad.nn.modules.activation_smooth import *  # noqa: F403
 from tangrad.nn.modules.adaptive import *  # noqa: F403
+from tangrad.nn.modules.attention import *  # noqa: F403
 from tangrad.nn.modules.batchnorm import *  # noqa: F403
 from tangrad.nn.modules.container import *  # noqa: F403
 from tangrad.nn.modules.conv import *  # noqa: F403
@@ -25,5 +26,6 @@ from tangrad.nn.modules.pooling import *  # noqa: F403
 from tangrad.nn.modules.rnn import *  # noqa: F403
 from tangrad.nn.modules.rnn_cell import *  # noqa: F403
 from tangrad.nn.modules.sparse import *  # noqa: F403
+from tangrad.nn.modules.transformer import *  # noqa: F403
 from tangrad.nn.parameter import Buffer as Buffer
 from tangrad.nn.parameter import Parameter as Parameter

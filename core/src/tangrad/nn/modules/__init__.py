@@ -4,6 +4,7 @@ from tangrad.nn.modules import (
     activation,
     activation_smooth,
     adaptive,
+    attention,
     batchnorm,
     container,
     conv,
@@ -20,10 +21,12 @@ from tangrad.nn.modules import (
     rnn,
     rnn_cell,
     sparse,
+    transformer,
 )
 from tangrad.nn.modules.activation import *  # noqa: F403
 from tangrad.nn.modules.activation_smooth import *  # noqa: F403
 from tangrad.nn.modules.adaptive import *  # noqa: F403
+from tangrad.nn.modules.attention import *  # noqa: F403
 from tangrad.nn.modules.batchnorm import *  # noqa: F403
 from tangrad.nn.modules.container import *  # noqa: F403
 from tangrad.nn.modules.conv import *  # noqa: F403
@@ -41,12 +44,14 @@ from tangrad.nn.modules.pooling import *  # noqa: F403
 from tangrad.nn.modules.rnn import *  # noqa: F403
 from tangrad.nn.modules.rnn_cell import *  # noqa: F403
 from tangrad.nn.modules.sparse import *  # noqa: F403
+from tangrad.nn.modules.transformer import *  # noqa: F403
 
 __all__ = [
     "Module",
     *activation.__all__,
     *activation_smooth.__all__,
     *adaptive.__all__,
+    *attention.__all__,
     *batchnorm.__all__,
     *container.__all__,
     *conv.__all__,
@@ -63,4 +68,5 @@ __all__ = [
     *rnn.__all__,
     *rnn_cell.__all__,
     *sparse.__all__,
+    *transformer.__all__,
 ]
