@@ -392,6 +392,12 @@ int TGC(tgc_pointwise)(const tg_loop *loop, void *context)
     const int64_t n = loop->numel;
     char *data[TG_MAX_OPERANDS];
     int32_t failed = 0;
+    if (kernel->wide != NULL)
+        for (int i = 0; i < count; i++)
+            if (loop->operands[i].dtype != kernel->dtypes[i]) {
+                kernel = kernel->wide;
+                break;
+            }
     if (loop->ndim > 1)
         return run_planned(loop, kernel);
     for (int i = 0; i < count; i++) {
