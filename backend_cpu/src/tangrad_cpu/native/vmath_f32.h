@@ -150,14 +150,14 @@ TGC_INLINE float tgc_log_sigmoid_f32(float x) {
 
 /* 1 - 2 / (exp(2 a) + 1) with the sign of x, but for small numbers, where that cancels */
 TGC_INLINE float tgc_tanh_f32(float x) {
-    float z = x * x, small = TGC_FMAF(x * z, tgc_poly_tanh_f32(z), x);
     /* Rounds to 1 from 9.01 on. */
     float a = tgc_at_most_f32(__builtin_fabsf(x), TGC_LIMITS_F32.tanh_high), rounded;
+    float z = a * a, small = TGC_FMAF(a * z, tgc_poly_tanh_f32(z), a);
     float r = tgc_exp_reduce_short_f32(2.0f * a, 127.0f, &rounded);
     float w = TGC_FMAF(r * r, tgc_poly_exp_f32(r), r);
     float power = tgc_float_f32(tgc_bits_f32(rounded) << 23);
     float large = 1.0f - 2.0f / TGC_FMAF(power, w, power + 1.0f);
-    return a < 0.625f ? small : __builtin_copysignf(large, x);
+    return __builtin_copysignf(a < 0.625f ? small : large, x);
 }
 
 /* 1 - exp(-t) with the sign of x, where t = -log(erfc(a)) is smooth */
