@@ -8,6 +8,26 @@
 
 #include "tgc.h"
 
+/* Copy a short run: a call costs more than the copy. The last piece may overlap the one before. */
+static inline void tgc_copy_short(char *restrict to, const char *restrict from, int64_t n)
+{
+    int64_t i = 0;
+    if (n >= 32) {
+        for (; i + 32 <= n; i += 32)
+            __builtin_memcpy(to + i, from + i, 32);
+        __builtin_memcpy(to + n - 32, from + n - 32, 32);
+    } else if (n >= 16) {
+        __builtin_memcpy(to, from, 16);
+        __builtin_memcpy(to + n - 16, from + n - 16, 16);
+    } else if (n >= 8) {
+        __builtin_memcpy(to, from, 8);
+        __builtin_memcpy(to + n - 8, from + n - 8, 8);
+    } else {
+        for (; i < n; i++)
+            to[i] = from[i];
+    }
+}
+
 typedef struct tgc_windows {
     const char *op;
     int ndim; /* spatial dimensions, at least 1 */
