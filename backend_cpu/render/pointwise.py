@@ -264,8 +264,8 @@ def descriptor(kernel: Kernel, stored: str = "") -> str:
     return "\n".join(
         [
             f"static const tgc_pointwise_kernel {name}_kernel = {{",
-            f'    {name}_loop, "{kernel.title}", {len(kernel.result_types)}, '
-            f"{len(kernel.inputs)}, {int(kernel.program.indexed)}, {kernel.cost}, {{{dtypes}}},{wide}",
+            f'    {name}_loop, "{kernel.title}", {len(kernel.result_types)}, {len(kernel.inputs)}, '
+            f"{int(kernel.program.indexed)}, {kernel.cost}, {{{dtypes}}},{wide}",
             "};",
         ]
     )

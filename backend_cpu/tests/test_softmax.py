@@ -91,3 +91,14 @@ def test_results_do_not_depend_on_the_number_of_threads() -> None:
     finally:
         _kernels.set_num_threads(before)
     assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_results_that_are_stored_past_the_caches(log: bool) -> None:
+    x = tangrad.randn(1100, 8192)  # 34 MiB
+    softmax = tangrad.log_softmax if log else tangrad.softmax
+    whole, part = softmax(x, 1), softmax(x[-10:], 1)
+    assert whole[-10:].equal(part)
+    kind = tangrad._log_softmax_backward_data if log else tangrad._softmax_backward_data
+    slope = kind(x, whole, 1, tangrad.float32)
+    assert slope[-10:].equal(kind(x[-10:], part, 1, tangrad.float32))
