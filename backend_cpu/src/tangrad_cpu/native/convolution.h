@@ -8,24 +8,26 @@
 
 #include "tgc.h"
 
-/* Copy a short run: a call costs more than the copy. The last piece may overlap the one before. */
+/* Copy what may be a short run, for which a call costs more than the copy: in two pieces, which may
+ * overlap. n is a multiple of 4. */
 static inline void tgc_copy_short(char *restrict to, const char *restrict from, int64_t n)
 {
-    int64_t i = 0;
-    if (n >= 32) {
-        for (; i + 32 <= n; i += 32)
-            __builtin_memcpy(to + i, from + i, 32);
-        __builtin_memcpy(to + n - 32, from + n - 32, 32);
-    } else if (n >= 16) {
-        __builtin_memcpy(to, from, 16);
-        __builtin_memcpy(to + n - 16, from + n - 16, 16);
-    } else if (n >= 8) {
-        __builtin_memcpy(to, from, 8);
-        __builtin_memcpy(to + n - 8, from + n - 8, 8);
-    } else {
-        for (; i < n; i++)
-            to[i] = from[i];
+#define TGC_TWO_PIECES(size)                                                                                           \
+    {                                                                                                                  \
+        __builtin_memcpy(to, from, size);                                                                              \
+        __builtin_memcpy(to + n - size, from + n - size, size);                                                        \
     }
+    if (n > 64)
+        __builtin_memcpy(to, from, (size_t)n);
+    else if (n >= 32)
+        TGC_TWO_PIECES(32)
+    else if (n >= 16)
+        TGC_TWO_PIECES(16)
+    else if (n >= 8)
+        TGC_TWO_PIECES(8)
+    else if (n >= 4)
+        TGC_TWO_PIECES(4)
+#undef TGC_TWO_PIECES
 }
 
 typedef struct tgc_windows {
