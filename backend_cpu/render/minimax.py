@@ -37,6 +37,8 @@ class Polynomial:
         comment: The formula it belongs to.
         split: Whether the last step of Horner's scheme is exact and the two lowest coefficients
             in two parts: the result and what rounding it lost.
+        paired: Whether the scheme takes two coefficients at a time, which are multiplied by the
+            square of the argument: as many steps, but only half of them wait for each other.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Polynomial:
     weight: Function
     comment: str
     split: bool = False
+    paired: bool = False
 
 
 def _round(value: mpf, dtype: str) -> mpf:
@@ -148,7 +151,9 @@ def _literal(value: mpf, dtype: str) -> str:
 
 
 def render(poly: Polynomial, coefficients: list[mpf]) -> str:
-    """Return the C function that evaluates the polynomial by Horner's scheme."""
+    """Return the C function that evaluates the polynomial by Horner's scheme, or by pairs."""
+    if poly.paired:
+        return _render_paired(poly, coefficients)
     kind, fma = ("float", "TGC_FMAF") if poly.dtype == "float32" else ("double", "TGC_FMA")
     parameters = f"{kind} x" + f", {kind} *low" * poly.split
     lines = [
@@ -166,6 +171,22 @@ def render(poly: Polynomial, coefficients: list[mpf]) -> str:
             f"    p = tgc_two_sum_f64({value}, product, low);",
             f"    *low += lost + {fma}({next_low}, x, {low});",
         ]
+    return "\n".join([*lines, "    return p;", "}"])
+
+
+def _render_paired(poly: Polynomial, coefficients: list[mpf]) -> str:
+    kind, fma = ("float", "TGC_FMAF") if poly.dtype == "float32" else ("double", "TGC_FMA")
+    values = [_literal(value, poly.dtype) for value in coefficients]
+    pairs = [
+        f"{fma}({values[k + 1]}, x, {values[k]})" if k + 1 < len(values) else values[k]
+        for k in range(0, len(values), 2)
+    ]
+    lines = [
+        f"/* {poly.comment} */",
+        f"TGC_INLINE {kind} tgc_poly_{poly.name}({kind} x) {{",
+        f"    {kind} z = x * x, p = {pairs[-1]};",
+    ]
+    lines += [f"    p = {fma}(p, z, {pair});" for pair in pairs[-2::-1]]
     return "\n".join([*lines, "    return p;", "}"])
 
 
@@ -197,12 +218,14 @@ _QUARTER_PI = (mpmath.pi / 4) * mpf("1.01")
 _ROOT_PI = mpmath.sqrt(mpmath.pi)
 
 
-def _exp(name: str, dtype: str, degree: int, served: Function = mpmath.exp) -> Polynomial:
+def _exp(
+    name: str, dtype: str, degree: int, served: Function = mpmath.exp, paired: bool = False
+) -> Polynomial:
     return Polynomial(
         name, dtype, degree, -_HALF_LN2, _HALF_LN2,
         _closed(lambda r: (mpmath.expm1(r) - r) / r**2),
         _closed(lambda r: r**2 / served(r)),
-        "exp(r) = 1 + r + r^2 P(r)",
+        "exp(r) = 1 + r + r^2 P(r)", paired=paired,
     )  # fmt: skip
 
 
@@ -229,27 +252,23 @@ def _cos(name: str, dtype: str, degree: int) -> Polynomial:
 
 POLYNOMIALS = [
     _exp("exp_f32", "float32", 4),
-    _exp("expm1_f32", "float32", 5, mpmath.expm1),
+    _exp("expm1_f32", "float32", 5, mpmath.expm1, paired=True),
     Polynomial(
         "log_f32", "float32", 7, _ROOT_LOW, _ROOT_HIGH,
         _closed(lambda f: (mpmath.log1p(f) - f + f**2 / 2) / f**3),
         _closed(lambda f: f**3 / mpmath.log1p(f)),
         "log(1 + f) = f - f^2 / 2 + f^3 P(f)",
+        paired=True,
     ),
     _odd("sin_f32", "float32", 3, _QUARTER_PI, mpmath.sin, "sin"),
     _cos("cos_f32", "float32", 2),
     _odd("tanh_f32", "float32", 4, mpf("0.626"), mpmath.tanh, "tanh"),
     Polynomial(
-        "erf_f32", "float32", 6, mpf(0), mpf("0.93") ** 2,
-        _of_square(lambda x: mpmath.erf(x) / x - 1),
-        _of_square(lambda x: x / mpmath.erf(x)),
-        "erf(x) = x + x P(x^2), |x| <= 0.93",
-    ),
-    Polynomial(
-        "erf_tail_f32", "float32", 8, mpf("0.92"), mpf("3.95"),
-        lambda x: -mpmath.log(mpmath.erfc(x)),
-        lambda x: mpmath.erfc(x) / mpmath.erf(x),
-        "erf(x) = 1 - exp(-P(x)), 0.92 <= x <= 3.95",
+        "erf_f32", "float32", 8, mpf("0.001"), mpf("3.95"),
+        _closed(lambda x: -mpmath.log(mpmath.erfc(x)) / x - 1),
+        _closed(lambda x: x * mpmath.erfc(x) / mpmath.erf(x)),
+        "erf(x) = 1 - exp(-x - x P(x)), 0 <= x <= 3.95",
+        paired=True,
     ),
 ]  # fmt: skip
 _TAN_PI_8 = mpmath.sqrt(2) - 1

@@ -31,6 +31,9 @@ KINDS = {"bool": ("bool",), "integral": INTEGERS, "floating": FLOATS, "complex":
 KINDS["all"] = ("bool", *INTEGERS, *FLOATS, *COMPLEX)
 # Dtypes that are computed in another: their kernels have the other's inner loop.
 STORED = {"float32": ("float16", "bfloat16")}
+# Kernels up to this cost have an inner loop over bfloat16 as well: they would spend most of their
+# time on the way to float32 and back through a tile.
+DIRECT_COST = 4
 # A file is compiled as a whole; about as many kernels as give files of equal cost.
 STEPS_PER_FILE = 800
 
@@ -61,6 +64,13 @@ class Kernel:
     def symbol(self) -> str:
         """The C name of the scalar function."""
         return re.sub(r"\W+", "_", self.key).strip("_") + "_" + self.compute
+
+    @property
+    def direct(self) -> bool:
+        """Whether there is an inner loop over bfloat16."""
+        types = {*self.result_types, *self.input_types}
+        special = self.program.indexed or self.program.divides
+        return types == {"float32"} and not special and self.cost <= DIRECT_COST
 
     @property
     def cost(self) -> int:
@@ -210,7 +220,7 @@ def file_source(stem: str, members: list[Kernel]) -> str:
     body = "\n".join(kernel_source(kernel) for kernel in members)
     entries = [
         f'    {{"{kernel.key}", "{dtype}", TGC_LOOP, (void *)TGC(tgc_pointwise), '
-        f"&{kernel.symbol}_kernel}},"
+        f"&{kernel.symbol}{direct_mark(kernel, dtype)}_kernel}},"
         for kernel in members
         for dtype in (kernel.compute, *STORED.get(kernel.compute, ()))
     ]
@@ -230,59 +240,79 @@ def file_source(stem: str, members: list[Kernel]) -> str:
     )
 
 
+def direct_mark(kernel: Kernel, dtype: str) -> str:
+    """Return what the names of an inner loop over bfloat16 and its descriptor have in addition."""
+    return "_bfloat16" if dtype == "bfloat16" and kernel.direct else ""
+
+
 def kernel_source(kernel: Kernel) -> str:
-    """Return the scalar function, the inner loop around it and the descriptor of a kernel."""
+    """Return the scalar function, the inner loops around it and the descriptors of a kernel."""
     storage = dict(zip(kernel.inputs, kernel.input_types, strict=True))
     scalar = render(kernel.program, kernel.symbol, storage, kernel.result_types, DIALECT)
+    parts = [f"/* {kernel.key} */", scalar, inner_loop(kernel), descriptor(kernel)]
+    if kernel.direct:
+        parts += [inner_loop(kernel, "bfloat16"), descriptor(kernel, "bfloat16")]
+    return "\n".join([*parts, ""])
+
+
+def descriptor(kernel: Kernel, stored: str = "") -> str:
+    """Return what the driver of the loop must know of a kernel, or of its loop over bfloat16."""
+    name = kernel.symbol + direct_mark(kernel, stored)
     types = (*kernel.result_types, *kernel.input_types)
-    dtypes = ", ".join(f"TGC_{dtype.upper()}" for dtype in types)
+    dtypes = ", ".join(f"TGC_{(stored or dtype).upper()}" for dtype in types)
+    wide = f" &{kernel.symbol}_kernel," if stored else ""
     return "\n".join(
         [
-            f"/* {kernel.key} */",
-            scalar,
-            inner_loop(kernel),
-            f"static const tgc_pointwise_kernel {kernel.symbol}_kernel = {{",
-            f'    {kernel.symbol}_loop, "{kernel.title}", {len(kernel.result_types)}, '
-            f"{len(kernel.inputs)}, {int(kernel.program.indexed)}, {kernel.cost}, {{{dtypes}}},",
+            f"static const tgc_pointwise_kernel {name}_kernel = {{",
+            f'    {name}_loop, "{kernel.title}", {len(kernel.result_types)}, {len(kernel.inputs)}, '
+            f"{int(kernel.program.indexed)}, {kernel.cost}, {{{dtypes}}},{wide}",
             "};",
-            "",
         ]
     )
 
 
-def inner_loop(kernel: Kernel) -> str:
-    """Return the loop over contiguous operands; an operand may be the result's own memory."""
+def inner_loop(kernel: Kernel, stored: str = "") -> str:
+    """Return the loop over contiguous operands; an operand may be the result's own memory.
+
+    Args:
+        kernel: the kernel.
+        stored: "bfloat16" for the loop over operands that are widened and rounded on the way.
+    """
     program, nouts = kernel.program, len(kernel.result_types)
     lines = [
-        f"static void {kernel.symbol}_loop(int64_t n, char *const *data, "
-        "const tg_scalar *params, int64_t index, int32_t *err)",
+        f"static void {kernel.symbol}{direct_mark(kernel, stored)}_loop(int64_t n, "
+        "char *const *data, const tg_scalar *params, int64_t index, int32_t *err)",
         "{",
     ]
     for k, dtype in enumerate(kernel.result_types):
-        kind = DIALECT.type(dtype)
+        kind = DIALECT.type(stored or dtype)
         lines.append(f"    {kind} *out{k} = ({kind} *)data[{k}];")
     arguments = ["index + i"] if program.indexed else []
     for k, (name, dtype) in enumerate(zip(kernel.inputs, kernel.input_types, strict=True)):
-        kind = DIALECT.type(dtype)
+        kind = DIALECT.type(stored or dtype)
         lines.append(f"    const {kind} *in_{name} = (const {kind} *)data[{nouts + k}];")
         if name in program.inputs:
-            arguments.append(f"in_{name}[i]")
+            element = f"in_{name}[i]"
+            arguments.append(f"tg_load_{stored}({element})" if stored else element)
     for name in program.params:
         lines.append(f"    {parameter(kernel, name)}")
         arguments.append(f"p_{name}")
-    arguments += [f"out{k} + i" for k in range(nouts)]
+    results = range(nouts)
+    arguments += [f"&r{k}" if stored else f"out{k} + i" for k in results]
     if program.divides:
         # A flag of its own keeps the loop free of stores through a pointer.
         lines.append("    int32_t failed = 0;")
         arguments.append("&failed")
-    lines += [
-        "#pragma GCC ivdep",
-        "    for (int64_t i = 0; i < n; i++)",
-        f"        {kernel.symbol}({', '.join(arguments)});",
-        *(["    *err |= failed;"] if program.divides else []),
-        "}",
-        "",
-    ]
+    call = f"{kernel.symbol}({', '.join(arguments)});"
+    lines += ["#pragma GCC ivdep", "    for (int64_t i = 0; i < n; i++)"]
+    if stored:
+        rounded = " ".join(f"out{k}[i] = tg_store_{stored}(r{k});" for k in results)
+        declared = ", ".join(f"r{k}" for k in results)
+        lines[-1] += " {"
+        lines += [f"        float {declared};", f"        {call}", f"        {rounded}", "    }"]
+    else:
+        lines.append(f"        {call}")
+    lines += [*(["    *err |= failed;"] if program.divides else []), "}", ""]
     return "\n".join(lines)
 
 

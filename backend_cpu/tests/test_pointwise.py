@@ -208,6 +208,31 @@ def results() -> dict[str, str]:
     return {"exact": exact.hexdigest(), "close": close}
 
 
+def test_results_that_are_stored_past_the_caches():
+    n = (9 << 20) + 37  # 36 MiB, and no whole number of pieces or lines
+    x = tangrad.arange(n, dtype=tangrad.float32)
+    wanted = np.arange(n, dtype=np.float32) * 2
+    np.testing.assert_array_equal((x + x).numpy(), wanted)
+    memory = tangrad.full((n + 2,), -1.0)
+    tangrad.add(x, x, out=memory[1:-1])  # aligned to no line
+    assert (memory[0].item(), memory[-1].item()) == (-1.0, -1.0)
+    np.testing.assert_array_equal(memory[1:-1].numpy(), wanted)
+    before = tangrad.get_num_threads()
+    try:
+        tangrad.set_num_threads(3)
+        np.testing.assert_array_equal((x < 5).numpy(), np.arange(n) < 5)
+        np.testing.assert_array_equal(x.add_(x).numpy(), wanted)
+        np.testing.assert_array_equal((x // 2).to(tangrad.int64).numpy(), np.arange(n))
+    finally:
+        tangrad.set_num_threads(before)
+
+
+def test_numbers_beside_bfloat16_are_not_rounded_first():
+    x = tangrad.randn(100).to(tangrad.bfloat16)
+    for ours, expected in ((x * 0.1, x.float() * 0.1), (x + 1.001, x.float() + 1.001)):
+        assert bits(ours) == bits(expected.to(tangrad.bfloat16))
+
+
 def test_threads_do_not_change_results():
     before = tangrad.get_num_threads()
     try:

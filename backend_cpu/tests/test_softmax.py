@@ -91,3 +91,16 @@ def test_results_do_not_depend_on_the_number_of_threads() -> None:
     finally:
         _kernels.set_num_threads(before)
     assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_results_that_are_stored_past_the_caches(log: bool) -> None:
+    softmax = tangrad.log_softmax if log else tangrad.softmax
+    whole = tangrad.randn(1100, 8192).requires_grad_()  # 34 MiB
+    part = whole[-10:].detach().requires_grad_()
+    results = [softmax(x, 1) for x in (whole, part)]
+    assert results[0][-10:].equal(results[1])
+    slope = tangrad.randn(1100, 8192)
+    results[0].backward(slope)
+    results[1].backward(slope[-10:])
+    assert whole.grad[-10:].equal(part.grad)

@@ -7,8 +7,10 @@ import ctypes
 import gc
 import os
 import random
+import re
 import signal
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -89,6 +91,34 @@ def test_host_memory_keeps_what_is_written(native):
     for value, block in enumerate(blocks, 1):
         start = block.handle + block.offset
         assert ctypes.string_at(start, block.nbytes) == bytes([value]) * block.nbytes
+
+
+def is_huge(address: int) -> bool:
+    """Return whether huge pages were asked for in the mapping that an address lies in."""
+    head = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) ", re.MULTILINE)
+    text = Path("/proc/self/smaps").read_text()
+    found = list(head.finditer(text))
+    for this, after in zip(found, [*found[1:], None], strict=True):
+        if int(this[1], 16) <= address < int(this[2], 16):
+            return " hg" in text[this.start() : after.start() if after else len(text)]
+    return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="only Linux tells")
+@pytest.mark.skipif(
+    not Path("/sys/kernel/mm/transparent_hugepage").exists(), reason="no huge pages to ask for"
+)
+def test_huge_pages_are_asked_for_and_given_back(native):
+    allocator = native.CachingAllocator(max_cached=80 * MIB)
+    first, second = allocator.allocate(64 * MIB), allocator.allocate(64 * MIB)
+    places = [block.handle for block in (first, second)]
+    assert all(place % (2 * MIB) == 0 and is_huge(place) for place in places)
+    first.release()
+    assert is_huge(places[0])
+    second.release()  # above the limit: what has been idle for longest goes
+    assert [is_huge(place) for place in places] == [False, True]
+    allocator.empty_cache()
+    assert not is_huge(places[1])
 
 
 # ---- life ----

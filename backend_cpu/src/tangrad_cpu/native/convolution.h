@@ -8,6 +8,28 @@
 
 #include "tgc.h"
 
+/* Copy what may be a short run, for which a call costs more than the copy: in two pieces, which may
+ * overlap. n is a multiple of 4. */
+static inline void tgc_copy_short(char *restrict to, const char *restrict from, int64_t n)
+{
+#define TGC_TWO_PIECES(size)                                                                                           \
+    {                                                                                                                  \
+        __builtin_memcpy(to, from, size);                                                                              \
+        __builtin_memcpy(to + n - size, from + n - size, size);                                                        \
+    }
+    if (n > 64)
+        __builtin_memcpy(to, from, (size_t)n);
+    else if (n >= 32)
+        TGC_TWO_PIECES(32)
+    else if (n >= 16)
+        TGC_TWO_PIECES(16)
+    else if (n >= 8)
+        TGC_TWO_PIECES(8)
+    else if (n >= 4)
+        TGC_TWO_PIECES(4)
+#undef TGC_TWO_PIECES
+}
+
 typedef struct tgc_windows {
     const char *op;
     int ndim; /* spatial dimensions, at least 1 */

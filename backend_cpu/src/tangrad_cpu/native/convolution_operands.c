@@ -22,7 +22,9 @@ static int64_t smaller(int64_t a, int64_t b)
 
 static void copy_row(char *to, const char *from, int64_t n, int64_t stride, int32_t dtype)
 {
-    if (dtype == TGC_FLOAT32) {
+    if (stride == 1 && (dtype == TGC_FLOAT32 || dtype == TGC_FLOAT64)) {
+        tgc_copy_short(to, from, n * tgc_itemsize[dtype]);
+    } else if (dtype == TGC_FLOAT32) {
         for (int64_t i = 0; i < n; i++)
             ((float *)to)[i] = ((const float *)from)[i * stride];
     } else if (dtype == TGC_FLOAT64) {
@@ -117,7 +119,7 @@ void TGC(tgc_operand_crop)(char *to, const char *from, const tgc_windows *w)
         int64_t at = 0;
         for (int i = 0; i <= last; i++)
             at = at * w->grown[i] + index[i] + w->padding[i];
-        memcpy(to, from + at * item, (size_t)(w->size[last] * item));
+        tgc_copy_short(to, from + at * item, w->size[last] * item);
         to += w->size[last] * item;
         for (d = last - 1; d >= 0 && ++index[d] == w->size[d]; d--)
             index[d] = 0;

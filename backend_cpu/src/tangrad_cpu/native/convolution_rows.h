@@ -71,8 +71,19 @@ static void CV(correlate)(void *result, const void *source, const int64_t *place
         CV_T *restrict to = (CV_T *)result + runs[i].at;
         const CV_T *restrict x = (const CV_T *)source + runs[i].offset;
         int64_t n = runs[i].count, t = 0;
-        for (int64_t k = 0; k < n; k++)
-            to[k] = 0;
+        if (taps >= 9 && step == 1) {
+            /* All taps of the most frequent kernel at once: the result is written once. */
+            const CV_T *x0 = x + places[0], *x1 = x + places[1], *x2 = x + places[2], *x3 = x + places[3],
+                       *x4 = x + places[4], *x5 = x + places[5], *x6 = x + places[6], *x7 = x + places[7],
+                       *x8 = x + places[8];
+            for (int64_t k = 0; k < n; k++)
+                to[k] = (CV_T)0 + w[0] * x0[k] + w[1] * x1[k] + w[2] * x2[k] + w[3] * x3[k] + w[4] * x4[k]
+                        + w[5] * x5[k] + w[6] * x6[k] + w[7] * x7[k] + w[8] * x8[k];
+            t = 9;
+        } else {
+            for (int64_t k = 0; k < n; k++)
+                to[k] = 0;
+        }
         for (; t + 3 <= taps; t += 3) {
             const CV_T *x0 = x + places[t], *x1 = x + places[t + 1], *x2 = x + places[t + 2];
             CV_T w0 = w[t], w1 = w[t + 1], w2 = w[t + 2];

@@ -26,7 +26,7 @@ static void joined_forward(const tgc_convolution *j, char *out, const char *x, c
         int64_t rows = joined_rows(j, at, &joined);
         j->of->correlate(buffer, x, j->places, weight, j->w.taps, &joined, 1, 1);
         for (int64_t row = 0; row < rows; row++, at += width)
-            memcpy(out + at * j->item, buffer + row * j->pitch * j->item, (size_t)(width * j->item));
+            tgc_copy_short(out + at * j->item, buffer + row * j->pitch * j->item, width * j->item);
     }
 }
 
@@ -102,7 +102,7 @@ static void thin_weight(const tgc_convolution *j, double *sums, const char *x, c
         int64_t rows = joined_rows(j, at, &joined);
         memset(buffer, 0, (size_t)(joined.count * j->item));
         for (int64_t row = 0; row < rows; row++)
-            memcpy(buffer + row * j->pitch * j->item, grad + (at + row * width) * j->item, (size_t)(width * j->item));
+            tgc_copy_short(buffer + row * j->pitch * j->item, grad + (at + row * width) * j->item, width * j->item);
         for (int64_t t = 0; t < taps; t++) {
             const char *seen = x + places[t] * j->item;
             double sum = j->of->inner(seen, buffer, &joined, 1, 1);

@@ -5,6 +5,7 @@
 #include "pointwise_loop.h"
 
 #include "pointwise_tile.h"
+#include "stream.h"
 
 #include <stdatomic.h>
 
@@ -58,8 +59,27 @@ typedef struct plain_run {
     const tg_scalar *params;
     char *data[TG_MAX_OPERANDS];
     int64_t n, tasks;
+    int streamed;
     _Atomic int32_t failed;
 } plain_run;
+
+/* Elements begin .. end, whose result is stored past the caches; `data` is at the first. */
+static void stream_piece(const plain_run *run, char **data, int64_t begin, int64_t end, int32_t *failed)
+{
+    const tgc_pointwise_kernel *kernel = run->kernel;
+    const int64_t width = tgc_itemsize[kernel->dtypes[0]], step = TGC_STREAM_TILE / width;
+    _Alignas(64) char tile[TGC_STREAM_TILE];
+    char *to = data[0];
+    data[0] = tile;
+    for (int64_t at = begin; at < end; at += step, to += TGC_STREAM_TILE) {
+        const int64_t n = end - at < step ? end - at : step;
+        kernel->inner(n, data, run->params, at, failed);
+        tgc_stream(to, tile, n * width);
+        for (int i = 1; i <= kernel->nin; i++)
+            data[i] += n * tgc_itemsize[kernel->dtypes[i]];
+    }
+    tgc_stream_end();
+}
 
 static void plain_task(int64_t index, void *context)
 {
@@ -70,7 +90,10 @@ static void plain_task(int64_t index, void *context)
     int32_t failed = 0;
     for (int i = 0; i < kernel->nout + kernel->nin; i++)
         data[i] = run->data[i] + begin * tgc_itemsize[kernel->dtypes[i]];
-    kernel->inner(end - begin, data, run->params, begin, &failed);
+    if (run->streamed)
+        stream_piece(run, data, begin, end, &failed);
+    else
+        kernel->inner(end - begin, data, run->params, begin, &failed);
     if (failed)
         atomic_store_explicit(&run->failed, failed, memory_order_relaxed);
 }
@@ -85,8 +108,11 @@ static __attribute__((noinline)) int run_plain(const tgc_pointwise_kernel *kerne
                                                char *const *data, int64_t n)
 {
     plain_run run = {.kernel = kernel, .params = params, .n = n};
-    for (int i = 0; i < kernel->nout + kernel->nin; i++)
+    run.streamed = kernel->nout == 1 && tgc_streams(data[0], n * tgc_itemsize[kernel->dtypes[0]]);
+    for (int i = 0; i < kernel->nout + kernel->nin; i++) {
         run.data[i] = data[i];
+        run.streamed &= i == 0 || data[i] != data[0]; /* what is written in place is in the cache */
+    }
     run.tasks = tgc_tasks(n, task_grain(kernel), TASKS_MOST);
     tgc_parallel(run.tasks, plain_task, &run);
     return atomic_load_explicit(&run.failed, memory_order_relaxed) ? divided_by_zero(kernel) : 0;
@@ -366,6 +392,12 @@ int TGC(tgc_pointwise)(const tg_loop *loop, void *context)
     const int64_t n = loop->numel;
     char *data[TG_MAX_OPERANDS];
     int32_t failed = 0;
+    if (kernel->wide != NULL)
+        for (int i = 0; i < count; i++)
+            if (loop->operands[i].dtype != kernel->dtypes[i]) {
+                kernel = kernel->wide;
+                break;
+            }
     if (loop->ndim > 1)
         return run_planned(loop, kernel);
     for (int i = 0; i < count; i++) {

@@ -17,6 +17,9 @@ typedef struct tgc_pointwise_kernel {
     uint8_t ordered; /* uses the index */
     uint16_t cost; /* of an element, in additions */
     uint8_t dtypes[TG_MAX_OPERANDS];
+    /* The kernel in the type that is computed in, where this one's operands are stored in another:
+     * it serves operands of mixed types, such as numbers, which are not rounded first. */
+    const struct tgc_pointwise_kernel *wide;
 } tgc_pointwise_kernel;
 
 /* The loop kernel of all pointwise ops; the context is a tgc_pointwise_kernel. */

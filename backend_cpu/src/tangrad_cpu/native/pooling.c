@@ -1,5 +1,6 @@
 /* Max pooling with the positions of what it found. A row of windows is folded tap by tap, so that
- * the loop over windows is vectorised for any size of window; taps outside are left out. */
+ * the loop over windows is vectorised for any size of window; taps outside are left out. The usual
+ * windows of pictures are folded whole, but for those at the border. */
 #include "half.h"
 #include "tgc.h"
 
@@ -25,15 +26,19 @@ typedef struct loops {
     void (*begin)(void *, void *, int64_t);
     void (*places)(int64_t *, const void *, const int64_t *, int64_t, int64_t, int64_t,
                    int64_t (*)(const void *, int64_t), const void *);
+    void (*windows)(void *, int64_t *, const void *, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t);
 } loops;
 
-static const loops loops_f32 = {fold_f32, begin_f32, places_f32}, loops_f64 = {fold_f64, begin_f64, places_f64};
+static const loops loops_f32 = {fold_f32, begin_f32, places_f32, windows_f32},
+                   loops_f64 = {fold_f64, begin_f64, places_f64, windows_f64};
 
 typedef struct job {
     const loops *of;
     const tg_view *input, *values, *indices;
     int ndim, lead; /* spatial and other dimensions */
     int half;       /* rows are converted to float32 first */
+    int usual;      /* windows of 2×2 or 3×3 of a picture with contiguous rows */
+    int64_t low, high; /* of these, columns of windows that are inside */
     int64_t item, planes, tasks, taps, area, windows;
     int64_t size[TG_MAX_DIMS], kernel[TG_MAX_DIMS], out[TG_MAX_DIMS];
     int64_t stride[TG_MAX_DIMS], padding[TG_MAX_DIMS], dilation[TG_MAX_DIMS];
@@ -122,6 +127,42 @@ static void store(const job *j, int64_t at, const char *best, int64_t n)
         tgc_floats_to_f16((uint16_t *)j->values->data + at, (const float *)best, n);
 }
 
+/* Windows of a piece of a row, tap by tap; x is the plane, `at` the place of the results. */
+static void pool_piece(const job *j, const int64_t *index, int64_t n, const char *x, int64_t at, char *best,
+                       char *chosen)
+{
+    int last = j->ndim - 1;
+    int64_t flat = 0;
+    if (n == 0)
+        return;
+    fold_taps(j, index, n, x, best, chosen);
+    store(j, at, best, n);
+    for (int i = 0; i <= last; i++)
+        flat = flat * j->size[i] + index[i] * j->stride[i] - j->padding[i];
+    piece p = {j, index};
+    j->of->places((int64_t *)j->indices->data + at, chosen, j->places, flat, j->stride[last], n, first_place, &p);
+}
+
+/* The same for n windows of a picture from column `index[1]` on. */
+static void pool_usual(const job *j, const int64_t *index, int64_t n, const char *x, int64_t at, char *best,
+                       char *chosen)
+{
+    int64_t top = index[0] * j->stride[0] - j->padding[0], first = index[1], end = first + n;
+    int64_t low = j->low < first ? first : j->low, high = j->high > end ? end : j->high;
+    if (top < 0 || top + j->kernel[0] > j->size[0] || low >= high) {
+        pool_piece(j, index, n, x, at, best, chosen);
+        return;
+    }
+    const int64_t left = low * j->stride[1] - j->padding[1], right[2] = {index[0], high};
+    char *to = j->half ? best : (char *)j->values->data + (at + low - first) * j->item;
+    pool_piece(j, index, low - first, x, at, best, chosen);
+    j->of->windows(to, (int64_t *)j->indices->data + at + low - first, x + (top * j->step[0] + left) * j->item,
+                   j->step[0], high - low, top * j->size[1] + left, j->size[1], j->kernel[0], j->stride[1]);
+    if (j->half)
+        store(j, at + low - first, best, high - low);
+    pool_piece(j, right, end - high, x, at + high - first, best, chosen);
+}
+
 static void pool_task(int64_t task, void *context)
 {
     job *j = context;
@@ -146,15 +187,9 @@ static void pool_task(int64_t task, void *context)
         }
         for (int d = 0;;) {
             for (index[last] = 0; index[last] < j->out[last]; index[last] += WINDOWS) {
-                int64_t n = j->out[last] - index[last], flat = 0;
+                int64_t n = j->out[last] - index[last];
                 n = n < WINDOWS ? n : WINDOWS;
-                fold_taps(j, index, n, x, best, chosen);
-                store(j, at, best, n);
-                for (int i = 0; i <= last; i++)
-                    flat = flat * j->size[i] + index[i] * j->stride[i] - j->padding[i];
-                piece p = {j, index};
-                j->of->places((int64_t *)j->indices->data + at, chosen, j->places, flat, j->stride[last], n,
-                              first_place, &p);
+                (j->usual ? pool_usual : pool_piece)(j, index, n, x, at, best, chosen);
                 at += n;
             }
             for (d = last - 1; d >= 0 && ++index[d] == j->out[d]; d--)
@@ -192,6 +227,14 @@ static int max_pool(const tg_call *call, void *context)
         j.taps *= j.kernel[d];
         j.area *= j.size[d];
         j.windows *= j.out[d];
+    }
+    int64_t side = j.kernel[0];
+    j.usual = j.ndim == 2 && j.kernel[1] == side && j.dilation[0] == 1 && j.dilation[1] == 1 && j.step[1] == 1
+              && ((side == 2 && j.stride[1] == 2) || (side == 3 && (j.stride[1] == 1 || j.stride[1] == 2)))
+              && j.area < INT32_MAX;
+    if (j.usual) {
+        j.low = divide_up(j.padding[1], j.stride[1]);
+        j.high = divide_up(j.size[1] + j.padding[1] - side + 1, j.stride[1]);
     }
     j.places = tgc_scratch((size_t)j.taps * sizeof *j.places);
     if (j.places == NULL)

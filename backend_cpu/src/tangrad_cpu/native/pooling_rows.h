@@ -44,6 +44,53 @@ static void PW(places)(int64_t *to, const void *chosen, const int64_t *taps, int
     }
 }
 
+#define PW_TAP(r, c)                                                                                                   \
+    {                                                                                                                  \
+        PW_T value = taps[(r)*down + (c)];                                                                             \
+        int better = (value > best) | (value != value);                                                                \
+        best = better ? value : best;                                                                                  \
+        where = better ? (PW_N)((r)*width + (c)) : where;                                                              \
+    }
+
+/* n windows of a plane whose taps are all inside, with constants for what decides the code: rows are
+ * `down` apart, flat positions start at `at`, and `width` of them are a row. */
+static inline __attribute__((always_inline)) void PW(inside)(PW_T *restrict to, int64_t *restrict place,
+                                                             const PW_T *restrict x, int64_t down, int64_t n,
+                                                             int64_t at, int64_t width, const int side,
+                                                             const int step)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const PW_T *taps = x + i * step;
+        PW_T best = taps[0];
+        PW_N where = 0;
+        PW_TAP(0, 1)
+        if (side == 3)
+            PW_TAP(0, 2)
+        PW_TAP(1, 0)
+        PW_TAP(1, 1)
+        if (side == 3) {
+            PW_TAP(1, 2)
+            PW_TAP(2, 0)
+            PW_TAP(2, 1)
+            PW_TAP(2, 2)
+        }
+        to[i] = best;
+        place[i] = at + i * step + where;
+    }
+}
+
+static void PW(windows)(void *to, int64_t *place, const void *x, int64_t down, int64_t n, int64_t at, int64_t width,
+                        int64_t side, int64_t step)
+{
+    if (side == 2)
+        PW(inside)(to, place, x, down, n, at, width, 2, 2);
+    else if (step == 2)
+        PW(inside)(to, place, x, down, n, at, width, 3, 2);
+    else
+        PW(inside)(to, place, x, down, n, at, width, 3, 1);
+}
+
+#undef PW_TAP
 #undef PW_T
 #undef PW_N
 #undef PW_LOWEST

@@ -9,8 +9,9 @@
 #include <string.h>
 
 #define MOST_DIMS TG_MAX_DIMS
-/* Lanes into which a contiguous reduced row is cut. */
-#define ROW_LANES 256
+/* Bytes of the lanes into which a contiguous reduced row is cut. A fold reads four rows of lanes at
+ * once: so short they are one stream for the prefetcher, which streams a kilobyte apart defeat. */
+#define ROW_BYTES 256
 /* Rows before the states are handed on; fewer where the fold may be over early. */
 #define STEP 512
 #define STEP_SETTLING 32
@@ -137,7 +138,7 @@ static void lay_out(plan *p)
     } else {
         p->lane_total = last < 0 ? 1 : reduced->shape[last];
         p->lane_stride = last < 0 ? item : reduced->in[last];
-        p->width = least(p->lane_total, least(ROW_LANES, fold->lanes));
+        p->width = least(p->lane_total, least(ROW_BYTES / item, fold->lanes));
         p->results = 1;
         p->lane_index = 1;
         if (last >= 0 && p->lane_total > p->width) {
@@ -165,7 +166,7 @@ static void lay_out(plan *p)
     if (!p->results && p->lane_total <= NARROW && p->lane_stride == item && !fold->indexed
         && p->row_stride == p->lane_total * item && p->rows >= 8) {
         int64_t together = 1;
-        while (together * 2 * p->lane_total <= ROW_LANES && together * 2 <= p->rows)
+        while (together * 2 * p->lane_total * item <= ROW_BYTES && together * 2 <= p->rows)
             together *= 2;
         p->results = p->lane_total;
         p->width = p->lane_total * together;

@@ -4,6 +4,7 @@
  * go through a buffer in which every lane is a row, so that all of them are vectorised. */
 #include "half.h"
 #include "row_sum.h"
+#include "stream.h"
 #include "tgc.h"
 #include "vmath.h"
 
@@ -20,6 +21,8 @@ enum { SOFTMAX, LOG_SOFTMAX, SOFTMAX_GRADIENT, LOG_SOFTMAX_GRADIENT };
 /* Elements of a buffer of lanes, and of a task. */
 #define BUFFER 32768
 #define GRAIN 16384
+/* Bytes of a row that is held back to be stored past the caches. */
+#define HELD_MOST ((int64_t)256 << 10)
 
 #define SM_T float
 #define SM(name) name##_f32
@@ -41,7 +44,7 @@ typedef struct job {
     int64_t shape[TG_MAX_DIMS], strides[MOST_VIEWS][TG_MAX_DIMS]; /* of the other dimensions, the lanes last */
     int64_t lanes, lane_step[MOST_VIEWS];
     int64_t tasks, units, width;
-    int direct;
+    int direct, streamed;
     atomic_int failed;
 } job;
 
@@ -89,15 +92,21 @@ static void rows_task(int64_t task, void *context)
     int64_t begin = tgc_begin(j->units, j->tasks, task, 1), end = tgc_begin(j->units, j->tasks, task + 1, 1);
     int last = j->views - 1;
     int64_t item = tgc_itemsize[j->dtype];
+    char *held = j->streamed ? tgc_scratch((size_t)(j->n * item)) : NULL; /* without it nothing is streamed */
     for (int64_t row = begin; row < end; row++) {
         const char *a = j->data[0] + offset_of(j, 0, row) * item;
         const char *b = last > 1 ? j->data[1] + offset_of(j, 1, row) * item : NULL;
-        char *out = (char *)j->data[last] + offset_of(j, last, row) * item;
+        char *target = (char *)j->data[last] + offset_of(j, last, row) * item, *out = held != NULL ? held : target;
         if (j->dtype == TGC_FLOAT32)
             row_f32(j->kind, (const float *)a, (const float *)b, (float *)out, j->n);
         else
             row_f64(j->kind, (const double *)a, (const double *)b, (double *)out, j->n);
+        if (held != NULL)
+            tgc_stream(target, held, j->n * item);
     }
+    if (held != NULL)
+        tgc_stream_end();
+    tgc_scratch_free(held);
 }
 
 /* Units are groups of lanes of one outer position. */
@@ -186,6 +195,11 @@ static int softmax(const tg_call *call, void *context)
         contiguous &= j.step[v] == 1;
     int full = j.dtype == TGC_FLOAT32 || j.dtype == TGC_FLOAT64;
     if (full && contiguous && (j.n >= SHORT || numel == j.n)) {
+        int64_t row = j.n * tgc_itemsize[j.dtype];
+        j.streamed = tgc_streams(j.data[last], numel / j.n * row) && row % 64 == 0 && row <= HELD_MOST
+                     && view[last]->strides[dim] == 1;
+        for (int d = 0; d < j.ndim; d++)
+            j.streamed &= j.strides[last][d] * tgc_itemsize[j.dtype] % 64 == 0;
         j.units = numel / j.n;
         j.tasks = tgc_tasks(numel, GRAIN, j.units);
         tgc_parallel(j.tasks, rows_task, &j);

@@ -1,9 +1,13 @@
-/* The vector versions of the functions declared in vmath_clones.h. */
+/* The vector versions of the functions declared in vmath_clones.h, and the bounds of arguments. */
 #define TGC_VMATH_DEFINES_CLONES
 #include "vmath_clones.h"
 #include "vmath_divide.h"
 #include "vmath_trig_f32.h"
 #include "vmath_trig_f64.h"
+
+const tgc_bounds_f32 TGC_LIMITS_F32 = {
+    .exp_low = -104.0f, .exp_high = 89.0f, .exp2_low = -151.0f, .exp2_high = 129.0f,
+    .expm1_low = -18.0f, .sigmoid_high = 60.0f, .tanh_high = 9.1f, .erf_high = 3.95f};
 
 /* Scalar version: also what a loop that does not vectorise calls. */
 #define TGC_SCALAR_1(T, name, fast, outside, rare)                                                 \

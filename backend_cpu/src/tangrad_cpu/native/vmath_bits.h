@@ -11,6 +11,13 @@
 #include <stdint.h>
 #include <string.h>
 
+#ifndef TGC_LEVEL
+#define TGC_LEVEL baseline
+#endif
+#define TGC_VMATH_JOIN2(name, level) name##_##level
+#define TGC_VMATH_JOIN(name, level) TGC_VMATH_JOIN2(name, level)
+#define TGC_LIMITS_F32 TGC_VMATH_JOIN(tgc_limits_f32, TGC_LEVEL)
+
 #define TGC_INLINE static inline __attribute__((always_inline))
 
 #if defined(__FMA__) || defined(__aarch64__)
@@ -47,6 +54,18 @@ TGC_INLINE double tgc_float_f64(uint64_t bits) {
     return x;
 }
 
+/* Bounds of arguments. GCC turns `x < -104 ? -104 : x` into a comparison and a select, and two of
+ * them into branches joined by masks; of numbers that it cannot see, into max and min. */
+typedef struct tgc_bounds_f32 {
+    float exp_low, exp_high, exp2_low, exp2_high, expm1_low, sigmoid_high, tanh_high, erf_high;
+} tgc_bounds_f32;
+extern const tgc_bounds_f32 TGC_LIMITS_F32 __attribute__((visibility("hidden")));
+
+/* The larger and the smaller of a number and a bound; nan passes. */
+TGC_INLINE float tgc_at_least_f32(float x, float bound) { return bound > x ? bound : x; }
+
+TGC_INLINE float tgc_at_most_f32(float x, float bound) { return bound < x ? bound : x; }
+
 /* Added to a number below 2^22 (2^51), these round it to an integer, which is then in the low
  * bits; subtracting them again leaves the integer as a float. */
 #define TGC_ROUND_F32 0x1.8p23f
@@ -62,11 +81,12 @@ TGC_INLINE double tgc_power_of_two_f64(double rounded) {
 }
 
 /* p * 2^n with one rounding, even if the result is denormal or 2^n out of range: the first of two
- * factors is exact. n is an integer. */
-TGC_INLINE float tgc_scale_f32(float p, float n) {
-    float half = n * 0.5f + TGC_ROUND_F32;
-    float rest = (n - (half - TGC_ROUND_F32)) + TGC_ROUND_F32;
-    return p * tgc_power_of_two_f32(half) * tgc_power_of_two_f32(rest);
+ * factors is exact. In float32 rounded = n + TGC_ROUND + TGC_SCALE_BIAS, -254 <= n <= 256, which
+ * halves give two biased exponents; in float64 n is an integer. */
+#define TGC_SCALE_BIAS_F32 254.0f
+TGC_INLINE float tgc_scale_f32(float p, float rounded) {
+    uint32_t both = tgc_bits_f32(rounded), half = both >> 1;
+    return p * tgc_float_f32(half << 23) * tgc_float_f32((both - half) << 23);
 }
 
 TGC_INLINE double tgc_scale_f64(double p, double n) {

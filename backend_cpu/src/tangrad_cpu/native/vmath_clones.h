@@ -8,11 +8,7 @@
 #ifndef TGC_VMATH_CLONES_H
 #define TGC_VMATH_CLONES_H
 
-#ifndef TGC_LEVEL
-#define TGC_LEVEL baseline
-#endif
-#define TGC_VMATH_JOIN2(name, level) name##_##level
-#define TGC_VMATH_JOIN(name, level) TGC_VMATH_JOIN2(name, level)
+#include "vmath_bits.h"
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define TGC_HAS_CLONES 1

@@ -6,6 +6,8 @@
 #ifndef TGC_VMATH_F32_H
 #define TGC_VMATH_F32_H
 
+#include <float.h>
+
 #include "vmath_bits.h"
 #include "vmath_polynomials.h"
 
@@ -16,32 +18,48 @@
 
 /* exp(r) for |r| <= ln(2) / 2 */
 TGC_INLINE float tgc_exp_reduced_f32(float r) {
-    return TGC_FMAF(r * r, tgc_poly_exp_f32(r), r) + 1.0f;
+    return TGC_FMAF(r, TGC_FMAF(r, tgc_poly_exp_f32(r), 1.0f), 1.0f);
 }
 
-/* x - n ln 2 and n, for x within the bounds of what does not overflow twice */
-TGC_INLINE float tgc_exp_reduce_f32(float x, float *n) {
-    *n = TGC_FMAF(x, TGC_LOG2E_F32, TGC_ROUND_F32) - TGC_ROUND_F32;
-    return TGC_FMAF(*n, -TGC_LN2_LOW_F32, TGC_FMAF(*n, -TGC_LN2_HIGH_F32, x));
+/* x - n ln 2, where rounded = n + TGC_ROUND_F32 + bias, for x within the bounds of what does not
+ * overflow twice */
+TGC_INLINE float tgc_exp_reduce_f32(float x, float bias, float *rounded) {
+    *rounded = TGC_FMAF(x, TGC_LOG2E_F32, TGC_ROUND_F32 + bias);
+    float n = *rounded - (TGC_ROUND_F32 + bias);
+    return TGC_FMAF(n, -TGC_LN2_LOW_F32, TGC_FMAF(n, -TGC_LN2_HIGH_F32, x));
+}
+
+/* The same where n is so small that what one constant lacks of n ln 2 is lost in the result. */
+TGC_INLINE float tgc_exp_reduce_short_f32(float x, float bias, float *rounded) {
+#if TGC_HAS_FMA
+    *rounded = TGC_FMAF(x, TGC_LOG2E_F32, TGC_ROUND_F32 + bias);
+    return TGC_FMAF(*rounded - (TGC_ROUND_F32 + bias), -0x1.62e43p-1f, x);
+#else
+    return tgc_exp_reduce_f32(x, bias, rounded);
+#endif
 }
 
 TGC_INLINE float tgc_exp_f32(float x) {
     /* Beyond these bounds the result is 0 or infinite all the same; nan passes. */
-    float a = x < -104.0f ? -104.0f : x, n;
-    float r = tgc_exp_reduce_f32(a > 89.0f ? 89.0f : a, &n);
-    return tgc_scale_f32(tgc_exp_reduced_f32(r), n);
+    float a = tgc_at_least_f32(x, TGC_LIMITS_F32.exp_low), rounded;
+    a = tgc_at_most_f32(a, TGC_LIMITS_F32.exp_high);
+    float r = tgc_exp_reduce_f32(a, TGC_SCALE_BIAS_F32, &rounded);
+    return tgc_scale_f32(tgc_exp_reduced_f32(r), rounded);
 }
 
 TGC_INLINE float tgc_exp2_f32(float x) {
-    float a = x < -151.0f ? -151.0f : x;
-    a = a > 129.0f ? 129.0f : a;
-    float n = (a + TGC_ROUND_F32) - TGC_ROUND_F32;
-    return tgc_scale_f32(tgc_exp_reduced_f32((a - n) * 0x1.62e43p-1f), n);
+    float a = tgc_at_least_f32(x, TGC_LIMITS_F32.exp2_low);
+    a = tgc_at_most_f32(a, TGC_LIMITS_F32.exp2_high);
+    float rounded = a + (TGC_ROUND_F32 + TGC_SCALE_BIAS_F32);
+    float n = rounded - (TGC_ROUND_F32 + TGC_SCALE_BIAS_F32);
+    return tgc_scale_f32(tgc_exp_reduced_f32((a - n) * 0x1.62e43p-1f), rounded);
 }
 
 TGC_INLINE float tgc_expm1_f32(float x) {
-    float a = x < -18.0f ? -18.0f : x, n;
-    float r = tgc_exp_reduce_f32(a > 89.0f ? 89.0f : a, &n);
+    float a = tgc_at_least_f32(x, TGC_LIMITS_F32.expm1_low), rounded;
+    a = tgc_at_most_f32(a, TGC_LIMITS_F32.exp_high);
+    float r = tgc_exp_reduce_f32(a, 0.0f, &rounded);
+    float n = rounded - TGC_ROUND_F32;
     float q = TGC_FMAF(r * r, tgc_poly_expm1_f32(r), r);
     /* 2^n - 1 + 2^n q, halved: 2^128 is out of range. */
     float half = tgc_power_of_two_f32((n - 1.0f) + TGC_ROUND_F32);
@@ -52,27 +70,30 @@ TGC_INLINE float tgc_expm1_f32(float x) {
 
 /* Splits a positive finite number into m in [sqrt(1/2), sqrt(2)) and 2^k; returns m - 1. */
 TGC_INLINE float tgc_split_f32(float x, float *k) {
-    float denormal = x < 0x1p-126f ? 1.0f : 0.0f;
     float normal = x < 0x1p-126f ? x * 0x1p24f : x;
-    uint32_t shifted = tgc_bits_f32(normal) - 0x3f3504f3u;
-    int32_t exponent = (int32_t)shifted >> 23;
-    *k = (float)exponent - 24.0f * denormal;
+    uint32_t root = x < 0x1p-126f ? 0x3f3504f3u + (24u << 23) : 0x3f3504f3u;
+    uint32_t shifted = tgc_bits_f32(normal) - root;
+    *k = (float)((int32_t)shifted >> 23);
     return tgc_float_f32((shifted & 0x007fffffu) + 0x3f3504f3u) - 1.0f;
 }
 
 /* The results of a logarithm where its argument is not positive and finite. */
 TGC_INLINE float tgc_log_specials_f32(float x, float y) {
-    y = x == INFINITY ? x : y;
-    y = x == 0.0f ? -INFINITY : y;
-    y = x < 0.0f ? NAN : y;
-    return x != x ? x : y;
+    float special = x < 0.0f ? NAN : x;
+    special = x == 0.0f ? -INFINITY : special;
+    return (x > 0.0f) & (x <= FLT_MAX) ? y : special;
+}
+
+/* k ln 2 + log(1 + f) */
+TGC_INLINE float tgc_log_reduced_f32(float k, float f) {
+    float tail = TGC_FMAF(f, tgc_poly_log_f32(f), -0.5f);
+    float y = TGC_FMAF(f * f, tail, TGC_FMAF(k, TGC_LN2_LOW_F32, f));
+    return TGC_FMAF(k, TGC_LN2_HIGH_F32, y);
 }
 
 TGC_INLINE float tgc_log_f32(float x) {
-    float k, f = tgc_split_f32(x, &k), z = f * f;
-    float tail = TGC_FMAF(k, TGC_LN2_LOW_F32, z * f * tgc_poly_log_f32(f));
-    float y = TGC_FMAF(-0.5f, z, tail) + f;
-    return tgc_log_specials_f32(x, TGC_FMAF(k, TGC_LN2_HIGH_F32, y));
+    float k, f = tgc_split_f32(x, &k);
+    return tgc_log_specials_f32(x, tgc_log_reduced_f32(k, f));
 }
 
 TGC_INLINE float tgc_log1p_f32(float x) {
@@ -81,10 +102,8 @@ TGC_INLINE float tgc_log1p_f32(float x) {
     /* m - 1 from x itself, not from the rounded 1 + x: m = 2^-k + 2^-k x. Both factors are within
        range for every k up to 128. */
     float scale = tgc_power_of_two_f32((2.0f - k) + TGC_ROUND_F32);
-    float f = x * scale * 0.25f + (scale * 0.25f - 1.0f), z = f * f;
-    float tail = TGC_FMAF(k, TGC_LN2_LOW_F32, z * f * tgc_poly_log_f32(f));
-    float y = TGC_FMAF(-0.5f, z, tail) + f;
-    y = tgc_log_specials_f32(u, TGC_FMAF(k, TGC_LN2_HIGH_F32, y));
+    float f = x * scale * 0.25f + (scale * 0.25f - 1.0f);
+    float y = tgc_log_specials_f32(u, tgc_log_reduced_f32(k, f));
     return x == 0.0f ? x : y;
 }
 
@@ -109,16 +128,17 @@ TGC_INLINE float tgc_log10_f32(float x) {
     return tgc_log_base_f32(x, 0x1.bcap-2f, 0x1.7b1526p-14f, 0x1.344p-2f, 0x1.3509f8p-18f);
 }
 
-/* Never overflows: the exponential is of a number below 0. Three roundings would come to more than
- * 2 ulp: what rounding 1 + r and 1 + e lost is given back. */
+/* 1 / (1 + exp(-x)), both halved 24 times so that exp(104) is within range and a denormal result
+ * is rounded once, by the division. With exp(-x) = 2^n (1 + w) the sum is 2^n w + (2^n + 1), where
+ * the parenthesis is exact; for large n it is (2^n w + 1) + 2^n. */
 TGC_INLINE float tgc_sigmoid_f32(float x) {
-    float a = -__builtin_fabsf(x), n;
-    float r = tgc_exp_reduce_f32(a < -104.0f ? -104.0f : a, &n);
-    float sum = 1.0f + r, lost = r - (sum - 1.0f);
-    float e = tgc_scale_f32(sum + TGC_FMAF(r * r, tgc_poly_exp_f32(r), lost), n);
-    float d = 1.0f + e, y = (x >= 0.0f ? 1.0f : e) / d;
-    /* 1.457 - d / 2 is 1 / d within 5 % */
-    return TGC_FMAF(y * ((d - 1.0f) - e), TGC_FMAF(-0.5f, d, 1.457f), y);
+    float a = tgc_at_least_f32(x, TGC_LIMITS_F32.exp_low), rounded;
+    a = -tgc_at_most_f32(a, TGC_LIMITS_F32.sigmoid_high);
+    float r = tgc_exp_reduce_f32(a, 127.0f - 24.0f, &rounded);
+    float w = TGC_FMAF(r * r, tgc_poly_exp_f32(r), r);
+    float power = tgc_float_f32(tgc_bits_f32(rounded) << 23);
+    float sum = TGC_FMAF(power, w, power < 0x1p-12f ? power + 0x1p-24f : 0x1p-24f);
+    return 0x1p-24f / (power < 0x1p-12f ? sum : sum + power);
 }
 
 /* -log(1 + exp(-x)), in the form that keeps what is small. */
@@ -128,22 +148,26 @@ TGC_INLINE float tgc_log_sigmoid_f32(float x) {
     return x != x ? x : y;
 }
 
+/* 1 - 2 / (exp(2 a) + 1) with the sign of x, but for small numbers, where that cancels */
 TGC_INLINE float tgc_tanh_f32(float x) {
-    float a = __builtin_fabsf(x), z = x * x;
-    float small = TGC_FMAF(x * z, tgc_poly_tanh_f32(z), x);
     /* Rounds to 1 from 9.01 on. */
-    float e = tgc_exp_f32(2.0f * a);
-    float large = __builtin_copysignf(1.0f - 2.0f / (e + 1.0f), x);
-    float y = a < 0.625f ? small : large;
-    return x == 0.0f ? x : y;
+    float a = tgc_at_most_f32(__builtin_fabsf(x), TGC_LIMITS_F32.tanh_high), rounded;
+    float z = a * a, small = TGC_FMAF(a * z, tgc_poly_tanh_f32(z), a);
+    float r = tgc_exp_reduce_short_f32(2.0f * a, 127.0f, &rounded);
+    float w = TGC_FMAF(r * r, tgc_poly_exp_f32(r), r);
+    float power = tgc_float_f32(tgc_bits_f32(rounded) << 23);
+    float large = 1.0f - 2.0f / TGC_FMAF(power, w, power + 1.0f);
+    return __builtin_copysignf(a < 0.625f ? small : large, x);
 }
 
+/* 1 - exp(-t) with the sign of x, where t = -log(erfc(a)) is smooth */
 TGC_INLINE float tgc_erf_f32(float x) {
-    float a = __builtin_fabsf(x), b = a > 3.95f ? 3.95f : a;
-    float small = TGC_FMAF(x, tgc_poly_erf_f32(x * x), x);
-    float large = __builtin_copysignf(1.0f - tgc_exp_f32(-tgc_poly_erf_tail_f32(b)), x);
-    float y = a < 0.92f ? small : large;
-    return x == 0.0f ? x : y;
+    float a = tgc_at_most_f32(__builtin_fabsf(x), TGC_LIMITS_F32.erf_high);
+    float t = TGC_FMAF(a, tgc_poly_erf_f32(a), a);
+    float rounded, r = tgc_exp_reduce_short_f32(-t, 127.0f, &rounded);
+    float w = TGC_FMAF(r * r, tgc_poly_expm1_f32(r), r);
+    float power = tgc_float_f32(tgc_bits_f32(rounded) << 23);
+    return __builtin_copysignf(TGC_FMAF(power, w, power - 1.0f), x);
 }
 
 #endif
