@@ -52,7 +52,7 @@ FLAGS = [
     "-pthread",
     *([f"-fsanitize={SANITIZE}", "-g1", "-fno-omit-frame-pointer"] if SANITIZE else []),
 ]
-LINK_FLAGS = ["-pthread", "-lm", *([f"-fsanitize={SANITIZE}"] if SANITIZE else [])]
+LINK_FLAGS = ["-pthread", "-lm", *([f"-fsanitize={SANITIZE}"] if SANITIZE else ["-Wl,-s"])]
 
 
 class BuildKernels(build_ext):

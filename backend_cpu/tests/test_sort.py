@@ -97,6 +97,19 @@ def test_topk(case: tuple[tangrad.Tensor, int, bool], data: st.DataObject) -> No
     np.testing.assert_array_equal(numbers(found.values), np.take_along_axis(array, order, dim))
 
 
+@settings(max_examples=150, deadline=None)
+@given(cases(), st.booleans(), st.data())
+def test_searchsorted(
+    case: tuple[tangrad.Tensor, int, bool], right: bool, data: st.DataObject
+) -> None:
+    x = case[0].reshape((-1,))
+    n = data.draw(st.sampled_from([0, 1, 2, 7, 64, 1000]))
+    row = x.sort().values[:n]
+    found = tangrad.searchsorted(row, x, right=right)
+    expected = np.searchsorted(numbers(row), numbers(x), "right" if right else "left")
+    np.testing.assert_array_equal(found.numpy(), expected)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
 @pytest.mark.parametrize("threads", [1, 4])
 def test_long_rows_are_cut(dtype: str, threads: int) -> None:

@@ -1,4 +1,4 @@
-/* Sorting along a dimension, and the k best along one.
+/* Sorting along a dimension, the k best along one, and searching in sorted rows.
  *
  * An element becomes an unsigned key of the same order, of one width with its dtype; equal elements
  * (all NaN, both zeros) have equal keys. Keys of up to 32 bits share a word with the place of the
@@ -30,6 +30,8 @@
 #define INSERTED 64
 #define PASSING 192
 #define GRAIN 8192
+/* Searches that go on at the same time. */
+#define SEARCHES 32
 
 typedef struct wide_item {
     uint64_t key, place;
@@ -52,6 +54,8 @@ typedef struct row_kind {
                    int64_t value_stride, int64_t *places, int64_t place_stride);
     void *(*best)(const char *data, int64_t stride, int64_t n, int64_t k, int descending, void *memory, void *spare,
                   uint32_t *counts);
+    void (*search)(const char *row, int64_t step, int64_t n, const char *x, int64_t x_step, int64_t count, int right,
+                   int64_t *places, int64_t place_step);
 } row_kind;
 
 /* Floating point: negative numbers are reversed, and all of them put below the positive ones. */
@@ -385,7 +389,52 @@ static int topk(const tg_call *call, void *context)
     return run(&j, "topk");
 }
 
-#define FOR_DTYPE(dtype) {"sort", dtype, TGC_CALL, sort, NULL}, {"topk", dtype, TGC_CALL, topk, NULL}
+/* --- where elements belong in sorted rows -------------------------------------------------------- */
+
+typedef struct search_job {
+    const tg_view *rows, *x, *out;
+    int64_t tasks, pieces, length; /* a task is a piece of a row of x */
+    int right;
+} search_job;
+
+static void search_task(int64_t task, void *context)
+{
+    const search_job *j = context;
+    const tg_view *rows = j->rows, *x = j->x, *out = j->out;
+    const row_kind *kind = kinds[rows->dtype];
+    const int last = x->ndim - 1, one = rows->ndim == 1;
+    const int64_t row = task / j->pieces, piece = task % j->pieces;
+    const int64_t begin = tgc_begin(j->length, j->pieces, piece, 1);
+    const int64_t end = tgc_begin(j->length, j->pieces, piece + 1, 1);
+    const int64_t x_step = last < 0 ? 1 : x->strides[last], out_step = last < 0 ? 1 : out->strides[last];
+    const char *table = (const char *)rows->data;
+    if (!one)
+        table += row_offset(rows, rows->ndim - 1, row, rows->shape) * kind->itemsize;
+    const char *wanted = (const char *)x->data + (row_offset(x, last, row, x->shape) + begin * x_step) * kind->itemsize;
+    int64_t *places = (int64_t *)out->data + row_offset(out, last, row, x->shape) + begin * out_step;
+    kind->search(table, rows->strides[rows->ndim - 1], rows->shape[rows->ndim - 1], wanted, x_step, end - begin,
+                 j->right, places, out_step);
+}
+
+static int search(const tg_call *call, void *context)
+{
+    const tg_argument *args = call->args;
+    search_job j = {.rows = args[0].value.tensors, .x = args[1].value.tensors, .out = call->outs,
+                    .right = (int)args[2].value.i};
+    (void)context;
+    if (j.x->numel == 0)
+        return 0;
+    j.length = j.x->ndim ? j.x->shape[j.x->ndim - 1] : 1;
+    j.pieces = tgc_tasks(j.length, GRAIN, 64);
+    tgc_parallel(j.x->numel / j.length * j.pieces, search_task, &j);
+    return 0;
+}
+
+#define FOR_DTYPE(dtype)                                                                           \
+    {"sort", dtype, TGC_CALL, sort, NULL}, {"topk", dtype, TGC_CALL, topk, NULL},                  \
+    {                                                                                              \
+        "_searchsorted", dtype, TGC_CALL, search, NULL                                              \
+    }
 
 const tgc_kernel TGC(tgc_table_sort)[] = {
     FOR_DTYPE("bool"),    FOR_DTYPE("uint8"),   FOR_DTYPE("int8"),    FOR_DTYPE("uint16"),  FOR_DTYPE("int16"),

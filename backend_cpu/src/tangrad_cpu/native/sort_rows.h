@@ -147,7 +147,49 @@ static void *SR(best)(const char *data, int64_t stride, int64_t n, int64_t k, in
     return count > k ? SR_SORT(held, spare, count, counts) : held;
 }
 
-static const row_kind SR(kind) = {sizeof(SR_T), sizeof(SR_ITEM), SR(encode), SR(sort), SR(decode), SR(best)};
+/* Find where elements of `x` belong in a sorted row: how many are less, or not greater. Searches go
+ * on side by side, as each waits for memory; all halve ranges of one length, without branches. */
+static inline __attribute__((always_inline)) void SR(search_by)(const char *row, const int64_t step, int64_t n,
+                                                                const char *x, int64_t x_step, int64_t count,
+                                                                int right, int64_t *places, int64_t place_step)
+{
+    const SR_T *a = (const SR_T *)row, *wanted = (const SR_T *)x;
+    for (int64_t first = 0; first < count; first += SEARCHES) {
+        const int64_t side = count - first < SEARCHES ? count - first : SEARCHES;
+        SR_KEYS bound[SEARCHES];
+        int64_t base[SEARCHES] = {0};
+        /* Not greater than a key is less than the next one; the largest has none. */
+        uint8_t beyond[SEARCHES];
+        for (int64_t i = 0; i < side; i++) {
+            const SR_KEYS key = (SR_KEYS)(SR_ENCODE(wanted[(first + i) * x_step]));
+            beyond[i] = right && key == (SR_KEYS)~(SR_KEYS)0;
+            bound[i] = (SR_KEYS)(key + (right && !beyond[i]));
+        }
+        int64_t length = n;
+        for (; length > 1; length -= length / 2) {
+            const int64_t half = length / 2;
+            for (int64_t i = 0; i < side; i++) {
+                const SR_KEYS key = (SR_KEYS)(SR_ENCODE(a[(base[i] + half - 1) * step]));
+                base[i] += key < bound[i] ? half : 0;
+            }
+        }
+        for (int64_t i = 0; i < side; i++) {
+            const int last = length == 1 && (SR_KEYS)(SR_ENCODE(a[base[i] * step])) < bound[i];
+            places[(first + i) * place_step] = beyond[i] ? n : base[i] + last;
+        }
+    }
+}
+
+static void SR(search)(const char *row, int64_t step, int64_t n, const char *x, int64_t x_step, int64_t count,
+                       int right, int64_t *places, int64_t place_step)
+{
+    if (step == 1)
+        SR(search_by)(row, 1, n, x, x_step, count, right, places, place_step);
+    else
+        SR(search_by)(row, step, n, x, x_step, count, right, places, place_step);
+}
+
+static const row_kind SR(kind) = {sizeof(SR_T), sizeof(SR_ITEM), SR(encode), SR(sort), SR(decode), SR(best), SR(search)};
 
 #undef SR_T
 #undef SR_ITEM

@@ -390,8 +390,8 @@ def _backward_samples(s: Any) -> list[Any]:
         return []
     return [
         s(
-            s.tensor(2, 3, 4), s.tensor(2, 3, 4), s.tensor(2, 5, 4, strided=True), s.tensor(2, 5, 4),
-            None, s.tensor(2, 3, 4), s.tensor(2, 3, low=9, high=15), True, 0.5,
+            s.tensor(2, 3, 4), s.tensor(2, 3, 4), s.tensor(2, 5, 4, strided=True),
+            s.tensor(2, 5, 4), None, s.tensor(2, 3, 4), s.tensor(2, 3, low=9, high=15), True, 0.5,
         ),
         s(
             s.tensor(3, 2), s.tensor(3, 4), s.tensor(2, 4), s.tensor(2, 2), s.tensor(3, 2),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import tangrad
 from tangrad import ops
 from tangrad.ops.define import composite, op, scan
+from tangrad.ops.search import search_rows
 
 REAL = "bool integral floating"
 
@@ -426,19 +428,6 @@ def kthvalue(self: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
 # Search
 
 
-def _search(np: Any, sorted_sequence: Any, self: Any, right: bool, side: str | None) -> Any:
-    which = "right" if right or side == "right" else "left"
-    if sorted_sequence.ndim == 1:
-        return np.searchsorted(sorted_sequence, self, which).astype(np.int64)
-    rows = zip(
-        sorted_sequence.reshape(-1, sorted_sequence.shape[-1]),
-        self.reshape(-1, self.shape[-1]),
-        strict=True,
-    )
-    found = [np.searchsorted(row, values, which) for row, values in rows]
-    return np.asarray(found, np.int64).reshape(self.shape)
-
-
 def _check_search(sorted_sequence: Any, self: Any, right: bool, side: str | None) -> None:
     _check_ordered("searchsorted", self)
     if side not in (None, "left", "right"):
@@ -456,26 +445,30 @@ def _check_search(sorted_sequence: Any, self: Any, right: bool, side: str | None
         )
 
 
-searchsorted = op(
+@composite(
     "searchsorted(Tensor sorted_sequence, Tensor self, *, bool right=False, str? side=None)"
     " -> Tensor",
-    shape=lambda self: self.shape,
-    dtype="int64",
-    check=_check_search,
-    reference=_search,
-    vjp="none: integer output",
     method=False,
     samples=lambda s: [
         s(s.values([0, 1, 3, 5]), s.tensor(3, 4)),
         s(s.values([[0, 1, 3], [1, 1, 2]]), s.values([[1, 3], [1, 0]]), right=True),
         s(s.values([0, 1, 1, 5]), s.values([1, 5, 0]), side="left"),
+        s(s.values([0, 1, 1, 5]), s.tensor(2, 3, strided=True), side="right"),
+        s(s.values([0, 1, 3]), s.tensor()),
+        s(s.tensor(0), s.tensor(3)),
     ],
     errors=lambda s: [
         (s(s.tensor(2, 3), s.tensor(3, 3)), RuntimeError, "must match"),
         (s(s.tensor(3), s.tensor(3), side="up"), RuntimeError, "side"),
     ],
-    doc="Find where elements belong in sorted rows: the index of the first not less than each.",
 )
+def searchsorted(sorted_sequence: Any, self: Any, right: bool, side: str | None) -> Any:
+    """Find where elements belong in sorted rows: the index of the first not less than each."""
+    _check_search(sorted_sequence, self, right, side)
+    common = tangrad.promote_types(sorted_sequence.dtype, self.dtype)
+    return search_rows(
+        sorted_sequence.detach().to(common), self.detach().to(common), right or side == "right"
+    )
 
 
 @composite(
