@@ -110,4 +110,33 @@ def bincount(outs, args):
     return (result,)
 
 
-DYNAMIC = {"masked_select": masked_select, "nonzero_table": nonzero_table, "bincount": bincount}
+def distinct(outs, args):
+    """List the distinct elements of a tensor, or its runs; slices are left to the reference."""
+    self, dim, consecutive, inverse, counts = args
+    count = self.numel()
+    if (dim is not None and self.ndim) or count == 0:
+        from tangrad.devices import reference
+        from tangrad.ops.distinct import _distinct
+        return reference.kernel_for(_distinct, self.dtype)(outs, args)
+    order = None
+    placed = self.reshape((-1,))
+    if not consecutive:
+        placed, order = placed.sort()
+    # NaN differs from itself, so that each is distinct.
+    starts = new((count,), tangrad.bool, self)
+    starts[0] = True
+    tangrad.ne(placed[1:], placed[:-1], out=starts[1:])
+    which = how_many = new((0,), tangrad.int64, self)
+    if inverse:
+        which = starts.cumsum(0).sub_(1)
+        which = which if order is None else new((count,), tangrad.int64, self).scatter_(0, order, which)
+        which = which.reshape(self.shape)
+    if counts:
+        first = starts.nonzero().reshape((-1,))
+        end = new((1,), tangrad.int64, self).fill_(count)
+        how_many = tangrad.cat((first[1:], end)).sub_(first)
+    return tangrad.masked_select(placed, starts), which, how_many
+
+
+DYNAMIC = {"masked_select": masked_select, "nonzero_table": nonzero_table, "bincount": bincount,
+           "_distinct": distinct}

@@ -415,8 +415,9 @@ cdef Node record_inputs(Op op, PyObject** flat, uint64_t needs):
     cdef Tensor t
     cdef Node source
     cdef uint32_t nr
-    cdef int i, edges = 0
+    cdef int i, k, edges = 0
     cdef PyObject* x
+    cdef list numbers = None
     node.op = op
     node.rule = rule_for(op, needs)
     node.list_length = -1
@@ -435,7 +436,11 @@ cdef Node record_inputs(Op op, PyObject** flat, uint64_t needs):
             if i < 6:
                 node.nr_small[i] = nr
             elif nr:
-                raise RuntimeError(f"{op.title}: more than six differentiable inputs with multi-result histories")
+                if numbers is None:
+                    numbers = [node.nr_small[k] for k in range(6)] + [0] * (op.ntensors - 6)
+                numbers[i] = nr
+        if numbers is not None:
+            node.nr_large = tuple(numbers)
     # Numbered after its edges: reading one may make a node, and children come before parents.
     node.seq = next_sequence()
     if anomaly_mode:

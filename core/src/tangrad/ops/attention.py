@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import tangrad
+from tangrad.ops.attention_kernel import attention, causal_mask, masked
 from tangrad.ops.define import composite
 from tangrad.ops.random import dropout
 
@@ -52,15 +53,15 @@ def _shared_heads(query: Any, key: Any, value: Any) -> tuple[Any, Any]:
     )
 
 
-def _masked(scores: Any, mask: Any) -> Any:
-    if str(mask.dtype).endswith(".bool"):
-        return scores.masked_fill(mask.logical_not(), -math.inf)
-    return scores + mask.to(scores.dtype)
-
-
-def _causal_mask(scores: Any) -> Any:
-    rows, columns = scores.shape[-2], scores.shape[-1]
-    return tangrad.ones((rows, columns), dtype=tangrad.bool, device=scores.device).tril()
+def _broadcast(query: Any, key: Any, value: Any, mask: Any) -> tuple[Any, Any, Any, Any]:
+    """Give all of them the same leading dimensions, and the mask the shape of the scores."""
+    lead = tuple(query.shape[:-2])
+    if tuple(key.shape[:-2]) != lead or tuple(value.shape[:-2]) != lead:
+        lead = tuple(tangrad.broadcast_shapes(lead, key.shape[:-2], value.shape[:-2]))
+        query, key, value = (x.expand((*lead, *x.shape[-2:])) for x in (query, key, value))
+    if mask is not None:
+        mask = mask.expand((*lead, query.shape[-2], key.shape[-2]))
+    return query, key, value, mask
 
 
 @composite(
@@ -135,14 +136,15 @@ def scaled_dot_product_attention(
         key, value = _shared_heads(query, key, value)
     if scale is None:
         scale = 1 / math.sqrt(query.shape[-1]) if query.shape[-1] else 1.0
+    if dropout_p == 0:
+        query, key, value, attn_mask = _broadcast(query, key, value, attn_mask)
+        return attention(query, key, value, attn_mask, is_causal, scale)[0].to(dtype)
     scores = (query * scale).matmul(key.transpose(-2, -1))
-    mask = _causal_mask(scores) if is_causal else attn_mask
+    mask = causal_mask(scores) if is_causal else attn_mask
     if mask is None:
         weights = scores.softmax(-1)
     else:
-        scores = _masked(scores, mask)
+        scores = masked(scores, mask)
         hidden = (scores == -math.inf).all(-1, keepdim=True)
         weights = scores.masked_fill(hidden, 0).softmax(-1).masked_fill(hidden, 0)
-    if dropout_p > 0:
-        weights = dropout(weights, dropout_p, True)
-    return weights.matmul(value).to(dtype)
+    return dropout(weights, dropout_p, True).matmul(value).to(dtype)

@@ -45,7 +45,8 @@ def _distinct_reference(
 
 
 _distinct = op(
-    "_distinct(Tensor self, dim? dim, bool consecutive) -> (Tensor, Tensor, Tensor)",
+    "_distinct(Tensor self, dim? dim, bool consecutive, bool inverse, bool counts)"
+    " -> (Tensor, Tensor, Tensor)",
     dtypes="bool integral floating",
     check=_check_distinct,
     shape=None,
@@ -56,11 +57,17 @@ _distinct = op(
     batch=None,
     function=False,
     method=False,
-    samples=lambda s: [s(s.tensor(6, low=0, high=3), None, False)],
-    oracle=lambda torch, x, dim, consecutive: torch.unique(
+    samples=lambda s: [
+        s(s.tensor(6, low=0, high=3), None, False, True, True),
+        s(s.tensor(2, 3, low=0, high=3, strided=True), None, False, True, True),
+    ],
+    oracle=lambda torch, x, dim, consecutive, inverse, counts: torch.unique(
         x, return_inverse=True, return_counts=True
     ),
-    doc="List distinct elements or slices, which of them each is, and how often they occur.",
+    doc="""List distinct elements or slices, which of them each is, and how often they occur.
+
+    What is not asked for may be an empty tensor.
+    """,
 )
 
 
@@ -113,7 +120,9 @@ def unique(
     Raises:
         NotImplementedError: the dtype is complex, and so has no order.
     """
-    return _chosen(_distinct(input, dim, False), return_inverse, return_counts)
+    return _chosen(
+        _distinct(input, dim, False, return_inverse, return_counts), return_inverse, return_counts
+    )
 
 
 @composite(
@@ -134,7 +143,9 @@ def unique_consecutive(
         return_counts: give also how long each run is.
         dim: compare slices along this dimension instead.
     """
-    return _chosen(_distinct(input, dim, True), return_inverse, return_counts)
+    return _chosen(
+        _distinct(input, dim, True, return_inverse, return_counts), return_inverse, return_counts
+    )
 
 
 # Up to so many elements are compared one by one: sorting them would take longer.

@@ -21,10 +21,19 @@ def _search(np: Any, sorted_sequence: Any, self: Any, right: bool) -> Any:
     return np.asarray(found, np.int64).reshape(self.shape)
 
 
+def _check_search(sorted_sequence: Any, self: Any) -> None:
+    if self.dtype.is_complex or sorted_sequence.dtype != self.dtype:
+        raise RuntimeError(
+            "_searchsorted: expected real tensors of one dtype, got "
+            f"{sorted_sequence.dtype} and {self.dtype}"
+        )
+
+
 places_in_sorted = op(
     "_searchsorted(Tensor sorted_sequence, Tensor self, bool right) -> Tensor",
     shape=lambda self: self.shape,
     dtype="int64",
+    check=_check_search,
     reference=_search,
     vjp="none: integer output",
     function=False,
