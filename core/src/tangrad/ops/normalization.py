@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
+from tangrad.ops.convolution import in_format_of
 from tangrad.ops.define import composite, op
 from tangrad.ops.movement import Ints, numel_of
 from tangrad.ops.softmax import require_floating
@@ -418,7 +419,7 @@ def group_norm(input: Any, num_groups: int, weight: Any, bias: Any, eps: float) 
     size = numel_of(tuple(input.shape)[1:]) // num_groups
     groups = input.reshape((input.shape[0], num_groups, size))
     result = native_layer_norm(groups, (size,), None, None, eps)[0].reshape(input.shape)
-    return _per_channel(result, weight, bias)
+    return in_format_of(_per_channel(result, weight, bias), input)
 
 
 def _per_channel(x: Any, weight: Any, bias: Any) -> Any:

@@ -98,7 +98,7 @@ def pad(input: Any, pad: Ints, mode: str, value: Any) -> Any:
         value: what "constant" fills in (0).
     """
     if mode == "constant":
-        return constant_pad_nd(input, pad, 0 if value is None else value)
+        return in_format_of(constant_pad_nd(input, pad, 0 if value is None else value), input)
     _check_places(input, pad, mode, value)
     result = input
     for i, (before, after) in enumerate(pad_pairs(pad), 1):
@@ -108,4 +108,4 @@ def pad(input: Any, pad: Ints, mode: str, value: Any) -> Any:
             result = result.index_select(input.ndim - i, index)
     if result is input:
         return input.clone()
-    return in_format_of(result, input)
+    return result if mode == "circular" else in_format_of(result, input)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
-from tangrad.ops.convolution import repeated
+from tangrad.ops.convolution import in_format_of, repeated
 from tangrad.ops.define import composite
 from tangrad.ops.movement import Ints, numel_of
 from tangrad.ops.pooling import (
@@ -398,7 +398,7 @@ def _unpool(
     flat = (*lead, numel_of(tuple(input.shape)[-spatial:]))
     target = input.new_zeros((*lead, numel_of(sizes)))
     filled = target.scatter(len(lead), indices.reshape(flat), input.reshape(flat))
-    return filled.reshape((*lead, *sizes))
+    return in_format_of(filled.reshape((*lead, *sizes)), input)
 
 
 @composite(
