@@ -87,6 +87,7 @@ nextafter_half = pointwise(
 @composite(
     "nextafter(Tensor self, Tensor other) -> Tensor",
     inplace=True,
+    out=True,
     dtypes="floating",
     samples=lambda s: s.binary(number=False) if s.is_floating else [],
     errors=lambda s: [
@@ -123,6 +124,7 @@ def _power_samples(s: Any) -> list[Any]:
 
 @composite(
     "float_power(Operand self, Operand exponent) -> Tensor",
+    out=True,
     samples=_power_samples,
     errors=lambda s: [(s(s.tensor(2), s.tensor(3)), RuntimeError, "must match")],
 )

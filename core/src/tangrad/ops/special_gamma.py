@@ -101,6 +101,7 @@ def _check_order(n: int) -> None:
 
 @composite(
     "polygamma_of(int n, Tensor self) -> Tensor",
+    out=True,
     function=False,
     method=False,
     oracle="polygamma",
@@ -141,6 +142,7 @@ def _check_multigamma(self: Any, p: int) -> None:
     "mvlgamma(Tensor self, int p) -> Tensor",
     dtypes="integral floating",
     inplace=True,
+    out=True,
     samples=lambda s: [
         s(s.tensor(3, 4, low=3, high=9), 2),
         s(s.tensor(low=3, high=9), p=1),
