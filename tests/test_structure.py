@@ -30,7 +30,8 @@ LAYERS = [
     {"ops"},
     {"dispatch", "devices"},
     {"random"},
-    {"tensor", "functions"},
+    {"storage"},
+    {"tensor", "functions", "control_flow"},
     {"plugins"},
     {"expr"},
     {"utils._pytree", "utils.hooks"},  # PyTorch's place for what everybody stands on

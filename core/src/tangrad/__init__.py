@@ -117,9 +117,38 @@ _LAZY = {
             "is_neg",
             "is_inference",
             "broadcast_shapes",
+            "detach_",
+            "get_device",
+            "is_distributed",
+            "is_same_size",
+            "is_signed",
+            "resize_as_",
         ),
         "functions",
     ),
+    "TypedStorage": "tensor.storages",
+    **dict.fromkeys(
+        (
+            "ccol_indices_copy",
+            "col_indices_copy",
+            "crow_indices_copy",
+            "dequantize",
+            "indices_copy",
+            "int_repr",
+            "q_per_channel_axis",
+            "q_per_channel_scales",
+            "q_per_channel_zero_points",
+            "q_scale",
+            "q_zero_point",
+            "resize_as_sparse_",
+            "row_indices_copy",
+            "smm",
+            "sspaddmm",
+            "values_copy",
+        ),
+        "tensor.layouts",
+    ),
+    **dict.fromkeys(("cond", "while_loop"), "control_flow"),
     **dict.fromkeys(("save", "load", "SerializationError"), "serialization"),
     "get_num_threads": "devices.threads",
     "set_num_threads": "devices.threads",
@@ -141,6 +170,7 @@ _SUBMODULES = (
     "plugins",
     "ops",
     "random",
+    "storage",
     "expr",
     "devices",
     "dispatch",
@@ -176,6 +206,12 @@ def _find(name: str) -> Any:
         return _C.dtype_by_name(name)
     except TypeError:
         pass
+    if name.endswith(("Tensor", "Storage")):
+        from tangrad.tensor.legacy import find
+
+        legacy = find(name)
+        if legacy is not None:
+            return legacy
     from tangrad.ops import registry
 
     try:

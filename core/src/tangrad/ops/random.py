@@ -602,9 +602,10 @@ def _readable(x: Any) -> bool:
 
 
 @composite(
-    "normal(any mean, any std, int[]? size=None, *, generator? generator=None,"
+    "normal(any mean, any std=1.0, int[]? size=None, *, generator? generator=None,"
     " dtype? dtype=None, layout? layout=None, device? device=None, bool requires_grad=False,"
     " bool pin_memory=False) -> Tensor",
+    out=True,
     random=True,
     dtypes="floating",
     samples=lambda s: [
@@ -659,6 +660,7 @@ def _check_weights(weights: Any) -> None:
 @composite(
     "multinomial(Tensor input, int num_samples, bool replacement=False, *,"
     " generator? generator=None) -> Tensor",
+    out=True,
     random=True,
     dtypes="floating",
     samples=lambda s: [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
-from tangrad.ops.define import composite, op
+from tangrad.ops.define import composite, op, overload
 from tangrad.ops.join import cat
 from tangrad.ops.movement import Ints, wrap_dim
 from tangrad.ops.slicing import slice_
@@ -34,6 +34,22 @@ flip = op(
     ],
     doc="Reverse the order of the elements along dimensions.",
 )
+
+
+@composite(
+    "adjoint(Tensor self) -> Tensor",
+    samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(2, 3, 4, strided=True)), s(s.tensor(0, 2))],
+    errors=lambda s: [(s(s.tensor(3)), RuntimeError, "only supported on matrices")],
+)
+def adjoint(self: Any) -> Any:
+    """Transpose and conjugate matrices: a view."""
+    if self.ndim == 0:
+        return self.conj()
+    if self.ndim == 1:
+        raise RuntimeError(
+            "tensor.adjoint() is only supported on matrices or batches of matrices. Got 1-D tensor."
+        )
+    return self.transpose(-2, -1).conj()
 
 
 @composite(
@@ -177,9 +193,35 @@ def tile(self: Any, dims: Ints) -> Any:
 
 
 @composite(
-    "repeat_interleave(Tensor self, any repeats, dim? dim=None, *, int? output_size=None)"
+    "repeat_interleave_places(Tensor repeats, *, int? output_size=None) -> Tensor",
+    shape_depends_on_data=True,
+    function=False,
+    method=False,
+    oracle="repeat_interleave",
+    samples=lambda s: [s(s.values([1, 0, 2], dtype="int64")), s(s.integers(1, 2, 0))],
+    errors=lambda s: [
+        (s(s.integers(1, 2, 2, 2)), RuntimeError, "1D vector"),
+        (s(s.values([1, -1], dtype="int64")), RuntimeError, "can not be negative"),
+        (s(s.tensor(2, dtype="float32")), NotImplementedError, "not implemented"),
+    ],
+)
+def repeat_interleave_places(repeats: Any, output_size: int | None) -> Any:
+    """List the number of each element of a vector as often as the element says."""
+    if repeats.ndim != 1:
+        raise RuntimeError("repeat_interleave only accept 1D vector as repeat")
+    if repeats.dtype not in (tangrad.int64, tangrad.int32):
+        raise NotImplementedError(f"repeat_interleave: not implemented for {repeats.dtype}")
+    places = tangrad.arange(repeats.shape[0], dtype=repeats.dtype, device=repeats.device)
+    return repeat_interleave_along(places, repeats, 0)
+
+
+@composite(
+    "repeat_interleave_along(Tensor self, any repeats, dim? dim=None, *, int? output_size=None)"
     " -> Tensor",
     shape_depends_on_data=True,
+    function=False,
+    method=False,
+    oracle="repeat_interleave",
     samples=lambda s: [
         s(s.tensor(2, 3), 2),
         s(s.tensor(2, 3), 2, 1),
@@ -191,7 +233,9 @@ def tile(self: Any, dims: Ints) -> Any:
         (s(s.tensor(3), s.integers(1, 2, 2), 0), RuntimeError, "same size as input"),
     ],
 )
-def repeat_interleave(self: Any, repeats: Any, dim: int | None, output_size: int | None) -> Any:
+def repeat_interleave_along(
+    self: Any, repeats: Any, dim: int | None, output_size: int | None
+) -> Any:
     """Repeat every element next to itself: all equally often, or as often as `repeats` says.
 
     Without `dim` the tensor is flattened first.
@@ -210,13 +254,21 @@ def repeat_interleave(self: Any, repeats: Any, dim: int | None, output_size: int
         )
     if counts.shape[0] == 1:
         return _repeat_equally(self, int(counts[0]), dim)
-    listed = counts.tolist()
-    if any(n < 0 for n in listed):
+    counts = counts.to(tangrad.int64)
+    if counts.numel() and bool((counts < 0).any()):
         raise RuntimeError("repeats can not be negative")
-    places = [i for i, n in enumerate(listed) for _ in range(n)]
-    if output_size is not None and output_size != len(places):
-        raise RuntimeError(f"output_size {output_size} differs from sum of repeats {len(places)}")
-    return self.index_select(dim, tensor(places, dtype=tangrad.int64, device=self.device))
+    total = int(counts.sum())
+    if output_size is not None and output_size != total:
+        raise RuntimeError(f"output_size {output_size} differs from sum of repeats {total}")
+    # Each element's number goes up by one where its repeats begin.
+    starts = counts.cumsum(0) - counts
+    steps = counts.new_zeros((total + 1,)).index_add(0, starts, tangrad.ones_like(counts))
+    return self.index_select(dim, steps.cumsum(0).narrow(0, 0, total) - 1)
+
+
+repeat_interleave = overload(
+    "repeat_interleave", "repeat_interleave_along", "repeat_interleave_places"
+)
 
 
 def _repeat_equally(self: Any, repeats: int, dim: int) -> Any:

@@ -11,7 +11,7 @@ from tangrad.nn import init
 from tangrad.nn.modules.module import Module
 from tangrad.nn.parameter import Parameter
 
-__all__ = ["Bilinear", "Identity", "Linear"]
+__all__ = ["Bilinear", "Identity", "Linear", "NonDynamicallyQuantizableLinear"]
 
 
 class Identity(Module):
@@ -82,6 +82,10 @@ class Linear(Module):
             f"in_features={self.in_features}, out_features={self.out_features}, "
             f"bias={self.bias is not None}"
         )
+
+
+class NonDynamicallyQuantizableLinear(Linear):
+    """A `Linear` that dynamic quantization leaves alone, as attention's last projection."""
 
 
 class Bilinear(Module):

@@ -10,7 +10,7 @@ from tangrad.nn import init
 from tangrad.nn.modules.module import Module
 from tangrad.nn.parameter import Parameter
 
-__all__ = ["LayerNorm"]
+__all__ = ["LayerNorm", "RMSNorm"]
 
 
 class LayerNorm(Module):
@@ -75,4 +75,57 @@ class LayerNorm(Module):
         return (
             f"{self.normalized_shape}, eps={self.eps}, "
             f"elementwise_affine={self.elementwise_affine}, bias={self.bias is not None}"
+        )
+
+
+class RMSNorm(Module):
+    r"""Divide the last dimensions by their root mean square (Zhang, Sennrich, arXiv:1910.07467).
+
+    Computes \(x / \sqrt{E[x^2] + \epsilon} \cdot \gamma\).
+
+    Args:
+        normalized_shape: sizes of the last dimensions, or the size of the last one.
+        eps: added to the mean square; default: the machine epsilon of the input's dtype.
+        elementwise_affine: whether to learn \(\gamma\) (`weight`, ones at first).
+        device: device of the weight.
+        dtype: dtype of the weight.
+    """
+
+    normalized_shape: tuple[int, ...]
+    eps: float | None
+    elementwise_affine: bool
+
+    def __init__(
+        self,
+        normalized_shape: Any,
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        if hasattr(normalized_shape, "__index__"):
+            normalized_shape = (normalized_shape,)
+        self.normalized_shape = tuple(normalized_shape)
+        self.eps = eps
+        self.elementwise_affine = elementwise_affine
+        weight = None
+        if elementwise_affine:
+            weight = Parameter(tangrad.empty(self.normalized_shape, device=device, dtype=dtype))
+        self.register_parameter("weight", weight)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Set the weight to ones."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+
+    def forward(self, input: Any) -> Any:
+        """Return a tensor of the input's shape."""
+        return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
+
+    def extra_repr(self) -> str:
+        """Show shape and constants."""
+        return (
+            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
         )
