@@ -192,6 +192,10 @@ def test_backends_tell_what_is_there() -> None:
     assert not tangrad.backends.mkl.is_available()
     tangrad.backends.cudnn.benchmark = True
     assert not tangrad.backends.cudnn.is_available()
+    tangrad.backends.cuda.matmul.allow_tf32 = False
+    tangrad.backends.cuda.enable_flash_sdp(False)
+    with tangrad.backends.cudnn.flags(enabled=False):
+        assert not tangrad.backends.cuda.flash_sdp_enabled()
     assert not hasattr(tangrad.backends, "nowhere")
 
 

@@ -284,7 +284,7 @@ def _neutral_module(name: str, broken: str = "") -> ModuleType:
     for key, value in entry.get("returns", {}).items():
         setattr(module, key, _constant(module.__name__, key, value))
     for key in entry.get("contexts", ()):
-        setattr(module, key, _null_context())
+        setattr(module, key, _null_context(key))
     for key in entry.get("decorators", ()):
         setattr(module, key, _identity)
 
@@ -357,22 +357,23 @@ def _constant(module: str, name: str, value: Any) -> Callable[..., Any]:
     return neutral
 
 
-def _null_context() -> type:
+def _null_context(name: str) -> type:
     from contextlib import ContextDecorator
 
-    class record_function(ContextDecorator):
-        """Do nothing, as a context manager or decorator: no profiler is installed."""
+    class NullContext(ContextDecorator):
+        """Do nothing, as a context manager or decorator: what it is for is not installed."""
 
-        def __init__(self, name: str, args: str | None = None) -> None:
-            self.name = name
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            self.name = args[0] if args else kwargs.get("name")
 
-        def __enter__(self) -> record_function:
+        def __enter__(self) -> NullContext:
             return self
 
         def __exit__(self, *exc: object) -> None:
             return None
 
-    return record_function
+    NullContext.__name__ = NullContext.__qualname__ = name
+    return NullContext
 
 
 def _identity(fn: Any = None, *args: Any, **kwargs: Any) -> Any:
