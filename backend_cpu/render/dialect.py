@@ -7,7 +7,10 @@ or early returns are replaced by selects of values already computed.
 
 from __future__ import annotations
 
-from tangrad.expr.render import DIALECTS, Dialect
+from tangrad.expr.c_special import SPECIAL
+from tangrad.expr.composed import COMPOSED
+from tangrad.expr.primitives import PRIMITIVES
+from tangrad.expr.render import DIALECTS, Dialect, c_prelude
 
 # Functions of vmath.h by the C library's names: tgc_<name>_f32 and tgc_<name>_f64.
 VMATH = frozenset(
@@ -114,10 +117,34 @@ _HALF = {
 }
 
 
+# Functions in float64 that are too long to vectorise: compiled once, instead of into every kernel
+# file of every level that uses them.
+SHARED = tuple(name.removeprefix("tg_") for name in (*SPECIAL, *(f"tg_{n}" for n in COMPOSED)))
+
+
+def _head(name: str) -> str:
+    parameters = ", ".join(f"double {letter}" for letter in "ab"[: PRIMITIVES[name].arity])
+    return f"double tgc_{name}({parameters})"
+
+
+def shared_source() -> str:
+    """Return the C file of the functions that all kernel files share, by the C library."""
+    calls = {name: f"tg_{name}({', '.join('ab'[: PRIMITIVES[name].arity])})" for name in SHARED}
+    return "\n".join(
+        [
+            "/* Rendered from the special functions of tangrad.expr by render/dialect.py. */",
+            c_prelude(DIALECTS["c"], " ".join(calls.values())),
+            *(f"{_head(name)};\n{_head(name)} {{ return {calls[name]}; }}" for name in SHARED),
+            "",
+        ]
+    )
+
+
 def cpu_dialect() -> CpuDialect:
     """Return the dialect "cpu"."""
     base = DIALECTS["c"]
     helpers = dict(_HALF)
+    helpers |= {f"tg_{n}": f"{_head(n)};\n#define tg_{n} tgc_{n}" for n in SHARED}
     for row in _REAL:
         helpers |= _real_helpers(*row)
     for row in (("c64", "float", "TGC_FMAF", "f"), ("c128", "double", "TGC_FMA", "")):

@@ -246,3 +246,86 @@ def triplet_margin_with_distance_loss(
     if reduction == "none":
         return loss
     return loss.mean() if reduction == "mean" else loss.sum()
+
+
+# --- patches ------------------------------------------------------------------------------------
+
+
+def unfold(
+    input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+) -> Any:
+    """Copy the sliding windows of images into columns.
+
+    The method `Tensor.unfold` is something else: a view of windows along one dimension.
+
+    Args:
+        input: images (N, C, H, W) or (C, H, W).
+        kernel_size: size of the windows.
+        dilation: step between the elements of a window.
+        padding: zeros on all sides.
+        stride: step between windows.
+
+    Returns:
+        A tensor of shape (N, C prod(kernel_size), number of windows), or without N.
+    """
+    return _op("im2col")(input, kernel_size, dilation, padding, stride)
+
+
+def fold(
+    input: Any,
+    output_size: Any,
+    kernel_size: Any,
+    dilation: Any = 1,
+    padding: Any = 0,
+    stride: Any = 1,
+) -> Any:
+    """Add columns up where `unfold` took them from: its adjoint.
+
+    Args:
+        input: columns (N, C prod(kernel_size), number of windows), or without N.
+        output_size: size of the images.
+        kernel_size: size of the windows.
+        dilation: step between the elements of a window.
+        padding: zeros that surrounded the images.
+        stride: step between windows.
+
+    Returns:
+        A tensor of shape (N, C, *output_size), or without N.
+    """
+    return _op("col2im")(input, output_size, kernel_size, dilation, padding, stride)
+
+
+# --- older names --------------------------------------------------------------------------------
+
+
+def _use_interpolate(name: str) -> None:
+    import warnings
+
+    warnings.warn(
+        f"`nn.functional.{name}` is deprecated. Use `nn.functional.interpolate` instead.",
+        stacklevel=3,
+    )
+
+
+def upsample(
+    input: Any,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+) -> Any:
+    """Resample to another size; use `interpolate`, which takes the same arguments."""
+    _use_interpolate("upsample")
+    return _op("interpolate")(input, size, scale_factor, mode, align_corners)
+
+
+def upsample_nearest(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
+    """Resample by the nearest element; use `interpolate`."""
+    _use_interpolate("upsample_nearest")
+    return _op("interpolate")(input, size, scale_factor)
+
+
+def upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
+    """Resample images linearly, corners on corners; use `interpolate`."""
+    _use_interpolate("upsample_bilinear")
+    return _op("interpolate")(input, size, scale_factor, "bilinear", True)

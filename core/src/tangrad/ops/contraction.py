@@ -218,6 +218,7 @@ dot = op(
 
 @composite(
     "vdot(Tensor self, Tensor other) -> Tensor",
+    out=True,
     dtypes="integral floating complex",
     samples=lambda s: [s(s.tensor(3), s.tensor(3))],
     errors=lambda s: [(s(s.tensor(2), s.tensor(3)), RuntimeError, "inconsistent tensor size")],
@@ -229,6 +230,7 @@ def vdot(self: Any, other: Any) -> Any:
 
 @composite(
     "outer(Tensor self, Tensor vec2) -> Tensor",
+    out=True,
     alias=("ger",),
     samples=lambda s: [s(s.tensor(2), s.tensor(3)), s(s.tensor(0), s.tensor(2))],
     errors=lambda s: [(s(s.tensor(2, 2), s.tensor(2)), RuntimeError, "1-D")],
@@ -250,6 +252,7 @@ def _matmul_shapes(a: Any, b: Any) -> RuntimeError:
 
 @composite(
     "matmul(Tensor self, Tensor other) -> Tensor",
+    out=True,
     dtypes="integral floating complex",
     samples=lambda s: [
         s(s.tensor(3), s.tensor(3)),
@@ -318,6 +321,7 @@ def _own(product: Any, shape: tuple[int, ...]) -> Any:
 @composite(
     "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
     inplace=True,
+    out=True,
     dtypes="integral floating complex",
     samples=lambda s: [
         s(s.tensor(2, 4), s.tensor(2, 3), s.tensor(3, 4)),
@@ -338,6 +342,7 @@ def addmm(self: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
     "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1)"
     " -> Tensor",
     inplace=True,
+    out=True,
     dtypes="integral floating complex",
     samples=lambda s: [
         s(s.tensor(2, 2, 4), s.tensor(2, 2, 3), s.tensor(2, 3, 4)),
@@ -359,6 +364,7 @@ def baddbmm(self: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
 @composite(
     "addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
     inplace=True,
+    out=True,
     dtypes="integral floating complex",
     samples=lambda s: [s(s.tensor(2), s.tensor(2, 3), s.tensor(3), beta=2, alpha=3)],
 )
@@ -638,12 +644,14 @@ def _contracted_dims(a: Any, b: Any, dims: Any) -> tuple[list[int], list[int]]:
 
 @composite(
     "tensordot(Tensor a, Tensor b, any dims=2) -> Tensor",
+    out=True,
     dtypes="integral floating complex",
     method=False,
     samples=lambda s: [
         s(s.tensor(2, 3, 2), s.tensor(3, 2, 2)),
         s(s.tensor(2, 3), s.tensor(2, 3), ([0], [0])),
         s(s.tensor(2), s.tensor(3), 0),
+        s(s.tensor(1, 3), s.tensor(3, 2), ([0, 1], [1, 0])),
     ],
     errors=lambda s: [
         (s(s.tensor(2, 3), s.tensor(2, 3), 1), RuntimeError, "contracted dimensions"),
@@ -657,6 +665,10 @@ def tensordot(a: Any, b: Any, dims: Any) -> Any:
     """
     ours, theirs = _contracted_dims(a, b, dims)
     for i, j in zip(ours, theirs, strict=True):
+        if a.shape[i] == 1:
+            b = b.sum(j, keepdim=True, dtype=b.dtype)
+        elif b.shape[j] == 1:
+            a = a.sum(i, keepdim=True, dtype=a.dtype)
         if a.shape[i] != b.shape[j]:
             raise RuntimeError(
                 "contracted dimensions need to match, but first has size "

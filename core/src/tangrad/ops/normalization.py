@@ -478,8 +478,8 @@ def batch_norm(
     variance without bias); otherwise by the running ones (Ioffe, Szegedy: "Batch
     normalization", 2015). The input is (N, C, ...).
     """
-    if input.ndim == 1 and input.numel() == 0:
-        return input.clone()
+    if input.numel() == 0:
+        return input.clone() if input.ndim < 2 else _per_channel(input.clone(), weight, bias)
     if input.ndim < 2:
         raise RuntimeError(f"batch_norm: expected at least 2D input, got {list(input.shape)}")
     shape = (1, -1) + (1,) * (input.ndim - 2)

@@ -181,6 +181,7 @@ std_mean_corrected = reduction(
 
 @composite(
     "var_unbiased(Tensor self, dim[]? dim=None, bool unbiased=True, bool keepdim=False) -> Tensor",
+    out=True,
     function=False,
     method=False,
     oracle="var",
@@ -193,6 +194,7 @@ def var_unbiased(self: Any, dim: Any = None, unbiased: bool = True, keepdim: boo
 
 @composite(
     "var_total(Tensor self, bool unbiased) -> Tensor",
+    out=True,
     function=False,
     method=False,
     oracle="var",
@@ -205,6 +207,7 @@ def var_total(self: Any, unbiased: bool) -> Any:
 
 @composite(
     "std_unbiased(Tensor self, dim[]? dim=None, bool unbiased=True, bool keepdim=False) -> Tensor",
+    out=True,
     function=False,
     method=False,
     oracle="std",
@@ -217,6 +220,7 @@ def std_unbiased(self: Any, dim: Any = None, unbiased: bool = True, keepdim: boo
 
 @composite(
     "std_total(Tensor self, bool unbiased) -> Tensor",
+    out=True,
     function=False,
     method=False,
     oracle="std",
@@ -257,11 +261,94 @@ def std_mean_unbiased(
     return std_mean(self, dim, correction=int(unbiased), keepdim=keepdim)
 
 
+@composite(
+    "var_mean_total(Tensor self, bool unbiased) -> (Tensor var, Tensor mean)",
+    function=False,
+    method=False,
+    oracle="var_mean",
+    samples=lambda s: [s(s.tensor(3, 4), False), s(s.tensor(3, 4), unbiased=True)],
+)
+def var_mean_total(self: Any, unbiased: bool) -> Any:
+    """Compute both over all elements."""
+    return var_mean_corrected(self, correction=int(unbiased))
+
+
+@composite(
+    "std_mean_total(Tensor self, bool unbiased) -> (Tensor std, Tensor mean)",
+    function=False,
+    method=False,
+    oracle="std_mean",
+    samples=lambda s: [s(s.tensor(3, 4), False), s(s.tensor(3, 4), unbiased=True)],
+)
+def std_mean_total(self: Any, unbiased: bool) -> Any:
+    """Compute both over all elements."""
+    return std_mean_corrected(self, correction=int(unbiased))
+
+
+@composite(
+    "var_default(Tensor self, dim[]? dim=None, *, Scalar? correction=None, bool keepdim=False)"
+    " -> Tensor",
+    function=False,
+    method=False,
+    out=True,
+    oracle="var",
+    samples=lambda s: [s(s.tensor(3, 4), 0, correction=None)],
+)
+def var_default(self: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
+    """Compute the same with a correction that may be None, which is one."""
+    correction = 1 if correction is None else correction
+    return var_corrected(self, dim, correction=correction, keepdim=keepdim)
+
+
+@composite(
+    "std_default(Tensor self, dim[]? dim=None, *, Scalar? correction=None, bool keepdim=False)"
+    " -> Tensor",
+    function=False,
+    method=False,
+    out=True,
+    oracle="std",
+    samples=lambda s: [s(s.tensor(3, 4), 0, correction=None)],
+)
+def std_default(self: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
+    """Compute the same with a correction that may be None, which is one."""
+    correction = 1 if correction is None else correction
+    return std_corrected(self, dim, correction=correction, keepdim=keepdim)
+
+
+@composite(
+    "var_mean_default(Tensor self, dim[]? dim=None, *, Scalar? correction=None, bool keepdim=False)"
+    " -> (Tensor var, Tensor mean)",
+    function=False,
+    method=False,
+    oracle="var_mean",
+    samples=lambda s: [s(s.tensor(3, 4), 0, correction=None)],
+)
+def var_mean_default(self: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
+    """Compute the same with a correction that may be None, which is one."""
+    correction = 1 if correction is None else correction
+    return var_mean_corrected(self, dim, correction=correction, keepdim=keepdim)
+
+
+@composite(
+    "std_mean_default(Tensor self, dim[]? dim=None, *, Scalar? correction=None, bool keepdim=False)"
+    " -> (Tensor std, Tensor mean)",
+    function=False,
+    method=False,
+    oracle="std_mean",
+    samples=lambda s: [s(s.tensor(3, 4), 0, correction=None)],
+)
+def std_mean_default(self: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
+    """Compute the same with a correction that may be None, which is one."""
+    correction = 1 if correction is None else correction
+    return std_mean_corrected(self, dim, correction=correction, keepdim=keepdim)
+
+
 var = overload(
     "var",
     "var_corrected",
     "var_unbiased",
     "var_total",
+    "var_default",
     samples=lambda s: [s(s.tensor(3, 4)), s(s.tensor(3, 4), 0), s(s.tensor(3, 4), unbiased=False)],
     doc="Compute the variance over dimensions.",
 )
@@ -271,6 +358,7 @@ std = overload(
     "std_corrected",
     "std_unbiased",
     "std_total",
+    "std_default",
     samples=lambda s: [s(s.tensor(3, 4)), s(s.tensor(3, 4), 0), s(s.tensor(3, 4), unbiased=False)],
     doc="Compute the standard deviation over dimensions.",
 )
@@ -279,6 +367,8 @@ var_mean = overload(
     "var_mean",
     "var_mean_corrected",
     "var_mean_unbiased",
+    "var_mean_total",
+    "var_mean_default",
     method=False,
     samples=lambda s: [s(s.tensor(3, 4)), s(s.tensor(3, 4), 0)],
     doc="Compute the variance and the mean over dimensions.",
@@ -288,6 +378,8 @@ std_mean = overload(
     "std_mean",
     "std_mean_corrected",
     "std_mean_unbiased",
+    "std_mean_total",
+    "std_mean_default",
     method=False,
     samples=lambda s: [s(s.tensor(3, 4)), s(s.tensor(3, 4), 0)],
     doc="Compute the standard deviation and the mean over dimensions.",
@@ -301,14 +393,15 @@ std_mean = overload(
 logsumexp = reduction(
     "logsumexp(Tensor self, dim[] dim, bool keepdim=False) -> Tensor",
     map="self; 1",
-    combine="m = maximum(a0, b0); m; "
+    combine="m = select_complex(a0, where(real(a0) < real(b0), b0, a0), maximum(a0, b0)); m; "
     "a1 * where(a0 == m, 1, exp(a0 - m)) + b1 * where(b0 == m, 1, exp(b0 - m))",
     identity=(-float("inf"), 0),
-    finalize="a0 + log(a1)",
+    # The imaginary part is the principal one: only the real part of the maximum is taken out.
+    finalize="select_complex(a0, real(a0) + log(a1 * exp(complex(0, imag(a0)))), a0 + log(a1))",
     promote="float",
-    dtypes="floating",
+    dtypes="floating complex",
     vjp={"self": lambda g, self, result, dim, keepdim: (
-        restore(g, self, dim, keepdim) * _softmax(self, result, dim, keepdim)
+        restore(g, self, dim, keepdim) * _softmax(self, result, dim, keepdim).conj()
     )},
     jvp=lambda self, self_t, result, dim, keepdim: (
         (self_t * _softmax(self, result, dim, keepdim)).sum(dim, keepdim)

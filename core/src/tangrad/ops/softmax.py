@@ -232,6 +232,7 @@ _log_softmax_backward_data = op(
 
 @composite(
     "softmax(Tensor self, dim dim, dtype? dtype=None) -> Tensor",
+    out=True,
     dtypes="floating",
     samples=lambda s: [
         s(s.tensor(2, 3), 1),
@@ -253,6 +254,7 @@ def softmax(self: Any, dim: int, dtype: Any) -> Any:
 
 @composite(
     "log_softmax(Tensor self, dim dim, dtype? dtype=None) -> Tensor",
+    out=True,
     dtypes="floating",
     samples=lambda s: [
         s(s.tensor(2, 3), 1),
