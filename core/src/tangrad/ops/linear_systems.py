@@ -117,6 +117,7 @@ def _solve_errors(s: Any) -> list[Any]:
 @composite(
     "linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False)"
     " -> (Tensor result, Tensor info)",
+    out=True,
     dtypes=WIDE,
     namespace="linalg",
     samples=_solve_samples,
@@ -134,6 +135,7 @@ def linalg_solve_ex(A: Any, B: Any, left: bool, check_errors: bool) -> Any:
 
 @composite(
     "linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor",
+    out=True,
     dtypes=WIDE,
     namespace="linalg",
     samples=_solve_samples,
@@ -190,6 +192,7 @@ def _inverse_samples(s: Any) -> list[Any]:
 
 @composite(
     "linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)",
+    out=True,
     dtypes=WIDE,
     namespace="linalg",
     samples=_inverse_samples,
@@ -214,6 +217,7 @@ def _inverse_errors(s: Any) -> list[Any]:
 
 @composite(
     "linalg_inv(Tensor A) -> Tensor",
+    out=True,
     dtypes=WIDE,
     namespace="linalg",
     samples=_inverse_samples,
@@ -230,6 +234,7 @@ def linalg_inv(A: Any) -> Any:
 
 @composite(
     "inverse(Tensor self) -> Tensor",
+    out=True,
     dtypes=WIDE,
     samples=_inverse_samples,
     errors=_inverse_errors,
@@ -351,6 +356,7 @@ def det(self: Any) -> Any:
 
 @composite(
     "slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)",
+    out=True,
     dtypes=WIDE,
     samples=lambda s: [s(regular(s, 3, 3)), s(regular(s, 2, 2, 2))],
     errors=square_errors,
@@ -426,6 +432,7 @@ _triangular_kernel = op(
 @composite(
     "linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True,"
     " bool unitriangular=False) -> Tensor",
+    out=True,
     dtypes=WIDE,
     namespace="linalg",
     samples=lambda s: [
@@ -467,6 +474,7 @@ def linalg_solve_triangular(self: Any, B: Any, upper: bool, left: bool, unitrian
 @composite(
     "triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False,"
     " bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)",
+    out=True,
     dtypes=WIDE,
     # PyTorch's tangent of its own function takes in what moves outside the triangle.
     oracle=lambda torch, b, A, upper=True, transpose=False: (
@@ -563,6 +571,7 @@ _cholesky_solve_kernel = op(
 
 @composite(
     "cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor",
+    out=True,
     dtypes=WIDE,
     samples=lambda s: [
         s(s.tensor(3, 2), regular(s, 3, 3)),
@@ -652,6 +661,7 @@ def _lu_solve_samples(s: Any) -> list[Any]:
 @composite(
     "linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False)"
     " -> Tensor",
+    out=True,
     dtypes=WIDE,
     namespace="linalg",
     samples=_lu_solve_samples,
@@ -692,6 +702,7 @@ def linalg_lu_solve(LU: Any, pivots: Any, B: Any, left: bool, adjoint: bool) -> 
 
 @composite(
     "lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor",
+    out=True,
     dtypes=WIDE,
     samples=lambda s: [
         s(s.tensor(3, 2), regular(s, 3, 3), s.values([2, 3, 3], dtype="int32")),
@@ -714,6 +725,7 @@ def lu_solve(self: Any, LU_data: Any, LU_pivots: Any) -> Any:
 
 @composite(
     "linalg_tensorinv(Tensor self, int ind=2) -> Tensor",
+    out=True,
     dtypes=WIDE,
     namespace="linalg",
     samples=lambda s: [
@@ -746,6 +758,7 @@ def linalg_tensorinv(self: Any, ind: int) -> Any:
 
 @composite(
     "linalg_tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor",
+    out=True,
     dtypes=WIDE,
     namespace="linalg",
     samples=lambda s: [
