@@ -270,8 +270,7 @@ def inverse(np: Any, a: Any) -> tuple[Any, Any]:
     batch, n = a.shape[:-2], a.shape[-1]
     inverted, info = np.array(a, order="C"), np.zeros(_count(a), np.int32)
     stack = inverted.reshape((_count(a), n, n))
-    name = a.dtype.name
-    getrf, getri = routine("getrf", name), routine("getri", name)
+    getrf, getri = routine("getrf", a.dtype.name), routine("getri", a.dtype.name)
     pivots, work = integers(np, n), np.empty(64 * n, a.dtype)
     for k in range(len(stack) if n else 0):
         if getrf is None or getri is None:

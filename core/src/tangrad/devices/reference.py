@@ -316,16 +316,17 @@ def general(op: _C.Op, dtype: _C.dtype) -> Callable[..., Any] | None:
     if definition.reference is None:
         return None
 
-    def kernel(outs: tuple[Any, ...] | None, args: tuple[Any, ...]) -> Any:
-        import numpy as np
+    import numpy as np
 
-        named = {
-            name: as_arrays(value)
-            for name, value in zip(definition.parameter_names, args, strict=True)
-        }
-        named["np"] = np
+    places = _places(definition)
+
+    def kernel(outs: tuple[Any, ...] | None, args: tuple[Any, ...]) -> Any:
         with np.errstate(all="ignore"):
-            result = call_by_name(definition.reference, named)
+            if places is not None:
+                result = definition.reference(np, *[as_arrays(args[k]) for k in places])
+            else:
+                named = dict(zip(definition.parameter_names, map(as_arrays, args), strict=True))
+                result = call_by_name(definition.reference, {**named, "np": np})
         results = result if isinstance(result, tuple) else (result,)
         if outs is None:
             metas = definition._dtypes(args, len(results))
@@ -336,6 +337,15 @@ def general(op: _C.Op, dtype: _C.dtype) -> Callable[..., Any] | None:
         return None
 
     return kernel
+
+
+def _places(definition: Any) -> list[int] | None:
+    """Return which arguments a reference `(np, ...)` takes, where its signature is plain."""
+    code = definition.reference.__code__
+    names = code.co_varnames[: code.co_argcount]
+    if code.co_flags & 0x0C or code.co_kwonlyargcount or names[:1] != ("np",):
+        return None
+    return [definition.parameter_names.index(name) for name in names[1:]]
 
 
 def as_arrays(value: Any) -> Any:

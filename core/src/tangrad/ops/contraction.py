@@ -375,6 +375,7 @@ def addmv(self: Any, mat: Any, vec: Any, beta: Any, alpha: Any) -> Any:
 
 @composite(
     "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+    out=True,
     inplace=True,
     dtypes="integral floating complex",
     samples=lambda s: [
@@ -413,6 +414,7 @@ def _check_factor(name: str, dtype: Any, number: Any) -> None:
 
 @composite(
     "addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+    out=True,
     inplace=True,
     samples=lambda s: [
         s(s.tensor(2, 3), s.tensor(2), s.tensor(3)),
@@ -445,6 +447,7 @@ def addr(self: Any, vec1: Any, vec2: Any, beta: Any, alpha: Any) -> Any:
 
 @composite(
     "inner(Tensor self, Tensor other) -> Tensor",
+    out=True,
     dtypes="integral floating complex",
     samples=lambda s: [
         s(s.tensor(3), s.tensor(3)),

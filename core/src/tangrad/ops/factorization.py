@@ -87,6 +87,7 @@ _cholesky_kernel = op(
 @composite(
     "linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False)"
     " -> (Tensor L, Tensor info)",
+    out=True,
     dtypes=WIDE,
     namespace="linalg",
     samples=lambda s: [s(definite(s, 3, 3)), s(definite(s, 2, 2, 2), upper=True)],
@@ -113,6 +114,7 @@ def linalg_cholesky_ex(self: Any, upper: bool, check_errors: bool) -> Any:
 
 @composite(
     "linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor",
+    out=True,
     dtypes=WIDE,
     namespace="linalg",
     samples=lambda s: [s(definite(s, 3, 3)), s(definite(s, 2, 3, 3), upper=True)],
@@ -133,6 +135,7 @@ def linalg_cholesky(self: Any, upper: bool) -> Any:
 
 @composite(
     "cholesky(Tensor self, bool upper=False) -> Tensor",
+    out=True,
     dtypes=WIDE,
     oracle="linalg.cholesky",
     samples=lambda s: [s(definite(s, 3, 3)), s(definite(s, 2, 3, 3), upper=True)],
@@ -234,6 +237,7 @@ def _lu_samples(s: Any) -> list[Any]:
 @composite(
     "linalg_lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False)"
     " -> (Tensor LU, Tensor pivots, Tensor info)",
+    out=True,
     dtypes=WIDE,
     namespace="linalg",
     samples=_lu_samples,
@@ -253,6 +257,7 @@ def linalg_lu_factor_ex(A: Any, pivot: bool, check_errors: bool) -> Any:
 
 @composite(
     "linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)",
+    out=True,
     dtypes=WIDE,
     namespace="linalg",
     samples=_lu_samples,
@@ -331,6 +336,7 @@ def _permutation_matrix(pivots: Any, size: int, dtype: Any) -> Any:
 @composite(
     "lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True)"
     " -> (Tensor P, Tensor L, Tensor U)",
+    out=True,
     dtypes="all",
     method=False,
     samples=lambda s: [
@@ -372,6 +378,7 @@ def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool, unpack_pivots: bo
 
 @composite(
     "linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)",
+    out=True,
     dtypes=WIDE,
     namespace="linalg",
     samples=lambda s: [s(regular(s, 3, 3)), s(s.tensor(2, 3, 4)), s(s.tensor(4, 2))],
@@ -430,6 +437,7 @@ _ldl_kernel = op(
 
 @composite(
     "linalg_ldl_factor(Tensor self, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)",
+    out=True,
     dtypes=WIDE,
     namespace="linalg",
     samples=lambda s: [s(symmetric(s, 3, 3, hermitian=False))],

@@ -1,11 +1,11 @@
-"""Linear systems, inverses and determinants."""
+"""Linear systems: general, triangular, and by factors of the matrix."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from tangrad import ops
-from tangrad.devices import lapack, lapack_spectral
+from tangrad.devices import lapack
 from tangrad.ops.define import composite, op
 from tangrad.ops.matrix_checks import (
     broadcast_matrices,
@@ -16,9 +16,7 @@ from tangrad.ops.matrix_checks import (
     check_square_floating,
     checked,
     numel,
-    real_of,
     regular,
-    square_errors,
     triangular,
     wide_only,
 )
@@ -117,6 +115,7 @@ def _solve_errors(s: Any) -> list[Any]:
 @composite(
     "linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False)"
     " -> (Tensor result, Tensor info)",
+    out=True,
     dtypes=WIDE,
     namespace="linalg",
     samples=_solve_samples,
@@ -134,6 +133,7 @@ def linalg_solve_ex(A: Any, B: Any, left: bool, check_errors: bool) -> Any:
 
 @composite(
     "linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor",
+    out=True,
     dtypes=WIDE,
     namespace="linalg",
     samples=_solve_samples,
@@ -152,230 +152,6 @@ def linalg_solve(A: Any, B: Any, left: bool) -> Any:
         LinAlgError: a matrix is singular.
     """
     return _solve(A, B, left, "torch.linalg.solve")[0]
-
-
-# Inverses -----------------------------------------------------------------------------------------
-
-_inverse_kernel = op(
-    "_linalg_inverse(Tensor A, str check='') -> (Tensor inverse, Tensor info)",
-    dtypes=WIDE,
-    shape=lambda A: (A.shape, A.shape[:-2]),
-    dtype=lambda A: (A.dtype, "int32"),
-    check=lambda A: check_square_floating("linalg.inv", A),
-    reference=lambda np, A, check: checked(lapack.inverse(np, A), check, _NOT_INVERTIBLE),
-    vjp={"A": lambda g0, result0: -result0.mH.matmul(g0).matmul(result0.mH)},
-    jvp=lambda A_t, result: [-result[0].matmul(A_t).matmul(result[0]), None],
-    batch="dims",
-    function=False,
-    method=False,
-    oracle="linalg.inv_ex",
-    samples=lambda s: [
-        s(regular(s, 3, 3)),
-        s(regular(s, 2, 3, 3, strided=True)),
-        *wide_only(s, s(s.tensor(0, 0))),
-        *wide_only(s, s(s.tensor(0, 2, 2))),
-    ],
-    errors=square_errors,
-    doc="Invert matrices (Giles 2008 for the derivative).",
-)
-_NOT_INVERTIBLE = (
-    "The diagonal element {} is zero, the inversion could not be completed because the input "
-    "matrix is singular."
-)
-
-
-def _inverse_samples(s: Any) -> list[Any]:
-    return [s(regular(s, 3, 3)), s(regular(s, 2, 2, 2))]
-
-
-@composite(
-    "linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)",
-    dtypes=WIDE,
-    namespace="linalg",
-    samples=_inverse_samples,
-    errors=square_errors,
-)
-def linalg_inv_ex(A: Any, check_errors: bool) -> Any:
-    """Invert matrices without a check unless asked for.
-
-    Returns:
-        The inverses, and int32 numbers: 0 or the first pivot that is zero.
-    """
-    return linalg_inv_ex.return_type(*_inverse_kernel(A, "linalg.inv_ex" if check_errors else ""))
-
-
-def _inverse_errors(s: Any) -> list[Any]:
-    return [
-        *square_errors(s),
-        (s(s.values([[1, 1], [1, 1]])), RuntimeError, "singular"),
-        (s(s.values([[[1, 0], [0, 1]], [[0, 0], [0, 1]]])), RuntimeError, "Batch element 1"),
-    ]
-
-
-@composite(
-    "linalg_inv(Tensor A) -> Tensor",
-    dtypes=WIDE,
-    namespace="linalg",
-    samples=_inverse_samples,
-    errors=_inverse_errors,
-)
-def linalg_inv(A: Any) -> Any:
-    """Invert matrices (..., n, n).
-
-    Raises:
-        LinAlgError: a matrix is singular.
-    """
-    return _inverse_kernel(A, "linalg.inv")[0]
-
-
-@composite(
-    "inverse(Tensor self) -> Tensor",
-    dtypes=WIDE,
-    samples=_inverse_samples,
-    errors=_inverse_errors,
-)
-def inverse(self: Any) -> Any:
-    """Invert matrices; see `linalg.inv`."""
-    return linalg_inv(self)
-
-
-# Determinants -------------------------------------------------------------------------------------
-
-
-def _det_vjp(g: Any, A: Any, result: Any) -> Any:
-    """Pull back through det A: the gradient is g times the conjugated cofactors.
-
-    They are det(A) inv(A)^T of a regular matrix; `_linalg_cofactors` has them of every matrix.
-    """
-    return g.unsqueeze(-1).unsqueeze(-1) * _cofactors(A).conj()
-
-
-def _cofactors_reference(np: Any, A: Any) -> Any:
-    """Multiply out A = U S V^H: cof(A) = det(U) conj(det(V)) conj(U) cof(S) V^T, finite always."""
-    u, s, vh = np.linalg.svd(A)
-    n = A.shape[-1]
-    others = np.ones_like(s)
-    for i in range(n):
-        others[..., i] = np.delete(s, i, -1).prod(-1)
-    phase = (np.linalg.det(u) * np.linalg.det(vh))[..., None, None]
-    return (phase * ((u.conj() * others[..., None, :]) @ vh.conj())).astype(A.dtype)
-
-
-def _cofactors_vjp(g: Any, A: Any, result: Any) -> Any:
-    """Differentiate C = det(A) inv(A)^T of regular matrices.
-
-    dC = tr(inv(A) dA) C - C dA^T inv(A)^T.
-    """
-    adjoint = ops.linalg_inv_ex(A)[0].mH
-    along = (g * result.conj()).sum((-2, -1), keepdim=True)
-    return along * adjoint - adjoint.matmul(g.mT).matmul(result.conj())
-
-
-_cofactors = op(
-    "_linalg_cofactors(Tensor A) -> Tensor",
-    dtypes=WIDE,
-    reference=_cofactors_reference,
-    vjp={"A": _cofactors_vjp},
-    batch="dims",
-    function=False,
-    method=False,
-    oracle=lambda torch, A: torch.linalg.det(A)[..., None, None] * torch.linalg.inv(A).mT,
-    samples=lambda s: wide_only(
-        s, s(regular(s, 3, 3)), s(regular(s, 2, 2, 2)), s(regular(s, 1, 1))
-    ),
-    doc="Compute the matrices of cofactors.",
-)
-
-linalg_det = op(
-    "linalg_det(Tensor A) -> Tensor",
-    dtypes=WIDE,
-    namespace="linalg",
-    check=lambda A: check_square_floating("linalg.det", A),
-    shape=lambda A: A.shape[:-2],
-    reference=lambda np, A: lapack_spectral.det(np, A),
-    vjp={"A": _det_vjp},
-    batch="dims",
-    samples=lambda s: [
-        s(regular(s, 3, 3)),
-        s(regular(s, 2, 3, 3, strided=True)),
-        *wide_only(s, s(s.tensor(2, 0, 0))),
-        s(s.tensor(1, 1)),
-    ],
-    errors=square_errors,
-    doc="Compute determinants of matrices (..., n, n).",
-)
-
-
-def _slogdet_vjp(g0: Any, g1: Any, A: Any, result0: Any) -> Any:
-    """Pull back through (sign, log|det|): both move by z = tr(inv(A) dA).
-
-    d log|det| = Re z, and of a complex matrix d sign = i sign Im z.
-    """
-    adjoint = ops.linalg_inv_ex(A)[0].mH
-    if A.dtype.is_complex:
-        turning = -(g0.conj() * result0).imag
-        return ops.complex(g1, turning).unsqueeze(-1).unsqueeze(-1) * adjoint
-    return g1.unsqueeze(-1).unsqueeze(-1) * adjoint
-
-
-linalg_slogdet = op(
-    "linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)",
-    dtypes=WIDE,
-    namespace="linalg",
-    check=lambda A: check_square_floating("linalg.slogdet", A),
-    shape=lambda A: (A.shape[:-2], A.shape[:-2]),
-    dtype=lambda A: (A.dtype, real_of(A.dtype)),
-    reference=lambda np, A: lapack_spectral.slogdet(np, A),
-    vjp={"A": _slogdet_vjp},
-    batch="dims",
-    samples=lambda s: [
-        s(regular(s, 3, 3)),
-        s(regular(s, 2, 3, 3)),
-        *wide_only(s, s(s.tensor(2, 0, 0))),
-    ],
-    errors=square_errors,
-    doc="Compute the sign of the determinant and the logarithm of its absolute value.",
-)
-
-
-@composite(
-    "det(Tensor self) -> Tensor",
-    dtypes=WIDE,
-    samples=lambda s: [s(regular(s, 3, 3)), s(regular(s, 2, 2, 2))],
-    errors=square_errors,
-)
-def det(self: Any) -> Any:
-    """Compute determinants; see `linalg.det`."""
-    return linalg_det(self)
-
-
-@composite(
-    "slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)",
-    dtypes=WIDE,
-    samples=lambda s: [s(regular(s, 3, 3)), s(regular(s, 2, 2, 2))],
-    errors=square_errors,
-)
-def slogdet(self: Any) -> Any:
-    """Compute the sign and the logarithm of determinants; see `linalg.slogdet`."""
-    return slogdet.return_type(*linalg_slogdet(self))
-
-
-@composite(
-    "logdet(Tensor self) -> Tensor",
-    dtypes=WIDE,
-    samples=lambda s: [
-        s(regular(s, 3, 3)),
-        s(regular(s, 2, 2, 2)),
-        *wide_only(s, s(s.tensor(0, 0))),
-    ],
-    errors=square_errors,
-)
-def logdet(self: Any) -> Any:
-    """Compute the logarithm of determinants: NaN where a real one is negative, -inf at zero."""
-    sign, size = linalg_slogdet(self)
-    if self.dtype.is_complex:
-        return sign.log() + size
-    return size.masked_fill(sign == -1.0, float("nan"))
 
 
 # Triangular systems -------------------------------------------------------------------------------
@@ -426,6 +202,7 @@ _triangular_kernel = op(
 @composite(
     "linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True,"
     " bool unitriangular=False) -> Tensor",
+    out=True,
     dtypes=WIDE,
     namespace="linalg",
     samples=lambda s: [
@@ -467,6 +244,7 @@ def linalg_solve_triangular(self: Any, B: Any, upper: bool, left: bool, unitrian
 @composite(
     "triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False,"
     " bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)",
+    out=True,
     dtypes=WIDE,
     # PyTorch's tangent of its own function takes in what moves outside the triangle.
     oracle=lambda torch, b, A, upper=True, transpose=False: (
@@ -563,6 +341,7 @@ _cholesky_solve_kernel = op(
 
 @composite(
     "cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor",
+    out=True,
     dtypes=WIDE,
     samples=lambda s: [
         s(s.tensor(3, 2), regular(s, 3, 3)),
@@ -652,6 +431,7 @@ def _lu_solve_samples(s: Any) -> list[Any]:
 @composite(
     "linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False)"
     " -> Tensor",
+    out=True,
     dtypes=WIDE,
     namespace="linalg",
     samples=_lu_solve_samples,
@@ -692,6 +472,7 @@ def linalg_lu_solve(LU: Any, pivots: Any, B: Any, left: bool, adjoint: bool) -> 
 
 @composite(
     "lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor",
+    out=True,
     dtypes=WIDE,
     samples=lambda s: [
         s(s.tensor(3, 2), regular(s, 3, 3), s.values([2, 3, 3], dtype="int32")),
@@ -714,6 +495,7 @@ def lu_solve(self: Any, LU_data: Any, LU_pivots: Any) -> Any:
 
 @composite(
     "linalg_tensorinv(Tensor self, int ind=2) -> Tensor",
+    out=True,
     dtypes=WIDE,
     namespace="linalg",
     samples=lambda s: [
@@ -740,12 +522,13 @@ def linalg_tensorinv(self: Any, ind: int) -> Any:
             f"prod(self.shape[:ind]), but got {numel(columns)} != {numel(rows)} for shape "
             f"{list(self.shape)} and ind={ind}"
         )
-    inverted = linalg_inv(self.reshape((numel(rows), numel(columns))))
+    inverted = ops.linalg_inv(self.reshape((numel(rows), numel(columns))))
     return inverted.reshape((*columns, *rows))
 
 
 @composite(
     "linalg_tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor",
+    out=True,
     dtypes=WIDE,
     namespace="linalg",
     samples=lambda s: [

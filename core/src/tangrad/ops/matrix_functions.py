@@ -59,6 +59,7 @@ def _matrix_power(self: Any, n: int) -> Any:
 
 @composite(
     "linalg_matrix_power(Tensor self, int n) -> Tensor",
+    out=True,
     dtypes="integral floating complex",
     namespace="linalg",
     samples=_power_samples,
@@ -75,6 +76,7 @@ def linalg_matrix_power(self: Any, n: int) -> Any:
 
 @composite(
     "matrix_power(Tensor self, int n) -> Tensor",
+    out=True,
     dtypes="integral floating complex",
     samples=_power_samples,
     errors=_power_errors,
@@ -203,6 +205,7 @@ def matrix_exp(self: Any) -> Any:
 
 @composite(
     "linalg_matmul(Tensor self, Tensor other) -> Tensor",
+    out=True,
     dtypes="integral floating complex",
     namespace="linalg",
     samples=lambda s: [s(s.tensor(2, 3), s.tensor(3, 2)), s(s.tensor(2, 2, 3), s.tensor(3))],
@@ -215,6 +218,7 @@ def linalg_matmul(self: Any, other: Any) -> Any:
 
 @composite(
     "linalg_vecdot(Tensor x, Tensor y, *, dim dim=-1) -> Tensor",
+    out=True,
     dtypes=WIDE,
     namespace="linalg",
     samples=lambda s: [
@@ -279,6 +283,7 @@ def _chain(matrices: Sequence[Any]) -> Any:
 
 @composite(
     "linalg_multi_dot(Tensor[] tensors) -> Tensor",
+    out=True,
     dtypes="integral floating complex",
     namespace="linalg",
     samples=lambda s: [
@@ -331,6 +336,7 @@ def linalg_multi_dot(tensors: Sequence[Any]) -> Any:
 
 @composite(
     "chain_matmul(Tensor[] matrices) -> Tensor",
+    out=True,
     varargs=True,
     dtypes="integral floating complex",
     method=False,
@@ -356,6 +362,7 @@ def chain_matmul(matrices: Sequence[Any]) -> Any:
 
 @composite(
     "linalg_cross(Tensor self, Tensor other, *, dim dim=-1) -> Tensor",
+    out=True,
     dtypes="integral floating complex",
     namespace="linalg",
     samples=lambda s: [

@@ -71,6 +71,7 @@ def _vector_norm(self: Any, p: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
 @composite(
     "linalg_vector_norm(Tensor self, Scalar ord=2, dim[1]? dim=None, bool keepdim=False, *,"
     " dtype? dtype=None) -> Tensor",
+    out=True,
     dtypes=WIDE,
     namespace="linalg",
     samples=lambda s: [
@@ -148,6 +149,7 @@ def _matrix_norm(self: Any, p: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
 @composite(
     "linalg_matrix_norm(Tensor self, any ord='fro', int[] dim=(-2, -1), bool keepdim=False, *,"
     " dtype? dtype=None) -> Tensor",
+    out=True,
     dtypes=WIDE,
     namespace="linalg",
     samples=lambda s: [
@@ -194,6 +196,7 @@ def _dims(dim: Any) -> Any:
 @composite(
     "linalg_norm(Tensor self, any ord=None, int[1]? dim=None, bool keepdim=False, *,"
     " dtype? dtype=None) -> Tensor",
+    out=True,
     dtypes=WIDE,
     namespace="linalg",
     samples=lambda s: [
@@ -241,6 +244,7 @@ def linalg_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any
 @composite(
     "norm(Tensor self, any p='fro', dim[]? dim=None, bool keepdim=False, *, dtype? dtype=None)"
     " -> Tensor",
+    out=True,
     samples=lambda s: [
         s(s.tensor(3, 4)),
         s(s.tensor(3, 4), p=1, dim=1),

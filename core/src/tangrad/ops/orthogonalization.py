@@ -126,6 +126,7 @@ def _qr_batch(A: Any, dim: int, mode: str) -> Any:
 
 @composite(
     "qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)",
+    out=True,
     dtypes=WIDE,
     samples=lambda s: [s(s.tensor(3, 2)), s(s.tensor(2, 3), some=False)],
     errors=lambda s: [(s(s.tensor(3)), RuntimeError, "at least 2|2 or more")],
@@ -270,6 +271,7 @@ linalg_householder_product = op(
 
 @composite(
     "orgqr(Tensor self, Tensor input2) -> Tensor",
+    out=True,
     dtypes=WIDE,
     samples=_householder_samples,
     errors=lambda s: [(s(s.tensor(2, 3), s.tensor(2)), RuntimeError, "greater than or equal")],
@@ -438,6 +440,7 @@ _lstsq_kernel = op(
 @composite(
     "linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None)"
     " -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)",
+    out=True,
     dtypes=WIDE,
     namespace="linalg",
     samples=lambda s: [

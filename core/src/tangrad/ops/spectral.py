@@ -430,6 +430,7 @@ linalg_svdvals = op(
 
 @composite(
     "svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)",
+    out=True,
     dtypes=WIDE,
     oracle=lambda torch, self, some=True, compute_uv=True: (
         _same_phases(torch, svd, self, some, torch.svd(self, some), 0)
@@ -516,6 +517,7 @@ def _rank(name: str, self: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:
 @composite(
     "_matrix_rank_tolerances(Tensor input, *, any atol=None, any rtol=None, bool hermitian=False)"
     " -> Tensor",
+    out=True,
     function=False,
     method=False,
 )
@@ -526,6 +528,7 @@ def _matrix_rank_tolerances(input: Any, atol: Any, rtol: Any, hermitian: bool) -
 
 @composite(
     "_matrix_rank_tol(Tensor input, any tol, bool hermitian=False) -> Tensor",
+    out=True,
     function=False,
     method=False,
 )
@@ -650,6 +653,7 @@ def _pinv(self: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:
 @composite(
     "_pinv_tolerances(Tensor self, *, any atol=None, any rtol=None, bool hermitian=False)"
     " -> Tensor",
+    out=True,
     function=False,
     method=False,
 )
@@ -660,6 +664,7 @@ def _pinv_tolerances(self: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:
 
 @composite(
     "_pinv_rcond(Tensor self, any rcond, bool hermitian=False) -> Tensor",
+    out=True,
     function=False,
     method=False,
 )
@@ -711,6 +716,7 @@ def pinverse(self: Any, rcond: float) -> Any:
 
 @composite(
     "linalg_cond(Tensor self, any p=None) -> Tensor",
+    out=True,
     dtypes=WIDE,
     namespace="linalg",
     samples=lambda s: [

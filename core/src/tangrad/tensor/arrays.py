@@ -41,6 +41,9 @@ def store(t: _C.Tensor, result: Any) -> None:
 
     target = raw(t)
     result = np.asarray(result)
+    if result.dtype == target.dtype and result.shape == target.shape and t.dtype.codec is None:
+        np.copyto(target, result)
+        return
     if t.dtype.name == "bfloat16" and result.dtype != np.uint16:
         result = to_bfloat16(result)
     elif t.dtype.codec is not None:
