@@ -276,6 +276,11 @@ def _extreme_jvp(self: Any, self_t: Any, result: Any, dim: Any, keepdim: bool) -
 
 
 def _check_extreme(name: str, self: Any, dim: Any) -> None:
+    if dim in (None, ()) and self.numel() == 0:
+        raise RuntimeError(
+            f"{name}(): Expected reduction dim to be specified for input.numel() == 0, got a "
+            f"tensor of shape {tuple(self.shape)}"
+        )
     for position in _reduced(dim, self.ndim):
         if self.shape[position] == 0:
             raise IndexError(
@@ -392,7 +397,8 @@ _LEAST = _CHOOSE.format(sign="<")
 def _check_arg_extreme(name: str, self: Any, dim: int | None) -> None:
     if dim is None and self.numel() == 0:
         raise IndexError(f"{name}(): Expected reduction dim to be specified for input.numel() == 0")
-    _check_extreme(name, self, () if dim is None else (dim,))
+    if dim is not None:
+        _check_extreme(name, self, (dim,))
 
 
 def _arg_samples(s: Any) -> list[Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.define import composite, op, overload, view
-from tangrad.ops.movement import Geometry, Ints, front
+from tangrad.ops.movement import Geometry, Ints, dtype_name, front
 
 # Parts -------------------------------------------------------------------------------------------
 
@@ -189,6 +189,13 @@ def narrow(self: Any, dim: int, start: Any, length: int) -> Any:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
     if length < 0:
         raise RuntimeError(f"narrow(): length must be non-negative, got {length}")
+    if isinstance(start, tangrad.Tensor) and (
+        start.ndim or start.dtype.is_floating_point or start.dtype == tangrad.bool
+    ):
+        raise RuntimeError(
+            "start must be an 0-dim integral Tensor, got "
+            f"{dtype_name(start.dtype)}{list(start.shape)}"
+        )
     start, size = int(start), self.shape[dim]
     if not -size <= start <= size:
         raise IndexError(
