@@ -66,7 +66,8 @@ class BuildKernels(build_ext):
         folder = Path(self.build_temp) / "generated"
         generated = write_sources(folder, list(LEVELS), self.kernel_files())
         include = [include_directory(), str(NATIVE), str(folder), sysconfig.get_path("include")]
-        shared = [NATIVE / name for name in SHARED] + [folder / "tables.c"]
+        shared = [NATIVE / name for name in SHARED]
+        shared += [folder / "tables.c", folder / "special.c"]
         work = [(path, None) for path in shared]
         work += [(path, level) for path in [*self.kernel_files(), *generated] for level in LEVELS]
         # The largest files first: the last to finish decides how long all take.

@@ -23,13 +23,15 @@ LAYERS = [
     {"plugin"},
     {"nn", "optim"},
     {"utils", "serialization"},
+    {"backends", "testing", "settings", "compilation", "cpu", "version", "__config__"},
     {"tangrad"},  # the public namespace, which those above use as every user does
     {"linalg", "fft", "special", "signal"},  # which show ops by shorter names
     {"autograd", "func", "overrides"},
     {"ops"},
     {"dispatch", "devices"},
     {"random"},
-    {"tensor", "functions"},
+    {"storage"},
+    {"tensor", "functions", "control_flow"},
     {"plugins"},
     {"expr"},
     {"utils._pytree", "utils.hooks"},  # PyTorch's place for what everybody stands on

@@ -7,7 +7,10 @@ or early returns are replaced by selects of values already computed.
 
 from __future__ import annotations
 
-from tangrad.expr.render import DIALECTS, Dialect
+from tangrad.expr.c_special import SPECIAL
+from tangrad.expr.composed import COMPOSED
+from tangrad.expr.primitives import PRIMITIVES
+from tangrad.expr.render import DIALECTS, Dialect, c_prelude
 
 # Functions of vmath.h by the C library's names: tgc_<name>_f32 and tgc_<name>_f64.
 VMATH = frozenset(
@@ -74,6 +77,33 @@ def _real_helpers(mark: str, kind: str, f: str, word: str, top: int) -> dict[str
     )  # fmt: skip
 
 
+def _complex_helpers(mark: str, kind: str, fma: str, f: str) -> dict[str, str]:
+    """Return product and quotient of complex numbers with the sums fused where there is FMA.
+
+    GCC turns the plain formulas into fused alternating sums in its vector loops, even with
+    -ffp-contract=off, but not in what is left over: a number's bits would depend on its place.
+    """
+    pair = f"tg_{mark}"
+    head = f"static inline {pair}"
+    return {
+        f"tg_mul_{mark}": f"""{head} tg_mul_{mark}({pair} a, {pair} b) {{
+    return tg_make_{mark}({fma}(a.re, b.re, -(a.im * b.im)), {fma}(a.re, b.im, a.im * b.re));
+}}""",
+        f"tg_truediv_{mark}": f"""{head} tg_truediv_{mark}({pair} a, {pair} b) {{
+    /* Smith, 1962, Algorithm 116: complex division */
+    {kind} ar = a.re, ai = a.im, br = b.re, bi = b.im, t, s;
+    if (__builtin_fabs{f}(br) >= __builtin_fabs{f}(bi)) {{
+        {kind} size = __builtin_fabs{f}(br);
+        if (br == 0 && bi == 0) return tg_make_{mark}(ar / size, ai / size);
+        t = bi / br; s = 1 / {fma}(bi, t, br);
+        return tg_make_{mark}({fma}(ai, t, ar) * s, {fma}(-ar, t, ai) * s);
+    }}
+    t = br / bi; s = 1 / {fma}(br, t, bi);
+    return tg_make_{mark}({fma}(ar, t, ai) * s, {fma}(ai, t, -ar) * s);
+}}""",
+    }
+
+
 # NaN becomes the quiet NaN of the core's text; others round to nearest, ties to even.
 _HALF = {
     "tg_load_bfloat16": "static inline float tg_load_bfloat16(uint16_t h)"
@@ -87,12 +117,38 @@ _HALF = {
 }
 
 
+# Functions in float64 that are too long to vectorise: compiled once, instead of into every kernel
+# file of every level that uses them.
+SHARED = tuple(name.removeprefix("tg_") for name in (*SPECIAL, *(f"tg_{n}" for n in COMPOSED)))
+
+
+def _head(name: str) -> str:
+    parameters = ", ".join(f"double {letter}" for letter in "ab"[: PRIMITIVES[name].arity])
+    return f"double tgc_{name}({parameters})"
+
+
+def shared_source() -> str:
+    """Return the C file of the functions that all kernel files share, by the C library."""
+    calls = {name: f"tg_{name}({', '.join('ab'[: PRIMITIVES[name].arity])})" for name in SHARED}
+    return "\n".join(
+        [
+            "/* Rendered from the special functions of tangrad.expr by render/dialect.py. */",
+            c_prelude(DIALECTS["c"], " ".join(calls.values())),
+            *(f"{_head(name)};\n{_head(name)} {{ return {calls[name]}; }}" for name in SHARED),
+            "",
+        ]
+    )
+
+
 def cpu_dialect() -> CpuDialect:
     """Return the dialect "cpu"."""
     base = DIALECTS["c"]
     helpers = dict(_HALF)
+    helpers |= {f"tg_{n}": f"{_head(n)};\n#define tg_{n} tgc_{n}" for n in SHARED}
     for row in _REAL:
         helpers |= _real_helpers(*row)
+    for row in (("c64", "float", "TGC_FMAF", "f"), ("c128", "double", "TGC_FMA", "")):
+        helpers |= _complex_helpers(*row)
     return CpuDialect(
         "cpu",
         function=base.function,

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from render.dialect import cpu_dialect
+from render.dialect import SHARED, cpu_dialect
 from tangrad.expr import ExpressionError, ExpressionTypeError, c_prelude
 from tangrad.expr.dtypes import compute_type
 from tangrad.expr.program import Program
@@ -39,7 +39,7 @@ COSTS = dict.fromkeys(("exp", "exp2", "log", "log2", "log10", "sqrt", "truediv",
 COSTS |= dict.fromkeys(("sin", "cos", "tanh", "expm1", "log1p", "erf", "sigmoid", "cbrt"), 16)
 COSTS |= dict.fromkeys(("philox_uniform", "floor_divide", "remainder", "fmod", "atan2"), 24)
 COSTS |= dict.fromkeys(("pow", "lgamma", "erfc", "gcd", "lcm", "asinh", "acosh", "atanh"), 40)
-COSTS |= dict.fromkeys(("erfinv", "digamma", "trigamma", "polygamma", "zeta"), 200)
+COSTS |= dict.fromkeys(("trigamma", "iterate", *SHARED), 200)
 COSTS |= dict.fromkeys(("literal", "load", "param", "convert"), 0)
 
 

@@ -7,10 +7,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from render import pointwise, reductions
+from render.dialect import shared_source
 
 
 def write_sources(folder: Path, levels: list[str], handwritten: Iterable[Path]) -> list[Path]:
     """Write all generated C files and return those that are compiled for each level.
+
+    Two others are compiled once: ``tables.c`` and ``special.c``.
 
     Args:
         folder: where they go; files whose content does not change keep their dates.
@@ -24,6 +27,7 @@ def write_sources(folder: Path, levels: list[str], handwritten: Iterable[Path]) 
     # Of two kernels for one op and dtype the later wins: that written by hand.
     tables = [path.stem for path in [*paths, *handwritten] if has_table(path)]
     write(folder / "tables.c", tables_source(levels, tables))
+    write(folder / "special.c", shared_source())
     return paths
 
 

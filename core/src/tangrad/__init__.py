@@ -48,10 +48,47 @@ inf, nan, pi, e, newaxis = float("inf"), float("nan"), 3.141592653589793, 2.7182
 # Public names and where they live; everything else is an op, a dtype, a submodule or a plugin.
 _LAZY = {
     **dict.fromkeys(("tensor", "as_tensor", "asarray"), "tensor.construct"),
-    **dict.fromkeys(("from_numpy", "frombuffer", "from_dlpack"), "tensor.exchange"),
+    **dict.fromkeys(
+        ("from_numpy", "frombuffer", "from_dlpack", "from_file", "to_dlpack"), "tensor.exchange"
+    ),
     **dict.fromkeys(("finfo", "iinfo"), "tensor.finfo"),
     **dict.fromkeys(("set_printoptions",), "tensor.printing"),
-    **dict.fromkeys(("SymInt", "SymBool", "sym_max", "sym_min", "sym_not"), "tensor.symbolic"),
+    **dict.fromkeys(
+        (
+            "SymInt",
+            "SymFloat",
+            "SymBool",
+            "sym_float",
+            "sym_int",
+            "sym_ite",
+            "sym_max",
+            "sym_min",
+            "sym_not",
+            "sym_sum",
+        ),
+        "tensor.symbolic",
+    ),
+    **dict.fromkeys(
+        (
+            "are_deterministic_algorithms_enabled",
+            "get_deterministic_debug_mode",
+            "get_device_module",
+            "get_float32_matmul_precision",
+            "get_num_interop_threads",
+            "is_deterministic_algorithms_warn_only_enabled",
+            "is_warn_always_enabled",
+            "set_default_tensor_type",
+            "set_deterministic_debug_mode",
+            "set_float32_matmul_precision",
+            "set_flush_denormal",
+            "set_num_interop_threads",
+            "set_warn_always",
+            "use_deterministic_algorithms",
+        ),
+        "settings",
+    ),
+    **dict.fromkeys(("AcceleratorError", "Event", "Stream"), "devices.streams"),
+    "compile": "compilation",
     **dict.fromkeys(
         (
             "Generator",
@@ -80,9 +117,38 @@ _LAZY = {
             "is_neg",
             "is_inference",
             "broadcast_shapes",
+            "detach_",
+            "get_device",
+            "is_distributed",
+            "is_same_size",
+            "is_signed",
+            "resize_as_",
         ),
         "functions",
     ),
+    "TypedStorage": "tensor.storages",
+    **dict.fromkeys(
+        (
+            "ccol_indices_copy",
+            "col_indices_copy",
+            "crow_indices_copy",
+            "dequantize",
+            "indices_copy",
+            "int_repr",
+            "q_per_channel_axis",
+            "q_per_channel_scales",
+            "q_per_channel_zero_points",
+            "q_scale",
+            "q_zero_point",
+            "resize_as_sparse_",
+            "row_indices_copy",
+            "smm",
+            "sspaddmm",
+            "values_copy",
+        ),
+        "tensor.layouts",
+    ),
+    **dict.fromkeys(("cond", "while_loop"), "control_flow"),
     **dict.fromkeys(("save", "load", "SerializationError"), "serialization"),
     "get_num_threads": "devices.threads",
     "set_num_threads": "devices.threads",
@@ -104,12 +170,17 @@ _SUBMODULES = (
     "plugins",
     "ops",
     "random",
+    "storage",
     "expr",
     "devices",
     "dispatch",
     "overrides",
     "testing",
     "return_types",
+    "backends",
+    "cpu",
+    "version",
+    "__config__",
     "cli",
     "_C",
 )
@@ -122,7 +193,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _find(name: str) -> Any:
-    if name.startswith("__"):
+    if name.startswith("__") and name != "__config__":
         raise AttributeError(f"module 'tangrad' has no attribute '{name}'")
     where = _LAZY.get(name)
     if where is not None:
@@ -135,6 +206,12 @@ def _find(name: str) -> Any:
         return _C.dtype_by_name(name)
     except TypeError:
         pass
+    if name.endswith(("Tensor", "Storage")):
+        from tangrad.tensor.legacy import find
+
+        legacy = find(name)
+        if legacy is not None:
+            return legacy
     from tangrad.ops import registry
 
     try:

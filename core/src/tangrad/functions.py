@@ -59,6 +59,38 @@ def numel(input: _C.Tensor) -> int:
     return input.numel()
 
 
+def detach_(input: _C.Tensor) -> _C.Tensor:
+    """Cut a tensor itself from its history."""
+    return input.detach_()
+
+
+def get_device(input: _C.Tensor) -> int:
+    """Return the index of a tensor's device, -1 on the host."""
+    return input.get_device()
+
+
+def is_distributed(input: _C.Tensor) -> bool:
+    """Return whether the elements are spread over processes."""
+    return input.is_distributed()
+
+
+def is_same_size(input: _C.Tensor, other: _C.Tensor) -> bool:
+    """Return whether two tensors have equal shapes."""
+    return input.is_same_size(other)
+
+
+def is_signed(input: _C.Tensor) -> bool:
+    """Return whether the dtype has a sign."""
+    return input.is_signed()
+
+
+def resize_as_(
+    input: _C.Tensor, the_template: _C.Tensor, *, memory_format: Any = None
+) -> _C.Tensor:
+    """Resize a tensor to the shape of another."""
+    return input.resize_as_(the_template, memory_format=memory_format)
+
+
 def typename(obj: Any) -> str:
     """Return the type's name: of tensors as "tangrad.FloatTensor", of others with their module."""
     if isinstance(obj, _C.Tensor):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from tangrad.ops.shown import show
 
 _TOP_LEVEL = (
-    "digamma erf erfc erfinv exp2 expm1 log1p log_softmax logit logsumexp round sinc softmax xlogy"
+    "digamma erf erfc erfinv exp2 expm1 i0 log1p log_softmax logit logsumexp polygamma round sinc"
+    " softmax xlogy"
 )
 __getattr__, __dir__ = show(
     __name__,
@@ -13,7 +14,10 @@ __getattr__, __dir__ = show(
     {
         **{name: name for name in _TOP_LEVEL.split()},
         "expit": "sigmoid",
+        "gammainc": "igamma",
+        "gammaincc": "igammac",
         "gammaln": "lgamma",
+        "multigammaln": "mvlgamma",
         "psi": "digamma",
     },
 )

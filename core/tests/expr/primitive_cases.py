@@ -28,6 +28,13 @@ DOMAIN: dict[str, tuple[tuple[float, float], ...]] = {
     "tan": ((-1.2, 1.2),), "floor_divide": ((-9.0, 9.0), (0.5, 3.0)),
     "remainder": ((-9.0, 9.0), (0.5, 3.0)), "fmod": ((-9.0, 9.0), (0.5, 3.0)),
     "trunc_divide": ((-9.0, 9.0), (0.5, 3.0)), "frexp_mantissa": ((0.6, 0.9),),
+    "ndtri": ((0.05, 0.95),), "igamma": ((0.3, 9.0), (0.3, 9.0)),
+    "igammac": ((0.3, 9.0), (0.3, 9.0)),
+    # Away from zeros of what oscillates, where the error is absolute.
+    "bessel_j0": ((-2.0, 2.0),), "bessel_y0": ((0.1, 0.8),), "bessel_y1": ((0.1, 1.9),),
+    "airy_ai": ((-2.0, 9.0),), "modified_bessel_k0": ((0.1, 9.0),),
+    "modified_bessel_k1": ((0.1, 9.0),), "scaled_modified_bessel_k0": ((0.1, 9.0),),
+    "scaled_modified_bessel_k1": ((0.1, 9.0),),
 }  # fmt: skip
 
 
@@ -60,6 +67,8 @@ def smooth_operands(name: str, count: int, seed: int = 0) -> list[np.ndarray]:
     operands = [rng.uniform(low, high, count) for low, high in domain]
     if name == "polygamma":
         return [rng.integers(0, 4, count).astype(float), rng.uniform(0.5, 9.0, count)]
+    if "_polynomial_" in name:
+        return [rng.uniform(-3.0, -1.1, count), rng.integers(0, 12, count).astype(float)]
     if primitive.operands == "ctt":
         operands[0] = rng.integers(0, 2, count).astype(bool)
     return operands

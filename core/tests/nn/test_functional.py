@@ -9,7 +9,11 @@ CALLS = {
     "relu": lambda t, f, x: f.relu(x),
     "threshold": lambda t, f, x: f.threshold(x, 0.5, 9.0),
     "hardtanh": lambda t, f, x: f.hardtanh(x, -0.5, 0.25),
+    "hardtanh of integers": lambda t, f, x: f.hardtanh((x * 4).long(), -1.5, 2.5),
+    "bad hardtanh of bytes": lambda t, f, x: f.hardtanh(x.to(t.uint8)),
+    "bad hardtanh of bools": lambda t, f, x: f.hardtanh(x > 0),
     "relu6": lambda t, f, x: f.relu6(x * 9),
+    "relu6 of integers": lambda t, f, x: f.relu6((x * 9).long()),
     "leaky_relu": lambda t, f, x: f.leaky_relu(x, 0.3),
     "elu": lambda t, f, x: f.elu(x, 2.0),
     "selu": lambda t, f, x: f.selu(x),
@@ -71,3 +75,99 @@ def test_dropout_scales_what_it_keeps():
     assert 7_200 < kept < 7_800
     assert float(x.max()) == pytest.approx(1 / 0.75)
     assert F.dropout(tangrad.ones(3), training=False).tolist() == [1.0, 1.0, 1.0]
+
+
+def gradients(function, *tensors):
+    leaves = [x.detach().requires_grad_() for x in tensors]
+    out = function(*leaves)
+    (out * tangrad.arange(out.numel()).reshape(out.shape)).sum().backward()
+    return [out.tolist(), [x.grad.tolist() for x in leaves]]
+
+
+def numbers(*shape):
+    count = tangrad.Size(shape).numel()
+    return ((tangrad.arange(count) * 7919 % 401).float() / 100 - 2).reshape(shape)
+
+
+def test_groups_of_rows_are_multiplied_by_their_matrices():
+    ends = tangrad.tensor([1, 1, 5], dtype=tangrad.int32)
+
+    def one_by_one(a, b):
+        return tangrad.cat([a[:1] @ b[0], a[1:5] @ b[2], tangrad.zeros(1, 4)])
+
+    operands = numbers(6, 3), numbers(3, 3, 4)
+    found = gradients(lambda a, b: F.grouped_mm(a, b, offs=ends), *operands)
+    assert found == gradients(one_by_one, *operands)
+
+
+def test_groups_of_columns_make_a_product_each():
+    ends = tangrad.tensor([2, 6], dtype=tangrad.int32)
+
+    def one_by_one(a, b):
+        return tangrad.stack([a[:, :2] @ b[:2], a[:, 2:] @ b[2:]])
+
+    operands = numbers(3, 6), numbers(6, 4)
+    found = gradients(lambda a, b: F.grouped_mm(a, b, offs=ends), *operands)
+    assert found == gradients(one_by_one, *operands)
+
+
+def test_groups_must_lie_in_the_matrix():
+    for ends in ([2, 1], [2, 7]):
+        with pytest.raises(RuntimeError, match="must not decrease nor exceed the size 6"):
+            F.grouped_mm(
+                numbers(6, 3), numbers(2, 3, 4), offs=tangrad.tensor(ends, dtype=tangrad.int32)
+            )
+
+
+def test_products_of_small_floats_say_that_there_are_none():
+    a, recipe = numbers(2, 2), F.ScalingType.TensorWise
+    for function in (F.scaled_mm, F.scaled_grouped_mm):
+        with pytest.raises(NotImplementedError, match="8-bit or 4-bit floats"):
+            function(a, a, tangrad.ones(()), recipe, tangrad.ones(()), recipe)
+    assert int(F.SwizzleType.SWIZZLE_32_4_4) == 1
+
+
+def test_alpha_dropout_keeps_mean_and_variance():
+    tangrad.manual_seed(0)
+    x = tangrad.randn(100, 200)
+    for drop in (F.alpha_dropout, F.feature_alpha_dropout):
+        y = drop(x, 0.3, training=True)
+        assert abs(y.mean().item()) < 0.03
+        assert y.var().item() == pytest.approx(1, abs=0.05)
+
+
+def test_channels_are_dropped_whole():
+    tangrad.manual_seed(0)
+    x = F.dropout2d(tangrad.ones(50, 20, 2, 3), 0.25)
+    sums = x.sum((2, 3)).unique()
+    assert sums.tolist() == pytest.approx([0.0, 8.0])
+    assert F.dropout1d(tangrad.ones(5, 4), 0.5, inplace=True).shape == (5, 4)
+
+
+def test_a_three_dimensional_dropout2d_warns():
+    with pytest.warns(UserWarning, match=r"interpreted as \(N, C, L\)"):
+        F.dropout2d(tangrad.ones(2, 3, 4))
+    with pytest.warns(UserWarning, match="4 or 5 dimensions"):
+        F.dropout3d(tangrad.ones(2, 3))
+
+
+def test_slopes_are_drawn_from_their_range():
+    tangrad.manual_seed(0)
+    x = -tangrad.ones(1000)
+    slopes = -F.rrelu(x, 0.2, 0.4, training=True)
+    assert 0.2 <= slopes.min().item() < 0.21
+    assert 0.39 < slopes.max().item() <= 0.4
+    assert F.rrelu_(x, 0.2, 0.4) is x
+    assert x.unique().tolist() == pytest.approx([-0.3])
+
+
+def test_gumbel_softmax_draws_by_the_logits():
+    tangrad.manual_seed(0)
+    logits = tangrad.tensor([0.1, 0.2, 0.7]).log().expand(20_000, 3).clone().requires_grad_()
+    drawn = F.gumbel_softmax(logits, tau=0.5, hard=True)
+    assert drawn.sum(1).unique().tolist() == [1.0]
+    assert drawn.mean(0).tolist() == pytest.approx([0.1, 0.2, 0.7], abs=0.02)
+    drawn[:, 0].sum().backward()
+    assert logits.grad.abs().sum().item() > 0
+    with pytest.warns(UserWarning, match="eps"):
+        F.gumbel_softmax(logits, eps=1e-9)

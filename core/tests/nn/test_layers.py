@@ -28,11 +28,44 @@ LAYERS = {
     "Softmax": (lambda n: n.Softmax(1), (3, 4)),
     "Softmin": (lambda n: n.Softmin(dim=0), (3, 4)),
     "LogSoftmax": (lambda n: n.LogSoftmax(-1), (3, 4)),
+    "CELU": (lambda n: n.CELU(0.7), (3, 4)),
+    "CELU in place": (lambda n: n.CELU(inplace=True), (3, 4)),
+    "SELU": (lambda n: n.SELU(), (3, 4)),
+    "SELU in place": (lambda n: n.SELU(True), (3, 4)),
+    "Mish": (lambda n: n.Mish(), (3, 4)),
+    "Mish in place": (lambda n: n.Mish(True), (3, 4)),
+    "Hardsigmoid": (lambda n: n.Hardsigmoid(), (3, 4)),
+    "Hardswish": (lambda n: n.Hardswish(), (3, 4)),
+    "LogSigmoid": (lambda n: n.LogSigmoid(), (3, 4)),
+    "Softplus": (lambda n: n.Softplus(2.0, 3.0), (3, 4)),
+    "Softshrink": (lambda n: n.Softshrink(0.7), (3, 4)),
+    "Hardshrink": (lambda n: n.Hardshrink(0.7), (3, 4)),
+    "Tanhshrink": (lambda n: n.Tanhshrink(), (3, 4)),
+    "Softsign": (lambda n: n.Softsign(), (3, 4)),
+    "Threshold": (lambda n: n.Threshold(0.1, 9.0), (3, 4)),
+    "Threshold in place": (lambda n: n.Threshold(0.1, 9.0, True), (3, 4)),
+    "RReLU in evaluation": (lambda n: n.RReLU().eval(), (3, 4)),
+    "RReLU of one slope": (lambda n: n.RReLU(0.25, 0.25, inplace=True), (3, 4)),
+    "GLU": (lambda n: n.GLU(), (3, 4)),
+    "GLU of the first": (lambda n: n.GLU(0), (6, 4)),
+    "PReLU": (lambda n: n.PReLU(), (3, 4)),
+    "PReLU by channel": (lambda n: n.PReLU(4, 0.1), IMAGE),
+    "Softmax2d": (lambda n: n.Softmax2d(), IMAGE),
+    "Softmax2d unbatched": (lambda n: n.Softmax2d(), IMAGE[1:]),
     "Flatten": (lambda n: n.Flatten(), (2, 3, 4)),
     "Flatten some": (lambda n: n.Flatten(0, 1), (2, 3, 4)),
     "Unflatten": (lambda n: n.Unflatten(1, (2, -1)), (2, 6)),
     "Dropout": (lambda n: n.Dropout(0.3).eval(), (2, 3)),
     "Dropout of nothing": (lambda n: n.Dropout(0.0), (2, 3)),
+    "Dropout1d": (lambda n: n.Dropout1d(0.3).eval(), SEQUENCE),
+    "Dropout2d": (lambda n: n.Dropout2d(0.3, True).eval(), IMAGE),
+    "Dropout3d": (lambda n: n.Dropout3d(0.3).eval(), (2, 3, 1, 2, 2)),
+    "AlphaDropout": (lambda n: n.AlphaDropout(0.3).eval(), (2, 3)),
+    "AlphaDropout of all": (lambda n: n.AlphaDropout(1.0), (2, 3)),
+    "FeatureAlphaDropout": (lambda n: n.FeatureAlphaDropout(0.3).eval(), (2, 3)),
+    "RMSNorm": (lambda n: n.RMSNorm(4), (2, 3, 4)),
+    "RMSNorm of two": (lambda n: n.RMSNorm((3, 4), eps=1e-3), (2, 3, 4)),
+    "RMSNorm plain": (lambda n: n.RMSNorm(4, elementwise_affine=False), (2, 4)),
     "LayerNorm": (lambda n: n.LayerNorm(4), (2, 3, 4)),
     "LayerNorm of two": (lambda n: n.LayerNorm((3, 4), eps=1e-3, bias=False), (2, 3, 4)),
     "LayerNorm plain": (lambda n: n.LayerNorm(4, elementwise_affine=False), (2, 4)),
@@ -111,6 +144,26 @@ def test_bilinear_computes_as_in_pytorch(agree):
     agree(program)
 
 
+DISTANCES = {
+    "PairwiseDistance": lambda n: n.PairwiseDistance(),
+    "PairwiseDistance with all": lambda n: n.PairwiseDistance(3.0, 0.1, keepdim=True),
+    "CosineSimilarity": lambda n: n.CosineSimilarity(),
+    "CosineSimilarity with all": lambda n: n.CosineSimilarity(dim=0, eps=0.5),
+}
+
+
+@pytest.mark.parametrize("name", DISTANCES)
+def test_a_distance_computes_and_differentiates_as_in_pytorch(agree, name):
+    def program(t):
+        layer = DISTANCES[name](t.nn)
+        x, y = tensor(t, (4, 3)).requires_grad_(), tensor(t, (4, 3), 7).requires_grad_()
+        out = layer(x, y)
+        (out * out).sum().backward()
+        return [repr(layer), out, x.grad, y.grad]
+
+    agree(program)
+
+
 EMBEDDINGS = {
     "plain": lambda n: n.Embedding(5, 3),
     "padded": lambda n: n.Embedding(5, 3, padding_idx=-2),
@@ -136,6 +189,73 @@ def test_embedding_from_a_table():
     assert not layer.weight.requires_grad
     assert layer(tangrad.tensor([1])).tolist() == [[1.0, 1.0]]
     assert nn.Embedding(3, 2, padding_idx=1).weight[1].tolist() == [0.0, 0.0]
+
+
+BAGS = {
+    "mean": (lambda n: n.EmbeddingBag(5, 3), False),
+    "sum": (lambda n: n.EmbeddingBag(5, 3, mode="sum", padding_idx=-2), True),
+    "max": (lambda n: n.EmbeddingBag(5, 3, mode="max"), False),
+    "short": (lambda n: n.EmbeddingBag(5, 3, max_norm=1.0, norm_type=1.0), False),
+    "ends": (lambda n: n.EmbeddingBag(5, 3, mode="sum", include_last_offset=True), True),
+}
+
+
+@pytest.mark.parametrize("name", BAGS)
+def test_embedding_bag_reduces_as_in_pytorch(agree, name):
+    make, weighted = BAGS[name]
+
+    def program(t):
+        layer = make(t.nn)
+        fill(t, layer)
+        index, offsets = t.tensor([0, 3, 3, 1, 0]), t.tensor([0, 2, 2, 5])
+        factors = tensor(t, (5,)).requires_grad_() if weighted else None
+        results = [layer(index, offsets, factors)]
+        if not layer.include_last_offset:
+            results.append(layer(t.tensor([[0, 1], [3, 3]])))
+        sum((out * out).sum() for out in results).backward()
+        gradients = [layer.weight.grad, factors.grad if weighted else None]
+        return [repr(layer), list(layer.state_dict()), results, layer.weight, gradients]
+
+    agree(program)
+
+
+def test_embedding_bag_from_a_table():
+    layer = nn.EmbeddingBag.from_pretrained(tangrad.ones(3, 2), mode="sum")
+    assert not layer.weight.requires_grad
+    assert layer(tangrad.tensor([[1, 2]])).tolist() == [[2.0, 2.0]]
+    assert nn.EmbeddingBag(3, 2, padding_idx=1).weight[1].tolist() == [0.0, 0.0]
+
+
+def test_frequent_rows_learn_less(agree):
+    def program(t):
+        table = tensor(t, (4, 2)).requires_grad_()
+        index = t.tensor([0, 3, 3, 1, 3])
+        out = t.nn.functional.embedding(index, table, padding_idx=1, scale_grad_by_freq=True)
+        (out * out).sum().backward()
+        return [out, table.grad]
+
+    agree(program)
+
+
+def test_frequent_rows_of_bags_learn_less():
+    layer = nn.EmbeddingBag(4, 1, scale_grad_by_freq=True, mode="sum")
+    layer(tangrad.tensor([[3, 1], [3, 3]])).sum().backward()
+    assert layer.weight.grad.tolist() == [[0.0], [1.0], [0.0], [1.0]]
+
+
+def test_adaptive_softmax_computes_as_in_pytorch(agree):
+    def program(t):
+        layer = t.nn.AdaptiveLogSoftmaxWithLoss(8, 12, [3, 7], div_value=2.0, head_bias=True)
+        fill(t, layer)
+        x = tensor(t, (6, 8)).requires_grad_()
+        out = layer(x, t.tensor([0, 11, 4, 2, 7, 3]))
+        out.loss.backward()
+        single = layer(x[0], t.tensor(5))
+        state = {key: value.shape for key, value in layer.state_dict().items()}
+        gradients = [x.grad, [p.grad for p in layer.parameters()]]
+        return [repr(layer), state, out, single, layer.log_prob(x), layer.predict(x), gradients]
+
+    agree(program)
 
 
 LOSSES = {
@@ -200,6 +320,23 @@ BAD_LAYERS = {
     "batch norm of four": lambda t: t.nn.BatchNorm1d(3)(t.ones(2, 3, 4, 4)),
     "batch norm of one value": lambda t: t.nn.BatchNorm1d(3)(t.ones(1, 3)),
     "bilinear": lambda t: t.nn.Bilinear(0, 2, 3),
+    "adaptive softmax without cutoffs": lambda t: t.nn.AdaptiveLogSoftmaxWithLoss(4, 5, []),
+    "adaptive softmax cutoffs": lambda t: t.nn.AdaptiveLogSoftmaxWithLoss(4, 5, [3, 2]),
+    "adaptive softmax target": lambda t: t.nn.AdaptiveLogSoftmaxWithLoss(4, 5, [2])(
+        t.ones(1, 4), t.tensor([5])
+    ),
+    "bag padding": lambda t: t.nn.EmbeddingBag(3, 2, padding_idx=3),
+    "bag shape": lambda t: t.nn.EmbeddingBag(3, 2, _weight=t.ones(2, 2)),
+    "dropout 1d": lambda t: t.nn.Dropout1d(1.5),
+    "channels": lambda t: t.nn.Softmax2d()(t.ones(2, 2)),
+    "halves": lambda t: t.nn.GLU()(t.ones(3)),
+    "slopes": lambda t: t.nn.PReLU(2)(t.ones(3, 3)),
+    "triplet": lambda t: t.nn.TripletMarginLoss(margin=0.0),
+    "triplet with a distance": lambda t: t.nn.TripletMarginWithDistanceLoss(margin=-1.0),
+    "exponent": lambda t: t.nn.MultiMarginLoss(p=3),
+    "class weights": lambda t: t.nn.MultiMarginLoss(weight=t.ones(2, 2)),
+    "smoothing": lambda t: t.nn.LinearCrossEntropyLoss(3, 2, label_smoothing=2.0),
+    "weights of classes": lambda t: t.nn.LinearCrossEntropyLoss(3, 2, weight=t.ones(3)),
     "reduction": lambda t: t.nn.MSELoss(reduction="avg")(t.ones(2), t.ones(2)),
 }
 

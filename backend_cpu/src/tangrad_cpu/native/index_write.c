@@ -499,7 +499,7 @@ const tgc_kernel TGC(tgc_table_index_write)[] = {
     TGC_OF_EVERY_DTYPE("index_select_backward", TGC_CALL, index_select_backward, NULL),
     TGC_OF_EVERY_DTYPE("index_copy", TGC_CALL, index_copy, NULL),
     TGC_OF_EVERY_DTYPE("index_fill_scalar", TGC_CALL, index_fill, NULL),
-    TGC_OF_EVERY_DTYPE("index_put", TGC_CALL, index_put, NULL),
+    TGC_OF_EVERY_DTYPE("_index_put", TGC_CALL, index_put, NULL),
     TGC_OF_EVERY_DTYPE("unfold_backward", TGC_CALL, unfold_backward, NULL),
     {0},
 };

@@ -69,7 +69,7 @@ def expanded(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any, stac
     """Run a composite's tensor code; out= inside transforms is left to the levels to refuse."""
     if out is not None and stack.levels:
         return stack.levels[-1].process(op, functional, args, out)
-    draws = functional.definition.module == "tangrad.ops.random"
+    draws = functional.definition.random
     stack.creating += draws
     try:
         return _C.call_recorded(

@@ -199,6 +199,8 @@ def drawn(op: _C.Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
         return args
     if any(level.transform == "vmap" for level in current().levels):
         return args
+    if op.definition.generator_of(args).sequential is not None:
+        return args  # which has no state to hand on: the op draws when it runs
     return (*args[:-2], *op.definition.draw(args))
 
 

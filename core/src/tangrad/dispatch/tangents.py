@@ -165,7 +165,12 @@ def tangent_by_vjp(op: _C.Op, args: tuple[Any, ...], tangents: list[Any]) -> Any
     results, pull = vjp(outputs, *[args[k] for k in places])
     cotangents = tuple(_C.lookup_op("zeros_like")(r) for r in results)
     _, push = vjp(lambda *c: pull(tuple(c)), *cotangents)
-    return push(tuple(tangents[k] for k in places))
+    found = push(tuple(tangents[k] for k in places))
+    made = op.definition.output_metas(args) if len(op.definition.schema.returns) > 1 else ()
+    if len(made) <= len(found):
+        return found
+    moving = iter(found)  # integer results have no tangent
+    return [next(moving) if d.is_floating_point or d.is_complex else None for _, d in made]
 
 
 def _differentiable(t: Any) -> bool:

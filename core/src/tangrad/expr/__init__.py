@@ -9,6 +9,9 @@ given dtypes (:meth:`Expression.typed`), and then evaluated by NumPy or rendered
 ``syntax.py``, ``ssa.py``           text to hash-consed nodes, simplified as they are made
 ``formula.py``                      nodes over named inputs, and back to text
 ``derive.py``                       derivatives, which are nodes again
+``loop.py``                         bounded loops
+``composed.py``                     special functions written in the language itself, with
+                                    ``coefficients_special.py``
 ``dtypes.py``, ``infer.py``         what meets in which dtype; a dtype for every value
 ``steps.py``                        typed SSA
 ``numpy_eval.py``                   the reference, with ``special.py``, ``gaussian.py`` and

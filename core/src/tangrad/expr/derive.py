@@ -119,6 +119,10 @@ class _Forward:
         if not changing:
             self.real[node], self.pair[node] = None, (None, None)
             return
+        if node.op == "iterate":
+            raise DerivativeError(
+                "the derivative of a loop does not follow from it: state the op's (partials=, vjp=)"
+            )
         self.real[node] = self._real(node)
         self.pair[node] = self._pair(node)
 
@@ -186,7 +190,9 @@ def _needed(outputs: Sequence[Node]) -> set[Node]:
     """Return the nodes whose derivatives matter: not those seen through a step function only."""
     needed = set(outputs)
     for node in reversed(list(walk(outputs))):
-        if node in needed and node.op in PRIMITIVES:
+        if node in needed and node.op == "iterate":
+            needed.update(node.args)
+        elif node in needed and node.op in PRIMITIVES:
             primitive = PRIMITIVES[node.op]
             through = primitive.wirtinger is not None or node.op == "select_complex"
             for text, arg in zip(primitive.d, node.args, strict=True):

@@ -107,6 +107,10 @@ def _text(node: Node, args: list[str]) -> str:
         return f"({text})" if text.startswith("-") else text
     if node.op == "cast":
         return f"cast({args[0]}, {node.value!r})"
+    if node.op == "iterate":
+        bound, _, names, body = str(node.value).split(";", 3)
+        operands = ", ".join(f"{k}={v}" for k, v in zip(names.split(), args, strict=True))
+        return f"iterate({bound}, {body!r}, {operands})"
     if node.op == "neg":
         return f"(-{args[0]})"
     symbol = _SYMBOLS.get(node.op)

@@ -10,14 +10,16 @@ on bools is done in the compute type, logic and comparisons of bools stay bool.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import reduce
+from functools import cache, reduce
 
 from tangrad.expr.dtypes import BITS, COMPLEX, HALVES, KINDS, ORDER, REAL, compute_type, promote
 from tangrad.expr.errors import ExpressionTypeError
 from tangrad.expr.formula import Formula
+from tangrad.expr.loop import loop_of
 from tangrad.expr.primitives import PRIMITIVES
 from tangrad.expr.ssa import Node, Scalar, walk
-from tangrad.expr.steps import Instruction
+from tangrad.expr.steps import Instruction, Steps
+from tangrad.expr.syntax import parse_nodes
 
 
 def infer(
@@ -33,6 +35,26 @@ def infer(
     if results is not None and len(results) != formula.outputs:
         raise ExpressionTypeError(f"{formula.outputs} outputs, but {len(results)} result types")
     return _Typing(formula, types, compute, exact).steps(results)
+
+
+@cache
+def typed_body(loop: str, dtype: str) -> Steps:
+    """Return the typed body of a loop: its results are the condition and the next states."""
+    body = loop_of(loop).body
+    types = dict.fromkeys(body.inputs, dtype)
+    results = ["bool", *[dtype] * (body.outputs - 1)]
+    return Steps(body.inputs, (), dtype, *infer(body, types, dtype, results))
+
+
+@cache
+def typed_function(name: str) -> Steps:
+    """Return the program, in float64, of a function that ``composed.py`` writes."""
+    from tangrad.expr.composed import COMPOSED  # its tables take longer to load than all else here
+
+    inputs = ("a", "b")[: PRIMITIVES[name].arity]
+    formula = Formula(parse_nodes(COMPOSED[name], inputs), inputs, (), COMPOSED[name])
+    types = dict.fromkeys(inputs, "float64")
+    return Steps(inputs, (), "float64", *infer(formula, types, "float64", ["float64"]))
 
 
 class _Typing:
@@ -90,7 +112,20 @@ class _Typing:
             return node
         if node.op == "name":
             return self._name(node)
+        if node.op == "iterate":
+            return self._iterate(node)
         return self.done[self._chosen(node)] if node.op == "select_complex" else self._call(node)
+
+    def _iterate(self, node: Node) -> int:
+        known = [self._type(self.done[arg]) for arg in node.args]
+        joined = reduce(promote, [dtype for dtype in known if dtype is not None], self.compute)
+        if KINDS[joined] != "f":
+            raise ExpressionTypeError(
+                f"iterate has no meaning for {joined} in {self.formula.source!r}"
+            )
+        typed_body(str(node.value), joined)
+        args = tuple(self._convert(self._typed(arg, joined), joined) for arg in node.args)
+        return self._emit(Instruction("iterate", joined, args, value=node.value))
 
     def _emit(self, instruction: Instruction) -> int:
         key = instruction._key()
@@ -253,6 +288,9 @@ def _roles(outputs: Sequence[Node]) -> tuple[set[str], set[str]]:
     """Return the names used only as conditions, and those used only as seeds."""
     roles: dict[str, set[str]] = {}
     for node in walk(outputs):
+        if node.op == "iterate":
+            for arg in node.args:
+                roles.setdefault(str(arg.value), set()).add("t")
         if node.op in PRIMITIVES:
             for role, arg in zip(PRIMITIVES[node.op].operands, node.args, strict=True):
                 if arg.op == "name":

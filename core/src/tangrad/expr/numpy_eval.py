@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from tangrad.expr import special
 from tangrad.expr.dtypes import KINDS
+from tangrad.expr.infer import typed_body, typed_function
+from tangrad.expr.loop import loop_of
 from tangrad.expr.primitives import PRIMITIVES
 from tangrad.expr.steps import Instruction, Steps
 
@@ -112,8 +115,37 @@ def _step(instruction: Instruction) -> Step:
         return lambda a: special.cast(a, dtype)
     if op == "cast":
         return _round_to(str(instruction.value), instruction.storage is not None)
+    if op == "iterate":
+        return _iterate(str(instruction.value), dtype)
     text = PRIMITIVES[op].text("numpy", KINDS[instruction.operand])
     return _function(str(text), np.dtype(instruction.operand))
+
+
+def _iterate(value: str, dtype: np.dtype) -> Step:
+    """Return the loop over arrays; elements whose condition failed take no part any more."""
+    loop, run = loop_of(value), build(typed_body(value, dtype.name))
+
+    def repeat(*operands: Any) -> Any:
+        arrays = np.broadcast_arrays(*operands)
+        shape = arrays[0].shape
+        active = [array.reshape(-1) for array in arrays]
+        result = active[0].copy()
+        places = np.arange(result.size)
+        for k in range(loop.bound):
+            more, *states = run(dtype.type(k), *active)
+            stopped = ~more
+            if stopped.any():
+                result[places[stopped]] = active[0][stopped]
+                places = places[more]
+                states = [state[more] for state in states]
+                active[loop.states :] = [array[more] for array in active[loop.states :]]
+            active[: loop.states] = states
+            if not places.size:
+                break
+        result[places] = active[0]
+        return result.reshape(shape)
+
+    return repeat
 
 
 def scalar(value: Any, dtype: np.dtype) -> np.generic:
@@ -173,4 +205,17 @@ def _function(text: str, dtype: np.dtype) -> Step:
     code = _compiled.get(source)
     if code is None:
         code = _compiled[source] = compile(source, "<primitive>", "eval")
-    return eval(code, {"np": np, "sp": special, "T": dtype})  # the table's own text
+    scope = {"np": np, "sp": special, "composed": composed, "T": dtype}
+    return eval(code, scope)  # the table's own text
+
+
+@cache
+def _evaluator(name: str) -> Callable[..., tuple]:
+    return build(typed_function(name))
+
+
+def composed(name: str, *operands: Any) -> np.ndarray:
+    """Return a function that ``composed.py`` writes, in float64 and rounded once."""
+    arrays = [np.asarray(operand) for operand in operands]
+    (value,) = _evaluator(name)(*(array.astype(np.float64) for array in arrays))
+    return np.asarray(value).astype(np.result_type(*arrays))

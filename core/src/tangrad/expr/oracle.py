@@ -13,7 +13,10 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+from tangrad.expr.composed import COMPOSED
 from tangrad.expr.dtypes import BITS, KINDS
+from tangrad.expr.infer import typed_body
+from tangrad.expr.loop import loop_of
 from tangrad.expr.primitives import PRIMITIVES
 from tangrad.expr.scalar_eval import NAMESPACE, evaluate
 from tangrad.expr.steps import Instruction, Steps
@@ -21,8 +24,10 @@ from tangrad.expr.steps import Instruction, Steps
 
 def build(program: Steps, prec: int | None = None) -> Callable[..., tuple]:
     """Return the function of scalars, in float64 or with ``prec`` bits."""
-    arithmetic = _Float64() if prec is None else _MultiplePrecision(prec)
+    return _runner(program, _Float64() if prec is None else _MultiplePrecision(prec))
 
+
+def _runner(program: Steps, arithmetic: Any) -> Callable[..., tuple]:
     def run(*scalars: Any, index: int = 0, **params: Any) -> tuple:
         named = dict(zip(program.inputs, scalars, strict=True)) | params
         values: list[Any] = []
@@ -45,9 +50,23 @@ def _value(
         return _convert(operands[0], step.type, arithmetic)
     if step.op == "cast":
         return arithmetic.number(round_to_half(float(operands[0]), str(step.value)))
+    if step.op == "iterate":
+        return _iterate(step, operands, arithmetic)
     text = PRIMITIVES[step.op].text("python", KINDS[step.operand])
     namespace = arithmetic.namespace(KINDS[step.operand]) | {"index": index}
     return _convert(evaluate(str(text), operands, namespace), step.type, arithmetic)
+
+
+def _iterate(step: Instruction, operands: list[Any], arithmetic: Any) -> Any:
+    loop = loop_of(str(step.value))
+    body = _runner(typed_body(str(step.value), step.type), arithmetic)
+    states, constants = operands[: loop.states], operands[loop.states :]
+    for k in range(loop.bound):
+        more, *following = body(k, *states, *constants)
+        if not more:
+            break
+        states = following
+    return states[0]
 
 
 def _convert(value: Any, dtype: str, arithmetic: Any) -> Any:
@@ -122,6 +141,7 @@ class _Float64:
         special = "erfinv digamma trigamma polygamma zeta"
         self._real = NAMESPACE | _INTEGER
         self._real |= {name: _special(name) for name in special.split()}
+        self._real |= {name: _composed(name) for name in COMPOSED}
         self._real["fma"] = lambda a, b, c: float(Fraction(a) * Fraction(b) + Fraction(c))
         self._complex = NAMESPACE | {name: getattr(cmath, name) for name in names}
         own: dict[str, Callable[..., Any]] = {
@@ -159,6 +179,15 @@ def _special(name: str) -> Callable[..., float]:
     return function
 
 
+def _composed(name: str) -> Callable[..., float]:
+    def function(*operands: float) -> float:
+        from tangrad.expr.numpy_eval import composed
+
+        return float(composed(name, *operands))
+
+    return function
+
+
 class _MultiplePrecision:
     """Compute in mpmath's numbers."""
 
@@ -171,38 +200,42 @@ class _MultiplePrecision:
             "exp expm1 log log10 log1p sqrt cbrt sin cos tan asin acos atan sinh cosh tanh asinh"
             " acosh atanh atan2 hypot erf erfc erfinv digamma zeta isnan isinf isfinite"
         ).split()
-        table = {name: getattr(mp, name) for name in names} | {
-            "exp2": lambda a: mp.power(2, a),
-            "log2": lambda a: mp.log(a) / mp.log(2),
-            "rsqrt": lambda a: 1 / mp.sqrt(a),
-            "lgamma": lambda a: mp.re(mp.loggamma(a)),
-            "trigamma": lambda a: mp.psi(1, a),
-            "polygamma": lambda n, a: mp.psi(int(n), a),
-            "sigmoid": lambda a: 1 / (1 + mp.exp(-a)),
-            "log_sigmoid": lambda a: -mp.log1p(mp.exp(-a)),
-            "xlogy": lambda a, b: mp.mpf(0) if a == 0 else a * mp.log(b),
-            "power": mp.power,
-            "truediv": lambda a, b: a / b,
-            "floor_divide": lambda a, b: mp.floor(a / b),
-            "fmod": lambda a, b: a - b * self._trunc(a / b),
-            "remainder": lambda a, b: a - b * mp.floor(a / b),
-            "trunc_divide": lambda a, b: self._trunc(a / b),
-            "frexp": mp.frexp,
-            "trunc": self._trunc,
-            "floor": mp.floor,
-            "ceil": mp.ceil,
-            "round": mp.nint,
-            "sign": mp.sign,
-            "sgn": lambda a: a / abs(a) if a else a,
-            "angle": mp.arg,
-            "real": mp.re,
-            "imag": mp.im,
-            "conj": mp.conj,
-            "complex": mp.mpc,
-            "fma": lambda a, b, c: a * b + c,
-            "copysign": lambda a, b: abs(a) * (1 if b >= 0 else -1),
-            "signbit": lambda a: a < 0,
-        }
+        table = (
+            {name: getattr(mp, name) for name in names}
+            | {
+                "exp2": lambda a: mp.power(2, a),
+                "log2": lambda a: mp.log(a) / mp.log(2),
+                "rsqrt": lambda a: 1 / mp.sqrt(a),
+                "lgamma": lambda a: mp.re(mp.loggamma(a)),
+                "trigamma": lambda a: mp.psi(1, a),
+                "polygamma": lambda n, a: mp.psi(int(n), a),
+                "sigmoid": lambda a: 1 / (1 + mp.exp(-a)),
+                "log_sigmoid": lambda a: -mp.log1p(mp.exp(-a)),
+                "xlogy": lambda a, b: mp.mpf(0) if a == 0 else a * mp.log(b),
+                "power": mp.power,
+                "truediv": lambda a, b: a / b,
+                "floor_divide": lambda a, b: mp.floor(a / b),
+                "fmod": lambda a, b: a - b * self._trunc(a / b),
+                "remainder": lambda a, b: a - b * mp.floor(a / b),
+                "trunc_divide": lambda a, b: self._trunc(a / b),
+                "frexp": mp.frexp,
+                "trunc": self._trunc,
+                "floor": mp.floor,
+                "ceil": mp.ceil,
+                "round": mp.nint,
+                "sign": mp.sign,
+                "sgn": lambda a: a / abs(a) if a else a,
+                "angle": mp.arg,
+                "real": mp.re,
+                "imag": mp.im,
+                "conj": mp.conj,
+                "complex": mp.mpc,
+                "fma": lambda a, b, c: a * b + c,
+                "copysign": lambda a, b: abs(a) * (1 if b >= 0 else -1),
+                "signbit": lambda a: a < 0,
+            }
+            | _special_functions(mp)
+        )
         self._integers = NAMESPACE | _INTEGER
         self._numbers = self._integers | table
 
@@ -217,3 +250,60 @@ class _MultiplePrecision:
 
     def namespace(self, kind: str) -> dict[str, Any]:
         return self._numbers if kind in "fc" else self._integers
+
+
+def _special_functions(mp: Any) -> dict[str, Callable[..., Any]]:
+    """Return mpmath's own form of the functions of ``composed.py``."""
+
+    def polynomial(function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda a, b: function(int(b), a) if b >= 0 else mp.mpf(0)
+
+    def chebyshev_v(n: int, a: Any) -> Any:
+        return mp.chebyu(n, a) - (mp.chebyu(n - 1, a) if n else 0)
+
+    def chebyshev_w(n: int, a: Any) -> Any:
+        return mp.chebyu(n, a) + (mp.chebyu(n - 1, a) if n else 0)
+
+    def ndtri(a: Any) -> Any:
+        with mp.extraprec(1100):  # 1 - 2a has the digits of the smallest float64
+            return mp.sqrt(2) * mp.erfinv(2 * a - 1)
+
+    def igamma(a: Any, b: Any) -> Any:
+        front = mp.exp(a * mp.log(b) - b - mp.loggamma(a + 1))
+        return front * mp.hyp1f1(1, a + 1, b, maxterms=10**7)
+
+    def igammac(a: Any, b: Any) -> Any:
+        with mp.extraprec(1100):
+            return 1 - igamma(a, b)
+
+    def hermite_he(n: int, a: Any) -> Any:
+        return mp.hermite(n, a / mp.sqrt(2)) / mp.sqrt(2) ** n
+
+    return {
+        "i0": lambda a: mp.besseli(0, a),
+        "i0e": lambda a: mp.besseli(0, a) * mp.exp(-abs(a)),
+        "i1": lambda a: mp.besseli(1, a),
+        "i1e": lambda a: mp.besseli(1, a) * mp.exp(-abs(a)),
+        "modified_bessel_k0": lambda a: mp.besselk(0, a),
+        "modified_bessel_k1": lambda a: mp.besselk(1, a),
+        "scaled_modified_bessel_k0": lambda a: mp.besselk(0, a) * mp.exp(a),
+        "scaled_modified_bessel_k1": lambda a: mp.besselk(1, a) * mp.exp(a),
+        "bessel_j0": lambda a: mp.besselj(0, a),
+        "bessel_j1": lambda a: mp.besselj(1, a),
+        "bessel_y0": lambda a: mp.bessely(0, a),
+        "bessel_y1": lambda a: mp.bessely(1, a),
+        "airy_ai": mp.airyai,
+        "erfcx": lambda a: mp.exp(a * a) * mp.erfc(a),
+        "ndtri": ndtri,
+        "log_ndtr": lambda a: mp.log(mp.erfc(-a / mp.sqrt(2)) / 2),
+        "igamma": igamma,
+        "igammac": igammac,
+        "chebyshev_polynomial_t": polynomial(mp.chebyt),
+        "chebyshev_polynomial_u": polynomial(mp.chebyu),
+        "chebyshev_polynomial_v": polynomial(chebyshev_v),
+        "chebyshev_polynomial_w": polynomial(chebyshev_w),
+        "hermite_polynomial_h": polynomial(mp.hermite),
+        "hermite_polynomial_he": polynomial(hermite_he),
+        "laguerre_polynomial_l": polynomial(lambda n, a: mp.laguerre(n, 0, a)),
+        "legendre_polynomial_p": polynomial(mp.legendre),
+    }

@@ -7,10 +7,11 @@ Columns of a row:
     complex.
 ``numpy``, ``python``, ``c``
     Expressions in the operands ``a, b, c``; one text for all kinds, or a dict from groups of kinds
-    to texts. NumPy sees ``np``, ``sp`` (``special.py``) and the operands' dtype ``T``; Python sees
-    the functions of ``scalar_eval.py``; C sees ``$T`` (the operands' type), ``$U`` (an unsigned
-    type no narrower than 32 bits), ``$R`` (the type of a complex's parts), ``$s`` (the suffix of
-    helpers for that type), ``$bits``, and ``@exp`` (the library's function of that precision).
+    to texts. NumPy sees ``np``, ``sp`` (``special.py``), ``composed`` (``numpy_eval.py``) and the
+    operands' dtype ``T``; Python sees the functions of ``scalar_eval.py``; C sees ``$T`` (the
+    operands' type), ``$U`` (an unsigned type no narrower than 32 bits), ``$R`` (the type of a
+    complex's parts), ``$s`` (the suffix of helpers for that type), ``$bits``, and ``@exp`` (the
+    library's function of that precision).
     Complex numbers are structures of ``re`` and ``im``. A text that begins with ``{`` is a
     function body.
 ``d``
@@ -417,6 +418,35 @@ _row("polygamma", 2, "f", numpy="sp.polygamma(a, b)", python="polygamma(a, b)",
 # The Hurwitz zeta function, sum of (b + k) ** -a over k >= 0.
 _row("zeta", 2, "f", numpy="sp.zeta(a, b)", python="zeta(a, b)", c="($T)tg_zeta(a, b)",
      d=("!zeta has no derivative by its exponent in closed form", "-a * zeta(a + 1, b)"))
+
+
+
+def _composed(name: str, *d: str) -> None:
+    """Add a function whose NumPy code and C text follow from ``composed.py``."""
+    operands = ", ".join("ab"[: len(d)])
+    _row(name, len(d), "f", numpy=f"composed({name!r}, {operands})",
+         python=f"{name}({operands})", c=f"($T)tg_{name}({operands})", d=d)
+
+
+_composed("i0", "i1(a)")
+_composed("i0e", "i1e(a) - sign(a) * y")
+_composed("i1", "where(a == 0, 0.5, i0(a) - y / a)")
+_composed("i1e", "where(a == 0, 0.5, i0e(a) - y * (sign(a) + 1 / a))")
+_composed("erfcx", f"2 * a * y - {_TWO_OVER_ROOT_PI}")
+_composed("ndtri", "2.50662827463100050242 * exp(y * y / 2)")
+_composed("log_ndtr", "where(a < -1, 0.79788456080286535588 / erfcx(a * -0.70710678118654752440),"
+                      " 0.39894228040143267794 * exp(a * a * -0.5 - y))")
+_UPPER = "exp((a - 1) * log(b) - b - lgamma(a))"
+_composed("igamma", "!igamma has none by its first argument in closed form", _UPPER)
+_composed("igammac", "!igammac has none by its first argument in closed form", f"-{_UPPER}")
+# PyTorch differentiates none of these.
+for _name in ("bessel_j0 bessel_j1 bessel_y0 bessel_y1 airy_ai modified_bessel_k0"
+              " modified_bessel_k1 scaled_modified_bessel_k0 scaled_modified_bessel_k1").split():
+    _composed(_name, f"!that of {_name} is not declared")
+for _name in ("chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v"
+              " chebyshev_polynomial_w hermite_polynomial_h hermite_polynomial_he"
+              " laguerre_polynomial_l legendre_polynomial_p").split():
+    _composed(_name, f"!that of {_name} is not declared", "!the degree is an integer")
 
 # --- random bits -------------------------------------------------------------------------------
 # Uniform in [0, 1): Philox 4x32-10 (Salmon et al., 2011, "Parallel random numbers: as easy as

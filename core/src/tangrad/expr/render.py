@@ -23,8 +23,11 @@ from typing import Any
 
 from tangrad.expr.c_library import C99_COMPLEX, COMPLEX_POWER, FUNCTIONS, PORTABLE_COMPLEX
 from tangrad.expr.c_special import SPECIAL
+from tangrad.expr.composed import COMPOSED
 from tangrad.expr.dtypes import BITS, COMPLEX, KINDS, REAL, compute_type
 from tangrad.expr.errors import ExpressionTypeError
+from tangrad.expr.infer import typed_body, typed_function
+from tangrad.expr.loop import loop_of
 from tangrad.expr.primitives import PRIMITIVES, Primitive
 from tangrad.expr.steps import Instruction, Steps
 
@@ -253,6 +256,20 @@ def _complex_helpers(dtype: str, dialect: Dialect) -> dict[str, str]:
     return found
 
 
+@cache
+def _composed_helper(name: str, dialect: Dialect) -> str | None:
+    """Return the helper of a function that ``composed.py`` writes, None if it writes none."""
+    if name[3:] not in COMPOSED:
+        return None
+    program = typed_function(name[3:])
+    kind = dialect.type("float64")
+    params = ", ".join(f"{kind} {text}" for text in program.inputs)
+    names = {text: text for text in program.inputs}
+    lines = _statements(program, _storage(program), dialect, names)
+    head = f"{dialect.function} {kind} {name}({params})"
+    return "\n".join([f"{head} {{", *lines, f"    return v{program.results[0]};", "}"])
+
+
 def c_prelude(dialect: str | Dialect = "c", used: str | None = None) -> str:
     """Return the helpers that rendered functions call.
 
@@ -262,18 +279,21 @@ def c_prelude(dialect: str | Dialect = "c", used: str | None = None) -> str:
     """
     language = _language(dialect)
     helpers = _helpers(language)
-    order: dict[str, None] = {}
+    order: dict[str, str] = {}
 
     def need(text: str) -> None:
         for name in re.findall(r"\btg_\w+", text):
-            if name in helpers and name not in order and name not in pending:
+            if name in order or name in pending:
+                continue
+            helper = helpers.get(name) or _composed_helper(name, language)
+            if helper is not None:
                 pending.add(name)
-                need(helpers[name])
-                order[name] = None
+                need(helper)
+                order[name] = helper
 
     pending: set[str] = set()
     need(" ".join(helpers) if used is None else used)
-    body = "\n".join(helpers[name] for name in order)
+    body = "\n".join(order.values())
     header = language.header
     if "_Complex" in body:
         header += "#include <complex.h>\n#undef I\n"
@@ -298,15 +318,50 @@ def render(
     language = _language(dialect)
     outs = tuple(out_types or program.result_types)
     storage = _storage(program) | dict(storage_types)
-    lines = []
-    for k, step in enumerate(program.instructions):
-        kind = language.type(step.type)
-        lines.append(f"    const {kind} v{k} = {_value(step, storage, language)};")
+    names = {text: f"in_{text}" for text in program.inputs}
+    lines = _statements(program, storage, language, names)
     for k, (result, out) in enumerate(zip(program.results, outs, strict=True)):
         lines.append(f"    *out{k} = {_stored(f'v{result}', program, result, out)};")
     params = _signature(program, storage, outs, language)
     head = f"{language.function} void {name}({', '.join(params)})"
     return "\n".join([f"{head} {{", *lines, "}"]) + "\n"
+
+
+def _statements(
+    program: Steps,
+    storage: Mapping[str, str],
+    language: Dialect,
+    names: Mapping[str, str],
+    prefix: str = "v",
+) -> list[str]:
+    """Return a statement for each step; the values are called ``prefix`` and a number."""
+    lines = []
+    for k, step in enumerate(program.instructions):
+        if step.op == "iterate":
+            lines += _loop(step, f"{prefix}{k}", prefix, language)
+            continue
+        value = _value(step, storage, language, names, prefix)
+        lines.append(f"    const {language.type(step.type)} {prefix}{k} = {value};")
+    return lines
+
+
+def _loop(step: Instruction, name: str, prefix: str, language: Dialect) -> list[str]:
+    """Return the statements of a loop; ``name`` is its first state, and its value."""
+    loop, kind = loop_of(str(step.value)), language.type(step.type)
+    body, operands = typed_body(str(step.value), step.type), [f"{prefix}{k}" for k in step.args]
+    states = [name, *(f"{name}s{k}" for k in range(1, loop.states))]
+    count = f"{name}k"
+    names = dict(zip(body.inputs, [f"({kind}){count}", *states, *operands[len(states) :]],
+                     strict=True))  # fmt: skip
+    more, *following = [f"{name}_{k}" for k in body.results]
+    return [
+        *(f"    {kind} {a} = {b};" for a, b in zip(states, operands, strict=False)),
+        f"    for (int {count} = 0; {count} < {loop.bound}; ++{count}) {{",
+        *_statements(body, _storage(body), language, names, f"{name}_"),
+        f"    if (!{more}) break;",
+        *(f"    {a} = {b};" for a, b in zip(states, following, strict=True)),
+        "    }",
+    ]
 
 
 def _storage(program: Steps) -> dict[str, str]:
@@ -339,10 +394,16 @@ def _cast(text: str, source: str, target: str) -> str:
     return f"tg_cast_{suffix(source)}_{suffix(target)}({text})"
 
 
-def _value(step: Instruction, storage: Mapping[str, str], language: Dialect) -> str:
-    args = [f"v{arg}" for arg in step.args]
+def _value(
+    step: Instruction,
+    storage: Mapping[str, str],
+    language: Dialect,
+    names: Mapping[str, str],
+    prefix: str,
+) -> str:
+    args = [f"{prefix}{arg}" for arg in step.args]
     if step.op == "load":
-        return _cast(f"in_{step.value}", storage[str(step.value)], step.type)
+        return _cast(names[str(step.value)], storage[str(step.value)], step.type)
     if step.op == "param":
         return f"p_{step.value}"
     if step.op == "literal":

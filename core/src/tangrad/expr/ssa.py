@@ -21,7 +21,8 @@ class Node:
     """Hold one value of the graph.
 
     ``op`` is ``"name"`` (an input or parameter, called ``value``), ``"literal"`` (``value`` is the
-    Python scalar) or a primitive; ``value`` of a cast is the dtype's name.
+    Python scalar), ``"iterate"`` (``value`` says the loop, see ``loop.py``) or a primitive;
+    ``value`` of a cast is the dtype's name.
     """
 
     __slots__ = ("__weakref__", "args", "op", "value")
@@ -75,6 +76,8 @@ def call(op: str, *args: Node, value: Scalar | None = None) -> Node:
     Raises:
         ExpressionError: if there is no such primitive or the number of arguments is wrong.
     """
+    if op == "iterate":
+        return _intern(op, args, value)
     primitive = PRIMITIVES.get(op)
     if primitive is None:
         raise ExpressionError(f"unknown function {op!r}; known: {', '.join(sorted(PRIMITIVES))}")
@@ -93,7 +96,7 @@ def may_be_bool(node: Node) -> bool:
     """Tell whether ``node`` can have type bool in a program that computes in another type."""
     if node.op == "literal":
         return isinstance(node.value, bool)
-    if node.op == "name":
+    if node.op in ("name", "iterate"):
         return False
     primitive = PRIMITIVES[node.op]
     if primitive.result == "bool" or node.op == "cast":

@@ -3,7 +3,8 @@
 The language is a restricted Python: arithmetic, comparison and bit operators, calls of the
 primitives by name, ``and or not``, ``a if c else b``, number and string literals, the constants
 ``inf nan pi e``, and local names. Statements are separated by ``;``; assignments come first, the
-remaining expressions are the outputs.
+remaining expressions are the outputs. Two forms look like calls: ``polynomial(x, c0, c1, ...)``,
+lowest coefficient first, is Horner's rule, and ``iterate`` a bounded loop (``loop.py``).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 from tangrad.expr.errors import ExpressionError
 from tangrad.expr.primitives import OPERATORS, PRIMITIVES
-from tangrad.expr.ssa import Node, call, literal, name
+from tangrad.expr.ssa import Node, call, literal, name, walk
 
 CONSTANTS: dict[str, float] = {"inf": math.inf, "nan": math.nan, "pi": math.pi, "e": math.e}
 DTYPES = (
@@ -23,6 +24,7 @@ DTYPES = (
     " complex64 complex128"
 ).split()
 _MAX_LENGTH = 100_000
+_MAX_ROUNDS = 1_000_000
 
 
 def parse_nodes(source: str, names: Sequence[str]) -> list[Node]:
@@ -135,11 +137,15 @@ class _Reader:
         return call("where", *map(self.read, (tree.test, tree.body, tree.orelse)))
 
     def function(self, tree: ast.Call) -> Node:
+        if isinstance(tree.func, ast.Name) and tree.func.id == "iterate":
+            return self.iterate(tree)
         if not isinstance(tree.func, ast.Name) or tree.keywords:
             raise self.fail(tree, "a call is name(arguments), without keywords")
         function = tree.func.id
         if function == "cast":
             return self.cast(tree)
+        if function == "polynomial":
+            return self.polynomial(tree)
         try:
             return call(function, *map(self.read, tree.args))
         except ExpressionError as error:
@@ -152,6 +158,40 @@ class _Reader:
         if not isinstance(dtype, ast.Constant) or dtype.value not in DTYPES:
             raise self.fail(tree, f"cast takes a value and one of {', '.join(map(repr, DTYPES))}")
         return call("cast", self.read(tree.args[0]), value=str(dtype.value))
+
+    def polynomial(self, tree: ast.Call) -> Node:
+        if len(tree.args) < 2:
+            raise self.fail(tree, "polynomial takes a value and at least one coefficient")
+        x, *coefficients = map(self.read, tree.args)
+        total = coefficients.pop()
+        for coefficient in reversed(coefficients):
+            total = call("add", call("mul", total, x), coefficient)
+        return total
+
+    def iterate(self, tree: ast.Call) -> Node:
+        bound, body = ([a.value for a in tree.args if isinstance(a, ast.Constant)] + [None] * 2)[:2]
+        if type(bound) is not int or not 0 < bound <= _MAX_ROUNDS or type(body) is not str:
+            raise self.fail(tree, f"iterate takes a bound up to {_MAX_ROUNDS}, text, and states")
+        given = {k.arg: self.read(k.value) for k in tree.keywords if k.arg is not None}
+        # What the body assigns is its own, and so are k and the states.
+        own = {n.id for n in ast.walk(ast.parse(body)) if isinstance(n, ast.Name) and _assigned(n)}
+        own |= {"k", *given, *PRIMITIVES}
+        outside = [text for text in self.scope if text not in own]
+        if "k" in given or len(tree.args) != 2 or None in {k.arg for k in tree.keywords}:
+            raise self.fail(tree, "iterate takes states by names other than k, which counts rounds")
+        nodes = parse_nodes(body, ["k", *given, *outside])
+        states = len(nodes) - 1
+        if not 0 < states <= len(given):
+            raise self.fail(tree, "the body of iterate is a condition and the next value of states")
+        used = {str(node.value) for node in walk(nodes) if node.op == "name"}
+        captured = {text: self.scope[text] for text in outside if text in used}
+        operands = given | captured
+        value = f"{bound};{states};{' '.join(operands)};{body}"
+        return call("iterate", *operands.values(), value=value)
+
+
+def _assigned(tree: ast.Name) -> bool:
+    return isinstance(tree.ctx, ast.Store)
 
 
 _READERS: dict[type, Callable[[_Reader, Any], Node]] = {

@@ -209,9 +209,7 @@ cdef int keyword_index(Op op, object key) except -2:
         if op.names[k] == key:
             return k
     alias = op.definition.keyword_aliases.get(key)
-    if alias is None:
-        return -1
-    return op.names.index(alias)
+    return op.names.index(alias) if alias in op.names else -1
 
 
 cdef object wrong_type(Op op, int k, PyObject* value):
@@ -288,7 +286,7 @@ cdef object as_ints(Op op, int k, PyObject* value):
         return tuple(<object>value)
     if hasattr(<object>value, "__sym_int__"):
         return (<object>value,)
-    if hasattr(<object>value, "__index__"):
+    if hasattr(<object>value, "__index__") and not PyBool_Check(<object>value):
         return as_ints_of_one(op, k, op_index(<object>value))
     raise wrong_type(op, k, value)
 

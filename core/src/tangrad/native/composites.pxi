@@ -52,10 +52,12 @@ cdef object shortcut(Op op, PyObject** flat):
 
 
 cdef object empty_of_size(PyObject** flat):
-    """An uninitialised tensor of plain sizes: no layout, gradient or memory format is asked for."""
+    """An uninitialised tensor of plain sizes: no layout, gradient, memory format or out= is asked for."""
     cdef int64_t shape[MAX_DIMS]
     cdef Py_ssize_t d, n
-    if flat[2] != Py_None_ptr or <object>flat[4] is not False or flat[6] != Py_None_ptr or not plain_ints(flat[0]):
+    if flat[2] != Py_None_ptr or <object>flat[4] is not False or flat[6] != Py_None_ptr or flat[7] != Py_None_ptr:
+        return NotImplemented
+    if not plain_ints(flat[0]):
         return NotImplemented
     n = PyTuple_GET_SIZE(<object>flat[0])
     if n > MAX_DIMS:

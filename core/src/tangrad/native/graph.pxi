@@ -481,6 +481,8 @@ cdef int connect_outputs(Node node, object outputs) except -1:
     cdef Tensor t
     cdef uint32_t nr = 0
     if isinstance(outputs, Tensor):
+        if not differentiable((<Tensor>outputs).dtype_.index):
+            return 0  # floats made integers: nothing flows back
         set_output_meta(node, <Tensor>outputs)
         attach(node, <Tensor>outputs, 0)
     else:

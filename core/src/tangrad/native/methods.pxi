@@ -102,6 +102,7 @@ def set_storage(Tensor t not None, UntypedStorage storage not None, int64_t offs
     cdef int64_t b[MAX_DIMS]
     cdef int64_t last = offset
     cdef int i
+    check_geometry("set_", shape, stride, offset)
     for i in range(len(shape)):
         a[i], b[i] = shape[i], stride[i]
         last += (a[i] - 1) * b[i]
@@ -114,12 +115,35 @@ def set_storage(Tensor t not None, UntypedStorage storage not None, int64_t offs
     return t
 
 
+def record_stream(Tensor t not None, uint64_t stream):
+    """Keep a tensor's memory, after its release, until what a stream has been given is done."""
+    cdef UntypedStorage s = t.storage_
+    if s.block != NULL:
+        s.dev.allocator.check(tg_use_on_stream(s.dev.allocator.ptr, s.block, stream), "record_stream")
+
+
+cdef int check_geometry(str name, tuple shape, tuple stride, offset) except -1:
+    """Refuse a geometry that would not be one, or see memory before the storage."""
+    if len(shape) > MAX_DIMS:
+        raise RuntimeError(f"{name}: a tensor has at most {MAX_DIMS} dimensions, got {len(shape)}")
+    if stride is not None and len(stride) != len(shape):
+        raise RuntimeError(f"{name}: mismatch in length of strides and shape: got size {list(shape)} and stride "
+                           f"{list(stride)}")
+    if offset < 0:
+        raise RuntimeError(f"{name}: Tensor: invalid storage offset {offset}")
+    if any([n < 0 for n in shape]) or (stride is not None and any([n < 0 for n in stride])):
+        raise RuntimeError(f"{name}: sizes and strides must be non-negative, got size {list(shape)} and stride "
+                           f"{None if stride is None else list(stride)}")
+    return 0
+
+
 def resize(Tensor t not None, tuple shape):
     """Give a tensor another shape, contiguous, growing its storage (Tensor.resize_)."""
     cdef int64_t a[MAX_DIMS]
     cdef int i
     if requires_grad(t):
         raise RuntimeError(f"cannot resize variables that require grad ([{describe_tensor(t)}])")
+    check_geometry("resize_", shape, None, 0)
     for i in range(len(shape)):
         a[i] = shape[i]
     resize_tensor(t, len(shape), a)

@@ -294,6 +294,29 @@ def new_parameter(Tensor data not None, bint requires_grad, cls=Parameter):
     return t
 
 
+cdef extern from "Python.h":
+    void Py_SET_TYPE(object, PyTypeObject*)
+
+
+def become_plain(Tensor t not None):
+    """Make an object of a Python subclass one of Parameter, or of Tensor, which it inherits.
+
+    Python assigns `__class__` between classes made by Python only. An object that adds nothing
+    has the layout of its base, so the same exchange of types is sound.
+
+    Raises:
+        TypeError: the subclass adds fields.
+    """
+    cdef object old = type(t)
+    cdef PyTypeObject* plain = PARAMETER if isinstance(t, Parameter) else TENSOR
+    if Py_TYPE(t) == plain:
+        return
+    if old.__basicsize__ != (<object>plain).__basicsize__ or old.__dictoffset__ != (<object>plain).__dictoffset__:
+        raise TypeError(f"objects of {old!r} have fields that {<object>plain!r} lacks; give the class __slots__ = ()")
+    Py_SET_TYPE(t, plain)
+    Py_DECREF(old)  # what the object held: those of a class made by Python hold their class
+
+
 def allocator_of(where):
     """Return the CachingAllocator of a device (None for memory-less ones)."""
     return runtime_of(where).allocator

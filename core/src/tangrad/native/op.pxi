@@ -115,7 +115,7 @@ cdef class Op:
     cdef bint ordered                    # elements depend on their index: loops keep their order
     cdef bint has_rule
     cdef bint has_check
-    cdef bint takes_out
+    cdef readonly bint takes_out
     cdef object geometry                 # view ops: the Python rule
     cdef bint forgets_base               # view ops: the result is no view of its input
     cdef int native_view                 # view ops: number of the C twin of the geometry, or 0
@@ -258,7 +258,7 @@ def make_op(definition, str kind, spec):
     op.ordered = spec.get("ordered", False)
     op.has_rule = spec.get("has_rule", False)
     op.has_check = spec.get("has_check", False)
-    op.takes_out = spec.get("takes_out", op.kind_ <= OP_SCAN or op.kind_ == OP_KERNEL)
+    op.takes_out = spec["takes_out"]
     if op.written_lists:
         op.takes_out = False
     op.geometry = spec.get("geometry")
@@ -439,17 +439,22 @@ def call_recorded(Op op not None, tuple args, out=None, bint inplace=False):
 def bind_arguments(Op op not None, tuple args, dict kwargs):
     """Return (bound arguments in schema order, out) of a call."""
     cdef PyObject* flat[MAX_PARAMS]
-    cdef PyObject* values[64]
+    cdef PyObject** values = <PyObject**>malloc((len(args) + len(kwargs) + 1) * sizeof(PyObject*))
     cdef PyObject* out = NULL
     cdef int slow = 0, i, n = 0
-    for item in args:
-        values[n] = <PyObject*>item
-        n += 1
-    names = tuple(kwargs)
-    for name in names:
-        values[n] = <PyObject*>kwargs[name]
-        n += 1
-    keep = bind(op, values, len(args), <PyObject*>names if names else NULL, flat, &slow, &out)
+    if values == NULL:
+        raise MemoryError("arguments of a call")
+    try:
+        for item in args:
+            values[n] = <PyObject*>item
+            n += 1
+        names = tuple(kwargs)
+        for name in names:
+            values[n] = <PyObject*>kwargs[name]
+            n += 1
+        keep = bind(op, values, len(args), <PyObject*>names if names else NULL, flat, &slow, &out)
+    finally:
+        free(values)
     return tuple([<object>flat[i] for i in range(op.nparams)]), (<object>out if out != NULL else None)
 
 
@@ -483,12 +488,14 @@ cdef object call_flat(Op op, PyObject** flat, object out, bint inplace):
     cdef Node node = None
     cdef Tensor t
     cdef int i
-    cdef tuple drawn
+    cdef object drawn
     cdef PyObject* copied[MAX_PARAMS]
     if op.kind_ == OP_COMPOSITE:
         return call_composite(op, flat, out, inplace)
     if op.random and flat[op.nparams - 1] == Py_None_ptr:
-        drawn = op.definition.draw(tuple([<object>flat[i] for i in range(op.nparams)]))
+        drawn = op.definition.draw_or_answer(tuple([<object>flat[i] for i in range(op.nparams)]))
+        if not isinstance(drawn, tuple):
+            return drawn
         flat[op.nparams - 2] = PyTuple_GET_ITEM(drawn, 0)
         flat[op.nparams - 1] = PyTuple_GET_ITEM(drawn, 1)
     if tg_tls.grad_enabled and op.has_rule:
@@ -572,16 +579,22 @@ cdef object call_writing_lists(Op op, PyObject** flat):
     return result
 
 
-cdef object call_out(Op op, PyObject** flat, object out, uint64_t needs):
+cdef list checked_outs(Op op, object out, Py_ssize_t count, bint needs):
+    """The tensors of out=, of which there must be `count`; a recorded call has no out=."""
     outs = list(out) if isinstance(out, (tuple, list)) else [out]
-    if len(outs) != op.nout:
-        raise TypeError(f"{op.title}(): argument 'out' must be {op.nout} Tensor(s), got {len(outs)}")
+    if len(outs) != count:
+        raise TypeError(f"{op.title}(): argument 'out' must be {count} Tensor(s), got {len(outs)}")
     for o in outs:
         if not isinstance(o, Tensor):
             raise TypeError(f"{op.title}(): argument 'out' must be Tensor, not {_type_name(o)}")
         if tg_tls.grad_enabled and (needs or requires_grad(<Tensor>o)):
             raise RuntimeError(f"{op.title}(): functions with out=... arguments don't support automatic "
                                "differentiation, but one of the arguments requires grad.")
+    return outs
+
+
+cdef object call_out(Op op, PyObject** flat, object out, uint64_t needs):
+    outs = checked_outs(op, out, op.nout, needs != 0)
     run_op(op, flat, outs[0] if op.nout == 1 else tuple(outs))
     for o in outs:
         bump_version(<Tensor>o, op.name)
@@ -596,18 +609,35 @@ cdef object call_composite(Op op, PyObject** flat, object out, bint inplace):
     if inplace and op.definition.writes is not None:
         return PyObject_CallObject(op.definition.writes, tuple_of(flat, op.nparams))
     result = PyObject_CallObject(op.function, tuple_of(flat, op.nparams))
+    if op.return_type is not None and type(result) is tuple:
+        result = op.return_type(*result)
     if out is None:
         return result
     if inplace:
         check_inplace_shape(op, <Tensor>out, (<Tensor>result).ndim_, (<Tensor>result).shape_)
         prepare_out(op, <Tensor>out, (<Tensor>result).ndim_, (<Tensor>result).shape_, (<Tensor>result).dtype_.index)
         return lookup_op("copy_")(out, result)
-    outs = list(out) if isinstance(out, (tuple, list)) else [out]
-    results = list(result) if isinstance(result, (tuple, list)) else [result]
-    for o, r in zip(outs, results):
-        prepare_out(op, <Tensor>o, (<Tensor>r).ndim_, (<Tensor>r).shape_, (<Tensor>r).dtype_.index)
-        lookup_op("copy_")((<Tensor>o), r)
-    return out
+    return deliver_composite(op, result, out)
+
+
+cdef object deliver_composite(Op op, object result, object out):
+    """Copy the results of tensor code into the tensors of out=."""
+    cdef Tensor o, r
+    cdef bint several = isinstance(result, (tuple, list))
+    results = list(result) if several else [result]
+    outs = checked_outs(op, out, len(results), any([requires_grad(<Tensor>t) for t in results]))
+    for given, made in zip(outs, results):
+        o, r = given, made
+        if o.storage_.dev.type is not r.storage_.dev.type:
+            raise RuntimeError(f"{op.title}: expected out tensor to have device {r.storage_.dev.device}, "
+                               f"but got {o.storage_.dev.device} instead")
+        if o is r:
+            continue
+        prepare_out(op, o, r.ndim_, r.shape_, r.dtype_.index)
+        lookup_op("copy_")(o, r)
+    if not several:
+        return out
+    return op.return_type(*outs) if op.return_type is not None else tuple(outs)
 
 
 cdef bint plainly_valid(Op op, PyObject** flat) noexcept:

@@ -358,6 +358,21 @@ cdef class UntypedStorage:
     def _handle(self):
         return (self.handle, self.offset)
 
+    def __getattr__(self, name):
+        from tangrad.tensor.storages import storage_attribute
+        return storage_attribute(self, name)
+
+    def __getitem__(self, place):
+        from tangrad.tensor.storages import read_bytes
+        return read_bytes(self, place)
+
+    def __setitem__(self, place, value):
+        from tangrad.tensor.storages import write_bytes
+        write_bytes(self, place, value)
+
+    def __iter__(self):
+        return iter(self.tolist())
+
 
 cdef void storage_release(PyObject* x) noexcept:
     if (<UntypedStorage>x).block != NULL:

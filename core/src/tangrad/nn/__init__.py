@@ -6,18 +6,34 @@ from tangrad.nn import modules as modules
 from tangrad.nn import parameter as parameter
 from tangrad.nn import utils as utils
 from tangrad.nn.modules.activation import *  # noqa: F403
+from tangrad.nn.modules.activation_smooth import *  # noqa: F403
+from tangrad.nn.modules.adaptive import *  # noqa: F403
+from tangrad.nn.modules.attention import *  # noqa: F403
 from tangrad.nn.modules.batchnorm import *  # noqa: F403
+from tangrad.nn.modules.channelshuffle import *  # noqa: F403
 from tangrad.nn.modules.container import *  # noqa: F403
 from tangrad.nn.modules.conv import *  # noqa: F403
+from tangrad.nn.modules.distance import *  # noqa: F403
 from tangrad.nn.modules.dropout import *  # noqa: F403
 from tangrad.nn.modules.flatten import *  # noqa: F403
+from tangrad.nn.modules.fold import *  # noqa: F403
+from tangrad.nn.modules.instancenorm import *  # noqa: F403
 from tangrad.nn.modules.linear import *  # noqa: F403
+from tangrad.nn.modules.linear_cross_entropy import *  # noqa: F403
 from tangrad.nn.modules.loss import *  # noqa: F403
+from tangrad.nn.modules.loss_likelihood import *  # noqa: F403
+from tangrad.nn.modules.loss_margin import *  # noqa: F403
 from tangrad.nn.modules.module import Module as Module
 from tangrad.nn.modules.normalization import *  # noqa: F403
+from tangrad.nn.modules.padding import *  # noqa: F403
+from tangrad.nn.modules.pixelshuffle import *  # noqa: F403
 from tangrad.nn.modules.pooling import *  # noqa: F403
 from tangrad.nn.modules.rnn import *  # noqa: F403
 from tangrad.nn.modules.rnn_cell import *  # noqa: F403
 from tangrad.nn.modules.sparse import *  # noqa: F403
+from tangrad.nn.modules.transformer import *  # noqa: F403
+from tangrad.nn.modules.upsampling import *  # noqa: F403
 from tangrad.nn.parameter import Buffer as Buffer
 from tangrad.nn.parameter import Parameter as Parameter
+from tangrad.nn.parameter import UninitializedBuffer as UninitializedBuffer
+from tangrad.nn.parameter import UninitializedParameter as UninitializedParameter

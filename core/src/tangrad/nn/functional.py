@@ -10,6 +10,12 @@ from typing import Any
 
 import tangrad
 from tangrad import ops
+from tangrad.nn.linear_cross_entropy import linear_cross_entropy as linear_cross_entropy
+from tangrad.nn.multi_head import multi_head_attention_forward as multi_head_attention_forward
+from tangrad.nn.scaled import ScalingType as ScalingType
+from tangrad.nn.scaled import SwizzleType as SwizzleType
+from tangrad.nn.scaled import scaled_grouped_mm as scaled_grouped_mm
+from tangrad.nn.scaled import scaled_mm as scaled_mm
 
 
 def __getattr__(name: str) -> Any:
@@ -52,19 +58,27 @@ def threshold(input: Any, threshold: float, value: float, inplace: bool = False)
 
 
 def hardtanh(input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Any:
-    """Return the elements clamped to [min_val, max_val].
+    """Return the elements clamped to [min_val, max_val]; for integers these lose fractions.
 
     Raises:
         ValueError: if `min_val` is greater than `max_val`.
+        RuntimeError: if `min_val` is negative and the input unsigned.
     """
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
-    return _activation("hardtanh", inplace, input, min_val, max_val)
+    if input.dtype.is_floating_point or input.dtype is tangrad.bool:
+        return _activation("hardtanh", inplace, input, min_val, max_val)
+    min_val, max_val = int(min_val), int(max_val)
+    if min_val < 0 and not input.dtype.is_signed:
+        raise RuntimeError(
+            f"cannot do hardtanh on an unsigned type with negative limits: {input.dtype}, {min_val}"
+        )
+    return _activation("clamp", inplace, input, min_val, max_val)
 
 
 def relu6(input: Any, inplace: bool = False) -> Any:
     """Return min(max(0, x), 6), elementwise."""
-    return _activation("hardtanh", inplace, input, 0, 6)
+    return _activation("relu6", inplace, input)
 
 
 def leaky_relu(input: Any, negative_slope: float = 0.01, inplace: bool = False) -> Any:
@@ -151,6 +165,25 @@ def softmin(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any
     return softmax(-input, dim, _stacklevel, dtype)
 
 
+def rrelu(
+    input: Any,
+    lower: float = 1.0 / 8,
+    upper: float = 1.0 / 3,
+    training: bool = False,
+    inplace: bool = False,
+) -> Any:
+    """Return x where it is positive, a slope times x elsewhere.
+
+    Args:
+        input: the values.
+        lower: least slope.
+        upper: greatest slope.
+        training: draw the slope of each element; else it is the middle of the range.
+        inplace: write into the input.
+    """
+    return _activation("rrelu", inplace, input, lower, upper, training)
+
+
 # --- compositions -----------------------------------------------------------------------------
 
 
@@ -170,61 +203,129 @@ def normalize(input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out:
     return tangrad.div(input, norm.expand_as(input), out=out)
 
 
-def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
-    """Return x1^T A x2 + b.
-
-    Args:
-        input1: of shape (*, I).
-        input2: of shape (*, J).
-        weight: A, of shape (O, I, J).
-        bias: b, of shape (O).
-
-    Returns:
-        A tensor of shape (*, O).
-    """
-    output = tangrad.einsum("...i,oij,...j->...o", [input1, weight, input2])
-    return output if bias is None else output + bias
-
-
-def embedding(
-    input: Any,
-    weight: Any,
-    padding_idx: int | None = None,
-    max_norm: float | None = None,
-    norm_type: float = 2.0,
-    scale_grad_by_freq: bool = False,
-    sparse: bool = False,
+def triplet_margin_with_distance_loss(
+    anchor: Any,
+    positive: Any,
+    negative: Any,
+    *,
+    distance_function: Any = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
 ) -> Any:
-    """Look rows of `weight` up.
+    """Ask a negative to be farther from the anchor than the positive is, by a margin.
 
     Args:
-        input: integers of shape (*).
-        weight: table of shape (V, D).
-        padding_idx: row that gets no gradient.
-        max_norm: norm to which the looked-up rows are shortened, in place.
-        norm_type: p of that p-norm.
-        scale_grad_by_freq: divide gradients by how often an index occurs.
-        sparse: make the gradient a sparse tensor.
-
-    Returns:
-        A tensor of shape (*, D).
+        anchor: vectors (N, D) or (D).
+        positive: vectors like the anchor.
+        negative: vectors unlike the anchor.
+        distance_function: of two tensors; default: `pairwise_distance`.
+        margin: greater than 0.
+        swap: take the distance of positive and negative where that is less.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Raises:
-        AssertionError: if `padding_idx` lies outside.
+        ValueError: if `reduction` is none of these, or `margin` is not positive.
+        RuntimeError: if the numbers of dimensions differ.
     """
-    if max_norm is not None:
-        _shorten(weight, input, max_norm, norm_type)
-    return _op("embedding")(
-        input, weight, padding_idx, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
+    if not anchor.ndim == positive.ndim == negative.ndim:
+        raise RuntimeError(
+            "The anchor, positive, and negative tensors are expected to have the same number of "
+            f"dimensions, but got: anchor {anchor.ndim}D, positive {positive.ndim}D, and "
+            f"negative {negative.ndim}D inputs"
+        )
+    distance = distance_function or _op("pairwise_distance")
+    near, far = distance(anchor, positive), distance(anchor, negative)
+    if swap:
+        far = tangrad.minimum(far, distance(positive, negative))
+    loss = (near - far + margin).clamp(min=0)
+    if reduction == "none":
+        return loss
+    return loss.mean() if reduction == "mean" else loss.sum()
+
+
+# --- patches ------------------------------------------------------------------------------------
+
+
+def unfold(
+    input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+) -> Any:
+    """Copy the sliding windows of images into columns.
+
+    The method `Tensor.unfold` is something else: a view of windows along one dimension.
+
+    Args:
+        input: images (N, C, H, W) or (C, H, W).
+        kernel_size: size of the windows.
+        dilation: step between the elements of a window.
+        padding: zeros on all sides.
+        stride: step between windows.
+
+    Returns:
+        A tensor of shape (N, C prod(kernel_size), number of windows), or without N.
+    """
+    return _op("im2col")(input, kernel_size, dilation, padding, stride)
+
+
+def fold(
+    input: Any,
+    output_size: Any,
+    kernel_size: Any,
+    dilation: Any = 1,
+    padding: Any = 0,
+    stride: Any = 1,
+) -> Any:
+    """Add columns up where `unfold` took them from: its adjoint.
+
+    Args:
+        input: columns (N, C prod(kernel_size), number of windows), or without N.
+        output_size: size of the images.
+        kernel_size: size of the windows.
+        dilation: step between the elements of a window.
+        padding: zeros that surrounded the images.
+        stride: step between windows.
+
+    Returns:
+        A tensor of shape (N, C, *output_size), or without N.
+    """
+    return _op("col2im")(input, output_size, kernel_size, dilation, padding, stride)
+
+
+# --- older names --------------------------------------------------------------------------------
+
+
+def _use_interpolate(name: str) -> None:
+    import warnings
+
+    warnings.warn(
+        f"`nn.functional.{name}` is deprecated. Use `nn.functional.interpolate` instead.",
+        stacklevel=3,
     )
 
 
-def _shorten(weight: Any, index: Any, max_norm: float, norm_type: float) -> None:
-    """Scale down, in place, the rows of `weight` at `index` that are longer than `max_norm`."""
-    with tangrad.no_grad():
-        index = index.reshape(-1)
-        rows = weight[index]
-        norms = rows.norm(norm_type, 1, keepdim=True)
-        # The same small number as the renorm op: a row never comes out longer than max_norm.
-        factor = (max_norm / (norms + 1e-7)).clamp(max=1.0)
-        weight[index] = rows * factor
+def upsample(
+    input: Any,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+) -> Any:
+    """Resample to another size; use `interpolate`, which takes the same arguments."""
+    _use_interpolate("upsample")
+    return _op("interpolate")(input, size, scale_factor, mode, align_corners)
+
+
+def upsample_nearest(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
+    """Resample by the nearest element; use `interpolate`."""
+    _use_interpolate("upsample_nearest")
+    return _op("interpolate")(input, size, scale_factor)
+
+
+def upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
+    """Resample images linearly, corners on corners; use `interpolate`."""
+    _use_interpolate("upsample_bilinear")
+    return _op("interpolate")(input, size, scale_factor, "bilinear", True)

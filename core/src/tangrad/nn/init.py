@@ -71,7 +71,8 @@ def trunc_normal_(
 ) -> Any:
     """Fill with numbers drawn from the normal distribution cut off outside [a, b].
 
-    The numbers are the inverse cumulative distribution of uniform ones.
+    Numbers outside are drawn again. Where most would be, uniform ones are drawn instead, each
+    kept with the probability that its density is of the greatest (von Neumann's rejection).
     """
     if mean < a - 2 * std or mean > b + 2 * std:
         import warnings
@@ -81,11 +82,43 @@ def trunc_normal_(
             "values may be incorrect",
             stacklevel=2,
         )
+    if tensor.is_meta:
+        return tensor
     low, high = (0.5 * (1 + math.erf((x - mean) / std / math.sqrt(2))) for x in (a, b))
     with tangrad.no_grad():
-        tensor.uniform_(2 * low - 1, 2 * high - 1, generator=generator)
-        tensor.erfinv_().mul_(std * math.sqrt(2)).add_(mean)
-        return tensor.clamp_(min=a, max=b)
+        if high - low > _ENOUGH_INSIDE:
+            return _redrawn(tensor, mean, std, a, b, generator)
+        return _rejected(tensor, mean, std, a, b, generator)
+
+
+# The part of a normal distribution above which its own numbers are drawn until they are inside.
+_ENOUGH_INSIDE = 0.3
+
+
+def _redrawn(tensor: Any, mean: float, std: float, a: float, b: float, generator: Any) -> Any:
+    # The bounds as the dtype has them: a number equal to one of these is inside.
+    low, high = (tensor.new_full((), x) for x in (a, b))
+    tensor.normal_(mean, std, generator=generator)
+    while bool((outside := (tensor < low) | (tensor > high)).any()):
+        again = tangrad.empty_like(tensor).normal_(mean, std, generator=generator)
+        tensor.copy_(tangrad.where(outside, again, tensor))
+    return tensor
+
+
+def _rejected(tensor: Any, mean: float, std: float, a: float, b: float, generator: Any) -> Any:
+    peak = -0.5 * ((max(a, min(mean, b)) - mean) / std) ** 2
+
+    def too_unlikely(x: Any) -> Any:
+        log_density = ((x - mean) / std).pow(2).mul(-0.5).sub(peak)
+        return tangrad.empty_like(x).uniform_(generator=generator).log() > log_density
+
+    tensor.uniform_(a, b, generator=generator)
+    pending = too_unlikely(tensor)
+    while bool(pending.any()):
+        again = tangrad.empty_like(tensor).uniform_(a, b, generator=generator)
+        tensor.copy_(tangrad.where(pending, again, tensor))
+        pending = pending & too_unlikely(again)
+    return tensor
 
 
 def constant_(tensor: Any, val: float) -> Any:

@@ -17,6 +17,11 @@ def _check_tanhshrink(self: Any) -> None:
         raise RuntimeError("tanhshrink: a bool tensor has no difference; convert with .to(dtype)")
 
 
+def _check_softshrink(lambd: Any) -> None:
+    if not lambd >= 0:
+        raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
+
+
 # Rectifiers
 
 relu = pointwise(
@@ -83,11 +88,13 @@ hardtanh = pointwise(
 softshrink = pointwise(
     "softshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
     "where(self > lambd, self - lambd, where(self < -lambd, self + lambd, self * 0))",
+    check=_check_softshrink,
     dtypes="floating",
     partials={"self": "where((self < -lambd) | (self > lambd), 1, 0)"},
     namespace="nn",
     oracle="nn.functional.softshrink",
     samples=lambda s: [*s.unary(), s(s.tensor(3, 4), 1.5)],
+    errors=lambda s: [(s(s.tensor(2), -0.5), RuntimeError, "lambda must be")],
     doc="Shrink towards zero by `lambd`.",
 )
 

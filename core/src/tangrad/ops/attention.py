@@ -27,6 +27,15 @@ def _check_attention(query: Any, key: Any, value: Any, attn_mask: Any, is_causal
                 "Expected query, key, and value to have the same dtype, but got query.dtype: "
                 f"{query.dtype}, key.dtype: {key.dtype}, and value.dtype: {value.dtype} instead."
             )
+    if attn_mask is not None and attn_mask.dtype not in (
+        tangrad.bool,
+        tangrad.float32,
+        query.dtype,
+    ):
+        raise RuntimeError(
+            "Expected attn_mask dtype to be bool or float or to match query dtype, but got "
+            f"attn_mask.dtype: {attn_mask.dtype} and query.dtype: {query.dtype} instead."
+        )
 
 
 def _shared_heads(query: Any, key: Any, value: Any) -> tuple[Any, Any]:
@@ -80,6 +89,16 @@ def _broadcast(query: Any, key: Any, value: Any, mask: Any) -> tuple[Any, Any, A
             "should not be set when is_causal",
         ),
         (s(s.tensor(2), s.tensor(2), s.tensor(2)), RuntimeError, "at least 2 dimensional"),
+        (
+            s(s.tensor(2, 2), s.tensor(2, 2), s.tensor(2, 2), s.integers(0, 2, 2, 2)),
+            RuntimeError,
+            "Expected attn_mask dtype",
+        ),
+        (
+            s(s.tensor(2, 2), s.tensor(2, 2), s.tensor(2, 2), None, 1.5),
+            RuntimeError,
+            "between 0 and 1",
+        ),
     ],
 )
 def scaled_dot_product_attention(
@@ -108,6 +127,8 @@ def scaled_dot_product_attention(
         enable_gqa: let groups of the query's heads share heads of key and value.
     """
     _check_attention(query, key, value, attn_mask, is_causal)
+    if not 0 <= dropout_p <= 1:
+        raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {dropout_p}")
     if enable_gqa:
         key, value = _shared_heads(query, key, value)
     if scale is None:
@@ -115,6 +136,9 @@ def scaled_dot_product_attention(
     if dropout_p == 0:
         query, key, value, attn_mask = _broadcast(query, key, value, attn_mask)
         return attention(query, key, value, attn_mask, is_causal, scale)[0]
+    dtype = query.dtype
+    if dtype.itemsize < 4 and dtype.is_floating_point:  # one rounding, at the end
+        query, key, value = (x.to(tangrad.float32) for x in (query, key, value))
     scores = (query * scale).matmul(key.transpose(-2, -1))
     mask = causal_mask(scores) if is_causal else attn_mask
     if mask is None:
@@ -123,4 +147,4 @@ def scaled_dot_product_attention(
         scores = masked(scores, mask)
         hidden = (scores == -math.inf).all(-1, keepdim=True)
         weights = scores.masked_fill(hidden, 0).softmax(-1).masked_fill(hidden, 0)
-    return dropout(weights, dropout_p, True).matmul(value)
+    return dropout(weights, dropout_p, True).matmul(value).to(dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ def _padded(shape: Sequence[int], ndim: int) -> tuple[int, ...]:
 
 @composite(
     "kron(Tensor self, Tensor other) -> Tensor",
+    out=True,
     samples=lambda s: [
         s(s.tensor(2, 3), s.tensor(2, 2)),
         s(s.tensor(2), s.tensor(2, 3)),
@@ -51,6 +53,7 @@ def _cross_dim(input: Any, other: Any, dim: int | None) -> int:
 
 @composite(
     "cross(Tensor input, Tensor other, dim? dim=None) -> Tensor",
+    out=True,
     dtypes="integral floating complex",
     samples=lambda s: [
         s(s.tensor(2, 3), s.tensor(2, 3), 1),
@@ -99,6 +102,39 @@ def cartesian_prod(tensors: Sequence[Any]) -> Any:
     return tangrad.stack([grid.flatten() for grid in grids], 1)
 
 
+@composite(
+    "combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor",
+    samples=lambda s: [
+        s(s.tensor(4)),
+        s(s.tensor(4, strided=True), 3),
+        s(s.tensor(3), 2, True),
+        s(s.tensor(3), 0),
+        s(s.tensor(2), 4),
+        s(s.tensor(0)),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(2, 2)), RuntimeError, "1D vector"),
+        (s(s.tensor(2), -1), RuntimeError, "non-negative"),
+    ],
+)
+def combinations(self: Any, r: int, with_replacement: bool) -> Any:
+    """List the choices of `r` elements of a vector, one per row, in the order of the vector.
+
+    Args:
+        with_replacement: whether an element may be chosen more than once.
+    """
+    if self.ndim != 1:
+        raise RuntimeError(f"Expect a 1D vector, but got shape {list(self.shape)}")
+    if r < 0:
+        raise RuntimeError(f"Expect a non-negative number, but got {r}")
+    if r == 0:
+        return self.new_empty((0,))
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    places = [i for row in choose(range(self.shape[0]), r) for i in row]
+    index = tangrad.tensor(places, dtype=tangrad.int64, device=self.device)
+    return self.index_select(0, index).reshape((-1, r) if places else (0, r))
+
+
 def _as_block(position: int, x: Any) -> Any:
     if x.ndim > 2:
         raise RuntimeError(
@@ -135,6 +171,7 @@ def block_diag(tensors: Sequence[Any]) -> Any:
 
 @composite(
     "diff(Tensor self, int n=1, dim dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
+    out=True,
     samples=lambda s: [
         s(s.tensor(4)),
         s(s.tensor(4, 3, strided=True), 2, 0),

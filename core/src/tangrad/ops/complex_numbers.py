@@ -50,6 +50,7 @@ complex = pointwise(
     "complex(Tensor real_part, Tensor imag_part) -> Tensor",
     "complex(real_part, imag_part)",
     check=lambda real_part, imag_part: _check_parts("complex", real_part, imag_part),
+    names={"real": "real_part", "imag": "imag_part"},
     dtypes="floating",
     results=("complex",),
     vjp={"real_part": "real(g)", "imag_part": "imag(g)"},
@@ -67,6 +68,7 @@ polar = pointwise(
     "polar(Tensor absolute, Tensor phase) -> Tensor",
     "complex(absolute * cos(phase), absolute * sin(phase))",
     check=lambda absolute, phase: _check_parts("polar", absolute, phase),
+    names={"abs": "absolute", "angle": "phase"},
     dtypes="floating",
     results=("complex",),
     # real() of the real inputs: beside a complex gradient they are complex, too.

@@ -218,6 +218,7 @@ dot = op(
 
 @composite(
     "vdot(Tensor self, Tensor other) -> Tensor",
+    out=True,
     dtypes="integral floating complex",
     samples=lambda s: [s(s.tensor(3), s.tensor(3))],
     errors=lambda s: [(s(s.tensor(2), s.tensor(3)), RuntimeError, "inconsistent tensor size")],
@@ -229,6 +230,7 @@ def vdot(self: Any, other: Any) -> Any:
 
 @composite(
     "outer(Tensor self, Tensor vec2) -> Tensor",
+    out=True,
     alias=("ger",),
     samples=lambda s: [s(s.tensor(2), s.tensor(3)), s(s.tensor(0), s.tensor(2))],
     errors=lambda s: [(s(s.tensor(2, 2), s.tensor(2)), RuntimeError, "1-D")],
@@ -250,6 +252,7 @@ def _matmul_shapes(a: Any, b: Any) -> RuntimeError:
 
 @composite(
     "matmul(Tensor self, Tensor other) -> Tensor",
+    out=True,
     dtypes="integral floating complex",
     samples=lambda s: [
         s(s.tensor(3), s.tensor(3)),
@@ -317,6 +320,8 @@ def _own(product: Any, shape: tuple[int, ...]) -> Any:
 
 @composite(
     "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+    inplace=True,
+    out=True,
     dtypes="integral floating complex",
     samples=lambda s: [
         s(s.tensor(2, 4), s.tensor(2, 3), s.tensor(3, 4)),
@@ -330,12 +335,14 @@ def _own(product: Any, shape: tuple[int, ...]) -> Any:
 )
 def addmm(self: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
     """Compute beta * self + alpha * (mat1 @ mat2); with beta 0, `self` is not read."""
-    return _scaled_sum(self, mm(mat1, mat2), beta, alpha)
+    return _scaled_sum("addmm", self, mm(mat1, mat2), beta, alpha)
 
 
 @composite(
     "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1)"
     " -> Tensor",
+    inplace=True,
+    out=True,
     dtypes="integral floating complex",
     samples=lambda s: [
         s(s.tensor(2, 2, 4), s.tensor(2, 2, 3), s.tensor(2, 3, 4)),
@@ -351,22 +358,134 @@ def addmm(self: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
 )
 def baddbmm(self: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
     """Compute beta * self + alpha * bmm(batch1, batch2); with beta 0, `self` is not read."""
-    return _scaled_sum(self, bmm(batch1, batch2), beta, alpha)
+    return _scaled_sum("baddbmm", self, bmm(batch1, batch2), beta, alpha)
 
 
 @composite(
     "addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+    inplace=True,
+    out=True,
     dtypes="integral floating complex",
     samples=lambda s: [s(s.tensor(2), s.tensor(2, 3), s.tensor(3), beta=2, alpha=3)],
 )
 def addmv(self: Any, mat: Any, vec: Any, beta: Any, alpha: Any) -> Any:
     """Compute beta * self + alpha * (mat @ vec); with beta 0, `self` is not read."""
-    return _scaled_sum(self, mv(mat, vec), beta, alpha)
+    return _scaled_sum("addmv", self, mv(mat, vec), beta, alpha)
 
 
-def _scaled_sum(self: Any, product: Any, beta: Any, alpha: Any) -> Any:
-    if not (product.is_floating_point() or product.is_complex()):
-        beta, alpha = int(beta), int(alpha)
+@composite(
+    "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+    inplace=True,
+    dtypes="integral floating complex",
+    samples=lambda s: [
+        s(s.tensor(2, 4), s.tensor(2, 2, 3), s.tensor(2, 3, 4)),
+        s(s.tensor(4), s.tensor(2, 2, 3), s.tensor(2, 3, 4), beta=2, alpha=3),
+        *([] if s.is_bool else [s(s.tensor(2, 2), s.tensor(0, 2, 3), s.tensor(0, 3, 2))]),
+    ],
+    errors=lambda s: [
+        (
+            s(s.tensor(3), s.tensor(2, 2, 3), s.tensor(2, 3, 4)),
+            RuntimeError,
+            "must match|expanded size|expand",
+        ),
+        (
+            s(s.tensor(2, 2), s.tensor(2, 2, 3), s.tensor(2, 2, 2)),
+            RuntimeError,
+            "Expected size|Incompatible matrix sizes",
+        ),
+    ],
+)
+def addbmm(self: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
+    """Compute beta * self + alpha * the sum of a batch's products."""
+    total = bmm(batch1, batch2).sum(0, dtype=batch1.dtype)
+    return _scaled_sum("addbmm", self, total, beta, alpha)
+
+
+def _check_factor(name: str, dtype: Any, number: Any) -> None:
+    whole = isinstance(number, bool) or hasattr(number, "__index__")
+    if not (dtype.is_floating_point or dtype.is_complex or whole):
+        raise RuntimeError(
+            f"For integral input tensors, argument {name} must not be a floating point number."
+        )
+    if isinstance(number, complex) and not dtype.is_complex:
+        raise RuntimeError(f"argument {name} must be real for {dtype}, got {number}")
+
+
+@composite(
+    "addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+    inplace=True,
+    samples=lambda s: [
+        s(s.tensor(2, 3), s.tensor(2), s.tensor(3)),
+        s(s.tensor(3), s.tensor(2), s.tensor(3, strided=True), beta=2, alpha=3),
+        s(s.tensor(), s.tensor(2), s.tensor(3), beta=0),
+        s(s.tensor(0, 3), s.tensor(0), s.tensor(3)),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(2, 2), s.tensor(2, 1), s.tensor(2)), RuntimeError, "1-D"),
+        (s(s.tensor(4), s.tensor(2), s.tensor(3)), RuntimeError, "expand|must match|size"),
+    ],
+)
+def addr(self: Any, vec1: Any, vec2: Any, beta: Any, alpha: Any) -> Any:
+    """Compute beta * self + alpha * the outer product; with beta 0, `self` is not read."""
+    if vec1.ndim != 1 or vec2.ndim != 1:
+        raise RuntimeError(
+            f"addr: Expected 1-D arguments vec1 and vec2, but got {vec1.ndim}-D and {vec2.ndim}-D"
+        )
+    product = outer(vec1, vec2)
+    dtype = tangrad.promote_types(self.dtype, product.dtype)
+    _check_factor("beta", dtype, beta)
+    _check_factor("alpha", dtype, alpha)
+    added = self.expand(product.shape)
+    if dtype == tangrad.bool:
+        scaled = product & bool(alpha)
+        return scaled | added if beta else scaled
+    scaled = (product if alpha == 1 else product * alpha).to(dtype)
+    return scaled if beta == 0 else scaled + (added if beta == 1 else added * beta)
+
+
+@composite(
+    "inner(Tensor self, Tensor other) -> Tensor",
+    dtypes="integral floating complex",
+    samples=lambda s: [
+        s(s.tensor(3), s.tensor(3)),
+        s(s.tensor(2, 3), s.tensor(4, 3, strided=True)),
+        s(s.tensor(2, 2, 3), s.tensor(3)),
+        s(s.tensor(), s.tensor(2, 3)),
+        s(s.tensor(2, 0), s.tensor(3, 0)),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(2, 3), s.tensor(2)), RuntimeError, "last dimension must match"),
+        (s(s.tensor(2), s.tensor(2, dtype="float64")), RuntimeError, "same dtype"),
+    ],
+)
+def inner(self: Any, other: Any) -> Any:
+    """Sum the products over the last dimensions of two tensors; a number is a factor."""
+    if self.ndim == 0 or other.ndim == 0:
+        return self * other
+    if self.shape[-1] != other.shape[-1]:
+        raise RuntimeError(
+            "inner() the last dimension must match on both input tensors but got shapes "
+            f"{list(self.shape)} and {list(other.shape)}"
+        )
+    return tangrad.tensordot(self, other, ([-1], [-1]))
+
+
+def _as_factor(number: Any, like: Any) -> Any:
+    """Return a factor in the kind of a tensor's dtype: of integers, its integral part."""
+    if like.dtype.is_complex:
+        return number
+    if isinstance(number, complex):
+        raise RuntimeError(f"the factor {number} cannot be converted to {like.dtype}; take .real")
+    return number if like.dtype.is_floating_point else int(number)
+
+
+def _scaled_sum(name: str, self: Any, product: Any, beta: Any, alpha: Any) -> Any:
+    if self.dtype != product.dtype:
+        raise RuntimeError(
+            f"{name}: self and the matrices must have the same dtype, but got {self.dtype} and "
+            f"{product.dtype}"
+        )
+    beta, alpha = _as_factor(beta, product), _as_factor(alpha, product)
     added = self.expand(product.shape)
     if beta == 0:
         return product if alpha == 1 else product * alpha
@@ -525,12 +644,14 @@ def _contracted_dims(a: Any, b: Any, dims: Any) -> tuple[list[int], list[int]]:
 
 @composite(
     "tensordot(Tensor a, Tensor b, any dims=2) -> Tensor",
+    out=True,
     dtypes="integral floating complex",
     method=False,
     samples=lambda s: [
         s(s.tensor(2, 3, 2), s.tensor(3, 2, 2)),
         s(s.tensor(2, 3), s.tensor(2, 3), ([0], [0])),
         s(s.tensor(2), s.tensor(3), 0),
+        s(s.tensor(1, 3), s.tensor(3, 2), ([0, 1], [1, 0])),
     ],
     errors=lambda s: [
         (s(s.tensor(2, 3), s.tensor(2, 3), 1), RuntimeError, "contracted dimensions"),
@@ -544,6 +665,10 @@ def tensordot(a: Any, b: Any, dims: Any) -> Any:
     """
     ours, theirs = _contracted_dims(a, b, dims)
     for i, j in zip(ours, theirs, strict=True):
+        if a.shape[i] == 1:
+            b = b.sum(j, keepdim=True, dtype=b.dtype)
+        elif b.shape[j] == 1:
+            a = a.sum(i, keepdim=True, dtype=a.dtype)
         if a.shape[i] != b.shape[j]:
             raise RuntimeError(
                 "contracted dimensions need to match, but first has size "

@@ -72,6 +72,7 @@ def _copy_native(self: Any, src: Any, non_blocking: bool) -> Any:
 
 copy_ = op(
     "copy_(Tensor! self, Tensor src, bool non_blocking=False) -> Tensor",
+    names={"other": "src"},
     native=_copy_native,
     check=lambda self, src: _check_copy(self, src),
     vjp={"self": lambda g: _zeros(g), "src": lambda g, src_meta: _source_gradient(g, src_meta)},

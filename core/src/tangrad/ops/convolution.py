@@ -1,4 +1,4 @@
-"""Define convolution and pooling over any number of spatial dimensions.
+"""Define the kernels of convolution over any number of spatial dimensions.
 
 Convolution is bilinear in input and weight. Its three faces (result, input and weight as the
 unknown) are ops of their own and each other's derivatives, so every order of derivative and
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
-from tangrad.ops.define import composite, op
+from tangrad.ops.define import op
 from tangrad.ops.movement import Ints, batched_front, numel_of
 
 
@@ -112,10 +112,39 @@ def _convolve_input(
     return np.ascontiguousarray(np.moveaxis(padded[(slice(None), slice(None), *inner)], 0, 1))
 
 
+def repeated(name: str, value: Any, count: int) -> Ints:
+    """Repeat a single number for all spatial dimensions.
+
+    Raises:
+        TypeError: neither integers nor an integer.
+        RuntimeError: another count of integers.
+    """
+    listed = (value,) if hasattr(value, "__index__") else value
+    if not isinstance(listed, (tuple, list)) or not all(hasattr(n, "__index__") for n in listed):
+        raise TypeError(
+            f"{name} must be an integer or {count} integers, got {value!r} ({type(value).__name__})"
+        )
+    if len(listed) == 1:
+        return tuple(listed) * count
+    if len(listed) != count:
+        raise RuntimeError(f"expected {name} to be a single integer or {count} values, got {value}")
+    return tuple(listed)
+
+
+def in_format_of(result: Any, input: Any) -> Any:
+    """Store a result of images or volumes channels last where the input is stored so."""
+    if input.ndim not in (4, 5) or input.is_contiguous():
+        return result
+    wanted = tangrad.channels_last if input.ndim == 4 else tangrad.channels_last_3d
+    if not input.is_contiguous(memory_format=wanted):
+        return result
+    return result.contiguous(memory_format=wanted)
+
+
 # The three faces ---------------------------------------------------------------------------------
 
 
-def _check_geometry(name: str, **values: Ints) -> None:
+def check_geometry(name: str, **values: Ints) -> None:
     for what, least in (("stride", 1), ("padding", 0), ("dilation", 1), ("output_padding", 0)):
         if any(n < least for n in values.get(what, ())):
             raise RuntimeError(
@@ -128,8 +157,16 @@ def _check_geometry(name: str, **values: Ints) -> None:
 def _check_convolution(
     input: Any, weight: Any, stride: Ints, padding: Ints, dilation: Ints, groups: int
 ) -> None:
-    _check_geometry("convolution", stride=stride, padding=padding, dilation=dilation)
-    if groups < 1 or weight.shape[0] % groups:
+    check_geometry("convolution", stride=stride, padding=padding, dilation=dilation)
+    if groups < 1:
+        raise RuntimeError(f"convolution: non-positive groups is not supported, got {groups}")
+    if input.dtype.name == "bool" and 0 not in input.shape:
+        raise NotImplementedError("convolution is not implemented for bool; convert to a number")
+    if any(k < 1 for k in weight.shape[2:]):
+        raise RuntimeError(
+            f"convolution: kernel size should be greater than zero, got {list(weight.shape[2:])}"
+        )
+    if weight.shape[0] % groups:
         raise RuntimeError(
             f"Given groups={groups}, expected weight to be at least {groups} at dimension 0 and "
             f"divisible by it, but got weight of size {list(weight.shape)} instead"
@@ -254,6 +291,18 @@ def _convolution_input_batch(
     return _split_groups(wide, size), 0
 
 
+def _cut_to(x: Any, shape: Ints) -> Any:
+    """Drop window positions that a transposed convolution left out.
+
+    Its output padding, which may exceed the stride where the dilation does, can make room for
+    positions beyond those of its input.
+    """
+    for d, n in enumerate(tuple(shape)[2:], 2):
+        if x.shape[d] != n:
+            x = x.narrow(d, 0, n)
+    return x
+
+
 convolution_input = op(
     "convolution_input(Tensor weight, Tensor grad, int[] shape, int[] stride, int[] padding,"
     " int[] dilation, int groups) -> Tensor",
@@ -264,8 +313,8 @@ convolution_input = op(
         "weight": lambda g, weight_meta, grad, stride, padding, dilation, groups: (
             convolution_weight(g, grad.conj(), weight_meta.shape, stride, padding, dilation, groups)
         ),
-        "grad": lambda g, weight, stride, padding, dilation, groups: convolution(
-            g, weight.conj(), stride, padding, dilation, groups
+        "grad": lambda g, weight, grad_meta, stride, padding, dilation, groups: _cut_to(
+            convolution(g, weight.conj(), stride, padding, dilation, groups), grad_meta.shape
         ),
     },
     linear=("weight", "grad"),
@@ -329,8 +378,8 @@ convolution_weight = op(
         "input": lambda g, input_meta, grad, stride, padding, dilation, groups: convolution_input(
             g, grad.conj(), input_meta.shape, stride, padding, dilation, groups
         ),
-        "grad": lambda g, input, stride, padding, dilation, groups: convolution(
-            input.conj(), g, stride, padding, dilation, groups
+        "grad": lambda g, input, grad_meta, stride, padding, dilation, groups: _cut_to(
+            convolution(input.conj(), g, stride, padding, dilation, groups), grad_meta.shape
         ),
     },
     linear=("input", "grad"),
@@ -358,225 +407,3 @@ convolution_weight = op(
     ),
     doc="Apply the adjoint of a convolution in its weight.",
 )
-
-
-# Convolutions as PyTorch calls them --------------------------------------------------------------
-
-
-def _same_padding(input: Any, kernel: Ints, stride: Ints, dilation: Ints) -> tuple[Any, Ints]:
-    """Pad so that the result has the size of the input; an odd total puts more at the end."""
-    if any(s != 1 for s in stride):
-        raise RuntimeError("padding='same' is not supported for strided convolutions")
-    totals = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
-    extra = [n for total in reversed(totals) for n in (0, total % 2)]
-    if any(extra):
-        input = tangrad.constant_pad_nd(input, tuple(extra), 0)
-    return input, tuple(total // 2 for total in totals)
-
-
-def repeated(name: str, value: Any, count: int) -> Ints:
-    """Repeat a single number for all spatial dimensions."""
-    listed = (value,) if isinstance(value, int) else tuple(value)
-    if len(listed) == 1:
-        return listed * count
-    if len(listed) != count:
-        raise RuntimeError(f"expected {name} to be a single integer or {count} values, got {value}")
-    return listed
-
-
-def _with_batch(name: str, input: Any, weight: Any, spatial: int) -> tuple[Any, bool]:
-    if weight.ndim != spatial + 2:
-        raise RuntimeError(
-            f"{name}: expected {spatial + 2}D weight, got shape {list(weight.shape)}"
-        )
-    if input.ndim not in (spatial + 1, spatial + 2):
-        raise RuntimeError(
-            f"Expected {spatial + 1}D (unbatched) or {spatial + 2}D (batched) input to {name}, "
-            f"but got input of size: {list(input.shape)}"
-        )
-    batched = input.ndim == spatial + 2
-    return (input if batched else input.unsqueeze(0)), batched
-
-
-def _with_bias(result: Any, bias: Any, spatial: int, channels: int) -> Any:
-    if bias is None:
-        return result
-    if tuple(bias.shape) != (channels,):
-        raise RuntimeError(
-            f"expected bias to be 1-dimensional with {channels} elements, but got bias of size "
-            f"{list(bias.shape)} instead"
-        )
-    return result + bias.reshape((channels,) + (1,) * spatial)
-
-
-def _conv(
-    name: str,
-    spatial: int,
-    input: Any,
-    weight: Any,
-    bias: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: int,
-) -> Any:
-    x, batched = _with_batch(name, input, weight, spatial)
-    stride = repeated("stride", stride, spatial)
-    dilation = repeated("dilation", dilation, spatial)
-    if padding == "valid":
-        padding = 0
-    if padding == "same":
-        x, padding = _same_padding(x, tuple(weight.shape)[2:], stride, dilation)
-    if isinstance(padding, str):
-        raise RuntimeError(f"Invalid padding string: '{padding}', expected 'same' or 'valid'")
-    padding = repeated("padding", padding, spatial)
-    result = convolution(x, weight, stride, padding, dilation, groups)
-    result = _with_bias(result, bias, spatial, weight.shape[0])
-    return result if batched else result.squeeze(0)
-
-
-@composite(
-    "conv1d(Tensor input, Tensor weight, Tensor? bias=None, any stride=1, any padding=0,"
-    " any dilation=1, int groups=1) -> Tensor",
-    dtypes="floating complex",
-    method=False,
-    samples=lambda s: [
-        s(s.tensor(2, 2, 5), s.tensor(3, 2, 2), s.tensor(3)),
-        s(s.tensor(2, 5), s.tensor(2, 1, 3), None, 2, 1, 1, 2),
-        s(s.tensor(1, 1, 6), s.tensor(1, 1, 2), None, 1, "same", 3),
-    ],
-    errors=lambda s: [
-        (s(s.tensor(2, 3, 4), s.tensor(3, 2, 2)), RuntimeError, "channels"),
-        (s(s.tensor(4), s.tensor(3, 2, 2)), RuntimeError, "Expected 2D"),
-        (s(s.tensor(1, 1, 2), s.tensor(1, 1, 3)), RuntimeError, "Kernel size can't be greater"),
-        (s(s.tensor(1, 1, 4), s.tensor(1, 1, 3), None, 0), RuntimeError, "stride"),
-    ],
-)
-def conv1d(
-    input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
-) -> Any:
-    """Correlate signals with kernels.
-
-    Args:
-        input: (N, C, L) or (C, L).
-        weight: (O, C / groups, k).
-        bias: (O).
-        padding: a number, "same" or "valid".
-    """
-    return _conv("conv1d", 1, input, weight, bias, stride, padding, dilation, groups)
-
-
-@composite(
-    "conv2d(Tensor input, Tensor weight, Tensor? bias=None, any stride=1, any padding=0,"
-    " any dilation=1, int groups=1) -> Tensor",
-    dtypes="floating complex",
-    method=False,
-    samples=lambda s: [
-        s(s.tensor(2, 2, 4, 3), s.tensor(3, 2, 2, 2), s.tensor(3)),
-        s(s.tensor(2, 4, 4), s.tensor(2, 1, 3, 2), None, (2, 1), (1, 0), 1, 2),
-        s(s.tensor(1, 1, 4, 5), s.tensor(1, 1, 2, 3), s.tensor(1), 1, "same", 1),
-        s(s.tensor(1, 1, 5, 5), s.tensor(1, 1, 2, 2), None, 1, "valid", 2),
-    ],
-    errors=lambda s: [
-        (s(s.tensor(1, 2, 4, 4), s.tensor(3, 1, 2, 2)), RuntimeError, "channels"),
-        (s(s.tensor(4, 4), s.tensor(3, 1, 2, 2)), RuntimeError, "Expected 3D"),
-        (
-            s(s.tensor(1, 1, 4, 4), s.tensor(1, 1, 2, 2), None, 2, "same"),
-            RuntimeError,
-            "strided convolutions",
-        ),
-        (
-            s(s.tensor(1, 1, 4, 4), s.tensor(1, 1, 2, 2), s.tensor(2)),
-            RuntimeError,
-            "expected bias to be 1-dimensional",
-        ),
-    ],
-)
-def conv2d(
-    input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
-) -> Any:
-    """Correlate images with kernels.
-
-    Args:
-        input: (N, C, H, W) or (C, H, W).
-        weight: (O, C / groups, kH, kW).
-        bias: (O).
-        padding: a number, a pair, "same" or "valid".
-    """
-    return _conv("conv2d", 2, input, weight, bias, stride, padding, dilation, groups)
-
-
-@composite(
-    "conv_transpose2d(Tensor input, Tensor weight, Tensor? bias=None, int[2] stride=1,"
-    " int[2] padding=0, int[2] output_padding=0, int groups=1, int[2] dilation=1) -> Tensor",
-    dtypes="floating complex",
-    method=False,
-    samples=lambda s: [
-        s(s.tensor(2, 2, 2, 3), s.tensor(2, 3, 2, 2), s.tensor(3)),
-        s(s.tensor(2, 2, 2), s.tensor(2, 1, 3, 2), None, 2, 1, 1, 2),
-        s(s.tensor(1, 1, 3, 3), s.tensor(1, 1, 2, 2), None, 1, 0, 0, 1, 2),
-    ],
-    errors=lambda s: [
-        (s(s.tensor(1, 2, 2, 2), s.tensor(3, 1, 2, 2)), RuntimeError, "channels"),
-    ],
-)
-def conv_transpose2d(
-    input: Any,
-    weight: Any,
-    bias: Any,
-    stride: Ints,
-    padding: Ints,
-    output_padding: Ints,
-    groups: int,
-    dilation: Ints,
-) -> Any:
-    """Apply the adjoint of conv2d in its input ("transposed convolution").
-
-    Args:
-        input: (N, C, H, W) or (C, H, W).
-        weight: (C, O / groups, kH, kW).
-        bias: (O).
-        output_padding: rows and columns added at the far end of the result.
-    """
-    x, batched = _with_batch("conv_transpose2d", input, weight, 2)
-    _check_geometry(
-        "conv_transpose2d",
-        stride=stride,
-        padding=padding,
-        dilation=dilation,
-        output_padding=output_padding,
-    )
-    if x.shape[1] != weight.shape[0]:
-        raise RuntimeError(
-            f"Given transposed=1, weight of size {list(weight.shape)}, expected input"
-            f"{list(x.shape)} to have {weight.shape[0]} channels, but got {x.shape[1]} channels "
-            "instead"
-        )
-    if any(o >= max(s, d) for o, s, d in zip(output_padding, stride, dilation, strict=True)):
-        raise RuntimeError(
-            "output padding must be smaller than either stride or dilation, but got "
-            f"output_padding={list(output_padding)}, stride={list(stride)}, "
-            f"dilation={list(dilation)}"
-        )
-    sizes = tuple(
-        (n - 1) * s - 2 * p + d * (k - 1) + o + 1
-        for n, s, p, d, k, o in zip(
-            tuple(x.shape)[2:],
-            stride,
-            padding,
-            dilation,
-            tuple(weight.shape)[2:],
-            output_padding,
-            strict=True,
-        )
-    )
-    if any(n < 1 for n in sizes):
-        raise RuntimeError(
-            f"Given input size per channel: {list(x.shape)[2:]}. Calculated output size per "
-            f"channel: {list(sizes)}. Output size is too small"
-        )
-    channels = weight.shape[1] * groups
-    shape = (x.shape[0], channels, *sizes)
-    result = convolution_input(weight, x, shape, stride, padding, dilation, groups)
-    result = _with_bias(result, bias, 2, channels)
-    return result if batched else result.squeeze(0)

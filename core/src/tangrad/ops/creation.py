@@ -1,19 +1,17 @@
-"""Define the ops that make tensors out of numbers."""
+"""Define the ops that make tensors of a size: uninitialised, or of one value."""
 
 from __future__ import annotations
 
-import math
+import warnings
 from typing import Any
 
 import tangrad
 from tangrad import _C
-from tangrad.ops.define import composite, op, overload
-from tangrad.ops.movement import Ints, contiguous_stride, wrap_dim
-from tangrad.ops.slicing import diagonal_backward
-from tangrad.tensor.construct import tensor
+from tangrad.ops.define import composite
+from tangrad.ops.movement import Ints, contiguous_stride
 
 
-def _require_strided(layout: Any) -> None:
+def require_strided(layout: Any) -> None:
     if layout is not None and str(layout).rpartition(".")[2] != "strided":
         raise NotImplementedError(
             f"tensors of layout {layout} are made by the package that brings the layout; "
@@ -21,18 +19,41 @@ def _require_strided(layout: Any) -> None:
         )
 
 
-def _check_size(size: Ints) -> None:
+def check_size(size: Ints) -> None:
     if any(n < 0 for n in size):
         raise RuntimeError(
             f"Trying to create tensor with negative dimension {min(size)}: {list(size)}"
         )
 
 
-def _finished(x: Any, requires_grad: bool) -> Any:
+def finished(x: Any, requires_grad: bool) -> Any:
     return _C.as_new(x.requires_grad_() if requires_grad else x)
 
 
 # Uninitialised ---------------------------------------------------------------------------------
+
+
+def written(out: Any, size: Ints, dtype: Any, device: Any) -> Any:
+    """Give the tensor of out= in the size asked for.
+
+    Raises:
+        RuntimeError: it has another dtype or device than the one asked for.
+    """
+    if dtype is not None and dtype != out.dtype:
+        raise RuntimeError(f"dtype {dtype} does not match dtype of out parameter ({out.dtype})")
+    if device is not None and device.type != out.device.type:
+        raise RuntimeError(f"device {device} does not match device of out parameter ({out.device})")
+    check_size(size)
+    if tuple(out.shape) == tuple(size):
+        return out
+    if out.numel():
+        warnings.warn(
+            f"An output with one or more elements was resized since it had shape "
+            f"{list(out.shape)}, which does not match the required output shape {list(size)}.",
+            UserWarning,
+            stacklevel=3,
+        )
+    return out.resize_(tuple(size))
 
 
 def _channels_last_stride(shape: Ints, order: Ints) -> Ints:
@@ -60,14 +81,14 @@ def _in_levels(made: Any, like: Any) -> Any:
     return lift(made, like)
 
 
-def _empty(size: Ints, dtype: Any, device: Any, memory_format: Any, like: Any = None) -> Any:
+def allocate(size: Ints, dtype: Any, device: Any, memory_format: Any, like: Any = None) -> Any:
     return _in_levels(_allocated(size, dtype, device, memory_format), like)
 
 
 def _allocated(size: Ints, dtype: Any, device: Any, memory_format: Any) -> Any:
     if memory_format is None:
         return _C.empty(size, dtype, device)
-    _check_size(size)
+    check_size(size)
     dtype = _C.get_default_dtype() if dtype is None else dtype
     device = _C.get_default_device() if device is None else device
     order = _CHANNELS_LAST.get(_format_name(memory_format))
@@ -83,8 +104,8 @@ def _allocated(size: Ints, dtype: Any, device: Any, memory_format: Any) -> Any:
 
 @composite(
     "empty(int[] size, *, dtype? dtype=None, layout? layout=None, device? device=None,"
-    " bool requires_grad=False, bool pin_memory=False, memory_format? memory_format=None)"
-    " -> Tensor",
+    " bool requires_grad=False, bool pin_memory=False, memory_format? memory_format=None,"
+    " Tensor? out=None) -> Tensor",
     samples=lambda s: [s((2, 3)), s(()), s((0, 2))],
     errors=lambda s: [(s((2, -1)), RuntimeError, "negative dimension")],
 )
@@ -96,6 +117,7 @@ def empty(
     requires_grad: bool,
     pin_memory: bool,
     memory_format: Any,
+    out: Any,
 ) -> Any:
     """Make a tensor whose elements are not initialised.
 
@@ -105,8 +127,58 @@ def empty(
         device: default: `get_default_device()`.
         memory_format: contiguous_format (default) or channels_last.
     """
-    _require_strided(layout)
-    return _finished(_empty(size, dtype, device, memory_format), requires_grad)
+    require_strided(layout)
+    if out is not None:
+        return written(out, size, dtype, device)
+    return finished(allocate(size, dtype, device, memory_format), requires_grad)
+
+
+@composite(
+    "empty_permuted(int[] size, int[] physical_layout, *, dtype? dtype=None, layout? layout=None,"
+    " device? device=None, bool requires_grad=False, bool pin_memory=False) -> Tensor",
+    samples=lambda s: [s((2, 3, 4), (2, 0, 1)), s((2, 3), (0, 1)), s((), ()), s((0, 2), (1, 0))],
+    errors=lambda s: [
+        (s((2, 3), (1,)), RuntimeError, "does not match the length"),
+        (s((2, 3), (0, 0)), RuntimeError, "Duplicate dim"),
+        (s((2, 3), (0, -1)), RuntimeError, "out of range"),
+    ],
+)
+def empty_permuted(
+    size: Ints,
+    physical_layout: Ints,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    pin_memory: bool,
+) -> Any:
+    """Make a dense tensor, not initialised, whose dimensions lie in memory in a given order.
+
+    Args:
+        physical_layout: the dimensions, from the one with the largest stride to the innermost.
+    """
+    require_strided(layout)
+    check_size(size)
+    if len(size) != len(physical_layout):
+        raise RuntimeError(
+            "Number of dimensions in size does not match the length of the physical_layout; i.e. "
+            f"len(size) = {len(size)} is not equal to len(physical_layout) = "
+            f"{len(physical_layout)}"
+        )
+    for position, dim in enumerate(physical_layout):
+        if not 0 <= dim < len(size):
+            raise RuntimeError(
+                f"Dimension out of range (expected to be between 0 and {len(size) - 1}, but got "
+                f"{dim} at index {position})"
+            )
+    if len(set(physical_layout)) != len(size):
+        raise RuntimeError(f"Duplicate dim not allowed, got {list(physical_layout)}")
+    dtype = _C.get_default_dtype() if dtype is None else dtype
+    device = _C.get_default_device() if device is None else device
+    stride = _channels_last_stride(size, physical_layout)
+    return finished(
+        _in_levels(_C.empty_strided(tuple(size), stride, dtype, device), None), requires_grad
+    )
 
 
 @composite(
@@ -128,8 +200,8 @@ def empty_strided(
     pin_memory: bool,
 ) -> Any:
     """Make a tensor of given shape and stride whose elements are not initialised."""
-    _require_strided(layout)
-    _check_size(size)
+    require_strided(layout)
+    check_size(size)
     if len(size) != len(stride):
         raise RuntimeError(
             "mismatch in length of strides and shape: sizes and strides must have the same "
@@ -140,7 +212,7 @@ def empty_strided(
     dtype = _C.get_default_dtype() if dtype is None else dtype
     device = _C.get_default_device() if device is None else device
     made = _in_levels(_C.empty_strided(tuple(size), tuple(stride), dtype, device), None)
-    return _finished(made, requires_grad)
+    return finished(made, requires_grad)
 
 
 def _dense(shape: Ints, stride: Ints) -> bool:
@@ -172,7 +244,7 @@ def _empty_like(x: Any, dtype: Any, device: Any, memory_format: Any) -> Any:
     device = x.device if device is None else device
     if memory_format is None or _format_name(memory_format) == "preserve_format":
         return _in_levels(_C.empty_strided(tuple(x.shape), _kept_stride(x), dtype, device), x)
-    return _empty(tuple(x.shape), dtype, device, memory_format, x)
+    return allocate(tuple(x.shape), dtype, device, memory_format, x)
 
 
 @composite(
@@ -196,8 +268,8 @@ def empty_like(
     Args:
         memory_format: preserve_format (default) keeps the order of dimensions in memory.
     """
-    _require_strided(layout)
-    return _finished(_empty_like(input, dtype, device, memory_format), requires_grad)
+    require_strided(layout)
+    return finished(_empty_like(input, dtype, device, memory_format), requires_grad)
 
 
 # Filled ----------------------------------------------------------------------------------------
@@ -205,33 +277,49 @@ def empty_like(
 
 @composite(
     "zeros(int[] size, *, dtype? dtype=None, layout? layout=None, device? device=None,"
-    " bool requires_grad=False, bool pin_memory=False) -> Tensor",
+    " bool requires_grad=False, bool pin_memory=False, Tensor? out=None) -> Tensor",
     samples=lambda s: [s((2, 3)), s(()), s((0, 2))],
     errors=lambda s: [(s((2, -1)), RuntimeError, "negative dimension")],
 )
 def zeros(
-    size: Ints, dtype: Any, layout: Any, device: Any, requires_grad: bool, pin_memory: bool
+    size: Ints,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    pin_memory: bool,
+    out: Any,
 ) -> Any:
     """Make a tensor of zeros."""
-    _require_strided(layout)
-    return _finished(_empty(size, dtype, device, None).fill_(0), requires_grad)
+    require_strided(layout)
+    if out is not None:
+        return written(out, size, dtype, device).fill_(0)
+    return finished(allocate(size, dtype, device, None).fill_(0), requires_grad)
 
 
 @composite(
     "ones(int[] size, *, dtype? dtype=None, layout? layout=None, device? device=None,"
-    " bool requires_grad=False, bool pin_memory=False) -> Tensor",
+    " bool requires_grad=False, bool pin_memory=False, Tensor? out=None) -> Tensor",
     samples=lambda s: [s((2, 3)), s(()), s((0, 2))],
     errors=lambda s: [(s((2, -1)), RuntimeError, "negative dimension")],
 )
 def ones(
-    size: Ints, dtype: Any, layout: Any, device: Any, requires_grad: bool, pin_memory: bool
+    size: Ints,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    pin_memory: bool,
+    out: Any,
 ) -> Any:
     """Make a tensor of ones."""
-    _require_strided(layout)
-    return _finished(_empty(size, dtype, device, None).fill_(1), requires_grad)
+    require_strided(layout)
+    if out is not None:
+        return written(out, size, dtype, device).fill_(1)
+    return finished(allocate(size, dtype, device, None).fill_(1), requires_grad)
 
 
-def _dtype_of_number(value: Any) -> Any:
+def dtype_of_number(value: Any) -> Any:
     """Give the dtype that a Python number makes, or the number in a tensor."""
     value = value.item() if hasattr(value, "item") else value
     if isinstance(value, bool):
@@ -246,7 +334,8 @@ def _dtype_of_number(value: Any) -> Any:
 
 @composite(
     "full(int[] size, Operand fill_value, *, dtype? dtype=None, layout? layout=None,"
-    " device? device=None, bool requires_grad=False, bool pin_memory=False) -> Tensor",
+    " device? device=None, bool requires_grad=False, bool pin_memory=False,"
+    " Tensor? out=None) -> Tensor",
     method=False,
     samples=lambda s: [s((2, 3), 2), s((), 1.5), s((2,), True), s((0,), 1)],
     errors=lambda s: [(s((2, -1), 0), RuntimeError, "negative dimension")],
@@ -259,11 +348,14 @@ def full(
     device: Any,
     requires_grad: bool,
     pin_memory: bool,
+    out: Any,
 ) -> Any:
     """Make a tensor of one value; its dtype follows from the value unless given."""
-    _require_strided(layout)
-    dtype = _dtype_of_number(fill_value) if dtype is None else dtype
-    return _finished(_empty(size, dtype, device, None).fill_(fill_value), requires_grad)
+    require_strided(layout)
+    if out is not None:
+        return written(out, size, dtype, device).fill_(fill_value)
+    dtype = dtype_of_number(fill_value) if dtype is None else dtype
+    return finished(allocate(size, dtype, device, None).fill_(fill_value), requires_grad)
 
 
 @composite(
@@ -283,8 +375,8 @@ def zeros_like(
     memory_format: Any,
 ) -> Any:
     """Make a tensor of zeros like another."""
-    _require_strided(layout)
-    return _finished(_empty_like(input, dtype, device, memory_format).fill_(0), requires_grad)
+    require_strided(layout)
+    return finished(_empty_like(input, dtype, device, memory_format).fill_(0), requires_grad)
 
 
 @composite(
@@ -304,8 +396,8 @@ def ones_like(
     memory_format: Any,
 ) -> Any:
     """Make a tensor of ones like another."""
-    _require_strided(layout)
-    return _finished(_empty_like(input, dtype, device, memory_format).fill_(1), requires_grad)
+    require_strided(layout)
+    return finished(_empty_like(input, dtype, device, memory_format).fill_(1), requires_grad)
 
 
 @composite(
@@ -326,9 +418,9 @@ def full_like(
     memory_format: Any,
 ) -> Any:
     """Make a tensor of one value like another."""
-    _require_strided(layout)
+    require_strided(layout)
     filled = _empty_like(input, dtype, device, memory_format).fill_(fill_value)
-    return _finished(filled, requires_grad)
+    return finished(filled, requires_grad)
 
 
 @composite(
@@ -347,9 +439,9 @@ def new_empty(
     pin_memory: bool,
 ) -> Any:
     """Make an uninitialised tensor of the dtype and device of this one."""
-    _require_strided(layout)
-    made = _empty(size, self.dtype if dtype is None else dtype, device or self.device, None, self)
-    return _finished(made, requires_grad)
+    require_strided(layout)
+    made = allocate(size, self.dtype if dtype is None else dtype, device or self.device, None, self)
+    return finished(made, requires_grad)
 
 
 @composite(
@@ -368,9 +460,9 @@ def new_zeros(
     pin_memory: bool,
 ) -> Any:
     """Make a tensor of zeros of the dtype and device of this one."""
-    _require_strided(layout)
-    made = _empty(size, self.dtype if dtype is None else dtype, device or self.device, None, self)
-    return _finished(made.fill_(0), requires_grad)
+    require_strided(layout)
+    made = allocate(size, self.dtype if dtype is None else dtype, device or self.device, None, self)
+    return finished(made.fill_(0), requires_grad)
 
 
 @composite(
@@ -389,9 +481,9 @@ def new_ones(
     pin_memory: bool,
 ) -> Any:
     """Make a tensor of ones of the dtype and device of this one."""
-    _require_strided(layout)
-    made = _empty(size, self.dtype if dtype is None else dtype, device or self.device, None, self)
-    return _finished(made.fill_(1), requires_grad)
+    require_strided(layout)
+    made = allocate(size, self.dtype if dtype is None else dtype, device or self.device, None, self)
+    return finished(made.fill_(1), requires_grad)
 
 
 @composite(
@@ -412,9 +504,9 @@ def new_full(
     pin_memory: bool,
 ) -> Any:
     """Make a tensor of one value of the dtype and device of this one."""
-    _require_strided(layout)
-    made = _empty(size, self.dtype if dtype is None else dtype, device or self.device, None, self)
-    return _finished(made.fill_(fill_value), requires_grad)
+    require_strided(layout)
+    made = allocate(size, self.dtype if dtype is None else dtype, device or self.device, None, self)
+    return finished(made.fill_(fill_value), requires_grad)
 
 
 @composite(
@@ -454,293 +546,5 @@ def scalar_tensor(
     s: Any, dtype: Any, layout: Any, device: Any, requires_grad: bool, pin_memory: bool
 ) -> Any:
     """Make a zero-dimensional tensor of the default dtype (or `dtype`) of a number."""
-    _require_strided(layout)
-    return _finished(_empty((), dtype, device, None).fill_(s), requires_grad)
-
-
-# Sequences -------------------------------------------------------------------------------------
-
-_sequence = op(
-    "_sequence(Tensor! self, Scalar start, Scalar step) -> Tensor",
-    reference=lambda np, self, start, step: _sequence_reference(np, self, start, step),
-    vjp="none: the values written do not depend on those before",
-    batch=None,
-    function=False,
-    method=False,
-    samples=lambda s: [s(s.tensor(4), 0, 1), s(s.tensor(3), 2, 3), s(s.tensor(0), 0, 1)],
-    oracle=lambda torch, x, start, step: x.copy_(
-        torch.arange(x.numel(), dtype=torch.float64).mul(step).add(start).to(x.dtype)
-    ),
-    doc="Overwrite a vector by start + i * step, computed in float64 or in integers.",
-)
-
-
-def _sequence_reference(np: Any, self: Any, start: Any, step: Any) -> Any:
-    positions = np.arange(self.shape[0])
-    exact = self.dtype.kind in "iub" and isinstance(start, int) and isinstance(step, int)
-    kind = np.int64 if exact else np.float64
-    return (positions.astype(kind) * kind(step) + kind(start)).astype(self.dtype)
-
-
-def _check_range(start: Any, end: Any, step: Any) -> None:
-    if step == 0:
-        raise RuntimeError("step must be nonzero")
-    if not all(math.isfinite(x) for x in (start, end)):
-        raise RuntimeError(f"unsupported range: {start} -> {end}")
-    if (end - start) * (1 if step > 0 else -1) < 0:
-        raise RuntimeError(
-            "upper bound and lower bound inconsistent with step sign: "
-            f"start {start}, end {end}, step {step}"
-        )
-
-
-def _range_length(start: Any, end: Any, step: Any) -> int:
-    if all(isinstance(x, int) for x in (start, end, step)):
-        return max(0, -((start - end) // step))
-    return math.ceil((end - start) / step)
-
-
-def _number(x: Any) -> Any:
-    return x.item() if hasattr(x, "item") else x
-
-
-@composite(
-    "arange_step(Scalar start, Scalar end, Scalar step=1, *, dtype? dtype=None,"
-    " layout? layout=None, device? device=None, bool requires_grad=False,"
-    " bool pin_memory=False) -> Tensor",
-    function=False,
-    method=False,
-    samples=lambda s: [s(1, 4), s(1, 7, 2), s(5, 0, -2), s(0.0, 1.0, 0.25), s(2, 2)],
-    oracle="arange",
-    errors=lambda s: [
-        (s(0, 3, 0), RuntimeError, "step must be nonzero"),
-        (s(0, 3, -1), RuntimeError, "inconsistent with step sign"),
-        (s(0, float("inf")), RuntimeError, "unsupported range"),
-    ],
-)
-def arange_step(
-    start: Any,
-    end: Any,
-    step: Any,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-) -> Any:
-    """Make a vector of start, start + step, ... below end.
-
-    Integers make int64, others the default dtype.
-    """
-    _require_strided(layout)
-    start, end, step = _number(start), _number(end), _number(step)
-    _check_range(start, end, step)
-    if dtype is None:
-        whole = all(isinstance(x, int) for x in (start, end, step))
-        dtype = tangrad.int64 if whole else _C.get_default_dtype()
-    vector = _empty((_range_length(start, end, step),), dtype, device, None)
-    return _finished(_sequence(vector, start, step), requires_grad)
-
-
-@composite(
-    "arange_end(Scalar end, *, dtype? dtype=None, layout? layout=None, device? device=None,"
-    " bool requires_grad=False, bool pin_memory=False) -> Tensor",
-    function=False,
-    method=False,
-    samples=lambda s: [s(4), s(0), s(2.5)],
-    oracle="arange",
-    errors=lambda s: [(s(-1), RuntimeError, "inconsistent with step sign")],
-)
-def arange_end(
-    end: Any, dtype: Any, layout: Any, device: Any, requires_grad: bool, pin_memory: bool
-) -> Any:
-    """Make a vector of 0, 1, ... below end."""
-    return arange_step(
-        0, end, 1, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad
-    )
-
-
-arange = overload("arange", "arange_end", "arange_step", method=False)
-
-
-def _spaced(start: Any, end: Any, steps: int) -> list[Any]:
-    """List evenly spaced numbers, from both ends towards the middle, so that both are exact."""
-    if steps == 1:
-        return [start]
-    step = (end - start) / (steps - 1)
-    half = steps // 2
-    return [start + step * i if i < half else end - step * (steps - 1 - i) for i in range(steps)]
-
-
-def _from_numbers(numbers: list[Any], dtype: Any, device: Any) -> Any:
-    whole = not (dtype.is_floating_point or dtype.is_complex)
-    listed = [math.trunc(x) for x in numbers] if whole else numbers
-    return tensor(listed, dtype=dtype, device=device).reshape((len(numbers),))
-
-
-def _spacing_dtype(dtype: Any, start: Any, end: Any) -> Any:
-    if dtype is not None:
-        return dtype
-    if isinstance(start, complex) or isinstance(end, complex):
-        return _dtype_of_number(1j)
-    return _C.get_default_dtype()
-
-
-@composite(
-    "linspace(Scalar start, Scalar end, int steps, *, dtype? dtype=None, layout? layout=None,"
-    " device? device=None, bool requires_grad=False, bool pin_memory=False) -> Tensor",
-    method=False,
-    samples=lambda s: [s(0, 1, 5), s(3, -1, 4), s(2, 3, 1), s(0, 1, 0)],
-    errors=lambda s: [(s(0, 1, -1), RuntimeError, "steps must be non-negative")],
-)
-def linspace(
-    start: Any,
-    end: Any,
-    steps: int,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-) -> Any:
-    """Make a vector of evenly spaced numbers from start to end, both included."""
-    _require_strided(layout)
-    if steps < 0:
-        raise RuntimeError(f"number of steps must be non-negative, got steps={steps}")
-    start, end = _number(start), _number(end)
-    dtype = _spacing_dtype(dtype, start, end)
-    return _finished(_from_numbers(_spaced(start, end, steps), dtype, device), requires_grad)
-
-
-@composite(
-    "logspace(Scalar start, Scalar end, int steps, float base=10.0, *, dtype? dtype=None,"
-    " layout? layout=None, device? device=None, bool requires_grad=False,"
-    " bool pin_memory=False) -> Tensor",
-    method=False,
-    samples=lambda s: [s(0, 2, 5), s(-1, 1, 3, 2.0), s(1, 2, 1), s(0, 1, 0)],
-    errors=lambda s: [(s(0, 1, -1), RuntimeError, "steps must be non-negative")],
-)
-def logspace(
-    start: Any,
-    end: Any,
-    steps: int,
-    base: float,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-) -> Any:
-    """Make a vector of the powers of base whose exponents are evenly spaced."""
-    _require_strided(layout)
-    if steps < 0:
-        raise RuntimeError(f"number of steps must be non-negative, got steps={steps}")
-    start, end = _number(start), _number(end)
-    powers = [base**x for x in _spaced(start, end, steps)]
-    dtype = _spacing_dtype(dtype, start, end)
-    return _finished(_from_numbers(powers, dtype, device), requires_grad)
-
-
-# Matrices --------------------------------------------------------------------------------------
-
-
-@composite(
-    "eye(int n, int? m=None, *, dtype? dtype=None, layout? layout=None, device? device=None,"
-    " bool requires_grad=False, bool pin_memory=False) -> Tensor",
-    samples=lambda s: [s(3), s(2, 4), s(3, 1), s(0)],
-    errors=lambda s: [(s(-1), RuntimeError, "greater or equal to 0")],
-)
-def eye(
-    n: int,
-    m: int | None,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    requires_grad: bool,
-    pin_memory: bool,
-) -> Any:
-    """Make a matrix with ones on the diagonal and zeros elsewhere."""
-    _require_strided(layout)
-    m = n if m is None else m
-    if n < 0 or m < 0:
-        raise RuntimeError(f"n and m must be greater or equal to 0, got {n} and {m}")
-    matrix = _empty((n, m), dtype, device, None).fill_(0)
-    if n and m:
-        matrix.diagonal().fill_(1)
-    return _finished(matrix, requires_grad)
-
-
-def _triangle(row: int, col: int, offset: int, lower: bool) -> list[list[int]]:
-    if row < 0 or col < 0:
-        raise RuntimeError(f"row and col must be non-negative, got {row} and {col}")
-    sign = 1 if lower else -1
-    places = [(i, j) for i in range(row) for j in range(col) if sign * (j - i) <= sign * offset]
-    return [[i for i, _ in places], [j for _, j in places]]
-
-
-@composite(
-    "tril_indices(int row, int col, int offset=0, *, dtype? dtype=None, layout? layout=None,"
-    " device? device=None, bool pin_memory=False) -> Tensor",
-    samples=lambda s: [s(3, 3), s(2, 4, 1), s(3, 2, -1), s(0, 2)],
-    errors=lambda s: [(s(-1, 2), RuntimeError, "non-negative")],
-)
-def tril_indices(
-    row: int, col: int, offset: int, dtype: Any, layout: Any, device: Any, pin_memory: bool
-) -> Any:
-    """List the places on and below a diagonal of a matrix: their rows and their columns."""
-    listed = _triangle(row, col, offset, lower=True)
-    dtype = tangrad.int64 if dtype is None else dtype
-    return tensor(listed, dtype=dtype, device=device).reshape((2, len(listed[0])))
-
-
-@composite(
-    "triu_indices(int row, int col, int offset=0, *, dtype? dtype=None, layout? layout=None,"
-    " device? device=None, bool pin_memory=False) -> Tensor",
-    samples=lambda s: [s(3, 3), s(2, 4, 1), s(3, 2, -1), s(0, 2)],
-    errors=lambda s: [(s(-1, 2), RuntimeError, "non-negative")],
-)
-def triu_indices(
-    row: int, col: int, offset: int, dtype: Any, layout: Any, device: Any, pin_memory: bool
-) -> Any:
-    """List the places on and above a diagonal of a matrix: their rows and their columns."""
-    listed = _triangle(row, col, offset, lower=False)
-    dtype = tangrad.int64 if dtype is None else dtype
-    return tensor(listed, dtype=dtype, device=device).reshape((2, len(listed[0])))
-
-
-@composite(
-    "diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
-    samples=lambda s: [
-        s(s.tensor(3)),
-        s(s.tensor(2, 3), 1),
-        s(s.tensor(2, 2), -1, 0, 2),
-    ],
-    errors=lambda s: [
-        (s(s.tensor(2), 0, 1, 1), RuntimeError, "identical"),
-        (s(s.tensor(2), 0, 0, 3), IndexError, "Dimension out of range"),
-    ],
-)
-def diag_embed(self: Any, offset: int, dim1: int, dim2: int) -> Any:
-    """Put the last dimension on a diagonal of two new dimensions of a tensor of zeros."""
-    ndim = self.ndim
-    dim1, dim2 = wrap_dim(dim1, ndim + 1), wrap_dim(dim2, ndim + 1)
-    if dim1 == dim2:
-        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
-    size = self.shape[-1] + abs(offset)
-    rest = iter(tuple(self.shape)[:-1])
-    shape = tuple(size if d in (dim1, dim2) else next(rest) for d in range(ndim + 1))
-    return diagonal_backward(self, shape, offset, dim1, dim2)
-
-
-@composite(
-    "diag(Tensor self, int diagonal=0) -> Tensor",
-    samples=lambda s: [s(s.tensor(3)), s(s.tensor(2, 3), 1), s(s.tensor(2), -1)],
-    errors=lambda s: [(s(s.tensor(2, 2, 2)), RuntimeError, "Supports 1D or 2D|1- or 2-D")],
-)
-def diag(self: Any, diagonal: int) -> Any:
-    """Take a diagonal of a matrix, or make a matrix with a vector as diagonal."""
-    if self.ndim not in (1, 2):
-        raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {self.ndim}D")
-    if self.ndim == 1:
-        return diag_embed(self, diagonal)
-    return self.diagonal(diagonal).clone()
+    require_strided(layout)
+    return finished(allocate((), dtype, device, None).fill_(s), requires_grad)

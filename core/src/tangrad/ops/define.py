@@ -82,6 +82,9 @@ def _make(kind: str, definition: Definition, **fields: Any) -> _C.Op:
         return_type=result_type_of(schema),
         has_rule=definition.differentiable,
         has_check=definition.check is not None,
+        takes_out=definition.out
+        if definition.out is not None
+        else kind in ("pointwise", "reduction", "scan", "kernel") and schema.written < 0,
         **fields,
     )
     made = _C.make_op(definition, kind, spec)
@@ -117,7 +120,8 @@ def pointwise(
         fixed: inputs that take no part in promotion, with their dtype.
         dtypes: accepted promoted dtypes, words of "bool integral floating complex all".
         partials: authored partial derivatives; derived from the expression otherwise.
-        vjp, jvp: instead of partials, expressions over g and NAME_t; or "none: reason".
+        vjp, jvp: instead of partials, expressions over g and NAME_t; or "none: reason", also for
+            a single input (asked for it, backward raises NotImplementedError).
         check: function over parameters by name that raises the op's own errors.
         common: see `Definition`.
     """

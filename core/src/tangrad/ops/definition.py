@@ -23,6 +23,9 @@ class Definition:
         jvp: function over parameters by name and NAME_t, or None.
         linear: inputs in which the op is (multi)linear.
         batch: "dims", a function, or None for a loop over the batch.
+        words: of a random op: how many words of the counter-based engine a call takes.
+        sequential: of a random op: function over parameters by name, `generator` being the
+            sequential engine, that returns the result.
         writes: a composite's in-place form, where it is not the result copied over the tensor.
         samples, errors: functions of a Sampler.
         doc: first line imperative.
@@ -34,6 +37,9 @@ class Definition:
         varargs: whether the last positional parameter, a list of tensors, may be given as single
             ones.
         node: name in `grad_fn`, in snake case, where it differs from the op's.
+        out: whether results can be written to tensors given as out=. Default: what has a kernel
+            can, views and composites cannot; a composite that says True copies its results.
+        names: {further keyword: parameter}, where PyTorch has several names for one.
     """
 
     kind = "kernel"
@@ -69,6 +75,7 @@ class Definition:
         shape_depends_on_data: bool = False,
         random: bool = False,
         words: Any = None,
+        sequential: Any = None,
         geometry: Any = None,
         function_body: Any = None,
         writes: Any = None,
@@ -79,6 +86,8 @@ class Definition:
         dtypes: str = "all",
         extra_dims: int = 0,
         varargs: bool = False,
+        out: bool | None = None,
+        names: Mapping[str, str] | None = None,
     ) -> None:
         import sys
 
@@ -103,6 +112,7 @@ class Definition:
         )
         self.inplace, self.oracle = inplace, oracle
         self.shape_depends_on_data, self.random, self.words = shape_depends_on_data, random, words
+        self.sequential = sequential
         self.geometry, self.function_body, self.writes = geometry, function_body, writes
         self.mixes_devices, self.allows_none_in_list = mixes_devices, allows_none_in_list
         self.returns_tuple = True
@@ -112,7 +122,8 @@ class Definition:
             dtypes,
             extra_dims,
         )
-        self.varargs = varargs
+        self.varargs, self.out = varargs, out
+        self.keyword_aliases = {**KEYWORD_ALIASES, **(names or {})}
         self.public_name: str | None = None
         self.op: Any = None
         self.parameter_names = schema.names
@@ -150,8 +161,6 @@ class Definition:
             "Tensor?",
         )
 
-    keyword_aliases = KEYWORD_ALIASES
-
     def signature_text(self) -> str:
         """Return the parameters as text for messages."""
         return self.schema.signature_text()
@@ -176,7 +185,7 @@ class Definition:
             default = kinds.empty if repr(p.default) == "<required>" else p.default
             kind = kinds.KEYWORD_ONLY if p.keyword_only else kinds.POSITIONAL_OR_KEYWORD
             parameters.append(kinds(p.name, kind, default=default))
-        if self.op is not None and self.op.kind in ("pointwise", "reduction", "scan", "kernel"):
+        if self.op is not None and self.op.takes_out:
             parameters.append(kinds("out", kinds.KEYWORD_ONLY, default=None))
         try:
             return inspect.Signature(parameters)
@@ -241,16 +250,36 @@ class Definition:
             return [(*g[:3], dtype) for g in result]
         return (*result[:3], dtype, *result[4:])
 
-    def draw(self, args: Sequence[Any]) -> tuple[int, int]:
-        """Take random state for a call from its generator: (seed, offset)."""
+    def generator_of(self, args: Sequence[Any]) -> Any:
+        """Return the generator that a call draws from."""
         from tangrad.random.generator import get_default_generator
 
         generator = args[self.parameter_names.index("generator")]
-        if generator is None:
-            first = first_tensor(args)
-            generator = get_default_generator(
-                first.device if first is not None else _C.get_default_device()
+        if generator is not None:
+            return generator
+        first = first_tensor(args)
+        return get_default_generator(first.device if first is not None else _C.get_default_device())
+
+    def draw_or_answer(self, args: Sequence[Any]) -> Any:
+        """Return (seed, offset) for a call, or its result where the engine is sequential.
+
+        Raises:
+            NotImplementedError: the op cannot be drawn one number after the other.
+        """
+        engine = self.generator_of(args).sequential
+        if engine is None:
+            return self.draw(args)
+        if self.sequential is None:
+            raise NotImplementedError(
+                f"{self.name}: not defined for engine mt19937; use random.set_engine('philox')"
             )
+        values = list(args)
+        values[self.parameter_names.index("generator")] = engine
+        return self._apply(self.sequential, values)
+
+    def draw(self, args: Sequence[Any]) -> tuple[int, int]:
+        """Take random state for a call from its generator: (seed, offset)."""
+        generator = self.generator_of(args)
         counters = -(-int(self._apply(self.words, args)) // 4)
         drawn: tuple[int, int] = generator.advance(counters)
         return drawn

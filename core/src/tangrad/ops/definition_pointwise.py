@@ -84,10 +84,15 @@ class PointwiseDefinition(Definition):
 
 def _fused_rule(definition: PointwiseDefinition, needs: int) -> Any:
     """Return the rule of a pointwise op for the inputs in the bit mask `needs`."""
-    wanted = tuple(name for k, name in enumerate(definition.inputs) if needs >> k & 1)
+    required = tuple(name for k, name in enumerate(definition.inputs) if needs >> k & 1)
+    wanted = tuple(name for name in required if not _unknown(definition, name))
     grads = _grad_names(definition)
     joined = [_gradient(definition, name, grads) for name in wanted]
-    formulas: list[tuple[Any, ...]] = []
+    formulas: list[tuple[Any, ...]] = [
+        ((definition.inputs.index(name),), None, _refusal(definition, name), -1, [], (True,))
+        for name in required
+        if name not in wanted
+    ]
     fused: list[tuple[str, Any]] = []
     for name, expression in zip(wanted, joined, strict=True):
         passed = expression.is_identity_of(0)
@@ -116,6 +121,25 @@ def _fused_rule(definition: PointwiseDefinition, needs: int) -> Any:
     return _C.make_rule(saves, formulas)
 
 
+def _unknown(definition: PointwiseDefinition, name: str) -> bool:
+    """Tell whether the derivative by an input is said to be unknown: `vjp={NAME: "none: why"}`."""
+    stated = definition.vjp.get(name) if isinstance(definition.vjp, dict) else None
+    return isinstance(stated, str) and stated.startswith("none:")
+
+
+def _refusal(definition: PointwiseDefinition, name: str) -> Any:
+    """Return the backward formula that raises, as late as in PyTorch: when it is asked for."""
+    reason = definition.vjp[name].removeprefix("none:").strip()
+
+    def refuse() -> Any:
+        raise NotImplementedError(
+            f"the derivative of '{definition.op.title}' for '{name}' is not implemented: {reason}; "
+            "detach() it if it is a constant"
+        )
+
+    return refuse
+
+
 def _grad_names(definition: PointwiseDefinition) -> tuple[str, ...]:
     """Return how formulas call the results' gradients; a gradient's inputs are called g, too."""
     n = len(definition.schema.returns)
@@ -140,11 +164,7 @@ def _gradient(definition: PointwiseDefinition, name: str, grads: tuple[str, ...]
 
     inputs = (*grads, *definition.inputs, *_result_names(definition))
     if isinstance(definition.vjp, dict):
-        text = definition.vjp.get(name)
-        if text is None:
-            raise _C.DerivativeError(
-                f"the derivative of '{definition.name}' for '{name}' is not implemented"
-            )
+        text = _authored(definition, definition.vjp, name)
         return parse(text, inputs, definition.params)
     if name in definition.partials:
         return (
@@ -153,6 +173,14 @@ def _gradient(definition: PointwiseDefinition, name: str, grads: tuple[str, ...]
             else _with_locals(definition.partials[name], inputs, definition.params)
         )
     return definition.expression.vjp((name,), grads[0] if len(grads) == 1 else grads[0][:-1])
+
+
+def _authored(definition: PointwiseDefinition, texts: Mapping[str, Any], name: str) -> Any:
+    if name not in texts:
+        raise _C.DerivativeError(
+            f"the derivative of '{definition.name}' for '{name}' is not implemented"
+        )
+    return texts[name]
 
 
 def _as_value(text: str) -> str:
@@ -279,7 +307,8 @@ def _tangent(definition: PointwiseDefinition, given: tuple[str, ...], k: int) ->
 
     inputs = (*[f"{n}_t" for n in given], *definition.inputs, *_result_names(definition))
     if isinstance(definition.jvp, dict):
-        return parse(" + ".join(f"({definition.jvp[n]})" for n in given), inputs, definition.params)
+        texts = [_authored(definition, definition.jvp, n) for n in given]
+        return parse(" + ".join(f"({text})" for text in texts), inputs, definition.params)
     if (
         all(n in definition.partials for n in given)
         and len(definition.schema.returns) == 1

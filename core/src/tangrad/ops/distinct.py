@@ -1,9 +1,10 @@
-"""Define the ops that list the distinct elements, or slices, of a tensor."""
+"""Define the ops that list the distinct elements, or slices, of a tensor, or look for them."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import tangrad
 from tangrad.ops.define import composite, op
 from tangrad.ops.movement import numel_of
 
@@ -145,3 +146,64 @@ def unique_consecutive(
     return _chosen(
         _distinct(input, dim, True, return_inverse, return_counts), return_inverse, return_counts
     )
+
+
+# Up to so many elements are compared one by one: sorting them would take longer.
+_FEW = 16
+
+
+def _as_operand(x: Any, like: Any) -> Any:
+    return x if isinstance(x, tangrad.Tensor) else tangrad.as_tensor(x, device=like.device)
+
+
+@composite(
+    "isin(Operand elements, Operand test_elements, *, bool assume_unique=False,"
+    " bool invert=False) -> Tensor",
+    out=True,
+    names={"element": "elements", "test_element": "test_elements"},
+    method=False,
+    dtypes="integral floating",
+    samples=lambda s: [
+        s(s.integers(0, 9, 3, 4), s.integers(0, 9, 5)),
+        s(s.integers(0, 90, 3, 4), s.integers(0, 90, 50), invert=True),
+        s(s.tensor(6), s.values([1, 2]), assume_unique=True),
+        s(s.values([1, 2, 3]), 2),
+        s(2, s.values([1, 2, 3])),
+        s(s.tensor(2, 3), s.tensor(0)),
+        s(s.tensor(), s.tensor(2, 2)),
+        *(
+            [s(s.values([1.0, float("nan")]), s.values([float("nan")] * 20 + [1.0]))]
+            if s.is_floating
+            else []
+        ),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(2, dtype="bool"), s.tensor(2)), RuntimeError, "Unsupported input type"),
+        (s(s.tensor(2), s.tensor(2, dtype="complex64")), RuntimeError, "Unsupported input type"),
+    ],
+)
+def isin(elements: Any, test_elements: Any, assume_unique: bool, invert: bool) -> Any:
+    """Tell of each element whether it is among others; a NaN never is.
+
+    Args:
+        assume_unique: has no effect on the result.
+        invert: tell whether it is not.
+
+    Raises:
+        RuntimeError: the dtype of an argument is bool or complex.
+    """
+    elements = _as_operand(elements, test_elements)
+    test_elements = _as_operand(test_elements, elements)
+    for x in (elements, test_elements):
+        if x.dtype.is_complex or x.dtype == tangrad.bool:
+            raise RuntimeError(f"Unsupported input type encountered for isin(): {x.dtype}")
+    common = tangrad.result_type(elements, test_elements)
+    x, among = elements.to(common), test_elements.to(common).reshape((-1,))
+    count = among.shape[0]
+    if count <= _FEW:
+        found = (x.unsqueeze(-1) == among).any(-1)
+    else:
+        among = among.sort().values
+        place = tangrad.searchsorted(among, x.contiguous()).clamp(max=count - 1)
+        found = among.index_select(0, place.reshape((-1,))).reshape(x.shape) == x
+    return ~found if invert else found

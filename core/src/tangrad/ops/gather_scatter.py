@@ -12,6 +12,8 @@ from tangrad.ops.slicing import slice_
 
 
 def _check_gather(self: Any, dim: int, index: Any) -> None:
+    if any(n == 0 for n in index.shape):
+        return
     require_integer_index("gather", index)
     _check_index_fits("gather", self, dim, index)
 
@@ -48,7 +50,7 @@ def _gather_reference(np: Any, self: Any, dim: int, index: Any) -> Any:
     return np.take_along_axis(_crop(self, index, dim), index, dim).reshape(shape)
 
 
-def _vector_front(x: Any, dim: int | None, size: int) -> Any:
+def vector_front(x: Any, dim: int | None, size: int) -> Any:
     """Move the batch dimension to the front; a zero-dimensional sample becomes a vector."""
     x = batched_front(x, dim, size)
     return x.unsqueeze(1) if x.ndim == 1 else x
@@ -56,9 +58,7 @@ def _vector_front(x: Any, dim: int | None, size: int) -> Any:
 
 def _gather_batch(size: int, dims: Any, self: Any, dim: int, index: Any, sparse_grad: bool) -> Any:
     scalar = index.ndim == (dims[2] is not None)
-    result = gather(
-        _vector_front(self, dims[0], size), dim + 1, _vector_front(index, dims[2], size)
-    )
+    result = gather(vector_front(self, dims[0], size), dim + 1, vector_front(index, dims[2], size))
     return (result.squeeze(1) if scalar else result), 0
 
 
@@ -74,9 +74,9 @@ def _scatter_batch(name: str) -> Any:
         }[name]
         scalar = self.ndim == (dims[0] is not None)
         if name != "value":
-            source = _vector_front(source, dims[3], size)
-        target = _vector_front(self, dims[0], size)
-        result = scatter_op(target, dim + 1, _vector_front(index, dims[2], size), source)
+            source = vector_front(source, dims[3], size)
+        target = vector_front(self, dims[0], size)
+        result = scatter_op(target, dim + 1, vector_front(index, dims[2], size), source)
         return (result.squeeze(1) if scalar else result), 0
 
     return batch
@@ -116,10 +116,10 @@ gather = op(
 )
 
 
-def _check_scatter(self: Any, dim: int, index: Any, src: Any) -> None:
-    require_integer_index("scatter", index)
+def check_scatter(self: Any, dim: int, index: Any, src: Any) -> None:
     if any(n == 0 for n in index.shape):
         return
+    require_integer_index("scatter", index)
     _check_index_fits("scatter", self, dim, index)
     if max(1, len(src.shape)) != max(1, len(index.shape)):
         raise RuntimeError(
@@ -146,7 +146,7 @@ def _flat_places(np: Any, self: Any, dim: int, index: Any) -> Any:
     return np.ravel_multi_index(tuple(np.broadcast_arrays(*grid)), self.shape).reshape(-1)
 
 
-def _scatter_with(write: Any) -> Any:
+def scatter_with(write: Any) -> Any:
     def reference(np: Any, self: Any, dim: int, index: Any, src: Any) -> Any:
         out = np.array(self, order="C")
         if index.size == 0:
@@ -201,9 +201,9 @@ def _scatter_samples(s: Any) -> list[Any]:
 
 scatter_src = op(
     "scatter_src(Tensor self, dim dim, Tensor index, Tensor src) -> Tensor",
-    check=_check_scatter,
+    check=check_scatter,
     shape=lambda self: self.shape,
-    reference=_scatter_with(_assign),
+    reference=scatter_with(_assign),
     vjp={
         "self": lambda g, dim, index: g.scatter(dim, index, 0),
         "src": lambda g, dim, index, src_meta: _scattered_grad(g, index, dim, src_meta),
@@ -236,13 +236,13 @@ scatter_src = op(
 
 
 def _check_scatter_value(self: Any, dim: int, index: Any) -> None:
-    require_integer_index("scatter", index)
     if not any(n == 0 for n in index.shape):
+        require_integer_index("scatter", index)
         _check_index_fits("scatter", self, dim, index)
 
 
 def _scatter_value_reference(np: Any, self: Any, dim: int, index: Any, value: Any) -> Any:
-    return _scatter_with(_assign)(
+    return scatter_with(_assign)(
         np, self, dim, index, np.full(index.shape or (1,), value).astype(self.dtype)
     )
 
@@ -288,9 +288,9 @@ def _product_of_others(self: Any, dim: int, index: Any, src: Any) -> Any:
 
 scatter_multiply = op(
     "scatter_multiply(Tensor self, dim dim, Tensor index, Tensor src) -> Tensor",
-    check=_check_scatter,
+    check=check_scatter,
     shape=lambda self: self.shape,
-    reference=_scatter_with(_multiply),
+    reference=scatter_with(_multiply),
     vjp={
         "self": lambda g, self_meta, dim, index, src: (
             g * scatter_multiply(g.new_ones(self_meta.shape), dim, index, src).conj()
@@ -331,6 +331,7 @@ def _scatter_multiply_jvp(
 @composite(
     "scatter_with_reduce(Tensor self, dim dim, Tensor index, Tensor src, *, str reduce) -> Tensor",
     inplace=True,
+    out=True,
     function=False,
     method=False,
     samples=lambda s: [
@@ -354,13 +355,33 @@ def scatter_with_reduce(self: Any, dim: int, index: Any, src: Any, reduce: str) 
     return rule(self, dim, index, src)
 
 
-scatter = overload("scatter", "scatter_src", "scatter_value", "scatter_with_reduce")
+@composite(
+    "scatter_value_with_reduce(Tensor self, dim dim, Tensor index, Scalar value, *, str reduce)"
+    " -> Tensor",
+    inplace=True,
+    out=True,
+    function=False,
+    method=False,
+    samples=lambda s: [
+        s(s.tensor(3, 4), 0, s.integers(0, 3, 2, 4), 2, reduce="add"),
+        s(s.tensor(3, 4), 1, s.integers(0, 4, 3, 2), 2, reduce="multiply"),
+    ],
+    oracle="scatter",
+)
+def scatter_value_with_reduce(self: Any, dim: int, index: Any, value: Any, reduce: str) -> Any:
+    """Add or multiply a number into places along one dimension."""
+    return scatter_with_reduce(self, dim, index, self.new_full(index.shape, value), reduce=reduce)
+
+
+scatter = overload(
+    "scatter", "scatter_src", "scatter_value", "scatter_with_reduce", "scatter_value_with_reduce"
+)
 
 scatter_add = op(
     "scatter_add(Tensor self, dim dim, Tensor index, Tensor src) -> Tensor",
-    check=_check_scatter,
+    check=check_scatter,
     shape=lambda self: self.shape,
-    reference=_scatter_with(_accumulate),
+    reference=scatter_with(_accumulate),
     vjp={
         "self": lambda g: g,
         "src": lambda g, dim, index, src_meta: _scattered_grad(g, index, dim, src_meta),
@@ -454,7 +475,7 @@ index_select = op(
 )
 
 
-def _check_index_write(name: str, self: Any, dim: int, index: Any, source: Any) -> None:
+def check_index_write(name: str, self: Any, dim: int, index: Any, source: Any) -> None:
     _check_vector_index(name, index)
     if self.dtype != source.dtype:
         raise RuntimeError(
@@ -495,7 +516,7 @@ def _write_batch(
 ) -> Any:
     """Batch a write to listed indices; lists that differ between samples become a scatter."""
     scalar = self.ndim == (dims[0] is not None)
-    x, y = _vector_front(self, dims[0], size), _vector_front(source, dims[3], size)
+    x, y = vector_front(self, dims[0], size), vector_front(source, dims[3], size)
     if dims[2] is None:
         result = write(x, dim + 1, index, y)
     else:
@@ -524,9 +545,7 @@ def _index_add_reference(np: Any, self: Any, dim: int, index: Any, source: Any, 
 
 index_add = op(
     "index_add(Tensor self, dim dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
-    check=lambda self, dim, index, source: _check_index_write(
-        "index_add", self, dim, index, source
-    ),
+    check=lambda self, dim, index, source: check_index_write("index_add", self, dim, index, source),
     shape=lambda self: self.shape,
     reference=_index_add_reference,
     vjp={
@@ -593,7 +612,7 @@ index_select_backward = op(
 
 index_copy = op(
     "index_copy(Tensor self, dim dim, Tensor index, Tensor source) -> Tensor",
-    check=lambda self, dim, index, source: _check_index_write(
+    check=lambda self, dim, index, source: check_index_write(
         "index_copy", self, dim, index, source
     ),
     shape=lambda self: self.shape,

@@ -8,6 +8,7 @@ from typing import Any
 import tangrad
 from tangrad.ops.define import composite, op
 from tangrad.ops.movement import Ints, batched_front, numel_of
+from tangrad.tensor.indexing import lower_indices
 
 
 def _lanes(size: int, x: Any) -> Any:
@@ -117,9 +118,7 @@ advanced_index = op(
     shape=_index_shape,
     reference=lambda np, self, indices: self[_numpy_index(np, self.shape, indices)],
     vjp={
-        "self": lambda g, self_meta, indices: index_put(
-            g.new_zeros(self_meta.shape), indices, g, True
-        )
+        "self": lambda g, self_meta, indices: put_at(g.new_zeros(self_meta.shape), indices, g, True)
     },
     linear=("self",),
     batch=_index_batch,
@@ -180,7 +179,7 @@ def _check_index_put(self: Any, indices: Sequence[Any], values: Any) -> None:
 def _index_put_vjp_self(g: Any, indices: Sequence[Any], values_meta: Any, accumulate: bool) -> Any:
     if accumulate:
         return g
-    return index_put(g, indices, g.new_zeros(()), False)
+    return put_at(g, indices, g.new_zeros(()), False)
 
 
 def _index_put_vjp_values(g: Any, indices: Sequence[Any], values_meta: Any) -> Any:
@@ -203,17 +202,17 @@ def _index_put_batch(
     v = v.reshape((size, *(1,) * missing, *tuple(v.shape)[1:]))
     if _adjacent(used) and used[0] > 0:
         v = v.movedim(tuple(range(used[0] + 1, used[0] + 1 + picked)), tuple(range(1, picked + 1)))
-    return index_put(x, [lanes, *moved], v, accumulate), 0
+    return put_at(x, [lanes, *moved], v, accumulate), 0
 
 
-index_put = op(
-    "index_put(Tensor self, Tensor[] indices, Tensor values, bool accumulate=False) -> Tensor",
+put_at = op(
+    "_index_put(Tensor self, Tensor[] indices, Tensor values, bool accumulate=False) -> Tensor",
     allows_none_in_list=True,
     check=_check_index_put,
     shape=lambda self: self.shape,
     reference=_put,
     vjp={"self": _index_put_vjp_self, "values": _index_put_vjp_values},
-    jvp=lambda self, self_t, indices, values, values_t, accumulate: index_put(
+    jvp=lambda self, self_t, indices, values, values_t, accumulate: put_at(
         tangrad.zeros_like(self) if self_t is None else self_t,
         indices,
         tangrad.zeros_like(values) if values_t is None else values_t,
@@ -221,6 +220,8 @@ index_put = op(
     ),
     batch=_index_put_batch,
     inplace=True,
+    function=False,
+    method=False,
     samples=lambda s: [
         s(s.tensor(3, 4), [s.integers(0, 3, 5)], s.tensor(4), True),
         s(s.tensor(3, 4), (s.integers(0, 1, 1), s.integers(0, 4, 1)), s.tensor(1)),
@@ -240,6 +241,91 @@ index_put = op(
         accumulate: add to what is there; a place named twice is then added to twice.
     """,
 )
+
+
+def _lowered(self: Any, indices: Sequence[Any]) -> tuple[Any, list[Any]]:
+    """Turn masks to positions, broadcast the indices, and bring their dimensions together."""
+    if len(indices) > self.ndim:
+        raise IndexError(
+            f"too many indices for tensor of dimension {self.ndim} (got {len(indices)})"
+        )
+    collected, dim = [], 0
+    for index in indices:
+        if index is not None:
+            _check_kind(index)
+            collected.append((dim, index))
+        is_mask = index is not None and index.dtype in (tangrad.bool, tangrad.uint8)
+        dim += index.ndim if is_mask else 1
+    if not collected:
+        raise RuntimeError("index_put: at least one index tensor is needed, got only None")
+    return lower_indices(self, collected)
+
+
+def _check_kind(index: Any) -> None:
+    if str(index.dtype).rpartition(".")[2] not in ("int64", "int32", "uint8", "bool"):
+        raise IndexError(
+            f"tensors used as indices must be long, int, byte or bool tensors, got {index.dtype}"
+        )
+
+
+def _write_at(self: Any, indices: Sequence[Any], values: Any, accumulate: bool) -> Any:
+    target, lowered = _lowered(self, indices)
+    put_at.inplace(target, lowered, values, accumulate)
+    return self
+
+
+@composite(
+    "index_put(Tensor self, Tensor[] indices, Tensor values, bool accumulate=False) -> Tensor",
+    allows_none_in_list=True,
+    inplace=True,
+    writes=_write_at,
+    samples=lambda s: [
+        s(s.tensor(3, 4), [s.integers(0, 3, 5)], s.tensor(4), True),
+        s(s.tensor(3, 4), (s.integers(0, 3, 2, 1), s.integers(0, 4, 3)), s.tensor(2, 3), True),
+        s(s.tensor(3, 4), (s.mask(3),), s.tensor(4)),
+        s(s.tensor(2, 3, 2), (s.mask(2, 3), s.integers(0, 2, 1)), s.tensor()),
+        s(s.tensor(3, 2, 4), (s.integers(0, 1, 1), None, s.integers(2, 3, 1)), s.tensor(1, 2)),
+    ],
+    oracle=lambda torch, *args: torch.ops.aten.index_put(*args),
+    errors=lambda s: [
+        (s(s.tensor(3), (s.integers(3, 4, 1),), s.tensor(1)), IndexError, "out of bounds"),
+        (s(s.tensor(3), (s.integers(0, 1, 2),), s.tensor(3)), RuntimeError, "shape mismatch"),
+        (s(s.tensor(3), (s.mask(2),), s.tensor()), IndexError, "does not match the shape"),
+        (s(s.tensor(3), (s.integers(0, 1, 1),) * 2, s.tensor()), IndexError, "too many indices"),
+        (s(s.tensor(3), (s.tensor(1),), s.tensor(1)), IndexError, "must be long"),
+    ],
+)
+def index_put(self: Any, indices: Sequence[Any], values: Any, accumulate: bool) -> Any:
+    """Write values at places given by index tensors, one per dimension or None.
+
+    Args:
+        indices: integers, which are broadcast together, or masks.
+        values: broadcast to the shape that reading these places gives.
+        accumulate: add to what is there; a place named twice is then added to twice.
+
+    Raises:
+        IndexError: an index is out of bounds, of another dtype, or there are too many.
+        RuntimeError: values has another dtype, or another shape than fits.
+    """
+    target, lowered = _lowered(self, indices)
+    result = put_at(target, lowered, values, accumulate)
+    if target is self:
+        return result
+    order = _dims_in_front(indices, self.ndim)
+    back = [order.index(d) for d in range(self.ndim)]
+    return result.permute(tuple(back)).contiguous()
+
+
+def _dims_in_front(indices: Sequence[Any], ndim: int) -> list[int]:
+    """List the dimensions in the order in which indices that are no neighbours leave them."""
+    front, dim = [], 0
+    for index in indices:
+        is_mask = index is not None and index.dtype in (tangrad.bool, tangrad.uint8)
+        width = index.ndim if is_mask else 1
+        if index is not None:
+            front += list(range(dim, dim + width))
+        dim += width
+    return front + [d for d in range(ndim) if d not in front]
 
 
 # Masks and flat positions ------------------------------------------------------------------------
@@ -365,6 +451,7 @@ nonzero_table = op(
 
 @composite(
     "nonzero(Tensor input, *, bool as_tuple=False) -> Tensor",
+    out=True,
     shape_depends_on_data=True,
     samples=lambda s: [s(s.mask(2, 3)), s(s.mask(2, 3), as_tuple=True), s(s.integers(0, 2, 3))],
 )
@@ -392,6 +479,7 @@ def argwhere(self: Any) -> Any:
 
 @composite(
     "take(Tensor self, Tensor index) -> Tensor",
+    out=True,
     samples=lambda s: [
         s(s.tensor(2, 3), s.integers(-6, 6, 2, 2)),
         s(s.tensor(2, 3, strided=True), s.integers(0, 6, 3)),
@@ -411,6 +499,7 @@ def take(self: Any, index: Any) -> Any:
 
 @composite(
     "take_along_dim(Tensor self, Tensor indices, dim? dim=None) -> Tensor",
+    out=True,
     samples=lambda s: [
         s(s.tensor(2, 3), s.integers(0, 3, 2, 3), 1),
         s(s.tensor(2, 3), s.integers(0, 2, 1, 3), 0),
@@ -422,6 +511,7 @@ def take(self: Any, index: Any) -> Any:
 )
 def take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
     """Read along one dimension, broadcasting the others; without `dim`, read flat positions."""
+    require_integer_index("take_along_dim", indices, ("int64",))
     if dim is None:
         return self.reshape((-1,)).gather(0, indices.reshape((-1,)))
     if self.ndim != indices.ndim:
@@ -435,66 +525,11 @@ def take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
     shape = list(tangrad.broadcast_shapes(ours, theirs))
     wide, places = list(shape), list(shape)
     wide[dim], places[dim] = kept
+    indices = indices.where(indices >= 0, indices + wide[dim])
     return self.expand(wide).gather(dim, indices.expand(places))
 
 
 # Tables ------------------------------------------------------------------------------------------
-
-
-@composite(
-    "embedding(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None,"
-    " float norm_type=2.0, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor",
-    namespace="nn",
-    samples=lambda s: [
-        s(s.integers(0, 4, 3), s.tensor(4, 2)),
-        s(s.integers(0, 4, 2, 3), s.tensor(4, 2), padding_idx=1),
-        s(s.integers(0, 4), s.tensor(4, 2)),
-        s(s.integers(0, 4, 5), s.tensor(4, 2), -1),
-    ],
-    oracle="nn.functional.embedding",
-    errors=lambda s: [
-        (s(s.integers(4, 5, 1), s.tensor(4, 2)), IndexError, "out of"),
-        (s(s.integers(0, 1, 1), s.tensor(4)), RuntimeError, "'weight' must be 2-D"),
-        (s(s.integers(0, 1, 1), s.tensor(4, 2), 9), (AssertionError, RuntimeError), "adding_idx"),
-    ],
-)
-def embedding(
-    input: Any,
-    weight: Any,
-    padding_idx: int | None,
-    max_norm: float | None,
-    norm_type: float,
-    scale_grad_by_freq: bool,
-    sparse: bool,
-) -> Any:
-    """Look up rows of a table.
-
-    Args:
-        input: row numbers, of any shape.
-        weight: the table (rows, features).
-        padding_idx: a row whose gradient is zero.
-
-    Raises:
-        NotImplementedError: for max_norm, scale_grad_by_freq and sparse.
-    """
-    if weight.ndim != 2:
-        raise RuntimeError(f"'weight' must be 2-D, got shape {list(weight.shape)}")
-    for name, value in (("max_norm", max_norm), ("scale_grad_by_freq", scale_grad_by_freq)):
-        if value:
-            raise NotImplementedError(f"embedding: {name} is not supported, got {value}")
-    if sparse:
-        raise NotImplementedError("embedding: sparse gradients are not supported")
-    rows = weight.shape[0]
-    if padding_idx is not None:
-        if not -rows <= padding_idx < rows:
-            raise AssertionError(f"padding_idx must be within num_embeddings, got {padding_idx}")
-        padding_idx = padding_idx + rows if padding_idx < 0 else padding_idx
-    require_integer_index("embedding", input)
-    found = weight.index_select(0, input.reshape((-1,)))
-    found = found.reshape((*input.shape, weight.shape[1]))
-    if padding_idx is None or not weight.requires_grad:
-        return found
-    return tangrad.where((input == padding_idx).unsqueeze(-1), found.detach(), found)
 
 
 @composite(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import tangrad
-from tangrad.ops.define import composite, op, pointwise
+from tangrad.ops.define import composite, op, overload, pointwise
 from tangrad.ops.movement import Ints, batched_front
 from tangrad.ops.slicing import slice_
 
@@ -127,6 +127,7 @@ cat = op(
 
 @composite(
     "stack(Tensor[] tensors, dim dim=0) -> Tensor",
+    out=True,
     extra_dims=1,
     method=False,
     samples=lambda s: [
@@ -160,37 +161,92 @@ def _at_least(x: Any, ndim: int) -> Any:
 
 
 @composite(
-    "atleast_1d(Tensor self) -> Tensor",
+    "atleast_1d_one(Tensor self) -> Tensor",
+    function=False,
     method=False,
-    samples=lambda s: [s(s.tensor()), s(s.tensor(2))],
+    samples=lambda s: [s(s.tensor()), s(s.tensor(2)), s(s.tensor(2, 3)), s(s.tensor(1, 2, 1))],
+    oracle="atleast_1d",
 )
-def atleast_1d(self: Any) -> Any:
+def atleast_1d_one(self: Any) -> Any:
     """View a scalar as a vector; leave other tensors as they are."""
     return _at_least(self, 1)
 
 
 @composite(
-    "atleast_2d(Tensor self) -> Tensor",
+    "atleast_1d_all(Tensor[] tensors) -> Tensor[]",
+    varargs=True,
+    function=False,
     method=False,
-    samples=lambda s: [s(s.tensor()), s(s.tensor(2)), s(s.tensor(2, 3))],
+    samples=lambda s: [s([s.tensor(), s.tensor(2)]), s(s.tensor(2, 3), s.tensor()), s([])],
+    oracle="atleast_1d",
 )
-def atleast_2d(self: Any) -> Any:
+def atleast_1d_all(tensors: Sequence[Any]) -> Any:
+    """Do so with each of several tensors."""
+    return tuple(atleast_1d_one(x) for x in tensors)
+
+
+atleast_1d = overload("atleast_1d", "atleast_1d_one", "atleast_1d_all", method=False)
+
+
+@composite(
+    "atleast_2d_one(Tensor self) -> Tensor",
+    function=False,
+    method=False,
+    samples=lambda s: [s(s.tensor()), s(s.tensor(2)), s(s.tensor(2, 3)), s(s.tensor(1, 2, 1))],
+    oracle="atleast_2d",
+)
+def atleast_2d_one(self: Any) -> Any:
     """View a scalar or vector as a matrix of one row; leave other tensors as they are."""
     return _at_least(self, 2)
 
 
 @composite(
-    "atleast_3d(Tensor self) -> Tensor",
+    "atleast_2d_all(Tensor[] tensors) -> Tensor[]",
+    varargs=True,
+    function=False,
+    method=False,
+    samples=lambda s: [s([s.tensor(), s.tensor(2)]), s(s.tensor(2, 3), s.tensor()), s([])],
+    oracle="atleast_2d",
+)
+def atleast_2d_all(tensors: Sequence[Any]) -> Any:
+    """Do so with each of several tensors."""
+    return tuple(atleast_2d_one(x) for x in tensors)
+
+
+atleast_2d = overload("atleast_2d", "atleast_2d_one", "atleast_2d_all", method=False)
+
+
+@composite(
+    "atleast_3d_one(Tensor self) -> Tensor",
+    function=False,
     method=False,
     samples=lambda s: [s(s.tensor()), s(s.tensor(2)), s(s.tensor(2, 3)), s(s.tensor(1, 2, 1))],
+    oracle="atleast_3d",
 )
-def atleast_3d(self: Any) -> Any:
+def atleast_3d_one(self: Any) -> Any:
     """View a tensor with at least three dimensions; a matrix gets a last one of size one."""
     return _at_least(self, 2).unsqueeze(-1) if self.ndim < 3 else self
 
 
 @composite(
+    "atleast_3d_all(Tensor[] tensors) -> Tensor[]",
+    varargs=True,
+    function=False,
+    method=False,
+    samples=lambda s: [s([s.tensor(), s.tensor(2)]), s(s.tensor(2, 3), s.tensor()), s([])],
+    oracle="atleast_3d",
+)
+def atleast_3d_all(tensors: Sequence[Any]) -> Any:
+    """Do so with each of several tensors."""
+    return tuple(atleast_3d_one(x) for x in tensors)
+
+
+atleast_3d = overload("atleast_3d", "atleast_3d_one", "atleast_3d_all", method=False)
+
+
+@composite(
     "hstack(Tensor[] tensors) -> Tensor",
+    out=True,
     method=False,
     samples=lambda s: [s([s.tensor(2), s.tensor(3)]), s([s.tensor(2, 1), s.tensor(2, 2)])],
     errors=lambda s: [(s([]), RuntimeError, "non-empty")],
@@ -204,7 +260,30 @@ def hstack(tensors: Sequence[Any]) -> Any:
 
 
 @composite(
+    "column_stack(Tensor[] tensors) -> Tensor",
+    out=True,
+    method=False,
+    samples=lambda s: [
+        s([s.tensor(3), s.tensor(3, 2)]),
+        s([s.tensor(), s.tensor()]),
+        s([s.tensor(2, 3, strided=True), s.tensor(2)]),
+    ],
+    errors=lambda s: [
+        (s([]), (RuntimeError, ValueError), "non-empty"),
+        (s([s.tensor(2), s.tensor(3)]), RuntimeError, "Sizes of tensors must match"),
+    ],
+)
+def column_stack(tensors: Sequence[Any]) -> Any:
+    """Join tensors along the second dimension, vectors and scalars as columns."""
+    if not tensors:
+        raise RuntimeError("column_stack expects a non-empty TensorList")
+    columns = [x.reshape((x.numel(), 1)) if x.ndim < 2 else x for x in tensors]
+    return cat(columns, 1)
+
+
+@composite(
     "vstack(Tensor[] tensors) -> Tensor",
+    out=True,
     alias=("row_stack",),
     method=False,
     samples=lambda s: [s([s.tensor(2), s.tensor(2)]), s([s.tensor(1, 2), s.tensor(2, 2)])],
@@ -219,6 +298,7 @@ def vstack(tensors: Sequence[Any]) -> Any:
 
 @composite(
     "dstack(Tensor[] tensors) -> Tensor",
+    out=True,
     method=False,
     samples=lambda s: [s([s.tensor(2), s.tensor(2)]), s([s.tensor(2, 2, 1), s.tensor(2, 2, 2)])],
     errors=lambda s: [(s([]), RuntimeError, "non-empty")],
@@ -254,7 +334,6 @@ fill_ = op(
         tangrad.zeros_like(self) if value_t is None else value_t.expand(self.shape)
     ),
     batch=None,
-    function=False,
     samples=lambda s: [s(s.tensor(2, 3), 2), s(s.tensor(3, 2, strided=True), 0), s(s.tensor(), 1)],
     errors=lambda s: [(s(s.tensor(2), s.tensor(2)), RuntimeError, "0-dimension value tensor")],
     doc="Overwrite every element by one value.",
@@ -262,8 +341,18 @@ fill_ = op(
 
 
 @composite(
+    "fill(Tensor self, Operand value) -> Tensor",
+    method=False,
+    samples=lambda s: [s(s.tensor(2, 3), 2), s(s.tensor(3, 2, strided=True), 0), s(s.tensor(), 1)],
+    errors=lambda s: [(s(s.tensor(2), s.tensor(2)), RuntimeError, "0-dimension value tensor")],
+)
+def fill(self: Any, value: Any) -> Any:
+    """Make a tensor like another, all of one value; where that is a tensor it has a gradient."""
+    return self.clone().fill_(value)
+
+
+@composite(
     "zero_(Tensor! self) -> Tensor",
-    function=False,
     samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor())],
 )
 def zero_(self: Any) -> Any:

@@ -5,16 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
+from tangrad import _C
 from tangrad.ops.define import composite, op
-from tangrad.ops.movement import numel_of
 
 
 def _reduction(size_average: Any, reduce: Any, reduction: str) -> str:
     """Translate the old arguments size_average and reduce, and check the new one."""
     if size_average is not None or reduce is not None:
-        if reduce is False:
-            return "none"
-        return "sum" if size_average is False else "mean"
+        import warnings
+
+        meant = "sum" if size_average is False else "mean"
+        meant = "none" if reduce is False else meant
+        warnings.warn(
+            f"size_average and reduce args will be deprecated, please use reduction='{meant}' "
+            "instead.",
+            stacklevel=3,
+        )
+        return meant
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(
             f"{reduction} is not a valid value for reduction; choose 'none', 'mean' or 'sum'"
@@ -31,25 +38,72 @@ def _reduced(loss: Any, reduction: str) -> Any:
 # Class numbers ---------------------------------------------------------------------------------
 
 
+def require_float_input(name: str, x: Any) -> None:
+    """Refuse integers, bools and complex numbers, of which a loss has no meaning.
+
+    Raises:
+        NotImplementedError: for these.
+    """
+    if not x.dtype.is_floating_point:
+        raise NotImplementedError(
+            f'"{name}" not implemented for {x.dtype}; convert the input with .to(dtype)'
+        )
+
+
+def _check_class_weight(name: str, weight: Any, classes: int) -> None:
+    if weight is not None and tuple(weight.shape) != (classes,):
+        raise RuntimeError(
+            f"{name}: weight tensor should be defined either for all {classes} classes or no "
+            f"classes but got weight tensor of shape: {list(weight.shape)}"
+        )
+
+
 def _check_nll(self: Any, target: Any, weight: Any) -> None:
+    require_float_input("nll_loss", self)
     if len(self.shape) < 2:
         raise RuntimeError(f"nll_loss: input must be (N, C, ...), got shape {list(self.shape)}")
-    if str(target.dtype).rpartition(".")[2] not in ("int64", "uint8", "int32"):
-        raise RuntimeError(f"nll_loss: expected scalar type Long for target, got {target.dtype}")
+    if str(target.dtype).rpartition(".")[2] not in ("int64", "uint8"):
+        raise RuntimeError(
+            f"nll_loss: expected target dtype to be Long or Byte, but got {target.dtype}"
+        )
     want = (self.shape[0], *self.shape[2:])
     if tuple(target.shape) != tuple(want):
-        kind = ValueError if self.shape[0] != target.shape[:1] else RuntimeError
-        raise kind(
-            f"Expected input batch_size ({self.shape[0]}) to match target batch_size "
-            f"({target.shape[0] if target.shape else 1}): input {list(self.shape)} needs a target "
-            f"of size {list(want)}, got {list(target.shape)}"
-        )
-    if weight is not None and tuple(weight.shape) != (self.shape[1],):
+        raise _wrong_target(self, target, want)
+    _check_class_weight("nll_loss", weight, self.shape[1])
+    if weight is not None and weight.dtype != self.dtype:
         raise RuntimeError(
-            "weight tensor should be defined either for all "
-            f"{self.shape[1]} classes or no classes but got weight tensor of shape: "
-            f"{list(weight.shape)}"
+            f"nll_loss: expected scalar type {self.dtype} for weight but found {weight.dtype}"
         )
+
+
+def _wrong_target(self: Any, target: Any, want: tuple[int, ...]) -> Exception:
+    given = list(target.shape)
+    if not given or given[0] != self.shape[0]:
+        return ValueError(
+            f"Expected input batch_size ({self.shape[0]}) to match target batch_size "
+            f"({given[0] if given else 0}): input {list(self.shape)} needs a target of size "
+            f"{list(want)}, got {given}"
+        )
+    if len(self.shape) == 2 and len(given) > 1:
+        return RuntimeError(
+            "nll_loss: 0D or 1D target tensor expected, multi-target not supported: input "
+            f"{list(self.shape)}, target {given}"
+        )
+    return RuntimeError(f"nll_loss: Expected target size {list(want)}, got {given}")
+
+
+def _as_batch(scores: Any, target: Any) -> tuple[Any, Any]:
+    """Bring scores (C) and their target to a batch of one."""
+    if target.ndim > 1:
+        raise RuntimeError(
+            "0D or 1D target tensor expected, multi-target not supported: input "
+            f"{list(scores.shape)}, target {list(target.shape)}"
+        )
+    if target.numel() != 1:
+        raise ValueError(
+            f"For 1D input, 1D target must have size 1, but got target size: {target.numel()}"
+        )
+    return scores.unsqueeze(0), target.reshape((1,))
 
 
 def _nll_reference(
@@ -161,9 +215,11 @@ nll_loss_elements = op(
 
 
 def _nll(self: Any, target: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
+    if self.ndim == 0:
+        raise ValueError("nll_loss: Expected 1 or more dimensions (got 0)")
     single = self.ndim == 1
     if single:
-        self, target = self.unsqueeze(0), target.reshape((1,))
+        self, target = _as_batch(self, target)
     loss, scale = nll_loss_elements(self, target, weight, ignore_index)
     if reduction == "none":
         return loss.squeeze(0) if single else loss
@@ -221,12 +277,12 @@ def _smoothed_indices(
     """Mix the loss of the target class with the average of the losses of all classes."""
     single = logs.ndim == 1
     if single:
-        logs, target = logs.unsqueeze(0), target.reshape((1,))
+        logs, target = _as_batch(logs, target)
     loss, scale = nll_loss_elements(logs, target, weight, ignore_index)
     shape = (-1,) + (1,) * (logs.ndim - 2)
     weighted = logs if weight is None else logs * weight.reshape(shape)
     spread = -weighted.sum((1,)).masked_fill(target == ignore_index, 0)
-    mixed = (1 - smoothing) * loss + smoothing / logs.shape[1] * spread
+    mixed = (1 - smoothing) * loss + smoothing / max(logs.shape[1], 1) * spread
     if reduction == "none":
         return mixed.squeeze(0) if single else mixed
     return mixed.sum() if reduction == "sum" else mixed.sum() / scale.sum()
@@ -236,13 +292,13 @@ def _probabilities(logs: Any, target: Any, weight: Any, reduction: str, smoothin
     dim = 0 if logs.ndim == 1 else 1
     classes = logs.shape[dim]
     if smoothing > 0:
-        target = target * (1 - smoothing) + smoothing / classes
+        target = target * (1 - smoothing) + smoothing / max(classes, 1)
     product = logs * target
     if weight is not None:
         product = product * weight.reshape((-1,) + (1,) * (logs.ndim - 1 - dim))
     loss = -product.sum((dim,))
     if reduction == "mean":
-        return loss.sum() / (numel_of(logs.shape) // classes)
+        return loss.sum() / loss.new_tensor(loss.numel())
     return _reduced(loss, reduction)
 
 
@@ -299,13 +355,20 @@ def cross_entropy(
     reduction = _reduction(size_average, reduce, reduction)
     if not 0 <= label_smoothing <= 1:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+    require_float_input("cross_entropy", input)
+    by_probability = tuple(target.shape) == tuple(input.shape)
+    if by_probability and not target.dtype.is_floating_point:
+        raise RuntimeError(
+            "Expected floating point type for target with class probabilities, got "
+            f"{target.dtype} in the input's shape {list(input.shape)}"
+        )
+    if by_probability and ignore_index >= 0:
+        raise RuntimeError("ignore_index is not supported for floating point target")
+    if input.ndim == 0:
+        raise IndexError("cross_entropy: Expected 1 or more dimensions (got 0)")
+    _check_class_weight("cross_entropy", weight, input.shape[min(input.ndim - 1, 1)])
     logs = input.log_softmax(0 if input.ndim == 1 else 1)
-    if target.dtype.is_floating_point:
-        if tuple(target.shape) != tuple(input.shape):
-            raise RuntimeError(
-                "Expected floating point type for target with class probabilities to have the "
-                f"shape of input {list(input.shape)}, got {list(target.shape)}"
-            )
+    if by_probability:
         return _probabilities(logs, target, weight, reduction, label_smoothing)
     if label_smoothing > 0:
         return _smoothed_indices(logs, target, weight, ignore_index, reduction, label_smoothing)
@@ -313,6 +376,17 @@ def cross_entropy(
 
 
 # Events ----------------------------------------------------------------------------------------
+
+
+def _require_probabilities(name: str, x: Any) -> None:
+    """Refuse numbers outside [0, 1], where numbers can be seen: not of shapes, nor under vmap."""
+    stack = _C.get_intercept()
+    if x.is_meta or (stack is not None and stack.levels):
+        return
+    if not bool(((x >= 0) & (x <= 1)).all()):
+        raise RuntimeError(
+            f"binary_cross_entropy: all elements of {name} should be between 0 and 1"
+        )
 
 
 def _check_same_shape(name: str, input: Any, target: Any) -> None:
@@ -352,9 +426,17 @@ def binary_cross_entropy(
     """Take the cross entropy of probabilities of events; logarithms are cut off at -100."""
     reduction = _reduction(size_average, reduce, reduction)
     _check_same_shape("binary_cross_entropy", input, target)
+    require_float_input("binary_cross_entropy", input)
+    if target.dtype != input.dtype:
+        raise RuntimeError(
+            f"binary_cross_entropy: Found dtype {target.dtype} for target but expected "
+            f"{input.dtype}"
+        )
+    _require_probabilities("input", input)
+    _require_probabilities("target", target)
     yes, no = input.log().clamp(min=-100), (-input).log1p().clamp(min=-100)
     loss = (target - 1) * no - target * yes
-    return _reduced(loss if weight is None else loss * weight, reduction)
+    return _reduced(loss if weight is None else loss * weight.to(loss.dtype), reduction)
 
 
 @composite(
@@ -394,6 +476,12 @@ def binary_cross_entropy_with_logits(
     """
     reduction = _reduction(size_average, reduce, reduction)
     _check_same_shape("binary_cross_entropy_with_logits", input, target)
+    require_float_input("binary_cross_entropy_with_logits", input)
+    if not target.dtype.is_floating_point:
+        raise RuntimeError(
+            "binary_cross_entropy_with_logits: result type Float can't be cast to the desired "
+            f"output type {target.dtype}; convert the target with .to(dtype)"
+        )
     # -log(sigmoid(x)) = max(-x, 0) + log(1 + exp(-|x|))
     missed = (-input).clamp(min=0) + (-input.abs()).exp().log1p()
     scale = 1 if pos_weight is None else 1 + (pos_weight - 1) * target
@@ -431,6 +519,15 @@ def kl_div(
         if not x.dtype.is_floating_point:
             kind = "Complex" if x.dtype.is_complex else "Integral"
             raise RuntimeError(f"kl_div: {kind} inputs not supported, got {x.dtype}")
+    if reduction == "mean" and size_average is None and reduce is None:
+        import warnings
+
+        warnings.warn(
+            "reduction: 'mean' divides the total loss by both the batch size and the support "
+            "size. 'batchmean' divides only by the batch size, and aligns with the KL math "
+            "definition.",
+            stacklevel=2,
+        )
     mean_of_batch = reduction == "batchmean"
     reduction = _reduction(size_average, reduce, "sum" if mean_of_batch else reduction)
     loss = target.exp() * (target - input) if log_target else target.xlogy(target) - target * input

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import tangrad
 from tangrad.ops.define import composite, pointwise
 from tangrad.ops.loss import _reduced, _reduction
 
@@ -12,6 +13,11 @@ def _weighted(loss: Any, weight: Any, reduction: str) -> Any:
     """Reduce elementwise losses; with weights, the mean is the weighted one."""
     if weight is None:
         return _reduced(loss, reduction)
+    if tuple(weight.shape) != tuple(loss.shape):
+        raise ValueError(
+            f"Weights and input must have the same size, got {list(weight.shape)} and "
+            f"{list(loss.shape)}"
+        )
     if reduction == "mean":
         return (loss * weight).sum() / weight.expand_as(loss).sum()
     return _reduced(loss * weight, reduction)
@@ -27,6 +33,25 @@ def _warn_of_sizes(input: Any, target: Any) -> None:
             UserWarning,
             stacklevel=4,
         )
+
+
+def _residual(name: str, input: Any, target: Any) -> Any:
+    """Subtract after broadcasting, so that a 0-d tensor counts in promotion; bools are numbers.
+
+    Raises:
+        NotImplementedError: if neither is a real floating-point number.
+    """
+    _warn_of_sizes(input, target)
+    dtype = input.dtype
+    if target.dtype != dtype:
+        dtype = tangrad.promote_types(dtype, target.dtype)
+        input, target = input.to(dtype), target.to(dtype)
+    if not dtype.is_floating_point:
+        raise NotImplementedError(
+            f'"{name}" not implemented for {input.dtype} and {target.dtype}; convert with '
+            ".to(dtype)"
+        )
+    return input - target
 
 
 def _loss_samples(s: Any) -> list[Any]:
@@ -60,9 +85,9 @@ def mse_loss(
     weight: Any = None,
 ) -> Any:
     """Compute the mean squared error `mean((input - target)**2)`."""
-    _warn_of_sizes(input, target)
+    difference = _residual("mse_loss", input, target)
     reduction = _reduction(size_average, reduce, reduction)
-    return _weighted((input - target).square(), weight, reduction)
+    return _weighted(difference.square(), weight, reduction)
 
 
 @composite(
@@ -85,6 +110,9 @@ def l1_loss(
     """Compute the mean absolute error `mean(abs(input - target))`."""
     _warn_of_sizes(input, target)
     reduction = _reduction(size_average, reduce, reduction)
+    dtype = tangrad.promote_types(input.dtype, target.dtype)
+    if not (input.dtype is tangrad.bool or target.dtype is tangrad.bool):
+        input, target = input.to(dtype), target.to(dtype)
     return _weighted((input - target).abs(), weight, reduction)
 
 
@@ -103,9 +131,12 @@ def huber_loss(
     """Compute the Huber loss (1964): quadratic up to `delta`, linear with slope `delta` beyond."""
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
-    _warn_of_sizes(input, target)
+    difference = _residual("huber_loss", input, target)
     reduction = _reduction(None, None, reduction)
-    return _weighted(huber(input - target, delta), weight, reduction)
+    loss = huber(difference, delta)
+    if input.dtype.is_floating_point:
+        loss = loss.to(input.dtype)
+    return _weighted(loss, weight, reduction)
 
 
 @composite(
@@ -128,9 +159,8 @@ def smooth_l1_loss(
     """Compute the Huber loss with `delta=beta`, divided by `beta` (Girshick, 2015)."""
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
-    _warn_of_sizes(input, target)
+    difference = _residual("smooth_l1_loss", input, target)
     reduction = _reduction(size_average, reduce, reduction)
-    difference = input - target
     loss = difference.abs() if beta == 0 else huber(difference, beta) / beta
     return _reduced(loss, reduction)
 

@@ -241,7 +241,7 @@ def reshape_as(self: Any, other: Any) -> Any:
 
 
 @composite(
-    "contiguous(Tensor self, *, memory_format? memory_format=None) -> Tensor",
+    "contiguous(Tensor self, memory_format? memory_format=None) -> Tensor",
     function=False,
     samples=lambda s: [
         s(s.tensor(2, 3)),
@@ -591,7 +591,12 @@ def sum_to_size(self: Any, size: Ints) -> Any:
         raise RuntimeError(
             f"size {list(size)} is not expandable to size {list(self.shape)} of the tensor"
         )
-    return sum_to_shape(self, size)
+    kept = tuple(self.shape)[extra:]
+    summed = [d + extra for d, (n, m) in enumerate(zip(size, kept, strict=True)) if n != m]
+    dims = (*range(extra), *summed)
+    if not size:
+        return self.sum()
+    return self.sum(dims, keepdim=True).reshape(size) if dims else self
 
 
 def _squeezed(self: Any, dim: Ints | None) -> list[int]:

@@ -145,7 +145,7 @@ sub = overload(
 )
 
 rsub = pointwise(
-    "rsub(Tensor self, Operand other, *, Scalar alpha=1) -> Tensor",
+    "rsub(Tensor self, Operand other, Scalar alpha=1) -> Tensor",
     "other - alpha * self",
     check=_check_scaled_subtraction,
     dtypes=NUMBERS,
@@ -490,33 +490,4 @@ heaviside = pointwise(
     inplace=True,
     samples=lambda s: [s(s.tensor(3, 4), s.tensor(4)), s(s.values([0, 1, 0]), s.tensor())],
     doc="Compute the step function: 0 below zero, 1 above, `values` at zero.",
-)
-
-ldexp = pointwise(
-    "ldexp(Tensor self, Tensor other) -> Tensor",
-    "self * exp2(other)",
-    promote="float",
-    inplace=True,
-    samples=lambda s: [
-        s(s.tensor(3, 4), s.integers(-3, 4, 4, dtype="float32")),
-        s(s.tensor(3), s.tensor()),
-    ],
-    doc="Multiply by a power of two: `self * 2**other`.",
-)
-
-
-def _check_frexp(self: Any) -> None:
-    if not self.dtype.is_floating_point:
-        raise RuntimeError("torch.frexp() only supports floating-point dtypes")
-
-
-frexp = pointwise(
-    "frexp(Tensor self) -> (Tensor mantissa, Tensor exponent)",
-    "frexp_mantissa(self); frexp_exponent(self)",
-    check=_check_frexp,
-    dtypes="floating",
-    results=("promoted", "int32"),
-    samples=lambda s: s.unary(specials=False),
-    errors=lambda s: [(s(s.tensor(2, dtype="int64")), RuntimeError, "floating-point")],
-    doc="Split into a mantissa in [0.5, 1) and an exponent: `self = mantissa * 2**exponent`.",
 )

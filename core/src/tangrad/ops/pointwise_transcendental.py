@@ -10,6 +10,22 @@ from tangrad.ops.define import overload, pointwise
 
 REAL = "bool integral floating"
 
+
+def log_of_sum(a: str, b: str) -> str:
+    """Write the logarithm of a sum of two exponentials; the larger one is taken out.
+
+    Of complex numbers it is the one with the larger real part.
+    """
+    small, large = (f"where(real({a}) < real({b}), {x}, {y})" for x, y in ((a, b), (b, a)))
+    return (
+        f"low = {small}; high = {large}; select_complex({a}, "
+        f"where(real(low) == -inf, where(real({a}) > real({b}), {a}, {b}), "
+        f"high + log1p(exp(low - high))), "
+        f"where({a} == {b}, {a} + 0.6931471805599453, "
+        f"maximum({a}, {b}) + log1p(exp(-abs({a} - {b})))))"
+    )
+
+
 # Exponentials and logarithms
 
 exp = pointwise(
@@ -90,9 +106,8 @@ xlogy = pointwise(
 
 logaddexp = pointwise(
     "logaddexp(Tensor self, Tensor other) -> Tensor",
-    "where(self == other, self + 0.6931471805599453, "
-    "maximum(self, other) + log1p(exp(-abs(self - other))))",
-    dtypes="floating",
+    log_of_sum("self", "other"),
+    dtypes="floating complex",
     partials={"self": "exp(self - result)", "other": "exp(other - result)"},
     samples=lambda s: s.binary(number=False),
     doc="Compute `log(exp(self) + exp(other))` without overflow.",

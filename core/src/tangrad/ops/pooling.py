@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from typing import Any
 
 import tangrad
-from tangrad.ops.convolution import convolution, repeated
+from tangrad.ops.convolution import convolution, in_format_of, repeated
 from tangrad.ops.define import composite, op
 from tangrad.ops.movement import Ints, numel_of
 from tangrad.ops.slicing import slice_
@@ -30,7 +28,7 @@ def _pooled_sizes(
     )
 
 
-def _check_pool(
+def check_pool(
     name: str,
     self: Any,
     kernel_size: Ints,
@@ -40,9 +38,16 @@ def _check_pool(
     ceil_mode: bool,
 ) -> None:
     spatial = len(kernel_size)
+    if self.dtype.name == "bool" or self.dtype.is_complex:
+        raise NotImplementedError(f"{name} is not implemented for {self.dtype}")
     if len(self.shape) not in (spatial + 1, spatial + 2):
         raise RuntimeError(
             f"{name}: Expected {spatial + 1}D or {spatial + 2}D tensor, but got: {list(self.shape)}"
+        )
+    if 0 in self.shape[1 if len(self.shape) == spatial + 2 else 0 :]:
+        raise RuntimeError(
+            f"{name}: Expected {spatial + 1}D or {spatial + 2}D (batch mode) tensor with non-batch "
+            f"dimensions of positive length, but got: {list(self.shape)}"
         )
     if any(k < 1 for k in kernel_size) or any(s < 1 for s in stride):
         raise RuntimeError(
@@ -145,7 +150,7 @@ max_pool_with_indices = op(
     "max_pool_with_indices(Tensor self, int[] kernel_size, int[] stride, int[] padding,"
     " int[] dilation, bool ceil_mode) -> (Tensor values, Tensor indices)",
     dtypes="integral floating",
-    check=lambda self, kernel_size, stride, padding, dilation, ceil_mode: _check_pool(
+    check=lambda self, kernel_size, stride, padding, dilation, ceil_mode: check_pool(
         "max_pool", self, kernel_size, stride, padding, dilation, ceil_mode
     ),
     shape=lambda self, kernel_size, stride, padding, dilation, ceil_mode: (
@@ -184,8 +189,14 @@ max_pool_with_indices = op(
 _POOL_ERRORS = "kernel size|stride should not be zero|greater than zero|positive"
 
 
+def _steps(stride: Any, kernel: Ints, spatial: int) -> Ints:
+    """Return the strides; where none are given, windows do not overlap."""
+    if stride is None or (isinstance(stride, (tuple, list)) and not stride):
+        return kernel
+    return repeated("stride", stride, spatial)
+
+
 def _max_pool(
-    name: str,
     spatial: int,
     input: Any,
     kernel_size: Any,
@@ -193,19 +204,17 @@ def _max_pool(
     padding: Any,
     dilation: Any,
     ceil_mode: bool,
-    return_indices: bool,
 ) -> Any:
     kernel = repeated("kernel_size", kernel_size, spatial)
-    step = kernel if stride is None or stride == () else repeated("stride", stride, spatial)
     values, indices = max_pool_with_indices(
         input,
         kernel,
-        step,
+        _steps(stride, kernel, spatial),
         repeated("padding", padding, spatial),
         repeated("dilation", dilation, spatial),
         ceil_mode,
     )
-    return (values, indices) if return_indices else values
+    return in_format_of(values, input), in_format_of(indices, input)
 
 
 @composite(
@@ -215,10 +224,12 @@ def _max_pool(
     namespace="nn",
     samples=lambda s: [
         s(s.tensor(1, 2, 5), 2),
-        s(s.tensor(2, 5), 3, 2, 1, 1, True, return_indices=True),
+        s(s.tensor(2, 5, strided=True), 3, 2, 1, 1, True, return_indices=True),
     ],
     oracle="nn.functional.max_pool1d",
-    errors=lambda s: [(s(s.tensor(1, 1, 4), 0), RuntimeError, _POOL_ERRORS)],
+    errors=lambda s: [
+        (s(s.tensor(1, 1, 4), 0), RuntimeError, _POOL_ERRORS),
+    ],
 )
 def max_pool1d(
     input: Any,
@@ -229,10 +240,43 @@ def max_pool1d(
     ceil_mode: bool,
     return_indices: bool,
 ) -> Any:
-    """Take the greatest element of windows of signals (N, C, L) or (C, L)."""
-    return _max_pool(
-        "max_pool1d", 1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices
-    )
+    """Take the greatest element of windows of signals (N, C, L) or (C, L).
+
+    Args:
+        stride: the distance of windows (default: kernel_size).
+        padding: how many elements below all others to add on each side.
+        ceil_mode: let a last window reach out of the input.
+        return_indices: also give the flat position of each result in its signal.
+    """
+    both = _max_pool(1, input, kernel_size, stride, padding, dilation, ceil_mode)
+    return both if return_indices else both[0]
+
+
+@composite(
+    "max_pool1d_with_indices(Tensor input, any kernel_size, any stride=None, any padding=0,"
+    " any dilation=1, bool ceil_mode=False, bool return_indices=False) -> Tensor",
+    dtypes="integral floating",
+    namespace="nn",
+    samples=lambda s: [
+        s(s.tensor(1, 2, 5), 2),
+        s(s.tensor(2, 5, strided=True), 3, 2, 1, 1, True),
+    ],
+    oracle="nn.functional.max_pool1d_with_indices",
+    errors=lambda s: [
+        (s(s.tensor(1, 1, 4), 0), RuntimeError, _POOL_ERRORS),
+    ],
+)
+def max_pool1d_with_indices(
+    input: Any,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+    return_indices: bool,
+) -> Any:
+    """Take the greatest element of windows, and its flat position; see `max_pool1d`."""
+    return _max_pool(1, input, kernel_size, stride, padding, dilation, ceil_mode)
 
 
 @composite(
@@ -271,9 +315,101 @@ def max_pool2d(
         ceil_mode: let a last window reach out of the input.
         return_indices: also give the flat position of each result in its image.
     """
-    return _max_pool(
-        "max_pool2d", 2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices
-    )
+    both = _max_pool(2, input, kernel_size, stride, padding, dilation, ceil_mode)
+    return both if return_indices else both[0]
+
+
+@composite(
+    "max_pool2d_with_indices(Tensor input, any kernel_size, any stride=None, any padding=0,"
+    " any dilation=1, bool ceil_mode=False, bool return_indices=False) -> Tensor",
+    dtypes="integral floating",
+    namespace="nn",
+    samples=lambda s: [
+        s(s.tensor(1, 2, 4, 4), 2),
+        s(s.tensor(2, 5, 4), (3, 2), (2, 1), 1, 1, True),
+    ],
+    oracle="nn.functional.max_pool2d_with_indices",
+    errors=lambda s: [
+        (s(s.tensor(1, 1, 4, 4), 0), RuntimeError, _POOL_ERRORS),
+    ],
+)
+def max_pool2d_with_indices(
+    input: Any,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+    return_indices: bool,
+) -> Any:
+    """Take the greatest element of windows, and its flat position; see `max_pool2d`."""
+    return _max_pool(2, input, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+@composite(
+    "max_pool3d(Tensor input, any kernel_size, any stride=None, any padding=0, any dilation=1,"
+    " bool ceil_mode=False, bool return_indices=False) -> Tensor",
+    dtypes="integral floating",
+    namespace="nn",
+    samples=lambda s: [
+        s(s.tensor(1, 2, 3, 4, 4), 2),
+        s(s.tensor(2, 4, 3, 4), (2, 3, 2), (2, 1, 1), 1, 1, True),
+        s(s.tensor(1, 1, 3, 3, 4, strided=True), 2, 1, 0, (2, 1, 1), return_indices=True),
+        s(s.tensor(0, 1, 2, 4, 4), 2),
+    ],
+    oracle="nn.functional.max_pool3d",
+    errors=lambda s: [
+        (s(s.tensor(1, 1, 4, 4, 4), 0), RuntimeError, _POOL_ERRORS),
+        (s(s.tensor(4, 4), 2), RuntimeError, "Expected 4D or 5D"),
+        (s(s.tensor(1, 1, 4, 4, 4), 2, (1, 1)), RuntimeError, "stride"),
+    ],
+)
+def max_pool3d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+    return_indices: bool,
+) -> Any:
+    """Take the greatest element of windows of volumes (N, C, D, H, W) or (C, D, H, W).
+
+    Args:
+        stride: the distance of windows (default: kernel_size).
+        padding: how many elements below all others to add on each side.
+        ceil_mode: let a last window reach out of the input.
+        return_indices: also give the flat position of each result in its volume.
+    """
+    both = _max_pool(3, input, kernel_size, stride, padding, dilation, ceil_mode)
+    return both if return_indices else both[0]
+
+
+@composite(
+    "max_pool3d_with_indices(Tensor input, any kernel_size, any stride=None, any padding=0,"
+    " any dilation=1, bool ceil_mode=False, bool return_indices=False) -> Tensor",
+    dtypes="integral floating",
+    namespace="nn",
+    samples=lambda s: [
+        s(s.tensor(1, 2, 3, 4, 4), 2),
+        s(s.tensor(2, 4, 3, 4), (2, 3, 2), (2, 1, 1), 1, 1, True),
+    ],
+    oracle="nn.functional.max_pool3d_with_indices",
+    errors=lambda s: [
+        (s(s.tensor(1, 1, 4, 4, 4), 0), RuntimeError, _POOL_ERRORS),
+    ],
+)
+def max_pool3d_with_indices(
+    input: Any,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+    return_indices: bool,
+) -> Any:
+    """Take the greatest element of windows, and its flat position; see `max_pool3d`."""
+    return _max_pool(3, input, kernel_size, stride, padding, dilation, ceil_mode)
 
 
 def _covered(n: int, k: int, s: int, p: int, out: int, with_padding: bool) -> list[int]:
@@ -298,41 +434,58 @@ def _avg_pool(
     count_include_pad: bool,
     divisor_override: int | None,
 ) -> Any:
+    if not (input.is_floating_point() or input.dtype == tangrad.int64):
+        raise NotImplementedError(
+            f"{name} is not implemented for {input.dtype}; convert to a floating-point dtype"
+        )
     kernel = repeated("kernel_size", kernel_size, spatial)
-    step = kernel if stride is None or stride == () else repeated("stride", stride, spatial)
+    step = _steps(stride, kernel, spatial)
     padding = repeated("padding", padding, spatial)
     ones = (1,) * spatial
-    _check_pool(name, input, kernel, step, padding, ones, ceil_mode)
+    check_pool(name, input, kernel, step, padding, ones, ceil_mode)
     if divisor_override == 0:
         raise RuntimeError(f"{name}: divisor must be not zero")
     sizes = tuple(input.shape)[-spatial:]
+    if spatial == 3 and any(n < k for n, k in zip(sizes, kernel, strict=True)):
+        raise RuntimeError(
+            f"{name}: input image {list(sizes)} smaller than kernel size {list(kernel)}"
+        )
     lead = tuple(input.shape)[:-spatial]
     out = _pooled_sizes(sizes, kernel, step, padding, ones, ceil_mode)
     geometry = list(zip(sizes, kernel, step, padding, out, strict=True))
     grown = [(p, max(0, (o - 1) * s + k - n - p)) for n, k, s, p, o in geometry]
-    x = input.reshape((numel_of(lead), 1, *sizes))
+    # Sums of narrow floats are kept in float32: one rounding, at the end.
+    wide = input.to(tangrad.float32) if input.dtype.itemsize < 4 else input
+    x = wide.reshape((numel_of(lead), 1, *sizes))
     if any(after for _, after in grown) or any(padding):
         x = tangrad.constant_pad_nd(x, tuple(n for pair in reversed(grown) for n in pair), 0)
     taps = x.new_ones((1, 1, *kernel))
     summed = convolution(x, taps, step, (0,) * spatial, ones, 1)
     summed = slice_(summed, 2, 0, out[0], 1)
-    result = summed.reshape((*lead, *out))
-    if divisor_override is not None:
-        return result / divisor_override
     counts = [_covered(n, k, s, p, o, count_include_pad) for n, k, s, p, o in geometry]
+    result = _divided(summed.reshape((*lead, *out)), counts, divisor_override)
+    return in_format_of(result.to(input.dtype), input)
+
+
+def _divided(sums: Any, counts: list[list[int]], divisor: int | None) -> Any:
+    """Divide the sums of windows by a number, or else by how many elements they have."""
+    mode = None if sums.is_floating_point() else "trunc"
+    if divisor is not None:
+        return tangrad.div(sums, divisor, rounding_mode=mode)
     if all(len(set(row)) == 1 for row in counts):
-        return result / numel_of([row[0] for row in counts])
+        return tangrad.div(sums, numel_of([row[0] for row in counts]), rounding_mode=mode)
+    product = sums.new_ones(())
     for axis, row in enumerate(counts):
-        divisor = tensor(row, dtype=input.dtype, device=input.device)
-        result = result / divisor.reshape((-1,) + (1,) * (spatial - 1 - axis))
-    return result
+        along = tensor(row, dtype=sums.dtype, device=sums.device)
+        product = product * along.reshape((-1,) + (1,) * (len(counts) - 1 - axis))
+    return tangrad.div(sums, product, rounding_mode=mode)
 
 
 @composite(
     "avg_pool1d(Tensor input, any kernel_size, any stride=None, any padding=0,"
     " bool ceil_mode=False, bool count_include_pad=True) -> Tensor",
     dtypes="floating",
-    namespace="nn",
+    method=False,
     samples=lambda s: [s(s.tensor(1, 2, 5), 2), s(s.tensor(2, 5), 3, 2, 1, True, False)],
     oracle="nn.functional.avg_pool1d",
     errors=lambda s: [(s(s.tensor(1, 1, 4), 0), RuntimeError, _POOL_ERRORS)],
@@ -397,65 +550,47 @@ def avg_pool2d(
     )
 
 
-def _averaging_matrix(size: int, out: int, like: Any) -> Any:
-    """Build the (out, size) matrix whose rows average the adaptive windows."""
-    rows = []
-    for i in range(out):
-        start, stop = i * size // out, math.ceil((i + 1) * size / out)
-        weight = 1.0 / (stop - start)
-        rows.append([weight if start <= j < stop else 0.0 for j in range(size)])
-    return tensor(rows, dtype=like.dtype, device=like.device).reshape((out, size))
-
-
-def _adaptive_average(input: Any, dim: int, out: int) -> Any:
-    size = input.shape[dim]
-    if out == size:
-        return input
-    if size % out == 0:
-        return input.unflatten(dim, (out, size // out)).mean((dim + 1,))
-    moved = input.movedim(dim, -1).matmul(_averaging_matrix(size, out, input).t())
-    return moved.movedim(-1, dim)
-
-
-def _wanted_sizes(output_size: Any, sizes: Sequence[int]) -> Ints:
-    listed = (output_size,) * len(sizes) if isinstance(output_size, int) else tuple(output_size)
-    if len(listed) != len(sizes):
-        raise RuntimeError(
-            f"adaptive_avg_pool2d: output_size must be {len(sizes)} numbers, got {output_size}"
-        )
-    wanted = tuple(n if o is None else o for o, n in zip(listed, sizes, strict=True))
-    if any(o < 0 for o in wanted):
-        raise RuntimeError(
-            "adaptive_avg_pool2d: elements of output_size must be greater than or equal to 0, "
-            f"got {list(wanted)}"
-        )
-    return wanted
-
-
 @composite(
-    "adaptive_avg_pool2d(Tensor input, any output_size) -> Tensor",
+    "avg_pool3d(Tensor input, any kernel_size, any stride=None, any padding=0,"
+    " bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
-        s(s.tensor(1, 2, 4, 6), 2),
-        s(s.tensor(2, 5, 4), (3, None)),
-        s(s.tensor(1, 1, 3, 4), (1, 1)),
-        s(s.tensor(1, 1, 2, 3), (3, 5)),
+        s(s.tensor(1, 2, 3, 4, 4), 2),
+        s(s.tensor(2, 3, 5, 4), (2, 3, 2), (1, 2, 1), 1, True, False),
+        s(s.tensor(1, 1, 3, 3, 5), 2, 2, 1, True),
+        s(s.tensor(1, 1, 2, 4, 4, strided=True), 2, divisor_override=3),
     ],
-    oracle="nn.functional.adaptive_avg_pool2d",
+    oracle="nn.functional.avg_pool3d",
     errors=lambda s: [
-        (s(s.tensor(4, 4), 2), RuntimeError, "Expected 3D or 4D"),
-        (s(s.tensor(1, 4, 4), (-1, 2)), RuntimeError, "greater than or equal to 0"),
+        (s(s.tensor(1, 1, 4, 4, 4), 0), RuntimeError, _POOL_ERRORS),
+        (s(s.tensor(4, 4), 2), RuntimeError, "Expected 4D or 5D|must be"),
+        (s(s.tensor(1, 1, 4, 4, 4), 2, divisor_override=0), RuntimeError, "must be not zero"),
     ],
 )
-def adaptive_avg_pool2d(input: Any, output_size: Any) -> Any:
-    """Average images to a given size with windows that divide them as evenly as possible."""
-    if input.ndim not in (3, 4):
-        raise RuntimeError(
-            f"adaptive_avg_pool2d(): Expected 3D or 4D tensor, but got {list(input.shape)}"
-        )
-    height, width = _wanted_sizes(output_size, tuple(input.shape)[-2:])
-    if height * width == 0:
-        return input.new_zeros((*tuple(input.shape)[:-2], height, width))
-    first = input.ndim - 2
-    return _adaptive_average(_adaptive_average(input, first, height), first + 1, width)
+def avg_pool3d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: int | None,
+) -> Any:
+    """Average windows of volumes (N, C, D, H, W) or (C, D, H, W).
+
+    Args:
+        count_include_pad: divide by the window size also where it covers padding.
+        divisor_override: divide by this instead.
+    """
+    return _avg_pool(
+        "avg_pool3d",
+        3,
+        input,
+        kernel_size,
+        stride,
+        padding,
+        ceil_mode,
+        count_include_pad,
+        divisor_override,
+    )

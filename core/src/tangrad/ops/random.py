@@ -10,6 +10,7 @@ from typing import Any
 
 import tangrad
 from tangrad import _C
+from tangrad.ops import random_sequential
 from tangrad.ops.define import composite, op, overload, pointwise
 from tangrad.ops.movement import Ints, dtype_name, numel_of
 from tangrad.random import philox
@@ -77,6 +78,7 @@ uniform_ = op(
     dtypes="floating complex",
     check=_check_uniform,
     random=True,
+    sequential=random_sequential.uniform,
     words=_words("uniform"),
     reference=_uniform_reference,
     vjp={"self": lambda g: g.new_zeros(g.shape)},
@@ -109,6 +111,7 @@ normal_ = op(
     dtypes="floating complex",
     check=_check_normal,
     random=True,
+    sequential=random_sequential.normal,
     words=_words("normal"),
     reference=_normal_reference,
     vjp={"self": lambda g: g.new_zeros(g.shape)},
@@ -132,6 +135,7 @@ exponential_ = op(
     dtypes="floating",
     check=_check_exponential,
     random=True,
+    sequential=random_sequential.exponential,
     words=_words("exponential"),
     reference=lambda np, self, lambd, seed, offset: _drawn(
         np, self, philox.exponential(seed, offset, _scalars(self), lambd, _width(self))
@@ -179,6 +183,7 @@ random_between = op(
     "random_between_(Tensor! self, int from_, int to, *, generator? generator=None) -> Tensor",
     check=_check_random,
     random=True,
+    sequential=random_sequential.random_between,
     words=lambda self: philox.words_for("randint", numel_of(self.shape)),
     reference=lambda np, self, from_, to, seed, offset: (
         philox.randint(seed, offset, int(self.size), from_, to)
@@ -208,6 +213,11 @@ def random_(self: Any, from_: int | None, to: int | None, generator: Any) -> Any
 
     Without arguments they range over what the dtype represents exactly.
     """
+    if from_ is None and to is None:
+        engine = random_sequential.engine_of(generator, self.device)
+        if engine is not None:
+            _random_end(self, to)
+            return random_sequential.random_in_full(self, engine)
     if to is None and from_ is not None:
         from_, to = 0, from_
     start = 0 if from_ is None else from_
@@ -230,6 +240,7 @@ bernoulli_tensor = op(
     check=lambda self: _require_floating("bernoulli", self),
     shape=lambda self: self.shape,
     random=True,
+    sequential=random_sequential.bernoulli_tensor,
     words=_words("bernoulli"),
     reference=_bernoulli_reference,
     vjp={"self": lambda g: g.new_zeros(g.shape)},
@@ -252,6 +263,7 @@ bernoulli_ = op(
     "bernoulli_(Tensor! self, float p=0.5, *, generator? generator=None) -> Tensor",
     check=lambda p: _check_probability("bernoulli_", p),
     random=True,
+    sequential=random_sequential.bernoulli,
     words=lambda self: philox.words_for("bernoulli float32", numel_of(self.shape)),
     reference=lambda np, self, p, seed, offset: (
         philox.bernoulli(seed, offset, p, int(self.size)).reshape(self.shape).astype(self.dtype)
@@ -323,11 +335,13 @@ native_dropout = op(
 
 def _dropped(input: Any, p: float) -> Any:
     stack = _C.get_intercept()
-    if stack is None or not stack.levels:
+    engine = random_sequential.engine_of(None, input.device)
+    if engine is None and (stack is None or not stack.levels):
         return native_dropout(input, p)
-    # Samples of a vmap may draw differently, and no seed that backward could save says how.
+    # Samples of a vmap may draw differently, and a sequential engine cannot draw again: there is
+    # no seed that backward could save.
     kept = tangrad.empty_like(input).bernoulli_(1 - p)
-    return input * (kept * (1 / (1 - p)))
+    return input * (kept.div_(1 - p) if engine is not None else kept * (1 / (1 - p)))
 
 
 @composite(
@@ -463,6 +477,7 @@ randint = overload("randint", "randint_between", "randint_below")
 _permutation_of = op(
     "_permutation_of(Tensor! self, *, generator? generator=None) -> Tensor",
     random=True,
+    sequential=random_sequential.permutation,
     words=lambda self: philox.words_for("randperm", self.shape[0]),
     reference=lambda np, self, seed, offset: philox.randperm(seed, offset, self.shape[0]).astype(
         self.dtype
@@ -587,9 +602,10 @@ def _readable(x: Any) -> bool:
 
 
 @composite(
-    "normal(any mean, any std, int[]? size=None, *, generator? generator=None,"
+    "normal(any mean, any std=1.0, int[]? size=None, *, generator? generator=None,"
     " dtype? dtype=None, layout? layout=None, device? device=None, bool requires_grad=False,"
     " bool pin_memory=False) -> Tensor",
+    out=True,
     random=True,
     dtypes="floating",
     samples=lambda s: [
@@ -644,6 +660,7 @@ def _check_weights(weights: Any) -> None:
 @composite(
     "multinomial(Tensor input, int num_samples, bool replacement=False, *,"
     " generator? generator=None) -> Tensor",
+    out=True,
     random=True,
     dtypes="floating",
     samples=lambda s: [
@@ -674,9 +691,14 @@ def multinomial(input: Any, num_samples: int, replacement: bool, generator: Any)
     weights = input.detach()
     if _readable(weights):
         _check_weights(weights)
+    engine = random_sequential.engine_of(generator, weights.device)
+    if engine is not None and num_samples == 1:
+        replacement = False  # PyTorch takes one index the faster way
     if not replacement:
         race = weights / tangrad.empty_like(weights).exponential_(generator=generator)
         return race.argsort(-1, descending=True).narrow(-1, 0, num_samples).contiguous()
+    if engine is not None:
+        return random_sequential.multinomial_places(weights, num_samples, engine)
     edges = (weights / weights.sum(-1, keepdim=True)).cumsum(-1).unsqueeze(-2)
     shape = (*tuple(input.shape)[:-1], num_samples, 1)
     points = tangrad.empty(shape, dtype=edges.dtype, device=edges.device)

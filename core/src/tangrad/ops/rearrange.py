@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
-from tangrad.ops.define import composite, op
+from tangrad.ops.define import composite, op, overload
 from tangrad.ops.join import cat
 from tangrad.ops.movement import Ints, wrap_dim
 from tangrad.ops.slicing import slice_
-from tangrad.tensor.construct import tensor
 
 # Order and repetition ----------------------------------------------------------------------------
 
@@ -34,6 +33,22 @@ flip = op(
     ],
     doc="Reverse the order of the elements along dimensions.",
 )
+
+
+@composite(
+    "adjoint(Tensor self) -> Tensor",
+    samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(2, 3, 4, strided=True)), s(s.tensor(0, 2))],
+    errors=lambda s: [(s(s.tensor(3)), RuntimeError, "only supported on matrices")],
+)
+def adjoint(self: Any) -> Any:
+    """Transpose and conjugate matrices: a view."""
+    if self.ndim == 0:
+        return self.conj()
+    if self.ndim == 1:
+        raise RuntimeError(
+            "tensor.adjoint() is only supported on matrices or batches of matrices. Got 1-D tensor."
+        )
+    return self.transpose(-2, -1).conj()
 
 
 @composite(
@@ -177,9 +192,35 @@ def tile(self: Any, dims: Ints) -> Any:
 
 
 @composite(
-    "repeat_interleave(Tensor self, any repeats, dim? dim=None, *, int? output_size=None)"
+    "repeat_interleave_places(Tensor repeats, *, int? output_size=None) -> Tensor",
+    shape_depends_on_data=True,
+    function=False,
+    method=False,
+    oracle="repeat_interleave",
+    samples=lambda s: [s(s.values([1, 0, 2], dtype="int64")), s(s.integers(1, 2, 0))],
+    errors=lambda s: [
+        (s(s.integers(1, 2, 2, 2)), RuntimeError, "1D vector"),
+        (s(s.values([1, -1], dtype="int64")), RuntimeError, "can not be negative"),
+        (s(s.tensor(2, dtype="float32")), NotImplementedError, "not implemented"),
+    ],
+)
+def repeat_interleave_places(repeats: Any, output_size: int | None) -> Any:
+    """List the number of each element of a vector as often as the element says."""
+    if repeats.ndim != 1:
+        raise RuntimeError("repeat_interleave only accept 1D vector as repeat")
+    if repeats.dtype not in (tangrad.int64, tangrad.int32):
+        raise NotImplementedError(f"repeat_interleave: not implemented for {repeats.dtype}")
+    places = tangrad.arange(repeats.shape[0], dtype=repeats.dtype, device=repeats.device)
+    return repeat_interleave_along(places, repeats, 0)
+
+
+@composite(
+    "repeat_interleave_along(Tensor self, any repeats, dim? dim=None, *, int? output_size=None)"
     " -> Tensor",
     shape_depends_on_data=True,
+    function=False,
+    method=False,
+    oracle="repeat_interleave",
     samples=lambda s: [
         s(s.tensor(2, 3), 2),
         s(s.tensor(2, 3), 2, 1),
@@ -191,7 +232,9 @@ def tile(self: Any, dims: Ints) -> Any:
         (s(s.tensor(3), s.integers(1, 2, 2), 0), RuntimeError, "same size as input"),
     ],
 )
-def repeat_interleave(self: Any, repeats: Any, dim: int | None, output_size: int | None) -> Any:
+def repeat_interleave_along(
+    self: Any, repeats: Any, dim: int | None, output_size: int | None
+) -> Any:
     """Repeat every element next to itself: all equally often, or as often as `repeats` says.
 
     Without `dim` the tensor is flattened first.
@@ -210,13 +253,21 @@ def repeat_interleave(self: Any, repeats: Any, dim: int | None, output_size: int
         )
     if counts.shape[0] == 1:
         return _repeat_equally(self, int(counts[0]), dim)
-    listed = counts.tolist()
-    if any(n < 0 for n in listed):
+    counts = counts.to(tangrad.int64)
+    if counts.numel() and bool((counts < 0).any()):
         raise RuntimeError("repeats can not be negative")
-    places = [i for i, n in enumerate(listed) for _ in range(n)]
-    if output_size is not None and output_size != len(places):
-        raise RuntimeError(f"output_size {output_size} differs from sum of repeats {len(places)}")
-    return self.index_select(dim, tensor(places, dtype=tangrad.int64, device=self.device))
+    total = int(counts.sum())
+    if output_size is not None and output_size != total:
+        raise RuntimeError(f"output_size {output_size} differs from sum of repeats {total}")
+    # Each element's number goes up by one where its repeats begin.
+    starts = counts.cumsum(0) - counts
+    steps = counts.new_zeros((total + 1,)).index_add(0, starts, tangrad.ones_like(counts))
+    return self.index_select(dim, steps.cumsum(0).narrow(0, 0, total) - 1)
+
+
+repeat_interleave = overload(
+    "repeat_interleave", "repeat_interleave_along", "repeat_interleave_places"
+)
 
 
 def _repeat_equally(self: Any, repeats: int, dim: int) -> Any:
@@ -282,14 +333,12 @@ triu = op(
 
 # Padding -----------------------------------------------------------------------------------------
 
-_PAD_MODES = ("constant", "reflect", "replicate", "circular")
 
-
-def _pairs(pad: Ints) -> list[tuple[int, int]]:
+def pad_pairs(pad: Ints) -> list[tuple[int, int]]:
     return [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)]
 
 
-def _check_pad(self: Any, pad: Ints) -> None:
+def check_pad(self: Any, pad: Ints) -> None:
     if len(pad) % 2:
         raise RuntimeError(f"Padding length must be divisible by 2, got {list(pad)}")
     if len(pad) // 2 > len(self.shape):
@@ -297,7 +346,7 @@ def _check_pad(self: Any, pad: Ints) -> None:
             f"Padding length should be less than or equal to two times the input dimension but "
             f"got padding length {len(pad)} and input of dimension {len(self.shape)}"
         )
-    for i, (before, after) in enumerate(_pairs(pad), 1):
+    for i, (before, after) in enumerate(pad_pairs(pad), 1):
         if self.shape[-i] + before + after < 0:
             raise RuntimeError(
                 f"The input size {self.shape[-i]}, plus negative padding {before} and {after}, "
@@ -306,27 +355,38 @@ def _check_pad(self: Any, pad: Ints) -> None:
             )
 
 
+def _check_constant_pad(self: Any, pad: Ints) -> None:
+    check_pad(self, pad)
+    for i, (before, after) in enumerate(pad_pairs(pad), 1):
+        if self.shape[-i] + min(before, 0) + min(after, 0) < 0:
+            raise RuntimeError(
+                f"constant_pad_nd: negative padding {before} and {after} cuts more than the "
+                f"{self.shape[-i]} elements of dimension {len(self.shape) - i}: the length of "
+                "what remains must be non-negative"
+            )
+
+
 def _padded_shape(self: Any, pad: Ints) -> Ints:
     shape = list(self.shape)
-    for i, (before, after) in enumerate(_pairs(pad), 1):
+    for i, (before, after) in enumerate(pad_pairs(pad), 1):
         shape[-i] = shape[-i] + before + after
     return tuple(shape)
 
 
 def _pad_reference(np: Any, self: Any, pad: Ints, value: Any) -> Any:
-    pairs = _pairs(pad)
+    pairs = pad_pairs(pad)
     cut = [slice(None)] * (self.ndim - len(pairs))
     grow = [(0, 0)] * len(cut)
     for axis in range(len(cut), self.ndim):
         before, after = pairs[self.ndim - 1 - axis]
         cut.append(slice(max(0, -before), self.shape[axis] + min(0, after)))
         grow.append((max(0, before), max(0, after)))
-    return np.pad(self[tuple(cut)], grow, constant_values=value)
+    return np.pad(self[tuple(cut)], grow, constant_values=value) if grow else self
 
 
 constant_pad_nd = op(
     "constant_pad_nd(Tensor self, int[] pad, Scalar value=0) -> Tensor",
-    check=_check_pad,
+    check=_check_constant_pad,
     shape=_padded_shape,
     reference=_pad_reference,
     vjp={"self": lambda g, pad: constant_pad_nd(g, tuple(-n for n in pad), 0)},
@@ -344,6 +404,7 @@ constant_pad_nd = op(
         (s(s.tensor(2), (1,)), RuntimeError, "divisible by 2"),
         (s(s.tensor(2), (1, 1, 1, 1)), RuntimeError, "two times the input dimension"),
         (s(s.tensor(2), (-2, -1)), RuntimeError, "negative output size"),
+        (s(s.tensor(2), (-3, 4)), RuntimeError, "must be non-negative"),
     ],
     doc="""Surround a tensor by a value; negative amounts cut off.
 
@@ -351,66 +412,3 @@ constant_pad_nd = op(
         pad: (before, after) of the last dimension, then of the one before it, and so on.
     """,
 )
-
-
-def _reflected(size: int, before: int, after: int) -> list[int]:
-    if before >= size or after >= size:
-        raise RuntimeError(
-            "Argument #4: Padding size should be less than the corresponding input dimension, "
-            f"but got: padding ({before}, {after}) for a dimension of size {size}"
-        )
-    return [abs(size - 1 - abs(size - 1 - i)) for i in range(-before, size + after)]
-
-
-def _replicated(size: int, before: int, after: int) -> list[int]:
-    return [min(max(i, 0), size - 1) for i in range(-before, size + after)]
-
-
-def _wrapped(size: int, before: int, after: int) -> list[int]:
-    if before > size or after > size:
-        raise RuntimeError(
-            f"Padding value causes wrapping around more than once: ({before}, {after}) for a "
-            f"dimension of size {size}"
-        )
-    return [i % size for i in range(-before, size + after)]
-
-
-_PAD_PLACES = {"reflect": _reflected, "replicate": _replicated, "circular": _wrapped}
-
-
-@composite(
-    "pad(Tensor input, int[] pad, str mode='constant', Scalar? value=None) -> Tensor",
-    namespace="nn",
-    samples=lambda s: [
-        s(s.tensor(2, 3), (1, 2)),
-        s(s.tensor(2, 3), (1, 2), "constant", 2),
-        s(s.tensor(1, 2, 4), (2, 1), "reflect"),
-        s(s.tensor(1, 2, 3), (2, 1), "replicate"),
-        s(s.tensor(1, 1, 3, 2), (1, 1, 2, 0), "circular"),
-    ],
-    oracle="nn.functional.pad",
-    errors=lambda s: [
-        (s(s.tensor(1, 1, 3), (3, 0), "reflect"), RuntimeError, "Padding size should be less"),
-        (s(s.tensor(3), (1, 1), "mirror"), (NotImplementedError, RuntimeError), "mirror|mode"),
-    ],
-)
-def pad(input: Any, pad: Ints, mode: str, value: Any) -> Any:
-    """Surround a tensor by a constant, its mirror image, its border or its other end.
-
-    Args:
-        pad: (before, after) of the last dimension, then of the one before it, and so on.
-        mode: "constant", "reflect" (without repeating the border), "replicate" or "circular".
-        value: what "constant" fills in (0).
-    """
-    if mode not in _PAD_MODES:
-        raise NotImplementedError(f"Unrecognised padding mode {mode!r}, expected {_PAD_MODES}")
-    if mode == "constant":
-        return constant_pad_nd(input, pad, 0 if value is None else value)
-    if value:
-        raise ValueError(f'Padding mode "{mode}" doesn\'t take in value argument, got {value}')
-    _check_pad(input, pad)
-    for i, (before, after) in enumerate(_pairs(pad), 1):
-        places = _PAD_PLACES[mode](input.shape[-i], before, after)
-        index = tensor(places, dtype=tangrad.int64, device=input.device)
-        input = input.index_select(input.ndim - i, index)
-    return input

@@ -181,6 +181,7 @@ std_mean_corrected = reduction(
 
 @composite(
     "var_unbiased(Tensor self, dim[]? dim=None, bool unbiased=True, bool keepdim=False) -> Tensor",
+    out=True,
     function=False,
     method=False,
     oracle="var",
@@ -193,6 +194,7 @@ def var_unbiased(self: Any, dim: Any = None, unbiased: bool = True, keepdim: boo
 
 @composite(
     "var_total(Tensor self, bool unbiased) -> Tensor",
+    out=True,
     function=False,
     method=False,
     oracle="var",
@@ -205,6 +207,7 @@ def var_total(self: Any, unbiased: bool) -> Any:
 
 @composite(
     "std_unbiased(Tensor self, dim[]? dim=None, bool unbiased=True, bool keepdim=False) -> Tensor",
+    out=True,
     function=False,
     method=False,
     oracle="std",
@@ -217,6 +220,7 @@ def std_unbiased(self: Any, dim: Any = None, unbiased: bool = True, keepdim: boo
 
 @composite(
     "std_total(Tensor self, bool unbiased) -> Tensor",
+    out=True,
     function=False,
     method=False,
     oracle="std",
@@ -257,11 +261,94 @@ def std_mean_unbiased(
     return std_mean(self, dim, correction=int(unbiased), keepdim=keepdim)
 
 
+@composite(
+    "var_mean_total(Tensor self, bool unbiased) -> (Tensor var, Tensor mean)",
+    function=False,
+    method=False,
+    oracle="var_mean",
+    samples=lambda s: [s(s.tensor(3, 4), False), s(s.tensor(3, 4), unbiased=True)],
+)
+def var_mean_total(self: Any, unbiased: bool) -> Any:
+    """Compute both over all elements."""
+    return var_mean_corrected(self, correction=int(unbiased))
+
+
+@composite(
+    "std_mean_total(Tensor self, bool unbiased) -> (Tensor std, Tensor mean)",
+    function=False,
+    method=False,
+    oracle="std_mean",
+    samples=lambda s: [s(s.tensor(3, 4), False), s(s.tensor(3, 4), unbiased=True)],
+)
+def std_mean_total(self: Any, unbiased: bool) -> Any:
+    """Compute both over all elements."""
+    return std_mean_corrected(self, correction=int(unbiased))
+
+
+@composite(
+    "var_default(Tensor self, dim[]? dim=None, *, Scalar? correction=None, bool keepdim=False)"
+    " -> Tensor",
+    function=False,
+    method=False,
+    out=True,
+    oracle="var",
+    samples=lambda s: [s(s.tensor(3, 4), 0, correction=None)],
+)
+def var_default(self: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
+    """Compute the same with a correction that may be None, which is one."""
+    correction = 1 if correction is None else correction
+    return var_corrected(self, dim, correction=correction, keepdim=keepdim)
+
+
+@composite(
+    "std_default(Tensor self, dim[]? dim=None, *, Scalar? correction=None, bool keepdim=False)"
+    " -> Tensor",
+    function=False,
+    method=False,
+    out=True,
+    oracle="std",
+    samples=lambda s: [s(s.tensor(3, 4), 0, correction=None)],
+)
+def std_default(self: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
+    """Compute the same with a correction that may be None, which is one."""
+    correction = 1 if correction is None else correction
+    return std_corrected(self, dim, correction=correction, keepdim=keepdim)
+
+
+@composite(
+    "var_mean_default(Tensor self, dim[]? dim=None, *, Scalar? correction=None, bool keepdim=False)"
+    " -> (Tensor var, Tensor mean)",
+    function=False,
+    method=False,
+    oracle="var_mean",
+    samples=lambda s: [s(s.tensor(3, 4), 0, correction=None)],
+)
+def var_mean_default(self: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
+    """Compute the same with a correction that may be None, which is one."""
+    correction = 1 if correction is None else correction
+    return var_mean_corrected(self, dim, correction=correction, keepdim=keepdim)
+
+
+@composite(
+    "std_mean_default(Tensor self, dim[]? dim=None, *, Scalar? correction=None, bool keepdim=False)"
+    " -> (Tensor std, Tensor mean)",
+    function=False,
+    method=False,
+    oracle="std_mean",
+    samples=lambda s: [s(s.tensor(3, 4), 0, correction=None)],
+)
+def std_mean_default(self: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
+    """Compute the same with a correction that may be None, which is one."""
+    correction = 1 if correction is None else correction
+    return std_mean_corrected(self, dim, correction=correction, keepdim=keepdim)
+
+
 var = overload(
     "var",
     "var_corrected",
     "var_unbiased",
     "var_total",
+    "var_default",
     samples=lambda s: [s(s.tensor(3, 4)), s(s.tensor(3, 4), 0), s(s.tensor(3, 4), unbiased=False)],
     doc="Compute the variance over dimensions.",
 )
@@ -271,6 +358,7 @@ std = overload(
     "std_corrected",
     "std_unbiased",
     "std_total",
+    "std_default",
     samples=lambda s: [s(s.tensor(3, 4)), s(s.tensor(3, 4), 0), s(s.tensor(3, 4), unbiased=False)],
     doc="Compute the standard deviation over dimensions.",
 )
@@ -279,6 +367,8 @@ var_mean = overload(
     "var_mean",
     "var_mean_corrected",
     "var_mean_unbiased",
+    "var_mean_total",
+    "var_mean_default",
     method=False,
     samples=lambda s: [s(s.tensor(3, 4)), s(s.tensor(3, 4), 0)],
     doc="Compute the variance and the mean over dimensions.",
@@ -288,6 +378,8 @@ std_mean = overload(
     "std_mean",
     "std_mean_corrected",
     "std_mean_unbiased",
+    "std_mean_total",
+    "std_mean_default",
     method=False,
     samples=lambda s: [s(s.tensor(3, 4)), s(s.tensor(3, 4), 0)],
     doc="Compute the standard deviation and the mean over dimensions.",
@@ -301,14 +393,15 @@ std_mean = overload(
 logsumexp = reduction(
     "logsumexp(Tensor self, dim[] dim, bool keepdim=False) -> Tensor",
     map="self; 1",
-    combine="m = maximum(a0, b0); m; "
+    combine="m = select_complex(a0, where(real(a0) < real(b0), b0, a0), maximum(a0, b0)); m; "
     "a1 * where(a0 == m, 1, exp(a0 - m)) + b1 * where(b0 == m, 1, exp(b0 - m))",
     identity=(-float("inf"), 0),
-    finalize="a0 + log(a1)",
+    # The imaginary part is the principal one: only the real part of the maximum is taken out.
+    finalize="select_complex(a0, real(a0) + log(a1 * exp(complex(0, imag(a0)))), a0 + log(a1))",
     promote="float",
-    dtypes="floating",
+    dtypes="floating complex",
     vjp={"self": lambda g, self, result, dim, keepdim: (
-        restore(g, self, dim, keepdim) * _softmax(self, result, dim, keepdim)
+        restore(g, self, dim, keepdim) * _softmax(self, result, dim, keepdim).conj()
     )},
     jvp=lambda self, self_t, result, dim, keepdim: (
         (self_t * _softmax(self, result, dim, keepdim)).sum(dim, keepdim)
@@ -364,7 +457,8 @@ norm_euclidean = reduction(
 
 
 def _over(g: Any, result: Any) -> Any:
-    return (g / result).masked_fill(result == 0, 0)
+    zero = result == 0  # masked below too, so that further derivatives are zero, not NaN
+    return (g / result.masked_fill(zero, 1)).masked_fill(zero, 0)
 
 
 norm_power = reduction(
@@ -426,7 +520,8 @@ norm_count = reduction(
 )
 
 
-def _p_norm(self: Any, p: float, dim: Any, keepdim: bool) -> Any:
+def p_norm(self: Any, p: float, dim: Any, keepdim: bool) -> Any:
+    """Compute a vector norm by the reduction that is made for its order."""
     if p == 2:
         return norm_euclidean(self, dim, keepdim)
     if p == 1:
@@ -438,38 +533,3 @@ def _p_norm(self: Any, p: float, dim: Any, keepdim: bool) -> Any:
     if p == -float("inf"):
         return self.abs().amin(() if dim is None else dim, keepdim)
     return norm_power(self, p, dim, keepdim)
-
-
-@composite(
-    "norm(Tensor self, any p='fro', dim[]? dim=None, bool keepdim=False, *, dtype? dtype=None)"
-    " -> Tensor",
-    samples=lambda s: [
-        s(s.tensor(3, 4)),
-        s(s.tensor(3, 4), p=1, dim=1),
-        s(s.tensor(3, 4), 3, 0, keepdim=True),
-        s(s.tensor(2, 3, strided=True), float("inf"), dim=-1),
-        s(s.tensor(3, 4), -float("inf")),
-        s(s.tensor(3, 4), 0),
-        s(s.tensor(3, 4), "fro", (0, 1)),
-    ],
-    errors=lambda s: [
-        *dim_errors(s),
-        (s(s.tensor(2, dtype="int64")), RuntimeError, "floating point or complex"),
-    ],
-)
-def norm(
-    self: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None
-) -> Any:
-    """Compute a vector norm over dimensions; 'fro' (and None) is the Euclidean one."""
-    if dtype is not None:
-        self = self.to(dtype)
-    if not (self.dtype.is_floating_point or self.dtype.is_complex):
-        raise RuntimeError(
-            "norm: expected a floating point or complex tensor as input, "
-            f"but got {self.dtype}; convert it with .to(dtype)"
-        )
-    if isinstance(p, str) and p != "fro":
-        raise RuntimeError(
-            f"norm: p={p!r} is no vector norm; choose 'fro' or a number (2 is the Euclidean norm)"
-        )
-    return _p_norm(self, 2 if p in ("fro", None) else p, dim, keepdim)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import tangrad
 from tangrad import ops
 from tangrad.ops.define import composite, op, scan
-from tangrad.ops.search import search_rows
+from tangrad.ops.pointwise_transcendental import log_of_sum
 
 REAL = "bool integral floating"
 
@@ -180,12 +179,14 @@ def _next(tensor: Any, dim: int) -> Any:
 def _logcumsumexp_vjp(g: Any, self: Any, result: Any, dim: int) -> Any:
     """Sum `g[k] * exp(self[i] - result[k])` over k >= i, with exponents that are never positive.
 
+    Of complex numbers the exponentials are conjugate.
+
     It is `exp(self[i] - result[i])` times a linear recurrence from the end, whose decays are
     quotients of successive results, which do not decrease.
     """
-    decay = _reverse(_exp_of_difference(result, _next(result, dim)), dim)
+    decay = _reverse(_exp_of_difference(result, _next(result, dim)), dim).conj()
     sums = _reverse(linear_recurrence(decay, _reverse(g, dim), dim), dim)
-    return _exp_of_difference(self, result) * sums
+    return _exp_of_difference(self, result).conj() * sums
 
 
 def _logcumsumexp_jvp(self: Any, self_t: Any, result: Any, dim: int) -> Any:
@@ -197,8 +198,8 @@ def _logcumsumexp_jvp(self: Any, self_t: Any, result: Any, dim: int) -> Any:
 logcumsumexp = scan(
     "logcumsumexp(Tensor self, dim dim) -> Tensor",
     map="self",
-    combine="where(a == b, a + 0.6931471805599453, maximum(a, b) + log1p(exp(-abs(a - b))))",
-    dtypes="floating",
+    combine=log_of_sum("a", "b"),
+    dtypes="floating complex",
     vjp={"self": _logcumsumexp_vjp},
     jvp=_logcumsumexp_jvp,
     samples=lambda s: [
@@ -320,6 +321,7 @@ sort = op(
 
 @composite(
     "argsort(Tensor self, dim dim=-1, bool descending=False, bool stable=False) -> Tensor",
+    out=True,
     samples=lambda s: [
         s(s.permutation(3, 4) if not s.is_bool else s.values([1, 0])),
         s(s.tensor(3, 4), dim=0, descending=True, stable=True),
@@ -334,6 +336,7 @@ def argsort(self: Any, dim: int = -1, descending: bool = False, stable: bool = F
 
 @composite(
     "msort(Tensor self) -> Tensor",
+    out=True,
     samples=lambda s: [s(s.tensor(4, 3)), s(s.tensor(5)), s(s.tensor(0))],
 )
 def msort(self: Any) -> Any:
@@ -395,6 +398,8 @@ topk = op(
 
 def _check_kthvalue(self: Any, k: int, dim: int) -> None:
     _check_ordered("kthvalue", self)
+    if _length(self, dim) == 0:
+        raise IndexError(f"kthvalue(): Expected reduction dim {dim} to have non-zero size.")
     if k < 1 or k > _length(self, dim):
         raise RuntimeError(
             f"kthvalue: selected number k out of range: got k={k} for dimension {dim} of a tensor "
@@ -405,6 +410,7 @@ def _check_kthvalue(self: Any, k: int, dim: int) -> None:
 @composite(
     "kthvalue(Tensor self, int k, dim dim=-1, bool keepdim=False)"
     " -> (Tensor values, Tensor indices)",
+    out=True,
     samples=lambda s: [
         s(s.permutation(3, 4) if not s.is_bool else s.values([1, 0]), 2),
         s(s.permutation(3, 4) if not s.is_bool else s.values([1, 0]), 1, 0, True),
@@ -423,58 +429,3 @@ def kthvalue(self: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
         return values, indices
     values, indices = values.narrow(dim, k - 1, 1), indices.narrow(dim, k - 1, 1)
     return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
-
-
-# Search
-
-
-def _check_search(sorted_sequence: Any, self: Any, right: bool, side: str | None) -> None:
-    _check_ordered("searchsorted", self)
-    if side not in (None, "left", "right"):
-        raise RuntimeError(f"searchsorted: side must be 'left' or 'right', got {side!r}")
-    if side == "left" and right:
-        raise RuntimeError(
-            "searchsorted: side and right can't be set to opposites, got side of left while "
-            "right was True"
-        )
-    if sorted_sequence.ndim != 1 and sorted_sequence.shape[:-1] != self.shape[:-1]:
-        raise RuntimeError(
-            "searchsorted: boundaries tensor should be 1 dimension or the first N-1 dimensions "
-            "of boundaries tensor and input value tensor must match, but we got boundaries "
-            f"tensor {tuple(sorted_sequence.shape)} and input value tensor {tuple(self.shape)}"
-        )
-
-
-@composite(
-    "searchsorted(Tensor sorted_sequence, Tensor self, *, bool right=False, str? side=None)"
-    " -> Tensor",
-    method=False,
-    samples=lambda s: [
-        s(s.values([0, 1, 3, 5]), s.tensor(3, 4)),
-        s(s.values([[0, 1, 3], [1, 1, 2]]), s.values([[1, 3], [1, 0]]), right=True),
-        s(s.values([0, 1, 1, 5]), s.values([1, 5, 0]), side="left"),
-        s(s.values([0, 1, 1, 5]), s.tensor(2, 3, strided=True), side="right"),
-        s(s.values([0, 1, 3]), s.tensor()),
-        s(s.tensor(0), s.tensor(3)),
-    ],
-    errors=lambda s: [
-        (s(s.tensor(2, 3), s.tensor(3, 3)), RuntimeError, "must match"),
-        (s(s.tensor(3), s.tensor(3), side="up"), RuntimeError, "side"),
-    ],
-)
-def searchsorted(sorted_sequence: Any, self: Any, right: bool, side: str | None) -> Any:
-    """Find where elements belong in sorted rows: the index of the first not less than each."""
-    _check_search(sorted_sequence, self, right, side)
-    common = tangrad.promote_types(sorted_sequence.dtype, self.dtype)
-    return search_rows(
-        sorted_sequence.detach().to(common), self.detach().to(common), right or side == "right"
-    )
-
-
-@composite(
-    "bucketize(Tensor self, Tensor boundaries, *, bool right=False) -> Tensor",
-    samples=lambda s: [s(s.tensor(3, 4), s.values([0, 1, 3]))],
-)
-def bucketize(self: Any, boundaries: Any, right: bool = False) -> Any:
-    """Find the interval between sorted boundaries that each element is in."""
-    return ops.searchsorted(boundaries, self, right=right)

@@ -413,6 +413,7 @@ def _split_vjp(grads: Any, self_meta: Any, sizes: Sequence[int], dim: int) -> An
 
 split_size = view(
     "split_size(Tensor self, int split_size_or_sections, dim dim=0) -> Tensor[]",
+    names={"split_size": "split_size_or_sections"},
     geometry=lambda self, split_size_or_sections, dim: _pieces(
         self, dim, _equal_sizes(self, split_size_or_sections, dim)
     ),
@@ -441,6 +442,7 @@ split_size = view(
 
 split_with_sizes = view(
     "split_with_sizes(Tensor self, int[] split_size_or_sections, dim dim=0) -> Tensor[]",
+    names={"split_sizes": "split_size_or_sections", "split_size": "split_size_or_sections"},
     geometry=lambda self, split_size_or_sections, dim: _pieces(
         self, dim, _given_sizes(self, split_size_or_sections, dim)
     ),
@@ -487,6 +489,9 @@ def chunk(self: Any, chunks: int, dim: int) -> Any:
 
 @composite(
     "tensor_split(Tensor self, any indices_or_sections, dim dim=0) -> Tensor[]",
+    names=dict.fromkeys(
+        ("sections", "indices", "tensor_indices_or_sections"), "indices_or_sections"
+    ),
     samples=lambda s: [
         s(s.tensor(7, 2), 3),
         s(s.tensor(2, 6), (1, 4), -1),

@@ -98,6 +98,7 @@ as_strided = view(
     geometry=_as_strided_geometry,
     vjp={"self": _as_strided_vjp},
     batch=_as_strided_batch,
+    inplace=True,
     samples=lambda s: [
         s(s.tensor(3, 4), (2, 3), (4, 1)),
         s(s.tensor(6), (3, 3), (1, 1), 1),

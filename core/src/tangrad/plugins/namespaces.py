@@ -409,3 +409,13 @@ def _forget() -> None:
 def device_flags() -> list[str]:
     """Return the names of devices of which programs ask `Tensor.is_<name>`, installed or not."""
     return _neutral()["Tensor"]["device_flags"]
+
+
+def device_methods() -> list[str]:
+    """Return the names of devices to which `Tensor.<name>()` moves, installed or not."""
+    return _neutral()["Tensor"]["device_methods"]
+
+
+def missing_device(name: str, error: Exception) -> Exception:
+    """Return the error of a device that cannot be used, which names the package that brings it."""
+    return MissingPluginError(f"{_missing_message(name)} ({error})")

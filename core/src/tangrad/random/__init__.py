@@ -1,4 +1,4 @@
-"""Random numbers: generators and the Philox streams behind them."""
+"""Random numbers: generators and the engines behind them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from tangrad.random.generator import (
     default_generator,
     fork_rng,
     get_default_generator,
+    get_engine,
     get_rng_state,
     initial_seed,
     manual_seed,
     seed,
+    set_engine,
     set_rng_state,
 )
 
@@ -19,9 +21,11 @@ __all__ = [
     "default_generator",
     "fork_rng",
     "get_default_generator",
+    "get_engine",
     "get_rng_state",
     "initial_seed",
     "manual_seed",
     "seed",
+    "set_engine",
     "set_rng_state",
 ]

@@ -1,4 +1,8 @@
-"""Generators: the (seed, offset) of a Philox stream, one default per device."""
+"""Generators, one default per device.
+
+A generator is the (seed, offset) of a Philox stream, or holds a Mersenne Twister where that engine
+was chosen: `set_engine`, or `TANGRAD_RNG` in the environment.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +16,28 @@ __all__ = [
     "default_generator",
     "fork_rng",
     "get_default_generator",
+    "get_engine",
     "get_rng_state",
     "initial_seed",
     "manual_seed",
     "seed",
+    "set_engine",
     "set_rng_state",
 ]
 
 _STATE_BYTES = 16
 # PyTorch starts unseeded programs from one fixed seed, so they repeat.
 _FIRST_SEED = 67280421310721
+_ENGINES = ("philox", "mt19937")
+
+
+def _known_engine(name: str, where: str) -> str:
+    if name not in _ENGINES:
+        raise ValueError(f"{where}: unknown engine {name!r}; choose one of {', '.join(_ENGINES)}")
+    return name
+
+
+_engine = _known_engine(os.environ.get("TANGRAD_RNG", "") or "philox", "TANGRAD_RNG")
 
 
 def _as_device(device: Any) -> Any:
@@ -39,12 +55,13 @@ def _as_tensor(state: bytes) -> Any:
     return tensor(list(state), dtype=dtype_named("uint8"))
 
 
-def _as_bytes(state: Any) -> bytes:
+def _as_bytes(state: Any, size: int) -> bytes:
     if not hasattr(state, "dtype") or str(state.dtype).rpartition(".")[2] != "uint8":
         raise TypeError("expected a uint8 tensor as generator state, as get_state() returns it")
-    if state.numel() != _STATE_BYTES:
+    if state.numel() != size:
         raise RuntimeError(
-            f"RNG state is wrong size: expected {_STATE_BYTES} bytes, got {state.numel()}"
+            f"RNG state is wrong size: expected {size} bytes, got {state.numel()}; a state is of "
+            "the engine that it was made by (see random.set_engine)"
         )
     return bytes(state.tolist())
 
@@ -68,12 +85,29 @@ class Generator:
         self._seed = _FIRST_SEED
         self._offset = 0
         self._lock = Lock()
+        self.sequential: Any = None
+        self._use(_engine)
 
     @property
     def device(self) -> Any:
         """The device the stream is for."""
         self._device = _as_device(self._device)
         return self._device
+
+    def _use(self, engine: str) -> None:
+        """Start the stream of the seed anew by an engine."""
+        if engine == "philox":
+            self.sequential = None
+        else:
+            from tangrad.random.mersenne import MersenneTwister
+
+            self.sequential = MersenneTwister(self._seed)
+        self._offset = 0
+
+    @property
+    def engine(self) -> str:
+        """The engine's name: "philox" or "mt19937"."""
+        return "philox" if self.sequential is None else "mt19937"
 
     def advance(self, counters: int) -> tuple[int, int]:
         """Reserve counters of the stream.
@@ -84,11 +118,21 @@ class Generator:
         Returns:
             (seed, offset): the reserved counters start at offset. No two calls, in whatever
             threads, are given the same.
+
+        Raises:
+            NotImplementedError: the engine is sequential: it has no counters.
         """
+        self._require_counters("advance")
         with self._lock:
             start = self._offset
             self._offset = (start + counters) % 2**64
             return self._seed, start
+
+    def _require_counters(self, what: str) -> None:
+        if self.sequential is not None:
+            raise NotImplementedError(
+                f"{what}: an mt19937 generator has no counters; use random.set_engine('philox')"
+            )
 
     def manual_seed(self, seed: int) -> Generator:
         """Start the stream of a seed, a 64-bit integer, and return the generator.
@@ -110,7 +154,12 @@ class Generator:
         return self._seed
 
     def get_offset(self) -> int:
-        """Return how many counters of the stream are used up."""
+        """Return how many counters of the stream are used up.
+
+        Raises:
+            NotImplementedError: the engine is sequential: it has no counters.
+        """
+        self._require_counters("get_offset")
         return self._offset
 
     def set_offset(self, offset: int) -> None:
@@ -118,13 +167,19 @@ class Generator:
 
         Raises:
             RuntimeError: the offset is negative or does not fit in 64 bits.
+            NotImplementedError: the engine is sequential: it has no counters.
         """
+        self._require_counters("set_offset")
         if not 0 <= offset < 2**64:
             raise RuntimeError(f"set_offset: expected 0 <= offset < 2**64, got {offset}")
         self._set(self._seed, offset)
 
     def get_state(self) -> Any:
-        """Return the state: a uint8 tensor of 16 bytes, seed and offset in little endian."""
+        """Return the state, a uint8 tensor.
+
+        It has 16 bytes, seed and offset in little endian; of mt19937 5056, laid out as PyTorch's
+        CPU generator has them.
+        """
         return _as_tensor(self._state())
 
     def set_state(self, state: Any) -> None:
@@ -134,33 +189,45 @@ class Generator:
             TypeError: the state is not a uint8 tensor.
             RuntimeError: it is of another size.
         """
-        self._set_bytes(_as_bytes(state))
+        self._set_bytes(_as_bytes(state, len(self._state())))
 
     def clone_state(self) -> Generator:
         """Return a new generator at the same place of the same stream."""
-        twin = Generator(self._device)
-        twin._set_bytes(self._state())
-        return twin
+        return _rebuild_generator(self._device, self._state())
 
     def _state(self) -> bytes:
         with self._lock:
+            if self.sequential is not None:
+                found: bytes = self.sequential.state()
+                return found
             return self._seed.to_bytes(8, "little") + self._offset.to_bytes(8, "little")
 
     def _set_bytes(self, state: bytes) -> None:
+        engine = "philox" if len(state) == _STATE_BYTES else "mt19937"
+        if engine != self.engine:
+            self._use(engine)
+        if engine == "mt19937":
+            with self._lock:
+                self.sequential.set_state(state)
+                self._seed = self.sequential.initial_seed
+            return
         self._set(int.from_bytes(state[:8], "little"), int.from_bytes(state[8:], "little"))
 
     def _set(self, seed: int, offset: int) -> None:
         with self._lock:
             self._seed, self._offset = seed, offset
+            if self.sequential is not None:
+                self.sequential.seed(seed)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild_generator, (str(self._device), self._state())
 
     def __repr__(self) -> str:
-        return f"<tangrad.Generator device={self._device} seed={self._seed} offset={self._offset}>"
+        place = f"offset={self._offset}" if self.sequential is None else "engine=mt19937"
+        return f"<tangrad.Generator device={self._device} seed={self._seed} {place}>"
 
 
-def _rebuild_generator(device: str, state: bytes) -> Generator:
+def _rebuild_generator(device: Any, state: bytes) -> Generator:
     made = Generator(device)
     made._set_bytes(state)
     return made
@@ -192,6 +259,29 @@ def get_default_generator(device: Any = "cpu") -> Generator:
             _defaults[name] = Generator(device).manual_seed(_last_seed)
         _by_device[device] = _defaults[name]
         return _defaults[name]
+
+
+def get_engine() -> str:
+    """Return the name of the engine that new generators have."""
+    return _engine
+
+
+def set_engine(name: str) -> None:
+    """Choose how random numbers are made, and start the default generators anew from their seeds.
+
+    Args:
+        name: "philox" (default) is counter-based: the same numbers on every device, fast.
+            "mt19937" draws what PyTorch's CPU draws from the same seed, bit for bit, on whatever
+            device; numbers are made one after the other on the host, which is slow.
+
+    Raises:
+        ValueError: there is no such engine.
+    """
+    global _engine
+    _engine = _known_engine(name, "set_engine")
+    with _defaults_lock:
+        for generator in _defaults.values():
+            generator._use(name)
 
 
 def manual_seed(seed: int) -> Generator:

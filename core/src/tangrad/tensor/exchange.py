@@ -16,12 +16,14 @@ __all__ = [
     "dtype_named",
     "from_dlpack",
     "from_numpy",
+    "from_file",
     "frombuffer",
     "has_buffer",
     "is_ndarray",
     "name_of",
     "numpy",
     "register_dlpack_device",
+    "to_dlpack",
 ]
 
 _NUMPY_DTYPES = (
@@ -168,6 +170,81 @@ def frombuffer(
     part = view[offset : offset + elements * dtype.itemsize]
     made = _C.tensor_from_buffer(part, dtype, (elements,), (1,))
     return made.requires_grad_() if requires_grad else made
+
+
+def from_file(
+    filename: Any,
+    shared: bool | None = None,
+    size: int = 0,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Any:
+    """Return a one-dimensional tensor whose memory is a file's.
+
+    Args:
+        filename: path of the file.
+        shared: whether what is written to the tensor is written to the file, which is then made
+            or made longer where it is too short. Else the file must be long enough.
+        size: number of elements.
+        dtype: how the bytes are read. Default: `get_default_dtype()`.
+        device: the host.
+
+    Raises:
+        RuntimeError: the file cannot be opened or is too short, or the device is not the host.
+    """
+    import mmap
+    import os
+
+    dtype = _C.get_default_dtype() if dtype is None else dtype
+    if device is not None and _C.device(device).type != "cpu":
+        raise RuntimeError(f"from_file: only tensors of device cpu map files, got {device}")
+    if size < 0:
+        raise RuntimeError(f"from_file: size must not be negative, got {size}")
+    length = size * dtype.itemsize
+    flags = os.O_RDWR | os.O_CREAT if shared else os.O_RDONLY
+    try:
+        file = os.open(filename, flags | getattr(os, "O_CLOEXEC", 0), 0o600)
+    except OSError as error:
+        way = "read-write" if shared else "read-only"
+        raise RuntimeError(
+            f"unable to open file <{filename}> in {way} mode: {error.strerror} ({error.errno})"
+        ) from error
+    try:
+        found = os.fstat(file).st_size
+        if found < length and shared:
+            os.ftruncate(file, length)
+        elif found < length:
+            raise RuntimeError(
+                f"file <{filename}> size {found} is smaller than the required mapping size {length}"
+            )
+        if not length:
+            return frombuffer(bytearray(dtype.itemsize), dtype=dtype)[:0]
+        access = mmap.ACCESS_WRITE if shared else mmap.ACCESS_COPY
+        memory = mmap.mmap(file, length, access=access)
+    except OSError as error:
+        raise RuntimeError(
+            f"unable to mmap {length} bytes from file <{filename}>: {error.strerror} "
+            f"({error.errno})"
+        ) from error
+    finally:
+        os.close(file)
+    return frombuffer(memory, dtype=dtype, requires_grad=requires_grad)
+
+
+def to_dlpack(tensor: Any) -> Any:
+    """Return a DLPack capsule of a tensor's memory, which may be consumed once.
+
+    Raises:
+        BufferError: the device or dtype has no place in DLPack.
+        TypeError: it is no tensor.
+    """
+    if not isinstance(tensor, _C.Tensor):
+        raise TypeError(f"to_dlpack(): expected a Tensor, not {type(tensor).__name__}")
+    return tensor.__dlpack__()
 
 
 def _byte_view(buffer: Any) -> memoryview:

@@ -57,7 +57,7 @@ def _default_ops() -> IndexingOps:
         from tangrad import ops
         from tangrad.tensor.construct import tensor
 
-        _own_ops = IndexingOps(ops.alias, ops.slice, ops.index, ops.index_put_, tensor)
+        _own_ops = IndexingOps(ops.alias, ops.slice, ops.index, ops._index_put_, tensor)
     return _own_ops
 
 

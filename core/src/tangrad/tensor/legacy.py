@@ -1,4 +1,4 @@
-"""The constructors `Tensor(...)` and `Parameter(...)` as PyTorch has them."""
+"""The constructors `Tensor(...)`, `Parameter(...)` and `FloatTensor(...)` as PyTorch has them."""
 
 from __future__ import annotations
 
@@ -30,22 +30,24 @@ def construct(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return made if cls is _C.Tensor else _C.share_history(_C.as_class(made, cls), made)
 
 
-def _plain(args: tuple[Any, ...], device: Any) -> Any:
+def _plain(args: tuple[Any, ...], device: Any, dtype: Any = None) -> Any:
     if len(args) == 1 and not isinstance(args[0], int):
         data = args[0]
         if isinstance(data, _C.Tensor):
+            if dtype not in (None, data.dtype):
+                raise TypeError(f"expected a tensor of {dtype}, got one of {data.dtype}")
             return _C.share_history(_C.plain_alias(data), data)
         if type(data).__name__ == "Size":
-            return _C.empty(tuple(data), None, device)
+            return _C.empty(tuple(data), dtype, device)
         from tangrad.tensor.construct import tensor
 
-        return tensor(data, dtype=_C.get_default_dtype(), device=device)
+        return tensor(data, dtype=dtype or _C.get_default_dtype(), device=device)
     if not all(isinstance(a, int) for a in args):
         raise TypeError(
             "Tensor() takes sizes or one sequence of data, got "
             f"{[type(a).__name__ for a in args]}; use tangrad.tensor(...)"
         )
-    return _C.empty(tuple(args) or (0,), None, device)
+    return _C.empty(tuple(args) or (0,), dtype, device)
 
 
 def _parameter(cls: type, data: Any = None, requires_grad: bool = True) -> Any:
@@ -63,3 +65,54 @@ def _parameter(cls: type, data: Any = None, requires_grad: bool = True) -> Any:
         made._is_param = True
         return made
     return _C.new_parameter(data.detach(), requires_grad, cls)
+
+
+_NAMES = {
+    "DoubleTensor": "float64",
+    "FloatTensor": "float32",
+    "HalfTensor": "float16",
+    "BFloat16Tensor": "bfloat16",
+    "LongTensor": "int64",
+    "IntTensor": "int32",
+    "ShortTensor": "int16",
+    "CharTensor": "int8",
+    "ByteTensor": "uint8",
+    "BoolTensor": "bool",
+}
+_types: dict[str, type] = {}
+
+
+class _TensorType(type):
+    """The type of FloatTensor and its like, which are asked about and called, and nothing else."""
+
+    dtype: Any
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return (
+            isinstance(instance, _C.Tensor)
+            and instance.dtype is cls.dtype
+            and instance.device.type == _C.device("cpu").type
+        )
+
+    def __call__(cls, *args: Any, device: Any = None) -> Any:
+        return _plain(args, device, cls.dtype)
+
+
+def find(name: str) -> type | None:
+    """Return a class of tensors (FloatTensor) or storages (FloatStorage) of one dtype, or None."""
+    if name in _NAMES:
+        if name not in _types:
+            dtype = _C.dtype_by_name(_NAMES[name])
+            doc = f"Tensors of {dtype} on the host; `tangrad.tensor(..., dtype=)` makes them."
+            _types[name] = _TensorType(
+                name, (), {"dtype": dtype, "__module__": "tangrad", "__doc__": doc}
+            )
+        return _types[name]
+    if not name.endswith("Storage"):
+        return None
+    from tangrad.tensor.storages import legacy_class
+
+    try:
+        return legacy_class(name)
+    except AttributeError:
+        return None

@@ -180,36 +180,6 @@ def _make_wrapper_subclass(
     )
 
 
-def set_(
-    self: Any, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None
-) -> Any:
-    """Point the tensor at the storage of another (or at a storage) with a geometry."""
-    if source is None:
-        return _C.set_storage(
-            self, _C.empty((0,), self.dtype, self.device).untyped_storage(), 0, (0,), (1,)
-        )
-    if isinstance(source, _C.Tensor):
-        size = tuple(source.shape) if size is None else tuple(size)
-        stride = source.stride() if stride is None and size == tuple(source.shape) else stride
-        storage_offset = source.storage_offset() + storage_offset
-        source = source.untyped_storage()
-    size = (source.nbytes() // self.element_size(),) if size is None else tuple(size)
-    if stride is None:
-        stride = _C.format_strides(size, _C.contiguous_format)
-    return _C.set_storage(self, source, storage_offset, size, tuple(stride))
-
-
-def resize_(self: Any, *sizes: Any, memory_format: Any = None) -> Any:
-    """Give the tensor another shape, contiguous, growing its storage where needed."""
-    shape = tuple(sizes[0]) if len(sizes) == 1 and not isinstance(sizes[0], int) else tuple(sizes)
-    return _C.resize(self, shape)
-
-
-def resize_as_(self: Any, tensor: Any, memory_format: Any = None) -> Any:
-    """Resize to the shape of another tensor."""
-    return _C.resize(self, tuple(tensor.shape))
-
-
 def detach_(self: Any) -> Any:
     """Cut the tensor itself from its history.
 
@@ -230,6 +200,29 @@ def get_device(self: Any) -> int:
 def device_flag(device: str) -> property:
     """Return the property that tells whether a tensor lives on a type of device."""
     return property(lambda self: self.device.type == device)
+
+
+def device_mover(name: str) -> Any:
+    """Return the method that moves a tensor to a type of device."""
+
+    def move(
+        self: Any, device: Any = None, non_blocking: bool = False, memory_format: Any = None
+    ) -> Any:
+        if not isinstance(device, _C.device):
+            index = device if isinstance(device, int) else None
+            try:
+                device = _C.device(device if isinstance(device, str) else name)
+            except RuntimeError as error:
+                from tangrad.plugins.namespaces import missing_device
+
+                raise missing_device(name, error) from None
+            if index is not None:
+                device = _C.device(name, index)
+        return to(self, device, memory_format=memory_format)
+
+    move.__name__ = name
+    move.__doc__ = f"Return the tensor on a device of type {name}: the current one by default."
+    return move
 
 
 def _transposed(self: Any) -> Any:
@@ -330,15 +323,6 @@ def numel_alias(self: Any) -> int:
     return self.numel()
 
 
-def apply_(self: Any, callable: Any) -> Any:
-    """Replace each element x by callable(x); slow, on the host only."""
-    from tangrad.tensor.construct import tensor
-
-    flat = [callable(x) for x in self.detach().reshape(-1).tolist()]
-    _C.copy_data(self, tensor(flat, dtype=self.dtype).reshape(tuple(self.shape)))
-    return self
-
-
 def share_memory_(self: Any) -> Any:
     """Return self: there is memory of one process only, so there is nothing to move."""
     return self
@@ -357,9 +341,6 @@ TABLE: dict[str, Any] = {
     "as_subclass": as_subclass,
     "_make_subclass": staticmethod(_make_subclass),
     "_make_wrapper_subclass": staticmethod(_make_wrapper_subclass),
-    "set_": set_,
-    "resize_": resize_,
-    "resize_as_": resize_as_,
     "detach_": detach_,
     "get_device": get_device,
     "is_cpu": device_flag("cpu"),
@@ -384,7 +365,6 @@ TABLE: dict[str, Any] = {
     "pin_memory": pin_memory,
     "nelement": numel_alias,
     "ndimension": lambda self: self.dim(),
-    "apply_": apply_,
     "share_memory_": share_memory_,
     "is_shared": lambda self: False,
     "where": where,

@@ -37,12 +37,32 @@ def class_attribute(name: str) -> Any:
 
     found = methods.TABLE.get(name)
     if found is None:
+        found = _later(name)
+    if found is None:
         found = find_further(name)
     if found is None and name.startswith("is_") and name[3:] in device_names():
         found = methods.device_flag(name[3:])
     if found is not None:
         setattr(_C.Tensor, name, found)
     return found
+
+
+def _later(name: str) -> Any:
+    """Return a method from the tables that few programs need, or None."""
+    from tangrad.plugins.namespaces import device_methods
+    from tangrad.tensor import layouts, memory, methods
+
+    found = memory.TABLE.get(name) or layouts.TABLE.get(name)
+    if found is None and name in device_methods():
+        found = methods.device_mover(name)
+    return found
+
+
+def _later_names() -> list[str]:
+    from tangrad.plugins.namespaces import device_methods
+    from tangrad.tensor import layouts, memory
+
+    return [*memory.TABLE, *layouts.TABLE, *device_methods()]
 
 
 def find_further(name: str) -> Any:
@@ -94,7 +114,7 @@ def load_methods() -> None:
     from tangrad.tensor import methods
 
     present = _C.Tensor.__dict__
-    for name in [*methods.TABLE, *further_names()]:
+    for name in [*methods.TABLE, *_later_names(), *further_names()]:
         if name not in present:
             class_attribute(name)
 

@@ -1,4 +1,4 @@
-"""Symbolic sizes: integers that remember how they were computed.
+"""Symbolic sizes: numbers that remember how they were computed.
 
 A `SymInt` has an expression over named symbols and a hint, its value in the present run. Shape
 rules are written for integers; called with SymInts they return expressions. Where a rule must
@@ -8,11 +8,24 @@ records as a **guard** what was thereby assumed: results hold for all sizes that
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["ShapeEnv", "SymBool", "SymInt", "sym_max", "sym_min", "sym_not"]
+__all__ = [
+    "ShapeEnv",
+    "SymBool",
+    "SymFloat",
+    "SymInt",
+    "sym_float",
+    "sym_int",
+    "sym_ite",
+    "sym_max",
+    "sym_min",
+    "sym_not",
+    "sym_sum",
+]
 
 # An expression is an int, a symbol's name, or (operation, *operands): a plain value, so that
 # equality and hash are by structure.
@@ -22,6 +35,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
+    "/": operator.truediv,
     "//": operator.floordiv,
     "%": operator.mod,
     "**": operator.pow,
@@ -37,11 +51,15 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "or": lambda a, b: a or b,
     "not": operator.not_,
     "neg": operator.neg,
+    "float": float,
+    "trunc": math.trunc,
+    "choose": lambda condition, a, b: a if condition else b,
 }
+_CALLS = ("max", "min", "float", "trunc", "choose")
 _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 _NEGATIONS = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _PRECEDENCE = {"or": 1, "and": 2, "not": 3, **dict.fromkeys(_COMPARISONS, 4), "+": 5, "-": 5}
-_PRECEDENCE |= {"*": 6, "//": 6, "%": 6, "neg": 7, "**": 8}
+_PRECEDENCE |= {"*": 6, "/": 6, "//": 6, "%": 6, "neg": 7, "**": 8}
 # (operation, right operand) that give back the left operand.
 _RIGHT_UNITS = {("+", 0), ("-", 0), ("*", 1), ("//", 1), ("**", 1)}
 _LEFT_UNITS = {(0, "+"), (1, "*")}
@@ -51,7 +69,7 @@ def _text(expr: Expr, context: int = 0) -> str:
     if not isinstance(expr, tuple):
         return str(expr)
     op, *operands = expr
-    if op in ("max", "min"):
+    if op in _CALLS:
         return f"{op}({', '.join(map(_text, operands))})"
     own = _PRECEDENCE[op]
     if len(operands) == 1:
@@ -146,7 +164,9 @@ def _apply(op: str, *operands: Any) -> Any:
     env = next(operand.env for operand in operands if isinstance(operand, _Symbolic))
     exprs, hints = zip(*map(_parts, operands), strict=True)
     hint = _FUNCTIONS[op](*hints)
-    kind = SymBool if isinstance(hint, bool) else SymInt
+    kind: Any = SymBool if isinstance(hint, bool) else SymInt
+    if isinstance(hint, float):
+        kind = SymFloat
     if len(exprs) == 2:
         left, right = exprs
         if (op, right) in _RIGHT_UNITS:
@@ -160,7 +180,7 @@ def _apply(op: str, *operands: Any) -> Any:
 
 def _method(op: str, reflected: bool = False) -> Callable[[Any, Any], Any]:
     def method(self: Any, other: Any) -> Any:
-        if not isinstance(other, (int, SymInt)):
+        if not isinstance(other, (int, float, SymInt, SymFloat)):
             return NotImplemented
         return _apply(op, other, self) if reflected else _apply(op, self, other)
 
@@ -177,6 +197,7 @@ class SymInt(_Symbolic):
     __add__, __radd__ = _method("+"), _method("+", reflected=True)
     __sub__, __rsub__ = _method("-"), _method("-", reflected=True)
     __mul__, __rmul__ = _method("*"), _method("*", reflected=True)
+    __truediv__, __rtruediv__ = _method("/"), _method("/", reflected=True)
     __floordiv__, __rfloordiv__ = _method("//"), _method("//", reflected=True)
     __mod__, __rmod__ = _method("%"), _method("%", reflected=True)
     __lt__, __le__, __gt__, __ge__ = map(_method, ("<", "<=", ">", ">="))
@@ -207,6 +228,57 @@ class SymInt(_Symbolic):
         return self.hint
 
     __index__ = __int__
+
+    def __float__(self) -> float:
+        """Specialise, as `int`."""
+        return float(int(self))
+
+
+class SymFloat(_Symbolic):
+    """A floating-point number with an expression; made of SymInts by division and `sym_float`."""
+
+    __slots__ = ()
+
+    __add__, __radd__ = _method("+"), _method("+", reflected=True)
+    __sub__, __rsub__ = _method("-"), _method("-", reflected=True)
+    __mul__, __rmul__ = _method("*"), _method("*", reflected=True)
+    __truediv__, __rtruediv__ = _method("/"), _method("/", reflected=True)
+    __floordiv__, __rfloordiv__ = _method("//"), _method("//", reflected=True)
+    __mod__, __rmod__ = _method("%"), _method("%", reflected=True)
+    __pow__, __rpow__ = _method("**"), _method("**", reflected=True)
+    __lt__, __le__, __gt__, __ge__ = map(_method, ("<", "<=", ">", ">="))
+    __hash__ = _Symbolic.__hash__
+
+    __eq__, __ne__ = _method("=="), _method("!=")
+
+    def __neg__(self) -> Any:
+        return _apply("neg", self)
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __abs__(self) -> Any:
+        return _apply("max", self, -self)
+
+    def __bool__(self) -> bool:
+        return bool(self != 0)
+
+    def __trunc__(self) -> Any:
+        return _apply("trunc", self)
+
+    def __float__(self) -> float:
+        """Specialise: return the hint, on the guard that the value is just that."""
+        self.env.assume(("==", self.expr, self.hint))
+        found: float = self.hint
+        return found
+
+    def __int__(self) -> int:
+        """Specialise, as `float`."""
+        return int(float(self))
+
+    def is_integer(self) -> bool:
+        """Return whether the value is a whole number, on the guard that it is the hint."""
+        return float(self).is_integer()
 
 
 class SymBool(_Symbolic):
@@ -243,3 +315,39 @@ def sym_min(a: Any, b: Any) -> Any:
 def sym_not(a: Any) -> Any:
     """Return the opposite of a truth value, without a guard if it is symbolic."""
     return ~a if isinstance(a, SymBool) else not a
+
+
+def sym_float(a: Any) -> Any:
+    """Return a number as a float, without a guard if it is symbolic."""
+    if isinstance(a, SymFloat):
+        return a
+    if isinstance(a, SymInt):
+        return _apply("float", a)
+    return a.__sym_float__() if hasattr(a, "__sym_float__") else float(a)
+
+
+def sym_int(a: Any) -> Any:
+    """Return a number as an integer, cut towards zero, without a guard if it is symbolic."""
+    if isinstance(a, SymInt):
+        return a
+    return math.trunc(a) if isinstance(a, SymFloat) else int(a)
+
+
+def sym_ite(b: Any, t: Any, f: Any) -> Any:
+    """Return t if b else f, without a guard if b is symbolic and both are numbers.
+
+    Raises:
+        TypeError: b is no truth value, or t and f are of different types.
+    """
+    if not isinstance(b, (SymBool, bool)):
+        raise TypeError(f"sym_ite: expected SymBool or bool, got {type(b).__name__}")
+    if type(t) is not type(f):
+        raise TypeError(f"sym_ite: type mismatch: {type(t).__name__} vs {type(f).__name__}")
+    return _apply("choose", b, t, f) if isinstance(b, SymBool) else (t if b else f)
+
+
+def sym_sum(*args: Any) -> Any:
+    """Return the sum of numbers, given one by one or as a list."""
+    if len(args) == 1 and isinstance(args[0], (list, tuple)):
+        args = tuple(args[0])
+    return sum(args[1:], args[0]) if args else 0

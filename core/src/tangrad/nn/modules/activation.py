@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import tangrad
 from tangrad.nn import functional as F
+from tangrad.nn import init as initialize
 from tangrad.nn.modules.module import Module
+from tangrad.nn.parameter import Parameter
 
 __all__ = [
     "ELU",
@@ -13,6 +16,7 @@ __all__ = [
     "Hardtanh",
     "LeakyReLU",
     "LogSoftmax",
+    "PReLU",
     "ReLU",
     "ReLU6",
     "Sigmoid",
@@ -189,6 +193,43 @@ class LeakyReLU(Module):
         """Show the slope."""
         inplace = ", inplace=True" if self.inplace else ""
         return f"negative_slope={self.negative_slope}{inplace}"
+
+
+class PReLU(Module):
+    """Return x where it is positive, a learned slope times x elsewhere (arXiv:1502.01852).
+
+    Args:
+        num_parameters: 1, or a slope for each channel.
+        init: the slope at first.
+        device: device of the slopes.
+        dtype: dtype of the slopes.
+
+    Attributes:
+        weight: the slopes (num_parameters).
+    """
+
+    num_parameters: int
+
+    def __init__(
+        self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None
+    ) -> None:
+        super().__init__()
+        self.num_parameters = num_parameters
+        self.init = init
+        self.weight = Parameter(tangrad.empty(num_parameters, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Set the slopes to what they were at first."""
+        initialize.constant_(self.weight, self.init)
+
+    def forward(self, input: Any) -> Any:
+        """Return a tensor of the input's shape."""
+        return F.prelu(input, self.weight)
+
+    def extra_repr(self) -> str:
+        """Show the number of slopes."""
+        return f"num_parameters={self.num_parameters}"
 
 
 class ELU(Module):

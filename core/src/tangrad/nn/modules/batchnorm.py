@@ -7,10 +7,19 @@ from typing import Any
 import tangrad
 from tangrad.nn import functional as F
 from tangrad.nn import init
+from tangrad.nn.modules.lazy import LazyModuleMixin
 from tangrad.nn.modules.module import Module
-from tangrad.nn.parameter import Parameter
+from tangrad.nn.parameter import Parameter, UninitializedBuffer, UninitializedParameter
 
-__all__ = ["BatchNorm1d", "BatchNorm2d"]
+__all__ = [
+    "BatchNorm1d",
+    "BatchNorm2d",
+    "BatchNorm3d",
+    "LazyBatchNorm1d",
+    "LazyBatchNorm2d",
+    "LazyBatchNorm3d",
+    "SyncBatchNorm",
+]
 
 
 class _NormBase(Module):
@@ -145,3 +154,174 @@ class BatchNorm2d(_BatchNorm):
     def _check_input_dim(self, input: Any) -> None:
         if input.dim() != 4:
             raise ValueError(f"expected 4D input (got {input.dim()}D input)")
+
+
+class BatchNorm3d(_BatchNorm):
+    """Normalize each channel of (N, C, D, H, W) over the batch.
+
+    Arguments are those of `BatchNorm2d`.
+    """
+
+    def _check_input_dim(self, input: Any) -> None:
+        if input.dim() != 5:
+            raise ValueError(f"expected 5D input (got {input.dim()}D input)")
+
+
+class SyncBatchNorm(_BatchNorm):
+    """Normalize each channel of (N, C, *) over the batches of all processes of a group.
+
+    Without a group of several processes this is `BatchNorm1d` to `3d`, for any number of
+    dimensions.
+
+    Args:
+        num_features: number of channels.
+        eps: added to the variance.
+        momentum: share of a batch in the running statistics; None for their plain mean.
+        affine: whether to learn a factor (`weight`) and a summand (`bias`) per channel.
+        track_running_stats: whether to keep running statistics, used in evaluation.
+        process_group: the processes.
+        device: device of parameters and statistics.
+        dtype: their dtype.
+
+    Raises:
+        RuntimeError: in training, when several processes are connected: the package that
+            connects them brings the layer that exchanges statistics.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        process_group: Any = None,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+        self.process_group = process_group
+
+    def _check_input_dim(self, input: Any) -> None:
+        if input.dim() < 2:
+            raise ValueError(f"expected at least 2D input (got {input.dim()}D input)")
+        if input.shape[1] == 0:
+            raise ValueError("SyncBatchNorm number of input channels should be non-zero")
+
+    def forward(self, input: Any) -> Any:
+        """Return a tensor of the input's shape."""
+        if self.training and _processes(self.process_group) > 1:
+            raise RuntimeError(
+                "SyncBatchNorm does not exchange statistics between processes here; use the "
+                "package that connects them, or BatchNorm"
+            )
+        return super().forward(input)
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: Any, process_group: Any = None) -> Any:
+        """Return `module` with every batch normalization in it replaced by this class.
+
+        Args:
+            module: the module; its parameters and statistics are taken over, not copied.
+            process_group: the processes over which to normalize.
+        """
+        made = module
+        if isinstance(module, _BatchNorm):
+            made = cls(
+                module.num_features,
+                module.eps,
+                module.momentum,
+                module.affine,
+                module.track_running_stats,
+                process_group,
+            )
+            for name in ("weight", "bias", "running_mean", "running_var", "num_batches_tracked"):
+                setattr(made, name, getattr(module, name))
+            made.training = module.training
+        for name, child in module.named_children():
+            made.add_module(name, cls.convert_sync_batchnorm(child, process_group))
+        return made
+
+
+def _processes(group: Any) -> int:
+    """Return how many processes are connected."""
+    connected = tangrad.distributed
+    if not connected.is_available() or not connected.is_initialized():
+        return 1
+    return int(connected.get_world_size(group))
+
+
+# Normalizations that take the number of channels from their first input ---------------------------
+
+
+class _LazyNormBase(LazyModuleMixin, _NormBase):
+    """Declare and make the parameters and statistics of a lazy normalization."""
+
+    weight: Any
+    bias: Any
+
+    def __init__(
+        self,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(0, eps, momentum, False, False, device, dtype, bias=bias)
+        self.affine = affine
+        self.track_running_stats = track_running_stats
+        if affine:
+            self.weight = UninitializedParameter(device=device, dtype=dtype)
+            if bias:
+                self.bias = UninitializedParameter(device=device, dtype=dtype)
+        if track_running_stats:
+            self.running_mean = UninitializedBuffer(device=device, dtype=dtype)
+            self.running_var = UninitializedBuffer(device=device, dtype=dtype)
+            self.num_batches_tracked = self._no_batches(device)
+
+    def reset_parameters(self) -> None:
+        """Forget the batches seen and reset the parameters, if they are made."""
+        if not self.has_uninitialized_params() and self.num_features != 0:
+            super().reset_parameters()
+
+    def initialize_parameters(self, input: Any) -> None:
+        """Make parameters and statistics for an input (N, C, *)."""
+        if not self.has_uninitialized_params():
+            return
+        self.num_features = input.shape[1]
+        for name in ("weight", "bias", "running_mean", "running_var"):
+            value = getattr(self, name)
+            if value is not None:
+                value.materialize((self.num_features,))
+        self.reset_parameters()
+
+
+class LazyBatchNorm1d(_LazyNormBase, BatchNorm1d):
+    """A `BatchNorm1d` that takes `num_features` from its first input.
+
+    Arguments are those of `BatchNorm2d`, without `num_features`.
+    """
+
+    cls_to_become = BatchNorm1d
+
+
+class LazyBatchNorm2d(_LazyNormBase, BatchNorm2d):
+    """A `BatchNorm2d` that takes `num_features` from its first input.
+
+    Arguments are those of `BatchNorm2d`, without `num_features`.
+    """
+
+    cls_to_become = BatchNorm2d
+
+
+class LazyBatchNorm3d(_LazyNormBase, BatchNorm3d):
+    """A `BatchNorm3d` that takes `num_features` from its first input.
+
+    Arguments are those of `BatchNorm2d`, without `num_features`.
+    """
+
+    cls_to_become = BatchNorm3d

@@ -7,7 +7,14 @@ from typing import Any
 from tangrad.nn import functional as F
 from tangrad.nn.modules.module import Module
 
-__all__ = ["Dropout"]
+__all__ = [
+    "AlphaDropout",
+    "Dropout",
+    "Dropout1d",
+    "Dropout2d",
+    "Dropout3d",
+    "FeatureAlphaDropout",
+]
 
 
 class _DropoutNd(Module):
@@ -42,3 +49,58 @@ class Dropout(_DropoutNd):
     def forward(self, input: Any) -> Any:
         """Return a tensor of the input's shape."""
         return F.dropout(input, self.p, self.training, self.inplace)
+
+
+class Dropout1d(_DropoutNd):
+    """In training, zero channels with probability `p` and scale the rest by 1 / (1 - p).
+
+    The input is (N, C, L) or (C, L).
+    """
+
+    def forward(self, input: Any) -> Any:
+        """Return a tensor of the input's shape."""
+        return F.dropout1d(input, self.p, self.training, self.inplace)
+
+
+class Dropout2d(_DropoutNd):
+    """In training, zero channels with probability `p` and scale the rest by 1 / (1 - p).
+
+    The input is (N, C, H, W) or (N, C, L).
+    """
+
+    def forward(self, input: Any) -> Any:
+        """Return a tensor of the input's shape."""
+        return F.dropout2d(input, self.p, self.training, self.inplace)
+
+
+class Dropout3d(_DropoutNd):
+    """In training, zero channels with probability `p` and scale the rest by 1 / (1 - p).
+
+    The input is (N, C, D, H, W) or (C, D, H, W).
+    """
+
+    def forward(self, input: Any) -> Any:
+        """Return a tensor of the input's shape."""
+        return F.dropout3d(input, self.p, self.training, self.inplace)
+
+
+class AlphaDropout(_DropoutNd):
+    """In training, replace elements with probability `p` by the limit of SELU.
+
+    Scale and shift keep mean 0 and variance 1 (https://arxiv.org/abs/1706.02515).
+    """
+
+    def forward(self, input: Any) -> Any:
+        """Return a tensor of the input's shape."""
+        return F.alpha_dropout(input, self.p, self.training, self.inplace)
+
+
+class FeatureAlphaDropout(_DropoutNd):
+    """In training, replace channels of (N, C, ...) with probability `p` by the limit of SELU.
+
+    Scale and shift keep mean 0 and variance 1 (https://arxiv.org/abs/1706.02515).
+    """
+
+    def forward(self, input: Any) -> Any:
+        """Return a tensor of the input's shape."""
+        return F.feature_alpha_dropout(input, self.p, self.training, self.inplace)

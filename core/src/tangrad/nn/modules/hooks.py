@@ -8,7 +8,6 @@ from __future__ import annotations
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from itertools import chain
 from typing import Any
 
 import tangrad
@@ -297,7 +296,8 @@ def _run(module: Any, args: Any, kwargs: dict[str, Any], progress: _Progress) ->
 
 
 def _before_forward(module: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    hooks = chain(_global_forward_pre_hooks.items(), module._forward_pre_hooks.items())
+    # A list: a hook may remove itself, as that of lazy modules does.
+    hooks = [*_global_forward_pre_hooks.items(), *module._forward_pre_hooks.items()]
     for hook_id, hook in hooks:
         if hook_id not in module._forward_pre_hooks_with_kwargs:
             replacement = hook(module, args)

@@ -8,10 +8,11 @@ from typing import Any
 import tangrad
 from tangrad.nn import functional as F
 from tangrad.nn import init
+from tangrad.nn.modules.lazy import LazyModuleMixin
 from tangrad.nn.modules.module import Module
-from tangrad.nn.parameter import Parameter
+from tangrad.nn.parameter import Parameter, UninitializedParameter
 
-__all__ = ["Bilinear", "Identity", "Linear"]
+__all__ = ["Bilinear", "Identity", "LazyLinear", "Linear", "NonDynamicallyQuantizableLinear"]
 
 
 class Identity(Module):
@@ -84,6 +85,10 @@ class Linear(Module):
         )
 
 
+class NonDynamicallyQuantizableLinear(Linear):
+    """A `Linear` that dynamic quantization leaves alone, as attention's last projection."""
+
+
 class Bilinear(Module):
     r"""Compute \(y = x_1^T A x_2 + b\).
 
@@ -140,3 +145,42 @@ class Bilinear(Module):
             f"in1_features={self.in1_features}, in2_features={self.in2_features}, "
             f"out_features={self.out_features}, bias={self.bias is not None}"
         )
+
+
+class LazyLinear(LazyModuleMixin, Linear):
+    """A `Linear` that takes `in_features` from its first input.
+
+    Args:
+        out_features: size of the last dimension of the output.
+        bias: whether to add a learned number to each.
+        device: device of the parameters.
+        dtype: dtype of the parameters.
+    """
+
+    cls_to_become = Linear
+
+    def __init__(
+        self, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
+    ) -> None:
+        super().__init__(0, 0, False)
+        self.weight = UninitializedParameter(device=device, dtype=dtype)
+        self.out_features = out_features
+        if bias:
+            self.bias = UninitializedParameter(device=device, dtype=dtype)
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters anew, if they are made."""
+        if not self.has_uninitialized_params() and self.in_features != 0:
+            super().reset_parameters()
+
+    def initialize_parameters(self, input: Any) -> None:
+        """Make the parameters for an input (*, in_features)."""
+        if self.has_uninitialized_params():
+            with tangrad.no_grad():
+                self.in_features = input.shape[-1]
+                self.weight.materialize((self.out_features, self.in_features))
+                if self.bias is not None:
+                    self.bias.materialize((self.out_features,))
+                self.reset_parameters()
+        if self.in_features == 0:
+            self.in_features = self.weight.shape[-1]

@@ -21,7 +21,7 @@ from tangrad.nn.modules.hooks import (
     register_module_parameter_registration_hook,
 )
 from tangrad.nn.modules.state_dict import Stateful, _IncompatibleKeys
-from tangrad.nn.parameter import Buffer, Parameter
+from tangrad.nn.parameter import Buffer, Parameter, is_lazy
 from tangrad.utils.gradients import clear_grad
 
 __all__ = [
@@ -641,6 +641,8 @@ def _converted(parameter: Any, fn: Callable[[Any], Any]) -> Any:
         grad = None if parameter.grad is None else fn(parameter.grad)
     # A tensor without memory cannot be given some by assigning to `data`.
     if (data.device.type == "meta") != (parameter.device.type == "meta"):
+        if is_lazy(parameter):
+            return type(parameter)(parameter.requires_grad, data.device, data.dtype)
         parameter = Parameter(data, requires_grad=parameter.requires_grad)
         parameter.grad = grad
         return parameter

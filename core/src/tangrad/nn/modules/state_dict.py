@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import tangrad
-from tangrad.nn.parameter import Parameter
+from tangrad.nn.parameter import Parameter, is_lazy
 from tangrad.utils.hooks import RemovableHandle
 
 _EXTRA_STATE_KEY_SUFFIX = "_extra_state"
@@ -243,6 +243,8 @@ class Stateful:
                 f'While copying the parameter named "{key}", expected tangrad.Tensor or '
                 f"Tensor-like object from checkpoint but received {type(source)}"
             )
+        if is_lazy(target) and is_lazy(source):
+            return None
         # Scalars were once saved with shape (1,).
         if target.dim() == 0 and source.dim() == 1 and source.shape[0] == 1:
             source = source[0]

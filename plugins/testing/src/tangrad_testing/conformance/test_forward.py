@@ -50,7 +50,7 @@ def has_inplace_form(case: Case) -> bool:
 
 def takes_out(case: Case) -> bool:
     """Tell whether an op can write into tensors given as out=."""
-    return case.call.kind in ("pointwise", "reduction", "scan") and has_values(case)
+    return case.call.takes_out and has_values(case)
 
 
 def is_method(case: Case) -> bool:
@@ -203,7 +203,7 @@ def same_bits(a: Any, b: Any) -> bool:
 def test_out_receives_the_result(case: Case) -> None:
     """An empty `out` is resized, a wide one is cast to; a narrow one is refused."""
     for sample in case.samples():
-        args, kwargs = tangrad_arguments(sample, case.device)
+        args, kwargs = tangrad_arguments(sample, case.device, case.definition)
         try:
             expected = case.call(*args, **kwargs)
         except REFUSALS:

@@ -1,0 +1,11 @@
+"""What computes behind the ops: `torch.backends`.
+
+Libraries that are not part of this installation answer that they are not there.
+"""
+
+from __future__ import annotations
+
+from tangrad.backends import cpu as cpu
+from tangrad.plugins.namespaces import attribute_of
+
+__getattr__ = attribute_of(__name__)

@@ -1,0 +1,308 @@
+"""Define the vectors of evenly spaced numbers: arange, range, linspace, logspace."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tangrad
+from tangrad import _C
+from tangrad.ops.creation import allocate, dtype_of_number, finished, require_strided, written
+from tangrad.ops.define import composite, op, overload
+from tangrad.tensor.construct import tensor
+
+_sequence = op(
+    "_sequence(Tensor! self, Scalar start, Scalar step) -> Tensor",
+    reference=lambda np, self, start, step: _sequence_reference(np, self, start, step),
+    vjp="none: the values written do not depend on those before",
+    batch=None,
+    function=False,
+    method=False,
+    samples=lambda s: [s(s.tensor(4), 0, 1), s(s.tensor(3), 2, 3), s(s.tensor(0), 0, 1)],
+    oracle=lambda torch, x, start, step: x.copy_(
+        torch.arange(x.numel(), dtype=torch.float64).mul(step).add(start).to(x.dtype)
+    ),
+    doc="Overwrite a vector by start + i * step, computed in float64 or in integers.",
+)
+
+
+def _sequence_reference(np: Any, self: Any, start: Any, step: Any) -> Any:
+    positions = np.arange(self.shape[0])
+    exact = self.dtype.kind in "iub" and isinstance(start, int) and isinstance(step, int)
+    kind = np.int64 if exact else np.float64
+    return (positions.astype(kind) * kind(step) + kind(start)).astype(self.dtype)
+
+
+def _check_range(start: Any, end: Any, step: Any) -> None:
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if not all(math.isfinite(x) for x in (start, end)):
+        raise RuntimeError(f"unsupported range: {start} -> {end}")
+    if (end - start) * (1 if step > 0 else -1) < 0:
+        raise RuntimeError(
+            "upper bound and lower bound inconsistent with step sign: "
+            f"start {start}, end {end}, step {step}"
+        )
+
+
+def _range_length(start: Any, end: Any, step: Any) -> int:
+    if all(isinstance(x, int) for x in (start, end, step)):
+        return max(0, -((start - end) // step))
+    return math.ceil((end - start) / step)
+
+
+def _number(x: Any) -> Any:
+    return x.item() if hasattr(x, "item") else x
+
+
+def _vector(length: int, dtype: Any, device: Any, out: Any) -> Any:
+    if out is not None:
+        return written(out, (length,), dtype, device)
+    return allocate((length,), dtype, device, None)
+
+
+def _given(vector: Any, requires_grad: bool, out: Any) -> Any:
+    return vector if out is not None else finished(vector, requires_grad)
+
+
+@composite(
+    "arange_step(Scalar start, Scalar end, Scalar step=1, *, dtype? dtype=None,"
+    " layout? layout=None, device? device=None, bool requires_grad=False,"
+    " bool pin_memory=False, Tensor? out=None) -> Tensor",
+    function=False,
+    method=False,
+    samples=lambda s: [s(1, 4), s(1, 7, 2), s(5, 0, -2), s(0.0, 1.0, 0.25), s(2, 2)],
+    oracle="arange",
+    errors=lambda s: [
+        (s(0, 3, 0), RuntimeError, "step must be nonzero"),
+        (s(0, 3, -1), RuntimeError, "inconsistent with step sign"),
+        (s(0, float("inf")), RuntimeError, "unsupported range"),
+    ],
+)
+def arange_step(
+    start: Any,
+    end: Any,
+    step: Any,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    pin_memory: bool,
+    out: Any,
+) -> Any:
+    """Make a vector of start, start + step, ... below end.
+
+    Integers make int64, others the default dtype.
+    """
+    require_strided(layout)
+    start, end, step = _number(start), _number(end), _number(step)
+    _check_range(start, end, step)
+    if dtype is None and out is None:
+        whole = all(isinstance(x, int) for x in (start, end, step))
+        dtype = tangrad.int64 if whole else _C.get_default_dtype()
+    kind = dtype if out is None else out.dtype
+    if kind.is_complex or kind == tangrad.bool:
+        raise NotImplementedError(f"arange: not implemented for {kind}")
+    length = _range_length(start, end, step)
+    if not kind.is_floating_point:
+        start, end, step = int(start), int(end), int(step)
+        if step == 0:
+            raise ValueError(f"step must be nonzero, but is so in {kind}")
+        length = _range_length(start, end, step) if kind == tangrad.int64 else length
+    vector = _vector(length, dtype, device, out)
+    return _given(_sequence(vector, start, step), requires_grad, out)
+
+
+@composite(
+    "arange_end(Scalar end, *, dtype? dtype=None, layout? layout=None, device? device=None,"
+    " bool requires_grad=False, bool pin_memory=False, Tensor? out=None) -> Tensor",
+    function=False,
+    method=False,
+    samples=lambda s: [s(4), s(0), s(2.5)],
+    oracle="arange",
+    errors=lambda s: [(s(-1), RuntimeError, "inconsistent with step sign")],
+)
+def arange_end(
+    end: Any,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    pin_memory: bool,
+    out: Any,
+) -> Any:
+    """Make a vector of 0, 1, ... below end."""
+    return arange_step(
+        0, end, 1, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad, out=out
+    )
+
+
+arange = overload("arange", "arange_end", "arange_step", method=False)
+
+
+@composite(
+    "range(Scalar start, Scalar end, Scalar step=1, *, dtype? dtype=None,"
+    " layout? layout=None, device? device=None, bool requires_grad=False,"
+    " bool pin_memory=False, Tensor? out=None) -> Tensor",
+    method=False,
+    samples=lambda s: [s(1, 4), s(1, 6, 2), s(5, 0, -2), s(0.0, 1.0, 0.25), s(2, 2)],
+    errors=lambda s: [
+        (s(0, 3, 0), RuntimeError, "step must be nonzero"),
+        (s(0, 3, -1), RuntimeError, "inconsistent with step sign"),
+        (s(0, float("inf")), RuntimeError, "unsupported range"),
+    ],
+)
+def range_(
+    start: Any,
+    end: Any,
+    step: Any,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    pin_memory: bool,
+    out: Any,
+) -> Any:
+    """Make a vector of start, start + step, ... up to end, which is included; use `arange`.
+
+    The dtype is the default one, of integers, too.
+    """
+    require_strided(layout)
+    start, end, step = _number(start), _number(end), _number(step)
+    _check_range(start, end, step)
+    kind = dtype if out is None else out.dtype
+    if kind is not None and (kind.is_complex or kind == tangrad.bool):
+        raise NotImplementedError(f"range: not implemented for {kind}")
+    vector = _vector(math.floor((end - start) / step) + 1, dtype, device, out)
+    return _given(_sequence(vector, start, step), requires_grad, out)
+
+
+def _spaced(start: Any, end: Any, steps: int) -> list[Any]:
+    """List evenly spaced numbers, from both ends towards the middle, so that both are exact."""
+    if steps == 1:
+        return [start]
+    step = (end - start) / (steps - 1)
+    half = steps // 2
+    return [start + step * i if i < half else end - step * (steps - 1 - i) for i in range(steps)]
+
+
+def _from_numbers(numbers: list[Any], dtype: Any, device: Any) -> Any:
+    whole = not (dtype.is_floating_point or dtype.is_complex)
+    listed = [math.trunc(x) for x in numbers] if whole else numbers
+    return tensor(listed, dtype=dtype, device=device).reshape((len(numbers),))
+
+
+def _spacing_dtype(dtype: Any, start: Any, end: Any) -> Any:
+    if dtype is not None:
+        return dtype
+    if isinstance(start, complex) or isinstance(end, complex):
+        return dtype_of_number(1j)
+    return _C.get_default_dtype()
+
+
+def _write_spaced(vector: Any, start: Any, end: Any) -> Any:
+    """Overwrite a vector by evenly spaced numbers, from both ends, so that both are exact."""
+    steps = vector.shape[0]
+    if steps < 2:
+        return vector.fill_(start) if steps else vector
+    step = (float(end) - float(start)) / (steps - 1)
+    half = steps // 2
+    _sequence(vector.narrow(0, 0, half), float(start), step)
+    backwards = vector.new_empty((steps - half,))
+    vector.narrow(0, half, steps - half).copy_(_sequence(backwards, float(end), -step).flip(0))
+    return vector
+
+
+def _bound(name: str, x: Any) -> Any:
+    """Give the number in a bound, which may be a zero-dimensional tensor."""
+    if isinstance(x, tangrad.Tensor) and x.ndim:
+        raise RuntimeError(
+            f"{name} only supports 0-dimensional start and end tensors, but got a tensor of shape "
+            f"{list(x.shape)}"
+        )
+    return _number(x)
+
+
+def _check_steps(steps: int) -> None:
+    if steps < 0:
+        raise RuntimeError(f"number of steps must be non-negative, got steps={steps}")
+
+
+def _is_plain(dtype: Any, *numbers: Any) -> bool:
+    """Tell whether numbers and dtype are real, so that a kernel can write the sequence."""
+    return dtype.is_floating_point and all(
+        not isinstance(x, complex) and math.isfinite(x) for x in numbers
+    )
+
+
+@composite(
+    "linspace(Operand start, Operand end, int steps, *, dtype? dtype=None, layout? layout=None,"
+    " device? device=None, bool requires_grad=False, bool pin_memory=False, Tensor? out=None)"
+    " -> Tensor",
+    method=False,
+    samples=lambda s: [
+        s(0, 1, 5),
+        s(3, -1, 4),
+        s(2, 3, 1),
+        s(0, 1, 0),
+        s(0, 10, 4, dtype=s.as_dtype(s.dtype)),
+        s(-2.5, 7, 100, dtype=s.as_dtype("float64")),
+    ],
+    errors=lambda s: [
+        (s(0, 1, -1), RuntimeError, "steps must be non-negative"),
+        (s(s.tensor(2), 1, 3), RuntimeError, "0-dimensional"),
+    ],
+)
+def linspace(
+    start: Any,
+    end: Any,
+    steps: int,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    pin_memory: bool,
+    out: Any,
+) -> Any:
+    """Make a vector of evenly spaced numbers from start to end, both included."""
+    require_strided(layout)
+    _check_steps(steps)
+    start, end = _bound("linspace", start), _bound("linspace", end)
+    dtype = out.dtype if out is not None and dtype is None else _spacing_dtype(dtype, start, end)
+    vector = _vector(steps, dtype, device, out)
+    if _is_plain(dtype, start, end):
+        _write_spaced(vector, start, end)
+    else:
+        vector.copy_(_from_numbers(_spaced(start, end, steps), dtype, vector.device))
+    return _given(vector, requires_grad, out)
+
+
+@composite(
+    "logspace(Operand start, Operand end, int steps, float base=10.0, *, dtype? dtype=None,"
+    " layout? layout=None, device? device=None, bool requires_grad=False,"
+    " bool pin_memory=False, Tensor? out=None) -> Tensor",
+    method=False,
+    samples=lambda s: [s(0, 2, 5), s(-1, 1, 3, 2.0), s(1, 2, 1), s(0, 1, 0)],
+    errors=lambda s: [(s(0, 1, -1), RuntimeError, "steps must be non-negative")],
+)
+def logspace(
+    start: Any,
+    end: Any,
+    steps: int,
+    base: float,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    pin_memory: bool,
+    out: Any,
+) -> Any:
+    """Make a vector of the powers of base whose exponents are evenly spaced."""
+    require_strided(layout)
+    _check_steps(steps)
+    start, end = _bound("logspace", start), _bound("logspace", end)
+    dtype = out.dtype if out is not None and dtype is None else _spacing_dtype(dtype, start, end)
+    powers = [base**x for x in _spaced(start, end, steps)]
+    vector = _vector(steps, dtype, device, out)
+    vector.copy_(_from_numbers(powers, dtype, vector.device))
+    return _given(vector, requires_grad, out)

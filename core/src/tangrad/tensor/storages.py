@@ -1,0 +1,380 @@
+"""Storages in Python: the bytes of an UntypedStorage, and TypedStorage, which sees elements.
+
+TypedStorage is what old programs and old files know; new ones use `untyped_storage`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tangrad import _C
+
+
+def _tensor_of(storage: Any, dtype: Any) -> Any:
+    """Return the vector of all elements of a storage."""
+    count = storage.nbytes() // dtype.itemsize
+    empty = _C.empty((0,), dtype, storage.device)
+    return _C.set_storage(empty, storage, 0, (count,), (1,))
+
+
+def _bytes_of(storage: Any) -> Any:
+    return _tensor_of(storage, _C.dtype_by_name("uint8"))
+
+
+def read_bytes(storage: Any, place: Any) -> Any:
+    """Return one byte, or a storage of those of a slice, sharing the memory where steps are one.
+
+    Raises:
+        IndexError: the place is outside of the storage.
+        TypeError: it is neither an int nor a slice.
+    """
+    if isinstance(place, slice):
+        return _bytes_of(storage)[place].clone().untyped_storage()
+    return _bytes_of(storage)[_checked(storage.nbytes(), place)].item()
+
+
+def write_bytes(storage: Any, place: Any, value: Any) -> None:
+    """Overwrite one byte, or those of a slice."""
+    if not isinstance(place, slice):
+        place = _checked(storage.nbytes(), place)
+    _bytes_of(storage)[place] = value
+
+
+def _checked(length: int, place: Any) -> int:
+    if not hasattr(place, "__index__"):
+        raise TypeError(f"can't index a storage with {type(place).__name__}")
+    position = int(place.__index__())
+    if not -length <= position < length:
+        raise IndexError(f"index {position} out of range for storage of size {length}")
+    return position
+
+
+# Attributes of UntypedStorage that are not compiled -----------------------------------------------
+
+
+def _clone(self: Any) -> Any:
+    """Return a copy."""
+    return _bytes_of(self).clone().untyped_storage()
+
+
+def _copy_(self: Any, source: Any, non_blocking: bool = False) -> Any:
+    """Overwrite the bytes by those of another storage of the same size."""
+    source = getattr(source, "_untyped_storage", source)
+    if source.nbytes() != self.nbytes():
+        raise RuntimeError(
+            f"size does not match, self was {self.nbytes()} bytes but src was {source.nbytes()} "
+            "bytes"
+        )
+    _bytes_of(self).copy_(_bytes_of(source))
+    return self
+
+
+def _fill_(self: Any, value: int) -> Any:
+    """Overwrite every byte."""
+    _bytes_of(self).fill_(value)
+    return self
+
+
+def _to(self: Any, *, device: Any, non_blocking: bool = False) -> Any:
+    """Return the storage on a device: itself if it is there."""
+    moved = _bytes_of(self).to(device)
+    return moved.untyped_storage() if moved.device != self.device else self
+
+
+def _get_device(self: Any) -> int:
+    """Return the device's index, -1 on the host."""
+    return -1 if self.device.index is None else self.device.index
+
+
+_UNTYPED: dict[str, Callable[..., Any]] = {
+    "clone": _clone,
+    "copy_": _copy_,
+    "fill_": _fill_,
+    "to": _to,
+    "cpu": lambda self: _to(self, device="cpu"),
+    "tolist": lambda self: _bytes_of(self).tolist(),
+    "element_size": lambda self: 1,
+    "untyped": lambda self: self,
+    "is_pinned": lambda self, device=None: False,
+    "pin_memory": lambda self, device=None: self,
+    "is_shared": lambda self: False,
+    "share_memory_": lambda self: self,
+    "get_device": _get_device,
+    "type": lambda self, dtype=None, non_blocking=False: "tangrad.UntypedStorage",
+    "new": lambda self: _C.empty((0,), _C.dtype_by_name("uint8"), self.device).untyped_storage(),
+}
+_CASTS = {
+    "bool": "bool",
+    "byte": "uint8",
+    "char": "int8",
+    "short": "int16",
+    "int": "int32",
+    "long": "int64",
+    "half": "float16",
+    "bfloat16": "bfloat16",
+    "float": "float32",
+    "double": "float64",
+    "complex_float": "complex64",
+    "complex_double": "complex128",
+}
+
+
+def storage_attribute(storage: Any, name: str) -> Any:
+    """Return an attribute of UntypedStorage that is not compiled.
+
+    Raises:
+        AttributeError: there is none of that name.
+    """
+    if name in _UNTYPED:
+        return _UNTYPED[name].__get__(storage)
+    if name in ("is_sparse", "is_sparse_csr", "is_cuda", "is_hpu"):
+        return name == f"is_{storage.device.type}"
+    if name == "filename":
+        return None
+    raise AttributeError(f"'UntypedStorage' object has no attribute '{name}'")
+
+
+# Elements ----------------------------------------------------------------------------------------
+
+
+class TypedStorage:
+    """See the bytes of a storage as elements of a dtype.
+
+    Args:
+        args: the number of elements, or a sequence of them.
+        wrap_storage: an UntypedStorage to see instead of new memory.
+        dtype: of the elements; default: the default dtype.
+        device: of new memory.
+
+    Raises:
+        TypeError: the arguments fit no form.
+    """
+
+    dtype: Any = None
+
+    def __init__(
+        self,
+        *args: Any,
+        wrap_storage: Any = None,
+        dtype: Any = None,
+        device: Any = None,
+        _internal: bool = False,
+    ) -> None:
+        fixed = type(self).dtype
+        if fixed is not None and dtype not in (None, fixed):
+            raise TypeError(f"{type(self).__name__} holds {fixed}, not {dtype}")
+        self.dtype = dtype or fixed or _C.get_default_dtype()
+        if wrap_storage is not None:
+            if args or not isinstance(wrap_storage, _C.UntypedStorage):
+                raise TypeError(
+                    "TypedStorage(wrap_storage=...) takes an UntypedStorage and no data, got "
+                    f"{type(wrap_storage).__name__} and {len(args)} positional argument(s)"
+                )
+            self._untyped_storage = wrap_storage
+        else:
+            self._untyped_storage = _new_elements(args, self.dtype, device)
+
+    def _elements(self) -> Any:
+        return _tensor_of(self._untyped_storage, self.dtype)
+
+    def untyped(self) -> Any:
+        """Return the storage of bytes."""
+        return self._untyped_storage
+
+    @property
+    def device(self) -> Any:
+        """Return the device."""
+        return self._untyped_storage.device
+
+    @property
+    def is_cuda(self) -> bool:
+        """Return whether the memory is on a device of that type."""
+        flag: bool = self._untyped_storage.is_cuda
+        return flag
+
+    is_sparse = False
+    filename = None
+
+    def __len__(self) -> int:
+        length: int = self._untyped_storage.nbytes() // self.element_size()
+        return length
+
+    def size(self) -> int:
+        """Return the number of elements."""
+        return len(self)
+
+    def nbytes(self) -> int:
+        """Return the size in bytes."""
+        nbytes: int = self._untyped_storage.nbytes()
+        return nbytes
+
+    def element_size(self) -> int:
+        """Return the size of an element in bytes."""
+        size: int = self.dtype.itemsize
+        return size
+
+    def data_ptr(self) -> int:
+        """Return the address of the first element."""
+        pointer: int = self._untyped_storage.data_ptr()
+        return pointer
+
+    def resizable(self) -> bool:
+        """Return whether `resize_` is allowed."""
+        answer: bool = self._untyped_storage.resizable()
+        return answer
+
+    def resize_(self, size: int) -> TypedStorage:
+        """Change the number of elements, keeping the common prefix."""
+        self._untyped_storage.resize_(size * self.element_size())
+        return self
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            raise RuntimeError("slices are only supported in UntypedStorage.__getitem__")
+        return self._elements()[_checked(len(self), place)].item()
+
+    def __setitem__(self, place: Any, value: Any) -> None:
+        if not isinstance(place, slice):
+            place = _checked(len(self), place)
+        self._elements()[place] = value
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.tolist())
+
+    def tolist(self) -> list[Any]:
+        """Return the elements."""
+        listed: list[Any] = self._elements().tolist()
+        return listed
+
+    def fill_(self, value: Any) -> TypedStorage:
+        """Overwrite every element."""
+        self._elements().fill_(value)
+        return self
+
+    def copy_(self, source: Any, non_blocking: bool = False) -> TypedStorage:
+        """Overwrite the elements by those of another storage, converted."""
+        if isinstance(source, TypedStorage):
+            self._elements().copy_(source._elements())
+        else:
+            self._untyped_storage.copy_(source)
+        return self
+
+    def clone(self) -> TypedStorage:
+        """Return a copy."""
+        return self._again(self._untyped_storage.clone())
+
+    def cpu(self) -> TypedStorage:
+        """Return the storage on the host device."""
+        return self.to(device="cpu")
+
+    def to(self, *, device: Any, non_blocking: bool = False) -> TypedStorage:
+        """Return the storage on a device."""
+        return self._again(self._untyped_storage.to(device=device))
+
+    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+        """Return the type's name, or the storage converted to a dtype."""
+        if dtype is None:
+            return f"tangrad.{class_of(self.dtype).__name__}"
+        return self._converted(dtype)
+
+    def is_pinned(self, device: Any = None) -> bool:
+        """Return whether the memory is page-locked (never, on host devices)."""
+        return False
+
+    def pin_memory(self, device: Any = None) -> TypedStorage:
+        """Return the storage in page-locked memory: itself where no device asks for it."""
+        return self
+
+    def is_shared(self) -> bool:
+        """Return whether the memory is shared between processes."""
+        return False
+
+    def share_memory_(self) -> TypedStorage:
+        """Return self: there is memory of one process only."""
+        return self
+
+    def get_device(self) -> int:
+        """Return the device's index, -1 on the host."""
+        return _get_device(self._untyped_storage)
+
+    def pickle_storage_type(self) -> str:
+        """Return the name of the class of storages of the dtype."""
+        return class_of(self.dtype).__name__
+
+    def _again(self, untyped: Any) -> TypedStorage:
+        return TypedStorage(wrap_storage=untyped, dtype=self.dtype)
+
+    def _converted(self, dtype: Any) -> TypedStorage:
+        made = self._elements().to(dtype)
+        return TypedStorage(wrap_storage=made.untyped_storage(), dtype=dtype)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _CASTS:
+            return lambda: self._converted(_C.dtype_by_name(_CASTS[name]))
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TypedStorage) and self.tolist() == other.tolist()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        body = "".join(f" {value}\n" for value in self.tolist())
+        kind = f"dtype={self.dtype}, device={self.device}"
+        return f"{body}[tangrad.storage.TypedStorage({kind}) of size {len(self)}]"
+
+
+def _new_elements(args: tuple[Any, ...], dtype: Any, device: Any) -> Any:
+    if len(args) > 1:
+        raise TypeError(f"TypedStorage() takes at most one positional argument, got {len(args)}")
+    if not args or isinstance(args[0], int):
+        return _C.empty(args or (0,), dtype, device).untyped_storage()
+    if not hasattr(args[0], "__len__"):
+        raise TypeError(f"TypedStorage() takes a size or a sequence, not {type(args[0]).__name__}")
+    from tangrad.tensor.construct import tensor
+
+    return tensor(list(args[0]), dtype=dtype, device=device).untyped_storage()
+
+
+_NAMES = {
+    "DoubleStorage": "float64",
+    "FloatStorage": "float32",
+    "HalfStorage": "float16",
+    "BFloat16Storage": "bfloat16",
+    "LongStorage": "int64",
+    "IntStorage": "int32",
+    "ShortStorage": "int16",
+    "CharStorage": "int8",
+    "ByteStorage": "uint8",
+    "BoolStorage": "bool",
+    "ComplexFloatStorage": "complex64",
+    "ComplexDoubleStorage": "complex128",
+}
+_classes: dict[str, type] = {}
+
+
+def legacy_class(name: str) -> type:
+    """Return the class of storages of one dtype, such as FloatStorage.
+
+    Raises:
+        AttributeError: there is none of that name.
+    """
+    if name not in _NAMES:
+        raise AttributeError(f"there is no storage class '{name}'")
+    if name not in _classes:
+        dtype = _C.dtype_by_name(_NAMES[name])
+        _classes[name] = type(
+            name,
+            (TypedStorage,),
+            {"dtype": dtype, "__module__": "tangrad", "__doc__": f"Hold elements of {dtype}."},
+        )
+    return _classes[name]
+
+
+def class_of(dtype: Any) -> type:
+    """Return the class of storages of a dtype; TypedStorage where it has none of its own."""
+    for name, own in _NAMES.items():
+        if own == dtype.name:
+            return legacy_class(name)
+    return TypedStorage

@@ -1,0 +1,212 @@
+"""What samples cannot say of linear algebra: other libraries beneath, phases, errors' places."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tangrad
+from tangrad.devices import lapack, lapack_spectral
+
+TYPES = ("float32", "float64", "complex64", "complex128")
+
+
+def draw(dtype, *shape, seed=0):
+    generator = np.random.default_rng(seed)
+    x = generator.standard_normal(shape)
+    if dtype.startswith("complex"):
+        x = x + 1j * generator.standard_normal(shape)
+    return x.astype(dtype)
+
+
+def close(a, b):
+    single = np.result_type(a) in (np.float32, np.complex64)
+    np.testing.assert_allclose(a, b, rtol=0, atol=2e-3 if single else 1e-8)
+
+
+@pytest.fixture(params=["lapack", "numpy"])
+def library(request, monkeypatch):
+    """Run with the LAPACK behind NumPy, and as if there were none."""
+    if request.param == "numpy":
+        for module in (lapack, lapack_spectral):
+            monkeypatch.setattr(module, "routine", lambda stem, dtype: None)
+    elif lapack._library() is None:
+        pytest.skip("this NumPy shows no LAPACK")
+    return request.param
+
+
+def adjoint(a):
+    return a.conj().swapaxes(-1, -2)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_triangular_factors_multiply_to_the_matrix(library, dtype):
+    a = draw(dtype, 2, 5, 5)
+    definite = a @ adjoint(a) + np.eye(5, dtype=dtype)
+    for upper in (False, True):
+        factor, info = lapack.cholesky(np, definite, upper)
+        assert not info.any()
+        close(adjoint(factor) @ factor if upper else factor @ adjoint(factor), definite)
+        close(lapack.cholesky_inverse(np, factor, upper) @ definite, 0 * a + np.eye(5))
+    assert (lapack.cholesky(np, -definite, False)[1] == 1).all()
+    for m, n in ((5, 5), (6, 3), (3, 6)):
+        matrix = draw(dtype, m, n)
+        lu, pivots, info = lapack.lu_factor(np, matrix)
+        k = min(m, n)
+        low = np.tril(lu[:, :k], -1) + np.eye(m, k)
+        close(matrix[lapack.permutation(np, pivots, m)], low @ np.triu(lu[:k]))
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_solutions_solve(library, dtype):
+    a, b = draw(dtype, 2, 5, 5) + 4 * np.eye(5, dtype=dtype), draw(dtype, 2, 5, 3)
+    close(a @ lapack.solve(np, a, b)[0], b)
+    close(a @ lapack.inverse(np, a)[0], 0 * a + np.eye(5))
+    lu, pivots, _ = lapack.factored(np, a[0])
+    for trans, matrix in (("N", a[0]), ("T", a[0].T), ("C", adjoint(a[0]))):
+        close(matrix @ lapack.lu_solved(np, lu, pivots, b[0], trans), b[0])
+    for upper in (False, True):
+        half = (np.triu if upper else np.tril)(a)
+        for given_ in (a, np.ascontiguousarray(a.swapaxes(1, 2)).swapaxes(1, 2)):
+            close(half @ lapack.solve_triangular(np, given_, b, upper, True, False), b)
+            other = lapack.solve_triangular(np, given_, adjoint(b), upper, False, False)
+            close(other @ half, adjoint(b))
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_orthogonal_factors_multiply_to_the_matrix(library, dtype):
+    for m, n in ((6, 4), (5, 5), (3, 5)):
+        a = draw(dtype, 2, m, n)
+        for rows in {min(m, n), m}:
+            q, r = lapack.qr(np, a, rows)
+            close(q @ r, a)
+            close(adjoint(q) @ q, np.broadcast_to(np.eye(rows), (2, rows, rows)).astype(dtype))
+        if m < n:
+            continue
+        reflectors, tau = lapack.geqrf(np, a)
+        thin = lapack.householder_product(np, reflectors, tau)
+        close(thin @ np.triu(reflectors)[:, :n], a)
+        eye = np.broadcast_to(np.eye(m, dtype=dtype), (2, m, m))
+        full = lapack.multiply_by_q(np, reflectors, tau, eye, True, False)
+        c, d = draw(dtype, 2, m, 3), draw(dtype, 2, 3, m)
+        close(lapack.multiply_by_q(np, reflectors, tau, c, True, True), adjoint(full) @ c)
+        close(lapack.multiply_by_q(np, reflectors, tau, d, False, False), d @ full)
+        close(lapack.multiply_by_q(np, reflectors, tau, d, False, True), d @ adjoint(full))
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_spectral_factors_multiply_to_the_matrix(library, dtype):
+    a = draw(dtype, 2, 5, 5)
+    hermitian = a + adjoint(a)
+    for upper in (False, True):
+        values, vectors = lapack_spectral.eigh(np, hermitian, upper, True)
+        close(hermitian @ vectors, vectors * values[:, None])
+        close(lapack_spectral.eigh(np, hermitian, upper, False)[0], values)
+    values, vectors = lapack_spectral.eig(np, a, True)
+    close(a @ vectors, vectors * values[:, None])
+    for m, n in ((5, 3), (3, 5), (4, 4)):
+        matrix = draw(dtype, 2, m, n)
+        for full in (False, True):
+            u, s, vh = lapack_spectral.svd(np, matrix, full, True)
+            k = min(m, n)
+            close(u[..., :k] * s[:, None] @ vh[:, :k], matrix)
+            close(
+                adjoint(u) @ u, np.broadcast_to(np.eye(u.shape[-1]), u.shape[:1] + u.shape[-1:] * 2)
+            )
+        close(lapack_spectral.svd(np, matrix, False, False)[1], s)
+    sign, size = lapack_spectral.slogdet(np, a)
+    close(sign * np.exp(size), np.linalg.det(a))
+    close(lapack_spectral.det(np, a), np.linalg.det(a))
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("driver", ["gels", "gelsy", "gelsd", "gelss"])
+def test_least_squares_by_every_driver(library, driver, dtype):
+    for m, n in ((6, 4), (4, 6), (5, 5)):
+        a, b = draw(dtype, 2, m, n), draw(dtype, 2, m, 3)
+        x, rank, _ = lapack.lstsq(np, a, b, 1e-6, driver)
+        close(x, np.linalg.pinv(a) @ b)
+        assert (rank == min(m, n)).all()
+
+
+def test_a_singular_matrix_of_a_batch_is_named():
+    a = tangrad.eye(2).repeat(3, 1, 1)
+    a[1] = 0
+    for function in (tangrad.linalg.inv, tangrad.linalg.cholesky, tangrad.linalg.lu_factor):
+        with pytest.raises(tangrad.linalg.LinAlgError, match="Batch element 1"):
+            function(a)
+    assert tangrad.linalg.inv_ex(a).info.tolist() == [0, 1, 0]
+    assert issubclass(tangrad.linalg.LinAlgError, RuntimeError)
+
+
+def test_loss_that_depends_on_a_phase_is_refused():
+    a = tangrad.from_numpy(draw("complex128", 3, 3))
+    a = (a + a.mH).requires_grad_()
+    with pytest.raises(RuntimeError, match="ill-defined"):
+        (tangrad.linalg.eigh(a).eigenvectors * 1j).real.sum().backward()
+    tangrad.linalg.eigh(a).eigenvectors.abs().sum().backward()
+    b = tangrad.from_numpy(draw("complex128", 3, 3)).requires_grad_()
+    with pytest.raises(RuntimeError, match="ill-defined"):
+        tangrad.linalg.svd(b).U.imag.sum().backward()
+    with pytest.raises(RuntimeError, match="ill-defined"):
+        tangrad.linalg.eig(b).eigenvectors.imag.sum().backward()
+
+
+def test_gradients_that_do_not_depend_on_phases_are_torchs():
+    a = draw("complex128", 4, 3)
+    losses = (
+        lambda lib, x: (lib.linalg.svd(x, full_matrices=False)[0].abs() ** 2)[0, 1],
+        lambda lib, x: (lib.linalg.svd(x, full_matrices=False)[2].abs() ** 2)[2, 1],
+        lambda lib, x: (lib.linalg.eigh(x.mH @ x)[1].abs() ** 2)[0, 1],
+        lambda lib, x: (lib.linalg.eig(x.mH @ x)[1].abs() ** 2)[0].prod(),
+    )
+    for loss in losses:
+        ours = tangrad.from_numpy(a).requires_grad_()
+        theirs = torch.from_numpy(a).requires_grad_()
+        loss(tangrad, ours).backward()
+        loss(torch, theirs).backward()
+        close(ours.grad.resolve_conj().numpy(), theirs.grad.resolve_conj().numpy())
+
+
+def test_gradient_of_a_determinant_that_is_zero_is_the_cofactors():
+    a = tangrad.tensor([[1.0, 2.0], [2.0, 4.0]], requires_grad=True)
+    tangrad.det(a).backward()
+    np.testing.assert_allclose(a.grad.numpy(), [[4, -2], [-2, 1]], atol=1e-5)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(1, 5), min_size=3, max_size=6), st.integers(0, 99))
+def test_a_chain_of_matrices_is_their_product_in_any_order(sizes, seed):
+    given_ = [draw("float64", a, b, seed=seed + i) for i, (a, b) in enumerate(pairwise(sizes))]
+    expected = given_[0]
+    for m in given_[1:]:
+        expected = expected @ m
+    close(tangrad.linalg.multi_dot([tangrad.from_numpy(m) for m in given_]).numpy(), expected)
+
+
+def test_low_rank_factors_find_a_matrix_of_that_rank():
+    a = draw("float64", 3, 9, 2) @ draw("float64", 3, 2, 7)
+    for matrix in (a, a.swapaxes(-1, -2)):
+        u, s, v = tangrad.svd_lowrank(tangrad.from_numpy(np.ascontiguousarray(matrix)), q=3)
+        close((u * s.unsqueeze(-2) @ v.mH).numpy(), matrix)
+    u, s, v = tangrad.pca_lowrank(tangrad.from_numpy(a), q=2)
+    close((u * s.unsqueeze(-2) @ v.mH).numpy(), a - a.mean(-2, keepdims=True))
+    with pytest.raises(ValueError, match="must be non-negative"):
+        tangrad.pca_lowrank(tangrad.ones(2, 2), q=3)
+
+
+def test_factorizations_go_through_transforms():
+    a = tangrad.from_numpy(draw("float64", 4, 3, 3)) + 4 * tangrad.eye(3, dtype=tangrad.float64)
+    inverse = tangrad.func.vmap(tangrad.linalg.inv)(a)
+    assert tangrad.allclose(inverse, tangrad.linalg.inv(a))
+    per_sample = tangrad.func.vmap(tangrad.func.grad(lambda m: tangrad.linalg.slogdet(m)[1]))(a)
+    assert tangrad.allclose(per_sample, inverse.mT)
+    singular = a.clone()
+    singular[2] = 0
+    with pytest.raises(tangrad.linalg.LinAlgError):
+        tangrad.func.vmap(tangrad.linalg.inv)(singular)

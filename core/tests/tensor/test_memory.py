@@ -1,0 +1,198 @@
+"""Methods about a tensor's memory, compared with PyTorch's."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tangrad
+
+pytestmark = pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
+
+
+def both(program):
+    """Run a program on each library; return the results, or the types of what was raised."""
+    found = []
+    for library in (tangrad, torch):
+        try:
+            found.append(program(library))
+        except Exception as error:
+            found.append(type(error))
+    return found
+
+
+def assert_same(program):
+    ours, theirs = both(program)
+    assert ours == theirs
+
+
+GEOMETRIES = [
+    lambda t: t.ones(2, 3),
+    lambda t: t.ones(2, 3).t(),
+    lambda t: t.ones(()),
+    lambda t: t.ones(1, 2, 3, 4).to(memory_format=t.channels_last),
+    lambda t: t.ones(2, 3).expand(4, 2, 3),
+    lambda t: t.ones(1, 2),
+    lambda t: t.ones(2, 3, 4).permute(1, 2, 0)[::2],
+]
+
+
+@pytest.mark.parametrize("make", GEOMETRIES)
+@pytest.mark.parametrize("check", [False, True])
+def test_dim_order_is_that_of_the_strides(make, check):
+    assert_same(lambda t: make(t).dim_order(ambiguity_check=check))
+
+
+@given(st.permutations(range(4)), st.lists(st.integers(1, 3), min_size=4, max_size=4))
+@settings(max_examples=60, deadline=None)
+def test_dim_order_of_any_permutation(order, shape):
+    assert_same(lambda t: t.ones(shape).permute(order).dim_order())
+
+
+def test_dim_order_refuses_what_is_no_format():
+    assert_same(lambda t: t.ones(2).dim_order(ambiguity_check="up"))
+    assert_same(lambda t: t.ones(1, 2).dim_order(ambiguity_check=[t.contiguous_format]))
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda t: t.empty(0).set_(t.arange(10.0)[4:], 1, (2,), (1,)).tolist(),
+        lambda t: t.empty(0).set_(t.arange(10.0).untyped_storage(), 1, (2,)).tolist(),
+        lambda t: t.empty(0).set_(t.arange(10.0).storage()).tolist(),
+        lambda t: t.empty(0).set_(t.arange(3)).tolist(),
+        lambda t: t.empty(0).set_(t.arange(4.0).untyped_storage(), -1, (2,), (1,)).tolist(),
+        lambda t: t.empty(0).set_(t.arange(4.0).untyped_storage(), 0, (2,), (-1,)).tolist(),
+        lambda t: t.empty(0).set_(t.arange(4.0).untyped_storage(), 0, (2, 2), (1,)).tolist(),
+        lambda t: tuple(t.empty(2, 2).resize_(1, 2, 3, 4).stride()),
+        lambda t: t.empty(2, 2).resize_((1, 2, 3, 4), memory_format=t.channels_last).stride(),
+        lambda t: t.empty(2, 2).resize_(-1, 2),
+        lambda t: t.empty(2, 2).resize_(),
+        lambda t: t.empty(2, requires_grad=True).resize_(3),
+        lambda t: tuple(t.arange(6.0).resize_(2, 2).tolist()),
+        lambda t: (
+            t.empty(2, 2)
+            .resize_as_(
+                t.empty(1, 2, 2, 2).to(memory_format=t.channels_last),
+                memory_format=t.preserve_format,
+            )
+            .stride()
+        ),
+        lambda t: t.arange(12.0).as_strided_((2, 2), (3, 1), 1).tolist(),
+        lambda t: t.tensor([0.0]).is_nonzero(),
+        lambda t: t.tensor(1j).is_nonzero(),
+        lambda t: t.tensor([]).is_nonzero(),
+        lambda t: t.ones(2).is_nonzero(),
+        lambda t: t.ones(2).map_(t.ones(1) * 3, lambda a, b: a + b).tolist(),
+        lambda t: t.ones(2).map2_(t.ones(2) * 3, t.ones(2), lambda a, b, c: a + b - c).tolist(),
+        lambda t: t.ones(2).map_(t.ones(3), lambda a, b: a + b),
+        lambda t: t.ones(2).map_(t.ones(2).double(), lambda a, b: a + b),
+        lambda t: t.ones(2, requires_grad=True).apply_(lambda a: a),
+        lambda t: t.ones(2).int().apply_(lambda a: a + 1.5).tolist(),
+        lambda t: t.ones(2, 3).t().apply_(lambda a: a + 1).tolist(),
+        lambda t: str(t.ones(2).grad_dtype).rpartition(".")[2],
+        lambda t: (t.ones(2, requires_grad=True) * 2).grad_dtype,
+        lambda t: t.ones(2).module_load(t.zeros(2)).tolist(),
+        lambda t: t.ones(2).module_load(t.zeros(3)),
+        lambda t: t.ones(2).record_stream(None) is None,
+        lambda t: (t.ones(2, 3).dense_dim(), t.ones(2, 3).sparse_dim()),
+        lambda t: t.ones(2, 3).coalesce(),
+        lambda t: t.ones(2, 3).values(),
+        lambda t: t.ones(2, 3).q_scale(),
+        lambda t: t.ones(2, 3).to_dense().tolist(),
+        lambda t: t.ones(2, 3).to_padded_tensor(0.0),
+        lambda t: str(t.ones(2).dequantize().dtype).rpartition(".")[2],
+    ],
+)
+def test_is_as_in_pytorch(program):
+    ours, theirs = both(program)
+    if isinstance(ours, type) and isinstance(theirs, type):
+        assert issubclass(ours, theirs) or issubclass(theirs, ours), (ours, theirs)
+    else:
+        assert ours == theirs
+
+
+def test_more_dimensions_than_a_tensor_has_are_refused():
+    with pytest.raises(RuntimeError, match="at most"):
+        tangrad.ones(1).resize_([1] * 100)
+
+
+@pytest.mark.parametrize("name", ["cuda", "xpu", "ipu", "mtia"])
+def test_a_device_that_is_not_installed_names_itself(name):
+    with pytest.raises(RuntimeError, match=name):
+        getattr(tangrad.ones(2), name)()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int16", "bool", "complex64"])
+def test_typed_storage_sees_the_elements(dtype):
+    for t in (tangrad, torch):
+        x = t.ones(6).to(getattr(t, dtype))
+        seen = x[2:].storage()
+        assert len(seen) == 6
+        assert seen.size() == 6
+        seen[1] = 0
+        assert x[1] == 0
+        assert seen.clone().fill_(0).tolist() != seen.tolist()
+        assert seen.element_size() == x.element_size()
+        assert seen.nbytes() == 6 * x.element_size()
+        assert seen.data_ptr() == x.data_ptr()
+        with pytest.raises(IndexError):
+            seen[6]
+
+
+def test_typed_storage_converts_and_is_made_of_data():
+    for t in (tangrad, torch):
+        assert t.FloatStorage([1.0, 2.5]).int().tolist() == [1, 2]
+        assert len(t.LongStorage(3)) == 3
+        assert t.FloatStorage([1.0]).dtype is t.float32
+        assert t.ones(2).storage_type() is t.FloatStorage
+        assert t.ones(2).storage().type().endswith(".FloatStorage")
+
+
+def test_untyped_storage_is_bytes():
+    for t in (tangrad, torch):
+        s = t.arange(3, dtype=t.uint8).untyped_storage()
+        assert s.tolist() == [0, 1, 2]
+        assert s[2] == 2
+        assert len(s) == 3
+        s[0] = 7
+        assert s.clone().tolist() == [7, 1, 2]
+        assert s.clone().data_ptr() != s.data_ptr()
+        assert t.zeros(3, dtype=t.uint8).untyped_storage().copy_(s).tolist() == [7, 1, 2]
+        assert s.fill_(1).tolist() == [1, 1, 1]
+        with pytest.raises((RuntimeError, IndexError)):
+            s[3]
+        with pytest.raises(AttributeError):
+            s.no_such_attribute
+
+
+def test_tensor_types_of_old():
+    for t in (tangrad, torch):
+        assert isinstance(t.ones(2), t.FloatTensor)
+        assert not isinstance(t.ones(2), t.LongTensor)
+        assert t.LongTensor([1, 2]).dtype is t.int64
+        assert tuple(t.FloatTensor(2, 3).shape) == (2, 3)
+
+
+def test_cond_calls_the_chosen_branch():
+    from torch._higher_order_ops import cond
+
+    for run, t in ((tangrad.cond, tangrad), (cond, torch)):
+        assert run(t.tensor(True), lambda x: x + 1, lambda x: x - 1, (t.ones(2),)).tolist() == [
+            2,
+            2,
+        ]
+    with pytest.raises(RuntimeError, match="single element"):
+        tangrad.cond(tangrad.ones(2), abs, abs, (1,))
+    with pytest.raises(RuntimeError, match="operands"):
+        tangrad.cond(True, abs, abs, 1)
+
+
+def test_while_loop_runs_until_the_condition_fails():
+    i, x = tangrad.while_loop(
+        lambda i, x: i < 3, lambda i, x: (i + 1, x * 2), (tangrad.tensor(0), tangrad.ones(2))
+    )
+    assert int(i) == 3
+    assert x.tolist() == [8, 8]
+    with pytest.raises(RuntimeError, match="values like those"):
+        tangrad.while_loop(lambda x: True, lambda x: (x.to(tangrad.float64),), (tangrad.ones(1),))

@@ -1,0 +1,202 @@
+"""Settings and questions of the top level, beside PyTorch's answers."""
+
+from __future__ import annotations
+
+import pathlib
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+import tangrad
+from tangrad import compilation
+
+
+@pytest.fixture(autouse=True)
+def restored() -> Iterator[None]:
+    yield
+    for t in (tangrad, torch):
+        t.use_deterministic_algorithms(False)
+        t.set_float32_matmul_precision("highest")
+        t.set_default_dtype(t.float32)
+        t.set_warn_always(False)
+
+
+def outcome(library: Any, function: Callable[[Any], Any]) -> Any:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return function(library)
+    except Exception as error:
+        return type(error)
+
+
+def deterministic(t: Any) -> tuple[Any, ...]:
+    return (
+        t.are_deterministic_algorithms_enabled(),
+        t.is_deterministic_algorithms_warn_only_enabled(),
+        t.get_deterministic_debug_mode(),
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda t: t.use_deterministic_algorithms(True),
+        lambda t: t.use_deterministic_algorithms(True, warn_only=True),
+        lambda t: t.use_deterministic_algorithms(1),
+        lambda t: t.set_deterministic_debug_mode("warn"),
+        lambda t: t.set_deterministic_debug_mode(2),
+        lambda t: t.set_deterministic_debug_mode(7),
+        lambda t: t.set_deterministic_debug_mode("seven"),
+        lambda t: t.set_deterministic_debug_mode(1.0),
+    ],
+)
+def test_determinism(change: Callable[[Any], Any]) -> None:
+    assert outcome(tangrad, change) == outcome(torch, change)
+    assert deterministic(tangrad) == deterministic(torch)
+
+
+def test_precision_of_products() -> None:
+    for wanted in ("high", "medium", "low", "highest"):
+        for t in (tangrad, torch):
+            outcome(t, lambda t, wanted=wanted: t.set_float32_matmul_precision(wanted))
+        assert tangrad.get_float32_matmul_precision() == torch.get_float32_matmul_precision()
+    with pytest.warns(UserWarning, match="no effect"):
+        tangrad.set_float32_matmul_precision("low")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda t: t.set_flush_denormal(1),
+        lambda t: t.set_warn_always(1),
+        lambda t: (t.set_warn_always(True), t.is_warn_always_enabled())[1],
+        lambda t: t.set_num_interop_threads(0),
+        lambda t: t.set_num_interop_threads(2.0),
+        lambda t: t.get_device_module(3),
+        lambda t: t.get_device_module("nowhere"),
+        lambda t: t.set_default_tensor_type(t.int64),
+        lambda t: t.accelerator.is_available(),
+        lambda t: t.accelerator.device_count(),
+        lambda t: t.accelerator.current_accelerator(),
+        lambda t: t.backends.cudnn.is_available(),
+        lambda t: t.backends.cuda.is_built(),
+        lambda t: t.backends.mps.is_available(),
+        lambda t: t.version.cuda,
+        lambda t: t.compile(lambda x: x, mode="default", options={}),
+        lambda t: t.AcceleratorError.__mro__[1:],
+        lambda t: t.Stream("cpu").stream_id,
+        lambda t: repr(t.Event("cpu")).partition(" ")[2],
+        lambda t: repr(t.Stream("cpu")).partition(" ")[2],
+        lambda t: t.cpu.device_count(),
+        lambda t: t.cpu.current_device(),
+    ],
+)
+def test_answers_of_the_top_level(call: Callable[[Any], Any]) -> None:
+    assert outcome(tangrad, call) == outcome(torch, call)
+
+
+def test_default_tensor_type() -> None:
+    for t in (tangrad, torch):
+        outcome(t, lambda t: t.set_default_tensor_type("torch.DoubleTensor"))
+    assert str(tangrad.ones(1).dtype) == "tangrad.float64"
+    assert tangrad.ones(1).item() == torch.ones(1).item()
+    with (
+        pytest.warns(UserWarning, match="deprecated"),
+        pytest.raises(TypeError, match="LongTensor"),
+    ):
+        tangrad.set_default_tensor_type("torch.LongTensor")
+
+
+def test_device_modules() -> None:
+    assert tangrad.get_device_module() is tangrad.cpu
+    assert tangrad.get_device_module(tangrad.device("cpu")) is tangrad.cpu
+
+
+def test_streams_and_events_of_the_host() -> None:
+    stream, start = tangrad.Stream(), tangrad.Event(enable_timing=True)
+    start.record()
+    with stream:
+        end = stream.record_event(tangrad.Event(enable_timing=True))
+    stream.wait_event(start), stream.wait_stream(tangrad.Stream()), end.wait()
+    stream.synchronize(), end.synchronize()
+    assert stream.query()
+    assert end.query()
+    assert stream == tangrad.Stream("cpu")
+    assert start.elapsed_time(end) >= 0
+    with pytest.raises(RuntimeError, match="enable_timing"):
+        tangrad.Event().elapsed_time(end)
+    with pytest.raises(NotImplementedError, match=r"tangrad\.meta\.Stream"):
+        tangrad.Stream("meta")
+
+
+def test_compile_runs_things_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compilation, "_warned", False)
+    with pytest.warns(UserWarning, match="as it is"):
+        double = tangrad.compile(lambda x: 2 * x)
+
+    @tangrad.compile(fullgraph=True, dynamic=False, backend="inductor")
+    def triple(x: Any) -> Any:
+        return 3 * x
+
+    module = tangrad.nn.Linear(2, 2)
+    assert double(tangrad.ones(1)).item() == 2
+    assert triple(tangrad.ones(1)).item() == 3
+    assert tangrad.compile(module, disable=True) is module
+    with pytest.raises(RuntimeError, match="can't be None"):
+        tangrad.compile()(None)
+    with pytest.raises(TypeError, match="expected a function"):
+        tangrad.compile(3)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_tensors_of_files(tmp_path: pathlib.Path, shared: bool) -> None:
+    path = tmp_path / "numbers"
+    path.write_bytes(tangrad.arange(5, dtype=tangrad.float64).numpy().tobytes())
+    x = tangrad.from_file(str(path), shared=shared, size=4, dtype=tangrad.float64)
+    y = torch.from_file(str(path), shared=False, size=4, dtype=torch.float64)
+    assert x.tolist() == y.tolist()
+    x[0] = 7
+    again = tangrad.from_file(str(path), size=5, dtype=tangrad.float64)
+    assert again.tolist() == [7.0 if shared else 0.0, 1.0, 2.0, 3.0, 4.0]
+    if shared:
+        grown = tangrad.from_file(str(tmp_path / "new"), True, 3, dtype=tangrad.int32)
+        assert grown.tolist() == [0, 0, 0]
+
+
+def test_files_that_cannot_be_mapped(tmp_path: pathlib.Path) -> None:
+    small = tmp_path / "small"
+    small.write_bytes(b"1234")
+    for t in (tangrad, torch):
+        with pytest.raises(RuntimeError, match="No such file"):
+            t.from_file(str(tmp_path / "none"), size=1)
+        with pytest.raises(RuntimeError):
+            t.from_file(str(small), shared=False, size=4)
+        with pytest.raises(RuntimeError, match="mmap"):
+            t.from_file(str(tmp_path), size=1)
+    assert tangrad.from_file(str(small)).shape == (0,)
+
+
+def test_dlpack_capsules() -> None:
+    capsule = tangrad.to_dlpack(tangrad.arange(3))
+    assert torch.utils.dlpack.from_dlpack(capsule).tolist() == [0, 1, 2]
+    with pytest.raises(TypeError, match="expected a Tensor"):
+        tangrad.to_dlpack(3)
+
+
+def test_backends_tell_what_is_there() -> None:
+    assert tangrad.backends.cpu.get_cpu_capability() in ("DEFAULT", "AVX2", "AVX512")
+    assert not tangrad.backends.mkl.is_available()
+    tangrad.backends.cudnn.benchmark = True
+    assert not tangrad.backends.cudnn.is_available()
+    assert not hasattr(tangrad.backends, "nowhere")
+
+
+def test_configuration_is_told() -> None:
+    assert f"NumPy {__import__('numpy').__version__}" in tangrad.__config__.show()
+    assert "get_num_threads()" in tangrad.__config__.parallel_info()
+    assert tangrad.version.__version__ == tangrad.__version__
+    assert not hasattr(tangrad, "hub")
