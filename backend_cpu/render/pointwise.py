@@ -98,14 +98,24 @@ def definitions() -> Iterator[tuple[Any, Any]]:
             yield made.definition, definition
 
 
+# Of more inputs than these only some sets get kernels: there are 2^n of them.
+_FEW_INPUTS = 4
+
+
+def _is_usual(size: int, inputs: int) -> bool:
+    """Return whether kernels are made for the sets of `size` inputs: all, all but one, or one."""
+    return inputs <= _FEW_INPUTS or size in (1, inputs - 1, inputs)
+
+
 def derive(definition: Any) -> None:
-    """Make the ops of the gradients and tangents of every set of inputs."""
+    """Make the ops of the gradients and tangents of the sets of inputs that are usual."""
     from tangrad import _C
 
     if not definition.differentiable:
         return
     inputs = [k for k, name in enumerate(definition.inputs) if name not in definition.fixed]
-    for size in range(1, len(inputs) + 1):
+    sizes = [size for size in range(1, len(inputs) + 1) if _is_usual(size, len(inputs))]
+    for size in sizes:
         for chosen in combinations(inputs, size):
             names = tuple(definition.inputs[k] for k in chosen)
             for make in (

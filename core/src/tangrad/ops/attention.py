@@ -129,16 +129,16 @@ def scaled_dot_product_attention(
     _check_attention(query, key, value, attn_mask, is_causal)
     if not 0 <= dropout_p <= 1:
         raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {dropout_p}")
-    dtype = query.dtype
-    if dtype.itemsize < 4 and dtype.is_floating_point:  # one rounding, at the end
-        query, key, value = (x.to(tangrad.float32) for x in (query, key, value))
     if enable_gqa:
         key, value = _shared_heads(query, key, value)
     if scale is None:
         scale = 1 / math.sqrt(query.shape[-1]) if query.shape[-1] else 1.0
     if dropout_p == 0:
         query, key, value, attn_mask = _broadcast(query, key, value, attn_mask)
-        return attention(query, key, value, attn_mask, is_causal, scale)[0].to(dtype)
+        return attention(query, key, value, attn_mask, is_causal, scale)[0]
+    dtype = query.dtype
+    if dtype.itemsize < 4 and dtype.is_floating_point:  # one rounding, at the end
+        query, key, value = (x.to(tangrad.float32) for x in (query, key, value))
     scores = (query * scale).matmul(key.transpose(-2, -1))
     mask = causal_mask(scores) if is_causal else attn_mask
     if mask is None:

@@ -7,7 +7,7 @@ from typing import Any
 import tangrad
 from tangrad.ops.define import composite
 from tangrad.ops.movement import Ints, numel_of
-from tangrad.ops.normalization import batch_norm
+from tangrad.ops.normalization_batch import batch_norm
 from tangrad.ops.pooling import avg_pool2d
 from tangrad.ops.rearrange import constant_pad_nd
 

@@ -60,10 +60,6 @@ DEVIATIONS: dict[str, str] = {
             *_derivatives("native_layer_norm", "float64", "vjp second_order jvp"),
             *_derivatives("nll_loss_elements", "float64", "vjp second_order"),
         ],
-        "averages of integers are floating-point numbers": [
-            *_results("avg_pool1d", "int64"),
-            *_results("avg_pool2d", "int64"),
-        ],
         "PyTorch has no tangent of products in places": [
             *_derivatives("scatter_multiply", "float64", "jvp"),
             *_derivatives("scatter_multiply", "complex128", "jvp"),
