@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import tangrad
+from tangrad import _C
 from tangrad.ops.define import composite
 from tangrad.ops.movement import numel_of
 
@@ -69,6 +70,8 @@ def histc(self: Any, bins: int, min: Any, max: Any) -> Any:
     _positive(bins)
     x = self.detach().reshape((-1,))
     low, high = float(min), float(max)
+    if low == high and x.numel() and _C.level_of(x) is not None:
+        return _counts(x, *_extremes_of_samples(x), bins, self.dtype)
     if low == high and x.numel():
         low, high = _extremes(x)
     if low == high:
@@ -77,12 +80,23 @@ def histc(self: Any, bins: int, min: Any, max: Any) -> Any:
         raise RuntimeError(f"histc: range of [{low}, {high}] is not finite")
     if low > high:
         raise RuntimeError(f"histc: max must be larger than min, got {high} and {low}")
+    return _counts(x, low, high, bins, self.dtype)
+
+
+def _extremes_of_samples(x: Any) -> tuple[Any, Any]:
+    """Give the extremes as tensors: inside of vmap each sample has its own."""
+    low, high = x.aminmax()
+    equal = low == high
+    return low.where(~equal, low - 1), high.where(~equal, high + 1)
+
+
+def _counts(x: Any, low: Any, high: Any, bins: int, dtype: Any) -> Any:
     x = x if _name(x.dtype) in _FLOATS else x.to(tangrad.float32)
     inside = (x >= low) & (x <= high)
     place = ((x - low) / (high - low) * bins).masked_fill(~inside, 0)
     place = place.to(tangrad.int64).clamp(max=bins - 1)
-    counts = tangrad.zeros((bins,), dtype=tangrad.int64, device=self.device)
-    return counts.index_add(0, place, inside.to(tangrad.int64)).to(self.dtype)
+    counts = tangrad.zeros((bins,), dtype=tangrad.int64, device=x.device)
+    return counts.index_add(0, place, inside.to(tangrad.int64)).to(dtype)
 
 
 # Edges -------------------------------------------------------------------------------------------

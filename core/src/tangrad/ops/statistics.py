@@ -128,6 +128,12 @@ def _evenly_tangent(self: Any, self_t: Any, result: Any) -> Any:
     return self_t.masked_fill(~chosen, 0).sum() / chosen.sum()
 
 
+def _batched_median(size: int, x: Any, median_of_rows: Any) -> Any:
+    if x.numel() == 0:
+        return _median_of_none(x).expand((size,)), 0
+    return median_of_rows(x.reshape((size, -1)), 1)[0], 0
+
+
 def _median_all_samples(s: Any) -> list[Any]:
     if s.is_bool or s.is_complex:
         return []
@@ -147,10 +153,7 @@ median_all = op(
     decompose=lambda self: _median_of_all(self, False),
     vjp={"self": _evenly},
     jvp=_evenly_tangent,
-    batch=lambda size, dims, self: (
-        median_dim(front(self, dims[0]).reshape((size, -1)), 1)[0],
-        0,
-    ),
+    batch=lambda size, dims, self: _batched_median(size, front(self, dims[0]), median_dim),
     out=False,
     function=False,
     method=False,
@@ -167,10 +170,7 @@ nanmedian_all = op(
     decompose=lambda self: _median_of_all(self, True),
     vjp={"self": _evenly},
     jvp=_evenly_tangent,
-    batch=lambda size, dims, self: (
-        nanmedian_dim(front(self, dims[0]).reshape((size, -1)), 1)[0],
-        0,
-    ),
+    batch=lambda size, dims, self: _batched_median(size, front(self, dims[0]), nanmedian_dim),
     out=False,
     function=False,
     method=False,
