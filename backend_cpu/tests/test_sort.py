@@ -103,6 +103,8 @@ def test_searchsorted(
     case: tuple[tangrad.Tensor, int, bool], right: bool, data: st.DataObject
 ) -> None:
     x = case[0].reshape((-1,))
+    if x.dtype == tangrad.bool:
+        return
     n = data.draw(st.sampled_from([0, 1, 2, 7, 64, 1000]))
     row = x.sort().values[:n]
     found = tangrad.searchsorted(row, x, right=right)
