@@ -72,8 +72,8 @@ static int64_t heads_of(const tg_view *view)
 /* exp(x) for x up to 88; weights below 2^-125 of a row's largest are zero. */
 static inline float exp_below_f32(float x)
 {
-    float n, r = tgc_exp_reduce_f32(x < -87.0f ? -87.0f : x, &n);
-    float y = tgc_exp_reduced_f32(r) * tgc_power_of_two_f32(n + TGC_ROUND_F32);
+    float rounded, r = tgc_exp_reduce_f32(x < -87.0f ? -87.0f : x, 127.0f, &rounded);
+    float y = tgc_exp_reduced_f32(r) * tgc_float_f32(tgc_bits_f32(rounded) << 23);
     return x < -87.0f ? 0.0f : y;
 }
 
