@@ -92,9 +92,9 @@ static void look_at(const same_job *s, int64_t at, int64_t count, columns *c)
 }
 
 /* An address that may lie outside of the tensor: only lanes inside are read. */
-static inline const void *address(const char *x, int64_t elements)
+static inline void *address(const void *x, int64_t elements)
 {
-    return (const void *)((uintptr_t)x + (uintptr_t)elements * sizeof(float));
+    return (void *)((uintptr_t)x + (uintptr_t)elements * sizeof(float));
 }
 
 static void gather(const same_job *s, float *to, const columns *c, int64_t p, int64_t k)
@@ -103,7 +103,7 @@ static void gather(const same_job *s, float *to, const columns *c, int64_t p, in
     int64_t taps = s->j->w.taps, tap = p % taps, channel = p / taps * x->channel;
     for (int64_t r = 0; r < k; r++, to += COLUMNS) {
         int64_t offset = channel + s->tap_offset[tap];
-        const char *from = address(x->data, offset + c->source[0]);
+        const float *from = address(x->data, offset + c->source[0]);
         uint32_t inside = c->inside[0][tap];
         __m512 low = _mm512_maskz_loadu_ps((__mmask16)inside, from);
         __m512 high = _mm512_maskz_loadu_ps((__mmask16)(inside >> LANES), address(from, LANES));
@@ -125,11 +125,19 @@ static void gather(const same_job *s, float *to, const columns *c, int64_t p, in
 /* A tile whose columns lie in several images. */
 static void put(const same_job *s, float *out, const columns *c, int64_t rows, const float *tile, int add)
 {
-    for (int64_t i = 0; i < rows; i++, tile += COLUMNS) {
-        for (int piece = 0; piece < c->pieces; piece++) {
-            float *to = out + c->target[piece] + i * s->j->w.positions;
-            for (int64_t lane = c->first[piece]; lane < c->first[piece + 1]; lane++)
-                to[lane] = tile[lane] + (add ? to[lane] : 0);
+    for (int piece = 0; piece < c->pieces; piece++) {
+        uint32_t lanes = ~0u >> (COLUMNS - (c->first[piece + 1] - c->first[piece])) << c->first[piece];
+        __mmask16 first = (__mmask16)lanes, second = (__mmask16)(lanes >> LANES);
+        for (int64_t i = 0; i < rows; i++) {
+            float *to = address(out, c->target[piece] + i * s->j->w.positions);
+            float *then = address(to, LANES);
+            __m512 low = _mm512_load_ps(tile + i * COLUMNS), high = _mm512_load_ps(tile + i * COLUMNS + LANES);
+            if (add) {
+                low = _mm512_add_ps(low, _mm512_maskz_loadu_ps(first, to));
+                high = _mm512_add_ps(high, _mm512_maskz_loadu_ps(second, then));
+            }
+            _mm512_mask_storeu_ps(to, first, low);
+            _mm512_mask_storeu_ps(then, second, high);
         }
     }
 }
