@@ -18,7 +18,7 @@
 #define TASK_PRODUCTS (1 << 20)
 #define ROW_PANELS 20 /* of weights over a run: about half of a small second-level cache */
 /* What the choice of blocks weighs: cycles to gather a line of a panel, and to fetch a weight. */
-#define GATHER_CYCLES 6.0
+#define GATHER_CYCLES 12.0
 #define FETCH_CYCLES 0.5
 
 typedef struct same_job {
@@ -34,7 +34,7 @@ typedef struct columns {
     int pieces;
     int64_t first[PIECES + 1]; /* lane */
     int64_t source[PIECES], target[PIECES]; /* as if the piece began at the first lane */
-    uint32_t inside[PIECES][MOST_TAPS];
+    uint16_t inside[PIECES][MOST_TAPS][2]; /* by vector of lanes */
 } columns;
 
 static char *weight_panel(const same_job *s, int64_t panel, int64_t p)
@@ -68,7 +68,7 @@ static void look_at(const same_job *s, int64_t at, int64_t count, columns *c)
             rest /= w->size[d];
         }
         for (int64_t t = 0; t < w->taps; t++)
-            c->inside[piece][t] = 0;
+            c->inside[piece][t][0] = c->inside[piece][t][1] = 0;
         for (int64_t end = lane + n; lane < end; lane++) {
             uint64_t taps = 1; /* that see the input from here: those of the dimensions so far */
             int64_t made = 1;
@@ -83,7 +83,7 @@ static void look_at(const same_job *s, int64_t at, int64_t count, columns *c)
                 made *= w->kernel[d];
             }
             for (int64_t t = 0; t < w->taps; t++)
-                c->inside[piece][t] |= (uint32_t)(taps >> t & 1) << lane;
+                c->inside[piece][t][lane / LANES] |= (uint16_t)((taps >> t & 1) << lane % LANES);
             for (int d = w->ndim - 1; d >= 0 && ++index[d] == w->size[d]; d--)
                 index[d] = 0;
         }
@@ -97,21 +97,19 @@ static inline void *address(const void *x, int64_t elements)
     return (void *)((uintptr_t)x + (uintptr_t)elements * sizeof(float));
 }
 
-static void gather(const same_job *s, float *to, const columns *c, int64_t p, int64_t k)
+static inline __attribute__((always_inline)) void gather_pieces(const same_job *s, float *to, const columns *c,
+                                                                int64_t p, int64_t k, const int pieces)
 {
     const tgc_operand *x = &s->j->input;
     int64_t taps = s->j->w.taps, tap = p % taps, channel = p / taps * x->channel;
     for (int64_t r = 0; r < k; r++, to += COLUMNS) {
         int64_t offset = channel + s->tap_offset[tap];
-        const float *from = address(x->data, offset + c->source[0]);
-        uint32_t inside = c->inside[0][tap];
-        __m512 low = _mm512_maskz_loadu_ps((__mmask16)inside, from);
-        __m512 high = _mm512_maskz_loadu_ps((__mmask16)(inside >> LANES), address(from, LANES));
-        for (int piece = 1; piece < c->pieces; piece++) {
-            from = address(x->data, offset + c->source[piece]);
-            inside = c->inside[piece][tap];
-            low = _mm512_mask_loadu_ps(low, (__mmask16)inside, from);
-            high = _mm512_mask_loadu_ps(high, (__mmask16)(inside >> LANES), address(from, LANES));
+        __m512 low = _mm512_setzero_ps(), high = low;
+#pragma GCC unroll 3
+        for (int piece = 0; piece < pieces; piece++) {
+            const float *from = address(x->data, offset + c->source[piece]);
+            low = _mm512_mask_loadu_ps(low, c->inside[piece][tap][0], from);
+            high = _mm512_mask_loadu_ps(high, c->inside[piece][tap][1], address(from, LANES));
         }
         _mm512_store_ps(to, low);
         _mm512_store_ps(to + LANES, high);
@@ -120,6 +118,16 @@ static void gather(const same_job *s, float *to, const columns *c, int64_t p, in
             channel += x->channel;
         }
     }
+}
+
+static void gather(const same_job *s, float *to, const columns *c, int64_t p, int64_t k)
+{
+    if (c->pieces == 1)
+        gather_pieces(s, to, c, p, k, 1);
+    else if (c->pieces == 2)
+        gather_pieces(s, to, c, p, k, 2);
+    else
+        gather_pieces(s, to, c, p, k, 3);
 }
 
 /* A tile whose columns lie in several images. */
