@@ -76,6 +76,7 @@ def test_agrees_with_the_reference(spatial: int, dtype: str, data: st.DataObject
 
 CASES = {
     "dense": ((2, 70, 19, 23), (300, 70, 3, 3), 1),
+    "small images": ((9, 60, 7, 7), (300, 60, 3, 3), 1),
     "one image": ((1, 8, 64, 64), (24, 8, 3, 3), 1),
     "groups": ((2, 64, 15, 15), (64, 16, 3, 3), 4),
     "depthwise": ((2, 33, 31, 29), (66, 1, 3, 3), 33),
@@ -100,6 +101,38 @@ def test_large_ones_agree_with_the_reference(case: str, stride: int) -> None:
     exact = all_faces(x.to("reference"), weight.to("reference"), stride, groups)
     for got, expected in zip(all_faces(x, weight, stride, groups), exact, strict=True):
         expect_close(got, expected, "float32")
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(1, 3), st.sampled_from(["float32", "bfloat16"]), st.data())
+def test_results_of_the_input_size(spatial: int, dtype: str, data: st.DataObject) -> None:
+    """Panels of positions that span images, and many runs of channels and blocks of maps."""
+
+    def sizes(values: list[int]) -> tuple[int, ...]:
+        return tuple(data.draw(st.sampled_from(values)) for _ in range(spatial))
+
+    kernel, dilation = sizes([1, 3] if spatial > 1 else [1, 3, 9]), sizes([1, 2])
+    padding = tuple((k - 1) * d // 2 for k, d in zip(kernel, dilation, strict=True))
+    size = sizes({1: [15, 16, 17, 49, 70], 2: [4, 5, 7, 9], 3: [2, 3, 4]}[spatial])
+    images, inside, outside = (
+        data.draw(st.sampled_from(values)) for values in ([1, 2, 9], [4, 40, 130], [5, 14, 70])
+    )
+    x = draw_tensor(data, (images, inside, *size), dtype)
+    weight = draw_tensor(data, (outside, inside, *kernel), dtype)
+    geometry = ((1,) * spatial, padding, dilation, 1)
+    exact = convolution(x.double().to("reference"), weight.double().to("reference"), *geometry)
+    expect_close(convolution(x, weight, *geometry), exact, dtype)
+
+
+@pytest.mark.parametrize("place", [(0, 0), (3, 6), (6, 6)])
+def test_padding_hides_the_neighbouring_rows_and_images(place: tuple[int, int]) -> None:
+    x, weight = tangrad.ones(5, 4, 7, 7), tangrad.ones(6, 4, 3, 3)
+    x[(2, 1, *place)] = float("nan")
+    got = convolution(x, weight, (1, 1), (1, 1), (1, 1), 1).numpy()
+    row, column = place
+    expected = np.zeros(got.shape, dtype=bool)
+    expected[2, :, max(row - 1, 0) : row + 2, max(column - 1, 0) : column + 2] = True
+    np.testing.assert_array_equal(np.isnan(got), expected)
 
 
 def test_an_infinity_reaches_only_the_taps_that_see_it() -> None:

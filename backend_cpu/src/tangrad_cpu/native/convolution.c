@@ -220,6 +220,9 @@ static void forward_task(int64_t task, void *context)
 static int forward(tgc_convolution *j, const tg_view *input, const tg_view *out)
 {
     tgc_windows *w = &j->w;
+    int status;
+    if (!is_thin(j) && TGC(tgc_convolution_same)(j, input, out, &status))
+        return status;
     if (TGC(tgc_operand_take)(&j->input, input, w, 1, input->ndim) < 0 ||
         take_places(j, w->channels / w->groups) < 0 || (j->out = TGC(tgc_result_take)(out, w)) == NULL)
         return -1;

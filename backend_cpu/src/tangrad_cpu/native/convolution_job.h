@@ -51,6 +51,10 @@ static inline int64_t tgc_smaller(int64_t a, int64_t b)
 char *TGC(tgc_planes_begin)(tgc_convolution *j, int64_t channels, char *to);
 void TGC(tgc_planes_end)(const tgc_convolution *j, int64_t channels, char *to, char *target);
 
+/* Where the result has the input's size: returns 1 with the status of the whole, or 0 if it is not
+ * that case. The weight is taken already. */
+int TGC(tgc_convolution_same)(tgc_convolution *j, const tg_view *input, const tg_view *out, int *status);
+
 /* The tasks of groups with one channel and few maps. */
 void TGC(tgc_thin_forward)(int64_t task, void *context);
 void TGC(tgc_thin_adjoint)(int64_t task, void *context);

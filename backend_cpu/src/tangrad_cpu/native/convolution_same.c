@@ -1,0 +1,253 @@
+/* Convolution whose result has the size of its input: windows one element apart, of one group. The
+ * window of a position starts as many elements after that of the position before as the positions
+ * lie apart, so that a line of a panel is one piece of memory, of which a mask leaves out what lies
+ * in the padding: nothing is copied to be padded, and the positions of all images are one row of
+ * panels. Vectors with masks only (AVX-512). */
+#include "convolution_job.h"
+#include "gemm/simd.h"
+
+#if TGC_VECTOR == 64
+
+#define COLUMNS 32
+#define LANES 16
+#define LEAST_POSITIONS 16 /* of an image; so a panel lies in three images at most */
+#define PIECES 3
+#define MOST_TAPS 64
+#define BLOCK_PANELS 16
+#define MOST_TASKS 16
+#define TASK_PRODUCTS (1 << 20)
+#define ROW_PANELS 20 /* of weights over a run: about half of a small second-level cache */
+/* What the choice of blocks weighs: cycles to gather a line of a panel, and to fetch a weight. */
+#define GATHER_CYCLES 12.0
+#define FETCH_CYCLES 0.5
+
+typedef struct same_job {
+    tgc_convolution *j;
+    const tgc_engine *e;
+    int64_t all, run; /* positions of all images; the run over taps and channels of one tile */
+    int64_t row_panels, column_panels, row_blocks, column_blocks, panel_bytes;
+    int64_t tap_offset[MOST_TAPS];
+} same_job;
+
+/* Where a panel's lines come from, and where its columns go. */
+typedef struct columns {
+    int pieces;
+    int64_t first[PIECES + 1]; /* lane */
+    int64_t source[PIECES], target[PIECES]; /* as if the piece began at the first lane */
+    uint16_t inside[PIECES][MOST_TAPS][2]; /* by vector of lanes */
+} columns;
+
+static char *weight_panel(const same_job *s, int64_t panel, int64_t p)
+{
+    return s->j->packed + (p / s->run * s->row_panels + panel) * s->panel_bytes;
+}
+
+static void pack_task(int64_t panel, void *context)
+{
+    const same_job *s = context;
+    const tgc_convolution *j = s->j;
+    int64_t i = panel * s->e->mr;
+    for (int64_t p = 0; p < j->rows; p += s->run)
+        s->e->pack_a(weight_panel(s, panel, p), j->weight.data + (i * j->rows + p) * j->item,
+                     tgc_smaller(j->depth - i, s->e->mr), tgc_smaller(j->rows - p, s->run), j->rows, 1);
+}
+
+static void look_at(const same_job *s, int64_t at, int64_t count, columns *c)
+{
+    const tgc_windows *w = &s->j->w;
+    c->pieces = 0;
+    for (int64_t lane = 0; lane < count;) {
+        int64_t image = (at + lane) / w->positions, position = (at + lane) % w->positions;
+        int64_t n = tgc_smaller(count - lane, w->positions - position), index[TG_MAX_DIMS], rest = position;
+        int piece = c->pieces++;
+        c->first[piece] = lane;
+        c->source[piece] = image * s->j->input.image + position - lane;
+        c->target[piece] = image * w->maps * w->positions + position - lane;
+        for (int d = w->ndim - 1; d >= 0; d--) {
+            index[d] = rest % w->size[d];
+            rest /= w->size[d];
+        }
+        for (int64_t t = 0; t < w->taps; t++)
+            c->inside[piece][t][0] = c->inside[piece][t][1] = 0;
+        for (int64_t end = lane + n; lane < end; lane++) {
+            uint64_t taps = 1; /* that see the input from here: those of the dimensions so far */
+            int64_t made = 1;
+            for (int d = w->ndim - 1; d >= 0; d--) {
+                uint64_t with = 0;
+                for (int64_t k = 0; k < w->kernel[d]; k++) {
+                    int64_t x = index[d] + k * w->dilation[d] - w->padding[d];
+                    if (x >= 0 && x < w->size[d])
+                        with |= taps << k * made;
+                }
+                taps = with;
+                made *= w->kernel[d];
+            }
+            for (int64_t t = 0; t < w->taps; t++)
+                c->inside[piece][t][lane / LANES] |= (uint16_t)((taps >> t & 1) << lane % LANES);
+            for (int d = w->ndim - 1; d >= 0 && ++index[d] == w->size[d]; d--)
+                index[d] = 0;
+        }
+    }
+    c->first[c->pieces] = count;
+}
+
+/* An address that may lie outside of the tensor: only lanes inside are read. */
+static inline void *address(const void *x, int64_t elements)
+{
+    return (void *)((uintptr_t)x + (uintptr_t)elements * sizeof(float));
+}
+
+static inline __attribute__((always_inline)) void gather_pieces(const same_job *s, float *to, const columns *c,
+                                                                int64_t p, int64_t k, const int pieces)
+{
+    const tgc_operand *x = &s->j->input;
+    int64_t taps = s->j->w.taps, tap = p % taps, channel = p / taps * x->channel;
+    for (int64_t r = 0; r < k; r++, to += COLUMNS) {
+        int64_t offset = channel + s->tap_offset[tap];
+        __m512 low = _mm512_setzero_ps(), high = low;
+#pragma GCC unroll 3
+        for (int piece = 0; piece < pieces; piece++) {
+            const float *from = address(x->data, offset + c->source[piece]);
+            low = _mm512_mask_loadu_ps(low, c->inside[piece][tap][0], from);
+            high = _mm512_mask_loadu_ps(high, c->inside[piece][tap][1], address(from, LANES));
+        }
+        _mm512_store_ps(to, low);
+        _mm512_store_ps(to + LANES, high);
+        if (++tap == taps) {
+            tap = 0;
+            channel += x->channel;
+        }
+    }
+}
+
+static void gather(const same_job *s, float *to, const columns *c, int64_t p, int64_t k)
+{
+    if (c->pieces == 1)
+        gather_pieces(s, to, c, p, k, 1);
+    else if (c->pieces == 2)
+        gather_pieces(s, to, c, p, k, 2);
+    else
+        gather_pieces(s, to, c, p, k, 3);
+}
+
+/* A tile whose columns lie in several images. */
+static void put(const same_job *s, float *out, const columns *c, int64_t rows, const float *tile, int add)
+{
+    for (int piece = 0; piece < c->pieces; piece++) {
+        uint32_t lanes = ~0u >> (COLUMNS - (c->first[piece + 1] - c->first[piece])) << c->first[piece];
+        __mmask16 first = (__mmask16)lanes, second = (__mmask16)(lanes >> LANES);
+        for (int64_t i = 0; i < rows; i++) {
+            float *to = address(out, c->target[piece] + i * s->j->w.positions);
+            float *then = address(to, LANES);
+            __m512 low = _mm512_load_ps(tile + i * COLUMNS), high = _mm512_load_ps(tile + i * COLUMNS + LANES);
+            if (add) {
+                low = _mm512_add_ps(low, _mm512_maskz_loadu_ps(first, to));
+                high = _mm512_add_ps(high, _mm512_maskz_loadu_ps(second, then));
+            }
+            _mm512_mask_storeu_ps(to, first, low);
+            _mm512_mask_storeu_ps(then, second, high);
+        }
+    }
+}
+
+static void block_task(int64_t task, void *context)
+{
+    const same_job *s = context;
+    const tgc_convolution *j = s->j;
+    _Alignas(64) float panel[COLUMNS * TGC_LONGEST], tile[COLUMNS * TGC_ROWS];
+    columns seen[BLOCK_PANELS];
+    int64_t rb = task / s->column_blocks, cb = task % s->column_blocks, positions = j->w.positions;
+    int64_t row_begin = s->row_panels * rb / s->row_blocks, row_end = s->row_panels * (rb + 1) / s->row_blocks;
+    int64_t begin = s->column_panels * cb / s->column_blocks, end = s->column_panels * (cb + 1) / s->column_blocks;
+    for (int64_t at = begin; at < end; at++)
+        look_at(s, at * COLUMNS, tgc_smaller(s->all - at * COLUMNS, COLUMNS), &seen[at - begin]);
+    for (int64_t p = 0; p < j->rows; p += s->run) {
+        int64_t k = tgc_smaller(j->rows - p, s->run);
+        for (int64_t at = begin; at < end; at++) {
+            const columns *c = &seen[at - begin];
+            int64_t cols = c->first[c->pieces];
+            gather(s, panel, c, p, k);
+            for (int64_t row = row_begin; row < row_end; row++) {
+                int64_t i = row * TGC_ROWS, rows = tgc_smaller(j->depth - i, TGC_ROWS);
+                float *out = (float *)j->out + i * positions;
+                const char *weight = weight_panel(s, row, p);
+                if (c->pieces == 1) {
+                    s->e->kernel(rows, cols, k, weight, panel, out + c->target[0], positions, p > 0, (char *)panel);
+                } else {
+                    s->e->kernel(rows, cols, k, weight, panel, tile, COLUMNS, 0, (char *)panel);
+                    put(s, out, c, rows, tile, p > 0);
+                }
+            }
+        }
+    }
+}
+
+/* Enough tasks; of the ways to cut them, that with the least to gather and to fetch again. */
+static void choose_blocks(same_job *s)
+{
+    const tgc_convolution *j = s->j;
+    double products = (double)s->all * (double)j->depth * (double)j->rows;
+    int64_t wanted = products / TASK_PRODUCTS > MOST_TASKS ? MOST_TASKS : (int64_t)(products / TASK_PRODUCTS) + 1;
+    int64_t least = tgc_panels(s->column_panels, BLOCK_PANELS);
+    double best = 0;
+    for (int64_t rows = tgc_panels(s->row_panels, ROW_PANELS);; rows = tgc_smaller(2 * rows, s->row_panels)) {
+        int64_t columns = tgc_panels(wanted, rows);
+        columns = tgc_smaller(columns < least ? least : columns, s->column_panels);
+        double cost = GATHER_CYCLES * (double)(rows * s->column_panels) + FETCH_CYCLES * (double)(columns * j->depth);
+        if (best == 0 || (rows * columns >= wanted && cost < best)) {
+            best = rows * columns >= wanted ? cost : 0;
+            s->row_blocks = rows;
+            s->column_blocks = columns;
+        }
+        if (rows == s->row_panels)
+            return;
+    }
+}
+
+int TGC(tgc_convolution_same)(tgc_convolution *j, const tg_view *input, const tg_view *out, int *status)
+{
+    const tgc_windows *w = &j->w;
+    if (w->dtype != TGC_FLOAT32 || w->groups != 1 || w->taps > MOST_TAPS || w->positions < LEAST_POSITIONS)
+        return 0;
+    for (int d = 0; d < w->ndim; d++)
+        if (w->stride[d] != 1 || w->out[d] != w->size[d])
+            return 0;
+    same_job s = {.j = j, .e = j->of->engine, .all = w->images * w->positions};
+    *status = -1;
+    if (TGC(tgc_operand_take)(&j->input, input, w, 0, 2) < 0 || (j->out = TGC(tgc_result_take)(out, w)) == NULL)
+        return 1;
+    int64_t runs = tgc_panels(j->rows, TGC_LONGEST);
+    s.run = tgc_panels(j->rows, runs);
+    s.row_panels = tgc_panels(j->depth, TGC_ROWS);
+    s.column_panels = tgc_panels(s.all, COLUMNS);
+    s.panel_bytes = (TGC_ROWS * s.run * (int64_t)sizeof(float) + TGC_PANEL_SLACK + 63) / 64 * 64;
+    for (int64_t t = 0; t < w->taps; t++) {
+        int64_t rest = t, step = 1;
+        for (int d = w->ndim - 1; d >= 0; d--) {
+            s.tap_offset[t] += (rest % w->kernel[d] * w->dilation[d] - w->padding[d]) * step;
+            rest /= w->kernel[d];
+            step *= w->size[d];
+        }
+    }
+    size_t bytes = (size_t)(runs * s.row_panels * s.panel_bytes);
+    j->packed = tgc_scratch(bytes);
+    if (j->packed == NULL) {
+        tgc_no_memory(w->op, bytes);
+        return 1;
+    }
+    tgc_parallel(s.row_panels, pack_task, &s);
+    choose_blocks(&s);
+    tgc_parallel(s.row_blocks * s.column_blocks, block_task, &s);
+    *status = 0;
+    return 1;
+}
+
+#else
+
+int TGC(tgc_convolution_same)(tgc_convolution *j, const tg_view *input, const tg_view *out, int *status)
+{
+    (void)j, (void)input, (void)out, (void)status;
+    return 0;
+}
+
+#endif
