@@ -410,7 +410,11 @@ def register_autograd(
     earlier = found.backward, found.setup_context
     set_autograd(found, backward, setup_context)
     if lib is not None:
-        lib._undo.append(lambda: found.__dict__.update(zip(("backward", "setup_context"), earlier)))
+        lib._undo.append(lambda: _reset_autograd(found, earlier))
+
+
+def _reset_autograd(op: operator.OpOverload, rules: tuple[Any, Any]) -> None:
+    op.backward, op.setup_context = rules
 
 
 def register_vmap(

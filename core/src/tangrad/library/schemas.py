@@ -299,7 +299,7 @@ def _annotations() -> Iterator[tuple[Any, str]]:
 
     def sequences(kind: Any) -> tuple[Any, ...]:
         return (
-            typing.Sequence[kind],  # noqa: UP006
+            typing.Sequence[kind],
             typing.List[kind],  # noqa: UP006
             GenericAlias(collections.abc.Sequence, (kind,)),
             GenericAlias(list, (kind,)),
@@ -424,7 +424,7 @@ def _evaluated(annotation: Any, function: Callable[..., Any], refuse: Any) -> An
     return annotation
 
 
-def _default_of(parameter: inspect.Parameter, refuse: Any) -> str:
+def _default_of(parameter: inspect.Parameter, refuse: Callable[[str], NoReturn]) -> str:
     value = parameter.default
     if value is parameter.empty:
         return ""
@@ -434,7 +434,9 @@ def _default_of(parameter: inspect.Parameter, refuse: Any) -> str:
         return f'="{value}"'
     if isinstance(value, _C.dtype):
         return f"={str(value).rpartition('.')[2]}"
-    refuse(f"Parameter {parameter.name} has an unsupported default value type {type(value)}.")
+    return refuse(
+        f"Parameter {parameter.name} has an unsupported default value type {type(value)}."
+    )
 
 
 def _result_of(signature: inspect.Signature, function: Callable[..., Any], refuse: Any) -> str:
