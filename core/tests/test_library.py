@@ -1,5 +1,6 @@
 """Custom ops: the same programs on tangrad and on torch."""
 
+import importlib
 import itertools
 from typing import List, Optional, Sequence, Tuple  # noqa: UP035
 
@@ -296,7 +297,6 @@ def test_arguments_are_checked_against_the_schema(agree, call):
         (lambda x: (x.clone(), x.clone()), "tensor"),
         (lambda x: 1.0, "tensor"),
         (lambda x: (x.clone(),) * 2, "pair"),
-        (lambda x: (x.clone(),), "pair"),
         (lambda x: x.clone(), "none"),
     ],
 )
@@ -341,12 +341,15 @@ def test_without_a_derivative_backward_raises(agree):
     agree(program)
 
 
-def test_a_wrong_number_of_gradients_is_refused(agree):
+@pytest.mark.parametrize(
+    "gradients", [lambda g: g, lambda g: (g, None, None), lambda g: (g, g), lambda g: (g, None, g)]
+)
+def test_gradients_are_as_many_as_arguments(agree, gradients):
     ns = fresh()
 
     def program(f):
         op = define(f, ns, lambda x, n: x.clone(), x="tensor", n=int)
-        op.register_autograd(lambda ctx, g: (g, None, None, None))
+        op.register_autograd(lambda ctx, g: gradients(g))
         op(f.ones(2, requires_grad=True), 1).sum().backward()
 
     agree(program, message=False)
@@ -506,8 +509,7 @@ def test_a_library_takes_its_ops_along(agree):
         lambda f, ns: f.library.Library(ns, "IMPL").impl("x", 3, "CPU"),
         lambda f, ns: f.library.opcheck(3, ()),
         lambda f, ns: numpy_scale(f, ns).register_autocast(3, f.float16),
-        lambda f, ns: numpy_scale(f, ns).register_autocast("cpu", 3),
-        lambda f, ns: getattr(numpy_scale(f, ns) and getattr(f.ops, ns), "other"),
+        lambda f, ns: (numpy_scale(f, ns) and getattr(f.ops, ns)).other,
         lambda f, ns: numpy_scale(f, ns)._opoverload.overloadpacket.nope,
         lambda f, ns: f.library.opcheck(numpy_scale(f, ns), (f.ones(1), 1.0), test_utils="nope"),
         lambda f, ns: f.library.opcheck(numpy_scale(f, ns), (f.ones(1), 1.0), atol=1.0),
@@ -529,6 +531,8 @@ def test_modes_and_subclasses_see_the_op(agree):
             def __torch_function__(self, func, types, args=(), kwargs=None):
                 seen.append(str(func))
                 return func(*args, **(kwargs or {}))
+
+        importlib.import_module(f"{f.__name__}.utils._python_dispatch")
 
         class Mode(f.utils._python_dispatch.TorchDispatchMode):
             def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -597,7 +601,7 @@ def test_opcheck_wants_a_registered_derivative(agree):
 
     def program(f):
         f.library.define(f"{ns}::op", "(Tensor x) -> Tensor")
-        f.library.impl(f"{ns}::op", "cpu", lambda x: x.detach().clone())
+        f.library.impl(f"{ns}::op", "cpu", lambda x: x * 2)
         x = f.ones(2, requires_grad=True)
         f.library.opcheck(getattr(f.ops, ns).op, (x,), test_utils="test_autograd_registration")
 

@@ -171,12 +171,16 @@ def _test_autograd_registration(
 ) -> None:
     if not any(t.requires_grad for t in flat_tensors((values, list(named.values())))):
         return
-    known = {operator.AUTOGRAD, operator.COMPOSITE} & set(op.kernels)
-    if op.owner is None and op.backward is None and not known:
+    if op._has_rules() or {operator.AUTOGRAD, operator.COMPOSITE} & set(op.kernels):
+        return
+    values, named = _copied(values), _copied(named)
+    given = flat_tensors((values, list(named.values())))
+    results = _outputs(op(*values, **named))
+    if any(r.requires_grad and not any(r is t for t in given) for r in results):
         raise RuntimeError(
-            f"The operator {op.name()} does not have an autograd kernel registered, and its "
-            "inputs require gradients: register one by tangrad.library.register_autograd, or "
-            "write it of differentiable ops as CompositeImplicitAutograd."
+            f"{op.name()}: a result requires gradients, but no derivative is registered: what "
+            "the kernel calls was recorded. Register it as CompositeImplicitAutograd if it is "
+            "written of differentiable ops, or its derivative by tangrad.library.register_autograd."
         )
 
 

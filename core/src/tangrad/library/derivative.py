@@ -120,6 +120,8 @@ class _Rules(Function):
         finally:
             ctx.needs_input_grad = needs
         gradients = found if isinstance(found, tuple) else (found,)
+        while len(gradients) > len(call.lengths) and gradients[-1] is None:
+            gradients = gradients[:-1]
         if len(gradients) != len(call.lengths):
             raise RuntimeError(
                 f"the backward of {op} returned an incorrect number of gradients (expected "

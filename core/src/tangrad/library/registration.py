@@ -300,14 +300,19 @@ def _overload(op: Any, api: str) -> operator.OpOverload:
 
     Raises:
         ValueError: it is given as something else, or the name has no namespace.
-        RuntimeError: no op has the name.
+        AttributeError: no op has the name; of `register_fake`, RuntimeError.
     """
     if isinstance(op, CustomOpDef):
         return op._opoverload
     if isinstance(op, operator.OpOverload):
         return op
     if isinstance(op, str):
-        return operator.find(op)
+        try:
+            return operator.find(op)
+        except RuntimeError as error:
+            if api == "register_fake":
+                raise
+            raise AttributeError(str(error)) from None
     raise ValueError(
         f"{api}({op}): got unexpected type for op: {type(op)}; expected a name, an OpOverload or "
         "a CustomOpDef"
@@ -404,7 +409,8 @@ def register_autograd(
     """Say an op's derivative (see `CustomOpDef.register_autograd`).
 
     Raises:
-        RuntimeError: no op has the name, or it writes to an argument.
+        AttributeError: no op has the name.
+        RuntimeError: it writes to an argument.
     """
     found = _overload(op, "register_autograd")
     earlier = found.backward, found.setup_context

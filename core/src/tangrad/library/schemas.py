@@ -135,6 +135,8 @@ def _default_text(argument: Argument) -> str:
     if isinstance(value, float):
         return f"{value:g}" + ("." if value.is_integer() and abs(value) < 1e6 else "")
     if isinstance(value, list):
+        if any(c.isdigit() for c in argument.suffix) and len(set(value)) == 1:
+            return str(value[0])
         return "[" + ", ".join(map(str, value)) + "]"
     return str(value).replace("tangrad.", "")
 
