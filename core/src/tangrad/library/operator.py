@@ -199,7 +199,7 @@ class OpOverload:
             result = (
                 rule(kind, self, types, args, kwargs)
                 if rule is not None
-                else kind.__torch_dispatch__(self, types, args, kwargs)  # type: ignore[attr-defined]
+                else kind.__torch_dispatch__(self, types, args, kwargs)
             )
             if result is not NotImplemented:
                 return result
@@ -387,7 +387,7 @@ def find(qualname: str) -> OpOverload:
     found = packet and packet._overloads.get(overload or "default")
     if not found:
         raise RuntimeError(f"operator {qualname} does not exist")
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 _NONE = OpNamespace("")

@@ -375,7 +375,7 @@ def register_fake(
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         if found.owner is not None:
-            return found.owner.register_fake(function)  # type: ignore[no-any-return]
+            return found.owner.register_fake(function)
         if not allow_override and (found.fake is not None or operator.META in found.kernels):
             raise RuntimeError(
                 f"register_fake(...): the operator {found.name()} already has an fake impl "

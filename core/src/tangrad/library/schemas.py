@@ -196,7 +196,8 @@ def parse(qualname: str, text: str) -> FunctionSchema:
     while tail.startswith("((") and tail.endswith("))"):  # ((Tensor)): a tuple of one
         tail = tail[1:-1]
     inner = tail[1:-1] if tail.startswith("(") and tail.endswith(")") else tail
-    arguments, kwarg_only = [], False
+    arguments: list[Argument] = []
+    kwarg_only = False
     for part in _split(head[1:-1]):
         if part == "*":
             kwarg_only = True
@@ -463,7 +464,11 @@ def _result_of(signature: inspect.Signature, function: Callable[..., Any], refus
 
 
 def _written_result(
-    signature: inspect.Signature, aliases: dict[str, str], inplace: bool, result: str, refuse: Any
+    signature: inspect.Signature,
+    aliases: dict[str, str],
+    inplace: bool,
+    result: str,
+    refuse: Callable[[str], NoReturn],
 ) -> str:
     """Return the results of an op that returns what it wrote to."""
     parameters = signature.parameters
