@@ -23,9 +23,9 @@ LAYERS = [
     {"plugin"},
     {"nn", "optim"},
     {"utils", "serialization"},
+    {"library"},  # ops that programs define
     {"backends", "testing", "settings", "compilation", "cpu", "version", "__config__"},
     {"tangrad"},  # the public namespace, which those above use as every user does
-    {"library"},  # ops that programs define
     {"linalg", "fft", "special", "signal"},  # which show ops by shorter names
     {"autograd", "func", "overrides"},
     {"ops"},
