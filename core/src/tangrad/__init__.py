@@ -89,6 +89,7 @@ _LAZY = {
     ),
     **dict.fromkeys(("AcceleratorError", "Event", "Stream"), "devices.streams"),
     "compile": "compilation",
+    "Tag": "library",
     **dict.fromkeys(
         (
             "Generator",
@@ -160,6 +161,7 @@ _SUBMODULES = (
     "func",
     "linalg",
     "fft",
+    "library",
     "special",
     "signal",
     "serialization",

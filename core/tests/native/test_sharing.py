@@ -88,3 +88,17 @@ def test_frombuffer_reads_in_place() -> None:
     x = tangrad.frombuffer(data, dtype=tangrad.int16)
     data[0] = 5
     assert x.tolist() == [5, 2]
+
+
+def test_numpy_of_what_requires_grad_only_where_nothing_is_recorded(agree):
+    def program(f):
+        x = f.ones(2, requires_grad=True)
+        with f.no_grad():
+            inside = x.numpy().tolist()
+        try:
+            x.numpy()
+        except RuntimeError as error:
+            return inside, str(error)
+        return inside, None
+
+    agree(program)

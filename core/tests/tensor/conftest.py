@@ -55,6 +55,9 @@ class TorchCore(types.ModuleType):
     def get_intercept(self):
         return None
 
+    def is_grad_enabled(self):
+        return self._torch.is_grad_enabled()
+
     def dtype_by_name(self, name):
         return getattr(self._torch, name)
 

@@ -1,4 +1,7 @@
-"""Op definitions by family; `tangrad.ops.NAME` is any op, whatever namespace shows it."""
+"""Op definitions by family; `tangrad.ops.NAME` is any op, whatever namespace shows it.
+
+`tangrad.ops.NAMESPACE.NAME` is an op that was defined by `tangrad.library`.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +39,10 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         raise AttributeError(name)
     from tangrad import _C
-    from tangrad.ops.registry import find
+    from tangrad.ops.registry import NAMESPACES, find
 
+    if name in NAMESPACES:
+        return NAMESPACES[name]
     try:
         return find(name)
     except AttributeError:

@@ -8,6 +8,7 @@ from typing import Any
 from tangrad import _C
 
 OPS: dict[str, _C.Op] = {}
+NAMESPACES: dict[str, Any] = {}  # of ops that `tangrad.library` defines
 _index: dict[str, str] | None = None
 _loaded: set[str] = set()
 

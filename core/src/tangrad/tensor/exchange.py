@@ -462,7 +462,7 @@ def _check_exportable(x: Any) -> None:
         raise TypeError(
             f"can't convert {x.layout} layout tensor to numpy. Use Tensor.to_dense() first."
         )
-    if x.requires_grad:
+    if x.requires_grad and _C.is_grad_enabled():
         raise RuntimeError(
             "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
         )
