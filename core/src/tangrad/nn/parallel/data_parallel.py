@@ -17,8 +17,7 @@ class DataParallel(Module):
 
     Args:
         module: the module.
-        device_ids, output_device: accepted and not used.
-        dim: the dimension of batches.
+        device_ids, output_device, dim: accepted and not used.
     """
 
     def __init__(
@@ -31,7 +30,6 @@ class DataParallel(Module):
         """Hold the module."""
         super().__init__()
         self.module = module
-        self.dim = dim
         self.device_ids: list[int] = []
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:

@@ -234,11 +234,12 @@ def _refuse_pickling(self: Any) -> Any:
 
 def _give_own_class(module: Module) -> None:
     """Give a module a class of its own, for properties of this instance alone."""
-    old = type(module)
+    old: Any = type(module)
     members: dict[str, Any] = {"__getstate__": _refuse_pickling}
     if not hasattr(old, "__deepcopy__"):
         members["__deepcopy__"] = _deepcopied
-    module.__class__ = type(f"Parametrized{old.__name__}", (old,), members)
+    made: Any = type(f"Parametrized{old.__name__}", (old,), members)
+    module.__class__ = made
 
 
 def _add_property(module: Module, tensor_name: str) -> None:

@@ -33,6 +33,10 @@ __all__ = [
 
 M = TypeVar("M", bound=Module)
 
+# Untyped, because to a type checker these are no numbers that can be compared.
+_REAL: Any = numbers.Real
+_WHOLE: Any = numbers.Integral
+
 
 class BasePruningMethod(ABC):
     """A way to choose the entries of a tensor that become zero; a hook before forward.
@@ -569,8 +573,8 @@ def remove(module: M, name: str) -> M:
         ValueError: it is not pruned.
     """
     for key in _hooks_on(module, name)[:1]:
-        module._forward_pre_hooks[key].remove(module)
-        del module._forward_pre_hooks[key]
+        hook: Any = module._forward_pre_hooks.pop(key)
+        hook.remove(module)
         return module
     raise ValueError(
         f"Parameter '{name}' of module {module} has to be pruned before pruning can be removed"
@@ -587,9 +591,9 @@ def is_pruned(module: Module) -> bool:
 
 
 def _validate_pruning_amount_init(amount: Any) -> None:
-    if not isinstance(amount, numbers.Real):
+    if not isinstance(amount, _REAL):
         raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
-    if amount < 0 or not isinstance(amount, numbers.Integral) and amount > 1:
+    if amount < 0 or (not isinstance(amount, _WHOLE) and amount > 1):
         raise ValueError(
             f"amount={amount} should either be a float in the range [0, 1] or a non-negative "
             "integer"
@@ -597,7 +601,7 @@ def _validate_pruning_amount_init(amount: Any) -> None:
 
 
 def _validate_pruning_amount(amount: Any, tensor_size: int) -> None:
-    if isinstance(amount, numbers.Integral) and amount > tensor_size:
+    if isinstance(amount, _WHOLE) and amount > tensor_size:
         raise ValueError(
             f"amount={amount} should be smaller than the number of parameters to "
             f"prune={tensor_size}"
@@ -618,7 +622,7 @@ def _validate_pruning_dim(t: Any, dim: int) -> None:
 
 
 def _compute_nparams_toprune(amount: Any, tensor_size: int) -> Any:
-    return amount if isinstance(amount, numbers.Integral) else round(amount * tensor_size)
+    return amount if isinstance(amount, _WHOLE) else round(amount * tensor_size)
 
 
 def _compute_norm(t: Any, n: Any, dim: int) -> Any:

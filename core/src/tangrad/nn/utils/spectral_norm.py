@@ -96,6 +96,7 @@ class SpectralNorm:
         module.register_parameter(self.name, Parameter(weight.detach()))
 
     def __call__(self, module: Any, inputs: Any) -> None:
+        """Compute the weight, before the forward of the module."""
         weight = self.compute_weight(module, do_power_iteration=module.training)
         setattr(module, self.name, weight)
 
@@ -166,6 +167,7 @@ class SpectralNormLoadStateDictPreHook:
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
+        """Compute the right singular vector from the weight and the left one."""
         versions = local_metadata.get("spectral_norm", {})
         version = versions.get(f"{self.fn.name}.version")
         if version is not None and version >= 1:
@@ -200,6 +202,11 @@ class SpectralNormStateDictHook:
     def __call__(
         self, module: Any, state_dict: Any, prefix: str, local_metadata: dict[str, Any]
     ) -> None:
+        """Note the version.
+
+        Raises:
+            RuntimeError: there is one.
+        """
         versions = local_metadata.setdefault("spectral_norm", {})
         key = f"{self.fn.name}.version"
         if key in versions:

@@ -92,6 +92,7 @@ class WeightNorm:
         setattr(module, self.name, Parameter(weight.data))
 
     def __call__(self, module: Any, inputs: Any) -> None:
+        """Compute the weight, before the forward of the module."""
         setattr(module, self.name, self.compute_weight(module))
 
 
