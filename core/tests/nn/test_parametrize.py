@@ -15,7 +15,7 @@ def numbers(framework, *shape, **options):
     for size in shape:
         count *= size
     values = framework.arange(count, dtype=framework.float64)
-    return (values * 0.7 + 0.3).sin().reshape(shape).to(options.get("dtype", framework.float32))
+    return (values**2 * 0.7 + 0.3).sin().reshape(shape).to(options.get("dtype", framework.float32))
 
 
 def layer(framework, rows=4, columns=3):

@@ -218,9 +218,10 @@ def _deepcopied(self: Any, memo: dict[int, Any]) -> Any:
     """Copy as `copy.deepcopy` does of itself, without asking for a state to pickle."""
     if id(self) in memo:
         return memo[id(self)]
-    replica = memo[id(self)] = type(self).__new__(type(self))
+    cls: Any = type(self)
+    replica = memo[id(self)] = cls.__new__(cls)
     replica.__dict__ = deepcopy(self.__dict__, memo)
-    for slot in copyreg._slotnames(type(self)):  # type: ignore[attr-defined]
+    for slot in copyreg._slotnames(cls):  # type: ignore[attr-defined]
         if hasattr(self, slot):
             setattr(replica, slot, deepcopy(getattr(self, slot), memo))
     return replica
@@ -238,8 +239,7 @@ def _give_own_class(module: Module) -> None:
     members: dict[str, Any] = {"__getstate__": _refuse_pickling}
     if not hasattr(old, "__deepcopy__"):
         members["__deepcopy__"] = _deepcopied
-    made: Any = type(f"Parametrized{old.__name__}", (old,), members)
-    module.__class__ = made
+    module.__class__ = type(f"Parametrized{old.__name__}", (old,), members)
 
 
 def _add_property(module: Module, tensor_name: str) -> None:
