@@ -368,3 +368,26 @@ NORMS_REFUSED = {
 @pytest.mark.parametrize("case", NORMS_REFUSED)
 def test_refusals_of_norms_agree(agree, case):
     agree(NORMS_REFUSED[case])
+
+
+def test_after_removal_of_the_spectral_norm_a_plain_state_loads():
+    module = nn.utils.remove_spectral_norm(nn.utils.spectral_norm(nn.Linear(3, 4)))
+    plain = layer(tangrad)
+    module.load_state_dict(plain.state_dict())
+    assert (module.weight == plain.weight).all()
+
+
+@pytest.mark.parametrize("newer", [True, False])
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_norms_of_vectors_agree(agree, newer):
+    def program(framework):
+        utils = framework.nn.utils
+        norm = utils.parametrizations.weight_norm if newer else utils.weight_norm
+        module = norm(layer(framework), "bias", 0)
+        if newer:
+            module = utils.parametrizations.spectral_norm(module, "weight", eps=1e-6)
+            one = utils.parametrizations.spectral_norm(layer(framework), "bias")
+            return [module.bias, one.bias, one.state_dict()]
+        return [module.bias, module.state_dict()]
+
+    agree(program)
