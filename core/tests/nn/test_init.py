@@ -91,3 +91,55 @@ def test_generators_repeat():
     generators = [tangrad.Generator().manual_seed(3) for _ in range(2)]
     first, second = (init.normal_(tangrad.empty(5), generator=g) for g in generators)
     assert first.tolist() == second.tolist()
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5), (3, 2, 4)])
+def test_orthogonal_values_are_orthogonal(shape):
+    weight = nn.Parameter(tangrad.zeros(*shape))
+    assert init.orthogonal_(weight, gain=3.0) is weight
+    matrix = weight.detach().flatten(1)
+    short = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
+    wanted = 9 * tangrad.eye(short.shape[0])
+    tangrad.testing.assert_close(short @ short.T, wanted, atol=1e-4, rtol=1e-4)
+
+
+def test_orthogonal_values_are_of_both_orientations():
+    generator = tangrad.Generator().manual_seed(0)
+    signs = {
+        float(tangrad.linalg.det(init.orthogonal_(tangrad.empty(2, 2), generator=generator)).sign())
+        for _ in range(20)
+    }
+    assert signs == {-1.0, 1.0}
+
+
+@pytest.mark.parametrize("shape", [(3,), (), (0, 3), (3, 0)])
+def test_orthogonal_values_of_other_shapes_agree(agree, shape):
+    agree(lambda t: t.nn.init.orthogonal_(t.empty(shape)))
+
+
+DEPRECATED = {
+    "uniform": (),
+    "normal": (),
+    "constant": (2.0,),
+    "eye": (),
+    "xavier_uniform": (),
+    "xavier_normal": (),
+    "kaiming_uniform": (),
+    "kaiming_normal": (),
+    "orthogonal": (),
+    "sparse": (0.5,),
+}
+
+
+@pytest.mark.parametrize("name", DEPRECATED)
+def test_names_without_the_underscore_warn_and_fill(name):
+    weight = tangrad.full((3, 3), 7.0)
+    with pytest.warns(FutureWarning, match=f"nn.init.{name}_"):
+        assert getattr(init, name)(weight, *DEPRECATED[name]) is weight
+    assert not (weight == 7.0).any()
+
+
+def test_dirac_without_the_underscore_warns_and_fills():
+    with pytest.warns(FutureWarning, match="nn.init.dirac_"):
+        weight = init.dirac(tangrad.full((2, 2, 3), 7.0))
+    assert float(weight.sum()) == 2.0

@@ -6,10 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from tangrad import _C
-from tangrad.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
+from tangrad.autograd.grad_mode import (
+    enable_grad,
+    inference_mode,
+    no_grad,
+    set_grad_enabled,
+    set_multithreading_enabled,
+)
+from tangrad.autograd.variable import Variable
 
 __all__ = [
     "Function",
+    "Variable",
     "backward",
     "detect_anomaly",
     "enable_grad",
@@ -20,6 +28,8 @@ __all__ = [
     "no_grad",
     "set_detect_anomaly",
     "set_grad_enabled",
+    "set_multithreading_enabled",
+    "variable",
 ]
 
 _LAZY = {
@@ -212,6 +222,15 @@ def _batched_grad(
     results = vmap(one)(*seeds)
     batch = dict(zip(used, results, strict=True))
     return tuple(batch.get(i) for i in range(len(wanted)))
+
+
+def variable(*args: Any, **kwargs: Any) -> Any:
+    """Refuse: a name without use.
+
+    Raises:
+        RuntimeError: always.
+    """
+    raise RuntimeError("autograd.variable(...) is deprecated, use tangrad.tensor(...) instead")
 
 
 def __getattr__(name: str) -> Any:

@@ -108,6 +108,27 @@ class set_grad_enabled(_ModeBase):
         return super().__call__(function)
 
 
+class set_multithreading_enabled(_ModeBase):
+    """Accept whether backward may use threads of its own: it runs in the thread that calls it.
+
+    Args:
+        mode: without effect.
+    """
+
+    def __init__(self, mode: bool) -> None:
+        self.mode = mode
+
+    def __enter__(self) -> None:
+        """Do nothing."""
+
+    def __exit__(self, *exc: Any) -> None:
+        """Do nothing."""
+
+    def clone(self) -> set_multithreading_enabled:
+        """Return a fresh context of the same setting."""
+        return type(self)(self.mode)
+
+
 class inference_mode(_ModeBase):
     """Switch off recording and version checks; tensors made inside cannot enter a graph."""
 

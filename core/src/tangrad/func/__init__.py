@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from tangrad.func.calls import functional_call, stack_module_state
+from tangrad.func.calls import (
+    functional_call,
+    replace_all_batch_norm_modules_,
+    stack_module_state,
+)
 from tangrad.func.jacobians import hessian, jacfwd, jacrev
+from tangrad.func.linearization import linearize
 from tangrad.func.mapping import vmap
 from tangrad.func.transforms import grad, grad_and_value, jvp, vjp
 
@@ -15,6 +20,8 @@ __all__ = [
     "jacfwd",
     "jacrev",
     "jvp",
+    "linearize",
+    "replace_all_batch_norm_modules_",
     "stack_module_state",
     "vjp",
     "vmap",

@@ -26,6 +26,8 @@ def functional_call(
         tie_weights: names that share a tensor in the module all get the value given for one.
         strict: names must be exactly those of the module.
 
+    A dict gets what the module assigned meanwhile to the names in it.
+
     Raises:
         ValueError: a name is given twice.
         RuntimeError: with strict, names are missing or unknown.
@@ -49,8 +51,11 @@ def functional_call(
             replaced.append(_replace(module, name, value))
         return module(*args, **(kwargs or {}))
     finally:
-        for table, key, old in reversed(replaced):
+        for name, (table, key, old) in reversed(list(zip(values, replaced, strict=False))):
+            values[name] = table[key]
             table[key] = old
+        if isinstance(parameter_and_buffer_dicts, dict):
+            _write_back(values, parameter_and_buffer_dicts)
 
 
 def _merged(dicts: Any) -> dict[str, Any]:
@@ -75,6 +80,12 @@ def _tied(values: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     return {**{name: by_tensor[id(t)] for name, t in own.items() if id(t) in by_tensor}, **values}
 
 
+def _write_back(values: dict[str, Any], given: dict[str, Any]) -> None:
+    for name in given:
+        if values[name] is not given[name]:
+            given[name] = values[name]
+
+
 def _replace(module: Any, name: str, value: Any) -> tuple[dict[str, Any], str, Any]:
     """Put a tensor in a module's table; return what undoes it.
 
@@ -91,6 +102,29 @@ def _replace(module: Any, name: str, value: Any) -> tuple[dict[str, Any], str, A
     raise AttributeError(
         f"{type(owner).__name__} has no parameter or buffer '{last}' (from '{name}')"
     )
+
+
+def replace_all_batch_norm_modules_(root: Any) -> Any:
+    """Make all batch normalizations in a module use the statistics of the batch alone.
+
+    `vmap` cannot write running statistics, which all samples would share.
+
+    Args:
+        root: the module, changed in place.
+
+    Returns:
+        The module.
+    """
+    for module in root.modules():
+        if _is_batch_norm(module) and module.track_running_stats:
+            module.running_mean = module.running_var = module.num_batches_tracked = None
+            module.track_running_stats = False
+    return root
+
+
+def _is_batch_norm(module: Any) -> bool:
+    # By name: the classes are in a part above this one.
+    return any(cls.__name__ == "_BatchNorm" for cls in type(module).__mro__)
 
 
 def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -3,6 +3,7 @@
 from tangrad.nn import functional as functional
 from tangrad.nn import init as init
 from tangrad.nn import modules as modules
+from tangrad.nn import parallel as parallel
 from tangrad.nn import parameter as parameter
 from tangrad.nn import utils as utils
 from tangrad.nn.modules.activation import *  # noqa: F403
@@ -33,6 +34,7 @@ from tangrad.nn.modules.rnn_cell import *  # noqa: F403
 from tangrad.nn.modules.sparse import *  # noqa: F403
 from tangrad.nn.modules.transformer import *  # noqa: F403
 from tangrad.nn.modules.upsampling import *  # noqa: F403
+from tangrad.nn.parallel import DataParallel as DataParallel
 from tangrad.nn.parameter import Buffer as Buffer
 from tangrad.nn.parameter import Parameter as Parameter
 from tangrad.nn.parameter import UninitializedBuffer as UninitializedBuffer

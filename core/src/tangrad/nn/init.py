@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import tangrad
@@ -288,3 +289,65 @@ def sparse_(tensor: Any, sparsity: float, std: float = 0.01, generator: Any = No
         for column in range(columns):
             tensor[tangrad.randperm(rows)[:zeros], column] = 0
     return tensor
+
+
+def orthogonal_(tensor: Any, gain: float = 1, generator: Any = None) -> Any:
+    """Fill with an orthogonal matrix, drawn uniformly, or part of one (Saxe et al. 2013).
+
+    The Q of a matrix of normal numbers is uniform once R has a positive diagonal (Mezzadri 2006,
+    arXiv:math-ph/0609050).
+
+    Args:
+        tensor: taken as a matrix of its first dimension and all others.
+        gain: factor of the result.
+        generator: where the random numbers come from.
+
+    Raises:
+        ValueError: if the tensor has fewer than two dimensions.
+    """
+    if tensor.dim() < 2:
+        raise ValueError("Only tensors with 2 or more dimensions are supported")
+    if tensor.numel() == 0 or tensor.is_meta:
+        return tensor
+    rows = tensor.shape[0]
+    with tangrad.no_grad():
+        numbers = tensor.new_empty((rows, tensor.numel() // rows))
+        numbers.normal_(0, 1, generator=generator)
+        wide = rows < numbers.shape[1]
+        q, r = tangrad.linalg.qr(numbers.t() if wide else numbers)
+        q = q * r.diagonal().sign()
+        tensor.copy_((q.t() if wide else q).reshape(tensor.shape))
+        return tensor.mul_(gain)
+
+
+def _deprecated(fill: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a filler under its older name, without the underscore."""
+    new = fill.__name__
+    old = new[:-1]
+
+    def older(*args: Any, **kwargs: Any) -> Any:
+        import warnings
+
+        warnings.warn(
+            f"`nn.init.{old}` is now deprecated in favor of `nn.init.{new}`.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        return fill(*args, **kwargs)
+
+    older.__name__ = older.__qualname__ = old
+    older.__doc__ = f"Do as `{new}` does; a deprecated name."
+    return older
+
+
+uniform = _deprecated(uniform_)
+normal = _deprecated(normal_)
+constant = _deprecated(constant_)
+eye = _deprecated(eye_)
+dirac = _deprecated(dirac_)
+xavier_uniform = _deprecated(xavier_uniform_)
+xavier_normal = _deprecated(xavier_normal_)
+kaiming_uniform = _deprecated(kaiming_uniform_)
+kaiming_normal = _deprecated(kaiming_normal_)
+orthogonal = _deprecated(orthogonal_)
+sparse = _deprecated(sparse_)

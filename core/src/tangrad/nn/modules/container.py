@@ -12,7 +12,7 @@ import tangrad
 from tangrad.nn.modules.module import Module, _addindent
 from tangrad.nn.parameter import Parameter
 
-__all__ = ["ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]
+__all__ = ["Container", "ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]
 
 
 def _index(index: Any, length: int) -> int:
@@ -25,6 +25,37 @@ def _index(index: Any, length: int) -> int:
     if not -length <= position < length:
         raise IndexError(f"index {position} is out of range")
     return position % length if length else position
+
+
+_CONTAINER_IS_DEPRECATED = (
+    "`nn.Container` is deprecated. All of its functionality is now implemented in `nn.Module`. "
+    "Subclass that instead."
+)
+
+
+class Container(Module):
+    """Hold modules given by name; a deprecated class.
+
+    Args:
+        kwargs: the modules.
+    """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Warn who subclasses it."""
+        import warnings
+
+        warnings.warn(_CONTAINER_IS_DEPRECATED, FutureWarning, stacklevel=2)
+        super().__init_subclass__(**kwargs)
+
+    def __init__(self, **kwargs: Any) -> None:
+        """Register the modules."""
+        if type(self) is Container:
+            import warnings
+
+            warnings.warn(_CONTAINER_IS_DEPRECATED, FutureWarning, stacklevel=2)
+        super().__init__()
+        for name, module in kwargs.items():
+            self.add_module(name, module)
 
 
 class _Numbered(Module):

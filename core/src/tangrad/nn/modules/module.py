@@ -611,6 +611,17 @@ class Module(Stateful, Hooked):
         for parameter in self.parameters():
             clear_grad(parameter, set_to_none)
 
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Have `tangrad.compile` compile this module's forward, in place.
+
+        Args:
+            args, kwargs: of `tangrad.compile`.
+        """
+        forward = self.forward
+        compiled = tangrad.compile(forward, *args, **kwargs)
+        if compiled is not forward:
+            self.__dict__["forward"] = compiled
+
     # --- printing -------------------------------------------------------------------------
 
     def _get_name(self) -> str:
