@@ -2,8 +2,8 @@
 
 The standard and PyTorch differ: a zero-dimensional array takes part in promotion as every other,
 `//`, `%` and `expm1` have tables of special cases, slices may run down, and dtypes of different
-kinds do not mix. `Array` is therefore a type of its own; `asarray(tensor)` and `array.tensor` lead across,
-without a copy and with gradients.
+kinds do not mix. `Array` is therefore a type of its own; `asarray(tensor)` and `array.tensor` lead
+across, without a copy and with gradients.
 
     import tangrad.array_api as xp
     xp.sum(xp.asarray([1, 2, 3]))

@@ -25,11 +25,6 @@ def remainder(x: Any, y: Any) -> Any:
     return tangrad.where(found == 0, tangrad.copysign(found, y), found)
 
 
-def divide(x: Any, y: Any) -> Any:
-    """Divide exactly; what is complex, by the parts of the divisor where that is real."""
-    return tangrad.true_divide(x, y)
-
-
 def sign(x: Any) -> Any:
     """Return the sign; NaN of what is NaN, and a complex number over its magnitude."""
     if x.dtype.is_complex:
@@ -62,12 +57,26 @@ def expm1(x: Any) -> Any:
     real = tangrad.expm1(a) * tangrad.cos(b) - 2 * half * half
     imag = tangrad.exp(a) * tangrad.sin(b)
     on_axis, endless = b == 0, ~tangrad.isfinite(b)
-    real = tangrad.where(on_axis, tangrad.expm1(a), real)
+    real = tangrad.where(on_axis, tangrad.expm1(a) + 0.0, real)  # so that -0 gives 0
     imag = tangrad.where(on_axis, b, imag)
     low, high = endless & (a == -math.inf), endless & (a == math.inf)
     real = tangrad.where(low, -1.0, tangrad.where(high, math.inf, real))
     imag = tangrad.where(low, 0.0, tangrad.where(high, math.nan, imag))
     return tangrad.complex(real.to(a.dtype), imag.to(a.dtype))
+
+
+def tanh(x: Any) -> Any:
+    """Return the hyperbolic tangent.
+
+    At a real part of infinity C99 gives the zero imaginary part the sign of sin 2b, and the
+    standard that of b.
+    """
+    found = tangrad.tanh(x)
+    if not x.dtype.is_complex:
+        return found
+    edge = tangrad.isinf(x.real) & tangrad.isfinite(x.imag)
+    zero = tangrad.copysign(tangrad.zeros_like(x.imag), x.imag)
+    return tangrad.complex(found.real, tangrad.where(edge, zero, found.imag))
 
 
 def log1p(x: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tangrad
@@ -111,10 +111,20 @@ class Array:
     def __len__(self) -> int:
         return len(self.tensor)
 
+    def __iter__(self) -> Iterator[Array]:
+        if not self.ndim:
+            raise TypeError("an array without dimensions cannot be iterated over")
+        return map(wrap, self.tensor)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        if copy is None:
+            return self.tensor.__array__(dtype)
+        return self.tensor.__array__(dtype, copy=copy)
+
     def _item(self, kind: str, accepted: str) -> Any:
         if self.ndim:
             raise TypeError(f"{kind}: only arrays without dimensions convert, got {self.shape}")
-        dtypes.require(kind, accepted, self.dtype)
+        dtypes.require(kind, accepted, self)
         return self.tensor.item()
 
     def __bool__(self, /) -> bool:
@@ -157,19 +167,19 @@ class Array:
         self.tensor[plain] = source
 
     def __abs__(self, /) -> Array:
-        dtypes.require("abs", "numeric", self.dtype)
+        dtypes.require("abs", "numeric", self)
         return wrap(absolute(self.tensor))
 
     def __neg__(self, /) -> Array:
-        dtypes.require("negative", "numeric", self.dtype)
+        dtypes.require("negative", "numeric", self)
         return wrap(tangrad.negative(self.tensor))
 
     def __pos__(self, /) -> Array:
-        dtypes.require("positive", "numeric", self.dtype)
+        dtypes.require("positive", "numeric", self)
         return wrap(self.tensor.clone())
 
     def __invert__(self, /) -> Array:
-        dtypes.require("bitwise_invert", "integer or boolean", self.dtype)
+        dtypes.require("bitwise_invert", "integer or boolean", self)
         return wrap(tangrad.bitwise_not(self.tensor))
 
 
@@ -231,7 +241,7 @@ def bare(part: Any) -> Any:
     """Return one part of an index as tensors take it."""
     if isinstance(part, Array):
         if part.dtype != tangrad.bool:
-            dtypes.require("indexing", "integer", part.dtype)
+            dtypes.require("indexing", "integer", part)
             if part.dtype != tangrad.uint8 and dtypes.kind_of(part.dtype) == "signed":
                 return part.tensor
             return part.tensor.to(tangrad.int64)
@@ -270,20 +280,15 @@ def as_operand(x: Any, dtype: Any, device: Any) -> Any:
     return tangrad.tensor(x, dtype=dtype, device=device)
 
 
-def power(x: Any, y: Any) -> Any:
-    """Return x to the power of y."""
-    return tangrad.pow(x, y)
-
-
 # The binary operators: name of the function, its special methods' name, dtypes, and what computes.
 BINARY: dict[str, tuple[str | None, str, Callable[[Any, Any], Any]]] = {
     "add": ("add", "numeric", lambda x, y: tangrad.add(x, y)),
     "subtract": ("sub", "numeric", lambda x, y: tangrad.sub(x, y)),
     "multiply": ("mul", "numeric", lambda x, y: tangrad.mul(x, y)),
-    "divide": ("truediv", "floating", arithmetic.divide),
+    "divide": ("truediv", "floating", lambda x, y: tangrad.true_divide(x, y)),
     "floor_divide": ("floordiv", "real numeric", arithmetic.floor_divide),
     "remainder": ("mod", "real numeric", arithmetic.remainder),
-    "pow": ("pow", "numeric", power),
+    "pow": ("pow", "numeric", lambda x, y: tangrad.pow(x, y)),
     "bitwise_and": ("and", "integer or boolean", lambda x, y: tangrad.bitwise_and(x, y)),
     "bitwise_or": ("or", "integer or boolean", lambda x, y: tangrad.bitwise_or(x, y)),
     "bitwise_xor": ("xor", "integer or boolean", lambda x, y: tangrad.bitwise_xor(x, y)),

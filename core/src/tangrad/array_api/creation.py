@@ -127,6 +127,7 @@ def empty(shape: Any, *, dtype: Any = None, device: Any = None) -> Array:
 
 def empty_like(x: Array, /, *, dtype: Any = None, device: Any = None) -> Array:
     """Return an array like x whose elements have no particular value."""
+    dtypes.require("empty_like", "any", x)
     return wrap(tangrad.empty_like(x.tensor, dtype=dtype, device=device))
 
 
@@ -137,6 +138,7 @@ def zeros(shape: Any, *, dtype: Any = None, device: Any = None) -> Array:
 
 def zeros_like(x: Array, /, *, dtype: Any = None, device: Any = None) -> Array:
     """Return an array of zeros like x."""
+    dtypes.require("zeros_like", "any", x)
     return wrap(tangrad.zeros_like(x.tensor, dtype=dtype, device=device))
 
 
@@ -147,6 +149,7 @@ def ones(shape: Any, *, dtype: Any = None, device: Any = None) -> Array:
 
 def ones_like(x: Array, /, *, dtype: Any = None, device: Any = None) -> Array:
     """Return an array of ones like x."""
+    dtypes.require("ones_like", "any", x)
     return wrap(tangrad.ones_like(x.tensor, dtype=dtype, device=device))
 
 
@@ -159,6 +162,7 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) 
 
 def full_like(x: Array, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Array:
     """Return an array of one value like x."""
+    dtypes.require("full_like", "any", x)
     return full(
         x.shape,
         fill_value,
@@ -202,27 +206,30 @@ def linspace(
     return wrap(tangrad.linspace(start, stop, num, dtype=dtype, device=device))
 
 
-def meshgrid(*arrays: Array, indexing: str = "xy") -> tuple[Array, ...]:
+def meshgrid(*arrays: Array, indexing: str = "xy") -> list[Array]:
     """Return the coordinates of a grid, by columns and rows ("xy") or rows and columns ("ij").
 
     Raises:
         ValueError: If the dtypes differ.
     """
     if not arrays:
-        return ()
+        return []
+    dtypes.require("meshgrid", "any", *arrays)
     if len({each.dtype for each in arrays}) > 1:
         raise ValueError("meshgrid: arrays are of one dtype")
     found = tangrad.meshgrid(*(each.tensor for each in arrays), indexing=indexing)
-    return tuple(wrap(each.clone()) for each in found)
+    return [wrap(each.clone()) for each in found]
 
 
 def tril(x: Array, /, *, k: int = 0) -> Array:
     """Return the part on and below the k-th diagonal."""
+    dtypes.require("tril", "any", x)
     return wrap(tangrad.tril(x.tensor, k))
 
 
 def triu(x: Array, /, *, k: int = 0) -> Array:
     """Return the part on and above the k-th diagonal."""
+    dtypes.require("triu", "any", x)
     return wrap(tangrad.triu(x.tensor, k))
 
 
@@ -232,6 +239,7 @@ def astype(x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) ->
     Raises:
         TypeError: If complex numbers would become real.
     """
+    dtypes.require("astype", "any", x)
     if x.dtype.is_complex and not dtype.is_complex and dtype != tangrad.bool:
         raise TypeError(f"astype: {x.dtype} does not become {dtype}; take real or imag")
     target = x.device if device is None else tangrad.device(device)

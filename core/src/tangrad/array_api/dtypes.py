@@ -65,13 +65,20 @@ def kind_of(dtype: Any) -> str:
     return "signed" if dtype.is_signed else "unsigned"
 
 
-def require(name: str, accepted: str, *dtypes: Any) -> None:
-    """Refuse dtypes that the standard does not give a function.
+def require(name: str, accepted: str, *operands: Any) -> None:
+    """Refuse what is no array, and dtypes that the standard does not give a function.
 
     Raises:
-        TypeError: If a dtype is not of the accepted kinds.
+        TypeError: If one is neither an array nor a dtype, or its dtype is not of the kinds.
     """
-    for dtype in dtypes:
+    for each in operands:
+        dtype = each if isinstance(each, tangrad.dtype) else None
+        if dtype is None:
+            if not hasattr(each, "tensor"):
+                raise TypeError(
+                    f"{name}: takes arrays of this namespace, got {type(each).__name__}"
+                )
+            dtype = each.dtype
         if kind_of(dtype) not in ACCEPTED[accepted]:
             raise TypeError(f"{name}: takes arrays of {accepted} dtype, got {dtype}; use astype")
 
@@ -113,10 +120,12 @@ def scalar_dtype(value: Any, dtype: Any) -> Any:
         fits = kind != "bool"
     elif isinstance(value, float):
         fits = kind in ("real", "complex")
-    else:
+    elif isinstance(value, complex):
         fits = kind in ("real", "complex")
         if kind == "real":
             return dtype.to_complex()
+    else:
+        fits = False
     if not fits:
         raise TypeError(
             f"a Python {type(value).__name__} does not combine with an array of {dtype}; "
@@ -138,6 +147,7 @@ def result_type(*arrays_and_dtypes: Any) -> Any:
     found: Any = None
     for each in arrays_and_dtypes:
         if not isinstance(each, SCALARS):
+            require("result_type", "any", each)
             dtype = each if isinstance(each, tangrad.dtype) else each.dtype
             found = dtype if found is None else promote(found, dtype)
     if found is None:
@@ -150,6 +160,7 @@ def result_type(*arrays_and_dtypes: Any) -> Any:
 
 def can_cast(from_: Any, to: Any, /) -> Any:
     """Tell whether promotion leads from a dtype, or an array's, to another."""
+    require("can_cast", "any", from_)
     dtype = from_ if isinstance(from_, tangrad.dtype) else from_.dtype
     try:
         return promote(dtype, to) == to
@@ -201,8 +212,8 @@ def finfo(type: Any, /) -> FloatInfo:
     Raises:
         TypeError: If the dtype is not floating.
     """
+    require("finfo", "floating", type)
     dtype = type if isinstance(type, tangrad.dtype) else type.dtype
-    require("finfo", "floating", dtype)
     real = dtype.to_real()
     known = tangrad.finfo(real)
     return FloatInfo(known.bits, known.eps, known.max, known.min, known.smallest_normal, real)
@@ -214,7 +225,7 @@ def iinfo(type: Any, /) -> IntegerInfo:
     Raises:
         TypeError: If the dtype is not an integer's.
     """
+    require("iinfo", "integer", type)
     dtype = type if isinstance(type, tangrad.dtype) else type.dtype
-    require("iinfo", "integer", dtype)
     known = tangrad.iinfo(dtype)
     return IntegerInfo(known.bits, known.max, known.min, dtype)

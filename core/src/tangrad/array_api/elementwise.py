@@ -46,7 +46,7 @@ UNARY: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "sqrt": ("floating", lambda x: tangrad.sqrt(x)),
     "square": ("numeric", lambda x: x * x),
     "tan": ("floating", lambda x: tangrad.tan(x)),
-    "tanh": ("floating", lambda x: tangrad.tanh(x)),
+    "tanh": ("floating", arithmetic.tanh),
     "trunc": ("real numeric", arithmetic.whole(lambda x: tangrad.trunc(x))),
 }
 
@@ -55,7 +55,7 @@ def unary(name: str, accepted: str, compute: Callable[[Any], Any]) -> Callable[[
     """Return the function of one array that checks its dtype."""
 
     def function(x: Array, /) -> Array:
-        dtypes.require(name, accepted, x.dtype)
+        dtypes.require(name, accepted, x)
         return wrap(compute(x.tensor))
 
     function.__doc__ = f"Return {name} of every element; takes {accepted} dtypes."
@@ -92,7 +92,7 @@ def clip(x: Array, /, min: Any = None, max: Any = None) -> Array:
     Raises:
         TypeError: If a bound is of another kind than x.
     """
-    dtypes.require("clip", "real numeric", x.dtype)
+    dtypes.require("clip", "real numeric", x)
     found = x.tensor
     for bound, apply in ((min, tangrad.maximum), (max, tangrad.minimum)):
         if bound is None:

@@ -20,7 +20,7 @@ def along_axis(name: str, accepted: str) -> Callable[..., Array]:
     def function(
         x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "backward"
     ) -> Array:
-        dtypes.require(name, accepted, x.dtype)
+        dtypes.require(name, accepted, x)
         return wrap(getattr(tangrad.fft, name)(x.tensor, n, axis, norm))
 
     function.__doc__ = f"Transform along one axis by {name}; takes {accepted} dtypes."
@@ -39,7 +39,7 @@ def along_axes(name: str, accepted: str) -> Callable[..., Array]:
         axes: Sequence[int] | None = None,
         norm: str = "backward",
     ) -> Array:
-        dtypes.require(name, accepted, x.dtype)
+        dtypes.require(name, accepted, x)
         return wrap(getattr(tangrad.fft, name)(x.tensor, s, axes, norm))
 
     function.__doc__ = f"Transform along axes, or all, by {name}; takes {accepted} dtypes."
@@ -66,11 +66,11 @@ def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None
 
 def fftshift(x: Array, /, *, axes: int | Sequence[int] | None = None) -> Array:
     """Move frequency zero to the middle."""
-    dtypes.require("fftshift", "floating", x.dtype)
+    dtypes.require("fftshift", "floating", x)
     return wrap(tangrad.fft.fftshift(x.tensor, axes))
 
 
 def ifftshift(x: Array, /, *, axes: int | Sequence[int] | None = None) -> Array:
     """Move frequency zero to the front: undo `fftshift`."""
-    dtypes.require("ifftshift", "floating", x.dtype)
+    dtypes.require("ifftshift", "floating", x)
     return wrap(tangrad.fft.ifftshift(x.tensor, axes))

@@ -52,6 +52,7 @@ class SVDResult(NamedTuple):
 
 def matrix_transpose(x: Array, /) -> Array:
     """Return the transpose of every matrix."""
+    dtypes.require("matrix_transpose", "any", x)
     return x.mT
 
 
@@ -59,7 +60,7 @@ def tensordot(
     x1: Array, x2: Array, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2
 ) -> Array:
     """Contract axes of two arrays: so many last and first ones, or those named."""
-    dtypes.require("tensordot", "numeric", x1.dtype, x2.dtype)
+    dtypes.require("tensordot", "numeric", x1, x2)
     first, second = promoted([x1, x2])
     pairs = axes if isinstance(axes, int) else tuple(map(list, axes))
     return wrap(tangrad.tensordot(first, second, pairs))
@@ -71,7 +72,7 @@ def vecdot(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
     Raises:
         ValueError: If the axis is of two sizes.
     """
-    dtypes.require("vecdot", "numeric", x1.dtype, x2.dtype)
+    dtypes.require("vecdot", "numeric", x1, x2)
     if x1.shape[axis] != x2.shape[axis]:
         raise ValueError(f"vecdot: axis {axis} is of size {x1.shape[axis]} and {x2.shape[axis]}")
     first, second = (tangrad.moveaxis(each, axis, -1) for each in promoted([x1, x2]))
@@ -81,7 +82,7 @@ def vecdot(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
 
 def cholesky(x: Array, /, *, upper: bool = False) -> Array:
     """Return Cholesky factors of positive definite matrices."""
-    dtypes.require("cholesky", "floating", x.dtype)
+    dtypes.require("cholesky", "floating", x)
     return wrap(tangrad.linalg.cholesky(x.tensor, upper=upper))
 
 
@@ -91,7 +92,7 @@ def cross(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
     Raises:
         ValueError: If the axis is not of size 3.
     """
-    dtypes.require("cross", "numeric", x1.dtype, x2.dtype)
+    dtypes.require("cross", "numeric", x1, x2)
     if x1.shape[axis] != 3 or x2.shape[axis] != 3:
         raise ValueError(f"cross: axis {axis} is of size 3, got {x1.shape} and {x2.shape}")
     first, second = tangrad.broadcast_tensors(*promoted([x1, x2]))
@@ -100,36 +101,37 @@ def cross(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
 
 def det(x: Array, /) -> Array:
     """Return determinants."""
-    dtypes.require("det", "floating", x.dtype)
+    dtypes.require("det", "floating", x)
     return wrap(tangrad.linalg.det(x.tensor))
 
 
 def diagonal(x: Array, /, *, offset: int = 0) -> Array:
     """Return the diagonals of matrices."""
+    dtypes.require("diagonal", "any", x)
     return wrap(tangrad.diagonal(x.tensor, offset, -2, -1))
 
 
 def eigh(x: Array, /) -> EighResult:
     """Return eigenvalues and eigenvectors of Hermitian matrices."""
-    dtypes.require("eigh", "floating", x.dtype)
+    dtypes.require("eigh", "floating", x)
     return EighResult(*map(wrap, tangrad.linalg.eigh(x.tensor)))
 
 
 def eigvalsh(x: Array, /) -> Array:
     """Return eigenvalues of Hermitian matrices."""
-    dtypes.require("eigvalsh", "floating", x.dtype)
+    dtypes.require("eigvalsh", "floating", x)
     return wrap(tangrad.linalg.eigvalsh(x.tensor))
 
 
 def inv(x: Array, /) -> Array:
     """Return inverses."""
-    dtypes.require("inv", "floating", x.dtype)
+    dtypes.require("inv", "floating", x)
     return wrap(tangrad.linalg.inv(x.tensor))
 
 
 def matrix_norm(x: Array, /, *, keepdims: bool = False, ord: Any = "fro") -> Array:
     """Return norms of matrices."""
-    dtypes.require("matrix_norm", "floating", x.dtype)
+    dtypes.require("matrix_norm", "floating", x)
     if ord is None:
         ord = "fro"
     return wrap(tangrad.linalg.matrix_norm(x.tensor, ord, (-2, -1), keepdims))
@@ -137,7 +139,7 @@ def matrix_norm(x: Array, /, *, keepdims: bool = False, ord: Any = "fro") -> Arr
 
 def matrix_power(x: Array, n: int, /) -> Array:
     """Return matrices to the power of n, inverted if it is negative."""
-    dtypes.require("matrix_power", "floating", x.dtype)
+    dtypes.require("matrix_power", "floating", x)
     return wrap(tangrad.linalg.matrix_power(x.tensor, n))
 
 
@@ -154,7 +156,7 @@ def matrix_rank(x: Array, /, *, rtol: Any = None) -> Array:
     Raises:
         ValueError: If there are fewer than two dimensions.
     """
-    dtypes.require("matrix_rank", "floating", x.dtype)
+    dtypes.require("matrix_rank", "floating", x)
     if x.ndim < 2:
         raise ValueError(f"matrix_rank: an array of {x.ndim} dimensions is no matrix")
     values = tangrad.linalg.svdvals(x.tensor)
@@ -170,7 +172,7 @@ def outer(x1: Array, x2: Array, /) -> Array:
     Raises:
         ValueError: If one is no vector.
     """
-    dtypes.require("outer", "numeric", x1.dtype, x2.dtype)
+    dtypes.require("outer", "numeric", x1, x2)
     if x1.ndim != 1 or x2.ndim != 1:
         raise ValueError(f"outer: operands are vectors, got shapes {x1.shape} and {x2.shape}")
     first, second = promoted([x1, x2])
@@ -179,7 +181,7 @@ def outer(x1: Array, x2: Array, /) -> Array:
 
 def pinv(x: Array, /, *, rtol: Any = None) -> Array:
     """Return pseudoinverses."""
-    dtypes.require("pinv", "floating", x.dtype)
+    dtypes.require("pinv", "floating", x)
     return wrap(tangrad.linalg.pinv(x.tensor, rtol=tolerance(x, rtol)))
 
 
@@ -189,7 +191,7 @@ def qr(x: Array, /, *, mode: str = "reduced") -> QRResult:
     Raises:
         ValueError: If mode is neither "reduced" nor "complete".
     """
-    dtypes.require("qr", "floating", x.dtype)
+    dtypes.require("qr", "floating", x)
     if mode not in ("reduced", "complete"):
         raise ValueError(f"qr: mode is 'reduced' or 'complete', got {mode!r}")
     return QRResult(*map(wrap, tangrad.linalg.qr(x.tensor, mode)))
@@ -197,13 +199,13 @@ def qr(x: Array, /, *, mode: str = "reduced") -> QRResult:
 
 def slogdet(x: Array, /) -> SlogdetResult:
     """Return signs of determinants and logarithms of their magnitudes."""
-    dtypes.require("slogdet", "floating", x.dtype)
+    dtypes.require("slogdet", "floating", x)
     return SlogdetResult(*map(wrap, tangrad.linalg.slogdet(x.tensor)))
 
 
 def solve(x1: Array, x2: Array, /) -> Array:
     """Solve linear systems; x2 is one vector, or matrices."""
-    dtypes.require("solve", "floating", x1.dtype, x2.dtype)
+    dtypes.require("solve", "floating", x1, x2)
     first, second = promoted([x1, x2])
     if second.ndim == 1:
         return wrap(tangrad.linalg.solve(first, second[:, None])[..., 0])
@@ -214,18 +216,19 @@ def solve(x1: Array, x2: Array, /) -> Array:
 
 def svd(x: Array, /, *, full_matrices: bool = True) -> SVDResult:
     """Return singular value decompositions."""
-    dtypes.require("svd", "floating", x.dtype)
+    dtypes.require("svd", "floating", x)
     return SVDResult(*map(wrap, tangrad.linalg.svd(x.tensor, full_matrices)))
 
 
 def svdvals(x: Array, /) -> Array:
     """Return singular values."""
-    dtypes.require("svdvals", "floating", x.dtype)
+    dtypes.require("svdvals", "floating", x)
     return wrap(tangrad.linalg.svdvals(x.tensor))
 
 
 def trace(x: Array, /, *, offset: int = 0, dtype: Any = None) -> Array:
     """Return sums of diagonals, of dtypes as `sum` gives."""
+    dtypes.require("trace", "any", x)
     return sum_of(diagonal(x, offset=offset), axis=-1, dtype=dtype)
 
 
@@ -233,7 +236,7 @@ def vector_norm(
     x: Array, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, ord: Any = 2
 ) -> Array:
     """Return norms of vectors; of the flattened array without an axis."""
-    dtypes.require("vector_norm", "floating", x.dtype)
+    dtypes.require("vector_norm", "floating", x)
     if axis == ():
         magnitude = tangrad.abs(x.tensor)
         return wrap((magnitude != 0).to(magnitude.dtype) if ord == 0 else magnitude)

@@ -16,15 +16,17 @@ def promoted(arrays: Sequence[Array]) -> list[Any]:
     return [each.tensor.to(common) for each in arrays]
 
 
-def broadcast_arrays(*arrays: Array) -> tuple[Array, ...]:
+def broadcast_arrays(*arrays: Array) -> list[Array]:
     """Broadcast arrays against each other."""
     if not arrays:
-        return ()
-    return tuple(map(wrap, tangrad.broadcast_tensors(*(each.tensor for each in arrays))))
+        return []
+    dtypes.require("broadcast_arrays", "any", *arrays)
+    return list(map(wrap, tangrad.broadcast_tensors(*(each.tensor for each in arrays))))
 
 
 def broadcast_to(x: Array, /, shape: tuple[int, ...]) -> Array:
     """Broadcast an array to a shape."""
+    dtypes.require("broadcast_to", "any", x)
     return wrap(tangrad.broadcast_to(x.tensor, shape))
 
 
@@ -49,11 +51,13 @@ def stack(arrays: Sequence[Array], /, *, axis: int = 0) -> Array:
 
 def unstack(x: Array, /, *, axis: int = 0) -> tuple[Array, ...]:
     """Return the arrays along an axis."""
+    dtypes.require("unstack", "any", x)
     return tuple(map(wrap, tangrad.unbind(x.tensor, axis)))
 
 
 def expand_dims(x: Array, /, axis: int) -> Array:
     """Return a view with an axis of size one."""
+    dtypes.require("expand_dims", "any", x)
     return wrap(tangrad.unsqueeze(x.tensor, axis))
 
 
@@ -63,6 +67,7 @@ def squeeze(x: Array, /, axis: int | tuple[int, ...]) -> Array:
     Raises:
         ValueError: If an axis is of another size.
     """
+    dtypes.require("squeeze", "any", x)
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
     for each in axes:
         if not -x.ndim <= each < x.ndim:
@@ -74,6 +79,7 @@ def squeeze(x: Array, /, axis: int | tuple[int, ...]) -> Array:
 
 def flip(x: Array, /, *, axis: int | tuple[int, ...] | None = None) -> Array:
     """Reverse the order along axes, or all."""
+    dtypes.require("flip", "any", x)
     if axis is None:
         axis = tuple(range(x.ndim))
     return wrap(tangrad.flip(x.tensor, (axis,) if isinstance(axis, int) else tuple(axis)))
@@ -83,11 +89,13 @@ def moveaxis(
     x: Array, source: int | tuple[int, ...], destination: int | tuple[int, ...], /
 ) -> Array:
     """Move axes to other places."""
+    dtypes.require("moveaxis", "any", x)
     return wrap(tangrad.moveaxis(x.tensor, source, destination))
 
 
 def permute_dims(x: Array, /, axes: tuple[int, ...]) -> Array:
     """Reorder the axes."""
+    dtypes.require("permute_dims", "any", x)
     return wrap(tangrad.permute(x.tensor, tuple(axes)))
 
 
@@ -99,7 +107,7 @@ def repeat(x: Array, repeats: Any, /, *, axis: int | None = None) -> Array:
     """
     counts = repeats
     if isinstance(repeats, Array):
-        dtypes.require("repeat", "integer", repeats.dtype)
+        dtypes.require("repeat", "integer", repeats)
         counts = repeats.tensor.to(tangrad.int64)
     tensor = x.tensor.reshape(-1) if axis is None else x.tensor
     if isinstance(counts, tangrad.Tensor) and counts.numel() == 1:
@@ -113,6 +121,7 @@ def reshape(x: Array, /, shape: tuple[int, ...], *, copy: bool | None = None) ->
     Raises:
         ValueError: If copy is False and a copy is needed.
     """
+    dtypes.require("reshape", "any", x)
     found = tangrad.reshape(x.tensor, shape)
     shared = found.numel() == 0 or found.data_ptr() == x.tensor.data_ptr()
     if copy is False and not shared:
@@ -124,6 +133,7 @@ def roll(
     x: Array, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, ...] | None = None
 ) -> Array:
     """Roll elements along axes, or of the flattened array."""
+    dtypes.require("roll", "any", x)
     if x.ndim == 0:
         return wrap(x.tensor.clone())
     if isinstance(axis, tuple) and isinstance(shift, int):
@@ -133,6 +143,7 @@ def roll(
 
 def tile(x: Array, repetitions: tuple[int, ...], /) -> Array:
     """Repeat the array along its axes."""
+    dtypes.require("tile", "any", x)
     return wrap(tangrad.tile(x.tensor, tuple(repetitions)))
 
 
@@ -148,6 +159,7 @@ def take(x: Array, indices: Array, /, *, axis: int | None = None) -> Array:
     Raises:
         ValueError: If the axis is left out for more than one dimension.
     """
+    dtypes.require("take", "any", x)
     if axis is None:
         if x.ndim != 1:
             raise ValueError(f"take: an array of {x.ndim} dimensions needs an axis")
@@ -162,6 +174,7 @@ def take_along_axis(x: Array, indices: Array, /, *, axis: int = -1) -> Array:
     Raises:
         ValueError: If the numbers of dimensions differ.
     """
+    dtypes.require("take_along_axis", "any", x)
     if x.ndim != indices.ndim:
         raise ValueError(
             f"take_along_axis: indices have {indices.ndim} dimensions and the array {x.ndim}"

@@ -12,7 +12,7 @@ from tangrad.array_api.manipulation import promoted
 
 def extremum(compute: Any, name: str, x: Array, axis: int | None, keepdims: bool) -> Array:
     """Return the first place of an extremum."""
-    dtypes.require(name, "real numeric", x.dtype)
+    dtypes.require(name, "real numeric", x)
     if axis is None:
         found = compute(x.tensor.reshape(-1), 0)
         return wrap(found.reshape((1,) * x.ndim) if keepdims else found)
@@ -21,11 +21,13 @@ def extremum(compute: Any, name: str, x: Array, axis: int | None, keepdims: bool
 
 def argmax(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> Array:
     """Return where the greatest elements are, the first of equal ones."""
+    dtypes.require("argmax", "any", x)
     return extremum(tangrad.argmax, "argmax", x, axis, keepdims)
 
 
 def argmin(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> Array:
     """Return where the smallest elements are, the first of equal ones."""
+    dtypes.require("argmin", "any", x)
     return extremum(tangrad.argmin, "argmin", x, axis, keepdims)
 
 
@@ -35,6 +37,7 @@ def nonzero(x: Array, /) -> tuple[Array, ...]:
     Raises:
         ValueError: If the array has no dimensions.
     """
+    dtypes.require("nonzero", "any", x)
     if not x.ndim:
         raise ValueError("nonzero: the array has at least one dimension")
     return tuple(map(wrap, tangrad.nonzero(x.tensor, as_tuple=True)))
@@ -48,7 +51,7 @@ def searchsorted(
     Raises:
         ValueError: If side is neither "left" nor "right", or x1 is not one-dimensional.
     """
-    dtypes.require("searchsorted", "real numeric", x1.dtype, x2.dtype)
+    dtypes.require("searchsorted", "real numeric", x1, x2)
     if side not in ("left", "right"):
         raise ValueError(f"searchsorted: side is 'left' or 'right', got {side!r}")
     if x1.ndim != 1:
@@ -61,7 +64,7 @@ def searchsorted(
 
 def where(condition: Array, x1: Any, x2: Any, /) -> Array:
     """Return elements of x1 where the condition holds, and of x2 elsewhere."""
-    dtypes.require("where", "boolean", condition.dtype)
+    dtypes.require("where", "boolean", condition)
     if isinstance(x1, Array) or isinstance(x2, Array):
         return wrap(tangrad.where(condition.tensor, *operands("where", "any", x1, x2)))
     kind = tangrad.bool
@@ -76,13 +79,13 @@ def where(condition: Array, x1: Any, x2: Any, /) -> Array:
 
 def argsort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
     """Return the order that sorts along an axis; NaN counts as the greatest."""
-    dtypes.require("argsort", "real numeric", x.dtype)
+    dtypes.require("argsort", "real numeric", x)
     return wrap(tangrad.sort(x.tensor, axis, descending, stable=stable)[1])
 
 
 def sort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
     """Return elements sorted along an axis; NaN counts as the greatest."""
-    dtypes.require("sort", "real numeric", x.dtype)
+    dtypes.require("sort", "real numeric", x)
     return wrap(tangrad.sort(x.tensor, axis, descending, stable=stable)[0])
 
 
@@ -119,6 +122,7 @@ def order_of(flat: Any) -> Any:
 
 def unique_all(x: Array, /) -> UniqueAll:
     """Return the distinct values, sorted, and all about them; every NaN is a value of its own."""
+    dtypes.require("unique_all", "any", x)
     flat = x.tensor.reshape(-1)
     count = flat.shape[0]
     order = order_of(flat)

@@ -40,7 +40,7 @@ def widened(x: Array, dtype: Any) -> Any:
 
 def sum(x: Array, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Array:
     """Return sums; integers are added up in the default integer's width."""
-    dtypes.require("sum", "numeric", x.dtype)
+    dtypes.require("sum", "numeric", x)
     kind = widened(x, dtype)
     tensor = x.tensor.to(kind)
     if axis == ():
@@ -50,7 +50,7 @@ def sum(x: Array, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = F
 
 def prod(x: Array, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Array:
     """Return products; integers are multiplied in the default integer's width."""
-    dtypes.require("prod", "numeric", x.dtype)
+    dtypes.require("prod", "numeric", x)
     kind = widened(x, dtype)
     tensor = wrap(x.tensor.to(kind))
 
@@ -62,7 +62,7 @@ def prod(x: Array, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = 
 
 def max(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
     """Return the greatest elements; NaN where there is one."""
-    dtypes.require("max", "real numeric", x.dtype)
+    dtypes.require("max", "real numeric", x)
     if axis == ():
         return wrap(x.tensor.clone())
     return wrap(tangrad.amax(x.tensor, axes_of(x, axis), keepdim=keepdims))
@@ -70,7 +70,7 @@ def max(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
 
 def min(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
     """Return the smallest elements; NaN where there is one."""
-    dtypes.require("min", "real numeric", x.dtype)
+    dtypes.require("min", "real numeric", x)
     if axis == ():
         return wrap(x.tensor.clone())
     return wrap(tangrad.amin(x.tensor, axes_of(x, axis), keepdim=keepdims))
@@ -78,7 +78,7 @@ def min(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
 
 def mean(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
     """Return means."""
-    dtypes.require("mean", "floating", x.dtype)
+    dtypes.require("mean", "floating", x)
     if axis == ():
         return wrap(x.tensor.clone())
     return wrap(tangrad.mean(x.tensor, axes_of(x, axis), keepdim=keepdims))
@@ -88,7 +88,7 @@ def var(
     x: Array, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False
 ) -> Array:
     """Return variances, of degrees of freedom reduced by the correction."""
-    dtypes.require("var", "real floating", x.dtype)
+    dtypes.require("var", "real floating", x)
     axes = axes_of(x, axis)
     centred = x.tensor - tangrad.mean(x.tensor, axes, keepdim=True) if axes else x.tensor * 0
     count = 1
@@ -104,7 +104,7 @@ def std(
     x: Array, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False
 ) -> Array:
     """Return standard deviations, of degrees of freedom reduced by the correction."""
-    dtypes.require("std", "real floating", x.dtype)
+    dtypes.require("std", "real floating", x)
     return wrap(tangrad.sqrt(var(x, axis=axis, correction=correction, keepdims=keepdims).tensor))
 
 
@@ -112,7 +112,7 @@ def cumulative(
     name: str, x: Array, axis: int | None, dtype: Any, include_initial: bool, first: int
 ) -> Array:
     """Return running totals, after the neutral element if it is included."""
-    dtypes.require(name, "numeric", x.dtype)
+    dtypes.require(name, "numeric", x)
     if axis is None:
         if x.ndim > 1:
             raise ValueError(f"{name}: an array of {x.ndim} dimensions needs an axis")
@@ -139,6 +139,7 @@ def cumulative_sum(
     Raises:
         ValueError: If the axis is left out for more than one dimension.
     """
+    dtypes.require("cumulative_sum", "any", x)
     return cumulative("cumulative_sum", x, axis, dtype, include_initial, 0)
 
 
@@ -150,11 +151,13 @@ def cumulative_prod(
     Raises:
         ValueError: If the axis is left out for more than one dimension.
     """
+    dtypes.require("cumulative_prod", "any", x)
     return cumulative("cumulative_prod", x, axis, dtype, include_initial, 1)
 
 
 def all(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
     """Tell whether all elements are true."""
+    dtypes.require("all", "any", x)
     found = x.tensor.to(tangrad.bool)
     axes = axes_of(x, axis)
     return wrap(tangrad.all(found, axes, keepdim=keepdims) if axes else found)
@@ -162,6 +165,7 @@ def all(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
 
 def any(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
     """Tell whether any element is true."""
+    dtypes.require("any", "any", x)
     found = x.tensor.to(tangrad.bool)
     axes = axes_of(x, axis)
     return wrap(tangrad.any(found, axes, keepdim=keepdims) if axes else found)
@@ -169,6 +173,7 @@ def any(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
 
 def count_nonzero(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
     """Count the elements that are not zero."""
+    dtypes.require("count_nonzero", "any", x)
     found = (x.tensor != 0).to(tangrad.int64)
     axes = axes_of(x, axis)
     return wrap(tangrad.sum(found, axes, keepdim=keepdims) if axes else found)
@@ -188,7 +193,7 @@ def diff(
     Raises:
         ValueError: If n is negative.
     """
-    dtypes.require("diff", "numeric", x.dtype)
+    dtypes.require("diff", "numeric", x)
     if n < 0:
         raise ValueError(f"diff: n is not negative, got {n}")
     given = [each for each in (prepend, x, append) if each is not None]
