@@ -20,6 +20,7 @@ class Array:
 
     __slots__ = ("tensor",)
     __hash__ = None  # type: ignore[assignment]
+    __array_ufunc__ = None  # an operator with a NumPy array is refused instead of NumPy's own
     tensor: Any
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Array:

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import math
+from array import array
+from struct import calcsize
 from typing import Any
 
 import tangrad
 from tangrad.array_api import dtypes
 from tangrad.array_api.array import Array, wrap
+
+# The codes of Python's buffers; those of "l" are as wide as the platform's long.
+FORMATS = {
+    "?": dtypes.bool,
+    "f": dtypes.float32,
+    "d": dtypes.float64,
+    **{code: dtypes.SIGNED[8 * calcsize(code)] for code in "bhilq"},
+    **{code: dtypes.UNSIGNED[8 * calcsize(code)] for code in "BHILQ"},
+}
 
 
 def scalar_default(values: Any) -> Any:
@@ -70,11 +81,34 @@ def asarray(
         parts = [asarray(each, dtype=dtype, device=device) for each in obj]
         common = dtypes.result_type(*parts)
         return wrap(tangrad.stack([part.tensor.to(common) for part in parts]))
-    if copy is False and not (hasattr(obj, "__dlpack__") or hasattr(obj, "__array_interface__")):
-        view = memoryview(obj)
-        if view.readonly:
+    if isinstance(obj, (bytes, bytearray, memoryview, array)):
+        return asarray(of_buffer(obj, copy), dtype=dtype, device=device, copy=copy)
+    if getattr(getattr(obj, "flags", None), "writeable", True) is False:
+        if copy is False:
             raise ValueError("asarray: read-only memory needs a copy, and copy is False")
+        obj = obj.copy()
     return wrap(tangrad.asarray(obj, dtype=dtype, device=device, copy=copy))
+
+
+def of_buffer(obj: Any, copy: bool | None) -> Any:
+    """Return a tensor over the memory of a buffer, over a copy of it if it is read-only.
+
+    Raises:
+        ValueError: If it needs a copy and copy is False, or holds what no dtype is for.
+    """
+    view = memoryview(obj)
+    dtype = FORMATS.get(view.format.lstrip("@="))
+    if dtype is None:
+        raise ValueError(f"asarray: no dtype is of the buffer's format {view.format!r}")
+    if view.readonly or not view.c_contiguous:
+        if copy is False:
+            raise ValueError("asarray: read-only memory needs a copy, and copy is False")
+        source: Any = bytearray(view.tobytes())
+    else:
+        source = view.cast("B") if view.nbytes else view
+    if not view.nbytes:
+        return tangrad.empty(view.shape, dtype=dtype)
+    return tangrad.frombuffer(source, dtype=dtype).reshape(view.shape)
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:

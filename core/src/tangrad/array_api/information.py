@@ -6,6 +6,7 @@ from typing import Any
 
 import tangrad
 from tangrad.array_api import dtypes
+from tangrad.devices import registry
 
 
 class Information:
@@ -43,10 +44,18 @@ class Information:
         return {name: each for name, each in found.items() if dtypes.isdtype(each, kind)}
 
     def devices(self) -> list[Any]:
-        """Return the devices that are open, the default one first."""
+        """Return the devices that can be used and hold elements, the default one first."""
         default = self.default_device()
-        others = map(tangrad.device, ("cpu", "reference"))
-        return [default, *(each for each in others if each != default)]
+        found = [default]
+        for name in registry.device_names():
+            if registry.availability(name)[1] != "available":
+                continue
+            driver = registry.get_driver(name)
+            if driver.host:
+                found.append(tangrad.device(name))
+            elif not driver.meta:
+                found += [tangrad.device(name, index) for index in range(driver.device_count())]
+        return list(dict.fromkeys(found))
 
 
 def __array_namespace_info__() -> Information:
