@@ -318,6 +318,8 @@ def test_dlpack_goes_both_ways():
     x[0] = 7
     assert plain[0] == 7
     assert np.from_dlpack(x).tolist() == [7, 1, 2]
+    with pytest.raises(AttributeError, match="has no __dlpack__"):
+        xp.from_dlpack([1])
     assert xp.from_dlpack(x, copy=True).tensor.data_ptr() != x.tensor.data_ptr()
 
 

@@ -115,9 +115,12 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     """Return an array of what another library's array holds, by DLPack.
 
     Raises:
+        AttributeError: If it has no `__dlpack__`.
         BufferError: If its memory cannot be shared.
         ValueError: If copy is False and a copy is needed.
     """
+    if not hasattr(x, "__dlpack__"):
+        raise AttributeError(f"from_dlpack: {type(x).__name__} has no __dlpack__; use asarray")
     if isinstance(x, Array):
         x = x.tensor
     found = tangrad.from_dlpack(x)
