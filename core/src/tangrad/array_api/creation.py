@@ -121,9 +121,8 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     """
     if not hasattr(x, "__dlpack__"):
         raise AttributeError(f"from_dlpack: {type(x).__name__} has no __dlpack__; use asarray")
-    if isinstance(x, Array):
-        x = x.tensor
-    found = tangrad.from_dlpack(x)
+    # Our own memory needs no capsule, so devices that DLPack does not know are served, too.
+    found = x.tensor.detach() if isinstance(x, Array) else tangrad.from_dlpack(x)
     if device is not None and tangrad.device(device) != found.device:
         if copy is False:
             raise ValueError("from_dlpack: another device needs a copy, and copy is False")
