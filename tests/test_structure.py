@@ -24,7 +24,7 @@ LAYERS = [
     {"nn", "optim"},
     {"utils", "serialization"},
     {"library"},  # ops that programs define
-    {"backends", "testing", "settings", "compilation", "cpu", "version", "__config__"},
+    {"backends", "testing", "settings", "compilation", "cpu", "version", "__config__", "array_api"},
     {"tangrad"},  # the public namespace, which those above use as every user does
     {"linalg", "fft", "special", "signal"},  # which show ops by shorter names
     {"autograd", "func", "overrides"},

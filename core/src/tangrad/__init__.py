@@ -157,6 +157,7 @@ _LAZY = {
     "Parameter": "nn.parameter",
 }
 _SUBMODULES = (
+    "array_api",
     "autograd",
     "func",
     "linalg",
