@@ -33,7 +33,8 @@ cdef int promote_operands(Op op, PyObject** flat, int* common) except -1:
     if result < 0:
         raise RuntimeError(f"{op.title}: no operand takes part in promotion")
     if dim_type < 0 and zero_type < 0 and not op.definition.numbers:
-        raise wrong_type(op, op.tensor_param[0], flat[op.tensor_param[0]])
+        raise TypeError(f"{op.title}(): one of the arguments must be a Tensor, got only numbers ({op.names[0]}="
+                        f"{<object>flat[0]!r})")
     kind = KIND[result]
     if op.promote == PROMOTE_FLOAT and kind <= KIND_INT:
         result = default_dtype

@@ -343,6 +343,8 @@ def _masked_select_vjp(g: Any, self_meta: Any, mask: Any) -> Any:
 
 masked_select = op(
     "masked_select(Tensor self, Tensor mask) -> Tensor",
+    strict_out_dtype=True,
+    strict_out=True,
     check=lambda mask: _require_mask("masked_select", mask),
     shape=None,
     shape_depends_on_data=True,
@@ -479,6 +481,8 @@ def argwhere(self: Any) -> Any:
 
 @composite(
     "take(Tensor self, Tensor index) -> Tensor",
+    strict_out_dtype=True,
+    strict_out=True,
     out=True,
     samples=lambda s: [
         s(s.tensor(2, 3), s.integers(-6, 6, 2, 2)),
@@ -499,6 +503,8 @@ def take(self: Any, index: Any) -> Any:
 
 @composite(
     "take_along_dim(Tensor self, Tensor indices, dim? dim=None) -> Tensor",
+    strict_out_dtype=True,
+    strict_out=True,
     out=True,
     samples=lambda s: [
         s(s.tensor(2, 3), s.integers(0, 3, 2, 3), 1),

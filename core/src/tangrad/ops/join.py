@@ -94,6 +94,7 @@ def _cat_batch(size: int, dims: Any, tensors: Sequence[Any], dim: int) -> Any:
 
 cat = op(
     "cat(Tensor[] tensors, dim dim=0) -> Tensor",
+    strict_out=True,
     check=_check_cat,
     shape=_cat_shape,
     dtype=_promoted,

@@ -292,6 +292,7 @@ def _check_matrix(name: str, x: Any) -> None:
 
 tril = op(
     "tril(Tensor self, int diagonal=0) -> Tensor",
+    strict_out_dtype=True,
     check=lambda self: _check_matrix("tril", self),
     shape=lambda self: self.shape,
     reference=lambda np, self, diagonal: np.tril(self, diagonal),
@@ -312,6 +313,7 @@ tril = op(
 
 triu = op(
     "triu(Tensor self, int diagonal=0) -> Tensor",
+    strict_out_dtype=True,
     check=lambda self: _check_matrix("triu", self),
     shape=lambda self: self.shape,
     reference=lambda np, self, diagonal: np.triu(self, diagonal),
