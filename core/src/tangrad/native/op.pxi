@@ -671,6 +671,9 @@ cdef bint plainly_valid(Op op, PyObject** flat) noexcept:
     if op.kind_ != OP_POINTWISE or op.nparams != op.ntensors:
         return False
     for i in range(op.nparams):
+        # A mask of floating numbers is not plain, though all dtypes are the same.
+        if op.fixed[i] >= 0:
+            return False
         if not isinstance(<object>flat[i], Tensor) or KIND[(<Tensor>flat[i]).dtype_.index] != KIND_FLOAT:
             return False
         if first != NULL and <PyObject*>(<Tensor>flat[i]).dtype_ != first:

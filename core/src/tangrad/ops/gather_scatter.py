@@ -490,7 +490,9 @@ def check_index_write(name: str, self: Any, dim: int, index: Any, source: Any) -
     count = index.shape[0] if index.shape else 1
     have = source.shape[dim] if source.shape else 1
     if count != have:
-        raise IndexError(
+        # PyTorch's index_copy alone calls this an error of the index.
+        error = IndexError if name == "index_copy" else RuntimeError
+        raise error(
             f"{name}(): Number of indices ({count}) should be equal to source.size(dim): "
             f"({have}), for dim: {dim}"
         )

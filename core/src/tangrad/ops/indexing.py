@@ -581,7 +581,7 @@ def _check_bincount(self: Any, weights: Any, minlength: int) -> None:
             f"bincount only supports 1-d non-negative integral inputs, got {list(self.shape)}"
         )
     if self.dtype.is_floating_point or self.dtype.is_complex:
-        raise RuntimeError(f'"bincount" not implemented for {self.dtype}')
+        raise NotImplementedError(f'"bincount" not implemented for {self.dtype}')
     if minlength < 0:
         raise RuntimeError(f"minlength should be >= 0, got {minlength}")
     if weights is not None and tuple(weights.shape) != tuple(self.shape):

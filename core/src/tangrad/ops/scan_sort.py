@@ -290,7 +290,7 @@ def _sort(np: Any, self: Any, dim: int, descending: bool) -> Any:
 
 def _check_ordered(name: str, self: Any) -> None:
     if self.dtype.is_complex:
-        raise RuntimeError(f"{name}: complex numbers have no order (got {self.dtype})")
+        raise NotImplementedError(f"{name}: complex numbers have no order (got {self.dtype})")
 
 
 sort = op(
