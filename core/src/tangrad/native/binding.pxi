@@ -315,7 +315,8 @@ cdef int dims_of_first(Op op, PyObject** flat) except -1:
             if isinstance(t, Tensor):
                 largest = max(largest, (<Tensor>t).ndim_)
         return largest
-    return 0
+    # Without any tensor no dimension is wrong: the op's own check refuses the empty list.
+    return MAX_DIMS if op.ptype[op.dim_tensor] == P_TENSORS else 0
 
 
 cdef inline bint overrides(object value):

@@ -41,6 +41,7 @@ cdef enum:
     PROMOTE_FLOAT = 1
     PROMOTE_INTEGRAL = 2
     PROMOTE_SUM = 3
+    PROMOTE_NUMBER = 4
 
     RESULT_PROMOTED = -1
     RESULT_REAL = -2
@@ -247,7 +248,7 @@ def make_op(definition, str kind, spec):
     op.dim_tensor = op.tensor_param[0] if op.ntensors else -1
     op.nout = spec.get("nout", 1)
     op.promote = {"promote": PROMOTE_PLAIN, "float": PROMOTE_FLOAT, "integral": PROMOTE_INTEGRAL,
-                  "sum": PROMOTE_SUM}[spec.get("promote", "promote")]
+                  "sum": PROMOTE_SUM, "number": PROMOTE_NUMBER}[spec.get("promote", "promote")]
     for i, r in enumerate(spec.get("results", ())):
         op.results[i] = {"promoted": RESULT_PROMOTED, "real": RESULT_REAL, "complex": RESULT_COMPLEX}.get(r, -3)
         if op.results[i] == -3:
@@ -593,8 +594,29 @@ cdef list checked_outs(Op op, object out, Py_ssize_t count, bint needs):
     return outs
 
 
+cdef int check_apart(Op op, PyObject** flat, list outs) except -1:
+    """Refuse an out= that shares memory with an input, or within itself."""
+    cdef Tensor o
+    cdef int i
+    for given in outs:
+        o = given
+        if overlaps_itself(o):
+            raise overlap_error(op, o)
+        for i in range(op.ntensors):
+            value = <object>flat[op.tensor_param[i]]
+            for t in value if isinstance(value, (list, tuple)) else (value,):
+                if isinstance(t, Tensor) and shares_extent(<Tensor>t, o):
+                    raise RuntimeError(
+                        "unsupported operation: some elements of the input tensor and the written-to tensor refer to "
+                        f"a single memory location. Please clone() the tensor before performing the operation. "
+                        f"({op.title} of {describe_tensor(<Tensor>t)} into {describe_tensor(o)})")
+    return 0
+
+
 cdef object call_out(Op op, PyObject** flat, object out, uint64_t needs):
     outs = checked_outs(op, out, op.nout, needs != 0)
+    if op.definition.strict_out:
+        check_apart(op, flat, outs)
     run_op(op, flat, outs[0] if op.nout == 1 else tuple(outs))
     for o in outs:
         bump_version(<Tensor>o, op.name)
@@ -613,6 +635,8 @@ cdef object call_composite(Op op, PyObject** flat, object out, bint inplace):
         result = op.return_type(*result)
     if out is None:
         return result
+    if op.definition.strict_out and not inplace:
+        check_apart(op, flat, checked_outs(op, out, op.nout, False))
     if inplace:
         check_inplace_shape(op, <Tensor>out, (<Tensor>result).ndim_, (<Tensor>result).shape_)
         prepare_out(op, <Tensor>out, (<Tensor>result).ndim_, (<Tensor>result).shape_, (<Tensor>result).dtype_.index)
@@ -647,6 +671,9 @@ cdef bint plainly_valid(Op op, PyObject** flat) noexcept:
     if op.kind_ != OP_POINTWISE or op.nparams != op.ntensors:
         return False
     for i in range(op.nparams):
+        # A mask of floating numbers is not plain, though all dtypes are the same.
+        if op.fixed[i] >= 0:
+            return False
         if not isinstance(<object>flat[i], Tensor) or KIND[(<Tensor>flat[i]).dtype_.index] != KIND_FLOAT:
             return False
         if first != NULL and <PyObject*>(<Tensor>flat[i]).dtype_ != first:

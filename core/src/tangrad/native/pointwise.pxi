@@ -32,10 +32,13 @@ cdef int promote_operands(Op op, PyObject** flat, int* common) except -1:
     result = combine_categories(combine_categories(dim_type, zero_type), scalar_type)
     if result < 0:
         raise RuntimeError(f"{op.title}: no operand takes part in promotion")
+    if dim_type < 0 and zero_type < 0 and not op.definition.numbers:
+        raise TypeError(f"{op.title}(): one of the arguments must be a Tensor, got only numbers ({op.names[0]}="
+                        f"{<object>flat[0]!r})")
     kind = KIND[result]
     if op.promote == PROMOTE_FLOAT and kind <= KIND_INT:
         result = default_dtype
-    elif op.promote == PROMOTE_SUM and kind <= KIND_INT:
+    elif op.promote == PROMOTE_SUM and kind <= KIND_INT or op.promote == PROMOTE_NUMBER and result == BOOL:
         result = INT64
     if not op.accepted >> KIND[result if KIND[result] != KIND_FOREIGN else COMPUTE[result]] & 1:
         raise not_implemented_for(op, result, flat)
@@ -49,8 +52,8 @@ cdef object not_implemented_for(Op op, int index, PyObject** flat):
     custom = op.definition.rejection(<object>DTYPES[index])
     if custom is not None:
         return custom
-    return RuntimeError(f"\"{op.title}\" not implemented for '{(<dtype>DTYPES[index]).name}' (operands: {operands}); "
-                        "convert with .to(dtype)")
+    return NotImplementedError(f"\"{op.title}\" not implemented for '{(<dtype>DTYPES[index]).name}' (operands: {operands}); "
+                               "convert with .to(dtype)")
 
 
 cdef int number_dtype(object x) except -1:
@@ -291,18 +294,25 @@ cdef int check_inplace_shape(Op op, Tensor o, int ndim, const int64_t* shape) ex
     return 0
 
 
+cdef object overlap_error(Op op, Tensor o):
+    return RuntimeError(
+        "unsupported operation: more than one element of the written-to tensor refers to a single memory "
+        f"location. Please clone() the tensor before performing the operation. ({op.title} into "
+        f"{describe_tensor(o)} with strides {shape_list(o.ndim_, o.stride_)})")
+
+
 cdef int prepare_out(Op op, Tensor o, int ndim, const int64_t* shape, int want) except -1:
     """Check that a result fits `out`, resizing an empty or wrongly shaped out= as PyTorch does."""
     cdef int i
     if not can_cast_index(want, o.dtype_.index):
         raise RuntimeError(f"result type {(<dtype>DTYPES[want]).name} can't be cast to the desired output type "
                            f"{o.dtype_.name} ({op.title})")
+    if o.dtype_.index != want and op.definition.strict_out_dtype:
+        raise RuntimeError(f"{op.title}: Expected out tensor to have dtype {(<dtype>DTYPES[want]).name}, but got "
+                           f"{o.dtype_.name} instead")
     if has_shape(o, ndim, shape):
         if overlaps_itself(o):
-            raise RuntimeError(
-                "unsupported operation: more than one element of the written-to tensor refers to a single memory "
-                f"location. Please clone() the tensor before performing the operation. ({op.title} into "
-                f"{describe_tensor(o)} with strides {shape_list(o.ndim_, o.stride_)})")
+            raise overlap_error(op, o)
         return 0
     resize_out(op, o, ndim, shape)
     return 0

@@ -665,6 +665,18 @@ cdef bint overlaps_itself(Tensor t):
     return False
 
 
+cdef bint shares_extent(Tensor a, Tensor b):
+    """Whether two dense tensors occupy bytes in common; for those with gaps nothing is said."""
+    cdef int64_t first, second
+    if a.storage_ is not b.storage_ or a.numel_ == 0 or b.numel_ == 0:
+        return False
+    if not (non_overlapping_and_dense(a) and non_overlapping_and_dense(b)):
+        return False
+    first = a.offset_ * ITEMSIZE[a.dtype_.index]
+    second = b.offset_ * ITEMSIZE[b.dtype_.index]
+    return first < second + b.numel_ * ITEMSIZE[b.dtype_.index] and second < first + a.numel_ * ITEMSIZE[a.dtype_.index]
+
+
 cdef bint offsets_repeat(Tensor t):
     cdef int i
     offsets = {0}

@@ -16,7 +16,7 @@ def _complex_error(name: str) -> Any:
 
 
 eq = pointwise(
-    "eq(Operand self, Operand other) -> Tensor",
+    "eq(Tensor self, Operand other) -> Tensor",
     "self == other",
     results=("bool",),
     vjp="none: bool output",
@@ -27,7 +27,7 @@ eq = pointwise(
 )
 
 ne = pointwise(
-    "ne(Operand self, Operand other) -> Tensor",
+    "ne(Tensor self, Operand other) -> Tensor",
     "self != other",
     results=("bool",),
     vjp="none: bool output",
@@ -39,7 +39,7 @@ ne = pointwise(
 )
 
 lt = pointwise(
-    "lt(Operand self, Operand other) -> Tensor",
+    "lt(Tensor self, Operand other) -> Tensor",
     "self < other",
     dtypes=REAL,
     results=("bool",),
@@ -52,7 +52,7 @@ lt = pointwise(
 )
 
 le = pointwise(
-    "le(Operand self, Operand other) -> Tensor",
+    "le(Tensor self, Operand other) -> Tensor",
     "self <= other",
     dtypes=REAL,
     results=("bool",),
@@ -65,7 +65,7 @@ le = pointwise(
 )
 
 gt = pointwise(
-    "gt(Operand self, Operand other) -> Tensor",
+    "gt(Tensor self, Operand other) -> Tensor",
     "self > other",
     dtypes=REAL,
     results=("bool",),
@@ -78,7 +78,7 @@ gt = pointwise(
 )
 
 ge = pointwise(
-    "ge(Operand self, Operand other) -> Tensor",
+    "ge(Tensor self, Operand other) -> Tensor",
     "self >= other",
     dtypes=REAL,
     results=("bool",),

@@ -49,6 +49,7 @@ def _check_parts(name: str, first: Any, second: Any) -> None:
 complex = pointwise(
     "complex(Tensor real_part, Tensor imag_part) -> Tensor",
     "complex(real_part, imag_part)",
+    strict_out_dtype=True,
     check=lambda real_part, imag_part: _check_parts("complex", real_part, imag_part),
     names={"real": "real_part", "imag": "imag_part"},
     dtypes="floating",
@@ -67,6 +68,7 @@ complex = pointwise(
 polar = pointwise(
     "polar(Tensor absolute, Tensor phase) -> Tensor",
     "complex(absolute * cos(phase), absolute * sin(phase))",
+    strict_out_dtype=True,
     check=lambda absolute, phase: _check_parts("polar", absolute, phase),
     names={"abs": "absolute", "angle": "phase"},
     dtypes="floating",

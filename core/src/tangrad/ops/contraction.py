@@ -51,6 +51,7 @@ def _mm_batch(size: int, dims: Any, self: Any, mat2: Any) -> Any:
 
 mm = op(
     "mm(Tensor self, Tensor mat2) -> Tensor",
+    strict_out_dtype=True,
     dtypes="integral floating complex",
     check=_check_mm,
     shape=lambda self, mat2: (self.shape[0], mat2.shape[1]),
@@ -101,6 +102,7 @@ def _bmm_batch(size: int, dims: Any, self: Any, mat2: Any) -> Any:
 
 bmm = op(
     "bmm(Tensor self, Tensor mat2) -> Tensor",
+    strict_out_dtype=True,
     dtypes="integral floating complex",
     check=_check_bmm,
     shape=lambda self, mat2: (self.shape[0], self.shape[1], mat2.shape[2]),
@@ -149,6 +151,7 @@ def _mv_batch(size: int, dims: Any, self: Any, vec: Any) -> Any:
 
 mv = op(
     "mv(Tensor self, Tensor vec) -> Tensor",
+    strict_out_dtype=True,
     dtypes="integral floating complex",
     check=_check_mv,
     shape=lambda self: (self.shape[0],),
@@ -189,6 +192,7 @@ def _check_dot(self: Any, tensor: Any) -> None:
 
 dot = op(
     "dot(Tensor self, Tensor tensor) -> Tensor",
+    strict_out_dtype=True,
     dtypes="integral floating complex",
     check=_check_dot,
     shape=lambda: (),
@@ -218,6 +222,7 @@ dot = op(
 
 @composite(
     "vdot(Tensor self, Tensor other) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     dtypes="integral floating complex",
     samples=lambda s: [s(s.tensor(3), s.tensor(3))],
@@ -252,6 +257,7 @@ def _matmul_shapes(a: Any, b: Any) -> RuntimeError:
 
 @composite(
     "matmul(Tensor self, Tensor other) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     dtypes="integral floating complex",
     samples=lambda s: [
@@ -320,6 +326,7 @@ def _own(product: Any, shape: tuple[int, ...]) -> Any:
 
 @composite(
     "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+    strict_out_dtype=True,
     inplace=True,
     out=True,
     dtypes="integral floating complex",
@@ -341,6 +348,7 @@ def addmm(self: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
 @composite(
     "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1)"
     " -> Tensor",
+    strict_out_dtype=True,
     inplace=True,
     out=True,
     dtypes="integral floating complex",
@@ -363,6 +371,7 @@ def baddbmm(self: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
 
 @composite(
     "addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+    strict_out_dtype=True,
     inplace=True,
     out=True,
     dtypes="integral floating complex",
@@ -375,6 +384,7 @@ def addmv(self: Any, mat: Any, vec: Any, beta: Any, alpha: Any) -> Any:
 
 @composite(
     "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     inplace=True,
     dtypes="integral floating complex",

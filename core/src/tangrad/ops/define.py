@@ -115,7 +115,8 @@ def pointwise(
         schema: name, parameters and results.
         expression: text in the language of `tangrad.expr`; or {value: text} for the values of
             the op's only str parameter.
-        promote: "promote", "float" (integers become the default dtype) or "integral".
+        promote: "promote", "float" (integers become the default dtype), "integral" or
+            "number" (bool becomes int64).
         results: dtype of each output: "promoted", "bool", "real" or a dtype's name.
         fixed: inputs that take no part in promotion, with their dtype.
         dtypes: accepted promoted dtypes, words of "bool integral floating complex all".

@@ -40,6 +40,10 @@ class Definition:
         out: whether results can be written to tensors given as out=. Default: what has a kernel
             can, views and composites cannot; a composite that says True copies its results.
         names: {further keyword: parameter}, where PyTorch has several names for one.
+        numbers: whether a call without any tensor, on Python numbers alone, has a result.
+        strict_out: whether tensors given as out= must be apart from the inputs in memory, as a
+            kernel that writes where it still reads has it.
+        strict_out_dtype: whether they must have the result's dtype, not only one it casts to.
     """
 
     kind = "kernel"
@@ -88,6 +92,9 @@ class Definition:
         varargs: bool = False,
         out: bool | None = None,
         names: Mapping[str, str] | None = None,
+        numbers: bool = False,
+        strict_out: bool = False,
+        strict_out_dtype: bool = False,
     ) -> None:
         import sys
 
@@ -123,6 +130,8 @@ class Definition:
             extra_dims,
         )
         self.varargs, self.out = varargs, out
+        self.numbers, self.strict_out = numbers, strict_out
+        self.strict_out_dtype = strict_out_dtype
         self.keyword_aliases = {**KEYWORD_ALIASES, **(names or {})}
         self.public_name: str | None = None
         self.op: Any = None

@@ -84,6 +84,8 @@ def _scatter_batch(name: str) -> Any:
 
 gather = op(
     "gather(Tensor self, dim dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
+    strict_out_dtype=True,
+    strict_out=True,
     check=_check_gather,
     shape=lambda index: index.shape,
     dtype=lambda self: self.dtype,
@@ -379,6 +381,7 @@ scatter = overload(
 
 scatter_add = op(
     "scatter_add(Tensor self, dim dim, Tensor index, Tensor src) -> Tensor",
+    strict_out_dtype=True,
     check=check_scatter,
     shape=lambda self: self.shape,
     reference=scatter_with(_accumulate),
@@ -450,6 +453,8 @@ def _index_select_batch(size: int, dims: Any, self: Any, dim: int, index: Any) -
 
 index_select = op(
     "index_select(Tensor self, dim dim, Tensor index) -> Tensor",
+    strict_out_dtype=True,
+    strict_out=True,
     check=lambda index: _check_vector_index("index_select", index),
     shape=_index_select_shape,
     reference=_index_select_reference,
@@ -485,7 +490,9 @@ def check_index_write(name: str, self: Any, dim: int, index: Any, source: Any) -
     count = index.shape[0] if index.shape else 1
     have = source.shape[dim] if source.shape else 1
     if count != have:
-        raise IndexError(
+        # PyTorch's index_copy alone calls this an error of the index.
+        error = IndexError if name == "index_copy" else RuntimeError
+        raise error(
             f"{name}(): Number of indices ({count}) should be equal to source.size(dim): "
             f"({have}), for dim: {dim}"
         )
@@ -545,6 +552,7 @@ def _index_add_reference(np: Any, self: Any, dim: int, index: Any, source: Any, 
 
 index_add = op(
     "index_add(Tensor self, dim dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
+    strict_out_dtype=True,
     check=lambda self, dim, index, source: check_index_write("index_add", self, dim, index, source),
     shape=lambda self: self.shape,
     reference=_index_add_reference,
@@ -612,6 +620,7 @@ index_select_backward = op(
 
 index_copy = op(
     "index_copy(Tensor self, dim dim, Tensor index, Tensor source) -> Tensor",
+    strict_out_dtype=True,
     check=lambda self, dim, index, source: check_index_write(
         "index_copy", self, dim, index, source
     ),

@@ -343,6 +343,8 @@ def _masked_select_vjp(g: Any, self_meta: Any, mask: Any) -> Any:
 
 masked_select = op(
     "masked_select(Tensor self, Tensor mask) -> Tensor",
+    strict_out_dtype=True,
+    strict_out=True,
     check=lambda mask: _require_mask("masked_select", mask),
     shape=None,
     shape_depends_on_data=True,
@@ -479,6 +481,8 @@ def argwhere(self: Any) -> Any:
 
 @composite(
     "take(Tensor self, Tensor index) -> Tensor",
+    strict_out_dtype=True,
+    strict_out=True,
     out=True,
     samples=lambda s: [
         s(s.tensor(2, 3), s.integers(-6, 6, 2, 2)),
@@ -499,6 +503,8 @@ def take(self: Any, index: Any) -> Any:
 
 @composite(
     "take_along_dim(Tensor self, Tensor indices, dim? dim=None) -> Tensor",
+    strict_out_dtype=True,
+    strict_out=True,
     out=True,
     samples=lambda s: [
         s(s.tensor(2, 3), s.integers(0, 3, 2, 3), 1),
@@ -575,7 +581,7 @@ def _check_bincount(self: Any, weights: Any, minlength: int) -> None:
             f"bincount only supports 1-d non-negative integral inputs, got {list(self.shape)}"
         )
     if self.dtype.is_floating_point or self.dtype.is_complex:
-        raise RuntimeError(f'"bincount" not implemented for {self.dtype}')
+        raise NotImplementedError(f'"bincount" not implemented for {self.dtype}')
     if minlength < 0:
         raise RuntimeError(f"minlength should be >= 0, got {minlength}")
     if weights is not None and tuple(weights.shape) != tuple(self.shape):

@@ -94,6 +94,7 @@ def _cat_batch(size: int, dims: Any, tensors: Sequence[Any], dim: int) -> Any:
 
 cat = op(
     "cat(Tensor[] tensors, dim dim=0) -> Tensor",
+    strict_out=True,
     check=_check_cat,
     shape=_cat_shape,
     dtype=_promoted,
@@ -402,8 +403,12 @@ def _element(value: Any, dtype: Any) -> Any:
     return int(value) % (most + 1) if least == -most else int(value)
 
 
-def _filling(self: Any, value: Any) -> Any:
+def _filling(self: Any, value: Any, mask: Any) -> Any:
     """Check and convert what masked_fill writes."""
+    if not repr(mask.dtype).endswith(".bool"):
+        raise RuntimeError(
+            f"masked_fill only supports boolean masks, but got mask with dtype {mask.dtype}"
+        )
     is_tensor = hasattr(value, "dtype")
     if is_tensor and value.ndim:
         raise RuntimeError(
@@ -423,7 +428,7 @@ def _filling(self: Any, value: Any) -> Any:
 @composite(
     "masked_fill(Tensor self, Tensor mask, Operand value) -> Tensor",
     inplace=True,
-    writes=lambda self, mask, value: _masked_fill.inplace(self, mask, _filling(self, value)),
+    writes=lambda self, mask, value: _masked_fill.inplace(self, mask, _filling(self, value, mask)),
     samples=lambda s: [
         s(s.tensor(2, 3), s.mask(2, 3), 1),
         s(s.tensor(2, 3), s.mask(3), 0),
@@ -434,6 +439,7 @@ def _filling(self: Any, value: Any) -> Any:
     ],
     errors=lambda s: [
         (s(s.tensor(2), s.mask(3), 1), RuntimeError, "must match|broadcast"),
+        (s(s.tensor(2), s.tensor(2, dtype="float32"), 1), RuntimeError, "boolean masks"),
         (s(s.integers(0, 3, 2), s.mask(2), math.inf), RuntimeError, "without overflow|cannot be"),
         (s(s.integers(0, 3, 2), s.mask(2), 1j), RuntimeError, "without overflow|cannot be"),
         (s(s.tensor(2), s.mask(2), s.tensor(2)), RuntimeError, "0-dimensional value tensor"),
@@ -446,7 +452,7 @@ def masked_fill(self: Any, mask: Any, value: Any) -> Any:
         mask: bool, broadcast together with `self`.
         value: a number or a zero-dimensional tensor.
     """
-    return _masked_fill(self, mask, _filling(self, value))
+    return _masked_fill(self, mask, _filling(self, value, mask))
 
 
 # Grids -------------------------------------------------------------------------------------------

@@ -362,6 +362,8 @@ def chain_matmul(matrices: Sequence[Any]) -> Any:
 
 @composite(
     "linalg_cross(Tensor self, Tensor other, *, dim dim=-1) -> Tensor",
+    strict_out_dtype=True,
+    strict_out=True,
     out=True,
     dtypes="integral floating complex",
     namespace="linalg",

@@ -66,6 +66,7 @@ def _check_scaled_subtraction(self: Any, other: Any, alpha: Any) -> None:
 add_plain = pointwise(
     "add_plain(Operand self, Operand other) -> Tensor",
     "self + other",
+    numbers=True,
     inplace=True,
     function=False,
     method=False,
@@ -77,6 +78,7 @@ add_plain = pointwise(
 add_scaled = pointwise(
     "add_scaled(Operand self, Operand other, *, Scalar alpha) -> Tensor",
     "self + alpha * other",
+    numbers=True,
     check=_check_alpha,
     inplace=True,
     function=False,
@@ -106,6 +108,7 @@ add = overload(
 sub_plain = pointwise(
     "sub_plain(Operand self, Operand other) -> Tensor",
     "self - other",
+    numbers=True,
     check=_check_subtraction,
     dtypes=NUMBERS,
     inplace=True,
@@ -123,6 +126,7 @@ sub_plain = pointwise(
 sub_scaled = pointwise(
     "sub_scaled(Operand self, Operand other, *, Scalar alpha) -> Tensor",
     "self - alpha * other",
+    numbers=True,
     check=_check_scaled_subtraction,
     dtypes=NUMBERS,
     inplace=True,
@@ -169,6 +173,7 @@ def positive(self: Any) -> Any:
 mul = pointwise(
     "mul(Operand self, Operand other) -> Tensor",
     "self * other",
+    numbers=True,
     alias=("multiply",),
     inplace=True,
     samples=lambda s: s.binary(),
@@ -179,6 +184,7 @@ mul = pointwise(
 true_divide = pointwise(
     "true_divide(Operand self, Operand other) -> Tensor",
     "self / other",
+    numbers=True,
     promote="float",
     partials={"self": "1 / other", "other": "-(self / other) / other"},
     inplace=True,
@@ -189,6 +195,7 @@ true_divide = pointwise(
 div_rounded = pointwise(
     "div_rounded(Operand self, Operand other, *, str rounding_mode) -> Tensor",
     {"trunc": "trunc_divide(self, other)", "floor": "floor_divide(self, other)"},
+    numbers=True,
     dtypes=REAL_NUMBERS,
     inplace=True,
     function=False,
@@ -210,6 +217,7 @@ div_rounded = pointwise(
 div_unrounded = pointwise(
     "div_unrounded(Operand self, Operand other, *, any rounding_mode=None) -> Tensor",
     "self / other",
+    numbers=True,
     promote="float",
     partials={"self": "1 / other", "other": "-(self / other) / other"},
     inplace=True,
@@ -240,6 +248,7 @@ div = overload(
 floor_divide = pointwise(
     "floor_divide(Operand self, Operand other) -> Tensor",
     "floor_divide(self, other)",
+    numbers=True,
     dtypes=REAL_NUMBERS,
     inplace=True,
     samples=lambda s: [*s.binary(nonzero=True), s(s.tensor(4), -2)],
@@ -312,6 +321,7 @@ pow = pointwise(
 square = pointwise(
     "square(Tensor self) -> Tensor",
     "self * self",
+    promote="number",
     dtypes=NUMBERS,
     inplace=True,
     samples=lambda s: s.unary(),

@@ -174,6 +174,7 @@ def _check_where(condition: Any) -> None:
 where_choice = pointwise(
     "where_choice(Tensor condition, Operand self, Operand other) -> Tensor",
     "where(condition, self, other)",
+    numbers=True,
     fixed={"condition": "bool"},
     check=_check_where,
     function=False,

@@ -507,6 +507,7 @@ def avg_pool1d(
 @composite(
     "avg_pool2d(Tensor input, any kernel_size, any stride=None, any padding=0,"
     " bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
+    strict_out_dtype=True,
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -553,6 +554,7 @@ def avg_pool2d(
 @composite(
     "avg_pool3d(Tensor input, any kernel_size, any stride=None, any padding=0,"
     " bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
+    strict_out_dtype=True,
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [

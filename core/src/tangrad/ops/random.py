@@ -236,6 +236,7 @@ def _bernoulli_reference(np: Any, self: Any, seed: int, offset: int) -> Any:
 
 bernoulli_tensor = op(
     "bernoulli_tensor(Tensor self, *, generator? generator=None) -> Tensor",
+    strict_out=True,
     dtypes="floating",
     check=lambda self: _require_floating("bernoulli", self),
     shape=lambda self: self.shape,
@@ -280,6 +281,7 @@ bernoulli_ = op(
 
 @composite(
     "bernoulli_p(Tensor self, float p, *, generator? generator=None) -> Tensor",
+    strict_out=True,
     random=True,
     function=False,
     method=False,
@@ -660,6 +662,7 @@ def _check_weights(weights: Any) -> None:
 @composite(
     "multinomial(Tensor input, int num_samples, bool replacement=False, *,"
     " generator? generator=None) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     random=True,
     dtypes="floating",

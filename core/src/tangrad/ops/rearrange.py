@@ -76,7 +76,7 @@ def flipud(self: Any) -> Any:
 
 
 @composite(
-    "rot90(Tensor self, int k=1, dim[2] dims=(0, 1)) -> Tensor",
+    "rot90(Tensor self, int k=1, int[] dims=(0, 1)) -> Tensor",
     samples=lambda s: [
         s(s.tensor(2, 3)),
         s(s.tensor(2, 3), 2),
@@ -87,12 +87,28 @@ def flipud(self: Any) -> Any:
         (
             s(s.tensor(2, 2), 1, (0, 0)),
             RuntimeError,
-            "rotation dims to be different|multiple times",
+            "rotation dims to be different",
         ),
+        (s(s.tensor(2)), RuntimeError, "total dims >= 2"),
+        (s(s.tensor(2, 2), 1, (0, 2)), IndexError, "Dimension out of range"),
+        (s(s.tensor(2, 2), 1, (0,)), RuntimeError, "total rotation dims"),
     ],
 )
 def rot90(self: Any, k: int, dims: Ints) -> Any:
     """Rotate a plane `k` times by a quarter turn, from dims[0] towards dims[1]."""
+    if len(dims) != 2:
+        raise RuntimeError(f"rot90: expected total rotation dims == 2, but got dims = {len(dims)}")
+    if self.ndim < 2:
+        raise RuntimeError(f"rot90: expected total dims >= 2, but got total dims = {self.ndim}")
+    for d in dims:
+        if not -self.ndim <= d < self.ndim:
+            raise IndexError(
+                f"rot90: Dimension out of range (expected to be in range of [{-self.ndim}, "
+                f"{self.ndim - 1}], but got {d})"
+            )
+    dims = tuple(d % self.ndim for d in dims)
+    if dims[0] == dims[1]:
+        raise RuntimeError(f"rot90: expected rotation dims to be different, but got {list(dims)}")
     turned = {
         0: lambda: self.clone(),
         1: lambda: self.flip((dims[1],)).transpose(*dims),
@@ -292,6 +308,7 @@ def _check_matrix(name: str, x: Any) -> None:
 
 tril = op(
     "tril(Tensor self, int diagonal=0) -> Tensor",
+    strict_out_dtype=True,
     check=lambda self: _check_matrix("tril", self),
     shape=lambda self: self.shape,
     reference=lambda np, self, diagonal: np.tril(self, diagonal),
@@ -312,6 +329,7 @@ tril = op(
 
 triu = op(
     "triu(Tensor self, int diagonal=0) -> Tensor",
+    strict_out_dtype=True,
     check=lambda self: _check_matrix("triu", self),
     shape=lambda self: self.shape,
     reference=lambda np, self, diagonal: np.triu(self, diagonal),

@@ -315,6 +315,7 @@ def _extreme_errors(s: Any) -> list[Any]:
 
 amax = reduction(
     "amax(Tensor self, dim[] dim=(), bool keepdim=False) -> Tensor",
+    strict_out_dtype=True,
     map="self",
     combine="maximum(a, b)",
     identity=None,
@@ -330,6 +331,7 @@ amax = reduction(
 
 amin = reduction(
     "amin(Tensor self, dim[] dim=(), bool keepdim=False) -> Tensor",
+    strict_out_dtype=True,
     map="self",
     combine="minimum(a, b)",
     identity=None,
@@ -365,6 +367,7 @@ def _aminmax_jvp(
 
 aminmax = reduction(
     "aminmax(Tensor self, *, dim? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
+    strict_out_dtype=True,
     map="self; self",
     combine="minimum(a0, b0); maximum(a1, b1)",
     identity=None,
@@ -414,6 +417,7 @@ def _arg_samples(s: Any) -> list[Any]:
 
 argmax = reduction(
     "argmax(Tensor self, dim? dim=None, bool keepdim=False) -> Tensor",
+    strict_out_dtype=True,
     map="self; index",
     combine=_MOST + "where(take, b0, a0); where(take, b1, a1)",
     identity=None,
@@ -432,6 +436,7 @@ argmax = reduction(
 
 argmin = reduction(
     "argmin(Tensor self, dim? dim=None, bool keepdim=False) -> Tensor",
+    strict_out_dtype=True,
     map="self; index",
     combine=_LEAST + "where(take, b0, a0); where(take, b1, a1)",
     identity=None,
@@ -521,6 +526,7 @@ def _selecting_samples(s: Any) -> list[Any]:
 
 max_dim = reduction(
     "max_dim(Tensor self, dim dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+    strict_out_dtype=True,
     map="self; index",
     combine=_MOST + "where(take, b0, a0); where(take, b1, a1)",
     identity=None,
@@ -540,6 +546,7 @@ max_dim = reduction(
 
 min_dim = reduction(
     "min_dim(Tensor self, dim dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+    strict_out_dtype=True,
     map="self; index",
     combine=_LEAST + "where(take, b0, a0); where(take, b1, a1)",
     identity=None,

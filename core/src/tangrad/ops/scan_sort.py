@@ -197,6 +197,7 @@ def _logcumsumexp_jvp(self: Any, self_t: Any, result: Any, dim: int) -> Any:
 
 logcumsumexp = scan(
     "logcumsumexp(Tensor self, dim dim) -> Tensor",
+    strict_out_dtype=True,
     map="self",
     combine=log_of_sum("a", "b"),
     dtypes="floating complex",
@@ -242,6 +243,7 @@ def _extreme_samples(s: Any) -> list[Any]:
 
 cummax = scan(
     "cummax(Tensor self, dim dim) -> (Tensor values, Tensor indices)",
+    strict_out_dtype=True,
     map="self; index",
     combine=_LATER.format(sign=">="),
     results=("promoted", "int64"),
@@ -255,6 +257,7 @@ cummax = scan(
 
 cummin = scan(
     "cummin(Tensor self, dim dim) -> (Tensor values, Tensor indices)",
+    strict_out_dtype=True,
     map="self; index",
     combine=_LATER.format(sign="<="),
     results=("promoted", "int64"),
@@ -287,12 +290,13 @@ def _sort(np: Any, self: Any, dim: int, descending: bool) -> Any:
 
 def _check_ordered(name: str, self: Any) -> None:
     if self.dtype.is_complex:
-        raise RuntimeError(f"{name}: complex numbers have no order (got {self.dtype})")
+        raise NotImplementedError(f"{name}: complex numbers have no order (got {self.dtype})")
 
 
 sort = op(
     "sort(Tensor self, dim dim=-1, bool descending=False, bool stable=False)"
     " -> (Tensor values, Tensor indices)",
+    strict_out_dtype=True,
     shape=lambda self: [self.shape, self.shape],
     dtype=lambda self: [self.dtype, "int64"],
     check=lambda self: _check_ordered("sort", self),
@@ -374,6 +378,7 @@ def _topk(np: Any, self: Any, k: int, dim: int, largest: bool) -> Any:
 topk = op(
     "topk(Tensor self, int k, dim dim=-1, bool largest=True, bool sorted=True)"
     " -> (Tensor values, Tensor indices)",
+    strict_out_dtype=True,
     shape=lambda self, k, dim: [_with_size(self, dim, k)] * 2,
     dtype=lambda self: [self.dtype, "int64"],
     check=_check_topk,
@@ -410,6 +415,7 @@ def _check_kthvalue(self: Any, k: int, dim: int) -> None:
 @composite(
     "kthvalue(Tensor self, int k, dim dim=-1, bool keepdim=False)"
     " -> (Tensor values, Tensor indices)",
+    strict_out_dtype=True,
     out=True,
     samples=lambda s: [
         s(s.permutation(3, 4) if not s.is_bool else s.values([1, 0]), 2),

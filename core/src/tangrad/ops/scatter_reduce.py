@@ -169,6 +169,7 @@ def _scatter_reduce_samples(s: Any) -> list[Any]:
 @composite(
     "scatter_reduce(Tensor self, dim dim, Tensor index, Tensor src, str reduce, *,"
     " bool include_self=True) -> Tensor",
+    strict_out_dtype=True,
     inplace=True,
     out=True,
     samples=_scatter_reduce_samples,

@@ -232,6 +232,7 @@ _log_softmax_backward_data = op(
 
 @composite(
     "softmax(Tensor self, dim dim, dtype? dtype=None) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     dtypes="floating",
     samples=lambda s: [
@@ -254,6 +255,7 @@ def softmax(self: Any, dim: int, dtype: Any) -> Any:
 
 @composite(
     "log_softmax(Tensor self, dim dim, dtype? dtype=None) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     dtypes="floating",
     samples=lambda s: [

@@ -186,6 +186,7 @@ nanmedian = overload("nanmedian", "nanmedian_all", "nanmedian_dim")
 
 @composite(
     "mode(Tensor self, dim dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
+    strict_out_dtype=True,
     out=True,
     samples=lambda s: (
         []
@@ -328,6 +329,7 @@ def _quantile_errors(s: Any) -> list[Any]:
 @composite(
     "quantile(Tensor self, Operand q, dim? dim=None, bool keepdim=False, *,"
     " str interpolation='linear') -> Tensor",
+    strict_out_dtype=True,
     out=True,
     samples=_quantile_samples,
     errors=_quantile_errors,
@@ -347,6 +349,7 @@ def quantile(self: Any, q: Any, dim: int | None, keepdim: bool, interpolation: s
 @composite(
     "nanquantile(Tensor self, Operand q, dim? dim=None, bool keepdim=False, *,"
     " str interpolation='linear') -> Tensor",
+    strict_out_dtype=True,
     out=True,
     samples=_quantile_samples,
     errors=_quantile_errors,

@@ -103,6 +103,7 @@ def expand_copy(self: Any, size: Ints, implicit: bool) -> Any:
 
 @composite(
     "narrow_copy(Tensor self, dim dim, int start, int length) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     samples=narrow.definition.samples,
     errors=narrow.definition.errors,
