@@ -87,6 +87,27 @@ _LAZY = {
         ),
         "settings",
     ),
+    **dict.fromkeys(("GradScaler", "autocast"), "amp"),
+    **dict.fromkeys(
+        (
+            "autocast_decrement_nesting",
+            "autocast_increment_nesting",
+            "clear_autocast_cache",
+            "get_autocast_cpu_dtype",
+            "get_autocast_dtype",
+            "get_autocast_gpu_dtype",
+            "is_autocast_cache_enabled",
+            "is_autocast_cpu_enabled",
+            "is_autocast_enabled",
+            "set_autocast_cache_enabled",
+            "set_autocast_cpu_dtype",
+            "set_autocast_cpu_enabled",
+            "set_autocast_dtype",
+            "set_autocast_enabled",
+            "set_autocast_gpu_dtype",
+        ),
+        "amp.state",
+    ),
     **dict.fromkeys(("AcceleratorError", "Event", "Stream"), "devices.streams"),
     "compile": "compilation",
     **dict.fromkeys(
@@ -156,6 +177,7 @@ _LAZY = {
     "Parameter": "nn.parameter",
 }
 _SUBMODULES = (
+    "amp",
     "autograd",
     "func",
     "linalg",
