@@ -20,6 +20,7 @@ NEUTRAL = CORE / "plugins" / "neutral.json"
 # From the top down. A part imports from its own line and the lines below it, never from above.
 LAYERS = [
     {"__main__", "cli"},
+    {"stand_in"},
     {"plugin"},
     {"nn", "optim"},
     {"utils", "serialization"},

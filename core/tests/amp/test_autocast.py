@@ -22,7 +22,7 @@ CALLS = {
     "bilinear": lambda t, a, b: t.nn.functional.bilinear(a, b, a[None]),
     "reflect": lambda t, a, b: t.nn.functional.pad(a, (1, 1), mode="reflect"),
     "zeros": lambda t, a, b: t.nn.functional.pad(a, (1, 1)),
-    "in place": lambda t, a, b: a.float().addmm_(b.float(), a.float()),
+    "in place": lambda t, a, b: a.double().float().addmm_(b.float(), a.float()),
     "out": lambda t, a, b: t.mm(a.float(), b.float(), out=t.empty(3, 3)),
     "double": lambda t, a, b: a.double() @ b.double(),
 }

@@ -86,13 +86,12 @@ class autocast:
         state.set_autocast_cache_enabled(self._cache_enabled)
         return self
 
-    def __exit__(self, *exc: Any) -> bool:
+    def __exit__(self, *exc: Any) -> None:
         if state.autocast_decrement_nesting() == 0:
             state.clear_autocast_cache()
         state.set_autocast_enabled(self.device, self.prev)
         state.set_autocast_dtype(self.device, self.prev_fastdtype)
         state.set_autocast_cache_enabled(self.prev_cache_enabled)
-        return False
 
     def __call__(self, func: Callable[..., Any]) -> Callable[..., Any]:
         """Return `func` with its calls inside the region."""
@@ -185,5 +184,5 @@ def _cast(value: Any, device_type: str, dtype: Any) -> Any:
         }
     if isinstance(value, Iterable):
         cast = (_cast(v, device_type, dtype) for v in value)
-        return type(value)(cast) if isinstance(value, (list, tuple)) else cast  # type: ignore[call-arg]
+        return type(value)(cast) if isinstance(value, (list, tuple)) else cast
     return value
