@@ -1,6 +1,6 @@
 """Parse tangrad's command line, and tell about the installation.
 
-`info`, `op`, `inspect` and `run` are the core's; plugins add commands by the hook `tangrad_add_cli`.
+The commands below are the core's; plugins add theirs by the hook `tangrad_add_cli`.
 """
 
 from __future__ import annotations
