@@ -22,7 +22,7 @@ LAYERS = [
     {"__main__", "cli"},
     {"stand_in"},
     {"plugin"},
-    {"nn", "optim"},
+    {"nn", "optim", "utils.flop_counter"},
     {"utils", "serialization"},
     {"amp", "backends", "testing", "settings", "compilation", "cpu", "version", "__config__"},
     {"tangrad"},  # the public namespace, which those above use as every user does
