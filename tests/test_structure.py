@@ -20,11 +20,13 @@ NEUTRAL = CORE / "plugins" / "neutral.json"
 # From the top down. A part imports from its own line and the lines below it, never from above.
 LAYERS = [
     {"__main__", "cli"},
+    {"stand_in"},
     {"plugin"},
-    {"nn", "optim"},
+    {"nn", "optim", "utils.flop_counter"},
     {"utils", "serialization"},
     {"library"},  # ops that programs define
-    {"backends", "testing", "settings", "compilation", "cpu", "version", "__config__", "array_api"},
+    {"amp", "array_api", "backends", "testing", "settings", "compilation", "cpu", "version",
+     "__config__"},
     {"tangrad"},  # the public namespace, which those above use as every user does
     {"linalg", "fft", "special", "signal"},  # which show ops by shorter names
     {"autograd", "func", "overrides"},

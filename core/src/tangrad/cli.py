@@ -1,6 +1,6 @@
 """Parse tangrad's command line, and tell about the installation.
 
-`info`, `op` and `inspect` are the core's; plugins add commands by the hook `tangrad_add_cli`.
+The commands below are the core's; plugins add theirs by the hook `tangrad_add_cli`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         SystemExit: with status 2 and the usage if the command line is wrong.
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
+    if given[:1] == ["run"] and len(given) > 1 and not given[1].startswith("-"):
+        # What follows the program is the program's, also what looks like an option.
+        from tangrad.stand_in import run_program
+
+        return run_program(given[1], given[2:])
     parser = argparse.ArgumentParser(prog="python -m tangrad", description="Inspect tangrad.")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_own(commands)
@@ -93,6 +98,9 @@ def _add_own(commands: Any) -> None:
     inspect.add_argument("file", metavar="FILE", help="written by save, PyTorch or safetensors")
     inspect.add_argument("--json", action="store_true", help="print JSON")
     inspect.set_defaults(run=_inspect)
+    run = commands.add_parser("run", help="run a program in which `import torch` is tangrad")
+    run.add_argument("program", metavar="PROGRAM", help="a file, as `python PROGRAM` takes it")
+    run.add_argument("arguments", metavar="ARGUMENT", nargs="*", help="the program's own")
 
 
 def _info(options: argparse.Namespace) -> None:

@@ -44,20 +44,45 @@ def observed(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any, stac
     """Run observers around the rest."""
     if not stack.observers:
         return rewritten(op, functional, args, out, stack)
-    entered: list[tuple[Any, Any]] = []
+    watching: list[tuple[Any, Any]] = []
     try:
         for observer in stack.observers:
-            entered.append((observer, observer.enter(op)))
+            watching.append((observer, observer.enter(op)))
         return rewritten(op, functional, args, out, stack)
     finally:
-        for observer, token in reversed(entered):
+        for observer, token in reversed(watching):
             observer.leave(op, token)
 
 
 def rewritten(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any, stack: Stack) -> Any:
-    """Let autocast and its like change the arguments, expand composites, enter the levels."""
-    for rewrite in stack.rewriters:
-        args = rewrite(op, args)
+    """Let autocast and its like change the arguments; in-place forms and out= stay as they are."""
+    if stack.rewriters:
+        if op is not functional or out is not None:
+            return unrewritten(op, functional, args, out, stack)
+        taken = False
+        for rewrite in stack.rewriters:
+            changed = rewrite(op, args)
+            if changed is not None:
+                args, taken = changed, True
+        if taken:
+            # The ops that it is made of are of the dtype that was chosen for it.
+            return unrewritten(op, functional, args, None, stack)
+    return entered(op, functional, args, out, stack)
+
+
+def unrewritten(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any, stack: Stack) -> Any:
+    """Run a call that a rewriter took, or must not touch, without rewriters for what it calls."""
+    kept, stack.rewriters = stack.rewriters, []
+    stack.install()
+    try:
+        return entered(op, functional, args, out, stack)
+    finally:
+        stack.rewriters = kept
+        stack.install()
+
+
+def entered(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any, stack: Stack) -> Any:
+    """Expand a composite, or enter the levels."""
     if functional.kind == "composite":
         return expanded(op, functional, args, out, stack)
     if stack.levels and functional.definition.schema.written_lists:

@@ -14,7 +14,7 @@ class Stack:
     Attributes:
         function_modes: active TorchFunctionMode objects, innermost last.
         observers: objects with enter(op) -> token and leave(op, token).
-        rewriters: callables (op, args) -> args, e.g. autocast.
+        rewriters: callables (op, args) -> args, or None to leave the call alone, e.g. autocast.
         levels: transform levels in order of entry.
         dispatch_modes: active TorchDispatchMode objects.
         functions_disabled: > 0 while `__torch_function__` of subclasses is off.

@@ -1,0 +1,17 @@
+"""Mixed precision: ops that gain by it compute in a narrower dtype, the delicate ones in float32.
+
+`autocast` chooses a dtype per op while it is active (`amp/policies.py` says which), `GradScaler`
+keeps small gradients from vanishing in float16.
+"""
+
+from __future__ import annotations
+
+from tangrad.amp.autocast_mode import (
+    autocast,
+    custom_bwd,
+    custom_fwd,
+    is_autocast_available,
+)
+from tangrad.amp.grad_scaler import GradScaler
+
+__all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]

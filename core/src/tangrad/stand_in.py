@@ -1,0 +1,126 @@
+"""Run a program written for PyTorch, unchanged: its `import torch` gets tangrad.
+
+The names `torch` and `torch.x` are aliases in `sys.modules` for the modules of tangrad, not
+copies, and only in this process; a PyTorch that is installed is neither loaded nor changed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+STOOD_IN_FOR = "torch"
+OURS = __name__.partition(".")[0]
+
+
+class Finder:
+    """Find `torch.x` as `tangrad.x`; it must come first, or an installed PyTorch is found."""
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        """Return how to load a module, or None if it is none of these.
+
+        Raises:
+            ModuleNotFoundError: tangrad has no such module. Returning None would have the other
+                finders look for it below the parent's path and load a file of tangrad again.
+        """
+        top, _, rest = fullname.partition(".")
+        if top != STOOD_IN_FOR:
+            return None
+        module = _find(f"{OURS}.{rest}" if rest else OURS)
+        if module is None:
+            raise ModuleNotFoundError(
+                f"No module named '{fullname}': tangrad stands in for {STOOD_IN_FOR} in this "
+                f"process and has no '{rest}'",
+                name=fullname,
+            )
+        return ModuleSpec(fullname, _Loader(module), is_package=hasattr(module, "__path__"))  # type: ignore[arg-type]
+
+
+class _Loader:
+    """Put an existing module under a second name."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self.module = module
+
+    def create_module(self, spec: Any) -> None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        # The import system hands on what stands in sys.modules afterwards; from create_module it
+        # would overwrite the module's own __spec__.
+        sys.modules[module.__name__] = self.module
+
+
+def _find(name: str) -> ModuleType | None:
+    """Return a module of tangrad by name, also one that is an attribute and no file."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise  # it is there, and lacks something itself
+        parent, _, last = name.rpartition(".")
+        found = getattr(sys.modules.get(parent), last, None)
+        if isinstance(found, ModuleType):
+            return found
+        if type(error) is not ModuleNotFoundError:
+            raise  # it names the package to install
+        return None
+
+
+def install() -> None:
+    """Have `import torch` give tangrad in this process.
+
+    Raises:
+        RuntimeError: another PyTorch was imported before.
+    """
+    loaded = sys.modules.get(STOOD_IN_FOR)
+    if loaded is not None and loaded is not sys.modules[OURS]:
+        raise RuntimeError(
+            f"tangrad cannot stand in for {STOOD_IN_FOR}: it is imported already, from "
+            f"{getattr(loaded, '__file__', 'an unknown place')}. Start a new process."
+        )
+    if not any(isinstance(finder, Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, Finder())
+
+
+def run_program(program: str, arguments: Sequence[str]) -> int:
+    """Run a file as `python program arguments...` does, with tangrad for `torch`.
+
+    Args:
+        program: path of the file.
+        arguments: what `sys.argv` holds after it.
+
+    Returns:
+        The exit status: 0, 1 after an exception, 2 if the file cannot be read. `SystemExit` of
+        the program passes.
+    """
+    try:
+        with open(program, "rb") as file:
+            source = file.read()
+    except OSError as error:
+        print(f"python -m tangrad run: can't open file {program!r}: {error}", file=sys.stderr)
+        return 2
+    install()
+    main = ModuleType("__main__")
+    main.__file__ = os.path.abspath(program)
+    main.__dict__["__builtins__"] = __builtins__
+    sys.modules["__main__"] = main
+    sys.argv = [program, *arguments]
+    sys.path[0] = os.path.dirname(os.path.realpath(program))
+    try:
+        exec(compile(source, program, "exec"), main.__dict__)
+    except Exception as error:
+        # The program's own frames, without ours before them.
+        shown = error.__traceback__.tb_next if error.__traceback__ else None
+        if sys.excepthook is sys.__excepthook__:
+            traceback.print_exception(type(error), error, shown)
+        else:
+            sys.excepthook(type(error), error, shown)
+        return 1
+    return 0
