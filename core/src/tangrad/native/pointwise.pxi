@@ -52,7 +52,8 @@ cdef object not_implemented_for(Op op, int index, PyObject** flat):
     custom = op.definition.rejection(<object>DTYPES[index])
     if custom is not None:
         return custom
-    return NotImplementedError(f"\"{op.title}\" not implemented for '{(<dtype>DTYPES[index]).name}' (operands: {operands}); "
+    name = (<dtype>DTYPES[index]).name
+    return NotImplementedError(f"\"{op.title}\" not implemented for '{name}' (operands: {operands}); "
                                "convert with .to(dtype)")
 
 
