@@ -639,3 +639,18 @@ def test_a_name_defined_again_is_taken_over(agree):
         return op(f.ones(1)), getattr(f.ops, ns).op(f.ones(1))
 
     agree(program)
+
+
+@pytest.mark.skipif(not hasattr(tangrad, "autocast"), reason="there is no autocast")
+def test_autocast_casts_the_inputs(agree):
+    ns = fresh()
+
+    def program(f):
+        op = define(f, ns, lambda x, y: x @ y, x="tensor", y="tensor")
+        op.register_autocast("cpu", f.bfloat16)
+        x = f.ones(2, 2)
+        with f.autocast("cpu", dtype=f.bfloat16):
+            inside = str(op(x, x).dtype), str(op(x.double(), x.double()).dtype)
+        return inside, str(op(x, x).dtype)
+
+    agree(program)
