@@ -23,6 +23,7 @@ LAYERS = [
     {"plugin"},
     {"nn", "optim"},
     {"utils", "serialization"},
+    {"multiprocessing"},
     {"backends", "testing", "settings", "compilation", "cpu", "version", "__config__"},
     {"tangrad"},  # the public namespace, which those above use as every user does
     {"linalg", "fft", "special", "signal"},  # which show ops by shorter names

@@ -166,6 +166,7 @@ _SUBMODULES = (
     "nn",
     "optim",
     "utils",
+    "multiprocessing",
     "plugin",
     "plugins",
     "ops",

@@ -3,7 +3,6 @@
 from tangrad.utils.data.collate import default_collate as default_collate
 from tangrad.utils.data.collate import default_convert as default_convert
 from tangrad.utils.data.dataloader import DataLoader as DataLoader
-from tangrad.utils.data.dataloader import get_worker_info as get_worker_info
 from tangrad.utils.data.dataset import ChainDataset as ChainDataset
 from tangrad.utils.data.dataset import ConcatDataset as ConcatDataset
 from tangrad.utils.data.dataset import Dataset as Dataset
@@ -18,3 +17,4 @@ from tangrad.utils.data.sampler import Sampler as Sampler
 from tangrad.utils.data.sampler import SequentialSampler as SequentialSampler
 from tangrad.utils.data.sampler import SubsetRandomSampler as SubsetRandomSampler
 from tangrad.utils.data.sampler import WeightedRandomSampler as WeightedRandomSampler
+from tangrad.utils.data.worker import get_worker_info as get_worker_info
