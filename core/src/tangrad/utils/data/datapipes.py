@@ -176,10 +176,10 @@ class IterDataPipe(_Pipe, IterableDataset[T_co]):
         super().__init_subclass__(**kwargs)
         own = cls.__dict__.get("__iter__")
         if own is not None:
-            cls.__iter__ = _single(own)
+            type.__setattr__(cls, "__iter__", _single(own))
 
     def __iter__(self) -> Iterator[T_co]:
-        return self  # type: ignore[return-value]
+        return self
 
     def reset(self) -> None:
         """Begin anew; called by every `iter()`."""
