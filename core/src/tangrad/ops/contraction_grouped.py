@@ -46,7 +46,7 @@ def _check_bilinear(input1: Any, input2: Any, weight: Any, bias: Any) -> None:
 
 @composite(
     "bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor",
-    namespace="nn",
+    method=False,
     oracle="nn.functional.bilinear",
     samples=lambda s: (
         [

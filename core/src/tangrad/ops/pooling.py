@@ -482,7 +482,7 @@ def _divided(sums: Any, counts: list[list[int]], divisor: int | None) -> Any:
 
 
 @composite(
-    "avg_pool1d(Tensor input, any kernel_size, any stride=None, any padding=0,"
+    "avg_pool1d(Tensor input, any kernel_size, any stride=(), any padding=0,"
     " bool ceil_mode=False, bool count_include_pad=True) -> Tensor",
     dtypes="floating",
     method=False,

@@ -1,0 +1,50 @@
+"""The examples do what they say, in a few seconds each."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import tangrad
+
+FOLDER = Path(__file__).resolve().parents[1] / "examples"
+
+
+@pytest.fixture
+def example() -> Callable[[str], ModuleType]:
+    """A function that imports an example by its name."""
+
+    def load(name: str) -> ModuleType:
+        spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+        return module
+
+    return load
+
+
+def test_training_goes_on_from_a_checkpoint_as_without_a_break(example, tmp_path) -> None:
+    pytest.importorskip("matplotlib", reason="draws the picture")
+    checkpoint, picture = tmp_path / "resume.pt", tmp_path / "resume.png"
+    arguments = ["--epochs", "6", "--checkpoint", str(checkpoint), "--out", str(picture)]
+    through, resumed, accuracy = example("resume").main(arguments)
+    assert through == resumed
+    assert accuracy > 0.9
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_small_gpt_learns_to_predict_characters(example, tmp_path, capsys) -> None:
+    weights = tmp_path / "gpt.pt"
+    losses, written = example("char_gpt").main(["--steps", "40", "--out", str(weights)])
+    assert sum(losses[-5:]) < 0.8 * sum(losses[:5])
+    assert written.startswith("The statement ")
+    assert set(tangrad.load(weights)) == {"model", "alphabet"}
+    assert "bits/character" in capsys.readouterr().out
