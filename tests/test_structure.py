@@ -24,6 +24,7 @@ LAYERS = [
     {"plugin"},
     {"nn", "optim", "utils.flop_counter"},
     {"utils", "serialization"},
+    {"multiprocessing"},
     {"library"},  # ops that programs define
     {"amp", "array_api", "backends", "testing", "settings", "compilation", "cpu", "version",
      "__config__"},

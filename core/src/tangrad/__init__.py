@@ -191,6 +191,7 @@ _SUBMODULES = (
     "nn",
     "optim",
     "utils",
+    "multiprocessing",
     "plugin",
     "plugins",
     "ops",

@@ -428,3 +428,27 @@ cdef int storage_resize(UntypedStorage s, size_t nbytes) except -1:
     elif not s.dev.type.meta and min(nbytes, old.nbytes_):
         s.dev.type.driver.copy_within(s.handle, s.offset, old.handle, old.offset, min(nbytes, old.nbytes_))
     return 0
+
+
+def storage_owner(UntypedStorage s not None):
+    """Return the foreign object whose memory this is, or None."""
+    return s.owner
+
+
+def rebase_storage(UntypedStorage s not None, UntypedStorage onto not None):
+    """Let a storage, and so every tensor on it, continue on the memory of another: foreign memory of the same host.
+
+    Nothing is copied, and views of the old memory that others hold outside of tensors are void.
+
+    Raises:
+        RuntimeError: the memory is not of the same size, device and kind.
+    """
+    cdef UntypedStorage old
+    if onto.owner is None or not onto.dev.type.host or s.dev.type is not onto.dev.type or onto.nbytes_ < s.nbytes_:
+        raise RuntimeError(f"rebase_storage: {s.nbytes_} bytes on {s.dev.device} cannot continue on {onto.nbytes_} "
+                           f"bytes on {onto.dev.device}, which must be foreign memory of the same host device")
+    old = UntypedStorage.__new__(UntypedStorage)
+    old.dev, old.block, old.owner = s.dev, s.block, s.owner   # freed with `old`
+    s.block = NULL
+    s.owner, s.data, s.handle, s.offset = onto.owner, onto.data, onto.handle, onto.offset
+    s.resizable_ = False

@@ -324,8 +324,25 @@ def numel_alias(self: Any) -> int:
 
 
 def share_memory_(self: Any) -> Any:
-    """Return self: there is memory of one process only, so there is nothing to move."""
+    """Move the memory, and with it all tensors on it, to where other processes can have it.
+
+    Tensors that are sent to another process by `tangrad.multiprocessing` do so by themselves. On
+    a device other than the host, nothing moves.
+
+    Returns:
+        The tensor.
+
+    Raises:
+        OSError: there is no memory or no descriptor left.
+    """
+    self.untyped_storage().share_memory_()
     return self
+
+
+def is_shared(self: Any) -> bool:
+    """Return whether other processes can have the memory."""
+    shared: bool = self.untyped_storage().is_shared()
+    return shared
 
 
 def where(self: Any, condition: Any, other: Any) -> Any:
@@ -366,7 +383,7 @@ TABLE: dict[str, Any] = {
     "nelement": numel_alias,
     "ndimension": lambda self: self.dim(),
     "share_memory_": share_memory_,
-    "is_shared": lambda self: False,
+    "is_shared": is_shared,
     "where": where,
     "name": property(lambda self: None),
     "is_distributed": lambda self: False,

@@ -87,6 +87,22 @@ def _get_device(self: Any) -> int:
     return -1 if self.device.index is None else self.device.index
 
 
+def _is_shared(self: Any) -> bool:
+    """Return whether other processes can have the memory."""
+    from tangrad.tensor.shared import is_shared
+
+    return is_shared(self)
+
+
+def _share_memory_(self: Any) -> Any:
+    """Move the bytes to where other processes can have them, unless they are not the host's."""
+    from tangrad.tensor.shared import on_host, share
+
+    if on_host(self):
+        share(self)
+    return self
+
+
 _UNTYPED: dict[str, Callable[..., Any]] = {
     "clone": _clone,
     "copy_": _copy_,
@@ -98,8 +114,8 @@ _UNTYPED: dict[str, Callable[..., Any]] = {
     "untyped": lambda self: self,
     "is_pinned": lambda self, device=None: False,
     "pin_memory": lambda self, device=None: self,
-    "is_shared": lambda self: False,
-    "share_memory_": lambda self: self,
+    "is_shared": _is_shared,
+    "share_memory_": _share_memory_,
     "get_device": _get_device,
     "type": lambda self, dtype=None, non_blocking=False: "tangrad.UntypedStorage",
     "new": lambda self: _C.empty((0,), _C.dtype_by_name("uint8"), self.device).untyped_storage(),
@@ -287,11 +303,12 @@ class TypedStorage:
         return self
 
     def is_shared(self) -> bool:
-        """Return whether the memory is shared between processes."""
-        return False
+        """Return whether other processes can have the memory."""
+        return _is_shared(self._untyped_storage)
 
     def share_memory_(self) -> TypedStorage:
-        """Return self: there is memory of one process only."""
+        """Move the elements to where other processes can have them; return self."""
+        _share_memory_(self._untyped_storage)
         return self
 
     def get_device(self) -> int:

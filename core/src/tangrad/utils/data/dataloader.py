@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
 from typing import Any
 
+from tangrad import _C
 from tangrad.utils.data.collate import default_collate, default_convert
 from tangrad.utils.data.dataset import IterableDataset
+from tangrad.utils.data.loading import InProcess, Iteration, WithWorkers
 from tangrad.utils.data.sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 
 
@@ -19,22 +23,16 @@ class _InfiniteConstantSampler(Sampler[Any]):
             yield None
 
 
-def get_worker_info() -> None:
-    """Return what a worker process knows of itself; None in the main process."""
-    return
-
-
-# Arguments that only make sense with worker processes, by their neutral value.
-_WORKER_OPTIONS = {
-    "prefetch_factor": None,
-    "persistent_workers": False,
-    "multiprocessing_context": None,
-    "timeout": 0,
-}
+_FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
 
 
 class DataLoader:
-    """Iterate over a data set in batches, in the calling process.
+    """Iterate over a data set in batches, made in the calling process or in worker processes.
+
+    Each worker has a copy of the data set and makes whole batches; those of a data set by key are
+    dealt out to the workers in turn. A stream is read by every worker as a whole, unless the data
+    set shares itself out by `get_worker_info`. Tensors come from a worker in shared memory.
+    Random numbers in a worker start from a seed that the loader draws, plus the worker's number.
 
     Args:
         dataset: the data set, by key or a stream.
@@ -42,22 +40,26 @@ class DataLoader:
         shuffle: draw in a new random order in each pass.
         sampler: the order of keys.
         batch_sampler: the keys of each batch, as lists.
-        num_workers: 0: there are no worker processes.
+        num_workers: number of worker processes; 0: the calling process makes the batches.
         collate_fn: makes a batch of a list of samples; `default_collate` by default.
         pin_memory: copy tensors of a batch into memory that devices copy from quickly.
         drop_last: leave the last batch out if it is smaller.
-        timeout: for workers: 0.
-        worker_init_fn: for workers: not called.
-        multiprocessing_context: for workers: None.
-        generator: where the random order comes from.
-        prefetch_factor: for workers: None.
-        persistent_workers: for workers: False.
-        pin_memory_device: ignored.
-        in_order: ignored: batches always come in order.
+        timeout: seconds to wait for a batch from workers; 0: without end.
+        worker_init_fn: called in each worker with its number, after it is seeded.
+        multiprocessing_context: how workers are started: a name ("fork", "spawn", "forkserver")
+            or a context of `multiprocessing`; its default otherwise.
+        generator: where the random order and the workers' seed come from.
+        prefetch_factor: number of batches that each worker makes ahead; 2 by default.
+        persistent_workers: keep the workers after a pass, for the next.
+        pin_memory_device: ignored, with a warning.
+        in_order: whether batches come in the order of their keys, or as soon as they are made.
 
     Raises:
-        ValueError: if arguments exclude each other, or ask for worker processes.
+        ValueError: if arguments exclude each other, or name no way to start processes.
+        TypeError: if `multiprocessing_context` is neither a name nor a context.
     """
+
+    __initialized = False
 
     def __init__(
         self,
@@ -80,13 +82,7 @@ class DataLoader:
         pin_memory_device: str = "",
         in_order: bool = True,
     ) -> None:
-        options = {
-            "prefetch_factor": prefetch_factor,
-            "persistent_workers": persistent_workers,
-            "multiprocessing_context": multiprocessing_context,
-            "timeout": timeout,
-        }
-        _check_workers(num_workers, options)
+        _check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
         _check_exclusive(dataset, batch_size, shuffle, sampler, batch_sampler, drop_last)
         self.dataset = dataset
         self.num_workers = num_workers
@@ -96,6 +92,8 @@ class DataLoader:
         self.worker_init_fn = worker_init_fn
         self.multiprocessing_context = multiprocessing_context
         self.generator = generator
+        if num_workers and prefetch_factor is None:
+            prefetch_factor = 2
         self.prefetch_factor = prefetch_factor
         self.persistent_workers = persistent_workers
         self.in_order = in_order
@@ -112,71 +110,155 @@ class DataLoader:
         if collate_fn is None:
             collate_fn = default_convert if batch_sampler is None else default_collate
         self.collate_fn = collate_fn
+        self._iterator: Iteration | None = None
+        # The length that a stream claimed to have, once it was asked.
+        self._claimed_length: int | None = None
+        self.__initialized = True
+        self.check_worker_number_rationality()
+
+    def __setattr__(self, attr: str, val: Any) -> None:
+        if self.__initialized and attr in _FIXED:
+            raise ValueError(
+                f"{attr} attribute should not be set after {type(self).__name__} is initialized"
+            )
+        super().__setattr__(attr, val)
+
+    @property
+    def multiprocessing_context(self) -> Any:
+        """How workers are started: a context of `multiprocessing`, or None for its default."""
+        return self._context
+
+    @multiprocessing_context.setter
+    def multiprocessing_context(self, context: Any) -> None:
+        self._context = _checked_context(context, self.num_workers)
+
+    @property
+    def _streaming(self) -> bool:
+        return isinstance(self.dataset, IterableDataset)
+
+    @property
+    def _auto_collation(self) -> bool:
+        return self.batch_sampler is not None
+
+    @property
+    def _index_sampler(self) -> Iterable[Any]:
+        return self.sampler if self.batch_sampler is None else self.batch_sampler
 
     def _default_sampler(self, shuffle: bool) -> Sampler[Any]:
-        if isinstance(self.dataset, IterableDataset):
+        if self._streaming:
             return _InfiniteConstantSampler()
         if shuffle:
             return RandomSampler(self.dataset, generator=self.generator)
         return SequentialSampler(self.dataset)
 
+    def check_worker_number_rationality(self) -> None:
+        """Warn of more workers than there are processors to run them."""
+        usable = (
+            len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        )
+        if usable is not None and self.num_workers > usable:
+            warnings.warn(
+                f"This DataLoader will create {self.num_workers} worker processes in total. Our "
+                f"suggested max number of worker in current system is {usable}, which is smaller "
+                "than what this DataLoader is going to create. Please be aware that excessive "
+                "worker creation might get DataLoader running slow or even freeze, lower the "
+                "worker number to avoid potential slowness/freeze if necessary.",
+                stacklevel=3,
+            )
+
     def __iter__(self) -> Iterator[Any]:
-        if isinstance(self.dataset, IterableDataset):
-            batches = self._stream()
+        self._warn_of_pinning()
+        if not self.persistent_workers:
+            return self._get_iterator()
+        if self._iterator is None:
+            self._iterator = self._get_iterator()
         else:
-            batches = self._lookups()
-        return map(_pinned, batches) if self.pin_memory else batches
+            self._iterator.reset()
+        return self._iterator
 
-    def _lookups(self) -> Iterator[Any]:
-        """Yield batches of a data set by key."""
-        if self.batch_sampler is None:
-            for key in self.sampler:
-                yield self.collate_fn(self.dataset[key])
-            return
-        many = getattr(self.dataset, "__getitems__", None)
-        for keys in self.batch_sampler:
-            samples = many(keys) if callable(many) else [self.dataset[key] for key in keys]
-            yield self.collate_fn(samples)
+    def _get_iterator(self) -> Iteration:
+        return WithWorkers(self) if self.num_workers else InProcess(self)
 
-    def _stream(self) -> Iterator[Any]:
-        """Yield batches of a stream."""
-        samples = iter(self.dataset)
-        if self.batch_sampler is None:
-            yield from map(self.collate_fn, samples)
-            return
-        for keys in self.batch_sampler:
-            batch = list(islice(samples, len(keys)))
-            if not batch or (self.drop_last and len(batch) < len(keys)):
-                return
-            yield self.collate_fn(batch)
+    def _warn_of_pinning(self) -> None:
+        if self.pin_memory and self.pin_memory_device:
+            warnings.warn(
+                "pin_memory_device is deprecated, the current accelerator will be used as the "
+                f"device,ignore pin_memory_device='{self.pin_memory_device}'.",
+                stacklevel=3,
+            )
+        if self.pin_memory and not has_accelerator():
+            warnings.warn(
+                "'pin_memory' argument is set as true but no accelerator is found, then device "
+                "pinned memory won't be used.",
+                stacklevel=3,
+            )
 
     def __len__(self) -> int:
-        if not isinstance(self.dataset, IterableDataset):
-            return len(self.sampler if self.batch_sampler is None else self.batch_sampler)  # type: ignore[arg-type]
-        length = len(self.dataset)  # type: ignore[arg-type]
+        if not self._streaming:
+            return len(self._index_sampler)  # type: ignore[arg-type]
+        length = self._claimed_length = len(self.dataset)
         if self.batch_size is None:
             return length
         extra = 0 if self.drop_last else self.batch_size - 1
         return (length + extra) // self.batch_size
 
 
-def _check_workers(num_workers: int, options: dict[str, Any]) -> None:
+def has_accelerator() -> bool:
+    """Return whether a device other than the host is there, for which memory could be pinned."""
+    name: str = _C._default_accelerator()
+    return name != "cpu"
+
+
+def _check_workers(
+    num_workers: int, timeout: float, prefetch_factor: int | None, persistent_workers: bool
+) -> None:
     if num_workers < 0:
         raise ValueError(
             "num_workers option should be non-negative; use num_workers=0 to disable "
             "multiprocessing."
         )
-    if num_workers > 0:
+    if timeout < 0:
+        raise ValueError("timeout option should be non-negative")
+    if num_workers == 0 and prefetch_factor is not None:
         raise ValueError(
-            f"DataLoader: num_workers={num_workers} is not available in this version, which loads "
-            "data in the calling process; pass num_workers=0"
+            "prefetch_factor option could only be specified in multiprocessing."
+            "let num_workers > 0 to enable multiprocessing, otherwise set prefetch_factor to None."
         )
-    for name, value in options.items():
-        if value != _WORKER_OPTIONS[name]:
+    if prefetch_factor is not None and prefetch_factor < 1:
+        raise ValueError(
+            f"prefetch_factor option should be non-negative, and not 0, but got {prefetch_factor}"
+        )
+    if persistent_workers and num_workers == 0:
+        raise ValueError("persistent_workers option needs num_workers > 0")
+    if timeout and num_workers == 0:
+        raise ValueError(
+            f"DataLoader: timeout={timeout!r} concerns worker processes, and num_workers is 0; "
+            "leave timeout out"
+        )
+
+
+def _checked_context(context: Any, num_workers: int) -> Any:
+    if context is None:
+        return None
+    if not num_workers:
+        raise ValueError(
+            "multiprocessing_context can only be used with multi-process loading (num_workers > "
+            f"0), but got num_workers={num_workers}"
+        )
+    if isinstance(context, str):
+        methods = multiprocessing.get_all_start_methods()
+        if context not in methods:
             raise ValueError(
-                f"DataLoader: {name}={value!r} concerns worker processes, and num_workers is 0; "
-                f"leave {name} out"
+                "multiprocessing_context option should specify a valid start method in "
+                f"{methods!r}, but got multiprocessing_context={context!r}"
             )
+        return multiprocessing.get_context(context)
+    if not isinstance(context, multiprocessing.context.BaseContext):
+        raise TypeError(
+            "multiprocessing_context option should be a valid context object or a string "
+            f"specifying the start method, but got multiprocessing_context={context}"
+        )
+    return context
 
 
 def _check_exclusive(
@@ -212,16 +294,3 @@ def _check_exclusive(
         raise ValueError(
             "batch_size=None option disables auto-batching and is mutually exclusive with drop_last"
         )
-
-
-def _pinned(batch: Any) -> Any:
-    """Return `batch` with its tensors in pinned memory, where they can be pinned."""
-    if hasattr(batch, "pin_memory"):
-        return batch.pin_memory()
-    if isinstance(batch, dict):
-        return {key: _pinned(value) for key, value in batch.items()}
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*map(_pinned, batch))
-    if isinstance(batch, (list, tuple)):
-        return type(batch)(map(_pinned, batch))
-    return batch

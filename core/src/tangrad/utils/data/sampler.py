@@ -73,28 +73,31 @@ class RandomSampler(Sampler[int]):
         """Number of draws; follows the size of the data set unless it was given."""
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
-    def _permutations(self) -> Iterator[int]:
-        while True:
-            order = tangrad.randperm(len(self.data_source), generator=self.generator)
-            yield from order.tolist()
+    def _permutations(self, generator: Any) -> Iterator[int]:
+        size = len(self.data_source)
+        for _ in range(self.num_samples // size):
+            yield from tangrad.randperm(size, generator=generator).tolist()
+        # Drawn even if nothing is left, as the generator's state is to be PyTorch's.
+        order = tangrad.randperm(size, generator=generator).tolist()
+        yield from order[: self.num_samples % size]
 
-    def _draws(self) -> Iterator[int]:
+    def _draws(self, generator: Any) -> Iterator[int]:
         # In blocks: one large draw would hold all indices in memory at once.
-        block, left = 32, self.num_samples
-        while left > 0:
-            count = min(block, left)
-            draws = tangrad.randint(
-                high=len(self.data_source), size=(count,), generator=self.generator
-            )
-            yield from draws.tolist()
-            left -= count
+        block, size = 32, len(self.data_source)
+        for _ in range(self.num_samples // block):
+            yield from tangrad.randint(high=size, size=(block,), generator=generator).tolist()
+        rest = (self.num_samples % block,)
+        yield from tangrad.randint(high=size, size=rest, generator=generator).tolist()
 
     def __iter__(self) -> Iterator[int]:
+        generator = self.generator
+        if generator is None:
+            # A stream of its own: what else is drawn meanwhile does not change the order.
+            seed = tangrad.empty((), dtype=tangrad.int64).random_().item()
+            generator = tangrad.Generator().manual_seed(seed)
         if not len(self.data_source):
-            return iter(())
-        if self.replacement:
-            return self._draws()
-        return islice(self._permutations(), self.num_samples)
+            return
+        yield from self._draws(generator) if self.replacement else self._permutations(generator)
 
     def __len__(self) -> int:
         return self.num_samples

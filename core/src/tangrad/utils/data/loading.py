@@ -1,0 +1,233 @@
+"""Passes over a data set: the iterators of a loader."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import warnings
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import tangrad
+from tangrad import _C
+from tangrad.utils.data.worker import Failure, Fetch, Resume, StreamEnd, Task
+
+
+class Iteration:
+    """Iterate over the batches of a loader.
+
+    Args:
+        loader: the DataLoader.
+    """
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+        self._streaming = loader._streaming
+        self._fetch = (
+            loader.dataset,
+            self._streaming,
+            loader._auto_collation,
+            loader.collate_fn,
+            loader.drop_last,
+        )
+        self._pins = loader.pin_memory and _C._default_accelerator() != "cpu"
+        self._keys = iter(loader._index_sampler)
+        # Drawn in any case, so that what follows does not depend on the number of workers.
+        drawn = tangrad.empty((), dtype=tangrad.int64).random_(generator=loader.generator)
+        self._base_seed = int(drawn.item())
+        self._yielded = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __len__(self) -> int:
+        return len(self._loader._index_sampler)
+
+    def __getstate__(self) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} cannot be pickled")
+
+    def reset(self) -> None:
+        """Begin another pass."""
+        self._keys = iter(self._loader._index_sampler)
+        self._yielded = 0
+
+    def _next(self) -> Any:
+        raise NotImplementedError
+
+    def __next__(self) -> Any:
+        batch = self._next()
+        self._yielded += 1
+        claimed = self._loader._claimed_length if self._streaming else None
+        if claimed is not None and self._yielded > claimed:
+            self._warn_of_length(claimed)
+        return pinned(batch) if self._pins else batch
+
+    def _warn_of_length(self, claimed: int) -> None:
+        message = (
+            f"Length of IterableDataset {self._loader.dataset} was reported to be {claimed}(when "
+            f"accessing len(dataloader)), but {self._yielded} samples have been fetched. "
+        )
+        if self._loader.num_workers:
+            message += (
+                "With worker processes, each reads the whole stream unless the data set shares it "
+                "out by get_worker_info()."
+            )
+        warnings.warn(message, stacklevel=3)
+
+
+class InProcess(Iteration):
+    """Make the batches in the calling process."""
+
+    def __init__(self, loader: Any) -> None:
+        super().__init__(loader)
+        self._make = Fetch(*self._fetch)
+
+    def _next(self) -> Any:
+        return self._make(next(self._keys))
+
+
+class WithWorkers(Iteration):
+    """Have the batches made by worker processes.
+
+    Orders have numbers. `_assigned` has the worker of each order that is not served, and `_early`
+    the batches that came before their turn.
+    """
+
+    def __init__(self, loader: Any) -> None:
+        # Here, since without workers nothing of multiprocessing is needed.
+        from tangrad.utils.data.workers import Workers
+
+        super().__init__(loader)
+        count = loader.num_workers
+        context = loader.multiprocessing_context or multiprocessing.get_context()
+
+        def task(number: int) -> Task:
+            return Task(self._fetch, self._base_seed, loader.worker_init_fn, number, count)
+
+        self._workers = Workers(count, context, task)
+        self._end = weakref.finalize(self, Workers.close, self._workers)
+        self._passes = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        count = self._loader.num_workers
+        self._assigned: dict[int, int] = {}
+        self._early: dict[int, Any] = {}
+        self._sent = self._turn = 0
+        self._active = [True] * count
+        self._load = [0] * count
+        self._round = itertools.cycle(range(count))
+        for _ in range(self._loader.prefetch_factor * count):
+            self._order()
+
+    def reset(self) -> None:
+        """Begin another pass with the same workers, dropping what is left of the last one.
+
+        Raises:
+            RuntimeError: a worker has died.
+        """
+        super().reset()
+        self._passes += 1
+        waiting = set(range(self._loader.num_workers))
+        for number in waiting:
+            self._workers.send(number, Resume(self._passes))
+        while waiting:
+            number, (order, _) = self._receive()
+            if order == Resume(self._passes):
+                waiting.remove(number)
+        self._begin()
+
+    def _receive(self) -> tuple[int, Any]:
+        try:
+            return self._workers.receive(self._loader.timeout)
+        except RuntimeError:
+            self._stop()
+            raise
+
+    def _stop(self) -> None:
+        self._end()
+        self._loader._iterator = None
+        self._active = [False] * len(self._active)
+
+    def _free_worker(self) -> int | None:
+        limit = self._loader.prefetch_factor * len(self._active) // max(1, sum(self._active))
+        for number in itertools.islice(self._round, len(self._active)):
+            if self._active[number] and (self._loader.in_order or self._load[number] < limit):
+                return number
+        return None
+
+    def _order(self) -> None:
+        """Give the next keys to a worker, if there are any of both."""
+        number = self._free_worker()
+        if number is None:
+            return
+        try:
+            keys = next(self._keys)
+        except StopIteration:
+            return
+        try:
+            self._workers.send(number, (self._sent, keys))
+        except RuntimeError:
+            self._stop()
+            raise
+        self._assigned[self._sent] = number
+        self._load[number] += 1
+        self._sent += 1
+
+    def _next(self) -> Any:
+        while True:
+            # Orders of a worker whose stream has ended are not served.
+            while self._turn < self._sent and not self._expected(self._turn):
+                self._assigned.pop(self._turn, None)
+                self._turn += 1
+            if self._turn == self._sent:
+                if not self._loader.persistent_workers:
+                    self._stop()
+                raise StopIteration
+            if self._turn in self._early:
+                answer = self._early.pop(self._turn)
+                del self._assigned[self._turn]
+                return self._served(answer)
+            number, (order, answer) = self._receive()
+            if isinstance(order, Resume):
+                continue
+            if isinstance(answer, StreamEnd):
+                self._retire(number)
+                continue
+            self._load[number] -= 1
+            if order == self._turn or not self._loader.in_order:
+                del self._assigned[order]
+                return self._served(answer)
+            self._early[order] = answer
+
+    def _expected(self, order: int) -> bool:
+        if order in self._early:
+            return True
+        number = self._assigned.get(order)
+        return number is not None and self._active[number]
+
+    def _retire(self, number: int) -> None:
+        self._active[number] = False
+        if not self._loader.persistent_workers:
+            self._workers.finish(number)
+        self._order()
+
+    def _served(self, answer: Any) -> Any:
+        self._order()
+        if isinstance(answer, Failure):
+            answer.reraise()
+        return answer
+
+
+def pinned(batch: Any) -> Any:
+    """Return `batch` with its tensors in pinned memory, where they can be pinned."""
+    if hasattr(batch, "pin_memory"):
+        return batch.pin_memory()
+    if isinstance(batch, dict):
+        return {key: pinned(value) for key, value in batch.items()}
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*map(pinned, batch))
+    if isinstance(batch, (list, tuple)):
+        return type(batch)(map(pinned, batch))
+    return batch

@@ -1,0 +1,275 @@
+"""What runs in a worker process of a loader."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from itertools import islice
+from multiprocessing.connection import wait
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import tangrad
+from tangrad.utils.data import transport
+
+if TYPE_CHECKING:
+    import socket
+
+# How often, in seconds, a process looks whether the others are alive. The end of a process shows
+# at once by the end of its channel, unless another process has inherited that.
+LOOK = 5.0
+
+
+class WorkerInfo(NamedTuple):
+    """What a worker process knows of itself.
+
+    Attributes:
+        id: its number, from 0.
+        num_workers: how many there are.
+        seed: what its random numbers started from: the loader's seed and its number.
+        dataset: its copy of the data set.
+    """
+
+    id: int
+    num_workers: int
+    seed: int
+    dataset: Any
+    rng: Any = None
+    worker_method: str | None = "multiprocessing"
+
+
+_info: WorkerInfo | None = None
+
+
+def get_worker_info() -> WorkerInfo | None:
+    """Return what a worker process knows of itself; None in the main process."""
+    return _info
+
+
+class Resume(NamedTuple):
+    """Asks a worker to begin another pass; it answers with the same."""
+
+    number: int
+
+
+class StreamEnd(NamedTuple):
+    """Tells that the stream of a worker has ended."""
+
+    worker: int
+
+
+class _KeyErrorText(str):
+    """A text that KeyError, which shows the repr of its argument, shows as it is."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class Failure:
+    """An exception on its way to another process, with its traceback as text.
+
+    Args:
+        error: the exception.
+        where: where it was raised, for the message.
+    """
+
+    def __init__(self, error: BaseException, where: str) -> None:
+        self.kind: type[BaseException] = type(error)
+        self.text = "".join(traceback.format_exception(error))
+        self.where = where
+
+    def reraise(self) -> None:
+        """Raise an exception of the same type whose message has the traceback.
+
+        Raises:
+            BaseException: of the type, or RuntimeError if that is not made of a message.
+        """
+        message = f"Caught {self.kind.__name__} {self.where}.\nOriginal {self.text}"
+        try:
+            if self.kind is KeyError:
+                error: BaseException = KeyError(_KeyErrorText(message))
+            elif getattr(self.kind, "message", None):
+                error = self.kind(message=message)  # type: ignore[call-arg]
+            else:
+                error = self.kind(message)
+        except Exception:
+            raise RuntimeError(message) from None
+        raise error
+
+
+class Fetch:
+    """Make batches of a data set.
+
+    Args:
+        dataset: the data set.
+        streaming: whether it is a stream rather than looked up by keys.
+        batched: whether keys come as lists.
+        collate: makes a batch of a list of samples, or converts one sample.
+        drop_last: whether an incomplete batch ends a stream.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        streaming: bool,
+        batched: bool,
+        collate: Callable[[Any], Any],
+        drop_last: bool,
+    ) -> None:
+        self.dataset, self.batched, self.collate, self.drop_last = (
+            dataset,
+            batched,
+            collate,
+            drop_last,
+        )
+        self.stream: Iterator[Any] | None = iter(dataset) if streaming else None
+        self.ended = False
+
+    def __call__(self, keys: Any) -> Any:
+        """Return the batch of some keys, or the next of a stream.
+
+        Raises:
+            StopIteration: the stream has ended.
+        """
+        samples = self._lookup(keys) if self.stream is None else self._next(keys)
+        return self.collate(samples)
+
+    def _lookup(self, keys: Any) -> Any:
+        if not self.batched:
+            return self.dataset[keys]
+        many = getattr(self.dataset, "__getitems__", None)
+        return many(keys) if callable(many) else [self.dataset[key] for key in keys]
+
+    def _next(self, keys: Any) -> Any:
+        assert self.stream is not None
+        if self.ended:
+            raise StopIteration
+        if not self.batched:
+            return next(self.stream)
+        samples = list(islice(self.stream, len(keys)))
+        self.ended = len(samples) < len(keys)
+        if not samples or (self.drop_last and self.ended):
+            raise StopIteration
+        return samples
+
+
+class Task(NamedTuple):
+    """What a worker is started with."""
+
+    fetch: tuple[Any, ...]  # arguments of Fetch
+    base_seed: int
+    init: Callable[[int], None] | None
+    worker: int
+    num_workers: int
+
+    @property
+    def streaming(self) -> bool:
+        """Whether the data set is a stream."""
+        return bool(self.fetch[1])
+
+
+def _seed(base_seed: int, worker: int) -> int:
+    seed = base_seed + worker
+    random.seed(seed)
+    tangrad.manual_seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        # Seeds of NumPy that differ little give streams alike, so this one is mixed.
+        words = [worker, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]
+        numpy.random.seed(numpy.random.SeedSequence(words).generate_state(4))
+    return seed
+
+
+def run(channel: socket.socket, inherited: list[socket.socket], task: Task) -> None:
+    """Serve batches until the loader closes the channel or ends.
+
+    Args:
+        channel: to the loader.
+        inherited: the loader's ends of channels, which a forked process has as well.
+        task: what to do.
+    """
+    global _info
+    for other in inherited:
+        other.close()
+    try:
+        # The processes are what runs in parallel here.
+        tangrad.set_num_threads(1)
+        seed = _seed(task.base_seed, task.worker)
+        _info = WorkerInfo(task.worker, task.num_workers, seed, task.fetch[0])
+        _serve(channel, task)
+    except (KeyboardInterrupt, EOFError, ConnectionError):
+        pass
+    finally:
+        channel.close()
+
+
+def _serve(channel: socket.socket, task: Task) -> None:
+    where = f"in DataLoader worker process {task.worker}"
+    failure: Failure | None = None
+    fetch: Fetch | None = None
+    ended = False
+    try:
+        if task.init is not None:
+            task.init(task.worker)
+        fetch = Fetch(*task.fetch)
+    except Exception as error:
+        failure = Failure(error, where)
+    parent = os.getppid()
+    while _wait_for_order(channel, parent):
+        order = transport.receive(channel)
+        if isinstance(order, Resume):
+            ended = False
+            try:
+                fetch = Fetch(*task.fetch)
+            except Exception as error:
+                failure = Failure(error, where)
+            transport.Message((order, None)).send(channel)
+            continue
+        if ended:
+            continue
+        number, keys = order
+        if failure is not None or fetch is None:
+            answer: Any = failure
+            # It is told once; without a data set, that is the answer to everything.
+            failure = failure if fetch is None else None
+        else:
+            answer, ended = _answer(fetch, keys, task, where)
+        _send(channel, number, answer, where)
+
+
+def _answer(fetch: Fetch, keys: Any, task: Task, where: str) -> tuple[Any, bool]:
+    try:
+        return fetch(keys), False
+    except Exception as error:
+        if isinstance(error, StopIteration) and task.streaming:
+            return StreamEnd(task.worker), True
+        return Failure(error, where), False
+
+
+def _send(channel: socket.socket, number: int, answer: Any, where: str) -> None:
+    try:
+        message = transport.Message((number, answer))
+    except Exception as error:
+        if isinstance(answer, Failure):  # its type is known in this process only
+            answer.kind = RuntimeError
+        else:
+            answer = Failure(error, where)
+        message = transport.Message((number, answer))
+    message.send(channel)
+
+
+def _wait_for_order(channel: socket.socket, parent: int) -> bool:
+    loader = multiprocessing.parent_process()
+    sentinels = [loader.sentinel] if loader is not None else []
+    while os.getppid() == parent:
+        ready = wait([channel, *sentinels], LOOK)
+        if channel in ready:
+            return True
+        if ready:
+            return False
+    return False
