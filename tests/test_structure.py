@@ -26,8 +26,17 @@ LAYERS = [
     {"utils", "serialization"},
     {"multiprocessing"},
     {"library"},  # ops that programs define
-    {"amp", "array_api", "backends", "testing", "settings", "compilation", "cpu", "version",
-     "__config__"},
+    {
+        "amp",
+        "array_api",
+        "backends",
+        "testing",
+        "settings",
+        "compilation",
+        "cpu",
+        "version",
+        "__config__",
+    },
     {"tangrad"},  # the public namespace, which those above use as every user does
     {"linalg", "fft", "special", "signal"},  # which show ops by shorter names
     {"autograd", "func", "overrides"},
