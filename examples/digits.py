@@ -4,7 +4,7 @@ A multilayer perceptron and a small convolutional network learn the 1,797 images
 handwritten digits; every fifth is held back to measure the accuracy. The picture shows the loss
 curves and the digits that were read wrongly.
 
-    python examples/digits.py --device cpu --epochs 20 --out digits.png
+    python examples/digits.py --device cpu --epochs 30 --out digits.png
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ def _draw_mistakes(
 def main(arguments: list[str] | None = None) -> dict[str, Outcome]:
     parser = argparse.ArgumentParser(description="Train two networks on handwritten digits.")
     parser.add_argument("--device", default="cpu", help="device to train on (default: cpu)")
-    parser.add_argument("--epochs", type=int, default=20, help="passes over the training images")
+    parser.add_argument("--epochs", type=int, default=30, help="passes over the training images")
     parser.add_argument("--out", type=Path, default=Path("digits.png"), help="picture to write")
     options = parser.parse_args(arguments)
     if options.epochs < 1:
