@@ -62,11 +62,13 @@ def hardtanh(input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: b
 
     Raises:
         ValueError: if `min_val` is greater than `max_val`.
-        RuntimeError: if `min_val` is negative and the input unsigned.
+        RuntimeError: if `min_val` is negative and the input unsigned, or the input is bool.
     """
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
-    if input.dtype.is_floating_point or input.dtype is tangrad.bool:
+    if input.dtype is tangrad.bool:
+        raise RuntimeError("Bool inputs not supported for hardtanh: convert with .to(dtype)")
+    if input.dtype.is_floating_point:
         return _activation("hardtanh", inplace, input, min_val, max_val)
     min_val, max_val = int(min_val), int(max_val)
     if min_val < 0 and not input.dtype.is_signed:
