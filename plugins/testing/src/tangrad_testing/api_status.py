@@ -112,7 +112,8 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
         t.get_float32_matmul_precision(),
         t.set_float32_matmul_precision("highest"),
     ),
-    "torch.set_num_threads": lambda t: _with_threads(t, 2),
+    # One, for without a backend that has threads there are no more.
+    "torch.set_num_threads": lambda t: _with_threads(t, 1),
     "torch.get_num_threads": lambda t: _with_threads(t, 1),
     "torch.set_warn_always": lambda t: (
         t.set_warn_always(True),
