@@ -7,6 +7,7 @@ of the state and one pointwise op.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import tangrad
@@ -24,16 +25,31 @@ def _elman(activation: Callable[[Any], Any]) -> Step:
     return step
 
 
+_op = cache(ops.lookup)
+
+
+def _gates(x: Any, count: int) -> Any:
+    """Return the parts (B, H) of (B, count * H).
+
+    Recorded, they come from one node, so that their gradients go back together; otherwise
+    indexing is the cheapest way to take them.
+    """
+    if x.requires_grad:
+        return x.chunk(count, -1)
+    parts = x.reshape((x.shape[0], count, x.shape[1] // count)).transpose(0, 1)
+    return [parts[k] for k in range(count)]
+
+
 def _lstm(x: Any, states: list[Any], weight: Any, bias: Any) -> list[Any]:
     hidden, cell = states
-    gates = x + F.linear(hidden, weight, bias)
-    return list(ops.lookup("_lstm_cell")(*gates.chunk(4, -1), cell))
+    gates = _gates(x + F.linear(hidden, weight, bias), 4)
+    return list(_op("_lstm_cell")(*gates, cell))
 
 
 def _gru(x: Any, states: list[Any], weight: Any, bias: Any) -> list[Any]:
     (hidden,) = states
     from_state = F.linear(hidden, weight, bias)
-    return [ops.lookup("_gru_cell")(*x.chunk(3, -1), *from_state.chunk(3, -1), hidden)]
+    return [_op("_gru_cell")(*_gates(x, 3), *_gates(from_state, 3), hidden)]
 
 
 STEPS: dict[str, Step] = {
