@@ -16,6 +16,7 @@ import math
 import resource
 import signal
 import statistics
+import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
@@ -35,7 +36,7 @@ from tangrad_testing.oracle import (
     torch_arguments,
 )
 
-SECONDS = 10
+SECONDS = 4
 # A result that grows with the square of a sample's size is refused its memory, not swapped.
 MEMORY = 6 << 30
 
@@ -151,6 +152,7 @@ def main() -> None:
     parser.add_argument("--elements", type=int, default=65536, help="size of the largest tensor")
     parser.add_argument("--only", nargs="*", help="names of ops")
     parser.add_argument("--clock", choices=("wall", "cpu"), default="cpu")
+    parser.add_argument("--seconds", type=float, default=1800, help="when to stop")
     parser.add_argument("--json", help="file for the figures")
     options = parser.parse_args()
 
@@ -158,8 +160,12 @@ def main() -> None:
     tangrad.set_num_threads(1)
     torch.set_num_threads(1)
     rows, left_out = {}, {}
+    start = time.perf_counter()
     for op in public_ops():
         if options.only and op.name not in options.only:
+            continue
+        if time.perf_counter() - start > options.seconds:
+            left_out[op.name] = "no time was left"
             continue
         found = measure(op, options.elements, options.clock)
         if isinstance(found, str):
