@@ -11,7 +11,8 @@ from tangrad.nn import functional as F
 def test_equal_keys_average_the_values() -> None:
     query, key = tangrad.ones(1, 2), tangrad.ones(4, 2)
     value = tangrad.arange(4.0).reshape(4, 1)
-    assert F.scaled_dot_product_attention(query, key, value).tolist() == [[1.5]]
+    result = F.scaled_dot_product_attention(query, key, value)
+    assert result.flatten().tolist() == pytest.approx([1.5])
 
 
 def test_a_causal_query_sees_no_later_key() -> None:
@@ -24,7 +25,7 @@ def test_a_query_that_sees_nothing_gives_zero() -> None:
     ones = tangrad.ones(2, 2)
     mask = tangrad.tensor([[True, True], [False, False]])
     result = F.scaled_dot_product_attention(ones, ones, ones, mask)
-    assert result.tolist() == [[1, 1], [0, 0]]
+    assert result.flatten().tolist() == pytest.approx([1, 1, 0, 0])
 
 
 def test_the_gradient_of_a_hidden_query_is_zero_and_no_nan() -> None:
