@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from itertools import chain
@@ -13,6 +12,7 @@ import tangrad
 from tangrad.nn import Module
 from tangrad.nn.modules.batchnorm import _BatchNorm
 from tangrad.optim.lr_scheduler import LRScheduler
+from tangrad.optim.lr_scheduler.scheduler import per_group
 
 __all__ = [
     "SWALR",
@@ -216,14 +216,8 @@ class SWALR(LRScheduler):
         anneal_strategy: str = "cos",
         last_epoch: int = -1,
     ) -> None:
-        rates = swa_lr if isinstance(swa_lr, (list, tuple)) else None
-        count = len(optimizer.param_groups)
-        if rates is not None and len(rates) != count:
-            raise ValueError(
-                f"swa_lr must have the same length as optimizer.param_groups: swa_lr has "
-                f"{len(rates)}, optimizer.param_groups has {count}"
-            )
-        for group, rate in zip(optimizer.param_groups, rates or [swa_lr] * count, strict=True):
+        rates = per_group(optimizer, "swa_lr", swa_lr)
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
             group["swa_lr"] = rate
         if anneal_strategy not in ("cos", "linear"):
             raise ValueError(
@@ -242,12 +236,7 @@ class SWALR(LRScheduler):
 
     def get_lr(self) -> list[Any]:
         """Return the rate of each group for the present step."""
-        if not self._get_lr_called_within_step:
-            warnings.warn(
-                "To get the last learning rate computed by the scheduler, please use "
-                "`get_last_lr()`.",
-                stacklevel=2,
-            )
+        self._check_within_step()
         step, epochs = self._step_count - 1, max(1, self.anneal_epochs)
         if self.anneal_epochs == 0:
             step = max(1, step)

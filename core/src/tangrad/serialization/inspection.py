@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -199,7 +200,7 @@ def as_text(found: dict[str, Any], name: str) -> str:
         lines.append(f"metadata {key}: {value}")
     if tensors:
         width = max(len(key) for key in tensors)
-        numbers = sum(_count(item.shape) for item in tensors.values())
+        numbers = sum(math.prod(item.shape) for item in tensors.values())
         lines += ["", f"{len(tensors)} tensors, {numbers:,} elements"]
         first: dict[str, str] = {}
         for key, item in tensors.items():
@@ -213,13 +214,6 @@ def as_text(found: dict[str, Any], name: str) -> str:
             f"  {key or '(the whole)'} = {value!r:.80}" for key, value in found["values"].items()
         ]
     return "\n".join(lines)
-
-
-def _count(shape: tuple[int, ...]) -> int:
-    count = 1
-    for size in shape:
-        count *= size
-    return count
 
 
 def _size(nbytes: int) -> str:

@@ -21,6 +21,12 @@ def host_view(tensor: Any) -> memoryview:
     return memoryview(_C.host_buffer(tensor)).cast("B")
 
 
+def whole(storage: Any) -> Any:
+    """Return the tensor of all bytes of a storage, sharing its memory."""
+    empty = _C.empty((0,), _C.dtype_by_name("uint8"), storage.device)
+    return _C.set_storage(empty, storage, 0, (storage.nbytes(),), (1,))
+
+
 def storage_on(storage: Any, location: str) -> Any:
     """Return a storage with the same content on a device.
 
@@ -29,15 +35,11 @@ def storage_on(storage: Any, location: str) -> Any:
     """
     if str(storage.device) == location:
         return storage
-    uint8 = _C.dtype_by_name("uint8")
-    everything = _C.set_storage(
-        _C.empty((0,), uint8, storage.device), storage, 0, (storage.nbytes(),), (1,)
-    )
     try:
         device = _C.device(location)
         if device.type == "meta":
-            return _C.empty((storage.nbytes(),), uint8, device).untyped_storage()
-        return everything.to(device).untyped_storage()
+            return bytes_tensor(storage.nbytes(), device).untyped_storage()
+        return whole(storage).to(device).untyped_storage()
     except (RuntimeError, LookupError, ImportError, ValueError) as error:
         raise SerializationError(
             f"Attempting to deserialize object on device '{location}', which is not available "

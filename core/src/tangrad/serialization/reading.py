@@ -18,7 +18,7 @@ from tangrad.serialization.globals import (
     TensorBuilder,
 )
 from tangrad.serialization.machine import SafeUnpickler
-from tangrad.serialization.placement import bytes_tensor, host_view
+from tangrad.serialization.placement import bytes_tensor, host_view, whole
 from tangrad.serialization.source import Source
 
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
@@ -152,8 +152,7 @@ def _stored(archive: ArchiveReader, name: str, dtype: Any, swaps: bool, mapped: 
 
         start = archive.data_offset(member)
         uint8 = _C.dtype_by_name("uint8")
-        whole = frombuffer(mapped, dtype=uint8, count=member.size, offset=start)
-        return whole.untyped_storage()
+        return frombuffer(mapped, dtype=uint8, count=member.size, offset=start).untyped_storage()
     tensor = bytes_tensor(member.size)
     view = host_view(tensor)
     archive.read_into(member, view)
@@ -255,11 +254,7 @@ def _copy_to(storage: Any, tensor: Any) -> None:
     """Copy bytes to a storage of another device."""
     if storage.device.type == "meta":
         return
-    uint8 = _C.dtype_by_name("uint8")
-    there = _C.set_storage(
-        _C.empty((0,), uint8, storage.device), storage, 0, (storage.nbytes(),), (1,)
-    )
-    there.copy_(tensor)
+    whole(storage).copy_(tensor)
 
 
 def read_tar(source: Source, reader: Callable[..., PickleReader], place: Place) -> Any:

@@ -15,7 +15,7 @@ from tangrad import _C
 from tangrad.serialization.archive import ALIGNMENT, ArchiveWriter
 from tangrad.serialization.errors import SerializationError
 from tangrad.serialization.globals import STORAGE_OF_DTYPE, as_torch
-from tangrad.serialization.placement import host_view
+from tangrad.serialization.placement import host_view, whole
 
 
 class _Name:
@@ -176,12 +176,7 @@ def write_archive(obj: Any, write: Callable[[Any], Any], folder: str, protocol: 
 
 
 def _bytes_of(storage: Any) -> Any:
-    uint8 = _C.dtype_by_name("uint8")
-    nbytes = storage.nbytes()
-    if not nbytes:
-        return b""
-    empty = _C.empty((0,), uint8, storage.device)
-    return host_view(_C.set_storage(empty, storage, 0, (nbytes,), (1,)).cpu())
+    return host_view(whole(storage).cpu()) if storage.nbytes() else b""
 
 
 @contextlib.contextmanager
