@@ -41,7 +41,7 @@ def _check_shapes(
             )
 
 
-def _additive(mask: Any, name: str, dtype: Any) -> Any:
+def additive_mask(mask: Any, name: str, dtype: Any) -> Any:
     """Turn a mask of what is hidden into numbers to add to the scores."""
     if mask is None or mask.dtype.is_floating_point:
         return mask
@@ -211,9 +211,9 @@ def multi_head_attention_forward(
     rows, batch, embed = query.shape
     heads, size = batch * num_heads, embed // num_heads
 
-    padding = _additive(key_padding_mask, "key_padding_mask", query.dtype)
+    padding = additive_mask(key_padding_mask, "key_padding_mask", query.dtype)
     hint = is_causal and padding is None and not need_weights
-    mask = None if hint else _additive(attn_mask, "attn_mask", query.dtype)
+    mask = None if hint else additive_mask(attn_mask, "attn_mask", query.dtype)
     if mask is not None:
         mask = _check_attention_mask(mask, heads, rows, key.shape[0])
 

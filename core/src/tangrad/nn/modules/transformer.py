@@ -15,6 +15,7 @@ from tangrad.nn.modules.dropout import Dropout
 from tangrad.nn.modules.linear import Linear
 from tangrad.nn.modules.module import Module
 from tangrad.nn.modules.normalization import LayerNorm
+from tangrad.nn.multi_head import additive_mask
 
 __all__ = [
     "Transformer",
@@ -37,13 +38,6 @@ def _activation(activation: Any) -> Callable[[Any], Any]:
     if activation == "gelu":
         return F.gelu
     raise RuntimeError(f"activation should be relu/gelu, not {activation}")
-
-
-def _additive(mask: Any, like: Any) -> Any:
-    """Turn a mask of what is hidden into numbers to add."""
-    if mask is None or mask.dtype is not tangrad.bool:
-        return mask
-    return tangrad.zeros_like(mask, dtype=like.dtype).masked_fill(mask, float("-inf"))
 
 
 def _is_causal(mask: Any, is_causal: bool | None, size: int | None) -> bool:
@@ -130,16 +124,14 @@ class TransformerEncoderLayer(Module):
             src_key_padding_mask: elements to hide (N, S) or (S).
             is_causal: a hint that `src_mask` is the causal one.
         """
-        hidden = _additive(src_key_padding_mask, src)
-        mask = _additive(src_mask, src)
 
         def attend(x: Any) -> Any:
             found, _ = self.self_attn(
                 x,
                 x,
                 x,
-                attn_mask=mask,
-                key_padding_mask=hidden,
+                attn_mask=src_mask,
+                key_padding_mask=src_key_padding_mask,
                 need_weights=False,
                 is_causal=is_causal,
             )
@@ -313,7 +305,9 @@ class TransformerEncoder(Module):
             is_causal: a hint whether `mask` is the causal one; None looks.
         """
         batch_first = self.layers[0].self_attn.batch_first
-        hidden, mask = _additive(src_key_padding_mask, src), _additive(mask, src)
+        # Once for all layers.
+        hidden = additive_mask(src_key_padding_mask, "src_key_padding_mask", src.dtype)
+        mask = additive_mask(mask, "mask", src.dtype)
         causal = _is_causal(mask, is_causal, _length(src, batch_first))
         for layer in self.layers:
             src = layer(src, src_mask=mask, is_causal=causal, src_key_padding_mask=hidden)
