@@ -19,6 +19,7 @@ _WHERE: dict[str, str] = {
     "composite": "tangrad.ops.define",
     "hookimpl": "tangrad.plugins.hookspecs",
     "include_directory": "tangrad.plugins.headers",
+    "intercepted": "tangrad.dispatch.intercept",
     "location": "tangrad.devices.kernels",
     "op": "tangrad.ops.define",
     "overload": "tangrad.ops.define",

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from tangrad.plugins import discovery
@@ -71,6 +75,100 @@ def test_a_registering_hook_is_called_once_in_a_process_for_each_argument(site):
     import acme_k
 
     assert acme_k.calls == ["one", "two"]
+
+
+def test_a_plugin_brings_a_file_format(site, tmp_path):
+    import tangrad
+
+    source = f"""{HEAD}import json
+import tangrad
+class Json:
+    def save(self, obj, file): file.write(json.dumps(obj.tolist()).encode())
+    def load(self, file, map_location): return tangrad.tensor(json.load(file), device=map_location)
+@hookimpl
+def tangrad_register_formats(): return {{".json": Json()}}
+"""
+    install(site, "acme-format", source)
+    discovery.rescan()
+    path = tmp_path / "numbers.json"
+    tangrad.save(tangrad.tensor([1.0, 2.0]), path)
+    assert path.read_text() == "[1.0, 2.0]"
+    assert tangrad.load(path, "meta").device.type == "meta"
+    tangrad.save([3], tmp_path / "other.unknown")
+    assert tangrad.load(tmp_path / "other.unknown") == [3]
+
+
+def test_a_save_that_fails_in_a_plugin_leaves_the_old_file(site, tmp_path):
+    import tangrad
+
+    source = f"""{HEAD}class Broken:
+    def save(self, obj, file): file.write(b"half"); raise ValueError("no")
+@hookimpl
+def tangrad_register_formats(): return {{".broken": Broken()}}
+"""
+    install(site, "acme-broken", source)
+    discovery.rescan()
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    path = folder / "x.broken"
+    path.write_text("old")
+    with pytest.raises(ValueError, match="no"):
+        tangrad.save([1], path)
+    assert path.read_text() == "old"
+    assert list(folder.iterdir()) == [path]
+
+
+def test_a_plugin_brings_an_interceptor(site):
+    import tangrad
+    from tangrad.plugin import intercepted
+
+    source = f"""{HEAD}class Counter:
+    def __init__(self): self.names, self.left = [], 0
+    def enter(self, op): self.names.append(op.name); return len(self.names)
+    def leave(self, op, token): self.left += token
+@hookimpl
+def tangrad_register_interceptors(): return {{"counter": Counter}}
+"""
+    install(site, "acme-counter", source)
+    install(site, "acme-wrong", f"{HEAD}@hookimpl\ndef tangrad_register_interceptors(): return 7\n")
+    discovery.rescan()
+    with intercepted("counter") as counter:
+        tangrad.ones(2).exp().sin()
+    tangrad.ones(2).exp()
+    assert counter.names[-2:] == ["exp", "sin"]
+    assert counter.left == sum(range(len(counter.names) + 1))
+    with pytest.raises(KeyError, match="no installed plugin offers"), intercepted("unknown"):
+        pass
+    assert any(f.plugin.distribution == "acme-wrong" for f in discovery.failures())
+
+
+def test_a_plugin_adds_cases_to_the_conformance_suite(site):
+    kit = pytest.importorskip("tangrad_testing.plugin")
+    source = f"""{HEAD}def right(device): assert device == "reference"
+def wrong(device): raise AssertionError("not on " + device)
+@hookimpl
+def tangrad_add_test_cases(): return [right, wrong]
+"""
+    install(site, "acme-cases", source)
+    paths = [str(site.folder), *sys.path]
+    finished = subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "-q", "-p", kit.__name__, "-p", "no:cacheprovider"),
+            *("--pyargs", "tangrad_testing.conformance.test_plugins"),
+            *("--tangrad-device", "reference", "-o", "addopts="),
+        ],
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(paths),
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        },
+        cwd=site.folder,
+        capture_output=True,
+        text=True,
+    )
+    assert "test_case_of_a_plugin[acme-cases:wrong-reference]" in finished.stdout, finished.stderr
+    assert "not on reference" in finished.stdout
+    assert "1 failed, 1 passed" in finished.stdout
 
 
 def test_an_unknown_hook_is_an_error_of_the_caller(site):

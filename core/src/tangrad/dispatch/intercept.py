@@ -124,6 +124,38 @@ def pop_observer(observer: Any) -> None:
     current().install()
 
 
+class intercepted:
+    """Context manager: an interceptor that a plugin offers is active in this thread.
+
+    Entering returns the interceptor.
+
+    Args:
+        name: what the plugin calls it.
+
+    Raises:
+        KeyError: no plugin offers an interceptor of that name (when it is entered).
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __enter__(self) -> Any:
+        from tangrad.plugins.hooks import offered
+
+        make = offered("tangrad_register_interceptors", self.name)
+        if make is None:
+            raise KeyError(
+                f"no installed plugin offers an interceptor named {self.name!r}; "
+                "`python -m tangrad info` lists the plugins and what failed"
+            )
+        self.observer = make()
+        push_observer(self.observer)
+        return self.observer
+
+    def __exit__(self, *exc: Any) -> None:
+        pop_observer(self.observer)
+
+
 def pop_c_observer(context: int) -> None:
     """Remove the C observer with that context pointer."""
     for o in current().observers:

@@ -7,6 +7,7 @@ from tangrad.func.calls import (
     replace_all_batch_norm_modules_,
     stack_module_state,
 )
+from tangrad.func.functionalization import functionalize
 from tangrad.func.jacobians import hessian, jacfwd, jacrev
 from tangrad.func.linearization import linearize
 from tangrad.func.mapping import vmap
@@ -14,6 +15,7 @@ from tangrad.func.transforms import grad, grad_and_value, jvp, vjp
 
 __all__ = [
     "functional_call",
+    "functionalize",
     "grad",
     "grad_and_value",
     "hessian",

@@ -56,6 +56,26 @@ def call_hook_once(name: str, **arguments: str) -> None:
             _call_one(manager, members, plugin, implementation, name, arguments)
 
 
+def offered(hook: str, name: str) -> Any:
+    """Return what a plugin offers under a name, or None.
+
+    Args:
+        hook: name of a hook that returns a mapping of names to offers.
+        name: one of them. Where several plugins offer it, the first by distribution name has it.
+    """
+    discovery.refresh()
+    if not discovery.names(discovery.HOOKS):
+        return None
+    for plugin, offers in call_hook(hook):
+        try:
+            if name in offers:
+                return offers[name]
+        except TypeError as error:
+            remedy = f"Report it to the authors of {plugin.distribution}."
+            discovery.keep_failure(plugin, f"hook {hook}", error, remedy)
+    return None
+
+
 def _call_one(
     manager: pluggy.PluginManager,
     members: list[tuple[Plugin, Any]],

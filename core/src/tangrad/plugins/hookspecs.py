@@ -79,7 +79,9 @@ def tangrad_register_layouts() -> None:
 def tangrad_register_formats() -> Mapping[str, Any]:
     """Return file formats for `tangrad.save` and `tangrad.load`.
 
-    Called when a file is saved or loaded whose suffix the core does not know.
+    Called when a path is saved to or loaded from whose suffix is none of PyTorch's (`.pt`,
+    `.pth`, `.bin`, `.ckpt`, `.tar`, `.pkl`). Without a format of that suffix the file is one of
+    PyTorch's.
 
     Returns:
         Suffix, with its dot, to an object with `save(obj, file)` and `load(file, map_location)`.
@@ -90,12 +92,13 @@ def tangrad_register_formats() -> Mapping[str, Any]:
 def tangrad_register_interceptors() -> Mapping[str, Any]:
     """Return interceptors that users may switch on by name.
 
-    Called when an interceptor is asked for by a name that is not known. An interceptor is not
-    active before somebody enters it.
+    Called by `tangrad.plugin.intercepted(name)`. An interceptor is not active before somebody
+    enters it. C functions come by `push_interceptor` of the C function table instead.
 
     Returns:
-        Name to a callable, or to a pair of C functions (enter, leave), as the dispatcher takes
-        them.
+        Name to a callable without arguments that returns an interceptor: an object with
+        `enter(op)`, called before each op of the thread, and `leave(op, token)`, called after it
+        with what `enter` returned.
     """
 
 
@@ -114,7 +117,7 @@ def tangrad_report_environment() -> Mapping[str, object]:
 def tangrad_add_test_cases() -> Iterable[Any]:
     """Return cases for the conformance suite beyond the samples of the op definitions.
 
-    Called by the suite while it collects, for every device it runs on.
+    Called by the suite while it collects; each case then runs for every device of the run.
 
     Returns:
         Callables that take a device's name and raise AssertionError if it does not conform; the

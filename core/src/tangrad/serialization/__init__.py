@@ -23,6 +23,22 @@ from tangrad.serialization.reading import PickleReader, read_archive, read_legac
 from tangrad.serialization.source import Source
 
 DEFAULT_PROTOCOL = 2
+# PyTorch's habits; a path of another suffix may be of a plugin's format.
+SUFFIXES = {"", ".pt", ".pth", ".bin", ".ckpt", ".tar", ".pkl"}
+
+
+def _plugin_format(f: Any) -> Any:
+    """Return the format that a plugin offers for a path's suffix, or None."""
+    import os
+
+    if not isinstance(f, (str, os.PathLike)):
+        return None
+    suffix = os.path.splitext(os.fsdecode(f))[1]
+    if suffix in SUFFIXES:
+        return None
+    from tangrad.plugins.hooks import offered
+
+    return offered("tangrad_register_formats", suffix)
 
 
 def save(
@@ -33,7 +49,7 @@ def save(
     _use_new_zipfile_serialization: bool = True,
     _disable_byteorder_record: bool = False,
 ) -> None:
-    """Save an object to a file, in PyTorch's zip format.
+    """Save an object to a file, in PyTorch's zip format or that of a plugin for the path's suffix.
 
     Tensors that share a storage share it in the file. A path is written atomically: until the new
     file is whole, the old one stays.
@@ -50,17 +66,22 @@ def save(
         ValueError: the format before PyTorch 1.6 is asked for, which is only read.
         pickle.PicklingError: something in `obj` cannot be pickled.
     """
+    import io
     import os
     from pathlib import Path
 
-    from tangrad.serialization.writing import atomically, write_archive
+    from tangrad.serialization.writing import atomically, write_archive, writing_to
 
     if not _use_new_zipfile_serialization:
         raise ValueError("save: only the zip format is written; files before PyTorch 1.6 are read")
+    if (format_ := _plugin_format(f)) is not None:
+        with atomically(f) as file, io.BufferedWriter(file) as buffered:
+            format_.save(obj, buffered)
+        return
     if isinstance(f, (str, os.PathLike)):
         folder = Path(os.fspath(f)).name.rpartition(".")[0] or Path(os.fspath(f)).name
-        with atomically(f) as write:
-            write_archive(obj, write, folder, pickle_protocol)
+        with atomically(f) as file:
+            write_archive(obj, writing_to(file), folder, pickle_protocol)
         return
     if not hasattr(f, "write"):
         raise AttributeError(
@@ -79,6 +100,8 @@ def load(
     **pickle_load_args: Any,
 ) -> Any:
     """Load an object that `save`, PyTorch's or ours, wrote.
+
+    A path of a suffix that a plugin has a format for is read by it.
 
     Args:
         f: a path, or an object with `read`, `seek` and `tell`.
@@ -100,6 +123,9 @@ def load(
         plain = False
     if plain and pickle_module is not None:
         raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")
+    if (format_ := _plugin_format(f)) is not None:
+        with open(f, "rb") as file:
+            return format_.load(file, map_location)
     place = placed(map_location)
     with Source(f) as source:
         mapped = source.map() if mmap else None

@@ -163,9 +163,10 @@ def save_file(
         SerializationError: a name or dtype does not fit the format, or two tensors share memory.
         OSError: the file cannot be written.
     """
-    from tangrad.serialization.writing import atomically
+    from tangrad.serialization.writing import atomically, writing_to
 
-    with atomically(filename) as write:
+    with atomically(filename) as file:
+        write = writing_to(file)
         _write(tensors, metadata, write)
 
 

@@ -180,8 +180,8 @@ def _bytes_of(storage: Any) -> Any:
 
 
 @contextlib.contextmanager
-def atomically(path: Any) -> Iterator[Callable[[Any], Any]]:
-    """Give a function that writes to a file, which takes its name when it is whole.
+def atomically(path: Any) -> Iterator[Any]:
+    """Give a binary file without a buffer, which takes its name when it is whole.
 
     An interruption leaves the file that was there. What is no regular file (a pipe, a device) is
     written as it is.
@@ -192,12 +192,12 @@ def atomically(path: Any) -> Iterator[Callable[[Any], Any]]:
     target = Path(os.path.realpath(os.fspath(path)))
     if target.exists() and not target.is_file():
         with open(target, "wb", buffering=0) as direct:
-            yield _whole(direct)
+            yield direct
         return
     begun = target.with_name(f".{target.name}.{os.getpid()}.{id(object())}.part")
     try:
         with open(begun, "xb", buffering=0) as file:
-            yield _whole(file)
+            yield file
         if target.exists():
             begun.chmod(target.stat().st_mode & 0o7777)
         os.replace(begun, target)
@@ -207,8 +207,8 @@ def atomically(path: Any) -> Iterator[Callable[[Any], Any]]:
         raise
 
 
-def _whole(file: Any) -> Callable[[Any], None]:
-    """Return a function that writes all of what it is given."""
+def writing_to(file: Any) -> Callable[[Any], None]:
+    """Return a function that writes all of what it is given to a file without a buffer."""
 
     def write(content: Any) -> None:
         view = memoryview(content).cast("B") if memoryview(content).nbytes else memoryview(b"")

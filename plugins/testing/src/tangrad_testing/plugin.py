@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 DEFAULT_DEVICES = ("reference", "cpu", "loopback")
 
@@ -35,7 +35,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run each body that takes a `case` for its part of the matrix."""
+    """Run each body that takes a `case` for its part of the matrix, and the plugins' own cases."""
+    if "plugin_case" in metafunc.fixturenames:
+        _add_cases_of_plugins(metafunc)
     if "case" not in metafunc.fixturenames:
         return
     marker = metafunc.definition.get_closest_marker("tangrad_cases")
@@ -46,7 +48,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     when = marker.kwargs.get("when")
     always = marker.kwargs.get("always", ())
     chosen_ops = metafunc.config.getoption("--tangrad-op") or cases.op_names()
-    devices = metafunc.config.getoption("--tangrad-device") or DEFAULT_DEVICES
+    devices = _devices(metafunc.config)
     dtypes = cases.DTYPES[marker.kwargs.get("dtypes", "all")]
     part = cases.fraction()
     chosen = [
@@ -56,6 +58,22 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         and (c.dtype in always or cases.is_chosen(metafunc.function.__name__, c, part))
     ]
     metafunc.parametrize("case", chosen, ids=[c.id for c in chosen])
+
+
+def _devices(config: pytest.Config) -> Sequence[str]:
+    return config.getoption("--tangrad-device") or DEFAULT_DEVICES
+
+
+def _add_cases_of_plugins(metafunc: pytest.Metafunc) -> None:
+    from tangrad.plugins.hooks import call_hook
+
+    offered = {
+        f"{plugin.distribution}:{case.__name__}": case
+        for plugin, cases in call_hook("tangrad_add_test_cases")
+        for case in cases
+    }
+    metafunc.parametrize("plugin_case", list(offered.values()), ids=list(offered))
+    metafunc.parametrize("device", _devices(metafunc.config))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
