@@ -8,7 +8,8 @@ from cpython.exc cimport PyErr_Occurred
 from cpython.list cimport PyList_CheckExact, PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.object cimport PyTypeObject
-from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
+from cpython.pycapsule cimport (PyCapsule_Destructor, PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New,
+                                PyCapsule_SetName)
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF, PyObject
 from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from libc.stdint cimport (UINT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t)
@@ -119,6 +120,7 @@ include "native/reduction.pxi"
 include "native/view.pxi"
 include "native/convert.pxi"
 include "native/arrays.pxi"
+include "native/dlpack.pxi"
 include "native/methods.pxi"
 include "native/modes.pxi"
 include "native/abi.pxi"

@@ -71,7 +71,7 @@ def test_numpy_functions_accept_tensors() -> None:
     assert float(np.sum(np.asarray(x))) == 3.0
 
 
-@pytest.mark.parametrize("dtype", ["float32", "int64", "complex64", "bool", "uint8", "float16"])
+@pytest.mark.parametrize("dtype", ["float32", "int64", "complex64", "bool", "uint8", "float16", "bfloat16"])
 def test_dlpack_shares_memory_with_torch_both_ways(dtype: str) -> None:
     theirs = torch.ones(3, dtype=getattr(torch, dtype))
     ours = tangrad.from_dlpack(theirs)
@@ -102,3 +102,51 @@ def test_numpy_of_what_requires_grad_only_where_nothing_is_recorded(agree):
         return inside, None
 
     agree(program)
+
+
+def test_a_capsule_keeps_the_memory_and_gives_it_back() -> None:
+    x = tangrad.arange(3.0)
+    storage = weakref.ref(x.untyped_storage())
+    capsule = x.__dlpack__()
+    del x
+    assert storage() is not None
+    back = torch.from_dlpack(capsule)
+    assert back.tolist() == [0, 1, 2]
+    del back, capsule
+    assert storage() is None
+
+
+def test_dlpack_shares_or_copies_as_asked() -> None:
+    x = tangrad.arange(3)
+    assert tangrad.from_dlpack(x.__dlpack__(dl_device=(1, 0))).data_ptr() == x.data_ptr()
+    assert tangrad.from_dlpack(x.__dlpack__(copy=True)).data_ptr() != x.data_ptr()
+    assert tangrad.from_dlpack(x).data_ptr() == x.data_ptr()
+    assert tangrad.from_dlpack(x, copy=True).data_ptr() != x.data_ptr()
+    assert tangrad.from_dlpack(x, device="meta").device.type == "meta"
+    with pytest.raises(ValueError, match="meta"):
+        tangrad.from_dlpack(x, device="meta", copy=False)
+
+
+def test_a_capsule_that_nobody_takes_is_released() -> None:
+    x = tangrad.arange(3.0)
+    storage = weakref.ref(x.untyped_storage())
+    capsule = x.__dlpack__()
+    del x, capsule
+    assert storage() is None
+
+
+def test_a_capsule_is_used_once() -> None:
+    capsule = tangrad.ones(2).__dlpack__()
+    tangrad.from_dlpack(capsule)
+    with pytest.raises(RuntimeError, match="only once"):
+        tangrad.from_dlpack(capsule)
+
+
+def test_strides_empty_and_versioned_capsules_come_in() -> None:
+    theirs = torch.arange(12.0).reshape(3, 4).t()[1:]
+    assert tangrad.from_dlpack(theirs).tolist() == theirs.tolist()
+    assert tangrad.from_dlpack(theirs).stride() == theirs.stride()
+    assert tangrad.from_dlpack(torch.ones(2, 0, 3)).shape == (2, 0, 3)
+    assert tangrad.from_dlpack(np.arange(6).reshape(2, 3)[:, ::2]).tolist() == [[0, 2], [3, 5]]
+    with pytest.raises(ValueError, match="negative"):
+        tangrad.from_dlpack(np.arange(3)[::-1])

@@ -335,10 +335,11 @@ def _importer(code: int) -> Callable[[Any], Any]:
 
 
 def _import_host(ext_tensor: Any) -> Any:
-    import numpy as np
-
-    # NumPy takes memory for read-only if a capsule, like all of the first version, does not say.
-    return from_numpy(np.from_dlpack(ext_tensor), warn_if_readonly=False)
+    try:
+        capsule = ext_tensor.__dlpack__(max_version=(1, 0))
+    except TypeError:  # from before DLPack had versions
+        capsule = ext_tensor.__dlpack__()
+    return _C.tensor_of_capsule(capsule)
 
 
 # --- to others -----------------------------------------------------------------------------
@@ -414,11 +415,7 @@ def dlpack(
 
 
 def _export_host(x: Any, stream: Any) -> Any:
-    # NumPy packs the capsule and keeps the tensor's memory until it is consumed.
-    try:
-        return numpy(x).__dlpack__()
-    except TypeError as error:
-        raise BufferError(f"Cannot export a tensor of {x.dtype} by DLPack: {error}") from None
+    return _C.dlpack_capsule(x)
 
 
 # By device type: DLPack's number, export, import. A device package adds its own.
