@@ -71,7 +71,9 @@ def test_numpy_functions_accept_tensors() -> None:
     assert float(np.sum(np.asarray(x))) == 3.0
 
 
-@pytest.mark.parametrize("dtype", ["float32", "int64", "complex64", "bool", "uint8", "float16", "bfloat16"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", "int64", "complex64", "bool", "uint8", "float16", "bfloat16"]
+)
 def test_dlpack_shares_memory_with_torch_both_ways(dtype: str) -> None:
     theirs = torch.ones(3, dtype=getattr(torch, dtype))
     ours = tangrad.from_dlpack(theirs)
