@@ -30,6 +30,7 @@ LAYERS = [
         "amp",
         "array_api",
         "backends",
+        "masked",
         "testing",
         "settings",
         "compilation",

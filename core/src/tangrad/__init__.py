@@ -185,6 +185,7 @@ _SUBMODULES = (
     "linalg",
     "fft",
     "library",
+    "masked",
     "special",
     "signal",
     "serialization",

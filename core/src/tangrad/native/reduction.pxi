@@ -364,6 +364,7 @@ cdef object run_kernel_op(Op op, PyObject** flat, object out):
         result = call_python_kernel(op, kernel, (None, args))
         return deliver(op, result, out)
     metas = definition.output_metas(args)
+    form = definition.result_format(args) if out is None else None
     made, targets = [], []
     for i, (size, dt) in enumerate(metas):
         for p, extent in enumerate(size):
@@ -377,6 +378,8 @@ cdef object run_kernel_op(Op op, PyObject** flat, object out):
             if o.dtype_ is not dt or shares_storage(o, args, kernel.kind == KERNEL_CALL):
                 targets.append((o, len(made)))
                 o = empty_contiguous(len(size), shape, (<dtype>dt).index, dev)
+        elif form is not None and form is not contiguous_format:
+            o = empty_strided(size, format_strides(size, form), dt, dev.device)
         else:
             o = empty_contiguous(len(size), shape, (<dtype>dt).index, dev)
         made.append(o)

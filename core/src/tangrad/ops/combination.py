@@ -53,6 +53,7 @@ def _cross_dim(input: Any, other: Any, dim: int | None) -> int:
 
 @composite(
     "cross(Tensor input, Tensor other, dim? dim=None) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     dtypes="integral floating complex",
     samples=lambda s: [
@@ -108,7 +109,7 @@ def cartesian_prod(tensors: Sequence[Any]) -> Any:
         s(s.tensor(4)),
         s(s.tensor(4, strided=True), 3),
         s(s.tensor(3), 2, True),
-        s(s.tensor(3), 0),
+        s(s.tensor(3), 0, prepend=s.tensor(2)),
         s(s.tensor(2), 4),
         s(s.tensor(0)),
     ],
@@ -171,6 +172,7 @@ def block_diag(tensors: Sequence[Any]) -> Any:
 
 @composite(
     "diff(Tensor self, int n=1, dim dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     samples=lambda s: [
         s(s.tensor(4)),
@@ -189,17 +191,17 @@ def diff(self: Any, n: int, dim: int, prepend: Any, append: Any) -> Any:
     """Subtract each element from the next along a dimension, `n` times.
 
     Args:
-        n: how many times.
+        n: how many times; for 0 the input is copied as it is.
         prepend, append: what to join before and behind the input first.
     """
     if self.ndim == 0:
         raise RuntimeError("diff expects input to be at least one-dimensional")
     if n < 0:
         raise RuntimeError(f"order must be non-negative but got {n}")
+    if n == 0:
+        return self.clone()
     ends = [x for x in (prepend, self, append) if x is not None]
     x = tangrad.cat(ends, dim) if len(ends) > 1 else self
-    if n == 0:
-        return x.clone()
     for _ in range(min(n, max(x.shape[dim], 1))):
         rest = max(x.shape[dim] - 1, 0)
         later, earlier = x.narrow(dim, x.shape[dim] - rest, rest), x.narrow(dim, 0, rest)

@@ -12,6 +12,7 @@ from tangrad.ops.define import pointwise
 conj_physical = pointwise(
     "conj_physical(Tensor self) -> Tensor",
     "conj(self)",
+    strict_out_dtype=True,
     vjp={"self": "conj(g)"},
     jvp={"self": "conj(self_t)"},
     inplace=True,

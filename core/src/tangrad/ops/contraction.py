@@ -457,6 +457,7 @@ def addr(self: Any, vec1: Any, vec2: Any, beta: Any, alpha: Any) -> Any:
 
 @composite(
     "inner(Tensor self, Tensor other) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     dtypes="integral floating complex",
     samples=lambda s: [
@@ -595,6 +596,7 @@ linear = op(
     shape=lambda input, weight: (*input.shape[:-1], *weight.shape[:-1]),
     reference=_linear_reference,
     decompose=_linear_decomposed,
+    strict_out_dtype=True,
     vjp={
         "input": _linear_input_vjp,
         "weight": _linear_weight_vjp,
@@ -657,6 +659,7 @@ def _contracted_dims(a: Any, b: Any, dims: Any) -> tuple[list[int], list[int]]:
 
 @composite(
     "tensordot(Tensor a, Tensor b, any dims=2) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     dtypes="integral floating complex",
     method=False,

@@ -41,6 +41,8 @@ class Definition:
             can, views and composites cannot; a composite that says True copies its results.
         names: {further keyword: parameter}, where PyTorch has several names for one.
         numbers: whether a call without any tensor, on Python numbers alone, has a result.
+        memory_format: function over parameters by name -> the format of the results in memory;
+            contiguous by default.
         strict_out: whether tensors given as out= must be apart from the inputs in memory, as a
             kernel that writes where it still reads has it.
         strict_out_dtype: whether they must have the result's dtype, not only one it casts to.
@@ -93,6 +95,7 @@ class Definition:
         out: bool | None = None,
         names: Mapping[str, str] | None = None,
         numbers: bool = False,
+        memory_format: Any = None,
         strict_out: bool = False,
         strict_out_dtype: bool = False,
     ) -> None:
@@ -130,7 +133,7 @@ class Definition:
             extra_dims,
         )
         self.varargs, self.out = varargs, out
-        self.numbers, self.strict_out = numbers, strict_out
+        self.numbers, self.memory_format, self.strict_out = numbers, memory_format, strict_out
         self.strict_out_dtype = strict_out_dtype
         self.keyword_aliases = {**KEYWORD_ALIASES, **(names or {})}
         self.public_name: str | None = None
@@ -241,6 +244,10 @@ class Definition:
         found = self._apply(self.dtype, args) if callable(self.dtype) else self.dtype
         found = list(found) if isinstance(found, (list, tuple)) else [found] * n
         return [_C.dtype_by_name(d) if isinstance(d, str) else d for d in found]
+
+    def result_format(self, args: Sequence[Any]) -> Any:
+        """Return the memory format of the results of bound arguments; None: contiguous."""
+        return None if self.memory_format is None else self._apply(self.memory_format, args)
 
     def view_geometry(self, args: Sequence[Any]) -> Any:
         """Return the geometry of a view of bound arguments."""

@@ -121,6 +121,7 @@ def diag_embed(self: Any, offset: int, dim1: int, dim2: int) -> Any:
 
 @composite(
     "diag(Tensor self, int diagonal=0) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     samples=lambda s: [s(s.tensor(3)), s(s.tensor(2, 3), 1), s(s.tensor(2), -1)],
     errors=lambda s: [(s(s.tensor(2, 2, 2)), RuntimeError, "Supports 1D or 2D|1- or 2-D")],

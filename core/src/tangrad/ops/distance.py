@@ -37,6 +37,7 @@ def dist(self: Any, other: Any, p: Any) -> Any:
 
 @composite(
     "renorm(Tensor self, Scalar p, dim dim, Scalar maxnorm) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     dtypes="floating complex",
     inplace=True,

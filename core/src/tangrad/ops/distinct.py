@@ -159,6 +159,7 @@ def _as_operand(x: Any, like: Any) -> Any:
 @composite(
     "isin(Operand elements, Operand test_elements, *, bool assume_unique=False,"
     " bool invert=False) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     names={"element": "elements", "test_element": "test_elements"},
     method=False,

@@ -146,6 +146,7 @@ def _sum_of_products(a: Any, b: Any, summed: list[int]) -> Any:
         s("ii->i", [s.tensor(3, 3)]),
         s("ij->", [s.tensor(2, 3)]),
         s("...i,...i->...", [s.tensor(2, 3), s.tensor(3)]),
+        s("iji->j", [s.tensor(1, 3, 1)]),
         s("i,j,k->kij", [s.tensor(2), s.tensor(2), s.tensor(3)]),
     ],
     errors=lambda s: [
@@ -173,6 +174,8 @@ def einsum(equation: str, operands: Sequence[Any]) -> Any:
         later = {c for term in labels[i + 1 :] for c in term}
         done = [d for d, c in enumerate(order) if c not in output and c not in later]
         result = _sum_of_products(result, operand, done)
-    left = tuple(d for d in range(len(output), len(order)) if result.shape[d] != 1)
+    # PyTorch sums a single operand over all that is left, which makes integers int64.
+    alone = len(operands) == 1
+    left = tuple(d for d in range(len(output), len(order)) if alone or result.shape[d] != 1)
     result = result.sum(left, keepdim=True) if left else result
     return result.reshape(tuple(result.shape)[: len(output)])

@@ -87,6 +87,7 @@ _cholesky_kernel = op(
 @composite(
     "linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False)"
     " -> (Tensor L, Tensor info)",
+    strict_out_dtype=True,
     out=True,
     dtypes=WIDE,
     namespace="linalg",
@@ -114,6 +115,7 @@ def linalg_cholesky_ex(self: Any, upper: bool, check_errors: bool) -> Any:
 
 @composite(
     "linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     dtypes=WIDE,
     namespace="linalg",
@@ -237,6 +239,7 @@ def _lu_samples(s: Any) -> list[Any]:
 @composite(
     "linalg_lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False)"
     " -> (Tensor LU, Tensor pivots, Tensor info)",
+    strict_out_dtype=True,
     out=True,
     dtypes=WIDE,
     namespace="linalg",
@@ -257,6 +260,7 @@ def linalg_lu_factor_ex(A: Any, pivot: bool, check_errors: bool) -> Any:
 
 @composite(
     "linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)",
+    strict_out_dtype=True,
     out=True,
     dtypes=WIDE,
     namespace="linalg",
@@ -336,6 +340,7 @@ def _permutation_matrix(pivots: Any, size: int, dtype: Any) -> Any:
 @composite(
     "lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True)"
     " -> (Tensor P, Tensor L, Tensor U)",
+    strict_out_dtype=True,
     out=True,
     dtypes="all",
     method=False,
@@ -378,6 +383,7 @@ def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool, unpack_pivots: bo
 
 @composite(
     "linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)",
+    strict_out_dtype=True,
     out=True,
     dtypes=WIDE,
     namespace="linalg",
@@ -410,6 +416,7 @@ _ldl_kernel = op(
         "torch.linalg.ldl_factor_ex" if check_errors else "",
         "D[{0},{0}] is zero and using it on ldl_solve would result in a division by zero",
     ),
+    strict_out_dtype=True,
     vjp="none: the order of the pivots jumps, and PyTorch defines none",
     batch="dims",
     samples=lambda s: [
@@ -437,6 +444,7 @@ _ldl_kernel = op(
 
 @composite(
     "linalg_ldl_factor(Tensor self, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)",
+    strict_out_dtype=True,
     out=True,
     dtypes=WIDE,
     namespace="linalg",
@@ -495,6 +503,7 @@ _linalg_ldl_solve = op(
     dtype=lambda B: B.dtype,
     check=_check_ldl_solve,
     reference=_ldl_solved,
+    strict_out_dtype=True,
     vjp="none: the factors' storage is LAPACK's own, and PyTorch defines none",
     samples=lambda s: [
         s(symmetric(s, 3, 3), s.values([1, 2, 3], dtype="int32"), s.tensor(3, 2)),

@@ -31,6 +31,7 @@ frexp = pointwise(
     check=_check_frexp,
     dtypes="floating",
     results=("promoted", "int32"),
+    strict_out_dtype=True,
     samples=lambda s: s.unary(specials=False),
     errors=lambda s: [(s(s.tensor(2, dtype="int64")), RuntimeError, "floating-point")],
     doc="Split into a mantissa in [0.5, 1) and an exponent: `self = mantissa * 2**exponent`.",

@@ -401,6 +401,7 @@ def fft_hfft(self: Any, n: Any, dim: int, norm: Any) -> Any:
 @composite(
     "fft_ihfft(Tensor self, int? n=None, int dim=-1, str? norm=None) -> Tensor",
     namespace="fft",
+    strict_out_dtype=True,
     out=True,
     samples=_real_samples,
     errors=_real_errors,

@@ -206,6 +206,7 @@ scatter_src = op(
     check=check_scatter,
     shape=lambda self: self.shape,
     reference=scatter_with(_assign),
+    strict_out_dtype=True,
     vjp={
         "self": lambda g, dim, index: g.scatter(dim, index, 0),
         "src": lambda g, dim, index, src_meta: _scattered_grad(g, index, dim, src_meta),
@@ -254,6 +255,7 @@ scatter_value = op(
     check=_check_scatter_value,
     shape=lambda self: self.shape,
     reference=_scatter_value_reference,
+    strict_out_dtype=True,
     vjp={"self": lambda g, dim, index: g.scatter(dim, index, 0)},
     jvp=lambda self_t, dim, index: self_t.scatter(dim, index, 0),
     batch=_scatter_batch("value"),
@@ -333,6 +335,7 @@ def _scatter_multiply_jvp(
 @composite(
     "scatter_with_reduce(Tensor self, dim dim, Tensor index, Tensor src, *, str reduce) -> Tensor",
     inplace=True,
+    strict_out_dtype=True,
     out=True,
     function=False,
     method=False,
@@ -361,6 +364,7 @@ def scatter_with_reduce(self: Any, dim: int, index: Any, src: Any, reduce: str) 
     "scatter_value_with_reduce(Tensor self, dim dim, Tensor index, Scalar value, *, str reduce)"
     " -> Tensor",
     inplace=True,
+    strict_out_dtype=True,
     out=True,
     function=False,
     method=False,
@@ -734,4 +738,4 @@ def index_fill_tensor(self: Any, dim: int, index: Any, value: Any) -> Any:
     return tangrad.where(places.reshape(shape), value.to(self.dtype), self)
 
 
-index_fill = overload("index_fill", "index_fill_scalar", "index_fill_tensor")
+index_fill = overload("index_fill", "index_fill_tensor", "index_fill_scalar")

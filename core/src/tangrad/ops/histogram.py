@@ -185,6 +185,7 @@ def _counted(rows: Any, edges: Sequence[Any], weight: Any, density: bool) -> Any
 @composite(
     "histogram(Tensor self, any bins=100, *, any range=None, Tensor? weight=None,"
     " bool density=False) -> (Tensor hist, Tensor bin_edges)",
+    strict_out_dtype=True,
     out=True,
     dtypes="floating",
     samples=lambda s: (

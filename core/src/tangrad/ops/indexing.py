@@ -453,6 +453,7 @@ nonzero_table = op(
 
 @composite(
     "nonzero(Tensor input, *, bool as_tuple=False) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     shape_depends_on_data=True,
     samples=lambda s: [s(s.mask(2, 3)), s(s.mask(2, 3), as_tuple=True), s(s.integers(0, 2, 3))],

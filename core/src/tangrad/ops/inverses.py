@@ -54,6 +54,7 @@ def _inverse_samples(s: Any) -> list[Any]:
 
 @composite(
     "linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)",
+    strict_out_dtype=True,
     out=True,
     dtypes=WIDE,
     namespace="linalg",
@@ -79,6 +80,7 @@ def _inverse_errors(s: Any) -> list[Any]:
 
 @composite(
     "linalg_inv(Tensor A) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     dtypes=WIDE,
     namespace="linalg",
@@ -160,6 +162,7 @@ linalg_det = op(
     check=lambda A: check_square_floating("linalg.det", A),
     shape=lambda A: A.shape[:-2],
     reference=lambda np, A: lapack_spectral.det(np, A),
+    strict_out_dtype=True,
     vjp={"A": _det_vjp},
     batch="dims",
     samples=lambda s: [
@@ -193,6 +196,7 @@ linalg_slogdet = op(
     shape=lambda A: (A.shape[:-2], A.shape[:-2]),
     dtype=lambda A: (A.dtype, real_of(A.dtype)),
     reference=lambda np, A: lapack_spectral.slogdet(np, A),
+    strict_out_dtype=True,
     vjp={"A": _slogdet_vjp},
     batch="dims",
     samples=lambda s: [

@@ -10,6 +10,7 @@ import tangrad
 from tangrad.ops.define import composite, op, overload, pointwise
 from tangrad.ops.movement import Ints, batched_front
 from tangrad.ops.slicing import slice_
+from tangrad.tensor.memory import suggested_format
 
 # Joining -----------------------------------------------------------------------------------------
 
@@ -56,6 +57,13 @@ def _promoted(tensors: Sequence[Any]) -> Any:
     return dtype
 
 
+def _cat_format(tensors: Sequence[Any]) -> Any:
+    """Give the format that all have, as PyTorch: one contiguous tensor makes the result so."""
+    first = suggested_format(tensors[0])
+    same = all(suggested_format(x) is first for x in tensors[1:])
+    return first if same else tangrad.contiguous_format
+
+
 def _cat_reference(np: Any, tensors: Sequence[Any], dim: int) -> Any:
     joined = [x for x in tensors if not _is_legacy_empty(x)]
     return np.concatenate(joined, dim) if joined else tensors[0]
@@ -98,6 +106,7 @@ cat = op(
     check=_check_cat,
     shape=_cat_shape,
     dtype=_promoted,
+    memory_format=_cat_format,
     reference=_cat_reference,
     vjp={"tensors": _cat_vjp},
     jvp=_cat_jvp,

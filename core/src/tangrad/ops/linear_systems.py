@@ -115,6 +115,7 @@ def _solve_errors(s: Any) -> list[Any]:
 @composite(
     "linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False)"
     " -> (Tensor result, Tensor info)",
+    strict_out_dtype=True,
     out=True,
     dtypes=WIDE,
     namespace="linalg",
@@ -133,6 +134,7 @@ def linalg_solve_ex(A: Any, B: Any, left: bool, check_errors: bool) -> Any:
 
 @composite(
     "linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     dtypes=WIDE,
     namespace="linalg",
@@ -202,6 +204,7 @@ _triangular_kernel = op(
 @composite(
     "linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True,"
     " bool unitriangular=False) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     dtypes=WIDE,
     namespace="linalg",
@@ -244,6 +247,7 @@ def linalg_solve_triangular(self: Any, B: Any, upper: bool, left: bool, unitrian
 @composite(
     "triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False,"
     " bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)",
+    strict_out_dtype=True,
     out=True,
     dtypes=WIDE,
     # PyTorch's tangent of its own function takes in what moves outside the triangle.
@@ -431,6 +435,7 @@ def _lu_solve_samples(s: Any) -> list[Any]:
 @composite(
     "linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False)"
     " -> Tensor",
+    strict_out_dtype=True,
     out=True,
     dtypes=WIDE,
     namespace="linalg",
@@ -460,7 +465,7 @@ def linalg_lu_solve(LU: Any, pivots: Any, B: Any, left: bool, adjoint: bool) -> 
     permuted = ops.lu_unpack(LU, pivots, unpack_data=False)[0]
     permuted = permuted.expand((*tuple(right.shape)[:-2], *tuple(permuted.shape)[-2:]))
     if not left:  # X A = B is A^H X^H = B^H
-        return linalg_lu_solve(LU, pivots, B.mH, adjoint=not adjoint).mH
+        return linalg_lu_solve(LU, pivots, B.mH, adjoint=not adjoint).mH.resolve_conj()
     if adjoint:
         half = linalg_solve_triangular(factors.mH, right, upper=False)
         half = linalg_solve_triangular(factors.mH, half, upper=True, unitriangular=True)
@@ -472,6 +477,7 @@ def linalg_lu_solve(LU: Any, pivots: Any, B: Any, left: bool, adjoint: bool) -> 
 
 @composite(
     "lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     dtypes=WIDE,
     samples=lambda s: [

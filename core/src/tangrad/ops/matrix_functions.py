@@ -218,6 +218,7 @@ def linalg_matmul(self: Any, other: Any) -> Any:
 
 @composite(
     "linalg_vecdot(Tensor x, Tensor y, *, dim dim=-1) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     dtypes=WIDE,
     namespace="linalg",
@@ -283,6 +284,7 @@ def _chain(matrices: Sequence[Any]) -> Any:
 
 @composite(
     "linalg_multi_dot(Tensor[] tensors) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     dtypes="integral floating complex",
     namespace="linalg",

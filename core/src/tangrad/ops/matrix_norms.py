@@ -71,6 +71,7 @@ def _vector_norm(self: Any, p: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
 @composite(
     "linalg_vector_norm(Tensor self, Scalar ord=2, dim[1]? dim=None, bool keepdim=False, *,"
     " dtype? dtype=None) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     dtypes=WIDE,
     namespace="linalg",
@@ -149,6 +150,7 @@ def _matrix_norm(self: Any, p: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
 @composite(
     "linalg_matrix_norm(Tensor self, any ord='fro', int[] dim=(-2, -1), bool keepdim=False, *,"
     " dtype? dtype=None) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     dtypes=WIDE,
     namespace="linalg",
@@ -196,6 +198,7 @@ def _dims(dim: Any) -> Any:
 @composite(
     "linalg_norm(Tensor self, any ord=None, int[1]? dim=None, bool keepdim=False, *,"
     " dtype? dtype=None) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     dtypes=WIDE,
     namespace="linalg",
@@ -244,6 +247,7 @@ def linalg_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any
 @composite(
     "norm(Tensor self, any p='fro', dim[]? dim=None, bool keepdim=False, *, dtype? dtype=None)"
     " -> Tensor",
+    strict_out_dtype=True,
     out=True,
     samples=lambda s: [
         s(s.tensor(3, 4)),

@@ -551,6 +551,7 @@ def _train(
     "native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean,"
     " Tensor? running_var, bool training, float momentum, float eps)"
     " -> (Tensor, Tensor, Tensor)",
+    strict_out_dtype=True,
     out=True,
     dtypes="floating",
     method=False,

@@ -96,6 +96,7 @@ linalg_qr = op(
     check=_check_qr,
     shape=_qr_shape,
     reference=_qr_reference,
+    strict_out_dtype=True,
     vjp={"A": _qr_vjp},
     batch=lambda size, dims, A, mode: _qr_batch(A, dims[0], mode),
     samples=lambda s: [
@@ -126,6 +127,7 @@ def _qr_batch(A: Any, dim: int, mode: str) -> Any:
 
 @composite(
     "qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)",
+    strict_out_dtype=True,
     out=True,
     dtypes=WIDE,
     samples=lambda s: [s(s.tensor(3, 2)), s(s.tensor(2, 3), some=False)],
@@ -329,6 +331,7 @@ ormqr = op(
     reference=lambda np, self, input2, input3, left, transpose: lapack.multiply_by_q(
         np, self, input2, input3, left, transpose
     ),
+    strict_out_dtype=True,
     vjp={("self", "input2", "input3"): _ormqr_vjp},
     batch="dims",
     samples=lambda s: [

@@ -69,6 +69,7 @@ bitwise_not = pointwise(
     "~self",
     promote="integral",
     dtypes="bool integral",
+    strict_out_dtype=True,
     vjp="none: defined on integers only",
     inplace=True,
     samples=lambda s: s.unary(),

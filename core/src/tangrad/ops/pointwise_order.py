@@ -15,6 +15,7 @@ maximum = pointwise(
     "maximum(Tensor self, Tensor other) -> Tensor",
     "maximum(self, other)",
     dtypes=REAL,
+    strict_out_dtype=True,
     samples=lambda s: [*s.binary(number=False), s(s.specials(), s.tensor())],
     errors=lambda s: [
         (s(s.tensor(2, dtype="complex64"), s.tensor(2)), RuntimeError, "not implemented"),
@@ -26,6 +27,7 @@ minimum = pointwise(
     "minimum(Tensor self, Tensor other) -> Tensor",
     "minimum(self, other)",
     dtypes=REAL,
+    strict_out_dtype=True,
     samples=lambda s: [*s.binary(number=False), s(s.specials(), s.tensor())],
     errors=lambda s: [
         (s(s.tensor(2, dtype="complex64"), s.tensor(2)), RuntimeError, "not implemented"),
@@ -218,6 +220,7 @@ where = overload(
 
 @composite(
     "nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     inplace=True,
     samples=lambda s: [*s.unary(), s(s.specials(), nan=1.0, posinf=2.0, neginf=-2.0)],

@@ -508,6 +508,7 @@ def avg_pool1d(
     "avg_pool2d(Tensor input, any kernel_size, any stride=None, any padding=0,"
     " bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
     strict_out_dtype=True,
+    out=True,
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [
@@ -555,6 +556,7 @@ def avg_pool2d(
     "avg_pool3d(Tensor input, any kernel_size, any stride=None, any padding=0,"
     " bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
     strict_out_dtype=True,
+    out=True,
     dtypes="floating",
     namespace="nn",
     samples=lambda s: [

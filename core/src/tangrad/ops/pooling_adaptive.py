@@ -109,7 +109,8 @@ def _adaptive_average(name: str, spatial: int, input: Any, output_size: Any) -> 
     else:
         for dim, out in enumerate(wanted, input.ndim - spatial):
             x = _average(x, dim, out)
-    return in_format_of(x.to(input.dtype), input)
+    x = in_format_of(x.to(input.dtype), input)
+    return x.clone() if x is input else x
 
 
 def _adaptive_greatest(name: str, spatial: int, input: Any, output_size: Any) -> Any:

@@ -340,6 +340,7 @@ def argsort(self: Any, dim: int = -1, descending: bool = False, stable: bool = F
 
 @composite(
     "msort(Tensor self) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     samples=lambda s: [s(s.tensor(4, 3)), s(s.tensor(5)), s(s.tensor(0))],
 )

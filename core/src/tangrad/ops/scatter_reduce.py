@@ -221,6 +221,7 @@ def _index_reduce_samples(s: Any) -> list[Any]:
     "index_reduce(Tensor self, dim dim, Tensor index, Tensor source, str reduce, *,"
     " bool include_self=True) -> Tensor",
     inplace=True,
+    strict_out_dtype=True,
     out=True,
     samples=_index_reduce_samples,
     errors=lambda s: [

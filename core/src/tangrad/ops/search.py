@@ -92,6 +92,7 @@ def _as_tensor(x: Any, like: Any) -> Any:
     "searchsorted(Tensor sorted_sequence, Operand self, *, bool out_int32=False,"
     " bool right=False, str? side=None, Tensor? sorter=None) -> Tensor",
     out=True,
+    strict_out_dtype=True,
     method=False,
     samples=lambda s: [
         s(s.values([0, 1, 3, 5]), s.tensor(3, 4)),
@@ -147,6 +148,7 @@ def searchsorted(
 @composite(
     "bucketize(Operand self, Tensor boundaries, *, bool out_int32=False, bool right=False)"
     " -> Tensor",
+    strict_out_dtype=True,
     out=True,
     samples=lambda s: [
         s(s.tensor(3, 4), s.values([0, 1, 3])),

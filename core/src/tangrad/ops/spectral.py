@@ -125,6 +125,7 @@ linalg_eigh = op(
     dtype=lambda self: (real_of(self.dtype), self.dtype),
     check=_check_eigh,
     reference=lambda np, self, UPLO: lapack_spectral.eigh(np, self, UPLO in "uU", True),
+    strict_out_dtype=True,
     vjp={"self": _eigh_vjp},
     jvp=_eigh_jvp,
     batch="dims",
@@ -167,6 +168,7 @@ linalg_eigvalsh = op(
     dtype=lambda self: real_of(self.dtype),
     check=_check_eigh,
     reference=lambda np, self, UPLO: lapack_spectral.eigh(np, self, UPLO in "uU", False)[0],
+    strict_out_dtype=True,
     vjp={"self": _eigvalsh_vjp},
     batch="dims",
     samples=lambda s: [s(symmetric(s, 3, 3)), s(symmetric(s, 2, 3, 3), "U")],
@@ -374,6 +376,7 @@ _svd_kernel = op(
     dtype=lambda A: (A.dtype, real_of(A.dtype), A.dtype),
     check=_check_svd,
     reference=lambda np, A, full_matrices: lapack_spectral.svd(np, A, full_matrices, True),
+    strict_out_dtype=True,
     vjp={"A": _svd_vjp},
     jvp=_svd_jvp,
     batch="dims",
@@ -420,6 +423,7 @@ linalg_svdvals = op(
     dtype=lambda A: real_of(A.dtype),
     check=_check_svd,
     reference=lambda np, A: lapack_spectral.svd(np, A, False, False)[1],
+    strict_out_dtype=True,
     vjp={"A": _svdvals_vjp},
     batch="dims",
     samples=lambda s: [s(regular(s, 3, 3)), s(s.tensor(2, 2, 4)), *wide_only(s, s(s.tensor(0, 3)))],
@@ -430,6 +434,7 @@ linalg_svdvals = op(
 
 @composite(
     "svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)",
+    strict_out_dtype=True,
     out=True,
     dtypes=WIDE,
     oracle=lambda torch, self, some=True, compute_uv=True: (

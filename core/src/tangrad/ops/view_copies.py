@@ -43,6 +43,7 @@ def _copy(seen: Any) -> Any:
 
 @composite(
     "alias_copy(Tensor self) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     method=False,
     samples=alias.definition.samples,
@@ -55,6 +56,7 @@ def alias_copy(self: Any) -> Any:
 
 @composite(
     "detach_copy(Tensor self) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     method=False,
     samples=detach.definition.samples,
@@ -67,6 +69,7 @@ def detach_copy(self: Any) -> Any:
 
 @composite(
     "as_strided_copy(Tensor self, int[] size, int[] stride, int? storage_offset=None) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     method=False,
     samples=as_strided.definition.samples,
@@ -79,6 +82,7 @@ def as_strided_copy(self: Any, size: Ints, stride: Ints, storage_offset: int | N
 
 @composite(
     "diagonal_copy(Tensor self, int offset=0, dim dim1=0, dim dim2=1) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     method=False,
     samples=diagonal.definition.samples,
@@ -91,6 +95,7 @@ def diagonal_copy(self: Any, offset: int, dim1: int, dim2: int) -> Any:
 
 @composite(
     "expand_copy(Tensor self, int[] size, *, bool implicit=False) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     method=False,
     samples=expand.definition.samples,
@@ -115,6 +120,7 @@ def narrow_copy(self: Any, dim: int, start: int, length: int) -> Any:
 
 @composite(
     "permute_copy(Tensor self, dim[] dims) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     method=False,
     samples=permute.definition.samples,
@@ -127,6 +133,7 @@ def permute_copy(self: Any, dims: Ints) -> Any:
 
 @composite(
     "select_copy(Tensor self, dim dim, int index) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     method=False,
     samples=select.definition.samples,
@@ -139,6 +146,7 @@ def select_copy(self: Any, dim: int, index: int) -> Any:
 
 @composite(
     "slice_copy(Tensor self, dim dim=0, int? start=None, int? end=None, int step=1) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     method=False,
     samples=slice_.definition.samples,
@@ -151,6 +159,7 @@ def slice_copy(self: Any, dim: int, start: int | None, end: int | None, step: in
 
 @composite(
     "split_copy(Tensor self, int split_size, dim dim=0) -> Tensor[]",
+    strict_out_dtype=True,
     out=True,
     method=False,
     samples=split_size.definition.samples,
@@ -163,6 +172,7 @@ def split_copy(self: Any, split_size: int, dim: int) -> Any:
 
 @composite(
     "split_with_sizes_copy(Tensor self, int[] split_sizes, dim dim=0) -> Tensor[]",
+    strict_out_dtype=True,
     out=True,
     method=False,
     samples=split_with_sizes.definition.samples,
@@ -175,6 +185,7 @@ def split_with_sizes_copy(self: Any, split_sizes: Ints, dim: int) -> Any:
 
 @composite(
     "squeeze_copy(Tensor self, dim[]? dim=None) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     method=False,
     samples=squeeze.definition.samples,
@@ -187,6 +198,7 @@ def squeeze_copy(self: Any, dim: Ints | None) -> Any:
 
 @composite(
     "t_copy(Tensor self) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     method=False,
     samples=t.definition.samples,
@@ -199,6 +211,7 @@ def t_copy(self: Any) -> Any:
 
 @composite(
     "transpose_copy(Tensor self, dim dim0, dim dim1) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     method=False,
     samples=transpose.definition.samples,
@@ -211,6 +224,7 @@ def transpose_copy(self: Any, dim0: int, dim1: int) -> Any:
 
 @composite(
     "unbind_copy(Tensor self, dim dim=0) -> Tensor[]",
+    strict_out_dtype=True,
     out=True,
     method=False,
     samples=unbind.definition.samples,
@@ -223,6 +237,7 @@ def unbind_copy(self: Any, dim: int) -> Any:
 
 @composite(
     "unfold_copy(Tensor self, dim dimension, int size, int step) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     method=False,
     samples=unfold.definition.samples,
@@ -235,6 +250,7 @@ def unfold_copy(self: Any, dimension: int, size: int, step: int) -> Any:
 
 @composite(
     "unsqueeze_copy(Tensor self, dim dim) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     method=False,
     extra_dims=1,
@@ -248,6 +264,7 @@ def unsqueeze_copy(self: Any, dim: int) -> Any:
 
 @composite(
     "view_as_complex_copy(Tensor self) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     method=False,
     dtypes="floating",
@@ -261,6 +278,7 @@ def view_as_complex_copy(self: Any) -> Any:
 
 @composite(
     "view_as_real_copy(Tensor self) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     method=False,
     dtypes="complex",
@@ -274,6 +292,7 @@ def view_as_real_copy(self: Any) -> Any:
 
 @composite(
     "view_copy_size(Tensor self, int[] size) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     function=False,
     method=False,
@@ -288,6 +307,7 @@ def view_copy_size(self: Any, size: Ints) -> Any:
 
 @composite(
     "view_copy_dtype(Tensor self, dtype? dtype) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     function=False,
     method=False,

@@ -84,6 +84,7 @@ slice_scatter = op(
     decompose=lambda self, src, dim, start, end, step: _replaced(
         "slice_scatter()", self, src, slice_, dim, start, end, step
     ),
+    strict_out_dtype=True,
     vjp={
         "self": lambda g, src_meta, dim, start, end, step: slice_scatter(
             g, g.new_zeros(src_meta.shape), dim, start, end, step

@@ -157,6 +157,21 @@ def _order(shape: tuple[int, ...], stride: Sequence[int]) -> tuple[int, ...]:
     return tuple(order)
 
 
+def suggested_format(self: Any) -> Any:
+    """Return the memory format that results take over: channels last where strides lie so."""
+    order = {4: (1, 3, 2, 0), 5: (1, 4, 3, 2, 0)}.get(self.ndim)
+    if order is None or self.is_contiguous():
+        return _C.contiguous_format
+    shape, stride = self.shape, self.stride()
+    least = 1
+    for d in order:
+        # As PyTorch, which sees no order in a single channel of which the batch follows at once.
+        if shape[d] == 0 or stride[d] < least or (d == 0 and least == stride[1]):
+            return _C.contiguous_format
+        least = stride[d] * max(shape[d], 1)
+    return _C.channels_last if self.ndim == 4 else _C.channels_last_3d
+
+
 def is_nonzero(self: Any) -> bool:
     """Return whether the single element is not zero.
 

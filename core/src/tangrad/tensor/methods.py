@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tangrad import _C
+from tangrad.tensor.memory import suggested_format
 
 
 def _lookup(name: str) -> Any:
@@ -61,7 +62,7 @@ def to(
     same_format = (
         memory_format is None
         or memory_format is _C.preserve_format
-        or self.is_contiguous(memory_format=memory_format)
+        or suggested_format(self) is memory_format
     )
     if not copy and same_device and (dtype is None or dtype is self.dtype) and same_format:
         return self
