@@ -190,6 +190,7 @@ _SUBMODULES = (
     "serialization",
     "nn",
     "optim",
+    "distributions",
     "utils",
     "multiprocessing",
     "plugin",
