@@ -39,8 +39,8 @@ from tangrad.distributions.derived import (
     HalfNormal,
     InverseGamma,
     Kumaraswamy,
-    LogNormal,
     LogisticNormal,
+    LogNormal,
     Pareto,
     Weibull,
 )

@@ -264,7 +264,9 @@ class MixtureSameFamily(Distribution):
                 "`component_distribution.batch_shape[-1]` "
                 f"({component_distribution.batch_shape[-1:]})"
             )
-        self._mixture_distribution = mixture_distribution.expand(batch_shape)
+        if mixture_distribution.batch_shape != batch_shape:
+            mixture_distribution = mixture_distribution.expand(batch_shape)
+        self._mixture_distribution = mixture_distribution
         self._component_distribution = component_distribution
         super().__init__(batch_shape, component_distribution.event_shape, validate_args)
 
@@ -325,4 +327,5 @@ class MixtureSameFamily(Distribution):
             return drawn.gather(dim, places).squeeze(dim)
 
     def __repr__(self) -> str:
-        return f"MixtureSameFamily(\n  {self.mixture_distribution!r},\n  {self.component_distribution!r})"
+        parts = f"{self.mixture_distribution!r},\n  {self.component_distribution!r}"
+        return f"MixtureSameFamily(\n  {parts})"

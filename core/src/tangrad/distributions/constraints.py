@@ -156,7 +156,8 @@ class MixtureSameFamilyConstraint(Constraint):
     def check(self, value: Any) -> Any:
         if value.dim() < self.event_dim:
             raise ValueError(f"Expected value.dim() >= {self.event_dim} but got {value.dim()}")
-        return self.base_constraint.check(value.unsqueeze(-1 - self.event_dim))
+        result = self.base_constraint.check(value.unsqueeze(-1 - self.event_dim))
+        return result.reshape((*result.shape[: value.dim() - self.event_dim], -1)).all(-1)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.base_constraint!r})"
@@ -284,8 +285,10 @@ class _Multinomial(_Upper):
     is_discrete = True
     event_dim = 1
 
-    def check(self, x: Any) -> Any:
-        return (x >= 0).all(-1) & (x.sum(-1) <= self.upper_bound)
+    def check(self, value: Any) -> Any:
+        return (value >= 0).all(-1) & (value.sum(-1) <= self.upper_bound)
+
+    __repr__ = Constraint.__repr__
 
 
 class _Matrix(Constraint):
@@ -387,7 +390,7 @@ class _Stack(_Joined):
             raise AssertionError(f"dim {self.dim} is out of range for a value of {value.dim()}")
         slices = value.unbind(self.dim)
         return tangrad.stack(
-            [c.check(part) for c, part in zip(self.cseq, slices, strict=True)], self.dim
+            [c.check(part) for c, part in zip(self.cseq, slices, strict=False)], self.dim
         )
 
 

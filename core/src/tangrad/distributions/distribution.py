@@ -72,8 +72,9 @@ class Distribution:
             stated = self.arg_constraints
         except NotImplementedError:
             warnings.warn(
-                f"{type(self)} does not define `arg_constraints`. Please set `arg_constraints = {{}}`"
-                " or initialize the distribution with `validate_args=False` to turn off validation.",
+                f"{type(self)} does not define `arg_constraints`. Please set `arg_constraints ="
+                " {}` or initialize the distribution with `validate_args=False` to turn off"
+                " validation.",
                 stacklevel=4,
             )
             return

@@ -114,13 +114,12 @@ class Dirichlet(ExponentialFamily):
 
     @property
     def mode(self) -> Any:
-        """The most probable point; the corner of the largest concentration where all are low."""
+        """The most probable point; of several corners the first."""
         above = (self.concentration - 1).clamp(min=0.0)
         mode = above / above.sum(-1, True)
-        corner = tangrad.nn.functional.one_hot(self.concentration.argmax(-1), above.shape[-1]).to(
-            mode
-        )
-        return tangrad.where((self.concentration < 1).all(-1, keepdim=True), corner, mode)
+        low = (self.concentration < 1).all(-1, keepdim=True)
+        corner = tangrad.nn.functional.one_hot(mode.argmax(-1), mode.shape[-1]).to(mode)
+        return tangrad.where(low, corner, mode)
 
     @property
     def variance(self) -> Any:

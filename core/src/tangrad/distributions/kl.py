@@ -298,10 +298,8 @@ def _lengths(q: Any, vectors: Any) -> Any:
     """Return the squared lengths of vectors, shape (..., n), in units of q's covariance."""
     if isinstance(q, LowRankMultivariateNormal):
         return low_rank_squared_length(
-            *(
-                x.unsqueeze(-3)
-                for x in (q._unbroadcasted_cov_factor, q._unbroadcasted_cov_diag.unsqueeze(-2))
-            ),
+            q._unbroadcasted_cov_factor.unsqueeze(-3),
+            q._unbroadcasted_cov_diag.unsqueeze(-2),
             vectors,
             q._capacitance_tril.unsqueeze(-3),
         )

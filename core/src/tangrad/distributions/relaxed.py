@@ -11,7 +11,7 @@ from typing import Any
 
 import tangrad
 from tangrad.distributions import constraints
-from tangrad.distributions.choices import Categorical, ByCategorical
+from tangrad.distributions.choices import ByCategorical, Categorical
 from tangrad.distributions.compound import TransformedDistribution
 from tangrad.distributions.counts import ProbsOrLogits
 from tangrad.distributions.transforms import ExpTransform, SigmoidTransform

@@ -68,20 +68,21 @@ def _log_gamma_numbers(np: Any, shape: Any, seed: int, offset: int) -> Any:
     return drawn + np.where(small, np.log(u) / shape, 0)
 
 
-def _checked(np: Any, self: Any, name: str) -> Any:
-    shape = self.reshape(-1).astype(np.float64)
-    if not (shape >= 0).all():
-        raise RuntimeError(f"{name} expects concentrations of at least 0, got {shape.min()}")
-    return shape
-
-
 def _digits(np: Any, self: Any) -> Any:
-    """Return what is known of the numbers of a dtype."""
+    """Return what is known of the numbers of a dtype; NumPy has no bfloat16."""
     return np.finfo(self.dtype if self.dtype.kind == "f" else np.float32)
 
 
+def _check_floating(**operands: Any) -> None:
+    for name, x in operands.items():
+        if not x.dtype.is_floating_point:
+            raise NotImplementedError(
+                f"numbers of gamma distributions need a floating-point {name}, got {x.dtype}"
+            )
+
+
 def _gamma_reference(np: Any, self: Any, seed: int, offset: int) -> Any:
-    shape = _checked(np, self, "_standard_gamma")
+    shape = self.reshape(-1).astype(np.float64)
     with np.errstate(all="ignore"):
         drawn = np.exp(_log_gamma_numbers(np, shape, seed, offset))
     drawn = np.where(shape == 0, 0, np.maximum(drawn, _digits(np, self).tiny))
@@ -89,7 +90,7 @@ def _gamma_reference(np: Any, self: Any, seed: int, offset: int) -> Any:
 
 
 def _dirichlet_reference(np: Any, self: Any, seed: int, offset: int) -> Any:
-    shape = _checked(np, self, "_sample_dirichlet")
+    shape = self.reshape(-1).astype(np.float64)
     with np.errstate(all="ignore"):
         logs = _log_gamma_numbers(np, shape, seed, offset).reshape(self.shape)
         drawn = np.exp(logs - logs.max(-1, keepdims=True, initial=-np.inf))
@@ -227,6 +228,7 @@ _NOT_GIVEN = "none: a derivative of second order of a quantile is not given"
 _standard_gamma_grad = op(
     "_standard_gamma_grad(Tensor self, Tensor output) -> Tensor",
     dtypes="floating",
+    check=lambda self, output: _check_floating(self=self, output=output),
     shape=lambda self: self.shape,
     reference=lambda np, self, output: _slope_reference(_gamma_slope)(np, a=self, x=output),
     vjp=_NOT_GIVEN,
@@ -244,6 +246,7 @@ _standard_gamma_grad = op(
 _dirichlet_grad = op(
     "_dirichlet_grad(Tensor x, Tensor alpha, Tensor total) -> Tensor",
     dtypes="floating",
+    check=lambda x, alpha, total: _check_floating(x=x, alpha=alpha, total=total),
     shape=lambda x: x.shape,
     reference=lambda np, x, alpha, total: _slope_reference(
         lambda np, x, a, total: _beta_slope(np, x, a, total - a)
@@ -268,6 +271,7 @@ _dirichlet_grad = op(
 _standard_gamma = op(
     "_standard_gamma(Tensor self, *, generator? generator=None) -> Tensor",
     dtypes="floating",
+    check=lambda self: _check_floating(self=self),
     shape=lambda self: self.shape,
     random=True,
     words=words_for_tries,
@@ -281,7 +285,7 @@ _standard_gamma = op(
         s(s.tensor(low=0.1, high=9)),
         s(s.tensor(0)),
     ],
-    errors=lambda s: [(s(s.values([-1.0])), RuntimeError, "at least 0")],
+    errors=lambda s: [(s(s.tensor(2, dtype="int64")), NotImplementedError, "int64")],
     doc="Draw gamma distributed numbers of rate 1 with the concentration that each element states.",
 )
 
@@ -301,6 +305,7 @@ def _dirichlet_tangent(self: Any, self_t: Any, result: Any) -> Any:
 _sample_dirichlet = op(
     "_sample_dirichlet(Tensor self, *, generator? generator=None) -> Tensor",
     dtypes="floating",
+    check=lambda self: _check_floating(self=self),
     shape=lambda self: self.shape,
     random=True,
     words=words_for_tries,
@@ -310,6 +315,6 @@ _sample_dirichlet = op(
     batch=None,
     method=False,
     samples=lambda s: [s(s.tensor(2, 3, low=0.1, high=9)), s(s.tensor(4, low=0.1, high=9))],
-    errors=lambda s: [(s(s.values([-1.0, 1.0])), RuntimeError, "at least 0")],
+    errors=lambda s: [(s(s.tensor(2, dtype="int64")), NotImplementedError, "int64")],
     doc="Draw points of Dirichlet's distribution; the last dimension holds the concentrations.",
 )
