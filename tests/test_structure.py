@@ -22,6 +22,7 @@ LAYERS = [
     {"__main__", "cli"},
     {"stand_in"},
     {"plugin"},
+    {"distributions"},
     {"nn", "optim", "utils.flop_counter"},
     {"utils", "serialization"},
     {"multiprocessing"},

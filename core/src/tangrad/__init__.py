@@ -191,6 +191,7 @@ _SUBMODULES = (
     "serialization",
     "nn",
     "optim",
+    "distributions",
     "utils",
     "multiprocessing",
     "plugin",

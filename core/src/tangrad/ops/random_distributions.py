@@ -8,6 +8,7 @@ from typing import Any
 import tangrad
 from tangrad.ops.define import composite, op
 from tangrad.ops.movement import dtype_name, numel_of
+from tangrad.ops.random_gamma import rejection, words_for_tries
 from tangrad.random import philox
 
 _WIDE = ("float64", "int32", "uint32", "int64", "uint64")
@@ -185,3 +186,107 @@ poisson_tensor = op(
 def poisson(self: Any, generator: Any) -> Any:
     """Draw numbers of Poisson's distribution with the mean that each element states."""
     return poisson_tensor(self, generator=generator)
+
+
+def _binomial_reference(np: Any, count: Any, prob: Any, seed: int, offset: int) -> Any:
+    """Count successes of the less probable kind: by inversion of few, by rejection of many."""
+    n, p = (x.reshape(-1).astype(np.float64) for x in (count, prob))
+    p = np.where((n >= 0) & (p >= 0) & (p <= 1), p, np.nan)
+    rare = np.minimum(p, 1 - p)
+    with np.errstate(all="ignore"):
+        many = n * rare >= 10
+        drawn = _few_successes(np, np.where(many, 0, n), rare, seed, offset)
+        if many.any():
+            drawn[many] = _many_successes(np, n[many], rare[many], seed, offset)
+    drawn = np.where(p > 0.5, n - drawn, np.where(np.isnan(p), np.nan, drawn))
+    return drawn.reshape(count.shape).astype(count.dtype)
+
+
+def _few_successes(np: Any, n: Any, p: Any, seed: int, offset: int) -> Any:
+    """Walk up the probabilities until a uniform number is used up."""
+    rest = philox.uniform(seed, offset, len(n), "float64")
+    probability, drawn = np.exp(n * np.log1p(-p)), np.zeros_like(n)
+    odds, k = p / (1 - p), 0
+    while (above := (rest >= probability) & (k < n)).any():
+        rest = np.where(above, rest - probability, -1)
+        probability = probability * (n - k) / (k + 1) * odds
+        k += 1
+        drawn[above] = k
+    return drawn
+
+
+def _many_successes(np: Any, n: Any, p: Any, seed: int, offset: int) -> Any:
+    """Draw by Hörmann's method BTRS: "The generation of binomial random variates", 1993."""
+    from tangrad.expr.gamma import lgamma
+    from tangrad.expr.gaussian import erf
+
+    spread = np.sqrt(n * p * (1 - p))
+    b = 1.15 + 2.53 * spread
+    a, centre = -0.0873 + 0.0248 * b + 0.01 * p, n * p + 0.5
+    odds, mode = np.log(p / (1 - p)), np.floor((n + 1) * p)
+    top = lgamma(mode + 1) + lgamma(n - mode + 1)
+
+    def attempt(places: Any, z: Any, v: Any) -> Any:
+        at_a, at_b, at_n = a[places], b[places], n[places]
+        u = erf(z * math.sqrt(0.5)) / 2  # uniform
+        margin = 0.5 - abs(u)
+        k = np.floor((2 * at_a / margin + at_b) * u + centre[places])
+        inside = (k >= 0) & (k <= at_n)
+        scale = (2.83 + 5.1 / at_b) * spread[places]
+        height = np.log(v * scale / (at_a / (margin * margin) + at_b))
+        bound = top[places] - lgamma(k + 1) - lgamma(at_n - k + 1)
+        return k, inside & (height <= bound + (k - mode[places]) * odds[places])
+
+    return rejection(np, len(n), seed, offset, attempt)
+
+
+def _check_binomial(count: Any, prob: Any) -> None:
+    if not count.dtype.is_floating_point:
+        raise ValueError(
+            f"binomial only supports floating-point dtypes for count, got: {count.dtype}"
+        )
+    if count.dtype is not prob.dtype:
+        raise RuntimeError(
+            f"binomial expects count and prob of one dtype, got {count.dtype} and {prob.dtype}"
+        )
+
+
+_binomial = op(
+    "_binomial(Tensor count, Tensor prob, *, generator? generator=None) -> Tensor",
+    dtypes="floating",
+    check=lambda count, prob: _check_binomial(count, prob),
+    shape=lambda count: count.shape,
+    random=True,
+    words=lambda count: words_for_tries(count),
+    reference=_binomial_reference,
+    vjp={"count": lambda g: g.new_zeros(g.shape), "prob": lambda g: g.new_zeros(g.shape)},
+    jvp=lambda count: tangrad.zeros_like(count),
+    batch=None,
+    function=False,
+    method=False,
+    samples=lambda s: [
+        s(s.values([0.0, 3.0, 100.0]), s.values([0.5, 0.25, 0.75])),
+        s(s.values([]), s.values([])),
+    ],
+    oracle="binomial",
+    doc="Draw numbers of successes; both tensors have one shape.",
+)
+
+
+@composite(
+    "binomial(Tensor count, Tensor prob, generator? generator=None) -> Tensor",
+    dtypes="floating",
+    random=True,
+    method=False,
+    samples=lambda s: [
+        s(s.values([0.0, 3.0, 100.0]), s.values([0.5, 0.25, 0.75])),
+        s(s.values([[4.0], [200.0]]), s.values([0.5, 0.25, 1.0])),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(2, dtype="int64"), s.values([0.5, 0.5])), ValueError, "floating-point"),
+    ],
+)
+def binomial(count: Any, prob: Any, generator: Any) -> Any:
+    """Draw numbers of successes in `count` trials, each of probability `prob`."""
+    count, prob = tangrad.broadcast_tensors(count, prob)
+    return _binomial(count.contiguous(), prob.contiguous(), generator=generator)
