@@ -106,7 +106,7 @@ class InProcess(Iteration):
 
     def __init__(self, loader: Any) -> None:
         super().__init__(loader)
-        self._make = Fetch(*self._fetch, times=loader._times)
+        self._make = Fetch(loader._times, *self._fetch)
 
     def _next(self) -> Any:
         return self._make(next(self._keys))

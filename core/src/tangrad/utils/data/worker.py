@@ -108,22 +108,22 @@ class Fetch:
     """Make batches of a data set.
 
     Args:
+        times: where the seconds of each stage are added up.
         dataset: the data set.
         streaming: whether it is a stream rather than looked up by keys.
         batched: whether keys come as lists.
         collate: makes a batch of a list of samples, or converts one sample.
         drop_last: whether an incomplete batch ends a stream.
-        times: where the seconds of each stage are added up.
     """
 
     def __init__(
         self,
+        times: Times,
         dataset: Any,
         streaming: bool,
         batched: bool,
         collate: Callable[[Any], Any],
         drop_last: bool,
-        times: Times,
     ) -> None:
         self.times = times
         self.dataset, self.batched, self.collate, self.drop_last = (
@@ -171,7 +171,7 @@ class Fetch:
 class Task(NamedTuple):
     """What a worker is started with."""
 
-    fetch: tuple[Any, ...]  # arguments of Fetch
+    fetch: tuple[Any, ...]  # arguments of Fetch but the first
     base_seed: int
     init: Callable[[int], None] | None
     worker: int
@@ -227,7 +227,7 @@ def _serve(channel: socket.socket, task: Task) -> None:
     try:
         if task.init is not None:
             task.init(task.worker)
-        fetch = Fetch(*task.fetch, times=times)
+        fetch = Fetch(times, *task.fetch)
     except Exception as error:
         failure = Failure(error, where)
     parent = os.getppid()
@@ -236,7 +236,7 @@ def _serve(channel: socket.socket, task: Task) -> None:
         if isinstance(order, Resume):
             ended = False
             try:
-                fetch = Fetch(*task.fetch, times=times)
+                fetch = Fetch(times, *task.fetch)
             except Exception as error:
                 failure = Failure(error, where)
             transport.Message((order, None)).send(channel)
