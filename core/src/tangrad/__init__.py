@@ -176,6 +176,7 @@ _LAZY = {
     "set_num_threads": "devices.threads",
     "vmap": "func",
     "Parameter": "nn.parameter",
+    "summary": "nn.summary",
 }
 _SUBMODULES = (
     "array_api",

@@ -23,6 +23,9 @@ cdef extern from "Python.h":
     PyObject* PyDict_GetItemWithError(PyObject*, PyObject*) except? NULL
     object PyObject_Call(object, PyObject*, PyObject*)
     object PyObject_VectorcallDict(PyObject*, PyObject**, size_t, PyObject*)
+    void PyErr_Fetch(PyObject**, PyObject**, PyObject**)
+    void PyErr_NormalizeException(PyObject**, PyObject**, PyObject**)
+    void PyErr_Restore(PyObject*, PyObject*, PyObject*)
 
 cdef extern from *:
     """
@@ -33,7 +36,19 @@ cdef extern from *:
     static int tangrad_has_getattro(PyTypeObject *type, getattrofunc get) {
         return type->tp_getattro == get;
     }
+    /* A call that succeeds pays one branch for what is told of one that fails. */
+    static ternaryfunc tangrad_inner_call;
+    static void (*tangrad_call_failed)(PyObject *);
+    static PyObject *tangrad_call(PyObject *self, PyObject *args, PyObject *kwargs) {
+        PyObject *result = tangrad_inner_call(self, args, kwargs);
+        if (result == NULL)
+            tangrad_call_failed(self);
+        return result;
+    }
     """
+    ternaryfunc tangrad_inner_call
+    void (*tangrad_call_failed)(PyObject*)
+    object tangrad_call(object, PyObject*, PyObject*)
     void tangrad_set_call(PyTypeObject*, ternaryfunc)
     void tangrad_set_getattro(PyTypeObject*, getattrofunc)
     int tangrad_has_getattro(PyTypeObject*, getattrofunc)
@@ -162,9 +177,30 @@ cdef object slot_call(object self, PyObject* args, PyObject* kwargs):
     return call_forward(self, attributes, args, kwargs)
 
 
+cdef void call_failed(PyObject* self) noexcept:
+    """Have the exception that a call is about to raise say where in the model it was raised."""
+    cdef PyObject* kind
+    cdef PyObject* error
+    cdef PyObject* trace
+    PyErr_Fetch(&kind, &error, &trace)
+    PyErr_NormalizeException(&kind, &error, &trace)
+    try:
+        if error != NULL and isinstance(<object>error, Exception):
+            from tangrad.nn.modules.failure import explain
+
+            explain(<object>self, <object>error, <object>trace if trace != NULL else None)
+    except BaseException:
+        pass  # what cannot be explained is raised as it is
+    PyErr_Restore(kind, error, trace)
+
+
+tangrad_inner_call = <ternaryfunc>slot_call
+tangrad_call_failed = call_failed
+
+
 def call(self, *args, **kwargs):
     """Run the hooks, if there are any, and `forward`."""
-    return slot_call(self, <PyObject*>args, <PyObject*>kwargs if kwargs else NULL)
+    return tangrad_call(self, <PyObject*>args, <PyObject*>kwargs if kwargs else NULL)
 
 
 def get_registered(self, name):
@@ -191,7 +227,7 @@ def accelerate(cls):
         raise TypeError(f"accelerate() takes a class, got {type(cls).__name__}")
     cdef PyTypeObject* target = <PyTypeObject*>cls
     if _PyType_Lookup(target, <PyObject*>"__call__") == <PyObject*>call:
-        tangrad_set_call(target, <ternaryfunc>slot_call)
+        tangrad_set_call(target, <ternaryfunc>tangrad_call)
     if (
         _PyType_Lookup(target, <PyObject*>"__getattr__") == <PyObject*>get_registered
         and _PyType_Lookup(target, <PyObject*>"__getattribute__") == OBJECT_GETATTRIBUTE

@@ -9,9 +9,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tangrad import _C
+from tangrad.utils.data import position
 from tangrad.utils.data.collate import default_collate, default_convert
 from tangrad.utils.data.dataset import IterableDataset
 from tangrad.utils.data.loading import InProcess, Iteration, WithWorkers
+from tangrad.utils.data.position import Position
+from tangrad.utils.data.report import Report, Times
 from tangrad.utils.data.sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 
 
@@ -111,6 +114,9 @@ class DataLoader:
             collate_fn = default_convert if batch_sampler is None else default_collate
         self.collate_fn = collate_fn
         self._iterator: Iteration | None = None
+        self._position = Position()
+        self._loaded: dict[str, Any] | None = None
+        self._times = Times()
         # The length that a stream claimed to have, once it was asked.
         self._claimed_length: int | None = None
         self.__initialized = True
@@ -168,16 +174,67 @@ class DataLoader:
 
     def __iter__(self) -> Iterator[Any]:
         self._warn_of_pinning()
+        resumed = self._loaded is not None
         if not self.persistent_workers:
-            return self._get_iterator()
-        if self._iterator is None:
-            self._iterator = self._get_iterator()
+            iterator = self._get_iterator()
+        elif self._iterator is None:
+            iterator = self._iterator = self._get_iterator()
         else:
-            self._iterator.reset()
-        return self._iterator
+            iterator = self._iterator
+            iterator.reset()
+        if resumed:
+            iterator.drop_read()
+        return iterator
 
     def _get_iterator(self) -> Iteration:
         return WithWorkers(self) if self.num_workers else InProcess(self)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the loader stands, for `load_state_dict`; beyond PyTorch.
+
+        It holds the states of random generators and a few numbers, no samples, and can be saved by
+        `tangrad.save`. A pass that is taken up again gives the batches that are left in the order
+        that they would have had, with any number of workers: the order is a function of the
+        generators, the pass and the index. (What the data set itself draws at random is not part
+        of it, nor what a sampler keeps or draws elsewhere.) Later passes are the same as well if
+        the loader has a generator of its own, or if the program restores the default one.
+
+        Raises:
+            ValueError: in the middle of a pass with `in_order=False`.
+        """
+        return position.save(self)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Have the next pass begin where a loader stood; beyond PyTorch.
+
+        The samples that were given before are not loaded again. A stream has to be read again to
+        that place, by as many workers.
+
+        Args:
+            state_dict: what `state_dict` gave, of a loader made with the same data and arguments;
+                only the number of workers may be another.
+
+        Raises:
+            ValueError: it is of another version, or of a loader that gives other batches.
+        """
+        position.load(self, state_dict)
+
+    def report(self) -> Report:
+        """Return how long each stage took so far, and which one starves training; beyond PyTorch.
+
+        Its text is a table with a conclusion: `print(loader.report())`.
+        """
+        times = self._times
+        return Report(
+            self.num_workers,
+            times.batches,
+            times.first,
+            times.wait,
+            times.step,
+            times.samples,
+            times.collate,
+            times.transport,
+        )
 
     def _warn_of_pinning(self) -> None:
         if self.pin_memory and self.pin_memory_device:

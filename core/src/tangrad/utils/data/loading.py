@@ -7,10 +7,11 @@ import multiprocessing
 import warnings
 import weakref
 from collections.abc import Iterator
+from time import perf_counter
 from typing import Any
 
-import tangrad
 from tangrad import _C
+from tangrad.utils.data.position import begin_pass
 from tangrad.utils.data.worker import Failure, Fetch, Resume, StreamEnd, Task
 
 
@@ -32,11 +33,11 @@ class Iteration:
             loader.drop_last,
         )
         self._pins = loader.pin_memory and _C._default_accelerator() != "cpu"
-        self._keys = iter(loader._index_sampler)
-        # Drawn in any case, so that what follows does not depend on the number of workers.
-        drawn = tangrad.empty((), dtype=tangrad.int64).random_(generator=loader.generator)
-        self._base_seed = int(drawn.item())
+        # The seed is drawn in any case: what follows must not depend on the number of workers.
+        self._keys, self._base_seed = begin_pass(loader, None)
+        self._position = loader._position
         self._yielded = 0
+        self._left = 0.0  # when the program got its last batch
 
     def __iter__(self) -> Iterator[Any]:
         return self
@@ -49,19 +50,43 @@ class Iteration:
 
     def reset(self) -> None:
         """Begin another pass."""
-        self._keys = iter(self._loader._index_sampler)
+        self._keys, _ = begin_pass(self._loader, self._base_seed)
+        self._position = self._loader._position
         self._yielded = 0
+        self._left = 0.0
+
+    def drop_read(self) -> None:
+        """Read again, and drop, what the program has had of a stream in a pass resumed."""
+        if self._streaming:
+            for _ in range(self._position.batches):
+                self._next()
 
     def _next(self) -> Any:
         raise NotImplementedError
 
     def __next__(self) -> Any:
-        batch = self._next()
+        loader, times, asked = self._loader, self._loader._times, perf_counter()
+        try:
+            batch = self._next()
+        except StopIteration:
+            self._position.end_pass()
+            raise
         self._yielded += 1
-        claimed = self._loader._claimed_length if self._streaming else None
+        self._position.batches += 1
+        claimed = loader._claimed_length if self._streaming else None
         if claimed is not None and self._yielded > claimed:
             self._warn_of_length(claimed)
-        return pinned(batch) if self._pins else batch
+        if self._pins:
+            batch = pinned(batch)
+        got = perf_counter()
+        if self._left:
+            times.step += asked - self._left
+            times.wait += got - asked
+        else:
+            times.first += got - asked
+        times.batches += 1
+        self._left = got
+        return batch
 
     def _warn_of_length(self, claimed: int) -> None:
         message = (
@@ -81,7 +106,7 @@ class InProcess(Iteration):
 
     def __init__(self, loader: Any) -> None:
         super().__init__(loader)
-        self._make = Fetch(*self._fetch)
+        self._make = Fetch(loader._times, *self._fetch)
 
     def _next(self) -> Any:
         return self._make(next(self._keys))
@@ -133,7 +158,7 @@ class WithWorkers(Iteration):
         for number in waiting:
             self._workers.send(number, Resume(self._passes))
         while waiting:
-            number, (order, _) = self._receive()
+            number, (order, *_) = self._receive()
             if order == Resume(self._passes):
                 waiting.remove(number)
         self._begin()
@@ -189,9 +214,13 @@ class WithWorkers(Iteration):
                 answer = self._early.pop(self._turn)
                 del self._assigned[self._turn]
                 return self._served(answer)
-            number, (order, answer) = self._receive()
+            number, (order, answer, *seconds) = self._receive()
             if isinstance(order, Resume):
                 continue
+            times = self._loader._times
+            times.samples += seconds[0]
+            times.collate += seconds[1]
+            times.transport += seconds[2]
             if isinstance(answer, StreamEnd):
                 self._retire(number)
                 continue

@@ -10,10 +10,12 @@ import traceback
 from collections.abc import Callable, Iterator
 from itertools import islice
 from multiprocessing.connection import wait
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tangrad
 from tangrad.utils.data import transport
+from tangrad.utils.data.report import Times
 
 if TYPE_CHECKING:
     import socket
@@ -106,6 +108,7 @@ class Fetch:
     """Make batches of a data set.
 
     Args:
+        times: where the seconds of each stage are added up.
         dataset: the data set.
         streaming: whether it is a stream rather than looked up by keys.
         batched: whether keys come as lists.
@@ -115,12 +118,14 @@ class Fetch:
 
     def __init__(
         self,
+        times: Times,
         dataset: Any,
         streaming: bool,
         batched: bool,
         collate: Callable[[Any], Any],
         drop_last: bool,
     ) -> None:
+        self.times = times
         self.dataset, self.batched, self.collate, self.drop_last = (
             dataset,
             batched,
@@ -136,8 +141,13 @@ class Fetch:
         Raises:
             StopIteration: the stream has ended.
         """
+        begun = perf_counter()
         samples = self._lookup(keys) if self.stream is None else self._next(keys)
-        return self.collate(samples)
+        loaded = perf_counter()
+        batch = self.collate(samples)
+        self.times.samples += loaded - begun
+        self.times.collate += perf_counter() - loaded
+        return batch
 
     def _lookup(self, keys: Any) -> Any:
         if not self.batched:
@@ -161,7 +171,7 @@ class Fetch:
 class Task(NamedTuple):
     """What a worker is started with."""
 
-    fetch: tuple[Any, ...]  # arguments of Fetch
+    fetch: tuple[Any, ...]  # arguments of Fetch but the first
     base_seed: int
     init: Callable[[int], None] | None
     worker: int
@@ -213,10 +223,11 @@ def _serve(channel: socket.socket, task: Task) -> None:
     failure: Failure | None = None
     fetch: Fetch | None = None
     ended = False
+    times = Times()
     try:
         if task.init is not None:
             task.init(task.worker)
-        fetch = Fetch(*task.fetch)
+        fetch = Fetch(times, *task.fetch)
     except Exception as error:
         failure = Failure(error, where)
     parent = os.getppid()
@@ -225,7 +236,7 @@ def _serve(channel: socket.socket, task: Task) -> None:
         if isinstance(order, Resume):
             ended = False
             try:
-                fetch = Fetch(*task.fetch)
+                fetch = Fetch(times, *task.fetch)
             except Exception as error:
                 failure = Failure(error, where)
             transport.Message((order, None)).send(channel)
@@ -239,7 +250,11 @@ def _serve(channel: socket.socket, task: Task) -> None:
             failure = failure if fetch is None else None
         else:
             answer, ended = _answer(fetch, keys, task, where)
-        _send(channel, number, answer, where)
+        begun = perf_counter()
+        _send(channel, number, answer, times, where)
+        # How long it took is told with the next batch: this one is gone.
+        times.samples = times.collate = 0.0
+        times.transport = perf_counter() - begun
 
 
 def _answer(fetch: Fetch, keys: Any, task: Task, where: str) -> tuple[Any, bool]:
@@ -251,15 +266,16 @@ def _answer(fetch: Fetch, keys: Any, task: Task, where: str) -> tuple[Any, bool]
         return Failure(error, where), False
 
 
-def _send(channel: socket.socket, number: int, answer: Any, where: str) -> None:
+def _send(channel: socket.socket, number: int, answer: Any, times: Times, where: str) -> None:
+    seconds = (times.samples, times.collate, times.transport)
     try:
-        message = transport.Message((number, answer))
+        message = transport.Message((number, answer, *seconds))
     except Exception as error:
         if isinstance(answer, Failure):  # its type is known in this process only
             answer.kind = RuntimeError
         else:
             answer = Failure(error, where)
-        message = transport.Message((number, answer))
+        message = transport.Message((number, answer, *seconds))
     message.send(channel)
 
 
