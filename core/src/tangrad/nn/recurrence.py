@@ -1,7 +1,7 @@
 """Run recurrent layers over sequences.
 
-The products of all inputs with a layer's weights are one; what remains for each step is a product
-of the state and one pointwise op.
+The products of all inputs with a layer's weights are one; what remains is one op for all steps. Of
+cells, projections and mixed dtypes each step is a product of the state and one pointwise op.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def run(
             parts = _parts(layers, weights[place])
             before = [state[place] for state in states]
             output, ended = _run_layer(
-                STEPS[layers.mode], x, before, parts, batch_sizes, backwards=direction == 1
+                layers.mode, x, before, parts, batch_sizes, backwards=direction == 1
             )
             outputs.append(output)
             for kept, state in zip(after, ended, strict=True):
@@ -99,8 +99,15 @@ def _parts(layers: Any, weights: list[Any]) -> tuple[Any, Any, Any, Any, Any]:
     return weights[0], biases[0], weights[1], biases[1], projection
 
 
+def _entering(x: Any, weight: Any, bias: Any) -> Any:
+    """Multiply a sequence; one that is batch first as it lies, which makes its rows one matrix."""
+    if x.dim() == 3 and not x.is_contiguous():
+        return F.linear(x.transpose(0, 1), weight, bias).transpose(0, 1)
+    return F.linear(x, weight, bias)
+
+
 def _run_layer(
-    step: Step,
+    mode: str,
     x: Any,
     states: list[Any],
     parts: tuple[Any, Any, Any, Any, Any],
@@ -108,7 +115,16 @@ def _run_layer(
     backwards: bool,
 ) -> tuple[Any, list[Any]]:
     weight, bias, hidden_weight, hidden_bias, projection = parts
-    entering = F.linear(x, weight, bias)
+    if mode != "GRU" and bias is not None:
+        bias, hidden_bias = bias + hidden_bias, None
+    entering = _entering(x, weight, bias)
+    dtypes = {part.dtype for part in (entering, *states, hidden_weight)}
+    if projection is None and len(dtypes) == 1:
+        output, last, _ = _op("_recurrent_layer")(
+            entering, tangrad.stack(states), hidden_weight, hidden_bias, batch_sizes, mode, backwards
+        )
+        return output, list(last.unbind(0))
+    step = STEPS[mode]
 
     def one(x_t: Any, states: list[Any]) -> list[Any]:
         states = step(x_t, states, hidden_weight, hidden_bias)
