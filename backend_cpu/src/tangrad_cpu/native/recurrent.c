@@ -2,6 +2,7 @@
  * weight; each step multiplies the state by the hidden weight, of which panels are packed once.
  * Sequences do not meet: a task takes some of them from the first step to the last. */
 #include "gemm/engine.h"
+#include "gemm/simd.h"
 #include "vmath.h"
 
 #include <stdatomic.h>
@@ -11,6 +12,7 @@
 #define PACKED_STEPS 4
 #define TASK_PRODUCTS (1 << 20)
 #define MOST_TASKS 16
+#define ROW_PANELS 4 /* that one row is multiplied with at once */
 
 enum { RNN_TANH, RNN_RELU, LSTM, GRU };
 
@@ -55,6 +57,25 @@ static int64_t running(const job *j, int64_t t, int64_t first, int64_t m)
     return n < 0 ? 0 : n < m ? n : m;
 }
 
+static int multiply(const job *j, int64_t rows, const void *a, int64_t a_row, void *c, int64_t c_row, int accumulate);
+
+#define RC_T float
+#define RC(name) name##_f32
+#define RC_V tgc_vf
+#define RC_FMA tgc_fma_f
+#define RC_SIGMOID tgc_sigmoid_f32
+#define RC_TANH tgc_tanh_f32
+typedef tgc_vf_unaligned vector_f32;
+#include "recurrent_rows.h"
+#define RC_T double
+#define RC(name) name##_f64
+#define RC_V tgc_vd
+#define RC_FMA tgc_fma_d
+#define RC_SIGMOID tgc_sigmoid_f64
+#define RC_TANH tgc_tanh_f64
+typedef tgc_vd_unaligned vector_f64;
+#include "recurrent_rows.h"
+
 /* c = a B, or c += a B, for rows of states. */
 static int multiply(const job *j, int64_t rows, const void *a, int64_t a_row, void *c, int64_t c_row, int accumulate)
 {
@@ -67,27 +88,22 @@ static int multiply(const job *j, int64_t rows, const void *a, int64_t a_row, vo
     }
     const tgc_engine *e = j->engine;
     const int64_t groups = (rows + e->mr - 1) / e->mr;
-    for (int64_t at = 0; at < g.n; at += e->nr)
+    const char *panel = j->panels;
+    int64_t at = 0;
+    for (; rows == 1 && at + ROW_PANELS * e->nr <= g.n; at += ROW_PANELS * e->nr, panel += ROW_PANELS * j->panel_bytes)
+        if (j->size == 8)
+            row_product_f64(g.k, a, panel, j->panel_bytes, (double *)c + at, accumulate);
+        else
+            row_product_f32(g.k, a, panel, j->panel_bytes, (float *)c + at, accumulate);
+    for (; at < g.n; at += e->nr, panel += j->panel_bytes)
         for (int64_t i = 0, group = 0; group < groups; group++) {
             const int64_t end = rows * (group + 1) / groups;
             e->direct(end - i, g.n - at < e->nr ? g.n - at : e->nr, g.k, (const char *)a + i * a_row * j->size, a_row, 1,
-                      j->panels + at / e->nr * j->panel_bytes, e->nr, (char *)c + (i * c_row + at) * j->size, c_row,
-                      accumulate);
+                      panel, e->nr, (char *)c + (i * c_row + at) * j->size, c_row, accumulate);
             i = end;
         }
     return 0;
 }
-
-#define RC_T float
-#define RC(name) name##_f32
-#define RC_SIGMOID tgc_sigmoid_f32
-#define RC_TANH tgc_tanh_f32
-#include "recurrent_rows.h"
-#define RC_T double
-#define RC(name) name##_f64
-#define RC_SIGMOID tgc_sigmoid_f64
-#define RC_TANH tgc_tanh_f64
-#include "recurrent_rows.h"
 
 /* Say what is run, from the arguments from `sizes` on: batch sizes, mode, direction. */
 static void describe(job *j, const tg_view *states, const tg_view *weight, const tg_argument *sizes)

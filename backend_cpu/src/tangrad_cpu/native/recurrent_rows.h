@@ -1,5 +1,24 @@
-/* A recurrent layer over some of its sequences, for float32 or float64: RC_T, RC(name), RC_SIGMOID,
- * RC_TANH. Names of gates are those of the definition. */
+/* A recurrent layer over some of its sequences, for float32 or float64: RC_T, RC(name), RC_V (a
+ * vector), RC_FMA, RC_SIGMOID, RC_TANH. Names of gates are those of the definition. */
+
+/* One row times ROW_PANELS panels of two vectors: as many sums as hide the latency of additions. */
+static void RC(row_product)(int64_t k, const RC_T *a, const char *panels, int64_t panel_bytes, RC_T *c, int accumulate)
+{
+    const int lanes = TGC_VECTOR / sizeof(RC_T);
+    RC_V sum[2 * ROW_PANELS];
+#pragma GCC unroll 8
+    for (int i = 0; i < 2 * ROW_PANELS; i++)
+        sum[i] = accumulate ? (RC_V) * (const RC(vector) *)(c + i * lanes) : (RC_V){0};
+    for (int64_t p = 0; p < k; p++) {
+        const RC_V factor = a[p] - (RC_V){0};
+#pragma GCC unroll 8
+        for (int i = 0; i < 2 * ROW_PANELS; i++)
+            sum[i] = RC_FMA(factor, ((const RC(vector) *)(panels + i / 2 * panel_bytes))[2 * p + i % 2], sum[i]);
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < 2 * ROW_PANELS; i++)
+        *(RC(vector) *)(c + i * lanes) = sum[i];
+}
 
 static void RC(load)(RC_T *restrict to, const RC_T *from, int64_t step, int64_t n)
 {
@@ -191,6 +210,8 @@ static void RC(backward_task)(int64_t task, void *context)
 }
 
 #undef RC_T
+#undef RC_V
+#undef RC_FMA
 #undef RC
 #undef RC_SIGMOID
 #undef RC_TANH

@@ -12,6 +12,7 @@ from typing import Any
 
 import tangrad
 from tangrad import _C
+from tangrad.dispatch.stack import current
 from tangrad.ops.define import op
 
 # What enters a step from the sequence, from the product of the state, the states -> states, kept.
@@ -261,7 +262,7 @@ def _layer_vjp(
     """Walk back by one op, or by tensor code where further derivatives may follow."""
     rest = (states, weight, result0, result2, batch_sizes, mode, backwards)
     hidden = weight.shape[1]
-    if grads[2] is not None or tangrad.is_grad_enabled() or _C.get_intercept() is not None:
+    if grads[2] is not None or tangrad.is_grad_enabled() or current().levels:
         by_entering, by_product, by_states = _run_back(tangrad, grads, *rest)
     else:
         by_entering, by_states = _backward(grads[0], grads[1], *rest)

@@ -100,6 +100,13 @@ def _recurrent_layer(entering: Any, states: Any, weight: Any, *args: Any, **kwar
     return int(2 * prod(entering) * weight[-1])
 
 
+@register_flop_formula("_recurrent_layer_backward")
+def _recurrent_layer_backward(
+    grad: Any, last: Any, states: Any, weight: Any, output: Any, *args: Any, **kwargs: Any
+) -> int:
+    return int(2 * prod(output) * weight[0])
+
+
 class FlopCounterMode:
     """Context manager that counts floating-point operations, a multiply-add as two.
 
