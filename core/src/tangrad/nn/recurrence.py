@@ -1,7 +1,7 @@
 """Run recurrent layers over sequences.
 
-The products of all inputs with a layer's weights are one; what remains for each step is a product
-of the state and one pointwise op.
+The products of all inputs with a layer's weights are one; what remains is one op for all steps. Of
+cells, projections and mixed dtypes each step is a product of the state and one pointwise op.
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ def run(
         states: hidden state, and cell state of an LSTM, each (layers * directions, B, *).
         batch_sizes: of a packed sequence.
     """
-    after: list[list[Any]] = [[] for _ in states]
+    # Of equal sizes unless the hidden state is projected: then (places, states, B, H).
+    joined = None if layers.proj_size else tangrad.stack(states, 1)
+    after: list[Any] = []
     directions = 2 if layers.bidirectional else 1
     weights = layers.all_weights
     for layer in range(layers.num_layers):
@@ -79,17 +81,19 @@ def run(
         for direction in range(directions):
             place = layer * directions + direction
             parts = _parts(layers, weights[place])
-            before = [state[place] for state in states]
+            before = [state[place] for state in states] if joined is None else joined[place]
             output, ended = _run_layer(
-                STEPS[layers.mode], x, before, parts, batch_sizes, backwards=direction == 1
+                layers.mode, x, before, parts, batch_sizes, backwards=direction == 1
             )
             outputs.append(output)
-            for kept, state in zip(after, ended, strict=True):
-                kept.append(state)
+            after.append(ended)
         x = outputs[0] if directions == 1 else tangrad.cat(outputs, -1)
         if layers.dropout and layers.training and layer < layers.num_layers - 1:
             x = F.dropout(x, layers.dropout)
-    return x, [tangrad.stack(kept) for kept in after]
+    if joined is None:
+        return x, [tangrad.stack(kept) for kept in zip(*after, strict=True)]
+    last = after[0].unsqueeze(1) if len(after) == 1 else tangrad.stack(after, 1)
+    return x, list(last.unbind(0))
 
 
 def _parts(layers: Any, weights: list[Any]) -> tuple[Any, Any, Any, Any, Any]:
@@ -99,23 +103,49 @@ def _parts(layers: Any, weights: list[Any]) -> tuple[Any, Any, Any, Any, Any]:
     return weights[0], biases[0], weights[1], biases[1], projection
 
 
+def _entering(x: Any, weight: Any, bias: Any) -> Any:
+    """Multiply a sequence; one that is batch first as it lies, which makes its rows one matrix."""
+    if x.dim() == 3 and not x.is_contiguous():
+        return F.linear(x.transpose(0, 1), weight, bias).transpose(0, 1)
+    return F.linear(x, weight, bias)
+
+
 def _run_layer(
-    step: Step,
+    mode: str,
     x: Any,
-    states: list[Any],
+    states: Any,
     parts: tuple[Any, Any, Any, Any, Any],
     batch_sizes: Sequence[int] | None,
     backwards: bool,
-) -> tuple[Any, list[Any]]:
+) -> tuple[Any, Any]:
+    """Return a layer's outputs in one direction, and the states after as the given ones are."""
     weight, bias, hidden_weight, hidden_bias, projection = parts
-    entering = F.linear(x, weight, bias)
+    if mode != "GRU" and bias is not None:
+        bias, hidden_bias = bias + hidden_bias, None
+    entering = _entering(x, weight, bias)
+    if projection is None and entering.dtype == states.dtype == hidden_weight.dtype:
+        output, last, _ = _op("_recurrent_layer")(
+            entering, states, hidden_weight, hidden_bias, batch_sizes, mode, backwards
+        )
+        return output, last
 
     def one(x_t: Any, states: list[Any]) -> list[Any]:
-        states = step(x_t, states, hidden_weight, hidden_bias)
+        states = STEPS[mode](x_t, states, hidden_weight, hidden_bias)
         if projection is not None:
             states[0] = F.linear(states[0], projection)
         return states
 
+    output, ended = _run_steps(one, entering, list(states), batch_sizes, backwards)
+    return output, ended if projection is not None else tangrad.stack(ended)
+
+
+def _run_steps(
+    one: Callable[[Any, list[Any]], list[Any]],
+    entering: Any,
+    states: list[Any],
+    batch_sizes: Sequence[int] | None,
+    backwards: bool,
+) -> tuple[Any, list[Any]]:
     if batch_sizes is not None:
         return _run_packed(one, entering, states, batch_sizes, backwards)
     outputs = []

@@ -95,6 +95,18 @@ def _attention_backward(grad: Any, query: Any, key: Any, value: Any, *args: Any,
     return int(2 * prod(query[:-1]) * key[-2] * (3 * query[-1] + 2 * value[-1]))
 
 
+@register_flop_formula("_recurrent_layer")
+def _recurrent_layer(entering: Any, states: Any, weight: Any, *args: Any, **kwargs: Any) -> int:
+    return int(2 * prod(entering) * weight[-1])
+
+
+@register_flop_formula("_recurrent_layer_backward")
+def _recurrent_layer_backward(
+    grad: Any, last: Any, states: Any, weight: Any, output: Any, *args: Any, **kwargs: Any
+) -> int:
+    return int(2 * prod(output) * weight[0])
+
+
 class FlopCounterMode:
     """Context manager that counts floating-point operations, a multiply-add as two.
 
