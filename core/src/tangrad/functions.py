@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tangrad import _C
+from tangrad.tensor.size import Size
 
 
 def is_tensor(obj: Any) -> bool:
@@ -104,14 +105,12 @@ def typename(obj: Any) -> str:
     )
 
 
-def broadcast_shapes(*shapes: Sequence[int] | int) -> Any:
+def broadcast_shapes(*shapes: Sequence[int] | int) -> Size:
     """Return the shape that shapes broadcast to.
 
     Raises:
         RuntimeError: they do not broadcast.
     """
-    from tangrad.tensor.size import Size
-
     lists = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
     rank = max((len(s) for s in lists), default=0)
     result = [1] * rank

@@ -22,17 +22,17 @@ def sparse_dim(self: Any) -> int:
     return 0
 
 
-def to_dense(self: Any, dtype: Any = None, *, masked_grad: bool | None = None) -> Any:
+def to_dense(self: Any, dtype: Any = None, *, masked_grad: bool | None = None) -> _C.Tensor:
     """Return the tensor itself, in another dtype if one is given: it is dense."""
     return self if dtype is None else self.to(dtype)
 
 
-def dequantize(self: Any) -> Any:
+def dequantize(self: Any) -> _C.Tensor:
     """Return the tensor in float32: it is not quantized."""
     return self.to(_C.dtype_by_name("float32"))
 
 
-def chalf(self: Any, *, memory_format: Any = None) -> Any:
+def chalf(self: Any, *, memory_format: Any = None) -> _C.Tensor:
     """Refuse: there is no dtype of complex numbers with half-precision parts.
 
     Raises:
