@@ -162,6 +162,8 @@ def write(path: str, seed: int) -> str:
         args, kwargs = _from_sample(rng, chosen, rng.choice(samples))
     else:
         args, kwargs = _by_signature(rng, parameters(chosen))
+    if inspect.isfunction(chosen) and path.startswith("T.Tensor.") and not args[0].startswith("t("):
+        args[0] = _any_tensor(rng)  # what a method in Python is called on, nobody checks
     return _text(path, args, kwargs)
 
 

@@ -184,7 +184,8 @@ strided = register_layout("strided")
 
 
 cdef class memory_format:
-    """memory_format(name)\n--\n\nAn order of strides: `contiguous_format`, `channels_last`, `channels_last_3d`, `preserve_format`."""
+    """memory_format(name)\n--\n\nAn order of strides: `contiguous_format`, `channels_last`, `channels_last_3d`,
+    `preserve_format`."""
     cdef readonly str name
 
     def __init__(self, name):

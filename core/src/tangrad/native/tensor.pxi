@@ -22,7 +22,8 @@ cdef class VersionCell:
 @cython.freelist(64)
 @cython.c_api_binop_methods(True)
 cdef class Tensor:
-    """Tensor(*args, **kwargs)\n--\n\nA multi-dimensional array of one dtype on one device; see the function `tensor`."""
+    """Tensor(*args, **kwargs)\n--\n\nA multi-dimensional array of one dtype on one device; see the
+    function `tensor`."""
     cdef UntypedStorage storage_
     cdef dtype dtype_
     cdef int64_t offset_
@@ -439,7 +440,8 @@ cdef class Tensor:
 
 
 cdef class Parameter(Tensor):
-    """Parameter(data=None, requires_grad=True)\n--\n\nA tensor that is a parameter of a module: it requires gradients by default."""
+    """Parameter(data=None, requires_grad=True)\n--\n\nA tensor that is a parameter of a module: it requires gradients by
+    default."""
     pass
 
 

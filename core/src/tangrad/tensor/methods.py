@@ -288,13 +288,23 @@ def new_tensor(
     )
 
 
+def _require_tensor(method: str, argument: str, value: Any) -> None:
+    if not hasattr(value, "untyped_storage"):
+        raise TypeError(
+            f"{method}(): argument '{argument}' (position 1) must be Tensor, not "
+            f"{type(value).__name__}"
+        )
+
+
 def is_same_size(self: Any, other: Any) -> bool:
     """Return whether the shapes are equal."""
+    _require_tensor("is_same_size", "other", other)
     return tuple(self.shape) == tuple(other.shape)
 
 
 def is_set_to(self: Any, tensor: Any) -> bool:
     """Return whether both are the same view of the same storage."""
+    _require_tensor("is_set_to", "tensor", tensor)
     return (
         self.data_ptr() == tensor.data_ptr()
         and tuple(self.shape) == tuple(tensor.shape)
