@@ -8,6 +8,7 @@ Environment:
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -69,6 +70,15 @@ class BuildExtensions(build_ext):
     def finalize_options(self) -> None:
         super().finalize_options()
         self.parallel = self.parallel or int(os.environ.get("TANGRAD_JOBS", "1"))
+
+    def run(self) -> None:
+        """Compile, then let the package that a wheel is made of describe itself in stubs."""
+        super().run()
+        built = Path(self.build_lib).resolve()
+        if not self.inplace and (built / "tangrad" / "__init__.py").exists():
+            environment = {**os.environ, "PYTHONPATH": str(built), "TANGRAD_DISABLE_PLUGINS": "1"}
+            command = [sys.executable, str(HERE / "build_stubs.py"), str(built)]
+            subprocess.run(command, env=environment, check=True)
 
 
 setup(

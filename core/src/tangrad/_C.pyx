@@ -1,5 +1,6 @@
 # cython: language_level=3, initializedcheck=False, cdivision=True
-# cython: embedsignature=False, auto_pickle=False, legacy_implicit_noexcept=False
+# cython: binding=False, embedsignature=True, embedsignature.format=clinic
+# cython: auto_pickle=False, legacy_implicit_noexcept=False
 """The compiled core: dtypes, devices, storage, tensors, ops, dispatch and the autograd graph."""
 cimport cython
 from cpython.buffer cimport (PyBUF_SIMPLE, PyBUF_STRIDES, PyBUF_WRITABLE, PyBUF_WRITE, PyBuffer_Release,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tangrad import _C
+from tangrad.tensor.size import Size
 
 
 def is_tensor(obj: Any) -> bool:
@@ -18,29 +19,37 @@ def is_storage(obj: Any) -> bool:
     return isinstance(obj, _C.UntypedStorage)
 
 
+def _asked(input: Any, name: str) -> Any:
+    if not hasattr(input, name):
+        raise TypeError(
+            f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}"
+        )
+    return input
+
+
 def is_floating_point(input: _C.Tensor) -> bool:
     """Return whether the dtype is a floating-point one."""
-    return input.is_floating_point()
+    return _asked(input, "is_floating_point").is_floating_point()
 
 
 def is_complex(input: _C.Tensor) -> bool:
     """Return whether the dtype is complex."""
-    return input.is_complex()
+    return _asked(input, "is_complex").is_complex()
 
 
 def is_conj(input: _C.Tensor) -> bool:
     """Return whether the conjugate flag is set."""
-    return input.is_conj()
+    return _asked(input, "is_conj").is_conj()
 
 
 def is_neg(input: _C.Tensor) -> bool:
     """Return whether the negation flag is set."""
-    return input.is_neg()
+    return _asked(input, "is_neg").is_neg()
 
 
 def is_inference(input: _C.Tensor) -> bool:
     """Return whether the tensor was made in inference mode."""
-    return input.is_inference()
+    return _asked(input, "is_inference").is_inference()
 
 
 def is_nonzero(input: _C.Tensor) -> bool:
@@ -49,39 +58,39 @@ def is_nonzero(input: _C.Tensor) -> bool:
     Raises:
         RuntimeError: the tensor has not exactly one element.
     """
-    if input.numel() == 0:
+    if _asked(input, "is_nonzero").numel() == 0:
         raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
     return bool(input)
 
 
 def numel(input: _C.Tensor) -> int:
     """Return the number of elements."""
-    return input.numel()
+    return _asked(input, "numel").numel()
 
 
 def detach_(input: _C.Tensor) -> _C.Tensor:
     """Cut a tensor itself from its history."""
-    return input.detach_()
+    return _asked(input, "detach_").detach_()
 
 
 def get_device(input: _C.Tensor) -> int:
     """Return the index of a tensor's device, -1 on the host."""
-    return input.get_device()
+    return _asked(input, "get_device").get_device()
 
 
 def is_distributed(input: _C.Tensor) -> bool:
     """Return whether the elements are spread over processes."""
-    return input.is_distributed()
+    return _asked(input, "is_distributed").is_distributed()
 
 
 def is_same_size(input: _C.Tensor, other: _C.Tensor) -> bool:
     """Return whether two tensors have equal shapes."""
-    return input.is_same_size(other)
+    return _asked(input, "is_same_size").is_same_size(other)
 
 
 def is_signed(input: _C.Tensor) -> bool:
     """Return whether the dtype has a sign."""
-    return input.is_signed()
+    return _asked(input, "is_signed").is_signed()
 
 
 def resize_as_(
@@ -104,14 +113,12 @@ def typename(obj: Any) -> str:
     )
 
 
-def broadcast_shapes(*shapes: Sequence[int] | int) -> Any:
+def broadcast_shapes(*shapes: Sequence[int] | int) -> Size:
     """Return the shape that shapes broadcast to.
 
     Raises:
         RuntimeError: they do not broadcast.
     """
-    from tangrad.tensor.size import Size
-
     lists = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
     rank = max((len(s) for s in lists), default=0)
     result = [1] * rank

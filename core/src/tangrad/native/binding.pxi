@@ -174,13 +174,22 @@ cdef inline tuple tuple_of(PyObject** items, Py_ssize_t n):
     return made
 
 
+cdef inline bint fits_int64(PyObject* value) noexcept:
+    """Whether a Python int is one that sizes and dimensions can have."""
+    cdef int overflow = 0
+    PyLong_AsLongLongAndOverflow(<object>value, &overflow)
+    return overflow == 0
+
+
 cdef inline bint plain_ints(PyObject* value) noexcept:
-    """Whether a value is a tuple of Python ints and nothing else."""
+    """Whether a value is a tuple of Python ints of 64 bits and nothing else."""
     cdef Py_ssize_t i
+    cdef PyObject* item
     if not PyTuple_CheckExact(<object>value):
         return False
     for i in range(PyTuple_GET_SIZE(<object>value)):
-        if not PyLong_CheckExact(<object>PyTuple_GET_ITEM(<object>value, i)):
+        item = PyTuple_GET_ITEM(<object>value, i)
+        if not PyLong_CheckExact(<object>item) or not fits_int64(item):
             return False
     return True
 
@@ -224,8 +233,17 @@ cdef bint is_number(object value):
     return PyFloat_Check(value) or PyLong_Check(value) or PyComplex_Check(value)
 
 
+cdef object beyond_int64(Op op, int k, PyObject* value):
+    """The error for an int of more than 64 bits: as PyTorch's, of one type alone, of another in a list."""
+    kind = TypeError if op.ptype[k] in (P_INTS, P_INTS_OPT, P_DIMS, P_DIMS_OPT) else ValueError
+    return kind(f"{op.title}(): argument '{op.names[k]}' (position {k + 1}): Overflow when unpacking long long: "
+                f"{<object>value} has more than 64 bits")
+
+
 cdef object as_int(Op op, int k, PyObject* value):
     if PyLong_Check(<object>value) and not PyBool_Check(<object>value):
+        if not fits_int64(value):
+            raise beyond_int64(op, k, value)
         return <object>value
     if PyFloat_Check(<object>value) or PyBool_Check(<object>value) and op.ptype[k] not in (P_INT, P_INT_OPT):
         raise wrong_type(op, k, value)
@@ -261,15 +279,13 @@ cdef object as_number(Op op, int k, PyObject* value):
 cdef object as_ints(Op op, int k, PyObject* value):
     cdef Py_ssize_t i
     if PyLong_Check(<object>value) and not PyBool_Check(<object>value):
-        if op.plength[k] > 0:
-            return (<object>value,) * op.plength[k]
-        return (<object>value,)
+        return (as_int(op, k, value),) * max(op.plength[k], 1)
     if PyTuple_CheckExact(<object>value) or isinstance(<object>value, (tuple, list)):
         items = <object>value
         if len(items) == 1 and isinstance(items[0], (tuple, list)) and k == op.varargs:
             items = items[0]
         for item in items:
-            if not PyLong_CheckExact(item):
+            if not PyLong_CheckExact(item) or not fits_int64(<PyObject*>item):
                 break
         else:
             out = items if type(items) is tuple else tuple(items)

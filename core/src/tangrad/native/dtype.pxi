@@ -22,7 +22,7 @@ KIND_NAMES = ("bool", "uint", "int", "float", "complex", "foreign")
 
 
 cdef class dtype:
-    """A registered element type, e.g. `tangrad.float32`.
+    """dtype()\n--\n\nA registered element type, e.g. `tangrad.float32`.
 
     Attributes:
         itemsize: bytes per element.

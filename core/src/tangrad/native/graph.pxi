@@ -141,7 +141,7 @@ def make_rule(saves, formulas):
 @cython.freelist(64)
 @cython.trashcan(True)
 cdef class Node:
-    """A step of the graph: the gradients of an op's results in, those of its inputs out."""
+    """Node()\n--\n\nA step of the graph: the gradients of an op's results in, those of its inputs out."""
     cdef Op op
     cdef Rule rule
     cdef tuple saved

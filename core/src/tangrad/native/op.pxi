@@ -94,7 +94,7 @@ cdef class Op:
     cdef int kind_
     cdef int nparams
     cdef int npositional
-    cdef int varargs                     # index of the int[] parameter that may be given as varargs, or -1
+    cdef readonly int varargs            # index of the int[] parameter that may be given as varargs, or -1
     cdef tuple names
     cdef tuple defaults
     cdef int ptype[MAX_PARAMS]

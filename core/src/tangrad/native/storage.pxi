@@ -24,7 +24,7 @@ cdef class DeviceRuntime:
 
 
 cdef class device:
-    """Name a device: `device("cpu")`, `device("loopback:1")`, `device("cpu", 0)`.
+    """device(type, index=None)\n--\n\nName a device: `device("cpu")`, `device("loopback:1")`, `device("cpu", 0)`.
 
     Attributes:
         type: name of the device type.
@@ -149,7 +149,7 @@ def slot_name(int slot):
 
 
 cdef class layout:
-    """A registered memory layout, e.g. `tangrad.strided`."""
+    """layout()\n--\n\nA registered memory layout, e.g. `tangrad.strided`."""
     cdef readonly str name
 
     def __init__(self):
@@ -184,7 +184,8 @@ strided = register_layout("strided")
 
 
 cdef class memory_format:
-    """An order of strides: `contiguous_format`, `channels_last`, `channels_last_3d`, `preserve_format`."""
+    """memory_format(name)\n--\n\nAn order of strides: `contiguous_format`, `channels_last`, `channels_last_3d`,
+    `preserve_format`."""
     cdef readonly str name
 
     def __init__(self, name):
@@ -310,7 +311,7 @@ class _IndexedDriver:
 @cython.no_gc
 @cython.freelist(64)
 cdef class UntypedStorage:
-    """Bytes on a device, addressed as handle + byte offset, freed with the last reference."""
+    """UntypedStorage()\n--\n\nBytes on a device, addressed as handle + byte offset, freed with the last reference."""
     cdef tg_block* block
     cdef char* data            # the place where the host reaches the bytes, or NULL
     cdef uint64_t handle

@@ -22,7 +22,8 @@ cdef class VersionCell:
 @cython.freelist(64)
 @cython.c_api_binop_methods(True)
 cdef class Tensor:
-    """A multi-dimensional array of one dtype on one device; see the function `tensor`."""
+    """Tensor(*args, **kwargs)\n--\n\nA multi-dimensional array of one dtype on one device; see the
+    function `tensor`."""
     cdef UntypedStorage storage_
     cdef dtype dtype_
     cdef int64_t offset_
@@ -79,9 +80,9 @@ cdef class Tensor:
         """Return the offset in the storage, in elements."""
         return self.offset_
 
-    def is_contiguous(self, memory_format=contiguous_format):
-        """Return whether elements lie in memory in the order of the format."""
-        if memory_format is contiguous_format:
+    def is_contiguous(self, memory_format=None):
+        """Return whether elements lie in memory in the order of the format (None: the usual one)."""
+        if memory_format is None or memory_format is contiguous_format:
             return bool(self.flags & CONTIGUOUS)
         return is_contiguous_in(self, memory_format)
 
@@ -439,7 +440,8 @@ cdef class Tensor:
 
 
 cdef class Parameter(Tensor):
-    """A tensor that is a parameter of a module: it requires gradients by default."""
+    """Parameter(data=None, requires_grad=True)\n--\n\nA tensor that is a parameter of a module: it requires gradients by
+    default."""
     pass
 
 

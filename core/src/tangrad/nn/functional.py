@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
-from tangrad import ops
+from tangrad import Tensor, ops
 from tangrad.nn.linear_cross_entropy import linear_cross_entropy as linear_cross_entropy
 from tangrad.nn.multi_head import multi_head_attention_forward as multi_head_attention_forward
 from tangrad.nn.scaled import ScalingType as ScalingType
@@ -27,6 +27,26 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
     globals()[name] = op
     return op
+
+
+# Ops of the top level that belong here too.
+_SHARED = (
+    "adaptive_avg_pool1d avg_pool1d bilinear celu_ channel_shuffle conv1d conv2d conv3d conv_tbc "
+    "conv_transpose1d conv_transpose2d conv_transpose3d cosine_similarity hardshrink "
+    "native_channel_shuffle pairwise_distance pdist pixel_shuffle pixel_unshuffle prelu relu_ "
+    "rrelu_ selu_ sigmoid tanh threshold_"
+)
+
+
+def __dir__() -> list[str]:
+    from tangrad.ops import registry
+
+    shown = {
+        name
+        for name, op in registry.load_all().items()
+        if op.definition.namespace == "nn" and op.definition.function and name[0] != "_"
+    }
+    return sorted({*shown, *_SHARED.split(), *globals()})
 
 
 def _op(name: str) -> Any:
@@ -47,17 +67,19 @@ def _activation(name: str, inplace: bool, *args: Any) -> Any:
     return _op(name + "_" if inplace else name)(*args)
 
 
-def relu(input: Any, inplace: bool = False) -> Any:
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """Return max(0, x), elementwise."""
     return _activation("relu", inplace, input)
 
 
-def threshold(input: Any, threshold: float, value: float, inplace: bool = False) -> Any:
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """Return x where it is greater than `threshold`, `value` elsewhere."""
     return _activation("threshold", inplace, input, threshold, value)
 
 
-def hardtanh(input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Any:
+def hardtanh(
+    input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
+) -> Tensor:
     """Return the elements clamped to [min_val, max_val]; for integers these lose fractions.
 
     Raises:
@@ -78,47 +100,47 @@ def hardtanh(input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: b
     return _activation("clamp", inplace, input, min_val, max_val)
 
 
-def relu6(input: Any, inplace: bool = False) -> Any:
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """Return min(max(0, x), 6), elementwise."""
     return _activation("relu6", inplace, input)
 
 
-def leaky_relu(input: Any, negative_slope: float = 0.01, inplace: bool = False) -> Any:
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """Return x where it is positive, `negative_slope` times x elsewhere."""
     return _activation("leaky_relu", inplace, input, negative_slope)
 
 
-def elu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """Return x where it is positive, `alpha` (exp(x) - 1) elsewhere."""
     return _activation("elu", inplace, input, alpha)
 
 
-def selu(input: Any, inplace: bool = False) -> Any:
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """Return `elu` scaled so that it keeps mean 0 and variance 1 (arXiv:1706.02515)."""
     return _activation("selu", inplace, input)
 
 
-def celu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """Return x where it is positive, `alpha` (exp(x / alpha) - 1) elsewhere."""
     return _activation("celu", inplace, input, alpha)
 
 
-def silu(input: Any, inplace: bool = False) -> Any:
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """Return x sigmoid(x), elementwise."""
     return _activation("silu", inplace, input)
 
 
-def mish(input: Any, inplace: bool = False) -> Any:
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """Return x tanh(softplus(x)), elementwise."""
     return _activation("mish", inplace, input)
 
 
-def hardsigmoid(input: Any, inplace: bool = False) -> Any:
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """Return x / 6 + 1 / 2 clamped to [0, 1], elementwise."""
     return _activation("hardsigmoid", inplace, input)
 
 
-def hardswish(input: Any, inplace: bool = False) -> Any:
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """Return x hardsigmoid(x), elementwise."""
     return _activation("hardswish", inplace, input)
 
@@ -134,7 +156,9 @@ def _softmax_dim(name: str, dimensions: int) -> int:
     return 0 if dimensions in (0, 1, 3) else 1
 
 
-def softmax(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
+def softmax(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: tangrad.dtype | None = None
+) -> Tensor:
     """Return exp(x) divided by its sum along `dim`.
 
     Args:
@@ -148,7 +172,9 @@ def softmax(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any
     return _op("softmax")(input, dim, dtype)
 
 
-def log_softmax(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
+def log_softmax(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: tangrad.dtype | None = None
+) -> Tensor:
     """Return the logarithm of `softmax`, computed without overflow.
 
     Args:
@@ -162,18 +188,20 @@ def log_softmax(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype:
     return _op("log_softmax")(input, dim, dtype)
 
 
-def softmin(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
+def softmin(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: tangrad.dtype | None = None
+) -> Tensor:
     """Return `softmax` of the negated input."""
     return softmax(-input, dim, _stacklevel, dtype)
 
 
 def rrelu(
-    input: Any,
+    input: Tensor,
     lower: float = 1.0 / 8,
     upper: float = 1.0 / 3,
     training: bool = False,
     inplace: bool = False,
-) -> Any:
+) -> Tensor:
     """Return x where it is positive, a slope times x elsewhere.
 
     Args:
@@ -189,7 +217,9 @@ def rrelu(
 # --- compositions -----------------------------------------------------------------------------
 
 
-def normalize(input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Any = None) -> Any:
+def normalize(
+    input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Tensor | None = None
+) -> Tensor:
     """Divide by the p-norm along `dim`.
 
     Args:
@@ -206,15 +236,15 @@ def normalize(input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out:
 
 
 def triplet_margin_with_distance_loss(
-    anchor: Any,
-    positive: Any,
-    negative: Any,
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
     *,
     distance_function: Any = None,
     margin: float = 1.0,
     swap: bool = False,
     reduction: str = "mean",
-) -> Any:
+) -> Tensor:
     """Ask a negative to be farther from the anchor than the positive is, by a margin.
 
     Args:
@@ -254,8 +284,8 @@ def triplet_margin_with_distance_loss(
 
 
 def unfold(
-    input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
-) -> Any:
+    input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+) -> Tensor:
     """Copy the sliding windows of images into columns.
 
     The method `Tensor.unfold` is something else: a view of windows along one dimension.
@@ -274,13 +304,13 @@ def unfold(
 
 
 def fold(
-    input: Any,
+    input: Tensor,
     output_size: Any,
     kernel_size: Any,
     dilation: Any = 1,
     padding: Any = 0,
     stride: Any = 1,
-) -> Any:
+) -> Tensor:
     """Add columns up where `unfold` took them from: its adjoint.
 
     Args:
@@ -310,24 +340,24 @@ def _use_interpolate(name: str) -> None:
 
 
 def upsample(
-    input: Any,
+    input: Tensor,
     size: Any = None,
     scale_factor: Any = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
-) -> Any:
+) -> Tensor:
     """Resample to another size; use `interpolate`, which takes the same arguments."""
     _use_interpolate("upsample")
     return _op("interpolate")(input, size, scale_factor, mode, align_corners)
 
 
-def upsample_nearest(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
+def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
     """Resample by the nearest element; use `interpolate`."""
     _use_interpolate("upsample_nearest")
     return _op("interpolate")(input, size, scale_factor)
 
 
-def upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
+def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
     """Resample images linearly, corners on corners; use `interpolate`."""
     _use_interpolate("upsample_bilinear")
     return _op("interpolate")(input, size, scale_factor, "bilinear", True)

@@ -268,11 +268,16 @@ class Definition:
 
     def generator_of(self, args: Sequence[Any]) -> Any:
         """Return the generator that a call draws from."""
-        from tangrad.random.generator import get_default_generator
+        from tangrad.random.generator import Generator, get_default_generator
 
         generator = args[self.parameter_names.index("generator")]
         if generator is not None:
-            return generator
+            if isinstance(generator, Generator):
+                return generator
+            raise TypeError(
+                f"{self.name}(): argument 'generator' must be Generator, not "
+                f"{type(generator).__name__}"
+            )
         first = first_tensor(args)
         return get_default_generator(first.device if first is not None else _C.get_default_device())
 

@@ -15,6 +15,8 @@ from tangrad.ops.define import composite
 from tangrad.ops.movement import Ints, numel_of
 from tangrad.tensor.construct import tensor
 
+_LARGEST = 2**40  # elements along one dimension of a result: more than fits into any memory
+
 
 @lru_cache(maxsize=256)
 def _windows(size: int, out: int) -> tuple[list[int], list[bool], list[int], int]:
@@ -88,6 +90,10 @@ def _checked(name: str, spatial: int, input: Any, output_size: Any) -> Ints:
         raise RuntimeError(
             f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input "
             f"has sizes {list(input.shape)}"
+        )
+    if max(wanted) > _LARGEST:
+        raise RuntimeError(
+            f"{name}: an output of sizes {list(wanted)} is more than memory can hold"
         )
     return wanted
 

@@ -52,7 +52,7 @@ def _width(self: Any) -> str:
 
 def _require_floating(name: str, self: Any) -> None:
     if not (self.dtype.is_floating_point or self.dtype.is_complex):
-        raise RuntimeError(f'"{name}" not implemented for {self.dtype}')
+        raise NotImplementedError(f'"{name}" not implemented for {self.dtype}')
 
 
 # In place --------------------------------------------------------------------------------------

@@ -120,9 +120,13 @@ def permutation(self: Any, generator: Any) -> Any:
 
 def engine_of(generator: Any, device: Any) -> Any:
     """Return the sequential engine that a call draws from, or None."""
-    from tangrad.random.generator import get_default_generator
+    from tangrad.random.generator import Generator, get_default_generator
 
-    return (get_default_generator(device) if generator is None else generator).sequential
+    if generator is None:
+        return get_default_generator(device).sequential
+    if not isinstance(generator, Generator):
+        raise TypeError(f"argument 'generator' must be Generator, not {type(generator).__name__}")
+    return generator.sequential
 
 
 def multinomial_places(weights: Any, num_samples: int, engine: Any) -> Any:

@@ -261,6 +261,11 @@ def repeat_interleave_along(
     size = self.shape[dim]
     if isinstance(repeats, int):
         return _repeat_equally(self, repeats, dim)
+    if not hasattr(repeats, "reshape"):
+        raise TypeError(
+            "repeat_interleave(): argument 'repeats' must be int or Tensor, not "
+            f"{type(repeats).__name__}"
+        )
     counts = repeats.reshape((-1,))
     if counts.shape[0] not in (1, size):
         raise RuntimeError(

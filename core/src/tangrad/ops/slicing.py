@@ -10,6 +10,8 @@ import tangrad
 from tangrad.ops.define import composite, op, overload, view
 from tangrad.ops.movement import Geometry, Ints, dtype_name, front
 
+_MOST_PIECES = 2**32  # a tensor each: more than fits into any memory
+
 # Parts -------------------------------------------------------------------------------------------
 
 
@@ -490,6 +492,8 @@ def chunk(self: Any, chunks: int, dim: int) -> Any:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     size = self.shape[dim]
     if size == 0:
+        if chunks > _MOST_PIECES:
+            raise RuntimeError(f"chunk: {chunks} chunks are more than memory can hold")
         return split_with_sizes(self, (0,) * chunks, dim)
     return split_size(self, (size + chunks - 1) // chunks, dim)
 
@@ -520,6 +524,10 @@ def tensor_split(self: Any, indices_or_sections: Any, dim: int) -> Any:
         if indices_or_sections <= 0:
             raise RuntimeError(
                 f"number of sections must be larger than 0, got {indices_or_sections}"
+            )
+        if indices_or_sections > _MOST_PIECES:
+            raise RuntimeError(
+                f"tensor_split: {indices_or_sections} sections are more than memory can hold"
             )
         small, larger = divmod(size, indices_or_sections)
         lengths = [small + (i < larger) for i in range(indices_or_sections)]

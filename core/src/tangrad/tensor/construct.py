@@ -21,7 +21,7 @@ def tensor(
     device: Any = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
-) -> Any:
+) -> _C.Tensor:
     """Make a tensor by copying data.
 
     Args:
@@ -51,7 +51,7 @@ def tensor(
     return _requiring_grad(made) if requires_grad else made
 
 
-def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> _C.Tensor:
     """Return data as a tensor, sharing memory and history where dtype and device allow it.
 
     Args:
@@ -78,7 +78,7 @@ def asarray(
     device: Any = None,
     copy: bool | None = None,
     requires_grad: bool = False,
-) -> Any:
+) -> _C.Tensor:
     """Return an object as a tensor, sharing its memory if that is possible and not forbidden.
 
     Args:

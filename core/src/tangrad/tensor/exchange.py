@@ -70,7 +70,7 @@ def has_buffer(obj: Any) -> bool:
 # --- from others ---------------------------------------------------------------------------
 
 
-def from_numpy(ndarray: Any, *, warn_if_readonly: bool = True) -> Any:
+def from_numpy(ndarray: Any, *, warn_if_readonly: bool = True) -> _C.Tensor:
     """Return a tensor on the memory of a NumPy array.
 
     Args:
@@ -150,7 +150,7 @@ def _warn_readonly(what: str, remedy: str) -> None:
 
 def frombuffer(
     buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False
-) -> Any:
+) -> _C.Tensor:
     """Return a one-dimensional tensor on the memory of an object with the buffer protocol.
 
     Args:
@@ -182,7 +182,7 @@ def from_file(
     device: Any = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
-) -> Any:
+) -> _C.Tensor:
     """Return a one-dimensional tensor whose memory is a file's.
 
     Args:
@@ -280,7 +280,7 @@ def _element_count(length: int, itemsize: int, count: int, offset: int) -> int:
     return (length - offset) // itemsize
 
 
-def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Any:
+def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> _C.Tensor:
     """Return a tensor on the memory of another library's array.
 
     Args:

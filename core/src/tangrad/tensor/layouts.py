@@ -22,17 +22,18 @@ def sparse_dim(self: Any) -> int:
     return 0
 
 
-def to_dense(self: Any, dtype: Any = None, *, masked_grad: bool | None = None) -> Any:
+def to_dense(self: Any, dtype: Any = None, *, masked_grad: bool | None = None) -> _C.Tensor:
     """Return the tensor itself, in another dtype if one is given: it is dense."""
     return self if dtype is None else self.to(dtype)
 
 
-def dequantize(self: Any) -> Any:
+def dequantize(self: Any) -> _C.Tensor:
     """Return the tensor in float32: it is not quantized."""
+    _require_tensor("dequantize", self)
     return self.to(_C.dtype_by_name("float32"))
 
 
-def chalf(self: Any, *, memory_format: Any = None) -> Any:
+def chalf(self: Any, *, memory_format: Any = None) -> _C.Tensor:
     """Refuse: there is no dtype of complex numbers with half-precision parts.
 
     Raises:
@@ -43,8 +44,16 @@ def chalf(self: Any, *, memory_format: Any = None) -> Any:
     )
 
 
+def _require_tensor(name: str, value: Any) -> None:
+    if not isinstance(value, _C.Tensor):
+        raise TypeError(
+            f"{name}(): argument 'input' (position 1) must be Tensor, not {type(value).__name__}"
+        )
+
+
 def _wrong_layout(name: str, expected: str) -> Any:
     def refuse(self: Any, *args: Any, **kwargs: Any) -> Any:
+        _require_tensor(name, self)
         raise RuntimeError(
             f"{name} expected {expected} tensor layout but got {self.layout} "
             f"({self.dtype}{list(self.shape)} on {self.device})"
@@ -55,6 +64,7 @@ def _wrong_layout(name: str, expected: str) -> Any:
 
 def _no_package(name: str, what: str) -> Any:
     def refuse(self: Any, *args: Any, **kwargs: Any) -> Any:
+        _require_tensor(name, self)
         raise NotImplementedError(
             f"{name}: {what} tensors are made by a package that brings them, and none is "
             f"installed (called on {self.dtype}{list(self.shape)} on {self.device})"

@@ -15,7 +15,7 @@ def _lookup(name: str) -> Any:
 
 def set_(
     self: Any, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None
-) -> Any:
+) -> _C.Tensor:
     """Point the tensor at the storage of another (or at a storage) with a geometry.
 
     Raises:
@@ -47,7 +47,7 @@ def _sizes(given: tuple[Any, ...], name: str) -> tuple[int, ...]:
     return tuple(first) if len(given) == 1 and isinstance(first, (tuple, list)) else tuple(given)
 
 
-def resize_(self: Any, *size: Any, memory_format: Any = None) -> Any:
+def resize_(self: Any, *size: Any, memory_format: Any = None) -> _C.Tensor:
     """Give the tensor another shape, dense in a memory format, growing its storage where needed.
 
     Raises:
@@ -66,7 +66,7 @@ def resize_(self: Any, *size: Any, memory_format: Any = None) -> Any:
     return _C.set_storage(self, self.untyped_storage(), self.storage_offset(), shape, stride)
 
 
-def resize_as_(self: Any, the_template: Any, *, memory_format: Any = None) -> Any:
+def resize_as_(self: Any, the_template: Any, *, memory_format: Any = None) -> _C.Tensor:
     """Resize to the shape of another tensor, in its layout for `preserve_format`."""
     shape = tuple(the_template.shape)
     if memory_format is not _C.preserve_format:
@@ -76,12 +76,12 @@ def resize_as_(self: Any, the_template: Any, *, memory_format: Any = None) -> An
     return _C.set_storage(self, self.untyped_storage(), self.storage_offset(), shape, stride)
 
 
-def resize(self: Any, *sizes: Any) -> Any:
+def resize(self: Any, *sizes: Any) -> _C.Tensor:
     """View the tensor in another shape, as `view` does; an old name of it."""
     return self.view(_sizes(sizes, "resize"))
 
 
-def resize_as(self: Any, tensor: Any) -> Any:
+def resize_as(self: Any, tensor: Any) -> _C.Tensor:
     """View the tensor in the shape of another, as `view_as` does; an old name of it."""
     return self.view(tuple(tensor.shape))
 
@@ -268,17 +268,17 @@ def _number(value: Any, dtype: Any) -> Any:
     return int(value) if whole else value
 
 
-def apply_(self: Any, callable: Callable[[Any], Any]) -> Any:
+def apply_(self: Any, callable: Callable[[Any], Any]) -> _C.Tensor:
     """Replace each element x by callable(x); slow, on the host only."""
     return _replace(self, "apply_", (), callable)
 
 
-def map_(self: Any, tensor: Any, callable: Callable[[Any, Any], Any]) -> Any:
+def map_(self: Any, tensor: Any, callable: Callable[[Any, Any], Any]) -> _C.Tensor:
     """Replace each element x by callable(x, y), y of a second tensor; slow, on the host only."""
     return _replace(self, "map_", (tensor,), callable)
 
 
-def map2_(self: Any, x: Any, y: Any, callable: Callable[[Any, Any, Any], Any]) -> Any:
+def map2_(self: Any, x: Any, y: Any, callable: Callable[[Any, Any, Any], Any]) -> _C.Tensor:
     """Replace each element by callable(element, x, y); slow, on the host only."""
     return _replace(self, "map2_", (x, y), callable)
 

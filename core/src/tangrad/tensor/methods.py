@@ -20,7 +20,7 @@ def to(
     non_blocking: bool = False,
     copy: bool = False,
     memory_format: Any = None,
-) -> Any:
+) -> _C.Tensor:
     """Return the tensor with a dtype and device: itself where nothing changes.
 
     Forms: to(dtype), to(device, dtype=None), to(other); further arguments non_blocking, copy,
@@ -70,7 +70,7 @@ def to(
 
 
 def _converter(name: str) -> Any:
-    def convert(self: Any, memory_format: Any = None) -> Any:
+    def convert(self: Any, memory_format: Any = None) -> _C.Tensor:
         return to(self, _C.dtype_by_name(name), memory_format=memory_format)
 
     convert.__name__ = name
@@ -78,7 +78,7 @@ def _converter(name: str) -> Any:
     return convert
 
 
-def cpu(self: Any, memory_format: Any = None) -> Any:
+def cpu(self: Any, memory_format: Any = None) -> _C.Tensor:
     """Return the tensor on the host device."""
     return to(self, "cpu", memory_format=memory_format)
 
@@ -181,7 +181,7 @@ def _make_wrapper_subclass(
     )
 
 
-def detach_(self: Any) -> Any:
+def detach_(self: Any) -> _C.Tensor:
     """Cut the tensor itself from its history.
 
     Raises:
@@ -226,11 +226,11 @@ def device_mover(name: str) -> Any:
     return move
 
 
-def _transposed(self: Any) -> Any:
+def _transposed(self: Any) -> _C.Tensor:
     return _lookup("permute")(self, tuple(range(self.ndim - 1, -1, -1)))
 
 
-def _matrix_transposed(self: Any) -> Any:
+def _matrix_transposed(self: Any) -> _C.Tensor:
     if self.ndim < 2:
         raise RuntimeError(
             f"tensor.mT is only supported on matrices or batches of matrices. Got {self.ndim}-D "
@@ -239,7 +239,7 @@ def _matrix_transposed(self: Any) -> Any:
     return _lookup("transpose")(self, -2, -1)
 
 
-def _adjoint(self: Any) -> Any:
+def _adjoint(self: Any) -> _C.Tensor:
     if self.ndim not in (0, 2):
         raise RuntimeError(
             f"tensor.H is only supported on matrices (2-D tensors). Got {self.ndim}-D tensor."
@@ -249,7 +249,7 @@ def _adjoint(self: Any) -> Any:
     return _matrix_transposed(self).conj()
 
 
-def _real(self: Any) -> Any:
+def _real(self: Any) -> _C.Tensor:
     return _lookup("real")(self)
 
 
@@ -257,7 +257,7 @@ def _set_real(self: Any, value: Any) -> None:
     _lookup("copy_")(_lookup("real")(self), _as_tensor(self, value))
 
 
-def _imag(self: Any) -> Any:
+def _imag(self: Any) -> _C.Tensor:
     return _lookup("imag")(self)
 
 
@@ -273,14 +273,14 @@ def _as_tensor(like: Any, value: Any) -> Any:
     return tensor(value, device=like.device)
 
 
-def type_as(self: Any, other: Any) -> Any:
+def type_as(self: Any, other: Any) -> _C.Tensor:
     """Return the tensor with the dtype and device of another."""
     return to(self, dtype=other.dtype, device=other.device)
 
 
 def new_tensor(
     self: Any, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Any:
+) -> _C.Tensor:
     """Return a new tensor of data with this dtype on this device."""
     from tangrad.tensor.construct import tensor
 
@@ -289,13 +289,23 @@ def new_tensor(
     )
 
 
+def _require_tensor(method: str, argument: str, value: Any) -> None:
+    if not hasattr(value, "untyped_storage"):
+        raise TypeError(
+            f"{method}(): argument '{argument}' (position 1) must be Tensor, not "
+            f"{type(value).__name__}"
+        )
+
+
 def is_same_size(self: Any, other: Any) -> bool:
     """Return whether the shapes are equal."""
+    _require_tensor("is_same_size", "other", other)
     return tuple(self.shape) == tuple(other.shape)
 
 
 def is_set_to(self: Any, tensor: Any) -> bool:
     """Return whether both are the same view of the same storage."""
+    _require_tensor("is_set_to", "tensor", tensor)
     return (
         self.data_ptr() == tensor.data_ptr()
         and tuple(self.shape) == tuple(tensor.shape)
@@ -314,7 +324,7 @@ def is_pinned(self: Any, device: Any = None) -> bool:
     return False
 
 
-def pin_memory(self: Any, device: Any = None) -> Any:
+def pin_memory(self: Any, device: Any = None) -> _C.Tensor:
     """Return the tensor in page-locked memory: itself where no device asks for it."""
     return self
 
@@ -324,7 +334,7 @@ def numel_alias(self: Any) -> int:
     return self.numel()
 
 
-def share_memory_(self: Any) -> Any:
+def share_memory_(self: Any) -> _C.Tensor:
     """Move the memory, and with it all tensors on it, to where other processes can have it.
 
     Tensors that are sent to another process by `tangrad.multiprocessing` do so by themselves. On
@@ -346,7 +356,7 @@ def is_shared(self: Any) -> bool:
     return shared
 
 
-def where(self: Any, condition: Any, other: Any) -> Any:
+def where(self: Any, condition: Any, other: Any) -> _C.Tensor:
     """Return the elements of the tensor where `condition` holds, those of `other` elsewhere."""
     return _lookup("where_choice")(condition, self, other)
 

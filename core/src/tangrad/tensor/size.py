@@ -8,12 +8,12 @@ from operator import index as as_int
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Any
+    from typing import Any, SupportsIndex, overload
 
 __all__ = ["Size"]
 
 
-class Size(tuple):
+class Size(tuple[int, ...]):
     """Hold a shape: a tuple of integers whose slices and sums are shapes again.
 
     Args:
@@ -36,11 +36,21 @@ class Size(tuple):
             count *= size
         return count
 
-    def __getitem__(self, key: Any) -> Any:
-        item = tuple.__getitem__(self, key)
-        return tuple.__new__(Size, item) if isinstance(key, slice) else item
+    if TYPE_CHECKING:
 
-    def __add__(self, other: Any) -> Any:
+        @overload
+        def __getitem__(self, key: SupportsIndex) -> int: ...
+        @overload
+        def __getitem__(self, key: slice) -> Size: ...
+        def __getitem__(self, key: Any) -> Any: ...
+
+    else:
+
+        def __getitem__(self, key: Any) -> Any:
+            item = tuple.__getitem__(self, key)
+            return tuple.__new__(Size, item) if isinstance(key, slice) else item
+
+    def __add__(self, other: tuple[int, ...]) -> Size:  # type: ignore[override]
         if not isinstance(other, tuple):
             raise TypeError(
                 f"can only concatenate tuple (not {type(other).__name__}) to tangrad.Size"

@@ -1,0 +1,334 @@
+"""Write type stubs of what the core makes at run time: ops as functions and as methods.
+
+Ops are found by `__getattr__`, so neither a type checker nor an editor sees them in the source.
+This program imports the package and writes, from each op's schema, `_C.pyi` (`Tensor` with all of
+its methods), `__init__.pyi`, `return_types.pyi`, and the stubs of the namespaces that show ops.
+Hand-written functions in those modules are carried over with their own annotations; every other
+module has its annotations in its source. `stubs/_C.pyi` is the part that is written by hand.
+
+The wheel's build runs it on the package that it has just built. By hand:
+``python core/build_stubs.py FOLDER`` writes below FOLDER/tangrad.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import keyword
+import math
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+TYPES = {
+    "Tensor": "Tensor",
+    "Tensor[]": "Sequence[Tensor]",
+    "Operand": "Tensor | _number",
+    "Scalar": "_number",
+    "any": "Any",
+    "bool": "_bool",
+    "int": "_int",
+    "dim": "_int",
+    "float": "_float",
+    "str": "str",
+    "int[]": "_sizes",
+    "dim[]": "_sizes",
+    "dtype": "_dtype",
+    "device": "_device",
+    "layout": "_layout",
+    "memory_format": "_memory_format",
+    "generator": "_generator",
+}
+RESULTS = {"Tensor": "Tensor", "Tensor[]": "tuple[Tensor, ...]", "bool": "_bool", "any": "Any"}
+# What sources call the types; in a stub these names may mean a method or a dtype.
+BUILTINS = re.compile(r"(?<![\w.])(bool|int|float|complex|dtype)(?![\w(])")
+OURS = re.compile(r"\b(?:tangrad|_C)\.(?=(Tensor|Op|dtype)\b)")
+MODULE_HEADER = """\
+from collections.abc import Callable, Sequence
+from typing import Any, overload
+
+from tangrad import return_types as _return_types
+from tangrad._C import Op, _bool, _complex, _device, _dtype, _float, _generator
+from tangrad._C import Tensor as Tensor
+from tangrad._C import _int, _layout, _memory_format, _number, _sizes
+
+"""
+# What the modules import for themselves.
+IMPORTED = frozenset({"annotations", "Any", "Tensor", "ops", "tangrad"})
+OPERATORS = "add sub mul truediv floordiv mod pow and or xor lshift rshift".split()
+HERE = Path(__file__).resolve().parent
+
+
+def write(folder: Path) -> list[Path]:
+    """Write all stubs below `folder`/tangrad and return their paths."""
+    texts = {
+        "_C.pyi": compiled_core(),
+        "__init__.pyi": top_level(),
+        "return_types.pyi": return_types(),
+        "linalg.pyi": namespace("tangrad.linalg"),
+        "fft.pyi": namespace("tangrad.fft"),
+        "special.pyi": namespace("tangrad.special"),
+        "signal/windows.pyi": namespace("tangrad.signal.windows"),
+        "nn/functional.pyi": namespace("tangrad.nn.functional"),
+    }
+    for name, text in texts.items():
+        (folder / "tangrad" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "tangrad" / name).write_text(text, "utf-8")
+    return [folder / "tangrad" / name for name in texts]
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def compiled_core() -> str:
+    """Return the stub of `tangrad._C`: the hand-written part and every method of Tensor."""
+    import tangrad
+
+    source = (HERE / "stubs" / "_C.pyi").read_text("utf-8")
+    by_hand = source.partition("class Tensor:")[2]
+    present = set(re.findall(r"^    (?:def )?(\w+)[:(]", by_hand, re.M))
+    lines = []
+    for name in OPERATORS:
+        for form, other in (("", "Tensor | _number"), ("r", "_number"), ("i", "Tensor | _number")):
+            lines.append(f"    def __{form}{name}__(self, other: {other}) -> Tensor: ...")
+    for name in sorted(dir(tangrad.Tensor)):
+        if name.startswith("_") or name in present:
+            continue
+        found = inspect.getattr_static(tangrad.Tensor, name)
+        written = _method(name, found)
+        lines += ["    " + line for line in written]
+    lines += ["", "class Parameter(Tensor):", "    def __init__("]
+    lines += ["        self, data: Tensor | None = None, requires_grad: _bool = True"]
+    lines += ["    ) -> None: ..."]
+    return source + "\n".join(lines) + "\n"
+
+
+def top_level() -> str:
+    """Return the stub of `tangrad`."""
+    import tangrad
+
+    lines = [f"from tangrad import {name} as {name}" for name in _submodules(tangrad)]
+    functions = []
+    for name in sorted(dir(tangrad)):
+        if name.startswith("_") or name in _submodules(tangrad):
+            continue
+        found = getattr(tangrad, name)
+        where = tangrad._LAZY.get(name)
+        if where is not None:
+            lines.append(f"from tangrad.{where} import {name} as {name}")
+        elif _is_op(found):
+            functions += _functions(name, found)
+        elif found is tangrad.Size:
+            lines.append("from tangrad.tensor.size import Size as Size")
+        elif hasattr(tangrad._C, name):
+            lines.append(f"from tangrad._C import {name} as {name}")
+        elif isinstance(found, float) or found is None:
+            functions.append(f"{name}: {'_float' if found is not None else 'None'}")
+    functions += [f"{name}: _dtype" for name in _dtype_names(tangrad)]
+    functions += [f"{name}: Any" for name in _plugin_names(tangrad)]
+    functions.append("__version__: str")
+    return MODULE_HEADER + "\n".join(lines) + "\n\n" + "\n".join(functions) + "\n"
+
+
+def namespace(module: str) -> str:
+    """Return the stub of a module that shows ops beside functions of its own."""
+    shown = importlib.import_module(module)
+    lines = []
+    for name in dir(shown):
+        if name.startswith("_") or name in IMPORTED:
+            continue
+        found = getattr(shown, name)
+        if _is_op(found):
+            lines += _functions(name, found)
+        elif getattr(found, "__module__", module) != module:
+            lines.insert(0, f"from {found.__module__} import {name} as {name}")
+        elif inspect.isfunction(found):
+            lines += _python(name, found)
+        elif isinstance(found, type):
+            lines.append(f"class {name}({found.__base__.__name__}): ...")
+    return MODULE_HEADER + "\n".join(lines) + "\n"
+
+
+def return_types() -> str:
+    """Return the stub of `tangrad.return_types`: a class for each op with named results."""
+    from tangrad import return_types as shown
+
+    lines = ["from typing import NamedTuple", "", "from tangrad._C import Tensor"]
+    for name in dir(shown):
+        lines += ["", f"class {name}(NamedTuple):"]
+        lines += [f"    {field}: Tensor" for field in getattr(shown, name)._fields]
+    return "\n".join(lines) + "\n"
+
+
+def _submodules(tangrad: Any) -> list[str]:
+    return [name for name in tangrad._SUBMODULES if not name.startswith("_")]
+
+
+def _dtype_names(tangrad: Any) -> Iterator[str]:
+    yield from (d.name for d in tangrad._C.registered_dtypes())
+    yield from ("half", "float", "double", "cfloat", "cdouble", "short", "int", "long")
+
+
+def _plugin_names(tangrad: Any) -> list[str]:
+    from tangrad.plugins import namespaces
+
+    return sorted({name.partition(".")[0] for name in namespaces.names()} - set(dir(tangrad)))
+
+
+# --- one name -------------------------------------------------------------------------------------
+
+
+def _is_op(found: Any) -> bool:
+    return type(found).__name__ == "Op"
+
+
+def _members(op: Any) -> list[Any]:
+    """Return the signatures behind an op: of an overload its members, else the op itself."""
+    if op.functional is not None:
+        return [m for m in _members(op.functional) if m.inplace is not None] or [op.functional]
+    return list(op.overloads) or [op]
+
+
+def _functions(name: str, op: Any) -> list[str]:
+    forms = [form for member in _members(op) for form in _signatures(op, member, method=False)]
+    return _overloaded(name, forms, op)
+
+
+def _method(name: str, found: Any) -> list[str]:
+    if _is_op(found):
+        forms = [f for member in _members(found) for f in _signatures(found, member, method=True)]
+        return _overloaded(name, forms, found)
+    if isinstance(found, property):
+        return ["@property", *_python(name, found.fget)]
+    if inspect.isfunction(found):
+        return _python(name, found)
+    return [f"{name}: Any"]
+
+
+def _overloaded(name: str, forms: list[str], found: Any) -> list[str]:
+    forms = list(dict.fromkeys(forms))
+    summary = (found.definition.doc or "").strip().partition("\n")[0]
+    if not summary and found.overloads:
+        summary = (found.overloads[0].definition.doc or "").strip().partition("\n")[0]
+    lines = []
+    for form in forms:
+        if len(forms) > 1:
+            lines.append("@overload")
+        lines += _with_doc(f"def {name}{form}:", summary)
+    return lines
+
+
+def _with_doc(head: str, summary: str) -> list[str]:
+    if not summary:
+        return [head + " ..."]
+    text = summary.replace("\\", "\\\\").replace('"', "'")
+    return [head, f'    """{text}"""']
+
+
+def _signatures(shown: Any, member: Any, method: bool) -> Iterator[str]:
+    """Yield the signatures of one definition: as declared, and with sizes given one by one."""
+    d = member.definition
+    declared = [p for p in d.schema.params if not (d.random and p.name in ("seed", "offset"))]
+    if method and declared and declared[0].type not in TENSORS:
+        return  # no tensor comes first: the definition is of a function alone
+    spread = _spread(member, declared)
+    out = [_out(d)] if member.takes_out and shown.functional is None else []
+    result = "Tensor" if shown.functional is not None else _result(member)
+    for varied in {False, spread is not None}:
+        parts = _parameters(declared, method, spread if varied else None)
+        if out and not any(part.startswith("*") for part in parts):
+            parts.append("*")
+        yield f"({', '.join(parts + out)}) -> {result}"
+
+
+TENSORS = ("Tensor", "Tensor?", "Operand", "any")
+
+
+def _spread(member: Any, declared: list[Any]) -> int | None:
+    """Return the place of the list that may be given item by item, as in `x.view(2, 3)`."""
+    place = member.varargs
+    return place if 0 <= place < len(declared) else None
+
+
+def _parameters(declared: list[Any], method: bool, spread: int | None) -> list[str]:
+    from tangrad.ops.schema import REQUIRED
+
+    parts, starred = [], False
+    for i, p in enumerate(declared):
+        if method and i == 0:
+            parts.append("self")
+            continue
+        name = {"self": "input"}.get(p.name, p.name)
+        name = f"{name}_" if keyword.iskeyword(name) else name
+        if i == spread:
+            parts.append(f"*{name}: {'_int' if 'Tensor' not in p.type else 'Tensor'}")
+            starred = True
+            continue
+        if p.keyword_only and not starred:
+            parts.append("*")
+            starred = True
+        written = f"{name}: {_type(p)}"
+        if p.default is not REQUIRED:
+            written += f" = {_default(p.default)}"
+        elif not starred and parts and " = " in parts[-1]:
+            written += " = ..."  # clamp(x, max=t): an argument before it may be left out
+        parts.append(written)
+    return parts
+
+
+def _type(p: Any) -> str:
+    base = TYPES[p.type.removesuffix("?")]
+    optional = p.type.endswith("?") or p.default is None
+    return f"{base} | None" if optional and base != "Any" else base
+
+
+def _default(value: Any) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "..."
+    return repr(value) if isinstance(value, (bool, int, float, str, tuple, type(None))) else "..."
+
+
+def _out(d: Any) -> str:
+    count = len(d.schema.returns)
+    return f"out: {'Tensor' if count == 1 else 'Sequence[Tensor]'} | None = None"
+
+
+def _result(member: Any) -> str:
+    text = member.definition.schema.text.partition("->")[2].strip() or "Tensor"
+    if not text.startswith("("):
+        return RESULTS[text]
+    if member.return_type is not None and not member.name.startswith("_"):
+        return f"_return_types.{member.return_type.__name__}"
+    return f"tuple[{', '.join(['Tensor'] * len(member.definition.schema.returns))}]"
+
+
+def _python(name: str, function: Any) -> list[str]:
+    """Write a function in Python by its own annotations."""
+    signature = inspect.signature(function)
+    parameters = [p.replace(annotation=_raw(p.annotation)) for p in signature.parameters.values()]
+    text = []
+    starred = False
+    for p in parameters:
+        if p.kind is p.KEYWORD_ONLY and not starred:
+            text.append("*")
+            starred = True
+        prefix = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
+        starred = starred or prefix == "*"
+        written = prefix + p.name + ("" if p.name == "self" else f": {p.annotation}")
+        text.append(written if p.default is p.empty else f"{written} = {_default(p.default)}")
+    head = f"def {name}({', '.join(text)}) -> {_raw(signature.return_annotation)}:"
+    return _with_doc(head, (inspect.getdoc(function) or "").partition("\n")[0])
+
+
+def _raw(annotation: Any) -> str:
+    """Return an annotation as a stub writes it; Any where the source says nothing."""
+    if not isinstance(annotation, str):
+        return "Any"
+    return BUILTINS.sub(r"_\1", OURS.sub("", annotation))
+
+
+if __name__ == "__main__":
+    for path in write(Path(sys.argv[1])):
+        sys.stdout.write(f"{path}\n")

@@ -1,0 +1,129 @@
+"""What a type checker and an editor see of the package: the stubs that the build writes."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import inspect
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tangrad
+from tangrad.tensor import protocol
+
+ROOT = Path(__file__).resolve().parents[1]
+CALLS = ROOT / "tests" / "typing"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the package as a wheel has it: sources, py.typed and stubs."""
+    folder = tmp_path_factory.mktemp("site")
+    shutil.copytree(
+        ROOT / "core" / "src" / "tangrad",
+        folder / "tangrad",
+        ignore=shutil.ignore_patterns("*.so", "*.c", "*.pyx", "*.pxi", "__pycache__"),
+    )
+    spec = importlib.util.spec_from_file_location("build_stubs", ROOT / "core" / "build_stubs.py")
+    assert spec is not None
+    assert spec.loader is not None
+    build_stubs: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(build_stubs)
+    build_stubs.write(folder)
+    return folder
+
+
+def complaints(site: Path, *files: Path) -> dict[str, list[str]]:
+    """Return what mypy says of files, by "file:line"."""
+    pytest.importorskip("mypy")
+    run = subprocess.run(
+        [
+            *(sys.executable, "-m", "mypy", "--config-file=", "--strict", "--no-error-summary"),
+            *("--hide-error-context", "--allow-untyped-calls", "--follow-imports=silent"),
+            f"--cache-dir={site / 'cache'}",
+            *map(str, files),
+        ],
+        env={"MYPYPATH": str(site), "PATH": "", "HOME": str(site)},
+        cwd=site,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert not run.stderr, run.stderr
+    found: dict[str, list[str]] = {}
+    for line in run.stdout.splitlines():
+        match = re.match(r"(.*?):(\d+): error: (.*)", line)
+        if match:
+            found.setdefault(f"{Path(match[1]).name}:{match[2]}", []).append(match[3])
+    return found
+
+
+def test_checker_accepts_typical_calls_and_refuses_wrong_ones(site: Path) -> None:
+    found = complaints(site, CALLS / "accepted.py", CALLS / "rejected.py")
+    lines = (CALLS / "rejected.py").read_text("utf-8").splitlines()
+    wrong = {f"rejected.py:{i}" for i, text in enumerate(lines, 1) if text.endswith("# refused")}
+    assert {k: v for k, v in found.items() if k not in wrong} == {}
+    assert wrong - set(found) == set()
+
+
+def test_stubs_hold_together(site: Path) -> None:
+    stubs = sorted((site / "tangrad").rglob("*.pyi"))
+    found = complaints(site, *stubs)
+    # Forms of one name are tried in order, and an early one may take what a later one would.
+    ordered = ("overlap", "will never be matched")
+    rest = {k: v for k, v in found.items() if not any(word in v[0] for word in ordered)}
+    assert rest == {}
+
+
+def names_in(stub: Path, within: str | None = None) -> set[str]:
+    body = ast.parse(stub.read_text("utf-8")).body
+    if within is not None:
+        body = next(n for n in body if isinstance(n, ast.ClassDef) and n.name == within).body
+    names: set[str] = set()
+    for node in body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            names.add(node.target.id)
+        elif isinstance(node, ast.ImportFrom):
+            names |= {alias.asname or alias.name for alias in node.names}
+    return names
+
+
+@pytest.mark.parametrize(
+    "module", ["", "linalg", "fft", "special", "signal.windows", "nn.functional", "return_types"]
+)
+def test_every_public_name_is_in_the_stub(site: Path, module: str) -> None:
+    place = importlib.import_module(f"tangrad.{module}") if module else tangrad
+    file = module.replace(".", "/") if module else "__init__"
+    ignored = {"annotations", "Any", "TYPE_CHECKING"}
+    public = {
+        name
+        for name in dir(place)
+        if name[0] != "_" and name not in ignored and not inspect.ismodule(getattr(place, name))
+    }
+    assert public - names_in(site / "tangrad" / f"{file}.pyi") == set()
+
+
+def test_every_method_is_in_the_stub(site: Path) -> None:
+    protocol.load_methods()
+    public = {name for name in dir(tangrad.Tensor) if not name.startswith("_")}
+    assert public - names_in(site / "tangrad" / "_C.pyi", "Tensor") == set()
+
+
+def test_compiled_methods_have_the_parameters_that_the_stub_says(site: Path) -> None:
+    tree = ast.parse((site / "tangrad" / "_C.pyi").read_text("utf-8"))
+    body = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Tensor").body
+    for node in body:
+        found = tangrad.Tensor.__dict__.get(getattr(node, "name", ""))
+        if isinstance(node, ast.FunctionDef) and inspect.ismethoddescriptor(found):
+            if node.name.startswith("__") or isinstance(found, tangrad._C.Op):
+                continue
+            declared = [p.arg for p in (*node.args.args, *node.args.kwonlyargs)]
+            assert list(inspect.signature(found).parameters) == declared, node.name
