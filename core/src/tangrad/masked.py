@@ -62,22 +62,21 @@ def _filled(input: Any, mask: Any, neutral: complex) -> Any:
     return tangrad.where(_shown(input, mask), input, value)
 
 
-def _least(input: Any) -> float:
-    if input.is_floating_point():
-        return -tangrad.inf
-    if input.is_complex() or input.dtype == tangrad.bool:
-        raise NotImplementedError(f"masked: there is no least number of {input.dtype}")
-    lowest: int = tangrad.iinfo(input.dtype).min
-    return lowest
+def _limits(input: Any) -> tuple[float, float]:
+    """Return the least and the greatest number of the input's dtype.
 
-
-def _greatest(input: Any) -> float:
+    Raises:
+        TypeError: complex numbers have no order.
+        NotImplementedError: the dtype is bool.
+    """
     if input.is_floating_point():
-        return tangrad.inf
-    if input.is_complex() or input.dtype == tangrad.bool:
-        raise NotImplementedError(f"masked: there is no greatest number of {input.dtype}")
-    highest: int = tangrad.iinfo(input.dtype).max
-    return highest
+        return -tangrad.inf, tangrad.inf
+    if input.is_complex():
+        raise TypeError(f"masked: numbers of {input.dtype} are not ordered")
+    if input.dtype == tangrad.bool:
+        raise NotImplementedError(f"masked: no element of {input.dtype} can be left out")
+    limits = tangrad.iinfo(input.dtype)
+    return limits.min, limits.max
 
 
 def _dims(dim: Dims, ndim: int) -> tuple[int, ...]:
@@ -161,7 +160,7 @@ def amax(
     mask: Any = None,
 ) -> Any:
     """Take the greatest element that the mask shows; the least number where it shows none."""
-    shown = input if mask is None else _filled(input, mask, _least(input))
+    shown = input if mask is None else _filled(input, mask, _limits(input)[0])
     return tangrad.amax(shown, _dims(dim, input.ndim), bool(keepdim)).to(dtype or input.dtype)
 
 
@@ -174,7 +173,7 @@ def amin(
     mask: Any = None,
 ) -> Any:
     """Take the least element that the mask shows; the greatest number where it shows none."""
-    shown = input if mask is None else _filled(input, mask, _greatest(input))
+    shown = input if mask is None else _filled(input, mask, _limits(input)[1])
     return tangrad.amin(shown, _dims(dim, input.ndim), bool(keepdim)).to(dtype or input.dtype)
 
 
@@ -187,7 +186,7 @@ def argmax(
     mask: Any = None,
 ) -> Any:
     """Give the place of the greatest element that the mask shows, in the input's dtype."""
-    shown = input if mask is None else _filled(input, mask, _least(input))
+    shown = input if mask is None else _filled(input, mask, _limits(input)[0])
     return tangrad.argmax(shown, dim, bool(keepdim)).to(dtype or input.dtype)
 
 
@@ -200,7 +199,7 @@ def argmin(
     mask: Any = None,
 ) -> Any:
     """Give the place of the least element that the mask shows, in the input's dtype."""
-    shown = input if mask is None else _filled(input, mask, _greatest(input))
+    shown = input if mask is None else _filled(input, mask, _limits(input)[1])
     return tangrad.argmin(shown, dim, bool(keepdim)).to(dtype or input.dtype)
 
 
@@ -268,7 +267,7 @@ def logsumexp(
     mask: Any = None,
 ) -> Any:
     """Compute log(sum(exp(x))) of the elements that the mask shows; -inf where it shows none."""
-    neutral = -tangrad.inf if input.is_complex() or mask is None else _least(input)
+    neutral = -tangrad.inf if input.is_complex() or mask is None else _limits(input)[0]
     shown = _filled(input, mask, neutral)
     return tangrad.logsumexp(shown, _dims(dim, input.ndim), keepdim).to(dtype or input.dtype)
 
@@ -368,19 +367,19 @@ def cumprod(input: Any, dim: int, *, dtype: Any = None, mask: Any = None) -> Any
 
 def softmax(input: Any, dim: int, *, dtype: Any = None, mask: Any = None) -> Any:
     """Scale exp(x) along a dimension to the sum one; what the mask hides becomes 0."""
-    shown = input if mask is None else _filled(input, mask, _least(input))
+    shown = input if mask is None else _filled(input, mask, _limits(input)[0])
     return tangrad.softmax(shown, _dims(dim, input.ndim)[0], dtype=dtype or input.dtype)
 
 
 def log_softmax(input: Any, dim: int, *, dtype: Any = None, mask: Any = None) -> Any:
     """Compute the logarithm of `softmax`; what the mask hides becomes -inf."""
-    shown = input if mask is None else _filled(input, mask, _least(input))
+    shown = input if mask is None else _filled(input, mask, _limits(input)[0])
     return tangrad.log_softmax(shown, _dims(dim, input.ndim)[0], dtype=dtype or input.dtype)
 
 
 def softmin(input: Any, dim: int, *, dtype: Any = None, mask: Any = None) -> Any:
     """Scale exp(-x) along a dimension to the sum one; what the mask hides becomes 0."""
-    shown = input if mask is None else _filled(input, mask, _greatest(input))
+    shown = input if mask is None else _filled(input, mask, _limits(input)[1])
     return tangrad.softmax(-shown, _dims(dim, input.ndim)[0], dtype=dtype or input.dtype)
 
 
@@ -408,5 +407,5 @@ def logaddexp(
 ) -> Any:
     """Compute log(exp(x) + exp(y)) of two tensors with a mask each, hidden elements being -inf."""
     pairs = ((input, input_mask), (other, other_mask))
-    x, y = (t if mask is None else _filled(t, mask, _least(t)) for t, mask in pairs)
+    x, y = (t if mask is None else _filled(t, mask, _limits(t)[0]) for t, mask in pairs)
     return tangrad.logaddexp(x, y).to(dtype or input.dtype)

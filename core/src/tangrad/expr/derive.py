@@ -40,6 +40,19 @@ def _times(a: Derivative, b: Derivative) -> Derivative:
     return call("mul", a, b)
 
 
+def _scaled(g: Node, derivative: Derivative) -> Derivative:
+    """Multiply a gradient or tangent by a derivative, of which a zero hides even NaN and inf.
+
+    So the gradient of ``sqrt(relu(x))`` below zero is 0, and not 0 * inf.
+    """
+    if derivative is None or is_literal(derivative, 0):
+        return None
+    if derivative.op == "where" and any(is_literal(branch, 0) for branch in derivative.args[1:]):
+        condition, a, b = derivative.args
+        return _where(condition, _scaled(g, a), _scaled(g, b))
+    return _times(g, derivative)
+
+
 def _plus(a: Derivative, b: Derivative) -> Derivative:
     if a is None or b is None:
         return b if a is None else a
@@ -57,6 +70,8 @@ def _conj(a: Derivative) -> Derivative:
         return None
     if a.op in ("neg", "add", "sub", "mul", "truediv"):
         return call(a.op, *(_conj(arg) for arg in a.args))  # type: ignore[arg-type]
+    if a.op == "where":
+        return _where(a.args[0], _conj(a.args[1]), _conj(a.args[2]))
     if a.op == "literal" and isinstance(a.value, complex):
         return literal(a.value.conjugate())
     return call("conj", a)
@@ -236,12 +251,12 @@ def vjp(nodes: Sequence[Node], wrt: Sequence[str], grads: Sequence[str]) -> list
 def _pull(forward: _Forward, node: Node, g: Node, z: Node) -> Derivative:
     """Return one output's contribution to the gradient by ``z``."""
     by_z, by_conj = forward.pair[node]
-    real = _times(g, _conj(forward.real[node]))
+    real = _scaled(g, _conj(forward.real[node]))
     if by_conj is None and not forward.makes_complex:
         return real
     if real is not None:
         real = call("real", real)
-    return _select(z, _plus(_times(g, _conj(by_z)), _times(call("conj", g), by_conj)), real)
+    return _select(z, _plus(_scaled(g, _conj(by_z)), _scaled(call("conj", g), by_conj)), real)
 
 
 def jvp(nodes: Sequence[Node], wrt: Sequence[str], tangents: Sequence[str]) -> list[Node]:
@@ -257,8 +272,17 @@ def jvp(nodes: Sequence[Node], wrt: Sequence[str], tangents: Sequence[str]) -> l
 def _push(forward: _Forward, node: Node, tangent: Node, z: Node) -> Derivative:
     """Return the contribution of ``z`` to one output's tangent."""
     by_z, by_conj = forward.pair[node]
-    real = _times(forward.real[node], tangent)
+    real = _scaled(tangent, forward.real[node])
     if by_conj is None:
         return real
-    moved = _plus(_times(by_z, tangent), _times(by_conj, call("conj", tangent)))
+    moved = _plus(_scaled(tangent, by_z), _scaled(call("conj", tangent), by_conj))
     return _select(z, moved, real)
+
+
+def weighted(partials: Sequence[Node], factors: Sequence[str], conjugate: bool) -> Node:
+    """Add up partial derivatives, or their conjugates, times what ``factors`` name."""
+    total: Derivative = None
+    for derivative, factor in zip(partials, map(name, factors), strict=True):
+        part = _conj(derivative) if conjugate else derivative
+        total = _plus(total, _scaled(factor, part))
+    return total or _ZERO

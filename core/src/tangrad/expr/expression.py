@@ -105,6 +105,12 @@ class Expression(Formula):
         tangents = [text + suffix for text in wrt]
         return self._over(tangents, jvp(self.nodes, wrt, tangents))
 
+    def weighted(self, factors: Sequence[str], conjugate: bool = False) -> Expression:
+        """Return the sum of the outputs, or their conjugates, each times an input."""
+        from tangrad.expr.derive import weighted
+
+        return Expression([weighted(self.nodes, factors, conjugate)], self.inputs, self.params)
+
     def _check(self, wrt: Iterable[str]) -> None:
         for text in wrt:
             if text not in self.inputs and text not in self.params:

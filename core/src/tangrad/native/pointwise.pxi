@@ -306,8 +306,8 @@ cdef int prepare_out(Op op, Tensor o, int ndim, const int64_t* shape, int want) 
     """Check that a result fits `out`, resizing an empty or wrongly shaped out= as PyTorch does."""
     cdef int i
     if not can_cast_index(want, o.dtype_.index):
-        raise RuntimeError(f"result type {(<dtype>DTYPES[want]).name} can't be cast to the desired output type "
-                           f"{o.dtype_.name} ({op.title})")
+        raise op.definition.out_refusal(f"result type {(<dtype>DTYPES[want]).name} can't be cast to the desired "
+                                        f"output type {o.dtype_.name} ({op.title})")
     if o.dtype_.index != want and op.definition.strict_out_dtype:
         raise RuntimeError(f"{op.title}: Expected out tensor to have dtype {(<dtype>DTYPES[want]).name}, but got "
                            f"{o.dtype_.name} instead")

@@ -45,6 +45,7 @@ class Definition:
             contiguous by default.
         strict_out: whether tensors given as out= must be apart from the inputs in memory, as a
             kernel that writes where it still reads has it.
+        out_refusal: the exception for out= of a dtype to which the result cannot be cast.
         strict_out_dtype: whether they must have the result's dtype, not only one it casts to.
     """
 
@@ -98,6 +99,7 @@ class Definition:
         memory_format: Any = None,
         strict_out: bool = False,
         strict_out_dtype: bool = False,
+        out_refusal: type[Exception] = RuntimeError,
     ) -> None:
         import sys
 
@@ -134,7 +136,7 @@ class Definition:
         )
         self.varargs, self.out = varargs, out
         self.numbers, self.memory_format, self.strict_out = numbers, memory_format, strict_out
-        self.strict_out_dtype = strict_out_dtype
+        self.strict_out_dtype, self.out_refusal = strict_out_dtype, out_refusal
         self.keyword_aliases = {**KEYWORD_ALIASES, **(names or {})}
         self.public_name: str | None = None
         self.op: Any = None

@@ -167,11 +167,7 @@ def _gradient(definition: PointwiseDefinition, name: str, grads: tuple[str, ...]
         text = _authored(definition, definition.vjp, name)
         return parse(text, inputs, definition.params)
     if name in definition.partials:
-        return (
-            parse(f"g * conj({_as_value(definition.partials[name])})", inputs, definition.params)
-            if ";" not in definition.partials[name]
-            else _with_locals(definition.partials[name], inputs, definition.params)
-        )
+        return parse(definition.partials[name], inputs, definition.params).weighted(("g",), True)
     return definition.expression.vjp((name,), grads[0] if len(grads) == 1 else grads[0][:-1])
 
 
@@ -181,17 +177,6 @@ def _authored(definition: PointwiseDefinition, texts: Mapping[str, Any], name: s
             f"the derivative of '{definition.name}' for '{name}' is not implemented"
         )
     return texts[name]
-
-
-def _as_value(text: str) -> str:
-    return f"({text})"
-
-
-def _with_locals(text: str, inputs: tuple[str, ...], params: tuple[str, ...]) -> Any:
-    from tangrad.expr import parse
-
-    before, _, last = text.rpartition(";")
-    return parse(f"{before}; g * conj({last.strip()})", inputs, params)
 
 
 def _fused_op(
@@ -314,9 +299,8 @@ def _tangent(definition: PointwiseDefinition, given: tuple[str, ...], k: int) ->
         and len(definition.schema.returns) == 1
         and not any(";" in definition.partials[n] for n in given)
     ):
-        return parse(
-            " + ".join(f"{n}_t * ({definition.partials[n]})" for n in given),
-            inputs,
-            definition.params,
+        partials = parse(
+            "; ".join(definition.partials[n] for n in given), inputs, definition.params
         )
+        return partials.weighted([f"{n}_t" for n in given])
     return definition.expression.select([k]).jvp(given, definition.tangent_suffix)

@@ -41,7 +41,7 @@ def _distinct_reference(
     output = lines[order][first]
     if whole:
         return output, inverse.reshape(self.shape), counts
-    return np.moveaxis(output, 0, dim), inverse, counts
+    return output, inverse, counts
 
 
 _distinct = op(
@@ -66,14 +66,16 @@ _distinct = op(
     ),
     doc="""List distinct elements or slices, which of them each is, and how often they occur.
 
+    Slices lie along the first dimension of the list, whatever theirs was.
     What is not asked for may be an empty tensor.
     """,
 )
 
 
-def _chosen(found: Any, inverse: bool, counts: bool) -> Any:
+def _chosen(found: Any, dim: int | None, inverse: bool, counts: bool) -> Any:
     """Give the parts that were asked for; the list alone is no tuple."""
-    parts = [found[0], *([found[1]] if inverse else []), *([found[2]] if counts else [])]
+    listed = found[0] if dim is None else found[0].movedim(0, dim)
+    parts = [listed, *([found[1]] if inverse else []), *([found[2]] if counts else [])]
     return parts[0] if len(parts) == 1 else tuple(parts)
 
 
@@ -121,7 +123,10 @@ def unique(
         NotImplementedError: the dtype is complex, and so has no order.
     """
     return _chosen(
-        _distinct(input, dim, False, return_inverse, return_counts), return_inverse, return_counts
+        _distinct(input, dim, False, return_inverse, return_counts),
+        dim,
+        return_inverse,
+        return_counts,
     )
 
 
@@ -144,7 +149,10 @@ def unique_consecutive(
         dim: compare slices along this dimension instead.
     """
     return _chosen(
-        _distinct(input, dim, True, return_inverse, return_counts), return_inverse, return_counts
+        _distinct(input, dim, True, return_inverse, return_counts),
+        dim,
+        return_inverse,
+        return_counts,
     )
 
 

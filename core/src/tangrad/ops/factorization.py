@@ -295,6 +295,8 @@ def _lu_with_info(self: Any, pivot: bool, check_errors: bool) -> Any:
 
 @composite(
     "lu(Tensor self, bool pivot=True, bool get_infos=False) -> any",
+    strict_out_dtype=True,
+    out=True,
     dtypes=WIDE,
     samples=_lu_samples,
     errors=lambda s: [(s(s.tensor(3)), RuntimeError, "at least 2|2 or more")],

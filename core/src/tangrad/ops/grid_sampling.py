@@ -351,3 +351,110 @@ def grid_sample(
         share = at - start
         axes.append([(start, 1 - share), (start + 1, share)])
     return _summed(flat, axes, sizes).to(input.dtype).reshape(shape)
+
+
+# PyTorch's names beneath it, which take modes as numbers.
+
+_MODES = ("bilinear", "nearest", "bicubic")
+_PADDINGS = ("zeros", "border", "reflection")
+
+
+def _sampled(
+    name: str,
+    spatial: int | None,
+    input: Any,
+    grid: Any,
+    interpolation_mode: int,
+    padding_mode: int,
+    align_corners: bool,
+) -> Any:
+    if spatial is not None and input.ndim != spatial + 2:
+        raise RuntimeError(
+            f"{name}: expected an input of {spatial + 2} dimensions, got shape {list(input.shape)}"
+        )
+    for what, number, names in (
+        ("interpolation_mode", interpolation_mode, _MODES),
+        ("padding_mode", padding_mode, _PADDINGS),
+    ):
+        if not 0 <= number < len(names):
+            raise RuntimeError(
+                f"{name}: {what} must be 0, 1 or 2 ({', '.join(names)}), got {number}"
+            )
+    mode, padding = _MODES[interpolation_mode], _PADDINGS[padding_mode]
+    return grid_sample(input, grid, mode, padding, align_corners)
+
+
+@composite(
+    "grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode,"
+    " bool align_corners) -> Tensor",
+    dtypes="floating",
+    method=False,
+    samples=lambda s: (
+        [
+            s(s.tensor(2, 2, 3, 4), s.tensor(2, 2, 3, 2, low=-1.3, high=1.3), 1, 2, True),
+            s(s.tensor(1, 2, 3, 2, 4), s.tensor(1, 2, 2, 3, 3), 0, 1, False),
+        ]
+    ),
+    errors=lambda s: [
+        (s(s.tensor(1, 1, 2, 2), s.tensor(2, 2, 2, 2), 0, 0, False), RuntimeError, "batch size"),
+    ],
+)
+def grid_sampler(
+    input: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Any:
+    """Sample images or volumes at positions; see `nn.functional.grid_sample`.
+
+    Args:
+        interpolation_mode: 0, 1 or 2: bilinear, nearest, bicubic.
+        padding_mode: 0, 1 or 2: zeros, border, reflection.
+    """
+    return _sampled(
+        "grid_sampler", None, input, grid, interpolation_mode, padding_mode, align_corners
+    )
+
+
+@composite(
+    "grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode,"
+    " bool align_corners) -> Tensor",
+    dtypes="floating",
+    method=False,
+    samples=lambda s: [
+        s(s.tensor(2, 2, 3, 4), s.tensor(2, 2, 3, 2, low=-1.3, high=1.3), 2, 1, False),
+        s(s.tensor(2, 2, 3, 4, strided=True), s.tensor(2, 2, 3, 2), 0, 0, True),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(1, 1, 2, 2), s.tensor(2, 2, 2, 2), 0, 0, False), RuntimeError, "batch size"),
+    ],
+)
+def grid_sampler_2d(
+    input: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Any:
+    """Sample images at positions; see `grid_sampler`."""
+    return _sampled(
+        "grid_sampler_2d", 2, input, grid, interpolation_mode, padding_mode, align_corners
+    )
+
+
+@composite(
+    "grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode,"
+    " bool align_corners) -> Tensor",
+    dtypes="floating",
+    method=False,
+    samples=lambda s: [
+        s(s.tensor(1, 2, 3, 2, 4), s.tensor(1, 2, 2, 3, 3, low=-1.3, high=1.3), 1, 0, True),
+    ],
+    errors=lambda s: [
+        (
+            s(s.tensor(1, 1, 2, 2, 2), s.tensor(2, 2, 2, 2, 3), 0, 0, False),
+            RuntimeError,
+            "batch size",
+        ),
+    ],
+)
+def grid_sampler_3d(
+    input: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Any:
+    """Sample volumes at positions; see `grid_sampler`."""
+    return _sampled(
+        "grid_sampler_3d", 3, input, grid, interpolation_mode, padding_mode, align_corners
+    )

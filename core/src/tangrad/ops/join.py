@@ -102,6 +102,7 @@ def _cat_batch(size: int, dims: Any, tensors: Sequence[Any], dim: int) -> Any:
 
 cat = op(
     "cat(Tensor[] tensors, dim dim=0) -> Tensor",
+    out_refusal=TypeError,
     strict_out=True,
     check=_check_cat,
     shape=_cat_shape,
@@ -137,6 +138,7 @@ cat = op(
 
 @composite(
     "stack(Tensor[] tensors, dim dim=0) -> Tensor",
+    out_refusal=TypeError,
     out=True,
     extra_dims=1,
     method=False,
@@ -164,6 +166,59 @@ def stack(tensors: Sequence[Any], dim: int) -> Any:
                 f"and {list(x.shape)} at entry {i}"
             )
     return cat([x.unsqueeze(dim) for x in tensors], dim)
+
+
+@composite(
+    "_chunk_cat(Tensor[] tensors, int dim, int num_chunks) -> Tensor",
+    out=True,
+    method=False,
+    samples=lambda s: [
+        s([s.tensor(3, 2), s.tensor(1, 4)], 0, 2),
+        s([s.tensor(2, 3), s.tensor(2, 5, strided=True)], -1, 4),
+        s([s.tensor(2, 3, 2), s.tensor(2, 3)], 1, 2),
+    ],
+    errors=lambda s: [
+        (s([s.tensor(2)], 0, 0), RuntimeError, "positive num_chunks"),
+        (s([s.tensor(2, 3), s.tensor(2)], -1, 2), RuntimeError, "non-negative dim"),
+        (s([s.tensor(2, 3), s.tensor(3, 3)], 1, 2), RuntimeError, "same sizes"),
+        (s([s.tensor(0)], 0, 2), RuntimeError, "non-empty tensor"),
+        (s([], 0, 2), RuntimeError, "non-empty"),
+    ],
+)
+def _chunk_cat(tensors: Sequence[Any], dim: int, num_chunks: int) -> Any:
+    """Cut each tensor into chunks along a dimension and join those of one number.
+
+    Args:
+        tensors: alike in the dimensions before `dim`.
+        num_chunks: how many chunks of equal size each tensor is cut into, filled up with zeros.
+
+    Returns:
+        A tensor with dimension `dim` of size `num_chunks`, and the elements of a chunk behind.
+    """
+    name = "_chunk_cat"
+    if not tensors:
+        raise RuntimeError(f"{name} expects a non-empty input tensor list")
+    if num_chunks < 1:
+        raise RuntimeError(f"{name} expects positive num_chunks, got {num_chunks}")
+    shapes = [tuple(x.shape) for x in tensors]
+    if dim < 0:
+        if len({len(shape) for shape in shapes}) > 1:
+            raise RuntimeError(f"{name} expects non-negative dim when ndims differ: {shapes}")
+        dim += len(shapes[0])
+    for shape in shapes:
+        if not 0 <= dim < len(shape):
+            raise RuntimeError(f"{name} expects dim < ndim, got dim={dim} for shape {shape}")
+        if shape[:dim] != shapes[0][:dim]:
+            raise RuntimeError(f"{name} expects same sizes of 0,...,dim-1 dimensions: {shapes}")
+        if 0 in shape:
+            raise RuntimeError(f"{name} expects non-empty tensors, got shape {shape}")
+    chunks = []
+    for x, shape in zip(tensors, shapes, strict=True):
+        missing = -shape[dim] % num_chunks
+        fill = x.new_zeros((*shape[:dim], missing, *shape[dim + 1 :]))
+        filled = cat([x, fill], dim) if missing else x
+        chunks.append(filled.reshape((*shape[:dim], num_chunks, -1)))
+    return cat(chunks, dim + 1)
 
 
 def _at_least(x: Any, ndim: int) -> Any:
@@ -256,6 +311,7 @@ atleast_3d = overload("atleast_3d", "atleast_3d_one", "atleast_3d_all", method=F
 
 @composite(
     "hstack(Tensor[] tensors) -> Tensor",
+    out_refusal=TypeError,
     out=True,
     method=False,
     samples=lambda s: [s([s.tensor(2), s.tensor(3)]), s([s.tensor(2, 1), s.tensor(2, 2)])],
@@ -271,6 +327,7 @@ def hstack(tensors: Sequence[Any]) -> Any:
 
 @composite(
     "column_stack(Tensor[] tensors) -> Tensor",
+    out_refusal=TypeError,
     out=True,
     method=False,
     samples=lambda s: [
@@ -293,6 +350,7 @@ def column_stack(tensors: Sequence[Any]) -> Any:
 
 @composite(
     "vstack(Tensor[] tensors) -> Tensor",
+    out_refusal=TypeError,
     out=True,
     alias=("row_stack",),
     method=False,
@@ -308,6 +366,7 @@ def vstack(tensors: Sequence[Any]) -> Any:
 
 @composite(
     "dstack(Tensor[] tensors) -> Tensor",
+    out_refusal=TypeError,
     out=True,
     method=False,
     samples=lambda s: [s([s.tensor(2), s.tensor(2)]), s([s.tensor(2, 2, 1), s.tensor(2, 2, 2)])],

@@ -465,7 +465,7 @@ def linalg_lu_solve(LU: Any, pivots: Any, B: Any, left: bool, adjoint: bool) -> 
     permuted = ops.lu_unpack(LU, pivots, unpack_data=False)[0]
     permuted = permuted.expand((*tuple(right.shape)[:-2], *tuple(permuted.shape)[-2:]))
     if not left:  # X A = B is A^H X^H = B^H
-        return linalg_lu_solve(LU, pivots, B.mH, adjoint=not adjoint).mH.resolve_conj()
+        return linalg_lu_solve(LU, pivots, B.mH, adjoint=not adjoint).mH
     if adjoint:
         half = linalg_solve_triangular(factors.mH, right, upper=False)
         half = linalg_solve_triangular(factors.mH, half, upper=True, unitriangular=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import tangrad
 from tangrad.ops.convolution import in_format_of
 from tangrad.ops.define import composite, op
 from tangrad.ops.movement import Ints, numel_of
@@ -271,6 +272,7 @@ def pixel_shuffle(self: Any, upscale_factor: int) -> Any:
     samples=lambda s: [
         s(s.tensor(1, 2, 4, 6), 2),
         s(s.tensor(1, 3, 6, strided=True), 3),
+        s(s.tensor(1, 2, 3), 1),
     ],
     errors=lambda s: [
         (s(s.tensor(1, 1), 2), RuntimeError, "at least 3 dimensions"),
@@ -293,7 +295,8 @@ def pixel_unshuffle(self: Any, downscale_factor: int) -> Any:
     n = len(lead)
     split = self.reshape((*lead, channels, height // r, r, width // r, r))
     mixed = split.permute((*range(n), n, n + 2, n + 4, n + 1, n + 3))
-    result = mixed.reshape((*lead, channels * r * r, height // r, width // r))
+    copied = mixed.clone(memory_format=tangrad.contiguous_format)
+    result = tangrad._unsafe_view(copied, (*lead, channels * r * r, height // r, width // r))
     return in_format_of(result, self)
 
 

@@ -84,9 +84,14 @@ def unravel_index(indices: Any, shape: Any) -> Any:
     sizes = _as_shape(shape)
     if 0 in sizes and indices.numel():
         raise RuntimeError(f"unravel_index(): a tensor of shape {sizes} has no element")
-    indices = indices.to(tangrad.int64)
-    found, step = [], 1
-    for size in reversed(sizes):
-        found.append(indices.div(step, rounding_mode="floor").remainder(max(size, 1)))
-        step = step * max(size, 1)
-    return tuple(reversed(found))
+    if not sizes:
+        return ()
+    steps = [1]
+    for size in reversed(sizes[1:]):
+        steps.append(steps[-1] * max(size, 1))
+    places = indices.to(tangrad.int64).unsqueeze(-1)
+    step, extent = (
+        tangrad.tensor(numbers, dtype=tangrad.int64, device=indices.device)
+        for numbers in (steps[::-1], [max(size, 1) for size in sizes])
+    )
+    return places.div(step, rounding_mode="floor").remainder(extent).unbind(-1)

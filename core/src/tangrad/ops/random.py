@@ -380,7 +380,8 @@ def dropout(input: Any, p: float, training: bool, inplace: bool) -> Any:
 
 @composite(
     "rand(int[] size, *, generator? generator=None, dtype? dtype=None, layout? layout=None,"
-    " device? device=None, bool requires_grad=False, bool pin_memory=False) -> Tensor",
+    " device? device=None, bool requires_grad=False, bool pin_memory=False,"
+    " Tensor? out=None) -> Tensor",
     random=True,
     dtypes="floating",
     samples=lambda s: [s((2, 3)), s(())],
@@ -394,15 +395,18 @@ def rand(
     device: Any,
     requires_grad: bool,
     pin_memory: bool,
+    out: Any,
 ) -> Any:
     """Draw a tensor of numbers uniform on [0, 1)."""
-    drawn = tangrad.empty(size, dtype=dtype, device=device).uniform_(generator=generator)
+    drawn = tangrad.empty(size, dtype=dtype, device=device, out=out)
+    drawn = drawn.uniform_(generator=generator)
     return drawn.requires_grad_() if requires_grad else drawn
 
 
 @composite(
     "randn(int[] size, *, generator? generator=None, dtype? dtype=None, layout? layout=None,"
-    " device? device=None, bool requires_grad=False, bool pin_memory=False) -> Tensor",
+    " device? device=None, bool requires_grad=False, bool pin_memory=False,"
+    " Tensor? out=None) -> Tensor",
     random=True,
     samples=lambda s: [s((2, 3)), s(())],
     errors=lambda s: [(s((2, -1)), RuntimeError, "negative dimension")],
@@ -415,16 +419,18 @@ def randn(
     device: Any,
     requires_grad: bool,
     pin_memory: bool,
+    out: Any,
 ) -> Any:
     """Draw a tensor of standard normal numbers."""
-    drawn = tangrad.empty(size, dtype=dtype, device=device).normal_(generator=generator)
+    drawn = tangrad.empty(size, dtype=dtype, device=device, out=out)
+    drawn = drawn.normal_(generator=generator)
     return drawn.requires_grad_() if requires_grad else drawn
 
 
 @composite(
     "randint_between(int low, int high, int[] size, *, generator? generator=None,"
     " dtype? dtype=None, layout? layout=None, device? device=None, bool requires_grad=False,"
-    " bool pin_memory=False) -> Tensor",
+    " bool pin_memory=False, Tensor? out=None) -> Tensor",
     random=True,
     function=False,
     samples=lambda s: [s(0, 5, (2, 3)), s(-3, 3, (4,))],
@@ -441,10 +447,11 @@ def randint_between(
     device: Any,
     requires_grad: bool,
     pin_memory: bool,
+    out: Any,
 ) -> Any:
     """Draw a tensor of integers uniform on [low, high)."""
-    dtype = tangrad.int64 if dtype is None else dtype
-    drawn = tangrad.empty(size, dtype=dtype, device=device)
+    dtype = tangrad.int64 if dtype is None and out is None else dtype
+    drawn = tangrad.empty(size, dtype=dtype, device=device, out=out)
     drawn = drawn.random_(low, high, generator=generator)
     return drawn.requires_grad_() if requires_grad else drawn
 
@@ -452,7 +459,7 @@ def randint_between(
 @composite(
     "randint_below(int high, int[] size, *, generator? generator=None, dtype? dtype=None,"
     " layout? layout=None, device? device=None, bool requires_grad=False,"
-    " bool pin_memory=False) -> Tensor",
+    " bool pin_memory=False, Tensor? out=None) -> Tensor",
     random=True,
     function=False,
     samples=lambda s: [s(5, (2, 3)), s(1, (4,))],
@@ -467,10 +474,18 @@ def randint_below(
     device: Any,
     requires_grad: bool,
     pin_memory: bool,
+    out: Any,
 ) -> Any:
     """Draw a tensor of integers uniform on [0, high)."""
     return randint_between(
-        0, high, size, generator=generator, dtype=dtype, device=device, requires_grad=requires_grad
+        0,
+        high,
+        size,
+        generator=generator,
+        dtype=dtype,
+        device=device,
+        requires_grad=requires_grad,
+        out=out,
     )
 
 
@@ -495,7 +510,8 @@ _permutation_of = op(
 
 @composite(
     "randperm(int n, *, generator? generator=None, dtype? dtype=None, layout? layout=None,"
-    " device? device=None, bool requires_grad=False, bool pin_memory=False) -> Tensor",
+    " device? device=None, bool requires_grad=False, bool pin_memory=False,"
+    " Tensor? out=None) -> Tensor",
     random=True,
     samples=lambda s: [s(5), s(0), s(1)],
     errors=lambda s: [(s(-1), RuntimeError, "n must be non-negative")],
@@ -508,11 +524,13 @@ def randperm(
     device: Any,
     requires_grad: bool,
     pin_memory: bool,
+    out: Any,
 ) -> Any:
     """Draw a permutation of the integers from 0 to n - 1."""
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
-    empty = tangrad.empty((n,), dtype=tangrad.int64 if dtype is None else dtype, device=device)
+    dtype = tangrad.int64 if dtype is None and out is None else dtype
+    empty = tangrad.empty((n,), dtype=dtype, device=device, out=out)
     drawn = _permutation_of(empty, generator=generator)
     return drawn.requires_grad_() if requires_grad else drawn
 

@@ -302,6 +302,8 @@ def logspace(
     _check_steps(steps)
     start, end = _bound("logspace", start), _bound("logspace", end)
     dtype = out.dtype if out is not None and dtype is None else _spacing_dtype(dtype, start, end)
+    if not (dtype.is_floating_point or dtype.is_complex):
+        start, end = int(start), int(end)  # as PyTorch: the ends are of the result's dtype
     powers = [base**x for x in _spaced(start, end, steps)]
     vector = _vector(steps, dtype, device, out)
     vector.copy_(_from_numbers(powers, dtype, vector.device))

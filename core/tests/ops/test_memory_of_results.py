@@ -1,0 +1,46 @@
+"""The order in memory that results take over, and memory given for them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import tangrad
+
+
+def strides_of_joined(library, formats):
+    parts = [library.ones(2, 3, 4, 4).to(memory_format=getattr(library, name)) for name in formats]
+    return tuple(library.cat(parts, 1).stride())
+
+
+@pytest.mark.parametrize(
+    "formats",
+    [
+        ("channels_last", "channels_last"),
+        ("channels_last", "contiguous_format"),
+        ("contiguous_format", "channels_last"),
+    ],
+)
+def test_cat_takes_over_a_memory_format_that_all_have(formats):
+    assert strides_of_joined(tangrad, formats) == strides_of_joined(torch, formats)
+
+
+def test_a_conversion_to_the_suggested_format_is_the_tensor_itself():
+    for library in (torch, tangrad):
+        x = library.ones(4, 6).t()
+        assert x.to(memory_format=library.contiguous_format) is x
+        y = library.ones(2, 3, 4, 4).to(memory_format=library.channels_last)[:, :, ::2]
+        assert y.to(memory_format=library.channels_last) is y
+
+
+@pytest.mark.parametrize("name", ["rand", "randn", "randperm"])
+def test_random_numbers_are_drawn_into_out(name):
+    out = tangrad.empty(0, dtype=tangrad.int64 if name == "randperm" else tangrad.float32)
+    assert getattr(tangrad, name)(5, out=out) is out
+    assert out.shape == (5,)
+
+
+def test_slices_listed_along_the_last_dimension_keep_torchs_strides():
+    values = [[1, 2, 1], [3, 4, 3]]
+    ours, expected = (lib.unique(lib.tensor(values), dim=1) for lib in (tangrad, torch))
+    assert (ours.tolist(), ours.stride()) == (expected.tolist(), expected.stride())
