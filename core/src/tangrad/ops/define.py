@@ -180,6 +180,7 @@ def _selected(parsed: Schema, expressions: Mapping[str, str], **kwargs: Any) -> 
             "errors",
             "doc",
             "oracle",
+            "strict_out_dtype",
         )
         if k in kwargs
     }
