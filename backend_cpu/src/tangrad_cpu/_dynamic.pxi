@@ -7,7 +7,7 @@ cdef extern from "masked.h":
     ctypedef struct tgc_masked:
         void (*count)(const uint8_t*, int64_t, int64_t*) noexcept nogil
         void (*select)(const uint8_t*, int64_t, const int64_t*, const char*, char*, int) noexcept nogil
-        void (*places)(const uint8_t*, int64_t, const int64_t*, int, const int64_t*, int64_t*) noexcept nogil
+        void (*places)(const uint8_t*, int64_t, const int64_t*, int, const int64_t*, int64_t, int64_t*) noexcept nogil
         void (*range)(const int64_t*, int64_t, int64_t*, int64_t*) noexcept nogil
         void (*histogram)(const int64_t*, int64_t, const double*, int64_t*, double*) noexcept nogil
 
@@ -63,11 +63,11 @@ def masked_select(outs, args):
 
 
 def nonzero_table(outs, args):
-    """List the places of the elements that are not zero, one row per element."""
+    """List the places of the elements that are not zero, one column per element."""
     mask = args[0].to(tangrad.bool).contiguous()
     starts, total = first_places(mask)
-    result = new((total, mask.ndim), tangrad.int64, mask)
-    cdef int64_t n = mask.numel()
+    result = new((mask.ndim, total), tangrad.int64, mask)
+    cdef int64_t n = mask.numel(), count = total
     cdef int ndim = mask.ndim
     cdef const uint8_t* bits = <const uint8_t*>memory(mask)
     cdef const int64_t* first = <const int64_t*>memory(starts)
@@ -76,7 +76,7 @@ def nonzero_table(outs, args):
     cdef const tgc_masked* parts = masked()
     if total and ndim:
         with nogil:
-            parts.places(bits, n, first, ndim, shape, target)
+            parts.places(bits, n, first, ndim, shape, count, target)
     return (result,)
 
 

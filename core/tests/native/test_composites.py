@@ -116,3 +116,23 @@ def test_empty_refuses_sizes_that_are_none():
         tangrad.empty(2, -1)
     with pytest.raises(RuntimeError, match="at most 64 dimensions"):
         tangrad.empty((1,) * 65)
+
+
+@pytest.mark.parametrize("mode", [None, "trunc", "floor"])
+def test_division_into_out_rounds_as_without(mode):
+    x, y = tangrad.tensor([7.0, -7.0]), tangrad.tensor([2.0, 2.0])
+    out = tangrad.empty(0)
+    assert tangrad.div(x, y, rounding_mode=mode, out=out) is out
+    assert out.equal(tangrad.div(x, y, rounding_mode=mode))
+
+
+def test_division_refuses_a_mode_that_is_no_text():
+    with pytest.raises(TypeError, match="rounding_mode"):
+        tangrad.div(tangrad.ones(1), tangrad.ones(1), rounding_mode=1)
+
+
+def test_places_of_nonzero_lie_dimension_by_dimension():
+    x = tangrad.tensor([[0, 1], [2, 3]])
+    assert x.nonzero().tolist() == [[0, 1], [1, 0], [1, 1]]
+    assert x.nonzero().stride() == (1, 3)
+    assert all(places.is_contiguous() for places in x.nonzero(as_tuple=True))

@@ -229,3 +229,19 @@ def test_cycle_of_a_tensor_and_its_hook_is_collected() -> None:
     del y
     gc.collect()
     assert gone() is None
+
+
+@pytest.mark.parametrize(
+    "choose",
+    [
+        lambda x, kept: tangrad.where(kept, x, 0.0),
+        lambda x, kept: x.masked_fill(~kept, 0.0),
+    ],
+    ids=["where", "masked_fill"],
+)
+def test_nan_gradient_does_not_reach_what_was_not_chosen(choose: Any) -> None:
+    x = tangrad.ones(2, requires_grad=True)
+    y = choose(x, tangrad.tensor([True, False]))
+    (gradient,) = tangrad.autograd.grad(y, x, tangrad.full((2,), float("nan")))
+    assert gradient.isnan().tolist() == [True, False]
+    assert gradient[1] == 0

@@ -73,7 +73,7 @@ typedef struct {
     const int64_t *starts, *shape;
     const char *from;
     char *to;
-    int64_t *rows;
+    int64_t *table, total;
     int itemsize, ndim;
 } job;
 
@@ -134,7 +134,7 @@ static void place_chunks(int64_t task, void *context)
     int64_t end = tgc_begin(job->chunks, job->tasks, task + 1, 1);
     int inner = job->ndim - 1;
     for (int64_t c = tgc_begin(job->chunks, job->tasks, task, 1); c < end; c++) {
-        int64_t *row = job->rows + job->starts[c] * job->ndim, size = chunk_size(job, c);
+        int64_t *column = job->table + job->starts[c], size = chunk_size(job, c);
         int64_t index[TG_MAX_DIMS], rest = c * TGC_MASK_CHUNK;
         for (int d = inner; d >= 0; d--) {
             index[d] = rest % job->shape[d];
@@ -146,11 +146,12 @@ static void place_chunks(int64_t task, void *context)
             n = n < size - first ? n : size - first;
             n = n < BLOCK ? n : BLOCK;
             int64_t chosen = list_true(job->mask + c * TGC_MASK_CHUNK + first, n, list);
-            for (int64_t i = 0; i < chosen; i++, row += job->ndim) {
-                for (int d = 0; d < inner; d++)
-                    row[d] = index[d];
-                row[inner] = index[inner] + list[i];
-            }
+            for (int d = 0; d < inner; d++)
+                for (int64_t i = 0; i < chosen; i++)
+                    column[d * job->total + i] = index[d];
+            for (int64_t i = 0; i < chosen; i++)
+                column[inner * job->total + i] = index[inner] + list[i];
+            column += chosen;
             first += n;
             index[inner] += n;
             for (int d = inner; d > 0 && index[d] == job->shape[d]; d--) {
@@ -161,9 +162,10 @@ static void place_chunks(int64_t task, void *context)
     }
 }
 
-static void places(const uint8_t *mask, int64_t n, const int64_t *starts, int ndim, const int64_t *shape, int64_t *to)
+static void places(const uint8_t *mask, int64_t n, const int64_t *starts, int ndim, const int64_t *shape,
+                   int64_t total, int64_t *to)
 {
-    job job = {.mask = mask, .n = n, .starts = starts, .rows = to, .ndim = ndim, .shape = shape};
+    job job = {.mask = mask, .n = n, .starts = starts, .table = to, .total = total, .ndim = ndim, .shape = shape};
     if (ndim > 0)
         run(&job, place_chunks);
 }

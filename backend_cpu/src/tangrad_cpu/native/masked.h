@@ -12,8 +12,9 @@ typedef struct tgc_masked {
     void (*count)(const uint8_t *mask, int64_t n, int64_t *counts);
     /* Copy the elements where the mask is true, in order; starts[c] is the first that chunk c writes. */
     void (*select)(const uint8_t *mask, int64_t n, const int64_t *starts, const char *from, char *to, int itemsize);
-    /* Write the coordinates of the true bytes of a packed mask, a row for each. */
-    void (*places)(const uint8_t *mask, int64_t n, const int64_t *starts, int ndim, const int64_t *shape, int64_t *to);
+    /* Write the coordinates of the `total` true bytes of a packed mask, a column for each. */
+    void (*places)(const uint8_t *mask, int64_t n, const int64_t *starts, int ndim, const int64_t *shape,
+                   int64_t total, int64_t *to);
     /* Least and largest of n > 0 numbers. */
     void (*range)(const int64_t *numbers, int64_t n, int64_t *least, int64_t *most);
     /* Count each number, or add up its weights. */

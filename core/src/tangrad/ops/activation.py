@@ -199,6 +199,7 @@ gelu = pointwise(
     },
     namespace="nn",
     oracle="nn.functional.gelu",
+    strict_out_dtype=True,
     samples=lambda s: [
         *s.unary(specials=False),
         s(s.tensor(3, 4), approximate="tanh"),

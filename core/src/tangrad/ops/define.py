@@ -180,6 +180,7 @@ def _selected(parsed: Schema, expressions: Mapping[str, str], **kwargs: Any) -> 
             "errors",
             "doc",
             "oracle",
+            "strict_out_dtype",
         )
         if k in kwargs
     }
@@ -217,7 +218,7 @@ def _selected(parsed: Schema, expressions: Mapping[str, str], **kwargs: Any) -> 
             *[given[p.name] for p in rest], **{p.name: given[p.name] for p in tail}
         )
 
-    definition = Definition(parsed, function_body=choose, **public)
+    definition = Definition(parsed, function_body=choose, out=True, **public)
     definition.variants = variants
     return _make("composite", definition, function=choose)
 

@@ -434,7 +434,7 @@ nonzero_table = op(
     shape=None,
     shape_depends_on_data=True,
     dtype="int64",
-    reference=lambda np, self: np.argwhere(self),
+    reference=lambda np, self: np.argwhere(self).T,
     vjp="none: integer output",
     batch=None,
     function=False,
@@ -446,8 +446,8 @@ nonzero_table = op(
         s(s.tensor(0, 2)),
         s(s.integers(0, 2, 2, 3, strided=True)),
     ],
-    oracle="nonzero",
-    doc="List the places of the elements that are not zero, one row per element.",
+    oracle=lambda torch, x: torch.nonzero(x).t(),
+    doc="List the places of the elements that are not zero, one column per element.",
 )
 
 
@@ -465,9 +465,9 @@ def nonzero(input: Any, as_tuple: bool) -> Any:
         as_tuple: give one index vector per dimension, ready for indexing, instead of rows.
     """
     if not as_tuple:
-        return nonzero_table(input)
+        return nonzero_table(input).t()
     table = nonzero_table(input.reshape((1,)) if input.ndim == 0 else input)
-    return table.unbind(1)
+    return table.unbind()
 
 
 @composite(
@@ -477,7 +477,7 @@ def nonzero(input: Any, as_tuple: bool) -> Any:
 )
 def argwhere(self: Any) -> Any:
     """List the places of the elements that are not zero, one row per element."""
-    return nonzero_table(self)
+    return nonzero_table(self).t()
 
 
 @composite(

@@ -434,6 +434,9 @@ _masked_fill = pointwise(
     "where(mask, value, self)",
     fixed={"mask": "bool"},
     node="masked_fill",
+    # As of `where`.
+    vjp={"self": "where(mask, 0, g)", "value": "where(mask, g, 0)"},
+    jvp={"self": "where(mask, 0, self_t)", "value": "where(mask, value_t, 0)"},
     inplace=True,
     function=False,
     method=False,

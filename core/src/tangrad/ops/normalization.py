@@ -406,6 +406,13 @@ def group_norm(input: Any, num_groups: int, weight: Any, bias: Any, eps: float) 
 
     Wu, He: "Group normalization", 2018. The input is (N, C, ...).
     """
+    return _group_norm(input, num_groups, weight, bias, eps)[0]
+
+
+def _group_norm(
+    input: Any, num_groups: int, weight: Any, bias: Any, eps: float
+) -> tuple[Any, Any, Any]:
+    """Normalize groups of channels; give the mean and reciprocal deviation of each, too."""
     if input.ndim < 2:
         raise RuntimeError(
             f"Expected at least 2 dimensions for input tensor but received {input.ndim}"
@@ -418,8 +425,38 @@ def group_norm(input: Any, num_groups: int, weight: Any, bias: Any, eps: float) 
         )
     size = numel_of(tuple(input.shape)[1:]) // num_groups
     groups = input.reshape((input.shape[0], num_groups, size))
-    result = native_layer_norm(groups, (size,), None, None, eps)[0].reshape(input.shape)
-    return in_format_of(_per_channel(result, weight, bias), input)
+    result, mean, rstd = native_layer_norm(groups, (size,), None, None, eps)
+    result = _per_channel(result.reshape(input.shape), weight, bias)
+    return in_format_of(result, input), mean.squeeze(-1), rstd.squeeze(-1)
+
+
+@composite(
+    "native_group_norm(Tensor input, Tensor? weight, Tensor? bias, int N, int C, int HxW,"
+    " int group, float eps) -> (Tensor, Tensor, Tensor)",
+    dtypes="floating",
+    method=False,
+    samples=lambda s: [
+        s(s.tensor(2, 4, 3), s.tensor(4), s.tensor(4), 2, 4, 3, 2, 1e-5),
+        s(s.tensor(1, 4, 2, 2), None, None, 1, 4, 4, 4, 0.1),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(2, 3, 2), None, None, 2, 3, 2, 2, 0.1), RuntimeError, "divisible by"),
+        (s(s.tensor(2, 3, 2), None, None, 2, 3, 4, 3, 0.1), RuntimeError, "elements"),
+    ],
+)
+def native_group_norm(
+    input: Any, weight: Any, bias: Any, N: int, C: int, HxW: int, group: int, eps: float
+) -> tuple[Any, Any, Any]:
+    """Normalize groups of channels; give the mean and reciprocal deviation (N, group), too.
+
+    See `nn.functional.group_norm`. N, C and HxW tell the input's sizes again.
+    """
+    if input.ndim < 2 or tuple(input.shape)[:2] != (N, C) or input.numel() != N * C * HxW:
+        raise RuntimeError(
+            f"native_group_norm: expected an input of N={N} samples, C={C} channels and HxW={HxW} "
+            f"elements of each, got shape {list(input.shape)}"
+        )
+    return _group_norm(input, group, weight, bias, eps)
 
 
 def _per_channel(x: Any, weight: Any, bias: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
-from tangrad.ops.define import composite, op
+from tangrad.ops.define import composite, op, overload
 from tangrad.ops.movement import Ints, numel_of
 
 
@@ -585,6 +585,32 @@ def native_batch_norm(
     result, mean, var = _train(input, running_mean, running_var, weight, bias, momentum, eps)
     kept = input.dtype if weight is None else weight.dtype
     return result, mean.detach().to(kept), (var.detach() + eps).rsqrt().to(kept)
+
+
+@composite(
+    "_native_batch_norm_stateless(Tensor input, Tensor? weight, Tensor? bias, bool training,"
+    " float momentum, float eps) -> (Tensor, Tensor, Tensor)",
+    out=True,
+    strict_out_dtype=True,
+    dtypes="floating",
+    function=False,
+    method=False,
+    samples=lambda s: [s(s.tensor(4, 2), s.tensor(2), s.tensor(2), True, 0.1, 1e-5)],
+    oracle="_native_batch_norm_legit",
+)
+def _native_batch_norm_stateless(
+    input: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float
+) -> tuple[Any, Any, Any]:
+    """Normalize each channel over the batch, without running statistics."""
+    found: tuple[Any, Any, Any] = native_batch_norm(
+        input, weight, bias, None, None, training, momentum, eps
+    )
+    return found
+
+
+_native_batch_norm_legit = overload(
+    "_native_batch_norm_legit", "native_batch_norm", "_native_batch_norm_stateless", method=False
+)
 
 
 @composite(

@@ -214,11 +214,21 @@ div_rounded = pointwise(
     doc="Divide and round the quotient towards zero (trunc) or towards minus infinity (floor).",
 )  # fmt: skip
 
+
+def _check_unrounded(rounding_mode: Any) -> None:
+    if rounding_mode is not None:
+        raise TypeError(
+            "div(): argument 'rounding_mode' must be str or None, not "
+            f"{type(rounding_mode).__name__}"
+        )
+
+
 div_unrounded = pointwise(
     "div_unrounded(Operand self, Operand other, *, any rounding_mode=None) -> Tensor",
     "self / other",
     numbers=True,
     promote="float",
+    check=_check_unrounded,
     partials={"self": "1 / other", "other": "-(self / other) / other"},
     inplace=True,
     function=False,
@@ -238,9 +248,15 @@ div = overload(
     samples=lambda s: [
         s(s.tensor(3, 4), s.tensor(4, nonzero=True)),
         s(s.tensor(3, 4), s.tensor(4, nonzero=True), rounding_mode=None),
+        *(
+            []
+            if s.is_complex
+            else [s(s.tensor(3), s.tensor(3, nonzero=True), rounding_mode="trunc")]
+        ),
     ],
     errors=lambda s: [
         (s(s.tensor(3), s.tensor(3), rounding_mode="up"), RuntimeError, "rounding_mode"),
+        (s(s.tensor(3), s.tensor(3), rounding_mode=1), TypeError, "rounding_mode"),
     ],
     doc="Divide; `rounding_mode` None is true division, 'trunc' and 'floor' round the quotient.",
 )

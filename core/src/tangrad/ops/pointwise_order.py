@@ -179,6 +179,9 @@ where_choice = pointwise(
     numbers=True,
     fixed={"condition": "bool"},
     check=_check_where,
+    # Chosen, not multiplied: a gradient that is NaN stays where it is.
+    vjp={"self": "where(condition, g, 0)", "other": "where(condition, 0, g)"},
+    jvp={"self": "where(condition, self_t, 0)", "other": "where(condition, 0, other_t)"},
     function=False,
     method=False,
     oracle="where",

@@ -417,6 +417,7 @@ def _check_kthvalue(self: Any, k: int, dim: int) -> None:
     "kthvalue(Tensor self, int k, dim dim=-1, bool keepdim=False)"
     " -> (Tensor values, Tensor indices)",
     strict_out_dtype=True,
+    strict_out=True,
     out=True,
     samples=lambda s: [
         s(s.permutation(3, 4) if not s.is_bool else s.values([1, 0]), 2),
@@ -434,5 +435,5 @@ def kthvalue(self: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     values, indices = self.sort(dim=dim, stable=True)
     if self.ndim == 0:
         return values, indices
-    values, indices = values.narrow(dim, k - 1, 1), indices.narrow(dim, k - 1, 1)
+    values, indices = (x.narrow(dim, k - 1, 1).contiguous() for x in (values, indices))
     return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
