@@ -34,6 +34,8 @@ LAYERS = [
         "settings",
         "compilation",
         "cpu",
+        "functional",
+        "types",
         "version",
         "__config__",
     },

@@ -187,6 +187,8 @@ _SUBMODULES = (
     "library",
     "special",
     "signal",
+    "functional",
+    "types",
     "serialization",
     "nn",
     "optim",
