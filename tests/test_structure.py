@@ -36,6 +36,8 @@ LAYERS = [
         "settings",
         "compilation",
         "cpu",
+        "functional",
+        "types",
         "version",
         "__config__",
     },

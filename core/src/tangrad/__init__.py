@@ -189,6 +189,8 @@ _SUBMODULES = (
     "masked",
     "special",
     "signal",
+    "functional",
+    "types",
     "serialization",
     "nn",
     "optim",

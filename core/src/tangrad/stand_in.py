@@ -87,6 +87,30 @@ def install() -> None:
         )
     if not any(isinstance(finder, Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, Finder())
+        _install_in_children()
+
+
+class _Installed:
+    """Unpickled in another process, it installs the stand-in there."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return install, ()
+
+
+def _install_in_children() -> None:
+    """Have processes that `multiprocessing` spawns stand in too, before they import the program.
+
+    They read what `get_preparation_data` returns, then import the main module by it, then the
+    process object; there is no other place in front of the import.
+    """
+    from multiprocessing import spawn
+
+    prepare = spawn.get_preparation_data
+
+    def with_stand_in(name: str) -> dict[str, Any]:
+        return {**prepare(name), "stand_in": _Installed()}
+
+    spawn.get_preparation_data = with_stand_in
 
 
 def run_program(program: str, arguments: Sequence[str]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -119,3 +120,23 @@ def test_wrong_use_raises_the_type_that_torch_raises(expression: str) -> None:
         f"{ours.value!r}, torch: {theirs.value!r}"
     )
     assert len(str(ours.value)) > 5
+
+
+@pytest.mark.parametrize("kind", ["float64", "float32", "int64"])
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "truediv", "pow", "lt"])
+def test_a_number_of_numpy_on_the_left_gives_a_tensor(name, kind):
+    number = getattr(np, kind)(3)
+    for dtype in ("float32", "int32"):
+        ours, theirs = (
+            getattr(operator, name)(number, t.arange(1, 4, dtype=getattr(t, dtype)))
+            for t in (tangrad, torch)
+        )
+        assert isinstance(ours, tangrad.Tensor)
+        assert str(ours.dtype).rpartition(".")[2] == str(theirs.dtype).rpartition(".")[2]
+        assert ours.tolist() == pytest.approx(theirs.tolist())
+
+
+def test_a_number_of_numpy_on_the_left_is_recorded():
+    x = tangrad.ones(2, requires_grad=True)
+    (np.float64(3) * x).sum().backward()
+    assert x.grad.tolist() == [3.0, 3.0]

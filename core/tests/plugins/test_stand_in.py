@@ -90,3 +90,27 @@ def test_a_missing_module_or_file_is_said_to_be_missing(tmp_path):
     outcome = subprocess.run(command, capture_output=True, text=True, check=False)
     assert outcome.returncode == 2
     assert "nowhere.py" in outcome.stderr
+
+
+def test_a_process_that_it_spawns_has_no_pytorch_either(tmp_path):
+    outcome = run(
+        tmp_path,
+        """
+        import torch
+        import torch.multiprocessing as mp
+
+        def work(weight, answers):
+            answers.put((torch.__name__, isinstance(weight, torch.Tensor)))
+            weight.add_(1)
+
+        if __name__ == "__main__":
+            mp = mp.get_context("spawn")
+            weight, answers = torch.zeros(2).share_memory_(), mp.Queue()
+            process = mp.Process(target=work, args=(weight, answers))
+            process.start()
+            print(answers.get(timeout=60))
+            process.join()
+            print(weight.tolist())
+        """,
+    )
+    assert outcome.stdout == "('tangrad', True)\n[1.0, 1.0]\n", outcome.stderr

@@ -395,6 +395,8 @@ cdef class Tensor:
 
     # --- exchange
 
+    __array_priority__ = 1000  # NumPy's numbers and arrays leave an operator to the tensor beside
+
     def __getbuffer__(self, Py_buffer* buffer, int flags):
         fill_buffer(self, buffer, flags)
 

@@ -1,5 +1,7 @@
 """Building blocks of neural networks."""
 
+from tangrad.nn import attention as attention
+from tangrad.nn import common_types as common_types
 from tangrad.nn import functional as functional
 from tangrad.nn import init as init
 from tangrad.nn import modules as modules

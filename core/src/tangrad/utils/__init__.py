@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-_SUBMODULES = ("benchmark", "checkpoint", "data", "flop_counter", "gradients", "hooks")
+_SUBMODULES = ("benchmark", "checkpoint", "data", "dlpack", "flop_counter", "gradients", "hooks")
 
 
 def __getattr__(name: str) -> Any:

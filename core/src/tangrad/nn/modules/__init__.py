@@ -88,3 +88,14 @@ __all__ = [
     *transformer.__all__,
     *upsampling.__all__,
 ]
+
+# Files that are parts of one in PyTorch: `torch.nn.modules.loss.KLDivLoss` is there too.
+for _part, _whole in (
+    (activation_smooth, activation),
+    (attention, activation),
+    (loss_likelihood, loss),
+    (loss_margin, loss),
+    (rnn_cell, rnn),
+):
+    for _name in _part.__all__:
+        setattr(_whole, _name, getattr(_part, _name))
