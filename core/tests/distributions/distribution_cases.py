@@ -16,12 +16,15 @@ class Framework:
         leaves: the parameters made so far, all of which require gradients.
     """
 
-    def __init__(self, module):
+    def __init__(self, module, gradients=True):
         self.module, self.d, self.leaves = module, module.distributions, []
+        self.gradients = gradients
 
     def t(self, values, dtype="float64"):
         """Return a parameter."""
-        made = self.module.tensor(values, dtype=getattr(self.module, dtype), requires_grad=True)
+        made = self.module.tensor(
+            values, dtype=getattr(self.module, dtype), requires_grad=self.gradients
+        )
         self.leaves.append(made)
         return made
 

@@ -96,8 +96,11 @@ def facts(transform, x):
         "inverse": outcome(lambda: transform.inv(transform(x))),
         "volume": outcome(lambda: transform.log_abs_det_jacobian(x, transform(x))),
         "volume back": outcome(lambda: transform.inv.log_abs_det_jacobian(transform(x), x)),
-        "domain": [text(transform.domain), plain(transform.domain.check(x))],
-        "codomain": [text(transform.codomain), plain(transform.codomain.check(transform(x)))],
+        "domain": [text(transform.domain), outcome(transform.domain.check, x)],
+        "codomain": [
+            text(transform.codomain),
+            outcome(lambda: transform.codomain.check(transform(x))),
+        ],
         "text": [text(transform), text(transform.inv)],
         "bijective": transform.bijective,
         "sign": outcome(lambda: transform.sign),
@@ -124,7 +127,7 @@ def test_transforms(name):
 
 @pytest.mark.parametrize("name", ["affine", "exp", "sigmoid", "softplus", "tanh", "power"])
 def test_volume_is_the_derivative(name):
-    make, _, change = TRANSFORMS[name]
+    make, _, _ = TRANSFORMS[name]
     transform = make(Framework(tangrad))
     x = tangrad.linspace(0.3, 2, 5, dtype=tangrad.float64, requires_grad=True)
     y = transform(x)

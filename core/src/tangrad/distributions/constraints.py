@@ -112,7 +112,7 @@ class _DependentProperty(property, _Dependent):
         super().__init__(fn)
         self._is_discrete, self._event_dim = is_discrete, event_dim
 
-    def __call__(self, fn: Any) -> _DependentProperty:  # type: ignore[override]
+    def __call__(self, fn: Any) -> _DependentProperty:
         """Decorate a function, after `is_discrete` and `event_dim` were given."""
         return _DependentProperty(fn, is_discrete=self._is_discrete, event_dim=self._event_dim)
 
@@ -381,7 +381,7 @@ class _Stack(_Joined):
     """Check slices of a dimension."""
 
     @property
-    def event_dim(self) -> int:  # type: ignore[override]
+    def event_dim(self) -> int:
         dim = max(c.event_dim for c in self.cseq)
         return dim + 1 if self.dim + dim < 0 else dim
 

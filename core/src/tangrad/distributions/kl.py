@@ -62,7 +62,7 @@ def register_kl(type_p: type, type_q: type) -> Callable[[Any], Any]:
 
 
 @functools.cache
-def _find(type_p: type, type_q: type) -> Callable[[Any, Any], Any] | None:
+def _find(type_p: Any, type_q: Any) -> Callable[[Any, Any], Any] | None:
     p_order, q_order = type_p.__mro__, type_q.__mro__
     places = [
         (p_order.index(p), q_order.index(q))
@@ -315,8 +315,9 @@ def _multivariate(p: Any, q: Any) -> Any:
     return 0.5 * (volume + trace + apart - p.event_shape[0])
 
 
-for _p in (MultivariateNormal, LowRankMultivariateNormal):
-    for _q in (MultivariateNormal, LowRankMultivariateNormal):
+_MULTIVARIATE: tuple[type, ...] = (MultivariateNormal, LowRankMultivariateNormal)
+for _p in _MULTIVARIATE:
+    for _q in _MULTIVARIATE:
         register_kl(_p, _q)(_multivariate)
 
 
