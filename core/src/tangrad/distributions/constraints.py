@@ -112,7 +112,7 @@ class _DependentProperty(property, _Dependent):
         super().__init__(fn)
         self._is_discrete, self._event_dim = is_discrete, event_dim
 
-    def __call__(self, fn: Any) -> _DependentProperty:
+    def __call__(self, fn: Any) -> _DependentProperty:  # type: ignore[override]
         """Decorate a function, after `is_discrete` and `event_dim` were given."""
         return _DependentProperty(fn, is_discrete=self._is_discrete, event_dim=self._event_dim)
 

@@ -62,7 +62,7 @@ def register_kl(type_p: type, type_q: type) -> Callable[[Any], Any]:
 
 
 @functools.cache
-def _find(type_p: Any, type_q: Any) -> Callable[[Any, Any], Any] | None:
+def _find(type_p: type, type_q: type) -> Callable[[Any, Any], Any] | None:
     p_order, q_order = type_p.__mro__, type_q.__mro__
     places = [
         (p_order.index(p), q_order.index(q))
@@ -89,7 +89,7 @@ def kl_divergence(p: Distribution, q: Distribution) -> Any:
     Raises:
         NotImplementedError: nothing is registered for these types.
     """
-    found = _find(type(p), type(q))
+    found = _find(type(p), type(q))  # type: ignore[arg-type]
     if found is None:
         raise NotImplementedError(
             f"No KL(p || q) is implemented for p type {type(p).__name__} and q type "
