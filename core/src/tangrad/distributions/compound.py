@@ -47,11 +47,11 @@ class Independent(Distribution):
         super().__init__(shape[:kept], shape[kept:], validate_args)
 
     @property
-    def has_rsample(self) -> bool:  # type: ignore[override]
+    def has_rsample(self) -> bool:
         return bool(self.base_dist.has_rsample)
 
     @property
-    def has_enumerate_support(self) -> bool:  # type: ignore[override]
+    def has_enumerate_support(self) -> bool:
         return self.reinterpreted_batch_ndims == 0 and self.base_dist.has_enumerate_support
 
     @constraints.dependent_property
@@ -166,7 +166,7 @@ class TransformedDistribution(Distribution):
         return constraints.independent(support, added) if added > 0 else support
 
     @property
-    def has_rsample(self) -> bool:  # type: ignore[override]
+    def has_rsample(self) -> bool:
         return bool(self.base_dist.has_rsample)
 
     def _forward(self, x: Any) -> Any:

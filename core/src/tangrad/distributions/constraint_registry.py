@@ -82,23 +82,29 @@ _BOTH: dict[Any, Callable[[Any], Any]] = {
     constraints.corr_cholesky: lambda c: transforms.CorrCholeskyTransform(),
 }
 
-for _to in (biject_to, transform_to):
-    for _constraint, _factory in _BOTH.items():
-        _to.register(_constraint, _factory)
-    _to.register(
+
+def _register_of_parts(to: ConstraintRegistry) -> None:
+    """Register what is made of transforms to parts of a constraint."""
+    to.register(
         constraints.independent,
-        lambda c, to=_to: transforms.IndependentTransform(
+        lambda c: transforms.IndependentTransform(
             to(c.base_constraint), c.reinterpreted_batch_ndims
         ),
     )
-    _to.register(
+    to.register(
         constraints.cat,
-        lambda c, to=_to: transforms.CatTransform([to(p) for p in c.cseq], c.dim, c.lengths),
+        lambda c: transforms.CatTransform([to(part) for part in c.cseq], c.dim, c.lengths),
     )
-    _to.register(
+    to.register(
         constraints.stack,
-        lambda c, to=_to: transforms.StackTransform([to(p) for p in c.cseq], c.dim),
+        lambda c: transforms.StackTransform([to(part) for part in c.cseq], c.dim),
     )
+
+
+for _to in (biject_to, transform_to):
+    _register_of_parts(_to)
+    for _constraint, _factory in _BOTH.items():
+        _to.register(_constraint, _factory)
 
 biject_to.register(constraints.simplex, lambda c: transforms.StickBreakingTransform())
 transform_to.register(constraints.simplex, lambda c: transforms.SoftmaxTransform())

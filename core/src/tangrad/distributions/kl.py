@@ -89,7 +89,7 @@ def kl_divergence(p: Distribution, q: Distribution) -> Any:
     Raises:
         NotImplementedError: nothing is registered for these types.
     """
-    found = _find(type(p), type(q))
+    found = _find(type(p), type(q))  # type: ignore[arg-type]
     if found is None:
         raise NotImplementedError(
             f"No KL(p || q) is implemented for p type {type(p).__name__} and q type "
@@ -315,8 +315,9 @@ def _multivariate(p: Any, q: Any) -> Any:
     return 0.5 * (volume + trace + apart - p.event_shape[0])
 
 
-for _p in (MultivariateNormal, LowRankMultivariateNormal):
-    for _q in (MultivariateNormal, LowRankMultivariateNormal):
+_MULTIVARIATE: tuple[type, ...] = (MultivariateNormal, LowRankMultivariateNormal)
+for _p in _MULTIVARIATE:
+    for _q in _MULTIVARIATE:
         register_kl(_p, _q)(_multivariate)
 
 

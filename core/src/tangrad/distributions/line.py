@@ -258,7 +258,7 @@ class VonMises(Distribution):
         return self.loc
 
     @lazy_property
-    def variance(self) -> Any:  # type: ignore[override]
+    def variance(self) -> Any:
         """The circular variance, 1 minus the length of the mean direction."""
         i0e, i1e = tangrad.special.i0e, tangrad.special.i1e
         return 1 - i1e(self.concentration) / i0e(self.concentration)

@@ -229,7 +229,8 @@ class LKJCholesky(Distribution):
         marginal = self.concentration + 0.5 * (dim - 2)
         place = tangrad.arange(dim - 1, **like)
         place = tangrad.cat([place.new_zeros((1,)), place])
-        self._beta = Beta(place + 0.5, marginal.unsqueeze(-1) - 0.5 * place)
+        # The squared length of a row beside its diagonal; that of the first is not used.
+        self._beta = Beta((place + 1) / 2, marginal.unsqueeze(-1) - place / 2)
         super().__init__(self.concentration.shape, (dim, dim), validate_args)
 
     def sample(self, sample_shape: Any = ()) -> Any:

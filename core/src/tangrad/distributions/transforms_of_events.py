@@ -182,7 +182,7 @@ class _Joined(Transform):
         self.dim = dim
 
     @property
-    def bijective(self) -> bool:  # type: ignore[override]
+    def bijective(self) -> bool:
         return all(t.bijective for t in self.transforms)
 
     def _require_dim(self, x: Any) -> None:
@@ -217,7 +217,7 @@ class CatTransform(_Joined):
             )
 
     @lazy_property
-    def event_dim(self) -> int:  # type: ignore[override]
+    def event_dim(self) -> int:
         """How many dimensions an event has: the most of any part."""
         return max(t.event_dim for t in self.transforms)
 
@@ -259,11 +259,11 @@ class CatTransform(_Joined):
         return functools.reduce(operator.add, changes)
 
     @constraints.dependent_property
-    def domain(self) -> Any:  # type: ignore[override]
+    def domain(self) -> Any:
         return constraints.cat([t.domain for t in self.transforms], self.dim, self.lengths)
 
     @constraints.dependent_property
-    def codomain(self) -> Any:  # type: ignore[override]
+    def codomain(self) -> Any:
         return constraints.cat([t.codomain for t in self.transforms], self.dim, self.lengths)
 
 
@@ -303,9 +303,9 @@ class StackTransform(_Joined):
         return tangrad.stack([t.log_abs_det_jacobian(a, b) for t, a, b in parts], dim=self.dim)
 
     @constraints.dependent_property
-    def domain(self) -> Any:  # type: ignore[override]
+    def domain(self) -> Any:
         return constraints.stack([t.domain for t in self.transforms], self.dim)
 
     @constraints.dependent_property
-    def codomain(self) -> Any:  # type: ignore[override]
+    def codomain(self) -> Any:
         return constraints.stack([t.codomain for t in self.transforms], self.dim)

@@ -133,12 +133,12 @@ def vec_to_tril_matrix(vec: Any, diag: int = 0) -> Any:
     """
     k = vec.shape[-1]
     n = (-(1 + 2 * diag) + ((1 + 2 * diag) ** 2 + 8 * k + 4 * abs(diag) * (diag + 1)) ** 0.5) / 2
-    if round(n) - n > tangrad.finfo(vec.dtype).eps or int(n) != round(n):
+    if abs(round(n) - n) > 1e-9:
         raise ValueError(
             f"The size of last dimension is {k} which cannot be expressed as the lower triangular"
             " part of a square D x D matrix."
         )
-    size = int(n)
+    size = round(n)
     rows, columns = tangrad.tril_indices(size, size, diag, device=vec.device)
     matrix = vec.new_zeros((*vec.shape[:-1], size, size))
     matrix[..., rows, columns] = vec

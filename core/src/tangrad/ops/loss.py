@@ -6,6 +6,7 @@ from typing import Any
 
 import tangrad
 from tangrad import _C
+from tangrad.ops.activation import logsigmoid
 from tangrad.ops.define import composite, op
 
 
@@ -447,6 +448,7 @@ def binary_cross_entropy(
     namespace="nn",
     samples=lambda s: [
         s(s.tensor(2, 3), s.tensor(2, 3, low=0, high=1)),
+        s(s.values([0.0, 0.0]), s.values([0.0, 1.0])),
         s(
             s.tensor(2, 3),
             s.tensor(2, 3, low=0, high=1),
@@ -482,8 +484,7 @@ def binary_cross_entropy_with_logits(
             "binary_cross_entropy_with_logits: result type Float can't be cast to the desired "
             f"output type {target.dtype}; convert the target with .to(dtype)"
         )
-    # -log(sigmoid(x)) = max(-x, 0) + log(1 + exp(-|x|))
-    missed = (-input).clamp(min=0) + (-input.abs()).exp().log1p()
+    missed = -logsigmoid(input)
     scale = 1 if pos_weight is None else 1 + (pos_weight - 1) * target
     loss = (1 - target) * input + scale * missed
     return _reduced(loss if weight is None else loss * weight, reduction)

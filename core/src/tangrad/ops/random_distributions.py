@@ -47,7 +47,7 @@ def cauchy_(self: Any, median: float, sigma: float, generator: Any) -> Any:
         )
     if sigma <= 0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
-    angle = (_uniform(self, generator) - 0.5) * math.pi
+    angle = (0.5 - _uniform(self, generator)) * math.pi
     return self.copy_(angle.tan() * sigma + median)
 
 
