@@ -5,7 +5,15 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-_SUBMODULES = ("benchmark", "checkpoint", "data", "flop_counter", "gradients", "hooks")
+_SUBMODULES = (
+    "benchmark",
+    "checkpoint",
+    "data",
+    "flop_counter",
+    "gradients",
+    "hooks",
+    "tensorboard",
+)
 
 
 def __getattr__(name: str) -> Any:
