@@ -34,6 +34,7 @@ LAYERS = [
         "settings",
         "compilation",
         "cpu",
+        "hub",
         "version",
         "__config__",
     },

@@ -6,12 +6,17 @@ import sys
 from typing import Any
 
 _SUBMODULES = (
+    "_pytree",
     "benchmark",
     "checkpoint",
+    "collect_env",
+    "cpp_extension",
     "data",
+    "dlpack",
     "flop_counter",
     "gradients",
     "hooks",
+    "model_zoo",
     "tensorboard",
 )
 
