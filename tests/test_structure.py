@@ -38,6 +38,7 @@ LAYERS = [
         "cpu",
         "functional",
         "types",
+        "hub",
         "version",
         "__config__",
     },

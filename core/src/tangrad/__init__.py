@@ -183,6 +183,7 @@ _SUBMODULES = (
     "amp",
     "autograd",
     "func",
+    "hub",
     "linalg",
     "fft",
     "library",

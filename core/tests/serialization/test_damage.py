@@ -11,6 +11,7 @@ import sys
 import textwrap
 
 import pytest
+from old_tar import old_tar
 
 import tangrad
 from tangrad.serialization import SerializationError, UnsafeContentError, safetensors
@@ -40,9 +41,7 @@ def legacy():
 
 
 def tar():
-    import importlib
-
-    return importlib.import_module("test_exchange_with_pytorch").old_tar().getvalue()
+    return old_tar().getvalue()
 
 
 def tensors_only():
@@ -76,9 +75,12 @@ def plain(item):
     return [plain(value) for value in item] if isinstance(item, (list, tuple)) else item
 
 
-@pytest.mark.parametrize("kind", ["zip", "legacy", "safetensors"])
+FORMATS = {"zip": zipped, "legacy": legacy, "tar": tar, "safetensors": tensors_only}
+
+
+@pytest.mark.parametrize("kind", FORMATS)
 def test_mutated_files_are_refused_or_right(kind):
-    good = {"zip": zipped, "legacy": legacy, "safetensors": tensors_only}[kind]()
+    good = FORMATS[kind]()
     load = safetensors.load_file if kind == "safetensors" else tangrad.load
     expected = plain(load(io.BytesIO(good)))
     source, refused = random.Random(20261122), 0
@@ -167,6 +169,19 @@ BOMBS = {
 def test_pickle_bombs_do_nothing(name):
     with pytest.raises(SerializationError):
         tangrad.load(packed(BOMBS[name]))
+
+
+@pytest.mark.parametrize(
+    "described",
+    [(), (7, "cpu"), ([], "cpu", 0), 7],
+    ids=str,
+)
+def test_a_wrong_description_in_an_old_file_is_refused(described):
+    good = tar()
+    wrong = pickle.dumps(described, 2)
+    at = good.index(pickle.dumps(1, 2)) + len(pickle.dumps(1, 2))
+    with pytest.raises(SerializationError):
+        tangrad.load(io.BytesIO(good[:at] + wrong + good[at + len(wrong) :]))
 
 
 def test_a_memo_far_away_takes_no_memory():

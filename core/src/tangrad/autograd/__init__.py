@@ -14,6 +14,7 @@ from tangrad.autograd.grad_mode import (
     set_multithreading_enabled,
 )
 from tangrad.autograd.variable import Variable
+from tangrad.plugins.namespaces import attribute_of
 
 __all__ = [
     "Function",
@@ -233,9 +234,12 @@ def variable(*args: Any, **kwargs: Any) -> Any:
     raise RuntimeError("autograd.variable(...) is deprecated, use tangrad.tensor(...) instead")
 
 
+_of_plugin = attribute_of(__name__)
+
+
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
-        raise AttributeError(f"module 'tangrad.autograd' has no attribute '{name}'")
+        return _of_plugin(name)
     from importlib import import_module
 
     where = _LAZY[name]

@@ -287,6 +287,13 @@ def _neutral_module(name: str, broken: str = "") -> ModuleType:
         setattr(module, key, _null_context(key))
     for key in entry.get("decorators", ()):
         setattr(module, key, _identity)
+    for key in entry.get("same", ()):
+        setattr(module, key, getattr(sys.modules[ROOT], key))
+    if "older_amp" in entry:
+        import importlib
+
+        # By name, as it stands on what this module is part of.
+        importlib.import_module(f"{ROOT}.amp.of_device").show(module, entry["older_amp"])
 
     def attribute(attr: str) -> Any:
         return _beyond_neutral(name, attr, broken)
@@ -349,7 +356,7 @@ def _has_answers(name: str) -> bool:
 
 def _constant(module: str, name: str, value: Any) -> Callable[..., Any]:
     def neutral(*args: Any, **kwargs: Any) -> Any:
-        return value
+        return value.copy() if isinstance(value, (dict, list)) else value
 
     neutral.__name__ = neutral.__qualname__ = name
     neutral.__module__ = module

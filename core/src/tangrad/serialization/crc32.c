@@ -69,16 +69,22 @@ static int has_products(void)
 }
 #endif
 
-static uint32_t table[256];
+static uint32_t table[256], table_c[256];
 
-void tg_crc32_prepare(void)
+static void fill(uint32_t *entries, uint32_t polynomial)
 {
     for (uint32_t byte = 0; byte < 256; byte++) {
         uint32_t value = byte;
         for (int bit = 0; bit < 8; bit++)
-            value = value & 1 ? value >> 1 ^ 0xEDB88320u : value >> 1;
-        table[byte] = value;
+            value = value & 1 ? value >> 1 ^ polynomial : value >> 1;
+        entries[byte] = value;
     }
+}
+
+void tg_crc32_prepare(void)
+{
+    fill(table, 0xEDB88320u);
+    fill(table_c, 0x82F63B78u);
 }
 
 uint32_t tg_crc32(uint32_t crc, const unsigned char *data, size_t count)
@@ -92,5 +98,13 @@ uint32_t tg_crc32(uint32_t crc, const unsigned char *data, size_t count)
     }
     for (; count; count--)
         crc = crc >> 8 ^ table[(crc ^ *data++) & 255];
+    return ~crc;
+}
+
+uint32_t tg_crc32c(const unsigned char *data, size_t count)
+{
+    uint32_t crc = ~0u;
+    for (; count; count--)
+        crc = crc >> 8 ^ table_c[(crc ^ *data++) & 255];
     return ~crc;
 }

@@ -302,11 +302,11 @@ def _tar_storages(
     count, at = pickles.read(content)
     found: dict[Any, StoredBytes] = {}
     for _ in range(_count(source, count)):
-        (key, location, kind), at = pickles.read(content, at)
+        (key, location, kind), at = _three(source, pickles, content, at)
         if not isinstance(kind, StorageType) or kind.dtype is None:
             raise source.error("the tar archive describes a storage wrongly")
         dtype = _C.dtype_by_name(kind.dtype)
-        (elements,) = struct.unpack_from("<q", content, at)
+        (elements,) = _numbers(source, "<q", content, at)
         at += 8
         nbytes = elements * dtype.itemsize
         if nbytes < 0 or at + nbytes > len(content):
@@ -330,19 +330,40 @@ def _tar_tensors(
     found: dict[Any, Any] = {}
     builder = TensorBuilder()
     for _ in range(_count(source, count)):
-        (key, storage, _), at = pickles.read(content, at)
+        (key, storage, _), at = _three(source, pickles, content, at)
         if storage not in storages:
             raise source.error(f"tensor {key!r:.40} has no storage")
-        (dims,) = struct.unpack_from("<i", content, at)
+        (dims,) = _numbers(source, "<i", content, at)
         at += 8
         if not 0 <= dims <= 64:
             raise source.error(f"tensor {key!r:.40} has {dims} dimensions")
-        numbers = struct.unpack_from(f"<{2 * dims + 1}q", content, at)
+        numbers = _numbers(source, f"<{2 * dims + 1}q", content, at)
         at += 8 * (2 * dims + 1)
         found[key] = builder.tensor(
             storages[storage], numbers[-1], numbers[:dims], numbers[dims : 2 * dims]
         )
     return found
+
+
+def _three(
+    source: Source, pickles: PickleReader, content: bytes, start: int
+) -> tuple[tuple[Any, Any, Any], int]:
+    """Return three values pickled together, the first two of them numbers or texts."""
+    values, at = pickles.read(content, start)
+    if not isinstance(values, tuple) or len(values) != 3 or not _are_keys(values[:2]):
+        raise source.error("the tar archive describes a storage or a tensor wrongly")
+    return values, at
+
+
+def _are_keys(values: tuple[Any, ...]) -> bool:
+    return all(isinstance(value, (int, str)) for value in values)
+
+
+def _numbers(source: Source, form: str, content: bytes, at: int) -> tuple[Any, ...]:
+    try:
+        return struct.unpack_from(form, content, at)
+    except struct.error as error:
+        raise source.error(f"a member of the tar archive is too short: {error}") from error
 
 
 def _count(source: Source, count: Any) -> int:

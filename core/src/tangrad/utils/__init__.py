@@ -5,7 +5,20 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-_SUBMODULES = ("benchmark", "checkpoint", "data", "dlpack", "flop_counter", "gradients", "hooks")
+_SUBMODULES = (
+    "_pytree",
+    "benchmark",
+    "checkpoint",
+    "collect_env",
+    "cpp_extension",
+    "data",
+    "dlpack",
+    "flop_counter",
+    "gradients",
+    "hooks",
+    "model_zoo",
+    "tensorboard",
+)
 
 
 def __getattr__(name: str) -> Any:

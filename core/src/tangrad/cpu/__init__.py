@@ -60,3 +60,11 @@ def current_stream(device: Any = None) -> Stream:
 def stream(stream: Stream) -> Stream:
     """Return a context in which a stream is the current one."""
     return stream
+
+
+def __getattr__(name: str) -> Any:
+    if name != "amp":
+        raise AttributeError(f"module 'tangrad.cpu' has no attribute '{name}'")
+    from importlib import import_module
+
+    return import_module("tangrad.cpu.amp")
