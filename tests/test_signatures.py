@@ -6,6 +6,8 @@ PyTorch's own stubs, in the installed package, are what is compared with.
 from __future__ import annotations
 
 import ast
+import importlib
+import inspect
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -17,6 +19,7 @@ import torch
 import tangrad
 from tangrad.ops import registry
 from tangrad.ops.schema import KEYWORD_ALIASES, REQUIRED
+from tangrad.tensor import protocol
 
 STUBS = Path(torch.__file__).parent / "_C"
 
@@ -221,3 +224,45 @@ def check(name: str, theirs: list[Form], op: Any) -> None:
         lacks = [missing(f, form, forms) for f in forms]
         least = min(lacks, key=len)
         assert not least, f"{name}: PyTorch has {form.text}; nearest of ours lacks: {least}"
+
+
+NAMESPACES = (
+    "",
+    *("linalg", "fft", "special", "signal.windows", "nn", "nn.functional", "nn.init", "optim"),
+    *("autograd", "func", "amp", "utils.data", "testing", "library", "random", "return_types"),
+)
+
+
+def unanswered(place: Any) -> list[str]:
+    """List the public callables of a module or class whose signature Python cannot tell."""
+    found = []
+    for name in dir(place):
+        if name.startswith("_"):
+            continue
+        value = inspect.getattr_static(place, name, None) or getattr(place, name)
+        error = isinstance(value, type) and issubclass(value, BaseException)
+        if not callable(value) or error:  # of errors Python does not tell its own, either
+            continue
+        try:
+            inspect.signature(value)
+        except ValueError as failure:
+            found.append(f"{name}: {failure}")
+    return found
+
+
+@pytest.mark.parametrize("name", NAMESPACES)
+def test_every_callable_tells_its_signature(name: str) -> None:
+    place = importlib.import_module(f"tangrad.{name}") if name else tangrad
+    assert unanswered(place) == []
+
+
+def test_every_method_tells_its_signature() -> None:
+    protocol.load_methods()
+    assert unanswered(tangrad.Tensor) == []
+
+
+def test_compiled_methods_refuse_what_is_no_tensor() -> None:
+    for value in vars(tangrad.Tensor).values():
+        if inspect.ismethoddescriptor(value) and not isinstance(value, tangrad._C.Op):
+            with pytest.raises(TypeError):
+                value(3)

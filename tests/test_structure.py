@@ -43,7 +43,7 @@ LAYERS = [
         "__config__",
     },
     {"tangrad"},  # the public namespace, which those above use as every user does
-    {"linalg", "fft", "special", "signal"},  # which show ops by shorter names
+    {"linalg", "fft", "special", "signal", "return_types"},  # what shows ops by shorter names
     {"autograd", "func", "overrides"},
     {"ops"},
     {"dispatch", "devices"},

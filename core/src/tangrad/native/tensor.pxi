@@ -442,8 +442,8 @@ cdef class Tensor:
 
 
 cdef class Parameter(Tensor):
-    """Parameter(data=None, requires_grad=True)\n--\n\nA tensor that is a parameter of a module: it requires gradients by
-    default."""
+    """Parameter(data=None, requires_grad=True)\n--\n\nA tensor that is a parameter of a module: it requires gradients
+    by default."""
     pass
 
 

@@ -651,6 +651,11 @@ def _contracted_dims(a: Any, b: Any, dims: Any) -> tuple[list[int], list[int]]:
         return list(range(a.ndim - dims, a.ndim)), list(range(dims))
     if hasattr(dims, "tolist"):
         dims = dims.tolist()
+    if not isinstance(dims, (tuple, list)) or len(dims) != 2:
+        raise RuntimeError(
+            "tensordot expects dims to be an int, or two lists of dimensions, one of each tensor, "
+            f"got {dims!r}"
+        )
     ours, theirs = ([d] if isinstance(d, int) else list(d) for d in dims)
     if len(ours) != len(theirs):
         raise RuntimeError("both dimension lists should have same length")

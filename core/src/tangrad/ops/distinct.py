@@ -200,7 +200,13 @@ def isin(elements: Any, test_elements: Any, assume_unique: bool, invert: bool) -
 
     Raises:
         RuntimeError: the dtype of an argument is bool or complex.
+        TypeError: neither is a tensor.
     """
+    if not any(isinstance(x, tangrad.Tensor) for x in (elements, test_elements)):
+        raise TypeError(
+            "isin(): elements or test_elements must be a Tensor, got "
+            f"{type(elements).__name__} and {type(test_elements).__name__}"
+        )
     elements = _as_operand(elements, test_elements)
     test_elements = _as_operand(test_elements, elements)
     for x in (elements, test_elements):

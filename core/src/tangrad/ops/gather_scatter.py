@@ -417,11 +417,11 @@ scatter_add = op(
 
 
 def _check_vector_index(name: str, index: Any) -> None:
-    require_integer_index(name, index)
     if len(index.shape) > 1:
         raise IndexError(
             f"{name}(): Index is supposed to be a vector, got shape {list(index.shape)}"
         )
+    require_integer_index(name, index)
 
 
 def _index_select_shape(self: Any, dim: int, index: Any) -> Ints:

@@ -34,6 +34,8 @@ def _sequence_reference(np: Any, self: Any, start: Any, step: Any) -> Any:
 
 
 def _check_range(start: Any, end: Any, step: Any) -> None:
+    if any(isinstance(x, complex) for x in (start, end, step)):
+        raise RuntimeError(f"unsupported range of complex numbers: {start} -> {end} by {step}")
     if step == 0:
         raise RuntimeError("step must be nonzero")
     if not all(math.isfinite(x) for x in (start, end)):
@@ -47,8 +49,12 @@ def _check_range(start: Any, end: Any, step: Any) -> None:
 
 def _range_length(start: Any, end: Any, step: Any) -> int:
     if all(isinstance(x, int) for x in (start, end, step)):
-        return max(0, -((start - end) // step))
-    return math.ceil((end - start) / step)
+        length = max(0, -((start - end) // step))
+    else:
+        length = math.ceil((end - start) / step)
+    if length >= 2**63:
+        raise RuntimeError(f"invalid size, possible overflow: {length} elements")
+    return length
 
 
 def _number(x: Any) -> Any:

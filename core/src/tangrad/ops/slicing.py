@@ -10,7 +10,7 @@ import tangrad
 from tangrad.ops.define import composite, op, overload, view
 from tangrad.ops.movement import Geometry, Ints, dtype_name, front
 
-_MOST_PIECES = 2**32  # a tensor each: more than fits into any memory
+_MOST_PIECES = 2**24  # a tensor each: gigabytes
 
 # Parts -------------------------------------------------------------------------------------------
 
@@ -518,6 +518,11 @@ def tensor_split(self: Any, indices_or_sections: Any, dim: int) -> Any:
     if self.ndim == 0:
         raise RuntimeError("tensor_split expected at least a one-dimensional tensor")
     if hasattr(indices_or_sections, "tolist"):
+        if indices_or_sections.ndim > 1 or indices_or_sections.dtype is not tangrad.int64:
+            raise RuntimeError(
+                "tensor_split expected indices or sections to be a tensor of int64 of at most one "
+                f"dimension, got {indices_or_sections.dtype}{list(indices_or_sections.shape)}"
+            )
         indices_or_sections = indices_or_sections.tolist()
     size = self.shape[dim]
     if isinstance(indices_or_sections, int):

@@ -299,8 +299,8 @@ def _bessel_i0(x: Any, largest: float) -> Any:
     quarter = x * x / 4
     term = tangrad.ones_like(x)
     total = term
-    # Beyond this the sum is infinite in float64; nobody needs more terms to know that.
-    largest = min(largest, 1e3)
+    # The terms for 700 are more than enough up to 713, beyond which the sum is infinite in float64.
+    largest = min(largest, 700.0)
     k, size = 0, 1.0
     while k < largest / 2 or size > 1e-17:
         k += 1

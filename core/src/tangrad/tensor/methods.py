@@ -275,6 +275,7 @@ def _as_tensor(like: Any, value: Any) -> Any:
 
 def type_as(self: Any, other: Any) -> _C.Tensor:
     """Return the tensor with the dtype and device of another."""
+    _require_tensor("type_as", "other", other)
     return to(self, dtype=other.dtype, device=other.device)
 
 
