@@ -163,6 +163,7 @@ def _ulps(got: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 def test_float32_is_within_two_ulps(level: Level, function: str) -> None:
     reference = REFERENCE.get(function) or getattr(np, function)
     for x in _float32_inputs():
+        x = x[:: 16 if function in SINGLE else 1]  # their references take a microsecond each
         wanted = reference(x.astype(np.float64))
         if function == "log_sigmoid":
             # Where the logarithm is below half of the smallest float32 the difference is +0.
