@@ -17,6 +17,8 @@ VMATH = frozenset(
     "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh"
     " atanh erf erfc pow atan2 hypot fmod floor ceil trunc rint".split()
 )
+# Those that vmath.h has in float32 only; in float64 they are among the long ones below.
+SINGLE = ("erfinv", "ndtri")
 # GCC has instructions for these, given the built-in names.
 BUILTIN = frozenset(("fabs", "sqrt", "copysign", "fma"))
 
@@ -147,6 +149,10 @@ def cpu_dialect() -> CpuDialect:
     helpers |= {f"tg_{n}": f"{_head(n)};\n#define tg_{n} tgc_{n}" for n in SHARED}
     for row in _REAL:
         helpers |= _real_helpers(*row)
+    for name in SINGLE:
+        helpers[f"tg_{name}_f32"] = (
+            f"static inline float tg_{name}_f32(float a) {{ return tgc_{name}_f32(a); }}"
+        )
     for row in (("c64", "float", "TGC_FMAF", "f"), ("c128", "double", "TGC_FMA", "")):
         helpers |= _complex_helpers(*row)
     return CpuDialect(

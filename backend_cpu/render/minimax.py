@@ -343,6 +343,43 @@ POLYNOMIALS += [
     _erf_small("erf_d32", 7),
 ]  # fmt: skip
 
+
+def _erfinv(name: str, degree: int, low: str, high: str, centre: str, of_root: bool) -> Polynomial:
+    """Describe erfinv(x) / x in w = -log(1 - x^2), less 1, or in its root, less that."""
+
+    def quotient(w: mpf) -> mpf:
+        with mp.workdps(4 * mp.dps):
+            if w < mpf(10) ** -30:
+                return _ROOT_PI / 2
+            x = mpmath.sqrt(-mpmath.expm1(-w))
+            rest = mpmath.exp(-w) / (1 + x)  # 1 - x
+            y = mpmath.sqrt(w)
+            while True:  # Newton's iteration on log(erfc(y))
+                tail = mpmath.erfc(y)
+                step = mpmath.log(tail / rest) * tail * _ROOT_PI / 2 * mpmath.exp(y * y)
+                y += step
+                if abs(step) < mpf(10) ** -40:
+                    return y / x
+
+    def of(t: mpf) -> mpf:
+        return quotient((t + mpf(centre)) ** (2 if of_root else 1))
+
+    leading, variable = ("u", "u = sqrt(w)") if of_root else ("1", "w")
+    return Polynomial(
+        name, "float32", degree, mpf(low) - mpf(centre), mpf(high) - mpf(centre),
+        lambda t: of(t) - (t + mpf(centre) if of_root else 1), lambda t: 1 / of(t),
+        f"erfinv(x) / x = {leading} + P({variable[0]} - {centre}), w = -log(1 - x^2),"
+        f" {low} <= {variable} <= {high}",
+        paired=True,
+    )  # fmt: skip
+
+
+POLYNOMIALS += [
+    _erfinv("erfinv_f32", 9, "0", "5.05", "2.5", of_root=False),
+    _erfinv("erfinv_tail_f32", 9, "2.2", "4.2", "3", of_root=True),
+    _erfinv("erfinv_far_f32", 8, "4.15", "10.2", "7", of_root=True),
+]
+
 _HEADER = """\
 /* Minimax polynomials of vmath: written by render/minimax.py, which documents them. */
 #ifndef TGC_VMATH_POLYNOMIALS_H

@@ -170,4 +170,28 @@ TGC_INLINE float tgc_erf_f32(float x) {
     return __builtin_copysignf(TGC_FMAF(power, w, power - 1.0f), x);
 }
 
+/* By w = -log(1 - x^2), or by its root where it is large. */
+TGC_INLINE float tgc_erfinv_by_f32(float x, float w) {
+    float u = __builtin_sqrtf(w), tail = x * (u + tgc_poly_erfinv_tail_f32(u - 3.0f));
+    return w < 5.0f ? TGC_FMAF(x, tgc_poly_erfinv_f32(w - 2.5f), x) : tail;
+}
+
+/* The largest w of float32 beside infinity is 16. */
+TGC_INLINE float tgc_erfinv_f32(float x) {
+    float a = __builtin_fabsf(x);
+    float y = tgc_erfinv_by_f32(x, -tgc_log_f32((1.0f - a) * (1.0f + a)));
+    float special = a == 1.0f ? __builtin_copysignf(INFINITY, x) : NAN;
+    return a < 1.0f ? y : special;
+}
+
+/* The root of 2 times erfinv(2 x - 1), where 1 - (2 x - 1)^2 is 4 x (1 - x), without cancellation. */
+TGC_INLINE float tgc_ndtri_f32(float x) {
+    float w = -tgc_log_f32(4.0f * x * (1.0f - x)), s = 2.0f * x - 1.0f, u = __builtin_sqrtf(w);
+    float far = s * (u + tgc_poly_erfinv_far_f32(u - 7.0f));
+    float y = 0x1.6a09e6p+0f * (w < 17.3f ? tgc_erfinv_by_f32(s, w) : far);
+    float special = x == 0.0f ? -INFINITY : NAN;
+    special = x == 1.0f ? INFINITY : special;
+    return (x > 0.0f) & (x < 1.0f) ? y : special;
+}
+
 #endif

@@ -313,4 +313,34 @@ TGC_INLINE double tgc_poly_erf_d32(double x) {
     return p;
 }
 
+/* erfinv(x) / x = 1 + P(w - 2.5), w = -log(1 - x^2), 0 <= w <= 5.05 */
+TGC_INLINE float tgc_poly_erfinv_f32(float x) {
+    float z = x * x, p = TGC_FMAF(-0x1.29aea60000000p-27f, x, 0x1.923de40000000p-26f);
+    p = TGC_FMAF(p, z, TGC_FMAF(0x1.f2da7e0000000p-22f, x, -0x1.d106aa0000000p-19f));
+    p = TGC_FMAF(p, z, TGC_FMAF(-0x1.4ca8960000000p-18f, x, 0x1.c9ea700000000p-13f));
+    p = TGC_FMAF(p, z, TGC_FMAF(-0x1.4866b20000000p-10f, x, -0x1.11c50a0000000p-8f));
+    p = TGC_FMAF(p, z, TGC_FMAF(0x1.f91e8c0000000p-3f, x, 0x1.00b8ba0000000p-1f));
+    return p;
+}
+
+/* erfinv(x) / x = u + P(u - 3), w = -log(1 - x^2), 2.2 <= u = sqrt(w) <= 4.2 */
+TGC_INLINE float tgc_poly_erfinv_tail_f32(float x) {
+    float z = x * x, p = TGC_FMAF(0x1.af92200000000p-14f, x, -0x1.3ba6060000000p-12f);
+    p = TGC_FMAF(p, z, TGC_FMAF(-0x1.0bec080000000p-15f, x, 0x1.81d5d60000000p-10f));
+    p = TGC_FMAF(p, z, TGC_FMAF(-0x1.d9a0860000000p-9f, x, 0x1.7517580000000p-8f));
+    p = TGC_FMAF(p, z, TGC_FMAF(-0x1.f442920000000p-8f, x, 0x1.357a4e0000000p-7f));
+    p = TGC_FMAF(p, z, TGC_FMAF(0x1.b703840000000p-10f, x, -0x1.5610400000000p-3f));
+    return p;
+}
+
+/* erfinv(x) / x = u + P(u - 7), w = -log(1 - x^2), 4.15 <= u = sqrt(w) <= 10.2 */
+TGC_INLINE float tgc_poly_erfinv_far_f32(float x) {
+    float z = x * x, p = 0x1.d7cf0a0000000p-27f;
+    p = TGC_FMAF(p, z, TGC_FMAF(-0x1.85e7020000000p-24f, x, 0x1.25448e0000000p-22f));
+    p = TGC_FMAF(p, z, TGC_FMAF(-0x1.6910b80000000p-20f, x, 0x1.a0925c0000000p-18f));
+    p = TGC_FMAF(p, z, TGC_FMAF(0x1.7558820000000p-18f, x, -0x1.0ce73c0000000p-11f));
+    p = TGC_FMAF(p, z, TGC_FMAF(0x1.19ad7e0000000p-7f, x, -0x1.0c3f640000000p-3f));
+    return p;
+}
+
 #endif

@@ -69,9 +69,9 @@ def renorm(self: Any, p: Any, dim: int, maxnorm: Any) -> Any:
     if self.ndim < 2:
         raise RuntimeError(f"renorm: input needs at least 2 dimensions, got {self.ndim} dimensions")
     others = tuple(d for d in range(self.ndim) if d != dim)
-    wide = self.float() if self.dtype in (ops.float16, ops.bfloat16) else self
+    wide = self.float() if self.dtype in (tangrad.float16, tangrad.bfloat16) else self
     size = _norm(wide, p, others, True)
-    factor = ops.where(size > maxnorm, maxnorm / (size + 1e-7), 1.0)
+    factor = tangrad.where(size > maxnorm, maxnorm / (size + 1e-7), 1.0)
     return (wide * factor).to(self.dtype)
 
 
@@ -168,7 +168,7 @@ def cdist(x1: Any, x2: Any, p: float, compute_mode: Any) -> Any:
 
 
 def _distances(name: str, difference: Any, p: float) -> Any:
-    if difference.dtype in (ops.float16, ops.bfloat16):
+    if difference.dtype in (tangrad.float16, tangrad.bfloat16):
         raise NotImplementedError(
             f"\"{name}\" not implemented for '{difference.dtype}'; convert with .float()"
         )

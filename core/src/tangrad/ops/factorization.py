@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import tangrad
 from tangrad import ops
 from tangrad.devices import lapack
 from tangrad.ops.define import composite, op
@@ -363,7 +364,7 @@ def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool, unpack_pivots: bo
     check_matrix("lu_unpack", LU_data, "LU_data")
     m, n = LU_data.shape[-2:]
     k = min(m, n)
-    if unpack_pivots and LU_pivots.dtype != ops.int32:
+    if unpack_pivots and LU_pivots.dtype != tangrad.int32:
         raise RuntimeError(
             "torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 "
             f"dtype, got {LU_pivots.dtype}. Note: this function is intended to be used with the "

@@ -242,7 +242,7 @@ def linalg_vecdot(x: Any, y: Any, dim: int) -> Any:
             f"{x.dtype} and y of type {y.dtype} instead"
         )
     dim = dim - x.ndim if x.ndim else -1  # counted from the end, for y may have more dimensions
-    if x.dtype in (ops.float16, ops.bfloat16):  # rounded once, as a product of matrices is
+    if x.dtype in (tangrad.float16, tangrad.bfloat16):  # rounded once, as a product of matrices is
         return (x.float() * y.float()).sum(dim).to(x.dtype)
     return (x.conj() * y).sum(dim)
 
@@ -428,7 +428,7 @@ def linalg_vander(x: Any, N: int | None) -> Any:
     Args:
         x: (..., n). N: how many columns; n by default.
     """
-    if x.dtype == ops.bool:
+    if x.dtype == tangrad.bool:
         raise RuntimeError(
             "linalg.vander supports floating point, complex, and integer tensors, but got Bool"
         )
@@ -470,7 +470,7 @@ def vander(x: Any, N: int | None, increasing: bool) -> Any:
     count = x.shape[0] if N is None else N
     if count < 0:
         raise RuntimeError(f"N must be non-negative, got {count} (vander)")
-    dtype = tangrad.promote_types(x.dtype, ops.int64)
+    dtype = tangrad.promote_types(x.dtype, tangrad.int64)
     result = ops.ones((x.shape[0], min(count, 1)), dtype=dtype, device=x.device)
     if count > 1:
         powers = x.to(dtype).unsqueeze(-1).expand((x.shape[0], count - 1)).cumprod(-1)
@@ -506,7 +506,7 @@ def _check_weights(name: str, weights: Any, columns: int, integral: bool) -> Non
             f"{weights.ndim} dimensions"
         )
     floating = weights.dtype.is_floating_point
-    if weights.dtype.is_complex or weights.dtype == ops.bool or floating == integral:
+    if weights.dtype.is_complex or weights.dtype == tangrad.bool or floating == integral:
         kind = "integral" if integral else "floating point"
         raise RuntimeError(
             f"cov(): expected {name} to have {kind} dtype but got {name} with {weights.dtype} dtype"
@@ -557,7 +557,7 @@ def cov(self: Any, correction: int, fweights: Any, aweights: Any) -> Any:
             "cov(): expected input to have two or fewer dimensions but got an input with "
             f"{self.ndim} dimensions"
         )
-    if self.dtype == ops.bool:
+    if self.dtype == tangrad.bool:
         raise RuntimeError("cov(): bool dtype is not supported for input")
     x = self.reshape((1, -1)) if self.ndim < 2 else self
     count = x.shape[1]

@@ -358,8 +358,8 @@ def _wide_oracle(torch: Any, run: Callable[..., Any], *arguments: Any) -> tuple[
 def _backward_oracle(torch: Any, grad_output: Any, grad_last: Any, *rest: Any) -> Any:
     def run(torch: Any, grad_output: Any, grad_last: Any, *rest: Any) -> Any:
         grads = [g if g is None else g.detach() for g in (grad_output, grad_last)]
-        rest = [x.detach() if isinstance(x, torch.Tensor) else x for x in rest]
-        return _run_back(torch, (*grads, None), *rest)[::2]
+        fixed = [x.detach() if isinstance(x, torch.Tensor) else x for x in rest]
+        return _run_back(torch, (*grads, None), *fixed)[::2]
 
     return _wide_oracle(torch, run, grad_output, grad_last, *rest)
 

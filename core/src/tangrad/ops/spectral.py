@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import tangrad
 from tangrad import ops
 from tangrad.devices import lapack_spectral
 from tangrad.ops.define import composite, op, overload
@@ -30,7 +31,7 @@ WIDE = "floating complex"
 
 def _off_diagonal_quotient(x: Any, difference: Any) -> Any:
     """Divide by differences whose diagonal is zero, leaving x's own diagonal as it is."""
-    eye = ops.eye(x.shape[-1], dtype=ops.bool, device=x.device)
+    eye = ops.eye(x.shape[-1], dtype=tangrad.bool, device=x.device)
     return x / difference.masked_fill(eye, 1)
 
 
@@ -513,7 +514,7 @@ def _rank(name: str, self: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:
     if hermitian:
         check_square_floating(name, self)
     if 0 in tuple(self.shape)[-2:]:
-        return self.new_zeros(tuple(self.shape)[:-2], dtype=ops.int64)
+        return self.new_zeros(tuple(self.shape)[:-2], dtype=tangrad.int64)
     atol, rtol = _tolerances(self, atol, rtol)
     detached = self.detach()
     values = linalg_eigvalsh(detached).abs() if hermitian else linalg_svdvals(detached)
