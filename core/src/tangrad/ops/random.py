@@ -11,6 +11,7 @@ from typing import Any
 import tangrad
 from tangrad import _C
 from tangrad.ops import random_sequential
+from tangrad.ops.creation import written
 from tangrad.ops.define import composite, op, overload, pointwise
 from tangrad.ops.movement import Ints, dtype_name, numel_of
 from tangrad.random import philox
@@ -64,6 +65,12 @@ def _check_uniform(self: Any, from_: float, to: float) -> None:
         raise RuntimeError(
             f"uniform_ expects to return a [from, to) range, but found from={from_} > to={to}"
         )
+    greatest = tangrad.finfo(self.dtype).max
+    if max(abs(from_), abs(to), to - from_) > greatest:
+        raise RuntimeError(
+            f"uniform_: from={from_}, to={to} and their distance must not exceed {greatest}, the "
+            f"greatest {self.dtype}"
+        )
 
 
 def _uniform_reference(np: Any, self: Any, from_: float, to: float, seed: int, offset: int) -> Any:
@@ -86,7 +93,10 @@ uniform_ = op(
     batch=None,
     function=False,
     samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(4), -2.0, 3.0), s(s.tensor(0))],
-    errors=lambda s: [(s(s.tensor(2), 2.0, 1.0), RuntimeError, "range")],
+    errors=lambda s: [
+        (s(s.tensor(2), 2.0, 1.0), RuntimeError, "range"),
+        (s(s.tensor(2, dtype="float32"), -3e38, 3e38), RuntimeError, "to"),
+    ],
     doc="Overwrite a tensor by numbers uniform on [from_, to).",
 )
 
@@ -177,6 +187,12 @@ def _check_random(self: Any, from_: int, to: int | None) -> None:
         raise RuntimeError(
             f"random_ expects 'from' to be less than 'to', but got from={from_} >= to={end}"
         )
+    beyond = _INTEGER_ENDS.get(dtype_name(self.dtype))
+    if beyond is not None:
+        least = -beyond if self.dtype.is_signed else 0
+        for name, bound in (("from", from_), ("to - 1", end - 1)):
+            if not least <= bound < beyond:
+                raise RuntimeError(f"random_: {name} is out of bounds for {self.dtype}: {bound}")
 
 
 random_between = op(
@@ -197,7 +213,11 @@ random_between = op(
     method=False,
     samples=lambda s: [s(s.tensor(2, 3), 0, 5), s(s.tensor(4), -1, 2)],
     oracle=lambda torch, x, low, high: x.random_(low, high),
-    errors=lambda s: [(s(s.tensor(2), 2, 2), RuntimeError, "less than")],
+    errors=lambda s: [
+        (s(s.tensor(2), 2, 2), RuntimeError, "less than"),
+        (s(s.tensor(2, dtype="uint8"), -1, 2), RuntimeError, "from is out of bounds"),
+        (s(s.tensor(2, dtype="bool"), 0, 3), RuntimeError, "to - 1 is out of bounds"),
+    ],
     doc="Overwrite a tensor by integers uniform on [from_, to).",
 )
 
@@ -378,9 +398,17 @@ def dropout(input: Any, p: float, training: bool, inplace: bool) -> Any:
 # Creation --------------------------------------------------------------------------------------
 
 
+def _place(size: Ints, dtype: Any, device: Any, out: Any) -> Any:
+    """Return where numbers are to be drawn: `out`, made fit, or new memory."""
+    if out is not None:
+        return written(out, size, dtype, device)
+    return tangrad.empty(size, dtype=dtype, device=device)
+
+
 @composite(
     "rand(int[] size, *, generator? generator=None, dtype? dtype=None, layout? layout=None,"
-    " device? device=None, bool requires_grad=False, bool pin_memory=False) -> Tensor",
+    " device? device=None, bool requires_grad=False, bool pin_memory=False,"
+    " Tensor? out=None) -> Tensor",
     random=True,
     dtypes="floating",
     samples=lambda s: [s((2, 3)), s(())],
@@ -394,15 +422,17 @@ def rand(
     device: Any,
     requires_grad: bool,
     pin_memory: bool,
+    out: Any,
 ) -> Any:
     """Draw a tensor of numbers uniform on [0, 1)."""
-    drawn = tangrad.empty(size, dtype=dtype, device=device).uniform_(generator=generator)
+    drawn = _place(size, dtype, device, out).uniform_(generator=generator)
     return drawn.requires_grad_() if requires_grad else drawn
 
 
 @composite(
     "randn(int[] size, *, generator? generator=None, dtype? dtype=None, layout? layout=None,"
-    " device? device=None, bool requires_grad=False, bool pin_memory=False) -> Tensor",
+    " device? device=None, bool requires_grad=False, bool pin_memory=False,"
+    " Tensor? out=None) -> Tensor",
     random=True,
     samples=lambda s: [s((2, 3)), s(())],
     errors=lambda s: [(s((2, -1)), RuntimeError, "negative dimension")],
@@ -415,16 +445,17 @@ def randn(
     device: Any,
     requires_grad: bool,
     pin_memory: bool,
+    out: Any,
 ) -> Any:
     """Draw a tensor of standard normal numbers."""
-    drawn = tangrad.empty(size, dtype=dtype, device=device).normal_(generator=generator)
+    drawn = _place(size, dtype, device, out).normal_(generator=generator)
     return drawn.requires_grad_() if requires_grad else drawn
 
 
 @composite(
     "randint_between(int low, int high, int[] size, *, generator? generator=None,"
     " dtype? dtype=None, layout? layout=None, device? device=None, bool requires_grad=False,"
-    " bool pin_memory=False) -> Tensor",
+    " bool pin_memory=False, Tensor? out=None) -> Tensor",
     random=True,
     function=False,
     samples=lambda s: [s(0, 5, (2, 3)), s(-3, 3, (4,))],
@@ -441,18 +472,18 @@ def randint_between(
     device: Any,
     requires_grad: bool,
     pin_memory: bool,
+    out: Any,
 ) -> Any:
     """Draw a tensor of integers uniform on [low, high)."""
-    dtype = tangrad.int64 if dtype is None else dtype
-    drawn = tangrad.empty(size, dtype=dtype, device=device)
-    drawn = drawn.random_(low, high, generator=generator)
+    dtype = tangrad.int64 if dtype is None and out is None else dtype
+    drawn = _place(size, dtype, device, out).random_(low, high, generator=generator)
     return drawn.requires_grad_() if requires_grad else drawn
 
 
 @composite(
     "randint_below(int high, int[] size, *, generator? generator=None, dtype? dtype=None,"
     " layout? layout=None, device? device=None, bool requires_grad=False,"
-    " bool pin_memory=False) -> Tensor",
+    " bool pin_memory=False, Tensor? out=None) -> Tensor",
     random=True,
     function=False,
     samples=lambda s: [s(5, (2, 3)), s(1, (4,))],
@@ -467,11 +498,11 @@ def randint_below(
     device: Any,
     requires_grad: bool,
     pin_memory: bool,
+    out: Any,
 ) -> Any:
     """Draw a tensor of integers uniform on [0, high)."""
-    return randint_between(
-        0, high, size, generator=generator, dtype=dtype, device=device, requires_grad=requires_grad
-    )
+    options = {"dtype": dtype, "device": device, "requires_grad": requires_grad, "out": out}
+    return randint_between(0, high, size, generator=generator, **options)
 
 
 randint = overload("randint", "randint_between", "randint_below")
@@ -495,7 +526,8 @@ _permutation_of = op(
 
 @composite(
     "randperm(int n, *, generator? generator=None, dtype? dtype=None, layout? layout=None,"
-    " device? device=None, bool requires_grad=False, bool pin_memory=False) -> Tensor",
+    " device? device=None, bool requires_grad=False, bool pin_memory=False,"
+    " Tensor? out=None) -> Tensor",
     random=True,
     samples=lambda s: [s(5), s(0), s(1)],
     errors=lambda s: [(s(-1), RuntimeError, "n must be non-negative")],
@@ -508,12 +540,13 @@ def randperm(
     device: Any,
     requires_grad: bool,
     pin_memory: bool,
+    out: Any,
 ) -> Any:
     """Draw a permutation of the integers from 0 to n - 1."""
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
-    empty = tangrad.empty((n,), dtype=tangrad.int64 if dtype is None else dtype, device=device)
-    drawn = _permutation_of(empty, generator=generator)
+    dtype = tangrad.int64 if dtype is None and out is None else dtype
+    drawn = _permutation_of(_place((n,), dtype, device, out), generator=generator)
     return drawn.requires_grad_() if requires_grad else drawn
 
 
