@@ -1,5 +1,8 @@
 """Writing and reading the state of modules."""
 
+import copy
+import gc
+import weakref
 from collections import OrderedDict
 
 import pytest
@@ -167,6 +170,22 @@ def test_hooks_run_around_loading(agree):
         return [net.load_state_dict(state).missing_keys, log, sorted(state)]
 
     agree(program)
+
+
+def test_a_hook_that_gets_its_module_does_not_keep_it_alive():
+    net = nn.Linear(1, 1)
+    seen = []
+    net.register_load_state_dict_pre_hook(lambda module, *_: seen.append(module))
+    twin = copy.deepcopy(net)
+    twin.load_state_dict(net.state_dict())
+    assert seen == [twin]
+    gone = weakref.ref(net)
+    gc.disable()  # it must go at once, not with the next collection
+    try:
+        del net
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def test_the_version_reaches_the_module_that_loads(agree):

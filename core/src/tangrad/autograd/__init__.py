@@ -46,10 +46,23 @@ _LAZY = {
 }
 
 
-def _as_tuple(value: Any) -> tuple[Any, ...]:
-    if value is None:
-        return ()
-    return (value,) if isinstance(value, _C.Tensor) else tuple(value)
+def _ends(value: Any) -> tuple[Any, ...]:
+    """Return where walks begin or end, tensors and gradient edges, as a tuple.
+
+    Raises:
+        TypeError, RuntimeError: it is none of them, and holds others.
+    """
+    if isinstance(value, _C.Tensor):
+        return (value,)
+    from tangrad.autograd.graph import GradientEdge
+
+    ends = (value,) if isinstance(value, GradientEdge) else tuple(value)
+    for end in ends:
+        if not isinstance(end, (_C.Tensor, GradientEdge)):
+            raise RuntimeError(
+                f"all inputs have to be Tensors or GradientEdges, but got {type(end).__name__}"
+            )
+    return ends
 
 
 def _seeds(outputs: Sequence[Any], grads: Sequence[Any], batched: bool = False) -> list[Any]:
@@ -63,8 +76,11 @@ def _seeds(outputs: Sequence[Any], grads: Sequence[Any], batched: bool = False) 
     made: list[Any] = []
     for i, out in enumerate(outputs):
         g = grads[i] if grads else None
+        edge = None
+        if not isinstance(out, _C.Tensor):
+            edge, out = out, out.node._input_metadata[out.output_nr]
         if g is None:
-            if not out.requires_grad:
+            if edge is None and not out.requires_grad:
                 made.append(None)
                 continue
             if out.numel() != 1:
@@ -77,7 +93,7 @@ def _seeds(outputs: Sequence[Any], grads: Sequence[Any], batched: bool = False) 
                     "grad can be implicitly created only for real scalar outputs but got "
                     f"{out.dtype}"
                 )
-            made.append(_C.lookup_op("ones_like")(out))
+            made.append(_C.lookup_op("ones")(out.shape, dtype=out.dtype, device=out.device))
             continue
         if not isinstance(g, _C.Tensor):
             raise TypeError(f"gradients can be either Tensors or None, but got {type(g).__name__}")
@@ -108,27 +124,32 @@ def backward(
     """Accumulate into `.grad` of leaves the gradients of tensors.
 
     Args:
-        tensors: tensor(s) to differentiate.
+        tensors: tensor(s) or `graph.GradientEdge`(s) to differentiate.
         grad_tensors: their gradients; may be None for scalars.
         retain_graph: keep saved values for another backward; defaults to create_graph.
         create_graph: record the computation of the gradients.
-        inputs: accumulate only into these tensors.
+        inputs: accumulate only into these tensors, and into the leaves of these edges.
 
     Raises:
         RuntimeError: nothing requires gradients, or saved values are gone or were overwritten.
     """
     if inputs is not None and not isinstance(inputs, _C.Tensor) and len(inputs) == 0:
         raise RuntimeError("'inputs' argument to backward() cannot be empty.")
-    outputs = _as_tuple(tensors)
+    outputs = _ends(tensors)
     keep = create_graph if retain_graph is None else retain_graph
     seeds = _seeds(outputs, _as_tuple_of_optional(grad_tensors))
     if inputs is None:
         _C.engine_run(outputs, seeds, keep, create_graph)
         return
-    wanted = _as_tuple(inputs)
+    wanted = _ends(inputs)
+    for t in wanted:
+        if isinstance(t, _C.Tensor) and not t.is_leaf:
+            t.retain_grad()
     for t, g in zip(wanted, _C.engine_run(outputs, seeds, keep, create_graph, wanted), strict=True):
-        if g is not None:
-            _C.accumulate_into(t, g, create_graph)
+        target = t if isinstance(t, _C.Tensor) else getattr(t.node, "variable", None)
+        # Of others the walk itself keeps the gradient.
+        if g is not None and target is not None and target.is_leaf:
+            _C.accumulate_into(target, g, create_graph)
 
 
 def tensor_backward(
@@ -162,17 +183,17 @@ def grad(
     """Return the gradients of outputs for inputs, leaving `.grad` alone.
 
     Args:
-        outputs, inputs: tensor(s).
+        outputs, inputs: tensor(s) or `graph.GradientEdge`(s).
         grad_outputs: gradients of the outputs; may be None for scalars.
         retain_graph, create_graph: as in `backward`.
         allow_unused: return None for inputs that outputs do not depend on, instead of raising.
         is_grads_batched: grad_outputs have a leading batch dimension; so do the results.
-        materialize_grads: zeros instead of None.
+        materialize_grads: zeros instead of None; not for edges.
 
     Raises:
         RuntimeError: an input is not part of the graph (without allow_unused).
     """
-    outputs, wanted = _as_tuple(outputs), _as_tuple(inputs)
+    outputs, wanted = _ends(outputs), _ends(inputs)
     seeds_given = _as_tuple_of_optional(grad_outputs)
     keep = create_graph if retain_graph is None else retain_graph
     if is_grads_batched:
@@ -190,7 +211,7 @@ def grad(
     if allow_unused is None:
         allow_unused = materialize_grads
     for t in wanted:
-        if not t.requires_grad:
+        if isinstance(t, _C.Tensor) and not t.requires_grad:
             raise RuntimeError("One of the differentiated Tensors does not require grad")
     found = _C.engine_run(outputs, _seeds(outputs, seeds_given), keep, create_graph, wanted)
     results = []
@@ -199,6 +220,10 @@ def grad(
             raise RuntimeError(
                 "One of the differentiated Tensors appears to not have been used in the graph. Set "
                 "allow_unused=True if this is the desired behavior."
+            )
+        if g is None and materialize_grads and not isinstance(t, _C.Tensor):
+            raise RuntimeError(
+                "materialize_grads cannot be used when the given input is a GradientEdge"
             )
         results.append(_C.lookup_op("zeros_like")(t) if g is None and materialize_grads else g)
     return tuple(results)

@@ -26,11 +26,13 @@ class GradientEdge(NamedTuple):
     """Where a tensor's gradient arrives.
 
     Attributes:
-        node: the node. output_nr: which of its results the tensor is.
+        node: the node. output_nr: which of its results the tensor is. ownership_token: what else
+            must stay alive; here the node holds all of it.
     """
 
     node: Any
     output_nr: int
+    ownership_token: Any = None
 
 
 def get_gradient_edge(tensor: Any) -> GradientEdge:

@@ -613,13 +613,25 @@ cdef Tensor fit_gradient_to(Tensor g, TensorMeta m):
 
 # --- the entrances ---------------------------------------------------------------------------
 
+cdef Node end_of(object value, uint32_t* nr):
+    """Return the node where the gradient of a tensor or of a GradientEdge arrives, None if nowhere."""
+    cdef Node node
+    if isinstance(value, Tensor):
+        return edge_of(<Tensor>value, nr)
+    node, nr[0] = <Node?>value.node, value.output_nr
+    if <int64_t>nr[0] >= node.nout:
+        raise IndexError(f"{node_name(node)} has {node.nout} results, the gradient edge is of result {nr[0]}")
+    return node
+
+
 def engine_run(roots, grads, bint keep_graph, bint create_graph, inputs=None):
     """Run backward from tensors.
 
     Args:
-        roots: tensors that require gradients.
+        roots: tensors that require gradients, or gradient edges.
         grads: their gradients, one tensor each (shapes checked by the caller).
-        inputs: tensors whose gradients are wanted, or None to accumulate into all leaves.
+        inputs: tensors or gradient edges whose gradients are wanted, or None to accumulate into
+            all leaves.
 
     Returns:
         None, or the list of gradients of `inputs` (None where unreachable).
@@ -629,7 +641,7 @@ def engine_run(roots, grads, bint keep_graph, bint create_graph, inputs=None):
     nodes, numbers, keys = [], [], None
     for t in roots:
         nr = 0
-        node = edge_of(<Tensor>t, &nr)
+        node = end_of(t, &nr)
         if node is None:
             raise RuntimeError(f"element {len(nodes)} of tensors does not require grad and does not have a grad_fn "
                                f"([{describe_tensor(<Tensor>t)}])")
@@ -639,7 +651,7 @@ def engine_run(roots, grads, bint keep_graph, bint create_graph, inputs=None):
         keys = []
         for t in inputs:
             nr = 0
-            node = edge_of(<Tensor>t, &nr)
+            node = end_of(t, &nr)
             if node is None:
                 raise RuntimeError("One of the differentiated Tensors does not require grad "
                                    f"([{describe_tensor(<Tensor>t)}])")

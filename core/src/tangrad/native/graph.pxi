@@ -181,6 +181,7 @@ cdef class Node:
     def _sequence_nr(self):
         return self.seq
 
+    @property
     def _input_metadata(self):
         return [output_meta(self, i) for i in range(self.nout)]
 

@@ -592,6 +592,9 @@ def meshgrid(tensors: Sequence[Any], indexing: str) -> Any:
             raise RuntimeError(
                 f"meshgrid: Expected scalar or 1D tensor, but got shape {list(x.shape)}"
             )
+    if len({x.dtype for x in tensors}) > 1:
+        dtypes = [x.dtype for x in tensors]
+        raise RuntimeError(f"meshgrid expects all tensors to have the same dtype, got {dtypes}")
     exchanged = indexing == "xy" and len(tensors) > 1
     axes = [tensors[1], tensors[0], *tensors[2:]] if exchanged else list(tensors)
     shape = tuple(x.numel() for x in axes)

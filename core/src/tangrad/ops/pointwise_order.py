@@ -125,6 +125,8 @@ clamp_high = pointwise(
     "clamp_neither(Tensor self, any min=None, any max=None) -> Tensor",
     function=False,
     method=False,
+    inplace=True,
+    out=True,
     oracle="clamp",
     errors=lambda s: [(s(s.tensor(3)), RuntimeError, "must not be None")],
 )

@@ -64,6 +64,12 @@ def _check_uniform(self: Any, from_: float, to: float) -> None:
         raise RuntimeError(
             f"uniform_ expects to return a [from, to) range, but found from={from_} > to={to}"
         )
+    greatest = tangrad.finfo(self.dtype).max
+    if max(abs(from_), abs(to), to - from_) > greatest:
+        raise RuntimeError(
+            f"uniform_: from={from_}, to={to} and their distance must not exceed {greatest}, the "
+            f"greatest {self.dtype}"
+        )
 
 
 def _uniform_reference(np: Any, self: Any, from_: float, to: float, seed: int, offset: int) -> Any:
@@ -86,7 +92,10 @@ uniform_ = op(
     batch=None,
     function=False,
     samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(4), -2.0, 3.0), s(s.tensor(0))],
-    errors=lambda s: [(s(s.tensor(2), 2.0, 1.0), RuntimeError, "range")],
+    errors=lambda s: [
+        (s(s.tensor(2), 2.0, 1.0), RuntimeError, "range"),
+        (s(s.tensor(2, dtype="float32"), -3e38, 3e38), RuntimeError, "to"),
+    ],
     doc="Overwrite a tensor by numbers uniform on [from_, to).",
 )
 
@@ -177,6 +186,12 @@ def _check_random(self: Any, from_: int, to: int | None) -> None:
         raise RuntimeError(
             f"random_ expects 'from' to be less than 'to', but got from={from_} >= to={end}"
         )
+    beyond = _INTEGER_ENDS.get(dtype_name(self.dtype))
+    if beyond is not None:
+        least = -beyond if self.dtype.is_signed else 0
+        for name, bound in (("from", from_), ("to - 1", end - 1)):
+            if not least <= bound < beyond:
+                raise RuntimeError(f"random_: {name} is out of bounds for {self.dtype}: {bound}")
 
 
 random_between = op(
@@ -197,7 +212,11 @@ random_between = op(
     method=False,
     samples=lambda s: [s(s.tensor(2, 3), 0, 5), s(s.tensor(4), -1, 2)],
     oracle=lambda torch, x, low, high: x.random_(low, high),
-    errors=lambda s: [(s(s.tensor(2), 2, 2), RuntimeError, "less than")],
+    errors=lambda s: [
+        (s(s.tensor(2), 2, 2), RuntimeError, "less than"),
+        (s(s.tensor(2, dtype="uint8"), -1, 2), RuntimeError, "from is out of bounds"),
+        (s(s.tensor(2, dtype="bool"), 0, 3), RuntimeError, "to - 1 is out of bounds"),
+    ],
     doc="Overwrite a tensor by integers uniform on [from_, to).",
 )
 

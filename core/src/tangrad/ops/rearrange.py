@@ -128,9 +128,10 @@ def _rolled_dims(shifts: Ints, dims: Ints) -> None:
 
 
 @composite(
-    "roll(Tensor self, int[1] shifts, int[1] dims=()) -> Tensor",
+    "roll(Tensor self, int[1] shifts, int[1]? dims=()) -> Tensor",
     samples=lambda s: [
         s(s.tensor(2, 3), 1),
+        s(s.tensor(2, 3), 1, None),
         s(s.tensor(2, 3), -4, 1),
         s(s.tensor(2, 3, 2), (1, 2), (0, -1)),
         s(s.tensor(2, 3, strided=True), 1, 0),
@@ -142,11 +143,12 @@ def _rolled_dims(shifts: Ints, dims: Ints) -> None:
         (s(s.tensor(3), 1, 1), IndexError, "Dimension out of range"),
     ],
 )
-def roll(self: Any, shifts: Ints, dims: Ints) -> Any:
+def roll(self: Any, shifts: Ints, dims: Ints | None) -> Any:
     """Shift the elements along dimensions; what leaves at one end enters at the other.
 
     Without `dims` the flattened tensor is shifted.
     """
+    dims = () if dims is None else dims
     _rolled_dims(shifts, dims)
     if self.numel() == 0:
         return self.clone()

@@ -62,13 +62,17 @@ def _number(x: Any) -> Any:
 
 
 def _vector(length: int, dtype: Any, device: Any, out: Any) -> Any:
-    if out is not None:
-        return written(out, (length,), dtype, device)
-    return allocate((length,), dtype, device, None)
+    if out is None:
+        return allocate((length,), dtype, device, None)
+    # As PyTorch: an out= of so many elements keeps its shape, and is filled row by row.
+    out = written(out, tuple(out.shape) if out.numel() == length else (length,), dtype, device)
+    return out if out.ndim == 1 else allocate((length,), out.dtype, out.device, None)
 
 
 def _given(vector: Any, requires_grad: bool, out: Any) -> Any:
-    return vector if out is not None else finished(vector, requires_grad)
+    if out is None:
+        return finished(vector, requires_grad)
+    return out if out.ndim == 1 else out.copy_(vector.reshape(out.shape))
 
 
 @composite(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -32,14 +33,20 @@ class _IncompatibleKeys(NamedTuple):
 
 
 class _WithModule:
-    """Call `hook(module, ...)`; pickles together with the module."""
+    """Call `hook(module, ...)`; pickles together with the module, and does not keep it alive."""
 
     def __init__(self, hook: Callable[..., Any], module: Any) -> None:
         self.hook = hook
-        self.module = module
+        self.module = weakref.ref(module)
 
     def __call__(self, *args: Any) -> Any:
-        return self.hook(self.module, *args)
+        return self.hook(self.module(), *args)
+
+    def __getstate__(self) -> tuple[Any, Any]:
+        return self.hook, self.module()
+
+    def __setstate__(self, state: tuple[Any, Any]) -> None:
+        self.__init__(*state)  # type: ignore[misc]
 
 
 class Stateful:
