@@ -166,7 +166,7 @@ def _check_convolution(
         raise RuntimeError(
             f"convolution: kernel size should be greater than zero, got {list(weight.shape[2:])}"
         )
-    if weight.shape[0] % groups:
+    if weight.shape[0] < groups or weight.shape[0] % groups:
         raise RuntimeError(
             f"Given groups={groups}, expected weight to be at least {groups} at dimension 0 and "
             f"divisible by it, but got weight of size {list(weight.shape)} instead"
@@ -258,7 +258,12 @@ convolution = op(
             s(s.tensor(1, 2, 3), s.tensor(1, 1, 2), (1,), (0,), (1,), 1),
             RuntimeError,
             "channels",
-        )
+        ),
+        (
+            s(s.tensor(1, 2, 3), s.tensor(0, 2, 2), (1,), (0,), (1,), 1),
+            RuntimeError,
+            "at least 1 at dimension 0",
+        ),
     ],
     doc="""Correlate an input (N, C, sizes...) with a weight (O, C / groups, kernel...).
 

@@ -263,7 +263,7 @@ def _conv_transpose(
         dilation=dilation,
         output_padding=output_padding,
     )
-    if groups < 1 or weight.shape[0] % groups:
+    if not 1 <= groups <= weight.shape[0] or weight.shape[0] % groups:
         raise RuntimeError(
             f"Given transposed=1, expected weight of at least {groups} (groups) at dimension 0 and "
             f"divisible by it, but got weight of size {list(weight.shape)}"
