@@ -285,6 +285,25 @@ def test_a_distribution_of_ones_own_needs_little():
         Mine()
 
 
+def test_a_subclass_may_define_expand_as_for_pytorch():
+    class Centred(d.Normal):
+        def __init__(self, scale, validate_args=None):
+            super().__init__(tangrad.zeros_like(scale), scale, validate_args)
+
+        def expand(self, batch_shape, _instance=None):
+            return super().expand(batch_shape, self._get_checked_instance(Centred, _instance))
+
+    class Further(Centred):
+        def __init__(self):
+            super().__init__(tangrad.ones(2))
+
+    larger = Centred(tangrad.ones(2)).expand((3, 2))
+    assert type(larger) is Centred
+    assert larger.sample().shape == (3, 2)
+    with pytest.raises(NotImplementedError, match="Further of Centred"):
+        Further().expand((3, 2))
+
+
 def test_policy_gradient_moves_towards_reward():
     logits = tangrad.zeros(3, requires_grad=True)
     tangrad.manual_seed(0)

@@ -63,12 +63,6 @@ def standard_normal(shape: Any, dtype: Any, device: Any) -> Any:
     )
 
 
-def open_uniform(shape: Any, like: Any) -> Any:
-    """Draw numbers uniform on (0, 1), whose logarithms are finite."""
-    drawn = tangrad.rand(shape, dtype=like.dtype, device=like.device)
-    return drawn.clamp(min=tangrad.finfo(like.dtype).tiny)
-
-
 def sum_rightmost(value: Any, dims: int) -> Any:
     """Sum the last dimensions."""
     return value if dims == 0 else value.reshape((*value.shape[:-dims], -1)).sum(-1)
