@@ -23,7 +23,7 @@ LAYERS = [
     {"stand_in"},
     {"plugin"},
     {"nn", "optim", "utils.flop_counter"},
-    {"utils", "serialization"},
+    {"hub", "utils", "serialization"},
     {"multiprocessing"},
     {"library"},  # ops that programs define
     {
@@ -34,7 +34,6 @@ LAYERS = [
         "settings",
         "compilation",
         "cpu",
-        "hub",
         "version",
         "__config__",
     },
