@@ -24,7 +24,7 @@ LAYERS = [
     {"plugin"},
     {"distributions"},
     {"nn", "optim", "utils.flop_counter"},
-    {"utils", "serialization"},
+    {"hub", "utils", "serialization"},
     {"multiprocessing"},
     {"library"},  # ops that programs define
     {
@@ -38,7 +38,6 @@ LAYERS = [
         "cpu",
         "functional",
         "types",
-        "hub",
         "version",
         "__config__",
     },

@@ -163,7 +163,7 @@ def test_what_a_neutral_module_does_not_know_says_what_to_install(site):
     with pytest.raises(AttributeError, match=f"'tangrad.cuda.Stream'.*{hint}"):
         _ = tangrad.cuda.Stream
     with pytest.raises(ModuleNotFoundError, match=hint):
-        importlib.import_module("tangrad.cuda.amp")
+        importlib.import_module("tangrad.cuda.nvtx")
     with pytest.raises(ModuleNotFoundError, match=hint):
         exec("from tangrad.cuda import Stream")
     assert not hasattr(tangrad.cuda, "Stream")

@@ -325,6 +325,25 @@ def test_a_full_disk_is_an_error(tmp_path):
     assert raised.value.errno == errno.ENOSPC
 
 
+def test_a_disk_that_fills_while_saving_leaves_the_old_file(tmp_path):
+    pytest.importorskip("resource", reason="the size of files cannot be limited here")
+    path = tmp_path / "a.pt"
+    tangrad.save(tangrad.ones(3), path)
+    program = f"""
+        import resource, signal, tangrad
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
+        try:
+            tangrad.save(tangrad.zeros(100_000), {str(path)!r})
+        except OSError:
+            raise SystemExit(7)
+    """
+    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=False)
+    assert ended.returncode == 7
+    assert tangrad.load(path).tolist() == [1, 1, 1]
+    assert os.listdir(tmp_path) == ["a.pt"]
+
+
 def test_a_save_keeps_links_and_permissions(tmp_path):
     path, link = tmp_path / "a.pt", tmp_path / "link.pt"
     tangrad.save(tangrad.ones(1), path)
