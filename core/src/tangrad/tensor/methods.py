@@ -288,6 +288,13 @@ def new_tensor(
     )
 
 
+def new(self: Any, *args: Any, device: Any = None) -> Any:
+    """Build a tensor as `FloatTensor(...)` does, of this dtype, class and device (old programs)."""
+    from tangrad.tensor.legacy import new
+
+    return new(self, *args, device=device)
+
+
 def is_same_size(self: Any, other: Any) -> bool:
     """Return whether the shapes are equal."""
     return tuple(self.shape) == tuple(other.shape)
@@ -374,6 +381,7 @@ TABLE: dict[str, Any] = {
     "real": property(_real, _set_real),
     "imag": property(_imag, _set_imag),
     "type_as": type_as,
+    "new": new,
     "new_tensor": new_tensor,
     "is_same_size": is_same_size,
     "is_set_to": is_set_to,
