@@ -106,10 +106,10 @@ def set_storage(Tensor t not None, UntypedStorage storage not None, int64_t offs
     for i in range(len(shape)):
         a[i], b[i] = shape[i], stride[i]
         last += (a[i] - 1) * b[i]
-    if count_elements(len(shape), a) and not storage.dev.type.meta \
+    if count_elements(len(shape), a) and not placed(storage).dev.type.meta \
             and (last + 1) * t.dtype_.itemsize > <int64_t>storage.nbytes_:
         storage_resize(storage, (last + 1) * t.dtype_.itemsize)
-    t.storage_ = storage
+    t.storage_ = placed(storage)
     t.slot_ = storage.dev.slot
     set_geometry(t, len(shape), a, b, offset)
     return t

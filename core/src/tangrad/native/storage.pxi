@@ -324,9 +324,13 @@ cdef class UntypedStorage:
     cdef bint resizable_
     cdef object __weakref__
 
+    def __init__(self, data=0, *, device=None):
+        from tangrad.tensor.storages import fill_new
+        fill_new(self, data, device)
+
     @property
     def device(self):
-        return self.dev.device
+        return placed(self).dev.device
 
     def nbytes(self):
         """Return the size in bytes."""
@@ -353,7 +357,7 @@ cdef class UntypedStorage:
         return self
 
     def __repr__(self):
-        return f"<tangrad.UntypedStorage(device={self.dev.device}, nbytes={self.nbytes_})>"
+        return f"<tangrad.UntypedStorage(device={self.device}, nbytes={self.nbytes_})>"
 
     @property
     def _handle(self):
@@ -407,9 +411,24 @@ cdef inline UntypedStorage new_storage(DeviceRuntime dev, size_t nbytes):
     return s
 
 
+cdef UntypedStorage placed(UntypedStorage s):
+    """Refuse a storage whose `__init__` never ran: it has no device."""
+    if s.dev is None:
+        raise RuntimeError("Got a null Storage: its __init__ was not called")
+    return s
+
+
+def place_storage(UntypedStorage s not None, UntypedStorage beside not None, size_t nbytes):
+    """Give a storage its memory, on the device of another."""
+    if s.dev is not None:
+        raise RuntimeError(f"the storage has {s.nbytes_} bytes on {s.dev.device} already")
+    s.dev = placed(beside).dev
+    storage_attach(s, nbytes)
+
+
 cdef int storage_resize(UntypedStorage s, size_t nbytes) except -1:
     cdef UntypedStorage old
-    if not s.resizable_:
+    if not placed(s).resizable_:
         raise RuntimeError(f"storage of {s.nbytes_} bytes on {s.dev.device} cannot be resized: "
                            "its memory belongs to another object; copy the tensor with .clone() first")
     old = UntypedStorage.__new__(UntypedStorage)

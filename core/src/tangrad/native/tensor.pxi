@@ -111,8 +111,8 @@ cdef class Tensor:
         return self.numel_ * self.dtype_.itemsize
 
     def data_ptr(self):
-        """Return handle + offset of the first element: its address on host devices."""
-        return 0 if self.storage_.nbytes_ == 0 or self.storage_.dev.type.meta else \
+        """Return handle + offset of the first element, its address on host devices; 0 if there is none."""
+        return 0 if self.numel_ == 0 or self.storage_.nbytes_ == 0 or self.storage_.dev.type.meta else \
             self.storage_.handle + self.storage_.offset + self.offset_ * self.dtype_.itemsize
 
     def untyped_storage(self):

@@ -30,6 +30,13 @@ def construct(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return made if cls is _C.Tensor else _C.share_history(_C.as_class(made, cls), made)
 
 
+def new(self: Any, *args: Any, device: Any = None) -> Any:
+    """Build a tensor as `FloatTensor(...)` does, of this dtype, class and device."""
+    made = _plain(args, self.device if device is None else device, self.dtype)
+    cls = type(self)
+    return made if cls in (_C.Tensor, _C.Parameter) else _C.as_class(made, cls)
+
+
 def _plain(args: tuple[Any, ...], device: Any, dtype: Any = None) -> Any:
     if len(args) == 1 and not isinstance(args[0], int):
         data = args[0]
@@ -39,6 +46,8 @@ def _plain(args: tuple[Any, ...], device: Any, dtype: Any = None) -> Any:
             return _C.share_history(_C.plain_alias(data), data)
         if type(data).__name__ == "Size":
             return _C.empty(tuple(data), dtype, device)
+        if isinstance(getattr(data, "_untyped_storage", data), _C.UntypedStorage):
+            return _C.empty((0,), dtype, device).set_(data)
         from tangrad.tensor.construct import tensor
 
         return tensor(data, dtype=dtype or _C.get_default_dtype(), device=device)

@@ -298,6 +298,13 @@ def _require_tensor(method: str, argument: str, value: Any) -> None:
         )
 
 
+def new(self: Any, *args: Any, device: Any = None) -> Any:
+    """Build a tensor as `FloatTensor(...)` does, of this dtype, class and device (old programs)."""
+    from tangrad.tensor.legacy import new
+
+    return new(self, *args, device=device)
+
+
 def is_same_size(self: Any, other: Any) -> bool:
     """Return whether the shapes are equal."""
     _require_tensor("is_same_size", "other", other)
@@ -386,6 +393,7 @@ TABLE: dict[str, Any] = {
     "real": property(_real, _set_real),
     "imag": property(_imag, _set_imag),
     "type_as": type_as,
+    "new": new,
     "new_tensor": new_tensor,
     "is_same_size": is_same_size,
     "is_set_to": is_set_to,

@@ -22,6 +22,23 @@ def _bytes_of(storage: Any) -> Any:
     return _tensor_of(storage, _C.dtype_by_name("uint8"))
 
 
+def fill_new(storage: Any, data: Any, device: Any) -> None:
+    """Make a storage of so many bytes, or of those of a sequence (`UntypedStorage(...)`).
+
+    Raises:
+        RuntimeError: the number is negative.
+    """
+    count = data if isinstance(data, int) else len(data)
+    if count < 0:
+        raise RuntimeError(f"UntypedStorage: the size must not be negative, got {count}")
+    byte = _C.dtype_by_name("uint8")
+    _C.place_storage(storage, _C.empty((0,), byte, device).untyped_storage(), count)
+    if data is not count:
+        from tangrad.tensor.construct import tensor
+
+        _bytes_of(storage).copy_(tensor(list(data), dtype=byte))
+
+
 def read_bytes(storage: Any, place: Any) -> Any:
     """Return one byte, or a storage of those of a slice, sharing the memory where steps are one.
 
