@@ -320,7 +320,7 @@ def _find_op(name: str) -> object:
 _namespaces.install()
 _protocol.find_further, _protocol.further_names = _find_method, _method_names
 _protocol.device_names = _flag_names
-_C.set_driver_source(_find_driver)
+_C.set_driver_source(_find_driver, lambda name: name in _namespaces.device_flags())
 _C.set_slow_dispatch(_slow_dispatch)
 _C.set_resolver(_resolve)
 _C.set_op_source(_find_op)

@@ -204,6 +204,7 @@ def _failed(plugin: Plugin, stage: str, error: Exception) -> Exception:
 def _unknown(name: str) -> RuntimeError:
     """Return PyTorch's error for an unknown device, with what is known and what failed."""
     from tangrad.plugins import discovery
+    from tangrad.plugins.namespaces import device_flags, missing_device
 
     lines = [
         f"Expected one of {', '.join(device_names())} device type at start of device string: "
@@ -213,4 +214,5 @@ def _unknown(name: str) -> RuntimeError:
     if off is not None:
         lines.append(f"{off} is switched off by {discovery.DISABLE_VARIABLE}.")
     lines += [str(f) for f in discovery.failures() if f.plugin.group == discovery.DEVICES]
-    return RuntimeError("\n".join(lines))
+    error = RuntimeError("\n".join(lines))
+    return missing_device(name, error) if name in device_flags() else error

@@ -30,6 +30,9 @@ cdef class device:
         type: name of the device type.
         index: ordinal, or None for the current device of that type.
 
+    A device that programs ask for everywhere may be named where it is not installed; to use it is
+    an error.
+
     Raises:
         RuntimeError: the string is malformed or names no known device type.
     """
@@ -59,7 +62,7 @@ cdef class device:
         if index is not None and index < 0:
             raise RuntimeError(f"Device index must be non-negative, got {index}")
         if name not in _device_types:
-            _find_device_type(name)
+            _check_device_name(name)
         self.type, self.index = name, index
 
     def __repr__(self):
@@ -93,12 +96,22 @@ cdef dict _device_types = {}
 cdef list _slots = []                   # (device type name, layout name) by slot
 cdef list _default_devices = []         # stack; empty: the first registered host type
 cdef object _driver_source = None       # Python callable: name -> driver, may raise
+cdef object _named_anyway = None        # Python callable: name -> whether it may be named though it is not there
 
 
-def set_driver_source(find):
-    """Install the function that finds and opens a device driver by name."""
-    global _driver_source
-    _driver_source = find
+def set_driver_source(find, named_anyway):
+    """Install the functions that open a device driver by name, and tell which may be named without one."""
+    global _driver_source, _named_anyway
+    _driver_source, _named_anyway = find, named_anyway
+
+
+cdef int _check_device_name(str name) except -1:
+    try:
+        _find_device_type(name)
+    except RuntimeError:
+        if not _named_anyway(name):
+            raise
+    return 0
 
 
 cdef DeviceType _find_device_type(str name):

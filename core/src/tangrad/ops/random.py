@@ -177,7 +177,8 @@ def _random_end(self: Any, to: int | None) -> int:
         return int(2 ** _EXACT_BITS[name] + 1)
     if name not in _INTEGER_ENDS:
         raise RuntimeError(f'"random_" not implemented for {self.dtype}')
-    return _INTEGER_ENDS[name]
+    # An end is an int64 itself: the greatest of them is not drawn.
+    return min(_INTEGER_ENDS[name], 2**63 - 1)
 
 
 def _check_random(self: Any, from_: int, to: int | None) -> None:
@@ -225,7 +226,12 @@ random_between = op(
     "random_(Tensor! self, int? from_=None, int? to=None, *, generator? generator=None) -> Tensor",
     random=True,
     function=False,
-    samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(2, 3), 5), s(s.tensor(4), 1, 3)],
+    samples=lambda s: [
+        s(s.tensor(2, 3)),
+        s(s.tensor(3, dtype="int64")),
+        s(s.tensor(2, 3), 5),
+        s(s.tensor(4), 1, 3),
+    ],
 )
 def random_(self: Any, from_: int | None, to: int | None, generator: Any) -> Any:
     """Overwrite a tensor by integers uniform on [from_, to); one argument alone is `to`.

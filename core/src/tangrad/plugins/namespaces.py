@@ -287,6 +287,8 @@ def _neutral_module(name: str, broken: str = "") -> ModuleType:
         setattr(module, key, _null_context(key))
     for key in entry.get("decorators", ()):
         setattr(module, key, _identity)
+    for key in entry.get("refused", ()):
+        setattr(module, key, refused(name, key))
     for key in entry.get("same", ()):
         setattr(module, key, getattr(sys.modules[ROOT], key))
     if "older_amp" in entry:
@@ -383,6 +385,18 @@ def _null_context(name: str) -> type:
     return NullContext
 
 
+def refused(namespace: str, name: str) -> type:
+    """Return a class that stands for something of a package that is not installed.
+
+    Programs import it whether they use it or not; to call it is a `MissingPluginError`.
+    """
+
+    def refuse(cls: type, *args: Any, **kwargs: Any) -> Any:
+        raise MissingPluginError(_missing_message(namespace, name))
+
+    return type(name, (), {"__new__": refuse, "__module__": _PREFIX + namespace})
+
+
 def _identity(fn: Any = None, *args: Any, **kwargs: Any) -> Any:
     """Return the decorated function as it is: there is nothing installed to mark it for."""
     return fn if callable(fn) else _identity
@@ -424,6 +438,6 @@ def device_methods() -> list[str]:
     return _neutral()["Tensor"]["device_methods"]
 
 
-def missing_device(name: str, error: Exception) -> Exception:
+def missing_device(name: str, error: Exception) -> RuntimeError:
     """Return the error of a device that cannot be used, which names the package that brings it."""
     return MissingPluginError(f"{_missing_message(name)} ({error})")

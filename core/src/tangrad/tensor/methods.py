@@ -211,12 +211,7 @@ def device_mover(name: str) -> Any:
     ) -> Any:
         if not isinstance(device, _C.device):
             index = device if isinstance(device, int) else None
-            try:
-                device = _C.device(device if isinstance(device, str) else name)
-            except RuntimeError as error:
-                from tangrad.plugins.namespaces import missing_device
-
-                raise missing_device(name, error) from None
+            device = _C.device(device if isinstance(device, str) else name)
             if index is not None:
                 device = _C.device(name, index)
         return to(self, device, memory_format=memory_format)
