@@ -190,7 +190,9 @@ def test_persistent_workers_are_resumed_within_and_across_processes():
 
 
 @pytest.mark.parametrize(
-    "options", [{"batch_size": 5}, {"drop_last": True}, {"dataset": Keys(SIZE + 1)}], ids=str
+    "options",
+    [{"batch_size": 5}, {"drop_last": True}, {"dataset": Keys(SIZE + 1)}],
+    ids=lambda options: next(iter(options)),
 )
 def test_a_state_of_other_batches_is_refused(options):
     loader = made()
