@@ -129,6 +129,16 @@ def test_dlpack_shares_or_copies_as_asked() -> None:
         tangrad.from_dlpack(x, device="meta", copy=False)
 
 
+def test_asarray_reads_dlpack() -> None:
+    class Foreign:
+        def __init__(self, x: torch.Tensor) -> None:
+            self.__dlpack__ = x.__dlpack__
+            self.__dlpack_device__ = x.__dlpack_device__
+
+    x = torch.arange(3)
+    assert tangrad.asarray(Foreign(x)).data_ptr() == x.data_ptr()
+
+
 def test_a_capsule_that_nobody_takes_is_released() -> None:
     x = tangrad.arange(3.0)
     storage = weakref.ref(x.untyped_storage())

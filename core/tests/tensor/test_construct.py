@@ -127,17 +127,6 @@ def test_asarray_reads_buffers():
     assert_as_torch("asarray", bytearray(b"abcd"))
 
 
-def test_asarray_reads_dlpack():
-    class Foreign:
-        def __init__(self, x):
-            self.__dlpack__ = x.__dlpack__
-            self.__dlpack_device__ = x.__dlpack_device__
-
-    x = torch.arange(3)
-    y = construct.asarray(Foreign(x))
-    assert y.data_ptr() == x.data_ptr()
-
-
 @pytest.mark.parametrize("requires_grad", [True, False])
 @pytest.mark.parametrize("had_grad", [True, False])
 def test_asarray_sets_requires_grad(had_grad, requires_grad):
