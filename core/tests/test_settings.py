@@ -203,4 +203,3 @@ def test_configuration_is_told() -> None:
     assert f"NumPy {__import__('numpy').__version__}" in tangrad.__config__.show()
     assert "get_num_threads()" in tangrad.__config__.parallel_info()
     assert tangrad.version.__version__ == tangrad.__version__
-    assert not hasattr(tangrad, "hub")

@@ -46,7 +46,8 @@ def multiply_add(x: Any, factor: Any, addend: Any) -> Array:
         exact: Array = (x * wide) * (factor * wide) + addend * wide
         return exact.astype(np.float32)
     if float(addend) == 0.0 or float(factor) in (0.0, 1.0):
-        return np.asarray(x * factor + addend)
+        with np.errstate(over="ignore"):  # what is out of range is infinite, as PyTorch's
+            return np.asarray(x * factor + addend)
     return _multiply_add_wide(x, float(factor), float(addend))
 
 
