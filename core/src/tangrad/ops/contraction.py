@@ -230,6 +230,8 @@ dot = op(
 )
 def vdot(self: Any, other: Any) -> Any:
     """Sum the products of the conjugated first vector with the second."""
+    if other.is_conj() and not self.is_conj():
+        return dot(self, other.conj()).conj()
     return dot(self.conj(), other)
 
 
@@ -282,6 +284,11 @@ def matmul(self: Any, other: Any) -> Any:
     A vector on the left counts as a row, on the right as a column, and that dimension is
     dropped from the result.
     """
+    if not (isinstance(self, tangrad.Tensor) and isinstance(other, tangrad.Tensor)):
+        raise TypeError(
+            f"unsupported operand type(s) for @: '{type(self).__name__}' and "
+            f"'{type(other).__name__}'; a number multiplies with *"
+        )
     left, right = self.ndim, other.ndim
     if left == 0 or right == 0:
         raise RuntimeError(
