@@ -284,11 +284,6 @@ def matmul(self: Any, other: Any) -> Any:
     A vector on the left counts as a row, on the right as a column, and that dimension is
     dropped from the result.
     """
-    if not (isinstance(self, tangrad.Tensor) and isinstance(other, tangrad.Tensor)):
-        raise TypeError(
-            f"unsupported operand type(s) for @: '{type(self).__name__}' and "
-            f"'{type(other).__name__}'; a number multiplies with *"
-        )
     left, right = self.ndim, other.ndim
     if left == 0 or right == 0:
         raise RuntimeError(
