@@ -40,6 +40,7 @@ LAYERS = [
         "types",
         "version",
         "__config__",
+        "__future__",
     },
     {"tangrad"},  # the public namespace, which those above use as every user does
     {"linalg", "fft", "special", "signal", "return_types"},  # what shows ops by shorter names

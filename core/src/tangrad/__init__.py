@@ -213,6 +213,7 @@ _SUBMODULES = (
     "cpu",
     "version",
     "__config__",
+    "__future__",
     "cli",
     "_C",
 )
@@ -225,7 +226,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _find(name: str) -> Any:
-    if name.startswith("__") and name != "__config__":
+    if name.startswith("__") and name not in ("__config__", "__future__"):
         raise AttributeError(f"module 'tangrad' has no attribute '{name}'")
     where = _LAZY.get(name)
     if where is not None:

@@ -159,6 +159,24 @@ def test_to_empty_gives_memory_to_a_module_on_meta():
     assert net.weight.shape == (3, 2)
 
 
+def test_conversions_replace_parameters_where_the_future_says_so(agree):
+    def program(t):
+        net = t.nn.Linear(2, 2)
+        old = net.weight
+        net(t.ones(1, 2)).sum().backward()
+        t.__future__.set_overwrite_module_params_on_conversion(True)
+        try:
+            net.double()
+            asked = t.__future__.get_overwrite_module_params_on_conversion()
+        finally:
+            t.__future__.set_overwrite_module_params_on_conversion(False)
+        new = net.weight
+        kinds = [str(x.dtype).split(".")[1] for x in (old, old.grad, new, new.grad)]
+        return new is old, asked, kinds, new.requires_grad
+
+    agree(program)
+
+
 def test_memory_format_changes_images_only():
     net = nn.Conv2d(2, 3, 2).to(memory_format=tangrad.channels_last)
     assert net.weight.is_contiguous(memory_format=tangrad.channels_last)

@@ -219,7 +219,8 @@ cdef object binary_operator(int which, object left, object right):
 
 cdef object binary_operator_general(int which, Op op, object left, object right):
     cdef bint lt = isinstance(left, Tensor), rt = isinstance(right, Tensor)
-    if not (lt and (rt or is_number(right))) and not (rt and is_number(left)):
+    # A number has no matrix product, and the shortcut of matmul takes both operands for tensors.
+    if not (lt and (rt or is_number(right))) and not (rt and is_number(left)) or which == 7 and not (lt and rt):
         other = right if lt else left
         if which == 15 or which == 16:
             if other is None or isinstance(other, (str, bytes, dict, set)):

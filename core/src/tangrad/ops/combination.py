@@ -146,7 +146,7 @@ def _as_block(position: int, x: Any) -> Any:
 
 
 @composite(
-    "block_diag(Tensor[] tensors) -> Tensor",
+    "block_diag(Tensor[] tensors=()) -> Tensor",
     varargs=True,
     method=False,
     samples=lambda s: [
@@ -172,7 +172,6 @@ def block_diag(tensors: Sequence[Any]) -> Any:
 
 @composite(
     "diff(Tensor self, int n=1, dim dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
-    strict_out_dtype=True,
     out=True,
     samples=lambda s: [
         s(s.tensor(4)),

@@ -230,6 +230,8 @@ dot = op(
 )
 def vdot(self: Any, other: Any) -> Any:
     """Sum the products of the conjugated first vector with the second."""
+    if other.is_conj() and not self.is_conj():
+        return dot(self, other.conj()).conj()
     return dot(self.conj(), other)
 
 

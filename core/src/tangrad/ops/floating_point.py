@@ -125,6 +125,7 @@ def _power_samples(s: Any) -> list[Any]:
 
 @composite(
     "float_power(Operand self, Operand exponent) -> Tensor",
+    strict_out_dtype=True,
     out=True,
     samples=_power_samples,
     errors=lambda s: [(s(s.tensor(2), s.tensor(3)), RuntimeError, "must match")],

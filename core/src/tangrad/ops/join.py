@@ -562,7 +562,7 @@ def broadcast_tensors(tensors: Sequence[Any]) -> Any:
 
 
 @composite(
-    "meshgrid(Tensor[] tensors, *, str indexing='ij') -> Tensor[]",
+    "meshgrid(Tensor[] tensors=(), *, str indexing='ij') -> Tensor[]",
     varargs=True,
     method=False,
     samples=lambda s: [

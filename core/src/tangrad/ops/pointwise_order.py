@@ -15,7 +15,6 @@ maximum = pointwise(
     "maximum(Tensor self, Tensor other) -> Tensor",
     "maximum(self, other)",
     dtypes=REAL,
-    strict_out_dtype=True,
     samples=lambda s: [*s.binary(number=False), s(s.specials(), s.tensor())],
     errors=lambda s: [
         (s(s.tensor(2, dtype="complex64"), s.tensor(2)), RuntimeError, "not implemented"),
@@ -27,7 +26,6 @@ minimum = pointwise(
     "minimum(Tensor self, Tensor other) -> Tensor",
     "minimum(self, other)",
     dtypes=REAL,
-    strict_out_dtype=True,
     samples=lambda s: [*s.binary(number=False), s(s.specials(), s.tensor())],
     errors=lambda s: [
         (s(s.tensor(2, dtype="complex64"), s.tensor(2)), RuntimeError, "not implemented"),
@@ -178,6 +176,7 @@ def _check_where(condition: Any) -> None:
 where_choice = pointwise(
     "where_choice(Tensor condition, Operand self, Operand other) -> Tensor",
     "where(condition, self, other)",
+    strict_out_dtype=True,
     numbers=True,
     fixed={"condition": "bool"},
     check=_check_where,

@@ -176,12 +176,13 @@ def _fractional(
         position[axis] = o
         placed = along.reshape((*shape[:2], *position, *window))
         places = places + placed * numel_of(sizes[axis + 1 :])
-    flat = places.reshape((*shape[:2], -1))
-    taken = x.detach().reshape((*shape[:2], -1)).gather(2, flat)
+    flat = places.reshape((*shape[:2], numel_of(outs) * numel_of(kernel)))
+    rows = x.reshape((*shape[:2], numel_of(sizes)))
+    taken = rows.detach().gather(2, flat)
     taken = taken.reshape((*shape[:2], numel_of(outs), numel_of(kernel)))
     flat = flat.reshape(tuple(taken.shape))
     indices = flat.gather(3, taken.max(-1, keepdim=True)[1]).squeeze(-1)
-    values = x.reshape((*shape[:2], -1)).gather(2, indices)
+    values = rows.gather(2, indices)
     wanted = (*tuple(input.shape)[:-spatial], *outs)
     return values.reshape(wanted), indices.reshape(wanted)
 
@@ -194,6 +195,7 @@ def _fractional(
     samples=lambda s: [
         s(s.tensor(1, 2, 5, 6), 2, 3, None, False, s.tensor(1, 2, 2, low=0, high=0.99)),
         s(s.tensor(2, 6, 5), (2, 3), None, (0.5, 0.5), True, s.tensor(1, 2, 2, low=0, high=0.99)),
+        *([s(s.tensor(0, 2, 5, 5), 2, 3, None, False, s.tensor(0, 2, 2))] if s.is_floating else []),
         s(
             s.tensor(1, 1, 4, 4, strided=True),
             2,

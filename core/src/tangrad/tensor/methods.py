@@ -365,6 +365,11 @@ def where(self: Any, condition: Any, other: Any) -> _C.Tensor:
 
 
 TABLE: dict[str, Any] = {
+    # What Python 2 called the operators, which old programs and PyTorch's own tests call by name.
+    "__div__": lambda self, other: self / other,
+    "__rdiv__": lambda self, other: self.reciprocal() * other,
+    "__idiv__": lambda self, other: self.div_(other),
+    "__nonzero__": lambda self: bool(self),
     "to": to,
     "cpu": cpu,
     "type": type_,

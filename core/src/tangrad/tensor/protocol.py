@@ -29,9 +29,13 @@ def find_attribute(t: Any, name: str) -> Any:
     return found.__get__(t, type(t)) if hasattr(found, "__get__") else found
 
 
+# The names with underscores that this file finds; Python asks for many more, and must get none.
+_DUNDERS = ("__cuda_array_interface__", "__div__", "__rdiv__", "__idiv__", "__nonzero__")
+
+
 def class_attribute(name: str) -> Any:
     """Load a method or property of Tensor by name and put it on the type; None if unknown."""
-    if name.startswith("__") and name not in ("__cuda_array_interface__",):
+    if name.startswith("__") and name not in _DUNDERS:
         return None
     from tangrad.tensor import methods
 

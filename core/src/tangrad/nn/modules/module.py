@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import tangrad
 import tangrad.nn._module as _module
+from tangrad.__future__ import get_overwrite_module_params_on_conversion
 from tangrad.nn.modules import hooks as _hooks
 from tangrad.nn.modules.hooks import (
     Hooked,
@@ -497,7 +498,8 @@ class Module(Stateful, Hooked):
         """Replace the memory of every parameter, its gradient and every buffer by `fn` of it.
 
         The parameter objects stay, so that optimizers go on holding them; only a parameter that
-        comes from, or goes to, the device "meta" is replaced.
+        comes from, or goes to, the device "meta" is replaced, and every one where
+        `tangrad.__future__` says so.
         """
         if recurse:
             for module in self.children():
@@ -651,7 +653,8 @@ def _converted(parameter: Any, fn: Callable[[Any], Any]) -> Any:
         data = fn(parameter)
         grad = None if parameter.grad is None else fn(parameter.grad)
     # A tensor without memory cannot be given some by assigning to `data`.
-    if (data.device.type == "meta") != (parameter.device.type == "meta"):
+    moved = (data.device.type == "meta") != (parameter.device.type == "meta")
+    if moved or get_overwrite_module_params_on_conversion():
         if is_lazy(parameter):
             return type(parameter)(parameter.requires_grad, data.device, data.dtype)
         parameter = Parameter(data, requires_grad=parameter.requires_grad)
