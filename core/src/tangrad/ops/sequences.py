@@ -33,6 +33,31 @@ def _sequence_reference(np: Any, self: Any, start: Any, step: Any) -> Any:
     return (positions.astype(kind) * kind(step) + kind(start)).astype(self.dtype)
 
 
+_spaced = op(
+    "_spaced(Tensor! self, float start, float end) -> Tensor",
+    reference=lambda np, self, start, end: _spaced_reference(np, self, start, end),
+    dtypes="floating",
+    vjp="none: the values written do not depend on those before",
+    batch=None,
+    function=False,
+    method=False,
+    samples=lambda s: [s(s.tensor(n), 0.5, 2.0) for n in (0, 1, 2, 5)] if s.is_floating else [],
+    oracle=lambda torch, x, start, end: x.copy_(
+        torch.linspace(start, end, x.numel(), dtype=torch.float64).to(x.dtype)
+    ),
+    doc="Overwrite a vector by evenly spaced numbers, from both ends, so that both are exact.",
+)
+
+
+def _spaced_reference(np: Any, self: Any, start: Any, end: Any) -> Any:
+    steps = self.shape[0]
+    step = (end - start) / max(1, steps - 1)
+    place = np.arange(steps)
+    from_start = place < max(steps // 2, steps == 1)
+    numbers = np.where(from_start, place * step + start, end - (steps - 1 - place) * step)
+    return numbers.astype(self.dtype)
+
+
 def _check_range(start: Any, end: Any, step: Any) -> None:
     if any(isinstance(x, complex) for x in (start, end, step)):
         raise RuntimeError(f"unsupported range of complex numbers: {start} -> {end} by {step}")
@@ -187,7 +212,7 @@ def range_(
     return _given(_sequence(vector, start, step), requires_grad, out)
 
 
-def _spaced(start: Any, end: Any, steps: int) -> list[Any]:
+def _spaced_numbers(start: Any, end: Any, steps: int) -> list[Any]:
     """List evenly spaced numbers, from both ends towards the middle, so that both are exact."""
     if steps == 1:
         return [start]
@@ -208,19 +233,6 @@ def _spacing_dtype(dtype: Any, start: Any, end: Any) -> Any:
     if isinstance(start, complex) or isinstance(end, complex):
         return dtype_of_number(1j)
     return _C.get_default_dtype()
-
-
-def _write_spaced(vector: Any, start: Any, end: Any) -> Any:
-    """Overwrite a vector by evenly spaced numbers, from both ends, so that both are exact."""
-    steps = vector.shape[0]
-    if steps < 2:
-        return vector.fill_(start) if steps else vector
-    step = (float(end) - float(start)) / (steps - 1)
-    half = steps // 2
-    _sequence(vector.narrow(0, 0, half), float(start), step)
-    backwards = vector.new_empty((steps - half,))
-    vector.narrow(0, half, steps - half).copy_(_sequence(backwards, float(end), -step).flip(0))
-    return vector
 
 
 def _bound(name: str, x: Any) -> Any:
@@ -281,9 +293,9 @@ def linspace(
     dtype = out.dtype if out is not None and dtype is None else _spacing_dtype(dtype, start, end)
     vector = _vector(steps, dtype, device, out)
     if _is_plain(dtype, start, end):
-        _write_spaced(vector, start, end)
+        _spaced(vector, float(start), float(end))
     else:
-        vector.copy_(_from_numbers(_spaced(start, end, steps), dtype, vector.device))
+        vector.copy_(_from_numbers(_spaced_numbers(start, end, steps), dtype, vector.device))
     return _given(vector, requires_grad, out)
 
 
@@ -314,7 +326,7 @@ def logspace(
     dtype = out.dtype if out is not None and dtype is None else _spacing_dtype(dtype, start, end)
     if not (dtype.is_floating_point or dtype.is_complex):
         start, end = int(start), int(end)  # as PyTorch: the ends are of the result's dtype
-    powers = [base**x for x in _spaced(start, end, steps)]
+    powers = [base**x for x in _spaced_numbers(start, end, steps)]
     vector = _vector(steps, dtype, device, out)
     vector.copy_(_from_numbers(powers, dtype, vector.device))
     return _given(vector, requires_grad, out)
