@@ -113,10 +113,6 @@ def _adaptive_average(name: str, spatial: int, input: Any, output_size: Any) -> 
             .mean((-1,))
             .reshape((*tuple(input.shape)[:-spatial], *wanted))
         )
-    elif not any(n % out for n, out in zip(x.shape[-spatial:], wanted, strict=True)):
-        for dim, out in reversed(list(enumerate(wanted, input.ndim - spatial))):
-            x = x.unflatten(dim, (out, x.shape[dim] // out))
-        x = x.mean(tuple(range(input.ndim - spatial + 1, x.ndim, 2)))
     else:
         for dim, out in enumerate(wanted, input.ndim - spatial):
             x = _average(x, dim, out)

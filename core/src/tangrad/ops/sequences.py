@@ -100,6 +100,35 @@ def _given(vector: Any, requires_grad: bool, out: Any) -> Any:
     return out if out.ndim == 1 else out.copy_(vector.reshape(out.shape))
 
 
+def _arange(
+    start: Any,
+    end: Any,
+    step: Any,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    out: Any,
+) -> Any:
+    require_strided(layout)
+    start, end, step = _number(start), _number(end), _number(step)
+    _check_range(start, end, step)
+    if dtype is None and out is None:
+        whole = all(isinstance(x, int) for x in (start, end, step))
+        dtype = tangrad.int64 if whole else _C.get_default_dtype()
+    kind = dtype if out is None else out.dtype
+    if kind.is_complex or kind == tangrad.bool:
+        raise NotImplementedError(f"arange: not implemented for {kind}")
+    length = _range_length(start, end, step)
+    if not kind.is_floating_point:
+        start, end, step = int(start), int(end), int(step)
+        if step == 0:
+            raise ValueError(f"step must be nonzero, but is so in {kind}")
+        length = _range_length(start, end, step) if kind == tangrad.int64 else length
+    vector = _vector(length, dtype, device, out)
+    return _given(_sequence(vector, start, step), requires_grad, out)
+
+
 @composite(
     "arange_step(Scalar start, Scalar end, Scalar step=1, *, dtype? dtype=None,"
     " layout? layout=None, device? device=None, bool requires_grad=False,"
@@ -129,23 +158,7 @@ def arange_step(
 
     Integers make int64, others the default dtype.
     """
-    require_strided(layout)
-    start, end, step = _number(start), _number(end), _number(step)
-    _check_range(start, end, step)
-    if dtype is None and out is None:
-        whole = all(isinstance(x, int) for x in (start, end, step))
-        dtype = tangrad.int64 if whole else _C.get_default_dtype()
-    kind = dtype if out is None else out.dtype
-    if kind.is_complex or kind == tangrad.bool:
-        raise NotImplementedError(f"arange: not implemented for {kind}")
-    length = _range_length(start, end, step)
-    if not kind.is_floating_point:
-        start, end, step = int(start), int(end), int(step)
-        if step == 0:
-            raise ValueError(f"step must be nonzero, but is so in {kind}")
-        length = _range_length(start, end, step) if kind == tangrad.int64 else length
-    vector = _vector(length, dtype, device, out)
-    return _given(_sequence(vector, start, step), requires_grad, out)
+    return _arange(start, end, step, dtype, layout, device, requires_grad, out)
 
 
 @composite(
@@ -167,9 +180,7 @@ def arange_end(
     out: Any,
 ) -> Any:
     """Make a vector of 0, 1, ... below end."""
-    return arange_step(
-        0, end, 1, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad, out=out
-    )
+    return _arange(0, end, 1, dtype, layout, device, requires_grad, out)
 
 
 arange = overload("arange", "arange_end", "arange_step", method=False)
