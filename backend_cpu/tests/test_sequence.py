@@ -14,7 +14,7 @@ def vector(n, dtype, device, step):
 
 
 @pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("step", (1, 3))
+@pytest.mark.parametrize("step", [1, 3])
 @pytest.mark.parametrize(
     ("dtype", "bounds"),
     [
@@ -35,8 +35,8 @@ def test_arange_agrees_with_the_reference(n, step, dtype, bounds):
 
 
 @pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("step", (1, 3))
-@pytest.mark.parametrize("dtype", (tangrad.float32, tangrad.float64, tangrad.float16))
+@pytest.mark.parametrize("step", [1, 3])
+@pytest.mark.parametrize("dtype", [tangrad.float32, tangrad.float64, tangrad.float16])
 def test_linspace_agrees_with_the_reference(n, step, dtype):
     found, expected = (
         tangrad.linspace(-1.3, 7.7, n, out=vector(n, dtype, device, step)).cpu()
