@@ -44,9 +44,12 @@ def __getattr__(name: str) -> Any:
     if name in NAMESPACES:
         return NAMESPACES[name]
     try:
-        return find(name)
+        found = find(name)
     except AttributeError:
         pass
+    else:
+        globals().setdefault(name, found)  # a family of that name, if loaded, stays a module
+        return found
     try:
         return _C.dtype_by_name(name)
     except TypeError:

@@ -233,6 +233,8 @@ def _kept_stride(x: Any) -> Ints:
     A dense tensor keeps its stride; of any other the order of dimensions is kept.
     """
     shape, stride = tuple(x.shape), tuple(x.stride())
+    if x.is_contiguous() and 0 not in shape:
+        return stride
     if 0 in shape or _dense(shape, stride):
         return stride if 0 not in shape else contiguous_stride(shape)
     order = sorted(range(len(shape)), key=lambda d: -stride[d])

@@ -7,6 +7,7 @@ from typing import Any
 
 from tangrad import _C
 from tangrad.dispatch.binding import call_by_name
+from tangrad.ops.geometry import Geometry
 from tangrad.ops.schema import KEYWORD_ALIASES, Schema
 
 
@@ -253,16 +254,11 @@ class Definition:
 
     def view_geometry(self, args: Sequence[Any]) -> Any:
         """Return the geometry of a view of bound arguments."""
-        from tangrad.ops.geometry import Geometry
-
-        named = self._named(args)
-        for name, value in named.items():
-            if isinstance(value, _C.Tensor):
-                named[name] = Geometry(value)
-        result = call_by_name(self.geometry, named)
+        args = [Geometry(x) if isinstance(x, _C.Tensor) else x for x in args]
+        result = self._apply(self.geometry, args)
         if self.dtype is None:
             return list(result) if isinstance(result, list) else tuple(result)
-        dtype = call_by_name(self.dtype, named)
+        dtype = self._apply(self.dtype, args)
         dtype = _C.dtype_by_name(dtype) if isinstance(dtype, str) else dtype
         if isinstance(result, list):
             return [(*g[:3], dtype) for g in result]

@@ -13,6 +13,7 @@ import tangrad
 from tangrad.ops.convolution import in_format_of, repeated
 from tangrad.ops.define import composite
 from tangrad.ops.movement import Ints, numel_of
+from tangrad.ops.pooling import max_pool_with_indices
 from tangrad.tensor.construct import tensor
 
 _LARGEST = 2**40  # elements along one dimension of a result: more than fits into any memory
@@ -129,6 +130,11 @@ def _adaptive_greatest(name: str, spatial: int, input: Any, output_size: Any) ->
         shape = (*lead, *wanted)
         places = input.new_zeros(shape, dtype=tangrad.int64)
         return input.reshape((-1,))[:0].reshape(shape), places
+    if not any(n % out for n, out in zip(sizes, wanted, strict=True)):
+        kernel = tuple(n // out for n, out in zip(sizes, wanted, strict=True))
+        none, ones = (0,) * spatial, (1,) * spatial
+        values, indices = max_pool_with_indices(input, kernel, kernel, none, ones, False)
+        return in_format_of(values, input), in_format_of(indices, input)
     x = input.detach()
     flat = tangrad.zeros((), dtype=tangrad.int64, device=input.device)
     first = len(lead)

@@ -33,6 +33,31 @@ def _sequence_reference(np: Any, self: Any, start: Any, step: Any) -> Any:
     return (positions.astype(kind) * kind(step) + kind(start)).astype(self.dtype)
 
 
+_spaced = op(
+    "_spaced(Tensor! self, float start, float end) -> Tensor",
+    reference=lambda np, self, start, end: _spaced_reference(np, self, start, end),
+    dtypes="floating",
+    vjp="none: the values written do not depend on those before",
+    batch=None,
+    function=False,
+    method=False,
+    samples=lambda s: [s(s.tensor(n), 0.5, 2.0) for n in (0, 1, 2, 5)] if s.is_floating else [],
+    oracle=lambda torch, x, start, end: x.copy_(
+        torch.linspace(start, end, x.numel(), dtype=torch.float64).to(x.dtype)
+    ),
+    doc="Overwrite a vector by evenly spaced numbers, from both ends, so that both are exact.",
+)
+
+
+def _spaced_reference(np: Any, self: Any, start: Any, end: Any) -> Any:
+    steps = self.shape[0]
+    step = (end - start) / max(1, steps - 1)
+    place = np.arange(steps)
+    from_start = place < max(steps // 2, steps == 1)
+    numbers = np.where(from_start, place * step + start, end - (steps - 1 - place) * step)
+    return numbers.astype(self.dtype)
+
+
 def _check_range(start: Any, end: Any, step: Any) -> None:
     if any(isinstance(x, complex) for x in (start, end, step)):
         raise RuntimeError(f"unsupported range of complex numbers: {start} -> {end} by {step}")
@@ -75,6 +100,35 @@ def _given(vector: Any, requires_grad: bool, out: Any) -> Any:
     return out if out.ndim == 1 else out.copy_(vector.reshape(out.shape))
 
 
+def _arange(
+    start: Any,
+    end: Any,
+    step: Any,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    out: Any,
+) -> Any:
+    require_strided(layout)
+    start, end, step = _number(start), _number(end), _number(step)
+    _check_range(start, end, step)
+    if dtype is None and out is None:
+        whole = all(isinstance(x, int) for x in (start, end, step))
+        dtype = tangrad.int64 if whole else _C.get_default_dtype()
+    kind = dtype if out is None else out.dtype
+    if kind.is_complex or kind == tangrad.bool:
+        raise NotImplementedError(f"arange: not implemented for {kind}")
+    length = _range_length(start, end, step)
+    if not kind.is_floating_point:
+        start, end, step = int(start), int(end), int(step)
+        if step == 0:
+            raise ValueError(f"step must be nonzero, but is so in {kind}")
+        length = _range_length(start, end, step) if kind == tangrad.int64 else length
+    vector = _vector(length, dtype, device, out)
+    return _given(_sequence(vector, start, step), requires_grad, out)
+
+
 @composite(
     "arange_step(Scalar start, Scalar end, Scalar step=1, *, dtype? dtype=None,"
     " layout? layout=None, device? device=None, bool requires_grad=False,"
@@ -104,23 +158,7 @@ def arange_step(
 
     Integers make int64, others the default dtype.
     """
-    require_strided(layout)
-    start, end, step = _number(start), _number(end), _number(step)
-    _check_range(start, end, step)
-    if dtype is None and out is None:
-        whole = all(isinstance(x, int) for x in (start, end, step))
-        dtype = tangrad.int64 if whole else _C.get_default_dtype()
-    kind = dtype if out is None else out.dtype
-    if kind.is_complex or kind == tangrad.bool:
-        raise NotImplementedError(f"arange: not implemented for {kind}")
-    length = _range_length(start, end, step)
-    if not kind.is_floating_point:
-        start, end, step = int(start), int(end), int(step)
-        if step == 0:
-            raise ValueError(f"step must be nonzero, but is so in {kind}")
-        length = _range_length(start, end, step) if kind == tangrad.int64 else length
-    vector = _vector(length, dtype, device, out)
-    return _given(_sequence(vector, start, step), requires_grad, out)
+    return _arange(start, end, step, dtype, layout, device, requires_grad, out)
 
 
 @composite(
@@ -142,9 +180,7 @@ def arange_end(
     out: Any,
 ) -> Any:
     """Make a vector of 0, 1, ... below end."""
-    return arange_step(
-        0, end, 1, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad, out=out
-    )
+    return _arange(0, end, 1, dtype, layout, device, requires_grad, out)
 
 
 arange = overload("arange", "arange_end", "arange_step", method=False)
@@ -187,7 +223,7 @@ def range_(
     return _given(_sequence(vector, start, step), requires_grad, out)
 
 
-def _spaced(start: Any, end: Any, steps: int) -> list[Any]:
+def _spaced_numbers(start: Any, end: Any, steps: int) -> list[Any]:
     """List evenly spaced numbers, from both ends towards the middle, so that both are exact."""
     if steps == 1:
         return [start]
@@ -208,19 +244,6 @@ def _spacing_dtype(dtype: Any, start: Any, end: Any) -> Any:
     if isinstance(start, complex) or isinstance(end, complex):
         return dtype_of_number(1j)
     return _C.get_default_dtype()
-
-
-def _write_spaced(vector: Any, start: Any, end: Any) -> Any:
-    """Overwrite a vector by evenly spaced numbers, from both ends, so that both are exact."""
-    steps = vector.shape[0]
-    if steps < 2:
-        return vector.fill_(start) if steps else vector
-    step = (float(end) - float(start)) / (steps - 1)
-    half = steps // 2
-    _sequence(vector.narrow(0, 0, half), float(start), step)
-    backwards = vector.new_empty((steps - half,))
-    vector.narrow(0, half, steps - half).copy_(_sequence(backwards, float(end), -step).flip(0))
-    return vector
 
 
 def _bound(name: str, x: Any) -> Any:
@@ -281,9 +304,9 @@ def linspace(
     dtype = out.dtype if out is not None and dtype is None else _spacing_dtype(dtype, start, end)
     vector = _vector(steps, dtype, device, out)
     if _is_plain(dtype, start, end):
-        _write_spaced(vector, start, end)
+        _spaced(vector, float(start), float(end))
     else:
-        vector.copy_(_from_numbers(_spaced(start, end, steps), dtype, vector.device))
+        vector.copy_(_from_numbers(_spaced_numbers(start, end, steps), dtype, vector.device))
     return _given(vector, requires_grad, out)
 
 
@@ -314,7 +337,7 @@ def logspace(
     dtype = out.dtype if out is not None and dtype is None else _spacing_dtype(dtype, start, end)
     if not (dtype.is_floating_point or dtype.is_complex):
         start, end = int(start), int(end)  # as PyTorch: the ends are of the result's dtype
-    powers = [base**x for x in _spaced(start, end, steps)]
+    powers = [base**x for x in _spaced_numbers(start, end, steps)]
     vector = _vector(steps, dtype, device, out)
     vector.copy_(_from_numbers(powers, dtype, vector.device))
     return _given(vector, requires_grad, out)
