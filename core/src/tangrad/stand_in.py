@@ -29,6 +29,7 @@ PRIVATE: dict[str, dict[str, Any]] = {
     "_custom_ops": {},
     "_dynamo": {
         "allow_in_graph": _unchanged,
+        "assume_constant_result": _unchanged,
         "graph_break": lambda: None,
         "is_compiling": lambda: False,
         "reset": lambda: None,
