@@ -53,6 +53,7 @@ class Finder:
         if top != STOOD_IN_FOR:
             return None
         private = PRIVATE.get(rest)
+        module: ModuleType | None
         if private is not None:
             module = ModuleType(fullname, "Answer what other libraries ask: nothing is traced.")
             module.__dict__.update(private, __path__=[])
