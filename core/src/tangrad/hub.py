@@ -30,7 +30,7 @@ __all__ = [
     "set_dir",
 ]
 
-_HASH = re.compile(r"-([a-f0-9]*)\.")  # of a name such as resnet18-bfd8deac.pth
+HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")  # of a name such as resnet18-bfd8deac.pth
 _CHUNK = 1 << 20
 _dir: str | None = None
 
@@ -39,9 +39,13 @@ def get_dir() -> str:
     """Return where downloads are kept: `set_dir`, `$TORCH_HOME/hub` or `~/.cache/torch/hub`."""
     if _dir is not None:
         return _dir
+    return os.path.join(_get_torch_home(), "hub")
+
+
+def _get_torch_home() -> str:
+    """Return `$TORCH_HOME` or `~/.cache/torch`; other libraries keep their weights there too."""
     cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
-    home = os.environ.get("TORCH_HOME", os.path.join(cache, "torch"))
-    return os.path.join(os.path.expanduser(home), "hub")
+    return os.path.expanduser(os.environ.get("TORCH_HOME", os.path.join(cache, "torch")))
 
 
 def set_dir(d: str | os.PathLike[str]) -> None:
@@ -117,7 +121,7 @@ def load_state_dict_from_url(
     name = file_name or os.path.basename(urlparse(url).path)
     path = os.path.join(folder, name)
     if not os.path.exists(path):
-        found = _HASH.search(name) if check_hash else None
+        found = HASH_REGEX.search(name) if check_hash else None
         download_url_to_file(url, path, found and found.group(1), progress)
     return tangrad.load(path, map_location=map_location)
 

@@ -11,12 +11,32 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import nullcontext
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
 STOOD_IN_FOR = "torch"
 OURS = __name__.partition(".")[0]
+
+
+def _unchanged(function: Any) -> Any:
+    return function
+
+
+# Private modules that other libraries import, and what they take from them.
+PRIVATE: dict[str, dict[str, Any]] = {
+    "_custom_ops": {},
+    "_dynamo": {
+        "allow_in_graph": _unchanged,
+        "assume_constant_result": _unchanged,
+        "graph_break": lambda: None,
+        "is_compiling": lambda: False,
+        "reset": lambda: None,
+    },
+    "_dynamo._trace_wrapped_higher_order_op": {"TransformGetItemToIndex": nullcontext},
+    "_dynamo.utils": {"is_compile_supported": lambda device: False},
+}
 
 
 class Finder:
@@ -32,7 +52,13 @@ class Finder:
         top, _, rest = fullname.partition(".")
         if top != STOOD_IN_FOR:
             return None
-        module = _find(f"{OURS}.{rest}" if rest else OURS)
+        private = PRIVATE.get(rest)
+        module: ModuleType | None
+        if private is not None:
+            module = ModuleType(fullname, "Answer what other libraries ask: nothing is traced.")
+            module.__dict__.update(private, __path__=[])
+        else:
+            module = _find(f"{OURS}.{rest}" if rest else OURS)
         if module is None:
             raise ModuleNotFoundError(
                 f"No module named '{fullname}': tangrad stands in for {STOOD_IN_FOR} in this "
@@ -87,7 +113,17 @@ def install() -> None:
         )
     if not any(isinstance(finder, Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, Finder())
+        _show_private_names()
         _install_in_children()
+
+
+def _show_private_names() -> None:
+    """Give what other libraries take from PyTorch's private modules, and hardly use."""
+    ours = sys.modules[OURS]
+    compiled = ours._C
+    compiled._TensorMeta = type(ours.Tensor)
+    compiled._log_api_usage_once = lambda event: None
+    compiled._get_tracing_state = lambda: None
 
 
 class _Installed:

@@ -117,6 +117,14 @@ def test_an_unknown_name_is_a_plain_attribute_error(site):
         ("jit.is_tracing()", False),
         ("jit.ignore(abs) is abs", True),
         ("jit.unused(drop=True)(abs) is abs", True),
+        ("jit.script(abs) is abs", True),
+        ("jit.trace(abs, 1) is abs", True),
+        ("jit.annotate(int, 3)", 3),
+        ("isinstance(abs, jit.ScriptModule)", False),
+        ("fx.wrap(abs) is abs", True),
+        ("isinstance(abs, fx.GraphModule)", False),
+        ("isinstance(abs, cuda.Stream)", False),
+        ("isinstance(abs, nn.parallel.DistributedDataParallel)", False),
         ("onnx.is_in_onnx_export()", False),
         ("backends.cudnn.is_available()", False),
         ("backends.cudnn.enabled", False),
@@ -128,7 +136,7 @@ def test_programs_get_truthful_answers_where_nothing_is_installed(site, question
     assert eval(question, {name: getattr(tangrad, name) for name in TOP}) == answer
 
 
-TOP = ("backends", "compiler", "cuda", "distributed", "jit", "onnx")
+TOP = ("backends", "compiler", "cuda", "distributed", "fx", "jit", "nn", "onnx")
 
 
 def test_record_function_is_a_null_context_and_decorator(site):
@@ -160,13 +168,13 @@ def test_a_missing_package_says_what_to_install(site):
 
 def test_what_a_neutral_module_does_not_know_says_what_to_install(site):
     hint = r"run: pip install tangrad\[cuda\]"
-    with pytest.raises(AttributeError, match=f"'tangrad.cuda.Stream'.*{hint}"):
-        _ = tangrad.cuda.Stream
+    with pytest.raises(AttributeError, match=f"'tangrad.cuda.get_device_name'.*{hint}"):
+        _ = tangrad.cuda.get_device_name
     with pytest.raises(ModuleNotFoundError, match=hint):
         importlib.import_module("tangrad.cuda.nvtx")
     with pytest.raises(ModuleNotFoundError, match=hint):
-        exec("from tangrad.cuda import Stream")
-    assert not hasattr(tangrad.cuda, "Stream")
+        exec("from tangrad.cuda import get_device_name")
+    assert not hasattr(tangrad.cuda, "get_device_name")
 
 
 def test_a_name_of_nobody_below_a_neutral_module_is_not_blamed_on_an_extra(site):

@@ -114,3 +114,31 @@ def test_a_process_that_it_spawns_has_no_pytorch_either(tmp_path):
         """,
     )
     assert outcome.stdout == "('tangrad', True)\n[1.0, 1.0]\n", outcome.stderr
+
+
+def test_what_libraries_of_models_import_is_there(tmp_path):
+    outcome = run(
+        tmp_path,
+        """
+        import torch
+        import torch._custom_ops
+        from torch._C import _TensorMeta
+        from torch._dynamo.utils import is_compile_supported
+        from torch.ao.quantization import QuantStub
+        from torch.fx.graph_module import GraphModule
+        from torch.hub import HASH_REGEX, _get_torch_home
+        from torch.jit.annotations import BroadcastingList2
+        from torch.nn.attention.flex_attention import BlockMask
+        from torch.nn.parallel.distributed import DistributedDataParallel
+        from torch.onnx.symbolic_helper import parse_args
+        from torch.utils._pytree import _dict_flatten, _dict_flatten_with_keys, _dict_unflatten
+        assert isinstance(torch.Tensor, _TensorMeta)
+        assert not is_compile_supported("cpu")
+        assert torch._dynamo.allow_in_graph(abs) is abs
+        torch._C._log_api_usage_once("a model was made")
+        assert _dict_unflatten(*_dict_flatten({"a": 1})) == {"a": 1}
+        assert _dict_flatten_with_keys({"a": 1}) == ([("a", 1)], ["a"])
+        print("imported")
+        """,
+    )
+    assert (outcome.stdout, outcome.stderr, outcome.returncode) == ("imported\n", "", 0)

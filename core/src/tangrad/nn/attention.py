@@ -6,7 +6,12 @@ import enum
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tangrad.plugins import namespaces
+
 __all__ = ["SDPBackend", "sdpa_kernel"]
+
+__path__: list[str] = []  # below it there is only what packages bring
+__getattr__ = namespaces.attribute_of(__name__)
 
 
 class SDPBackend(enum.IntEnum):

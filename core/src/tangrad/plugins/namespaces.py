@@ -289,11 +289,12 @@ def _neutral_module(name: str, broken: str = "") -> ModuleType:
         setattr(module, key, _identity)
     for key in entry.get("refused", ()):
         setattr(module, key, refused(name, key))
-    for key in entry.get("same", ()):
-        setattr(module, key, getattr(sys.modules[ROOT], key))
-    if "older_amp" in entry:
-        import importlib
+    import importlib
 
+    for key, path in entry.get("same", {}).items():
+        where, _, own = path.rpartition(".")
+        setattr(module, key, getattr(importlib.import_module(where), own))
+    if "older_amp" in entry:
         # By name, as it stands on what this module is part of.
         importlib.import_module(f"{ROOT}.amp.of_device").show(module, entry["older_amp"])
 

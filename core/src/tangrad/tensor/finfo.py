@@ -13,6 +13,13 @@ _FLOAT_FORMATS = {
     "float32": (32, 23, 127, 6),
     "float64": (64, 52, 1023, 15),
 }
+# eps, max, smallest normal: their codes leave out what an IEEE format of that size would have.
+_FLOAT8_LIMITS = {
+    "float8_e4m3fn": (2.0**-3, 448.0, 2.0**-6),
+    "float8_e4m3fnuz": (2.0**-3, 240.0, 2.0**-7),
+    "float8_e5m2": (2.0**-2, 57344.0, 2.0**-14),
+    "float8_e5m2fnuz": (2.0**-3, 57344.0, 2.0**-15),
+}
 _REAL_PART = {"complex64": "float32", "complex128": "float64"}
 _INTEGERS = {
     f"{prefix}{bits}": (bits, prefix == "int")
@@ -91,14 +98,18 @@ class finfo(_Limits):
             type = get_default_dtype()
         name = _name_of("finfo", type)
         name = _REAL_PART.get(name, name)
-        if name not in _FLOAT_FORMATS:
+        if name in _FLOAT8_LIMITS:
+            bits, digits = 8, 0
+            eps, largest, smallest = _FLOAT8_LIMITS[name]
+        elif name in _FLOAT_FORMATS:
+            bits, stored, exponent, digits = _FLOAT_FORMATS[name]
+            eps = 2.0**-stored
+            largest = (2.0 - eps) * 2.0**exponent
+            smallest = 2.0 ** (1 - exponent)
+        else:
             raise TypeError(
                 f"finfo() requires a floating point dtype, got {type}; use iinfo() for integers"
             )
-        bits, stored, exponent, digits = _FLOAT_FORMATS[name]
-        eps = 2.0**-stored
-        largest = (2.0 - eps) * 2.0**exponent
-        smallest = 2.0 ** (1 - exponent)
         self._set(
             bits=bits,
             eps=eps,

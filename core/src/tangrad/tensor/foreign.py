@@ -15,7 +15,12 @@ def find_registered(name: str) -> Any:
     try:
         return _C.dtype_by_name(name)
     except TypeError:
-        return next((found for found in _C.registered_layouts() if found.name == name), None)
+        pass
+    if name.startswith("float8_"):
+        from tangrad.tensor import float8
+
+        return float8.register(name) if name in float8.FORMATS else None
+    return next((found for found in _C.registered_layouts() if found.name == name), None)
 
 
 def convert(dst: Any, src: Any) -> None:

@@ -4,11 +4,10 @@ from typing import Any
 
 from tangrad.nn.parallel.data_parallel import DataParallel as DataParallel
 from tangrad.nn.parallel.data_parallel import data_parallel as data_parallel
+from tangrad.plugins import namespaces
 
 
 def __getattr__(name: str) -> Any:
-    if name != "DistributedDataParallel":
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    from tangrad.plugins.namespaces import resolve
-
-    return getattr(resolve("distributed"), name)
+    if name == "DistributedDataParallel":
+        return getattr(namespaces.resolve("nn.parallel.distributed"), name)
+    return namespaces.resolve(f"nn.parallel.{name}")
