@@ -21,8 +21,6 @@ cdef int copy_into(Tensor dst, Tensor src) except -1:
         src = resolved(src)
     if dst.numel_ == 0:
         return 0
-    if overlaps_itself(dst):
-        raise overlap_error(lookup_op("copy_"), dst)
     op = <Op>_op_cache.get("copy_")
     if op is not None and dd is sd and CONVERSION_ROW[src.dtype_.index] >= 0 and dd.slot < op.nrows \
             and op.rows[dd.slot] != NULL and op.rows[dd.slot][dst.dtype_.index] != NULL \

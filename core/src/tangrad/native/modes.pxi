@@ -240,6 +240,10 @@ def resolve_flags(Tensor t not None):
 
 def copy_data(Tensor dst not None, Tensor src not None):
     """Copy values without recording (any devices, any dtypes, broadcast)."""
+    cdef int i
+    for i in range(dst.ndim_):
+        if dst.stride_[i] == 0 and dst.shape_[i] > 1 and dst.numel_:  # an expanded tensor
+            raise overlap_error(lookup_op("copy_"), dst)
     copy_into(dst, src)
     return dst
 
