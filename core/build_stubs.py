@@ -127,7 +127,7 @@ def top_level() -> str:
         elif isinstance(found, float) or found is None:
             functions.append(f"{name}: {'_float' if found is not None else 'None'}")
     functions += [f"{name}: _dtype" for name in _dtype_names(tangrad)]
-    functions += [f"{name}: Any" for name in _plugin_names(tangrad)]
+    functions += [f"{name}: Any" for name in (*_legacy_names(), *_plugin_names(tangrad))]
     functions.append("__version__: str")
     return MODULE_HEADER + "\n".join(lines) + "\n\n" + "\n".join(functions) + "\n"
 
@@ -169,6 +169,13 @@ def _submodules(tangrad: Any) -> list[str]:
 def _dtype_names(tangrad: Any) -> Iterator[str]:
     yield from (d.name for d in tangrad._C.registered_dtypes())
     yield from ("half", "float", "double", "cfloat", "cdouble", "short", "int", "long")
+
+
+def _legacy_names() -> list[str]:
+    """Return the names of old programs' classes, such as FloatTensor and FloatStorage."""
+    from tangrad.tensor import legacy, storages
+
+    return [*legacy._NAMES, *storages._NAMES]
 
 
 def _plugin_names(tangrad: Any) -> list[str]:

@@ -238,12 +238,13 @@ def resolve_flags(Tensor t not None):
     return resolved(t)
 
 
-def copy_data(Tensor dst not None, Tensor src not None):
+def copy_data(Tensor dst not None, Tensor src not None, bint refuse_expanded=False):
     """Copy values without recording (any devices, any dtypes, broadcast)."""
     cdef int i
-    for i in range(dst.ndim_):
-        if dst.stride_[i] == 0 and dst.shape_[i] > 1 and dst.numel_:  # an expanded tensor
-            raise overlap_error(lookup_op("copy_"), dst)
+    if refuse_expanded and dst.numel_:
+        for i in range(dst.ndim_):
+            if dst.stride_[i] == 0 and dst.shape_[i] > 1:
+                raise overlap_error(lookup_op("copy_"), dst)
     copy_into(dst, src)
     return dst
 

@@ -113,6 +113,16 @@ hardshrink = pointwise(
 
 # Exponential units
 
+
+def _unit_samples(s: Any) -> list[Any]:
+    if s.is_bool or s.is_integral:
+        return s.unary()  # which are refused
+    # PyTorch's gradient at NaN is NaN where it computes by vectors and 1 in what is left over, as
+    # all of a few elements are.
+    few = [float("nan"), float("inf"), -float("inf"), 0.0, -0.0]
+    return [*s.unary(specials=False), s(s.values(few))]
+
+
 elu = pointwise(
     "elu(Tensor self, Scalar alpha=1.0) -> Tensor",
     "where(self > 0, self, alpha * expm1(self))",
@@ -121,7 +131,7 @@ elu = pointwise(
     inplace=True,
     namespace="nn",
     oracle="nn.functional.elu",
-    samples=lambda s: [*s.unary(), s(s.tensor(3, 4), 0.5)],
+    samples=lambda s: [*_unit_samples(s), s(s.tensor(3, 4), 0.5)],
     doc="Apply the exponential linear unit (Clevert, Unterthiner and Hochreiter, 2015).",
 )
 
@@ -137,7 +147,7 @@ selu = pointwise(
     inplace=True,
     method=False,
     oracle="nn.functional.selu",
-    samples=lambda s: s.unary(),
+    samples=lambda s: _unit_samples(s),
     doc="Apply the self-normalising exponential unit (Klambauer et al., 2017).",
 )
 
@@ -149,7 +159,7 @@ celu = pointwise(
     inplace=True,
     method=False,
     oracle="nn.functional.celu",
-    samples=lambda s: [*s.unary(), s(s.tensor(3, 4), 0.5)],
+    samples=lambda s: [*_unit_samples(s), s(s.tensor(3, 4), 0.5)],
     doc="Apply the continuously differentiable exponential unit (Barron, 2017).",
 )
 

@@ -67,7 +67,7 @@ def _convert_back(g: Any, meta: Any) -> Any:
 
 
 def _copy_native(self: Any, src: Any, non_blocking: bool) -> Any:
-    return _C.copy_data(self, src)
+    return _C.copy_data(self, src, True)
 
 
 def _check_copy(self: Any, src: Any) -> None:
