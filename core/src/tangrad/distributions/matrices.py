@@ -11,19 +11,19 @@ from tangrad.distributions import constraints
 from tangrad.distributions.distribution import Distribution, ExponentialFamily
 from tangrad.distributions.interval import Beta
 from tangrad.distributions.multivariate import (
+    HasScaleMatrix,
     factor_of,
-    inverse_of_factor,
     log_diagonal,
     one_of,
     scatter_of,
 )
 from tangrad.distributions.positive import Chi2
-from tangrad.distributions.utils import broadcast_all, lazy_property, standard_normal
+from tangrad.distributions.utils import broadcast_all, standard_normal
 
 __all__ = ["LKJCholesky", "Wishart"]
 
 
-class Wishart(ExponentialFamily):
+class Wishart(HasScaleMatrix, ExponentialFamily):
     """Wishart's distribution: of scatter matrices of `df` normal vectors.
 
     Args:
@@ -84,21 +84,6 @@ class Wishart(ExponentialFamily):
             "scale_tril": constraints.lower_cholesky,
             "df": constraints.greater_than(self._event_shape[-1] - 1),
         }
-
-    @lazy_property
-    def scale_tril(self) -> Any:
-        """The covariance's Cholesky factor."""
-        return self._matrix(self._unbroadcasted_scale_tril)
-
-    @lazy_property
-    def covariance_matrix(self) -> Any:
-        """The covariance of the vectors."""
-        return self._matrix(scatter_of(self._unbroadcasted_scale_tril))
-
-    @lazy_property
-    def precision_matrix(self) -> Any:
-        """The inverse of the covariance."""
-        return self._matrix(inverse_of_factor(self._unbroadcasted_scale_tril))
 
     def _matrix(self, value: Any) -> Any:
         return value.expand(self._batch_shape + self._event_shape)

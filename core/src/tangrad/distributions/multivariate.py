@@ -47,7 +47,35 @@ def squared_length(factor: Any, difference: Any) -> Any:
     return whitened.squeeze(-1).pow(2).sum(-1)
 
 
-class MultivariateNormal(Distribution):
+class HasScaleMatrix:
+    """A distribution given by a matrix, which is kept as its Cholesky factor.
+
+    Attributes:
+        _unbroadcasted_scale_tril: the factor, of the batch's shape before `expand`.
+    """
+
+    _unbroadcasted_scale_tril: Any
+
+    def _matrix(self, value: Any) -> Any:
+        raise NotImplementedError
+
+    @lazy_property
+    def scale_tril(self) -> Any:
+        """The covariance's Cholesky factor."""
+        return self._matrix(self._unbroadcasted_scale_tril)
+
+    @lazy_property
+    def covariance_matrix(self) -> Any:
+        """The covariance."""
+        return self._matrix(scatter_of(self._unbroadcasted_scale_tril))
+
+    @lazy_property
+    def precision_matrix(self) -> Any:
+        """The inverse of the covariance."""
+        return self._matrix(inverse_of_factor(self._unbroadcasted_scale_tril))
+
+
+class MultivariateNormal(HasScaleMatrix, Distribution):
     """The normal distribution of vectors.
 
     Args:
@@ -90,21 +118,6 @@ class MultivariateNormal(Distribution):
         self.loc = loc.expand(batch + loc.shape[-1:])
         super().__init__(batch, self.loc.shape[-1:], validate_args)
         self._unbroadcasted_scale_tril = factor_of(name, matrix)
-
-    @lazy_property
-    def scale_tril(self) -> Any:
-        """The covariance's Cholesky factor."""
-        return self._matrix(self._unbroadcasted_scale_tril)
-
-    @lazy_property
-    def covariance_matrix(self) -> Any:
-        """The covariance."""
-        return self._matrix(scatter_of(self._unbroadcasted_scale_tril))
-
-    @lazy_property
-    def precision_matrix(self) -> Any:
-        """The inverse of the covariance."""
-        return self._matrix(inverse_of_factor(self._unbroadcasted_scale_tril))
 
     def _matrix(self, value: Any) -> Any:
         return value.expand(self._batch_shape + self._event_shape * 2)

@@ -63,7 +63,28 @@ class LogitRelaxedBernoulli(ProbsOrLogits):
         return self.temperature.log() + apart - 2 * apart.exp().log1p()
 
 
-class RelaxedBernoulli(TransformedDistribution):
+class _Relaxed(TransformedDistribution):
+    """A relaxed choice, with the parameters of what it is transformed from."""
+
+    has_rsample: Any = True
+
+    @property
+    def temperature(self) -> Any:
+        """How far from a choice."""
+        return self.base_dist.temperature
+
+    @property
+    def logits(self) -> Any:
+        """The log-odds of a truth value, or the logarithms of the probabilities."""
+        return self.base_dist.logits
+
+    @property
+    def probs(self) -> Any:
+        """The probability of 1, or the probabilities."""
+        return self.base_dist.probs
+
+
+class RelaxedBernoulli(_Relaxed):
     """A relaxed truth value in (0, 1).
 
     Args:
@@ -74,7 +95,6 @@ class RelaxedBernoulli(TransformedDistribution):
 
     arg_constraints = LogitRelaxedBernoulli.arg_constraints
     support = constraints.unit_interval
-    has_rsample: Any = True
 
     def __init__(
         self,
@@ -85,21 +105,6 @@ class RelaxedBernoulli(TransformedDistribution):
     ) -> None:
         base = LogitRelaxedBernoulli(temperature, probs, logits)
         super().__init__(base, SigmoidTransform(), validate_args=validate_args)
-
-    @property
-    def temperature(self) -> Any:
-        """How far from 0 and 1."""
-        return self.base_dist.temperature
-
-    @property
-    def logits(self) -> Any:
-        """The log-odds."""
-        return self.base_dist.logits
-
-    @property
-    def probs(self) -> Any:
-        """The probability of 1."""
-        return self.base_dist.probs
 
 
 class ExpRelaxedCategorical(ByCategorical):
@@ -142,7 +147,7 @@ class ExpRelaxedCategorical(ByCategorical):
         return (score - score.logsumexp(dim=-1, keepdim=True)).sum(-1) + scale
 
 
-class RelaxedOneHotCategorical(TransformedDistribution):
+class RelaxedOneHotCategorical(_Relaxed):
     """A relaxed one-hot choice: a point of the simplex.
 
     Args:
@@ -153,7 +158,6 @@ class RelaxedOneHotCategorical(TransformedDistribution):
 
     arg_constraints = ExpRelaxedCategorical.arg_constraints
     support = constraints.simplex
-    has_rsample: Any = True
 
     def __init__(
         self,
@@ -164,18 +168,3 @@ class RelaxedOneHotCategorical(TransformedDistribution):
     ) -> None:
         base = ExpRelaxedCategorical(temperature, probs, logits, validate_args=validate_args)
         super().__init__(base, ExpTransform(), validate_args=validate_args)
-
-    @property
-    def temperature(self) -> Any:
-        """How far from the corners."""
-        return self.base_dist.temperature
-
-    @property
-    def logits(self) -> Any:
-        """The logarithms of the probabilities."""
-        return self.base_dist.logits
-
-    @property
-    def probs(self) -> Any:
-        """The probabilities."""
-        return self.base_dist.probs
