@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from render import pointwise, reductions
 from render.dialect import shared_source
@@ -26,9 +27,36 @@ def write_sources(folder: Path, levels: list[str], handwritten: Iterable[Path]) 
     paths = [write(folder / f"{name}.c", text) for name, text in rendered.items()]
     # Of two kernels for one op and dtype the later wins: that written by hand.
     tables = [path.stem for path in [*paths, *handwritten] if has_table(path)]
-    write(folder / "tables.c", tables_source(levels, tables))
+    named = named_in([*paths, *handwritten])
+    write(folder / "tables.c", tables_source(levels, tables) + fingerprints_source(named))
     write(folder / "special.c", shared_source())
     return paths
+
+
+def named_in(files: Iterable[Path]) -> set[str]:
+    """Return what stands between quotes in C files: the keys of their tables are among it."""
+    return {name for path in files for name in re.findall(r'"([^"\n]+)"', path.read_text("utf-8"))}
+
+
+def fingerprints_source(named: set[str]) -> str:
+    """Return the C source that tells for which definitions the kernels are made.
+
+    Args:
+        named: the keys of all definitions that have kernels, among whatever else.
+    """
+    of_key = {definition.key: definition for definition in all_definitions()}
+    lines = ["", "const tgc_fingerprint tgc_fingerprints[] = {"]
+    for key in sorted(named & of_key.keys()):
+        lines.append(f'    {{"{key}", {of_key[key].fingerprint}u}},')
+    return "\n".join([*lines, "    {0, 0}", "};", ""])
+
+
+def all_definitions() -> Iterator[Any]:
+    """Yield the definitions of all ops, the derived ones among them."""
+    from tangrad.ops import registry
+
+    yield from (op.definition for op in registry.load_all().values())
+    yield from (definition for definition, _ in pointwise.definitions())
 
 
 def replaced(handwritten: Iterable[Path]) -> set[tuple[str, str]]:

@@ -58,6 +58,25 @@ def test_switched_off_it_leaves_the_device_to_the_reference():
     assert printed(program) == "[2.0, 2.0, 2.0] True"
 
 
+def test_kernels_for_another_definition_are_left_to_the_reference_with_a_warning():
+    program = """
+import warnings
+import tangrad
+from tangrad.ops import registry
+
+exp = registry.find("exp").definition
+exp.text = "exp(self) + 0.5"
+tangrad.ones(3) + 1
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    print(tangrad.zeros(2).exp().tolist(), tangrad.zeros(2).exp().tolist())
+print(len(told), told[0].category.__name__, str(told[0].message)[:55])
+"""
+    values, told = printed(program).splitlines()
+    assert values == "[1.5, 1.5] [1.5, 1.5]"
+    assert told == "1 RuntimeWarning tangrad-cpu was built for another definition of 'exp' t"
+
+
 def test_training_step_needs_no_numpy():
     program = """
 import sys

@@ -3,7 +3,7 @@
 import os
 
 from cpython.ref cimport PyObject
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from tangrad.api cimport tg_api, tg_call_kernel, tg_import_api, tg_loop_kernel
 
@@ -16,6 +16,9 @@ cdef extern from "tgc.h":
         int kind
         void* function
         const void* context
+    ctypedef struct tgc_fingerprint:
+        const char* op
+        uint32_t value
     void tgc_set_threads(int)
     int tgc_threads()
     void tgc_scratch_fail_after(int64_t)
@@ -24,6 +27,7 @@ cdef extern from *:
     """
     extern const char *const tgc_level_names[];
     extern const tgc_kernel *const *const tgc_level_tables[];
+    extern const tgc_fingerprint tgc_fingerprints[];
     #if defined(__x86_64__)
     static int tgc_supports(const char *level)
     {
@@ -42,6 +46,7 @@ cdef extern from *:
     """
     const char* const* tgc_level_names
     const tgc_kernel* const* const* tgc_level_tables
+    const tgc_fingerprint* tgc_fingerprints
     int tgc_supports(const char*)
 
 # The order of tgc.h's dtype indices.
@@ -50,6 +55,7 @@ DTYPES = ("bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64
 
 cdef const tg_api* core = tg_import_api(2)
 cdef dict found = {}
+cdef dict made_for = {}
 cdef bytes device = b""
 cdef str chosen = ""
 
@@ -106,6 +112,10 @@ def open(str name):
             found[(kernel.op.decode(), kernel.dtype.decode())] = <size_t>kernel
             k += 1
         i += 1
+    i = 0
+    while tgc_fingerprints[i].op != NULL:
+        made_for[tgc_fingerprints[i].op.decode()] = tgc_fingerprints[i].value
+        i += 1
     device = name.encode()
     chosen = wanted
 
@@ -120,10 +130,22 @@ def kernel_for(op, dtype):
     if dynamic is not None:
         return dynamic
     address = found.get((op.definition.key, dtype.name))
-    if address is None:
+    if address is None or not is_made_for(op.definition):
         return None
     register(op, dtype.name, address)
     return _entered
+
+
+def is_made_for(definition):
+    """Tell whether the kernels are made for this definition of their op; warn if not."""
+    if made_for.get(definition.key) == definition.fingerprint:
+        return True
+    import warnings
+
+    warnings.warn(f"tangrad-cpu was built for another definition of '{definition.key}' than the installed tangrad has, "
+                  "so that the op runs on the reference: install versions of both that belong together",
+                  RuntimeWarning, stacklevel=2)
+    return False
 
 
 include "_dynamic.pxi"

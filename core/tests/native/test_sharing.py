@@ -147,6 +147,13 @@ def test_a_capsule_that_nobody_takes_is_released() -> None:
     assert storage() is None
 
 
+def test_memory_that_may_not_be_written_comes_in_with_a_warning() -> None:
+    array = np.arange(3.0)
+    array.flags.writeable = False
+    with pytest.warns(UserWarning, match="DLPack is not writable"):
+        assert tangrad.from_dlpack(array).tolist() == [0.0, 1.0, 2.0]
+
+
 def test_a_capsule_is_used_once() -> None:
     capsule = tangrad.ones(2).__dlpack__()
     tangrad.from_dlpack(capsule)

@@ -69,6 +69,11 @@ def test_a_seed_past_64_bits_is_refused(seed):
         Generator().manual_seed(seed)
 
 
+def test_a_device_that_does_not_exist_is_refused():
+    with pytest.raises(RuntimeError, match="nowhere"):
+        Generator("nowhere")
+
+
 def test_manual_seed_returns_the_generator_and_restarts_it():
     g = Generator()
     g.advance(9)
@@ -123,7 +128,7 @@ def test_the_device_is_a_device():
 def test_manual_seed_seeds_all_devices_those_to_come_too():
     before = random.get_default_generator("meta")
     assert random.manual_seed(77) is random.default_generator
-    after = random.get_default_generator("other:1")
+    after = random.get_default_generator("xpu:1")
     assert before.initial_seed() == after.initial_seed() == random.initial_seed() == 77
 
 

@@ -262,6 +262,11 @@ def test_what_is_no_file_of_ours_is_refused(data):
         tangrad.load(io.BytesIO(data))
 
 
+def test_a_text_file_is_said_to_be_of_another_kind():
+    with pytest.raises(SerializationError, match="neither a zip archive nor a file of PyTorch"):
+        tangrad.load(io.BytesIO(b"loss,accuracy"))
+
+
 def test_a_missing_file_is_an_os_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         tangrad.load(tmp_path / "none.pt")

@@ -49,6 +49,12 @@ typedef struct tgc_kernel {
     const void *context;
 } tgc_kernel;
 
+/* For which definition an op's kernels are made: another one may pass other arguments. */
+typedef struct tgc_fingerprint {
+    const char *op;
+    uint32_t value;
+} tgc_fingerprint;
+
 /* Run task(0 .. tasks-1, context), in any order and on any threads; return when all are done.
  * Cut work by size, never by the number of threads, so that results do not depend on it. Runs
  * inline when there is one task, within another task, or while another thread has the pool. */

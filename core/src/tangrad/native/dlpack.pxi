@@ -50,11 +50,13 @@ cdef extern from *:
         tg_dl_version version
         void* context
         void (*deleter)(tg_dl_versioned*) noexcept nogil
+        uint64_t flags
         tg_dl_tensor tensor
 
 cdef enum:
     DL_HOST = 1
     DL_MAJOR = 1
+    DL_READ_ONLY = 1
 
 cdef dict _dl_dtype_names = {(code, bits): f"{kind}{bits}" for kind, code, sizes in (
     ("int", 0, (8, 16, 32, 64)), ("uint", 1, (8, 16, 32, 64)), ("float", 2, (16, 32, 64)), ("bfloat", 4, (16,)),
@@ -121,7 +123,7 @@ cdef class _Imported:
 
 
 def tensor_of_capsule(object capsule):
-    """Return a tensor on the memory of a DLPack capsule, which is thereby used.
+    """Return a tensor on the memory of a DLPack capsule, which is thereby used, and whether it may be written.
 
     Raises:
         RuntimeError: it is no capsule of DLPack, or was used before.
@@ -170,4 +172,5 @@ def tensor_of_capsule(object capsule):
         PyCapsule_SetName(capsule, "used_dltensor")
     owner.managed, owner.versioned = managed, versioned
     nbytes = extent * ITEMSIZE[d.index] if numel else 0
-    return tensor_from_pointer(<size_t>given.data + given.byte_offset, nbytes, owner, d, shape, strides, 0, None)
+    made = tensor_from_pointer(<size_t>given.data + given.byte_offset, nbytes, owner, d, shape, strides, 0, None)
+    return made, versioned == NULL or not versioned.flags & DL_READ_ONLY

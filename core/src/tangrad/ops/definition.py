@@ -180,6 +180,22 @@ class Definition:
         """Return the parameters as text for messages."""
         return self.schema.signature_text()
 
+    @property
+    def fingerprint(self) -> int:
+        """What a kernel compiled ahead of time relies on, as a number of 32 bits.
+
+        Two definitions with the same key and fingerprint take the same arguments in the same
+        order, give the same results, and mean the same where the definition says it in formulas.
+        """
+        from zlib import crc32
+
+        promoted = (self.promote, self.dtypes, len(self.schema.returns))
+        return crc32(repr((self.key, self.signature_text(), promoted, self._formulas())).encode())
+
+    def _formulas(self) -> tuple[Any, ...]:
+        """Return what the definition says of the results' elements."""
+        return ()
+
     def documentation(self) -> str:
         """Return the docstring: what the definition says, and the signature."""
         name = self.public_name or self.name
@@ -371,6 +387,10 @@ class ReductionDefinition(Definition):
         return self._parsed(
             "finalize", self.finalize_text, lambda: self.state_names("a"), ("n", *self.params)
         )
+
+    def _formulas(self) -> tuple[Any, ...]:
+        steps = (self.map_text, self.combine_text, self.finalize_text)
+        return (*steps, str(self.identity), self.results)
 
     def _parsed(
         self, step: str, text: str, inputs: Callable[[], tuple[str, ...]], params: tuple[str, ...]

@@ -41,14 +41,20 @@ class PointwiseDefinition(Definition):
             if p.type not in TENSOR_TYPES and p.type not in ("generator?", "dtype?")
         )
         self._expression = expression if not isinstance(expression, str) else None
-        text = expression if isinstance(expression, str) else expression.source
-        self.ordered = "philox_uniform" in text
+        self.ordered = "philox_uniform" in self._source_text
         self._derived: dict[Any, Any] = {}
 
     @property
     def differentiable(self) -> bool:
         """Whether calls are recorded: unless a reason against it is stated."""
         return not isinstance(self.vjp, str)
+
+    @property
+    def _source_text(self) -> str:
+        return self.text if isinstance(self.text, str) else self.text.source
+
+    def _formulas(self) -> tuple[Any, ...]:
+        return (self._source_text, self.results, tuple(sorted(self.fixed.items())))
 
     @property
     def expression(self) -> Any:

@@ -78,10 +78,14 @@ class Generator:
 
     Args:
         device: the device the stream is for; a label only, as a stream is the same everywhere.
+
+    Raises:
+        RuntimeError: no device has this name.
     """
 
     def __init__(self, device: Any = "cpu") -> None:
-        self._device = device
+        # The default generators are made while the compiled core is: no device exists yet.
+        self._device = device if device == "cpu" else _as_device(device)
         self._seed = _FIRST_SEED
         self._offset = 0
         self._lock = Lock()

@@ -169,6 +169,10 @@ def _swap_bytes(view: memoryview, dtype: Any) -> None:
         view[byte::size] = content[size - 1 - byte :: size]
 
 
+# How a pickle of the magic number begins: with PROTO, or before protocol 2 with LONG.
+_MAGIC_BEGINS = b"\x80L"
+
+
 def read_legacy(source: Source, reader: Callable[..., PickleReader], place: Place) -> Any:
     """Return the object of a file as PyTorch wrote before 1.6: pickles, then raw storages.
 
@@ -176,6 +180,8 @@ def read_legacy(source: Source, reader: Callable[..., PickleReader], place: Plac
         SerializationError: the file is damaged or unsafe.
     """
     content = memoryview(source.read(0, source.size))
+    if content and content[0] not in _MAGIC_BEGINS:
+        raise _unknown_kind(source)
     wanted: dict[str, tuple[StorageType, str, int]] = {}
     storages: dict[str, Any] = {}
     tensors: dict[str, Any] = {}
@@ -199,11 +205,7 @@ def read_legacy(source: Source, reader: Callable[..., PickleReader], place: Plac
     magic, at = pickles.read(content)
     version, at = pickles.read(content, at)
     if magic != LEGACY_MAGIC or version != LEGACY_PROTOCOL:
-        raise source.error(
-            "Invalid magic number: this is neither a zip archive nor a file of PyTorch before "
-            "1.6; was it written by torch.save?",
-            0,
-        )
+        raise _unknown_kind(source)
     _, at = pickles.read(content, at)
     result, at = pickles.read(content, at)
     keys, at = pickles.read(content, at)
@@ -212,6 +214,14 @@ def read_legacy(source: Source, reader: Callable[..., PickleReader], place: Plac
     for key in keys:
         at = _fill_legacy(source, at, key, wanted, tensors, storages)
     return result
+
+
+def _unknown_kind(source: Source) -> SerializationError:
+    return source.error(
+        "Invalid magic number: this is neither a zip archive nor a file of PyTorch before 1.6; "
+        "was it written by torch.save?",
+        0,
+    )
 
 
 def _viewed(stored: StoredBytes, view: Any, source: Source) -> StoredBytes:

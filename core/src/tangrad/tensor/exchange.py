@@ -339,7 +339,10 @@ def _import_host(ext_tensor: Any) -> Any:
         capsule = ext_tensor.__dlpack__(max_version=(1, 0))
     except TypeError:  # from before DLPack had versions
         capsule = ext_tensor.__dlpack__()
-    return _C.tensor_of_capsule(capsule)
+    shared, writable = _C.tensor_of_capsule(capsule)
+    if not writable:
+        _warn_readonly("memory behind DLPack", "clone()")
+    return shared
 
 
 # --- to others -----------------------------------------------------------------------------
