@@ -14,6 +14,12 @@ import pytest
 from tangrad.plugin import include_directory
 
 CORE = Path(__file__).parents[2]
+# All other C files are Cython's.
+HANDWRITTEN = [
+    path.relative_to(CORE)
+    for path in (CORE / "src").rglob("*.c")
+    if not path.with_suffix(".pyx").exists()
+]
 FULL = os.environ.get("TANGRAD_TESTS") == "full"
 
 
@@ -56,8 +62,8 @@ def grown_core(tmp_path):
     left_out = shutil.ignore_patterns("*.so", "build", "tests", "__pycache__", "*.egg-info", "*.c")
     core = Path(shutil.copytree(CORE, tmp_path / "core", ignore=left_out))
     package = core / "src" / "tangrad"
-    for source in (CORE / "src" / "tangrad" / "native").glob("*.c"):
-        shutil.copy(source, package / "native")
+    for source in HANDWRITTEN:
+        shutil.copy(CORE / source, core / source)
     grow_header(package / "native" / "tangrad_abi.h")
     edited(
         package / "api.pxd",

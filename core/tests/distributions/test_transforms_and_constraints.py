@@ -194,7 +194,8 @@ VALUES = [
     np.random.default_rng(0).normal(size=(3, 3)),
     np.eye(3),
     np.tril(np.ones((3, 3))),
-    np.full((3, 3), 1 / 3),
+    # No eigenvalue is zero: its sign would be that of LAPACK's rounding.
+    np.array([[0.5, 0.3, 0.2], [0.3, 0.4, 0.3], [0.2, 0.3, 0.5]]),
     np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 0.0], [3.0, -1.0, 0.0]]),
     np.array([[2, 0.5, 0], [0.5, 1, 0], [0, 0, 3]]),
     np.ones((2, 3)),

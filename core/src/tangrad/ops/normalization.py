@@ -425,8 +425,12 @@ def _group_norm(
         )
     size = numel_of(tuple(input.shape)[1:]) // num_groups
     groups = input.reshape((input.shape[0], num_groups, size))
-    result, mean, rstd = native_layer_norm(groups, (size,), None, None, eps)
-    result = _per_channel(result.reshape(input.shape), weight, bias)
+    # Rounded to half precision once: bias may cancel what is scaled, and leave its rounding.
+    half = input.dtype.itemsize < 4 and (weight is not None or bias is not None)
+    groups = groups.to(tangrad.float32) if half else groups
+    found = native_layer_norm(groups, (size,), None, None, eps)
+    result = _per_channel(found[0].reshape(input.shape), weight, bias)
+    result, mean, rstd = (x.to(input.dtype) if half else x for x in (result, *found[1:]))
     return in_format_of(result, input), mean.squeeze(-1), rstd.squeeze(-1)
 
 

@@ -20,7 +20,6 @@ DEVIATIONS: dict[str, str] = {
             *_results("any", "uint8"),
             *_results("all", "uint8"),
         ],
-        "the square of a bool is refused: PyTorch gives int64": _results("square", "bool"),
         "the op is for floating-point numbers: nn.functional.hardtanh clamps integers": _results(
             "hardtanh", "int8 int16 int32 int64"
         ),
