@@ -13,6 +13,7 @@ import math
 import os
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -25,6 +26,7 @@ import tangrad
 from tangrad.expr.composed import COMPOSED
 from tangrad.expr.gaussian import erfinv
 from tangrad.expr.numpy_eval import composed
+from tangrad.plugin import include_directory
 
 BACKEND = Path(__file__).parents[1]
 NATIVE = BACKEND / "src" / "tangrad_cpu" / "native"
@@ -310,3 +312,36 @@ def test_every_other_helper_of_the_dialect_vectorises() -> None:
     )
     names = {name.split("_", 1)[1].rsplit("_", 1)[0] for name in done.stdout.split()[1:]}
     assert {name for name in names if not name.startswith("cast")} <= SCALAR | COPIES
+
+
+# Ops whose functions are long, each called by several kernels of a file.
+LONG = "pow elu gelu_none sinh cosh isposinf".split()
+RENDER = f"""
+import sys
+sys.path.insert(0, {str(BACKEND)!r})
+from render.pointwise import file_source, kernels
+family = lambda key: key.partition("(")[0].removesuffix("_backward").removesuffix("_jvp")
+members = [k for k in kernels() if k.compute == "float64" and family(k.key) in {LONG!r}]
+print(file_source("long", members))
+"""
+
+
+@pytest.mark.skipif(not _supported("avx512"), reason="this machine has no avx512")
+def test_loops_around_long_functions_vectorise(tmp_path: Path) -> None:
+    """A function that GCC optimizes before it becomes part of a loop leaves branches there."""
+    rendered = subprocess.run(
+        [sys.executable, "-c", RENDER], capture_output=True, text=True, check=True
+    )
+    source = tmp_path / "long.c"
+    source.write_text(rendered.stdout)
+    folders = (NATIVE, include_directory(), sysconfig.get_path("include"))
+    command = ["gcc", *LEVELS["avx512"][1], *FLAGS, "-DTGC_LEVEL=avx512", "-fopt-info-vec-missed"]
+    command += [f"-I{folder}" for folder in folders]
+    done = subprocess.run(
+        [*command, "-c", str(source), "-o", str(tmp_path / "long.o")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    scalar = [line for line in done.stderr.splitlines() if "couldn't vectorize loop" in line]
+    assert not [line for line in scalar if line.startswith(str(source))]
