@@ -125,6 +125,10 @@ _HALF = {
 # file of every level that uses them.
 SHARED = tuple(name.removeprefix("tg_") for name in (*SPECIAL, *(f"tg_{n}" for n in COMPOSED)))
 
+# But these, short and without loops and sines, vectorise with the loop that they are inlined into.
+# Of ndtri and log_ndtr a loop would compute all branches, which takes longer than calling them.
+VECTORISED = frozenset(("i0", "i0e", "i1", "i1e"))
+
 
 def _head(name: str) -> str:
     parameters = ", ".join(f"double {letter}" for letter in "ab"[: PRIMITIVES[name].arity])
@@ -148,7 +152,9 @@ def cpu_dialect() -> CpuDialect:
     """Return the dialect "cpu"."""
     base = DIALECTS["c"]
     helpers = dict(_HALF)
-    helpers |= {f"tg_{n}": f"{_head(n)};\n#define tg_{n} tgc_{n}" for n in SHARED}
+    helpers |= {
+        f"tg_{n}": f"{_head(n)};\n#define tg_{n} tgc_{n}" for n in SHARED if n not in VECTORISED
+    }
     for row in _REAL:
         helpers |= _real_helpers(*row)
     for name in SINGLE:
