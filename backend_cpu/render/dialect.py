@@ -64,8 +64,10 @@ def _real_helpers(mark: str, kind: str, f: str, word: str, top: int) -> dict[str
             # The larger if they compare, the other one if one is nan: no C library call.
             binary("fmax", f"{kind} r = a > b ? a : b; return b != b ? a : r;"),
             binary("fmin", f"{kind} r = a < b ? a : b; return b != b ? a : r;"),
-            binary("maximum", f"{kind} r = a > b ? a : b; return a != a ? a : r;"),
-            binary("minimum", f"{kind} r = a < b ? a : b; return a != a ? a : r;"),
+            # Of equal numbers, zeros, the second. nan is looked for in that too, which is often a
+            # bound that no element changes: the question then leaves the loop.
+            binary("maximum", f"{kind} r = b >= a ? b : a; return b != b ? b : r;"),
+            binary("minimum", f"{kind} r = b <= a ? b : a; return b != b ? b : r;"),
             binary("remainder", f"{kind} r = tgc_fmod_{mark}(a, b), s = r + b;"
                                 " return (r != 0) & ((b < 0) != (r < 0)) ? s : r;"),
             binary("floor_divide",
@@ -123,6 +125,10 @@ _HALF = {
 # file of every level that uses them.
 SHARED = tuple(name.removeprefix("tg_") for name in (*SPECIAL, *(f"tg_{n}" for n in COMPOSED)))
 
+# But these, short and without loops and sines, vectorise with the loop that they are inlined into.
+# Of ndtri and log_ndtr a loop would compute all branches, which takes longer than calling them.
+VECTORISED = frozenset(("i0", "i0e", "i1", "i1e"))
+
 
 def _head(name: str) -> str:
     parameters = ", ".join(f"double {letter}" for letter in "ab"[: PRIMITIVES[name].arity])
@@ -146,7 +152,9 @@ def cpu_dialect() -> CpuDialect:
     """Return the dialect "cpu"."""
     base = DIALECTS["c"]
     helpers = dict(_HALF)
-    helpers |= {f"tg_{n}": f"{_head(n)};\n#define tg_{n} tgc_{n}" for n in SHARED}
+    helpers |= {
+        f"tg_{n}": f"{_head(n)};\n#define tg_{n} tgc_{n}" for n in SHARED if n not in VECTORISED
+    }
     for row in _REAL:
         helpers |= _real_helpers(*row)
     for name in SINGLE:

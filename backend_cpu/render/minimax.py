@@ -263,6 +263,8 @@ POLYNOMIALS = [
     _odd("sin_f32", "float32", 3, _QUARTER_PI, mpmath.sin, "sin"),
     _cos("cos_f32", "float32", 2),
     _odd("tanh_f32", "float32", 4, mpf("0.626"), mpmath.tanh, "tanh"),
+    _odd("atan_f32", "float32", 8, mpf(1), mpmath.atan, "atan"),
+    _odd("asin_f32", "float32", 4, mpf("0.501"), mpmath.asin, "asin"),
     Polynomial(
         "erf_f32", "float32", 8, mpf("0.001"), mpf("3.95"),
         _closed(lambda x: -mpmath.log(mpmath.erfc(x)) / x - 1),
@@ -337,47 +339,70 @@ POLYNOMIALS += [
     _odd("sin_d32", "float64", 3, _QUARTER_PI, mpmath.sin, "sin"),
     _cos("cos_d32", "float64", 2),
     _odd("atan_d32", "float64", 6, _TAN_PI_8 * mpf("1.001"), mpmath.atan, "atan"),
-    _odd("asin_d32", "float64", 6, mpf("0.501"), mpmath.asin, "asin"),
     _odd("sinh_d32", "float64", 3, mpf("1.001"), mpmath.sinh, "sinh"),
     _erfc_tail("erfc_d32", 10, mpf("10.1"), split=False),
     _erf_small("erf_d32", 7),
 ]  # fmt: skip
 
 
-def _erfinv(name: str, degree: int, low: str, high: str, centre: str, of_root: bool) -> Polynomial:
-    """Describe erfinv(x) / x in w = -log(1 - x^2), less 1, or in its root, less that."""
+def _erfinv_quotient(w: mpf) -> mpf:
+    """Return erfinv(x) / x of w = -log(1 - x^2)."""
+    with mp.workdps(4 * mp.dps):
+        if w < mpf(10) ** -30:
+            return _ROOT_PI / 2
+        x = mpmath.sqrt(-mpmath.expm1(-w))
+        rest = mpmath.exp(-w) / (1 + x)  # 1 - x
+        y = mpmath.sqrt(w)
+        while True:  # Newton's iteration on log(erfc(y))
+            tail = mpmath.erfc(y)
+            step = mpmath.log(tail / rest) * tail * _ROOT_PI / 2 * mpmath.exp(y * y)
+            y += step
+            if abs(step) < mpf(10) ** -40:
+                return y / x
 
-    def quotient(w: mpf) -> mpf:
-        with mp.workdps(4 * mp.dps):
-            if w < mpf(10) ** -30:
-                return _ROOT_PI / 2
-            x = mpmath.sqrt(-mpmath.expm1(-w))
-            rest = mpmath.exp(-w) / (1 + x)  # 1 - x
-            y = mpmath.sqrt(w)
-            while True:  # Newton's iteration on log(erfc(y))
-                tail = mpmath.erfc(y)
-                step = mpmath.log(tail / rest) * tail * _ROOT_PI / 2 * mpmath.exp(y * y)
-                y += step
-                if abs(step) < mpf(10) ** -40:
-                    return y / x
 
-    def of(t: mpf) -> mpf:
-        return quotient((t + mpf(centre)) ** (2 if of_root else 1))
+def _erfinv(name: str, degree: int, factor: mpf) -> Polynomial:
+    """Describe factor erfinv(x) / x in w = -log(1 - x^2), less its value at 0, by w."""
+    centre = mpf("2.5")
 
-    leading, variable = ("u", "u = sqrt(w)") if of_root else ("1", "w")
+    def target(t: mpf) -> mpf:
+        w = t + centre
+        return factor * (_erfinv_quotient(w) - _ROOT_PI / 2) / w
+
     return Polynomial(
-        name, "float32", degree, mpf(low) - mpf(centre), mpf(high) - mpf(centre),
-        lambda t: of(t) - (t + mpf(centre) if of_root else 1), lambda t: 1 / of(t),
-        f"erfinv(x) / x = {leading} + P({variable[0]} - {centre}), w = -log(1 - x^2),"
-        f" {low} <= {variable} <= {high}",
+        name, "float32", degree, mpf("1e-8") - centre, mpf("5.05") - centre,
+        target, lambda t: (t + centre) / (factor * _erfinv_quotient(t + centre)),
+        f"{mpmath.nstr(factor, 5)} erfinv(x) / x = c + w P(w - 2.5), w = -log(1 - x^2) <= 5.05",
         paired=True,
     )  # fmt: skip
 
 
+def _erfinv_tail(
+    name: str, degree: int, low: str, high: str, middle: str, factor: mpf
+) -> Polynomial:
+    """Describe factor erfinv(x) / x in the root of w, less the rounded factor times that."""
+    centre = mpf(middle)
+
+    def quotient(t: mpf) -> mpf:
+        return factor * _erfinv_quotient((t + centre) ** 2)
+
+    return Polynomial(
+        name, "float32", degree, mpf(low) - centre, mpf(high) - centre,
+        lambda t: quotient(t) - _round(factor, "float32") * (t + centre),
+        lambda t: 1 / quotient(t),
+        f"{mpmath.nstr(factor, 5)} (erfinv(x) / x - u) = P(u - {middle}), u = sqrt(w),"
+        f" {low} <= u <= {high}",
+        paired=True,
+    )  # fmt: skip
+
+
+_ROOT_2 = mpmath.sqrt(2)
 POLYNOMIALS += [
-    _erfinv("erfinv_f32", 9, "0", "5.05", "2.5", of_root=False),
-    _erfinv("erfinv_tail_f32", 9, "2.2", "4.2", "3", of_root=True),
-    _erfinv("erfinv_far_f32", 8, "4.15", "10.2", "7", of_root=True),
+    _erfinv("erfinv_f32", 8, mpf(1)),
+    _erfinv_tail("erfinv_tail_f32", 9, "2.2", "4.2", "3", mpf(1)),
+    _erfinv("ndtri_f32", 9, _ROOT_2),
+    _erfinv_tail("ndtri_tail_f32", 9, "2.2", "4.2", "3", _ROOT_2),
+    _erfinv_tail("ndtri_far_f32", 8, "4.15", "10.2", "7", _ROOT_2),
 ]
 
 _HEADER = """\

@@ -237,10 +237,10 @@ def file_source(stem: str, members: list[Kernel]) -> str:
     return "\n".join(
         [
             "/* Rendered from the definitions of tangrad's ops by render/pointwise.py. */",
-            c_prelude(DIALECT, body),
+            inlined(c_prelude(DIALECT, body)),
             '#include "pointwise_loop.h"',
             "",
-            body,
+            inlined(body),
             f"const tgc_kernel TGC(tgc_table_{stem})[] = {{",
             *entries,
             "    {0},",
@@ -248,6 +248,15 @@ def file_source(stem: str, members: list[Kernel]) -> str:
             "",
         ]
     )
+
+
+def inlined(text: str) -> str:
+    """Return C whose functions become part of each loop before anything else is done with them.
+
+    GCC keeps a long function that several kernels call until it was optimized alone; its selects
+    are branches then, and the loop that it is put into stays scalar.
+    """
+    return text.replace("static inline", "static inline __attribute__((always_inline))")
 
 
 def direct_mark(kernel: Kernel, dtype: str) -> str:

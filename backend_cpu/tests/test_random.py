@@ -113,6 +113,23 @@ def test_bernoulli_of_probabilities(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("most", [0.5, 24.0, 60.0, 2000.0])
+def test_poisson_draws_the_counts_of_the_definition(dtype: str, most: float) -> None:
+    def draw(device: str) -> Any:
+        means = tangrad.linspace(0, most, 1500, dtype=tangrad.float64, device="cpu")
+        return tangrad.poisson(means.to(getattr(tangrad, dtype)).to(device))
+
+    a, b = on_both(draw)
+    assert bool((a == b).all())
+
+
+def test_poisson_refuses_what_is_no_mean() -> None:
+    for wrong in (-1.0, float("nan")):
+        with pytest.raises(RuntimeError, match="non-negative"):
+            tangrad.poisson(tangrad.tensor([1.0, wrong]))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
 def test_dropout_and_its_gradient_draw_the_same_mask(dtype: str) -> None:
     def draw(device: str) -> Any:
         x = empty(dtype, device).uniform_(-2, 2)

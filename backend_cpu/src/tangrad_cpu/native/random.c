@@ -446,6 +446,90 @@ static int bernoulli_tensor(const tg_call *call, void *context)
     return 0;
 }
 
+/* --- Poisson's distribution ------------------------------------------------------------------- */
+
+/* Of the core's special functions, compiled once (special.c). */
+double tgc_igammac(double a, double b);
+double tgc_ndtri(double a);
+
+/* Up to this mean the terms of the distribution function are added up from 0 on. */
+#define POISSON_ADDED 24.0
+/* How many steps from the first guess to the quantile: see the definition. */
+#define POISSON_STEPS 60
+
+static double poisson_of_few(double mean, double u)
+{
+    double term = exp(-mean), total = term, count = 0;
+    /* What no longer changes the sum cannot bring it to u. */
+    while (total < u && total + term != total) {
+        count += 1;
+        term *= mean / count;
+        total += term;
+    }
+    return count;
+}
+
+static double poisson_below(double count, double mean)
+{
+    return count < 0 ? 0.0 : tgc_igammac(count + 1, mean);
+}
+
+/* From Cornish and Fisher's guess, as the definition has it. */
+static double poisson_of_many(double mean, double u)
+{
+    double z = tgc_ndtri(u > 1 - 0x1p-53 ? 1 - 0x1p-53 : u), count = floor(mean + sqrt(mean) * z + (z * z - 1) / 6);
+    count = count > 0 ? count : 0;
+    for (int i = 0; i < POISSON_STEPS; i++) {
+        if (poisson_below(count, mean) < u)
+            count += 1;
+        else if (poisson_below(count - 1, mean) >= u)
+            count -= 1;
+        else
+            break;
+    }
+    return count;
+}
+
+static void make_poisson(const fill *job, int64_t first, int64_t n, void *out)
+{
+    uint64_t integers[TGC_PIECE];
+    float means[TGC_PIECE], drawn[TGC_PIECE];
+    double buffer[TGC_PIECE];
+    const int32_t dtype = job->in->dtype;
+    tgc_integers(&job->stream, first, n, integers);
+    const void *in = gather(job->in, job->in_contiguous, first, n, buffer);
+    if (dtype != TGC_FLOAT64)
+        load_floats(dtype, in, n, means);
+    for (int64_t i = 0; i < n; i++) {
+        double mean = dtype == TGC_FLOAT64 ? ((const double *)in)[i] : means[i];
+        double u = 1 - (double)(int64_t)(integers[i] >> 11) * 0x1p-53;
+        double count = 0;
+        if (!(mean >= 0))
+            *job->refused = 1;
+        else
+            count = mean <= POISSON_ADDED ? poisson_of_few(mean, u) : poisson_of_many(mean, u);
+        if (dtype == TGC_FLOAT64)
+            ((double *)out)[i] = count;
+        else
+            drawn[i] = (float)count;
+    }
+    if (dtype != TGC_FLOAT64)
+        store_floats(dtype, drawn, n, out);
+}
+
+static int poisson_tensor(const tg_call *call, void *context)
+{
+    (void)context;
+    const tg_view *in = call->args[0].value.tensors;
+    _Bool refused = 0;
+    fill job = {.in = in, .in_contiguous = is_contiguous(in), .refused = &refused};
+    run(&job, call->outs, make_poisson, seed_of(call), offset_of(call));
+    if (refused)
+        return tgc_error("RuntimeError", "invalid Poisson rate, expected rate to be non-negative: the tensor of rates has "
+                                         "an element that is negative or nan");
+    return 0;
+}
+
 /* --- dropout ---------------------------------------------------------------------------------- */
 
 /* What is dropped is multiplied by zero: infinities and NaN stay visible, as in the definition. */
@@ -554,6 +638,7 @@ const tgc_kernel TGC(tgc_table_random)[] = {
     EVERY_REAL("_permutation_of", permutation_of)
     EVERY_REAL("bernoulli_", bernoulli)
     EVERY_FLOAT("bernoulli_tensor", bernoulli_tensor)
+    EVERY_FLOAT("poisson_tensor", poisson_tensor)
     EVERY_FLOAT("native_dropout", native_dropout)
     {"dropout_mask_scale", "float32", TGC_LOOP, dropout_mask_scale, NULL},
     {"dropout_mask_scale", "float64", TGC_LOOP, dropout_mask_scale, NULL},

@@ -73,25 +73,11 @@ TGC_INLINE float tgc_atanh_f32(float x) {
 TGC_INLINE float tgc_erfc_f32(float x) {
     double a = __builtin_fabsf(x), b = a > 10.1 ? 10.1 : a, z = a * a;
     b = b < 0.75 ? 0.75 : b;
-    double d = b + 4.0, tail = tgc_exp_d32(-b * b) * tgc_poly_erfc_d32((b - 4.0) / d) / d;
+    double part = 1.0 / (b + 4.0), tail = tgc_exp_d32(-b * b) * part * tgc_poly_erfc_d32((b - 4.0) * part);
     double small = 1.0 - TGC_FMA(x, tgc_poly_erf_d32(z), x);
     double y = a < 0.75 ? small : (x < 0.0f ? 2.0 - tail : tail);
     /* erfc(10.06) rounds to 0. */
     return x != x ? x : (float)(x > 10.1f ? 0.0 : y);
-}
-
-TGC_INLINE float tgc_asin_f32(float x) {
-    double a = __builtin_fabsf(x), z = a > 0.5 ? 0.5 - 0.5 * a : a * a;
-    double s = a > 0.5 ? __builtin_sqrt(z) : a, y = TGC_FMA(s * z, tgc_poly_asin_d32(z), s);
-    return tgc_odd_d32(x, a > 0.5 ? 0x1.921fb54442d18p+0 - 2.0 * y : y);
-}
-
-TGC_INLINE float tgc_acos_f32(float x) {
-    double a = __builtin_fabsf(x), z = a > 0.5 ? 0.5 - 0.5 * a : a * a;
-    double s = a > 0.5 ? __builtin_sqrt(z) : (double)x;
-    double y = TGC_FMA(s * z, tgc_poly_asin_d32(z), s);
-    double large = x < 0.0f ? 0x1.921fb54442d18p+1 - 2.0 * y : 2.0 * y;
-    return (float)(a > 0.5 ? large : 0x1.921fb54442d18p+0 - y);
 }
 
 /* The angle of (x, y) with |y| <= |x| turned by an eighth of a circle if above tan(pi / 8), then
@@ -109,15 +95,6 @@ TGC_INLINE float tgc_atan2_f32(float y, float x) {
     m = TGC_FMA(m, down, swap != 0.0 ? 2.0 : 4.0 * left);
     v = TGC_FMA(m, 0x1.921fb54442d18p-1, down * v);
     return x != x || y != y ? x + y : __builtin_copysignf((float)v, y);
-}
-
-TGC_INLINE float tgc_atan_f32(float x) {
-    double a = __builtin_fabsf(x);
-    int far = a > 2.414213562373095, turned = a > 0.41421356237309503;
-    double t = (far ? -1.0 : turned ? a - 1.0 : a) / (far ? a : turned ? a + 1.0 : 1.0);
-    double z = t * t, m = far ? 2.0 : turned ? 1.0 : 0.0;
-    double v = TGC_FMA(t * z, tgc_poly_atan_d32(z), t);
-    return tgc_odd_d32(x, TGC_FMA(m, 0x1.921fb54442d18p-1, v));
 }
 
 /* exp(y log(|x|)): an exponent of 88 times an error of 2^-33 would be 2^-27, so the logarithm is

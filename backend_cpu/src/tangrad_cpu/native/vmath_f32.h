@@ -84,11 +84,14 @@ TGC_INLINE float tgc_log_specials_f32(float x, float y) {
     return (x > 0.0f) & (x <= FLT_MAX) ? y : special;
 }
 
-/* k ln 2 + log(1 + f) */
-TGC_INLINE float tgc_log_reduced_f32(float k, float f) {
+/* k ln 2 + log(1 + f), less k times the first part of ln 2 */
+TGC_INLINE float tgc_log_small_f32(float k, float f) {
     float tail = TGC_FMAF(f, tgc_poly_log_f32(f), -0.5f);
-    float y = TGC_FMAF(f * f, tail, TGC_FMAF(k, TGC_LN2_LOW_F32, f));
-    return TGC_FMAF(k, TGC_LN2_HIGH_F32, y);
+    return TGC_FMAF(f * f, tail, TGC_FMAF(k, TGC_LN2_LOW_F32, f));
+}
+
+TGC_INLINE float tgc_log_reduced_f32(float k, float f) {
+    return TGC_FMAF(k, TGC_LN2_HIGH_F32, tgc_log_small_f32(k, f));
 }
 
 TGC_INLINE float tgc_log_f32(float x) {
@@ -160,6 +163,38 @@ TGC_INLINE float tgc_tanh_f32(float x) {
     return __builtin_copysignf(a < 0.625f ? small : large, x);
 }
 
+/* pi / 2 in two parts */
+#define TGC_HALF_PI_HIGH_F32 0x1.921fb6p+0f
+#define TGC_HALF_PI_LOW_F32 -0x1.777a5cp-25f
+
+/* Beyond 1 the angle is what the reciprocal's lacks of a quarter of a circle. */
+TGC_INLINE float tgc_atan_f32(float x) {
+    float a = __builtin_fabsf(x);
+    float t = (a > 1.0f ? 1.0f : a) / (a > 1.0f ? a : 1.0f), z = t * t;
+    float y = TGC_FMAF(t * z, tgc_poly_atan_f32(z), t);
+    float rest = TGC_HALF_PI_HIGH_F32 - (y - TGC_HALF_PI_LOW_F32);
+    return __builtin_copysignf(a > 1.0f ? rest : y, x);
+}
+
+/* Beyond 1/2 by the half angle: asin(a) = pi / 2 - 2 asin(s), s = sqrt((1 - a) / 2). */
+TGC_INLINE float tgc_asin_f32(float x) {
+    float a = __builtin_fabsf(x), half = 0.5f - 0.5f * a, z = a > 0.5f ? half : a * a;
+    float root = __builtin_sqrtf(half), s = a > 0.5f ? root : a;
+    float y = TGC_FMAF(s * z, tgc_poly_asin_f32(z), s);
+    float rest = (TGC_HALF_PI_HIGH_F32 - 2.0f * y) + TGC_HALF_PI_LOW_F32;
+    return __builtin_copysignf(a > 0.5f ? rest : y, x);
+}
+
+/* pi / 2 - asin(x), or from 1/2 on 2 asin(s), or from -1/2 on pi - 2 asin(s) */
+TGC_INLINE float tgc_acos_f32(float x) {
+    float a = __builtin_fabsf(x), half = 0.5f - 0.5f * a, z = a > 0.5f ? half : a * a;
+    float root = __builtin_sqrtf(half), s = a > 0.5f ? root : a;
+    float y = __builtin_copysignf(TGC_FMAF(s * z, tgc_poly_asin_f32(z), s), x);
+    float turn = x < 0.0f ? 2.0f : 0.0f, factor = a > 0.5f ? 2.0f : -1.0f;
+    turn = a > 0.5f ? turn : 1.0f;
+    return TGC_FMAF(factor, y, turn * TGC_HALF_PI_LOW_F32) + turn * TGC_HALF_PI_HIGH_F32;
+}
+
 /* 1 - exp(-t) with the sign of x, where t = -log(erfc(a)) is smooth */
 TGC_INLINE float tgc_erf_f32(float x) {
     float a = tgc_at_most_f32(__builtin_fabsf(x), TGC_LIMITS_F32.erf_high);
@@ -170,27 +205,35 @@ TGC_INLINE float tgc_erf_f32(float x) {
     return __builtin_copysignf(TGC_FMAF(power, w, power - 1.0f), x);
 }
 
-/* By w = -log(1 - x^2), or by its root where it is large. */
-TGC_INLINE float tgc_erfinv_by_f32(float x, float w) {
-    float u = __builtin_sqrtf(w), tail = x * (u + tgc_poly_erfinv_tail_f32(u - 3.0f));
-    return w < 5.0f ? TGC_FMAF(x, tgc_poly_erfinv_f32(w - 2.5f), x) : tail;
-}
-
-/* The largest w of float32 beside infinity is 16. */
+/* By w = -log(1 - x^2), or by its root where it is large: 16 is the largest beside infinity. What
+ * rounding sqrt(pi) / 2 lost is added to what is small beside it. */
 TGC_INLINE float tgc_erfinv_f32(float x) {
-    float a = __builtin_fabsf(x);
-    float y = tgc_erfinv_by_f32(x, -tgc_log_f32((1.0f - a) * (1.0f + a)));
+    float a = __builtin_fabsf(x), w = -tgc_log_f32((1.0f - a) * (1.0f + a)), u = __builtin_sqrtf(w);
+    float near = TGC_FMAF(w, tgc_poly_erfinv_f32(w - 2.5f), -0x1.c96212p-26f) + 0x1.c5bf8ap-1f;
+    float y = x * (w < 5.0f ? near : u + tgc_poly_erfinv_tail_f32(u - 3.0f));
     float special = a == 1.0f ? __builtin_copysignf(INFINITY, x) : NAN;
     return a < 1.0f ? y : special;
 }
 
-/* The root of 2 times erfinv(2 x - 1), where 1 - (2 x - 1)^2 is 4 x (1 - x), without cancellation. */
+/* The root of 2 times erfinv(2 x - 1), where 1 - (2 x - 1)^2 is 4 p (1 - p) of the smaller of x and
+ * 1 - x, without cancellation. The factor 1 - 2 p is exact near 1/2; elsewhere its product rounds once,
+ * with what the sum before lost. */
 TGC_INLINE float tgc_ndtri_f32(float x) {
-    float w = -tgc_log_f32(4.0f * x * (1.0f - x)), s = 2.0f * x - 1.0f, u = __builtin_sqrtf(w);
-    float far = s * (u + tgc_poly_erfinv_far_f32(u - 7.0f));
-    float y = 0x1.6a09e6p+0f * (w < 17.3f ? tgc_erfinv_by_f32(s, w) : far);
+    float p = x < 0.5f ? x : 1.0f - x, k, f = tgc_split_f32(4.0f * p * (1.0f - p), &k);
+    float small = tgc_log_small_f32(k, f), w = -TGC_FMAF(k, TGC_LN2_HIGH_F32, small);
+    /* The root of w and, for the tails, what rounding w lost of it. */
+    float u = __builtin_sqrtf(w), rest = -0.5f * (small + (w + k * TGC_LN2_HIGH_F32)) / u;
+    float near = TGC_FMAF(w, tgc_poly_ndtri_f32(w - 2.5f), -0x1.3b1f4ep-33f);
+    float tail = TGC_FMAF(u, 0x1.a82798p-2f, tgc_poly_ndtri_tail_f32(u - 3.0f));
+    float far = TGC_FMAF(u, 0x1.a82798p-2f, tgc_poly_ndtri_far_f32(u - 7.0f));
+    float part = w < 17.3f ? tail : far, leading = w < 5.0f ? 0x1.40d932p+0f : u;
+    part = w < 5.0f ? near : part;
+    float quotient = leading + part, lost = part - (quotient - leading);
+    lost = w < 5.0f ? lost : TGC_FMAF(rest, 0x1.6a09e6p+0f, lost);
+    float y = p < 0.25f ? quotient + TGC_FMAF(-2.0f * p, quotient, lost) : (1.0f - 2.0f * p) * quotient;
     float special = x == 0.0f ? -INFINITY : NAN;
     special = x == 1.0f ? INFINITY : special;
+    y = x < 0.5f ? -y : y;
     return (x > 0.0f) & (x < 1.0f) ? y : special;
 }
 

@@ -58,6 +58,30 @@ TGC_INLINE float tgc_poly_tanh_f32(float x) {
     return p;
 }
 
+/* atan(r) = r + r^3 P(r^2), |r| <= 1.0 */
+TGC_INLINE float tgc_poly_atan_f32(float x) {
+    float p = -0x1.d62ed20000000p-10f;
+    p = TGC_FMAF(p, x, 0x1.65a5820000000p-7f);
+    p = TGC_FMAF(p, x, -0x1.fed0580000000p-6f);
+    p = TGC_FMAF(p, x, 0x1.dac93c0000000p-5f);
+    p = TGC_FMAF(p, x, -0x1.5834540000000p-4f);
+    p = TGC_FMAF(p, x, 0x1.c099e60000000p-4f);
+    p = TGC_FMAF(p, x, -0x1.2421b20000000p-3f);
+    p = TGC_FMAF(p, x, 0x1.9991fc0000000p-3f);
+    p = TGC_FMAF(p, x, -0x1.55553e0000000p-2f);
+    return p;
+}
+
+/* asin(r) = r + r^3 P(r^2), |r| <= 0.501 */
+TGC_INLINE float tgc_poly_asin_f32(float x) {
+    float p = 0x1.5a67e40000000p-5f;
+    p = TGC_FMAF(p, x, 0x1.8b13ae0000000p-6f);
+    p = TGC_FMAF(p, x, 0x1.7498460000000p-5f);
+    p = TGC_FMAF(p, x, 0x1.3300f20000000p-4f);
+    p = TGC_FMAF(p, x, 0x1.5555cc0000000p-3f);
+    return p;
+}
+
 /* erf(x) = 1 - exp(-x - x P(x)), 0 <= x <= 3.95 */
 TGC_INLINE float tgc_poly_erf_f32(float x) {
     float z = x * x, p = -0x1.3663360000000p-17f;
@@ -263,18 +287,6 @@ TGC_INLINE double tgc_poly_atan_d32(double x) {
     return p;
 }
 
-/* asin(r) = r + r^3 P(r^2), |r| <= 0.501 */
-TGC_INLINE double tgc_poly_asin_d32(double x) {
-    double p = 0x1.1cf93113ad7ddp-5;
-    p = TGC_FMA(p, x, 0x1.e4b972ad5cfdfp-8);
-    p = TGC_FMA(p, x, 0x1.93b454e24f179p-6);
-    p = TGC_FMA(p, x, 0x1.ed46526f5eea7p-6);
-    p = TGC_FMA(p, x, 0x1.6ddb9fc6b1834p-5);
-    p = TGC_FMA(p, x, 0x1.3332a61bbce0dp-4);
-    p = TGC_FMA(p, x, 0x1.5555560b93165p-3);
-    return p;
-}
-
 /* sinh(r) = r + r^3 P(r^2), |r| <= 1.001 */
 TGC_INLINE double tgc_poly_sinh_d32(double x) {
     double p = 0x1.7a19faf3cdb4fp-19;
@@ -313,17 +325,17 @@ TGC_INLINE double tgc_poly_erf_d32(double x) {
     return p;
 }
 
-/* erfinv(x) / x = 1 + P(w - 2.5), w = -log(1 - x^2), 0 <= w <= 5.05 */
+/* 1.0 erfinv(x) / x = c + w P(w - 2.5), w = -log(1 - x^2) <= 5.05 */
 TGC_INLINE float tgc_poly_erfinv_f32(float x) {
-    float z = x * x, p = TGC_FMAF(-0x1.29aea60000000p-27f, x, 0x1.923de40000000p-26f);
-    p = TGC_FMAF(p, z, TGC_FMAF(0x1.f2da7e0000000p-22f, x, -0x1.d106aa0000000p-19f));
-    p = TGC_FMAF(p, z, TGC_FMAF(-0x1.4ca8960000000p-18f, x, 0x1.c9ea700000000p-13f));
-    p = TGC_FMAF(p, z, TGC_FMAF(-0x1.4866b20000000p-10f, x, -0x1.11c50a0000000p-8f));
-    p = TGC_FMAF(p, z, TGC_FMAF(0x1.f91e8c0000000p-3f, x, 0x1.00b8ba0000000p-1f));
+    float z = x * x, p = -0x1.2ad5800000000p-27f;
+    p = TGC_FMAF(p, z, TGC_FMAF(0x1.84569e0000000p-25f, x, 0x1.79f0520000000p-22f));
+    p = TGC_FMAF(p, z, TGC_FMAF(-0x1.239a820000000p-18f, x, 0x1.8c3d700000000p-18f));
+    p = TGC_FMAF(p, z, TGC_FMAF(0x1.aaf6a00000000p-13f, x, -0x1.cdd39c0000000p-10f));
+    p = TGC_FMAF(p, z, TGC_FMAF(0x1.dbe5dc0000000p-13f, x, 0x1.f7f51c0000000p-3f));
     return p;
 }
 
-/* erfinv(x) / x = u + P(u - 3), w = -log(1 - x^2), 2.2 <= u = sqrt(w) <= 4.2 */
+/* 1.0 (erfinv(x) / x - u) = P(u - 3), u = sqrt(w), 2.2 <= u <= 4.2 */
 TGC_INLINE float tgc_poly_erfinv_tail_f32(float x) {
     float z = x * x, p = TGC_FMAF(0x1.af92200000000p-14f, x, -0x1.3ba6060000000p-12f);
     p = TGC_FMAF(p, z, TGC_FMAF(-0x1.0bec080000000p-15f, x, 0x1.81d5d60000000p-10f));
@@ -333,13 +345,33 @@ TGC_INLINE float tgc_poly_erfinv_tail_f32(float x) {
     return p;
 }
 
-/* erfinv(x) / x = u + P(u - 7), w = -log(1 - x^2), 4.15 <= u = sqrt(w) <= 10.2 */
-TGC_INLINE float tgc_poly_erfinv_far_f32(float x) {
-    float z = x * x, p = 0x1.d7cf0a0000000p-27f;
-    p = TGC_FMAF(p, z, TGC_FMAF(-0x1.85e7020000000p-24f, x, 0x1.25448e0000000p-22f));
-    p = TGC_FMAF(p, z, TGC_FMAF(-0x1.6910b80000000p-20f, x, 0x1.a0925c0000000p-18f));
-    p = TGC_FMAF(p, z, TGC_FMAF(0x1.7558820000000p-18f, x, -0x1.0ce73c0000000p-11f));
-    p = TGC_FMAF(p, z, TGC_FMAF(0x1.19ad7e0000000p-7f, x, -0x1.0c3f640000000p-3f));
+/* 1.4142 erfinv(x) / x = c + w P(w - 2.5), w = -log(1 - x^2) <= 5.05 */
+TGC_INLINE float tgc_poly_ndtri_f32(float x) {
+    float z = x * x, p = TGC_FMAF(0x1.0a424e0000000p-31f, x, -0x1.d09f540000000p-27f);
+    p = TGC_FMAF(p, z, TGC_FMAF(0x1.fcdd260000000p-25f, x, 0x1.1194ae0000000p-21f));
+    p = TGC_FMAF(p, z, TGC_FMAF(-0x1.9b76720000000p-18f, x, 0x1.1708520000000p-17f));
+    p = TGC_FMAF(p, z, TGC_FMAF(0x1.2de5340000000p-12f, x, -0x1.468e860000000p-9f));
+    p = TGC_FMAF(p, z, TGC_FMAF(0x1.50834a0000000p-12f, x, 0x1.645a0a0000000p-2f));
+    return p;
+}
+
+/* 1.4142 (erfinv(x) / x - u) = P(u - 3), u = sqrt(w), 2.2 <= u <= 4.2 */
+TGC_INLINE float tgc_poly_ndtri_tail_f32(float x) {
+    float z = x * x, p = TGC_FMAF(0x1.312aa80000000p-13f, x, -0x1.be64fa0000000p-12f);
+    p = TGC_FMAF(p, z, TGC_FMAF(-0x1.7ae6200000000p-15f, x, 0x1.10d3a60000000p-9f));
+    p = TGC_FMAF(p, z, TGC_FMAF(-0x1.4ee7a80000000p-8f, x, 0x1.07d0b80000000p-7f));
+    p = TGC_FMAF(p, z, TGC_FMAF(-0x1.61bcbe0000000p-7f, x, 0x1.b5aaea0000000p-7f));
+    p = TGC_FMAF(p, z, TGC_FMAF(0x1.366eca0000000p-9f, x, -0x1.e3c02c0000000p-3f));
+    return p;
+}
+
+/* 1.4142 (erfinv(x) / x - u) = P(u - 7), u = sqrt(w), 4.15 <= u <= 10.2 */
+TGC_INLINE float tgc_poly_ndtri_far_f32(float x) {
+    float z = x * x, p = 0x1.4d9e820000000p-26f;
+    p = TGC_FMAF(p, z, TGC_FMAF(-0x1.13b3de0000000p-23f, x, 0x1.9ebe460000000p-22f));
+    p = TGC_FMAF(p, z, TGC_FMAF(-0x1.fe9f9a0000000p-20f, x, 0x1.268f8a0000000p-17f));
+    p = TGC_FMAF(p, z, TGC_FMAF(0x1.07fecc0000000p-17f, x, -0x1.7c49600000000p-11f));
+    p = TGC_FMAF(p, z, TGC_FMAF(0x1.8e5a6e0000000p-7f, x, -0x1.7b5bec0000000p-3f));
     return p;
 }
 

@@ -1,7 +1,10 @@
 # Views: geometry in C for the hot ones, by the definition's rule for the rest.
 
 NATIVE_VIEWS = {"transpose": 1, "t": 2, "select": 3, "slice": 4, "unsqueeze": 5, "permute": 6, "expand": 7,
-                "view_size": 8, "as_strided": 9, "_unsafe_view": 8}
+                "view_size": 8, "as_strided": 9, "_unsafe_view": 8, "squeeze": 10, "diagonal": 11, "unfold": 12,
+                "split_size": 20, "split_with_sizes": 21, "unbind": 22}
+cdef enum:
+    FIRST_OF_SEVERAL = 20
 # Views of a tensor that nobody else holds: the result counts as the owner of its memory.
 FORGET_BASE = ("_unsafe_view",)
 
@@ -9,9 +12,14 @@ FORGET_BASE = ("_unsafe_view",)
 cdef object call_view(Op op, PyObject** flat, uint64_t needs, bint inplace):
     cdef Tensor src = <Tensor>flat[0], t
     cdef Node node = None
+    cdef list views
     if needs:
         node = record_inputs(op, flat, needs)
-    if op.native_view:
+    if op.native_view >= FIRST_OF_SEVERAL:
+        views = native_views(op.native_view, flat, src)
+        if views is not None:
+            return finish_views(op, src, views, node)
+    elif op.native_view:
         t = native_view(op, flat, src)
         if t is not None:
             if inplace:
@@ -57,15 +65,7 @@ cdef object view_by_rule(Op op, PyObject** flat, Tensor src, Node node):
     op.definition.check_arguments(args)
     geometry = op.definition.view_geometry(args)
     if isinstance(geometry, list):
-        views = []
-        for g in geometry:
-            t = view_of_geometry(op, src, g)
-            mark_view(t, src)
-            t.flags |= MULTI_VIEW
-            views.append(t)
-        if node is not None and views:
-            connect_outputs(node, views)
-        return tuple(views) if op.definition.returns_tuple else views
+        return finish_views(op, src, [view_of_geometry(op, src, g) for g in geometry], node)
     t = view_of_geometry(op, src, geometry)
     if op.has_rule:
         mark_view(t, src)
@@ -73,6 +73,17 @@ cdef object view_by_rule(Op op, PyObject** flat, Tensor src, Node node):
         set_output_meta(node, t)
         attach(node, t, 0)
     return t
+
+
+cdef object finish_views(Op op, Tensor src, list views, Node node):
+    """Let several views of one call know their base and their history."""
+    cdef Tensor t
+    for t in views:
+        mark_view(t, src)
+        t.flags |= MULTI_VIEW
+    if node is not None and views:
+        connect_outputs(node, views)
+    return tuple(views) if op.definition.returns_tuple else views
 
 
 cdef Tensor view_of_geometry(Op op, Tensor src, tuple geometry):
@@ -121,7 +132,30 @@ cdef Tensor native_view(Op op, PyObject** flat, Tensor src):
         return view_expand(src, <tuple><object>flat[1])
     if which == 8 and isinstance(<object>flat[1], tuple):
         return view_view(src, <tuple><object>flat[1])
+    if which == 10:
+        return view_squeeze(src, <object>flat[1])
+    if which == 11:
+        return view_diagonal(src, <object>flat[1], <object>flat[2], <object>flat[3])
+    if which == 9:
+        return view_strided(src, <tuple><object>flat[1], <tuple><object>flat[2], <object>flat[3])
+    if which == 12:
+        return view_unfold(src, <object>flat[1], <object>flat[2], <object>flat[3])
     return None
+
+
+cdef list native_views(int which, PyObject** flat, Tensor src):
+    """The views of an op that returns several; None leaves what is wrong to the definition's rule."""
+    cdef int dim
+    cdef int64_t i
+    if src.ndim_ == 0:
+        return None
+    if which == 22:
+        dim = <object>flat[1]
+        return [view_select(src, dim, i) for i in range(src.shape_[dim])]
+    dim = <object>flat[2]
+    if which == 20:
+        return view_split(src, <object>flat[1], dim)
+    return view_pieces(src, <tuple><object>flat[1], dim)
 
 
 cdef Tensor view_copy_geometry(Tensor src):
@@ -207,6 +241,117 @@ cdef Tensor view_unsqueeze(Tensor src, int dim):
         t.shape_[d + 1], t.stride_[d + 1] = src.shape_[d], src.stride_[d]
     finish_alias(t, src)
     return t
+
+
+cdef Tensor view_squeeze(Tensor src, object dims):
+    cdef Tensor t
+    cdef int kept[MAX_DIMS]
+    cdef int d, n = 0
+    for d in range(src.ndim_):
+        if src.shape_[d] != 1 or (dims is not None and d not in <tuple>dims):
+            kept[n] = d
+            n += 1
+    t = alias_geometry(src, n, src.offset_)
+    for d in range(n):
+        t.shape_[d], t.stride_[d] = src.shape_[kept[d]], src.stride_[kept[d]]
+    finish_alias(t, src)
+    return t
+
+
+cdef Tensor view_diagonal(Tensor src, int64_t offset, int dim1, int dim2):
+    cdef Tensor t
+    cdef int d, k = 0
+    cdef int64_t rows, columns, start = src.offset_
+    if dim1 == dim2:
+        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    rows = src.shape_[dim1] + (offset if offset < 0 else 0)
+    columns = src.shape_[dim2] - (offset if offset > 0 else 0)
+    rows = columns if columns < rows else rows
+    if rows <= 0:
+        rows = 0
+    elif offset < 0:
+        start -= offset * src.stride_[dim1]
+    else:
+        start += offset * src.stride_[dim2]
+    t = alias_geometry(src, src.ndim_ - 1, start)
+    for d in range(src.ndim_):
+        if d != dim1 and d != dim2:
+            t.shape_[k], t.stride_[k] = src.shape_[d], src.stride_[d]
+            k += 1
+    t.shape_[k] = rows
+    t.stride_[k] = src.stride_[dim1] + src.stride_[dim2]
+    count_elements(k + 1, t.shape_)
+    finish_alias(t, src)
+    return t
+
+
+cdef Tensor view_strided(Tensor src, tuple size, tuple stride, object offset):
+    """None where the definition's rule finds something wrong."""
+    cdef Tensor t
+    cdef int d, n = len(size)
+    if n != len(stride) or n > MAX_DIMS:
+        return None
+    t = alias_geometry(src, n, src.offset_ if offset is None else offset)
+    for d in range(n):
+        t.shape_[d], t.stride_[d] = size[d], stride[d]
+        if t.shape_[d] < 0 or t.stride_[d] < 0:
+            return None
+    count_elements(n, t.shape_)
+    finish_alias(t, src)
+    if t.offset_ < 0 or src.storage_.dev.type.meta or not geometry_within(t, n, t.shape_, t.stride_, t.offset_):
+        return None
+    return t
+
+
+cdef Tensor view_unfold(Tensor src, int dim, int64_t size, int64_t step):
+    """None where the definition's rule finds something wrong."""
+    cdef Tensor t
+    cdef int n = src.ndim_
+    if n == 0 or size < 0 or size > src.shape_[dim] or step <= 0:
+        return None
+    t = alias_geometry(src, n + 1, src.offset_)
+    memcpy(t.shape_, src.shape_, n * sizeof(int64_t))
+    memcpy(t.stride_, src.stride_, n * sizeof(int64_t))
+    t.shape_[dim] = (src.shape_[dim] - size) // step + 1
+    t.stride_[dim] = src.stride_[dim] * step
+    t.shape_[n] = size
+    t.stride_[n] = src.stride_[dim]
+    count_elements(n + 1, t.shape_)
+    finish_alias(t, src)
+    return t
+
+
+cdef Tensor view_piece(Tensor src, int dim, int64_t start, int64_t size):
+    cdef Tensor t = alias_geometry(src, src.ndim_, src.offset_ + start * src.stride_[dim])
+    memcpy(t.shape_, src.shape_, src.ndim_ * sizeof(int64_t))
+    memcpy(t.stride_, src.stride_, src.ndim_ * sizeof(int64_t))
+    t.shape_[dim] = size
+    finish_alias(t, src)
+    return t
+
+
+cdef list view_split(Tensor src, int64_t size, int dim):
+    """The pieces of a dimension, all of one size but the last."""
+    cdef list views = []
+    cdef int64_t total = src.shape_[dim], start = 0
+    if size < 0 or (size == 0 and total):
+        return None
+    while start < total:
+        views.append(view_piece(src, dim, start, min(size, total - start)))
+        start += size
+    return views or [view_piece(src, dim, 0, 0)]
+
+
+cdef list view_pieces(Tensor src, tuple sizes, int dim):
+    """The pieces of a dimension, of given sizes."""
+    cdef list views = []
+    cdef int64_t size, start = 0
+    for size in sizes:
+        if size < 0 or size > src.shape_[dim] - start:
+            return None
+        views.append(view_piece(src, dim, start, size))
+        start += size
+    return views if start == src.shape_[dim] else None
 
 
 cdef Tensor view_permute(Tensor src, tuple dims):

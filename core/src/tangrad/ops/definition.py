@@ -9,6 +9,7 @@ from tangrad import _C
 from tangrad.dispatch.binding import call_by_name
 from tangrad.ops.geometry import Geometry
 from tangrad.ops.schema import KEYWORD_ALIASES, Schema
+from tangrad.random.generator import Generator, get_default_generator
 
 
 class Definition:
@@ -282,8 +283,6 @@ class Definition:
 
     def generator_of(self, args: Sequence[Any]) -> Any:
         """Return the generator that a call draws from."""
-        from tangrad.random.generator import Generator, get_default_generator
-
         generator = args[self.parameter_names.index("generator")]
         if generator is not None:
             if isinstance(generator, Generator):
@@ -301,9 +300,10 @@ class Definition:
         Raises:
             NotImplementedError: the op cannot be drawn one number after the other.
         """
-        engine = self.generator_of(args).sequential
+        generator = self.generator_of(args)
+        engine = generator.sequential
         if engine is None:
-            return self.draw(args)
+            return self._advance(generator, args)
         if self.sequential is None:
             raise NotImplementedError(
                 f"{self.name}: not defined for engine mt19937; use random.set_engine('philox')"
@@ -314,10 +314,10 @@ class Definition:
 
     def draw(self, args: Sequence[Any]) -> tuple[int, int]:
         """Take random state for a call from its generator: (seed, offset)."""
-        generator = self.generator_of(args)
-        counters = -(-int(self._apply(self.words, args)) // 4)
-        drawn: tuple[int, int] = generator.advance(counters)
-        return drawn
+        return self._advance(self.generator_of(args), args)
+
+    def _advance(self, generator: Generator, args: Sequence[Any]) -> tuple[int, int]:
+        return generator.advance(-(-int(self._apply(self.words, args)) // 4))
 
     def backward_rule(self, needs: int) -> Any:
         """Return the compiled rule for the set of inputs that need gradients (a bit mask)."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import tangrad
+from tangrad import _C
 from tangrad.ops.define import composite, op, overload, pointwise
 from tangrad.ops.movement import Ints, batched_front
 from tangrad.ops.slicing import slice_
@@ -417,7 +418,9 @@ fill_ = op(
 )
 def fill(self: Any, value: Any) -> Any:
     """Make a tensor like another, all of one value; where that is a tensor it has a gradient."""
-    return self.clone().fill_(value)
+    # The elements need not be read unless someone is to see that the result is made from them.
+    seen = self.requires_grad or _C.get_intercept() is not None
+    return (self.clone() if seen else tangrad.empty_like(self)).fill_(value)
 
 
 @composite(

@@ -161,7 +161,10 @@ def smooth_l1_loss(
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
     difference = _residual("smooth_l1_loss", input, target)
     reduction = _reduction(size_average, reduce, reduction)
-    loss = difference.abs() if beta == 0 else huber(difference, beta) / beta
+    if beta == 0:
+        return _reduced(difference.abs(), reduction)
+    loss = huber(difference, beta)
+    loss = loss if beta == 1 else loss / beta
     return _reduced(loss, reduction)
 
 

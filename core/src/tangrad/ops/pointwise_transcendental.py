@@ -526,7 +526,7 @@ isfinite = pointwise(
 
 isposinf = pointwise(
     "isposinf(Tensor self) -> Tensor",
-    "isinf(self) & ~signbit(self)",
+    "isinf(self) & (self > 0)",
     dtypes=REAL,
     results=("bool",),
     strict_out_dtype=True,

@@ -60,6 +60,8 @@ def _require_floating(name: str, self: Any) -> None:
 
 def _check_uniform(self: Any, from_: float, to: float) -> None:
     _require_floating("uniform_", self)
+    if from_ == 0 and to == 1:  # as `rand` asks for
+        return
     if from_ > to:
         raise RuntimeError(
             f"uniform_ expects to return a [from, to) range, but found from={from_} > to={to}"

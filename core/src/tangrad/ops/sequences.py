@@ -58,12 +58,17 @@ def _spaced_reference(np: Any, self: Any, start: Any, end: Any) -> Any:
     return numbers.astype(self.dtype)
 
 
+def _whole(start: Any, end: Any, step: Any) -> bool:
+    return isinstance(start, int) and isinstance(end, int) and isinstance(step, int)
+
+
 def _check_range(start: Any, end: Any, step: Any) -> None:
-    if any(isinstance(x, complex) for x in (start, end, step)):
+    whole = _whole(start, end, step)
+    if not whole and any(isinstance(x, complex) for x in (start, end, step)):
         raise RuntimeError(f"unsupported range of complex numbers: {start} -> {end} by {step}")
     if step == 0:
         raise RuntimeError("step must be nonzero")
-    if not all(math.isfinite(x) for x in (start, end)):
+    if not whole and not (math.isfinite(start) and math.isfinite(end)):
         raise RuntimeError(f"unsupported range: {start} -> {end}")
     if (end - start) * (1 if step > 0 else -1) < 0:
         raise RuntimeError(
@@ -73,7 +78,7 @@ def _check_range(start: Any, end: Any, step: Any) -> None:
 
 
 def _range_length(start: Any, end: Any, step: Any) -> int:
-    if all(isinstance(x, int) for x in (start, end, step)):
+    if _whole(start, end, step):
         length = max(0, -((start - end) // step))
     else:
         length = math.ceil((end - start) / step)
@@ -114,8 +119,7 @@ def _arange(
     start, end, step = _number(start), _number(end), _number(step)
     _check_range(start, end, step)
     if dtype is None and out is None:
-        whole = all(isinstance(x, int) for x in (start, end, step))
-        dtype = tangrad.int64 if whole else _C.get_default_dtype()
+        dtype = tangrad.int64 if _whole(start, end, step) else _C.get_default_dtype()
     kind = dtype if out is None else out.dtype
     if kind.is_complex or kind == tangrad.bool:
         raise NotImplementedError(f"arange: not implemented for {kind}")
