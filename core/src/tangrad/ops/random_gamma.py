@@ -7,8 +7,11 @@ reparameterization gradients", 2018).
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
+import tangrad
+from tangrad.ops import random_sequential
 from tangrad.ops.define import op
 from tangrad.ops.movement import numel_of
 from tangrad.random import philox
@@ -275,6 +278,7 @@ _standard_gamma = op(
     shape=lambda self: self.shape,
     random=True,
     words=words_for_tries,
+    sequential=lambda self, generator: _drawn_gamma().apply(self, generator),
     reference=_gamma_reference,
     vjp={"self": lambda g, self, result: g * _standard_gamma_grad(self, result)},
     jvp=lambda self, self_t, result: self_t * _standard_gamma_grad(self, result),
@@ -288,6 +292,37 @@ _standard_gamma = op(
     errors=lambda s: [(s(s.tensor(2, dtype="int64")), NotImplementedError, "int64")],
     doc="Draw gamma distributed numbers of rate 1 with the concentration that each element states.",
 )
+
+
+def _drawn(draw: Any, slope: Any) -> Any:
+    """Return the function of autograd whose numbers `draw` makes, one by one."""
+
+    class Drawn(tangrad.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, alpha: Any, generator: Any) -> Any:
+            result = draw(alpha, generator)
+            ctx.save_for_backward(alpha, result)
+            return result
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return slope(g, *ctx.saved_tensors), None
+
+    return Drawn
+
+
+@cache
+def _drawn_gamma() -> Any:
+    return _drawn(
+        random_sequential.gamma, lambda g, alpha, result: g * _standard_gamma_grad(alpha, result)
+    )
+
+
+@cache
+def _drawn_dirichlet() -> Any:
+    return _drawn(
+        random_sequential.dirichlet, lambda g, alpha, result: _through_sum(result, alpha, g)
+    )
 
 
 def _through_sum(x: Any, alpha: Any, toward: Any) -> Any:
@@ -309,6 +344,7 @@ _sample_dirichlet = op(
     shape=lambda self: self.shape,
     random=True,
     words=words_for_tries,
+    sequential=lambda self, generator: _drawn_dirichlet().apply(self, generator),
     reference=_dirichlet_reference,
     vjp={"self": lambda g, self, result: _through_sum(result, self, g)},
     jvp=_dirichlet_tangent,
