@@ -7,10 +7,8 @@ reparameterization gradients", 2018).
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
-import tangrad
 from tangrad.ops import random_sequential
 from tangrad.ops.define import op
 from tangrad.ops.movement import numel_of
@@ -278,10 +276,10 @@ _standard_gamma = op(
     shape=lambda self: self.shape,
     random=True,
     words=words_for_tries,
-    sequential=lambda self, generator: _drawn_gamma().apply(self, generator),
+    sequential=lambda self, generator: _gamma_in_turn(self, generator),
     reference=_gamma_reference,
     vjp={"self": lambda g, self, result: g * _standard_gamma_grad(self, result)},
-    jvp=lambda self, self_t, result: self_t * _standard_gamma_grad(self, result),
+    jvp=lambda self, self_t, result: _gamma_tangent(self, self_t, result),
     batch=None,
     method=False,
     samples=lambda s: [
@@ -294,35 +292,27 @@ _standard_gamma = op(
 )
 
 
-def _drawn(draw: Any, slope: Any) -> Any:
-    """Return the function of autograd whose numbers `draw` makes, one by one."""
+def _with_tangent(alpha: Any, drawn: Any, tangent: Any) -> Any:
+    """Return the numbers `drawn`, made outside of what is recorded, with their derivative.
 
-    class Drawn(tangrad.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, alpha: Any, generator: Any) -> Any:
-            result = draw(alpha, generator)
-            ctx.save_for_backward(alpha, result)
-            return result
-
-        @staticmethod
-        def backward(ctx: Any, g: Any) -> Any:
-            return slope(g, *ctx.saved_tensors), None
-
-    return Drawn
+    What is added is linear in a difference that is 0.
+    """
+    if not alpha.requires_grad:
+        return drawn
+    constant = alpha.detach()
+    return drawn + tangent(constant, alpha - constant, drawn).nan_to_num(0.0, 0.0, 0.0)
 
 
-@cache
-def _drawn_gamma() -> Any:
-    return _drawn(
-        random_sequential.gamma, lambda g, alpha, result: g * _standard_gamma_grad(alpha, result)
-    )
+def _gamma_tangent(self: Any, self_t: Any, result: Any) -> Any:
+    return self_t * _standard_gamma_grad(self, result)
 
 
-@cache
-def _drawn_dirichlet() -> Any:
-    return _drawn(
-        random_sequential.dirichlet, lambda g, alpha, result: _through_sum(result, alpha, g)
-    )
+def _gamma_in_turn(self: Any, generator: Any) -> Any:
+    return _with_tangent(self, random_sequential.gamma(self, generator), _gamma_tangent)
+
+
+def _dirichlet_in_turn(self: Any, generator: Any) -> Any:
+    return _with_tangent(self, random_sequential.dirichlet(self, generator), _dirichlet_tangent)
 
 
 def _through_sum(x: Any, alpha: Any, toward: Any) -> Any:
@@ -344,7 +334,7 @@ _sample_dirichlet = op(
     shape=lambda self: self.shape,
     random=True,
     words=words_for_tries,
-    sequential=lambda self, generator: _drawn_dirichlet().apply(self, generator),
+    sequential=_dirichlet_in_turn,
     reference=_dirichlet_reference,
     vjp={"self": lambda g, self, result: _through_sum(result, self, g)},
     jvp=_dirichlet_tangent,

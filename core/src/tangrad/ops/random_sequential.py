@@ -167,6 +167,7 @@ def binomial(count: Any, prob: Any, generator: Any) -> Any:
 
 
 def _gammas(alpha: Any, generator: Any) -> Any:
+    alpha = alpha.detach()
     return _one_by_one(
         lambda a: rejection.gamma(a, generator.one_uniform, generator.one_normal), alpha
     )
@@ -179,7 +180,9 @@ def gamma(alpha: Any, generator: Any) -> Any:
 
 def dirichlet(alpha: Any, generator: Any) -> Any:
     """Serve `_sample_dirichlet`: gamma distributed numbers in float64, divided by their sum."""
-    drawn = _gammas(alpha.double(), generator).clamp_(min=tangrad.finfo(tangrad.float64).tiny)
+    drawn = _gammas(alpha.detach().double(), generator).clamp_(
+        min=tangrad.finfo(tangrad.float64).tiny
+    )
     limits = tangrad.finfo(alpha.dtype)
     share = (drawn / drawn.sum(-1, keepdim=True)).to(alpha.dtype)
     return share.clamp_(limits.tiny, 1 - limits.eps / 2)
