@@ -20,6 +20,7 @@ ON_AMD: dict[str, tuple[float, float, float]] = {
     "add": (0.25, 1.0, 0.8),
     "mul": (0.25, 1.0, 0.8),
     "a*b+c": (0.25, 1.0, 0.9),
+    "square": (0.25, 1.0, 0.8),
     "exp": (0.25, 0.35, 0.35),
     "log": (0.25, 0.35, 0.35),
     "tanh": (0.15, 0.1, 0.1),
@@ -27,7 +28,7 @@ ON_AMD: dict[str, tuple[float, float, float]] = {
     "silu": (0.3, 0.7, 0.8),
     "sigmoid": (0.3, 0.7, 0.8),
 }
-ON_INTEL = dict.fromkeys(("add", "mul", "a*b+c", "exp", "log", "tanh"), (0.25, 0.9, 0.9))
+ON_INTEL = dict.fromkeys(("add", "mul", "a*b+c", "square", "exp", "log", "tanh"), (0.25, 0.9, 0.9))
 STATEMENTS = {
     # name: statement, NumPy's statement, operands, whether they are positive
     "add": ("a + b", "a + b", "ab", False),
@@ -35,6 +36,7 @@ STATEMENTS = {
     "a*b+c": ("a * b + c", "a * b + c", "abc", False),
     "exp": ("fw.exp(a)", "fw.exp(a)", "a", False),
     "log": ("fw.log(a)", "fw.log(a)", "a", True),
+    "square": ("a ** 2", "a ** 2", "a", False),
     "tanh": ("fw.tanh(a)", "fw.tanh(a)", "a", False),
     "gelu": ("fw.nn.functional.gelu(a)", "", "a", False),
     "silu": ("fw.nn.functional.silu(a)", "a / (1 + fw.exp(-a))", "a", False),

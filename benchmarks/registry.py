@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import convolution
+import data
 import inference
 import matmul
 import overhead
@@ -16,6 +17,7 @@ GROUPS = {
     "matmul": matmul.WORKLOADS,
     "convolution": convolution.WORKLOADS,
     "training": training.WORKLOADS,
+    "data": data.WORKLOADS,
     "inference": inference.WORKLOADS,
 }
 

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Sequence
 from contextlib import nullcontext
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 STOOD_IN_FOR = "torch"
@@ -24,10 +24,39 @@ def _unchanged(function: Any) -> Any:
     return function
 
 
+def _named_only(name: str) -> type:
+    """Return a class for `isinstance` and annotations; to call it is a `NotImplementedError`."""
+
+    def refuse(cls: type, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(f"{name}: tangrad stands in for {STOOD_IN_FOR}, and has none")
+
+    return type(name, (), {"__new__": refuse})
+
+
+def _printing(name: str) -> Any:
+    """Return the function of that name of the module that prints tensors, loaded when called."""
+
+    def call(*args: Any) -> Any:
+        return getattr(importlib.import_module(f"{OURS}.tensor.printing"), name)(*args)
+
+    return call
+
+
+class _PrintOptions:
+    """Show the options of printing as attributes."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return _printing("get_printoptions")()[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
 # Private modules that other libraries import, and what they take from them.
 PRIVATE: dict[str, dict[str, Any]] = {
     "_custom_ops": {},
     "_dynamo": {
+        "OptimizedModule": _named_only("OptimizedModule"),
         "allow_in_graph": _unchanged,
         "assume_constant_result": _unchanged,
         "graph_break": lambda: None,
@@ -36,6 +65,16 @@ PRIVATE: dict[str, dict[str, Any]] = {
     },
     "_dynamo._trace_wrapped_higher_order_op": {"TransformGetItemToIndex": nullcontext},
     "_dynamo.utils": {"is_compile_supported": lambda device: False},
+    "_tensor_str": {
+        "PRINT_OPTS": _PrintOptions(),
+        "_add_suffixes": lambda text, suffixes, indent, force_newline=False: _printing(
+            "_append_suffixes"
+        )(text, suffixes, indent),
+        "_str": lambda tensor, tensor_contents=None: _printing("tensor_repr")(
+            tensor, tensor_contents
+        ),
+        "_tensor_str": _printing("_contents"),
+    },
 }
 
 
@@ -124,6 +163,56 @@ def _show_private_names() -> None:
     compiled._TensorMeta = type(ours.Tensor)
     compiled._log_api_usage_once = lambda event: None
     compiled._get_tracing_state = lambda: None
+    compiled._nn = SimpleNamespace(
+        _parse_to=lambda *args, **kwargs: importlib.import_module(
+            f"{OURS}.nn.modules.module"
+        )._parse_to(args, kwargs)
+    )
+    ours.ops.aten = _Aten()
+    ours.ScriptModule = ours.jit.ScriptModule  # type: ignore[attr-defined]
+    compiled._disabled_torch_function_impl = _WithoutOverrides()
+    for name in ("PyTorchFileReader", "PyTorchFileWriter"):
+        setattr(ours, name, _named_only(name))
+
+
+class _WithoutOverrides:
+    """Call an op as if a subclass of tensors had no `__torch_function__`; results are plain.
+
+    No function, because it must not become a method of the class that it is assigned in.
+    """
+
+    def __call__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        overrides = importlib.import_module(f"{OURS}.dispatch.overrides")
+        with overrides.DisableTorchFunctionSubclass():
+            return func(*args, **(kwargs or {}))
+
+
+class _Overloads:
+    """Stand for `torch.ops.aten.<name>`: each of its overloads is the op of that name.
+
+    What handles calls by overload finds ours, because `__torch_dispatch__` gets that very object.
+    An op that is not there is None, which no call arrives as.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __getattr__(self, overload: str) -> Any:
+        if overload.startswith("__"):
+            raise AttributeError(overload)
+        return getattr(sys.modules[f"{OURS}.ops"], self.name, None)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return getattr(sys.modules[f"{OURS}.ops"], self.name)(*args, **kwargs)
+
+
+class _Aten:
+    """Stand for `torch.ops.aten`, whose ops packages name when they override calls."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _Overloads(name)
 
 
 class _Installed:

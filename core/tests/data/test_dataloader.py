@@ -200,3 +200,69 @@ def test_streams_have_an_order_of_their_own(agree, options):
 
 def test_the_main_process_is_no_worker():
     assert data.get_worker_info() is None
+
+
+class _Keys:
+    """Sample given keys."""
+
+    def __init__(self, keys):
+        self.keys = keys
+
+    def __iter__(self):
+        return iter(self.keys)
+
+    def __len__(self):
+        return len(self.keys)
+
+
+ROWS = {
+    "plain": lambda t, d: d,
+    "subset": lambda t, d: t.utils.data.Subset(d, [5, 1, 3]),
+    "subset of a subset": lambda t, d: t.utils.data.Subset(t.utils.data.Subset(d, [5, 1, 3]), [2]),
+    "of tensors": lambda t, d: t.utils.data.Subset(d, t.tensor([5, 1])),
+}
+
+
+@pytest.mark.parametrize("kind", ["plain", "subset", "subset of a subset", "of tensors"])
+def test_rows_of_tensors_are_the_batches_of_their_samples(agree, kind):
+    def program(t):
+        x = t.arange(12.0).view(6, 2).requires_grad_()
+        made = ROWS[kind](t, t.utils.data.TensorDataset(x, t.arange(6).t()))
+        batches = list(t.utils.data.DataLoader(made, batch_size=2))
+        batches[0][0].sum().backward()
+        return [(type(b).__name__, [c.tolist() for c in b]) for b in batches], x.grad.tolist()
+
+    agree(program)
+
+
+@pytest.mark.parametrize("keys", [[-1, 0], [True, False], [7], ["a"]], ids=str)
+def test_keys_of_rows_mean_what_they_mean_one_by_one(agree, keys):
+    def program(t):
+        made = t.utils.data.TensorDataset(t.arange(6))
+        loader = t.utils.data.DataLoader(made, batch_size=2, sampler=_Keys(keys))
+        return [b[0].tolist() for b in loader]
+
+    agree(program, message=False)
+
+
+def test_samples_of_a_subclass_are_asked_for_one_by_one(agree):
+    def program(t):
+        class Negative(t.utils.data.TensorDataset):
+            def __getitem__(self, index):
+                return tuple(-x for x in super().__getitem__(index))
+
+        made = Negative(t.arange(4))
+        inner = t.utils.data.Subset(made, [1, 2])
+        return [[b[0].tolist() for b in t.utils.data.DataLoader(d, 2)] for d in (made, inner)]
+
+    agree(program)
+
+
+def test_an_added_collation_is_used_for_rows_too(monkeypatch):
+    table = dict(data._utils.collate.default_collate_fn_map)
+    monkeypatch.setitem(
+        data._utils.collate.default_collate_fn_map, tangrad.Tensor, lambda batch: len(batch)
+    )
+    loader = data.DataLoader(data.TensorDataset(tangrad.arange(4)), batch_size=3)
+    assert list(loader) == [[3], [1]]
+    assert table != data._utils.collate.default_collate_fn_map

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections import OrderedDict, namedtuple
 
 import pytest
@@ -69,3 +70,25 @@ def test_registered_class_is_a_container():
     assert tree_leaves(Pair(1, [2])) == [1, 2]
     with pytest.raises(ValueError, match="already registered"):
         register_pytree_node(Pair, None, None)
+
+
+def test_a_package_walks_the_nodes_by_itself(agree):
+    def program(t):
+        pytree = importlib.import_module(f"{t.__name__}.utils._pytree")
+        Point = namedtuple("Point", "x y")
+        tree = [Point(1, {"a": 2})]
+
+        def flatten(node):
+            kind = pytree._get_node_type(node)
+            if kind not in pytree.SUPPORTED_NODES:
+                return pytree.tree_flatten(node)
+            children, context = pytree.SUPPORTED_NODES[kind].flatten_fn(node)
+            parts = [flatten(child) for child in children]
+            specs = [spec for _, spec in parts]
+            return [x for leaves, _ in parts for x in leaves], pytree.TreeSpec(kind, context, specs)
+
+        leaves, spec = flatten(tree)
+        same = pytree.tree_flatten(tree)[1] == spec
+        return leaves, same, str(pytree.tree_unflatten([3, 4], spec))
+
+    agree(program)

@@ -170,3 +170,47 @@ def test_registration_hooks_see_and_replace_what_is_registered():
     assert isinstance(module.child, nn.ReLU)
     module.other = nn.Identity()
     assert isinstance(module.other, nn.Identity)
+
+
+def test_a_class_behind_module_has_its_say_when_attributes_are_written(agree):
+    def program(t):
+        written = []
+
+        class Watching:
+            def __setattr__(self, name, value):
+                written.append(name)
+                super().__setattr__(name, value)
+
+        class Watched(t.nn.Module, Watching):
+            def __init__(self):
+                super().__init__()
+                self.size = 2
+                self.layer = t.nn.Linear(1, 1)
+
+        made = Watched()
+        object.__setattr__(made, "hidden", t.nn.Linear(1, 1))
+        return [name for name in written if name == "size"], made.size, list(made._modules)
+
+    agree(program)
+
+
+def test_a_property_takes_what_is_no_module_and_hides_what_is_one(agree):
+    def program(t):
+        class Scaled(t.nn.Module):
+            @property
+            def scale(self):
+                return self._scale
+
+            @scale.setter
+            def scale(self, value):
+                self._scale = 2 * value
+
+        made = Scaled()
+        made.scale = 3
+        made.inner = made.late = t.nn.Linear(1, 1)
+        made.late = None
+        made.plain = t.zeros(1)
+        made.plain = t.nn.Parameter(t.zeros(1))
+        return made.scale, list(made._modules), list(made._parameters), "plain" in made.__dict__
+
+    agree(program)

@@ -83,7 +83,7 @@ def test_exit_codes_and_errors_are_those_of_python(tmp_path, source, status):
 def test_a_missing_module_or_file_is_said_to_be_missing(tmp_path):
     outcome = run(tmp_path, "import torch.nonsense")
     assert "No module named 'torch.nonsense'" in outcome.stderr
-    outcome = run(tmp_path, "import torch.distributed.rpc")
+    outcome = run(tmp_path, "import torch.distributed.fsdp")
     assert "pip install tangrad[distributed]" in outcome.stderr
     assert outcome.returncode == 1
     command = [sys.executable, "-m", "tangrad", "run", str(tmp_path / "nowhere.py")]
@@ -142,3 +142,65 @@ def test_what_libraries_of_models_import_is_there(tmp_path):
         """,
     )
     assert (outcome.stdout, outcome.stderr, outcome.returncode) == ("imported\n", "", 0)
+
+
+def test_what_libraries_of_training_graphs_and_processes_import_is_there(tmp_path):
+    outcome = run(
+        tmp_path,
+        """
+        import torch
+        from torch import ScriptModule
+        from torch._dynamo import OptimizedModule
+        from torch._tensor_str import PRINT_OPTS, _add_suffixes, _tensor_str
+        from torch.distributed import P2POp, ProcessGroup, Work, rpc
+        from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+        from torch.distributions.utils import _standard_normal, _sum_rightmost
+        from torch.futures import Future
+        from torch.utils.data.dataloader import _BaseDataLoaderIter, _MultiProcessingDataLoaderIter
+        assert not torch.profiler.kineto_available() and not rpc.is_available()
+        assert not hasattr(rpc, "api")
+        assert PRINT_OPTS.threshold == 1000 and not hasattr(PRINT_OPTS, "width")
+        assert _tensor_str(torch.arange(2), 0) == "[0, 1]"
+        assert _add_suffixes("x(1", ["size=2"], 2, force_newline=False) == "x(1, size=2)"
+        loader = torch.utils.data.DataLoader([1, 2])
+        assert isinstance(iter(loader), _BaseDataLoaderIter)
+        assert not isinstance(iter(loader), _MultiProcessingDataLoaderIter)
+        assert not isinstance(loader, (ScriptModule, OptimizedModule))
+        place, dtype, *_ = torch._C._nn._parse_to("cpu", torch.float64)
+        assert (place, dtype) == (torch.device("cpu"), torch.float64)
+        try:
+            torch.PyTorchFileReader("file")
+        except NotImplementedError as error:
+            print(error)
+        """,
+    )
+    expected = "PyTorchFileReader: tangrad stands in for torch, and has none\n"
+    assert (outcome.stdout, outcome.stderr, outcome.returncode) == (expected, "", 0)
+
+
+def test_a_class_of_tensors_handles_overloads_of_aten(tmp_path):
+    outcome = run(
+        tmp_path,
+        """
+        import torch
+
+        aten = torch.ops.aten
+        HANDLED = {aten.index_select.default, aten.no_such_op.default}
+
+        class Index(torch.Tensor):
+            __torch_function__ = torch._C._disabled_torch_function_impl
+
+            @classmethod
+            def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+                if func in HANDLED:
+                    print("handled", func.__name__)
+                return func(*(x.plain if isinstance(x, Index) else x for x in args))
+
+        index = torch.Tensor._make_wrapper_subclass(Index, (3,), dtype=torch.int64)
+        index.plain = torch.tensor([5, 6, 7])
+        print(index.index_select(0, torch.tensor([2])).tolist(), index.neg().tolist())
+        print(type(index.sum()).__name__, aten.neg(torch.ones(1)).item())
+        """,
+    )
+    expected = "handled index_select\n[7] [-5, -6, -7]\nTensor -1.0\n"
+    assert (outcome.stdout, outcome.stderr, outcome.returncode) == (expected, "", 0)

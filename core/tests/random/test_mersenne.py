@@ -272,3 +272,44 @@ def test_a_product_and_a_sum_in_float64_are_rounded_once(
             assert math.isinf(got)
         else:
             assert got == float(Fraction(value) * Fraction(factor) + Fraction(addend))
+
+
+def probabilities(t: Any, dtype: str) -> Any:
+    return t.tensor([i / 64 for i in range(1, 41)], dtype=getattr(t, dtype)).view(4, 10)
+
+
+REJECTED: dict[str, Callable[[Any, str], Any]] = {
+    "gamma": lambda t, d: t._standard_gamma(probabilities(t, d) * 5),
+    "poisson": lambda t, d: t.poisson(probabilities(t, d) * 60),
+    "binomial": lambda t, d: t.binomial((probabilities(t, d) * 90).round(), probabilities(t, d)),
+    "dirichlet": lambda t, d: t._sample_dirichlet(probabilities(t, d) * 3),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kind", REJECTED)
+def test_numbers_by_rejection_are_those_of_pytorch(kind: str, dtype: str) -> None:
+    for seed in range(3):
+        torch.manual_seed(seed)
+        tangrad.manual_seed(seed)
+        for _ in range(3):
+            theirs = REJECTED[kind](torch, dtype).numpy()
+            ours = REJECTED[kind](tangrad, dtype).numpy()
+            np.testing.assert_allclose(ours, theirs, rtol=3e-7 if dtype == "float32" else 1e-14)
+        assert tangrad.get_rng_state().tolist() == torch.get_rng_state().tolist()
+
+
+def test_distributions_draw_what_pytorchs_draw_and_keep_their_gradients() -> None:
+    def program(t: Any) -> list[Any]:
+        t.manual_seed(5)
+        a = t.tensor([0.5, 2.0, 7.0], dtype=t.float64, requires_grad=True)
+        d = t.distributions
+        drawn = [d.Gamma(a, a).rsample(), d.Beta(a, 2 * a).rsample(), d.Dirichlet(a).rsample()]
+        drawn += [d.StudentT(a).rsample(), d.Chi2(a).rsample()]
+        sum(x.square().sum() for x in drawn).backward()
+        counts = [d.Poisson(a).sample(), d.NegativeBinomial(a, 0.5).sample()]
+        counts.append(d.Binomial(9, 0.3).sample())
+        return [x.tolist() for x in (*drawn, *counts, a.grad)]
+
+    for ours, theirs in zip(program(tangrad), program(torch), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-3)

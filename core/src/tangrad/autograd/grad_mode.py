@@ -58,13 +58,12 @@ class _ModeBase:
 
 class _GradMode(_ModeBase):
     mode = True
+    previous: list[bool]
 
     def __new__(cls, orig_func: Any = None) -> Any:
-        made = super().__new__(cls)
+        made = object.__new__(cls)
+        made.previous = []
         return made if orig_func is None else made(orig_func)
-
-    def __init__(self, orig_func: Any = None) -> None:
-        self.previous: list[bool] = []
 
     def __enter__(self) -> None:
         self.previous.append(_C._set_grad_enabled(self.mode))

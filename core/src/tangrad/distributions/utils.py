@@ -137,3 +137,8 @@ def vec_to_tril_matrix(vec: Any, diag: int = 0) -> Any:
     matrix = vec.new_zeros((*vec.shape[:-1], size, size))
     matrix[..., rows, columns] = vec
     return matrix
+
+
+# PyTorch's private names, which packages of distributions import.
+_standard_normal = standard_normal
+_sum_rightmost = sum_rightmost

@@ -8,6 +8,7 @@ cdef enum:
     SHORT_FLATTEN = 4
     SHORT_CONTIGUOUS = 5
     SHORT_EMPTY = 6
+    SHORT_POWER = 7
 
 SHORTCUTS = {"matmul": SHORT_MATMUL, "softmax": SHORT_SOFTMAX, "log_softmax": SHORT_SOFTMAX, "reshape": SHORT_RESHAPE,
              "flatten": SHORT_FLATTEN, "contiguous": SHORT_CONTIGUOUS, "empty": SHORT_EMPTY}
@@ -109,3 +110,37 @@ cdef tuple inferred(Tensor t, tuple size):
     if known == 0 or t.numel_ % known:
         return None
     return size[:unknown] + (t.numel_ // known,) + size[unknown + 1:]
+
+
+cdef Op power_of_number(PyObject** flat):
+    """The op that computes a tensor's power of a number without a logarithm; None: there is none.
+
+    These are products and roots also in PyTorch, down to the last bit.
+    """
+    cdef Tensor t
+    cdef int kind
+    cdef double exponent
+    if not PyLong_CheckExact(<object>flat[1]) and not PyFloat_CheckExact(<object>flat[1]):
+        return None
+    if not isinstance(<object>flat[0], Tensor):
+        return None
+    t = <Tensor>flat[0]
+    kind = KIND[t.dtype_.index]
+    if PyLong_CheckExact(<object>flat[1]):
+        # As objects: a large number fits no C integer.
+        if kind != KIND_FLOAT:
+            return lookup_op("square") if kind != KIND_BOOL and <object>flat[1] == 2 else None
+        exponent = 2 if <object>flat[1] == 2 else 3 if <object>flat[1] == 3 else -1 if <object>flat[1] == -1 else 0
+    elif kind != KIND_FLOAT:
+        return None
+    else:
+        exponent = PyFloat_AS_DOUBLE(<object>flat[1])
+    if exponent == 2:
+        return lookup_op("square")
+    if exponent == 3:
+        return lookup_op("_cube")
+    if exponent == 0.5:
+        return lookup_op("sqrt")
+    if exponent == -0.5:
+        return lookup_op("rsqrt")
+    return lookup_op("reciprocal") if exponent == -1 else None

@@ -238,13 +238,28 @@ def resolve_flags(Tensor t not None):
     return resolved(t)
 
 
-def copy_data(Tensor dst not None, Tensor src not None, bint refuse_expanded=False):
+def copy_data(Tensor dst not None, Tensor src not None):
     """Copy values without recording (any devices, any dtypes, broadcast)."""
-    cdef int i
-    if refuse_expanded and dst.numel_:
-        for i in range(dst.ndim_):
-            if dst.stride_[i] == 0 and dst.shape_[i] > 1:
-                raise overlap_error(lookup_op("copy_"), dst)
+    copy_into(dst, src)
+    return dst
+
+
+def copy_checked(Tensor dst not None, Tensor src not None, non_blocking=False):
+    """Do as `copy_data` does where src can be broadcast to dst, which holds each element once.
+
+    Raises:
+        RuntimeError: otherwise.
+    """
+    cdef int i, lead = dst.ndim_ - src.ndim_
+    cdef bint fits = lead >= 0
+    for i in range(src.ndim_ if fits else 0):
+        fits = fits and (src.shape_[i] == 1 or src.shape_[i] == dst.shape_[lead + i])
+    if not fits:
+        raise RuntimeError(f"copy_: the shape {shape_list(src.ndim_, src.shape_)} of the source cannot be broadcast to "
+                           f"{shape_list(dst.ndim_, dst.shape_)} of the destination")
+    for i in range(dst.ndim_ if dst.numel_ else 0):
+        if dst.stride_[i] == 0 and dst.shape_[i] > 1:
+            raise overlap_error(lookup_op("copy_"), dst)
     copy_into(dst, src)
     return dst
 

@@ -123,7 +123,7 @@ cdef class Op:
     cdef int dim_param                   # reductions: place of the parameter `dim`, or -1; and so on
     cdef int keepdim_param
     cdef int dtype_param
-    cdef int shortcut                    # composites: number of the C twin of the usual form, or 0
+    cdef int shortcut                    # number of what stands in for the usual form of a call, or 0
     cdef int plain                       # kernel ops: number of the C twin of the shape rule, or 0
     cdef tg_kernel*** rows
     cdef int nrows
@@ -267,7 +267,7 @@ def make_op(definition, str kind, spec):
     op.dim_param = op.names.index("dim") if "dim" in op.names else -1
     op.keepdim_param = op.names.index("keepdim") if "keepdim" in op.names else -1
     op.dtype_param = op.names.index("dtype") if "dtype" in op.names else -1
-    op.shortcut = SHORTCUTS.get(op.name, 0) if op.kind_ == OP_COMPOSITE else 0
+    op.shortcut = SHORTCUTS.get(op.name, 0) if op.kind_ == OP_COMPOSITE else SHORT_POWER if op.name == "pow" else 0
     op.plain = PLAIN_SHAPES.get(op.name, 0) if op.kind_ == OP_KERNEL else 0
     op.forgets_base = op.name in FORGET_BASE
     op.function = spec.get("function")
@@ -493,6 +493,10 @@ cdef object call_flat(Op op, PyObject** flat, object out, bint inplace):
     cdef PyObject* copied[MAX_PARAMS]
     if op.kind_ == OP_COMPOSITE:
         return call_composite(op, flat, out, inplace)
+    if op.shortcut == SHORT_POWER:
+        power = power_of_number(flat)
+        if power is not None:
+            return call_flat(power, flat, out, inplace)
     if op.random and flat[op.nparams - 1] == Py_None_ptr:
         drawn = op.definition.draw_or_answer(tuple([<object>flat[i] for i in range(op.nparams)]))
         if not isinstance(drawn, tuple):

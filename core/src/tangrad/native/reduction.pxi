@@ -338,7 +338,8 @@ cdef object run_kernel_op(Op op, PyObject** flat, object out):
         PyTuple_SET_ITEM(args, i, item)
     dev = kernel_device(op, args)
     definition = op.definition
-    definition.check_arguments(args)
+    if op.has_check:
+        definition.check_arguments(args)
     if op.native is not None:
         result = call_native(op, args)
         return result if op.written >= 0 else deliver(op, result, out)

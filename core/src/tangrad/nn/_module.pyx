@@ -1,16 +1,20 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Compiled ``__call__`` and ``__getattr__`` of ``nn.Module``.
+"""Compiled ``__call__``, ``__getattr__`` and ``__setattr__`` of ``nn.Module``.
 
 ``Module`` itself stays an ordinary Python class, because users mix it with any other class; a
 compiled base would forbid that as soon as it had a field. What is compiled are two type slots,
 put into each subclass by `accelerate` when the class is made. When somebody later assigns
 ``__call__`` or ``__getattr__``, CPython rewrites the slot, so a patched class is slower and right.
+``__setattr__`` is a compiled function and no slot, which would have CPython refuse
+``object.__setattr__(module, ...)``.
 """
 
-from cpython.object cimport PyObject, PyTypeObject, Py_TYPE
+from cpython.object cimport PyObject, Py_TYPE
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 
 cdef extern from "Python.h":
+    ctypedef struct PyTypeObject:
+        PyObject* tp_dict
     ctypedef PyObject* (*getattrofunc)(PyObject*, PyObject*)
     ctypedef PyObject* (*ternaryfunc)(PyObject*, PyObject*, PyObject*)
     unsigned long Py_TPFLAGS_METHOD_DESCRIPTOR
@@ -21,6 +25,13 @@ cdef extern from "Python.h":
     int PyDict_Check(PyObject*)
     Py_ssize_t PyDict_GET_SIZE(PyObject*)
     PyObject* PyDict_GetItemWithError(PyObject*, PyObject*) except? NULL
+    int PyDict_CheckExact(PyObject*)
+    int PyDict_SetItem(PyObject*, PyObject*, PyObject*) except -1
+    int PyObject_GenericSetAttr(object, object, object) except -1
+    int PyType_IsSubtype(PyTypeObject*, PyTypeObject*)
+    int PyUnicode_CheckExact(PyObject*)
+    Py_ssize_t PyUnicode_FindChar(object, Py_UCS4, Py_ssize_t, Py_ssize_t, int) except -2
+    Py_ssize_t PyUnicode_GET_LENGTH(object)
     object PyObject_Call(object, PyObject*, PyObject*)
     object PyObject_VectorcallDict(PyObject*, PyObject**, size_t, PyObject*)
     void PyErr_Fetch(PyObject**, PyObject**, PyObject**)
@@ -65,10 +76,41 @@ cdef str FORWARD_HOOKS = "_forward_hooks"
 cdef str FORWARD_PRE_HOOKS = "_forward_pre_hooks"
 cdef str BACKWARD_HOOKS = "_backward_hooks"
 cdef str BACKWARD_PRE_HOOKS = "_backward_pre_hooks"
+cdef str SETATTR = "__setattr__"
+
+# Set by `set_classes`, which knows them.
+cdef object Module = None, Tensor = None, Parameter = None, register_attribute = None
+cdef object parameter_hooks = None, module_hooks = None
 
 # True while a hook may be registered for all modules.
 cdef bint global_hooks = False
 cdef object call_with_hooks = None
+
+
+def set_classes(module, tensor, parameter, register, on_parameter, on_module):
+    """Name the classes that attributes are told apart by, what registers, and its hooks."""
+    global Module, Tensor, Parameter, register_attribute, parameter_hooks, module_hooks
+    Module, Tensor, Parameter = module, tensor, parameter
+    register_attribute = register
+    parameter_hooks, module_hooks = on_parameter, on_module
+
+
+# The registries of a module by name, and what makes each.
+cdef tuple registry_names = (), registry_makers = ()
+
+
+def set_registries(dict makers):
+    """Set what `start_registries` makes, by name."""
+    global registry_names, registry_makers
+    registry_names, registry_makers = tuple(makers), tuple(makers.values())
+
+
+def start_registries(dict attributes):
+    """Put the empty registries into the attributes of a new module."""
+    cdef Py_ssize_t i
+    for i in range(len(registry_names)):
+        make = registry_makers[i]
+        attributes[registry_names[i]] = {} if make is dict else make()
 
 
 def set_call_with_hooks(function):
@@ -131,6 +173,79 @@ cdef object slot_getattro(object self, object name):
         if found == NULL:
             raise
         return <object>found
+
+
+def taken(self, name):
+    """Tell what `hasattr(self, name)` does, without raising inside where attributes are ordinary."""
+    cdef object attributes
+    if tangrad_has_getattro(Py_TYPE(self), <getattrofunc>slot_getattro) \
+            and _PyType_Lookup(Py_TYPE(self), <PyObject*>name) == NULL:
+        attributes = PyObject_GenericGetDict(self, NULL)
+        return PyDict_GetItemWithError(<PyObject*>attributes, <PyObject*>name) != NULL \
+            or registered(<PyObject*>attributes, name) != NULL
+    return hasattr(self, name)
+
+
+cdef PyObject* registry_for(object self, object attributes, object name, object value) except? NULL:
+    """Return the registry (borrowed) that takes `value` as it is under a name that is new, or NULL."""
+    cdef PyObject* registry
+    cdef object hooks
+    if Py_TYPE(value) == <PyTypeObject*>Parameter:
+        registry = item(<PyObject*>attributes, PARAMETERS)
+        hooks = parameter_hooks
+        # What is slow but right says what is wrong with a name, or a value.
+        if PyUnicode_FindChar(name, c".", 0, PyUnicode_GET_LENGTH(name), 1) != -1 \
+                or PyUnicode_GET_LENGTH(name) == 0 or value.grad_fn is not None:
+            return NULL
+    elif isinstance(value, Module):
+        registry = item(<PyObject*>attributes, MODULES)
+        hooks = module_hooks
+    else:
+        return NULL
+    if registry == NULL or not PyDict_CheckExact(registry) or hooks:
+        return NULL
+    if _PyType_Lookup(Py_TYPE(self), <PyObject*>name) != NULL \
+            or PyDict_GetItemWithError(<PyObject*>attributes, <PyObject*>name) != NULL:
+        return NULL
+    return registry
+
+
+cdef bint object_comes_next(object self) except -1:
+    """Whether no class between `Module` and `object` has a say in how attributes are written."""
+    cdef tuple order = type(self).__mro__
+    cdef Py_ssize_t i = len(order) - 2
+    cdef PyObject* names
+    while i >= 0 and order[i] is not Module:
+        names = (<PyTypeObject*>order[i]).tp_dict
+        if names == NULL or item(names, SETATTR) != NULL:
+            return False
+        i -= 1
+    return True
+
+
+def set_attribute(self, name, value):
+    """Write an attribute; one that is a parameter, a module or a buffer is registered.
+
+    Raises:
+        AttributeError: it is one of these, and `Module.__init__` has not run.
+        TypeError: the name is that of one of these, and the value another thing.
+    """
+    cdef object attributes
+    cdef PyObject* registry
+    if PyUnicode_CheckExact(<PyObject*>name):
+        attributes = PyObject_GenericGetDict(self, NULL)
+        if item(<PyObject*>attributes, PARAMETERS) != NULL and registered(<PyObject*>attributes, name) == NULL:
+            if not PyType_IsSubtype(Py_TYPE(value), <PyTypeObject*>Tensor) \
+                    and not isinstance(value, (Module, Parameter)):
+                if object_comes_next(self):
+                    PyObject_GenericSetAttr(self, name, value)
+                    return
+            else:
+                registry = registry_for(self, attributes, name, value)
+                if registry != NULL:
+                    PyDict_SetItem(registry, <PyObject*>name, <PyObject*>value)
+                    return
+    register_attribute(self, name, value)
 
 
 cdef inline bint has_entries(PyObject* attributes, str key) except -1:

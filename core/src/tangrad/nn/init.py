@@ -178,20 +178,24 @@ def dirac_(tensor: Any, groups: int = 1) -> Any:
 
 def _calculate_fan_in_and_fan_out(tensor: Any) -> tuple[int, int]:
     """Return how many numbers a weight maps from, and to how many."""
-    if tensor.dim() < 2:
+    shape = tensor.shape
+    if len(shape) < 2:
         raise ValueError(
             "Fan in and fan out can not be computed for tensor with fewer than 2 dimensions"
         )
-    field = math.prod(tensor.shape[2:])
-    return tensor.shape[1] * field, tensor.shape[0] * field
+    outputs, inputs, *field = shape
+    size = math.prod(field)
+    return inputs * size, outputs * size
+
+
+_FANS = {"fan_in": 0, "fan_out": 1}
 
 
 def _calculate_correct_fan(tensor: Any, mode: str) -> int:
-    modes = ("fan_in", "fan_out")
     mode = mode.lower()
-    if mode not in modes:
-        raise ValueError(f"Mode {mode} not supported, please use one of {list(modes)}")
-    return _calculate_fan_in_and_fan_out(tensor)[modes.index(mode)]
+    if mode not in _FANS:
+        raise ValueError(f"Mode {mode} not supported, please use one of {list(_FANS)}")
+    return _calculate_fan_in_and_fan_out(tensor)[_FANS[mode]]
 
 
 def _xavier_std(tensor: Any, gain: float) -> float:
@@ -222,7 +226,7 @@ def _kaiming_std(tensor: Any, a: float, mode: str, nonlinearity: str) -> float:
 
 
 def _nothing_to_fill(tensor: Any) -> bool:
-    if 0 not in tensor.shape:
+    if tensor.numel():
         return False
     import warnings
 

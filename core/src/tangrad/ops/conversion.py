@@ -66,26 +66,10 @@ def _convert_back(g: Any, meta: Any) -> Any:
     return g.to(device=meta.device, dtype=meta.dtype)
 
 
-def _copy_native(self: Any, src: Any, non_blocking: bool) -> Any:
-    return _C.copy_data(self, src, True)
-
-
-def _check_copy(self: Any, src: Any) -> None:
-    if src.shape == self.shape:
-        return
-    lead = self.ndim - src.ndim
-    if lead < 0 or any(s not in (1, self.shape[lead + i]) for i, s in enumerate(src.shape)):
-        raise RuntimeError(
-            f"copy_: the shape {list(src.shape)} of the source cannot be broadcast to "
-            f"{list(self.shape)} of the destination"
-        )
-
-
 copy_ = op(
     "copy_(Tensor! self, Tensor src, bool non_blocking=False) -> Tensor",
     names={"other": "src"},
-    native=_copy_native,
-    check=_check_copy,
+    native=_C.copy_checked,
     vjp={"self": lambda g: _zeros(g), "src": lambda g, src_meta: _source_gradient(g, src_meta)},
     jvp=lambda self, self_t, src_t: (
         src_t.to(self.dtype).expand(self.shape) if src_t is not None else self_t * 0

@@ -143,6 +143,9 @@ class Definition:
         self.public_name: str | None = None
         self.op: Any = None
         self.parameter_names = schema.names
+        self._generator_position = (
+            schema.names.index("generator") if "generator" in schema.names else -1
+        )
         self._picks: dict[Any, list[int]] = {}
 
     # --- what the compiled core asks
@@ -283,16 +286,16 @@ class Definition:
 
     def generator_of(self, args: Sequence[Any]) -> Any:
         """Return the generator that a call draws from."""
-        generator = args[self.parameter_names.index("generator")]
-        if generator is not None:
-            if isinstance(generator, Generator):
-                return generator
-            raise TypeError(
-                f"{self.name}(): argument 'generator' must be Generator, not "
-                f"{type(generator).__name__}"
-            )
-        first = first_tensor(args)
-        return get_default_generator(first.device if first is not None else _C.get_default_device())
+        generator = args[self._generator_position]
+        if generator is None:
+            first = first_tensor(args)
+            device = first.device if first is not None else _C.get_default_device()
+            return get_default_generator(device)
+        if isinstance(generator, Generator):
+            return generator
+        raise TypeError(
+            f"{self.name}(): argument 'generator' must be Generator, not {type(generator).__name__}"
+        )
 
     def draw_or_answer(self, args: Sequence[Any]) -> Any:
         """Return (seed, offset) for a call, or its result where the engine is sequential.
@@ -303,21 +306,23 @@ class Definition:
         generator = self.generator_of(args)
         engine = generator.sequential
         if engine is None:
-            return self._advance(generator, args)
+            return self._reserve(generator, args)
         if self.sequential is None:
             raise NotImplementedError(
                 f"{self.name}: not defined for engine mt19937; use random.set_engine('philox')"
             )
         values = list(args)
-        values[self.parameter_names.index("generator")] = engine
+        values[self._generator_position] = engine
         return self._apply(self.sequential, values)
 
     def draw(self, args: Sequence[Any]) -> tuple[int, int]:
         """Take random state for a call from its generator: (seed, offset)."""
-        return self._advance(self.generator_of(args), args)
+        return self._reserve(self.generator_of(args), args)
 
-    def _advance(self, generator: Generator, args: Sequence[Any]) -> tuple[int, int]:
-        return generator.advance(-(-int(self._apply(self.words, args)) // 4))
+    def _reserve(self, generator: Generator, args: Sequence[Any]) -> tuple[int, int]:
+        words = int(self._apply(self.words, args))
+        drawn: tuple[int, int] = generator.advance((words + 3) // 4)
+        return drawn
 
     def backward_rule(self, needs: int) -> Any:
         """Return the compiled rule for the set of inputs that need gradients (a bit mask)."""

@@ -21,9 +21,16 @@ def _is_legacy_empty(x: Any) -> bool:
     return len(x.shape) == 1 and x.shape[0] == 0
 
 
+def _alike(shapes: Sequence[Any]) -> bool:
+    return all(shape is shapes[0] or shape == shapes[0] for shape in shapes)
+
+
 def _check_cat(tensors: Sequence[Any], dim: int) -> None:
     if not tensors:
         raise ValueError("cat(): expected a non-empty list of Tensors")
+    shapes = [x.shape for x in tensors]
+    if shapes[0] and _alike(shapes):
+        return
     for i, x in enumerate(tensors):
         if not x.shape:
             raise RuntimeError(f"zero-dimensional tensor (at position {i}) cannot be concatenated")
@@ -44,6 +51,10 @@ def _check_cat(tensors: Sequence[Any], dim: int) -> None:
 
 
 def _cat_shape(tensors: Sequence[Any], dim: int) -> Ints:
+    shapes = [x.shape for x in tensors]
+    if _alike(shapes):
+        first = shapes[0]
+        return (*first[:dim], first[dim] * len(shapes), *first[dim + 1 :])
     joined = [x.shape for x in tensors if not _is_legacy_empty(x)]
     if not joined:
         return (0,)
@@ -54,7 +65,8 @@ def _cat_shape(tensors: Sequence[Any], dim: int) -> Ints:
 def _promoted(tensors: Sequence[Any]) -> Any:
     dtype = tensors[0].dtype
     for x in tensors[1:]:
-        dtype = tangrad.promote_types(dtype, x.dtype)
+        if x.dtype is not dtype:
+            dtype = tangrad.promote_types(dtype, x.dtype)
     return dtype
 
 
@@ -159,13 +171,13 @@ def stack(tensors: Sequence[Any], dim: int) -> Any:
     """Join tensors of one shape along a new dimension."""
     if not tensors:
         raise RuntimeError("stack expects a non-empty TensorList")
-    first = tuple(tensors[0].shape)
-    for i, x in enumerate(tensors):
-        if tuple(x.shape) != first:
-            raise RuntimeError(
-                f"stack expects each tensor to be equal size, but got {list(first)} at entry 0 "
-                f"and {list(x.shape)} at entry {i}"
-            )
+    shapes = [x.shape for x in tensors]
+    if not _alike(shapes):
+        i = next(i for i, shape in enumerate(shapes) if shape != shapes[0])
+        raise RuntimeError(
+            f"stack expects each tensor to be equal size, but got {list(shapes[0])} at entry 0 "
+            f"and {list(shapes[i])} at entry {i}"
+        )
     return cat([x.unsqueeze(dim) for x in tensors], dim)
 
 

@@ -339,9 +339,25 @@ square = pointwise(
     "self * self",
     promote="number",
     dtypes=NUMBERS,
+    node="pow",
     inplace=True,
     samples=lambda s: s.unary(),
     doc="Square every element.",
+)
+
+_cube = pointwise(
+    "_cube(Tensor self) -> Tensor",
+    "self * self * self",
+    promote="number",
+    dtypes=NUMBERS,
+    partials={"self": "3 * (self * self)"},
+    node="pow",
+    inplace=True,
+    function=False,
+    method=False,
+    samples=lambda s: s.unary(),
+    oracle=lambda torch, x: x**3,
+    doc="Raise every element to the third power.",
 )
 
 sqrt = pointwise(

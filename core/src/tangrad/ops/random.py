@@ -6,6 +6,7 @@ draws seed and offset from a generator once per call, and every device computes 
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import tangrad
@@ -30,7 +31,7 @@ def _words(kind: str) -> Any:
         if each is None:
             parts = 2 if self.dtype.is_complex else 1
             each = by_dtype[self.dtype] = philox.words_for(f"{kind} {_kind(self)}", parts)
-        return each * numel_of(self.shape)
+        return each * int(self.numel())
 
     return words
 
@@ -58,6 +59,12 @@ def _require_floating(name: str, self: Any) -> None:
 # In place --------------------------------------------------------------------------------------
 
 
+@cache
+def _greatest(dtype: Any) -> float:
+    greatest: float = tangrad.finfo(dtype).max
+    return greatest
+
+
 def _check_uniform(self: Any, from_: float, to: float) -> None:
     _require_floating("uniform_", self)
     if from_ == 0 and to == 1:  # as `rand` asks for
@@ -66,8 +73,8 @@ def _check_uniform(self: Any, from_: float, to: float) -> None:
         raise RuntimeError(
             f"uniform_ expects to return a [from, to) range, but found from={from_} > to={to}"
         )
-    greatest = tangrad.finfo(self.dtype).max
-    if max(abs(from_), abs(to), to - from_) > greatest:
+    greatest = _greatest(self.dtype)
+    if to - from_ > greatest or from_ < -greatest or to > greatest:
         raise RuntimeError(
             f"uniform_: from={from_}, to={to} and their distance must not exceed {greatest}, the "
             f"greatest {self.dtype}"

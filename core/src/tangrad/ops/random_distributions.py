@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import tangrad
+from tangrad.ops import random_sequential
 from tangrad.ops.define import composite, op
 from tangrad.ops.movement import dtype_name, numel_of
 from tangrad.ops.random_gamma import rejection, words_for_tries
@@ -155,6 +156,7 @@ poisson_tensor = op(
     shape=lambda self: self.shape,
     random=True,
     words=lambda self: philox.words_for("uniform float64", numel_of(self.shape)),
+    sequential=random_sequential.poisson,
     reference=_poisson_reference,
     vjp={"self": lambda g: g.new_zeros(g.shape)},
     jvp=lambda self: tangrad.zeros_like(self),
@@ -258,6 +260,7 @@ _binomial = op(
     shape=lambda count: count.shape,
     random=True,
     words=lambda count: words_for_tries(count),
+    sequential=random_sequential.binomial,
     reference=_binomial_reference,
     vjp={"count": lambda g: g.new_zeros(g.shape), "prob": lambda g: g.new_zeros(g.shape)},
     jvp=lambda count: tangrad.zeros_like(count),

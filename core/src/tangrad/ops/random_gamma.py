@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tangrad.ops import random_sequential
 from tangrad.ops.define import op
 from tangrad.ops.movement import numel_of
 from tangrad.random import philox
@@ -275,9 +276,10 @@ _standard_gamma = op(
     shape=lambda self: self.shape,
     random=True,
     words=words_for_tries,
+    sequential=lambda self, generator: _gamma_in_turn(self, generator),
     reference=_gamma_reference,
     vjp={"self": lambda g, self, result: g * _standard_gamma_grad(self, result)},
-    jvp=lambda self, self_t, result: self_t * _standard_gamma_grad(self, result),
+    jvp=lambda self, self_t, result: _gamma_tangent(self, self_t, result),
     batch=None,
     method=False,
     samples=lambda s: [
@@ -288,6 +290,29 @@ _standard_gamma = op(
     errors=lambda s: [(s(s.tensor(2, dtype="int64")), NotImplementedError, "int64")],
     doc="Draw gamma distributed numbers of rate 1 with the concentration that each element states.",
 )
+
+
+def _with_tangent(alpha: Any, drawn: Any, tangent: Any) -> Any:
+    """Return the numbers `drawn`, made outside of what is recorded, with their derivative.
+
+    What is added is linear in a difference that is 0.
+    """
+    if not alpha.requires_grad:
+        return drawn
+    constant = alpha.detach()
+    return drawn + tangent(constant, alpha - constant, drawn).nan_to_num(0.0, 0.0, 0.0)
+
+
+def _gamma_tangent(self: Any, self_t: Any, result: Any) -> Any:
+    return self_t * _standard_gamma_grad(self, result)
+
+
+def _gamma_in_turn(self: Any, generator: Any) -> Any:
+    return _with_tangent(self, random_sequential.gamma(self, generator), _gamma_tangent)
+
+
+def _dirichlet_in_turn(self: Any, generator: Any) -> Any:
+    return _with_tangent(self, random_sequential.dirichlet(self, generator), _dirichlet_tangent)
 
 
 def _through_sum(x: Any, alpha: Any, toward: Any) -> Any:
@@ -309,6 +334,7 @@ _sample_dirichlet = op(
     shape=lambda self: self.shape,
     random=True,
     words=words_for_tries,
+    sequential=_dirichlet_in_turn,
     reference=_dirichlet_reference,
     vjp={"self": lambda g, self, result: _through_sum(result, self, g)},
     jvp=_dirichlet_tangent,

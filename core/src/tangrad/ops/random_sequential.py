@@ -11,6 +11,7 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.movement import dtype_name, numel_of
+from tangrad.random import rejection
 
 _FLOAT_DIGITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 _FULL_RANGE = {"bool": 2, "uint8": 2**8, "int8": 2**7, "int16": 2**15, "int32": 2**31}
@@ -140,3 +141,48 @@ def multinomial_places(weights: Any, num_samples: int, engine: Any) -> Any:
     places = (points.unsqueeze(-1) > sums.to(tangrad.float64).unsqueeze(1)).sum(-1)
     places = places.clamp(max=weights.shape[-1] - 1).to(weights.device)
     return places.reshape((*tuple(weights.shape)[:-1], num_samples))
+
+
+def _one_by_one(make: Any, *operands: Any) -> Any:
+    """Return numbers made of the elements of tensors of one shape, in their order."""
+    first = operands[0]
+    half = _is_half(first)
+    columns = [(x.detach().float() if half else x.detach()).cpu().reshape(-1) for x in operands]
+    values = [make(*elements) for elements in zip(*(c.numpy() for c in columns), strict=True)]
+    made = tangrad.tensor(values, dtype=tangrad.float64).reshape(first.shape)
+    return made.to(first.device)
+
+
+def poisson(self: Any, generator: Any) -> Any:
+    """Serve `poisson_tensor`."""
+    draw = generator.one_uniform
+    return _one_by_one(lambda mean: rejection.poisson(float(mean), draw), self).to(self.dtype)
+
+
+def binomial(count: Any, prob: Any, generator: Any) -> Any:
+    """Serve `_binomial`."""
+    draw = generator.one_uniform
+    made = _one_by_one(lambda n, p: rejection.binomial(n, p, draw), count, prob)
+    return made.to(count.dtype)
+
+
+def _gammas(alpha: Any, generator: Any) -> Any:
+    alpha = alpha.detach()
+    return _one_by_one(
+        lambda a: rejection.gamma(a, generator.one_uniform, generator.one_normal), alpha
+    )
+
+
+def gamma(alpha: Any, generator: Any) -> Any:
+    """Serve `_standard_gamma`; no number is 0."""
+    return _gammas(alpha, generator).to(alpha.dtype).clamp_(min=tangrad.finfo(alpha.dtype).tiny)
+
+
+def dirichlet(alpha: Any, generator: Any) -> Any:
+    """Serve `_sample_dirichlet`: gamma distributed numbers in float64, divided by their sum."""
+    drawn = _gammas(alpha.detach().double(), generator).clamp_(
+        min=tangrad.finfo(tangrad.float64).tiny
+    )
+    limits = tangrad.finfo(alpha.dtype)
+    share = (drawn / drawn.sum(-1, keepdim=True)).to(alpha.dtype)
+    return share.clamp_(limits.tiny, 1 - limits.eps / 2)

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 _STATE_BYTES = 16
-# PyTorch starts unseeded programs from one fixed seed, so they repeat.
+# That of a new `torch.Generator`. Unseeded programs start from it as well, so they repeat.
 _FIRST_SEED = 67280421310721
 _ENGINES = ("philox", "mt19937")
 

@@ -180,6 +180,14 @@ class MersenneTwister:
             words = words % np.uint64(size)
         return (words + np.uint64(low % 2**64)).view(np.int64)
 
+    def one_uniform(self) -> float:
+        """Return a number uniform on [0, 1) in double precision."""
+        return float(self.uniform(1, "float64")[0])
+
+    def one_normal(self) -> float:
+        """Return a standard normal number in double precision."""
+        return float(self._pairs(1)[0])
+
     def whole_range(self, n: int, size: int, wide: bool) -> Array:
         """Return n integers below `size`, of 64-bit words where `wide`."""
         import numpy as np

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+# Programs ask whether a tensor has one of these; what makes such tensors comes in packages.
+SPARSE_LAYOUTS = ("sparse_bsc", "sparse_bsr", "sparse_coo", "sparse_csc", "sparse_csr")
+
 
 def find_registered(name: str) -> Any:
     """Return the dtype or layout of that name, asking the plugins for it; None if there is none."""
@@ -20,6 +23,8 @@ def find_registered(name: str) -> Any:
         from tangrad.tensor import float8
 
         return float8.register(name) if name in float8.FORMATS else None
+    if name in SPARSE_LAYOUTS:
+        return _C.register_layout(name)
     return next((found for found in _C.registered_layouts() if found.name == name), None)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict, deque
+from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 __all__ = [
     "LeafSpec",
@@ -21,7 +21,19 @@ __all__ = [
     "tree_unflatten",
 ]
 
-_NODES: dict[type, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {}
+PyTree = Any
+
+
+class NodeDef(NamedTuple):
+    """How a class of containers is taken apart and made again."""
+
+    type: Any
+    flatten_fn: Callable[[Any], Any]
+    unflatten_fn: Callable[[Any, Any], Any]
+
+
+# By class; the function `namedtuple` stands for all classes that it makes.
+SUPPORTED_NODES: dict[Any, NodeDef] = {}
 
 
 class TreeSpec:
@@ -82,9 +94,9 @@ def register_pytree_node(
     Raises:
         ValueError: the class is registered already.
     """
-    if cls in _NODES:
+    if cls in SUPPORTED_NODES:
         raise ValueError(f"{cls} is already registered as pytree node.")
-    _NODES[cls] = flatten_fn, unflatten_fn
+    SUPPORTED_NODES[cls] = NodeDef(cls, flatten_fn, unflatten_fn)
 
 
 def _dict_flatten(d: dict[Any, Any]) -> tuple[list[Any], list[Any]]:
@@ -103,16 +115,17 @@ def _is_namedtuple(kind: type) -> bool:
     return issubclass(kind, tuple) and hasattr(kind, "_fields")
 
 
-def _rules(value: Any) -> tuple[Any, Callable[[Any], Any], Callable[[Any, Any], Any]] | None:
-    kind = type(value)
-    if kind in _NODES:
-        return kind, *_NODES[kind]
-    if _is_namedtuple(kind):
-        return kind, lambda x: (list(x), kind), lambda children, context: context(*children)
-    return None
+def _get_node_type(tree: Any) -> Any:
+    kind = type(tree)
+    return namedtuple if kind not in SUPPORTED_NODES and _is_namedtuple(kind) else kind
 
 
 register_pytree_node(tuple, lambda x: (list(x), None), lambda children, context: tuple(children))
+register_pytree_node(
+    namedtuple,  # type: ignore[arg-type]
+    lambda x: (list(x), type(x)),
+    lambda children, kind: kind(*children),
+)
 register_pytree_node(list, lambda x: (list(x), None), lambda children, context: list(children))
 register_pytree_node(
     dict,
@@ -143,12 +156,11 @@ def tree_flatten(
 
 
 def _flatten(tree: Any, leaves: list[Any], is_leaf: Callable[[Any], bool] | None) -> TreeSpec:
-    rules = None if is_leaf is not None and is_leaf(tree) else _rules(tree)
-    if rules is None:
+    kind = _get_node_type(tree)
+    if kind not in SUPPORTED_NODES or (is_leaf is not None and is_leaf(tree)):
         leaves.append(tree)
         return LeafSpec()
-    kind, flatten, _ = rules
-    children, context = flatten(tree)
+    children, context = SUPPORTED_NODES[kind].flatten_fn(tree)
     return TreeSpec(kind, context, [_flatten(child, leaves, is_leaf) for child in children])
 
 
@@ -172,9 +184,7 @@ def _unflatten(leaves: Any, spec: TreeSpec) -> Any:
     if spec.type is None:
         return next(leaves)
     children = [_unflatten(leaves, child) for child in spec.children_specs]
-    if spec.type in _NODES:
-        return _NODES[spec.type][1](children, spec.context)
-    return spec.context(*children)
+    return SUPPORTED_NODES[spec.type].unflatten_fn(children, spec.context)
 
 
 def tree_leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
@@ -223,7 +233,7 @@ def tree_any(pred: Callable[[Any], bool], tree: Any) -> bool:
 
 def broadcast_prefix(prefix: Any, spec: TreeSpec) -> list[Any] | None:
     """Return one value per leaf of `spec`, a leaf of `prefix` standing for a subtree, or None."""
-    if _rules(prefix) is None:
+    if _get_node_type(prefix) not in SUPPORTED_NODES:
         return [prefix] * spec.num_leaves
     if spec.type is None:
         return None

@@ -102,8 +102,11 @@ class Module(Stateful, Hooked):
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any: ...
+
+        def __setattr__(self, name: str, value: Any) -> None: ...
     else:
         __getattr__ = _module.get_registered
+        __setattr__ = _module.set_attribute
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -127,8 +130,7 @@ class Module(Stateful, Hooked):
         attributes = self.__dict__
         attributes["training"] = True
         attributes["_is_full_backward_hook"] = None
-        for name, make in _REGISTRIES.items():
-            attributes[name] = make()
+        _module.start_registries(attributes)
         if self.call_super_init:
             super().__init__(*args, **kwargs)
 
@@ -144,7 +146,7 @@ class Module(Stateful, Hooked):
             raise KeyError(f'{what} name can\'t contain ".", got: {name}')
         if name == "":
             raise KeyError(f'{what} name can\'t be empty string ""')
-        if hasattr(self, name) and name not in registry:
+        if name not in registry and _module.taken(self, name):
             raise KeyError(f"attribute '{name}' already exists")
 
     def register_buffer(self, name: str, tensor: Any, persistent: bool = True) -> None:
@@ -235,7 +237,7 @@ class Module(Stateful, Hooked):
         if "_buffers" not in keep:
             self._non_persistent_buffers_set.discard(name)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def _register_attribute(self, name: str, value: Any) -> None:
         attributes = self.__dict__
         parameters = attributes.get("_parameters")
         if isinstance(value, Parameter):
@@ -697,4 +699,13 @@ def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, 
     return device, dtype, bool(options.get("non_blocking", False)), memory_format
 
 
+_module.set_registries(_REGISTRIES)
+_module.set_classes(
+    Module,
+    tangrad.Tensor,
+    Parameter,
+    Module._register_attribute,
+    _hooks._global_parameter_registration_hooks,
+    _hooks._global_module_registration_hooks,
+)
 _module.accelerate(Module)

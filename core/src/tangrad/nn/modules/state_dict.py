@@ -134,18 +134,18 @@ class Stateful:
         """Put this module's own state, without its submodules', into `destination`."""
         for name, value in self._own_state().items():
             destination[prefix + name] = value if keep_vars else value.detach()
-        if _overrides(self, "get_extra_state"):
+        if type(self).get_extra_state is not Stateful.get_extra_state:
             destination[prefix + _EXTRA_STATE_KEY_SUFFIX] = self.get_extra_state()
 
     def _own_state(self) -> dict[str, Any]:
         """Return the parameters and persistent buffers that are not None."""
-        buffers = {
-            name: buffer
-            for name, buffer in self._buffers.items()
-            if name not in self._non_persistent_buffers_set
-        }
-        state = {**self._parameters, **buffers}
-        return {name: value for name, value in state.items() if value is not None}
+        state = {name: value for name, value in self._parameters.items() if value is not None}
+        if self._buffers:
+            passing = self._non_persistent_buffers_set
+            for name, buffer in self._buffers.items():
+                if buffer is not None and name not in passing:
+                    state[name] = buffer
+        return state
 
     def state_dict(
         self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False
@@ -212,39 +212,47 @@ class Stateful:
             )
         own = self._own_state()
         assign = local_metadata.get("assign_to_params_buffers", False)
-        for name, target in own.items():
-            key = prefix + name
-            if key not in state_dict:
-                if strict:
-                    missing_keys.append(key)
-                continue
-            message = self._load_one(name, target, key, state_dict[key], assign)
-            if message is not None:
-                error_msgs.append(message)
+        found = 0
+        with tangrad.no_grad():
+            for name, target in own.items():
+                key = prefix + name
+                if key not in state_dict:
+                    if strict:
+                        missing_keys.append(key)
+                    continue
+                found += 1
+                message = self._load_one(name, target, key, state_dict[key], assign)
+                if message is not None:
+                    error_msgs.append(message)
         extra_key = prefix + _EXTRA_STATE_KEY_SUFFIX
-        takes_extra = _overrides(self, "set_extra_state")
+        takes_extra = type(self).set_extra_state is not Stateful.set_extra_state
         if extra_key in state_dict and takes_extra:
             self.set_extra_state(state_dict[extra_key])
         elif strict and extra_key in state_dict:
             unexpected_keys.append(extra_key)
         elif strict and takes_extra:
             missing_keys.append(extra_key)
-        if strict:
+        if strict and found < len(state_dict):
             unexpected_keys.extend(self._unexpected(state_dict, prefix, own))
 
     def _unexpected(self, state_dict: Any, prefix: str, own: dict[str, Any]) -> list[str]:
         """List the keys below `prefix` that name neither own state nor a submodule."""
         unexpected = []
+        start, extra_key = len(prefix), prefix + _EXTRA_STATE_KEY_SUFFIX
+        modules = self._modules
         for key in state_dict:
-            if not key.startswith(prefix) or key == prefix + _EXTRA_STATE_KEY_SUFFIX:
+            if not key.startswith(prefix) or key == extra_key:
                 continue
-            first, *rest = key[len(prefix) :].split(".", 1)
-            if first not in (self._modules if rest else own):
+            end = key.find(".", start)
+            if key[start:] not in own if end < 0 else key[start:end] not in modules:
                 unexpected.append(key)
         return unexpected
 
     def _load_one(self, name: str, target: Any, key: str, source: Any, assign: bool) -> str | None:
-        """Copy or assign `source` to the parameter or buffer `name`; return what went wrong."""
+        """Copy or assign `source` to the parameter or buffer `name`; return what went wrong.
+
+        Gradients are off.
+        """
         if not isinstance(source, tangrad.Tensor):
             return (
                 f'While copying the parameter named "{key}", expected tangrad.Tensor or '
@@ -252,22 +260,22 @@ class Stateful:
             )
         if is_lazy(target) and is_lazy(source):
             return None
-        # Scalars were once saved with shape (1,).
-        if target.dim() == 0 and source.dim() == 1 and source.shape[0] == 1:
+        shape, given = target.shape, source.shape
+        if shape != given:
+            # Scalars were once saved with shape (1,).
+            if shape or given != (1,):
+                return (
+                    f"size mismatch for {key}: copying a param with shape {given} from "
+                    f"checkpoint, the shape in current model is {shape}."
+                )
             source = source[0]
-        if source.shape != target.shape:
-            return (
-                f"size mismatch for {key}: copying a param with shape {source.shape} from "
-                f"checkpoint, the shape in current model is {target.shape}."
-            )
-        if target.device.type == "meta" and source.device.type != "meta" and not assign:
+        if not assign and target.is_meta and not source.is_meta:
             _warn_of_meta(key)
         try:
-            with tangrad.no_grad():
-                if assign:
-                    setattr(self, name, _assignable(source, target))
-                else:
-                    target.copy_(source)
+            if assign:
+                setattr(self, name, _assignable(source, target))
+            else:
+                target.copy_(source)
         except Exception as error:
             action = "assigning" if assign else "copying"
             return (
@@ -312,12 +320,10 @@ class Stateful:
             module._load_from_state_dict(
                 local_state, prefix, local_metadata, True, missing_keys, unexpected_keys, error_msgs
             )
+            states = _of_children(local_state, prefix) if module._modules else {}
             for name, child in module._modules.items():
-                if child is None:
-                    continue
-                child_prefix = f"{prefix}{name}."
-                child_state = {k: v for k, v in local_state.items() if k.startswith(child_prefix)}
-                load(child, child_state, child_prefix)
+                if child is not None:
+                    load(child, states.get(name, {}), f"{prefix}{name}.")
             incompatible = _IncompatibleKeys(missing_keys, unexpected_keys)
             for hook in module._load_state_dict_post_hooks.values():
                 if hook(module, incompatible) is not None:
@@ -337,8 +343,20 @@ class Stateful:
         return _IncompatibleKeys(missing_keys, unexpected_keys)
 
 
-def _overrides(module: Stateful, method: str) -> bool:
-    return getattr(type(module), method) is not getattr(Stateful, method)
+def _of_children(state: Mapping[str, Any], prefix: str) -> dict[str, dict[str, Any]]:
+    """Divide the state of a module at `prefix` among its submodules, by their names."""
+    start = len(prefix)
+    states: dict[str, dict[str, Any]] = {}
+    for key, value in state.items():
+        end = key.find(".", start)
+        if end < 0 or not key.startswith(prefix):
+            continue
+        name = key[start:end]
+        if name in states:
+            states[name][key] = value
+        else:
+            states[name] = {key: value}
+    return states
 
 
 def _key_messages(missing: list[str], unexpected: list[str]) -> list[str]:

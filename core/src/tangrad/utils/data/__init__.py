@@ -1,5 +1,6 @@
 """Data sets, and loading them in batches."""
 
+from tangrad.utils.data import _utils as _utils
 from tangrad.utils.data.collate import default_collate as default_collate
 from tangrad.utils.data.collate import default_convert as default_convert
 from tangrad.utils.data.dataloader import DataLoader as DataLoader

@@ -105,6 +105,14 @@ default_collate_fn_map: dict[Any, Callable[[Sequence[Any]], Any]] = {
 }
 
 
+_PLAIN_COLLATION = dict(default_collate_fn_map)
+
+
+def stacks_tensors(collate: Any) -> bool:
+    """Tell whether a collate function is `default_collate`, as it is without additions."""
+    return collate is default_collate and default_collate_fn_map == _PLAIN_COLLATION
+
+
 def _unknown(kind: Any) -> str:
     return (
         "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; "

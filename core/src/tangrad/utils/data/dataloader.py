@@ -26,6 +26,11 @@ class _InfiniteConstantSampler(Sampler[Any]):
             yield None
 
 
+# PyTorch's private names, by which packages tell the iterators apart.
+_BaseDataLoaderIter = Iteration
+_SingleProcessDataLoaderIter = InProcess
+_MultiProcessingDataLoaderIter = WithWorkers
+
 _FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
 
 

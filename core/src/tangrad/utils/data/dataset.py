@@ -184,6 +184,26 @@ class Subset(Dataset[T_co]):
         return len(self.indices)
 
 
+def rows_at(dataset: Any, keys: list[Any]) -> list[Any] | None:
+    """Return the samples `keys` of a `TensorDataset`, or of a `Subset` of one, as one batch.
+
+    Returns:
+        The rows of each tensor, taken at once, which is what `default_collate` makes of the
+        samples; None where samples have to be asked for one by one.
+    """
+    while type(dataset) is Subset:
+        keys, dataset = [dataset.indices[key] for key in keys], dataset.dataset
+    if type(dataset) is not TensorDataset or {*map(type, keys)} != {int}:
+        return None
+    tensors = dataset.tensors
+    if any(type(tensor) is not tangrad.Tensor for tensor in tensors):
+        return None
+    if min(keys) < 0 or max(keys) >= len(dataset):
+        return None
+    index = tangrad.tensor(keys)
+    return [tensor.index_select(0, index.to(tensor.device)) for tensor in tensors]
+
+
 def _counts(length: int, lengths: Sequence[Any]) -> Sequence[int]:
     """Return numbers of samples for `lengths`, which may be shares that sum to 1."""
     if not (math.isclose(sum(lengths), 1) and sum(lengths) <= 1):

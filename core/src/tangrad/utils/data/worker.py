@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tangrad
 from tangrad.utils.data import transport
+from tangrad.utils.data.collate import stacks_tensors
+from tangrad.utils.data.dataset import Subset, TensorDataset, rows_at
 from tangrad.utils.data.report import Times
 
 if TYPE_CHECKING:
@@ -133,6 +135,7 @@ class Fetch:
             drop_last,
         )
         self.stream: Iterator[Any] | None = iter(dataset) if streaming else None
+        self.has_rows = batched and type(dataset) in (TensorDataset, Subset)
         self.ended = False
 
     def __call__(self, keys: Any) -> Any:
@@ -142,6 +145,11 @@ class Fetch:
             StopIteration: the stream has ended.
         """
         begun = perf_counter()
+        if self.has_rows and stacks_tensors(self.collate):
+            rows = rows_at(self.dataset, keys)
+            if rows is not None:
+                self.times.samples += perf_counter() - begun
+                return rows
         samples = self._lookup(keys) if self.stream is None else self._next(keys)
         loaded = perf_counter()
         batch = self.collate(samples)
