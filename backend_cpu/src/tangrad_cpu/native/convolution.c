@@ -210,7 +210,7 @@ static void forward_task(int64_t task, void *context)
                 j->of->gather(panel, e->nr, x, j->places + p, k, runs, count, j->step);
                 for (int64_t i = 0; i < j->depth; i += e->mr)
                     e->kernel(tgc_smaller(j->depth - i, e->mr), cols, k, weight_panel(j, j->rows, group, p, i), panel,
-                              out + (i * w->positions + at) * j->item, w->positions, p > 0, panel);
+                              out + (i * w->positions + at) * j->item, w->positions, p > 0, &(tgc_ahead){panel, 0});
             }
         }
     }
@@ -305,7 +305,8 @@ static void adjoint_task(int64_t task, void *context)
                 e->pack_b(panel, grad + at * j->item, cols, k, 1, j->grad.channel);
                 for (int64_t i = 0; i < j->segment_rows; i += e->mr) {
                     int64_t rows = tgc_smaller(j->segment_rows - i, e->mr);
-                    e->kernel(rows, cols, k, weight_panel(j, j->depth, segment, p, i), panel, tile, e->nr, 0, panel);
+                    e->kernel(rows, cols, k, weight_panel(j, j->depth, segment, p, i), panel, tile, e->nr, 0,
+                              &(tgc_ahead){panel, 0});
                     j->of->scatter(target, j->places + i, rows, tile, e->nr, runs, count, j->step);
                 }
             }
@@ -480,7 +481,7 @@ static void weight_task(int64_t task, void *context)
             e->pack_b(panel, lines, cols, k, kc, 1);
             for (int64_t i = 0; i < j->depth; i += e->mr)
                 e->kernel(tgc_smaller(j->depth - i, e->mr), cols, k, grads + i / e->mr * panel_bytes(j), panel,
-                          sums + (i * j->rows + at) * j->item, j->rows, l > first, panel);
+                          sums + (i * j->rows + at) * j->item, j->rows, l > first, &(tgc_ahead){panel, 0});
         }
     }
     tgc_scratch_free(grads);

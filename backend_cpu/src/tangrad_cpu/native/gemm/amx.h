@@ -175,7 +175,7 @@ static inline __attribute__((always_inline)) void tgc_amx_pack_b(char *to, const
 /* The kernel for one of the products of tiles; sums are T. */
 #define TGC_AMX_KERNEL(name, T, product, step_elements)                                                          \
     static TGC_AMX_TARGET void name(int64_t rows, int64_t cols, int64_t k, const void *a, const void *b, void *c, \
-                                    int64_t c_row, int accumulate, const char *next)                            \
+                                    int64_t c_row, int accumulate, const tgc_ahead *next)                            \
     {                                                                                                            \
         _Alignas(64) T whole[32 * 32];                                                                           \
         int cut = rows < 32 || cols < 32;                                                                        \

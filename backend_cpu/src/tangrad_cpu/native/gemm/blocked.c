@@ -16,6 +16,7 @@
 #define MOST_TASKS 16           /* when cutting further for the sake of balance alone */
 #define PACK_GRAIN (1 << 15)
 #define PACK_DEPTH 16 /* of k that a panel takes at once from lines side by side */
+#define MOST_ROW_BYTES 32768 /* of B: to fetch from rows further apart takes longer than the product */
 #define PACKED_BYTES ((int64_t)32 << 20) /* of panels held at once */
 #define LONGEST_RUN 16384       /* over k, of panels held at once */
 #define BLOCK_SIDE 2048         /* of C worked on at once */
@@ -120,7 +121,7 @@ static void pack_task(int64_t index, void *context)
 
 /* One tile over one run of k, to where its sums go, and on to C when they are complete. */
 static void finish_tile(const job *w, int64_t i, int64_t j, int64_t rows, int64_t cols, int64_t p, int64_t k,
-                        const char *a, const char *b, const char *next, int plain)
+                        const char *a, const char *b, const tgc_ahead *next, int plain)
 {
     const tgc_engine *e = w->e;
     const tgc_gemm *g = w->g;
@@ -147,6 +148,20 @@ static void finish_tile(const job *w, int64_t i, int64_t j, int64_t rows, int64_
     e->store(&rest, w->c, w->i0 + i, w->j0 + j, rows, cols, sums, sums_row);
 }
 
+/* What the tile in row panel `number` fetches for the panel of B after that at `panel`: packed, two
+ * panels at most, or the rows that it will be packed from. */
+static tgc_ahead ahead(const job *w, int64_t number, int64_t j, int64_t p, const char *panel)
+{
+    const tgc_engine *e = w->e;
+    int64_t k = smaller(w->run - p, e->kc), bytes = panel_bytes(e, e->nr, k);
+    if (!w->own_b)
+        return (tgc_ahead){panel + bytes + smaller(number * k * 32, 2 * bytes), 64};
+    int64_t row = w->g->b_row * e->b_size;
+    if (e->kgroup != 1 || w->g->b_col != 1 || number / 2 * 64 >= e->nr * e->b_size || row > MOST_ROW_BYTES || row < 0)
+        return (tgc_ahead){panel, 0};
+    return (tgc_ahead){b_at(w, w->p0 + p + number % 2 * (k / 2), w->j0 + j + e->nr) + number / 2 * 64, row};
+}
+
 static void block_task(int64_t index, void *context)
 {
     const job *w = context;
@@ -169,23 +184,21 @@ static void block_task(int64_t index, void *context)
                 int64_t rows = smaller(i_end - i, e->mr);
                 e->pack_a(own, a_at(w, w->i0 + i, w->p0 + p), rows, k, g->a_row, g->a_col);
                 for (int64_t j = j_begin; j < j_end; j += e->nr)
-                    finish_tile(w, i, j, rows, smaller(j_end - j, e->nr), p, k, own, panel_at(w, 0, j / e->nr, p), own,
-                                plain);
+                    finish_tile(w, i, j, rows, smaller(j_end - j, e->nr), p, k, own, panel_at(w, 0, j / e->nr, p),
+                                &(tgc_ahead){own, 0}, plain);
             }
         } else {
             for (int64_t j = j_begin; j < j_end; j += e->nr) {
                 int64_t cols = smaller(j_end - j, e->nr);
-                const char *panel = own, *next = own;
-                if (w->own_b) {
+                const char *panel = own;
+                if (w->own_b)
                     e->pack_b(own, b_at(w, w->p0 + p, w->j0 + j), cols, k, g->b_col, g->b_row);
-                } else {
+                else
                     panel = panel_at(w, 0, j / e->nr, p);
-                    next = panel + panel_bytes(e, e->nr, k);
-                }
                 for (int64_t i = i_begin; i < i_end; i += e->mr) {
+                    tgc_ahead next = ahead(w, (i - i_begin) / e->mr, j, p, panel);
                     finish_tile(w, i, j, smaller(i_end - i, e->mr), cols, p, k, panel_at(w, 1, i / e->mr, p), panel,
-                                next, plain);
-                    next += next < panel + 2 * panel_bytes(e, e->nr, k) ? k * 64 : 0;
+                                &next, plain);
                 }
             }
         }
