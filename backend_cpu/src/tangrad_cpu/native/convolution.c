@@ -94,7 +94,7 @@ static int take_places(tgc_convolution *j, int64_t channels)
 {
     size_t bytes = (size_t)(channels * j->w.taps) * sizeof *j->places;
     int last = j->w.ndim - 1;
-    j->step = j->w.stride[last] * j->input.step[last];
+    j->step = j->input.phase ? 1 : j->w.stride[last] * j->input.step[last];
     if (last > 0 && j->step == 1 && j->w.stride[last - 1] == 1 && j->input.step[last - 1] >= j->w.out[last] &&
         j->input.step[last - 1] <= TGC_JOINED / 2)
         j->pitch = j->input.step[last - 1];
@@ -263,8 +263,8 @@ static int convolution(const tg_call *call, void *context)
 
 char *TGC(tgc_planes_begin)(tgc_convolution *j, int64_t channels, char *to)
 {
-    size_t bytes = (size_t)(channels * j->w.grown_area * j->item);
-    char *target = j->w.padded ? tgc_scratch(bytes) : to;
+    size_t bytes = (size_t)(channels * j->input.channel * j->item);
+    char *target = j->w.padded || j->input.phase ? tgc_scratch(bytes) : to;
     if (target == NULL)
         atomic_store(&j->failed, 1);
     else
@@ -277,7 +277,7 @@ void TGC(tgc_planes_end)(const tgc_convolution *j, int64_t channels, char *to, c
     if (target == to)
         return;
     for (int64_t c = 0; c < channels; c++)
-        TGC(tgc_operand_crop)(to + c * j->w.area * j->item, target + c * j->w.grown_area * j->item, &j->w);
+        TGC(tgc_operand_crop)(to + c * j->w.area * j->item, target + c * j->input.channel * j->item, &j->w, &j->input);
     tgc_scratch_free(target);
 }
 
@@ -391,9 +391,10 @@ static int adjoint(tgc_convolution *j, const tg_view *weight, const tg_view *gra
         return -1;
     /* The grown planes that are added into. */
     int64_t area = 1;
+    j->input.phase = TGC(tgc_operand_phase)(w);
     for (int d = w->ndim - 1; d >= 0; d--) {
         j->input.step[d] = area;
-        area *= w->grown[d];
+        area *= d == w->ndim - 1 && j->input.phase ? j->input.phase * w->stride[d] : w->grown[d];
     }
     j->input.channel = area;
     if (take_places(j, channels) < 0)

@@ -45,6 +45,10 @@ typedef struct tgc_windows {
 typedef struct tgc_operand {
     char *data;
     int64_t image, channel, step[TG_MAX_DIMS];
+    /* Elements of the last dimension that lie a stride of the windows apart are neighbours, in as many
+     * runs as the stride has steps, each this long: windows side by side are read from contiguous
+     * memory. 0: elements lie in order. */
+    int64_t phase;
     void *memory; /* of a copy; NULL: the tensor itself */
 } tgc_operand;
 
@@ -58,8 +62,11 @@ typedef struct tgc_run {
  * `dense` on contiguous. Returns 0, or -1 with an exception set. */
 int TGC(tgc_operand_take)(tgc_operand *to, const tg_view *view, const tgc_windows *w, int grow, int dense);
 
-/* Copy the inside of a grown plane to a plane without padding. */
-void TGC(tgc_operand_crop)(char *to, const char *from, const tgc_windows *w);
+/* Whether windows share elements and start several apart, so that `phase` pays. Returns its length, or 0. */
+int64_t TGC(tgc_operand_phase)(const tgc_windows *w);
+
+/* Copy the inside of a grown plane, laid out as in `x`, to a plane without padding. */
+void TGC(tgc_operand_crop)(char *to, const char *from, const tgc_windows *w, const tgc_operand *x);
 
 /* Where results are computed: the output, or for the halves memory to be rounded from at the end.
  * `finish` also frees it. */

@@ -24,6 +24,9 @@ static void copy_row(char *to, const char *from, int64_t n, int64_t stride, int3
 {
     if (stride == 1 && (dtype == TGC_FLOAT32 || dtype == TGC_FLOAT64)) {
         tgc_copy_short(to, from, n * tgc_itemsize[dtype]);
+    } else if (stride == 2 && dtype == TGC_FLOAT32) {
+        for (int64_t i = 0; i < n; i++)
+            ((float *)to)[i] = ((const float *)from)[2 * i];
     } else if (dtype == TGC_FLOAT32) {
         for (int64_t i = 0; i < n; i++)
             ((float *)to)[i] = ((const float *)from)[i * stride];
@@ -37,6 +40,16 @@ static void copy_row(char *to, const char *from, int64_t n, int64_t stride, int3
         for (int64_t i = 0; i < n; i++)
             ((float *)to)[i] = tgc_f16_to_float(((const uint16_t *)from)[i * stride]);
     }
+}
+
+/* A row, its elements to the runs in which they lie. */
+static void copy_phases(char *to, const char *from, int64_t n, int64_t stride, const copy *c)
+{
+    int64_t step = c->w->stride[c->spatial - 1], first = c->first[c->spatial - 1];
+    int64_t from_item = tgc_itemsize[c->view->dtype], item = tgc_itemsize[c->w->dtype];
+    for (int64_t i = 0; i < smaller(n, step); i++)
+        copy_row(to + ((i + first) % step * c->to->phase + (i + first) / step) * item, from + i * stride * from_item,
+                 (n - i + step - 1) / step, stride * step, c->view->dtype);
 }
 
 static void copy_task(int64_t task, void *context)
@@ -57,10 +70,13 @@ static void copy_task(int64_t task, void *context)
         for (int d = 0;;) {
             int64_t target = 0, source = 0;
             for (int i = 0; i <= last; i++) {
-                target += (index[i] + c->first[i]) * c->to->step[i];
+                target += i == last && c->to->phase ? 0 : (index[i] + c->first[i]) * c->to->step[i];
                 source += index[i] * v->strides[i + 2];
             }
-            copy_row(to + target * item, from + source * from_item, n, stride, v->dtype);
+            if (c->to->phase)
+                copy_phases(to + target * item, from + source * from_item, n, stride, c);
+            else
+                copy_row(to + target * item, from + source * from_item, n, stride, v->dtype);
             for (d = last - 1; d >= 0 && ++index[d] == v->shape[d + 2]; d--)
                 index[d] = 0;
             if (d < 0)
@@ -80,20 +96,28 @@ static int is_dense(const tg_view *v, int from)
     return 1;
 }
 
+int64_t TGC(tgc_operand_phase)(const tgc_windows *w)
+{
+    int last = w->ndim - 1;
+    int64_t step = w->stride[last];
+    return step == 1 || w->kernel[last] == 1 ? 0 : (w->grown[last] + step - 1) / step;
+}
+
 int TGC(tgc_operand_take)(tgc_operand *to, const tg_view *v, const tgc_windows *w, int grow, int dense)
 {
     int spatial = v->ndim - 2;
+    int64_t phase = grow && spatial > 0 ? TGC(tgc_operand_phase)(w) : 0;
     grow = grow && w->padded;
-    *to = (tgc_operand){.data = v->data, .image = v->strides[0], .channel = v->strides[1]};
+    *to = (tgc_operand){.data = v->data, .image = v->strides[0], .channel = v->strides[1], .phase = phase};
     for (int d = 0; d < spatial; d++)
         to->step[d] = v->strides[d + 2];
-    if (!grow && v->dtype == w->dtype && is_dense(v, dense))
+    if (!grow && !phase && v->dtype == w->dtype && is_dense(v, dense))
         return 0;
     copy c = {.to = to, .view = v, .w = w, .spatial = spatial, .grow = grow, .area = 1};
     for (int d = spatial - 1; d >= 0; d--) {
         to->step[d] = c.area;
         c.first[d] = grow ? w->padding[d] : 0;
-        c.area *= v->shape[d + 2] + 2 * c.first[d];
+        c.area *= phase && d == spatial - 1 ? phase * w->stride[d] : v->shape[d + 2] + 2 * c.first[d];
     }
     to->channel = c.area;
     to->image = c.area * v->shape[1];
@@ -111,15 +135,33 @@ int TGC(tgc_operand_take)(tgc_operand *to, const tg_view *v, const tgc_windows *
     return 0;
 }
 
-void TGC(tgc_operand_crop)(char *to, const char *from, const tgc_windows *w)
+/* A row from such runs. */
+static void gather_phases(char *to, const char *from, const tgc_windows *w, int64_t phase)
+{
+    int64_t n = w->size[w->ndim - 1], step = w->stride[w->ndim - 1], first = w->padding[w->ndim - 1];
+    for (int64_t i = 0; i < smaller(n, step); i++) {
+        int64_t at = (i + first) % step * phase + (i + first) / step;
+        if (w->dtype == TGC_FLOAT64)
+            for (int64_t k = i; k < n; k += step)
+                ((double *)to)[k] = ((const double *)from)[at++];
+        else
+            for (int64_t k = i; k < n; k += step)
+                ((float *)to)[k] = ((const float *)from)[at++];
+    }
+}
+
+void TGC(tgc_operand_crop)(char *to, const char *from, const tgc_windows *w, const tgc_operand *x)
 {
     int last = w->ndim - 1;
     int64_t item = tgc_itemsize[w->dtype], index[TG_MAX_DIMS] = {0};
     for (int d = 0;;) {
         int64_t at = 0;
         for (int i = 0; i <= last; i++)
-            at = at * w->grown[i] + index[i] + w->padding[i];
-        tgc_copy_short(to, from + at * item, w->size[last] * item);
+            at += i == last && x->phase ? 0 : (index[i] + w->padding[i]) * x->step[i];
+        if (x->phase)
+            gather_phases(to, from + at * item, w, x->phase);
+        else
+            tgc_copy_short(to, from + at * item, w->size[last] * item);
         to += w->size[last] * item;
         for (d = last - 1; d >= 0 && ++index[d] == w->size[d]; d--)
             index[d] = 0;
@@ -155,7 +197,7 @@ void TGC(tgc_result_finish)(const tg_view *out, char *result)
 int TGC(tgc_window_runs)(const tgc_windows *w, const tgc_operand *x, int64_t first, int64_t count, tgc_run *runs)
 {
     int last = w->ndim - 1, made = 0;
-    int64_t step = w->stride[last] * x->step[last], index[TG_MAX_DIMS], rest = first;
+    int64_t step = x->phase ? 1 : w->stride[last] * x->step[last], index[TG_MAX_DIMS], rest = first;
     for (int d = last; d >= 0; d--) {
         index[d] = rest % w->out[d];
         rest /= w->out[d];
@@ -163,7 +205,7 @@ int TGC(tgc_window_runs)(const tgc_windows *w, const tgc_operand *x, int64_t fir
     for (int64_t at = 0; at < count;) {
         int64_t n = smaller(w->out[last] - index[last], count - at), offset = rest * x->image;
         for (int d = 0; d <= last; d++)
-            offset += index[d] * w->stride[d] * x->step[d];
+            offset += index[d] * (d == last ? step : w->stride[d] * x->step[d]);
         if (made > 0 && offset == runs[made - 1].offset + runs[made - 1].count * step)
             runs[made - 1].count += n;
         else
@@ -183,7 +225,11 @@ void TGC(tgc_window_places)(const tgc_windows *w, const tgc_operand *x, int64_t 
     for (int64_t i = 0; i < channels * w->taps; i++) {
         int64_t rest = i % w->taps, offset = i / w->taps * x->channel;
         for (int d = w->ndim - 1; d >= 0; d--) {
-            offset += rest % w->kernel[d] * w->dilation[d] * x->step[d];
+            int64_t at = rest % w->kernel[d] * w->dilation[d];
+            if (x->phase && d == w->ndim - 1)
+                offset += at % w->stride[d] * x->phase + at / w->stride[d];
+            else
+                offset += at * x->step[d];
             rest /= w->kernel[d];
         }
         places[i] = offset;
