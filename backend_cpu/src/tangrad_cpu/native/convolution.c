@@ -89,6 +89,14 @@ static int is_thin(const tgc_convolution *j)
     return j->w.channels == j->w.groups && j->depth < FEW_MAPS;
 }
 
+static int take_input(tgc_convolution *j, const tg_view *input)
+{
+    if (!is_thin(j))
+        return TGC(tgc_operand_take)(&j->input, input, &j->w, 1, input->ndim);
+    TGC(tgc_operand_defer)(&j->input, input, &j->w, input->ndim);
+    return 0;
+}
+
 /* Lay out the addresses in `input`, for `channels` of it. */
 static int take_places(tgc_convolution *j, int64_t channels)
 {
@@ -223,8 +231,8 @@ static int forward(tgc_convolution *j, const tg_view *input, const tg_view *out)
     int status;
     if (!is_thin(j) && TGC(tgc_convolution_same)(j, input, out, &status))
         return status;
-    if (TGC(tgc_operand_take)(&j->input, input, w, 1, input->ndim) < 0 ||
-        take_places(j, w->channels / w->groups) < 0 || (j->out = TGC(tgc_result_take)(out, w)) == NULL)
+    if (take_input(j, input) < 0 || take_places(j, w->channels / w->groups) < 0 ||
+        (j->out = TGC(tgc_result_take)(out, w)) == NULL)
         return -1;
     if (is_thin(j)) {
         run(j, w->images * w->maps, products(j), TGC(tgc_thin_forward));
@@ -491,8 +499,7 @@ static void weight_task(int64_t task, void *context)
 static int by_weight(tgc_convolution *j, const tg_view *input, const tg_view *grad, const tg_view *out)
 {
     tgc_windows *w = &j->w;
-    if (TGC(tgc_operand_take)(&j->input, input, w, 1, input->ndim) < 0 ||
-        TGC(tgc_operand_take)(&j->grad, grad, w, 0, 2) < 0 || take_places(j, w->channels / w->groups) < 0 ||
+    if (take_input(j, input) < 0 || TGC(tgc_operand_take)(&j->grad, grad, w, 0, 2) < 0 || take_places(j, w->channels / w->groups) < 0 ||
         (j->out = TGC(tgc_result_take)(out, w)) == NULL)
         return -1;
     if (is_thin(j)) {

@@ -50,6 +50,7 @@ typedef struct tgc_operand {
      * memory. 0: elements lie in order. */
     int64_t phase;
     void *memory; /* of a copy; NULL: the tensor itself */
+    const tg_view *deferred; /* to be copied plane by plane; NULL: there is nothing to do */
 } tgc_operand;
 
 /* Positions whose windows start `step` elements apart. */
@@ -61,6 +62,12 @@ typedef struct tgc_run {
 /* Read a tensor as it lies or copied: grown by the padding where `grow`, and with dimensions from
  * `dense` on contiguous. Returns 0, or -1 with an exception set. */
 int TGC(tgc_operand_take)(tgc_operand *to, const tg_view *view, const tgc_windows *w, int grow, int dense);
+
+/* The same with padding for operands that are read a plane at a time: a copy is not made as a whole, but by
+ * `plane`, which returns a plane as it is to be read, in `buffer` of x->channel elements if it is copied. */
+void TGC(tgc_operand_defer)(tgc_operand *to, const tg_view *view, const tgc_windows *w, int dense);
+const char *TGC(tgc_operand_plane)(const tgc_operand *x, const tgc_windows *w, int64_t image, int64_t channel,
+                                   char *buffer);
 
 /* Whether windows share elements and start several apart, so that `phase` pays. Returns its length, or 0. */
 int64_t TGC(tgc_operand_phase)(const tgc_windows *w);

@@ -52,37 +52,40 @@ static void copy_phases(char *to, const char *from, int64_t n, int64_t stride, c
                  (n - i + step - 1) / step, stride * step, c->view->dtype);
 }
 
-static void copy_task(int64_t task, void *context)
+static void copy_plane(char *to, int64_t plane, const copy *c)
 {
-    const copy *c = context;
     const tg_view *v = c->view;
     int64_t from_item = tgc_itemsize[v->dtype], item = tgc_itemsize[c->w->dtype];
     int last = c->spatial - 1;
     int64_t n = last < 0 ? 1 : v->shape[last + 2], stride = last < 0 ? 1 : v->strides[last + 2];
-    int64_t end = tgc_begin(c->planes, c->tasks, task + 1, 1);
-    for (int64_t plane = tgc_begin(c->planes, c->tasks, task, 1); plane < end; plane++) {
-        char *to = c->to->data + plane * c->area * item;
-        const char *from = (const char *)v->data + (plane / v->shape[1] * v->strides[0] +
-                                                     plane % v->shape[1] * v->strides[1]) * from_item;
-        int64_t index[TG_MAX_DIMS] = {0};
-        if (c->grow)
-            memset(to, 0, (size_t)(c->area * item));
-        for (int d = 0;;) {
-            int64_t target = 0, source = 0;
-            for (int i = 0; i <= last; i++) {
-                target += i == last && c->to->phase ? 0 : (index[i] + c->first[i]) * c->to->step[i];
-                source += index[i] * v->strides[i + 2];
-            }
-            if (c->to->phase)
-                copy_phases(to + target * item, from + source * from_item, n, stride, c);
-            else
-                copy_row(to + target * item, from + source * from_item, n, stride, v->dtype);
-            for (d = last - 1; d >= 0 && ++index[d] == v->shape[d + 2]; d--)
-                index[d] = 0;
-            if (d < 0)
-                break;
+    const char *from = (const char *)v->data + (plane / v->shape[1] * v->strides[0] +
+                                                 plane % v->shape[1] * v->strides[1]) * from_item;
+    int64_t index[TG_MAX_DIMS] = {0};
+    if (c->grow)
+        memset(to, 0, (size_t)(c->area * item));
+    for (int d = 0;;) {
+        int64_t target = 0, source = 0;
+        for (int i = 0; i <= last; i++) {
+            target += i == last && c->to->phase ? 0 : (index[i] + c->first[i]) * c->to->step[i];
+            source += index[i] * v->strides[i + 2];
         }
+        if (c->to->phase)
+            copy_phases(to + target * item, from + source * from_item, n, stride, c);
+        else
+            copy_row(to + target * item, from + source * from_item, n, stride, v->dtype);
+        for (d = last - 1; d >= 0 && ++index[d] == v->shape[d + 2]; d--)
+            index[d] = 0;
+        if (d < 0)
+            break;
     }
+}
+
+static void copy_task(int64_t task, void *context)
+{
+    const copy *c = context;
+    int64_t end = tgc_begin(c->planes, c->tasks, task + 1, 1), bytes = c->area * tgc_itemsize[c->w->dtype];
+    for (int64_t plane = tgc_begin(c->planes, c->tasks, task, 1); plane < end; plane++)
+        copy_plane(c->to->data + plane * bytes, plane, c);
 }
 
 static int is_dense(const tg_view *v, int from)
@@ -103,7 +106,8 @@ int64_t TGC(tgc_operand_phase)(const tgc_windows *w)
     return step == 1 || w->kernel[last] == 1 ? 0 : (w->grown[last] + step - 1) / step;
 }
 
-int TGC(tgc_operand_take)(tgc_operand *to, const tg_view *v, const tgc_windows *w, int grow, int dense)
+/* Describe the operand as it lies, or as it is to be copied; returns whether it is. */
+static int lay_out(copy *c, tgc_operand *to, const tg_view *v, const tgc_windows *w, int grow, int dense)
 {
     int spatial = v->ndim - 2;
     int64_t phase = grow && spatial > 0 ? TGC(tgc_operand_phase)(w) : 0;
@@ -113,14 +117,41 @@ int TGC(tgc_operand_take)(tgc_operand *to, const tg_view *v, const tgc_windows *
         to->step[d] = v->strides[d + 2];
     if (!grow && !phase && v->dtype == w->dtype && is_dense(v, dense))
         return 0;
-    copy c = {.to = to, .view = v, .w = w, .spatial = spatial, .grow = grow, .area = 1};
+    *c = (copy){.to = to, .view = v, .w = w, .spatial = spatial, .grow = grow, .area = 1};
     for (int d = spatial - 1; d >= 0; d--) {
-        to->step[d] = c.area;
-        c.first[d] = grow ? w->padding[d] : 0;
-        c.area *= phase && d == spatial - 1 ? phase * w->stride[d] : v->shape[d + 2] + 2 * c.first[d];
+        to->step[d] = c->area;
+        c->first[d] = grow ? w->padding[d] : 0;
+        c->area *= phase && d == spatial - 1 ? phase * w->stride[d] : v->shape[d + 2] + 2 * c->first[d];
     }
-    to->channel = c.area;
-    to->image = c.area * v->shape[1];
+    to->channel = c->area;
+    to->image = c->area * v->shape[1];
+    return 1;
+}
+
+void TGC(tgc_operand_defer)(tgc_operand *to, const tg_view *v, const tgc_windows *w, int dense)
+{
+    copy c;
+    if (lay_out(&c, to, v, w, 1, dense))
+        to->deferred = v;
+}
+
+const char *TGC(tgc_operand_plane)(const tgc_operand *x, const tgc_windows *w, int64_t image, int64_t channel,
+                                   char *buffer)
+{
+    if (x->deferred == NULL)
+        return x->data + (image * x->image + channel * x->channel) * tgc_itemsize[w->dtype];
+    copy c;
+    tgc_operand to;
+    lay_out(&c, &to, x->deferred, w, 1, x->deferred->ndim);
+    copy_plane(buffer, image * x->deferred->shape[1] + channel, &c);
+    return buffer;
+}
+
+int TGC(tgc_operand_take)(tgc_operand *to, const tg_view *v, const tgc_windows *w, int grow, int dense)
+{
+    copy c;
+    if (!lay_out(&c, to, v, w, grow, dense))
+        return 0;
     c.planes = v->shape[0] * v->shape[1];
     size_t bytes = (size_t)(c.planes * c.area * tgc_itemsize[w->dtype]);
     to->data = to->memory = tgc_scratch(bytes);
