@@ -6,10 +6,20 @@
 
 #include <string.h>
 
+#if defined(__FMA__)
+#define FMA_F __builtin_fmaf
+#define FMA_D __builtin_fma
+#else
+#define FMA_F(a, b, c) ((c) + (a) * (b))
+#define FMA_D FMA_F
+#endif
+
 #define CV_T float
+#define CV_FMA FMA_F
 #define CV(name) name##_f32
 #include "convolution_rows.h"
 #define CV_T double
+#define CV_FMA FMA_D
 #define CV(name) name##_f64
 #include "convolution_rows.h"
 

@@ -69,11 +69,16 @@ static void copy_plane(char *to, int64_t plane, const copy *c)
             target += i == last && c->to->phase ? 0 : (index[i] + c->first[i]) * c->to->step[i];
             source += index[i] * v->strides[i + 2];
         }
-        if (c->to->phase)
-            copy_phases(to + target * item, from + source * from_item, n, stride, c);
-        else
-            copy_row(to + target * item, from + source * from_item, n, stride, v->dtype);
-        for (d = last - 1; d >= 0 && ++index[d] == v->shape[d + 2]; d--)
+        int64_t rows = last > 0 ? v->shape[last + 1] : 1;
+        for (int64_t row = 0; row < rows; row++) {
+            char *line = to + (target + (last > 0 ? row * c->to->step[last - 1] : 0)) * item;
+            const char *x = from + (source + (last > 0 ? row * v->strides[last + 1] : 0)) * from_item;
+            if (c->to->phase)
+                copy_phases(line, x, n, stride, c);
+            else
+                copy_row(line, x, n, stride, v->dtype);
+        }
+        for (d = last - 2; d >= 0 && ++index[d] == v->shape[d + 2]; d--)
             index[d] = 0;
         if (d < 0)
             break;
