@@ -24,9 +24,6 @@ static void copy_row(char *to, const char *from, int64_t n, int64_t stride, int3
 {
     if (stride == 1 && (dtype == TGC_FLOAT32 || dtype == TGC_FLOAT64)) {
         tgc_copy_short(to, from, n * tgc_itemsize[dtype]);
-    } else if (stride == 2 && dtype == TGC_FLOAT32) {
-        for (int64_t i = 0; i < n; i++)
-            ((float *)to)[i] = ((const float *)from)[2 * i];
     } else if (dtype == TGC_FLOAT32) {
         for (int64_t i = 0; i < n; i++)
             ((float *)to)[i] = ((const float *)from)[i * stride];
@@ -42,13 +39,45 @@ static void copy_row(char *to, const char *from, int64_t n, int64_t stride, int3
     }
 }
 
+/* The most frequent phases: every other element. */
+static void split_pairs(float *restrict even, float *restrict odd, const float *restrict from, int64_t n)
+{
+    for (int64_t i = 0; i < n / 2; i++) {
+        even[i] = from[2 * i];
+        odd[i] = from[2 * i + 1];
+    }
+    if (n % 2)
+        even[n / 2] = from[n - 1];
+}
+
+static void join_pairs(float *restrict to, const float *restrict even, const float *restrict odd, int64_t n)
+{
+    for (int64_t i = 0; i < n / 2; i++) {
+        to[2 * i] = even[i];
+        to[2 * i + 1] = odd[i];
+    }
+    if (n % 2)
+        to[n - 1] = even[n / 2];
+}
+
+/* Where the element lies that `at` others precede in a row with its padding. */
+static int64_t phase_place(int64_t at, int64_t step, int64_t phase)
+{
+    return at % step * phase + at / step;
+}
+
 /* A row, its elements to the runs in which they lie. */
 static void copy_phases(char *to, const char *from, int64_t n, int64_t stride, const copy *c)
 {
     int64_t step = c->w->stride[c->spatial - 1], first = c->first[c->spatial - 1];
     int64_t from_item = tgc_itemsize[c->view->dtype], item = tgc_itemsize[c->w->dtype];
+    if (step == 2 && stride == 1 && c->view->dtype == TGC_FLOAT32) {
+        split_pairs((float *)to + phase_place(first, 2, c->to->phase),
+                    (float *)to + phase_place(first + 1, 2, c->to->phase), (const float *)from, n);
+        return;
+    }
     for (int64_t i = 0; i < smaller(n, step); i++)
-        copy_row(to + ((i + first) % step * c->to->phase + (i + first) / step) * item, from + i * stride * from_item,
+        copy_row(to + phase_place(i + first, step, c->to->phase) * item, from + i * stride * from_item,
                  (n - i + step - 1) / step, stride * step, c->view->dtype);
 }
 
@@ -172,11 +201,16 @@ int TGC(tgc_operand_take)(tgc_operand *to, const tg_view *v, const tgc_windows *
 }
 
 /* A row from such runs. */
-static void gather_phases(char *to, const char *from, const tgc_windows *w, int64_t phase)
+static void join_phases(char *to, const char *from, const tgc_windows *w, int64_t phase)
 {
     int64_t n = w->size[w->ndim - 1], step = w->stride[w->ndim - 1], first = w->padding[w->ndim - 1];
+    if (step == 2 && w->dtype == TGC_FLOAT32) {
+        join_pairs((float *)to, (const float *)from + phase_place(first, 2, phase),
+                   (const float *)from + phase_place(first + 1, 2, phase), n);
+        return;
+    }
     for (int64_t i = 0; i < smaller(n, step); i++) {
-        int64_t at = (i + first) % step * phase + (i + first) / step;
+        int64_t at = phase_place(i + first, step, phase);
         if (w->dtype == TGC_FLOAT64)
             for (int64_t k = i; k < n; k += step)
                 ((double *)to)[k] = ((const double *)from)[at++];
@@ -195,7 +229,7 @@ void TGC(tgc_operand_crop)(char *to, const char *from, const tgc_windows *w, con
         for (int i = 0; i <= last; i++)
             at += i == last && x->phase ? 0 : (index[i] + w->padding[i]) * x->step[i];
         if (x->phase)
-            gather_phases(to, from + at * item, w, x->phase);
+            join_phases(to, from + at * item, w, x->phase);
         else
             tgc_copy_short(to, from + at * item, w->size[last] * item);
         to += w->size[last] * item;
