@@ -18,7 +18,9 @@
 #define PACK_DEPTH 16 /* of k that a panel takes at once from lines side by side */
 #define MOST_ROW_BYTES 32768 /* of B: to fetch from rows further apart takes longer than the product */
 #define PACKED_BYTES ((int64_t)32 << 20) /* of panels held at once */
+#define KEPT_BYTES ((int64_t)15 << 20)   /* of these that are not given back to the system each time */
 #define LONGEST_RUN 16384       /* over k, of panels held at once */
+#define SHORTEST_RUN 1024       /* when cutting k to keep them few */
 #define BLOCK_SIDE 2048         /* of C worked on at once */
 
 typedef struct job {
@@ -244,13 +246,24 @@ static size_t packed_bytes(const tgc_engine *e, int64_t lines, int64_t width, in
     return (size_t)(panels(lines, width) * (whole * panel_bytes(e, width, e->kc) + panel_bytes(e, width, rest)));
 }
 
+/* C that holds partial sums is read again by each run, which costs less than new pages for panels. */
+static int64_t longest_run(const tgc_engine *e, const tgc_gemm *g)
+{
+    int64_t most = LONGEST_RUN;
+    double element = (double)(g->m + g->n) * e->packed_size;
+    if (sums_in_place(e, g) && element * (double)g->k > (double)KEPT_BYTES)
+        most = (int64_t)((double)KEPT_BYTES / element);
+    most = (most < SHORTEST_RUN ? SHORTEST_RUN : most) / e->kc * e->kc;
+    return smaller(g->k, most);
+}
+
 /* Decide which part of C and of k is worked on at once, and lay its panels out in `memory`.
  * Returns the bytes this takes. */
 static size_t plan(job *w, char *memory)
 {
     const tgc_engine *e = w->e;
     const tgc_gemm *g = w->g;
-    w->run = smaller(g->k, LONGEST_RUN / e->kc * e->kc);
+    w->run = longest_run(e, g);
     int64_t line = grouped(e, w->run) * e->packed_size;
     int64_t side = line > 0 ? PACKED_BYTES / 2 / line : BLOCK_SIDE;
     side = side < 256 ? 256 : side > 4 * BLOCK_SIDE ? 4 * BLOCK_SIDE : side;
