@@ -509,8 +509,8 @@ static void weight_task(int64_t task, void *context)
 static int by_weight(tgc_convolution *j, const tg_view *input, const tg_view *grad, const tg_view *out)
 {
     tgc_windows *w = &j->w;
-    if (take_input(j, input) < 0 || TGC(tgc_operand_take)(&j->grad, grad, w, 0, 2) < 0 || take_places(j, w->channels / w->groups) < 0 ||
-        (j->out = TGC(tgc_result_take)(out, w)) == NULL)
+    if (take_input(j, input) < 0 || TGC(tgc_operand_take)(&j->grad, grad, w, 0, 2) < 0 ||
+        take_places(j, w->channels / w->groups) < 0 || (j->out = TGC(tgc_result_take)(out, w)) == NULL)
         return -1;
     if (is_thin(j)) {
         j->blocks = tgc_panels(w->taps, TGC_TAPS_AT_ONCE);

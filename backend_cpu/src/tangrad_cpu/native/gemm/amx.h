@@ -180,7 +180,7 @@ static inline __attribute__((always_inline)) void tgc_amx_pack_b(char *to, const
         _Alignas(64) T whole[32 * 32];                                                                           \
         int cut = rows < 32 || cols < 32;                                                                        \
         T *to = cut ? whole : (T *)c;                                                                            \
-        (void)next;                                                                                              \
+        (void)next;                                                                                                  \
         int64_t line = cut ? 32 : c_row, steps = (k + step_elements - 1) / step_elements;                        \
         const char *left = a, *right = b, *end = left + steps * TGC_AMX_STEP;                                    \
         if (accumulate && !cut) {                                                                                \

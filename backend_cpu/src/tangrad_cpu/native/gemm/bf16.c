@@ -128,6 +128,7 @@ static const tgc_engine by_tiles = {
     .mr = 32,
     .nr = 32,
     .kc = 1024,
+    .task_run = 1536,
     .kgroup = 32,
     .a_size = 2,
     .b_size = 2,
@@ -160,5 +161,10 @@ int TGC(tgc_gemm_bf16)(const tgc_gemm *g)
     if (handled)
         return status;
     tgc_engine engine = fitted(best(), g);
+#if TGC_VECTOR == 64
+    /* Sums that stay near are cheap to take up again: then panels of B stay nearer. */
+    if (engine.task_run >= g->k && !engine.in_place)
+        engine.kc = engine.kgroup * TGC_AMX_RESIDENT;
+#endif
     return TGC(tgc_gemm_engine)(&engine, g, op);
 }

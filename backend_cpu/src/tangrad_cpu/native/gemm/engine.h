@@ -28,6 +28,7 @@ typedef struct tgc_engine {
     int32_t tile_size;   /* bytes of an accumulator */
     int32_t in_place;    /* accumulators are elements of C */
     int32_t one_sided; /* A and B differ in type: their places cannot be exchanged */
+    int64_t task_run;     /* longest k for which a task may walk columns panel by panel; 0: none */
     int64_t direct_limit; /* m * n * k up to which packing A does not pay */
     /* Pack `count` lines (rows of A, columns of B) with k elements each into one panel. */
     void (*pack_a)(void *to, const void *from, int64_t count, int64_t k, int64_t stride, int64_t k_stride);
