@@ -6,10 +6,20 @@
 
 #include <string.h>
 
+#if defined(__FMA__)
+#define FMA_F __builtin_fmaf
+#define FMA_D __builtin_fma
+#else
+#define FMA_F(a, b, c) ((c) + (a) * (b))
+#define FMA_D FMA_F
+#endif
+
 #define CV_T float
+#define CV_FMA FMA_F
 #define CV(name) name##_f32
 #include "convolution_rows.h"
 #define CV_T double
+#define CV_FMA FMA_D
 #define CV(name) name##_f64
 #include "convolution_rows.h"
 
@@ -89,12 +99,20 @@ static int is_thin(const tgc_convolution *j)
     return j->w.channels == j->w.groups && j->depth < FEW_MAPS;
 }
 
+static int take_input(tgc_convolution *j, const tg_view *input)
+{
+    if (!is_thin(j))
+        return TGC(tgc_operand_take)(&j->input, input, &j->w, 1, input->ndim);
+    TGC(tgc_operand_defer)(&j->input, input, &j->w, input->ndim);
+    return 0;
+}
+
 /* Lay out the addresses in `input`, for `channels` of it. */
 static int take_places(tgc_convolution *j, int64_t channels)
 {
     size_t bytes = (size_t)(channels * j->w.taps) * sizeof *j->places;
     int last = j->w.ndim - 1;
-    j->step = j->w.stride[last] * j->input.step[last];
+    j->step = j->input.phase ? 1 : j->w.stride[last] * j->input.step[last];
     if (last > 0 && j->step == 1 && j->w.stride[last - 1] == 1 && j->input.step[last - 1] >= j->w.out[last] &&
         j->input.step[last - 1] <= TGC_JOINED / 2)
         j->pitch = j->input.step[last - 1];
@@ -210,7 +228,7 @@ static void forward_task(int64_t task, void *context)
                 j->of->gather(panel, e->nr, x, j->places + p, k, runs, count, j->step);
                 for (int64_t i = 0; i < j->depth; i += e->mr)
                     e->kernel(tgc_smaller(j->depth - i, e->mr), cols, k, weight_panel(j, j->rows, group, p, i), panel,
-                              out + (i * w->positions + at) * j->item, w->positions, p > 0, panel);
+                              out + (i * w->positions + at) * j->item, w->positions, p > 0, &(tgc_ahead){panel, 0});
             }
         }
     }
@@ -223,8 +241,8 @@ static int forward(tgc_convolution *j, const tg_view *input, const tg_view *out)
     int status;
     if (!is_thin(j) && TGC(tgc_convolution_same)(j, input, out, &status))
         return status;
-    if (TGC(tgc_operand_take)(&j->input, input, w, 1, input->ndim) < 0 ||
-        take_places(j, w->channels / w->groups) < 0 || (j->out = TGC(tgc_result_take)(out, w)) == NULL)
+    if (take_input(j, input) < 0 || take_places(j, w->channels / w->groups) < 0 ||
+        (j->out = TGC(tgc_result_take)(out, w)) == NULL)
         return -1;
     if (is_thin(j)) {
         run(j, w->images * w->maps, products(j), TGC(tgc_thin_forward));
@@ -263,8 +281,8 @@ static int convolution(const tg_call *call, void *context)
 
 char *TGC(tgc_planes_begin)(tgc_convolution *j, int64_t channels, char *to)
 {
-    size_t bytes = (size_t)(channels * j->w.grown_area * j->item);
-    char *target = j->w.padded ? tgc_scratch(bytes) : to;
+    size_t bytes = (size_t)(channels * j->input.channel * j->item);
+    char *target = j->w.padded || j->input.phase ? tgc_scratch(bytes) : to;
     if (target == NULL)
         atomic_store(&j->failed, 1);
     else
@@ -277,7 +295,7 @@ void TGC(tgc_planes_end)(const tgc_convolution *j, int64_t channels, char *to, c
     if (target == to)
         return;
     for (int64_t c = 0; c < channels; c++)
-        TGC(tgc_operand_crop)(to + c * j->w.area * j->item, target + c * j->w.grown_area * j->item, &j->w);
+        TGC(tgc_operand_crop)(to + c * j->w.area * j->item, target + c * j->input.channel * j->item, &j->w, &j->input);
     tgc_scratch_free(target);
 }
 
@@ -305,7 +323,8 @@ static void adjoint_task(int64_t task, void *context)
                 e->pack_b(panel, grad + at * j->item, cols, k, 1, j->grad.channel);
                 for (int64_t i = 0; i < j->segment_rows; i += e->mr) {
                     int64_t rows = tgc_smaller(j->segment_rows - i, e->mr);
-                    e->kernel(rows, cols, k, weight_panel(j, j->depth, segment, p, i), panel, tile, e->nr, 0, panel);
+                    e->kernel(rows, cols, k, weight_panel(j, j->depth, segment, p, i), panel, tile, e->nr, 0,
+                              &(tgc_ahead){panel, 0});
                     j->of->scatter(target, j->places + i, rows, tile, e->nr, runs, count, j->step);
                 }
             }
@@ -390,9 +409,10 @@ static int adjoint(tgc_convolution *j, const tg_view *weight, const tg_view *gra
         return -1;
     /* The grown planes that are added into. */
     int64_t area = 1;
+    j->input.phase = TGC(tgc_operand_phase)(w);
     for (int d = w->ndim - 1; d >= 0; d--) {
         j->input.step[d] = area;
-        area *= w->grown[d];
+        area *= d == w->ndim - 1 && j->input.phase ? j->input.phase * w->stride[d] : w->grown[d];
     }
     j->input.channel = area;
     if (take_places(j, channels) < 0)
@@ -480,7 +500,7 @@ static void weight_task(int64_t task, void *context)
             e->pack_b(panel, lines, cols, k, kc, 1);
             for (int64_t i = 0; i < j->depth; i += e->mr)
                 e->kernel(tgc_smaller(j->depth - i, e->mr), cols, k, grads + i / e->mr * panel_bytes(j), panel,
-                          sums + (i * j->rows + at) * j->item, j->rows, l > first, panel);
+                          sums + (i * j->rows + at) * j->item, j->rows, l > first, &(tgc_ahead){panel, 0});
         }
     }
     tgc_scratch_free(grads);
@@ -489,9 +509,8 @@ static void weight_task(int64_t task, void *context)
 static int by_weight(tgc_convolution *j, const tg_view *input, const tg_view *grad, const tg_view *out)
 {
     tgc_windows *w = &j->w;
-    if (TGC(tgc_operand_take)(&j->input, input, w, 1, input->ndim) < 0 ||
-        TGC(tgc_operand_take)(&j->grad, grad, w, 0, 2) < 0 || take_places(j, w->channels / w->groups) < 0 ||
-        (j->out = TGC(tgc_result_take)(out, w)) == NULL)
+    if (take_input(j, input) < 0 || TGC(tgc_operand_take)(&j->grad, grad, w, 0, 2) < 0 ||
+        take_places(j, w->channels / w->groups) < 0 || (j->out = TGC(tgc_result_take)(out, w)) == NULL)
         return -1;
     if (is_thin(j)) {
         j->blocks = tgc_panels(w->taps, TGC_TAPS_AT_ONCE);

@@ -45,7 +45,12 @@ typedef struct tgc_windows {
 typedef struct tgc_operand {
     char *data;
     int64_t image, channel, step[TG_MAX_DIMS];
+    /* Elements of the last dimension that lie a stride of the windows apart are neighbours, in as many
+     * runs as the stride has steps, each this long: windows side by side are read from contiguous
+     * memory. 0: elements lie in order. */
+    int64_t phase;
     void *memory; /* of a copy; NULL: the tensor itself */
+    const tg_view *deferred; /* to be copied plane by plane; NULL: there is nothing to do */
 } tgc_operand;
 
 /* Positions whose windows start `step` elements apart. */
@@ -58,8 +63,17 @@ typedef struct tgc_run {
  * `dense` on contiguous. Returns 0, or -1 with an exception set. */
 int TGC(tgc_operand_take)(tgc_operand *to, const tg_view *view, const tgc_windows *w, int grow, int dense);
 
-/* Copy the inside of a grown plane to a plane without padding. */
-void TGC(tgc_operand_crop)(char *to, const char *from, const tgc_windows *w);
+/* The same with padding for operands that are read a plane at a time: a copy is not made as a whole, but by
+ * `plane`, which returns a plane as it is to be read, in `buffer` of x->channel elements if it is copied. */
+void TGC(tgc_operand_defer)(tgc_operand *to, const tg_view *view, const tgc_windows *w, int dense);
+const char *TGC(tgc_operand_plane)(const tgc_operand *x, const tgc_windows *w, int64_t image, int64_t channel,
+                                   char *buffer);
+
+/* Whether windows share elements and start several apart, so that `phase` pays. Returns its length, or 0. */
+int64_t TGC(tgc_operand_phase)(const tgc_windows *w);
+
+/* Copy the inside of a grown plane, laid out as in `x`, to a plane without padding. */
+void TGC(tgc_operand_crop)(char *to, const char *from, const tgc_windows *w, const tgc_operand *x);
 
 /* Where results are computed: the output, or for the halves memory to be rounded from at the end.
  * `finish` also frees it. */

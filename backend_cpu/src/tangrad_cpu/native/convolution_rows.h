@@ -1,4 +1,5 @@
-/* The loops of convolution over one type. A template: define CV_T and CV(name), and include. */
+/* The loops of convolution over one type. A template: define CV_T, CV_FMA and CV(name),
+ * and include. */
 
 static inline void CV(copy)(CV_T *restrict to, const CV_T *restrict from, int64_t n)
 {
@@ -76,9 +77,17 @@ static void CV(correlate)(void *result, const void *source, const int64_t *place
             const CV_T *x0 = x + places[0], *x1 = x + places[1], *x2 = x + places[2], *x3 = x + places[3],
                        *x4 = x + places[4], *x5 = x + places[5], *x6 = x + places[6], *x7 = x + places[7],
                        *x8 = x + places[8];
-            for (int64_t k = 0; k < n; k++)
-                to[k] = (CV_T)0 + w[0] * x0[k] + w[1] * x1[k] + w[2] * x2[k] + w[3] * x3[k] + w[4] * x4[k]
-                        + w[5] * x5[k] + w[6] * x6[k] + w[7] * x7[k] + w[8] * x8[k];
+            for (int64_t k = 0; k < n; k++) {
+                CV_T sum = CV_FMA(w[0], x0[k], (CV_T)0);
+                sum = CV_FMA(w[1], x1[k], sum);
+                sum = CV_FMA(w[2], x2[k], sum);
+                sum = CV_FMA(w[3], x3[k], sum);
+                sum = CV_FMA(w[4], x4[k], sum);
+                sum = CV_FMA(w[5], x5[k], sum);
+                sum = CV_FMA(w[6], x6[k], sum);
+                sum = CV_FMA(w[7], x7[k], sum);
+                to[k] = CV_FMA(w[8], x8[k], sum);
+            }
             t = 9;
         } else {
             for (int64_t k = 0; k < n; k++)
@@ -155,4 +164,5 @@ static void CV(sum)(void *to, const void *from, int64_t n, int64_t parts)
 }
 
 #undef CV_T
+#undef CV_FMA
 #undef CV

@@ -150,6 +150,17 @@ static void put(const same_job *s, float *out, const columns *c, int64_t rows, c
     }
 }
 
+/* Where windows have one element, each line of the next panel lies alone in its page, and nothing but
+ * a request brings it near in time: four tiles fetch a part of the lines each. */
+static tgc_ahead ahead(const same_job *s, const columns *next, int64_t p, int64_t k, int64_t number, const float *panel)
+{
+    const tgc_operand *x = &s->j->input;
+    if (next == NULL || s->j->w.taps > 1 || number >= 2 * COLUMNS / LANES)
+        return (tgc_ahead){(const char *)panel, 0};
+    int64_t first = (p + number % 2 * (k / 2)) * x->channel + s->tap_offset[0] + next->source[0] + number / 2 * LANES;
+    return (tgc_ahead){address(x->data, first), x->channel * (int64_t)sizeof(float)};
+}
+
 static void block_task(int64_t task, void *context)
 {
     const same_job *s = context;
@@ -171,10 +182,11 @@ static void block_task(int64_t task, void *context)
                 int64_t i = row * TGC_ROWS, rows = tgc_smaller(j->depth - i, TGC_ROWS);
                 float *out = (float *)j->out + i * positions;
                 const char *weight = weight_panel(s, row, p);
+                tgc_ahead next = ahead(s, at + 1 < end ? c + 1 : NULL, p, k, row - row_begin, panel);
                 if (c->pieces == 1) {
-                    s->e->kernel(rows, cols, k, weight, panel, out + c->target[0], positions, p > 0, (char *)panel);
+                    s->e->kernel(rows, cols, k, weight, panel, out + c->target[0], positions, p > 0, &next);
                 } else {
-                    s->e->kernel(rows, cols, k, weight, panel, tile, COLUMNS, 0, (char *)panel);
+                    s->e->kernel(rows, cols, k, weight, panel, tile, COLUMNS, 0, &next);
                     put(s, out, c, rows, tile, p > 0);
                 }
             }

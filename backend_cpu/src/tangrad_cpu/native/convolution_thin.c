@@ -30,15 +30,27 @@ static void joined_forward(const tgc_convolution *j, char *out, const char *x, c
     }
 }
 
+/* Memory for a plane of the input; 0: there is none, and the convolution has failed. */
+static int plane_begin(tgc_convolution *j, char **buffer)
+{
+    *buffer = j->input.deferred != NULL ? tgc_scratch((size_t)(j->input.channel * j->item)) : NULL;
+    if (j->input.deferred != NULL && *buffer == NULL)
+        atomic_store(&j->failed, 1);
+    return j->input.deferred == NULL || *buffer != NULL;
+}
+
 void TGC(tgc_thin_forward)(int64_t task, void *context)
 {
-    const tgc_convolution *j = context;
+    tgc_convolution *j = context;
     const tgc_windows *w = &j->w;
     tgc_run runs[TGC_LONGEST];
+    char *buffer;
+    if (!plane_begin(j, &buffer))
+        return;
     int64_t end = tgc_begin(j->units, j->tasks, task + 1, 1);
     for (int64_t unit = tgc_begin(j->units, j->tasks, task, 1); unit < end; unit++) {
         int64_t map = unit % w->maps, image = unit / w->maps;
-        const char *x = j->input.data + (image * j->input.image + map / j->depth * j->input.channel) * j->item;
+        const char *x = TGC(tgc_operand_plane)(&j->input, w, image, map / j->depth, buffer);
         const char *weight = j->weight.data + map * w->taps * j->item;
         char *out = j->out + unit * w->positions * j->item;
         if (j->pitch) {
@@ -50,6 +62,7 @@ void TGC(tgc_thin_forward)(int64_t task, void *context)
             j->of->correlate(out + at * j->item, x, j->places, weight, w->taps, runs, count, j->step);
         }
     }
+    tgc_scratch_free(buffer);
 }
 
 void TGC(tgc_thin_adjoint)(int64_t task, void *context)
@@ -115,8 +128,11 @@ static void thin_weight(const tgc_convolution *j, double *sums, const char *x, c
 
 void TGC(tgc_thin_weight)(int64_t task, void *context)
 {
-    const tgc_convolution *j = context;
+    tgc_convolution *j = context;
     const tgc_windows *w = &j->w;
+    char *buffer;
+    if (!plane_begin(j, &buffer))
+        return;
     int64_t end = tgc_begin(j->units, j->tasks, task + 1, 1);
     for (int64_t unit = tgc_begin(j->units, j->tasks, task, 1); unit < end; unit++) {
         int64_t map = unit / j->blocks, first = unit % j->blocks * TGC_TAPS_AT_ONCE;
@@ -124,7 +140,7 @@ void TGC(tgc_thin_weight)(int64_t task, void *context)
         double sums[TGC_TAPS_AT_ONCE] = {0};
         for (int64_t image = 0; image < w->images; image++)
             thin_weight(j, sums,
-                        j->input.data + (image * j->input.image + map / j->depth * j->input.channel) * j->item,
+                        TGC(tgc_operand_plane)(&j->input, w, image, map / j->depth, buffer),
                         j->grad.data + (image * j->grad.image + map * j->grad.channel) * j->item, j->places + first,
                         taps);
         for (int64_t t = 0; t < taps; t++)
@@ -133,4 +149,5 @@ void TGC(tgc_thin_weight)(int64_t task, void *context)
             else
                 ((float *)j->out)[at + t] = (float)sums[t];
     }
+    tgc_scratch_free(buffer);
 }

@@ -93,11 +93,29 @@ static inline __attribute__((always_inline)) void tgc_amx_pack_a(char *to, const
     }
 }
 
+/* Two tiles of pairs from 32 rows of 32 elements, `row` bytes apart. Interleaving works on 128 bits
+ * at a time: what belongs to the first tile lies in the lower halves of both results. */
+static inline void tgc_amx_pair_rows(char *to, const char *from, int64_t row)
+{
+    const __m512i first = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
+    const __m512i second = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
+    for (int64_t r = 0; r < 16; r++, from += 2 * row, to += 64) {
+        __m512i even = _mm512_loadu_si512(from), odd = _mm512_loadu_si512(from + row);
+        __m512i low = _mm512_unpacklo_epi16(even, odd), high = _mm512_unpackhi_epi16(even, odd);
+        _mm512_storeu_si512(to, _mm512_permutex2var_epi64(low, first, high));
+        _mm512_storeu_si512(to + TGC_AMX_STEP / 2, _mm512_permutex2var_epi64(low, second, high));
+    }
+}
+
 static inline __attribute__((always_inline)) void tgc_amx_pack_b(char *to, const char *from, int64_t count, int64_t k,
                                                                  int64_t stride, int64_t k_stride, const int size)
 {
     const int group = 4 / size; /* neighbours in k in one unit */
     for (int64_t p = 0; p < k; p += 64 / size, to += TGC_AMX_STEP) {
+        if (size == 2 && stride == 1 && count == 32 && k - p >= 32) {
+            tgc_amx_pair_rows(to, from + p * k_stride * size, k_stride * size);
+            continue;
+        }
         for (int64_t half = 0; half < 2; half++) {
             char *tile = to + half * TGC_AMX_STEP / 2;
             int64_t cols = count - 16 * half > 16 ? 16 : count - 16 * half;
@@ -139,17 +157,32 @@ static inline __attribute__((always_inline)) void tgc_amx_pack_b(char *to, const
     }
 }
 
+/* Panels of B up to this many steps stay in the first-level cache while panels of A pass by it. */
+#define TGC_AMX_RESIDENT 16
+
+/* One step of a product of tiles. A is read past the first-level cache (TILELOADDT1), which would
+ * otherwise lose B to it. */
+#define TGC_AMX_PRODUCTS(product, load_right)                     \
+    _tile_stream_loadd(4, left, 64);                              \
+    load_right(6, right, 64);                                     \
+    product(0, 4, 6);                                             \
+    load_right(7, right + TGC_AMX_STEP / 2, 64);                  \
+    product(1, 4, 7);                                             \
+    _tile_stream_loadd(5, left + TGC_AMX_STEP / 2, 64);           \
+    product(2, 5, 6);                                             \
+    product(3, 5, 7);
+
 /* The kernel for one of the products of tiles; sums are T. */
-#define TGC_AMX_KERNEL(name, T, product, step_bytes)                                                             \
+#define TGC_AMX_KERNEL(name, T, product, step_elements)                                                          \
     static TGC_AMX_TARGET void name(int64_t rows, int64_t cols, int64_t k, const void *a, const void *b, void *c, \
-                                    int64_t c_row, int accumulate, const char *next)                            \
+                                    int64_t c_row, int accumulate, const tgc_ahead *next)                            \
     {                                                                                                            \
         _Alignas(64) T whole[32 * 32];                                                                           \
         int cut = rows < 32 || cols < 32;                                                                        \
         T *to = cut ? whole : (T *)c;                                                                            \
-        int64_t line = cut ? 32 : c_row;                                                                         \
-        const char *left = a, *right = b;                                                                        \
-        (void)next;                                                                                              \
+        (void)next;                                                                                                  \
+        int64_t line = cut ? 32 : c_row, steps = (k + step_elements - 1) / step_elements;                        \
+        const char *left = a, *right = b, *end = left + steps * TGC_AMX_STEP;                                    \
         if (accumulate && !cut) {                                                                                \
             _tile_loadd(0, to, line * 4);                                                                        \
             _tile_loadd(1, to + 16, line * 4);                                                                   \
@@ -161,18 +194,14 @@ static inline __attribute__((always_inline)) void tgc_amx_pack_b(char *to, const
             _tile_zero(2);                                                                                       \
             _tile_zero(3);                                                                                       \
         }                                                                                                        \
-        for (int64_t p = 0; p < k; p += step_bytes, left += TGC_AMX_STEP, right += TGC_AMX_STEP) {               \
-            for (int64_t at = 0; at < TGC_AMX_STEP; at += 64)                                                    \
-                __builtin_prefetch(left + 4 * TGC_AMX_STEP + at);                                                \
-            _tile_loadd(4, left, 64);                                                                            \
-            _tile_loadd(6, right, 64);                                                                           \
-            product(0, 4, 6);                                                                                    \
-            _tile_loadd(7, right + TGC_AMX_STEP / 2, 64);                                                        \
-            product(1, 4, 7);                                                                                    \
-            _tile_loadd(5, left + TGC_AMX_STEP / 2, 64);                                                         \
-            product(2, 5, 6);                                                                                    \
-            product(3, 5, 7);                                                                                    \
-        }                                                                                                        \
+        if (steps <= TGC_AMX_RESIDENT)                                                                           \
+            for (; left < end; left += TGC_AMX_STEP, right += TGC_AMX_STEP) {                                    \
+                TGC_AMX_PRODUCTS(product, _tile_loadd)                                                           \
+            }                                                                                                    \
+        else                                                                                                     \
+            for (; left < end; left += TGC_AMX_STEP, right += TGC_AMX_STEP) {                                    \
+                TGC_AMX_PRODUCTS(product, _tile_stream_loadd)                                                    \
+            }                                                                                                    \
         _tile_stored(0, to, line * 4);                                                                           \
         _tile_stored(1, to + 16, line * 4);                                                                      \
         _tile_stored(2, to + 16 * line, line * 4);                                                               \

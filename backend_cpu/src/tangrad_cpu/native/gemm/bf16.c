@@ -71,7 +71,7 @@ static inline __attribute__((always_inline)) tgc_vu32 pair_product(tgc_vu32 a, t
 #include "microkernel.h"
 
 static void pairs_of_k(int64_t rows, int64_t cols, int64_t k, const void *a, const void *b, void *c, int64_t c_row,
-                       int accumulate, const char *next)
+                       int accumulate, const tgc_ahead *next)
 {
     pairs_kernel(rows, cols, (k + 1) / 2, a, b, c, c_row, accumulate, next);
 }
@@ -103,10 +103,32 @@ static void pack_tiles_b(void *to, const void *from, int64_t count, int64_t k, i
 
 TGC_AMX_KERNEL(tiles_kernel, float, _tile_dpbf16ps, 32)
 
+/* Sums of AMX are never subnormal, so that the instruction, which makes zeros of such numbers,
+ * rounds them as tgc_f32_to_bf16 does. */
+__attribute__((target("avx512bf16"))) static void round_tile(uint16_t *to, int64_t to_row, const float *tile,
+                                                             int64_t tile_row, int64_t rows)
+{
+    for (int64_t i = 0; i < rows; i++, to += to_row, tile += tile_row) {
+        __m512bh row = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(tile + 16), _mm512_loadu_ps(tile));
+        _mm512_storeu_si512(to, (__m512i)row);
+    }
+}
+
+static void store_tiles(const tgc_gemm *g, void *c, int64_t i, int64_t j, int64_t rows, int64_t cols, void *tile,
+                        int64_t tile_row)
+{
+    int as_it_is = g->alpha == 1 && g->beta == 0 && g->bias == NULL && g->activation == NULL;
+    if (as_it_is && cols == 32 && g->c_col == 1 && g->c_dtype != TGC_FLOAT32)
+        round_tile((uint16_t *)c + i * g->c_row + j, g->c_row, tile, tile_row, rows);
+    else
+        store(g, c, i, j, rows, cols, tile, tile_row);
+}
+
 static const tgc_engine by_tiles = {
     .mr = 32,
     .nr = 32,
     .kc = 1024,
+    .task_run = 1536,
     .kgroup = 32,
     .a_size = 2,
     .b_size = 2,
@@ -117,14 +139,14 @@ static const tgc_engine by_tiles = {
     .kernel = tiles_kernel,
     .enter = tgc_amx_enter,
     .leave = tgc_amx_leave,
-    .store = store,
+    .store = store_tiles,
 };
 #endif
 
 static const tgc_engine *best(void)
 {
 #if TGC_VECTOR == 64
-    if (tgc_amx_usable(TGC_AMX_BF16))
+    if (tgc_amx_usable(TGC_AMX_BF16) && __builtin_cpu_supports("avx512bf16"))
         return &by_tiles;
     if (__builtin_cpu_supports("avx512bf16"))
         return &by_pairs;
@@ -139,5 +161,10 @@ int TGC(tgc_gemm_bf16)(const tgc_gemm *g)
     if (handled)
         return status;
     tgc_engine engine = fitted(best(), g);
+#if TGC_VECTOR == 64
+    /* Sums that stay near are cheap to take up again: then panels of B stay nearer. */
+    if (engine.task_run >= g->k && !engine.in_place)
+        engine.kc = engine.kgroup * TGC_AMX_RESIDENT;
+#endif
     return TGC(tgc_gemm_engine)(&engine, g, op);
 }

@@ -16,8 +16,11 @@
 #define MOST_TASKS 16           /* when cutting further for the sake of balance alone */
 #define PACK_GRAIN (1 << 15)
 #define PACK_DEPTH 16 /* of k that a panel takes at once from lines side by side */
+#define MOST_ROW_BYTES 32768 /* of B: to fetch from rows further apart takes longer than the product */
 #define PACKED_BYTES ((int64_t)32 << 20) /* of panels held at once */
+#define KEPT_BYTES ((int64_t)15 << 20)   /* of these that are not given back to the system each time */
 #define LONGEST_RUN 16384       /* over k, of panels held at once */
+#define SHORTEST_RUN 1024       /* when cutting k to keep them few */
 #define BLOCK_SIDE 2048         /* of C worked on at once */
 
 typedef struct job {
@@ -30,6 +33,7 @@ typedef struct job {
     int first, last;            /* whether that part begins, ends k */
     int own_a, own_b;           /* packed by each task */
     char *packed_a, *packed_b;  /* if not */
+    int task_sums;              /* accumulators stay with the task */
     char *sums;                 /* accumulators of the part of C; NULL: C itself, or one tile */
     int64_t row_blocks, column_blocks;
     int64_t pack_tasks;
@@ -120,7 +124,7 @@ static void pack_task(int64_t index, void *context)
 
 /* One tile over one run of k, to where its sums go, and on to C when they are complete. */
 static void finish_tile(const job *w, int64_t i, int64_t j, int64_t rows, int64_t cols, int64_t p, int64_t k,
-                        const char *a, const char *b, const char *next, int plain)
+                        const char *a, const char *b, const tgc_ahead *next, char *own_sums, int plain)
 {
     const tgc_engine *e = w->e;
     const tgc_gemm *g = w->g;
@@ -129,7 +133,9 @@ static void finish_tile(const job *w, int64_t i, int64_t j, int64_t rows, int64_
     char *sums = tile;
     int64_t sums_row = e->nr;
     int add = !begins;
-    if (w->sums != NULL) {
+    if (own_sums != NULL) {
+        sums = own_sums;
+    } else if (w->sums != NULL) {
         /* Tile after tile: rows of a wide matrix lie a power of two apart and share sets of the cache. */
         int64_t tile_number = i / e->mr * panels(w->cols, e->nr) + j / e->nr;
         sums = w->sums + tile_number * e->mr * e->nr * e->tile_size;
@@ -142,55 +148,99 @@ static void finish_tile(const job *w, int64_t i, int64_t j, int64_t rows, int64_
     if (!ends || plain)
         return;
     tgc_gemm rest = *g;
-    if (sums != tile && w->sums == NULL)
+    if (sums != tile && w->sums == NULL && own_sums == NULL)
         rest.beta = 0; /* already inside */
     e->store(&rest, w->c, w->i0 + i, w->j0 + j, rows, cols, sums, sums_row);
+}
+
+/* What the tile in row panel `number` fetches for the panel of B after that at `panel`: packed, two
+ * panels at most, or the rows that it will be packed from. */
+static tgc_ahead ahead(const job *w, int64_t number, int64_t j, int64_t p, const char *panel)
+{
+    const tgc_engine *e = w->e;
+    int64_t k = smaller(w->run - p, e->kc), bytes = panel_bytes(e, e->nr, k);
+    if (!w->own_b)
+        return (tgc_ahead){panel + bytes + smaller(number * k * 32, 2 * bytes), 64};
+    int64_t row = w->g->b_row * e->b_size;
+    if (e->kgroup != 1 || w->g->b_col != 1 || number / 2 * 64 >= e->nr * e->b_size || row > MOST_ROW_BYTES || row < 0)
+        return (tgc_ahead){panel, 0};
+    return (tgc_ahead){b_at(w, w->p0 + p + number % 2 * (k / 2), w->j0 + j + e->nr) + number / 2 * 64, row};
+}
+
+/* Columns panel by panel, each over the whole of k, so that partial sums do not leave the cache. */
+static void multiply_columns(const job *w, int64_t i_begin, int64_t i_end, int64_t j_begin, int64_t j_end, char *own)
+{
+    const tgc_engine *e = w->e;
+    _Alignas(64) char sums[ROW_PANELS * TGC_TILE_BYTES];
+    for (int64_t j = j_begin; j < j_end; j += e->nr) {
+        int64_t cols = smaller(j_end - j, e->nr);
+        for (int64_t p = 0; p < w->run; p += e->kc) {
+            int64_t k = smaller(w->run - p, e->kc);
+            const char *panel = own;
+            if (w->own_b)
+                e->pack_b(own, b_at(w, p, w->j0 + j), cols, k, w->g->b_col, w->g->b_row);
+            else
+                panel = panel_at(w, 0, j / e->nr, p);
+            for (int64_t i = i_begin; i < i_end; i += e->mr)
+                finish_tile(w, i, j, smaller(i_end - i, e->mr), cols, p, k, panel_at(w, 1, i / e->mr, p), panel,
+                            &(tgc_ahead){panel, 0}, sums + (i - i_begin) / e->mr * TGC_TILE_BYTES, 0);
+        }
+    }
+}
+
+/* One run over k of the microkernel's tiles. */
+static void multiply_tiles(const job *w, int64_t i_begin, int64_t i_end, int64_t j_begin, int64_t j_end, int64_t p,
+                           char *own)
+{
+    const tgc_engine *e = w->e;
+    const tgc_gemm *g = w->g;
+    int plain = is_plain(e, g);
+    int64_t k = smaller(w->run - p, e->kc);
+    if (w->own_a) {
+        for (int64_t i = i_begin; i < i_end; i += e->mr) {
+            int64_t rows = smaller(i_end - i, e->mr);
+            e->pack_a(own, a_at(w, w->i0 + i, w->p0 + p), rows, k, g->a_row, g->a_col);
+            for (int64_t j = j_begin; j < j_end; j += e->nr)
+                finish_tile(w, i, j, rows, smaller(j_end - j, e->nr), p, k, own, panel_at(w, 0, j / e->nr, p),
+                            &(tgc_ahead){own, 0}, NULL, plain);
+        }
+        return;
+    }
+    for (int64_t j = j_begin; j < j_end; j += e->nr) {
+        int64_t cols = smaller(j_end - j, e->nr);
+        const char *panel = own;
+        if (w->own_b)
+            e->pack_b(own, b_at(w, w->p0 + p, w->j0 + j), cols, k, g->b_col, g->b_row);
+        else
+            panel = panel_at(w, 0, j / e->nr, p);
+        for (int64_t i = i_begin; i < i_end; i += e->mr) {
+            tgc_ahead next = ahead(w, (i - i_begin) / e->mr, j, p, panel);
+            finish_tile(w, i, j, smaller(i_end - i, e->mr), cols, p, k, panel_at(w, 1, i / e->mr, p), panel, &next,
+                        NULL, plain);
+        }
+    }
 }
 
 static void block_task(int64_t index, void *context)
 {
     const job *w = context;
     const tgc_engine *e = w->e;
-    const tgc_gemm *g = w->g;
     _Alignas(64) char own[TGC_PANEL_BYTES + TGC_PANEL_SLACK];
     /* Neighbours in time share their panels of A, which may still be in the cache. */
     int64_t cb = index % w->column_blocks, rb = index / w->column_blocks;
-    int64_t i_begin = tgc_begin(w->rows, w->row_blocks, rb, e->mr), i_end = tgc_begin(w->rows, w->row_blocks, rb + 1, e->mr);
+    int64_t i_begin = tgc_begin(w->rows, w->row_blocks, rb, e->mr);
+    int64_t i_end = tgc_begin(w->rows, w->row_blocks, rb + 1, e->mr);
     int64_t j_begin = tgc_begin(w->cols, w->column_blocks, cb, e->nr);
     int64_t j_end = tgc_begin(w->cols, w->column_blocks, cb + 1, e->nr);
-    int plain = is_plain(e, g);
     int64_t p = 0;
     if (e->enter != NULL)
         e->enter();
-    do {
-        int64_t k = smaller(w->run - p, e->kc);
-        if (w->own_a) {
-            for (int64_t i = i_begin; i < i_end; i += e->mr) {
-                int64_t rows = smaller(i_end - i, e->mr);
-                e->pack_a(own, a_at(w, w->i0 + i, w->p0 + p), rows, k, g->a_row, g->a_col);
-                for (int64_t j = j_begin; j < j_end; j += e->nr)
-                    finish_tile(w, i, j, rows, smaller(j_end - j, e->nr), p, k, own, panel_at(w, 0, j / e->nr, p), own,
-                                plain);
-            }
-        } else {
-            for (int64_t j = j_begin; j < j_end; j += e->nr) {
-                int64_t cols = smaller(j_end - j, e->nr);
-                const char *panel = own, *next = own;
-                if (w->own_b) {
-                    e->pack_b(own, b_at(w, w->p0 + p, w->j0 + j), cols, k, g->b_col, g->b_row);
-                } else {
-                    panel = panel_at(w, 0, j / e->nr, p);
-                    next = panel + panel_bytes(e, e->nr, k);
-                }
-                for (int64_t i = i_begin; i < i_end; i += e->mr) {
-                    finish_tile(w, i, j, smaller(i_end - i, e->mr), cols, p, k, panel_at(w, 1, i / e->mr, p), panel,
-                                next, plain);
-                    next += next < panel + 2 * panel_bytes(e, e->nr, k) ? k * 64 : 0;
-                }
-            }
-        }
-        p += e->kc;
-    } while (p < w->run);
+    if (w->task_sums)
+        multiply_columns(w, i_begin, i_end, j_begin, j_end, own);
+    else
+        do
+            multiply_tiles(w, i_begin, i_end, j_begin, j_end, p, own);
+        while ((p += e->kc) < w->run);
     if (e->leave != NULL)
         e->leave();
 }
@@ -231,13 +281,24 @@ static size_t packed_bytes(const tgc_engine *e, int64_t lines, int64_t width, in
     return (size_t)(panels(lines, width) * (whole * panel_bytes(e, width, e->kc) + panel_bytes(e, width, rest)));
 }
 
+/* C that holds partial sums is read again by each run, which costs less than new pages for panels. */
+static int64_t longest_run(const tgc_engine *e, const tgc_gemm *g)
+{
+    int64_t most = LONGEST_RUN;
+    double element = (double)(g->m + g->n) * e->packed_size;
+    if (sums_in_place(e, g) && element * (double)g->k > (double)KEPT_BYTES)
+        most = (int64_t)((double)KEPT_BYTES / element);
+    most = (most < SHORTEST_RUN ? SHORTEST_RUN : most) / e->kc * e->kc;
+    return smaller(g->k, most);
+}
+
 /* Decide which part of C and of k is worked on at once, and lay its panels out in `memory`.
  * Returns the bytes this takes. */
 static size_t plan(job *w, char *memory)
 {
     const tgc_engine *e = w->e;
     const tgc_gemm *g = w->g;
-    w->run = smaller(g->k, LONGEST_RUN / e->kc * e->kc);
+    w->run = longest_run(e, g);
     int64_t line = grouped(e, w->run) * e->packed_size;
     int64_t side = line > 0 ? PACKED_BYTES / 2 / line : BLOCK_SIDE;
     side = side < 256 ? 256 : side > 4 * BLOCK_SIDE ? 4 * BLOCK_SIDE : side;
@@ -256,7 +317,8 @@ static size_t plan(job *w, char *memory)
     w->packed_b = memory + used;
     if (!w->own_b)
         used += packed_bytes(e, w->cols, e->nr, w->run);
-    if (partial_sums) {
+    w->task_sums = partial_sums && g->k <= e->task_run && !w->own_a;
+    if (partial_sums && !w->task_sums) {
         w->sums = memory + used;
         used += (size_t)(row_panels * e->mr * column_panels * e->nr * e->tile_size);
     }

@@ -67,7 +67,7 @@ static inline __attribute__((always_inline)) void tile(const int rows, int64_t c
 }
 
 static void kernel(int64_t rows, int64_t cols, int64_t k, const void *a, const void *b, void *c, int64_t c_row,
-                   int accumulate, const char *next)
+                   int accumulate, const tgc_ahead *next)
 {
     (void)next;
     /* Panels are padded with zeros: a tile cut short costs what a whole one does. */

@@ -12,6 +12,13 @@
 /* Bytes of the largest accumulator tile of any engine. */
 #define TGC_TILE_BYTES 4096
 
+/* What a microkernel fetches to the second-level cache meanwhile: 64 bytes at `at`, and with
+ * every second element of k `step` bytes further. */
+typedef struct tgc_ahead {
+    const char *at;
+    int64_t step;
+} tgc_ahead;
+
 typedef struct tgc_engine {
     int32_t mr, nr;      /* rows and columns of the microkernel's tile */
     int32_t kc;          /* longest run over k of one tile; a multiple of kgroup */
@@ -21,14 +28,14 @@ typedef struct tgc_engine {
     int32_t tile_size;   /* bytes of an accumulator */
     int32_t in_place;    /* accumulators are elements of C */
     int32_t one_sided; /* A and B differ in type: their places cannot be exchanged */
+    int64_t task_run;     /* longest k for which a task may walk columns panel by panel; 0: none */
     int64_t direct_limit; /* m * n * k up to which packing A does not pay */
     /* Pack `count` lines (rows of A, columns of B) with k elements each into one panel. */
     void (*pack_a)(void *to, const void *from, int64_t count, int64_t k, int64_t stride, int64_t k_stride);
     void (*pack_b)(void *to, const void *from, int64_t count, int64_t k, int64_t stride, int64_t k_stride);
-    /* Write, or add, the product of two panels to the tile at c. Meanwhile fetch memory at `next`
-     * to the second-level cache, k lines of 64 bytes. */
+    /* Write, or add, the product of two panels to the tile at c. */
     void (*kernel)(int64_t rows, int64_t cols, int64_t k, const void *a, const void *b, void *c, int64_t c_row,
-                   int accumulate, const char *next);
+                   int accumulate, const tgc_ahead *next);
     /* The same with A where it lies and columns of B contiguous; NULL: none. */
     void (*direct)(int64_t rows, int64_t cols, int64_t k, const void *a, int64_t a_row, int64_t a_col, const void *b,
                    int64_t b_row, void *c, int64_t c_row, int accumulate);
@@ -43,7 +50,7 @@ typedef struct tgc_engine {
 
 /* The microkernel of float32, for types that become float32 in their panels. */
 void TGC(tgc_kernel_f32)(int64_t rows, int64_t cols, int64_t k, const void *a, const void *b, void *c, int64_t c_row,
-                         int accumulate, const char *next);
+                         int accumulate, const tgc_ahead *next);
 
 /* For kernels that fill panels themselves. */
 extern const tgc_engine TGC(tgc_engine_f32), TGC(tgc_engine_f64);

@@ -71,7 +71,7 @@ const tgc_engine TGC(tgc_engine_f32) = {
 };
 
 void TGC(tgc_kernel_f32)(int64_t rows, int64_t cols, int64_t k, const void *a, const void *b, void *c, int64_t c_row,
-                         int accumulate, const char *next)
+                         int accumulate, const tgc_ahead *next)
 {
     f32_kernel(rows, cols, k, a, b, c, c_row, accumulate, next);
 }

@@ -18,7 +18,7 @@
 static inline __attribute__((always_inline)) void
 MK_JOIN(MK_NAME, _tile)(const int rows, const int vectors, const int packed, int64_t k, const MK_T *a, int64_t a_row,
                         int64_t a_col, const MK_T *b, int64_t b_row, int64_t tail, MK_T *c, int64_t c_row,
-                        int accumulate, const char *next)
+                        int accumulate, const tgc_ahead *next)
 {
     MK_V sum[TGC_ROWS][2];
 #pragma GCC unroll 14
@@ -32,25 +32,34 @@ MK_JOIN(MK_NAME, _tile)(const int rows, const int vectors, const int packed, int
 #pragma GCC unroll 2
         for (int j = 0; j < vectors; j++)
             __builtin_prefetch(c + i * c_row + j * MK_LANES, 1);
-    for (int64_t p = 0; p < k; p++) {
-        MK_V line[2];
+    const char *fetched = packed ? next->at : NULL;
+    int64_t step = packed ? next->step : 0;
+    for (int64_t p = 0; p < k; p += 2) {
         if (packed) {
-            __builtin_prefetch(next + 64 * p, 0, 2);
-            __builtin_prefetch(a + 32 * TGC_ROWS);
+            __builtin_prefetch(fetched, 0, 2);
+            fetched += step;
         }
 #pragma GCC unroll 2
-        for (int j = 0; j < vectors; j++)
-            line[j] = packed || j + 1 < vectors ? (MK_V)*(const MK_U *)(b + j * MK_LANES)
-                                                : MK_LOAD(b + j * MK_LANES, tail);
-#pragma GCC unroll 14
-        for (int i = 0; i < rows; i++) {
-            MK_V factor = a[packed ? i : i * a_row] - (MK_V){0};
+        for (int half = 0; half < 2; half++) {
+            if (half && p + 1 == k)
+                break;
+            MK_V line[2];
+            if (packed)
+                __builtin_prefetch(a + 32 * TGC_ROWS);
 #pragma GCC unroll 2
             for (int j = 0; j < vectors; j++)
-                sum[i][j] = MK_FMA(factor, line[j], sum[i][j]);
+                line[j] = packed || j + 1 < vectors ? (MK_V)*(const MK_U *)(b + j * MK_LANES)
+                                                    : MK_LOAD(b + j * MK_LANES, tail);
+#pragma GCC unroll 14
+            for (int i = 0; i < rows; i++) {
+                MK_V factor = a[packed ? i : i * a_row] - (MK_V){0};
+#pragma GCC unroll 2
+                for (int j = 0; j < vectors; j++)
+                    sum[i][j] = MK_FMA(factor, line[j], sum[i][j]);
+            }
+            a += packed ? TGC_ROWS : a_col;
+            b += packed ? 2 * MK_LANES : b_row;
         }
-        a += packed ? TGC_ROWS : a_col;
-        b += packed ? 2 * MK_LANES : b_row;
     }
 #pragma GCC unroll 14
     for (int i = 0; i < rows; i++) {
@@ -81,7 +90,7 @@ MK_JOIN(MK_NAME, _tile)(const int rows, const int vectors, const int packed, int
 #define MK_VARIANT(name)                                                                                   \
     static __attribute__((noinline)) void name(int64_t rows, int64_t k, const MK_T *a, int64_t a_row,      \
                                                int64_t a_col, const MK_T *b, int64_t b_row, int64_t tail,  \
-                                               MK_T *c, int64_t c_row, int accumulate, const char *next)   \
+                                               MK_T *c, int64_t c_row, int accumulate, const tgc_ahead *next)   \
     {                                                                                                      \
         switch (rows) {                                                                                    \
             MK_CASES                                                                                       \
@@ -106,7 +115,7 @@ MK_VARIANT(MK_JOIN(MK_NAME, _direct1))
 #undef MK_VECTORS
 
 static void MK_JOIN(MK_NAME, _kernel)(int64_t rows, int64_t cols, int64_t k, const void *a, const void *b, void *c,
-                                      int64_t c_row, int accumulate, const char *next)
+                                      int64_t c_row, int accumulate, const tgc_ahead *next)
 {
     if (cols > MK_LANES)
         MK_JOIN(MK_NAME, _packed2)(rows, k, a, 1, TGC_ROWS, b, 2 * MK_LANES, cols - MK_LANES, c, c_row, accumulate,

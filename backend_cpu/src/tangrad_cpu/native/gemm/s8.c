@@ -80,7 +80,7 @@ static inline __attribute__((always_inline)) tgc_vu32 unit_product(tgc_vu32 a, t
 #include "microkernel.h"
 
 static void units_of_k(int64_t rows, int64_t cols, int64_t k, const void *a, const void *b, void *c, int64_t c_row,
-                       int accumulate, const char *next)
+                       int accumulate, const tgc_ahead *next)
 {
     units_kernel(rows, cols, (k + GROUP - 1) / GROUP, a, b, c, c_row, accumulate, next);
 }
@@ -129,7 +129,7 @@ static inline __attribute__((always_inline)) tgc_vu32 vnni_product(tgc_vu32 a, t
 #include "microkernel.h"
 
 static void vnni_of_k(int64_t rows, int64_t cols, int64_t k, const void *a, const void *b, void *c, int64_t c_row,
-                      int accumulate, const char *next)
+                      int accumulate, const tgc_ahead *next)
 {
     vnni_kernel(rows, cols, (k + 1) / 2, a, b, c, c_row, accumulate, next);
 }
