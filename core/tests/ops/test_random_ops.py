@@ -82,3 +82,14 @@ def test_a_bernoulli_of_one_is_one() -> None:
     assert tangrad.ones(100).bernoulli().sum().item() == 100
     with pytest.raises(RuntimeError, match="p_in"):
         tangrad.full((1,), 1.5).bernoulli()
+
+
+@pytest.mark.parametrize(("name", "bits"), [("float16", 11), ("bfloat16", 8)])
+def test_uniform_numbers_of_half_precision_stay_below_one(name: str, bits: int) -> None:
+    drawn = tangrad.rand(20_000, dtype=getattr(tangrad, name))
+    assert drawn.max().item() == 1 - 2.0**-bits
+
+
+def test_the_mean_of_complex_normal_numbers_is_added_to_both_parts() -> None:
+    drawn = tangrad.empty(3, dtype=tangrad.complex64).normal_(5.0, 0.0)
+    assert drawn.tolist() == [5 + 5j] * 3

@@ -46,6 +46,7 @@ cdef enum:
     RESULT_PROMOTED = -1
     RESULT_REAL = -2
     RESULT_COMPLEX = -4
+    RESULT_TRUTH = -5
 
     KERNEL_C = 1
     KERNEL_PYTHON = 2
@@ -113,6 +114,7 @@ cdef class Op:
     cdef uint32_t accepted               # bit per kind of promoted dtype
     cdef int fixed[MAX_PARAMS]           # dtype of an input that takes no part in promotion, or -1
     cdef bint identity_of_self           # the expression is its first input: a cast or copy
+    cdef bint exact_numbers              # a Python number is not rounded to the dtype computed in
     cdef bint ordered                    # elements depend on their index: loops keep their order
     cdef bint has_rule
     cdef bint has_check
@@ -250,12 +252,14 @@ def make_op(definition, str kind, spec):
     op.promote = {"promote": PROMOTE_PLAIN, "float": PROMOTE_FLOAT, "integral": PROMOTE_INTEGRAL,
                   "sum": PROMOTE_SUM, "number": PROMOTE_NUMBER}[spec.get("promote", "promote")]
     for i, r in enumerate(spec.get("results", ())):
-        op.results[i] = {"promoted": RESULT_PROMOTED, "real": RESULT_REAL, "complex": RESULT_COMPLEX}.get(r, -3)
+        op.results[i] = {"promoted": RESULT_PROMOTED, "real": RESULT_REAL, "complex": RESULT_COMPLEX,
+                         "truth": RESULT_TRUTH}.get(r, -3)
         if op.results[i] == -3:
             op.results[i] = dtype_by_name(r).index
     op.accepted = spec.get("accepted", 0xFFFFFFFF)
     for name, type_ in spec.get("fixed", {}).items():
         op.fixed[op.names.index(name)] = dtype_by_name(type_).index
+    op.exact_numbers = spec.get("exact_numbers", True)
     op.ordered = spec.get("ordered", False)
     op.has_rule = spec.get("has_rule", False)
     op.has_check = spec.get("has_check", False)

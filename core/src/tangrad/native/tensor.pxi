@@ -388,6 +388,9 @@ cdef class Tensor:
         return lookup_op("abs")(self)
 
     def __invert__(self):
+        if (<Tensor>self).dtype_.kind_ >= KIND_FLOAT:
+            raise TypeError(f"~ (operator.invert) is only implemented on integer and Boolean-type tensors, got "
+                            f"{(<Tensor>self).dtype_}; compare first, as in ~(x > 0)")
         return lookup_op("bitwise_not")(self)
 
     def __richcmp__(self, other, int which):

@@ -72,9 +72,12 @@ def _check_uniform(self: Any, from_: float, to: float) -> None:
         )
 
 
-def _uniform_reference(np: Any, self: Any, from_: float, to: float, seed: int, offset: int) -> Any:
-    width = _width(self)
-    values = philox.uniform(seed, offset, _scalars(self), width)
+def _uniform_reference(
+    np: Any, self: Any, self_meta: Any, from_: float, to: float, seed: int, offset: int
+) -> Any:
+    name = dtype_name(self_meta.dtype)
+    width = name if name in ("float16", "bfloat16") else _width(self)
+    values = philox.uniform(seed, offset, _scalars(self), width).astype(_width(self), copy=False)
     scaled = values * values.dtype.type(to - from_) + values.dtype.type(from_)
     return _drawn(np, self, scaled)
 
@@ -111,8 +114,7 @@ def _normal_reference(np: Any, self: Any, mean: float, std: float, seed: int, of
     values = philox.normal(seed, offset, _scalars(self), _width(self))
     if np.iscomplexobj(self):
         std = std * 0.5**0.5
-    shift = mean * np.resize(np.array([1, 0]), values.shape) if np.iscomplexobj(self) else mean
-    return _drawn(np, self, (values * std + shift).astype(values.dtype))
+    return _drawn(np, self, (values * std + mean).astype(values.dtype))
 
 
 normal_ = op(
