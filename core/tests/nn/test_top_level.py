@@ -47,7 +47,8 @@ CALLS = {
         x[:, None].log_softmax(2), t.tensor([[1, 2]]), [3], [2], 0, 2
     ),
     "lstm": lambda t, x: t.lstm(
-        x[:, None], [x[None, :1, :2], x[None, :1, 2:]], [x.repeat(3, 1)[:8], x.T.repeat(2, 1)[:8, :2]],
+        x[:, None], [x[None, :1, :2], x[None, :1, 2:]],
+        [x.repeat(3, 1)[:8], x.T.repeat(2, 1)[:8, :2]],
         False, 1, 0.0, False, False, False,
     ),
     "gru": lambda t, x: t.gru(

@@ -8,13 +8,37 @@ reduction by its number, some tensors come in another order. Programs call them 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache, wraps
 from types import SimpleNamespace
 from typing import Any
 
 import tangrad
+from tangrad.library.binding import bind
+from tangrad.library.schemas import parse
 from tangrad.nn import functional as F
 from tangrad.nn import recurrence
 from tangrad.nn.utils.weight_norm import norms_except, with_norms
+
+
+def _declared(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Bind calls of a function by a schema; what does not fit is a TypeError."""
+
+    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
+        name = function.__name__
+        schema = cache(lambda: parse(name, f"{text} -> Tensor"))
+
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            try:
+                values, named = bind(schema(), args, kwargs)
+            except RuntimeError as error:
+                raise TypeError(str(error)) from None
+            return function(*values, **named)
+
+        return call
+
+    return wrap
+
 
 # What no number says is 0. PyTorch's signatures write 1 where its calls take 0, as these do.
 _REDUCTIONS = {1: "mean", 2: "sum"}
@@ -24,19 +48,28 @@ def _reduction(number: int) -> str:
     return _REDUCTIONS.get(number, "none")
 
 
+def _probability(p: float) -> float:
+    if not 0 <= p <= 1:
+        raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
+    return p
+
+
 # Dropout ------------------------------------------------------------------------------------------
 
 
+@_declared("(Tensor input, float p, bool train)")
 def dropout(input: Any, p: float, train: bool) -> Any:
     """Zero elements with probability p and scale the others by 1 / (1 - p), in training."""
-    return F.dropout(input, p, train)
+    return F.dropout(input, _probability(p), train)
 
 
+@_declared("(Tensor input, float p, bool train)")
 def dropout_(input: Any, p: float, train: bool) -> Any:
     """Apply `dropout` in place."""
-    return F.dropout(input, p, train, inplace=True)
+    return F.dropout(input, _probability(p), train, inplace=True)
 
 
+@_declared("(Tensor input, float p, bool train)")
 def feature_dropout(input: Any, p: float, train: bool) -> Any:
     """Zero channels of (N, C, ...) with probability p and scale the others, in training.
 
@@ -46,37 +79,46 @@ def feature_dropout(input: Any, p: float, train: bool) -> Any:
     if input.dim() < 2:
         raise RuntimeError("feature_dropout: Feature dropout requires at least 2 dimensions")
     flat = input.reshape((*input.shape[:2], -1))
-    return F.dropout1d(flat, p, train).reshape(input.shape)
+    return F.dropout1d(flat, _probability(p), train).reshape(input.shape)
 
 
+@_declared("(Tensor input, float p, bool train)")
 def feature_dropout_(input: Any, p: float, train: bool) -> Any:
     """Apply `feature_dropout` in place."""
     return input.copy_(feature_dropout(input, p, train))
 
 
+@_declared("(Tensor input, float p, bool train)")
 def alpha_dropout(input: Any, p: float, train: bool) -> Any:
     """Replace elements with probability p by the limit of SELU, in training."""
-    return F.alpha_dropout(input, p, train)
+    return F.alpha_dropout(input, _probability(p), train)
 
 
+@_declared("(Tensor input, float p, bool train)")
 def alpha_dropout_(input: Any, p: float, train: bool) -> Any:
     """Apply `alpha_dropout` in place."""
-    return F.alpha_dropout(input, p, train, inplace=True)
+    return F.alpha_dropout(input, _probability(p), train, inplace=True)
 
 
+@_declared("(Tensor input, float p, bool train)")
 def feature_alpha_dropout(input: Any, p: float, train: bool) -> Any:
     """Replace channels with probability p by the limit of SELU, in training."""
-    return F.feature_alpha_dropout(input, p, train)
+    return F.feature_alpha_dropout(input, _probability(p), train)
 
 
+@_declared("(Tensor input, float p, bool train)")
 def feature_alpha_dropout_(input: Any, p: float, train: bool) -> Any:
     """Apply `feature_alpha_dropout` in place."""
-    return F.feature_alpha_dropout(input, p, train, inplace=True)
+    return F.feature_alpha_dropout(input, _probability(p), train, inplace=True)
 
 
 # Normalization ------------------------------------------------------------------------------------
 
 
+@_declared(
+    "(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
+    "Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled)"
+)
 def batch_norm(
     input: Any,
     weight: Any,
@@ -92,6 +134,11 @@ def batch_norm(
     return F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
 
 
+@_declared(
+    "(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
+    "Tensor? running_var, bool use_input_stats, float momentum, float eps, "
+    "bool cudnn_enabled)"
+)
 def instance_norm(
     input: Any,
     weight: Any,
@@ -109,6 +156,10 @@ def instance_norm(
     )
 
 
+@_declared(
+    "(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "
+    "float eps=1e-05, bool cudnn_enable=True)"
+)
 def layer_norm(
     input: Any,
     normalized_shape: Sequence[int],
@@ -121,6 +172,10 @@ def layer_norm(
     return F.layer_norm(input, normalized_shape, weight, bias, eps)
 
 
+@_declared(
+    "(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, "
+    "float eps=1e-05, bool cudnn_enabled=True)"
+)
 def group_norm(
     input: Any,
     num_groups: int,
@@ -133,6 +188,7 @@ def group_norm(
     return F.group_norm(input, num_groups, weight, bias, eps)
 
 
+@_declared("(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None)")
 def rms_norm(
     input: Any, normalized_shape: Sequence[int], weight: Any = None, eps: float | None = None
 ) -> Any:
@@ -140,6 +196,7 @@ def rms_norm(
     return F.rms_norm(input, normalized_shape, weight, eps)
 
 
+@_declared("(Tensor v, int pow=2, int dim=0)")
 def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Any:
     """Return the norms of order `pow` over all dimensions but one, which are kept.
 
@@ -153,6 +210,7 @@ def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Any:
     return v.norm(pow, others, keepdim=True)
 
 
+@_declared("(Tensor v, Tensor g, int dim=0)")
 def _weight_norm(v: Any, g: Any, dim: int = 0) -> Any:
     """Return `v` scaled to have the norms `g`, over all dimensions but `dim`."""
     return with_norms(v, g, dim)
@@ -161,6 +219,10 @@ def _weight_norm(v: Any, g: Any, dim: int = 0) -> Any:
 # Lookups and pooling ------------------------------------------------------------------------------
 
 
+@_declared(
+    "(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, "
+    "bool sparse=False)"
+)
 def embedding(
     weight: Any,
     indices: Any,
@@ -175,6 +237,10 @@ def embedding(
     )
 
 
+@_declared(
+    "(Tensor input, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], "
+    "int[1] dilation=[1], bool ceil_mode=False)"
+)
 def max_pool1d(
     input: Any,
     kernel_size: Any,
@@ -187,6 +253,10 @@ def max_pool1d(
     return F.max_pool1d(input, kernel_size, stride or None, padding, dilation, ceil_mode)
 
 
+@_declared(
+    "(Tensor input, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], "
+    "int[1] dilation=[1], bool ceil_mode=False)"
+)
 def max_pool1d_with_indices(
     input: Any,
     kernel_size: Any,
@@ -201,6 +271,10 @@ def max_pool1d_with_indices(
     )
 
 
+@_declared(
+    "(Tensor input, int[2] kernel_size, int[2] stride=[], int[2] padding=0, "
+    "int[2] dilation=1, bool ceil_mode=False)"
+)
 def max_pool2d(
     input: Any,
     kernel_size: Any,
@@ -213,6 +287,10 @@ def max_pool2d(
     return F.max_pool2d(input, kernel_size, stride or None, padding, dilation, ceil_mode)
 
 
+@_declared(
+    "(Tensor input, int[3] kernel_size, int[3] stride=[], int[3] padding=0, "
+    "int[3] dilation=1, bool ceil_mode=False)"
+)
 def max_pool3d(
     input: Any,
     kernel_size: Any,
@@ -225,11 +303,13 @@ def max_pool3d(
     return F.max_pool3d(input, kernel_size, stride or None, padding, dilation, ceil_mode)
 
 
+@_declared("(Tensor input, int[1] output_size)")
 def adaptive_max_pool1d(input: Any, output_size: Any) -> Any:
     """Take the largest element of `output_size` windows, with its place."""
     return F.adaptive_max_pool1d(input, output_size, return_indices=True)
 
 
+@_declared("(Tensor theta, int[] size, bool align_corners)")
 def affine_grid_generator(theta: Any, size: Sequence[int], align_corners: bool) -> Any:
     """Make a flow field; see `nn.functional.affine_grid`."""
     return F.affine_grid(theta, size, align_corners)
@@ -243,6 +323,10 @@ _CONVOLUTIONS = {
 }
 
 
+@_declared(
+    "(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, "
+    "int[] dilation, bool transposed, int[] output_padding, int groups)"
+)
 def convolution(
     input: Any,
     weight: Any,
@@ -273,11 +357,15 @@ def convolution(
 # Losses -------------------------------------------------------------------------------------------
 
 
+@_declared("(Tensor input, Tensor target, int reduction=0, *, bool log_target=False)")
 def kl_div(input: Any, target: Any, reduction: int = 0, *, log_target: bool = False) -> Any:
     """Return the Kullback-Leibler divergence; see `nn.functional.kl_div`."""
     return F.kl_div(input, target, reduction=_reduction(reduction), log_target=log_target)
 
 
+@_declared(
+    "(Tensor input, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=0)"
+)
 def binary_cross_entropy_with_logits(
     input: Any, target: Any, weight: Any = None, pos_weight: Any = None, reduction: int = 0
 ) -> Any:
@@ -287,6 +375,7 @@ def binary_cross_entropy_with_logits(
     )
 
 
+@_declared("(Tensor input1, Tensor input2, Tensor target, float margin=0., int reduction=0)")
 def cosine_embedding_loss(
     input1: Any, input2: Any, target: Any, margin: float = 0.0, reduction: int = 0
 ) -> Any:
@@ -294,11 +383,13 @@ def cosine_embedding_loss(
     return F.cosine_embedding_loss(input1, input2, target, margin, reduction=_reduction(reduction))
 
 
+@_declared("(Tensor input, Tensor target, float margin=1., int reduction=0)")
 def hinge_embedding_loss(input: Any, target: Any, margin: float = 1.0, reduction: int = 0) -> Any:
     """Return the hinge loss; see `nn.functional.hinge_embedding_loss`."""
     return F.hinge_embedding_loss(input, target, margin, reduction=_reduction(reduction))
 
 
+@_declared("(Tensor input1, Tensor input2, Tensor target, float margin=0., int reduction=0)")
 def margin_ranking_loss(
     input1: Any, input2: Any, target: Any, margin: float = 0.0, reduction: int = 0
 ) -> Any:
@@ -306,6 +397,10 @@ def margin_ranking_loss(
     return F.margin_ranking_loss(input1, input2, target, margin, reduction=_reduction(reduction))
 
 
+@_declared(
+    "(Tensor anchor, Tensor positive, Tensor negative, float margin=1., float p=2., "
+    "float eps=1e-06, bool swap=False, int reduction=0)"
+)
 def triplet_margin_loss(
     anchor: Any,
     positive: Any,
@@ -322,6 +417,7 @@ def triplet_margin_loss(
     )
 
 
+@_declared("(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction)")
 def poisson_nll_loss(
     input: Any, target: Any, log_input: bool, full: bool, eps: float, reduction: int
 ) -> Any:
@@ -398,6 +494,12 @@ def _layers(
     return output.transpose(0, 1) if batch_first else output, after
 
 
+_OF_ONE_STATE = (
+    "(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, "
+    "bool train, bool bidirectional, bool batch_first)"
+)
+
+
 def _of_one_state(mode: str) -> Callable[..., tuple[Any, Any]]:
     def run(
         input: Any,
@@ -418,12 +520,16 @@ def _of_one_state(mode: str) -> Callable[..., tuple[Any, Any]]:
         return output, after
 
     run.__name__ = run.__qualname__ = mode.lower()
-    return run
+    return _declared(_OF_ONE_STATE)(run)
 
 
 gru, rnn_tanh, rnn_relu = (_of_one_state(mode) for mode in ("GRU", "RNN_TANH", "RNN_RELU"))
 
 
+@_declared(
+    "(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, "
+    "float dropout, bool train, bool bidirectional, bool batch_first)"
+)
 def lstm(
     input: Any,
     hx: Sequence[Any],
@@ -449,6 +555,9 @@ def _cell(
     return recurrence.STEPS[mode](F.linear(input, w_ih, b_ih), states, w_hh, b_hh)
 
 
+@_declared(
+    "(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None)"
+)
 def lstm_cell(
     input: Any, hx: Sequence[Any], w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None
 ) -> tuple[Any, Any]:
@@ -457,11 +566,17 @@ def lstm_cell(
     return hidden, cell
 
 
+@_declared(
+    "(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None)"
+)
 def gru_cell(input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
     """Step a gated recurrent unit."""
     return _cell("GRU", input, [hx], w_ih, w_hh, b_ih, b_hh)[0]
 
 
+@_declared(
+    "(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None)"
+)
 def rnn_tanh_cell(
     input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None
 ) -> Any:
@@ -469,6 +584,9 @@ def rnn_tanh_cell(
     return _cell("RNN_TANH", input, [hx], w_ih, w_hh, b_ih, b_hh)[0]
 
 
+@_declared(
+    "(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None)"
+)
 def rnn_relu_cell(
     input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None
 ) -> Any:
