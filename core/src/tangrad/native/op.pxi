@@ -488,6 +488,13 @@ cdef Rule rule_for(Op op, uint64_t needs):
     return <Rule>found
 
 
+cdef Tensor drawn_into(Op op, Tensor out, Tensor drawn):
+    """Write what a sequential engine drew into the tensor given as out=."""
+    prepare_out(op, out, drawn.ndim_, drawn.shape_, drawn.dtype_.index)
+    copy_into(out, drawn)
+    return out
+
+
 cdef object call_flat(Op op, PyObject** flat, object out, bint inplace):
     cdef uint64_t needs = 0
     cdef Node node = None
@@ -500,7 +507,7 @@ cdef object call_flat(Op op, PyObject** flat, object out, bint inplace):
     if op.random and flat[op.nparams - 1] == Py_None_ptr:
         drawn = op.definition.draw_or_answer(tuple([<object>flat[i] for i in range(op.nparams)]))
         if not isinstance(drawn, tuple):
-            return drawn
+            return drawn if out is None or drawn is out else drawn_into(op, <Tensor>out, <Tensor>drawn)
         flat[op.nparams - 2] = PyTuple_GET_ITEM(drawn, 0)
         flat[op.nparams - 1] = PyTuple_GET_ITEM(drawn, 1)
     if tg_tls.grad_enabled and op.has_rule:

@@ -25,7 +25,8 @@ _OVERLOADS = frozenset(
 def _without_nan(self: Any, dim: int, dtype: Any = None) -> Any:
     """Apply softmax; a row of -inf gives zeros."""
     masked = (self == -float("inf")).all(dim, keepdim=True)
-    return tangrad.where(masked, 0.0, tangrad.softmax(self, dim, dtype))
+    # Filled before, too: the gradient of softmax is NaN there.
+    return tangrad.softmax(self.masked_fill(masked, 0.0), dim, dtype).masked_fill(masked, 0.0)
 
 
 def _softmax_gradient(grad_output: Any, output: Any, dim: int, input_dtype: Any) -> Any:

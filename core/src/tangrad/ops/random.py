@@ -317,7 +317,8 @@ bernoulli_ = op(
 )
 def bernoulli_p(self: Any, p: float, generator: Any) -> Any:
     """Draw 1 with probability p, else 0, in the shape and dtype of a tensor."""
-    return tangrad.empty_like(self).bernoulli_(p, generator=generator)
+    drawn = self.clone() if self.requires_grad else tangrad.empty_like(self)
+    return drawn.bernoulli_(p, generator=generator)
 
 
 bernoulli = overload("bernoulli", "bernoulli_tensor", "bernoulli_p")
@@ -693,8 +694,14 @@ def normal(
         raise RuntimeError("normal expects all elements of std >= 0.0")
     if not hasattr(std, "shape") and std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
-    noise = tangrad.empty(shape, dtype=tensors[0].dtype, device=tensors[0].device)
-    return noise.normal_(generator=generator) * std + mean
+    if any(x.requires_grad for x in tensors):
+        # Recorded, with gradients of zero: drawing does not pass them.
+        noise = (tensors[0] + tensors[-1]).normal_(generator=generator)
+        mean, std = (x.detach() if hasattr(x, "shape") else x for x in (mean, std))
+    else:
+        noise = tangrad.empty(shape, dtype=tensors[0].dtype, device=tensors[0].device)
+        noise.normal_(generator=generator)
+    return noise * std + mean
 
 
 def _check_weights(weights: Any) -> None:

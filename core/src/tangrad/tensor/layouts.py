@@ -51,9 +51,19 @@ def _require_tensor(name: str, value: Any) -> None:
         )
 
 
+# What takes another tensor, or sizes, beside its own.
+_WITH_ARGUMENTS = ("smm", "sspaddmm", "to_", "sparse_", "resize_")
+
+
+def _require_alone(name: str, args: tuple[Any, ...]) -> None:
+    if args and not name.startswith(_WITH_ARGUMENTS):
+        raise TypeError(f"{name}() takes 1 positional argument but {1 + len(args)} were given")
+
+
 def _wrong_layout(name: str, expected: str) -> Any:
     def refuse(self: Any, *args: Any, **kwargs: Any) -> Any:
         _require_tensor(name, self)
+        _require_alone(name, args)
         raise RuntimeError(
             f"{name} expected {expected} tensor layout but got {self.layout} "
             f"({self.dtype}{list(self.shape)} on {self.device})"
@@ -65,6 +75,7 @@ def _wrong_layout(name: str, expected: str) -> Any:
 def _no_package(name: str, what: str) -> Any:
     def refuse(self: Any, *args: Any, **kwargs: Any) -> Any:
         _require_tensor(name, self)
+        _require_alone(name, args)
         raise NotImplementedError(
             f"{name}: {what} tensors are made by a package that brings them, and none is "
             f"installed (called on {self.dtype}{list(self.shape)} on {self.device})"
