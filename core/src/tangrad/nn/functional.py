@@ -100,6 +100,11 @@ def hardtanh(
     return _activation("clamp", inplace, input, min_val, max_val)
 
 
+def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+    """Apply `hardtanh` in place."""
+    return hardtanh(input, min_val, max_val, inplace=True)
+
+
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """Return min(max(0, x), 6), elementwise."""
     return _activation("relu6", inplace, input)

@@ -76,10 +76,14 @@ def feature_dropout(input: Any, p: float, train: bool) -> Any:
     Raises:
         RuntimeError: the input has fewer than two dimensions.
     """
+    if not train or _probability(p) == 0 or not input.numel():
+        return input
+    if p == 1:
+        return input * 0
     if input.dim() < 2:
         raise RuntimeError("feature_dropout: Feature dropout requires at least 2 dimensions")
     flat = input.reshape((*input.shape[:2], -1))
-    return F.dropout1d(flat, _probability(p), train).reshape(input.shape)
+    return F.dropout1d(flat, p).reshape(input.shape)
 
 
 @_declared("(Tensor input, float p, bool train)")

@@ -16,7 +16,6 @@ def _derivatives(op: str, dtype: str, bodies: str) -> list[str]:
 DEVIATIONS: dict[str, str] = {
     pattern: reason
     for reason, patterns in {
-        "the square of a bool is refused: PyTorch gives int64": _results("square", "bool"),
         "the op is for floating-point numbers: nn.functional.hardtanh clamps integers": _results(
             "hardtanh", "int8 int16 int32 int64"
         ),
