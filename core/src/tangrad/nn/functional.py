@@ -83,9 +83,14 @@ def hardtanh(
     """Return the elements clamped to [min_val, max_val]; for integers these lose fractions.
 
     Raises:
+        TypeError: if the input is no tensor.
         ValueError: if `min_val` is greater than `max_val`.
         RuntimeError: if `min_val` is negative and the input unsigned, or the input is bool.
     """
+    if not isinstance(input, Tensor):
+        raise TypeError(
+            f"hardtanh(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}"
+        )
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
     if input.dtype is tangrad.bool:
