@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -27,6 +28,10 @@ MISTAKES = frozenset(
         *("ZeroDivisionError", "SystemError", "RecursionError", "StopIteration"),
     }
 )
+
+
+# Refused on purpose, as docs/deviations.md says: layouts and dtypes that are not there yet.
+REFUSED = re.compile(r"\.(to_sparse\w*|to_mkldnn|chalf)$")
 
 
 def reports(calls: Sequence[tuple[str, int]]) -> Iterator[dict[str, Any]]:
@@ -80,7 +85,9 @@ def kind(report: dict[str, Any]) -> str:
     if ours is None and theirs is None:
         return "both succeed"
     if ours is None or theirs is None:
-        return "tangrad raises" if theirs is None else "torch raises"
+        if theirs is not None:
+            return "torch raises"
+        return "refused" if REFUSED.search(report["path"]) else "tangrad raises"
     related = (set(ours) & set(theirs)) - {"Exception", "LookupError", "ArithmeticError"}
     return "both raise alike" if related else "both raise otherwise"
 
@@ -107,8 +114,8 @@ def test_calls_end_well(shard: int, tally: Counter[str]) -> None:
     tally.update(counts)
     assert not wrong, f"{len(wrong)} of {counts.total()}:\n" + "\n".join(wrong[:20])
     # Where PyTorch has a result we have one, but for a few deviations; errors are of one kind.
-    assert counts["tangrad raises"] <= 0.01 * counts.total(), counts
-    assert counts["both raise otherwise"] <= 0.05 * counts.total(), counts
+    assert counts["tangrad raises"] <= 0.005 * counts.total(), counts
+    assert counts["both raise otherwise"] <= 0.035 * counts.total(), counts
 
 
 def test_a_call_is_the_same_each_time() -> None:

@@ -36,6 +36,7 @@ LAYERS = [
         "settings",
         "compilation",
         "cpu",
+        "foreach",
         "functional",
         "types",
         "version",

@@ -331,4 +331,6 @@ static const tgc_fold fold_{name} = {{
     def _result(self, result: str) -> str:
         if result == "promoted":
             return self.dtype
+        if result == "truth":
+            return "uint8" if self.dtype == "uint8" else "bool"
         return REAL.get(self.dtype, self.dtype) if result == "real" else result

@@ -185,7 +185,7 @@ def test_an_index_out_of_range_is_refused_and_nothing_is_written(device, wrong):
         (RuntimeError, lambda: x.scatter_(0, table, 1)),
         (RuntimeError, lambda: x.scatter_add_(0, table, source)),
         (IndexError, lambda: x.index_select(0, one)),
-        (IndexError, lambda: x.index_add_(0, one, source)),
+        (RuntimeError, lambda: x.index_add_(0, one, source)),  # IndexError of a vector
         (IndexError, lambda: x.index_copy_(0, one, source)),
     ]
     if wrong != -1:
@@ -266,3 +266,14 @@ def test_levels(level):
         text=True,
     )
     assert done.returncode == 0, done.stdout[-3000:]
+
+
+def test_no_index_is_read_where_there_is_none() -> None:
+    # An index without elements may have any strides, zero among them.
+    none = tangrad.empty(1, dtype=tangrad.int64).as_strided((0,), (0,))
+    x = tangrad.arange(5.0)
+    assert tangrad.take(x, none).shape == (0,)
+    assert x[none].shape == (0,)
+    assert x.index_select(0, none).shape == (0,)
+    assert x.index_put((none,), tangrad.empty(0)).equal(x)
+    assert x.index_add(0, none, tangrad.empty(0)).equal(x)

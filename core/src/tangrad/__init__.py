@@ -128,6 +128,7 @@ _LAZY = {
     ),
     **dict.fromkeys(
         (
+            "_assert",
             "is_tensor",
             "is_floating_point",
             "is_complex",
@@ -171,6 +172,52 @@ _LAZY = {
         "tensor.layouts",
     ),
     **dict.fromkeys(("cond", "while_loop"), "control_flow"),
+    **dict.fromkeys(
+        (
+            "_weight_norm",
+            "adaptive_max_pool1d",
+            "affine_grid_generator",
+            "alpha_dropout",
+            "alpha_dropout_",
+            "batch_norm",
+            "binary_cross_entropy_with_logits",
+            "convolution",
+            "cosine_embedding_loss",
+            "ctc_loss",
+            "dropout",
+            "dropout_",
+            "embedding",
+            "feature_alpha_dropout",
+            "feature_alpha_dropout_",
+            "feature_dropout",
+            "feature_dropout_",
+            "frobenius_norm",
+            "group_norm",
+            "gru",
+            "gru_cell",
+            "hinge_embedding_loss",
+            "instance_norm",
+            "kl_div",
+            "layer_norm",
+            "lstm",
+            "lstm_cell",
+            "margin_ranking_loss",
+            "max_pool1d",
+            "max_pool1d_with_indices",
+            "max_pool2d",
+            "max_pool3d",
+            "norm_except_dim",
+            "nuclear_norm",
+            "poisson_nll_loss",
+            "rms_norm",
+            "rnn_relu",
+            "rnn_relu_cell",
+            "rnn_tanh",
+            "rnn_tanh_cell",
+            "triplet_margin_loss",
+        ),
+        "nn.top_level",
+    ),
     **dict.fromkeys(("save", "load", "SerializationError"), "serialization"),
     "get_num_threads": "devices.threads",
     "set_num_threads": "devices.threads",
@@ -239,6 +286,9 @@ def _find(name: str) -> Any:
         return _C.dtype_by_name(name)
     except TypeError:
         pass
+    if name.startswith("_foreach_"):
+        __import__("tangrad.foreach")
+        return _sys.modules["tangrad.foreach"].find(name)
     if name.endswith(("Tensor", "Storage")):
         from tangrad.tensor.legacy import find
 

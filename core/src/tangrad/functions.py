@@ -9,6 +9,12 @@ from tangrad import _C
 from tangrad.tensor.size import Size
 
 
+def _assert(condition: Any, message: str) -> None:
+    """Raise AssertionError(message) unless the condition, a bool or a tensor of one, is true."""
+    if not condition:
+        raise AssertionError(message)
+
+
 def is_tensor(obj: Any) -> bool:
     """Return whether an object is a tensor."""
     return isinstance(obj, _C.Tensor)

@@ -200,6 +200,27 @@ def test_low_rank_factors_find_a_matrix_of_that_rank():
         tangrad.pca_lowrank(tangrad.ones(2, 2), q=3)
 
 
+def test_lobpcg_finds_the_eigenvalues_at_one_end(agree):
+    def program(t, start, kw):
+        a = t.from_numpy(draw("float64", 9, 9))
+        a = (a @ a.mT).requires_grad_()
+        x = None if start is None else t.from_numpy(draw("float64", 9, start))
+        values, vectors = t.lobpcg(a, X=x, **kw)
+        (gradient,) = t.autograd.grad(values.sum(), a)
+        return values, vectors.abs(), gradient + gradient.mT
+
+    for start, kw in ((None, {}), (None, {"k": 3}), (None, {"k": 2, "largest": False}), (2, {})):
+        agree(lambda t, kw=kw, start=start: program(t, start, kw), tolerance=1e-6)
+    a = tangrad.eye(9, dtype=tangrad.float64)
+    b = tangrad.diag(tangrad.arange(1.0, 10.0, dtype=tangrad.float64))
+    values, vectors = tangrad.lobpcg(a, 2, b)
+    close(values.numpy(), [1, 1 / 2])
+    close((vectors.mT @ b @ vectors).numpy(), np.eye(2))
+    for kind, wrong in ((ValueError, {"k": 4}), (AssertionError, {"B": b[:3]})):
+        with pytest.raises(kind):
+            tangrad.lobpcg(a, **wrong)
+
+
 def test_factorizations_go_through_transforms():
     a = tangrad.from_numpy(draw("float64", 4, 3, 3)) + 4 * tangrad.eye(3, dtype=tangrad.float64)
     inverse = tangrad.func.vmap(tangrad.linalg.inv)(a)

@@ -82,3 +82,47 @@ def test_a_bernoulli_of_one_is_one() -> None:
     assert tangrad.ones(100).bernoulli().sum().item() == 100
     with pytest.raises(RuntimeError, match="p_in"):
         tangrad.full((1,), 1.5).bernoulli()
+
+
+@pytest.mark.parametrize(("name", "bits"), [("float16", 11), ("bfloat16", 8)])
+def test_uniform_numbers_of_half_precision_stay_below_one(name: str, bits: int) -> None:
+    drawn = tangrad.rand(20_000, dtype=getattr(tangrad, name))
+    assert drawn.max().item() == 1 - 2.0**-bits
+
+
+def test_the_mean_of_complex_normal_numbers_is_added_to_both_parts() -> None:
+    drawn = tangrad.empty(3, dtype=tangrad.complex64).normal_(5.0, 0.0)
+    assert drawn.tolist() == [5 + 5j] * 3
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda t, x: t.normal(x, x.abs()),
+        lambda t, x: t.normal(x, 1.0),
+        lambda t, x: t.normal(0.0, x.abs()),
+        lambda t, x: t.bernoulli(x.abs()),
+    ],
+)
+def test_drawing_passes_gradients_of_zero(agree: Any, draw: Any) -> None:
+    def gradient(t: Any) -> Any:
+        x = t.tensor([0.25, 0.5], requires_grad=True)
+        return t.autograd.grad(draw(t, x).sum(), x)
+
+    agree(gradient)
+
+
+def test_a_sequential_engine_writes_into_out(agree: Any) -> None:
+    def program(t: Any) -> Any:
+        out = t.empty(0)
+        t.manual_seed(1)
+        returned = t.bernoulli(t.full((3,), 0.5), out=out)
+        return out, returned is out
+
+    tangrad.random.set_engine("mt19937")
+    try:
+        agree(program)
+        with pytest.raises(RuntimeError, match="range"):
+            tangrad.empty(2).uniform_(2.0, 1.0)
+    finally:
+        tangrad.random.set_engine("philox")

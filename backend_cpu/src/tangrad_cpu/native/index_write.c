@@ -400,7 +400,7 @@ static int index_add(const tg_call *call, void *context)
     int64_t strides[TG_MAX_DIMS];
     tg_view product = {.data = NULL};
     writing write = {.op = "index_add",
-                   .error = "IndexError",
+                   .error = call->args[0].value.tensors->ndim > 1 ? "RuntimeError" : "IndexError",
                    .how = ADD,
                    .layout = LISTED,
                    .self = call->args[0].value.tensors,

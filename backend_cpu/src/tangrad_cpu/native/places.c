@@ -86,7 +86,8 @@ static void simplify(tgc_places *places, int writes)
     for (int d = 0; d < places->npicked; d++) {
         if (places->picked[d].shape == 1)
             continue;
-        if (unindexed(places, d) && (!writes || places->picked[d].lane)) {
+        /* One without elements stays: its strides may be zero, and its first index must not be read. */
+        if (places->picked[d].shape && unindexed(places, d) && (!writes || places->picked[d].lane)) {
             add_rest(places, places->picked[d].shape, places->picked[d].table, places->picked[d].other);
             continue;
         }

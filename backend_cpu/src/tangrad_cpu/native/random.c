@@ -164,7 +164,9 @@ COMPLEX_MAKERS(normal)
 static int uniform(const tg_call *call, void *context)
 {
     double from = call->args[1].value.f, to = call->args[2].value.f;
-    fill job = {.stream = {.a = to - from, .b = from}};
+    int32_t dtype = call->outs->dtype;
+    int dropped = dtype == TGC_FLOAT16 ? 21 : dtype == TGC_BFLOAT16 ? 24 : 8;
+    fill job = {.stream = {.a = to - from, .b = from, .dropped = dropped}};
     return run(&job, call->outs, (make)context, seed_of(call), offset_of(call));
 }
 
@@ -173,7 +175,7 @@ static int normal(const tg_call *call, void *context)
     int32_t dtype = call->outs->dtype;
     int complex = dtype == TGC_COMPLEX64 || dtype == TGC_COMPLEX128;
     double mean = call->args[1].value.f, std = call->args[2].value.f;
-    fill job = {.stream = {.a = complex ? std * sqrt(0.5) : std, .b = mean, .complex = complex}};
+    fill job = {.stream = {.a = complex ? std * sqrt(0.5) : std, .b = mean}};
     return run(&job, call->outs, (make)context, seed_of(call), offset_of(call));
 }
 
@@ -405,7 +407,7 @@ static void make_bernoulli_of_floats(const fill *job, int64_t first, int64_t n, 
     float u[TGC_PIECE], p[TGC_PIECE];
     double buffer[TGC_PIECE];
     int refused = 0;
-    stream.a = 1, stream.b = 0;
+    stream.a = 1, stream.b = 0, stream.dropped = 8;
     tgc_uniform_f32(&stream, first, n, u);
     load_floats(job->in->dtype, gather(job->in, job->in_contiguous, first, n, buffer), n, p);
     for (int64_t i = 0; i < n; i++) {

@@ -24,7 +24,7 @@ typedef struct {
     tgc_philox_keys keys;
     uint64_t offset;
     double a, b; /* uniform: factor, shift; normal: std, mean; exponential: rate */
-    int complex; /* values are the parts of complex numbers in turn */
+    int dropped; /* low bits of a word that a uniform number in single precision leaves out */
 } tgc_stream;
 
 static inline uint64_t tgc_blocks_of(int64_t words)
@@ -36,10 +36,12 @@ static inline void tgc_uniform_f32(const tgc_stream *stream, int64_t first, int6
 {
     uint32_t words[TGC_PIECE + TGC_PHILOX_SLACK];
     const float factor = (float)stream->a, shift = (float)stream->b;
+    const int dropped = stream->dropped;
+    const float unit = 1.0f / (float)(1u << (32 - dropped));
     tgc_philox_words(&stream->keys, stream->offset + (uint64_t)first / 4, (int64_t)tgc_blocks_of(n), words);
 #pragma GCC ivdep
     for (int64_t i = 0; i < n; i++)
-        out[i] = (float)(int32_t)(words[i] >> 8) * 0x1p-24f * factor + shift;
+        out[i] = (float)(int32_t)(words[i] >> dropped) * unit * factor + shift;
 }
 
 /* n 64-bit integers of the stream. */
@@ -126,10 +128,7 @@ static inline void tgc_normal_f32(const tgc_stream *stream, int64_t first, int64
         float radius = __builtin_sqrtf(-2.0f * tgc_log_of_fraction((1u << 24) - (u[i] >> 8)));
         out[i] = radius * tgc_cos_of_turn(v[i] >> 8);
     }
-    if (stream->complex)
-        for (int64_t i = 0; i < n; i++)
-            out[i] = (float)((double)(out[i] * std) + (i & 1 ? 0.0 : stream->b));
-    else if (std != 1.0f || mean != 0.0f)
+    if (std != 1.0f || mean != 0.0f)
         for (int64_t i = 0; i < n; i++)
             out[i] = out[i] * std + mean;
 }
@@ -144,7 +143,7 @@ static inline void tgc_normal_f64(const tgc_stream *stream, int64_t first, int64
             double u = (double)(int64_t)(integers[2 * i] >> 11) * 0x1p-53;
             double v = (double)(int64_t)(integers[2 * i + 1] >> 11) * 0x1p-53;
             double value = sqrt(-2.0 * log(1.0 - u)) * cos(6.283185307179586 * v);
-            out[half + i] = value * stream->a + (stream->complex && (half + i) & 1 ? 0.0 : stream->b);
+            out[half + i] = value * stream->a + stream->b;
         }
     }
 }

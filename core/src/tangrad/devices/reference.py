@@ -323,7 +323,7 @@ def general(op: _C.Op, dtype: _C.dtype) -> Callable[..., Any] | None:
     def kernel(outs: tuple[Any, ...] | None, args: tuple[Any, ...]) -> Any:
         with np.errstate(all="ignore"):
             if places is not None:
-                result = definition.reference(np, *[as_arrays(args[k]) for k in places])
+                result = definition.reference(np, *[of(args[k]) for k, of in places])
             else:
                 named = dict(zip(definition.parameter_names, map(as_arrays, args), strict=True))
                 result = call_by_name(definition.reference, {**named, "np": np})
@@ -339,13 +339,24 @@ def general(op: _C.Op, dtype: _C.dtype) -> Callable[..., Any] | None:
     return kernel
 
 
-def _places(definition: Any) -> list[int] | None:
-    """Return which arguments a reference `(np, ...)` takes, where its signature is plain."""
+def _places(definition: Any) -> list[tuple[int, Callable[[Any], Any]]] | None:
+    """Return which arguments a reference `(np, ...)` takes, where its signature is plain.
+
+    Each comes with what is made of it: arrays, or under NAME_meta the tensor, for its dtype.
+    """
     code = definition.reference.__code__
     names = code.co_varnames[: code.co_argcount]
     if code.co_flags & 0x0C or code.co_kwonlyargcount or names[:1] != ("np",):
         return None
-    return [definition.parameter_names.index(name) for name in names[1:]]
+    index = definition.parameter_names.index
+    return [
+        (index(name[:-5]), _as_it_is) if name.endswith("_meta") else (index(name), as_arrays)
+        for name in names[1:]
+    ]
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 def as_arrays(value: Any) -> Any:

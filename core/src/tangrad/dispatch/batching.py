@@ -339,7 +339,8 @@ def _by_dims(
         elif kind == "dim?":
             made[first], made[k], flattened = made[first].reshape((size, -1)), 1, rank > 1
         elif kind in ("dim[]", "dim[]?"):
-            every = made[k] is None or (folds and not made[k])
+            whole = folds and not op.definition.keeps_without_dims
+            every = made[k] is None or (whole and not made[k])
             made[k] = tuple(range(1, rank + 1)) if every else tuple(d + 1 for d in made[k])
     result = call_bound(op, tuple(made))
     if scalar:

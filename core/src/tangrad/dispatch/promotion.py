@@ -33,6 +33,8 @@ def describe_promotion(definition: Any, name: str) -> str:
             results.append(promoted.to_real().name)
         elif result == "complex":
             results.append(promoted.to_complex().name)
+        elif result == "truth":
+            results.append("uint8" if promoted.name == "uint8" else "bool")
         else:
             results.append(result)
     return f"computes in {promoted.compute} -> {', '.join(results)}"

@@ -260,10 +260,11 @@ cdef Tensor resolved(Tensor t):
 cdef int resize_tensor(Tensor t, int ndim, const int64_t* shape) except -1:
     """Give t another shape, contiguous, growing its storage where needed."""
     cdef int64_t stride[MAX_DIMS]
-    cdef int64_t numel = count_elements(ndim, shape)
+    cdef int64_t nbytes
     contiguous_strides(ndim, shape, stride)
-    if (numel + t.offset_) * t.dtype_.itemsize > <int64_t>t.storage_.nbytes_:
-        storage_resize(t.storage_, (numel + t.offset_) * t.dtype_.itemsize)
+    nbytes = bytes_reached(ndim, shape, stride, t.offset_, t.dtype_.itemsize)
+    if nbytes > <int64_t>t.storage_.nbytes_:
+        storage_resize(t.storage_, nbytes)
     set_geometry(t, ndim, shape, stride, t.offset_)
     return 0
 

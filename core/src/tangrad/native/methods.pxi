@@ -100,15 +100,14 @@ def set_storage(Tensor t not None, UntypedStorage storage not None, int64_t offs
     """Point a tensor at a storage (Tensor.set_)."""
     cdef int64_t a[MAX_DIMS]
     cdef int64_t b[MAX_DIMS]
-    cdef int64_t last = offset
+    cdef int64_t nbytes
     cdef int i
     check_geometry("set_", shape, stride, offset)
     for i in range(len(shape)):
         a[i], b[i] = shape[i], stride[i]
-        last += (a[i] - 1) * b[i]
-    if count_elements(len(shape), a) and not placed(storage).dev.type.meta \
-            and (last + 1) * t.dtype_.itemsize > <int64_t>storage.nbytes_:
-        storage_resize(storage, (last + 1) * t.dtype_.itemsize)
+    nbytes = bytes_reached(len(shape), a, b, offset, t.dtype_.itemsize)
+    if not placed(storage).dev.type.meta and nbytes > <int64_t>storage.nbytes_:
+        storage_resize(storage, nbytes)
     t.storage_ = placed(storage)
     t.slot_ = storage.dev.slot
     set_geometry(t, len(shape), a, b, offset)

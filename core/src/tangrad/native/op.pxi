@@ -46,6 +46,7 @@ cdef enum:
     RESULT_PROMOTED = -1
     RESULT_REAL = -2
     RESULT_COMPLEX = -4
+    RESULT_TRUTH = -5
 
     KERNEL_C = 1
     KERNEL_PYTHON = 2
@@ -113,6 +114,7 @@ cdef class Op:
     cdef uint32_t accepted               # bit per kind of promoted dtype
     cdef int fixed[MAX_PARAMS]           # dtype of an input that takes no part in promotion, or -1
     cdef bint identity_of_self           # the expression is its first input: a cast or copy
+    cdef bint exact_numbers              # a Python number is not rounded to the dtype computed in
     cdef bint ordered                    # elements depend on their index: loops keep their order
     cdef bint has_rule
     cdef bint has_check
@@ -250,12 +252,14 @@ def make_op(definition, str kind, spec):
     op.promote = {"promote": PROMOTE_PLAIN, "float": PROMOTE_FLOAT, "integral": PROMOTE_INTEGRAL,
                   "sum": PROMOTE_SUM, "number": PROMOTE_NUMBER}[spec.get("promote", "promote")]
     for i, r in enumerate(spec.get("results", ())):
-        op.results[i] = {"promoted": RESULT_PROMOTED, "real": RESULT_REAL, "complex": RESULT_COMPLEX}.get(r, -3)
+        op.results[i] = {"promoted": RESULT_PROMOTED, "real": RESULT_REAL, "complex": RESULT_COMPLEX,
+                         "truth": RESULT_TRUTH}.get(r, -3)
         if op.results[i] == -3:
             op.results[i] = dtype_by_name(r).index
     op.accepted = spec.get("accepted", 0xFFFFFFFF)
     for name, type_ in spec.get("fixed", {}).items():
         op.fixed[op.names.index(name)] = dtype_by_name(type_).index
+    op.exact_numbers = spec.get("exact_numbers", True)
     op.ordered = spec.get("ordered", False)
     op.has_rule = spec.get("has_rule", False)
     op.has_check = spec.get("has_check", False)
@@ -484,6 +488,13 @@ cdef Rule rule_for(Op op, uint64_t needs):
     return <Rule>found
 
 
+cdef Tensor drawn_into(Op op, Tensor out, Tensor drawn):
+    """Write what a sequential engine drew into the tensor given as out=."""
+    prepare_out(op, out, drawn.ndim_, drawn.shape_, drawn.dtype_.index)
+    copy_into(out, drawn)
+    return out
+
+
 cdef object call_flat(Op op, PyObject** flat, object out, bint inplace):
     cdef uint64_t needs = 0
     cdef Node node = None
@@ -500,7 +511,7 @@ cdef object call_flat(Op op, PyObject** flat, object out, bint inplace):
     if op.random and flat[op.nparams - 1] == Py_None_ptr:
         drawn = op.definition.draw_or_answer(tuple([<object>flat[i] for i in range(op.nparams)]))
         if not isinstance(drawn, tuple):
-            return drawn
+            return drawn if out is None or drawn is out else drawn_into(op, <Tensor>out, <Tensor>drawn)
         flat[op.nparams - 2] = PyTuple_GET_ITEM(drawn, 0)
         flat[op.nparams - 1] = PyTuple_GET_ITEM(drawn, 1)
     if tg_tls.grad_enabled and op.has_rule:

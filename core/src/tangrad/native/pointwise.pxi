@@ -141,6 +141,8 @@ cdef int result_dtype(Op op, int which, int common) noexcept:
         return REAL_OF[common]
     if r == RESULT_COMPLEX:
         return common if KIND[common] == KIND_COMPLEX else COMPLEX128 if common == FLOAT64 else COMPLEX64
+    if r == RESULT_TRUTH:  # PyTorch's bytes of before there was a bool
+        return UINT8 if common == UINT8 else BOOL
     return r
 
 
@@ -220,6 +222,12 @@ cdef object run_pointwise(Op op, PyObject** flat, object out):
     for i in range(s.n):
         x = s.item[i]
         if not isinstance(<object>x, Tensor):
+            if (s.common == BFLOAT16 or s.common == FLOAT16) and not op.exact_numbers and x != Py_None_ptr:
+                if keep is None:
+                    keep = []
+                number = rounded_number(<object>x, s.common)
+                keep.append(number)
+                s.item[i] = <PyObject*>number
             continue
         p = op.tensor_param[i]
         want = op.fixed[p] if op.fixed[p] >= 0 else s.common
@@ -246,6 +254,13 @@ cdef object run_pointwise(Op op, PyObject** flat, object out):
         launch_pointwise(op, kernel, dev, &s, flat, <PyObject*>o, None, ndim, shape)
         return o
     return run_pointwise_outs(op, kernel, dev, &s, flat, out, ndim, shape)
+
+
+cdef object rounded_number(object number, int index):
+    """Return a number as an element of the dtype has it, so that `x == 0.1` is true of an x made of 0.1."""
+    cdef tg_scalar value
+    encode_scalar(number, index, value.bytes)
+    return decode_scalar(index, value.bytes)
 
 
 cdef object run_pointwise_outs(Op op, tg_kernel* kernel, DeviceRuntime dev, operand_set* s, PyObject** flat, object out,

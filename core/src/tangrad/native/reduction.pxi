@@ -31,7 +31,7 @@ cdef object run_reduction(Op op, PyObject** flat, object out):
         x = cast_tensor(x, common)
     for d in range(ndim):
         reduced[d] = 0
-    if dims is None or (type(dims) is tuple and len(dims) == 0):
+    if dims is None or (type(dims) is tuple and len(dims) == 0 and not op.definition.keeps_without_dims):
         for d in range(ndim):
             reduced[d] = 1
         dims = tuple(range(ndim))
@@ -105,7 +105,8 @@ cdef object run_plain_reduction(Op op, PyObject** flat):
         return None
     if op.dim_param > 0:
         dims = flat[op.dim_param]
-        whole = dims == Py_None_ptr or (PyTuple_CheckExact(<object>dims) and PyTuple_GET_SIZE(<object>dims) == 0)
+        whole = dims == Py_None_ptr or (PyTuple_CheckExact(<object>dims) and PyTuple_GET_SIZE(<object>dims) == 0
+                                        and not op.definition.keeps_without_dims)
     memset(reduced, whole, MAX_DIMS)
     if not whole:
         for dim in (<object>dims if PyTuple_CheckExact(<object>dims) else (<object>dims,)):

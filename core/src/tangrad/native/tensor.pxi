@@ -388,6 +388,9 @@ cdef class Tensor:
         return lookup_op("abs")(self)
 
     def __invert__(self):
+        if (<Tensor>self).dtype_.kind_ >= KIND_FLOAT:
+            raise TypeError(f"~ (operator.invert) is only implemented on integer and Boolean-type tensors, got "
+                            f"{(<Tensor>self).dtype_}; compare first, as in ~(x > 0)")
         return lookup_op("bitwise_not")(self)
 
     def __richcmp__(self, other, int which):
@@ -560,9 +563,28 @@ cdef Tensor empty_contiguous(int ndim, const int64_t* shape, int dtype_index, De
     return t
 
 
+cdef int64_t bytes_reached(int ndim, const int64_t* shape, const int64_t* stride, int64_t offset,
+                           int64_t itemsize) except -1:
+    """Count the bytes from a storage's begin to the end of a tensor's last element; 0 without any."""
+    cdef int64_t extent = 1, step, nbytes
+    cdef int i
+    if count_elements(ndim, shape) == 0:
+        return 0
+    for i in range(ndim):
+        if __builtin_mul_overflow(shape[i] - 1, stride[i], &step) or __builtin_add_overflow(extent, step, &extent):
+            raise too_many_bytes(ndim, shape, stride)
+    if __builtin_add_overflow(extent, offset, &extent) or __builtin_mul_overflow(extent, itemsize, &nbytes):
+        raise too_many_bytes(ndim, shape, stride)
+    return nbytes
+
+
+cdef object too_many_bytes(int ndim, const int64_t* shape, const int64_t* stride):
+    return out_of_memory(f"shape {shape_list(ndim, shape)} with strides {shape_list(ndim, stride)} "
+                         "addresses more bytes than exist")
+
+
 cdef Tensor empty_strided_c(int ndim, const int64_t* shape, const int64_t* stride, int dtype_index, DeviceRuntime dev):
     cdef Tensor t = bare_tensor(<dtype>DTYPES[dtype_index], dev.slot)
-    cdef int64_t extent = 1, step, nbytes
     cdef int i
     reserve_dims(t, ndim)
     memcpy(t.shape_, shape, ndim * sizeof(int64_t))
@@ -571,16 +593,7 @@ cdef Tensor empty_strided_c(int ndim, const int64_t* shape, const int64_t* strid
     for i in range(ndim):
         if stride[i] < 0:
             raise RuntimeError(f"as_strided: negative strides are not supported, got {shape_list(ndim, stride)}")
-        if t.numel_ and (__builtin_mul_overflow(shape[i] - 1, stride[i], &step)
-                         or __builtin_add_overflow(extent, step, &extent)):
-            raise out_of_memory(f"shape {shape_list(ndim, shape)} with strides {shape_list(ndim, stride)} "
-                                "addresses more bytes than exist")
-    if t.numel_ == 0:
-        extent = 0
-    if __builtin_mul_overflow(extent, <int64_t>ITEMSIZE[dtype_index], &nbytes):
-        raise out_of_memory(f"shape {shape_list(ndim, shape)} with strides {shape_list(ndim, stride)} "
-                            "addresses more bytes than exist")
-    t.storage_ = new_storage(dev, nbytes)
+    t.storage_ = new_storage(dev, bytes_reached(ndim, shape, stride, 0, ITEMSIZE[dtype_index]))
     t.flags = CONTIGUOUS if geometry_contiguous(ndim, shape, stride) else 0
     if tg_tls.inference:
         t.flags |= INFERENCE

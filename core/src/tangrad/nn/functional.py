@@ -83,9 +83,14 @@ def hardtanh(
     """Return the elements clamped to [min_val, max_val]; for integers these lose fractions.
 
     Raises:
+        TypeError: if the input is no tensor.
         ValueError: if `min_val` is greater than `max_val`.
         RuntimeError: if `min_val` is negative and the input unsigned, or the input is bool.
     """
+    if not isinstance(input, Tensor):
+        raise TypeError(
+            f"hardtanh(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}"
+        )
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
     if input.dtype is tangrad.bool:
@@ -98,6 +103,11 @@ def hardtanh(
             f"cannot do hardtanh on an unsigned type with negative limits: {input.dtype}, {min_val}"
         )
     return _activation("clamp", inplace, input, min_val, max_val)
+
+
+def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+    """Apply `hardtanh` in place."""
+    return hardtanh(input, min_val, max_val, inplace=True)
 
 
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:

@@ -15,6 +15,12 @@ __all__ = ["multi_head_attention_forward"]
 def _check_shapes(
     query: Any, key: Any, value: Any, key_padding_mask: Any, attn_mask: Any, num_heads: int
 ) -> None:
+    for name, x in (("query", query), ("key", key), ("value", value)):
+        if not isinstance(x, tangrad.Tensor):
+            raise TypeError(
+                f"multi_head_attention_forward(): argument '{name}' must be Tensor, not "
+                f"{type(x).__name__}"
+            )
     if query.ndim not in (2, 3):
         raise AssertionError(
             "query should be unbatched 2D or batched 3D tensor but received "

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 __all__ = ["lookup"]
@@ -19,6 +20,7 @@ _MODULES = (
     "extension",
     "describe",
     "samples",
+    "aten",
 )
 
 
@@ -37,6 +39,8 @@ def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
     if name in _MODULES:
+        if name == "aten":  # a namespace, which nobody imports first
+            return import_module("tangrad.ops.aten")
         raise AttributeError(name)
     from tangrad import _C
     from tangrad.ops.registry import NAMESPACES, find

@@ -347,6 +347,12 @@ def addmm(self: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
     return _scaled_sum("addmm", self, mm(mat1, mat2), beta, alpha)
 
 
+def _require_batches(name: str, batch1: Any, batch2: Any) -> None:
+    for operand, x in (("batch1", batch1), ("batch2", batch2)):
+        if len(x.shape) != 3:
+            raise IndexError(f"{name}: {operand} must be a 3D tensor, got shape {list(x.shape)}")
+
+
 @composite(
     "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1)"
     " -> Tensor",
@@ -368,6 +374,7 @@ def addmm(self: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
 )
 def baddbmm(self: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
     """Compute beta * self + alpha * bmm(batch1, batch2); with beta 0, `self` is not read."""
+    _require_batches("baddbmm", batch1, batch2)
     return _scaled_sum("baddbmm", self, bmm(batch1, batch2), beta, alpha)
 
 
@@ -402,6 +409,11 @@ def addmv(self: Any, mat: Any, vec: Any, beta: Any, alpha: Any) -> Any:
             "must match|expanded size|expand",
         ),
         (
+            s(s.tensor(2), s.tensor(2, 3), s.tensor(3, 2)),
+            IndexError,
+            "must be a 3D tensor|Dimension out of range",
+        ),
+        (
             s(s.tensor(2, 2), s.tensor(2, 2, 3), s.tensor(2, 2, 2)),
             RuntimeError,
             "Expected size|Incompatible matrix sizes",
@@ -410,6 +422,7 @@ def addmv(self: Any, mat: Any, vec: Any, beta: Any, alpha: Any) -> Any:
 )
 def addbmm(self: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
     """Compute beta * self + alpha * the sum of a batch's products."""
+    _require_batches("addbmm", batch1, batch2)
     total = bmm(batch1, batch2).sum(0, dtype=batch1.dtype)
     return _scaled_sum("addbmm", self, total, beta, alpha)
 

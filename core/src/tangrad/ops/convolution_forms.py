@@ -256,6 +256,10 @@ def _conv_transpose(
 ) -> Any:
     name = f"conv_transpose{spatial}d"
     x, batched = _with_batch(name, input, weight, spatial)
+    stride = repeated("stride", stride, spatial)
+    padding = repeated("padding", padding, spatial)
+    output_padding = repeated("output_padding", output_padding, spatial)
+    dilation = repeated("dilation", dilation, spatial)
     check_geometry(
         name,
         stride=stride,
@@ -358,6 +362,11 @@ def conv_transpose1d(
     ],
     errors=lambda s: [
         (s(s.tensor(1, 2, 2, 2), s.tensor(3, 1, 2, 2)), RuntimeError, "channels"),
+        (
+            s(s.tensor(1, 1, 2, 2), s.tensor(1, 1, 2, 2), stride=[1, 1, 1]),
+            RuntimeError,
+            "expected stride to be a single integer",
+        ),
     ],
 )
 def conv_transpose2d(

@@ -107,6 +107,7 @@ def pointwise(
     vjp: Any = None,
     jvp: Any = None,
     check: Any = None,
+    exact_numbers: bool = False,
     **common: Any,
 ) -> _C.Op:
     """Define an op that computes each element by a scalar expression.
@@ -124,6 +125,8 @@ def pointwise(
         vjp, jvp: instead of partials, expressions over g and NAME_t; or "none: reason", also for
             a single input (asked for it, backward raises NotImplementedError).
         check: function over parameters by name that raises the op's own errors.
+        exact_numbers: beside a tensor of half precision, a Python number given as an `Operand`
+            keeps its value; else it is rounded as an element would be.
         common: see `Definition`.
     """
     parsed = Schema(schema)
@@ -159,6 +162,7 @@ def pointwise(
         "fixed": fixed or {},
         "accepted": _accepted(dtypes),
         "ordered": definition.ordered,
+        "exact_numbers": exact_numbers,
     }
     definition.dtypes = dtypes
     return _make("pointwise", definition, **fields)
@@ -242,7 +246,10 @@ def reduction(
         combine: the state of two states a and b (a0, a1.. with several).
         identity: the state of no element, or None where an empty fold is an error.
         finalize: outputs over the state, n (elements folded) and the parameters.
-        promote, results, dtypes: as for `pointwise`; promote="sum" makes integers int64.
+        promote, results, dtypes: as for `pointwise`; promote="sum" makes integers int64, the
+            result "truth" is bool, and uint8 of uint8.
+        keeps_without_dims: an empty list of dimensions (in `common`) reduces none of them, where
+            else it reduces all.
         common: see `Definition`.
     """
     definition = ReductionDefinition(

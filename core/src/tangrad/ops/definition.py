@@ -54,6 +54,7 @@ class Definition:
     kind = "kernel"
     is_scan = False
     needs_elements = False
+    keeps_without_dims = False
     accepts_missing_grads = False
     members: Sequence[Any] = ()
     variants: Mapping[str, Any] = {}
@@ -313,6 +314,8 @@ class Definition:
             )
         values = list(args)
         values[self._generator_position] = engine
+        if self.check is not None:
+            self._apply(self.check, values)
         return self._apply(self.sequential, values)
 
     def draw(self, args: Sequence[Any]) -> tuple[int, int]:
@@ -344,6 +347,7 @@ class ReductionDefinition(Definition):
         finalize: str | None,
         *,
         results: Sequence[str],
+        keeps_without_dims: bool = False,
         **common: Any,
     ) -> None:
         common.setdefault("batch", "dims")
@@ -356,6 +360,7 @@ class ReductionDefinition(Definition):
         )
         self.results = tuple(results)
         self.needs_elements = identity is None
+        self.keeps_without_dims = keeps_without_dims
         self._steps: dict[str, Any] = {}
         self.inputs = tuple(schema.params[i].name for i in schema.tensors)
         self.params = tuple(

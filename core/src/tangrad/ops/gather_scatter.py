@@ -515,7 +515,9 @@ def _index_write(name: str, write: Any) -> Any:
     def reference(np: Any, self: Any, dim: int, index: Any, source: Any) -> Any:
         out = np.array(self)
         flat, index = _at_least_1d(out), _at_least_1d(index)
-        check_exact(index, flat.shape[dim], dim, name, IndexError)
+        # PyTorch's index_add alone tells apart a vector and what has more dimensions.
+        several = name == "index_add" and self.ndim > 1
+        check_exact(index, flat.shape[dim], dim, name, RuntimeError if several else IndexError)
         write(np, flat, (slice(None),) * dim + (index,), source)
         return out
 

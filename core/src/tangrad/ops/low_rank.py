@@ -1,4 +1,4 @@
-"""Approximate factorizations of low rank, by random directions."""
+"""Factorizations of low rank: by random directions, and of a few eigenvalues."""
 
 from __future__ import annotations
 
@@ -89,3 +89,82 @@ def pca_lowrank(A: Any, q: int | None, center: bool, niter: int) -> Any:
     if niter < 0:
         raise ValueError(f"niter(={niter}) must be non-negative integer")
     return _svd_lowrank(A - A.mean(-2, keepdim=True) if center else A, q, niter)
+
+
+def _check_lobpcg(A: Any, B: Any, X: Any, k: int) -> None:
+    check_matrix("lobpcg", A)
+    check_floating("lobpcg", A)
+    m = A.shape[-1]
+    if A.shape[-2] != m:
+        raise AssertionError(f"lobpcg: A must be square, got shape {list(A.shape)}")
+    if B is not None and B.shape != A.shape:
+        raise AssertionError(
+            f"lobpcg: A and B must have same shape, got {list(A.shape)} vs {list(B.shape)}"
+        )
+    if X is not None and X.shape[-2] != m:
+        raise AssertionError(f"lobpcg: X must have {m} rows, as A has, got shape {list(X.shape)}")
+    if m < 3 * k:
+        raise ValueError(
+            f"LOBPCG algorithm is not applicable when the number of A rows (={m}) is smaller than "
+            f"3 x the number of requested eigenpairs (={k})"
+        )
+
+
+@composite(
+    "lobpcg(Tensor A, int? k=None, Tensor? B=None, Tensor? X=None, int? n=None, Tensor? iK=None,"
+    " int? niter=None, float? tol=None, bool? largest=None, str? method=None, any tracker=None,"
+    " any ortho_iparams=None, any ortho_fparams=None, any ortho_bparams=None)"
+    " -> (Tensor, Tensor)",
+    dtypes=WIDE,
+    method=False,
+)
+def lobpcg(
+    A: Any,
+    k: int | None,
+    B: Any,
+    X: Any,
+    n: int | None,
+    iK: Any,
+    niter: int | None,
+    tol: float | None,
+    largest: bool | None,
+    method: str | None,
+    tracker: Any,
+    ortho_iparams: Any,
+    ortho_fparams: Any,
+    ortho_bparams: Any,
+) -> Any:
+    """Find the k largest or smallest eigenvalues of A x = e B x, and their vectors.
+
+    A matrix that is held whole is decomposed whole, which is exact: what steers PyTorch's
+    iteration (n, iK, niter, tol, method, tracker) is accepted and steers nothing.
+
+    Args:
+        A: symmetric or Hermitian matrices (*, m, m).
+        k: how many; as many as X has columns by default, or 1.
+        B: positive definite matrices; the identity by default.
+        X: the start of PyTorch's iteration; only its shape matters.
+        largest: whether the largest, in descending order; else the smallest, ascending.
+
+    Returns:
+        Eigenvalues (*, k), and eigenvectors (*, m, k) with x^H B x = 1.
+
+    Raises:
+        AssertionError: shapes do not fit.
+        ValueError: m < 3 k.
+    """
+    if k is None:
+        k = 1 if X is None else X.shape[-1]
+    _check_lobpcg(A, B, X, k)
+    if B is None:
+        values, vectors = ops.linalg_eigh(A)
+    else:
+        # With B = L L^H the vectors are L^-H times those of L^-1 A L^-H.
+        lower = ops.linalg_cholesky(B)
+        half = ops.linalg_solve_triangular(lower, A, upper=False)
+        reduced = ops.linalg_solve_triangular(lower.mH, half, upper=True, left=False)
+        values, vectors = ops.linalg_eigh(reduced)
+        vectors = ops.linalg_solve_triangular(lower.mH, vectors, upper=True)
+    if largest is None or largest:
+        values, vectors = values.flip(-1), vectors.flip(-1)
+    return values[..., :k], vectors[..., :k]

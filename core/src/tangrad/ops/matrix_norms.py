@@ -115,6 +115,13 @@ def _two_dims(name: str, self: Any, dim: Any) -> tuple[int, int]:
     return rows, columns
 
 
+def _extreme(sums: Any, dim: int, largest: bool, keepdim: bool = False) -> Any:
+    """Return the largest of what is not negative, or the smallest; 0 is the largest of nothing."""
+    if not largest:
+        return sums.amin(dim, keepdim)
+    return sums.amax(dim, keepdim) if sums.shape[dim] else sums.sum(dim, keepdim)
+
+
 def _matrix_norm(self: Any, p: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
     name = "linalg.matrix_norm"
     check_matrix(name, self)
@@ -136,14 +143,14 @@ def _matrix_norm(self: Any, p: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
         if p == "nuc":
             found = values.sum(-1)
         else:
-            found = values.amax(-1) if p > 0 else values.amin(-1)
+            found = _extreme(values, -1, p > 0)
         if keepdim:
             for d in sorted((rows, columns)):
                 found = found.unsqueeze(d)
         return found
     summed, compared = (rows, columns) if abs(p) == 1 else (columns, rows)
     sums = _vector_norm(self, 1, (summed,), True, None)
-    found = sums.amax(compared, True) if p > 0 else sums.amin(compared, True)
+    found = _extreme(sums, compared, p > 0, keepdim=True)
     return found if keepdim else found.squeeze((rows, columns))
 
 
@@ -160,10 +167,12 @@ def _matrix_norm(self: Any, p: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
         s(s.tensor(2, 3, 4), -1, (0, 2)),
         s(s.tensor(2, 3, 4), float("inf"), keepdim=True),
         s(s.tensor(3, 4), -float("inf")),
+        s(s.tensor(2, 3, 0), 1),
         *wide_only(
             s,
             s(regular(s, 2, 3, 3), 2),
             s(regular(s, 3, 3), -2, keepdim=True),
+            s(s.tensor(0, 3), 2),
             s(regular(s, 2, 3), "nuc"),
             s(s.tensor(0, 2, 2), "nuc"),
         ),

@@ -262,7 +262,8 @@ def pixel_shuffle(self: Any, upscale_factor: int) -> Any:
     n = len(lead)
     split = self.reshape((*lead, channels // (r * r), r, r, height, width))
     mixed = split.permute((*range(n), n, n + 3, n + 1, n + 4, n + 2))
-    result = mixed.reshape((*lead, channels // (r * r), height * r, width * r))
+    copied = mixed.clone(memory_format=tangrad.contiguous_format)
+    result = tangrad._unsafe_view(copied, (*lead, channels // (r * r), height * r, width * r))
     return in_format_of(result, self)
 
 

@@ -173,6 +173,7 @@ def positive(self: Any) -> Any:
 mul = pointwise(
     "mul(Operand self, Operand other) -> Tensor",
     "self * other",
+    exact_numbers=True,
     numbers=True,
     alias=("multiply",),
     inplace=True,
@@ -184,6 +185,7 @@ mul = pointwise(
 true_divide = pointwise(
     "true_divide(Operand self, Operand other) -> Tensor",
     "self / other",
+    exact_numbers=True,
     numbers=True,
     promote="float",
     partials={"self": "1 / other", "other": "-(self / other) / other"},
@@ -487,6 +489,7 @@ def _check_lerp(self: Any, end: Any) -> None:
 lerp = pointwise(
     "lerp(Tensor self, Tensor end, Operand weight) -> Tensor",
     "where(abs(weight) < 0.5, self + weight * (end - self), end - (end - self) * (1 - weight))",
+    exact_numbers=True,
     check=_check_lerp,
     dtypes="floating complex",
     partials={"self": "1 - weight", "end": "weight", "weight": "end - self"},

@@ -81,9 +81,12 @@ def _check_uniform(self: Any, from_: float, to: float) -> None:
         )
 
 
-def _uniform_reference(np: Any, self: Any, from_: float, to: float, seed: int, offset: int) -> Any:
-    width = _width(self)
-    values = philox.uniform(seed, offset, _scalars(self), width)
+def _uniform_reference(
+    np: Any, self: Any, self_meta: Any, from_: float, to: float, seed: int, offset: int
+) -> Any:
+    name = dtype_name(self_meta.dtype)
+    width = name if name in ("float16", "bfloat16") else _width(self)
+    values = philox.uniform(seed, offset, _scalars(self), width).astype(_width(self), copy=False)
     scaled = values * values.dtype.type(to - from_) + values.dtype.type(from_)
     return _drawn(np, self, scaled)
 
@@ -120,8 +123,7 @@ def _normal_reference(np: Any, self: Any, mean: float, std: float, seed: int, of
     values = philox.normal(seed, offset, _scalars(self), _width(self))
     if np.iscomplexobj(self):
         std = std * 0.5**0.5
-    shift = mean * np.resize(np.array([1, 0]), values.shape) if np.iscomplexobj(self) else mean
-    return _drawn(np, self, (values * std + shift).astype(values.dtype))
+    return _drawn(np, self, (values * std + mean).astype(values.dtype))
 
 
 normal_ = op(
@@ -324,7 +326,8 @@ bernoulli_ = op(
 )
 def bernoulli_p(self: Any, p: float, generator: Any) -> Any:
     """Draw 1 with probability p, else 0, in the shape and dtype of a tensor."""
-    return tangrad.empty_like(self).bernoulli_(p, generator=generator)
+    drawn = self.clone() if self.requires_grad else tangrad.empty_like(self)
+    return drawn.bernoulli_(p, generator=generator)
 
 
 bernoulli = overload("bernoulli", "bernoulli_tensor", "bernoulli_p")
@@ -700,8 +703,14 @@ def normal(
         raise RuntimeError("normal expects all elements of std >= 0.0")
     if not hasattr(std, "shape") and std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
-    noise = tangrad.empty(shape, dtype=tensors[0].dtype, device=tensors[0].device)
-    return noise.normal_(generator=generator) * std + mean
+    if any(x.requires_grad for x in tensors):
+        # Recorded, with gradients of zero: drawing does not pass them.
+        noise = (tensors[0] + tensors[-1]).normal_(generator=generator)
+        mean, std = (x.detach() if hasattr(x, "shape") else x for x in (mean, std))
+    else:
+        noise = tangrad.empty(shape, dtype=tensors[0].dtype, device=tensors[0].device)
+        noise.normal_(generator=generator)
+    return noise * std + mean
 
 
 def _check_weights(weights: Any) -> None:

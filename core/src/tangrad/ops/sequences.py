@@ -284,6 +284,7 @@ def _is_plain(dtype: Any, *numbers: Any) -> bool:
         s(0, 1, 0),
         s(0, 10, 4, dtype=s.as_dtype(s.dtype)),
         s(-2.5, 7, 100, dtype=s.as_dtype("float64")),
+        s(3.7, 50.2, 7, dtype=s.as_dtype("int64")),
     ],
     errors=lambda s: [
         (s(0, 1, -1), RuntimeError, "steps must be non-negative"),
@@ -307,6 +308,8 @@ def linspace(
     start, end = _bound("linspace", start), _bound("linspace", end)
     dtype = out.dtype if out is not None and dtype is None else _spacing_dtype(dtype, start, end)
     vector = _vector(steps, dtype, device, out)
+    if not (dtype.is_floating_point or dtype.is_complex):
+        start, end = math.trunc(start), math.trunc(end)  # before the steps are made, as PyTorch
     if _is_plain(dtype, start, end):
         _spaced(vector, float(start), float(end))
     else:

@@ -51,9 +51,38 @@ def _require_tensor(name: str, value: Any) -> None:
         )
 
 
+# How many arguments may follow the tensor, at least and at most; none where nothing is said.
+_COUNTS = {
+    "smm": (1, 1),
+    "sspaddmm": (2, 2),
+    "sparse_mask": (1, 1),
+    "sparse_resize_": (3, 3),
+    "sparse_resize_and_clear_": (3, 3),
+    "resize_as_sparse_": (1, 1),
+    "to_mkldnn": (0, 1),
+    "to_padded_tensor": (1, 2),
+    "to_sparse": (0, 1),
+    "to_sparse_bsc": (1, 2),
+    "to_sparse_bsr": (1, 2),
+    "to_sparse_csc": (0, 1),
+    "to_sparse_csr": (0, 1),
+}
+
+
+def _require_count(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    least, most = _COUNTS.get(name, (0, 0))
+    if len(args) > most:
+        raise TypeError(
+            f"{name}() takes {1 + most} positional argument(s) but {1 + len(args)} were given"
+        )
+    if len(args) + len(kwargs) < least:
+        raise TypeError(f"{name}() is missing {least - len(args) - len(kwargs)} argument(s)")
+
+
 def _wrong_layout(name: str, expected: str) -> Any:
     def refuse(self: Any, *args: Any, **kwargs: Any) -> Any:
         _require_tensor(name, self)
+        _require_count(name, args, kwargs)
         raise RuntimeError(
             f"{name} expected {expected} tensor layout but got {self.layout} "
             f"({self.dtype}{list(self.shape)} on {self.device})"
@@ -65,6 +94,7 @@ def _wrong_layout(name: str, expected: str) -> Any:
 def _no_package(name: str, what: str) -> Any:
     def refuse(self: Any, *args: Any, **kwargs: Any) -> Any:
         _require_tensor(name, self)
+        _require_count(name, args, kwargs)
         raise NotImplementedError(
             f"{name}: {what} tensors are made by a package that brings them, and none is "
             f"installed (called on {self.dtype}{list(self.shape)} on {self.device})"

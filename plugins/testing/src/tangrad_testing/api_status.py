@@ -100,6 +100,7 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
         t.is_deterministic_algorithms_warn_only_enabled()
     ),
     "torch.is_warn_always_enabled": lambda t: t.is_warn_always_enabled(),
+    "torch.lobpcg": lambda t: t.lobpcg(_row(t, 9, 9) + _row(t, 9, 9).mT, 2)[0].tolist(),
     "torch.load": lambda t: _saved_and_loaded(t)["w"].tolist(),
     "torch.save": lambda t: sorted(_saved_and_loaded(t)),
     "torch.set_deterministic_debug_mode": lambda t: (

@@ -16,10 +16,6 @@ def _derivatives(op: str, dtype: str, bodies: str) -> list[str]:
 DEVIATIONS: dict[str, str] = {
     pattern: reason
     for reason, patterns in {
-        "a truth value is a bool: PyTorch gives uint8 for uint8": [
-            *_results("any", "uint8"),
-            *_results("all", "uint8"),
-        ],
         "the op is for floating-point numbers: nn.functional.hardtanh clamps integers": _results(
             "hardtanh", "int8 int16 int32 int64"
         ),

@@ -1,0 +1,32 @@
+"""Ops by PyTorch's inner names."""
+
+import pytest
+
+import tangrad
+
+CALLS = {
+    "a product": lambda t, x: t.ops.aten.mm.default(x, x.t()),
+    "an overload": lambda t, x: t.ops.aten.sum.dim_IntList(x, [1]),
+    "the packet": lambda t, x: t.ops.aten.add(x, 1),
+    "in place": lambda t, x: (t.ops.aten.relu_.default(x), x),
+    "slice": lambda t, x: t.ops.aten.slice.Tensor(x, 0, 1, 3),
+    "softmax": lambda t, x: t.ops.aten._softmax.default(x, 1, False),
+    "softmax of -inf": lambda t, x: t.ops.aten._safe_softmax(x.fill_(-float("inf")), 1),
+    "a gradient": lambda t, x: t.ops.aten._softmax_backward_data(x, x, 1, t.float64),
+    "a layer": lambda t, x: t.ops.aten.layer_norm.default(x, [4], None, None, 1e-5, False),
+    "an activation": lambda t, x: t.ops.aten.gelu(x, approximate="tanh"),
+    "threshold_backward": lambda t, x: t.ops.aten.threshold_backward(x, x, 0.5),
+    "no dropout": lambda t, x: t.ops.aten.native_dropout(x, 0.5, False),
+    "no such op": lambda t, x: t.ops.aten.no_such_op(x),
+    "no such overload": lambda t, x: t.ops.aten.mm.no_such_overload(x),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call(agree, name):
+    agree(lambda t: CALLS[name](t, (t.arange(12.0) * 0.7).sin().reshape(3, 4)), message=False)
+
+
+def test_an_overload_is_the_op():
+    assert tangrad.ops.aten.mm.default is tangrad.mm
+    assert repr(tangrad.ops.aten.mm) == "<OpOverloadPacket(op='aten.mm')>"

@@ -1,0 +1,43 @@
+"""Ops over lists of tensors."""
+
+import pytest
+
+CALLS = {
+    "a number": lambda t, a, b: t._foreach_add([a, b], 1),
+    "a number each": lambda t, a, b: t._foreach_mul([a, b], [2, 0.5]),
+    "a tensor each": lambda t, a, b: t._foreach_add([a, b], [b, a], alpha=2),
+    "a tensor": lambda t, a, b: t._foreach_div([a, b], t.tensor(2.0)),
+    "in place": lambda t, a, b: (t._foreach_sub_([a, b], [b.clone(), a.clone()]), a, b),
+    "unary": lambda t, a, b: (t._foreach_neg([a, b]), t._foreach_abs_([a, b]), a),
+    "norm": lambda t, a, b: t._foreach_norm([a, b], 1, dtype=t.float64),
+    "max": lambda t, a, b: t._foreach_max([a, b]),
+    "lerp": lambda t, a, b: t._foreach_lerp([a, b], [b, a], 0.3),
+    "lerp by name": lambda t, a, b: t._foreach_lerp([a, b], [b, a], weight=0.3),
+    "addcmul": lambda t, a, b: t._foreach_addcmul([a, b], [b, a], [a, a], 0.5),
+    "addcdiv, numbers": lambda t, a, b: t._foreach_addcdiv([a, b], [b, a], [a, a], scalars=[1, 2]),
+    "addcdiv, tensor": lambda t, a, b: t._foreach_addcdiv([a], [b], [a], t.tensor([2.0])),
+    "pow": lambda t, a, b: (t._foreach_pow([a, b], 2), t._foreach_pow(2.0, [a, b])),
+    "a bound": lambda t, a, b: (t._foreach_maximum([a, b], 0.1), t._foreach_minimum([a], [b])),
+    "copy": lambda t, a, b: (t._foreach_copy_([a], [b]), a),
+    "zero": lambda t, a, b: (t._foreach_zero_([a]), a),
+    "no list": lambda t, a, b: t._foreach_add([], 1),
+    "another length": lambda t, a, b: t._foreach_add([a], [a, b]),
+    "no such form": lambda t, a, b: t._foreach_clone_([a]),
+    "no such op": lambda t, a, b: t._foreach_matmul([a]),
+    "max of nothing": lambda t, a, b: t._foreach_max([a[:0]]),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_an_op_is_applied_to_each(agree, name):
+    agree(lambda t: CALLS[name](t, t.tensor([1.0, -2.0]), t.tensor([0.5, 3.0])), message=False)
+
+
+def test_gradients_pass(agree):
+    def gradient(t):
+        x = t.tensor([1.0, 2.0], requires_grad=True)
+        a, b = t._foreach_mul([x, x], [3.0, 4.0])
+        (a * b).sum().backward()
+        return x.grad
+
+    agree(gradient)

@@ -1,0 +1,24 @@
+"""Sizes of more bytes than 64 bits count are refused before memory is asked for."""
+
+import pytest
+
+import tangrad
+
+HUGE = (2**31, 2**31)  # elements that can be counted, of four bytes that cannot
+
+
+@pytest.mark.parametrize(
+    "grow",
+    [
+        lambda x: x.resize_(*HUGE),
+        lambda x: x.set_(x.untyped_storage(), 0, HUGE, (2**31, 1)),
+        lambda x: tangrad.exp(tangrad.zeros(1).expand(HUGE), out=x),
+        lambda x: tangrad.empty(HUGE),
+        lambda x: tangrad.empty_strided(HUGE, (2**31, 1)),
+    ],
+)
+def test_is_an_error_and_leaves_the_tensor_as_it_was(grow):
+    x = tangrad.empty(0)
+    with pytest.raises(RuntimeError, match="bytes"):
+        grow(x)
+    assert x.shape == (0,)
