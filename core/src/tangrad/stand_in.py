@@ -187,23 +187,16 @@ class _WithoutOverrides:
             return func(*args, **(kwargs or {}))
 
 
-class _Overloads:
-    """Stand for `torch.ops.aten.<name>`: each of its overloads is the op of that name.
+class _Absent:
+    """Stand for an op of `torch.ops.aten` that is not there.
 
-    What handles calls by overload finds ours, because `__torch_dispatch__` gets that very object.
-    An op that is not there is None, which no call arrives as.
+    Packages name such ops where they handle calls by overload. Each overload is None, which no
+    call arrives as.
     """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __getattr__(self, overload: str) -> Any:
+    def __getattr__(self, overload: str) -> None:
         if overload.startswith("__"):
             raise AttributeError(overload)
-        return getattr(sys.modules[f"{OURS}.ops"], self.name, None)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return getattr(sys.modules[f"{OURS}.ops"], self.name)(*args, **kwargs)
 
 
 class _Aten:
@@ -212,7 +205,7 @@ class _Aten:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return _Overloads(name)
+        return getattr(importlib.import_module(f"{OURS}.ops.aten"), name, _Absent())
 
 
 class _Installed:
