@@ -9,7 +9,6 @@ Environment:
 from __future__ import annotations
 
 import os
-import platform
 import subprocess
 import sys
 import sysconfig
@@ -29,7 +28,8 @@ SHARED = ("pool.c", "support.c")
 SANITIZE = os.environ.get("TANGRAD_SANITIZE", "")
 
 LEVELS: dict[str, list[str]] = {"baseline": []}
-if platform.machine() in ("x86_64", "AMD64"):
+# The platform that is built for: cross-builds set it in _PYTHON_HOST_PLATFORM.
+if sysconfig.get_platform().endswith(("x86_64", "amd64")):
     LEVELS = {
         "baseline": ["-march=x86-64"],
         "avx2": ["-march=x86-64-v3", "-mprefer-vector-width=256"],

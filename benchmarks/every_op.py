@@ -28,10 +28,10 @@ from paired import OURS, QUICK, Program, measure_programs
 import tangrad
 from tangrad.ops import registry
 from tangrad.ops.samples import Sampler, SampleTensor
+from tangrad_testing.calls import tangrad_arguments
 from tangrad_testing.oracle import (
     NoOracle,
     counterpart,
-    tangrad_arguments,
     tensors_in,
     torch_arguments,
 )

@@ -89,7 +89,8 @@ def object_or_source(source: Path, level: str) -> Path:
     """Return what the build made of a file, or the file where that is missing or old."""
     headers = [*NATIVE.glob("*.h"), *NATIVE.glob("gemm/*.h")]
     changed = max(path.stat().st_mtime for path in (source, *headers))
-    for built in PROJECT.glob(f"build/temp.*/objects/{source.stem}.{level}.o"):
+    folder = f"build/temp.{sysconfig.get_platform()}-*/objects"
+    for built in PROJECT.glob(f"{folder}/{source.stem}.{level}.o"):
         if built.stat().st_mtime > changed:
             return built
     return source

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import math
 import os
+import platform
 import subprocess
 import sys
 import sysconfig
@@ -52,6 +53,8 @@ BOUNDS_F64 = {("erfc", "baseline"): 2.1}
 
 
 def _supported(level: str) -> bool:
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return level == "baseline"
     try:
         flags = Path("/proc/cpuinfo").read_text().split()
     except OSError:

@@ -314,6 +314,9 @@ def _special_values(name: str) -> np.ndarray:
 
 def _as_stored(values: np.ndarray, name: str) -> np.ndarray:
     """Round values to what the dtype represents, in the NumPy dtype that holds it."""
+    if name.startswith("uint") and values.dtype.kind == "f":
+        # C leaves a negative number as an unsigned one to the processor; of integers it wraps.
+        values = values.astype(np.int64)
     if name != "bfloat16":
         return values.astype(name)
     return round_to_bfloat16(values.astype(np.float32))

@@ -21,19 +21,18 @@ import torch
 
 import tangrad
 from tangrad.ops import registry
+from tangrad_testing.calls import REFUSALS, tangrad_arguments
 from tangrad_testing.oracle import (
     WIDER,
     NoOracle,
     assert_same,
     counterpart,
-    tangrad_arguments,
     tensors_in,
     torch_arguments,
 )
 
 # In double precision a difference is one of meaning, not of rounding.
 DTYPES = ("float64", "int64", "complex128", "bool")
-REFUSALS = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, AssertionError)
 
 
 def _documented(place: Any) -> list[str]:

@@ -59,6 +59,23 @@ def op_names() -> list[str]:
     return sorted(names)
 
 
+def is_random(case: Case) -> bool:
+    """Tell whether an op draws random numbers."""
+    d = case.definition
+    return d.random or any(o.definition.random for o in d.members) or d.module.endswith(".random")
+
+
+def has_values(case: Case) -> bool:
+    """Tell whether an op's values follow from its arguments."""
+    return not is_random(case) and not case.op.startswith(("empty", "new_empty"))
+
+
+def may_have_derivative(case: Case) -> bool:
+    """Tell whether an op could be differentiated: its values follow and it writes nothing."""
+    writes = any(p.written for p in case.definition.schema.params)
+    return has_values(case) and not writes
+
+
 def matrix(ops: Sequence[str], dtypes: Sequence[str], devices: Sequence[str]) -> Iterator[Case]:
     """Yield every cell."""
     for device in devices:

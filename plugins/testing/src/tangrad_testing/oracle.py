@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import torch
 
 import tangrad
 from tangrad.ops.samples import Sample, SampleTensor, materialise
+from tangrad_testing import calls
 from tangrad_testing.closeness import agrees, as_array, describe_difference, dtype_name
 
 # In which dtype the oracle computes what torch has no kernel for.
@@ -22,6 +23,7 @@ PRECISE = {
     "float32": "float64",
     "complex64": "complex128",
 }
+EITHER = (tangrad.Tensor, torch.Tensor)
 PLACES = (torch, torch.nn.functional, torch.special, torch.Tensor, torch.linalg)
 # Whose functions the core names by a prefix: `torch.fft.ifft` is the op `fft_ifft`.
 NAMESPACES = {
@@ -90,39 +92,9 @@ def torch_tensor(array: np.ndarray, dtype: str) -> torch.Tensor:
     return made if array.size else made.clone(memory_format=torch.contiguous_format)
 
 
-def tangrad_tensor_on(device: str) -> Callable[[np.ndarray, str], Any]:
-    """Return the maker of tangrad's tensors of samples on a device."""
-
-    def make(array: np.ndarray, dtype: str) -> Any:
-        made = tangrad.from_numpy(array).to(getattr(tangrad, dtype))
-        if not array.size:  # NumPy gives an empty array strides of zero
-            made = made.clone(memory_format=tangrad.contiguous_format)
-        return made.to(device)
-
-    return make
-
-
 def torch_arguments(sample: Sample) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the sample's arguments for torch."""
     return materialise(sample, torch_tensor, lambda name: getattr(torch, name))
-
-
-def tangrad_arguments(
-    sample: Sample, device: str, definition: Any = None
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the sample's arguments for tangrad, the device included where an op creates."""
-    args, kwargs = materialise(
-        sample, tangrad_tensor_on(device), lambda name: getattr(tangrad, name)
-    )
-    if definition is not None and creates(definition) and not tensors_in((args, kwargs)):
-        kwargs.setdefault("device", device)
-    return args, kwargs
-
-
-def creates(definition: Any) -> bool:
-    """Tell whether an op takes a device to make its result on."""
-    forms = [o.definition for o in definition.members] or [definition]
-    return any(p.type == "device?" for d in forms for p in d.schema.params)
 
 
 def widened(sample: Sample, dtype: str, wide: str) -> Sample:
@@ -142,24 +114,12 @@ def widened(sample: Sample, dtype: str, wide: str) -> Sample:
 
 def tensors_in(value: Any) -> list[Any]:
     """List the tensors of either library in nested tuples, lists and dicts, in order."""
-    if isinstance(value, (tangrad.Tensor, torch.Tensor)):
-        return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, (list, tuple)):
-        return [t for v in value for t in tensors_in(v)]
-    return []
+    return calls.tensors_in(value, EITHER)
 
 
-def rebuild(value: Any, tensors: Any) -> Any:
-    """Return nested arguments with their tensors replaced by the next ones of an iterator."""
-    if isinstance(value, (tangrad.Tensor, torch.Tensor)):
-        return next(tensors)
-    if isinstance(value, dict):
-        return {k: rebuild(v, tensors) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(rebuild(v, tensors) for v in value)
-    return value
+def rebuild(value: Any, tensors: Iterator[Any]) -> Any:
+    """Return nested arguments with the tensors of either library replaced by the next ones."""
+    return calls.rebuild(value, tensors, EITHER)
 
 
 def function_of_tensors(call: Callable[..., Any], args: Any, kwargs: Any) -> Callable[..., Any]:
@@ -230,23 +190,3 @@ def assert_same(
     ):
         good = good | agrees(a, as_array(precise), dtype_name(actual), slack)
     assert good.all(), context + describe_difference(a, e, good)
-
-
-def detached(tensor: Any, requires_grad: bool = True) -> Any:
-    """Return a leaf with the same geometry, for gradients."""
-    return tensor.detach().requires_grad_(requires_grad)
-
-
-def is_differentiable_dtype(tensor: Any) -> bool:
-    """Tell whether gradients with respect to a tensor make sense."""
-    return tensor.dtype.is_floating_point or tensor.dtype.is_complex
-
-
-def normal_like(tensor: Any, seed: int) -> np.ndarray:
-    """Draw an array of the shape and dtype of a tensor (of floats or complex numbers)."""
-    random = np.random.Generator(np.random.Philox(seed))
-    shape = tuple(tensor.shape)
-    values = random.standard_normal(shape)
-    if tensor.dtype.is_complex:
-        values = values + 1j * random.standard_normal(shape)
-    return np.asarray(values)

@@ -10,28 +10,25 @@ import pytest
 import torch
 
 import tangrad
-from tangrad_testing.cases import Case
-from tangrad_testing.closeness import as_array
-from tangrad_testing.conformance.test_forward import REFUSALS, describe, has_values
-from tangrad_testing.oracle import (
-    assert_same,
-    counterpart,
+from tangrad_testing.calls import (
+    REFUSALS,
+    describe,
     detached,
     is_differentiable_dtype,
     normal_like,
-    rebuild,
     tangrad_arguments,
     tangrad_tensor_on,
+)
+from tangrad_testing.cases import Case, may_have_derivative
+from tangrad_testing.closeness import as_array
+from tangrad_testing.oracle import (
+    assert_same,
+    counterpart,
+    rebuild,
     tensors_in,
     torch_arguments,
     torch_tensor,
 )
-
-
-def may_have_derivative(case: Case) -> bool:
-    """Tell whether an op could be differentiated: its values follow and it writes nothing."""
-    writes = any(p.written for p in case.definition.schema.params)
-    return has_values(case) and not writes
 
 
 class Side:

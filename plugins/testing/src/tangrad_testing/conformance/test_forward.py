@@ -10,7 +10,8 @@ import torch
 import tangrad
 from tangrad import _C
 from tangrad.ops import registry
-from tangrad_testing.cases import Case
+from tangrad_testing.calls import REFUSALS, describe, tangrad_arguments
+from tangrad_testing.cases import Case, has_values, is_random
 from tangrad_testing.closeness import agrees, as_array, describe_difference, dtype_name
 from tangrad_testing.oracle import (
     PRECISE,
@@ -18,24 +19,10 @@ from tangrad_testing.oracle import (
     NoOracle,
     assert_same,
     counterpart,
-    tangrad_arguments,
     tensors_in,
     torch_arguments,
     widened,
 )
-
-REFUSALS = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, AssertionError)
-
-
-def is_random(case: Case) -> bool:
-    """Tell whether an op draws random numbers."""
-    d = case.definition
-    return d.random or any(o.definition.random for o in d.members) or d.module.endswith(".random")
-
-
-def has_values(case: Case) -> bool:
-    """Tell whether an op's values follow from its arguments."""
-    return not is_random(case) and not case.op.startswith(("empty", "new_empty"))
 
 
 def is_view(case: Case) -> bool:
@@ -119,20 +106,6 @@ def compare_where_torch_refuses(
 def unsigned(dtype: str) -> bool:
     """Tell whether a dtype wraps where the wider one would not."""
     return dtype.startswith("uint")
-
-
-def describe(sample: Any) -> str:
-    """Write a sample's arguments the way they would be called."""
-
-    def one(value: Any) -> str:
-        if hasattr(value, "array"):
-            return f"{value.dtype}{list(value.shape)}" + (" strided" if value.strided else "")
-        if isinstance(value, (list, tuple)):
-            return "[" + ", ".join(map(one, value)) + "]"
-        return repr(value)
-
-    parts = [*map(one, sample.args), *(f"{k}={one(v)}" for k, v in sample.kwargs.items())]
-    return "(" + ", ".join(parts) + ")"
 
 
 @pytest.mark.tangrad_cases(when=is_view, always=("float32",))

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 import tangrad
-from tangrad_testing.cases import Case
+from tangrad_testing.calls import REFUSALS, describe, tangrad_arguments
+from tangrad_testing.cases import Case, may_have_derivative
 from tangrad_testing.closeness import agrees, as_array, describe_difference, dtype_name
-from tangrad_testing.conformance.test_derivatives import may_have_derivative
-from tangrad_testing.conformance.test_forward import REFUSALS, describe, same_bits
-from tangrad_testing.oracle import function_of_tensors, tangrad_arguments, tensors_in
+from tangrad_testing.conformance.test_forward import same_bits
+from tangrad_testing.oracle import function_of_tensors, tensors_in
 
 BATCH = 2
 
