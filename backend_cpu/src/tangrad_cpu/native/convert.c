@@ -8,6 +8,9 @@
 
 #define BLOCK 512
 
+/* Elements may lie at any address: NumPy's packed records have such. */
+#define ANYWHERE __attribute__((aligned(1)))
+
 typedef void (*converter)(void *, const void *, int64_t);
 
 /* float -> integer is truncation to int64 cut to the width, as in the core. Below 2^31 a
@@ -15,8 +18,10 @@ typedef void (*converter)(void *, const void *, int64_t);
 #define NARROW_FROM_FLOAT(D, S, dtype, stype, limit, size)                          \
     static void D##_from_##S(void *restrict to, const void *restrict from, int64_t n) \
     {                                                                               \
-        dtype *restrict d = to;                                                     \
-        const stype *restrict s = from;                                             \
+        typedef dtype written ANYWHERE;                                             \
+        typedef stype seen ANYWHERE;                                                \
+        written *restrict d = to;                                                   \
+        const seen *restrict s = from;                                              \
         for (int64_t first = 0; first < n; first += BLOCK) {                        \
             int64_t end = first + BLOCK < n ? first + BLOCK : n;                    \
             int large = 0;                                                          \
@@ -34,8 +39,10 @@ typedef void (*converter)(void *, const void *, int64_t);
 #define PLAIN(D, S, dtype, stype, value)                                              \
     static void D##_from_##S(void *restrict to, const void *restrict from, int64_t n) \
     {                                                                                 \
-        dtype *restrict d = to;                                                       \
-        const stype *restrict s = from;                                               \
+        typedef dtype written ANYWHERE;                                               \
+        typedef stype seen ANYWHERE;                                                  \
+        written *restrict d = to;                                                     \
+        const seen *restrict s = from;                                                \
         for (int64_t i = 0; i < n; i++) {                                             \
             stype x = s[i];                                                           \
             d[i] = (dtype)(value);                                                    \
