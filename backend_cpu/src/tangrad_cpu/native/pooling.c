@@ -1,6 +1,6 @@
 /* Max pooling with the positions of what it found. A row of windows is folded tap by tap, so that
  * the loop over windows is vectorised for any size of window; taps outside are left out. The usual
- * windows of pictures are folded whole, but for those at the border. */
+ * windows of pictures and signals are folded whole, but for those at the border. */
 #include "half.h"
 #include "tgc.h"
 
@@ -26,7 +26,7 @@ typedef struct loops {
     void (*begin)(void *, void *, int64_t);
     void (*places)(int64_t *, const void *, const int64_t *, int64_t, int64_t, int64_t,
                    int64_t (*)(const void *, int64_t), const void *);
-    void (*windows)(void *, int64_t *, const void *, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t);
+    void (*windows)(void *, int64_t *, const void *, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t);
 } loops;
 
 static const loops loops_f32 = {fold_f32, begin_f32, places_f32, windows_f32},
@@ -37,12 +37,12 @@ typedef struct job {
     const tg_view *input, *values, *indices;
     int ndim, lead; /* spatial and other dimensions */
     int half;       /* rows are converted to float32 first */
-    int usual;      /* windows of 2×2 or 3×3 of a picture with contiguous rows */
+    int usual;      /* windows of 2×2 or 3×3 of a picture, or of 2 or 3 of a signal, with contiguous rows */
     int64_t low, high; /* of these, columns of windows that are inside */
     int64_t item, planes, tasks, taps, area, windows;
     int64_t size[TG_MAX_DIMS], kernel[TG_MAX_DIMS], out[TG_MAX_DIMS];
     int64_t stride[TG_MAX_DIMS], padding[TG_MAX_DIMS], dilation[TG_MAX_DIMS];
-    int64_t step[TG_MAX_DIMS]; /* of the input */
+    int64_t step[TG_MAX_DIMS], source[TG_MAX_DIMS]; /* of the planes, and of the input where it lies */
     int64_t *places;           /* flat positions of the taps */
     atomic_int failed;
 } job;
@@ -110,7 +110,7 @@ static void widen(const job *j, float *to, const uint16_t *from)
     for (int64_t i = 0; i < j->area; i++) {
         int64_t rest = i, at = 0;
         for (int d = j->ndim - 1; d >= 0; d--) {
-            at += rest % j->size[d] * j->input->strides[j->lead + d];
+            at += rest % j->size[d] * j->source[d];
             rest /= j->size[d];
         }
         to[i] = j->input->dtype == TGC_BFLOAT16 ? tgc_bf16_to_float(from[at]) : tgc_f16_to_float(from[at]);
@@ -143,7 +143,7 @@ static void pool_piece(const job *j, const int64_t *index, int64_t n, const char
     j->of->places((int64_t *)j->indices->data + at, chosen, j->places, flat, j->stride[last], n, first_place, &p);
 }
 
-/* The same for n windows of a picture from column `index[1]` on. */
+/* The same for n windows of a picture or signal from column `index[1]` on. */
 static void pool_usual(const job *j, const int64_t *index, int64_t n, const char *x, int64_t at, char *best,
                        char *chosen)
 {
@@ -157,7 +157,8 @@ static void pool_usual(const job *j, const int64_t *index, int64_t n, const char
     char *to = j->half ? best : (char *)j->values->data + (at + low - first) * j->item;
     pool_piece(j, index, low - first, x, at, best, chosen);
     j->of->windows(to, (int64_t *)j->indices->data + at + low - first, x + (top * j->step[0] + left) * j->item,
-                   j->step[0], high - low, top * j->size[1] + left, j->size[1], j->kernel[0], j->stride[1]);
+                   j->step[0], high - low, top * j->size[1] + left, j->size[1], j->kernel[0], j->kernel[1],
+                   j->stride[1]);
     if (j->half)
         store(j, at + low - first, best, high - low);
     pool_piece(j, right, end - high, x, at + high - first, best, chosen);
@@ -205,8 +206,9 @@ static int max_pool(const tg_call *call, void *context)
 {
     (void)context;
     job j = {.input = call->args[0].value.tensors, .values = call->outs, .indices = call->outs + 1};
-    j.ndim = call->args[1].count;
-    j.lead = j.input->ndim - j.ndim;
+    int spatial = call->args[1].count, signal = spatial == 1; /* a signal is a picture of one row */
+    j.ndim = spatial + signal;
+    j.lead = j.input->ndim - spatial;
     if (j.values->numel == 0)
         return 0;
     int wide = j.input->dtype == TGC_FLOAT64;
@@ -214,24 +216,27 @@ static int max_pool(const tg_call *call, void *context)
     j.half = !wide && j.input->dtype != TGC_FLOAT32;
     j.item = wide ? 8 : 4;
     j.planes = j.taps = j.area = j.windows = 1;
+    j.size[0] = j.out[0] = j.kernel[0] = j.stride[0] = j.dilation[0] = 1;
     for (int d = 0; d < j.lead; d++)
         j.planes *= j.input->shape[d];
-    for (int d = j.ndim - 1; d >= 0; d--) {
-        j.size[d] = j.input->shape[j.lead + d];
-        j.out[d] = j.values->shape[j.lead + d];
-        j.kernel[d] = call->args[1].value.ints[d];
-        j.stride[d] = call->args[2].value.ints[d];
-        j.padding[d] = call->args[3].value.ints[d];
-        j.dilation[d] = call->args[4].value.ints[d];
-        j.step[d] = j.half ? j.area : j.input->strides[j.lead + d];
+    for (int d = j.ndim - 1; d >= signal; d--) {
+        int from = d - signal;
+        j.size[d] = j.input->shape[j.lead + from];
+        j.out[d] = j.values->shape[j.lead + from];
+        j.source[d] = j.input->strides[j.lead + from];
+        j.kernel[d] = call->args[1].value.ints[from];
+        j.stride[d] = call->args[2].value.ints[from];
+        j.padding[d] = call->args[3].value.ints[from];
+        j.dilation[d] = call->args[4].value.ints[from];
+        j.step[d] = j.half ? j.area : j.source[d];
         j.taps *= j.kernel[d];
         j.area *= j.size[d];
         j.windows *= j.out[d];
     }
-    int64_t side = j.kernel[0];
-    j.usual = j.ndim == 2 && j.kernel[1] == side && j.dilation[0] == 1 && j.dilation[1] == 1 && j.step[1] == 1
-              && ((side == 2 && j.stride[1] == 2) || (side == 3 && (j.stride[1] == 1 || j.stride[1] == 2)))
-              && j.area < INT32_MAX;
+    int64_t side = j.kernel[1];
+    j.usual = j.ndim == 2 && (signal || j.kernel[0] == side) && j.dilation[0] == 1 && j.dilation[1] == 1
+              && j.step[1] == 1 && j.area < INT32_MAX
+              && ((side == 2 && j.stride[1] == 2) || (side == 3 && (j.stride[1] == 1 || j.stride[1] == 2)));
     if (j.usual) {
         j.low = divide_up(j.padding[1], j.stride[1]);
         j.high = divide_up(j.size[1] + j.padding[1] - side + 1, j.stride[1]);

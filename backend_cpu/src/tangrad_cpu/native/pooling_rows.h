@@ -56,8 +56,8 @@ static void PW(places)(int64_t *to, const void *chosen, const int64_t *taps, int
  * `down` apart, flat positions start at `at`, and `width` of them are a row. */
 static inline __attribute__((always_inline)) void PW(inside)(PW_T *restrict to, int64_t *restrict place,
                                                              const PW_T *restrict x, int64_t down, int64_t n,
-                                                             int64_t at, int64_t width, const int side,
-                                                             const int step)
+                                                             int64_t at, int64_t width, const int rows,
+                                                             const int side, const int step)
 {
     for (int64_t i = 0; i < n; i++) {
         const PW_T *taps = x + i * step;
@@ -66,9 +66,11 @@ static inline __attribute__((always_inline)) void PW(inside)(PW_T *restrict to, 
         PW_TAP(0, 1)
         if (side == 3)
             PW_TAP(0, 2)
-        PW_TAP(1, 0)
-        PW_TAP(1, 1)
-        if (side == 3) {
+        if (rows > 1) {
+            PW_TAP(1, 0)
+            PW_TAP(1, 1)
+        }
+        if (rows == 3) {
             PW_TAP(1, 2)
             PW_TAP(2, 0)
             PW_TAP(2, 1)
@@ -80,14 +82,20 @@ static inline __attribute__((always_inline)) void PW(inside)(PW_T *restrict to, 
 }
 
 static void PW(windows)(void *to, int64_t *place, const void *x, int64_t down, int64_t n, int64_t at, int64_t width,
-                        int64_t side, int64_t step)
+                        int64_t rows, int64_t side, int64_t step)
 {
-    if (side == 2)
-        PW(inside)(to, place, x, down, n, at, width, 2, 2);
+    if (rows == 1 && side == 2)
+        PW(inside)(to, place, x, down, n, at, width, 1, 2, 2);
+    else if (rows == 1 && step == 2)
+        PW(inside)(to, place, x, down, n, at, width, 1, 3, 2);
+    else if (rows == 1)
+        PW(inside)(to, place, x, down, n, at, width, 1, 3, 1);
+    else if (side == 2)
+        PW(inside)(to, place, x, down, n, at, width, 2, 2, 2);
     else if (step == 2)
-        PW(inside)(to, place, x, down, n, at, width, 3, 2);
+        PW(inside)(to, place, x, down, n, at, width, 3, 3, 2);
     else
-        PW(inside)(to, place, x, down, n, at, width, 3, 1);
+        PW(inside)(to, place, x, down, n, at, width, 3, 3, 1);
 }
 
 #undef PW_TAP
