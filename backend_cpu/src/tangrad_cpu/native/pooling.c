@@ -23,14 +23,15 @@
 
 typedef struct loops {
     void (*fold)(void *, void *, const void *, int64_t, int64_t, int64_t);
+    void (*run)(void *, void *, const void *, int64_t, int64_t, int64_t);
     void (*begin)(void *, void *, int64_t);
     void (*places)(int64_t *, const void *, const int64_t *, int64_t, int64_t, int64_t,
                    int64_t (*)(const void *, int64_t), const void *);
     void (*windows)(void *, int64_t *, const void *, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t);
 } loops;
 
-static const loops loops_f32 = {fold_f32, begin_f32, places_f32, windows_f32},
-                   loops_f64 = {fold_f64, begin_f64, places_f64, windows_f64};
+static const loops loops_f32 = {fold_f32, run_f32, begin_f32, places_f32, windows_f32},
+                   loops_f64 = {fold_f64, run_f64, begin_f64, places_f64, windows_f64};
 
 typedef struct job {
     const loops *of;
@@ -75,11 +76,36 @@ static int64_t divide_up(int64_t a, int64_t b)
     return a <= 0 ? 0 : (a + b - 1) / b;
 }
 
+/* Fold a row of taps of each of n windows from column `first` on, of which `number` is the first tap;
+ * x is their row of the plane. */
+static void fold_row(const job *j, int64_t first, int64_t n, const char *x, int64_t number, char *best, char *chosen)
+{
+    int last = j->ndim - 1;
+    int64_t s = j->stride[last], apart = j->dilation[last], taps = j->kernel[last], size = j->size[last];
+    int64_t start = first * s - j->padding[last];
+    if (taps > n) {
+        /* Few wide windows: one after the other. */
+        for (int64_t i = 0; i < n; i++) {
+            int64_t at = start + i * s, low = divide_up(-at, apart), high = divide_up(size - at, apart);
+            j->of->run(best + i * j->item, chosen + i * j->item, x + (at + low * apart) * j->step[last] * j->item,
+                       apart * j->step[last], (high < taps ? high : taps) - low, number + low);
+        }
+        return;
+    }
+    for (int64_t t = 0; t < taps; t++) {
+        int64_t at = start + t * apart, low = divide_up(-at, s), high = divide_up(size - at, s);
+        high = high < n ? high : n;
+        if (low < high)
+            j->of->fold(best + low * j->item, chosen + low * j->item, x + (at + low * s) * j->step[last] * j->item,
+                        s * j->step[last], high - low, number + t);
+    }
+}
+
 /* Fold the taps of n windows from index on; x is the plane. */
 static void fold_taps(const job *j, const int64_t *index, int64_t n, const char *x, char *best, char *chosen)
 {
     int last = j->ndim - 1;
-    int64_t tap[TG_MAX_DIMS] = {0}, number = 0, s = j->stride[last];
+    int64_t tap[TG_MAX_DIMS] = {0}, number = 0;
     j->of->begin(best, chosen, n);
     for (int d = 0;; number += j->kernel[last]) {
         int64_t offset = 0;
@@ -89,15 +115,8 @@ static void fold_taps(const job *j, const int64_t *index, int64_t n, const char 
             inside &= at >= 0 && at < j->size[i];
             offset += at * j->step[i];
         }
-        for (int64_t t = 0; inside && t < j->kernel[last]; t++) {
-            int64_t at = index[last] * s + t * j->dilation[last] - j->padding[last];
-            int64_t low = divide_up(-at, s), high = divide_up(j->size[last] - at, s);
-            high = high < n ? high : n;
-            if (low < high)
-                j->of->fold(best + low * j->item, chosen + low * j->item,
-                            x + (offset + (at + low * s) * j->step[last]) * j->item, s * j->step[last], high - low,
-                            number + t);
-        }
+        if (inside)
+            fold_row(j, index[last], n, x + offset * j->item, number, best, chosen);
         for (d = last - 1; d >= 0 && ++tap[d] == j->kernel[d]; d--)
             tap[d] = 0;
         if (d < 0)

@@ -25,6 +25,25 @@ static void PW(fold)(void *best, void *chosen, const void *x, int64_t step, int6
         PW(tap)(best, chosen, x, step, n, (PW_N)number);
 }
 
+/* The same for n taps of one window, numbered from `number` on. Few are better, so that one branch,
+ * which is foreseen, passes most of them, and the loop does not wait for the last. */
+static void PW(run)(void *best, void *chosen, const void *x, int64_t step, int64_t n, int64_t number)
+{
+    PW_T most = *(PW_T *)best;
+    PW_N where = *(PW_N *)chosen;
+    for (int64_t i = 0; i < n; i++) {
+        PW_T value = ((const PW_T *)x)[i * step];
+        if (__builtin_expect(value <= most, 1))
+            continue;
+        if (value > most || value != value) {
+            most = value;
+            where = (PW_N)(number + i);
+        }
+    }
+    *(PW_T *)best = most;
+    *(PW_N *)chosen = where;
+}
+
 static void PW(begin)(void *best, void *chosen, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
