@@ -64,10 +64,10 @@ def _real_helpers(mark: str, kind: str, f: str, word: str, top: int) -> dict[str
             # The larger if they compare, the other one if one is nan: no C library call.
             binary("fmax", f"{kind} r = a > b ? a : b; return b != b ? a : r;"),
             binary("fmin", f"{kind} r = a < b ? a : b; return b != b ? a : r;"),
-            # Of equal numbers, zeros, the second. nan is looked for in that too, which is often a
+            # Of equal numbers, zeros, the first. nan is looked for in the second, which is often a
             # bound that no element changes: the question then leaves the loop.
-            binary("maximum", f"{kind} r = b >= a ? b : a; return b != b ? b : r;"),
-            binary("minimum", f"{kind} r = b <= a ? b : a; return b != b ? b : r;"),
+            binary("maximum", f"{kind} r = b > a ? b : a; return b != b ? b : r;"),
+            binary("minimum", f"{kind} r = b < a ? b : a; return b != b ? b : r;"),
             binary("remainder", f"{kind} r = tgc_fmod_{mark}(a, b), s = r + b;"
                                 " return (r != 0) & ((b < 0) != (r < 0)) ? s : r;"),
             binary("floor_divide",

@@ -69,3 +69,18 @@ def test_missing_working_memory_is_an_error(calls: int) -> None:
             max_pool_with_indices(x, (2, 2), (2, 2), (0, 0), (1, 1), False)
     finally:
         _kernels.fail_scratch_after(-1)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("padding", [0, 9])
+def test_wide_windows_find_the_first_greatest_and_the_last_nan(dtype: str, padding: int) -> None:
+    rng = np.random.default_rng(3)
+    values = rng.choice([-np.inf, -1.5, 0.5, 2.0], (3, 40, 61))
+    values[1, rng.integers(0, 40, 30), rng.integers(0, 61, 30)] = np.nan
+    values[2] = -np.inf
+    x = tangrad.from_numpy(values).to(getattr(tangrad, dtype))
+    geometry = ((19, 20), (19, 20), (padding, padding), (1, 2), False)
+    got = max_pool_with_indices(x, *geometry)
+    expected = max_pool_with_indices(x.to("reference"), *geometry)
+    np.testing.assert_array_equal(got[0].float().numpy(), expected[0].cpu().float().numpy())
+    np.testing.assert_array_equal(got[1].numpy(), expected[1].cpu().numpy())

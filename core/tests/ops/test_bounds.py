@@ -10,3 +10,12 @@ def test_a_clamp_without_bounds_is_refused(agree, form):
         return F.clamp(x, out=F.empty(2)) if form == "out" else getattr(x, form)()
 
     agree(program, message=False)
+
+
+@pytest.mark.parametrize("bounds", [{"min": 0.0}, {"min": -0.0}, {"max": 0.0}, {"max": -0.0}])
+def test_a_bound_leaves_the_sign_of_a_zero(agree, bounds):
+    def program(F):
+        x = F.tensor([0.0, -0.0] * 20)
+        return [F.signbit(F.clamp(y, **bounds)) for y in (x, x.double())]
+
+    agree(program)

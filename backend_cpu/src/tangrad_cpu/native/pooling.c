@@ -1,6 +1,6 @@
 /* Max pooling with the positions of what it found. A row of windows is folded tap by tap, so that
  * the loop over windows is vectorised for any size of window; taps outside are left out. The usual
- * windows of pictures are folded whole, but for those at the border. */
+ * windows of pictures and signals are folded whole, but for those at the border. */
 #include "half.h"
 #include "tgc.h"
 
@@ -23,26 +23,27 @@
 
 typedef struct loops {
     void (*fold)(void *, void *, const void *, int64_t, int64_t, int64_t);
+    void (*run)(void *, void *, const void *, int64_t, int64_t, int64_t);
     void (*begin)(void *, void *, int64_t);
     void (*places)(int64_t *, const void *, const int64_t *, int64_t, int64_t, int64_t,
                    int64_t (*)(const void *, int64_t), const void *);
-    void (*windows)(void *, int64_t *, const void *, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t);
+    void (*windows)(void *, int64_t *, const void *, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t);
 } loops;
 
-static const loops loops_f32 = {fold_f32, begin_f32, places_f32, windows_f32},
-                   loops_f64 = {fold_f64, begin_f64, places_f64, windows_f64};
+static const loops loops_f32 = {fold_f32, run_f32, begin_f32, places_f32, windows_f32},
+                   loops_f64 = {fold_f64, run_f64, begin_f64, places_f64, windows_f64};
 
 typedef struct job {
     const loops *of;
     const tg_view *input, *values, *indices;
     int ndim, lead; /* spatial and other dimensions */
     int half;       /* rows are converted to float32 first */
-    int usual;      /* windows of 2×2 or 3×3 of a picture with contiguous rows */
+    int usual;      /* windows of 2×2 or 3×3 of a picture, or of 2 or 3 of a signal, with contiguous rows */
     int64_t low, high; /* of these, columns of windows that are inside */
     int64_t item, planes, tasks, taps, area, windows;
     int64_t size[TG_MAX_DIMS], kernel[TG_MAX_DIMS], out[TG_MAX_DIMS];
     int64_t stride[TG_MAX_DIMS], padding[TG_MAX_DIMS], dilation[TG_MAX_DIMS];
-    int64_t step[TG_MAX_DIMS]; /* of the input */
+    int64_t step[TG_MAX_DIMS], source[TG_MAX_DIMS]; /* of the planes, and of the input where it lies */
     int64_t *places;           /* flat positions of the taps */
     atomic_int failed;
 } job;
@@ -75,11 +76,36 @@ static int64_t divide_up(int64_t a, int64_t b)
     return a <= 0 ? 0 : (a + b - 1) / b;
 }
 
+/* Fold a row of taps of each of n windows from column `first` on, of which `number` is the first tap;
+ * x is their row of the plane. */
+static void fold_row(const job *j, int64_t first, int64_t n, const char *x, int64_t number, char *best, char *chosen)
+{
+    int last = j->ndim - 1;
+    int64_t s = j->stride[last], apart = j->dilation[last], taps = j->kernel[last], size = j->size[last];
+    int64_t start = first * s - j->padding[last];
+    if (taps > n) {
+        /* Few wide windows: one after the other. */
+        for (int64_t i = 0; i < n; i++) {
+            int64_t at = start + i * s, low = divide_up(-at, apart), high = divide_up(size - at, apart);
+            j->of->run(best + i * j->item, chosen + i * j->item, x + (at + low * apart) * j->step[last] * j->item,
+                       apart * j->step[last], (high < taps ? high : taps) - low, number + low);
+        }
+        return;
+    }
+    for (int64_t t = 0; t < taps; t++) {
+        int64_t at = start + t * apart, low = divide_up(-at, s), high = divide_up(size - at, s);
+        high = high < n ? high : n;
+        if (low < high)
+            j->of->fold(best + low * j->item, chosen + low * j->item, x + (at + low * s) * j->step[last] * j->item,
+                        s * j->step[last], high - low, number + t);
+    }
+}
+
 /* Fold the taps of n windows from index on; x is the plane. */
 static void fold_taps(const job *j, const int64_t *index, int64_t n, const char *x, char *best, char *chosen)
 {
     int last = j->ndim - 1;
-    int64_t tap[TG_MAX_DIMS] = {0}, number = 0, s = j->stride[last];
+    int64_t tap[TG_MAX_DIMS] = {0}, number = 0;
     j->of->begin(best, chosen, n);
     for (int d = 0;; number += j->kernel[last]) {
         int64_t offset = 0;
@@ -89,15 +115,8 @@ static void fold_taps(const job *j, const int64_t *index, int64_t n, const char 
             inside &= at >= 0 && at < j->size[i];
             offset += at * j->step[i];
         }
-        for (int64_t t = 0; inside && t < j->kernel[last]; t++) {
-            int64_t at = index[last] * s + t * j->dilation[last] - j->padding[last];
-            int64_t low = divide_up(-at, s), high = divide_up(j->size[last] - at, s);
-            high = high < n ? high : n;
-            if (low < high)
-                j->of->fold(best + low * j->item, chosen + low * j->item,
-                            x + (offset + (at + low * s) * j->step[last]) * j->item, s * j->step[last], high - low,
-                            number + t);
-        }
+        if (inside)
+            fold_row(j, index[last], n, x + offset * j->item, number, best, chosen);
         for (d = last - 1; d >= 0 && ++tap[d] == j->kernel[d]; d--)
             tap[d] = 0;
         if (d < 0)
@@ -110,7 +129,7 @@ static void widen(const job *j, float *to, const uint16_t *from)
     for (int64_t i = 0; i < j->area; i++) {
         int64_t rest = i, at = 0;
         for (int d = j->ndim - 1; d >= 0; d--) {
-            at += rest % j->size[d] * j->input->strides[j->lead + d];
+            at += rest % j->size[d] * j->source[d];
             rest /= j->size[d];
         }
         to[i] = j->input->dtype == TGC_BFLOAT16 ? tgc_bf16_to_float(from[at]) : tgc_f16_to_float(from[at]);
@@ -143,7 +162,7 @@ static void pool_piece(const job *j, const int64_t *index, int64_t n, const char
     j->of->places((int64_t *)j->indices->data + at, chosen, j->places, flat, j->stride[last], n, first_place, &p);
 }
 
-/* The same for n windows of a picture from column `index[1]` on. */
+/* The same for n windows of a picture or signal from column `index[1]` on. */
 static void pool_usual(const job *j, const int64_t *index, int64_t n, const char *x, int64_t at, char *best,
                        char *chosen)
 {
@@ -157,7 +176,8 @@ static void pool_usual(const job *j, const int64_t *index, int64_t n, const char
     char *to = j->half ? best : (char *)j->values->data + (at + low - first) * j->item;
     pool_piece(j, index, low - first, x, at, best, chosen);
     j->of->windows(to, (int64_t *)j->indices->data + at + low - first, x + (top * j->step[0] + left) * j->item,
-                   j->step[0], high - low, top * j->size[1] + left, j->size[1], j->kernel[0], j->stride[1]);
+                   j->step[0], high - low, top * j->size[1] + left, j->size[1], j->kernel[0], j->kernel[1],
+                   j->stride[1]);
     if (j->half)
         store(j, at + low - first, best, high - low);
     pool_piece(j, right, end - high, x, at + high - first, best, chosen);
@@ -205,8 +225,9 @@ static int max_pool(const tg_call *call, void *context)
 {
     (void)context;
     job j = {.input = call->args[0].value.tensors, .values = call->outs, .indices = call->outs + 1};
-    j.ndim = call->args[1].count;
-    j.lead = j.input->ndim - j.ndim;
+    int spatial = call->args[1].count, signal = spatial == 1; /* a signal is a picture of one row */
+    j.ndim = spatial + signal;
+    j.lead = j.input->ndim - spatial;
     if (j.values->numel == 0)
         return 0;
     int wide = j.input->dtype == TGC_FLOAT64;
@@ -214,24 +235,27 @@ static int max_pool(const tg_call *call, void *context)
     j.half = !wide && j.input->dtype != TGC_FLOAT32;
     j.item = wide ? 8 : 4;
     j.planes = j.taps = j.area = j.windows = 1;
+    j.size[0] = j.out[0] = j.kernel[0] = j.stride[0] = j.dilation[0] = 1;
     for (int d = 0; d < j.lead; d++)
         j.planes *= j.input->shape[d];
-    for (int d = j.ndim - 1; d >= 0; d--) {
-        j.size[d] = j.input->shape[j.lead + d];
-        j.out[d] = j.values->shape[j.lead + d];
-        j.kernel[d] = call->args[1].value.ints[d];
-        j.stride[d] = call->args[2].value.ints[d];
-        j.padding[d] = call->args[3].value.ints[d];
-        j.dilation[d] = call->args[4].value.ints[d];
-        j.step[d] = j.half ? j.area : j.input->strides[j.lead + d];
+    for (int d = j.ndim - 1; d >= signal; d--) {
+        int from = d - signal;
+        j.size[d] = j.input->shape[j.lead + from];
+        j.out[d] = j.values->shape[j.lead + from];
+        j.source[d] = j.input->strides[j.lead + from];
+        j.kernel[d] = call->args[1].value.ints[from];
+        j.stride[d] = call->args[2].value.ints[from];
+        j.padding[d] = call->args[3].value.ints[from];
+        j.dilation[d] = call->args[4].value.ints[from];
+        j.step[d] = j.half ? j.area : j.source[d];
         j.taps *= j.kernel[d];
         j.area *= j.size[d];
         j.windows *= j.out[d];
     }
-    int64_t side = j.kernel[0];
-    j.usual = j.ndim == 2 && j.kernel[1] == side && j.dilation[0] == 1 && j.dilation[1] == 1 && j.step[1] == 1
-              && ((side == 2 && j.stride[1] == 2) || (side == 3 && (j.stride[1] == 1 || j.stride[1] == 2)))
-              && j.area < INT32_MAX;
+    int64_t side = j.kernel[1];
+    j.usual = j.ndim == 2 && (signal || j.kernel[0] == side) && j.dilation[0] == 1 && j.dilation[1] == 1
+              && j.step[1] == 1 && j.area < INT32_MAX
+              && ((side == 2 && j.stride[1] == 2) || (side == 3 && (j.stride[1] == 1 || j.stride[1] == 2)));
     if (j.usual) {
         j.low = divide_up(j.padding[1], j.stride[1]);
         j.high = divide_up(j.size[1] + j.padding[1] - side + 1, j.stride[1]);

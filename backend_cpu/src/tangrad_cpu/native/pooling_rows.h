@@ -25,6 +25,25 @@ static void PW(fold)(void *best, void *chosen, const void *x, int64_t step, int6
         PW(tap)(best, chosen, x, step, n, (PW_N)number);
 }
 
+/* The same for n taps of one window, numbered from `number` on. Few are better, so that one branch,
+ * which is foreseen, passes most of them, and the loop does not wait for the last. */
+static void PW(run)(void *best, void *chosen, const void *x, int64_t step, int64_t n, int64_t number)
+{
+    PW_T most = *(PW_T *)best;
+    PW_N where = *(PW_N *)chosen;
+    for (int64_t i = 0; i < n; i++) {
+        PW_T value = ((const PW_T *)x)[i * step];
+        if (__builtin_expect(value <= most, 1))
+            continue;
+        if (value > most || value != value) {
+            most = value;
+            where = (PW_N)(number + i);
+        }
+    }
+    *(PW_T *)best = most;
+    *(PW_N *)chosen = where;
+}
+
 static void PW(begin)(void *best, void *chosen, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -56,8 +75,8 @@ static void PW(places)(int64_t *to, const void *chosen, const int64_t *taps, int
  * `down` apart, flat positions start at `at`, and `width` of them are a row. */
 static inline __attribute__((always_inline)) void PW(inside)(PW_T *restrict to, int64_t *restrict place,
                                                              const PW_T *restrict x, int64_t down, int64_t n,
-                                                             int64_t at, int64_t width, const int side,
-                                                             const int step)
+                                                             int64_t at, int64_t width, const int rows,
+                                                             const int side, const int step)
 {
     for (int64_t i = 0; i < n; i++) {
         const PW_T *taps = x + i * step;
@@ -66,9 +85,11 @@ static inline __attribute__((always_inline)) void PW(inside)(PW_T *restrict to, 
         PW_TAP(0, 1)
         if (side == 3)
             PW_TAP(0, 2)
-        PW_TAP(1, 0)
-        PW_TAP(1, 1)
-        if (side == 3) {
+        if (rows > 1) {
+            PW_TAP(1, 0)
+            PW_TAP(1, 1)
+        }
+        if (rows == 3) {
             PW_TAP(1, 2)
             PW_TAP(2, 0)
             PW_TAP(2, 1)
@@ -80,14 +101,20 @@ static inline __attribute__((always_inline)) void PW(inside)(PW_T *restrict to, 
 }
 
 static void PW(windows)(void *to, int64_t *place, const void *x, int64_t down, int64_t n, int64_t at, int64_t width,
-                        int64_t side, int64_t step)
+                        int64_t rows, int64_t side, int64_t step)
 {
-    if (side == 2)
-        PW(inside)(to, place, x, down, n, at, width, 2, 2);
+    if (rows == 1 && side == 2)
+        PW(inside)(to, place, x, down, n, at, width, 1, 2, 2);
+    else if (rows == 1 && step == 2)
+        PW(inside)(to, place, x, down, n, at, width, 1, 3, 2);
+    else if (rows == 1)
+        PW(inside)(to, place, x, down, n, at, width, 1, 3, 1);
+    else if (side == 2)
+        PW(inside)(to, place, x, down, n, at, width, 2, 2, 2);
     else if (step == 2)
-        PW(inside)(to, place, x, down, n, at, width, 3, 2);
+        PW(inside)(to, place, x, down, n, at, width, 3, 3, 2);
     else
-        PW(inside)(to, place, x, down, n, at, width, 3, 1);
+        PW(inside)(to, place, x, down, n, at, width, 3, 3, 1);
 }
 
 #undef PW_TAP

@@ -216,14 +216,16 @@ _row("lcm", 2, "ui", numpy="np.lcm(a, b)", python="lcm(a, b)", d="0",
 }"""})
 
 # --- order ----------------------------------------------------------------------------------
-# maximum and minimum propagate nan and split the derivative at ties; fmax and fmin ignore nan.
+# maximum and minimum propagate nan and split the derivative at ties; fmax and fmin ignore nan. Of
+# zeros, maximum and minimum give the first, so that a bound leaves a zero its sign: np.maximum
+# gives the second.
 
-_row("maximum", 2, "buif", numpy="np.maximum(a, b)", python="maximum(a, b)", keeps_bool=True,
+_row("maximum", 2, "buif", numpy="np.maximum(b, a)", python="maximum(a, b)", keeps_bool=True,
      d=("where(a == b, 0.5, where(a < b, 0, 1))", "where(a == b, 0.5, where(a > b, 0, 1))"),
-     c={"bui": "a > b ? a : b", "f": "a != a ? a : (b != b ? b : (a > b ? a : b))"})
-_row("minimum", 2, "buif", numpy="np.minimum(a, b)", python="minimum(a, b)", keeps_bool=True,
+     c={"bui": "a > b ? a : b", "f": "a != a ? a : (b != b ? b : (b > a ? b : a))"})
+_row("minimum", 2, "buif", numpy="np.minimum(b, a)", python="minimum(a, b)", keeps_bool=True,
      d=("where(a == b, 0.5, where(a > b, 0, 1))", "where(a == b, 0.5, where(a < b, 0, 1))"),
-     c={"bui": "a < b ? a : b", "f": "a != a ? a : (b != b ? b : (a < b ? a : b))"})
+     c={"bui": "a < b ? a : b", "f": "a != a ? a : (b != b ? b : (b < a ? b : a))"})
 _row("fmax", 2, "buif", numpy="np.fmax(a, b)", python="fmax(a, b)", keeps_bool=True,
      d=("where(logical_or(a >= b, isnan(b)), 1, 0)", "where(logical_or(a >= b, isnan(b)), 0, 1)"),
      c={"bui": "a > b ? a : b", "f": "@fmax(a, b)"})

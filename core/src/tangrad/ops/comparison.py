@@ -166,4 +166,9 @@ def allclose(
 )
 def equal(self: Any, other: Any) -> bool:
     """Tell whether two tensors have the same shape and the same elements."""
-    return self.shape == other.shape and bool((self == other).all())
+    if self.shape != other.shape:
+        return False
+    # Most tensors that differ do so from the start; a glance at it is cheap beside many elements.
+    if self.numel() > 4096 and self.shape[0] >= 16 and not (self[0] == other[0]).all().item():
+        return False
+    return bool((self == other).all())

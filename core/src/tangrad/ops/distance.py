@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import tangrad
@@ -175,6 +176,11 @@ def _distances(name: str, difference: Any, p: float) -> Any:
     return p_norm(difference, p, (difference.ndim - 1,), False)
 
 
+# Elements from which the differences of one row outweigh the calls for it, and all differences
+# the nodes of a graph for each row.
+_LONG, _LARGE = 2**14, 2**21
+
+
 @composite(
     "pdist(Tensor self, float p=2) -> Tensor",
     dtypes="floating",
@@ -202,8 +208,17 @@ def pdist(self: Any, p: float) -> Any:
         return self.new_empty((0,)) + self.sum() * 0
     if self.shape[1] == 0:
         return self.new_zeros((self.shape[0] * (self.shape[0] - 1) // 2,))
-    first, second = ops.triu_indices(self.shape[0], self.shape[0], 1, device=self.device)
-    return _distances("pdist", self.index_select(0, first) - self.index_select(0, second), p)
+    if self.numel() < _LONG or self.numel() * self.shape[0] < _LARGE:
+        first, second = ops.triu_indices(self.shape[0], self.shape[0], 1, device=self.device)
+        return _distances("pdist", self.index_select(0, first) - self.index_select(0, second), p)
+    return ops.cat(list(_row_by_row(self, p)))
+
+
+def _row_by_row(x: Any, p: float) -> Iterator[Any]:
+    """Give the distances of each row to those behind it: differences of one row fit a cache."""
+    last = x.shape[0] - 1
+    for i, row in enumerate(x.split(1)[:last]):
+        yield _distances("pdist", row - x.narrow(0, i + 1, last - i), p)
 
 
 # Pairs --------------------------------------------------------------------------------------------

@@ -433,30 +433,36 @@ def embedding_bag(
     index = input.reshape((-1,))
     if max_norm is not None:
         embedding_renorm_(weight.detach(), index, max_norm, norm_type)
-    if input.ndim == 2:
-        count = input.shape[0]
-        numbers = tangrad.arange(count, device=input.device)
-        bags = numbers.unsqueeze(1).expand(input.shape).reshape((-1,))
-    else:
-        count = offsets.shape[0] - include_last_offset
-        bags = bag_numbers(offsets, index.shape[0], include_last_offset)
-    if padding is not None:
-        bags = bags.masked_fill(index == padding, count)
     try:
         rows = _rows(weight, index, scale_grad_by_freq)
     except IndexError as error:
         raise RuntimeError(f"embedding_bag: {error} (weight {list(weight.shape)})") from error
-    if mode == "max":
-        return _greatest(rows, bags, count)
-    if weight.dtype.itemsize < 4:  # as in PyTorch, one rounding at the end
+    if mode != "max" and weight.dtype.itemsize < 4:  # as in PyTorch, one rounding at the end
         rows = rows.to(tangrad.float32)
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.reshape((-1, 1))
+    if input.ndim == 2 and mode != "max" and padding is None:
+        total = rows.reshape((*input.shape, weight.shape[1])).sum((1,))
+        return (total / max(1, input.shape[1]) if mode == "mean" else total).to(weight.dtype)
+    bags, count = _bags(input, offsets, include_last_offset)
+    if padding is not None:
+        bags = bags.masked_fill(index == padding, count)
+    if mode == "max":
+        return _greatest(rows, bags, count)
     total = _added(rows, bags, count)
     if mode == "mean":
         taken = _added(rows.detach().new_ones((index.shape[0], 1)), bags, count)
         total = total / taken.clamp(min=1)
     return total.to(weight.dtype)
+
+
+def _bags(input: Any, offsets: Any, include_last_offset: bool) -> tuple[Any, int]:
+    """Number the bag of each index, and count the bags."""
+    if input.ndim == 1:
+        numbers = bag_numbers(offsets, input.shape[0], include_last_offset)
+        return numbers, offsets.shape[0] - include_last_offset
+    numbers = tangrad.arange(input.shape[0], device=input.device)
+    return numbers.unsqueeze(1).expand(input.shape).reshape((-1,)), input.shape[0]
 
 
 def _added(rows: Any, bags: Any, count: int) -> Any:

@@ -8,12 +8,13 @@ from tangrad.ops.define import composite, overload, pointwise
 
 REAL = "bool integral floating"
 
-# Maxima, minima and bounds
+# Maxima, minima and bounds. Of two zeros the expressions `maximum` and `minimum` give the first. A
+# bound leaves a zero its sign, hence; the ops of these names give the second, as in PyTorch.
 
 
 maximum = pointwise(
     "maximum(Tensor self, Tensor other) -> Tensor",
-    "maximum(self, other)",
+    "maximum(other, self)",
     dtypes=REAL,
     samples=lambda s: [*s.binary(number=False), s(s.specials(), s.tensor())],
     errors=lambda s: [
@@ -24,7 +25,7 @@ maximum = pointwise(
 
 minimum = pointwise(
     "minimum(Tensor self, Tensor other) -> Tensor",
-    "minimum(self, other)",
+    "minimum(other, self)",
     dtypes=REAL,
     samples=lambda s: [*s.binary(number=False), s(s.specials(), s.tensor())],
     errors=lambda s: [
