@@ -286,9 +286,6 @@ def _find(name: str) -> Any:
         return _C.dtype_by_name(name)
     except TypeError:
         pass
-    if name.startswith("_foreach_"):
-        __import__("tangrad.foreach")
-        return _sys.modules["tangrad.foreach"].find(name)
     if name.endswith(("Tensor", "Storage")):
         from tangrad.tensor.legacy import find
 
@@ -301,6 +298,9 @@ def _find(name: str) -> Any:
         return registry.function(name)
     except AttributeError:
         pass
+    if name.startswith("_foreach_"):  # of those that are no ops by themselves
+        __import__("tangrad.foreach")
+        return _sys.modules["tangrad.foreach"].find(name)
     from tangrad.tensor.foreign import find_registered
 
     found = find_registered(name)

@@ -60,19 +60,23 @@ static inline uint16_t tgc_float_to_f16(float f)
     return (uint16_t)(half | sign);
 }
 
-static inline void tgc_bf16_to_floats(float *restrict to, const uint16_t *restrict from, int64_t n)
+/* Elements may lie at any address: NumPy's packed records have such. */
+typedef float tgc_float_anywhere __attribute__((aligned(1)));
+typedef uint16_t tgc_half_anywhere __attribute__((aligned(1)));
+
+static inline void tgc_bf16_to_floats(tgc_float_anywhere *restrict to, const tgc_half_anywhere *restrict from, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         to[i] = tgc_bf16_to_float(from[i]);
 }
 
-static inline void tgc_floats_to_bf16(uint16_t *restrict to, const float *restrict from, int64_t n)
+static inline void tgc_floats_to_bf16(tgc_half_anywhere *restrict to, const tgc_float_anywhere *restrict from, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         to[i] = tgc_float_to_bf16(from[i]);
 }
 
-static inline void tgc_f16_to_floats(float *restrict to, const uint16_t *restrict from, int64_t n)
+static inline void tgc_f16_to_floats(tgc_float_anywhere *restrict to, const tgc_half_anywhere *restrict from, int64_t n)
 {
     int64_t i = 0;
 #if defined(__AVX512F__)
@@ -86,7 +90,7 @@ static inline void tgc_f16_to_floats(float *restrict to, const uint16_t *restric
         to[i] = tgc_f16_to_float(from[i]);
 }
 
-static inline void tgc_floats_to_f16(uint16_t *restrict to, const float *restrict from, int64_t n)
+static inline void tgc_floats_to_f16(tgc_half_anywhere *restrict to, const tgc_float_anywhere *restrict from, int64_t n)
 {
     int64_t i = 0;
 #if defined(__AVX512F__)

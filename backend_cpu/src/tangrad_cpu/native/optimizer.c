@@ -309,6 +309,11 @@ static int foreach_add_number(const tg_call *call, void *context)
     if (call->args[1].kind != TG_ARG_FLOAT && call->args[1].kind != TG_ARG_INT)
         return TG_DECLINED;
     int status = lay_out(&job, call->args, 1, "_foreach_add_");
+    /* As in x + number: it counts as an element. */
+    if (job.dtype == TGC_FLOAT16)
+        job.number = tgc_f16_to_float(tgc_float_to_f16((float)job.number));
+    else if (job.dtype == TGC_BFLOAT16)
+        job.number = tgc_bf16_to_float(tgc_float_to_bf16((float)job.number));
     return finish(&job, status ? status : run(&job, add_number_f32, add_number_f64, 1));
 }
 
