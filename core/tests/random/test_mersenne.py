@@ -311,5 +311,20 @@ def test_distributions_draw_what_pytorchs_draw_and_keep_their_gradients() -> Non
         counts.append(d.Binomial(9, 0.3).sample())
         return [x.tolist() for x in (*drawn, *counts, a.grad)]
 
+    # PyTorch's gradient of a gamma number is an approximation of three places.
     for ours, theirs in zip(program(tangrad), program(torch), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-3)
+
+
+def test_no_parameter_is_tried_for_ever() -> None:
+    nan, inf = math.nan, math.inf
+    half = tangrad.tensor([0.5] * 3)
+    assert (
+        str(tangrad.binomial(tangrad.tensor([nan, inf, -1.0]), half).tolist()) == "[nan, nan, 0.0]"
+    )
+    assert (
+        str(tangrad._standard_gamma(tangrad.tensor([nan, inf, -1.0])).tolist()) == "[nan, inf, nan]"
+    )
+    assert tangrad.poisson(tangrad.tensor([inf])).item() == inf
+    with pytest.raises(RuntimeError, match="invalid Poisson rate"):
+        tangrad.poisson(tangrad.tensor([nan]))

@@ -38,6 +38,8 @@ def gamma(alpha: Any, uniform: Callable[[], float], normal: Callable[[], float])
     kind, scale = type(alpha), 1.0
     if alpha == 0:
         return 0.0
+    if not 0 < alpha < math.inf:
+        return math.inf if alpha > 0 else math.nan
     if alpha < 1:
         scale = (1.0 - uniform()) ** float(kind(1) / alpha)
         alpha = alpha + kind(1)
@@ -65,9 +67,15 @@ def _single(x: float) -> Any:
 
 
 def poisson(mean: float, uniform: Callable[[], float]) -> float:
-    """Return a Poisson distributed number (Knuth; from 10 on PTRS of Hörmann 1993)."""
-    if mean == 0:
-        return 0.0
+    """Return a Poisson distributed number (Knuth; from 10 on PTRS of Hörmann 1993).
+
+    Raises:
+        RuntimeError: the mean is negative or nan.
+    """
+    if not mean >= 0:
+        raise RuntimeError(f"invalid Poisson rate, expected rate to be non-negative, got {mean}")
+    if mean == 0 or mean == math.inf:
+        return mean
     if mean < 10:
         return _poisson_by_products(mean, uniform)
     b = 0.931 + 2.53 * math.sqrt(mean)
@@ -108,13 +116,14 @@ def binomial(count: Any, prob: Any, uniform: Callable[[], float]) -> float:
         count: number of trials. prob: of success; NumPy numbers of the tensors' dtype.
         uniform: draws a number in double precision.
     """
+    if not count < math.inf or math.isnan(prob):
+        return math.nan
     if count <= 0 or prob <= 0:
         return 0.0
     if prob >= 1:
         return float(count)
-    if not prob <= 0.5:
-        rest = type(prob)(1) - prob
-        return float(count) - binomial(count, rest, uniform) if prob > 0.5 else math.nan
+    if prob > 0.5:
+        return float(count) - binomial(count, type(prob)(1) - prob, uniform)
     if count * prob >= 10:
         return _binomial_by_rejection(float(count), float(prob), uniform)
     import numpy as np
