@@ -33,9 +33,9 @@ from tangrad.ops.samples import Sample, SampleDtype, Sampler, SampleTensor
 from tangrad.ops.schema import REQUIRED
 
 SECONDS_PER_CALL = 20
-MEMORY = (
-    12 << 30
-)  # bytes of address space: a call that asks for more gets an error, not the machine
+# Bytes of address space: a call that asks for more gets an error, not the machine. 2^31 numbers of
+# four bytes do not fit, which take longer to write than SECONDS_PER_CALL on a machine with little.
+MEMORY = 5 << 30
 
 # Never called: they change the process, wait, read files, or start what this program cannot stop.
 LEFT_OUT = re.compile(

@@ -22,3 +22,9 @@ def test_is_an_error_and_leaves_the_tensor_as_it_was(grow):
     with pytest.raises(RuntimeError, match="bytes"):
         grow(x)
     assert x.shape == (0,)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+def test_resampling_asks_for_memory_before_it_lists_places(mode):
+    with pytest.raises(RuntimeError, match="overflow|memory"):
+        tangrad.nn.functional.interpolate(tangrad.ones(1, 1, 3, 4), scale_factor=2**31, mode=mode)

@@ -202,6 +202,11 @@ def _quantized(taps: Taps) -> Taps:
     )
 
 
+def _reserve(input: Any, sizes: Ints) -> None:
+    """Ask for the result's memory before the places of its elements are listed: it may lack."""
+    input.new_empty((*input.shape[:2], *sizes))
+
+
 def _resample(
     input: Any,
     sizes: Ints,
@@ -215,6 +220,7 @@ def _resample(
             f"interpolate in mode '{mode}' is not implemented for {input.dtype} of "
             f"{input.ndim} dimensions; convert to a floating-point dtype"
         )
+    _reserve(input, sizes)
     pixels = not input.is_floating_point()
     x = input.to(tangrad.float32) if input.dtype.itemsize < 4 else input
     dims = list(range(2, input.ndim))
@@ -234,6 +240,7 @@ def _resample(
 
 
 def _resample_nearest(input: Any, sizes: Ints, exact: bool, scales: list[float | None]) -> Any:
+    _reserve(input, sizes)
     x = input
     # PyTorch goes by the sizes of images, and by the scale of signals and volumes.
     by_sizes = input.ndim == 4 and not exact
