@@ -231,3 +231,19 @@ def test_factorizations_go_through_transforms():
     singular[2] = 0
     with pytest.raises(tangrad.linalg.LinAlgError):
         tangrad.func.vmap(tangrad.linalg.inv)(singular)
+
+
+def test_ldl_solve_takes_blocks_of_two() -> None:
+    a = tangrad.tensor([[0.0, 1.0, 2.0], [1.0, 0.0, 3.0], [2.0, 3.0, 0.0]])
+    factors, pivots = tangrad.linalg.ldl_factor(a)
+    assert (pivots < 0).any()
+    b = tangrad.tensor([[1.0], [2.0], [4.0]])
+    assert tangrad.allclose(a @ tangrad.linalg.ldl_solve(factors, pivots, b), b, atol=1e-5)
+
+
+@pytest.mark.parametrize("pivots", [[9, 1, 1], [1, 1, -3], [0, 0, 0], [-1, 2, 3], [1, -2, -9]])
+def test_ldl_solve_writes_no_rows_that_are_not_there(pivots: list[int]) -> None:
+    with pytest.raises(RuntimeError, match="not those of a matrix with 3 rows"):
+        tangrad.linalg.ldl_solve(
+            tangrad.eye(3), tangrad.tensor(pivots, dtype=tangrad.int32), tangrad.ones(3, 1)
+        )

@@ -471,11 +471,30 @@ def ldl_solve(np: Any, factors: Any, pivots: Any, b: Any, hermitian: bool) -> An
     right, out = b.reshape((count, *b.shape[-2:])), x.reshape((count, *b.shape[-2:]))
     run = _indefinite("trs", b.dtype, hermitian)
     for k in range(count if b.size else 0):
+        _check_blocks(given[k].tolist(), n)
         found, work = integers(np, n), np.array(right[k], order="F")
         found[:] = given[k]
         run("L", n, b.shape[-1], np.asfortranarray(ld[k]), n, found, work, n)
         out[k] = work
     return x
+
+
+def _check_blocks(pivots: list[int], n: int) -> None:
+    """Raise unless pivots are such as sytrf gives: sytrs reads and writes rows by them, unchecked."""
+    at = 0
+    while at < n and 0 < abs(pivots[at]) <= n:
+        if pivots[at] < 0:  # the first of two rows of a block
+            at += 1
+            if at == n or not -n <= pivots[at] < 0:
+                break
+        at += 1
+    else:
+        if at == n:
+            return
+    raise RuntimeError(
+        f"linalg.ldl_solve: pivots {pivots} are not those of a matrix with {n} rows; numbers from "
+        f"1 to {n} are expected, negative ones in pairs, as linalg.ldl_factor gives them"
+    )
 
 
 def _indefinite(what: str, dtype: Any, hermitian: bool) -> Callable[..., int]:
