@@ -480,7 +480,7 @@ def ldl_solve(np: Any, factors: Any, pivots: Any, b: Any, hermitian: bool) -> An
 
 
 def _check_blocks(pivots: list[int], n: int) -> None:
-    """Raise unless pivots are such as sytrf gives: sytrs reads and writes rows by them, unchecked."""
+    """Raise unless pivots are such as sytrf gives: sytrs goes to rows by them, unchecked."""
     at = 0
     while at < n and 0 < abs(pivots[at]) <= n:
         if pivots[at] < 0:  # the first of two rows of a block
