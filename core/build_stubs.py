@@ -108,6 +108,7 @@ def compiled_core() -> str:
 def top_level() -> str:
     """Return the stub of `tangrad`."""
     import tangrad
+    from tangrad.tensor.foreign import SPARSE_LAYOUTS
 
     lines = [f"from tangrad import {name} as {name}" for name in _submodules(tangrad)]
     functions = []
@@ -128,6 +129,7 @@ def top_level() -> str:
             functions.append(f"{name}: {'_float' if found is not None else 'None'}")
     functions += [f"{name}: _dtype" for name in _dtype_names(tangrad)]
     functions += [f"{name}: Any" for name in (*_legacy_names(), *_plugin_names(tangrad))]
+    functions += [f"{name}: _layout" for name in SPARSE_LAYOUTS]
     functions.append("__version__: str")
     return MODULE_HEADER + "\n".join(lines) + "\n\n" + "\n".join(functions) + "\n"
 
