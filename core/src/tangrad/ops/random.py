@@ -67,8 +67,6 @@ def _greatest(dtype: Any) -> float:
 
 def _check_uniform(self: Any, from_: float, to: float) -> None:
     _require_floating("uniform_", self)
-    if from_ == 0 and to == 1:  # as `rand` asks for
-        return
     if from_ > to:
         raise RuntimeError(
             f"uniform_ expects to return a [from, to) range, but found from={from_} > to={to}"
