@@ -34,8 +34,8 @@ from tangrad.ops.schema import REQUIRED
 
 SECONDS_PER_CALL = 20
 # Bytes of address space: a call that asks for more gets an error, not the machine. 2^31 numbers of
-# four bytes do not fit, which take longer to write than SECONDS_PER_CALL on a machine with little.
-MEMORY = 5 << 30
+# two bytes do not fit, which take longer to write than SECONDS_PER_CALL on a machine with little.
+MEMORY = 4 << 30
 
 # Never called: they change the process, wait, read files, or start what this program cannot stop.
 LEFT_OUT = re.compile(
@@ -409,7 +409,7 @@ def paths(torch: Any) -> list[str]:
     }
     found = []
     for prefix, place in places.items():
-        for name in dir(place) if prefix != "T.nn.functional" else _functional():
+        for name in dir(place) if prefix != "T.nn.functional" else sorted(_functional()):
             path = f"{prefix}.{name}"
             if name.startswith("_") or LEFT_OUT.search(f".{name}"):
                 continue
