@@ -208,6 +208,14 @@ def results() -> dict[str, str]:
     return {"exact": exact.hexdigest(), "close": close}
 
 
+def test_many_wide_operands_of_joined_rows_fit_their_tiles():
+    """The tangent of a product reads four operands, none of them contiguous."""
+    frames = [tangrad.randn(2, 116, dtype=tangrad.complex128).unfold(-1, 16, 4) for _ in range(2)]
+    rows = [tangrad.randn(16, dtype=tangrad.complex128) for _ in range(2)]
+    _, tangent = tangrad.func.jvp(tangrad.mul, (frames[0], rows[0]), (frames[1], rows[1]))
+    assert tangent.allclose(frames[1] * rows[0] + frames[0] * rows[1])
+
+
 def test_results_that_are_stored_past_the_caches():
     n = (9 << 20) + 37  # 36 MiB, and no whole number of pieces or lines
     x = tangrad.arange(n, dtype=tangrad.float32)

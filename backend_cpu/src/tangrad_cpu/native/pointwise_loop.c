@@ -175,11 +175,22 @@ static void turn_if_worth(plan *p)
     }
 }
 
+/* Elements of a block whose tiles of so many bytes an element fit in TILES_BYTES. */
+static inline int64_t elements_that_fit(int64_t bytes)
+{
+    return TILES_BYTES / bytes & ~(int64_t)15;
+}
+
 /* Whether a further dimension may join the block and no operand loses by it: what was contiguous
- * stays so, or is the same for every block, so that its tile is filled only once. */
+ * stays so, or is the same for every block, so that its tile is filled only once. A joined
+ * dimension is not divided, so its tiles must fit even if every operand needs one. */
 static int joins(plan *p)
 {
-    int joined = p->inner * p->shape[p->split] <= JOINED_MOST;
+    const int64_t elements = p->inner * p->shape[p->split];
+    int64_t bytes = 0;
+    for (int i = 0; i < p->count; i++)
+        bytes += width_of(p, i);
+    int joined = elements <= JOINED_MOST && elements <= elements_that_fit(bytes);
     for (int i = 0; i < p->count && joined; i++) {
         if (!is_flat(p, i))
             continue;
@@ -202,7 +213,7 @@ static void lay_tiles(plan *p)
         if (p->mode[i] == TILE)
             bytes += width_of(p, i);
     }
-    most = bytes == 0 ? TASK_WORK : TILES_BYTES / bytes & ~(int64_t)15;
+    most = bytes == 0 ? TASK_WORK : elements_that_fit(bytes);
     if (bytes != 0 && most > TGC_TILE_MOST)
         most = TGC_TILE_MOST;
     p->length = most / p->inner;
