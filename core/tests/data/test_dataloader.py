@@ -73,6 +73,37 @@ def test_arrays_become_tensors(agree, function):
     agree(lambda t: described(getattr(t.utils.data, function)(samples)))
 
 
+ARRAYS = {
+    "numbers": lambda np: [np.array(1), np.array(2)],
+    "no rows": lambda np: [np.ones((0, 2)), np.ones((0, 2))],
+    "transposed": lambda np: [np.arange(6).reshape(2, 3).T, np.ones((3, 2), "int64")],
+    "mixed dtypes": lambda np: [np.ones(2, "float32"), np.ones(2, "int64")],
+    "unequal": lambda np: [np.ones(2), np.ones(3)],
+    "half": lambda np: [np.ones(2, "float16")] * 3,
+    "foreign order": lambda np: [np.ones(2, ">f4")] * 2,
+}
+
+
+@pytest.mark.parametrize("case", ARRAYS)
+def test_arrays_are_joined_as_in_pytorch(agree, case):
+    np = pytest.importorskip("numpy")
+    agree(
+        lambda t: described(t.utils.data.default_collate(ARRAYS[case](np))),
+        message=case not in ("unequal", "foreign order"),
+    )
+
+
+def test_a_batch_of_arrays_has_memory_of_its_own():
+    np = pytest.importorskip("numpy")
+    samples = [np.ones((2, 3), "float32") for _ in range(4)]
+    batch = data.default_collate(samples)
+    samples[0][:] = 7
+    assert batch.shape == (4, 2, 3)
+    assert batch.sum() == 24
+    assert not batch._is_view()
+    batch.resize_(8, 2, 3)
+
+
 def test_arrays_of_strings_are_not_collated(agree):
     np = pytest.importorskip("numpy")
     agree(lambda t: t.utils.data.default_collate([np.array(["a"])] * 2), message=False)

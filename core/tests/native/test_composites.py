@@ -136,3 +136,23 @@ def test_places_of_nonzero_lie_dimension_by_dimension():
     assert x.nonzero().tolist() == [[0, 1], [1, 0], [1, 1]]
     assert x.nonzero().stride() == (1, 3)
     assert all(places.is_contiguous() for places in x.nonzero(as_tuple=True))
+
+
+@settings(deadline=None)  # the first call loads families of ops
+@given(st.lists(SIZES, min_size=1, max_size=3), st.integers(0, 2), st.booleans(), st.booleans())
+def test_stack_agrees_with_its_definition(sizes, further, transposed, whole):
+    sizes += sizes[:1] * further
+    whole_numbers = [tangrad.arange(tangrad.Size(size).numel()).view(size) for size in sizes]
+    made = [x + i for i, x in enumerate(whole_numbers)]
+    made = made if whole else [x.double().requires_grad_() for x in made]
+    made = [x.transpose(0, -1) if transposed and x.ndim else x for x in made]
+
+    def shown(stack):
+        try:
+            y = stack(made, 0)
+        except RuntimeError as error:
+            return str(error)
+        grads = [] if whole else tangrad.autograd.grad((y * y).sum(), made)
+        return y.tolist(), y.stride(), y._is_view(), [g.tolist() for g in grads]
+
+    assert shown(tangrad.stack) == shown(by_definition("stack"))

@@ -9,9 +9,11 @@ cdef enum:
     SHORT_CONTIGUOUS = 5
     SHORT_EMPTY = 6
     SHORT_POWER = 7
+    SHORT_STACK = 8
 
 SHORTCUTS = {"matmul": SHORT_MATMUL, "softmax": SHORT_SOFTMAX, "log_softmax": SHORT_SOFTMAX, "reshape": SHORT_RESHAPE,
-             "flatten": SHORT_FLATTEN, "contiguous": SHORT_CONTIGUOUS, "empty": SHORT_EMPTY}
+             "flatten": SHORT_FLATTEN, "contiguous": SHORT_CONTIGUOUS, "empty": SHORT_EMPTY,
+             "stack": SHORT_STACK}
 
 
 cdef object shortcut(Op op, PyObject** flat):
@@ -23,6 +25,8 @@ cdef object shortcut(Op op, PyObject** flat):
     cdef Tensor t, u
     if op.shortcut == SHORT_EMPTY:
         return empty_of_size(flat)
+    if op.shortcut == SHORT_STACK:
+        return stacked(flat)
     t = <Tensor>flat[0]
     if op.shortcut == SHORT_CONTIGUOUS:
         return t if flat[1] == Py_None_ptr and t.flags & CONTIGUOUS else NotImplemented
@@ -50,6 +54,29 @@ cdef object shortcut(Op op, PyObject** flat):
     inner[0] = flat[0]
     inner[1] = <PyObject*>size
     return call_flat(<Op>lookup_op("view").overloads[0], inner, None, False)
+
+
+cdef object stacked(PyObject** flat):
+    """The stack along the first dimension of contiguous tensors: them one after the other, without a view of each."""
+    cdef PyObject* inner[MAX_PARAMS]
+    cdef list tensors = <list>flat[0]
+    cdef Tensor first, t
+    if <object>flat[1] != 0 or not tensors:
+        return NotImplemented
+    first = tensors[0]
+    if first.ndim_ == 0 or first.ndim_ == MAX_DIMS:
+        return NotImplemented
+    for member in tensors:
+        t = member
+        if not t.flags & CONTIGUOUS or t.ndim_ != first.ndim_ \
+                or memcmp(t.shape_, first.shape_, first.ndim_ * sizeof(int64_t)) != 0:
+            return NotImplemented
+    joined = call_flat(lookup_op("cat"), flat, None, False)
+    if not (<Tensor>joined).flags & CONTIGUOUS:
+        return NotImplemented
+    size = (len(tensors),) + shape_of(first)
+    inner[0], inner[1] = <PyObject*>joined, <PyObject*>size
+    return call_flat(lookup_op("_unsafe_view"), inner, None, False)
 
 
 cdef object empty_of_size(PyObject** flat):

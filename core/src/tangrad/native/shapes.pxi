@@ -35,13 +35,6 @@ cdef int plain_shape(Op op, PyObject** flat, Tensor first, int64_t* shape) excep
         return -1
     if op.plain >= PLAIN_NLL:
         return plain_indexed(op, flat, first, shape)
-    if KIND[first.dtype_.index] != KIND_FLOAT:
-        return -1
-    if op.plain == PLAIN_LAYER_NORM:
-        return plain_layer_norm(flat, first, shape)
-    if op.plain == PLAIN_SAME:
-        memcpy(shape, a.shape_, a.ndim_ * sizeof(int64_t))
-        return a.ndim_
     if op.plain == PLAIN_CAT:
         dim = <object>flat[1]
         if a.ndim_ == 0 or dim < 0 or dim >= a.ndim_:
@@ -56,6 +49,13 @@ cdef int plain_shape(Op op, PyObject** flat, Tensor first, int64_t* shape) excep
                     return -1
             total += b.shape_[dim]
         shape[dim] = total
+        return a.ndim_
+    if KIND[first.dtype_.index] != KIND_FLOAT:
+        return -1
+    if op.plain == PLAIN_LAYER_NORM:
+        return plain_layer_norm(flat, first, shape)
+    if op.plain == PLAIN_SAME:
+        memcpy(shape, a.shape_, a.ndim_ * sizeof(int64_t))
         return a.ndim_
     if not isinstance(<object>flat[1], Tensor):
         return -1

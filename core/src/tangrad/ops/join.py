@@ -172,7 +172,7 @@ def stack(tensors: Sequence[Any], dim: int) -> Any:
     if not tensors:
         raise RuntimeError("stack expects a non-empty TensorList")
     shapes = [x.shape for x in tensors]
-    if not _alike(shapes):
+    if shapes.count(shapes[0]) < len(shapes):
         i = next(i for i, shape in enumerate(shapes) if shape != shapes[0])
         raise RuntimeError(
             f"stack expects each tensor to be equal size, but got {list(shapes[0])} at entry 0 "

@@ -42,8 +42,8 @@ def tensor(
             are asked of integers.
     """
     made = None
-    if type(data) is list and dtype is None and device is None:
-        made = _C.tensor_of_numbers(data)
+    if type(data) in (list, tuple) and dtype is None and device is None:
+        made = _C.tensor_of_numbers(list(data) if type(data) is tuple else data)
     if made is None:
         made = _copied(data, _checked_dtype("tensor", dtype), device)
     if pin_memory:

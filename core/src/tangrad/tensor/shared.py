@@ -15,7 +15,18 @@ from weakref import WeakValueDictionary
 
 from tangrad import _C
 
-__all__ = ["SharedMemory", "host_bytes", "is_shared", "new_file", "on_file", "on_host", "share"]
+__all__ = [
+    "SharedMemory",
+    "host_bytes",
+    "is_shared",
+    "new_file",
+    "on_file",
+    "on_host",
+    "share",
+    "write_at",
+]
+
+_WRITE_AT_MOST = 1 << 30  # systems take no more than two gigabytes at once
 
 
 def new_file(nbytes: int) -> int:
@@ -35,6 +46,17 @@ def new_file(nbytes: int) -> int:
         os.close(file)
         raise
     return file
+
+
+def write_at(file: int, offset: int, content: memoryview) -> None:
+    """Write bytes to a file, whose pages a mapping would have to clear first.
+
+    Raises:
+        OSError: there is no memory left.
+    """
+    while content.nbytes:
+        written = os.pwrite(file, content[:_WRITE_AT_MOST], offset)
+        content, offset = content[written:], offset + written
 
 
 class SharedMemory:
@@ -128,11 +150,11 @@ def share(storage: Any) -> int | None:
         )
     file = new_file(nbytes)
     try:
+        write_at(file, 0, host_bytes(storage))
         made = SharedMemory(file, nbytes, keep=True)
     except BaseException:
         os.close(file)
         raise
-    made.memory[:] = host_bytes(storage)
     _C.rebase_storage(storage, made.storage(0, nbytes, storage.device))
     _storages[_identity(file)] = storage
     return file

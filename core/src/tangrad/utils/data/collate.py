@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
 from typing import Any
 
 import tangrad
+from tangrad import _C
 
 
 def _is_numpy(value: Any) -> bool:
@@ -60,10 +62,30 @@ def default_convert(data: Any) -> Any:
 
 
 def _collate_tensors(batch: Sequence[Any]) -> Any:
-    return tangrad.stack(list(batch), 0)
+    return tangrad.stack(batch, 0)
+
+
+def _joined_by_numpy(batch: Sequence[Any]) -> Any:
+    """Return the batch of arrays alike without a tensor for each; None if they are not."""
+    first = batch[0]
+    kind, shape = first.dtype, first.shape
+    if not shape or not kind.isnative or _C.get_intercept() is not None:
+        return None
+    if any(value.dtype is not kind or value.shape != shape for value in batch):
+        return None
+    sample = _from_numpy(first)
+    if sample is None:
+        return None
+    made = tangrad.empty((len(batch), *shape), dtype=sample.dtype, device=sample.device)
+    rows = made.numpy().reshape(len(batch) * shape[0], *shape[1:])
+    sys.modules["numpy"].concatenate(batch, out=rows)
+    return made
 
 
 def _collate_numpy(batch: Sequence[Any]) -> Any:
+    joined = _joined_by_numpy(batch)
+    if joined is not None:
+        return joined
     tensors = [_from_numpy(value) for value in batch]
     if any(tensor is None for tensor in tensors):
         raise TypeError(_unknown(batch[0].dtype))
@@ -85,7 +107,7 @@ def _collate_mapping(batch: Sequence[Any]) -> Any:
 
 def _collate_sequence(batch: Sequence[Any]) -> Any:
     first = batch[0]
-    if any(len(item) != len(first) for item in batch):
+    if set(map(len, batch)) != {len(first)}:
         raise RuntimeError("each element in list of batch should be of equal size")
     columns = [default_collate(column) for column in zip(*batch, strict=True)]
     if hasattr(first, "_fields"):

@@ -19,11 +19,10 @@ from typing import Any
 from tangrad import _C
 from tangrad.multiprocessing.reductions import refuse_history
 from tangrad.tensor.pickling import reduce_storage, reduce_tensor
-from tangrad.tensor.shared import SharedMemory, host_bytes, new_file, on_host
+from tangrad.tensor.shared import SharedMemory, host_bytes, new_file, on_host, write_at
 
 _HEADER = struct.Struct("<QQ")  # sizes of the pickled object and of the file
 _ALIGNMENT = 64
-_WRITE_AT_MOST = 1 << 30
 _state = threading.local()
 
 
@@ -88,10 +87,7 @@ class Message:
         file = new_file(self.size)
         try:
             for offset, buffer in self.parts:
-                done = 0
-                while done < len(buffer):
-                    block = buffer[done : done + _WRITE_AT_MOST]
-                    done += os.pwrite(file, block, offset + done)
+                write_at(file, offset, buffer)
         except BaseException:
             os.close(file)
             raise
