@@ -20,7 +20,7 @@
             const int64_t at = i + k;                                                                                  \
             lane[k] += (VALUE);                                                                                        \
         }                                                                                                              \
-        for (int half = (LANES_) / 2; half; half /= 2)                                                                 \
+        _Pragma("GCC unroll 8") for (int half = (LANES_) / 2; half; half /= 2)                                        \
             for (int k = 0; k < half; k++)                                                                             \
                 lane[k] += lane[k + half];                                                                             \
         total += (double)lane[0];                                                                                      \

@@ -15,6 +15,7 @@ enum { SOFTMAX, LOG_SOFTMAX, SOFTMAX_GRADIENT, LOG_SOFTMAX_GRADIENT };
 
 #define MOST_LANES 256
 #define SM_LANES 64
+#define SM_STEP 16
 #define SM_BLOCK 4096
 /* Rows shorter than this share vectors. */
 #define SHORT 32
@@ -171,7 +172,7 @@ static int softmax(const tg_call *call, void *context)
     for (int v = 0; v < views; v++) {
         j.data[v] = view[v]->data;
         j.step[v] = 1;
-        j.lane_step[v] = 0;
+        j.lane_step[v] = 1;
     }
     int contiguous = 1;
     for (int d = 0; d < view[last]->ndim; d++) {
@@ -194,7 +195,7 @@ static int softmax(const tg_call *call, void *context)
     for (int v = 0; v < views; v++)
         contiguous &= j.step[v] == 1;
     int full = j.dtype == TGC_FLOAT32 || j.dtype == TGC_FLOAT64;
-    if (full && contiguous && (j.n >= SHORT || numel == j.n)) {
+    if (full && contiguous && (j.n >= SHORT || (numel == j.n && j.n >= SM_STEP))) {
         int64_t row = j.n * tgc_itemsize[j.dtype];
         j.streamed = tgc_streams(j.data[last], numel / j.n * row) && row % 64 == 0 && row <= HELD_MOST
                      && view[last]->strides[dim] == 1;

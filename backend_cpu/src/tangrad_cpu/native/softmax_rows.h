@@ -1,10 +1,13 @@
-/* Softmax, log-softmax and their gradients for float32 or float64: SM_T, SM(name), SM_EXP, SM_LOG.
+/* Softmax, log-softmax and their gradients for float32 or float64: SM_T, SM(name), SM_EXP.
  *
  * `row` functions work on one contiguous row, `lanes` functions on n rows of contiguous lanes, each
  * lane its own softmax. Sums of a row are kept in SM_LANES partial sums and handed on to float64
- * after SM_BLOCK elements; the order depends on the length alone. */
+ * after SM_BLOCK elements; the order depends on the length alone. A loop over what a row has beyond
+ * whole steps of SM_STEP would not be vectorised: the row's last step is visited instead, which
+ * overlaps the one before. */
 
-static void SM(maxima)(const SM_T *x, int64_t n, SM_T *most)
+/* Of a row of at least a step. */
+static SM_T SM(maximum)(const SM_T *x, int64_t n)
 {
     SM_T lane[SM_LANES];
     for (int k = 0; k < SM_LANES; k++)
@@ -13,12 +16,33 @@ static void SM(maxima)(const SM_T *x, int64_t n, SM_T *most)
     for (; i + SM_LANES <= n; i += SM_LANES)
         for (int k = 0; k < SM_LANES; k++)
             lane[k] = x[i + k] > lane[k] ? x[i + k] : lane[k];
-    for (; i < n; i++)
-        lane[0] = x[i] > lane[0] ? x[i] : lane[0];
+    for (; i + SM_STEP <= n; i += SM_STEP)
+        for (int k = 0; k < SM_STEP; k++)
+            lane[k] = x[i + k] > lane[k] ? x[i + k] : lane[k];
+    const SM_T *last = x + n - SM_STEP;
+    for (int k = 0; k < SM_STEP; k++)
+        lane[k] = last[k] > lane[k] ? last[k] : lane[k];
+    /* Of a known number of lanes each: they stay in registers. */
+#pragma GCC unroll 8
     for (int half = SM_LANES / 2; half; half /= 2)
         for (int k = 0; k < half; k++)
             lane[k] = lane[k + half] > lane[k] ? lane[k + half] : lane[k];
-    *most = lane[0];
+    return lane[0];
+}
+
+/* exp(x - most) of a step, and the sum of its last elements. */
+static SM_T SM(step_powers)(const SM_T *x, SM_T most, int rest, SM_T *power)
+{
+    SM_T lane[SM_STEP];
+    for (int k = 0; k < SM_STEP; k++) {
+        power[k] = SM_EXP(x[k] - most);
+        lane[k] = k < SM_STEP - rest ? 0 : power[k];
+    }
+#pragma GCC unroll 8
+    for (int half = SM_STEP / 2; half; half /= 2)
+        for (int k = 0; k < half; k++)
+            lane[k] += lane[k + half];
+    return lane[0];
 }
 
 /* Sum VALUE over a row. */
@@ -26,21 +50,30 @@ static void SM(maxima)(const SM_T *x, int64_t n, SM_T *most)
 
 static void SM(softmax_row)(const SM_T *x, SM_T *restrict out, int64_t n)
 {
-    SM_T most;
+    const int64_t rest = n % SM_STEP, whole = n - rest;
+    const SM_T most = SM(maximum)(x, n);
+    SM_T power[SM_STEP];
     double sum = 0;
-    SM(maxima)(x, n, &most);
-    SM_SUM(sum, n, out[at] = SM_EXP(x[at] - most))
+    SM_SUM(sum, whole, out[at] = SM_EXP(x[at] - most))
+    if (rest)
+        sum += (double)SM(step_powers)(x + n - SM_STEP, most, (int)rest, power);
     const SM_T scale = (SM_T)(1 / sum);
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < whole; i++)
         out[i] *= scale;
+    if (rest)
+        for (int k = 0; k < SM_STEP; k++)
+            out[n - SM_STEP + k] = power[k] * scale;
 }
 
 static void SM(log_softmax_row)(const SM_T *x, SM_T *restrict out, int64_t n)
 {
-    SM_T most;
+    const int64_t rest = n % SM_STEP, whole = n - rest;
+    const SM_T most = SM(maximum)(x, n);
+    SM_T power[SM_STEP];
     double sum = 0;
-    SM(maxima)(x, n, &most);
-    SM_SUM(sum, n, SM_EXP(x[at] - most))
+    SM_SUM(sum, whole, SM_EXP(x[at] - most))
+    if (rest)
+        sum += (double)SM(step_powers)(x + n - SM_STEP, most, (int)rest, power);
     const SM_T shift = (SM_T)log(sum);
     for (int64_t i = 0; i < n; i++)
         out[i] = (x[i] - most) - shift;
@@ -59,11 +92,15 @@ static void SM(softmax_gradient_row)(const SM_T *g, const SM_T *y, SM_T *restric
 /* g - exp(y) sum(g) */
 static void SM(log_softmax_gradient_row)(const SM_T *g, const SM_T *y, SM_T *restrict out, int64_t n)
 {
+    const int64_t whole = n - n % SM_STEP;
     double sum = 0;
     SM_SUM(sum, n, g[at])
     const SM_T scale = (SM_T)sum;
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < whole; i++)
         out[i] = g[i] - SM_EXP(y[i]) * scale;
+    if (whole < n)
+        for (int64_t i = n - SM_STEP; i < n; i++)
+            out[i] = g[i] - SM_EXP(y[i]) * scale;
 }
 
 static void SM(row)(int kind, const SM_T *a, const SM_T *b, SM_T *out, int64_t n)
