@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 int tgc_error(const char *type, const char *format, ...)
 {
@@ -15,8 +16,20 @@ int tgc_error(const char *type, const char *format, ...)
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     PyGILState_STATE gil = PyGILState_Ensure();
-    PyObject *kind = PyDict_GetItemString(PyEval_GetBuiltins(), type);
+    const char *dot = strrchr(type, '.');
+    PyObject *kind = NULL;
+    if (dot == NULL) {
+        kind = PyDict_GetItemString(PyEval_GetBuiltins(), type);
+        Py_XINCREF(kind);
+    } else {
+        char module[64];
+        snprintf(module, sizeof module, "%.*s", (int)(dot - type), type);
+        PyObject *found = PyImport_ImportModule(module);
+        kind = found != NULL ? PyObject_GetAttrString(found, dot + 1) : NULL;
+        Py_XDECREF(found);
+    }
     PyErr_SetString(kind != NULL ? kind : PyExc_RuntimeError, text);
+    Py_XDECREF(kind);
     PyGILState_Release(gil);
     return -1;
 }

@@ -78,7 +78,8 @@ static inline int64_t tgc_begin(int64_t n, int64_t tasks, int64_t index, int64_t
 void tgc_set_threads(int threads);
 int tgc_threads(void);
 
-/* Set a Python exception ("RuntimeError", "IndexError", ...) and return -1; takes the GIL. */
+/* Set a Python exception ("RuntimeError", "IndexError", ..., or "module.Name") and return -1; takes
+ * the GIL. */
 int tgc_error(const char *type, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int tgc_no_memory(const char *op, size_t bytes);
 

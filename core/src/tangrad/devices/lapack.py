@@ -152,6 +152,25 @@ def _count(a: Any) -> int:
     return n
 
 
+_STRIP = 32  # rows of which a cache line each stays in the first-level cache
+
+
+def column_major(np: Any, shape: tuple[int, int], dtype: Any) -> tuple[Any, int]:
+    """Return memory for a matrix column by column, and how far its columns lie apart.
+
+    Columns a power of two apart would share sets of the cache.
+    """
+    m, n = shape
+    apart = m + 16 if m % 64 == 0 else max(m, 1)
+    return np.empty((n, apart), dtype).T[:m], apart
+
+
+def fill_columns(work: Any, matrix: Any) -> None:
+    """Write a matrix into `column_major` memory, by strips: NumPy would read column by column."""
+    for i in range(0, len(matrix), _STRIP):
+        work[i : i + _STRIP] = matrix[i : i + _STRIP]
+
+
 # --- triangular factors
 
 
@@ -374,16 +393,18 @@ def qr(np: Any, a: Any, rows: int) -> tuple[Any, Any]:
     stack, left, right = (x.reshape((-1, *x.shape[-2:])) for x in (a, q, r))
     k = min(m, n)
     factor, generate = routine("geqrf", a.dtype.name), routine("orgqr", a.dtype.name)
+    upper = ~np.tri(rows, n, -1, dtype=bool)
     for i in range(len(stack)):
         if factor is None or generate is None:
             left[i], right[i] = np.linalg.qr(stack[i], "complete" if rows > k else "reduced")
             continue
-        work, tau = np.empty((m, max(n, rows)), a.dtype, order="F"), np.zeros(k, a.dtype)
-        work[:, :n] = stack[i]
+        work, apart = column_major(np, (m, max(n, rows)), a.dtype)
+        tau = np.zeros(k, a.dtype)
+        fill_columns(work[:, :n], stack[i])
         work[:, n:] = 0
-        with_workspace(np, factor, work, m, n, work, m, tau)
-        right[i] = np.triu(work[:rows, :n])
-        with_workspace(np, generate, work, m, rows, k, work, m, tau)
+        with_workspace(np, factor, work, m, n, work, apart, tau)
+        np.copyto(right[i], work[:rows, :n], where=upper)
+        with_workspace(np, generate, work, m, rows, k, work, apart, tau)
         left[i] = work[:, :rows]
     return q, r
 

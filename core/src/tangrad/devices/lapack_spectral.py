@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tangrad.devices.lapack import LinAlgError, integers, routine, with_workspace
+from tangrad.devices.lapack import (
+    LinAlgError,
+    column_major,
+    fill_columns,
+    integers,
+    routine,
+    with_workspace,
+)
 
 
 def _not_converged(name: str, info: int) -> LinAlgError:
@@ -45,9 +52,10 @@ def eigh(np: Any, a: Any, upper: bool, vectors: bool) -> tuple[Any, Any]:
         spaces = [np.empty(1 + 6 * n + 2 * n * n + 64 * n, real)]
     spaces.append(integers(np, 3 + 5 * n))
     sized = [x for space in spaces for x in (space, space.size)]
+    work, apart = column_major(np, (n, n), a.dtype)
     for k in range(len(stack)):
-        work = np.array(stack[k], order="F")
-        info = run("V" if vectors else "N", "U" if upper else "L", n, work, n, out[k], *sized)
+        fill_columns(work, stack[k])
+        info = run("V" if vectors else "N", "U" if upper else "L", n, work, apart, out[k], *sized)
         if info:
             raise _not_converged("linalg.eigh", info)
         if found is not None:
@@ -80,15 +88,17 @@ def svd(np: Any, a: Any, full: bool, vectors: bool) -> tuple[Any, Any, Any]:
         large = max(m, n)
         size = max(5 * k * k + 5 * k, 2 * large * k + 2 * k * k + k) if vectors else 7 * k
         after = (np.empty(size, real), *after)
-    left = np.empty((m, columns) if vectors else (1, 1), a.dtype, order="F")
-    right = np.empty((rows, n) if vectors else (1, 1), a.dtype, order="F")
+    left, left_apart = column_major(np, (m, columns) if vectors else (1, 1), a.dtype)
+    right, right_apart = column_major(np, (rows, n) if vectors else (1, 1), a.dtype)
+    matrix, apart = column_major(np, (m, n), a.dtype)
     for i in range(len(stack)):
-        matrix, values = np.array(stack[i], order="F"), s.reshape((-1, k))[i]
+        fill_columns(matrix, stack[i])
+        values = s.reshape((-1, k))[i]
         info = with_workspace(
             np,
             run,
             matrix,
-            *(job, m, n, matrix, m, values, left, len(left), right, len(right)),
+            *(job, m, n, matrix, apart, values, left, left_apart, right, right_apart),
             after=after,
         )
         if info:
