@@ -10,7 +10,7 @@ from tangrad.ops.define import composite, pointwise
 
 # A whole zero point is added `after` the rounding, a broken one `before`; the other of them is 0.
 # The inverse of the scale comes as an operand, for it is rounded to float32, as the scale is.
-_LEVEL = "level = round(self * inverse + before) + after"
+_LEVEL = "(round(self * inverse + before) + after)"
 
 
 def _in_torch(
@@ -32,10 +32,10 @@ def _in_torch(
 fake_quantize_elements = pointwise(
     "fake_quantize_elements(Tensor self, Operand scale, Operand inverse, Operand before,"
     " Operand after, Scalar quant_min, Scalar quant_max) -> Tensor",
-    f"{_LEVEL}; (fmin(fmax(level, quant_min), quant_max) - before - after) * scale",
+    f"(fmin(fmax({_LEVEL}, quant_min), quant_max) - before - after) * scale",
     dtypes="floating",
     partials={
-        "self": f"{_LEVEL}; where((level >= quant_min) & (level <= quant_max), 1, 0)",
+        "self": f"where(({_LEVEL} >= quant_min) & ({_LEVEL} <= quant_max), 1, 0)",
         "scale": "0",
         "inverse": "0",
         "before": "0",
