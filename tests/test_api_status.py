@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from tangrad_testing.api_status import table
+from tangrad_testing.api_status import APART, family, page, table
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "api-status.md"
 
@@ -26,3 +26,17 @@ def test_what_the_page_does_not_list_behaves_as_in_pytorch() -> None:
         if status != "same" and name not in listed.get(namespace, set())
     }
     assert not worse
+
+
+def test_what_is_left_to_other_packages_stands_apart() -> None:
+    found = {"torch": {"abs": "same", "quantize_per_tensor": "missing", "seed": "untested"}}
+    text = page(found)
+    assert "Of all names, 1 of 3 behave the same (33.3 %)." in text
+    assert "others, 1 of 2 behave the same (50.0 %)." in text
+    assert "## Of other packages: Quantized tensors\n- `torch`: quantize_per_tensor\n" in text
+    assert family("quantize_per_tensor", "same") == "same"
+
+
+def test_what_stands_apart_are_names_of_pytorch() -> None:
+    known = {name for names in names_that_do_not_work().values() for name in names}
+    assert {name for names in APART.values() for name in names.split()} <= known

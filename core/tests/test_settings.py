@@ -76,6 +76,8 @@ def test_precision_of_products() -> None:
         lambda t: (t.set_warn_always(True), t.is_warn_always_enabled())[1],
         lambda t: t.set_num_interop_threads(0),
         lambda t: t.set_num_interop_threads(2.0),
+        lambda t: t.init_num_threads(),
+        lambda t: t.thread_safe_generator(),
         lambda t: t.get_device_module(3),
         lambda t: t.get_device_module("nowhere"),
         lambda t: t.set_default_tensor_type(t.int64),
@@ -97,6 +99,12 @@ def test_precision_of_products() -> None:
 )
 def test_answers_of_the_top_level(call: Callable[[Any], Any]) -> None:
     assert outcome(tangrad, call) == outcome(torch, call)
+
+
+def test_memory_is_pinned_for_a_device_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tangrad._C, "_default_accelerator", lambda: "cpu")
+    with pytest.raises(RuntimeError, match="Cannot access accelerator device"):
+        tangrad.ones(1).pin_memory()
 
 
 def test_default_tensor_type() -> None:

@@ -6,6 +6,14 @@ from tangrad.dispatch.overrides import (
     TorchFunctionMode,
     handle_torch_function,
     has_torch_function,
+    has_torch_function_unary,
+    has_torch_function_variadic,
 )
 
-__all__ = ["TorchFunctionMode", "handle_torch_function", "has_torch_function"]
+__all__ = [
+    "TorchFunctionMode",
+    "handle_torch_function",
+    "has_torch_function",
+    "has_torch_function_unary",
+    "has_torch_function_variadic",
+]

@@ -119,12 +119,46 @@ def test_groups_must_lie_in_the_matrix():
             )
 
 
-def test_products_of_small_floats_say_that_there_are_none():
-    a, recipe = numbers(2, 2), F.ScalingType.TensorWise
-    for function in (F.scaled_mm, F.scaled_grouped_mm):
-        with pytest.raises(NotImplementedError, match="8-bit or 4-bit floats"):
-            function(a, a, tangrad.ones(()), recipe, tangrad.ones(()), recipe)
-    assert int(F.SwizzleType.SWIZZLE_32_4_4) == 1
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
+@pytest.mark.parametrize("recipe", ["TensorWise", "RowWise"])
+@pytest.mark.parametrize("biased", [False, True])
+def test_scaled_products_of_small_floats(agree, dtype, recipe, biased):
+    def program(t):
+        F = t.nn.functional
+        a = t.linspace(-3, 4, 48).reshape(3, 16).to(getattr(t, dtype))
+        b = t.linspace(-1, 2, 64).reshape(4, 16).to(getattr(t, dtype)).mT
+        rows = recipe == "RowWise"
+        return F.scaled_mm(
+            a,
+            b,
+            t.linspace(0.5, 2, 3).reshape(3, 1) if rows else t.tensor([2.0]),
+            getattr(F.ScalingType, recipe),
+            t.linspace(0.5, 2, 4).reshape(1, 4) if rows else t.tensor(0.5),
+            getattr(F.ScalingType, recipe),
+            bias=t.linspace(0, 1, 4) if biased else None,
+            output_dtype=t.float32,
+        )
+
+    agree(program, tolerance=1e-5)
+
+
+def test_scaled_products_refuse_what_does_not_fit():
+    small, one = numbers(2, 3).to(tangrad.float8_e4m3fn), tangrad.ones(())
+    whole, rows = F.ScalingType.TensorWise, F.ScalingType.RowWise
+    with pytest.raises(ValueError, match=r"invalid scaling.*use matmul"):
+        F.scaled_mm(numbers(2, 3), numbers(3, 2), one, whole, one, whole)
+    with pytest.raises(ValueError, match=r"cannot be multiplied \(2x3 and 2x3\)"):
+        F.scaled_mm(small, small, one, whole, one, whole)
+    with pytest.raises(ValueError, match=r"scale_a must be of shape \[2, 1\]"):
+        F.scaled_mm(small, small.mT, one, rows, one, rows)
+    with pytest.raises(ValueError, match="Bias must be size 2"):
+        F.scaled_mm(small, small.mT, one, whole, one, whole, bias=tangrad.ones(3))
+    with pytest.raises(NotImplementedError, match="NO_SWIZZLE"):
+        F.scaled_mm(small, small.mT, one, whole, one, whole, F.SwizzleType.SWIZZLE_32_4_4)
+    with pytest.raises(NotImplementedError, match="4-bit floats"):
+        F.scaled_mm(small, small.mT, [one, one], [whole, rows], one, whole)
+    with pytest.raises(NotImplementedError, match="use grouped_mm"):
+        F.scaled_grouped_mm(small, small, one, whole, one, whole)
 
 
 def test_alpha_dropout_keeps_mean_and_variance():

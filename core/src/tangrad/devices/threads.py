@@ -10,6 +10,10 @@ def get_num_threads() -> int:
     return get_driver("cpu").get_num_threads()
 
 
+def init_num_threads() -> None:
+    """Do nothing: what `set_num_threads` set holds in every thread, those made later included."""
+
+
 def set_num_threads(int: int) -> None:
     """Set the number of threads that kernels of device `cpu` may use; results do not change.
 

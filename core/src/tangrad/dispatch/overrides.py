@@ -179,6 +179,16 @@ def has_torch_function(relevant_args: tuple[Any, ...]) -> bool:
     return bool(stack.function_modes) or bool(overloaded_arguments(tuple(relevant_args), stack))
 
 
+def has_torch_function_unary(obj: Any) -> bool:
+    """Return what `has_torch_function` does for one argument."""
+    return has_torch_function((obj,))
+
+
+def has_torch_function_variadic(*relevant_args: Any) -> bool:
+    """Return what `has_torch_function` does, for arguments that are not in a tuple."""
+    return has_torch_function(relevant_args)
+
+
 def handle_torch_function(
     public_api: Any, relevant_args: tuple[Any, ...], *args: Any, **kwargs: Any
 ) -> Any:

@@ -10,6 +10,10 @@ from typing import Any
 
 import tangrad
 from tangrad import Tensor, ops
+from tangrad.dispatch.overrides import handle_torch_function as handle_torch_function
+from tangrad.dispatch.overrides import has_torch_function as has_torch_function
+from tangrad.dispatch.overrides import has_torch_function_unary as has_torch_function_unary
+from tangrad.dispatch.overrides import has_torch_function_variadic as has_torch_function_variadic
 from tangrad.nn.linear_cross_entropy import linear_cross_entropy as linear_cross_entropy
 from tangrad.nn.multi_head import multi_head_attention_forward as multi_head_attention_forward
 from tangrad.nn.scaled import ScalingType as ScalingType

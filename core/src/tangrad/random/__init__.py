@@ -14,6 +14,7 @@ from tangrad.random.generator import (
     seed,
     set_engine,
     set_rng_state,
+    thread_safe_generator,
 )
 
 __all__ = [
@@ -28,4 +29,5 @@ __all__ = [
     "seed",
     "set_engine",
     "set_rng_state",
+    "thread_safe_generator",
 ]

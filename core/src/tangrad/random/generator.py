@@ -23,6 +23,7 @@ __all__ = [
     "seed",
     "set_engine",
     "set_rng_state",
+    "thread_safe_generator",
 ]
 
 _STATE_BYTES = 16
@@ -326,6 +327,14 @@ def get_rng_state() -> Any:
 def set_rng_state(new_state: Any) -> None:
     """Set the state of the CPU's default generator to what `get_rng_state` returned."""
     default_generator.set_state(new_state)
+
+
+def thread_safe_generator() -> Generator | None:
+    """Return the generator of the worker thread of a data loader that calls: None.
+
+    Workers are processes here, whose default generators are their own; None stands for those.
+    """
+    return None
 
 
 class fork_rng:

@@ -328,7 +328,16 @@ def is_pinned(self: Any, device: Any = None) -> bool:
 
 
 def pin_memory(self: Any, device: Any = None) -> _C.Tensor:
-    """Return the tensor in page-locked memory: itself where no device asks for it."""
+    """Return the tensor in page-locked memory: itself, for no device here asks for such memory.
+
+    Raises:
+        RuntimeError: there is no device that could read it.
+    """
+    if _C._default_accelerator() == "cpu":
+        raise RuntimeError(
+            "pin_memory: Cannot access accelerator device when none is available; use the tensor "
+            "as it is"
+        )
     return self
 
 
