@@ -2,9 +2,11 @@
  *
  * Lanes run along the dimension of unit stride. If that dimension is kept, each lane is a result;
  * if it is reduced, the row is cut into lanes of a fixed number, and the lanes are folded by
- * halves in the end. Long folds pass through a second block of states after every STEP rows, so
+ * halves in the end; short rows are transposed instead. Long folds pass through a second block of states after every STEP rows, so
  * that the error of a sum grows with the depth and not with the length. */
 #include "reduction_loop.h"
+
+#include "copying.h"
 
 #include <string.h>
 
@@ -23,6 +25,10 @@
 #define FEW 16
 /* Rows of a kept dimension so narrow are folded several at a time. */
 #define NARROW 64
+/* Contiguous rows of so few bytes are transposed, BESIDE at a time, so that each is a lane: to fold the
+ * lanes of every row by halves would take longer than to read it. */
+#define SHORT_BYTES 1024
+#define BESIDE 128
 
 typedef struct dims {
     int count;
@@ -120,10 +126,13 @@ static void lay_out(plan *p)
     int64_t item = fold->itemsize;
     int last_kept = kept->count - 1, last = reduced->count - 1;
     int across = last < 0; /* lanes across results */
+    int64_t most = fold->lanes;
     if (!across && last_kept >= 0) {
         int64_t by_kept = magnitude(kept->in[last_kept]), by_reduced = magnitude(reduced->in[last]);
         across = by_reduced != item && (by_kept == item || by_kept <= by_reduced);
-        across |= p->n <= FEW && kept->shape[last_kept] >= NARROW;
+        int transposed = by_reduced == item && reduced->count == 1 && p->n * item <= SHORT_BYTES;
+        across |= (p->n <= FEW || transposed) && kept->shape[last_kept] >= NARROW;
+        most = across && by_reduced == item ? BESIDE : most;
     }
     p->tail = 0;
     if (across && last_kept >= 0) {
@@ -132,7 +141,7 @@ static void lay_out(plan *p)
         for (int o = 0; o < fold->nout; o++)
             p->lane_out[o] = kept->out[o][last_kept];
         drop_last(kept);
-        p->width = least(p->lane_total, fold->lanes);
+        p->width = least(p->lane_total, least(most, fold->lanes));
         p->results = 0;
         p->lane_index = 0;
     } else {
@@ -219,7 +228,11 @@ static void add_tile(const plan *p, const char *x, int64_t rows, int64_t cols, i
     for (int64_t r = 0; r < rows; r += most) {
         tile.rows = least(most, rows - r);
         tile.index = index + r * p->row_index;
-        gather(copy, x + r * p->row_stride, tile.rows, p->row_stride, cols, p->lane_stride, fold->itemsize);
+        const char *from = x + r * p->row_stride;
+        if (p->row_stride == fold->itemsize)
+            TGC(tgc_transpose)(copy, tile.row_stride, from, p->lane_stride, tile.rows, cols, fold->itemsize);
+        else
+            gather(copy, from, tile.rows, p->row_stride, cols, p->lane_stride, fold->itemsize);
         fold->tile(copy, &tile, p->params, states, fresh && r == 0);
     }
 }
