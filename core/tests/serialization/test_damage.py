@@ -9,12 +9,14 @@ import struct
 import subprocess
 import sys
 import textwrap
+import zlib
 
 import pytest
 from old_tar import old_tar
 
 import tangrad
 from tangrad.serialization import SerializationError, UnsafeContentError, safetensors
+from tangrad.serialization._checksum import crc32
 from tangrad.serialization.archive import ArchiveReader, ArchiveWriter
 from tangrad.serialization.source import Source
 
@@ -382,3 +384,11 @@ def test_the_inspector_tells_what_is_there_and_what_is_not_safe(tmp_path, capsys
     (tmp_path / "c.pt").write_bytes(b"nothing")
     assert main(["inspect", str(tmp_path / "c.pt")]) == 1
     assert "c.pt" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("start", [0, 1, 63])
+def test_checksums_are_those_of_zlib(start):
+    content = random.Random(start).randbytes(3000)
+    for size in [*range(600), 1023, 1024, 2900]:
+        part, before = content[start : start + size], size * 77777 & 0xFFFFFFFF
+        assert crc32(part, before) == zlib.crc32(part, before)

@@ -196,7 +196,11 @@ class ArchiveWriter:
     """
 
     def __init__(self, write: Callable[[Any], Any], folder: str) -> None:
+        # Here, since programs that save nothing need no checksum.
+        from tangrad.serialization._checksum import crc32
+
         self._write = write
+        self._checksum = crc32
         self._folder = folder
         self._at = 0
         self._directory: list[bytes] = []
@@ -208,11 +212,9 @@ class ArchiveWriter:
             name: its name within the folder.
             content: an object with the buffer protocol, contiguous.
         """
-        from tangrad.serialization._checksum import crc32
-
         whole = f"{self._folder}/{name}".encode()
         view = memoryview(content).cast("B") if memoryview(content).nbytes else memoryview(b"")
-        size, crc, start = view.nbytes, crc32(view), self._at
+        size, crc, start = view.nbytes, self._checksum(view), self._at
         large = size >= FULL32
         extra = struct.pack("<2H2Q", 1, 16, size, size) if large else b""
         # The padding is an extra field of PyTorch's own kind, "FB".

@@ -43,6 +43,8 @@ def _named(module: str, name: str) -> _Name:
 
 
 _Pickler: Any = pickle._Pickler
+# Neither tensors nor storages nor of ours: pickle writes them as it always does.
+_PLAIN_KINDS = (str, int, float, bool, type(None), bytes, tuple, list, dict)
 
 
 class TensorPickler(_Pickler):
@@ -63,13 +65,24 @@ class TensorPickler(_Pickler):
         self.storages: dict[str, Any] = {}
         self._keys: dict[int, str] = {}
 
+    def save(self, obj: Any, save_persistent_id: bool = True) -> None:
+        """Write an object, without asking how where its kind tells: that takes most of the time."""
+        known = self.memo.get(id(obj))
+        write = _DIRECT.get(type(obj))
+        if known is None and write is None:
+            super().save(obj, save_persistent_id)
+            return
+        self.framer.commit_frame()
+        if known is None:
+            write(self, obj)
+        else:
+            self.write(self.get(known[0]))
+
     def persistent_id(self, obj: Any) -> Any:
         """Return what stands for a storage."""
-        if isinstance(obj, _C.UntypedStorage):
-            obj = _Typed(obj, None)
-        if not isinstance(obj, _Typed):
-            return None
-        storage, dtype = obj.storage, obj.dtype
+        return self._reference(obj, None) if isinstance(obj, _C.UntypedStorage) else None
+
+    def _reference(self, storage: Any, dtype: str | None) -> tuple[Any, ...]:
         key = self._keys.setdefault(id(storage), str(len(self.storages)))
         self.storages[key] = storage
         kind = STORAGE_OF_DTYPE.get(dtype or "")
@@ -147,6 +160,28 @@ class TensorPickler(_Pickler):
             return _named("torch._utils", "_rebuild_tensor_v2"), arguments
         arguments = (_Typed(storage, None), offset, size, stride, grad, OrderedDict(), x.dtype)
         return _named("torch._utils", "_rebuild_tensor_v3"), arguments
+
+
+def _save_tensor(pickler: TensorPickler, x: Any) -> None:
+    pickler.save_reduce(*pickler._tensor(x), obj=x)
+
+
+def _save_typed(pickler: TensorPickler, typed: _Typed) -> None:
+    pickler.save_pers(pickler._reference(typed.storage, typed.dtype))
+
+
+def _save_ordered(pickler: TensorPickler, obj: OrderedDict[Any, Any]) -> None:
+    items = iter(obj.items()) if obj else None
+    pickler.save_reduce(OrderedDict, (), vars(obj) or None, None, items, obj=obj)
+
+
+_DIRECT: dict[type, Callable[[Any, Any], None]] = {
+    **{kind: _Pickler.dispatch[kind] for kind in _PLAIN_KINDS},
+    _C.Tensor: _save_tensor,
+    _C.Parameter: _save_tensor,
+    _Typed: _save_typed,
+    OrderedDict: _save_ordered,
+}
 
 
 def write_archive(obj: Any, write: Callable[[Any], Any], folder: str, protocol: int) -> None:
