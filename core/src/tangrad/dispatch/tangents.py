@@ -9,7 +9,7 @@ from tangrad import _C
 from tangrad.dispatch.binding import call_bound, call_by_name
 from tangrad.dispatch.slices import positions
 
-# Given by `tangrad.func.transforms`, which nobody enters a level without.
+# Given by `tangrad.func.transforms`, which everybody who enters a level imports.
 vjp: Any = None
 
 
