@@ -192,6 +192,18 @@ def test_dual_tensors_take_what_is_written_to_with_them(agree):
     agree(program)
 
 
+def test_tangents_outside_of_a_dual_view_are_zero(agree):
+    def program(t):
+        fw = t.autograd.forward_ad
+        part = t.arange(20.0)[5:15]
+        with fw.dual_level():
+            dual = fw.make_dual(part, t.arange(10.0))
+            seen = fw.unpack_dual(dual.as_strided((2, 3), (1, 2), 2))
+            return [seen.primal, seen.tangent]
+
+    agree(program)
+
+
 def test_dual_tensors_alone_load_what_their_tangents_need():
     program = """
 import tangrad
