@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -172,6 +174,45 @@ def test_tangents_follow_dual_tensors(agree):
             ]
 
     agree(program)
+
+
+def test_dual_tensors_take_what_is_written_to_with_them(agree):
+    def program(t):
+        fw = t.autograd.forward_ad
+        x, d = t.tensor([[1.0, 2.0], [5.0, 1.0]]), t.tensor([[3.0, -1.0], [0.5, 2.0]])
+        mean, var, plain = t.zeros(2), t.ones(2), t.ones(2, 2)
+        with fw.dual_level():
+            dual = fw.make_dual(x, d)
+            y = t.nn.functional.batch_norm(dual, mean, var, training=True)
+            plain.add_(dual).mul_(dual)
+            results = [fw.unpack_dual(v) for v in (y, mean, var, plain)]
+            duals = [[r.primal, r.tangent] for r in results]
+        return [*duals, mean + 1, plain.tolist()]
+
+    agree(program)
+
+
+def test_tangents_outside_of_a_dual_view_are_zero(agree):
+    def program(t):
+        fw = t.autograd.forward_ad
+        part = t.arange(20.0)[5:15]
+        with fw.dual_level():
+            dual = fw.make_dual(part, t.arange(10.0))
+            seen = fw.unpack_dual(dual.as_strided((2, 3), (1, 2), 2))
+            return [seen.primal, seen.tangent]
+
+    agree(program)
+
+
+def test_dual_tensors_alone_load_what_their_tangents_need():
+    program = """
+import tangrad
+fw = tangrad.autograd.forward_ad
+with fw.dual_level():
+    x = fw.make_dual(tangrad.eye(2), tangrad.ones(2, 2))
+    assert fw.unpack_dual(tangrad.linalg.qr(x).R).tangent is not None
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_tangents_end_with_their_level():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import tangrad.func.transforms  # noqa: F401  # whose vjp gives the tangents of ops without a jvp
 from tangrad import _C
 from tangrad.autograd.grad_mode import _ModeBase
 from tangrad.dispatch.levels import JvpLevel

@@ -47,11 +47,11 @@ class Record:
 
     def item(self) -> Any:
         """Return the value of the only element."""
-        return self.level.item(self)
+        return self.inner.item() if self.level.lenient else self.level.item(self)
 
     def tolist(self) -> Any:
         """Return the values as nested lists."""
-        return self.level.tolist(self)
+        return self.inner.tolist() if self.level.lenient else self.level.tolist(self)
 
     def represent(self, t: Any) -> str:
         """Return the text of the wrapper."""
@@ -233,7 +233,7 @@ def _lift(made: Any, like: Any, levels: list[Level]) -> Any:
 
 
 def open_tensor(t: Any) -> Any:
-    """Return what a tensor of a finished lenient level stands for."""
+    """Return what a tensor of a lenient level stands for."""
     record = _C.level_of(t)
     while record is not None and record.level.lenient:
         t = record.inner
@@ -443,19 +443,26 @@ class JvpLevel(Level):
         ]
         return type(result)(made)
 
+    def check_own(self, target: Any, name: str) -> None:
+        """Take a tensor that is written to into a lenient level: it has a tangent from now on.
+
+        Raises:
+            RuntimeError: it is not of this level, which is not lenient.
+        """
+        if self.lenient and not self.owns(target):
+            inner = _C.share_history(_C.plain_alias(target), target)
+            _C.adopt(target, _C.share_history(self.wrap(inner), target))
+        super().check_own(target, name)
+
     def _write(
         self, op: _C.Op, args: tuple[Any, ...], written: int, name: str, overwrites: bool = False
     ) -> Any:
         target = args[written]
-        inner = self.unwrap(args)
         if not self.has_own(args):
             with self.below() as stack:
-                return levelled(op, op, inner, None, stack)
-        if self.lenient and not self.owns(target):
-            inner_target = _C.share_history(_C.plain_alias(target), target)
-            _C.adopt(target, _C.share_history(self.wrap(inner_target), target))
-            inner = self.unwrap(args)
+                return levelled(op, op, self.unwrap(args), None, stack)
         self.check_own(target, name)
+        inner = self.unwrap(args)
         node = _C.record_write(op, args, target, name, overwrites) if self.lenient else None
         with self.below() as stack:
             tangents = self.tangents(args)

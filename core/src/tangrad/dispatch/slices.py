@@ -39,23 +39,22 @@ def positions(base: Any, view: Any) -> Any:
     """Return the positions of a view's elements among its base's, counted in the base's order.
 
     Args:
-        base, view: tensors, or what is known of their shapes, strides and offsets.
+        base, view: tensors of one storage, or what is known of their shapes, strides and offsets;
+            what the view has outside of the base is at -1.
     """
     call = _C.lookup_op
-    strides, view_strides = tuple(base.stride()), tuple(view.stride())
-    extent = (
-        1 + sum((n - 1) * s for n, s in zip(base.shape, strides, strict=True))
-        if base.numel()
-        else 0
-    )
+    low = min(_offset(base), _offset(view))
     count = call("arange")(base.numel())
-    memory = call("zeros")((extent,), dtype=count.dtype)
-    call("as_strided")(memory, tuple(base.shape), strides, 0).copy_(
+    memory = call("full")((max(_end(base), _end(view)) - low,), -1)
+    call("as_strided")(memory, tuple(base.shape), tuple(base.stride()), _offset(base) - low).copy_(
         count.reshape(tuple(base.shape))
     )
-    return call("as_strided")(
-        memory, tuple(view.shape), view_strides, _offset(view) - _offset(base)
-    )
+    return call("as_strided")(memory, tuple(view.shape), tuple(view.stride()), _offset(view) - low)
+
+
+def _end(t: Any) -> int:
+    last = sum((n - 1) * s for n, s in zip(t.shape, t.stride(), strict=True))
+    return int(_offset(t) + (1 + last if all(t.shape) else 0))
 
 
 def _offset(x: Any) -> int:

@@ -9,7 +9,7 @@ from tangrad import _C
 from tangrad.dispatch.binding import call_bound, call_by_name
 from tangrad.dispatch.slices import positions
 
-# Given by `tangrad.func.transforms`, which nobody enters a level without.
+# Given by `tangrad.func.transforms`, which everybody who enters a level imports.
 vjp: Any = None
 
 
@@ -33,10 +33,12 @@ def view_of_tangent(
     if op.name == "as_strided":
 
         def read(t: Any) -> Any:
-            places = positions(whole, piece).to(t.device)
-            return _C.lookup_op("index_select")(t.reshape((-1,)), 0, places.flatten()).reshape(
-                tuple(piece.shape)
-            )
+            places = positions(whole, piece).flatten().to(t.device)
+            flat = t.reshape((-1,))
+            if (places < 0).any():  # the storage outside of `whole` has no tangent
+                flat = _C.lookup_op("cat")([flat.new_zeros((1,)), flat])
+                places = places + 1
+            return _C.lookup_op("index_select")(flat, 0, places).reshape(tuple(piece.shape))
 
         return read
     return lambda t: call_bound(op, (t, *rest))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
+from tangrad.dispatch.levels import open_tensor
 from tangrad.ops.define import composite, op, overload
 from tangrad.ops.movement import Ints, numel_of
 
@@ -518,8 +519,9 @@ def _normalized(
 
 
 def _update_running(running: Any, batch: Any, momentum: float) -> None:
-    if running is not None:
-        running.mul_(1 - momentum).add_(batch.detach().to(running.dtype), alpha=momentum)
+    if running is not None:  # which outlives a level of dual tensors, so it takes no tangent
+        seen = open_tensor(batch.detach()).to(running.dtype)
+        running.mul_(1 - momentum).add_(seen, alpha=momentum)
 
 
 def _count(input: Any) -> int:
