@@ -69,14 +69,14 @@ class TensorPickler(_Pickler):
         """Write an object, without asking how where its kind tells: that takes most of the time."""
         known = self.memo.get(id(obj))
         write = _DIRECT.get(type(obj))
-        if known is None and write is None:
-            super().save(obj, save_persistent_id)
-            return
-        self.framer.commit_frame()
-        if known is None:
+        if known is not None:
+            self.framer.commit_frame()
+            self.write(self.get(known[0]))
+        elif write is not None:
+            self.framer.commit_frame()
             write(self, obj)
         else:
-            self.write(self.get(known[0]))
+            super().save(obj, save_persistent_id)
 
     def persistent_id(self, obj: Any) -> Any:
         """Return what stands for a storage."""
