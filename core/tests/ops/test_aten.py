@@ -37,6 +37,5 @@ def test_an_overload_is_the_op():
 
 def test_a_copy_of_a_packet_is_itself():
     packet = tangrad.ops.aten.mm
-    assert (
-        copy.copy(packet) is copy.deepcopy(packet) is pickle.loads(pickle.dumps(packet)) is packet
-    )
+    assert copy.copy(packet) is copy.deepcopy(packet) is packet
+    assert pickle.loads(pickle.dumps(packet)) is packet
