@@ -125,6 +125,12 @@ def broadcast_shapes(*shapes: Sequence[int] | int) -> Size:
     Raises:
         RuntimeError: they do not broadcast.
     """
+    for s in shapes:
+        if not isinstance(s, (int, Sequence)):
+            raise RuntimeError(
+                "Input shapes should be of type ints, a tuple of ints, or a list of ints, got "
+                f"{typename(s)}"
+            )
     lists = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
     rank = max((len(s) for s in lists), default=0)
     result = [1] * rank

@@ -120,6 +120,19 @@ class _Loader:
         # The import system hands on what stands in sys.modules afterwards; from create_module it
         # would overwrite the module's own __spec__.
         sys.modules[module.__name__] = self.module
+        _alias_hidden(module.__name__, self.module)
+
+
+def _alias_hidden(alias: str, package: ModuleType) -> None:
+    """Alias the submodules that functions of the same name hide, as `autograd.gradcheck`.
+
+    To import one later would put the module in the place of the function.
+    """
+    if hasattr(package, "__path__"):
+        for name, value in list(vars(package).items()):
+            hidden = sys.modules.get(f"{package.__name__}.{name}")
+            if hidden is not None and hidden is not value:
+                sys.modules[f"{alias}.{name}"] = hidden
 
 
 def _find(name: str) -> ModuleType | None:
@@ -159,6 +172,7 @@ def install() -> None:
 def _show_private_names() -> None:
     """Give what other libraries take from PyTorch's private modules, and hardly use."""
     ours = sys.modules[OURS]
+    setattr(ours, STOOD_IN_FOR, ours)  # `from torch import torch`, which editors put in
     compiled = ours._C
     compiled._TensorMeta = type(ours.Tensor)
     compiled._log_api_usage_once = lambda event: None
@@ -205,7 +219,9 @@ class _Aten:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return getattr(importlib.import_module(f"{OURS}.ops.aten"), name, _Absent())
+        module = importlib.import_module(f"{OURS}.ops.aten")
+        vars(sys.modules[f"{OURS}.ops"])["aten"] = self  # The import has put the module there.
+        return getattr(module, name, _Absent())
 
 
 class _Installed:

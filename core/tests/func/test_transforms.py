@@ -265,9 +265,36 @@ def test_functional_call_uses_other_parameters_and_restores_them():
     zeros = {"weight": tangrad.zeros(2, 3), "bias": tangrad.ones(2)}
     assert functional_call(layer, zeros, tangrad.ones(3)).tolist() == [1, 1]
     assert layer.weight is before
-    with pytest.raises(AttributeError, match="no parameter or buffer 'wieght'"):
-        functional_call(layer, {"wieght": before}, tangrad.ones(3))
+    with pytest.raises(RuntimeError, match="Unexpected key.*'wieght'.*Missing key"):
+        functional_call(layer, {"wieght": before}, tangrad.ones(3), strict=True)
+    with pytest.raises(TypeError, match="3 is not an instance"):
+        functional_call(layer, {"bias": zeros["bias"], "weight": 3}, tangrad.ones(3))
     assert layer.weight is before
+
+
+def test_functional_call_sets_plain_attributes_for_the_call():
+    class Scaled(tangrad.nn.Module):
+        x = None
+
+        def forward(self, y):
+            return y * self.x + getattr(self, "extra", 0)
+
+    module = Scaled()
+    module.x = one = tangrad.ones(())
+    given = {"x": tangrad.tensor(3.0), "extra": tangrad.tensor(1.0)}
+    assert functional_call(module, given, tangrad.tensor(2.0)).item() == 7
+    assert module.x is one
+    assert not hasattr(module, "extra")
+
+
+def test_functional_call_follows_a_circle_of_modules():
+    module = tangrad.nn.Module()
+    module.inner = tangrad.nn.Linear(1, 1)
+    module.inner.outer = module
+    module.forward = lambda x: module.inner(x)
+    weight = {"inner.outer.inner.weight": tangrad.zeros(1, 1)}
+    result = functional_call(module, weight, tangrad.ones(1), tie_weights=False)
+    assert result.item() == module.inner.bias.item()
 
 
 def test_per_sample_gradients_of_a_module():

@@ -1,5 +1,8 @@
 """Ops by PyTorch's inner names."""
 
+import copy
+import pickle
+
 import pytest
 
 import tangrad
@@ -30,3 +33,9 @@ def test_a_call(agree, name):
 def test_an_overload_is_the_op():
     assert tangrad.ops.aten.mm.default is tangrad.mm
     assert repr(tangrad.ops.aten.mm) == "<OpOverloadPacket(op='aten.mm')>"
+
+
+def test_a_copy_of_a_packet_is_itself():
+    packet = tangrad.ops.aten.mm
+    assert copy.copy(packet) is copy.deepcopy(packet) is packet
+    assert pickle.loads(pickle.dumps(packet)) is packet

@@ -285,3 +285,32 @@ WRONG = {
 @pytest.mark.parametrize("case", WRONG)
 def test_wrong_arguments_raise_as_in_pytorch(agree, case):
     agree(lambda t: WRONG[case](t), message=False)
+
+
+def test_an_optimizer_whose_step_was_replaced_is_warned_of():
+    made = optimizer(tangrad)
+    scheduler = lr_scheduler.StepLR(made, 3)
+    step = made.step
+    made.step = lambda *args: step(*args)
+    made.step()
+    with pytest.warns(UserWarning, match=r"`optimizer.step\(\)` has been overridden"):
+        scheduler.step()
+
+
+def test_the_own_scale_of_a_pytorch_checkpoint_is_read():
+    import torch
+
+    class Scale:
+        def __init__(self, share):
+            self.share = share
+
+        def __call__(self, x):
+            return self.share
+
+    def schedule(t, share):
+        return t.optim.lr_scheduler.CyclicLR(optimizer(t), 0.1, 0.5, 3, scale_fn=Scale(share))
+
+    saved = schedule(torch, 0.25).state_dict()
+    ours = schedule(tangrad, 0.75)
+    ours.load_state_dict(saved)
+    assert ours.scale_fn(1) == 0.25

@@ -204,3 +204,28 @@ def test_a_class_of_tensors_handles_overloads_of_aten(tmp_path):
     )
     expected = "handled index_select\n[7] [-5, -6, -7]\nTensor -1.0\n"
     assert (outcome.stdout, outcome.stderr, outcome.returncode) == (expected, "", 0)
+
+
+def test_a_submodule_does_not_hide_the_function_of_its_name(tmp_path):
+    outcome = run(
+        tmp_path,
+        """
+        import torch
+        from torch.autograd.gradcheck import gradgradcheck
+        from torch.nn.utils.spectral_norm import SpectralNorm
+        x = torch.ones(2, dtype=float, requires_grad=True)
+        print(torch.autograd.gradcheck(torch.sin, x), callable(torch.nn.utils.spectral_norm))
+        """,
+    )
+    assert (outcome.stdout, outcome.stderr) == ("True True\n", "")
+
+
+def test_an_inner_op_that_is_not_there_has_no_overloads(tmp_path):
+    outcome = run(
+        tmp_path,
+        """
+        from torch import torch
+        print(torch.ops.aten.add, torch.ops.aten.no_such_op.default)
+        """,
+    )
+    assert outcome.stdout == "<OpOverloadPacket(op='aten.add')> None\n", outcome.stderr

@@ -28,6 +28,10 @@ class TorchCore(types.ModuleType):
     def tensor_of_numbers(self, numbers):
         return None
 
+    def dtype_of_type(self, kind):
+        named = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
+        return getattr(self._torch, named[kind]) if kind in tuple(named) else None
+
     def tensor_from_buffer(self, view, dtype, shape, strides):
         assert strides == (1,)
         with warnings.catch_warnings():

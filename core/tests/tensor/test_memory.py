@@ -66,6 +66,13 @@ def test_dim_order_refuses_what_is_no_format():
         lambda t: t.empty(0).set_(t.arange(4.0).untyped_storage(), 0, (2, 2), (1,)).tolist(),
         lambda t: tuple(t.empty(2, 2).resize_(1, 2, 3, 4).stride()),
         lambda t: t.empty(2, 2).resize_((1, 2, 3, 4), memory_format=t.channels_last).stride(),
+        lambda t: tuple(t.empty(2, 3).t().resize_(3, 2).stride()),
+        lambda t: tuple(t.empty(2, 3).t().resize_as_(t.empty(3, 2)).stride()),
+        lambda t: tuple(t.empty(2, 2, requires_grad=True).resize_(2, 2).stride()),
+        lambda t: tuple(t.rand(5).expand(1, 1, 5).stride()),
+        lambda t: tuple(t.rand(()).expand(1, 1).stride()),
+        lambda t: tuple(t.rand(3, 2).t().expand(1, 4, 1, 2, 3).stride()),
+        lambda t: t.broadcast_shapes(1.0),
         lambda t: t.empty(2, 2).resize_(-1, 2),
         lambda t: t.empty(2, 2).resize_(),
         lambda t: t.empty(2, requires_grad=True).resize_(3),
@@ -196,3 +203,28 @@ def test_while_loop_runs_until_the_condition_fails():
     assert x.tolist() == [8, 8]
     with pytest.raises(RuntimeError, match="values like those"):
         tangrad.while_loop(lambda x: True, lambda x: (x.to(tangrad.float64),), (tangrad.ones(1),))
+
+
+@pytest.mark.parametrize("kind", [bool, int, float, complex])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda t, kind: t.zeros(2, dtype=kind),
+        lambda t, kind: t.full((2,), 1, dtype=kind),
+        lambda t, kind: t.tensor([1], dtype=kind),
+        lambda t, kind: t.ones(2).new_empty(2, dtype=kind),
+        lambda t, kind: t.ones(2).sum(dtype=kind),
+        lambda t, kind: t.ones(2).to(kind),
+        lambda t, kind: t.ones(2).to("cpu", kind),
+        lambda t, kind: t.ones(2).to(dtype=kind),
+    ],
+)
+def test_a_type_of_pythons_numbers_is_the_widest_dtype_of_its_kind(make, kind):
+    assert str(make(tangrad, kind).dtype)[8:] == str(make(torch, kind).dtype)[6:]
+
+
+@pytest.mark.filterwarnings("ignore:Complex modules")
+@pytest.mark.parametrize("kind", [float, complex])
+def test_a_module_converts_to_a_type_of_pythons_numbers(kind):
+    made = [t.nn.Linear(2, 2).to(kind).to("cpu", kind).weight.dtype for t in (tangrad, torch)]
+    assert str(made[0])[8:] == str(made[1])[6:]

@@ -7,6 +7,8 @@ from typing import Any
 
 from tangrad import _C
 
+_ABSENT = object()
+
 
 def functional_call(
     module: Any,
@@ -24,23 +26,23 @@ def functional_call(
         parameter_and_buffer_dicts: {qualified name: tensor}, or a sequence of such dicts.
         args: argument(s) of the module's forward. kwargs: its keyword arguments.
         tie_weights: names that share a tensor in the module all get the value given for one.
-        strict: names must be exactly those of the module.
+        strict: names must be exactly those of the module; otherwise those that are neither
+            parameters nor buffers are attributes for the time of the call.
 
     A dict gets what the module assigned meanwhile to the names in it.
 
     Raises:
         ValueError: a name is given twice.
         RuntimeError: with strict, names are missing or unknown.
+        TypeError: a value is no tensor.
     """
     values = _merged(parameter_and_buffer_dicts)
-    own = {
-        **dict(module.named_parameters(remove_duplicate=False)),
-        **dict(module.named_buffers(remove_duplicate=False)),
-    }
+    own = _own_tensors(module) if strict or tie_weights else {}
     if strict and set(values) != set(own):
-        missing, unexpected = sorted(set(own) - set(values)), sorted(set(values) - set(own))
         raise RuntimeError(
-            f"Error in functional_call: missing keys {missing}, unexpected keys {unexpected}"
+            "Error in functional_call:"
+            + _listed("Unexpected", set(values) - set(own))
+            + _listed("Missing", set(own) - set(values))
         )
     if tie_weights:
         values = _tied(values, own)
@@ -53,9 +55,23 @@ def functional_call(
     finally:
         for name, (table, key, old) in reversed(list(zip(values, replaced, strict=False))):
             values[name] = table[key]
-            table[key] = old
+            if old is _ABSENT:
+                del table[key]
+            else:
+                table[key] = old
         if isinstance(parameter_and_buffer_dicts, dict):
             _write_back(values, parameter_and_buffer_dicts)
+
+
+def _own_tensors(module: Any) -> dict[str, Any]:
+    return {
+        **dict(module.named_parameters(remove_duplicate=False)),
+        **dict(module.named_buffers(remove_duplicate=False)),
+    }
+
+
+def _listed(kind: str, names: set[str]) -> str:
+    return f" {kind} key(s): {', '.join(map(repr, sorted(names)))}." if names else ""
 
 
 def _merged(dicts: Any) -> dict[str, Any]:
@@ -87,11 +103,14 @@ def _write_back(values: dict[str, Any], given: dict[str, Any]) -> None:
 
 
 def _replace(module: Any, name: str, value: Any) -> tuple[dict[str, Any], str, Any]:
-    """Put a tensor in a module's table; return what undoes it.
+    """Put a tensor in a module's table or among its attributes; return what undoes it.
 
     Raises:
-        AttributeError: the module has no parameter or buffer of that name.
+        AttributeError: there is no submodule of that name.
+        TypeError: the value is no tensor.
     """
+    if value is not None and not isinstance(value, _C.Tensor):
+        raise TypeError(f"functional_call: {value!r} is not an instance of torch.Tensor ('{name}')")
     path, _, last = name.rpartition(".")
     owner = module.get_submodule(path) if path else module
     for table in (owner._parameters, owner._buffers):
@@ -99,9 +118,10 @@ def _replace(module: Any, name: str, value: Any) -> tuple[dict[str, Any], str, A
             old = table[last]
             table[last] = value
             return table, last, old
-    raise AttributeError(
-        f"{type(owner).__name__} has no parameter or buffer '{last}' (from '{name}')"
-    )
+    attributes = vars(owner)
+    old = attributes.get(last, _ABSENT)
+    attributes[last] = value
+    return attributes, last, old
 
 
 def replace_all_batch_norm_modules_(root: Any) -> Any:

@@ -430,9 +430,9 @@ cdef object convert(Op op, int k, int code, PyObject* value, PyObject** flat, in
     if code == P_DTYPE_OPT:
         if isinstance(<object>value, dtype):
             return <object>value
-        if <object>value in (float, int, bool, complex):
-            return {float: <object>DTYPES[default_dtype], int: <object>DTYPES[INT64], bool: <object>DTYPES[BOOL],
-                    complex: <object>DTYPES[default_complex()]}[<object>value]
+        named = dtype_of_type(<object>value)
+        if named is not None:
+            return named
         raise wrong_type(op, k, value)
     if code == P_DEVICE_OPT:
         if isinstance(<object>value, device):

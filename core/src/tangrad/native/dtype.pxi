@@ -272,6 +272,17 @@ cdef int default_complex():
     return COMPLEX128 if default_dtype == FLOAT64 else COMPLEX64
 
 
+def dtype_of_type(kind):
+    """Return the dtype that a type of Python's numbers names, None for anything else."""
+    if kind is float:
+        return <object>DTYPES[FLOAT64]
+    if kind is int:
+        return <object>DTYPES[INT64]
+    if kind is bool:
+        return <object>DTYPES[BOOL]
+    return <object>DTYPES[COMPLEX128] if kind is complex else None
+
+
 def promote_types(dtype type1 not None, dtype type2 not None):
     """Return the smallest dtype to which both can be promoted.
 

@@ -579,8 +579,8 @@ cdef int64_t bytes_reached(int ndim, const int64_t* shape, const int64_t* stride
 
 
 cdef object too_many_bytes(int ndim, const int64_t* shape, const int64_t* stride):
-    return out_of_memory(f"shape {shape_list(ndim, shape)} with strides {shape_list(ndim, stride)} "
-                         "addresses more bytes than exist")
+    return out_of_memory(f"Storage size calculation overflowed: shape {shape_list(ndim, shape)} with strides "
+                         f"{shape_list(ndim, stride)} addresses more bytes than exist")
 
 
 cdef Tensor empty_strided_c(int ndim, const int64_t* shape, const int64_t* stride, int dtype_index, DeviceRuntime dev):

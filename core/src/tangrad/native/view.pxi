@@ -393,6 +393,10 @@ cdef Tensor view_expand(Tensor src, tuple size):
             raise RuntimeError(f"The expanded size of the tensor ({want}) must match the existing size "
                                f"({src.shape_[k]}) at non-singleton dimension {i}.  Target sizes: {list(size)}.  "
                                f"Tensor sizes: {shape_list(src.ndim_, src.shape_)}")
+    # A new dimension of size one steps as unsqueeze has it, over all that follows.
+    for i in range(n - src.ndim_ - 1 if src.ndim_ else -1, -1, -1):
+        if t.shape_[i] == 1:
+            t.stride_[i] = t.shape_[i + 1] * t.stride_[i + 1]
     count_elements(n, t.shape_)
     finish_alias(t, src)
     return t

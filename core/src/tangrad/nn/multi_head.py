@@ -27,9 +27,12 @@ def _check_shapes(
             f"{query.ndim}-D query tensor"
         )
     kind = "batched (3-D)" if query.ndim == 3 else "unbatched (2-D)"
+    if key.ndim != query.ndim or value.ndim != query.ndim:
+        raise AssertionError(
+            f"For {kind} `query`, expected `key` and `value` to be {query.ndim}-D but found "
+            f"{key.ndim}-D and {value.ndim}-D tensors respectively"
+        )
     for name, x, wanted in (
-        ("key", key, (query.ndim,)),
-        ("value", value, (query.ndim,)),
         ("key_padding_mask", key_padding_mask, (query.ndim - 1,)),
         ("attn_mask", attn_mask, (2, 3)),
     ):

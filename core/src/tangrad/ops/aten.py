@@ -91,6 +91,10 @@ class Packet:
             raise AttributeError(f"the op 'aten.{self.__name__}' has no overload '{overload}'")
         return self.__wrapped__
 
+    def __reduce__(self) -> str:
+        # By name: there is one packet of each, so copies are itself.
+        return self.__name__
+
     def __repr__(self) -> str:
         return f"<OpOverloadPacket(op='aten.{self.__name__}')>"
 

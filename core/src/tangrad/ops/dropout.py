@@ -135,8 +135,9 @@ def dropout2d(input: Any, p: float, training: bool, inplace: bool) -> Any:
     _warn_of_dimensions("dropout2d", input.ndim, (3, 4))
     if input.ndim == 3:
         warnings.warn(
-            "dropout2d: Received a 3D input to dropout2d, which is interpreted as (N, C, L); use "
-            "dropout1d for that, or unsqueeze(0) an input (C, H, W).",
+            "dropout2d: Received a 3D input to dropout2d, which is interpreted as (N, C, L), "
+            "assuming that channel-wise 1D dropout behavior is desired; use dropout1d for that, "
+            "or unsqueeze(0) an input (C, H, W).",
             stacklevel=4,
         )
     return _finished(input, _channels_dropped("dropout2d", input, p, training), inplace)

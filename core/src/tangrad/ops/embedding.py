@@ -436,7 +436,10 @@ def embedding_bag(
     try:
         rows = _rows(weight, index, scale_grad_by_freq)
     except IndexError as error:
-        raise RuntimeError(f"embedding_bag: {error} (weight {list(weight.shape)})") from error
+        raise RuntimeError(
+            f"embedding_bag: Expected idx >= 0 && idx < num_embeddings, but {error} "
+            f"(weight {list(weight.shape)})"
+        ) from error
     if mode != "max" and weight.dtype.itemsize < 4:  # as in PyTorch, one rounding at the end
         rows = rows.to(tangrad.float32)
     if per_sample_weights is not None:

@@ -490,10 +490,9 @@ def _expand_geometry(self: Any, size: Ints, implicit: bool) -> Geometry:
                 step = 0
         shape.append(length)
         stride.append(step)
-    for dim in reversed(range(extra)):
+    for dim in reversed(range(extra if self.shape else 0)):
         if shape[dim] == 1:
-            following = dim + 1 < len(shape)
-            stride[dim] = shape[dim + 1] * stride[dim + 1] if following else 1
+            stride[dim] = shape[dim + 1] * stride[dim + 1]
     return tuple(shape), tuple(stride), self.offset
 
 

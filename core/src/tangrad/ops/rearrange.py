@@ -59,7 +59,7 @@ def adjoint(self: Any) -> Any:
 def fliplr(self: Any) -> Any:
     """Reverse the order of the columns."""
     if self.ndim < 2:
-        raise RuntimeError(f"fliplr: input must be >= 2-d, got shape {list(self.shape)}")
+        raise RuntimeError(f"fliplr: Input must be >= 2-d. Got shape {list(self.shape)}")
     return self.flip((1,))
 
 
@@ -71,7 +71,7 @@ def fliplr(self: Any) -> Any:
 def flipud(self: Any) -> Any:
     """Reverse the order of the rows."""
     if self.ndim < 1:
-        raise RuntimeError("flipud: input must be >= 1-d, got a zero-dimensional tensor")
+        raise RuntimeError("flipud: Input must be >= 1-d. Got a zero-dimensional tensor")
     return self.flip((0,))
 
 

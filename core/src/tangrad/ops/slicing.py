@@ -516,7 +516,9 @@ def chunk(self: Any, chunks: int, dim: int) -> Any:
 def tensor_split(self: Any, indices_or_sections: Any, dim: int) -> Any:
     """Cut a dimension at given indices, or into sections that differ by at most one."""
     if self.ndim == 0:
-        raise RuntimeError("tensor_split expected at least a one-dimensional tensor")
+        raise RuntimeError(
+            "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims"
+        )
     if hasattr(indices_or_sections, "tolist"):
         if indices_or_sections.ndim > 1 or indices_or_sections.dtype is not tangrad.int64:
             raise RuntimeError(

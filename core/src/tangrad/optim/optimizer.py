@@ -104,6 +104,7 @@ class Optimizer:
     """
 
     _opt_called: bool
+    _step_when_scheduled: Any
     _optimizer_step_pre_hooks: OrderedDict[int, Callable[..., Any]]
     _optimizer_step_post_hooks: OrderedDict[int, Callable[..., Any]]
     _optimizer_state_dict_pre_hooks: OrderedDict[int, Callable[..., Any]]

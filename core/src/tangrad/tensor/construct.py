@@ -11,8 +11,6 @@ from tangrad.tensor.packing import is_packable, pack
 
 __all__ = ["as_tensor", "asarray", "from_dlpack", "from_numpy", "frombuffer", "tensor"]
 
-_PYTHON_DTYPES = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
-
 
 def tensor(
     data: Any,
@@ -182,8 +180,9 @@ def _requiring_grad(x: Any) -> Any:
 def _checked_dtype(function: str, dtype: Any) -> Any:
     if dtype is None or hasattr(dtype, "is_floating_point"):
         return dtype
-    if isinstance(dtype, type) and dtype in _PYTHON_DTYPES:
-        return exchange.dtype_named(_PYTHON_DTYPES[dtype])
+    named = _C.dtype_of_type(dtype)
+    if named is not None:
+        return named
     raise TypeError(f"{function}(): argument 'dtype' must be a dtype, not {type(dtype).__name__}")
 
 

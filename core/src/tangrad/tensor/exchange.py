@@ -466,11 +466,12 @@ def _check_exportable(x: Any) -> None:
         raise RuntimeError(
             "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
         )
-    for bit, is_set in (("conj", x.is_conj()), ("neg", x.is_neg())):
+    bits = (("conj", "conjugate", x.is_conj()), ("neg", "negative", x.is_neg()))
+    for short, bit, is_set in bits:
         if is_set:
             raise RuntimeError(
                 f"Can't call numpy() on Tensor that has {bit} bit set. Use "
-                f"tensor.resolve_{bit}().numpy() instead."
+                f"tensor.resolve_{short}().numpy() instead."
             )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tangrad import _C
+
 __all__ = ["finfo", "iinfo"]
 
 # name: (bits, significand bits stored, largest exponent, decimal digits that always survive)
@@ -29,6 +31,7 @@ _INTEGERS = {
 
 
 def _name_of(function: str, dtype: Any) -> str:
+    dtype = _C.dtype_of_type(dtype) or dtype
     if not hasattr(dtype, "is_floating_point"):
         raise TypeError(
             f"{function}(): argument 'type' (position 1) must be a dtype, not "

@@ -59,6 +59,8 @@ def resize_(self: Any, *size: Any, memory_format: Any = None) -> _C.Tensor:
         raise RuntimeError(f"resize_: Trying to create tensor with negative dimension: {shape}")
     if memory_format is _C.preserve_format:
         raise RuntimeError("Unsupported memory format: preserve_format, for there is no source")
+    if memory_format is None and tuple(self.shape) == shape and not self.requires_grad:
+        return self  # with its strides, whatever they are
     _C.resize(self, shape)
     if memory_format is None or memory_format is _C.contiguous_format:
         return self

@@ -29,7 +29,8 @@ def to(
     Raises:
         TypeError: the arguments fit no form.
     """
-    rest = list(args)
+    rest = [_C.dtype_of_type(given) or given for given in args]
+    dtype = _C.dtype_of_type(dtype) or dtype
     if rest and isinstance(rest[0], _C.Tensor):
         other = rest.pop(0)
         dtype, device = other.dtype, other.device

@@ -670,6 +670,7 @@ def _converted(parameter: Any, fn: Callable[[Any], Any]) -> Any:
 
 def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, bool, Any]:
     """Return (device, dtype, non_blocking, memory_format) of the arguments of `to`."""
+    args = tuple(tangrad._C.dtype_of_type(given) or given for given in args)
     options = dict(kwargs)
     memory_format = options.pop("memory_format", None)
     if (args and isinstance(args[0], tangrad.Tensor)) or "tensor" in options:
@@ -694,6 +695,7 @@ def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, 
     if device is not None and not isinstance(device, tangrad.device):
         device = tangrad.device(device)
     dtype = options.get("dtype")
+    dtype = tangrad._C.dtype_of_type(dtype) or dtype
     if dtype is not None and not isinstance(dtype, tangrad.dtype):
         raise TypeError(f"to(): dtype must be a tangrad.dtype, got {_typename(dtype)}")
     return device, dtype, bool(options.get("non_blocking", False)), memory_format

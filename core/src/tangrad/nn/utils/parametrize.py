@@ -59,8 +59,17 @@ def _differs(what: str, before: Any, name: str, after: Any) -> str:
     return f"the {what} of {name} would change from {before} to {after}"
 
 
-def _check_like(tensor: Any, original: Any, name: str, reason: str) -> None:
+_CHANGED = "Registering a parametrization may not change the {} of the tensor"
+_INVERTED = "The tensor returned by parametrization.right_inverse must have the same {}"
+
+
+def _check_like(tensor: Any, original: Any, name: str, rule: str) -> None:
     """Refuse a tensor that has not the dtype and shape of another.
+
+    Args:
+        tensor, original: the two.
+        name: what has them, for the message.
+        rule: what the message says, with a place for "dtype" or "shape".
 
     Raises:
         ValueError: it has not.
@@ -69,8 +78,8 @@ def _check_like(tensor: Any, original: Any, name: str, reason: str) -> None:
         before, after = getattr(original, what), getattr(tensor, what)
         if before != after:
             raise ValueError(
-                f"{reason} may not change the {what} of the tensor, unless the `unsafe` flag is "
-                f"enabled: {_differs(what, before, name, after)}"
+                f"{rule.format(what)}, unless the `unsafe` flag is enabled: "
+                f"{_differs(what, before, name, after)}"
             )
 
 
@@ -132,7 +141,7 @@ class ParametrizationList(ModuleList):
                 raise ValueError(
                     f"A parametrization must return a tensor. Got {type(value).__name__}."
                 )
-            _check_like(value, like, "the tensor", "Registering a parametrization")
+            _check_like(value, like, "the tensor", _CHANGED)
 
     def _take_one(self, original: Any, new: Any) -> None:
         for what in ("dtype", "device"):
@@ -315,7 +324,7 @@ def _check_further(module: Module, tensor_name: str, parametrization: Module) ->
     name = f"module.{tensor_name}"
     if not isinstance(after, tangrad.Tensor):
         raise ValueError(f"A parametrization must return a tensor. Got {type(after).__name__}.")
-    _check_like(after, before, name, "Registering a parametrization")
+    _check_like(after, before, name, _CHANGED)
     if not hasattr(parametrization, "right_inverse"):
         return
     try:
@@ -326,7 +335,7 @@ def _check_further(module: Module, tensor_name: str, parametrization: Module) ->
         raise ValueError(
             f"parametrization.right_inverse must return a tensor. Got: {type(back).__name__}"
         )
-    _check_like(back, before, name, "parametrization.right_inverse")
+    _check_like(back, before, name, _INVERTED)
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:

@@ -170,6 +170,8 @@ def pack_padded_sequence(
         input = input.index_select(0 if batch_first else 1, order)
     if batch_first:
         input = input.transpose(0, 1)
+    if input.numel() == 0:
+        raise RuntimeError(f"Cannot pack empty tensors, got shape {list(input.shape)}")
     numbers = lengths.tolist()
     if len(numbers) != input.shape[1]:
         raise RuntimeError(

@@ -185,7 +185,7 @@ class CyclicLR(_WithMomentum):
             raise ValueError("mode is invalid and scale_fn is None")
         self.mode = mode
         self.gamma = gamma
-        self._own_scale = scale_fn
+        self._scale_fn_custom = scale_fn
         self.scale_mode = scale_mode
         if scale_fn is None:
             self.scale_mode = "iterations" if mode == "exp_range" else "cycle"
@@ -201,8 +201,8 @@ class CyclicLR(_WithMomentum):
 
     def scale_fn(self, x: float) -> float:
         """Return the share of the height for a number of cycles or iterations."""
-        if self._own_scale is not None:
-            return self._own_scale(x)
+        if self._scale_fn_custom is not None:
+            return self._scale_fn_custom(x)
         if self.mode == "triangular":
             return 1.0
         return 1 / 2.0 ** (x - 1) if self.mode == "triangular2" else self.gamma**x
@@ -210,18 +210,18 @@ class CyclicLR(_WithMomentum):
     def state_dict(self) -> dict[str, Any]:
         """Return everything but the optimizer; of an own scale, what an object holds."""
         state = super().state_dict()
-        scale = state.pop("_own_scale")
+        scale = state.pop("_scale_fn_custom")
         is_object = scale is not None and not hasattr(scale, "__code__")
-        state["_own_scale"] = scale.__dict__.copy() if is_object else None
+        state["_scale_fn_custom"] = scale.__dict__.copy() if is_object else None
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take what `state_dict` returned."""
         rest = dict(state_dict)
-        held = rest.pop("_own_scale", None)
+        held = rest.pop("_scale_fn_custom", None)
         super().load_state_dict(rest)
-        if held is not None and self._own_scale is not None:
-            self._own_scale.__dict__.update(held)
+        if held is not None and self._scale_fn_custom is not None:
+            self._scale_fn_custom.__dict__.update(held)
 
     def get_lr(self) -> list[Any]:
         """Return the rate of each group for `last_epoch`, and set its momentum."""

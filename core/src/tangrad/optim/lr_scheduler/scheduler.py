@@ -14,6 +14,7 @@ EPOCH_DEPRECATION_WARNING = (
     "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where "
     "possible. Please use `scheduler.step()` to step the scheduler."
 )
+_HOW_TO = "https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate"
 
 
 class LRScheduler:
@@ -57,6 +58,7 @@ class LRScheduler:
         """Set the rates of the first epoch."""
         self._step_count, self._is_initial = 0, True
         self.optimizer._opt_called = False
+        self.optimizer._step_when_scheduled = vars(self.optimizer).get("step")
         self.step()
         self._is_initial = False
 
@@ -94,17 +96,30 @@ class LRScheduler:
         Args:
             epoch: deprecated: the epoch to go to.
         """
-        if self._step_count == 1 and not getattr(self.optimizer, "_opt_called", True):
-            warnings.warn(
-                "Detected call of `lr_scheduler.step()` before `optimizer.step()`: the first "
-                "value of the learning rate schedule will be skipped. Call them in the opposite "
-                "order.",
-                stacklevel=2,
-            )
+        if self._step_count == 1:
+            self._check_order()
         self._step_count += 1
         if epoch is not None:
             warnings.warn(EPOCH_DEPRECATION_WARNING, stacklevel=2)
         self._go_to(epoch)
+
+    def _check_order(self) -> None:
+        """Warn if the optimizer made no step before this one, or if that cannot be told."""
+        override = vars(self.optimizer).get("step")
+        if override is not getattr(self.optimizer, "_step_when_scheduled", override):
+            warnings.warn(
+                "Seems like `optimizer.step()` has been overridden after learning rate scheduler "
+                "initialization. Please, make sure to call `optimizer.step()` before "
+                f"`lr_scheduler.step()`. See {_HOW_TO}",
+                stacklevel=3,
+            )
+        elif not getattr(self.optimizer, "_opt_called", True):
+            warnings.warn(
+                "Detected call of `lr_scheduler.step()` before `optimizer.step()`: the first "
+                "value of the learning rate schedule will be skipped. Call them in the opposite "
+                f"order. See {_HOW_TO}",
+                stacklevel=3,
+            )
 
     def _go_to(self, epoch: int | None) -> None:
         """Set the rates of an epoch, or of the next."""
