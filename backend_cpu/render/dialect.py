@@ -61,9 +61,10 @@ def _real_helpers(mark: str, kind: str, f: str, word: str, top: int) -> dict[str
             unary("signbit", f"return (uint8_t)(tgc_bits_{mark}(a) >> {top});", "uint8_t"),
             unary("angle", f"{kind} r = a < 0 ? ({kind})3.14159265358979323846 : 0;"
                            " return a != a ? a : r;"),
-            # The larger if they compare, the other one if one is nan: no C library call.
-            binary("fmax", f"{kind} r = a > b ? a : b; return b != b ? a : r;"),
-            binary("fmin", f"{kind} r = a < b ? a : b; return b != b ? a : r;"),
+            # The larger if they compare, the other one if one is nan: no C library call. Of equal
+            # numbers, zeros, the first.
+            binary("fmax", f"{kind} r = a >= b ? a : b; return b != b ? a : r;"),
+            binary("fmin", f"{kind} r = a <= b ? a : b; return b != b ? a : r;"),
             # Of equal numbers, zeros, the first. nan is looked for in the second, which is often a
             # bound that no element changes: the question then leaves the loop.
             binary("maximum", f"{kind} r = b > a ? b : a; return b != b ? b : r;"),

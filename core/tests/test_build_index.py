@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 from pathlib import Path
 
@@ -89,3 +90,11 @@ def test_the_index_of_the_core_names_what_its_families_define() -> None:
     # An op that takes its expression by a word defines one op for each word, for itself only.
     unindexed = {name for name in defined if name not in index}
     assert not {name for name in unindexed if defined[name].definition.function}
+
+
+def test_an_op_is_shown_where_its_family_has_the_same_name() -> None:
+    from tangrad import ops
+
+    for name in ("softmax", "dropout", "einsum", "embedding", "histogram"):
+        importlib.import_module(f"tangrad.ops.{name}")
+        assert getattr(ops, name) is ops.lookup(name)

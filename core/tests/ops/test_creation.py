@@ -73,3 +73,22 @@ def test_new_tensors_take_dtype_and_device_of_self() -> None:
 def test_negative_sizes_are_refused() -> None:
     with pytest.raises(RuntimeError, match="negative dimension -1"):
         tangrad.zeros(2, -1)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "complex64", "int32", "int64"])
+@pytest.mark.parametrize("ends", [(-3.7, 9.1), (8, -8), (26, -52), (0.1, 0.1)], ids=str)
+def test_evenly_spaced_numbers_have_the_bits_of_pytorch(agree, dtype, ends) -> None:
+    def program(t: Any) -> Any:
+        made = [t.linspace(*ends, steps, dtype=getattr(t, dtype)) for steps in (1, 2, 51, 1203)]
+        return [(t.view_as_real(x) if x.is_complex() else x).double().tolist() for x in made]
+
+    agree(program, tolerance=0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_powers_with_evenly_spaced_exponents_have_the_bits_of_pytorch(agree, dtype) -> None:
+    def program(t: Any) -> Any:
+        made = [t.logspace(-1.7, 2.3, n, 3.1, dtype=getattr(t, dtype)) for n in (1, 2, 51, 700)]
+        return [x.double().tolist() for x in made]
+
+    agree(program, tolerance=0)

@@ -24,3 +24,25 @@ def test_is_rounded_like_an_element_except_as_a_factor(agree, name, dtype):
         return CALLS[name](x).float()
 
     agree(program, tolerance=0)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_root_mean_square_is_scaled_before_it_is_rounded(agree, dtype):
+    def program(t):
+        x = ((t.arange(120) * 37 % 101 - 50) / 16).reshape(4, 30).to(getattr(t, dtype))
+        scale = ((t.arange(30) * 7 % 11) / 5).to(getattr(t, dtype)).requires_grad_()
+        y = t.nn.functional.rms_norm(x.requires_grad_(), (30,), scale)
+        y.float().sum().backward()
+        return y.float(), x.grad.float(), scale.grad.float()
+
+    agree(program, tolerance=0)
+
+
+@pytest.mark.filterwarnings("ignore:Mismatch dtype")
+def test_a_root_mean_square_keeps_the_dtype_of_the_input(agree):
+    def program(t):
+        x = ((t.arange(60) * 37 % 101 - 50) / 16).reshape(2, 30).bfloat16()
+        y = t.nn.functional.rms_norm(x, (30,), t.arange(30) / 16)
+        return y.dtype == t.bfloat16, y.float()
+
+    agree(program, tolerance=0)

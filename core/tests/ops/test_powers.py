@@ -46,3 +46,29 @@ def test_squares_and_cubes_have_the_bits_of_products():
 def test_a_power_is_recorded_under_its_name():
     x = tangrad.ones(1, requires_grad=True)
     assert (x**2).grad_fn.name() == (x**3).grad_fn.name() == "PowBackward0"
+
+
+@pytest.mark.parametrize("exponent", [True, False])
+def test_truth_values_have_the_powers_of_pytorch(agree, exponent):
+    def program(t):
+        x = t.tensor([True, False, True])[::2]
+        x = t.cat([x, t.tensor([False])])
+        y = x**exponent
+        return y.tolist(), x.clone().pow_(exponent).tolist(), y.dtype == t.bool
+
+    agree(program)
+
+
+def test_truth_values_as_powers_of_each_other_are_refused(agree):
+    agree(lambda t: t.tensor([True, False]) ** t.tensor([True, True]), message=False)
+    agree(lambda t: True ** t.tensor([True, True]), message=False)
+
+
+@pytest.mark.parametrize("exponent", [-1, -2, -0.5, -1 - 1j, -1j, 0, 2, 0.5], ids=str)
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_powers_of_a_complex_zero(agree, dtype, exponent):
+    def program(t):
+        y = t.zeros(5, dtype=getattr(t, dtype)) ** exponent
+        return [str(x) for x in t.view_as_real(y).flatten().tolist()]
+
+    agree(program)

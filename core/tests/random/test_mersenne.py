@@ -78,6 +78,31 @@ def test_seeds(seed: int) -> None:
     agree(lambda t: t.randn(40), seed)
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_functions_of_uniform_and_normal_numbers(shape: tuple[int, ...], dtype: str) -> None:
+    agree(lambda t: t.empty(shape, dtype=getattr(t, dtype)).cauchy_(1.0, 2.5))
+    agree(lambda t: t.empty(shape, dtype=getattr(t, dtype)).log_normal_(0.5, 2.0))
+    agree(lambda t: t.empty(shape, dtype=getattr(t, dtype)).geometric_(0.3))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "int32", "int64"])
+def test_whole_numbers_of_trials(dtype: str) -> None:
+    agree(lambda t: t.empty(50, dtype=getattr(t, dtype)).geometric_(0.3))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("inplace", [False, True])
+def test_random_slopes(dtype: str, inplace: bool) -> None:
+    def program(t: Any) -> Any:
+        x = (t.arange(60) % 7 - 3).reshape(4, 15).to(getattr(t, dtype)).div(4).requires_grad_()
+        y = t.nn.functional.rrelu(x * 1, 0.1, 0.7, training=True, inplace=inplace)
+        y.sum().backward()
+        return t.stack([y.detach(), x.grad])
+
+    agree(program)
+
+
 def test_many_normal_numbers() -> None:
     agree(lambda t: t.randn(100_003))
 

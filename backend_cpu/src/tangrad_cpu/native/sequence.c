@@ -1,4 +1,6 @@
-/* Evenly spaced numbers, computed in blocks of float64 or int64 and then converted. */
+/* Evenly spaced numbers, computed in blocks and then converted. */
+#include <math.h>
+
 #include "copying.h"
 
 #define BLOCK 256
@@ -8,26 +10,40 @@ typedef struct job {
     const tg_view *out;
     double start, step, end; /* numbers from `half` on are counted back from `end` */
     int64_t whole_start, whole_step, half, tasks;
-    int whole; /* computed in integers, which wrap around */
+    int whole;  /* computed in integers, which wrap around */
+    int spaced; /* product and sum are rounded once, to the result's dtype */
 } job;
 
 static void write_block(const job *j, int64_t from, int64_t n)
 {
     union {
         double real[BLOCK];
+        float single[BLOCK];
         int64_t whole[BLOCK];
     } numbers;
+    const int dtype = j->out->dtype, item = tgc_itemsize[dtype];
+    int source = TGC_FLOAT64;
     const int64_t last = j->out->numel - 1;
     if (j->whole) {
+        source = TGC_INT64;
         for (int64_t i = 0; i < n; i++)
             numbers.whole[i] = (int64_t)((uint64_t)(from + i) * (uint64_t)j->whole_step + (uint64_t)j->whole_start);
+    } else if (!j->spaced) {
+        for (int64_t i = 0; i < n; i++)
+            numbers.real[i] = (double)(from + i) * j->step + j->start;
+    } else if (dtype == TGC_FLOAT32) {
+        const float start = (float)j->start, step = (float)j->step, end = (float)j->end;
+        source = TGC_FLOAT32;
+        for (int64_t i = 0; i < n; i++) {
+            int64_t at = from + i;
+            numbers.single[i] = at < j->half ? fmaf((float)at, step, start) : fmaf(-(float)(last - at), step, end);
+        }
     } else {
         for (int64_t i = 0; i < n; i++) {
             int64_t at = from + i;
-            numbers.real[i] = at < j->half ? (double)at * j->step + j->start : j->end - (double)(last - at) * j->step;
+            numbers.real[i] = at < j->half ? fma((double)at, j->step, j->start) : fma(-(double)(last - at), j->step, j->end);
         }
     }
-    const int dtype = j->out->dtype, source = j->whole ? TGC_INT64 : TGC_FLOAT64, item = tgc_itemsize[dtype];
     const int64_t stride = j->out->strides[0] * item, packed = item;
     char *to = (char *)j->out->data + from * stride;
     if (stride == packed) {
@@ -70,7 +86,7 @@ static int is_whole(const tg_argument *number)
 static int sequence(const tg_call *call, void *context)
 {
     const tg_argument *start = &call->args[1], *step = &call->args[2];
-    job j = {.half = call->outs->numel};
+    job j = {0};
     (void)context;
     if (!(is_whole(start) || start->kind == TG_ARG_FLOAT) || !(is_whole(step) || step->kind == TG_ARG_FLOAT))
         return tgc_error("TypeError", "_sequence: start and step must be real numbers");
@@ -85,9 +101,12 @@ static int sequence(const tg_call *call, void *context)
 static int spaced(const tg_call *call, void *context)
 {
     const int64_t n = call->outs->numel;
-    job j = {.start = real(&call->args[1]), .end = real(&call->args[2]), .half = n < 2 ? n : n / 2};
+    job j = {.start = real(&call->args[1]), .end = real(&call->args[2]), .half = n < 2 ? n : n / 2, .spaced = 1};
     (void)context;
-    j.step = n < 2 ? 0 : (j.end - j.start) / (double)(n - 1);
+    if (call->outs->dtype == TGC_FLOAT32)
+        j.step = n < 2 ? 0 : ((float)j.end - (float)j.start) / (float)(n - 1);
+    else
+        j.step = n < 2 ? 0 : (j.end - j.start) / (double)(n - 1);
     return write_all(&j, call);
 }
 
@@ -95,7 +114,5 @@ const tgc_kernel TGC(tgc_table_sequence)[] = {
     TGC_OF_EVERY_DTYPE("_sequence", TGC_CALL, sequence, NULL),
     {"_spaced", "float32", TGC_CALL, (void *)spaced, NULL},
     {"_spaced", "float64", TGC_CALL, (void *)spaced, NULL},
-    {"_spaced", "float16", TGC_CALL, (void *)spaced, NULL},
-    {"_spaced", "bfloat16", TGC_CALL, (void *)spaced, NULL},
     {0},
 };

@@ -53,8 +53,10 @@ PORTABLE_COMPLEX: dict[str, str] = {
 }
 # 0 ** 0 is 1 and 0 to a power with positive real part is 0.
 COMPLEX_POWER = """{
-    if (a.re == 0 && a.im == 0)
-        return tg_make_$s(b.re == 0 && b.im == 0 ? 1 : b.re > 0 ? 0 : ($R)TG_NAN, 0);
+    if (a.re == 0 && a.im == 0) {
+        if (b.re > 0 || (b.re == 0 && b.im == 0)) return tg_make_$s(b.re > 0 ? 0 : 1, 0);
+        return tg_make_$s(b.re < 0 ? ($R)TG_INF : ($R)TG_NAN, ($R)TG_NAN);
+    }
     return tg_cexp_$s(tg_mul_$s(b, tg_clog_$s(a)));
 }"""
 

@@ -170,7 +170,7 @@ _row("trunc_divide", 2, "uif", divides=True, python="trunc_divide(a, b)", d="0",
         "f": "@trunc(a / b)"})
 # Integers to a negative power: 1 and -1 have one, the others truncate to 0.
 _row("pow", 2, "uifc", python="power(a, b)",
-     numpy={"ui": "sp.integer_power(a, b)", "fc": "np.power(a, b)"},
+     numpy={"ui": "sp.integer_power(a, b)", "f": "np.power(a, b)", "c": "sp.complex_power(a, b)"},
      d=("where(b == 0, 0, b * a ** (b - 1))",
         "where(logical_and(a == 0, real(b) >= 0), 0, y * log(a))"),
      c={"u": """{
@@ -217,8 +217,8 @@ _row("lcm", 2, "ui", numpy="np.lcm(a, b)", python="lcm(a, b)", d="0",
 
 # --- order ----------------------------------------------------------------------------------
 # maximum and minimum propagate nan and split the derivative at ties; fmax and fmin ignore nan. Of
-# zeros, maximum and minimum give the first, so that a bound leaves a zero its sign: np.maximum
-# gives the second.
+# zeros, they all give the first, so that a bound leaves a zero its sign: np.maximum gives the
+# second, and np.fmax either, by the processor.
 
 _row("maximum", 2, "buif", numpy="np.maximum(b, a)", python="maximum(a, b)", keeps_bool=True,
      d=("where(a == b, 0.5, where(a < b, 0, 1))", "where(a == b, 0.5, where(a > b, 0, 1))"),
@@ -226,10 +226,12 @@ _row("maximum", 2, "buif", numpy="np.maximum(b, a)", python="maximum(a, b)", kee
 _row("minimum", 2, "buif", numpy="np.minimum(b, a)", python="minimum(a, b)", keeps_bool=True,
      d=("where(a == b, 0.5, where(a > b, 0, 1))", "where(a == b, 0.5, where(a < b, 0, 1))"),
      c={"bui": "a < b ? a : b", "f": "a != a ? a : (b != b ? b : (b < a ? b : a))"})
-_row("fmax", 2, "buif", numpy="np.fmax(a, b)", python="fmax(a, b)", keeps_bool=True,
+_row("fmax", 2, "buif", python="fmax(a, b)", keeps_bool=True,
+     numpy={"bui": "np.fmax(a, b)", "f": "np.where((a >= b) | (b != b), a, b)"},
      d=("where(logical_or(a >= b, isnan(b)), 1, 0)", "where(logical_or(a >= b, isnan(b)), 0, 1)"),
      c={"bui": "a > b ? a : b", "f": "@fmax(a, b)"})
-_row("fmin", 2, "buif", numpy="np.fmin(a, b)", python="fmin(a, b)", keeps_bool=True,
+_row("fmin", 2, "buif", python="fmin(a, b)", keeps_bool=True,
+     numpy={"bui": "np.fmin(a, b)", "f": "np.where((a <= b) | (b != b), a, b)"},
      d=("where(logical_or(a <= b, isnan(b)), 1, 0)", "where(logical_or(a <= b, isnan(b)), 0, 1)"),
      c={"bui": "a < b ? a : b", "f": "@fmin(a, b)"})
 for _name, _symbol in (("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">=")):

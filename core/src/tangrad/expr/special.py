@@ -45,6 +45,17 @@ def integer_trunc_divide(a: Array, b: Array) -> Array:
     return np.floor_divide(np.subtract(a, np.fmod(a, b)), b)
 
 
+def complex_power(a: Array, b: Array) -> Array:
+    """Raise to a complex power; a negative power of zero is infinite, of unknown direction."""
+    result = np.power(a, b)
+    zero = (a == 0) & (b != 0)
+    if not zero.any():
+        return result
+    unbounded = np.full(np.shape(b), complex(np.nan, np.nan))
+    unbounded.real[b.real < 0] = np.inf
+    return np.where(zero, np.where(b.real > 0, 0, unbounded), result).astype(result.dtype)
+
+
 def integer_power(a: Array, b: Array) -> Array:
     """Raise to an integer power with wraparound; below 0 only 1 and -1 have a result but 0."""
     a, b = np.asarray(a), np.asarray(b)

@@ -147,12 +147,14 @@ cdef Op power_of_number(PyObject** flat):
     cdef Tensor t
     cdef int kind
     cdef double exponent
-    if not PyLong_CheckExact(<object>flat[1]) and not PyFloat_CheckExact(<object>flat[1]):
-        return None
     if not isinstance(<object>flat[0], Tensor):
         return None
     t = <Tensor>flat[0]
     kind = KIND[t.dtype_.index]
+    if isinstance(<object>flat[1], bool):
+        return lookup_op("_bool_power") if kind == KIND_BOOL else None
+    if not PyLong_CheckExact(<object>flat[1]) and not PyFloat_CheckExact(<object>flat[1]):
+        return None
     if PyLong_CheckExact(<object>flat[1]):
         # As objects: a large number fits no C integer.
         if kind != KIND_FLOAT:

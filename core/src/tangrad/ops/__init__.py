@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 __all__ = ["lookup"]
@@ -52,9 +54,29 @@ def __getattr__(name: str) -> Any:
     except AttributeError:
         pass
     else:
-        globals().setdefault(name, found)  # a family of that name, if loaded, stays a module
+        globals()[name] = found
         return found
     try:
         return _C.dtype_by_name(name)
     except TypeError:
         raise AttributeError(f"no op named '{name}' is defined") from None
+
+
+class _Ops(ModuleType):
+    """Shows an op even where its family, which is imported as a part, has the same name."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (isinstance(value, ModuleType) and _is_op(name)):
+            super().__setattr__(name, value)
+
+
+def _is_op(name: str) -> bool:
+    from tangrad.ops import registry
+
+    try:
+        return name in registry.OPS or name in registry.index()
+    except ImportError:  # the index is being built
+        return False
+
+
+sys.modules[__name__].__class__ = _Ops

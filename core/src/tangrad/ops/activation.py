@@ -26,7 +26,7 @@ def _check_softshrink(lambd: Any) -> None:
 
 relu = pointwise(
     "relu(Tensor self) -> Tensor",
-    "where(self <= 0, 0, self)",
+    "where(self < 0, 0, self)",
     check=_check_not_bool,
     dtypes="integral floating",
     partials={"self": "where(result <= 0, 0, 1)"},

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import tangrad
+from tangrad.ops import random_sequential
 from tangrad.ops.activation import leaky_relu
 from tangrad.ops.define import composite, pointwise
 
@@ -170,6 +171,10 @@ def rrelu(self: Any, lower: Any, upper: Any, training: bool, generator: Any) -> 
     _check_slopes(lower, upper)
     if not training:
         return leaky_relu(self, (lower + upper) / 2)
+    engine = random_sequential.engine_of(generator, self.device)
+    if engine is not None:
+        slopes = random_sequential.slopes(self, lower, upper, engine)
+        return tangrad.where(self <= 0, (self * slopes).to(self.dtype), self)
     slopes = tangrad.empty_like(self).detach().uniform_(lower, upper, generator=generator)
     return tangrad.where(self <= 0, self * slopes, self)
 

@@ -381,8 +381,9 @@ def rms_norm(input: Any, normalized_shape: Ints, weight: Any, eps: float | None)
     x = input.to(tangrad.float32) if half else input
     eps = tangrad.finfo(x.dtype).eps if eps is None else eps
     result = x * ((x * x).mean(axes, keepdim=True) + eps).rsqrt()
-    result = result.to(input.dtype) if half else result
-    return result if weight is None else result * weight
+    if weight is not None:
+        result = result * (weight.to(x.dtype) if half else weight)
+    return result.to(input.dtype)
 
 
 @composite(

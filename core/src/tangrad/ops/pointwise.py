@@ -347,6 +347,19 @@ square = pointwise(
     doc="Square every element.",
 )
 
+_bool_power = pointwise(
+    "_bool_power(Tensor self, Scalar exponent) -> Tensor",
+    "logical_or(self, logical_not(exponent))",
+    dtypes="bool",
+    vjp="none: bool has no derivatives",
+    inplace=True,
+    function=False,
+    method=False,
+    samples=lambda s: [s(s.mask(3, 4), True), s(s.mask(2, strided=True), False)],
+    oracle=lambda torch, x, exponent: torch.pow(x, exponent),
+    doc="Raise truth values to the power True, or False.",
+)
+
 _cube = pointwise(
     "_cube(Tensor self) -> Tensor",
     "self * self * self",

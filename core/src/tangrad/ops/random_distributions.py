@@ -48,6 +48,9 @@ def cauchy_(self: Any, median: float, sigma: float, generator: Any) -> Any:
         )
     if sigma <= 0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
+    engine = random_sequential.engine_of(generator, self.device)
+    if engine is not None:
+        return random_sequential.cauchy(self, median, sigma, engine)
     angle = (0.5 - _uniform(self, generator)) * math.pi
     return self.copy_(angle.tan() * sigma + median)
 
@@ -77,6 +80,9 @@ def log_normal_(self: Any, mean: float, std: float, generator: Any) -> Any:
         raise NotImplementedError(f"log_normal_ is not implemented for {self.dtype}")
     if std <= 0:
         raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
+    engine = random_sequential.engine_of(generator, self.device)
+    if engine is not None:
+        return random_sequential.log_normal(self, mean, std, engine)
     dtype = tangrad.float64 if self.dtype is tangrad.float64 else tangrad.float32
     drawn = tangrad.empty(self.shape, dtype=dtype, device=self.device)
     return self.copy_(drawn.normal_(mean, std, generator=generator).exp())
@@ -104,6 +110,9 @@ def geometric_(self: Any, p: float, generator: Any) -> Any:
         raise NotImplementedError(f"geometric_ is not implemented for {self.dtype}")
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
+    engine = random_sequential.engine_of(generator, self.device)
+    if engine is not None:
+        return random_sequential.geometric(self, p, engine)
     trials = _uniform(self, generator).log() / math.log1p(-p)
     return self.copy_(trials.ceil().clamp_min(1))
 

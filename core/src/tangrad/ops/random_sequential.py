@@ -85,6 +85,35 @@ def exponential(self: Any, lambd: float, generator: Any) -> Any:
     return _fill(self, generator.exponential(_count(self), lambd))
 
 
+def cauchy(self: Any, median: float, sigma: float, generator: Any) -> Any:
+    """Serve `cauchy_`."""
+    return _fill(self, generator.cauchy(_count(self), median, sigma))
+
+
+def log_normal(self: Any, mean: float, std: float, generator: Any) -> Any:
+    """Serve `log_normal_`."""
+    return _fill(self, generator.log_normal(_count(self), mean, std))
+
+
+def geometric(self: Any, p: float, generator: Any) -> Any:
+    """Serve `geometric_`."""
+    return _fill(self, generator.geometric(_count(self), p))
+
+
+def slopes(self: Any, lower: float, upper: float, generator: Any) -> Any:
+    """Serve `rrelu`: draw a slope for each element that is not positive, in that order.
+
+    Returns:
+        The slopes, in the dtype in which they are to be multiplied; ones elsewhere.
+    """
+    dtype = getattr(tangrad, _computed(self))
+    low, high = tangrad.tensor([lower, upper], dtype=dtype).tolist()
+    wanted = self.detach() <= 0
+    drawn = generator.uniform(int(wanted.sum()), "float64") * (high - low) + low
+    ones = tangrad.ones(tuple(self.shape), dtype=dtype, device=self.device)
+    return ones.masked_scatter(wanted, tangrad.from_numpy(drawn).to(ones))
+
+
 def random_between(self: Any, from_: int, to: int, generator: Any) -> Any:
     """Serve `random_between_`."""
     return _fill(self, generator.integers(_count(self), from_, to))

@@ -36,14 +36,18 @@ def _sequence_reference(np: Any, self: Any, start: Any, step: Any) -> Any:
 _spaced = op(
     "_spaced(Tensor! self, float start, float end) -> Tensor",
     reference=lambda np, self, start, end: _spaced_reference(np, self, start, end),
-    dtypes="floating",
+    dtypes="float32 float64",
     vjp="none: the values written do not depend on those before",
     batch=None,
     function=False,
     method=False,
-    samples=lambda s: [s(s.tensor(n), 0.5, 2.0) for n in (0, 1, 2, 5)] if s.is_floating else [],
+    samples=lambda s: (
+        [s(s.tensor(n), 0.5, 2.0) for n in (0, 1, 2, 5)]
+        if s.dtype in ("float32", "float64")
+        else []
+    ),
     oracle=lambda torch, x, start, end: x.copy_(
-        torch.linspace(start, end, x.numel(), dtype=torch.float64).to(x.dtype)
+        torch.linspace(start, end, x.numel(), dtype=x.dtype)
     ),
     doc="Overwrite a vector by evenly spaced numbers, from both ends, so that both are exact.",
 )
@@ -51,8 +55,10 @@ _spaced = op(
 
 def _spaced_reference(np: Any, self: Any, start: Any, end: Any) -> Any:
     steps = self.shape[0]
-    step = (end - start) / max(1, steps - 1)
+    start, end = self.dtype.type(start), self.dtype.type(end)
+    step = float((end - start) / self.dtype.type(max(1, steps - 1)))
     place = np.arange(steps)
+    start, end = float(start), float(end)  # the product is exact, and the sum is rounded once
     from_start = place < max(steps // 2, steps == 1)
     numbers = np.where(from_start, place * step + start, end - (steps - 1 - place) * step)
     return numbers.astype(self.dtype)
@@ -227,11 +233,15 @@ def range_(
     return _given(_sequence(vector, start, step), requires_grad, out)
 
 
-def _spaced_numbers(start: Any, end: Any, steps: int) -> list[Any]:
-    """List evenly spaced numbers, from both ends towards the middle, so that both are exact."""
+def _spaced_numbers(start: Any, end: Any, steps: int, length: Any = None) -> list[Any]:
+    """List evenly spaced numbers, from both ends towards the middle, so that both are exact.
+
+    Args:
+        length: what is divided by the steps. Default: end - start.
+    """
     if steps == 1:
         return [start]
-    step = (end - start) / (steps - 1)
+    step = (end - start if length is None else length) / (steps - 1)
     half = steps // 2
     return [start + step * i if i < half else end - step * (steps - 1 - i) for i in range(steps)]
 
@@ -265,11 +275,34 @@ def _check_steps(steps: int) -> None:
         raise RuntimeError(f"number of steps must be non-negative, got steps={steps}")
 
 
-def _is_plain(dtype: Any, *numbers: Any) -> bool:
-    """Tell whether numbers and dtype are real, so that a kernel can write the sequence."""
-    return dtype.is_floating_point and all(
-        not isinstance(x, complex) and math.isfinite(x) for x in numbers
-    )
+def _is_plain(*numbers: Any) -> bool:
+    """Tell whether numbers are real and finite, so that a kernel can write the sequence."""
+    return all(not isinstance(x, complex) and math.isfinite(x) for x in numbers)
+
+
+def _write_spaced(vector: Any, start: Any, end: Any) -> Any:
+    """Overwrite a vector by evenly spaced numbers, rounded at the places where PyTorch rounds."""
+    dtype, steps = vector.dtype, vector.numel()
+    if dtype in (tangrad.float32, tangrad.float64):
+        return _spaced(vector, float(start), float(end))
+    if dtype.is_complex:
+        for part, numbers in (
+            (vector.real, (start.real, end.real)),
+            (vector.imag, (start.imag, end.imag)),
+        ):
+            _spaced(part, *map(float, numbers))
+        return vector
+    if not dtype.is_floating_point:
+        numbers = allocate((steps,), tangrad.float64, vector.device, None)
+        return vector.copy_(_spaced(numbers, float(start), float(end)))
+    # In half precision every step of the computation is rounded.
+    numbers = tensor([start, end, max(1, steps - 1)], dtype=dtype, device=vector.device)
+    first, last, count = numbers.split(1)
+    step = (last - first) / count
+    place = tangrad.arange(steps, device=vector.device)
+    from_start = place.to(dtype) * step + first
+    from_end = last - (steps - 1 - place).to(dtype) * step
+    return vector.copy_(tangrad.where(place < max(steps // 2, steps == 1), from_start, from_end))
 
 
 @composite(
@@ -310,8 +343,9 @@ def linspace(
     vector = _vector(steps, dtype, device, out)
     if not (dtype.is_floating_point or dtype.is_complex):
         start, end = math.trunc(start), math.trunc(end)  # before the steps are made, as PyTorch
-    if _is_plain(dtype, start, end):
-        _spaced(vector, float(start), float(end))
+    parts = (start.real, start.imag, end.real, end.imag) if dtype.is_complex else (start, end)
+    if _is_plain(*parts) and not vector.is_meta:
+        _write_spaced(vector, start, end)
     else:
         vector.copy_(_from_numbers(_spaced_numbers(start, end, steps), dtype, vector.device))
     return _given(vector, requires_grad, out)
@@ -344,7 +378,11 @@ def logspace(
     dtype = out.dtype if out is not None and dtype is None else _spacing_dtype(dtype, start, end)
     if not (dtype.is_floating_point or dtype.is_complex):
         start, end = int(start), int(end)  # as PyTorch: the ends are of the result's dtype
-    powers = [base**x for x in _spaced_numbers(start, end, steps)]
+    length = None
+    if dtype.is_floating_point and steps > 1 and _is_plain(start, end):
+        ends = tensor([start, end], dtype=dtype)
+        (start, end), length = ends.tolist(), (ends[1] - ends[0]).item()
+    powers = [base**x for x in _spaced_numbers(start, end, steps, length)]
     vector = _vector(steps, dtype, device, out)
     vector.copy_(_from_numbers(powers, dtype, vector.device))
     return _given(vector, requires_grad, out)

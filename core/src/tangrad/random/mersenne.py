@@ -37,6 +37,14 @@ _BLOCK = 16
 _LONGEST_PERMUTATION = (2**32 - 1) // 20
 
 
+def _exponential(x: float) -> float:
+    """Return exp(x), infinite where it is too large."""
+    try:
+        return math.exp(x)
+    except OverflowError:
+        return math.inf
+
+
 class MersenneTwister:
     """Hold the state of a Mersenne Twister and make numbers of its words.
 
@@ -161,6 +169,31 @@ class MersenneTwister:
 
         uniform = self.uniform(n, "float64")
         return np.array([-1.0 / rate * math.log1p(-u) for u in uniform.tolist()], np.float64)
+
+    def cauchy(self, n: int, median: float, sigma: float) -> Array:
+        """Return n numbers ``tan(pi * (u - 0.5)) * sigma + median``, rounded once."""
+        import numpy as np
+
+        uniform = self.uniform(n, "float64").tolist()
+        tangents = np.array([math.tan(math.pi * (u - 0.5)) for u in uniform], np.float64)
+        return multiply_add(tangents, sigma, median)
+
+    def log_normal(self, n: int, mean: float, std: float) -> Array:
+        """Return n numbers whose logarithms are normally distributed."""
+        import numpy as np
+
+        normal = self.normal(n, mean, std, "float64", in_blocks=False).tolist()
+        return np.array([_exponential(x) for x in normal], np.float64)
+
+    def geometric(self, n: int, p: float) -> Array:
+        """Return n numbers of trials up to a success: ``ceil(log(u) / log1p(-p))``."""
+        import numpy as np
+
+        uniform = self.uniform(n, "float64").tolist()
+        failure = math.log1p(-p)
+        return np.array(
+            [math.ceil(math.log(u) / failure) if u else math.inf for u in uniform], np.float64
+        )
 
     def bernoulli(self, p: Any, n: int, dtype: str = "float64") -> Array:
         """Return n truth values ``u < p``; u has 53 bits for float64, else 24."""
