@@ -335,3 +335,7 @@ def test_probabilities_are_not_looked_at_under_vmap():
     x, y = probabilities(tangrad), probabilities(tangrad)
     losses = tangrad.func.vmap(F.binary_cross_entropy)(x, y)
     assert losses.mean().item() == pytest.approx(F.binary_cross_entropy(x, y).item())
+
+
+def test_the_delta_of_a_huber_loss_is_a_number(agree):
+    agree(lambda t: t.nn.HuberLoss(delta=1j), message=False)

@@ -44,3 +44,18 @@ def test_slices_listed_along_the_last_dimension_keep_torchs_strides():
     values = [[1, 2, 1], [3, 4, 3]]
     ours, expected = (lib.unique(lib.tensor(values), dim=1) for lib in (tangrad, torch))
     assert (ours.tolist(), ours.stride()) == (expected.tolist(), expected.stride())
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+@pytest.mark.parametrize("case", ["empty input", "input", "part of an input", "index"])
+def test_out_that_shares_memory_with_an_input_once_resized_is_refused(case):
+    for library in (torch, tangrad):
+        x, y, places = library.zeros(0), library.ones(4, 6), library.tensor([2, 1, 0])
+        call = {
+            "empty input": lambda x=x, y=y, t=library: t.cat((x, y), out=x),
+            "input": lambda x=x, y=y, t=library: t.cat((x, y), out=y),
+            "part of an input": lambda y=y, t=library: t.cat((y, y + 1), out=y[:2]),
+            "index": lambda p=places, t=library: t.gather(p.clone(), 0, p[1:], out=p[:1]),
+        }[case]
+        with pytest.raises(RuntimeError, match="single memory location"):
+            call()

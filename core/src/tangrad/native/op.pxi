@@ -609,7 +609,7 @@ cdef list checked_outs(Op op, object out, Py_ssize_t count, bint needs):
     return outs
 
 
-cdef int check_apart(Op op, PyObject** flat, list outs) except -1:
+cdef int check_apart(Op op, tuple args, list outs) except -1:
     """Refuse an out= that shares memory with an input, or within itself."""
     cdef Tensor o
     cdef int i
@@ -618,7 +618,7 @@ cdef int check_apart(Op op, PyObject** flat, list outs) except -1:
         if overlaps_itself(o):
             raise overlap_error(op, o)
         for i in range(op.ntensors):
-            value = <object>flat[op.tensor_param[i]]
+            value = args[op.tensor_param[i]]
             for t in value if isinstance(value, (list, tuple)) else (value,):
                 if isinstance(t, Tensor) and shares_extent(<Tensor>t, o):
                     raise RuntimeError(
@@ -631,7 +631,7 @@ cdef int check_apart(Op op, PyObject** flat, list outs) except -1:
 cdef object call_out(Op op, PyObject** flat, object out, uint64_t needs):
     outs = checked_outs(op, out, op.nout, needs != 0)
     if op.definition.strict_out:
-        check_apart(op, flat, outs)
+        check_apart(op, tuple_of(flat, op.nparams), outs)
     run_op(op, flat, outs[0] if op.nout == 1 else tuple(outs))
     for o in outs:
         bump_version(<Tensor>o, op.name)
@@ -651,7 +651,7 @@ cdef object call_composite(Op op, PyObject** flat, object out, bint inplace):
     if out is None:
         return result
     if op.definition.strict_out and not inplace:
-        check_apart(op, flat, checked_outs(op, out, op.nout, False))
+        check_apart(op, tuple_of(flat, op.nparams), checked_outs(op, out, op.nout, False))
     if inplace:
         check_inplace_shape(op, <Tensor>out, (<Tensor>result).ndim_, (<Tensor>result).shape_)
         prepare_out(op, <Tensor>out, (<Tensor>result).ndim_, (<Tensor>result).shape_, (<Tensor>result).dtype_.index)

@@ -640,6 +640,12 @@ _native_batch_norm_legit = overload(
             RuntimeError,
             "weight should contain 2 elements not 3",
         ),
+        (s(s.tensor(2, 2), None, None, training=True, eps=0.0), ValueError, "eps must be positive"),
+        (
+            s(s.tensor(2, 2), s.tensor(2), s.tensor(2), eps=-1.0),
+            ValueError,
+            "eps must be non-negative",
+        ),
     ],
 )
 def batch_norm(
@@ -661,9 +667,13 @@ def batch_norm(
     if input.ndim == 1 and not input.numel():  # PyTorch takes it, too
         return input.clone()
     if not training:
+        if eps < 0:
+            raise ValueError(f"batch_norm eps must be non-negative, but got {eps}")
         return _normalized(input, weight, bias, running_mean, running_var, False, eps)[0]
     if input.ndim >= 2 and _count(input) == 1:
         raise ValueError(
             f"Expected more than 1 value per channel when training, got input size {input.shape}"
         )
+    if eps <= 0:
+        raise ValueError(f"batch_norm eps must be positive during training, but got {eps}")
     return _train(input, running_mean, running_var, weight, bias, momentum, eps)[0]

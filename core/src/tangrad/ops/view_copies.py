@@ -107,14 +107,22 @@ def expand_copy(self: Any, size: Ints, implicit: bool) -> Any:
 
 
 @composite(
-    "narrow_copy(Tensor self, dim dim, int start, int length) -> Tensor",
+    "narrow_copy(Tensor self, int dim, int start, int length) -> Tensor",
     strict_out_dtype=True,
     out=True,
     samples=narrow.definition.samples,
-    errors=narrow.definition.errors,
+    errors=lambda s: [
+        *narrow.definition.errors(s),
+        (s(s.tensor(3, 4), 2, 0, 1), RuntimeError, "Expected dim < 2"),
+    ],
 )
 def narrow_copy(self: Any, dim: int, start: int, length: int) -> Any:
     """Copy `length` indices of one dimension, beginning at `start`."""
+    if dim >= self.ndim:  # PyTorch's error for it is not that of `narrow`
+        raise RuntimeError(
+            f"narrow_copy: Expected dim < {self.ndim} for a tensor of shape {list(self.shape)}, "
+            f"got {dim}"
+        )
     return _copy(narrow(self, dim, start, length))
 
 

@@ -43,7 +43,7 @@ class Adam(Optimizer):
         decoupled_weight_decay: decouple weight decay from the gradient, as `AdamW` does.
 
     Raises:
-        ValueError: if a number lies outside its range.
+        ValueError: if a number lies outside its range, or `betas` are not of one kind.
     """
 
     def __init__(
@@ -72,6 +72,8 @@ class Adam(Optimizer):
                 raise ValueError(f"Invalid beta parameter at index {position}: {beta}")
         if not weight_decay >= 0.0:
             raise ValueError(f"Invalid weight_decay value: {weight_decay}")
+        if not any(all(isinstance(b, kind) for b in betas) for kind in (float, tangrad.Tensor)):
+            raise ValueError("betas must be either both floats or both Tensors")
         _check_kernels(foreach, fused, differentiable)
         defaults = {
             "lr": lr,

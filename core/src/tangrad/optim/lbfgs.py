@@ -22,7 +22,7 @@ class LBFGS(Optimizer):
     group of parameters, on one device.
 
     Args:
-        params: parameters, real.
+        params: parameters; complex ones count as pairs of real numbers.
         lr: learning rate.
         max_iter: greatest number of iterations in a `step`.
         max_eval: greatest number of evaluations in a `step`; `max_iter * 5 / 4` by default.
@@ -63,8 +63,6 @@ class LBFGS(Optimizer):
         if len(self.param_groups) != 1:
             raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
         self._params = self.param_groups[0]["params"]
-        if any(parameter.is_complex() for parameter in self._params):
-            raise ValueError("LBFGS: parameters must be real")
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -170,21 +168,24 @@ class LBFGS(Optimizer):
     def _gradient(self) -> Any:
         """Return all gradients as one vector."""
         pieces = [
-            parameter.new_zeros(parameter.numel())
-            if parameter.grad is None
-            else parameter.grad.reshape(-1)
+            tangrad.zeros_like(parameter) if parameter.grad is None else parameter.grad
             for parameter in self._params
         ]
-        return tangrad.cat(pieces)
+        return tangrad.cat([_real(piece).reshape(-1) for piece in pieces])
 
     def _move(self, step: float, direction: Any) -> None:
         """Add a multiple of a vector to the parameters."""
         offset = 0
         for parameter in self._params:
-            count = parameter.numel()
+            moved = _real(parameter)
+            count = moved.numel()
             piece = direction[offset : offset + count]
-            parameter.add_(piece.view_as(parameter), alpha=step)
+            moved.add_(piece.view_as(moved), alpha=step)
             offset += count
+
+
+def _real(t: Any) -> Any:
+    return tangrad.view_as_real(t) if t.is_complex() else t
 
 
 def _descent(state: dict[str, Any], grad: Any) -> Any:

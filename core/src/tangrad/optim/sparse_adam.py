@@ -23,7 +23,7 @@ class SparseAdam(ElementwiseOptimizer):
         maximize: ascend.
 
     Raises:
-        ValueError: if a number lies outside its range.
+        ValueError: if a number lies outside its range, or a parameter is complex.
     """
 
     def __init__(
@@ -42,6 +42,16 @@ class SparseAdam(ElementwiseOptimizer):
             (0.0 <= betas[1] < 1.0, f"Invalid beta parameter at index 1: {betas[1]}"),
         ]
         super().__init__(params, defaults, ranges)
+        found = [
+            [k, i]
+            for k, group in enumerate(self.param_groups)
+            for i, parameter in enumerate(group["params"])
+            if parameter.is_complex()
+        ]
+        if found:
+            raise ValueError(
+                f"Complex params at indices {found}: SparseAdam does not support complex parameters"
+            )
 
     def _step_parameter(self, parameter: Any, group: dict[str, Any]) -> None:
         raise RuntimeError(

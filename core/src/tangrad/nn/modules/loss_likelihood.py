@@ -201,6 +201,9 @@ class HuberLoss(_Loss):
     Args:
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
         delta: where the one becomes the other, positive.
+
+    Raises:
+        TypeError: `delta` is no float or int.
     """
 
     def __init__(
@@ -208,6 +211,8 @@ class HuberLoss(_Loss):
         reduction: str = "mean",
         delta: float = 1.0,
     ) -> None:
+        if not isinstance(delta, (float, int)):
+            raise TypeError(f"HuberLoss: delta must be a float or int, got: {type(delta)}")
         super().__init__(reduction=reduction)
         self.delta = delta
 
