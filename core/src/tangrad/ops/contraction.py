@@ -561,6 +561,8 @@ def _linear_decomposed(input: Any, weight: Any, bias: Any) -> Any:
 
 
 def _linear_weight_vjp(g: Any, input: Any, weight_meta: Any) -> Any:
+    if len(weight_meta.shape) == 2 and input.ndim == 2:
+        return g.t().mm(input.conj())
     rows = input.reshape((numel_of(tuple(input.shape)[:-1]), input.shape[-1]))
     if len(weight_meta.shape) == 1:
         return rows.t().conj().mv(g.reshape((-1,)))
