@@ -575,6 +575,13 @@ def _linear_input_vjp(g: Any, weight: Any) -> Any:
     return g.matmul(weight.conj())
 
 
+def _linear_bias_vjp(g: Any, bias_meta: Any) -> Any:
+    shape = bias_meta.shape
+    if g.ndim == 2 and len(shape) == 1 and g.shape[1] == shape[0]:
+        return g.sum(0)
+    return g.sum_to_size(shape if g.ndim >= len(shape) else g.shape).reshape(shape)
+
+
 def _linear_jvp(
     input: Any, weight: Any, input_t: Any, weight_t: Any, bias_t: Any, result: Any
 ) -> Any:
@@ -617,9 +624,7 @@ linear = op(
     vjp={
         "input": _linear_input_vjp,
         "weight": _linear_weight_vjp,
-        "bias": lambda g, bias_meta: g.sum_to_size(
-            bias_meta.shape if g.ndim >= len(bias_meta.shape) else g.shape
-        ).reshape(bias_meta.shape),
+        "bias": _linear_bias_vjp,
     },
     jvp=_linear_jvp,
     batch=_linear_batch,
