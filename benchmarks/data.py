@@ -18,11 +18,20 @@ SENT = 64 * MEGABYTE
 FLOAT = 4
 
 
-def rows(fw: Any) -> dict[str, Any]:
-    """Return a loader of the rows of tensors, as most small examples have it."""
-    x = inputs(x=(ROWS, 32))(fw)["x"]
-    labels = fw.tensor(integers(10, (ROWS,)))
-    return {"loader": loader(fw, fw.utils.data.TensorDataset(x, labels))}
+def rows(**options: Any) -> Prepare:
+    """Return what prepares a loader of the rows of tensors, as most small examples have it."""
+
+    def prepare(fw: Any) -> dict[str, Any]:
+        x = inputs(x=(ROWS, 32))(fw)["x"]
+        labels = fw.tensor(integers(10, (ROWS,)))
+        return {"loader": loader(fw, fw.utils.data.TensorDataset(x, labels), **options)}
+
+    return prepare
+
+
+def workers(count: int) -> Prepare:
+    """Return what prepares a loader of rows in larger batches, made by forked processes."""
+    return rows(batch_size=64, num_workers=count, multiprocessing_context="fork")
 
 
 def samples(make: Callable[[Any], Callable[[int], Any]]) -> Prepare:
@@ -43,8 +52,8 @@ def samples(make: Callable[[Any], Callable[[int], Any]]) -> Prepare:
     return prepare
 
 
-def loader(fw: Any, dataset: Any) -> Any:
-    return fw.utils.data.DataLoader(dataset, batch_size=BATCH, shuffle=True)
+def loader(fw: Any, dataset: Any, batch_size: int = BATCH, **options: Any) -> Any:
+    return fw.utils.data.DataLoader(dataset, batch_size, shuffle=True, **options)
 
 
 def vectors(fw: Any) -> Callable[[int], Any]:
@@ -57,18 +66,22 @@ def pictures(fw: Any) -> Callable[[int], Any]:
     return lambda index: (made[index], index % 10)
 
 
-def first_batch(fw: Any) -> dict[str, Any]:
-    """Return a function that starts four workers and takes one batch."""
-    dataset = fw.utils.data.TensorDataset(fw.zeros(64, 4))
+def first_batch(method: str) -> Prepare:
+    """Return what prepares a function that starts four workers and takes one batch."""
 
-    def run() -> Any:
-        workers = fw.utils.data.DataLoader(
-            dataset, batch_size=4, num_workers=4, multiprocessing_context="fork"
-        )
-        (batch,) = next(iter(workers))
-        return batch
+    def prepare(fw: Any) -> dict[str, Any]:
+        dataset = fw.utils.data.TensorDataset(fw.zeros(64, 4))
 
-    return {"run": run}
+        def run() -> Any:
+            started = fw.utils.data.DataLoader(
+                dataset, batch_size=4, num_workers=4, multiprocessing_context=method
+            )
+            (batch,) = next(iter(started))
+            return batch
+
+        return {"run": run}
+
+    return prepare
 
 
 def filed(fw: Any) -> dict[str, Any]:
@@ -115,10 +128,13 @@ def sending(fresh: bool) -> Prepare:
 
 
 WORKLOADS = [
-    Workload("DataLoader, 10,000 rows b32", "sum(1 for _ in loader)", rows, 0.4),
+    Workload("DataLoader, 10,000 rows b32", "sum(1 for _ in loader)", rows(), 0.4),
+    Workload("DataLoader, 10,000 rows b64, 1 worker", "sum(1 for _ in loader)", workers(1), 0.15),
+    Workload("DataLoader, 10,000 rows b64, 2 workers", "sum(1 for _ in loader)", workers(2), 0.15),
     Workload("DataLoader, 2,000 tensors b32", "sum(1 for _ in loader)", samples(vectors), 0.4),
     Workload("DataLoader, 2,000 arrays b32", "sum(1 for _ in loader)", samples(pictures), 0.4),
-    Workload("first batch of 4 workers, fork", "run()", first_batch, 1.0),
+    Workload("first batch of 4 workers, fork", "run()", first_batch("fork"), 1.0),
+    Workload("first batch of 4 workers, spawn", "run()", first_batch("spawn"), 0.2),
     Workload("save 16 MB", "fw.save(state, path)", filed, 0.5, cost=Cost(32 * MEGABYTE),
              checked=False),
     Workload("load 16 MB", "fw.load(path)['layer7.weight']", filed, 0.5,

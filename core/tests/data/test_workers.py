@@ -227,6 +227,15 @@ def test_tensors_keep_what_they_are():
         assert found["view"].untyped_storage().nbytes() == 3 * 4
 
 
+@pytest.mark.parametrize("nbytes", [0, 10_000_000])
+@pytest.mark.parametrize("elements", [0, 3])
+def test_batches_may_be_larger_than_a_channel_holds(nbytes, elements):
+    dataset = Of(lambda i: (bytes([i]) * nbytes, tangrad.full((elements,), i)), 3)
+    for i, (content, x) in enumerate(loader(dataset, batch_size=None)):
+        assert content == bytes([i]) * nbytes
+        assert x.tolist() == [i] * elements
+
+
 def test_a_tensor_with_a_history_is_refused():
     dataset = Of(lambda i: tangrad.ones(1, requires_grad=True) * 2)
     with pytest.raises(RuntimeError, match="detach"):

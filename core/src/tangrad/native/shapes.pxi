@@ -11,12 +11,15 @@ cdef enum:
     PLAIN_SAME = 6
     PLAIN_CAT = 7
     PLAIN_LAYER_NORM = 8
-    PLAIN_NLL = 9
-    PLAIN_INDEX_SELECT = 10
-    PLAIN_GATHER = 11
+    PLAIN_ALIKE = 9
+    PLAIN_NLL = 10                      # this and those behind take indices
+    PLAIN_INDEX_SELECT = 11
+    PLAIN_GATHER = 12
+    PLAIN_SCATTER = 13
 
 PLAIN_SHAPES = {"native_layer_norm": PLAIN_LAYER_NORM, "nll_loss_elements": PLAIN_NLL,
-                "index_select": PLAIN_INDEX_SELECT, "gather": PLAIN_GATHER,
+                "index_select": PLAIN_INDEX_SELECT, "gather": PLAIN_GATHER, "scatter_add": PLAIN_SCATTER,
+                "_softmax_backward_data": PLAIN_ALIKE, "_log_softmax_backward_data": PLAIN_ALIKE,
                 "mm": PLAIN_MM, "bmm": PLAIN_BMM, "mv": PLAIN_MV, "dot": PLAIN_DOT, "linear": PLAIN_LINEAR,
                 "_softmax": PLAIN_SAME, "_log_softmax": PLAIN_SAME, "cat": PLAIN_CAT}
 
@@ -62,6 +65,11 @@ cdef int plain_shape(Op op, PyObject** flat, Tensor first, int64_t* shape) excep
     b = <Tensor>flat[1]
     if not alike(b, a):
         return -1
+    if op.plain == PLAIN_ALIKE:
+        if b.ndim_ != a.ndim_ or memcmp(b.shape_, a.shape_, a.ndim_ * sizeof(int64_t)) != 0:
+            return -1
+        memcpy(shape, a.shape_, a.ndim_ * sizeof(int64_t))
+        return a.ndim_
     if op.plain == PLAIN_MM:
         if a.ndim_ != 2 or b.ndim_ != 2 or a.shape_[1] != b.shape_[0]:
             return -1
@@ -136,7 +144,21 @@ cdef int plain_indexed(Op op, PyObject** flat, Tensor x, int64_t* shape) except 
     for d in range(x.ndim_):
         if d != dim and index.shape_[d] > x.shape_[d]:
             return -1
+    if op.plain == PLAIN_SCATTER:
+        return plain_scatter(index, <Tensor>flat[3], x, shape)
     memcpy(shape, index.shape_, x.ndim_ * sizeof(int64_t))
+    return x.ndim_
+
+
+cdef int plain_scatter(Tensor index, Tensor src, Tensor x, int64_t* shape) noexcept:
+    """Values for all places of the index."""
+    cdef int d
+    if not alike(src, x) or src.ndim_ != x.ndim_ or index.numel_ == 0:
+        return -1
+    for d in range(x.ndim_):
+        if index.shape_[d] > src.shape_[d]:
+            return -1
+    memcpy(shape, x.shape_, x.ndim_ * sizeof(int64_t))
     return x.ndim_
 
 

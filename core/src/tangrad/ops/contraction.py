@@ -561,6 +561,8 @@ def _linear_decomposed(input: Any, weight: Any, bias: Any) -> Any:
 
 
 def _linear_weight_vjp(g: Any, input: Any, weight_meta: Any) -> Any:
+    if len(weight_meta.shape) == 2 and input.ndim == 2:
+        return g.t().mm(input.conj())
     rows = input.reshape((numel_of(tuple(input.shape)[:-1]), input.shape[-1]))
     if len(weight_meta.shape) == 1:
         return rows.t().conj().mv(g.reshape((-1,)))
@@ -571,6 +573,13 @@ def _linear_input_vjp(g: Any, weight: Any) -> Any:
     if weight.ndim == 1:
         return g.unsqueeze(-1) * weight.conj()
     return g.matmul(weight.conj())
+
+
+def _linear_bias_vjp(g: Any, bias_meta: Any) -> Any:
+    shape = bias_meta.shape
+    if g.ndim == 2 and len(shape) == 1 and g.shape[1] == shape[0]:
+        return g.sum(0)
+    return g.sum_to_size(shape if g.ndim >= len(shape) else g.shape).reshape(shape)
 
 
 def _linear_jvp(
@@ -615,9 +624,7 @@ linear = op(
     vjp={
         "input": _linear_input_vjp,
         "weight": _linear_weight_vjp,
-        "bias": lambda g, bias_meta: g.sum_to_size(
-            bias_meta.shape if g.ndim >= len(bias_meta.shape) else g.shape
-        ).reshape(bias_meta.shape),
+        "bias": _linear_bias_vjp,
     },
     jvp=_linear_jvp,
     batch=_linear_batch,

@@ -403,6 +403,7 @@ scatter_add = op(
     inplace=True,
     samples=lambda s: [
         s(s.tensor(3, 4), 0, s.integers(0, 3, 5, 4), s.tensor(5, 4)),
+        s(s.tensor(3, 4), 1, s.integers(0, 4, 2, 3), s.tensor(3, 5)),
         *_scatter_samples(s),
     ],
     errors=lambda s: [

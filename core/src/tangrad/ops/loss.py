@@ -124,7 +124,7 @@ def _nll_reference(
 
 def _classes(target: Any, ignore_index: int) -> Any:
     """Replace ignored targets by class 0, so that they can be used as index."""
-    return target.masked_fill(target == ignore_index, 0).unsqueeze(1).to(tangrad.int64)
+    return tangrad.where(target == ignore_index, 0, target).unsqueeze(1).to(tangrad.int64)
 
 
 def _per_sample(per_class: Any, target: Any, ignore_index: int) -> Any:

@@ -575,6 +575,7 @@ def broadcast_to(self: Any, size: Ints) -> Any:
     function=False,
     samples=lambda s: [
         s(s.tensor(2, 3, 2), (3, 1)),
+        s(s.tensor(2, 3, 2), (3, 2)),
         s(s.tensor(2, 3), ()),
         s(s.tensor(2, 3), (2, 3)),
     ],
@@ -582,19 +583,18 @@ def broadcast_to(self: Any, size: Ints) -> Any:
 )
 def sum_to_size(self: Any, size: Ints) -> Any:
     """Sum a tensor to a shape that broadcasts to its own."""
-    extra = self.ndim - len(size)
-    fits = extra >= 0 and all(
-        n in (1, m) for n, m in zip(size, tuple(self.shape)[extra:], strict=True)
-    )
+    shape = tuple(self.shape)
+    extra = len(shape) - len(size)
+    if extra > 0 and shape[extra:] == tuple(size):
+        return self.sum(tuple(range(extra)))
+    fits = extra >= 0 and all(n in (1, m) for n, m in zip(size, shape[extra:], strict=True))
     if not fits:
         raise RuntimeError(
             f"size {list(size)} is not expandable to size {list(self.shape)} of the tensor"
         )
-    kept = tuple(self.shape)[extra:]
+    kept = shape[extra:]
     summed = [d + extra for d, (n, m) in enumerate(zip(size, kept, strict=True)) if n != m]
     dims = (*range(extra), *summed)
-    if not size:
-        return self.sum()
     return self.sum(dims, keepdim=True).reshape(size) if dims else self
 
 

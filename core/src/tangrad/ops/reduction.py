@@ -28,6 +28,8 @@ def spread(g: Any, like: Any, dim: Any, keepdim: bool) -> Any:
         dim: the reduced dimensions, not negative; None or () for all.
         keepdim: whether the reduction kept them with size 1.
     """
+    if dim is None or dim == ():  # a scalar expands as it is, and so does one of dimensions kept
+        return g.expand(like.shape)
     return restore(g, like, dim, keepdim).expand(like.shape)
 
 

@@ -103,17 +103,20 @@ class Message:
         Raises:
             OSError: the receiver is gone, or there is no memory for the tensors.
         """
-        header = _HEADER.pack(len(self.pickled), self.size)
+        # At once: the receiver, woken by the header, would have to wait for what follows it.
+        parts: list[Any] = [_HEADER.pack(len(self.pickled), self.size), self.pickled]
         if self.size:
             file = self._file()
             try:
-                sent = socket.send_fds(channel, [header], [file])
+                sent = socket.send_fds(channel, parts, [file])
             finally:
                 os.close(file)
-            channel.sendall(header[sent:])
         else:
-            channel.sendall(header)
-        channel.sendall(self.pickled)
+            sent = channel.sendmsg(parts)
+        for part in parts:
+            if sent < len(part):
+                channel.sendall(memoryview(part)[sent:])
+            sent = max(0, sent - len(part))
 
 
 def receive(channel: socket.socket) -> Any:

@@ -12,10 +12,14 @@ from collections.abc import Callable
 from multiprocessing.connection import wait
 from typing import Any
 
+from tangrad import _C
 from tangrad.utils.data import transport
 from tangrad.utils.data.worker import LOOK, Task, run
 
 __all__ = ["Workers"]
+
+# Data sets read samples by these, and batches are joined by them.
+_USUAL_OPS = ("index", "index_select", "stack")
 
 
 class Workers:
@@ -36,6 +40,10 @@ class Workers:
         self.processes: list[Any] = []
         self.channels: dict[int, socket.socket] = {}
         self.inbox: deque[tuple[int, Any]] = deque()
+        if context.get_start_method() == "fork":
+            # Each process would load them again by itself.
+            for name in _USUAL_OPS:
+                _C.lookup_op(name)
         try:
             for number in range(count):
                 self._start(number, context, task(number))
