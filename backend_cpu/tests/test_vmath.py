@@ -181,18 +181,43 @@ def test_float32_is_within_two_ulps(level: Level, function: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("function", "exp log log2 log10 tanh sqrt".split())
+@pytest.mark.parametrize("function", "exp log log2 log10 tanh sqrt sigmoid".split())
 def test_kernels_of_their_own_are_within_two_ulps_wherever_an_element_lies(function: str) -> None:
     """Those of elementary.c, where this machine has AVX-512; their last vector is masked."""
     for x in _float32_inputs():
         got = getattr(tangrad, function)(tangrad.tensor(x)).numpy()
-        error = _ulps(got, getattr(np, function)(x.astype(np.float64)))
+        wide = x.astype(np.float64)
+        exact = 1 / (1 + np.exp(-wide)) if function == "sigmoid" else getattr(np, function)(wide)
+        error = _ulps(got, exact)
         worst = int(np.argmax(error))
         bound = 0.5 if function == "sqrt" else BOUND
         assert error[worst] <= bound, f"{function}({float(x[worst]).hex()}): {error[worst]} ulp"
         for first in range(1, 18):
             part = getattr(tangrad, function)(tangrad.tensor(x[first : 2 * first + 1])).numpy()
             np.testing.assert_array_equal(part, got[first : 2 * first + 1])
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_gates_keep_the_precision_of_their_definitions() -> None:
+    """A gate is a number times what lies in [0, 1]: gelu's to 2^-23, silu's as sigmoid's."""
+    for x in (*_float32_inputs(), np.linspace(-9, 9, 1 << 20, dtype=np.float32)):
+        tensor, wide = tangrad.from_numpy(x), x.astype(np.float64)
+        silu = tangrad.nn.functional.silu(tensor)
+        np.testing.assert_array_equal(silu.numpy(), (tensor * tensor.sigmoid()).numpy())
+        got = tangrad.nn.functional.gelu(tensor).numpy()
+        inner = np.abs(wide) < 40
+        exact = np.where(inner, wide * _phi(np.where(inner, wide, 0)), np.maximum(wide, wide * 0))
+        finite = np.isfinite(wide)
+        error = np.abs(got - exact)[finite]
+        # What is smaller than normal numbers is rounded absolutely.
+        assert np.all(error <= np.abs(wide[finite]) * 2.0**-23 + 2.0**-149)
+    special = tangrad.tensor([float("nan"), float("inf"), -0.0, -1e30])
+    results = tangrad.nn.functional.gelu(special).tolist()
+    assert str(results) == "[nan, inf, -0.0, -0.0]"
+
+
+def _phi(x: np.ndarray) -> np.ndarray:
+    return 0.5 * (1 + tangrad.erf(tangrad.from_numpy(x * 0.5**0.5)).numpy())
 
 
 @cache
