@@ -17,8 +17,8 @@ VMATH = frozenset(
     "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh"
     " atanh erf erfc pow atan2 hypot fmod floor ceil trunc rint".split()
 )
-# Those that vmath.h has in float32 only; in float64 they are among the long ones below.
-SINGLE = ("erfinv", "ndtri")
+# Those that vmath.h has in float32 only; in float64 they are among the long ones below, or lgamma.
+SINGLE = ("erfinv", "ndtri", "lgamma")
 # GCC has instructions for these, given the built-in names.
 BUILTIN = frozenset(("fabs", "sqrt", "copysign", "fma"))
 

@@ -340,8 +340,70 @@ POLYNOMIALS += [
     _cos("cos_d32", "float64", 2),
     _odd("atan_d32", "float64", 6, _TAN_PI_8 * mpf("1.001"), mpmath.atan, "atan"),
     _odd("sinh_d32", "float64", 3, mpf("1.001"), mpmath.sinh, "sinh"),
-    _erfc_tail("erfc_d32", 10, mpf("10.1"), split=False),
-    _erf_small("erf_d32", 7),
+]  # fmt: skip
+
+
+def _erfc_logarithm(
+    name: str, degree: int, low: str, high: str, centre: str, leading: str
+) -> Polynomial:
+    """Describe -log(erfc(x)) less x^2 and what is easily added."""
+    middle, shift = mpf(centre), mpf(leading)
+
+    def target(t: mpf) -> mpf:
+        x = t + middle
+        return -mpmath.log(mpmath.erfc(x)) - x**2 - shift
+
+    return Polynomial(
+        name, "float32", degree, mpf(low) - middle, mpf(high) - middle, target, lambda t: mpf(1),
+        f"erfc(x) = exp(-x^2 - {leading} - P(x - {centre})), {low} <= x <= {high}",
+    )  # fmt: skip
+
+
+POLYNOMIALS += [
+    Polynomial(
+        "erf_small_f32", "float32", 5, mpf(0), mpf("0.563"),
+        _of_square(lambda x: mpmath.erf(x) / x - 1),
+        _of_square(lambda x: x / mpmath.erf(x)),
+        "erf(x) = x + x P(x^2), |x| <= 0.75",
+    ),
+    _erfc_logarithm("erfc_near_f32", 11, "0.749", "3", "1.75", "1.25"),
+    _erfc_logarithm("erfc_far_f32", 11, "3", "10.1", "6.5", "2.5"),
+]  # fmt: skip
+
+
+def _lgamma_quotient(t: mpf) -> mpf:
+    """Return lgamma(x) / ((x - 1) (x - 2)) of t = x - 2, also at the zeros."""
+    x = t + 2 + (mpf("1e-15") if min(abs(t), abs(t + 1)) < mpf("1e-15") else 0)
+    return mpmath.loggamma(x) / ((x - 1) * (x - 2))
+
+
+def _stirling_rest(u: mpf) -> mpf:
+    """Return x times what Stirling's formula lacks of lgamma(x), of u = 1 / x^2."""
+    if u == 0:
+        return mpf(1) / 12
+    x = 1 / mpmath.sqrt(u)
+    return x * (
+        mpmath.loggamma(x) - (x - mpf("0.5")) * mpmath.log(x) + x - mpmath.log(2 * mpmath.pi) / 2
+    )
+
+
+POLYNOMIALS += [
+    Polynomial(
+        "lgamma_d32", "float64", 14, mpf(-1), mpf(1),
+        _lgamma_quotient, lambda t: 1 / _lgamma_quotient(t),
+        "lgamma(x) = (x - 1) (x - 2) P(x - 2), 1 <= x <= 3",
+    ),
+    Polynomial(
+        "stirling_d32", "float64", 4, mpf(0), mpf(1) / 9,
+        _stirling_rest, lambda u: mpf(1),
+        "lgamma(x) = (x - 1 / 2) log(x) - x + log(2 pi) / 2 + P(1 / x^2) / x, x >= 3",
+    ),
+    Polynomial(
+        "sin_pi_d32", "float64", 5, mpf(0), mpf("0.25"),
+        _of_square(lambda x: mpmath.sinpi(x) / (mpmath.pi * x)),
+        _of_square(lambda x: mpmath.pi * x / mpmath.sinpi(x)),
+        "sin(pi r) / pi = r P(r^2), |r| <= 1 / 2",
+    ),
 ]  # fmt: skip
 
 

@@ -41,7 +41,7 @@ UNARY = (
     "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh"
     " atanh erf erfc sigmoid log_sigmoid"
 ).split()
-SINGLE = ("erfinv", "ndtri")
+SINGLE = ("erfinv", "ndtri", "lgamma")
 BINARY = ("pow", "atan2", "hypot", "fmod")
 FORM = os.environ.get("TANGRAD_TESTS", "fast")
 PATTERNS = {"full": 1 << 26, "exhaustive": 1 << 32}.get(FORM, 1 << 20)
@@ -49,7 +49,8 @@ PATTERNS = {"full": 1 << 26, "exhaustive": 1 << 32}.get(FORM, 1 << 20)
 # Units in the last place.
 BOUND = 2.0
 # Without fused multiplication the tail, a polynomial in sqrt(-log(1 - x^2)), rounds once more.
-BOUNDS_F32 = {("ndtri", "baseline"): 2.05}
+# Likewise the polynomial in the exponent of erfc.
+BOUNDS_F32 = {("ndtri", "baseline"): 2.05, ("erfc", "baseline"): 2.1}
 # Without fused multiplication the factors of erfc(x) = exp(-x^2) P(t) / (x + 4) round once more.
 BOUNDS_F64 = {("erfc", "baseline"): 2.1}
 
@@ -133,6 +134,12 @@ def _erfc(x: np.ndarray) -> np.ndarray:
     return np.array([math.erfc(value) for value in x])
 
 
+def _lgamma(x: np.ndarray) -> np.ndarray:
+    poles = (x <= 0) & (x == np.floor(x)) | np.isinf(x)
+    found = [math.lgamma(value) for value in np.where(poles, 1.0, x)]
+    return np.where(poles, np.inf, found)
+
+
 def _log_sigmoid(x: np.ndarray) -> np.ndarray:
     result = np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x)))
     return np.where(result == 0, 0.0, result)
@@ -141,6 +148,7 @@ def _log_sigmoid(x: np.ndarray) -> np.ndarray:
 REFERENCE: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "erfinv": erfinv,
     "ndtri": lambda x: composed("ndtri", x),
+    "lgamma": _lgamma,
     "erf": _erf,
     "erfc": _erfc,
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
@@ -176,8 +184,19 @@ def test_float32_is_within_two_ulps(level: Level, function: str) -> None:
             # Where the logarithm is below half of the smallest float32 the difference is +0.
             wanted = np.where(wanted.astype(np.float32) == 0, 0.0, wanted)
         error = _ulps(level(function, x), wanted)
+        if function == "lgamma":
+            # Below -2 it is a difference, which has zeros: held there by the test after this one.
+            error = np.where((x < -2) & (np.abs(wanted) < 0.5), 0, error)
         worst = int(np.argmax(error))
         assert error[worst] <= bound, f"{function}({float(x[worst]).hex()}): {error[worst]} ulp"
+
+
+def test_lgamma_near_its_negative_zeros(level: Level) -> None:
+    x = np.linspace(-40, -2, 400_001).astype(np.float32)
+    wanted = _lgamma(x.astype(np.float64))
+    near = np.abs(wanted) < 0.5
+    got = level("lgamma", x).astype(np.float64)
+    np.testing.assert_allclose(got[near], wanted[near], rtol=2.0**-23, atol=1e-7)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -7,7 +7,8 @@
 
 const tgc_bounds_f32 TGC_LIMITS_F32 = {
     .exp_low = -104.0f, .exp_high = 89.0f, .exp2_low = -151.0f, .exp2_high = 129.0f,
-    .expm1_low = -18.0f, .sigmoid_high = 60.0f, .tanh_high = 9.1f, .erf_high = 3.95f};
+    .expm1_low = -18.0f, .sigmoid_high = 60.0f, .tanh_high = 9.1f, .erf_high = 3.95f,
+    .erfc_high = 10.1f};
 
 /* Scalar version: also what a loop that does not vectorise calls. */
 #define TGC_SCALAR_1(T, name, fast, outside, rare)                                                 \

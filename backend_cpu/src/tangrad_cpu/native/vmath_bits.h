@@ -57,7 +57,7 @@ TGC_INLINE double tgc_float_f64(uint64_t bits) {
 /* Bounds of arguments. GCC turns `x < -104 ? -104 : x` into a comparison and a select, and two of
  * them into branches joined by masks; of numbers that it cannot see, into max and min. */
 typedef struct tgc_bounds_f32 {
-    float exp_low, exp_high, exp2_low, exp2_high, expm1_low, sigmoid_high, tanh_high, erf_high;
+    float exp_low, exp_high, exp2_low, exp2_high, expm1_low, sigmoid_high, tanh_high, erf_high, erfc_high;
 } tgc_bounds_f32;
 extern const tgc_bounds_f32 TGC_LIMITS_F32 __attribute__((visibility("hidden")));
 

@@ -70,14 +70,24 @@ TGC_INLINE float tgc_atanh_f32(float x) {
     return tgc_odd_d32(x, a > 1.0 ? NAN : y);
 }
 
-TGC_INLINE float tgc_erfc_f32(float x) {
-    double a = __builtin_fabsf(x), b = a > 10.1 ? 10.1 : a, z = a * a;
-    b = b < 0.75 ? 0.75 : b;
-    double part = 1.0 / (b + 4.0), tail = tgc_exp_d32(-b * b) * part * tgc_poly_erfc_d32((b - 4.0) * part);
-    double small = 1.0 - TGC_FMA(x, tgc_poly_erf_d32(z), x);
-    double y = a < 0.75 ? small : (x < 0.0f ? 2.0 - tail : tail);
-    /* erfc(10.06) rounds to 0. */
-    return x != x ? x : (float)(x > 10.1f ? 0.0 : y);
+/* Below 1 from y = 1 + |x|: lgamma(1 + x) - log(x) between 0 and 1, and by reflection where x is
+ * negative, -lgamma(1 - x) - log(|sin(pi x)| / pi), which is infinite at integers. Near the zeros of
+ * the latter, below -2, the error is 2^-28 of what cancels. */
+TGC_INLINE float tgc_lgamma_f32(float x) {
+    double d = x, a = __builtin_fabs(d), y = d < 1.0 ? 1.0 + a : a, u = 1.0 / y;
+    double near = (y - 1.0) * (y - 2.0) * tgc_poly_lgamma_d32(y - 2.0);
+    double far = TGC_FMA(y - 0.5, tgc_log_d32(y), 0x1.d67f1c864beb5p-1 - y);
+    far = TGC_FMA(u, tgc_poly_stirling_d32(u * u), far);
+    /* From 2^23 on all numbers are integers. */
+    double b = a < 0x1p23 ? a : 0.0, r = b - ((b + TGC_ROUND_F64) - TGC_ROUND_F64);
+    double sine = __builtin_fabs(r) * tgc_poly_sin_pi_d32(r * r), w = a > 1.0 ? 1.0 : a;
+    w = d < 0.0 ? sine : w;
+    double l = __builtin_copysign(1.0, d) * (y < 3.0 ? near : far);
+    /* The zeros at 1 and 2 are positive. */
+    float z = (float)(l - tgc_log_d32(w)) + 0.0f;
+    z = w == 0.0 ? INFINITY : z;
+    z = a == INFINITY ? INFINITY : z;
+    return x != x ? x : z;
 }
 
 /* The angle of (x, y) with |y| <= |x| turned by an eighth of a circle if above tan(pi / 8), then

@@ -205,6 +205,24 @@ TGC_INLINE float tgc_erf_f32(float x) {
     return __builtin_copysignf(TGC_FMAF(power, w, power - 1.0f), x);
 }
 
+/* exp(-a^2 - h) where h = -log(erfc(a)) - a^2 grows slowly; a^2 in two parts, the first of them exact.
+ * Near 0 by erf, which keeps what small numbers take from 1. */
+TGC_INLINE float tgc_erfc_f32(float x) {
+    float a = __builtin_fabsf(x), z = x * x, small = TGC_FMAF(-x, tgc_poly_erf_small_f32(z), 1.0f - x);
+    /* Rounds to 0 from 10.06 on. */
+    float b = tgc_at_most_f32(a, TGC_LIMITS_F32.erfc_high);
+    float high = tgc_float_f32(tgc_bits_f32(b) & 0xfffff000u), low = (b - high) * (b + high);
+    float h = b < 3.0f ? tgc_poly_erfc_near_f32(b - 1.75f) : tgc_poly_erfc_far_f32(b - 6.5f);
+    float leading = b < 3.0f ? 1.25f : 2.5f, square = high * high;
+    float rounded = TGC_FMAF(square + (leading + h), -TGC_LOG2E_F32, TGC_ROUND_F32 + TGC_SCALE_BIAS_F32);
+    float n = rounded - (TGC_ROUND_F32 + TGC_SCALE_BIAS_F32);
+    float r = (TGC_FMAF(n, -TGC_LN2_HIGH_F32, -square) - leading) - h;
+    r -= TGC_FMAF(n, TGC_LN2_LOW_F32, low);
+    float y = tgc_scale_f32(tgc_exp_reduced_f32(r), rounded);
+    y = x < 0.0f ? 2.0f - y : y;
+    return a < 0.75f ? small : y;
+}
+
 /* By w = -log(1 - x^2), or by its root where it is large: 16 is the largest beside infinity. What
  * rounding sqrt(pi) / 2 lost is added to what is small beside it. */
 TGC_INLINE float tgc_erfinv_f32(float x) {

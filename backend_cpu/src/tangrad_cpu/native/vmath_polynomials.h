@@ -296,32 +296,89 @@ TGC_INLINE double tgc_poly_sinh_d32(double x) {
     return p;
 }
 
-/* erfc(x) = exp(-x^2) P(t) / (x + 4), t = (x - 4) / (x + 4), 0.74 <= x <= 10.1 */
-TGC_INLINE double tgc_poly_erfc_d32(double x) {
-    double p = -0x1.4fb23753e6e52p-11;
-    p = TGC_FMA(p, x, -0x1.f8a91b3cf8ceep-13);
-    p = TGC_FMA(p, x, 0x1.96a24c3fe2a1dp-8);
-    p = TGC_FMA(p, x, -0x1.aff8de650e594p-6);
-    p = TGC_FMA(p, x, 0x1.38ca16e3198fap-4);
-    p = TGC_FMA(p, x, -0x1.6460b7c481c3bp-3);
-    p = TGC_FMA(p, x, 0x1.52cb1b0d42df6p-2);
-    p = TGC_FMA(p, x, -0x1.14eac77c99b22p-1);
-    p = TGC_FMA(p, x, 0x1.8be2018a41098p-1);
-    p = TGC_FMA(p, x, -0x1.f3fe31f9725e1p-1);
-    p = TGC_FMA(p, x, 0x1.18932bf157392p+0);
+/* erf(x) = x + x P(x^2), |x| <= 0.75 */
+TGC_INLINE float tgc_poly_erf_small_f32(float x) {
+    float p = -0x1.61c9a00000000p-11f;
+    p = TGC_FMAF(p, x, 0x1.4f291e0000000p-8f);
+    p = TGC_FMAF(p, x, -0x1.b7a8320000000p-6f);
+    p = TGC_FMAF(p, x, 0x1.ce2ac20000000p-4f);
+    p = TGC_FMAF(p, x, -0x1.81273a0000000p-2f);
+    p = TGC_FMAF(p, x, 0x1.06eba80000000p-3f);
     return p;
 }
 
-/* erf(x) = x + x P(x^2), |x| <= 1 */
-TGC_INLINE double tgc_poly_erf_d32(double x) {
-    double p = -0x1.438231144a5fbp-17;
-    p = TGC_FMA(p, x, 0x1.d825b242a211fp-14);
-    p = TGC_FMA(p, x, -0x1.bcbe6f9928cf6p-11);
-    p = TGC_FMA(p, x, 0x1.5628e9bb0869ap-8);
-    p = TGC_FMA(p, x, -0x1.b829a7350f4b2p-6);
-    p = TGC_FMA(p, x, 0x1.ce2f0792a9cc1p-4);
-    p = TGC_FMA(p, x, -0x1.8127465f960d1p-2);
-    p = TGC_FMA(p, x, 0x1.06eba820021c9p-3);
+/* erfc(x) = exp(-x^2 - 1.25 - P(x - 1.75)), 0.749 <= x <= 3 */
+TGC_INLINE float tgc_poly_erfc_near_f32(float x) {
+    float p = -0x1.8f17ac0000000p-24f;
+    p = TGC_FMAF(p, x, 0x1.f475140000000p-22f);
+    p = TGC_FMAF(p, x, -0x1.020f080000000p-20f);
+    p = TGC_FMAF(p, x, -0x1.e120c20000000p-21f);
+    p = TGC_FMAF(p, x, 0x1.8f9f4c0000000p-16f);
+    p = TGC_FMAF(p, x, -0x1.6dedb20000000p-13f);
+    p = TGC_FMAF(p, x, 0x1.f972340000000p-11f);
+    p = TGC_FMAF(p, x, -0x1.2f19980000000p-8f);
+    p = TGC_FMAF(p, x, 0x1.50822c0000000p-6f);
+    p = TGC_FMAF(p, x, -0x1.70e2940000000p-4f);
+    p = TGC_FMAF(p, x, 0x1.d6a43e0000000p-2f);
+    p = TGC_FMAF(p, x, 0x1.5f81060000000p-8f);
+    return p;
+}
+
+/* erfc(x) = exp(-x^2 - 2.5 - P(x - 6.5)), 3 <= x <= 10.1 */
+TGC_INLINE float tgc_poly_erfc_far_f32(float x) {
+    float p = 0x1.4d29d80000000p-35f;
+    p = TGC_FMAF(p, x, -0x1.874b900000000p-32f);
+    p = TGC_FMAF(p, x, 0x1.f9e4000000000p-30f);
+    p = TGC_FMAF(p, x, -0x1.164b0a0000000p-26f);
+    p = TGC_FMAF(p, x, 0x1.5a96b20000000p-23f);
+    p = TGC_FMAF(p, x, -0x1.7cfdf20000000p-20f);
+    p = TGC_FMAF(p, x, 0x1.a1c3860000000p-17f);
+    p = TGC_FMAF(p, x, -0x1.d80c000000000p-14f);
+    p = TGC_FMAF(p, x, 0x1.16c20a0000000p-10f);
+    p = TGC_FMAF(p, x, -0x1.6aad640000000p-7f);
+    p = TGC_FMAF(p, x, 0x1.3406a40000000p-3f);
+    p = TGC_FMAF(p, x, -0x1.6b26560000000p-5f);
+    return p;
+}
+
+/* lgamma(x) = (x - 1) (x - 2) P(x - 2), 1 <= x <= 3 */
+TGC_INLINE double tgc_poly_lgamma_d32(double x) {
+    double p = 0x1.471ce8a67f897p-18;
+    p = TGC_FMA(p, x, -0x1.44bb52223d06dp-17);
+    p = TGC_FMA(p, x, 0x1.2dd3d9afe489ep-19);
+    p = TGC_FMA(p, x, -0x1.e8a8686f305ecp-18);
+    p = TGC_FMA(p, x, 0x1.6ea2a0d022266p-15);
+    p = TGC_FMA(p, x, -0x1.80c3d4b340fc0p-14);
+    p = TGC_FMA(p, x, 0x1.7914dffc1c8fdp-13);
+    p = TGC_FMA(p, x, -0x1.a5823d4e297f0p-12);
+    p = TGC_FMA(p, x, 0x1.e04d5b05e8041p-11);
+    p = TGC_FMA(p, x, -0x1.146c57b0daa81p-9);
+    p = TGC_FMA(p, x, 0x1.4795b6b0c460ap-8);
+    p = TGC_FMA(p, x, -0x1.95cd7cb09046ep-7);
+    p = TGC_FMA(p, x, 0x1.0e0ca06494050p-5);
+    p = TGC_FMA(p, x, -0x1.9ae6512f66217p-4);
+    p = TGC_FMA(p, x, 0x1.b0ee607169cb2p-2);
+    return p;
+}
+
+/* lgamma(x) = (x - 1 / 2) log(x) - x + log(2 pi) / 2 + P(1 / x^2) / x, x >= 3 */
+TGC_INLINE double tgc_poly_stirling_d32(double x) {
+    double p = 0x1.09f8441a2f6f4p-11;
+    p = TGC_FMA(p, x, -0x1.29b0b14b8049dp-11);
+    p = TGC_FMA(p, x, 0x1.9f9447cf246edp-11);
+    p = TGC_FMA(p, x, -0x1.6c1651773cda0p-9);
+    p = TGC_FMA(p, x, 0x1.55555553702b3p-4);
+    return p;
+}
+
+/* sin(pi r) / pi = r P(r^2), |r| <= 1 / 2 */
+TGC_INLINE double tgc_poly_sin_pi_d32(double x) {
+    double p = -0x1.24f95ef1de644p-9;
+    p = TGC_FMA(p, x, 0x1.abe3474352fbdp-6);
+    p = TGC_FMA(p, x, -0x1.86a6b053ba1bfp-3);
+    p = TGC_FMA(p, x, 0x1.9f9cab77092a2p-1);
+    p = TGC_FMA(p, x, -0x1.a51a660ca309dp+0);
+    p = TGC_FMA(p, x, 0x1.ffffffffd13f8p-1);
     return p;
 }
 

@@ -2,6 +2,7 @@
 
 NATIVE_VIEWS = {"transpose": 1, "t": 2, "select": 3, "slice": 4, "unsqueeze": 5, "permute": 6, "expand": 7,
                 "view_size": 8, "as_strided": 9, "_unsafe_view": 8, "squeeze": 10, "diagonal": 11, "unfold": 12,
+                "detach": 13, "view_as_real": 14,
                 "split_size": 20, "split_with_sizes": 21, "unbind": 22}
 cdef enum:
     FIRST_OF_SEVERAL = 20
@@ -24,7 +25,7 @@ cdef object call_view(Op op, PyObject** flat, uint64_t needs, bint inplace):
         if t is not None:
             if inplace:
                 return adopt_geometry(op, src, t, node)
-            if not op.forgets_base:
+            if op.has_rule and not op.forgets_base:
                 mark_view(t, src)
             if node is not None:
                 set_output_meta(node, t)
@@ -140,6 +141,10 @@ cdef Tensor native_view(Op op, PyObject** flat, Tensor src):
         return view_strided(src, <tuple><object>flat[1], <tuple><object>flat[2], <object>flat[3])
     if which == 12:
         return view_unfold(src, <object>flat[1], <object>flat[2], <object>flat[3])
+    if which == 13:
+        return view_copy_geometry(src)
+    if which == 14 and src.dtype_.kind_ == KIND_COMPLEX:
+        return view_parts(src)
     return None
 
 
@@ -162,6 +167,18 @@ cdef Tensor view_copy_geometry(Tensor src):
     cdef Tensor t = alias_geometry(src, src.ndim_, src.offset_)
     memcpy(t.shape_, src.shape_, src.ndim_ * sizeof(int64_t))
     memcpy(t.stride_, src.stride_, src.ndim_ * sizeof(int64_t))
+    finish_alias(t, src)
+    return t
+
+
+cdef Tensor view_parts(Tensor src):
+    """Complex numbers as pairs of real ones, in a last dimension."""
+    cdef Tensor t = alias_geometry(src, src.ndim_ + 1, 2 * src.offset_)
+    cdef int d
+    t.dtype_ = <dtype>DTYPES[REAL_OF[src.dtype_.index]]
+    for d in range(src.ndim_):
+        t.shape_[d], t.stride_[d] = src.shape_[d], 2 * src.stride_[d]
+    t.shape_[src.ndim_], t.stride_[src.ndim_] = 2, 1
     finish_alias(t, src)
     return t
 

@@ -458,10 +458,13 @@ def addr(self: Any, vec1: Any, vec2: Any, beta: Any, alpha: Any) -> Any:
         raise RuntimeError(
             f"addr: Expected 1-D arguments vec1 and vec2, but got {vec1.ndim}-D and {vec2.ndim}-D"
         )
-    product = outer(vec1, vec2)
-    dtype = tangrad.promote_types(self.dtype, product.dtype)
+    dtype = tangrad.promote_types(self.dtype, tangrad.promote_types(vec1.dtype, vec2.dtype))
     _check_factor("beta", dtype, beta)
     _check_factor("alpha", dtype, alpha)
+    if beta == 1 and dtype != tangrad.bool:
+        added = self.expand((vec1.shape[0], vec2.shape[0]))
+        return tangrad.addcmul(added, vec1.unsqueeze(1), vec2, value=alpha)
+    product = outer(vec1, vec2)
     added = self.expand(product.shape)
     if dtype == tangrad.bool:
         scaled = product & bool(alpha)

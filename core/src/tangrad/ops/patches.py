@@ -337,5 +337,6 @@ def channel_shuffle(input: Any, groups: int) -> Any:
             "Number of channels must be divisible by groups. Got "
             f"{channels} channels and {groups} groups (channel_shuffle)."
         )
-    split = input.unflatten(1, (groups, channels // groups))
-    return in_format_of(split.transpose(1, 2).reshape(tuple(input.shape)), input)
+    mixed = input.unflatten(1, (groups, channels // groups)).transpose(1, 2)
+    copied = mixed.clone(memory_format=tangrad.contiguous_format)
+    return in_format_of(tangrad._unsafe_view(copied, tuple(input.shape)), input)
