@@ -125,6 +125,56 @@ def test_triangular_systems(
     assert close(residual, norm(t) * np.abs(exact(x)).max(initial=1), n, dtype)
 
 
+@settings(max_examples=100, deadline=None)
+@given(SIZES, SIZES, DTYPES, LAYOUTS, LAYOUTS, BATCHES, st.booleans())
+def test_systems_by_cholesky_factors(
+    n: int, k: int, dtype: str, layout: str, other: str, batch: Any, upper: bool
+) -> None:
+    factor = drawn(n, dtype, *batch, n, n) / n + 2 * np.eye(n, dtype=dtype)
+    L, B = laid_out(factor, layout), laid_out(drawn(k, dtype, *batch, n, k), other)
+    t = (np.triu if upper else np.tril)(exact(L))
+    a = t.swapaxes(-1, -2) @ t if upper else t @ t.swapaxes(-1, -2)
+    x = tangrad.cholesky_solve(B, L, upper)
+    limit = norm(t) ** 2 * np.abs(exact(x)).max(initial=1)
+    assert close(a @ exact(x) - exact(B), limit, n, dtype)
+    inverse = tangrad.cholesky_inverse(L, upper)
+    assert inverse.equal(inverse.mT)
+    assert close(a @ exact(inverse) - np.eye(n), norm(t) ** 2, n, dtype)
+
+
+@settings(max_examples=100, deadline=None)
+@given(SIZES, SIZES, DTYPES, BATCHES, st.booleans(), st.booleans())
+def test_systems_by_lu_factors(
+    n: int, k: int, dtype: str, batch: Any, left: bool, adjoint: bool
+) -> None:
+    A = tangrad.from_numpy(drawn(n, dtype, *batch, n, n))
+    B = tangrad.from_numpy(drawn(k, dtype, *batch, *((n, k) if left else (k, n))))
+    x = tangrad.linalg.lu_solve(*tangrad.linalg.lu_factor(A), B, left=left, adjoint=adjoint)
+    a = exact(A.mT if adjoint else A)
+    residual = (a @ exact(x) if left else exact(x) @ a) - exact(B)
+    # Sums of rows or of columns, whichever are larger, bound both sides.
+    scale = max(norm(a), norm(a.swapaxes(-1, -2)))
+    assert close(residual, scale * np.abs(exact(x)).max(initial=1), n, dtype)
+
+
+def test_one_factorization_serves_a_batch_of_right_sides() -> None:
+    a, b = drawn(1, "float64", 5, 5), drawn(2, "float64", 3, 5, 2)
+    factors = tangrad.linalg.lu_factor(tangrad.from_numpy(a))
+    x = tangrad.linalg.lu_solve(*factors, tangrad.from_numpy(b))
+    np.testing.assert_allclose(x.numpy(), np.linalg.solve(a, b), rtol=1e-9)
+
+
+@pytest.mark.parametrize("pivot", [0, 4, -1])
+def test_pivots_that_name_no_row_are_refused(pivot: int) -> None:
+    pivots = tangrad.tensor([1, pivot, 3], dtype=tangrad.int32)
+    with pytest.raises(
+        RuntimeError, match=rf"between 1 and the number of rows, 3, but got {pivot}"
+    ):
+        tangrad.linalg.lu_solve(tangrad.eye(3), pivots, tangrad.ones(3, 1))
+    with pytest.raises(RuntimeError, match="lu_factor"):
+        tangrad.lu_unpack(tangrad.eye(3), pivots)
+
+
 @pytest.mark.parametrize("n", [2, 20, 100])
 def test_a_singular_matrix_has_a_number_and_an_error(n: int) -> None:
     a = tangrad.from_numpy(drawn(n, "float64", 3, n, n))
@@ -194,6 +244,8 @@ def test_missing_working_memory_is_an_error() -> None:
         lambda: tangrad.linalg.lu_factor(a),
         lambda: tangrad.linalg.det(a),
         lambda: tangrad.linalg.solve_triangular(a, a, upper=True),
+        lambda: tangrad.cholesky_solve(a, a),
+        lambda: tangrad.cholesky_inverse(a),
     ]
     for call in calls:
         _kernels.fail_scratch_after(0)

@@ -178,8 +178,8 @@ static int64_t EL(leaf)(EL_T *a, int64_t row, int64_t rows, int64_t cols, int32_
 typedef struct EL(step) {
     const EL_T *triangle, *rest, *packed; /* packed: `rest` as panels; NULL: it is read where it lies */
     int64_t row, size, rest_rows;
-    int upper, unit;
-    const int32_t *pivots; /* of rows counted from the triangle's first; NULL: none */
+    int upper, unit, symmetric; /* symmetric: only what is below the diagonal is wanted of the rest */
+    const int32_t *pivots;      /* of rows counted from the triangle's first; NULL: none */
     /* Columns of two matrices: the rows of the block, and those of the rest. */
     EL_T *x[2], *other[2];
     int64_t x_row[2], cols[2];
@@ -246,7 +246,7 @@ static void EL(panel)(const EL(step) *s, int which, int64_t j)
     if (s->pivots != NULL)
         EL(exchange_rows)(x, x_row, cols, s->pivots, 0, s->size);
     EL(solve_panel)(s, x, x_row, cols, negative);
-    for (int64_t i = 0; i < s->rest_rows; i += TGC_ROWS) {
+    for (int64_t i = s->symmetric ? j / TGC_ROWS * TGC_ROWS : 0; i < s->rest_rows; i += TGC_ROWS) {
         int64_t rows = EL(least)(s->rest_rows - i, TGC_ROWS);
         if (s->packed != NULL)
             EL_ENGINE.kernel(rows, cols, s->size, s->packed + i * s->size, negative, other + i * x_row, x_row, 1,
@@ -365,21 +365,22 @@ static int64_t EL(factor)(EL_T *a, int64_t row, int64_t m, int64_t n, int32_t *p
     return zero;
 }
 
-/* Solve T X = B in place for a triangle of n rows. With `identity`, B is the identity and T lower:
- * columns are zero above their diagonal. */
+/* Solve T X = B in place for a triangle of n rows. With `half`, X is wanted on and below its diagonal
+ * only: above, it is zero where T is lower and B the identity, and left undefined where T is upper. */
 static void EL(solve_triangle)(const EL_T *t, int64_t row, int64_t n, int upper, int unit, EL_T *x, int64_t x_row,
-                               int64_t cols, int identity, EL_T *work)
+                               int64_t cols, int half, EL_T *work)
 {
     const int64_t last = (n - 1) / BLOCK;
     for (int64_t part = 0; n > 0 && part <= last; part++) {
         int64_t j0 = (upper ? last - part : part) * BLOCK, size = EL(least)(n - j0, BLOCK);
         EL(step) s = {.triangle = t + j0 * row + j0, .row = row, .size = size, .upper = upper, .unit = unit};
+        s.symmetric = upper && half;
         s.rest = upper ? t + j0 : s.triangle + size * row;
         s.rest_rows = upper ? j0 : n - j0 - size;
         s.x[0] = x + j0 * x_row;
         s.other[0] = upper ? x : s.x[0] + size * x_row;
         s.x_row[0] = x_row;
-        s.cols[0] = identity ? j0 + size : cols;
+        s.cols[0] = half ? j0 + size : cols;
         EL(run)(&s, work);
     }
 }

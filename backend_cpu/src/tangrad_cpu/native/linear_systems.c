@@ -1,5 +1,5 @@
-/* LU factors, solutions, inverses and determinants of real matrices, and triangular systems. Complex
- * ones stay with the reference, which calls LAPACK. */
+/* LU factors, solutions, inverses and determinants of real matrices, systems of triangles and of
+ * Cholesky factors. Complex ones stay with the reference, which calls LAPACK. */
 #include "copying.h"
 #include "tgc.h"
 
@@ -380,6 +380,15 @@ static int determinant(const tg_call *call, void *context)
 
 /* --- triangular systems ------------------------------------------------------------------------- */
 
+static void solve_triangle(const job *j, const char *t, int64_t row, int upper, char *x, int64_t x_row, int64_t cols,
+                           int half, char *work)
+{
+    if (j->wide)
+        solve_triangle_f64((const double *)t, row, j->n, upper, j->unit, (double *)x, x_row, cols, half, (double *)work);
+    else
+        solve_triangle_f32((const float *)t, row, j->n, upper, j->unit, (float *)x, x_row, cols, half, (float *)work);
+}
+
 /* X A = B reads A^T X^T = B^T. */
 static void triangular_one(const job *j, int64_t index, char *memory)
 {
@@ -398,11 +407,7 @@ static void triangular_one(const job *j, int64_t index, char *memory)
         x_row = out->strides[out->ndim - 2];
     }
     load(b, index, turned, x, x_row);
-    int upper = turned ? !j->upper : j->upper;
-    if (j->wide)
-        solve_triangle_f64((double *)t, row, n, upper, j->unit, (double *)x, x_row, j->k, 0, (double *)work);
-    else
-        solve_triangle_f32((float *)t, row, n, upper, j->unit, (float *)x, x_row, j->k, 0, (float *)work);
+    solve_triangle(j, t, row, turned ? !j->upper : j->upper, x, x_row, j->k, 0, work);
     if (!direct)
         unload(out, index, turned, x, x_row);
 }
@@ -420,16 +425,90 @@ static int solve_triangular(const tg_call *call, void *context)
     return run(&j, "linalg_solve_triangular", (double)j.n * (double)j.n * (double)j.k / 2);
 }
 
+/* Solve L L^T X = B; without B for the identity, where the result is symmetric. */
+static void cholesky_one(const job *j, int64_t index, char *memory)
+{
+    const tg_view *out = &j->call->outs[0];
+    int64_t n = j->n, row = spread(n), x_row = spread(j->k);
+    char *work = memory, *t = work + working_bytes(j, n) / 64 * 64, *x = t + n * row * item(j);
+    int identity = j->call->nargs == 2;
+    if (in_place(out)) {
+        x = place(out, 2, index);
+        x_row = out->strides[out->ndim - 2];
+    }
+    if (identity)
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t k = 0; k < n; k++)
+                if (j->wide)
+                    ((double *)x)[i * x_row + k] = i == k;
+                else
+                    ((float *)x)[i * x_row + k] = i == k;
+    else
+        load(&j->call->args[0].value.tensors[0], index, 0, x, x_row);
+    load(j->a, index, j->upper, t, row);
+    solve_triangle(j, t, row, 0, x, x_row, j->k, identity, work);
+    load(j->a, index, !j->upper, t, row);
+    solve_triangle(j, t, row, 1, x, x_row, j->k, identity, work);
+    for (int64_t i = 1; identity && i < n; i++)
+        move(x + i * item(j), x_row, x_row, x + i * x_row * item(j), x_row, 1, 1, i, item(j));
+    if (!in_place(out))
+        unload(out, index, 0, x, x_row);
+}
+
+static int cholesky(const tg_call *call, void *context)
+{
+    job j = begin(call, cholesky_one);
+    int identity = call->nargs == 2;
+    (void)context;
+    j.a = &call->args[identity ? 0 : 1].value.tensors[0];
+    j.n = j.a->shape[j.a->ndim - 1];
+    j.upper = (int)call->args[identity ? 1 : 2].value.i;
+    j.k = call->outs[0].shape[call->outs[0].ndim - 1];
+    j.bytes = (size_t)(j.n * (spread(j.n) + spread(j.k)) * item(&j)) + working_bytes(&j, j.n) + 128;
+    return run(&j, identity ? "cholesky_inverse" : "cholesky_solve", (double)j.n * (double)j.n * (double)j.k);
+}
+
+/* --- orders of rows ----------------------------------------------------------------------------- */
+
+static int row_order(const tg_call *call, void *context)
+{
+    const tg_view *pivots = &call->args[0].value.tensors[0], *out = &call->outs[0];
+    int64_t size = call->args[1].value.i, count = pivots->shape[pivots->ndim - 1];
+    int64_t batch = size > 0 ? out->numel / size : 0;
+    int64_t step = pivots->strides[pivots->ndim - 1], apart = out->strides[out->ndim - 1];
+    (void)context;
+    for (int64_t index = 0; index < batch; index++) {
+        const int32_t *given = (const int32_t *)place(pivots, 1, index);
+        int64_t *order = (int64_t *)place(out, 1, index);
+        for (int64_t i = 0; i < size; i++)
+            order[i * apart] = i;
+        for (int64_t i = 0; i < count; i++) {
+            int64_t other = given[i * step] - 1, kept = order[i * apart];
+            if (other < 0 || other >= size)
+                return tgc_error("RuntimeError",
+                                 "pivots of an LU factorization must be between 1 and the number of rows, %lld, but "
+                                 "got %d; pass those that linalg.lu_factor gave",
+                                 (long long)size, (int)given[i * step]);
+            order[i * apart] = order[other * apart];
+            order[other * apart] = kept;
+        }
+    }
+    return 0;
+}
+
 #define FOR_DTYPE(dtype)                                                        \
     {"_linalg_lu_factor", dtype, TGC_CALL, lu_factor, NULL},                    \
         {"_linalg_solve", dtype, TGC_CALL, linear_solve, NULL},                 \
         {"_linalg_inverse", dtype, TGC_CALL, inverse, NULL},                    \
         {"linalg_det", dtype, TGC_CALL, determinant, NULL},                     \
         {"linalg_slogdet", dtype, TGC_CALL, determinant, NULL},                 \
-        {"_linalg_solve_triangular", dtype, TGC_CALL, solve_triangular, NULL}
+        {"_linalg_solve_triangular", dtype, TGC_CALL, solve_triangular, NULL},  \
+        {"_cholesky_solve", dtype, TGC_CALL, cholesky, NULL},                   \
+        {"cholesky_inverse", dtype, TGC_CALL, cholesky, NULL}
 
 const tgc_kernel TGC(tgc_table_linear_systems)[] = {
     FOR_DTYPE("float32"),
     FOR_DTYPE("float64"),
+    {"_linalg_row_order", "int32", TGC_CALL, row_order, NULL},
     {0},
 };
