@@ -145,12 +145,11 @@ def test_results_are_the_same_bits_for_any_number_of_threads(shape: tuple[int, .
         assert [x.tolist() for x in results] == [x.tolist() for x in found[0]]
 
 
-@pytest.mark.parametrize("calls", [0, 1, 3])
-def test_missing_memory_is_told(calls: int) -> None:
+def test_missing_memory_is_told() -> None:
     a, b = tangrad.from_numpy(matrices(300, 300)), tangrad.ones(300, 300)
     tangrad.linalg.solve(a, b)  # finds its kernel
     kept = a.clone()
-    _kernels.fail_scratch_after(calls)
+    _kernels.fail_scratch_after(0)  # the only allocation: a matrix has all of its memory at once
     try:
         with pytest.raises(MemoryError, match=r"bytes of working space"):
             tangrad.linalg.solve(a, b)

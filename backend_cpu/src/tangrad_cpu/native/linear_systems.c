@@ -1,240 +1,514 @@
-/* Systems of linear equations, inverses, triangular systems: matrices of a stack are tasks; a large one
- * is worked on by the threads of its products. Matrices are copied first, so that operands may have any
- * strides and results may be laid out as they like. */
+/* LU factors, solutions, inverses and determinants of real matrices, systems of triangles and of
+ * Cholesky factors. Complex ones stay with the reference, which calls LAPACK. */
 #include "copying.h"
-#include "gemm/gemm.h"
+#include "tgc.h"
 
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
-#define LS_NAME f32
-#define LS_T float
-#define LS_ABS fabsf
-#define LS_PRODUCT TGC(tgc_gemm_f32)
-#include "linear_systems_rows.h"
+#define BLOCK 64 /* columns eliminated from the rest at once */
+#define LEAF 16  /* columns factored one by one */
+#define SMALL 8  /* rows up to which plain loops are faster */
+#define PACKING_PAYS 3 /* panels that read the same packed factor */
+#define TASK_PRODUCTS (1 << 19) /* least multiplications of a task worth handing to a thread */
+#define MOST_TASKS 64
 
-#define LS_NAME f64
-#define LS_T double
-#define LS_ABS fabs
-#define LS_PRODUCT TGC(tgc_gemm_f64)
-#include "linear_systems_rows.h"
+#define EL_T float
+#define EL_V tgc_vf
+#define EL_I uint32_t
+#define EL_FMA tgc_fma_f
+#define EL_READ(p) ((tgc_vf)*(const tgc_vf_unaligned *)(p))
+#define EL_LOAD tgc_load_f
+#define EL_STORE tgc_store_f
+#define EL_ENGINE TGC(tgc_engine_f32)
+#define EL_LEAST 1.17549435e-38f
+#define EL_BITS 32
+#define EL(name) name##_f32
+#include "elimination.h"
+#define EL_T double
+#define EL_V tgc_vd
+#define EL_I uint64_t
+#define EL_FMA tgc_fma_d
+#define EL_READ(p) ((tgc_vd)*(const tgc_vd_unaligned *)(p))
+#define EL_LOAD tgc_load_d
+#define EL_STORE tgc_store_d
+#define EL_ENGINE TGC(tgc_engine_f64)
+#define EL_LEAST 2.2250738585072014e-308
+#define EL_BITS 64
+#define EL(name) name##_f64
+#include "elimination.h"
 
-#define TASK_STEPS (1 << 18) /* least multiplications of a task worth handing to a thread */
+/* One call: the same work for every matrix of a batch. */
+typedef struct job {
+    const tg_call *call;
+    const tg_view *a; /* whose leading dimensions are the batch */
+    /* Returns 0 or the number of the pivot that is zero; `memory` has `bytes`. */
+    void (*one)(const struct job *j, int64_t index, char *memory);
+    int wide, upper, left, unit;
+    int64_t m, n, k;
+    int64_t batch, tasks;
+    size_t bytes;
+    atomic_int failed;
+} job;
 
-typedef struct stack {
-    const tg_view *a, *b, *x, *info; /* b, info: NULL where there is none */
-    int64_t n, cols;                 /* of the matrix; of right sides */
-    int upper, left, unit;
-    int64_t count, tasks;
-    size_t bytes; /* of working memory per task */
-    int (*matrix)(const struct stack *s, int64_t index, char *memory);
-    _Atomic int failed;
-} stack;
-
-/* The bytes from the start of a tensor to matrix `index` of a stack, or to its number. */
-static int64_t place(const tg_view *view, int inner, int64_t index)
+static int64_t item(const job *j)
 {
-    int64_t at = 0;
+    return j->wide ? 8 : 4;
+}
+
+/* The place of matrix, vector or number `index` in a batch of those with `inner` dimensions. */
+static char *place(const tg_view *view, int inner, int64_t index)
+{
+    int64_t offset = 0;
     for (int d = view->ndim - inner - 1; d >= 0; d--) {
-        at += index % view->shape[d] * view->strides[d];
+        offset += index % view->shape[d] * view->strides[d];
         index /= view->shape[d];
     }
-    return at * tgc_itemsize[view->dtype];
+    return (char *)view->data + offset * tgc_itemsize[view->dtype];
 }
 
-/* Copy a matrix of the stack to packed rows, transposed if asked, or back. */
-static void fetch(const tg_view *view, int64_t index, char *to, int transposed)
+static void move(char *to, int64_t to_row, int64_t to_col, const char *from, int64_t from_row, int64_t from_col,
+                 int64_t rows, int64_t cols, int64_t size)
 {
-    const int last = view->ndim - 1, item = tgc_itemsize[view->dtype];
-    const int row = transposed ? last : last - 1, col = transposed ? last - 1 : last;
-    const int64_t shape[2] = {view->shape[row], view->shape[col]}, packed[2] = {shape[1] * item, item};
-    const int64_t strides[2] = {view->strides[row] * item, view->strides[col] * item};
-    if (shape[0] * shape[1] == 0)
+    if (rows <= SMALL && cols <= SMALL) {
+        for (int64_t i = 0; i < rows; i++)
+            for (int64_t k = 0; k < cols; k++)
+                if (size == 4)
+                    ((uint32_t *)to)[i * to_row + k * to_col] = ((const uint32_t *)from)[i * from_row + k * from_col];
+                else
+                    ((uint64_t *)to)[i * to_row + k * to_col] = ((const uint64_t *)from)[i * from_row + k * from_col];
         return;
-    TGC(tgc_move_region)(2, shape, to, packed, (char *)view->data + place(view, 2, index), strides, item);
+    }
+    int64_t shape[2] = {rows, cols}, to_strides[2] = {to_row * size, to_col * size};
+    int64_t from_strides[2] = {from_row * size, from_col * size};
+    TGC(tgc_move_region)(2, shape, to, to_strides, from, from_strides, (int)size);
 }
 
-static void give(const tg_view *view, int64_t index, const char *from, int transposed)
+/* Copy matrix `index` of an argument to rows `row` apart, or a matrix back to a result. */
+static void load(const tg_view *view, int64_t index, int turned, char *to, int64_t row)
 {
-    const int last = view->ndim - 1, item = tgc_itemsize[view->dtype];
-    const int row = transposed ? last : last - 1, col = transposed ? last - 1 : last;
-    const int64_t shape[2] = {view->shape[row], view->shape[col]}, packed[2] = {shape[1] * item, item};
-    const int64_t strides[2] = {view->strides[row] * item, view->strides[col] * item};
-    if (shape[0] * shape[1] == 0)
+    int64_t r = view->strides[view->ndim - 2], c = view->strides[view->ndim - 1];
+    int64_t rows = view->shape[view->ndim - 2], cols = view->shape[view->ndim - 1];
+    if (turned)
+        move(to, row, 1, place(view, 2, index), c, r, cols, rows, tgc_itemsize[view->dtype]);
+    else
+        move(to, row, 1, place(view, 2, index), r, c, rows, cols, tgc_itemsize[view->dtype]);
+}
+
+static void unload(const tg_view *view, int64_t index, int turned, const char *from, int64_t row)
+{
+    int64_t r = view->strides[view->ndim - 2], c = view->strides[view->ndim - 1];
+    int64_t rows = view->shape[view->ndim - 2], cols = view->shape[view->ndim - 1];
+    if (turned)
+        move(place(view, 2, index), c, r, from, row, 1, cols, rows, tgc_itemsize[view->dtype]);
+    else
+        move(place(view, 2, index), r, c, from, row, 1, rows, cols, tgc_itemsize[view->dtype]);
+}
+
+/* Whether rows of a result are contiguous, so that it is computed in its place. */
+static int in_place(const tg_view *view)
+{
+    return view->shape[view->ndim - 1] <= 1 || view->strides[view->ndim - 1] == 1;
+}
+
+/* The distance between rows of a copy: rows a power of two apart would share sets of the cache. */
+static int64_t spread(int64_t cols)
+{
+    return cols <= SMALL ? cols : (cols + 15) / 16 * 16 + 16;
+}
+
+static char *aligned(char *memory)
+{
+    return (char *)(((uintptr_t)memory + 63) / 64 * 64);
+}
+
+static void put_number(const tg_view *view, int64_t index, int64_t value)
+{
+    *(int32_t *)place(view, 0, index) = (int32_t)value;
+}
+
+static void put_pivots(const tg_view *view, int64_t index, const int32_t *pivots)
+{
+    char *to = place(view, 1, index);
+    for (int64_t i = 0; i < view->shape[view->ndim - 1]; i++)
+        ((int32_t *)to)[i * view->strides[view->ndim - 1]] = pivots[i] + 1;
+}
+
+static void fill_nan(const job *j, char *x, int64_t row, int64_t rows, int64_t cols)
+{
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t k = 0; k < cols; k++)
+            if (j->wide)
+                ((double *)x)[i * row + k] = NAN;
+            else
+                ((float *)x)[i * row + k] = NAN;
+}
+
+static size_t working_bytes(const job *j, int64_t rows)
+{
+    return (size_t)(j->wide ? 8 * working_f64(rows) : 4 * working_f32(rows)) + 64;
+}
+
+static int64_t factor(const job *j, char *a, int64_t row, int64_t m, int64_t n, int32_t *pivots, char *work)
+{
+    if (m <= SMALL && n <= SMALL)
+        return j->wide ? factor_small_f64((double *)a, row, m, n, pivots) : factor_small_f32((float *)a, row, m, n, pivots);
+    return j->wide ? factor_f64((double *)a, row, m, n, pivots, NULL, 0, 0, (double *)work)
+                   : factor_f32((float *)a, row, m, n, pivots, NULL, 0, 0, (float *)work);
+}
+
+static int64_t solve(const job *j, char *a, int64_t row, char *x, int64_t x_row, int64_t cols, int32_t *pivots, char *work)
+{
+    return j->wide ? solve_f64((double *)a, row, j->n, (double *)x, x_row, cols, pivots, (double *)work)
+                   : solve_f32((float *)a, row, j->n, (float *)x, x_row, cols, pivots, (float *)work);
+}
+
+static void batch_task(int64_t task, void *context)
+{
+    job *j = context;
+    char *memory = tgc_scratch(j->bytes);
+    if (memory == NULL) {
+        atomic_store(&j->failed, 1);
         return;
-    TGC(tgc_move_region)(2, shape, (char *)view->data + place(view, 2, index), strides, from, packed, item);
-}
-
-static void tell(const stack *s, int64_t index, int64_t zero)
-{
-    *(int32_t *)((char *)s->info->data + place(s->info, 0, index)) = (int32_t)zero;
-}
-
-/* Row i of the permuted matrix is row order[i] of the matrix. */
-static void order_rows(int64_t n, const int64_t *pivots, int64_t *order)
-{
-    for (int64_t i = 0; i < n; i++)
-        order[i] = i;
-    for (int64_t i = 0; i < n; i++) {
-        const int64_t kept = order[i];
-        order[i] = order[pivots[i]];
-        order[pivots[i]] = kept;
     }
-}
-
-#define OF_TYPE(NAME, T)                                                                                               \
-    static int NAME##_system(const stack *s, int64_t index, char *memory)                                              \
-    {                                                                                                                  \
-        const int64_t n = s->n, cols = s->cols;                                                                        \
-        int64_t *pivots = (int64_t *)memory, *order = pivots + n, zero = 0;                                            \
-        T *lu = (T *)(order + n), *panel = lu + n * n, *given = panel + LS_LEAF * n, *x = given + n * cols;            \
-        fetch(s->a, index, (char *)lu, 0);                                                                             \
-        if (NAME##_factor(n, n, lu, n, pivots, panel, &zero) < 0)                                                      \
-            return -1;                                                                                                 \
-        tell(s, index, zero);                                                                                          \
-        order_rows(n, pivots, order);                                                                                  \
-        NAME##_negate(n, 1, lu);                                                                                       \
-        if (zero != 0) {                                                                                               \
-            for (int64_t i = 0; i < n * cols; i++)                                                                     \
-                x[i] = (T)NAN;                                                                                         \
-        } else if (s->b != NULL) {                                                                                     \
-            fetch(s->b, index, (char *)given, 0);                                                                      \
-            for (int64_t i = 0; i < n; i++)                                                                            \
-                memcpy(x + i * cols, given + order[i] * cols, (size_t)cols * sizeof(T));                               \
-            if (NAME##_solve(n, 1, 1, lu, n, x, cols, cols) < 0 || NAME##_solve(n, 0, 0, lu, n, x, cols, cols) < 0)    \
-                return -1;                                                                                             \
-        } else {                                                                                                       \
-            memset(given, 0, (size_t)(n * n) * sizeof(T));                                                             \
-            if (NAME##_invert_unit(n, lu, n, given, n) < 0 || NAME##_solve(n, 0, 0, lu, n, given, n, n) < 0)           \
-                return -1;                                                                                             \
-            for (int64_t i = 0; i < n; i++)                                                                            \
-                for (int64_t j = 0; j < n; j++)                                                                        \
-                    x[i * n + order[j]] = given[i * n + j];                                                            \
-        }                                                                                                              \
-        give(s->x, index, (char *)x, 0);                                                                               \
-        return 0;                                                                                                      \
-    }                                                                                                                  \
-    static int NAME##_triangle(const stack *s, int64_t index, char *memory)                                            \
-    {                                                                                                                  \
-        const int64_t n = s->n, cols = s->cols;                                                                        \
-        const int upper = s->left ? s->upper : !s->upper;                                                              \
-        T *t = (T *)memory, *x = t + n * n;                                                                            \
-        fetch(s->a, index, (char *)t, !s->left);                                                                       \
-        fetch(s->b, index, (char *)x, !s->left);                                                                       \
-        NAME##_negate(n, upper, t);                                                                                    \
-        if (NAME##_solve(n, !upper, s->unit, t, n, x, cols, cols) < 0)                                                 \
-            return -1;                                                                                                 \
-        give(s->x, index, (char *)x, !s->left);                                                                        \
-        return 0;                                                                                                      \
-    }
-
-OF_TYPE(f32, float)
-OF_TYPE(f64, double)
-
-static void task(int64_t number, void *context)
-{
-    stack *s = context;
-    char *memory = tgc_scratch(s->bytes);
-    const int64_t end = tgc_begin(s->count, s->tasks, number + 1, 1);
-    for (int64_t index = tgc_begin(s->count, s->tasks, number, 1); memory != NULL && index < end; index++)
-        if (s->matrix(s, index, memory) < 0)
-            atomic_store(&s->failed, 1);
-    if (memory == NULL)
-        atomic_store(&s->failed, 1);
+    int64_t end = tgc_begin(j->batch, j->tasks, task + 1, 1);
+    for (int64_t i = tgc_begin(j->batch, j->tasks, task, 1); i < end; i++)
+        j->one(j, i, memory);
     tgc_scratch_free(memory);
 }
 
-static int run(stack *s, const char *op)
+/* Work through the batch; `products` multiplications go into one matrix. */
+static int run(job *j, const char *op, double products)
 {
-    const int64_t steps = s->n * s->n * (s->n + s->cols);
-    const int64_t grain = steps > 0 ? TASK_STEPS / steps + 1 : 1;
-    s->count = 1;
-    for (int d = 0; d < s->a->ndim - 2; d++)
-        s->count *= s->a->shape[d];
-    s->tasks = tgc_tasks(s->count, grain, 64);
-    if (s->count > 0)
-        tgc_parallel(s->tasks, task, s);
-    /* A worker's own exception is lost with it. */
-    return s->failed ? tgc_no_memory(op, s->bytes) : 0;
+    j->batch = 1;
+    for (int d = 0; d < j->a->ndim - 2; d++)
+        j->batch *= j->a->shape[d];
+    if (j->batch == 0)
+        return 0;
+    double together = TASK_PRODUCTS / (products > 64 ? products : 64);
+    j->tasks = tgc_tasks(j->batch, together < 1 ? 1 : (int64_t)together, MOST_TASKS);
+    tgc_parallel(j->tasks, batch_task, j);
+    return atomic_load(&j->failed) ? tgc_no_memory(op, j->bytes) : 0;
 }
 
-/* Refuse the first number that is not zero, as the op's reference does. */
-static int check(const stack *s, const char *name, const char *format)
+static job begin(const tg_call *call, void (*one)(const job *, int64_t, char *))
 {
-    for (int64_t index = 0; name[0] != 0 && index < s->info->numel; index++) {
-        const int zero = *(const int32_t *)((char *)s->info->data + place(s->info, 0, index));
-        if (zero == 0)
+    const tg_view *a = &call->args[0].value.tensors[0];
+    job j = {.call = call, .a = a, .one = one, .wide = a->dtype == TGC_FLOAT64};
+    j.m = a->shape[a->ndim - 2];
+    j.n = a->shape[a->ndim - 1];
+    return j;
+}
+
+/* Raise LinAlgError for the first matrix whose number is not zero, if `check` names who refuses it. */
+static int refuse(const tg_view *info, const tg_argument *check, const char *text)
+{
+    if (check->kind != TG_ARG_TEXT || check->value.text[0] == 0)
+        return 0;
+    for (int64_t index = 0; index < info->numel; index++) {
+        int number = *(const int32_t *)place(info, 0, index);
+        if (number == 0)
             continue;
-        char which[1024] = "", text[256];
-        int64_t below = s->info->numel, rest = index;
-        size_t used = 0;
-        for (int d = 0; d < s->info->ndim && used + 32 < sizeof which; d++) {
-            below /= s->info->shape[d];
-            used += (size_t)snprintf(which + used, sizeof which - used, "%s%lld", d ? ", " : " (Batch element ",
-                                     (long long)(rest / below));
-            rest %= below;
+        char which[256] = "", told[512];
+        int64_t places[TG_MAX_DIMS], rest = index;
+        for (int d = info->ndim - 1; d >= 0; d--) {
+            places[d] = rest % info->shape[d];
+            rest /= info->shape[d];
         }
-        snprintf(text, sizeof text, format, zero);
-        return tgc_error("tangrad.linalg.LinAlgError", "%s:%s%s %s", name, which, used ? "):" : "", text);
+        size_t at = 0;
+        for (int d = 0; d < info->ndim && at < sizeof which; d++)
+            at += (size_t)snprintf(which + at, sizeof which - at, "%s%lld", d ? ", " : "(Batch element ", (long long)places[d]);
+        if (at > 0 && at < sizeof which)
+            snprintf(which + at, sizeof which - at, "): ");
+        snprintf(told, sizeof told, text, number);
+        return tgc_error("tangrad.linalg.LinAlgError", "%s: %s%s", check->value.text, which, told);
     }
     return 0;
 }
 
-static size_t item(const tg_call *call)
+/* --- factors ------------------------------------------------------------------------------------ */
+
+static void factor_one(const job *j, int64_t index, char *memory)
 {
-    return (size_t)tgc_itemsize[call->outs[0].dtype];
+    const tg_view *out = &j->call->outs[0];
+    int32_t *pivots = (int32_t *)memory;
+    char *work = aligned(memory + (j->m < j->n ? j->m : j->n) * 4), *a = work + working_bytes(j, j->m);
+    int64_t row = spread(j->n);
+    if (in_place(out)) {
+        a = place(out, 2, index);
+        row = out->strides[out->ndim - 2];
+    }
+    load(j->a, index, 0, a, row);
+    int64_t zero = factor(j, a, row, j->m, j->n, pivots, work);
+    if (!in_place(out))
+        unload(out, index, 0, a, row);
+    put_pivots(&j->call->outs[1], index, pivots);
+    put_number(&j->call->outs[2], index, zero);
 }
 
-static int solve(const tg_call *call, void *context)
+static int lu_factor(const tg_call *call, void *context)
 {
-    const tg_view *a = call->args[0].value.tensors, *b = call->args[1].value.tensors;
-    const int64_t n = a->shape[a->ndim - 1], cols = b->shape[b->ndim - 1];
-    stack s = {.a = a, .b = b, .x = &call->outs[0], .info = &call->outs[1], .n = n, .cols = cols};
-    s.matrix = item(call) == 4 ? f32_system : f64_system;
-    s.bytes = 2 * (size_t)n * sizeof(int64_t) + (size_t)(n * (n + LS_LEAF + 2 * cols)) * item(call);
+    job j = begin(call, factor_one);
     (void)context;
-    if (run(&s, "linalg.solve") < 0)
+    int64_t least = j.m < j.n ? j.m : j.n;
+    j.bytes = (size_t)(least * 4 + j.m * spread(j.n) * item(&j)) + working_bytes(&j, j.m) + 128;
+    if (run(&j, "linalg_lu_factor", (double)least * (double)j.m * (double)j.n / 2) < 0)
         return -1;
-    return check(&s, call->args[2].value.text, "The solver failed because the input matrix is singular.");
+    return refuse(&call->outs[2], &call->args[2],
+                  "U[%1$d,%1$d] is zero and using it on lu_solve would result in a division by zero. If you still want "
+                  "to perform the factorization, consider calling linalg.lu(A, pivot) or linalg.lu_factor_ex(A, pivot)");
+}
+
+/* --- solutions ---------------------------------------------------------------------------------- */
+
+static void solve_one(const job *j, int64_t index, char *memory)
+{
+    const tg_view *out = &j->call->outs[0], *b = &j->call->args[1].value.tensors[0];
+    int32_t *pivots = (int32_t *)memory;
+    char *work = aligned(memory + j->n * 4), *a = work + working_bytes(j, j->n) / 64 * 64;
+    int64_t row = spread(j->n), x_row = spread(j->k);
+    char *x = a + j->n * row * item(j);
+    if (in_place(out)) {
+        x = place(out, 2, index);
+        x_row = out->strides[out->ndim - 2];
+    }
+    load(j->a, index, 0, a, row);
+    load(b, index, 0, x, x_row);
+    int64_t zero = solve(j, a, row, x, x_row, j->k, pivots, work);
+    if (zero)
+        fill_nan(j, x, x_row, j->n, j->k);
+    if (!in_place(out))
+        unload(out, index, 0, x, x_row);
+    put_number(&j->call->outs[1], index, zero);
+}
+
+static int linear_solve(const tg_call *call, void *context)
+{
+    job j = begin(call, solve_one);
+    const tg_view *b = &call->args[1].value.tensors[0];
+    (void)context;
+    j.k = b->shape[b->ndim - 1];
+    j.bytes = (size_t)(j.n * 4 + j.n * (spread(j.n) + spread(j.k)) * item(&j)) + working_bytes(&j, j.n) + 128;
+    if (run(&j, "linalg_solve", (double)j.n * (double)j.n * ((double)j.n / 3 + (double)j.k)) < 0)
+        return -1;
+    return refuse(&call->outs[1], &call->args[2], "The solver failed because the input matrix is singular.");
+}
+
+/* --- inverses ----------------------------------------------------------------------------------- */
+
+static void invert_one(const job *j, int64_t index, char *memory)
+{
+    const tg_view *out = &j->call->outs[0];
+    int64_t n = j->n, row = spread(n), out_row = row, zero;
+    int32_t *pivots = (int32_t *)memory;
+    char *work = aligned(memory + n * 8), *a = work + working_bytes(j, n) / 64 * 64, *x = a + n * row * item(j), *to = a;
+    load(j->a, index, 0, a, row);
+    if (in_place(out)) {
+        to = place(out, 2, index);
+        out_row = out->strides[out->ndim - 2];
+    }
+    if (j->wide)
+        zero = invert_f64((double *)a, row, n, (double *)to, out_row, (double *)x, row, pivots, pivots + n, (double *)work);
+    else
+        zero = invert_f32((float *)a, row, n, (float *)to, out_row, (float *)x, row, pivots, pivots + n, (float *)work);
+    if (zero)
+        fill_nan(j, to, out_row, n, n);
+    if (!in_place(out))
+        unload(out, index, 0, to, out_row);
+    put_number(&j->call->outs[1], index, zero);
 }
 
 static int inverse(const tg_call *call, void *context)
 {
-    const tg_view *a = call->args[0].value.tensors;
-    const int64_t n = a->shape[a->ndim - 1];
-    stack s = {.a = a, .x = &call->outs[0], .info = &call->outs[1], .n = n, .cols = n};
-    s.matrix = item(call) == 4 ? f32_system : f64_system;
-    s.bytes = 2 * (size_t)n * sizeof(int64_t) + (size_t)(n * (3 * n + LS_LEAF)) * item(call);
+    job j = begin(call, invert_one);
     (void)context;
-    if (run(&s, "linalg.inv") < 0)
+    j.bytes = (size_t)(j.n * 8 + 2 * j.n * spread(j.n) * item(&j)) + working_bytes(&j, j.n) + 128;
+    if (run(&j, "linalg_inv", (double)j.n * (double)j.n * (double)j.n) < 0)
         return -1;
-    return check(&s, call->args[1].value.text,
-                 "The diagonal element %d is zero, the inversion could not be completed because the input matrix is "
-                 "singular.");
+    return refuse(&call->outs[1], &call->args[1],
+                  "The diagonal element %d is zero, the inversion could not be completed because the input matrix is "
+                  "singular.");
+}
+
+/* --- determinants ------------------------------------------------------------------------------- */
+
+static void put_real(const tg_view *view, int64_t index, double value)
+{
+    char *to = place(view, 0, index);
+    if (view->dtype == TGC_FLOAT64)
+        *(double *)to = value;
+    else
+        *(float *)to = (float)value;
+}
+
+/* det: the product of the pivots. slogdet: the product of their signs, the sum of their logarithms. */
+static void determinant_one(const job *j, int64_t index, char *memory)
+{
+    int64_t n = j->n, row = spread(n);
+    int32_t *pivots = (int32_t *)memory;
+    char *work = aligned(memory + n * 4), *a = work + working_bytes(j, n) / 64 * 64;
+    double product = 1, sign = 1, size = 0;
+    load(j->a, index, 0, a, row);
+    factor(j, a, row, n, n, pivots, work);
+    for (int64_t i = 0; i < n; i++) {
+        double value = j->wide ? ((double *)a)[i * row + i] : (double)((float *)a)[i * row + i];
+        value = pivots[i] != i ? -value : value;
+        product *= value;
+        if (j->call->nout == 2) {
+            sign *= value != value ? value : (value > 0) - (value < 0);
+            /* A row exchanged with another changes the sign alone. */
+            size += log(fabs(value));
+        }
+    }
+    if (j->call->nout == 2) {
+        put_real(&j->call->outs[0], index, sign);
+        put_real(&j->call->outs[1], index, size);
+    } else {
+        put_real(&j->call->outs[0], index, product);
+    }
+}
+
+static int determinant(const tg_call *call, void *context)
+{
+    job j = begin(call, determinant_one);
+    (void)context;
+    j.bytes = (size_t)(j.n * 4 + j.n * spread(j.n) * item(&j)) + working_bytes(&j, j.n) + 128;
+    return run(&j, call->nout == 2 ? "linalg_slogdet" : "linalg_det", (double)j.n * (double)j.n * (double)j.n / 3);
+}
+
+/* --- triangular systems ------------------------------------------------------------------------- */
+
+static void solve_triangle(const job *j, const char *t, int64_t row, int upper, char *x, int64_t x_row, int64_t cols,
+                           int half, char *work)
+{
+    if (j->wide)
+        solve_triangle_f64((const double *)t, row, j->n, upper, j->unit, (double *)x, x_row, cols, half, (double *)work);
+    else
+        solve_triangle_f32((const float *)t, row, j->n, upper, j->unit, (float *)x, x_row, cols, half, (float *)work);
+}
+
+/* X A = B reads A^T X^T = B^T. */
+static void triangular_one(const job *j, int64_t index, char *memory)
+{
+    const tg_view *out = &j->call->outs[0], *b = &j->call->args[1].value.tensors[0], *a = j->a;
+    int64_t n = j->n, row = spread(n), x_row = spread(j->k);
+    char *work = memory, *t = work + working_bytes(j, n) / 64 * 64, *x = t + n * row * item(j);
+    int turned = !j->left, direct = j->left && in_place(out);
+    if (!turned && a->strides[a->ndim - 1] == 1) {
+        t = place(a, 2, index);
+        row = a->strides[a->ndim - 2];
+    } else {
+        load(a, index, turned, t, row);
+    }
+    if (direct) {
+        x = place(out, 2, index);
+        x_row = out->strides[out->ndim - 2];
+    }
+    load(b, index, turned, x, x_row);
+    solve_triangle(j, t, row, turned ? !j->upper : j->upper, x, x_row, j->k, 0, work);
+    if (!direct)
+        unload(out, index, turned, x, x_row);
 }
 
 static int solve_triangular(const tg_call *call, void *context)
 {
-    const tg_view *a = call->args[0].value.tensors, *b = call->args[1].value.tensors;
-    const int64_t n = a->shape[a->ndim - 1];
-    stack s = {.a = a, .b = b, .x = call->outs, .n = n};
-    s.upper = call->args[2].value.i != 0, s.left = call->args[3].value.i != 0, s.unit = call->args[4].value.i != 0;
-    s.cols = b->shape[b->ndim - (s.left ? 1 : 2)];
-    s.matrix = item(call) == 4 ? f32_triangle : f64_triangle;
-    s.bytes = (size_t)(n * (n + s.cols)) * item(call);
+    job j = begin(call, triangular_one);
+    const tg_view *b = &call->args[1].value.tensors[0];
     (void)context;
-    return run(&s, "linalg.solve_triangular");
+    j.upper = (int)call->args[2].value.i;
+    j.left = (int)call->args[3].value.i;
+    j.unit = (int)call->args[4].value.i;
+    j.k = b->shape[b->ndim - (j.left ? 1 : 2)];
+    j.bytes = (size_t)(j.n * (spread(j.n) + spread(j.k)) * item(&j)) + working_bytes(&j, j.n) + 128;
+    return run(&j, "linalg_solve_triangular", (double)j.n * (double)j.n * (double)j.k / 2);
 }
 
-#define OF_DTYPE(dtype)                                                             \
-    {"_linalg_solve", dtype, TGC_CALL, (void *)solve, NULL},                        \
-        {"_linalg_inverse", dtype, TGC_CALL, (void *)inverse, NULL},                \
-        {"_linalg_solve_triangular", dtype, TGC_CALL, (void *)solve_triangular, NULL}
+/* Solve L L^T X = B; without B for the identity, where the result is symmetric. */
+static void cholesky_one(const job *j, int64_t index, char *memory)
+{
+    const tg_view *out = &j->call->outs[0];
+    int64_t n = j->n, row = spread(n), x_row = spread(j->k);
+    char *work = memory, *t = work + working_bytes(j, n) / 64 * 64, *x = t + n * row * item(j);
+    int identity = j->call->nargs == 2;
+    if (in_place(out)) {
+        x = place(out, 2, index);
+        x_row = out->strides[out->ndim - 2];
+    }
+    if (identity)
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t k = 0; k < n; k++)
+                if (j->wide)
+                    ((double *)x)[i * x_row + k] = i == k;
+                else
+                    ((float *)x)[i * x_row + k] = i == k;
+    else
+        load(&j->call->args[0].value.tensors[0], index, 0, x, x_row);
+    load(j->a, index, j->upper, t, row);
+    solve_triangle(j, t, row, 0, x, x_row, j->k, identity, work);
+    load(j->a, index, !j->upper, t, row);
+    solve_triangle(j, t, row, 1, x, x_row, j->k, identity, work);
+    for (int64_t i = 1; identity && i < n; i++)
+        move(x + i * item(j), x_row, x_row, x + i * x_row * item(j), x_row, 1, 1, i, item(j));
+    if (!in_place(out))
+        unload(out, index, 0, x, x_row);
+}
+
+static int cholesky(const tg_call *call, void *context)
+{
+    job j = begin(call, cholesky_one);
+    int identity = call->nargs == 2;
+    (void)context;
+    j.a = &call->args[identity ? 0 : 1].value.tensors[0];
+    j.n = j.a->shape[j.a->ndim - 1];
+    j.upper = (int)call->args[identity ? 1 : 2].value.i;
+    j.k = call->outs[0].shape[call->outs[0].ndim - 1];
+    j.bytes = (size_t)(j.n * (spread(j.n) + spread(j.k)) * item(&j)) + working_bytes(&j, j.n) + 128;
+    return run(&j, identity ? "cholesky_inverse" : "cholesky_solve", (double)j.n * (double)j.n * (double)j.k);
+}
+
+/* --- orders of rows ----------------------------------------------------------------------------- */
+
+static int row_order(const tg_call *call, void *context)
+{
+    const tg_view *pivots = &call->args[0].value.tensors[0], *out = &call->outs[0];
+    int64_t size = call->args[1].value.i, count = pivots->shape[pivots->ndim - 1];
+    int64_t batch = size > 0 ? out->numel / size : 0;
+    int64_t step = pivots->strides[pivots->ndim - 1], apart = out->strides[out->ndim - 1];
+    (void)context;
+    for (int64_t index = 0; index < batch; index++) {
+        const int32_t *given = (const int32_t *)place(pivots, 1, index);
+        int64_t *order = (int64_t *)place(out, 1, index);
+        for (int64_t i = 0; i < size; i++)
+            order[i * apart] = i;
+        for (int64_t i = 0; i < count; i++) {
+            int64_t other = given[i * step] - 1, kept = order[i * apart];
+            if (other < 0 || other >= size)
+                return tgc_error("RuntimeError",
+                                 "pivots of an LU factorization must be between 1 and the number of rows, %lld, but "
+                                 "got %d; pass those that linalg.lu_factor gave",
+                                 (long long)size, (int)given[i * step]);
+            order[i * apart] = order[other * apart];
+            order[other * apart] = kept;
+        }
+    }
+    return 0;
+}
+
+#define FOR_DTYPE(dtype)                                                        \
+    {"_linalg_lu_factor", dtype, TGC_CALL, lu_factor, NULL},                    \
+        {"_linalg_solve", dtype, TGC_CALL, linear_solve, NULL},                 \
+        {"_linalg_inverse", dtype, TGC_CALL, inverse, NULL},                    \
+        {"linalg_det", dtype, TGC_CALL, determinant, NULL},                     \
+        {"linalg_slogdet", dtype, TGC_CALL, determinant, NULL},                 \
+        {"_linalg_solve_triangular", dtype, TGC_CALL, solve_triangular, NULL},  \
+        {"_cholesky_solve", dtype, TGC_CALL, cholesky, NULL},                   \
+        {"cholesky_inverse", dtype, TGC_CALL, cholesky, NULL}
 
 const tgc_kernel TGC(tgc_table_linear_systems)[] = {
-    OF_DTYPE("float32"),
-    OF_DTYPE("float64"),
+    FOR_DTYPE("float32"),
+    FOR_DTYPE("float64"),
+    {"_linalg_row_order", "int32", TGC_CALL, row_order, NULL},
     {0},
 };

@@ -316,12 +316,18 @@ def lu(self: Any, pivot: bool, get_infos: bool) -> Any:
 
 def _order_of_rows(np: Any, pivots: Any, size: int) -> Any:
     rows = np.zeros((*pivots.shape[:-1], size), np.int64)
+    wrong = pivots[(pivots < 1) | (pivots > size)]
+    if wrong.size:
+        raise RuntimeError(
+            "pivots of an LU factorization must be between 1 and the number of rows, "
+            f"{size}, but got {wrong[0]}; pass those that linalg.lu_factor gave"
+        )
     for place in np.ndindex(pivots.shape[:-1]):
         rows[place] = lapack.permutation(np, pivots[place], size)
     return rows
 
 
-_linalg_row_order = op(
+row_order = op(
     "_linalg_row_order(Tensor pivots, int size) -> Tensor",
     shape=lambda pivots, size: (*pivots.shape[:-1], size),
     dtype="int64",
@@ -335,7 +341,7 @@ _linalg_row_order = op(
 
 
 def _permutation_matrix(pivots: Any, size: int, dtype: Any) -> Any:
-    order = _linalg_row_order(pivots, size)
+    order = row_order(pivots, size)
     rows = ops.arange(size, device=pivots.device).unsqueeze(-1)
     return (rows == order.unsqueeze(-2)).to(dtype)
 

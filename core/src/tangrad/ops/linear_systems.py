@@ -7,6 +7,7 @@ from typing import Any
 from tangrad import ops
 from tangrad.devices import lapack
 from tangrad.ops.define import composite, op
+from tangrad.ops.factorization import row_order
 from tangrad.ops.matrix_checks import (
     broadcast_matrices,
     check_floating,
@@ -423,6 +424,13 @@ def _check_lu_solve(name: str, LU: Any, pivots: Any, B: Any, left: bool) -> None
         )
 
 
+def _take_rows(matrices: Any, order: Any) -> Any:
+    """Return the rows of matrices in an order that each has of its own, or all have in common."""
+    if order.ndim == 1:
+        return matrices.index_select(-2, order)
+    return matrices.gather(-2, order.unsqueeze(-1).expand(matrices.shape))
+
+
 def _lu_solve_samples(s: Any) -> list[Any]:
     return [
         s(regular(s, 3, 3), s.values([2, 3, 3], dtype="int32"), s.tensor(3, 2)),
@@ -462,15 +470,14 @@ def linalg_lu_solve(LU: Any, pivots: Any, B: Any, left: bool, adjoint: bool) -> 
     name = "torch.linalg.lu_solve"
     _check_lu_solve(name, LU, pivots, B, left)
     factors, right = broadcast_matrices(LU, B, name)
-    permuted = ops.lu_unpack(LU, pivots, unpack_data=False)[0]
-    permuted = permuted.expand((*tuple(right.shape)[:-2], *tuple(permuted.shape)[-2:]))
     if not left:  # X A = B is A^H X^H = B^H
         return linalg_lu_solve(LU, pivots, B.mH, adjoint=not adjoint).mH
+    size = LU.shape[-1]
     if adjoint:
         half = linalg_solve_triangular(factors.mH, right, upper=False)
         half = linalg_solve_triangular(factors.mH, half, upper=True, unitriangular=True)
-        return permuted.matmul(half)
-    half = permuted.mT.matmul(right)
+        return _take_rows(half, row_order(pivots, size).argsort())
+    half = _take_rows(right, row_order(pivots, size))
     half = linalg_solve_triangular(factors, half, upper=False, unitriangular=True)
     return linalg_solve_triangular(factors, half, upper=True)
 
