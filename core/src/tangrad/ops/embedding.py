@@ -150,17 +150,21 @@ def embedding(
     if weight.ndim != 2:
         raise RuntimeError(f"'weight' must be 2-D, got shape {list(weight.shape)}")
     _refuse_sparse("embedding", sparse)
-    rows = weight.shape[0]
-    if padding_idx is not None and not -rows <= padding_idx < rows:
-        raise AssertionError(
-            f"Padding_idx must be within num_embeddings: got {padding_idx} for {rows} rows"
-        )
-    padding_idx = _row("embedding", padding_idx, rows)
+    if padding_idx is not None:
+        rows = weight.shape[0]
+        if not -rows <= padding_idx < rows:
+            raise AssertionError(
+                f"Padding_idx must be within num_embeddings: got {padding_idx} for {rows} rows"
+            )
+        padding_idx = _row("embedding", padding_idx, rows)
     require_integer_index("embedding", input)
     if max_norm is not None:
         embedding_renorm_(weight.detach(), input, max_norm, norm_type)
-    found = _rows(weight, input.reshape((-1,)), scale_grad_by_freq)
-    found = found.reshape((*input.shape, weight.shape[1]))
+    if input.ndim == 1:
+        found = _rows(weight, input, scale_grad_by_freq)
+    else:
+        found = _rows(weight, input.reshape((-1,)), scale_grad_by_freq)
+        found = found.reshape((*input.shape, weight.shape[1]))
     if padding_idx is None or not weight.requires_grad:
         return found
     return tangrad.where((input == padding_idx).unsqueeze(-1), found.detach(), found)
