@@ -173,6 +173,17 @@ class _Fold:
             if self.indexed
             else ""
         )
+        four = f"""\
+        const {self.item} {rows};
+{index}#pragma GCC ivdep
+        for (int64_t k = 0; k < cols; k++) {{
+            {declared("a", "b", "c", "d", "e")}
+            {mapped("a", "x0[k]", steps[0])}
+            {mapped("b", "x1[k]", steps[1])}
+            {mapped("c", "x2[k]", steps[2])}
+            {mapped("d", "x3[k]", steps[3])}
+            {combined("a", "a", "b")}
+            {combined("c", "c", "d")}"""
         text = f"""\
 #define {name}_BYTES {size}
 typedef struct {{ {fields} }} {name}_states;
@@ -183,7 +194,14 @@ static void {name}_tile(const char *x, const tgc_tile *t, const tg_scalar *param
     {name}_states *restrict s = states;
     const int64_t cols = t->cols;
     int64_t row = 0;
-    if (fresh) {{
+    if (fresh && t->rows >= 4) {{
+{four}
+            {combined("e", "a", "c")}
+            {store("s", "k", "e")}
+        }}
+        row = 4;
+        x += 4 * t->row_stride;
+    }} else if (fresh) {{
         const {self.item} *restrict x0 = (const {self.item} *)x;
 {index}#pragma GCC ivdep
         for (int64_t k = 0; k < cols; k++) {{
@@ -195,16 +213,7 @@ static void {name}_tile(const char *x, const tgc_tile *t, const tg_scalar *param
         x += t->row_stride;
     }}
     for (; row + 4 <= t->rows; row += 4, x += 4 * t->row_stride) {{
-        const {self.item} {rows};
-{index}#pragma GCC ivdep
-        for (int64_t k = 0; k < cols; k++) {{
-            {declared("a", "b", "c", "d", "e")}
-            {mapped("a", "x0[k]", steps[0])}
-            {mapped("b", "x1[k]", steps[1])}
-            {mapped("c", "x2[k]", steps[2])}
-            {mapped("d", "x3[k]", steps[3])}
-            {combined("a", "a", "b")}
-            {combined("c", "c", "d")}
+{four}
             {combined("a", "a", "c")}
             {load("e", "s", "k")}
             {combined("e", "e", "a")}

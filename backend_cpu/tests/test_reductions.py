@@ -47,6 +47,20 @@ def test_sums_of_integers_are_exact_in_every_geometry(data: st.DataObject) -> No
     np.testing.assert_array_equal(tensor.sum(dims).numpy(), expected)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "bfloat16", "bool"])
+@pytest.mark.parametrize("shape", [(300, 5003), (8_400_011,), (3, 1_400_001), (260, 16384)])
+def test_rows_beyond_the_caches_are_read_as_far_streams(shape: tuple[int, ...], dtype: str) -> None:
+    array = np.random.default_rng(0).integers(0, 2, shape)
+    array.reshape(-1)[-1] = 2
+    tensor = tangrad.from_numpy(array).to(getattr(tangrad, dtype))
+    count = (array != 0) if dtype == "bool" else array
+    total = tensor.sum(-1, dtype=tangrad.int64 if dtype in ("int32", "bool") else tangrad.float64)
+    np.testing.assert_array_equal(total.numpy(), count.sum(-1))
+    assert tensor.amax(-1).to(tangrad.int64).flatten()[-1].item() == count.max()
+    if dtype in ("float32", "float64", "int32"):
+        np.testing.assert_array_equal(tensor.sum(-1).numpy(), count.sum(-1))
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_extremes_and_truth_in_every_geometry(data: st.DataObject) -> None:

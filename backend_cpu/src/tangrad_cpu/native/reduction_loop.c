@@ -14,6 +14,10 @@
 /* Bytes of the lanes into which a contiguous reduced row is cut. A fold reads four rows of lanes at
  * once: so short they are one stream for the prefetcher, which streams a kilobyte apart defeat. */
 #define ROW_BYTES 256
+/* What comes from memory is read faster as four streams, each in pages of its own: rows of lanes so
+ * long, where there are four of them, of tensors beyond the second-level cache. */
+#define FAR_ROW_BYTES 4096
+#define FAR_BYTES ((int64_t)4 << 20)
 /* Rows before the states are handed on; fewer where the fold may be over early. */
 #define STEP 512
 #define STEP_SETTLING 32
@@ -118,6 +122,15 @@ static int64_t offset_of(const dims *d, const int64_t *strides, int64_t position
     return offset;
 }
 
+/* How many lanes a contiguous reduced row of n elements is cut into. */
+static int64_t row_lanes(const plan *p, int64_t n)
+{
+    const int64_t item = p->fold->itemsize, far = FAR_ROW_BYTES / item;
+    if (p->n * p->kept.total * item >= FAR_BYTES && n >= 4 * far && far <= p->fold->lanes)
+        return far;
+    return least(ROW_BYTES / item, p->fold->lanes);
+}
+
 /* Decide along which dimension lanes run; the last reduced dimension becomes the rows. */
 static void lay_out(plan *p)
 {
@@ -147,7 +160,7 @@ static void lay_out(plan *p)
     } else {
         p->lane_total = last < 0 ? 1 : reduced->shape[last];
         p->lane_stride = last < 0 ? item : reduced->in[last];
-        p->width = least(p->lane_total, least(ROW_BYTES / item, fold->lanes));
+        p->width = least(p->lane_total, row_lanes(p, p->lane_total));
         p->results = 1;
         p->lane_index = 1;
         if (last >= 0 && p->lane_total > p->width) {
