@@ -94,21 +94,23 @@ class RNNCellBase(Module):
         return [state.squeeze(0) for state in after] if single else after
 
     def _check(self, x: Any, states: list[Any]) -> None:
-        if x.size(1) != self.input_size:
+        rows, features = x.shape
+        if features != self.input_size:
             raise RuntimeError(
-                f"input has inconsistent input_size: got {x.size(1)} expected {self.input_size}"
+                f"input has inconsistent input_size: got {features} expected {self.input_size}"
             )
+        expected = (rows, self.hidden_size)
         for place, state in enumerate(states):
+            if state.shape == expected:
+                continue
             if state.size(1) != self.hidden_size:
                 raise RuntimeError(
                     f"hidden{place} has inconsistent hidden_size: got {state.size(1)}, expected "
                     f"{self.hidden_size}"
                 )
-            if state.size(0) != x.size(0):
-                raise RuntimeError(
-                    f"Input batch size {x.size(0)} doesn't match hidden{place} batch size "
-                    f"{state.size(0)}"
-                )
+            raise RuntimeError(
+                f"Input batch size {rows} doesn't match hidden{place} batch size {state.size(0)}"
+            )
 
 
 class RNNCell(RNNCellBase):

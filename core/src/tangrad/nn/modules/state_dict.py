@@ -139,7 +139,10 @@ class Stateful:
 
     def _own_state(self) -> dict[str, Any]:
         """Return the parameters and persistent buffers that are not None."""
-        state = {name: value for name, value in self._parameters.items() if value is not None}
+        state: dict[str, Any] = {}
+        for name, value in self._parameters.items():
+            if value is not None:
+                state[name] = value
         if self._buffers:
             passing = self._non_persistent_buffers_set
             for name, buffer in self._buffers.items():
@@ -213,17 +216,18 @@ class Stateful:
         own = self._own_state()
         assign = local_metadata.get("assign_to_params_buffers", False)
         found = 0
-        with tangrad.no_grad():
-            for name, target in own.items():
-                key = prefix + name
-                if key not in state_dict:
-                    if strict:
-                        missing_keys.append(key)
-                    continue
-                found += 1
-                message = self._load_one(name, target, key, state_dict[key], assign)
-                if message is not None:
-                    error_msgs.append(message)
+        if own:  # many modules have no state of their own
+            with tangrad.no_grad():
+                for name, target in own.items():
+                    key = prefix + name
+                    if key not in state_dict:
+                        if strict:
+                            missing_keys.append(key)
+                        continue
+                    found += 1
+                    message = self._load_one(name, target, key, state_dict[key], assign)
+                    if message is not None:
+                        error_msgs.append(message)
         extra_key = prefix + _EXTRA_STATE_KEY_SUFFIX
         takes_extra = type(self).set_extra_state is not Stateful.set_extra_state
         if extra_key in state_dict and takes_extra:
@@ -324,9 +328,8 @@ class Stateful:
             for name, child in module._modules.items():
                 if child is not None:
                     load(child, states.get(name, {}), f"{prefix}{name}.")
-            incompatible = _IncompatibleKeys(missing_keys, unexpected_keys)
             for hook in module._load_state_dict_post_hooks.values():
-                if hook(module, incompatible) is not None:
+                if hook(module, _IncompatibleKeys(missing_keys, unexpected_keys)) is not None:
                     raise AssertionError(
                         f"the load_state_dict post-hook {hook!r} must return None; to change the "
                         "keys, change incompatible_keys in place"
