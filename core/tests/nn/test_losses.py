@@ -339,3 +339,12 @@ def test_probabilities_are_not_looked_at_under_vmap():
 
 def test_the_delta_of_a_huber_loss_is_a_number(agree):
     agree(lambda t: t.nn.HuberLoss(delta=1j), message=False)
+
+
+def test_a_huber_loss_of_halves_is_rounded_once(agree):
+    def program(t):
+        x = ((t.arange(200) * 37 % 101).to(t.float16) / 7).reshape(2, 100)
+        loss = t.nn.functional.huber_loss(x[0], x[1], reduction="none", delta=2.7)
+        return loss.float()
+
+    agree(program, tolerance=2**-11)

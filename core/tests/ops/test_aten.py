@@ -20,6 +20,16 @@ CALLS = {
     "an activation": lambda t, x: t.ops.aten.gelu(x, approximate="tanh"),
     "threshold_backward": lambda t, x: t.ops.aten.threshold_backward(x, x, 0.5),
     "no dropout": lambda t, x: t.ops.aten.native_dropout(x, 0.5, False),
+    "a gradient of pooling": lambda t, x: t.ops.aten.max_pool2d_with_indices_backward(
+        t.ones(1, 1, 2), x[None], [2, 2], [2, 2], [0, 0], [1, 1], False, t.tensor([[[5, 2]]])
+    ),
+    "antialiasing": lambda t, x: [
+        t.ops.aten._upsample_bilinear2d_aa(x[None, None], [2, 3], False, 0.5, 0.7),
+        t.ops.aten._upsample_bilinear2d_aa(x[None, None], None, True, scale_factors=[0.7, 1.5]),
+    ],
+    "batch norm": lambda t, x: t.ops.aten._batch_norm_with_update(
+        x, None, None, x[0].clone(), x[1].clone(), 0.1, 1e-5
+    )[:3],
     "no such op": lambda t, x: t.ops.aten.no_such_op(x),
     "no such overload": lambda t, x: t.ops.aten.mm.no_such_overload(x),
 }

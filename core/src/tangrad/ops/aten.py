@@ -47,11 +47,62 @@ def _dropped(input: Any, p: float, train: bool | None) -> tuple[Any, Any]:
     return input * kept * (1 / (1 - p) if p < 1 else 0.0), kept
 
 
+def _pooled_gradient(
+    grad_output: Any,
+    self: Any,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+    indices: Any,
+) -> Any:
+    """Return the gradient of max_pool2d: each one goes to where its maximum was."""
+    planes = grad_output.new_zeros(self.shape).flatten(-2)
+    places, values = indices.flatten(-2), grad_output.flatten(-2)
+    return planes.scatter_add(-1, places, values).reshape(self.shape)
+
+
+def _updating_batch_norm(
+    input: Any,
+    weight: Any,
+    bias: Any,
+    running_mean: Any,
+    running_var: Any,
+    momentum: float,
+    eps: float,
+) -> tuple[Any, ...]:
+    """Normalize in training; no kernel of ours wants the memory that the fourth result reserves."""
+    found = tangrad.native_batch_norm(
+        input, weight, bias, running_mean, running_var, True, momentum, eps
+    )
+    return *found, input.new_empty((0,), dtype=tangrad.uint8)
+
+
+def _antialiased(
+    self: Any,
+    output_size: Any,
+    align_corners: bool,
+    scales_h: float | None = None,
+    scales_w: float | None = None,
+    *,
+    scale_factors: Any = None,
+) -> Any:
+    """Resample images by triangles as wide as what one pixel covers."""
+    from tangrad.ops.interpolation import _resample
+
+    scales = [scales_h, scales_w] if scale_factors is None else list(scale_factors)
+    if output_size is None:
+        output_size = [int(n * scale) for n, scale in zip(self.shape[2:], scales, strict=True)]
+    return _resample(self, tuple(output_size), "bilinear", align_corners, scales, True)
+
+
 def _dtype_within(half_to_float: bool) -> Any:
     return tangrad.float32 if half_to_float else None
 
 
 _FORMS: dict[str, Callable[..., Any]] = {
+    "_batch_norm_with_update": _updating_batch_norm,
     "_log_softmax": lambda self, dim, half_to_float: tangrad.log_softmax(
         self, dim, _dtype_within(half_to_float)
     ),
@@ -61,8 +112,10 @@ _FORMS: dict[str, Callable[..., Any]] = {
     "_log_softmax_backward_data": _log_softmax_gradient,
     "_safe_softmax": _without_nan,
     "_softmax_backward_data": _softmax_gradient,
+    "_upsample_bilinear2d_aa": _antialiased,
     "copy": lambda self, src, non_blocking=False: src.to(self).expand(self.shape).clone(),
     "lift_fresh": lambda self: self,
+    "max_pool2d_with_indices_backward": _pooled_gradient,
     "native_dropout": _dropped,
     "native_dropout_backward": lambda grad_output, mask, scale: grad_output * mask * scale,
     "sigmoid_backward": lambda grad_output, output: grad_output * output * (1 - output),

@@ -311,7 +311,7 @@ def lu(self: Any, pivot: bool, get_infos: bool) -> Any:
         LinAlgError: a pivot is zero, and `get_infos` is not set.
     """
     found = _lu_with_info(self, pivot, not get_infos)
-    return tuple(found) if get_infos else tuple(found)[:2]
+    return found if get_infos else tuple(found)[:2]
 
 
 def _order_of_rows(np: Any, pivots: Any, size: int) -> Any:

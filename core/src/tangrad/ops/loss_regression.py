@@ -35,8 +35,13 @@ def _warn_of_sizes(input: Any, target: Any) -> None:
         )
 
 
-def _residual(name: str, input: Any, target: Any) -> Any:
+def _residual(name: str, input: Any, target: Any, wide: bool = False) -> Any:
     """Subtract after broadcasting, so that a 0-d tensor counts in promotion; bools are numbers.
+
+    Args:
+        name: of the loss.
+        input, target: of any dtypes.
+        wide: whether halves give float32, so that what follows is rounded once.
 
     Raises:
         NotImplementedError: if neither is a real floating-point number.
@@ -51,6 +56,8 @@ def _residual(name: str, input: Any, target: Any) -> Any:
             f'"{name}" not implemented for {input.dtype} and {target.dtype}; convert with '
             ".to(dtype)"
         )
+    if wide and dtype.itemsize < 4:
+        return input.float() - target.float()
     return input - target
 
 
@@ -131,11 +138,10 @@ def huber_loss(
     """Compute the Huber loss (1964): quadratic up to `delta`, linear with slope `delta` beyond."""
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
-    difference = _residual("huber_loss", input, target)
+    difference = _residual("huber_loss", input, target, wide=True)
     reduction = _reduction(None, None, reduction)
     loss = huber(difference, delta)
-    if input.dtype.is_floating_point:
-        loss = loss.to(input.dtype)
+    loss = loss.to(input.dtype if input.dtype.is_floating_point else target.dtype)
     return _weighted(loss, weight, reduction)
 
 

@@ -118,7 +118,7 @@ def expand_copy(self: Any, size: Ints, implicit: bool) -> Any:
 )
 def narrow_copy(self: Any, dim: int, start: int, length: int) -> Any:
     """Copy `length` indices of one dimension, beginning at `start`."""
-    if dim >= self.ndim:  # PyTorch's error for it is not that of `narrow`
+    if dim >= self.ndim > 0:  # PyTorch's error for it is not that of `narrow`
         raise RuntimeError(
             f"narrow_copy: Expected dim < {self.ndim} for a tensor of shape {list(self.shape)}, "
             f"got {dim}"
