@@ -75,7 +75,9 @@ def test_negative_sizes_are_refused() -> None:
         tangrad.zeros(2, -1)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "complex64", "int32", "int64"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float64", "float16", "bfloat16", "complex64", "int32", "int64"]
+)
 @pytest.mark.parametrize("ends", [(-3.7, 9.1), (8, -8), (26, -52), (0.1, 0.1)], ids=str)
 def test_evenly_spaced_numbers_have_the_bits_of_pytorch(agree, dtype, ends) -> None:
     def program(t: Any) -> Any:

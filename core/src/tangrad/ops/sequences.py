@@ -54,14 +54,18 @@ _spaced = op(
 
 
 def _spaced_reference(np: Any, self: Any, start: Any, end: Any) -> Any:
-    steps = self.shape[0]
-    start, end = self.dtype.type(start), self.dtype.type(end)
-    step = float((end - start) / self.dtype.type(max(1, steps - 1)))
+    from tangrad.random.box_muller import multiply_add
+
+    steps, kind = self.shape[0], self.dtype.type
+    start, end = kind(start), kind(end)
+    step = (end - start) / kind(max(1, steps - 1))
     place = np.arange(steps)
-    start, end = float(start), float(end)  # the product is exact, and the sum is rounded once
     from_start = place < max(steps // 2, steps == 1)
-    numbers = np.where(from_start, place * step + start, end - (steps - 1 - place) * step)
-    return numbers.astype(self.dtype)
+    return np.where(
+        from_start,
+        multiply_add(place.astype(kind), step, start),
+        multiply_add((steps - 1 - place).astype(kind), -step, end),
+    )
 
 
 def _whole(start: Any, end: Any, step: Any) -> bool:
