@@ -1,5 +1,6 @@
 """Custom ops: the same programs on tangrad and on torch."""
 
+import copy
 import importlib
 import itertools
 from typing import List, Optional, Sequence, Tuple  # noqa: UP035
@@ -654,3 +655,10 @@ def test_autocast_casts_the_inputs(agree):
         return inside, str(op(x, x).dtype)
 
     agree(program)
+
+
+def test_a_copy_of_an_op_is_itself():
+    ns = fresh()
+    define(tangrad, ns, lambda x: x + 1, x="tensor")
+    packet = getattr(tangrad.ops, ns).op
+    assert copy.copy(packet) is copy.deepcopy(packet) is packet

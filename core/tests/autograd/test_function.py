@@ -304,3 +304,26 @@ def test_what_transforms_lack_is_told():
 
     with pytest.raises(RuntimeError, match="does not have vmap support"):
         vmap(lambda v: NoVmap.apply(v, v)[0])(x)
+
+
+def test_a_forward_that_takes_the_context_has_tangents(agree):
+    def program(f):
+        class Product(f.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, y, factor):
+                ctx.save_for_forward(x, y)
+                ctx.factor = factor
+                return x * y * factor, x + y
+
+            @staticmethod
+            def jvp(ctx, x_t, y_t, _):
+                x, y = ctx.saved_tensors
+                return (x_t * y + x * y_t) * ctx.factor, x_t + y_t
+
+        ad = f.autograd.forward_ad
+        with ad.dual_level():
+            x = ad.make_dual(f.tensor([1.0, 2.0]), f.tensor([3.0, 4.0]))
+            results = Product.apply(x, f.tensor([5.0, 6.0]), 2)
+            return [part for r in results for part in ad.unpack_dual(r)]
+
+    agree(program)

@@ -297,3 +297,7 @@ def test_an_added_collation_is_used_for_rows_too(monkeypatch):
     loader = data.DataLoader(data.TensorDataset(tangrad.arange(4)), batch_size=3)
     assert list(loader) == [[3], [1]]
     assert table != data._utils.collate.default_collate_fn_map
+
+
+def test_a_loader_takes_the_type_of_its_elements():
+    assert str(data.DataLoader[int]).endswith("DataLoader[int]")

@@ -287,6 +287,20 @@ def test_functional_call_sets_plain_attributes_for_the_call():
     assert not hasattr(module, "extra")
 
 
+def test_functional_call_ties_names_that_share_a_tensor():
+    module = tangrad.nn.Linear(1, 1)
+    module.again = module.bias
+    weight, zero = tangrad.ones(1, 1), tangrad.zeros(1)
+    tied = {"weight": weight, "bias": zero}
+    assert functional_call(module, tied, tangrad.ones(1), strict=True).item() == 1
+    with pytest.raises(RuntimeError, match="Missing key.*'again'"):
+        functional_call(module, tied, tangrad.ones(1), strict=True, tie_weights=False)
+    with pytest.raises(ValueError, match=r"multiple values for keys \['again', 'bias'\]"):
+        functional_call(module, {**tied, "again": zero + 1}, tangrad.ones(1))
+    with pytest.raises(ValueError, match=r"\['bias'\] appeared in multiple dictionaries"):
+        functional_call(module, ({"bias": zero}, {"bias": zero}), tangrad.ones(1))
+
+
 def test_functional_call_follows_a_circle_of_modules():
     module = tangrad.nn.Module()
     module.inner = tangrad.nn.Linear(1, 1)

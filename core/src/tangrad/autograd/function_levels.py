@@ -38,9 +38,9 @@ def _apply_in_level(cls: Any, level: Level, args: tuple[Any, ...]) -> Any:
     Raises:
         RuntimeError: the class lacks what the level needs of it.
     """
-    if not has_setup_context(cls) and not (
-        isinstance(level, BatchLevel) and not level.has_own(args)
-    ):
+    alone = isinstance(level, JvpLevel) and level.lenient and len(current().levels) == 1
+    unconcerned = isinstance(level, BatchLevel) and not level.has_own(args)
+    if not has_setup_context(cls) and not alone and not unconcerned:
         raise RuntimeError(
             "In order to use an autograd.Function with functorch transforms (vmap, grad, jvp, "
             "jacrev, ...), it must "
@@ -79,10 +79,14 @@ def _apply_jvp(cls: Any, level: JvpLevel, args: tuple[Any, ...]) -> Any:
     ctx = FunctionCtx()
     with level.below():
         tangents = level.tangents(args)
-        result = apply(cls, inner)
+        if has_setup_context(cls):
+            result = apply(cls, inner)
+        else:
+            result, ctx = _with_context(cls, inner)
         if not any(isinstance(t, _C.Tensor) for t in tangents):
             return map_tensors(level.wrap, result)
-        cls.setup_context(ctx, inner, result)
+        if has_setup_context(cls):
+            cls.setup_context(ctx, inner, result)
         if ctx.materialize_grads:
             tangents = [
                 _C.lookup_op("zeros_like")(x) if t is None and isinstance(x, _C.Tensor) else t
@@ -93,6 +97,17 @@ def _apply_jvp(cls: Any, level: JvpLevel, args: tuple[Any, ...]) -> Any:
         return level.wrap(result, moved[0] if isinstance(moved, (tuple, list)) else moved)
     pairs = iter(moved if isinstance(moved, (tuple, list)) else [moved])
     return map_tensors(lambda r: level.wrap(r, next(pairs)), result)
+
+
+def _with_context(cls: Any, args: tuple[Any, ...]) -> tuple[Any, Any]:
+    """Run a forward that takes the context, where no level is left; return the context too."""
+    made = []
+
+    def run(ctx: Any) -> Any:
+        made.append(ctx)
+        return run_forward(cls, ctx, args)
+
+    return apply_recorded(cls, args, run), made[0]
 
 
 def _apply_vmap(cls: Any, level: BatchLevel, args: tuple[Any, ...]) -> Any:

@@ -32,20 +32,20 @@ def functional_call(
     A dict gets what the module assigned meanwhile to the names in it.
 
     Raises:
-        ValueError: a name is given twice.
+        ValueError: a name is given twice, or names that are tied have unlike values.
         RuntimeError: with strict, names are missing or unknown.
         TypeError: a value is no tensor.
     """
     values = _merged(parameter_and_buffer_dicts)
     own = _own_tensors(module) if strict or tie_weights else {}
+    if tie_weights:
+        values = _tied(values, own)
     if strict and set(values) != set(own):
         raise RuntimeError(
             "Error in functional_call:"
             + _listed("Unexpected", set(values) - set(own))
             + _listed("Missing", set(own) - set(values))
         )
-    if tie_weights:
-        values = _tied(values, own)
     args = () if args is None else args if isinstance(args, tuple) else (args,)
     replaced = []
     try:
@@ -82,18 +82,24 @@ def _merged(dicts: Any) -> dict[str, Any]:
         for name, value in d.items():
             if name in merged:
                 raise ValueError(
-                    f"{name} appears in multiple dictionaries; behavior of functional call is "
-                    "ambiguous"
+                    f"['{name}'] appeared in multiple dictionaries; behavior of functional call "
+                    "is ambiguous"
                 )
             merged[name] = value
     return merged
 
 
 def _tied(values: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    by_tensor: dict[int, Any] = {
-        id(own[name]): value for name, value in values.items() if name in own
-    }
-    return {**{name: by_tensor[id(t)] for name, t in own.items() if id(t) in by_tensor}, **values}
+    """Add the names that share a tensor in the module with one that has a value."""
+    first: dict[int, str] = {}
+    for name, value in values.items():
+        if name in own and values[other := first.setdefault(id(own[name]), name)] is not value:
+            raise ValueError(
+                f"functional_call got multiple values for keys {sorted((name, other))}, which are "
+                "tied. Consider using tie_weights=False"
+            )
+    shared = {name: values[first[id(t)]] for name, t in own.items() if id(t) in first}
+    return {**shared, **values}
 
 
 def _write_back(values: dict[str, Any], given: dict[str, Any]) -> None:

@@ -355,6 +355,12 @@ class OpOverloadPacket:
             f"{self._qualified_op_name}(): the arguments fit none of the signatures:\n{forms}"
         )
 
+    def __copy__(self) -> OpOverloadPacket:
+        return self  # There is one of each name.
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> OpOverloadPacket:
+        return self
+
     def __str__(self) -> str:
         return f"{self._namespace}.{self.__name__}"
 

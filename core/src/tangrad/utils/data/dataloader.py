@@ -6,12 +6,12 @@ import multiprocessing
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Generic
 
 from tangrad import _C
 from tangrad.utils.data import position
 from tangrad.utils.data.collate import default_collate, default_convert
-from tangrad.utils.data.dataset import IterableDataset
+from tangrad.utils.data.dataset import Dataset, IterableDataset, T_co
 from tangrad.utils.data.loading import InProcess, Iteration, WithWorkers
 from tangrad.utils.data.position import Position
 from tangrad.utils.data.report import Report, Times
@@ -34,7 +34,7 @@ _MultiProcessingDataLoaderIter = WithWorkers
 _FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
 
 
-class DataLoader:
+class DataLoader(Generic[T_co]):
     """Iterate over a data set in batches, made in the calling process or in worker processes.
 
     Each worker has a copy of the data set and makes whole batches; those of a data set by key are
@@ -71,7 +71,7 @@ class DataLoader:
 
     def __init__(
         self,
-        dataset: Any,
+        dataset: Dataset[T_co],
         batch_size: int | None = 1,
         shuffle: bool | None = None,
         sampler: Iterable[Any] | None = None,
@@ -92,7 +92,7 @@ class DataLoader:
     ) -> None:
         _check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
         _check_exclusive(dataset, batch_size, shuffle, sampler, batch_sampler, drop_last)
-        self.dataset = dataset
+        self.dataset: Any = dataset
         self.num_workers = num_workers
         self.pin_memory = pin_memory
         self.pin_memory_device = pin_memory_device
