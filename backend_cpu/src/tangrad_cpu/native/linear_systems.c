@@ -1,19 +1,14 @@
 /* LU factors, solutions, inverses and determinants of real matrices, systems of triangles and of
  * Cholesky factors. Complex ones stay with the reference, which calls LAPACK. */
-#include "copying.h"
-#include "tgc.h"
+#include "matrices.h"
 
 #include <math.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #define BLOCK 64 /* columns eliminated from the rest at once */
 #define LEAF 16  /* columns factored one by one */
-#define SMALL 8  /* rows up to which plain loops are faster */
 #define PACKING_PAYS 3 /* panels that read the same packed factor */
-#define TASK_PRODUCTS (1 << 19) /* least multiplications of a task worth handing to a thread */
-#define MOST_TASKS 64
 
 #define EL_T float
 #define EL_V tgc_vf
@@ -39,90 +34,6 @@
 #define EL_BITS 64
 #define EL(name) name##_f64
 #include "elimination.h"
-
-/* One call: the same work for every matrix of a batch. */
-typedef struct job {
-    const tg_call *call;
-    const tg_view *a; /* whose leading dimensions are the batch */
-    /* Returns 0 or the number of the pivot that is zero; `memory` has `bytes`. */
-    void (*one)(const struct job *j, int64_t index, char *memory);
-    int wide, upper, left, unit;
-    int64_t m, n, k;
-    int64_t batch, tasks;
-    size_t bytes;
-    atomic_int failed;
-} job;
-
-static int64_t item(const job *j)
-{
-    return j->wide ? 8 : 4;
-}
-
-/* The place of matrix, vector or number `index` in a batch of those with `inner` dimensions. */
-static char *place(const tg_view *view, int inner, int64_t index)
-{
-    int64_t offset = 0;
-    for (int d = view->ndim - inner - 1; d >= 0; d--) {
-        offset += index % view->shape[d] * view->strides[d];
-        index /= view->shape[d];
-    }
-    return (char *)view->data + offset * tgc_itemsize[view->dtype];
-}
-
-static void move(char *to, int64_t to_row, int64_t to_col, const char *from, int64_t from_row, int64_t from_col,
-                 int64_t rows, int64_t cols, int64_t size)
-{
-    if (rows <= SMALL && cols <= SMALL) {
-        for (int64_t i = 0; i < rows; i++)
-            for (int64_t k = 0; k < cols; k++)
-                if (size == 4)
-                    ((uint32_t *)to)[i * to_row + k * to_col] = ((const uint32_t *)from)[i * from_row + k * from_col];
-                else
-                    ((uint64_t *)to)[i * to_row + k * to_col] = ((const uint64_t *)from)[i * from_row + k * from_col];
-        return;
-    }
-    int64_t shape[2] = {rows, cols}, to_strides[2] = {to_row * size, to_col * size};
-    int64_t from_strides[2] = {from_row * size, from_col * size};
-    TGC(tgc_move_region)(2, shape, to, to_strides, from, from_strides, (int)size);
-}
-
-/* Copy matrix `index` of an argument to rows `row` apart, or a matrix back to a result. */
-static void load(const tg_view *view, int64_t index, int turned, char *to, int64_t row)
-{
-    int64_t r = view->strides[view->ndim - 2], c = view->strides[view->ndim - 1];
-    int64_t rows = view->shape[view->ndim - 2], cols = view->shape[view->ndim - 1];
-    if (turned)
-        move(to, row, 1, place(view, 2, index), c, r, cols, rows, tgc_itemsize[view->dtype]);
-    else
-        move(to, row, 1, place(view, 2, index), r, c, rows, cols, tgc_itemsize[view->dtype]);
-}
-
-static void unload(const tg_view *view, int64_t index, int turned, const char *from, int64_t row)
-{
-    int64_t r = view->strides[view->ndim - 2], c = view->strides[view->ndim - 1];
-    int64_t rows = view->shape[view->ndim - 2], cols = view->shape[view->ndim - 1];
-    if (turned)
-        move(place(view, 2, index), c, r, from, row, 1, cols, rows, tgc_itemsize[view->dtype]);
-    else
-        move(place(view, 2, index), r, c, from, row, 1, rows, cols, tgc_itemsize[view->dtype]);
-}
-
-/* Whether rows of a result are contiguous, so that it is computed in its place. */
-static int in_place(const tg_view *view)
-{
-    return view->shape[view->ndim - 1] <= 1 || view->strides[view->ndim - 1] == 1;
-}
-
-/* The distance between rows of a copy: rows a power of two apart would share sets of the cache. */
-static int64_t spread(int64_t cols)
-{
-    return cols <= SMALL ? cols : (cols + 15) / 16 * 16 + 16;
-}
-
-static char *aligned(char *memory)
-{
-    return (char *)(((uintptr_t)memory + 63) / 64 * 64);
-}
 
 static void put_number(const tg_view *view, int64_t index, int64_t value)
 {
@@ -165,43 +76,6 @@ static int64_t solve(const job *j, char *a, int64_t row, char *x, int64_t x_row,
                    : solve_f32((float *)a, row, j->n, (float *)x, x_row, cols, pivots, (float *)work);
 }
 
-static void batch_task(int64_t task, void *context)
-{
-    job *j = context;
-    char *memory = tgc_scratch(j->bytes);
-    if (memory == NULL) {
-        atomic_store(&j->failed, 1);
-        return;
-    }
-    int64_t end = tgc_begin(j->batch, j->tasks, task + 1, 1);
-    for (int64_t i = tgc_begin(j->batch, j->tasks, task, 1); i < end; i++)
-        j->one(j, i, memory);
-    tgc_scratch_free(memory);
-}
-
-/* Work through the batch; `products` multiplications go into one matrix. */
-static int run(job *j, const char *op, double products)
-{
-    j->batch = 1;
-    for (int d = 0; d < j->a->ndim - 2; d++)
-        j->batch *= j->a->shape[d];
-    if (j->batch == 0)
-        return 0;
-    double together = TASK_PRODUCTS / (products > 64 ? products : 64);
-    j->tasks = tgc_tasks(j->batch, together < 1 ? 1 : (int64_t)together, MOST_TASKS);
-    tgc_parallel(j->tasks, batch_task, j);
-    return atomic_load(&j->failed) ? tgc_no_memory(op, j->bytes) : 0;
-}
-
-static job begin(const tg_call *call, void (*one)(const job *, int64_t, char *))
-{
-    const tg_view *a = &call->args[0].value.tensors[0];
-    job j = {.call = call, .a = a, .one = one, .wide = a->dtype == TGC_FLOAT64};
-    j.m = a->shape[a->ndim - 2];
-    j.n = a->shape[a->ndim - 1];
-    return j;
-}
-
 /* Raise LinAlgError for the first matrix whose number is not zero, if `check` names who refuses it. */
 static int refuse(const tg_view *info, const tg_argument *check, const char *text)
 {
@@ -230,7 +104,7 @@ static int refuse(const tg_view *info, const tg_argument *check, const char *tex
 
 /* --- factors ------------------------------------------------------------------------------------ */
 
-static void factor_one(const job *j, int64_t index, char *memory)
+static void factor_one(job *j, int64_t index, char *memory)
 {
     const tg_view *out = &j->call->outs[0];
     int32_t *pivots = (int32_t *)memory;
@@ -263,7 +137,7 @@ static int lu_factor(const tg_call *call, void *context)
 
 /* --- solutions ---------------------------------------------------------------------------------- */
 
-static void solve_one(const job *j, int64_t index, char *memory)
+static void solve_one(job *j, int64_t index, char *memory)
 {
     const tg_view *out = &j->call->outs[0], *b = &j->call->args[1].value.tensors[0];
     int32_t *pivots = (int32_t *)memory;
@@ -298,7 +172,7 @@ static int linear_solve(const tg_call *call, void *context)
 
 /* --- inverses ----------------------------------------------------------------------------------- */
 
-static void invert_one(const job *j, int64_t index, char *memory)
+static void invert_one(job *j, int64_t index, char *memory)
 {
     const tg_view *out = &j->call->outs[0];
     int64_t n = j->n, row = spread(n), out_row = row, zero;
@@ -344,7 +218,7 @@ static void put_real(const tg_view *view, int64_t index, double value)
 }
 
 /* det: the product of the pivots. slogdet: the product of their signs, the sum of their logarithms. */
-static void determinant_one(const job *j, int64_t index, char *memory)
+static void determinant_one(job *j, int64_t index, char *memory)
 {
     int64_t n = j->n, row = spread(n);
     int32_t *pivots = (int32_t *)memory;
@@ -390,7 +264,7 @@ static void solve_triangle(const job *j, const char *t, int64_t row, int upper, 
 }
 
 /* X A = B reads A^T X^T = B^T. */
-static void triangular_one(const job *j, int64_t index, char *memory)
+static void triangular_one(job *j, int64_t index, char *memory)
 {
     const tg_view *out = &j->call->outs[0], *b = &j->call->args[1].value.tensors[0], *a = j->a;
     int64_t n = j->n, row = spread(n), x_row = spread(j->k);
@@ -426,7 +300,7 @@ static int solve_triangular(const tg_call *call, void *context)
 }
 
 /* Solve L L^T X = B; without B for the identity, where the result is symmetric. */
-static void cholesky_one(const job *j, int64_t index, char *memory)
+static void cholesky_one(job *j, int64_t index, char *memory)
 {
     const tg_view *out = &j->call->outs[0];
     int64_t n = j->n, row = spread(n), x_row = spread(j->k);
