@@ -7,7 +7,7 @@
     static void read##S(char *to, int64_t stride, const char *table, const int64_t *positions, int64_t n) \
     {                                                                                                    \
         if (stride == S)                                                                                 \
-            for (int64_t j = 0; j < n; j++)                                                              \
+            _Pragma("GCC unroll 8") for (int64_t j = 0; j < n; j++)                                      \
                 memcpy(to + j * S, table + positions[j], S);                                             \
         else                                                                                             \
             for (int64_t j = 0; j < n; j++)                                                              \
