@@ -216,8 +216,14 @@ TGC_INLINE float tgc_erfc_f32(float x) {
     float leading = b < 3.0f ? 1.25f : 2.5f, square = high * high;
     float rounded = TGC_FMAF(square + (leading + h), -TGC_LOG2E_F32, TGC_ROUND_F32 + TGC_SCALE_BIAS_F32);
     float n = rounded - (TGC_ROUND_F32 + TGC_SCALE_BIAS_F32);
+#if TGC_HAS_FMA
     float r = (TGC_FMAF(n, -TGC_LN2_HIGH_F32, -square) - leading) - h;
     r -= TGC_FMAF(n, TGC_LN2_LOW_F32, low);
+#else
+    /* The polynomials round more than once a step: what is summed of them does not. */
+    double taken = (double)n * (TGC_LN2_HIGH_F32 + (double)TGC_LN2_LOW_F32);
+    float r = (float)(-taken - ((double)square + low) - leading - h);
+#endif
     float y = tgc_scale_f32(tgc_exp_reduced_f32(r), rounded);
     y = x < 0.0f ? 2.0f - y : y;
     return a < 0.75f ? small : y;

@@ -144,23 +144,19 @@ def fake_quantize_per_tensor_affine(
     _check(name, input, quant_min, quant_max)
     _refuse_gradient(name, scale=scale, zero_point=zero_point)
     if isinstance(zero_point, tangrad.Tensor):
-        zero_point = int(zero_point.item())
+        zero_point = zero_point.reshape(()).float()
     elif not isinstance(zero_point, int):
         raise TypeError(
             f"{name}(): zero_point must be an int or a Tensor, not {type(zero_point).__name__}"
         )
     elif not quant_min <= zero_point <= quant_max:
         _refuse_zero_point(name, str(zero_point), quant_min, quant_max)
-    number = scale.item() if isinstance(scale, tangrad.Tensor) else scale
-    single = tangrad.tensor(number, dtype=tangrad.float32)
+    if isinstance(scale, tangrad.Tensor):
+        step = scale.reshape(()).float()
+    else:
+        step = tangrad.tensor(scale, dtype=tangrad.float32, device=input.device)
     rounded = fake_quantize_elements(
-        _computed(input),
-        single.item(),
-        single.reciprocal().item(),
-        0.0,
-        zero_point,
-        quant_min,
-        quant_max,
+        _computed(input), step, step.reciprocal(), 0.0, zero_point, quant_min, quant_max
     )
     if input.dtype == tangrad.float64:
         # PyTorch's values are numbers of float32; the gradient does not pass through that.

@@ -510,7 +510,7 @@ def chunk(self: Any, chunks: int, dim: int) -> Any:
     ],
     errors=lambda s: [
         (s(s.tensor(3), 0), RuntimeError, "larger than 0"),
-        (s(s.tensor(), 1), RuntimeError, "at least a one-dimensional"),
+        (s(s.tensor(), 1), RuntimeError, "at least a 1-dimensional"),
     ],
 )
 def tensor_split(self: Any, indices_or_sections: Any, dim: int) -> Any:
