@@ -230,13 +230,14 @@ int TGC(tgc_places_indexed)(tgc_places *places, const tg_view *table, const tg_v
 
 /* --- positions --------------------------------------------------------------------------------- */
 
-#define ADD_POSITIONS(type, stride)                                 \
-    for (int64_t j = 0; j < n; j++) {                               \
-        int64_t i = (int64_t) * (const type *)(data + j * (stride)); \
-        i += i < 0 ? wrap : 0;                                      \
-        wrong |= (uint64_t)i >= (uint64_t)size;                     \
-        positions[j] += i * step;                                   \
-    }                                                               \
+/* Without signs: an index out of range may be any number, and its position is not used. */
+#define ADD_POSITIONS(type, stride)                                                      \
+    for (int64_t j = 0; j < n; j++) {                                                    \
+        int64_t i = (int64_t) * (const type *)(data + j * (stride));                     \
+        i += i < 0 ? wrap : 0;                                                           \
+        wrong |= (uint64_t)i >= (uint64_t)size;                                          \
+        positions[j] = (int64_t)((uint64_t)positions[j] + (uint64_t)i * (uint64_t)step); \
+    }                                                                                    \
     break;
 
 /* Add n indices times their step; nonzero where one is out of range. */
