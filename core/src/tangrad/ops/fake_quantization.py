@@ -118,6 +118,11 @@ def _require_levels(name: str, zero_point: Any, quant_min: int, quant_max: int) 
         (s(s.tensor(2), 0.1, 0, 7, -8), RuntimeError, "less than or equal"),
         (s(s.tensor(2), 0.1, 9, -8, 7), RuntimeError, "must be between"),
         (s(s.tensor(2), 0.1, 0.5, -8, 7), TypeError, "zero_point"),
+        (
+            s(s.tensor(2), _steps(s, 2), s.integers(0, 3, 1, dtype="int32"), -8, 7),
+            RuntimeError,
+            "scale must have one element",
+        ),
         (s(s.integers(0, 3, 2), 0.1, 0, -8, 7), NotImplementedError, "not implemented"),
     ],
 )
@@ -143,6 +148,12 @@ def fake_quantize_per_tensor_affine(
     name = "fake_quantize_per_tensor_affine"
     _check(name, input, quant_min, quant_max)
     _refuse_gradient(name, scale=scale, zero_point=zero_point)
+    for parameter, value in (("scale", scale), ("zero_point", zero_point)):
+        if isinstance(value, tangrad.Tensor) and value.numel() != 1:
+            raise RuntimeError(
+                f"{name}: {parameter} must have one element, but its shape is "
+                f"{list(value.shape)}; take fake_quantize_per_channel_affine for several"
+            )
     if isinstance(zero_point, tangrad.Tensor):
         zero_point = zero_point.reshape(()).float()
     elif not isinstance(zero_point, int):
