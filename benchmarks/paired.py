@@ -14,6 +14,10 @@ from typing import Any
 OURS = "tangrad"
 # What a first run loads takes less: a statement that is slower is not run a second time.
 AGAIN = 2.0
+# Threads of a framework look for more work for some milliseconds after its last call; what is timed
+# meanwhile has one processor less. Waiting for them: seconds per look, and how many looks at most.
+LOOK = 0.001
+LOOKS = 100
 # The processor's time is right on a busy machine too, but adds up what threads do at once.
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 
@@ -153,6 +157,15 @@ def collected() -> Iterator[None]:
     yield
 
 
+def wait_for_silence() -> None:
+    """Wait until no other thread of this process uses the processor."""
+    for _ in range(LOOKS):
+        before = time.process_time()
+        time.sleep(LOOK)
+        if time.process_time() - before < LOOK / 4:
+            return
+
+
 def timer(program: Program, pace: Pace, first: float | None = None) -> Callable[[], float]:
     """Return what times a program once and tells microseconds per repeat.
 
@@ -167,6 +180,7 @@ def timer(program: Program, pace: Pace, first: float | None = None) -> Callable[
         # What is loaded on first use is not what is measured, nor are pages that the machine hands
         # out for the first time: a result that is still held keeps the second run from reusing
         # the memory of the first.
+        wait_for_silence()
         first = min(timing.timeit(1) for _ in range(2))
     if first > pace.slow:
         return lambda: first / program.repeats * 1e6
@@ -178,6 +192,9 @@ def timer(program: Program, pace: Pace, first: float | None = None) -> Callable[
 
     def run() -> float:
         gc.collect()
+        wait_for_silence()
+        if taken < pace.timing:
+            timing.timeit(1)  # threads that sleep are woken
         return timing.timeit(number) / number / program.repeats * 1e6
 
     return run

@@ -2,7 +2,8 @@
 
 A fold is rendered once for all ops that share its map and combination (`sum` and `mean`); each op
 adds what it makes of the final state. Sums and products of float32 pass through float64, as on the
-reference device.
+reference device; of long sums, four elements are added in float32 first, as converting every one
+takes longer than reading it.
 """
 
 from __future__ import annotations
@@ -32,6 +33,13 @@ WIDE = {"float32": "float64", "complex64": "complex128"}
 REAL = {"complex64": "float32", "complex128": "float64"}
 SETTLED = {"a | b": "", "a & b": "!"}
 NUMBERS = ("Scalar", "int", "float", "bool", "dim")
+
+# What has a fold of contiguous elements of its own: elements whose reading is the greater part of
+# the work, by so few instructions that lanes stay in registers.
+LINED = {"float32", "float64", "float16", "bfloat16"}
+LINED_STEPS = 8
+# What sums add in pairs in float32 before they convert it, and how an element becomes a float.
+PAIRED = {"float32": "{}", "float16": "tg_load_float16({})", "bfloat16": "tg_load_bfloat16({})"}
 
 LANGUAGE = cpu_dialect()
 
@@ -110,6 +118,14 @@ class _Fold:
             kinds | params, self.wide, self.states, tuple(names)
         )
         self.indexed = "index" in definition.map.free
+        steps = len(self.map.instructions) + len(self.combine.instructions)
+        self.lined = not self.indexed and dtype in LINED and steps <= LINED_STEPS
+        self.paired = (
+            dtype in PAIRED
+            and self.states == ["float64"]
+            and definition.map_text == self.input
+            and definition.combine_text == "a + b"
+        )
 
     def numbered(self, definition: Any, program: Any, extra: dict[str, str]) -> str:
         """Return the arguments for a program's parameters, read from the loop."""
@@ -173,17 +189,25 @@ class _Fold:
             if self.indexed
             else ""
         )
-        four = f"""\
-        const {self.item} {rows};
-{index}#pragma GCC ivdep
-        for (int64_t k = 0; k < cols; k++) {{
+        if self.paired:
+            four_rows = f"""\
+            {declared("a", "e")}
+            {self._pairs(*(f"x{i}[k]" for i in range(4)))}"""
+        else:
+            four_rows = f"""\
             {declared("a", "b", "c", "d", "e")}
             {mapped("a", "x0[k]", steps[0])}
             {mapped("b", "x1[k]", steps[1])}
             {mapped("c", "x2[k]", steps[2])}
             {mapped("d", "x3[k]", steps[3])}
             {combined("a", "a", "b")}
-            {combined("c", "c", "d")}"""
+            {combined("c", "c", "d")}
+            {combined("a", "a", "c")}"""
+        four = f"""\
+        const {self.item} {rows};
+{index}#pragma GCC ivdep
+        for (int64_t k = 0; k < cols; k++) {{
+{four_rows}"""
         text = f"""\
 #define {name}_BYTES {size}
 typedef struct {{ {fields} }} {name}_states;
@@ -196,8 +220,7 @@ static void {name}_tile(const char *x, const tgc_tile *t, const tg_scalar *param
     int64_t row = 0;
     if (fresh && t->rows >= 4) {{
 {four}
-            {combined("e", "a", "c")}
-            {store("s", "k", "e")}
+            {store("s", "k", "a")}
         }}
         row = 4;
         x += 4 * t->row_stride;
@@ -214,7 +237,6 @@ static void {name}_tile(const char *x, const tgc_tile *t, const tg_scalar *param
     }}
     for (; row + 4 <= t->rows; row += 4, x += 4 * t->row_stride) {{
 {four}
-            {combined("a", "a", "c")}
             {load("e", "s", "k")}
             {combined("e", "e", "a")}
             {store("s", "k", "e")}
@@ -265,7 +287,88 @@ static void {name}_merge(void *states, int64_t at, const void *other, int64_t fr
     (void)params;
 }}
 """
-        return text + self._fill() + self._settled()
+        return text + self._line() + self._fill() + self._settled()
+
+    def _pairs(self, *elements: str) -> str:
+        """Return the sum of four elements as the state `a0`."""
+        a, b, c, d = (PAIRED[self.dtype].format(element) for element in elements)
+        return f"a0 = (double)(({a} + {b}) + ({c} + {d}));"
+
+    def _line(self) -> str:
+        """Return the fold of contiguous elements into one state, whose lanes stay in registers."""
+        if not self.lined:
+            return ""
+        states = range(len(self.states))
+        types = [LANGUAGE.type(state) for state in self.states]
+        map_args = self.numbered(self.definition, self.map, {})
+        combine_args = self.numbered(self.definition, self.combine, {})
+
+        def declared(name: str, size: str = "") -> str:
+            return " ".join(f"{t} {name}{k}{size};" for k, t in zip(states, types, strict=True))
+
+        def mapped(element: str) -> str:
+            outs = ", ".join(f"&a{k}" for k in states)
+            return f"{self.name}_map({element}, 0{map_args}, {outs});"
+
+        def combined(to: str, with_: str, at: str, other: str = "") -> str:
+            """Combine states at place `at` with those at place `other`."""
+            args = [f"{to}{k}{at}" for k in states] + [f"{with_}{k}{other}" for k in states]
+            outs = ", ".join(f"&{to}{k}{at}" for k in states)
+            return f"{self.name}_combine({', '.join(args)}{combine_args}, {outs});"
+
+        # Nested combinations of what may be NaN become selections from selections, so only sums are
+        # added in pairs before they enter the state.
+        if self.paired:
+            places = ("k", "k + lanes", "k + 2 * lanes", "k + 3 * lanes")
+            lanes, begin = "TGC_LINE(sizeof *x)", "4 * lanes"
+            first = self._pairs(*(f"x[{place}]" for place in places))
+            steps = [("4 * lanes", "lanes", self._pairs(*(f"x[i + {place}]" for place in places)))]
+        else:
+            lanes, begin, steps = "4 * TGC_LINE(sizeof *x)", "lanes", []
+            first = mapped("x[k]")
+        one = mapped("x[i + k]")
+        steps += [("lanes", "lanes", one), ("few", "few", one)]
+        kept = " ".join(f"s{k}[k] = a{k};" for k in states)
+        loops = "".join(
+            f"""\
+    for (; i + {step} <= n; i += {step})
+        for (int k = 0; k < {count}; k++) {{
+            {declared("a")}
+            {enter}
+            {combined("s", "a", "[k]")}
+        }}
+"""
+            for step, count, enter in steps
+        )
+        return f"""
+static void {self.name}_line(const char *first, int64_t n, const tg_scalar *params, void *states,
+                             int64_t to, int fresh)
+{{
+    {self.name}_states *total = states;
+    const {self.item} *restrict x = (const {self.item} *)first;
+    enum {{ lanes = {lanes}, few = lanes < 8 ? lanes : 8 }};
+    int64_t i = {begin};
+    {declared("s", "[lanes]")}
+    for (int k = 0; k < lanes; k++) {{
+        {declared("a")}
+        {first}
+        {kept}
+    }}
+{loops}#pragma GCC unroll 8
+    for (int half = lanes / 2; half; half /= 2)
+        for (int k = 0; k < half; k++)
+            {combined("s", "s", "[k]", "[k + half]")}
+    for (; i < n; i++) {{
+        {declared("a")}
+        {mapped("x[i]")}
+        {combined("s", "a", "[0]")}
+    }}
+    if (!fresh)
+        {combined("s", "total->a", "[0]", "[to]")}
+    {" ".join(f"total->a{k}[to] = s{k}[0];" for k in states)}
+    (void)params;
+}}
+"""
 
     def _fill(self) -> str:
         identity = self.definition.identity
@@ -318,6 +421,7 @@ static int {self.name}_settled(const void *states, int64_t cols, int every)
         fill = "NULL" if self.definition.identity is None else f"{self.name}_fill"
         settles = self.definition.combine_text in SETTLED
         settled = f"{self.name}_settled" if settles else "NULL"
+        line = f"{self.name}_line" if self.lined else "NULL"
         return f"""
 {rendered}
 static void {name}_finish(const void *states, int64_t cols, int64_t n, const tg_scalar *params,
@@ -333,7 +437,7 @@ static void {name}_finish(const void *states, int64_t cols, int64_t n, const tg_
 static const tgc_fold fold_{name} = {{
     .itemsize = sizeof({self.item}), .lanes = TGC_LANES({self.name}_BYTES), .nout = {len(outs)},
     .indexed = {int(self.indexed)}, .run_most = 24,
-    .tile = {self.name}_tile, .run = {self.name}_run,
+    .tile = {self.name}_tile, .run = {self.name}_run, .line = {line},
     .merge = {self.name}_merge, .fill = {fill}, .settled = {settled}, .finish = {name}_finish}};
 """
 

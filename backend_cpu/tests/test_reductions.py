@@ -61,6 +61,22 @@ def test_rows_beyond_the_caches_are_read_as_far_streams(shape: tuple[int, ...], 
         np.testing.assert_array_equal(tensor.sum(-1).numpy(), count.sum(-1))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
+def test_every_element_of_a_row_counts_once_at_every_length(dtype: str) -> None:
+    for length in [*range(1, 140), *range(250, 300), 511, 513, 1000, 1024, 4099]:
+        x = tangrad.ones(3, length + 1).to(getattr(tangrad, dtype))[:, 1:]
+        places = {0, length - 1, length // 2, length * 7 // 8}
+        for place in places:
+            x[1, place] = 3
+            assert x.amax(1).tolist() == [1, 3, 1] if length > 1 else x.amax(1)[1] == 3
+            assert x.double().sum(1).tolist() == [length, length + 2, length]
+            assert abs(x.float().mean(1)[1].item() - (length + 2) / length) < 1e-6
+            x[1, place] = float("nan")
+            assert np.isnan(x.amin(1).tolist()).tolist() == [False, True, False]
+            assert np.isnan(x.sum(1).tolist()).tolist() == [False, True, False]
+            x[1, place] = 1
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_extremes_and_truth_in_every_geometry(data: st.DataObject) -> None:

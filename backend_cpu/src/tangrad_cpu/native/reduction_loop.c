@@ -15,9 +15,10 @@
  * once: so short they are one stream for the prefetcher, which streams a kilobyte apart defeat. */
 #define ROW_BYTES 256
 /* What comes from memory is read faster as four streams, each in pages of its own: rows of lanes so
- * long, where there are four of them, of tensors beyond the second-level cache. */
+ * long, of tensors beyond the second-level cache, folded with those FAR_ROWS further on. */
 #define FAR_ROW_BYTES 4096
-#define FAR_BYTES ((int64_t)4 << 20)
+#define FAR_ROWS 16
+#define FAR_BYTES ((int64_t)16 << 20)
 /* Rows before the states are handed on; fewer where the fold may be over early. */
 #define STEP 512
 #define STEP_SETTLING 32
@@ -53,6 +54,8 @@ typedef struct plan {
     int64_t width;                                            /* lanes of a tile */
     int64_t results;                                          /* lanes that remain of a tile; 0: as many as it has */
     int64_t rows, row_stride, tail;                           /* the innermost reduced dimension */
+    int far;                                                  /* whether its rows are FAR_ROW_BYTES long */
+    int lines;                                                /* whether its rows are folded by `line` */
     int64_t outer_index, row_index, lane_index;
     int64_t tiles, units, length; /* tiles of the lanes; tiles of all; rows of a unit */
     int64_t parts, tasks;
@@ -123,12 +126,12 @@ static int64_t offset_of(const dims *d, const int64_t *strides, int64_t position
 }
 
 /* How many lanes a contiguous reduced row of n elements is cut into. */
-static int64_t row_lanes(const plan *p, int64_t n)
+static int64_t row_lanes(plan *p, int64_t n)
 {
-    const int64_t item = p->fold->itemsize, far = FAR_ROW_BYTES / item;
-    if (p->n * p->kept.total * item >= FAR_BYTES && n >= 4 * far && far <= p->fold->lanes)
-        return far;
-    return least(ROW_BYTES / item, p->fold->lanes);
+    const int64_t item = p->fold->itemsize, lanes = FAR_ROW_BYTES / item;
+    p->far = p->n * p->kept.total * item >= FAR_BYTES && n >= 4 * FAR_ROWS * lanes && lanes <= p->fold->lanes
+             && !p->fold->indexed;
+    return p->far ? lanes : least(ROW_BYTES / item, p->fold->lanes);
 }
 
 /* Decide along which dimension lanes run; the last reduced dimension becomes the rows. */
@@ -143,11 +146,13 @@ static void lay_out(plan *p)
     if (!across && last_kept >= 0) {
         int64_t by_kept = magnitude(kept->in[last_kept]), by_reduced = magnitude(reduced->in[last]);
         across = by_reduced != item && (by_kept == item || by_kept <= by_reduced);
-        int transposed = by_reduced == item && reduced->count == 1 && p->n * item <= SHORT_BYTES;
+        int transposed = by_reduced == item && reduced->count == 1 && p->n * item <= SHORT_BYTES
+                         && (fold->line == NULL || p->n * item < TGC_LINE_BYTES);
         across |= (p->n <= FEW || transposed) && kept->shape[last_kept] >= NARROW;
         most = across && by_reduced == item ? BESIDE : most;
     }
     p->tail = 0;
+    p->far = p->lines = 0;
     if (across && last_kept >= 0) {
         p->lane_total = kept->shape[last_kept];
         p->lane_stride = kept->in[last_kept];
@@ -163,6 +168,15 @@ static void lay_out(plan *p)
         p->width = least(p->lane_total, row_lanes(p, p->lane_total));
         p->results = 1;
         p->lane_index = 1;
+        p->lines = fold->line != NULL && !p->far && p->lane_stride == item && p->lane_total * item >= TGC_LINE_BYTES;
+        if (p->lines) {
+            p->rows = p->lane_total * item / TGC_LINE_BYTES;
+            p->row_stride = TGC_LINE_BYTES;
+            p->tail = p->lane_total % (TGC_LINE_BYTES / item);
+            drop_last(reduced);
+            p->lane_total = p->width = p->tiles = 1;
+            return;
+        }
         if (last >= 0 && p->lane_total > p->width) {
             p->rows = p->lane_total / p->width;
             p->row_stride = p->width * p->lane_stride;
@@ -232,6 +246,17 @@ static void add_tile(const plan *p, const char *x, int64_t rows, int64_t cols, i
     const tgc_fold *fold = p->fold;
     tgc_tile tile = {rows, cols, p->row_stride, index, p->row_index, p->lane_index};
     if (p->lane_stride == fold->itemsize || cols == 1) {
+        if (p->far) {
+            tile.rows = 4;
+            tile.row_stride = FAR_ROWS * p->row_stride;
+            for (; rows >= 4 * FAR_ROWS; rows -= 4 * FAR_ROWS, x += 4 * FAR_ROWS * p->row_stride)
+                for (int64_t r = 0; r < FAR_ROWS; r++, fresh = 0)
+                    fold->tile(x + r * p->row_stride, &tile, p->params, states, fresh);
+            if (rows == 0)
+                return;
+            tile.rows = rows;
+            tile.row_stride = p->row_stride;
+        }
         fold->tile(x, &tile, p->params, states, fresh);
         return;
     }
@@ -262,8 +287,13 @@ static char *fold_unit(const plan *p, const char *x, int64_t cols, int64_t lo, i
         int64_t take = least(least(p->rows - row, hi - at), step - filled);
         const char *base = x + offset_of(&p->reduced, p->reduced.in, outer);
         int64_t index = outer * p->outer_index;
-        add_tile(p, base + row * p->row_stride, take, cols, index + row * p->row_index, work, fresh);
-        if (p->tail && row + take == p->rows)
+        const int ends = row + take == p->rows;
+        if (p->lines)
+            fold->line(base + row * p->row_stride, take * (TGC_LINE_BYTES / fold->itemsize) + (ends ? p->tail : 0), p->params,
+                       work, 0, fresh);
+        else
+            add_tile(p, base + row * p->row_stride, take, cols, index + row * p->row_index, work, fresh);
+        if (p->tail && ends && !p->lines)
             add_tile(p, base + p->rows * p->row_stride, 1, p->tail, index + p->rows * p->row_index, work, 0);
         fresh = 0;
         filled += take;
@@ -309,6 +339,31 @@ static void finish_unit(const plan *p, int64_t unit, int64_t cols, const char *s
     p->fold->finish(states, p->results ? p->results : cols, p->n, p->params, outs, p->lane_out);
 }
 
+/* Fold rows begin .. end of a tensor, each of one call, into neighbouring lanes. */
+static void reduce_rows(const plan *p, int64_t begin, int64_t end, int runs, char *states)
+{
+    const tgc_fold *fold = p->fold;
+    const dims *kept = &p->kept;
+    const int64_t step = kept->count ? kept->in[0] : 0;
+    for (int64_t row = begin; row < end; row += fold->lanes) {
+        const int64_t count = least(end - row, fold->lanes);
+        const char *x = p->x + row * step;
+        char *outs[TGC_FOLD_OUTS];
+        int64_t strides[TGC_FOLD_OUTS] = {0};
+        for (int o = 0; o < fold->nout; o++) {
+            strides[o] = kept->count ? kept->out[o][0] : 0;
+            outs[o] = p->out[o] + row * strides[o];
+        }
+        for (int64_t k = 0; k < count; k++, x += step) {
+            if (runs)
+                fold->run(x, p->n, p->lane_stride, p->params, states, k);
+            else
+                fold->line(x, p->n, p->params, states, k, 1);
+        }
+        fold->finish(states, count, p->n, p->params, outs, strides);
+    }
+}
+
 /* One task: a range of units, or a part of one. */
 static void reduce_task(int64_t task, void *context)
 {
@@ -328,7 +383,12 @@ static void reduce_task(int64_t task, void *context)
         return;
     }
     int64_t begin = p->units * task / p->tasks, end = p->units * (task + 1) / p->tasks;
-    int runs = p->results == 1 && p->length == 1 && p->n <= fold->run_most;
+    const int runs = p->results == 1 && p->length == 1 && p->n <= fold->run_most;
+    const int lines = p->lines && p->length == p->rows && p->rows <= STEP;
+    if ((runs || lines) && p->kept.count <= 1) {
+        reduce_rows(p, begin, end, runs, first);
+        return;
+    }
     for (int64_t unit = begin; unit < end; unit++) {
         int64_t cols = unit_lanes(p, unit, &lane);
         const char *x = p->x + offset_of(&p->kept, p->kept.in, unit / p->tiles) + lane * p->lane_stride;

@@ -7,6 +7,7 @@
 #ifndef TGC_REDUCTION_LOOP_H
 #define TGC_REDUCTION_LOOP_H
 
+#include "gemm/simd.h"
 #include "tgc.h"
 
 /* The states of one tile fit the first-level cache beside the elements that enter. */
@@ -16,6 +17,11 @@
 #define TGC_LANES(bytes)                                                                                               \
     (TGC_STATES_BYTES / (bytes) > TGC_MOST_LANES ? TGC_MOST_LANES : (TGC_STATES_BYTES / (bytes)) & ~63)
 #define TGC_FOLD_OUTS 3
+
+/* How many partial results a contiguous row is folded into at once: one vector's, whose elements are
+ * read in the order of memory. (Prefetchers of AMD give up on vectors that are read out of order.) */
+#define TGC_LINE(item) (TGC_VECTOR / (int)(item))
+#define TGC_LINE_BYTES (4 * TGC_VECTOR)
 
 /* `rows` times `cols` elements; the lanes of a row are contiguous. */
 typedef struct tgc_tile {
@@ -34,6 +40,9 @@ typedef struct tgc_fold {
     void (*tile)(const char *x, const tgc_tile *tile, const tg_scalar *params, void *states, int fresh);
     /* Fold n elements, one after the other, into the state of lane `to`. */
     void (*run)(const char *x, int64_t n, int64_t stride, const tg_scalar *params, void *states, int64_t to);
+    /* Fold n contiguous elements, TGC_LINE_BYTES at least, into the state of lane `to`, which holds
+     * nothing yet if `fresh`; NULL where `tile` is as fast. */
+    void (*line)(const char *x, int64_t n, const tg_scalar *params, void *states, int64_t to, int fresh);
     /* Combine lanes [at, at + cols) with lanes [from, from + cols) of `other`. */
     void (*merge)(void *states, int64_t at, const void *other, int64_t from, int64_t cols, const tg_scalar *params);
     /* Set lanes to the state of no elements; NULL where there is none. */
