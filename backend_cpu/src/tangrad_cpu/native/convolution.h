@@ -17,9 +17,13 @@ static inline void tgc_copy_short(char *restrict to, const char *restrict from, 
         __builtin_memcpy(to, from, size);                                                                              \
         __builtin_memcpy(to + n - size, from + n - size, size);                                                        \
     }
-    if (n > 64)
+    if (n > 512) {
         __builtin_memcpy(to, from, (size_t)n);
-    else if (n >= 32)
+    } else if (n >= 64) {
+        for (int64_t at = 0; at < n - 64; at += 64)
+            __builtin_memcpy(to + at, from + at, 64);
+        __builtin_memcpy(to + n - 64, from + n - 64, 64);
+    } else if (n >= 32)
         TGC_TWO_PIECES(32)
     else if (n >= 16)
         TGC_TWO_PIECES(16)

@@ -7,7 +7,7 @@
 #define GRAIN 32768
 
 typedef struct copy {
-    tgc_operand *to;
+    const tgc_operand *to;
     const tg_view *view;
     const tgc_windows *w;
     int spatial, grow;
@@ -89,7 +89,9 @@ static void copy_plane(char *to, int64_t plane, const copy *c)
     int64_t n = last < 0 ? 1 : v->shape[last + 2], stride = last < 0 ? 1 : v->strides[last + 2];
     const char *from = (const char *)v->data + (plane / v->shape[1] * v->strides[0] +
                                                  plane % v->shape[1] * v->strides[1]) * from_item;
-    int64_t index[TG_MAX_DIMS] = {0};
+    int64_t index[TG_MAX_DIMS]; /* of which few are used: to zero all takes longer than to copy a small plane */
+    for (int d = 0; d <= last; d++)
+        index[d] = 0;
     if (c->grow)
         memset(to, 0, (size_t)(c->area * item));
     for (int d = 0;;) {
@@ -99,13 +101,21 @@ static void copy_plane(char *to, int64_t plane, const copy *c)
             source += index[i] * v->strides[i + 2];
         }
         int64_t rows = last > 0 ? v->shape[last + 1] : 1;
-        for (int64_t row = 0; row < rows; row++) {
-            char *line = to + (target + (last > 0 ? row * c->to->step[last - 1] : 0)) * item;
-            const char *x = from + (source + (last > 0 ? row * v->strides[last + 1] : 0)) * from_item;
-            if (c->to->phase)
-                copy_phases(line, x, n, stride, c);
-            else
-                copy_row(line, x, n, stride, v->dtype);
+        const int64_t down = last > 0 ? c->to->step[last - 1] * item : 0;
+        const int64_t from_down = last > 0 ? v->strides[last + 1] * from_item : 0;
+        char *line = to + target * item;
+        const char *x = from + source * from_item;
+        if (!c->to->phase && stride == 1 && v->dtype == c->w->dtype) {
+            const int64_t bytes = n * item;
+            for (int64_t row = 0; row < rows; row++, line += down, x += from_down)
+                tgc_copy_short(line, x, bytes);
+        } else {
+            for (int64_t row = 0; row < rows; row++, line += down, x += from_down) {
+                if (c->to->phase)
+                    copy_phases(line, x, n, stride, c);
+                else
+                    copy_row(line, x, n, stride, v->dtype);
+            }
         }
         for (d = last - 2; d >= 0 && ++index[d] == v->shape[d + 2]; d--)
             index[d] = 0;
@@ -175,8 +185,14 @@ const char *TGC(tgc_operand_plane)(const tgc_operand *x, const tgc_windows *w, i
     if (x->deferred == NULL)
         return x->data + (image * x->image + channel * x->channel) * tgc_itemsize[w->dtype];
     copy c;
-    tgc_operand to;
-    lay_out(&c, &to, x->deferred, w, 1, x->deferred->ndim);
+    c.to = x;
+    c.view = x->deferred;
+    c.w = w;
+    c.spatial = w->ndim;
+    c.grow = w->padded;
+    c.area = x->channel;
+    for (int d = 0; d < w->ndim; d++)
+        c.first[d] = w->padded ? w->padding[d] : 0;
     copy_plane(buffer, image * x->deferred->shape[1] + channel, &c);
     return buffer;
 }

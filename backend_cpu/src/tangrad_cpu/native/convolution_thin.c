@@ -17,6 +17,9 @@ static int64_t joined_rows(const tgc_convolution *j, int64_t at, tgc_run *joined
     return rows;
 }
 
+/* Runs are made whole vectors where what is read beyond the plane is the end of our own copy. */
+#define WHOLE 16
+
 static void joined_forward(const tgc_convolution *j, char *out, const char *x, const char *weight)
 {
     int64_t width = j->w.out[j->w.ndim - 1];
@@ -24,6 +27,8 @@ static void joined_forward(const tgc_convolution *j, char *out, const char *x, c
     tgc_run joined;
     for (int64_t at = 0; at < j->w.positions;) {
         int64_t rows = joined_rows(j, at, &joined);
+        if (j->input.deferred != NULL)
+            joined.count = (joined.count + WHOLE - 1) / WHOLE * WHOLE;
         j->of->correlate(buffer, x, j->places, weight, j->w.taps, &joined, 1, 1);
         for (int64_t row = 0; row < rows; row++, at += width)
             tgc_copy_short(out + at * j->item, buffer + row * j->pitch * j->item, width * j->item);
@@ -33,7 +38,8 @@ static void joined_forward(const tgc_convolution *j, char *out, const char *x, c
 /* Memory for a plane of the input; 0: there is none, and the convolution has failed. */
 static int plane_begin(tgc_convolution *j, char **buffer)
 {
-    *buffer = j->input.deferred != NULL ? tgc_scratch((size_t)(j->input.channel * j->item)) : NULL;
+    const size_t bytes = (size_t)((j->input.channel + WHOLE) * j->item);
+    *buffer = j->input.deferred != NULL ? tgc_scratch(bytes) : NULL;
     if (j->input.deferred != NULL && *buffer == NULL)
         atomic_store(&j->failed, 1);
     return j->input.deferred == NULL || *buffer != NULL;
