@@ -31,7 +31,8 @@ LEVELS: dict[str, list[str]] = {"baseline": []}
 # The platform that is built for: cross-builds set it in _PYTHON_HOST_PLATFORM.
 if sysconfig.get_platform().endswith(("x86_64", "amd64")):
     LEVELS = {
-        "baseline": ["-march=x86-64"],
+        # Processors without AVX2 are rare: a quarter of the time to compile is worth more there.
+        "baseline": ["-march=x86-64", "-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic"],
         "avx2": ["-march=x86-64-v3", "-mprefer-vector-width=256"],
         "avx512": ["-march=x86-64-v4", "-mprefer-vector-width=512"],
     }

@@ -24,7 +24,7 @@ NATIVE = Path(__file__).parents[1] / "src" / "tangrad_cpu" / "native"
 # Without -fno-ipa-icf helpers of the same text would share one loop.
 FLAGS = "-O3 -std=gnu11 -ffp-contract=off -fno-math-errno -fno-trapping-math -fno-ipa-icf".split()
 LEVELS = {
-    "baseline": ["-march=x86-64"],
+    "baseline": ["-march=x86-64", "-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic"],
     "avx2": ["-march=x86-64-v3", "-mprefer-vector-width=256"],
     "avx512": ["-march=x86-64-v4", "-mprefer-vector-width=512"],
 }
