@@ -82,6 +82,7 @@ def test_to_preserve_the_format_is_what_a_contiguous_tensor_does(agree):
         return kept is x, x.is_contiguous(memory_format=F.preserve_format)
 
     agree(lambda F: program(F, F.ones(2, 3)))
+    agree(lambda F: program(F, F.ones(1).as_strided((0, 2), (0, 0))))
     agree(lambda F: F.ones(2, 3).t().is_contiguous(memory_format=F.preserve_format))
     agree(lambda F: program(F, F.ones(2, 3).t()), message=False)
 

@@ -485,15 +485,16 @@ cdef inline int reserve_dims(Tensor t, int ndim) except -1:
 
 cdef inline bint geometry_contiguous(int ndim, const int64_t* shape, const int64_t* stride) noexcept:
     cdef int64_t expected = 1
+    cdef bint dense = True
     cdef int i
     for i in range(ndim - 1, -1, -1):
         if shape[i] == 0:
             return True
         if shape[i] != 1:
             if stride[i] != expected:
-                return False
+                dense = False
             expected *= shape[i]
-    return True
+    return dense
 
 
 cdef inline int64_t count_elements(int ndim, const int64_t* shape) except -1:
