@@ -77,10 +77,16 @@ cdef extern from "native/state.h":
     int tg_install_dict(int, PyTypeObject*, Py_ssize_t, void (*)(PyObject*) noexcept) except -1
     void tg_install_storage(PyTypeObject*, void (*)(PyObject*) noexcept)
 
+cdef extern from "native/size.h":
+    int tg_install_size(PyTypeObject*) except -1
+    object tg_make_size(int, const int64_t*)
+
 cdef extern from "native/host_copy.h" nogil:
     ctypedef void (*tg_copy_loop)(char*, int64_t, const char*, int64_t, int64_t) noexcept
     tg_copy_loop tg_conversions[15][15]
     void tg_copy_same(char*, int64_t, const char*, int64_t, int64_t, int) noexcept
+
+tg_install_size(<PyTypeObject*>Size)
 
 include "native/allocator.pxi"
 
@@ -138,10 +144,6 @@ cdef object new_from(newfunc make, PyTypeObject* kind):
 
 
 _EMPTY_ARGS = ()
-
-
-cdef object tuple_as(cls, tuple items):
-    return (<object>tuple).__new__(cls, items)
 
 
 cdef Tensor OP_ADD(Tensor a, Tensor b):

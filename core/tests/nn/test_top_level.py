@@ -74,9 +74,16 @@ def test_norms_of_before_linalg(agree):
     def norms(t):
         x = (t.arange(12.0) * 0.7).sin().reshape(3, 4)
         frobenius = t.frobenius_norm(x, [1]), t.frobenius_norm(x, [0, 1], True)
+        frobenius += t.frobenius_norm(x, 0), t.frobenius_norm(x, []), t.frobenius_norm(x, dim=1)
         return *frobenius, t.nuclear_norm(x), t.nuclear_norm(x, True), t.nuclear_norm(x, (0, 1))
 
     agree(norms)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("dims", [(), (None,), ((0, 1, 2),), (5,)])
+def test_a_frobenius_norm_is_over_one_or_two_dimensions_or_all(agree, dims):
+    agree(lambda t: t.frobenius_norm(t.ones(2, 2, 2), *dims), message=False)
 
 
 def test_feature_dropout_drops_channels():

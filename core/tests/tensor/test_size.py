@@ -50,3 +50,22 @@ def test_only_integers_are_sizes(sizes):
 def test_only_tuples_are_appended():
     with pytest.raises(TypeError, match="concatenate tuple"):
         Size([2]) + [1]
+
+
+def test_a_slice_is_a_size_however_it_is_asked_for():
+    class Named(Size):
+        def __getitem__(self, key):
+            return super().__getitem__(key)
+
+    size = Named([2, 3, 4])
+    assert size[1] == 3
+    assert type(size[1:]) is type(Size.__getitem__(size, slice(1, 3))) is Size
+    assert size[1:] == Size.__getitem__(size, slice(1, 3)) == (3, 4)
+
+
+@pytest.mark.parametrize(
+    ("key", "kind"), [(2, IndexError), (-3, IndexError), ("a", TypeError), (None, TypeError)]
+)
+def test_what_is_no_place_in_a_size_is_refused(key, kind):
+    with pytest.raises(kind, match="tuple ind"):
+        Size([2, 3])[key]

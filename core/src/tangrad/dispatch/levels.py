@@ -361,7 +361,9 @@ class JvpRecord(Record):
         whole, piece = self.parent.inner, self.inner
         old = _C.lookup_op("zeros_like")(whole) if old is None else old
         new = _C.lookup_op("zeros_like")(piece) if new is None else new
-        covered = put_back(self.call, whole, _C.lookup_op("ones_like")(piece))
+        # Both parts, of which memory may hold each as a number of its own.
+        everywhere = _C.lookup_op("full_like")(piece, 1 + 1j if piece.dtype.is_complex else 1)
+        covered = put_back(self.call, whole, everywhere)
         chosen = _C.lookup_op("where")(covered != 0, put_back(self.call, whole, new), old)
         self.parent.set_tangent(chosen)
 

@@ -48,7 +48,7 @@ _PUT: dict[str, Callable[[Any, Any, tuple[Any, ...]], Any]] = {
     "unsqueeze": _reshaped,
     "view_dtype": lambda whole, piece, rest: piece.view(whole.dtype),
     "view_as_real": lambda whole, piece, rest: _call("view_as_complex", piece.contiguous()),
-    "view_as_complex": lambda whole, piece, rest: _call("view_as_real", piece),
+    "view_as_complex": lambda whole, piece, rest: _call("view_as_real", piece.resolve_conj()),
     "select": lambda whole, piece, rest: _call("select_scatter", whole, piece, *rest),
     "slice": lambda whole, piece, rest: _call("slice_scatter", whole, piece, *rest),
     "diagonal": lambda whole, piece, rest: _call("diagonal_scatter", whole, piece, *rest),

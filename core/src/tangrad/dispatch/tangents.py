@@ -18,6 +18,12 @@ def put_back(view: Callable[[Any], Any], whole: Any, piece: Any) -> Any:
     return vjp(view, _C.lookup_op("zeros_like")(whole))[1](piece)[0]
 
 
+def is_paired(t: Any) -> bool:
+    """Tell whether memory holds the pairs of the last dimension as complex numbers are held."""
+    *others, last = t.stride()
+    return last == 1 and not any(step % 2 for step in (*others, t.storage_offset()))
+
+
 def view_of_tangent(
     op: _C.Op, whole: Any, piece: Any, rest: tuple[Any, ...]
 ) -> Callable[[Any], Any]:
@@ -29,7 +35,9 @@ def view_of_tangent(
     if op.name == "view_size" and isinstance(rest[0], tuple):
         return lambda t: _C.lookup_op("reshape")(t, tuple(piece.shape))
     if op.name == "view_as_complex":
-        return lambda t: op(t.contiguous())
+        return lambda t: op(t if is_paired(t) else t.contiguous())
+    if op.name == "view_as_real":
+        return lambda t: op(t.resolve_conj())
     if op.name == "as_strided":
 
         def read(t: Any) -> Any:

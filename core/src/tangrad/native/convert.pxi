@@ -17,10 +17,13 @@ cdef int copy_into(Tensor dst, Tensor src) except -1:
     if sd.type.meta:
         raise NotImplementedError("Cannot copy out of meta tensor; no data! "
                                   f"([{describe_tensor(src)}] into [{describe_tensor(dst)}])")
-    if src.flags & (CONJ | NEG):
-        src = resolved(src)
     if dst.numel_ == 0:
         return 0
+    if dst.flags & (CONJ | NEG):
+        src = as_held_by(dst, src)
+        dst = without_flags(dst)
+    elif src.flags & (CONJ | NEG):
+        src = resolved(src)
     op = <Op>_op_cache.get("copy_")
     if op is not None and dd is sd and CONVERSION_ROW[src.dtype_.index] >= 0 and dd.slot < op.nrows \
             and op.rows[dd.slot] != NULL and op.rows[dd.slot][dst.dtype_.index] != NULL \
@@ -29,6 +32,22 @@ cdef int copy_into(Tensor dst, Tensor src) except -1:
     if dd.type.host and sd.type.host:
         return host_copy(dst, src)
     return staged_copy(dst, src)
+
+
+cdef Tensor as_held_by(Tensor dst, Tensor src):
+    """What memory has to hold for dst, a conjugate or negative view, to show the values of src."""
+    if src.dtype_ is not dst.dtype_:
+        src = cast_tensor(src, dst.dtype_.index)
+    src = alias_whole(src)
+    src.flags ^= dst.flags & (CONJ | NEG)
+    return resolved(src)
+
+
+cdef Tensor without_flags(Tensor t):
+    """The tensor that shows the memory of t as it is."""
+    t = alias_whole(t)
+    t.flags &= ~<uint32_t>(CONJ | NEG)
+    return t
 
 
 cdef int copy_by_kernel(Op op, tg_kernel* kernel, Tensor dst, Tensor src) except -1:
@@ -248,8 +267,7 @@ cdef Tensor resolved(Tensor t):
     cdef Tensor plain
     if not t.flags & (CONJ | NEG):
         return t
-    plain = alias_whole(t)
-    plain.flags &= ~<uint32_t>(CONJ | NEG)
+    plain = without_flags(t)
     if t.flags & CONJ:
         plain = lookup_op("conj_physical")(plain)
     if t.flags & NEG:

@@ -585,7 +585,11 @@ cdef list apply_slices(CopySlices node, Tensor g):
         return _apply_slices_in_levels(node, g)
     whole = base.new_empty_strided()
     lookup_op("copy_")(whole, g)
-    piece = lookup_op("as_strided")(whole, view.shape, view.strides, view.offset - base.offset)
+    if view.dtype is base.dtype and view.flags == base.flags:
+        piece = lookup_op("as_strided")(whole, view.shape, view.strides, view.offset - base.offset)
+    else:
+        from tangrad.dispatch.slices import offset_within, seen_as
+        piece = seen_as(whole, view, offset_within(base, view))
     results = apply_node(node.writer, [clone_tensor(piece)])
     if len(results) and results[0] is not None:
         lookup_op("copy_")(piece, fit_gradient_to(results[0], view))

@@ -19,13 +19,14 @@ cdef class TensorMeta:
 
     Attributes:
         shape: Size. dtype: dtype. device: device. strides: tuple of ints in elements.
-        offset: storage offset in elements.
+        offset: storage offset in elements. flags: CONJ and NEG, where it is such a view.
     """
     cdef readonly object shape
     cdef readonly dtype dtype
     cdef DeviceRuntime dev
     cdef readonly object strides
     cdef readonly int64_t offset
+    cdef readonly uint32_t flags
 
     @property
     def device(self):
@@ -52,8 +53,10 @@ cdef class TensorMeta:
         return zeros_of(self.shape if shape is None else shape, self.dtype, self.dev)
 
     def new_empty_strided(self):
-        """Return an uninitialised tensor of this shape and these strides."""
-        return empty_strided(self.shape, self.strides, self.dtype, self.dev.device)
+        """Return an uninitialised tensor of this shape and these strides, which shows memory as this one did."""
+        cdef Tensor made = empty_strided(self.shape, self.strides, self.dtype, self.dev.device)
+        made.flags |= self.flags
+        return made
 
     def __repr__(self):
         return f"TensorMeta(shape={list(self.shape)}, dtype={self.dtype}, device={self.dev.device})"
@@ -61,9 +64,10 @@ cdef class TensorMeta:
 
 cdef TensorMeta meta_of(Tensor t):
     cdef TensorMeta m = TensorMeta.__new__(TensorMeta)
-    m.shape = make_size(t.ndim_, t.shape_)
+    m.shape = tg_make_size(t.ndim_, t.shape_)
     m.strides = tuple(shape_list(t.ndim_, t.stride_))
     m.offset = t.offset_
+    m.flags = t.flags & (CONJ | NEG)
     m.dtype = t.dtype_
     m.dev = t.storage_.dev
     return m
@@ -343,10 +347,12 @@ cdef Node grad_fn_of(Tensor t):
 
 
 cdef Node strided_view_node(Tensor t):
+    if t.dtype_ is not t.base_.dtype_ or (t.flags ^ t.base_.flags) & (CONJ | NEG):
+        return reinterpreting_view_node(t)
     cdef Op op = lookup_op("as_strided")
     cdef PyObject* flat[4]
     cdef object shape, stride, offset
-    shape, stride, offset = make_size(t.ndim_, t.shape_), tuple(shape_list(t.ndim_, t.stride_)), t.offset_
+    shape, stride, offset = tg_make_size(t.ndim_, t.shape_), tuple(shape_list(t.ndim_, t.stride_)), t.offset_
     flat[0] = <PyObject*>t.base_
     flat[1] = <PyObject*>shape
     flat[2] = <PyObject*>stride
@@ -354,6 +360,19 @@ cdef Node strided_view_node(Tensor t):
     cdef Node node = record_inputs(op, flat, 1)
     set_output_meta(node, t)
     return node
+
+
+cdef Node reinterpreting_view_node(Tensor t):
+    """The node of a view of other numbers than the base's: pairs, conjugates, negations."""
+    from tangrad.dispatch.slices import seen_as
+    cdef tg_thread_state outer = tg_tls
+    tg_tls.intercept = NULL
+    tg_tls.grad_enabled, tg_tls.below_autograd = 1, 0
+    try:
+        return (<Tensor>seen_as(t.base_, meta_of(t), t.offset_)).grad_fn_
+    finally:
+        tg_tls.intercept, tg_tls.grad_enabled = outer.intercept, outer.grad_enabled
+        tg_tls.below_autograd = outer.below_autograd
 
 
 cdef inline Node edge_of(Tensor t, uint32_t* nr):
@@ -403,7 +422,7 @@ cdef TensorMeta output_meta(Node node, int nr):
     if node.meta_dev is None:
         return None
     m = TensorMeta.__new__(TensorMeta)
-    m.shape = make_size(node.meta_ndim, node.meta_shape)
+    m.shape = tg_make_size(node.meta_ndim, node.meta_shape)
     m.strides = None
     m.dtype = <dtype>DTYPES[node.meta_dtype]
     m.dev = node.meta_dev

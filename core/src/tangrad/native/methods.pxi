@@ -10,10 +10,8 @@ cdef bint is_contiguous_in(Tensor t, format):
         order = (1, 3, 2, 0)
     elif format is channels_last_3d and t.ndim_ == 5:
         order = (1, 4, 3, 2, 0)
-    elif format is preserve_format:
-        raise RuntimeError("preserve memory format is unsupported by the contiguous operator")
     else:
-        return False
+        return format is preserve_format and t.flags & CONTIGUOUS != 0
     for d in order:
         if t.shape_[d] != 1:
             if t.stride_[d] != expected:

@@ -63,7 +63,7 @@ cdef object run_reduction(Op op, PyObject** flat, object out):
             if o.storage_.dev.type is not dev.type:
                 raise RuntimeError(f"{op.title}: expected out tensor to have device {dev.device}, "
                                    f"but got {o.storage_.dev.device} instead")
-            if o.dtype_.index != want or o.storage_ is x.storage_:
+            if o.dtype_.index != want or o.storage_ is x.storage_ or o.flags & (CONJ | NEG):
                 targets.append((o, len(made)))
                 o = empty_contiguous(nkept, kept_shape, want, dev)
         else:
@@ -287,7 +287,7 @@ cdef object run_scan(Op op, PyObject** flat, object out):
         if out is not None:
             o = out[i] if op.nout > 1 else out
             prepare_out(op, o, x.ndim_, x.shape_, want)
-            if o.dtype_.index != want or o.storage_ is x.storage_:
+            if o.dtype_.index != want or o.storage_ is x.storage_ or o.flags & (CONJ | NEG):
                 targets.append((o, len(made)))
                 o = empty_contiguous(x.ndim_, x.shape_, want, dev)
         else:
@@ -356,9 +356,16 @@ cdef object run_kernel_op(Op op, PyObject** flat, object out):
     key = first.dtype_.index if first is not None else default_dtype
     kernel = find_kernel(op, dev.slot, key)
     if op.written >= 0:
-        if not dev.type.meta:
-            run_kernel(op, kernel, dev, (args[op.written],), args)
-        return args[op.written]
+        t = <Tensor>args[op.written]
+        if dev.type.meta:
+            return t
+        if t.flags & (CONJ | NEG):
+            o = resolved(t)
+            run_kernel(op, kernel, dev, (o,), args[:op.written] + (o,) + args[op.written + 1:])
+            copy_into(t, o)
+        else:
+            run_kernel(op, kernel, dev, (t,), args)
+        return t
     if definition.shape_depends_on_data:
         if dev.type.meta:
             raise NotImplementedError(f"{op.title}: the shape of the result depends on data, which a tensor on "
@@ -379,7 +386,7 @@ cdef object run_kernel_op(Op op, PyObject** flat, object out):
             if o.storage_.dev.type is not dev.type:
                 raise RuntimeError(f"{op.title}: expected out tensor to have device {dev.device}, "
                                    f"but got {o.storage_.dev.device} instead")
-            if o.dtype_ is not dt or shares_storage(o, args, kernel.kind == KERNEL_CALL):
+            if o.dtype_ is not dt or o.flags & (CONJ | NEG) or shares_storage(o, args, kernel.kind == KERNEL_CALL):
                 targets.append((o, len(made)))
                 o = empty_contiguous(len(size), shape, (<dtype>dt).index, dev)
         elif form is not None and form is not contiguous_format:

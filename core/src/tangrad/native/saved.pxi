@@ -167,9 +167,11 @@ cdef Tensor written_view(Tensor t, Node node):
     cdef CopySlices c = node.slices()
     cdef TensorMeta m = c.base_meta
     cdef Tensor base = alias_geometry(t, len(m.shape), m.offset)
+    base.dtype_ = m.dtype
     for i in range(base.ndim_):
         base.shape_[i], base.stride_[i] = m.shape[i], m.strides[i]
     finish_alias(base, t)
+    base.flags = (base.flags & ~<uint32_t>(CONJ | NEG)) | m.flags
     base.grad_fn_ = c
     t.base_ = base
     t.grad_fn_ = strided_view_node(t)

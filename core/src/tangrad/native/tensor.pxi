@@ -50,12 +50,12 @@ cdef class Tensor:
 
     @property
     def shape(self):
-        return make_size(self.ndim_, self.shape_)
+        return tg_make_size(self.ndim_, self.shape_)
 
     def size(self, dim=None):
         """Return the shape as a Size, or the size of one dimension."""
         if dim is None:
-            return make_size(self.ndim_, self.shape_)
+            return tg_make_size(self.ndim_, self.shape_)
         return self.shape_[wrap_dim(op_index(dim), self.ndim_, "size") if self.ndim_ else no_dimension(dim)]
 
     def stride(self, dim=None):
@@ -142,11 +142,16 @@ cdef class Tensor:
         return requires_grad(self)
 
     @requires_grad.setter
-    def requires_grad(self, bint value):
+    def requires_grad(self, value):
+        if value is not True and value is not False:
+            raise RuntimeError(f"requires_grad must be a bool, not {type(value).__name__}")
         set_requires_grad(self, value)
 
-    def requires_grad_(self, bint requires_grad=True):
+    def requires_grad_(self, requires_grad=True):
         """Set whether a leaf records operations; returns self."""
+        if requires_grad is not True and requires_grad is not False:
+            raise TypeError("requires_grad_(): argument 'requires_grad' (position 1) must be bool, "
+                            f"not {type(requires_grad).__name__}")
         set_requires_grad(self, requires_grad)
         return self
 
@@ -480,15 +485,16 @@ cdef inline int reserve_dims(Tensor t, int ndim) except -1:
 
 cdef inline bint geometry_contiguous(int ndim, const int64_t* shape, const int64_t* stride) noexcept:
     cdef int64_t expected = 1
+    cdef bint dense = True
     cdef int i
     for i in range(ndim - 1, -1, -1):
         if shape[i] == 0:
             return True
         if shape[i] != 1:
             if stride[i] != expected:
-                return False
+                dense = False
             expected *= shape[i]
-    return True
+    return dense
 
 
 cdef inline int64_t count_elements(int ndim, const int64_t* shape) except -1:
@@ -516,17 +522,6 @@ cdef inline void contiguous_strides(int ndim, const int64_t* shape, int64_t* str
 
 cdef list shape_list(int ndim, const int64_t* shape):
     return [shape[i] for i in range(ndim)]
-
-
-cdef object make_size(int n, const int64_t* values):
-    cdef tuple items = PyTuple_New(n)
-    cdef object item
-    cdef int i
-    for i in range(n):
-        item = values[i]
-        Py_INCREF(item)
-        PyTuple_SET_ITEM(items, i, item)
-    return tuple_as(Size, items)
 
 
 cdef inline Tensor bare_tensor(dtype d, int slot):

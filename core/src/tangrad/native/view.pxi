@@ -143,7 +143,7 @@ cdef Tensor native_view(Op op, PyObject** flat, Tensor src):
         return view_unfold(src, <object>flat[1], <object>flat[2], <object>flat[3])
     if which == 13:
         return view_copy_geometry(src)
-    if which == 14 and src.dtype_.kind_ == KIND_COMPLEX:
+    if which == 14 and src.dtype_.kind_ == KIND_COMPLEX and not src.flags & CONJ:
         return view_parts(src)
     return None
 

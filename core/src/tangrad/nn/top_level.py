@@ -455,9 +455,27 @@ def ctc_loss(
 # Norms --------------------------------------------------------------------------------------------
 
 
-def frobenius_norm(input: Any, dim: Any = (), keepdim: bool = False) -> Any:
-    """Return the root of the sum of squares, over all dimensions or those given."""
-    return tangrad.linalg.vector_norm(input, 2, dim or None, keepdim)
+def frobenius_norm(
+    input: Any, dim: Any, keepdim: bool = False, *, out: tangrad.Tensor | None = None
+) -> Any:
+    """Return the root of the sum of squares over one or two dimensions; none given are all.
+
+    Raises:
+        RuntimeError: more than two dimensions are given.
+        TypeError: `dim` is neither an integer nor several.
+    """
+    dims = (dim,) if isinstance(dim, int) else dim
+    if not isinstance(dims, (tuple, list)):
+        raise TypeError(
+            "frobenius_norm(): argument 'dim' (position 2) must be tuple of ints, "
+            f"not {type(dim).__name__}"
+        )
+    if len(dims) > 2:
+        raise RuntimeError(
+            f"frobenius_norm: expected at most 2 dimensions, but got dim={tuple(dims)}; "
+            "linalg.vector_norm takes any number"
+        )
+    return tangrad.linalg.vector_norm(input, 2, tuple(dims) or None, keepdim, out=out)
 
 
 def nuclear_norm(input: Any, dim: Any = (-2, -1), keepdim: bool = False) -> Any:

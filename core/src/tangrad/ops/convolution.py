@@ -112,6 +112,10 @@ def _convolve_input(
     return np.ascontiguousarray(np.moveaxis(padded[(slice(None), slice(None), *inner)], 0, 1))
 
 
+def _is_integer(n: Any) -> bool:
+    return hasattr(n, "__index__") and not isinstance(n, bool) and not getattr(n, "ndim", 0)
+
+
 def repeated(name: str, value: Any, count: int) -> Ints:
     """Repeat a single number for all spatial dimensions.
 
@@ -119,8 +123,8 @@ def repeated(name: str, value: Any, count: int) -> Ints:
         TypeError: neither integers nor an integer.
         RuntimeError: another count of integers.
     """
-    listed = (value,) if hasattr(value, "__index__") else value
-    if not isinstance(listed, (tuple, list)) or not all(hasattr(n, "__index__") for n in listed):
+    listed = (value,) if _is_integer(value) else value
+    if not isinstance(listed, (tuple, list)) or not all(map(_is_integer, listed)):
         raise TypeError(
             f"{name} must be an integer or {count} integers, got {value!r} ({type(value).__name__})"
         )

@@ -334,13 +334,24 @@ def dtype_of_number(value: Any) -> Any:
     return default
 
 
+def _check_one_value(name: str, value: Any) -> None:
+    if getattr(value, "ndim", 0):
+        raise TypeError(
+            f"{name}(): argument 'fill_value' (position 2) must be Number, not Tensor of shape "
+            f"{list(value.shape)}; expand() or clone() makes a tensor of several values"
+        )
+
+
 @composite(
     "full(int[] size, Operand fill_value, *, dtype? dtype=None, layout? layout=None,"
     " device? device=None, bool requires_grad=False, bool pin_memory=False,"
     " Tensor? out=None) -> Tensor",
     method=False,
     samples=lambda s: [s((2, 3), 2), s((), 1.5), s((2,), True), s((0,), 1)],
-    errors=lambda s: [(s((2, -1), 0), RuntimeError, "negative dimension")],
+    errors=lambda s: [
+        (s((2, -1), 0), RuntimeError, "negative dimension"),
+        (s((2,), s.tensor(1)), TypeError, "must be Number, not Tensor"),
+    ],
 )
 def full(
     size: Ints,
@@ -353,6 +364,7 @@ def full(
     out: Any,
 ) -> Any:
     """Make a tensor of one value; its dtype follows from the value unless given."""
+    _check_one_value("full", fill_value)
     require_strided(layout)
     if out is not None:
         return written(out, size, dtype, device).fill_(fill_value)
@@ -420,6 +432,7 @@ def full_like(
     memory_format: Any,
 ) -> Any:
     """Make a tensor of one value like another."""
+    _check_one_value("full_like", fill_value)
     require_strided(layout)
     filled = _empty_like(input, dtype, device, memory_format).fill_(fill_value)
     return finished(filled, requires_grad)
@@ -506,6 +519,7 @@ def new_full(
     pin_memory: bool,
 ) -> Any:
     """Make a tensor of one value of the dtype and device of this one."""
+    _check_one_value("new_full", fill_value)
     require_strided(layout)
     made = allocate(size, self.dtype if dtype is None else dtype, device or self.device, None, self)
     return finished(made.fill_(fill_value), requires_grad)

@@ -295,18 +295,15 @@ def _tangent_op(definition: PointwiseDefinition, given: tuple[str, ...]) -> tupl
 
 def _tangent(definition: PointwiseDefinition, given: tuple[str, ...], k: int) -> Any:
     from tangrad.expr import parse
+    from tangrad.expr.expression import Expression
 
     inputs = (*[f"{n}_t" for n in given], *definition.inputs, *_result_names(definition))
     if isinstance(definition.jvp, dict):
         texts = [_authored(definition, definition.jvp, n) for n in given]
         return parse(" + ".join(f"({text})" for text in texts), inputs, definition.params)
-    if (
-        all(n in definition.partials for n in given)
-        and len(definition.schema.returns) == 1
-        and not any(";" in definition.partials[n] for n in given)
-    ):
-        partials = parse(
-            "; ".join(definition.partials[n] for n in given), inputs, definition.params
-        )
-        return partials.weighted([f"{n}_t" for n in given])
+    if all(n in definition.partials for n in given) and len(definition.schema.returns) == 1:
+        # One by one: locals of a text are its own.
+        partials = [parse(definition.partials[n], inputs, definition.params) for n in given]
+        together = Expression([p.nodes[0] for p in partials], inputs, definition.params)
+        return together.weighted([f"{n}_t" for n in given])
     return definition.expression.select([k]).jvp(given, definition.tangent_suffix)

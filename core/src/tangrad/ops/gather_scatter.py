@@ -279,15 +279,18 @@ def _multiply(np: Any, out: Any, places: Any, values: Any) -> None:
     (np.logical_and if out.dtype == bool else np.multiply).at(out, places, values)
 
 
-def _product_of_others(self: Any, dim: int, index: Any, src: Any) -> Any:
-    """Give for each factor the product of all else that is multiplied into its place."""
+def _product_of_others(self: Any, dim: int, index: Any, src: Any, result: Any) -> Any:
+    """Give for each factor the product of all else that is multiplied into its place.
+
+    The product of the others than a zero leaves that zero out; every other one is the result
+    divided, so that its own derivative by a zero among the factors is not lost.
+    """
     is_zero = src == 0
     factors = src.masked_fill(is_zero, 1)
-    product = scatter_multiply(self, dim, index, factors)
     zeros = tangrad.zeros_like(self).scatter_add(dim, index, is_zero.to(self.dtype))
-    others = product.gather(dim, index) / factors
-    left = zeros.gather(dim, index) - is_zero.to(self.dtype)
-    return others.masked_fill(left != 0, 0)
+    beside = scatter_multiply(self, dim, index, factors).gather(dim, index)
+    beside = beside.masked_fill(zeros.gather(dim, index) != 1, 0)
+    return tangrad.where(is_zero, beside, result.gather(dim, index) / factors)
 
 
 scatter_multiply = op(
@@ -299,12 +302,12 @@ scatter_multiply = op(
         "self": lambda g, self_meta, dim, index, src: (
             g * scatter_multiply(g.new_ones(self_meta.shape), dim, index, src).conj()
         ),
-        "src": lambda g, self, dim, index, src: (
-            g.gather(dim, index) * _product_of_others(self, dim, index, src).conj()
+        "src": lambda g, self, dim, index, src, result: (
+            g.gather(dim, index) * _product_of_others(self, dim, index, src, result).conj()
         ),
     },
-    jvp=lambda self, self_t, dim, index, src, src_t: _scatter_multiply_jvp(
-        self, self_t, dim, index, src, src_t
+    jvp=lambda self, self_t, dim, index, src, src_t, result: _scatter_multiply_jvp(
+        self, self_t, dim, index, src, src_t, result
     ),
     batch=_scatter_batch("multiply"),
     inplace=True,
@@ -321,13 +324,13 @@ scatter_multiply = op(
 
 
 def _scatter_multiply_jvp(
-    self: Any, self_t: Any, dim: int, index: Any, src: Any, src_t: Any
+    self: Any, self_t: Any, dim: int, index: Any, src: Any, src_t: Any, result: Any
 ) -> Any:
     tangent = tangrad.zeros_like(self)
     if self_t is not None:
         tangent = self_t * scatter_multiply(tangrad.ones_like(self), dim, index, src)
     if src_t is not None:
-        part = src_t * _product_of_others(self, dim, index, src)
+        part = src_t * _product_of_others(self, dim, index, src, result)
         tangent = tangent.scatter_add(dim, index, part)
     return tangent
 

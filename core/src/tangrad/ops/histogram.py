@@ -229,7 +229,7 @@ def histogram(self: Any, bins: Any, range: Any, weight: Any, density: bool) -> A
     if isinstance(bins, tangrad.Tensor):
         if range is not None:
             raise TypeError("histogram(): range goes with a number of bins, not with edges")
-        edges = _check_edges(bins, self.dtype, 0).detach()
+        edges = _check_edges(bins, self.dtype, 0).detach().clone()
     else:
         edges = _even_edges(x, _as_count(bins), range, 0)
     weight = None if weight is None else weight.detach().reshape((-1,))

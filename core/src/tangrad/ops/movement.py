@@ -255,6 +255,11 @@ def contiguous(self: Any, memory_format: Any) -> Any:
     memory_format = memory_format or tangrad.contiguous_format
     if self.is_contiguous(memory_format=memory_format):
         return self
+    if memory_format is tangrad.preserve_format:
+        raise RuntimeError(
+            f"contiguous: preserve_format says no format that the strides {self.stride()} of shape "
+            f"{list(self.shape)} could be brought to; name one, or leave it out"
+        )
     return self.clone(memory_format=memory_format)
 
 
@@ -577,12 +582,15 @@ def broadcast_to(self: Any, size: Ints) -> Any:
         s(s.tensor(2, 3, 2), (3, 1)),
         s(s.tensor(2, 3, 2), (3, 2)),
         s(s.tensor(2, 3), ()),
+        s(s.tensor(), ()),
         s(s.tensor(2, 3), (2, 3)),
     ],
     errors=lambda s: [(s(s.tensor(2, 3), (2, 2)), RuntimeError, "not expandable")],
 )
 def sum_to_size(self: Any, size: Ints) -> Any:
     """Sum a tensor to a shape that broadcasts to its own."""
+    if not size:
+        return self.sum()
     shape = tuple(self.shape)
     extra = len(shape) - len(size)
     if extra > 0 and shape[extra:] == tuple(size):

@@ -208,7 +208,9 @@ def adam_update(
     elif weight_decay != 0:
         grad = grad.add(wide, alpha=weight_decay)
     # Real and imaginary part are optimized like two real numbers.
-    real = [tangrad.view_as_real(t) if t.is_complex() else t for t in (*computed, grad)]
+    real = [
+        tangrad.view_as_real(t) if t.is_complex() else t for t in (*computed, grad.resolve_conj())
+    ]
     target, first, second, *largest, grad = real
     first.lerp_(grad, 1 - beta1)
     second.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)

@@ -546,11 +546,11 @@ addcdiv = pointwise(
 
 heaviside = pointwise(
     "heaviside(Tensor self, Tensor values) -> Tensor",
-    "where(isnan(self), self, where(self == 0, values, where(self < 0, 0, 1)))",
+    "where(self == 0, values, where(self > 0, 1, 0))",
     dtypes=REAL,
     strict_out_dtype=True,
     vjp="none: a step function, as in PyTorch",
     inplace=True,
     samples=lambda s: [s(s.tensor(3, 4), s.tensor(4)), s(s.values([0, 1, 0]), s.tensor())],
-    doc="Compute the step function: 0 below zero, 1 above, `values` at zero.",
+    doc="Compute the step function: 0 below zero and of NaN, 1 above, `values` at zero.",
 )

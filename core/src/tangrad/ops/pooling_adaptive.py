@@ -66,6 +66,10 @@ def _refuse(name: str, dtype: Any) -> None:
 
 def _checked(name: str, spatial: int, input: Any, output_size: Any) -> Ints:
     """Check the input and return the sizes wanted."""
+    listed = output_size if isinstance(output_size, (tuple, list)) else (output_size,)
+    for size in listed:
+        if size is not None:
+            repeated("output_size", size, 1)
     if isinstance(output_size, (tuple, list)) and spatial > 1 and input.ndim <= len(output_size):
         raise ValueError(
             f"{name}: Input dimension should be at least {len(output_size) + 1}, got input "
@@ -77,7 +81,7 @@ def _checked(name: str, spatial: int, input: Any, output_size: Any) -> Ints:
             f"{list(input.shape)}"
         )
     sizes = tuple(input.shape)[-spatial:]
-    if isinstance(output_size, (tuple, list)) and None in output_size:
+    if isinstance(output_size, (tuple, list)) and any(o is None for o in output_size):
         if len(output_size) != spatial:
             raise RuntimeError(f"{name}: output_size must be {spatial} numbers, got {output_size}")
         output_size = [n if o is None else o for o, n in zip(output_size, sizes, strict=True)]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
+from tangrad.dispatch.tangents import is_paired
+from tangrad.ops.conversion import _neg_view
 from tangrad.ops.define import composite, overload, view
 from tangrad.ops.movement import Geometry, Ints, dtype_name, front, numel_of
 
@@ -224,9 +226,15 @@ view_ = overload(
 
 _PARTS = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}
 _PAIRED = {part: pair for pair, part in _PARTS.items()}
+_CONJUGATE = 4  # of the flags that a geometry sees
 
 
 def _as_real_geometry(self: Any) -> Geometry:
+    if self.flags & _CONJUGATE:
+        raise RuntimeError(
+            "view_as_real doesn't work on unresolved conjugated tensors: memory holds the numbers "
+            "before their conjugation; call resolve_conj() first, which makes a copy"
+        )
     return (*self.shape, 2), (*(2 * step for step in self.stride), 1), 2 * self.offset
 
 
@@ -286,16 +294,19 @@ def _pair_of(self: Any) -> str:
     return _PAIRED[name]
 
 
+def _view_as_complex_batch(size: int, dims: Any, self: Any) -> Any:
+    x = front(self, dims[0])
+    # A copy is not a view: what is written to it is lost.
+    return view_as_complex(x if is_paired(x) else x.contiguous()), 0
+
+
 view_as_complex = view(
     "view_as_complex(Tensor self) -> Tensor",
     dtypes="floating",
     geometry=_as_complex_geometry,
     dtype=_pair_of,
     vjp={"self": lambda g: view_as_real(g.resolve_conj())},
-    batch=lambda size, dims, self: (
-        view_as_complex(front(self, dims[0]).contiguous()),
-        0,
-    ),
+    batch=_view_as_complex_batch,
     samples=lambda s: [
         s(s.tensor(3, 2, dtype="float32")),
         s(s.tensor(2, dtype="float64")),
@@ -342,5 +353,5 @@ def imag(self: Any) -> Any:
             f"imag is not implemented for tensors with non-complex dtypes, got {self.dtype}"
         )
     if self.is_conj():
-        return view_as_real(self.conj()).select(-1, 1).neg()
+        return _neg_view(view_as_real(self.conj()).select(-1, 1))
     return view_as_real(self).select(-1, 1)

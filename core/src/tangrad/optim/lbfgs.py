@@ -171,7 +171,7 @@ class LBFGS(Optimizer):
             tangrad.zeros_like(parameter) if parameter.grad is None else parameter.grad
             for parameter in self._params
         ]
-        return tangrad.cat([_real(piece).reshape(-1) for piece in pieces])
+        return tangrad.cat([_real(piece.resolve_conj()).reshape(-1) for piece in pieces])
 
     def _move(self, step: float, direction: Any) -> None:
         """Add a multiple of a vector to the parameters."""

@@ -36,7 +36,7 @@ class Size(tuple[int, ...]):
             count *= size
         return count
 
-    if TYPE_CHECKING:
+    if TYPE_CHECKING:  # native/size.h has it
 
         @overload
         def __getitem__(self, key: SupportsIndex) -> int: ...
@@ -44,18 +44,13 @@ class Size(tuple[int, ...]):
         def __getitem__(self, key: slice) -> Size: ...
         def __getitem__(self, key: Any) -> Any: ...
 
-    else:
-
-        def __getitem__(self, key: Any) -> Any:
-            item = tuple.__getitem__(self, key)
-            return tuple.__new__(Size, item) if isinstance(key, slice) else item
-
     def __add__(self, other: tuple[int, ...]) -> Size:  # type: ignore[override]
         if not isinstance(other, tuple):
             raise TypeError(
                 f"can only concatenate tuple (not {type(other).__name__}) to tangrad.Size"
             )
-        return Size(tuple.__add__(self, other))
+        items = tuple.__add__(self, other)
+        return tuple.__new__(Size, items) if type(other) is Size else Size(items)
 
     def __radd__(self, other: Any) -> Any:
         return Size(other) + self if isinstance(other, tuple) else NotImplemented
