@@ -101,3 +101,13 @@ def test_an_input_given_twice_passes_and_keeps_its_bits():
     before = x.detach().clone()
     assert gradcheck(tangrad.mul, (x, x))
     assert x.equal(before)
+
+
+def test_random_vectors_of_the_fast_mode_leave_the_programs_random_numbers():
+    def f(x):
+        state = tangrad.get_rng_state()
+        found = x * tangrad.rand(3, dtype=x.dtype)
+        tangrad.set_rng_state(state)
+        return found
+
+    assert gradcheck(f, inputs()[0], fast_mode=True)

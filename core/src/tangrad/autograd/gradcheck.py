@@ -12,6 +12,7 @@ from typing import Any
 
 from tangrad import _C
 from tangrad.autograd import grad
+from tangrad.random.generator import Generator
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
@@ -262,13 +263,13 @@ class _Check:
 
     def fast(self, backward: bool, forward: bool) -> None:
         """Compare u · J · v for random u and v."""
-        rand = _C.lookup_op("rand")
+        vector = _RandomVectors()
         for i, x in enumerate(self.points):
-            v = rand((_parts(x).numel(),), dtype=_parts(x).dtype, device=x.device) - 0.5
+            v = vector.like(_parts(x))
             differences = self.difference(i, v)
             tangents = self.pushed(i, v) if forward else None
             for k, o in enumerate(self.outputs):
-                u = rand((_parts(o).numel(),), dtype=_parts(o).dtype, device=o.device) - 0.5
+                u = vector.like(_parts(o))
                 wanted = (u * differences[k]).sum()
                 if backward:
                     self.compare((self.pulled(k, u)[i] * v).sum(), wanted, k, i, " in fast mode")
@@ -395,6 +396,23 @@ class _Check:
                     f"For output {k}: batched tangents differ from those of a "
                     f"loop:\n{found}\n{wanted}"
                 )
+
+
+class _RandomVectors:
+    """Random numbers of their own: those that the function draws must stay the same."""
+
+    def __init__(self) -> None:
+        self._generators: dict[Any, Any] = {}
+
+    def like(self, vector: Any) -> Any:
+        """Return numbers in [-0.5, 0.5) of a vector's length, dtype and device."""
+        device = vector.device
+        if device not in self._generators:
+            self._generators[device] = Generator(device)
+        rand = _C.lookup_op("rand")
+        size = (vector.numel(),)
+        generator = self._generators[device]
+        return rand(size, generator=generator, dtype=vector.dtype, device=device) - 0.5
 
 
 def _identity(vector: Any) -> list[Any]:
