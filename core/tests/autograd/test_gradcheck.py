@@ -80,3 +80,34 @@ def test_what_cannot_be_checked_is_refused():
         gradcheck(lambda x: x, tangrad.ones(2))
     with pytest.raises(RuntimeError, match="stride 0"):
         gradcheck(lambda x: x, tangrad.ones(1, dtype=tangrad.float64).expand(3).requires_grad_())
+
+
+@pytest.mark.parametrize("fast_mode", [False, True])
+def test_inputs_that_are_reached_otherwise_than_by_argument_are_moved_too(fast_mode):
+    module = tangrad.nn.Linear(3, 2, dtype=tangrad.float64)
+    both = (tangrad.randn(4, 3, dtype=tangrad.float64), *module.parameters())
+
+    def f(x, *parameters):
+        return module(x).tanh()
+
+    assert gradcheck(f, both, fast_mode=fast_mode)
+    assert gradgradcheck(f, both, fast_mode=fast_mode)
+    with pytest.raises(GradcheckError, match="expected to be zero"):
+        gradcheck(lambda *unused: module(both[0]).detach(), both, fast_mode=fast_mode)
+
+
+def test_an_input_given_twice_passes_and_keeps_its_bits():
+    x, _ = inputs()
+    before = x.detach().clone()
+    assert gradcheck(tangrad.mul, (x, x))
+    assert x.equal(before)
+
+
+def test_random_vectors_of_the_fast_mode_leave_the_programs_random_numbers():
+    def f(x):
+        state = tangrad.get_rng_state()
+        found = x * tangrad.rand(3, dtype=x.dtype)
+        tangrad.set_rng_state(state)
+        return found
+
+    assert gradcheck(f, inputs()[0], fast_mode=True)

@@ -52,3 +52,12 @@ def test_multithreading_can_be_set_in_all_forms():
     with tangrad.autograd.set_multithreading_enabled(False):
         backward()
     assert x.grad.tolist() == [2, 2]
+
+
+def test_a_gradient_is_set_by_its_inner_name(agree):
+    def program(t):
+        p = t.nn.Parameter(t.ones(2))
+        p._grad = t.full((2,), 3.0)
+        return [p.grad, p._grad]
+
+    agree(program)

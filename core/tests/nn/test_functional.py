@@ -205,3 +205,12 @@ def test_gumbel_softmax_draws_by_the_logits():
     assert logits.grad.abs().sum().item() > 0
     with pytest.warns(UserWarning, match="eps"):
         F.gumbel_softmax(logits, eps=1e-9)
+
+
+def test_empty_samples_of_a_grid_have_a_gradient_of_either_argument(agree):
+    def program(t):
+        x, grid = t.ones(2, 3, 4, 4), t.zeros(2, 0, 3, 2, requires_grad=True)
+        t.nn.functional.grid_sample(x, grid, align_corners=False).sum().backward()
+        return grid.grad
+
+    agree(program)

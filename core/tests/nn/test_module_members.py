@@ -129,6 +129,7 @@ TO_ARGUMENTS = {
     "tensor": lambda t: ((t.zeros(1, dtype=t.float64),), {}),
     "nothing": lambda t: ((), {}),
     "integer dtype": lambda t: ((t.int64,), {}),
+    "a copy": lambda t: (("cpu",), {"copy": True}),
     "dtype twice": lambda t: ((t.float64,), {"dtype": t.float32}),
     "unknown name": lambda t: ((), {"dtyp": t.float64}),
 }

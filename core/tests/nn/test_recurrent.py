@@ -208,3 +208,15 @@ def test_wrong_packing_raises_what_pytorch_raises(agree, name):
 def test_a_length_beyond_the_input_is_refused():
     with pytest.raises(RuntimeError, match="at most 3"):
         rnn.pack_padded_sequence(tangrad.ones(3, 1, 1), [4])
+
+
+@pytest.mark.parametrize("kind", ["RNNCell", "LSTMCell", "GRUCell"])
+@pytest.mark.parametrize("grad", [False, True])
+def test_cells_of_no_hidden_features(agree, kind, grad):
+    def program(t):
+        made = getattr(t.nn, kind)(3, 0)
+        with t.set_grad_enabled(grad):
+            found = made(t.ones(2, 3))
+        return found[0].shape if kind == "LSTMCell" else found.shape
+
+    agree(program)

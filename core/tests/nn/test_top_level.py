@@ -7,6 +7,7 @@ CALLS = {
     "dropout of all": lambda t, x: t.feature_dropout(x, 1.0, True),
     "layer_norm": lambda t, x: t.layer_norm(x, [4], x[0], x[1], 1e-5, True),
     "group_norm": lambda t, x: t.group_norm(x.reshape(1, 4, 3), 2),
+    "group_norm of one value": lambda t, x: t.group_norm(x.reshape(1, 12, 1), 12),
     "rms_norm": lambda t, x: t.rms_norm(x, (4,), x[0]),
     "batch_norm": lambda t, x: t.batch_norm(
         x, None, x[1], x[0], x[2].abs(), False, 0.1, 1e-5, False

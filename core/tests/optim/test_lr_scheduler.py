@@ -314,3 +314,23 @@ def test_the_own_scale_of_a_pytorch_checkpoint_is_read():
     ours = schedule(tangrad, 0.75)
     ours.load_state_dict(saved)
     assert ours.scale_fn(1) == 0.25
+
+
+@pytest.mark.parametrize("kind", ["CyclicLR", "OneCycleLR", "SWALR"])
+def test_bounds_given_as_tensors_are_copied(agree, kind):
+    def program(t):
+        low, high = t.tensor(0.1), t.tensor(0.2)
+        optimizer = t.optim.SGD([t.nn.Parameter(t.ones(1))], lr=0.1, momentum=0.9)
+        made = {
+            "CyclicLR": lambda s: s.CyclicLR(optimizer, 0.01, high, base_momentum=low),
+            "OneCycleLR": lambda s: s.OneCycleLR(optimizer, high, 10, base_momentum=low),
+            "SWALR": lambda s: t.optim.swa_utils.SWALR(optimizer, high),
+        }[kind](t.optim.lr_scheduler)
+        low.mul_(0.5), high.mul_(0.5)
+        optimizer.step()
+        made.step()
+        group = optimizer.param_groups[0]
+        names = ("lr", "max_lr", "swa_lr", "base_momentum")
+        return [float(group[name]) for name in names if name in group]
+
+    agree(program)

@@ -209,3 +209,30 @@ def test_an_optimizer_copies_with_its_state():
     both = copy.deepcopy((optimizer, params))
     ours, theirs = train(tangrad, optimizer, params, 3), train(tangrad, *both, 3)
     assert ours == theirs
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "averages"),
+    [
+        ("Adam", {"amsgrad": True}, ["max_exp_avg_sq"]),
+        ("AdamW", {"amsgrad": True}, ["max_exp_avg_sq"]),
+        ("NAdam", {}, ["mu_product"]),
+    ],
+)
+def test_a_step_is_differentiable_in_all_of_its_state(kind, options, averages):
+    tangrad.manual_seed(0)
+    names = ["exp_avg", "exp_avg_sq", *averages]
+    p, g, *values = (tangrad.rand(4, dtype=tangrad.float64) + 0.5 for _ in range(2 + len(names)))
+    if "mu_product" in names:
+        values[-1] = tangrad.tensor(0.9, dtype=tangrad.float64)
+
+    def step(p, g, *values):
+        p = p.clone()
+        p.grad = g
+        optimizer = getattr(optim, kind)([p], lr=0.9, differentiable=True, **options)
+        held = {name: value.clone() for name, value in zip(names, values, strict=True)}
+        optimizer.state[p] = {"step": tangrad.tensor(10.0), **held}
+        optimizer.step()
+        return p, *(optimizer.state[p][name] for name in names)
+
+    assert tangrad.autograd.gradcheck(step, [x.requires_grad_() for x in (p, g, *values)])

@@ -18,6 +18,9 @@ DTYPES = (
 ).split()
 
 
+BEFORE_ZIP = {"_use_new_zipfile_serialization": False}
+
+
 def checkpoint(t):
     """Return what programs put into files."""
     base = t.arange(12, dtype=t.float32).reshape(3, 4)
@@ -82,6 +85,22 @@ def test_pytorch_reads_our_files(protocol):
     assert as_plain(loaded) == as_plain(ours)
     assert loaded["model"]._metadata == ours["model"]._metadata
     assert len({view.untyped_storage().data_ptr() for view in loaded["views"]}) == 1
+
+
+def test_the_format_before_1_6_is_written():
+    ours = checkpoint(tangrad)
+    assert as_plain(tangrad.load(saved(tangrad, ours, **BEFORE_ZIP))) == as_plain(ours)
+    for name in ("uint16", "uint32", "uint64"):
+        del ours["tensors"][name]  # PyTorch reads its own files of these neither.
+    loaded = torch.load(saved(tangrad, ours, **BEFORE_ZIP))
+    assert as_plain(loaded) == as_plain(ours)
+    assert len({view.untyped_storage().data_ptr() for view in loaded["views"]}) == 1
+
+
+def test_the_format_before_1_6_refuses_a_storage_of_two_dtypes():
+    x = tangrad.ones(2)
+    with pytest.raises(SerializationError, match="float32 and of int32 share a storage"):
+        saved(tangrad, [x, x.view(tangrad.int32)], **BEFORE_ZIP)
 
 
 def test_our_files_are_ours(tmp_path):

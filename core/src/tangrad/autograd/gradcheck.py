@@ -6,12 +6,13 @@ and imaginary parts, which holds for functions that are not holomorphic, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from tangrad import _C
 from tangrad.autograd import grad
-from tangrad.autograd.grad_mode import no_grad
+from tangrad.random.generator import Generator
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
@@ -171,31 +172,41 @@ class _Check:
 
     def no_differentiable_outputs(self) -> None:
         """Raise unless finite differences say, too, that no output depends on an input."""
-        with no_grad():
-            before = self.results(self.inputs)
-            for i in range(len(self.points)):
-                moved = [x.detach() for x in self.points]
-                moved[i] = moved[i] + self.eps
-                full = list(self.inputs)
-                for place, x in zip(self.places, moved, strict=True):
-                    full[place] = x
-                for a, b in zip(before, self.results(full), strict=True):
-                    if (
-                        a.dtype.is_floating_point
-                        and a.numel()
-                        and float((a - b).abs().max()) > self.atol * self.eps
-                    ):
-                        raise GradcheckError("Numerical gradient for function expected to be zero")
+        before = [_parts(o.clone()) for o in self.results(self.inputs)]
+        for i, x in enumerate(self.points):
+            ones = _C.lookup_op("ones_like")(_parts(x))
+            with self.moved(i, self.eps * ones):
+                after = [_parts(o) for o in self.results(self.inputs)]
+            for a, b in zip(before, after, strict=True):
+                if (
+                    a.dtype.is_floating_point
+                    and a.numel()
+                    and float((a - b).abs().max()) > self.atol * self.eps
+                ):
+                    raise GradcheckError("Numerical gradient for function expected to be zero")
+
+    @contextmanager
+    def moved(self, i: int, by: Any) -> Iterator[None]:
+        """Add a real vector to input i.
+
+        Into the input itself, as PyTorch does: a function may reach it otherwise than by its
+        argument, as a module reaches its parameters.
+        """
+        place = self.points[i].data
+        start = place.clone()
+        place.copy_(_whole(_parts(start) + by, start))
+        try:
+            yield
+        finally:
+            place.copy_(start)
 
     def difference(self, i: int, direction: Any) -> list[Any]:
         """Return the outputs' central difference along a direction (a real vector) of input i."""
-        with no_grad():
-            sides = []
-            for sign in (1.0, -1.0):
-                points = [x.detach() for x in self.points]
-                points[i] = _whole(_parts(points[i]) + sign * self.eps * direction, points[i])
-                sides.append([_parts(o.clone()) for o in self.at(points)])
-            return [(a - b) / (2 * self.eps) for a, b in zip(*sides, strict=True)]
+        sides = []
+        for sign in (1.0, -1.0):
+            with self.moved(i, sign * self.eps * direction):
+                sides.append([_parts(o.clone()) for o in self.at(self.points)])
+        return [(a - b) / (2 * self.eps) for a, b in zip(*sides, strict=True)]
 
     def pulled(self, k: int, cotangent: Any) -> list[Any]:
         """Return the inputs' gradients for a cotangent of output k, all as real vectors."""
@@ -252,13 +263,13 @@ class _Check:
 
     def fast(self, backward: bool, forward: bool) -> None:
         """Compare u · J · v for random u and v."""
-        rand = _C.lookup_op("rand")
+        vector = _RandomVectors()
         for i, x in enumerate(self.points):
-            v = rand((_parts(x).numel(),), dtype=_parts(x).dtype, device=x.device) - 0.5
+            v = vector.like(_parts(x))
             differences = self.difference(i, v)
             tangents = self.pushed(i, v) if forward else None
             for k, o in enumerate(self.outputs):
-                u = rand((_parts(o).numel(),), dtype=_parts(o).dtype, device=o.device) - 0.5
+                u = vector.like(_parts(o))
                 wanted = (u * differences[k]).sum()
                 if backward:
                     self.compare((self.pulled(k, u)[i] * v).sum(), wanted, k, i, " in fast mode")
@@ -385,6 +396,23 @@ class _Check:
                     f"For output {k}: batched tangents differ from those of a "
                     f"loop:\n{found}\n{wanted}"
                 )
+
+
+class _RandomVectors:
+    """Random numbers of their own: those that the function draws must stay the same."""
+
+    def __init__(self) -> None:
+        self._generators: dict[Any, Any] = {}
+
+    def like(self, vector: Any) -> Any:
+        """Return numbers in [-0.5, 0.5) of a vector's length, dtype and device."""
+        device = vector.device
+        if device not in self._generators:
+            self._generators[device] = Generator(device)
+        rand = _C.lookup_op("rand")
+        size = (vector.numel(),)
+        generator = self._generators[device]
+        return rand(size, generator=generator, dtype=vector.dtype, device=device) - 0.5
 
 
 def _identity(vector: Any) -> list[Any]:

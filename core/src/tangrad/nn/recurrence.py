@@ -35,7 +35,7 @@ def _gates(x: Any, count: int) -> Any:
     indexing is the cheapest way to take them.
     """
     if x.requires_grad:
-        return x.split(x.size(1) // count, 1)
+        return x.chunk(count, 1)
     parts = x.reshape((x.shape[0], count, x.shape[1] // count)).transpose(0, 1)
     return [parts[k] for k in range(count)]
 

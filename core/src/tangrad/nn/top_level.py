@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache, wraps
+from math import prod
 from types import SimpleNamespace
 from typing import Any
 
@@ -189,7 +190,14 @@ def group_norm(
     cudnn_enabled: bool = True,
 ) -> Any:
     """Normalize groups of channels; see `nn.functional.group_norm`."""
-    return F.group_norm(input, num_groups, weight, bias, eps)
+    if input.ndim < 2:
+        return F.group_norm(input, num_groups, weight, bias, eps)  # which refuses it
+    samples, channels, *spatial = input.shape
+    size = prod(spatial)
+    # Not F.group_norm, which refuses groups of one value.
+    return tangrad.native_group_norm(input, weight, bias, samples, channels, size, num_groups, eps)[
+        0
+    ]
 
 
 @_declared("(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None)")

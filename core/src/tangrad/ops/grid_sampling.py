@@ -322,7 +322,9 @@ def grid_sample(
     lead, sizes = tuple(input.shape)[:2], tuple(input.shape)[2:]
     shape = (*lead, *tuple(grid.shape)[1:-1])
     if numel_of(shape) == 0:
-        return input.reshape((-1,))[:0].reshape(shape)
+        # Of both arguments, so that a gradient of either passes.
+        nothing = input.reshape((-1,))[:0] + grid.reshape((-1,))[:0].to(input.dtype)
+        return nothing.reshape(shape)
     if not input.is_floating_point():
         raise NotImplementedError(
             f"grid_sampler() is not implemented for {input.dtype}; convert to a floating-point "

@@ -288,7 +288,13 @@ def _wanted(
     if any(isinstance(f, str) or not hasattr(f, "__float__") for f in factors):
         raise TypeError(f"interpolate: expected scale_factor to be numbers, got {scale_factor!r}")
     factors = [float(f) for f in factors]
-    sizes = tuple(int(n * f) for n, f in zip(shape[2:], factors, strict=True))
+    products = [n * f for n, f in zip(shape[2:], factors, strict=True)]
+    if not all(abs(size) < 2**63 for size in products):
+        raise RuntimeError(
+            f"interpolate: scale_factor {scale_factor} of input {shape} gives sizes {products}, "
+            "which are no 64-bit integers"
+        )
+    sizes = tuple(map(int, products))
     used = not recompute and mode != "area"
     return sizes, list(factors) if used else [None] * rank
 
@@ -319,6 +325,7 @@ def _wanted(
     oracle="nn.functional.interpolate",
     errors=lambda s: [
         (s(s.tensor(1, 1, 4)), ValueError, "either size or scale_factor"),
+        (s(s.tensor(1, 1, 4), None, 1e20), RuntimeError, "no 64-bit integers"),
         (s(s.tensor(1, 1, 4), 3, 2), ValueError, "only one of size or scale_factor"),
         (s(s.tensor(1, 1, 4), (3, 3)), ValueError, "number of spatial dimensions"),
         (s(s.tensor(1, 1, 4), 3.5), TypeError, "size"),

@@ -400,6 +400,7 @@ def rms_norm(input: Any, normalized_shape: Ints, weight: Any, eps: float | None)
     errors=lambda s: [
         (s(s.tensor(2, 3, 2), 2), RuntimeError, "divisible by num_groups"),
         (s(s.tensor(2), 1), RuntimeError, "at least 2 dimensions"),
+        (s(s.tensor(1, 4, 1), 4), ValueError, "more than 1 value per channel"),
     ],
 )
 def group_norm(input: Any, num_groups: int, weight: Any, bias: Any, eps: float) -> Any:
@@ -407,6 +408,14 @@ def group_norm(input: Any, num_groups: int, weight: Any, bias: Any, eps: float) 
 
     Wu, He: "Group normalization", 2018. The input is (N, C, ...).
     """
+    shape = tuple(input.shape)
+    grouped = input.ndim >= 2 and num_groups > 0
+    # PyTorch's count, of which the samples are a part.
+    if grouped and shape[0] * shape[1] // num_groups * numel_of(shape[2:]) == 1:
+        raise ValueError(
+            "Expected more than 1 value per channel when training, got input size "
+            f"{list(shape)} (group_norm of {num_groups} groups)"
+        )
     return _group_norm(input, num_groups, weight, bias, eps)[0]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import tangrad
 from tangrad.ops.define import composite
 from tangrad.ops.movement import Ints, numel_of
-from tangrad.ops.normalization_batch import batch_norm
+from tangrad.ops.normalization_batch import native_batch_norm
 from tangrad.ops.pooling import avg_pool2d
 from tangrad.ops.rearrange import constant_pad_nd
 
@@ -29,6 +29,7 @@ def _averaged(running: Any, repeated: Any, samples: int) -> None:
         s(s.tensor(2, 2, 3, 2, strided=True), None, None, s.tensor(2), s.tensor(2), eps=0.1),
         s(s.tensor(2, 2, 3), s.tensor(2), s.tensor(2, low=1, high=2), use_input_stats=False),
         s(s.tensor(1, 2, 2, 2, 2), None, None, s.tensor(2)),
+        s(s.tensor(2, 3, 4), eps=0.0),
     ],
     oracle="nn.functional.instance_norm",
     errors=lambda s: [
@@ -76,7 +77,10 @@ def instance_norm(
 
     mean, var = each(running_mean), each(running_var)
     flat = input.reshape((1, samples * channels, *shape[2:]))
-    result = batch_norm(flat, mean, var, each(weight), each(bias), use_input_stats, momentum, eps)
+    # Unlike batch_norm, PyTorch takes an eps of 0 here.
+    result = native_batch_norm(
+        flat, each(weight), each(bias), mean, var, use_input_stats, momentum, eps
+    )[0]
     if use_input_stats:
         _averaged(running_mean, mean, samples)
         _averaged(running_var, var, samples)

@@ -215,7 +215,9 @@ def adam_update(
     first.lerp_(grad, 1 - beta1)
     second.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
     if largest:
-        largest[0].copy_(tangrad.maximum(largest[0], second))
+        # Recorded, the maximum keeps what is about to be written.
+        before = largest[0].clone() if tangrad.is_grad_enabled() else largest[0]
+        largest[0].copy_(tangrad.maximum(before, second))
         second = largest[0]
     denominator = (second.sqrt() / math.sqrt(1 - beta2**step)).add_(eps)
     target.addcdiv_(first, denominator, value=-lr / (1 - beta1**step))

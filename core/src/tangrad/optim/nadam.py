@@ -88,9 +88,14 @@ class NAdam(ElementwiseOptimizer):
         weight = beta1 * (1 - 0.5 * 0.96 ** (step * decay))
         following = beta1 * (1 - 0.5 * 0.96 ** ((step + 1) * decay))
         state["mu_product"] *= weight
-        product = state["mu_product"].item()
+        recorded = group["differentiable"] and state["mu_product"].requires_grad
+        product = state["mu_product"].clone() if recorded else state["mu_product"].item()
         mean = state["exp_avg"].lerp_(grad, 1 - beta1)
         squares = state["exp_avg_sq"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
         root = squares.div(1 - beta2**step).sqrt() + group["eps"]
-        parameter.addcdiv_(grad, root, value=-lr * (1 - weight) / (1 - product))
-        parameter.addcdiv_(mean, root, value=-lr * following / (1 - product * following))
+        rates = -lr * (1 - weight) / (1 - product), -lr * following / (1 - product * following)
+        for direction, rate in zip((grad, mean), rates, strict=True):
+            if recorded:
+                parameter.addcdiv_(direction * rate, root)
+            else:
+                parameter.addcdiv_(direction, root, value=rate)

@@ -59,21 +59,25 @@ def save(
         f: a path, or an object with `write`.
         pickle_module: ignored; the pickle is written by this package.
         pickle_protocol: pickle's.
+        _use_new_zipfile_serialization: write the zip format, or the one before PyTorch 1.6.
 
     Raises:
         SerializationError: a tensor cannot be saved.
         OSError: the file cannot be written.
-        ValueError: the format before PyTorch 1.6 is asked for, which is only read.
         pickle.PicklingError: something in `obj` cannot be pickled.
     """
     import io
     import os
     from pathlib import Path
 
-    from tangrad.serialization.writing import atomically, write_archive, writing_to
+    from tangrad.serialization.writing import atomically, write_archive, write_legacy, writing_to
 
-    if not _use_new_zipfile_serialization:
-        raise ValueError("save: only the zip format is written; files before PyTorch 1.6 are read")
+    def write_format(obj: object, write: Any, folder: str) -> None:
+        if _use_new_zipfile_serialization:
+            write_archive(obj, write, folder, pickle_protocol)
+        else:
+            write_legacy(obj, write, pickle_protocol)
+
     if (format_ := _plugin_format(f)) is not None:
         with atomically(f) as file, io.BufferedWriter(file) as buffered:
             format_.save(obj, buffered)
@@ -81,13 +85,13 @@ def save(
     if isinstance(f, (str, os.PathLike)):
         folder = Path(os.fspath(f)).name.rpartition(".")[0] or Path(os.fspath(f)).name
         with atomically(f) as file:
-            write_archive(obj, writing_to(file), folder, pickle_protocol)
+            write_format(obj, writing_to(file), folder)
         return
     if not hasattr(f, "write"):
         raise AttributeError(
             f"expected 'f' to be a path or an object with a 'write' method, got {type(f).__name__}"
         )
-    write_archive(obj, f.write, "archive", pickle_protocol)
+    write_format(obj, f.write, "archive")
 
 
 def load(

@@ -18,6 +18,9 @@ CENTRAL = struct.Struct("<4s6H3L5H2L")
 LOCAL = struct.Struct("<4s5H3L2H")
 FULL16, FULL32 = 0xFFFF, 0xFFFFFFFF
 ALIGNMENT = 64
+# What a file of the format before 1.6 begins with.
+LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
+LEGACY_PROTOCOL = 1001
 
 
 class Member(NamedTuple):

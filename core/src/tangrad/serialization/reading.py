@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tangrad import _C
-from tangrad.serialization.archive import ArchiveReader
+from tangrad.serialization.archive import LEGACY_MAGIC, LEGACY_PROTOCOL, ArchiveReader
 from tangrad.serialization.errors import SerializationError
 from tangrad.serialization.globals import (
     Globals,
@@ -21,8 +21,6 @@ from tangrad.serialization.machine import SafeUnpickler
 from tangrad.serialization.placement import bytes_tensor, host_view, whole
 from tangrad.serialization.source import Source
 
-LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
-LEGACY_PROTOCOL = 1001
 Place = Callable[[Any, str], Any]
 
 

@@ -1,10 +1,11 @@
-"""Write PyTorch's files: the zip format."""
+"""Write PyTorch's files: the zip format, and the one before 1.6."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import pickle
+import struct
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from types import FunctionType
 from typing import Any
 
 from tangrad import _C
-from tangrad.serialization.archive import ALIGNMENT, ArchiveWriter
+from tangrad.serialization.archive import ALIGNMENT, LEGACY_MAGIC, LEGACY_PROTOCOL, ArchiveWriter
 from tangrad.serialization.errors import SerializationError
 from tangrad.serialization.globals import STORAGE_OF_DTYPE, as_torch
 from tangrad.serialization.placement import host_view, whole
@@ -208,6 +209,56 @@ def write_archive(obj: Any, write: Callable[[Any], Any], folder: str, protocol: 
     archive.add("version", b"3\n")
     archive.add(".data/serialization_id", b"0" * 40)
     archive.close()
+
+
+class _LegacyPickler(TensorPickler):
+    """Refer to storages as the format before 1.6 does: with a view's place, which is never one.
+
+    Attributes:
+        typed: {key: (dtype of the storage's elements, their number)}.
+    """
+
+    def __init__(self, file: Any, protocol: int) -> None:
+        super().__init__(file, protocol)
+        self.typed: dict[str, tuple[str | None, int]] = {}
+
+    def _reference(self, storage: Any, dtype: str | None) -> tuple[Any, ...]:
+        found = super()._reference(storage, dtype)
+        key, count = found[2], found[4]
+        if self.typed.setdefault(key, (dtype, count))[0] != dtype:
+            raise SerializationError(
+                f"save: tensors of {self.typed[key][0]} and of {dtype} share a storage, which the "
+                "format before PyTorch 1.6 cannot tell; clone one of them, or write the zip format"
+            )
+        return (*found, None)
+
+
+def write_legacy(obj: Any, write: Callable[[Any], Any], protocol: int) -> None:
+    """Write an object in the format before PyTorch 1.6: pickles, then the storages.
+
+    Args:
+        obj: the object.
+        write: takes bytes.
+        protocol: pickle's.
+
+    Raises:
+        SerializationError: two dtypes share a storage.
+    """
+    import io
+
+    stream = io.BytesIO()
+    pickler = _LegacyPickler(stream, protocol)
+    pickler.dump(obj)
+    sizes = {"short": 2, "int": 4, "long": 4}
+    system = {"protocol_version": LEGACY_PROTOCOL, "little_endian": True, "type_sizes": sizes}
+    for part in (LEGACY_MAGIC, LEGACY_PROTOCOL, system):
+        write(pickle.dumps(part, protocol))
+    write(stream.getbuffer())
+    keys = sorted(pickler.storages)
+    write(pickle.dumps(keys, protocol))
+    for key in keys:
+        write(struct.pack("<q", pickler.typed[key][1]))
+        write(_bytes_of(pickler.storages[key]))
 
 
 def _bytes_of(storage: Any) -> Any:

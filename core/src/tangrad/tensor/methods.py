@@ -396,6 +396,8 @@ TABLE: dict[str, Any] = {
     "is_mkldnn": property(lambda self: False),
     "is_nested": property(lambda self: False),
     "is_sparse_csr": property(lambda self: False),
+    # A name of PyTorch's for `grad`, which programs write to.
+    "_grad": property(lambda self: self.grad, lambda self, grad: setattr(self, "grad", grad)),
     "T": property(_transposed),
     "mT": property(_matrix_transposed),
     "H": property(_adjoint),

@@ -691,6 +691,8 @@ def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, 
     if "tensor" in options:
         tensor = options["tensor"]
         options.update(device=tensor.device, dtype=tensor.dtype)
+    if options.get("copy"):
+        raise RuntimeError("Module.to() does not accept copy: it changes the module in place")
     device = options.get("device")
     if device is not None and not isinstance(device, tangrad.device):
         device = tangrad.device(device)

@@ -156,18 +156,20 @@ def set_rate(group: dict[str, Any], rate: Any) -> None:
 def per_group(optimizer: Any, name: str, value: Any) -> list[Any]:
     """Return a list with a value for each group, from one or from a list.
 
+    Tensors are copied: what happens to the caller's later must not change the schedule.
+
     Raises:
         ValueError: the list has another length than the groups.
     """
     groups = optimizer.param_groups
     if not isinstance(value, (list, tuple)):
-        return [value] * len(groups)
+        return [_copied(value) for _ in groups]
     if len(value) != len(groups):
         raise ValueError(
             f"{name} must have the same length as optimizer.param_groups. {name} has "
             f"{len(value)}, param_groups has {len(groups)}."
         )
-    return list(value)
+    return [_copied(each) for each in value]
 
 
 def _copied(rate: Any) -> Any:
