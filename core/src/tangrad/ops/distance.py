@@ -7,7 +7,8 @@ from typing import Any
 
 import tangrad
 from tangrad import ops
-from tangrad.ops.define import composite
+from tangrad.ops.define import composite, op
+from tangrad.ops.movement import batched_front
 from tangrad.ops.reduction_moments import p_norm
 
 
@@ -168,17 +169,91 @@ def cdist(x1: Any, x2: Any, p: float, compute_mode: Any) -> Any:
     return _distances("cdist", x1.unsqueeze(-2) - x2.unsqueeze(-3), p)
 
 
+def _no_halves(name: str, dtype: Any) -> NotImplementedError:
+    return NotImplementedError(f"\"{name}\" not implemented for '{dtype}'; convert with .float()")
+
+
 def _distances(name: str, difference: Any, p: float) -> Any:
     if difference.dtype in (tangrad.float16, tangrad.bfloat16):
-        raise NotImplementedError(
-            f"\"{name}\" not implemented for '{difference.dtype}'; convert with .float()"
-        )
+        raise _no_halves(name, difference.dtype)
     return p_norm(difference, p, (difference.ndim - 1,), False)
 
 
 # Elements from which the differences of one row outweigh the calls for it, and all differences
 # the nodes of a graph for each row.
 _LONG, _LARGE = 2**14, 2**21
+
+
+def _places(x: Any) -> Any:
+    """Give the two rows of each pair."""
+    return ops.triu_indices(x.shape[-2], x.shape[-2], 1, device=x.device)
+
+
+def _differences(x: Any) -> Any:
+    first, second = _places(x)
+    return x.index_select(-2, first) - x.index_select(-2, second)
+
+
+def _distances_of_pairs(self: Any, p: float) -> Any:
+    if self.numel() < _LONG or self.numel() * self.shape[0] < _LARGE:
+        return p_norm(_differences(self), p, (1,), False)
+    return ops.cat(list(_row_by_row(self, p)))
+
+
+def _row_by_row(x: Any, p: float) -> Iterator[Any]:
+    """Give the distances of each row to those behind it: differences of one row fit a cache."""
+    last = x.shape[0] - 1
+    for i, row in enumerate(x.split(1)[:last]):
+        yield p_norm(row - x.narrow(0, i + 1, last - i), p, (1,), False)
+
+
+def _slopes(difference: Any, result: Any, p: float) -> Any:
+    """Differentiate the distances by the differences, zero where a distance has a corner."""
+    distance = result.unsqueeze(-1)
+    size = difference.abs()
+    if p == 0:
+        return tangrad.zeros_like(difference)
+    if p == 1:
+        return difference.sign()
+    if p == float("inf"):
+        largest = (size == distance).to(difference.dtype)
+        return difference.sign() * largest / largest.sum(-1, keepdim=True)
+    # Masked twice, so that further derivatives are zero where a difference is, not NaN.
+    none = (size == 0) | (distance == 0)
+    ratio = size.masked_fill(none, 1) / distance.masked_fill(distance == 0, 1)
+    return difference.sign() * (ratio ** (p - 1)).masked_fill(none, 0)
+
+
+def _pdist_vjp(g: Any, self: Any, result: Any, p: float) -> Any:
+    first, second = _places(self)
+    by_difference = _slopes(_differences(self), result, p) * g.unsqueeze(-1)
+    zeros = tangrad.zeros_like(self)
+    return zeros.index_add(0, first, by_difference).index_add(0, second, -by_difference)
+
+
+pair_distances = op(
+    "_pdist(Tensor self, float p) -> Tensor",
+    shape=lambda self: (self.shape[0] * (self.shape[0] - 1) // 2,),
+    decompose=_distances_of_pairs,
+    vjp={"self": _pdist_vjp},
+    jvp=lambda self, self_t, result, p: (
+        _slopes(_differences(self), result, p) * _differences(self_t)
+    ).sum(-1),
+    batch=lambda size, dims, self, p: (
+        p_norm(_differences(batched_front(self, dims[0], size)), p, (2,), False),
+        0,
+    ),
+    dtypes="floating",
+    function=False,
+    method=False,
+    samples=lambda s: [
+        s(s.tensor(4, 3), p)
+        for p in (2.0, 1.0, float("inf"), 3.0, 0.0)
+        if s.dtype in ("float32", "float64")
+    ],
+    oracle=lambda torch, x, p: torch.nn.functional.pdist(x, p),
+    doc="Compute the distances of all pairs of at least two rows, which are not empty.",
+)
 
 
 @composite(
@@ -208,17 +283,9 @@ def pdist(self: Any, p: float) -> Any:
         return self.new_empty((0,)) + self.sum() * 0
     if self.shape[1] == 0:
         return self.new_zeros((self.shape[0] * (self.shape[0] - 1) // 2,))
-    if self.numel() < _LONG or self.numel() * self.shape[0] < _LARGE:
-        first, second = ops.triu_indices(self.shape[0], self.shape[0], 1, device=self.device)
-        return _distances("pdist", self.index_select(0, first) - self.index_select(0, second), p)
-    return ops.cat(list(_row_by_row(self, p)))
-
-
-def _row_by_row(x: Any, p: float) -> Iterator[Any]:
-    """Give the distances of each row to those behind it: differences of one row fit a cache."""
-    last = x.shape[0] - 1
-    for i, row in enumerate(x.split(1)[:last]):
-        yield _distances("pdist", row - x.narrow(0, i + 1, last - i), p)
+    if self.dtype.itemsize < 4:
+        raise _no_halves("pdist", self.dtype)
+    return pair_distances(self.contiguous(), p)
 
 
 # Pairs --------------------------------------------------------------------------------------------
