@@ -7,7 +7,7 @@ from typing import Any
 
 import tangrad
 from tangrad import ops
-from tangrad.ops.define import composite, op
+from tangrad.ops.define import composite, op, pointwise
 from tangrad.ops.movement import batched_front
 from tangrad.ops.reduction_moments import p_norm
 
@@ -322,13 +322,50 @@ def cosine_similarity(x1: Any, x2: Any, dim: int, eps: float) -> Any:
             f"expected common dtype to be floating point, yet common dtype is {common}"
         )
     x1, x2 = ops.broadcast_tensors(x1.to(common), x2.to(common))
-    return (_unit(x1, dim, eps) * _unit(x2, dim, eps)).sum(dim)
+    return scaled_product(x1, _scale(x1, dim, eps), x2, _scale(x2, dim, eps)).sum(dim)
 
 
-def _unit(x: Any, dim: int, eps: float) -> Any:
+# Of vectors that are scaled first, so that no product overflows.
+scaled_product = pointwise(
+    "_scaled_product(Tensor self, Tensor scale, Tensor other, Tensor other_scale) -> Tensor",
+    "(self * scale) * (other * other_scale)",
+    dtypes="floating",
+    function=False,
+    method=False,
+    samples=lambda s: (
+        [s(s.tensor(3, 4), s.tensor(3, 1), s.tensor(3, 4), s.tensor(3, 1))] if s.is_floating else []
+    ),
+    oracle=lambda torch, x, scale, y, other_scale: (x * scale) * (y * other_scale),
+    doc="Multiply two tensors, each with a scale of its own.",
+)
+
+
+def _scale(x: Any, dim: int, eps: float) -> Any:
+    """Give the reciprocals of norms; least norms have no derivative."""
     size = _norm(x, 2, (dim,), True)
     fixed = size.detach()
-    return x / (size + (fixed.clamp(min=eps) - fixed))
+    return 1 / (size + (fixed.clamp(min=eps) - fixed))
+
+
+shifted_difference = pointwise(
+    "_shifted_difference(Tensor x1, Tensor x2, float eps) -> Tensor",
+    "x1 - x2 + eps",
+    dtypes="floating complex",
+    function=False,
+    method=False,
+    samples=lambda s: (
+        [s(s.tensor(3, 4), s.tensor(4), 0.5)] if s.is_floating or s.is_complex else []
+    ),
+    oracle=lambda torch, x1, x2, eps: x1 - x2 + eps,
+    doc="Subtract, and add a number.",
+)
+
+
+def difference_plus(x1: Any, x2: Any, eps: float) -> Any:
+    """Compute x1 - x2 + eps; integers are subtracted as such."""
+    if all(x.dtype.is_floating_point or x.dtype.is_complex for x in (x1, x2)):
+        return shifted_difference(x1, x2, eps)
+    return x1 - x2 + eps
 
 
 @composite(
@@ -348,5 +385,5 @@ def _unit(x: Any, dim: int, eps: float) -> Any:
 )
 def pairwise_distance(x1: Any, x2: Any, p: float, eps: float, keepdim: bool) -> Any:
     """Compute the p-norm of x1 - x2 + eps over the last dimension."""
-    difference = x1 - x2 + eps
+    difference = difference_plus(x1, x2, eps)
     return _norm(difference, p, (difference.ndim - 1,), keepdim)
