@@ -19,6 +19,13 @@ VMATH = frozenset(
 )
 # Those that vmath.h has in float32 only; in float64 they are among the long ones below, or lgamma.
 SINGLE = ("erfinv", "ndtri", "lgamma")
+# Functions of float32 in vmath_special.c, by their number of operands: loops call them by the
+# vector function ABI. The long ones below are for float64, and for what these leave to them.
+LANES = {
+    **dict.fromkeys("bessel_j0 bessel_j1 bessel_y0 bessel_y1 i1e".split(), 1),
+    **dict.fromkeys("digamma trigamma erfcx log_ndtr".split(), 1),
+    **dict.fromkeys("zeta polygamma igamma igammac".split(), 2),
+}
 # GCC has instructions for these, given the built-in names.
 BUILTIN = frozenset(("fabs", "sqrt", "copysign", "fma"))
 
@@ -149,6 +156,18 @@ def shared_source() -> str:
     )
 
 
+def _lanes_helper(name: str, operands: int) -> str:
+    """Return the helper of float32 that calls a function of vmath_special.c."""
+    symbol = f"tgc_{name}_f32"
+    parameters = ", ".join(f"float {letter}" for letter in "ab"[:operands])
+    return (
+        f"#define {symbol} TGC_VMATH_JOIN({symbol}, TGC_LEVEL)\n"
+        f"TGC_CLONED float {symbol}({parameters});\n"
+        f"static inline float tg_{name}_f32({parameters})"
+        f" {{ return {symbol}({', '.join('ab'[:operands])}); }}"
+    )
+
+
 def cpu_dialect() -> CpuDialect:
     """Return the dialect "cpu"."""
     base = DIALECTS["c"]
@@ -162,6 +181,7 @@ def cpu_dialect() -> CpuDialect:
         helpers[f"tg_{name}_f32"] = (
             f"static inline float tg_{name}_f32(float a) {{ return tgc_{name}_f32(a); }}"
         )
+    helpers |= {f"tg_{n}_f32": _lanes_helper(n, operands) for n, operands in LANES.items()}
     for row in (("c64", "float", "TGC_FMAF", "f"), ("c128", "double", "TGC_FMA", "")):
         helpers |= _complex_helpers(*row)
     return CpuDialect(

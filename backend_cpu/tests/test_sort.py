@@ -142,3 +142,18 @@ def test_missing_working_memory_is_an_error() -> None:
     finally:
         _kernels.fail_scratch_after(-1)
     assert x.sort().values.shape == (4, 8)
+
+
+@pytest.mark.parametrize("right", [False, True])
+@pytest.mark.parametrize("dtype", ["int32", "uint32", "int64", "uint64", "float32", "float64"])
+@pytest.mark.parametrize("size", [1, 2, 15, 16, 17, 255, 256, 257, 4095, 4096, 4097])
+def test_searches_for_more_than_is_sorted_end_at_every_place(size, dtype, right):
+    rng = np.random.default_rng(size)
+    row = np.sort(rng.integers(0, 2 * size, size).astype(dtype))
+    wanted = np.resize(np.arange(2 * size + 1).astype(dtype), (2, size + 40))
+    ends = [np.inf, -np.inf, np.nan] if "float" in dtype else [np.iinfo(dtype).max, 0]
+    wanted[0, : len(ends)] = ends
+    row[-1:] = ends[0]
+    found = tangrad.searchsorted(tangrad.tensor(row), tangrad.tensor(wanted), right=right)
+    expected = np.searchsorted(row, wanted, "right" if right else "left")
+    np.testing.assert_array_equal(found.numpy(), expected)

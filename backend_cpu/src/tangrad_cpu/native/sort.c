@@ -6,6 +6,9 @@
 #include "half.h"
 #include "tgc.h"
 
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
 #include <stdatomic.h>
 #include <string.h>
 
@@ -32,6 +35,11 @@
 #define GRAIN 8192
 /* Searches that go on at the same time. */
 #define SEARCHES 32
+/* A tree for searches: of rows that are no longer than what is looked for. */
+#define NODE_KEYS 16
+#define TREE_LEVELS 8
+#define TREE_LEAST 1
+#define TREE_MOST (1 << 24)
 
 typedef struct wide_item {
     uint64_t key, place;
@@ -394,7 +402,7 @@ static int topk(const tg_call *call, void *context)
 typedef struct search_job {
     const tg_view *rows, *x, *out;
     int64_t tasks, pieces, length; /* a task is a piece of a row of x */
-    int right;
+    int right, flat;               /* all of x, without gaps, is one row */
 } search_job;
 
 static void search_task(int64_t task, void *context)
@@ -402,7 +410,7 @@ static void search_task(int64_t task, void *context)
     const search_job *j = context;
     const tg_view *rows = j->rows, *x = j->x, *out = j->out;
     const row_kind *kind = kinds[rows->dtype];
-    const int last = x->ndim - 1, one = rows->ndim == 1;
+    const int last = j->flat ? -1 : x->ndim - 1, one = rows->ndim == 1;
     const int64_t row = task / j->pieces, piece = task % j->pieces;
     const int64_t begin = tgc_begin(j->length, j->pieces, piece, 1);
     const int64_t end = tgc_begin(j->length, j->pieces, piece + 1, 1);
@@ -410,10 +418,23 @@ static void search_task(int64_t task, void *context)
     const char *table = (const char *)rows->data;
     if (!one)
         table += row_offset(rows, rows->ndim - 1, row, rows->shape) * kind->itemsize;
-    const char *wanted = (const char *)x->data + (row_offset(x, last, row, x->shape) + begin * x_step) * kind->itemsize;
-    int64_t *places = (int64_t *)out->data + row_offset(out, last, row, x->shape) + begin * out_step;
+    const int64_t x_first = j->flat ? 0 : row_offset(x, last, row, x->shape);
+    const int64_t out_first = j->flat ? 0 : row_offset(out, last, row, x->shape);
+    const char *wanted = (const char *)x->data + (x_first + begin * x_step) * kind->itemsize;
+    int64_t *places = (int64_t *)out->data + out_first + begin * out_step;
     kind->search(table, rows->strides[rows->ndim - 1], rows->shape[rows->ndim - 1], wanted, x_step, end - begin,
                  j->right, places, out_step);
+}
+
+static int without_gaps(const tg_view *view)
+{
+    int64_t step = 1;
+    for (int d = view->ndim - 1; d >= 0; d--) {
+        if (view->shape[d] != 1 && view->strides[d] != step)
+            return 0;
+        step *= view->shape[d];
+    }
+    return 1;
 }
 
 static int search(const tg_call *call, void *context)
@@ -424,7 +445,8 @@ static int search(const tg_call *call, void *context)
     (void)context;
     if (j.x->numel == 0)
         return 0;
-    j.length = j.x->ndim ? j.x->shape[j.x->ndim - 1] : 1;
+    j.flat = j.rows->ndim == 1 && without_gaps(j.x) && without_gaps(j.out);
+    j.length = j.flat ? j.x->numel : j.x->shape[j.x->ndim - 1];
     j.pieces = tgc_tasks(j.length, GRAIN, 64);
     tgc_parallel(j.x->numel / j.length * j.pieces, search_task, &j);
     return 0;

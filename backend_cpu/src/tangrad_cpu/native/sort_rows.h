@@ -180,9 +180,75 @@ static inline __attribute__((always_inline)) void SR(search_by)(const char *row,
     }
 }
 
+#if defined(__AVX512F__) && SR_BITS >= 32
+/* Keys of a node that are less than a bound. */
+static inline int64_t SR(lesser)(const SR_KEYS *node, SR_KEYS bound)
+{
+#if SR_BITS == 32
+    return __builtin_popcount(_mm512_cmplt_epu32_mask(_mm512_load_si512(node), _mm512_set1_epi32((int)bound)));
+#else
+    const __m512i wanted = _mm512_set1_epi64((long long)bound);
+    return __builtin_popcount(_mm512_cmplt_epu64_mask(_mm512_load_si512(node), wanted))
+           + __builtin_popcount(_mm512_cmplt_epu64_mask(_mm512_load_si512(node + 8), wanted));
+#endif
+}
+
+/* Search by a tree of nodes of 16 keys, compared at once: those of a level are the last ones of the
+ * nodes below. Behind the keys of each level stands at least one that is less than no bound. Returns
+ * 0 where it does not pay. */
+static int SR(search_tree)(const char *row, const int64_t step, int64_t n, const char *x, int64_t x_step,
+                           int64_t count, int right, int64_t *places, int64_t place_step)
+{
+    const SR_T *a = (const SR_T *)row, *wanted = (const SR_T *)x;
+    SR_KEYS *levels[TREE_LEVELS], *memory;
+    int64_t sizes[TREE_LEVELS], total = 0;
+    int depth = 0;
+    if (n < TREE_LEAST || n > TREE_MOST || count < n)
+        return 0;
+    for (int64_t size = n; depth == 0 || size > NODE_KEYS; depth++) {
+        size = depth == 0 ? n : size / NODE_KEYS;
+        sizes[depth] = (size / NODE_KEYS + 1) * NODE_KEYS;
+        total += sizes[depth];
+    }
+    memory = tgc_scratch((size_t)total * sizeof(SR_KEYS));
+    if (memory == NULL)
+        return 0;
+    levels[0] = memory;
+    for (int64_t i = 0; i < sizes[0]; i++)
+        memory[i] = i < n ? (SR_KEYS)(SR_ENCODE(a[i * step])) : (SR_KEYS)~(SR_KEYS)0;
+    for (int level = 1; level < depth; level++) {
+        levels[level] = levels[level - 1] + sizes[level - 1];
+        for (int64_t i = 0; i < sizes[level]; i++) {
+            const int64_t last = (i + 1) * NODE_KEYS - 1;
+            levels[level][i] = last < sizes[level - 1] ? levels[level - 1][last] : (SR_KEYS)~(SR_KEYS)0;
+        }
+    }
+    for (int64_t i = 0; i < count; i++) {
+        const SR_KEYS key = (SR_KEYS)(SR_ENCODE(wanted[i * x_step]));
+        const int beyond = right && key == (SR_KEYS)~(SR_KEYS)0;
+        const SR_KEYS bound = (SR_KEYS)(key + (right && !beyond));
+        int64_t at = 0;
+        for (int level = depth - 1; level >= 0; level--)
+            at = NODE_KEYS * at + SR(lesser)(levels[level] + NODE_KEYS * at, bound);
+        places[i * place_step] = beyond ? n : at;
+    }
+    tgc_scratch_free(memory);
+    return 1;
+}
+#else
+static int SR(search_tree)(const char *row, const int64_t step, int64_t n, const char *x, int64_t x_step,
+                           int64_t count, int right, int64_t *places, int64_t place_step)
+{
+    (void)row, (void)step, (void)n, (void)x, (void)x_step, (void)count, (void)right, (void)places, (void)place_step;
+    return 0;
+}
+#endif
+
 static void SR(search)(const char *row, int64_t step, int64_t n, const char *x, int64_t x_step, int64_t count,
                        int right, int64_t *places, int64_t place_step)
 {
+    if (SR(search_tree)(row, step, n, x, x_step, count, right, places, place_step))
+        return;
     if (step == 1)
         SR(search_by)(row, 1, n, x, x_step, count, right, places, place_step);
     else

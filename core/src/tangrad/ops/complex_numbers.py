@@ -7,18 +7,33 @@ from __future__ import annotations
 
 from typing import Any
 
-from tangrad.ops.define import pointwise
+from tangrad.ops.define import composite, pointwise
 
-conj_physical = pointwise(
-    "conj_physical(Tensor self) -> Tensor",
+conjugated = pointwise(
+    "_conj_physical(Tensor self) -> Tensor",
     "conj(self)",
     strict_out_dtype=True,
     vjp={"self": "conj(g)"},
     jvp={"self": "conj(self_t)"},
-    inplace=True,
     samples=lambda s: s.unary(),
+    oracle="conj_physical",
+    function=False,
+    method=False,
     doc="Conjugate every element, in new memory; real numbers stay as they are.",
 )
+
+
+@composite(
+    "conj_physical(Tensor self) -> Tensor",
+    out=True,
+    strict_out_dtype=True,
+    inplace=True,
+    samples=lambda s: s.unary(),
+)
+def conj_physical(self: Any) -> Any:
+    """Conjugate every element, in new memory; a real tensor is returned as it is."""
+    return conjugated(self) if self.dtype.is_complex else self
+
 
 angle = pointwise(
     "angle(Tensor self) -> Tensor",

@@ -7,7 +7,8 @@ from typing import Any
 
 import tangrad
 from tangrad import ops
-from tangrad.ops.define import composite
+from tangrad.ops.define import composite, op, pointwise
+from tangrad.ops.movement import batched_front
 from tangrad.ops.reduction_moments import p_norm
 
 
@@ -168,17 +169,91 @@ def cdist(x1: Any, x2: Any, p: float, compute_mode: Any) -> Any:
     return _distances("cdist", x1.unsqueeze(-2) - x2.unsqueeze(-3), p)
 
 
+def _no_halves(name: str, dtype: Any) -> NotImplementedError:
+    return NotImplementedError(f"\"{name}\" not implemented for '{dtype}'; convert with .float()")
+
+
 def _distances(name: str, difference: Any, p: float) -> Any:
     if difference.dtype in (tangrad.float16, tangrad.bfloat16):
-        raise NotImplementedError(
-            f"\"{name}\" not implemented for '{difference.dtype}'; convert with .float()"
-        )
+        raise _no_halves(name, difference.dtype)
     return p_norm(difference, p, (difference.ndim - 1,), False)
 
 
 # Elements from which the differences of one row outweigh the calls for it, and all differences
 # the nodes of a graph for each row.
 _LONG, _LARGE = 2**14, 2**21
+
+
+def _places(x: Any) -> Any:
+    """Give the two rows of each pair."""
+    return ops.triu_indices(x.shape[-2], x.shape[-2], 1, device=x.device)
+
+
+def _differences(x: Any) -> Any:
+    first, second = _places(x)
+    return x.index_select(-2, first) - x.index_select(-2, second)
+
+
+def _distances_of_pairs(self: Any, p: float) -> Any:
+    if self.numel() < _LONG or self.numel() * self.shape[0] < _LARGE:
+        return p_norm(_differences(self), p, (1,), False)
+    return ops.cat(list(_row_by_row(self, p)))
+
+
+def _row_by_row(x: Any, p: float) -> Iterator[Any]:
+    """Give the distances of each row to those behind it: differences of one row fit a cache."""
+    last = x.shape[0] - 1
+    for i, row in enumerate(x.split(1)[:last]):
+        yield p_norm(row - x.narrow(0, i + 1, last - i), p, (1,), False)
+
+
+def _slopes(difference: Any, result: Any, p: float) -> Any:
+    """Differentiate the distances by the differences, zero where a distance has a corner."""
+    distance = result.unsqueeze(-1)
+    size = difference.abs()
+    if p == 0:
+        return tangrad.zeros_like(difference)
+    if p == 1:
+        return difference.sign()
+    if p == float("inf"):
+        largest = (size == distance).to(difference.dtype)
+        return difference.sign() * largest / largest.sum(-1, keepdim=True)
+    # Masked twice, so that further derivatives are zero where a difference is, not NaN.
+    none = (size == 0) | (distance == 0)
+    ratio = size.masked_fill(none, 1) / distance.masked_fill(distance == 0, 1)
+    return difference.sign() * (ratio ** (p - 1)).masked_fill(none, 0)
+
+
+def _pdist_vjp(g: Any, self: Any, result: Any, p: float) -> Any:
+    first, second = _places(self)
+    by_difference = _slopes(_differences(self), result, p) * g.unsqueeze(-1)
+    zeros = tangrad.zeros_like(self)
+    return zeros.index_add(0, first, by_difference).index_add(0, second, -by_difference)
+
+
+pair_distances = op(
+    "_pdist(Tensor self, float p) -> Tensor",
+    shape=lambda self: (self.shape[0] * (self.shape[0] - 1) // 2,),
+    decompose=_distances_of_pairs,
+    vjp={"self": _pdist_vjp},
+    jvp=lambda self, self_t, result, p: (
+        _slopes(_differences(self), result, p) * _differences(self_t)
+    ).sum(-1),
+    batch=lambda size, dims, self, p: (
+        p_norm(_differences(batched_front(self, dims[0], size)), p, (2,), False),
+        0,
+    ),
+    dtypes="floating",
+    function=False,
+    method=False,
+    samples=lambda s: [
+        s(s.tensor(4, 3), p)
+        for p in (2.0, 1.0, float("inf"), 3.0, 0.0)
+        if s.dtype in ("float32", "float64")
+    ],
+    oracle=lambda torch, x, p: torch.nn.functional.pdist(x, p),
+    doc="Compute the distances of all pairs of at least two rows, which are not empty.",
+)
 
 
 @composite(
@@ -208,17 +283,9 @@ def pdist(self: Any, p: float) -> Any:
         return self.new_empty((0,)) + self.sum() * 0
     if self.shape[1] == 0:
         return self.new_zeros((self.shape[0] * (self.shape[0] - 1) // 2,))
-    if self.numel() < _LONG or self.numel() * self.shape[0] < _LARGE:
-        first, second = ops.triu_indices(self.shape[0], self.shape[0], 1, device=self.device)
-        return _distances("pdist", self.index_select(0, first) - self.index_select(0, second), p)
-    return ops.cat(list(_row_by_row(self, p)))
-
-
-def _row_by_row(x: Any, p: float) -> Iterator[Any]:
-    """Give the distances of each row to those behind it: differences of one row fit a cache."""
-    last = x.shape[0] - 1
-    for i, row in enumerate(x.split(1)[:last]):
-        yield _distances("pdist", row - x.narrow(0, i + 1, last - i), p)
+    if self.dtype.itemsize < 4:
+        raise _no_halves("pdist", self.dtype)
+    return pair_distances(self.contiguous(), p)
 
 
 # Pairs --------------------------------------------------------------------------------------------
@@ -255,13 +322,50 @@ def cosine_similarity(x1: Any, x2: Any, dim: int, eps: float) -> Any:
             f"expected common dtype to be floating point, yet common dtype is {common}"
         )
     x1, x2 = ops.broadcast_tensors(x1.to(common), x2.to(common))
-    return (_unit(x1, dim, eps) * _unit(x2, dim, eps)).sum(dim)
+    return scaled_product(x1, _scale(x1, dim, eps), x2, _scale(x2, dim, eps)).sum(dim)
 
 
-def _unit(x: Any, dim: int, eps: float) -> Any:
+# Of vectors that are scaled first, so that no product overflows.
+scaled_product = pointwise(
+    "_scaled_product(Tensor self, Tensor scale, Tensor other, Tensor other_scale) -> Tensor",
+    "(self * scale) * (other * other_scale)",
+    dtypes="floating",
+    function=False,
+    method=False,
+    samples=lambda s: (
+        [s(s.tensor(3, 4), s.tensor(3, 1), s.tensor(3, 4), s.tensor(3, 1))] if s.is_floating else []
+    ),
+    oracle=lambda torch, x, scale, y, other_scale: (x * scale) * (y * other_scale),
+    doc="Multiply two tensors, each with a scale of its own.",
+)
+
+
+def _scale(x: Any, dim: int, eps: float) -> Any:
+    """Give the reciprocals of norms; least norms have no derivative."""
     size = _norm(x, 2, (dim,), True)
     fixed = size.detach()
-    return x / (size + (fixed.clamp(min=eps) - fixed))
+    return 1 / (size + (fixed.clamp(min=eps) - fixed))
+
+
+shifted_difference = pointwise(
+    "_shifted_difference(Tensor x1, Tensor x2, float eps) -> Tensor",
+    "x1 - x2 + eps",
+    dtypes="floating complex",
+    function=False,
+    method=False,
+    samples=lambda s: (
+        [s(s.tensor(3, 4), s.tensor(4), 0.5)] if s.is_floating or s.is_complex else []
+    ),
+    oracle=lambda torch, x1, x2, eps: x1 - x2 + eps,
+    doc="Subtract, and add a number.",
+)
+
+
+def difference_plus(x1: Any, x2: Any, eps: float) -> Any:
+    """Compute x1 - x2 + eps; integers are subtracted as such."""
+    if all(x.dtype.is_floating_point or x.dtype.is_complex for x in (x1, x2)):
+        return shifted_difference(x1, x2, eps)
+    return x1 - x2 + eps
 
 
 @composite(
@@ -281,5 +385,5 @@ def _unit(x: Any, dim: int, eps: float) -> Any:
 )
 def pairwise_distance(x1: Any, x2: Any, p: float, eps: float, keepdim: bool) -> Any:
     """Compute the p-norm of x1 - x2 + eps over the last dimension."""
-    difference = x1 - x2 + eps
+    difference = difference_plus(x1, x2, eps)
     return _norm(difference, p, (difference.ndim - 1,), keepdim)

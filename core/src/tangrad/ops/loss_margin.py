@@ -7,6 +7,7 @@ from typing import Any
 import tangrad
 from tangrad.ops.activation import logsigmoid
 from tangrad.ops.define import composite
+from tangrad.ops.distance import difference_plus
 from tangrad.ops.loss import _reduced, _reduction
 
 # Scores of classes -------------------------------------------------------------------------------
@@ -381,7 +382,7 @@ def cosine_embedding_loss(
 
 
 def _distance(x: Any, y: Any, p: float, eps: float) -> Any:
-    return (x - y + eps).norm(p, -1)
+    return difference_plus(x, y, eps).norm(p, -1)
 
 
 @composite(

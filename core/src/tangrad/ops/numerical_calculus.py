@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import tangrad
-from tangrad.ops.define import composite, overload
+from tangrad.ops.define import composite, overload, pointwise
 
 # Integrals by the trapezoidal rule
 
@@ -44,10 +44,22 @@ def _gaps(name: str, y: Any, x: Any, dim: int) -> Any:
     return x.narrow(dim, 1, length - 1) - x.narrow(dim, 0, length - 1)
 
 
-def _pairs(y: Any, dim: int) -> Any:
-    """Return the sums of neighbours."""
+def _pairs(y: Any, dim: int) -> tuple[Any, Any]:
+    """Return neighbours."""
     length = y.shape[dim]
-    return y.narrow(dim, 1, length - 1) + y.narrow(dim, 0, length - 1)
+    return y.narrow(dim, 1, length - 1), y.narrow(dim, 0, length - 1)
+
+
+areas = pointwise(
+    "_areas(Tensor self, Tensor other, Tensor width) -> Tensor",
+    "width * (self + other)",
+    dtypes="integral floating complex",
+    function=False,
+    method=False,
+    samples=lambda s: [s(s.tensor(3, 4), s.tensor(3, 4), s.tensor(4))] if s.dtype != "bool" else [],
+    oracle=lambda torch, x, y, width: width * (x + y),
+    doc="Compute twice the areas of trapezoids.",
+)
 
 
 @composite(
@@ -75,7 +87,7 @@ def trapezoid_points(y: Any, x: Any, dim: int) -> Any:
     if y.shape[dim] == 0:
         return y.new_zeros(y.shape[:dim] + y.shape[dim + 1 :])
     _refuse_bool("trapezoid", x, y)
-    return (_gaps("trapezoid", y, x, dim) * _pairs(y, dim)).sum(dim) / 2
+    return areas(*_pairs(y, dim), _gaps("trapezoid", y, x, dim)).sum(dim) / 2
 
 
 @composite(
@@ -144,8 +156,8 @@ def cumulative_trapezoid_points(y: Any, x: Any, dim: int) -> Any:
     _refuse_bool("cumulative_trapezoid", x, y)
     if y.shape[dim] == 0:
         return y.cumsum(dim) / 2
-    areas = _gaps("cumulative_trapezoid", y, x, dim) * _pairs(y, dim)
-    return areas.cumsum(dim) / 2
+    found = areas(*_pairs(y, dim), _gaps("cumulative_trapezoid", y, x, dim))
+    return found.cumsum(dim) / 2
 
 
 @composite(
@@ -173,7 +185,8 @@ def cumulative_trapezoid_step(y: Any, dx: Any, dim: int) -> Any:
     _refuse_bool("cumulative_trapezoid", y)
     if y.shape[dim] == 0:
         return y.cumsum(dim) / 2
-    return _pairs(y, dim).cumsum(dim) * (_real_step("cumulative_trapezoid", dx) / 2)
+    first, second = _pairs(y, dim)
+    return (first + second).cumsum(dim) * (_real_step("cumulative_trapezoid", dx) / 2)
 
 
 cumulative_trapezoid = overload(

@@ -337,6 +337,7 @@ def channel_shuffle(input: Any, groups: int) -> Any:
             "Number of channels must be divisible by groups. Got "
             f"{channels} channels and {groups} groups (channel_shuffle)."
         )
-    mixed = input.unflatten(1, (groups, channels // groups)).transpose(1, 2)
+    shape = (input.shape[0], groups, channels // groups, *input.shape[2:])
+    mixed = input.reshape(shape).transpose(1, 2)
     copied = mixed.clone(memory_format=tangrad.contiguous_format)
     return in_format_of(tangrad._unsafe_view(copied, tuple(input.shape)), input)
