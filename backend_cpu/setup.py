@@ -24,7 +24,7 @@ sys.path.insert(0, str(HERE))
 
 NATIVE = Path("src/tangrad_cpu/native")
 # Compiled once; every other C file is a kernel file, compiled for each level.
-SHARED = ("pool.c", "support.c")
+SHARED = ("aligned.c", "pool.c", "support.c")
 SANITIZE = os.environ.get("TANGRAD_SANITIZE", "")
 
 LEVELS: dict[str, list[str]] = {"baseline": []}

@@ -229,7 +229,7 @@ def file_source(stem: str, members: list[Kernel]) -> str:
     """Return a kernel file: helpers, inner loops, descriptors and the table."""
     body = "\n".join(kernel_source(kernel) for kernel in members)
     entries = [
-        f'    {{"{kernel.key}", "{dtype}", TGC_LOOP, (void *)TGC(tgc_pointwise), '
+        f'    {{"{kernel.key}", "{dtype}", TGC_ANYWHERE, (void *)TGC(tgc_pointwise), '
         f"&{kernel.symbol}{direct_mark(kernel, dtype)}_kernel}},"
         for kernel in members
         for dtype in (kernel.compute, *STORED.get(kernel.compute, ()))

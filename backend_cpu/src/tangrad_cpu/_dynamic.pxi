@@ -20,6 +20,12 @@ cdef void* memory(object tensor):
     return core.host_data(<PyObject*>tensor)
 
 
+cdef object packed(object tensor):
+    """Return a tensor's elements side by side, at addresses that C can load them from."""
+    tensor = tensor.contiguous()
+    return tensor.clone() if tensor.data_ptr() % tensor.itemsize else tensor
+
+
 cdef object new(object shape, object dtype, object like):
     """Return an uninitialised tensor."""
     return like.new_empty(shape, dtype=dtype)
@@ -83,7 +89,7 @@ def nonzero_table(outs, args):
 def bincount(outs, args):
     """Count how often each number occurs, or add up the weights of its occurrences."""
     self, weights, minlength = args
-    numbers = self.to(tangrad.int64).contiguous()
+    numbers = packed(self.to(tangrad.int64))
     cdef int64_t n = numbers.numel(), least = 0, most = -1
     cdef const int64_t* values = <const int64_t*>memory(numbers)
     cdef const double* added = NULL
@@ -100,7 +106,7 @@ def bincount(outs, args):
     if weights is None:
         counts = <int64_t*>memory(result)
     else:
-        wide = weights.to(tangrad.float64).contiguous()
+        wide = packed(weights.to(tangrad.float64))
         added = <const double*>memory(wide)
         sums = <double*>memory(result)
     with nogil:

@@ -5,11 +5,12 @@ import os
 from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
-from tangrad.api cimport tg_api, tg_call_kernel, tg_import_api, tg_loop_kernel
+from tangrad.api cimport tg_api, tg_call, tg_import_api, tg_loop, tg_loop_kernel
 
 cdef extern from "tgc.h":
     enum:
-        TGC_LOOP
+        TGC_CALL
+        TGC_ANYWHERE
     ctypedef struct tgc_kernel:
         const char* op
         const char* dtype
@@ -22,6 +23,10 @@ cdef extern from "tgc.h":
     void tgc_set_threads(int)
     int tgc_threads()
     void tgc_scratch_fail_after(int64_t)
+
+cdef extern from "aligned.h":
+    int tgc_loop_aligned(const tg_loop*, void*) noexcept nogil
+    int tgc_call_aligned(const tg_call*, void*) noexcept nogil
 
 cdef extern from *:
     """
@@ -159,11 +164,12 @@ def _entered(*args):
 cdef int register(object op, str dtype, size_t address) except -1:
     cdef const tgc_kernel* kernel = <const tgc_kernel*>address
     name = dtype.encode()
-    if kernel.kind == TGC_LOOP:
+    if kernel.kind == TGC_ANYWHERE:
         return core.register_kernel_of(<PyObject*>op, device, b"strided", name, <tg_loop_kernel>kernel.function, NULL,
                                        <void*>kernel.context)
-    return core.register_kernel_of(<PyObject*>op, device, b"strided", name, NULL, <tg_call_kernel>kernel.function,
-                                   <void*>kernel.context)
+    if kernel.kind == TGC_CALL:
+        return core.register_kernel_of(<PyObject*>op, device, b"strided", name, NULL, tgc_call_aligned, <void*>kernel)
+    return core.register_kernel_of(<PyObject*>op, device, b"strided", name, tgc_loop_aligned, NULL, <void*>kernel)
 
 
 def register_copies():

@@ -49,4 +49,4 @@ static int copy(const tg_loop *loop, void *context)
     return 0;
 }
 
-const tgc_kernel TGC(tgc_table_copy)[] = {TGC_OF_EVERY_DTYPE("copy_", TGC_LOOP, copy, NULL), {0}};
+const tgc_kernel TGC(tgc_table_copy)[] = {TGC_OF_EVERY_DTYPE("copy_", TGC_ANYWHERE, copy, NULL), {0}};

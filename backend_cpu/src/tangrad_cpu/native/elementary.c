@@ -216,7 +216,7 @@ KERNEL(sigmoid, 12)
 KERNEL(silu, 12)
 KERNEL(gelu, 12)
 
-#define ENTRY(op, name) {op, "float32", TGC_LOOP, (void *)TGC(tgc_pointwise), &name##_kernel},
+#define ENTRY(op, name) {op, "float32", TGC_ANYWHERE, (void *)TGC(tgc_pointwise), &name##_kernel},
 #else
 #define ENTRY(op, name)
 #endif

@@ -1,7 +1,7 @@
 /* Drive the inner loop of a pointwise kernel over any operands: contiguous ones directly, all
  * others through tiles that stay in the first-level cache. A tile is a contiguous piece of an
- * operand in the kernel's dtype: a number is filled in once, strided elements are gathered, half
- * precision is widened, and results go back the same way. */
+ * operand in the kernel's dtype: a number is filled in once, strided elements and those that are
+ * not aligned are gathered, half precision is widened, and results go back the same way. */
 #include "pointwise_loop.h"
 
 #include "pointwise_tile.h"
@@ -45,6 +45,12 @@ typedef struct plan {
 static inline int64_t width_of(const plan *p, int i)
 {
     return tgc_itemsize[p->kernel->dtypes[i]];
+}
+
+/* Whether an inner loop can take an operand's elements as they are. */
+static inline int is_ready(const tg_operand *operand, int dtype)
+{
+    return operand->dtype == dtype && ((uintptr_t)operand->data & tgc_past_alignment[dtype]) == 0;
 }
 
 static int divided_by_zero(const tgc_pointwise_kernel *kernel)
@@ -132,7 +138,7 @@ static void move_dim(int64_t *values, int from, int to)
 static int is_flat(const plan *p, int i)
 {
     int64_t step = width_of(p, i);
-    if (p->loop->operands[i].dtype != p->kernel->dtypes[i])
+    if (!is_ready(&p->loop->operands[i], p->kernel->dtypes[i]))
         return 0;
     for (int d = p->rank - 1; d >= p->split; d--) {
         if (p->shape[d] != 1 && p->strides[i][d] != step)
@@ -414,7 +420,7 @@ int TGC(tgc_pointwise)(const tg_loop *loop, void *context)
     for (int i = 0; i < count; i++) {
         const tg_operand *operand = &loop->operands[i];
         data[i] = operand->data;
-        if (operand->dtype != kernel->dtypes[i] || (n > 1 && operand->strides[0] != tgc_itemsize[operand->dtype]))
+        if (!is_ready(operand, kernel->dtypes[i]) || (n > 1 && operand->strides[0] != tgc_itemsize[operand->dtype]))
             return run_planned(loop, kernel);
     }
     if (n >= 2 * TASK_LEAST)

@@ -10,6 +10,14 @@ typedef struct pair {
     uint64_t low, high;
 } pair;
 
+/* Elements of an operand may lie at any byte. */
+#define ANYWHERE __attribute__((aligned(1)))
+typedef uint8_t uint8_t_anywhere ANYWHERE;
+typedef uint16_t uint16_t_anywhere ANYWHERE;
+typedef uint32_t uint32_t_anywhere ANYWHERE;
+typedef uint64_t uint64_t_anywhere ANYWHERE;
+typedef pair pair_anywhere ANYWHERE;
+
 /* --- half precision --------------------------------------------------------------------------- */
 
 typedef union word {
@@ -55,7 +63,7 @@ static inline uint16_t round_to_float16(float value)
 }
 #endif
 
-static void widen(float *to, const uint16_t *from, int64_t n, int dtype)
+static void widen(float *to, const uint16_t_anywhere *from, int64_t n, int dtype)
 {
     if (dtype == TGC_BFLOAT16) {
         for (int64_t i = 0; i < n; i++)
@@ -78,7 +86,7 @@ static void widen(float *to, const uint16_t *from, int64_t n, int dtype)
 #endif
 }
 
-static void narrow(uint16_t *to, const float *from, int64_t n, int dtype)
+static void narrow(uint16_t_anywhere *to, const float *from, int64_t n, int dtype)
 {
     if (dtype == TGC_BFLOAT16) {
         for (int64_t i = 0; i < n; i++)
@@ -113,13 +121,13 @@ static void narrow(uint16_t *to, const float *from, int64_t n, int dtype)
         const int64_t rows = t->rows, columns = t->columns, down = t->row_stride, along = t->column_stride; \
         if (along == 0) { \
             for (int64_t r = 0; r < rows; r++) { \
-                const type value = *(const type *)(t->data + r * down); \
+                const type value = *(const type##_anywhere *)(t->data + r * down); \
                 for (int64_t c = 0; c < columns; c++) \
                     to[r * columns + c] = value; \
             } \
         } else if (down == sizeof(type) && rows > 1) { \
             for (int64_t c = 0; c < columns; c++) { \
-                const type *from = (const type *)(t->data + c * along); \
+                const type##_anywhere *from = (const type##_anywhere *)(t->data + c * along); \
                 for (int64_t r = 0; r < rows; r++) \
                     to[r * columns + c] = from[r]; \
             } \
@@ -127,7 +135,7 @@ static void narrow(uint16_t *to, const float *from, int64_t n, int dtype)
             for (int64_t r = 0; r < rows; r++) { \
                 const char *from = t->data + r * down; \
                 for (int64_t c = 0; c < columns; c++) \
-                    to[r * columns + c] = *(const type *)(from + c * along); \
+                    to[r * columns + c] = *(const type##_anywhere *)(from + c * along); \
             } \
         } \
     } \
@@ -137,7 +145,7 @@ static void narrow(uint16_t *to, const float *from, int64_t n, int dtype)
         const int64_t rows = t->rows, columns = t->columns, down = t->row_stride, along = t->column_stride; \
         if (down == sizeof(type) && rows > 1) { \
             for (int64_t c = 0; c < columns; c++) { \
-                type *to = (type *)(t->data + c * along); \
+                type##_anywhere *to = (type##_anywhere *)(t->data + c * along); \
                 for (int64_t r = 0; r < rows; r++) \
                     to[r] = from[r * columns + c]; \
             } \
@@ -145,7 +153,7 @@ static void narrow(uint16_t *to, const float *from, int64_t n, int dtype)
             for (int64_t r = 0; r < rows; r++) { \
                 char *to = t->data + r * down; \
                 for (int64_t c = 0; c < columns; c++) \
-                    *(type *)(to + c * along) = from[r * columns + c]; \
+                    *(type##_anywhere *)(to + c * along) = from[r * columns + c]; \
             } \
         } \
     }
@@ -250,7 +258,7 @@ static void move_half(const tgc_tile *t)
     uint16_t raw[TGC_TILE_MOST];
     const int64_t n = t->rows * t->columns;
     const int flat = t->column_stride == 2 && (t->rows == 1 || t->row_stride == 2 * t->columns);
-    uint16_t *halves = flat ? (uint16_t *)t->data : raw;
+    uint16_t_anywhere *halves = flat ? (uint16_t_anywhere *)t->data : raw;
     tgc_tile moved = *t;
     moved.tile = (char *)raw;
     moved.wanted = t->dtype;

@@ -36,8 +36,13 @@ enum {
 
 static const int32_t tgc_itemsize[TGC_DTYPES] = {1, 1, 1, 2, 2, 4, 4, 8, 8, 4, 8, 2, 2, 8, 16};
 
-/* TGC_PARTS: no kernel but functions, behind `context`, that Cython puts together. */
-enum { TGC_LOOP, TGC_CALL, TGC_PARTS };
+/* The bits that are zero in the address of an aligned element. */
+static const uint8_t tgc_past_alignment[TGC_DTYPES] = {0, 0, 0, 1, 1, 3, 3, 7, 7, 3, 7, 1, 1, 3, 7};
+
+/* TGC_ANYWHERE: a loop whose operands may lie at any byte; those of TGC_LOOP and TGC_CALL are
+ * aligned (aligned.c).
+ * TGC_PARTS: no kernel but functions, behind `context`, that Cython puts together. */
+enum { TGC_LOOP, TGC_CALL, TGC_PARTS, TGC_ANYWHERE };
 
 /* One kernel of a level's tables. `op` is the definition's key: the op's name, or for fused
  * gradients the name with what was differentiated, such as "mul_backward(self,other)". */
@@ -45,7 +50,7 @@ typedef struct tgc_kernel {
     const char *op;
     const char *dtype;
     int kind;
-    void *function; /* a tg_loop_kernel or a tg_call_kernel */
+    void *function; /* a tg_call_kernel if TGC_CALL, else a tg_loop_kernel */
     const void *context;
 } tgc_kernel;
 

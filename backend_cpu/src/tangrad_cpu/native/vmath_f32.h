@@ -239,14 +239,26 @@ TGC_INLINE float tgc_erfinv_f32(float x) {
     return a < 1.0f ? y : special;
 }
 
+/* w - u^2 where u is the rounded root of w. */
+TGC_INLINE float tgc_root_lacks_f32(float w, float u) {
+#if TGC_HAS_FMA
+    return TGC_FMAF(-u, u, w);
+#else
+    /* The 12 leading bits of u have exact products. */
+    float high = tgc_float_f32(tgc_bits_f32(u) & 0xfffff000u), low = u - high;
+    return ((w - high * high) - 2.0f * high * low) - low * low;
+#endif
+}
+
 /* The root of 2 times erfinv(2 x - 1), where 1 - (2 x - 1)^2 is 4 p (1 - p) of the smaller of x and
  * 1 - x, without cancellation. The factor 1 - 2 p is exact near 1/2; elsewhere its product rounds once,
  * with what the sum before lost. */
 TGC_INLINE float tgc_ndtri_f32(float x) {
     float p = x < 0.5f ? x : 1.0f - x, k, f = tgc_split_f32(4.0f * p * (1.0f - p), &k);
     float small = tgc_log_small_f32(k, f), w = -TGC_FMAF(k, TGC_LN2_HIGH_F32, small);
-    /* The root of w and, for the tails, what rounding w lost of it. */
-    float u = __builtin_sqrtf(w), rest = -0.5f * (small + (w + k * TGC_LN2_HIGH_F32)) / u;
+    /* The root of w and, for the tails, what rounding w and the root itself lost of it. */
+    float u = __builtin_sqrtf(w), lacks = tgc_root_lacks_f32(w, u);
+    float rest = 0.5f * (lacks - (small + (w + k * TGC_LN2_HIGH_F32))) / u;
     float near = TGC_FMAF(w, tgc_poly_ndtri_f32(w - 2.5f), -0x1.3b1f4ep-33f);
     float tail = TGC_FMAF(u, 0x1.a82798p-2f, tgc_poly_ndtri_tail_f32(u - 3.0f));
     float far = TGC_FMAF(u, 0x1.a82798p-2f, tgc_poly_ndtri_far_f32(u - 7.0f));
