@@ -108,7 +108,7 @@ logaddexp = pointwise(
     "logaddexp(Tensor self, Tensor other) -> Tensor",
     log_of_sum("self", "other"),
     dtypes="floating complex",
-    partials={"self": "1 / (1 + exp(other - self))", "other": "1 / (1 + exp(self - other))"},
+    partials={"self": "sigmoid(self - other)", "other": "sigmoid(other - self)"},
     samples=lambda s: s.binary(number=False),
     doc="Compute `log(exp(self) + exp(other))` without overflow.",
 )
@@ -118,7 +118,10 @@ logaddexp2 = pointwise(
     "where(self == other, self + 1, "
     "maximum(self, other) + log1p(exp2(-abs(self - other))) * 1.4426950408889634)",
     dtypes="floating",
-    partials={"self": "1 / (1 + exp2(other - self))", "other": "1 / (1 + exp2(self - other))"},
+    partials={
+        "self": "sigmoid((self - other) * 0.6931471805599453)",
+        "other": "sigmoid((other - self) * 0.6931471805599453)",
+    },
     samples=lambda s: s.binary(number=False),
     doc="Compute `log2(2**self + 2**other)` without overflow.",
 )
