@@ -89,6 +89,30 @@ def _real_helpers(mark: str, kind: str, f: str, word: str, top: int) -> dict[str
     )  # fmt: skip
 
 
+def _gcd_helper(mark: str, kind: str, word: str) -> str:
+    """Return the greatest common divisor by subtractions and shifts (Stein, 1967).
+
+    A step takes less than the division of Euclid's algorithm, and only the end branches.
+    """
+    count = "__builtin_ctzll" if word == "uint64_t" else "__builtin_ctz"
+    size = "{0}" if kind.startswith("u") else "{0} < 0 ? 0 - (" + word + "){0} : {0}"
+    x, y = (f"({word})({size.format(letter)})" for letter in "ab")
+    return f"""static inline {kind} tg_gcd_{mark}({kind} a, {kind} b) {{
+    {word} x = {x}, y = {y}, all = x | y, less;
+    int shift;
+    if (x == 0 || y == 0) return ({kind})all;
+    shift = {count}(all);
+    x >>= {count}(x);
+    do {{
+        y >>= {count}(y);
+        less = x < y ? x : y;
+        y = x < y ? y - x : x - y;
+        x = less;
+    }} while (y);
+    return ({kind})(x << shift);
+}}"""
+
+
 def _complex_helpers(mark: str, kind: str, fma: str, f: str) -> dict[str, str]:
     """Return product and quotient of complex numbers with the sums fused where there is FMA.
 
@@ -177,6 +201,10 @@ def cpu_dialect() -> CpuDialect:
     }
     for row in _REAL:
         helpers |= _real_helpers(*row)
+    for bits in (8, 16, 32, 64):
+        for mark, kind in ((f"u{bits}", f"uint{bits}_t"), (f"i{bits}", f"int{bits}_t")):
+            word = "uint64_t" if bits == 64 else "uint32_t"
+            helpers[f"tg_gcd_{mark}"] = _gcd_helper(mark, kind, word)
     for name in SINGLE:
         helpers[f"tg_{name}_f32"] = (
             f"static inline float tg_{name}_f32(float a) {{ return tgc_{name}_f32(a); }}"

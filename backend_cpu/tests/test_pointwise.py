@@ -278,3 +278,14 @@ def test_every_definition_has_its_kernels():
     assert ("mul_backward(self,other)", "float32") in served
     assert ("tanh_backward(self)", "bfloat16") in served
     assert ("add_plain", "uint16") in served
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "int32", "int64"])
+def test_greatest_common_divisors_of_any_integers(dtype: str) -> None:
+    info = np.iinfo(dtype)
+    edges = np.array([0, 1, 2, 3, 6, 64, 96, info.max, info.max - 1, info.min, info.min + 1])
+    drawn = np.random.default_rng(3).integers(info.min, info.max, 90, endpoint=True)
+    x = np.concatenate([edges, drawn]).astype(dtype)
+    a, b = x[:, None], x[None, :]
+    found = tangrad.gcd(tangrad.from_numpy(a), tangrad.from_numpy(b)).numpy()
+    np.testing.assert_array_equal(found, np.gcd(a, b))

@@ -1,4 +1,4 @@
-/* cat: tensors one after the other along a dimension. */
+/* Tensors one after the other: along a dimension, and matrices along the diagonal of one. */
 #include "copying.h"
 
 typedef struct {
@@ -55,4 +55,24 @@ static int cat(const tg_call *call, void *context)
     return 0;
 }
 
-const tgc_kernel TGC(tgc_table_join)[] = {TGC_OF_EVERY_DTYPE("cat", TGC_CALL, cat, NULL), {0}};
+static int block_diag(const tg_call *call, void *context)
+{
+    static const char zeros[16];
+    const tg_view *out = call->outs, *parts = call->args[0].value.tensors;
+    const int64_t width = tgc_itemsize[out->dtype];
+    int64_t to[TG_MAX_DIMS], from[TG_MAX_DIMS];
+    char *corner = out->data;
+    (void)context;
+    TGC(tgc_fill)(out, zeros);
+    for (int i = 0; i < call->args[0].count; i++) {
+        tgc_byte_strides(out, to);
+        tgc_byte_strides(&parts[i], from);
+        if (parts[i].numel)
+            TGC(tgc_copy_region)(2, parts[i].shape, corner, to, out->dtype, parts[i].data, from, parts[i].dtype);
+        corner += (parts[i].shape[0] * out->strides[0] + parts[i].shape[1] * out->strides[1]) * width;
+    }
+    return 0;
+}
+
+const tgc_kernel TGC(tgc_table_join)[] = {
+    TGC_OF_EVERY_DTYPE("cat", TGC_CALL, cat, NULL), TGC_OF_EVERY_DTYPE("_block_diag", TGC_CALL, block_diag, NULL), {0}};

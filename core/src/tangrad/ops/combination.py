@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import tangrad
-from tangrad.ops.define import composite
+from tangrad.ops.define import composite, op
+from tangrad.ops.join import promoted
+from tangrad.ops.movement import batched_front
 
 
 def _padded(shape: Sequence[int], ndim: int) -> tuple[int, ...]:
@@ -160,14 +162,57 @@ def block_diag(tensors: Sequence[Any]) -> Any:
     """Put matrices on the diagonal of a matrix of zeros; a vector is a row."""
     if not tensors:
         return tangrad.zeros((1, 0))
-    blocks = [_as_block(i, x) for i, x in enumerate(tensors)]
-    width, left, rows = sum(b.shape[1] for b in blocks), 0, []
-    for b in blocks:
-        height, own = b.shape
-        zeros = b.new_zeros((height, left)), b.new_zeros((height, width - left - own))
-        rows.append(tangrad.cat([zeros[0], b, zeros[1]], 1))
+    return diagonal_blocks([_as_block(i, x) for i, x in enumerate(tensors)])
+
+
+def _among_zeros(tensors: Sequence[Any]) -> Any:
+    """Join matrices, or stacks of as many, each between zeros of its own."""
+    width, left, rows = sum(b.shape[-1] for b in tensors), 0, []
+    for b in tensors:
+        lead, own = tuple(b.shape[:-1]), b.shape[-1]
+        zeros = b.new_zeros((*lead, left)), b.new_zeros((*lead, width - left - own))
+        rows.append(tangrad.cat([zeros[0], b, zeros[1]], -1))
         left = left + own
-    return tangrad.cat(rows, 0)
+    return tangrad.cat(rows, -2)
+
+
+def _blocks_vjp(g: Any, tensors_meta: Sequence[Any]) -> list[Any]:
+    """Take the blocks out of the gradient; of a real block only the real part."""
+    grads, row, column = [], 0, 0
+    for meta in tensors_meta:
+        height, width = meta.shape
+        part = g.narrow(0, row, height).narrow(1, column, width)
+        real = part.dtype.is_complex and not meta.dtype.is_complex
+        grads.append((tangrad.real(part) if real else part).to(meta.dtype))
+        row, column = row + height, column + width
+    return grads
+
+
+diagonal_blocks = op(
+    "_block_diag(Tensor[] tensors) -> Tensor",
+    shape=lambda tensors: (sum(x.shape[0] for x in tensors), sum(x.shape[1] for x in tensors)),
+    dtype=promoted,
+    decompose=_among_zeros,
+    vjp={"tensors": _blocks_vjp},
+    jvp=lambda tensors, tensors_t: diagonal_blocks(
+        [
+            tangrad.zeros_like(x) if x_t is None else x_t
+            for x, x_t in zip(tensors, tensors_t, strict=True)
+        ]
+    ),
+    batch=lambda size, dims, tensors: (
+        _among_zeros([batched_front(x, d, size) for x, d in zip(tensors, dims[0], strict=True)]),
+        0,
+    ),
+    function=False,
+    method=False,
+    samples=lambda s: [
+        s([s.tensor(2, 3), s.tensor(1, 1), s.tensor(0, 2)]),
+        s([s.tensor(2, 3, strided=True), s.tensor(3, 2)]),
+    ],
+    oracle=lambda torch, tensors: torch.block_diag(*tensors),
+    doc="Put matrices on the diagonal of a matrix of zeros.",
+)
 
 
 @composite(

@@ -62,7 +62,8 @@ def _cat_shape(tensors: Sequence[Any], dim: int) -> Ints:
     return (*joined[0][:dim], total, *joined[0][dim + 1 :])
 
 
-def _promoted(tensors: Sequence[Any]) -> Any:
+def promoted(tensors: Sequence[Any]) -> Any:
+    """Return the dtype that all of some tensors are promoted to."""
     dtype = tensors[0].dtype
     for x in tensors[1:]:
         if x.dtype is not dtype:
@@ -119,7 +120,7 @@ cat = op(
     strict_out=True,
     check=_check_cat,
     shape=_cat_shape,
-    dtype=_promoted,
+    dtype=promoted,
     memory_format=_cat_format,
     reference=_cat_reference,
     vjp={"tensors": _cat_vjp},
