@@ -254,6 +254,12 @@ def test_an_old_name_of_nll_loss_warns():
         assert isinstance(nn.NLLLoss2d(), nn.NLLLoss)
 
 
+def test_margins_of_no_rows_sum_to_zero():
+    rows, classes = tangrad.zeros(0, 4), tangrad.zeros(0, dtype=tangrad.int64)
+    assert F.multi_margin_loss(rows, classes, reduction="sum") == 0
+    assert F.multi_margin_loss(rows, classes).isnan()
+
+
 @pytest.mark.parametrize(
     "name", ["margin_ranking_loss", "hinge_embedding_loss", "soft_margin_loss", "mse_loss"]
 )
