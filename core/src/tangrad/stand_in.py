@@ -52,18 +52,22 @@ class _PrintOptions:
             raise AttributeError(name) from None
 
 
+_OPTIMIZED = _named_only("OptimizedModule")
+
 # Private modules that other libraries import, and what they take from them.
 PRIVATE: dict[str, dict[str, Any]] = {
     "_custom_ops": {},
     "_dynamo": {
-        "OptimizedModule": _named_only("OptimizedModule"),
+        "OptimizedModule": _OPTIMIZED,
         "allow_in_graph": _unchanged,
         "assume_constant_result": _unchanged,
+        "eval_frame": SimpleNamespace(OptimizedModule=_OPTIMIZED),
         "graph_break": lambda: None,
         "is_compiling": lambda: False,
         "reset": lambda: None,
     },
     "_dynamo._trace_wrapped_higher_order_op": {"TransformGetItemToIndex": nullcontext},
+    "_dynamo.eval_frame": {"OptimizedModule": _OPTIMIZED},
     "_dynamo.utils": {"is_compile_supported": lambda device: False},
     "_tensor_str": {
         "PRINT_OPTS": _PrintOptions(),

@@ -301,3 +301,10 @@ def test_an_added_collation_is_used_for_rows_too(monkeypatch):
 
 def test_a_loader_takes_the_type_of_its_elements():
     assert str(data.DataLoader[int]).endswith("DataLoader[int]")
+
+
+def test_strings_of_numpy_stay_as_they_are():
+    np = pytest.importorskip("numpy")
+    names = np.array(["a", "b"])
+    assert data.default_collate(names) is names
+    assert data.default_collate([names[0], names[1]]) == ["a", "b"]

@@ -182,3 +182,20 @@ def test_an_endless_sampler_is_fine_in_batches():
 
     batches = data.BatchSampler(keys(), 2, False)
     assert list(islice(batches, 2)) == [[0, 1], [2, 0]]
+
+
+class Many(list):
+    def __getitems__(self, keys):
+        return [self[key] for key in keys if key < 2]
+
+
+def test_stacked_data_sets_are_asked_for_many_samples_at_once(agree):
+    def program(t):
+        stack = t.utils.data.StackDataset
+        return [
+            stack(Many([1, 2, 3]), [4, 5, 6]).__getitems__([1, 0]),
+            stack(a=Many([1, 2, 3]), b=[4, 5, 6]).__getitems__([1, 0]),
+        ]
+
+    agree(program)
+    agree(lambda t: t.utils.data.StackDataset(Many([1, 2, 3])).__getitems__([2]), message=False)

@@ -165,3 +165,17 @@ def test_optimizers_pickle_and_keep_stepping():
     optimizer.step()
     assert copied.tolist() == made.tolist()
     assert repr(restored) == repr(optimizer)
+
+
+def test_an_optimizer_may_wrap_another_without_its_own_init():
+    class Wrapper(optim.Optimizer):
+        def __init__(self, inner):
+            self.inner = inner
+
+        def step(self, closure=None):
+            return self.inner.step(closure)
+
+    p = tangrad.nn.Parameter(tangrad.ones(2))
+    p.grad = tangrad.ones(2)
+    Wrapper(optim.SGD([p], lr=0.5)).step()
+    assert p.tolist() == [0.5, 0.5]

@@ -151,11 +151,18 @@ def test_what_libraries_of_training_graphs_and_processes_import_is_there(tmp_pat
         import torch
         from torch import ScriptModule
         from torch._dynamo import OptimizedModule
+        from torch._dynamo import eval_frame
+        assert eval_frame.OptimizedModule is OptimizedModule
         from torch._tensor_str import PRINT_OPTS, _add_suffixes, _tensor_str
         from torch.distributed import P2POp, ProcessGroup, Work, rpc
         from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+        from torch.distributed.tensor import DTensor
+        assert not isinstance(torch.ones(1), DTensor)
         from torch.distributions.utils import _standard_normal, _sum_rightmost
         from torch.futures import Future
+        from torch.utils.data._utils.collate import default_collate
+        from torch.utils.data._utils.worker import get_worker_info
+        assert default_collate is torch.utils.data.default_collate
         from torch.utils.data.dataloader import _BaseDataLoaderIter, _MultiProcessingDataLoaderIter
         assert not torch.profiler.kineto_available() and not rpc.is_available()
         assert not hasattr(rpc, "api")

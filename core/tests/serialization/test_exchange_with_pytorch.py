@@ -99,8 +99,14 @@ def test_the_format_before_1_6_is_written():
 
 def test_the_format_before_1_6_refuses_a_storage_of_two_dtypes():
     x = tangrad.ones(2)
-    with pytest.raises(SerializationError, match="float32 and of int32 share a storage"):
+    with pytest.raises(SerializationError, match="float32 and int32 share a storage"):
         saved(tangrad, [x, x.view(tangrad.int32)], **BEFORE_ZIP)
+
+
+def test_the_format_before_1_6_takes_an_empty_storage_of_two_dtypes():
+    x = tangrad.ones(0)
+    a, b = tangrad.load(saved(tangrad, [x, x.view(tangrad.int32)], **BEFORE_ZIP))
+    assert (a.dtype, b.dtype, b.shape) == (tangrad.float32, tangrad.int32, (0,))
 
 
 def test_our_files_are_ours(tmp_path):

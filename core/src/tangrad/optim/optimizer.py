@@ -55,6 +55,9 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     """Return `step` surrounded by the optimizer's hooks and those of all optimizers."""
 
     def hooked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if "_optimizer_step_pre_hooks" not in self.__dict__:
+            # It wraps another optimizer, whose step has the hooks, and skipped __init__.
+            return step(self, *args, **kwargs)
         before = (*_global_optimizer_pre_hooks.values(), *self._optimizer_step_pre_hooks.values())
         for hook in before:
             replacement = hook(self, (self, *args), kwargs)

@@ -194,7 +194,7 @@ def read_legacy(source: Source, reader: Callable[..., PickleReader], place: Plac
             wanted[name] = (kind, location, count)
             tensors[name] = bytes_tensor(count * itemsize)
             storages[name] = place(tensors[name].untyped_storage(), location)
-        if wanted[name][0] != kind:
+        if wanted[name][0] != kind and (count or wanted[name][2]):
             raise source.error("one storage is used with two element types", tensor=name)
         found = StoredBytes(storages[name], dtype, wanted[name][2] * itemsize)
         return found if view is None else _viewed(found, view, source)

@@ -225,9 +225,10 @@ class _LegacyPickler(TensorPickler):
     def _reference(self, storage: Any, dtype: str | None) -> tuple[Any, ...]:
         found = super()._reference(storage, dtype)
         key, count = found[2], found[4]
-        if self.typed.setdefault(key, (dtype, count))[0] != dtype:
+        first = self.typed.setdefault(key, (dtype, count))[0]
+        if first != dtype and count:
             raise SerializationError(
-                f"save: tensors of {self.typed[key][0]} and of {dtype} share a storage, which the "
+                f"save: {first or 'bytes'} and {dtype or 'bytes'} share a storage, which the "
                 "format before PyTorch 1.6 cannot tell; clone one of them, or write the zip format"
             )
         return (*found, None)

@@ -83,6 +83,8 @@ def _joined_by_numpy(batch: Sequence[Any]) -> Any:
 
 
 def _collate_numpy(batch: Sequence[Any]) -> Any:
+    if isinstance(batch[0], (str, bytes)):  # as NumPy's own strings are
+        return batch
     joined = _joined_by_numpy(batch)
     if joined is not None:
         return joined

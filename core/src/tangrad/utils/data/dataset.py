@@ -62,6 +62,19 @@ class TensorDataset(Dataset[tuple[Any, ...]]):
         return self.tensors[0].shape[0]
 
 
+def _items(dataset: Any, indices: list[Any]) -> Any:
+    many = getattr(dataset, "__getitems__", None)
+    if not callable(many):
+        return [dataset[i] for i in indices]
+    items = many(indices)
+    if len(items) != len(indices):
+        raise ValueError(
+            f"Nested dataset's output size mismatch. Expected {len(indices)}, got {len(items)} "
+            f"from {type(dataset).__name__}"
+        )
+    return items
+
+
 class StackDataset(Dataset[Any]):
     """Data sets side by side: sample i holds the samples i of all.
 
@@ -88,6 +101,18 @@ class StackDataset(Dataset[Any]):
         if isinstance(self.datasets, dict):
             return {name: dataset[index] for name, dataset in self.datasets.items()}
         return tuple(dataset[index] for dataset in self.datasets)
+
+    def __getitems__(self, indices: list[Any]) -> list[Any]:
+        """Return several samples, asking each data set for all of its part where it can.
+
+        Raises:
+            ValueError: a data set returns another number of them.
+        """
+        if isinstance(self.datasets, dict):
+            names = tuple(self.datasets)
+            rows = zip(*(_items(each, indices) for each in self.datasets.values()), strict=True)
+            return [dict(zip(names, row, strict=True)) for row in rows]
+        return list(zip(*(_items(each, indices) for each in self.datasets), strict=True))
 
     def __len__(self) -> int:
         return self._length
