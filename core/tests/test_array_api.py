@@ -387,3 +387,18 @@ def test_limits():
     assert xp.iinfo(xp.uint64).max == 2**64 - 1
     with pytest.raises(TypeError):
         xp.finfo(xp.int8)
+
+
+@pytest.mark.parametrize(
+    ("shape", "mask"), [((0, 1), (0, 0)), ((2, 1), (0, 1)), ((2, 3), (2, 0)), ((2, 3), (0,))]
+)
+def test_a_mask_without_elements_picks_none(shape, mask):
+    picked = xp.ones(shape)[xp.zeros(mask, dtype=xp.bool)]
+    assert picked.shape == np.ones(shape)[np.zeros(mask, dtype=bool)].shape
+    with pytest.raises(IndexError, match="mask"):
+        xp.ones((2, 3))[xp.zeros((0, 2), dtype=xp.bool)]
+
+
+@pytest.mark.parametrize("k", [2**63, -(2**70), 3, -2])
+def test_diagonals_outside_the_matrix_are_empty(k):
+    assert not xp.any(xp.eye(2, 3, k=k) != 0)

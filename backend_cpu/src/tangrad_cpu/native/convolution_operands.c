@@ -188,10 +188,10 @@ const char *TGC(tgc_operand_plane)(const tgc_operand *x, const tgc_windows *w, i
     c.to = x;
     c.view = x->deferred;
     c.w = w;
-    c.spatial = w->ndim;
+    c.spatial = x->deferred->ndim - 2; /* windows have one dimension at least, tensors may have none */
     c.grow = w->padded;
     c.area = x->channel;
-    for (int d = 0; d < w->ndim; d++)
+    for (int d = 0; d < c.spatial; d++)
         c.first[d] = w->padded ? w->padding[d] : 0;
     copy_plane(buffer, image * x->deferred->shape[1] + channel, &c);
     return buffer;

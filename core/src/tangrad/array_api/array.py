@@ -204,6 +204,7 @@ def positive_steps(tensor: Any, key: Any) -> tuple[Any, list[int]]:
     Raises:
         IndexError: If there are more indices than dimensions.
     """
+    key = whole_mask(tensor, key)
     parts = key if isinstance(key, tuple) else (key,)
     if not any(isinstance(part, slice) and (part.step or 1) < 0 for part in parts):
         return tuple(map(bare, parts)) if isinstance(key, tuple) else bare(key), []
@@ -236,6 +237,18 @@ def positive_steps(tensor: Any, key: Any) -> tuple[Any, list[int]]:
             source += 1
         plain.append(bare(part))
     return tuple(plain), flipped
+
+
+def whole_mask(tensor: Any, key: Any) -> Any:
+    """Return a mask without elements, whose dimensions may be 0 for any size, as one of False."""
+    if not isinstance(key, Array) or key.dtype != tangrad.bool or 0 not in key.shape:
+        return key
+    covered = tensor.shape[: key.ndim]
+    if len(covered) < key.ndim:
+        return key
+    if any(n not in (0, m) for n, m in zip(key.shape, covered, strict=True)):
+        return key
+    return wrap(tangrad.zeros(tuple(covered), dtype=tangrad.bool, device=tensor.device))
 
 
 def bare(part: Any) -> Any:

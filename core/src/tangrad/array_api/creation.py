@@ -212,6 +212,7 @@ def eye(
 ) -> Array:
     """Return ones on the k-th diagonal and zeros elsewhere."""
     columns = n_rows if n_cols is None else n_cols
+    k = max(-n_rows, min(k, columns))  # farther diagonals are empty, and may pass 64 bits
     rows = tangrad.arange(n_rows, device=device)[:, None]
     ones_there = rows + k == tangrad.arange(columns, device=device)
     return wrap(ones_there.to(tangrad.get_default_dtype() if dtype is None else dtype))
