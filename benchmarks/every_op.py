@@ -46,23 +46,31 @@ class Enlarged(Sampler):
 
     Args:
         factor: what each size is multiplied by.
+        most: elements of the largest tensor worth drawing. One that would be larger belongs to a
+            sample of more dimensions than the wanted one, and stays as it is.
     """
 
-    def __init__(self, dtype: str, factor: int) -> None:
+    def __init__(self, dtype: str, factor: int, most: int) -> None:
         super().__init__(dtype)
         self.factor = factor
+        self.most = most
+
+    def enlarged(self, shape: tuple[int, ...]) -> list[int]:
+        """Return the sizes of a shape, multiplied."""
+        larger = [size * self.factor for size in shape]
+        return larger if math.prod(larger) <= self.most else list(shape)
 
     def tensor(self, *shape: int, **options: Any) -> SampleTensor:
         """Return a sample tensor of the enlarged shape."""
-        return super().tensor(*(size * self.factor for size in shape), **options)
+        return super().tensor(*self.enlarged(shape), **options)
 
     def integers(self, low: int, high: int, *shape: int, **options: Any) -> SampleTensor:
         """Return sample integers of the enlarged shape."""
-        return super().integers(low, high, *(size * self.factor for size in shape), **options)
+        return super().integers(low, high, *self.enlarged(shape), **options)
 
-    def mask(self, *shape: int, **options: Any) -> SampleTensor:
-        """Return a sample mask of the enlarged shape."""
-        return super().mask(*(size * self.factor for size in shape), **options)
+    def permutation(self, *shape: int, **options: Any) -> SampleTensor:
+        """Return a sample without ties of the enlarged shape."""
+        return super().permutation(*self.enlarged(shape), **options)
 
 
 def largest(sample: Any) -> int:
@@ -85,7 +93,7 @@ def enlarged(definition: Any, dtype: str, elements: int) -> Any:
             if isinstance(value, SampleTensor)
         )
         factor = max(1, round((elements / size) ** (1 / max(1, dims))))
-        made = definition.samples(Enlarged(dtype, factor))[place]
+        made = definition.samples(Enlarged(dtype, factor, 4 * elements))[place]
         if largest(made) >= elements / 4:
             return made
     return None
