@@ -73,11 +73,16 @@ class Enlarged(Sampler):
         return super().permutation(*self.enlarged(shape), **options)
 
 
-def largest(sample: Any) -> int:
-    """Return the number of elements of a sample's largest tensor."""
+def tensors(sample: Any) -> list[SampleTensor]:
+    """Return the tensors of a sample, those in lists included."""
     values = [*sample.args, *sample.kwargs.values()]
     flat = [v for value in values for v in (value if isinstance(value, (list, tuple)) else [value])]
-    return max((v.array.size for v in flat if isinstance(v, SampleTensor)), default=0)
+    return [value for value in flat if isinstance(value, SampleTensor)]
+
+
+def largest(sample: Any) -> int:
+    """Return the number of elements of a sample's largest tensor."""
+    return max((tensor.array.size for tensor in tensors(sample)), default=0)
 
 
 def enlarged(definition: Any, dtype: str, elements: int) -> Any:
@@ -87,11 +92,7 @@ def enlarged(definition: Any, dtype: str, elements: int) -> Any:
         size = largest(sample)
         if size < 2:
             continue
-        dims = max(
-            value.array.ndim
-            for value in (*sample.args, *sample.kwargs.values())
-            if isinstance(value, SampleTensor)
-        )
+        dims = max(tensor.array.ndim for tensor in tensors(sample))
         factor = max(1, round((elements / size) ** (1 / max(1, dims))))
         made = definition.samples(Enlarged(dtype, factor, 4 * elements))[place]
         if largest(made) >= elements / 4:

@@ -290,9 +290,13 @@ static void {name}_merge(void *states, int64_t at, const void *other, int64_t fr
         return text + self._line() + self._fill() + self._settled()
 
     def _pairs(self, *elements: str) -> str:
-        """Return the sum of four elements as the state `a0`."""
+        """Return the sum of four elements as the state `a0`.
+
+        They are added in the order of memory: of two sums of two, GCC loads the second first, and
+        to what is read backwards the prefetcher does not look ahead.
+        """
         a, b, c, d = (PAIRED[self.dtype].format(element) for element in elements)
-        return f"a0 = (double)(({a} + {b}) + ({c} + {d}));"
+        return f"a0 = (double)((({a} + {b}) + {c}) + {d});"
 
     def _line(self) -> str:
         """Return the fold of contiguous elements into one state, whose lanes stay in registers."""
