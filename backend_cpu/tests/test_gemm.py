@@ -233,6 +233,14 @@ def test_blocked_shapes(gemm, name, shape, beta):
     check(gemm, name, shape, ("columns", "columns", "rows"), beta=beta)
 
 
+@pytest.mark.parametrize("name", ["f32", "f64"])
+@pytest.mark.parametrize("rows", [9, 16, 23])
+def test_few_rows_of_a_far_matrix(gemm, name, rows):
+    shape = (1, rows, 2105, 1031)
+    check(gemm, name, shape, ("rows", "columns", "rows"), bias="row")
+    check(gemm, name, (1, 1031, 2105, rows), ("rows", "columns", "rows"), beta=3)
+
+
 @pytest.mark.parametrize("name", ["bf16", "f16"])
 @pytest.mark.parametrize("shape", [(1, 150, 1100, 170), (1, 3, 900, 70), (2, 9, 5, 11)])
 def test_halves_may_give_float32(gemm, name, shape):

@@ -13,6 +13,9 @@
 #define TH_LANES ((int64_t)(TGC_VECTOR / sizeof(TH_T)))
 #define TH_U TH_JOIN(TH_V, _unaligned)
 #define TH_MOST_ROWS 8
+/* Where columns of a large B are contiguous, packing it takes so long that more rows are worth it. */
+#define TH_MOST_FAR_ROWS 24
+#define TH_FAR_BYTES ((int64_t)8 << 20)
 #define TH_TASK_BYTES 131072 /* of B, at least, in one task */
 #define TH_STRIP 1024        /* columns whose sums stay in the first-level cache */
 #define TH_RUN 16384         /* elements of one task of dot */
@@ -241,13 +244,14 @@ static int TH_NAME(const tgc_gemm *given, const char *op, int *handled)
     if (given->n < given->m)
         turned = tgc_transposed(given);
     const tgc_gemm *g = &turned;
-    if (g->m > TH_MOST_ROWS)
+    int inner = g->b_row == 1;
+    int far = inner && sizeof(TH_S) == sizeof(TH_T) && g->n * g->k * (int64_t)sizeof(TH_S) >= TH_FAR_BYTES;
+    if (g->m > (far ? TH_MOST_FAR_ROWS : TH_MOST_ROWS))
         return 0;
     if (g->m == 1 && g->n == 1) {
         *handled = 1;
         return TH_JOIN(TH_NAME, _dot)(g, op);
     }
-    int inner = g->b_row == 1;
     if ((!inner && g->b_col != 1) || g->n * g->k < 1024 || (inner && g->k < 4 * TH_LANES))
         return 0;
     *handled = 1;
@@ -285,6 +289,8 @@ static int TH_NAME(const tgc_gemm *given, const char *op, int *handled)
 #undef TH_LANES
 #undef TH_U
 #undef TH_MOST_ROWS
+#undef TH_MOST_FAR_ROWS
+#undef TH_FAR_BYTES
 #undef TH_TASK_BYTES
 #undef TH_STRIP
 #undef TH_RUN
