@@ -60,7 +60,7 @@ class Pace:
     clock: str = "wall"
 
 
-QUICK = Pace(rounds=3, timing=0.004, row=0.2, slow=0.15, patience=1.5, peers=False)
+QUICK = Pace(rounds=5, timing=0.01, row=0.4, slow=0.15, patience=1.5, peers=False)
 
 
 @dataclass
