@@ -5,6 +5,8 @@
 #include "amx.h"
 
 #if TGC_VECTOR == 64
+#define PAIRS_RUN 512
+
 /* Pairs of neighbours in k are the units of 32 bits that VDPBF16PS multiplies and adds. */
 static void pack_pair_lines(uint32_t *to, const uint16_t *from, int64_t count, int64_t width, int64_t k, int64_t stride,
                             int64_t k_stride)
@@ -76,10 +78,38 @@ static void pairs_of_k(int64_t rows, int64_t cols, int64_t k, const void *a, con
     pairs_kernel(rows, cols, (k + 1) / 2, a, b, c, c_row, accumulate, next);
 }
 
+/* The instructions that multiply bfloat16 never give a subnormal sum, so that this one, which makes
+ * zeros of such numbers, rounds them as tgc_f32_to_bf16 does. */
+__attribute__((target("avx512bf16"))) static void round_tile(uint16_t *to, int64_t to_row, const float *tile,
+                                                             int64_t tile_row, int64_t rows)
+{
+    for (int64_t i = 0; i < rows; i++, to += to_row, tile += tile_row) {
+        __m512bh row = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(tile + 16), _mm512_loadu_ps(tile));
+        _mm512_storeu_si512(to, (__m512i)row);
+    }
+}
+
+static void store_rounded(const tgc_gemm *g, void *c, int64_t i, int64_t j, int64_t rows, int64_t cols, void *tile,
+                          int64_t tile_row)
+{
+    int as_it_is = g->alpha == 1 && g->beta == 0 && g->bias == NULL && g->activation == NULL;
+    if (as_it_is && cols == 32 && g->c_col == 1 && g->c_dtype != TGC_FLOAT32)
+        round_tile((uint16_t *)c + i * g->c_row + j, g->c_row, tile, tile_row, rows);
+    else
+        store(g, c, i, j, rows, cols, tile, tile_row);
+}
+
+/* Sums of several runs are added by ordinary instructions, which do give subnormal numbers. */
+static void store_pairs(const tgc_gemm *g, void *c, int64_t i, int64_t j, int64_t rows, int64_t cols, void *tile,
+                        int64_t tile_row)
+{
+    (g->k <= PAIRS_RUN ? store_rounded : store)(g, c, i, j, rows, cols, tile, tile_row);
+}
+
 static const tgc_engine by_pairs = {
     .mr = TGC_ROWS,
     .nr = HP_COLUMNS,
-    .kc = 512,
+    .kc = PAIRS_RUN,
     .kgroup = 2,
     .a_size = 2,
     .b_size = 2,
@@ -88,7 +118,7 @@ static const tgc_engine by_pairs = {
     .pack_a = pack_pairs_a,
     .pack_b = pack_pairs_b,
     .kernel = pairs_of_k,
-    .store = store,
+    .store = store_pairs,
 };
 
 static void pack_tiles_a(void *to, const void *from, int64_t count, int64_t k, int64_t stride, int64_t k_stride)
@@ -102,27 +132,6 @@ static void pack_tiles_b(void *to, const void *from, int64_t count, int64_t k, i
 }
 
 TGC_AMX_KERNEL(tiles_kernel, float, _tile_dpbf16ps, 32)
-
-/* Sums of AMX are never subnormal, so that the instruction, which makes zeros of such numbers,
- * rounds them as tgc_f32_to_bf16 does. */
-__attribute__((target("avx512bf16"))) static void round_tile(uint16_t *to, int64_t to_row, const float *tile,
-                                                             int64_t tile_row, int64_t rows)
-{
-    for (int64_t i = 0; i < rows; i++, to += to_row, tile += tile_row) {
-        __m512bh row = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(tile + 16), _mm512_loadu_ps(tile));
-        _mm512_storeu_si512(to, (__m512i)row);
-    }
-}
-
-static void store_tiles(const tgc_gemm *g, void *c, int64_t i, int64_t j, int64_t rows, int64_t cols, void *tile,
-                        int64_t tile_row)
-{
-    int as_it_is = g->alpha == 1 && g->beta == 0 && g->bias == NULL && g->activation == NULL;
-    if (as_it_is && cols == 32 && g->c_col == 1 && g->c_dtype != TGC_FLOAT32)
-        round_tile((uint16_t *)c + i * g->c_row + j, g->c_row, tile, tile_row, rows);
-    else
-        store(g, c, i, j, rows, cols, tile, tile_row);
-}
 
 static const tgc_engine by_tiles = {
     .mr = 32,
@@ -139,7 +148,7 @@ static const tgc_engine by_tiles = {
     .kernel = tiles_kernel,
     .enter = tgc_amx_enter,
     .leave = tgc_amx_leave,
-    .store = store_tiles,
+    .store = store_rounded,
 };
 #endif
 
