@@ -17,6 +17,7 @@ from tangrad.serialization.archive import ALIGNMENT, LEGACY_MAGIC, LEGACY_PROTOC
 from tangrad.serialization.errors import SerializationError
 from tangrad.serialization.globals import STORAGE_OF_DTYPE, as_torch
 from tangrad.serialization.placement import host_view, whole
+from tangrad.tensor.storages import TypedStorage
 
 
 class _Name:
@@ -58,13 +59,16 @@ class TensorPickler(_Pickler):
         protocol: pickle's.
 
     Attributes:
-        storages: {key: (storage, its dtype)} in the order of their keys.
+        storages: {key: storage} in the order of their keys.
     """
+
+    _kind_of_bytes = _named("torch.storage", "UntypedStorage")
 
     def __init__(self, file: Any, protocol: int) -> None:
         super().__init__(file, protocol=protocol)
         self.storages: dict[str, Any] = {}
         self._keys: dict[int, str] = {}
+        self._dtypes: dict[str, str] = {}
 
     def save(self, obj: Any, save_persistent_id: bool = True) -> None:
         """Write an object, without asking how where its kind tells: that takes most of the time."""
@@ -81,15 +85,33 @@ class TensorPickler(_Pickler):
 
     def persistent_id(self, obj: Any) -> Any:
         """Return what stands for a storage."""
-        return self._reference(obj, None) if isinstance(obj, _C.UntypedStorage) else None
+        if isinstance(obj, _C.UntypedStorage):
+            return self._reference(obj, None)
+        if not isinstance(obj, TypedStorage):
+            return None
+        dtype = obj.dtype.name
+        if dtype not in STORAGE_OF_DTYPE:
+            raise SerializationError(
+                f"save: a storage of {dtype} has no name in PyTorch's files; save a tensor on it "
+                "or its untyped() storage"
+            )
+        return self._reference(obj.untyped(), dtype)
 
     def _reference(self, storage: Any, dtype: str | None) -> tuple[Any, ...]:
+        """Return what stands for a storage of elements, or of bytes."""
+        seen_as = dtype or "uint8"
         key = self._keys.setdefault(id(storage), str(len(self.storages)))
         self.storages[key] = storage
-        kind = STORAGE_OF_DTYPE.get(dtype or "")
-        itemsize = _C.dtype_by_name(dtype).itemsize if dtype is not None and kind else 1
-        name = _named("torch", kind) if kind else _named("torch.storage", "UntypedStorage")
-        return ("storage", name, key, str(storage.device), storage.nbytes() // itemsize)
+        # A reader of PyTorch gives all that lies on a storage the dtype that it met first.
+        first = self._dtypes.setdefault(key, seen_as)
+        if first != seen_as and storage.nbytes():
+            raise SerializationError(
+                "Cannot save multiple tensors or storages that view the same data as different "
+                f"types: {first} and {seen_as}; clone one of them"
+            )
+        name = _named("torch", STORAGE_OF_DTYPE[dtype]) if dtype else self._kind_of_bytes
+        count = storage.nbytes() // _C.dtype_by_name(seen_as).itemsize
+        return ("storage", name, key, str(storage.device), count)
 
     def reducer_override(self, obj: Any) -> Any:
         """Return how an object of ours is rebuilt, by PyTorch's names."""
@@ -215,22 +237,19 @@ class _LegacyPickler(TensorPickler):
     """Refer to storages as the format before 1.6 does: with a view's place, which is never one.
 
     Attributes:
-        typed: {key: (dtype of the storage's elements, their number)}.
+        counts: {key: number of the storage's elements}.
     """
+
+    # The untyped class came later; PyTorch's reader of this format asks every class for its dtype.
+    _kind_of_bytes = _named("torch", "ByteStorage")
 
     def __init__(self, file: Any, protocol: int) -> None:
         super().__init__(file, protocol)
-        self.typed: dict[str, tuple[str | None, int]] = {}
+        self.counts: dict[str, int] = {}
 
     def _reference(self, storage: Any, dtype: str | None) -> tuple[Any, ...]:
         found = super()._reference(storage, dtype)
-        key, count = found[2], found[4]
-        first = self.typed.setdefault(key, (dtype, count))[0]
-        if first != dtype and count:
-            raise SerializationError(
-                f"save: {first or 'bytes'} and {dtype or 'bytes'} share a storage, which the "
-                "format before PyTorch 1.6 cannot tell; clone one of them, or write the zip format"
-            )
+        self.counts[found[2]] = found[4]
         return (*found, None)
 
 
@@ -258,7 +277,7 @@ def write_legacy(obj: Any, write: Callable[[Any], Any], protocol: int) -> None:
     keys = sorted(pickler.storages)
     write(pickle.dumps(keys, protocol))
     for key in keys:
-        write(struct.pack("<q", pickler.typed[key][1]))
+        write(struct.pack("<q", pickler.counts[key]))
         write(_bytes_of(pickler.storages[key]))
 
 
