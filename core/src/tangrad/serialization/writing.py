@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import os
 import pickle
@@ -18,6 +19,9 @@ from tangrad.serialization.errors import SerializationError
 from tangrad.serialization.globals import STORAGE_OF_DTYPE, as_torch
 from tangrad.serialization.placement import host_view, whole
 from tangrad.tensor.storages import TypedStorage
+
+# From here on the file that is replaced is freed by a thread.
+_LARGE = 1 << 20
 
 
 class _Name:
@@ -304,13 +308,40 @@ def atomically(path: Any) -> Iterator[Any]:
     try:
         with open(begun, "xb", buffering=0) as file:
             yield file
-        if target.exists():
-            begun.chmod(target.stat().st_mode & 0o7777)
-        os.replace(begun, target)
+        with _freed_aside(target):
+            if target.exists():
+                begun.chmod(target.stat().st_mode & 0o7777)
+            os.replace(begun, target)
     except BaseException:
         with contextlib.suppress(OSError):
             begun.unlink()
         raise
+
+
+@contextlib.contextmanager
+def _freed_aside(target: Path) -> Iterator[None]:
+    """Let a thread wait until the file that is replaced inside is gone.
+
+    A file system writes a replacement out early, so that a power failure leaves one of the two,
+    and frees a file only when what it still writes of it is written: for one that was saved
+    shortly before, that is two thirds of a save (9 of 15 ms for 16 MB on ext4).
+    """
+    try:
+        # Windows renames onto no open file.
+        aside = os.name != "nt" and target.stat().st_size >= _LARGE
+        descriptor = os.open(target, os.O_RDONLY | os.O_CLOEXEC) if aside else -1
+    except OSError:
+        descriptor = -1
+    if descriptor < 0:
+        yield
+        return
+    try:
+        yield
+    finally:
+        try:
+            _thread.start_new_thread(os.close, (descriptor,))
+        except RuntimeError:  # no thread can be started: late in the interpreter's end
+            os.close(descriptor)
 
 
 def writing_to(file: Any) -> Callable[[Any], None]:
