@@ -289,6 +289,22 @@ def test_big_endian_files_are_turned_round():
     assert tangrad.load(made).tolist() == [1.5, -2.0]
 
 
+@pytest.mark.parametrize("framework", [torch, tangrad])
+@pytest.mark.parametrize(("name", "swaps"), [(None, False), ("LITTLE", False), ("BIG", True)])
+def test_the_order_of_bytes_of_files_that_do_not_tell_it_can_be_set(framework, name, swaps):
+    stream = saved(tangrad, tangrad.tensor([1, 256]), _disable_byteorder_record=True)
+    files = framework.serialization
+    files.set_default_load_endianness(name and files.LoadEndianness[name])
+    try:
+        assert files.get_default_load_endianness() is (name and files.LoadEndianness[name])
+        expected = [1 << 56, 1 << 48] if swaps else [1, 256]
+        assert framework.load(stream).tolist() == expected
+    finally:
+        files.set_default_load_endianness(None)
+    with pytest.raises(TypeError, match="Invalid argument type"):
+        files.set_default_load_endianness("big")
+
+
 def test_the_oldest_files_are_read(tmp_path):
     expected = {"a": [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]], "b": [1.0, 4.0]}
     (tmp_path / "old.pt").write_bytes(old_tar().getvalue())

@@ -17,6 +17,7 @@ from tangrad.serialization.globals import (
     TensorBuilder,
 )
 from tangrad.serialization.machine import SafeUnpickler
+from tangrad.serialization.options import untold_byteorder
 from tangrad.serialization.placement import bytes_tensor, host_view, whole
 from tangrad.serialization.source import Source
 from tangrad.tensor.storages import TypedStorage
@@ -124,7 +125,8 @@ def read_archive(
         raise archive.source.error(
             "the file is a TorchScript program, not saved data; load it by jit.load"
         )
-    swaps = "byteorder" in archive.members and archive.read("byteorder") == b"big"
+    told = "byteorder" in archive.members
+    swaps = (archive.read("byteorder") if told else untold_byteorder().encode()) == b"big"
     storages: dict[str, Any] = {}
     seen: dict[tuple[str, StorageType], TypedStorage] = {}
 

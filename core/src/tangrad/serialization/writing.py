@@ -211,7 +211,9 @@ _DIRECT: dict[type, Callable[[Any, Any], None]] = {
 }
 
 
-def write_archive(obj: Any, write: Callable[[Any], Any], folder: str, protocol: int) -> None:
+def write_archive(
+    obj: Any, write: Callable[[Any], Any], folder: str, protocol: int, byteorder: bool = True
+) -> None:
     """Write an object in the zip format.
 
     Args:
@@ -219,6 +221,7 @@ def write_archive(obj: Any, write: Callable[[Any], Any], folder: str, protocol: 
         write: takes bytes.
         folder: name of the archive's folder.
         protocol: pickle's.
+        byteorder: whether to tell the order of bytes.
     """
     import io
 
@@ -229,7 +232,8 @@ def write_archive(obj: Any, write: Callable[[Any], Any], folder: str, protocol: 
     archive.add("data.pkl", stream.getbuffer())
     archive.add(".format_version", b"1")
     archive.add(".storage_alignment", str(ALIGNMENT).encode())
-    archive.add("byteorder", b"little")
+    if byteorder:
+        archive.add("byteorder", b"little")
     for key, storage in pickler.storages.items():
         archive.add(f"data/{key}", _bytes_of(storage))
     archive.add("version", b"3\n")
