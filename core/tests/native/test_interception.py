@@ -162,3 +162,19 @@ def test_a_shallow_copy_shares_memory() -> None:
 def test_deepcopy_of_an_inner_tensor_is_refused() -> None:
     with pytest.raises(RuntimeError, match="graph leaves|created explicitly"):
         copy.deepcopy(tangrad.ones(1, requires_grad=True) * 2)
+
+
+def test_a_python_function_is_offered_to_overriding_arguments():
+    class Like:
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return func.__name__, types
+
+    @tangrad.overrides.wrap_torch_function(lambda a, b=None: (a, b))
+    def twice(a, b=None):
+        return a * 2
+
+    assert twice(tangrad.ones(1)).tolist() == [2]
+    assert twice(tangrad.ones(1), b=Like()) == ("twice", (Like,))
+    kinds = (tangrad.ones(1), tangrad.nn.Parameter(tangrad.ones(1)), Like(), 3)
+    assert [tangrad.overrides.is_tensor_like(kind) for kind in kinds] == [True, True, True, False]

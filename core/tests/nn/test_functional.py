@@ -214,3 +214,38 @@ def test_empty_samples_of_a_grid_have_a_gradient_of_either_argument(agree):
         return grid.grad
 
     agree(program)
+
+
+@pytest.mark.parametrize("spatial", [1, 2, 3])
+@pytest.mark.parametrize("options", [{}, {"stride": 2, "padding": 1, "dilation": 2, "groups": 2}])
+def test_gradients_of_convolutions_as_functions(agree, spatial, options):
+    def program(t):
+        t.manual_seed(0)
+        groups = options.get("groups", 1)
+        x_size, w_size = (2, 4, *(7,) * spatial), (6, 4 // groups, *(3,) * spatial)
+        x = (t.arange(2.0 * 4 * 7**spatial) % 13 - 6).reshape(x_size)
+        w = (t.arange(6.0 * w_size[1] * 3**spatial) % 7 - 3).reshape(w_size)
+        result = getattr(t.nn.functional, f"conv{spatial}d")(x, w, **options)
+        g = (t.arange(float(result.numel())) % 5 - 2).reshape(result.shape)
+        # Fetched by names, since the module is loaded on first use.
+        of_input = getattr(t.nn.grad, f"conv{spatial}d_input")
+        of_weight = getattr(t.nn.grad, f"conv{spatial}d_weight")
+        return of_input(x_size, w, g, **options), of_weight(x, w_size, g, **options)
+
+    agree(program)
+
+
+@pytest.mark.parametrize(
+    "kwargs",
+    [
+        None,
+        {"device": "cpu"},
+        {"factory_kwargs": {"device": "cpu"}},
+        {"bias": True},
+        {"factory_kwargs": {"bias": True}},
+        {"device": "cpu", "factory_kwargs": {"device": "cpu"}},
+    ],
+    ids=str,
+)
+def test_arguments_of_factories_are_picked(agree, kwargs):
+    agree(lambda t: t.tensor(0) if t.nn.factory_kwargs(kwargs) == {} else t.tensor(1))

@@ -179,3 +179,11 @@ def test_an_optimizer_may_wrap_another_without_its_own_init():
     p.grad = tangrad.ones(2)
     Wrapper(optim.SGD([p], lr=0.5)).step()
     assert p.tolist() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize("name", ["Adafactor", "Adagrad", "RMSprop", "SGD"])
+def test_a_loaded_group_has_the_options_of_a_new_one(name):
+    optimizer = getattr(tangrad.optim, name)([tangrad.nn.Parameter(tangrad.ones(2, 2))])
+    before = list(optimizer.param_groups[0])
+    optimizer.load_state_dict(optimizer.state_dict())
+    assert sorted(optimizer.param_groups[0]) == sorted(before)

@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import textwrap
+import time
 import zlib
 
 import pytest
@@ -290,6 +291,22 @@ def test_an_error_names_file_place_and_member(tmp_path):
 
 
 # Writing
+
+
+def test_what_a_save_replaces_is_freed(tmp_path):
+    path = tmp_path / "a.pt"
+
+    def open_files():
+        links = (os.path.join("/proc/self/fd", name) for name in os.listdir("/proc/self/fd"))
+        return [link for link in links if os.path.realpath(link).startswith(str(tmp_path))]
+
+    for value in range(5):
+        tangrad.save(tangrad.full((1 << 19,), float(value)), path)
+        assert tangrad.load(path)[-1] == value
+    until = time.monotonic() + 10
+    while open_files() and time.monotonic() < until:
+        time.sleep(0.01)
+    assert open_files() == []
 
 
 def test_an_interrupted_save_leaves_the_old_file(tmp_path):

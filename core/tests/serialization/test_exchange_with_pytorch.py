@@ -19,6 +19,7 @@ DTYPES = (
 
 
 BEFORE_ZIP = {"_use_new_zipfile_serialization": False}
+FORMATS = pytest.mark.parametrize("zipped", [True, False], ids=["zip", "before 1.6"])
 
 
 def checkpoint(t):
@@ -67,7 +68,7 @@ def saved(t, obj, **options):
     return stream
 
 
-@pytest.mark.parametrize("zipped", [True, False], ids=["zip", "before 1.6"])
+@FORMATS
 def test_files_of_pytorch_are_read(zipped):
     theirs = checkpoint(torch)
     loaded = tangrad.load(saved(torch, theirs, _use_new_zipfile_serialization=zipped))
@@ -90,17 +91,80 @@ def test_pytorch_reads_our_files(protocol):
 def test_the_format_before_1_6_is_written():
     ours = checkpoint(tangrad)
     assert as_plain(tangrad.load(saved(tangrad, ours, **BEFORE_ZIP))) == as_plain(ours)
-    for name in ("uint16", "uint32", "uint64"):
-        del ours["tensors"][name]  # PyTorch reads its own files of these neither.
     loaded = torch.load(saved(tangrad, ours, **BEFORE_ZIP))
     assert as_plain(loaded) == as_plain(ours)
     assert len({view.untyped_storage().data_ptr() for view in loaded["views"]}) == 1
 
 
-def test_the_format_before_1_6_refuses_a_storage_of_two_dtypes():
-    x = tangrad.ones(2)
-    with pytest.raises(SerializationError, match="float32 and int32 share a storage"):
-        saved(tangrad, [x, x.view(tangrad.int32)], **BEFORE_ZIP)
+def with_storages(t):
+    """Return bare storages, alone and beside tensors that lie on them."""
+    x, y = t.arange(4.0), t.arange(3)
+    return {"typed": x.storage(), "tensor": x[1:], "again": x.storage(), "longs": y.storage()}
+
+
+@FORMATS
+@pytest.mark.parametrize(("to", "of"), [(tangrad, torch), (torch, tangrad), (tangrad, tangrad)])
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
+def test_bare_storages_go_both_ways(to, of, zipped):
+    stream = saved(of, with_storages(of), _use_new_zipfile_serialization=zipped)
+    loaded = to.load(stream)
+    assert [type(loaded[name]) for name in ("typed", "longs")] == [to.TypedStorage] * 2
+    assert (loaded["typed"].dtype, loaded["longs"].dtype) == (to.float32, to.int64)
+    assert loaded["typed"].tolist() == [0, 1, 2, 3]
+    assert loaded["longs"].tolist() == [0, 1, 2]
+    loaded["typed"][2] = 7.0
+    assert loaded["tensor"].tolist() == [1, 7, 3]
+    assert loaded["again"].data_ptr() == loaded["typed"].data_ptr()
+
+
+@pytest.mark.parametrize(
+    ("to", "of", "zipped"),
+    [
+        (tangrad, torch, True),  # PyTorch cannot read its own file of the format before.
+        *((to, tangrad, zipped) for to in (torch, tangrad) for zipped in (True, False)),
+    ],
+)
+def test_a_storage_of_bytes_is_loaded_as_pytorch_does(to, of, zipped):
+    storage = of.tensor([1, 2], dtype=of.int16).untyped_storage()
+    stream = saved(of, [storage, storage], _use_new_zipfile_serialization=zipped)
+    first, second = to.load(stream)
+    assert type(first) is to.TypedStorage
+    assert first.dtype is to.uint8
+    assert first.tolist() == [1, 0, 2, 0]
+    assert second is first
+
+
+@FORMATS
+@pytest.mark.parametrize("framework", [torch, tangrad])
+@pytest.mark.parametrize(
+    "other", [lambda t, x: x.view(t.int32), lambda t, x: x.untyped_storage()], ids=["int", "bytes"]
+)
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
+def test_a_storage_of_two_dtypes_is_refused(framework, other, zipped):
+    x = framework.ones(2)
+    with pytest.raises(RuntimeError, match="view the same data as different types"):
+        saved(framework, [x, other(framework, x)], _use_new_zipfile_serialization=zipped)
+
+
+def test_a_storage_without_a_name_in_files_is_refused():
+    with pytest.raises(SerializationError, match="storage of uint16"):
+        saved(tangrad, tangrad.ones(2).to(tangrad.uint16).storage())
+
+
+def test_plain_types_of_a_file_get_no_storage():
+    stream = saved(tangrad, {"list": Listed(tangrad.ones(1000).storage())})
+    with pytest.raises(SerializationError, match="calls"):
+        tangrad.load(stream)
+
+
+class Listed:
+    """Is rebuilt as the list of what it holds."""
+
+    def __init__(self, held):
+        self.held = held
+
+    def __reduce__(self):
+        return list, (self.held,)
 
 
 def test_the_format_before_1_6_takes_an_empty_storage_of_two_dtypes():
@@ -223,6 +287,22 @@ def test_big_endian_files_are_turned_round():
     writer.close()
     made.seek(0)
     assert tangrad.load(made).tolist() == [1.5, -2.0]
+
+
+@pytest.mark.parametrize("framework", [torch, tangrad])
+@pytest.mark.parametrize(("name", "swaps"), [(None, False), ("LITTLE", False), ("BIG", True)])
+def test_the_order_of_bytes_of_files_that_do_not_tell_it_can_be_set(framework, name, swaps):
+    stream = saved(tangrad, tangrad.tensor([1, 256]), _disable_byteorder_record=True)
+    files = framework.serialization
+    files.set_default_load_endianness(name and files.LoadEndianness[name])
+    try:
+        assert files.get_default_load_endianness() is (name and files.LoadEndianness[name])
+        expected = [1 << 56, 1 << 48] if swaps else [1, 256]
+        assert framework.load(stream).tolist() == expected
+    finally:
+        files.set_default_load_endianness(None)
+    with pytest.raises(TypeError, match="Invalid argument type"):
+        files.set_default_load_endianness("big")
 
 
 def test_the_oldest_files_are_read(tmp_path):

@@ -1,5 +1,7 @@
 """Building blocks of neural networks."""
 
+from typing import Any
+
 from tangrad.nn import attention as attention
 from tangrad.nn import common_types as common_types
 from tangrad.nn import functional as functional
@@ -41,3 +43,34 @@ from tangrad.nn.parameter import Buffer as Buffer
 from tangrad.nn.parameter import Parameter as Parameter
 from tangrad.nn.parameter import UninitializedBuffer as UninitializedBuffer
 from tangrad.nn.parameter import UninitializedParameter as UninitializedParameter
+
+
+def factory_kwargs(kwargs: Any) -> dict[str, Any]:
+    """Return the arguments of factory functions among those of a module.
+
+    Args:
+        kwargs: `device`, `dtype` and `memory_format`, also inside of `factory_kwargs`; or None.
+
+    Raises:
+        TypeError: there is another argument, or one is given twice.
+    """
+    if kwargs is None:
+        return {}
+    simple = {"device", "dtype", "memory_format"}
+    if unknown := kwargs.keys() - simple - {"factory_kwargs"}:
+        raise TypeError(f"unexpected kwargs {unknown}")
+    found = dict(kwargs.get("factory_kwargs", {}))
+    for name in simple & kwargs.keys():
+        if name in found:
+            raise TypeError(f"{name} specified twice, in **kwargs and in factory_kwargs")
+        found[name] = kwargs[name]
+    return found
+
+
+def __getattr__(name: str) -> Any:
+    # Few programs want it, and it brings the definitions of the convolutions.
+    if name != "grad":
+        raise AttributeError(f"module 'tangrad.nn' has no attribute '{name}'")
+    from importlib import import_module
+
+    return import_module("tangrad.nn.grad")

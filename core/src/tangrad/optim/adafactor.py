@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import tangrad
 from tangrad.optim.elementwise import ElementwiseOptimizer, counted
@@ -33,6 +33,8 @@ class Adafactor(ElementwiseOptimizer):
         ValueError: if a number lies outside its range.
         RuntimeError: a parameter is complex.
     """
+
+    _absent: ClassVar[dict[str, Any]] = {"foreach": None}
 
     def __init__(
         self,

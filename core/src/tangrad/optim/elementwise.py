@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import tangrad
 from tangrad.optim.optimizer import Optimizer, _evaluate, _step_number
@@ -36,6 +36,9 @@ class ElementwiseOptimizer(Optimizer):
         ValueError: if an option is not legal, or the learning rate is a tensor of several numbers.
     """
 
+    # Options that files of earlier versions lack.
+    _absent: ClassVar[dict[str, Any]] = _ABSENT
+
     def __init__(
         self, params: Any, defaults: dict[str, Any], ranges: list[tuple[bool, str]]
     ) -> None:
@@ -50,7 +53,7 @@ class ElementwiseOptimizer(Optimizer):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         for group in self.param_groups:
-            for name, value in _ABSENT.items():
+            for name, value in self._absent.items():
                 if name in self.defaults:
                     group.setdefault(name, value)
             for parameter in group["params"]:

@@ -18,6 +18,13 @@ from tangrad.serialization.globals import add_safe_globals as add_safe_globals
 from tangrad.serialization.globals import clear_safe_globals as clear_safe_globals
 from tangrad.serialization.globals import get_safe_globals as get_safe_globals
 from tangrad.serialization.globals import safe_globals as safe_globals
+from tangrad.serialization.options import LoadEndianness as LoadEndianness
+from tangrad.serialization.options import (
+    get_default_load_endianness as get_default_load_endianness,
+)
+from tangrad.serialization.options import (
+    set_default_load_endianness as set_default_load_endianness,
+)
 from tangrad.serialization.placement import placed
 from tangrad.serialization.reading import PickleReader, read_archive, read_legacy, read_tar
 from tangrad.serialization.source import Source
@@ -60,6 +67,7 @@ def save(
         pickle_module: ignored; the pickle is written by this package.
         pickle_protocol: pickle's.
         _use_new_zipfile_serialization: write the zip format, or the one before PyTorch 1.6.
+        _disable_byteorder_record: do not tell the order of bytes.
 
     Raises:
         SerializationError: a tensor cannot be saved.
@@ -74,7 +82,7 @@ def save(
 
     def write_format(obj: object, write: Any, folder: str) -> None:
         if _use_new_zipfile_serialization:
-            write_archive(obj, write, folder, pickle_protocol)
+            write_archive(obj, write, folder, pickle_protocol, not _disable_byteorder_record)
         else:
             write_legacy(obj, write, pickle_protocol)
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from tangrad import _C
 from tangrad.serialization.errors import SerializationError, UnsafeContentError
+from tangrad.tensor.storages import TypedStorage
 
 # The class of a typed storage, by the dtype of its elements; PyTorch's files name them.
 STORAGE_TYPES = {
@@ -34,24 +35,10 @@ class StorageType(NamedTuple):
     """Stands for a class of storages.
 
     Attributes:
-        dtype: name of its elements' dtype; None for bytes.
+        dtype: name of its elements' dtype.
     """
 
-    dtype: str | None
-
-
-class StoredBytes(NamedTuple):
-    """A storage of a file.
-
-    Attributes:
-        storage: the storage, or whatever a reader puts in its place.
-        dtype: its elements' dtype; None for bytes.
-        nbytes: its size.
-    """
-
-    storage: Any
-    dtype: Any
-    nbytes: int
+    dtype: str
 
 
 def check_geometry(size: Any, stride: Any, offset: Any, itemsize: int, nbytes: int | None) -> None:
@@ -79,12 +66,18 @@ class TensorBuilder:
 
     def tensor(self, stored: Any, offset: Any, size: Any, stride: Any) -> Any:
         """Return a tensor on a storage, of the storage's dtype."""
-        if not isinstance(stored, StoredBytes):
+        if not isinstance(stored, TypedStorage):
             raise SerializationError("a tensor of the file has no storage")
-        dtype = stored.dtype or _C.dtype_by_name("uint8")
-        check_geometry(size, stride, offset, dtype.itemsize, stored.nbytes)
-        made = _C.empty((0,), dtype, stored.storage.device)
-        return _C.set_storage(made, stored.storage, offset, tuple(size), tuple(stride))
+        storage, dtype = stored.untyped(), stored.dtype
+        check_geometry(size, stride, offset, dtype.itemsize, storage.nbytes())
+        made = _C.empty((0,), dtype, storage.device)
+        return _C.set_storage(made, storage, offset, tuple(size), tuple(stride))
+
+    def seen_as(self, stored: Any, dtype: Any) -> Any:
+        """Return a storage with elements of another dtype."""
+        if not isinstance(stored, TypedStorage) or not isinstance(dtype, _C.dtype):
+            raise SerializationError("a tensor of the file has no storage, or no dtype")
+        return TypedStorage(wrap_storage=stored.untyped(), dtype=dtype)
 
     def rebuild_tensor(self, stored: Any, offset: Any, size: Any, stride: Any) -> Any:
         """Stand for `torch._utils._rebuild_tensor`."""
@@ -116,7 +109,7 @@ class TensorBuilder:
         metadata: Any = None,
     ) -> Any:
         """Stand for `torch._utils._rebuild_tensor_v3`: the storage is of bytes."""
-        made = self.tensor(stored._replace(dtype=dtype), offset, size, stride)
+        made = self.tensor(self.seen_as(stored, dtype), offset, size, stride)
         return self.marked(made, requires_grad)
 
     def marked(self, tensor: Any, requires_grad: Any) -> Any:
@@ -206,8 +199,8 @@ def plain_globals(builder: TensorBuilder) -> dict[tuple[str, str], Any]:
         ("torch", "device"): _device,
         ("torch.serialization", "_get_layout"): _layout,
         ("torch", "strided"): _C.strided,
-        ("torch.storage", "UntypedStorage"): StorageType(None),
-        ("torch", "UntypedStorage"): StorageType(None),
+        ("torch.storage", "UntypedStorage"): StorageType("uint8"),
+        ("torch", "UntypedStorage"): StorageType("uint8"),
         ("collections", "OrderedDict"): OrderedDict,
         ("collections", "defaultdict"): _defaultdict,
         ("collections", "Counter"): Counter,
@@ -327,6 +320,7 @@ class Globals:
     """
 
     def __init__(self, builder: TensorBuilder, plain: bool) -> None:
+        self._builder = builder
         self._known = plain_globals(builder)
         self._plain = plain
 
@@ -360,14 +354,20 @@ class Globals:
             ) from error
         return thing
 
-    def may_call(self, function: Any) -> bool:
+    def may_call(self, function: Any, args: tuple[Any, ...]) -> bool:
         """Return whether the pickle may call something, or make an object of it.
 
-        Not a tensor's class, which would reserve memory by a number, nor a dtype.
+        Not a tensor's class, which would reserve memory by a number, nor a dtype. Plain types get
+        no tensor and no storage: `list` of one takes many times its memory.
         """
         if isinstance(function, type) and issubclass(function, _C.Tensor):
             return False
-        return any(function is item for item in (*self._known.values(), *_allowed.values()))
+        if any(function is item for item in _allowed.values()):
+            return True
+        if not any(function is item for item in self._known.values()):
+            return False
+        builds = getattr(function, "__self__", None) is self._builder
+        return builds or not any(isinstance(arg, (_C.Tensor, TypedStorage)) for arg in args)
 
     def may_build(self, target: Any) -> bool:
         """Return whether the pickle may set an object's state."""

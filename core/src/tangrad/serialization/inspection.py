@@ -12,12 +12,11 @@ from tangrad.serialization.archive import ArchiveReader
 from tangrad.serialization.errors import SerializationError, UnsafeContentError
 from tangrad.serialization.globals import (
     Globals,
-    StoredBytes,
     TensorBuilder,
     check_geometry,
 )
 from tangrad.serialization.machine import SafeUnpickler
-from tangrad.serialization.reading import element_type, storage_fields
+from tangrad.serialization.reading import storage_fields
 from tangrad.serialization.source import Source
 
 
@@ -37,15 +36,33 @@ class TensorDescription(NamedTuple):
     kind: str = "tensor"
 
 
+class StorageDescription(NamedTuple):
+    """A storage of a file.
+
+    Attributes:
+        key: its name in the file.
+        dtype: of its elements.
+        nbytes: its size.
+    """
+
+    key: str
+    dtype: Any
+    nbytes: int
+
+
 class _Describer(TensorBuilder):
     """Describe tensors in place of building them."""
 
     def tensor(self, stored: Any, offset: Any, size: Any, stride: Any) -> Any:
-        if not isinstance(stored, StoredBytes):
+        if not isinstance(stored, StorageDescription):
             raise SerializationError("a tensor of the file has no storage")
-        dtype = stored.dtype or _C.dtype_by_name("uint8")
-        check_geometry(size, stride, offset, dtype.itemsize, stored.nbytes)
-        return TensorDescription(str(dtype).partition(".")[2], tuple(size), str(stored.storage))
+        check_geometry(size, stride, offset, stored.dtype.itemsize, stored.nbytes)
+        return TensorDescription(stored.dtype.name, tuple(size), stored.key)
+
+    def seen_as(self, stored: Any, dtype: Any) -> Any:
+        if not isinstance(stored, StorageDescription) or not isinstance(dtype, _C.dtype):
+            raise SerializationError("a tensor of the file has no storage, or no dtype")
+        return stored._replace(dtype=dtype)
 
     def marked(self, tensor: Any, requires_grad: Any) -> Any:
         return tensor
@@ -97,8 +114,8 @@ class _NamesOnly(Globals):
                 self.unsafe.append(whole)
             return _Unknown(whole)
 
-    def may_call(self, function: Any) -> bool:
-        return isinstance(function, _Unknown) or super().may_call(function)
+    def may_call(self, function: Any, args: tuple[Any, ...]) -> bool:
+        return isinstance(function, _Unknown) or super().may_call(function, args)
 
     def may_build(self, target: Any) -> bool:
         return isinstance(target, _Unknown) or super().may_build(target)
@@ -155,13 +172,13 @@ def describe(f: Any) -> dict[str, Any]:
 
 
 def _machine(content: Any, names: _NamesOnly, source: Source, archive: Any) -> SafeUnpickler:
-    def load(key: Any) -> StoredBytes:
+    def load(key: Any) -> StorageDescription:
         kind, name, _, count, _ = storage_fields(key)
-        dtype = element_type(kind)
-        nbytes = count * (dtype.itemsize if dtype is not None else 1)
+        dtype = _C.dtype_by_name(kind.dtype)
+        nbytes = count * dtype.itemsize
         if archive is not None:
             nbytes = archive.member(f"data/{name}").size
-        return StoredBytes(name, dtype, nbytes)
+        return StorageDescription(name, dtype, nbytes)
 
     return SafeUnpickler(content, names.find, load, names.may_call, names.may_build, source.name)
 

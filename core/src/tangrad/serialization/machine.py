@@ -25,7 +25,7 @@ class SafeUnpickler:
         content: the pickle, and what may follow it.
         find_global: (module, name) -> what the pickle may call or hold.
         load_persistent: persistent id -> object.
-        may_call: whether the pickle may call, or make an object of, what it named.
+        may_call: whether the pickle may call, or make an object of, what it named, with arguments.
         may_build: whether an object's state may be set from the pickle.
         file: the file's name, for messages.
     """
@@ -35,7 +35,7 @@ class SafeUnpickler:
         content: Any,
         find_global: Callable[[str, str], Any],
         load_persistent: Callable[[Any], Any],
-        may_call: Callable[[Any], bool],
+        may_call: Callable[[Any, tuple[Any, ...]], bool],
         may_build: Callable[[Any], bool],
         file: str | None = None,
     ) -> None:
@@ -140,11 +140,11 @@ class SafeUnpickler:
         args, function = self._pop(), self._pop()
         if not isinstance(args, tuple):
             raise self._error("the pickle calls a function with something else than a tuple")
-        self._check_callable(function)
+        self._check_call(function, args)
         self._stack.append(function(*args))
 
-    def _check_callable(self, function: Any) -> None:
-        if not self._may_call(function):
+    def _check_call(self, function: Any, args: tuple[Any, ...]) -> None:
+        if not self._may_call(function, args):
             raise UnsafeContentError(
                 f"the pickle calls {function!r}, which a load of plain values does not do"
             )
@@ -153,7 +153,7 @@ class SafeUnpickler:
         args, cls = self._pop(), self._pop()
         if not isinstance(args, tuple):
             raise self._error("the pickle makes an object from something else than a tuple")
-        self._check_callable(cls)
+        self._check_call(cls, args)
         made = cls.__new__(cls, *args) if isinstance(cls, type) else cls(*args)
         self._stack.append(made)
 

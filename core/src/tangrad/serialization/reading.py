@@ -14,12 +14,13 @@ from tangrad.serialization.errors import SerializationError
 from tangrad.serialization.globals import (
     Globals,
     StorageType,
-    StoredBytes,
     TensorBuilder,
 )
 from tangrad.serialization.machine import SafeUnpickler
+from tangrad.serialization.options import untold_byteorder
 from tangrad.serialization.placement import bytes_tensor, host_view, whole
 from tangrad.serialization.source import Source
+from tangrad.tensor.storages import TypedStorage
 
 Place = Callable[[Any, str], Any]
 
@@ -106,11 +107,6 @@ def storage_fields(key: Any) -> tuple[StorageType, str, str, int, Any]:
     return kind, name, location, count, key[5] if len(key) == 6 else None
 
 
-def element_type(kind: StorageType) -> Any:
-    """Return the dtype of a storage's elements; None for bytes."""
-    return None if kind.dtype is None else _C.dtype_by_name(kind.dtype)
-
-
 def read_archive(
     archive: ArchiveReader, reader: Callable[..., PickleReader], place: Place, mapped: Any
 ) -> Any:
@@ -129,16 +125,21 @@ def read_archive(
         raise archive.source.error(
             "the file is a TorchScript program, not saved data; load it by jit.load"
         )
-    swaps = "byteorder" in archive.members and archive.read("byteorder") == b"big"
-    storages: dict[str, StoredBytes] = {}
+    told = "byteorder" in archive.members
+    swaps = (archive.read("byteorder") if told else untold_byteorder().encode()) == b"big"
+    storages: dict[str, Any] = {}
+    seen: dict[tuple[str, StorageType], TypedStorage] = {}
 
-    def load(key: Any) -> StoredBytes:
+    def load(key: Any) -> TypedStorage:
         kind, name, location, _, _ = storage_fields(key)
-        if name not in storages:
-            dtype = element_type(kind)
-            storage = _stored(archive, name, dtype, swaps, mapped)
-            storages[name] = StoredBytes(place(storage, location), dtype, storage.nbytes())
-        return storages[name]
+        found = seen.get((name, kind))
+        if found is None:
+            dtype = _C.dtype_by_name(kind.dtype)
+            if name not in storages:
+                storages[name] = place(_stored(archive, name, dtype, swaps, mapped), location)
+            found = TypedStorage(wrap_storage=storages[name], dtype=dtype)
+            seen[name, kind] = found
+        return found
 
     return reader(load).read(archive.read("data.pkl"))[0]
 
@@ -154,7 +155,7 @@ def _stored(archive: ArchiveReader, name: str, dtype: Any, swaps: bool, mapped: 
     tensor = bytes_tensor(member.size)
     view = host_view(tensor)
     archive.read_into(member, view)
-    if swaps and dtype is not None:
+    if swaps:
         _swap_bytes(view, dtype)
     return tensor.untyped_storage()
 
@@ -184,20 +185,24 @@ def read_legacy(source: Source, reader: Callable[..., PickleReader], place: Plac
     storages: dict[str, Any] = {}
     tensors: dict[str, Any] = {}
 
-    def load(key: Any) -> StoredBytes:
+    seen: dict[tuple[str, StorageType], TypedStorage] = {}
+
+    def load(key: Any) -> TypedStorage:
         kind, name, location, count, view = storage_fields(key)
-        dtype = element_type(kind)
-        itemsize = dtype.itemsize if dtype is not None else 1
+        dtype = _C.dtype_by_name(kind.dtype)
         if name not in wanted:
-            if count * itemsize > source.size:
+            if count * dtype.itemsize > source.size:
                 raise source.error(f"a storage claims {count} elements, more than the file has")
             wanted[name] = (kind, location, count)
-            tensors[name] = bytes_tensor(count * itemsize)
+            tensors[name] = bytes_tensor(count * dtype.itemsize)
             storages[name] = place(tensors[name].untyped_storage(), location)
         if wanted[name][0] != kind and (count or wanted[name][2]):
             raise source.error("one storage is used with two element types", tensor=name)
-        found = StoredBytes(storages[name], dtype, wanted[name][2] * itemsize)
-        return found if view is None else _viewed(found, view, source)
+        if (name, kind) not in seen:
+            seen[name, kind] = TypedStorage(wrap_storage=storages[name], dtype=dtype)
+        if view is not None:
+            _check_view(seen[name, kind], view, source)
+        return seen[name, kind]
 
     pickles = reader(load)
     magic, at = pickles.read(content)
@@ -222,16 +227,15 @@ def _unknown_kind(source: Source) -> SerializationError:
     )
 
 
-def _viewed(stored: StoredBytes, view: Any, source: Source) -> StoredBytes:
-    """Return a storage that is a part of another."""
+def _check_view(stored: TypedStorage, view: Any, source: Source) -> None:
+    """Check that what is described as a part of a storage is the whole of it."""
     if not (isinstance(view, tuple) and len(view) == 3 and all(type(n) is int for n in view[1:])):
         raise source.error("the pickle describes a part of a storage wrongly")
-    itemsize = stored.dtype.itemsize if stored.dtype is not None else 1
-    offset, count = view[1] * itemsize, view[2] * itemsize
-    if offset < 0 or count < 0 or offset + count > stored.nbytes:
+    offset, count = view[1:]
+    if offset < 0 or count < 0 or offset + count > len(stored):
         raise source.error("a part of a storage lies outside it")
-    if offset == 0 and count == stored.nbytes:
-        return stored
+    if offset == 0 and count == len(stored):
+        return
     raise source.error(
         "the file holds a storage that is a part of another, as PyTorch wrote before 0.4; save "
         "it again with a later version"
@@ -305,13 +309,13 @@ def read_tar(source: Source, reader: Callable[..., PickleReader], place: Place) 
 
 def _tar_storages(
     source: Source, content: bytes, reader: Callable[..., PickleReader], place: Place
-) -> dict[Any, StoredBytes]:
+) -> dict[Any, TypedStorage]:
     pickles = reader(_no_reference)
     count, at = pickles.read(content)
-    found: dict[Any, StoredBytes] = {}
+    found: dict[Any, TypedStorage] = {}
     for _ in range(_count(source, count)):
         (key, location, kind), at = _three(source, pickles, content, at)
-        if not isinstance(kind, StorageType) or kind.dtype is None:
+        if not isinstance(kind, StorageType):
             raise source.error("the tar archive describes a storage wrongly")
         dtype = _C.dtype_by_name(kind.dtype)
         (elements,) = _numbers(source, "<q", content, at)
@@ -323,7 +327,7 @@ def _tar_storages(
         host_view(tensor)[:] = content[at : at + nbytes]
         at += nbytes
         storage = place(tensor.untyped_storage(), str(location))
-        found[key] = StoredBytes(storage, dtype, nbytes)
+        found[key] = TypedStorage(wrap_storage=storage, dtype=dtype)
     return found
 
 
@@ -331,7 +335,7 @@ def _tar_tensors(
     source: Source,
     content: bytes,
     reader: Callable[..., PickleReader],
-    storages: dict[Any, StoredBytes],
+    storages: dict[Any, TypedStorage],
 ) -> dict[Any, Any]:
     pickles = reader(_no_reference)
     count, at = pickles.read(content)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import os
 import pickle
@@ -17,6 +18,10 @@ from tangrad.serialization.archive import ALIGNMENT, LEGACY_MAGIC, LEGACY_PROTOC
 from tangrad.serialization.errors import SerializationError
 from tangrad.serialization.globals import STORAGE_OF_DTYPE, as_torch
 from tangrad.serialization.placement import host_view, whole
+from tangrad.tensor.storages import TypedStorage
+
+# From here on the file that is replaced is freed by a thread.
+_LARGE = 1 << 20
 
 
 class _Name:
@@ -58,13 +63,16 @@ class TensorPickler(_Pickler):
         protocol: pickle's.
 
     Attributes:
-        storages: {key: (storage, its dtype)} in the order of their keys.
+        storages: {key: storage} in the order of their keys.
     """
+
+    _kind_of_bytes = _named("torch.storage", "UntypedStorage")
 
     def __init__(self, file: Any, protocol: int) -> None:
         super().__init__(file, protocol=protocol)
         self.storages: dict[str, Any] = {}
         self._keys: dict[int, str] = {}
+        self._dtypes: dict[str, str] = {}
 
     def save(self, obj: Any, save_persistent_id: bool = True) -> None:
         """Write an object, without asking how where its kind tells: that takes most of the time."""
@@ -81,15 +89,33 @@ class TensorPickler(_Pickler):
 
     def persistent_id(self, obj: Any) -> Any:
         """Return what stands for a storage."""
-        return self._reference(obj, None) if isinstance(obj, _C.UntypedStorage) else None
+        if isinstance(obj, _C.UntypedStorage):
+            return self._reference(obj, None)
+        if not isinstance(obj, TypedStorage):
+            return None
+        dtype = obj.dtype.name
+        if dtype not in STORAGE_OF_DTYPE:
+            raise SerializationError(
+                f"save: a storage of {dtype} has no name in PyTorch's files; save a tensor on it "
+                "or its untyped() storage"
+            )
+        return self._reference(obj.untyped(), dtype)
 
     def _reference(self, storage: Any, dtype: str | None) -> tuple[Any, ...]:
+        """Return what stands for a storage of elements, or of bytes."""
+        seen_as = dtype or "uint8"
         key = self._keys.setdefault(id(storage), str(len(self.storages)))
         self.storages[key] = storage
-        kind = STORAGE_OF_DTYPE.get(dtype or "")
-        itemsize = _C.dtype_by_name(dtype).itemsize if dtype is not None and kind else 1
-        name = _named("torch", kind) if kind else _named("torch.storage", "UntypedStorage")
-        return ("storage", name, key, str(storage.device), storage.nbytes() // itemsize)
+        # A reader of PyTorch gives all that lies on a storage the dtype that it met first.
+        first = self._dtypes.setdefault(key, seen_as)
+        if first != seen_as and storage.nbytes():
+            raise SerializationError(
+                "Cannot save multiple tensors or storages that view the same data as different "
+                f"types: {first} and {seen_as}; clone one of them"
+            )
+        name = _named("torch", STORAGE_OF_DTYPE[dtype]) if dtype else self._kind_of_bytes
+        count = storage.nbytes() // _C.dtype_by_name(seen_as).itemsize
+        return ("storage", name, key, str(storage.device), count)
 
     def reducer_override(self, obj: Any) -> Any:
         """Return how an object of ours is rebuilt, by PyTorch's names."""
@@ -185,7 +211,9 @@ _DIRECT: dict[type, Callable[[Any, Any], None]] = {
 }
 
 
-def write_archive(obj: Any, write: Callable[[Any], Any], folder: str, protocol: int) -> None:
+def write_archive(
+    obj: Any, write: Callable[[Any], Any], folder: str, protocol: int, byteorder: bool = True
+) -> None:
     """Write an object in the zip format.
 
     Args:
@@ -193,6 +221,7 @@ def write_archive(obj: Any, write: Callable[[Any], Any], folder: str, protocol: 
         write: takes bytes.
         folder: name of the archive's folder.
         protocol: pickle's.
+        byteorder: whether to tell the order of bytes.
     """
     import io
 
@@ -203,7 +232,8 @@ def write_archive(obj: Any, write: Callable[[Any], Any], folder: str, protocol: 
     archive.add("data.pkl", stream.getbuffer())
     archive.add(".format_version", b"1")
     archive.add(".storage_alignment", str(ALIGNMENT).encode())
-    archive.add("byteorder", b"little")
+    if byteorder:
+        archive.add("byteorder", b"little")
     for key, storage in pickler.storages.items():
         archive.add(f"data/{key}", _bytes_of(storage))
     archive.add("version", b"3\n")
@@ -215,22 +245,19 @@ class _LegacyPickler(TensorPickler):
     """Refer to storages as the format before 1.6 does: with a view's place, which is never one.
 
     Attributes:
-        typed: {key: (dtype of the storage's elements, their number)}.
+        counts: {key: number of the storage's elements}.
     """
+
+    # The untyped class came later; PyTorch's reader of this format asks every class for its dtype.
+    _kind_of_bytes = _named("torch", "ByteStorage")
 
     def __init__(self, file: Any, protocol: int) -> None:
         super().__init__(file, protocol)
-        self.typed: dict[str, tuple[str | None, int]] = {}
+        self.counts: dict[str, int] = {}
 
     def _reference(self, storage: Any, dtype: str | None) -> tuple[Any, ...]:
         found = super()._reference(storage, dtype)
-        key, count = found[2], found[4]
-        first = self.typed.setdefault(key, (dtype, count))[0]
-        if first != dtype and count:
-            raise SerializationError(
-                f"save: {first or 'bytes'} and {dtype or 'bytes'} share a storage, which the "
-                "format before PyTorch 1.6 cannot tell; clone one of them, or write the zip format"
-            )
+        self.counts[found[2]] = found[4]
         return (*found, None)
 
 
@@ -258,7 +285,7 @@ def write_legacy(obj: Any, write: Callable[[Any], Any], protocol: int) -> None:
     keys = sorted(pickler.storages)
     write(pickle.dumps(keys, protocol))
     for key in keys:
-        write(struct.pack("<q", pickler.typed[key][1]))
+        write(struct.pack("<q", pickler.counts[key]))
         write(_bytes_of(pickler.storages[key]))
 
 
@@ -285,13 +312,40 @@ def atomically(path: Any) -> Iterator[Any]:
     try:
         with open(begun, "xb", buffering=0) as file:
             yield file
-        if target.exists():
-            begun.chmod(target.stat().st_mode & 0o7777)
-        os.replace(begun, target)
+        with _freed_aside(target):
+            if target.exists():
+                begun.chmod(target.stat().st_mode & 0o7777)
+            os.replace(begun, target)
     except BaseException:
         with contextlib.suppress(OSError):
             begun.unlink()
         raise
+
+
+@contextlib.contextmanager
+def _freed_aside(target: Path) -> Iterator[None]:
+    """Let a thread wait until the file that is replaced inside is gone.
+
+    A file system writes a replacement out early, so that a power failure leaves one of the two,
+    and frees a file only when what it still writes of it is written: for one that was saved
+    shortly before, that is two thirds of a save (9 of 15 ms for 16 MB on ext4).
+    """
+    try:
+        # Windows renames onto no open file.
+        aside = os.name != "nt" and target.stat().st_size >= _LARGE
+        descriptor = os.open(target, os.O_RDONLY | os.O_CLOEXEC) if aside else -1
+    except OSError:
+        descriptor = -1
+    if descriptor < 0:
+        yield
+        return
+    try:
+        yield
+    finally:
+        try:
+            _thread.start_new_thread(os.close, (descriptor,))
+        except RuntimeError:  # no thread can be started: late in the interpreter's end
+            os.close(descriptor)
 
 
 def writing_to(file: Any) -> Callable[[Any], None]:
