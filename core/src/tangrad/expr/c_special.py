@@ -72,6 +72,7 @@ SPECIAL: dict[str, str] = {
     if (s == 1 || (q <= 0 && q == @floor(q))) return (double)TG_INF;
     if (q < 0 && s != @floor(s)) return (double)TG_NAN;
     if (q == (double)TG_INF) return 0;
+    if (s == (double)TG_INF) return q < 0 ? (double)TG_NAN : q < 1 ? (double)TG_INF : q == 1;
     power = @pow(q, -s);
     for (k = 1; k < 2000 && (k <= 10 || x < far); ++k) {{
         total += power;

@@ -122,7 +122,7 @@ def zeta(s: Array, q: Array) -> Array:
     """Return the Hurwitz zeta function, the sum of (q + k) ** -s over k >= 0.
 
     It is inf for s = 1 and at the poles q = 0, -1, ..., and nan for s < 1, or for negative q and
-    s that is not an integer.
+    s that is not an integer. For an infinite s it is inf, 1 and 0 below, at and above q = 1.
     """
     s, q = np.broadcast_arrays(s, q)
     return _zeta(s.astype(np.float64), q.astype(np.float64)).astype(q.dtype)
@@ -149,6 +149,9 @@ def _zeta(s: Array, q: Array) -> Array:
     pole = (q <= 0) & (q == np.floor(q))
     undefined = (s < 1) | (q < 0) & (s != np.floor(s)) | (x < far) | np.isnan(s) | np.isnan(q)
     result = np.where(pole | (s == 1), np.inf, np.where(np.isposinf(q), 0.0, result))
+    # Only the first term does not vanish for an infinite s, and that where q is at most 1.
+    first = np.where(q < 1, np.inf, np.where(q == 1, 1.0, 0.0))
+    result = np.where(np.isposinf(s) & (q > 0), first, result)
     return np.where(undefined & ~pole | np.isnan(s + q) | (s < 1), np.nan, result)
 
 

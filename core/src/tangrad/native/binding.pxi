@@ -19,10 +19,18 @@ cdef object call_op(Op op, PyObject** args, Py_ssize_t nargs, PyObject* kwnames)
     if state:
         return dispatch_slow(op, target, flat, <object>out if out != NULL else None)
     if op.functional is not None:
-        return call_flat(target, flat, <object>flat[target.tensor_param[0]], True)
+        return call_flat(target, flat, written_in_place(op, flat[target.tensor_param[0]]), True)
     if out != NULL and out != Py_None_ptr:
         return call_flat(target, flat, <object>out, False)
     return call_flat(target, flat, None, False)
+
+
+cdef object written_in_place(Op op, PyObject* first):
+    """The tensor that an in-place form writes: for the functional form it may be a number."""
+    if not isinstance(<object>first, Tensor):
+        raise TypeError(f"{op.title}(): argument 'self' (position 1) must be Tensor, not {_type_name(<object>first)}; "
+                        "only a tensor can be written in place")
+    return <object>first
 
 
 cdef object call_overload(Op op, PyObject** args, Py_ssize_t nargs, PyObject* kwnames):
@@ -48,7 +56,7 @@ cdef object call_overload(Op op, PyObject** args, Py_ssize_t nargs, PyObject* kw
         if state:
             return dispatch_slow(member, target, flat, <object>out if out != NULL else None)
         if member.functional is not None:
-            return call_flat(target, flat, <object>flat[target.tensor_param[0]], True)
+            return call_flat(target, flat, written_in_place(member, flat[target.tensor_param[0]]), True)
         if out != NULL and out != Py_None_ptr:
             return call_flat(target, flat, <object>out, False)
         return call_flat(target, flat, None, False)

@@ -71,6 +71,20 @@ def _activation(name: str, inplace: bool, *args: Any) -> Any:
     return _op(name + "_" if inplace else name)(*args)
 
 
+def _reversible(name: str, inplace: bool, slope: float, result: Tensor) -> Tensor:
+    """Refuse to go back through a negative slope in place, whose sign the result does not tell."""
+    if inplace and slope < 0 and result.requires_grad:
+
+        def refuse(grad: Tensor) -> None:
+            raise RuntimeError(
+                f"In-place {name} backward calculation is triggered with a negative slope "
+                f"({slope}), which is not supported; call it with inplace=False"
+            )
+
+        result.register_hook(refuse)
+    return result
+
+
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """Return max(0, x), elementwise."""
     return _activation("relu", inplace, input)
@@ -121,12 +135,13 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """Return x where it is positive, `negative_slope` times x elsewhere."""
-    return _activation("leaky_relu", inplace, input, negative_slope)
+    made = _activation("leaky_relu", inplace, input, negative_slope)
+    return _reversible("leaky_relu", inplace, negative_slope, made)
 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """Return x where it is positive, `alpha` (exp(x) - 1) elsewhere."""
-    return _activation("elu", inplace, input, alpha)
+    return _reversible("elu", inplace, alpha, _activation("elu", inplace, input, alpha))
 
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -136,7 +151,7 @@ def selu(input: Tensor, inplace: bool = False) -> Tensor:
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """Return x where it is positive, `alpha` (exp(x / alpha) - 1) elsewhere."""
-    return _activation("celu", inplace, input, alpha)
+    return _reversible("celu", inplace, alpha, _activation("celu", inplace, input, alpha))
 
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:

@@ -92,9 +92,11 @@ def _extremes_of_samples(x: Any) -> tuple[Any, Any]:
 
 
 def _counts(x: Any, low: Any, high: Any, bins: int, dtype: Any) -> Any:
-    x = x if _name(x.dtype) in _FLOATS else x.to(tangrad.float32)
+    # Each step is rounded to the input's dtype, so that a half falls where PyTorch counts it.
+    ends = [end if hasattr(end, "dtype") else x.new_full((), end) for end in (low, high)]
+    low, high = ends
     inside = (x >= low) & (x <= high)
-    place = ((x - low) / (high - low) * bins).masked_fill(~inside, 0)
+    place = ((x - low) * bins / (high - low)).masked_fill(~inside, 0)
     place = place.to(tangrad.int64).clamp(max=bins - 1)
     counts = tangrad.zeros((bins,), dtype=tangrad.int64, device=x.device)
     return counts.index_add(0, place, inside.to(tangrad.int64)).to(dtype)

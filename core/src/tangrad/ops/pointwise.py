@@ -217,6 +217,41 @@ div_rounded = pointwise(
 )  # fmt: skip
 
 
+@composite(
+    "div_by_mode(Operand self, Operand other, *, str rounding_mode) -> Tensor",
+    inplace=True,
+    out=True,
+    function=False,
+    method=False,
+    dtypes=REAL_NUMBERS,
+    oracle="div",
+    samples=lambda s: [
+        s(s.tensor(3, 4), s.tensor(4, nonzero=True), rounding_mode="trunc"),
+        s(s.values([3, 1000, -9]), s.values([1.001, 3, 3.01]), rounding_mode="trunc"),
+        s(s.tensor(3), 2, rounding_mode="floor"),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(3), s.tensor(3), rounding_mode="up"), RuntimeError, "rounding_mode"),
+    ],
+)
+def div_by_mode(self: Any, other: Any, rounding_mode: str) -> Any:
+    """Divide and round the quotient; a quotient of halves is one before it is truncated.
+
+    Not that by a single element, which PyTorch divides by in float32.
+    """
+    if rounding_mode == "trunc" and _is_half(self) and _is_half(other) and other.numel() != 1:
+        return true_divide(self, other).trunc()
+    return div_rounded(self, other, rounding_mode=rounding_mode)
+
+
+def _is_half(operand: Any) -> bool:
+    return (
+        hasattr(operand, "numel")
+        and operand.dtype.itemsize == 2
+        and (operand.dtype.is_floating_point)
+    )
+
+
 def _check_unrounded(rounding_mode: Any) -> None:
     if rounding_mode is not None:
         raise TypeError(
@@ -243,7 +278,7 @@ div_unrounded = pointwise(
 div = overload(
     "div",
     "true_divide",
-    "div_rounded",
+    "div_by_mode",
     "div_unrounded",
     alias=("divide",),
     inplace=True,

@@ -167,8 +167,8 @@ def _fractional(
     samples = samples[: shape[0], : shape[1]]
     places = tangrad.zeros((), dtype=tangrad.int64, device=x.device)
     for axis, (n, k, o) in enumerate(zip(sizes, kernel, outs, strict=True)):
-        # The last dimension goes by the first random number.
-        start = _starts(samples.select(2, spatial - 1 - axis), n, o, k)
+        # The first random number is of an image's width, but of a volume's depth.
+        start = _starts(samples.select(2, 1 - axis if spatial == 2 else axis), n, o, k)
         along = start.unsqueeze(-1) + tangrad.arange(k, device=x.device)
         window = [1] * spatial
         window[axis] = k
@@ -273,6 +273,8 @@ def fractional_max_pool2d_with_indices(
             True,
             s.tensor(1, 1, 3, low=0, high=0.99),
         ),
+        # Each random number places windows of its own dimension.
+        s(s.tensor(1, 1, 7, 6, 9), 2, 4, None, True, s.values([[[0.96, 0.3, 0.05]]])),
     ],
     oracle="nn.functional.fractional_max_pool3d",
     errors=lambda s: [

@@ -131,6 +131,8 @@ def random_in_full(self: Any, generator: Any) -> Any:
 def bernoulli_tensor(self: Any, generator: Any) -> Any:
     """Serve `bernoulli` of a tensor of probabilities."""
     drawn = tangrad.empty(tuple(self.shape), dtype=self.dtype, device=self.device)
+    if self.requires_grad:
+        drawn = self.clone(memory_format=tangrad.contiguous_format)  # recorded: the gradient is 0
     host = self.detach().to(device="cpu", dtype=getattr(tangrad, _computed(self)))
     probabilities = host.reshape(-1).numpy()
     if not ((probabilities >= 0) & (probabilities <= 1)).all():

@@ -97,6 +97,16 @@ sum = reduction(
     doc="Sum the elements over dimensions; bools and integers sum as int64.",
 )
 
+
+def _check_nansum(self: Any, dtype: Any) -> None:
+    if self.dtype.is_complex:
+        raise RuntimeError(f"nansum does not support complex inputs, got {self.dtype}")
+    if dtype is not None and dtype.is_complex and self.dtype.is_floating_point:
+        raise NotImplementedError(
+            f'"nansum" not implemented for {dtype} of {self.dtype}; use sum, or convert the result'
+        )
+
+
 nansum = reduction(
     "nansum(Tensor self, dim[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
     map="where(isnan(self), 0, self)",
@@ -104,13 +114,19 @@ nansum = reduction(
     identity=0,
     finalize="a",
     promote="sum",
-    dtypes=REAL,
+    check=_check_nansum,
     vjp={
         "self": lambda g, self, dim, keepdim: spread(g, self, dim, keepdim) * ~self.isnan(),
     },
     jvp=lambda self, self_t, dim, keepdim: (self_t * ~self.isnan()).sum(dim, keepdim),
-    samples=lambda s: [*_samples(s), s(s.specials(), dim=0), s(s.values([0, 1]))],
-    errors=dim_errors,
+    samples=lambda s: (
+        [] if s.is_complex else [*_samples(s), s(s.specials(), dim=0), s(s.values([0, 1]))]
+    ),
+    errors=lambda s: [
+        *dim_errors(s),
+        (s(s.tensor(2, dtype="complex64")), RuntimeError, "complex"),
+        (s(s.tensor(2), dtype=s.as_dtype("complex64")), NotImplementedError, "complex64"),
+    ],
     doc="Sum the elements over dimensions, NaN counting as zero.",
 )
 

@@ -498,6 +498,17 @@ def chunk(self: Any, chunks: int, dim: int) -> Any:
     return split_size(self, (size + chunks - 1) // chunks, dim)
 
 
+def refuse_bools(name: str, where: Any) -> None:
+    """Refuse a bool among the numbers that say where to cut: 1 was hardly meant."""
+    if isinstance(where, bool) or (
+        isinstance(where, (list, tuple)) and any(isinstance(w, bool) for w in where)
+    ):
+        raise TypeError(
+            f"{name}(): argument 'indices_or_sections' (position 2) must be int or tuple of ints, "
+            f"got {where!r}"
+        )
+
+
 @composite(
     "tensor_split(Tensor self, any indices_or_sections, dim dim=0) -> Tensor[]",
     names=dict.fromkeys(
@@ -511,10 +522,12 @@ def chunk(self: Any, chunks: int, dim: int) -> Any:
     errors=lambda s: [
         (s(s.tensor(3), 0), RuntimeError, "larger than 0"),
         (s(s.tensor(), 1), RuntimeError, "at least a 1-dimensional"),
+        (s(s.tensor(3), True), TypeError, "tensor_split"),
     ],
 )
 def tensor_split(self: Any, indices_or_sections: Any, dim: int) -> Any:
     """Cut a dimension at given indices, or into sections that differ by at most one."""
+    refuse_bools("tensor_split", indices_or_sections)
     if self.ndim == 0:
         raise RuntimeError(
             "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims"

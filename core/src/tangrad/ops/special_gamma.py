@@ -66,6 +66,7 @@ special_zeta = pointwise(
         *s.binary(1.5, 9),
         s(2.0, s.tensor(3, low=0.5, high=4)),
         s(s.values([0, 1, 2, 3]), s.values([1, 2, 3, 4])),
+        *([s(s.values([math.inf, math.inf]), s.values([1, 0.5]))] if s.is_floating else []),
     ],
     errors=lambda s: [(s(s.tensor(2, dtype="complex64"), 2), RuntimeError, "complex64")],
     doc="Compute the Hurwitz zeta function, the sum of `(k + other) ** -self` over k >= 0.",

@@ -492,7 +492,7 @@ def _tolerances(a: Any, atol: Any, rtol: Any) -> tuple[Any, Any]:
 
 
 def _check_tolerance(name: str, what: str, value: Any) -> None:
-    if isinstance(value, type):
+    if value is not None and not isinstance(value, (int, float)) and not hasattr(value, "dtype"):
         raise TypeError(f"{name}(): {what} must be a number or a Tensor, not {value!r}")
     if hasattr(value, "dtype") and value.dtype.is_complex:
         raise RuntimeError(f"{name}: {what} tensor of complex type is not supported.")

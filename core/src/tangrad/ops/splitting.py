@@ -6,12 +6,13 @@ from typing import Any
 
 from tangrad.ops.define import composite
 from tangrad.ops.movement import Ints, _unsafe_view
-from tangrad.ops.slicing import chunk, split_with_sizes
+from tangrad.ops.slicing import chunk, refuse_bools, split_with_sizes
 
 _NAMES = {"sections": "indices_or_sections", "indices": "indices_or_sections"}
 
 
 def _split_along(name: str, self: Any, where: Any, dim: int, least: int) -> Any:
+    refuse_bools(name, where)
     if self.ndim < least:
         raise RuntimeError(
             f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor "
@@ -48,6 +49,8 @@ def hsplit(self: Any, indices_or_sections: Any) -> Any:
     errors=lambda s: [
         (s(s.tensor(4), 2), RuntimeError, "at least 2 dimension"),
         (s(s.tensor(3, 2), 2), RuntimeError, "not divisible"),
+        (s(s.tensor(4, 2), True), TypeError, "vsplit"),
+        (s(s.tensor(4, 2), (True,)), TypeError, "vsplit"),
     ],
 )
 def vsplit(self: Any, indices_or_sections: Any) -> Any:
