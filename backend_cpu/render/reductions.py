@@ -40,6 +40,7 @@ LINED = {"float32", "float64", "float16", "bfloat16"}
 LINED_STEPS = 8
 # What sums add in pairs in float32 before they convert it, and how an element becomes a float.
 PAIRED = {"float32": "{}", "float16": "tg_load_float16({})", "bfloat16": "tg_load_bfloat16({})"}
+SUMMANDS = {"self": "{0}", "where(isnan(self), 0, self)": "({0} != {0} ? 0.0f : {0})"}
 
 LANGUAGE = cpu_dialect()
 
@@ -123,7 +124,7 @@ class _Fold:
         self.paired = (
             dtype in PAIRED
             and self.states == ["float64"]
-            and definition.map_text == self.input
+            and definition.map_text in SUMMANDS
             and definition.combine_text == "a + b"
         )
 
@@ -295,7 +296,8 @@ static void {name}_merge(void *states, int64_t at, const void *other, int64_t fr
         They are added in the order of memory: of two sums of two, GCC loads the second first, and
         to what is read backwards the prefetcher does not look ahead.
         """
-        a, b, c, d = (PAIRED[self.dtype].format(element) for element in elements)
+        summand = SUMMANDS[self.definition.map_text]
+        a, b, c, d = (summand.format(PAIRED[self.dtype].format(element)) for element in elements)
         return f"a0 = (double)((({a} + {b}) + {c}) + {d});"
 
     def _line(self) -> str:
