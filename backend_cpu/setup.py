@@ -22,6 +22,8 @@ from setuptools.command.build_ext import build_ext
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
+from render.levels import X86_64  # noqa: E402
+
 NATIVE = Path("src/tangrad_cpu/native")
 # Compiled once; every other C file is a kernel file, compiled for each level.
 SHARED = ("aligned.c", "pool.c", "support.c")
@@ -30,12 +32,7 @@ SANITIZE = os.environ.get("TANGRAD_SANITIZE", "")
 LEVELS: dict[str, list[str]] = {"baseline": []}
 # The platform that is built for: cross-builds set it in _PYTHON_HOST_PLATFORM.
 if sysconfig.get_platform().endswith(("x86_64", "amd64")):
-    LEVELS = {
-        # Processors without AVX2 are rare: a quarter of the time to compile is worth more there.
-        "baseline": ["-march=x86-64", "-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic"],
-        "avx2": ["-march=x86-64-v3", "-mprefer-vector-width=256"],
-        "avx512": ["-march=x86-64-v4", "-mprefer-vector-width=512"],
-    }
+    LEVELS = X86_64
 
 if os.environ.get("TANGRAD_LEVELS"):
     LEVELS = {name: LEVELS[name] for name in os.environ["TANGRAD_LEVELS"].split(",")}

@@ -17,17 +17,13 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 from dialect import cpu_dialect
+from levels import X86_64
 
 from tangrad.expr.render import c_prelude
 
 NATIVE = Path(__file__).parents[1] / "src" / "tangrad_cpu" / "native"
 # Without -fno-ipa-icf helpers of the same text would share one loop.
 FLAGS = "-O3 -std=gnu11 -ffp-contract=off -fno-math-errno -fno-trapping-math -fno-ipa-icf".split()
-LEVELS = {
-    "baseline": ["-march=x86-64", "-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic"],
-    "avx2": ["-march=x86-64-v3", "-mprefer-vector-width=256"],
-    "avx512": ["-march=x86-64-v4", "-mprefer-vector-width=512"],
-}
 _HEAD = re.compile(r"static inline (\w+) (tg_\w+_(?:f32|f64|float16|bfloat16))\(([^)]*)\) ?\{")
 
 
@@ -59,7 +55,7 @@ def scalar_helpers(level: str) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "loops.c"
         source.write_text(text)
-        command = ["gcc", *LEVELS[level], *FLAGS, f"-DTGC_LEVEL={level}", f"-I{NATIVE}", "-c"]
+        command = ["gcc", *X86_64[level], *FLAGS, f"-DTGC_LEVEL={level}", f"-I{NATIVE}", "-c"]
         command += [str(source), "-o", str(source.with_suffix(".o")), "-fopt-info-vec"]
         done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
@@ -71,7 +67,7 @@ def scalar_helpers(level: str) -> list[str]:
 
 def main(levels: list[str]) -> None:
     """Print the scalar helpers of each level."""
-    for level in levels or LEVELS:
+    for level in levels or X86_64:
         print(f"{level}: {' '.join(scalar_helpers(level)) or 'all vectorise'}")
 
 

@@ -8,7 +8,8 @@ takes longer than reading it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator
 from importlib import import_module
 from typing import Any
 
@@ -40,6 +41,7 @@ LINED = {"float32", "float64", "float16", "bfloat16"}
 LINED_STEPS = 8
 # What sums add in pairs in float32 before they convert it, and how an element becomes a float.
 PAIRED = {"float32": "{}", "float16": "tg_load_float16({})", "bfloat16": "tg_load_bfloat16({})"}
+SUMMANDS = {"self": "{0}", "where(isnan(self), 0, self)": "({0} != {0} ? 0.0f : {0})"}
 
 LANGUAGE = cpu_dialect()
 
@@ -123,7 +125,7 @@ class _Fold:
         self.paired = (
             dtype in PAIRED
             and self.states == ["float64"]
-            and definition.map_text == self.input
+            and definition.map_text in SUMMANDS
             and definition.combine_text == "a + b"
         )
 
@@ -295,7 +297,8 @@ static void {name}_merge(void *states, int64_t at, const void *other, int64_t fr
         They are added in the order of memory: of two sums of two, GCC loads the second first, and
         to what is read backwards the prefetcher does not look ahead.
         """
-        a, b, c, d = (PAIRED[self.dtype].format(element) for element in elements)
+        summand = SUMMANDS[self.definition.map_text]
+        a, b, c, d = (summand.format(PAIRED[self.dtype].format(element)) for element in elements)
         return f"a0 = (double)((({a} + {b}) + {c}) + {d});"
 
     def _line(self) -> str:
@@ -314,10 +317,14 @@ static void {name}_merge(void *states, int64_t at, const void *other, int64_t fr
             outs = ", ".join(f"&a{k}" for k in states)
             return f"{self.name}_map({element}, 0{map_args}, {outs});"
 
-        def combined(to: str, with_: str, at: str, other: str = "") -> str:
-            """Combine states at place `at` with those at place `other`."""
+        def combined(
+            to: str, with_: str, at: str, other: str = "", kept: Collection[int] = states
+        ) -> str:
+            """Combine states at place `at` with those at `other`; keep some of the results."""
             args = [f"{to}{k}{at}" for k in states] + [f"{with_}{k}{other}" for k in states]
-            outs = ", ".join(f"&{to}{k}{at}" for k in states)
+            outs = ", ".join(
+                f"&{to}{k}{at}" if k in kept else f"&{with_}{k}{other}" for k in states
+            )
             return f"{self.name}_combine({', '.join(args)}{combine_args}, {outs});"
 
         # Nested combinations of what may be NaN become selections from selections, so only sums are
@@ -334,14 +341,18 @@ static void {name}_merge(void *states, int64_t at, const void *other, int64_t fr
         steps += [("lanes", "lanes", one), ("few", "few", one)]
         kept = " ".join(f"s{k}[k] = a{k};" for k in states)
         loops = "".join(
-            f"""\
-    for (; i + {step} <= n; i += {step})
+            f"    for (; i + {step} <= n; i += {step}) {{\n"
+            + "".join(
+                f"""\
         for (int k = 0; k < {count}; k++) {{
             {declared("a")}
             {enter}
-            {combined("s", "a", "[k]")}
+            {combined("s", "a", "[k]", kept=kept_states)}
         }}
 """
+                for kept_states in self._independent()
+            )
+            + "    }\n"
             for step, count, enter in steps
         )
         return f"""
@@ -373,6 +384,21 @@ static void {self.name}_line(const char *first, int64_t n, const tg_scalar *para
     (void)params;
 }}
 """
+
+    def _independent(self) -> list[list[int]]:
+        """Return which states are combined in one loop: all, unless each is combined by itself.
+
+        Where a minimum and a maximum stand in one loop, GCC joins their tests for NaN and makes
+        masks of all combinations.
+        """
+        numbers = list(range(len(self.states)))
+        parts = self.definition.combine_text.split(";")
+        if len(parts) == len(numbers) and all(
+            set(re.findall(r"\b[ab]\d?\b", part)) <= {f"a{k}", f"b{k}"}
+            for k, part in zip(numbers, parts, strict=True)
+        ):
+            return [[k] for k in numbers]
+        return [numbers]
 
     def _fill(self) -> str:
         identity = self.definition.identity

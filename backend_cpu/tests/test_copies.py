@@ -52,6 +52,15 @@ def views(draw, shape):
     return lambda x: x.permute(order)[tuple(cuts)] if shape else x
 
 
+@pytest.mark.parametrize("size", range(2, 9))
+@pytest.mark.parametrize("windows", [31, 32, 511, 512, 513, 1100, 70_000])
+@pytest.mark.parametrize("dtype", [tangrad.uint8, tangrad.float32, tangrad.complex128], ids=str)
+def test_short_windows_are_copied_in_every_number(size, windows, dtype):
+    """Rows shorter than a vector go column by column, by blocks, and by parts for threads."""
+    ours, theirs = both((2, 2 * windows + size - 2), dtype, lambda x: x.unfold(1, size, 2))
+    check(ours.contiguous(), theirs.contiguous())
+
+
 @settings(deadline=None, max_examples=150)
 @given(st.data(), SHAPES, st.sampled_from(DTYPES), st.sampled_from(DTYPES))
 def test_any_view_is_cast_as_the_reference_does(data, shape, source, target):

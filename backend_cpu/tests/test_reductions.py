@@ -69,11 +69,17 @@ def test_every_element_of_a_row_counts_once_at_every_length(dtype: str) -> None:
         for place in places:
             x[1, place] = 3
             assert x.amax(1).tolist() == [1, 3, 1] if length > 1 else x.amax(1)[1] == 3
+            assert x.aminmax(dim=1).max.tolist() == [1, 3, 1]
+            assert x.aminmax(dim=1).min.tolist() == [1, 1 if length > 1 else 3, 1]
             assert x.double().sum(1).tolist() == [length, length + 2, length]
             assert abs(x.float().mean(1)[1].item() - (length + 2) / length) < 1e-6
             x[1, place] = float("nan")
             assert np.isnan(x.amin(1).tolist()).tolist() == [False, True, False]
+            for extreme in x.aminmax(dim=1):
+                assert np.isnan(extreme.tolist()).tolist() == [False, True, False]
             assert np.isnan(x.sum(1).tolist()).tolist() == [False, True, False]
+            rounding = length * 2.0 ** (-8 if dtype == "bfloat16" else -11)  # half a unit
+            assert abs(x.nansum(1)[1].item() - (length - 1)) <= rounding
             x[1, place] = 1
 
 

@@ -6,6 +6,8 @@
 
 #define TASK_BYTES ((int64_t)1 << 17)
 #define MOST_TASKS 32
+/* Rows of a part are no shorter: shorter ones cost more calls and lines of memory than work. */
+#define ROW_BYTES 1024
 
 /* --- layout ------------------------------------------------------------------------------------ */
 
@@ -415,6 +417,8 @@ int TGC(tgc_places_run)(const tgc_places *places, int writes, tgc_places_task ta
             step = other;
         }
     }
+    if (step == places->itemsize && tasks > run.extent * step / ROW_BYTES)
+        tasks = run.extent * step > ROW_BYTES ? run.extent * step / ROW_BYTES : 1;
     run.tasks = tasks < run.extent ? tasks : run.extent;
     tgc_parallel(run.tasks, run_part, &run);
     return run.failed ? TGC(tgc_places_raise)(places) : 0;

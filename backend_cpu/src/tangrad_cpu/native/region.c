@@ -7,6 +7,9 @@
 #define TASK_BYTES ((int64_t)1 << 18)
 #define MOST_TASKS 64
 #define BLOCK 512
+/* Rows shorter than this are copied column by column, where there are so many of them. */
+#define SHORT_ROW 8
+#define MANY_ROWS 32
 /* Rows and columns of the tile through which a transposing conversion goes. */
 #define TILE_ROWS 32
 #define TILE_COLUMNS 64
@@ -24,6 +27,8 @@ typedef struct {
     int to_size, from_size;
     int converts;
     int plane;                  /* the dimension along which `from` is packed, or -1 */
+    /* Each element is this many, so many bytes apart; they are not in the layout. */
+    int64_t columns, column_to, column_from;
     int64_t numel, tasks, bands, band;
 } job;
 
@@ -177,10 +182,23 @@ static void convert_row(const job *job, char *to, int64_t to_stride, const char 
     }
 }
 
+/* Block by block, so that a line of memory stays in the first-level cache for all its columns. */
+static void move_columns(const job *job, char *to, int64_t to_stride, const char *from, int64_t from_stride, int64_t n)
+{
+    for (int64_t first = 0; first < n; first += BLOCK) {
+        int64_t count = n - first < BLOCK ? n - first : BLOCK;
+        for (int64_t k = 0; k < job->columns; k++)
+            TGC(tgc_move_row)(to + first * to_stride + k * job->column_to, to_stride,
+                              from + first * from_stride + k * job->column_from, from_stride, count, job->to_size);
+    }
+}
+
 static void do_row(const job *job, char *to, const char *from, int64_t n)
 {
     int inner = job->at.ndim - 1;
-    if (job->converts)
+    if (job->columns > 1)
+        move_columns(job, to, job->at.to[inner], from, job->at.from[inner], n);
+    else if (job->converts)
         convert_row(job, to, job->at.to[inner], from, job->at.from[inner], n);
     else
         TGC(tgc_move_row)(to, job->at.to[inner], from, job->at.from[inner], n, job->to_size);
@@ -288,7 +306,7 @@ static void run(job *job)
     job->numel = 1;
     for (int d = 0; d < at->ndim; d++)
         job->numel *= at->shape[d];
-    int64_t bytes = job->numel * (job->to_size > job->from_size ? job->to_size : job->from_size);
+    int64_t bytes = job->numel * job->columns * (job->to_size > job->from_size ? job->to_size : job->from_size);
     job->tasks = tgc_tasks(bytes, TASK_BYTES, MOST_TASKS);
     job->plane = find_plane(job);
     if (job->plane < 0) {
@@ -313,7 +331,7 @@ static int is_empty(int ndim, const int64_t *shape)
 void TGC(tgc_move_region)(int ndim, const int64_t *shape, char *to, const int64_t *to_strides, const char *from,
                           const int64_t *from_strides, int itemsize)
 {
-    job job = {.to = to, .from = from, .to_size = itemsize, .from_size = itemsize};
+    job job = {.to = to, .from = from, .to_size = itemsize, .from_size = itemsize, .columns = 1};
     if (is_empty(ndim, shape))
         return;
     normalise(&job.at, ndim, shape, to_strides, from_strides);
@@ -325,6 +343,11 @@ void TGC(tgc_move_region)(int ndim, const int64_t *shape, char *to, const int64_
         && (row == 2 || row == 4 || row == 8 || row == 16)) {
         at->ndim--;
         job.to_size = job.from_size = (int)row;
+    } else if (inner > 0 && at->shape[inner] < SHORT_ROW && at->shape[inner - 1] >= MANY_ROWS && find_plane(&job) < 0) {
+        at->ndim--;
+        job.columns = at->shape[inner];
+        job.column_to = at->to[inner];
+        job.column_from = at->from[inner];
     }
     run(&job);
 }
@@ -342,7 +365,8 @@ void TGC(tgc_copy_region)(int ndim, const int64_t *shape, char *to, const int64_
                .from_dtype = from_dtype,
                .to_size = tgc_itemsize[to_dtype],
                .from_size = tgc_itemsize[from_dtype],
-               .converts = 1};
+               .converts = 1,
+               .columns = 1};
     if (is_empty(ndim, shape))
         return;
     normalise(&job.at, ndim, shape, to_strides, from_strides);

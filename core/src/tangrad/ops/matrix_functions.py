@@ -244,6 +244,8 @@ def linalg_vecdot(x: Any, y: Any, dim: int) -> Any:
     dim = dim - x.ndim if x.ndim else -1  # counted from the end, for y may have more dimensions
     if x.dtype in (tangrad.float16, tangrad.bfloat16):  # rounded once, as a product of matrices is
         return (x.float() * y.float()).sum(dim).to(x.dtype)
+    if x.ndim == 1 and x.shape == y.shape:  # in one pass, without the products in memory
+        return tangrad.vdot(x, y)
     return (x.conj() * y).sum(dim)
 
 
