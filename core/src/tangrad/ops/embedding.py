@@ -6,6 +6,7 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.define import composite, op
+from tangrad.ops.gather_scatter import index_select_backward
 from tangrad.ops.indexing import require_integer_index
 
 scaled_gradient = op(
@@ -230,6 +231,74 @@ bag_numbers = op(
 )
 
 
+def _sum_by_steps(self: Any, index: Any, bags: Any, count: int, factors: Any) -> Any:
+    """Serve `_bag_sum` of devices without a kernel of it."""
+    rows = self.index_select(0, index)
+    return _added(rows if factors is None else rows * factors.unsqueeze(1), bags, count)
+
+
+def _of_bags(g: Any, bags: Any) -> Any:
+    """Give each place the row of its bag, zeros where it lies in none."""
+    return tangrad.cat([g, g.new_zeros((1, g.shape[1]))]).index_select(0, bags)
+
+
+def _table_gradient(g: Any, self_meta: Any, index: Any, bags: Any, factors: Any) -> Any:
+    rows = _of_bags(g, bags)
+    rows = rows if factors is None else rows * factors.unsqueeze(1)
+    return index_select_backward(rows, self_meta.shape, 0, index)
+
+
+def _sum_tangent(
+    self: Any, index: Any, bags: Any, count: int, factors: Any, self_t: Any, factors_t: Any
+) -> Any:
+    total = tangrad.zeros((count, self.shape[1]), dtype=self.dtype, device=self.device)
+    if self_t is not None:
+        total = total + _bag_sum(self_t, index, bags, count, factors)
+    return total if factors_t is None else total + _bag_sum(self, index, bags, count, factors_t)
+
+
+_bag_sum = op(
+    "_bag_sum(Tensor self, Tensor index, Tensor bags, int count, Tensor? factors=None) -> Tensor",
+    dtypes="floating",
+    shape=lambda self, count: (count, self.shape[1]),
+    decompose=_sum_by_steps,
+    vjp={
+        "self": _table_gradient,
+        "factors": lambda g, self, index, bags: (
+            _of_bags(g, bags) * self.index_select(0, index)
+        ).sum(1),
+    },
+    jvp=_sum_tangent,
+    function=False,
+    method=False,
+    oracle=lambda torch, x, index, bags, count, factors=None: torch.zeros(
+        (count + 1, x.shape[1]), dtype=x.dtype
+    ).index_add(0, bags, x[index.long()] * (1 if factors is None else factors.unsqueeze(1)))[
+        :count
+    ],
+    samples=lambda s: (
+        [
+            s(s.tensor(4, 3), s.integers(0, 4, 6), s.values([0, 0, 0, 0, 0, 2], dtype="int64"), 3),
+            s(s.tensor(4, 2), s.integers(0, 4, 3), s.values([1, 2, 1], dtype="int64"), 2),
+            s(
+                s.tensor(4, 20),
+                s.integers(0, 4, 6),
+                s.values([0, 0, 0, 1, 1, 1], dtype="int64"),
+                2,
+                s.tensor(6),
+            ),
+            s(s.tensor(4, 2, strided=True), s.integers(0, 4, 0), s.integers(0, 1, 0), 2),
+        ]
+        if s.dtype in ("float32", "float64")
+        else []
+    ),
+    doc="""Sum rows of a table (V, D) in bags, each times its factor where there are factors.
+
+    The row numbered `index[k]` counts for bag `bags[k]` of `count`; that of bag `count` for none.
+    """,
+)
+
+
 def _greatest_reference(np: Any, self: Any, bags: Any, count: int) -> Any:
     """Compare the rows of each bag, which may lie anywhere, as segments of sorted places."""
     found = np.full((count, self.shape[1]), -1, np.int64)
@@ -437,30 +506,47 @@ def embedding_bag(
     index = input.reshape((-1,))
     if max_norm is not None:
         embedding_renorm_(weight.detach(), index, max_norm, norm_type)
+    bags, count = _bags(input, offsets, include_last_offset)
+    if padding is not None:
+        bags = bags.masked_fill(index == padding, count)
+    factors = None if per_sample_weights is None else per_sample_weights.reshape((-1,))
     try:
+        if mode != "max" and weight.dtype.itemsize >= 4 and not scale_grad_by_freq:
+            total = _bag_sum(weight, index, bags, count, factors)
+            if mode == "sum":
+                return total
+            if padding is not None:
+                return _mean(total, _taken(total, bags, count))
+            if input.ndim == 2:
+                return total / max(1, input.shape[1])
+            end = None if include_last_offset else offsets.new_full((1,), index.shape[0])
+            return _mean(total, offsets.diff(append=end).to(total.dtype))
         rows = _rows(weight, index, scale_grad_by_freq)
     except IndexError as error:
         raise RuntimeError(
             f"embedding_bag: Expected idx >= 0 && idx < num_embeddings, but {error} "
             f"(weight {list(weight.shape)})"
         ) from error
-    if mode != "max" and weight.dtype.itemsize < 4:  # as in PyTorch, one rounding at the end
-        rows = rows.to(tangrad.float32)
-    if per_sample_weights is not None:
-        rows = rows * per_sample_weights.reshape((-1, 1))
-    if input.ndim == 2 and mode != "max" and padding is None:
-        total = rows.reshape((*input.shape, weight.shape[1])).sum((1,))
-        return (total / max(1, input.shape[1]) if mode == "mean" else total).to(weight.dtype)
-    bags, count = _bags(input, offsets, include_last_offset)
-    if padding is not None:
-        bags = bags.masked_fill(index == padding, count)
     if mode == "max":
         return _greatest(rows, bags, count)
+    if weight.dtype.itemsize < 4:  # as in PyTorch, one rounding at the end
+        rows = rows.to(tangrad.float32)
+    if factors is not None:
+        rows = rows * factors.unsqueeze(1)
     total = _added(rows, bags, count)
-    if mode == "mean":
-        taken = _added(rows.detach().new_ones((index.shape[0], 1)), bags, count)
-        total = total / taken.clamp(min=1)
+    total = _mean(total, _taken(total, bags, count)) if mode == "mean" else total
     return total.to(weight.dtype)
+
+
+def _taken(total: Any, bags: Any, count: int) -> Any:
+    """Count the places of each bag, in the dtype of its sums."""
+    ones = total.detach().new_ones(bags.shape)
+    return total.detach().new_zeros((count + 1,)).index_add(0, bags, ones).narrow(0, 0, count)
+
+
+def _mean(total: Any, taken: Any) -> Any:
+    """Divide sums by how many rows each bag has."""
+    return total / taken.clamp(min=1).unsqueeze(1)
 
 
 def _bags(input: Any, offsets: Any, include_last_offset: bool) -> tuple[Any, int]:
