@@ -347,6 +347,17 @@ def test_the_delta_of_a_huber_loss_is_a_number(agree):
     agree(lambda t: t.nn.HuberLoss(delta=1j), message=False)
 
 
+@pytest.mark.parametrize(
+    ("name", "beta"), [("float16", 1.0), ("bfloat16", 1.0), ("bfloat16", 0.3), ("float32", 0.3)]
+)
+def test_a_smooth_loss_is_rounded_where_pytorch_rounds(agree, name, beta):
+    def program(t):
+        x = ((t.arange(200) * 37 % 101).to(getattr(t, name)) / 7).reshape(2, 100)
+        return t.nn.functional.smooth_l1_loss(x[0], x[1], reduction="none", beta=beta).double()
+
+    agree(program, tolerance=0)
+
+
 def test_a_huber_loss_of_halves_is_rounded_once(agree):
     def program(t):
         x = ((t.arange(200) * 37 % 101).to(t.float16) / 7).reshape(2, 100)

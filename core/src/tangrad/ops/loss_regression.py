@@ -35,13 +35,8 @@ def _warn_of_sizes(input: Any, target: Any) -> None:
         )
 
 
-def _residual(name: str, input: Any, target: Any, wide: bool = False) -> Any:
-    """Subtract after broadcasting, so that a 0-d tensor counts in promotion; bools are numbers.
-
-    Args:
-        name: of the loss.
-        input, target: of any dtypes.
-        wide: whether halves give float32, so that what follows is rounded once.
+def _promoted(name: str, input: Any, target: Any) -> tuple[Any, Any]:
+    """Bring both to one dtype, to which a 0-d tensor counts as any other; bools are numbers.
 
     Raises:
         NotImplementedError: if neither is a real floating-point number.
@@ -56,9 +51,7 @@ def _residual(name: str, input: Any, target: Any, wide: bool = False) -> Any:
             f'"{name}" not implemented for {input.dtype} and {target.dtype}; convert with '
             ".to(dtype)"
         )
-    if wide and dtype.itemsize < 4:
-        return input.float() - target.float()
-    return input - target
+    return input, target
 
 
 def _loss_samples(s: Any) -> list[Any]:
@@ -92,9 +85,12 @@ def mse_loss(
     weight: Any = None,
 ) -> Any:
     """Compute the mean squared error `mean((input - target)**2)`."""
-    difference = _residual("mse_loss", input, target)
+    input, target = _promoted("mse_loss", input, target)
     reduction = _reduction(size_average, reduce, reduction)
-    return _weighted(difference.square(), weight, reduction)
+    # Of halves PyTorch rounds the difference, too, which one op would not.
+    halves = input.dtype.itemsize < 4
+    squares = (input - target).square() if halves else squared_difference(input, target)
+    return _weighted(squares, weight, reduction)
 
 
 @composite(
@@ -120,7 +116,10 @@ def l1_loss(
     dtype = tangrad.promote_types(input.dtype, target.dtype)
     if not (input.dtype is tangrad.bool or target.dtype is tangrad.bool):
         input, target = input.to(dtype), target.to(dtype)
-    return _weighted((input - target).abs(), weight, reduction)
+    real = input.dtype.is_floating_point and target.dtype.is_floating_point
+    # Rounding a half before or after taking its absolute value is the same.
+    errors = absolute_difference(input, target) if real else (input - target).abs()
+    return _weighted(errors, weight, reduction)
 
 
 @composite(
@@ -138,10 +137,10 @@ def huber_loss(
     """Compute the Huber loss (1964): quadratic up to `delta`, linear with slope `delta` beyond."""
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
-    difference = _residual("huber_loss", input, target, wide=True)
+    dtype = input.dtype if input.dtype.is_floating_point else target.dtype
+    input, target = _promoted("huber_loss", input, target)
     reduction = _reduction(None, None, reduction)
-    loss = huber(difference, delta)
-    loss = loss.to(input.dtype if input.dtype.is_floating_point else target.dtype)
+    loss = huber_difference(input, target, delta).to(dtype)
     return _weighted(loss, weight, reduction)
 
 
@@ -165,25 +164,82 @@ def smooth_l1_loss(
     """Compute the Huber loss with `delta=beta`, divided by `beta` (Girshick, 2015)."""
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
-    difference = _residual("smooth_l1_loss", input, target)
+    input, target = _promoted("smooth_l1_loss", input, target)
     reduction = _reduction(size_average, reduce, reduction)
     if beta == 0:
-        return _reduced(difference.abs(), reduction)
-    loss = huber(difference, beta)
-    loss = loss if beta == 1 else loss / beta
-    return _reduced(loss, reduction)
+        return _reduced(absolute_difference(input, target), reduction)
+    if input.dtype is tangrad.float16:  # PyTorch rounds the difference, but not in bfloat16
+        input, target = input - target, input.new_zeros(())
+    return _reduced(smooth_difference(input, target, beta), reduction)
 
 
-huber = pointwise(
-    "huber(Tensor self, Scalar delta) -> Tensor",
-    "where(abs(self) < delta, 0.5 * self * self, delta * (abs(self) - 0.5 * delta))",
+# Functions of a difference, in one pass.
+
+
+def _difference_samples(s: Any) -> list[Any]:
+    return [
+        s(s.tensor(3, 4), s.tensor(3, 4), 1.0),
+        s(s.tensor(3, 4), s.tensor(4), 0.5),
+        s(s.tensor(), s.tensor(), 1.0),
+        s(s.tensor(0, 3), s.tensor(3), 1.0),
+        s(s.tensor(3, 4, strided=True), s.tensor(3, 4), 2.0),
+    ]
+
+
+squared_difference = pointwise(
+    "squared_difference(Tensor input, Tensor target) -> Tensor",
+    "difference = input - target; difference * difference",
     dtypes="floating",
-    partials={"self": "minimum(maximum(self, -delta), delta)"},
     function=False,
     method=False,
-    oracle=lambda torch, x, delta: torch.nn.functional.huber_loss(
-        x, torch.zeros_like(x), reduction="none", delta=delta
+    oracle=lambda torch, x, y: (x - y).square(),
+    samples=lambda s: s.binary(number=False) if s.dtype in ("float32", "float64") else [],
+    doc="Square the difference of two tensors.",
+)
+
+absolute_difference = pointwise(
+    "absolute_difference(Tensor input, Tensor target) -> Tensor",
+    "abs(input - target)",
+    dtypes="floating",
+    function=False,
+    method=False,
+    oracle=lambda torch, x, y: (x - y).abs(),
+    samples=lambda s: s.binary(number=False) if "float" in s.dtype else [],
+    doc="Take the absolute value of the difference of two tensors.",
+)
+
+huber_difference = pointwise(
+    "huber_difference(Tensor input, Tensor target, Scalar delta) -> Tensor",
+    "difference = input - target; size = abs(difference); "
+    "where(size < delta, 0.5 * difference * difference, delta * (size - 0.5 * delta))",
+    dtypes="floating",
+    partials={
+        "input": "minimum(maximum(input - target, -delta), delta)",
+        "target": "-minimum(maximum(input - target, -delta), delta)",
+    },
+    function=False,
+    method=False,
+    oracle=lambda torch, x, y, delta: torch.nn.functional.huber_loss(
+        *torch.broadcast_tensors(x, y), reduction="none", delta=delta
     ),
-    samples=lambda s: [s(s.tensor(3, 4), 1.0), s(s.tensor(3, 4), 0.5)],
-    doc="Apply Huber's function of a residual: quadratic up to `delta`, linear beyond.",
+    samples=_difference_samples,
+    doc="Apply Huber's function to a difference: quadratic up to `delta`, linear beyond.",
+)
+
+smooth_difference = pointwise(
+    "smooth_difference(Tensor input, Tensor target, Scalar beta) -> Tensor",
+    "difference = input - target; size = abs(difference); "
+    "where(size < beta, 0.5 * size * size / beta, size - 0.5 * beta)",
+    dtypes="floating",
+    partials={
+        "input": "minimum(maximum((input - target) / beta, -1), 1)",
+        "target": "-minimum(maximum((input - target) / beta, -1), 1)",
+    },
+    function=False,
+    method=False,
+    oracle=lambda torch, x, y, beta: torch.nn.functional.smooth_l1_loss(
+        *torch.broadcast_tensors(x, y), reduction="none", beta=beta
+    ),
+    samples=_difference_samples,
+    doc="Apply Huber's function to a difference, divided by `beta`: slopes of 1 beyond `beta`.",
 )
