@@ -1,6 +1,6 @@
 """Building blocks of neural networks."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tangrad.nn import attention as attention
 from tangrad.nn import common_types as common_types
@@ -67,10 +67,14 @@ def factory_kwargs(kwargs: Any) -> dict[str, Any]:
     return found
 
 
-def __getattr__(name: str) -> Any:
-    # Few programs want it, and it brings the definitions of the convolutions.
-    if name != "grad":
-        raise AttributeError(f"module 'tangrad.nn' has no attribute '{name}'")
-    from importlib import import_module
+if TYPE_CHECKING:  # an attribute of any name would hide mistakes from a type checker
+    from tangrad.nn import grad as grad
+else:
 
-    return import_module("tangrad.nn.grad")
+    def __getattr__(name: str) -> Any:
+        # Few programs want it, and it brings the definitions of the convolutions.
+        if name != "grad":
+            raise AttributeError(f"module 'tangrad.nn' has no attribute '{name}'")
+        from importlib import import_module
+
+        return import_module("tangrad.nn.grad")
