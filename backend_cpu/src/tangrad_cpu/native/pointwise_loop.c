@@ -11,6 +11,9 @@
 
 /* All tiles of a loop together: with what is read directly they fit the first-level cache. */
 #define TILES_BYTES 24576
+/* Tiles that hold nothing but a number each, which are read again for every block: they have to stay in the
+ * first-level cache while what is read directly streams through it. */
+#define NUMBERS_BYTES 8192
 /* Elements, times their cost in additions, that are worth a task of their own. */
 #define TASK_WORK 131072
 #define TASK_LEAST 4096
@@ -210,16 +213,27 @@ static int joins(plan *p)
     return joined;
 }
 
+static int is_number(const plan *p, int i)
+{
+    int64_t strides = 0;
+    for (int d = 0; d < p->rank; d++)
+        strides |= p->shape[d] == 1 ? 0 : p->strides[i][d];
+    return i >= p->kernel->nout && strides == 0;
+}
+
 static void lay_tiles(plan *p)
 {
     int64_t bytes = 0, most;
+    int numbers = 1;
     int32_t at = 0;
     for (int i = 0; i < p->count; i++) {
         p->mode[i] = is_flat(p, i) ? DIRECT : TILE;
-        if (p->mode[i] == TILE)
+        if (p->mode[i] == TILE) {
             bytes += width_of(p, i);
+            numbers &= is_number(p, i);
+        }
     }
-    most = bytes == 0 ? TASK_WORK : elements_that_fit(bytes);
+    most = bytes == 0 ? TASK_WORK : numbers ? NUMBERS_BYTES / bytes & ~(int64_t)15 : elements_that_fit(bytes);
     if (bytes != 0 && most > TGC_TILE_MOST)
         most = TGC_TILE_MOST;
     p->length = most / p->inner;
