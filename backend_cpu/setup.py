@@ -27,6 +27,9 @@ from render.levels import X86_64  # noqa: E402
 NATIVE = Path("src/tangrad_cpu/native")
 # Compiled once; every other C file is a kernel file, compiled for each level.
 SHARED = ("aligned.c", "pool.c", "support.c")
+# Loops with many branches: -O3 takes three times as long to compile them, to no gain in speed.
+BRANCHING = ("linear_systems.c", "scans.c")
+LESS = ["-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic"]
 SANITIZE = os.environ.get("TANGRAD_SANITIZE", "")
 
 LEVELS: dict[str, list[str]] = {"baseline": []}
@@ -66,6 +69,9 @@ class BuildKernels(build_ext):
         include = [include_directory(), str(NATIVE), str(folder), sysconfig.get_path("include")]
         shared = [NATIVE / name for name in SHARED]
         shared += [folder / "tables.c", folder / "special.c"]
+        # With the others, not by setuptools after them, when one core would stand idle.
+        shared += [Path(source) for source in ext.sources]
+        ext.sources = []
         work = [(path, None) for path in shared]
         work += [(path, level) for path in [*self.kernel_files(), *generated] for level in LEVELS]
         # The largest files first: the last to finish decides how long all take.
@@ -97,6 +103,7 @@ class BuildKernels(build_ext):
             flags = ["-O2"]
         else:
             flags = ["-O3", f"-DTGC_LEVEL={level}", *LEVELS[level]]
+            flags += LESS if source.name in BRANCHING else []
         paths = [f"-I{path}" for path in include]
         command = [*compiler, *FLAGS, *flags, *paths, "-c", str(source), "-o", str(target)]
         done = subprocess.run(command, capture_output=True, text=True)

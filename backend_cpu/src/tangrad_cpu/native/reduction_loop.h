@@ -7,8 +7,8 @@
 #ifndef TGC_REDUCTION_LOOP_H
 #define TGC_REDUCTION_LOOP_H
 
-#include "gemm/simd.h"
 #include "tgc.h"
+#include "vector_bytes.h"
 
 /* The states of one tile fit the first-level cache beside the elements that enter. */
 #define TGC_STATES_BYTES 16384

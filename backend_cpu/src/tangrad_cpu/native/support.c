@@ -1,4 +1,6 @@
 /* Errors and working memory of kernels. */
+#include <Python.h>
+
 #include "tgc.h"
 
 #include <pthread.h>

@@ -6,6 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifndef Py_PYTHON_H
+#define TG_WITHOUT_PYTHON
+#endif
 #include "native/tangrad_abi.h"
 
 #define TGC_JOIN_(name, level) name##_##level

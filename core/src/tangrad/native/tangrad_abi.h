@@ -7,7 +7,13 @@
 #ifndef TANGRAD_ABI_H
 #define TANGRAD_ABI_H
 
+/* A file that holds kernels only may define TG_WITHOUT_PYTHON: it compiles faster without
+ * Python's headers. */
+#ifdef TG_WITHOUT_PYTHON
+typedef struct _object PyObject;
+#else
 #include <Python.h>
+#endif
 #include <stdint.h>
 #include <stddef.h>
 
@@ -157,6 +163,7 @@ typedef struct tg_api {
                               tg_loop_kernel loop, tg_call_kernel call, void *context);
 } tg_api;
 
+#ifndef TG_WITHOUT_PYTHON
 /* Return the table of the installed core, or NULL with an ImportError where it is older than
  * what the backend needs: version `needed` for the functions it calls, at most TG_ABI_VERSION. */
 static inline const tg_api *tg_import_api(int needed)
@@ -173,6 +180,7 @@ static inline const tg_api *tg_import_api(int needed)
     }
     return api;
 }
+#endif
 
 #ifdef __cplusplus
 }

@@ -5,18 +5,12 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "vector_bytes.h"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #elif defined(__aarch64__)
 #include <arm_neon.h>
-#endif
-
-#if defined(__AVX512F__)
-#define TGC_VECTOR 64
-#elif defined(__AVX2__)
-#define TGC_VECTOR 32
-#else
-#define TGC_VECTOR 16
 #endif
 
 /* Registers decide the microkernel's shape: 14 x 2 accumulators of 32, or 6 x 2 of 16. */
