@@ -99,6 +99,40 @@ def test_lu_factors(m: int, n: int, dtype: str, layout: str, batch: Any) -> None
     assert close(p @ low @ high - exact(a), norm(exact(a)), min(m, n), dtype)
 
 
+@settings(max_examples=150, deadline=None)
+@given(SIZES, DTYPES, LAYOUTS, BATCHES, st.booleans())
+def test_cholesky_factors(n: int, dtype: str, layout: str, batch: Any, upper: bool) -> None:
+    a = drawn(n, dtype, *batch, n, n)
+    a = a @ a.swapaxes(-1, -2) + n * np.eye(n, dtype=dtype)
+    A = laid_out(a, layout)
+    unread = laid_out(
+        np.where((np.tril if upper else np.triu)(a, -1 if upper else 1), np.nan, a), layout
+    )
+    factor, info = tangrad.linalg.cholesky_ex(unread, upper=upper)
+    assert not info.any()
+    t = exact(factor)
+    assert ((np.triu if upper else np.tril)(t) == t).all()
+    product = t.swapaxes(-1, -2) @ t if upper else t @ t.swapaxes(-1, -2)
+    # Backward stable without growth (Higham, "Accuracy and Stability", theorem 10.3).
+    assert close(product - exact(A), norm(exact(A)), n, dtype)
+
+
+@pytest.mark.parametrize(("n", "minor"), [(3, 2), (20, 1), (20, 17), (100, 65), (100, 100)])
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("pivot", [-1.0, 0.0, float("nan")])
+def test_a_minor_that_is_not_positive_is_named(
+    n: int, minor: int, upper: bool, pivot: float
+) -> None:
+    a = tangrad.eye(n).repeat(2, 1, 1)
+    a[1, minor - 1, minor - 1] = pivot
+    factor, info = tangrad.linalg.cholesky_ex(a, upper=upper)
+    assert info.tolist() == [0, minor]
+    assert factor[0].equal(tangrad.eye(n))
+    message = rf"^linalg.cholesky: \(Batch element 1\): .* minor of order {minor} is not"
+    with pytest.raises(tangrad.linalg.LinAlgError, match=message):
+        tangrad.linalg.cholesky(a, upper=upper)
+
+
 @settings(max_examples=200, deadline=None)
 @given(SIZES, SIZES, DTYPES, LAYOUTS, LAYOUTS, BATCHES, st.booleans(), st.booleans(), st.booleans())
 def test_triangular_systems(
@@ -229,6 +263,7 @@ def test_results_do_not_depend_on_the_threads() -> None:
             tangrad.set_num_threads(threads)
             lu = tangrad.linalg.lu_factor(a)
             results = [*lu, tangrad.linalg.solve(a, b), tangrad.linalg.inv(a)]
+            results += [tangrad.linalg.cholesky(a @ a.T + 300 * tangrad.eye(300))]
             results += [tangrad.linalg.inv(many), tangrad.linalg.solve_triangular(a, b, upper=True)]
             found.append([x.numpy().tobytes() for x in results])
     finally:
@@ -238,12 +273,14 @@ def test_results_do_not_depend_on_the_threads() -> None:
 
 def test_missing_working_memory_is_an_error() -> None:
     a = tangrad.from_numpy(drawn(1, "float32", 2, 40, 40))
+    definite = a @ a.mT + tangrad.eye(40)
     calls = [
         lambda: tangrad.linalg.solve(a, a),
         lambda: tangrad.linalg.inv(a),
         lambda: tangrad.linalg.lu_factor(a),
         lambda: tangrad.linalg.det(a),
         lambda: tangrad.linalg.solve_triangular(a, a, upper=True),
+        lambda: tangrad.linalg.cholesky(definite),
         lambda: tangrad.cholesky_solve(a, a),
         lambda: tangrad.cholesky_inverse(a),
     ]
@@ -267,6 +304,9 @@ for dtype in ("float32", "float64"):
             x = x.double().numpy()
             scale = np.abs(a).sum(1).max() * np.abs(x).max()
             assert np.abs(a @ x - np.eye(n)).max() <= limit * scale
+        definite = a @ a.T + n * np.eye(n, dtype=dtype)
+        low = tangrad.linalg.cholesky(tangrad.from_numpy(definite)).double().numpy()
+        assert np.abs(low @ low.T - definite).max() <= limit * np.abs(definite).sum(1).max()
 """
 
 

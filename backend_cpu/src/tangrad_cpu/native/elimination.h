@@ -1,5 +1,5 @@
-/* Gaussian elimination with partial pivoting and triangular solves for one row-major matrix, over
- * the matrix product's microkernel. A template: define
+/* Gaussian elimination with partial pivoting, triangular solves and Cholesky factors for one row-major
+ * matrix, over the matrix product's microkernel. A template: define
  *   EL_T (element), EL_V (vector), EL_I (unsigned integer of an element's width), EL_FMA, EL_READ,
  *   EL_LOAD and EL_STORE (the first n lanes), EL_ENGINE, EL_LEAST (smallest normal number),
  *   EL_BITS, EL(name)
@@ -12,6 +12,8 @@
  * the right of a block is cut into panels of the microkernel's width: each exchanges its rows,
  * solves with the block's triangle, and keeps the negated solution packed as the microkernel reads
  * it for what lies below. Panels do not meet, so that they are tasks. */
+#include <math.h>
+
 #include "gemm/engine.h"
 #include "gemm/simd.h"
 
@@ -451,6 +453,79 @@ static int64_t EL(invert)(EL_T *a, int64_t row, int64_t n, EL_T *out, int64_t ou
         EL_T *to = out + i * out_row;
         for (int64_t j = 0; j < n; j++)
             to[j] = line[from[j]];
+    }
+    return 0;
+}
+
+/* --- Cholesky ----------------------------------------------------------------------------------- */
+
+/* U of A = U^T U in place of the upper triangle of at most LEAF rows. Returns 0 or the number, from
+ * one, of the first pivot that is not positive. */
+static int64_t EL(definite_leaf)(EL_T *a, int64_t row, int64_t n)
+{
+    _Alignas(64) EL_T u[LEAF * LEAF] = {0};
+    int64_t failed = 0;
+    for (int64_t i = 0; i < n; i++)
+        memcpy(u + i * LEAF, a + i * row, (size_t)n * sizeof(EL_T));
+    for (int64_t c = 0; c < n && !failed; c++) {
+        EL_T *top = u + c * LEAF, pivot = top[c];
+        if (!(pivot > 0)) {
+            failed = c + 1;
+            break;
+        }
+        pivot = (EL_T)sqrt((double)pivot);
+        for (int64_t j = 0; j < LEAF; j++)
+            top[j] /= pivot;
+        top[c] = pivot;
+        for (int64_t i = c + 1; i < n; i++)
+            for (int64_t j = 0; j < LEAF; j++)
+                u[i * LEAF + j] -= top[i] * top[j];
+    }
+    for (int64_t i = 0; i < n; i++)
+        memcpy(a + i * row + i, u + i * LEAF + i, (size_t)(n - i) * sizeof(EL_T));
+    return failed;
+}
+
+/* Take X^T X from the upper triangle of what is below X, in some panels of columns. */
+static void EL(definite_task)(int64_t index, void *context)
+{
+    const EL(step) *s = context;
+    const EL_T *x = s->x[0];
+    int64_t all = (s->cols[0] + EL_WIDTH - 1) / EL_WIDTH, end = tgc_begin(all, s->tasks, index + 1, 1);
+    for (int64_t p = tgc_begin(all, s->tasks, index, 1); p < end; p++) {
+        _Alignas(64) EL_T negative[BLOCK * EL_WIDTH];
+        int64_t j = p * EL_WIDTH, cols = EL(least)(s->cols[0] - j, EL_WIDTH);
+        for (int64_t k = 0; k < s->size; k++)
+            for (int64_t q = 0; q < EL_WIDTH; q++)
+                negative[k * EL_WIDTH + q] = q < cols ? -x[k * s->row + j + q] : 0;
+        for (int64_t i = 0; i < j + cols; i += TGC_ROWS)
+            EL_ENGINE.direct(EL(least)(j + cols - i, TGC_ROWS), cols, s->size, x + i, 1, s->row, negative, EL_WIDTH,
+                             s->other[0] + i * s->row + j, s->row, 1);
+    }
+}
+
+/* U of A = U^T U in place of the upper triangle; what is below it is lost. `block` rows are factored
+ * at once, by LEAF if that is less (right-looking; Golub & Van Loan, 4.2). Returns 0 or the number,
+ * from one, of the first pivot that is not positive. */
+static int64_t EL(definite)(EL_T *a, int64_t row, int64_t n, int64_t block)
+{
+    for (int64_t j0 = 0; j0 < n; j0 += block) {
+        int64_t size = EL(least)(n - j0, block), rest = n - j0 - size;
+        EL_T *corner = a + j0 * row + j0;
+        int64_t failed =
+            block > LEAF ? EL(definite)(corner, row, size, LEAF) : EL(definite_leaf)(corner, row, size);
+        if (failed)
+            return j0 + failed;
+        if (rest == 0)
+            break;
+        for (int64_t i = 1; i < size; i++)
+            for (int64_t j = 0; j < i; j++)
+                corner[i * row + j] = corner[j * row + i];
+        EL(step) s = {.triangle = corner, .row = row, .size = size};
+        s.x[0] = corner + size, s.other[0] = s.x[0] + size * row, s.x_row[0] = row, s.cols[0] = rest;
+        EL(run)(&s, NULL);
+        s.tasks = tgc_tasks(rest * rest / 2 * size, TASK_PRODUCTS, (rest + EL_WIDTH - 1) / EL_WIDTH);
+        tgc_parallel(s.tasks, EL(definite_task), &s);
     }
     return 0;
 }

@@ -1,5 +1,5 @@
-/* LU factors, solutions, inverses and determinants of real matrices, systems of triangles and of
- * Cholesky factors. Complex ones stay with the reference, which calls LAPACK. */
+/* LU and Cholesky factors, solutions, inverses and determinants of real matrices, systems of triangles
+ * and of Cholesky factors. Complex ones stay with the reference, which calls LAPACK. */
 #include "matrices.h"
 
 #include <math.h>
@@ -133,6 +133,38 @@ static int lu_factor(const tg_call *call, void *context)
     return refuse(&call->outs[2], &call->args[2],
                   "U[%1$d,%1$d] is zero and using it on lu_solve would result in a division by zero. If you still want "
                   "to perform the factorization, consider calling linalg.lu(A, pivot) or linalg.lu_factor_ex(A, pivot)");
+}
+
+/* The lower factor is the upper one of the same matrix, turned. */
+static void definite_one(job *j, int64_t index, char *memory)
+{
+    const tg_view *out = &j->call->outs[0];
+    int64_t n = j->n, row = spread(n), direct = j->upper && in_place(out);
+    char *a = memory;
+    if (direct) {
+        a = place(out, 2, index);
+        row = out->strides[out->ndim - 2];
+    }
+    load(j->a, index, !j->upper, a, row);
+    int64_t failed = j->wide ? definite_f64((double *)a, row, n, BLOCK) : definite_f32((float *)a, row, n, BLOCK);
+    for (int64_t i = 1; i < n; i++)
+        memset(a + i * row * item(j), 0, (size_t)(i * item(j)));
+    if (!direct)
+        unload(out, index, !j->upper, a, row);
+    put_number(&j->call->outs[1], index, failed);
+}
+
+static int cholesky(const tg_call *call, void *context)
+{
+    job j = begin(call, definite_one);
+    (void)context;
+    j.upper = (int)call->args[1].value.i;
+    j.bytes = (size_t)(j.n * spread(j.n) * item(&j)) + 64;
+    if (run(&j, "linalg_cholesky", (double)j.n * (double)j.n * (double)j.n / 6) < 0)
+        return -1;
+    return refuse(&call->outs[1], &call->args[2],
+                  "The factorization could not be completed because the input is not positive-definite (the leading "
+                  "minor of order %d is not positive-definite).");
 }
 
 /* --- solutions ---------------------------------------------------------------------------------- */
@@ -300,7 +332,7 @@ static int solve_triangular(const tg_call *call, void *context)
 }
 
 /* Solve L L^T X = B; without B for the identity, where the result is symmetric. */
-static void cholesky_one(job *j, int64_t index, char *memory)
+static void solve_definite_one(job *j, int64_t index, char *memory)
 {
     const tg_view *out = &j->call->outs[0];
     int64_t n = j->n, row = spread(n), x_row = spread(j->k);
@@ -329,9 +361,9 @@ static void cholesky_one(job *j, int64_t index, char *memory)
         unload(out, index, 0, x, x_row);
 }
 
-static int cholesky(const tg_call *call, void *context)
+static int solve_definite(const tg_call *call, void *context)
 {
-    job j = begin(call, cholesky_one);
+    job j = begin(call, solve_definite_one);
     int identity = call->nargs == 2;
     (void)context;
     j.a = &call->args[identity ? 0 : 1].value.tensors[0];
@@ -377,8 +409,9 @@ static int row_order(const tg_call *call, void *context)
         {"linalg_det", dtype, TGC_CALL, determinant, NULL},                     \
         {"linalg_slogdet", dtype, TGC_CALL, determinant, NULL},                 \
         {"_linalg_solve_triangular", dtype, TGC_CALL, solve_triangular, NULL},  \
-        {"_cholesky_solve", dtype, TGC_CALL, cholesky, NULL},                   \
-        {"cholesky_inverse", dtype, TGC_CALL, cholesky, NULL}
+        {"_linalg_cholesky", dtype, TGC_CALL, cholesky, NULL},                  \
+        {"_cholesky_solve", dtype, TGC_CALL, solve_definite, NULL},             \
+        {"cholesky_inverse", dtype, TGC_CALL, solve_definite, NULL}
 
 const tgc_kernel TGC(tgc_table_linear_systems)[] = {
     FOR_DTYPE("float32"),
