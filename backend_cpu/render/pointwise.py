@@ -34,6 +34,11 @@ STORED = {"float32": ("float16", "bfloat16")}
 # Kernels up to this cost have an inner loop over bfloat16 as well: they would spend most of their
 # time on the way to float32 and back through a tile.
 DIRECT_COST = 4
+# Kernels up to this cost have loops in which numbers stay in registers: they would spend much of
+# their time on reading them.
+NUMBERS_COST = 10
+# Inputs that are a number of each row where their op is called by others, declared tensors.
+NUMBER_OF_ROW = {"addcmul": ("tensor1",)}
 # A file is compiled as a whole; about as many kernels as give files of equal cost.
 STEPS_PER_FILE = 800
 
@@ -59,6 +64,7 @@ class Kernel:
     result_types: tuple[str, ...]
     params: tuple[str, ...]
     integers: tuple[str, ...]
+    numbers: tuple[str, ...]
 
     @property
     def symbol(self) -> str:
@@ -71,6 +77,22 @@ class Kernel:
         types = {*self.result_types, *self.input_types}
         special = self.program.indexed or self.program.divides
         return types == {"float32"} and not special and self.cost <= DIRECT_COST
+
+    @property
+    def number_sets(self) -> tuple[tuple[str, ...], ...]:
+        """The sets of inputs that a loop of its own takes for numbers."""
+        usable = {*self.input_types, self.compute} <= {self.compute, "bool"}
+        if self.compute not in FLOATS or not usable or self.program.indexed:
+            return ()
+        if self.cost > NUMBERS_COST or not self.numbers:
+            return ()
+        tensors = [
+            name
+            for name, dtype in zip(self.inputs, self.input_types, strict=True)
+            if dtype == self.compute and name not in self.numbers
+        ]
+        # Where every operand may be a number, one of them is.
+        return (self.numbers,) if tensors else tuple((name,) for name in self.numbers)
 
     @property
     def cost(self) -> int:
@@ -145,12 +167,12 @@ def kernels() -> Iterator[Kernel]:
         if definition.expression is None:
             continue
         for dtype in accepted(definition, parent):
-            kernel = typed(definition, dtype)
+            kernel = typed(definition, parent, dtype)
             if kernel is not None:
                 yield kernel
 
 
-def typed(definition: Any, dtype: str) -> Kernel | None:
+def typed(definition: Any, parent: Any, dtype: str) -> Kernel | None:
     """Return the kernel of a definition for one dtype, None where the loop cannot serve it."""
     compute = compute_type(dtype)
     types = {name: definition.fixed.get(name, compute) for name in definition.inputs}
@@ -170,7 +192,19 @@ def typed(definition: Any, dtype: str) -> Kernel | None:
         results,
         numeric_params(definition),
         tuple(p.name for p in definition.schema.params if p.type == "int"),
+        numbers_of(definition, parent),
     )
+
+
+def numbers_of(definition: Any, parent: Any) -> tuple[str, ...]:
+    """Return the inputs of an op or its gradient that are usually numbers, if any is."""
+    if "_jvp(" in definition.key:
+        return ()
+    head, _, chosen = definition.key.rstrip(")").partition("(")
+    declared = [p.name for p in parent.schema.params if p.type == "Operand"]
+    declared += NUMBER_OF_ROW.get(head, ())
+    differentiated = chosen.split(",")
+    return tuple(n for n in definition.inputs if n in declared and n not in differentiated)
 
 
 def numeric_params(definition: Any) -> tuple[str, ...]:
@@ -268,7 +302,8 @@ def kernel_source(kernel: Kernel) -> str:
     """Return the scalar function, the inner loops around it and the descriptors of a kernel."""
     storage = dict(zip(kernel.inputs, kernel.input_types, strict=True))
     scalar = render(kernel.program, kernel.symbol, storage, kernel.result_types, DIALECT)
-    parts = [f"/* {kernel.key} */", scalar, inner_loop(kernel), descriptor(kernel)]
+    parts = [f"/* {kernel.key} */", scalar, inner_loop(kernel)]
+    parts += [*number_loops(kernel), descriptor(kernel)]
     if kernel.direct:
         parts += [inner_loop(kernel, "bfloat16"), descriptor(kernel, "bfloat16")]
     return "\n".join([*parts, ""])
@@ -279,27 +314,53 @@ def descriptor(kernel: Kernel, stored: str = "") -> str:
     name = kernel.symbol + direct_mark(kernel, stored)
     types = (*kernel.result_types, *kernel.input_types)
     dtypes = ", ".join(f"TGC_{(stored or dtype).upper()}" for dtype in types)
-    wide = f" &{kernel.symbol}_kernel," if stored else ""
+    others = ""
+    if stored:
+        others = f" &{kernel.symbol}_kernel,"
+    elif kernel.number_sets:
+        others = f" NULL, {name}_numbers,"
     return "\n".join(
         [
             f"static const tgc_pointwise_kernel {name}_kernel = {{",
             f'    {name}_loop, "{kernel.title}", {len(kernel.result_types)}, {len(kernel.inputs)}, '
-            f"{int(kernel.program.indexed)}, {kernel.cost}, {{{dtypes}}},{wide}",
+            f"{int(kernel.program.indexed)}, {kernel.cost}, {{{dtypes}}},{others}",
             "};",
         ]
     )
 
 
-def inner_loop(kernel: Kernel, stored: str = "") -> str:
+def number_loops(kernel: Kernel) -> list[str]:
+    """Return the loops that take some inputs for numbers, and the list of them."""
+    sets = kernel.number_sets
+    if not sets:
+        return []
+    nouts = len(kernel.result_types)
+    listed = []
+    for names in sets:
+        mask = sum(1 << nouts + kernel.inputs.index(name) for name in names)
+        listed.append(f"{{{kernel.symbol}{number_mark(names)}_loop, {mask}}}")
+    head = f"static const tgc_pointwise_numbers {kernel.symbol}_numbers[] = "
+    loops = [inner_loop(kernel, numbers=names) for names in sets]
+    return [*loops, head + "{" + ", ".join([*listed, "{0}"]) + "};", ""]
+
+
+def number_mark(names: tuple[str, ...]) -> str:
+    """Return what the name of a loop that takes inputs for numbers has in addition."""
+    return "_".join(("", "by", *names)) if names else ""
+
+
+def inner_loop(kernel: Kernel, stored: str = "", numbers: tuple[str, ...] = ()) -> str:
     """Return the loop over contiguous operands; an operand may be the result's own memory.
 
     Args:
         kernel: the kernel.
         stored: "bfloat16" for the loop over operands that are widened and rounded on the way.
+        numbers: the inputs of which the first element is taken for all.
     """
     program, nouts = kernel.program, len(kernel.result_types)
+    name = kernel.symbol + direct_mark(kernel, stored) + number_mark(numbers)
     lines = [
-        f"static void {kernel.symbol}{direct_mark(kernel, stored)}_loop(int64_t n, "
+        f"static void {name}_loop(int64_t n, "
         "char *const *data, const tg_scalar *params, int64_t index, int32_t *err)",
         "{",
     ]
@@ -309,9 +370,13 @@ def inner_loop(kernel: Kernel, stored: str = "") -> str:
     arguments = ["index + i"] if program.indexed else []
     for k, (name, dtype) in enumerate(zip(kernel.inputs, kernel.input_types, strict=True)):
         kind = DIALECT.type(stored or dtype)
-        lines.append(f"    const {kind} *in_{name} = (const {kind} *)data[{nouts + k}];")
+        place = f"(const {kind} *)data[{nouts + k}]"
+        if name in numbers:
+            lines.append(f"    const {kind} in_{name} = *{place};")
+        else:
+            lines.append(f"    const {kind} *in_{name} = {place};")
         if name in program.inputs:
-            element = f"in_{name}[i]"
+            element = f"in_{name}" if name in numbers else f"in_{name}[i]"
             arguments.append(f"tg_load_{stored}({element})" if stored else element)
     for name in program.params:
         lines.append(f"    {parameter(kernel, name)}")
@@ -355,9 +420,9 @@ def parameter(kernel: Kernel, name: str) -> str:
 
 def main(name: str, dtype: str = "float32") -> None:
     """Print what is rendered for an op and those derived from it."""
-    family = [d for d, parent in definitions() if name in (parent.key, parent.op.title)]
-    for definition in family:
-        kernel = typed(definition, dtype)
+    family = [pair for pair in definitions() if name in (pair[1].key, pair[1].op.title)]
+    for definition, parent in family:
+        kernel = typed(definition, parent, dtype)
         if kernel is not None:
             print(kernel_source(kernel))
 

@@ -216,11 +216,52 @@ def test_many_wide_operands_of_joined_rows_fit_their_tiles():
     assert tangent.allclose(frames[1] * rows[0] + frames[0] * rows[1])
 
 
+WITH_NUMBERS = {
+    "add": lambda x, number: x + number,
+    "subtracted from": lambda x, number: number - x,
+    "scaled": lambda x, number: x.sub(number, alpha=3),
+    "mul": lambda x, number: x * number,
+    "div": lambda x, number: x / number,
+    "divided": lambda x, number: number / x,
+    "le": lambda x, number: x <= number,
+    "lerp": lambda x, number: tangrad.lerp(x, -x, number),
+    "clamp": lambda x, number: x.clamp(number, number + 1),
+    "clamp of one": lambda x, number: tangrad.clamp(number, x, x + 1),
+    "where": lambda x, number: tangrad.where(x > 0, x, number),
+    "where not": lambda x, number: tangrad.where(x > 0, number, x),
+    "addcmul": lambda x, number: tangrad.addcmul(x, number, x, value=2),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("name", WITH_NUMBERS)
+def test_a_number_gives_the_bits_of_a_tensor_full_of_it(name, dtype):
+    """One of all elements, of each row, of each plane, and of each row of a transpose."""
+    f, wanted = WITH_NUMBERS[name], getattr(tangrad, dtype)
+    shapes = [(1,), (37,), (20_011,), (5, 63), (7, 64), (3, 1027), (2, 3, 65), (2, 3, 4, 5)]
+    for shape in shapes:
+        x = tangrad.randn(shape).to(wanted)
+        for kept in range(len(shape)):
+            number = tangrad.randn(shape[:kept] + (1,) * (len(shape) - kept)).to(wanted)
+            full = number.expand(shape).contiguous()
+            assert bits(f(x, number)) == bits(f(x, full)), (shape, kept)
+            turned = f(x.transpose(0, -1), number.transpose(0, -1))
+            assert bits(turned) == bits(f(x, full).transpose(0, -1)), (shape, kept)
+
+
+def test_rows_written_over_the_number_that_they_take():
+    x = tangrad.randn(5, 1000)
+    wanted = x - x[:, 500:501].clone()
+    x.sub_(x[:, 500:501])
+    assert bits(x) == bits(wanted)
+
+
 def test_results_that_are_stored_past_the_caches():
     n = (9 << 20) + 37  # 36 MiB, and no whole number of pieces or lines
     x = tangrad.arange(n, dtype=tangrad.float32)
     wanted = np.arange(n, dtype=np.float32) * 2
     np.testing.assert_array_equal((x + x).numpy(), wanted)
+    np.testing.assert_array_equal((x * 2.0).numpy(), wanted)
     memory = tangrad.full((n + 2,), -1.0)
     tangrad.add(x, x, out=memory[1:-1])  # aligned to no line
     assert (memory[0].item(), memory[-1].item()) == (-1.0, -1.0)

@@ -21,17 +21,21 @@
 /* Fewer elements than this per row are handled several rows at a time. */
 #define ROW_SHORT 64
 #define JOINED_MOST 512
+/* From this length on a row is worth a call of the loop that takes its number. */
+#define NUMBER_ROW 64
 /* What is contiguous along another dimension is read in blocks of this many columns. */
 #define TURN_COLUMNS 128
 #define TURN_LEAST 4
 #define LINE_BYTES 64
 
-enum { DIRECT, TILE };
+enum { DIRECT, TILE, NUMBER };
 
 /* The loop in the order it runs. A block is `rows` of dimension split-1 (one, unless operands are
  * turned) by `length` of dimension `split` by all of the dimensions after it. */
 typedef struct plan {
     const tgc_pointwise_kernel *kernel;
+    tgc_pointwise_inner compute;
+    void (*run)(struct plan *, int64_t first, int64_t last); /* of the blocks */
     const tg_loop *loop;
     int rank, count, split, turned;
     int64_t inner;        /* elements of the dimensions after `split` */
@@ -61,12 +65,25 @@ static int divided_by_zero(const tgc_pointwise_kernel *kernel)
     return tgc_error("RuntimeError", "ZeroDivisionError: %s of integers by zero", kernel->title);
 }
 
+/* The loop that takes the most of these operands for numbers and no other one; NULL if there is none. */
+static inline const tgc_pointwise_numbers *numbers_among(const tgc_pointwise_kernel *kernel, uint32_t operands)
+{
+    const tgc_pointwise_numbers *numbers = kernel->numbers;
+    if (numbers == NULL || operands == 0)
+        return NULL;
+    while (numbers->inner != NULL && (numbers->operands & ~operands) != 0)
+        numbers++;
+    return numbers->inner == NULL ? NULL : numbers;
+}
+
 /* --- contiguous operands ---------------------------------------------------------------------- */
 
 typedef struct plain_run {
     const tgc_pointwise_kernel *kernel;
+    tgc_pointwise_inner compute;
     const tg_scalar *params;
     char *data[TG_MAX_OPERANDS];
+    int32_t steps[TG_MAX_OPERANDS]; /* in bytes: zero for a number */
     int64_t n, tasks;
     int streamed;
     _Atomic int32_t failed;
@@ -82,10 +99,10 @@ static void stream_piece(const plain_run *run, char **data, int64_t begin, int64
     data[0] = tile;
     for (int64_t at = begin; at < end; at += step, to += TGC_STREAM_TILE) {
         const int64_t n = end - at < step ? end - at : step;
-        kernel->inner(n, data, run->params, at, failed);
+        run->compute(n, data, run->params, at, failed);
         tgc_stream(to, tile, n * width);
         for (int i = 1; i <= kernel->nin; i++)
-            data[i] += n * tgc_itemsize[kernel->dtypes[i]];
+            data[i] += n * run->steps[i];
     }
     tgc_stream_end();
 }
@@ -98,11 +115,11 @@ static void plain_task(int64_t index, void *context)
     char *data[TG_MAX_OPERANDS];
     int32_t failed = 0;
     for (int i = 0; i < kernel->nout + kernel->nin; i++)
-        data[i] = run->data[i] + begin * tgc_itemsize[kernel->dtypes[i]];
+        data[i] = run->data[i] + begin * run->steps[i];
     if (run->streamed)
         stream_piece(run, data, begin, end, &failed);
     else
-        kernel->inner(end - begin, data, run->params, begin, &failed);
+        run->compute(end - begin, data, run->params, begin, &failed);
     if (failed)
         atomic_store_explicit(&run->failed, failed, memory_order_relaxed);
 }
@@ -113,13 +130,15 @@ static inline int64_t task_grain(const tgc_pointwise_kernel *kernel)
     return grain < TASK_LEAST ? TASK_LEAST : grain;
 }
 
-static __attribute__((noinline)) int run_plain(const tgc_pointwise_kernel *kernel, const tg_scalar *params,
-                                               char *const *data, int64_t n)
+static __attribute__((noinline)) int run_plain(const tgc_pointwise_kernel *kernel, const tgc_pointwise_numbers *numbers,
+                                               const tg_scalar *params, char *const *data, int64_t n)
 {
     plain_run run = {.kernel = kernel, .params = params, .n = n};
+    run.compute = numbers != NULL ? numbers->inner : kernel->inner;
     run.streamed = kernel->nout == 1 && tgc_streams(data[0], n * tgc_itemsize[kernel->dtypes[0]]);
     for (int i = 0; i < kernel->nout + kernel->nin; i++) {
         run.data[i] = data[i];
+        run.steps[i] = numbers != NULL && (numbers->operands >> i & 1) ? 0 : tgc_itemsize[kernel->dtypes[i]];
         run.streamed &= i == 0 || data[i] != data[0]; /* what is written in place is in the cache */
     }
     run.tasks = tgc_tasks(n, task_grain(kernel), TASKS_MOST);
@@ -190,8 +209,30 @@ static inline int64_t elements_that_fit(int64_t bytes)
     return TILES_BYTES / bytes & ~(int64_t)15;
 }
 
+/* Whether all elements of an operand from a dimension on are one. */
+static int is_number(const plan *p, int i, int from)
+{
+    int64_t strides = 0;
+    for (int d = from; d < p->rank; d++)
+        strides |= p->shape[d] == 1 ? 0 : p->strides[i][d];
+    return i >= p->kernel->nout && strides == 0;
+}
+
+/* The inner loop for the operands that are numbers from a dimension on; NULL if there is none. */
+static const tgc_pointwise_numbers *numbers_from(const plan *p, int from)
+{
+    uint32_t operands = 0;
+    if (p->kernel->numbers == NULL)
+        return NULL;
+    for (int i = p->kernel->nout; i < p->count; i++)
+        if (is_number(p, i, from) && is_ready(&p->loop->operands[i], p->kernel->dtypes[i]))
+            operands |= 1u << i;
+    return numbers_among(p->kernel, operands);
+}
+
 /* Whether a further dimension may join the block and no operand loses by it: what was contiguous
- * stays so, or is the same for every block, so that its tile is filled only once. A joined
+ * stays so, or is the same for every block, so that its tile is filled only once; and rows that are
+ * long enough keep the number that they take each. A joined
  * dimension is not divided, so its tiles must fit even if every operand needs one. */
 static int joins(plan *p)
 {
@@ -200,6 +241,8 @@ static int joins(plan *p)
     for (int i = 0; i < p->count; i++)
         bytes += width_of(p, i);
     int joined = elements <= JOINED_MOST && elements <= elements_that_fit(bytes);
+    if (elements >= NUMBER_ROW && numbers_from(p, p->split) != numbers_from(p, p->split - 1))
+        return 0;
     for (int i = 0; i < p->count && joined; i++) {
         if (!is_flat(p, i))
             continue;
@@ -213,12 +256,13 @@ static int joins(plan *p)
     return joined;
 }
 
-static int is_number(const plan *p, int i)
+/* Choose the inner loop, and with it the operands that are read where they lie and as numbers. */
+static void choose_modes(plan *p)
 {
-    int64_t strides = 0;
-    for (int d = 0; d < p->rank; d++)
-        strides |= p->shape[d] == 1 ? 0 : p->strides[i][d];
-    return i >= p->kernel->nout && strides == 0;
+    const tgc_pointwise_numbers *numbers = numbers_from(p, p->split);
+    p->compute = numbers != NULL ? numbers->inner : p->kernel->inner;
+    for (int i = 0; i < p->count; i++)
+        p->mode[i] = numbers != NULL && (numbers->operands >> i & 1) ? NUMBER : is_flat(p, i) ? DIRECT : TILE;
 }
 
 static void lay_tiles(plan *p)
@@ -226,13 +270,12 @@ static void lay_tiles(plan *p)
     int64_t bytes = 0, most;
     int numbers = 1;
     int32_t at = 0;
-    for (int i = 0; i < p->count; i++) {
-        p->mode[i] = is_flat(p, i) ? DIRECT : TILE;
+    choose_modes(p);
+    for (int i = 0; i < p->count; i++)
         if (p->mode[i] == TILE) {
             bytes += width_of(p, i);
-            numbers &= is_number(p, i);
+            numbers &= is_number(p, i, 0);
         }
-    }
     most = bytes == 0 ? TASK_WORK : numbers ? NUMBERS_BYTES / bytes & ~(int64_t)15 : elements_that_fit(bytes);
     if (bytes != 0 && most > TGC_TILE_MOST)
         most = TGC_TILE_MOST;
@@ -252,6 +295,14 @@ static void lay_tiles(plan *p)
             at += (int32_t)((p->rows * p->length * p->inner * width_of(p, i) + 63) & ~(int64_t)63);
         p->constant[i] = p->mode[i] == TILE && is_constant(p, i);
     }
+}
+
+static int has_tiles(const plan *p)
+{
+    int tiles = 0;
+    for (int i = 0; i < p->count; i++)
+        tiles |= p->mode[i] == TILE;
+    return tiles;
 }
 
 static void make_plan(plan *p, const tg_loop *loop, const tgc_pointwise_kernel *kernel)
@@ -327,14 +378,14 @@ static void run_block(const plan *p, char *const *data, char *tiles, int64_t row
     const int64_t n = length * p->inner;
     char *at[TG_MAX_OPERANDS];
     for (int i = 0; i < p->count; i++) {
-        at[i] = p->mode[i] == DIRECT ? data[i] : tiles + p->offsets[i];
+        at[i] = p->mode[i] == TILE ? tiles + p->offsets[i] : data[i];
         if (p->mode[i] == TILE && i >= kernel->nout && !(p->constant[i] && filled >= rows * n))
             move_tile(p, i, data[i], at[i], rows, length, 0);
     }
     for (int64_t row = 0; row < rows; row++) {
-        kernel->inner(n, at, p->loop->params, index, failed);
+        p->compute(n, at, p->loop->params, index, failed);
         for (int i = 0; i < p->count; i++)
-            at[i] += p->mode[i] == DIRECT ? (p->turned ? p->strides[i][p->split - 1] : 0) : n * width_of(p, i);
+            at[i] += p->mode[i] == TILE ? n * width_of(p, i) : p->turned ? p->strides[i][p->split - 1] : 0;
     }
     for (int i = 0; i < kernel->nout; i++)
         if (p->mode[i] == TILE)
@@ -395,10 +446,39 @@ static void run_blocks(plan *p, int64_t first, int64_t last)
         atomic_store_explicit(&p->failed, failed, memory_order_relaxed);
 }
 
+/* Run rows first .. last-1, where a block is a row and nothing goes through a tile. */
+static void run_rows(plan *p, int64_t first, int64_t last)
+{
+    const int count = p->count, along = p->split - 1;
+    const int64_t n = p->length * p->inner, height = p->shape[along];
+    char *data[TG_MAX_OPERANDS];
+    int64_t steps[TG_MAX_OPERANDS];
+    int32_t failed = 0;
+    for (int i = 0; i < count; i++)
+        steps[i] = p->strides[i][along];
+    for (int64_t row = first; row < last;) {
+        const int64_t start = row % height, left = last - row;
+        const int64_t end = row + (left < height - start ? left : height - start);
+        int64_t rest = row / height;
+        for (int i = 0; i < count; i++)
+            data[i] = (char *)p->loop->operands[i].data + start * steps[i];
+        for (int d = along - 1; d >= 0; rest /= p->shape[d], d--)
+            for (int i = 0; i < count; i++)
+                data[i] += rest % p->shape[d] * p->strides[i][d];
+        for (; row < end; row++) {
+            p->compute(n, data, p->loop->params, row * n, &failed);
+            for (int i = 0; i < count; i++)
+                data[i] += steps[i];
+        }
+    }
+    if (failed)
+        atomic_store_explicit(&p->failed, failed, memory_order_relaxed);
+}
+
 static void blocks_task(int64_t index, void *context)
 {
     plan *p = context;
-    run_blocks(p, tgc_begin(p->blocks, p->tasks, index, 1), tgc_begin(p->blocks, p->tasks, index + 1, 1));
+    p->run(p, tgc_begin(p->blocks, p->tasks, index, 1), tgc_begin(p->blocks, p->tasks, index + 1, 1));
 }
 
 static __attribute__((noinline)) int run_planned(const tg_loop *loop, const tgc_pointwise_kernel *kernel)
@@ -409,8 +489,11 @@ static __attribute__((noinline)) int run_planned(const tg_loop *loop, const tgc_
     p.tasks = tgc_tasks(loop->numel, task_grain(kernel), TASKS_MOST);
     if (p.tasks > p.blocks)
         p.tasks = p.blocks;
+    p.run = run_blocks;
+    if (p.split > 0 && !p.turned && p.length_blocks == 1 && !has_tiles(&p))
+        p.run = run_rows;
     if (p.tasks == 1)
-        run_blocks(&p, 0, p.blocks);
+        p.run(&p, 0, p.blocks);
     else
         tgc_parallel(p.tasks, blocks_task, &p);
     return atomic_load_explicit(&p.failed, memory_order_relaxed) ? divided_by_zero(kernel) : 0;
@@ -431,14 +514,23 @@ int TGC(tgc_pointwise)(const tg_loop *loop, void *context)
             }
     if (loop->ndim > 1)
         return run_planned(loop, kernel);
+    uint32_t constant = 0;
     for (int i = 0; i < count; i++) {
         const tg_operand *operand = &loop->operands[i];
         data[i] = operand->data;
-        if (!is_ready(operand, kernel->dtypes[i]) || (n > 1 && operand->strides[0] != tgc_itemsize[operand->dtype]))
+        if (!is_ready(operand, kernel->dtypes[i]))
             return run_planned(loop, kernel);
+        if (n > 1 && operand->strides[0] != tgc_itemsize[operand->dtype]) {
+            if (i < kernel->nout || operand->strides[0] != 0)
+                return run_planned(loop, kernel);
+            constant |= 1u << i;
+        }
     }
+    const tgc_pointwise_numbers *numbers = numbers_among(kernel, constant);
+    if (constant != (numbers != NULL ? numbers->operands : 0))
+        return run_planned(loop, kernel);
     if (n >= 2 * TASK_LEAST)
-        return run_plain(kernel, loop->params, data, n);
-    kernel->inner(n, data, loop->params, 0, &failed);
+        return run_plain(kernel, numbers, loop->params, data, n);
+    (numbers != NULL ? numbers->inner : kernel->inner)(n, data, loop->params, 0, &failed);
     return failed ? divided_by_zero(kernel) : 0;
 }

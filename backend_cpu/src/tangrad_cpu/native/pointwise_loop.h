@@ -10,6 +10,12 @@
 typedef void (*tgc_pointwise_inner)(int64_t n, char *const *data, const tg_scalar *params, int64_t index,
                                     int32_t *err);
 
+/* An inner loop that takes some operands for numbers: the first element of each is read before the loop. */
+typedef struct tgc_pointwise_numbers {
+    tgc_pointwise_inner inner;
+    uint32_t operands; /* a bit for each of these */
+} tgc_pointwise_numbers;
+
 typedef struct tgc_pointwise_kernel {
     tgc_pointwise_inner inner;
     const char *title; /* of the op, for messages */
@@ -20,6 +26,7 @@ typedef struct tgc_pointwise_kernel {
     /* The kernel in the type that is computed in, where this one's operands are stored in another:
      * it serves operands of mixed types, such as numbers, which are not rounded first. */
     const struct tgc_pointwise_kernel *wide;
+    const tgc_pointwise_numbers *numbers; /* NULL if there are none; the last has no function */
 } tgc_pointwise_kernel;
 
 /* The loop kernel of all pointwise ops; the context is a tgc_pointwise_kernel. */
