@@ -130,6 +130,7 @@ include "native/arrays.pxi"
 include "native/dlpack.pxi"
 include "native/methods.pxi"
 include "native/modes.pxi"
+include "native/swap.pxi"
 include "native/abi.pxi"
 
 

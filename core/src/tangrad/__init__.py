@@ -320,11 +320,15 @@ def __dir__() -> list[str]:
 
 
 def _find_method(name: str) -> object:
-    """Return a method of Tensor that autograd or an op definition brings, or None."""
+    """Return a method of Tensor that a part above it brings, or None."""
     if name == "backward":
         from tangrad.autograd import tensor_backward
 
         return tensor_backward
+    if name == "module_load":
+        from tangrad.utils.swap import module_load
+
+        return module_load
     from tangrad.ops import registry
 
     try:
@@ -336,7 +340,7 @@ def _find_method(name: str) -> object:
 def _method_names() -> list[str]:
     from tangrad.ops import registry
 
-    return ["backward", *registry.load_all()]
+    return ["backward", "module_load", *registry.load_all()]
 
 
 def _flag_names() -> set[str]:

@@ -19,19 +19,31 @@ from tangrad.serialization.globals import clear_safe_globals as clear_safe_globa
 from tangrad.serialization.globals import get_safe_globals as get_safe_globals
 from tangrad.serialization.globals import safe_globals as safe_globals
 from tangrad.serialization.options import LoadEndianness as LoadEndianness
+from tangrad.serialization.options import get_crc32_options as get_crc32_options
 from tangrad.serialization.options import (
     get_default_load_endianness as get_default_load_endianness,
 )
+from tangrad.serialization.options import get_default_mmap_options as get_default_mmap_options
+from tangrad.serialization.options import set_crc32_options as set_crc32_options
 from tangrad.serialization.options import (
     set_default_load_endianness as set_default_load_endianness,
 )
+from tangrad.serialization.options import set_default_mmap_options as set_default_mmap_options
+from tangrad.serialization.options import skip_data as skip_data
+from tangrad.serialization.placement import default_restore_location as default_restore_location
+from tangrad.serialization.placement import location_tag as location_tag
 from tangrad.serialization.placement import placed
+from tangrad.serialization.placement import register_package as register_package
 from tangrad.serialization.reading import PickleReader, read_archive, read_legacy, read_tar
 from tangrad.serialization.source import Source
 
 DEFAULT_PROTOCOL = 2
 # PyTorch's habits; a path of another suffix may be of a plugin's format.
 SUFFIXES = {"", ".pt", ".pth", ".bin", ".ckpt", ".tar", ".pkl"}
+
+
+class SourceChangeWarning(Warning):
+    """What PyTorch warns with where a pickled module's source has changed; not raised here."""
 
 
 def _plugin_format(f: Any) -> Any:

@@ -9,6 +9,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from tangrad.serialization.options import get_crc32_options
 from tangrad.serialization.source import Source
 
 END = struct.Struct("<4s4H2LH")
@@ -18,6 +19,7 @@ CENTRAL = struct.Struct("<4s6H3L5H2L")
 LOCAL = struct.Struct("<4s5H3L2H")
 FULL16, FULL32 = 0xFFFF, 0xFFFFFFFF
 ALIGNMENT = 64
+_PIECE = 1 << 20
 # What a file of the format before 1.6 begins with.
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 LEGACY_PROTOCOL = 1001
@@ -30,7 +32,7 @@ class Member(NamedTuple):
         name: its whole name.
         offset: where its local header begins.
         size: number of bytes.
-        crc: their CRC-32.
+        crc: their CRC-32; 0 where none was computed, as PyTorch may be told.
     """
 
     name: str
@@ -166,12 +168,12 @@ class ArchiveReader:
         return found
 
     def read_into(self, member: Member, target: memoryview) -> None:
-        """Fill memory with a member's bytes, and check them.
+        """Fill memory with a member's bytes, and check them if a checksum was written.
 
         Raises:
             SerializationError: they are damaged.
         """
-        self.source.read_into(self.data_offset(member), target, member.crc, member.name)
+        self.source.read_into(self.data_offset(member), target, member.crc or None, member.name)
 
 
 def _wide(extra: bytes, length: int, packed: int, start: int) -> tuple[int, int, int]:
@@ -215,9 +217,26 @@ class ArchiveWriter:
             name: its name within the folder.
             content: an object with the buffer protocol, contiguous.
         """
-        whole = f"{self._folder}/{name}".encode()
         view = memoryview(content).cast("B") if memoryview(content).nbytes else memoryview(b"")
-        size, crc, start = view.nbytes, self._checksum(view), self._at
+        crc = self._checksum(view) if get_crc32_options() else 0
+        self._head(name, view.nbytes, crc)
+        self._put(view)
+
+    def leave(self, name: str, size: int) -> None:
+        """Append a member of zeros without a checksum, to be filled later.
+
+        Args:
+            name: its name within the folder.
+            size: number of bytes.
+        """
+        self._head(name, size, 0)
+        zeros = memoryview(bytes(min(size, _PIECE)))
+        for begin in range(0, size, _PIECE):
+            self._put(zeros[: size - begin])
+
+    def _head(self, name: str, size: int, crc: int) -> None:
+        """Write a member's header, and keep its entry of the directory."""
+        whole, start = f"{self._folder}/{name}".encode(), self._at
         large = size >= FULL32
         extra = struct.pack("<2H2Q", 1, 16, size, size) if large else b""
         # The padding is an extra field of PyTorch's own kind, "FB".
@@ -230,7 +249,6 @@ class ArchiveWriter:
             b"PK\x03\x04", version, 0x800, 0, 0, 0x21, crc, short, short, len(whole), len(extra)
         )
         self._put(head + whole + extra)
-        self._put(view)
         far = start >= FULL32
         wide = [size, size] if large else []
         wide += [start] if far else []

@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 from tangrad.serialization.errors import SerializationError
+from tangrad.serialization.options import maps_shared
 
 _CHUNK = 1 << 20
 
@@ -138,11 +139,20 @@ class Source:
             )
 
     def map(self) -> mmap.mmap:
-        """Return the file mapped to memory; what is written there does not reach the file.
+        """Return the file mapped to memory.
+
+        What is written there reaches the file only where `set_default_mmap_options` says so.
 
         Raises:
             SerializationError: the source is no path.
+            OSError: it is to be written, and may not be.
         """
         if self.name is None:
             raise self.error("mmap=True needs the path of a file, not a file object")
+        if maps_shared():
+            writable = os.open(self.name, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                return mmap.mmap(writable, 0, flags=mmap.MAP_SHARED)
+            finally:
+                os.close(writable)
         return mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_COPY)

@@ -17,7 +17,8 @@ from tangrad import _C
 from tangrad.serialization.archive import ALIGNMENT, LEGACY_MAGIC, LEGACY_PROTOCOL, ArchiveWriter
 from tangrad.serialization.errors import SerializationError
 from tangrad.serialization.globals import STORAGE_OF_DTYPE, as_torch
-from tangrad.serialization.placement import host_view, whole
+from tangrad.serialization.options import skips_data
+from tangrad.serialization.placement import host_view, location_tag, whole
 from tangrad.tensor.storages import TypedStorage
 
 # From here on the file that is replaced is freed by a thread.
@@ -115,7 +116,7 @@ class TensorPickler(_Pickler):
             )
         name = _named("torch", STORAGE_OF_DTYPE[dtype]) if dtype else self._kind_of_bytes
         count = storage.nbytes() // _C.dtype_by_name(seen_as).itemsize
-        return ("storage", name, key, str(storage.device), count)
+        return ("storage", name, key, location_tag(storage), count)
 
     def reducer_override(self, obj: Any) -> Any:
         """Return how an object of ours is rebuilt, by PyTorch's names."""
@@ -235,7 +236,10 @@ def write_archive(
     if byteorder:
         archive.add("byteorder", b"little")
     for key, storage in pickler.storages.items():
-        archive.add(f"data/{key}", _bytes_of(storage))
+        if skips_data():
+            archive.leave(f"data/{key}", storage.nbytes())
+        else:
+            archive.add(f"data/{key}", _bytes_of(storage))
     archive.add("version", b"3\n")
     archive.add(".data/serialization_id", b"0" * 40)
     archive.close()
@@ -271,9 +275,12 @@ def write_legacy(obj: Any, write: Callable[[Any], Any], protocol: int) -> None:
 
     Raises:
         SerializationError: two dtypes share a storage.
+        RuntimeError: data is to be left out.
     """
     import io
 
+    if skips_data():
+        raise RuntimeError("Cannot use skip_data=True with _use_new_zipfile_serialization=False")
     stream = io.BytesIO()
     pickler = _LegacyPickler(stream, protocol)
     pickler.dump(obj)

@@ -219,11 +219,6 @@ def record_stream(self: Any, s: Any) -> None:
     _C.record_stream(self, number)
 
 
-def module_load(self: Any, other: Any, assign: bool = False) -> Any:
-    """Return what loading `other` in the place of this tensor gives: `load_state_dict` asks."""
-    return other.detach() if assign else self.copy_(other).detach()
-
-
 def _grad_dtype(self: Any) -> Any:
     if not self.is_leaf:
         raise RuntimeError("grad_dtype can only be accessed on leaf tensors")
@@ -297,7 +292,6 @@ TABLE: dict[str, Any] = {
     "storage": storage,
     "storage_type": storage_type,
     "record_stream": record_stream,
-    "module_load": module_load,
     "grad_dtype": property(_grad_dtype, _set_grad_dtype),
     "apply_": apply_,
     "map_": map_,

@@ -22,6 +22,10 @@ _SUBMODULES = (
 
 
 def __getattr__(name: str) -> Any:
+    if name == "swap_tensors":
+        from tangrad.utils.swap import swap_tensors
+
+        return swap_tensors
     if name not in _SUBMODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     __import__(f"{__name__}.{name}")

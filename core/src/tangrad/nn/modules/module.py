@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import tangrad
 import tangrad.nn._module as _module
-from tangrad.__future__ import get_overwrite_module_params_on_conversion
+from tangrad.__future__ import get_swap_module_params_on_conversion
 from tangrad.nn.modules import hooks as _hooks
+from tangrad.nn.modules.conversion import converted, parse_to, swapped
 from tangrad.nn.modules.hooks import (
     Hooked,
     register_module_backward_hook,
@@ -22,7 +23,7 @@ from tangrad.nn.modules.hooks import (
     register_module_parameter_registration_hook,
 )
 from tangrad.nn.modules.state_dict import Stateful, _IncompatibleKeys
-from tangrad.nn.parameter import Buffer, Parameter, is_lazy
+from tangrad.nn.parameter import Buffer, Parameter
 from tangrad.utils.gradients import clear_grad
 
 __all__ = [
@@ -501,14 +502,20 @@ class Module(Stateful, Hooked):
 
         The parameter objects stay, so that optimizers go on holding them; only a parameter that
         comes from, or goes to, the device "meta" is replaced, and every one where
-        `tangrad.__future__` says so.
+        `tangrad.__future__` says so; it may also say that they are swapped.
+
+        Raises:
+            RuntimeError: a parameter is to be swapped, and has views or weak references, or was
+                saved by a graph.
         """
+        convert = swapped if get_swap_module_params_on_conversion() else converted
         if recurse:
             for module in self.children():
                 module._apply(fn)
         for name, parameter in self._parameters.items():
             if parameter is not None:
-                self._parameters[name] = _converted(parameter, fn)
+                what = f"{self._get_name()}.{name}"
+                self._parameters[name] = convert(parameter, fn, what)
         for name, buffer in self._buffers.items():
             if buffer is not None:
                 self._buffers[name] = fn(buffer)
@@ -526,7 +533,7 @@ class Module(Stateful, Hooked):
             TypeError: if the dtype is neither floating point nor complex, or the arguments fit
                 none of the forms.
         """
-        device, dtype, non_blocking, memory_format = _parse_to(args, kwargs)
+        device, dtype, non_blocking, memory_format = parse_to(args, kwargs)
         if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
             raise TypeError(
                 "nn.Module.to only accepts floating point or complex dtypes, "
@@ -647,60 +654,6 @@ class Module(Stateful, Hooked):
         if not body:
             return f"{self._get_name()}()"
         return f"{self._get_name()}(\n  " + "\n  ".join(body) + "\n)"
-
-
-def _converted(parameter: Any, fn: Callable[[Any], Any]) -> Any:
-    """Return `parameter` with its memory, and its gradient's, replaced by `fn` of it."""
-    with tangrad.no_grad():
-        data = fn(parameter)
-        grad = None if parameter.grad is None else fn(parameter.grad)
-    # A tensor without memory cannot be given some by assigning to `data`.
-    moved = (data.device.type == "meta") != (parameter.device.type == "meta")
-    if moved or get_overwrite_module_params_on_conversion():
-        if is_lazy(parameter):
-            return type(parameter)(parameter.requires_grad, data.device, data.dtype)
-        parameter = Parameter(data, requires_grad=parameter.requires_grad)
-        parameter.grad = grad
-        return parameter
-    parameter.data = data
-    if grad is not None:
-        parameter.grad.data = grad
-    return parameter
-
-
-def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, bool, Any]:
-    """Return (device, dtype, non_blocking, memory_format) of the arguments of `to`."""
-    args = tuple(tangrad._C.dtype_of_type(given) or given for given in args)
-    options = dict(kwargs)
-    memory_format = options.pop("memory_format", None)
-    if (args and isinstance(args[0], tangrad.Tensor)) or "tensor" in options:
-        names: tuple[str, ...] = ("tensor", "non_blocking", "copy")
-    elif args and isinstance(args[0], tangrad.dtype):
-        names = ("dtype", "non_blocking", "copy")
-    else:
-        names = ("device", "dtype", "non_blocking", "copy")
-    if len(args) > len(names):
-        raise TypeError(f"to() takes at most {len(names)} arguments here, got {len(args)}")
-    for name, value in zip(names, args, strict=False):
-        if name in options:
-            raise TypeError(f"to() got multiple values for argument '{name}'")
-        options[name] = value
-    unknown = set(options) - {*names, "device", "dtype"}
-    if unknown:
-        raise TypeError(f"to() got an unexpected keyword argument '{min(unknown)}'")
-    if "tensor" in options:
-        tensor = options["tensor"]
-        options.update(device=tensor.device, dtype=tensor.dtype)
-    if options.get("copy"):
-        raise RuntimeError("Module.to() does not accept copy: it changes the module in place")
-    device = options.get("device")
-    if device is not None and not isinstance(device, tangrad.device):
-        device = tangrad.device(device)
-    dtype = options.get("dtype")
-    dtype = tangrad._C.dtype_of_type(dtype) or dtype
-    if dtype is not None and not isinstance(dtype, tangrad.dtype):
-        raise TypeError(f"to(): dtype must be a tangrad.dtype, got {_typename(dtype)}")
-    return device, dtype, bool(options.get("non_blocking", False)), memory_format
 
 
 _module.set_registries(_REGISTRIES)

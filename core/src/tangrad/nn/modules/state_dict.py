@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import tangrad
+from tangrad.__future__ import get_swap_module_params_on_conversion
+from tangrad.nn.modules.conversion import take_loaded
 from tangrad.nn.parameter import Parameter, is_lazy
 from tangrad.utils.hooks import RemovableHandle
 
@@ -253,7 +255,7 @@ class Stateful:
         return unexpected
 
     def _load_one(self, name: str, target: Any, key: str, source: Any, assign: bool) -> str | None:
-        """Copy or assign `source` to the parameter or buffer `name`; return what went wrong.
+        """Copy, assign or swap `source` to the parameter or buffer `name`; return what went wrong.
 
         Gradients are off.
         """
@@ -275,13 +277,16 @@ class Stateful:
             source = source[0]
         if not assign and target.is_meta and not source.is_meta:
             _warn_of_meta(key)
+        swap = get_swap_module_params_on_conversion()
         try:
-            if assign:
+            if swap:
+                take_loaded(target, source, assign)
+            elif assign:
                 setattr(self, name, _assignable(source, target))
             else:
                 target.copy_(source)
         except Exception as error:
-            action = "assigning" if assign else "copying"
+            action = "swapping" if swap else "assigning" if assign else "copying"
             return (
                 f'While {action} the parameter named "{key}", whose dimensions in the model are '
                 f"{target.shape} and whose dimensions in the checkpoint are {source.shape}, "
