@@ -130,6 +130,17 @@ def test_a_loss_computes_and_differentiates_as_in_pytorch(agree, name):
     agree(program)
 
 
+def test_a_saturated_sigmoid_gets_the_gradient_of_cross_entropy_as_in_pytorch(agree):
+    def program(t):
+        scores = t.tensor([200.0, -200.0, 88.0, -88.0, 200.0, -200.0], requires_grad=True)
+        events = t.tensor([0.0, 1.0, 0.0, 1.0, 1.0, 0.0])
+        probabilities = scores.sigmoid()
+        loss = t.nn.functional.binary_cross_entropy(probabilities, events)
+        return [loss, *t.autograd.grad(loss, [probabilities, scores])]
+
+    agree(program)
+
+
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 @pytest.mark.parametrize("together", [False, True])
 def test_ctc_loss_computes_and_differentiates_as_in_pytorch(agree, reduction, together):

@@ -7,7 +7,7 @@ from typing import Any
 import tangrad
 from tangrad import _C
 from tangrad.ops.activation import logsigmoid
-from tangrad.ops.define import composite, op
+from tangrad.ops.define import composite, op, pointwise
 
 
 def _reduction(size_average: Any, reduce: Any, reduction: str) -> str:
@@ -435,9 +435,33 @@ def binary_cross_entropy(
         )
     _require_probabilities("input", input)
     _require_probabilities("target", target)
-    yes, no = input.log().clamp(min=-100), (-input).log1p().clamp(min=-100)
-    loss = (target - 1) * no - target * yes
+    loss = cross_entropy_of_event(input, target)
     return _reduced(loss if weight is None else loss * weight.to(loss.dtype), reduction)
+
+
+cross_entropy_of_event = pointwise(
+    "cross_entropy_of_event(Tensor input, Tensor target) -> Tensor",
+    "(target - 1) * maximum(log1p(-input), -100) - target * maximum(log(input), -100)",
+    dtypes="floating",
+    # Where a logarithm is cut off its slope is not, or a network that is sure and wrong would
+    # not learn; times a sigmoid's slope, which is 0 there, an unbounded one would be NaN.
+    partials={
+        "input": "(input - target) / maximum((1 - input) * input, 1e-12)",
+        "target": "maximum(log1p(-input), -100) - maximum(log(input), -100)",
+    },
+    function=False,
+    method=False,
+    oracle=lambda torch, x, y: torch.nn.functional.binary_cross_entropy(
+        *torch.broadcast_tensors(x, y), reduction="none"
+    ),
+    samples=lambda s: [
+        s(s.tensor(3, 4, low=0.1, high=0.9), s.tensor(3, 4, low=0, high=1)),
+        s(s.tensor(3, 4, low=0.1, high=0.9, strided=True), s.tensor(4, low=0, high=1)),
+        s(s.tensor(low=0.1, high=0.9), s.tensor(low=0, high=1)),
+        s(s.tensor(0, 3, low=0.1, high=0.9), s.tensor(3, low=0, high=1)),
+    ],
+    doc="Take the cross entropy of probabilities of events; logarithms are cut off at -100.",
+)
 
 
 @composite(
