@@ -32,6 +32,7 @@ LAYERS = [
         "array_api",
         "backends",
         "masked",
+        "quasirandom",
         "testing",
         "settings",
         "compilation",

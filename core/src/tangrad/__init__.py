@@ -249,6 +249,7 @@ _SUBMODULES = (
     "plugin",
     "plugins",
     "ops",
+    "quasirandom",
     "random",
     "storage",
     "expr",
