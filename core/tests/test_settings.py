@@ -59,6 +59,88 @@ def test_determinism(change: Callable[[Any], Any]) -> None:
     assert deterministic(tangrad) == deterministic(torch)
 
 
+NEW_MEMORY: dict[str, Callable[[Any], Any]] = {
+    **{
+        name: lambda t, name=name: t.empty(2, dtype=getattr(t, name))
+        for name in (
+            "float32",
+            "float16",
+            "complex64",
+            "int64",
+            "uint8",
+            "int8",
+            "bool",
+            "float8_e5m2",
+        )
+    },
+    "out=": lambda t: t.empty(3, out=t.zeros(1)[:0]),
+    "like": lambda t: t.empty_like(t.zeros(2, 3).t()),
+    "strided": lambda t: t.empty_strided((2, 2), (1, 2)),
+    "permuted": lambda t: t.empty_permuted((2, 3), (1, 0)),
+    "channels last": lambda t: t.empty(1, 2, 2, 1, memory_format=t.channels_last),
+    "new": lambda t: t.zeros(2).new_empty(3),
+    "new strided": lambda t: t.zeros(2, dtype=t.int32).new_empty_strided((2,), (1,)),
+    "resized": lambda t: t.zeros(2).resize_(4),
+    "resized to less": lambda t: t.zeros(4).resize_(2),
+    "resized as": lambda t: t.zeros(2).resize_as_(t.zeros(2, 2)),
+    "by the class": lambda t: t.Tensor(2, 2),
+    "requires a gradient": lambda t: t.empty(2, requires_grad=True),
+    "version": lambda t: t.empty(2)._version,
+}
+
+
+@pytest.mark.parametrize("make", NEW_MEMORY)
+def test_new_memory_is_filled_in_deterministic_runs(make: str, agree: Any) -> None:
+    def program(t: Any) -> Any:
+        t.use_deterministic_algorithms(True)
+        try:
+            return str(NEW_MEMORY[make](t))
+        finally:
+            t.use_deterministic_algorithms(False)
+
+    agree(program)
+
+
+def test_new_memory_is_left_alone_where_that_is_asked() -> None:
+    from tangrad.tensor import memory
+
+    assert tangrad.utils.deterministic.fill_uninitialized_memory
+    tangrad.use_deterministic_algorithms(True)
+    tangrad.utils.deterministic.fill_uninitialized_memory = False
+    try:
+        assert not memory.fills_memory
+        assert not tangrad.utils.deterministic.fill_uninitialized_memory
+    finally:
+        tangrad.utils.deterministic.fill_uninitialized_memory = True
+    assert memory.fills_memory
+    with pytest.raises(RuntimeError, match="bool"):
+        tangrad.utils.deterministic.fill_uninitialized_memory = 1  # type: ignore[assignment]
+    tangrad.set_deterministic_debug_mode("default")
+    assert not memory.fills_memory
+
+
+PINNED: dict[str, Callable[[Any], Any]] = {
+    "empty": lambda t: t.empty(2, pin_memory=True),
+    "empty_strided": lambda t: t.empty_strided((2,), (1,), pin_memory=True),
+    "zeros": lambda t: t.zeros(2, pin_memory=True),
+    "full": lambda t: t.full((2,), 1, pin_memory=True),
+    "eye": lambda t: t.eye(2, pin_memory=True),
+    "arange": lambda t: t.arange(2, pin_memory=True),
+    "rand": lambda t: t.rand(2, pin_memory=True),
+    "ones_like": lambda t: t.ones_like(t.ones(2), pin_memory=True),
+    "new_zeros": lambda t: t.ones(2).new_zeros(2, pin_memory=True),
+    "hann_window": lambda t: t.hann_window(2, pin_memory=True),
+    "from_file": lambda t: t.from_file(__file__, size=1, dtype=t.uint8, pin_memory=True),
+    "meta": lambda t: t.zeros(2, device="meta", pin_memory=True).shape,
+    "not asked for": lambda t: t.zeros(2, pin_memory=False),
+}
+
+
+@pytest.mark.parametrize("make", PINNED)
+def test_pinned_memory_needs_an_accelerator(make: str, agree: Any) -> None:
+    agree(PINNED[make], message=False)
+
+
 def test_precision_of_products() -> None:
     for wanted in ("high", "medium", "low", "highest"):
         for t in (tangrad, torch):

@@ -38,6 +38,7 @@ _TENSOR_TYPES = {
 }
 _settings: dict[str, Any] = {
     "deterministic": 0,
+    "fills_memory": True,
     "precision": "highest",
     "interop_threads": 1,
     "warn_always": False,
@@ -47,7 +48,9 @@ _settings: dict[str, Any] = {
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
     """Ask for algorithms that give the same bits each time.
 
-    The kernels of this core and of device `cpu` always do; a device that has others obeys.
+    The kernels of this core and of device `cpu` always do; a device that has others obeys. So that
+    memory which nobody wrote gives the same, too, `empty` and its kin fill theirs with NaN or the
+    largest integer, unless `utils.deterministic.fill_uninitialized_memory` is False.
 
     Args:
         mode: whether to refuse others.
@@ -62,6 +65,34 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
             f"{type(mode).__name__} and {type(warn_only).__name__}"
         )
     _settings["deterministic"] = (1 if warn_only else 2) if mode else 0
+    _tell_of_memory()
+
+
+def fills_uninitialized_memory() -> bool:
+    """Return whether new memory is filled while deterministic algorithms are asked for."""
+    fills: bool = _settings["fills_memory"]
+    return fills
+
+
+def fill_uninitialized_memory(mode: bool) -> None:
+    """Say whether new memory is filled while deterministic algorithms are asked for.
+
+    Raises:
+        RuntimeError: it is not a bool.
+    """
+    _require_bool("fill_uninitialized_memory", mode)
+    _settings["fills_memory"] = mode
+    _tell_of_memory()
+
+
+def _tell_of_memory() -> None:
+    """Have `empty` take the way that fills, or the short one."""
+    from tangrad.tensor import memory
+
+    fills = bool(_settings["deterministic"] and _settings["fills_memory"])
+    if fills != memory.fills_memory:
+        memory.fills_memory = fills
+        _C.take_shortcut(_C.lookup_op("empty"), not fills)
 
 
 def are_deterministic_algorithms_enabled() -> bool:
@@ -99,6 +130,7 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
             f"but got {debug_mode}"
         )
     _settings["deterministic"] = allowed.index(debug_mode)
+    _tell_of_memory()
 
 
 def get_float32_matmul_precision() -> str:

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from collections import OrderedDict
 
 import pytest
 
@@ -155,6 +156,66 @@ def test_global_hooks_run_before_those_of_the_module(agree):
         return [log, len(log) - count]
 
     agree(program)
+
+
+REGISTRIES = [
+    "_global_forward_pre_hooks",
+    "_global_forward_hooks",
+    "_global_backward_pre_hooks",
+    "_global_backward_hooks",
+]
+
+
+@pytest.mark.parametrize("rebound", [False, True])
+@pytest.mark.parametrize("name", REGISTRIES)
+def test_registries_of_global_hooks_are_written_directly(agree, name, rebound):
+    def program(t):
+        place, log = t.nn.modules.module, []
+        before = getattr(place, name)
+        if rebound:
+            setattr(place, name, OrderedDict())
+        place._global_is_full_backward_hook = True
+        layer = linear(t)
+        registry = getattr(place, name)
+        try:
+            layer(t.ones(1, 2))
+            registry[12345] = lambda *given: log.append(len(given))
+            layer(t.ones(1, 2, requires_grad=True)).sum().backward()
+            told = len(registry)
+            registry.clear()
+            layer(t.ones(1, 2, requires_grad=True)).sum().backward()
+        finally:
+            setattr(place, name, before)
+            place._global_is_full_backward_hook = None
+        return log, told, getattr(place, name) is before, len(before)
+
+    agree(program)
+
+
+@pytest.mark.parametrize("what", ["buffer", "module", "parameter"])
+def test_registries_of_registration_hooks_may_be_rebound(agree, what):
+    def program(t):
+        place, log = t.nn.modules.module, []
+        name = f"_global_{what}_registration_hooks"
+        before = getattr(place, name)
+        setattr(place, name, OrderedDict({1: lambda m, key, value: log.append(key)}))
+        try:
+            t.nn.Sequential(t.nn.BatchNorm1d(2))
+        finally:
+            setattr(place, name, before)
+        t.nn.BatchNorm1d(2)
+        return log
+
+    agree(program)
+
+
+def test_other_names_of_the_module_file_are_its_own():
+    place = nn.modules.module
+    place.something = 3
+    assert place.something == 3
+    del place.something
+    with pytest.raises(AttributeError, match="something"):
+        place.something
 
 
 def test_backward_hooks_see_and_replace_gradients(agree):

@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 
 from tangrad import _C
 from tangrad.autograd.hooks import RemovableHandle
+from tangrad.autograd.saved_mutation import allow_mutation_on_saved_tensors
 
 __all__ = [
     "GradientEdge",
     "Node",
+    "allow_mutation_on_saved_tensors",
     "disable_saved_tensors_hooks",
     "get_gradient_edge",
     "increment_version",

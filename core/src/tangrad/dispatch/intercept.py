@@ -18,7 +18,7 @@ from tangrad.dispatch.overrides import (
     refuse_strangers,
 )
 from tangrad.dispatch.python_dispatch import item_below_recording
-from tangrad.dispatch.stack import Stack, current
+from tangrad.dispatch.stack import Stack, current, flat_tensors
 
 
 def dispatch(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any) -> Any:
@@ -85,9 +85,26 @@ def entered(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any, stack
     """Expand a composite, or enter the levels."""
     if functional.kind == "composite":
         return expanded(op, functional, args, out, stack)
+    if stack.write_watchers and (targets := written(op, functional, args, out)):
+        with stack.write_watchers[-1](targets):
+            return unwatched(op, functional, args, out, stack)
+    return unwatched(op, functional, args, out, stack)
+
+
+def unwatched(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any, stack: Stack) -> Any:
+    """Enter the levels."""
     if stack.levels and functional.definition.schema.written_lists:
         return in_tensor_code(functional, args)
     return levelled(op, functional, args, out, stack)
+
+
+def written(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any) -> list[Any]:
+    """Return the tensors that a call is about to write."""
+    schema = functional.definition.schema
+    places = [args[0]] if op is not functional else []
+    if schema.written >= 0:
+        places.append(args[schema.written])
+    return flat_tensors([*places, *(args[k] for k in schema.written_lists), out])
 
 
 def expanded(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any, stack: Stack) -> Any:

@@ -18,6 +18,7 @@ class Stack:
         levels: transform levels in order of entry.
         dispatch_modes: active TorchDispatchMode objects.
         functions_disabled: > 0 while `__torch_function__` of subclasses is off.
+        write_watchers: callables (tensors) -> context in which a call writes them; the last acts.
         creating: > 0 while a composite that draws a fresh tensor is expanded.
     """
 
@@ -31,6 +32,7 @@ class Stack:
         "levels",
         "observers",
         "rewriters",
+        "write_watchers",
     )
 
     def __init__(self) -> None:
@@ -38,6 +40,7 @@ class Stack:
         self.observers: list[Any] = []
         self.rewriters: list[Any] = []
         self.levels: list[Any] = []
+        self.write_watchers: list[Any] = []
         self.dispatch_modes: list[Any] = []
         self.functions_disabled = 0
         self.dispatch_disabled = 0
@@ -51,6 +54,7 @@ class Stack:
             or self.rewriters
             or self.levels
             or self.dispatch_modes
+            or self.write_watchers
         )
         _C.set_intercept(self if active else None)
 

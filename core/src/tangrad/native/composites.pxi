@@ -16,6 +16,11 @@ SHORTCUTS = {"matmul": SHORT_MATMUL, "softmax": SHORT_SOFTMAX, "log_softmax": SH
              "stack": SHORT_STACK}
 
 
+def take_shortcut(Op op not None, bint taken):
+    """Say whether the usual form of an op is computed in C, or as every other form."""
+    op.shortcut = SHORTCUTS[op.name] if taken else SHORT_NONE
+
+
 cdef object shortcut(Op op, PyObject** flat):
     """Return the result of a composite's usual form, or NotImplemented for any other.
 

@@ -125,6 +125,7 @@ cdef class Op:
     cdef int dim_param                   # reductions: place of the parameter `dim`, or -1; and so on
     cdef int keepdim_param
     cdef int dtype_param
+    cdef int pin_param
     cdef int shortcut                    # number of what stands in for the usual form of a call, or 0
     cdef int plain                       # kernel ops: number of the C twin of the shape rule, or 0
     cdef tg_kernel*** rows
@@ -271,6 +272,7 @@ def make_op(definition, str kind, spec):
     op.dim_param = op.names.index("dim") if "dim" in op.names else -1
     op.keepdim_param = op.names.index("keepdim") if "keepdim" in op.names else -1
     op.dtype_param = op.names.index("dtype") if "dtype" in op.names else -1
+    op.pin_param = op.names.index("pin_memory") if "pin_memory" in op.names else -1
     op.shortcut = SHORTCUTS.get(op.name, 0) if op.kind_ == OP_COMPOSITE else SHORT_POWER if op.name == "pow" else 0
     op.plain = PLAIN_SHAPES.get(op.name, 0) if op.kind_ == OP_KERNEL else 0
     op.forgets_base = op.name in FORGET_BASE
@@ -638,7 +640,17 @@ cdef object call_out(Op op, PyObject** flat, object out, uint64_t needs):
     return out if op.nout == 1 else (op.return_type(*outs) if op.return_type is not None else tuple(outs))
 
 
+cdef object pinned(Op op, PyObject** flat, object out):
+    """The result of a factory in page-locked memory; a device without memory has nothing to lock."""
+    cdef object unpinned = False
+    flat[op.pin_param] = <PyObject*>unpinned
+    result = call_composite(op, flat, out, False)
+    return result if (<Tensor>result).storage_.dev.type.meta else result.pin_memory()
+
+
 cdef object call_composite(Op op, PyObject** flat, object out, bint inplace):
+    if op.pin_param > 0 and <object>flat[op.pin_param] is True:
+        return pinned(op, flat, out)
     if op.shortcut and out is None and tg_tls.intercept == NULL:
         result = shortcut(op, flat)
         if result is not NotImplemented:

@@ -87,11 +87,16 @@ cdef bint global_hooks = False
 cdef object call_with_hooks = None
 
 
-def set_classes(module, tensor, parameter, register, on_parameter, on_module):
-    """Name the classes that attributes are told apart by, what registers, and its hooks."""
-    global Module, Tensor, Parameter, register_attribute, parameter_hooks, module_hooks
+def set_classes(module, tensor, parameter, register):
+    """Name the classes that attributes are told apart by, and what registers."""
+    global Module, Tensor, Parameter, register_attribute
     Module, Tensor, Parameter = module, tensor, parameter
     register_attribute = register
+
+
+def set_registration_hooks(on_parameter, on_module):
+    """Name the registries of hooks that see what is registered."""
+    global parameter_hooks, module_hooks
     parameter_hooks, module_hooks = on_parameter, on_module
 
 

@@ -9,6 +9,7 @@ import tangrad
 from tangrad import _C
 from tangrad.ops.define import composite
 from tangrad.ops.movement import Ints, contiguous_stride
+from tangrad.tensor import memory
 
 
 def require_strided(layout: Any) -> None:
@@ -28,6 +29,11 @@ def check_size(size: Ints) -> None:
 
 def finished(x: Any, requires_grad: bool) -> Any:
     return _C.as_new(x.requires_grad_() if requires_grad else x)
+
+
+def _uninitialised(x: Any, requires_grad: bool = False) -> Any:
+    """Finish a tensor that nobody filled; programs may want to see what they forgot to write."""
+    return finished(memory.fill_new(x) if memory.fills_memory else x, requires_grad)
 
 
 # Uninitialised ---------------------------------------------------------------------------------
@@ -129,8 +135,9 @@ def empty(
     """
     require_strided(layout)
     if out is not None:
-        return written(out, size, dtype, device)
-    return finished(allocate(size, dtype, device, memory_format), requires_grad)
+        resized = written(out, size, dtype, device)
+        return memory.fill_new(resized) if memory.fills_memory else resized
+    return _uninitialised(allocate(size, dtype, device, memory_format), requires_grad)
 
 
 @composite(
@@ -176,7 +183,7 @@ def empty_permuted(
     dtype = _C.get_default_dtype() if dtype is None else dtype
     device = _C.get_default_device() if device is None else device
     stride = _channels_last_stride(size, physical_layout)
-    return finished(
+    return _uninitialised(
         _in_levels(_C.empty_strided(tuple(size), stride, dtype, device), None), requires_grad
     )
 
@@ -212,7 +219,7 @@ def empty_strided(
     dtype = _C.get_default_dtype() if dtype is None else dtype
     device = _C.get_default_device() if device is None else device
     made = _in_levels(_C.empty_strided(tuple(size), tuple(stride), dtype, device), None)
-    return finished(made, requires_grad)
+    return _uninitialised(made, requires_grad)
 
 
 def _dense(shape: Ints, stride: Ints) -> bool:
@@ -271,7 +278,7 @@ def empty_like(
         memory_format: preserve_format (default) keeps the order of dimensions in memory.
     """
     require_strided(layout)
-    return finished(_empty_like(input, dtype, device, memory_format), requires_grad)
+    return _uninitialised(_empty_like(input, dtype, device, memory_format), requires_grad)
 
 
 # Filled ----------------------------------------------------------------------------------------
@@ -456,7 +463,7 @@ def new_empty(
     """Make an uninitialised tensor of the dtype and device of this one."""
     require_strided(layout)
     made = allocate(size, self.dtype if dtype is None else dtype, device or self.device, None, self)
-    return finished(made, requires_grad)
+    return _uninitialised(made, requires_grad)
 
 
 @composite(

@@ -194,12 +194,15 @@ def from_file(
         device: the host.
 
     Raises:
-        RuntimeError: the file cannot be opened or is too short, or the device is not the host.
+        RuntimeError: the file cannot be opened or is too short, the device is not the host, or
+            page-locked memory is asked for.
     """
     import mmap
     import os
 
     dtype = _C.get_default_dtype() if dtype is None else dtype
+    if pin_memory:
+        raise RuntimeError("from_file: tensors constructed from a file cannot be pinned")
     if device is not None and _C.device(device).type != "cpu":
         raise RuntimeError(f"from_file: only tensors of device cpu map files, got {device}")
     if size < 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tangrad import _C
+from tangrad.tensor.memory import new_memory
 
 
 def construct(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -45,7 +46,7 @@ def _plain(args: tuple[Any, ...], device: Any, dtype: Any = None) -> Any:
                 raise TypeError(f"expected a tensor of {dtype}, got one of {data.dtype}")
             return _C.share_history(_C.plain_alias(data), data)
         if type(data).__name__ == "Size":
-            return _C.empty(tuple(data), dtype, device)
+            return new_memory(tuple(data), dtype, device)
         if isinstance(getattr(data, "_untyped_storage", data), _C.UntypedStorage):
             return _C.empty((0,), dtype, device).set_(data)
         from tangrad.tensor.construct import tensor
@@ -56,7 +57,7 @@ def _plain(args: tuple[Any, ...], device: Any, dtype: Any = None) -> Any:
             "Tensor() takes sizes or one sequence of data, got "
             f"{[type(a).__name__ for a in args]}; use tangrad.tensor(...)"
         )
-    return _C.empty(tuple(args) or (0,), dtype, device)
+    return new_memory(tuple(args) or (0,), dtype, device)
 
 
 def _parameter(cls: type, data: Any = None, requires_grad: bool = True) -> Any:

@@ -8,9 +8,46 @@ from typing import Any
 
 from tangrad import _C
 
+# Whether new memory is filled with what stands out: see `settings.use_deterministic_algorithms`.
+fills_memory = False
+
 
 def _lookup(name: str) -> Any:
     return _C.lookup_op(name)
+
+
+def fill_new(t: Any) -> Any:
+    """Fill new memory: NaN, or the largest integer, or True."""
+    if t.is_meta:
+        return t
+    if t.is_floating_point() or t.is_complex():
+        return t.fill_(float("nan"))
+    if t.dtype is _C.dtype_by_name("bool"):
+        return t.fill_(True)
+    from tangrad.tensor.finfo import iinfo
+
+    return t.fill_(iinfo(t.dtype).max)
+
+
+def new_memory(shape: tuple[int, ...], dtype: Any, device: Any) -> Any:
+    """Return a tensor that nobody wrote, filled if that is wished."""
+    made = _C.empty(shape, dtype, device)
+    return fill_new(made) if fills_memory else made
+
+
+def _resize(t: Any, shape: tuple[int, ...]) -> None:
+    """Give the tensor a dense shape; what its storage gains is filled if that is wished."""
+    if not fills_memory:
+        _C.resize(t, shape)
+        return
+    before = t.untyped_storage().nbytes()
+    _C.resize(t, shape)
+    storage = t.untyped_storage()
+    first = before // t.element_size()
+    count = storage.nbytes() // t.element_size() - first
+    if count > 0:
+        empty = _C.empty((0,), t.dtype, t.device)
+        fill_new(_C.set_storage(empty, storage, first, (count,), (1,)))
 
 
 def set_(
@@ -61,7 +98,7 @@ def resize_(self: Any, *size: Any, memory_format: Any = None) -> _C.Tensor:
         raise RuntimeError("Unsupported memory format: preserve_format, for there is no source")
     if memory_format is None and tuple(self.shape) == shape and not self.requires_grad:
         return self  # with its strides, whatever they are
-    _C.resize(self, shape)
+    _resize(self, shape)
     if memory_format is None or memory_format is _C.contiguous_format:
         return self
     stride = tuple(_C.format_strides(shape, memory_format))
@@ -74,7 +111,7 @@ def resize_as_(self: Any, the_template: Any, *, memory_format: Any = None) -> _C
     if memory_format is not _C.preserve_format:
         return resize_(self, shape, memory_format=memory_format)
     stride = tuple(_lookup("empty_like")(the_template).stride())
-    _C.resize(self, shape)
+    _resize(self, shape)
     return _C.set_storage(self, self.untyped_storage(), self.storage_offset(), shape, stride)
 
 

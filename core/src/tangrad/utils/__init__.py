@@ -12,6 +12,7 @@ _SUBMODULES = (
     "collect_env",
     "cpp_extension",
     "data",
+    "deterministic",
     "dlpack",
     "flop_counter",
     "gradients",

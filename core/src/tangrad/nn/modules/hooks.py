@@ -14,24 +14,50 @@ import tangrad
 import tangrad.nn._module as _module
 from tangrad.utils.hooks import RemovableHandle
 
+
+class _CallHooks(OrderedDict[int, Any]):
+    """Hooks of all modules' calls, which take the longer path as soon as there is one."""
+
+    def __setitem__(self, key: int, hook: Any) -> None:
+        _module.set_global_hooks(True)
+        super().__setitem__(key, hook)
+
+
 # Hooks for all modules, by handle id; the second kind holds facts about a hook of the first.
-_global_forward_pre_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
-_global_forward_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+_global_forward_pre_hooks: OrderedDict[int, Callable[..., Any]] = _CallHooks()
+_global_forward_hooks: OrderedDict[int, Callable[..., Any]] = _CallHooks()
 _global_forward_hooks_with_kwargs: OrderedDict[int, bool] = OrderedDict()
 _global_forward_hooks_always_called: OrderedDict[int, bool] = OrderedDict()
-_global_backward_pre_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
-_global_backward_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+_global_backward_pre_hooks: OrderedDict[int, Callable[..., Any]] = _CallHooks()
+_global_backward_hooks: OrderedDict[int, Callable[..., Any]] = _CallHooks()
 _global_is_full_backward_hook: bool | None = None
 _global_buffer_registration_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
 _global_module_registration_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
 _global_parameter_registration_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
 
 _CALL_REGISTRIES = (
-    _global_forward_pre_hooks,
-    _global_forward_hooks,
-    _global_backward_pre_hooks,
-    _global_backward_hooks,
+    "_global_forward_pre_hooks",
+    "_global_forward_hooks",
+    "_global_backward_pre_hooks",
+    "_global_backward_hooks",
 )
+# What `nn.modules.module` shows of this file's names, to be read and bound anew.
+GLOBAL_NAMES = frozenset(name for name in globals() if name.startswith("_global_"))
+
+
+def rebind(name: str, value: Any) -> None:
+    """Replace a registry of hooks for all modules."""
+    globals()[name] = value
+    _module.set_global_hooks(True)
+    _module.set_registration_hooks(
+        _global_parameter_registration_hooks, _global_module_registration_hooks
+    )
+
+
+def _calls_are_hooked() -> bool:
+    """Tell whether a hook for all calls is there, or may come without our seeing it."""
+    registries = [globals()[name] for name in _CALL_REGISTRIES]
+    return any(registries) or any(type(found) is not _CallHooks for found in registries)
 
 
 def _register(registry: Any, hook: Callable[..., Any], **facts: Any) -> RemovableHandle:
@@ -43,17 +69,12 @@ def _register(registry: Any, hook: Callable[..., Any], **facts: Any) -> Removabl
     return handle
 
 
-def _register_for_calls(registry: Any, hook: Callable[..., Any], **facts: Any) -> RemovableHandle:
-    _module.set_global_hooks(True)
-    return _register(registry, hook, **facts)
-
-
 def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Run `hook(module, args)` before the `forward` of every module.
 
     A value other than None replaces the positional arguments.
     """
-    return _register_for_calls(_global_forward_pre_hooks, hook)
+    return _register(_global_forward_pre_hooks, hook)
 
 
 def register_module_forward_hook(
@@ -71,12 +92,12 @@ def register_module_forward_hook(
         facts["with_kwargs"] = _global_forward_hooks_with_kwargs
     if always_call:
         facts["always_call"] = _global_forward_hooks_always_called
-    return _register_for_calls(_global_forward_hooks, hook, **facts)
+    return _register(_global_forward_hooks, hook, **facts)
 
 
 def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Run `hook(module, grad_output)` before the backward of every module."""
-    return _register_for_calls(_global_backward_pre_hooks, hook)
+    return _register(_global_backward_pre_hooks, hook)
 
 
 def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
@@ -105,7 +126,7 @@ def _register_global_backward_hook(hook: Callable[..., Any], full: bool) -> Remo
             "hook. Please use only one of them."
         )
     _global_is_full_backward_hook = full
-    return _register_for_calls(_global_backward_hooks, hook)
+    return _register(_global_backward_hooks, hook)
 
 
 def register_module_buffer_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
@@ -239,7 +260,7 @@ class Hooked:
 
 def _call_with_hooks(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call `module`, running its hooks and those of all modules around `forward`."""
-    if not any(_CALL_REGISTRIES):
+    if not _calls_are_hooked():
         _module.set_global_hooks(False)
     always = [*_global_forward_hooks_always_called, *module._forward_hooks_always_called]
     if not always:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import tangrad
@@ -657,12 +659,26 @@ class Module(Stateful, Hooked):
 
 
 _module.set_registries(_REGISTRIES)
-_module.set_classes(
-    Module,
-    tangrad.Tensor,
-    Parameter,
-    Module._register_attribute,
-    _hooks._global_parameter_registration_hooks,
-    _hooks._global_module_registration_hooks,
+_module.set_classes(Module, tangrad.Tensor, Parameter, Module._register_attribute)
+_module.set_registration_hooks(
+    _hooks._global_parameter_registration_hooks, _hooks._global_module_registration_hooks
 )
 _module.accelerate(Module)
+
+
+class _WithGlobalHooks(ModuleType):
+    """This file as a module: the registries of hooks are read and bound where they are kept."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _hooks.GLOBAL_NAMES:
+            return getattr(_hooks, name)
+        raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _hooks.GLOBAL_NAMES:
+            _hooks.rebind(name, value)
+        else:
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _WithGlobalHooks
