@@ -1,5 +1,9 @@
 """Calls at the edge of what a function takes: rounding, refusals, random engines."""
 
+import itertools
+import operator
+
+import numpy as np
 import pytest
 
 import tangrad
@@ -77,3 +81,79 @@ def test_numbers_drawn_by_probabilities_have_a_gradient_of_zero():
 def test_zeta_of_an_infinite_exponent_is_its_first_term(agree):
     agree(lambda t: t.special.zeta(t.tensor([t.inf, t.inf]), t.tensor([1.0, 0.5])))
     assert tangrad.special.zeta(tangrad.tensor(tangrad.inf), 2.0) == 0
+
+
+def test_zeta_far_below_zero_is_finite_where_torch_sums_as_many_terms(agree):
+    x = [-0.1, -1e-30, -3.25, -2999.99, -2500.25]
+    for s in (2.0, 3.0, 5.0, 60.0):
+        agree(lambda t, s=s: t.special.zeta(s, t.tensor(x, dtype=t.float64)), tolerance=1e-14)
+    agree(lambda t: t.special.polygamma(4, t.tensor(x, dtype=t.float64)), tolerance=1e-14)
+    # Of half a number the terms cancel but for the last ones.
+    half = tangrad.tensor([-3.5, 4.5], dtype=tangrad.float64)
+    assert tangrad.special.zeta(5.0, half).diff() == 0
+
+
+@pytest.mark.parametrize("right", [tangrad.Tensor, tangrad.nn.Parameter, np.ndarray])
+def test_a_class_is_no_operand_though_its_instances_are(right):
+    x = tangrad.ones(2)
+    for operate in (operator.add, operator.matmul, operator.lt, operator.iadd):
+        for pair in ((x, right), (right, x)):
+            with pytest.raises(TypeError):
+                operate(*pair)
+    with pytest.raises(TypeError, match="gradient|unsupported operand"):
+        tangrad.gradient(tangrad.ones(3, 3), spacing=right)
+    with pytest.raises(TypeError, match="mul"):
+        tangrad.mul(x, np.float32)
+    assert x != right
+
+
+@pytest.mark.parametrize("name", ["mse_loss", "l1_loss", "huber_loss", "smooth_l1_loss"])
+def test_sizes_that_do_not_fit_are_told_in_the_name_of_the_loss(name):
+    loss = getattr(tangrad.nn.functional, name)
+    with pytest.raises(RuntimeError, match=rf"{name}: .*\[2, 3\] and target \[4\]"):
+        loss(tangrad.ones(2, 3), tangrad.ones(4))
+
+
+@pytest.mark.parametrize("rows", ["int64", "int32", "int16", "uint8"])
+@pytest.mark.parametrize("offsets", ["int64", "int32", "int16", "bool", "float32"])
+def test_bags_take_two_integer_types_that_meet_in_one_for_indices(agree, rows, offsets):
+    def run(t):
+        index = t.tensor([0, 1, 1], dtype=getattr(t, rows))
+        starts = t.tensor([0, 1], dtype=getattr(t, offsets))
+        table = t.arange(6.0).reshape(3, 2)
+        return t.nn.functional.embedding_bag(index, table, starts)
+
+    agree(run, message=False)
+
+
+def test_a_grid_of_positions_keeps_nothing_that_backward_frees(agree):
+    def run(t, size, align):
+        theta = t.ones(2, len(size) - 2, len(size) - 1, requires_grad=True)
+        total = t.nn.functional.affine_grid(theta, size, align_corners=align).square().sum(-1)
+        grid = t.nn.functional.affine_grid(theta, size, align_corners=align).sum()
+        grid.backward()
+        grid.backward()
+        (g,) = t.autograd.grad(total.sum(), theta, create_graph=True)
+        return theta.grad, t.autograd.grad(g.square().sum(), theta)
+
+    agree(lambda t: (run(t, (2, 1, 2, 3), False), run(t, (2, 1, 2, 3, 4), True)))
+
+
+@pytest.mark.parametrize("name", ["tril_indices", "triu_indices"])
+def test_places_of_a_triangle_have_a_shape_without_data(agree, name):
+    for arguments in itertools.product((0, 1, 3), (0, 2, 5), (-4, -1, 0, 1, 3, 9)):
+        agree(lambda t, a=arguments: tuple(getattr(t, name)(*a, device="meta").shape))
+        agree(lambda t, a=arguments: getattr(t, name)(*a, dtype=t.int32))
+    agree(lambda t: getattr(t, name)(2, 2, dtype=t.float32), message=False)
+
+
+def test_a_histogram_of_a_range_that_overflows_counts_all():
+    for dtype, most in ((tangrad.float16, 6e4), (tangrad.float32, 3e38), (tangrad.float64, 1e308)):
+        x = tangrad.tensor([-most, 0, 0, most], dtype=dtype)
+        assert tangrad.histc(x, 3).tolist() == [1, 2, 1]
+        assert tangrad.histc(x.abs(), 100, 0, most)[-1] == 2
+
+
+def test_matrices_of_two_dtypes_are_not_subtracted_to_factor_them():
+    with pytest.raises(RuntimeError, match="svd_lowrank: .*float32 and .*float64"):
+        tangrad.svd_lowrank(tangrad.ones(2, 2), M=tangrad.ones(2, 2, dtype=tangrad.float64))

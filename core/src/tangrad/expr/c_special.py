@@ -66,22 +66,31 @@ SPECIAL: dict[str, str] = {
     return total + (z + ((x - {DIGAMMA_ROOT[0]!r}) - {DIGAMMA_ROOT[1]!r}) * b0);
 }}""",
     "tg_zeta": f"""$fn double tg_zeta(double s, double q) {{
-    double far = 10 + (s < 100 ? s : 100), x = q, power, total = 0, tail, factor;
+    double far = 10 + (s < 100 ? s : 100), x, power, total = 0, tail, factor, count;
     int k;
     if (s != s || q != q || s < 1) return (double)TG_NAN;
     if (s == 1 || (q <= 0 && q == @floor(q))) return (double)TG_INF;
     if (q < 0 && s != @floor(s)) return (double)TG_NAN;
     if (q == (double)TG_INF) return 0;
     if (s == (double)TG_INF) return q < 0 ? (double)TG_NAN : q < 1 ? (double)TG_INF : q == 1;
+    if (q < 0) {{
+        /* the terms below 0 are a difference of two sums */
+        count = -@floor(q);
+        total = tg_zeta(s, q + count);
+        if (total == (double)TG_INF) return total;
+        /* in this order, because the first two may nearly cancel */
+        power = @fmod(s, 2.0) == 0 ? 1 : -1;
+        return (total + power * tg_zeta(s, -q - (count - 1))) - power * tg_zeta(s, 1 - q);
+    }}
+    x = q;
     power = @pow(q, -s);
-    for (k = 1; k < 2000 && (k <= 10 || x < far); ++k) {{
+    for (k = 1; k <= 10 || x < far; ++k) {{
         total += power;
         x = q + k;
         /* what rounding q + k lost is s times larger in the power */
         power = @pow(x, -s) * (1 - s * (q - (x - k)) / x);
     }}
-    if (x < far) return (double)TG_NAN;
-    if (total == (double)TG_INF || total == -(double)TG_INF) return total;
+    if (total == (double)TG_INF) return total;
     tail = x * power / (s - 1) + power / 2;
     factor = s * power / x;
     {_zeta_tail()}

@@ -129,6 +129,22 @@ def zeta(s: Array, q: Array) -> Array:
 
 
 def _zeta(s: Array, q: Array) -> Array:
+    """Return the sum of the terms above 0 and, for an integer s, of those below."""
+    below = (q < 0) & (s == np.floor(s)) & np.isfinite(s)
+    result = _zeta_above(s, np.where(below, q - np.floor(q), q))
+    if np.any(below):
+        # The terms below 0 are those from r to -q: a difference of two sums.
+        r = -q - (np.ceil(-q) - 1)
+        sign = np.where(s % 2 == 0, 1.0, -1.0)
+        # In this order, because the first two may nearly cancel.
+        full = result + sign * _zeta_above(s, np.where(below, r, 1))
+        full = full - sign * _zeta_above(s, np.where(below, 1 - q, 2))
+        result = np.where(below & np.isfinite(result), full, result)
+    pole = (q <= 0) & (q == np.floor(q)) & (s >= 1)
+    return np.where(pole, np.inf, result)
+
+
+def _zeta_above(s: Array, q: Array) -> Array:
     """Sum terms until the rest, by Euler and Maclaurin's formula, converges quickly."""
     far = 10 + np.minimum(s, 100)
     x, power, total = q, q**-s, np.zeros_like(q)
@@ -146,14 +162,12 @@ def _zeta(s: Array, q: Array) -> Array:
         tail = tail + coefficient * factor
         factor = factor * (s + (2 * k + 1)) / x * (s + (2 * k + 2)) / x
     result = np.where(np.isinf(total), total, total + tail)
-    pole = (q <= 0) & (q == np.floor(q))
-    undefined = (s < 1) | (q < 0) & (s != np.floor(s)) | (x < far) | np.isnan(s) | np.isnan(q)
-    result = np.where(pole | (s == 1), np.inf, np.where(np.isposinf(q), 0.0, result))
+    result = np.where(s == 1, np.inf, np.where(np.isposinf(q), 0.0, result))
     # Only the first term does not vanish for an infinite s, and that where q is at most 1.
     first = np.where(q < 1, np.inf, np.where(q == 1, 1.0, 0.0))
     result = np.where(np.isposinf(s) & (q > 0), first, result)
-    return np.where(undefined & ~pole | np.isnan(s + q) | (s < 1), np.nan, result)
+    return np.where((s < 1) | (q < 0) | np.isnan(s + q), np.nan, result)
 
 
-# Farther below 0 than this, zeta is nan rather than a sum without end.
-_MAX_TERMS = 2000
+# More than any x needs to come from 0 to `far`.
+_MAX_TERMS = 112

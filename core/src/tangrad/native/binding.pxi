@@ -277,8 +277,8 @@ cdef object as_number(Op op, int k, PyObject* value):
     if hasattr(<object>value, "__sym_int__"):
         return <object>value
     for caster, method in ((op_index, "__index__"), (float, "__float__"), (complex, "__complex__")):
-        if hasattr(<object>value, method) and not isinstance(<object>value, (str, bytes)):
-            if hasattr(<object>value, "dtype") and hasattr(<object>value, "item"):
+        if hasattr(type(<object>value), method) and not isinstance(<object>value, (str, bytes)):
+            if hasattr(type(<object>value), "dtype") and hasattr(type(<object>value), "item"):
                 return (<object>value).item()
             return caster(<object>value)
     raise wrong_type(op, k, value)

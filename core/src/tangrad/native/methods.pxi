@@ -224,7 +224,7 @@ cdef object binary_operator_general(int which, Op op, object left, object right)
                 return NotImplemented
         if hasattr(type(other), "__torch_function__"):
             return _slow_hook(op, op, (left, right), None)
-        if hasattr(other, "__array__") and not isinstance(other, (list, tuple)):
+        if hasattr(type(other), "__array__") and not isinstance(other, (list, tuple)):
             other = lookup_as_tensor(other)
             return binary_operator(which, left, other) if lt else binary_operator(which, other, right)
         return NotImplemented
@@ -263,7 +263,7 @@ cdef object inplace_operator(int which, object left, object right):
         found = lookup_op(OPERATOR_NAMES[which] + "_")
         inplace_ops[which] = found
     if not isinstance(right, Tensor) and not is_number(right):
-        if hasattr(right, "__array__") and not isinstance(right, (list, tuple)):
+        if hasattr(type(right), "__array__") and not isinstance(right, (list, tuple)):
             right = lookup_as_tensor(right)
         elif not hasattr(type(right), "__torch_function__"):
             return NotImplemented

@@ -49,17 +49,35 @@ def _triangle(
     require_strided(layout)
     if row < 0 or col < 0:
         raise RuntimeError(f"row and col must be non-negative, got {row} and {col}")
+    dtype = tangrad.int64 if dtype is None else dtype
+    if dtype not in (tangrad.int64, tangrad.int32):
+        name = "tril_indices" if lower else "triu_indices"
+        raise NotImplementedError(f'"{name}" not implemented for {dtype}; use int64 or int32')
+    count = _below(row, col, offset) if lower else row * col - _below(row, col, offset - 1)
     rows = tangrad.arange(row, device=device).unsqueeze(1)
     columns = tangrad.arange(col, device=device)
     inside = columns - rows <= offset if lower else columns - rows >= offset
-    return inside.nonzero().t().contiguous().to(tangrad.int64 if dtype is None else dtype)
+    return inside.nonzero_static(size=count).t().contiguous().to(dtype)
+
+
+def _below(row: int, col: int, offset: int) -> int:
+    """Count the places on and below a diagonal: offset + 1 in the first row, 0 to col in each."""
+
+    def rows_until(last: int) -> int:
+        short = max(min(last, col), 0)
+        return short * (short + 1) // 2 + max(last - col, 0) * col
+
+    return rows_until(offset + row) - rows_until(offset)
 
 
 @composite(
     "tril_indices(int row, int col, int offset=0, *, dtype? dtype=None, layout? layout=None,"
     " device? device=None, bool pin_memory=False, bool requires_grad=False) -> Tensor",
     samples=lambda s: [s(3, 3), s(2, 4, 1), s(3, 2, -1), s(0, 2)],
-    errors=lambda s: [(s(-1, 2), RuntimeError, "non-negative")],
+    errors=lambda s: [
+        (s(-1, 2), RuntimeError, "non-negative"),
+        (s(2, 2, dtype=s.as_dtype("int16")), NotImplementedError, "not implemented for"),
+    ],
 )
 def tril_indices(
     row: int,
@@ -79,7 +97,10 @@ def tril_indices(
     "triu_indices(int row, int col, int offset=0, *, dtype? dtype=None, layout? layout=None,"
     " device? device=None, bool pin_memory=False, bool requires_grad=False) -> Tensor",
     samples=lambda s: [s(3, 3), s(2, 4, 1), s(3, 2, -1), s(0, 2)],
-    errors=lambda s: [(s(-1, 2), RuntimeError, "non-negative")],
+    errors=lambda s: [
+        (s(-1, 2), RuntimeError, "non-negative"),
+        (s(2, 2, dtype=s.as_dtype("int16")), NotImplementedError, "not implemented for"),
+    ],
 )
 def triu_indices(
     row: int,

@@ -385,20 +385,37 @@ def _check_bag_arguments(
             "embedding_bag: per_sample_weights is only supported for mode='sum' "
             f"(got mode='{mode}')"
         )
-    _check_bag_dtypes(input, weight, per_sample_weights)
+    _check_bag_dtypes(weight, per_sample_weights)
 
 
-def _check_bag_dtypes(input: Any, weight: Any, per_sample_weights: Any) -> None:
+def _check_bag_dtypes(weight: Any, per_sample_weights: Any) -> None:
     if not weight.dtype.is_floating_point:
         raise RuntimeError(
             f"embedding_bag: expected a floating-point dtype for weight, got {weight.dtype}"
         )
-    require_integer_index("embedding_bag", input)
     if per_sample_weights is not None and per_sample_weights.dtype != weight.dtype:
         raise RuntimeError(
             "embedding_bag: expected weight to have the same type as per_sample_weights, got "
             f"{weight.dtype} and {per_sample_weights.dtype}"
         )
+
+
+def _in_one_dtype(input: Any, offsets: Any) -> tuple[Any, Any]:
+    """Bring row numbers and offsets to the dtype that both fit in.
+
+    Raises:
+        RuntimeError: unless that is int64 or int32.
+    """
+    if offsets is None or offsets.dtype == input.dtype:
+        require_integer_index("embedding_bag", input)
+        return input, offsets
+    dtype = tangrad.promote_types(input.dtype, offsets.dtype)
+    if dtype not in (tangrad.int64, tangrad.int32):
+        raise RuntimeError(
+            "embedding_bag: expected input and offsets of int64 or int32, got "
+            f"{input.dtype} and {offsets.dtype}"
+        )
+    return input.to(dtype), offsets.to(dtype)
 
 
 def _bag_samples(s: Any) -> list[Any]:
@@ -441,6 +458,7 @@ def _bag_samples(s: Any) -> list[Any]:
         (s(s.integers(0, 4, 1), s.tensor(4), s.integers(0, 1, 1)), ValueError, "2D Tensor"),
         (s(s.integers(0, 4, 2, 2), s.tensor(4, 2), mode="min"), ValueError, "one of sum, mean"),
         (s(s.tensor(2), s.tensor(4, 2), s.integers(0, 1, 1)), RuntimeError, "embedding_bag"),
+        (s(s.integers(0, 4, 2), s.tensor(4, 2), s.tensor(1)), RuntimeError, "embedding_bag"),
         (s(s.integers(0, 4, 2, 2), s.tensor(4, 2), padding_idx=4), RuntimeError, "padding_idx"),
         (
             s(s.integers(0, 4, 2, 2), s.tensor(4, 2), per_sample_weights=s.tensor(2, 2)),
@@ -502,6 +520,7 @@ def embedding_bag(
         input, weight, offsets, mode, per_sample_weights, scale_grad_by_freq, sparse
     )
     _refuse_sparse("embedding_bag", sparse)
+    input, offsets = _in_one_dtype(input, offsets)
     padding = _row("embedding_bag", padding_idx, weight.shape[0])
     index = input.reshape((-1,))
     if max_norm is not None:

@@ -12,7 +12,7 @@ import warnings
 from typing import Any
 
 import tangrad
-from tangrad.ops.define import composite
+from tangrad.ops.define import composite, op
 from tangrad.ops.movement import Ints, numel_of
 
 
@@ -24,6 +24,54 @@ def _align(name: str, align_corners: bool | None) -> bool:
             stacklevel=4,
         )
     return bool(align_corners)
+
+
+def _homogeneous(theta: Any, size: Ints, align: bool) -> Any:
+    """Return the positions (1, H * W, 3) before the map, (x, y, 1) each, or one more of volumes."""
+    spatial = tuple(size)[2:]
+    columns = []
+    for axis in reversed(range(len(spatial))):
+        n = spatial[axis]
+        along = tangrad.arange(n, dtype=theta.dtype, device=theta.device)
+        if align:
+            line = along * (2 / (n - 1)) - 1 if n > 1 else along
+        else:
+            line = (along * 2 + (1 - n)) / n
+        shape = [1] * len(spatial)
+        shape[axis] = n
+        columns.append(line.reshape(shape).expand(spatial))
+    columns.append(tangrad.ones(spatial, dtype=theta.dtype, device=theta.device))
+    return tangrad.stack(columns, -1).reshape((1, numel_of(spatial), len(spatial) + 1))
+
+
+def _mapped(theta: Any, size: Ints, align_corners: bool) -> Any:
+    base = _homogeneous(theta, size, align_corners)
+    grid = base.expand((size[0], -1, -1)).bmm(theta.transpose(1, 2))
+    return grid.reshape((size[0], *tuple(size)[2:], len(size) - 2))
+
+
+def _map_gradient(g: Any, size: Ints, align_corners: bool) -> Any:
+    base = _homogeneous(g, size, align_corners).expand((size[0], -1, -1))
+    return g.reshape((size[0], base.shape[1], len(size) - 2)).transpose(1, 2).bmm(base)
+
+
+# An op of its own, because nothing needs to be saved for its gradient.
+_affine_positions = op(
+    "_affine_positions(Tensor theta, int[] size, bool align_corners) -> Tensor",
+    dtypes="floating",
+    shape=lambda size: (size[0], *tuple(size)[2:], len(size) - 2),
+    decompose=_mapped,
+    vjp={"theta": _map_gradient},
+    linear=("theta",),
+    function=False,
+    method=False,
+    oracle="nn.functional.affine_grid",
+    samples=lambda s: [
+        s(s.tensor(1, 2, 3), (1, 1, 2, 3), False),
+        s(s.tensor(2, 3, 4, strided=True), (2, 1, 3, 2, 2), True),
+    ],
+    doc="Apply affine maps to the positions of the elements of images or volumes.",
+)
 
 
 @composite(
@@ -84,21 +132,7 @@ def affine_grid(theta: Any, size: Ints, align_corners: bool | None) -> Any:
             f"taken to lie in the middle, got size {list(size)}",
             stacklevel=3,
         )
-    columns = []
-    for axis in reversed(range(rank)):
-        n = spatial[axis]
-        along = tangrad.arange(n, dtype=theta.dtype, device=theta.device)
-        if align:
-            line = along * (2 / (n - 1)) - 1 if n > 1 else along
-        else:
-            line = (along * 2 + (1 - n)) / n
-        shape = [1] * rank
-        shape[axis] = n
-        columns.append(line.reshape(shape).expand(spatial))
-    columns.append(tangrad.ones(spatial, dtype=theta.dtype, device=theta.device))
-    base = tangrad.stack(columns, -1).reshape((1, numel_of(spatial), rank + 1))
-    grid = base.expand((size[0], -1, -1)).bmm(theta.transpose(1, 2))
-    return grid.reshape((size[0], *spatial, rank))
+    return _affine_positions(theta, size, align)
 
 
 # Positions ----------------------------------------------------------------------------------------

@@ -81,6 +81,9 @@ def histc(self: Any, bins: int, min: Any, max: Any) -> Any:
         raise RuntimeError(f"histc: range of [{low}, {high}] is not finite")
     if low > high:
         raise RuntimeError(f"histc: max must be larger than min, got {high} and {low}")
+    if (high - low) * bins > tangrad.finfo(self.dtype).max:
+        smaller = 0.5 ** (bins.bit_length() + 1)
+        x, low, high = x * smaller, low * smaller, high * smaller
     return _counts(x, low, high, bins, self.dtype)
 
 

@@ -23,10 +23,22 @@ def _weighted(loss: Any, weight: Any, reduction: str) -> Any:
     return _reduced(loss * weight, reduction)
 
 
-def _warn_of_sizes(input: Any, target: Any) -> None:
+def _check_sizes(name: str, input: Any, target: Any) -> None:
+    """Warn where sizes differ.
+
+    Raises:
+        RuntimeError: if they cannot be broadcast.
+    """
     if input.shape != target.shape:
         import warnings
 
+        for a, b in zip(reversed(input.shape), reversed(target.shape), strict=False):
+            if a != b and a != 1 and b != 1:
+                raise RuntimeError(
+                    f"{name}: The size of tensor a ({a}) must match the size of tensor b ({b}): "
+                    f"input has shape {list(input.shape)} and target {list(target.shape)}; reshape "
+                    "one of them"
+                )
         warnings.warn(
             f"Using a target size ({tuple(target.shape)}) that is different to the input size "
             f"({tuple(input.shape)}): they are broadcast, which is rarely what a loss should do.",
@@ -40,8 +52,9 @@ def _promoted(name: str, input: Any, target: Any) -> tuple[Any, Any]:
 
     Raises:
         NotImplementedError: if neither is a real floating-point number.
+        RuntimeError: if their sizes cannot be broadcast.
     """
-    _warn_of_sizes(input, target)
+    _check_sizes(name, input, target)
     dtype = input.dtype
     if target.dtype != dtype:
         dtype = tangrad.promote_types(dtype, target.dtype)
@@ -64,7 +77,10 @@ def _loss_samples(s: Any) -> list[Any]:
 
 
 def _loss_errors(s: Any) -> list[Any]:
-    return [(s(s.tensor(2), s.tensor(2), reduction="product"), ValueError, "product")]
+    return [
+        (s(s.tensor(2), s.tensor(2), reduction="product"), ValueError, "product"),
+        (s(s.tensor(2, 3), s.tensor(4)), RuntimeError, "loss: .* must match|must match the size"),
+    ]
 
 
 @composite(
@@ -111,7 +127,7 @@ def l1_loss(
     weight: Any = None,
 ) -> Any:
     """Compute the mean absolute error `mean(abs(input - target))`."""
-    _warn_of_sizes(input, target)
+    _check_sizes("l1_loss", input, target)
     reduction = _reduction(size_average, reduce, reduction)
     dtype = tangrad.promote_types(input.dtype, target.dtype)
     if not (input.dtype is tangrad.bool or target.dtype is tangrad.bool):

@@ -49,10 +49,17 @@ def svd_lowrank(A: Any, q: int | None, niter: int | None, M: Any) -> Any:
 
     Returns:
         U (..., m, q), S (..., q), V (..., n, q), as a tuple.
+
+    Raises:
+        RuntimeError: A is no matrix of floating-point or complex numbers, or M of another dtype.
     """
     check_matrix("svd_lowrank", A)
     check_floating("svd_lowrank", A)
     q, niter = 6 if q is None else q, 2 if niter is None else niter
+    if M is not None and M.dtype != A.dtype:
+        raise RuntimeError(
+            f"svd_lowrank: A and M must have the same dtype, got {A.dtype} and {M.dtype}"
+        )
     return _svd_lowrank(A if M is None else A - M.expand(A.shape), q, niter)
 
 
