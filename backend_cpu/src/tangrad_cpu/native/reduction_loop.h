@@ -8,6 +8,7 @@
 #define TGC_REDUCTION_LOOP_H
 
 #include "gemm/simd.h"
+#include "half.h"
 #include "tgc.h"
 
 /* The states of one tile fit the first-level cache beside the elements that enter. */
@@ -17,6 +18,8 @@
 #define TGC_LANES(bytes)                                                                                               \
     (TGC_STATES_BYTES / (bytes) > TGC_MOST_LANES ? TGC_MOST_LANES : (TGC_STATES_BYTES / (bytes)) & ~63)
 #define TGC_FOLD_OUTS 3
+/* Columns of halves that are converted before they are folded. */
+#define TGC_WIDENED 256
 
 /* How many partial results a contiguous row is folded into at once: one vector's, whose elements are
  * read in the order of memory. (Prefetchers of AMD give up on vectors that are read out of order.) */
