@@ -41,6 +41,9 @@ LINED = {"float32", "float64", "float16", "bfloat16"}
 LINED_STEPS = 8
 # What sums add in pairs in float32 before they convert it, and how an element becomes a float.
 PAIRED = {"float32": "{}", "float16": "tg_load_float16({})", "bfloat16": "tg_load_bfloat16({})"}
+# What is converted many at once, by an instruction that GCC does not put into loops, where
+# contiguous elements are folded.
+WIDENED = {"float16": "tgc_f16_to_floats"}
 SUMMANDS = {"self": "{0}", "where(isnan(self), 0, self)": "({0} != {0} ? 0.0f : {0})"}
 
 LANGUAGE = cpu_dialect()
@@ -122,6 +125,7 @@ class _Fold:
         self.indexed = "index" in definition.map.free
         steps = len(self.map.instructions) + len(self.combine.instructions)
         self.lined = not self.indexed and dtype in LINED and steps <= LINED_STEPS
+        self.widen = WIDENED.get(dtype, "") if self.lined else ""
         self.paired = (
             dtype in PAIRED
             and self.states == ["float64"]
@@ -153,8 +157,9 @@ class _Fold:
             f"{t} a{k}[TGC_LANES({name}_BYTES)];" for k, t in zip(lanes, types, strict=True)
         )
         size = sum(SIZES[state] for state in states)
+        taken = "float32" if self.widen else self.dtype
         mapping = self.map.render_c(
-            f"{name}_map", {self.input: self.dtype, "index": "int64"}, states, LANGUAGE
+            f"{name}_map", {self.input: taken, "index": "int64"}, states, LANGUAGE
         )
         combining = self.combine.render_c(f"{name}_combine", None, states, LANGUAGE)
         map_args = self.numbered(d, self.map, {})
@@ -162,7 +167,7 @@ class _Fold:
 
         def mapped(to: str, element: str, index: str) -> str:
             outs = ", ".join(f"&{to}{k}" for k in lanes)
-            return f"{name}_map({element}, {index}{map_args}, {outs});"
+            return f"{name}_map({self._taken(element)}, {index}{map_args}, {outs});"
 
         def combined(to: str, a: str, b: str) -> str:
             outs = ", ".join(f"&{to}{k}" for k in lanes)
@@ -181,11 +186,10 @@ class _Fold:
         def store(array: str, at: str, letter: str) -> str:
             return " ".join(f"{array}->a{k}[{at}] = {letter}{k};" for k in lanes)
 
+        row = "wide{}[k]" if self.widen else "x{}[k]"
+        place = "from + k" if self.widen else "k"
         position = "index + k * step" if self.indexed else "0"
         steps = [f"{position} + {i} * t->row_index" if self.indexed else "0" for i in range(4)]
-        rows = ", ".join(
-            f"*restrict x{i} = (const {self.item} *)(x + {i} * t->row_stride)" for i in range(4)
-        )
         index = (
             "        const int64_t index = t->index + row * t->row_index, step = t->lane_index;\n"
             if self.indexed
@@ -194,22 +198,20 @@ class _Fold:
         if self.paired:
             four_rows = f"""\
             {declared("a", "e")}
-            {self._pairs(*(f"x{i}[k]" for i in range(4)))}"""
+            {self._pairs(*map(row.format, range(4)))}"""
         else:
             four_rows = f"""\
             {declared("a", "b", "c", "d", "e")}
-            {mapped("a", "x0[k]", steps[0])}
-            {mapped("b", "x1[k]", steps[1])}
-            {mapped("c", "x2[k]", steps[2])}
-            {mapped("d", "x3[k]", steps[3])}
+            {mapped("a", row.format(0), steps[0])}
+            {mapped("b", row.format(1), steps[1])}
+            {mapped("c", row.format(2), steps[2])}
+            {mapped("d", row.format(3), steps[3])}
             {combined("a", "a", "b")}
             {combined("c", "c", "d")}
             {combined("a", "a", "c")}"""
-        four = f"""\
-        const {self.item} {rows};
-{index}#pragma GCC ivdep
-        for (int64_t k = 0; k < cols; k++) {{
-{four_rows}"""
+        begin, end = self._columns(4, index)
+        four = begin + four_rows
+        begin_one, end_one = self._columns(1, index)
         text = f"""\
 #define {name}_BYTES {size}
 typedef struct {{ {fields} }} {name}_states;
@@ -222,38 +224,34 @@ static void {name}_tile(const char *x, const tgc_tile *t, const tg_scalar *param
     int64_t row = 0;
     if (fresh && t->rows >= 4) {{
 {four}
-            {store("s", "k", "a")}
-        }}
+            {store("s", place, "a")}
+{end}
         row = 4;
         x += 4 * t->row_stride;
     }} else if (fresh) {{
-        const {self.item} *restrict x0 = (const {self.item} *)x;
-{index}#pragma GCC ivdep
-        for (int64_t k = 0; k < cols; k++) {{
+{begin_one}\
             {declared("b")}
-            {mapped("b", "x0[k]", steps[0])}
-            {store("s", "k", "b")}
-        }}
+            {mapped("b", row.format(0), steps[0])}
+            {store("s", place, "b")}
+{end_one}
         row = 1;
         x += t->row_stride;
     }}
     for (; row + 4 <= t->rows; row += 4, x += 4 * t->row_stride) {{
 {four}
-            {load("e", "s", "k")}
+            {load("e", "s", place)}
             {combined("e", "e", "a")}
-            {store("s", "k", "e")}
-        }}
+            {store("s", place, "e")}
+{end}
     }}
     for (; row < t->rows; row++, x += t->row_stride) {{
-        const {self.item} *restrict x0 = (const {self.item} *)x;
-{index}#pragma GCC ivdep
-        for (int64_t k = 0; k < cols; k++) {{
+{begin_one}\
             {declared("a", "b")}
-            {mapped("b", "x0[k]", steps[0])}
-            {load("a", "s", "k")}
+            {mapped("b", row.format(0), steps[0])}
+            {load("a", "s", place)}
             {combined("a", "a", "b")}
-            {store("s", "k", "a")}
-        }}
+            {store("s", place, "a")}
+{end_one}
     }}
     (void)params;
 }}
@@ -291,6 +289,12 @@ static void {name}_merge(void *states, int64_t at, const void *other, int64_t fr
 """
         return text + self._line() + self._fill() + self._settled()
 
+    def _taken(self, element: str) -> str:
+        """Return an element as the map takes it: those of a buffer `wide` are converted."""
+        if not self.widen or element.startswith("wide"):
+            return element
+        return PAIRED[self.dtype].format(element)
+
     def _pairs(self, *elements: str) -> str:
         """Return the sum of four elements as the state `a0`.
 
@@ -298,7 +302,8 @@ static void {name}_merge(void *states, int64_t at, const void *other, int64_t fr
         to what is read backwards the prefetcher does not look ahead.
         """
         summand = SUMMANDS[self.definition.map_text]
-        a, b, c, d = (summand.format(PAIRED[self.dtype].format(element)) for element in elements)
+        read = self._taken if self.widen else PAIRED[self.dtype].format
+        a, b, c, d = (summand.format(read(element)) for element in elements)
         return f"a0 = (double)((({a} + {b}) + {c}) + {d});"
 
     def _line(self) -> str:
@@ -315,7 +320,7 @@ static void {name}_merge(void *states, int64_t at, const void *other, int64_t fr
 
         def mapped(element: str) -> str:
             outs = ", ".join(f"&a{k}" for k in states)
-            return f"{self.name}_map({element}, 0{map_args}, {outs});"
+            return f"{self.name}_map({self._taken(element)}, 0{map_args}, {outs});"
 
         def combined(
             to: str, with_: str, at: str, other: str = "", kept: Collection[int] = states
@@ -332,16 +337,18 @@ static void {name}_merge(void *states, int64_t at, const void *other, int64_t fr
         if self.paired:
             places = ("k", "k + lanes", "k + 2 * lanes", "k + 3 * lanes")
             lanes, begin = "TGC_LINE(sizeof *x)", "4 * lanes"
-            first = self._pairs(*(f"x[{place}]" for place in places))
-            steps = [("4 * lanes", "lanes", self._pairs(*(f"x[i + {place}]" for place in places)))]
+            first = self._pairs(*(f"{'wide' if self.widen else 'x'}[{place}]" for place in places))
+            some = (f"wide[{place}]" if self.widen else f"x[i + {place}]" for place in places)
+            steps = [("4 * lanes", "lanes", self._pairs(*some))]
         else:
             lanes, begin, steps = "4 * TGC_LINE(sizeof *x)", "lanes", []
-            first = mapped("x[k]")
+            first = mapped("wide[k]" if self.widen else "x[k]")
         one = mapped("x[i + k]")
-        steps += [("lanes", "lanes", one), ("few", "few", one)]
+        wide = mapped("wide[k]") if self.widen else one
+        steps += [("lanes", "lanes", wide), ("few", "few", one)]
         kept = " ".join(f"s{k}[k] = a{k};" for k in states)
         loops = "".join(
-            f"    for (; i + {step} <= n; i += {step}) {{\n"
+            f"    for (; i + {step} <= n; i += {step}) {{\n{self._buffer(step, '        ')}"
             + "".join(
                 f"""\
         for (int k = 0; k < {count}; k++) {{
@@ -364,6 +371,7 @@ static void {self.name}_line(const char *first, int64_t n, const tg_scalar *para
     enum {{ lanes = {lanes}, few = lanes < 8 ? lanes : 8 }};
     int64_t i = {begin};
     {declared("s", "[lanes]")}
+{self._buffer(begin, "    ", "x")}\
     for (int k = 0; k < lanes; k++) {{
         {declared("a")}
         {first}
@@ -384,6 +392,40 @@ static void {self.name}_line(const char *first, int64_t n, const tg_scalar *para
     (void)params;
 }}
 """
+
+    def _buffer(self, step: str, indent: str, start: str = "x + i") -> str:
+        """Return what fills the buffer of converted elements before a step of that many."""
+        if not self.widen or step == "few":
+            return ""
+        return f"{indent}float wide[{step}];\n{indent}{self.widen}(wide, {start}, {step});\n"
+
+    def _columns(self, rows: int, index: str) -> tuple[str, str]:
+        """Return how the loop over the columns of some rows begins, and how it ends."""
+        if not self.widen:
+            pointers = ", ".join(
+                f"*restrict x{i} = (const {self.item} *)(x + {i} * t->row_stride)"
+                for i in range(rows)
+            )
+            begin = f"""\
+        const {self.item} {pointers};
+{index}#pragma GCC ivdep
+        for (int64_t k = 0; k < cols; k++) {{
+"""
+            return begin, "        }"
+        buffers = ", ".join(f"wide{i}[TGC_WIDENED]" for i in range(rows))
+        filled = "".join(
+            f"            {self.widen}(wide{i}, (const {self.item} *)(x + {i} * t->row_stride)"
+            " + from, some);\n"
+            for i in range(rows)
+        )
+        begin = f"""\
+        for (int64_t from = 0; from < cols; from += TGC_WIDENED) {{
+            const int64_t some = cols - from < TGC_WIDENED ? cols - from : TGC_WIDENED;
+            float {buffers};
+{filled}#pragma GCC ivdep
+            for (int64_t k = 0; k < some; k++) {{
+"""
+        return begin, "            }\n        }"
 
     def _independent(self) -> list[list[int]]:
         """Return which states are combined in one loop: all, unless each is combined by itself.

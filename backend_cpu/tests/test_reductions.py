@@ -190,3 +190,16 @@ def test_every_level_gives_the_same_answers(level: str) -> None:
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["amax", "amin", "sum"])
+@pytest.mark.parametrize("columns", [4096, 700, 64, 3])
+def test_every_float16_is_folded_as_the_float32_it_equals(name: str, columns: int) -> None:
+    """Subnormal numbers, infinities and NaN too, by rows and by columns."""
+    patterns = np.arange(1 << 16, dtype=np.uint16)[: (1 << 16) // columns * columns]
+    halves = patterns.view(np.float16).reshape(-1, columns)
+    ours, wide = tangrad.from_numpy(halves), tangrad.from_numpy(halves.astype(np.float32))
+    for dim in (0, 1, (0, 1)):
+        found = getattr(ours, name)(dim)
+        wanted = getattr(wide, name)(dim).half()
+        np.testing.assert_array_equal(found.numpy(), wanted.numpy())

@@ -7,6 +7,7 @@
 #ifndef TGC_REDUCTION_LOOP_H
 #define TGC_REDUCTION_LOOP_H
 
+#include "half.h"
 #include "tgc.h"
 #include "vector_bytes.h"
 
@@ -17,6 +18,8 @@
 #define TGC_LANES(bytes)                                                                                               \
     (TGC_STATES_BYTES / (bytes) > TGC_MOST_LANES ? TGC_MOST_LANES : (TGC_STATES_BYTES / (bytes)) & ~63)
 #define TGC_FOLD_OUTS 3
+/* Columns of halves that are converted before they are folded. */
+#define TGC_WIDENED 256
 
 /* How many partial results a contiguous row is folded into at once: one vector's, whose elements are
  * read in the order of memory. (Prefetchers of AMD give up on vectors that are read out of order.) */
