@@ -293,3 +293,58 @@ def test_configuration_is_told() -> None:
     assert f"NumPy {__import__('numpy').__version__}" in tangrad.__config__.show()
     assert "get_num_threads()" in tangrad.__config__.parallel_info()
     assert tangrad.version.__version__ == tangrad.__version__
+
+
+def test_what_the_processor_can_do_is_told_as_by_pytorch() -> None:
+    ours, theirs = (dict(t.cpu.get_capabilities()) for t in (tangrad, torch))
+    assert ours["architecture"] == theirs["architecture"]
+    assert ours["num_logical_cores"] == theirs["num_logical_cores"]
+    if pathlib.Path("/proc/cpuinfo").exists():
+        features = {name for name, value in theirs.items() if isinstance(value, bool)}
+        assert {n: ours[n] for n in features} == {n: theirs[n] for n in features}
+    with pytest.raises(TypeError):
+        tangrad.cpu.get_capabilities()["avx2"] = True
+
+
+CPUINFO = """processor\t: 0
+BogoMIPS\t: 50.00
+Features\t: fp asimd aes crc32 atomics asimdhp asimddp sve svebf16
+
+processor\t: 1
+Features\t: fp asimd
+"""
+
+
+def test_features_of_another_architecture_are_read() -> None:
+    from tangrad.cpu import capabilities
+
+    found = capabilities._of_cpuinfo(CPUINFO, capabilities._ARM)
+    assert {name for name, there in found.items() if there} == {
+        "neon",
+        "aes",
+        "crc32",
+        "atomics",
+        "fp16_arith",
+        "dot",
+        "sve",
+        "sve_bf16",
+    }
+    assert not found["sve2"]
+
+
+def test_processors_with_several_cores_are_counted() -> None:
+    from tangrad.cpu import capabilities
+
+    cores = [(socket, core) for socket in range(2) for core in range(3) for _ in range(2)]
+    told = "\n\n".join(
+        f"model name : A: B\nphysical id : {socket}\ncore id : {core}\nflags : sse pni"
+        for socket, core in cores
+    )
+    found = capabilities._of_cpuinfo(told, {"sse3": "pni", "avx": None})
+    assert found == {
+        "sse3": True,
+        "avx": False,
+        "cpu_name": "A: B",
+        "num_physical_cores": 6,
+        "num_sockets": 2,
+    }

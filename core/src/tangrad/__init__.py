@@ -181,6 +181,7 @@ _LAZY = {
             "alpha_dropout",
             "alpha_dropout_",
             "batch_norm",
+            "batch_norm_update_stats",
             "binary_cross_entropy_with_logits",
             "convolution",
             "cosine_embedding_loss",

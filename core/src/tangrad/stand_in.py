@@ -10,11 +10,11 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from importlib.machinery import ModuleSpec
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, Final, Optional, Union
 
 STOOD_IN_FOR = "torch"
 OURS = __name__.partition(".")[0]
@@ -52,6 +52,38 @@ class _PrintOptions:
             raise AttributeError(name) from None
 
 
+def _ignore(function: Any = None, **options: Any) -> Any:
+    """Return a function as it is, named in `@ignore` or in `@ignore(drop=True)`."""
+    return _unchanged if function is None or isinstance(function, bool) else function
+
+
+class BroadcastingList:
+    """Annotate what may be one value or a list of them: `BroadcastingList2[int]`."""
+
+    def __class_getitem__(cls, kind: Any) -> Any:
+        return kind | list[kind]
+
+
+def boolean_dispatch(
+    arg_name: str,
+    arg_index: int,
+    default: bool,
+    if_true: Any,
+    if_false: Any,
+    module_name: str | None = None,
+    func_name: str | None = None,
+) -> Any:
+    """Return a function that calls one of two by a bool among its arguments."""
+
+    def choose(*args: Any, **kwargs: Any) -> Any:
+        given = args[arg_index] if arg_index < len(args) else kwargs.get(arg_name, default)
+        return (if_true if given else if_false)(*args, **kwargs)
+
+    choose.__doc__ = if_true.__doc__ or if_false.__doc__
+    choose.__name__, choose.__module__ = func_name or choose.__name__, module_name or __name__
+    return choose
+
+
 _OPTIMIZED = _named_only("OptimizedModule")
 
 # Private modules that other libraries import, and what they take from them.
@@ -69,6 +101,27 @@ PRIVATE: dict[str, dict[str, Any]] = {
     "_dynamo._trace_wrapped_higher_order_op": {"TransformGetItemToIndex": nullcontext},
     "_dynamo.eval_frame": {"OptimizedModule": _OPTIMIZED},
     "_dynamo.utils": {"is_compile_supported": lambda device: False},
+    "_jit_internal": {
+        "Any": Any,
+        "Callable": Callable,
+        "Dict": dict,
+        "Final": Final,
+        "List": list,
+        "Optional": Optional,
+        "Tuple": tuple,
+        "Union": Union,
+        "BroadcastingList1": BroadcastingList,
+        "BroadcastingList2": BroadcastingList,
+        "BroadcastingList3": BroadcastingList,
+        "_copy_to_script_wrapper": _unchanged,
+        "_overload": _unchanged,
+        "_overload_method": _unchanged,
+        "boolean_dispatch": boolean_dispatch,
+        "export": _unchanged,
+        "ignore": _ignore,
+        "is_scripting": lambda: False,
+        "unused": _unchanged,
+    },
     "_tensor_str": {
         "PRINT_OPTS": _PrintOptions(),
         "_add_suffixes": lambda text, suffixes, indent, force_newline=False: _printing(
@@ -80,6 +133,8 @@ PRIVATE: dict[str, dict[str, Any]] = {
         "_tensor_str": _printing("_contents"),
     },
 }
+# Private modules of PyTorch that have a place of another name here.
+PLACES = {"_utils": "private_names"}
 
 
 class Finder:
@@ -101,7 +156,7 @@ class Finder:
             module = ModuleType(fullname, "Answer what other libraries ask: nothing is traced.")
             module.__dict__.update(private, __path__=[])
         else:
-            module = _find(f"{OURS}.{rest}" if rest else OURS)
+            module = _find(f"{OURS}.{PLACES.get(rest, rest)}" if rest else OURS)
         if module is None:
             raise ModuleNotFoundError(
                 f"No module named '{fullname}': tangrad stands in for {STOOD_IN_FOR} in this "
@@ -183,14 +238,21 @@ def _show_private_names() -> None:
     compiled._get_tracing_state = lambda: None
     compiled._nn = SimpleNamespace(
         _parse_to=lambda *args, **kwargs: importlib.import_module(
-            f"{OURS}.nn.modules.module"
-        )._parse_to(args, kwargs)
+            f"{OURS}.nn.modules.conversion"
+        ).parse_to(args, kwargs)
     )
     ours.ops.aten = _Aten()
     ours.ScriptModule = ours.jit.ScriptModule  # type: ignore[attr-defined]
     compiled._disabled_torch_function_impl = _WithoutOverrides()
+    for name in ("DisableTorchFunction", "DisableTorchFunctionSubclass"):
+        setattr(compiled, name, _overrides_off(name))
     for name in ("PyTorchFileReader", "PyTorchFileWriter"):
         setattr(ours, name, _named_only(name))
+
+
+def _overrides_off(name: str) -> Any:
+    """Return what makes the context in which calls are not taken over, loaded when called."""
+    return lambda: getattr(importlib.import_module(f"{OURS}.dispatch.overrides"), name)()
 
 
 class _WithoutOverrides:

@@ -1,6 +1,7 @@
 """Collation, and loading in batches."""
 
 import collections
+import importlib
 
 import pytest
 
@@ -292,7 +293,7 @@ def test_samples_of_a_subclass_are_asked_for_one_by_one(agree):
 def test_an_added_collation_is_used_for_rows_too(monkeypatch):
     table = dict(data._utils.collate.default_collate_fn_map)
     monkeypatch.setitem(
-        data._utils.collate.default_collate_fn_map, tangrad.Tensor, lambda batch: len(batch)
+        data._utils.collate.default_collate_fn_map, tangrad.Tensor, lambda batch, **_: len(batch)
     )
     loader = data.DataLoader(data.TensorDataset(tangrad.arange(4)), batch_size=3)
     assert list(loader) == [[3], [1]]
@@ -308,3 +309,41 @@ def test_strings_of_numpy_stay_as_they_are():
     names = np.array(["a", "b"])
     assert data.default_collate(names) is names
     assert data.default_collate([names[0], names[1]]) == ["a", "b"]
+
+
+class Box:
+    def __init__(self, value):
+        self.value = value
+
+
+COLLATED = {
+    "nested": lambda t: [{"a": (Box(1), "x")}, {"a": (Box(2), "y")}],
+    "tensors too": lambda t: [(Box(1), t.ones(2)), (Box(2), t.zeros(2))],
+    "numbers and texts": lambda t: [(1, 2.5, b"x", True)] * 2,
+    "a stranger": lambda t: [object()],
+    "sizes that differ": lambda t: [[1], [1, 2]],
+}
+
+
+@pytest.mark.parametrize("case", COLLATED)
+def test_samples_are_joined_by_functions_of_ones_own(agree, case):
+    def program(t):
+        place = importlib.import_module(f"{t.__name__}.utils.data._utils.collate")
+
+        def boxes(batch, *, collate_fn_map=None):
+            return place.collate([b.value for b in batch], collate_fn_map=collate_fn_map) * 10
+
+        table = {**place.default_collate_fn_map, Box: boxes}
+        return described(place.collate(COLLATED[case](t), collate_fn_map=table))
+
+    agree(program, message=False)
+
+
+def test_an_own_table_keeps_arrays_where_it_stacks_tensors_as_usual():
+    np = pytest.importorskip("numpy")
+    collate = data._utils.collate
+    table = {**collate.default_collate_fn_map, Box: len}
+    assert collate.collate([np.ones(2)] * 3, collate_fn_map=table).shape == (3, 2)
+    with pytest.raises(TypeError, match="found <class 'numpy.ndarray'>"):
+        collate.collate([np.ones(2)] * 3, collate_fn_map={Box: len})
+    assert "found list" in collate.default_collate_err_msg_format.format("list")

@@ -1,6 +1,10 @@
 """Layers and losses as the top level has them: `torch.layer_norm`, `torch.kl_div`, ..."""
 
+import math
+
 import pytest
+
+import tangrad
 
 CALLS = {
     "dropout off": lambda t, x: t.dropout(x, 0.5, False),
@@ -102,3 +106,23 @@ def test_dropout_in_place_writes_into_its_input():
     x = tangrad.ones(100)
     assert tangrad.dropout_(x, 0.5, True) is x
     assert sorted(set(x.tolist())) == [0.0, 2.0]
+
+
+@pytest.mark.parametrize("shape", [(4, 3, 5), (4, 3), (1, 3), (3,), (0, 3), (4, 2, 1)])
+@pytest.mark.parametrize("running", ["both", "mean", "none"])
+def test_statistics_of_batches_are_updated(agree, shape, running):
+    def program(t):
+        x = t.arange(60.0)[: math.prod(shape)].reshape(shape).cos()
+        mean = t.zeros(shape[-1] if len(shape) == 1 else shape[1])
+        var = None if running == "mean" else t.ones_like(mean)
+        mean = None if running == "none" else mean
+        found = t.batch_norm_update_stats(x, mean, None if running == "none" else var, 0.1)
+        return str(found), str(mean), str(var)
+
+    agree(program, message=False)
+
+
+def test_statistics_of_another_number_of_channels_are_refused():
+    x = tangrad.ones(4, 2)
+    with pytest.raises(RuntimeError, match="running_mean should contain 2 elements, not"):
+        tangrad.batch_norm_update_stats(x, tangrad.ones(3), tangrad.ones(2), 0.1)

@@ -14,6 +14,7 @@ __all__ = [
     "current_device",
     "current_stream",
     "device_count",
+    "get_capabilities",
     "is_available",
     "is_initialized",
     "set_device",
@@ -63,8 +64,10 @@ def stream(stream: Stream) -> Stream:
 
 
 def __getattr__(name: str) -> Any:
-    if name != "amp":
-        raise AttributeError(f"module 'tangrad.cpu' has no attribute '{name}'")
     from importlib import import_module
 
+    if name == "get_capabilities":
+        return import_module("tangrad.cpu.capabilities").get_capabilities
+    if name != "amp":
+        raise AttributeError(f"module 'tangrad.cpu' has no attribute '{name}'")
     return import_module("tangrad.cpu.amp")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache, wraps
-from math import prod
+from math import nan, prod
 from types import SimpleNamespace
 from typing import Any
 
@@ -137,6 +137,53 @@ def batch_norm(
 ) -> Any:
     """Normalize each channel over the batch; see `nn.functional.batch_norm`."""
     return F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
+
+
+@_declared("(Tensor input, Tensor? running_mean, Tensor? running_var, float momentum)")
+def batch_norm_update_stats(
+    input: Any, running_mean: Any, running_var: Any, momentum: float
+) -> Any:
+    """Return each channel's mean and variance, and move the running ones towards them.
+
+    Args:
+        input: (N, C, ...).
+        running_mean: of shape (C,), written; or None.
+        running_var: so is it, by the variance without bias; or None.
+        momentum: the part of the new value.
+
+    Returns:
+        The mean and the biased variance, each of shape (C,).
+
+    Raises:
+        IndexError: the input has fewer than two dimensions.
+        RuntimeError: it has no elements, or a running value another number of channels.
+    """
+    if input.dim() < 2:
+        raise IndexError(
+            f"batch_norm_update_stats: expected at least 2D input, got {list(input.shape)}"
+        )
+    if not input.numel():
+        raise RuntimeError(
+            "batch_norm_update_stats: input tensor must have at least one element, but got "
+            f"input_sizes = {list(input.shape)}"
+        )
+    channels, count = input.shape[1], input.numel() // input.shape[1]
+    variance, mean = tangrad.var_mean(input, [0, *range(2, input.dim())], correction=0)
+    unbiased = count / (count - 1) if count > 1 else nan
+    with tangrad.no_grad():
+        for name, running, new in (
+            ("running_mean", running_mean, mean.detach()),
+            ("running_var", running_var, variance.detach() * unbiased),
+        ):
+            if running is None:
+                continue
+            if running.shape != (channels,):
+                raise RuntimeError(
+                    f"batch_norm_update_stats: {name} should contain {channels} elements, not "
+                    f"{list(running.shape)}"
+                )
+            running.mul_(1 - momentum).add_(new, alpha=momentum)
+    return mean, variance
 
 
 @_declared(

@@ -3,25 +3,102 @@
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque, namedtuple
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 __all__ = [
+    "GetAttrKey",
     "LeafSpec",
+    "MappingKey",
+    "SequenceKey",
     "TreeSpec",
+    "is_namedtuple",
+    "is_namedtuple_class",
+    "is_namedtuple_instance",
+    "key_get",
+    "keystr",
+    "map_only",
+    "register_dataclass",
     "register_pytree_node",
     "tree_all",
+    "tree_all_only",
     "tree_any",
+    "tree_any_only",
     "tree_flatten",
+    "tree_flatten_with_path",
+    "tree_is_leaf",
+    "tree_iter",
     "tree_leaves",
+    "tree_leaves_with_path",
     "tree_map",
     "tree_map_",
     "tree_map_only",
+    "tree_map_only_",
+    "tree_map_with_path",
     "tree_structure",
     "tree_unflatten",
 ]
 
 PyTree = Any
+Context = Any
+IsLeaf = Callable[[Any], bool] | None
+
+
+class _Key:
+    """One step of the way from a tree to a leaf."""
+
+    __slots__ = ("_value",)
+    _field, _text = "", ""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self._value == other._value
+
+    def __hash__(self) -> int:
+        return hash((type(self), self._value))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._field}={self._value!r})"
+
+    def __str__(self) -> str:
+        return self._text.format(self._value)
+
+    def get(self, parent: Any) -> Any:
+        """Return the child to which this step leads."""
+        return parent[self._value]
+
+
+class SequenceKey(_Key):
+    """The step to an item by its index, `idx`."""
+
+    __slots__ = ()
+    _field, _text = "idx", "[{!r}]"
+    idx = property(lambda self: self._value)
+
+
+class MappingKey(_Key):
+    """The step to a value by its key, `key`."""
+
+    __slots__ = ()
+    _field, _text = "key", "[{!r}]"
+    key = property(lambda self: self._value)
+
+
+class GetAttrKey(_Key):
+    """The step to an attribute by its name, `name`."""
+
+    __slots__ = ()
+    _field, _text = "name", ".{}"
+    name = property(lambda self: self._value)
+
+    def get(self, parent: Any) -> Any:
+        """Return the attribute."""
+        return getattr(parent, self._value)
+
+
+KeyPath = tuple[_Key, ...]
 
 
 class NodeDef(NamedTuple):
@@ -30,6 +107,7 @@ class NodeDef(NamedTuple):
     type: Any
     flatten_fn: Callable[[Any], Any]
     unflatten_fn: Callable[[Any, Any], Any]
+    flatten_with_keys_fn: Callable[[Any], Any] | None = None
 
 
 # By class; the function `namedtuple` stands for all classes that it makes.
@@ -82,6 +160,8 @@ def register_pytree_node(
     cls: type,
     flatten_fn: Callable[[Any], Any],
     unflatten_fn: Callable[[Any, Any], Any],
+    *,
+    flatten_with_keys_fn: Callable[[Any], Any] | None = None,
     **ignored: Any,
 ) -> None:
     """Make a class a container.
@@ -90,13 +170,72 @@ def register_pytree_node(
         cls: the class; subclasses are leaves unless registered too.
         flatten_fn: object -> (list of children, context).
         unflatten_fn: (children, context) -> object.
+        flatten_with_keys_fn: object -> (list of (key, child), context), for functions of paths.
 
     Raises:
         ValueError: the class is registered already.
     """
     if cls in SUPPORTED_NODES:
         raise ValueError(f"{cls} is already registered as pytree node.")
-    SUPPORTED_NODES[cls] = NodeDef(cls, flatten_fn, unflatten_fn)
+    SUPPORTED_NODES[cls] = NodeDef(cls, flatten_fn, unflatten_fn, flatten_with_keys_fn)
+
+
+def register_dataclass(
+    cls: type,
+    *,
+    field_names: list[str] | None = None,
+    drop_field_names: list[str] | None = None,
+    **ignored: Any,
+) -> None:
+    """Make a class that is made of its fields a container; fields that are None are no children.
+
+    Args:
+        cls: a dataclass, or another class that takes its fields by name.
+        field_names: the fields; by default those of the dataclass.
+        drop_field_names: fields of the dataclass that are left out of `field_names`.
+
+    Raises:
+        ValueError: the class is registered already, or the names are not its fields.
+    """
+    import dataclasses
+
+    fields: set[str] | None = None
+    if dataclasses.is_dataclass(cls):
+        declared = [field.name for field in dataclasses.fields(cls) if field.init]
+        fields = set(declared) - set(drop_field_names or ())
+        field_names = declared if field_names is None else field_names
+        if drop_field_names is None or field_names is not declared:
+            _check_fields(cls, fields, set(field_names))
+    elif field_names is None:
+        raise ValueError(
+            f"field_names must be specified with a list of all fields used to initialize {cls}, "
+            "as it is not a dataclass."
+        )
+    names = list(field_names)
+
+    def flatten(obj: Any) -> tuple[list[Any], list[list[str]]]:
+        there = [name for name in names if getattr(obj, name) is not None]
+        absent = [name for name in names if name not in there]
+        return [getattr(obj, name) for name in there], [there, absent]
+
+    def flatten_with_keys(obj: Any) -> tuple[list[tuple[Any, Any]], Any]:
+        values, context = flatten(obj)
+        return list(zip(map(GetAttrKey, context[0]), values, strict=True)), context
+
+    def unflatten(values: Any, context: Any) -> Any:
+        there, absent = context
+        return cls(**dict(zip(there, values, strict=True)), **dict.fromkeys(absent))
+
+    register_pytree_node(cls, flatten, unflatten, flatten_with_keys_fn=flatten_with_keys)
+
+
+def _check_fields(cls: type, declared: set[str], given: set[str]) -> None:
+    if declared != given:
+        raise ValueError(
+            "field_names does not include all dataclass fields.\n"
+            f"{cls.__name__}: missing in `field_names`: {sorted(declared - given)}, unexpected: "
+            f"{sorted(given - declared)}; name what is no child in `drop_field_names`."
+        )
 
 
 def _dict_flatten(d: dict[Any, Any]) -> tuple[list[Any], list[Any]]:
@@ -108,42 +247,78 @@ def _dict_unflatten(values: Any, context: list[Any]) -> dict[Any, Any]:
 
 
 def _dict_flatten_with_keys(d: dict[Any, Any]) -> tuple[list[tuple[Any, Any]], list[Any]]:
-    return list(d.items()), list(d)
+    return [(MappingKey(key), value) for key, value in d.items()], list(d)
 
 
-def _is_namedtuple(kind: type) -> bool:
-    return issubclass(kind, tuple) and hasattr(kind, "_fields")
+def _items_with_keys(x: Any) -> tuple[list[tuple[Any, Any]], Any]:
+    keyed = [(SequenceKey(i), item) for i, item in enumerate(x)]
+    return keyed, SUPPORTED_NODES[type(x)].flatten_fn(x)[1]
+
+
+def is_namedtuple_class(cls: Any) -> bool:
+    """Return whether a class is one that `namedtuple` makes, or a subclass of one."""
+    return isinstance(cls, type) and issubclass(cls, tuple) and hasattr(cls, "_fields")
+
+
+def is_namedtuple_instance(obj: Any) -> bool:
+    """Return whether an object is of a class that `namedtuple` makes."""
+    return is_namedtuple_class(type(obj))
+
+
+def is_namedtuple(obj: Any) -> bool:
+    """Return whether a class, or the class of an object, is one that `namedtuple` makes."""
+    return is_namedtuple_class(obj if isinstance(obj, type) else type(obj))
 
 
 def _get_node_type(tree: Any) -> Any:
     kind = type(tree)
-    return namedtuple if kind not in SUPPORTED_NODES and _is_namedtuple(kind) else kind
+    return namedtuple if kind not in SUPPORTED_NODES and is_namedtuple_class(kind) else kind
 
 
-register_pytree_node(tuple, lambda x: (list(x), None), lambda children, context: tuple(children))
+register_pytree_node(
+    tuple,
+    lambda x: (list(x), None),
+    lambda children, context: tuple(children),
+    flatten_with_keys_fn=_items_with_keys,
+)
 register_pytree_node(
     namedtuple,  # type: ignore[arg-type]
     lambda x: (list(x), type(x)),
     lambda children, kind: kind(*children),
+    flatten_with_keys_fn=lambda x: (
+        list(zip(map(GetAttrKey, x._fields), x, strict=True)),
+        type(x),
+    ),
 )
-register_pytree_node(list, lambda x: (list(x), None), lambda children, context: list(children))
 register_pytree_node(
-    dict,
-    lambda x: (list(x.values()), list(x)),
-    lambda children, keys: dict(zip(keys, children, strict=True)),
+    list,
+    lambda x: (list(x), None),
+    lambda children, context: list(children),
+    flatten_with_keys_fn=_items_with_keys,
+)
+register_pytree_node(
+    dict, _dict_flatten, _dict_unflatten, flatten_with_keys_fn=_dict_flatten_with_keys
 )
 register_pytree_node(
     OrderedDict,
-    lambda x: (list(x.values()), list(x)),
+    _dict_flatten,
     lambda children, keys: OrderedDict(zip(keys, children, strict=True)),
+    flatten_with_keys_fn=_dict_flatten_with_keys,
 )
 register_pytree_node(
     defaultdict,
     lambda x: (list(x.values()), [x.default_factory, list(x)]),
     lambda children, context: defaultdict(context[0], zip(context[1], children, strict=True)),
+    flatten_with_keys_fn=lambda x: (
+        _dict_flatten_with_keys(x)[0],
+        [x.default_factory, list(x)],
+    ),
 )
 register_pytree_node(
-    deque, lambda x: (list(x), x.maxlen), lambda children, maxlen: deque(children, maxlen)
+    deque,
+    lambda x: (list(x), x.maxlen),
+    lambda children, maxlen: deque(children, maxlen),
+    flatten_with_keys_fn=_items_with_keys,
 )
 
 
@@ -214,21 +389,129 @@ def tree_map_(
     return tree
 
 
+def map_only(kind: Any) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
+    """Return a decorator that lets a function change the values of a class only.
+
+    Args:
+        kind: a class, several as a tuple or a union, or a predicate.
+    """
+    if isinstance(kind, (type, tuple)) or not callable(kind):
+
+        def chosen(x: Any) -> bool:
+            return isinstance(x, kind)
+    else:
+        chosen = kind
+
+    def decorate(func: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        return lambda x: func(x) if chosen(x) else x
+
+    return decorate
+
+
 def tree_map_only(
-    kind: Any, func: Callable[[Any], Any], tree: Any, is_leaf: Callable[[Any], bool] | None = None
+    kind: Any, /, func: Callable[[Any], Any], tree: Any, is_leaf: IsLeaf = None
 ) -> Any:
-    """Apply a function to the leaves of a class."""
-    return tree_map(lambda x: func(x) if isinstance(x, kind) else x, tree, is_leaf=is_leaf)
+    """Apply a function to the leaves of a class, of several, or that a predicate chooses."""
+    return tree_map(map_only(kind)(func), tree, is_leaf=is_leaf)
 
 
-def tree_all(pred: Callable[[Any], bool], tree: Any) -> bool:
+def tree_map_only_(
+    kind: Any, /, func: Callable[[Any], Any], tree: Any, is_leaf: IsLeaf = None
+) -> Any:
+    """Call a function on such leaves as `tree_map_only` does, and return the tree itself."""
+    return tree_map_(map_only(kind)(func), tree, is_leaf=is_leaf)
+
+
+def tree_is_leaf(tree: Any, is_leaf: IsLeaf = None) -> bool:
+    """Return whether a tree is one leaf."""
+    stops = is_leaf is not None and is_leaf(tree)
+    return stops or _get_node_type(tree) not in SUPPORTED_NODES
+
+
+def tree_iter(tree: Any, is_leaf: IsLeaf = None) -> Iterator[Any]:
+    """Iterate over the leaves in order."""
+    if tree_is_leaf(tree, is_leaf):
+        yield tree
+        return
+    for child in SUPPORTED_NODES[_get_node_type(tree)].flatten_fn(tree)[0]:
+        yield from tree_iter(child, is_leaf)
+
+
+def tree_all(pred: Callable[[Any], bool], tree: Any, is_leaf: IsLeaf = None) -> bool:
     """Return whether a predicate holds for all leaves."""
-    return all(map(pred, tree_leaves(tree)))
+    return all(map(pred, tree_iter(tree, is_leaf)))
 
 
-def tree_any(pred: Callable[[Any], bool], tree: Any) -> bool:
+def tree_any(pred: Callable[[Any], bool], tree: Any, is_leaf: IsLeaf = None) -> bool:
     """Return whether a predicate holds for any leaf."""
-    return any(map(pred, tree_leaves(tree)))
+    return any(map(pred, tree_iter(tree, is_leaf)))
+
+
+def tree_all_only(
+    kind: Any, /, pred: Callable[[Any], bool], tree: Any, is_leaf: IsLeaf = None
+) -> bool:
+    """Return whether a predicate holds for all leaves of a class."""
+    return all(pred(x) for x in tree_iter(tree, is_leaf) if isinstance(x, kind))
+
+
+def tree_any_only(
+    kind: Any, /, pred: Callable[[Any], bool], tree: Any, is_leaf: IsLeaf = None
+) -> bool:
+    """Return whether a predicate holds for any leaf of a class."""
+    return any(pred(x) for x in tree_iter(tree, is_leaf) if isinstance(x, kind))
+
+
+def tree_leaves_with_path(tree: Any, is_leaf: IsLeaf = None) -> list[tuple[KeyPath, Any]]:
+    """Return (path, leaf) for each leaf in order; a path is a tuple of keys.
+
+    Raises:
+        ValueError: a container was registered without `flatten_with_keys_fn`.
+    """
+    return list(_with_paths((), tree, is_leaf))
+
+
+def _with_paths(path: KeyPath, tree: Any, is_leaf: IsLeaf) -> Iterator[tuple[KeyPath, Any]]:
+    if tree_is_leaf(tree, is_leaf):
+        yield path, tree
+        return
+    kind = _get_node_type(tree)
+    flatten_with_keys = SUPPORTED_NODES[kind].flatten_with_keys_fn
+    if flatten_with_keys is None:
+        raise ValueError(
+            f"Did not find a flatten_with_keys_fn for type: {kind}. Please pass a "
+            "flatten_with_keys_fn argument to register_pytree_node."
+        )
+    for key, child in flatten_with_keys(tree)[0]:
+        yield from _with_paths((*path, key), child, is_leaf)
+
+
+def tree_flatten_with_path(
+    tree: Any, is_leaf: IsLeaf = None
+) -> tuple[list[tuple[KeyPath, Any]], TreeSpec]:
+    """Return ((path, leaf) for each leaf in order, spec)."""
+    return tree_leaves_with_path(tree, is_leaf), tree_structure(tree, is_leaf)
+
+
+def tree_map_with_path(
+    func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: IsLeaf = None
+) -> Any:
+    """Apply `func(path, leaf, ...)` to each leaf, with the leaves of further trees alike."""
+    found, spec = tree_flatten_with_path(tree, is_leaf)
+    others = [tree_leaves(rest, is_leaf) for rest in rests]
+    groups = zip(found, *others, strict=True)
+    return tree_unflatten([func(path, leaf, *rest) for (path, leaf), *rest in groups], spec)
+
+
+def keystr(kp: Any) -> str:
+    """Return a path as text, such as "['a'][0].x"."""
+    return "".join(map(str, kp))
+
+
+def key_get(obj: Any, kp: Any) -> Any:
+    """Return what a path leads to in a tree."""
+    for key in kp:
+        obj = key.get(obj)
+    return obj
 
 
 def broadcast_prefix(prefix: Any, spec: TreeSpec) -> list[Any] | None:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import copy
+import re
 import sys
 from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
 from typing import Any
 
 import tangrad
 from tangrad import _C
+
+FunctionMap = Mapping[Any, Callable[..., Any]] | None
+np_str_obj_array_pattern = re.compile(r"[SaUO]")
+default_collate_err_msg_format = (
+    "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
+)
 
 
 def _is_numpy(value: Any) -> bool:
@@ -61,7 +68,8 @@ def default_convert(data: Any) -> Any:
     return data
 
 
-def _collate_tensors(batch: Sequence[Any]) -> Any:
+def collate_tensor_fn(batch: Sequence[Any], *, collate_fn_map: FunctionMap = None) -> Any:
+    """Stack tensors along a new first dimension."""
     return tangrad.stack(batch, 0)
 
 
@@ -82,7 +90,12 @@ def _joined_by_numpy(batch: Sequence[Any]) -> Any:
     return made
 
 
-def _collate_numpy(batch: Sequence[Any]) -> Any:
+def collate_numpy_array_fn(batch: Sequence[Any], *, collate_fn_map: FunctionMap = None) -> Any:
+    """Stack NumPy's arrays, or make a tensor of its numbers.
+
+    Raises:
+        TypeError: they hold no numbers.
+    """
     if isinstance(batch[0], (str, bytes)):  # as NumPy's own strings are
         return batch
     joined = _joined_by_numpy(batch)
@@ -90,42 +103,35 @@ def _collate_numpy(batch: Sequence[Any]) -> Any:
         return joined
     tensors = [_from_numpy(value) for value in batch]
     if any(tensor is None for tensor in tensors):
-        raise TypeError(_unknown(batch[0].dtype))
+        raise TypeError(default_collate_err_msg_format.format(batch[0].dtype))
     return tangrad.stack(tensors, 0)
 
 
-def _collate_floats(batch: Sequence[Any]) -> Any:
+collate_numpy_scalar_fn = collate_numpy_array_fn
+
+
+def collate_float_fn(batch: Sequence[Any], *, collate_fn_map: FunctionMap = None) -> Any:
+    """Make a tensor of float64 of numbers."""
     return tangrad.tensor(batch, dtype=tangrad.float64)
 
 
-def _collate_as_is(batch: Sequence[Any]) -> Any:
+def collate_int_fn(batch: Sequence[Any], *, collate_fn_map: FunctionMap = None) -> Any:
+    """Make a tensor of integers."""
+    return tangrad.tensor(batch)
+
+
+def collate_str_fn(batch: Sequence[Any], *, collate_fn_map: FunctionMap = None) -> Any:
+    """Leave texts as they are."""
     return batch
 
 
-def _collate_mapping(batch: Sequence[Any]) -> Any:
-    first = batch[0]
-    return _rebuilt(first, {key: default_collate([item[key] for item in batch]) for key in first})
-
-
-def _collate_sequence(batch: Sequence[Any]) -> Any:
-    first = batch[0]
-    if set(map(len, batch)) != {len(first)}:
-        raise RuntimeError("each element in list of batch should be of equal size")
-    columns = [default_collate(column) for column in zip(*batch, strict=True)]
-    if hasattr(first, "_fields"):
-        return type(first)(*columns)
-    return columns if isinstance(first, tuple) else _rebuilt(first, columns)
-
-
-# By what the first sample is; the first entry that fits. `bool` is an `int`.
-default_collate_fn_map: dict[Any, Callable[[Sequence[Any]], Any]] = {
-    tangrad.Tensor: _collate_tensors,
-    float: _collate_floats,
-    int: tangrad.tensor,
-    str: _collate_as_is,
-    bytes: _collate_as_is,
-    Mapping: _collate_mapping,
-    Sequence: _collate_sequence,
+# By what the first sample is: its class, or else the first entry that fits. `bool` is an `int`.
+default_collate_fn_map: dict[Any, Callable[..., Any]] = {
+    tangrad.Tensor: collate_tensor_fn,
+    float: collate_float_fn,
+    int: collate_int_fn,
+    str: collate_str_fn,
+    bytes: collate_str_fn,
 }
 
 
@@ -137,11 +143,44 @@ def stacks_tensors(collate: Any) -> bool:
     return collate is default_collate and default_collate_fn_map == _PLAIN_COLLATION
 
 
-def _unknown(kind: Any) -> str:
-    return (
-        "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; "
-        f"found {kind}"
-    )
+def collate(batch: Sequence[Any], *, collate_fn_map: FunctionMap = None) -> Any:
+    """Join samples to a batch, by functions for what is in them.
+
+    Args:
+        batch: the samples; those that are dictionaries or sequences are joined item by item.
+        collate_fn_map: {class: function of (samples, collate_fn_map=)}.
+
+    Raises:
+        TypeError: if samples are of another kind.
+        RuntimeError: if sequences differ in size.
+    """
+    first = batch[0]
+    function = _function_for(first, collate_fn_map or {})
+    if function is not None:
+        return function(batch, collate_fn_map=collate_fn_map)
+    if isinstance(first, Mapping):
+        items = {key: [item[key] for item in batch] for key in first}
+        joined = {k: collate(v, collate_fn_map=collate_fn_map) for k, v in items.items()}
+        return _rebuilt(first, joined)
+    if isinstance(first, Sequence):
+        if set(map(len, batch)) != {len(first)}:
+            raise RuntimeError("each element in list of batch should be of equal size")
+        columns = [
+            collate(column, collate_fn_map=collate_fn_map) for column in zip(*batch, strict=True)
+        ]
+        if hasattr(first, "_fields"):
+            return type(first)(*columns)
+        return columns if isinstance(first, tuple) else _rebuilt(first, columns)
+    raise TypeError(default_collate_err_msg_format.format(type(first)))
+
+
+def _function_for(sample: Any, functions: Mapping[Any, Any]) -> Any:
+    if type(sample) in functions:
+        return functions[type(sample)]
+    # NumPy is not imported for the sake of two entries: who stacks tensors stacks arrays.
+    if functions.get(tangrad.Tensor) is collate_tensor_fn and _is_numpy(sample):
+        return collate_numpy_array_fn
+    return next((made for kind, made in functions.items() if isinstance(sample, kind)), None)
 
 
 def default_collate(batch: Sequence[Any]) -> Any:
@@ -158,10 +197,4 @@ def default_collate(batch: Sequence[Any]) -> Any:
         TypeError: if samples are of another kind.
         RuntimeError: if sequences, or tensors, differ in size.
     """
-    first = batch[0]
-    if _is_numpy(first):
-        return _collate_numpy(batch)
-    for kind, collate in default_collate_fn_map.items():
-        if isinstance(first, kind):
-            return collate(batch)
-    raise TypeError(_unknown(type(first)))
+    return collate(batch, collate_fn_map=default_collate_fn_map)

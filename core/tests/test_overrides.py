@@ -1,0 +1,66 @@
+"""Questions about what `__torch_function__` may take over."""
+
+import pytest
+import torch
+
+import tangrad
+
+NAMES = {
+    "a function": lambda t: t.logsumexp,
+    "a method": lambda t: t.Tensor.add_,
+    "of linalg": lambda t: t.linalg.norm,
+    "of fft": lambda t: t.fft.fft,
+    "a factory": lambda t: t.ones,
+    "of nn.functional": lambda t: t.nn.functional.cross_entropy,
+    "a stranger": lambda t: len,
+    "a module": lambda t: t.nn.Linear,
+}
+
+
+@pytest.mark.parametrize("what", NAMES)
+def test_functions_have_the_names_that_evaluate_to_them(agree, what):
+    agree(lambda t: t.overrides.resolve_name(NAMES[what](t)))
+
+
+def test_what_a_handler_got_has_a_name():
+    seen = []
+
+    class Watched(tangrad.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            seen.append(tangrad.overrides.resolve_name(func))
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    x = tangrad.ones(2, 2).as_subclass(Watched)
+    tangrad.add(x, 1), x.max(0), x.add_(1), tangrad.linalg.det(x), x.add(1)
+    expected = ["add", "max", "Tensor.add_", "linalg.det", "add"]
+    assert [s for s in seen if s] == [f"tangrad.{name}" for name in expected]
+    assert tangrad.overrides.resolve_name([]) is None
+
+
+def test_ops_can_be_overridden_by_function_and_by_method():
+    found = tangrad.overrides.get_overridable_functions()
+    assert tangrad.add in found[tangrad]
+    assert tangrad.add in found[tangrad.Tensor]
+    assert tangrad.Tensor.exp_ in found[tangrad.Tensor]
+    for theirs, ours in ((torch.fft, tangrad.fft), (torch.linalg, tangrad.linalg)):
+        wanted = {f.__name__ for f in torch.overrides.get_overridable_functions()[theirs]}
+        names = {name.rpartition("_")[2] for name in wanted}
+        assert names <= {op.__name__.rpartition("_")[2] for op in found[ours]}
+    assert len not in found[tangrad]
+
+
+def test_the_base_of_modes_lets_calls_pass(agree):
+    def program(t):
+        log = []
+
+        class Logging(t.overrides.BaseTorchFunctionMode):
+            def __torch_function__(self, func, types, args=(), kwargs=None):
+                log.append(func.__name__)
+                return super().__torch_function__(func, types, args, kwargs)
+
+        with Logging():
+            made = t.add(t.ones(2), 1)
+        return log, made
+
+    agree(program)
