@@ -80,6 +80,26 @@ def test_missing_working_memory_is_an_error() -> None:
     assert abs(x.softmax(1).sum().item() - 100) < 1e-3
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_rows_of_halves_are_those_of_float32_rounded_once(dtype: str) -> None:
+    kind = getattr(tangrad, dtype)
+    x, g = (tangrad.randn(40, 6, 66).to(kind)[:, ::2, 1:] for _ in range(2))
+    for name in ("softmax", "log_softmax"):
+        halves, wide = x.clone().requires_grad_(), x.float().requires_grad_()
+        y, exact = (getattr(leaf, name)(-1) for leaf in (halves, wide))
+        np.testing.assert_array_equal(y.detach().float().numpy(), exact.to(kind).detach().float())
+        strided = getattr(x, name)(-1)
+        np.testing.assert_array_equal(strided.float().numpy(), y.detach().float().numpy())
+        y.backward(g)
+        assert halves.grad.dtype is kind
+    _kernels.fail_scratch_after(0)
+    try:
+        with pytest.raises(MemoryError, match="softmax"):
+            x.softmax(-1)
+    finally:
+        _kernels.fail_scratch_after(-1)
+
+
 def test_results_do_not_depend_on_the_number_of_threads() -> None:
     x = tangrad.randn(700, 900)
     before = _kernels.get_num_threads()

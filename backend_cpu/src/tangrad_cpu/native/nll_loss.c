@@ -44,11 +44,39 @@ static void put(const tg_view *view, int64_t offset, double value)
     }
 }
 
+/* One class for each row of float32, as a classifier has it. */
+static void rows_f32(job *j, int64_t begin, int64_t end)
+{
+    const tg_view *weight = j->weight;
+    const int64_t row = j->logs->strides[0], along = j->logs->strides[1], classes = j->logs->shape[1];
+    const int64_t to_loss = j->loss->strides[0], to_scale = j->scale->strides[0];
+    const int64_t *target = j->target->data;
+    const float *logs = j->logs->data;
+    float *losses = j->loss->data, *scales = j->scale->data;
+    for (int64_t sample = begin; sample < end; sample++) {
+        const int64_t class = target[sample * j->target->strides[0]];
+        float scale = 0, loss = 0;
+        if (class != j->ignored) {
+            if (class >= 0 && class < classes) {
+                scale = weight == NULL ? 1 : ((const float *)weight->data)[class * weight->strides[0]];
+                loss = -logs[sample * row + class * along] * scale;
+            } else
+                atomic_store(&j->wrong, class);
+        }
+        losses[sample * to_loss] = loss;
+        scales[sample * to_scale] = scale;
+    }
+}
+
 static void nll_task(int64_t task, void *context)
 {
     job *j = context;
     const tg_view *logs = j->logs, *target = j->target;
     int64_t begin = tgc_begin(j->samples, j->tasks, task, 1), end = tgc_begin(j->samples, j->tasks, task + 1, 1);
+    if (target->ndim == 1 && target->dtype == TGC_INT64 && logs->dtype == TGC_FLOAT32) {
+        rows_f32(j, begin, end);
+        return;
+    }
     for (int64_t sample = begin; sample < end; sample++) {
         int64_t at_logs = 0, at_target = 0, at_loss = 0, at_scale = 0, rest = sample;
         for (int d = target->ndim - 1; d >= 0; d--) {

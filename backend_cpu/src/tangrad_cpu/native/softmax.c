@@ -1,7 +1,7 @@
 /* Softmax, log-softmax and their gradients, each in one pass over rows that fit the cache.
  *
- * Contiguous rows are worked on in place. Short rows, rows along another dimension and half types
- * go through a buffer in which every lane is a row, so that all of them are vectorised. */
+ * Contiguous rows are worked on in place, those of halves in a buffer. Short rows and rows along
+ * another dimension go through a buffer in which every lane is a row, so that all are vectorised. */
 #include "half.h"
 #include "row_sum.h"
 #include "stream.h"
@@ -110,6 +110,28 @@ static void rows_task(int64_t task, void *context)
     tgc_scratch_free(held);
 }
 
+static void halves_task(int64_t task, void *context)
+{
+    job *j = context;
+    const int64_t begin = tgc_begin(j->units, j->tasks, task, 1), end = tgc_begin(j->units, j->tasks, task + 1, 1);
+    const int64_t n = j->n, last = j->views - 1;
+    float *buffer = tgc_scratch((size_t)(n * j->views) * sizeof *buffer);
+    if (buffer == NULL) {
+        atomic_store(&j->failed, 1);
+        return;
+    }
+    for (int64_t row = begin; row < end; row++) {
+        for (int v = 0; v < last; v++) {
+            const uint16_t *from = (const uint16_t *)j->data[v] + offset_of(j, v, row);
+            (j->dtype == TGC_FLOAT16 ? tgc_f16_to_floats : tgc_bf16_to_floats)(buffer + v * n, from, n);
+        }
+        row_f32(j->kind, buffer, last > 1 ? buffer + n : NULL, buffer + last * n, n);
+        uint16_t *to = (uint16_t *)j->data[last] + offset_of(j, (int)last, row);
+        (j->dtype == TGC_FLOAT16 ? tgc_floats_to_f16 : tgc_floats_to_bf16)(to, buffer + last * n, n);
+    }
+    tgc_scratch_free(buffer);
+}
+
 /* Units are groups of lanes of one outer position. */
 static void lanes_task(int64_t task, void *context)
 {
@@ -194,8 +216,15 @@ static int softmax(const tg_call *call, void *context)
     }
     for (int v = 0; v < views; v++)
         contiguous &= j.step[v] == 1;
-    int full = j.dtype == TGC_FLOAT32 || j.dtype == TGC_FLOAT64;
-    if (full && contiguous && (j.n >= SHORT || (numel == j.n && j.n >= SM_STEP))) {
+    const int full = j.dtype == TGC_FLOAT32 || j.dtype == TGC_FLOAT64;
+    const int rows = contiguous && (j.n >= SHORT || (numel == j.n && j.n >= SM_STEP));
+    if (rows && !full) {
+        j.units = numel / j.n;
+        j.tasks = tgc_tasks(numel, GRAIN, j.units);
+        tgc_parallel(j.tasks, halves_task, &j);
+        return atomic_load(&j.failed) ? tgc_no_memory("softmax", (size_t)(j.n * views) * sizeof(float)) : 0;
+    }
+    if (rows) {
         int64_t row = j.n * tgc_itemsize[j.dtype];
         j.streamed = tgc_streams(j.data[last], numel / j.n * row) && row % 64 == 0 && row <= HELD_MOST
                      && view[last]->strides[dim] == 1;

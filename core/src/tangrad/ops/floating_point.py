@@ -7,17 +7,46 @@ from typing import Any
 import tangrad
 from tangrad.ops.define import composite, pointwise
 
-ldexp = pointwise(
-    "ldexp(Tensor self, Tensor other) -> Tensor",
+ldexp_elements = pointwise(
+    "ldexp_elements(Tensor self, Tensor other) -> Tensor",
     "self * exp2(other)",
     promote="float",
     inplace=True,
+    function=False,
+    method=False,
+    oracle="ldexp",
     samples=lambda s: [
         s(s.tensor(3, 4), s.integers(-3, 4, 4, dtype="float32")),
         s(s.tensor(3), s.tensor()),
     ],
-    doc="Multiply by a power of two: `self * 2**other`.",
+    doc="Multiply by a power of two for each element.",
 )
+
+
+@composite(
+    "ldexp(Tensor self, Tensor other) -> Tensor",
+    out=True,
+    inplace=True,
+    samples=lambda s: [
+        s(s.tensor(3, 4), s.integers(-3, 4, 4, dtype="float32")),
+        s(s.tensor(3, 4), s.integers(-3, 4, 3, 4, dtype="float32")),
+        s(s.tensor(3), s.tensor()),
+        s(s.tensor(1, 4), s.integers(-3, 4, 3, 1, dtype="float32")),
+    ],
+    errors=lambda s: [(s(s.tensor(3), s.tensor(4)), RuntimeError, "must match")],
+)
+def ldexp(self: Any, other: Any) -> Any:
+    """Multiply by a power of two: `self * 2**other`.
+
+    Args:
+        self: a tensor of any shape.
+        other: the exponents, broadcast against `self`.
+    """
+    dtype = self.dtype
+    full = dtype in (tangrad.float32, tangrad.float64)
+    if full and other.numel() < self.numel() and tangrad.promote_types(dtype, other.dtype) == dtype:
+        return self * tangrad.exp2(other.to(dtype))  # each power once; halves would round it
+    return ldexp_elements(self, other)
 
 
 def _check_frexp(self: Any) -> None:
