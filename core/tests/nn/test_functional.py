@@ -157,6 +157,12 @@ def test_scaled_products_refuse_what_does_not_fit():
         F.scaled_mm(small, small.mT, one, whole, one, whole, F.SwizzleType.SWIZZLE_32_4_4)
     with pytest.raises(NotImplementedError, match="4-bit floats"):
         F.scaled_mm(small, small.mT, [one, one], [whole, rows], one, whole)
+    with pytest.raises(TypeError, match="'scale_b' must be Tensor, not float"):
+        F.scaled_mm(small, small.mT, one, whole, 1.0, whole)
+    with pytest.raises(TypeError, match="'bias' must be Tensor, not int"):
+        F.scaled_mm(small, small.mT, one, whole, one, whole, bias=1)
+    with pytest.raises(TypeError, match="'mat_a' must be Tensor, not int"):
+        F.scaled_grouped_mm(0, small, one, whole, one, whole)
     with pytest.raises(NotImplementedError, match="use grouped_mm"):
         F.scaled_grouped_mm(small, small, one, whole, one, whole)
 

@@ -32,6 +32,14 @@ def _shown(tensor: Any) -> str:
     return f"{tensor.dtype}{list(tensor.shape)}"
 
 
+def _require_tensors(name: str, **arguments: Any) -> None:
+    for argument, given in arguments.items():
+        if not isinstance(given, tangrad.Tensor):
+            raise TypeError(
+                f"{name}(): argument '{argument}' must be Tensor, not {type(given).__name__}"
+            )
+
+
 def _one(name: str, what: str, given: Any) -> Any:
     """Return a scale or recipe that may come in a list, as those of several levels do."""
     if isinstance(given, (list, tuple)):
@@ -119,9 +127,11 @@ def scaled_mm(
         use_fast_accum: changes nothing.
 
     Raises:
+        TypeError: a matrix, a scale or the bias is no tensor.
         ValueError: shapes, dtypes or recipes do not fit together.
         NotImplementedError: the scales are of several levels, or in another order.
     """
+    _require_tensors("scaled_mm", mat_a=mat_a, mat_b=mat_b)
     _check_matrices(mat_a, mat_b)
     for what, swizzle in (("swizzle_a", swizzle_a), ("swizzle_b", swizzle_b)):
         if swizzle is not None and _one("scaled_mm", what, swizzle) != SwizzleType.NO_SWIZZLE:
@@ -129,6 +139,9 @@ def scaled_mm(
                 f"scaled_mm: {what} must be SwizzleType.NO_SWIZZLE, got {swizzle!r}"
             )
     scale_a, scale_b = _one("scaled_mm", "scale_a", scale_a), _one("scaled_mm", "scale_b", scale_b)
+    _require_tensors("scaled_mm", scale_a=scale_a, scale_b=scale_b)
+    if bias is not None:
+        _require_tensors("scaled_mm", bias=bias)
     recipes = (
         _one("scaled_mm", "scale_recipe_a", scale_recipe_a),
         _one("scaled_mm", "scale_recipe_b", scale_recipe_b),
@@ -164,7 +177,9 @@ def scaled_grouped_mm(
 
     Raises:
         NotImplementedError: always, as PyTorch does on its CPU.
+        TypeError: a matrix is no tensor.
     """
+    _require_tensors("scaled_grouped_mm", mat_a=mat_a, mat_b=mat_b)
     raise NotImplementedError(
         f"scaled_grouped_mm: no device here has it; got {_shown(mat_a)} and {_shown(mat_b)}. "
         "Multiply them by their scales and use grouped_mm."
