@@ -107,6 +107,29 @@ def test_a_class_is_no_operand_though_its_instances_are(right):
     assert x != right
 
 
+@pytest.mark.parametrize("kind", [tangrad.Tensor, tangrad.nn.Parameter, np.ndarray, np.float32])
+def test_a_class_is_no_data_nor_index(kind):
+    x = tangrad.ones(2)
+    for make in (tangrad.tensor, tangrad.as_tensor, lambda k: tangrad.tensor([k])):
+        with pytest.raises(RuntimeError, match="Could not infer dtype of"):
+            make(kind)
+    with pytest.raises(IndexError, match="valid indices"):
+        x[kind]
+    with pytest.raises(TypeError, match="can't assign a"):
+        x[0] = kind
+
+
+def test_a_tensor_of_another_library_becomes_one_of_ours():
+    torch = pytest.importorskip("torch")
+    theirs = torch.tensor([1.0, 2.0])
+    copied, shared = tangrad.tensor(theirs), tangrad.as_tensor(theirs)
+    theirs[0] = 3
+    assert type(copied) is type(shared) is tangrad.Tensor
+    assert copied.tolist() == [1, 2]
+    assert shared.tolist() == [3, 2]
+    assert tangrad.as_tensor(theirs, dtype=tangrad.int64).tolist() == [3, 2]
+
+
 @pytest.mark.parametrize("name", ["mse_loss", "l1_loss", "huber_loss", "smooth_l1_loss"])
 def test_sizes_that_do_not_fit_are_told_in_the_name_of_the_loss(name):
     loss = getattr(tangrad.nn.functional, name)

@@ -18,6 +18,7 @@ class TorchCore(types.ModuleType):
     def __init__(self, torch):
         super().__init__("tangrad._C")
         self._torch = torch
+        self.Tensor = torch.Tensor
 
     def tensor_from_bytes(self, buffer, dtype, shape, device):
         raw = bytearray(bytes(memoryview(buffer)))

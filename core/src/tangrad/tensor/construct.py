@@ -56,7 +56,8 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> _C.Tensor:
         data, dtype, device: as for `tensor`.
 
     Returns:
-        The tensor itself, a tensor on a NumPy array's memory, or a copy.
+        The tensor itself, a tensor on the memory of an array of NumPy or of another library
+        (by DLPack), or a copy.
 
     Raises:
         As `tensor`.
@@ -64,8 +65,9 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> _C.Tensor:
     dtype = _checked_dtype("as_tensor", dtype)
     if _is_tensor(data):
         return _converted(data, dtype, device)
-    if exchange.is_ndarray(data):
-        return _converted(from_numpy(data), dtype, device)
+    source = _on_array(data)
+    if source is not None:
+        return _converted(source, dtype, device)
     return _copied(data, dtype, device)
 
 
@@ -128,7 +130,14 @@ def _shared(obj: Any, dtype: Any) -> Any:
 
 
 def _is_tensor(obj: Any) -> bool:
-    return hasattr(obj, "requires_grad")
+    return isinstance(obj, _C.Tensor)
+
+
+def _on_array(data: Any, warn_if_readonly: bool = True) -> Any:
+    """Return a tensor on the memory of an array of another library, or None for all else."""
+    if exchange.is_ndarray(data):
+        return from_numpy(data, warn_if_readonly=warn_if_readonly)
+    return from_dlpack(data) if hasattr(type(data), "__dlpack__") else None
 
 
 def _copied(data: Any, dtype: Any, device: Any) -> Any:
@@ -143,8 +152,8 @@ def _copied(data: Any, dtype: Any, device: Any) -> Any:
         source = data.detach()
         made = _converted(source, dtype, device)
         return made.clone() if made is source else made
-    if exchange.is_ndarray(data):
-        source = from_numpy(data, warn_if_readonly=False)
+    source = _on_array(data, warn_if_readonly=False)
+    if source is not None:
         made = _converted(source, dtype, device)
         return made.clone() if made is source else made
     return _from_python(data, dtype, device)

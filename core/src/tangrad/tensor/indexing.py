@@ -129,7 +129,7 @@ def setitem(x: Any, index: Any, value: Any, ops: IndexingOps | None = None) -> N
 
 
 def _is_tensor(item: Any) -> bool:
-    return hasattr(item, "requires_grad")
+    return hasattr(type(item), "requires_grad")  # of the class, which is no tensor itself
 
 
 def _dtype_name(x: Any) -> str:
@@ -141,7 +141,8 @@ def _is_mask(x: Any) -> bool:
 
 
 def _is_sequence(item: Any) -> bool:
-    return hasattr(item, "__len__") and hasattr(item, "__getitem__") and not hasattr(item, "keys")
+    kind = type(item)
+    return hasattr(kind, "__len__") and hasattr(kind, "__getitem__") and not hasattr(kind, "keys")
 
 
 def _as_tuple(index: Any) -> tuple[Any, ...]:

@@ -88,10 +88,11 @@ def pack(
 def _is_sequence(item: Any) -> bool:
     if type(item) in (list, tuple):
         return True
-    if isinstance(item, (str, bytes, dict)) or hasattr(item, "requires_grad"):
+    kind = type(item)  # a class has what its instances have, but is no sequence of numbers
+    if isinstance(item, (str, bytes, dict)) or hasattr(kind, "requires_grad"):
         return False
     # NumPy's numbers and zero-dimensional arrays can be indexed too, but not iterated.
-    return hasattr(item, "__getitem__") and hasattr(item, "__len__") and _rank(item) != 0
+    return hasattr(kind, "__getitem__") and hasattr(kind, "__len__") and _rank(item) != 0
 
 
 def _rank(item: Any) -> Any:
@@ -165,7 +166,7 @@ def _resolve(leaves: Sequence[Any]) -> tuple[list[Any], set[str]]:
 
 
 def _number(leaf: Any) -> tuple[Any, str]:
-    if hasattr(leaf, "dtype") and hasattr(leaf, "item"):
+    if hasattr(type(leaf), "dtype") and hasattr(type(leaf), "item"):
         return _element(leaf), _element_dtype(leaf)
     for kind, name in zip(_PYTHON_KINDS, _KIND_NAMES, strict=True):
         if isinstance(leaf, kind):
