@@ -131,7 +131,8 @@ def test_what_libraries_of_models_import_is_there(tmp_path):
         from torch.nn.attention.flex_attention import BlockMask
         from torch.nn.parallel.distributed import DistributedDataParallel
         from torch.onnx.symbolic_helper import parse_args
-        from torch.utils._pytree import _dict_flatten, _dict_flatten_with_keys, _dict_unflatten, MappingKey
+        from torch.utils._pytree import MappingKey
+        from torch.utils._pytree import _dict_flatten, _dict_flatten_with_keys, _dict_unflatten
         assert isinstance(torch.Tensor, _TensorMeta)
         assert not is_compile_supported("cpu")
         assert torch._dynamo.allow_in_graph(abs) is abs
