@@ -54,6 +54,7 @@ LAYERS = [
     {"tensor", "functions", "control_flow"},
     {"plugins"},
     {"expr"},
+    {"torch_version"},
     {"utils._pytree", "utils.hooks"},  # PyTorch's place for what everybody stands on
     {"_C"},
 ]

@@ -32,6 +32,7 @@ from tangrad._C import strided as strided
 from tangrad.plugins import namespaces as _namespaces
 from tangrad.tensor import protocol as _protocol
 from tangrad.tensor.size import Size as Size
+from tangrad.torch_version import TorchVersion as _TorchVersion
 
 TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without its import
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
     from tangrad.tensor.construct import tensor as tensor
 
-__version__ = "2.13.0+tangrad0.1.0"
+__version__ = _TorchVersion("2.13.0+tangrad0.1.0")
 
 _C.install_constructor(_protocol.construct, _protocol.TensorMeta)
 Tensor.__module__, _C.Parameter.__module__ = "tangrad", "tangrad.nn.parameter"
@@ -240,6 +241,7 @@ _SUBMODULES = (
     "special",
     "signal",
     "functional",
+    "torch_version",
     "types",
     "serialization",
     "nn",

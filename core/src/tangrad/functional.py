@@ -8,8 +8,8 @@ import tangrad
 
 _NAMES = (
     "atleast_1d atleast_2d atleast_3d align_tensors block_diag broadcast_shapes broadcast_tensors"
-    " cartesian_prod cdist chain_matmul einsum lu meshgrid norm split stft tensordot unique"
-    " unique_consecutive unravel_index"
+    " cartesian_prod cdist chain_matmul einsum istft lu meshgrid norm pca_lowrank split stft"
+    " svd_lowrank tensordot unique unique_consecutive unravel_index"
 )
 __all__ = sorted(_NAMES.split())
 

@@ -13,6 +13,7 @@ import os
 import re
 import sys
 import tempfile
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 from urllib.parse import urlparse
@@ -225,3 +226,52 @@ def load(
         RuntimeError: the function, or a package that the file depends on, is not there.
     """
     return _entry(_configuration(repo_or_dir, source), model)(*args, **kwargs)
+
+
+class _Progress:
+    """Tell of progress on standard error, in the place of the package tqdm where that is missing.
+
+    Args:
+        total: what `update` adds up to, or None.
+        disable: tell nothing.
+        ignored: what else tqdm takes.
+    """
+
+    def __init__(
+        self, total: float | None = None, disable: bool = False, *ignored: Any, **options: Any
+    ) -> None:
+        self.total, self.disable, self.n = total, disable, 0.0
+
+    def update(self, n: float) -> None:
+        """Say that there are `n` more."""
+        self.n += n
+        if not self.disable:
+            told = f"{self.n:.1f}" if self.total is None else f"{100 * self.n / self.total:.1f}%"
+            print(f"\r{told}", end="", file=sys.stderr, flush=True)
+
+    def set_description(self, *ignored: Any, **options: Any) -> None:
+        """Take a description, which is not told."""
+
+    def write(self, s: str) -> None:
+        """Print a line."""
+        print(s, file=sys.stderr)
+
+    def close(self) -> None:
+        """Tell no more."""
+        self.disable = True
+
+    def __enter__(self) -> _Progress:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if not self.disable:
+            print(file=sys.stderr)
+
+
+def __getattr__(name: str) -> Any:
+    if name != "tqdm":  # which other libraries import from here
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return import_module("tqdm").tqdm
+    except ImportError:
+        return _Progress

@@ -131,13 +131,14 @@ def test_what_libraries_of_models_import_is_there(tmp_path):
         from torch.nn.attention.flex_attention import BlockMask
         from torch.nn.parallel.distributed import DistributedDataParallel
         from torch.onnx.symbolic_helper import parse_args
+        from torch.utils._pytree import MappingKey
         from torch.utils._pytree import _dict_flatten, _dict_flatten_with_keys, _dict_unflatten
         assert isinstance(torch.Tensor, _TensorMeta)
         assert not is_compile_supported("cpu")
         assert torch._dynamo.allow_in_graph(abs) is abs
         torch._C._log_api_usage_once("a model was made")
         assert _dict_unflatten(*_dict_flatten({"a": 1})) == {"a": 1}
-        assert _dict_flatten_with_keys({"a": 1}) == ([("a", 1)], ["a"])
+        assert _dict_flatten_with_keys({"a": 1}) == ([(MappingKey("a"), 1)], ["a"])
         print("imported")
         """,
     )

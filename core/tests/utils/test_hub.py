@@ -93,3 +93,22 @@ def test_small_modules_beside():
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert f"tangrad version: {tangrad.__version__}" in shown
     assert "CUDA available: False" in shown
+
+
+@pytest.mark.parametrize("total", [None, 8])
+def test_progress_is_told_without_the_package_for_it(monkeypatch, capsys, total):
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    assert tangrad.utils.model_zoo.tqdm is hub.tqdm
+    with hub.tqdm(total=total, unit="B", unit_scale=True) as bar:
+        bar.set_description("loading")
+        bar.update(2)
+        bar.update(4)
+        bar.write("a line")
+    quiet = hub.tqdm(disable=True)
+    quiet.update(1)
+    told = "2.0 6.0" if total is None else "25.0% 75.0%"
+    first, second = told.split()
+    assert capsys.readouterr().err == f"\r{first}\r{second}a line\n\n"
+    bar.close()
+    bar.update(1)
+    assert not capsys.readouterr().err

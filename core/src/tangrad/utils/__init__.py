@@ -7,6 +7,8 @@ from typing import Any
 
 _SUBMODULES = (
     "_pytree",
+    "_python_dispatch",
+    "backcompat",
     "benchmark",
     "checkpoint",
     "collect_env",
@@ -19,7 +21,19 @@ _SUBMODULES = (
     "hooks",
     "model_zoo",
     "tensorboard",
+    "weak",
 )
+
+
+def _set_module(obj: Any, mod: str) -> None:
+    """Say of which module a public object is told to be.
+
+    Raises:
+        TypeError: the module is not given by its name.
+    """
+    if not isinstance(mod, str):
+        raise TypeError("The mod argument should be a string")
+    obj.__module__ = mod
 
 
 def __getattr__(name: str) -> Any:
@@ -27,6 +41,8 @@ def __getattr__(name: str) -> Any:
         from tangrad.utils.swap import swap_tensors
 
         return swap_tensors
+    if name == "set_module":
+        return _set_module
     if name not in _SUBMODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     __import__(f"{__name__}.{name}")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
+from tangrad import hub
 from tangrad.hub import load_state_dict_from_url as load_url
 
 __all__ = ["load_url"]
@@ -12,5 +12,5 @@ __all__ = ["load_url"]
 
 def __getattr__(name: str) -> Any:
     if name == "tqdm":  # which other libraries import from here
-        return import_module("tqdm").tqdm
+        return hub.tqdm
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
