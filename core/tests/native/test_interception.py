@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import tangrad
+import tangrad.nn.functional as F
 
 
 class Logged(tangrad.Tensor):
@@ -178,3 +179,55 @@ def test_a_python_function_is_offered_to_overriding_arguments():
     assert twice(tangrad.ones(1), b=Like()) == ("twice", (Like,))
     kinds = (tangrad.ones(1), tangrad.nn.Parameter(tangrad.ones(1)), Like(), 3)
     assert [tangrad.overrides.is_tensor_like(kind) for kind in kinds] == [True, True, True, False]
+
+
+class Wrapper(tangrad.Tensor):
+    """Holds another tensor, and has no memory of its own."""
+
+    @staticmethod
+    def __new__(cls, inner, requires_grad=False):
+        made = tangrad.Tensor._make_wrapper_subclass(
+            cls,
+            inner.shape,
+            strides=inner.stride(),
+            dtype=inner.dtype,
+            device=inner.device,
+            requires_grad=requires_grad,
+        )
+        made.held = inner
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        tree_map = tangrad.utils._pytree.tree_map
+        args, kwargs = tree_map(lambda x: getattr(x, "held", x), (args, kwargs or {}))
+        return tree_map(
+            lambda x: cls(x) if isinstance(x, tangrad.Tensor) else x, func(*args, **kwargs)
+        )
+
+
+THROUGH_WRAPPERS = {
+    "matmul": lambda x: x @ x.mT,
+    "a product with a plain tensor": lambda x: tangrad.ones(2, 2) @ x,
+    "softmax": lambda x: x.softmax(1),
+    "stack": lambda x: tangrad.stack([x, x]).exp(),
+    "reshape": lambda x: x.sin().reshape(3, 2).cos(),
+    "cross_entropy": lambda x: F.cross_entropy(x, tangrad.tensor([2, 0])),
+    "layer_norm": lambda x: F.layer_norm(x, (3,)),
+    "linear": lambda x: F.linear(x, x),
+    "prod": lambda x: x.prod(1),
+    "a chain": lambda x: ((x.relu() * x) @ x.mT.sin()).sum(),
+}
+
+
+@pytest.mark.parametrize("name", THROUGH_WRAPPERS)
+def test_composites_and_gradients_reach_the_handler_of_a_wrapper(name):
+    function = THROUGH_WRAPPERS[name]
+    x = tangrad.tensor([[0.5, -1.0, 2.0], [1.5, 0.25, -0.75]], requires_grad=True)
+    wrapper = Wrapper(x.detach(), requires_grad=True)
+    result, wrapped = function(x), function(wrapper)
+    assert type(wrapped) is Wrapper
+    assert wrapped.held.equal(result.detach())
+    (expected,) = tangrad.autograd.grad(result.sum(), x)
+    (gradient,) = tangrad.autograd.grad(wrapped.sum(), wrapper)
+    assert tangrad.allclose(getattr(gradient, "held", gradient), expected)

@@ -101,6 +101,15 @@ def _offer(stack: Stack, op: _C.Op, functional: _C.Op, args: tuple[Any, ...], ou
     )
 
 
+def detached(t: _C.Tensor) -> _C.Tensor:
+    """Return what a wrapper subclass's `__torch_dispatch__` handler gives for `detach`."""
+    previous = _C._set_grad_enabled(False)
+    try:
+        return _offer(current(), _C.lookup_op("detach"), _C.lookup_op("detach"), (t,), None)
+    finally:
+        _C._set_grad_enabled(previous)
+
+
 def item_below_recording(t: Any) -> tuple[bool, Any]:
     """Return item() of a wrapper subclass, which its `__torch_dispatch__` handler answers."""
     if t.untyped_storage().data_ptr():

@@ -6,12 +6,35 @@ cdef PyObject* op_vectorcall(PyObject* callable, PyObject** args, size_t nargsf,
     return <PyObject*>result
 
 
+# Ops whose factors old programs write in front; dispatch/old_forms.py knows how.
+OLD_FORMS = frozenset([name + end for name in ("add", "sub", "addcmul", "addcdiv", "addmm", "addmv", "addr", "addbmm",
+                                               "baddbmm") for end in ("", "_")])
+
+
+cdef object call_in_old_form(Op op, PyObject** args, Py_ssize_t nargs, PyObject* kwnames):
+    """Call an op whose factors stand in front of tensors; NotImplemented for any other call."""
+    from tangrad.dispatch.old_forms import modern
+    cdef Py_ssize_t i
+    found = modern(op.title, tuple_of(args, nargs))
+    if found is None:
+        return NotImplemented
+    positional, keywords = found
+    if kwnames != NULL:
+        for i, key in enumerate(<tuple>kwnames):
+            keywords[key] = <object>args[nargs + i]
+    return op(*positional, **keywords)
+
+
 cdef object call_op(Op op, PyObject** args, Py_ssize_t nargs, PyObject* kwnames):
     cdef PyObject* flat[MAX_PARAMS]
     cdef object keep
     cdef Op target
     cdef int state = 0
     cdef PyObject* out = NULL
+    if op.old_form and nargs > 2 and not (isinstance(<object>args[0], Tensor) and isinstance(<object>args[1], Tensor)):
+        result = call_in_old_form(op, args, nargs, kwnames)
+        if result is not NotImplemented:
+            return result
     if op.kind_ == OP_OVERLOAD:
         return call_overload(op, args, nargs, kwnames)
     target = op if op.functional is None else op.functional

@@ -24,7 +24,8 @@ def take_shortcut(Op op not None, bint taken):
 cdef object shortcut(Op op, PyObject** flat):
     """Return the result of a composite's usual form, or NotImplemented for any other.
 
-    Inner ops start at recording: only where nothing stands between may this be used.
+    Inner ops start at recording: only where nothing stands between may this be used. A wrapper has
+    its own handler there, whatever the thread's switches say.
     """
     cdef PyObject* inner[MAX_PARAMS]
     cdef Tensor t, u
@@ -33,6 +34,8 @@ cdef object shortcut(Op op, PyObject** flat):
     if op.shortcut == SHORT_STACK:
         return stacked(flat)
     t = <Tensor>flat[0]
+    if t.flags & PY_DISPATCH:
+        return NotImplemented
     if op.shortcut == SHORT_CONTIGUOUS:
         return t if flat[1] == Py_None_ptr and t.flags & CONTIGUOUS else NotImplemented
     if op.shortcut == SHORT_SOFTMAX:
@@ -41,6 +44,8 @@ cdef object shortcut(Op op, PyObject** flat):
         return call_flat(lookup_op("_softmax" if op.name == "softmax" else "_log_softmax"), flat, None, False)
     if op.shortcut == SHORT_MATMUL:
         u = <Tensor>flat[1]
+        if u.flags & PY_DISPATCH:
+            return NotImplemented
         if t.ndim_ == 2 and u.ndim_ == 2:
             return call_flat(lookup_op("mm"), flat, None, False)
         if t.ndim_ == 2 and u.ndim_ == 1:
@@ -73,7 +78,7 @@ cdef object stacked(PyObject** flat):
         return NotImplemented
     for member in tensors:
         t = member
-        if not t.flags & CONTIGUOUS or t.ndim_ != first.ndim_ \
+        if not t.flags & CONTIGUOUS or t.flags & PY_DISPATCH or t.ndim_ != first.ndim_ \
                 or memcmp(t.shape_, first.shape_, first.ndim_ * sizeof(int64_t)) != 0:
             return NotImplemented
     joined = call_flat(lookup_op("cat"), flat, None, False)

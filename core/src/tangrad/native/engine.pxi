@@ -484,18 +484,35 @@ cdef list apply_node(Node node, list grads):
 
 cdef list apply_rule(Node node, list grads):
     cdef Rule rule = node.rule
-    cdef Formula f
     cdef tuple saved
-    cdef list results = [None] * PyTuple_GET_SIZE(node.next_)
-    cdef PyObject* flat[24]
-    cdef int i, k
-    cdef tuple args
     if rule.nsaves or node.released:
         saved = unpack_saved(node)
     else:
         saved = ()
     if node.nout > 1:
         grads = materialised(node, rule, grads)
+    if not any_wrapper(grads) and not any_wrapper(saved):
+        return apply_formulas(node, grads, saved)
+    # The formulas lie below `__torch_function__`, which would make plain results wrappers of nothing.
+    from tangrad.dispatch.overrides import DisableTorchFunctionSubclass
+    with DisableTorchFunctionSubclass():
+        return apply_formulas(node, grads, saved)
+
+
+cdef bint any_wrapper(values):
+    for x in values:
+        if isinstance(x, Tensor) and (<Tensor>x).flags & PY_DISPATCH:
+            return True
+    return False
+
+
+cdef list apply_formulas(Node node, list grads, tuple saved):
+    cdef Rule rule = node.rule
+    cdef Formula f
+    cdef list results = [None] * PyTuple_GET_SIZE(node.next_)
+    cdef PyObject* flat[24]
+    cdef int i, k
+    cdef tuple args
     for k in range(len(rule.formulas)):
         f = <Formula>rule.formulas[k]
         if f.identity >= 0:

@@ -127,6 +127,7 @@ cdef class Op:
     cdef int dtype_param
     cdef int pin_param
     cdef int shortcut                    # number of what stands in for the usual form of a call, or 0
+    cdef bint old_form                   # may be called with factors in front, as old programs do
     cdef int plain                       # kernel ops: number of the C twin of the shape rule, or 0
     cdef tg_kernel*** rows
     cdef int nrows
@@ -213,6 +214,7 @@ def make_op(definition, str kind, spec):
     op.vectorcall = <void*>op_vectorcall
     op.definition = definition
     op.name = op.title = spec["name"]
+    op.old_form = op.name in OLD_FORMS
     op.node_name = spec["node_name"]
     op.kind_ = ("pointwise", "reduction", "scan", "view", "kernel", "composite", "overload").index(kind)
     op.list_param = op.varargs = op.written = -1
@@ -295,6 +297,7 @@ def make_inplace(Op functional, str name):
     op.definition = functional.definition
     op.name, op.node_name, op.kind_, op.functional = name, functional.node_name, functional.kind_, functional
     op.title = name
+    op.old_form = name in OLD_FORMS
     op.rules = {}
     op.written = -1
     if functional.kind_ == OP_OVERLOAD:

@@ -11,14 +11,23 @@ cdef object save_tensor(Node node, Tensor t, int edge):
         hooks = getattr(_saved_hooks, "stack", None)
         if hooks:
             pack, unpack = hooks[len(hooks) - 1]
-            packed = pack(t if edge == EDGE_NONE else alias_whole(t))
+            packed = pack(t if edge == EDGE_NONE else alias_saved(t))
             if not isinstance(packed, SavedAsItIs):
                 s.packed = (unpack, packed)
                 s.edge = edge
                 return s
-    s.data = alias_whole(t)
+    # An input that is a wrapper is saved itself: what it wraps is known to its object alone.
+    s.data = t if t.flags & PY_DISPATCH and edge != EDGE_RESULT else alias_saved(t)
     s.edge = edge
     return s
+
+
+cdef Tensor alias_saved(Tensor t):
+    """The same tensor without history; of a wrapper, what its handler gives."""
+    if not t.flags & PY_DISPATCH:
+        return alias_whole(t)
+    from tangrad.dispatch.python_dispatch import detached
+    return <Tensor?>detached(t)
 
 
 class SavedAsItIs:
@@ -121,7 +130,7 @@ cdef Tensor unpack_tensor(Node node, Saved s):
         t = s.packed[0](s.packed[1])
         if t.level_ is not None and t.level_.level.closed:
             return seen_below(t)
-        t = alias_whole(t)
+        t = alias_saved(t)
     else:
         if version_of(s.data) != s.version:
             raise RuntimeError(
@@ -131,9 +140,9 @@ cdef Tensor unpack_tensor(Node node, Saved s):
                 "Clone the tensor before the write, or use the out-of-place form.")
         if s.data.level_ is not None and s.data.level_.level.closed:
             return seen_below(s.data)
-        if s.edge == EDGE_NONE:
+        if s.edge == EDGE_NONE or (s.data.flags & PY_DISPATCH and s.edge != EDGE_RESULT):
             return s.data
-        t = alias_whole(s.data)
+        t = alias_saved(s.data)
     if s.edge == EDGE_RESULT and node.slices is not None:
         return written_view(t, node)
     if s.edge == EDGE_RESULT:
