@@ -79,11 +79,12 @@ static inline void tgc_floats_to_bf16(tgc_half_anywhere *restrict to, const tgc_
 static inline void tgc_f16_to_floats(tgc_float_anywhere *restrict to, const tgc_half_anywhere *restrict from, int64_t n)
 {
     int64_t i = 0;
+    /* Of a constant number of whole vectors GCC then sees that nothing is left. */
 #if defined(__AVX512F__)
-    for (; i + 16 <= n; i += 16)
+    for (; i < (n & ~(int64_t)15); i += 16)
         _mm512_storeu_ps(to + i, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(from + i))));
 #elif defined(__F16C__)
-    for (; i + 8 <= n; i += 8)
+    for (; i < (n & ~(int64_t)7); i += 8)
         _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(from + i))));
 #endif
     for (; i < n; i++)
