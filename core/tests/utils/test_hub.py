@@ -93,3 +93,15 @@ def test_small_modules_beside():
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert f"tangrad version: {tangrad.__version__}" in shown
     assert "CUDA available: False" in shown
+
+
+def test_progress_is_told_where_tqdm_is_not_installed(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    with tangrad.utils.model_zoo.tqdm(total=4, unit="B") as bar:
+        bar.update(1)
+        bar.write("a line")
+        bar.update(3)
+    with tangrad.utils.model_zoo.tqdm(disable=True) as bar:
+        bar.set_description("nothing")
+        bar.update(1)
+    assert capsys.readouterr().err == "\r25.0%a line\n\r100.0%\n"
