@@ -246,7 +246,7 @@ class _Progress:
         """Say that there are `n` more."""
         self.n += n
         if not self.disable:
-            told = f"{self.n:.1f}" if self.total is None else f"{100 * self.n / self.total:.1f}%"
+            told = f"{self.n:.1f}" if not self.total else f"{100 * self.n / self.total:.1f}%"
             print(f"\r{told}", end="", file=sys.stderr, flush=True)
 
     def set_description(self, *ignored: Any, **options: Any) -> None:

@@ -347,6 +347,7 @@ def test_a_full_disk_is_an_error(tmp_path):
     with pytest.raises(OSError) as raised:
         tangrad.save(tangrad.ones(3), "/dev/full")
     assert raised.value.errno == errno.ENOSPC
+    assert "/dev/full" in str(raised.value)
 
 
 def test_a_disk_that_fills_while_saving_leaves_the_old_file(tmp_path):

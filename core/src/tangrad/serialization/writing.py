@@ -311,21 +311,33 @@ def atomically(path: Any) -> Iterator[Any]:
         OSError: the file cannot be written; what was begun is removed.
     """
     target = Path(os.path.realpath(os.fspath(path)))
-    if target.exists() and not target.is_file():
-        with open(target, "wb", buffering=0) as direct:
-            yield direct
-        return
-    begun = target.with_name(f".{target.name}.{os.getpid()}.{id(object())}.part")
+    with _naming(target):
+        if target.exists() and not target.is_file():
+            with open(target, "wb", buffering=0) as direct:
+                yield direct
+            return
+        begun = target.with_name(f".{target.name}.{os.getpid()}.{id(object())}.part")
+        try:
+            with open(begun, "xb", buffering=0) as file:
+                yield file
+            with _freed_aside(target):
+                if target.exists():
+                    begun.chmod(target.stat().st_mode & 0o7777)
+                os.replace(begun, target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                begun.unlink()
+            raise
+
+
+@contextlib.contextmanager
+def _naming(target: Path) -> Iterator[None]:
+    """Have errors of the system name the file: those of a write, as of a full disk, do not."""
     try:
-        with open(begun, "xb", buffering=0) as file:
-            yield file
-        with _freed_aside(target):
-            if target.exists():
-                begun.chmod(target.stat().st_mode & 0o7777)
-            os.replace(begun, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            begun.unlink()
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(target)
         raise
 
 
