@@ -410,3 +410,10 @@ def test_checksums_are_those_of_zlib(start):
     for size in [*range(600), 1023, 1024, 2900]:
         part, before = content[start : start + size], size * 77777 & 0xFFFFFFFF
         assert crc32(part, before) == zlib.crc32(part, before)
+
+
+@pytest.mark.parametrize("new", [True, False])
+def test_what_was_saved_to_an_open_file_can_be_read_by_its_name(tmp_path, new):
+    with open(tmp_path / "x.pt", "wb") as file:
+        tangrad.save(tangrad.ones(3), file, _use_new_zipfile_serialization=new)
+        assert tangrad.load(tmp_path / "x.pt").tolist() == [1, 1, 1]

@@ -112,6 +112,9 @@ def save(
             f"expected 'f' to be a path or an object with a 'write' method, got {type(f).__name__}"
         )
     write_format(obj, f.write, "archive")
+    # The file may be read by its name while the caller still has it open.
+    if hasattr(f, "flush"):
+        f.flush()
 
 
 def load(
