@@ -66,9 +66,13 @@ cdef object call_overload(Op op, PyObject** args, Py_ssize_t nargs, PyObject* kw
             and exact_tensor(args[0]) and (<Tensor>args[0]).level_ is None and plain_sizes(args + 1, nargs - 1):
         return call_sizes(<Op>PyTuple_GET_ITEM(op.overloads, 0), args, nargs)
     failures = []
+    cdef bint passed_over = False
     for o in op.overloads:
         member = o
         target = member if member.functional is None else member.functional
+        if kwnames != NULL and meant_for_another(op, target, <tuple>kwnames):
+            passed_over = True
+            continue
         state = 0
         out = NULL
         try:
@@ -83,7 +87,7 @@ cdef object call_overload(Op op, PyObject** args, Py_ssize_t nargs, PyObject* kw
         if out != NULL and out != Py_None_ptr:
             return call_flat(target, flat, <object>out, False)
         return call_flat(target, flat, None, False)
-    if len(failures) == 1:
+    if len(failures) == 1 and not passed_over:
         raise failures[0]
     given = [_type_name(<object>args[i]) for i in range(nargs)]
     if kwnames != NULL:
@@ -92,6 +96,19 @@ cdef object call_overload(Op op, PyObject** args, Py_ssize_t nargs, PyObject* kw
     forms = "\n".join([f" * ({(<Op>o).definition.signature_text()})" for o in op.overloads])
     raise TypeError(f"{op.title}() received an invalid combination of arguments - got ({', '.join(given)}), "
                     f"but expected one of:\n{forms}")
+
+
+cdef bint meant_for_another(Op op, Op target, tuple keywords) except -1:
+    """Whether a keyword belongs to another form of an overload and not to this one."""
+    cdef Op member
+    for key in keywords:
+        if key in target.names or key == "out":
+            continue
+        for o in op.overloads:
+            member = o if (<Op>o).functional is None else (<Op>o).functional
+            if key in member.names:
+                return True
+    return False
 
 
 cdef inline bint plain_sizes(PyObject** args, Py_ssize_t nargs) noexcept:

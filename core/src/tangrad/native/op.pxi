@@ -127,6 +127,7 @@ cdef class Op:
     cdef int dtype_param
     cdef int pin_param
     cdef int shortcut                    # number of what stands in for the usual form of a call, or 0
+    cdef bint scaled                     # in SCALED
     cdef bint old_form                   # may be called with factors in front, as old programs do
     cdef int plain                       # kernel ops: number of the C twin of the shape rule, or 0
     cdef tg_kernel*** rows
@@ -214,7 +215,7 @@ def make_op(definition, str kind, spec):
     op.vectorcall = <void*>op_vectorcall
     op.definition = definition
     op.name = op.title = spec["name"]
-    op.old_form = op.name in OLD_FORMS
+    op.old_form, op.scaled = op.name in OLD_FORMS, op.name in SCALED
     op.node_name = spec["node_name"]
     op.kind_ = ("pointwise", "reduction", "scan", "view", "kernel", "composite", "overload").index(kind)
     op.list_param = op.varargs = op.written = -1
@@ -694,13 +695,24 @@ cdef object deliver_composite(Op op, object result, object out):
     return op.return_type(*outs) if op.return_type is not None else tuple(outs)
 
 
+cdef inline bint plain_real(object number) noexcept:
+    return PyFloat_CheckExact(number) or PyLong_CheckExact(number)
+
+
+# Ops whose check is about kinds of numbers only: a float or int beside floating tensors is right.
+SCALED = frozenset(["add_scaled", "sub_scaled", "rsub"])
+
+
 cdef bint plainly_valid(Op op, PyObject** flat) noexcept:
     """Whether a pointwise check has nothing to say: tensors of one floating dtype, no parameters."""
     cdef PyObject* first = NULL
     cdef int i
-    if op.kind_ != OP_POINTWISE or op.nparams != op.ntensors:
+    if op.kind_ != OP_POINTWISE:
         return False
-    for i in range(op.nparams):
+    if op.nparams != op.ntensors:
+        if not op.scaled or not plain_real(<object>flat[op.nparams - 1]):
+            return False
+    for i in range(op.ntensors):
         # A mask of floating numbers is not plain, though all dtypes are the same.
         if op.fixed[i] >= 0:
             return False
