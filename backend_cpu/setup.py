@@ -28,7 +28,7 @@ NATIVE = Path("src/tangrad_cpu/native")
 # Compiled once; every other C file is a kernel file, compiled for each level.
 SHARED = ("aligned.c", "pool.c", "support.c")
 # Loops with many branches: -O3 takes three times as long to compile them, to no gain in speed.
-BRANCHING = ("linear_systems.c", "scans.c")
+BRANCHING = ("linear_systems.c",)
 LESS = ["-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic"]
 SANITIZE = os.environ.get("TANGRAD_SANITIZE", "")
 
