@@ -77,7 +77,8 @@ class BuildExtensions(build_ext):
         built = Path(self.build_lib).resolve()
         if not self.inplace and (built / "tangrad" / "__init__.py").exists():
             environment = {**os.environ, "PYTHONPATH": str(built), "TANGRAD_DISABLE_PLUGINS": "1"}
-            command = [sys.executable, str(HERE / "build_stubs.py"), str(built)]
+            # -B: what stands there is packed, and compiled modules would double the wheel.
+            command = [sys.executable, "-B", str(HERE / "build_stubs.py"), str(built)]
             subprocess.run(command, env=environment, check=True)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,15 @@ def test_an_extra_resolves_from_the_wheelhouse(extra: str) -> None:
     )
     assert outcome.returncode == 0, outcome.stderr
     assert "does not provide the extra" not in outcome.stderr
+
+
+def test_a_wheel_holds_no_compiled_modules() -> None:
+    wheels = list(DIST.glob("tangrad*.whl"))
+    if not wheels:
+        pytest.skip("no wheelhouse: python build_wheelhouse.py makes it")
+    for wheel in wheels:
+        with zipfile.ZipFile(wheel) as archive:
+            assert not [name for name in archive.namelist() if name.endswith(".pyc")], wheel.name
 
 
 @pytest.mark.parametrize("extra", EXTRAS)
