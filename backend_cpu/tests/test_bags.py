@@ -34,6 +34,32 @@ def test_sums_are_those_of_the_steps(rows, width, places, count, in_order, weigh
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_every_column_counts_once_at_every_width(weighted, dtype):
+    rng = np.random.default_rng(8)
+    index, bags = rng.integers(0, 20, 90), rng.integers(0, 4, 90)
+    factors = rng.integers(1, 4, 90).astype(dtype)
+    for width in range(1, 140):
+        table = rng.integers(-9, 10, (20, width)).astype(dtype)
+        expected = np.zeros((4, width))
+        np.add.at(expected, bags, table[index] * (factors[:, None] if weighted else 1.0))
+        given = tangrad.tensor(factors) if weighted else None
+        found = _bag_sum(
+            tangrad.tensor(table), tangrad.tensor(index), tangrad.tensor(bags), 4, given
+        )
+        np.testing.assert_array_equal(found.numpy(), expected)
+
+
+@pytest.mark.parametrize("index", ["int32", "int64"])
+@pytest.mark.parametrize("step", [1, 2])
+def test_indices_of_any_type_and_step_are_read(index, step):
+    rows = tangrad.tensor(np.arange(24.0).reshape(8, 3))
+    places = tangrad.tensor(np.arange(8).astype(index))[::step]
+    bags = tangrad.zeros(len(places), dtype=tangrad.int64)
+    assert (_bag_sum(rows, places, bags, 1, None)[0] == rows[::step].sum(0)).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize(("rows", "width", "places", "count"), SHAPES)
 def test_greatest_is_the_first_and_nan_before_all(rows, width, places, count, transposed, dtype):

@@ -112,20 +112,29 @@ static int bag_sum(const tg_call *call, void *context)
         || (factors != NULL && (factors->strides[0] != 1 || factors->dtype != j.table->dtype)))
         return TG_DECLINED;
     const size_t bytes = (size_t)places * sizeof(int64_t);
-    int64_t *rows = tgc_scratch(bytes), wrong = 0, is_wrong = 0;
+    int64_t *rows = tgc_scratch(bytes), wrong = 0;
     if (rows == NULL)
         return tgc_no_memory("embedding_bag", bytes);
-    j.in_order = 1;
-    for (int64_t k = 0; k < places; k++) {
-        const int64_t at = number_at(index, k);
-        rows[k] = at * j.table->strides[0];
-        if (at < 0 || at >= numbered) {
-            wrong = at;
-            is_wrong = 1;
+    /* Loops of their own, which are vectorised: for narrow tables this is a good part of the work. */
+    int falls = 0, is_wrong = 0;
+    for (int64_t k = 1; k < places; k++)
+        falls |= bags[k] < bags[k - 1];
+    j.in_order = !falls;
+    if (index->dtype == TGC_INT64 && index->strides[0] == 1)
+        memcpy(rows, index->data, bytes);
+    else
+        for (int64_t k = 0; k < places; k++)
+            rows[k] = number_at(index, k);
+    for (int64_t k = 0; k < places; k++)
+        is_wrong |= (rows[k] < 0) | (rows[k] >= numbered);
+    for (int64_t k = 0; is_wrong && k < places; k++)
+        if (rows[k] < 0 || rows[k] >= numbered) {
+            wrong = rows[k];
+            break;
         }
-        j.in_order &= k == 0 || bags[k] >= bags[k - 1];
-    }
     if (!is_wrong) {
+        for (int64_t k = 0; k < places; k++)
+            rows[k] *= j.table->strides[0];
         j.rows = rows;
         j.tasks = tgc_tasks(places * width, GRAIN, j.count < MOST_TASKS ? j.count : MOST_TASKS);
         tgc_parallel(j.tasks, sum_task, &j);
