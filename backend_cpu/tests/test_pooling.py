@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tangrad
-from tangrad.ops.pooling import max_pool_with_indices
+from tangrad.ops.pooling import max_pool_values, max_pool_with_indices
+from tangrad.ops.pooling_adaptive import adaptive_max_pool
 from tangrad_cpu import _kernels
 
 
@@ -33,15 +36,44 @@ def test_agrees_with_the_reference(
     shape = (*data.draw(st.sampled_from([(1,), (2, 3), (0, 2)])), *size)
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     order = data.draw(st.permutations(range(len(shape))))
-    # Few values, so that many are equal.
-    choices = np.array([-np.inf, np.nan, -1.5, 0.5, 2.0])
-    shares = data.draw(st.sampled_from([(0, 0, 1, 1, 1), (3, 1, 1, 1, 1), (1, 0, 0, 0, 0)]))
-    values = rng.choice(choices, [shape[d] for d in order], p=np.array(shares) / sum(shares))
-    x = tangrad.from_numpy(values).to(getattr(tangrad, dtype))
+    x = _few_values(rng, [shape[d] for d in order], data).to(getattr(tangrad, dtype))
     x = x.permute(tuple(np.argsort(order).tolist()))
     geometry = (kernel, stride, padding, dilation, ceil_mode)
     got = max_pool_with_indices(x, *geometry)
     expected = max_pool_with_indices(x.to("reference"), *geometry)
+    np.testing.assert_array_equal(got[0].float().numpy(), expected[0].cpu().float().numpy())
+    np.testing.assert_array_equal(got[1].numpy(), expected[1].cpu().numpy())
+    alone = max_pool_values(x, *geometry)
+    np.testing.assert_array_equal(alone.float().numpy(), got[0].float().numpy())
+
+
+def _few_values(rng: np.random.Generator, shape: list[int], data: st.DataObject) -> tangrad.Tensor:
+    """Give a tensor of few values, so that many are equal."""
+    choices = np.array([-np.inf, np.nan, -1.5, 0.5, 2.0])
+    shares = data.draw(st.sampled_from([(0, 0, 1, 1, 1), (3, 1, 1, 1, 1), (1, 0, 0, 0, 0)]))
+    return tangrad.from_numpy(rng.choice(choices, shape, p=np.array(shares) / sum(shares)))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(1, 3), st.sampled_from(["float32", "float64", "float16", "bfloat16"]), st.data())
+def test_adaptive_windows_agree_with_the_reference(
+    spatial: int, dtype: str, data: st.DataObject
+) -> None:
+    most = 300 if spatial == 1 else 40 if spatial == 2 else 12
+    size = [data.draw(st.integers(1, most)) for _ in range(spatial)]
+    wanted = tuple(
+        n // data.draw(st.integers(1, n))
+        if data.draw(st.booleans())
+        else data.draw(st.integers(1, 9))
+        for n in size
+    )
+    shape = [*data.draw(st.sampled_from([(1,), (2, 3)])), *size]
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    order = data.draw(st.permutations(range(len(shape))))
+    x = _few_values(rng, [shape[d] for d in order], data).to(getattr(tangrad, dtype))
+    x = x.permute(tuple(np.argsort(order).tolist()))
+    got = adaptive_max_pool(x, wanted)
+    expected = adaptive_max_pool(x.to("reference"), wanted)
     np.testing.assert_array_equal(got[0].float().numpy(), expected[0].cpu().float().numpy())
     np.testing.assert_array_equal(got[1].numpy(), expected[1].cpu().numpy())
 
@@ -54,7 +86,9 @@ def test_results_do_not_depend_on_the_number_of_threads() -> None:
         for threads in (1, 2, 4):
             _kernels.set_num_threads(threads)
             pooled = max_pool_with_indices(x, (3, 3), (2, 2), (1, 1), (1, 1), False)
-            found.append([y.numpy().tobytes() for y in pooled])
+            more = (max_pool_values(x, (3, 3), (2, 2), (1, 1), (1, 1), False),)
+            more += tuple(adaptive_max_pool(x, (7, 5)))
+            found.append([y.numpy().tobytes() for y in (*pooled, *more)])
     finally:
         _kernels.set_num_threads(before)
     assert found[0] == found[1] == found[2]
@@ -67,6 +101,25 @@ def test_missing_working_memory_is_an_error(calls: int) -> None:
     try:
         with pytest.raises(MemoryError, match="working space"):
             max_pool_with_indices(x, (2, 2), (2, 2), (0, 0), (1, 1), False)
+    finally:
+        _kernels.fail_scratch_after(-1)
+
+
+@pytest.mark.parametrize(
+    "pool",
+    [
+        lambda x: max_pool_values(x, (2, 2), (2, 2), (0, 0), (1, 1), False),
+        lambda x: adaptive_max_pool(x, (3, 3)),
+    ],
+)
+def test_missing_memory_for_whole_rows_is_an_error(
+    pool: Callable[[tangrad.Tensor], object],
+) -> None:
+    x = tangrad.randn(2, 3, 8, 8)
+    _kernels.fail_scratch_after(0)
+    try:
+        with pytest.raises(MemoryError, match="working space"):
+            pool(x)
     finally:
         _kernels.fail_scratch_after(-1)
 

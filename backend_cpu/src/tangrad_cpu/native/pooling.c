@@ -2,6 +2,7 @@
  * the loop over windows is vectorised for any size of window; taps outside are left out. The usual
  * windows of pictures and signals are folded whole, but for those at the border. */
 #include "half.h"
+#include "pooling.h"
 #include "tgc.h"
 
 #include <math.h>
@@ -221,11 +222,11 @@ static void pool_task(int64_t task, void *context)
     tgc_scratch_free(wide);
 }
 
-static int max_pool(const tg_call *call, void *context)
+int TGC(tgc_max_pool)(const tg_view *input, const tg_view *outs, int spatial, const int64_t *kernel,
+                      const int64_t *stride, const int64_t *padding, const int64_t *dilation)
 {
-    (void)context;
-    job j = {.input = call->args[0].value.tensors, .values = call->outs, .indices = call->outs + 1};
-    int spatial = call->args[1].count, signal = spatial == 1; /* a signal is a picture of one row */
+    job j = {.input = input, .values = outs, .indices = outs + 1};
+    int signal = spatial == 1; /* a signal is a picture of one row */
     j.ndim = spatial + signal;
     j.lead = j.input->ndim - spatial;
     if (j.values->numel == 0)
@@ -243,10 +244,10 @@ static int max_pool(const tg_call *call, void *context)
         j.size[d] = j.input->shape[j.lead + from];
         j.out[d] = j.values->shape[j.lead + from];
         j.source[d] = j.input->strides[j.lead + from];
-        j.kernel[d] = call->args[1].value.ints[from];
-        j.stride[d] = call->args[2].value.ints[from];
-        j.padding[d] = call->args[3].value.ints[from];
-        j.dilation[d] = call->args[4].value.ints[from];
+        j.kernel[d] = kernel[from];
+        j.stride[d] = stride[from];
+        j.padding[d] = padding[from];
+        j.dilation[d] = dilation[from];
         j.step[d] = j.half ? j.area : j.source[d];
         j.taps *= j.kernel[d];
         j.area *= j.size[d];
@@ -276,6 +277,14 @@ static int max_pool(const tg_call *call, void *context)
     tgc_parallel(j.tasks, pool_task, &j);
     tgc_scratch_free(j.places);
     return atomic_load(&j.failed) ? tgc_no_memory("max_pool", (size_t)j.area * sizeof(float)) : 0;
+}
+
+static int max_pool(const tg_call *call, void *context)
+{
+    const tg_argument *args = call->args;
+    (void)context;
+    return TGC(tgc_max_pool)(args[0].value.tensors, call->outs, args[1].count, args[1].value.ints, args[2].value.ints,
+                             args[3].value.ints, args[4].value.ints);
 }
 
 const tgc_kernel TGC(tgc_table_pooling)[] = {

@@ -22,10 +22,8 @@ def _pooled_size(n: int, k: int, s: int, p: int, d: int, ceil_mode: bool) -> int
 def _pooled_sizes(
     sizes: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool
 ) -> Ints:
-    return tuple(
-        _pooled_size(*each, ceil_mode)
-        for each in zip(sizes, kernel, stride, padding, dilation, strict=True)
-    )
+    each = zip(sizes, kernel, stride, padding, dilation, strict=True)
+    return tuple([_pooled_size(n, k, s, p, d, ceil_mode) for n, k, s, p, d in each])
 
 
 def check_pool(
@@ -49,6 +47,21 @@ def check_pool(
             f"{name}: Expected {spatial + 1}D or {spatial + 2}D (batch mode) tensor with non-batch "
             f"dimensions of positive length, but got: {list(self.shape)}"
         )
+    for k, s, p, d in zip(kernel_size, stride, padding, dilation, strict=True):
+        if k < 1 or s < 1 or p < 0 or p > k // 2 or d < 1:
+            _refuse_windows(name, kernel_size, stride, padding, dilation)
+    out = _pooled_sizes(self.shape[-spatial:], kernel_size, stride, padding, dilation, ceil_mode)
+    for n in out:
+        if n < 1:
+            raise RuntimeError(
+                f"{name}: Given input size: {list(self.shape)}. Calculated output size: "
+                f"{list(out)}. Output size is too small"
+            )
+
+
+def _refuse_windows(
+    name: str, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints
+) -> None:
     if any(k < 1 for k in kernel_size) or any(s < 1 for s in stride):
         raise RuntimeError(
             f"{name}: kernel size and stride should be greater than zero, got kernel_size "
@@ -60,13 +73,6 @@ def check_pool(
         raise RuntimeError(
             "pad should be at most half of effective kernel size, but got "
             f"pad={list(padding)}, kernel_size={list(kernel_size)} ({name})"
-        )
-    sizes = self.shape[-spatial:]
-    out = _pooled_sizes(sizes, kernel_size, stride, padding, dilation, ceil_mode)
-    if any(n < 1 for n in out):
-        raise RuntimeError(
-            f"{name}: Given input size: {list(self.shape)}. Calculated output size: {list(out)}. "
-            "Output size is too small"
         )
 
 
@@ -123,7 +129,8 @@ def _places(
     return flat
 
 
-def _max_pool_vjp(g0: Any, self_meta: Any, kernel_size: Ints, result1: Any) -> Any:
+def max_pool_vjp(g0: Any, self_meta: Any, kernel_size: Ints, result1: Any) -> Any:
+    """Give each gradient to where the greatest element was."""
     lead = tuple(self_meta.shape)[: len(self_meta.shape) - len(kernel_size)]
     area = numel_of(tuple(self_meta.shape)[len(lead) :])
     flat = (*lead, numel_of(tuple(result1.shape)[len(lead) :]))
@@ -132,7 +139,8 @@ def _max_pool_vjp(g0: Any, self_meta: Any, kernel_size: Ints, result1: Any) -> A
     return summed.reshape(self_meta.shape)
 
 
-def _max_pool_jvp(self_t: Any, kernel_size: Ints, result1: Any) -> Any:
+def max_pool_jvp(self_t: Any, kernel_size: Ints, result1: Any) -> Any:
+    """Take the tangents of the greatest elements."""
     lead = self_t.ndim - len(kernel_size)
     tangent = self_t.flatten(lead).gather(lead, result1.flatten(lead))
     return tangent.reshape(result1.shape), None
@@ -171,8 +179,8 @@ max_pool_with_indices = op(
     ),
     dtype=lambda self: [self.dtype, "int64"],
     reference=_max_pool_reference,
-    vjp={"self": _max_pool_vjp},
-    jvp=_max_pool_jvp,
+    vjp={"self": max_pool_vjp},
+    jvp=max_pool_jvp,
     batch=lambda size, dims, self, kernel_size, stride, padding, dilation, ceil_mode: (
         _max_pool_batch(size, dims, self, kernel_size, stride, padding, dilation, ceil_mode)
     ),
@@ -186,6 +194,55 @@ max_pool_with_indices = op(
     doc="Take the greatest element of every window, and its flat position in the input.",
 )
 
+
+def _values_shape(self: Any, kernel_size: Ints, *geometry: Any) -> Ints:
+    spatial = len(kernel_size)
+    return (*self.shape[:-spatial], *_pooled_sizes(self.shape[-spatial:], kernel_size, *geometry))
+
+
+def _values_vjp(g: Any, self: Any, kernel_size: Ints, *geometry: Any) -> Any:
+    places = max_pool_with_indices(self.detach(), kernel_size, *geometry)[1]
+    return max_pool_vjp(g, self, kernel_size, places)
+
+
+def _values_jvp(self: Any, self_t: Any, kernel_size: Ints, *geometry: Any) -> Any:
+    places = max_pool_with_indices(self.detach(), kernel_size, *geometry)[1]
+    return max_pool_jvp(self_t, kernel_size, places)[0]
+
+
+# What nobody asks for the positions of, and no gradient needs them.
+max_pool_values = op(
+    "max_pool_values(Tensor self, int[] kernel_size, int[] stride, int[] padding, int[] dilation,"
+    " bool ceil_mode) -> Tensor",
+    dtypes="integral floating",
+    check=lambda self, kernel_size, stride, padding, dilation, ceil_mode: check_pool(
+        "max_pool", self, kernel_size, stride, padding, dilation, ceil_mode
+    ),
+    shape=lambda self, kernel_size, stride, padding, dilation, ceil_mode: _values_shape(
+        self, kernel_size, stride, padding, dilation, ceil_mode
+    ),
+    decompose=lambda self, kernel_size, stride, padding, dilation, ceil_mode: max_pool_with_indices(
+        self, kernel_size, stride, padding, dilation, ceil_mode
+    )[0],
+    vjp={
+        "self": lambda g, self, kernel_size, stride, padding, dilation, ceil_mode: _values_vjp(
+            g, self, kernel_size, stride, padding, dilation, ceil_mode
+        )
+    },
+    jvp=lambda self, self_t, kernel_size, stride, padding, dilation, ceil_mode: _values_jvp(
+        self, self_t, kernel_size, stride, padding, dilation, ceil_mode
+    ),
+    function=False,
+    method=False,
+    samples=lambda s: [
+        s(s.tensor(1, 2, 4, 5), (2, 2), (2, 2), (0, 0), (1, 1), False),
+        s(s.tensor(2, 4, 5), (3, 2), (2, 1), (1, 1), (1, 2), True),
+        s(s.tensor(2, 4, 40, strided=True), (2, 3), (2, 2), (0, 1), (2, 1), False),
+    ],
+    oracle=lambda torch, x, *args: torch.ops.aten.max_pool2d_with_indices(x, *args)[0],
+    doc="Take the greatest element of every window.",
+)
+
 _POOL_ERRORS = "kernel size|stride should not be zero|greater than zero|positive"
 
 
@@ -196,25 +253,29 @@ def _steps(stride: Any, kernel: Ints, spatial: int) -> Ints:
     return repeated("stride", stride, spatial)
 
 
-def _max_pool(
-    spatial: int,
-    input: Any,
-    kernel_size: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    ceil_mode: bool,
-) -> Any:
+def _geometry(
+    spatial: int, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+) -> tuple[Any, ...]:
     kernel = repeated("kernel_size", kernel_size, spatial)
-    values, indices = max_pool_with_indices(
-        input,
+    return (
         kernel,
         _steps(stride, kernel, spatial),
         repeated("padding", padding, spatial),
         repeated("dilation", dilation, spatial),
         ceil_mode,
     )
+
+
+def _max_pool(spatial: int, input: Any, *geometry: Any) -> Any:
+    values, indices = max_pool_with_indices(input, *_geometry(spatial, *geometry))
     return in_format_of(values, input), in_format_of(indices, input)
+
+
+def _max_pool_alone(spatial: int, input: Any, *geometry: Any) -> Any:
+    """Take the greatest elements; their positions only where the gradient will ask for them."""
+    if input.requires_grad and tangrad.is_grad_enabled():
+        return _max_pool(spatial, input, *geometry)[0]
+    return in_format_of(max_pool_values(input, *_geometry(spatial, *geometry)), input)
 
 
 @composite(
@@ -248,8 +309,8 @@ def max_pool1d(
         ceil_mode: let a last window reach out of the input.
         return_indices: also give the flat position of each result in its signal.
     """
-    both = _max_pool(1, input, kernel_size, stride, padding, dilation, ceil_mode)
-    return both if return_indices else both[0]
+    pool = _max_pool if return_indices else _max_pool_alone
+    return pool(1, input, kernel_size, stride, padding, dilation, ceil_mode)
 
 
 @composite(
@@ -315,8 +376,8 @@ def max_pool2d(
         ceil_mode: let a last window reach out of the input.
         return_indices: also give the flat position of each result in its image.
     """
-    both = _max_pool(2, input, kernel_size, stride, padding, dilation, ceil_mode)
-    return both if return_indices else both[0]
+    pool = _max_pool if return_indices else _max_pool_alone
+    return pool(2, input, kernel_size, stride, padding, dilation, ceil_mode)
 
 
 @composite(
@@ -381,8 +442,8 @@ def max_pool3d(
         ceil_mode: let a last window reach out of the input.
         return_indices: also give the flat position of each result in its volume.
     """
-    both = _max_pool(3, input, kernel_size, stride, padding, dilation, ceil_mode)
-    return both if return_indices else both[0]
+    pool = _max_pool if return_indices else _max_pool_alone
+    return pool(3, input, kernel_size, stride, padding, dilation, ceil_mode)
 
 
 @composite(

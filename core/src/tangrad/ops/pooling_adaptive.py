@@ -11,9 +11,9 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.convolution import in_format_of, repeated
-from tangrad.ops.define import composite
+from tangrad.ops.define import composite, op
 from tangrad.ops.movement import Ints, numel_of
-from tangrad.ops.pooling import max_pool_with_indices
+from tangrad.ops.pooling import max_pool_jvp, max_pool_vjp
 from tangrad.tensor.construct import tensor
 
 _LARGEST = 2**40  # elements along one dimension of a result: more than fits into any memory
@@ -124,38 +124,75 @@ def _adaptive_average(name: str, spatial: int, input: Any, output_size: Any) -> 
     return x.clone() if x is input else x
 
 
-def _adaptive_greatest(name: str, spatial: int, input: Any, output_size: Any) -> Any:
-    """Return the greatest of each window and its flat position, a NaN being greatest of all."""
-    wanted = _checked(name, spatial, input, output_size)
-    if not input.is_floating_point():
-        _refuse(name, input.dtype)
-    lead, sizes = tuple(input.shape)[:-spatial], tuple(input.shape)[-spatial:]
-    if numel_of(wanted) == 0 or numel_of(lead) == 0:
-        shape = (*lead, *wanted)
-        places = input.new_zeros(shape, dtype=tangrad.int64)
-        return input.reshape((-1,))[:0].reshape(shape), places
-    if not any(n % out for n, out in zip(sizes, wanted, strict=True)):
-        kernel = tuple(n // out for n, out in zip(sizes, wanted, strict=True))
-        none, ones = (0,) * spatial, (1,) * spatial
-        values, indices = max_pool_with_indices(input, kernel, kernel, none, ones, False)
-        return in_format_of(values, input), in_format_of(indices, input)
-    x = input.detach()
-    flat = tangrad.zeros((), dtype=tangrad.int64, device=input.device)
+def _last_nan_or_greatest(x: Any) -> Any:
+    """Return where along the last dimension the first of the greatest is, or the last NaN."""
+    count = tangrad.arange(1, x.shape[-1] + 1, device=x.device)
+    nan = count.masked_fill(x == x, 0).amax((-1,))
+    return x.max(-1)[1].where(nan == 0, nan - 1)
+
+
+def _greatest_by_steps(self: Any, output_size: Ints) -> Any:
+    spatial = len(output_size)
+    lead, sizes = tuple(self.shape)[:-spatial], tuple(self.shape)[-spatial:]
+    x = self.detach()
+    flat = tangrad.zeros((), dtype=tangrad.int64, device=self.device)
     first = len(lead)
-    for k, (size, out) in enumerate(zip(sizes, wanted, strict=True)):
+    for k, (size, out) in enumerate(zip(sizes, output_size, strict=True)):
         x = _split_windows(x, first + 2 * k, out, -math.inf)
         places, _, _, width = _windows(size, out)
-        along = tensor(places, dtype=tangrad.int64, device=input.device)
+        along = tensor(places, dtype=tangrad.int64, device=self.device)
         along = along.reshape((out, width) + (1, 1) * (spatial - 1 - k))
         flat = flat + along * numel_of(sizes[k + 1 :])
     windows_first = [2 * k for k in range(spatial)] + [2 * k + 1 for k in range(spatial)]
     order = (*range(first), *(first + d for d in windows_first))
-    chosen = x.permute(order).reshape((*lead, numel_of(wanted), -1)).max(-1)[1]
-    flat = flat.permute(windows_first).reshape((numel_of(wanted), -1))
+    chosen = _last_nan_or_greatest(x.permute(order).reshape((*lead, numel_of(output_size), -1)))
+    flat = flat.permute(windows_first).reshape((numel_of(output_size), -1))
     indices = flat.expand((*lead, *flat.shape)).gather(-1, chosen.unsqueeze(-1)).squeeze(-1)
-    values = input.reshape((*lead, -1)).gather(-1, indices)
-    shape = (*lead, *wanted)
-    return in_format_of(values.reshape(shape), input), in_format_of(indices.reshape(shape), input)
+    values = self.reshape((*lead, -1)).gather(-1, indices)
+    shape = (*lead, *output_size)
+    return values.reshape(shape), indices.reshape(shape)
+
+
+# Sizes are those that `_checked` lets pass.
+adaptive_max_pool = op(
+    "adaptive_max_pool(Tensor self, int[] output_size) -> (Tensor values, Tensor indices)",
+    dtypes="floating",
+    shape=lambda self, output_size: [(*self.shape[: -len(output_size)], *output_size)] * 2,
+    dtype=lambda self: [self.dtype, "int64"],
+    decompose=_greatest_by_steps,
+    vjp={
+        "self": lambda g0, self_meta, output_size, result1: max_pool_vjp(
+            g0, self_meta, output_size, result1
+        )
+    },
+    jvp=lambda self_t, output_size, result1: max_pool_jvp(self_t, output_size, result1),
+    batch=lambda size, dims, self, output_size: (
+        adaptive_max_pool(self.movedim(dims[0], 0), output_size),
+        (0, 0),
+    ),
+    function=False,
+    method=False,
+    samples=lambda s: [
+        s(s.tensor(2, 4, 6), (2, 3)),
+        s(s.tensor(1, 2, 5, 7, strided=True), (3, 4)),
+    ],
+    oracle=lambda torch, x, output_size: torch.ops.aten.adaptive_max_pool2d(x, output_size),
+    doc="Take the greatest element of each adaptive window, and its flat position.",
+)
+
+
+def _adaptive_greatest(name: str, spatial: int, input: Any, output_size: Any) -> Any:
+    """Return the greatest of each window and its flat position, the last NaN being greatest."""
+    wanted = _checked(name, spatial, input, output_size)
+    if not input.is_floating_point():
+        _refuse(name, input.dtype)
+    lead = tuple(input.shape)[:-spatial]
+    if numel_of(wanted) == 0 or numel_of(lead) == 0:
+        shape = (*lead, *wanted)
+        places = input.new_zeros(shape, dtype=tangrad.int64)
+        return input.reshape((-1,))[:0].reshape(shape), places
+    values, indices = adaptive_max_pool(input, wanted)
+    return in_format_of(values, input), in_format_of(indices, input)
 
 
 @composite(

@@ -1,0 +1,12 @@
+/* Max pooling with positions, as other kernels use it. */
+#ifndef TANGRAD_CPU_POOLING_H
+#define TANGRAD_CPU_POOLING_H
+
+#include "tgc.h"
+
+/* Write the greatest of every window to outs[0] and its flat position to outs[1]; 0, or -1 with an
+ * exception. The windows are given by one number for each of the last `spatial` dimensions. */
+int TGC(tgc_max_pool)(const tg_view *input, const tg_view *outs, int spatial, const int64_t *kernel,
+                      const int64_t *stride, const int64_t *padding, const int64_t *dilation);
+
+#endif
