@@ -123,6 +123,8 @@ def repeated(name: str, value: Any, count: int) -> Ints:
         TypeError: neither integers nor an integer.
         RuntimeError: another count of integers.
     """
+    if type(value) is int:  # the usual case, before the checks that cost more than small kernels
+        return (value,) * count
     listed = (value,) if _is_integer(value) else value
     if not isinstance(listed, (tuple, list)) or not all(map(_is_integer, listed)):
         raise TypeError(
