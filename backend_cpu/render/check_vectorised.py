@@ -17,13 +17,13 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 from dialect import cpu_dialect
-from levels import X86_64
+from levels import USUAL, X86_64
 
 from tangrad.expr.render import c_prelude
 
 NATIVE = Path(__file__).parents[1] / "src" / "tangrad_cpu" / "native"
 # Without -fno-ipa-icf helpers of the same text would share one loop.
-FLAGS = "-O3 -std=gnu11 -ffp-contract=off -fno-math-errno -fno-trapping-math -fno-ipa-icf".split()
+FLAGS = "-std=gnu11 -ffp-contract=off -fno-math-errno -fno-trapping-math -fno-ipa-icf".split()
 _HEAD = re.compile(r"static inline (\w+) (tg_\w+_(?:f32|f64|float16|bfloat16))\(([^)]*)\) ?\{")
 
 
@@ -55,7 +55,15 @@ def scalar_helpers(level: str) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "loops.c"
         source.write_text(text)
-        command = ["gcc", *X86_64[level], *FLAGS, f"-DTGC_LEVEL={level}", f"-I{NATIVE}", "-c"]
+        command = [
+            "gcc",
+            *USUAL,
+            *X86_64[level],
+            *FLAGS,
+            f"-DTGC_LEVEL={level}",
+            f"-I{NATIVE}",
+            "-c",
+        ]
         command += [str(source), "-o", str(source.with_suffix(".o")), "-fopt-info-vec"]
         done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:

@@ -12,6 +12,7 @@ import ctypes
 import math
 import os
 import platform
+import runpy
 import subprocess
 import sys
 import sysconfig
@@ -31,7 +32,8 @@ from tangrad.plugin import include_directory
 
 BACKEND = Path(__file__).parents[1]
 NATIVE = BACKEND / "src" / "tangrad_cpu" / "native"
-FLAGS = "-O3 -std=gnu11 -ffp-contract=off -fno-math-errno -fno-trapping-math -shared -fPIC".split()
+FLAGS = runpy.run_path(str(BACKEND / "render" / "levels.py"))["USUAL"]
+FLAGS += "-std=gnu11 -ffp-contract=off -fno-math-errno -fno-trapping-math -shared -fPIC".split()
 LEVELS = {
     "baseline": ([], []),
     "avx2": (["avx2", "fma"], ["-march=x86-64-v3", "-mprefer-vector-width=256"]),
