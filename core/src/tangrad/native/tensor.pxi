@@ -281,9 +281,6 @@ cdef class Tensor:
     def __hash__(self):
         return <Py_hash_t>(<size_t><void*>self >> 4)
 
-    def __repr__(self):
-        return _tensor_repr(self)
-
     def __getitem__(self, index):
         return tensor_getitem(self, index)
 

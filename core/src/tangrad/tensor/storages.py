@@ -394,6 +394,8 @@ def legacy_class(name: str) -> type:
     Raises:
         AttributeError: there is none of that name.
     """
+    if name == "Storage":  # what PyTorch's default type of storages is called, too
+        name = "FloatStorage"
     if name not in _NAMES:
         raise AttributeError(f"there is no storage class '{name}'")
     if name not in _classes:
