@@ -266,7 +266,7 @@ cdef class Tensor:
         return float(value)
 
     def __complex__(self):
-        return complex(tensor_item(self))
+        return complex(only_element(self))
 
     def __index__(self):
         if KIND[self.dtype_.index] > KIND_INT or self.numel_ != 1:

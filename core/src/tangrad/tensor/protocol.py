@@ -110,7 +110,7 @@ class TensorMeta(type):
 
 
 class ParameterMeta(TensorMeta):
-    """The metaclass of Parameter, which counts what `Parameter(t)` of a tensor of a subclass gave."""
+    """The metaclass of Parameter, which counts tensors of other classes that it marked."""
 
     __slots__ = ()
 
