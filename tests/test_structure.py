@@ -20,7 +20,7 @@ NEUTRAL = CORE / "plugins" / "neutral.json"
 # From the top down. A part imports from its own line and the lines below it, never from above.
 LAYERS = [
     {"__main__", "cli"},
-    {"stand_in", "private_names"},
+    {"stand_in", "_utils"},
     {"plugin"},
     {"distributions"},
     {"nn", "optim", "utils.flop_counter"},

@@ -152,14 +152,14 @@ cdef Tensor OP_ADD(Tensor a, Tensor b):
     return binary_operator(0, a, b)
 
 
-def install_constructor(construct, metatype):
+def install_constructor(construct, metatype, metatype_of_parameter):
     """Make `Tensor(...)` call `construct(cls, args, **kwargs)` and let Tensor load methods lazily."""
     Py_INCREF(construct)
     tg_install_constructor(TENSOR, <PyObject*>construct)
     tg_install_constructor(PARAMETER, <PyObject*>construct)
-    for kind in (Tensor, Parameter):
+    for kind, its_type in ((Tensor, metatype), (Parameter, metatype_of_parameter)):
         tg_make_mutable(<PyTypeObject*>kind)
-        tg_set_metatype(<PyTypeObject*>kind, <PyTypeObject*>metatype)
+        tg_set_metatype(<PyTypeObject*>kind, <PyTypeObject*>its_type)
 
 
 cdef Op _probe = Op.__new__(Op)

@@ -133,8 +133,6 @@ PRIVATE: dict[str, dict[str, Any]] = {
         "_tensor_str": _printing("_contents"),
     },
 }
-# Private modules of PyTorch that have a place of another name here.
-PLACES = {"_utils": "private_names"}
 
 
 class Finder:
@@ -156,7 +154,7 @@ class Finder:
             module = ModuleType(fullname, "Answer what other libraries ask: nothing is traced.")
             module.__dict__.update(private, __path__=[])
         else:
-            module = _find(f"{OURS}.{PLACES.get(rest, rest)}" if rest else OURS)
+            module = _find(f"{OURS}.{rest}" if rest else OURS)
         if module is None:
             raise ModuleNotFoundError(
                 f"No module named '{fullname}': tangrad stands in for {STOOD_IN_FOR} in this "

@@ -9,11 +9,11 @@ import torch._jit_internal
 import torch._utils
 
 import tangrad
-from tangrad import private_names, stand_in
+from tangrad import _utils, stand_in
 
 
 def place(t):
-    return private_names if t is tangrad else torch._utils
+    return _utils if t is tangrad else torch._utils
 
 
 def several(t):
@@ -70,7 +70,7 @@ def test_exceptions_are_carried_to_who_asked(agree, kind):
 
 
 def test_totals_are_running():
-    assert list(private_names._accumulate([1, 2, 3])) == [1, 3, 6]
+    assert list(_utils._accumulate([1, 2, 3])) == [1, 3, 6]
 
 
 def test_a_bool_chooses_between_functions():
@@ -112,3 +112,7 @@ def test_programs_import_them(tmp_path):
     outcome = subprocess.run(command, capture_output=True, text=True, check=False)
     expected = "1 2 Tensor (device(type='cpu'), tangrad.float64) [1.0, 1.0]\n"
     assert (outcome.stdout, outcome.stderr) == (expected, "")
+
+
+def test_private_module_is_an_attribute_of_the_package():
+    assert tangrad._utils._flatten_dense_tensors([tangrad.ones(2)]).tolist() == [1, 1]

@@ -152,7 +152,7 @@ def test_typed_storage_converts_and_is_made_of_data():
         assert t.FloatStorage([1.0, 2.5]).int().tolist() == [1, 2]
         assert len(t.LongStorage(3)) == 3
         assert t.FloatStorage([1.0]).dtype is t.float32
-        assert t.ones(2).storage_type() is t.FloatStorage
+        assert t.ones(2).storage_type() is t.FloatStorage is t.Storage
         assert t.ones(2).storage().type().endswith(".FloatStorage")
 
 

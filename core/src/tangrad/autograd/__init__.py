@@ -194,6 +194,8 @@ def grad(
         RuntimeError: an input is not part of the graph (without allow_unused).
     """
     outputs, wanted = _ends(outputs), _ends(inputs)
+    if not wanted:
+        raise RuntimeError("grad: `inputs` argument to `grad()` cannot be empty; name some tensor")
     seeds_given = _as_tuple_of_optional(grad_outputs)
     keep = create_graph if retain_graph is None else retain_graph
     if is_grads_batched:

@@ -198,9 +198,7 @@ def apply_recorded(cls: Any, args: tuple[Any, ...], run: Callable[[Any], Any]) -
     several = isinstance(result, (tuple, list))
     outputs = list(result) if several else [result]
     if not any(isinstance(o, _C.Tensor) for o in outputs):
-        raise RuntimeError(
-            f"{cls.__name__}.forward must return at least one Tensor, got {type(result).__name__}"
-        )
+        return result
     _check_dirty(cls, node, outputs)
     if mode and any(node.needs_input_grad):
         outputs = _connected(cls, node, args, outputs)

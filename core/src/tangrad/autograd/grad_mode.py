@@ -25,7 +25,14 @@ class _ModeBase:
         from functools import wraps
 
         if isinstance(function, type):
-            raise TypeError(f"{type(self).__name__} decorates functions, not classes")
+            import warnings
+
+            warnings.warn(
+                "Decorating classes is deprecated: only the making of an object is then inside "
+                f"{type(self).__name__}. Decorate __init__, or the methods that are meant.",
+                FutureWarning,
+                stacklevel=2,
+            )
         if function.__code__.co_flags & 0x20 if hasattr(function, "__code__") else False:
             return self._generator(function)
 

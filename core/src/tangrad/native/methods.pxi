@@ -392,11 +392,6 @@ def _install_indexing():
 
 # --- hooks into Python parts -----------------------------------------------------------------
 
-def _tensor_repr(t):
-    from tangrad.tensor.protocol import represent
-    return represent(t)
-
-
 def _find_attribute(t, name):
     from tangrad.tensor.protocol import find_attribute
     return find_attribute(t, name)

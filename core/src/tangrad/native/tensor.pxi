@@ -266,7 +266,7 @@ cdef class Tensor:
         return float(value)
 
     def __complex__(self):
-        return complex(tensor_item(self))
+        return complex(only_element(self))
 
     def __index__(self):
         if KIND[self.dtype_.index] > KIND_INT or self.numel_ != 1:
@@ -280,9 +280,6 @@ cdef class Tensor:
 
     def __hash__(self):
         return <Py_hash_t>(<size_t><void*>self >> 4)
-
-    def __repr__(self):
-        return _tensor_repr(self)
 
     def __getitem__(self, index):
         return tensor_getitem(self, index)

@@ -240,8 +240,7 @@ def set_attribute(self, name, value):
     if PyUnicode_CheckExact(<PyObject*>name):
         attributes = PyObject_GenericGetDict(self, NULL)
         if item(<PyObject*>attributes, PARAMETERS) != NULL and registered(<PyObject*>attributes, name) == NULL:
-            if not PyType_IsSubtype(Py_TYPE(value), <PyTypeObject*>Tensor) \
-                    and not isinstance(value, (Module, Parameter)):
+            if not PyType_IsSubtype(Py_TYPE(value), <PyTypeObject*>Tensor) and not isinstance(value, Module):
                 if object_comes_next(self):
                     PyObject_GenericSetAttr(self, name, value)
                     return

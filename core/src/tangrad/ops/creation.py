@@ -136,7 +136,8 @@ def empty(
     require_strided(layout)
     if out is not None:
         resized = written(out, size, dtype, device)
-        return memory.fill_new(resized) if memory.fills_memory else resized
+        resized = memory.fill_new(resized) if memory.fills_memory else resized
+        return resized.requires_grad_() if requires_grad else resized
     return _uninitialised(allocate(size, dtype, device, memory_format), requires_grad)
 
 

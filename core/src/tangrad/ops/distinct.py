@@ -14,6 +14,11 @@ def _check_distinct(self: Any, dim: int | None) -> None:
         raise NotImplementedError(f'"unique" not implemented for {self.dtype}: it has no order')
     if dim is None or self.ndim == 0 or numel_of(self.shape):
         return
+    if self.shape.count(0) > 1:
+        raise RuntimeError(
+            "Number of zero sized dimensions is more than one, so unique cannot be applied: "
+            f"shape {list(self.shape)}, dim {dim}"
+        )
     others = [size for d, size in enumerate(self.shape) if d != dim]
     if self.shape[dim] and 0 in others:
         raise RuntimeError(
@@ -95,6 +100,7 @@ def _samples(s: Any) -> list[Any]:
 def _errors(s: Any) -> list[Any]:
     return [
         (s(s.tensor(0, 2), dim=1), RuntimeError, "0 sized dimensions"),
+        (s(s.tensor(0, 0), dim=0), RuntimeError, "more than one"),
         (s(s.tensor(2), dim=1), IndexError, "Dimension out of range"),
         (s(s.tensor(2, dtype="complex64")), NotImplementedError, "unique"),
     ]

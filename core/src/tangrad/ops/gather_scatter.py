@@ -691,9 +691,18 @@ def _index_fill_batch(size: int, dims: Any, self: Any, dim: int, index: Any, val
     return (result.squeeze(1) if scalar else result), 0
 
 
+def _check_index_fill(self: Any, index: Any, value: Any) -> None:
+    _check_vector_index("index_fill", index)
+    if isinstance(value, complex) and not self.dtype.is_complex:
+        raise RuntimeError(
+            "index_fill_(): Converting complex Scalar to non-complex type is not supported: got "
+            f"{value} for {self.dtype}; convert the tensor to a complex dtype first"
+        )
+
+
 index_fill_scalar = op(
     "index_fill_scalar(Tensor self, dim dim, Tensor index, Scalar value) -> Tensor",
-    check=lambda index: _check_vector_index("index_fill", index),
+    check=_check_index_fill,
     shape=lambda self: self.shape,
     reference=_index_fill_reference,
     vjp={"self": lambda g, dim, index: g.index_fill(dim, index, 0)},
@@ -709,7 +718,8 @@ index_fill_scalar = op(
     ],
     oracle="index_fill",
     errors=lambda s: [
-        (s(s.tensor(3), 0, s.integers(3, 4, 1), 1), (IndexError, RuntimeError), "out of")
+        (s(s.tensor(3), 0, s.integers(3, 4, 1), 1), (IndexError, RuntimeError), "out of"),
+        (s(s.tensor(3), 0, s.integers(0, 3, 1), 1j), RuntimeError, "non-complex type"),
     ],
     doc="Overwrite the listed indices of one dimension by a number.",
 )

@@ -396,7 +396,12 @@ def dstack(tensors: Sequence[Any]) -> Any:
 # Copies ------------------------------------------------------------------------------------------
 
 
-def _check_fill(value: Any) -> None:
+def _check_fill(self: Any, value: Any) -> None:
+    if isinstance(value, complex) and value.imag and not self.dtype.is_complex:
+        raise RuntimeError(
+            f"fill_: value {value} cannot be converted to type {self.dtype} without overflow; "
+            "make the tensor complex first"
+        )
     shape = getattr(value, "shape", ())
     if len(shape):
         raise RuntimeError(
@@ -418,7 +423,10 @@ fill_ = op(
     ),
     batch=None,
     samples=lambda s: [s(s.tensor(2, 3), 2), s(s.tensor(3, 2, strided=True), 0), s(s.tensor(), 1)],
-    errors=lambda s: [(s(s.tensor(2), s.tensor(2)), RuntimeError, "0-dimension value tensor")],
+    errors=lambda s: [
+        (s(s.tensor(2), s.tensor(2)), RuntimeError, "0-dimension value tensor"),
+        (s(s.tensor(2), 1j), RuntimeError, "without overflow"),
+    ],
     doc="Overwrite every element by one value.",
 )
 

@@ -579,13 +579,24 @@ addcdiv = pointwise(
     doc="Add a quotient: `self + value * tensor1 / tensor2`.",
 )
 
+
+def _check_step(self: Any, values: Any) -> None:
+    if self.dtype != values.dtype:
+        raise RuntimeError(
+            "heaviside is not yet implemented for tensors with different dtypes: got "
+            f"{self.dtype} and {values.dtype}; convert one with .to(dtype)"
+        )
+
+
 heaviside = pointwise(
     "heaviside(Tensor self, Tensor values) -> Tensor",
     "where(self == 0, values, where(self > 0, 1, 0))",
+    check=_check_step,
     dtypes=REAL,
     strict_out_dtype=True,
     vjp="none: a step function, as in PyTorch",
     inplace=True,
     samples=lambda s: [s(s.tensor(3, 4), s.tensor(4)), s(s.values([0, 1, 0]), s.tensor())],
+    errors=lambda s: [(s(s.tensor(2), s.integers(0, 2, 2)), RuntimeError, "different dtypes")],
     doc="Compute the step function: 0 below zero and of NaN, 1 above, `values` at zero.",
 )

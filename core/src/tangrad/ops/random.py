@@ -6,6 +6,7 @@ draws seed and offset from a generator once per call, and every device computes 
 
 from __future__ import annotations
 
+import warnings
 from functools import cache
 from typing import Any
 
@@ -190,18 +191,30 @@ def _random_end(self: Any, to: int | None) -> int:
     return min(_INTEGER_ENDS[name], 2**63 - 1)
 
 
+# Beyond these a draw cannot be stored; wider floating-point numbers hold any int64.
+_BOUNDS = {
+    **{k: (0 if k in ("bool", "uint8") else -end, end - 1) for k, end in _INTEGER_ENDS.items()},
+    "uint16": (0, 2**16 - 1),
+    "uint32": (0, 2**32 - 1),
+    "float16": (-65504, 65504),
+}
+
+
 def _check_random(self: Any, from_: int, to: int | None) -> None:
     end = _random_end(self, to)
     if from_ >= end:
         raise RuntimeError(
             f"random_ expects 'from' to be less than 'to', but got from={from_} >= to={end}"
         )
-    beyond = _INTEGER_ENDS.get(dtype_name(self.dtype))
-    if beyond is not None:
-        least = -beyond if self.dtype.is_signed else 0
-        for name, bound in (("from", from_), ("to - 1", end - 1)):
-            if not least <= bound < beyond:
-                raise RuntimeError(f"random_: {name} is out of bounds for {self.dtype}: {bound}")
+    kind = dtype_name(self.dtype)
+    least, greatest = _BOUNDS.get(kind, (-(2**63), 2**63))
+    exact = _EXACT_BITS.get(kind, 64)
+    for name, bound in (("from", from_), ("to - 1", end - 1)):
+        if not least <= bound <= greatest:
+            raise RuntimeError(f"random_: {name} is out of bounds for {self.dtype}: {bound}")
+        if abs(bound) > 2**exact:
+            text = f"random_: {name} is out of bounds [-(2^{exact}), 2^{exact}]: {bound}; numbers "
+            warnings.warn(f"{text}beyond are rounded by {self.dtype}", UserWarning, stacklevel=4)
 
 
 random_between = op(
@@ -226,6 +239,7 @@ random_between = op(
         (s(s.tensor(2), 2, 2), RuntimeError, "less than"),
         (s(s.tensor(2, dtype="uint8"), -1, 2), RuntimeError, "from is out of bounds"),
         (s(s.tensor(2, dtype="bool"), 0, 3), RuntimeError, "to - 1 is out of bounds"),
+        (s(s.tensor(2, dtype="float16"), 0, 70000), RuntimeError, "to - 1 is out of bounds"),
     ],
     doc="Overwrite a tensor by integers uniform on [from_, to).",
 )
@@ -543,6 +557,14 @@ _permutation_of = op(
 )
 
 
+def _check_permutation(n: int, dtype: Any) -> None:
+    name = dtype_name(dtype)
+    most = 2 ** _EXACT_BITS[name] if name in _EXACT_BITS else _BOUNDS.get(name, (0, n))[1]
+    most += 1
+    if n > most:
+        raise RuntimeError(f"n cannot be greater than {most} for {dtype}, got {n}: overflow")
+
+
 @composite(
     "randperm(int n, *, generator? generator=None, dtype? dtype=None, layout? layout=None,"
     " device? device=None, bool requires_grad=False, bool pin_memory=False,"
@@ -565,6 +587,7 @@ def randperm(
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
     dtype = tangrad.int64 if dtype is None and out is None else dtype
+    _check_permutation(n, dtype if out is None else out.dtype)
     empty = tangrad.empty((n,), dtype=dtype, device=device, out=out)
     drawn = _permutation_of(empty, generator=generator)
     return drawn.requires_grad_() if requires_grad else drawn

@@ -257,9 +257,15 @@ def _from_numbers(numbers: list[Any], dtype: Any, device: Any) -> Any:
 
 
 def _spacing_dtype(dtype: Any, start: Any, end: Any) -> Any:
+    is_complex = isinstance(start, complex) or isinstance(end, complex)
     if dtype is not None:
+        if is_complex and not dtype.is_complex:
+            raise RuntimeError(
+                f"numbers from {start} to {end} are complex and can't be safely cast to {dtype}; "
+                "ask for a complex dtype"
+            )
         return dtype
-    if isinstance(start, complex) or isinstance(end, complex):
+    if is_complex:
         return dtype_of_number(1j)
     return _C.get_default_dtype()
 

@@ -118,6 +118,8 @@ def _shared(obj: Any, dtype: Any) -> Any:
     """Return a tensor on the object's own memory, or None if it has none to share."""
     if _is_tensor(obj):
         return obj
+    if type(obj).__name__ == "PyCapsule":
+        return from_dlpack(obj)
     if exchange.is_ndarray(obj):
         return from_numpy(obj)
     if hasattr(obj, "dtype"):

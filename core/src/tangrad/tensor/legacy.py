@@ -22,6 +22,11 @@ def construct(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     device = kwargs.pop("device", None)
     if "data" in kwargs:
         args = (kwargs.pop("data"), *args)
+    if device is not None and args and isinstance(args[0], _C.Tensor):
+        raise RuntimeError(
+            f"Legacy tensor constructor of the form {cls.__name__}(tensor, device=device) is not "
+            "supported; use tensor.to(device)"
+        )
     if kwargs:
         raise TypeError(
             f"{cls.__name__}() got unexpected keyword arguments {sorted(kwargs)}; use "
@@ -31,8 +36,9 @@ def construct(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return made if cls is _C.Tensor else _C.share_history(_C.as_class(made, cls), made)
 
 
-def new(self: Any, *args: Any, device: Any = None) -> Any:
+def new(self: Any, *args: Any, device: Any = None, size: Any = None) -> Any:
     """Build a tensor as `FloatTensor(...)` does, of this dtype, class and device."""
+    args = args if size is None else tuple(size)
     made = _plain(args, self.device if device is None else device, self.dtype)
     cls = type(self)
     return made if cls in (_C.Tensor, _C.Parameter) else _C.as_class(made, cls)

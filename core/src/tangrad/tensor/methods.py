@@ -294,11 +294,11 @@ def _require_tensor(method: str, argument: str, value: Any) -> None:
         )
 
 
-def new(self: Any, *args: Any, device: Any = None) -> Any:
+def new(self: Any, *args: Any, device: Any = None, size: Any = None) -> Any:
     """Build a tensor as `FloatTensor(...)` does, of this dtype, class and device (old programs)."""
     from tangrad.tensor.legacy import new
 
-    return new(self, *args, device=device)
+    return new(self, *args, device=device, size=size)
 
 
 def is_same_size(self: Any, other: Any) -> bool:
@@ -374,12 +374,26 @@ def where(self: Any, condition: Any, other: Any) -> _C.Tensor:
     return _lookup("where_choice")(condition, self, other)
 
 
+def bernoulli_(self: Any, p: Any = 0.5, *, generator: Any = None) -> Any:
+    """Overwrite a tensor by 1 with probability p, else 0.
+
+    Args:
+        p: a number, or a floating-point tensor that broadcasts to this one.
+        generator: where the random numbers come from.
+    """
+    if not isinstance(p, _C.Tensor):
+        return _lookup("bernoulli_")(self, p, generator=generator)
+    chances = _lookup("expand")(p, tuple(self.shape))
+    return _lookup("copy_")(self, _lookup("bernoulli")(chances, generator=generator))
+
+
 TABLE: dict[str, Any] = {
     # What Python 2 called the operators, which old programs and PyTorch's own tests call by name.
     "__div__": lambda self, other: self / other,
     "__rdiv__": lambda self, other: self.reciprocal() * other,
     "__idiv__": lambda self, other: self.div_(other),
     "__nonzero__": lambda self: bool(self),
+    "bernoulli_": bernoulli_,
     "to": to,
     "cpu": cpu,
     "type": type_,

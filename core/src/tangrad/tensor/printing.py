@@ -118,7 +118,9 @@ def tensor_repr(x: Any, tensor_contents: str | None = None, default_dtype: Any =
     head = f"{name}("
     body = _contents(x, len(head)) if tensor_contents is None else tensor_contents
     text = _append_suffixes(head + body, _suffixes(x, default_dtype), len(head))
-    return f"Parameter containing:\n{text}" if "Parameter" in families else text
+    if "Parameter" in families:
+        return f"Parameter containing:\n{text}"
+    return f"Parameter({text})" if getattr(x, "_is_param", False) else text
 
 
 # --- suffixes ------------------------------------------------------------------------------

@@ -7,14 +7,17 @@ from typing import Any
 from tangrad import _C
 
 
-def represent(t: Any) -> str:
-    """Return repr(t); tensors of a transform level show what they wrap."""
-    record = _C.level_of(t)
-    if record is not None:
-        return record.represent(t)
+def represent(self: Any, *, tensor_contents: str | None = None) -> str:
+    """Return repr(self), with a text in place of the values if one is given.
+
+    Tensors of a transform level show what they wrap.
+    """
+    record = _C.level_of(self)
+    if record is not None and tensor_contents is None:
+        return record.represent(self)
     from tangrad.tensor.printing import tensor_repr
 
-    return tensor_repr(t)
+    return tensor_repr(self, tensor_contents)
 
 
 def find_attribute(t: Any, name: str) -> Any:
@@ -104,6 +107,23 @@ class TensorMeta(type):
     def __dir__(cls) -> list[str]:
         load_methods()
         return sorted(set(super().__dir__()))
+
+
+class ParameterMeta(TensorMeta):
+    """The metaclass of Parameter, which counts tensors of other classes that it marked."""
+
+    __slots__ = ()
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        if type.__instancecheck__(cls, instance):
+            return True
+        # Plain tensors are asked most, and never marked.
+        return (
+            cls is _C.Parameter
+            and isinstance(instance, _C.Tensor)
+            and type(instance) is not _C.Tensor
+            and getattr(instance, "_is_param", False)
+        )
 
 
 _loaded = False

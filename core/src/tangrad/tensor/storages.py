@@ -165,6 +165,8 @@ def storage_attribute(storage: Any, name: str) -> Any:
         return name == f"is_{storage.device.type}"
     if name == "filename":
         return None
+    if name == "_cdata":  # what tells whether two storages are one
+        return id(storage)
     raise AttributeError(f"'UntypedStorage' object has no attribute '{name}'")
 
 
@@ -346,6 +348,8 @@ class TypedStorage:
     def __getattr__(self, name: str) -> Any:
         if name in _CASTS:
             return lambda: self._converted(_C.dtype_by_name(_CASTS[name]))
+        if name == "_cdata":
+            return id(self._untyped_storage)
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def __eq__(self, other: object) -> bool:
@@ -394,6 +398,8 @@ def legacy_class(name: str) -> type:
     Raises:
         AttributeError: there is none of that name.
     """
+    if name == "Storage":  # what PyTorch's default type of storages is called, too
+        name = "FloatStorage"
     if name not in _NAMES:
         raise AttributeError(f"there is no storage class '{name}'")
     if name not in _classes:

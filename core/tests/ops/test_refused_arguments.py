@@ -1,0 +1,99 @@
+"""Arguments that would lose something, or mean nothing, are refused as PyTorch refuses them."""
+
+import pytest
+import torch
+
+import tangrad
+
+REFUSED = {
+    "an imaginary number in a real tensor": lambda t: t.ones(2).fill_(1j),
+    "an imaginary number at some indices": lambda t: t.ones(2).index_fill(0, t.tensor([0]), 1j),
+    "imaginary points of a real line": lambda t: t.linspace(0, 1j, 5, dtype=t.float32),
+    "random numbers beyond an unsigned dtype": lambda t: t.empty(2, dtype=t.uint16).random_(
+        0, 2**20
+    ),
+    "random numbers beyond halves": lambda t: t.empty(2, dtype=t.float16).random_(-(2**20), 2**20),
+    "a permutation with repetitions": lambda t: t.randperm(257, dtype=t.uint8),
+    "a permutation that halves round": lambda t: t.randperm(2050, dtype=t.float16),
+    "a step between dtypes": lambda t: t.heaviside(t.ones(2), t.ones(2, dtype=t.int64)),
+    "rows of nothing, none of them": lambda t: t.unique(t.ones(0, 0), dim=0),
+    "no element as a complex number": lambda t: complex(t.ones(0)),
+    "a tensor to be moved by the constructor": lambda t: t.Tensor(t.ones(2), device="cpu"),
+    "gradients of nothing": lambda t: t.autograd.grad(t.ones(1, requires_grad=True) * 2, []),
+    "a tensor as the rate of many steps at once": lambda t: t.optim.Adam(
+        [t.ones(2)], lr=t.tensor(0.1), foreach=True
+    ),
+}
+
+
+def refusal(t, case):
+    with pytest.raises(Exception) as caught:
+        REFUSED[case](t)
+    return caught.type
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_is_refused_by_an_exception_of_pytorchs_type(case):
+    assert refusal(tangrad, case) is refusal(torch, case)
+
+
+def sharing(t):
+    x = t.ones(2)
+    return [
+        x.untyped_storage()._cdata == y.untyped_storage()._cdata for y in (x.view(1, 2), x.clone())
+    ]
+
+
+TAKEN = {
+    "the longest permutation": lambda t: max(t.randperm(256, dtype=t.uint8).tolist()),
+    "chances": lambda t: t.ones(3).bernoulli_(t.tensor([0.0, 1.0, 0.0])).tolist(),
+    "chances for rows": lambda t: (
+        t.ones(2, 3, dtype=t.int64).bernoulli_(p=t.tensor([0.0, 1.0, 0.0])).tolist()
+    ),
+    "no chance": lambda t: t.ones(3).bernoulli_(0.0).tolist(),
+    "a size by name": lambda t: list(t.ones(1).new(size=(2, 3)).shape),
+    "a capsule": lambda t: t.asarray(t.utils.dlpack.to_dlpack(t.tensor([1.0, 2.0]))).tolist(),
+    "gradients for out": lambda t: t.empty(2, out=t.empty(2), requires_grad=True).requires_grad,
+    "a complex number that is real": lambda t: t.ones(2).fill_(2 + 0j).tolist(),
+    "who shares a storage": sharing,
+}
+
+
+@pytest.mark.parametrize("case", TAKEN)
+def test_is_taken_as_by_pytorch(case):
+    assert TAKEN[case](tangrad) == TAKEN[case](torch)
+
+
+def test_random_integers_that_the_dtype_rounds_are_warned_of():
+    with pytest.warns(UserWarning, match="out of bounds"):
+        tangrad.ones(2).random_(0, 2**24 + 5)
+
+
+both = pytest.mark.parametrize("t", [tangrad, torch], ids=["tangrad", "torch"])
+
+
+@both
+def test_a_number_passes_a_function_of_tensors(t):
+    class Same(t.autograd.Function):
+        @staticmethod
+        def forward(ctx, value):
+            return value
+
+        @staticmethod
+        def backward(ctx, g):
+            return g
+
+    assert (Same.apply(3.0), Same.apply("text")) == (3.0, "text")
+    assert Same.apply(t.ones(1, requires_grad=True)).requires_grad
+
+
+@both
+def test_a_class_is_decorated_by_its_making_and_a_warning(t):
+    with pytest.warns(FutureWarning, match="Decorating classes"):
+
+        @t.no_grad()
+        class Made:
+            def __init__(self):
+                self.recording = t.is_grad_enabled()
+
+    assert not Made().recording
