@@ -29,6 +29,13 @@ def to(
     Raises:
         TypeError: the arguments fit no form.
     """
+    if (
+        len(args) == 1
+        and isinstance(args[0], _C.dtype)
+        and dtype is device is memory_format is None
+    ):
+        # The usual form; that of a device or another tensor needs more questions.
+        return self if args[0] is self.dtype and not copy else _lookup("_to_copy")(self, args[0])
     rest = [_C.dtype_of_type(given) or given for given in args]
     dtype = _C.dtype_of_type(dtype) or dtype
     if rest and isinstance(rest[0], _C.Tensor):
@@ -71,8 +78,12 @@ def to(
 
 
 def _converter(name: str) -> Any:
+    wanted = _C.dtype_by_name(name)
+
     def convert(self: Any, memory_format: Any = None) -> _C.Tensor:
-        return to(self, _C.dtype_by_name(name), memory_format=memory_format)
+        if memory_format is None:
+            return self if self.dtype is wanted else _lookup("_to_copy")(self, wanted)
+        return to(self, wanted, memory_format=memory_format)
 
     convert.__name__ = name
     convert.__doc__ = f"Convert to {name}; same as to(tangrad.{name})."
