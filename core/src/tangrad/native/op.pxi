@@ -98,6 +98,7 @@ cdef class Op:
     cdef int kind_
     cdef int nparams
     cdef int npositional
+    cdef int nrequired
     cdef readonly int varargs            # index of the int[] parameter that may be given as varargs, or -1
     cdef tuple names
     cdef tuple defaults
@@ -236,6 +237,7 @@ def make_op(definition, str kind, spec):
     op.names = tuple([p[0] for p in params])
     op.defaults = tuple([p[2] for p in params])
     op.npositional = len([p for p in params if not p[3]])
+    op.nrequired = len([p for p in params if p[2] is MISSING])
     for i, (name, type_, default, keyword_only, length) in enumerate(params):
         op.ptype[i] = PARAM_TYPES.index(type_)
         op.plength[i] = length

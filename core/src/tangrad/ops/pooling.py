@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import tangrad
@@ -205,16 +206,29 @@ def _max_pool(
     dilation: Any,
     ceil_mode: bool,
 ) -> Any:
+    windows = _windows(spatial, *map(_hashable, (kernel_size, stride, padding, dilation)))
+    values, indices = max_pool_with_indices(input, *windows, ceil_mode)
+    if input.is_contiguous():
+        return values, indices
+    return in_format_of(values, input), in_format_of(indices, input)
+
+
+def _hashable(argument: Any) -> Any:
+    return tuple(argument) if isinstance(argument, list) else argument
+
+
+@lru_cache(maxsize=256, typed=True)
+def _windows(
+    spatial: int, kernel_size: Any, stride: Any, padding: Any, dilation: Any
+) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return kernel size, stride, padding and dilation for every dimension."""
     kernel = repeated("kernel_size", kernel_size, spatial)
-    values, indices = max_pool_with_indices(
-        input,
+    return (
         kernel,
         _steps(stride, kernel, spatial),
         repeated("padding", padding, spatial),
         repeated("dilation", dilation, spatial),
-        ceil_mode,
     )
-    return in_format_of(values, input), in_format_of(indices, input)
 
 
 @composite(
@@ -438,10 +452,9 @@ def _avg_pool(
         raise NotImplementedError(
             f"{name} is not implemented for {input.dtype}; convert to a floating-point dtype"
         )
-    kernel = repeated("kernel_size", kernel_size, spatial)
-    step = _steps(stride, kernel, spatial)
-    padding = repeated("padding", padding, spatial)
-    ones = (1,) * spatial
+    kernel, step, padding, ones = _windows(
+        spatial, *map(_hashable, (kernel_size, stride, padding)), 1
+    )
     check_pool(name, input, kernel, step, padding, ones, ceil_mode)
     if divisor_override == 0:
         raise RuntimeError(f"{name}: divisor must be not zero")

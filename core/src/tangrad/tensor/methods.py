@@ -29,13 +29,12 @@ def to(
     Raises:
         TypeError: the arguments fit no form.
     """
-    if (
-        len(args) == 1
-        and isinstance(args[0], _C.dtype)
-        and dtype is device is memory_format is None
-    ):
-        # The usual form; that of a device or another tensor needs more questions.
-        return self if args[0] is self.dtype and not copy else _lookup("_to_copy")(self, args[0])
+    if len(args) == 1 and not copy and dtype is device is memory_format is None:
+        # The usual forms; those of a tensor or of another device need more questions.
+        if isinstance(args[0], _C.dtype):
+            return self if args[0] is self.dtype else _lookup("_to_copy")(self, args[0])
+        if type(args[0]) is str and args[0] == self.device.type:
+            return self
     rest = [_C.dtype_of_type(given) or given for given in args]
     dtype = _C.dtype_of_type(dtype) or dtype
     if rest and isinstance(rest[0], _C.Tensor):
@@ -92,6 +91,8 @@ def _converter(name: str) -> Any:
 
 def cpu(self: Any, memory_format: Any = None) -> _C.Tensor:
     """Return the tensor on the host device."""
+    if memory_format is None and self.device.type == "cpu":
+        return self
     return to(self, "cpu", memory_format=memory_format)
 
 
