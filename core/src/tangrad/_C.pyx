@@ -52,7 +52,11 @@ cdef extern from "Python.h":
     long long PyLong_AsLongLongAndOverflow(object, int*) except? -1
     unsigned long long PyLong_AsUnsignedLongLongMask(object) except? 0xFFFFFFFFFFFFFFFF
     const char* PyUnicode_AsUTF8(object) except NULL
+    const char* PyUnicode_AsUTF8AndSize(object, Py_ssize_t*) except NULL
+    bint PyComplex_CheckExact(object)
     ctypedef PyObject* (*newfunc)(PyTypeObject*, PyObject*, PyObject*)
+    ctypedef struct PyTupleObject:
+        PyObject** ob_item
     ctypedef struct PySliceObject:
         PyObject* start
         PyObject* stop
@@ -68,6 +72,7 @@ cdef extern from "native/state.h":
         int grad_enabled
         int inference
         int below_autograd
+        int reads
     tg_thread_state tg_tls
     newfunc tg_plain_new
     void tg_make_callable(PyTypeObject*, Py_ssize_t)
@@ -123,12 +128,14 @@ include "native/pointwise.pxi"
 include "native/calls.pxi"
 include "native/shapes.pxi"
 include "native/composites.pxi"
+include "native/plans.pxi"
 include "native/reduction.pxi"
 include "native/view.pxi"
 include "native/convert.pxi"
 include "native/arrays.pxi"
 include "native/dlpack.pxi"
 include "native/methods.pxi"
+include "native/indexing.pxi"
 include "native/modes.pxi"
 include "native/swap.pxi"
 include "native/abi.pxi"

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tangrad
+from tangrad.tensor.indexing import getitem
 
 SHAPE = (3, 1, 4)
 SLICES = st.slices(4).filter(lambda s: s.step is None or s.step > 0)
@@ -83,3 +84,42 @@ def repeats(index: Any) -> bool:
     parts = index if isinstance(index, tuple) and index[:1] != ("index",) else (index,)
     lists = [[n % 3 for n in p[1]] for p in parts if isinstance(p, tuple) and p[:1] == ("index",)]
     return any(len(set(v)) < len(v) for v in lists)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(INDICES, st.booleans())
+def test_the_usual_forms_in_c_give_what_the_general_code_gives(index: Any, recorded: bool) -> None:
+    values = tangrad.arange(12.0).reshape(SHAPE).requires_grad_(recorded)
+    chosen = made(index, tangrad, values.detach())
+    results = [
+        outcome(lambda form=form: form(values, chosen)) for form in (getitem, lambda t, i: t[i])
+    ]
+    if isinstance(results[0], type):
+        assert results[1] is results[0]
+        return
+    general, usual = results
+    assert (usual.shape, usual.stride(), usual._is_view()) == (
+        general.shape,
+        general.stride(),
+        general._is_view(),
+    )
+    assert usual.tolist() == general.tolist()
+    assert usual.requires_grad == general.requires_grad
+    if recorded:
+        seed = tangrad.ones_like(usual)
+        ours, theirs = (tangrad.autograd.grad(y, values, seed)[0] for y in (usual, general))
+        assert ours.tolist() == theirs.tolist()
+
+
+def test_assignment_to_leaves_and_their_gradients_are_as_of_torch() -> None:
+    for write in (0, slice(1), ([0, 2],)):
+        results = []
+        for library in (tangrad, torch):
+            index = library.tensor(write[0]) if isinstance(write, tuple) else write
+            leaf = library.ones(3, requires_grad=True)
+            results.append(outcome(lambda t=leaf, i=index: t.__setitem__(i, 2.0)))
+            y = leaf * 2
+            y[index] = 5.0
+            y.sum().backward()
+            results.append(leaf.grad.tolist())
+        assert results[:2] == results[2:]

@@ -180,3 +180,47 @@ def test_a_histogram_of_a_range_that_overflows_counts_all():
 def test_matrices_of_two_dtypes_are_not_subtracted_to_factor_them():
     with pytest.raises(RuntimeError, match="svd_lowrank: .*float32 and .*float64"):
         tangrad.svd_lowrank(tangrad.ones(2, 2), M=tangrad.ones(2, 2, dtype=tangrad.float64))
+
+
+@pytest.mark.parametrize("number", [3, 2.5, True])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int64"])
+def test_a_number_is_copied_as_a_tensor_would_be(agree, number, dtype):
+    agree(lambda t: t.zeros(2, 3, dtype=getattr(t, dtype)).copy_(number).float())
+
+    def gradient(t):
+        x = t.ones(2, requires_grad=True)
+        (x * 2).copy_(number).sum().backward()
+        return x.grad
+
+    agree(gradient)
+
+
+def test_each_element_is_drawn_with_its_own_probability(agree):
+    sure = [[1.0, 0.0, 1.0], [0.0, 0.0, 1.0]]
+    for dtype in ("float32", "int64", "bool"):
+        agree(
+            lambda t, d=dtype: (
+                t.zeros(2, 3, dtype=getattr(t, d)).bernoulli_(t.tensor(sure)).float(),
+                t.zeros(2, 3, dtype=getattr(t, d)).bernoulli_(p=t.tensor(sure[0])).float(),
+            )
+        )
+    half = tangrad.zeros(10_000).bernoulli_(tangrad.full((10_000,), 0.25))
+    assert abs(half.mean().item() - 0.25) < 0.03
+
+
+def test_a_message_names_the_op_that_was_called():
+    two, three = tangrad.ones(2), tangrad.ones(3)
+    with pytest.raises(RuntimeError, match=r"\(ldexp of"):
+        tangrad.ldexp(two, three)
+
+
+@pytest.mark.parametrize("width", [0.5, 1.0, 2.0])
+def test_huber_loss_of_bfloat16_has_the_last_bits_of_pytorch(agree, width):
+    values = np.linspace(-3, 3, 400)
+
+    def program(t):
+        x = t.tensor(values).to(t.bfloat16)
+        y = t.tensor(values[::-1].copy() / 3).to(t.bfloat16)
+        return t.nn.functional.huber_loss(x, y, reduction="none", delta=width).float()
+
+    agree(program, tolerance=0)

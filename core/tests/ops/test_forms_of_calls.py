@@ -76,3 +76,57 @@ def test_out_takes_the_dtypes_that_pytorch_takes(name, dtype):
             return RuntimeError
 
     assert outcome(tangrad) == outcome(torch)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda t: t.ones(2).clamp(),
+        lambda t: t.ones(2).max(0, True, 3),
+        lambda t: t.ones(2).max(dim=0, keepdim=True, other=1),
+        lambda t: t.ones(2).bernoulli_("a"),
+    ],
+)
+def test_arguments_that_fit_no_form_are_refused_with_all_forms(agree, call):
+    agree(call, message=False)
+
+
+def test_too_few_or_many_arguments_for_one_form_leave_the_others(agree):
+    agree(lambda t: t.ones(2, 3).max(1).indices)
+    agree(lambda t: t.ones(2, 3).max(1, True).values)
+    agree(lambda t: t.ones(2, 3).max())
+    agree(lambda t: t.ones(2, 3).max(t.zeros(3)))
+    agree(lambda t: t.ones(3).clamp(min=2))
+    agree(lambda t: t.ones(3).clamp(2))
+    agree(lambda t: t.ones(3).clamp(None, 0.5))
+    agree(lambda t: t.ones(3).clamp(t.zeros(3), t.zeros(3)))
+
+
+@pytest.mark.parametrize("window", [2, (2, 1), [1, 2], (2,)])
+def test_windows_are_given_in_any_form_and_every_time(agree, window):
+    def program(t):
+        x = t.arange(2.0 * 6 * 6).reshape(1, 2, 6, 6)
+        pools = t.nn.functional
+        return [
+            pools.max_pool2d(x, window),
+            pools.max_pool2d(x, window, stride=1),
+            pools.avg_pool2d(x, window, window),
+            pools.max_pool2d(x.to(memory_format=t.channels_last), window),
+        ]
+
+    agree(program)
+    agree(program)
+
+
+def test_inner_products_of_any_rank(agree):
+    for left, right in (((3,), (3,)), ((2, 3), (4, 3)), ((2, 3), (3,)), ((2, 2, 3), (4, 3))):
+
+        def program(t, left=left, right=right):
+            a = t.ones(left, requires_grad=True)
+            b = t.full(right, 2.0, requires_grad=True)
+            product = t.inner(a, b)
+            return product, t.autograd.grad(product.sum(), (a, b))
+
+        agree(program)
+    agree(lambda t: t.inner(t.ones(2, 3), t.ones(2, 4)), message=False)
+    agree(lambda t: t.inner(t.ones(2, 3), t.ones(2, 3, dtype=t.float64)), message=False)

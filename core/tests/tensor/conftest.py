@@ -26,7 +26,7 @@ class TorchCore(types.ModuleType):
             return self._torch.empty(shape, dtype=dtype, device=device)
         return self._torch.frombuffer(raw, dtype=dtype).reshape(shape).to(device or "cpu")
 
-    def tensor_of_numbers(self, numbers):
+    def tensor_of_numbers(self, numbers, alone=False):
         return None
 
     def dtype_of_type(self, kind):

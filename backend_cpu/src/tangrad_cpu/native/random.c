@@ -638,7 +638,7 @@ const tgc_kernel TGC(tgc_table_random)[] = {
     DRAWN("exponential_", exponential, bfloat16)
     EVERY_REAL("random_between_", random_between)
     EVERY_REAL("_permutation_of", permutation_of)
-    EVERY_REAL("bernoulli_", bernoulli)
+    EVERY_REAL("bernoulli_number_", bernoulli)
     EVERY_FLOAT("bernoulli_tensor", bernoulli_tensor)
     EVERY_FLOAT("poisson_tensor", poisson_tensor)
     EVERY_FLOAT("native_dropout", native_dropout)

@@ -126,6 +126,7 @@ def array_of_tensor(Tensor t not None):
         load_numpy()
     if _number_of_dtype[index] < 0:
         return None
+    tg_tls.reads += 1
     for i in range(t.ndim_):
         shape[i], strides[i] = t.shape_[i], t.stride_[i] * ITEMSIZE[index]
     made = (<tg_new_array>_numpy_api[API_NEW_ARRAY])(

@@ -70,7 +70,7 @@ cdef object call_overload(Op op, PyObject** args, Py_ssize_t nargs, PyObject* kw
     for o in op.overloads:
         member = o
         target = member if member.functional is None else member.functional
-        if kwnames != NULL and meant_for_another(op, target, <tuple>kwnames):
+        if kwnames != NULL and meant_for_another(op, target, <tuple>kwnames) or cannot_be_meant(target, nargs, kwnames):
             passed_over = True
             continue
         state = 0
@@ -96,6 +96,12 @@ cdef object call_overload(Op op, PyObject** args, Py_ssize_t nargs, PyObject* kw
     forms = "\n".join([f" * ({(<Op>o).definition.signature_text()})" for o in op.overloads])
     raise TypeError(f"{op.title}() received an invalid combination of arguments - got ({', '.join(given)}), "
                     f"but expected one of:\n{forms}")
+
+
+cdef inline bint cannot_be_meant(Op target, Py_ssize_t nargs, PyObject* kwnames) noexcept:
+    """Whether there are too few arguments for a form, or too many: an exception would say so, at some cost."""
+    cdef Py_ssize_t given = nargs if kwnames == NULL else nargs + PyTuple_GET_SIZE(<object>kwnames)
+    return target.varargs < 0 and (given < target.nrequired or nargs > target.npositional)
 
 
 cdef bint meant_for_another(Op op, Op target, tuple keywords) except -1:

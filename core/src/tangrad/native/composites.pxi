@@ -10,10 +10,19 @@ cdef enum:
     SHORT_EMPTY = 6
     SHORT_POWER = 7
     SHORT_STACK = 8
+    SHORT_MASKED_FILL = 9
+    SHORT_ZERO = 10
+    SHORT_ZEROS = 11
+    SHORT_ONES = 12
+    SHORT_ZEROS_LIKE = 13
+    SHORT_ONES_LIKE = 14
+    SHORT_MOVEDIM = 15
 
 SHORTCUTS = {"matmul": SHORT_MATMUL, "softmax": SHORT_SOFTMAX, "log_softmax": SHORT_SOFTMAX, "reshape": SHORT_RESHAPE,
              "flatten": SHORT_FLATTEN, "contiguous": SHORT_CONTIGUOUS, "empty": SHORT_EMPTY,
-             "stack": SHORT_STACK}
+             "stack": SHORT_STACK, "masked_fill": SHORT_MASKED_FILL, "zero_": SHORT_ZERO,
+             "zeros": SHORT_ZEROS, "ones": SHORT_ONES, "zeros_like": SHORT_ZEROS_LIKE, "ones_like": SHORT_ONES_LIKE,
+             "movedim": SHORT_MOVEDIM}
 
 
 def take_shortcut(Op op not None, bint taken):
@@ -29,13 +38,29 @@ cdef object shortcut(Op op, PyObject** flat):
     """
     cdef PyObject* inner[MAX_PARAMS]
     cdef Tensor t, u
+    cdef object zero = 0
     if op.shortcut == SHORT_EMPTY:
         return empty_of_size(flat)
+    if op.shortcut == SHORT_ZEROS or op.shortcut == SHORT_ONES:
+        return filled_of_size(flat, op.shortcut == SHORT_ONES)
     if op.shortcut == SHORT_STACK:
         return stacked(flat)
     t = <Tensor>flat[0]
     if t.flags & PY_DISPATCH:
         return NotImplemented
+    if op.shortcut == SHORT_ZEROS_LIKE or op.shortcut == SHORT_ONES_LIKE:
+        return filled_like(t, flat, op.shortcut == SHORT_ONES_LIKE)
+    if op.shortcut == SHORT_MOVEDIM:
+        order = moved(t.ndim_, <tuple>flat[1], <tuple>flat[2])
+        if order is None:
+            return NotImplemented
+        inner[0], inner[1] = flat[0], <PyObject*>order
+        return call_flat(lookup_op("permute"), inner, None, False)
+    if op.shortcut == SHORT_MASKED_FILL:
+        return masked_filled(flat, None)
+    if op.shortcut == SHORT_ZERO:
+        inner[0], inner[1] = flat[0], <PyObject*>zero
+        return call_flat(lookup_op("fill_"), inner, None, False)
     if op.shortcut == SHORT_CONTIGUOUS:
         return t if flat[1] == Py_None_ptr and t.flags & CONTIGUOUS else NotImplemented
     if op.shortcut == SHORT_SOFTMAX:
@@ -66,6 +91,39 @@ cdef object shortcut(Op op, PyObject** flat):
     return call_flat(<Op>lookup_op("view").overloads[0], inner, None, False)
 
 
+cdef tuple moved(int ndim, tuple source, tuple destination):
+    """The order of dimensions that puts some at other places; None where it is not asked for rightly."""
+    cdef int taken[MAX_DIMS]
+    cdef int i, d, free = 0
+    cdef list order = [None] * ndim
+    if ndim == 0 or len(source) != len(destination):
+        return None
+    for d in range(ndim):
+        taken[d] = 0
+    for i in range(<int>len(source)):
+        taken[<int>source[i]] = 1
+        order[<int>destination[i]] = source[i]
+    for d in range(ndim):
+        if not taken[d]:
+            while order[free] is not None:
+                free += 1
+            order[free] = d
+    return tuple(order)
+
+
+cdef object masked_filled(PyObject** flat, object out):
+    """A number where a mask is true, into `out` in place; NotImplemented where the number has to be converted first."""
+    cdef Tensor t
+    if not isinstance(<object>flat[0], Tensor) or not isinstance(<object>flat[1], Tensor):
+        return NotImplemented
+    t = <Tensor>flat[0]
+    if (<Tensor>flat[1]).dtype_.index != BOOL or (t.flags | (<Tensor>flat[1]).flags) & PY_DISPATCH \
+            or KIND[t.dtype_.index] != KIND_FLOAT or ITEMSIZE[t.dtype_.index] == 1 \
+            or not small_for_halves(<object>flat[2]):
+        return NotImplemented
+    return call_flat(lookup_op("_masked_fill"), flat, out, out is not None)
+
+
 cdef object stacked(PyObject** flat):
     """The stack along the first dimension of contiguous tensors: them one after the other, without a view of each."""
     cdef PyObject* inner[MAX_PARAMS]
@@ -91,9 +149,16 @@ cdef object stacked(PyObject** flat):
 
 cdef object empty_of_size(PyObject** flat):
     """An uninitialised tensor of plain sizes: no layout, gradient, memory format or out= is asked for."""
+    if flat[6] != Py_None_ptr or flat[7] != Py_None_ptr:
+        return NotImplemented
+    return sized(flat)
+
+
+cdef object sized(PyObject** flat):
+    """The same for the parameters that all factories of a size begin with."""
     cdef int64_t shape[MAX_DIMS]
     cdef Py_ssize_t d, n
-    if flat[2] != Py_None_ptr or <object>flat[4] is not False or flat[6] != Py_None_ptr or flat[7] != Py_None_ptr:
+    if flat[2] != Py_None_ptr or <object>flat[4] is not False:
         return NotImplemented
     if not plain_ints(flat[0]):
         return NotImplemented
@@ -106,6 +171,33 @@ cdef object empty_of_size(PyObject** flat):
             return NotImplemented
     return empty_contiguous(<int>n, shape, default_dtype if flat[1] == Py_None_ptr else (<dtype>flat[1]).index,
                             runtime_of(<object>flat[3]))
+
+
+cdef object filled_of_size(PyObject** flat, bint ones):
+    """Zeros or ones of plain sizes."""
+    if flat[6] != Py_None_ptr:
+        return NotImplemented
+    made = sized(flat)
+    return made if made is NotImplemented else filled(<Tensor>made, ones)
+
+
+cdef object filled_like(Tensor t, PyObject** flat, bint ones):
+    """Zeros or ones like a contiguous tensor, where it is asked for no more than another dtype."""
+    if not t.flags & CONTIGUOUS or t.flags & (CONJ | NEG) or flat[2] != Py_None_ptr or flat[3] != Py_None_ptr \
+            or <object>flat[4] is not False or flat[6] != Py_None_ptr:
+        return NotImplemented
+    return filled(empty_contiguous(t.ndim_, t.shape_, t.dtype_.index if flat[1] == Py_None_ptr else
+                                   (<dtype>flat[1]).index, t.storage_.dev), ones)
+
+
+cdef Tensor filled(Tensor t, bint ones):
+    """Write zeros or ones into a new tensor, which counts as filled when it was made."""
+    cdef object one = 1
+    if not ones and t.storage_.data != NULL:
+        fill_zero(t)
+        return t
+    lookup_op("fill_")(t, one if ones else 0)
+    return as_new(t)
 
 
 cdef tuple shape_of(Tensor t):

@@ -344,8 +344,11 @@ def empty_strided(shape, stride, dtype d, where):
     return empty_strided_c(n, a, b, default_dtype if d is None else d.index, runtime_of(where))
 
 
-def tensor_of_numbers(list numbers not None):
+def tensor_of_numbers(list numbers not None, bint alone=False):
     """Return a tensor of a flat list of Python floats, or of ints, on the default device.
+
+    Args:
+        alone: make a zero-dimensional tensor of the single number in the list.
 
     Returns None where the list holds anything else, the device is not the host's, or a transform
     acts: `tangrad.tensor` knows what to do then.
@@ -371,7 +374,7 @@ def tensor_of_numbers(list numbers not None):
     dev = runtime_of(None)
     if not dev.type.host:
         return None
-    t = empty_contiguous(1, &n, index, dev)
+    t = empty_contiguous(0 if alone else 1, &n, index, dev)
     for i in range(n):
         if index == FLOAT32:
             (<float*>t.storage_.data)[i] = <float>PyFloat_AS_DOUBLE(<object>PyList_GET_ITEM(numbers, i))
@@ -513,10 +516,12 @@ cdef int fill_buffer(Tensor t, Py_buffer* buffer, int flags) except -1:
         raise BufferError("cannot export the buffer of a transformed, conjugated or negated tensor; resolve it first")
     if not flags & PyBUF_STRIDES and not t.flags & CONTIGUOUS:
         raise BufferError("the tensor is not contiguous; call .contiguous() first")
+    tg_tls.reads += 1
     return export_buffer(t, buffer, t)
 
 
 cdef object tensor_item(Tensor t):
+    tg_tls.reads += 1
     if tg_tls.intercept != NULL or t.level_ is not None or t.flags & PY_DISPATCH:
         handled, value = _intercept_item(t)
         if handled:
@@ -530,6 +535,7 @@ cdef object tensor_item(Tensor t):
 
 
 cdef object tensor_tolist(Tensor t):
+    tg_tls.reads += 1
     if t.level_ is not None:
         return t.level_.tolist()
     if t.flags & PY_DISPATCH:

@@ -86,6 +86,7 @@ def dlpack_capsule(Tensor t not None):
     """
     cdef tg_dl_managed* managed
     cdef int i, n = t.ndim_
+    tg_tls.reads += 1
     key = _dl_dtypes.get(t.dtype_.name)
     if key is None:
         raise BufferError(f"Cannot export a tensor of {t.dtype_} by DLPack, which has no such dtype; convert it "

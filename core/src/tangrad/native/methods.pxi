@@ -333,63 +333,6 @@ cdef inline void fill_operand(tg_operand* operand, Tensor t, const int64_t* step
     operand.strides = step
 
 
-# --- indexing --------------------------------------------------------------------------------
-
-cdef object _getitem_hook = None
-cdef object _setitem_hook = None
-
-
-def set_indexing(getitem, setitem):
-    """Install the general indexing functions."""
-    global _getitem_hook, _setitem_hook
-    _getitem_hook, _setitem_hook = getitem, setitem
-
-
-cdef Op OP_SELECT = None
-cdef Op OP_SLICE = None
-
-
-cdef object tensor_getitem(Tensor t, object index):
-    global OP_SELECT, OP_SLICE
-    cdef PyObject* flat[5]
-    cdef object zero = 0, step = 1, start, stop
-    if tg_tls.intercept == NULL and exact_tensor(<PyObject*>t) and t.level_ is None and t.ndim_ > 0:
-        if PyLong_CheckExact(index):
-            if OP_SELECT is None:
-                OP_SELECT = lookup_op("select")
-            if not -t.shape_[0] <= index < t.shape_[0]:
-                raise IndexError(f"index {index} is out of bounds for dimension 0 with size {t.shape_[0]}")
-            flat[0], flat[1], flat[2] = <PyObject*>t, <PyObject*>zero, <PyObject*>index
-            return call_flat(OP_SELECT, flat, None, False)
-        if PySlice_Check(index) and plain_slice(index):
-            if OP_SLICE is None:
-                OP_SLICE = lookup_op("slice")
-            start, stop = <object>(<PySliceObject*>index).start, <object>(<PySliceObject*>index).stop
-            flat[0], flat[1], flat[2], flat[3], flat[4] = <PyObject*>t, <PyObject*>zero, <PyObject*>start, \
-                <PyObject*>stop, <PyObject*>step
-            return call_flat(OP_SLICE, flat, None, False)
-    if _getitem_hook is None:
-        _install_indexing()
-    return _getitem_hook(t, index)
-
-
-cdef inline bint plain_slice(object index) noexcept:
-    cdef PySliceObject* s = <PySliceObject*>index
-    return s.step == Py_None_ptr and (s.start == Py_None_ptr or PyLong_CheckExact(<object>s.start)) \
-        and (s.stop == Py_None_ptr or PyLong_CheckExact(<object>s.stop))
-
-
-cdef object tensor_setitem(Tensor t, object index, object value):
-    if _setitem_hook is None:
-        _install_indexing()
-    _setitem_hook(t, index, value)
-
-
-def _install_indexing():
-    from tangrad.tensor import install_indexing
-    install_indexing()
-
-
 # --- hooks into Python parts -----------------------------------------------------------------
 
 def _find_attribute(t, name):

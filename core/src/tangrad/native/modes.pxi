@@ -244,12 +244,16 @@ def copy_data(Tensor dst not None, Tensor src not None):
     return dst
 
 
-def copy_checked(Tensor dst not None, Tensor src not None, non_blocking=False):
-    """Do as `copy_data` does where src can be broadcast to dst, which holds each element once.
+def copy_checked(Tensor dst not None, source not None, non_blocking=False):
+    """Do as `copy_data` does where the source can be broadcast to dst, which holds each element once.
+
+    Args:
+        source: a tensor or a number.
 
     Raises:
         RuntimeError: otherwise.
     """
+    cdef Tensor src = <Tensor>source if isinstance(source, Tensor) else number_tensor(source, dst)
     cdef int i, lead = dst.ndim_ - src.ndim_
     cdef bint fits = lead >= 0
     for i in range(src.ndim_ if fits else 0):

@@ -60,6 +60,8 @@ _EXPECTED = ("Tensor", "Tensor or None", "tuple of Tensors", "Tensor or Number",
              "str", "str or None", "int", "int or None", "tuple of ints", "tuple of ints or None", "tangrad.dtype",
              "tangrad.device", "tangrad.layout", "tangrad.memory_format", "tangrad.Generator", "anything")
 
+cdef struct tg_plan                      # plans.pxi
+
 cdef struct tg_kernel:
     int kind
     tg_loop_kernel fn
@@ -76,6 +78,7 @@ class _Missing:
 MISSING = _Missing()
 cdef PyObject* MISSING_ptr = <PyObject*>MISSING
 cdef PyObject* Py_None_ptr = <PyObject*>None
+cdef PyObject* Py_Ellipsis_ptr = <PyObject*>Ellipsis
 
 
 cdef class Op:
@@ -95,6 +98,7 @@ cdef class Op:
     cdef int kind_
     cdef int nparams
     cdef int npositional
+    cdef int nrequired
     cdef readonly int varargs            # index of the int[] parameter that may be given as varargs, or -1
     cdef tuple names
     cdef tuple defaults
@@ -129,6 +133,8 @@ cdef class Op:
     cdef int shortcut                    # number of what stands in for the usual form of a call, or 0
     cdef bint scaled                     # in SCALED
     cdef bint old_form                   # may be called with factors in front, as old programs do
+    cdef bint plannable                  # kernel ops: rules say all of the results
+    cdef tg_plan* plans                  # kernel ops: what the rules said of calls, or NULL
     cdef int plain                       # kernel ops: number of the C twin of the shape rule, or 0
     cdef tg_kernel*** rows
     cdef int nrows
@@ -231,6 +237,7 @@ def make_op(definition, str kind, spec):
     op.names = tuple([p[0] for p in params])
     op.defaults = tuple([p[2] for p in params])
     op.npositional = len([p for p in params if not p[3]])
+    op.nrequired = len([p for p in params if p[2] is MISSING])
     for i, (name, type_, default, keyword_only, length) in enumerate(params):
         op.ptype[i] = PARAM_TYPES.index(type_)
         op.plength[i] = length
@@ -282,6 +289,7 @@ def make_op(definition, str kind, spec):
     op.function = spec.get("function")
     op.native = spec.get("native")
     op.random = spec.get("random", False)
+    op.plannable = op.kind_ == OP_KERNEL and op.native is None and not op.written_lists
     op.return_type = spec.get("return_type")
     return op
 
@@ -655,8 +663,8 @@ cdef object pinned(Op op, PyObject** flat, object out):
 cdef object call_composite(Op op, PyObject** flat, object out, bint inplace):
     if op.pin_param > 0 and <object>flat[op.pin_param] is True:
         return pinned(op, flat, out)
-    if op.shortcut and out is None and tg_tls.intercept == NULL:
-        result = shortcut(op, flat)
+    if op.shortcut and tg_tls.intercept == NULL and (out is None or inplace and op.shortcut == SHORT_MASKED_FILL):
+        result = shortcut(op, flat) if out is None else masked_filled(flat, out)
         if result is not NotImplemented:
             return result
     if inplace and op.definition.writes is not None:

@@ -318,6 +318,21 @@ cdef object run_kernel_op(Op op, PyObject** flat, object out):
     cdef int64_t shape[MAX_DIMS]
     cdef tuple args
     cdef bint lazy = False
+    cdef tg_plan_key plan
+    cdef tg_plan* known
+    # Of tensors to write to, the one of an in-place form alone is in the key.
+    cdef bint planned = op.plannable and (out is None or <PyObject*>out == flat[0]) and plan_key(op, flat, &plan)
+    if planned:
+        known = plan_of(op, &plan)
+        if known != NULL:
+            if op.written >= 0:
+                return run_planned_writing(op, flat)
+            if op.definition.shape_depends_on_data:
+                return deliver(op, run_planned_dynamic(op, flat), out)
+            if out is None:
+                return run_planned(op, known, flat)
+            if in_place_of(known, <Tensor>out):
+                return run_planned_into(op, flat, <Tensor>out)
     args = PyTuple_New(op.nparams)
     for i in range(op.nparams):
         item = <object>flat[i]
@@ -353,8 +368,11 @@ cdef object run_kernel_op(Op op, PyObject** flat, object out):
             else:
                 run_kernel(op, kernel, dev, (), args)
         return args[op.tensor_param[0]] if op.nout else None
+    planned = planned and first is not None and not dev.type.meta
     key = first.dtype_.index if first is not None else default_dtype
     kernel = find_kernel(op, dev.slot, key)
+    if planned and (op.written >= 0 or definition.shape_depends_on_data):
+        keep_plan(op, &plan, [])
     if op.written >= 0:
         t = <Tensor>args[op.written]
         if dev.type.meta:
@@ -374,6 +392,8 @@ cdef object run_kernel_op(Op op, PyObject** flat, object out):
         return deliver(op, result, out)
     metas = definition.output_metas(args)
     form = definition.result_format(args) if out is None else None
+    if planned and out is None and (form is None or form is contiguous_format):
+        keep_plan(op, &plan, metas)
     made, targets = [], []
     for i, (size, dt) in enumerate(metas):
         for p, extent in enumerate(size):
@@ -386,6 +406,8 @@ cdef object run_kernel_op(Op op, PyObject** flat, object out):
             if o.storage_.dev.type is not dev.type:
                 raise RuntimeError(f"{op.title}: expected out tensor to have device {dev.device}, "
                                    f"but got {o.storage_.dev.device} instead")
+            if planned and definition.memory_format is None and o.dtype_ is dt and has_shape(o, <int>len(size), shape):
+                keep_plan(op, &plan, metas)
             if o.dtype_ is not dt or o.flags & (CONJ | NEG) or shares_storage(o, args, kernel.kind == KERNEL_CALL):
                 targets.append((o, len(made)))
                 o = empty_contiguous(len(size), shape, (<dtype>dt).index, dev)

@@ -16,8 +16,10 @@ cdef enum:
     PLAIN_INDEX_SELECT = 11
     PLAIN_GATHER = 12
     PLAIN_SCATTER = 13
+    PLAIN_COPY = 14                     # computed by the core itself
 
-PLAIN_SHAPES = {"native_layer_norm": PLAIN_LAYER_NORM, "nll_loss_elements": PLAIN_NLL,
+PLAIN_SHAPES = {"_to_copy": PLAIN_COPY,
+                "native_layer_norm": PLAIN_LAYER_NORM, "nll_loss_elements": PLAIN_NLL,
                 "index_select": PLAIN_INDEX_SELECT, "gather": PLAIN_GATHER, "scatter_add": PLAIN_SCATTER,
                 "_softmax_backward_data": PLAIN_ALIKE, "_log_softmax_backward_data": PLAIN_ALIKE,
                 "mm": PLAIN_MM, "bmm": PLAIN_BMM, "mv": PLAIN_MV, "dot": PLAIN_DOT, "linear": PLAIN_LINEAR,
@@ -169,6 +171,11 @@ cdef object run_plain(Op op, PyObject** flat):
     cdef Tensor first, o
     cdef tg_kernel* kernel
     cdef int ndim, d
+    if op.plain == PLAIN_COPY:
+        if flat[2] != Py_None_ptr or flat[3] != Py_None_ptr or (<Tensor>x).flags & (CONJ | NEG):
+            return None
+        return converted(<Tensor>x, (<dtype>flat[1]).index if flat[1] != Py_None_ptr else
+                         (<Tensor>x).dtype_.index, (<Tensor>x).storage_.dev)
     if op.list_param == 0:
         if len(<list>x) == 0:
             return None

@@ -9,10 +9,11 @@ typedef struct tg_thread_state {
     int grad_enabled;
     int inference;
     int below_autograd; /* > 0 while kernels and decompositions run */
+    int reads;          /* how often elements of tensors were read by the host; wraps around */
 } tg_thread_state;
 
 static __thread tg_thread_state tg_tls
-    __attribute__((tls_model("initial-exec"))) = {NULL, 1, 0, 0};
+    __attribute__((tls_model("initial-exec"))) = {NULL, 1, 0, 0, 0};
 
 /* A type whose calls arrive as vectors and which binds like a function. */
 static void tg_make_callable(PyTypeObject *type, Py_ssize_t vectorcall_offset)

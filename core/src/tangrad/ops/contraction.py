@@ -499,6 +499,10 @@ def inner(self: Any, other: Any) -> Any:
             "inner() the last dimension must match on both input tensors but got shapes "
             f"{list(self.shape)} and {list(other.shape)}"
         )
+    if self.ndim == other.ndim == 1:
+        return self.dot(other)
+    if self.ndim == other.ndim == 2:
+        return self.mm(other.t())
     return tangrad.tensordot(self, other, ([-1], [-1]))
 
 

@@ -67,7 +67,7 @@ def _convert_back(g: Any, meta: Any) -> Any:
 
 
 copy_ = op(
-    "copy_(Tensor! self, Tensor src, bool non_blocking=False) -> Tensor",
+    "copy_(Tensor! self, Operand src, bool non_blocking=False) -> Tensor",
     names={"other": "src"},
     native=_C.copy_checked,
     vjp={"self": lambda g: _zeros(g), "src": lambda g, src_meta: _source_gradient(g, src_meta)},
@@ -77,8 +77,12 @@ copy_ = op(
     batch=None,
     mixes_devices=True,
     function=False,
-    samples=lambda s: [s(s.tensor(2, 3), s.tensor(2, 3)), s(s.tensor(2, 3), s.tensor(3))],
-    doc="Overwrite a tensor with another's values, converted and broadcast.",
+    samples=lambda s: [
+        s(s.tensor(2, 3), s.tensor(2, 3)),
+        s(s.tensor(2, 3), s.tensor(3)),
+        s(s.tensor(2), 3),
+    ],
+    doc="Overwrite a tensor with another's values, converted and broadcast, or with a number.",
 )
 
 

@@ -21,6 +21,7 @@ ldexp_elements = pointwise(
     ],
     doc="Multiply by a power of two for each element.",
 )
+ldexp_elements.title = "ldexp"
 
 
 @composite(

@@ -156,6 +156,9 @@ def huber_loss(
     dtype = input.dtype if input.dtype.is_floating_point else target.dtype
     input, target = _promoted("huber_loss", input, target)
     reduction = _reduction(None, None, reduction)
+    if input.dtype is tangrad.bfloat16:  # PyTorch rounds difference and delta
+        input, target = input - target, input.new_zeros(())
+        delta = _rounded(delta, input.dtype)
     loss = huber_difference(input, target, delta).to(dtype)
     return _weighted(loss, weight, reduction)
 
@@ -186,7 +189,12 @@ def smooth_l1_loss(
         return _reduced(absolute_difference(input, target), reduction)
     if input.dtype is tangrad.float16:  # PyTorch rounds the difference, but not in bfloat16
         input, target = input - target, input.new_zeros(())
+        beta = _rounded(beta, input.dtype)
     return _reduced(smooth_difference(input, target, beta), reduction)
+
+
+def _rounded(number: float, dtype: Any) -> float:
+    return float(tangrad.tensor(number, dtype=dtype).item())
 
 
 # Functions of a difference, in one pass.
@@ -259,3 +267,11 @@ smooth_difference = pointwise(
     samples=_difference_samples,
     doc="Apply Huber's function to a difference, divided by `beta`: slopes of 1 beyond `beta`.",
 )
+
+for _part, _loss in (
+    (squared_difference, "mse_loss"),
+    (absolute_difference, "l1_loss"),
+    (huber_difference, "huber_loss"),
+    (smooth_difference, "smooth_l1_loss"),
+):
+    _part.title = _loss  # in messages, for nobody calls the parts by name

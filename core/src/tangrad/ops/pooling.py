@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import tangrad
@@ -253,21 +254,35 @@ def _steps(stride: Any, kernel: Ints, spatial: int) -> Ints:
     return repeated("stride", stride, spatial)
 
 
-def _geometry(
-    spatial: int, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
-) -> tuple[Any, ...]:
+def _hashable(argument: Any) -> Any:
+    return tuple(argument) if isinstance(argument, list) else argument
+
+
+def _windows(
+    spatial: int, kernel_size: Any, stride: Any, padding: Any, dilation: Any
+) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return kernel size, stride, padding and dilation for every dimension."""
+    return _known_windows(spatial, *map(_hashable, (kernel_size, stride, padding, dilation)))
+
+
+@lru_cache(maxsize=256, typed=True)
+def _known_windows(
+    spatial: int, kernel_size: Any, stride: Any, padding: Any, dilation: Any
+) -> tuple[Ints, Ints, Ints, Ints]:
     kernel = repeated("kernel_size", kernel_size, spatial)
     return (
         kernel,
         _steps(stride, kernel, spatial),
         repeated("padding", padding, spatial),
         repeated("dilation", dilation, spatial),
-        ceil_mode,
     )
 
 
 def _max_pool(spatial: int, input: Any, *geometry: Any) -> Any:
-    values, indices = max_pool_with_indices(input, *_geometry(spatial, *geometry))
+    *sizes, ceil_mode = geometry
+    values, indices = max_pool_with_indices(input, *_windows(spatial, *sizes), ceil_mode)
+    if input.is_contiguous():
+        return values, indices
     return in_format_of(values, input), in_format_of(indices, input)
 
 
@@ -275,7 +290,9 @@ def _max_pool_alone(spatial: int, input: Any, *geometry: Any) -> Any:
     """Take the greatest elements; their positions only where the gradient will ask for them."""
     if input.requires_grad and tangrad.is_grad_enabled():
         return _max_pool(spatial, input, *geometry)[0]
-    return in_format_of(max_pool_values(input, *_geometry(spatial, *geometry)), input)
+    *sizes, ceil_mode = geometry
+    values = max_pool_values(input, *_windows(spatial, *sizes), ceil_mode)
+    return values if input.is_contiguous() else in_format_of(values, input)
 
 
 @composite(
@@ -499,10 +516,7 @@ def _avg_pool(
         raise NotImplementedError(
             f"{name} is not implemented for {input.dtype}; convert to a floating-point dtype"
         )
-    kernel = repeated("kernel_size", kernel_size, spatial)
-    step = _steps(stride, kernel, spatial)
-    padding = repeated("padding", padding, spatial)
-    ones = (1,) * spatial
+    kernel, step, padding, ones = _windows(spatial, kernel_size, stride, padding, 1)
     check_pool(name, input, kernel, step, padding, ones, ceil_mode)
     if divisor_override == 0:
         raise RuntimeError(f"{name}: divisor must be not zero")

@@ -308,8 +308,8 @@ def _check_probability(name: str, p: float) -> None:
         raise RuntimeError(f"{name} expects p to be in [0, 1], but got p={p}")
 
 
-bernoulli_ = op(
-    "bernoulli_(Tensor! self, float p=0.5, *, generator? generator=None) -> Tensor",
+bernoulli_number_ = op(
+    "bernoulli_number_(Tensor! self, float p=0.5, *, generator? generator=None) -> Tensor",
     check=lambda p: _check_probability("bernoulli_", p),
     random=True,
     sequential=random_sequential.bernoulli,
@@ -321,10 +321,35 @@ bernoulli_ = op(
     jvp=lambda self: tangrad.zeros_like(self),
     batch=None,
     function=False,
+    method=False,
+    oracle=lambda torch, x, *p: x.bernoulli_(*p),
     samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(4), 0.25), s(s.tensor(3), 1.0)],
     errors=lambda s: [(s(s.tensor(2), 1.5), RuntimeError, "p to be in|p_in")],
     doc="Overwrite a tensor by 1 with probability p, else 0.",
 )
+
+
+@composite(
+    "bernoulli_elements_(Tensor! self, Tensor p, *, generator? generator=None) -> Tensor",
+    random=True,
+    function=False,
+    method=False,
+    oracle=lambda torch, x, p: x.bernoulli_(p),
+    samples=lambda s: [
+        s(s.tensor(2, 3), s.tensor(2, 3, low=0, high=1, dtype="float64")),
+        s(s.tensor(2, 3), s.tensor(3, low=0, high=1, dtype="float32")),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(2), s.tensor(3, low=0, high=1, dtype="float32")), RuntimeError, "must match"),
+        (s(s.tensor(2), s.tensor(2, low=2, high=3, dtype="float32")), RuntimeError, "p_in"),
+    ],
+)
+def bernoulli_elements_(self: Any, p: Any, generator: Any) -> Any:
+    """Overwrite a tensor by 1 with the probabilities of another, which is broadcast, else 0."""
+    return self.copy_(tangrad.bernoulli(p.expand(self.shape), generator=generator))
+
+
+bernoulli_ = overload("bernoulli_", "bernoulli_number_", "bernoulli_elements_", function=False)
 
 
 @composite(

@@ -33,6 +33,7 @@ def _uniform(self: Any, generator: Any) -> Any:
     ),
     errors=lambda s: [
         (s(s.tensor(2), 0.0, 0.0), RuntimeError, "sigma > 0"),
+        (s(s.tensor(2), 0.0, math.nan), RuntimeError, "sigma > 0"),
         (s(s.tensor(2, dtype="int64")), RuntimeError, "continuous"),
     ],
 )
@@ -46,7 +47,7 @@ def cauchy_(self: Any, median: float, sigma: float, generator: Any) -> Any:
             "Cauchy distribution is a continuous probability distribution: dtype must be a "
             f"floating-point one, but is {self.dtype}"
         )
-    if sigma <= 0:
+    if not sigma > 0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
     engine = random_sequential.engine_of(generator, self.device)
     if engine is not None:

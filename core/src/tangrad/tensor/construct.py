@@ -42,6 +42,8 @@ def tensor(
     made = None
     if type(data) in (list, tuple) and dtype is None and device is None:
         made = _C.tensor_of_numbers(list(data) if type(data) is tuple else data)
+    elif type(data) in (float, int) and dtype is None and device is None:
+        made = _C.tensor_of_numbers([data], True)
     if made is None:
         made = _copied(data, _checked_dtype("tensor", dtype), device)
     if pin_memory:

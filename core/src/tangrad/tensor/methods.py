@@ -29,6 +29,12 @@ def to(
     Raises:
         TypeError: the arguments fit no form.
     """
+    if len(args) == 1 and not copy and dtype is device is memory_format is None:
+        # The usual forms; those of a tensor or of another device need more questions.
+        if isinstance(args[0], _C.dtype):
+            return self if args[0] is self.dtype else _lookup("_to_copy")(self, args[0])
+        if type(args[0]) is str and args[0] == self.device.type:
+            return self
     rest = [_C.dtype_of_type(given) or given for given in args]
     dtype = _C.dtype_of_type(dtype) or dtype
     if rest and isinstance(rest[0], _C.Tensor):
@@ -71,8 +77,12 @@ def to(
 
 
 def _converter(name: str) -> Any:
+    wanted = _C.dtype_by_name(name)
+
     def convert(self: Any, memory_format: Any = None) -> _C.Tensor:
-        return to(self, _C.dtype_by_name(name), memory_format=memory_format)
+        if memory_format is None:
+            return self if self.dtype is wanted else _lookup("_to_copy")(self, wanted)
+        return to(self, wanted, memory_format=memory_format)
 
     convert.__name__ = name
     convert.__doc__ = f"Convert to {name}; same as to(tangrad.{name})."
@@ -81,6 +91,8 @@ def _converter(name: str) -> Any:
 
 def cpu(self: Any, memory_format: Any = None) -> _C.Tensor:
     """Return the tensor on the host device."""
+    if memory_format is None and self.device.type == "cpu":
+        return self
     return to(self, "cpu", memory_format=memory_format)
 
 
@@ -374,26 +386,12 @@ def where(self: Any, condition: Any, other: Any) -> _C.Tensor:
     return _lookup("where_choice")(condition, self, other)
 
 
-def bernoulli_(self: Any, p: Any = 0.5, *, generator: Any = None) -> Any:
-    """Overwrite a tensor by 1 with probability p, else 0.
-
-    Args:
-        p: a number, or a floating-point tensor that broadcasts to this one.
-        generator: where the random numbers come from.
-    """
-    if not isinstance(p, _C.Tensor):
-        return _lookup("bernoulli_")(self, p, generator=generator)
-    chances = _lookup("expand")(p, tuple(self.shape))
-    return _lookup("copy_")(self, _lookup("bernoulli")(chances, generator=generator))
-
-
 TABLE: dict[str, Any] = {
     # What Python 2 called the operators, which old programs and PyTorch's own tests call by name.
     "__div__": lambda self, other: self / other,
     "__rdiv__": lambda self, other: self.reciprocal() * other,
     "__idiv__": lambda self, other: self.div_(other),
     "__nonzero__": lambda self: bool(self),
-    "bernoulli_": bernoulli_,
     "to": to,
     "cpu": cpu,
     "type": type_,

@@ -1,0 +1,155 @@
+"""What the rules of an op said of a call is kept for calls like it, and for no others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tangrad
+from tangrad.ops.define import op
+
+NUMBERS = count()  # an op's name can be taken once
+
+
+class Rules:
+    """An op whose rules count their calls."""
+
+    def __init__(self, check: Any) -> None:
+        self.checked = 0
+
+        def counted(self_: Any, size: Any) -> None:
+            self.checked += 1
+            check(self_, size)
+
+        self.op = op(
+            f"planned_copy_{next(NUMBERS)}(Tensor x, int size) -> Tensor",
+            check=lambda x, size: counted(x, size),
+            shape=lambda x: x.shape,
+            dtype=lambda x: tangrad.get_default_dtype(),
+            reference=lambda np, x, size: x.astype(
+                "float64" if tangrad.get_default_dtype() == tangrad.float64 else "float32"
+            ),
+            function=False,
+            method=False,
+            vjp="none: a test",
+            samples=lambda s: [],
+        )
+
+
+def refuse_above_three(x: Any, size: int) -> None:
+    if size > 3:
+        raise ValueError("more than three")
+
+
+def refuse_negative_elements(x: Any, size: int) -> None:
+    if bool((x < 0).any()):
+        raise ValueError("a negative element")
+
+
+@pytest.fixture
+def default_dtype() -> Iterator[None]:
+    before = tangrad.get_default_dtype()
+    yield
+    tangrad.set_default_dtype(before)
+
+
+def test_rules_are_asked_once_for_calls_that_are_alike() -> None:
+    rules = Rules(refuse_above_three)
+    for _ in range(5):
+        rules.op(tangrad.ones(2, 3), 1)
+    assert rules.checked == 1
+
+
+def test_other_values_shapes_strides_and_dtypes_are_other_calls() -> None:
+    rules = Rules(refuse_above_three)
+    calls = [
+        (tangrad.ones(2, 3), 1),
+        (tangrad.ones(2, 3), 2),
+        (tangrad.ones(3, 2), 1),
+        (tangrad.ones(3, 2).t(), 1),
+        (tangrad.ones(2, 3, dtype=tangrad.float64), 1),
+    ]
+    for x, size in calls:
+        assert rules.op(x, size).shape == x.shape
+    assert rules.checked == len(calls)
+    with pytest.raises(ValueError, match="more than three"):
+        rules.op(tangrad.ones(2, 3), 4)
+
+
+def test_what_was_refused_is_refused_again() -> None:
+    rules = Rules(refuse_above_three)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="more than three"):
+            rules.op(tangrad.ones(2), 4)
+    assert rules.checked == 2
+
+
+def test_a_check_that_looks_at_elements_is_run_every_time() -> None:
+    rules = Rules(refuse_negative_elements)
+    rules.op(tangrad.ones(2), 1)
+    with pytest.raises(ValueError, match="a negative element"):
+        rules.op(-tangrad.ones(2), 1)
+
+
+def test_the_default_dtype_is_part_of_a_call(default_dtype: None) -> None:
+    rules = Rules(refuse_above_three)
+    x = tangrad.ones(2, dtype=tangrad.int64)
+    assert rules.op(x, 1).dtype == tangrad.float32
+    tangrad.set_default_dtype(tangrad.float64)
+    assert rules.op(x, 1).dtype == tangrad.float64
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(4, 7), st.integers(1, 3), st.integers(1, 2), st.booleans()),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_calls_in_any_order_give_what_torch_gives(calls: list[tuple[int, int, int, bool]]) -> None:
+    for n, kernel, stride, transposed in calls:
+        for library in (tangrad, torch):
+            x = library.arange(2.0 * n * n).reshape(1, 2, n, n)
+            x = x.transpose(2, 3) if transposed else x
+            pooled = library.nn.functional.max_pool2d(x, kernel, stride)
+            ordered, places = x[0, 0].sort(stride - 1, descending=transposed)
+            results = [pooled.tolist(), pooled.shape, ordered.tolist(), places.tolist()]
+            if library is tangrad:
+                found = results
+        assert found == results
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_in_place_forms_write_into_their_tensor_each_time(rounds: int) -> None:
+    x, y = tangrad.zeros(3, 2), torch.zeros(3, 2)
+    for _ in range(rounds):
+        for z, library in ((x, tangrad), (y, torch)):
+            index, source = library.tensor([0, 2]), library.ones(2, 2)
+            assert z.index_add_(0, index, source) is z
+            assert z.index_add(0, index, source) is not z
+            z.scatter_(0, library.tensor([[1, 1]]), z[:1] + 1)
+            z.index_add_(0, index, z[:2].clone())
+    assert x.tolist() == y.tolist()
+
+
+def test_an_in_place_form_counts_as_a_write_each_time() -> None:
+    x = tangrad.zeros(3)
+    for _ in range(3):
+        before = x._version
+        x.index_fill_(0, tangrad.tensor([1]), 2.0)
+        assert x._version > before
+
+
+def test_a_tensor_whose_places_share_memory_is_refused_each_time() -> None:
+    index, source = tangrad.tensor([0]), tangrad.ones(1, 2)
+    tangrad.zeros(3, 2).index_add_(0, index, source)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="single memory location"):
+            tangrad.zeros(1, 2).expand(3, 2).index_add_(0, index, source)
