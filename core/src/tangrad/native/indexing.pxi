@@ -222,6 +222,13 @@ cdef inline bint open_to_indexing(Tensor t) noexcept:
 
 
 cdef object tensor_getitem(Tensor t, object index):
+    if not open_to_indexing(t):
+        return general_getitem(t, index)
+    return usual_getitem(t, index)
+
+
+cdef inline object usual_getitem(Tensor t, object index):
+    """Index a tensor that nothing stands between."""
     global OP_INDEX, OP_MASKED_SELECT
     cdef PyObject* flat[5]
     cdef PyObject* one = <PyObject*>index
@@ -230,7 +237,7 @@ cdef object tensor_getitem(Tensor t, object index):
     cdef Py_ssize_t n = PyTuple_GET_SIZE(index) if several else 1
     cdef tg_index v
     cdef list indices
-    if open_to_indexing(t) and read_indices(t, items, n, &v):
+    if read_indices(t, items, n, &v):
         if v.picked == 0 and (v.moved or not tg_tls.grad_enabled or not requires_grad(t)):
             return indexed_view(t, items, n, &v)
         if v.picked:
@@ -240,10 +247,14 @@ cdef object tensor_getitem(Tensor t, object index):
             indices = lowered(&v)
             flat[0], flat[1] = <PyObject*>view, <PyObject*>indices
             return call_flat(OP_INDEX, flat, None, False)
-    if not several and open_to_indexing(t) and is_mask_of(index, t) and not (tg_tls.grad_enabled and requires_grad(t)):
+    if not several and is_mask_of(index, t) and not (tg_tls.grad_enabled and requires_grad(t)):
         if OP_MASKED_SELECT is None:
             OP_MASKED_SELECT = lookup_op("masked_select")
         return OP_MASKED_SELECT(t, index)
+    return general_getitem(t, index)
+
+
+cdef object general_getitem(Tensor t, object index):
     if _getitem_hook is None:
         _install_indexing()
     return _getitem_hook(t, index)
@@ -290,9 +301,10 @@ cdef bint assigned(Tensor t, object index, object value) except -1:
 
 
 cdef inline bint is_mask_of(object index, Tensor t) noexcept:
+    """Whether an index is a mask of all of a tensor that is open to indexing."""
     return exact_tensor(<PyObject*>index) and (<Tensor>index).dtype_.index == BOOL and t.ndim_ > 0 \
         and same_shape(<Tensor>index, t) and (<Tensor>index).storage_.dev is t.storage_.dev \
-        and open_to_indexing(<Tensor>index)
+        and (<Tensor>index).level_ is None and not (<Tensor>index).flags & PY_DISPATCH
 
 
 cdef inline bint takes_number(Tensor t, object value) noexcept:

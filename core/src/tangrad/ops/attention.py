@@ -8,7 +8,7 @@ from typing import Any
 import tangrad
 from tangrad.ops.attention_kernel import attention, causal_mask, masked
 from tangrad.ops.define import composite
-from tangrad.ops.random import dropout
+from tangrad.ops.random_bernoulli import dropout
 
 
 def _check_attention(query: Any, key: Any, value: Any, attn_mask: Any, is_causal: bool) -> None:

@@ -389,6 +389,8 @@ _NAMES = {
     "ComplexFloatStorage": "complex64",
     "ComplexDoubleStorage": "complex128",
 }
+# What the default type of storages is called, too.
+ALIASES = {"Storage": "FloatStorage"}
 _classes: dict[str, type] = {}
 
 
@@ -398,8 +400,7 @@ def legacy_class(name: str) -> type:
     Raises:
         AttributeError: there is none of that name.
     """
-    if name == "Storage":  # what PyTorch's default type of storages is called, too
-        name = "FloatStorage"
+    name = ALIASES.get(name, name)
     if name not in _NAMES:
         raise AttributeError(f"there is no storage class '{name}'")
     if name not in _classes:
