@@ -410,10 +410,15 @@ def _check_fill(self: Any, value: Any) -> None:
         )
 
 
+def _filled(np: Any, self: Any, value: Any) -> Any:
+    is_real = isinstance(value, complex) and self.dtype.kind != "c"
+    return np.full_like(self, value.real if is_real else value)
+
+
 fill_ = op(
     "fill_(Tensor! self, Operand value) -> Tensor",
     check=_check_fill,
-    reference=lambda np, self, value: np.full_like(self, value),
+    reference=_filled,
     vjp={
         "self": lambda g: g.new_zeros(g.shape),
         "value": lambda g: g.sum(),

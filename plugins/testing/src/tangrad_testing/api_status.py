@@ -22,6 +22,7 @@ import tangrad
 from tangrad.ops import registry
 from tangrad_testing.api_programs import PROGRAMS
 from tangrad_testing.calls import REFUSALS, tangrad_arguments
+from tangrad_testing.cases import DRAWING
 from tangrad_testing.oracle import (
     WIDER,
     NoOracle,
@@ -167,7 +168,7 @@ def _same_op(op: Any) -> bool:
 
 
 def _is_random(definition: Any) -> bool:
-    return definition.random or definition.module.endswith((".random", ".random_sequential"))
+    return definition.random or definition.module.endswith((*DRAWING, ".random_sequential"))
 
 
 def _same_samples(definition: Any, oracle: Any, dtype: str, call: Any = None) -> bool:

@@ -59,10 +59,14 @@ def op_names() -> list[str]:
     return sorted(names)
 
 
+# Modules of which every op draws numbers, those included that are given a seed as an argument.
+DRAWING = (".random", ".random_bernoulli")
+
+
 def is_random(case: Case) -> bool:
     """Tell whether an op draws random numbers."""
     d = case.definition
-    return d.random or any(o.definition.random for o in d.members) or d.module.endswith(".random")
+    return d.random or any(o.definition.random for o in d.members) or d.module.endswith(DRAWING)
 
 
 def has_values(case: Case) -> bool:
