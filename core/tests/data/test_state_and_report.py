@@ -218,7 +218,7 @@ def test_batches_as_they_come_have_no_state():
 
 
 def slow_collate(samples):
-    time.sleep(0.004)
+    time.sleep(0.04)
     return samples
 
 
@@ -226,12 +226,13 @@ def slow_collate(samples):
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("stage", ["samples", "collate", None])
 def test_a_report_names_the_slow_stage(stage, workers):
-    dataset = Keys(60, 0.001 if stage == "samples" else 0.0)
+    # A batch takes 40 ms in the slow stage: on a busy machine pipes and wake-ups take several.
+    dataset = Keys(60, 0.01 if stage == "samples" else 0.0)
     options = {"collate_fn": slow_collate} if stage == "collate" else {}
     loader = made(workers, dataset, **options)
     assert "no batch" in str(loader.report())
     for _ in loader:
-        time.sleep(0.02 if stage is None else 0.0)
+        time.sleep(0.05 if stage is None else 0.0)
     report = loader.report()
     assert report.batches == 15
     assert report.starved_by == stage
