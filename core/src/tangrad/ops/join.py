@@ -560,6 +560,8 @@ def masked_fill(self: Any, mask: Any, value: Any) -> Any:
 
 def broadcast_shapes(*shapes: Sequence[int]) -> Ints:
     """Give the shape to which shapes broadcast together, or raise RuntimeError."""
+    if shapes and all(shape == shapes[0] for shape in shapes):
+        return tuple(shapes[0])
     ndim = max((len(shape) for shape in shapes), default=0)
     result = [1] * ndim
     for shape in shapes:

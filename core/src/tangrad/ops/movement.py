@@ -41,19 +41,21 @@ def contiguous_stride(shape: Sequence[int]) -> Ints:
 
 def infer_size(shape: Sequence[int], numel: int) -> Ints:
     """Replace the one -1 of a requested shape by the size that holds `numel` elements."""
-    listed = list(shape)
-    unknown = [i for i, size in enumerate(shape) if size == -1]
-    if any(size < -1 for size in shape):
-        bad = next(size for size in shape if size < -1)
-        raise RuntimeError(f"invalid shape dimension {bad} in the requested shape {listed}")
-    if len(unknown) > 1:
+    listed, known, unknown = list(shape), 1, 0
+    for size in shape:
+        if size >= 0:
+            known = known * size
+        elif size == -1:
+            unknown += 1
+        else:
+            raise RuntimeError(f"invalid shape dimension {size} in the requested shape {listed}")
+    if unknown > 1:
         raise RuntimeError(f"only one dimension can be inferred, got shape {listed}")
-    known = numel_of([size for size in shape if size != -1])
+    if known == numel and not unknown:
+        return tuple(shape)
     invalid = RuntimeError(f"shape '{listed}' is invalid for input of size {numel}")
     if not unknown:
-        if known != numel:
-            raise invalid
-        return tuple(shape)
+        raise invalid
     if known == 0:
         if numel != 0:
             raise invalid

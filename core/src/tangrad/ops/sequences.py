@@ -72,8 +72,7 @@ def _whole(start: Any, end: Any, step: Any) -> bool:
     return isinstance(start, int) and isinstance(end, int) and isinstance(step, int)
 
 
-def _check_range(start: Any, end: Any, step: Any) -> None:
-    whole = _whole(start, end, step)
+def _check_range(start: Any, end: Any, step: Any, whole: bool) -> None:
     if not whole and any(isinstance(x, complex) for x in (start, end, step)):
         raise RuntimeError(f"unsupported range of complex numbers: {start} -> {end} by {step}")
     if step == 0:
@@ -87,8 +86,8 @@ def _check_range(start: Any, end: Any, step: Any) -> None:
         )
 
 
-def _range_length(start: Any, end: Any, step: Any) -> int:
-    if _whole(start, end, step):
+def _range_length(start: Any, end: Any, step: Any, whole: bool) -> int:
+    if whole:
         length = max(0, -((start - end) // step))
     else:
         length = math.ceil((end - start) / step)
@@ -127,18 +126,20 @@ def _arange(
 ) -> Any:
     require_strided(layout)
     start, end, step = _number(start), _number(end), _number(step)
-    _check_range(start, end, step)
+    whole = _whole(start, end, step)
+    _check_range(start, end, step, whole)
     if dtype is None and out is None:
-        dtype = tangrad.int64 if _whole(start, end, step) else _C.get_default_dtype()
+        dtype = tangrad.int64 if whole else _C.get_default_dtype()
     kind = dtype if out is None else out.dtype
     if kind.is_complex or kind == tangrad.bool:
         raise NotImplementedError(f"arange: not implemented for {kind}")
-    length = _range_length(start, end, step)
+    length = _range_length(start, end, step, whole)
     if not kind.is_floating_point:
         start, end, step = int(start), int(end), int(step)
         if step == 0:
             raise ValueError(f"step must be nonzero, but is so in {kind}")
-        length = _range_length(start, end, step) if kind == tangrad.int64 else length
+        if not whole and kind == tangrad.int64:
+            length = _range_length(start, end, step, True)
     vector = _vector(length, dtype, device, out)
     return _given(_sequence(vector, start, step), requires_grad, out)
 
@@ -229,7 +230,7 @@ def range_(
     """
     require_strided(layout)
     start, end, step = _number(start), _number(end), _number(step)
-    _check_range(start, end, step)
+    _check_range(start, end, step, _whole(start, end, step))
     kind = dtype if out is None else out.dtype
     if kind is not None and (kind.is_complex or kind == tangrad.bool):
         raise NotImplementedError(f"range: not implemented for {kind}")

@@ -51,7 +51,7 @@ def _copy(seen: Any) -> Any:
 )
 def alias_copy(self: Any) -> Any:
     """Copy a tensor."""
-    return _copy(alias(self))
+    return _copy(self)
 
 
 @composite(
