@@ -212,6 +212,23 @@ def test_a_message_names_the_op_that_was_called():
     two, three = tangrad.ones(2), tangrad.ones(3)
     with pytest.raises(RuntimeError, match=r"\(ldexp of"):
         tangrad.ldexp(two, three)
+    for name in ("var", "std_mean", "max", "median", "unsqueeze", "unbind"):
+        with pytest.raises(IndexError, match=f"^{name}: Dimension out of range"):
+            getattr(tangrad, name)(two, 3)
+    with pytest.raises(RuntimeError, match="^var: dim 0 appears multiple times"):
+        two.var((0, 0))
+
+
+def test_results_without_names_in_pytorch_are_plain_tuples():
+    x = tangrad.ones(3, 3)
+    results = [
+        tangrad.var_mean(x),
+        tangrad.std_mean(x, 0),
+        tangrad.svd_lowrank(x),
+        tangrad.pca_lowrank(x, 2),
+        tangrad.native_layer_norm(x, (3,), None, None, 1e-5),
+    ]
+    assert all(type(result) is tuple for result in results)
 
 
 @pytest.mark.parametrize("width", [0.5, 1.0, 2.0])

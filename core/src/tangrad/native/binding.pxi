@@ -438,7 +438,7 @@ cdef object convert(Op op, int k, int code, PyObject* value, PyObject** flat, in
         return as_int(op, k, value)
     if code == P_DIM:
         n = as_int(op, k, value)
-        n = wrap_dim(n, dims_of_first(op, flat) + op.definition.extra_dims, op.name)
+        n = wrap_dim(n, dims_of_first(op, flat) + op.definition.extra_dims, op.title)
         return n
     if value == Py_None_ptr:
         if code in (P_INT, P_INTS, P_FLOAT, P_BOOL, P_STR, P_DIMS):
@@ -448,7 +448,7 @@ cdef object convert(Op op, int k, int code, PyObject* value, PyObject** flat, in
         return as_int(op, k, value)
     if code == P_DIM_OPT:
         n = as_int(op, k, value)
-        n = wrap_dim(n, dims_of_first(op, flat) + op.definition.extra_dims, op.name)
+        n = wrap_dim(n, dims_of_first(op, flat) + op.definition.extra_dims, op.title)
         return n
     if code == P_INTS or code == P_INTS_OPT:
         if op.plength[k] == 0 and plain_ints(value):
@@ -457,7 +457,7 @@ cdef object convert(Op op, int k, int code, PyObject* value, PyObject** flat, in
     if code == P_DIMS or code == P_DIMS_OPT:
         dims = as_ints(op, k, value)
         n = dims_of_first(op, flat) + op.definition.extra_dims
-        wrapped = tuple([wrap_dim(d, n, op.name) for d in dims])
+        wrapped = tuple([wrap_dim(d, n, op.title) for d in dims])
         if len(set(wrapped)) != len(wrapped):
             raise RuntimeError(f"{op.title}: dim {[d for d in wrapped if wrapped.count(d) > 1][0]} appears multiple "
                                f"times in the list of dims {list(dims)}")

@@ -126,7 +126,7 @@ cdef Tensor native_view(Op op, PyObject** flat, Tensor src):
     if which == 4:
         return view_slice(src, <object>flat[1], <object>flat[2], <object>flat[3], <object>flat[4])
     if which == 5:
-        return view_unsqueeze(src, wrap_dim(<object>flat[1], src.ndim_ + 1, op.name))
+        return view_unsqueeze(src, wrap_dim(<object>flat[1], src.ndim_ + 1, op.title))
     if which == 6:
         return view_permute(src, <tuple><object>flat[1])
     if which == 7:

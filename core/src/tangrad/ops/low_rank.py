@@ -34,8 +34,7 @@ def _svd_lowrank(a: Any, q: int, niter: int) -> tuple[Any, Any, Any]:
 
 
 @composite(
-    "svd_lowrank(Tensor A, int? q=6, int? niter=2, Tensor? M=None)"
-    " -> (Tensor U, Tensor S, Tensor V)",
+    "svd_lowrank(Tensor A, int? q=6, int? niter=2, Tensor? M=None) -> (Tensor, Tensor, Tensor)",
     dtypes=WIDE,
     method=False,
 )
@@ -64,8 +63,7 @@ def svd_lowrank(A: Any, q: int | None, niter: int | None, M: Any) -> Any:
 
 
 @composite(
-    "pca_lowrank(Tensor A, int? q=None, bool center=True, int niter=2)"
-    " -> (Tensor U, Tensor S, Tensor V)",
+    "pca_lowrank(Tensor A, int? q=None, bool center=True, int niter=2) -> (Tensor, Tensor, Tensor)",
     dtypes=WIDE,
     method=False,
 )

@@ -211,7 +211,7 @@ def _layer_norm_backward_jvp(
 native_layer_norm_backward = op(
     "native_layer_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape,"
     " Tensor mean, Tensor rstd, Tensor? weight)"
-    " -> (Tensor grad_input, Tensor grad_weight, Tensor grad_bias)",
+    " -> (Tensor, Tensor, Tensor)",
     dtypes="floating",
     check=_check_layer_norm_backward,
     shape=lambda input, normalized_shape: [input.shape, normalized_shape, normalized_shape],
@@ -310,7 +310,7 @@ def _layer_norm_batch(
 
 native_layer_norm = op(
     "native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias,"
-    " float eps) -> (Tensor result, Tensor mean, Tensor rstd)",
+    " float eps) -> (Tensor, Tensor, Tensor)",
     dtypes="floating",
     check=_check_native_layer_norm,
     shape=_layer_norm_shapes,

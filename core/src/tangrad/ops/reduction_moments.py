@@ -146,7 +146,7 @@ def _std_mean_jvp(
 
 var_mean_corrected = reduction(
     "var_mean_corrected(Tensor self, dim[]? dim=None, *, Scalar correction=1, bool keepdim=False)"
-    " -> (Tensor var, Tensor mean)",
+    " -> (Tensor, Tensor)",
     **_MOMENTS,
     finalize=f"{_VARIANCE}; where(n == 0, nan, a0)",
     results=("real", "promoted"),
@@ -163,7 +163,7 @@ var_mean_corrected = reduction(
 
 std_mean_corrected = reduction(
     "std_mean_corrected(Tensor self, dim[]? dim=None, *, Scalar correction=1, bool keepdim=False)"
-    " -> (Tensor std, Tensor mean)",
+    " -> (Tensor, Tensor)",
     **_MOMENTS,
     finalize=f"sqrt({_VARIANCE}); where(n == 0, nan, a0)",
     results=("real", "promoted"),
@@ -233,7 +233,7 @@ def std_total(self: Any, unbiased: bool) -> Any:
 
 @composite(
     "var_mean_unbiased(Tensor self, dim[]? dim=None, bool unbiased=True, bool keepdim=False)"
-    " -> (Tensor var, Tensor mean)",
+    " -> (Tensor, Tensor)",
     function=False,
     method=False,
     oracle="var_mean",
@@ -248,7 +248,7 @@ def var_mean_unbiased(
 
 @composite(
     "std_mean_unbiased(Tensor self, dim[]? dim=None, bool unbiased=True, bool keepdim=False)"
-    " -> (Tensor std, Tensor mean)",
+    " -> (Tensor, Tensor)",
     function=False,
     method=False,
     oracle="std_mean",
@@ -262,7 +262,7 @@ def std_mean_unbiased(
 
 
 @composite(
-    "var_mean_total(Tensor self, bool unbiased) -> (Tensor var, Tensor mean)",
+    "var_mean_total(Tensor self, bool unbiased) -> (Tensor, Tensor)",
     function=False,
     method=False,
     oracle="var_mean",
@@ -274,7 +274,7 @@ def var_mean_total(self: Any, unbiased: bool) -> Any:
 
 
 @composite(
-    "std_mean_total(Tensor self, bool unbiased) -> (Tensor std, Tensor mean)",
+    "std_mean_total(Tensor self, bool unbiased) -> (Tensor, Tensor)",
     function=False,
     method=False,
     oracle="std_mean",
@@ -317,7 +317,7 @@ def std_default(self: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
 
 @composite(
     "var_mean_default(Tensor self, dim[]? dim=None, *, Scalar? correction=None, bool keepdim=False)"
-    " -> (Tensor var, Tensor mean)",
+    " -> (Tensor, Tensor)",
     function=False,
     method=False,
     oracle="var_mean",
@@ -331,7 +331,7 @@ def var_mean_default(self: Any, dim: Any, correction: Any, keepdim: bool) -> Any
 
 @composite(
     "std_mean_default(Tensor self, dim[]? dim=None, *, Scalar? correction=None, bool keepdim=False)"
-    " -> (Tensor std, Tensor mean)",
+    " -> (Tensor, Tensor)",
     function=False,
     method=False,
     oracle="std_mean",
