@@ -319,13 +319,13 @@ def _erfc_tail(name: str, degree: int, high: mpf, split: bool) -> Polynomial:
 
 
 POLYNOMIALS += [
-    _exp("exp_f64", "float64", 10, mpmath.expm1),
+    _exp("exp_f64", "float64", 10, mpmath.expm1, paired=True),
     _log_quotient("log_f64", 6),
     Polynomial(
         "log_tail_f64", "float64", 6, mpf(0), _TAN_PI_8**4 * mpf("1.001"),
         _of_square(lambda s: (mpmath.atanh(s) / s - 1 - s**2 / 3) / s**4),
         _of_square(lambda s: s**5 / mpmath.atanh(s)),
-        "atanh(s) = s + s^3 (1 / 3 + s^2 P(s^2))",
+        "atanh(s) = s + s^3 (1 / 3 + s^2 P(s^2))", paired=True,
     ),
     _odd("sin_f64", "float64", 6, _QUARTER_PI, mpmath.sin, "sin"),
     _cos("cos_f64", "float64", 5),
@@ -338,7 +338,6 @@ POLYNOMIALS += [
     _log_quotient("log_d32", 2),
     _odd("sin_d32", "float64", 3, _QUARTER_PI, mpmath.sin, "sin"),
     _cos("cos_d32", "float64", 2),
-    _odd("atan_d32", "float64", 6, _TAN_PI_8 * mpf("1.001"), mpmath.atan, "atan"),
     _odd("sinh_d32", "float64", 3, mpf("1.001"), mpmath.sinh, "sinh"),
 ]  # fmt: skip
 

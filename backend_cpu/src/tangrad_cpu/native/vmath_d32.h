@@ -90,23 +90,6 @@ TGC_INLINE float tgc_lgamma_f32(float x) {
     return x != x ? x : z;
 }
 
-/* The angle of (x, y) with |y| <= |x| turned by an eighth of a circle if above tan(pi / 8), then
- * back in quarters of pi: see tgc_atan2_f64. */
-TGC_INLINE float tgc_atan2_f32(float y, float x) {
-    float a = __builtin_fabsf(y), b = __builtin_fabsf(x);
-    double high = a > b ? a : b, low = a > b ? b : a;
-    double swap = a > b ? 1.0 : 0.0, left = __builtin_copysignf(1.0f, x) < 0.0f ? 1.0 : 0.0;
-    low = high == INFINITY ? (low == INFINITY ? 1.0 : 0.0) : low;
-    high = high == INFINITY || high == 0.0 ? 1.0 : high;
-    int turned = low > 0.41421356237309503 * high;
-    double t = (turned ? low - high : low) / (turned ? high + low : high);
-    double z = t * t, v = TGC_FMA(t * z, tgc_poly_atan_d32(z), t);
-    double m = turned ? 1.0 : 0.0, down = swap != left ? -1.0 : 1.0;
-    m = TGC_FMA(m, down, swap != 0.0 ? 2.0 : 4.0 * left);
-    v = TGC_FMA(m, 0x1.921fb54442d18p-1, down * v);
-    return x != x || y != y ? x + y : __builtin_copysignf((float)v, y);
-}
-
 /* exp(y log(|x|)): an exponent of 88 times an error of 2^-33 would be 2^-27, so the logarithm is
  * the long one. The special cases are those of C99's annex F. */
 TGC_INLINE float tgc_pow_f32(float x, float y) {

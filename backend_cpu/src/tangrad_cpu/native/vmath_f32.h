@@ -176,6 +176,21 @@ TGC_INLINE float tgc_atan_f32(float x) {
     return __builtin_copysignf(a > 1.0f ? rest : y, x);
 }
 
+/* The angle of (|x|, |y|) or (|y|, |x|), whichever is the smaller, then back in quarters of a circle. */
+TGC_INLINE float tgc_atan2_f32(float y, float x) {
+    float a = __builtin_fabsf(y), b = __builtin_fabsf(x), high = a > b ? a : b, low = a > b ? b : a;
+    /* Infinite numbers have no quotient, nor have zeros. */
+    float q = low / (high == 0.0f ? 1.0f : high), z, v, turns, sign;
+    q = low == INFINITY ? 1.0f : q;
+    z = q * q;
+    v = TGC_FMAF(q * z, tgc_poly_atan_f32(z), q);
+    float left = __builtin_copysignf(1.0f, x);
+    turns = a > b ? 1.0f : 1.0f - left;
+    sign = a > b ? -left : left;
+    v = TGC_FMAF(turns, TGC_HALF_PI_HIGH_F32, TGC_FMAF(turns, TGC_HALF_PI_LOW_F32, sign * v));
+    return x != x || y != y ? x + y : __builtin_copysignf(v, y);
+}
+
 /* Beyond 1/2 by the half angle: asin(a) = pi / 2 - 2 asin(s), s = sqrt((1 - a) / 2). */
 TGC_INLINE float tgc_asin_f32(float x) {
     float a = __builtin_fabsf(x), half = 0.5f - 0.5f * a, z = a > 0.5f ? half : a * a;

@@ -94,17 +94,12 @@ TGC_INLINE float tgc_poly_erf_f32(float x) {
 
 /* exp(r) = 1 + r + r^2 P(r) */
 TGC_INLINE double tgc_poly_exp_f64(double x) {
-    double p = 0x1.1ee80ad4e2fc3p-29;
-    p = TGC_FMA(p, x, 0x1.af5ee80562a10p-26);
-    p = TGC_FMA(p, x, 0x1.27e536b10cbebp-22);
-    p = TGC_FMA(p, x, 0x1.71ddf84236293p-19);
-    p = TGC_FMA(p, x, 0x1.a01a017b6fc2cp-16);
-    p = TGC_FMA(p, x, 0x1.a01a01afe9881p-13);
-    p = TGC_FMA(p, x, 0x1.6c16c16c1f1e1p-10);
-    p = TGC_FMA(p, x, 0x1.111111110f6aap-7);
-    p = TGC_FMA(p, x, 0x1.555555555553ep-5);
-    p = TGC_FMA(p, x, 0x1.5555555555559p-3);
-    p = TGC_FMA(p, x, 0x1.0000000000000p-1);
+    double z = x * x, p = 0x1.1ee80ad4e2fc3p-29;
+    p = TGC_FMA(p, z, TGC_FMA(0x1.af5ee80562a10p-26, x, 0x1.27e536b10cbebp-22));
+    p = TGC_FMA(p, z, TGC_FMA(0x1.71ddf84236293p-19, x, 0x1.a01a017b6fc2cp-16));
+    p = TGC_FMA(p, z, TGC_FMA(0x1.a01a01afe9881p-13, x, 0x1.6c16c16c1f1e1p-10));
+    p = TGC_FMA(p, z, TGC_FMA(0x1.111111110f6aap-7, x, 0x1.555555555553ep-5));
+    p = TGC_FMA(p, z, TGC_FMA(0x1.5555555555559p-3, x, 0x1.0000000000000p-1));
     return p;
 }
 
@@ -122,13 +117,10 @@ TGC_INLINE double tgc_poly_log_f64(double x) {
 
 /* atanh(s) = s + s^3 (1 / 3 + s^2 P(s^2)) */
 TGC_INLINE double tgc_poly_log_tail_f64(double x) {
-    double p = 0x1.0e47f5bdf734ap-4;
-    p = TGC_FMA(p, x, 0x1.0f7f60a190e8bp-4);
-    p = TGC_FMA(p, x, 0x1.3b1ef185cdbacp-4);
-    p = TGC_FMA(p, x, 0x1.745ce9c742f0ap-4);
-    p = TGC_FMA(p, x, 0x1.c71c722db1647p-4);
-    p = TGC_FMA(p, x, 0x1.2492492457a54p-3);
-    p = TGC_FMA(p, x, 0x1.9999999999b31p-3);
+    double z = x * x, p = 0x1.0e47f5bdf734ap-4;
+    p = TGC_FMA(p, z, TGC_FMA(0x1.0f7f60a190e8bp-4, x, 0x1.3b1ef185cdbacp-4));
+    p = TGC_FMA(p, z, TGC_FMA(0x1.745ce9c742f0ap-4, x, 0x1.c71c722db1647p-4));
+    p = TGC_FMA(p, z, TGC_FMA(0x1.2492492457a54p-3, x, 0x1.9999999999b31p-3));
     return p;
 }
 
@@ -272,18 +264,6 @@ TGC_INLINE double tgc_poly_cos_d32(double x) {
     double p = 0x1.99cb69e67e209p-16;
     p = TGC_FMA(p, x, -0x1.6c0bc404d79b8p-10);
     p = TGC_FMA(p, x, 0x1.5555495be27d4p-5);
-    return p;
-}
-
-/* atan(r) = r + r^3 P(r^2), |r| <= 0.4146 */
-TGC_INLINE double tgc_poly_atan_d32(double x) {
-    double p = -0x1.3659cbc50b731p-5;
-    p = TGC_FMA(p, x, 0x1.1e454b8b70a91p-4);
-    p = TGC_FMA(p, x, -0x1.707dcb7dc1405p-4);
-    p = TGC_FMA(p, x, 0x1.c6d167d9e0c8bp-4);
-    p = TGC_FMA(p, x, -0x1.2490bf9168f23p-3);
-    p = TGC_FMA(p, x, 0x1.999991e709a93p-3);
-    p = TGC_FMA(p, x, -0x1.5555554eca2ddp-2);
     return p;
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from tangrad.ops.define import composite, overload, pointwise
@@ -223,6 +224,14 @@ where = overload(
 )
 
 
+@cache
+def _largest(dtype: Any) -> float:
+    """Return the greatest finite number of a floating or complex dtype."""
+    from tangrad.tensor.finfo import finfo
+
+    return float(finfo(dtype).max)
+
+
 @composite(
     "nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
     strict_out_dtype=True,
@@ -236,14 +245,12 @@ def nan_to_num(
     """Replace NaN by `nan` (default 0) and infinities by the greatest and least finite numbers."""
     if not (self.dtype.is_floating_point or self.dtype.is_complex):
         return self.clone()
-    from tangrad.tensor.finfo import finfo
-
-    limits = finfo(self.dtype)
+    largest = _largest(self.dtype)
     return nan_to_number(
         self,
         0.0 if nan is None else nan,
-        limits.max if posinf is None else posinf,
-        limits.min if neginf is None else neginf,
+        largest if posinf is None else posinf,
+        -largest if neginf is None else neginf,
     )
 
 

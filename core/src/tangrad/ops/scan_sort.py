@@ -432,8 +432,10 @@ def _check_kthvalue(self: Any, k: int, dim: int) -> None:
 def kthvalue(self: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """Find the `k`-th smallest element along a dimension, counted from 1, and its index."""
     _check_kthvalue(self, k, dim)
-    values, indices = self.sort(dim=dim, stable=True)
     if self.ndim == 0:
-        return values, indices
+        return self.sort(dim=dim, stable=True)
+    # What lies beyond the k-th need not be in order.
+    few = 2 * k <= _length(self, dim)
+    values, indices = self.topk(k, dim, largest=False) if few else self.sort(dim=dim, stable=True)
     values, indices = (x.narrow(dim, k - 1, 1).contiguous() for x in (values, indices))
     return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
