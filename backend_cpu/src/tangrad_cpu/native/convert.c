@@ -13,9 +13,12 @@
 
 typedef void (*converter)(void *, const void *, int64_t);
 
-/* float -> integer is truncation to int64 cut to the width, as in the core. Below 2^31 a
- * conversion to int32, which every level vectorises, has the same low bits. */
-#define NARROW_FROM_FLOAT(D, S, dtype, stype, limit, size)                          \
+/* float -> integer is truncation to int32, or to int64 for uint32, cut to the width, as in the
+ * core. Below 2^31 both agree, and every level vectorises the conversion to int32. What int32 does
+ * not hold becomes its least number, as on x86; C leaves it open, so it is written out. */
+#define IN_INT32(x, limit) ((x) < limit && (x) >= -limit ? (int32_t)(x) : INT32_MIN)
+#define IN_INT64(x, limit) ((int64_t)(x))
+#define NARROW_FROM_FLOAT(D, S, dtype, stype, limit, size, wide)                    \
     static void D##_from_##S(void *restrict to, const void *restrict from, int64_t n) \
     {                                                                               \
         typedef dtype written ANYWHERE;                                             \
@@ -29,7 +32,7 @@ typedef void (*converter)(void *, const void *, int64_t);
                 large |= !(size(s[i]) < limit);                                     \
             if (large)                                                              \
                 for (int64_t i = first; i < end; i++)                               \
-                    d[i] = (dtype)(int64_t)s[i];                                    \
+                    d[i] = (dtype)wide(s[i], limit);                                \
             else                                                                    \
                 for (int64_t i = first; i < end; i++)                               \
                     d[i] = (dtype)(int32_t)s[i];                                    \
@@ -61,14 +64,15 @@ typedef void (*converter)(void *, const void *, int64_t);
     PLAIN(w8, S, uint64_t, stype, x)            \
     PLAIN(f4, S, float, stype, x)               \
     PLAIN(f8, S, double, stype, x)
-#define FROM_FLOAT(S, stype, limit, size)                   \
-    PLAIN(b, S, uint8_t, stype, x != 0)                     \
-    NARROW_FROM_FLOAT(w1, S, uint8_t, stype, limit, size)   \
-    NARROW_FROM_FLOAT(w2, S, uint16_t, stype, limit, size)  \
-    NARROW_FROM_FLOAT(w4, S, uint32_t, stype, limit, size)  \
-    PLAIN(w8, S, int64_t, stype, x)                         \
-    PLAIN(u8, S, uint64_t, stype, TO_U64(x))                \
-    PLAIN(f4, S, float, stype, x)                           \
+#define FROM_FLOAT(S, stype, limit, size)                             \
+    PLAIN(b, S, uint8_t, stype, x != 0)                               \
+    NARROW_FROM_FLOAT(w1, S, uint8_t, stype, limit, size, IN_INT32)   \
+    NARROW_FROM_FLOAT(w2, S, uint16_t, stype, limit, size, IN_INT32)  \
+    NARROW_FROM_FLOAT(w4, S, uint32_t, stype, limit, size, IN_INT32)  \
+    NARROW_FROM_FLOAT(u4, S, uint32_t, stype, limit, size, IN_INT64)  \
+    PLAIN(w8, S, int64_t, stype, x)                                   \
+    PLAIN(u8, S, uint64_t, stype, TO_U64(x))                          \
+    PLAIN(f4, S, float, stype, x)                                     \
     PLAIN(f8, S, double, stype, x)
 
 FROM_INTEGER(uint8, uint8_t)
@@ -104,23 +108,23 @@ static void float16_from_f4(void *restrict to, const void *restrict from, int64_
 
 #define INTEGERS(S)                                                                                     \
     [TGC_BOOL] = b_from_##S, [TGC_UINT8] = w1_from_##S, [TGC_INT8] = w1_from_##S, [TGC_UINT16] = w2_from_##S, \
-    [TGC_INT16] = w2_from_##S, [TGC_UINT32] = w4_from_##S, [TGC_INT32] = w4_from_##S,                  \
+    [TGC_INT16] = w2_from_##S, [TGC_INT32] = w4_from_##S,                  \
     [TGC_INT64] = w8_from_##S, [TGC_FLOAT32] = f4_from_##S, [TGC_FLOAT64] = f8_from_##S
 
 /* [source][destination]; what is absent goes through a block. */
 static const converter direct[TGC_DTYPES][TGC_DTYPES] = {
-    [TGC_BOOL] = {INTEGERS(uint8), [TGC_UINT64] = w8_from_uint8},
-    [TGC_UINT8] = {INTEGERS(uint8), [TGC_UINT64] = w8_from_uint8},
-    [TGC_INT8] = {INTEGERS(int8), [TGC_UINT64] = w8_from_int8},
-    [TGC_UINT16] = {INTEGERS(uint16), [TGC_UINT64] = w8_from_uint16},
-    [TGC_INT16] = {INTEGERS(int16), [TGC_UINT64] = w8_from_int16},
-    [TGC_UINT32] = {INTEGERS(uint32), [TGC_UINT64] = w8_from_uint32},
-    [TGC_INT32] = {INTEGERS(int32), [TGC_UINT64] = w8_from_int32},
-    [TGC_UINT64] = {INTEGERS(uint64), [TGC_UINT64] = w8_from_uint64},
-    [TGC_INT64] = {INTEGERS(int64), [TGC_UINT64] = w8_from_int64},
-    [TGC_FLOAT32] = {INTEGERS(float32), [TGC_UINT64] = u8_from_float32, [TGC_FLOAT16] = float16_from_f4,
-                     [TGC_BFLOAT16] = bfloat16_from_f4},
-    [TGC_FLOAT64] = {INTEGERS(float64), [TGC_UINT64] = u8_from_float64},
+    [TGC_BOOL] = {INTEGERS(uint8), [TGC_UINT32] = w4_from_uint8, [TGC_UINT64] = w8_from_uint8},
+    [TGC_UINT8] = {INTEGERS(uint8), [TGC_UINT32] = w4_from_uint8, [TGC_UINT64] = w8_from_uint8},
+    [TGC_INT8] = {INTEGERS(int8), [TGC_UINT32] = w4_from_int8, [TGC_UINT64] = w8_from_int8},
+    [TGC_UINT16] = {INTEGERS(uint16), [TGC_UINT32] = w4_from_uint16, [TGC_UINT64] = w8_from_uint16},
+    [TGC_INT16] = {INTEGERS(int16), [TGC_UINT32] = w4_from_int16, [TGC_UINT64] = w8_from_int16},
+    [TGC_UINT32] = {INTEGERS(uint32), [TGC_UINT32] = w4_from_uint32, [TGC_UINT64] = w8_from_uint32},
+    [TGC_INT32] = {INTEGERS(int32), [TGC_UINT32] = w4_from_int32, [TGC_UINT64] = w8_from_int32},
+    [TGC_UINT64] = {INTEGERS(uint64), [TGC_UINT32] = w4_from_uint64, [TGC_UINT64] = w8_from_uint64},
+    [TGC_INT64] = {INTEGERS(int64), [TGC_UINT32] = w4_from_int64, [TGC_UINT64] = w8_from_int64},
+    [TGC_FLOAT32] = {INTEGERS(float32), [TGC_UINT32] = u4_from_float32, [TGC_UINT64] = u8_from_float32,
+                     [TGC_FLOAT16] = float16_from_f4, [TGC_BFLOAT16] = bfloat16_from_f4},
+    [TGC_FLOAT64] = {INTEGERS(float64), [TGC_UINT32] = u4_from_float64, [TGC_UINT64] = u8_from_float64},
     [TGC_FLOAT16] = {[TGC_FLOAT32] = f4_from_float16},
     [TGC_BFLOAT16] = {[TGC_FLOAT32] = f4_from_bfloat16},
 };
