@@ -79,6 +79,7 @@ cdef extern from "native/state.h":
     void tg_make_mutable(PyTypeObject*)
     void tg_set_metatype(PyTypeObject*, PyTypeObject*)
     void tg_install_constructor(PyTypeObject*, PyObject*)
+    int tg_set_class_attribute(PyTypeObject*, const char*, PyObject*) except -1
     int tg_install_dict(int, PyTypeObject*, Py_ssize_t, void (*)(PyObject*) noexcept) except -1
     void tg_install_storage(PyTypeObject*, void (*)(PyObject*) noexcept)
 
@@ -159,14 +160,19 @@ cdef Tensor OP_ADD(Tensor a, Tensor b):
     return binary_operator(0, a, b)
 
 
-def install_constructor(construct, metatype, metatype_of_parameter):
-    """Make `Tensor(...)` call `construct(cls, args, **kwargs)` and let Tensor load methods lazily."""
+def install_constructor(construct, new_of_parameter, metatype, metatype_of_parameter):
+    """Make `Tensor(...)` call `construct(cls, args, **kwargs)` and let Tensor load methods lazily.
+
+    `Parameter.__new__` is a function in Python, as in PyTorch: of a slot in C Python forgets what it
+    was as soon as the name has been assigned to, and programs patch it for a while.
+    """
     Py_INCREF(construct)
     tg_install_constructor(TENSOR, <PyObject*>construct)
     tg_install_constructor(PARAMETER, <PyObject*>construct)
     for kind, its_type in ((Tensor, metatype), (Parameter, metatype_of_parameter)):
         tg_make_mutable(<PyTypeObject*>kind)
         tg_set_metatype(<PyTypeObject*>kind, <PyTypeObject*>its_type)
+    tg_set_class_attribute(PARAMETER, "__new__", <PyObject*>new_of_parameter)
 
 
 cdef Op _probe = Op.__new__(Op)

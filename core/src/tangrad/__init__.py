@@ -42,7 +42,12 @@ if TYPE_CHECKING:
 
 __version__ = _TorchVersion("2.13.0+tangrad0.1.0")
 
-_C.install_constructor(_protocol.construct, _protocol.TensorMeta, _protocol.ParameterMeta)
+_C.install_constructor(
+    _protocol.construct,
+    staticmethod(_protocol.new_parameter),
+    _protocol.TensorMeta,
+    _protocol.ParameterMeta,
+)
 Tensor.__repr__ = _protocol.represent
 Tensor.__module__, _C.Parameter.__module__ = "tangrad", "tangrad.nn.parameter"
 inf, nan, pi, e, newaxis = float("inf"), float("nan"), 3.141592653589793, 2.718281828459045, None

@@ -241,3 +241,75 @@ def test_huber_loss_of_bfloat16_has_the_last_bits_of_pytorch(agree, width):
         return t.nn.functional.huber_loss(x, y, reduction="none", delta=width).float()
 
     agree(program, tolerance=0)
+
+
+def test_index_add_takes_no_vector_for_a_number(agree):
+    for shape, source in (((), (3,)), ((), (1,)), ((1,), ()), ((3,), ())):
+
+        def program(t, shape=shape, source=source):
+            index = t.zeros(source or (1,), dtype=t.int64)
+            return t.zeros(shape).index_add_(0, index, t.ones(source))
+
+        agree(program, message=False)
+
+
+def test_vectors_of_nothing_are_joined_along_any_dimension(agree):
+    agree(lambda t: [t.cat([t.empty(0)] * n, dim) for n in (1, 2) for dim in (0, 1, 5, -2)])
+    agree(lambda t: t.cat([t.empty(0), t.ones(2, 3)], 2), message=False)
+    agree(lambda t: t.stack([t.empty(0)], 2), message=False)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128", "float64", "float16", "int64"])
+def test_a_modulus_is_written_into_what_it_is_cast_to(agree, dtype):
+    def program(t):
+        written = t.empty(2, dtype=getattr(t, dtype))
+        return t.abs(t.tensor([3 + 4j, -2j]), out=written).to(t.complex64)
+
+    agree(program, message=False)
+
+
+@pytest.mark.parametrize("width", [0.3, 0.7, 1.3, 3.7])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", ["huber_loss", "smooth_l1_loss"])
+def test_losses_of_halves_are_rounded_in_every_step(agree, name, dtype, width):
+    def program(t):
+        x = (t.arange(4000) * 0.0037 - 7).sin().mul(3).to(getattr(t, dtype))
+        y = (t.arange(4000) * 0.0053 + 2).cos().mul(2).to(getattr(t, dtype))
+        loss = getattr(t.nn.functional, name)
+        return loss(x, y, reduction="none", **{WIDTHS[name]: width}).float()
+
+    agree(program, tolerance=0)
+
+
+WIDTHS = {"huber_loss": "delta", "smooth_l1_loss": "beta"}
+
+
+@pytest.fixture
+def mt19937():
+    tangrad.random.set_engine("mt19937")
+    yield
+    tangrad.random.set_engine("philox")
+
+
+@pytest.mark.usefixtures("mt19937")
+@pytest.mark.parametrize(
+    "given",
+    [
+        ((), {}),
+        ((5,), {}),
+        ((), {"to": 2}),
+        ((5, 9), {}),
+        ((5, None), {}),
+        ((-5, None), {}),
+        ((), {"from": 3, "to": 7}),
+        ((None,), {}),
+        ((None, 3), {}),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["int8", "int32", "float32", "bfloat16"])
+def test_random_integers_range_from_a_start_to_an_end(agree, given, dtype):
+    def program(t):
+        t.manual_seed(0)
+        return t.zeros(9, dtype=getattr(t, dtype)).random_(*given[0], **given[1]).double()
+
+    agree(program, tolerance=0, message=False)

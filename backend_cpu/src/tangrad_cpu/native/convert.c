@@ -4,37 +4,12 @@
 #include "copying.h"
 #include "half.h"
 
-#include <math.h>
-
 #define BLOCK 512
 
 /* Elements may lie at any address: NumPy's packed records have such. */
 #define ANYWHERE __attribute__((aligned(1)))
 
 typedef void (*converter)(void *, const void *, int64_t);
-
-/* float -> integer is truncation to int64 cut to the width, as in the core. Below 2^31 a
- * conversion to int32, which every level vectorises, has the same low bits. */
-#define NARROW_FROM_FLOAT(D, S, dtype, stype, limit, size)                          \
-    static void D##_from_##S(void *restrict to, const void *restrict from, int64_t n) \
-    {                                                                               \
-        typedef dtype written ANYWHERE;                                             \
-        typedef stype seen ANYWHERE;                                                \
-        written *restrict d = to;                                                   \
-        const seen *restrict s = from;                                              \
-        for (int64_t first = 0; first < n; first += BLOCK) {                        \
-            int64_t end = first + BLOCK < n ? first + BLOCK : n;                    \
-            int large = 0;                                                          \
-            for (int64_t i = first; i < end; i++)                                   \
-                large |= !(size(s[i]) < limit);                                     \
-            if (large)                                                              \
-                for (int64_t i = first; i < end; i++)                               \
-                    d[i] = (dtype)(int64_t)s[i];                                    \
-            else                                                                    \
-                for (int64_t i = first; i < end; i++)                               \
-                    d[i] = (dtype)(int32_t)s[i];                                    \
-        }                                                                           \
-    }
 
 #define PLAIN(D, S, dtype, stype, value)                                              \
     static void D##_from_##S(void *restrict to, const void *restrict from, int64_t n) \
@@ -61,14 +36,16 @@ typedef void (*converter)(void *, const void *, int64_t);
     PLAIN(w8, S, uint64_t, stype, x)            \
     PLAIN(f4, S, float, stype, x)               \
     PLAIN(f8, S, double, stype, x)
-#define FROM_FLOAT(S, stype, limit, size)                   \
-    PLAIN(b, S, uint8_t, stype, x != 0)                     \
-    NARROW_FROM_FLOAT(w1, S, uint8_t, stype, limit, size)   \
-    NARROW_FROM_FLOAT(w2, S, uint16_t, stype, limit, size)  \
-    NARROW_FROM_FLOAT(w4, S, uint32_t, stype, limit, size)  \
-    PLAIN(w8, S, int64_t, stype, x)                         \
-    PLAIN(u8, S, uint64_t, stype, TO_U64(x))                \
-    PLAIN(f4, S, float, stype, x)                           \
+/* Narrow integers and int32 by way of int32, uint32 by way of int64, as in the core. */
+#define FROM_FLOAT(S, stype)                        \
+    PLAIN(b, S, uint8_t, stype, x != 0)             \
+    PLAIN(w1, S, uint8_t, stype, (int32_t)x)        \
+    PLAIN(w2, S, uint16_t, stype, (int32_t)x)       \
+    PLAIN(w4, S, int32_t, stype, x)                 \
+    PLAIN(u4, S, uint32_t, stype, (int64_t)x)       \
+    PLAIN(w8, S, int64_t, stype, x)                 \
+    PLAIN(u8, S, uint64_t, stype, TO_U64(x))        \
+    PLAIN(f4, S, float, stype, x)                   \
     PLAIN(f8, S, double, stype, x)
 
 FROM_INTEGER(uint8, uint8_t)
@@ -79,8 +56,8 @@ FROM_INTEGER(uint32, uint32_t)
 FROM_INTEGER(int32, int32_t)
 FROM_INTEGER(uint64, uint64_t)
 FROM_INTEGER(int64, int64_t)
-FROM_FLOAT(float32, float, 2147483648.0f, fabsf)
-FROM_FLOAT(float64, double, 2147483648.0, fabs)
+FROM_FLOAT(float32, float)
+FROM_FLOAT(float64, double)
 
 static void f4_from_bfloat16(void *restrict to, const void *restrict from, int64_t n)
 {
@@ -102,25 +79,26 @@ static void float16_from_f4(void *restrict to, const void *restrict from, int64_
     tgc_floats_to_f16(to, from, n);
 }
 
-#define INTEGERS(S)                                                                                     \
+#define INTEGERS(S, four, eight)                                                                        \
     [TGC_BOOL] = b_from_##S, [TGC_UINT8] = w1_from_##S, [TGC_INT8] = w1_from_##S, [TGC_UINT16] = w2_from_##S, \
-    [TGC_INT16] = w2_from_##S, [TGC_UINT32] = w4_from_##S, [TGC_INT32] = w4_from_##S,                  \
-    [TGC_INT64] = w8_from_##S, [TGC_FLOAT32] = f4_from_##S, [TGC_FLOAT64] = f8_from_##S
+    [TGC_INT16] = w2_from_##S, [TGC_UINT32] = four##_from_##S, [TGC_INT32] = w4_from_##S,               \
+    [TGC_UINT64] = eight##_from_##S, [TGC_INT64] = w8_from_##S, [TGC_FLOAT32] = f4_from_##S,            \
+    [TGC_FLOAT64] = f8_from_##S
 
 /* [source][destination]; what is absent goes through a block. */
 static const converter direct[TGC_DTYPES][TGC_DTYPES] = {
-    [TGC_BOOL] = {INTEGERS(uint8), [TGC_UINT64] = w8_from_uint8},
-    [TGC_UINT8] = {INTEGERS(uint8), [TGC_UINT64] = w8_from_uint8},
-    [TGC_INT8] = {INTEGERS(int8), [TGC_UINT64] = w8_from_int8},
-    [TGC_UINT16] = {INTEGERS(uint16), [TGC_UINT64] = w8_from_uint16},
-    [TGC_INT16] = {INTEGERS(int16), [TGC_UINT64] = w8_from_int16},
-    [TGC_UINT32] = {INTEGERS(uint32), [TGC_UINT64] = w8_from_uint32},
-    [TGC_INT32] = {INTEGERS(int32), [TGC_UINT64] = w8_from_int32},
-    [TGC_UINT64] = {INTEGERS(uint64), [TGC_UINT64] = w8_from_uint64},
-    [TGC_INT64] = {INTEGERS(int64), [TGC_UINT64] = w8_from_int64},
-    [TGC_FLOAT32] = {INTEGERS(float32), [TGC_UINT64] = u8_from_float32, [TGC_FLOAT16] = float16_from_f4,
+    [TGC_BOOL] = {INTEGERS(uint8, w4, w8)},
+    [TGC_UINT8] = {INTEGERS(uint8, w4, w8)},
+    [TGC_INT8] = {INTEGERS(int8, w4, w8)},
+    [TGC_UINT16] = {INTEGERS(uint16, w4, w8)},
+    [TGC_INT16] = {INTEGERS(int16, w4, w8)},
+    [TGC_UINT32] = {INTEGERS(uint32, w4, w8)},
+    [TGC_INT32] = {INTEGERS(int32, w4, w8)},
+    [TGC_UINT64] = {INTEGERS(uint64, w4, w8)},
+    [TGC_INT64] = {INTEGERS(int64, w4, w8)},
+    [TGC_FLOAT32] = {INTEGERS(float32, u4, u8), [TGC_FLOAT16] = float16_from_f4,
                      [TGC_BFLOAT16] = bfloat16_from_f4},
-    [TGC_FLOAT64] = {INTEGERS(float64), [TGC_UINT64] = u8_from_float64},
+    [TGC_FLOAT64] = {INTEGERS(float64, u4, u8)},
     [TGC_FLOAT16] = {[TGC_FLOAT32] = f4_from_float16},
     [TGC_BFLOAT16] = {[TGC_FLOAT32] = f4_from_bfloat16},
 };

@@ -135,6 +135,8 @@ def backward(
     """
     if inputs is not None and not isinstance(inputs, _C.Tensor) and len(inputs) == 0:
         raise RuntimeError("'inputs' argument to backward() cannot be empty.")
+    if create_graph:
+        _warn_of_cycles()
     outputs = _ends(tensors)
     keep = create_graph if retain_graph is None else retain_graph
     seeds = _seeds(outputs, _as_tuple_of_optional(grad_tensors))
@@ -150,6 +152,25 @@ def backward(
         # Of others the walk itself keeps the gradient.
         if g is not None and target is not None and target.is_leaf:
             _C.accumulate_into(target, g, create_graph)
+
+
+_warned_of_cycles = False
+
+
+def _warn_of_cycles() -> None:
+    """Warn once: training loops of second order call backward in every step."""
+    global _warned_of_cycles
+    if _warned_of_cycles:
+        return
+    _warned_of_cycles = True
+    import warnings
+
+    warnings.warn(
+        "backward(create_graph=True) makes a cycle of references between a parameter and its "
+        "gradient, which keeps memory alive: use autograd.grad, or set .grad to None after use",
+        UserWarning,
+        stacklevel=4,
+    )
 
 
 def tensor_backward(

@@ -395,7 +395,7 @@ cdef inline bint overrides(object value):
 
 
 cdef object convert(Op op, int k, int code, PyObject* value, PyObject** flat, int* slow):
-    cdef int64_t n
+    cdef int64_t n, rank
     if code <= P_SCALAR_OPT and overrides(<object>value):
         slow[0] = 1
         return <object>value
@@ -438,8 +438,11 @@ cdef object convert(Op op, int k, int code, PyObject* value, PyObject** flat, in
         return as_int(op, k, value)
     if code == P_DIM:
         n = as_int(op, k, value)
-        n = wrap_dim(n, dims_of_first(op, flat) + op.definition.extra_dims, op.title)
-        return n
+        rank = dims_of_first(op, flat) + op.definition.extra_dims
+        if not -rank <= n < rank and op.definition.any_dim is not None and \
+                op.definition.any_dim(<object>flat[op.dim_tensor]):
+            return 0
+        return wrap_dim(n, rank, op.title)
     if value == Py_None_ptr:
         if code in (P_INT, P_INTS, P_FLOAT, P_BOOL, P_STR, P_DIMS):
             raise wrong_type(op, k, value)

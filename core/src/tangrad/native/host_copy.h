@@ -81,14 +81,19 @@ static inline uint16_t tg_float_to_bfloat(float f)
 typedef struct { float re, im; } tg_c64;
 typedef struct { double re, im; } tg_c128;
 
+/* A floating-point number that int32 does not hold becomes its least, as on x86, and an integer keeps its low bits;
+ * C leaves the first open. Only int64, uint32 and uint64 are reached through 64 bits. */
+#define TG_FLOATING(x) ((__typeof__(x))1 / 2 != 0)
+#define TG_INT32(x) (!TG_FLOATING(x) ? (int32_t)(int64_t)(x) \
+    : (x) >= -2147483648.0 && (x) < 2147483648.0 ? (int32_t)(x) : INT32_MIN)
 #define TG_STORE_b(x) ((x) != 0)
-#define TG_STORE_u8(x) ((uint8_t)(int64_t)(x))
-#define TG_STORE_u16(x) ((uint16_t)(int64_t)(x))
+#define TG_STORE_u8(x) ((uint8_t)TG_INT32(x))
+#define TG_STORE_u16(x) ((uint16_t)TG_INT32(x))
 #define TG_STORE_u32(x) ((uint32_t)(int64_t)(x))
 #define TG_STORE_u64(x) ((x) < 0 ? (uint64_t)(int64_t)(x) : (uint64_t)(x))
-#define TG_STORE_i8(x) ((int8_t)(int64_t)(x))
-#define TG_STORE_i16(x) ((int16_t)(int64_t)(x))
-#define TG_STORE_i32(x) ((int32_t)(int64_t)(x))
+#define TG_STORE_i8(x) ((int8_t)TG_INT32(x))
+#define TG_STORE_i16(x) ((int16_t)TG_INT32(x))
+#define TG_STORE_i32(x) TG_INT32(x)
 #define TG_STORE_i64(x) ((int64_t)(x))
 #define TG_STORE_f32(x) ((float)(x))
 #define TG_STORE_f64(x) ((double)(x))

@@ -288,6 +288,8 @@ cdef bint assigned(Tensor t, object index, object value) except -1:
         return assigned_at(t, items, n, &v, value)
     view = indexed_view(t, items, n, &v)
     if number:
+        if ITEMSIZE[t.dtype_.index] == 2 and not small_for_halves(value):
+            return False
         if OP_FILL is None:
             OP_FILL = lookup_op("fill_")
         OP_FILL(view, value)

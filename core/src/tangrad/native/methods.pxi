@@ -86,6 +86,9 @@ cdef int replace_data(Tensor t, Tensor value) except -1:
     if value.dtype_ is not t.dtype_ and requires_grad(t) and not differentiable(value.dtype_.index):
         raise RuntimeError(f"data set to a tensor that requires gradients must be floating point or complex dtype, "
                            f"got {value.dtype_!r}")
+    if (value.flags ^ t.flags) & PY_DISPATCH:
+        raise RuntimeError(f"data of a tensor of {type(t)} cannot be replaced by that of one of {type(value)}, for "
+                           f"only one of them has memory of its own; unwrap it first")
     t.storage_ = value.storage_
     t.dtype_ = value.dtype_
     t.slot_ = value.slot_

@@ -267,6 +267,7 @@ cdef object run_pointwise_outs(Op op, tg_kernel* kernel, DeviceRuntime dev, oper
                                int ndim, int64_t* shape):
     cdef Tensor o, temporary
     cdef int i, want
+    cdef bint cast
     outs, targets = [], []
     for i in range(op.nout):
         want = result_dtype(op, i, s.common)
@@ -277,7 +278,10 @@ cdef object run_pointwise_outs(Op op, tg_kernel* kernel, DeviceRuntime dev, oper
         o = out[i] if op.nout > 1 else out
         if <PyObject*>out == flat[op.tensor_param[0]]:
             check_inplace_shape(op, o, ndim, shape)
-        prepare_out(op, o, ndim, shape, want)
+        # A modulus is cast, as in PyTorch, by ops that cast nothing else.
+        cast = op.results[i] == RESULT_REAL and want != s.common and can_cast_index(want, o.dtype_.index) and \
+            (KIND[o.dtype_.index] != KIND_COMPLEX or o.dtype_.index == s.common)
+        prepare_out(op, o, ndim, shape, o.dtype_.index if cast else want)
         if o.storage_.dev.type is not dev.type:
             raise RuntimeError(f"{op.title}: expected out tensor to have device {dev.device}, "
                                f"but got {o.storage_.dev.device} instead")

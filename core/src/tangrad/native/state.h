@@ -154,4 +154,12 @@ static void tg_install_constructor(PyTypeObject *type, PyObject *construct)
     type->tp_vectorcall = NULL; /* since Python 3.12 Cython's own, which knows only Cython's tp_new */
     PyType_Modified(type);
 }
+
+/* Without the effect that the name has on slots. */
+static int tg_set_class_attribute(PyTypeObject *type, const char *name, PyObject *value)
+{
+    int status = PyDict_SetItemString(type->tp_dict, name, value);
+    PyType_Modified(type);
+    return status;
+}
 #endif

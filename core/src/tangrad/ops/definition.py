@@ -36,6 +36,8 @@ class Definition:
         alias: further names. function, method, inplace: which forms exist.
         oracle: name of PyTorch's counterpart, or a callable (torch, *args).
         extra_dims: dimensions that a dim argument may name beyond those of the first tensor.
+        any_dim: function over the list of tensors that says whether no dim argument is wrong; it
+            is then 0.
         varargs: whether the last positional parameter, a list of tensors, may be given as single
             ones.
         node: name in `grad_fn`, in snake case, where it differs from the op's.
@@ -95,6 +97,7 @@ class Definition:
         native: Any = None,
         dtypes: str = "all",
         extra_dims: int = 0,
+        any_dim: Any = None,
         varargs: bool = False,
         out: bool | None = None,
         names: Mapping[str, str] | None = None,
@@ -137,7 +140,7 @@ class Definition:
             dtypes,
             extra_dims,
         )
-        self.varargs, self.out = varargs, out
+        self.any_dim, self.varargs, self.out = any_dim, varargs, out
         self.numbers, self.memory_format, self.strict_out = numbers, memory_format, strict_out
         self.strict_out_dtype, self.out_refusal = strict_out_dtype, out_refusal
         self.keyword_aliases = {**KEYWORD_ALIASES, **(names or {})}

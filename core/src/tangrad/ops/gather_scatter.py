@@ -9,6 +9,7 @@ from tangrad.ops.define import composite, op, overload
 from tangrad.ops.indexing import check_exact, check_range, require_integer_index
 from tangrad.ops.movement import Ints, batched_front
 from tangrad.ops.slicing import slice_
+from tangrad.tensor.ranges import require_fit
 
 
 def _check_gather(self: Any, dim: int, index: Any) -> None:
@@ -238,7 +239,8 @@ scatter_src = op(
 )
 
 
-def _check_scatter_value(self: Any, dim: int, index: Any) -> None:
+def _check_scatter_value(self: Any, dim: int, index: Any, value: Any) -> None:
+    require_fit(value, self.dtype, "scatter")
     if not any(n == 0 for n in index.shape):
         require_integer_index("scatter", index)
         _check_index_fits("scatter", self, dim, index)
@@ -269,7 +271,12 @@ scatter_value = op(
     ],
     oracle="scatter",
     errors=lambda s: [
-        (s(s.tensor(3), 0, s.integers(3, 4, 1), 1), (RuntimeError, IndexError), "out of bounds")
+        (s(s.tensor(3), 0, s.integers(3, 4, 1), 1), (RuntimeError, IndexError), "out of bounds"),
+        (
+            s(s.tensor(3, dtype="float32"), 0, s.integers(0, 3, 1), 1e300),
+            RuntimeError,
+            "without overflow",
+        ),
     ],
     doc="Write one value along one dimension: self[index[i][j]][j] = value for dim 0.",
 )
@@ -488,6 +495,12 @@ index_select = op(
 )
 
 
+_SHAPES_DIFFER = (
+    "{}(): source tensor shape must match self tensor shape, excluding the specified dimension. "
+    "Got self.shape = {} source.shape = {}"
+)
+
+
 def check_index_write(name: str, self: Any, dim: int, index: Any, source: Any) -> None:
     _check_vector_index(name, index)
     if self.dtype != source.dtype:
@@ -504,15 +517,15 @@ def check_index_write(name: str, self: Any, dim: int, index: Any, source: Any) -
             f"{name}(): Number of indices ({count}) should be equal to source.size(dim): "
             f"({have}), for dim: {dim}"
         )
+    # PyTorch's index_copy alone takes a number and a vector for each other.
+    mixed = bool(len(self.shape)) != bool(len(source.shape))
+    if mixed and name == "index_add":
+        raise RuntimeError(_SHAPES_DIFFER.format(name, list(self.shape), list(source.shape)))
     if len(self.shape) and len(source.shape):
         ours = (*self.shape[:dim], *self.shape[dim + 1 :])
         theirs = (*source.shape[:dim], *source.shape[dim + 1 :])
         if tuple(ours) != tuple(theirs):
-            raise RuntimeError(
-                f"{name}(): source tensor shape must match self tensor shape, excluding the "
-                f"specified dimension. Got self.shape = {list(self.shape)} source.shape = "
-                f"{list(source.shape)}"
-            )
+            raise RuntimeError(_SHAPES_DIFFER.format(name, list(self.shape), list(source.shape)))
 
 
 def _index_write(name: str, write: Any) -> Any:
@@ -698,6 +711,7 @@ def _check_index_fill(self: Any, index: Any, value: Any) -> None:
             "index_fill_(): Converting complex Scalar to non-complex type is not supported: got "
             f"{value} for {self.dtype}; convert the tensor to a complex dtype first"
         )
+    require_fit(value, self.dtype, "index_fill")
 
 
 index_fill_scalar = op(
@@ -720,6 +734,11 @@ index_fill_scalar = op(
     errors=lambda s: [
         (s(s.tensor(3), 0, s.integers(3, 4, 1), 1), (IndexError, RuntimeError), "out of"),
         (s(s.tensor(3), 0, s.integers(0, 3, 1), 1j), RuntimeError, "non-complex type"),
+        (
+            s(s.tensor(3, dtype="float32"), 0, s.integers(0, 3, 1), 1e300),
+            RuntimeError,
+            "without overflow",
+        ),
     ],
     doc="Overwrite the listed indices of one dimension by a number.",
 )

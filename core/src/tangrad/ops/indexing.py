@@ -8,7 +8,7 @@ from typing import Any
 import tangrad
 from tangrad.ops.define import composite, op
 from tangrad.ops.movement import Ints, batched_front, numel_of
-from tangrad.tensor.indexing import lower_indices
+from tangrad.tensor.indexing import lower_indices, warn_of_bytes
 
 
 def _lanes(size: int, x: Any) -> Any:
@@ -254,6 +254,8 @@ def _lowered(self: Any, indices: Sequence[Any]) -> tuple[Any, list[Any]]:
         if index is not None:
             _check_kind(index)
             collected.append((dim, index))
+            if index.dtype is tangrad.uint8:
+                warn_of_bytes(5)
         is_mask = index is not None and index.dtype in (tangrad.bool, tangrad.uint8)
         dim += index.ndim if is_mask else 1
     if not collected:

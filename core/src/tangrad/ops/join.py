@@ -1,14 +1,13 @@
-"""Define the ops that copy: joining tensors, filling them, and broadcasting them together."""
+"""Define the ops that join tensors, and those that broadcast them together."""
 
 from __future__ import annotations
 
-import math
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import tangrad
-from tangrad import _C
-from tangrad.ops.define import composite, op, overload, pointwise
+from tangrad.ops.define import composite, op, overload
 from tangrad.ops.movement import Ints, batched_front
 from tangrad.ops.slicing import slice_
 from tangrad.tensor.memory import suggested_format
@@ -118,6 +117,7 @@ cat = op(
     "cat(Tensor[] tensors, dim dim=0) -> Tensor",
     out_refusal=TypeError,
     strict_out=True,
+    any_dim=lambda tensors: bool(tensors) and all(map(_is_legacy_empty, tensors)),
     check=_check_cat,
     shape=_cat_shape,
     dtype=promoted,
@@ -133,6 +133,7 @@ cat = op(
         s([s.tensor(2, 1), s.tensor(2, 3), s.tensor(2, 0)], 1),
         s([s.tensor(2, 3, strided=True), s.tensor(2, 2)], dim=-1),
         s([s.tensor(0), s.tensor(2, 3)]),
+        s([s.tensor(0), s.tensor(0)], 2),
         s([s.tensor(2), s.tensor(3, strided=True)]),
     ],
     errors=lambda s: [
@@ -393,168 +394,6 @@ def dstack(tensors: Sequence[Any]) -> Any:
     return cat([atleast_3d(x) for x in tensors], 2)
 
 
-# Copies ------------------------------------------------------------------------------------------
-
-
-def _check_fill(self: Any, value: Any) -> None:
-    if isinstance(value, complex) and value.imag and not self.dtype.is_complex:
-        raise RuntimeError(
-            f"fill_: value {value} cannot be converted to type {self.dtype} without overflow; "
-            "make the tensor complex first"
-        )
-    shape = getattr(value, "shape", ())
-    if len(shape):
-        raise RuntimeError(
-            "fill_ only supports 0-dimension value tensor but got tensor with "
-            f"{len(shape)} dimensions"
-        )
-
-
-def _filled(np: Any, self: Any, value: Any) -> Any:
-    is_real = isinstance(value, complex) and self.dtype.kind != "c"
-    return np.full_like(self, value.real if is_real else value)
-
-
-fill_ = op(
-    "fill_(Tensor! self, Operand value) -> Tensor",
-    check=_check_fill,
-    reference=_filled,
-    vjp={
-        "self": lambda g: g.new_zeros(g.shape),
-        "value": lambda g: g.sum(),
-    },
-    jvp=lambda self, value_t: (
-        tangrad.zeros_like(self) if value_t is None else value_t.expand(self.shape)
-    ),
-    batch=None,
-    samples=lambda s: [s(s.tensor(2, 3), 2), s(s.tensor(3, 2, strided=True), 0), s(s.tensor(), 1)],
-    errors=lambda s: [
-        (s(s.tensor(2), s.tensor(2)), RuntimeError, "0-dimension value tensor"),
-        (s(s.tensor(2), 1j), RuntimeError, "without overflow"),
-    ],
-    doc="Overwrite every element by one value.",
-)
-
-
-@composite(
-    "fill(Tensor self, Operand value) -> Tensor",
-    method=False,
-    samples=lambda s: [s(s.tensor(2, 3), 2), s(s.tensor(3, 2, strided=True), 0), s(s.tensor(), 1)],
-    errors=lambda s: [(s(s.tensor(2), s.tensor(2)), RuntimeError, "0-dimension value tensor")],
-)
-def fill(self: Any, value: Any) -> Any:
-    """Make a tensor like another, all of one value; where that is a tensor it has a gradient."""
-    # The elements need not be read unless someone is to see that the result is made from them.
-    seen = self.requires_grad or _C.get_intercept() is not None
-    return (self.clone() if seen else tangrad.empty_like(self)).fill_(value)
-
-
-@composite(
-    "zero_(Tensor! self) -> Tensor",
-    samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor())],
-)
-def zero_(self: Any) -> Any:
-    """Overwrite every element by zero."""
-    return self.fill_(0)
-
-
-_masked_fill = pointwise(
-    "_masked_fill(Tensor self, Tensor mask, Operand value) -> Tensor",
-    "where(mask, value, self)",
-    fixed={"mask": "bool"},
-    node="masked_fill",
-    # As of `where`.
-    vjp={"self": "where(mask, 0, g)", "value": "where(mask, g, 0)"},
-    jvp={"self": "where(mask, 0, self_t)", "value": "where(mask, value_t, 0)"},
-    inplace=True,
-    function=False,
-    method=False,
-    samples=lambda s: [s(s.tensor(2, 3), s.mask(2, 3), s.tensor())],
-    oracle="masked_fill",
-    doc="Replace the elements where `mask` is true; the dtypes are promoted.",
-)
-
-
-def _element(value: Any, dtype: Any) -> Any:
-    """Convert a number to the kind of a dtype: truncated towards zero, never out of range.
-
-    As in PyTorch, an unsigned dtype takes a negative integer modulo its range.
-    """
-    overflow = RuntimeError(
-        f"value {value} cannot be converted to type {dtype} without overflow (masked_fill)"
-    )
-    if dtype == tangrad.bool:
-        return bool(value)
-    if dtype.is_complex:
-        return value
-    if isinstance(value, complex):
-        if value.imag:
-            raise overflow
-        value = value.real
-    if dtype.is_floating_point:
-        if math.isfinite(value) and abs(value) > tangrad.finfo(dtype).max:
-            raise overflow
-        return value
-    least, most = tangrad.iinfo(dtype).min, tangrad.iinfo(dtype).max
-    if least == 0 and isinstance(value, int):
-        least = -most
-    if not least <= value <= most:
-        raise overflow
-    return int(value) % (most + 1) if least == -most else int(value)
-
-
-def _filling(self: Any, value: Any, mask: Any) -> Any:
-    """Check and convert what masked_fill writes."""
-    if not repr(mask.dtype).endswith(".bool"):
-        raise RuntimeError(
-            f"masked_fill only supports boolean masks, but got mask with dtype {mask.dtype}"
-        )
-    is_tensor = hasattr(value, "dtype")
-    if is_tensor and value.ndim:
-        raise RuntimeError(
-            "masked_fill only supports a 0-dimensional value tensor, but got tensor with "
-            f"{value.ndim} dimension(s)"
-        )
-    if not is_tensor:
-        return _element(value, self.dtype)
-    if value.dtype.is_complex and not self.dtype.is_complex:
-        raise RuntimeError(
-            f"a value of dtype {value.dtype} cannot be converted to type {self.dtype} without "
-            "overflow (masked_fill)"
-        )
-    return value.to(self.dtype)
-
-
-@composite(
-    "masked_fill(Tensor self, Tensor mask, Operand value) -> Tensor",
-    inplace=True,
-    writes=lambda self, mask, value: _masked_fill.inplace(self, mask, _filling(self, value, mask)),
-    samples=lambda s: [
-        s(s.tensor(2, 3), s.mask(2, 3), 1),
-        s(s.tensor(2, 3), s.mask(3), 0),
-        s(s.tensor(3), s.mask(2, 1), s.tensor()),
-        s(s.tensor(3, 2, strided=True), s.mask(3, 2), 1),
-        s(s.tensor(2, 3), s.mask(2, 3), 2.5),
-        s(s.tensor(2), s.mask(2), -1),
-    ],
-    errors=lambda s: [
-        (s(s.tensor(2), s.mask(3), 1), RuntimeError, "must match|broadcast"),
-        (s(s.tensor(2), s.tensor(2, dtype="float32"), 1), RuntimeError, "boolean masks"),
-        (s(s.integers(0, 3, 2), s.mask(2), math.inf), RuntimeError, "without overflow|cannot be"),
-        (s(s.integers(0, 3, 2), s.mask(2), 1j), RuntimeError, "without overflow|cannot be"),
-        (s(s.tensor(2), s.mask(2), s.tensor(2)), RuntimeError, "0-dimensional value tensor"),
-    ],
-)
-def masked_fill(self: Any, mask: Any, value: Any) -> Any:
-    """Replace the elements where `mask` is true by a value, which is cast to the dtype.
-
-    Args:
-        mask: bool, broadcast together with `self`.
-        value: a number or a zero-dimensional tensor.
-    """
-    return _masked_fill(self, mask, _filling(self, value, mask))
-
-
 # Grids -------------------------------------------------------------------------------------------
 
 
@@ -593,7 +432,7 @@ def broadcast_tensors(tensors: Sequence[Any]) -> Any:
 
 
 @composite(
-    "meshgrid(Tensor[] tensors=(), *, str indexing='ij') -> Tensor[]",
+    "meshgrid(Tensor[] tensors=(), *, str? indexing=None) -> Tensor[]",
     varargs=True,
     method=False,
     samples=lambda s: [
@@ -606,14 +445,23 @@ def broadcast_tensors(tensors: Sequence[Any]) -> Any:
         (s([s.tensor(2)], indexing="ab"), RuntimeError, 'one of "xy" or "ij"'),
     ],
 )
-def meshgrid(tensors: Sequence[Any], indexing: str) -> Any:
+def meshgrid(tensors: Sequence[Any], indexing: str | None) -> Any:
     """Expand coordinate vectors to a grid of all their combinations.
 
     Args:
-        indexing: "ij" (matrix order) or "xy" (the first two dimensions exchanged).
+        indexing: "ij" (matrix order) or "xy" (the first two dimensions exchanged); "ij" if None,
+            with a warning where it makes a difference.
     """
     if not tensors:
         raise RuntimeError("meshgrid expects a non-empty TensorList")
+    if indexing is None:
+        if len(tensors) > 1:
+            warnings.warn(
+                'meshgrid: it will be required to pass indexing; without it, "ij" is taken',
+                UserWarning,
+                stacklevel=3,
+            )
+        indexing = "ij"
     if indexing not in ("ij", "xy"):
         raise RuntimeError(
             f'meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}'

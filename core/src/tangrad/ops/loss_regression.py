@@ -156,10 +156,11 @@ def huber_loss(
     dtype = input.dtype if input.dtype.is_floating_point else target.dtype
     input, target = _promoted("huber_loss", input, target)
     reduction = _reduction(None, None, reduction)
-    if input.dtype is tangrad.bfloat16:  # PyTorch rounds difference and delta
-        input, target = input - target, input.new_zeros(())
+    if input.dtype is tangrad.bfloat16:  # PyTorch rounds every step
         delta = _rounded(delta, input.dtype)
-    loss = huber_difference(input, target, delta).to(dtype)
+        loss = huber_of_bfloat16(input, target, delta)
+    else:
+        loss = huber_difference(input, target, delta).to(dtype)
     return _weighted(loss, weight, reduction)
 
 
@@ -187,9 +188,9 @@ def smooth_l1_loss(
     reduction = _reduction(size_average, reduce, reduction)
     if beta == 0:
         return _reduced(absolute_difference(input, target), reduction)
-    if input.dtype is tangrad.float16:  # PyTorch rounds the difference, but not in bfloat16
-        input, target = input - target, input.new_zeros(())
+    if input.dtype is tangrad.float16:  # PyTorch rounds every step, but not in bfloat16
         beta = _rounded(beta, input.dtype)
+        return _reduced(smooth_of_float16(input, target, beta), reduction)
     return _reduced(smooth_difference(input, target, beta), reduction)
 
 
@@ -268,10 +269,45 @@ smooth_difference = pointwise(
     doc="Apply Huber's function to a difference, divided by `beta`: slopes of 1 beyond `beta`.",
 )
 
+huber_of_bfloat16 = pointwise(
+    "huber_of_bfloat16(Tensor input, Tensor target, Scalar delta) -> Tensor",
+    "difference = cast(input - target, 'bfloat16'); size = abs(difference); "
+    "middle = cast(size - 0.5 * delta, 'bfloat16'); "
+    "where(size < delta, 0.5 * size * size, delta * middle)",
+    dtypes="floating",
+    partials={
+        "input": "minimum(maximum(cast(input - target, 'bfloat16'), -delta), delta)",
+        "target": "-minimum(maximum(cast(input - target, 'bfloat16'), -delta), delta)",
+    },
+    function=False,
+    method=False,
+    oracle=huber_difference.definition.oracle,
+    samples=lambda s: _difference_samples(s) if s.dtype == "bfloat16" else [],
+    doc="Apply Huber's function to a difference, rounding as PyTorch rounds bfloat16.",
+)
+
+smooth_of_float16 = pointwise(
+    "smooth_of_float16(Tensor input, Tensor target, Scalar beta) -> Tensor",
+    "difference = cast(input - target, 'float16'); size = abs(difference); "
+    "where(size < beta, cast(0.5 * size * size, 'float16') / beta, size - 0.5 * beta)",
+    dtypes="floating",
+    partials={
+        "input": "minimum(maximum(cast(input - target, 'float16') / beta, -1), 1)",
+        "target": "-minimum(maximum(cast(input - target, 'float16') / beta, -1), 1)",
+    },
+    function=False,
+    method=False,
+    oracle=smooth_difference.definition.oracle,
+    samples=lambda s: _difference_samples(s) if s.dtype == "float16" else [],
+    doc="Apply Huber's function, divided by `beta`, rounding as PyTorch rounds float16.",
+)
+
 for _part, _loss in (
     (squared_difference, "mse_loss"),
     (absolute_difference, "l1_loss"),
     (huber_difference, "huber_loss"),
     (smooth_difference, "smooth_l1_loss"),
+    (huber_of_bfloat16, "huber_loss"),
+    (smooth_of_float16, "smooth_l1_loss"),
 ):
     _part.title = _loss  # in messages, for nobody calls the parts by name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -572,6 +573,13 @@ def cov(self: Any, correction: int, fweights: Any, aweights: Any) -> Any:
         aweights = aweights.reshape((-1,))
         weights = aweights if weights is None else weights * aweights
     if weights is None:
+        if count <= correction:
+            warnings.warn(
+                "cov: degrees of freedom is <= 0; the correction should be less than the number "
+                f"of observations, {count}",
+                UserWarning,
+                stacklevel=4,
+            )
         total: Any = count
         mean = x.sum(1, keepdim=True) / count
         freedom: Any = max(count - correction, 0)

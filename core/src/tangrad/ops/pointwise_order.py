@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import cache
 from typing import Any
 
@@ -168,7 +169,14 @@ clamp = overload(
 
 
 def _check_where(condition: Any) -> None:
-    if repr(condition.dtype).rpartition(".")[2] not in ("bool", "uint8"):
+    kind = repr(condition.dtype).rpartition(".")[2]
+    if kind == "uint8":
+        warnings.warn(
+            "where received a uint8 condition tensor, which is deprecated; use a bool one",
+            UserWarning,
+            stacklevel=4,
+        )
+    elif kind != "bool":
         raise RuntimeError(
             "where expected condition to be a boolean tensor, but got a tensor with dtype "
             f"{condition.dtype}"

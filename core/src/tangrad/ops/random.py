@@ -245,30 +245,61 @@ random_between = op(
 
 
 @composite(
-    "random_(Tensor! self, int? from_=None, int? to=None, *, generator? generator=None) -> Tensor",
+    "random_full_(Tensor! self, *, generator? generator=None) -> Tensor",
     random=True,
     function=False,
-    samples=lambda s: [
-        s(s.tensor(2, 3)),
-        s(s.tensor(3, dtype="int64")),
-        s(s.tensor(2, 3), 5),
-        s(s.tensor(4), 1, 3),
-    ],
+    method=False,
+    samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(3, dtype="int64"))],
+    oracle=lambda torch, x: x.random_(),
 )
-def random_(self: Any, from_: int | None, to: int | None, generator: Any) -> Any:
-    """Overwrite a tensor by integers uniform on [from_, to); one argument alone is `to`.
+def random_full_(self: Any, generator: Any) -> Any:
+    """Overwrite a tensor by integers from 0 to the greatest that the dtype represents exactly."""
+    engine = random_sequential.engine_of(generator, self.device)
+    end = _random_end(self, None)
+    if engine is not None:
+        return random_sequential.random_in_full(self, engine)
+    return random_between(self, 0, end, generator=generator)
 
-    Without arguments they range over what the dtype represents exactly.
+
+@composite(
+    "random_below_(Tensor! self, int to, *, generator? generator=None) -> Tensor",
+    random=True,
+    function=False,
+    method=False,
+    samples=lambda s: [s(s.tensor(2, 3), 5), s(s.tensor(2, 3), to=2)],
+    oracle=lambda torch, x, to: x.random_(to),
+)
+def random_below_(self: Any, to: int, generator: Any) -> Any:
+    """Overwrite a tensor by integers uniform on [0, to)."""
+    return random_between(self, 0, to, generator=generator)
+
+
+@composite(
+    "random_from_(Tensor! self, int from_, int? to, *, generator? generator=None) -> Tensor",
+    random=True,
+    function=False,
+    method=False,
+    names={"from": "from_"},
+    samples=lambda s: [s(s.tensor(4), 1, 3), s(s.tensor(4), 5, None), s(s.tensor(4), 0, to=None)],
+    oracle=lambda torch, x, low, to: x.random_(low, to),
+)
+def random_from_(self: Any, from_: int, to: int | None, generator: Any) -> Any:
+    """Overwrite a tensor by integers uniform on [from_, to).
+
+    Without an end they range up to the greatest that the dtype represents exactly.
     """
-    if from_ is None and to is None:
-        engine = random_sequential.engine_of(generator, self.device)
-        if engine is not None:
-            _random_end(self, to)
-            return random_sequential.random_in_full(self, engine)
-    if to is None and from_ is not None:
-        from_, to = 0, from_
-    start = 0 if from_ is None else from_
-    return random_between(self, start, _random_end(self, to), generator=generator)
+    return random_between(self, from_, _random_end(self, to), generator=generator)
+
+
+random_ = overload(
+    "random_",
+    "random_full_",
+    "random_below_",
+    "random_from_",
+    function=False,
+    samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(2, 3), 5), s(s.tensor(4), 1, 3)],
+    doc="Overwrite a tensor by random integers; one argument alone is where they end.",
+)
 
 
 # Creation --------------------------------------------------------------------------------------

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from tangrad.ops.define import composite, overload, reduction
+from tangrad.ops.movement import numel_of
 from tangrad.ops.reduction import count, dim_errors, mean_vjp, restore
 
 # Variance and standard deviation
@@ -72,9 +74,17 @@ def _unbiased_samples(s: Any) -> list[Any]:
     return [s(s.tensor(3, 4), -1, False), s(s.tensor(3, 4), (0, 1), True, True)]
 
 
-def _check_moment(name: str, self: Any) -> None:
+def _check_moment(name: str, self: Any, dim: Any, correction: float) -> None:
     if not (self.dtype.is_floating_point or self.dtype.is_complex):
         raise RuntimeError(f"{name} only support floating point and complex dtypes")
+    combined = count(self, dim)
+    if not correction < combined and (numel_of(self.shape) or not combined):
+        warnings.warn(
+            f"{name}: degrees of freedom is <= 0; the correction, {correction}, should be less "
+            f"than the number of elements that are combined, {combined}",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 var_corrected = reduction(
@@ -83,7 +93,7 @@ var_corrected = reduction(
     **_MOMENTS,
     finalize=_VARIANCE,
     results=("real",),
-    check=lambda self: _check_moment("std and var", self),
+    check=lambda self, dim, correction: _check_moment("var", self, dim, correction),
     vjp={"self": _var_vjp},
     jvp=_var_jvp,
     function=False,
@@ -103,7 +113,7 @@ std_corrected = reduction(
     **_MOMENTS,
     finalize=f"sqrt({_VARIANCE})",
     results=("real",),
-    check=lambda self: _check_moment("std and var", self),
+    check=lambda self, dim, correction: _check_moment("std", self, dim, correction),
     vjp={"self": _std_vjp},
     jvp=_std_jvp,
     function=False,
@@ -150,7 +160,7 @@ var_mean_corrected = reduction(
     **_MOMENTS,
     finalize=f"{_VARIANCE}; where(n == 0, nan, a0)",
     results=("real", "promoted"),
-    check=lambda self: _check_moment("var_mean", self),
+    check=lambda self, dim, correction: _check_moment("var_mean", self, dim, correction),
     vjp={"self": _varmean_vjp},
     jvp=_var_mean_jvp,
     function=False,
@@ -167,7 +177,7 @@ std_mean_corrected = reduction(
     **_MOMENTS,
     finalize=f"sqrt({_VARIANCE}); where(n == 0, nan, a0)",
     results=("real", "promoted"),
-    check=lambda self: _check_moment("std_mean", self),
+    check=lambda self, dim, correction: _check_moment("std_mean", self, dim, correction),
     vjp={"self": _stdmean_vjp},
     jvp=_std_mean_jvp,
     function=False,

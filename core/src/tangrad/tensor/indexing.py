@@ -114,7 +114,8 @@ def setitem(x: Any, index: Any, value: Any, ops: IndexingOps | None = None) -> N
     view, collected = _apply_views(x, index, ops)
     if not collected:
         if is_scalar:
-            view.fill_(value)
+            # Halves overflow to infinity when they are assigned, but not when they are filled.
+            view.fill_(x.new_full((), value) if x.dtype.itemsize == 2 else value)
         else:
             _copy_broadcast(view, value)
         return
@@ -205,6 +206,17 @@ def _without_text(item: Any) -> Any:
     return item
 
 
+def warn_of_bytes(stacklevel: int) -> None:
+    """Warn that a mask of bytes is one of an old kind."""
+    import warnings
+
+    warnings.warn(
+        "indexing with dtype uint8 as a mask is deprecated, use dtype bool instead",
+        UserWarning,
+        stacklevel=stacklevel,
+    )
+
+
 def _canonical_tensor(item: Any) -> Any:
     name = _dtype_name(item)
     if name not in _INDEX_DTYPES and not (item.dim() == 0 and name.startswith(("int", "uint"))):
@@ -213,13 +225,7 @@ def _canonical_tensor(item: Any) -> Any:
             f"dtype {item.dtype}; convert it with .long() or .bool()"
         )
     if name == "uint8":
-        import warnings
-
-        warnings.warn(
-            "indexing with dtype uint8 as a mask is deprecated, use dtype bool instead",
-            UserWarning,
-            stacklevel=6,
-        )
+        warn_of_bytes(7)
     if item.dim() == 0 and name in _MASK_DTYPES:
         return bool(item.item())
     if item.dim() == 0:

@@ -169,3 +169,8 @@ def construct(cls: type, args: tuple[Any, ...], **kwargs: Any) -> Any:
     from tangrad.tensor.legacy import construct as legacy
 
     return legacy(cls, args, kwargs)
+
+
+def new_parameter(cls: type, data: Any = None, requires_grad: bool = True) -> Any:
+    """Answer `Parameter.__new__(cls, ...)`."""
+    return construct(cls, (data, requires_grad))
