@@ -27,8 +27,8 @@ def by_definition(name):
     """Return the composite's Python function, called with bound arguments."""
     op = ops.lookup(name)
 
-    def call(*args):
-        bound, _ = _C.bind_arguments(op, args, {})
+    def call(*args, **options):
+        bound, _ = _C.bind_arguments(op, args, options)
         return op.definition.function_body(*bound)
 
     return call
@@ -156,3 +156,34 @@ def test_stack_agrees_with_its_definition(sizes, further, transposed, whole):
         return y.tolist(), y.stride(), y._is_view(), [g.tolist() for g in grads]
 
     assert shown(tangrad.stack) == shown(by_definition("stack"))
+
+
+FACTORIES = {"rand": (), "randn": (), "randint_below": (5,), "randint_between": (-2, 5)}
+
+
+@pytest.mark.parametrize("name", FACTORIES)
+@pytest.mark.parametrize("size", [(3,), (2, 0, 4), ()], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"dtype": tangrad.float64}, {"device": "meta"}, {"generator": True}],
+    ids=lambda options: next(iter(options), "plain"),
+)
+def test_random_numbers_of_a_size_agree_with_their_definition(name, size, options):
+    outcomes = []
+    for call in (ops.lookup(name), by_definition(name)):
+        tangrad.manual_seed(4)
+        given = dict(options)
+        if "generator" in given:
+            given["generator"] = tangrad.Generator().manual_seed(9)
+        x = call(*FACTORIES[name], size, **given)
+        outcomes.append((x.shape, x.dtype, x.device, [] if x.is_meta else x.tolist(), x._version))
+    assert outcomes[0] == outcomes[1]
+
+
+def test_random_numbers_into_out_fill_it_and_refuse_negative_sizes():
+    x = tangrad.zeros(3)
+    assert tangrad.rand(3, out=x) is x
+    assert x.min() > 0
+    assert tangrad.randn(3, requires_grad=True).requires_grad
+    with pytest.raises(RuntimeError, match="negative dimension"):
+        tangrad.randint(5, (2, -1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -12,7 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tangrad
+from tangrad import ops
 from tangrad.ops.define import op
+from tangrad.random import philox
 
 NUMBERS = count()  # an op's name can be taken once
 
@@ -153,3 +156,70 @@ def test_a_tensor_whose_places_share_memory_is_refused_each_time() -> None:
     for _ in range(2):
         with pytest.raises(RuntimeError, match="single memory location"):
             tangrad.zeros(1, 2).expand(3, 2).index_add_(0, index, source)
+
+
+def test_the_check_of_a_reduction_is_asked_once_and_refuses_each_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    definition = ops.lookup("argmax").definition
+    check, asked = definition.check, []
+
+    def counted(self: Any, dim: Any) -> None:
+        asked.append(dim)
+        check(self, dim)
+
+    monkeypatch.setattr(definition, "check", counted)
+    x = tangrad.ones(5, 3, 7)
+    for _ in range(3):
+        assert tangrad.argmax(x, 1).shape == (5, 7)
+    assert asked == [1]
+    for _ in range(2):
+        with pytest.raises(IndexError, match="non-zero size"):
+            tangrad.argmax(tangrad.ones(5, 0), 1)
+    assert asked == [1, 1, 1]
+
+
+def test_a_check_that_warns_does_so_at_every_call() -> None:
+    x = tangrad.empty(2)
+    for _ in range(3):
+        with pytest.warns(UserWarning, match="to - 1 is out of bounds"):
+            x.random_(0, 2**40)
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["of the device", "given"])
+def test_a_planned_draw_goes_on_where_the_stream_stands(own: bool) -> None:
+    generator = tangrad.Generator().manual_seed(5) if own else None
+    tangrad.manual_seed(5)
+    x, found = tangrad.empty(3, 2), []
+    for _ in range(3):
+        found += x.uniform_(generator=generator).flatten().tolist()
+    counters = philox.counters_for(6)
+    wanted = [philox.uniform(5, i * counters, 6) for i in range(3)]
+    assert found == [number for part in wanted for number in part.tolist()]
+
+
+def test_a_planned_draw_follows_the_engine() -> None:
+    x = tangrad.empty(3)
+    x.uniform_()
+    try:
+        tangrad.random.set_engine("mt19937")
+        tangrad.manual_seed(2)
+        torch.manual_seed(2)
+        assert x.uniform_().tolist() == torch.empty(3).uniform_().tolist()
+    finally:
+        tangrad.random.set_engine("philox")
+
+
+def test_threads_are_never_given_the_same_counters() -> None:
+    generator = tangrad.Generator().manual_seed(1)
+    starts: list[int] = []
+
+    def draw() -> None:
+        starts.extend([generator.advance(1)[1] for _ in range(2000)])
+
+    threads = [Thread(target=draw) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(starts) == list(range(8000))

@@ -17,12 +17,17 @@ cdef enum:
     SHORT_ZEROS_LIKE = 13
     SHORT_ONES_LIKE = 14
     SHORT_MOVEDIM = 15
+    SHORT_RAND = 16
+    SHORT_RANDN = 17
+    SHORT_RANDINT_BELOW = 18
+    SHORT_RANDINT = 19
 
 SHORTCUTS = {"matmul": SHORT_MATMUL, "softmax": SHORT_SOFTMAX, "log_softmax": SHORT_SOFTMAX, "reshape": SHORT_RESHAPE,
              "flatten": SHORT_FLATTEN, "contiguous": SHORT_CONTIGUOUS, "empty": SHORT_EMPTY,
              "stack": SHORT_STACK, "masked_fill": SHORT_MASKED_FILL, "zero_": SHORT_ZERO,
              "zeros": SHORT_ZEROS, "ones": SHORT_ONES, "zeros_like": SHORT_ZEROS_LIKE, "ones_like": SHORT_ONES_LIKE,
-             "movedim": SHORT_MOVEDIM}
+             "movedim": SHORT_MOVEDIM, "rand": SHORT_RAND, "randn": SHORT_RANDN,
+             "randint_below": SHORT_RANDINT_BELOW, "randint_between": SHORT_RANDINT}
 
 
 def take_shortcut(Op op not None, bint taken):
@@ -45,6 +50,8 @@ cdef object shortcut(Op op, PyObject** flat):
         return filled_of_size(flat, op.shortcut == SHORT_ONES)
     if op.shortcut == SHORT_STACK:
         return stacked(flat)
+    if op.shortcut >= SHORT_RAND:
+        return drawn_of_size(op, flat)
     t = <Tensor>flat[0]
     if t.flags & PY_DISPATCH:
         return NotImplemented
@@ -179,6 +186,30 @@ cdef object filled_of_size(PyObject** flat, bint ones):
         return NotImplemented
     made = sized(flat)
     return made if made is NotImplemented else filled(<Tensor>made, ones)
+
+
+cdef object drawn_of_size(Op op, PyObject** flat):
+    """Random numbers of plain sizes, where no result to write to is given."""
+    cdef PyObject* inner[MAX_PARAMS]
+    cdef object zero = 0, low = 0.0, high = 1.0
+    cdef int i, size = op.shortcut - SHORT_RANDN if op.shortcut > SHORT_RANDN else 0
+    if flat[size + 7] != Py_None_ptr:
+        return NotImplemented
+    inner[0] = flat[size]
+    for i in range(1, 5):
+        inner[i] = flat[size + 1 + i]
+    if size and inner[1] == Py_None_ptr:
+        inner[1] = DTYPES[INT64]
+    made = sized(inner)
+    if made is NotImplemented:
+        return made
+    inner[0], inner[3] = <PyObject*>made, flat[size + 1]
+    inner[1], inner[2] = <PyObject*>low, <PyObject*>high
+    if size:
+        inner[1], inner[2] = flat[0] if size == 2 else <PyObject*>zero, flat[size - 1]
+    inner[4] = inner[5] = Py_None_ptr
+    return call_flat(lookup_op("random_between_" if size else "uniform_" if op.shortcut == SHORT_RAND else "normal_"),
+                     inner, None, False)
 
 
 cdef object filled_like(Tensor t, PyObject** flat, bint ones):

@@ -141,6 +141,7 @@ cdef class Op:
     cdef dict rules
     cdef object native                   # kernel ops that the core computes itself on every device
     cdef bint random                     # its last two parameters are the drawn (seed, offset)
+    cdef int generator_param             # place of the parameter `generator`, or -1
     cdef public object function          # composites: the Python body
     cdef public object return_type       # named tuple of several results
     cdef dict __dict__
@@ -289,6 +290,7 @@ def make_op(definition, str kind, spec):
     op.function = spec.get("function")
     op.native = spec.get("native")
     op.random = spec.get("random", False)
+    op.generator_param = op.names.index("generator") if "generator" in op.names else -1
     op.plannable = op.kind_ == OP_KERNEL and op.native is None and not op.written_lists
     op.return_type = spec.get("return_type")
     return op
@@ -523,7 +525,9 @@ cdef object call_flat(Op op, PyObject** flat, object out, bint inplace):
         if power is not None:
             return call_flat(power, flat, out, inplace)
     if op.random and flat[op.nparams - 1] == Py_None_ptr:
-        drawn = op.definition.draw_or_answer(tuple([<object>flat[i] for i in range(op.nparams)]))
+        drawn = drawn_as_before(op, flat)
+        if drawn is None:
+            drawn = op.definition.draw_or_answer(tuple_of(flat, op.nparams))
         if not isinstance(drawn, tuple):
             return drawn if out is None or drawn is out else drawn_into(op, <Tensor>out, <Tensor>drawn)
         flat[op.nparams - 2] = PyTuple_GET_ITEM(drawn, 0)
@@ -736,7 +740,7 @@ cdef object run_op(Op op, PyObject** flat, object out):
     """Below recording: compute, into `out` where given."""
     cdef int i
     if op.has_check and op.kind_ <= OP_SCAN and not plainly_valid(op, flat):
-        op.definition.check_arguments(tuple([<object>flat[i] for i in range(op.nparams)]))
+        check_once(op, flat)
     if op.kind_ == OP_POINTWISE:
         return run_pointwise(op, flat, out)
     if op.kind_ == OP_REDUCTION:

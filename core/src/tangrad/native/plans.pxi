@@ -30,6 +30,7 @@ cdef struct tg_plan_results:
 
 cdef struct tg_plan:
     int words                            # of the key; 0: nothing is kept here
+    int64_t counters                     # random ops: how many a call takes of its stream, or -1: not asked yet
     tg_plan_results results
     int64_t key[PLAN_KEY]
 
@@ -134,13 +135,13 @@ cdef bint key_value(tg_plan_key* key, PyObject* x) except -1:
 
 cdef bint plan_key(Op op, PyObject** flat, tg_plan_key* key) except -1:
     """Write down all that the rules of an op may ask of a call; False where that cannot be."""
-    # Random numbers are of a call, not of its form.
+    # Random numbers are of a call, not of its form, and so is where they are taken from.
     cdef int i, n = op.nparams - 2 if op.random else op.nparams
     key.words, key.hash, key.reads = 0, 0, tg_tls.reads
     if not key_put(key, default_dtype):
         return False
     for i in range(n):
-        if not key_value(key, flat[i]):
+        if i != op.generator_param and not key_value(key, flat[i]):
             return False
     return True
 
@@ -171,7 +172,7 @@ cdef int keep_plan(Op op, tg_plan_key* key, list metas) except -1:
         if op.plans == NULL:
             raise MemoryError("plans of an op")
     plan = &op.plans[key.hash >> 61]
-    plan.words, plan.results.count, used = 0, <int>len(metas), 0
+    plan.words, plan.counters, plan.results.count, used = 0, -1, <int>len(metas), 0
     for i, (size, dt) in enumerate(metas):
         plan.results.dtypes[i], plan.results.ranks[i] = (<dtype>dt).index, <int>len(size)
         for extent in size:
@@ -180,6 +181,23 @@ cdef int keep_plan(Op op, tg_plan_key* key, list metas) except -1:
     memcpy(plan.key, key.word, key.words * sizeof(int64_t))
     plan.words = key.words
     return 0
+
+
+cdef int check_once(Op op, PyObject** flat) except -1:
+    """Run the check of an op that is no general one, unless it had nothing to say of a call like this."""
+    cdef tg_plan_key key
+    cdef bint keyed = plan_key(op, flat, &key)
+    if keyed and plan_of(op, &key) != NULL:
+        return 0
+    op.definition.check_arguments(tuple_of(flat, op.nparams))
+    if keyed:
+        keep_plan(op, &key, [])
+    return 0
+
+
+def keep_no_plan():
+    """Have the rule that calls this asked every time: it warns, and every call deserves the warning."""
+    tg_tls.reads += 1
 
 
 cdef Tensor first_of(Op op, PyObject** flat):

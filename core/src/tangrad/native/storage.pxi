@@ -21,6 +21,7 @@ cdef class DeviceRuntime:
     cdef readonly CachingAllocator allocator
     cdef readonly int index
     cdef int slot
+    cdef object stream                   # the random numbers of calls that name no generator, once asked for
 
 
 cdef class device:

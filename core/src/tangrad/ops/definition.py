@@ -326,9 +326,12 @@ class Definition:
         return self._reserve(self.generator_of(args), args)
 
     def _reserve(self, generator: Generator, args: Sequence[Any]) -> tuple[int, int]:
-        words = int(self._apply(self.words, args))
-        drawn: tuple[int, int] = generator.advance((words + 3) // 4)
+        drawn: tuple[int, int] = generator.advance(self.counters(args))
         return drawn
+
+    def counters(self, args: Sequence[Any]) -> int:
+        """Return how many counters of a stream a call takes."""
+        return (int(self._apply(self.words, args)) + 3) // 4
 
     def backward_rule(self, needs: int) -> Any:
         """Return the compiled rule for the set of inputs that need gradients (a bit mask)."""

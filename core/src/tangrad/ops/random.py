@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 import tangrad
+from tangrad import _C
 from tangrad.ops import random_sequential
 from tangrad.ops.define import composite, op, overload
 from tangrad.ops.movement import Ints, dtype_name, numel_of
@@ -213,6 +214,7 @@ def _check_random(self: Any, from_: int, to: int | None) -> None:
             raise RuntimeError(f"random_: {name} is out of bounds for {self.dtype}: {bound}")
         if abs(bound) > 2**exact:
             text = f"random_: {name} is out of bounds [-(2^{exact}), 2^{exact}]: {bound}; numbers "
+            _C.keep_no_plan()
             warnings.warn(f"{text}beyond are rounded by {self.dtype}", UserWarning, stacklevel=4)
 
 

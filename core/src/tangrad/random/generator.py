@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from threading import Lock
 from typing import Any
 
+from tangrad import _C
+
 __all__ = [
     "Generator",
     "default_generator",
@@ -74,7 +76,7 @@ def _as_seed(seed: Any) -> int:
     return value % 2**64
 
 
-class Generator:
+class Generator(_C.Stream):
     """Hold the state of a random number stream.
 
     Args:
@@ -84,13 +86,13 @@ class Generator:
         RuntimeError: no device has this name.
     """
 
+    sequential: Any
+
     def __init__(self, device: Any = "cpu") -> None:
         # The default generators are made while the compiled core is: no device exists yet.
         self._device = device if device == "cpu" else _as_device(device)
-        self._seed = _FIRST_SEED
-        self._offset = 0
         self._lock = Lock()
-        self.sequential: Any = None
+        self.place(_FIRST_SEED, 0)
         self._use(_engine)
 
     @property
@@ -101,13 +103,14 @@ class Generator:
 
     def _use(self, engine: str) -> None:
         """Start the stream of the seed anew by an engine."""
+        seed = self.initial_seed()
         if engine == "philox":
             self.sequential = None
         else:
             from tangrad.random.mersenne import MersenneTwister
 
-            self.sequential = MersenneTwister(self._seed)
-        self._offset = 0
+            self.sequential = MersenneTwister(seed)
+        self.place(seed, 0)
 
     @property
     def engine(self) -> str:
@@ -128,10 +131,8 @@ class Generator:
             NotImplementedError: the engine is sequential: it has no counters.
         """
         self._require_counters("advance")
-        with self._lock:
-            start = self._offset
-            self._offset = (start + counters) % 2**64
-            return self._seed, start
+        reserved: tuple[int, int] = self.reserve(counters % 2**64)
+        return reserved
 
     def _require_counters(self, what: str) -> None:
         if self.sequential is not None:
@@ -156,7 +157,8 @@ class Generator:
 
     def initial_seed(self) -> int:
         """Return the seed of the stream."""
-        return self._seed
+        seed: int = self.standing()[0]
+        return seed
 
     def get_offset(self) -> int:
         """Return how many counters of the stream are used up.
@@ -165,7 +167,8 @@ class Generator:
             NotImplementedError: the engine is sequential: it has no counters.
         """
         self._require_counters("get_offset")
-        return self._offset
+        offset: int = self.standing()[1]
+        return offset
 
     def set_offset(self, offset: int) -> None:
         """Continue the stream at a counter.
@@ -177,7 +180,7 @@ class Generator:
         self._require_counters("set_offset")
         if not 0 <= offset < 2**64:
             raise RuntimeError(f"set_offset: expected 0 <= offset < 2**64, got {offset}")
-        self._set(self._seed, offset)
+        self._set(self.initial_seed(), offset)
 
     def get_state(self) -> Any:
         """Return the state, a uint8 tensor.
@@ -205,7 +208,7 @@ class Generator:
             if self.sequential is not None:
                 found: bytes = self.sequential.state()
                 return found
-            return self._seed.to_bytes(8, "little") + self._offset.to_bytes(8, "little")
+            return b"".join(part.to_bytes(8, "little") for part in self.standing())
 
     def _set_bytes(self, state: bytes) -> None:
         engine = "philox" if len(state) == _STATE_BYTES else "mt19937"
@@ -214,13 +217,13 @@ class Generator:
         if engine == "mt19937":
             with self._lock:
                 self.sequential.set_state(state)
-                self._seed = self.sequential.initial_seed
+                self.place(self.sequential.initial_seed, 0)
             return
         self._set(int.from_bytes(state[:8], "little"), int.from_bytes(state[8:], "little"))
 
     def _set(self, seed: int, offset: int) -> None:
         with self._lock:
-            self._seed, self._offset = seed, offset
+            self.place(seed, offset)
             if self.sequential is not None:
                 self.sequential.seed(seed)
 
@@ -228,8 +231,9 @@ class Generator:
         return _rebuild_generator, (str(self._device), self._state())
 
     def __repr__(self) -> str:
-        place = f"offset={self._offset}" if self.sequential is None else "engine=mt19937"
-        return f"<tangrad.Generator device={self._device} seed={self._seed} {place}>"
+        seed, offset = self.standing()
+        place = f"offset={offset}" if self.sequential is None else "engine=mt19937"
+        return f"<tangrad.Generator device={self._device} seed={seed} {place}>"
 
 
 def _rebuild_generator(device: Any, state: bytes) -> Generator:
