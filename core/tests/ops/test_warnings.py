@@ -15,8 +15,25 @@ import tangrad
     [((1,), {}), ((3, 1), {"dim": 1}), ((3,), {"correction": 3}), ((0, 3), {"dim": 0})],
 )
 def test_moments_without_degrees_of_freedom_warn(name, shape, given):
-    with pytest.warns(UserWarning, match=f"{name}: degrees of freedom"):
+    with pytest.warns(UserWarning, match=rf"{name}\(\): degrees of freedom"):
         getattr(tangrad, name)(tangrad.ones(shape), **given)
+
+
+@pytest.mark.parametrize(
+    ("word", "call"),
+    [
+        ("degrees", lambda t: t.ones(1).std()),
+        ("uint8", lambda t: t.where(t.ones(2, dtype=t.uint8), 1, 2)),
+        ("size", lambda t: t.nn.functional.mse_loss(t.ones(2, 1), t.ones(2))),
+        ("rounded", lambda t: t.ones(3, dtype=t.float16).random_(3000)),
+        ("indexing", lambda t: t.meshgrid(t.ones(2), t.ones(3))),
+        ("align_corners", lambda t: t.nn.functional.grid_sample(*t.zeros(2, 1, 2, 2, 2))),
+    ],
+)
+def test_calls_that_are_alike_warn_every_time(word, call):
+    for _ in range(3):
+        with pytest.warns(UserWarning, match=word):
+            call(tangrad)
 
 
 def test_moments_of_enough_elements_do_not_warn():

@@ -6,6 +6,7 @@ import warnings
 from functools import cache
 from typing import Any
 
+from tangrad import _C
 from tangrad.ops.define import composite, overload, pointwise
 
 REAL = "bool integral floating"
@@ -171,6 +172,7 @@ clamp = overload(
 def _check_where(condition: Any) -> None:
     kind = repr(condition.dtype).rpartition(".")[2]
     if kind == "uint8":
+        _C.keep_no_plan()
         warnings.warn(
             "where received a uint8 condition tensor, which is deprecated; use a bool one",
             UserWarning,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from tangrad import _C
 from tangrad.ops.define import composite, overload, reduction
 from tangrad.ops.movement import numel_of
 from tangrad.ops.reduction import count, dim_errors, mean_vjp, restore
@@ -79,8 +80,9 @@ def _check_moment(name: str, self: Any, dim: Any, correction: float) -> None:
         raise RuntimeError(f"{name} only support floating point and complex dtypes")
     combined = count(self, dim)
     if not correction < combined and (numel_of(self.shape) or not combined):
+        _C.keep_no_plan()
         warnings.warn(
-            f"{name}: degrees of freedom is <= 0; the correction, {correction}, should be less "
+            f"{name}(): degrees of freedom is <= 0; the correction, {correction}, should be less "
             f"than the number of elements that are combined, {combined}",
             UserWarning,
             stacklevel=4,
