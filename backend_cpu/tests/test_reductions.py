@@ -203,3 +203,40 @@ def test_every_float16_is_folded_as_the_float32_it_equals(name: str, columns: in
         found = getattr(ours, name)(dim)
         wanted = getattr(wide, name)(dim).half()
         np.testing.assert_array_equal(found.numpy(), wanted.numpy())
+
+
+@pytest.mark.parametrize("size", [64, 100, 2048, 5000, 70_000])
+@pytest.mark.parametrize(
+    "some",
+    [
+        [1e-30, 1e-30, 1e30, 1e30],
+        [1e30, 1e30, 1e-30, 1e-30],
+        [1e-20, 1e-20, 1e20, 1e20],
+        [1e-45, 3e38, 1e3, 2.3e3],
+    ],
+)
+def test_no_partial_product_of_float32_leaves_the_range_before_the_product_does(
+    size: int, some: list[float]
+) -> None:
+    """Four numbers are multiplied in float32 where that loses nothing but places."""
+    array = np.random.default_rng(size).choice([-1.0, 1.0], size).astype(np.float32)
+    for at, value in enumerate(some):
+        array[at:128:64] = value
+    # As far apart as those that are multiplied first.
+    apart = np.ones(size, np.float32)
+    places = size // 4 * np.arange(4)
+    apart[places] = some
+    for row in (array, apart, apart[::-1].copy(), np.sort(array)):
+        wanted = np.prod(row.astype(np.longdouble)).astype(np.float32)
+        found = tangrad.from_numpy(row).prod().item()
+        np.testing.assert_allclose(found, wanted, rtol=1e-4)
+
+
+@pytest.mark.parametrize("value", [0.0, -0.0, math.inf, math.nan, 1e-45])
+@pytest.mark.parametrize("at", [0, 17, 4095, 69_999])
+def test_one_number_decides_a_product_wherever_it_stands(value: float, at: int) -> None:
+    array = np.full(70_000, -1, np.float32)
+    array[at] = value
+    np.testing.assert_array_equal(
+        np.float32(tangrad.from_numpy(array).prod().item()), array.prod(dtype=np.float32)
+    )

@@ -423,6 +423,7 @@ def _check_kthvalue(self: Any, k: int, dim: int) -> None:
         s(s.permutation(3, 4) if not s.is_bool else s.values([1, 0]), 2),
         s(s.permutation(3, 4) if not s.is_bool else s.values([1, 0]), 1, 0, True),
         *([] if s.is_complex else [s(s.tensor(), 1)]),
+        *([] if s.is_bool else [s(s.permutation(3, 4), 4)]),
     ],
     errors=lambda s: [
         (s(s.tensor(3, 4), 5), RuntimeError, "selected number k out of range"),
