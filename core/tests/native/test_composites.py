@@ -187,3 +187,11 @@ def test_random_numbers_into_out_fill_it_and_refuse_negative_sizes():
     assert tangrad.randn(3, requires_grad=True).requires_grad
     with pytest.raises(RuntimeError, match="negative dimension"):
         tangrad.randint(5, (2, -1))
+
+
+def test_a_refused_masked_fill_is_named_as_programs_name_it():
+    mask = tangrad.ones(2, dtype=tangrad.bool)
+    with pytest.raises(RuntimeError, match=r"op 'masked_fill_'"):
+        tangrad.ones(2, requires_grad=True).masked_fill_(mask, 1.0)
+    with pytest.raises(RuntimeError, match=r"\(masked_fill of float32"):
+        tangrad.ones(3).masked_fill(mask, 1.0)

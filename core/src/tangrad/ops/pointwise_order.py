@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from tangrad.ops.define import composite, overload, pointwise
@@ -236,15 +237,21 @@ def nan_to_num(
     """Replace NaN by `nan` (default 0) and infinities by the greatest and least finite numbers."""
     if not (self.dtype.is_floating_point or self.dtype.is_complex):
         return self.clone()
-    from tangrad.tensor.finfo import finfo
-
-    limits = finfo(self.dtype)
+    least, greatest = _finite_ends(self.dtype)
     return nan_to_number(
         self,
         0.0 if nan is None else nan,
-        limits.max if posinf is None else posinf,
-        limits.min if neginf is None else neginf,
+        greatest if posinf is None else posinf,
+        least if neginf is None else neginf,
     )
+
+
+@cache
+def _finite_ends(dtype: Any) -> tuple[float, float]:
+    from tangrad.tensor.finfo import finfo
+
+    limits = finfo(dtype)
+    return limits.min, limits.max
 
 
 def _replaced(part: str) -> str:
