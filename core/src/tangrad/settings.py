@@ -92,7 +92,8 @@ def _tell_of_memory() -> None:
     fills = bool(_settings["deterministic"] and _settings["fills_memory"])
     if fills != memory.fills_memory:
         memory.fills_memory = fills
-        _C.take_shortcut(_C.lookup_op("empty"), not fills)
+        for name in ("empty", "new_empty"):
+            _C.take_shortcut(_C.lookup_op(name), not fills)
 
 
 def are_deterministic_algorithms_enabled() -> bool:

@@ -187,3 +187,40 @@ def test_random_numbers_into_out_fill_it_and_refuse_negative_sizes():
     assert tangrad.randn(3, requires_grad=True).requires_grad
     with pytest.raises(RuntimeError, match="negative dimension"):
         tangrad.randint(5, (2, -1))
+
+
+def test_a_refused_masked_fill_is_named_as_programs_name_it():
+    mask = tangrad.ones(2, dtype=tangrad.bool)
+    with pytest.raises(RuntimeError, match=r"op 'masked_fill_'"):
+        tangrad.ones(2, requires_grad=True).masked_fill_(mask, 1.0)
+    with pytest.raises(RuntimeError, match=r"\(masked_fill of float32"):
+        tangrad.ones(3).masked_fill(mask, 1.0)
+
+
+@pytest.mark.parametrize("name", ["new_empty", "new_zeros", "new_ones"])
+@pytest.mark.parametrize("size", [(3,), (2, 0, 4), (), (2, -1)], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"dtype": tangrad.int16}, {"device": "meta"}, {"requires_grad": True}],
+    ids=lambda options: next(iter(options), "plain"),
+)
+def test_tensors_beside_another_agree_with_their_definition(name, size, options):
+    x, outcomes = tangrad.ones(2, dtype=tangrad.float64), []
+    for call in (ops.lookup(name), by_definition(name)):
+        try:
+            y = call(x, size, **options)
+        except RuntimeError as error:
+            outcomes.append(str(error))
+            continue
+        seen = [] if y.is_meta or name == "new_empty" else y.tolist()
+        outcomes.append((y.shape, y.dtype, y.device, y.requires_grad, y._version, seen))
+    assert outcomes[0] == outcomes[1]
+
+
+def test_forgotten_elements_are_seen_in_tensors_beside_another():
+    x = tangrad.ones(2)
+    tangrad.use_deterministic_algorithms(True)
+    try:
+        assert x.new_empty(3).isnan().all()
+    finally:
+        tangrad.use_deterministic_algorithms(False)

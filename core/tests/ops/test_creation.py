@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 
 import tangrad
+from tangrad.ops import diagonals
 
 
 @pytest.mark.parametrize(
@@ -94,3 +96,15 @@ def test_powers_with_evenly_spaced_exponents_have_the_bits_of_pytorch(agree, dty
         return [x.double().tolist() for x in made]
 
     agree(program, tolerance=0)
+
+
+@pytest.mark.parametrize("name", ["tril_indices", "triu_indices"])
+def test_places_of_a_triangle_are_the_same_listed_or_by_a_mask(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = getattr(tangrad, name)
+    cases = [(r, c, k) for r in range(4) for c in range(4) for k in range(-4, 5)]
+    listed = [make(*case).tolist() for case in cases]
+    monkeypatch.setattr(diagonals, "_FEW", -1)
+    assert [make(*case).tolist() for case in cases] == listed
+    assert listed == [getattr(torch, name)(*case).tolist() for case in cases]

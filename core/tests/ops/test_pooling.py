@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+import torch
 
 import tangrad
 from tangrad.nn import functional as F
@@ -53,3 +54,23 @@ def test_adaptive_windows_may_overlap() -> None:
 def test_too_much_padding_is_refused() -> None:
     with pytest.raises(RuntimeError, match="at most half of effective kernel size"):
         F.max_pool2d(tangrad.ones(1, 4, 4), 2, 2, 2)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_a_refused_maximum_is_named_with_its_dimensions(rank: int) -> None:
+    with pytest.raises(RuntimeError, match=f"max_pool{rank}d: Given input size"):
+        getattr(F, f"max_pool{rank}d")(tangrad.ones((1,) + (2,) * rank), 5)
+
+
+@pytest.mark.parametrize("ceil_mode", [False, True])
+@pytest.mark.parametrize("include", [False, True])
+@pytest.mark.parametrize("padding", [0, 1])
+def test_averages_of_every_geometry_are_those_of_torch(
+    padding: int, include: bool, ceil_mode: bool
+) -> None:
+    options = {"padding": padding, "ceil_mode": ceil_mode, "count_include_pad": include}
+    results = [
+        library.nn.functional.avg_pool1d(library.arange(8.0).reshape(1, 8), 3, 2, **options)
+        for library in (tangrad, torch)
+    ]
+    assert results[0].flatten().tolist() == pytest.approx(results[1].flatten().tolist())

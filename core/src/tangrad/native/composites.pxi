@@ -21,13 +21,17 @@ cdef enum:
     SHORT_RANDN = 17
     SHORT_RANDINT_BELOW = 18
     SHORT_RANDINT = 19
+    SHORT_NEW_EMPTY = 20                 # and those behind take what they leave open from a tensor
+    SHORT_NEW_ZEROS = 21
+    SHORT_NEW_ONES = 22
 
 SHORTCUTS = {"matmul": SHORT_MATMUL, "softmax": SHORT_SOFTMAX, "log_softmax": SHORT_SOFTMAX, "reshape": SHORT_RESHAPE,
              "flatten": SHORT_FLATTEN, "contiguous": SHORT_CONTIGUOUS, "empty": SHORT_EMPTY,
              "stack": SHORT_STACK, "masked_fill": SHORT_MASKED_FILL, "zero_": SHORT_ZERO,
              "zeros": SHORT_ZEROS, "ones": SHORT_ONES, "zeros_like": SHORT_ZEROS_LIKE, "ones_like": SHORT_ONES_LIKE,
              "movedim": SHORT_MOVEDIM, "rand": SHORT_RAND, "randn": SHORT_RANDN,
-             "randint_below": SHORT_RANDINT_BELOW, "randint_between": SHORT_RANDINT}
+             "randint_below": SHORT_RANDINT_BELOW, "randint_between": SHORT_RANDINT,
+             "new_empty": SHORT_NEW_EMPTY, "new_zeros": SHORT_NEW_ZEROS, "new_ones": SHORT_NEW_ONES}
 
 
 def take_shortcut(Op op not None, bint taken):
@@ -50,13 +54,15 @@ cdef object shortcut(Op op, PyObject** flat):
         return filled_of_size(flat, op.shortcut == SHORT_ONES)
     if op.shortcut == SHORT_STACK:
         return stacked(flat)
-    if op.shortcut >= SHORT_RAND:
+    if SHORT_RAND <= op.shortcut <= SHORT_RANDINT:
         return drawn_of_size(op, flat)
     t = <Tensor>flat[0]
     if t.flags & PY_DISPATCH:
         return NotImplemented
     if op.shortcut == SHORT_ZEROS_LIKE or op.shortcut == SHORT_ONES_LIKE:
         return filled_like(t, flat, op.shortcut == SHORT_ONES_LIKE)
+    if op.shortcut >= SHORT_NEW_EMPTY:
+        return made_beside(op, t, flat)
     if op.shortcut == SHORT_MOVEDIM:
         order = moved(t.ndim_, <tuple>flat[1], <tuple>flat[2])
         if order is None:
@@ -186,6 +192,18 @@ cdef object filled_of_size(PyObject** flat, bint ones):
         return NotImplemented
     made = sized(flat)
     return made if made is NotImplemented else filled(<Tensor>made, ones)
+
+
+cdef object made_beside(Op op, Tensor t, PyObject** flat):
+    """A tensor of plain sizes with the dtype and device of another, where no others are asked for."""
+    cdef PyObject* inner[5]
+    cdef object place = t.storage_.dev.device if flat[4] == Py_None_ptr else <object>flat[4]
+    inner[0], inner[2], inner[3], inner[4] = flat[1], flat[3], <PyObject*>place, flat[5]
+    inner[1] = DTYPES[t.dtype_.index] if flat[2] == Py_None_ptr else flat[2]
+    made = sized(inner)
+    if made is NotImplemented or op.shortcut == SHORT_NEW_EMPTY:
+        return made
+    return filled(<Tensor>made, op.shortcut == SHORT_NEW_ONES)
 
 
 cdef object drawn_of_size(Op op, PyObject** flat):

@@ -30,9 +30,13 @@ def kron(self: Any, other: Any) -> Any:
     """Multiply each element of one tensor with the whole of another, laid out in blocks."""
     ndim = max(self.ndim, other.ndim)
     a, b = _padded(self.shape, ndim), _padded(other.shape, ndim)
-    left = self.reshape(tuple(n for size in a for n in (size, 1)))
-    right = other.reshape(tuple(n for size in b for n in (1, size)))
-    return (left * right).reshape(tuple(m * n for m, n in zip(a, b, strict=True)))
+    rows: list[int] = []
+    columns: list[int] = []
+    for m, n in zip(a, b, strict=True):
+        rows += (m, 1)
+        columns += (1, n)
+    product = self.reshape(tuple(rows)) * other.reshape(tuple(columns))
+    return product.reshape(tuple([m * n for m, n in zip(a, b, strict=True)]))
 
 
 def _cross_dim(input: Any, other: Any, dim: int | None) -> int:

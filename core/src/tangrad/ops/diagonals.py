@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import Any
 
 import tangrad
@@ -9,6 +10,7 @@ from tangrad.ops.creation import allocate, finished, require_strided, written
 from tangrad.ops.define import composite
 from tangrad.ops.movement import wrap_dim
 from tangrad.ops.slicing import diagonal_backward
+from tangrad.tensor.construct import index_vector
 
 
 @composite(
@@ -53,11 +55,28 @@ def _triangle(
     if dtype not in (tangrad.int64, tangrad.int32):
         name = "tril_indices" if lower else "triu_indices"
         raise NotImplementedError(f'"{name}" not implemented for {dtype}; use int64 or int32')
+    if row <= _FEW and col <= _FEW:
+        return _listed_triangle(row, col, offset, device, lower).to(dtype)
     count = _below(row, col, offset) if lower else row * col - _below(row, col, offset - 1)
     rows = tangrad.arange(row, device=device).unsqueeze(1)
     columns = tangrad.arange(col, device=device)
     inside = columns - rows <= offset if lower else columns - rows >= offset
     return inside.nonzero_static(size=count).t().contiguous().to(dtype)
+
+
+# Up to here rows are put together faster one by one than by a mask of the whole matrix.
+_FEW = 512
+
+
+def _listed_triangle(row: int, col: int, offset: int, device: Any, lower: bool) -> Any:
+    line = array("q", range(col))
+    rows, columns = array("q"), array("q")
+    for i in range(row):
+        edge = min(max(i + offset + lower, 0), col)
+        found = line[:edge] if lower else line[edge:]
+        columns += found
+        rows += array("q", (i,)) * len(found)
+    return index_vector(rows + columns, device).reshape((2, len(rows)))
 
 
 def _below(row: int, col: int, offset: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from tangrad.ops.define import composite
@@ -14,16 +15,17 @@ from tangrad.ops.movement import numel_of
 # as nothing that follows mentions it: as a batched matrix product where both operands have it.
 
 
-def _parse_einsum(equation: str, operands: Sequence[Any]) -> tuple[list[list[Any]], list[Any]]:
+@lru_cache(maxsize=256)
+def _parse_einsum(equation: str, ranks: tuple[int, ...]) -> tuple[list[list[Any]], list[Any]]:
     """Give the labels of every operand and of the result; ellipses become numbers < 0."""
     terms, arrow, output = equation.replace(" ", "").partition("->")
     inputs = terms.split(",")
-    if len(inputs) != len(operands):
+    if len(inputs) != len(ranks):
         raise RuntimeError(
             f"einsum(): the equation '{equation}' has {len(inputs)} operands, "
-            f"but {len(operands)} were provided"
+            f"but {len(ranks)} were provided"
         )
-    labels = [_operand_labels(term, x) for term, x in zip(inputs, operands, strict=True)]
+    labels = [_operand_labels(term, rank) for term, rank in zip(inputs, ranks, strict=True)]
     rest = sorted({c for term in labels for c in term if isinstance(c, int)})
     if arrow:
         return labels, _output_labels(output, rest, labels)
@@ -39,14 +41,14 @@ def _check_letters(term: str) -> None:
         )
 
 
-def _operand_labels(term: str, x: Any) -> list[Any]:
+def _operand_labels(term: str, rank: int) -> list[Any]:
     _check_letters(term)
     before, dots, after = term.partition("...")
-    covered = x.ndim - len(before) - len(after)
+    covered = rank - len(before) - len(after)
     if covered < 0 or (covered and not dots):
         raise RuntimeError(
             f"einsum(): the number of subscripts in the equation ({len(before) + len(after)}) "
-            f"does not match the number of dimensions ({x.ndim}) for operand '{term}'"
+            f"does not match the number of dimensions ({rank}) for operand '{term}'"
         )
     return [*before, *range(-covered, 0), *after]
 
@@ -68,6 +70,8 @@ def _output_labels(output: str, rest: list[Any], labels: list[list[Any]]) -> lis
 
 def _without_repeats(x: Any, labels: list[Any]) -> tuple[Any, list[Any]]:
     """Take the diagonal of dimensions that carry one label."""
+    if len(set(labels)) == len(labels):
+        return x, labels
     labels = list(labels)
     for c in dict.fromkeys(labels):
         while labels.count(c) > 1:
@@ -83,9 +87,15 @@ def _without_repeats(x: Any, labels: list[Any]) -> tuple[Any, list[Any]]:
     return x, labels
 
 
+def _permuted(x: Any, order: list[int]) -> Any:
+    return x if order == sorted(order) else x.permute(tuple(order))
+
+
 def _aligned(x: Any, labels: list[Any], order: list[Any]) -> Any:
     """Permute a tensor to the common order of labels, with size one where it lacks a label."""
-    x = x.permute(tuple(labels.index(c) for c in order if c in labels))
+    x = _permuted(x, [labels.index(c) for c in order if c in labels])
+    if x.ndim == len(order):
+        return x
     sizes = iter(x.shape)
     return x.reshape(tuple(next(sizes) if c in labels else 1 for c in order))
 
@@ -115,24 +125,19 @@ def _sum_of_products(a: Any, b: Any, summed: list[int]) -> Any:
             b = b.sum((d,), keepdim=True)
     if not both:
         return a * b
+    sizes = [max(pair) for pair in zip(a.shape, b.shape, strict=True)]
     others = [d for d in range(a.ndim) if d not in both]
     batch = [d for d in others if a.shape[d] != 1 and b.shape[d] != 1]
     rows = [d for d in others if d not in batch and b.shape[d] == 1]
     columns = [d for d in others if d not in batch and d not in rows]
-    count = {
-        id(part): numel_of([max(a.shape[d], b.shape[d]) for d in part])
-        for part in (batch, rows, columns, both)
-    }
-    left = a.permute((*batch, *rows, *both, *columns)).reshape(
-        (count[id(batch)], count[id(rows)], count[id(both)])
-    )
-    right = b.permute((*batch, *both, *columns, *rows)).reshape(
-        (count[id(batch)], count[id(both)], count[id(columns)])
-    )
-    sizes = [max(a.shape[d], b.shape[d]) for d in (*batch, *rows, *columns)]
-    product = left.bmm(right).reshape((*sizes, *(1 for _ in both)))
+    parts = (batch, rows, both, columns)
+    groups, above, within, beside = [numel_of([sizes[d] for d in part]) for part in parts]
+    left = _permuted(a, [*batch, *rows, *both, *columns]).reshape((groups, above, within))
+    right = _permuted(b, [*batch, *both, *columns, *rows]).reshape((groups, within, beside))
     order = [*batch, *rows, *columns, *both]
-    return product.permute(tuple(order.index(d) for d in range(a.ndim)))
+    left_over = [1 if d in both else sizes[d] for d in order]
+    product = left.bmm(right).reshape(tuple(left_over))
+    return _permuted(product, [order.index(d) for d in range(a.ndim)])
 
 
 @composite(
@@ -163,7 +168,7 @@ def einsum(equation: str, operands: Sequence[Any]) -> Any:
         equation: labels of each operand, comma separated, and after "->" of the result
             (default: the labels that occur once, sorted). "..." stands for broadcast dimensions.
     """
-    labels, output = _parse_einsum(equation, operands)
+    labels, output = _parse_einsum(equation, tuple([x.ndim for x in operands]))
     plain = [_without_repeats(x, term) for x, term in zip(operands, labels, strict=True)]
     operands, labels = [x for x, _ in plain], [term for _, term in plain]
     sizes = _label_sizes(operands, labels)

@@ -90,6 +90,8 @@ _masked_fill = pointwise(
     oracle="masked_fill",
     doc="Replace the elements where `mask` is true; the dtypes are promoted.",
 )
+_masked_fill.title = "masked_fill"  # in messages, for programs call this by no name
+_masked_fill.inplace.title = "masked_fill_"
 
 
 def _element(value: Any, dtype: Any) -> Any:

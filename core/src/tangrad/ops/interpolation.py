@@ -24,7 +24,7 @@ from tangrad.ops.pooling_adaptive import (
     adaptive_avg_pool2d,
     adaptive_avg_pool3d,
 )
-from tangrad.tensor.construct import tensor
+from tangrad.tensor.construct import index_vector, tensor
 
 _AREA = {1: adaptive_avg_pool1d, 2: adaptive_avg_pool2d, 3: adaptive_avg_pool3d}
 _NEAREST = ("nearest", "nearest-exact")
@@ -154,12 +154,12 @@ def _weighted(input: Any, dim: int, taps: Taps) -> Any:
         listed = [place for row in zip(*(p for p, _ in taps), strict=True) for place in row]
         factors = [w for row in zip(*(w for _, w in taps), strict=True) for w in row]
         shape = (len(listed) // len(taps), len(taps))
-        index = tensor(listed, dtype=tangrad.int64, device=input.device)
+        index = index_vector(listed, input.device)
         taken = input.index_select(dim, index).unflatten(dim, shape)
         return (taken * tensor(factors, **like).reshape((*shape, *tail))).sum(dim + 1)
     result = None
     for places, weights in taps:
-        index = tensor(places, dtype=tangrad.int64, device=input.device)
+        index = index_vector(places, input.device)
         taken = input.index_select(dim, index)
         weight = tensor(weights, **like).reshape((-1, *tail))
         # In place: these are large and fresh, and memory is what resampling waits for.
@@ -247,7 +247,7 @@ def _resample_nearest(input: Any, sizes: Ints, exact: bool, scales: list[float |
     for dim, (out, scale) in enumerate(zip(sizes, scales, strict=True), 2):
         places = _nearest_places(input.shape[dim], out, exact, scale, by_sizes)
         if places != tuple(range(input.shape[dim])):
-            x = x.index_select(dim, tensor(places, dtype=tangrad.int64, device=input.device))
+            x = x.index_select(dim, index_vector(places, input.device))
     return input.clone() if x is input else x
 
 
@@ -394,7 +394,7 @@ def interpolate(
         raise ValueError("Lanczos mode requires antialias=True and align_corners=False")
     if mode == "area":
         return _AREA[rank](input, sizes)
-    if any(n < 1 for n in (*tuple(input.shape)[2:], *sizes)):
+    if min(*input.shape[2:], *sizes) < 1:
         raise RuntimeError(
             "Input and output sizes should be greater than 0, but got input "
             f"{list(input.shape)[2:]} and output {list(sizes)} (interpolate)"

@@ -357,7 +357,7 @@ def cross_entropy(
     if not 0 <= label_smoothing <= 1:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
     require_float_input("cross_entropy", input)
-    by_probability = tuple(target.shape) == tuple(input.shape)
+    by_probability = target.shape == input.shape
     if by_probability and not target.dtype.is_floating_point:
         raise RuntimeError(
             "Expected floating point type for target with class probabilities, got "

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import tangrad
 from tangrad.ops.convolution import in_format_of
 from tangrad.ops.define import composite
 from tangrad.ops.movement import Ints
 from tangrad.ops.rearrange import check_pad, constant_pad_nd, pad_pairs
-from tangrad.tensor.construct import tensor
+from tangrad.tensor.construct import index_vector
 
 
 def _reflected(size: int, before: int, after: int) -> list[int]:
@@ -104,8 +103,7 @@ def pad(input: Any, pad: Ints, mode: str, value: Any) -> Any:
     for i, (before, after) in enumerate(pad_pairs(pad), 1):
         places = _PLACES[mode](input.shape[-i], before, after)
         if before or after:
-            index = tensor(places, dtype=tangrad.int64, device=input.device)
-            result = result.index_select(input.ndim - i, index)
+            result = result.index_select(input.ndim - i, index_vector(places, input.device))
     if result is input:
         return input.clone()
     return result if mode == "circular" else in_format_of(result, input)

@@ -160,7 +160,7 @@ max_pool_with_indices = op(
     " int[] dilation, bool ceil_mode) -> (Tensor values, Tensor indices)",
     dtypes="integral floating",
     check=lambda self, kernel_size, stride, padding, dilation, ceil_mode: check_pool(
-        "max_pool", self, kernel_size, stride, padding, dilation, ceil_mode
+        f"max_pool{len(kernel_size)}d", self, kernel_size, stride, padding, dilation, ceil_mode
     ),
     shape=lambda self, kernel_size, stride, padding, dilation, ceil_mode: (
         [
@@ -217,7 +217,7 @@ max_pool_values = op(
     " bool ceil_mode) -> Tensor",
     dtypes="integral floating",
     check=lambda self, kernel_size, stride, padding, dilation, ceil_mode: check_pool(
-        "max_pool", self, kernel_size, stride, padding, dilation, ceil_mode
+        f"max_pool{len(kernel_size)}d", self, kernel_size, stride, padding, dilation, ceil_mode
     ),
     shape=lambda self, kernel_size, stride, padding, dilation, ceil_mode: _values_shape(
         self, kernel_size, stride, padding, dilation, ceil_mode
@@ -501,6 +501,25 @@ def _covered(n: int, k: int, s: int, p: int, out: int, with_padding: bool) -> li
     return counts
 
 
+@lru_cache(maxsize=256)
+def _averages(
+    sizes: Ints, kernel: Ints, stride: Ints, padding: Ints, ceil_mode: bool, with_padding: bool
+) -> tuple[Ints, Ints, list[list[int]], int | None]:
+    """Say how windows lie.
+
+    Returns:
+        The sizes of the result, what to pad by, by how many elements the sums along every
+        dimension are divided, and by how many altogether if it is the same number everywhere.
+    """
+    out = _pooled_sizes(sizes, kernel, stride, padding, (1,) * len(sizes), ceil_mode)
+    geometry = list(zip(sizes, kernel, stride, padding, out, strict=True))
+    grown = [(p, max(0, (o - 1) * s + k - n - p)) for n, k, s, p, o in geometry]
+    counts = [_covered(n, k, s, p, o, with_padding) for n, k, s, p, o in geometry]
+    even = all(len(set(row)) == 1 for row in counts)
+    pads = tuple([n for pair in reversed(grown) for n in pair])
+    return out, pads, counts, numel_of([row[0] for row in counts]) if even else None
+
+
 def _avg_pool(
     name: str,
     spatial: int,
@@ -526,29 +545,25 @@ def _avg_pool(
             f"{name}: input image {list(sizes)} smaller than kernel size {list(kernel)}"
         )
     lead = tuple(input.shape)[:-spatial]
-    out = _pooled_sizes(sizes, kernel, step, padding, ones, ceil_mode)
-    geometry = list(zip(sizes, kernel, step, padding, out, strict=True))
-    grown = [(p, max(0, (o - 1) * s + k - n - p)) for n, k, s, p, o in geometry]
+    out, grown, counts, even = _averages(sizes, kernel, step, padding, ceil_mode, count_include_pad)
     # Sums of narrow floats are kept in float32: one rounding, at the end.
     wide = input.to(tangrad.float32) if input.dtype.itemsize < 4 else input
     x = wide.reshape((numel_of(lead), 1, *sizes))
-    if any(after for _, after in grown) or any(padding):
-        x = tangrad.constant_pad_nd(x, tuple(n for pair in reversed(grown) for n in pair), 0)
-    taps = x.new_ones((1, 1, *kernel))
+    if any(grown):
+        x = tangrad.constant_pad_nd(x, grown, 0)
+    taps = tangrad.ones((1, 1, *kernel), dtype=x.dtype, device=x.device)
     summed = convolution(x, taps, step, (0,) * spatial, ones, 1)
     summed = slice_(summed, 2, 0, out[0], 1)
-    counts = [_covered(n, k, s, p, o, count_include_pad) for n, k, s, p, o in geometry]
-    result = _divided(summed.reshape((*lead, *out)), counts, divisor_override)
-    return in_format_of(result.to(input.dtype), input)
+    divisor = even if divisor_override is None else divisor_override
+    result = _divided(summed.reshape((*lead, *out)), counts, divisor)
+    return in_format_of(result if wide is input else result.to(input.dtype), input)
 
 
 def _divided(sums: Any, counts: list[list[int]], divisor: int | None) -> Any:
-    """Divide the sums of windows by a number, or else by how many elements they have."""
+    """Divide the sums of windows by a number, or else by how many elements each of them has."""
     mode = None if sums.is_floating_point() else "trunc"
     if divisor is not None:
-        return tangrad.div(sums, divisor, rounding_mode=mode)
-    if all(len(set(row)) == 1 for row in counts):
-        return tangrad.div(sums, numel_of([row[0] for row in counts]), rounding_mode=mode)
+        return sums / divisor if mode is None else tangrad.div(sums, divisor, rounding_mode=mode)
     product = sums.new_ones(())
     for axis, row in enumerate(counts):
         along = tensor(row, dtype=sums.dtype, device=sums.device)

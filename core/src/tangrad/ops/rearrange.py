@@ -153,14 +153,16 @@ def roll(self: Any, shifts: Ints, dims: Ints | None) -> Any:
     if self.numel() == 0:
         return self.clone()
     if not dims:
-        return self.reshape((-1,)).roll(shifts, (0,)).reshape(self.shape)
+        return _rolled(self.reshape((-1,)), shifts[0], 0).reshape(self.shape)
     for shift, dim in zip(shifts, dims, strict=True):
-        dim = wrap_dim(dim, self.ndim)
-        size = self.shape[dim]
-        cut = size - shift % size
-        parts = [slice_(self, dim, cut, size, 1), slice_(self, dim, 0, cut, 1)]
-        self = cat(parts, dim)
+        self = _rolled(self, shift, wrap_dim(dim, self.ndim))
     return self
+
+
+def _rolled(self: Any, shift: int, dim: int) -> Any:
+    size = self.shape[dim]
+    cut = size - shift % size
+    return cat([slice_(self, dim, cut, size, 1), slice_(self, dim, 0, cut, 1)], dim)
 
 
 def _check_repeats(self: Any, repeats: Ints, name: str) -> None:

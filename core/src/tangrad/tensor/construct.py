@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Iterable
 from typing import Any
 
 from tangrad import _C
@@ -169,9 +171,22 @@ def _from_python(data: Any, dtype: Any, device: Any) -> Any:
         # A dtype that a plugin registered: only its own cast knows its bits.
         return _from_python(data, None, device).to(dtype)
     buffer, name, shape = pack(data, wanted, exchange.name_of(_default_dtype()), _promote)
-    made = _C.tensor_from_bytes(buffer, exchange.dtype_named(name), shape, device)
+    return _lifted(_C.tensor_from_bytes(buffer, exchange.dtype_named(name), shape, device))
+
+
+def _lifted(made: Any) -> Any:
     stack = _C.get_intercept()
     return made if stack is None else stack.lift(made)
+
+
+def index_vector(numbers: Iterable[int], device: Any) -> Any:
+    """Return a vector of int64 of what is known to be integers, as indices are that an op makes.
+
+    `tensor` finds out first what it is given, which takes longer than to index by few of them.
+    """
+    packed = array("q", numbers)
+    made = _C.tensor_from_bytes(packed, _C.dtype_by_name("int64"), (len(packed),), device)
+    return _lifted(made)
 
 
 def _converted(x: Any, dtype: Any, device: Any) -> Any:
