@@ -220,3 +220,20 @@ def test_cells_of_no_hidden_features(agree, kind, grad):
         return found[0].shape if kind == "LSTMCell" else found.shape
 
     agree(program)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"input_size": 2.5},
+        {"input_size": "2"},
+        {"input_size": 0},
+        {"hidden_size": -1},
+        {"num_layers": 0},
+        {"bias": 1},
+        {"bias": None},
+        {"batch_first": "x"},
+    ],
+)
+def test_sizes_are_positive_integers_and_switches_truth_values(agree, given):
+    agree(lambda t: t.nn.GRU(**{"input_size": 2, "hidden_size": 3, **given}) and None)

@@ -279,7 +279,8 @@ cdef object run_pointwise_outs(Op op, tg_kernel* kernel, DeviceRuntime dev, oper
         if <PyObject*>out == flat[op.tensor_param[0]]:
             check_inplace_shape(op, o, ndim, shape)
         # A modulus is cast, as in PyTorch, by ops that cast nothing else.
-        cast = op.results[i] == RESULT_REAL and want != s.common and can_cast_index(want, o.dtype_.index) and \
+        cast = op.results[i] == RESULT_REAL and want != s.common and <PyObject*>out != flat[op.tensor_param[0]] and \
+            can_cast_index(want, o.dtype_.index) and \
             (KIND[o.dtype_.index] != KIND_COMPLEX or o.dtype_.index == s.common)
         prepare_out(op, o, ndim, shape, o.dtype_.index if cast else want)
         if o.storage_.dev.type is not dev.type:

@@ -44,7 +44,7 @@ fill_ = op(
     errors=lambda s: [
         (s(s.tensor(2), s.tensor(2)), RuntimeError, "0-dimension value tensor"),
         (s(s.tensor(2), 1j), RuntimeError, "without overflow"),
-        (s(s.integers(0, 3, 2), 2**70), RuntimeError, "without overflow"),
+        (s(s.integers(0, 3, 2), 2.0**70), RuntimeError, "without overflow"),
         (s(s.integers(0, 3, 2), math.nan), RuntimeError, "without overflow"),
         (s(s.tensor(2, dtype="float32"), 1e300), RuntimeError, "without overflow"),
         (s(s.tensor(2, dtype="float16"), 70000), RuntimeError, "without overflow"),

@@ -179,6 +179,10 @@ _INTEGER_ENDS = {
 }
 
 
+# PyTorch draws these from a start on, but not without one.
+_UNSIGNED_ENDS = {"uint16": 2**16, "uint32": 2**32}
+
+
 def _random_end(self: Any, to: int | None) -> int:
     if to is not None:
         return to
@@ -290,6 +294,8 @@ def random_from_(self: Any, from_: int, to: int | None, generator: Any) -> Any:
 
     Without an end they range up to the greatest that the dtype represents exactly.
     """
+    if to is None:
+        to = _UNSIGNED_ENDS.get(dtype_name(self.dtype))
     return random_between(self, from_, _random_end(self, to), generator=generator)
 
 

@@ -100,6 +100,10 @@ class RNNBase(Module):
         self.reset_parameters()
 
     def _check_arguments(self, dropout: Any) -> None:
+        for name in ("bias", "batch_first"):
+            flag = getattr(self, name)
+            if not isinstance(flag, bool):
+                raise TypeError(f"{name} should be of type bool, got: {type(flag).__name__}")
         number = isinstance(dropout, (int, float)) and not isinstance(dropout, bool)
         if not number or not 0 <= dropout <= 1:
             raise ValueError(
@@ -108,9 +112,9 @@ class RNNBase(Module):
             )
         for name in ("input_size", "hidden_size", "num_layers"):
             value = getattr(self, name)
-            if name != "input_size" and not isinstance(value, int):
+            if not isinstance(value, int):
                 raise TypeError(f"{name} should be of type int, got: {type(value).__name__}")
-            if name != "input_size" and value <= 0:
+            if value <= 0:
                 raise ValueError(f"{name} must be greater than zero")
         if self.proj_size < 0:
             raise ValueError(
