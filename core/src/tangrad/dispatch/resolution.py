@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 from tangrad import _C
-from tangrad.dispatch.binding import call_by_name
 
 _warned: set[tuple[str, str]] = set()
 _opened: set[str] = set()
@@ -80,9 +79,7 @@ def decomposition(op: _C.Op) -> Callable[..., Any]:
     definition = op.definition
 
     def kernel(outs: tuple[Any, ...] | None, args: tuple[Any, ...]) -> Any:
-        result = call_by_name(
-            definition.decompose, dict(zip(definition.parameter_names, args, strict=True))
-        )
+        result = definition.decomposed(args)
         if definition.schema.written_lists:
             return None
         results = result if isinstance(result, (tuple, list)) else (result,)

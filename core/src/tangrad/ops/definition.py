@@ -240,6 +240,10 @@ class Definition:
         if self.check is not None:
             self._apply(self.check, args)
 
+    def decomposed(self, args: Sequence[Any]) -> Any:
+        """Return what the definition's tensor code makes of bound arguments."""
+        return self._apply(self.decompose, args)
+
     def _apply(self, function: Any, args: Sequence[Any]) -> Any:
         """Call a function with those of the bound arguments that its parameters name."""
         picks = self._picks.get(function)

@@ -404,12 +404,13 @@ topk = op(
 
 def _check_kthvalue(self: Any, k: int, dim: int) -> None:
     _check_ordered("kthvalue", self)
-    if _length(self, dim) == 0:
+    length = _length(self, dim)
+    if length == 0:
         raise IndexError(f"kthvalue(): Expected reduction dim {dim} to have non-zero size.")
-    if k < 1 or k > _length(self, dim):
+    if k < 1 or k > length:
         raise RuntimeError(
             f"kthvalue: selected number k out of range: got k={k} for dimension {dim} of a tensor "
-            f"of shape {tuple(self.shape)}; k must be between 1 and {_length(self, dim)}"
+            f"of shape {tuple(self.shape)}; k must be between 1 and {length}"
         )
 
 
@@ -438,5 +439,6 @@ def kthvalue(self: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     # What lies beyond the k-th need not be in order.
     few = 2 * k <= _length(self, dim)
     values, indices = self.topk(k, dim, largest=False) if few else self.sort(dim=dim, stable=True)
-    values, indices = (x.narrow(dim, k - 1, 1).contiguous() for x in (values, indices))
-    return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
+    if keepdim:
+        return values.narrow(dim, k - 1, 1).clone(), indices.narrow(dim, k - 1, 1).clone()
+    return values.select(dim, k - 1).clone(), indices.select(dim, k - 1).clone()

@@ -108,9 +108,15 @@ def _median_of_none(self: Any) -> Any:
 
 
 def _median_of_all(self: Any, skip_nan: bool) -> Any:
-    if self.numel() == 0:
+    count = self.numel()
+    if count == 0:
         return _median_of_none(self)
-    return _median_dim(self.reshape((-1,)), 0, False, skip_nan)[0]
+    if skip_nan:
+        return _median_dim(self.reshape((-1,)), 0, False, True)[0]
+    values = self.reshape((-1,)).sort(stable=True).values
+    middle, last = values.select(0, (count - 1) // 2), values.select(0, count - 1)
+    # NaN come last.
+    return tangrad.where(last == last, middle, last)
 
 
 def _is_value(self: Any, value: Any) -> Any:
