@@ -25,7 +25,8 @@ def _check_fill(self: Any, value: Any) -> None:
 
 def _filled(np: Any, self: Any, value: Any) -> Any:
     is_real = isinstance(value, complex) and self.dtype.kind != "c"
-    return np.full_like(self, value.real if is_real else value)
+    # By way of an array: a negative number is one of an unsigned dtype modulo its range.
+    return np.full_like(self, np.asarray(value.real if is_real else value).astype(self.dtype))
 
 
 fill_ = op(

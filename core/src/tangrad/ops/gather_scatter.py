@@ -684,7 +684,7 @@ def _index_fill_reference(np: Any, self: Any, dim: int, index: Any, value: Any) 
     out = np.array(self)
     flat, index = _at_least_1d(out), _at_least_1d(index)
     places = check_range(np, index, flat.shape[dim], dim, "index_fill")
-    flat[(slice(None),) * dim + (places,)] = value
+    flat[(slice(None),) * dim + (places,)] = np.asarray(value).astype(self.dtype)
     return out
 
 
