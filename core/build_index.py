@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 FORMS = frozenset({"pointwise", "reduction", "scan", "view", "op", "composite", "overload"})
-NOT_FAMILIES = frozenset({"__init__.py", "define.py", "_index.py"})
+NOT_FAMILIES = frozenset({"__init__.py", "_index.py"})
+LANGUAGE = "definition"  # the folder of the language itself, which defines no op
 OPS_FOLDER = Path(__file__).resolve().parent / "src" / "tangrad" / "ops"
 
 
@@ -47,10 +48,9 @@ def scan(folder: Path) -> list[Definition]:
     """
     found: list[Definition] = []
     owner: dict[str, str] = {}
-    for path in sorted(folder.glob("*.py")):
-        if path.name in NOT_FAMILIES:
-            continue
-        for definition in _with_in_place_overloads(list(_definitions(path))):
+    for path in _families(folder):
+        family = ".".join(path.relative_to(folder).with_suffix("").parts)
+        for definition in _with_in_place_overloads(list(_definitions(path, family))):
             for name in definition.names():
                 if name in owner:
                     raise SystemExit(
@@ -61,10 +61,21 @@ def scan(folder: Path) -> list[Definition]:
     return sorted(found, key=lambda definition: definition.name)
 
 
-def _definitions(path: Path) -> Iterator[Definition]:
+def _families(folder: Path) -> list[Path]:
+    files = sorted(folder.rglob("*.py"))
+    return [
+        path for path in files if path.name not in NOT_FAMILIES and not _is_language(path, folder)
+    ]
+
+
+def _is_language(path: Path, folder: Path) -> bool:
+    return path.relative_to(folder).parts[0] == LANGUAGE
+
+
+def _definitions(path: Path, family: str) -> Iterator[Definition]:
     for statement in ast.parse(path.read_text("utf-8"), str(path)).body:
         for call in _defining_calls(statement):
-            yield _read(call, path)
+            yield _read(call, path, family)
 
 
 def _with_in_place_overloads(found: list[Definition]) -> Iterator[Definition]:
@@ -91,7 +102,7 @@ def _defining_calls(statement: ast.stmt) -> Iterator[ast.Call]:
                 yield candidate
 
 
-def _read(call: ast.Call, path: Path) -> Definition:
+def _read(call: ast.Call, path: Path, family: str) -> Definition:
     place = f"{path}:{call.lineno}"
     match call.args:
         case [ast.Constant(value=str(schema)), *_]:
@@ -102,7 +113,7 @@ def _read(call: ast.Call, path: Path) -> Definition:
     is_overload = isinstance(call.func, ast.Name) and call.func.id == "overload"
     return Definition(
         schema.partition("(")[0].strip(),
-        path.stem,
+        family,
         place,
         tuple(map(str, members)) if is_overload else (),
         **_naming(call, place),
@@ -132,7 +143,7 @@ def render(definitions: list[Definition]) -> str:
     lines = [
         '"""Index of the op definitions, made by build_index.py: not edited by hand."""',
         "",
-        "# name of an op, aliases and in-place forms too -> the family module that defines it",
+        "# name of an op, aliases and in-place forms too -> the family that defines it",
         "INDEX = {",
         *(f"    {name!r}: {module!r}," for name, module in sorted(family.items())),
         "}",

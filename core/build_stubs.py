@@ -58,6 +58,8 @@ from tangrad._C import _int, _layout, _memory_format, _number, _sizes
 # What the modules import for themselves.
 IMPORTED = frozenset({"annotations", "Any", "Tensor", "ops", "tangrad"})
 OPERATORS = "add sub mul truediv floordiv mod pow and or xor lshift rshift".split()
+# Public modules of the top level whose file is below `compat/`.
+OTHER_PLACES = ("_utils", "functional", "torch_version")
 HERE = Path(__file__).resolve().parent
 
 
@@ -72,6 +74,7 @@ def write(folder: Path) -> list[Path]:
         "special.pyi": namespace("tangrad.special"),
         "signal/windows.pyi": namespace("tangrad.signal.windows"),
         "nn/functional.pyi": namespace("tangrad.nn.functional"),
+        **{f"{name}.pyi": other_place(name) for name in OTHER_PLACES},
     }
     for name, text in texts.items():
         (folder / "tangrad" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -128,7 +131,10 @@ def top_level() -> str:
         elif isinstance(found, float) or found is None:
             functions.append(f"{name}: {'_float' if found is not None else 'None'}")
     functions += [f"{name}: _dtype" for name in _dtype_names(tangrad)]
-    functions += [f"{name}: Any" for name in (*_legacy_names(), *_plugin_names(tangrad))]
+    # A package of its own brings the stub of the name that it is seen under; without it, Any.
+    absent = "# type: ignore[attr-defined, unused-ignore]"
+    lines += [f"from tangrad import {name} as {name}  {absent}" for name in _plugin_names(tangrad)]
+    functions += [f"{name}: Any" for name in _legacy_names()]
     functions += [f"{name}: _layout" for name in SPARSE_LAYOUTS]
     functions.append("__version__: str")
     return MODULE_HEADER + "\n".join(lines) + "\n\n" + "\n".join(functions) + "\n"
@@ -141,7 +147,7 @@ def namespace(module: str) -> str:
     for name in dir(shown):
         if name.startswith("_") or name in IMPORTED:
             continue
-        found = getattr(shown, name)
+        found = _written(getattr(shown, name))
         if _is_op(found):
             lines += _functions(name, found)
         elif getattr(found, "__module__", module) != module:
@@ -151,6 +157,27 @@ def namespace(module: str) -> str:
         elif isinstance(found, type):
             lines.append(f"class {name}({found.__base__.__name__}): ...")
     return MODULE_HEADER + "\n".join(lines) + "\n"
+
+
+def _written(found: Any) -> Any:
+    """Return the function as it was written, where `__torch_function__` is asked before it."""
+    from tangrad import _C
+
+    return found.__wrapped__ if isinstance(found, _C.Overridable) else found
+
+
+def other_place(name: str) -> str:
+    """Return the stub of `tangrad.<name>`, whose source is in `tangrad.compat`."""
+    place = f"tangrad.compat.{name}"
+    module = importlib.import_module(place)
+    own = [key for key, found in vars(module).items() if _is_of(f"tangrad.{name}", found)]
+    shown = [key for key in getattr(module, "__all__", ()) if key not in own]
+    lines = [f"from {place} import {key} as {key}" for key in own]
+    return "\n".join([*lines, *(f"from tangrad import {key} as {key}" for key in shown)]) + "\n"
+
+
+def _is_of(module: str, found: Any) -> bool:
+    return callable(found) and getattr(found, "__module__", None) == module
 
 
 def return_types() -> str:
@@ -168,9 +195,15 @@ def _submodules(tangrad: Any) -> list[str]:
     return [name for name in tangrad._SUBMODULES if not name.startswith("_")]
 
 
-def _dtype_names(tangrad: Any) -> Iterator[str]:
-    yield from (d.name for d in tangrad._C.registered_dtypes())
-    yield from ("half", "float", "double", "cfloat", "cdouble", "short", "int", "long")
+def _dtype_names(tangrad: Any) -> list[str]:
+    """Return the names of all dtypes, also of those that are registered on first use."""
+    from tangrad.tensor import complex_half, float8, small_dtypes
+
+    aliases = ("half", "float", "double", "cfloat", "cdouble", "short", "int", "long")
+    later = (*float8.FORMATS, *small_dtypes.NAMES, *complex_half.NAMES)
+    return list(
+        dict.fromkeys([*(d.name for d in tangrad._C.registered_dtypes()), *aliases, *later])
+    )
 
 
 def _legacy_names() -> list[str]:
@@ -181,9 +214,11 @@ def _legacy_names() -> list[str]:
 
 
 def _plugin_names(tangrad: Any) -> list[str]:
+    """Return the names at the top level that packages of their own are seen under."""
     from tangrad.plugins import namespaces
 
-    return sorted({name.partition(".")[0] for name in namespaces.names()} - set(dir(tangrad)))
+    known = {name for name in namespaces._neutral() if name != "Tensor"} | set(namespaces.names())
+    return sorted({name.partition(".")[0] for name in known} - set(tangrad._SUBMODULES))
 
 
 # --- one name -------------------------------------------------------------------------------------
@@ -262,7 +297,7 @@ def _spread(member: Any, declared: list[Any]) -> int | None:
 
 
 def _parameters(declared: list[Any], method: bool, spread: int | None) -> list[str]:
-    from tangrad.ops.schema import REQUIRED
+    from tangrad.ops.definition.schema import REQUIRED
 
     parts, starred = [], False
     for i, p in enumerate(declared):

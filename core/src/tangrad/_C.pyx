@@ -28,7 +28,8 @@ from threading import local as _thread_local
 from tangrad.api cimport (TG_ABI_VERSION, TG_ARG_BOOL, TG_ARG_COMPLEX, TG_ARG_DTYPE, TG_ARG_FLOAT, TG_ARG_INT,
                           TG_ARG_INTS, TG_ARG_NONE, TG_ARG_OTHER, TG_ARG_TENSOR, TG_ARG_TENSORS, TG_ARG_TEXT,
                           TG_CAPSULE_NAME, TG_DECLINED, TG_MAX_PARAMS, tg_api, tg_argument, tg_call, tg_call_kernel,
-                          tg_enter, tg_leave, tg_loop, tg_loop_kernel, tg_operand, tg_scalar, tg_view)
+                          tg_enter, tg_found_kernel, tg_leave, tg_loop, tg_loop_kernel, tg_memory_change, tg_memory_watch, tg_observed,
+                          tg_observer, tg_operand, tg_pool, tg_range, tg_scalar, tg_scratch, tg_task, tg_view)
 
 from tangrad.tensor.size import Size
 
@@ -41,6 +42,7 @@ cdef extern from "Python.h":
     bint PyLong_Check(object)
     bint PyLong_CheckExact(object)
     bint PyBool_Check(object)
+    bint PyUnicode_CheckExact(object)
     bint PyComplex_Check(object)
     bint PySlice_Check(object)
     bint PyTuple_CheckExact(object)
@@ -73,6 +75,8 @@ cdef extern from "native/state.h":
         int inference
         int below_autograd
         int reads
+        bint standing
+        void* observers
     tg_thread_state tg_tls
     newfunc tg_plain_new
     void tg_make_callable(PyTypeObject*, Py_ssize_t)
@@ -81,11 +85,16 @@ cdef extern from "native/state.h":
     void tg_install_constructor(PyTypeObject*, PyObject*)
     int tg_set_class_attribute(PyTypeObject*, const char*, PyObject*) except -1
     int tg_install_dict(int, PyTypeObject*, Py_ssize_t, void (*)(PyObject*) noexcept) except -1
+    void tg_install_edges(PyTypeObject*, PyObject* (*)(PyObject*) noexcept)
     void tg_install_storage(PyTypeObject*, void (*)(PyObject*) noexcept)
 
 cdef extern from "native/size.h":
     int tg_install_size(PyTypeObject*) except -1
     object tg_make_size(int, const int64_t*)
+
+cdef extern from "native/not_a_number.h" nogil:
+    int64_t tg_first_nan_f32(const float*, int64_t)
+    int64_t tg_first_nan_f64(const double*, int64_t)
 
 cdef extern from "native/host_copy.h" nogil:
     ctypedef void (*tg_copy_loop)(char*, int64_t, const char*, int64_t, int64_t) noexcept
@@ -94,7 +103,7 @@ cdef extern from "native/host_copy.h" nogil:
 
 tg_install_size(<PyTypeObject*>Size)
 
-include "native/allocator.pxi"
+include "native/memory/allocator.pxi"
 
 
 class OutOfMemoryError(RuntimeError):
@@ -121,7 +130,10 @@ include "native/dtype.pxi"
 include "native/storage.pxi"
 include "native/tensor.pxi"
 include "native/graph.pxi"
+include "native/tracking.pxi"
 include "native/saved.pxi"
+include "native/observers.pxi"
+include "native/anomaly.pxi"
 include "native/engine.pxi"
 include "native/op.pxi"
 include "native/binding.pxi"
@@ -133,6 +145,7 @@ include "native/plans.pxi"
 include "native/random.pxi"
 include "native/reduction.pxi"
 include "native/view.pxi"
+include "native/twins.pxi"
 include "native/convert.pxi"
 include "native/arrays.pxi"
 include "native/dlpack.pxi"
@@ -178,6 +191,8 @@ def install_constructor(construct, new_of_parameter, metatype, metatype_of_param
 
 cdef Op _probe = Op.__new__(Op)
 tg_make_callable(<PyTypeObject*>Op, <char*>&_probe.vectorcall - <char*><void*>_probe)
+cdef Overridable _overridable_probe = Overridable(None)
+tg_make_callable(<PyTypeObject*>Overridable, <char*>&_overridable_probe.vectorcall - <char*><void*>_overridable_probe)
 
 
 cdef Tensor _first = Tensor.__new__(Tensor)

@@ -29,10 +29,10 @@ from tangrad._C import result_type as result_type
 from tangrad._C import set_default_device as set_default_device
 from tangrad._C import set_default_dtype as set_default_dtype
 from tangrad._C import strided as strided
+from tangrad.compat.torch_version import TorchVersion as _TorchVersion
 from tangrad.plugins import namespaces as _namespaces
 from tangrad.tensor import protocol as _protocol
 from tangrad.tensor.size import Size as Size
-from tangrad.torch_version import TorchVersion as _TorchVersion
 
 TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without its import
 if TYPE_CHECKING:
@@ -59,6 +59,17 @@ _LAZY = {
         ("from_numpy", "frombuffer", "from_dlpack", "from_file", "to_dlpack"), "tensor.exchange"
     ),
     **dict.fromkeys(("finfo", "iinfo"), "tensor.finfo"),
+    **dict.fromkeys(
+        (
+            "qscheme",
+            "per_channel_affine",
+            "per_channel_affine_float_qparams",
+            "per_channel_symmetric",
+            "per_tensor_affine",
+            "per_tensor_symmetric",
+        ),
+        "tensor.qscheme",
+    ),
     **dict.fromkeys(("set_printoptions",), "tensor.printing"),
     **dict.fromkeys(
         (
@@ -137,6 +148,15 @@ _LAZY = {
     **dict.fromkeys(
         (
             "_assert",
+            "_check",
+            "_check_index",
+            "_check_is_size",
+            "_check_not_implemented",
+            "_check_tensor_all",
+            "_check_tensor_all_with",
+            "_check_type",
+            "_check_value",
+            "_check_with",
             "is_tensor",
             "is_floating_point",
             "is_complex",
@@ -155,7 +175,7 @@ _LAZY = {
             "is_signed",
             "resize_as_",
         ),
-        "functions",
+        "compat.functions",
     ),
     "TypedStorage": "tensor.storages",
     **dict.fromkeys(
@@ -235,7 +255,6 @@ _LAZY = {
     "summary": "nn.summary",
 }
 _SUBMODULES = (
-    "array_api",
     "amp",
     "autograd",
     "func",
@@ -258,7 +277,6 @@ _SUBMODULES = (
     "plugin",
     "plugins",
     "ops",
-    "quasirandom",
     "random",
     "storage",
     "expr",
@@ -276,6 +294,11 @@ _SUBMODULES = (
     "_C",
     "_utils",
 )
+# Modules whose public place, which PyTorch gives them, is `tangrad.NAME`.
+_OWN_PLACES = {
+    name: f"compat.{name}"
+    for name in ("_utils", "foreach", "functional", "functions", "stand_in", "torch_version")
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -304,15 +327,15 @@ def _find(name: str) -> Any:
         legacy = find(name)
         if legacy is not None:
             return legacy
-    from tangrad.ops import registry
+    from tangrad.ops.definition import registry
 
     try:
         return registry.function(name)
     except AttributeError:
         pass
     if name.startswith("_foreach_"):  # of those that are no ops by themselves
-        __import__("tangrad.foreach")
-        return _sys.modules["tangrad.foreach"].find(name)
+        __import__("tangrad.compat.foreach")
+        return _sys.modules["tangrad.compat.foreach"].find(name)
     from tangrad.tensor.foreign import find_registered
 
     found = find_registered(name)
@@ -320,11 +343,11 @@ def _find(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    from tangrad.ops import registry
+    from tangrad.ops.definition import registry
 
     public = {
         name
-        for name, op in registry.load_all().items()
+        for name, op in registry.load_plain().items()
         if op.definition.function and op.definition.namespace is None
     }
     return sorted(public | set(globals()) | set(_LAZY) | set(_SUBMODULES))
@@ -340,7 +363,7 @@ def _find_method(name: str) -> object:
         from tangrad.utils.swap import module_load
 
         return module_load
-    from tangrad.ops import registry
+    from tangrad.ops.definition import registry
 
     try:
         return registry.method(name)
@@ -349,13 +372,26 @@ def _find_method(name: str) -> object:
 
 
 def _method_names() -> list[str]:
-    from tangrad.ops import registry
+    from tangrad.ops.definition import registry
 
-    return ["backward", "module_load", *registry.load_all()]
+    return ["backward", "module_load", *registry.load_plain()]
 
 
 def _flag_names() -> set[str]:
     return {*_C.registered_devices(), *_namespaces.device_flags()}
+
+
+def _find_layouts() -> None:
+    """Let the plugins register their layouts; the compiled core asks when one is unknown."""
+    from tangrad.plugins.hooks import call_hook_once
+
+    call_hook_once("tangrad_register_layouts")
+
+
+def _is_public(name: str) -> bool:
+    from tangrad.ops.definition import registry
+
+    return name in globals() or name in _LAZY or name in _SUBMODULES or registry.is_known(name)
 
 
 def _find_driver(name: str) -> None:
@@ -379,15 +415,24 @@ def _resolve(op: object, slot: int, kind: object) -> object:
 
 
 def _find_op(name: str) -> object:
-    from tangrad.ops.registry import find
+    from tangrad.ops.definition.registry import find
 
     return find(name)
 
 
+def _load_library(path: object) -> None:
+    """Make the ops of an extension for PyTorch known; `tangrad.ops.load_library`."""
+    from tangrad.library.foreign import load_library
+
+    load_library(path)  # type: ignore[arg-type]
+
+
 _namespaces.install()
+_namespaces.own_places = _OWN_PLACES
 _protocol.find_further, _protocol.further_names = _find_method, _method_names
 _protocol.device_names = _flag_names
 _C.set_driver_source(_find_driver, lambda name: name in _namespaces.device_flags())
+_C.set_layout_source(_find_layouts, _is_public)
 _C.set_slow_dispatch(_slow_dispatch)
 _C.set_resolver(_resolve)
 _C.set_op_source(_find_op)

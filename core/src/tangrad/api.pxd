@@ -85,6 +85,58 @@ cdef extern from "native/tangrad_abi.h":
     ctypedef int (*tg_call_kernel)(const tg_call*, void*) noexcept nogil
     ctypedef void* (*tg_enter)(void*, PyObject*) except? NULL
     ctypedef void (*tg_leave)(void*, PyObject*, void*) noexcept
+    ctypedef struct tg_observed:
+        int32_t size
+        int32_t nargs
+        PyObject* op
+        PyObject** args
+        PyObject* out
+        PyObject* result
+    ctypedef struct tg_observer:
+        int32_t size
+        int32_t flags
+        void* context
+        int (*enter)(void*, const tg_observed*, void**) except -1
+        void (*leave)(void*, const tg_observed*, void*) noexcept
+        int (*enter_node)(void*, PyObject*, void**) except -1
+        void (*leave_node)(void*, PyObject*, void*) noexcept
+    ctypedef struct tg_memory_change:
+        int32_t size
+        int32_t sign
+        int64_t allocator
+        uint64_t address
+        int64_t nbytes
+        int64_t allocated
+    ctypedef struct tg_memory_watch:
+        int32_t size
+        int32_t flags
+        void* context
+        void (*changed)(void*, const tg_memory_change*) noexcept nogil
+    ctypedef struct tg_scratch:
+        void* data
+        uint64_t handle
+        int64_t offset
+        int64_t nbytes
+        void* block
+    ctypedef void (*tg_task)(int64_t, void*) noexcept nogil
+    ctypedef void (*tg_range)(int64_t, int64_t, void*) noexcept nogil
+    ctypedef struct tg_pool:
+        int32_t size
+        int32_t flags
+        const char* instruction_set
+        int (*threads)() noexcept nogil
+        void (*run)(int64_t, tg_task, void*) noexcept nogil
+    enum:
+        TG_KERNEL_LOOP
+        TG_KERNEL_PYTHON
+        TG_KERNEL_CALL
+    ctypedef struct tg_found_kernel:
+        int32_t kind
+        int32_t reserved
+        tg_loop_kernel loop
+        tg_call_kernel call
+        void* context
+        PyObject* callable
     ctypedef struct tg_api:
         int32_t version
         int32_t size
@@ -103,4 +155,24 @@ cdef extern from "native/tangrad_abi.h":
         int (*register_call_kernel)(const char*, const char*, const char*, const char*, tg_call_kernel, void*) except -1
         int (*register_kernel_of)(PyObject*, const char*, const char*, const char*, tg_loop_kernel, tg_call_kernel,
                                   void*) except -1
+        void* (*device)(const char*, int) except NULL
+        void* (*device_of)(PyObject*) noexcept
+        int (*current_stream)(void*, uint64_t*) except -1 nogil
+        int (*scratch)(void*, size_t, uint64_t, tg_scratch*) except -1 nogil
+        void (*release_scratch)(tg_scratch*) noexcept nogil
+        int (*install_pool)(const tg_pool*) except -1
+        const tg_pool* (*pool)() noexcept nogil
+        void (*parallel_for)(int64_t, int64_t, int64_t, tg_range, void*) noexcept nogil
+        PyObject* (*op)(const char*) except NULL
+        const char* (*op_name)(PyObject*) except NULL
+        int (*op_number)(PyObject*) noexcept
+        int (*find_kernel)(PyObject*, const char*, const char*, const char*, tg_found_kernel*) except -1
+        int (*push_observer)(const tg_observer*) except -1
+        int (*pop_observer)(const tg_observer*) except -1
+        uint64_t (*nodes_made)() noexcept
+        uint64_t (*node_number)(PyObject*) noexcept
+        PyObject* (*node_op)(PyObject*) noexcept
+        PyObject* (*node_name)(PyObject*) except NULL
+        int (*watch_memory)(const tg_memory_watch*) except -1
+        int (*unwatch_memory)(const tg_memory_watch*) except -1
     const tg_api* tg_import_api(int needed) except NULL

@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else list(arguments)
     if given[:1] == ["run"] and len(given) > 1 and not given[1].startswith("-"):
         # What follows the program is the program's, also what looks like an option.
-        from tangrad.stand_in import run_program
+        from tangrad.compat.stand_in import run_program
 
         return run_program(given[1], given[2:])
     parser = argparse.ArgumentParser(prog="python -m tangrad", description="Inspect tangrad.")
@@ -100,6 +100,9 @@ def _add_own(commands: Any) -> None:
     inspect.set_defaults(run=_inspect)
     run = commands.add_parser("run", help="run a program in which `import torch` is tangrad")
     run.add_argument("program", metavar="PROGRAM", help="a file, as `python PROGRAM` takes it")
+    alias = commands.add_parser("alias", help="have `import torch` give tangrad everywhere here")
+    alias.add_argument("action", choices=("install", "remove"))
+    alias.set_defaults(run=_alias)
     run.add_argument("arguments", metavar="ARGUMENT", nargs="*", help="the program's own")
 
 
@@ -114,7 +117,7 @@ def _info(options: argparse.Namespace) -> None:
 
 
 def _op(options: argparse.Namespace) -> int:
-    from tangrad.ops.describe import describe
+    from tangrad.ops.definition.describe import describe
 
     try:
         print(describe(options.name))
@@ -226,3 +229,18 @@ def _paragraph(failure: Mapping[str, str]) -> list[str]:
         f"  remedy  {failure['remedy']}",
         *(f"    {line}" for line in failure["traceback"].splitlines()),
     ]
+
+
+def _alias(options: argparse.Namespace) -> int:
+    from tangrad.compat import alias
+
+    try:
+        changed = alias.install() if options.action == "install" else alias.remove()
+    except alias.AliasError as error:
+        print(f"python -m tangrad alias: {error}", file=sys.stderr)
+        return 1
+    for place in changed:
+        print(place)
+    if not changed:
+        print("there is no alias in this environment")
+    return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tangrad.ops import registry
+from tangrad.ops.definition import registry
 
 
 def __getattr__(name: str) -> Any:
@@ -18,5 +18,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    found = (op.return_type for op in registry.load_all().values() if op.return_type is not None)
+    found = (op.return_type for op in registry.load_plain().values() if op.return_type is not None)
     return sorted({kind.__name__ for kind in found if not kind.__name__.startswith("_")})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tangrad.ops.shown import show
+from tangrad.ops.definition.shown import show
 
 _TOP_LEVEL = (
     "digamma erf erfc erfinv exp2 expm1 i0 log1p log_softmax logit logsumexp polygamma round sinc"

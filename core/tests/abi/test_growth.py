@@ -55,6 +55,26 @@ def test_backend_that_is_newer_than_the_core_is_refused(workshop, tmp_path):
     assert f"the installed tangrad has version {version} (" in done.stderr
 
 
+def test_wheel_that_was_built_for_an_older_table_still_loads(workshop, tmp_path):
+    older = Path(shutil.copytree(Path(include_directory()) / "native", tmp_path / "older/native"))
+    header = older / "tangrad_abi.h"
+    text = header.read_text("utf-8").replace("TG_ABI_VERSION 3\n", "TG_ABI_VERSION 2\n")
+    text = re.sub(r"/\* ---- since version 3.*(?=typedef struct tg_api)", "", text, flags=re.S)
+    text = re.sub(r"    /\* since version 3.*(?=\} tg_api;)", "", text, flags=re.S)
+    header.write_text(text, "utf-8")
+    folder = workshop.backend("noop_backend", TANGRAD_INCLUDE=str(older.parent))
+    done = workshop.run(
+        "import noop_backend as noop, tangrad\n"
+        "built, built_size, now, size = noop.versions()\n"
+        "print(built, now > built, size > built_size, hasattr(noop, 'scratch'))\n"
+        "noop.push(0); tangrad.ones(2) * 2; noop.pop(0)\n"
+        "print(noop.counts(0)[0] >= 1)\n",
+        folder,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["2 True True False", "True"]
+
+
 @pytest.fixture
 def grown_core(tmp_path):
     """Build this core with one more function in its table; returns the folder to import from."""

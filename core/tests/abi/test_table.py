@@ -300,6 +300,106 @@ def test_pop_without_push_is_an_error(noop):
 
 def test_pointer_is_empty_again_after_the_last_pop(noop):
     noop.push(0)
-    assert _C.get_intercept() is not None
+    assert _C.is_intercepted()
     noop.pop(0)
-    assert _C.get_intercept() is None
+    assert not _C.is_intercepted()
+
+
+# --- since version 3 ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def listening(noop):
+    """Note what observers in C are told of a call."""
+
+    def listen(call):
+        noop.push_observer(True)
+        try:
+            call()
+        finally:
+            told = noop.pop_observer(True)
+        return told
+
+    return listen
+
+
+def test_observer_in_c_is_told_arguments_results_and_steps_of_backward(listening):
+    w = tangrad.ones(2, 3, requires_grad=True)
+    y = (w * w).sum()
+    told = listening(lambda: (w @ w.t(), tangrad.zeros_like(y).add_(1.0)))
+    assert told == "(t 6)(matmul 6 6(mm 6 6))(zeros_like 1)(add_ 1 out)"
+    told = listening(y.backward)
+    assert "[SumBackward0(expand 1)][MulBackward0(" in told
+    assert told.endswith("[AccumulateGrad]")
+
+
+def test_observer_in_c_is_left_when_the_op_raises(listening, x):
+    def call():
+        with pytest.raises(RuntimeError, match="must match the size"):
+            x + tangrad.ones(3)
+
+    assert listening(call).endswith("(add 2 3 raised)")
+
+
+def test_observer_that_was_not_pushed_cannot_be_popped(noop):
+    with pytest.raises(RuntimeError, match="no interceptor with that context"):
+        noop.pop_observer(True)
+
+
+def test_scratch_memory_is_the_caching_allocator_s(noop):
+    assert noop.scratch("cpu", 0, 1000) == (0, 1024, True)
+    noop.watch_memory(True)
+    noop.scratch("cpu", 0, 5000)
+    made, gone, _ = noop.watch_memory(False)
+    assert (made, gone) == (1, 1)
+    with pytest.raises(RuntimeError, match="Out of memory"):
+        noop.scratch("cpu", 0, 1 << 60)
+    with pytest.raises(RuntimeError, match="has no memory"):
+        noop.scratch("meta", 0, 8)
+
+
+def test_scratch_and_stream_of_a_device_that_is_not_the_host(noop):
+    pytest.importorskip("tangrad_testing", reason="brings a device whose memory is its own")
+    assert noop.scratch("loopback", 1, 100)[::2] == (0, False)
+    with pytest.raises(RuntimeError, match="does not exist"):
+        noop.scratch("loopback", 7, 100)
+
+
+def test_ranges_are_cut_by_their_grain_alone(noop):
+    assert noop.sum_range(3, 1003, 64) == (sum(range(3, 1003)), 16)
+    assert noop.sum_range(5, 5, 64) == (0, 0)
+    assert noop.sum_range(0, 10, 0) == (45, 10)
+    assert noop.pool()[1] >= 1
+
+
+def test_kernel_is_found_by_op_device_and_dtype(noop, program):
+    printed = program("""
+noop.install_call("mm", "cpu", "float32")
+print(noop.kernel_of("mm", "cpu", "float32"), noop.kernel_of("add", "reference", "int32"))
+""")
+    assert printed == "(3, True) (2, False)"
+    with pytest.raises(TypeError, match="kind composite, which has no kernels"):
+        noop.kernel_of("matmul", "cpu", "float32")
+    with pytest.raises(AttributeError, match="no op named"):
+        noop.kernel_of("no_such_op", "cpu", "float32")
+
+
+def test_watch_of_memory_counts_what_the_statistics_count(noop):
+    noop.watch_memory(True)
+    kept = [tangrad.empty(100, device="reference") for _ in range(3)]
+    del kept[0]
+    made, gone, allocated = noop.watch_memory(False)
+    stats = _C.allocator_of("reference").memory_stats()
+    assert (made, gone, allocated) == (3, 1, stats["allocated_bytes.all.current"])
+    with pytest.raises(RuntimeError, match="is not there"):
+        noop.watch_memory(False)
+
+
+def test_threads_are_those_of_the_package_that_offers_them(program):
+    pytest.importorskip("tangrad_cpu", reason="offers its threads")
+    printed = program("""
+from tangrad.devices import registry
+told = registry.get_driver("cpu").properties(0)
+print(noop.pool() == (told["instruction_set"], told["threads"]), noop.sum_range(0, 10**6, 1000))
+""")
+    assert printed == f"True ({sum(range(10**6))}, 1000)"

@@ -131,6 +131,19 @@ def test_anomaly_mode_names_the_forward_line_of_nan():
     assert "in make_nan" in str(caught.value)
 
 
+@pytest.mark.parametrize("dtype", [tangrad.float32, tangrad.float64, tangrad.bfloat16])
+def test_anomaly_mode_tells_the_first_bad_element_and_what_came_in(dtype):
+    x = tangrad.arange(12.0, dtype=dtype).reshape(3, 4).requires_grad_()
+    with detect_anomaly():
+        y = (x - 6).t().sqrt()
+        with pytest.raises(
+            RuntimeError, match=r"first is at \[0, 0\].*came in: .* between 2 and 2"
+        ):
+            y.backward(tangrad.full((4, 3), 2.0, dtype=dtype))
+        trace = y.grad_fn.metadata["traceback_"]
+    assert "y = (x - 6).t().sqrt()" in trace[-1]
+
+
 def test_anomaly_mode_names_the_forward_line_of_an_error():
     def scale(x):
         y = x.exp()

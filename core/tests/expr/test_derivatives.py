@@ -237,6 +237,22 @@ def test_what_has_no_derivative_says_why(source):
     assert parse(f"where({source} > 0, x, 1)", ("x",)).partial("x") is not None
 
 
+def test_what_is_needed_for_its_type_only_is_not_read():
+    second = parse("conj(x) * y", ("x", "y")).vjp(("y",), "g").vjp(("g",), "h")
+    gradient = parse("conj(x) * y", ("x", "y")).vjp(("x",))
+    assert gradient.free == {"g", "x", "y"}
+    assert gradient.read == {"g", "y"}
+    assert second.read == {"h", "x"}
+
+
+def test_terms_of_absent_names_disappear():
+    e = parse("where(x > 0, a * x - b / y, -conj(b) + a)", ("a", "b", "x", "y"))
+    assert e.without(["b"]).free == {"a", "x"}
+    assert e.without(["a"]).free == {"b", "x", "y"}
+    assert e.without(["a", "b"]).constant() == 0
+    assert e.without(["a"]).source == "where((x > 0), (-(b / y)), (-conj(b)))"
+
+
 def test_parameters_have_derivatives_too():
     e = parse("x ** n", ("x",), ("n",)).partial("n")
     assert typed(e).numpy()(np.array([2.0]), n=3)[0] == pytest.approx(8 * np.log(2))

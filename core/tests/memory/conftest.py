@@ -95,10 +95,10 @@ def build_extension(folder: Path) -> ModuleType:
     build = pytest.importorskip("Cython.Build")
     setuptools = pytest.importorskip("setuptools")
     source = folder / "_allocator_alone.pyx"
-    source.write_text('# cython: language_level=3\ninclude "native/allocator.pxi"\n')
+    source.write_text('# cython: language_level=3\ninclude "native/memory/allocator.pxi"\n')
     extension = setuptools.Extension(
         "_allocator_alone",
-        [str(source), *(str(SOURCES / "native" / name) for name in C_FILES)],
+        [str(source), *(str(SOURCES / "native" / "memory" / name) for name in C_FILES)],
         include_dirs=[str(SOURCES)],
         extra_compile_args=["-std=c11"],
     )

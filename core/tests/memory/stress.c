@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "native/allocator.h"
+#include "native/memory/allocator.h"
 
 enum { THREADS = 4, HELD = 200, ROUNDS = 20000 };
 

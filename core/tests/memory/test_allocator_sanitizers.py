@@ -10,12 +10,16 @@ import pytest
 
 HERE = Path(__file__).parent
 SOURCES = HERE.parents[1] / "src" / "tangrad"
+ALLOCATOR = SOURCES / "native" / "memory"
 C_FILES = ("allocator.c", "allocator_host.c", "allocator_report.c")
 CAUSES_OF_SKIPPING = ("cannot find -l", "unrecognized", "unexpected memory mapping")
 
 
 def compile_stress(sanitizer: str, program: Path) -> subprocess.CompletedProcess[str]:
-    sources = [str(HERE / "stress.c"), *(str(SOURCES / "native" / name) for name in C_FILES)]
+    sources = [
+        str(HERE / "stress.c"),
+        *(str(ALLOCATOR / name) for name in C_FILES),
+    ]
     warnings = ["-Wall", "-Wextra", "-Werror"]
     macros = ["-D_GNU_SOURCE", "-Dcalloc=stress_calloc"]
     flags = ["-std=c11", "-g", "-O1", f"-fsanitize={sanitizer}", "-pthread", f"-I{SOURCES}"]

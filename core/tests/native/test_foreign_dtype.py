@@ -61,3 +61,35 @@ def test_a_taken_name_is_refused(eighths: Any) -> None:
         plugin.register_dtype(
             "eighths", 2, "foreign", "H", codec=(decode, encode), compute="float32"
         )
+
+
+def test_a_gradient_passes_through_casts_and_products(eighths: Any) -> None:
+    x = made([0.5, 1.0], eighths).requires_grad_()
+    (x * x).to(tangrad.float32).sum().backward()
+    assert x.grad.dtype is eighths
+    assert x.grad.tolist() == [1.0, 2.0]
+
+
+def test_elements_are_assigned_and_tensors_made_on_devices(eighths: Any) -> None:
+    x = made([0.5, 1.0], eighths)
+    x[0] = 7.0
+    assert x.tolist() == [7.0, 1.0]
+    assert tangrad.zeros(2, dtype=eighths, device="reference").tolist() == [0.0, 0.0]
+    assert tangrad.empty(2, dtype=eighths, device="meta").dtype is eighths
+
+
+def test_its_limits_are_those_of_its_codes_unless_it_tells_them(eighths: Any) -> None:
+    limits = tangrad.finfo(eighths)
+    assert (limits.min, limits.max, limits.eps, limits.tiny) == (-16.0, 15.875, 0.125, 0.125)
+    name = "eighths_with_limits"
+    told = getattr(tangrad, name, None) or plugin.register_dtype(
+        name, 1, "foreign", "B", codec=(decode, encode), compute="float32", finfo={"max": 15.0}
+    )
+    assert (tangrad.finfo(told).max, tangrad.finfo(told).eps) == (15.0, 0.125)
+    with pytest.raises(ValueError, match="finfo is a dict"):
+        plugin.register_dtype("x", 1, "foreign", "B", codec=(1, 1), compute="float32", finfo=3)
+
+
+def test_it_cannot_be_the_default(eighths: Any) -> None:
+    with pytest.raises(TypeError, match="cannot be the default dtype.*float32"):
+        tangrad.set_default_dtype(eighths)

@@ -13,6 +13,7 @@ import pytest
 
 import tangrad
 
+# The step is a view, which needs no kernel: what is tested is the graph, on every device.
 LONG_CHAIN = """
 import tangrad
 x = tangrad.ones(1, requires_grad=True)
@@ -38,11 +39,11 @@ def run(length: int, step: str, end: str) -> str:
 
 
 def test_a_chain_of_a_million_nodes_goes_backward() -> None:
-    assert run(1_000_000, "y + x" if False else "y + 1", "y.backward()") == "done 1.0"
+    assert run(1_000_000, "y.view(1)", "y.backward()") == "done 1.0"
 
 
 def test_a_chain_of_a_million_nodes_is_destroyed() -> None:
-    assert run(1_000_000, "y + 1", "del y") == "done None"
+    assert run(1_000_000, "y.view(1)", "del y") == "done None"
 
 
 def test_a_chain_of_views_written_in_place_is_destroyed() -> None:

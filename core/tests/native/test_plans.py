@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import tangrad
 from tangrad import ops
-from tangrad.ops.define import op
+from tangrad.ops.definition.define import op
 from tangrad.random import philox
 
 NUMBERS = count()  # an op's name can be taken once

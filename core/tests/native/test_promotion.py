@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import tangrad
-from tangrad.ops.samples import ALL
+from tangrad.ops.definition.samples import ALL
 
 NUMBERS = (True, 2, 2.5, 1j)
 UNSUPPORTED = RuntimeError

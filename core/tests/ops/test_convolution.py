@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tangrad
-from tangrad.ops.convolution import convolution_input, convolution_weight
+from tangrad.ops.nn.convolution import convolution_input, convolution_weight
 
 
 def numbers(*shape: int, seed: int = 0) -> Any:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import tangrad
-from tangrad.ops import diagonals
+from tangrad.ops.creation import diagonals
 
 
 @pytest.mark.parametrize(

@@ -130,3 +130,33 @@ def test_inner_products_of_any_rank(agree):
         agree(program)
     agree(lambda t: t.inner(t.ones(2, 3), t.ones(2, 4)), message=False)
     agree(lambda t: t.inner(t.ones(2, 3), t.ones(2, 3, dtype=t.float64)), message=False)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        lambda t: (t.ones(2, 3), [0, 1], t.ones(3, 4), [1, 2], [0, 2]),
+        lambda t: (t.ones(2, 3), [0, 1], t.ones(3, 4), [1, 2]),
+        lambda t: (t.ones(2, 3, 5), [0, ..., 1], t.ones(5, 4), [1, 2], [..., 2]),
+        lambda t: (t.ones(2, 3), (0, 51), (51,)),
+        lambda t: (t.ones(2, 3), [27, 26], [27]),
+        lambda t: (t.ones(2, 3), t.tensor([0, 1]), t.tensor([1])),
+        lambda t: (t.ones(2, 3), [0, 1], []),
+        lambda t: (t.arange(9.0).reshape(3, 3), [4, 4]),
+        lambda t: (t.ones(2, 3), [0, 77]),
+        lambda t: (t.ones(2, 3), [0, -1]),
+        lambda t: (t.ones(2, 3), [0, 1.5]),
+        lambda t: (t.ones(2, 3), [0, 1, 2]),
+        lambda t: (t.ones(2, 3), ["i", "j"]),
+        lambda t: (t.ones(2, 3),),
+    ],
+)
+def test_einsum_takes_operands_with_their_labels(agree, arguments):
+    agree(lambda t: t.einsum(*arguments(t)), message=False)
+    for name in ("requires_grad_", "sin"):
+        agree(lambda t, name=name: t.einsum(*_each(t, arguments(t), name)), message=False)
+
+
+def _each(t, arguments, name):
+    floating = [isinstance(a, t.Tensor) and a.is_floating_point() for a in arguments]
+    return [getattr(a, name)() if f else a for a, f in zip(arguments, floating, strict=True)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tangrad.ops.samples import (
+from tangrad.ops.definition.samples import (
     ALL,
     COMPLEX,
     INTEGRAL,

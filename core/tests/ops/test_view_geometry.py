@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tangrad
-from tangrad.ops.registry import find
+from tangrad.ops.definition.registry import find
 
 SIZES = st.integers(0, 4)
 SHAPES = st.lists(SIZES, max_size=4).map(tuple)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import pytest
 
 import tangrad
+from tangrad.plugins import namespaces
 from tangrad.plugins.namespaces import MissingPluginError
 
+ABSENT = pytest.mark.skipif(
+    any(find_spec(f"tangrad_{name}") for name in ("distributed", "profiler")),
+    reason="tells what is said of packages that are not installed",
+)
 pytestmark = pytest.mark.skipif(tangrad.cuda.is_available(), reason="the package is installed")
 
 
@@ -26,7 +33,7 @@ def test_a_device_can_be_named_without_its_package():
     ],
 )
 def test_using_it_names_the_package(use):
-    with pytest.raises(MissingPluginError, match=r"pip install tangrad\[cuda\]"):
+    with pytest.raises(MissingPluginError, match=r"tangrad\[cuda\]"):
         use()
 
 
@@ -35,6 +42,7 @@ def test_a_device_that_nobody_knows_cannot_be_named():
         tangrad.device("quantum")
 
 
+@ABSENT
 def test_what_programs_import_for_several_processes_refuses_to_be_called():
     from tangrad.distributed import init_process_group
     from tangrad.nn.parallel import DistributedDataParallel
@@ -42,7 +50,42 @@ def test_what_programs_import_for_several_processes_refuses_to_be_called():
     model = tangrad.nn.Linear(1, 1)
     assert not isinstance(model, DistributedDataParallel)
     for refused in (init_process_group, lambda: DistributedDataParallel(model)):
-        with pytest.raises(MissingPluginError, match=r"pip install tangrad\[distributed\]"):
+        with pytest.raises(MissingPluginError, match=r"tangrad\[distributed\]"):
             refused()
     with pytest.raises(AttributeError):
         tangrad.nn.parallel.nothing
+
+
+def test_a_package_that_exists_is_named_with_how_to_install_it(monkeypatch):
+    monkeypatch.setattr(namespaces, "_is_published", lambda extra: extra == "distributed")
+    told = namespaces._missing_message("distributed", "all_gather")
+    assert told.endswith("run: pip install tangrad[distributed]")
+
+
+def test_a_package_that_does_not_exist_yet_is_not_said_to_be_installable(monkeypatch):
+    monkeypatch.setattr(namespaces, "_is_published", lambda extra: False)
+    told = namespaces._missing_message("distributed", "all_gather")
+    assert "needs the package tangrad[distributed], which does not exist yet" in told
+    assert "pip install" not in told
+
+
+def test_extras_are_those_of_the_installed_core():
+    assert namespaces._is_published("testing")
+    assert namespaces._is_published("array-api")
+    assert not namespaces._is_published("nonsense")
+
+
+@ABSENT
+def test_what_is_only_named_has_its_names():
+    """As defaults of parameters, in lists of activities, in tables."""
+    from tangrad.distributed import ReduceOp
+    from tangrad.profiler import ProfilerAction, ProfilerActivity
+
+    def all_reduce(x, op=ReduceOp.SUM):
+        return op
+
+    assert str(ProfilerActivity.CPU) == "ProfilerActivity.CPU"
+    assert len({ProfilerActivity.CPU, ProfilerActivity.CUDA, ProfilerAction.RECORD}) == 3
+    assert all_reduce(None) is ReduceOp.SUM
+    with pytest.raises(MissingPluginError, match=r"tangrad\[profiler\]"):
+        tangrad.profiler.profile(activities=[ProfilerActivity.CPU])

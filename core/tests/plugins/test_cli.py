@@ -93,7 +93,7 @@ def test_a_plugin_cannot_replace_a_command(installed, capsys):
 
 def test_the_commands_of_the_core_import_no_plugin(installed, monkeypatch, capsys):
     description = SimpleNamespace(describe=lambda name: f"all about {name}")
-    monkeypatch.setitem(sys.modules, "tangrad.ops.describe", description)
+    monkeypatch.setitem(sys.modules, "tangrad.ops.definition.describe", description)
     assert cli.main(["op", "add"]) == 0
     assert capsys.readouterr().out == "all about add\n"
     assert "acme_p" not in sys.modules

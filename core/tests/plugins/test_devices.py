@@ -166,3 +166,93 @@ def test_a_driver_without_memory_methods_says_which_it_lacks(site):
     install(site, "acme", driver())
     with pytest.raises(NotImplementedError, match=r"device 'acme': .*allocate\(\)"):
         registry.get_driver("acme").allocate(8, 0)
+
+
+BARE = """
+from tangrad.plugin import DeviceDriver
+API = 1
+class Bare(DeviceDriver):
+    host = True
+"""
+
+
+def bare(site):
+    site.install("bare-dist", {"tangrad.devices": {"bare": "bare:Bare"}}, {"bare.py": BARE})
+
+
+def test_a_kernel_that_returns_its_result_is_told_to_write_it(site):
+    bare(site)
+    done = site.run(
+        "import warnings; warnings.simplefilter('ignore')\n"
+        "import tangrad\n"
+        "from tangrad.plugin import register_kernel\n"
+        "x = tangrad.ones(2, 2, device='bare')\n"
+        "def kernel(outs, *rest): return tangrad.ones(2, 2)\n"
+        "def polite(outs, *rest): return outs[0].fill_(3)\n"
+        "for op, call in (('mul', lambda: x * x), ('sum', x.sum), ('mm', lambda: x.mm(x)),\n"
+        "                 ('cumsum', lambda: x.cumsum(0))):\n"
+        "    register_kernel(op, polite, device='bare')\n"
+        "    assert call().cpu().max() == 3\n"
+        "    register_kernel(op, kernel, device='bare')\n"
+        "    try: call()\n"
+        "    except TypeError as error: print(error)\n"
+    )
+    told = done.stdout.splitlines()
+    assert len(told) == 4, done.stderr
+    for op, line in zip(("mul", "sum", "mm", "cumsum"), told, strict=True):
+        assert line.startswith(f"the kernel of '{op}' on device 'bare' returned Tensor: ")
+        assert "writes into the tensors of `outs`" in line
+
+
+FALLS_BACK = """
+import warnings
+import tangrad
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    x = tangrad.ones(2, device="bare", requires_grad=True)
+    y = tangrad.nn.functional.softplus(x)
+    tangrad.nn.functional.softplus(x)
+    y.sum().backward()
+for w in caught:
+    print(w.category.__name__, w.filename, w.lineno, w.message)
+"""
+
+
+def test_a_fallback_is_told_at_the_line_that_calls_and_with_a_remedy(site, tmp_path):
+    bare(site)
+    program = tmp_path / "program.py"
+    program.write_text(FALLS_BACK.lstrip("\n"))
+    done = site.run(f"import runpy; runpy.run_path({str(program)!r}, run_name='__main__')")
+    told = done.stdout.splitlines()
+    softplus = [line for line in told if "'nn.functional.softplus' has no kernel" in line]
+    assert len(softplus) == 1, done.stdout + done.stderr
+    assert softplus[0].startswith(f"FallbackWarning {program} 6 ")
+    assert "register_kernel('softplus', kernel, device='bare')" in softplus[0]
+    derived = [line for line in told if "a derivative of 'softplus'" in line]
+    assert len(derived) == 1
+    assert derived[0].startswith(f"FallbackWarning {program} 8 ")
+    assert "kernel_for" in derived[0]
+
+
+def test_the_kernels_of_all_devices_are_listed(site):
+    bare(site)
+    site.install(
+        "gone-dist",
+        {"tangrad.devices": {"gone": "gone:Gone"}},
+        {
+            "gone.py": "from tangrad.plugin import DeviceDriver\nAPI = 1\n"
+            "class Gone(DeviceDriver):\n    def probe(self): return 'no such card'\n"
+        },
+    )
+    done = site.run(
+        "import tangrad\nfrom tangrad.plugin import register_kernel\n"
+        "from tangrad.cli import main\n"
+        "register_kernel('mul', print, device='bare', dtypes=['float32', 'int8'])\n"
+        "main(['op', 'mul']); main(['op', 'dist'])\n"
+    )
+    listed = [line.split() for line in done.stdout.splitlines()]
+    assert ["bare", "int8", "float32", "(bare-dist", "1.0)"] in listed, done.stdout + done.stderr
+    assert ["gone", "not", "asked:", "not", "available:", "no", "such", "card"] in [
+        line[:8] for line in listed
+    ]
+    assert any(line[:2] == ["reference", "NumPy,"] for line in listed)

@@ -1,118 +1,170 @@
-"""What libraries take from `torch._utils` and `torch._jit_internal`, beside PyTorch's."""
+"""What libraries take from PyTorch's private modules: the part that has a meaning here."""
+
+from __future__ import annotations
 
 import subprocess
 import sys
-import textwrap
 
 import pytest
-import torch._jit_internal
-import torch._utils
 
 import tangrad
-from tangrad import _utils, stand_in
+from tangrad._subclasses.fake_tensor import FakeTensor, FakeTensorMode, is_fake
+from tangrad.nn.parallel.scatter_gather import gather, scatter, scatter_kwargs
+from tangrad.nn.utils._named_member_accessor import NamedMemberAccessor
+from tangrad.plugins import namespaces
+from tangrad.utils import _pytree
+from tangrad.utils._contextlib import _DecoratorContextManager
+from tangrad.utils.data.dataloader import _DatasetKind
+from tangrad.utils.data.worker import _generate_state
 
 
-def place(t):
-    return _utils if t is tangrad else torch._utils
+def test_placeholders_serve_annotations_and_refuse_to_be_made():
+    kind = namespaces.refused("somewhere", "Thing", ["ONE"])
+    assert namespaces.is_placeholder(kind)
+    assert not namespaces.is_placeholder(int)
+    assert kind[int] is kind
+    assert isinstance(kind.ONE, kind)
+    assert "Thing.ONE" in repr(kind.ONE)
+    with pytest.raises(RuntimeError, match=r"somewhere\.Thing"):
+        kind()
 
 
-def several(t):
-    kinds = ("float32", "int64", "float32", "float32", "int64")
-    return [t.arange(2 + k).to(getattr(t, kind)) for k, kind in enumerate(kinds)]
+def test_private_packages_are_imported_and_refuse_at_use():
+    from tangrad._dynamo import OptimizedModule, is_compiling
+    from tangrad._dynamo.eval_frame import OptimizedModule as again
+
+    assert OptimizedModule is again
+    assert not is_compiling()
+    with pytest.raises(RuntimeError, match="jit"):
+        OptimizedModule()
+    with pytest.raises(AttributeError):
+        _ = tangrad._no_such_name
 
 
-CALLS = {
-    "flat": lambda t, p: p._flatten_dense_tensors([t.ones(2, 3).t(), t.zeros(()), t.ones(0)]),
-    "apart": lambda t, p: p._unflatten_dense_tensors(t.arange(7), [t.ones(2, 3), t.ones(())]),
-    "too few": lambda t, p: p._unflatten_dense_tensors(t.arange(3), [t.ones(2, 3)]),
-    "nothing": lambda t, p: p._flatten_dense_tensors([]),
-    "groups": lambda t, p: [len(g) for g in p._take_tensors(several(t), 20)],
-    "large ones": lambda t, p: [g[0].numel() for g in p._take_tensors([t.ones(9), t.ones(8)], 4)],
-    "order": lambda t, p: [
-        x.numel() for x in p._reorder_tensors_as(reversed(several(t)), several(t))
+def test_fake_tensors_tell_shapes_and_remember_their_device():
+    mode = FakeTensorMode()
+    x = mode.from_tensor(tangrad.ones(2, 3))
+    with mode:
+        y = x @ tangrad.ones(3, 4)
+        made = tangrad.zeros(5)
+    assert (tuple(y.shape), y.device.type) == ((2, 4), "cpu")
+    assert is_fake(y)
+    assert is_fake(made)
+    assert not is_fake(tangrad.ones(1))
+    assert "size=(2, 4)" in repr(y)
+
+
+def test_fake_tensors_do_not_mix_with_data_unasked():
+    x = FakeTensorMode().from_tensor(tangrad.ones(2))
+    with pytest.raises(AssertionError, match="allow_non_fake_inputs"):
+        _ = x + tangrad.ones(2)
+    allowed = FakeTensorMode(allow_non_fake_inputs=True).from_tensor(tangrad.ones(2))
+    assert is_fake(allowed + tangrad.ones(2))
+    with pytest.raises(RuntimeError, match="on meta"):
+        FakeTensor(FakeTensorMode(), tangrad.ones(2))
+
+
+def test_batches_are_divided_and_put_together():
+    batch = {"x": tangrad.arange(4), "names": ["a"]}
+    parts = scatter(batch, ["cpu", "cpu"])
+    assert [p["x"].tolist() for p in parts] == [[0, 1], [2, 3]]
+    inputs, named = scatter_kwargs((tangrad.arange(4),), None, ["cpu", "cpu"])
+    assert (len(inputs), named) == (2, ({}, {}))
+    assert gather([p["x"] for p in parts], "cpu").tolist() == [0, 1, 2, 3]
+    assert gather([(tangrad.tensor(1.0),), (tangrad.tensor(2.0),)], "cpu")[0].tolist() == [1, 2]
+
+
+def test_members_are_swapped_by_their_paths():
+    model = tangrad.nn.Sequential(tangrad.nn.Linear(2, 2))
+    accessor = NamedMemberAccessor(model)
+    before = accessor.swap_tensor("0.bias", tangrad.ones(2))
+    assert isinstance(before, tangrad.nn.Parameter)
+    assert accessor.get_tensor("0.bias").tolist() == [1, 1]
+    assert accessor.check_keys(["0.weight", "more"]) == (["0.bias"], ["more"])
+    with pytest.raises(AttributeError, match="has no attribute `absent`"):
+        accessor.swap_tensor("0.absent", tangrad.ones(1))
+    with pytest.raises(TypeError, match="not an instance of"):
+        accessor.set_tensor("0.bias", 3)
+
+
+def test_a_context_decorates_functions_and_generators():
+    entered = []
+
+    class Noting(_DecoratorContextManager):
+        def __enter__(self):
+            entered.append("in")
+
+        def __exit__(self, *exc):
+            entered.append("out")
+
+    @Noting()
+    def generate():
+        yield len(entered)
+
+    assert Noting()(lambda: len(entered))() == 1
+    assert list(generate()) == [3]
+    assert entered[-1] == "out"
+
+
+def test_batches_are_fetched_by_the_kind_of_a_data_set():
+    fetch = _DatasetKind.create_fetcher(_DatasetKind.Map, [1, 2, 3], True, list, False)
+    assert fetch.fetch([0, 2]) == [1, 3]
+    stream = _DatasetKind.create_fetcher(_DatasetKind.Iterable, range(3), True, list, True)
+    assert stream.fetch([None, None]) == [0, 1]
+    with pytest.raises(StopIteration):
+        stream.fetch([None, None])
+
+
+def test_seeds_of_workers_are_pytorchs():
+    assert _generate_state(7, 0) == [1369798745, 2153889110, 378758007, 1154287536]
+
+
+def test_trees_tell_their_parts():
+    leaves, spec = _pytree.tree_flatten({"a": [1, (2,)], "b": 3})
+    assert (spec.num_children, spec.num_nodes, spec.num_leaves) == (2, 6, 3)
+    assert spec.child(0).children()[0].is_leaf()
+    assert spec.unflatten(leaves) == {"a": [1, (2,)], "b": 3}
+    assert spec.flatten_up_to({"a": ["x", ("y",)], "b": "z"}) == ["x", "y", "z"]
+    with pytest.raises(ValueError, match="does not begin like"):
+        spec.flatten_up_to({"a": 1})
+
+
+@pytest.mark.parametrize(
+    ("check", "error"),
+    [
+        (tangrad._check, RuntimeError),
+        (tangrad._check_index, IndexError),
+        (tangrad._check_value, ValueError),
+        (tangrad._check_type, TypeError),
+        (tangrad._check_not_implemented, NotImplementedError),
     ],
-    "a number": lambda t, p: p._get_device_index(3),
-    "no number": lambda t, p: p._get_device_index(None),
-    "the host": lambda t, p: p._get_device_index("cpu"),
-    "the host allowed": lambda t, p: p._get_device_index("cpu", allow_cpu=True),
-    "rebuilt": lambda t, p: p._rebuild_tensor_v2(
-        t.arange(6.0)._typed_storage() if t is torch else t.arange(6.0).storage(),
-        1,
-        (2, 2),
-        (2, 1),
-        True,
-        {},
-    ),
-    "a parameter": lambda t, p: type(p._rebuild_parameter(t.ones(2), False, {})).__name__,
-}
+)
+def test_checks_raise_what_their_names_say(check, error):
+    check(True)
+    with pytest.raises(error, match="told"):
+        check(False, lambda: "told")
 
 
-@pytest.mark.parametrize("call", CALLS)
-def test_calls_answer_as_pytorchs(agree, call):
-    agree(lambda t: CALLS[call](t, place(t)), message=False)
+def test_checks_take_no_tensors_for_conditions():
+    with pytest.raises(TypeError, match="cond must be a bool"):
+        tangrad._check(tangrad.tensor(True))
+    tangrad._check_tensor_all(tangrad.tensor([True]))
+    with pytest.raises(RuntimeError, match="Expected cond"):
+        tangrad._check_tensor_all(tangrad.tensor([True, False]))
 
 
-@pytest.mark.parametrize("kind", [ValueError, KeyError, UnicodeDecodeError])
-def test_exceptions_are_carried_to_who_asked(agree, kind):
-    def program(t):
-        try:
-            raise ValueError("here") if kind is ValueError else KeyError("there")
-        except Exception:
-            wrapped = place(t).ExceptionWrapper(where="in worker 1")
-        if kind is UnicodeDecodeError:
-            wrapped.exc_type = kind
-        try:
-            wrapped.reraise()
-        except Exception as error:
-            return type(error).__name__, str(error)[:60]
-
-    agree(program)
+def test_half_complex_numbers_are_stored_and_converted():
+    x = tangrad.tensor([1 + 2j, -3.5j]).to(tangrad.complex32)
+    assert x.element_size() == 4
+    assert x.to(tangrad.complex64).tolist() == [1 + 2j, -3.5j]
 
 
-def test_totals_are_running():
-    assert list(_utils._accumulate([1, 2, 3])) == [1, 3, 6]
-
-
-def test_a_bool_chooses_between_functions():
-    ours, theirs = stand_in.boolean_dispatch, torch._jit_internal.boolean_dispatch
-    for make in (ours, theirs):
-        chosen = make(
-            "flag", 1, False, lambda x, flag=False: "yes", lambda x, flag=False: "no", None, None
-        )
-        answers = [chosen(0), chosen(0, True), chosen(0, flag=True), chosen(0, False)]
-        assert answers == ["no", "yes", "yes", "no"]
-
-
-def test_programs_import_them(tmp_path):
-    program = tmp_path / "program.py"
-    source = """
-        import torch
-        from torch._utils import _flatten_dense_tensors, _get_device_index, ExceptionWrapper
-        from torch._jit_internal import BroadcastingList2, Optional, boolean_dispatch, ignore
-
-        @ignore
-        def f(x: BroadcastingList2[int], y: Optional[int] = None): return x
-
-        @ignore(drop=True)
-        def g(x): return x
-
-        class Mine(torch.Tensor):
-            @classmethod
-            def __torch_function__(cls, func, types, args=(), kwargs=None):
-                with torch._C.DisableTorchFunctionSubclass():
-                    return type(func(*args, **(kwargs or {}))).__name__
-
-        with torch._C.DisableTorchFunction():
-            made = torch.ones(2).as_subclass(Mine)
-        moved = torch._C._nn._parse_to("cpu", torch.float64)
-        print(f(1), g(2), made + 1, moved[:2], _flatten_dense_tensors([torch.ones(2)]).tolist())
-        """
-    program.write_text(textwrap.dedent(source))
-    command = [sys.executable, "-m", "tangrad", "run", str(program)]
-    outcome = subprocess.run(command, capture_output=True, text=True, check=False)
-    expected = "1 2 Tensor (device(type='cpu'), tangrad.float64) [1.0, 1.0]\n"
-    assert (outcome.stdout, outcome.stderr) == (expected, "")
-
-
-def test_private_module_is_an_attribute_of_the_package():
-    assert tangrad._utils._flatten_dense_tensors([tangrad.ones(2)]).tolist() == [1, 1]
+def test_an_alias_is_refused_beside_pytorch():
+    done = subprocess.run(
+        [sys.executable, "-m", "tangrad", "alias", "install"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "PyTorch itself is installed" in done.stderr

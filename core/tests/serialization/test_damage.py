@@ -174,6 +174,95 @@ def test_pickle_bombs_do_nothing(name):
         tangrad.load(packed(BOMBS[name]))
 
 
+UNFOLDING = {
+    "key": lambda tree: b"}" + tree + b"Ns",
+    "member of a set": lambda tree: b"\x8f(" + tree + b"\x90",
+    "member of a frozenset": lambda tree: b"(" + tree + b"\x91",
+    "set of a list": lambda tree: b"cbuiltins\nset\n](" + tree + b"e\x85R",
+    "ordered dict's key": lambda tree: b"ccollections\nOrderedDict\n)R" + tree + b"Ns",
+    "ordered dict of pairs": lambda tree: b"ccollections\nOrderedDict\n]](" + tree + b"Nea\x85R",
+    "counter": lambda tree: b"ccollections\nCounter\n](" + tree + b"e\x85R",
+    "counter's key": lambda tree: b"ccollections\nCounter\n}" + tree + b"K\x01s\x85R",
+    "default dict": lambda tree: b"ccollections\ndefaultdict\nN]](" + tree + b"Nea\x86R",
+    "text": lambda tree: b"cbuiltins\nstr\n" + tree + b"\x85R",
+    "persistent id": lambda tree: tree + b"Q",
+    "layout": lambda tree: b"ctorch.serialization\n_get_layout\n" + tree + b"\x85R",
+    "what is called": lambda tree: tree + b")R",
+    "a function to rebuild by": lambda tree: (
+        b"ctorch._tensor\n_rebuild_from_type_v2\n(ccollections\nCounter\nctorch\nTensor\n]("
+        + tree
+        + b"e\x85NtR"
+    ),
+}
+
+
+@pytest.mark.parametrize("place", UNFOLDING)
+def test_a_tuple_that_unfolds_without_end_is_refused_soon(place):
+    body = UNFOLDING[place](b")q\x00" + b"0h\x00h\x00\x86q\x00" * 60)
+    stream = packed(b"\x80\x02" + body + b".").getvalue()
+    script = "import io, sys, tangrad; tangrad.load(io.BytesIO(sys.stdin.buffer.read()))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], input=stream, capture_output=True, timeout=50
+    )
+    assert b"SerializationError" in done.stderr or b"UnsafeContentError" in done.stderr, done
+
+
+def test_keys_as_deep_as_pytorch_takes_them_are_loaded():
+    key = ()
+    for _ in range(60):
+        key = (key, 1)
+    stream = io.BytesIO()
+    torch.save({"deep": {key: 1, frozenset([key]): 2}}, stream)
+    stream.seek(0)
+    assert tangrad.load(stream) == {"deep": {key: 1, frozenset([key]): 2}}
+
+
+def test_many_uses_of_one_key_are_loaded():
+    key = tuple(range(50))
+    made = [{key: i} for i in range(1_000)]
+    stream = io.BytesIO()
+    tangrad.save(made, stream)
+    stream.seek(0)
+    assert tangrad.load(stream) == made
+
+
+@pytest.mark.parametrize("then", ["save", "load"])
+def test_what_a_killed_save_had_begun_is_removed_later(tmp_path, then):
+    other = tmp_path / "other.pt"
+    tangrad.save(1, other)
+    script = """
+        import os, signal, sys
+        from tangrad.serialization.writing import atomically
+        with atomically(sys.argv[1]) as file:
+            file.write(b"half")
+            os.kill(os.getpid(), signal.SIGKILL)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script), str(tmp_path / "model.pt")]
+    subprocess.run(command, check=False, timeout=50)
+    assert len(list(tmp_path.glob(".model.pt.*.part"))) == 1
+    living = tmp_path / ".model.pt.tangrad-1-1.part"
+    mine = tmp_path / f".model.pt.tangrad-{os.getpid()}-1.part"
+    foreign = tmp_path / ".film.1080.30.part"
+    for kept in (living, mine, foreign):
+        kept.touch()
+    tangrad.save(2, other) if then == "save" else tangrad.load(other)
+    assert set(tmp_path.glob(".*")) == {living, mine, foreign}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the system keeps open files")
+def test_a_save_of_a_process_elsewhere_is_not_removed(tmp_path):
+    """Its number says nothing here, but it holds the lock."""
+    from tangrad.serialization import leftovers
+
+    begun = tmp_path / f".model.pt.tangrad-{2**22 + 1}-1.part"
+    with open(begun, "xb") as file:
+        assert leftovers.lock(file)
+        tangrad.save(1, tmp_path / "other.pt")
+        assert begun.exists()
+    tangrad.save(1, tmp_path / "other.pt")
+    assert not begun.exists()
+
+
 @pytest.mark.parametrize(
     "described",
     [(), (7, "cpu"), ([], "cpu", 0), 7],

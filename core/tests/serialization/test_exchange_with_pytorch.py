@@ -117,6 +117,8 @@ def test_bare_storages_go_both_ways(to, of, zipped):
     assert loaded["again"].data_ptr() == loaded["typed"].data_ptr()
 
 
+# PyTorch says so once in a process, in whichever test is the first.
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated:UserWarning")
 @pytest.mark.parametrize(
     ("to", "of", "zipped"),
     [

@@ -151,7 +151,7 @@ def backward(
         target = t if isinstance(t, _C.Tensor) else getattr(t.node, "variable", None)
         # Of others the walk itself keeps the gradient.
         if g is not None and target is not None and target.is_leaf:
-            _C.accumulate_into(target, g, create_graph)
+            _C.accumulate_into(target, g)
 
 
 _warned_of_cycles = False

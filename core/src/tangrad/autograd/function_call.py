@@ -190,6 +190,10 @@ def apply_recorded(cls: Any, args: tuple[Any, ...], run: Callable[[Any], Any]) -
     """
     node = cls._backward_cls()
     node.needs_input_grad = tuple(isinstance(a, _C.Tensor) and a.requires_grad for a in args)
+    records = _C.is_grad_enabled() and any(node.needs_input_grad)
+    if records:
+        pairs = zip(args, node.needs_input_grad, strict=True)
+        node._take_edges(tuple(a if needed else None for a, needed in pairs))
     mode = _C._set_grad_enabled(False)
     try:
         result = run(node)
@@ -200,8 +204,10 @@ def apply_recorded(cls: Any, args: tuple[Any, ...], run: Callable[[Any], Any]) -
     if not any(isinstance(o, _C.Tensor) for o in outputs):
         return result
     _check_dirty(cls, node, outputs)
-    if mode and any(node.needs_input_grad):
+    if records:
         outputs = _connected(cls, node, args, outputs)
+    else:
+        outputs = [_constant(o, args, node._dirty) for o in outputs]
     return (
         (type(result)(outputs) if not hasattr(result, "_fields") else type(result)(*outputs))
         if several
@@ -232,20 +238,26 @@ def _connected(cls: Any, node: Any, args: tuple[Any, ...], outputs: list[Any]) -
         if dirty:
             _C.check_dirty(o, cls.__name__)
         elif any(o is a for a in args):
-            outputs[k] = _C.plain_alias(o)
+            outputs[k] = _C.view_of_whole(o, False)
         fixed = any(o is n for n in node._non_differentiable)
         pairs.append((outputs[k], not fixed and (o.dtype.is_floating_point or o.dtype.is_complex)))
     node._is_tensor = tuple(isinstance(o, _C.Tensor) for o in outputs)
     node._takes_tensor = tuple(isinstance(a, _C.Tensor) for a in args)
     edges = [_edge(t, args, originals, node._dirty) for t in node._to_save]
-    inputs = tuple(
-        a if needed else None for a, needed in zip(args, node.needs_input_grad, strict=True)
-    )
-    node._connect(inputs, pairs, node._dirty)
+    node._connect(args[0], pairs, node._dirty)
     node._save(node._to_save, edges)
     node._to_save, node._connected = (), True
     node._dirty = node._non_differentiable = ()
     return outputs
+
+
+def _constant(o: Any, args: tuple[Any, ...], dirty: tuple[Any, ...]) -> Any:
+    """Return a result that is not recorded: never an argument itself, which may be recorded."""
+    if not isinstance(o, _C.Tensor) or not any(o is a for a in args):
+        return o
+    if o.requires_grad:
+        return o.detach()
+    return o if any(o is d for d in dirty) else _C.view_of_whole(o, True)
 
 
 def _edge(t: Any, args: tuple[Any, ...], outputs: list[Any], dirty: tuple[Any, ...]) -> int:

@@ -36,6 +36,8 @@ class DeviceDriver:
             itself and calls none of the memory methods.
         meta: tensors have no data at all.
         module: module shown as `tangrad.<name>`, or its name, or None.
+        strict: the memory methods refuse, by an exception and without a trace, handles that are
+            not theirs and bytes outside of a piece of memory. The kit verifies the promise.
         amp_dtypes: names of the dtypes that autocast may compute in, the default first.
         record_event, query_event, synchronize_event: None on a device whose work is done when a
             call returns. Else `record_event(stream: int) -> int`, `query_event(event) -> bool`
@@ -45,6 +47,7 @@ class DeviceDriver:
 
     host: bool = False
     meta: bool = False
+    strict: bool = False
     module: Any = None
     amp_dtypes: tuple[str, ...] = ()
 

@@ -7,6 +7,7 @@ A rule sees physical tensors. `definition.batch` is "pointwise" (align ranks and
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tangrad import _C
@@ -52,6 +53,24 @@ class BatchLevel(Level):
             dim += len(shape)
         del shape[dim]
         return _C.wrap_level(inner, BatchRecord(inner, self, dim), tuple(shape))
+
+    def resize(self, target: Any, shape: tuple[int, ...]) -> Any:
+        """Give every sample another shape; it keeps its own first elements.
+
+        Raises:
+            RuntimeError: the tensor requires a gradient.
+        """
+        if target.requires_grad:
+            raise RuntimeError("cannot resize variables that require grad")
+        record = _C.level_of(target)
+        with self.below():
+            inner = record.inner
+            rows = front(inner, record.dim).reshape((self.size, target.numel())).clone()
+            inner.resize_((self.size, *shape))
+            made = inner.reshape((self.size, math.prod(shape)))
+            kept = min(rows.shape[1], made.shape[1])
+            made.narrow(1, 0, kept).copy_(rows.narrow(1, 0, kept))
+        return _C.adopt(target, self.wrap(inner, 0))
 
     def lift(self, made: Any, like: Any, stack: list[Level]) -> Any:
         """Take a tensor made inside the transform into this level; `stack` lies below."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from tangrad import _C
+from tangrad.dispatch import python_dispatch
 from tangrad.dispatch.binding import call_by_name
 from tangrad.dispatch.levels import levelled
 from tangrad.dispatch.overrides import (
@@ -17,7 +18,7 @@ from tangrad.dispatch.overrides import (
     overloaded_arguments,
     refuse_strangers,
 )
-from tangrad.dispatch.python_dispatch import item_below_recording
+from tangrad.dispatch.python_dispatch import item_below_recording, of_other_layout
 from tangrad.dispatch.stack import Stack, current, flat_tensors
 
 
@@ -36,22 +37,20 @@ def dispatch(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any) -> A
         result = call_torch_function(stack, op, functional, args, out, overloaded)
         if result is not NotImplemented:
             return result
+    return offered(op, functional, args, out)
+
+
+def offered(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any) -> Any:
+    """Run a bound call that `__torch_function__` has left through the rest."""
     refuse_strangers(op, args)
-    return observed(op, functional, args, out, stack)
+    return observed(op, functional, args, out, current())
 
 
 def observed(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any, stack: Stack) -> Any:
     """Run observers around the rest."""
-    if not stack.observers:
+    if stack.watching is None:
         return rewritten(op, functional, args, out, stack)
-    watching: list[tuple[Any, Any]] = []
-    try:
-        for observer in stack.observers:
-            watching.append((observer, observer.enter(op)))
-        return rewritten(op, functional, args, out, stack)
-    finally:
-        for observer, token in reversed(watching):
-            observer.leave(op, token)
+    return _C.observe_call(stack.watching, op, functional, args, out, rewritten, stack)
 
 
 def rewritten(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any, stack: Stack) -> Any:
@@ -111,6 +110,10 @@ def expanded(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any, stac
     """Run a composite's tensor code; out= inside transforms is left to the levels to refuse."""
     if out is not None and stack.levels:
         return stack.levels[-1].process(op, functional, args, out)
+    if not stack.levels and of_other_layout(args):
+        done, result = python_dispatch.composite_of_layouts(op, functional, args, out)
+        if done:
+            return result
     draws = functional.definition.random
     stack.creating += draws
     try:
@@ -130,15 +133,32 @@ def in_tensor_code(op: _C.Op, args: tuple[Any, ...]) -> Any:
 
 
 def push_observer(observer: Any) -> None:
-    """Add an observer (enter, leave) of every op in this thread."""
-    current().observers.append(observer)
-    current().install()
+    """Tell an observer of every op of this thread, until `pop_observer`.
+
+    Args:
+        observer: an object with `enter(op) -> token` and `leave(op, token)`, or, where it wants
+            arguments and results, `enter_call(op, args) -> token` and
+            `leave_call(op, token, result)`, the result being None if the op raised. With
+            `enter_node(node) -> token` and `leave_node(node, token)` it is told of the steps of
+            backward, too. The methods are looked up here, once.
+
+    Raises:
+        RuntimeError: the thread has sixteen observers already.
+    """
+    stack = current()
+    stack.observe((*stack.observers, observer))
 
 
 def pop_observer(observer: Any) -> None:
-    """Remove an observer."""
-    current().observers.remove(observer)
-    current().install()
+    """Remove an observer.
+
+    Raises:
+        ValueError: it does not observe this thread.
+    """
+    stack = current()
+    left = list(stack.observers)
+    left.remove(observer)
+    stack.observe(tuple(left))
 
 
 class intercepted:
@@ -187,6 +207,9 @@ def intercept_item(t: Any) -> tuple[bool, Any]:
     record = _C.level_of(t)
     if record is not None:
         return True, record.item()
+    held = _C.contents_of(t)
+    if held is not None:
+        return True, held.layout.definition.item(t)
     if (
         type(t) is not _C.Tensor
         and type(t) is not _C.Parameter
@@ -196,4 +219,4 @@ def intercept_item(t: Any) -> tuple[bool, Any]:
     return False, None
 
 
-_C.set_slow_dispatch(dispatch)
+_C.set_slow_dispatch(dispatch, offered)

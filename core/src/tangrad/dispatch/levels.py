@@ -93,6 +93,8 @@ class Level:
     transform = "transform"
     closed = False
     lenient = False
+    # Each kind of level makes its tensors with what it has to know of them.
+    wrap: Callable[..., Any]
 
     def owns(self, t: Any) -> bool:
         """Return whether a tensor belongs to this level."""
@@ -143,6 +145,19 @@ class Level:
     def functional(self, op: _C.Op, args: tuple[Any, ...]) -> Any:
         """Run an op that writes nothing."""
         raise NotImplementedError
+
+    def resize(self, target: Any, shape: tuple[int, ...]) -> Any:
+        """Give a tensor of this level another shape.
+
+        Raises:
+            RuntimeError: it requires a gradient.
+        """
+        if target.requires_grad:
+            raise RuntimeError("cannot resize variables that require grad")
+        with self.below():
+            inner = _C.level_of(target).inner
+            inner.resize_(shape)
+        return _C.adopt(target, self.wrap(inner))
 
     def lift(self, made: Any, like: Any, stack: list[Level]) -> Any:
         """Take a tensor made inside the transform into this level; `stack` lies below."""

@@ -52,6 +52,29 @@ def call_torch_function(
     out: Any,
     overloaded: list[Any],
 ) -> Any:
+    """Offer a bound call (an operator's, whose arguments nobody wrote out), as `hand_over` does."""
+    given, kwargs = call_form(functional, args)
+    if out is not None:
+        kwargs["out"] = out
+    return hand_over(stack, op, overloaded, given, kwargs)
+
+
+def offer(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Offer a call as it was written; NotImplemented if nobody takes it."""
+    stack = current()
+    overloaded = overloaded_arguments((*args, *kwargs.values()), stack)
+    if not overloaded and not stack.function_modes:
+        return NotImplemented
+    return hand_over(stack, function, overloaded, args, kwargs)
+
+
+def hand_over(
+    stack: Stack,
+    function: Any,
+    overloaded: list[Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
     """Offer a call to the innermost mode, then to the arguments' classes.
 
     Returns:
@@ -60,29 +83,28 @@ def call_torch_function(
     Raises:
         TypeError: no class of an argument handled it.
     """
-    given, kwargs = call_form(functional, args)
-    if out is not None:
-        kwargs["out"] = out
     types = tuple(type(a) for a in overloaded)
     if stack.function_modes:
         mode = stack.function_modes.pop()
         stack.install()
         try:
-            result = mode.__torch_function__(op, types, given, kwargs)
+            result = mode.__torch_function__(function, types, args, kwargs)
         finally:
             stack.function_modes.append(mode)
             stack.install()
         if result is not NotImplemented:
             return result
     for a in overloaded:
-        result = type(a).__torch_function__(op, types, given, kwargs)
+        # Of the object, as some have it there alone.
+        result = a.__torch_function__(function, types, args, kwargs)
         if result is not NotImplemented:
             return result
     if not overloaded:
         return NotImplemented
+    name = getattr(function, "title", None) or getattr(function, "__name__", repr(function))
     names = ", ".join(sorted({t.__qualname__ for t in types}))
     raise TypeError(
-        f"Multiple dispatch failed for 'tangrad.{op.title}'; all __torch_function__ handlers "
+        f"Multiple dispatch failed for 'tangrad.{name}'; all __torch_function__ handlers "
         f"returned NotImplemented ({names}). Handle the op there, or call "
         "super().__torch_function__."
     )
@@ -199,21 +221,10 @@ def handle_torch_function(
     """
     stack = current()
     overloaded = overloaded_arguments(tuple(relevant_args), stack)
+    result = hand_over(stack, public_api, overloaded, args, kwargs)
+    if result is not NotImplemented:
+        return result
     types = tuple(type(a) for a in overloaded)
-    if stack.function_modes:
-        mode = stack.function_modes.pop()
-        stack.install()
-        try:
-            result = mode.__torch_function__(public_api, types, args, kwargs)
-        finally:
-            stack.function_modes.append(mode)
-            stack.install()
-        if result is not NotImplemented:
-            return result
-    for a in overloaded:
-        result = type(a).__torch_function__(public_api, types, args, kwargs)
-        if result is not NotImplemented:
-            return result
     name = getattr(public_api, "__name__", repr(public_api))
     raise TypeError(
         f"no implementation found for '{name}' on types that implement __torch_function__: "

@@ -13,9 +13,28 @@ def recorded(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any, stac
     """Record and run, unless a dispatch mode or wrapper subclass takes the call below recording."""
     if not stack.dispatch_disabled and (stack.dispatch_modes or _has_dispatch(args)):
         return call_below_recording(stack, op, functional, args, out)
+    if of_other_layout(args, out):
+        return of_layouts(op, functional, args, out)
     if op is not functional:
         return _C.call_recorded(functional, args, args[0], True)
     return _C.call_recorded(functional, args, out, False)
+
+
+def of_other_layout(args: tuple[Any, ...], out: Any = None) -> bool:
+    """Return whether a tensor of another layout takes part in a call."""
+    return any(_C.contents_of(t) is not None for t in flat_tensors((*args, out)))
+
+
+def of_layouts(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any) -> Any:
+    """Run a call in which one takes part; the part above replaces this before there is any."""
+    raise NotImplementedError(op.title)
+
+
+def composite_of_layouts(
+    op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any
+) -> tuple[bool, Any]:
+    """Run a composite that has a kernel of its own for a layout: (done, result); as above."""
+    return False, None
 
 
 def _has_dispatch(args: tuple[Any, ...]) -> bool:

@@ -10,18 +10,26 @@ from collections.abc import Callable
 from typing import Any
 
 from tangrad import _C
+from tangrad.dispatch.caller import stacklevel_of_caller
+from tangrad.dispatch.watching import DECOMPOSITION, HOST, KERNEL, watched
 
 _warned: set[tuple[str, str]] = set()
+_fallen_back: dict[str, int] = {}
 _opened: set[str] = set()
 
 
-def resolve(op: _C.Op, slot: int, dtype: _C.dtype) -> Callable[..., Any]:
+def resolve(op: _C.Op, slot: int, dtype: _C.dtype) -> Any:
     """Return the kernel of an op for a slot and the dtype it is asked for.
 
     Raises:
         NotImplementedError: nothing serves it; the message says what was tried.
     """
     device, layout = _C.slot_name(slot)
+    if not dtype.arithmetic and _computes(op):
+        raise NotImplementedError(
+            f"'{op.title}' is not implemented for {dtype}, which stores numbers and computes none; "
+            "convert first, e.g. with .to(tangrad.float32)"
+        )
     tried = [f"a kernel of device '{device}' for layout '{layout}' and {dtype}"]
     kind = _C.device_types()[device]
     if kind.meta:
@@ -31,14 +39,14 @@ def resolve(op: _C.Op, slot: int, dtype: _C.dtype) -> Callable[..., Any]:
         build = getattr(driver, "kernel_for", None)
         found = build(op, dtype) if build is not None else None
         if found is not None:
-            return found
+            return watched(op.name, device, dtype.name, KERNEL, found)
     definition = op.definition
     if definition.decompose is not None:
-        return decomposition(op)
+        return watched(op.name, device, dtype.name, DECOMPOSITION, decomposition(op))
     tried.append("a decomposition")
     if layout == "strided" and not _forbids_fallback(op):
         _warn_fallback(op, device)
-        return fallback(op)
+        return watched(op.name, device, dtype.name, HOST, fallback(op))
     tried.append(
         "the reference on the host"
         if layout == "strided"
@@ -51,6 +59,19 @@ def resolve(op: _C.Op, slot: int, dtype: _C.dtype) -> Callable[..., Any]:
     )
 
 
+# What moves, compares or fills elements; all else of these kinds and families computes.
+_MOVES = frozenset({"eq", "ne", "where", "fill_", "fill", "masked_fill", "_masked_fill"})
+_COMPUTING = ("linalg", "nn", "special", "spectral", "optimizer", "reduction")
+
+
+def _computes(op: _C.Op) -> bool:
+    if op.name in _MOVES:
+        return False
+    if op.kind in ("pointwise", "reduction", "scan"):
+        return True
+    return op.definition.module.removeprefix("tangrad.ops.").split(".")[0] in _COMPUTING
+
+
 def _no_kernel(*args: Any) -> None:
     """Stand for the kernels of a device without memory; it is never called."""
 
@@ -60,14 +81,23 @@ def _forbids_fallback(op: _C.Op) -> bool:
 
 
 def _warn_fallback(op: _C.Op, device: str) -> None:
-    if (op.name, device) not in _warned:
-        _warned.add((op.name, device))
-        warnings.warn(
-            f"'{op.title}' has no kernel on device '{device}': it runs on the host by the "
-            "reference, with copies both ways",
-            FallbackWarning,
-            stacklevel=3,
+    if (op.name, device) in _warned:
+        return
+    _warned.add((op.name, device))
+    definition = op.definition
+    if definition.parent is None:
+        remedy = f"tangrad.plugin.register_kernel('{op.name}', kernel, device='{device}') adds one"
+    else:
+        remedy = (
+            f"the driver of '{device}' may have one, by kernel_for, where derived ops are asked"
         )
+    warnings.warn(
+        f"{definition.title} has no kernel on device '{device}': it runs on the host by the "
+        f"reference, with copies both ways; {remedy}. `python -m tangrad op "
+        f"{definition.parent or op.name}` lists its kernels",
+        FallbackWarning,
+        stacklevel=stacklevel_of_caller(),
+    )
 
 
 class FallbackWarning(UserWarning):
@@ -92,6 +122,11 @@ def decomposition(op: _C.Op) -> Callable[..., Any]:
     return kernel
 
 
+def fallback_calls() -> dict[str, int]:
+    """Return how often each op ran on the reference because its device had no kernel."""
+    return dict(_fallen_back)
+
+
 def fallback(op: _C.Op) -> Callable[..., Any]:
     """Return a kernel that copies to the host, runs the reference there and copies back."""
     build = _C.device_types().get("reference")
@@ -102,6 +137,7 @@ def fallback(op: _C.Op) -> Callable[..., Any]:
     kernels: dict[str, Any] = {}
 
     def kernel(outs: tuple[Any, ...] | None, *rest: Any) -> Any:
+        _fallen_back[op.name] = _fallen_back.get(op.name, 0) + 1
         like = outs[0] if outs is not None else None
         moved = tuple(to_reference(value) for value in rest)
         dtype = _key_dtype(op, moved, outs)

@@ -13,7 +13,7 @@ class Stack:
 
     Attributes:
         function_modes: active TorchFunctionMode objects, innermost last.
-        observers: objects with enter(op) -> token and leave(op, token).
+        observers: what is told of every op; see `_C.Observers`.
         rewriters: callables (op, args) -> args, or None to leave the call alone, e.g. autocast.
         levels: transform levels in order of entry.
         dispatch_modes: active TorchDispatchMode objects.
@@ -32,12 +32,14 @@ class Stack:
         "levels",
         "observers",
         "rewriters",
+        "watching",
         "write_watchers",
     )
 
     def __init__(self) -> None:
         self.function_modes: list[Any] = []
-        self.observers: list[Any] = []
+        self.observers: tuple[Any, ...] = ()
+        self.watching: _C.Observers | None = None
         self.rewriters: list[Any] = []
         self.levels: list[Any] = []
         self.write_watchers: list[Any] = []
@@ -48,15 +50,21 @@ class Stack:
 
     def install(self) -> None:
         """Set or clear the thread's pointer according to whether anything is active."""
-        active = (
+        more = bool(
             self.function_modes
-            or self.observers
             or self.rewriters
             or self.levels
             or self.dispatch_modes
             or self.write_watchers
         )
-        _C.set_intercept(self if active else None)
+        active = more or self.watching is not None
+        _C.set_intercept(self if active else None, more, self.watching)
+
+    def observe(self, observers: tuple[Any, ...]) -> None:
+        """Tell these of the ops to come; calls in progress end with those they began with."""
+        self.watching = _C.Observers(observers) if observers else None
+        self.observers = observers
+        self.install()
 
     def lift(self, made: Any) -> Any:
         """Take a freshly made tensor into the levels that act in this thread."""

@@ -47,10 +47,10 @@ def register_kl(type_p: type, type_q: type) -> Callable[[Any], Any]:
         type_q: of the second one.
 
     Raises:
-        TypeError: a type is not one of distributions.
+        TypeError: a type is no class, or neither is one of distributions.
     """
     for name, kind in (("type_p", type_p), ("type_q", type_q)):
-        if not isinstance(kind, type) or not issubclass(kind, Distribution):
+        if not isinstance(kind, type):
             raise TypeError(f"Expected {name} to be a Distribution subclass but got {kind}")
 
     def register(function: Any) -> Any:

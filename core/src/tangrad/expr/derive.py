@@ -286,3 +286,39 @@ def weighted(partials: Sequence[Node], factors: Sequence[str], conjugate: bool) 
         part = _conj(derivative) if conjugate else derivative
         total = _plus(total, _scaled(factor, part))
     return total or _ZERO
+
+
+def without(nodes: Sequence[Node], absent: Sequence[str]) -> list[Node]:
+    """Return ``nodes``, which are linear in the names ``absent``, where those are zero.
+
+    A zero hides what it would be multiplied by, even NaN and inf.
+    """
+    done: dict[Node, Derivative] = {}
+    for node in walk(nodes):
+        args = [done[arg] for arg in node.args]
+        if node.op == "name" and node.value in absent:
+            done[node] = None
+        elif all(new is old for new, old in zip(args, node.args, strict=True)):
+            done[node] = node
+        else:
+            done[node] = _linear(node, args)
+    return [done[node] or _ZERO for node in nodes]
+
+
+def _linear(node: Node, args: list[Derivative]) -> Derivative:
+    """Make a node anew over operands of which some are zero."""
+    if node.op in ("mul", "truediv") and None in args:
+        return None
+    if node.op in ("neg", "conj", "real", "imag", "cast") and None in args:
+        return None
+    if node.op == "add":
+        return _plus(*args)
+    if node.op == "sub" and args[0] is None:
+        return None if args[1] is None else call("neg", args[1])
+    if node.op == "sub" and args[1] is None:
+        return args[0]
+    if node.op == "where":
+        return _where(args[0] or _ZERO, args[1], args[2])
+    if node.op == "select_complex":
+        return _select(node.args[0], args[1], args[2])
+    return call(node.op, *(arg or _ZERO for arg in args), value=node.value)

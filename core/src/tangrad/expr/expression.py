@@ -111,6 +111,12 @@ class Expression(Formula):
 
         return Expression([weighted(self.nodes, factors, conjugate)], self.inputs, self.params)
 
+    def without(self, absent: Sequence[str]) -> Expression:
+        """Return the expression, linear in the inputs ``absent``, without the terms they are in."""
+        from tangrad.expr.derive import without
+
+        return Expression(without(self.nodes, absent), self.inputs, self.params)
+
     def _check(self, wrt: Iterable[str]) -> None:
         for text in wrt:
             if text not in self.inputs and text not in self.params:

@@ -11,13 +11,25 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+def _walk_values(outputs: Sequence[Node]) -> set[Node]:
+    """Return the nodes that ``outputs`` reach but through the witness of a ``select_complex``."""
+    seen: set[Node] = set()
+    stack = list(outputs)
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen.add(node)
+            stack.extend(node.args[1:] if node.op == "select_complex" else node.args)
+    return seen
+
+
 class Formula:
     """Hold a scalar function of ``inputs`` and ``params``; immutable, compared by structure.
 
     Inputs become tensors' elements, parameters Python scalars.
     """
 
-    __slots__ = ("_free", "_source", "inputs", "nodes", "params")
+    __slots__ = ("_free", "_read", "_source", "inputs", "nodes", "params")
 
     def __init__(
         self,
@@ -30,6 +42,7 @@ class Formula:
         self.inputs, self.params = tuple(inputs), tuple(params)
         self._source = source
         self._free: frozenset[str] | None = None
+        self._read: frozenset[str] | None = None
 
     @property
     def outputs(self) -> int:
@@ -50,6 +63,14 @@ class Formula:
             used = (str(node.value) for node in walk(self.nodes) if node.op == "name")
             self._free = frozenset(used)
         return self._free
+
+    @property
+    def read(self) -> frozenset[str]:
+        """Those of `free` whose values matter, not only whether they are complex."""
+        if self._read is None:
+            used = (str(node.value) for node in _walk_values(self.nodes) if node.op == "name")
+            self._read = frozenset(used)
+        return self._read
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Formula):

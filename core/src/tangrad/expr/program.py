@@ -50,7 +50,10 @@ class Program(Steps):
         out_types: Sequence[str] | None = None,
         dialect: str | Dialect = "c",
     ) -> str:
-        """Return the source of a scalar function called ``name``; see ``render.py``."""
+        """Return the source of a scalar function called ``name``; see ``render.py``.
+
+        Of an op's name ``package::op`` the colons become underscores.
+        """
         from tangrad.expr.render import render
 
-        return render(self, name, storage_types or {}, out_types, dialect)
+        return render(self, name.replace("::", "__"), storage_types or {}, out_types, dialect)

@@ -16,7 +16,8 @@ from tangrad.dispatch.overrides import handle_torch_function, overloaded_argumen
 from tangrad.dispatch.stack import Stack, current, flat_tensors
 from tangrad.library.binding import bind, check_results, short_form
 from tangrad.library.schemas import FunctionSchema, Tag
-from tangrad.ops import registry
+from tangrad.ops.definition import registry
+from tangrad.ops.definition.registry import OpNamespace
 
 __all__ = ["OpNamespace", "OpOverload", "OpOverloadPacket", "find", "get_ctx"]
 
@@ -31,7 +32,8 @@ class OpOverload:
         fake: function for tensors without data, or None.
         backward, setup_context, batching: further rules, or None.
         torch_dispatch: {class: rule}.
-        autocast: {device type: dtype that floating inputs are cast to}.
+        autocast: {device type: dtype that floating inputs are cast to, or a function that is
+            called in the op's place}.
         owner: the CustomOpDef that made it, or None.
     """
 
@@ -99,6 +101,9 @@ class OpOverload:
         enabled = getattr(tangrad, "is_autocast_enabled", None)
         if dtype is None or enabled is None or not enabled(device):
             return self.dispatch(values, named, tensors, stack)
+        if not isinstance(dtype, _C.dtype):
+            with tangrad.autocast(device, enabled=False):
+                return dtype(*values, **named)
 
         def cast(value: Any) -> Any:
             if isinstance(value, list):
@@ -366,19 +371,6 @@ class OpOverloadPacket:
 
     def __repr__(self) -> str:
         return f"<OpOverloadPacket(op='{self._namespace}.{self.__name__}')>"
-
-
-class OpNamespace:
-    """The custom ops of one namespace."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __getattr__(self, name: str) -> OpOverloadPacket:
-        raise AttributeError(f"'_OpNamespace' '{self._name}' object has no attribute '{name}'")
-
-    def __repr__(self) -> str:
-        return f"<tangrad.ops.{self._name}>"
 
 
 def find(qualname: str) -> OpOverload:

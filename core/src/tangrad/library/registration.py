@@ -111,8 +111,8 @@ class Library:
         Args:
             op_name: name of the op, or the overload itself.
             fn: function with the op's signature; `fallthrough_kernel` for none.
-            dispatch_key: "CPU" or another device type, "Meta", "Autograd",
-                "CompositeImplicitAutograd" or "CompositeExplicitAutograd".
+            dispatch_key: "CPU" or another device type, "Meta", "Autograd", "AutocastCPU" and its
+                kin, "CompositeImplicitAutograd" or "CompositeExplicitAutograd".
             with_keyset: not supported.
             allow_override: whether to replace an earlier kernel without a warning.
 
@@ -129,7 +129,12 @@ class Library:
                 "Library.impl: with_keyset=True is not supported, as calls carry no dispatch keys"
             )
         op = self._op(op_name)
-        key = _kernel_key(dispatch_key or self.dispatch_key)
+        wanted = dispatch_key or self.dispatch_key
+        cast = re.fullmatch(r"Autocast([A-Z][A-Za-z0-9]*)", wanted)
+        if cast:
+            _set(op, "autocast", fn, self, cast.group(1).lower())
+            return
+        key = _kernel_key(wanted)
         if fn is fallthrough_kernel:
             return
         earlier = op.kernels.get(key)

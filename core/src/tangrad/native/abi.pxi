@@ -6,7 +6,7 @@ cdef int register_c_kernel(Op op, const char* device_name, const char* layout_na
                            tg_loop_kernel fn, tg_call_kernel call, void* context) except -1:
     """Enter a C kernel into an op's table; refuses the form of kernel that the op is never called by."""
     cdef tg_kernel* entry
-    cdef bint loops = op.kind_ == OP_POINTWISE or op.kind_ == OP_REDUCTION or op.name == "copy_"
+    cdef bint loops = op.kind_ == OP_POINTWISE or op.kind_ == OP_REDUCTION or op.loops
     if op.kind_ == OP_VIEW or op.kind_ == OP_COMPOSITE:
         raise TypeError(f"'{op.title}' is an op of kind {op.kind}, which has no kernels")
     if loops != (fn != NULL) or loops == (call != NULL):
@@ -81,19 +81,6 @@ cdef PyObject* api_empty(int ndim, const int64_t* shape, int dtype_index, PyObje
     return <PyObject*>result
 
 
-cdef class CInterceptor:
-    """A pair of C functions around every op of a thread."""
-    cdef tg_enter enter_
-    cdef tg_leave leave_
-    cdef void* context
-
-    def enter(self, op):
-        return <size_t>self.enter_(self.context, <PyObject*>op)
-
-    def leave(self, op, token):
-        self.leave_(self.context, <PyObject*>op, <void*><size_t>token)
-
-
 cdef int api_push_interceptor(tg_enter enter, tg_leave leave, void* context) except -1 with gil:
     from tangrad.dispatch.intercept import push_observer
     cdef CInterceptor c = CInterceptor.__new__(CInterceptor)
@@ -109,7 +96,189 @@ cdef int api_pop_interceptor(void* context) except -1 with gil:
 
 
 def _c_interceptor_context(CInterceptor c):
-    return <size_t>c.context
+    return <size_t>c.context if c.table == NULL else <size_t>c.table
+
+
+# --- version 3 ---------------------------------------------------------------------------------
+
+cdef int api_push_observer(const tg_observer* observer) except -1 with gil:
+    from tangrad.dispatch.intercept import push_observer
+    cdef CInterceptor c = CInterceptor.__new__(CInterceptor)
+    if observer.enter == NULL or observer.leave == NULL or (observer.enter_node == NULL) != (observer.leave_node == NULL):
+        raise ValueError("push_observer: an observer has `enter` and `leave`, and both or none of `enter_node` and "
+                         "`leave_node`")
+    c.table, c.context = observer, observer.context
+    push_observer(c)
+    return 0
+
+
+cdef int api_pop_observer(const tg_observer* observer) except -1 with gil:
+    from tangrad.dispatch.intercept import pop_c_observer
+    pop_c_observer(<size_t>observer)
+    return 0
+
+
+cdef void* api_device(const char* kind, int index) except NULL with gil:
+    # The registry of devices keeps what it has opened.
+    cdef DeviceRuntime found = runtime_of(device((<bytes>kind).decode(), index))
+    return <void*>found
+
+
+cdef void* api_device_of(PyObject* t) noexcept:
+    return <void*>(<Tensor>t).storage_.dev
+
+
+cdef int api_current_stream(void* where, uint64_t* stream) except -1 nogil:
+    stream[0] = 0
+    if (<DeviceRuntime>where).type.host or (<DeviceRuntime>where).type.meta:
+        return 0
+    return ask_current_stream(<PyObject*>where, stream)
+
+
+cdef int ask_current_stream(PyObject* where, uint64_t* stream) except -1 with gil:
+    stream[0] = (<DeviceRuntime>where).type.driver.current_stream((<DeviceRuntime>where).index)
+    return 0
+
+
+cdef int api_scratch(void* where, size_t nbytes, uint64_t stream, tg_scratch* made) except -1 nogil:
+    cdef tg_block* block = NULL
+    cdef int status
+    if (<DeviceRuntime>where).type.meta:
+        return refuse_scratch(<PyObject*>where, TG_OK, nbytes)
+    status = tg_allocate((<DeviceRuntime>where).allocator.ptr, nbytes, stream, &block)
+    if status != TG_OK:
+        return refuse_scratch(<PyObject*>where, status, nbytes)
+    made.handle, made.offset, made.nbytes, made.block = block.handle, <int64_t>block.offset, <int64_t>block.size, block
+    made.data = <char*><size_t>block.handle + block.offset if (<DeviceRuntime>where).type.host else NULL
+    return 0
+
+
+cdef int refuse_scratch(PyObject* where, int status, size_t nbytes) except -1 with gil:
+    if (<DeviceRuntime>where).allocator is None:
+        raise RuntimeError(f"a tensor on {(<DeviceRuntime>where).device} has no memory, and neither has a kernel there")
+    (<DeviceRuntime>where).allocator.check(status, "allocate", nbytes)
+    return 0
+
+
+cdef void api_release_scratch(tg_scratch* scratch) noexcept nogil:
+    if scratch.block != NULL:
+        tg_release((<tg_block*>scratch.block).owner, <tg_block*>scratch.block)
+        scratch.block = NULL
+
+
+cdef int one_thread() noexcept nogil:
+    return 1
+
+
+cdef void run_in_line(int64_t tasks, tg_task task, void* context) noexcept nogil:
+    cdef int64_t i
+    for i in range(tasks):
+        task(i, context)
+
+
+cdef tg_pool serial_pool
+serial_pool.size, serial_pool.flags = sizeof(tg_pool), 0
+serial_pool.instruction_set = b"baseline"
+serial_pool.threads, serial_pool.run = one_thread, run_in_line
+cdef const tg_pool* host_pool = &serial_pool
+
+
+cdef int api_install_pool(const tg_pool* pool) except -1 with gil:
+    global host_pool
+    if pool.threads == NULL or pool.run == NULL or pool.instruction_set == NULL:
+        raise ValueError("install_pool: a pool has `instruction_set`, `threads` and `run`")
+    host_pool = pool
+    return 0
+
+
+cdef const tg_pool* api_pool() noexcept nogil:
+    return host_pool
+
+
+cdef struct tg_pieces:
+    int64_t begin, end, grain
+    tg_range body
+    void* context
+
+
+cdef void run_piece(int64_t index, void* context) noexcept nogil:
+    cdef tg_pieces* p = <tg_pieces*>context
+    cdef int64_t begin = p.begin + index * p.grain
+    p.body(begin, begin + p.grain if p.end - begin > p.grain else p.end, p.context)
+
+
+cdef void api_parallel_for(int64_t begin, int64_t end, int64_t grain, tg_range body, void* context) noexcept nogil:
+    cdef tg_pieces p
+    if end <= begin:
+        return
+    p.begin, p.end, p.grain, p.body, p.context = begin, end, grain if grain > 0 else 1, body, context
+    host_pool.run((end - begin - 1) // p.grain + 1, run_piece, &p)
+
+
+cdef PyObject* api_op(const char* name) except NULL with gil:
+    cdef Op found = op_with_kernels(name)
+    return <PyObject*>found
+
+
+cdef const char* api_op_name(PyObject* op) except NULL:
+    return PyUnicode_AsUTF8((<Op>op).title)
+
+
+cdef int api_op_number(PyObject* op) noexcept:
+    return (<Op>op).number
+
+
+cdef int api_find_kernel(PyObject* op, const char* device_name, const char* layout_name, const char* dt,
+                         tg_found_kernel* found) except -1 with gil:
+    cdef DeviceType kind = _find_device_type((<bytes>device_name).decode())
+    cdef int slot = register_slot(kind.name, (<bytes>layout_name).decode())
+    cdef tg_kernel* kernel
+    if (<Op?>op).kind_ == OP_VIEW or (<Op>op).kind_ == OP_COMPOSITE or (<Op>op).kind_ == OP_OVERLOAD:
+        raise TypeError(f"'{(<Op>op).title}' is an op of kind {(<Op>op).kind}, which has no kernels")
+    kernel = find_kernel(<Op>op, slot, dtype_by_name((<bytes>dt).decode()).index)
+    found.kind, found.reserved = kernel.kind, 0
+    found.loop, found.call, found.context, found.callable = kernel.fn, kernel.call, kernel.context, kernel.callable
+    return 0
+
+
+cdef uint64_t api_nodes_made() noexcept:
+    return node_counter
+
+
+cdef uint64_t api_node_number(PyObject* node) noexcept:
+    return (<Node>node).seq
+
+
+cdef PyObject* api_node_op(PyObject* node) noexcept:
+    return <PyObject*>(<Node>node).op if (<Node>node).op is not None else NULL
+
+
+cdef PyObject* api_node_name(PyObject* node) except NULL:
+    name = node_name(<Node>node)
+    Py_INCREF(name)
+    return <PyObject*>name
+
+
+cdef void tell_change(void* context, const tg_allocator* allocator, int sign, const tg_block* block,
+                      int64_t allocated) noexcept nogil:
+    cdef const tg_memory_watch* watch = <const tg_memory_watch*>context
+    cdef tg_memory_change change
+    change.size, change.sign = sizeof(tg_memory_change), sign
+    change.allocator, change.allocated = tg_allocator_number(allocator), allocated
+    change.address, change.nbytes = block.handle + block.offset, <int64_t>block.size
+    watch.changed(watch.context, &change)
+
+
+cdef int api_watch_memory(const tg_memory_watch* watch) except -1 with gil:
+    if tg_watch(tell_change, <void*>watch) != TG_OK:
+        raise RuntimeError("watch_memory: four watchers of memory are there already")
+    return 0
+
+
+cdef int api_unwatch_memory(const tg_memory_watch* watch) except -1 with gil:
+    if tg_unwatch(tell_change, <void*>watch) != TG_OK:
+        raise RuntimeError("unwatch_memory: this watcher is not there")
+    return 0
 
 
 API.version = TG_ABI_VERSION
@@ -128,4 +297,24 @@ API.push_interceptor = api_push_interceptor
 API.pop_interceptor = api_pop_interceptor
 API.register_call_kernel = api_register_call_kernel
 API.register_kernel_of = api_register_kernel_of
+API.device = api_device
+API.device_of = api_device_of
+API.current_stream = api_current_stream
+API.scratch = api_scratch
+API.release_scratch = api_release_scratch
+API.install_pool = api_install_pool
+API.pool = api_pool
+API.parallel_for = api_parallel_for
+API.op = api_op
+API.op_name = api_op_name
+API.op_number = api_op_number
+API.find_kernel = api_find_kernel
+API.push_observer = api_push_observer
+API.pop_observer = api_pop_observer
+API.nodes_made = api_nodes_made
+API.node_number = api_node_number
+API.node_op = api_node_op
+API.node_name = api_node_name
+API.watch_memory = api_watch_memory
+API.unwatch_memory = api_unwatch_memory
 _API = PyCapsule_New(&API, TG_CAPSULE_NAME, NULL)

@@ -1,21 +1,117 @@
 # From the arguments of a Python call to the flat values of a schema's parameters.
 
+cdef extern from "Python.h":
+    PyObject* _PyType_Lookup(PyTypeObject*, PyObject*)
+    PyObject* PyObject_Vectorcall(PyObject*, PyObject**, size_t, PyObject*) except NULL
+
+
+cdef str TORCH_FUNCTION = "__torch_function__"
+cdef object _offer_hook = None
+
+
+cdef inline bint plain_argument(PyObject* value) noexcept:
+    """Whether a value is of a class that takes no calls over: the usual ones, told by identity."""
+    return exact_tensor(value) or value == Py_None_ptr or PyLong_CheckExact(<object>value) \
+        or PyFloat_CheckExact(<object>value) or PyBool_Check(<object>value) or PyUnicode_CheckExact(<object>value)
+
+
+cdef bint takes_over(PyObject* value) noexcept:
+    """Whether a value, or an item of a list, is of a class with `__torch_function__`."""
+    cdef Py_ssize_t i
+    if plain_argument(value):
+        return False
+    if PyTuple_CheckExact(<object>value):
+        for i in range(PyTuple_GET_SIZE(<object>value)):
+            if takes_over(PyTuple_GET_ITEM(<object>value, i)):
+                return True
+        return False
+    if PyList_CheckExact(<object>value):
+        for i in range(PyList_GET_SIZE(<object>value)):
+            if takes_over(PyList_GET_ITEM(<object>value, i)):
+                return True
+        return False
+    return _PyType_Lookup(<PyTypeObject*>Py_TYPE(<object>value), <PyObject*>TORCH_FUNCTION) != NULL
+
+
+cdef inline bint any_takes_over(PyObject** args, Py_ssize_t n) noexcept:
+    cdef Py_ssize_t i
+    for i in range(n):
+        if takes_over(args[i]):
+            return True
+    return False
+
+
+cdef object offer(object function, PyObject** args, Py_ssize_t nargs, PyObject* kwnames):
+    """Offer a call, as it was written, to `__torch_function__`; NotImplemented if nobody takes it."""
+    global _offer_hook
+    cdef Py_ssize_t i
+    if _offer_hook is None:
+        from tangrad.dispatch.overrides import offer as found
+        _offer_hook = found
+    keywords = {}
+    if kwnames != NULL:
+        for i, key in enumerate(<tuple>kwnames):
+            keywords[key] = <object>args[nargs + i]
+    return _offer_hook(function, tuple_of(args, nargs), keywords)
+
+
 cdef PyObject* op_vectorcall(PyObject* callable, PyObject** args, size_t nargsf, PyObject* kwnames) except NULL:
     result = call_op(<Op>callable, args, nargsf & ~(<size_t>1 << 63), kwnames)
     Py_INCREF(result)
     return <PyObject*>result
 
 
-# Ops whose factors old programs write in front; dispatch/old_forms.py knows how.
-OLD_FORMS = frozenset([name + end for name in ("add", "sub", "addcmul", "addcdiv", "addmm", "addmv", "addr", "addbmm",
-                                               "baddbmm") for end in ("", "_")])
+cdef class Overridable:
+    """A Python function whose calls objects with `__torch_function__`, and modes, may take over.
+
+    Made by `tangrad.compat.overridable`.
+    """
+    cdef void* vectorcall
+    cdef object function
+    cdef dict __dict__
+
+    def __init__(self, function):
+        self.vectorcall = <void*>overridable_vectorcall
+        self.function = function
+
+    def __repr__(self):
+        return repr(self.function)
+
+    def __reduce__(self):
+        return self.function.__qualname__
+
+
+cdef PyObject* overridable_vectorcall(PyObject* callable, PyObject** args, size_t nargsf, PyObject* kwnames) \
+        except NULL:
+    cdef Overridable self = <Overridable>callable
+    cdef Py_ssize_t nargs = nargsf & ~(<size_t>1 << 63)
+    if (tg_tls.intercept != NULL and (<object>tg_tls.intercept).function_modes) \
+            or any_takes_over(args, nargs if kwnames == NULL else nargs + PyTuple_GET_SIZE(<object>kwnames)):
+        result = offer(self, args, nargs, kwnames)
+        if result is not NotImplemented:
+            Py_INCREF(result)
+            return <PyObject*>result
+    return PyObject_Vectorcall(<PyObject*>self.function, args, nargs, kwnames)
+
+
+cdef enum:
+    OLD_NONE = 0
+    OLD_FACTORS = 1                      # factors in front of tensors
+    OLD_LABELS = 2                       # operands, each followed by its labels
+
+
+cdef inline bint other_form(Op op, PyObject** args, Py_ssize_t nargs):
+    """Whether a call may be one of those that dispatch/old_forms.py knows."""
+    if op.old_form == OLD_LABELS:
+        return nargs > 0 and isinstance(<object>args[0], Tensor)
+    return nargs > 2 and not (isinstance(<object>args[0], Tensor) and isinstance(<object>args[1], Tensor))
 
 
 cdef object call_in_old_form(Op op, PyObject** args, Py_ssize_t nargs, PyObject* kwnames):
     """Call an op whose factors stand in front of tensors; NotImplemented for any other call."""
     from tangrad.dispatch.old_forms import modern
     cdef Py_ssize_t i
-    found = modern(op.title, tuple_of(args, nargs))
+    found = modern(op, tuple_of(args, nargs))
     if found is None:
         return NotImplemented
     positional, keywords = found
@@ -31,7 +127,13 @@ cdef object call_op(Op op, PyObject** args, Py_ssize_t nargs, PyObject* kwnames)
     cdef Op target
     cdef int state = 0
     cdef PyObject* out = NULL
-    if op.old_form and nargs > 2 and not (isinstance(<object>args[0], Tensor) and isinstance(<object>args[1], Tensor)):
+    # Before anything is examined: objects that are no tensors may stand for any argument.
+    if (tg_tls.intercept != NULL and (<object>tg_tls.intercept).function_modes) \
+            or any_takes_over(args, nargs if kwnames == NULL else nargs + PyTuple_GET_SIZE(<object>kwnames)):
+        result = offer(op, args, nargs, kwnames)
+        if result is not NotImplemented:
+            return result
+    if op.old_form and other_form(op, args, nargs):
         result = call_in_old_form(op, args, nargs, kwnames)
         if result is not NotImplemented:
             return result
@@ -40,7 +142,7 @@ cdef object call_op(Op op, PyObject** args, Py_ssize_t nargs, PyObject* kwnames)
     target = op if op.functional is None else op.functional
     keep = bind(target, args, nargs, kwnames, flat, &state, &out)
     if state:
-        return dispatch_slow(op, target, flat, <object>out if out != NULL else None)
+        return dispatch_between(state, op, target, flat, <object>out if out != NULL else None)
     if op.functional is not None:
         return call_flat(target, flat, written_in_place(op, flat[target.tensor_param[0]]), True)
     if out != NULL and out != Py_None_ptr:
@@ -62,7 +164,7 @@ cdef object call_overload(Op op, PyObject** args, Py_ssize_t nargs, PyObject* kw
     cdef int state
     cdef PyObject* out
     cdef object keep
-    if op.sizes_first and kwnames == NULL and tg_tls.intercept == NULL and nargs > 1 \
+    if op.sizes_first and kwnames == NULL and nargs > 1 and not standing() \
             and exact_tensor(args[0]) and (<Tensor>args[0]).level_ is None and plain_sizes(args + 1, nargs - 1):
         return call_sizes(<Op>PyTuple_GET_ITEM(op.overloads, 0), args, nargs)
     failures = []
@@ -81,7 +183,7 @@ cdef object call_overload(Op op, PyObject** args, Py_ssize_t nargs, PyObject* kw
             failures.append(error)
             continue
         if state:
-            return dispatch_slow(member, target, flat, <object>out if out != NULL else None)
+            return dispatch_between(state, member, target, flat, <object>out if out != NULL else None)
         if member.functional is not None:
             return call_flat(target, flat, written_in_place(member, flat[target.tensor_param[0]]), True)
         if out != NULL and out != Py_None_ptr:
@@ -138,14 +240,14 @@ cdef object call_sizes(Op member, PyObject** args, Py_ssize_t nargs):
     else:
         size = tuple_of(args + 1, nargs - 1)
     flat[1] = <PyObject*>size
-    return call_flat(member, flat, None, False)
+    return call_inner(member, flat, None, False)
 
 
 cdef object bind(Op op, PyObject** args, Py_ssize_t nargs, PyObject* kwnames, PyObject** flat, int* slow,
                  PyObject** out):
     """Lay arguments out in schema order, converted and checked.
 
-    `slow` is set when something stands between: a subclass, a mode, a level. What is returned
+    `slow` says whether something stands between: a subclass, a mode, a level, an observer. What is returned
     keeps converted arguments alive.
     """
     cdef Py_ssize_t i, nkw, used = 0
@@ -155,7 +257,7 @@ cdef object bind(Op op, PyObject** args, Py_ssize_t nargs, PyObject* kwnames, Py
     for k in range(op.nparams):
         flat[k] = NULL
     if tg_tls.intercept != NULL:
-        slow[0] = 1
+        slow[0] = SLOW_BETWEEN
     if nargs > op.npositional:
         if op.varargs >= 0 and op.varargs == op.npositional - 1 or (op.varargs >= 0 and nargs > op.varargs):
             used = op.varargs
@@ -184,7 +286,7 @@ cdef object bind(Op op, PyObject** args, Py_ssize_t nargs, PyObject* kwnames, Py
                 if key == "out" and op.takes_out:
                     out[0] = args[nargs + i]
                     if isinstance(<object>out[0], Tensor) and not exact_tensor(out[0]):
-                        slow[0] = 1
+                        slow[0] = SLOW_ARGUMENT
                     continue
                 raise TypeError(f"{op.title}() got an unexpected keyword argument '{key}': "
                                 f"{op.definition.signature_text()}")
@@ -206,10 +308,10 @@ cdef object bind(Op op, PyObject** args, Py_ssize_t nargs, PyObject* kwnames, Py
         if code == P_TENSOR or code == P_OPERAND or code == P_TENSOR_OPT:
             if Py_TYPE(<object>value) == TENSOR or Py_TYPE(<object>value) == PARAMETER:
                 if (<Tensor>value).level_ is not None:
-                    slow[0] = 1
+                    slow[0] = SLOW_ARGUMENT
                 continue
             if isinstance(<object>value, Tensor):
-                slow[0] = 1
+                slow[0] = SLOW_ARGUMENT
                 continue
         converted = convert(op, k, code, value, flat, slow)
         if <PyObject*>converted != value:
@@ -397,7 +499,7 @@ cdef inline bint overrides(object value):
 cdef object convert(Op op, int k, int code, PyObject* value, PyObject** flat, int* slow):
     cdef int64_t n, rank
     if code <= P_SCALAR_OPT and overrides(<object>value):
-        slow[0] = 1
+        slow[0] = SLOW_ARGUMENT
         return <object>value
     if P_DIM <= code <= P_DIMS_OPT and op.dim_tensor >= 0 and overrides(<object>flat[op.dim_tensor]):
         return <object>value  # whoever takes the call over knows its own dimensions
@@ -426,13 +528,13 @@ cdef object convert(Op op, int k, int code, PyObject* value, PyObject** flat, in
             items = list(items[0])
         for n, item in enumerate(items):
             if overrides(item):
-                slow[0] = 1
+                slow[0] = SLOW_ARGUMENT
                 continue
             if not isinstance(item, Tensor) and not (item is None and op.definition.allows_none_in_list):
                 raise TypeError(f"{op.title}(): expected Tensor as element {n} in argument "
                                 f"'{op.names[k]}' (position {k + 1}), but got {_type_name(item)}")
             if isinstance(item, Tensor) and (not exact_tensor(<PyObject*>item) or (<Tensor>item).level_ is not None):
-                slow[0] = 1
+                slow[0] = SLOW_ARGUMENT
         return items
     if code == P_INT:
         return as_int(op, k, value)
@@ -508,5 +610,5 @@ cdef object convert(Op op, int k, int code, PyObject* value, PyObject** flat, in
     if isinstance(<object>value, (list, tuple)):
         for item in <object>value:
             if isinstance(item, Tensor) and (not exact_tensor(<PyObject*>item) or (<Tensor>item).level_ is not None):
-                slow[0] = 1
+                slow[0] = SLOW_ARGUMENT
     return <object>value

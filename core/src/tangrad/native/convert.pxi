@@ -12,6 +12,8 @@ cdef int copy_into(Tensor dst, Tensor src) except -1:
     """Write src, broadcast and converted, into dst (same or other device), without recording."""
     cdef DeviceRuntime dd = dst.storage_.dev, sd = src.storage_.dev
     cdef Op op
+    require_elements(dst, "a copy")
+    require_elements(src, "a copy")
     if dd.type.meta:
         return 0
     if sd.type.meta:
@@ -358,7 +360,7 @@ def tensor_of_numbers(list numbers not None, bint alone=False):
     cdef Py_ssize_t i
     cdef int64_t n = len(numbers)
     cdef int index = default_dtype, overflow = 0
-    if n == 0 or tg_tls.intercept != NULL:
+    if n == 0 or standing():
         return None
     if PyFloat_CheckExact(<object>PyList_GET_ITEM(numbers, 0)):
         if index != FLOAT32 and index != FLOAT64:
@@ -390,17 +392,21 @@ def tensor_of_numbers(list numbers not None, bint alone=False):
 
 def tensor_from_bytes(buffer, dtype d not None, shape, where=None):
     """Copy packed bytes into a new contiguous tensor."""
-    cdef const unsigned char[::1] data = memoryview(buffer).cast("B") if len(buffer) else None
-    cdef Tensor t, host
+    cdef Tensor t
+    cdef Py_buffer view
     t = empty(tuple(shape), d, where)
     if t.numel_ == 0 or t.storage_.dev.type.meta:
         return t
-    if data.shape[0] != t.numel_ * d.itemsize:
-        raise ValueError(f"{data.shape[0]} bytes do not hold a tensor of shape {list(shape)} and dtype {d!r}")
+    data = memoryview(buffer).cast("B") if len(buffer) else memoryview(b"")
+    if data.nbytes != t.numel_ * d.itemsize:
+        raise ValueError(f"{data.nbytes} bytes do not hold a tensor of shape {list(shape)} and dtype {d!r}")
     if t.storage_.data != NULL:
-        memcpy(host_pointer(t), &data[0], data.shape[0])
+        # Not a typed memoryview: the only one would bring 100 KB of code for all that they can do.
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        memcpy(host_pointer(t), view.buf, view.len)
+        PyBuffer_Release(&view)
     else:
-        t.storage_.dev.type.driver.copy_from_host(t.storage_.handle, t.storage_.offset, memoryview(data))
+        t.storage_.dev.type.driver.copy_from_host(t.storage_.handle, t.storage_.offset, data)
     return t
 
 
@@ -508,6 +514,8 @@ cdef int export_buffer(Tensor t, Py_buffer* buffer, object owner) except -1:
 
 
 cdef int fill_buffer(Tensor t, Py_buffer* buffer, int flags) except -1:
+    if holds_other(t):
+        raise BufferError(f"a tensor of layout {t.layout} has no elements in memory; call to_dense() first")
     if requires_grad(t):
         raise BufferError("Can't export the buffer of a Tensor that requires grad. Use tensor.detach() first.")
     if t.storage_.data == NULL and t.numel_:
@@ -536,6 +544,8 @@ cdef object tensor_item(Tensor t):
 
 cdef object tensor_tolist(Tensor t):
     tg_tls.reads += 1
+    if type(t.level_) is LayoutContents:
+        return (<LayoutContents>t.level_).layout.definition.tolist(t)
     if t.level_ is not None:
         return t.level_.tolist()
     if t.flags & PY_DISPATCH:

@@ -30,12 +30,16 @@ cdef class dtype:
         compute: name of the type in which kernels compute (float32 for the halves).
         codec: for types NumPy does not know, a pair (decode, encode) between arrays of
             the raw unsigned integers and arrays of the compute type; else None.
+        limits: what `finfo` tells of it, as it was registered, or None.
+        arithmetic: whether ops compute in it; if not it is stored, printed and converted.
     """
     cdef readonly str name
     cdef readonly int index
     cdef readonly int itemsize
     cdef readonly str format
     cdef readonly object codec
+    cdef readonly object limits          # what finfo tells, or None
+    cdef readonly bint arithmetic        # False: it stores numbers, and ops that compute refuse it
     cdef int kind_
 
     def __init__(self):
@@ -55,7 +59,8 @@ cdef class dtype:
 
     @property
     def is_signed(self):
-        return self.kind_ != KIND_BOOL and self.kind_ != KIND_UINT
+        kind = KIND[COMPUTE[self.index]] if self.kind_ == KIND_FOREIGN else self.kind_
+        return kind != KIND_BOOL and kind != KIND_UINT
 
     @property
     def compute(self):
@@ -109,6 +114,11 @@ cdef int common_dtype(int a, int b) except -1:
     return result
 
 
+cdef bint holds_halves(dtype d):
+    """Whether complex32 holds the numbers of a dtype, as promotion sees it: integers always, floats by their size."""
+    return d.name in ("complex32", "float16") or d.kind_ < KIND_FLOAT
+
+
 cdef int _promote_builtin(int a, int b):
     """Follow PyTorch's lattice: bool < integers < floats < complex, wider wins in a category."""
     cdef int ka = KIND[a], kb = KIND[b]
@@ -120,6 +130,8 @@ cdef int _promote_builtin(int a, int b):
     if kb == KIND_BOOL:
         return a
     if ka == KIND_COMPLEX or kb == KIND_COMPLEX:
+        if holds_halves(da) and holds_halves(db):
+            return dtype_by_name("complex32").index
         return dtype_by_name("complex128" if "float64" in (da.name, db.name) or "complex128" in (da.name, db.name)
                              else "complex64").index
     if ka == KIND_FLOAT and kb == KIND_FLOAT:
@@ -140,7 +152,7 @@ cdef int _promote_builtin(int a, int b):
 
 
 def register_dtype(str name, int itemsize, str kind, str format, *, aliases=(), compute=None, codec=None,
-                   promotes=None):
+                   promotes=None, finfo=None, bint arithmetic=True):
     """Register an element type.
 
     Args:
@@ -154,6 +166,9 @@ def register_dtype(str name, int itemsize, str kind, str format, *, aliases=(), 
             numbers of any type and returns one of the raw integers; both keep the shape.
         promotes: for a foreign type, {other dtype name: name of the result}; with itself it
             promotes to itself, with types that are not listed not at all.
+        finfo: for a type of floating-point numbers, what `tangrad.finfo` tells: {"eps", "max", "min",
+            "smallest_normal", "resolution", "bits"}, those left out derived from the codec.
+        arithmetic: False for a type that only stores numbers: ops that compute refuse it.
 
     Returns:
         The dtype.
@@ -165,6 +180,7 @@ def register_dtype(str name, int itemsize, str kind, str format, *, aliases=(), 
     """
     global DTYPE_COUNT
     check_declaration(name, itemsize, kind, compute, codec)
+    check_limits(name, finfo)
     if name in _dtype_names:
         raise ValueError(f"a dtype named '{name}' is already registered: choose another name")
     if DTYPE_COUNT == MAX_DTYPES - 1:
@@ -173,6 +189,7 @@ def register_dtype(str name, int itemsize, str kind, str format, *, aliases=(), 
     cdef int i, index = DTYPE_COUNT, computes = index if compute is None else dtype_by_name(compute).index
     new.name, new.index, new.itemsize, new.format, new.codec = name, index, itemsize, format, codec
     new.kind_ = KIND_NAMES.index(kind)
+    new.limits, new.arithmetic = None if finfo is None else dict(finfo), arithmetic
     Py_INCREF(new)
     DTYPES[index] = <PyObject*>new
     KIND[index] = new.kind_
@@ -184,12 +201,24 @@ def register_dtype(str name, int itemsize, str kind, str format, *, aliases=(), 
     COMPUTE[index] = computes
     REAL_OF[index] = index
     if new.kind_ == KIND_COMPLEX:
-        REAL_OF[index] = dtype_by_name("float32" if itemsize == 8 else "float64").index
+        REAL_OF[index] = dtype_by_name({4: "float16", 8: "float32"}.get(itemsize, "float64")).index
     fill_promotions(index)
     for other, result in (promotes or {}).items():
         i = dtype_by_name(other).index
         PROMOTE[i][index] = PROMOTE[index][i] = dtype_by_name(result).index
     return new
+
+
+cdef int check_limits(str name, finfo) except -1:
+    if finfo is None:
+        return 0
+    known = {"bits", "eps", "max", "min", "smallest_normal", "resolution"}
+    if not isinstance(finfo, dict) or set(finfo) - known:
+        raise ValueError(f"dtype '{name}': finfo is a dict of {', '.join(sorted(known))}, got {finfo!r}")
+    for key, value in finfo.items():
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            raise ValueError(f"dtype '{name}': finfo's {key} is a number, got {value!r}")
+    return 0
 
 
 cdef int check_declaration(str name, int itemsize, str kind, compute, codec) except -1:
@@ -260,9 +289,12 @@ def set_default_dtype(dtype d not None):
     """Set the dtype of floating-point tensors made from Python numbers.
 
     Raises:
-        TypeError: `d` is not a floating-point dtype.
+        TypeError: `d` is not a floating-point dtype, or one that is known by a codec only.
     """
     global default_dtype
+    if d.is_floating_point and d.codec is not None:
+        raise TypeError(f"{d!r} cannot be the default dtype: programs compute in it what they do not name, and its "
+                        f"kernels go through a codec; make tensors of it by dtype=, or take {d.compute} as the default")
     if not d.is_floating_point:
         raise TypeError(f"only floating-point types are supported as the default type, not {d!r}")
     default_dtype = d.index
@@ -316,6 +348,8 @@ cdef int encode_scalar(object value, int index, void* out) except -1:
     cdef uint32_t bits
     cdef uint16_t half
     cdef double complex z
+    if kind == KIND_COMPLEX and size == 4:
+        return encode_foreign(complex(value), index, out)
     if kind == KIND_COMPLEX:
         z = value
         if size == 16:

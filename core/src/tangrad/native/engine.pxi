@@ -132,7 +132,7 @@ def _sequence_of(Node node):
     return -1 if node.seq == UINT64_MAX else node.seq
 
 
-cdef Tensor fit_gradient(Tensor g, Node target, int nr):
+cdef Tensor fit_gradient(Tensor g, Node target, int nr, Node source):
     """Bring a gradient to the shape and dtype of the tensor it belongs to."""
     cdef int ndim, want
     cdef const int64_t* shape
@@ -150,10 +150,10 @@ cdef Tensor fit_gradient(Tensor g, Node target, int nr):
         if m is None:
             return g
         if tuple(m.shape) != tuple(shape_list(g.ndim_, g.shape_)):
-            g = sum_to_shape(g, tuple(m.shape))
+            g = sum_to_shape(g, tuple(m.shape), source)
         return fit_dtype(g, m.dtype.index)
     if g.ndim_ != ndim or memcmp(g.shape_, shape, ndim * sizeof(int64_t)) != 0:
-        g = sum_to_shape(g, tuple(shape_list(ndim, shape)))
+        g = sum_to_shape(g, tuple(shape_list(ndim, shape)), source)
     if g.dtype_.index != want:
         g = fit_dtype(g, want)
     return g
@@ -169,8 +169,8 @@ cdef Tensor fit_dtype(Tensor g, int want):
     return cast_tensor(g, want)
 
 
-cdef Tensor sum_to_shape(Tensor g, tuple shape):
-    """Sum a gradient over the dimensions along which its tensor was broadcast.
+cdef Tensor sum_to_shape(Tensor g, tuple shape, Node source):
+    """Sum a gradient, which a node `source` gave, over the dimensions along which its tensor was broadcast.
 
     Raises:
         RuntimeError: the shape cannot have been broadcast to the gradient's.
@@ -179,7 +179,8 @@ cdef Tensor sum_to_shape(Tensor g, tuple shape):
     dims = list(range(lead))
     for i, size in enumerate(shape):
         if lead + i < 0 or (size != g.shape_[lead + i] and size != 1):
-            raise RuntimeError(f"a backward rule returned a gradient of shape {shape_list(g.ndim_, g.shape_)} for a "
+            rule = "a backward rule" if source is None else f"the backward rule of {op_title(source)}"
+            raise RuntimeError(f"{rule} returned a gradient of shape {shape_list(g.ndim_, g.shape_)} for a "
                                f"tensor of shape {list(shape)}, which cannot be broadcast to it")
         if size == 1 and g.shape_[lead + i] != 1:
             dims.append(lead + i)
@@ -194,7 +195,7 @@ cdef int give(Run run, Node target, int nr, Tensor g) except -1:
     """Add a gradient to a node's buffer and count the edge; the node may become ready."""
     cdef State s = run.state_of(target)
     if g is not None and not (run.selective and not s.needed):
-        g = fit_gradient(g, target, nr)
+        g = fit_gradient(g, target, nr, run.current)
         if target.nout > 1:
             if s.grads is None:
                 s.grads = [None] * target.nout
@@ -219,6 +220,7 @@ cdef list run_backward(list roots, list root_numbers, list root_grads, bint keep
     cdef Run run = Run.__new__(Run)
     cdef int saved_mode = tg_tls.grad_enabled
     cdef State s
+    cdef Node node
     cdef Py_ssize_t i
     run.active, run.keep_graph, run.create_graph = True, keep_graph, create_graph
     run.heap, run.overflow, run.captures = [], {}, {}
@@ -240,7 +242,11 @@ cdef list run_backward(list roots, list root_numbers, list root_grads, bint keep
         for i in range(len(roots)):
             give(run, roots[i], root_numbers[i], root_grads[i])
         while run.heap:
-            run_node(run, pop_ready(run.heap))
+            node = pop_ready(run.heap)
+            if node_is_observed():
+                observed_node(run, node)
+            else:
+                run_node(run, node)
     finally:
         tg_tls.grad_enabled = saved_mode
         run.active = False
@@ -265,7 +271,7 @@ cdef int run_node(Run run, Node node) except -1:
             pass_nothing(run, node)
             return 0
         if type(node) is Node:
-            if node.rule.passes_through and node.list_length < 0:
+            if node.rule.passes_through and node.list_length < 0 and not anomaly_mode:
                 for i in range(PyTuple_GET_SIZE(node.next_)):
                     if <PyObject*>PyTuple_GET_ITEM(node.next_, i) != Py_None_ptr:
                         give(run, <Node>PyTuple_GET_ITEM(node.next_, i), node.nr_small[i] if node.nr_large is None
@@ -289,7 +295,7 @@ cdef int run_node(Run run, Node node) except -1:
         g = grads.pop()
         accumulate_grad(run, <AccumulateGrad>node, g)
         return 0
-    results = apply_node(node, grads) if not anomaly_mode else _apply_watched(node, grads)
+    results = apply_node(node, grads, run) if not anomaly_mode else apply_watched(node, grads, run)
     if node.hooks is not None and (<dict>node.hooks).get("post"):
         results = after_node(node, results, grads)
     if not run.keep_graph:
@@ -331,7 +337,7 @@ cdef list before_node(Run run, Node node, list grads):
         for nr, reference in hooks.get("retain", {}).items():
             kept = reference()
             if kept is not None and grads[nr] is not None:
-                store_grad(<Tensor>kept, grads[nr], run.create_graph)
+                store_grad(<Tensor>kept, grads[nr])
     wanted = False
     for nr in range(len(grads)):
         for position in run.captures.get((node, nr), ()):
@@ -378,9 +384,9 @@ cdef list after_node(Node node, list results, list grads):
     return list(inputs)
 
 
-cdef int store_grad(Tensor t, Tensor g, bint create_graph) except -1:
+cdef int store_grad(Tensor t, Tensor g) except -1:
     if t.grad_ is None:
-        t.grad_ = g if create_graph else clone_tensor(g)
+        t.grad_ = clone_tensor(g)  # for others hold g: hooks, and the caller who captures it
     else:
         t.grad_ = OP_ADD(t.grad_, g)
     return 0
@@ -408,7 +414,7 @@ cdef int accumulate_grad(Run run, AccumulateGrad node, Tensor g) except -1:
             t.grad_ = g
         else:
             t.grad_ = clone_tensor(g)
-    elif run.create_graph:
+    elif run.create_graph or holds_other(old) or holds_other(g):
         t.grad_ = OP_ADD(old, g)
     else:
         lookup_op("add_")(old, g)
@@ -430,25 +436,6 @@ cdef int release(Node node) except -1:
     return 0
 
 
-def _apply_watched(Node node, grads):
-    """Apply a node in anomaly mode: tell where it was made if it fails or gives NaN."""
-    origin = "".join((<dict>node.hooks).get("metadata", {}).get("traceback_", ())) if node.hooks is not None else ""
-    try:
-        results = apply_node(node, grads)
-    except Exception:
-        import warnings
-        warnings.warn(f"Error detected in {node_name(node)}. Traceback of forward call that caused the "
-                      f"error:\n{origin}")
-        raise
-    if anomaly_checks_nan:
-        for i, g in enumerate(results):
-            if g is not None and differentiable((<Tensor>g).dtype_.index) and lookup_op("any")(
-                    lookup_op("isnan")(g)).item():
-                raise RuntimeError(f"Function '{node_name(node)}' returned nan values in its {i}th output. The forward "
-                                   f"call that made it:\n{origin}")
-    return results
-
-
 cdef bint holds_tensors(tuple saved):
     if saved is None:
         return False
@@ -460,10 +447,10 @@ cdef bint holds_tensors(tuple saved):
 
 # --- applying rules ------------------------------------------------------------------------
 
-cdef list apply_node(Node node, list grads):
-    """Return the gradients of the node's edges (None where there is none)."""
+cdef list apply_node(Node node, list grads, Run run=None):
+    """Return the gradients of the node's edges (None where there is none, or `run` needs none)."""
     if node.rule is not None:
-        return apply_rule(node, grads)
+        return apply_rule(node, grads, run)
     if type(node) is CopySlices:
         return apply_slices(<CopySlices>node, grads[0])
     if isinstance(node, AccumulateGrad):
@@ -482,21 +469,48 @@ cdef list apply_node(Node node, list grads):
     return results
 
 
-cdef list apply_rule(Node node, list grads):
+cdef list apply_rule(Node node, list grads, Run run):
     cdef Rule rule = node.rule
     cdef tuple saved
-    if rule.nsaves or node.released:
+    if rule.nsaves and stale(node):
+        rule = narrower_rule(node, grads, run)
+        saved = unpack_saved(node, rule)
+    elif rule.nsaves or node.released:
         saved = unpack_saved(node)
     else:
         saved = ()
     if node.nout > 1:
         grads = materialised(node, rule, grads)
     if not any_wrapper(grads) and not any_wrapper(saved):
-        return apply_formulas(node, grads, saved)
+        return apply_formulas(node, rule, grads, saved)
     # The formulas lie below `__torch_function__`, which would make plain results wrappers of nothing.
     from tangrad.dispatch.overrides import DisableTorchFunctionSubclass
     with DisableTorchFunctionSubclass():
-        return apply_formulas(node, grads, saved)
+        return apply_formulas(node, rule, grads, saved)
+
+
+cdef Rule narrower_rule(Node node, list grads, Run run):
+    """Return the rule for those gradients alone that a run needs, of the results' that there are.
+
+    The node's own serves all inputs at once, and reads what this run may do without.
+    """
+    cdef Rule found
+    cdef uint64_t needs = 0
+    cdef int i
+    if node.list_length >= 0 or len(node.next_) != node.op.ntensors:
+        return node.rule
+    for i, child in enumerate(node.next_):
+        if child is not None and (run is None or not run.selective or run.state_of(<Node>child).needed):
+            needs |= <uint64_t>1 << i
+    if needs == 0:
+        return node.rule
+    found = rule_for(node.op, needs)
+    if None in grads:
+        found = node.op.definition.rule_without(needs, tuple([g is not None for g in grads])) or found
+    for i in range(found.nsaves):
+        if place_of(node.rule, found.save_kind[i], found.save_index[i]) < 0:
+            return node.rule
+    return found
 
 
 cdef bint any_wrapper(values):
@@ -506,8 +520,7 @@ cdef bint any_wrapper(values):
     return False
 
 
-cdef list apply_formulas(Node node, list grads, tuple saved):
-    cdef Rule rule = node.rule
+cdef list apply_formulas(Node node, Rule rule, list grads, tuple saved):
     cdef Formula f
     cdef list results = [None] * PyTuple_GET_SIZE(node.next_)
     cdef PyObject* flat[24]
@@ -551,14 +564,14 @@ cdef list apply_formulas(Node node, list grads, tuple saved):
 
 cdef object call_between(Op op, PyObject** flat, int nargs):
     """Call an op of a formula; through what stands between, if anything does."""
-    cdef bint slow = tg_tls.intercept != NULL
+    cdef bint slow = standing()
     cdef int i
     for i in range(nargs):
         if isinstance(<object>flat[i], Tensor) and (not exact_tensor(flat[i]) or (<Tensor>flat[i]).level_ is not None):
             slow = True
     if slow:
         return dispatch_slow(op, op, flat, None)
-    return call_flat(op, flat, None, False)
+    return call_inner(op, flat, None, False)
 
 
 cdef int put_result(Node node, list results, int target, object value) except -1:
@@ -598,7 +611,7 @@ cdef list apply_slices(CopySlices node, Tensor g):
     """Hand the written slice's gradient to the writer, the rest to the old base."""
     cdef TensorMeta base = node.base_meta, view = node.view_meta
     cdef Tensor whole, piece
-    if g.level_ is not None or tg_tls.intercept != NULL:
+    if g.level_ is not None or standing():
         return _apply_slices_in_levels(node, g)
     whole = base.new_empty_strided()
     lookup_op("copy_")(whole, g)
@@ -609,7 +622,7 @@ cdef list apply_slices(CopySlices node, Tensor g):
         piece = seen_as(whole, view, offset_within(base, view))
     results = apply_node(node.writer, [clone_tensor(piece)])
     if len(results) and results[0] is not None:
-        lookup_op("copy_")(piece, fit_gradient_to(results[0], view))
+        lookup_op("copy_")(piece, fit_gradient_to(results[0], view, node.writer))
     else:
         lookup_op("zero_")(piece)
     if node.next_[0] is not None:
@@ -626,9 +639,9 @@ def _apply_slices_in_levels(CopySlices node, g):
     return split_gradient(g, node.base_meta, node.view_meta, write, node.next_[0] is not None)
 
 
-cdef Tensor fit_gradient_to(Tensor g, TensorMeta m):
+cdef Tensor fit_gradient_to(Tensor g, TensorMeta m, Node source):
     if tuple(m.shape) != tuple(shape_list(g.ndim_, g.shape_)):
-        g = sum_to_shape(g, tuple(m.shape))
+        g = sum_to_shape(g, tuple(m.shape), source)
     return fit_dtype(g, m.dtype.index)
 
 
@@ -673,6 +686,9 @@ def engine_run(roots, grads, bint keep_graph, bint create_graph, inputs=None):
         for t in inputs:
             nr = 0
             node = end_of(t, &nr)
+            if node is None and isinstance(t, Tensor) and requires_grad(<Tensor>t):
+                keys.append(None)  # a view made under no_grad, which nothing was computed from
+                continue
             if node is None:
                 raise RuntimeError("One of the differentiated Tensors does not require grad "
                                    f"([{describe_tensor(<Tensor>t)}])")
@@ -680,6 +696,6 @@ def engine_run(roots, grads, bint keep_graph, bint create_graph, inputs=None):
     return run_backward(nodes, numbers, list(grads), keep_graph, create_graph, keys)
 
 
-def accumulate_into(Tensor t not None, Tensor g not None, bint create_graph):
+def accumulate_into(Tensor t not None, Tensor g not None):
     """Add a gradient into t.grad (backward with inputs)."""
-    store_grad(t, g, create_graph)
+    store_grad(t, g)

@@ -4,6 +4,7 @@ cdef enum:
     SAVE_INPUT = 0
     SAVE_RESULT = 1
     SAVE_META = 2
+    SAVE_UNREAD = 3          # an input whose dtype and shape are used, and not its elements
     ARG_GRAD = 0
     ARG_SAVED = 1
     ARG_NEEDS = 2
@@ -109,7 +110,7 @@ def make_rule(saves, formulas):
     """Build a backward rule.
 
     Args:
-        saves: sequence of ("input"|"result"|"meta", index).
+        saves: sequence of ("input"|"result"|"meta"|"unread", index); an input that is "unread" may be written.
         formulas: sequence of (targets, op or None, function or None, identity or -1,
             [("grad"|"saved"|"needs"|"grads", index)], needs tuple).
     """
@@ -119,7 +120,7 @@ def make_rule(saves, formulas):
     if rule.nsaves > 24:
         raise ValueError("a backward rule saves at most 24 values")
     for i, (kind, index) in enumerate(saves):
-        rule.save_kind[i] = ("input", "result", "meta").index(kind)
+        rule.save_kind[i] = ("input", "result", "meta", "unread").index(kind)
         rule.save_index[i] = index
         if kind == "input" and index == 0:
             rule.saves_first_input = True
@@ -163,9 +164,17 @@ cdef class Node:
     cdef tuple metas            # several results: TensorMeta each
     cdef State state
     cdef bint released
+    cdef bint loose             # hidden from young collections: tracking.pxi
+    cdef void* newer            # among the loose ones, borrowed
+    cdef void* older
     cdef object slices          # weak reference to the CopySlices that routes into this node
+    cdef list origin            # anomaly mode: where it was made, code and place in it per frame
     cdef object hooks           # None or {"pre": dict, "post": dict, "tensor": {nr: dict}, "retain": {nr: weakref}}
     cdef object __weakref__
+
+    def __dealloc__(self):
+        if self.loose:
+            unlink_loose(self)
 
     def name(self):
         """Return the name, e.g. "MulBackward0"."""
@@ -180,7 +189,10 @@ cdef class Node:
 
     @property
     def metadata(self):
-        return node_hooks(self).setdefault("metadata", {})
+        kept = node_hooks(self).setdefault("metadata", {})
+        if self.origin is not None:
+            kept.setdefault("traceback_", told_origin(self.origin))
+        return kept
 
     def _sequence_nr(self):
         return self.seq
@@ -237,15 +249,25 @@ cdef class FunctionNode(Node):
     """A node with a rule written in Python: `apply` of a subclass receives the gradients."""
     cdef dict __dict__
 
-    def _connect(self, inputs, outputs, dirty):
-        """Take edges from `inputs` and become the grad_fn of outputs.
+    def _take_edges(self, inputs):
+        """Take edges from `inputs` (None: no edge), as they are before forward may write them."""
+        cdef uint32_t nr
+        sources, numbers = [], []
+        for x in inputs:
+            nr = 0
+            sources.append(edge_of(<Tensor>x, &nr) if isinstance(x, Tensor) else None)
+            numbers.append(nr)
+        self.next_, self.nr_large = tuple(sources), tuple(numbers)
+
+    def _connect(self, first, outputs, dirty):
+        """Become the grad_fn of outputs.
 
         Args:
-            inputs: arguments; those that are no tensors get no edge.
+            first: the first argument, which alone may be a view written in place.
             outputs: (tensor, differentiable) pairs; (None, False) for a result that is no tensor.
             dirty: outputs that are inputs written in place.
         """
-        connect_function(self, inputs, outputs, dirty)
+        connect_function(self, first, outputs, dirty)
 
     def _save(self, tensors, edges):
         """Save tensors; each with the number of its input, -2 - k for result k, or -1 for others."""
@@ -287,7 +309,7 @@ cdef object saved_attribute(Node node, str name):
     values = unpack_saved(node)
     names = node.op.definition.parameter_names
     for i in range(node.rule.nsaves):
-        if node.rule.save_kind[i] == SAVE_INPUT and names[node.rule.save_index[i]] == name:
+        if node.rule.save_kind[i] in (SAVE_INPUT, SAVE_UNREAD) and names[node.rule.save_index[i]] == name:
             return values[i]
         if node.rule.save_kind[i] == SAVE_RESULT and name in ("result", f"result{node.rule.save_index[i]}"):
             return values[i]
@@ -303,6 +325,7 @@ cdef str node_name(Node node):
 cdef dict node_hooks(Node node):
     if node.hooks is None:
         node.hooks = {}
+        tighten(node)
     return <dict>node.hooks
 
 
@@ -333,6 +356,8 @@ cdef Node grad_fn_of(Tensor t):
     if t.grad_fn_ is None and not requires_grad(t.base_):
         return None
     if t.flags & NO_GRAD_VIEW:
+        if isinstance(t.grad_fn_, FunctionNode):
+            raise RuntimeError(made_by_function(t, "its base or another view of its base has been"))
         raise RuntimeError(
             "A view was created in no_grad mode and its base or another view of its base has been modified inplace "
             "with grad mode enabled. Given that this use case is ambiguous and error-prone, it is forbidden. Move both "
@@ -467,6 +492,7 @@ cdef Node record_inputs(Op op, PyObject** flat, uint64_t needs):
         remember_origin(node)
     if node.rule.nsaves:
         save_inputs(node, flat)
+    track_lightly(node)
     return node
 
 
@@ -525,37 +551,12 @@ cdef inline bint differentiable(int dtype_index) noexcept:
     return kind == KIND_FLOAT or kind == KIND_COMPLEX
 
 
-cdef bint anomaly_mode = False
-cdef bint anomaly_checks_nan = False
-
-
-def _set_anomaly(bint mode, bint check_nan):
-    """Switch anomaly mode; returns the previous (mode, check_nan)."""
-    global anomaly_mode, anomaly_checks_nan
-    old = bool(anomaly_mode), bool(anomaly_checks_nan)
-    anomaly_mode, anomaly_checks_nan = mode, check_nan
-    return old
-
-
-cdef int remember_origin(Node node) except -1:
-    import traceback
-    node_hooks(node).setdefault("metadata", {})["traceback_"] = traceback.format_stack()
-    return 0
-
-
-cdef int connect_function(Node node, inputs, outputs, dirty) except -1:
+cdef int connect_function(Node node, first, outputs, dirty) except -1:
     cdef uint32_t nr
     cdef Tensor t
-    sources, numbers = [], []
-    for x in inputs:
-        nr = 0
-        sources.append(edge_of(<Tensor>x, &nr) if isinstance(x, Tensor) else None)
-        numbers.append(nr)
     node.seq = next_sequence()
     if anomaly_mode:
         remember_origin(node)
-    node.next_ = tuple(sources)
-    node.nr_large = tuple(numbers)
     node.nout = len(outputs)
     if len(outputs) == 1 and outputs[0][0] is not None:
         set_output_meta(node, <Tensor>outputs[0][0])
@@ -567,11 +568,14 @@ cdef int connect_function(Node node, inputs, outputs, dirty) except -1:
         t = x
         if not any([t is d for d in dirty]):
             attach(node, t, nr)
-        elif t.base_ is None:
+            continue
+        # Written or not, all that share this memory find the history that begins here.
+        bump_version(t, node_name(node))
+        if t.base_ is None:
             move_retained(t, node)
             attach(node, t, nr)
             t.flags &= ~<uint32_t>REQUIRES_GRAD
-        elif len(outputs) > 1 or inputs[0] is not t:
+        elif len(outputs) > 1 or first is not t:
             raise RuntimeError("a Function that writes to a view in place must take it as its first input and return "
                                "nothing else; write to a clone instead")
         else:
@@ -601,6 +605,8 @@ cdef int check_writable(Tensor t, str op_name, bint records) except -1:
     """
     if t.base_ is not None and (records or requires_grad(t)):
         if t.flags & NO_GRAD_VIEW:
+            if isinstance(t.grad_fn_, FunctionNode):
+                raise RuntimeError(f"{made_by_function(t, 'is being')} (op '{op_name}')")
             raise RuntimeError(
                 "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that "
                 "this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both "
@@ -617,6 +623,13 @@ cdef int check_writable(Tensor t, str op_name, bint records) except -1:
         raise RuntimeError(f"a leaf Variable that requires grad is being used in an in-place operation "
                            f"(op '{op_name}'); write under no_grad() or to a clone.")
     return 0
+
+
+cdef str made_by_function(Tensor t, str what):
+    return (f"Output {t.output_nr_} of {node_name(t.grad_fn_)} is a view and {what} modified inplace. This view was "
+            "created inside a custom Function (or because an input was returned as-is) and the autograd logic to handle "
+            "view+inplace would override the custom backward associated with the custom Function, leading to incorrect "
+            "gradients. This behavior is forbidden. You can fix this by cloning the output of the custom Function.")
 
 
 cdef str view_name(Tensor t):

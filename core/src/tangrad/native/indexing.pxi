@@ -149,9 +149,9 @@ cdef inline bint same_shape(Tensor a, Tensor b) noexcept:
 
 
 cdef Tensor indexed_view(Tensor t, PyObject** items, Py_ssize_t n, tg_index* v):
-    """The view of a tensor before tensors index it: made at once, or op by op where that is recorded."""
+    """The view of a tensor before tensors index it: made at once, or op by op where that is recorded or observed."""
     cdef Tensor view
-    if tg_tls.grad_enabled and requires_grad(t):
+    if tg_tls.grad_enabled and requires_grad(t) or v.moved and tg_tls.intercept != NULL:
         return viewed_by_ops(t, items, n, v)
     view = alias_geometry(t, v.ndim, v.offset)
     memcpy(view.shape_, v.shape, v.ndim * sizeof(int64_t))
@@ -181,19 +181,19 @@ cdef Tensor viewed_by_ops(Tensor t, PyObject** items, Py_ssize_t n, tg_index* v)
         dim = d
         flat[0], flat[1] = <PyObject*>view, <PyObject*>dim
         if item == Py_None_ptr:
-            view = call_flat(OP_UNSQUEEZE, flat, None, False)
+            view = call_inner(OP_UNSQUEEZE, flat, None, False)
             d += 1
         elif item == Py_Ellipsis_ptr:
             d += t.ndim_ - consumed_by(t, items, n)
         elif PyLong_CheckExact(<object>item):
             flat[2] = item
-            view = call_flat(OP_SELECT, flat, None, False)
+            view = call_inner(OP_SELECT, flat, None, False)
         else:
             if PySlice_Check(<object>item) and not whole((<Tensor>view).shape_[d], <PySliceObject*>item):
                 s = <PySliceObject*>item
                 step = 1 if s.step == Py_None_ptr else <object>s.step
                 flat[2], flat[3], flat[4] = s.start, s.stop, <PyObject*>step
-                view = call_flat(OP_SLICE, flat, None, False)
+                view = call_inner(OP_SLICE, flat, None, False)
             d += 1
     return <Tensor>view
 
@@ -217,7 +217,7 @@ cdef inline list lowered(tg_index* v):
 
 cdef inline bint open_to_indexing(Tensor t) noexcept:
     """Whether nothing stands between a tensor and its views."""
-    return tg_tls.intercept == NULL and exact_tensor(<PyObject*>t) and t.level_ is None \
+    return not standing() and exact_tensor(<PyObject*>t) and t.level_ is None \
         and not t.flags & PY_DISPATCH
 
 
@@ -246,7 +246,7 @@ cdef inline object usual_getitem(Tensor t, object index):
                 OP_INDEX = lookup_op("index")
             indices = lowered(&v)
             flat[0], flat[1] = <PyObject*>view, <PyObject*>indices
-            return call_flat(OP_INDEX, flat, None, False)
+            return call_inner(OP_INDEX, flat, None, False)
     if not several and is_mask_of(index, t) and not (tg_tls.grad_enabled and requires_grad(t)):
         if OP_MASKED_SELECT is None:
             OP_MASKED_SELECT = lookup_op("masked_select")
@@ -361,5 +361,5 @@ cdef bint assigned_at(Tensor t, PyObject** items, Py_ssize_t n, tg_index* v, obj
     indices = lowered(v)
     flat[0], flat[1], flat[2], flat[3] = <PyObject*>target, <PyObject*>indices, <PyObject*>written, \
         <PyObject*>accumulate
-    call_flat(OP_INDEX_PUT.functional, flat, target, True)
+    call_inner(OP_INDEX_PUT.functional, flat, target, True)
     return True

@@ -89,6 +89,8 @@ cdef int replace_data(Tensor t, Tensor value) except -1:
     if (value.flags ^ t.flags) & PY_DISPATCH:
         raise RuntimeError(f"data of a tensor of {type(t)} cannot be replaced by that of one of {type(value)}, for "
                            f"only one of them has memory of its own; unwrap it first")
+    if holds_other(t) or holds_other(value):
+        t.level_ = value.level_
     t.storage_ = value.storage_
     t.dtype_ = value.dtype_
     t.slot_ = value.slot_
@@ -201,20 +203,24 @@ cdef inline bint plain_number(object x):
 
 cdef object binary_operator(int which, object left, object right):
     cdef Op op
-    cdef PyObject* flat[2]
-    cdef Tensor a, b
     op = <Op>PyList_GET_ITEM(operator_ops, which)
     if <PyObject*>op == Py_None_ptr:
         op = operator_op(which)
-    if op.kind_ == OP_POINTWISE and tg_tls.intercept == NULL and exact_tensor(<PyObject*>left):
-        a = <Tensor>left
-        if exact_tensor(<PyObject*>right):
-            b = <Tensor>right
-            if a.dtype_ is b.dtype_ and a.storage_.dev is b.storage_.dev and a.level_ is None and b.level_ is None:
-                result = fast_binary(op, a, b)
-                if result is not None:
-                    return result
+    if tg_tls.intercept == NULL:
+        result = fast_pair(op, left, right)
+        if result is not None:
+            return result
     return binary_operator_general(which, op, left, right)
+
+
+cdef inline object fast_pair(Op op, object left, object right):
+    """An op of two like tensors by its C kernel, or None where it is not that."""
+    cdef Tensor a, b
+    if op.kind_ == OP_POINTWISE and exact_tensor(<PyObject*>left) and exact_tensor(<PyObject*>right):
+        a, b = <Tensor>left, <Tensor>right
+        if a.dtype_ is b.dtype_ and a.storage_.dev is b.storage_.dev and a.level_ is None and b.level_ is None:
+            return fast_binary(op, a, b)
+    return None
 
 
 cdef object binary_operator_general(int which, Op op, object left, object right):
@@ -231,7 +237,7 @@ cdef object binary_operator_general(int which, Op op, object left, object right)
             other = lookup_as_tensor(other)
             return binary_operator(which, left, other) if lt else binary_operator(which, other, right)
         return NotImplemented
-    if tg_tls.intercept != NULL or (lt and (not exact_tensor(<PyObject*>left) or (<Tensor>left).level_ is not None)) \
+    if standing() or (lt and (not exact_tensor(<PyObject*>left) or (<Tensor>left).level_ is not None)) \
             or (rt and (not exact_tensor(<PyObject*>right) or (<Tensor>right).level_ is not None)):
         return _slow_hook(op, op, (left, right) + op.defaults[2:], None)
     cdef PyObject* flat[MAX_PARAMS]
@@ -240,10 +246,10 @@ cdef object binary_operator_general(int which, Op op, object left, object right)
     for i in range(2, op.nparams):
         flat[i] = PyTuple_GET_ITEM(op.defaults, i)
     if op.kind_ == OP_COMPOSITE or lt or op.ptype[0] == P_OPERAND:
-        return call_flat(op, flat, None, False)
+        return call_inner(op, flat, None, False)
     converted_left = number_tensor(left, <Tensor>right)
     flat[0] = <PyObject*>converted_left
-    return call_flat(op, flat, None, False)
+    return call_inner(op, flat, None, False)
 
 
 cdef object lookup_as_tensor(x):
@@ -275,6 +281,7 @@ cdef object inplace_operator(int which, object left, object right):
 
 cdef object fast_binary(Op op, Tensor a, Tensor b):
     """Two tensors of one dtype, shape and device, contiguous, with a C kernel; else None."""
+    global ops_called
     cdef int index = a.dtype_.index, ndim = a.ndim_, want, status
     cdef tg_kernel* kernel
     cdef tg_loop loop
@@ -294,6 +301,7 @@ cdef object fast_binary(Op op, Tensor a, Tensor b):
     if kernel == NULL or kernel.kind != KERNEL_C or not op.accepted >> KIND[COMPUTE[index]] & 1:
         return None
     want = result_dtype(op, 0, index)
+    ops_called += 1
     node = None
     if tg_tls.grad_enabled and op.has_rule:
         needs = requires_grad(a) | (<uint64_t>requires_grad(b) << 1)

@@ -23,17 +23,27 @@ def _set_inference(bint value):
     return old
 
 
-def set_intercept(stack):
+def set_intercept(stack, bint more=True, Observers observers=None):
     """Install this thread's stack of interceptors (None: nothing stands between).
 
-    The caller keeps the object alive while it is installed.
+    The caller keeps the objects alive while they are installed.
+
+    Args:
+        more: whether it holds more than observers. observers: those on it, or None.
     """
     tg_tls.intercept = NULL if stack is None else <void*>stack
+    tg_tls.standing = more
+    tg_tls.observers = NULL if observers is None else <void*>observers
 
 
 def get_intercept():
-    """Return this thread's stack of interceptors or None."""
-    return None if tg_tls.intercept == NULL else <object>tg_tls.intercept
+    """Return this thread's stack of interceptors, or None where it holds none but observers."""
+    return <object>tg_tls.intercept if standing() else None
+
+
+def is_intercepted():
+    """Return whether anything at all stands between the calls of this thread and their kernels."""
+    return tg_tls.intercept != NULL
 
 
 def dispatch(Op op not None, Op functional not None, tuple args not None, object out):
@@ -74,7 +84,67 @@ def wrap_level(Tensor inner not None, object record, shape=None):
 
 def level_of(t):
     """Return the level record of a tensor, or None."""
-    return (<Tensor>t).level_ if isinstance(t, Tensor) else None
+    if not isinstance(t, Tensor) or type((<Tensor>t).level_) is LayoutContents:
+        return None
+    return (<Tensor>t).level_
+
+
+def contents_of(t):
+    """Return the LayoutContents of a tensor of another layout, or None."""
+    return (<Tensor>t).level_ if isinstance(t, Tensor) and type((<Tensor>t).level_) is LayoutContents else None
+
+
+def make_of_layout(layout which not None, dict components, dict metadata, tuple shape, dtype d not None, where):
+    """Return a tensor of another layout: a shape, a dtype, a device, and components in place of elements."""
+    cdef Tensor t = bare_tensor(d, 0)
+    cdef UntypedStorage s = UntypedStorage.__new__(UntypedStorage)
+    cdef LayoutContents contents = LayoutContents.__new__(LayoutContents)
+    contents.layout, contents.components, contents.metadata = which, components, metadata
+    s.dev = runtime_of(where)
+    t.storage_, t.level_ = s, contents
+    t.slot_ = register_slot(s.dev.type.name, which.name)
+    set_logical_shape(t, shape)
+    if tg_tls.inference:
+        t.flags |= INFERENCE
+    return t
+
+
+cdef int set_logical_shape(Tensor t, tuple shape) except -1:
+    cdef int i
+    reserve_dims(t, len(shape))
+    for i in range(t.ndim_):
+        t.shape_[i] = shape[i]
+    t.numel_ = count_elements(t.ndim_, t.shape_)
+    contiguous_strides(t.ndim_, t.shape_, t.stride_)
+    t.flags |= CONTIGUOUS
+    return 0
+
+
+def replace_contents(Tensor t not None, dict components, dict metadata, tuple shape, str writer):
+    """Write into a tensor of another layout: give it, and its aliases, other components; counts as a write."""
+    cdef int64_t geometry[MAX_DIMS]
+    cdef int64_t stride[MAX_DIMS]
+    cdef LayoutContents contents = <LayoutContents?>t.level_
+    cdef int i
+    check_inference(t, writer)
+    if tg_tls.grad_enabled:
+        check_writable(t, writer, False)
+    for i in range(len(shape)):
+        geometry[i] = shape[i]
+    count_elements(len(shape), geometry)
+    contiguous_strides(len(shape), geometry, stride)
+    set_geometry(t, len(shape), geometry, stride, 0)
+    contents.components, contents.metadata = components, metadata
+    bump_version(t, writer)
+    return t
+
+
+def kernel_at(Op op not None, int slot, dtype d not None):
+    """Return the Python kernel that is registered for (op, slot, dtype), or None."""
+    cdef tg_kernel* entry = NULL
+    if slot < op.nrows and op.rows[slot] != NULL:
+        entry = op.rows[slot][d.index]
+    return None if entry == NULL or entry.kind != KERNEL_PYTHON else <object>entry.callable
 
 
 def record_call(Op op not None, tuple args, outputs):
@@ -167,6 +237,15 @@ def plain_alias(Tensor t not None):
     return alias_whole(t)
 
 
+def view_of_whole(Tensor t not None, bint recorded):
+    """Return a view of all of t; unless recorded, as no_grad makes one: it must not be written, nor its base."""
+    cdef Tensor view = alias_whole(t)
+    mark_view(view, t)
+    if not recorded:
+        view.flags |= NO_GRAD_VIEW
+    return view
+
+
 def as_class(Tensor t not None, cls):
     """Return an alias of t that is an instance of a subclass."""
     cdef Tensor new
@@ -187,13 +266,16 @@ cdef int copy_fields(Tensor new, Tensor t) except -1:
     return 0
 
 
-def make_wrapper(cls, tuple shape, tuple strides, int64_t offset, dtype d not None, where, bint requires_grad=False):
+def make_wrapper(cls, tuple shape, tuple strides, int64_t offset, dtype d not None, where, bint requires_grad=False,
+                 layout which=None):
     """Return an instance of a subclass with geometry but without memory (see _make_wrapper_subclass)."""
     cdef Tensor t = tensor_like_type(<PyTypeObject*>cls)
     cdef UntypedStorage s = UntypedStorage.__new__(UntypedStorage)
     cdef int i
     s.dev = runtime_of(where)
     t.dtype_, t.slot_, t.storage_ = d, s.dev.slot, s
+    if which is not None and which is not strided:
+        t.slot_ = register_slot(s.dev.type.name, which.name)
     reserve_dims(t, len(shape))
     for i in range(len(shape)):
         t.shape_[i], t.stride_[i] = shape[i], strides[i]
@@ -365,4 +447,4 @@ def forget_history(Tensor t not None):
 
 def sum_gradient_to(Tensor t not None, tuple shape):
     """Sum over broadcast dimensions so that the result has the given shape (Tensor.sum_to_size)."""
-    return sum_to_shape(t, shape)
+    return sum_to_shape(t, shape, None)

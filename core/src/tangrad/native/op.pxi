@@ -52,6 +52,9 @@ cdef enum:
     KERNEL_PYTHON = 2
     KERNEL_CALL = 3
 
+    SLOW_ARGUMENT = 1                    # what `bind` found: an argument asks for Python
+    SLOW_BETWEEN = 2                     # something is active in the thread
+
 PARAM_TYPES = ("Tensor", "Tensor?", "Tensor[]", "Operand", "Scalar", "Scalar?", "int", "int?", "int[]", "int[]?",
                "float", "float?", "bool", "bool?", "str", "str?", "dim", "dim?", "dim[]", "dim[]?", "dtype?",
                "device?", "layout?", "memory_format?", "generator?", "any")
@@ -84,7 +87,7 @@ cdef PyObject* Py_Ellipsis_ptr = <PyObject*>Ellipsis
 cdef class Op:
     """A callable op: one name, one signature, a kernel per slot and dtype.
 
-    Made by `tangrad.ops.define`; `definition` holds everything that is true of it.
+    Made by `tangrad.ops.definition.define`; `definition` holds everything that is true of it.
     """
     cdef void* vectorcall
     cdef readonly str name
@@ -131,11 +134,15 @@ cdef class Op:
     cdef int dtype_param
     cdef int pin_param
     cdef int shortcut                    # number of what stands in for the usual form of a call, or 0
-    cdef bint scaled                     # in SCALED
-    cdef bint old_form                   # may be called with factors in front, as old programs do
+    cdef readonly object twin            # name of what C computes in the place of the definition, or None
+    cdef signed char at[MAX_PARAMS]      # places of the parameters that the twin reads
+    cdef bint checks_kinds               # the check is about kinds of numbers only
+    cdef bint loops                      # not pointwise, but its kernels are loops all the same
+    cdef int old_form                    # may be called in another form than its schema has
     cdef bint plannable                  # kernel ops: rules say all of the results
     cdef tg_plan* plans                  # kernel ops: what the rules said of calls, or NULL
     cdef int plain                       # kernel ops: number of the C twin of the shape rule, or 0
+    cdef int number                      # in the order of their making
     cdef tg_kernel*** rows
     cdef int nrows
     cdef dict rules
@@ -209,8 +216,17 @@ cdef class Op:
         return found
 
 
+cdef int ops_made = 0
+
+
+cdef int next_op_number() noexcept:
+    global ops_made
+    ops_made += 1
+    return ops_made - 1
+
+
 def make_op(definition, str kind, spec):
-    """Build the compiled op of a definition (see tangrad.ops.define, its only caller).
+    """Build the compiled op of a definition (see tangrad.ops.definition.define, its only caller).
 
     Args:
         definition: the object that holds what is true of the op.
@@ -220,9 +236,12 @@ def make_op(definition, str kind, spec):
     cdef Op op = Op.__new__(Op)
     cdef int i
     op.vectorcall = <void*>op_vectorcall
+    op.number = next_op_number()
     op.definition = definition
     op.name = op.title = spec["name"]
-    op.old_form, op.scaled = op.name in OLD_FORMS, op.name in SCALED
+    op.old_form = OLD_NONE if definition.old_form is None else OLD_LABELS if definition.old_form == "labels" else \
+        OLD_FACTORS
+    op.checks_kinds, op.loops = definition.checks_kinds, definition.loops
     op.node_name = spec["node_name"]
     op.kind_ = ("pointwise", "reduction", "scan", "view", "kernel", "composite", "overload").index(kind)
     op.list_param = op.varargs = op.written = -1
@@ -279,14 +298,12 @@ def make_op(definition, str kind, spec):
     if op.written_lists:
         op.takes_out = False
     op.geometry = spec.get("geometry")
-    op.native_view = NATIVE_VIEWS.get(op.name, 0) if op.kind_ == OP_VIEW else 0
     op.dim_param = op.names.index("dim") if "dim" in op.names else -1
     op.keepdim_param = op.names.index("keepdim") if "keepdim" in op.names else -1
     op.dtype_param = op.names.index("dtype") if "dtype" in op.names else -1
     op.pin_param = op.names.index("pin_memory") if "pin_memory" in op.names else -1
-    op.shortcut = SHORTCUTS.get(op.name, 0) if op.kind_ == OP_COMPOSITE else SHORT_POWER if op.name == "pow" else 0
-    op.plain = PLAIN_SHAPES.get(op.name, 0) if op.kind_ == OP_KERNEL else 0
-    op.forgets_base = op.name in FORGET_BASE
+    find_twin(op, list(params))
+    op.forgets_base = definition.forgets_base
     op.function = spec.get("function")
     op.native = spec.get("native")
     op.random = spec.get("random", False)
@@ -305,10 +322,11 @@ def make_inplace(Op functional, str name):
     """Build the in-place form of an op: the result is written to its first tensor."""
     cdef Op op = Op.__new__(Op)
     op.vectorcall = <void*>op_vectorcall
+    op.number = next_op_number()
     op.definition = functional.definition
     op.name, op.node_name, op.kind_, op.functional = name, functional.node_name, functional.kind_, functional
     op.title = name
-    op.old_form = name in OLD_FORMS
+    op.old_form = functional.old_form
     op.rules = {}
     op.written = -1
     if functional.kind_ == OP_OVERLOAD:
@@ -429,12 +447,23 @@ cpdef Op lookup_op(str name):
 # --- the slow path: everything that can stand between ----------------------------------------
 
 cdef object _slow_hook = None
+cdef object _offered_hook = None
 
 
-def set_slow_dispatch(dispatch):
-    """Install the function (op, functional, args, out) that runs what stands between."""
-    global _slow_hook
-    _slow_hook = dispatch
+def set_slow_dispatch(dispatch, offered=None):
+    """Install the function (op, functional, args, out) that runs what stands between.
+
+    Args:
+        dispatch: for calls that nobody was offered yet.
+        offered: for calls that `__torch_function__` has left.
+    """
+    global _slow_hook, _offered_hook
+    _slow_hook, _offered_hook = dispatch, dispatch if offered is None else offered
+
+
+cdef object dispatch_offered(Op op, Op target, PyObject** flat, object out):
+    cdef int i
+    return _offered_hook(op, target, tuple([<object>flat[i] for i in range(target.nparams)]), out)
 
 
 cdef object dispatch_slow(Op op, Op target, PyObject** flat, object out):
@@ -511,17 +540,27 @@ cdef Tensor drawn_into(Op op, Tensor out, Tensor drawn):
     return out
 
 
+cdef int64_t ops_called = 0              # counted with the GIL
+
+
+def op_calls():
+    """Return how many ops this process has called so far, those within composites among them."""
+    return ops_called
+
+
 cdef object call_flat(Op op, PyObject** flat, object out, bint inplace):
+    global ops_called
     cdef uint64_t needs = 0
     cdef Node node = None
     cdef Tensor t
     cdef int i
     cdef object drawn
     cdef PyObject* copied[MAX_PARAMS]
+    ops_called += 1
     if op.kind_ == OP_COMPOSITE:
         return call_composite(op, flat, out, inplace)
     if op.shortcut == SHORT_POWER:
-        power = power_of_number(flat)
+        power = power_of_number(op, flat)
         if power is not None:
             return call_flat(power, flat, out, inplace)
     if op.random and flat[op.nparams - 1] == Py_None_ptr:
@@ -667,8 +706,8 @@ cdef object pinned(Op op, PyObject** flat, object out):
 cdef object call_composite(Op op, PyObject** flat, object out, bint inplace):
     if op.pin_param > 0 and <object>flat[op.pin_param] is True:
         return pinned(op, flat, out)
-    if op.shortcut and tg_tls.intercept == NULL and (out is None or inplace and op.shortcut == SHORT_MASKED_FILL):
-        result = shortcut(op, flat) if out is None else masked_filled(flat, out)
+    if op.shortcut and not standing() and (out is None or inplace and op.shortcut == SHORT_MASKED_FILL):
+        result = shortcut(op, flat) if out is None else masked_filled(op, flat, out)
         if result is not NotImplemented:
             return result
     if inplace and op.definition.writes is not None:
@@ -711,10 +750,6 @@ cdef inline bint plain_real(object number) noexcept:
     return PyFloat_CheckExact(number) or PyLong_CheckExact(number)
 
 
-# Ops whose check is about kinds of numbers only: a float or int beside floating tensors is right.
-SCALED = frozenset(["add_scaled", "sub_scaled", "rsub"])
-
-
 cdef bint plainly_valid(Op op, PyObject** flat) noexcept:
     """Whether a pointwise check has nothing to say: tensors of one floating dtype, no parameters."""
     cdef PyObject* first = NULL
@@ -722,7 +757,7 @@ cdef bint plainly_valid(Op op, PyObject** flat) noexcept:
     if op.kind_ != OP_POINTWISE:
         return False
     if op.nparams != op.ntensors:
-        if not op.scaled or not plain_real(<object>flat[op.nparams - 1]):
+        if not op.checks_kinds or not plain_real(<object>flat[op.nparams - 1]):
             return False
     for i in range(op.ntensors):
         # A mask of floating numbers is not plain, though all dtypes are the same.

@@ -451,11 +451,24 @@ cdef object call_python_pointwise(Op op, tg_kernel* kernel, operand_set* s, PyOb
     saved, tg_tls.grad_enabled = tg_tls.grad_enabled, 0
     saved_intercept, tg_tls.intercept = <size_t>tg_tls.intercept, NULL
     try:
-        (<object>kernel.callable)(outs, inputs, params)
+        result = (<object>kernel.callable)(outs, inputs, params)
     finally:
         tg_tls.below_autograd -= 1
         tg_tls.grad_enabled = saved
         tg_tls.intercept = <void*><size_t>saved_intercept
+    if result is not None:
+        check_kernel_result(op, outs, result)
+
+
+cdef int check_kernel_result(Op op, tuple outs, object result) except -1:
+    """Tell a kernel that returns values that nobody takes them: it has to write into its outputs."""
+    for x in result if isinstance(result, (tuple, list)) else (result,):
+        if x is None or any([x is out for out in outs]):
+            continue
+        raise TypeError(f"the kernel of '{op.name}' on device '{(<Tensor>outs[0]).storage_.dev.device}' returned "
+                        f"{_type_name(x)}: a kernel writes into the tensors of `outs`, its first argument, and "
+                        "returns nothing")
+    return 0
 
 
 cdef dict plain_params(Op op, PyObject** flat):

@@ -237,11 +237,14 @@ cdef object call_python_kernel(Op op, tg_kernel* kernel, tuple args):
     tg_tls.grad_enabled = 0
     tg_tls.intercept = NULL
     try:
-        return (<object>kernel.callable)(*args)
+        result = (<object>kernel.callable)(*args)
     finally:
         tg_tls.below_autograd -= 1
         tg_tls.grad_enabled = saved
         tg_tls.intercept = intercept
+    if result is not None and args[0] is not None and len(args[0]):
+        check_kernel_result(op, args[0], result)
+    return result
 
 
 cdef object call_native(Op op, tuple args):

@@ -1,5 +1,9 @@
 # What a node saves of its inputs and results, and how it gives it back.
 
+cdef enum:
+    ANY_VERSION = -1
+
+
 cdef object save_tensor(Node node, Tensor t, int edge):
     cdef Saved s = Saved.__new__(Saved)
     s.version = version_of(t)
@@ -19,6 +23,7 @@ cdef object save_tensor(Node node, Tensor t, int edge):
     # An input that is a wrapper is saved itself: what it wraps is known to its object alone.
     s.data = t if t.flags & PY_DISPATCH and edge != EDGE_RESULT else alias_saved(t)
     s.edge = edge
+    hide_saved(s)
     return s
 
 
@@ -69,6 +74,7 @@ cdef int save_inputs(Node node, PyObject** flat) except -1:
     cdef Rule rule = node.rule
     cdef Op op = node.op
     cdef int i, kind, param
+    cdef bint plain = True
     cdef tuple saved = PyTuple_New(rule.nsaves)
     for i in range(rule.nsaves):
         kind = rule.save_kind[i]
@@ -82,12 +88,17 @@ cdef int save_inputs(Node node, PyObject** flat) except -1:
                     item = meta_of(<Tensor>item)
                 else:
                     item = save_tensor(node, <Tensor>item, op.edge_of_param(param))
+                    if kind == SAVE_UNREAD:
+                        (<Saved>item).version = ANY_VERSION
             elif kind == SAVE_META and isinstance(item, (tuple, list)):
                 item = [meta_of(<Tensor>x) for x in item]
             elif isinstance(item, list):
                 item = _save_list(node, item)
+        plain = plain and is_plain(item)
         Py_INCREF(item)
         PyTuple_SET_ITEM(saved, i, item)
+    if plain:
+        PyObject_GC_UnTrack(<void*>saved)
     node.saved = saved
     return 0
 
@@ -120,10 +131,21 @@ cdef int save_results(Node node, outputs) except -1:
             old = PyTuple_GET_ITEM(node.saved, i)
             PyTuple_SET_ITEM(node.saved, i, item)
             Py_DECREF(<object>old)
+            if (<Saved>item).packed is not None:
+                show_saved(node)
     return 0
 
 
-cdef Tensor unpack_tensor(Node node, Saved s):
+cdef int show_saved(Node node) except -1:
+    """Something foreign is among what the node saves from now on."""
+    if not PyObject_GC_IsTracked(node.saved):
+        PyObject_GC_Track(<void*>node.saved)
+    tighten(node)
+    return 0
+
+
+cdef Tensor unpack_tensor(Node node, Saved s, bint read=True):
+    """Give a saved tensor back; one that is not read may have been written."""
     cdef Tensor t
     cdef Node source
     if s.packed is not None:
@@ -132,7 +154,7 @@ cdef Tensor unpack_tensor(Node node, Saved s):
             return seen_below(t)
         t = alias_saved(t)
     else:
-        if version_of(s.data) != s.version:
+        if read and written_since(s):
             raise RuntimeError(
                 "one of the variables needed for gradient computation has been modified by an inplace operation: "
                 f"[{describe_tensor(s.data)}], saved by {op_title(node)}, is at version {version_of(s.data)}; "
@@ -141,7 +163,7 @@ cdef Tensor unpack_tensor(Node node, Saved s):
         if s.data.level_ is not None and s.data.level_.level.closed:
             return seen_below(s.data)
         if s.edge == EDGE_NONE or (s.data.flags & PY_DISPATCH and s.edge != EDGE_RESULT):
-            return s.data
+            return handed_out(s.data)
         t = alias_saved(s.data)
     if s.edge == EDGE_RESULT and node.slices is not None:
         return written_view(t, node)
@@ -197,10 +219,36 @@ cdef str writer_name(Tensor t):
     return "an unknown writer" if writer is None else f"the op '{writer}'"
 
 
-cdef tuple unpack_saved(Node node):
-    cdef Rule rule = node.rule
-    cdef int i
-    if rule is None or rule.nsaves == 0:
+cdef inline bint written_since(Saved s):
+    return s.packed is None and s.version != ANY_VERSION and version_of(s.data) != s.version
+
+
+cdef bint stale(Node node):
+    """Tell whether a tensor that the node saved was written meanwhile."""
+    if node.saved is None:
+        return False
+    for item in node.saved:
+        if type(item) is Saved and written_since(<Saved>item):
+            return True
+    return False
+
+
+cdef int place_of(Rule rule, int kind, int index):
+    """Return where a rule saves something, -1 if it does not."""
+    cdef int i, other
+    for i in range(rule.nsaves):
+        other = rule.save_kind[i]
+        if rule.save_index[i] == index and (other == kind or {other, kind} == {SAVE_INPUT, SAVE_UNREAD}):
+            return i
+    return -1
+
+
+cdef tuple unpack_saved(Node node, Rule wanted=None):
+    """Give back what a node saved, or what a rule `wanted` for less of its gradients needs of that."""
+    cdef Rule rule = node.rule if wanted is None else wanted
+    cdef int i, k
+    cdef bint read
+    if rule is None or rule.nsaves == 0 and (wanted is None or not node.released):
         return ()
     if node.released:
         raise RuntimeError(
@@ -210,9 +258,11 @@ cdef tuple unpack_saved(Node node):
             f"if you need to access saved tensors after calling backward. (at {op_title(node)})")
     cdef tuple values = PyTuple_New(rule.nsaves)
     for i in range(rule.nsaves):
-        item = <object>PyTuple_GET_ITEM(node.saved, i)
+        k = i if wanted is None else place_of(node.rule, rule.save_kind[i], rule.save_index[i])
+        read = rule.save_kind[i] != SAVE_UNREAD
+        item = <object>PyTuple_GET_ITEM(node.saved, k)
         if type(item) is Saved:
-            item = unpack_tensor(node, <Saved>item)
+            item = unpack_tensor(node, <Saved>item, read)
         elif type(item) is list:
             item = [unpack_tensor(node, <Saved>x) if type(x) is Saved else x for x in item]
         Py_INCREF(item)

@@ -18,13 +18,6 @@ cdef enum:
     PLAIN_SCATTER = 13
     PLAIN_COPY = 14                     # computed by the core itself
 
-PLAIN_SHAPES = {"_to_copy": PLAIN_COPY,
-                "native_layer_norm": PLAIN_LAYER_NORM, "nll_loss_elements": PLAIN_NLL,
-                "index_select": PLAIN_INDEX_SELECT, "gather": PLAIN_GATHER, "scatter_add": PLAIN_SCATTER,
-                "_softmax_backward_data": PLAIN_ALIKE, "_log_softmax_backward_data": PLAIN_ALIKE,
-                "mm": PLAIN_MM, "bmm": PLAIN_BMM, "mv": PLAIN_MV, "dot": PLAIN_DOT, "linear": PLAIN_LINEAR,
-                "_softmax": PLAIN_SAME, "_log_softmax": PLAIN_SAME, "cat": PLAIN_CAT}
-
 
 cdef bint alike(Tensor t, Tensor first) noexcept:
     """Whether a tensor is as plain as the first: its device and dtype, nothing left to resolve."""
@@ -41,11 +34,11 @@ cdef int plain_shape(Op op, PyObject** flat, Tensor first, int64_t* shape) excep
     if op.plain >= PLAIN_NLL:
         return plain_indexed(op, flat, first, shape)
     if op.plain == PLAIN_CAT:
-        dim = <object>flat[1]
+        dim = <object>given(op, flat, 1)
         if a.ndim_ == 0 or dim < 0 or dim >= a.ndim_:
             return -1
         memcpy(shape, a.shape_, a.ndim_ * sizeof(int64_t))
-        for member in <list>flat[0]:
+        for member in <list>given(op, flat, 0):
             b = member
             if not alike(b, a) or b.ndim_ != a.ndim_ or not b.flags & CONTIGUOUS:
                 return -1
@@ -58,13 +51,13 @@ cdef int plain_shape(Op op, PyObject** flat, Tensor first, int64_t* shape) excep
     if KIND[first.dtype_.index] != KIND_FLOAT:
         return -1
     if op.plain == PLAIN_LAYER_NORM:
-        return plain_layer_norm(flat, first, shape)
+        return plain_layer_norm(op, flat, first, shape)
     if op.plain == PLAIN_SAME:
         memcpy(shape, a.shape_, a.ndim_ * sizeof(int64_t))
         return a.ndim_
-    if not isinstance(<object>flat[1], Tensor):
+    if not isinstance(<object>given(op, flat, 1), Tensor):
         return -1
-    b = <Tensor>flat[1]
+    b = <Tensor>given(op, flat, 1)
     if not alike(b, a):
         return -1
     if op.plain == PLAIN_ALIKE:
@@ -91,8 +84,8 @@ cdef int plain_shape(Op op, PyObject** flat, Tensor first, int64_t* shape) excep
         return 0 if a.ndim_ == 1 and b.ndim_ == 1 and a.shape_[0] == b.shape_[0] else -1
     if a.ndim_ < 1 or b.ndim_ != 2 or a.shape_[a.ndim_ - 1] != b.shape_[1]:
         return -1
-    if flat[2] != Py_None_ptr:
-        c = <Tensor>flat[2]
+    if given(op, flat, 2) != Py_None_ptr:
+        c = <Tensor>given(op, flat, 2)
         if not alike(c, a) or c.ndim_ != 1 or c.shape_[0] != b.shape_[0]:
             return -1
     memcpy(shape, a.shape_, (a.ndim_ - 1) * sizeof(int64_t))
@@ -100,9 +93,9 @@ cdef int plain_shape(Op op, PyObject** flat, Tensor first, int64_t* shape) excep
     return a.ndim_
 
 
-cdef int plain_layer_norm(PyObject** flat, Tensor x, int64_t* shape) except -2:
+cdef int plain_layer_norm(Op op, PyObject** flat, Tensor x, int64_t* shape) except -2:
     """The normalized dimensions are the last, and the weights have their shape."""
-    cdef tuple normalized = <tuple>flat[1]
+    cdef tuple normalized = <tuple>given(op, flat, 1)
     cdef int n = <int>len(normalized), d, p
     cdef Tensor w
     if n == 0 or n > x.ndim_ or x.numel_ == 0:
@@ -111,8 +104,8 @@ cdef int plain_layer_norm(PyObject** flat, Tensor x, int64_t* shape) except -2:
         if normalized[d] != x.shape_[x.ndim_ - n + d]:
             return -1
     for p in (2, 3):
-        if flat[p] != Py_None_ptr:
-            w = <Tensor>flat[p]
+        if given(op, flat, p) != Py_None_ptr:
+            w = <Tensor>given(op, flat, p)
             if not alike(w, x) or w.ndim_ != n or memcmp(w.shape_, x.shape_ + x.ndim_ - n, n * sizeof(int64_t)) != 0:
                 return -1
     memcpy(shape, x.shape_, x.ndim_ * sizeof(int64_t))
@@ -121,18 +114,18 @@ cdef int plain_layer_norm(PyObject** flat, Tensor x, int64_t* shape) except -2:
 
 cdef int plain_indexed(Op op, PyObject** flat, Tensor x, int64_t* shape) except -2:
     """Classes or places given by an int64 tensor on the same device."""
-    cdef Tensor index = <Tensor>flat[1 if op.plain == PLAIN_NLL else 2]
+    cdef Tensor index = <Tensor>given(op, flat, 1 if op.plain == PLAIN_NLL else 2)
     cdef int d, dim
     if index.storage_.dev is not x.storage_.dev or index.dtype_.index != INT64 or x.ndim_ == 0:
         return -1
     if op.plain == PLAIN_NLL:
-        if KIND[x.dtype_.index] != KIND_FLOAT or flat[2] != Py_None_ptr or index.ndim_ != x.ndim_ - 1 \
+        if KIND[x.dtype_.index] != KIND_FLOAT or given(op, flat, 2) != Py_None_ptr or index.ndim_ != x.ndim_ - 1 \
                 or index.ndim_ == 0 or index.shape_[0] != x.shape_[0] \
                 or memcmp(index.shape_ + 1, x.shape_ + 2, (index.ndim_ - 1) * sizeof(int64_t)) != 0:
             return -1
         memcpy(shape, index.shape_, index.ndim_ * sizeof(int64_t))
         return index.ndim_
-    dim = <object>flat[1]
+    dim = <object>given(op, flat, 1)
     if dim < 0 or dim >= x.ndim_:
         return -1
     if op.plain == PLAIN_INDEX_SELECT:
@@ -147,7 +140,7 @@ cdef int plain_indexed(Op op, PyObject** flat, Tensor x, int64_t* shape) except 
         if d != dim and index.shape_[d] > x.shape_[d]:
             return -1
     if op.plain == PLAIN_SCATTER:
-        return plain_scatter(index, <Tensor>flat[3], x, shape)
+        return plain_scatter(index, <Tensor>given(op, flat, 3), x, shape)
     memcpy(shape, index.shape_, x.ndim_ * sizeof(int64_t))
     return x.ndim_
 
@@ -167,14 +160,14 @@ cdef int plain_scatter(Tensor index, Tensor src, Tensor x, int64_t* shape) noexc
 cdef object run_plain(Op op, PyObject** flat):
     """Run an op in its plain case by a call kernel; None where it is not, or there is no such kernel."""
     cdef int64_t shape[MAX_DIMS]
-    cdef PyObject* x = flat[0]
+    cdef PyObject* x = given(op, flat, 0)
     cdef Tensor first, o
     cdef tg_kernel* kernel
     cdef int ndim, d
     if op.plain == PLAIN_COPY:
-        if flat[2] != Py_None_ptr or flat[3] != Py_None_ptr or (<Tensor>x).flags & (CONJ | NEG):
+        if given(op, flat, 2) != Py_None_ptr or given(op, flat, 3) != Py_None_ptr or (<Tensor>x).flags & (CONJ | NEG):
             return None
-        return converted(<Tensor>x, (<dtype>flat[1]).index if flat[1] != Py_None_ptr else
+        return converted(<Tensor>x, (<dtype>given(op, flat, 1)).index if given(op, flat, 1) != Py_None_ptr else
                          (<Tensor>x).dtype_.index, (<Tensor>x).storage_.dev)
     if op.list_param == 0:
         if len(<list>x) == 0:
@@ -193,7 +186,7 @@ cdef object run_plain(Op op, PyObject** flat):
     if op.nout == 1:
         return None if call_c_kernel(op, kernel, first.storage_.dev, (o,), flat) == TG_DECLINED else o
     if op.plain == PLAIN_LAYER_NORM:
-        for d in range(ndim - <int>len(<tuple>flat[1]), ndim):
+        for d in range(ndim - <int>len(<tuple>given(op, flat, 1)), ndim):
             shape[d] = 1
     outs = [o]
     for d in range(1, op.nout):

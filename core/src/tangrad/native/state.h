@@ -10,10 +10,12 @@ typedef struct tg_thread_state {
     int inference;
     int below_autograd; /* > 0 while kernels and decompositions run */
     int reads;          /* how often elements of tensors were read by the host; wraps around */
+    int standing;       /* whether more than observers is on the stack of `intercept` */
+    void *observers;    /* NULL, or the observers on that stack (borrowed) */
 } tg_thread_state;
 
 static __thread tg_thread_state tg_tls
-    __attribute__((tls_model("initial-exec"))) = {NULL, 1, 0, 0, 0};
+    __attribute__((tls_model("initial-exec"))) = {NULL, 1, 0, 0, 0, 0, NULL};
 
 /* A type whose calls arrive as vectors and which binds like a function. */
 static void tg_make_callable(PyTypeObject *type, Py_ssize_t vectorcall_offset)
@@ -121,6 +123,26 @@ static void tg_install_storage(PyTypeObject *type, void (*release)(PyObject *))
     tg_storage_plain_dealloc = type->tp_dealloc;
     tg_storage_release = release;
     type->tp_dealloc = tg_storage_dealloc;
+}
+
+/* A node alone owns the tuple of its edges, which may be untracked: then it visits the items. */
+static traverseproc tg_plain_node_traverse = NULL;
+static PyObject *(*tg_edges_of)(PyObject *) = NULL;
+
+static int tg_node_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    PyObject *edges = tg_edges_of(self);
+    if (edges != NULL && PyTuple_CheckExact(edges) && !PyObject_GC_IsTracked(edges))
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(edges); i++)
+            Py_VISIT(PyTuple_GET_ITEM(edges, i));
+    return tg_plain_node_traverse(self, visit, arg);
+}
+
+static void tg_install_edges(PyTypeObject *type, PyObject *(*edges_of)(PyObject *))
+{
+    tg_edges_of = edges_of;
+    tg_plain_node_traverse = type->tp_traverse;
+    type->tp_traverse = tg_node_traverse;
 }
 
 static newfunc tg_plain_new = NULL;

@@ -153,6 +153,7 @@ cpdef int register_slot(str device_name, str layout_name) except -1:
     key = (device_name, layout_name)
     if key in _slots:
         return _slots.index(key)
+    layout_named(layout_name)
     _slots.append(key)
     return len(_slots) - 1
 
@@ -163,8 +164,14 @@ def slot_name(int slot):
 
 
 cdef class layout:
-    """layout()\n--\n\nA registered memory layout, e.g. `tangrad.strided`."""
+    """layout()\n--\n\nA registered memory layout, e.g. `tangrad.strided`.
+
+    Attributes:
+        name: without "tangrad.".
+        definition: what a plugin says of it, or None.
+    """
     cdef readonly str name
+    cdef readonly object definition
 
     def __init__(self):
         raise TypeError("layouts are registered: see tangrad.plugin.register_layout")
@@ -173,20 +180,95 @@ cdef class layout:
         return "tangrad." + self.name
 
     def __reduce__(self):
-        return register_layout, (self.name,)
+        return layout_named, (self.name,)
 
 
 cdef dict _layouts = {}
+cdef object _layout_source = None       # Python callable: asks the plugins to register theirs
+cdef object _public_name = None         # Python callable: whether `tangrad.<name>` is something of the core's
 
 
-cpdef layout register_layout(str name):
-    """Return the layout of that name, registering it on first use."""
+def set_layout_source(ask, is_public):
+    """Install the functions that let plugins register their layouts, and that tell which names are taken."""
+    global _layout_source, _public_name
+    _layout_source, _public_name = ask, is_public
+
+
+cpdef layout layout_named(str name):
+    """Return the layout of that name, asking the plugins for it.
+
+    Raises:
+        ValueError: nobody registers it.
+    """
     found = _layouts.get(name)
+    if found is None and _layout_source is not None:
+        _layout_source()
+        found = _layouts.get(name)
     if found is None:
-        found = layout.__new__(layout)
-        (<layout>found).name = name
-        _layouts[name] = found
-    return found
+        raise ValueError(f"no layout is named '{name}'; registered are {', '.join(sorted(_layouts))}. Install the "
+                         "package that brings it, or register it with tangrad.plugin.register_layout")
+    return <layout>found
+
+
+def register_layout(str name, definition=None):
+    """Register a layout; the same name with the same definition again is the same layout.
+
+    Args:
+        name: an identifier; `tangrad.<name>` is the layout.
+        definition: an instance of `tangrad.plugin.Layout`, or None for a layout that nothing but
+            classes with `__torch_dispatch__` uses.
+
+    Returns:
+        The layout.
+
+    Raises:
+        ValueError: the name is no identifier, or is that of something else.
+    """
+    cdef layout new
+    if not name.isidentifier() or name.startswith("_"):
+        raise ValueError(f"register_layout: a layout's name is an identifier without a leading underscore, not {name!r}")
+    new = <layout>_layouts.get(name)
+    if new is None and (name in _dtype_names or _public_name is not None and _public_name(name)):
+        raise ValueError(f"register_layout: 'tangrad.{name}' is something else already; choose another name")
+    if new is None:
+        new = layout.__new__(layout)
+        new.name, new.definition = name, definition
+        _layouts[name] = new
+        return new
+    if definition is None or new.definition is definition:
+        return new
+    if new.definition is not None or name == "strided":
+        raise ValueError(f"register_layout: layout '{name}' is defined already, by {_origin(new.definition)}; "
+                         f"{_origin(definition)} has to choose another name")
+    new.definition = definition
+    return new
+
+
+cdef str _origin(object definition):
+    return "the core" if definition is None else f"{type(definition).__module__}.{type(definition).__qualname__}"
+
+
+class _NoLevel:
+    """The level of a tensor of another layout: none, which never ends."""
+    closed = False
+    lenient = False
+
+
+cdef class LayoutContents:
+    """What a tensor of another layout holds in place of elements; aliases of the tensor share it.
+
+    Attributes:
+        layout: the layout.
+        components: {name: strided tensor}.
+        metadata: {name: value}.
+    """
+    cdef readonly layout layout
+    cdef public dict components
+    cdef public dict metadata
+
+    @property
+    def level(self):
+        return _NoLevel
 
 
 def registered_layouts():
@@ -194,7 +276,9 @@ def registered_layouts():
     return list(_layouts.values())
 
 
-strided = register_layout("strided")
+_layouts["strided"] = layout.__new__(layout)
+(<layout>_layouts["strided"]).name = "strided"
+strided = _layouts["strided"]
 
 
 cdef class memory_format:
@@ -309,6 +393,16 @@ cdef DeviceRuntime _open_runtime(DeviceType kind, device d):
     if d.index is not None and kind.runtimes.get(None) is None and not kind.host and not kind.meta:
         pass
     return new
+
+
+def allocators():
+    """Return {number: device} of the allocators of devices that are open, as watchers of memory name them."""
+    found = {}
+    for kind in _device_types.values():
+        for runtime in (<DeviceType>kind).runtimes.values():
+            if (<DeviceRuntime>runtime).allocator is not None:
+                found.setdefault((<DeviceRuntime>runtime).allocator.number, (<DeviceRuntime>runtime).device)
+    return found
 
 
 class _IndexedDriver:

@@ -9,12 +9,29 @@ def use_count(Tensor t not None):
     cdef Py_ssize_t count = 1 if t.accumulator_ == NULL else 2
     if Py_REFCNT(t.storage_) == 1:
         return count
-    from gc import get_referrers
+    from gc import get_objects, get_referrers
     for holder in get_referrers(t.storage_):
-        if holder is t or not isinstance(holder, Tensor):
-            continue
-        if (<Tensor>holder).base_ is t or any([type(x) is Saved for x in get_referrers(holder)]):
+        if holder is not t and isinstance(holder, Tensor) and (<Tensor>holder).base_ is t:
             count += 1
+    # What nodes save is not tracked, and no referrer therefore.
+    for node in get_objects():
+        if isinstance(node, Node):
+            count += saved_of((<Node>node).saved, t.storage_)
+    cdef void* loose = loose_nodes
+    while loose != NULL:
+        count += saved_of((<Node>loose).saved, t.storage_)
+        loose = (<Node>loose).older
+    return count
+
+
+cdef Py_ssize_t saved_of(object values, UntypedStorage storage):
+    """Count the saved values of a node that lie in a storage."""
+    if type(values) is Saved:
+        return 1 if (<Saved>values).data is not None and (<Saved>values).data.storage_ is storage else 0
+    cdef Py_ssize_t count = 0
+    if type(values) is tuple or type(values) is list:
+        for value in values:
+            count += saved_of(value, storage)
     return count
 
 

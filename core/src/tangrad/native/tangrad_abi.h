@@ -21,7 +21,7 @@ typedef struct _object PyObject;
 extern "C" {
 #endif
 
-#define TG_ABI_VERSION 2
+#define TG_ABI_VERSION 3
 #define TG_CAPSULE_NAME "tangrad._C._API"
 #define TG_MAX_OPERANDS 20
 #define TG_MAX_PARAMS 12
@@ -138,6 +138,85 @@ typedef int (*tg_call_kernel)(const tg_call *call, void *context);
 typedef void *(*tg_enter)(void *context, PyObject *op);
 typedef void (*tg_leave)(void *context, PyObject *op, void *token);
 
+/* ---- since version 3 ---- */
+
+/* A call as observers that ask for arguments see it. All objects are borrowed. */
+typedef struct tg_observed {
+    int32_t size; /* of this structure */
+    int32_t nargs;
+    PyObject *op;          /* the op that was called: of an in-place form, that form */
+    PyObject *const *args; /* bound arguments in the order of the functional form's signature */
+    PyObject *out;         /* what is written: the tensor of an in-place form, or out=; else NULL */
+    PyObject *result;      /* when it is left: NULL where the op raised */
+} tg_observed;
+
+/* Around every op of a thread, and every step of its backward walks where the last two are given.
+ * enter returns 0, or -1 with an exception set, which refuses the call; the GIL is held. The
+ * structure is read as long as the observer is there. */
+typedef struct tg_observer {
+    int32_t size; /* of this structure */
+    int32_t flags; /* 0 */
+    void *context;
+    int (*enter)(void *context, const tg_observed *call, void **token);
+    void (*leave)(void *context, const tg_observed *call, void *token);
+    int (*enter_node)(void *context, PyObject *node, void **token); /* NULL: not told */
+    void (*leave_node)(void *context, PyObject *node, void *token);
+} tg_observer;
+
+/* A block of a device's memory was handed out (sign 1) or came back (-1). */
+typedef struct tg_memory_change {
+    int32_t size; /* of this structure */
+    int32_t sign;
+    int64_t allocator; /* its number, see tangrad.plugin.allocators */
+    uint64_t address;  /* handle + offset */
+    int64_t nbytes;    /* of the block, as the statistics count it */
+    int64_t allocated; /* by this allocator, after the change */
+} tg_memory_change;
+
+/* Told of every change in the process, in the allocator's order: its lock is held, so `changed`
+ * calls neither an allocator nor Python. */
+typedef struct tg_memory_watch {
+    int32_t size; /* of this structure */
+    int32_t flags; /* 0 */
+    void *context;
+    void (*changed)(void *context, const tg_memory_change *change);
+} tg_memory_watch;
+
+/* Memory of the caching allocator for the time of a kernel. */
+typedef struct tg_scratch {
+    void *data; /* NULL where the host cannot reach it */
+    uint64_t handle;
+    int64_t offset;
+    int64_t nbytes;
+    void *block;
+} tg_scratch;
+
+typedef void (*tg_task)(int64_t index, void *context);
+
+/* The host's threads, offered by whoever has them. `run` calls task(i, context) once for each i
+ * below `tasks`, in any order and from any thread, and returns when all are done; within a task it
+ * runs in line. */
+typedef struct tg_pool {
+    int32_t size; /* of this structure */
+    int32_t flags; /* 0 */
+    const char *instruction_set; /* what its owner's kernels are compiled for, such as "avx2" */
+    int (*threads)(void);        /* the calling one included */
+    void (*run)(int64_t tasks, tg_task task, void *context);
+} tg_pool;
+
+typedef void (*tg_range)(int64_t begin, int64_t end, void *context);
+
+enum { TG_KERNEL_LOOP = 1, TG_KERNEL_PYTHON, TG_KERNEL_CALL };
+
+typedef struct tg_found_kernel {
+    int32_t kind;
+    int32_t reserved;
+    tg_loop_kernel loop;
+    tg_call_kernel call;
+    void *context;
+    PyObject *callable; /* of a kernel in Python, borrowed */
+} tg_found_kernel;
+
 typedef struct tg_api {
     int32_t version;
     int32_t size;
@@ -161,6 +240,41 @@ typedef struct tg_api {
      * for pointwise ops and reductions, a call kernel for scans and general ops; NULL the other. */
     int (*register_kernel_of)(PyObject *op, const char *device, const char *layout, const char *dtype,
                               tg_loop_kernel loop, tg_call_kernel call, void *context);
+    /* since version 3; with the GIL, except where it says otherwise */
+    /* A device, opened if need be: a name for it that lasts as long as the process. NULL: error. */
+    void *(*device)(const char *type, int index);
+    void *(*device_of)(PyObject *tensor);
+    /* The stream that the calling thread gives work to, 0 where there are none; also without the
+     * GIL, which is taken where a driver has to be asked. Returns 0, or -1 with an exception. */
+    int (*current_stream)(void *device, uint64_t *stream);
+    /* Memory in the order of a stream; also without the GIL. Returns 0, or -1 with an exception. */
+    int (*scratch)(void *device, size_t nbytes, uint64_t stream, tg_scratch *made);
+    void (*release_scratch)(tg_scratch *scratch);
+    /* Offer the host's threads to all packages; the structure lasts as long as the process. */
+    int (*install_pool)(const tg_pool *pool);
+    /* The pool offered last, or one of the calling thread alone; never NULL, also without the GIL. */
+    const tg_pool *(*pool)(void);
+    /* body(b, e) for pieces of `grain` that cover begin ... end, in any order and from any thread.
+     * The pieces depend on nothing else, so results do not either. Also without the GIL. */
+    void (*parallel_for)(int64_t begin, int64_t end, int64_t grain, tg_range body, void *context);
+    /* An op by name, borrowed: of an overload the first form. NULL: an exception is set. */
+    PyObject *(*op)(const char *name);
+    const char *(*op_name)(PyObject *op);
+    int (*op_number)(PyObject *op); /* counted from 0 in the order of their making */
+    /* What runs (op, dtype, device); a driver that makes kernels on demand is asked. Returns 0, or
+     * -1 with an exception where there is none. */
+    int (*find_kernel)(PyObject *op, const char *device, const char *layout, const char *dtype,
+                       tg_found_kernel *found);
+    int (*push_observer)(const tg_observer *observer);
+    int (*pop_observer)(const tg_observer *observer);
+    /* How many steps backward's graphs have had made so far. A node's number is above what this
+     * said before its op ran, and at most what it says afterwards; leaves have UINT64_MAX. */
+    uint64_t (*nodes_made)(void);
+    uint64_t (*node_number)(PyObject *node);
+    PyObject *(*node_op)(PyObject *node); /* borrowed; NULL for steps that are of no op */
+    PyObject *(*node_name)(PyObject *node); /* a new str */
+    int (*watch_memory)(const tg_memory_watch *watch);
+    int (*unwatch_memory)(const tg_memory_watch *watch); /* no call of it is running afterwards */
 } tg_api;
 
 #ifndef TG_WITHOUT_PYTHON

@@ -42,7 +42,7 @@ cdef class Tensor:
     cdef VersionCell version_cell
     cdef int64_t view_version        # version at which grad_fn_ of a view was right
     cdef object hooks_               # None, or the dict of hooks by kind
-    cdef object level_               # None, or the record of the transform level that wraps it
+    cdef object level_               # None, the record of the transform level that wraps it, or LayoutContents
     cdef void* attributes            # the instance's dict, made on first use (see state.h)
     cdef object __weakref__
 
@@ -60,6 +60,8 @@ cdef class Tensor:
 
     def stride(self, dim=None):
         """Return the strides in elements as a tuple, or one of them."""
+        if self.slot_ != self.storage_.dev.slot and type(self.level_) is LayoutContents:
+            (<LayoutContents>self.level_).layout.definition.check_strides(self)
         if dim is None:
             return tuple(shape_list(self.ndim_, self.stride_))
         return self.stride_[wrap_dim(op_index(dim), self.ndim_, "stride") if self.ndim_ else no_dimension(dim)]
@@ -96,7 +98,7 @@ cdef class Tensor:
 
     @property
     def layout(self):
-        return register_layout((<tuple>_slots[self.slot_])[1])
+        return layout_named((<tuple>_slots[self.slot_])[1])
 
     @property
     def itemsize(self):
@@ -117,6 +119,7 @@ cdef class Tensor:
 
     def untyped_storage(self):
         """Return the storage."""
+        require_elements(self, "its storage")
         return self.storage_
 
     def is_floating_point(self):
@@ -623,6 +626,18 @@ cdef inline Tensor alias_whole(Tensor src):
     t.numel_ = src.numel_
     t.flags = src.flags & (CONJ | NEG | INFERENCE | CONTIGUOUS)
     return t
+
+
+cdef inline bint holds_other(Tensor t) noexcept:
+    """Whether a tensor of another layout holds components in place of elements."""
+    return t.slot_ != t.storage_.dev.slot and not t.flags & PY_DISPATCH
+
+
+cdef inline int require_elements(Tensor t, str what) except -1:
+    if holds_other(t):
+        raise NotImplementedError(f"a tensor of layout {t.layout} has no elements in memory ({what} was asked for; "
+                                  f"[{describe_tensor(t)}]); call to_dense() first")
+    return 0
 
 
 cdef object only_element(Tensor t):

@@ -1,13 +1,23 @@
 # Views: geometry in C for the hot ones, by the definition's rule for the rest.
 
-NATIVE_VIEWS = {"transpose": 1, "t": 2, "select": 3, "slice": 4, "unsqueeze": 5, "permute": 6, "expand": 7,
-                "view_size": 8, "as_strided": 9, "_unsafe_view": 8, "squeeze": 10, "diagonal": 11, "unfold": 12,
-                "detach": 13, "view_as_real": 14,
-                "split_size": 20, "split_with_sizes": 21, "unbind": 22}
 cdef enum:
-    FIRST_OF_SEVERAL = 20
-# Views of a tensor that nobody else holds: the result counts as the owner of its memory.
-FORGET_BASE = ("_unsafe_view",)
+    VIEW_TRANSPOSE = 1
+    VIEW_T = 2
+    VIEW_SELECT = 3
+    VIEW_SLICE = 4
+    VIEW_UNSQUEEZE = 5
+    VIEW_PERMUTE = 6
+    VIEW_EXPAND = 7
+    VIEW_VIEW = 8
+    VIEW_STRIDED = 9
+    VIEW_SQUEEZE = 10
+    VIEW_DIAGONAL = 11
+    VIEW_UNFOLD = 12
+    VIEW_DETACH = 13
+    VIEW_PARTS = 14
+    VIEW_SPLIT = 20                      # this and those behind give several views
+    VIEW_PIECES = 21
+    VIEW_UNBIND = 22
 
 
 cdef object call_view(Op op, PyObject** flat, uint64_t needs, bint inplace):
@@ -16,8 +26,8 @@ cdef object call_view(Op op, PyObject** flat, uint64_t needs, bint inplace):
     cdef list views
     if needs:
         node = record_inputs(op, flat, needs)
-    if op.native_view >= FIRST_OF_SEVERAL:
-        views = native_views(op.native_view, flat, src)
+    if op.native_view >= VIEW_SPLIT:
+        views = native_views(op, flat, src)
         if views is not None:
             return finish_views(op, src, views, node)
     elif op.native_view:
@@ -68,7 +78,7 @@ cdef object view_by_rule(Op op, PyObject** flat, Tensor src, Node node):
     if isinstance(geometry, list):
         return finish_views(op, src, [view_of_geometry(op, src, g) for g in geometry], node)
     t = view_of_geometry(op, src, geometry)
-    if op.has_rule:
+    if op.has_rule and not op.forgets_base:
         mark_view(t, src)
     if node is not None:
         set_output_meta(node, t)
@@ -112,55 +122,55 @@ cdef Tensor view_of_geometry(Op op, Tensor src, tuple geometry):
 
 cdef Tensor native_view(Op op, PyObject** flat, Tensor src):
     cdef int which = op.native_view
-    if which == 1:
-        return view_transpose(src, <object>flat[1], <object>flat[2])
-    if which == 2:
+    if which == VIEW_TRANSPOSE:
+        return view_transpose(src, <object>given(op, flat, 1), <object>given(op, flat, 2))
+    if which == VIEW_T:
         if src.ndim_ > 2:
             raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {src.ndim_}D "
                                f"([{describe_tensor(src)}])")
         if src.ndim_ < 2:
             return view_copy_geometry(src)
         return view_transpose(src, 0, 1)
-    if which == 3:
-        return view_select(src, <object>flat[1], <object>flat[2])
-    if which == 4:
-        return view_slice(src, <object>flat[1], <object>flat[2], <object>flat[3], <object>flat[4])
-    if which == 5:
-        return view_unsqueeze(src, wrap_dim(<object>flat[1], src.ndim_ + 1, op.title))
-    if which == 6:
-        return view_permute(src, <tuple><object>flat[1])
-    if which == 7:
-        return view_expand(src, <tuple><object>flat[1])
-    if which == 8 and isinstance(<object>flat[1], tuple):
-        return view_view(src, <tuple><object>flat[1])
-    if which == 10:
-        return view_squeeze(src, <object>flat[1])
-    if which == 11:
-        return view_diagonal(src, <object>flat[1], <object>flat[2], <object>flat[3])
-    if which == 9:
-        return view_strided(src, <tuple><object>flat[1], <tuple><object>flat[2], <object>flat[3])
-    if which == 12:
-        return view_unfold(src, <object>flat[1], <object>flat[2], <object>flat[3])
-    if which == 13:
+    if which == VIEW_SELECT:
+        return view_select(src, <object>given(op, flat, 1), <object>given(op, flat, 2))
+    if which == VIEW_SLICE:
+        return view_slice(src, <object>given(op, flat, 1), <object>given(op, flat, 2), <object>given(op, flat, 3), <object>given(op, flat, 4))
+    if which == VIEW_UNSQUEEZE:
+        return view_unsqueeze(src, wrap_dim(<object>given(op, flat, 1), src.ndim_ + 1, op.title))
+    if which == VIEW_PERMUTE:
+        return view_permute(src, <tuple>given(op, flat, 1))
+    if which == VIEW_EXPAND:
+        return view_expand(src, <tuple>given(op, flat, 1))
+    if which == VIEW_VIEW and isinstance(<object>given(op, flat, 1), tuple):
+        return view_view(src, <tuple>given(op, flat, 1))
+    if which == VIEW_SQUEEZE:
+        return view_squeeze(src, <object>given(op, flat, 1))
+    if which == VIEW_DIAGONAL:
+        return view_diagonal(src, <object>given(op, flat, 1), <object>given(op, flat, 2), <object>given(op, flat, 3))
+    if which == VIEW_STRIDED:
+        return view_strided(src, <tuple>given(op, flat, 1), <tuple>given(op, flat, 2), <object>given(op, flat, 3))
+    if which == VIEW_UNFOLD:
+        return view_unfold(src, <object>given(op, flat, 1), <object>given(op, flat, 2), <object>given(op, flat, 3))
+    if which == VIEW_DETACH:
         return view_copy_geometry(src)
-    if which == 14 and src.dtype_.kind_ == KIND_COMPLEX and not src.flags & CONJ:
+    if which == VIEW_PARTS and src.dtype_.kind_ == KIND_COMPLEX and not src.flags & CONJ:
         return view_parts(src)
     return None
 
 
-cdef list native_views(int which, PyObject** flat, Tensor src):
+cdef list native_views(Op op, PyObject** flat, Tensor src):
     """The views of an op that returns several; None leaves what is wrong to the definition's rule."""
     cdef int dim
     cdef int64_t i
     if src.ndim_ == 0:
         return None
-    if which == 22:
-        dim = <object>flat[1]
+    if op.native_view == VIEW_UNBIND:
+        dim = <object>given(op, flat, 1)
         return [view_select(src, dim, i) for i in range(src.shape_[dim])]
-    dim = <object>flat[2]
-    if which == 20:
-        return view_split(src, <object>flat[1], dim)
-    return view_pieces(src, <tuple><object>flat[1], dim)
+    dim = <object>given(op, flat, 2)
+    if op.native_view == VIEW_SPLIT:
+        return view_split(src, <object>given(op, flat, 1), dim)
+    return view_pieces(src, <tuple>given(op, flat, 1), dim)
 
 
 cdef Tensor view_copy_geometry(Tensor src):

@@ -74,7 +74,9 @@ else:
     def __getattr__(name: str) -> Any:
         # Few programs want it, and it brings the definitions of the convolutions.
         if name != "grad":
-            raise AttributeError(f"module 'tangrad.nn' has no attribute '{name}'")
+            from tangrad.plugins.namespaces import resolve
+
+            return resolve(f"nn.{name}")
         from importlib import import_module
 
         return import_module("tangrad.nn.grad")

@@ -10,6 +10,7 @@ from typing import Any
 
 import tangrad
 from tangrad import Tensor, ops
+from tangrad.compat.overridable import overridable
 from tangrad.dispatch.overrides import handle_torch_function as handle_torch_function
 from tangrad.dispatch.overrides import has_torch_function as has_torch_function
 from tangrad.dispatch.overrides import has_torch_function_unary as has_torch_function_unary
@@ -43,11 +44,11 @@ _SHARED = (
 
 
 def __dir__() -> list[str]:
-    from tangrad.ops import registry
+    from tangrad.ops.definition import registry
 
     shown = {
         name
-        for name, op in registry.load_all().items()
+        for name, op in registry.load_plain().items()
         if op.definition.namespace == "nn" and op.definition.function and name[0] != "_"
     }
     return sorted({*shown, *_SHARED.split(), *globals()})
@@ -85,16 +86,19 @@ def _reversible(name: str, inplace: bool, slope: float, result: Tensor) -> Tenso
     return result
 
 
+@overridable
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """Return max(0, x), elementwise."""
     return _activation("relu", inplace, input)
 
 
+@overridable
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """Return x where it is greater than `threshold`, `value` elsewhere."""
     return _activation("threshold", inplace, input, threshold, value)
 
 
+@overridable
 def hardtanh(
     input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
 ) -> Tensor:
@@ -123,52 +127,62 @@ def hardtanh(
     return _activation("clamp", inplace, input, min_val, max_val)
 
 
+@overridable
 def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """Apply `hardtanh` in place."""
     return hardtanh(input, min_val, max_val, inplace=True)
 
 
+@overridable
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """Return min(max(0, x), 6), elementwise."""
     return _activation("relu6", inplace, input)
 
 
+@overridable
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """Return x where it is positive, `negative_slope` times x elsewhere."""
     made = _activation("leaky_relu", inplace, input, negative_slope)
     return _reversible("leaky_relu", inplace, negative_slope, made)
 
 
+@overridable
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """Return x where it is positive, `alpha` (exp(x) - 1) elsewhere."""
     return _reversible("elu", inplace, alpha, _activation("elu", inplace, input, alpha))
 
 
+@overridable
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """Return `elu` scaled so that it keeps mean 0 and variance 1 (arXiv:1706.02515)."""
     return _activation("selu", inplace, input)
 
 
+@overridable
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """Return x where it is positive, `alpha` (exp(x / alpha) - 1) elsewhere."""
     return _reversible("celu", inplace, alpha, _activation("celu", inplace, input, alpha))
 
 
+@overridable
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """Return x sigmoid(x), elementwise."""
     return _activation("silu", inplace, input)
 
 
+@overridable
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """Return x tanh(softplus(x)), elementwise."""
     return _activation("mish", inplace, input)
 
 
+@overridable
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """Return x / 6 + 1 / 2 clamped to [0, 1], elementwise."""
     return _activation("hardsigmoid", inplace, input)
 
 
+@overridable
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """Return x hardsigmoid(x), elementwise."""
     return _activation("hardswish", inplace, input)
@@ -185,6 +199,7 @@ def _softmax_dim(name: str, dimensions: int) -> int:
     return 0 if dimensions in (0, 1, 3) else 1
 
 
+@overridable
 def softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: tangrad.dtype | None = None
 ) -> Tensor:
@@ -201,6 +216,7 @@ def softmax(
     return _op("softmax")(input, dim, dtype)
 
 
+@overridable
 def log_softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: tangrad.dtype | None = None
 ) -> Tensor:
@@ -217,6 +233,7 @@ def log_softmax(
     return _op("log_softmax")(input, dim, dtype)
 
 
+@overridable
 def softmin(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: tangrad.dtype | None = None
 ) -> Tensor:
@@ -224,6 +241,7 @@ def softmin(
     return softmax(-input, dim, _stacklevel, dtype)
 
 
+@overridable
 def rrelu(
     input: Tensor,
     lower: float = 1.0 / 8,
@@ -246,6 +264,7 @@ def rrelu(
 # --- compositions -----------------------------------------------------------------------------
 
 
+@overridable
 def normalize(
     input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Tensor | None = None
 ) -> Tensor:
@@ -264,6 +283,7 @@ def normalize(
     return tangrad.div(input, norm.expand_as(input), out=out)
 
 
+@overridable
 def triplet_margin_with_distance_loss(
     anchor: Tensor,
     positive: Tensor,
@@ -312,6 +332,7 @@ def triplet_margin_with_distance_loss(
 # --- patches ------------------------------------------------------------------------------------
 
 
+@overridable
 def unfold(
     input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
 ) -> Tensor:
@@ -332,6 +353,7 @@ def unfold(
     return _op("im2col")(input, kernel_size, dilation, padding, stride)
 
 
+@overridable
 def fold(
     input: Tensor,
     output_size: Any,
@@ -368,6 +390,7 @@ def _use_interpolate(name: str) -> None:
     )
 
 
+@overridable
 def upsample(
     input: Tensor,
     size: Any = None,
@@ -380,12 +403,14 @@ def upsample(
     return _op("interpolate")(input, size, scale_factor, mode, align_corners)
 
 
+@overridable
 def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
     """Resample by the nearest element; use `interpolate`."""
     _use_interpolate("upsample_nearest")
     return _op("interpolate")(input, size, scale_factor)
 
 
+@overridable
 def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
     """Resample images linearly, corners on corners; use `interpolate`."""
     _use_interpolate("upsample_bilinear")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tangrad.ops.convolution import convolution_input, convolution_weight
+from tangrad.ops.nn.convolution import convolution_input, convolution_weight
 
 __all__ = [
     "conv1d_input",

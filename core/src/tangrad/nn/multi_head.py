@@ -8,6 +8,7 @@ from typing import Any
 
 import tangrad
 from tangrad import ops
+from tangrad.compat.overridable import overridable
 
 __all__ = ["multi_head_attention_forward"]
 
@@ -137,6 +138,7 @@ def _one_more_column(mask: Any) -> Any:
     return tangrad.cat([mask, mask.new_zeros((*mask.shape[:-1], 1))], -1)
 
 
+@overridable
 def multi_head_attention_forward(
     query: Any,
     key: Any,

@@ -1,6 +1,6 @@
 """Op definitions by family; `tangrad.ops.NAME` is any op, whatever namespace shows it.
 
-`tangrad.ops.NAMESPACE.NAME` is an op that was defined by `tangrad.library`.
+`tangrad.ops.NAMESPACE.NAME` is an op of a plugin, `NAMESPACE::NAME`, or of `tangrad.library`.
 """
 
 from __future__ import annotations
@@ -12,18 +12,7 @@ from typing import Any
 
 __all__ = ["lookup"]
 
-_MODULES = (
-    "registry",
-    "define",
-    "definition",
-    "definition_pointwise",
-    "schema",
-    "geometry",
-    "extension",
-    "describe",
-    "samples",
-    "aten",
-)
+_MODULES = ("definition", "aten")
 
 
 def lookup(name: str) -> Any:
@@ -32,7 +21,7 @@ def lookup(name: str) -> Any:
     Raises:
         AttributeError: no definition has that name.
     """
-    from tangrad.ops.registry import find
+    from tangrad.ops.definition.registry import find
 
     return find(name)
 
@@ -40,12 +29,14 @@ def lookup(name: str) -> Any:
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
+    if name == "load_library":  # of a part above, which hands it over
+        return sys.modules["tangrad"]._load_library
     if name in _MODULES:
         if name == "aten":  # a namespace, which nobody imports first
             return import_module("tangrad.ops.aten")
         raise AttributeError(name)
     from tangrad import _C
-    from tangrad.ops.registry import NAMESPACES, find
+    from tangrad.ops.definition.registry import NAMESPACES, find, find_namespace
 
     if name in NAMESPACES:
         return NAMESPACES[name]
@@ -56,6 +47,9 @@ def __getattr__(name: str) -> Any:
     else:
         globals()[name] = found
         return found
+    namespace = find_namespace(name)
+    if namespace is not None:
+        return namespace
     try:
         return _C.dtype_by_name(name)
     except TypeError:
@@ -71,7 +65,7 @@ class _Ops(ModuleType):
 
 
 def _is_op(name: str) -> bool:
-    from tangrad.ops import registry
+    from tangrad.ops.definition import registry
 
     try:
         return name in registry.OPS or name in registry.index()

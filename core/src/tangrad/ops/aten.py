@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tangrad
-from tangrad.ops import registry
+from tangrad.ops.definition import registry
 
 _OVERLOADS = frozenset(
     "default Tensor Scalar Tensor_Scalar Scalar_Tensor Tensor_Tensor Tensor_mode Scalar_mode int "
@@ -89,7 +89,7 @@ def _antialiased(
     scale_factors: Any = None,
 ) -> Any:
     """Resample images by triangles as wide as what one pixel covers."""
-    from tangrad.ops.interpolation import _resample
+    from tangrad.ops.nn.interpolation import _resample
 
     scales = [scales_h, scales_w] if scale_factors is None else list(scale_factors)
     if output_size is None:

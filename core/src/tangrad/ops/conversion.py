@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tangrad import _C
-from tangrad.ops.define import composite, op, view
+from tangrad.ops.definition.define import composite, op, view
 
 
 def _return_first(np: Any, self: Any) -> Any:
@@ -35,6 +35,7 @@ clone = op(
 _to_copy = op(
     "_to_copy(Tensor self, dtype? dtype=None, device? device=None, "
     "memory_format? memory_format=None) -> Tensor",
+    twin="to_copy",
     native=lambda self, dtype, device, memory_format: _C.copy_with(
         self, dtype, device, memory_format
     ),
@@ -68,6 +69,7 @@ def _convert_back(g: Any, meta: Any) -> Any:
 
 copy_ = op(
     "copy_(Tensor! self, Operand src, bool non_blocking=False) -> Tensor",
+    loops=True,
     names={"other": "src"},
     native=_C.copy_checked,
     vjp={"self": lambda g: _zeros(g), "src": lambda g, src_meta: _source_gradient(g, src_meta)},
@@ -96,6 +98,7 @@ def _source_gradient(g: Any, meta: Any) -> Any:
 
 detach = view(
     "detach(Tensor self) -> Tensor",
+    twin="detach",
     geometry=lambda self: (self.shape, self.stride, self.offset),
     vjp="none: it cuts the history",
     batch=lambda size, dims, self: (self.detach(), dims[0]),

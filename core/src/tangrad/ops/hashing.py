@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
-from tangrad.ops.define import composite, reduction
+from tangrad.ops.definition.define import composite, reduction
 
 xor_sum = reduction(
     "xor_sum(Tensor self, dim[]? dim=None, bool keepdim=False) -> Tensor",
     map="self",
-    combine="a ^ b",
-    identity=0,
+    fold="xor",
     dtypes="integral",
     vjp="none: integer output",
     function=False,

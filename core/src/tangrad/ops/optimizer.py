@@ -12,7 +12,7 @@ from typing import Any
 
 import tangrad
 from tangrad import _C
-from tangrad.ops.define import composite, op, overload
+from tangrad.ops.definition.define import composite, op, overload
 
 _HALVES = ("float16", "bfloat16")
 

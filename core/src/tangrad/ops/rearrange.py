@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
-from tangrad.ops.define import composite, op, overload
-from tangrad.ops.join import cat
-from tangrad.ops.movement import Ints, wrap_dim
-from tangrad.ops.slicing import slice_
+from tangrad import _C
+from tangrad.dispatch.batching import looped
+from tangrad.ops.cat import cat
+from tangrad.ops.definition.define import composite, op, overload
+from tangrad.ops.views.movement import Ints, wrap_dim
+from tangrad.ops.views.slicing import slice_
 
 # Order and repetition ----------------------------------------------------------------------------
 
@@ -276,9 +278,16 @@ def repeat_interleave_along(
             f"repeats must have the same size as input along dim, but got repeats.size(0) = "
             f"{counts.shape[0]} and input.size({dim}) = {size}"
         )
-    if counts.shape[0] == 1:
+    if counts.shape[0] == 1 and _C.level_of(counts) is None:
         return _repeat_equally(self, int(counts[0]), dim)
-    counts = counts.to(tangrad.int64)
+    counts = counts.expand((size,))
+    if _C.level_of(counts) is not None:
+        return self.index_select(dim, _repeated_places(counts, output_size))
+    return self.index_select(dim, _places_of(counts, output_size))
+
+
+def _places_of(repeats: Any, output_size: int | None) -> Any:
+    counts = repeats.to(tangrad.int64)
     if counts.numel() and bool((counts < 0).any()):
         raise RuntimeError("repeats can not be negative")
     total = int(counts.sum())
@@ -287,7 +296,25 @@ def repeat_interleave_along(
     # Each element's number goes up by one where its repeats begin.
     starts = counts.cumsum(0) - counts
     steps = counts.new_zeros((total + 1,)).index_add(0, starts, tangrad.ones_like(counts))
-    return self.index_select(dim, steps.cumsum(0).narrow(0, 0, total) - 1)
+    return steps.cumsum(0).narrow(0, 0, total) - 1
+
+
+def _batch_places(size: int, dims: Any, repeats: Any, output_size: int | None) -> Any:
+    """List places sample by sample; the samples' sums must be equal."""
+    return looped(_repeated_places, size, dims, (repeats, output_size))
+
+
+_repeated_places = op(
+    "_repeated_places(Tensor repeats, int? output_size=None) -> Tensor",
+    shape_depends_on_data=True,
+    dtype="int64",
+    decompose=_places_of,
+    vjp="none: integers",
+    batch=_batch_places,
+    function=False,
+    method=False,
+    doc="List the number of each element as often as it says; an op, so that it is batched.",
+)
 
 
 repeat_interleave = overload(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import tangrad
 from tangrad.optim.elementwise import ElementwiseOptimizer
 
 __all__ = ["SparseAdam"]
@@ -12,8 +14,9 @@ __all__ = ["SparseAdam"]
 class SparseAdam(ElementwiseOptimizer):
     """Adam that touches only the rows which a sparse gradient holds.
 
-    A gradient is sparse when a package that brings a sparse layout made it; the core's own are
-    dense.
+    A gradient is sparse when a package that brings a sparse layout made it, as it does for
+    `Embedding(sparse=True)`. Rows that a gradient leaves out keep their means (Kingma and Ba, 2014,
+    applied to what is stored).
 
     Args:
         params: parameters, or groups of them.
@@ -54,6 +57,36 @@ class SparseAdam(ElementwiseOptimizer):
             )
 
     def _step_parameter(self, parameter: Any, group: dict[str, Any]) -> None:
-        raise RuntimeError(
-            "SparseAdam does not support dense gradients, please consider Adam instead"
-        )
+        gradient = parameter.grad
+        if not gradient.is_sparse:
+            raise RuntimeError(
+                "SparseAdam does not support dense gradients, please consider Adam instead"
+            )
+        state = self.state[parameter]
+        if not state:
+            state["step"] = 0
+            state["exp_avg"] = tangrad.zeros_like(parameter, memory_format=tangrad.preserve_format)
+            state["exp_avg_sq"] = tangrad.zeros_like(state["exp_avg"])
+        state["step"] += 1
+        gradient = gradient.coalesce()
+        values = gradient.values()
+        if values.numel() == 0:
+            return
+        place = tuple(gradient.indices())
+        if group["maximize"]:
+            values = -values
+        lr = float(group["lr"])
+        mean = _moved(state["exp_avg"], place, values, group["betas"][0])
+        square = _moved(state["exp_avg_sq"], place, values.square(), group["betas"][1])
+        first, second = (1 - beta ** state["step"] for beta in group["betas"])
+        size = lr * math.sqrt(second) / first
+        change = mean.div(square.sqrt().add_(group["eps"])).mul_(-size)
+        parameter.index_put_(place, change, accumulate=True)
+
+
+def _moved(average: Any, place: tuple[Any, ...], values: Any, beta: float) -> Any:
+    """Move a running mean towards values at the places they have; returns it there."""
+    old = average[place]
+    new = old + (values - old) * (1 - beta)
+    average.index_put_(place, new)
+    return new

@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tangrad.plugins import API_VERSION, OLDEST_API_VERSION
@@ -135,6 +136,7 @@ class _Scan:
 
 
 _lock = threading.RLock()
+_of_thread = threading.local()
 _scan: _Scan | None = None
 _listeners: list[Callable[[], None]] = []
 
@@ -169,6 +171,10 @@ def names(group: str) -> list[str]:
     return sorted({p.name for p in plugins(group) if not p.disabled})
 
 
+# Under a name that says more, for who imports it from `tangrad.plugin`.
+plugin_names = names
+
+
 def plugins(group: str | None = None) -> list[Plugin]:
     """Return the plugins of a group, or all, sorted by group, distribution name and name."""
     found = (p for claims in current().plugins.values() for p in claims)
@@ -193,7 +199,8 @@ def load(plugin: Plugin) -> Any:
     # No lock is held: a module being imported by another thread may come here too, and Python's
     # own import lock already makes the import happen once.
     try:
-        loaded = _import(plugin)
+        with acting(plugin):
+            loaded = _import(plugin)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
@@ -270,6 +277,22 @@ def keep_failure(plugin: Plugin, stage: str, cause: str | BaseException, remedy:
     failure = Failure(plugin, stage, cause.rstrip("."), remedy, text)
     current().failures[(plugin.identity, stage)] = failure
     return failure
+
+
+@contextmanager
+def acting(plugin: Plugin) -> Iterator[None]:
+    """Note, for this thread, which plugin's code runs in the body."""
+    before = acting_plugin()
+    _of_thread.plugin = plugin
+    try:
+        yield
+    finally:
+        _of_thread.plugin = before
+
+
+def acting_plugin() -> Plugin | None:
+    """Return the plugin that is being loaded or called in this thread, or None."""
+    return getattr(_of_thread, "plugin", None)
 
 
 def raise_kept(plugin: Plugin, stage: str) -> None:
@@ -401,9 +424,13 @@ def _distributions_with_plugins() -> Iterator[tuple[str, Distribution]]:
 def _identify(distribution: Distribution) -> tuple[str, str]:
     """Return name and version, from the folder's name where METADATA is missing."""
     try:
-        name, version = distribution.metadata["Name"], distribution.metadata["Version"]
-    except Exception:  # since Python 3.14 a missing file raises
-        name = version = ""
+        text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
+    except (OSError, UnicodeDecodeError):
+        text = ""
+    # The two lines alone: parsing the message with its long text takes a millisecond.
+    head = text.partition("\n\n")[0].splitlines()
+    said = {key: value.strip() for key, _, value in (line.partition(":") for line in head)}
+    name, version = said.get("Name", ""), said.get("Version", "")
     if not name:
         folder = os.path.basename(str(getattr(distribution, "_path", "unknown distribution")))
         name, _, version = folder.removesuffix(".dist-info").partition("-")

@@ -86,7 +86,8 @@ def _call_one(
 ) -> list[Any]:
     others = [other for _, other in members if other is not implementation]
     try:
-        return manager.subset_hook_caller(name, others)(**arguments)
+        with discovery.acting(plugin):
+            return manager.subset_hook_caller(name, others)(**arguments)
     except KeyboardInterrupt:
         raise
     except BaseException as error:

@@ -39,8 +39,10 @@ def tangrad_register_ops() -> None:
 
     Called by the op table, when a name is asked for that the core's index does not know, and by
     `python -m tangrad op`; usually all it does is to import a module of definitions, for defining
-    an op registers it. Nothing is returned. An op whose name is taken is an error of the plugin
-    that came second.
+    an op registers it. Nothing is returned. Name ops `package::op`, which a later core never
+    takes; they are called as `tangrad.ops.package.op`. A plain name that is built in is a failure
+    of the plugin, whose op is then shown as `tangrad.ops.package.op` alone; one that another
+    plugin has is an error of the plugin that came second.
     """
 
 
@@ -93,12 +95,12 @@ def tangrad_register_interceptors() -> Mapping[str, Any]:
     """Return interceptors that users may switch on by name.
 
     Called by `tangrad.plugin.intercepted(name)`. An interceptor is not active before somebody
-    enters it. C functions come by `push_interceptor` of the C function table instead.
+    enters it. C functions come by `push_observer` of the C function table instead.
 
     Returns:
         Name to a callable without arguments that returns an interceptor: an object with
         `enter(op)`, called before each op of the thread, and `leave(op, token)`, called after it
-        with what `enter` returned.
+        with what `enter` returned; `tangrad.plugin.push_observer` tells what else it may have.
     """
 
 

@@ -27,7 +27,11 @@ _PREFIX = ROOT + "."
 # Names in sys.modules that stand for modules of plugins or for neutral answers, all forgotten by
 # a rescan; the value is the module.
 _aliases: dict[str, ModuleType] = {}
+_REFUSES = "_stands_for_missing"  # the mark of a placeholder, in its class's own names
 _neutral_table: dict[str, dict[str, Any]] | None = None
+
+# {public name: module}: modules of the core that stand elsewhere than where PyTorch shows them.
+own_places: dict[str, str] = {}
 
 
 class MissingPluginError(RuntimeError):
@@ -63,8 +67,7 @@ def resolve(name: str) -> ModuleType:
     full = _PREFIX + name
     if full in _aliases:
         return _aliases[full]
-    # Private names are asked for by all kinds of introspection: they must not start a scan.
-    if not name.rpartition(".")[2].startswith("_") and _kind(name) is not None:
+    if _kind(name) is not None:
         import importlib
 
         try:
@@ -107,9 +110,9 @@ class _PluginFinder:
         if not fullname.startswith(_PREFIX):
             return None
         name = fullname.removeprefix(_PREFIX)
+        if name in own_places:
+            return _spec(fullname, lambda: _own(name), _Loader)
         parent, _, last = name.rpartition(".")
-        if last.startswith("_"):
-            return None
         produce = _kind(name)
         if produce is _missing:
             _missing(name)
@@ -141,7 +144,7 @@ class _SubmoduleFinder:
         return _spec(fullname, lambda: importlib.import_module(real))
 
 
-class _AliasLoader:
+class _Loader:
     """Put an existing module under a second name."""
 
     def __init__(self, produce: Callable[[], ModuleType]) -> None:
@@ -153,17 +156,37 @@ class _AliasLoader:
     def exec_module(self, module: ModuleType) -> None:
         # The import system returns what is in sys.modules afterwards. Returning the module from
         # create_module instead would overwrite its __spec__.
-        name = module.__name__
-        real = self.produce()
-        _aliases[name] = real
-        sys.modules[name] = real
+        sys.modules[module.__name__] = self.produce()
+
+
+class _AliasLoader(_Loader):
+    """Put a module of a plugin, or one made for it, under a name that a rescan forgets."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        super().exec_module(module)
+        _aliases[module.__name__] = sys.modules[module.__name__]
         _prepare_for_aliases()
 
+    def get_code(self, name: str) -> Any:
+        """Return the code that `python -m tangrad.<name>` runs: a package's is its `__main__`."""
+        import importlib.util
 
-def _spec(fullname: str, produce: Callable[[], ModuleType]) -> Any:
+        spec: Any = self.produce().__spec__
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = importlib.util.find_spec(f"{spec.name}.__main__")
+        return spec.loader.get_code(spec.name) if spec is not None else None
+
+
+def _spec(fullname: str, produce: Callable[[], ModuleType], loader: Any = _AliasLoader) -> Any:
     from importlib.machinery import ModuleSpec
 
-    return ModuleSpec(fullname, _AliasLoader(produce))  # type: ignore[arg-type]
+    return ModuleSpec(fullname, loader(produce))
+
+
+def _own(name: str) -> ModuleType:
+    import importlib
+
+    return importlib.import_module(_PREFIX + own_places[name])
 
 
 def _prepare_for_aliases() -> None:
@@ -178,6 +201,11 @@ def _prepare_for_aliases() -> None:
 
 def _kind(name: str) -> Callable[[str], ModuleType] | None:
     """Return the function that produces the module of that name, or None."""
+    last = name.rpartition(".")[2]
+    if last.startswith("_"):
+        # All kinds of introspection ask for private names: they must not start a scan, and no
+        # package may register them.
+        return _neutral_module if not last.startswith("__") and name in _neutral() else None
     from tangrad.plugins import discovery
 
     try:
@@ -204,7 +232,7 @@ def _from_plugin(name: str) -> ModuleType:
             raise TypeError(f"a namespace has to be a module, not {module!r}; see {plugin}")
     except Exception as error:
         return _neutral_or_raise(name, error)
-    if _has_children(name):
+    if _has_children(name) or any(other.startswith(f"{name}.") for other in _neutral()):
         _show_children(name, module)
     return module
 
@@ -287,8 +315,12 @@ def _neutral_module(name: str, broken: str = "") -> ModuleType:
         setattr(module, key, _null_context(key))
     for key in entry.get("decorators", ()):
         setattr(module, key, _identity)
+    for key, members in entry.get("names", {}).items():
+        setattr(module, key, _enumeration(module.__name__, key, members))
     for key in entry.get("refused", ()):
         setattr(module, key, refused(name, key))
+    for key, members in entry.get("members", {}).items():
+        setattr(module, key, refused(name, key, members))
     import importlib
 
     for key, path in entry.get("same", {}).items():
@@ -307,10 +339,10 @@ def _neutral_module(name: str, broken: str = "") -> ModuleType:
 
 def _beyond_neutral(name: str, attr: str, broken: str) -> Any:
     """Return what a neutral module does not know: a child, or what was installed meanwhile."""
-    if attr.startswith("_"):
-        raise AttributeError(f"module '{_PREFIX}{name}' has no attribute '{attr}'")
     if _kind(f"{name}.{attr}") is not None:
         return resolve(f"{name}.{attr}")
+    if attr.startswith("_"):
+        raise AttributeError(f"module '{_PREFIX}{name}' has no attribute '{attr}'")
     if broken:
         raise BrokenPluginAttribute(f"'{_PREFIX}{name}.{attr}' cannot be used: {broken}")
     if _kind(name) is _from_plugin:
@@ -331,7 +363,23 @@ def _missing_message(name: str, attr: str = "") -> str:
     extra = _neutral().get(name, {}).get("extra")
     if extra is None:
         return f"'{wanted}' does not exist: no package of {ROOT} provides it"
+    if not _is_published(extra):
+        return (
+            f"'{wanted}' needs the package {ROOT}[{extra}], which does not exist yet: "
+            f"this version of {ROOT} answers for its name only"
+        )
     return f"'{wanted}' needs a package that is not installed; run: pip install {ROOT}[{extra}]"
+
+
+def _is_published(extra: str) -> bool:
+    """Return whether the installed core has an extra: its metadata lists those that resolve."""
+    from importlib.metadata import PackageNotFoundError, metadata
+
+    try:
+        listed = metadata(ROOT).get_all("Provides-Extra")
+    except PackageNotFoundError:
+        return True  # run from its sources: what is listed there is not known
+    return listed is None or extra in {name.replace("_", "-") for name in listed}
 
 
 def _switched_off(name: str) -> Any:
@@ -386,16 +434,53 @@ def _null_context(name: str) -> type:
     return NullContext
 
 
-def refused(namespace: str, name: str) -> type:
+def _enumeration(module: str, name: str, members: list[str]) -> Any:
+    """Return names that programs pass on or have as defaults, if they mean nothing here."""
+    from enum import Enum
+
+    return Enum(name, members, module=module)
+
+
+def refused(namespace: str, name: str, members: Sequence[str] = ()) -> type:
     """Return a class that stands for something of a package that is not installed.
 
     Programs import it whether they use it or not; to call it is a `MissingPluginError`.
+
+    Args:
+        namespace: where it is shown, after `tangrad.`.
+        name: its name there.
+        members: names of values of the class, which programs write as defaults of arguments.
     """
 
     def refuse(cls: type, *args: Any, **kwargs: Any) -> Any:
         raise MissingPluginError(_missing_message(namespace, name))
 
-    return type(name, (), {"__new__": refuse, "__module__": _PREFIX + namespace})
+    made: Any = type(
+        name,
+        (),
+        {
+            "__new__": refuse,
+            "__module__": _PREFIX + namespace,
+            "__class_getitem__": classmethod(_itself),
+            "__repr__": lambda self: f"<{_PREFIX}{namespace}.{name}.{self.name}>",
+            _REFUSES: name,
+        },
+    )
+    for member in members:
+        value = object.__new__(made)
+        value.name = member
+        setattr(made, member, value)
+    return made
+
+
+def is_placeholder(value: object) -> bool:
+    """Return whether a value stands for something of a package that is not installed."""
+    return isinstance(value, type) and _REFUSES in vars(value)
+
+
+def _itself(cls: type, parameters: Any) -> type:
+    """Return a placeholder for `Future[Tensor]`, which annotations say."""
+    return cls
 
 
 def _identity(fn: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -427,6 +512,30 @@ def _forget() -> None:
         holder = None if parent in dropped else sys.modules.get(parent)
         if holder is not None and vars(holder).get(last) is module:
             delattr(holder, last)
+
+
+def missing(name: str) -> MissingPluginError:
+    """Return the error of using `tangrad.<name>`, which names the package that brings it."""
+    namespace, _, attr = name.rpartition(".")
+    return MissingPluginError(_missing_message(namespace, attr))
+
+
+def foreign_library(path: str) -> tuple[str, dict[str, Any]] | None:
+    """Return the namespace and the row of an extension for PyTorch whose ops are known, or None.
+
+    Args:
+        path: its file.
+    """
+    folder, _, file = path.replace("\\", "/").rpartition("/")
+    known = f"{folder.rpartition('/')[2]}/{file.partition('.')[0]}"
+    return next(
+        (
+            (name.removeprefix("ops."), row)
+            for name, row in _neutral().items()
+            if row.get("library") == known
+        ),
+        None,
+    )
 
 
 def device_flags() -> list[str]:

@@ -7,9 +7,12 @@ for what a file holds.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from tangrad import _C
 from tangrad.serialization import safetensors as safetensors
+from tangrad.serialization._checksum import crc32c as crc32c
 from tangrad.serialization.archive import ArchiveReader
 from tangrad.serialization.errors import SerializationError as SerializationError
 from tangrad.serialization.errors import UnsafeContentError as UnsafeContentError
@@ -38,6 +41,8 @@ from tangrad.serialization.reading import PickleReader, read_archive, read_legac
 from tangrad.serialization.source import Source
 
 DEFAULT_PROTOCOL = 2
+# What `map_location` may be, as annotations name it.
+MAP_LOCATION = Callable[[Any, str], Any] | _C.device | str | dict[str, str] | None
 # PyTorch's habits; a path of another suffix may be of a plugin's format.
 SUFFIXES = {"", ".pt", ".pth", ".bin", ".ckpt", ".tar", ".pkl"}
 

@@ -44,3 +44,12 @@ class SerializationError(RuntimeError, pickle.UnpicklingError):
 
 class UnsafeContentError(SerializationError):
     """A file asks for code that a load of plain values does not run."""
+
+
+def shown(value: object, width: int = 100) -> str:
+    """Return a value of a file for a message, in few steps however it refers to itself."""
+    import reprlib
+
+    short = reprlib.Repr()
+    short.maxlevel, short.maxother, short.maxstring = 2, width, width
+    return short.repr(value)[:width]

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from tangrad import _C
-from tangrad.serialization.errors import SerializationError, UnsafeContentError
+from tangrad.serialization.errors import SerializationError, UnsafeContentError, shown
+from tangrad.tensor.pickling import rebuild_of_layout
 from tangrad.tensor.storages import TypedStorage
 
 # The class of a typed storage, by the dtype of its elements; PyTorch's files name them.
@@ -51,7 +52,8 @@ def check_geometry(size: Any, stride: Any, offset: Any, itemsize: int, nbytes: i
     numbers = (*size, *stride, offset) if whole else (None,)
     if not all(type(n) is int and 0 <= n < 2**62 for n in numbers) or len(size) > _MOST_DIMS:
         raise SerializationError(
-            f"a tensor has an impossible geometry: size {size}, stride {stride}, offset {offset}"
+            "a tensor has an impossible geometry: "
+            f"size {shown(size)}, stride {shown(stride)}, offset {shown(offset)}"
         )
     last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
     if 0 not in size and nbytes is not None and (last + 1) * itemsize > nbytes:
@@ -139,7 +141,9 @@ class TensorBuilder:
         """Stand for `torch._tensor._rebuild_from_type_v2`."""
         made = function(*args)
         if not (isinstance(cls, type) and issubclass(cls, _C.Tensor)):
-            raise SerializationError(f"a tensor of the file is of {cls}, which is no tensor class")
+            raise SerializationError(
+                f"a tensor of the file is of {shown(cls)}, which is no tensor class"
+            )
         if type(made) is not cls:
             made = made.as_subclass(cls)
         return _with_attributes(made, state)
@@ -153,12 +157,49 @@ def _with_attributes(made: Any, state: Any) -> Any:
     return made
 
 
+# How files name what rebuilds tensors of layouts that PyTorch does not have.
+REBUILD_OF_LAYOUT = ("torch.layouts", "_rebuild_of_layout")
+
+
 def _layout(name: Any) -> Any:
-    if name != "torch.strided":
+    try:
+        return _C.layout_named(name.removeprefix("torch."))
+    except (AttributeError, ValueError) as error:
         raise SerializationError(
-            f"the file holds a tensor of layout {name}; install the package that brings it"
-        )
-    return _C.strided
+            f"the file holds a tensor of layout {shown(name)}; install the package that brings it"
+        ) from error
+
+
+def _rebuild_of_layout(
+    layout: Any, components: Any, metadata: Any, size: Any, dtype: Any, requires_grad: Any
+) -> Any:
+    """Return a tensor of another layout, whose definition checks what the file says."""
+    which = _layout(layout)
+    parts, said = dict(components), dict(metadata)
+    tensors = all(isinstance(c, _C.Tensor) for c in parts.values())
+    numbers = isinstance(size, tuple) and all(type(n) is int and 0 <= n < 2**62 for n in size)
+    if not tensors or not parts or not numbers or not isinstance(dtype, _C.dtype):
+        raise SerializationError(f"a tensor of layout {layout} has impossible components")
+    try:
+        made = rebuild_of_layout(which, parts, said, size, dtype)
+    except (TypeError, ValueError, KeyError, RuntimeError) as error:
+        raise SerializationError(
+            f"a tensor of layout {layout} cannot be rebuilt: {error}"
+        ) from error
+    return made.requires_grad_() if requires_grad is True else made
+
+
+def reader_of_layout(module: str, name: str) -> Any:
+    """Return what a registered layout rebuilds its tensors with, by PyTorch's name; or None."""
+    from tangrad.plugins.hooks import call_hook_once
+
+    call_hook_once("tangrad_register_layouts")
+    for layout in _C.registered_layouts():
+        if layout.definition is not None:
+            found = layout.definition.readers.get(f"{module}.{name}")
+            if found is not None:
+                return found
+    return None
 
 
 def _size(*args: Any) -> Any:
@@ -198,6 +239,7 @@ def plain_globals(builder: TensorBuilder) -> dict[tuple[str, str], Any]:
         ("torch", "Size"): _size,
         ("torch", "device"): _device,
         ("torch.serialization", "_get_layout"): _layout,
+        REBUILD_OF_LAYOUT: _rebuild_of_layout,
         ("torch", "strided"): _C.strided,
         ("torch.storage", "UntypedStorage"): StorageType("uint8"),
         ("torch", "UntypedStorage"): StorageType("uint8"),
@@ -233,6 +275,8 @@ _PLAIN_TYPES = (
     *(set, frozenset, dict, list, tuple),
     *(complex, int, float, bool, str, bytes, bytearray),
 )
+# What the text of is short.
+_TEXTS = (str, bytes, bytearray, bool, int, float, complex, type(None))
 _made: dict[type, Any] = {}
 
 
@@ -247,6 +291,8 @@ def _maker(kind: type) -> Any:
             if args and isinstance(args[0], int):
                 raise SerializationError("the pickle asks for memory by a number")
             return kind(_encode(*args)) if len(args) == 2 else kind(*args)
+        if kind is str and args and not isinstance(args[0], _TEXTS):
+            raise SerializationError(f"the pickle makes text of a {type(args[0]).__name__}")
         if kind is int and args and isinstance(args[0], str) and len(args[0]) > 4000:
             raise SerializationError("the pickle has a number of too many digits")
         return kind(*args)
@@ -322,6 +368,7 @@ class Globals:
     def __init__(self, builder: TensorBuilder, plain: bool) -> None:
         self._builder = builder
         self._known = plain_globals(builder)
+        self._readers: list[Any] = [_rebuild_of_layout]
         self._plain = plain
 
     def find(self, module: str, name: str) -> Any:
@@ -334,6 +381,11 @@ class Globals:
         found = self._known.get((as_torch(module), name))
         if found is not None:
             return found
+        reader = reader_of_layout(as_torch(module), name)
+        if reader is not None:
+            self._known[as_torch(module), name] = reader
+            self._readers.append(reader)
+            return reader
         for key in ((module, name), (as_tangrad(module), name), (as_torch(module), name)):
             if key in _allowed:
                 return _allowed[key]
@@ -366,7 +418,9 @@ class Globals:
             return True
         if not any(function is item for item in self._known.values()):
             return False
-        builds = getattr(function, "__self__", None) is self._builder
+        builds = getattr(function, "__self__", None) is self._builder or any(
+            function is reader for reader in self._readers
+        )
         return builds or not any(isinstance(arg, (_C.Tensor, TypedStorage)) for arg in args)
 
     def may_build(self, target: Any) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from tangrad import _C
 from tangrad.serialization.archive import ArchiveReader
-from tangrad.serialization.errors import SerializationError, UnsafeContentError
+from tangrad.serialization.errors import SerializationError, UnsafeContentError, shown
 from tangrad.serialization.globals import (
     Globals,
     TensorBuilder,
@@ -228,7 +228,8 @@ def as_text(found: dict[str, Any], name: str) -> str:
     if found["values"]:
         lines += ["", "other values"]
         lines += [
-            f"  {key or '(the whole)'} = {value!r:.80}" for key, value in found["values"].items()
+            f"  {key or '(the whole)'} = {shown(value, 80)}"
+            for key, value in found["values"].items()
         ]
     return "\n".join(lines)
 

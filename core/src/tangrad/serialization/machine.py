@@ -11,10 +11,13 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from tangrad.serialization.errors import SerializationError, UnsafeContentError
+from tangrad.serialization.errors import SerializationError, UnsafeContentError, shown
 
 _MARK = object()
-_DEEPEST_KEY = 16
+# Deeper keys would overflow the stack in `hash`. A tuple that holds one tuple twice, and so on,
+# doubles the steps of `hash` at each level: they have a budget, of so many per byte of the file.
+_DEEPEST_KEY = 200
+_LEAST_STEPS, _STEPS_PER_BYTE = 1_000_000, 16
 _PLAIN_KEYS = (str, int, float, bool, bytes, complex, type(None))
 
 
@@ -56,6 +59,7 @@ class SafeUnpickler:
             SerializationError: the pickle is damaged, or asks for what is not allowed.
         """
         self._at, self._stack, self._memo = start, [], {}
+        self._steps_left = _LEAST_STEPS + _STEPS_PER_BYTE * len(self._content)
         try:
             while True:
                 opcode = self._take(1)[0]
@@ -146,8 +150,11 @@ class SafeUnpickler:
     def _check_call(self, function: Any, args: tuple[Any, ...]) -> None:
         if not self._may_call(function, args):
             raise UnsafeContentError(
-                f"the pickle calls {function!r}, which a load of plain values does not do"
+                f"the pickle calls {shown(function)}, which a load of plain values does not do"
             )
+
+        # What it makes may hash whatever it is given.
+        self._count(args, (tuple, list, dict))
 
     def _newobj(self) -> None:
         args, cls = self._pop(), self._pop()
@@ -190,16 +197,33 @@ class SafeUnpickler:
         for i in range(0, len(items), 2):
             target[self._key(items[i])] = items[i + 1]
 
-    def _key(self, key: Any, depth: int = 0) -> Any:
-        """Return a key; one that is nested without end would overflow the stack in `hash`."""
+    def _key(self, key: Any) -> Any:
+        """Return a key whose hash does not take too many steps."""
         if isinstance(key, (tuple, frozenset)):
-            if depth > _DEEPEST_KEY:
-                raise self._error("the pickle has a key that is nested too deeply")
-            for part in key:
-                self._key(part, depth + 1)
+            self._count(key, (tuple,))
         elif not isinstance(key, _PLAIN_KEYS) and type(key).__hash__ is None:
             raise self._error(f"the pickle has a {type(key).__name__} as a key")
         return key
+
+    def _count(self, whole: Any, opened: tuple[type, ...]) -> None:
+        """Take what is in a container, and in those of the types `opened` in it, off the budget."""
+        level, depth = [whole], 0
+        while level:
+            depth += 1
+            below: list[Any] = []
+            for container in level:
+                self._steps_left -= 1 + len(container)
+                if self._steps_left < 0:
+                    raise self._error(
+                        "the pickle has keys that take too many steps: tuples that hold one "
+                        "tuple several times, level by level"
+                    )
+                for part in container:
+                    if isinstance(part, opened):
+                        below.append(part)
+            if below and depth > _DEEPEST_KEY:
+                raise self._error("the pickle has a key that is nested too deeply")
+            level = below
 
     def _append(self) -> None:
         value = self._pop()

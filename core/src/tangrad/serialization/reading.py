@@ -10,7 +10,7 @@ from typing import Any
 
 from tangrad import _C
 from tangrad.serialization.archive import LEGACY_MAGIC, LEGACY_PROTOCOL, ArchiveReader
-from tangrad.serialization.errors import SerializationError
+from tangrad.serialization.errors import SerializationError, shown
 from tangrad.serialization.globals import (
     Globals,
     StorageType,
@@ -94,7 +94,7 @@ def storage_fields(key: Any) -> tuple[StorageType, str, str, int, Any]:
         SerializationError: it is not one of a storage.
     """
     if not (isinstance(key, tuple) and len(key) in (5, 6) and key[0] in ("storage", b"storage")):
-        raise SerializationError(f"the pickle refers to something unknown: {key!r:.100}")
+        raise SerializationError(f"the pickle refers to something unknown: {shown(key)}")
     kind, name, location, count = key[1:5]
     if not (
         isinstance(kind, StorageType)
@@ -303,7 +303,7 @@ def read_tar(source: Source, reader: Callable[..., PickleReader], place: Place) 
         number = int(key) if isinstance(key, str) and key.isdigit() else key
         found = tensors.get(number) if isinstance(number, int) else None
         if found is None:
-            raise source.error(f"the pickle refers to tensor {key!r:.40}, which is not there")
+            raise source.error(f"the pickle refers to tensor {shown(key, 40)}, which is not there")
         return found
 
     return reader(load).read(members["pickle"])[0]
@@ -346,11 +346,11 @@ def _tar_tensors(
     for _ in range(_count(source, count)):
         (key, storage, _), at = _three(source, pickles, content, at)
         if storage not in storages:
-            raise source.error(f"tensor {key!r:.40} has no storage")
+            raise source.error(f"tensor {shown(key, 40)} has no storage")
         (dims,) = _numbers(source, "<i", content, at)
         at += 8
         if not 0 <= dims <= 64:
-            raise source.error(f"tensor {key!r:.40} has {dims} dimensions")
+            raise source.error(f"tensor {shown(key, 40)} has {dims} dimensions")
         numbers = _numbers(source, f"<{2 * dims + 1}q", content, at)
         at += 8 * (2 * dims + 1)
         found[key] = builder.tensor(
@@ -387,4 +387,4 @@ def _count(source: Source, count: Any) -> int:
 
 
 def _no_reference(key: Any) -> Any:
-    raise SerializationError(f"the pickle refers to something unknown: {key!r:.100}")
+    raise SerializationError(f"the pickle refers to something unknown: {shown(key)}")

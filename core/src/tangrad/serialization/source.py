@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 from tangrad.serialization.errors import SerializationError
+from tangrad.serialization.leftovers import remove_leftovers
 from tangrad.serialization.options import maps_shared
 
 _CHUNK = 1 << 20
@@ -37,6 +38,7 @@ class Source:
             self.name = os.fspath(file)
             self._descriptor = os.open(self.name, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
             self.size = os.fstat(self._descriptor).st_size
+            remove_leftovers(os.path.dirname(os.path.realpath(self.name)))
             return
         for method in ("read", "seek", "tell"):
             if not hasattr(file, method):

@@ -16,7 +16,8 @@ from typing import Any
 from tangrad import _C
 from tangrad.serialization.archive import ALIGNMENT, LEGACY_MAGIC, LEGACY_PROTOCOL, ArchiveWriter
 from tangrad.serialization.errors import SerializationError
-from tangrad.serialization.globals import STORAGE_OF_DTYPE, as_torch
+from tangrad.serialization.globals import REBUILD_OF_LAYOUT, STORAGE_OF_DTYPE, as_torch
+from tangrad.serialization.leftovers import lock, name_of_begun, remove_leftovers
 from tangrad.serialization.options import skips_data
 from tangrad.serialization.placement import host_view, location_tag, whole
 from tangrad.tensor.storages import TypedStorage
@@ -160,8 +161,6 @@ class TensorPickler(_Pickler):
         self.memoize(obj)
 
     def _tensor(self, x: Any) -> Any:
-        if x.layout is not _C.strided:
-            raise SerializationError(f"a tensor of layout {x.layout} cannot be saved by the core")
         attributes = dict(getattr(x, "__dict__", {}))
         if isinstance(x, _C.Parameter) and type(x) is _C.Parameter:
             args: tuple[Any, ...] = (x.detach(), x.requires_grad, OrderedDict())
@@ -174,7 +173,22 @@ class TensorPickler(_Pickler):
         kind = type(x) if type(x) is not _C.Tensor else _named("torch", "Tensor")
         return _named("torch._tensor", "_rebuild_from_type_v2"), (function, kind, rest, attributes)
 
+    def _of_layout(self, x: Any) -> tuple[Any, tuple[Any, ...]]:
+        """Return how a tensor of another layout is rebuilt: as PyTorch does it, or by our form."""
+        held = _C.contents_of(x)
+        if held is None:
+            raise SerializationError(f"a tensor of layout {x.layout} cannot be saved")
+        form = held.layout.definition.file_form(x.detach())
+        if form is not None:
+            module, _, name = form[0].rpartition(".")
+            return _named(module, name), form[1]
+        parts = (held.layout.name, tuple(held.components.items()), tuple(held.metadata.items()))
+        said = (tuple(x.shape), x.dtype, x.requires_grad)
+        return _named(*REBUILD_OF_LAYOUT), (*parts, *said)
+
     def _plain(self, x: Any) -> tuple[Any, tuple[Any, ...]]:
+        if x.layout is not _C.strided:
+            return self._of_layout(x)
         grad = x.requires_grad
         x = x.detach().resolve_conj().resolve_neg()
         size, stride, dtype = tuple(x.shape), tuple(x.stride()), str(x.dtype).partition(".")[2]
@@ -304,7 +318,8 @@ def _bytes_of(storage: Any) -> Any:
 def atomically(path: Any) -> Iterator[Any]:
     """Give a binary file without a buffer, which takes its name when it is whole.
 
-    An interruption leaves the file that was there. What is no regular file (a pipe, a device) is
+    An interruption leaves the file that was there; what a killed process had begun, the next save
+    to the folder, or load from it, removes. What is no regular file (a pipe, a device) is
     written as it is.
 
     Raises:
@@ -316,9 +331,11 @@ def atomically(path: Any) -> Iterator[Any]:
             with open(target, "wb", buffering=0) as direct:
                 yield direct
             return
-        begun = target.with_name(f".{target.name}.{os.getpid()}.{id(object())}.part")
+        remove_leftovers(str(target.parent))
+        begun = name_of_begun(target)
         try:
             with open(begun, "xb", buffering=0) as file:
+                lock(file)
                 yield file
             with _freed_aside(target):
                 if target.exists():

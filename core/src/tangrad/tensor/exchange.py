@@ -443,6 +443,10 @@ def numpy(x: Any, *, force: bool = False) -> Any:
     """
     import numpy as np
 
+    if not str(x.layout).endswith(".strided"):
+        raise TypeError(
+            f"can't convert a tensor of layout {x.layout} to numpy. Use Tensor.to_dense() first."
+        )
     if force:
         x = x.detach().cpu().resolve_conj().resolve_neg()
     _check_exportable(x)

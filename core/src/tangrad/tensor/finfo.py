@@ -22,7 +22,7 @@ _FLOAT8_LIMITS = {
     "float8_e5m2": (2.0**-2, 57344.0, 2.0**-14),
     "float8_e5m2fnuz": (2.0**-3, 57344.0, 2.0**-15),
 }
-_REAL_PART = {"complex64": "float32", "complex128": "float64"}
+_REAL_PART = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}
 _INTEGERS = {
     f"{prefix}{bits}": (bits, prefix == "int")
     for prefix in ("int", "uint")
@@ -38,6 +38,46 @@ def _name_of(function: str, dtype: Any) -> str:
             f"{type(dtype).__name__}"
         )
     return str(dtype).rpartition(".")[2]
+
+
+def _registered_limits(dtype: Any) -> dict[str, float] | None:
+    """Return the limits of a floating-point dtype that a plugin registered; None for all others."""
+    dtype = _C.dtype_of_type(dtype) or dtype
+    if not isinstance(dtype, _C.dtype) or dtype.codec is None or dtype.is_complex:
+        return None
+    if not dtype.is_floating_point or str(dtype).endswith("_x2"):
+        return None
+    said = dict(dtype.limits or {})
+    names = ("bits", "eps", "max", "min", "smallest_normal", "resolution")
+    if not all(name in said for name in names):
+        said = {**_derived_limits(dtype), **said}
+    return said
+
+
+def _derived_limits(dtype: Any) -> dict[str, float]:
+    """Read the limits off a codec: all codes of a small type, the compute type's of a large one."""
+    import math
+
+    import numpy as np
+
+    if dtype.itemsize > 2:
+        wide = finfo(_C.dtype_by_name(dtype.compute))
+        names = ("eps", "max", "min", "smallest_normal", "resolution")
+        return {"bits": 8 * dtype.itemsize, **{name: getattr(wide, name) for name in names}}
+    codes = np.arange(256**dtype.itemsize, dtype=f"u{dtype.itemsize}")
+    with np.errstate(all="ignore"):
+        numbers = np.unique(np.asarray(dtype.codec[0](codes), np.float64))
+    numbers = numbers[np.isfinite(numbers)]
+    above, positive = numbers[numbers > 1], numbers[numbers > 0]
+    eps = float(above[0] - 1) if above.size else 1.0
+    return {
+        "bits": 8 * dtype.itemsize,
+        "eps": eps,
+        "max": float(numbers[-1]),
+        "min": float(numbers[0]),
+        "smallest_normal": float(positive[0]) if positive.size else 0.0,
+        "resolution": 10.0 ** -max(0, math.floor(-math.log10(eps))) if eps > 0 else 1.0,
+    }
 
 
 class _Limits:
@@ -101,6 +141,19 @@ class finfo(_Limits):
             type = get_default_dtype()
         name = _name_of("finfo", type)
         name = _REAL_PART.get(name, name)
+        given = None if name in _FLOAT8_LIMITS else _registered_limits(type)
+        if given is not None:
+            self._set(
+                bits=given["bits"],
+                eps=given["eps"],
+                max=given["max"],
+                min=given["min"],
+                tiny=given["smallest_normal"],
+                smallest_normal=given["smallest_normal"],
+                resolution=given["resolution"],
+                dtype=name,
+            )
+            return
         if name in _FLOAT8_LIMITS:
             bits, digits = 8, 0
             eps, largest, smallest = _FLOAT8_LIMITS[name]

@@ -19,6 +19,14 @@ def find_registered(name: str) -> Any:
         return _C.dtype_by_name(name)
     except TypeError:
         pass
+    if name in ("complex32", "chalf"):
+        from tangrad.tensor import complex_half
+
+        return complex_half.register()
+    if name.startswith(("int", "uint", "bits", "float4_", "float8_e8m0")):
+        from tangrad.tensor import small_dtypes
+
+        return small_dtypes.register(name) if name in small_dtypes.NAMES else None
     if name.startswith("float8_"):
         from tangrad.tensor import float8
 

@@ -12,36 +12,89 @@ from tangrad import _C
 
 
 def dense_dim(self: Any) -> int:
-    """Return how many dimensions are dense: all."""
+    """Return how many dimensions are dense: all of a strided tensor."""
+    if (method := of_layout(self, "dense_dim")) is not None:
+        return int(method(self))
     dims: int = self.dim()
     return dims
 
 
 def sparse_dim(self: Any) -> int:
-    """Return how many dimensions are sparse: none."""
+    """Return how many dimensions are sparse: none of a strided tensor."""
+    if (method := of_layout(self, "sparse_dim")) is not None:
+        return int(method(self))
     return 0
 
 
 def to_dense(self: Any, dtype: Any = None, *, masked_grad: bool | None = None) -> _C.Tensor:
-    """Return the tensor itself, in another dtype if one is given: it is dense."""
+    """Return the strided tensor of the same values, in another dtype if one is given.
+
+    A strided tensor is returned itself.
+    """
+    if self.layout.definition is not None:
+        if (method := of_layout(self, "to_dense")) is not None:
+            return method(self, dtype, masked_grad=masked_grad)
+        self = self.layout.definition.dense(self)
     return self if dtype is None else self.to(dtype)
 
 
 def dequantize(self: Any) -> _C.Tensor:
-    """Return the tensor in float32: it is not quantized."""
+    """Return the tensor in float32, what is quantized by its scale."""
     _require_tensor("dequantize", self)
+    if (method := of_layout(self, "dequantize")) is not None:
+        dequantized: _C.Tensor = method(self)
+        return dequantized
     return self.to(_C.dtype_by_name("float32"))
 
 
 def chalf(self: Any, *, memory_format: Any = None) -> _C.Tensor:
-    """Refuse: there is no dtype of complex numbers with half-precision parts.
+    """Convert to complex32: complex numbers with half-precision parts."""
+    from tangrad.tensor.foreign import find_registered
+
+    converted: _C.Tensor = self.to(find_registered("complex32"), memory_format=memory_format)
+    return converted
+
+
+def of_layout(self: Any, name: str) -> Any:
+    """Return the method of that name which only tensors of self's layout have, or None."""
+    definition = self.layout.definition
+    return None if definition is None else definition.methods.get(name)
+
+
+_conversions: dict[str, Any] = {}
+
+
+def register_conversion(name: str, function: Any) -> None:
+    """Let `Tensor.<name>` make tensors of a layout, where the core can only refuse.
+
+    Args:
+        name: one of the methods that wait for a package, such as "to_sparse".
+        function: takes the tensor and the method's arguments.
 
     Raises:
-        NotImplementedError: always.
+        ValueError: the name is none that waits, or is taken by another function.
     """
-    raise NotImplementedError(
-        "chalf: the dtype complex32 does not exist here; use .to(tangrad.complex64)"
-    )
+    waiting = [known for known in TABLE if known not in ("dense_dim", "sparse_dim", "to_dense")]
+    if name not in waiting:
+        raise ValueError(
+            f"register_conversion: '{name}' is no method that waits for a package; those are "
+            f"{', '.join(sorted(waiting))}"
+        )
+    known = _conversions.setdefault(name, function)
+    if known is not function:
+        raise ValueError(
+            f"register_conversion: '{name}' is taken by {known.__module__}.{known.__qualname__}"
+        )
+
+
+def _brought(self: Any, name: str) -> Any:
+    """Return what a layout or a package does under the name, asking the plugins; None if nobody."""
+    found = of_layout(self, name)
+    if found is None and name not in _conversions:
+        from tangrad.plugins.hooks import call_hook_once
+
+        call_hook_once("tangrad_register_layouts")
+    return found or _conversions.get(name)
 
 
 def _require_tensor(name: str, value: Any) -> None:
@@ -82,6 +135,8 @@ def _require_count(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 def _wrong_layout(name: str, expected: str) -> Any:
     def refuse(self: Any, *args: Any, **kwargs: Any) -> Any:
         _require_tensor(name, self)
+        if (found := _brought(self, name)) is not None:
+            return found(self, *args, **kwargs)
         _require_count(name, args, kwargs)
         raise RuntimeError(
             f"{name} expected {expected} tensor layout but got {self.layout} "
@@ -94,6 +149,8 @@ def _wrong_layout(name: str, expected: str) -> Any:
 def _no_package(name: str, what: str) -> Any:
     def refuse(self: Any, *args: Any, **kwargs: Any) -> Any:
         _require_tensor(name, self)
+        if (found := _brought(self, name)) is not None:
+            return found(self, *args, **kwargs)
         _require_count(name, args, kwargs)
         raise NotImplementedError(
             f"{name}: {what} tensors are made by a package that brings them, and none is "

@@ -98,6 +98,10 @@ def resize_(self: Any, *size: Any, memory_format: Any = None) -> _C.Tensor:
         raise RuntimeError("Unsupported memory format: preserve_format, for there is no source")
     if memory_format is None and tuple(self.shape) == shape and not self.requires_grad:
         return self  # with its strides, whatever they are
+    if _C.level_of(self) is not None:
+        if memory_format not in (None, _C.contiguous_format):
+            raise RuntimeError("resize_: inside a transform only contiguous_format is supported")
+        return _C.level_of(self).level.resize(self, shape)
     _resize(self, shape)
     if memory_format is None or memory_format is _C.contiguous_format:
         return self

@@ -183,6 +183,11 @@ def _make_wrapper_subclass(
     shape = tuple(size)
     if strides is None:
         strides = _C.format_strides(shape, memory_format or _C.contiguous_format)
+    if layout is not None and not isinstance(layout, _C.layout):
+        raise TypeError(
+            "_make_wrapper_subclass(): argument 'layout' must be tangrad.layout, not "
+            f"{type(layout).__name__}"
+        )
     return _C.make_wrapper(
         cls,
         shape,
@@ -191,6 +196,7 @@ def _make_wrapper_subclass(
         dtype or _C.get_default_dtype(),
         device,
         requires_grad,
+        layout,
     )
 
 
@@ -214,6 +220,16 @@ def get_device(self: Any) -> int:
 def device_flag(device: str) -> property:
     """Return the property that tells whether a tensor lives on a type of device."""
     return property(lambda self: self.device.type == device)
+
+
+def layout_flag(name: str) -> property:
+    """Return the property that is true where a tensor's layout says so among its methods."""
+
+    def flag(self: Any) -> bool:
+        definition = self.layout.definition
+        return definition is not None and bool(definition.methods.get(name))
+
+    return property(flag)
 
 
 def device_mover(name: str) -> Any:
@@ -403,11 +419,10 @@ TABLE: dict[str, Any] = {
     "get_device": get_device,
     "is_cpu": device_flag("cpu"),
     "is_meta": device_flag("meta"),
-    "is_sparse": property(lambda self: False),
-    "is_quantized": property(lambda self: False),
-    "is_mkldnn": property(lambda self: False),
-    "is_nested": property(lambda self: False),
-    "is_sparse_csr": property(lambda self: False),
+    **{
+        name: layout_flag(name)
+        for name in ("is_sparse", "is_quantized", "is_mkldnn", "is_nested", "is_sparse_csr")
+    },
     # A name of PyTorch's for `grad`, which programs write to.
     "_grad": property(lambda self: self.grad, lambda self, grad: setattr(self, "grad", grad)),
     "T": property(_transposed),

@@ -12,7 +12,7 @@ from typing import Any
 
 from tangrad.tensor.exchange import dtype_named, name_of
 
-__all__ = ["deepcopy_tensor", "reduce_storage", "reduce_tensor"]
+__all__ = ["deepcopy_tensor", "rebuild_of_layout", "reduce_storage", "reduce_tensor"]
 
 
 def reduce_tensor(x: Any, protocol: int = 2) -> tuple[Any, ...]:
@@ -23,6 +23,18 @@ def reduce_tensor(x: Any, protocol: int = 2) -> tuple[Any, ...]:
         protocol: pickle's; all are served alike.
     """
     _warn_of_hooks(x)
+    held = contents_of(x)
+    if held is not None:
+        return _rebuild_of_layout, (
+            type(x),
+            held.layout,
+            held.components,
+            held.metadata,
+            tuple(x.shape),
+            name_of(x.dtype),
+            x.requires_grad,
+            _attributes(x),
+        )
     x_resolved = x.detach().resolve_conj().resolve_neg()
     arguments = (
         type(x),
@@ -57,6 +69,49 @@ def _warn_of_hooks(x: Any) -> None:
         UserWarning,
         stacklevel=4,
     )
+
+
+def _rebuild_of_layout(
+    cls: type,
+    layout: Any,
+    components: dict[str, Any],
+    metadata: dict[str, Any],
+    size: tuple[int, ...],
+    dtype: str,
+    requires_grad: bool,
+    attributes: dict[str, Any],
+) -> Any:
+    made = rebuild_of_layout(layout, components, metadata, size, dtype_named(dtype))
+    made = _dressed(made, cls, requires_grad)
+    if attributes:
+        made.__dict__.update(attributes)
+    return made
+
+
+def rebuild_of_layout(
+    layout: Any, components: Any, metadata: Any, size: tuple[int, ...], dtype: Any
+) -> Any:
+    """Return a tensor of another layout from what was stored of it, once its layout checked it.
+
+    Raises:
+        What the layout raises for components that are none of its tensors.
+    """
+    from tangrad import _C
+
+    if layout.definition is None:
+        raise NotImplementedError(f"{layout}: install the package that brings its tensors")
+    layout.definition.check(components, metadata, tuple(size))
+    device = next(iter(components.values())).device
+    return _C.make_of_layout(layout, components, metadata, tuple(size), dtype, device)
+
+
+def contents_of(x: Any) -> Any:
+    """Return what a tensor of another layout holds, or None."""
+    if str(x.layout).endswith(".strided"):
+        return None
+    from tangrad import _C
+
+    return _C.contents_of(x)
 
 
 def _rebuild_tensor(
@@ -163,6 +218,8 @@ def deepcopy_tensor(x: Any, memo: dict[int, Any]) -> Any:
 def _on_copied_storage(source: Any, memo: dict[int, Any]) -> Any:
     import copy
 
+    if contents_of(source) is not None:
+        return source.clone()
     source = source.resolve_conj().resolve_neg()
     storage = copy.deepcopy(_copyable_storage(source), memo)
     geometry = (source.storage_offset(), tuple(source.shape), tuple(source.stride()))

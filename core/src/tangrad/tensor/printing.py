@@ -123,6 +123,40 @@ def tensor_repr(x: Any, tensor_contents: str | None = None, default_dtype: Any =
     return f"Parameter({text})" if getattr(x, "_is_param", False) else text
 
 
+def layout_repr(x: Any) -> str:
+    """Return the text of a tensor of another layout: its components, then what is said of it.
+
+    Args:
+        x: such a tensor.
+
+    Returns:
+        For example ``tensor(diagonal=tensor([1., 2.]), size=(2, 2), layout=tangrad.diagonal)``.
+    """
+    from tangrad import get_default_dtype
+
+    default_dtype = get_default_dtype()
+    definition, indent = x.layout.definition, len("tensor(")
+    parts = [
+        f"{name}=tensor({_component(component, indent + len(name) + len('=tensor('))})"
+        if name
+        else _component(component, indent)
+        for name, component in definition.printed(x).items()
+    ]
+    suffixes = [f"device='{x.device}'"] if x.device.type != "cpu" else []
+    suffixes += definition.remarks(x)
+    if x.dtype != default_dtype:
+        suffixes.append(f"dtype={x.dtype}")
+    suffixes += [f"layout={x.layout}", *_gradient_suffixes(x)]
+    body = f",\n{' ' * indent}".join(parts)
+    text = _append_suffixes("tensor(" + body, suffixes, indent, definition.remarks_below)
+    return f"Parameter containing:\n{text}" if type(x).__name__ == "Parameter" else text
+
+
+def _component(x: Any, indent: int) -> str:
+    text = _contents(x, indent)
+    return text if x.numel() else f"{text}, size={tuple(x.shape)}"
+
+
 # --- suffixes ------------------------------------------------------------------------------
 
 
@@ -167,12 +201,12 @@ def _gradient_suffixes(x: Any) -> list[str]:
     return ["requires_grad=True"] if x.requires_grad else []
 
 
-def _append_suffixes(text: str, suffixes: list[str], indent: int) -> str:
+def _append_suffixes(text: str, suffixes: list[str], indent: int, below: bool = False) -> str:
     parts = [text]
     # The line so far counts its newline and the parenthesis to come.
     column = len(text) - text.rfind("\n") + 1
-    for suffix in suffixes:
-        if column + len(suffix) + 2 > _options["linewidth"]:
+    for i, suffix in enumerate(suffixes):
+        if (below and i == 0) or column + len(suffix) + 2 > _options["linewidth"]:
             parts.append(",\n" + " " * indent + suffix)
             column = indent + len(suffix)
         else:
@@ -189,9 +223,18 @@ def _contents(x: Any, indent: int) -> str:
         return "..."
     if x.numel() == 0:
         return "[]"
+    if _dtype_name(x.dtype).startswith(("float4_", "bits")):  # no numbers: their bits are shown
+        bits = x.detach().view(_bits_dtype(x))
+        return _contents(bits.float() if x.dtype.is_floating_point else bits, indent)
     values = _printed_values(x.detach())
     formatter = _formatter_for(x, _flatten(values, x.dim()))
     return _layout(values, x.dim(), indent, formatter)
+
+
+def _bits_dtype(x: Any) -> Any:
+    from tangrad import _C
+
+    return _C.dtype_by_name(f"uint{8 * x.dtype.itemsize}")
 
 
 def _printed_values(x: Any) -> Any:

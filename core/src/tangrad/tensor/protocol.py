@@ -15,9 +15,11 @@ def represent(self: Any, *, tensor_contents: str | None = None) -> str:
     record = _C.level_of(self)
     if record is not None and tensor_contents is None:
         return record.represent(self)
-    from tangrad.tensor.printing import tensor_repr
+    from tangrad.tensor import printing
 
-    return tensor_repr(self, tensor_contents)
+    if _C.contents_of(self) is not None and tensor_contents is None:
+        return printing.layout_repr(self)
+    return printing.tensor_repr(self, tensor_contents)
 
 
 def find_attribute(t: Any, name: str) -> Any:
@@ -28,8 +30,16 @@ def find_attribute(t: Any, name: str) -> Any:
     """
     found = class_attribute(name)
     if found is None:
+        found = _method_of_layout(t, name)
+    if found is None:
         raise AttributeError(f"'{type(t).__name__}' object has no attribute '{name}'")
     return found.__get__(t, type(t)) if hasattr(found, "__get__") else found
+
+
+def _method_of_layout(t: Any, name: str) -> Any:
+    """Return a method or property that only tensors of t's layout have, or None."""
+    definition = None if name.startswith("__") else t.layout.definition
+    return None if definition is None else definition.methods.get(name)
 
 
 # The names with underscores that this file finds; Python asks for many more, and must get none.

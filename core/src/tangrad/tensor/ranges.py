@@ -36,7 +36,7 @@ def _fits(value: Any, dtype: Any) -> bool:
         parts: tuple[Any, ...] = (value.real, value.imag)
     else:
         parts = (value,)
-    if kind == "bool" or kind.startswith("float8"):
+    if kind == "bool" or kind.startswith("float8") or not getattr(dtype, "arithmetic", True):
         return True
     if dtype.is_floating_point or dtype.is_complex:
         most = finfo(dtype).max

@@ -5,6 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from tangrad.plugins.namespaces import attribute_of
+
+_of_plugins = attribute_of(__name__)
 _SUBMODULES = (
     "_pytree",
     "_python_dispatch",
@@ -20,7 +23,6 @@ _SUBMODULES = (
     "gradients",
     "hooks",
     "model_zoo",
-    "tensorboard",
     "weak",
 )
 
@@ -44,6 +46,6 @@ def __getattr__(name: str) -> Any:
     if name == "set_module":
         return _set_module
     if name not in _SUBMODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return _of_plugins(name)
     __import__(f"{__name__}.{name}")
     return sys.modules[f"{__name__}.{name}"]

@@ -133,6 +133,45 @@ class TreeSpec:
         """Return whether the tree is one leaf."""
         return self.type is None
 
+    @property
+    def num_children(self) -> int:
+        """How many children the container has."""
+        return len(self.children_specs)
+
+    @property
+    def num_nodes(self) -> int:
+        """How many containers and leaves there are."""
+        return 1 + sum(child.num_nodes for child in self.children_specs)
+
+    def children(self) -> list[TreeSpec]:
+        """Return the specs of its children."""
+        return list(self.children_specs)
+
+    def child(self, index: int) -> TreeSpec:
+        """Return the spec of one child."""
+        return self.children_specs[index]
+
+    def unflatten(self, leaves: Any) -> Any:
+        """Return the tree that has these leaves."""
+        return tree_unflatten(leaves, self)
+
+    def flatten_up_to(self, tree: Any) -> list[Any]:
+        """Return what a tree has at the places of this one's leaves.
+
+        Raises:
+            ValueError: it is built otherwise.
+        """
+        if self.type is None:
+            return [tree]
+        own = tree_structure(tree, is_leaf=lambda x: x is not tree)
+        if own.type is not self.type or own.num_children != self.num_children:
+            raise ValueError(f"the tree {own} does not begin like {self}")
+        children = SUPPORTED_NODES[self.type].flatten_fn(tree)[0]
+        found: list[Any] = []
+        for child, spec in zip(children, self.children_specs, strict=True):
+            found += spec.flatten_up_to(child)
+        return found
+
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, TreeSpec)
@@ -178,6 +217,39 @@ def register_pytree_node(
     if cls in SUPPORTED_NODES:
         raise ValueError(f"{cls} is already registered as pytree node.")
     SUPPORTED_NODES[cls] = NodeDef(cls, flatten_fn, unflatten_fn, flatten_with_keys_fn)
+
+
+def register_constant(cls: type) -> None:
+    """Make a class a container without children: its objects belong to the shape of a tree."""
+    register_pytree_node(
+        cls,
+        lambda x: ([], _Constant(x)),
+        lambda children, context: context.value,
+        flatten_with_keys_fn=lambda x: ([], _Constant(x)),
+    )
+
+
+class _Constant(NamedTuple):
+    """An object that belongs to the shape of a tree."""
+
+    value: Any
+
+
+def is_constant_class(cls: type) -> bool:
+    """Return whether `register_constant` was given a class."""
+    node = SUPPORTED_NODES.get(cls)
+    return node is not None and node.flatten_fn.__qualname__.startswith("register_constant.")
+
+
+def _register_pytree_node(
+    cls: type,
+    flatten_fn: Callable[[Any], Any],
+    unflatten_fn: Callable[[Any, Any], Any],
+    **more: Any,
+) -> None:
+    """Make a class a container, by the older name; once more is no error."""
+    if cls not in SUPPORTED_NODES:
+        register_pytree_node(cls, flatten_fn, unflatten_fn, **more)
 
 
 def register_dataclass(
@@ -268,6 +340,26 @@ def is_namedtuple_instance(obj: Any) -> bool:
 def is_namedtuple(obj: Any) -> bool:
     """Return whether a class, or the class of an object, is one that `namedtuple` makes."""
     return is_namedtuple_class(obj if isinstance(obj, type) else type(obj))
+
+
+def is_structseq_class(cls: Any) -> bool:
+    """Return whether a class is one of the named results of ops, or of the interpreter's."""
+    return (
+        isinstance(cls, type)
+        and cls.__bases__ == (tuple,)
+        and not hasattr(cls, "_fields")
+        and all(isinstance(getattr(cls, n, None), int) for n in ("n_fields", "n_sequence_fields"))
+    )
+
+
+def is_structseq_instance(obj: Any) -> bool:
+    """Return whether an object is of a class as `is_structseq_class` knows."""
+    return is_structseq_class(type(obj))
+
+
+def is_structseq(obj: Any) -> bool:
+    """Return whether a class, or the class of an object, is as `is_structseq_class` knows."""
+    return is_structseq_class(obj if isinstance(obj, type) else type(obj))
 
 
 def _get_node_type(tree: Any) -> Any:
@@ -536,3 +628,20 @@ def broadcast_prefix(prefix: Any, spec: TreeSpec) -> list[Any] | None:
             return None
         values.extend(found)
     return values
+
+
+def _functions_of(kind: Any) -> tuple[Any, Any, Any]:
+    node = SUPPORTED_NODES[kind]
+    return node.flatten_fn, node.unflatten_fn, node.flatten_with_keys_fn
+
+
+# By the names that programs take from PyTorch's file to register containers like these.
+_tuple_flatten, _tuple_unflatten, _tuple_flatten_with_keys = _functions_of(tuple)
+_list_flatten, _list_unflatten, _list_flatten_with_keys = _functions_of(list)
+_namedtuple_flatten, _namedtuple_unflatten, _namedtuple_flatten_with_keys = _functions_of(
+    namedtuple
+)
+_ordereddict_flatten, _ordereddict_unflatten, _ = _functions_of(OrderedDict)
+_defaultdict_flatten, _defaultdict_unflatten, _ = _functions_of(defaultdict)
+_deque_flatten, _deque_unflatten, _ = _functions_of(deque)
+_broadcast_to_and_flatten = broadcast_prefix

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import tangrad
+from tangrad import _C
 from tangrad.amp.state import HOST_TYPE, USUAL_ACCELERATOR
 from tangrad.random import get_default_generator
 from tangrad.utils.selective_checkpoint import (
@@ -311,6 +312,33 @@ def _as_it_is(x: Any) -> Any:
     return x
 
 
+class _CheckpointedArguments(_C.FunctionNode):
+    """A call's arguments, its tensors saved as every node saves: with their versions, by hooks.
+
+    So a write after the call is an error when the function is to run again, and a checkpoint
+    inside another one keeps nothing.
+    """
+
+    def __init__(self, args: tuple[Any, ...]) -> None:
+        self.places = [i for i, a in enumerate(args) if isinstance(a, tangrad.Tensor)]
+        tensors = [args[i] for i in self.places]
+        self._take_edges(tensors)
+        self._save(tensors, range(len(tensors)))
+        hooked = bool(getattr(_C._saved_hooks, "stack", None))
+        self.args = [None if hooked and i in self.places else a for i, a in enumerate(args)]
+
+    def again(self) -> list[Any]:
+        """Return the arguments for the second run.
+
+        Raises:
+            RuntimeError: one was written since.
+        """
+        args = list(self.args)
+        for i, tensor in zip(self.places, self._saved(), strict=True):
+            args[i] = tensor if args[i] is None else args[i]
+        return args
+
+
 def checkpoint(
     function: Callable[..., Any],
     *args: Any,
@@ -337,6 +365,8 @@ def checkpoint(
     Raises:
         ValueError: arguments that do not go together.
         CheckpointError: in backward, if the second run saves other tensors than the first.
+        RuntimeError: in backward, if a tensor among `args` was modified in place meanwhile. Those
+            in lists, in `kwargs` or known to the function are not watched, as in PyTorch.
     """
     if use_reentrant is None:
         warnings.warn(
@@ -363,10 +393,12 @@ def checkpoint(
         with first:
             return function(*args, **kwargs)
     surroundings = _Surroundings((args, kwargs), preserve)
+    arguments = _CheckpointedArguments(args)
 
     def run_again() -> None:
+        again = arguments.again()
         with surroundings.restored(), second:
-            function(*args, **kwargs)
+            function(*again, **kwargs)
 
     chosen = _switches.early_stop
     stop = early_stop if chosen is None else chosen

@@ -268,6 +268,181 @@ static PyObject *counts(PyObject *self, PyObject *number)
     return c == NULL ? NULL : Py_BuildValue("(iii)", c->entered, c->left, c->deepest);
 }
 
+#if TG_ABI_VERSION >= 3
+/* Nothing between entering and leaving: what remains is the core's own time. */
+static int pass(void *context, const tg_observed *call, void **token)
+{
+    (void)context;
+    (void)call;
+    *token = NULL;
+    return 0;
+}
+
+static void pass_by(void *context, const tg_observed *call, void *token)
+{
+    (void)context;
+    (void)call;
+    (void)token;
+}
+
+static const tg_observer empty_observer = {.size = sizeof(tg_observer), .enter = pass, .leave = pass_by};
+
+/* What an observer that asks for arguments was told, as text. */
+static char heard[8192];
+
+static void hear(const char *text)
+{
+    size_t n = strlen(heard);
+    snprintf(heard + n, sizeof heard - n, "%s", text);
+}
+
+static int listen(void *context, const tg_observed *call, void **token)
+{
+    char text[64];
+    (void)context;
+    hear("(");
+    hear(api->op_name(call->op));
+    for (int i = 0; i < call->nargs; i++)
+        if (api->is_tensor(call->args[i])) {
+            snprintf(text, sizeof text, " %lld", (long long)api->numel(call->args[i]));
+            hear(text);
+        }
+    if (call->out != NULL)
+        hear(" out");
+    *token = (void *)call->op;
+    return 0;
+}
+
+static void stop_listening(void *context, const tg_observed *call, void *token)
+{
+    (void)context;
+    hear(token != call->op ? " lost" : call->result == NULL ? " raised)" : ")");
+}
+
+static int listen_to_node(void *context, PyObject *node, void **token)
+{
+    PyObject *name = api->node_name(node);
+    (void)context;
+    *token = node;
+    if (name == NULL)
+        return -1;
+    hear("[");
+    hear(PyUnicode_AsUTF8(name));
+    Py_DECREF(name);
+    return 0;
+}
+
+static void stop_listening_to_node(void *context, PyObject *node, void *token)
+{
+    (void)context;
+    hear(token == node ? "]" : " lost]");
+}
+
+static const tg_observer listener = {sizeof(tg_observer), 0, NULL, listen, stop_listening, listen_to_node,
+                                     stop_listening_to_node};
+
+static PyObject *push_observer(PyObject *self, PyObject *listens)
+{
+    (void)self;
+    heard[0] = 0;
+    return api->push_observer(PyObject_IsTrue(listens) ? &listener : &empty_observer) == 0 ? Py_NewRef(Py_None) : NULL;
+}
+
+static PyObject *pop_observer(PyObject *self, PyObject *listens)
+{
+    (void)self;
+    if (api->pop_observer(PyObject_IsTrue(listens) ? &listener : &empty_observer) != 0)
+        return NULL;
+    return PyUnicode_FromString(heard);
+}
+
+static PyObject *scratch(PyObject *self, PyObject *args)
+{
+    const char *type;
+    int index, status;
+    Py_ssize_t nbytes;
+    uint64_t stream;
+    tg_scratch made;
+    void *device;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "sin", &type, &index, &nbytes) || (device = api->device(type, index)) == NULL)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = api->current_stream(device, &stream) != 0 ? -1 : api->scratch(device, (size_t)nbytes, stream, &made);
+    Py_END_ALLOW_THREADS
+    if (status != 0)
+        return NULL;
+    if (made.data != NULL)
+        memset(made.data, 1, (size_t)nbytes);
+    PyObject *told_of = Py_BuildValue("(KLO)", (unsigned long long)stream, (long long)made.nbytes,
+                                      made.data != NULL ? Py_True : Py_False);
+    api->release_scratch(&made);
+    return told_of;
+}
+
+static void add_range(int64_t begin, int64_t end, void *context)
+{
+    int64_t sum = 0;
+    for (int64_t i = begin; i < end; i++)
+        sum += i;
+    __atomic_fetch_add((int64_t *)context, sum, __ATOMIC_RELAXED);
+    __atomic_fetch_add((int64_t *)context + 1, 1, __ATOMIC_RELAXED);
+}
+
+static PyObject *sum_range(PyObject *self, PyObject *args)
+{
+    long long begin, end, grain;
+    int64_t sums[2] = {0, 0};
+    (void)self;
+    if (!PyArg_ParseTuple(args, "LLL", &begin, &end, &grain))
+        return NULL;
+    api->parallel_for(begin, end, grain, add_range, sums);
+    return Py_BuildValue("(LL)", (long long)sums[0], (long long)sums[1]);
+}
+
+static PyObject *pool(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    return Py_BuildValue("(si)", api->pool()->instruction_set, api->pool()->threads());
+}
+
+static PyObject *kernel_of(PyObject *self, PyObject *args)
+{
+    const char *name, *device, *dtype;
+    tg_found_kernel found;
+    PyObject *op;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "sss", &name, &device, &dtype) || (op = api->op(name)) == NULL
+        || api->find_kernel(op, device, "strided", dtype, &found) != 0)
+        return NULL;
+    return Py_BuildValue("(iO)", found.kind, found.loop == look || found.call == tell ? Py_True : Py_False);
+}
+
+static int64_t changes[3]; /* blocks handed out, blocks that came back, bytes afterwards */
+
+static void changed(void *context, const tg_memory_change *change)
+{
+    (void)context;
+    changes[change->sign < 0]++;
+    changes[2] = change->allocated;
+}
+
+static const tg_memory_watch watch = {.size = sizeof(tg_memory_watch), .changed = changed};
+
+static PyObject *watch_memory(PyObject *self, PyObject *begins)
+{
+    (void)self;
+    if (PyObject_IsTrue(begins)) {
+        memset(changes, 0, sizeof changes);
+        return api->watch_memory(&watch) == 0 ? Py_NewRef(Py_None) : NULL;
+    }
+    if (api->unwatch_memory(&watch) != 0)
+        return NULL;
+    return Py_BuildValue("(LLL)", (long long)changes[0], (long long)changes[1], (long long)changes[2]);
+}
+#endif
+
 static PyObject *versions(PyObject *self, PyObject *unused)
 {
     (void)self;
@@ -289,6 +464,15 @@ static PyMethodDef methods[] = {
     {"pop", pop, METH_O, "pop(counter): stop counting."},
     {"counts", counts, METH_O, "Return (entered, left, deepest nesting) of a counter."},
     {"versions", versions, METH_NOARGS, "Return the table's (version, size) at compile time and now."},
+#if TG_ABI_VERSION >= 3
+    {"push_observer", push_observer, METH_O, "push_observer(listens): observe this thread, noting all or nothing."},
+    {"pop_observer", pop_observer, METH_O, "pop_observer(listens): stop, and return what was noted."},
+    {"scratch", scratch, METH_VARARGS, "scratch(device, index, nbytes): (stream, bytes got, reached by the host)."},
+    {"sum_range", sum_range, METH_VARARGS, "sum_range(begin, end, grain): (sum, number of pieces)."},
+    {"pool", pool, METH_NOARGS, "Return (instruction set, threads) of the host's pool."},
+    {"kernel_of", kernel_of, METH_VARARGS, "kernel_of(op, device, dtype): (kind, whether it is one of these here)."},
+    {"watch_memory", watch_memory, METH_O, "watch_memory(begins): count changes, or stop and return the counts."},
+#endif
     {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "noop_backend", NULL, -1, methods, NULL, NULL, NULL, NULL};

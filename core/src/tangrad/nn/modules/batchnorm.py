@@ -183,9 +183,7 @@ class SyncBatchNorm(_BatchNorm):
         device: device of parameters and statistics.
         dtype: their dtype.
 
-    Raises:
-        RuntimeError: in training, when several processes are connected: the package that
-            connects them brings the layer that exchanges statistics.
+    In training all processes have to run the layer, with batches that may differ in size.
     """
 
     def __init__(
@@ -211,11 +209,37 @@ class SyncBatchNorm(_BatchNorm):
     def forward(self, input: Any) -> Any:
         """Return a tensor of the input's shape."""
         if self.training and _processes(self.process_group) > 1:
-            raise RuntimeError(
-                "SyncBatchNorm does not exchange statistics between processes here; use the "
-                "package that connects them, or BatchNorm"
-            )
+            self._check_input_dim(input)
+            return self._over_all_processes(input)
         return super().forward(input)
+
+    def _over_all_processes(self, input: Any) -> Any:
+        """Normalize by mean and variance over all processes; gradients flow through both."""
+        sums = tangrad.distributed.nn.functional
+        others = [dim for dim in range(input.dim()) if dim != 1]
+        shape = [-1 if dim == 1 else 1 for dim in range(input.dim())]
+        count = input.new_full((1,), input.numel() / input.shape[1])
+        local = tangrad.cat([input.sum(others), count])
+        every = sums.all_reduce(local, group=self.process_group)
+        total = every[-1].detach()
+        mean = every[:-1] / total
+        apart = input - mean.reshape(shape)
+        squares = sums.all_reduce((apart * apart).sum(others), group=self.process_group)
+        variance = squares / total
+        self._remember(mean.detach(), (squares / (total - 1)).detach())
+        result = apart * (variance + self.eps).rsqrt().reshape(shape)
+        if self.affine:
+            result = result * self.weight.reshape(shape) + self.bias.reshape(shape)
+        return result
+
+    def _remember(self, mean: Any, variance: Any) -> None:
+        """Move the running statistics towards those of a batch."""
+        if not self.track_running_stats:
+            return
+        self.num_batches_tracked.add_(1)
+        share = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+        self.running_mean.lerp_(mean.to(self.running_mean.dtype), share)
+        self.running_var.lerp_(variance.to(self.running_var.dtype), share)
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Any, process_group: Any = None) -> Any:

@@ -24,6 +24,7 @@ from tangrad.nn.modules.hooks import (
     register_module_module_registration_hook,
     register_module_parameter_registration_hook,
 )
+from tangrad.nn.modules.state_dict import _EXTRA_STATE_KEY_SUFFIX as _EXTRA_STATE_KEY_SUFFIX
 from tangrad.nn.modules.state_dict import Stateful, _IncompatibleKeys
 from tangrad.nn.parameter import Buffer, Parameter
 from tangrad.utils.gradients import clear_grad

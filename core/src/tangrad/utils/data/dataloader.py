@@ -16,6 +16,7 @@ from tangrad.utils.data.loading import InProcess, Iteration, WithWorkers
 from tangrad.utils.data.position import Position
 from tangrad.utils.data.report import Report, Times
 from tangrad.utils.data.sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
+from tangrad.utils.data.worker import Fetch
 
 
 class _InfiniteConstantSampler(Sampler[Any]):
@@ -30,6 +31,31 @@ class _InfiniteConstantSampler(Sampler[Any]):
 _BaseDataLoaderIter = Iteration
 _SingleProcessDataLoaderIter = InProcess
 _MultiProcessingDataLoaderIter = WithWorkers
+
+_collate_fn_t = Callable[[list[Any]], Any]
+_worker_init_fn_t = Callable[[int], None]
+
+
+class _DatasetKind:
+    """How a data set is read: looked up by keys, or as a stream."""
+
+    Map, Iterable = 0, 1
+
+    @staticmethod
+    def create_fetcher(
+        kind: int, dataset: Any, auto_collation: bool, collate_fn: Any, drop_last: bool
+    ) -> Any:
+        """Return what makes batches of a data set: `fetch(keys)` gives one."""
+        return _Fetcher(Times(), dataset, kind == 1, auto_collation, collate_fn, drop_last)
+
+
+class _Fetcher(Fetch):
+    """Make batches by PyTorch's name for it."""
+
+    def fetch(self, possibly_batched_index: Any) -> Any:
+        """Return the batch of some keys, or the next of a stream."""
+        return self(possibly_batched_index)
+
 
 _FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
 

@@ -37,6 +37,10 @@ class DistributedSampler(Sampler[int]):
         seed: int = 0,
         drop_last: bool = False,
     ) -> None:
+        connected = tangrad.distributed
+        if connected.is_available() and connected.is_initialized():
+            num_replicas = connected.get_world_size() if num_replicas is None else num_replicas
+            rank = connected.get_rank() if rank is None else rank
         if num_replicas is None or rank is None:
             raise RuntimeError(
                 "Requires distributed package to be available; without it, pass num_replicas= "

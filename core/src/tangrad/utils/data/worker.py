@@ -191,6 +191,14 @@ class Task(NamedTuple):
         return bool(self.fetch[1])
 
 
+def _generate_state(base_seed: int, worker_id: int) -> list[int]:
+    """Return four numbers of 32 bits for a generator of one worker, as NumPy mixes them."""
+    import numpy
+
+    entropy = [worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]
+    return [int(word) for word in numpy.random.SeedSequence(entropy).generate_state(4)]
+
+
 def _seed(base_seed: int, worker: int) -> int:
     seed = base_seed + worker
     random.seed(seed)

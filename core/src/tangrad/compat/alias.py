@@ -1,0 +1,220 @@
+"""Write a package `torch` into an environment, so that `import torch` is tangrad everywhere in it.
+
+It has PyTorch's name and version in its metadata, so that `pip install` of what needs PyTorch does
+not fetch it, and `pip uninstall torch` takes it away. A constraint in the environment's pip
+configuration keeps pip from replacing it by PyTorch itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import configparser
+import hashlib
+import os
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+import tangrad
+
+INSTALLER = "tangrad"
+CONSTRAINTS = "tangrad-constraints.txt"
+_SOURCE = '''"""Give tangrad to those who import {name}; see `python -m tangrad alias remove`."""
+
+import sys
+
+import tangrad
+
+del sys.modules[__name__]  # this module, in whose place the stand-in comes
+from tangrad.compat.stand_in import install
+
+install()
+__import__("{name}")
+'''
+
+
+class AliasError(RuntimeError):
+    """The alias cannot be written here."""
+
+
+def version() -> str:
+    """Return the version of PyTorch that the alias has, with tangrad's own behind the plus."""
+    return str(tangrad.__version__)
+
+
+def metadata_text(name: str) -> str:
+    """Return the metadata of the distribution that the alias shows."""
+    return (
+        f"Metadata-Version: 2.1\nName: {name}\nVersion: {version()}\n"
+        f"Summary: tangrad under the name {name}\nRequires-Dist: tangrad\n"
+    )
+
+
+def _folder(site: Path) -> Path:
+    return site / f"torch-{version()}.dist-info"
+
+
+def _site() -> Path:
+    return Path(sysconfig.get_path("purelib"))
+
+
+def _real_pytorch() -> str | None:
+    """Return where a PyTorch is installed that is none of ours, or None."""
+    for found in metadata.distributions(name="torch"):
+        if (found.read_text("INSTALLER") or "").strip() != INSTALLER:
+            return str(found.locate_file(""))
+    for folder in sys.path:
+        code = Path(folder or ".") / "torch" / "__init__.py"
+        if code.is_file() and "import tangrad" not in code.read_text(errors="replace"):
+            return str(code)
+    return None
+
+
+def install() -> list[str]:
+    """Write the alias into this environment; once more writes it anew.
+
+    Returns:
+        What was written.
+
+    Raises:
+        AliasError: PyTorch itself is installed here, or the environment cannot be written.
+    """
+    real = _real_pytorch()
+    if real is not None:
+        raise AliasError(
+            f"PyTorch itself is installed in {real}; `pip uninstall torch` first, or run single "
+            "programs by `python -m tangrad run`"
+        )
+    remove()
+    site = _site()
+    files = {
+        Path("torch/__init__.py"): _SOURCE.format(name="torch"),
+        Path("functorch/__init__.py"): _SOURCE.format(name="functorch"),
+        Path(_folder(site).name, "METADATA"): metadata_text("torch"),
+        Path(_folder(site).name, "INSTALLER"): f"{INSTALLER}\n",
+        Path(_folder(site).name, "top_level.txt"): "torch\nfunctorch\n",
+    }
+    try:
+        for place, text in files.items():
+            (site / place).parent.mkdir(parents=True, exist_ok=True)
+            (site / place).write_text(text)
+        record = Path(_folder(site).name, "RECORD")
+        (site / record).write_text("".join([*_record(files), f"{record.as_posix()},,\n"]))
+        return [str(site / place) for place in files] + _constrain()
+    except OSError as error:
+        raise AliasError(f"{site} cannot be written: {error}") from None
+
+
+def _record(files: dict[Path, str]) -> Iterator[str]:
+    for place, text in files.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=")
+        yield f"{place.as_posix()},sha256={digest.decode()},{len(text.encode())}\n"
+
+
+def remove() -> list[str]:
+    """Take the alias and the constraint away; return what was removed."""
+    gone = []
+    for found in list(metadata.distributions(name="torch", path=[str(_site())])):
+        if (found.read_text("INSTALLER") or "").strip() != INSTALLER:
+            continue
+        for file in found.files or ():
+            place = Path(str(found.locate_file(file)))
+            if place.exists():
+                place.unlink()
+                gone.append(str(place))
+    for name in ("torch", "functorch", _folder(_site()).name):
+        _remove_empty(_site() / name)
+    return gone + _release()
+
+
+def _remove_empty(folder: Path) -> None:
+    cache = folder / "__pycache__"
+    if cache.is_dir():
+        for file in cache.iterdir():
+            file.unlink()
+        cache.rmdir()
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
+
+
+# -- pip's configuration of this environment
+
+_SECTION, _OPTION = "install", "constraint"
+
+
+def _configuration() -> tuple[Path, configparser.RawConfigParser]:
+    file = Path(sys.prefix) / ("pip.ini" if os.name == "nt" else "pip.conf")
+    parser = configparser.RawConfigParser()
+    parser.read(file, encoding="utf-8")
+    return file, parser
+
+
+def _in_force() -> list[str]:
+    """Return the constraints that pip has here already: ours in `install` would hide the others."""
+    for option in (f"{_SECTION}.{_OPTION}", f"global.{_OPTION}"):
+        asked = subprocess.run(
+            [sys.executable, "-m", "pip", "config", "get", option],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if asked.returncode == 0:
+            return asked.stdout.split()
+    return []
+
+
+def _constrain() -> list[str]:
+    """Have pip keep the version; return what was written."""
+    ours = Path(sys.prefix) / CONSTRAINTS
+    ours.write_text(f"torch=={version().partition('+')[0]}\n")
+    others = [place for place in _in_force() if place != str(ours)]
+    file, parser = _configuration()
+    if not parser.has_section(_SECTION):
+        parser.add_section(_SECTION)
+    parser.set(_SECTION, _OPTION, "\n".join([*others, str(ours)]))
+    with open(file, "w", encoding="utf-8") as target:
+        parser.write(target)
+    return [str(ours), str(file)]
+
+
+def _release() -> list[str]:
+    """Take the constraint out of pip's configuration; return what was changed."""
+    ours = Path(sys.prefix) / CONSTRAINTS
+    if not ours.exists():
+        return []
+    ours.unlink()
+    file, parser = _configuration()
+    own = parser.get(_SECTION, _OPTION, fallback="").split()
+    # What pip has elsewhere is in force again as soon as this file says nothing.
+    elsewhere = _elsewhere(file)
+    kept = [place for place in own if place != str(ours) and place not in elsewhere]
+    if kept:
+        parser.set(_SECTION, _OPTION, "\n".join(kept))
+    elif parser.has_option(_SECTION, _OPTION):
+        parser.remove_option(_SECTION, _OPTION)
+        if not parser.options(_SECTION):
+            parser.remove_section(_SECTION)
+    if parser.sections():
+        with open(file, "w", encoding="utf-8") as target:
+            parser.write(target)
+    elif file.exists():
+        file.unlink()
+    return [str(ours), str(file)]
+
+
+def _elsewhere(file: Path) -> set[str]:
+    """Return the constraints that pip has from other files than this environment's."""
+    asked = subprocess.run(
+        [sys.executable, "-m", "pip", "config", "get", f"global.{_OPTION}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    own = configparser.RawConfigParser()
+    own.read(file, encoding="utf-8")
+    if own.has_option("global", _OPTION):
+        return set()
+    return set(asked.stdout.split()) if asked.returncode == 0 else set()

@@ -1,0 +1,79 @@
+"""Answer for extensions that were compiled for PyTorch: `tangrad.ops.load_library`.
+
+They are not opened, as they call PyTorch's C++ library. What one of them would register is known
+from `plugins/neutral.json`: the schemas of its ops, and the package of ours that computes them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
+from typing import Any
+
+from tangrad.library import operator
+from tangrad.library.registration import Library
+from tangrad.plugins import namespaces
+
+__all__ = ["load_library", "loaded_libraries"]
+
+loaded_libraries: set[str] = set()
+_declared: dict[str, Library] = {}
+
+
+def load_library(path: str | os.PathLike[str]) -> None:
+    """Make the ops of an extension known that was compiled for PyTorch.
+
+    Args:
+        path: its file, such as `torchvision/_C.so`.
+
+    Raises:
+        OSError: it is not there, or none of those whose ops are known.
+    """
+    text = os.fspath(path)
+    if text in loaded_libraries:
+        return
+    if not os.path.exists(text):
+        raise OSError(f"Could not load this library: {text}: no such file")
+    found = namespaces.foreign_library(text)
+    if found is None:
+        raise OSError(
+            f"Could not load this library: {text}: it is compiled for PyTorch's C++ library, which "
+            "tangrad does not have, and no package says what its ops are"
+        )
+    namespace, row = found
+    if namespace not in _declared:
+        _declare(namespace, row)
+    loaded_libraries.add(text)
+
+
+def _declare(namespace: str, row: dict[str, Any]) -> None:
+    """Define the ops of a namespace; calls of those that nothing computes say so."""
+    library = _declared[namespace] = Library(namespace, "FRAGMENT")
+    names = [library.define(schema) for schema in row["operators"]]
+    package = row["computed_by"]
+    refusal: Callable[[str], Exception] = lambda name: namespaces.missing(f"{package}.{name}")  # noqa: E731
+    with suppress(namespaces.MissingPluginError):
+        import_module(f"tangrad.{package}")
+        refusal = lambda name: NotImplementedError(  # noqa: E731
+            f"{namespace}::{name}: tangrad.{package} declares it and does not compute it here"
+        )
+    for name in names:
+        kernels = operator.find(f"{namespace}::{name}").kernels
+        if operator.EVERY_DEVICE not in kernels:
+            answers = row.get("answers", {})
+            kernels[operator.EVERY_DEVICE] = (
+                _answer(answers[name]) if name in answers else _refusing(refusal, name)
+            )
+
+
+def _refusing(error: Callable[[str], Exception], name: str) -> Callable[..., Any]:
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise error(name)
+
+    return refuse
+
+
+def _answer(value: Any) -> Callable[..., Any]:
+    return lambda *args, **kwargs: value

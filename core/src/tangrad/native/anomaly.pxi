@@ -1,0 +1,113 @@
+# Anomaly mode: where the steps of backward were made, and which of them makes a NaN.
+
+cdef extern from "Python.h":
+    ctypedef struct PyFrameObject:
+        pass
+    PyFrameObject* PyEval_GetFrame()
+    PyFrameObject* PyFrame_GetBack(PyFrameObject*)
+    PyObject* PyFrame_GetCode(PyFrameObject*)
+    int PyFrame_GetLasti(PyFrameObject*)
+
+cdef bint anomaly_mode = False
+cdef bint anomaly_checks_nan = False
+
+
+def _set_anomaly(bint mode, bint check_nan):
+    """Switch anomaly mode; returns the previous (mode, check_nan)."""
+    global anomaly_mode, anomaly_checks_nan
+    old = bool(anomaly_mode), bool(anomaly_checks_nan)
+    anomaly_mode, anomaly_checks_nan = mode, check_nan
+    return old
+
+
+cdef int remember_origin(Node node) except -1:
+    """Keep the frames by which a node is made: they become text only where somebody asks."""
+    cdef PyFrameObject* frame = PyEval_GetFrame()
+    cdef PyFrameObject* back
+    cdef PyObject* code
+    cdef bint owned = False
+    cdef list frames = []
+    while frame != NULL:
+        code = PyFrame_GetCode(frame)
+        frames.append(<object>code)
+        Py_DECREF(<object>code)
+        frames.append(PyFrame_GetLasti(frame))
+        back = PyFrame_GetBack(frame)
+        if owned:
+            Py_DECREF(<object><PyObject*>frame)
+        frame, owned = back, True
+    node.origin = frames
+    return 0
+
+
+def told_origin(list frames):
+    """Return frames as the lines of a traceback, the innermost last."""
+    from traceback import FrameSummary, format_list
+    told = []
+    for i in range(len(frames) - 2, -1, -2):
+        code, place = frames[i], frames[i + 1]
+        line = code.co_firstlineno
+        for begin, end, number in code.co_lines():
+            if begin <= place < end and number is not None:
+                line = number
+        told.append(FrameSummary(code.co_filename, line, code.co_name))
+    return format_list(told)
+
+
+cdef str origin_of(Node node):
+    return "" if node.origin is None else "".join(told_origin(node.origin))
+
+
+cdef list apply_watched(Node node, list grads, Run run):
+    """Apply a node in anomaly mode: tell where it was made if it fails or gives NaN."""
+    cdef int64_t place
+    try:
+        results = apply_node(node, grads, run)
+    except Exception:
+        import warnings
+        warnings.warn(f"Error detected in {node_name(node)}. Traceback of forward call that caused the "
+                      f"error:\n{origin_of(node)}")
+        raise
+    if anomaly_checks_nan:
+        for i, g in enumerate(results):
+            if g is not None and differentiable((<Tensor>g).dtype_.index):
+                place = first_nan(<Tensor>g)
+                if place >= 0:
+                    raise not_a_number(node, grads, i, <Tensor>g, place)
+    return results
+
+
+cdef int64_t first_nan(Tensor g) except -2:
+    """The place of the first NaN, counted in the order of a contiguous tensor; -1: there is none."""
+    if g.storage_.data != NULL and g.flags & CONTIGUOUS and g.level_ is None and not g.flags & PY_DISPATCH:
+        if g.dtype_.index == FLOAT32:
+            return tg_first_nan_f32(<const float*>host_pointer(g), g.numel_)
+        if g.dtype_.index == FLOAT64:
+            return tg_first_nan_f64(<const double*>host_pointer(g), g.numel_)
+    bad = lookup_op("isnan")(g)
+    if not lookup_op("any")(bad).item():
+        return -1
+    return lookup_op("argmax")(lookup_op("reshape")(bad, (-1,)).to(<object>DTYPES[UINT8])).item() \
+        if g.level_ is None else 0
+
+
+cdef object not_a_number(Node node, list grads, int which, Tensor g, int64_t place):
+    cdef list index = []
+    cdef int64_t rest = place
+    cdef int d
+    for d in range(g.ndim_ - 1, -1, -1):
+        index.insert(0, rest % g.shape_[d])
+        rest //= g.shape_[d]
+    ranges = ", ".join([f"[{describe_tensor(<Tensor>t)}] {finite_range(<Tensor>t)}" for t in grads if t is not None])
+    return RuntimeError(f"Function '{node_name(node)}' returned nan values in its {which}th output. The first is at "
+                        f"{index} of [{describe_tensor(g)}]; the gradients that came in: {ranges}. The forward call "
+                        f"that made it:\n{origin_of(node)}")
+
+
+cdef str finite_range(Tensor t):
+    """What the numbers of a tensor lie between, said in words; it is asked for when something is wrong already."""
+    if t.numel_ == 0 or t.level_ is not None or t.flags & PY_DISPATCH or KIND[COMPUTE[t.dtype_.index]] != KIND_FLOAT:
+        return ""
+    low, high = lookup_op("aminmax")(lookup_op("nan_to_num")(t.detach(), 0.0))
+    count = lookup_op("isnan")(t).sum().item()
+    return f"between {low.item():.6g} and {high.item():.6g}" + (f", {count} of them NaN" if count else "")

@@ -1,0 +1,1 @@
+"""Ops that make tensors from sizes and numbers, or fill them."""

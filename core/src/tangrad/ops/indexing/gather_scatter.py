@@ -1,0 +1,779 @@
+"""Define the ops that read or write along one dimension at places given by an index tensor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tangrad
+from tangrad.ops.definition.define import composite, op, overload
+from tangrad.ops.indexing.index import check_exact, check_range, require_integer_index
+from tangrad.ops.views.movement import Ints, batched_front
+from tangrad.ops.views.slicing import slice_
+from tangrad.tensor.ranges import require_fit
+
+
+def _check_gather(self: Any, dim: int, index: Any) -> None:
+    if any(n == 0 for n in index.shape):
+        return
+    require_integer_index("gather", index)
+    _check_index_fits("gather", self, dim, index)
+
+
+def _check_index_fits(name: str, self: Any, dim: int, index: Any) -> None:
+    ndim = max(1, len(self.shape))
+    if max(1, len(index.shape)) != ndim:
+        raise RuntimeError(
+            f"{name}(): Index tensor must have the same number of dimensions as input tensor, "
+            f"got index shape {list(index.shape)} and input shape {list(self.shape)}"
+        )
+    for d in range(len(index.shape)):
+        if d != dim and len(self.shape) and index.shape[d] > self.shape[d]:
+            raise RuntimeError(
+                f"Size does not match at dimension {d} expected index {list(index.shape)} to be "
+                f"no larger than self {list(self.shape)} apart from dimension {dim} ({name})"
+            )
+
+
+def _at_least_1d(x: Any) -> Any:
+    return x.reshape((1,)) if x.ndim == 0 else x
+
+
+def _crop(x: Any, index: Any, dim: int) -> Any:
+    """Cut a tensor down to the extent of the index in all dimensions but one."""
+    return x[tuple(slice(None) if d == dim else slice(n) for d, n in enumerate(index.shape))]
+
+
+def _gather_reference(np: Any, self: Any, dim: int, index: Any) -> Any:
+    shape, self, index = index.shape, _at_least_1d(self), _at_least_1d(index)
+    check_exact(index, self.shape[dim], dim, "gather", RuntimeError)
+    if index.size == 0:
+        return np.empty(shape, self.dtype)
+    return np.take_along_axis(_crop(self, index, dim), index, dim).reshape(shape)
+
+
+def vector_front(x: Any, dim: int | None, size: int) -> Any:
+    """Move the batch dimension to the front; a zero-dimensional sample becomes a vector."""
+    x = batched_front(x, dim, size)
+    return x.unsqueeze(1) if x.ndim == 1 else x
+
+
+def _gather_batch(size: int, dims: Any, self: Any, dim: int, index: Any, sparse_grad: bool) -> Any:
+    scalar = index.ndim == (dims[2] is not None)
+    result = gather(vector_front(self, dims[0], size), dim + 1, vector_front(index, dims[2], size))
+    return (result.squeeze(1) if scalar else result), 0
+
+
+def _scatter_batch(name: str) -> Any:
+    """Batch an op (self, dim, index, src or value) along dimension dim + 1."""
+
+    def batch(size: int, dims: Any, self: Any, dim: int, index: Any, source: Any) -> Any:
+        scatter_op = {
+            "src": scatter_src,
+            "value": scatter_value,
+            "add": scatter_add,
+            "multiply": scatter_multiply,
+        }[name]
+        scalar = self.ndim == (dims[0] is not None)
+        if name != "value":
+            source = vector_front(source, dims[3], size)
+        target = vector_front(self, dims[0], size)
+        result = scatter_op(target, dim + 1, vector_front(index, dims[2], size), source)
+        return (result.squeeze(1) if scalar else result), 0
+
+    return batch
+
+
+gather = op(
+    "gather(Tensor self, dim dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
+    twin="gather",
+    strict_out_dtype=True,
+    strict_out=True,
+    check=_check_gather,
+    shape=lambda index: index.shape,
+    dtype=lambda self: self.dtype,
+    reference=_gather_reference,
+    vjp={
+        "self": lambda g, self_meta, dim, index: g.new_zeros(self_meta.shape).scatter_add(
+            dim, index, g
+        )
+    },
+    linear=("self",),
+    batch=_gather_batch,
+    samples=lambda s: [
+        s(s.tensor(3, 4), 0, s.integers(0, 3, 2, 4)),
+        s(s.tensor(3, 4), -1, s.integers(0, 4, 3, 5)),
+        s(s.tensor(3, 4, strided=True), 1, s.integers(0, 4, 2, 2)),
+        s(s.tensor(), 0, s.integers(0, 1)),
+        s(s.tensor(3), 0, s.integers(0, 3, 0)),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(3), 0, s.integers(3, 4, 1)), (RuntimeError, IndexError), "out of bounds"),
+        (s(s.tensor(3, 2), 0, s.integers(0, 2, 2)), RuntimeError, "same number of dimensions"),
+        (s(s.tensor(2, 2), 0, s.integers(0, 2, 2, 3)), RuntimeError, "Size does not match"),
+        (s(s.tensor(3), 0, s.tensor(3, dtype="float32")), RuntimeError, "int64"),
+    ],
+    doc=r"""Read along one dimension: out[i][j] = self[index[i][j]][j] for dim 0.
+
+    Args:
+        index: integers of any extent along `dim`, and no larger than `self` elsewhere.
+    """,
+)
+
+
+def check_scatter(self: Any, dim: int, index: Any, src: Any) -> None:
+    if any(n == 0 for n in index.shape):
+        return
+    require_integer_index("scatter", index)
+    _check_index_fits("scatter", self, dim, index)
+    if max(1, len(src.shape)) != max(1, len(index.shape)):
+        raise RuntimeError(
+            "scatter(): Index tensor must have the same number of dimensions as src tensor, got "
+            f"{list(index.shape)} and {list(src.shape)}"
+        )
+    if len(src.shape) and any(n > m for n, m in zip(index.shape, src.shape, strict=False)):
+        raise RuntimeError(
+            f"Expected index {list(index.shape)} to be no larger than self {list(self.shape)} "
+            f"apart from dimension {dim} and to be no larger size than src {list(src.shape)}"
+        )
+    if self.dtype != src.dtype:
+        raise RuntimeError(
+            "scatter(): Expected self.dtype to be equal to src.dtype, "
+            f"got {self.dtype} and {src.dtype}"
+        )
+
+
+def _flat_places(np: Any, self: Any, dim: int, index: Any) -> Any:
+    """Turn the index of a scatter into positions in the flattened tensor."""
+    check_exact(index, self.shape[dim], dim, "scatter", RuntimeError)
+    grid = list(np.ogrid[tuple(slice(n) for n in index.shape)])
+    grid[dim] = index
+    return np.ravel_multi_index(tuple(np.broadcast_arrays(*grid)), self.shape).reshape(-1)
+
+
+def scatter_with(write: Any) -> Any:
+    def reference(np: Any, self: Any, dim: int, index: Any, src: Any) -> Any:
+        out = np.array(self, order="C")
+        if index.size == 0:
+            return out
+        index, src = _at_least_1d(index), _at_least_1d(src)
+        part = src[tuple(slice(n) for n in index.shape)]
+        places = _flat_places(np, _at_least_1d(out), dim, index)
+        write(np, out.reshape(-1), places, part.reshape(-1))
+        return out
+
+    return reference
+
+
+def _assign(np: Any, out: Any, places: Any, values: Any) -> None:
+    out[places] = values
+
+
+def _accumulate(np: Any, out: Any, places: Any, values: Any) -> None:
+    (np.logical_or if out.dtype == bool else np.add).at(out, places, values)
+
+
+def _index_extent(x: Any, index: Any) -> Any:
+    """View the part of a tensor that an index covers."""
+    for d, n in enumerate(index.shape):
+        if x.ndim and n != x.shape[d]:
+            x = slice_(x, d, 0, n, 1)
+    return x
+
+
+def _scattered_grad(g: Any, index: Any, dim: int, src_meta: Any) -> Any:
+    """Read the cotangent where src was written; what lies outside of the index gets zero."""
+    picked = g.gather(dim, index)
+    grown = [
+        n
+        for have, full in zip(reversed(index.shape), reversed(src_meta.shape), strict=False)
+        for n in (0, full - have)
+    ]
+    if not any(grown):
+        return picked.reshape(src_meta.shape)
+    return tangrad.constant_pad_nd(picked, tuple(grown), 0)
+
+
+def _scatter_samples(s: Any) -> list[Any]:
+    return [
+        s(s.tensor(3, 4), 0, s.integers(0, 3, 1, 4), s.tensor(1, 4)),
+        s(s.tensor(3, 4), -1, s.integers(1, 2, 3, 1), s.tensor(3, 1)),
+        s(s.tensor(3, 4, strided=True), 1, s.integers(2, 3, 2, 1), s.tensor(2, 1)),
+        s(s.tensor(), 0, s.integers(0, 1), s.tensor()),
+        s(s.tensor(3), 0, s.integers(0, 3, 0), s.tensor(0)),
+    ]
+
+
+scatter_src = op(
+    "scatter_src(Tensor self, dim dim, Tensor index, Tensor src) -> Tensor",
+    check=check_scatter,
+    shape=lambda self: self.shape,
+    reference=scatter_with(_assign),
+    strict_out_dtype=True,
+    vjp={
+        "self": lambda g, dim, index: g.scatter(dim, index, 0),
+        "src": lambda g, dim, index, src_meta: _scattered_grad(g, index, dim, src_meta),
+    },
+    jvp=lambda self, self_t, dim, index, src, src_t: scatter_src(
+        tangrad.zeros_like(self) if self_t is None else self_t,
+        dim,
+        index,
+        tangrad.zeros_like(src) if src_t is None else src_t,
+    ),
+    batch=_scatter_batch("src"),
+    inplace=True,
+    function=False,
+    method=False,
+    samples=_scatter_samples,
+    oracle="scatter",
+    errors=lambda s: [
+        (
+            s(s.tensor(3), 0, s.integers(3, 4, 1), s.tensor(1)),
+            (RuntimeError, IndexError),
+            "out of bounds",
+        ),
+        (s(s.tensor(3), 0, s.integers(0, 1, 2), s.tensor(1)), RuntimeError, "no larger"),
+    ],
+    doc="""Write src along one dimension: self[index[i][j]][j] = src[i][j] for dim 0.
+
+    A place named more than once keeps one of the values; the derivative is then not defined.
+    """,
+)
+
+
+def _check_scatter_value(self: Any, dim: int, index: Any, value: Any) -> None:
+    require_fit(value, self.dtype, "scatter")
+    if not any(n == 0 for n in index.shape):
+        require_integer_index("scatter", index)
+        _check_index_fits("scatter", self, dim, index)
+
+
+def _scatter_value_reference(np: Any, self: Any, dim: int, index: Any, value: Any) -> Any:
+    return scatter_with(_assign)(
+        np, self, dim, index, np.full(index.shape or (1,), value).astype(self.dtype)
+    )
+
+
+scatter_value = op(
+    "scatter_value(Tensor self, dim dim, Tensor index, Scalar value) -> Tensor",
+    check=_check_scatter_value,
+    shape=lambda self: self.shape,
+    reference=_scatter_value_reference,
+    strict_out_dtype=True,
+    vjp={"self": lambda g, dim, index: g.scatter(dim, index, 0)},
+    jvp=lambda self_t, dim, index: self_t.scatter(dim, index, 0),
+    batch=_scatter_batch("value"),
+    inplace=True,
+    function=False,
+    method=False,
+    samples=lambda s: [
+        s(s.tensor(3, 4), 0, s.integers(0, 3, 2, 4), 1),
+        s(s.tensor(3, 4), -1, s.integers(0, 4, 3, 1), 0),
+        s(s.tensor(), 0, s.integers(0, 1), 2),
+    ],
+    oracle="scatter",
+    errors=lambda s: [
+        (s(s.tensor(3), 0, s.integers(3, 4, 1), 1), (RuntimeError, IndexError), "out of bounds"),
+        (
+            s(s.tensor(3, dtype="float32"), 0, s.integers(0, 3, 1), 1e300),
+            RuntimeError,
+            "without overflow",
+        ),
+    ],
+    doc="Write one value along one dimension: self[index[i][j]][j] = value for dim 0.",
+)
+
+
+def _multiply(np: Any, out: Any, places: Any, values: Any) -> None:
+    (np.logical_and if out.dtype == bool else np.multiply).at(out, places, values)
+
+
+def _product_of_others(self: Any, dim: int, index: Any, src: Any, result: Any) -> Any:
+    """Give for each factor the product of all else that is multiplied into its place.
+
+    The product of the others than a zero leaves that zero out; every other one is the result
+    divided, so that its own derivative by a zero among the factors is not lost.
+    """
+    is_zero = src == 0
+    factors = src.masked_fill(is_zero, 1)
+    zeros = tangrad.zeros_like(self).scatter_add(dim, index, is_zero.to(self.dtype))
+    beside = scatter_multiply(self, dim, index, factors).gather(dim, index)
+    beside = beside.masked_fill(zeros.gather(dim, index) != 1, 0)
+    return tangrad.where(is_zero, beside, result.gather(dim, index) / factors)
+
+
+scatter_multiply = op(
+    "scatter_multiply(Tensor self, dim dim, Tensor index, Tensor src) -> Tensor",
+    check=check_scatter,
+    shape=lambda self: self.shape,
+    reference=scatter_with(_multiply),
+    vjp={
+        "self": lambda g, self_meta, dim, index, src: (
+            g * scatter_multiply(g.new_ones(self_meta.shape), dim, index, src).conj()
+        ),
+        "src": lambda g, self, dim, index, src, result: (
+            g.gather(dim, index) * _product_of_others(self, dim, index, src, result).conj()
+        ),
+    },
+    jvp=lambda self, self_t, dim, index, src, src_t, result: _scatter_multiply_jvp(
+        self, self_t, dim, index, src, src_t, result
+    ),
+    batch=_scatter_batch("multiply"),
+    inplace=True,
+    function=False,
+    method=False,
+    samples=lambda s: [
+        s(s.tensor(3, 4), 0, s.integers(0, 3, 2, 4), s.tensor(2, 4)),
+        s(s.tensor(3, 4), 1, s.integers(0, 4, 3, 2), s.tensor(3, 2)),
+        s(s.tensor(), 0, s.integers(0, 1), s.tensor()),
+    ],
+    oracle=lambda torch, x, dim, index, src: x.scatter_reduce(dim, index, src, "prod"),
+    doc="Multiply src into places along one dimension: self[index[i][j]][j] *= src[i][j].",
+)
+
+
+def _scatter_multiply_jvp(
+    self: Any, self_t: Any, dim: int, index: Any, src: Any, src_t: Any, result: Any
+) -> Any:
+    tangent = tangrad.zeros_like(self)
+    if self_t is not None:
+        tangent = self_t * scatter_multiply(tangrad.ones_like(self), dim, index, src)
+    if src_t is not None:
+        part = src_t * _product_of_others(self, dim, index, src, result)
+        tangent = tangent.scatter_add(dim, index, part)
+    return tangent
+
+
+@composite(
+    "scatter_with_reduce(Tensor self, dim dim, Tensor index, Tensor src, *, str reduce) -> Tensor",
+    inplace=True,
+    strict_out_dtype=True,
+    out=True,
+    function=False,
+    method=False,
+    samples=lambda s: [
+        s(s.tensor(3, 4), 0, s.integers(0, 3, 2, 4), s.tensor(2, 4), reduce="add"),
+        s(s.tensor(3, 4), 1, s.integers(0, 4, 3, 2), s.tensor(3, 2), reduce="multiply"),
+    ],
+    oracle="scatter",
+    errors=lambda s: [
+        (
+            s(s.tensor(3), 0, s.integers(0, 1, 1), s.tensor(1), reduce="min"),
+            RuntimeError,
+            "add or multiply",
+        )
+    ],
+)
+def scatter_with_reduce(self: Any, dim: int, index: Any, src: Any, reduce: str) -> Any:
+    """Add or multiply src into places along one dimension."""
+    if reduce not in ("add", "multiply"):
+        raise RuntimeError(f"reduce argument must be either add or multiply, got {reduce!r}")
+    rule = scatter_add if reduce == "add" else scatter_multiply
+    return rule(self, dim, index, src)
+
+
+@composite(
+    "scatter_value_with_reduce(Tensor self, dim dim, Tensor index, Scalar value, *, str reduce)"
+    " -> Tensor",
+    inplace=True,
+    strict_out_dtype=True,
+    out=True,
+    function=False,
+    method=False,
+    samples=lambda s: [
+        s(s.tensor(3, 4), 0, s.integers(0, 3, 2, 4), 2, reduce="add"),
+        s(s.tensor(3, 4), 1, s.integers(0, 4, 3, 2), 2, reduce="multiply"),
+    ],
+    oracle="scatter",
+)
+def scatter_value_with_reduce(self: Any, dim: int, index: Any, value: Any, reduce: str) -> Any:
+    """Add or multiply a number into places along one dimension."""
+    return scatter_with_reduce(self, dim, index, self.new_full(index.shape, value), reduce=reduce)
+
+
+scatter = overload(
+    "scatter", "scatter_src", "scatter_value", "scatter_with_reduce", "scatter_value_with_reduce"
+)
+
+scatter_add = op(
+    "scatter_add(Tensor self, dim dim, Tensor index, Tensor src) -> Tensor",
+    twin="scatter_add",
+    strict_out_dtype=True,
+    check=check_scatter,
+    shape=lambda self: self.shape,
+    reference=scatter_with(_accumulate),
+    vjp={
+        "self": lambda g: g,
+        "src": lambda g, dim, index, src_meta: _scattered_grad(g, index, dim, src_meta),
+    },
+    jvp=lambda self, self_t, dim, index, src, src_t: scatter_add(
+        tangrad.zeros_like(self) if self_t is None else self_t,
+        dim,
+        index,
+        tangrad.zeros_like(src) if src_t is None else src_t,
+    ),
+    batch=_scatter_batch("add"),
+    inplace=True,
+    samples=lambda s: [
+        s(s.tensor(3, 4), 0, s.integers(0, 3, 5, 4), s.tensor(5, 4)),
+        s(s.tensor(3, 4), 1, s.integers(0, 4, 2, 3), s.tensor(3, 5)),
+        *_scatter_samples(s),
+    ],
+    errors=lambda s: [
+        (
+            s(s.tensor(3), 0, s.integers(3, 4, 1), s.tensor(1)),
+            (RuntimeError, IndexError),
+            "out of bounds",
+        ),
+    ],
+    doc="Add src along one dimension: self[index[i][j]][j] += src[i][j] for dim 0.",
+)
+
+
+def _check_vector_index(name: str, index: Any) -> None:
+    if len(index.shape) > 1:
+        raise IndexError(
+            f"{name}(): Index is supposed to be a vector, got shape {list(index.shape)}"
+        )
+    require_integer_index(name, index)
+
+
+def _index_select_shape(self: Any, dim: int, index: Any) -> Ints:
+    if not self.shape:
+        return ()
+    count = index.shape[0] if index.shape else 1
+    return (*self.shape[:dim], count, *self.shape[dim + 1 :])
+
+
+def _index_select_reference(np: Any, self: Any, dim: int, index: Any) -> Any:
+    source, index = _at_least_1d(self), _at_least_1d(index)
+    check_exact(index, source.shape[dim], dim, "index_select", IndexError)
+    picked = np.take(source, index, dim)
+    return picked.reshape(()) if self.ndim == 0 else picked
+
+
+def _index_select_batch(size: int, dims: Any, self: Any, dim: int, index: Any) -> Any:
+    x = batched_front(self, dims[0], size)
+    if dims[2] is None:
+        if x.ndim == 1:
+            return x, 0
+        return x.index_select(dim + 1, index), 0
+    places = batched_front(index, dims[2], size)
+    places = places.unsqueeze(1) if places.ndim == 1 else places
+    if x.ndim == 1:
+        return x.unsqueeze(1).gather(1, places).squeeze(1), 0
+    shape = [size] + [1] * (x.ndim - 1)
+    shape[dim + 1] = places.shape[1]
+    wide = list(x.shape)
+    wide[dim + 1] = places.shape[1]
+    return x.gather(dim + 1, places.reshape(shape).expand(wide)), 0
+
+
+index_select = op(
+    "index_select(Tensor self, dim dim, Tensor index) -> Tensor",
+    twin="index_select",
+    strict_out_dtype=True,
+    strict_out=True,
+    check=lambda index: _check_vector_index("index_select", index),
+    shape=_index_select_shape,
+    reference=_index_select_reference,
+    vjp={
+        "self": lambda g, self_meta, dim, index: index_select_backward(
+            g, self_meta.shape, dim, index
+        )
+    },
+    linear=("self",),
+    batch=_index_select_batch,
+    samples=lambda s: [
+        s(s.tensor(3, 4), 0, s.integers(0, 3, 5)),
+        s(s.tensor(3, 4), -1, s.integers(0, 4, 2)),
+        s(s.tensor(3, 4, strided=True), 1, s.integers(0, 4, 3)),
+        s(s.tensor(3), 0, s.integers(0, 3, 0)),
+        s(s.tensor(3, 2), 0, s.integers(0, 3)),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(3), 0, s.integers(3, 4, 1)), (IndexError, RuntimeError), "out of bounds"),
+        (s(s.tensor(3), 0, s.integers(0, 1, 1, 1)), IndexError, "vector"),
+    ],
+    doc="Take the listed indices of one dimension, in order, repeatedly if listed repeatedly.",
+)
+
+
+_SHAPES_DIFFER = (
+    "{}(): source tensor shape must match self tensor shape, excluding the specified dimension. "
+    "Got self.shape = {} source.shape = {}"
+)
+
+
+def check_index_write(name: str, self: Any, dim: int, index: Any, source: Any) -> None:
+    _check_vector_index(name, index)
+    if self.dtype != source.dtype:
+        raise RuntimeError(
+            f"{name}(): self ({self.dtype}) and source ({source.dtype}) must have the same "
+            "scalar type"
+        )
+    count = index.shape[0] if index.shape else 1
+    have = source.shape[dim] if source.shape else 1
+    if count != have:
+        # PyTorch's index_copy alone calls this an error of the index.
+        error = IndexError if name == "index_copy" else RuntimeError
+        raise error(
+            f"{name}(): Number of indices ({count}) should be equal to source.size(dim): "
+            f"({have}), for dim: {dim}"
+        )
+    # PyTorch's index_copy alone takes a number and a vector for each other.
+    mixed = bool(len(self.shape)) != bool(len(source.shape))
+    if mixed and name == "index_add":
+        raise RuntimeError(_SHAPES_DIFFER.format(name, list(self.shape), list(source.shape)))
+    if len(self.shape) and len(source.shape):
+        ours = (*self.shape[:dim], *self.shape[dim + 1 :])
+        theirs = (*source.shape[:dim], *source.shape[dim + 1 :])
+        if tuple(ours) != tuple(theirs):
+            raise RuntimeError(_SHAPES_DIFFER.format(name, list(self.shape), list(source.shape)))
+
+
+def _index_write(name: str, write: Any) -> Any:
+    def reference(np: Any, self: Any, dim: int, index: Any, source: Any) -> Any:
+        out = np.array(self)
+        flat, index = _at_least_1d(out), _at_least_1d(index)
+        # PyTorch's index_add alone tells apart a vector and what has more dimensions.
+        several = name == "index_add" and self.ndim > 1
+        check_exact(index, flat.shape[dim], dim, name, RuntimeError if several else IndexError)
+        write(np, flat, (slice(None),) * dim + (index,), source)
+        return out
+
+    return reference
+
+
+def _write_batch(
+    size: int, dims: Any, self: Any, dim: int, index: Any, source: Any, write: Any, scatter_op: Any
+) -> Any:
+    """Batch a write to listed indices; lists that differ between samples become a scatter."""
+    scalar = self.ndim == (dims[0] is not None)
+    x, y = vector_front(self, dims[0], size), vector_front(source, dims[3], size)
+    if dims[2] is None:
+        result = write(x, dim + 1, index, y)
+    else:
+        places = batched_front(index, dims[2], size).reshape((size, -1))
+        shape = [size] + [1] * (x.ndim - 1)
+        shape[dim + 1] = places.shape[1]
+        result = scatter_op(x, dim + 1, places.reshape(shape).expand(y.shape), y)
+    return (result.squeeze(1) if scalar else result), 0
+
+
+def _index_add_batch(
+    size: int, dims: Any, self: Any, dim: int, index: Any, source: Any, alpha: Any
+) -> Any:
+    source = source if alpha == 1 else source * alpha
+    return _write_batch(size, dims, self, dim, index, source, index_add, scatter_add)
+
+
+def _index_copy_batch(size: int, dims: Any, self: Any, dim: int, index: Any, source: Any) -> Any:
+    return _write_batch(size, dims, self, dim, index, source, index_copy, scatter_src)
+
+
+def _index_add_reference(np: Any, self: Any, dim: int, index: Any, source: Any, alpha: Any) -> Any:
+    scaled = source if alpha == 1 else (source * alpha).astype(source.dtype)
+    return _index_write("index_add", _accumulate)(np, self, dim, index, scaled)
+
+
+index_add = op(
+    "index_add(Tensor self, dim dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
+    strict_out_dtype=True,
+    check=lambda self, dim, index, source: check_index_write("index_add", self, dim, index, source),
+    shape=lambda self: self.shape,
+    reference=_index_add_reference,
+    vjp={
+        "self": lambda g: g,
+        "source": lambda g, dim, index, source_meta, alpha: (
+            g.index_select(dim, index).reshape(source_meta.shape) * alpha
+        ),
+    },
+    jvp=lambda self, self_t, dim, index, source, source_t, alpha: index_add(
+        tangrad.zeros_like(self) if self_t is None else self_t,
+        dim,
+        index,
+        tangrad.zeros_like(source) if source_t is None else source_t,
+        alpha=alpha,
+    ),
+    batch=_index_add_batch,
+    inplace=True,
+    samples=lambda s: [
+        s(s.tensor(3, 4), 0, s.integers(0, 3, 5), s.tensor(5, 4)),
+        s(s.tensor(3, 4), -1, s.integers(0, 4, 2), s.tensor(3, 2), alpha=2),
+        s(s.tensor(3, 4, strided=True), 1, s.integers(0, 4, 2), s.tensor(3, 2)),
+        s(s.tensor(3), 0, s.integers(0, 3, 0), s.tensor(0)),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(3), 0, s.integers(3, 4, 1), s.tensor(1)), (IndexError, RuntimeError), "out of"),
+        (
+            s(s.tensor(3), 0, s.integers(0, 1, 2), s.tensor(1)),
+            (IndexError, RuntimeError),
+            "Number of indices",
+        ),
+        (
+            s(s.tensor(3, 2), 0, s.integers(0, 1, 1), s.tensor(1, 3)),
+            RuntimeError,
+            "must match self tensor shape",
+        ),
+    ],
+    doc="Add alpha times source to the listed indices of one dimension.",
+)
+
+index_select_backward = op(
+    "index_select_backward(Tensor g, int[] shape, int dim, Tensor index) -> Tensor",
+    shape=lambda shape: shape,
+    reference=lambda np, g, shape, dim, index: _index_add_reference(
+        np, np.zeros(shape, g.dtype), dim, index, g, 1
+    ),
+    vjp={"g": lambda g, dim, index: g.index_select(dim, index)},
+    linear=("g",),
+    batch=lambda size, dims, g, shape, dim, index: _index_add_batch(
+        size, (0, None, dims[3], dims[0]), g.new_zeros((size, *shape)), dim, index, g, 1
+    ),
+    function=False,
+    method=False,
+    samples=lambda s: [
+        s(s.tensor(5, 4), (3, 4), 0, s.integers(0, 3, 5)),
+        s(s.tensor(3, 2), (3, 4), 1, s.integers(0, 4, 2)),
+        s(s.tensor(0), (3,), 0, s.integers(0, 3, 0)),
+        s(s.tensor(), (), 0, s.integers(0, 1)),
+    ],
+    oracle=lambda torch, g, shape, dim, index: torch.zeros(shape, dtype=g.dtype).index_add(
+        dim, index, g
+    ),
+    doc="Add `g` to the listed indices of a tensor of zeros: the adjoint of `index_select`.",
+)
+
+index_copy = op(
+    "index_copy(Tensor self, dim dim, Tensor index, Tensor source) -> Tensor",
+    strict_out_dtype=True,
+    check=lambda self, dim, index, source: check_index_write(
+        "index_copy", self, dim, index, source
+    ),
+    shape=lambda self: self.shape,
+    reference=_index_write("index_copy", _assign),
+    vjp={
+        "self": lambda g, dim, index: g.index_fill(dim, index, 0),
+        "source": lambda g, dim, index, source_meta: g.index_select(dim, index).reshape(
+            source_meta.shape
+        ),
+    },
+    jvp=lambda self, self_t, dim, index, source, source_t: index_copy(
+        tangrad.zeros_like(self) if self_t is None else self_t,
+        dim,
+        index,
+        tangrad.zeros_like(source) if source_t is None else source_t,
+    ),
+    batch=_index_copy_batch,
+    inplace=True,
+    samples=lambda s: [
+        s(s.tensor(3, 4), 0, s.integers(1, 2, 1), s.tensor(1, 4)),
+        s(s.tensor(3, 4), -1, s.integers(2, 3, 1), s.tensor(3, 1)),
+        s(s.tensor(3, 4, strided=True), 1, s.integers(0, 1, 1), s.tensor(3, 1)),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(3), 0, s.integers(3, 4, 1), s.tensor(1)), (IndexError, RuntimeError), "out of"),
+        (
+            s(s.tensor(3), 0, s.integers(0, 1, 2), s.tensor(1)),
+            (IndexError, RuntimeError),
+            "Number of indices",
+        ),
+    ],
+    doc="Overwrite the listed indices of one dimension by source.",
+)
+
+
+def _index_fill_reference(np: Any, self: Any, dim: int, index: Any, value: Any) -> Any:
+    out = np.array(self)
+    flat, index = _at_least_1d(out), _at_least_1d(index)
+    places = check_range(np, index, flat.shape[dim], dim, "index_fill")
+    flat[(slice(None),) * dim + (places,)] = np.asarray(value).astype(self.dtype)
+    return out
+
+
+def _index_fill_batch(size: int, dims: Any, self: Any, dim: int, index: Any, value: Any) -> Any:
+    x = batched_front(self, dims[0], size)
+    scalar = x.ndim == 1
+    x = x.unsqueeze(1) if scalar else x
+    if dims[2] is None:
+        result = x.index_fill(dim + 1, index, value)
+    else:
+        places = batched_front(index, dims[2], size).reshape((size, -1))
+        shape = [size] + [1] * (x.ndim - 1)
+        shape[dim + 1] = places.shape[1]
+        wide = [*x.shape]
+        wide[dim + 1] = places.shape[1]
+        result = x.scatter(dim + 1, places.reshape(shape).expand(wide), value)
+    return (result.squeeze(1) if scalar else result), 0
+
+
+def _check_index_fill(self: Any, index: Any, value: Any) -> None:
+    _check_vector_index("index_fill", index)
+    if isinstance(value, complex) and not self.dtype.is_complex:
+        raise RuntimeError(
+            "index_fill_(): Converting complex Scalar to non-complex type is not supported: got "
+            f"{value} for {self.dtype}; convert the tensor to a complex dtype first"
+        )
+    require_fit(value, self.dtype, "index_fill")
+
+
+index_fill_scalar = op(
+    "index_fill_scalar(Tensor self, dim dim, Tensor index, Scalar value) -> Tensor",
+    check=_check_index_fill,
+    shape=lambda self: self.shape,
+    reference=_index_fill_reference,
+    vjp={"self": lambda g, dim, index: g.index_fill(dim, index, 0)},
+    jvp=lambda self_t, dim, index: self_t.index_fill(dim, index, 0),
+    batch=_index_fill_batch,
+    inplace=True,
+    function=False,
+    method=False,
+    samples=lambda s: [
+        s(s.tensor(3, 4), 0, s.integers(0, 3, 2), 1),
+        s(s.tensor(3, 4), -1, s.integers(0, 4, 2), 0),
+        s(s.tensor(), 0, s.integers(0, 1), 1),
+    ],
+    oracle="index_fill",
+    errors=lambda s: [
+        (s(s.tensor(3), 0, s.integers(3, 4, 1), 1), (IndexError, RuntimeError), "out of"),
+        (s(s.tensor(3), 0, s.integers(0, 3, 1), 1j), RuntimeError, "non-complex type"),
+        (
+            s(s.tensor(3, dtype="float32"), 0, s.integers(0, 3, 1), 1e300),
+            RuntimeError,
+            "without overflow",
+        ),
+    ],
+    doc="Overwrite the listed indices of one dimension by a number.",
+)
+
+
+@composite(
+    "index_fill_tensor(Tensor self, dim dim, Tensor index, Tensor value) -> Tensor",
+    inplace=True,
+    function=False,
+    method=False,
+    samples=lambda s: [s(s.tensor(3, 4), 0, s.integers(0, 3, 2), s.tensor())],
+    oracle="index_fill",
+    errors=lambda s: [
+        (
+            s(s.tensor(3), 0, s.integers(0, 1, 1), s.tensor(1)),
+            RuntimeError,
+            "0-dimensional value tensor",
+        )
+    ],
+)
+def index_fill_tensor(self: Any, dim: int, index: Any, value: Any) -> Any:
+    """Overwrite the listed indices of one dimension by a zero-dimensional tensor."""
+    if value.ndim:
+        raise RuntimeError(
+            "index_fill_ only supports a 0-dimensional value tensor, but got tensor with "
+            f"{value.ndim} dimension(s)."
+        )
+    places = tangrad.zeros(
+        (self.shape[dim] if self.ndim else 1,), dtype=tangrad.bool, device=self.device
+    ).index_fill(0, index, True)
+    shape = (-1,) + (1,) * (self.ndim - dim - 1) if self.ndim else ()
+    return tangrad.where(places.reshape(shape), value.to(self.dtype), self)
+
+
+index_fill = overload("index_fill", "index_fill_tensor", "index_fill_scalar")

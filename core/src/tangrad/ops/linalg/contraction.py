@@ -1,0 +1,746 @@
+"""Define products of vectors, matrices and tensors that sum over shared dimensions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tangrad
+from tangrad.ops.definition.define import composite, op
+from tangrad.ops.views.movement import batched_front, numel_of
+
+
+def _check_dtypes(name: str, a: Any, b: Any) -> None:
+    if a.dtype != b.dtype:
+        raise RuntimeError(
+            f"{name}: expected both operands to have the same dtype, but got: "
+            f"{a.dtype} != {b.dtype}"
+        )
+    if str(a.dtype).endswith(".bool") and numel_of(a.shape) and numel_of(b.shape):
+        raise NotImplementedError(f"\"{name}\" not implemented for 'Bool'")
+
+
+def _check_ndim(name: str, operand: str, x: Any, ndim: int) -> None:
+    if len(x.shape) != ndim:
+        raise RuntimeError(
+            f"{name}: {operand} must be a {ndim}D tensor, got {len(x.shape)}D with shape "
+            f"{list(x.shape)}"
+        )
+
+
+# Vectors and matrices ----------------------------------------------------------------------------
+
+
+def _check_mm(self: Any, mat2: Any) -> None:
+    _check_ndim("mm", "self", self, 2)
+    _check_ndim("mm", "mat2", mat2, 2)
+    if self.shape[1] != mat2.shape[0]:
+        raise RuntimeError(
+            "mat1 and mat2 shapes cannot be multiplied "
+            f"({self.shape[0]}x{self.shape[1]} and {mat2.shape[0]}x{mat2.shape[1]})"
+        )
+    _check_dtypes("mm", self, mat2)
+
+
+def _mm_batch(size: int, dims: Any, self: Any, mat2: Any) -> Any:
+    if dims[1] is None:
+        x = self.movedim(dims[0], 0)
+        product = x.reshape((size * x.shape[1], x.shape[2])).mm(mat2)
+        return product.reshape((size, x.shape[1], mat2.shape[1])), 0
+    return batched_front(self, dims[0], size).bmm(batched_front(mat2, dims[1], size)), 0
+
+
+mm = op(
+    "mm(Tensor self, Tensor mat2) -> Tensor",
+    twin="mm",
+    strict_out_dtype=True,
+    dtypes="integral floating complex",
+    check=_check_mm,
+    shape=lambda self, mat2: (self.shape[0], mat2.shape[1]),
+    reference=lambda np, self, mat2: np.matmul(self, mat2),
+    vjp={
+        "self": lambda g, mat2: g.mm(mat2.t().conj()),
+        "mat2": lambda g, self: self.t().conj().mm(g),
+    },
+    linear=("self", "mat2"),
+    batch=_mm_batch,
+    samples=lambda s: [
+        s(s.tensor(2, 3), s.tensor(3, 4)),
+        s(s.tensor(2, 3, strided=True), s.tensor(3, 4, strided=True)),
+        s(s.tensor(2, 0), s.tensor(0, 3)),
+        s(s.tensor(0, 3), s.tensor(3, 2)),
+        s(s.tensor(2, 3, strided=True), s.tensor(3, 1)),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(2, 3), s.tensor(2, 3)), RuntimeError, "cannot be multiplied"),
+        (s(s.tensor(3), s.tensor(3, 2)), RuntimeError, "must be a (2D tensor|matrix)"),
+        (
+            s(s.tensor(2, 2, dtype="float32"), s.tensor(2, 2, dtype="float64")),
+            RuntimeError,
+            "same dtype",
+        ),
+    ],
+    doc="Multiply two matrices.",
+)
+
+
+def _check_bmm(self: Any, mat2: Any) -> None:
+    _check_ndim("bmm", "batch1", self, 3)
+    _check_ndim("bmm", "batch2", mat2, 3)
+    if self.shape[0] != mat2.shape[0] or self.shape[2] != mat2.shape[1]:
+        raise RuntimeError(
+            "Expected size for first two dimensions of batch2 tensor to be: "
+            f"[{self.shape[0]}, {self.shape[2]}] but got: [{mat2.shape[0]}, {mat2.shape[1]}] "
+            "(bmm)."
+        )
+    _check_dtypes("bmm", self, mat2)
+
+
+def _bmm_batch(size: int, dims: Any, self: Any, mat2: Any) -> Any:
+    a, b = batched_front(self, dims[0], size), batched_front(mat2, dims[1], size)
+    product = a.flatten(0, 1).bmm(b.flatten(0, 1))
+    return product.reshape((size, a.shape[1], a.shape[2], b.shape[3])), 0
+
+
+bmm = op(
+    "bmm(Tensor self, Tensor mat2) -> Tensor",
+    twin="bmm",
+    strict_out_dtype=True,
+    dtypes="integral floating complex",
+    check=_check_bmm,
+    shape=lambda self, mat2: (self.shape[0], self.shape[1], mat2.shape[2]),
+    reference=lambda np, self, mat2: np.matmul(self, mat2),
+    vjp={
+        "self": lambda g, mat2: g.bmm(mat2.transpose(1, 2).conj()),
+        "mat2": lambda g, self: self.transpose(1, 2).conj().bmm(g),
+    },
+    linear=("self", "mat2"),
+    batch=_bmm_batch,
+    samples=lambda s: [
+        s(s.tensor(2, 2, 3), s.tensor(2, 3, 4)),
+        s(s.tensor(2, 2, 3, strided=True), s.tensor(2, 3, 1)),
+        s(s.tensor(0, 2, 3), s.tensor(0, 3, 1)),
+        s(s.tensor(2, 2, 0), s.tensor(2, 0, 3)),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(2, 2, 3), s.tensor(2, 2, 3)), RuntimeError, "Expected size for first two"),
+        (s(s.tensor(2, 3), s.tensor(2, 3, 1)), RuntimeError, "must be a 3D tensor"),
+    ],
+    doc="Multiply the matrices of two batches pairwise.",
+)
+
+
+def _check_mv(self: Any, vec: Any) -> None:
+    if len(self.shape) != 2 or len(vec.shape) != 1:
+        raise RuntimeError(
+            "vector + matrix @ vector expected, got "
+            f"1, {len(self.shape)}, {len(vec.shape)} dimensions (mv)"
+        )
+    if self.shape[1] != vec.shape[0]:
+        raise RuntimeError(
+            f"size mismatch, got input ({self.shape[0]}), mat ({self.shape[0]}x{self.shape[1]}), "
+            f"vec ({vec.shape[0]})"
+        )
+    _check_dtypes("mv", self, vec)
+
+
+def _mv_batch(size: int, dims: Any, self: Any, vec: Any) -> Any:
+    if dims[0] is None:
+        return vec.movedim(dims[1], 0).mm(self.t()), 0
+    return batched_front(self, dims[0], size).bmm(
+        batched_front(vec, dims[1], size).unsqueeze(2)
+    ).squeeze(2), 0
+
+
+mv = op(
+    "mv(Tensor self, Tensor vec) -> Tensor",
+    twin="mv",
+    strict_out_dtype=True,
+    dtypes="integral floating complex",
+    check=_check_mv,
+    shape=lambda self: (self.shape[0],),
+    reference=lambda np, self, vec: np.matmul(self, vec),
+    decompose=lambda self, vec: self.mm(vec.unsqueeze(1)).squeeze(1),
+    vjp={
+        "self": lambda g, vec: g.unsqueeze(1).mm(vec.conj().unsqueeze(0)),
+        "vec": lambda g, self: self.t().conj().mv(g),
+    },
+    linear=("self", "vec"),
+    batch=_mv_batch,
+    samples=lambda s: [
+        s(s.tensor(2, 3), s.tensor(3)),
+        s(s.tensor(2, 3, strided=True), s.tensor(3, strided=True)),
+        s(s.tensor(2, 0), s.tensor(0)),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(2, 3), s.tensor(2)), RuntimeError, "size mismatch"),
+        (s(s.tensor(2), s.tensor(2)), RuntimeError, "vector \\+ matrix @ vector expected"),
+    ],
+    doc="Multiply a matrix with a vector.",
+)
+
+
+def _check_dot(self: Any, tensor: Any) -> None:
+    if len(self.shape) != 1 or len(tensor.shape) != 1:
+        raise RuntimeError(
+            "1D tensors expected, but got "
+            f"{len(self.shape)}D and {len(tensor.shape)}D tensors (dot)"
+        )
+    if self.shape[0] != tensor.shape[0]:
+        raise RuntimeError(
+            f"inconsistent tensor size, expected tensor [{self.shape[0]}] and src "
+            f"[{tensor.shape[0]}] to have the same number of elements (dot)"
+        )
+    _check_dtypes("dot", self, tensor)
+
+
+dot = op(
+    "dot(Tensor self, Tensor tensor) -> Tensor",
+    twin="dot",
+    strict_out_dtype=True,
+    dtypes="integral floating complex",
+    check=_check_dot,
+    shape=lambda: (),
+    reference=lambda np, self, tensor: np.matmul(self, tensor),
+    decompose=lambda self, tensor: self.unsqueeze(0).mm(tensor.unsqueeze(1)).reshape(()),
+    vjp={
+        "self": lambda g, tensor: g * tensor.conj(),
+        "tensor": lambda g, self: g * self.conj(),
+    },
+    linear=("self", "tensor"),
+    batch=lambda size, dims, self, tensor: (
+        (batched_front(self, dims[0], size) * batched_front(tensor, dims[1], size)).sum(1),
+        0,
+    ),
+    samples=lambda s: [
+        s(s.tensor(3), s.tensor(3)),
+        s(s.tensor(3, strided=True), s.tensor(3)),
+        s(s.tensor(0), s.tensor(0)),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(2), s.tensor(3)), RuntimeError, "inconsistent tensor size"),
+        (s(s.tensor(2, 2), s.tensor(2)), RuntimeError, "1D tensors expected"),
+    ],
+    doc="Sum the products of the elements of two vectors (without conjugation).",
+)
+
+
+@composite(
+    "vdot(Tensor self, Tensor other) -> Tensor",
+    strict_out_dtype=True,
+    out=True,
+    dtypes="integral floating complex",
+    samples=lambda s: [s(s.tensor(3), s.tensor(3))],
+    errors=lambda s: [(s(s.tensor(2), s.tensor(3)), RuntimeError, "inconsistent tensor size")],
+)
+def vdot(self: Any, other: Any) -> Any:
+    """Sum the products of the conjugated first vector with the second."""
+    if other.is_conj() and not self.is_conj():
+        return dot(self, other.conj()).conj()
+    return dot(self.conj(), other)
+
+
+@composite(
+    "outer(Tensor self, Tensor vec2) -> Tensor",
+    out=True,
+    alias=("ger",),
+    samples=lambda s: [s(s.tensor(2), s.tensor(3)), s(s.tensor(0), s.tensor(2))],
+    errors=lambda s: [(s(s.tensor(2, 2), s.tensor(2)), RuntimeError, "1-D")],
+)
+def outer(self: Any, vec2: Any) -> Any:
+    """Multiply every element of one vector with every element of another."""
+    if self.ndim != 1 or vec2.ndim != 1:
+        raise RuntimeError(
+            f"outer: Expected 1-D arguments self and vec2, but got {self.ndim}-D and {vec2.ndim}-D"
+        )
+    return self.unsqueeze(1) * vec2.unsqueeze(0)
+
+
+def _matmul_shapes(a: Any, b: Any) -> RuntimeError:
+    return RuntimeError(
+        f"matmul: shapes cannot be multiplied, got {list(a.shape)} and {list(b.shape)}"
+    )
+
+
+@composite(
+    "matmul(Tensor self, Tensor other) -> Tensor",
+    twin="matmul",
+    strict_out_dtype=True,
+    out=True,
+    dtypes="integral floating complex",
+    samples=lambda s: [
+        s(s.tensor(3), s.tensor(3)),
+        s(s.tensor(2, 3), s.tensor(3)),
+        s(s.tensor(3), s.tensor(3, 2)),
+        s(s.tensor(2, 3), s.tensor(3, 2)),
+        s(s.tensor(2, 2, 3), s.tensor(3, 2)),
+        s(s.tensor(2, 3), s.tensor(2, 3, 2)),
+        s(s.tensor(2, 1, 2, 3), s.tensor(2, 3, 2)),
+        s(s.tensor(3), s.tensor(2, 3, 2)),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(2, 3), s.tensor(2, 3)), RuntimeError, "cannot be multiplied"),
+        (s(s.tensor(), s.tensor(2)), RuntimeError, "at least 1D"),
+        (s(s.tensor(2, 2, 3), s.tensor(3, 3, 2)), RuntimeError, "must match|broadcast"),
+    ],
+)
+def matmul(self: Any, other: Any) -> Any:
+    """Multiply vectors, matrices or batches of matrices; batch dimensions broadcast.
+
+    A vector on the left counts as a row, on the right as a column, and that dimension is
+    dropped from the result.
+    """
+    left, right = self.ndim, other.ndim
+    if left == 0 or right == 0:
+        raise RuntimeError(
+            f"both arguments to matmul need to be at least 1D, but they are {left}D and {right}D"
+        )
+    if left == 1 and right == 1:
+        return dot(self, other)
+    if left == 2 and right == 1:
+        return mv(self, other)
+    if left == 1 and right == 2:
+        return _own(mm(self.unsqueeze(0), other), (other.shape[1],))
+    if left == 2 and right == 2:
+        return mm(self, other)
+    if left == 1:
+        product = matmul(self.unsqueeze(0), other)
+        return _own(product, (*tuple(product.shape)[:-2], product.shape[-1]))
+    if right == 1:
+        product = matmul(self, other.unsqueeze(1))
+        return _own(product, tuple(product.shape)[:-1])
+    if self.shape[-1] != other.shape[-2]:
+        raise _matmul_shapes(self, other)
+    if right == 2:
+        rows = self.reshape((numel_of(tuple(self.shape)[:-1]), self.shape[-1]))
+        return _own(mm(rows, other), (*tuple(self.shape)[:-1], other.shape[-1]))
+    batch = tangrad.broadcast_shapes(tuple(self.shape)[:-2], tuple(other.shape)[:-2])
+    count = numel_of(batch)
+    a = self.expand((*batch, *tuple(self.shape)[-2:]))
+    b = other.expand((*batch, *tuple(other.shape)[-2:]))
+    product = bmm(
+        a.reshape((count, *tuple(self.shape)[-2:])), b.reshape((count, *tuple(other.shape)[-2:]))
+    )
+    return _own(product, (*batch, self.shape[-2], other.shape[-1]))
+
+
+def _own(product: Any, shape: tuple[int, ...]) -> Any:
+    """Give a fresh product its final shape; it is no view, for nobody holds what it was."""
+    return tangrad._unsafe_view(product, shape)
+
+
+# With addition -----------------------------------------------------------------------------------
+
+
+@composite(
+    "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+    old_form=(("beta", "alpha"), 2),
+    strict_out_dtype=True,
+    inplace=True,
+    out=True,
+    dtypes="integral floating complex",
+    samples=lambda s: [
+        s(s.tensor(2, 4), s.tensor(2, 3), s.tensor(3, 4)),
+        s(s.tensor(4), s.tensor(2, 3), s.tensor(3, 4), beta=2, alpha=3),
+        s(s.tensor(), s.tensor(2, 3), s.tensor(3, 4), beta=0),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(3), s.tensor(2, 3), s.tensor(3, 4)), RuntimeError, "must match|expanded size"),
+        (s(s.tensor(2), s.tensor(2, 3), s.tensor(2, 2)), RuntimeError, "cannot be multiplied"),
+    ],
+)
+def addmm(self: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
+    """Compute beta * self + alpha * (mat1 @ mat2); with beta 0, `self` is not read."""
+    return _scaled_sum("addmm", self, mm(mat1, mat2), beta, alpha)
+
+
+def _require_batches(name: str, batch1: Any, batch2: Any) -> None:
+    for operand, x in (("batch1", batch1), ("batch2", batch2)):
+        if len(x.shape) != 3:
+            raise IndexError(f"{name}: {operand} must be a 3D tensor, got shape {list(x.shape)}")
+
+
+@composite(
+    "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1)"
+    " -> Tensor",
+    old_form=(("beta", "alpha"), 2),
+    strict_out_dtype=True,
+    inplace=True,
+    out=True,
+    dtypes="integral floating complex",
+    samples=lambda s: [
+        s(s.tensor(2, 2, 4), s.tensor(2, 2, 3), s.tensor(2, 3, 4)),
+        s(s.tensor(4), s.tensor(2, 2, 3), s.tensor(2, 3, 4), beta=2, alpha=3),
+    ],
+    errors=lambda s: [
+        (
+            s(s.tensor(3), s.tensor(2, 2, 3), s.tensor(2, 3, 4)),
+            RuntimeError,
+            "must match|expanded size",
+        ),
+    ],
+)
+def baddbmm(self: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
+    """Compute beta * self + alpha * bmm(batch1, batch2); with beta 0, `self` is not read."""
+    _require_batches("baddbmm", batch1, batch2)
+    return _scaled_sum("baddbmm", self, bmm(batch1, batch2), beta, alpha)
+
+
+@composite(
+    "addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+    old_form=(("beta", "alpha"), 2),
+    strict_out_dtype=True,
+    inplace=True,
+    out=True,
+    dtypes="integral floating complex",
+    samples=lambda s: [s(s.tensor(2), s.tensor(2, 3), s.tensor(3), beta=2, alpha=3)],
+)
+def addmv(self: Any, mat: Any, vec: Any, beta: Any, alpha: Any) -> Any:
+    """Compute beta * self + alpha * (mat @ vec); with beta 0, `self` is not read."""
+    return _scaled_sum("addmv", self, mv(mat, vec), beta, alpha)
+
+
+@composite(
+    "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+    old_form=(("beta", "alpha"), 2),
+    strict_out_dtype=True,
+    out=True,
+    inplace=True,
+    dtypes="integral floating complex",
+    samples=lambda s: [
+        s(s.tensor(2, 4), s.tensor(2, 2, 3), s.tensor(2, 3, 4)),
+        s(s.tensor(4), s.tensor(2, 2, 3), s.tensor(2, 3, 4), beta=2, alpha=3),
+        *([] if s.is_bool else [s(s.tensor(2, 2), s.tensor(0, 2, 3), s.tensor(0, 3, 2))]),
+    ],
+    errors=lambda s: [
+        (
+            s(s.tensor(3), s.tensor(2, 2, 3), s.tensor(2, 3, 4)),
+            RuntimeError,
+            "must match|expanded size|expand",
+        ),
+        (
+            s(s.tensor(2), s.tensor(2, 3), s.tensor(3, 2)),
+            IndexError,
+            "must be a 3D tensor|Dimension out of range",
+        ),
+        (
+            s(s.tensor(2, 2), s.tensor(2, 2, 3), s.tensor(2, 2, 2)),
+            RuntimeError,
+            "Expected size|Incompatible matrix sizes",
+        ),
+    ],
+)
+def addbmm(self: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
+    """Compute beta * self + alpha * the sum of a batch's products."""
+    _require_batches("addbmm", batch1, batch2)
+    total = bmm(batch1, batch2).sum(0, dtype=batch1.dtype)
+    return _scaled_sum("addbmm", self, total, beta, alpha)
+
+
+def _check_factor(name: str, dtype: Any, number: Any) -> None:
+    whole = isinstance(number, bool) or hasattr(number, "__index__")
+    if not (dtype.is_floating_point or dtype.is_complex or whole):
+        raise RuntimeError(
+            f"For integral input tensors, argument {name} must not be a floating point number."
+        )
+    if isinstance(number, complex) and not dtype.is_complex:
+        raise RuntimeError(f"argument {name} must be real for {dtype}, got {number}")
+
+
+@composite(
+    "addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+    old_form=(("beta", "alpha"), 2),
+    out=True,
+    inplace=True,
+    samples=lambda s: [
+        s(s.tensor(2, 3), s.tensor(2), s.tensor(3)),
+        s(s.tensor(3), s.tensor(2), s.tensor(3, strided=True), beta=2, alpha=3),
+        s(s.tensor(), s.tensor(2), s.tensor(3), beta=0),
+        s(s.tensor(0, 3), s.tensor(0), s.tensor(3)),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(2, 2), s.tensor(2, 1), s.tensor(2)), RuntimeError, "1-D"),
+        (s(s.tensor(4), s.tensor(2), s.tensor(3)), RuntimeError, "expand|must match|size"),
+    ],
+)
+def addr(self: Any, vec1: Any, vec2: Any, beta: Any, alpha: Any) -> Any:
+    """Compute beta * self + alpha * the outer product; with beta 0, `self` is not read."""
+    if vec1.ndim != 1 or vec2.ndim != 1:
+        raise RuntimeError(
+            f"addr: Expected 1-D arguments vec1 and vec2, but got {vec1.ndim}-D and {vec2.ndim}-D"
+        )
+    dtype = tangrad.promote_types(self.dtype, tangrad.promote_types(vec1.dtype, vec2.dtype))
+    _check_factor("beta", dtype, beta)
+    _check_factor("alpha", dtype, alpha)
+    if beta == 1 and dtype != tangrad.bool:
+        added = self.expand((vec1.shape[0], vec2.shape[0]))
+        return tangrad.addcmul(added, vec1.unsqueeze(1), vec2, value=alpha)
+    product = outer(vec1, vec2)
+    added = self.expand(product.shape)
+    if dtype == tangrad.bool:
+        scaled = product & bool(alpha)
+        return scaled | added if beta else scaled
+    scaled = (product if alpha == 1 else product * alpha).to(dtype)
+    return scaled if beta == 0 else scaled + (added if beta == 1 else added * beta)
+
+
+@composite(
+    "inner(Tensor self, Tensor other) -> Tensor",
+    strict_out_dtype=True,
+    out=True,
+    dtypes="integral floating complex",
+    samples=lambda s: [
+        s(s.tensor(3), s.tensor(3)),
+        s(s.tensor(2, 3), s.tensor(4, 3, strided=True)),
+        s(s.tensor(2, 2, 3), s.tensor(3)),
+        s(s.tensor(), s.tensor(2, 3)),
+        s(s.tensor(2, 0), s.tensor(3, 0)),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(2, 3), s.tensor(2)), RuntimeError, "last dimension must match"),
+        (s(s.tensor(2), s.tensor(2, dtype="float64")), RuntimeError, "same dtype"),
+    ],
+)
+def inner(self: Any, other: Any) -> Any:
+    """Sum the products over the last dimensions of two tensors; a number is a factor."""
+    if self.ndim == 0 or other.ndim == 0:
+        return self * other
+    if self.shape[-1] != other.shape[-1]:
+        raise RuntimeError(
+            "inner() the last dimension must match on both input tensors but got shapes "
+            f"{list(self.shape)} and {list(other.shape)}"
+        )
+    if self.ndim == other.ndim == 1:
+        return self.dot(other)
+    if self.ndim == other.ndim == 2:
+        return self.mm(other.t())
+    return tangrad.tensordot(self, other, ([-1], [-1]))
+
+
+def _as_factor(number: Any, like: Any) -> Any:
+    """Return a factor in the kind of a tensor's dtype: of integers, its integral part."""
+    if like.dtype.is_complex:
+        return number
+    if isinstance(number, complex):
+        raise RuntimeError(f"the factor {number} cannot be converted to {like.dtype}; take .real")
+    return number if like.dtype.is_floating_point else int(number)
+
+
+def _scaled_sum(name: str, self: Any, product: Any, beta: Any, alpha: Any) -> Any:
+    if self.dtype != product.dtype:
+        raise RuntimeError(
+            f"{name}: self and the matrices must have the same dtype, but got {self.dtype} and "
+            f"{product.dtype}"
+        )
+    beta, alpha = _as_factor(beta, product), _as_factor(alpha, product)
+    added = self.expand(product.shape)
+    if beta == 0:
+        return product if alpha == 1 else product * alpha
+    # One sum with a factor rounds once, which matters for halves.
+    return tangrad.add(added if beta == 1 else added * beta, product, alpha=alpha)
+
+
+def _check_linear(input: Any, weight: Any, bias: Any) -> None:
+    if len(weight.shape) not in (1, 2):
+        raise RuntimeError(
+            f"linear: weight must be a matrix or vector, got shape {list(weight.shape)}"
+        )
+    if not input.shape or input.shape[-1] != weight.shape[-1]:
+        rows = numel_of(input.shape[:-1])
+        last = input.shape[-1] if input.shape else 1
+        out = weight.shape[0] if len(weight.shape) == 2 else 1
+        raise RuntimeError(
+            f"mat1 and mat2 shapes cannot be multiplied ({rows}x{last} and "
+            f"{weight.shape[-1]}x{out}): linear of input {list(input.shape)} with weight "
+            f"{list(weight.shape)}"
+        )
+    _check_dtypes("linear", input, weight)
+    if bias is None:
+        return
+    _check_dtypes("linear", input, bias)
+    features = weight.shape[:-1]
+    if tuple(bias.shape) not in (tuple(features), ()) and not (
+        len(bias.shape) == 1 and bias.shape[0] == 1
+    ):
+        raise RuntimeError(
+            f"linear: bias of shape {list(bias.shape)} does not fit the {list(features)} output "
+            "features of the weight; its size must match"
+        )
+
+
+def _linear_reference(np: Any, input: Any, weight: Any, bias: Any) -> Any:
+    product = np.matmul(input, weight.T)
+    return product if bias is None else product + bias
+
+
+def _linear_decomposed(input: Any, weight: Any, bias: Any) -> Any:
+    product = input.matmul(weight.t())
+    return product if bias is None else product + bias
+
+
+def _linear_weight_vjp(g: Any, input: Any, weight_meta: Any) -> Any:
+    if len(weight_meta.shape) == 2 and input.ndim == 2:
+        return g.t().mm(input.conj())
+    rows = input.reshape((numel_of(tuple(input.shape)[:-1]), input.shape[-1]))
+    if len(weight_meta.shape) == 1:
+        return rows.t().conj().mv(g.reshape((-1,)))
+    return g.reshape((rows.shape[0], g.shape[-1])).t().mm(rows.conj())
+
+
+def _linear_input_vjp(g: Any, weight: Any) -> Any:
+    if weight.ndim == 1:
+        return g.unsqueeze(-1) * weight.conj()
+    return g.matmul(weight.conj())
+
+
+def _linear_bias_vjp(g: Any, bias_meta: Any) -> Any:
+    shape = bias_meta.shape
+    if g.ndim == 2 and len(shape) == 1 and g.shape[1] == shape[0]:
+        return g.sum(0)
+    return g.sum_to_size(shape if g.ndim >= len(shape) else g.shape).reshape(shape)
+
+
+def _linear_jvp(
+    input: Any, weight: Any, input_t: Any, weight_t: Any, bias_t: Any, result: Any
+) -> Any:
+    parts = []
+    if input_t is not None:
+        parts.append(linear(input_t, weight, None))
+    if weight_t is not None:
+        parts.append(linear(input, weight_t, None))
+    if bias_t is not None:
+        parts.append(bias_t.expand(result.shape))
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total
+
+
+def _linear_batch(size: int, dims: Any, input: Any, weight: Any, bias: Any) -> Any:
+    if dims[1] is None and (bias is None or dims[2] is None):
+        return linear(input.movedim(dims[0], 0), weight, bias), 0
+    x, w = batched_front(input, dims[0], size), batched_front(weight, dims[1], size)
+    vector = w.ndim == 2
+    w = w.unsqueeze(1) if vector else w
+    rows = x.reshape((size, numel_of(tuple(x.shape)[1:-1]), x.shape[-1]))
+    product = rows.bmm(w.transpose(1, 2))
+    if bias is not None:
+        product = product + batched_front(bias, dims[2], size).reshape((size, 1, -1))
+    shape = tuple(x.shape)[:-1] if vector else (*tuple(x.shape)[:-1], w.shape[1])
+    return product.reshape(shape), 0
+
+
+linear = op(
+    "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
+    twin="linear",
+    dtypes="integral floating complex",
+    namespace="nn",
+    check=_check_linear,
+    shape=lambda input, weight: (*input.shape[:-1], *weight.shape[:-1]),
+    reference=_linear_reference,
+    decompose=_linear_decomposed,
+    strict_out_dtype=True,
+    vjp={
+        "input": _linear_input_vjp,
+        "weight": _linear_weight_vjp,
+        "bias": _linear_bias_vjp,
+    },
+    jvp=_linear_jvp,
+    batch=_linear_batch,
+    samples=lambda s: [
+        s(s.tensor(2, 3), s.tensor(4, 3), s.tensor(4)),
+        s(s.tensor(2, 3), s.tensor(4, 3)),
+        s(s.tensor(3), s.tensor(2, 3), s.tensor(2)),
+        s(s.tensor(2, 2, 3), s.tensor(4, 3), s.tensor(4)),
+        s(s.tensor(2, 3), s.tensor(3)),
+        s(s.tensor(0, 3), s.tensor(2, 3), s.tensor(2)),
+    ],
+    oracle="nn.functional.linear",
+    errors=lambda s: [
+        (s(s.tensor(2, 3), s.tensor(3, 4)), RuntimeError, "cannot be multiplied"),
+        (s(s.tensor(2, 3), s.tensor(4, 3), s.tensor(3)), RuntimeError, "must match|expanded"),
+    ],
+    doc=r"""Apply y = x Wᵀ + b to the last dimension.
+
+    Args:
+        input: (..., in_features).
+        weight: (out_features, in_features) or (in_features).
+        bias: (out_features) or ().
+    """,
+)
+
+
+# Traces ------------------------------------------------------------------------------------------
+
+
+@composite(
+    "trace(Tensor self) -> Tensor",
+    samples=lambda s: [s(s.tensor(3, 3)), s(s.tensor(2, 4)), s(s.tensor(0, 2))],
+    errors=lambda s: [(s(s.tensor(3)), RuntimeError, "expected a matrix")],
+)
+def trace(self: Any) -> Any:
+    """Sum the diagonal of a matrix."""
+    if self.ndim != 2:
+        raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {self.ndim}")
+    return self.diagonal().sum()
+
+
+def _contracted_dims(a: Any, b: Any, dims: Any) -> tuple[list[int], list[int]]:
+    if isinstance(dims, int):
+        if dims < 0 or dims > min(a.ndim, b.ndim):
+            raise RuntimeError(f"tensordot expects 0 <= dims <= ndim, but got dims={dims}")
+        return list(range(a.ndim - dims, a.ndim)), list(range(dims))
+    if hasattr(dims, "tolist"):
+        dims = dims.tolist()
+    if not isinstance(dims, (tuple, list)) or len(dims) != 2:
+        raise RuntimeError(
+            "tensordot expects dims to be an int, or two lists of dimensions, one of each tensor, "
+            f"got {dims!r}"
+        )
+    ours, theirs = ([d] if isinstance(d, int) else list(d) for d in dims)
+    if len(ours) != len(theirs):
+        raise RuntimeError("both dimension lists should have same length")
+    return [d % a.ndim for d in ours], [d % b.ndim for d in theirs]
+
+
+@composite(
+    "tensordot(Tensor a, Tensor b, any dims=2) -> Tensor",
+    strict_out_dtype=True,
+    out=True,
+    dtypes="integral floating complex",
+    method=False,
+    samples=lambda s: [
+        s(s.tensor(2, 3, 2), s.tensor(3, 2, 2)),
+        s(s.tensor(2, 3), s.tensor(2, 3), ([0], [0])),
+        s(s.tensor(2), s.tensor(3), 0),
+        s(s.tensor(1, 3), s.tensor(3, 2), ([0, 1], [1, 0])),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(2, 3), s.tensor(2, 3), 1), RuntimeError, "contracted dimensions"),
+    ],
+)
+def tensordot(a: Any, b: Any, dims: Any) -> Any:
+    """Sum the products of two tensors over pairs of dimensions.
+
+    Args:
+        dims: a number n (the last n of `a` with the first n of `b`) or two lists.
+    """
+    ours, theirs = _contracted_dims(a, b, dims)
+    for i, j in zip(ours, theirs, strict=True):
+        if a.shape[i] == 1:
+            b = b.sum(j, keepdim=True, dtype=b.dtype)
+        elif b.shape[j] == 1:
+            a = a.sum(i, keepdim=True, dtype=a.dtype)
+        if a.shape[i] != b.shape[j]:
+            raise RuntimeError(
+                "contracted dimensions need to match, but first has size "
+                f"{a.shape[i]} in dim {i} and second has size {b.shape[j]} in dim {j}"
+            )
+    free_a = [d for d in range(a.ndim) if d not in ours]
+    free_b = [d for d in range(b.ndim) if d not in theirs]
+    summed = numel_of([a.shape[d] for d in ours])
+    rows = a.permute((*free_a, *ours)).reshape((numel_of([a.shape[d] for d in free_a]), summed))
+    columns = b.permute((*theirs, *free_b)).reshape(
+        (summed, numel_of([b.shape[d] for d in free_b]))
+    )
+    shape = (*(a.shape[d] for d in free_a), *(b.shape[d] for d in free_b))
+    return rows.mm(columns).reshape(shape)

@@ -1,0 +1,190 @@
+"""Define Einstein summation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from tangrad.ops.definition.define import composite
+from tangrad.ops.views.movement import numel_of
+
+#
+# Every operand becomes a tensor whose dimensions are labels in one common order (absent ones
+# of size one). Operands are then multiplied from left to right, and a label is summed as soon
+# as nothing that follows mentions it: as a batched matrix product where both operands have it.
+
+
+@lru_cache(maxsize=256)
+def _parse_einsum(equation: str, ranks: tuple[int, ...]) -> tuple[list[list[Any]], list[Any]]:
+    """Give the labels of every operand and of the result; ellipses become numbers < 0."""
+    terms, arrow, output = equation.replace(" ", "").partition("->")
+    inputs = terms.split(",")
+    if len(inputs) != len(ranks):
+        raise RuntimeError(
+            f"einsum(): the equation '{equation}' has {len(inputs)} operands, "
+            f"but {len(ranks)} were provided"
+        )
+    labels = [_operand_labels(term, rank) for term, rank in zip(inputs, ranks, strict=True)]
+    rest = sorted({c for term in labels for c in term if isinstance(c, int)})
+    if arrow:
+        return labels, _output_labels(output, rest, labels)
+    letters = [c for term in labels for c in term if isinstance(c, str)]
+    once = sorted(c for c in set(letters) if letters.count(c) == 1)
+    return labels, [*rest, *once]
+
+
+def _check_letters(term: str) -> None:
+    if not all(c.isascii() and c.isalpha() for c in term.replace("...", "", 1)):
+        raise RuntimeError(
+            f"einsum(): invalid subscript given in '{term}', subscripts must be in [a-zA-Z]"
+        )
+
+
+def _operand_labels(term: str, rank: int) -> list[Any]:
+    _check_letters(term)
+    before, dots, after = term.partition("...")
+    covered = rank - len(before) - len(after)
+    if covered < 0 or (covered and not dots):
+        raise RuntimeError(
+            f"einsum(): the number of subscripts in the equation ({len(before) + len(after)}) "
+            f"does not match the number of dimensions ({rank}) for operand '{term}'"
+        )
+    return [*before, *range(-covered, 0), *after]
+
+
+def _output_labels(output: str, rest: list[Any], labels: list[list[Any]]) -> list[Any]:
+    _check_letters(output)
+    before, dots, after = output.partition("...")
+    named = [*before, *after]
+    for c in named:
+        if named.count(c) > 1:
+            raise RuntimeError(f"einsum(): output subscript {c} appears more than once")
+        if not any(c in term for term in labels):
+            raise RuntimeError(
+                f"einsum(): output subscript {c} does not appear in the equation for any input "
+                "operand"
+            )
+    return [*before, *(rest if dots else []), *after]
+
+
+def _without_repeats(x: Any, labels: list[Any]) -> tuple[Any, list[Any]]:
+    """Take the diagonal of dimensions that carry one label."""
+    if len(set(labels)) == len(labels):
+        return x, labels
+    labels = list(labels)
+    for c in dict.fromkeys(labels):
+        while labels.count(c) > 1:
+            first = labels.index(c)
+            second = labels.index(c, first + 1)
+            if x.shape[first] != x.shape[second]:
+                raise RuntimeError(
+                    f"einsum(): subscript {c} is repeated for an operand but the sizes don't "
+                    f"match, {x.shape[first]} != {x.shape[second]}"
+                )
+            x = x.diagonal(0, first, second)
+            labels = [d for i, d in enumerate(labels) if i not in (first, second)] + [c]
+    return x, labels
+
+
+def _permuted(x: Any, order: list[int]) -> Any:
+    return x if order == sorted(order) else x.permute(tuple(order))
+
+
+def _aligned(x: Any, labels: list[Any], order: list[Any]) -> Any:
+    """Permute a tensor to the common order of labels, with size one where it lacks a label."""
+    x = _permuted(x, [labels.index(c) for c in order if c in labels])
+    if x.ndim == len(order):
+        return x
+    sizes = iter(x.shape)
+    return x.reshape(tuple(next(sizes) if c in labels else 1 for c in order))
+
+
+def _label_sizes(operands: Sequence[Any], labels: list[list[Any]]) -> dict[Any, int]:
+    sizes: dict[Any, int] = {}
+    for x, term in zip(operands, labels, strict=True):
+        for c, n in zip(term, x.shape, strict=True):
+            known = sizes.get(c, 1)
+            if 1 not in (known, n) and known != n:
+                raise RuntimeError(
+                    f"einsum(): subscript {c} has size {n} for one operand which does not "
+                    f"broadcast with previously seen size {known}"
+                )
+            sizes[c] = n if known == 1 else known
+    return sizes
+
+
+def _sum_of_products(a: Any, b: Any, summed: list[int]) -> Any:
+    """Multiply two aligned tensors and sum dimensions, which stay with size one."""
+    both = [d for d in summed if a.shape[d] != 1 and b.shape[d] != 1]
+    alone = [d for d in summed if d not in both]
+    for d in alone:
+        if a.shape[d] != 1:
+            a = a.sum((d,), keepdim=True)
+        elif b.shape[d] != 1:
+            b = b.sum((d,), keepdim=True)
+    if not both:
+        return a * b
+    sizes = [max(pair) for pair in zip(a.shape, b.shape, strict=True)]
+    others = [d for d in range(a.ndim) if d not in both]
+    batch = [d for d in others if a.shape[d] != 1 and b.shape[d] != 1]
+    rows = [d for d in others if d not in batch and b.shape[d] == 1]
+    columns = [d for d in others if d not in batch and d not in rows]
+    parts = (batch, rows, both, columns)
+    groups, above, within, beside = [numel_of([sizes[d] for d in part]) for part in parts]
+    left = _permuted(a, [*batch, *rows, *both, *columns]).reshape((groups, above, within))
+    right = _permuted(b, [*batch, *both, *columns, *rows]).reshape((groups, within, beside))
+    order = [*batch, *rows, *columns, *both]
+    left_over = [1 if d in both else sizes[d] for d in order]
+    product = left.bmm(right).reshape(tuple(left_over))
+    return _permuted(product, [order.index(d) for d in range(a.ndim)])
+
+
+@composite(
+    "einsum(str equation, Tensor[] operands) -> Tensor",
+    old_form="labels",
+    dtypes="integral floating complex",
+    varargs=True,
+    method=False,
+    samples=lambda s: [
+        s("ij,jk->ik", [s.tensor(2, 3), s.tensor(3, 2)]),
+        s("bij,bjk", [s.tensor(2, 2, 3), s.tensor(2, 3, 2)]),
+        s("ii->i", [s.tensor(3, 3)]),
+        s("ij->", [s.tensor(2, 3)]),
+        s("...i,...i->...", [s.tensor(2, 3), s.tensor(3)]),
+        s("iji->j", [s.tensor(1, 3, 1)]),
+        s("i,j,k->kij", [s.tensor(2), s.tensor(2), s.tensor(3)]),
+    ],
+    errors=lambda s: [
+        (s("ij,jk", [s.tensor(2, 3)]), RuntimeError, "operands"),
+        (s("ij,jk", [s.tensor(2, 3), s.tensor(2, 3)]), RuntimeError, "does not broadcast"),
+        (s("ij->k", [s.tensor(2, 3)]), RuntimeError, "does not appear"),
+        (s("ijk", [s.tensor(2, 3)]), RuntimeError, "does not match the number of dimensions"),
+    ],
+)
+def einsum(equation: str, operands: Sequence[Any]) -> Any:
+    """Sum products of tensors over labelled dimensions (Einstein's convention).
+
+    Args:
+        equation: labels of each operand, comma separated, and after "->" of the result
+            (default: the labels that occur once, sorted). "..." stands for broadcast dimensions.
+
+    NumPy's form is taken too: `einsum(a, [0, 1], b, [1, 2], [0, 2])`, with numbers below 52 and
+    `...` behind each operand, and perhaps those of the result at the end.
+    """
+    labels, output = _parse_einsum(equation, tuple([x.ndim for x in operands]))
+    plain = [_without_repeats(x, term) for x, term in zip(operands, labels, strict=True)]
+    operands, labels = [x for x, _ in plain], [term for _, term in plain]
+    sizes = _label_sizes(operands, labels)
+    order = [*output, *(c for c in sizes if c not in output)]
+    aligned = [_aligned(x, term, order) for x, term in zip(operands, labels, strict=True)]
+    result = aligned[0]
+    for i, operand in enumerate(aligned[1:], 1):
+        later = {c for term in labels[i + 1 :] for c in term}
+        done = [d for d, c in enumerate(order) if c not in output and c not in later]
+        result = _sum_of_products(result, operand, done)
+    # PyTorch sums a single operand over all that is left, which makes integers int64.
+    alone = len(operands) == 1
+    left = tuple(d for d in range(len(output), len(order)) if alone or result.shape[d] != 1)
+    result = result.sum(left, keepdim=True) if left else result
+    return result.reshape(tuple(result.shape)[: len(output)])

@@ -1,0 +1,1 @@
+"""Ops element by element that are scalar expressions, activations aside."""

@@ -1,0 +1,608 @@
+"""Arithmetic: what a pocket calculator does, element by element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tangrad.ops.definition.define import composite, overload, pointwise
+
+REAL = "bool integral floating"
+NUMBERS = "integral floating complex"
+REAL_NUMBERS = "integral floating"
+
+
+def _is_bool(operand: Any) -> bool:
+    if isinstance(operand, (bool, int, float, complex)):
+        return isinstance(operand, bool)
+    return repr(operand.dtype).endswith(".bool")
+
+
+def _is_integral(operand: Any) -> bool:
+    if isinstance(operand, (bool, int, float, complex)):
+        return isinstance(operand, int)
+    return not (operand.dtype.is_floating_point or operand.dtype.is_complex)
+
+
+def _check_alpha(self: Any, other: Any, alpha: Any) -> None:
+    if isinstance(alpha, bool) and not (_is_bool(self) and _is_bool(other)):
+        raise RuntimeError("Boolean alpha only supported for Boolean results.")
+    if isinstance(alpha, float) and _is_integral(self) and _is_integral(other):
+        raise RuntimeError(
+            "For integral input tensors, argument alpha must not be a floating point number."
+        )
+    if isinstance(alpha, complex) and not (_is_complex(self) or _is_complex(other)):
+        raise RuntimeError(
+            "For non-complex input tensors, argument alpha must not be a complex number."
+        )
+
+
+def _is_complex(operand: Any) -> bool:
+    if isinstance(operand, (bool, int, float, complex)):
+        return isinstance(operand, complex)
+    return operand.dtype.is_complex
+
+
+def _check_subtraction(self: Any, other: Any) -> None:
+    bools = _is_bool(self) + _is_bool(other)
+    if bools == 2:
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with two bool tensors is not supported. "
+            "Use the `^` or `logical_xor()` operator instead."
+        )
+    if bools == 1:
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with a bool tensor is not supported. If you are "
+            "trying to invert a mask, use the `~` or `logical_not()` operator instead."
+        )
+
+
+def _check_scaled_subtraction(self: Any, other: Any, alpha: Any) -> None:
+    _check_subtraction(self, other)
+    _check_alpha(self, other, alpha)
+
+
+# Sums, differences, products, quotients
+
+add_plain = pointwise(
+    "add_plain(Operand self, Operand other) -> Tensor",
+    "self + other",
+    numbers=True,
+    inplace=True,
+    function=False,
+    method=False,
+    oracle="add",
+    samples=lambda s: s.binary(),
+    doc="Add two tensors; bools add as `or`.",
+)
+
+add_scaled = pointwise(
+    "add_scaled(Operand self, Operand other, *, Scalar alpha) -> Tensor",
+    "self + alpha * other", checks_kinds=True,
+    numbers=True,
+    check=_check_alpha,
+    inplace=True,
+    function=False,
+    method=False,
+    oracle="add",
+    samples=lambda s: s.binary(alpha=True if s.is_bool else 3),
+    errors=lambda s: [
+        (s(s.tensor(2, dtype="int64"), s.tensor(2, dtype="int64"), alpha=0.5), RuntimeError,
+         "alpha must not be a floating point number"),
+    ],
+    doc="Add `alpha * other` to a tensor.",
+)  # fmt: skip
+
+add = overload(
+    "add",
+    "add_plain",
+    "add_scaled",
+    old_form=(("alpha",), 1),
+    inplace=True,
+    samples=lambda s: [s(s.tensor(3, 4), s.tensor(4)), s(s.tensor(3), 2), s(s.tensor(3, 1), True)],
+    errors=lambda s: [
+        (s(s.tensor(3, 4), s.tensor(3)), RuntimeError, "size"),
+        (s(s.tensor(3), "a"), TypeError, "add"),
+    ],
+    doc="Add: `self + alpha * other`.",
+)
+
+sub_plain = pointwise(
+    "sub_plain(Operand self, Operand other) -> Tensor",
+    "self - other",
+    numbers=True,
+    check=_check_subtraction,
+    dtypes=NUMBERS,
+    inplace=True,
+    function=False,
+    method=False,
+    oracle="sub",
+    samples=lambda s: s.binary(),
+    errors=lambda s: [
+        (s(s.mask(2), s.mask(2)), RuntimeError, "with two bool tensors is not supported"),
+        (s(s.mask(2), 1), RuntimeError, "with a bool tensor is not supported"),
+    ],
+    doc="Subtract one tensor from another.",
+)
+
+sub_scaled = pointwise(
+    "sub_scaled(Operand self, Operand other, *, Scalar alpha) -> Tensor",
+    "self - alpha * other",
+    checks_kinds=True,
+    numbers=True,
+    check=_check_scaled_subtraction,
+    dtypes=NUMBERS,
+    inplace=True,
+    function=False,
+    method=False,
+    oracle="sub",
+    samples=lambda s: s.binary(alpha=3),
+    doc="Subtract `alpha * other` from a tensor.",
+)
+
+sub = overload(
+    "sub",
+    "sub_plain",
+    "sub_scaled",
+    old_form=(("alpha",), 1),
+    alias=("subtract",),
+    inplace=True,
+    samples=lambda s: [s(s.tensor(3, 4), s.tensor(4)), s(s.tensor(3), 2)],
+    errors=lambda s: [(s(s.tensor(3, 4), s.tensor(3)), RuntimeError, "size")],
+    doc="Subtract: `self - alpha * other`.",
+)
+
+rsub = pointwise(
+    "rsub(Tensor self, Operand other, Scalar alpha=1) -> Tensor",
+    "other - alpha * self",
+    checks_kinds=True,
+    check=_check_scaled_subtraction,
+    dtypes=NUMBERS,
+    method=False,
+    samples=lambda s: [*s.binary(), s(s.tensor(3), s.tensor(2, 1), alpha=2)],
+    errors=lambda s: [
+        (s(s.mask(2), s.mask(2)), RuntimeError, "with two bool tensors is not supported"),
+    ],
+    doc="Subtract `alpha * self` from `other`: subtraction with the operands exchanged.",
+)
+
+
+@composite("positive(Tensor self) -> Tensor", samples=lambda s: [s(s.tensor(3, 4)), s(s.tensor())])
+def positive(self: Any) -> Any:
+    """Return the tensor itself: what `+x` means."""
+    if _is_bool(self):
+        raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
+    return self
+
+
+mul = pointwise(
+    "mul(Operand self, Operand other) -> Tensor",
+    "self * other",
+    exact_numbers=True,
+    numbers=True,
+    alias=("multiply",),
+    inplace=True,
+    samples=lambda s: s.binary(),
+    errors=lambda s: [(s(s.tensor(3, 4), s.tensor(3)), RuntimeError, "size")],
+    doc="Multiply two tensors; bools multiply as `and`.",
+)
+
+true_divide = pointwise(
+    "true_divide(Operand self, Operand other) -> Tensor",
+    "self / other",
+    exact_numbers=True,
+    numbers=True,
+    promote="float",
+    partials={"self": "1 / other", "other": "-(self / other) / other"},
+    inplace=True,
+    samples=lambda s: [*s.binary(nonzero=True), s(s.specials(), s.tensor())],
+    doc="Divide one tensor by another; the quotient of integers is a floating-point number.",
+)
+
+div_rounded = pointwise(
+    "div_rounded(Operand self, Operand other, *, str rounding_mode) -> Tensor",
+    {"trunc": "trunc_divide(self, other)", "floor": "floor_divide(self, other)"},
+    numbers=True,
+    dtypes=REAL_NUMBERS,
+    inplace=True,
+    function=False,
+    method=False,
+    oracle="div",
+    samples=lambda s: [
+        *s.binary(nonzero=True, rounding_mode="trunc"),
+        *s.binary(nonzero=True, rounding_mode="floor"),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(2, dtype="int64"), 0, rounding_mode="trunc"), RuntimeError,
+         "ZeroDivisionError"),
+        (s(s.tensor(2, dtype="int64"), 0, rounding_mode="floor"), RuntimeError,
+         "ZeroDivisionError"),
+    ],
+    doc="Divide and round the quotient towards zero (trunc) or towards minus infinity (floor).",
+)  # fmt: skip
+
+
+@composite(
+    "div_by_mode(Operand self, Operand other, *, str rounding_mode) -> Tensor",
+    inplace=True,
+    out=True,
+    function=False,
+    method=False,
+    dtypes=REAL_NUMBERS,
+    oracle="div",
+    samples=lambda s: [
+        s(s.tensor(3, 4), s.tensor(4, nonzero=True), rounding_mode="trunc"),
+        s(s.values([3, 1000, -9]), s.values([1.001, 3, 3.01]), rounding_mode="trunc"),
+        s(s.tensor(3), 2, rounding_mode="floor"),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(3), s.tensor(3), rounding_mode="up"), RuntimeError, "rounding_mode"),
+    ],
+)
+def div_by_mode(self: Any, other: Any, rounding_mode: str) -> Any:
+    """Divide and round the quotient; a quotient of halves is one before it is truncated.
+
+    Not that by a single element, which PyTorch divides by in float32.
+    """
+    if rounding_mode == "trunc" and _is_half(self) and _is_half(other) and other.numel() != 1:
+        return true_divide(self, other).trunc()
+    return div_rounded(self, other, rounding_mode=rounding_mode)
+
+
+def _is_half(operand: Any) -> bool:
+    return (
+        hasattr(operand, "numel")
+        and operand.dtype.itemsize == 2
+        and (operand.dtype.is_floating_point)
+    )
+
+
+def _check_unrounded(rounding_mode: Any) -> None:
+    if rounding_mode is not None:
+        raise TypeError(
+            "div(): argument 'rounding_mode' must be str or None, not "
+            f"{type(rounding_mode).__name__}"
+        )
+
+
+div_unrounded = pointwise(
+    "div_unrounded(Operand self, Operand other, *, any rounding_mode=None) -> Tensor",
+    "self / other",
+    numbers=True,
+    promote="float",
+    check=_check_unrounded,
+    partials={"self": "1 / other", "other": "-(self / other) / other"},
+    inplace=True,
+    function=False,
+    method=False,
+    oracle="div",
+    samples=lambda s: [s(s.tensor(3), s.tensor(3, nonzero=True), rounding_mode=None)],
+    doc="Divide without rounding.",
+)
+
+div = overload(
+    "div",
+    "true_divide",
+    "div_by_mode",
+    "div_unrounded",
+    alias=("divide",),
+    inplace=True,
+    samples=lambda s: [
+        s(s.tensor(3, 4), s.tensor(4, nonzero=True)),
+        s(s.tensor(3, 4), s.tensor(4, nonzero=True), rounding_mode=None),
+        *(
+            []
+            if s.is_complex
+            else [s(s.tensor(3), s.tensor(3, nonzero=True), rounding_mode="trunc")]
+        ),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(3), s.tensor(3), rounding_mode="up"), RuntimeError, "rounding_mode"),
+        (s(s.tensor(3), s.tensor(3), rounding_mode=1), TypeError, "rounding_mode"),
+    ],
+    doc="Divide; `rounding_mode` None is true division, 'trunc' and 'floor' round the quotient.",
+)
+
+floor_divide = pointwise(
+    "floor_divide(Operand self, Operand other) -> Tensor",
+    "floor_divide(self, other)",
+    numbers=True,
+    dtypes=REAL_NUMBERS,
+    inplace=True,
+    samples=lambda s: [*s.binary(nonzero=True), s(s.tensor(4), -2)],
+    errors=lambda s: [
+        (s(s.tensor(2, dtype="int64"), 0), RuntimeError, "ZeroDivisionError"),
+        (s(s.mask(2), s.mask(2)), RuntimeError, "not implemented"),
+    ],
+    doc="Divide and round the quotient towards minus infinity.",
+)
+
+remainder = pointwise(
+    "remainder(Operand self, Operand other) -> Tensor",
+    "remainder(self, other)",
+    dtypes=REAL_NUMBERS,
+    inplace=True,
+    samples=lambda s: [*s.binary(nonzero=True), s(s.tensor(4), -2)],
+    errors=lambda s: [(s(s.tensor(2, dtype="int64"), 0), RuntimeError, "ZeroDivisionError")],
+    doc="Compute Python's modulus `self - other * floor(self / other)`: it has `other`'s sign.",
+)
+
+fmod = pointwise(
+    "fmod(Tensor self, Operand other) -> Tensor",
+    "fmod(self, other)",
+    dtypes=REAL_NUMBERS,
+    inplace=True,
+    samples=lambda s: [*s.binary(nonzero=True), s(s.tensor(4), -2)],
+    errors=lambda s: [(s(s.tensor(2, dtype="int64"), 0), RuntimeError, "ZeroDivisionError")],
+    doc="Compute C's modulus `self - other * trunc(self / other)`: it has `self`'s sign.",
+)
+
+
+# Powers and roots
+
+
+def _check_pow(self: Any, exponent: Any) -> None:
+    negative = isinstance(exponent, int) and not isinstance(exponent, bool) and exponent < 0
+    if negative and _is_integral(self):
+        raise RuntimeError("Integers to negative integer powers are not allowed.")
+
+
+def _pow_samples(s: Any) -> list[Any]:
+    low, high = (0.2, 3.0) if s.is_floating or s.is_complex else (0, 4)
+    return [
+        *s.binary(low, high),
+        s(s.tensor(3, 4), 2),
+        s(s.tensor(3, 4), 3),
+        s(s.values([0, 1, 2]), 0),
+        s(2, s.tensor(3, low=low, high=high)),
+    ]
+
+
+pow = pointwise(
+    "pow(Operand self, Operand exponent) -> Tensor",
+    "self ** exponent", twin="power",
+    dtypes=NUMBERS,
+    check=_check_pow,
+    partials={
+        "self": "where(exponent == 0, 0, exponent * self ** (exponent - 1))",
+        "exponent": "where((self == 0) & (real(exponent) >= 0), 0, result * log(self))",
+    },
+    inplace=True,
+    samples=_pow_samples,
+    errors=lambda s: [
+        (s(s.tensor(2, dtype="int64"), -1), RuntimeError,
+         "Integers to negative integer powers are not allowed."),
+    ],
+    doc="Raise to a power. Integers stay integers and take no negative integer power.",
+)  # fmt: skip
+
+square = pointwise(
+    "square(Tensor self) -> Tensor",
+    "self * self",
+    promote="number",
+    dtypes=NUMBERS,
+    node="pow",
+    inplace=True,
+    samples=lambda s: s.unary(),
+    doc="Square every element.",
+)
+
+_bool_power = pointwise(
+    "_bool_power(Tensor self, Scalar exponent) -> Tensor",
+    "logical_or(self, logical_not(exponent))",
+    dtypes="bool",
+    vjp="none: bool has no derivatives",
+    inplace=True,
+    function=False,
+    method=False,
+    samples=lambda s: [s(s.mask(3, 4), True), s(s.mask(2, strided=True), False)],
+    oracle=lambda torch, x, exponent: torch.pow(x, exponent),
+    doc="Raise truth values to the power True, or False.",
+)
+
+_cube = pointwise(
+    "_cube(Tensor self) -> Tensor",
+    "self * self * self",
+    promote="number",
+    dtypes=NUMBERS,
+    partials={"self": "3 * (self * self)"},
+    node="pow",
+    inplace=True,
+    function=False,
+    method=False,
+    samples=lambda s: s.unary(),
+    oracle=lambda torch, x: x**3,
+    doc="Raise every element to the third power.",
+)
+
+sqrt = pointwise(
+    "sqrt(Tensor self) -> Tensor",
+    "sqrt(self)",
+    promote="float",
+    partials={"self": "0.5 / result"},
+    inplace=True,
+    samples=lambda s: s.unary(0.1, 9, specials=not s.is_complex),
+    doc="Compute the square root; NaN for negative real numbers.",
+)
+
+rsqrt = pointwise(
+    "rsqrt(Tensor self) -> Tensor",
+    "rsqrt(self)",
+    promote="float",
+    partials={"self": "-0.5 * result * result * result"},
+    inplace=True,
+    samples=lambda s: s.unary(0.25, 9),
+    doc="Compute the reciprocal of the square root.",
+)
+
+reciprocal = pointwise(
+    "reciprocal(Tensor self) -> Tensor",
+    "1 / self",
+    promote="float",
+    partials={"self": "-result * result"},
+    inplace=True,
+    samples=lambda s: s.unary(0.25, 4),
+    doc="Compute `1 / self`.",
+)
+
+hypot = pointwise(
+    "hypot(Tensor self, Tensor other) -> Tensor",
+    "hypot(self, other)",
+    dtypes="floating",
+    inplace=True,
+    samples=lambda s: s.binary(0.25, 4, number=False),
+    errors=lambda s: [
+        (s(s.tensor(2, dtype="int64"), s.tensor(2, dtype="int64")), RuntimeError,
+         "not implemented"),
+    ],
+    doc="Compute the hypotenuse `sqrt(self**2 + other**2)` without overflow on the way.",
+)  # fmt: skip
+
+
+# Signs
+
+
+def _check_negation(self: Any) -> None:
+    if _is_bool(self):
+        raise RuntimeError(
+            "Negation, the `-` operator, on a bool tensor is not supported. If you are trying "
+            "to invert a mask, use the `~` or `logical_not()` operator instead."
+        )
+
+
+neg = pointwise(
+    "neg(Tensor self) -> Tensor",
+    "-self",
+    check=_check_negation,
+    dtypes=NUMBERS,
+    alias=("negative",),
+    inplace=True,
+    strict_out_dtype=True,
+    samples=lambda s: s.unary(),
+    errors=lambda s: [(s(s.mask(2)), RuntimeError, "on a bool tensor is not supported")],
+    doc="Negate; unsigned integers wrap around.",
+)
+
+abs = pointwise(
+    "abs(Tensor self) -> Tensor",
+    "abs(self)",
+    dtypes=NUMBERS,
+    results=("real",),
+    vjp={"self": "g * sgn(self)"},
+    jvp={"self": "real(conj(sgn(self)) * self_t)"},
+    alias=("absolute",),
+    inplace=True,
+    strict_out_dtype=True,
+    samples=lambda s: s.unary(),
+    doc="Compute the absolute value: the modulus of a complex number, as a real tensor.",
+)
+
+sign = pointwise(
+    "sign(Tensor self) -> Tensor",
+    "sign(self)",
+    dtypes=REAL,
+    inplace=True,
+    strict_out_dtype=True,
+    samples=lambda s: s.unary(),
+    errors=lambda s: [(s(s.tensor(2, dtype="complex64")), RuntimeError, "sign")],
+    doc="Compute the sign, -1, 0 or 1; zero for NaN.",
+)
+
+sgn = pointwise(
+    "sgn(Tensor self) -> Tensor",
+    "sgn(self)",
+    inplace=True,
+    strict_out_dtype=True,
+    samples=lambda s: s.unary(specials=not s.is_complex),
+    doc="Compute the sign: for complex numbers `self / abs(self)`, zero at zero.",
+)
+
+copysign = pointwise(
+    "copysign(Tensor self, Operand other) -> Tensor",
+    "copysign(self, other)",
+    promote="float",
+    dtypes="floating",
+    inplace=True,
+    samples=lambda s: [*s.binary(), s(s.values([0.0, -0.0, 1.5]), -1.0)],
+    doc="Give `self` the sign of `other`, the sign of zero and NaN included.",
+)
+
+
+# Fused forms
+
+
+def _check_lerp(self: Any, end: Any) -> None:
+    if _is_integral(self) or _is_integral(end):
+        raise RuntimeError(
+            f"lerp: not implemented for integers, got {self.dtype} and {end.dtype}; "
+            "convert them with .to(dtype)"
+        )
+
+
+lerp = pointwise(
+    "lerp(Tensor self, Tensor end, Operand weight) -> Tensor",
+    "where(abs(weight) < 0.5, self + weight * (end - self), end - (end - self) * (1 - weight))",
+    exact_numbers=True,
+    check=_check_lerp,
+    dtypes="floating complex",
+    partials={"self": "1 - weight", "end": "weight", "weight": "end - self"},
+    inplace=True,
+    samples=lambda s: [
+        s(s.tensor(3, 4), s.tensor(3, 4), 0.3),
+        s(s.tensor(3, 4), s.tensor(4), s.tensor(3, 1, low=0, high=1)),
+        s(s.tensor(), s.tensor(2), 0.75),
+        s(s.tensor(0, 2), s.tensor(0, 2), 0.5),
+    ],
+    doc="Interpolate linearly: `self + weight * (end - self)`, exact at both ends.",
+)
+
+addcmul = pointwise(
+    "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
+    "self + value * tensor1 * tensor2",
+    old_form=(("value",), 2),
+    dtypes=NUMBERS,
+    inplace=True,
+    samples=lambda s: [
+        s(s.tensor(3, 4), s.tensor(3, 4), s.tensor(3, 4)),
+        s(s.tensor(3, 4), s.tensor(4), s.tensor(3, 1), value=2),
+        s(s.tensor(2, 3, strided=True), s.tensor(3, strided=True), s.tensor()),
+    ],
+    doc="Add a product: `self + value * tensor1 * tensor2`.",
+)
+
+addcdiv = pointwise(
+    "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
+    "self + value * tensor1 / tensor2",
+    old_form=(("value",), 2),
+    dtypes="floating complex",
+    inplace=True,
+    samples=lambda s: [
+        s(s.tensor(3, 4), s.tensor(3, 4), s.tensor(3, 4, nonzero=True)),
+        s(s.tensor(3, 4), s.tensor(4), s.tensor(3, 1, nonzero=True), value=2),
+    ],
+    errors=lambda s: [
+        (s(*[s.tensor(2, dtype="int64", nonzero=True)] * 3), RuntimeError, "addcdiv"),
+    ],
+    doc="Add a quotient: `self + value * tensor1 / tensor2`.",
+)
+
+
+def _check_step(self: Any, values: Any) -> None:
+    if self.dtype != values.dtype:
+        raise RuntimeError(
+            "heaviside is not yet implemented for tensors with different dtypes: got "
+            f"{self.dtype} and {values.dtype}; convert one with .to(dtype)"
+        )
+
+
+heaviside = pointwise(
+    "heaviside(Tensor self, Tensor values) -> Tensor",
+    "where(self == 0, values, where(self > 0, 1, 0))",
+    check=_check_step,
+    dtypes=REAL,
+    strict_out_dtype=True,
+    vjp="none: a step function, as in PyTorch",
+    inplace=True,
+    samples=lambda s: [s(s.tensor(3, 4), s.tensor(4)), s(s.values([0, 1, 0]), s.tensor())],
+    errors=lambda s: [(s(s.tensor(2), s.integers(0, 2, 2)), RuntimeError, "different dtypes")],
+    doc="Compute the step function: 0 below zero and of NaN, 1 above, `values` at zero.",
+)

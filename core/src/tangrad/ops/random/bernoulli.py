@@ -1,0 +1,187 @@
+"""Define the ops that keep or drop elements at random: Bernoulli numbers and dropout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tangrad
+from tangrad import _C
+from tangrad.ops.definition.define import composite, op, overload, pointwise
+from tangrad.ops.random import sequential as random_sequential
+from tangrad.ops.random.uniform_normal import require_floating, width_of, words_of
+from tangrad.ops.views.movement import numel_of
+from tangrad.random import philox
+
+
+def _bernoulli_reference(np: Any, self: Any, seed: int, offset: int) -> Any:
+    if self.size and not ((self >= 0) & (self <= 1)).all():
+        raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true for every probability")
+    chosen = philox.bernoulli(seed, offset, self.reshape(-1), int(self.size), width_of(self))
+    return chosen.reshape(self.shape).astype(self.dtype)
+
+
+bernoulli_tensor = op(
+    "bernoulli_tensor(Tensor self, *, generator? generator=None) -> Tensor",
+    strict_out=True,
+    dtypes="floating",
+    check=lambda self: require_floating("bernoulli", self),
+    shape=lambda self: self.shape,
+    random=True,
+    sequential=random_sequential.bernoulli_tensor,
+    words=words_of("bernoulli"),
+    reference=_bernoulli_reference,
+    vjp={"self": lambda g: g.new_zeros(g.shape)},
+    jvp=lambda self: tangrad.zeros_like(self),
+    batch=None,
+    function=False,
+    method=False,
+    samples=lambda s: [s(s.tensor(2, 3, low=0, high=1)), s(s.tensor(low=0, high=1))],
+    oracle="bernoulli",
+    doc="Draw 1 with the probability that each element states, else 0.",
+)
+
+
+def _check_probability(name: str, p: float) -> None:
+    if not 0 <= p <= 1:
+        raise RuntimeError(f"{name} expects p to be in [0, 1], but got p={p}")
+
+
+bernoulli_number_ = op(
+    "bernoulli_number_(Tensor! self, float p=0.5, *, generator? generator=None) -> Tensor",
+    check=lambda p: _check_probability("bernoulli_", p),
+    random=True,
+    sequential=random_sequential.bernoulli,
+    words=lambda self: philox.words_for("bernoulli float32", numel_of(self.shape)),
+    reference=lambda np, self, p, seed, offset: (
+        philox.bernoulli(seed, offset, p, int(self.size)).reshape(self.shape).astype(self.dtype)
+    ),
+    vjp={"self": lambda g: g.new_zeros(g.shape)},
+    jvp=lambda self: tangrad.zeros_like(self),
+    batch=None,
+    function=False,
+    method=False,
+    oracle=lambda torch, x, *p: x.bernoulli_(*p),
+    samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(4), 0.25), s(s.tensor(3), 1.0)],
+    errors=lambda s: [(s(s.tensor(2), 1.5), RuntimeError, "p to be in|p_in")],
+    doc="Overwrite a tensor by 1 with probability p, else 0.",
+)
+
+
+@composite(
+    "bernoulli_elements_(Tensor! self, Tensor p, *, generator? generator=None) -> Tensor",
+    random=True,
+    function=False,
+    method=False,
+    oracle=lambda torch, x, p: x.bernoulli_(p),
+    samples=lambda s: [
+        s(s.tensor(2, 3), s.tensor(2, 3, low=0, high=1, dtype="float64")),
+        s(s.tensor(2, 3), s.tensor(3, low=0, high=1, dtype="float32")),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(2), s.tensor(3, low=0, high=1, dtype="float32")), RuntimeError, "must match"),
+        (s(s.tensor(2), s.tensor(2, low=2, high=3, dtype="float32")), RuntimeError, "p_in"),
+    ],
+)
+def bernoulli_elements_(self: Any, p: Any, generator: Any) -> Any:
+    """Overwrite a tensor by 1 with the probabilities of another, which is broadcast, else 0."""
+    return self.copy_(tangrad.bernoulli(p.expand(self.shape), generator=generator))
+
+
+bernoulli_ = overload("bernoulli_", "bernoulli_number_", "bernoulli_elements_", function=False)
+
+
+@composite(
+    "bernoulli_p(Tensor self, float p, *, generator? generator=None) -> Tensor",
+    strict_out=True,
+    random=True,
+    function=False,
+    method=False,
+    samples=lambda s: [s(s.tensor(2, 3), 0.5)],
+    oracle="bernoulli",
+)
+def bernoulli_p(self: Any, p: float, generator: Any) -> Any:
+    """Draw 1 with probability p, else 0, in the shape and dtype of a tensor."""
+    drawn = self.clone() if self.requires_grad else tangrad.empty_like(self)
+    return drawn.bernoulli_(p, generator=generator)
+
+
+bernoulli = overload("bernoulli", "bernoulli_tensor", "bernoulli_p")
+
+dropout_mask_scale = pointwise(
+    "dropout_mask_scale(Tensor self, float p, int seed, int offset) -> Tensor",
+    "where(philox_uniform(seed, offset) >= p, self * (1 / (1 - p)), self * 0)",
+    batch=None,
+    dtypes="floating complex",
+    partials={
+        "self": "where(philox_uniform(seed, offset) >= p, (1 / (1 - p)), 0)",
+    },
+    function=False,
+    method=False,
+    samples=lambda s: [s(s.tensor(2, 3), 0.5, 7, 0), s(s.tensor(4), 0.25, 7, 3)],
+    doc="Zero the elements whose random number is below p; scale the others by 1 / (1 - p).",
+)
+
+
+def _dropout_reference(np: Any, self: Any, p: float, seed: int, offset: int) -> Any:
+    kept = philox.uniform(seed, offset, int(self.size)).reshape(self.shape) >= np.float32(p)
+    return np.where(kept, self * self.dtype.type(1 / (1 - p)), self * 0).astype(self.dtype)
+
+
+native_dropout = op(
+    "native_dropout(Tensor self, float p, *, generator? generator=None) -> Tensor",
+    dtypes="floating complex",
+    check=lambda self: require_floating("dropout", self),
+    shape=lambda self: self.shape,
+    random=True,
+    words=lambda self: numel_of(self.shape),
+    reference=_dropout_reference,
+    decompose=lambda self, p, seed, offset: dropout_mask_scale(self, p, seed, offset),
+    vjp={"self": lambda g, p, seed, offset: dropout_mask_scale(g, p, seed, offset)},
+    jvp=lambda self_t, p, seed, offset: dropout_mask_scale(self_t, p, seed, offset),
+    batch="dims",
+    function=False,
+    method=False,
+    samples=lambda s: [s(s.tensor(2, 3), 0.5), s(s.tensor(4), 0.25)],
+    oracle="nn.functional.dropout",
+    doc="Apply dropout_mask_scale with numbers of the generator.",
+)
+
+
+def _dropped(input: Any, p: float) -> Any:
+    stack = _C.get_intercept()
+    engine = random_sequential.engine_of(None, input.device)
+    if engine is None and (stack is None or not stack.levels):
+        return native_dropout(input, p)
+    # Samples of a vmap may draw differently, and a sequential engine cannot draw again: there is
+    # no seed that backward could save.
+    kept = tangrad.empty_like(input).bernoulli_(1 - p)
+    return input * (kept.div_(1 - p) if engine is not None else kept * (1 / (1 - p)))
+
+
+@composite(
+    "dropout(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor",
+    random=True,
+    dtypes="floating complex",
+    namespace="nn",
+    samples=lambda s: [
+        s(s.tensor(2, 3), 0.5, True),
+        s(s.tensor(2, 3), 0.5, False),
+        s(s.tensor(4), 0.0),
+        s(s.tensor(4), 1.0),
+    ],
+    oracle="nn.functional.dropout",
+    errors=lambda s: [
+        (s(s.tensor(2), 1.5), ValueError, "dropout probability has to be between 0 and 1")
+    ],
+)
+def dropout(input: Any, p: float, training: bool, inplace: bool) -> Any:
+    """Zero elements with probability p and scale the others by 1 / (1 - p), in training.
+
+    Srivastava et al.: "Dropout: a simple way to prevent neural networks from overfitting", 2014.
+    """
+    if not 0 <= p <= 1:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+    if not training or p == 0 or input.numel() == 0:
+        return input
+    result = input * 0 if p == 1 else _dropped(input, p)
+    return input.copy_(result) if inplace else result

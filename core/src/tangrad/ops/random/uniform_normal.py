@@ -1,0 +1,679 @@
+"""Define the ops that draw random numbers.
+
+All numbers are functions of (seed, offset, position), see `tangrad.random.philox`: the core
+draws seed and offset from a generator once per call, and every device computes the same bits.
+"""
+
+from __future__ import annotations
+
+import warnings
+from functools import cache
+from typing import Any
+
+import tangrad
+from tangrad import _C
+from tangrad.ops.definition.define import composite, op, overload
+from tangrad.ops.random import sequential as random_sequential
+from tangrad.ops.refusal import refuse_values
+from tangrad.ops.views.movement import Ints, dtype_name, numel_of
+from tangrad.random import philox
+
+
+def _kind(self: Any) -> str:
+    """Name the width of the numbers drawn for a dtype: all but float64 draw float32."""
+    return "float64" if dtype_name(self.dtype) in ("float64", "complex128") else "float32"
+
+
+def words_of(kind: str) -> Any:
+    """Return the function from a tensor to how many words its elements take."""
+    by_dtype: dict[Any, int] = {}
+
+    def words(self: Any) -> int:
+        each = by_dtype.get(self.dtype)
+        if each is None:
+            parts = 2 if self.dtype.is_complex else 1
+            each = by_dtype[self.dtype] = philox.words_for(f"{kind} {_kind(self)}", parts)
+        return each * int(self.numel())
+
+    return words
+
+
+def _drawn(np: Any, self: Any, values: Any) -> Any:
+    """Shape flat numbers like a tensor; a complex one takes pairs."""
+    if np.iscomplexobj(self):
+        values = values[0::2] + 1j * values[1::2]
+    return values.reshape(self.shape).astype(self.dtype)
+
+
+def _scalars(self: Any) -> int:
+    return int(self.size) * (2 if self.dtype.kind == "c" else 1)
+
+
+def width_of(self: Any) -> str:
+    return "float64" if str(self.dtype) in ("float64", "complex128") else "float32"
+
+
+def require_floating(name: str, self: Any) -> None:
+    if not (self.dtype.is_floating_point or self.dtype.is_complex):
+        raise NotImplementedError(f'"{name}" not implemented for {self.dtype}')
+
+
+# In place --------------------------------------------------------------------------------------
+
+
+@cache
+def _greatest(dtype: Any) -> float:
+    greatest: float = tangrad.finfo(dtype).max
+    return greatest
+
+
+def _check_uniform(self: Any, from_: float, to: float) -> None:
+    require_floating("uniform_", self)
+    if from_ > to:
+        raise RuntimeError(
+            f"uniform_ expects to return a [from, to) range, but found from={from_} > to={to}"
+        )
+    greatest = _greatest(self.dtype)
+    if to - from_ > greatest or from_ < -greatest or to > greatest:
+        raise RuntimeError(
+            f"uniform_: from={from_}, to={to} and their distance must not exceed {greatest}, the "
+            f"greatest {self.dtype}"
+        )
+
+
+def _uniform_reference(
+    np: Any, self: Any, self_meta: Any, from_: float, to: float, seed: int, offset: int
+) -> Any:
+    name = dtype_name(self_meta.dtype)
+    width = name if name in ("float16", "bfloat16") else width_of(self)
+    values = philox.uniform(seed, offset, _scalars(self), width).astype(width_of(self), copy=False)
+    scaled = values * values.dtype.type(to - from_) + values.dtype.type(from_)
+    return _drawn(np, self, scaled)
+
+
+uniform_ = op(
+    "uniform_(Tensor! self, float from_=0.0, float to=1.0, *, generator? generator=None) -> Tensor",
+    dtypes="floating complex",
+    check=_check_uniform,
+    random=True,
+    sequential=random_sequential.uniform,
+    words=words_of("uniform"),
+    reference=_uniform_reference,
+    vjp={"self": lambda g: g.new_zeros(g.shape)},
+    jvp=lambda self: tangrad.zeros_like(self),
+    batch=None,
+    function=False,
+    samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(4), -2.0, 3.0), s(s.tensor(0))],
+    errors=lambda s: [
+        (s(s.tensor(2), 2.0, 1.0), RuntimeError, "range"),
+        (s(s.tensor(2, dtype="float32"), -3e38, 3e38), RuntimeError, "to"),
+    ],
+    doc="Overwrite a tensor by numbers uniform on [from_, to).",
+)
+
+
+def _check_normal(self: Any, std: float) -> None:
+    if self.numel():
+        require_floating("normal_", self)
+    if std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+
+
+def _normal_reference(np: Any, self: Any, mean: float, std: float, seed: int, offset: int) -> Any:
+    values = philox.normal(seed, offset, _scalars(self), width_of(self))
+    if np.iscomplexobj(self):
+        std = std * 0.5**0.5
+    return _drawn(np, self, (values * std + mean).astype(values.dtype))
+
+
+normal_ = op(
+    "normal_(Tensor! self, float mean=0.0, float std=1.0, *, generator? generator=None) -> Tensor",
+    dtypes="floating complex",
+    check=_check_normal,
+    random=True,
+    sequential=random_sequential.normal,
+    words=words_of("normal"),
+    reference=_normal_reference,
+    vjp={"self": lambda g: g.new_zeros(g.shape)},
+    jvp=lambda self: tangrad.zeros_like(self),
+    batch=None,
+    function=False,
+    samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(4), -2.0, 3.0), s(s.tensor(0))],
+    errors=lambda s: [(s(s.tensor(2), 0.0, -1.0), RuntimeError, "std >= 0")],
+    doc="Overwrite a tensor by normally distributed numbers.",
+)
+
+
+def _check_exponential(self: Any, lambd: float) -> None:
+    require_floating("exponential_", self)
+    if lambd <= 0:
+        raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
+
+
+exponential_ = op(
+    "exponential_(Tensor! self, float lambd=1.0, *, generator? generator=None) -> Tensor",
+    dtypes="floating",
+    check=_check_exponential,
+    random=True,
+    sequential=random_sequential.exponential,
+    words=words_of("exponential"),
+    reference=lambda np, self, lambd, seed, offset: _drawn(
+        np, self, philox.exponential(seed, offset, _scalars(self), lambd, width_of(self))
+    ),
+    vjp={"self": lambda g: g.new_zeros(g.shape)},
+    jvp=lambda self: tangrad.zeros_like(self),
+    batch=None,
+    function=False,
+    samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(4), 2.0)],
+    errors=lambda s: [(s(s.tensor(2), 0.0), RuntimeError, "lambda > 0")],
+    doc="Overwrite a tensor by exponentially distributed numbers of rate lambd.",
+)
+
+_EXACT_BITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
+_INTEGER_ENDS = {
+    "bool": 2,
+    "uint8": 2**8,
+    "int8": 2**7,
+    "int16": 2**15,
+    "int32": 2**31,
+    "int64": 2**63,
+}
+
+
+# PyTorch draws these from a start on, but not without one.
+_UNSIGNED_ENDS = {"uint16": 2**16, "uint32": 2**32}
+
+
+def _random_end(self: Any, to: int | None) -> int:
+    if to is not None:
+        return to
+    name = dtype_name(self.dtype)
+    if name in _EXACT_BITS:
+        return int(2 ** _EXACT_BITS[name] + 1)
+    if name not in _INTEGER_ENDS:
+        raise RuntimeError(f'"random_" not implemented for {self.dtype}')
+    # An end is an int64 itself: the greatest of them is not drawn.
+    return min(_INTEGER_ENDS[name], 2**63 - 1)
+
+
+# Beyond these a draw cannot be stored; wider floating-point numbers hold any int64.
+_BOUNDS = {
+    **{k: (0 if k in ("bool", "uint8") else -end, end - 1) for k, end in _INTEGER_ENDS.items()},
+    "uint16": (0, 2**16 - 1),
+    "uint32": (0, 2**32 - 1),
+    "float16": (-65504, 65504),
+}
+
+
+def _check_random(self: Any, from_: int, to: int | None) -> None:
+    end = _random_end(self, to)
+    if from_ >= end:
+        raise RuntimeError(
+            f"random_ expects 'from' to be less than 'to', but got from={from_} >= to={end}"
+        )
+    kind = dtype_name(self.dtype)
+    least, greatest = _BOUNDS.get(kind, (-(2**63), 2**63))
+    exact = _EXACT_BITS.get(kind, 64)
+    for name, bound in (("from", from_), ("to - 1", end - 1)):
+        if not least <= bound <= greatest:
+            raise RuntimeError(f"random_: {name} is out of bounds for {self.dtype}: {bound}")
+        if abs(bound) > 2**exact:
+            text = f"random_: {name} is out of bounds [-(2^{exact}), 2^{exact}]: {bound}; numbers "
+            _C.keep_no_plan()
+            warnings.warn(f"{text}beyond are rounded by {self.dtype}", UserWarning, stacklevel=4)
+
+
+random_between = op(
+    "random_between_(Tensor! self, int from_, int to, *, generator? generator=None) -> Tensor",
+    check=_check_random,
+    random=True,
+    sequential=random_sequential.random_between,
+    words=lambda self: philox.words_for("randint", numel_of(self.shape)),
+    reference=lambda np, self, from_, to, seed, offset: (
+        philox.randint(seed, offset, int(self.size), from_, to)
+        .reshape(self.shape)
+        .astype(self.dtype)
+    ),
+    vjp={"self": lambda g: g.new_zeros(g.shape)},
+    jvp=lambda self: tangrad.zeros_like(self),
+    batch=None,
+    function=False,
+    method=False,
+    samples=lambda s: [s(s.tensor(2, 3), 0, 5), s(s.tensor(4), -1, 2)],
+    oracle=lambda torch, x, low, high: x.random_(low, high),
+    errors=lambda s: [
+        (s(s.tensor(2), 2, 2), RuntimeError, "less than"),
+        (s(s.tensor(2, dtype="uint8"), -1, 2), RuntimeError, "from is out of bounds"),
+        (s(s.tensor(2, dtype="bool"), 0, 3), RuntimeError, "to - 1 is out of bounds"),
+        (s(s.tensor(2, dtype="float16"), 0, 70000), RuntimeError, "to - 1 is out of bounds"),
+    ],
+    doc="Overwrite a tensor by integers uniform on [from_, to).",
+)
+
+
+@composite(
+    "random_full_(Tensor! self, *, generator? generator=None) -> Tensor",
+    random=True,
+    function=False,
+    method=False,
+    samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(3, dtype="int64"))],
+    oracle=lambda torch, x: x.random_(),
+)
+def random_full_(self: Any, generator: Any) -> Any:
+    """Overwrite a tensor by integers from 0 to the greatest that the dtype represents exactly."""
+    engine = random_sequential.engine_of(generator, self.device)
+    end = _random_end(self, None)
+    if engine is not None:
+        return random_sequential.random_in_full(self, engine)
+    return random_between(self, 0, end, generator=generator)
+
+
+@composite(
+    "random_below_(Tensor! self, int to, *, generator? generator=None) -> Tensor",
+    random=True,
+    function=False,
+    method=False,
+    samples=lambda s: [s(s.tensor(2, 3), 5), s(s.tensor(2, 3), to=2)],
+    oracle=lambda torch, x, to: x.random_(to),
+)
+def random_below_(self: Any, to: int, generator: Any) -> Any:
+    """Overwrite a tensor by integers uniform on [0, to)."""
+    return random_between(self, 0, to, generator=generator)
+
+
+@composite(
+    "random_from_(Tensor! self, int from_, int? to, *, generator? generator=None) -> Tensor",
+    random=True,
+    function=False,
+    method=False,
+    names={"from": "from_"},
+    samples=lambda s: [s(s.tensor(4), 1, 3), s(s.tensor(4), 5, None), s(s.tensor(4), 0, to=None)],
+    oracle=lambda torch, x, low, to: x.random_(low, to),
+)
+def random_from_(self: Any, from_: int, to: int | None, generator: Any) -> Any:
+    """Overwrite a tensor by integers uniform on [from_, to).
+
+    Without an end they range up to the greatest that the dtype represents exactly.
+    """
+    if to is None:
+        to = _UNSIGNED_ENDS.get(dtype_name(self.dtype))
+    return random_between(self, from_, _random_end(self, to), generator=generator)
+
+
+random_ = overload(
+    "random_",
+    "random_full_",
+    "random_below_",
+    "random_from_",
+    function=False,
+    samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor(2, 3), 5), s(s.tensor(4), 1, 3)],
+    doc="Overwrite a tensor by random integers; one argument alone is where they end.",
+)
+
+
+# Creation --------------------------------------------------------------------------------------
+
+
+@composite(
+    "rand(int[] size, *, generator? generator=None, dtype? dtype=None, layout? layout=None,"
+    " device? device=None, bool requires_grad=False, bool pin_memory=False,"
+    " Tensor? out=None) -> Tensor",
+    twin="rand",
+    random=True,
+    dtypes="floating",
+    samples=lambda s: [s((2, 3)), s(())],
+    errors=lambda s: [(s((2, -1)), RuntimeError, "negative dimension")],
+)
+def rand(
+    size: Ints,
+    generator: Any,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    pin_memory: bool,
+    out: Any,
+) -> Any:
+    """Draw a tensor of numbers uniform on [0, 1)."""
+    drawn = tangrad.empty(size, dtype=dtype, device=device, out=out)
+    drawn = drawn.uniform_(generator=generator)
+    return drawn.requires_grad_() if requires_grad else drawn
+
+
+@composite(
+    "randn(int[] size, *, generator? generator=None, dtype? dtype=None, layout? layout=None,"
+    " device? device=None, bool requires_grad=False, bool pin_memory=False,"
+    " Tensor? out=None) -> Tensor",
+    twin="randn",
+    random=True,
+    samples=lambda s: [s((2, 3)), s(())],
+    errors=lambda s: [(s((2, -1)), RuntimeError, "negative dimension")],
+)
+def randn(
+    size: Ints,
+    generator: Any,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    pin_memory: bool,
+    out: Any,
+) -> Any:
+    """Draw a tensor of standard normal numbers."""
+    drawn = tangrad.empty(size, dtype=dtype, device=device, out=out)
+    drawn = drawn.normal_(generator=generator)
+    return drawn.requires_grad_() if requires_grad else drawn
+
+
+@composite(
+    "randint_between(int low, int high, int[] size, *, generator? generator=None,"
+    " dtype? dtype=None, layout? layout=None, device? device=None, bool requires_grad=False,"
+    " bool pin_memory=False, Tensor? out=None) -> Tensor",
+    twin="randint_between",
+    random=True,
+    function=False,
+    samples=lambda s: [s(0, 5, (2, 3)), s(-3, 3, (4,))],
+    oracle="randint",
+    errors=lambda s: [(s(2, 2, (1,)), RuntimeError, "less than")],
+)
+def randint_between(
+    low: int,
+    high: int,
+    size: Ints,
+    generator: Any,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    pin_memory: bool,
+    out: Any,
+) -> Any:
+    """Draw a tensor of integers uniform on [low, high)."""
+    dtype = tangrad.int64 if dtype is None and out is None else dtype
+    drawn = tangrad.empty(size, dtype=dtype, device=device, out=out)
+    drawn = drawn.random_(low, high, generator=generator)
+    return drawn.requires_grad_() if requires_grad else drawn
+
+
+@composite(
+    "randint_below(int high, int[] size, *, generator? generator=None, dtype? dtype=None,"
+    " layout? layout=None, device? device=None, bool requires_grad=False,"
+    " bool pin_memory=False, Tensor? out=None) -> Tensor",
+    twin="randint_below",
+    random=True,
+    function=False,
+    samples=lambda s: [s(5, (2, 3)), s(1, (4,))],
+    oracle="randint",
+)
+def randint_below(
+    high: int,
+    size: Ints,
+    generator: Any,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    pin_memory: bool,
+    out: Any,
+) -> Any:
+    """Draw a tensor of integers uniform on [0, high)."""
+    return randint_between(
+        0,
+        high,
+        size,
+        generator=generator,
+        dtype=dtype,
+        device=device,
+        requires_grad=requires_grad,
+        out=out,
+    )
+
+
+randint = overload("randint", "randint_between", "randint_below")
+
+_permutation_of = op(
+    "_permutation_of(Tensor! self, *, generator? generator=None) -> Tensor",
+    random=True,
+    sequential=random_sequential.permutation,
+    words=lambda self: philox.words_for("randperm", self.shape[0]),
+    reference=lambda np, self, seed, offset: philox.randperm(seed, offset, self.shape[0]).astype(
+        self.dtype
+    ),
+    vjp="none: integer output",
+    batch=None,
+    function=False,
+    method=False,
+    samples=lambda s: [s(s.integers(0, 5, 5))],
+    doc="Overwrite a vector by a random permutation of its positions.",
+)
+
+
+def _check_permutation(n: int, dtype: Any) -> None:
+    name = dtype_name(dtype)
+    most = 2 ** _EXACT_BITS[name] if name in _EXACT_BITS else _BOUNDS.get(name, (0, n))[1]
+    most += 1
+    if n > most:
+        raise RuntimeError(f"n cannot be greater than {most} for {dtype}, got {n}: overflow")
+
+
+@composite(
+    "randperm(int n, *, generator? generator=None, dtype? dtype=None, layout? layout=None,"
+    " device? device=None, bool requires_grad=False, bool pin_memory=False,"
+    " Tensor? out=None) -> Tensor",
+    random=True,
+    samples=lambda s: [s(5), s(0), s(1)],
+    errors=lambda s: [(s(-1), RuntimeError, "n must be non-negative")],
+)
+def randperm(
+    n: int,
+    generator: Any,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    pin_memory: bool,
+    out: Any,
+) -> Any:
+    """Draw a permutation of the integers from 0 to n - 1."""
+    if n < 0:
+        raise RuntimeError(f"n must be non-negative, got {n}")
+    dtype = tangrad.int64 if dtype is None and out is None else dtype
+    _check_permutation(n, dtype if out is None else out.dtype)
+    empty = tangrad.empty((n,), dtype=dtype, device=device, out=out)
+    drawn = _permutation_of(empty, generator=generator)
+    return drawn.requires_grad_() if requires_grad else drawn
+
+
+@composite(
+    "rand_like(Tensor input, *, dtype? dtype=None, layout? layout=None, device? device=None,"
+    " bool requires_grad=False, bool pin_memory=False, memory_format? memory_format=None,"
+    " generator? generator=None) -> Tensor",
+    random=True,
+    dtypes="floating",
+    method=False,
+    samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor())],
+)
+def rand_like(
+    input: Any,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    pin_memory: bool,
+    memory_format: Any,
+    generator: Any,
+) -> Any:
+    """Draw numbers uniform on [0, 1) in the shape, dtype and device of a tensor."""
+    drawn = tangrad.empty_like(input, dtype=dtype, device=device, memory_format=memory_format)
+    drawn = drawn.uniform_(generator=generator)
+    return drawn.requires_grad_() if requires_grad else drawn
+
+
+@composite(
+    "randn_like(Tensor input, *, dtype? dtype=None, layout? layout=None, device? device=None,"
+    " bool requires_grad=False, bool pin_memory=False, memory_format? memory_format=None,"
+    " generator? generator=None) -> Tensor",
+    random=True,
+    dtypes="floating",
+    method=False,
+    samples=lambda s: [s(s.tensor(2, 3)), s(s.tensor())],
+)
+def randn_like(
+    input: Any,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    pin_memory: bool,
+    memory_format: Any,
+    generator: Any,
+) -> Any:
+    """Draw standard normal numbers in the shape, dtype and device of a tensor."""
+    drawn = tangrad.empty_like(input, dtype=dtype, device=device, memory_format=memory_format)
+    drawn = drawn.normal_(generator=generator)
+    return drawn.requires_grad_() if requires_grad else drawn
+
+
+@composite(
+    "randint_like(Tensor input, int low, int? high=None, *, dtype? dtype=None,"
+    " layout? layout=None, device? device=None, bool requires_grad=False,"
+    " bool pin_memory=False, memory_format? memory_format=None, generator? generator=None)"
+    " -> Tensor",
+    random=True,
+    method=False,
+    samples=lambda s: [s(s.tensor(2, 3), 5), s(s.tensor(4), -2, 3)],
+)
+def randint_like(
+    input: Any,
+    low: int,
+    high: int | None,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    pin_memory: bool,
+    memory_format: Any,
+    generator: Any,
+) -> Any:
+    """Draw integers uniform on [low, high) in the shape, dtype and device of a tensor.
+
+    One number alone is `high`, and `low` is 0.
+    """
+    low, high = (0, low) if high is None else (low, high)
+    drawn = tangrad.empty_like(input, dtype=dtype, device=device, memory_format=memory_format)
+    drawn = drawn.random_(low, high, generator=generator)
+    return drawn.requires_grad_() if requires_grad else drawn
+
+
+@composite(
+    "normal(any mean, any std=1.0, int[]? size=None, *, generator? generator=None,"
+    " dtype? dtype=None, layout? layout=None, device? device=None, bool requires_grad=False,"
+    " bool pin_memory=False) -> Tensor",
+    out=True,
+    random=True,
+    dtypes="floating",
+    samples=lambda s: [
+        s(0.0, 1.0, (2, 3)),
+        s(s.tensor(3), 1.0),
+        s(0.0, s.tensor(3, low=0)),
+        s(s.tensor(3), s.tensor(2, 1, low=0)),
+    ],
+    errors=lambda s: [(s(0.0, -1.0, (2,)), RuntimeError, "std >= 0")],
+)
+def normal(
+    mean: Any,
+    std: Any,
+    size: Any,
+    generator: Any,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    pin_memory: bool,
+) -> Any:
+    """Draw normally distributed numbers.
+
+    Args:
+        mean: a number with `size`, or a tensor of means.
+        std: a number, or a tensor of standard deviations.
+        size: shape of the result when both are numbers.
+    """
+    tensors = [x for x in (mean, std) if hasattr(x, "shape")]
+    if not tensors:
+        if size is None:
+            raise TypeError("normal() with two numbers needs a size")
+        drawn = tangrad.empty(size, dtype=dtype, device=device)
+        drawn = drawn.normal_(mean, std, generator=generator)
+        return drawn.requires_grad_() if requires_grad else drawn
+    shape = tangrad.broadcast_shapes(*(x.shape for x in tensors))
+    if hasattr(std, "shape"):
+        refuse_values(std < 0, "normal expects all elements of std >= 0.0")
+    if not hasattr(std, "shape") and std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+    if any(x.requires_grad for x in tensors):
+        # Recorded, with gradients of zero: drawing does not pass them.
+        noise = (tensors[0] + tensors[-1]).normal_(generator=generator)
+        mean, std = (x.detach() if hasattr(x, "shape") else x for x in (mean, std))
+    else:
+        noise = tangrad.empty(shape, dtype=tensors[0].dtype, device=tensors[0].device)
+        noise = noise.normal_(generator=generator)
+    return noise * std + mean
+
+
+def _check_weights(weights: Any) -> None:
+    refuse_values(
+        (weights < 0) | ~weights.isfinite(),
+        "probability tensor contains either `inf`, `nan` or element < 0",
+    )
+    refuse_values(
+        weights.sum(-1) == 0, "invalid multinomial distribution (sum of probabilities <= 0)"
+    )
+
+
+@composite(
+    "multinomial(Tensor input, int num_samples, bool replacement=False, *,"
+    " generator? generator=None) -> Tensor",
+    strict_out_dtype=True,
+    out=True,
+    random=True,
+    dtypes="floating",
+    samples=lambda s: [
+        s(s.tensor(4, low=0.5, high=1), 2),
+        s(s.tensor(2, 3, low=0.5, high=1), 5, True),
+    ],
+    errors=lambda s: [
+        (s(s.tensor(3, low=0.5, high=1), 4), RuntimeError, "without replacement"),
+        (s(s.tensor(3, low=0.5, high=1), 0), RuntimeError, "n_sample <= 0|num_samples"),
+    ],
+)
+def multinomial(input: Any, num_samples: int, replacement: bool, generator: Any) -> Any:
+    """Draw indices of the last dimension with probabilities proportional to its elements.
+
+    Without replacement the indices of the greatest p / e, e exponentially distributed, are
+    taken (Efraimidis, Spirakis: "Weighted random sampling with a reservoir", 2006).
+    """
+    if input.ndim not in (1, 2):
+        raise RuntimeError(f"prob_dist must be 1 or 2 dim, got shape {list(input.shape)}")
+    require_floating("multinomial", input)
+    if num_samples <= 0:
+        raise RuntimeError(f"cannot sample n_sample <= 0 samples, got num_samples={num_samples}")
+    if not replacement and num_samples > input.shape[-1]:
+        raise RuntimeError(
+            "cannot sample n_sample > prob_dist.size(-1) samples without replacement, got "
+            f"{num_samples} > {input.shape[-1]}"
+        )
+    weights = input.detach()
+    _check_weights(weights)
+    engine = random_sequential.engine_of(generator, weights.device)
+    if engine is not None and num_samples == 1:
+        replacement = False  # PyTorch takes one index the faster way
+    if not replacement:
+        race = weights / tangrad.empty_like(weights).exponential_(generator=generator)
+        return race.argsort(-1, descending=True).narrow(-1, 0, num_samples).contiguous()
+    if engine is not None:
+        return random_sequential.multinomial_places(weights, num_samples, engine)
+    edges = (weights / weights.sum(-1, keepdim=True)).cumsum(-1).unsqueeze(-2)
+    shape = (*tuple(input.shape)[:-1], num_samples, 1)
+    points = tangrad.empty(shape, dtype=edges.dtype, device=edges.device)
+    places = (points.uniform_(generator=generator) >= edges).sum(-1)
+    return places.clamp(max=input.shape[-1] - 1)

@@ -1,0 +1,1 @@
+"""Ops that summarize along dimensions: sums, moments, order, counts, running totals."""

@@ -1,0 +1,604 @@
+"""Reductions: sums, products, extremes, moments and norms over dimensions.
+
+A reduction is a map of each element to a state, an associative and commutative way to combine two
+states (work is cut into pieces of a fixed size, so the order of combination is not the order of
+elements), and a function of the final state. `index` is the position within the reduced dimensions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tangrad import ops
+from tangrad.ops.definition.define import overload, reduction
+from tangrad.ops.pointwise import clamp  # noqa: F401  maximum and minimum, which max and min overload
+
+REAL = "bool integral floating"
+
+
+# What the derivatives share
+
+
+def spread(g: Any, like: Any, dim: Any, keepdim: bool) -> Any:
+    """Give a reduced tensor its dimensions back and expand it to the shape before reduction.
+
+    Args:
+        g: the reduced tensor.
+        like: anything with the `shape` before the reduction.
+        dim: the reduced dimensions, not negative; None or () for all.
+        keepdim: whether the reduction kept them with size 1.
+    """
+    if dim is None or dim == ():  # a scalar expands as it is, and so does one of dimensions kept
+        return g.expand(like.shape)
+    return restore(g, like, dim, keepdim).expand(like.shape)
+
+
+def restore(g: Any, like: Any, dim: Any, keepdim: bool) -> Any:
+    """Give a reduced tensor its dimensions back, with size 1."""
+    ndim = len(like.shape)
+    if keepdim:
+        return g
+    for position in sorted(_reduced(dim, ndim)):
+        g = g.unsqueeze(position)
+    return g
+
+
+def _reduced(dim: Any, ndim: int) -> tuple[int, ...]:
+    if ndim == 0:
+        return ()
+    if isinstance(dim, int):
+        return (dim,)
+    return tuple(dim) if dim else tuple(range(ndim))
+
+
+def count(like: Any, dim: Any) -> Any:
+    """Return the number of elements that a reduction combines."""
+    total = 1
+    for position in _reduced(dim, len(like.shape)):
+        total = total * like.shape[position]
+    return total
+
+
+def _samples(s: Any, **kwargs: Any) -> list[Any]:
+    """Make the usual samples of a reduction over any number of dimensions."""
+    return [
+        s(s.tensor(3, 4), **kwargs),
+        s(s.tensor(2, 3, 4, strided=True), dim=(0, -1), **kwargs),
+        s(s.tensor(3, 4), dim=1, keepdim=True, **kwargs),
+        s(s.tensor(), dim=0, **kwargs),
+        s(s.tensor(2, 0, 3), dim=0, **kwargs),
+    ]
+
+
+def dim_errors(s: Any, **kwargs: Any) -> list[Any]:
+    return [
+        (s(s.tensor(3, 4), dim=2, **kwargs), IndexError, "Dimension out of range"),
+        (s(s.tensor(3, 4), dim=(0, 0), **kwargs), RuntimeError, "dim 0 appears multiple times"),
+    ]
+
+
+# Sums
+
+sum = reduction(
+    "sum(Tensor self, dim[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
+    map="self",
+    fold="sum",
+    finalize="a",
+    promote="sum",
+    vjp={"self": lambda g, self_meta, dim, keepdim: spread(g, self_meta, dim, keepdim)},
+    linear=("self",),
+    samples=lambda s: [
+        *_samples(s),
+        s(s.tensor(2, 0, 3), dim=1),
+        s(s.tensor(3, 4), dtype=s.as_dtype("complex128" if s.is_complex else "float64")),
+    ],
+    errors=dim_errors,
+    doc="Sum the elements over dimensions; bools and integers sum as int64.",
+)
+
+
+def _check_nansum(self: Any, dtype: Any) -> None:
+    if self.dtype.is_complex:
+        raise RuntimeError(f"nansum does not support complex inputs, got {self.dtype}")
+    if dtype is not None and dtype.is_complex and self.dtype.is_floating_point:
+        raise NotImplementedError(
+            f'"nansum" not implemented for {dtype} of {self.dtype}; use sum, or convert the result'
+        )
+
+
+nansum = reduction(
+    "nansum(Tensor self, dim[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
+    map="where(isnan(self), 0, self)",
+    fold="sum",
+    finalize="a",
+    promote="sum",
+    check=_check_nansum,
+    vjp={
+        "self": lambda g, self, dim, keepdim: spread(g, self, dim, keepdim) * ~self.isnan(),
+    },
+    jvp=lambda self, self_t, dim, keepdim: (self_t * ~self.isnan()).sum(dim, keepdim),
+    samples=lambda s: (
+        [] if s.is_complex else [*_samples(s), s(s.specials(), dim=0), s(s.values([0, 1]))]
+    ),
+    errors=lambda s: [
+        *dim_errors(s),
+        (s(s.tensor(2, dtype="complex64")), RuntimeError, "complex"),
+        (s(s.tensor(2), dtype=s.as_dtype("complex64")), NotImplementedError, "complex64"),
+    ],
+    doc="Sum the elements over dimensions, NaN counting as zero.",
+)
+
+count_nonzero = reduction(
+    "count_nonzero(Tensor self, dim[]? dim=None) -> Tensor",
+    map="cast(self != 0, 'int64')",
+    fold="sum",
+    finalize="a",
+    results=("int64",),
+    vjp="none: integer output",
+    samples=lambda s: [
+        s(s.tensor(3, 4)),
+        s(s.tensor(2, 3, 4, strided=True), dim=(0, -1)),
+        s(s.tensor()),
+        s(s.tensor(2, 0, 3), dim=1),
+    ],
+    errors=dim_errors,
+    doc="Count the elements that are not zero (NaN is not) over dimensions.",
+)
+
+
+def _check_mean(self: Any, dtype: Any) -> None:
+    kind = self.dtype if dtype is None else dtype
+    if not (kind.is_floating_point or kind.is_complex):
+        which = "Input" if dtype is None else "Optional"
+        raise RuntimeError(
+            "mean(): could not infer output dtype. "
+            f"{which} dtype must be either a floating point or complex dtype. Got: {kind}"
+        )
+
+
+def mean_vjp(g: Any, self_meta: Any, dim: Any, keepdim: bool) -> Any:
+    size = count(self_meta, dim)
+    g = spread(g, self_meta, dim, keepdim)
+    return g if size == 0 else g / size
+
+
+mean = reduction(
+    "mean(Tensor self, dim[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
+    map="self",
+    fold="sum",
+    finalize="a / n",
+    dtypes="floating complex",
+    check=_check_mean,
+    vjp={"self": mean_vjp},
+    linear=("self",),
+    samples=_samples,
+    errors=lambda s: [
+        *dim_errors(s),
+        (s(s.tensor(2, dtype="int64")), RuntimeError, "could not infer output dtype"),
+    ],
+    doc="Compute the mean over dimensions; NaN of no elements.",
+)
+
+
+# Products
+
+
+def _exclusive_products(self: Any, dim: int) -> Any:
+    """Multiply all elements along a dimension but the one at each position.
+
+    By products from the left and from the right, so that zeros need no case and the result has
+    derivatives of all orders everywhere.
+    """
+    ones = self.new_ones(()).expand([1 if k == dim else n for k, n in enumerate(self.shape)])
+    length = self.shape[dim]
+    left = ops.cat((ones, self.narrow(dim, 0, length - 1)), dim).cumprod(dim)
+    right = ops.cat((self.narrow(dim, 1, length - 1), ones), dim).flip(dim).cumprod(dim).flip(dim)
+    return left * right
+
+
+def _other_factors(self: Any, dim: int | None) -> Any:
+    if self.ndim == 0:
+        return self.new_ones(())
+    if self.numel() == 0:
+        return self
+    if dim is None:
+        return _exclusive_products(self.reshape(-1), 0).reshape(self.shape)
+    return _exclusive_products(self, dim)
+
+
+def _prod_vjp(g: Any, self: Any, dim: int | None, keepdim: bool, dtype: Any) -> Any:
+    factors = self if dtype is None else self.to(dtype)
+    g = spread(g, self, None if dim is None else (dim,), keepdim)
+    return (g * _other_factors(factors, dim).conj()).to(self.dtype)
+
+
+def _prod_jvp(self: Any, self_t: Any, dim: int | None, keepdim: bool, dtype: Any) -> Any:
+    terms = _other_factors(self, dim) * self_t
+    total = terms.sum() if dim is None else terms.sum(dim, keepdim)
+    return total if dtype is None else total.to(dtype)
+
+
+prod = reduction(
+    "prod(Tensor self, dim? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
+    map="self",
+    fold="product",
+    finalize="a",
+    promote="sum",
+    vjp={"self": _prod_vjp},
+    jvp=_prod_jvp,
+    samples=lambda s: [
+        s(s.tensor(3, 4, low=-2, high=3)),
+        s(s.tensor(2, 3, 4, low=-2, high=3, strided=True), dim=-2),
+        s(s.tensor(3, 4), dim=1, keepdim=True),
+        s(s.tensor()),
+        s(s.tensor(2, 0, 3), dim=1),
+        s(s.values([[0, 1, 3], [0, 2, 0], [1, 1, 2]]), dim=1),
+    ],
+    errors=lambda s: [(s(s.tensor(3, 4), dim=2), IndexError, "Dimension out of range")],
+    doc="Multiply the elements, all or along a dimension; integers multiply as int64.",
+)
+
+
+# Truth
+
+any = reduction(
+    "any(Tensor self, dim[]? dim=None, bool keepdim=False) -> Tensor",
+    map="self != 0",
+    fold="any",
+    finalize="a",
+    results=("truth",),
+    keeps_without_dims=True,
+    strict_out_dtype=True,
+    vjp="none: bool output",
+    samples=lambda s: [*_samples(s), s(s.tensor(3, 4), dim=())],
+    errors=dim_errors,
+    doc="Tell whether any element is nonzero.",
+)
+
+all = reduction(
+    "all(Tensor self, dim[]? dim=None, bool keepdim=False) -> Tensor",
+    map="self != 0",
+    fold="all",
+    finalize="a",
+    results=("truth",),
+    keeps_without_dims=True,
+    strict_out_dtype=True,
+    vjp="none: bool output",
+    samples=lambda s: [*_samples(s), s(s.tensor(3, 4), dim=())],
+    errors=dim_errors,
+    doc="Tell whether all elements are nonzero.",
+)
+
+
+# Extremes
+#
+# amax and amin share the gradient among equal elements; the forms with indices give it to the
+# element whose index they return.
+
+
+def _share(self: Any, result: Any, dim: Any, keepdim: bool) -> Any:
+    """Return the weights with which elements share the derivative of an extreme value."""
+    chosen = (self == restore(result, self, dim, keepdim)).to(self.dtype)
+    return chosen / chosen.sum(dim, True)
+
+
+def _extreme_vjp(g: Any, self: Any, result: Any, dim: Any, keepdim: bool) -> Any:
+    return restore(g, self, dim, keepdim) * _share(self, result, dim, keepdim)
+
+
+def _extreme_jvp(self: Any, self_t: Any, result: Any, dim: Any, keepdim: bool) -> Any:
+    return (self_t * _share(self, result, dim, keepdim)).sum(dim, keepdim)
+
+
+def _check_extreme(name: str, self: Any, dim: Any) -> None:
+    if dim in (None, ()) and self.numel() == 0:
+        raise RuntimeError(
+            f"{name}(): Expected reduction dim to be specified for input.numel() == 0, got a "
+            f"tensor of shape {tuple(self.shape)}"
+        )
+    for position in _reduced(dim, self.ndim):
+        if self.shape[position] == 0:
+            raise IndexError(
+                f"{name}(): Expected reduction dim {position} to have non-zero size. "
+                f"Got a tensor of shape {tuple(self.shape)}"
+            )
+
+
+def _extreme_samples(s: Any) -> list[Any]:
+    return [
+        s(s.tensor(3, 4)),
+        s(s.tensor(2, 3, 4, strided=True), dim=(0, -1)),
+        s(s.tensor(3, 4), dim=1, keepdim=True),
+        s(s.tensor(), dim=0),
+        *([] if s.is_complex else [s(s.tensor(2, 0, 3), dim=2)]),
+        s(s.values([[1, 1], [0, 1]]), dim=1),
+        *(
+            [s(s.values([[1.0, float("nan"), 2.0], [0.0, 1.0, 2.0]]), dim=1)]
+            if s.is_floating
+            else []
+        ),
+    ]
+
+
+def _extreme_errors(s: Any) -> list[Any]:
+    return [
+        *dim_errors(s),
+        (s(s.tensor(2, 0), dim=1), IndexError, "non-zero size"),
+        (s(s.tensor(2, dtype="complex64")), RuntimeError, "not implemented"),
+    ]
+
+
+amax = reduction(
+    "amax(Tensor self, dim[] dim=(), bool keepdim=False) -> Tensor",
+    strict_out_dtype=True,
+    map="self",
+    fold="maximum",
+    finalize="a",
+    dtypes=REAL,
+    check=lambda self, dim: _check_extreme("amax", self, dim),
+    vjp={"self": _extreme_vjp},
+    jvp=_extreme_jvp,
+    samples=_extreme_samples,
+    errors=_extreme_errors,
+    doc="Compute the maximum over dimensions, NaN if any element is.",
+)
+
+amin = reduction(
+    "amin(Tensor self, dim[] dim=(), bool keepdim=False) -> Tensor",
+    strict_out_dtype=True,
+    map="self",
+    fold="minimum",
+    finalize="a",
+    dtypes=REAL,
+    check=lambda self, dim: _check_extreme("amin", self, dim),
+    vjp={"self": _extreme_vjp},
+    jvp=_extreme_jvp,
+    samples=_extreme_samples,
+    errors=_extreme_errors,
+    doc="Compute the minimum over dimensions, NaN if any element is.",
+)
+
+
+def _aminmax_vjp(
+    g0: Any, g1: Any, self: Any, result0: Any, result1: Any, dim: int | None, keepdim: bool
+) -> Any:
+    dims = None if dim is None else (dim,)
+    parts = [
+        _extreme_vjp(g, self, result, dims, keepdim)
+        for g, result in ((g0, result0), (g1, result1))
+        if g is not None
+    ]
+    return parts[0] if len(parts) == 1 else parts[0] + parts[1]
+
+
+def _aminmax_jvp(
+    self: Any, self_t: Any, result0: Any, result1: Any, dim: int | None, keepdim: bool
+) -> Any:
+    dims = None if dim is None else (dim,)
+    return tuple(_extreme_jvp(self, self_t, result, dims, keepdim) for result in (result0, result1))
+
+
+aminmax = reduction(
+    "aminmax(Tensor self, *, dim? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
+    strict_out_dtype=True,
+    map="self; self",
+    combine="minimum(a0, b0); maximum(a1, b1)",
+    identity=None,
+    finalize="a0; a1",
+    results=("promoted", "promoted"),
+    dtypes=REAL,
+    check=lambda self, dim: _check_extreme("aminmax", self, dim),
+    vjp={"self": _aminmax_vjp},
+    jvp=_aminmax_jvp,
+    samples=lambda s: [
+        s(s.tensor(3, 4)),
+        s(s.tensor(2, 3, strided=True), dim=-1),
+        s(s.tensor(3, 4), dim=0, keepdim=True),
+    ],
+    errors=lambda s: [(s(s.tensor(2, 0), dim=1), IndexError, "non-zero size")],
+    doc="Compute the minimum and the maximum in one pass.",
+)
+
+# The state is (value, index). Among equal values the lowest index wins, whatever the order of
+# combination; NaN is more extreme than any number.
+_CHOOSE = (
+    "better = (isnan(b0) & ~isnan(a0)) | (b0 {sign} a0); "
+    "same = (b0 == a0) | (isnan(a0) & isnan(b0)); "
+    "take = better | (same & (b1 < a1)); "
+)
+_MOST = _CHOOSE.format(sign=">")
+_LEAST = _CHOOSE.format(sign="<")
+
+
+def _check_arg_extreme(name: str, self: Any, dim: int | None) -> None:
+    if dim is None and self.numel() == 0:
+        raise IndexError(f"{name}(): Expected reduction dim to be specified for input.numel() == 0")
+    if dim is not None:
+        _check_extreme(name, self, (dim,))
+
+
+def _arg_samples(s: Any) -> list[Any]:
+    return [
+        s(s.permutation(3, 4)),
+        s(s.tensor(2, 3, 4, strided=True), dim=-2),
+        s(s.permutation(3, 4), dim=1, keepdim=True),
+        s(s.tensor(), dim=0),
+        s(s.values([[1, 1, 0], [0, 1, 1]]), dim=1),
+        *([s(s.values([1.0, float("nan"), 2.0, float("nan")]))] if s.is_floating else []),
+    ]
+
+
+argmax = reduction(
+    "argmax(Tensor self, dim? dim=None, bool keepdim=False) -> Tensor",
+    strict_out_dtype=True,
+    map="self; index",
+    combine=_MOST + "where(take, b0, a0); where(take, b1, a1)",
+    identity=None,
+    finalize="a1",
+    results=("int64",),
+    dtypes="integral floating",
+    check=lambda self, dim: _check_arg_extreme("argmax", self, dim),
+    vjp="none: integer output",
+    samples=_arg_samples,
+    errors=lambda s: [
+        (s(s.tensor(0)), IndexError, "argmax"),
+        (s(s.tensor(3, 4), dim=2), IndexError, "Dimension out of range"),
+    ],
+    doc="Find the index of the maximum, the first of equal ones; flattened without `dim`.",
+)
+
+argmin = reduction(
+    "argmin(Tensor self, dim? dim=None, bool keepdim=False) -> Tensor",
+    strict_out_dtype=True,
+    map="self; index",
+    combine=_LEAST + "where(take, b0, a0); where(take, b1, a1)",
+    identity=None,
+    finalize="a1",
+    results=("int64",),
+    dtypes="integral floating",
+    check=lambda self, dim: _check_arg_extreme("argmin", self, dim),
+    vjp="none: integer output",
+    samples=_arg_samples,
+    errors=lambda s: [
+        (s(s.tensor(0)), IndexError, "argmin"),
+        (s(s.tensor(3, 4), dim=2), IndexError, "Dimension out of range"),
+    ],
+    doc="Find the index of the minimum, the first of equal ones; flattened without `dim`.",
+)
+
+
+def _selected_vjp(g0: Any, self_meta: Any, result1: Any, dim: int, keepdim: bool) -> Any:
+    """Send the gradient of selected values to where they came from."""
+    g, indices = (restore(t, self_meta, (dim,), keepdim) for t in (g0, result1))
+    return g.new_zeros(self_meta.shape).scatter(dim, indices, g)
+
+
+def _selected_jvp(self_t: Any, result1: Any, dim: int, keepdim: bool) -> Any:
+    picked = self_t.gather(dim, restore(result1, self_t, (dim,), keepdim))
+    return (picked if keepdim or self_t.ndim == 0 else picked.squeeze(dim)), None
+
+
+max_all = reduction(
+    "max_all(Tensor self) -> Tensor",
+    map="self",
+    fold="maximum",
+    finalize="a",
+    dtypes=REAL,
+    check=lambda self: _check_nonempty("max", self),
+    vjp={"self": lambda g, self, result: _extreme_vjp(g, self, result, None, False)},
+    jvp=lambda self, self_t, result: _extreme_jvp(self, self_t, result, None, False),
+    function=False,
+    method=False,
+    oracle="max",
+    samples=lambda s: [s(s.tensor(3, 4)), s(s.tensor()), s(s.tensor(2, 3, strided=True))],
+    errors=lambda s: [(s(s.tensor(0)), RuntimeError, "max()")],
+    doc="Compute the maximum of all elements.",
+)
+
+min_all = reduction(
+    "min_all(Tensor self) -> Tensor",
+    map="self",
+    fold="minimum",
+    finalize="a",
+    dtypes=REAL,
+    check=lambda self: _check_nonempty("min", self),
+    vjp={"self": lambda g, self, result: _extreme_vjp(g, self, result, None, False)},
+    jvp=lambda self, self_t, result: _extreme_jvp(self, self_t, result, None, False),
+    function=False,
+    method=False,
+    oracle="min",
+    samples=lambda s: [s(s.tensor(3, 4)), s(s.tensor()), s(s.tensor(2, 3, strided=True))],
+    errors=lambda s: [(s(s.tensor(0)), RuntimeError, "min()")],
+    doc="Compute the minimum of all elements.",
+)
+
+
+def _check_nonempty(name: str, self: Any) -> None:
+    if self.numel() == 0:
+        raise RuntimeError(
+            f"{name}(): Expected reduction dim to be specified for input.numel() == 0. "
+            "Specify the reduction dim with the 'dim' argument."
+        )
+
+
+def _selecting_samples(s: Any) -> list[Any]:
+    return [
+        s(s.permutation(3, 4) if not s.is_bool else s.tensor(3, 4), 1),
+        s(s.tensor(2, 3, 4, strided=True), dim=-2),
+        s(s.tensor(3, 4), dim=0, keepdim=True),
+        s(s.tensor(), 0),
+        *(
+            [s(s.values([[1.0, float("nan"), 2.0], [0.0, 1.0, 2.0]]), dim=1)]
+            if s.is_floating
+            else []
+        ),
+    ]
+
+
+max_dim = reduction(
+    "max_dim(Tensor self, dim dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+    strict_out_dtype=True,
+    map="self; index",
+    combine=_MOST + "where(take, b0, a0); where(take, b1, a1)",
+    identity=None,
+    finalize="a0; a1",
+    results=("promoted", "int64"),
+    dtypes=REAL,
+    check=lambda self, dim: _check_extreme("max", self, (dim,)),
+    vjp={"self": _selected_vjp},
+    jvp=_selected_jvp,
+    function=False,
+    method=False,
+    oracle="max",
+    samples=_selecting_samples,
+    errors=lambda s: [(s(s.tensor(2, 0), 1), IndexError, "non-zero size")],
+    doc="Compute the maximum along a dimension and its index, the first of equal ones.",
+)
+
+min_dim = reduction(
+    "min_dim(Tensor self, dim dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+    strict_out_dtype=True,
+    map="self; index",
+    combine=_LEAST + "where(take, b0, a0); where(take, b1, a1)",
+    identity=None,
+    finalize="a0; a1",
+    results=("promoted", "int64"),
+    dtypes=REAL,
+    check=lambda self, dim: _check_extreme("min", self, (dim,)),
+    vjp={"self": _selected_vjp},
+    jvp=_selected_jvp,
+    function=False,
+    method=False,
+    oracle="min",
+    samples=_selecting_samples,
+    errors=lambda s: [(s(s.tensor(2, 0), 1), IndexError, "non-zero size")],
+    doc="Compute the minimum along a dimension and its index, the first of equal ones.",
+)
+
+max = overload(
+    "max",
+    "max_all",
+    "maximum",
+    "max_dim",
+    samples=lambda s: [
+        s(s.tensor(3, 4)),
+        s(s.tensor(3, 4), 1),
+        s(s.tensor(3), s.tensor(3)),
+        s(s.tensor(3), s.tensor()),
+    ],
+    doc="Compute the maximum: of all elements, along a dimension, or of two tensors.",
+)
+
+min = overload(
+    "min",
+    "min_all",
+    "minimum",
+    "min_dim",
+    samples=lambda s: [
+        s(s.tensor(3, 4)),
+        s(s.tensor(3, 4), 1),
+        s(s.tensor(3), s.tensor(3)),
+        s(s.tensor(3), s.tensor()),
+    ],
+    doc="Compute the minimum: of all elements, along a dimension, or of two tensors.",
+)

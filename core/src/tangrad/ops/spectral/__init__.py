@@ -1,0 +1,1 @@
+"""Fourier transforms and windows: `torch.fft`, `torch.signal`, `stft`."""

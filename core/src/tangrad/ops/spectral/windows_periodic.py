@@ -1,0 +1,209 @@
+"""Window functions of the top level: `hann_window` and its like, periodic unless asked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import tangrad
+from tangrad import _C
+from tangrad.ops.definition.define import composite
+from tangrad.ops.spectral.windows import kaiser_of
+from tangrad.ops.views.movement import dtype_name
+
+
+def _window(
+    name: str,
+    length: int,
+    periodic: bool,
+    options: tuple[Any, Any, Any, bool],
+    compute: Callable[[Any, int], Any],
+) -> Any:
+    """Make a window: `compute` is given 0, 1, ... and the last of these."""
+    dtype, layout, device, requires_grad = options
+    if layout is not None and str(layout).rpartition(".")[2] != "strided":
+        raise RuntimeError(f"{name} is not implemented for sparse types, got: {layout}")
+    dtype = _C.get_default_dtype() if dtype is None else dtype
+    if not (dtype.is_floating_point or dtype.is_complex):
+        raise RuntimeError(f"{name} expects floating point dtypes, got: {dtype}")
+    if dtype.is_complex:
+        raise NotImplementedError(f"{name} is not implemented for {dtype}; use a real dtype")
+    if length < 0:
+        raise RuntimeError(f"{name} requires non-negative window_length, got {length}")
+    if length <= 1:
+        made = tangrad.ones(length, dtype=dtype, device=device)
+    else:
+        points = length + 1 if periodic else length
+        wide = tangrad.float64 if dtype_name(dtype) == "float64" else tangrad.float32
+        places = tangrad.arange(points, dtype=wide, device=device)
+        made = compute(places, points - 1).to(dtype).narrow(0, 0, length)
+    return made.requires_grad_(requires_grad)
+
+
+def _samples(s: Any) -> list[Any]:
+    return [s(6), s(7, False), s(1), s(0), s(5, dtype=s.as_dtype("float64"))]
+
+
+def _errors(s: Any) -> list[Any]:
+    return [
+        (s(-1), RuntimeError, "non-negative window_length"),
+        (s(4, dtype=s.as_dtype("int64")), RuntimeError, "floating point dtypes"),
+        (s(4, dtype=s.as_dtype("complex64")), NotImplementedError, "complex64"),
+    ]
+
+
+def _cosines(places: Any, last: int, alpha: float, beta: float) -> Any:
+    return alpha - beta * (places * (2 * math.pi / last)).cos()
+
+
+@composite(
+    "hann_window(int window_length, bool periodic=True, *, dtype? dtype=None,"
+    " layout? layout=None, device? device=None, bool requires_grad=False, bool pin_memory=False)"
+    " -> Tensor",
+    method=False,
+    samples=_samples,
+    errors=_errors,
+)
+def hann_window(
+    window_length: int,
+    periodic: bool,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    pin_memory: bool,
+) -> Any:
+    """Make Hann's window, a raised cosine.
+
+    Args:
+        window_length: number of points.
+        periodic: leave out the last point of a window of one more, so that repeating is smooth.
+        dtype: a real floating-point dtype. Default: `get_default_dtype()`.
+
+    Raises:
+        RuntimeError: the length is negative or the dtype is none of these.
+    """
+    options = (dtype, layout, device, requires_grad)
+    return _window(
+        "hann_window",
+        window_length,
+        periodic,
+        options,
+        lambda places, last: _cosines(places, last, 0.5, 0.5),
+    )
+
+
+@composite(
+    "hamming_window(int window_length, bool periodic=True, float alpha=0.54, float beta=0.46, *,"
+    " dtype? dtype=None, layout? layout=None, device? device=None, bool requires_grad=False,"
+    " bool pin_memory=False)"
+    " -> Tensor",
+    method=False,
+    samples=lambda s: [*_samples(s), s(6, True, 0.7), s(5, False, 0.6, 0.3)],
+    errors=_errors,
+)
+def hamming_window(
+    window_length: int,
+    periodic: bool,
+    alpha: float,
+    beta: float,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    pin_memory: bool,
+) -> Any:
+    """Make the window alpha - beta cos(2 pi n / period)."""
+    options = (dtype, layout, device, requires_grad)
+    return _window(
+        "hamming_window",
+        window_length,
+        periodic,
+        options,
+        lambda places, last: _cosines(places, last, alpha, beta),
+    )
+
+
+def _blackman(places: Any, last: int) -> Any:
+    angle = places * (2 * math.pi / last)
+    return 0.42 - 0.5 * angle.cos() + 0.08 * (2 * angle).cos()
+
+
+@composite(
+    "blackman_window(int window_length, bool periodic=True, *, dtype? dtype=None,"
+    " layout? layout=None, device? device=None, bool requires_grad=False, bool pin_memory=False)"
+    " -> Tensor",
+    method=False,
+    samples=_samples,
+    errors=_errors,
+)
+def blackman_window(
+    window_length: int,
+    periodic: bool,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    pin_memory: bool,
+) -> Any:
+    """Make Blackman's window: 0.42 - 0.5 cos(x) + 0.08 cos(2 x)."""
+    options = (dtype, layout, device, requires_grad)
+    return _window("blackman_window", window_length, periodic, options, _blackman)
+
+
+@composite(
+    "bartlett_window(int window_length, bool periodic=True, *, dtype? dtype=None,"
+    " layout? layout=None, device? device=None, bool requires_grad=False, bool pin_memory=False)"
+    " -> Tensor",
+    method=False,
+    samples=_samples,
+    errors=_errors,
+)
+def bartlett_window(
+    window_length: int,
+    periodic: bool,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    pin_memory: bool,
+) -> Any:
+    """Make Bartlett's window, a triangle that is zero at both ends."""
+    options = (dtype, layout, device, requires_grad)
+    return _window(
+        "bartlett_window",
+        window_length,
+        periodic,
+        options,
+        lambda places, last: 1 - (places * (2 / last) - 1).abs(),
+    )
+
+
+@composite(
+    "kaiser_window(int window_length, bool periodic=True, float beta=12.0, *, dtype? dtype=None,"
+    " layout? layout=None, device? device=None, bool requires_grad=False, bool pin_memory=False)"
+    " -> Tensor",
+    method=False,
+    samples=lambda s: [*_samples(s), s(6, True, 2.5), s(5, False, -3.0)],
+    errors=_errors,
+)
+def kaiser_window(
+    window_length: int,
+    periodic: bool,
+    beta: float,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    pin_memory: bool,
+) -> Any:
+    """Make Kaiser's window; more beta makes it narrower (see `signal.windows.kaiser`)."""
+    options = (dtype, layout, device, requires_grad)
+    return _window(
+        "kaiser_window",
+        window_length,
+        periodic,
+        options,
+        lambda places, last: kaiser_of((places * (2 / last) - 1) * beta, beta),
+    )

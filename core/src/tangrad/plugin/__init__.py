@@ -1,0 +1,81 @@
+"""Offer, in one place, all that a package needs that extends tangrad.
+
+A plugin imports from here, from `tangrad.plugin.render`, and nowhere else below `tangrad`, the
+public namespace aside. What each name means is told where it is defined; the hooks are told in
+`tangrad.plugins.hookspecs`, a device in `tangrad.devices.driver`. Every plugin module states the
+version it was made for: `API = 1`.
+
+`tangrad.plugin.render` is for devices that compile kernels from definitions, and for compilers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_WHERE: dict[str, str] = {
+    "API_VERSION": "tangrad.plugins",
+    "DeviceDriver": "tangrad.devices.driver",
+    "FallbackWarning": "tangrad.dispatch.resolution",
+    "Layout": "tangrad.layouts",
+    "LayoutWarning": "tangrad.layouts",
+    "PluginError": "tangrad.plugins.discovery",
+    "Sample": "tangrad.ops.definition.samples",
+    "SampleTensor": "tangrad.ops.definition.samples",
+    "Sampler": "tangrad.ops.definition.samples",
+    "SettingError": "tangrad.devices.driver",
+    "Tensor": "tangrad._C",
+    "all_ops": "tangrad.ops.definition.catalogue",
+    "allocator_of": "tangrad._C",
+    "allocators": "tangrad._C",
+    "availability": "tangrad.devices.registry",
+    "call_hook": "tangrad.plugins.hooks",
+    "component": "tangrad.layouts",
+    "components": "tangrad.layouts",
+    "composite": "tangrad.ops.definition.define",
+    "device_names": "tangrad.devices.registry",
+    "fallback_calls": "tangrad.dispatch.resolution",
+    "find_op": "tangrad.ops.definition.catalogue",
+    "get_driver": "tangrad.devices.registry",
+    "has_op": "tangrad.ops.definition.catalogue",
+    "hookimpl": "tangrad.plugins.hookspecs",
+    "include_directory": "tangrad.plugins.headers",
+    "intercepted": "tangrad.dispatch.intercept",
+    "intercepted_modules": "tangrad.nn.modules.interception",
+    "load_by_name": "tangrad.plugins.discovery",
+    "layout_tensor": "tangrad.layouts",
+    "location": "tangrad.devices.kernels",
+    "materialise": "tangrad.ops.definition.samples",
+    "metadata": "tangrad.layouts",
+    "op": "tangrad.ops.definition.define",
+    "op_calls": "tangrad._C",
+    "overload": "tangrad.ops.definition.define",
+    "plugin_names": "tangrad.plugins.discovery",
+    "pointwise": "tangrad.ops.definition.define",
+    "pop_observer": "tangrad.dispatch.intercept",
+    "push_observer": "tangrad.dispatch.intercept",
+    "reduction": "tangrad.ops.definition.define",
+    "reference_kernel": "tangrad.devices.kernels",
+    "register_conversion": "tangrad.tensor.layouts",
+    "register_dtype": "tangrad._C",
+    "register_kernel": "tangrad.devices.kernels",
+    "register_layout": "tangrad._C",
+    "replace_components": "tangrad.layouts",
+    "scan": "tangrad.ops.definition.define",
+    "to_layout": "tangrad.layouts",
+    "view": "tangrad.ops.definition.define",
+    "watched_kernels": "tangrad.dispatch.watching",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    import importlib
+
+    value = getattr(importlib.import_module(_WHERE[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_WHERE})

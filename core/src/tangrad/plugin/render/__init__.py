@@ -1,0 +1,60 @@
+"""Make kernels in C-like languages from the definitions of ops.
+
+What a device that compiles source needs, and what a compiler of whole programs builds on:
+
+1. `describe(op)` tells what an op computes: a `PointwiseOp` (elements by scalar expressions; its
+   gradients and tangents are such ops, too), a `Fold` (a reduction or scan: map, combination,
+   identity, last step), or None for an op that is neither. `pointwise_ops()` and `folds()` give
+   all of them, for backends that compile ahead of time.
+2. `.typed(dtype)` makes typed programs of it: static single assignment whose every value has a
+   dtype, with the accumulators' types and the results'.
+3. `program.render_c(name, storage, outs, dialect)` writes a program as a scalar function of a
+   `Dialect`; `prelude(dialect, source)` has the helpers that a source calls. A dialect is a page:
+   names of types, qualifiers, and texts in place of the plain C ones.
+4. The kernel around it is the device's own. `op.definition.key` names it for kernels compiled
+   ahead of time, `op.definition.fingerprint` tells for which definition they were compiled.
+
+Programs also run on NumPy (`program.numpy()`), which is how the reference device computes.
+"""
+
+from __future__ import annotations
+
+from tangrad._C import DerivativeError
+from tangrad.expr import Expression, ExpressionError, ExpressionTypeError, parse
+from tangrad.expr.dtypes import BITS, COMPLEX, KINDS, REAL, compute_type
+from tangrad.expr.program import Program
+from tangrad.expr.render import DIALECTS, Dialect, suffix
+from tangrad.expr.render import c_prelude as prelude
+from tangrad.expr.syntax import DTYPES
+from tangrad.plugin.render.folds import Fold, TypedFold, folds
+from tangrad.plugin.render.functions import own_functions
+from tangrad.plugin.render.kernels import definitions, describe
+from tangrad.plugin.render.pointwise import PointwiseOp, TypedPointwise, pointwise_ops
+
+__all__ = [
+    "BITS",
+    "COMPLEX",
+    "DIALECTS",
+    "DTYPES",
+    "KINDS",
+    "REAL",
+    "DerivativeError",
+    "Dialect",
+    "Expression",
+    "ExpressionError",
+    "ExpressionTypeError",
+    "Fold",
+    "PointwiseOp",
+    "Program",
+    "TypedFold",
+    "TypedPointwise",
+    "compute_type",
+    "definitions",
+    "describe",
+    "folds",
+    "own_functions",
+    "parse",
+    "pointwise_ops",
+    "prelude",
+    "suffix",
+]
