@@ -1,8 +1,19 @@
 """Build a wheel of every package in this repository into dist/.
 
 The packages pin each other and are on no index while they are being built, so they are installed
-from this folder: ``pip install --find-links dist "tangrad[cpu]"``.  The core comes first, because
-the others compile against it.  A wheel is kept while the sources it was made from are unchanged.
+from this folder: ``pip install --find-links dist "tangrad[cpu]"``.  A wheel is kept while the
+sources it was made from are unchanged.
+
+Kernels are compiled for the instruction-set level of this machine, which takes a third of the time
+that all levels take; ``--portable`` compiles all, for wheels that go elsewhere.
+
+What compiles against the core waits for it; everything else is built beside it. All wheels are
+built in one environment, dist/.tools-*, because an isolated one for each takes longer to make than
+most wheels.  A package may say more of its build::
+
+    [tool.tangrad.build]
+    variables = ["TANGRAD_SANITIZE"]  # of the environment, on which its wheel depends
+    early = "compile_early"           # command of its setup.py that needs the core's sources only
 """
 
 from __future__ import annotations
@@ -11,94 +22,255 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import tomllib
-from collections.abc import Iterator
+import venv
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
+
+from backend_cpu.render.levels import of_this_machine
 
 ROOT = Path(__file__).resolve().parent
 DIST = ROOT / "dist"
 CORE = ROOT / "core"
-PLACES = ("backend_*", "quantization", "plugins/*")
+PLACES = ("backend_*", "backend_*/*", "quantization", "plugins/*")
 # What a build leaves behind in a package's folder, and what has no influence on the wheel.
 NOT_SOURCES = {"build", "tests", "__pycache__"}
 GENERATED = {"_index.py"}
 SOURCE_SUFFIXES = frozenset(".py .pyi .pyx .pxi .pxd .h .cl .cu .toml .json .in .typed .md".split())
+STARTED = time.monotonic()
 
 
 def main() -> None:
     """Build what is missing or out of date and list the wheelhouse."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="builds at once")
     parser.add_argument("--force", action="store_true", help="rebuild even what is up to date")
+    parser.add_argument("--portable", action="store_true", help="compile every level of x86-64")
     arguments = parser.parse_args()
+    choose_levels(arguments.portable)
     if arguments.force:
         shutil.rmtree(DIST, ignore_errors=True)
     DIST.mkdir(exist_ok=True)
-    core_digest = build(CORE, arguments.jobs)
-    siblings = [path.parent for place in PLACES for path in ROOT.glob(f"{place}/pyproject.toml")]
-    # One after the other: the CPU backend compiles with all jobs, and the others compile nothing.
-    for package in sorted(siblings):
-        build(package, arguments.jobs, core_digest)
+    build_all(arguments.jobs)
     for wheel in sorted(DIST.glob("*.whl")):
         print(f"{wheel.relative_to(ROOT)}  {wheel.stat().st_size / 2**20:.2f} MiB")
 
 
-def build(package: Path, jobs: int, depends: str = "") -> str:
-    """Build the wheel of `package` unless it is up to date, and return its sources' digest.
+def choose_levels(portable: bool) -> None:
+    """Have kernels compiled for all levels, or for what TANGRAD_LEVELS or this machine says."""
+    if portable:
+        os.environ.pop("TANGRAD_LEVELS", None)
+    else:
+        os.environ.setdefault("TANGRAD_LEVELS", of_this_machine())
+
+
+def build_all(jobs: int) -> None:
+    """Build the core, beside it what does not compile against it, then the rest."""
+    digests = all_digests()
+    missing = [folder for folder, digest in digests.items() if not is_built(folder, digest)]
+    if not missing:
+        return
+    tools = prepare_tools(list(digests))
+    after = [folder for folder in missing if _compiles_against_the_core(folder)]
+    beside = [folder for folder in missing if folder not in (CORE, *after)]
+    core_is_there = threading.Event()
+
+    def use_the_other_processor() -> None:
+        for folder in beside:
+            build(folder, digests[folder], 1, tools)
+        for folder in after:
+            _begin(folder, tools, core_is_there)
+
+    with ThreadPoolExecutor(1) as pool:
+        # The core is one long file.
+        other = pool.submit(use_the_other_processor)
+        try:
+            if CORE in missing:
+                build(CORE, digests[CORE], jobs, tools)
+            if after:
+                _install_core(tools)
+        finally:
+            core_is_there.set()
+        for folder in after:
+            build(folder, digests[folder], jobs, tools)
+        other.result()
+
+
+def package_folders() -> list[Path]:
+    """Return the folders of all packages of this repository, the core's first."""
+    found = {path.parent for place in PLACES for path in ROOT.glob(f"{place}/pyproject.toml")}
+    return [CORE, *sorted(found)]
+
+
+def all_digests() -> dict[Path, str]:
+    """Return the digest of each package's sources, by folder, the core's first."""
+    core = digest_of(CORE)
+    others = package_folders()[1:]
+    depends = {folder: core if _compiles_against_the_core(folder) else "" for folder in others}
+    return {CORE: core, **{folder: digest_of(folder, depends[folder]) for folder in others}}
+
+
+def is_built(package: Path, digest: str) -> bool:
+    """Say whether the wheelhouse holds the wheel of these sources."""
+    known = _recorded(package)
+    return known.get("digest") == digest and (DIST / known["wheel"]).exists()
+
+
+def build(package: Path, digest: str, jobs: int, tools: Path) -> None:
+    """Build the wheel of `package` in the place of the one before it.
 
     Args:
         package: folder of the package.
-        jobs: extensions to compile at once.
-        depends: digest of what the package compiles against.
+        digest: of its sources.
+        jobs: files to compile at once.
+        tools: the Python to build with.
     """
-    digest = _digest(package, depends)
-    name = tomllib.loads((package / "pyproject.toml").read_text("utf-8"))["project"]["name"]
-    # Wheels for several interpreters stand side by side.
-    record = DIST / f".{name}-{sys.implementation.cache_tag}.json"
-    known = json.loads(record.read_text("utf-8")) if record.exists() else {}
-    if known.get("digest") == digest and (DIST / known["wheel"]).exists():
-        return digest
-    print(f"building {name}", flush=True)
-    wheel = _build_wheel(package, jobs)
-    if known:
+    name = _read(package)["project"]["name"]
+    _tell(f"building {name}")
+    wheel = _build_wheel(package, jobs, tools)
+    if known := _recorded(package):
         (DIST / known["wheel"]).unlink(missing_ok=True)
     shutil.move(wheel, DIST / wheel.name)
     shutil.rmtree(wheel.parent)
-    record.write_text(json.dumps({"digest": digest, "wheel": wheel.name}), "utf-8")
-    return digest
+    record = json.dumps({"digest": digest, "wheel": wheel.name})
+    _record_of(package).write_text(record, "utf-8")
+    _tell(f"built {wheel.name}")
 
 
-def _build_wheel(package: Path, jobs: int) -> Path:
-    """Build `package` in an environment of its own and return the wheel in a new folder."""
+def _begin(package: Path, tools: Path, enough: threading.Event) -> None:
+    """Do what a package can do without the core, until the core is there."""
+    command = _read(package).get("tool", {}).get("tangrad", {}).get("build", {}).get("early")
+    if command is None or enough.is_set():
+        return
+    name = _read(package)["project"]["name"]
+    _tell(f"beginning {name}")
+    include = f"--include={CORE / 'src' / 'tangrad'}"
+    with subprocess.Popen(
+        [str(tools), "setup.py", "--quiet", command, include],
+        cwd=package,
+        env={**os.environ, "TANGRAD_JOBS": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        # What fails here fails again in the build, which tells why.
+        while process.poll() is None and not enough.wait(0.1):
+            pass
+        process.terminate()
+
+
+def prepare_tools(folders: Sequence[Path]) -> Path:
+    """Return a Python that has what the packages are built with, ours left out."""
+    wanted = sorted({line for folder in folders for line in _build_requirements(folder)})
+    folder = DIST / f".tools-{sys.implementation.cache_tag}"
+    python, record = folder / "bin" / "python", folder / "requirements.json"
+    content = json.dumps([sys.version, *wanted])
+    if not record.exists() or record.read_text("utf-8") != content or not python.exists():
+        _tell("preparing the tools: " + ", ".join(wanted))
+        venv.create(folder, clear=True, symlinks=True)
+        _pip(python, "install", *wanted)
+        record.write_text(content, "utf-8")
+    return python
+
+
+def _build_requirements(package: Path) -> list[str]:
+    """Return what a package is built with; besides, what a core needs that others import."""
+    document = _read(package)
+    lines = list(document["build-system"]["requires"])
+    if package == CORE:
+        lines += document["project"]["dependencies"]
+    return [line for line in lines if not _is_ours(line)]
+
+
+def _compiles_against_the_core(package: Path) -> bool:
+    return any(_is_ours(line) for line in _read(package)["build-system"]["requires"])
+
+
+def _is_ours(requirement: str) -> bool:
+    return re.match(r"tangrad(?![A-Za-z0-9])", requirement) is not None
+
+
+def _install_core(tools: Path) -> None:
+    wheel = DIST / _recorded(CORE)["wheel"]
+    _pip(tools, "install", "--no-deps", "--no-index", "--force-reinstall", str(wheel))
+
+
+def _build_wheel(package: Path, jobs: int, tools: Path) -> Path:
+    """Build `package` and return the wheel in a new folder."""
     # setuptools packs whatever it finds there, modules deleted since the last build included.
     for collected in package.glob("build/lib*"):
         shutil.rmtree(collected)
     target = Path(tempfile.mkdtemp(prefix=".building-", dir=DIST))
-    links = " ".join(filter(None, [os.environ.get("PIP_FIND_LINKS"), str(DIST)]))
-    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", str(target)]
-    outcome = subprocess.run(
-        [*command, str(package)],
-        env={**os.environ, "PIP_FIND_LINKS": links, "TANGRAD_JOBS": str(jobs)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    if outcome.returncode:
+    arguments = ["wheel", "-v", "--no-deps", "--no-build-isolation", "--wheel-dir", str(target)]
+    try:
+        _pip(tools, *arguments, str(package), TANGRAD_JOBS=str(jobs))
+    except BaseException:
         shutil.rmtree(target)
-        raise SystemExit(f"{outcome.stdout}\ncould not build {package.relative_to(ROOT)}")
+        raise
     (wheel,) = target.glob("*.whl")
     return wheel
 
 
-def _digest(package: Path, depends: str) -> str:
-    """Hash the sources of `package` with everything else that its wheel depends on."""
-    variables = ("TANGRAD_COVERAGE", "TANGRAD_SANITIZE")
-    settings = [depends, sys.version, *(os.environ.get(name, "") for name in variables)]
-    total = hashlib.sha256("\0".join(settings).encode())
+def _pip(python: Path, *arguments: str, **variables: str) -> None:
+    """Run pip for another Python, showing the lines that a build prints for people."""
+    command = [sys.executable, "-m", "pip", "--python", str(python), *arguments]
+    said = []
+    with subprocess.Popen(
+        command,
+        env={**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            said.append(line)
+            if "progress:" in line:
+                _tell(line.partition("progress:")[2].strip())
+    if process.returncode:
+        raise SystemExit(f"{''.join(said)}\nfailed: {' '.join(command)}")
+
+
+def _tell(text: str) -> None:
+    print(f"{time.monotonic() - STARTED:5.0f} s  {text}", flush=True)
+
+
+def _record_of(package: Path) -> Path:
+    # Wheels for several interpreters stand side by side.
+    name = _read(package)["project"]["name"]
+    return DIST / f".{name}-{sys.implementation.cache_tag}.json"
+
+
+def _recorded(package: Path) -> dict[str, str]:
+    path = _record_of(package)
+    known: dict[str, str] = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    return known
+
+
+def _read(package: Path) -> dict[str, Any]:
+    return tomllib.loads((package / "pyproject.toml").read_text("utf-8"))
+
+
+def digest_of(package: Path, depends: str = "") -> str:
+    """Hash the sources of `package` with everything else that its wheel depends on.
+
+    Args:
+        package: its folder.
+        depends: digest of what it compiles against.
+    """
+    tool = _read(package).get("tool", {}).get("tangrad", {})
+    variables = tool.get("build", {}).get("variables", ())
+    settings = [f"{name}={os.environ.get(name, '')}" for name in variables]
+    total = hashlib.sha256("\0".join([depends, sys.version, *settings]).encode())
     for path in _sources(package):
         content = hashlib.sha256(path.read_bytes()).hexdigest()
         total.update(f"{path.relative_to(package)} {content}\n".encode())
@@ -106,9 +278,13 @@ def _digest(package: Path, depends: str) -> str:
 
 
 def _sources(package: Path) -> Iterator[Path]:
+    # The emulator of a device has a folder of its own inside the device's.
+    nested = {folder for folder in package_folders() if package in folder.parents}
     for path in sorted(package.rglob("*")):
         inside = path.relative_to(package)
         if NOT_SOURCES.intersection(inside.parts) or path.name in GENERATED:
+            continue
+        if nested.intersection(path.parents):
             continue
         # A C file beside a Cython file of the same name is what Cython made of it.
         is_handwritten_c = path.suffix == ".c" and not path.with_suffix(".pyx").exists()

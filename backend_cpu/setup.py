@@ -8,15 +8,17 @@ Environment:
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
 import sysconfig
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from typing import ClassVar
 
 from Cython.Build import cythonize
-from setuptools import Extension, setup
+from setuptools import Command, Extension, setup
 from setuptools.command.build_ext import build_ext
 
 HERE = Path(__file__).resolve().parent
@@ -47,8 +49,11 @@ LEVELS: dict[str, list[str]] = {"baseline": []}
 if sysconfig.get_platform().endswith(("x86_64", "amd64")):
     LEVELS = X86_64
 
+ALL_LEVELS = list(LEVELS)
 if os.environ.get("TANGRAD_LEVELS"):
     LEVELS = {name: LEVELS[name] for name in os.environ["TANGRAD_LEVELS"].split(",")}
+# A wheel for some machines only carries their level in its name, where a build's number may stand.
+ORIGIN = {} if list(LEVELS) == ALL_LEVELS else {"build_number": f"0{'.'.join(LEVELS)}"}
 
 FLAGS = [
     "-std=gnu11",
@@ -75,52 +80,120 @@ class BuildKernels(build_ext):
         from tangrad.plugin import include_directory
 
         folder = Path(self.build_temp) / "generated"
-        generated = write_sources(folder, list(LEVELS), self.kernel_files())
-        include = [include_directory(), str(NATIVE), str(folder), sysconfig.get_path("include")]
-        shared = [NATIVE / name for name in SHARED]
-        shared += [folder / "tables.c", folder / "special.c"]
-        # With the others, not by setuptools after them, when one core would stand idle.
-        shared += [Path(source) for source in ext.sources]
+        generated = write_sources(folder, list(LEVELS), kernel_files())
+        # The extension with the others, not by setuptools after them, when one core would idle.
+        shared = [folder / "tables.c", folder / "special.c", *map(Path, ext.sources)]
         ext.sources = []
-        work = [(path, None) for path in shared]
-        work += [(path, level) for path in [*self.kernel_files(), *generated] for level in LEVELS]
-        # The largest files first: the last to finish decides how long all take.
-        work.sort(key=lambda item: -item[0].stat().st_size)
-        jobs = int(os.environ.get("TANGRAD_JOBS") or os.cpu_count() or 1)
-        with ThreadPoolExecutor(jobs) as pool:
-            objects = list(pool.map(lambda item: self.compile(*item, include), work))
-        ext.extra_objects = [str(path) for path in objects]
+        include = [include_directory(), str(NATIVE), str(folder), sysconfig.get_path("include")]
+        work = handwritten() + [(path, None) for path in shared]
+        work += [(path, level) for path in generated for level in LEVELS]
+        ext.extra_objects = [str(path) for path in compile_all(work, self.build_temp, include)]
         # Else setuptools looks at the Cython source only, and does not link again.
         ext.depends = ext.extra_objects
         ext.include_dirs = include
         super().build_extension(ext)
 
-    def kernel_files(self) -> list[Path]:
-        """Return the handwritten kernel files."""
-        return sorted(path for path in NATIVE.rglob("*.c") if path.name not in SHARED)
 
-    def compile(self, source: Path, level: str | None, include: list[str]) -> Path:
-        """Compile one file for one level, unless the object is newer than all it is made of."""
-        target = Path(self.build_temp) / "objects" / f"{source.stem}.{level or 'shared'}.o"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        depends = [source, *NATIVE.rglob("*.h"), *source.parent.glob("*.h")]
-        if target.exists() and not self.force:
-            built = target.stat().st_mtime
-            if all(path.stat().st_mtime < built for path in depends):
-                return target
-        compiler = os.environ.get("CC", sysconfig.get_config_var("CC") or "cc").split()
-        if level is None:
-            flags = ["-O2"]
-        else:
-            flags = ["-O3"] if source.name in INLINING else USUAL
-            flags = [*flags, *(PLAIN if source.name.startswith("pointwise_") else [])]
-            flags = [*flags, f"-DTGC_LEVEL={level}", *LEVELS[level]]
-        paths = [f"-I{path}" for path in include]
-        command = [*compiler, *FLAGS, *flags, *paths, "-c", str(source), "-o", str(target)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
+class CompileEarly(Command):
+    """Compile what is written by hand: it needs the core's header, but no core that is built."""
+
+    user_options: ClassVar = [("include=", None, "folder of the core's sources")]
+
+    def initialize_options(self) -> None:
+        self.include = ""
+
+    def finalize_options(self) -> None:
+        self.build_temp = self.get_finalized_command("build_ext").build_temp
+
+    def run(self) -> None:
+        """Leave the objects where the build of the extension looks for them."""
+        include = [self.include, str(NATIVE), sysconfig.get_path("include")]
+        compile_all(handwritten(), self.build_temp, include)
+
+
+def kernel_files() -> list[Path]:
+    """Return the handwritten kernel files."""
+    return sorted(path for path in NATIVE.rglob("*.c") if path.name not in SHARED)
+
+
+def handwritten() -> list[tuple[Path, str | None]]:
+    """Return the handwritten files with the levels that they are compiled for."""
+    shared = [(NATIVE / name, None) for name in SHARED]
+    return [*shared, *((path, level) for path in kernel_files() for level in LEVELS)]
+
+
+def compile_all(
+    work: list[tuple[Path, str | None]], build_temp: str, include: list[str]
+) -> list[Path]:
+    """Compile files, as many at once as TANGRAD_JOBS says, and tell how far it is.
+
+    Args:
+        work: C files with their levels.
+        build_temp: folder for what is of use to the build only.
+        include: folders of headers, that of the core first.
+
+    Returns:
+        The objects.
+    """
+    # The largest files first: the last to finish decides how long all take.
+    work = sorted(work, key=lambda item: -item[0].stat().st_size)
+    headers = digest([*NATIVE.rglob("*.h"), Path(include[0]) / "native" / "tangrad_abi.h"])
+    folder = Path(build_temp) / "objects"
+    folder.mkdir(parents=True, exist_ok=True)
+    jobs = int(os.environ.get("TANGRAD_JOBS") or os.cpu_count() or 1)
+    with ThreadPoolExecutor(jobs) as pool:
+        running = [pool.submit(compile_one, *item, folder, include, headers) for item in work]
+        for done, _ in enumerate(as_completed(running), 1):
+            if done % max(1, len(work) // 8) == 0:
+                print(f"progress: {done} of {len(work)} kernel files", flush=True)
+    return [future.result() for future in running]
+
+
+def compile_one(
+    source: Path, level: str | None, folder: Path, include: list[str], headers: str
+) -> Path:
+    """Compile one file for one level, unless there is the object of just that.
+
+    Args:
+        source: C file.
+        level: name of the level, or None for what all levels share.
+        folder: where the object goes.
+        include: folders of headers.
+        headers: digest of all headers.
+    """
+    compiler = os.environ.get("CC", sysconfig.get_config_var("CC") or "cc").split()
+    command = [*compiler, *FLAGS, *flags_of(source, level)]
+    key = hashlib.sha256(" ".join([*command, headers]).encode() + source.read_bytes()).hexdigest()
+    stem = f"{source.stem}.{level or 'shared'}"
+    target = folder / f"{stem}.{key[:16]}.o"
+    if target.exists():
         return target
+    # Those of other sources or flags are of no use any more.
+    for old in folder.glob(f"{stem}.*"):
+        old.unlink()
+    part = folder / f"{stem}.{os.getpid()}.part"
+    command += [*(f"-I{path}" for path in include), "-c", str(source), "-o", str(part)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
+    return part.rename(target)
+
+
+def flags_of(source: Path, level: str | None) -> list[str]:
+    """Return the flags that a file is compiled with for a level."""
+    if level is None:
+        return ["-O2"]
+    flags = ["-O3"] if source.name in INLINING else USUAL
+    flags = [*flags, *(PLAIN if source.name.startswith("pointwise_") else [])]
+    return [*flags, f"-DTGC_LEVEL={level}", *LEVELS[level]]
+
+
+def digest(files: list[Path]) -> str:
+    """Hash the contents of files."""
+    total = hashlib.sha256()
+    for path in sorted(files, key=lambda path: path.name):
+        total.update(path.read_bytes())
+    return total.hexdigest()
 
 
 setup(
@@ -135,5 +208,6 @@ setup(
         ],
         compiler_directives={"language_level": 3},
     ),
-    cmdclass={"build_ext": BuildKernels},
+    cmdclass={"build_ext": BuildKernels, "compile_early": CompileEarly},
+    options={"bdist_wheel": ORIGIN},
 )

@@ -26,8 +26,8 @@ import torch
 from paired import OURS, QUICK, Program, measure_programs
 
 import tangrad
-from tangrad.ops import registry
-from tangrad.ops.samples import Sampler, SampleTensor
+from tangrad.ops.definition import registry
+from tangrad.ops.definition.samples import Sampler, SampleTensor
 from tangrad_testing.calls import tangrad_arguments
 from tangrad_testing.oracle import (
     NoOracle,

@@ -32,7 +32,7 @@ print(json.dumps({"modules": sorted(sys.modules), "MB": peak}))
 """
 GENERATED = '''
 """Ten thousand ops that nobody calls."""
-from tangrad.ops.define import pointwise
+from tangrad.ops.definition.define import pointwise
 
 for number in range({count}):
     pointwise(f"generated_{{number}}(Tensor self) -> Tensor", "self", vjp="none: generated")

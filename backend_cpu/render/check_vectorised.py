@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from dialect import cpu_dialect
 from levels import USUAL, X86_64
 
-from tangrad.expr.render import c_prelude
+from tangrad.plugin.render import prelude
 
 NATIVE = Path(__file__).parents[1] / "src" / "tangrad_cpu" / "native"
 # Without -fno-ipa-icf helpers of the same text would share one loop.
@@ -27,11 +27,11 @@ FLAGS = "-std=gnu11 -ffp-contract=off -fno-math-errno -fno-trapping-math -fno-ip
 _HEAD = re.compile(r"static inline (\w+) (tg_\w+_(?:f32|f64|float16|bfloat16))\(([^)]*)\) ?\{")
 
 
-def loops(prelude: str) -> tuple[str, dict[int, str]]:
+def loops(helpers: str) -> tuple[str, dict[int, str]]:
     """Return C text with a loop for every helper, and the helpers by line of their loop."""
-    lines, at = [prelude], {}
-    count = prelude.count("\n") + 1
-    for result, name, parameters in _HEAD.findall(prelude):
+    lines, at = [helpers], {}
+    count = helpers.count("\n") + 1
+    for result, name, parameters in _HEAD.findall(helpers):
         types = [parameter.split()[0] for parameter in parameters.split(",")]
         if "*" in parameters or result.startswith("tg_"):
             continue
@@ -51,7 +51,7 @@ def loops(prelude: str) -> tuple[str, dict[int, str]]:
 
 def scalar_helpers(level: str) -> list[str]:
     """Return the names of the helpers that are not vectorised at ``level``."""
-    text, at = loops(c_prelude(cpu_dialect()))
+    text, at = loops(prelude(cpu_dialect()))
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "loops.c"
         source.write_text(text)

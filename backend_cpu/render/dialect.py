@@ -7,10 +7,7 @@ or early returns are replaced by selects of values already computed.
 
 from __future__ import annotations
 
-from tangrad.expr.c_special import SPECIAL
-from tangrad.expr.composed import COMPOSED
-from tangrad.expr.primitives import PRIMITIVES
-from tangrad.expr.render import DIALECTS, Dialect, c_prelude
+from tangrad.plugin.render import DIALECTS, Dialect, own_functions, prelude
 
 # Functions of vmath.h by the C library's names: tgc_<name>_f32 and tgc_<name>_f64.
 VMATH = frozenset(
@@ -155,7 +152,7 @@ _HALF = {
 
 # Functions in float64 that are too long to vectorise: compiled once, instead of into every kernel
 # file of every level that uses them.
-SHARED = tuple(name.removeprefix("tg_") for name in (*SPECIAL, *(f"tg_{n}" for n in COMPOSED)))
+SHARED = own_functions()
 
 # But these, short and without loops and sines, vectorise with the loop that they are inlined into.
 # Of ndtri and log_ndtr a loop would compute all branches, which takes longer than calling them.
@@ -163,17 +160,17 @@ VECTORISED = frozenset(("i0", "i0e", "i1", "i1e"))
 
 
 def _head(name: str) -> str:
-    parameters = ", ".join(f"double {letter}" for letter in "ab"[: PRIMITIVES[name].arity])
+    parameters = ", ".join(f"double {letter}" for letter in "ab"[: SHARED[name]])
     return f"double tgc_{name}({parameters})"
 
 
 def shared_source() -> str:
     """Return the C file of the functions that all kernel files share, by the C library."""
-    calls = {name: f"tg_{name}({', '.join('ab'[: PRIMITIVES[name].arity])})" for name in SHARED}
+    calls = {name: f"tg_{name}({', '.join('ab'[:count])})" for name, count in SHARED.items()}
     return "\n".join(
         [
-            "/* Rendered from the special functions of tangrad.expr by render/dialect.py. */",
-            c_prelude(DIALECTS["c"], " ".join(calls.values())),
+            "/* Rendered from the core's own special functions by render/dialect.py. */",
+            prelude(DIALECTS["c"], " ".join(calls.values())),
             *(f"{_head(name)};\n{_head(name)} {{ return {calls[name]}; }}" for name in SHARED),
             "",
         ]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import platform
+from pathlib import Path
+
 # What kernels need beyond -O2: vector loops of any length, constant loops unrolled. The rest of -O3
 # takes half as long again to compile, and no kernel is faster for it but those that setup.py names.
 USUAL = "-O2 -ftree-vectorize -fvect-cost-model=dynamic -fpeel-loops".split()
@@ -13,3 +16,23 @@ X86_64 = {
     "avx2": ["-march=x86-64-v3", "-mprefer-vector-width=256"],
     "avx512": ["-march=x86-64-v4", "-mprefer-vector-width=512"],
 }
+
+# What Linux calls that a level needs beyond the one before it: x86-64-v3, x86-64-v4.
+NEEDS = {
+    "avx2": "avx avx2 bmi1 bmi2 f16c fma abm movbe",
+    "avx512": "avx512f avx512bw avx512cd avx512dq avx512vl",
+}
+
+
+def of_this_machine(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """Return the best level that the processor runs; `baseline` where that cannot be read."""
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return "baseline"
+    lines = cpuinfo.read_text("utf-8").splitlines() if cpuinfo.exists() else []
+    flags = next((line for line in lines if line.startswith("flags")), "").split()
+    best = "baseline"
+    for level, needed in NEEDS.items():
+        if not set(needed.split()) <= set(flags):
+            break
+        best = level
+    return best

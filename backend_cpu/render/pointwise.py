@@ -13,22 +13,20 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import combinations
-from typing import Any
 
 from render.dialect import SHARED, cpu_dialect
-from tangrad.expr import ExpressionError, ExpressionTypeError, c_prelude
-from tangrad.expr.dtypes import compute_type
-from tangrad.expr.program import Program
-from tangrad.expr.render import render
+from tangrad.plugin.render import (
+    ExpressionTypeError,
+    PointwiseOp,
+    TypedPointwise,
+    compute_type,
+    pointwise_ops,
+    prelude,
+)
 
 DIALECT = cpu_dialect()
 FLOATS = ("float32", "float64")
 COMPLEX = ("complex64", "complex128")
-INTEGERS = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64")
-KINDS = {"bool": ("bool",), "integral": INTEGERS, "floating": FLOATS, "complex": COMPLEX}
-KINDS["all"] = ("bool", *INTEGERS, *FLOATS, *COMPLEX)
 # Dtypes that are computed in another: their kernels have the other's inner loop.
 STORED = {"float32": ("float16", "bfloat16")}
 # Kernels up to this cost have an inner loop over bfloat16 as well: they would spend most of their
@@ -51,20 +49,18 @@ COSTS |= dict.fromkeys(("trigamma", "iterate", *SHARED), 200)
 COSTS |= dict.fromkeys(("literal", "load", "param", "convert"), 0)
 
 
-@dataclass(frozen=True)
 class Kernel:
     """One kernel: the typed program of an op and what its caller must know."""
 
-    key: str
-    title: str
-    compute: str
-    program: Program
-    inputs: tuple[str, ...]
-    input_types: tuple[str, ...]
-    result_types: tuple[str, ...]
-    params: tuple[str, ...]
-    integers: tuple[str, ...]
-    numbers: tuple[str, ...]
+    def __init__(self, typed: TypedPointwise) -> None:
+        op = typed.op
+        self.typed, self.key, self.title = typed, op.key, op.title
+        self.compute, self.program = typed.dtype, typed.program
+        self.inputs, self.params, self.integers = op.inputs, op.params, op.integers
+        self.input_types, self.result_types = typed.input_types, typed.result_types
+        # Which of the inputs are usually numbers.
+        listed = (*op.numbers, *NUMBER_OF_ROW.get(op.key, ()))
+        self.numbers = tuple(name for name in op.inputs if name in listed)
 
     @property
     def symbol(self) -> str:
@@ -104,127 +100,24 @@ class Kernel:
 # --- which kernels there are ----------------------------------------------------------------------
 
 
-def definitions() -> Iterator[tuple[Any, Any]]:
-    """Yield (definition, the definition whose dtypes it accepts) of all ops, derived ones too."""
-    from tangrad.ops import registry
-
-    known = {
-        op.definition.key: op.definition
-        for op in registry.load_all().values()
-        if op.kind == "pointwise"
-    }
-    for definition in known.values():
-        yield definition, definition
-        derive(definition)
-        for made in {id(op): op for op, _ in definition._derived.values()}.values():
-            yield made.definition, definition
-
-
-# Of more inputs than these only some sets get kernels: there are 2^n of them.
-_FEW_INPUTS = 4
-
-
-def _is_usual(size: int, inputs: int) -> bool:
-    """Return whether kernels are made for the sets of `size` inputs: all, all but one, or one."""
-    return inputs <= _FEW_INPUTS or size in (1, inputs - 1, inputs)
-
-
-def derive(definition: Any) -> None:
-    """Make the ops of the gradients and tangents of the sets of inputs that are usual."""
-    from tangrad import _C
-
-    if not definition.differentiable:
-        return
-    inputs = [k for k, name in enumerate(definition.inputs) if name not in definition.fixed]
-    sizes = [size for size in range(1, len(inputs) + 1) if _is_usual(size, len(inputs))]
-    for size in sizes:
-        for chosen in combinations(inputs, size):
-            names = tuple(definition.inputs[k] for k in chosen)
-            for make in (
-                lambda chosen=chosen: definition.backward_rule(sum(1 << k for k in chosen)),
-                lambda names=names: definition.tangent(names),
-            ):
-                try:
-                    make()
-                except (_C.DerivativeError, ExpressionError):
-                    continue  # this input has no derivative: the op says so when it is asked for
-
-
-def accepted(definition: Any, parent: Any) -> Iterator[str]:
-    """Yield the dtypes that an op computes in, which are those it is called with but for halves."""
-    for dtype in dict.fromkeys(name for word in parent.dtypes.split() for name in KINDS[word]):
-        integral = dtype in KINDS["bool"] + INTEGERS
-        if integral and (definition is not parent or parent.promote == "float"):
-            continue
-        if parent.promote == "integral" and not integral:
-            continue
-        yield dtype
-
-
 def kernels() -> Iterator[Kernel]:
     """Yield every kernel of the core's definitions."""
-    for definition, parent in definitions():
-        if definition.expression is None:
-            continue
-        for dtype in accepted(definition, parent):
-            kernel = typed(definition, parent, dtype)
+    for op in pointwise_ops():
+        for dtype in op.dtypes:
+            # Half types have the inner loop of the type that they are computed in.
+            kernel = kernel_of(op, dtype) if compute_type(dtype) == dtype else None
             if kernel is not None:
                 yield kernel
 
 
-def typed(definition: Any, parent: Any, dtype: str) -> Kernel | None:
-    """Return the kernel of a definition for one dtype, None where the loop cannot serve it."""
-    compute = compute_type(dtype)
-    types = {name: definition.fixed.get(name, compute) for name in definition.inputs}
-    results = tuple(result_type(result, compute) for result in definition.results)
+def kernel_of(op: PointwiseOp, dtype: str) -> Kernel | None:
+    """Return the kernel of an op for the dtype it computes in, None where it has no meaning."""
     try:
-        program = definition.expression.typed(types, compute, list(results))
-        render(program, "probe", {}, results, DIALECT)
+        typed = op.typed(compute_type(dtype))
+        typed.render("probe", DIALECT)
     except ExpressionTypeError:
         return None  # the op refuses the dtype in its own words, before any kernel
-    return Kernel(
-        definition.key,
-        definition.op.title,
-        compute,
-        program,
-        definition.inputs,
-        tuple(types[name] for name in definition.inputs),
-        results,
-        numeric_params(definition),
-        tuple(p.name for p in definition.schema.params if p.type == "int"),
-        numbers_of(definition, parent),
-    )
-
-
-def numbers_of(definition: Any, parent: Any) -> tuple[str, ...]:
-    """Return the inputs of an op or its gradient that are usually numbers, if any is."""
-    if "_jvp(" in definition.key:
-        return ()
-    head, _, chosen = definition.key.rstrip(")").partition("(")
-    declared = [p.name for p in parent.schema.params if p.type == "Operand"]
-    declared += NUMBER_OF_ROW.get(head, ())
-    differentiated = chosen.split(",")
-    return tuple(n for n in definition.inputs if n in declared and n not in differentiated)
-
-
-def numeric_params(definition: Any) -> tuple[str, ...]:
-    """Return the parameters that a loop receives: numbers, an absent one is left out."""
-    declared = {p.name: p.type for p in definition.schema.params}
-    return tuple(
-        name
-        for name in definition.params
-        if declared[name] in ("Scalar", "int", "float", "bool")
-        or name in definition.expression.free
-    )
-
-
-def result_type(result: str, compute: str) -> str:
-    """Return the dtype of a result as the core decides it."""
-    if result == "real":
-        return {"complex64": "float32", "complex128": "float64"}.get(compute, compute)
-    if result == "complex":
-        return {"float32": "complex64", "float64": "complex128"}.get(compute, compute)
-    return compute if result == "promoted" else result
+    return Kernel(typed)
 
 
 # --- their C --------------------------------------------------------------------------------------
@@ -271,7 +164,7 @@ def file_source(stem: str, members: list[Kernel]) -> str:
     return "\n".join(
         [
             "/* Rendered from the definitions of tangrad's ops by render/pointwise.py. */",
-            inlined(c_prelude(DIALECT, body)),
+            inlined(prelude(DIALECT, body)),
             '#include "pointwise_loop.h"',
             "",
             inlined(body),
@@ -300,8 +193,7 @@ def direct_mark(kernel: Kernel, dtype: str) -> str:
 
 def kernel_source(kernel: Kernel) -> str:
     """Return the scalar function, the inner loops around it and the descriptors of a kernel."""
-    storage = dict(zip(kernel.inputs, kernel.input_types, strict=True))
-    scalar = render(kernel.program, kernel.symbol, storage, kernel.result_types, DIALECT)
+    scalar = kernel.typed.render(kernel.symbol, DIALECT)
     parts = [f"/* {kernel.key} */", scalar, inner_loop(kernel)]
     parts += [*number_loops(kernel), descriptor(kernel)]
     if kernel.direct:
@@ -420,9 +312,9 @@ def parameter(kernel: Kernel, name: str) -> str:
 
 def main(name: str, dtype: str = "float32") -> None:
     """Print what is rendered for an op and those derived from it."""
-    family = [pair for pair in definitions() if name in (pair[1].key, pair[1].op.title)]
-    for definition, parent in family:
-        kernel = typed(definition, parent, dtype)
+    family = [op for op in pointwise_ops() if name in (op.parent.name, op.parent.title)]
+    for op in family:
+        kernel = kernel_of(op, dtype)
         if kernel is not None:
             print(kernel_source(kernel))
 

@@ -8,32 +8,10 @@ takes longer than reading it.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterator
-from importlib import import_module
-from typing import Any
+from collections.abc import Collection
 
-import tangrad
 from render.dialect import cpu_dialect
-from tangrad.expr.render import c_prelude
-from tangrad.ops._index import INDEX
-
-DTYPES = (
-    "bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 "
-    "float32 float64 float16 bfloat16 complex64 complex128"
-).split()
-KINDS = {
-    "bool": {"bool"},
-    "integral": {d for d in DTYPES if "int" in d},
-    "floating": {"float16", "bfloat16", "float32", "float64"},
-    "complex": {"complex64", "complex128"},
-    "all": set(DTYPES),
-}
-SIZES = {"bool": 1} | {d: int(d.lstrip("abcdefilmnoptux")) // 8 for d in DTYPES[1:]}
-WIDE = {"float32": "float64", "complex64": "complex128"}
-REAL = {"complex64": "float32", "complex128": "float64"}
-SETTLED = {"a | b": "", "a & b": "!"}
-NUMBERS = ("Scalar", "int", "float", "bool", "dim")
+from tangrad.plugin.render import BITS, DTYPES, Fold, Program, TypedFold, folds, prelude
 
 # What has a fold of contiguous elements of its own: elements whose reading is the greater part of
 # the work, by so few instructions that lanes stay in registers.
@@ -44,17 +22,8 @@ PAIRED = {"float32": "{}", "float16": "tg_load_float16({})", "bfloat16": "tg_loa
 # What is converted many at once, by an instruction that GCC does not put into loops, where
 # contiguous elements are folded.
 WIDENED = {"float16": "tgc_f16_to_floats"}
-SUMMANDS = {"self": "{0}", "where(isnan(self), 0, self)": "({0} != {0} ? 0.0f : {0})"}
 
 LANGUAGE = cpu_dialect()
-
-
-def reductions() -> Iterator[Any]:
-    """Give the definitions of all reductions of the core."""
-    for name, family in sorted(INDEX.items()):
-        op = getattr(import_module(f"tangrad.ops.{family}"), name, None)
-        if isinstance(op, tangrad._C.Op) and op.kind == "reduction" and op.definition.name == name:
-            yield op.definition
 
 
 def render_reductions(replaced: set[tuple[str, str]]) -> dict[str, str]:
@@ -63,37 +32,36 @@ def render_reductions(replaced: set[tuple[str, str]]) -> dict[str, str]:
     Args:
         replaced: (op, dtype) pairs that have a handwritten kernel.
     """
-    families: dict[tuple[str, ...], list[Any]] = {}
-    for definition in reductions():
-        key = (definition.map_text, definition.combine_text, str(definition.identity))
-        families.setdefault(key, []).append(definition)
+    families: dict[tuple[str, ...], list[Fold]] = {}
+    for fold in folds():
+        if not fold.is_scan:
+            families.setdefault(fold.group, []).append(fold)
     sources = {}
     for members in families.values():
-        text = _family([(d, t) for t in DTYPES for d in members if (d.key, t) not in replaced])
+        text = _family([(f, t) for t in DTYPES for f in members if (f.key, t) not in replaced])
         if text:
             sources[f"reduce_{members[0].key}"] = text
     return {stem: text.replace("@STEM@", stem) for stem, text in sources.items()}
 
 
-def _family(wanted: list[tuple[Any, str]]) -> str:
-    body, table, folds = [], [], {}
-    for definition, dtype in wanted:
-        if not any(dtype in KINDS[word] for word in definition.dtypes.split()):
+def _family(wanted: list[tuple[Fold, str]]) -> str:
+    body, table, rendered = [], [], {}
+    for fold, dtype in wanted:
+        if dtype not in fold.dtypes:
             continue
-        if dtype not in folds:
-            folds[dtype] = _Fold(definition, dtype)
-            body.append(folds[dtype].source())
-        name = f"{definition.key}_{dtype}"
-        body.append(folds[dtype].finished(definition, name))
-        table.append(
-            f'    {{"{definition.key}", "{dtype}", TGC_LOOP, TGC(tgc_reduce), &fold_{name}}},'
-        )
+        typed = fold.typed(dtype)
+        if dtype not in rendered:
+            rendered[dtype] = _Fold(typed)
+            body.append(rendered[dtype].source())
+        name = f"{fold.key}_{dtype}"
+        body.append(rendered[dtype].finished(typed, name))
+        table.append(f'    {{"{fold.key}", "{dtype}", TGC_LOOP, TGC(tgc_reduce), &fold_{name}}},')
     if not table:
         return ""
     text = "\n".join(body)
     lines = "\n".join(table)
     return (
-        f'#include "reduction_loop.h"\n\n{c_prelude(LANGUAGE, text)}\n{text}\n'
+        f'#include "reduction_loop.h"\n\n{prelude(LANGUAGE, text)}\n{text}\n'
         f"const tgc_kernel TGC(tgc_table_@STEM@)[] = {{\n{lines}\n    {{0}}}};\n"
     )
 
@@ -101,47 +69,28 @@ def _family(wanted: list[tuple[Any, str]]) -> str:
 class _Fold:
     """The map and combination of a reduction for one dtype."""
 
-    def __init__(self, definition: Any, dtype: str) -> None:
-        self.definition, self.dtype = definition, dtype
-        compute = tangrad._C.dtype_by_name(dtype).compute
-        self.compute, self.real = compute, REAL.get(compute, compute)
-        self.name = f"{definition.key}_{dtype}"
+    def __init__(self, typed: TypedFold) -> None:
+        fold, dtype = typed.fold, typed.dtype
+        self.typed, self.fold, self.dtype = typed, fold, dtype
+        self.name = f"{fold.key}_{dtype}"
         self.item = LANGUAGE.type(dtype)
-        self.input = definition.inputs[0]
-        types = {self.input: dtype, "index": "int64"}
-        exact = ("index",)
-        params = dict.fromkeys(definition.params, self.real)
-        self.states = list(definition.map.typed(types | params, compute, None, exact).result_types)
-        wide = definition.combine_text in ("a + b", "a * b")
-        if wide:
-            self.states = [WIDE.get(state, state) for state in self.states]
-        self.map = definition.map.typed(types | params, compute, self.states, exact)
-        self.wide = WIDE.get(compute, compute) if wide else compute
-        names = [*definition.state_names("a"), *definition.state_names("b")]
-        kinds = dict(zip(names, self.states * 2, strict=True))
-        self.combine = definition.combine.typed(
-            kinds | params, self.wide, self.states, tuple(names)
-        )
-        self.indexed = "index" in definition.map.free
-        steps = len(self.map.instructions) + len(self.combine.instructions)
-        self.lined = not self.indexed and dtype in LINED and steps <= LINED_STEPS
+        self.states, self.map, self.combine = typed.states, typed.map, typed.combine
+        self.indexed = typed.indexed
+        self.lined = not self.indexed and dtype in LINED and typed.steps <= LINED_STEPS
         self.widen = WIDENED.get(dtype, "") if self.lined else ""
-        self.paired = (
-            dtype in PAIRED
-            and self.states == ["float64"]
-            and definition.map_text in SUMMANDS
-            and definition.combine_text == "a + b"
-        )
+        widened = dtype in PAIRED and self.states == ["float64"]
+        self.paired = widened and fold.kind == "sum" and fold.takes_elements
         self.multiplied = (
             self.lined
             and dtype == "float32"
-            and self.states == ["float64"]
-            and (definition.map_text, definition.combine_text) == ("self", "a * b")
+            and widened
+            and fold.kind == "product"
+            and fold.maps_nothing
         )
 
-    def numbered(self, definition: Any, program: Any, extra: dict[str, str]) -> str:
+    def numbered(self, fold: Fold, program: Program, extra: dict[str, str]) -> str:
         """Return the arguments for a program's parameters, read from the loop."""
-        kind = "f" if self.real in ("float32", "float64") else "i"
+        kind = "f" if self.typed.param_type in ("float32", "float64") else "i"
         used = {str(step.value) for step in program.instructions if step.op == "param"}
         found = []
         for param in program.params:
@@ -150,26 +99,25 @@ class _Fold:
             elif param in extra:
                 found.append(extra[param])
             else:
-                before = [p.name for p in definition.schema.params if p.type in NUMBERS]
-                found.append(f"params[{before.index(param)}].{kind}")
+                found.append(f"params[{fold.params.index(param)}].{kind}")
         return "".join(f", {text}" for text in found)
 
     def source(self) -> str:
         """Return the functions of the fold."""
-        d, name, states = self.definition, self.name, self.states
+        name, states = self.name, self.states
         types = [LANGUAGE.type(state) for state in states]
         lanes = range(len(states))
         fields = " ".join(
             f"{t} a{k}[TGC_LANES({name}_BYTES)];" for k, t in zip(lanes, types, strict=True)
         )
-        size = sum(SIZES[state] for state in states)
+        size = sum(BITS[state] for state in states) // 8
         taken = "float32" if self.widen else self.dtype
         mapping = self.map.render_c(
-            f"{name}_map", {self.input: taken, "index": "int64"}, states, LANGUAGE
+            f"{name}_map", {self.fold.input: taken, "index": "int64"}, states, LANGUAGE
         )
         combining = self.combine.render_c(f"{name}_combine", None, states, LANGUAGE)
-        map_args = self.numbered(d, self.map, {})
-        combine_args = self.numbered(d, self.combine, {})
+        map_args = self.numbered(self.fold, self.map, {})
+        combine_args = self.numbered(self.fold, self.combine, {})
 
         def mapped(to: str, element: str, index: str) -> str:
             outs = ", ".join(f"&{to}{k}" for k in lanes)
@@ -221,7 +169,7 @@ class _Fold:
         text = f"""\
 #define {name}_BYTES {size}
 typedef struct {{ {fields} }} {name}_states;
-{mapping}{combining}
+{mapping}{combining}{self._summand()}
 static void {name}_tile(const char *x, const tgc_tile *t, const tg_scalar *params, void *states,
                         int fresh)
 {{
@@ -301,16 +249,28 @@ static void {name}_merge(void *states, int64_t at, const void *other, int64_t fr
             return element
         return PAIRED[self.dtype].format(element)
 
+    def _summand(self) -> str:
+        """Return the map in float32, for the elements that are added before they are widened."""
+        if not self.paired or self.fold.maps_nothing:
+            return ""
+        single = self.fold.map_in("float32")
+        return single.render_c(f"{self.name}_summand", None, ["float32"], LANGUAGE)
+
     def _pairs(self, *elements: str) -> str:
         """Return the sum of four elements as the state `a0`.
 
         They are added in the order of memory: of two sums of two, GCC loads the second first, and
         to what is read backwards the prefetcher does not look ahead.
         """
-        summand = SUMMANDS[self.definition.map_text]
         read = self._taken if self.widen else PAIRED[self.dtype].format
-        a, b, c, d = (summand.format(read(element)) for element in elements)
-        return f"a0 = (double)((({a} + {b}) + {c}) + {d});"
+        given = [read(element) for element in elements]
+        if self.fold.maps_nothing:
+            a, b, c, d = given
+            return f"a0 = (double)((({a} + {b}) + {c}) + {d});"
+        rest = self.numbered(self.fold, self.map, {})
+        name = f"{self.name}_summand"
+        mapped = " ".join(f"{name}({x}, 0{rest}, &n{k});" for k, x in enumerate(given))
+        return f"float n0, n1, n2, n3; {mapped} a0 = (double)(((n0 + n1) + n2) + n3);"
 
     def _line(self) -> str:
         """Return the fold of contiguous elements into one state, whose lanes stay in registers."""
@@ -318,8 +278,8 @@ static void {name}_merge(void *states, int64_t at, const void *other, int64_t fr
             return ""
         states = range(len(self.states))
         types = [LANGUAGE.type(state) for state in self.states]
-        map_args = self.numbered(self.definition, self.map, {})
-        combine_args = self.numbered(self.definition, self.combine, {})
+        map_args = self.numbered(self.fold, self.map, {})
+        combine_args = self.numbered(self.fold, self.combine, {})
 
         def declared(name: str, size: str = "") -> str:
             return " ".join(f"{t} {name}{k}{size};" for k, t in zip(states, types, strict=True))
@@ -363,7 +323,7 @@ static void {name}_merge(void *states, int64_t at, const void *other, int64_t fr
             {combined("s", "a", "[k]", kept=kept_states)}
         }}
 """
-                for kept_states in self._independent()
+                for kept_states in self._loops()
             )
             + "    }\n"
             for step, count, enter in steps
@@ -491,26 +451,18 @@ static void {self.name}_line(const char *first, int64_t n, const tg_scalar *para
 """
         return begin, "            }\n        }"
 
-    def _independent(self) -> list[list[int]]:
-        """Return which states are combined in one loop: all, unless each is combined by itself.
+    def _loops(self) -> tuple[tuple[int, ...], ...]:
+        """Return which values of the state are combined in one loop: each by itself, if it may.
 
         Where a minimum and a maximum stand in one loop, GCC joins their tests for NaN and makes
         masks of all combinations.
         """
-        numbers = list(range(len(self.states)))
-        parts = self.definition.combine_text.split(";")
-        if len(parts) == len(numbers) and all(
-            set(re.findall(r"\b[ab]\d?\b", part)) <= {f"a{k}", f"b{k}"}
-            for k, part in zip(numbers, parts, strict=True)
-        ):
-            return [[k] for k in numbers]
-        return [numbers]
+        return self.fold.independent
 
     def _fill(self) -> str:
-        identity = self.definition.identity
-        if identity is None:
+        values = self.fold.identity
+        if values is None:
             return ""
-        values = identity if isinstance(identity, tuple) else (identity,)
         stores = " ".join(
             f"s->a{k}[k] = {LANGUAGE.literal(value, state)};"
             for k, (value, state) in enumerate(zip(values, self.states, strict=True))
@@ -524,9 +476,9 @@ static void {self.name}_fill(void *states, int64_t cols)
 """
 
     def _settled(self) -> str:
-        mark = SETTLED.get(self.definition.combine_text)
-        if mark is None:
+        if self.fold.decided_by is None:
             return ""
+        mark = "" if self.fold.decided_by else "!"
         return f"""
 static int {self.name}_settled(const void *states, int64_t cols, int every)
 {{
@@ -538,25 +490,18 @@ static int {self.name}_settled(const void *states, int64_t cols, int every)
 }}
 """
 
-    def finished(self, definition: Any, name: str) -> str:
+    def finished(self, typed: TypedFold, name: str) -> str:
         """Return the last step of one op and its fold."""
-        outs = [self._result(result) for result in definition.results]
-        names = definition.state_names("a")
-        kinds = dict(zip(names, self.states, strict=True))
-        real = REAL.get(self.wide, self.wide)
-        count = real if real in ("float32", "float64") else "int64"
-        params = dict.fromkeys(definition.params, self.real) | {"n": count}
-        results = [tangrad._C.dtype_by_name(out).compute for out in outs]
-        program = definition.finalize.typed(kinds | params, self.wide, results, names)
+        outs, program = typed.result_types, typed.finalize
         rendered = program.render_c(f"{name}_finalize", None, outs, LANGUAGE)
+        count = {"n": f"({LANGUAGE.type(typed.count_type)})n"}
         args = ", ".join(f"s->a{k}[k]" for k in range(len(self.states)))
-        args += self.numbered(definition, program, {"n": f"({LANGUAGE.type(count)})n"})
+        args += self.numbered(typed.fold, program, count)
         targets = ", ".join(
             f"({LANGUAGE.type(out)} *)(outs[{k}] + k * strides[{k}])" for k, out in enumerate(outs)
         )
-        fill = "NULL" if self.definition.identity is None else f"{self.name}_fill"
-        settles = self.definition.combine_text in SETTLED
-        settled = f"{self.name}_settled" if settles else "NULL"
+        fill = "NULL" if self.fold.identity is None else f"{self.name}_fill"
+        settled = "NULL" if self.fold.decided_by is None else f"{self.name}_settled"
         line = f"{self.name}_line" if self.lined else "NULL"
         return f"""
 {rendered}
@@ -576,10 +521,3 @@ static const tgc_fold fold_{name} = {{
     .tile = {self.name}_tile, .run = {self.name}_run, .line = {line},
     .merge = {self.name}_merge, .fill = {fill}, .settled = {settled}, .finish = {name}_finish}};
 """
-
-    def _result(self, result: str) -> str:
-        if result == "promoted":
-            return self.dtype
-        if result == "truth":
-            return "uint8" if self.dtype == "uint8" else "bool"
-        return REAL.get(self.dtype, self.dtype) if result == "real" else result

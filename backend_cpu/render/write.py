@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from render import pointwise, reductions
 from render.dialect import shared_source
+from tangrad.plugin.render import definitions
 
 
 def write_sources(folder: Path, levels: list[str], handwritten: Iterable[Path]) -> list[Path]:
@@ -44,19 +44,11 @@ def fingerprints_source(named: set[str]) -> str:
     Args:
         named: the keys of all definitions that have kernels, among whatever else.
     """
-    of_key = {definition.key: definition for definition in all_definitions()}
+    of_key = {definition.key: definition for definition in definitions()}
     lines = ["", "const tgc_fingerprint tgc_fingerprints[] = {"]
     for key in sorted(named & of_key.keys()):
         lines.append(f'    {{"{key}", {of_key[key].fingerprint}u}},')
     return "\n".join([*lines, "    {0, 0}", "};", ""])
-
-
-def all_definitions() -> Iterator[Any]:
-    """Yield the definitions of all ops, the derived ones among them."""
-    from tangrad.ops import registry
-
-    yield from (op.definition for op in registry.load_all().values())
-    yield from (definition for definition, _ in pointwise.definitions())
 
 
 def replaced(handwritten: Iterable[Path]) -> set[tuple[str, str]]:

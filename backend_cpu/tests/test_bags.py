@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tangrad
-from tangrad.ops.embedding import _bag_sum, bag_argmax
+from tangrad.ops.nn.embedding_bag import _bag_sum, bag_argmax
 
 SHAPES = [(40, 3, 500, 7), (300, 200, 2000, 31), (50, 64, 4000, 900), (9, 17, 30, 1)]
 

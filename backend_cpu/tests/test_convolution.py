@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tangrad
-from tangrad.ops.convolution import convolution, convolution_input, convolution_weight
+from tangrad.ops.nn.convolution import convolution, convolution_input, convolution_weight
 from tangrad_cpu import _kernels
 
 # Of the largest result: sums of up to a few thousand products, then one rounding.

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from tangrad_cpu import _kernels
+
 
 def run(program, **variables):
     """Run a program in a process of its own."""
@@ -33,6 +35,12 @@ LEVEL = (
 )
 
 
+portable = pytest.mark.skipif(
+    "baseline" not in _kernels.levels(), reason="the wheel was built for this machine's level only"
+)
+
+
+@portable
 def test_the_best_level_that_the_machine_runs_is_taken():
     taken, *runs = printed(LEVEL, TANGRAD_CPU_ISA="baseline").split()
     assert taken == "baseline"
@@ -46,7 +54,26 @@ def test_the_best_level_that_the_machine_runs_is_taken():
 def test_an_unknown_level_is_an_error_that_lists_the_known():
     done = run("import tangrad; tangrad.ones(1)", TANGRAD_CPU_ISA="sse9")
     assert done.returncode == 1
-    assert "TANGRAD_CPU_ISA='sse9' is no instruction-set level; known are baseline" in done.stderr
+    known = ", ".join(_kernels.levels())
+    assert f"TANGRAD_CPU_ISA='sse9' is no instruction-set level; known are {known}" in done.stderr
+
+
+def test_a_wheel_for_another_processor_leaves_the_device_to_the_reference_and_says_so():
+    program = """
+import warnings
+import tangrad
+from tangrad_cpu import _kernels
+
+_kernels.levels = lambda: {"avx9000": False}
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    print((tangrad.ones(2) + 1).tolist())
+print(told[0].message)
+"""
+    values, told = printed(program).splitlines()
+    assert values == "[2.0, 2.0]"
+    assert "compiled for avx9000 only, which this processor does not run" in told
+    assert "build_wheelhouse.py --portable" in told
 
 
 def test_switched_off_it_leaves_the_device_to_the_reference():
@@ -62,7 +89,7 @@ def test_kernels_for_another_definition_are_left_to_the_reference_with_a_warning
     program = """
 import warnings
 import tangrad
-from tangrad.ops import registry
+from tangrad.ops.definition import registry
 
 exp = registry.find("exp").definition
 exp.text = "exp(self) + 0.5"

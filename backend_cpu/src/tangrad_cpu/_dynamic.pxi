@@ -121,9 +121,8 @@ def distinct(outs, args):
     self, dim, consecutive, inverse, counts = args
     count = self.numel()
     if (dim is not None and self.ndim) or count == 0:
-        from tangrad.devices import reference
-        from tangrad.ops.distinct import _distinct
-        return reference.kernel_for(_distinct, self.dtype)(outs, args)
+        from tangrad.plugin import find_op, reference_kernel
+        return reference_kernel(find_op("_distinct"), self.dtype)(outs, args)
     order = None
     placed = self.reshape((-1,))
     if not consecutive:

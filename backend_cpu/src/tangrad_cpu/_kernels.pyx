@@ -5,7 +5,7 @@ import os
 from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
-from tangrad.api cimport tg_api, tg_call, tg_import_api, tg_loop, tg_loop_kernel
+from tangrad.api cimport tg_api, tg_call, tg_import_api, tg_loop, tg_loop_kernel, tg_pool, tg_task
 
 cdef extern from "tgc.h":
     enum:
@@ -21,7 +21,8 @@ cdef extern from "tgc.h":
         const char* op
         uint32_t value
     void tgc_set_threads(int)
-    int tgc_threads()
+    int tgc_threads() noexcept nogil
+    void tgc_parallel(int64_t, tg_task, void*) noexcept nogil
     void tgc_scratch_fail_after(int64_t)
 
 cdef extern from "aligned.h":
@@ -123,6 +124,19 @@ def open(str name):
         i += 1
     device = name.encode()
     chosen = wanted
+    offer_threads(tgc_level_names[list(known).index(wanted)])
+
+
+cdef tg_pool offered
+
+
+cdef int offer_threads(const char* level) except -1:
+    """Let other packages' kernels run on this pool; a core older than that has nowhere to keep it."""
+    if core.version < 3:
+        return 0
+    offered.size, offered.flags = sizeof(tg_pool), 0
+    offered.instruction_set, offered.threads, offered.run = level, tgc_threads, tgc_parallel
+    return core.install_pool(&offered)
 
 
 def kernel_for(op, dtype):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tangrad.plugin import DeviceDriver
+from tangrad.plugin import DeviceDriver, reference_kernel
 
 API = 1
 
@@ -15,6 +15,18 @@ class Cpu(DeviceDriver):
 
     host = True
     amp_dtypes = ("bfloat16", "float16")
+
+    def probe(self) -> bool | str:
+        """Say whether the wheel was built for a processor like this one."""
+        from tangrad_cpu import _kernels
+
+        levels: dict[str, bool] = _kernels.levels()
+        if any(levels.values()):
+            return True
+        return (
+            f"its kernels are compiled for {' and '.join(levels)} only, which this processor does "
+            "not run: install a wheel built here, or by build_wheelhouse.py --portable"
+        )
 
     def open(self) -> None:
         """Load the kernels for this machine's instruction set.
@@ -34,11 +46,7 @@ class Cpu(DeviceDriver):
     def kernel_for(self, op: Any, dtype: Any) -> Callable[..., Any] | None:
         """Enter the compiled kernel of an op and dtype into its table, else use the reference."""
         found: Callable[..., Any] | None = self._kernels.kernel_for(op, dtype)
-        if found is not None:
-            return found
-        from tangrad.devices import reference
-
-        return reference.kernel_for(op, dtype)
+        return found if found is not None else reference_kernel(op, dtype)
 
     def properties(self, index: int) -> dict[str, object]:
         """Return the instruction-set level in use and the number of threads."""
