@@ -49,8 +49,7 @@ def _rms_by_torch(torch, x, dim=None, keepdim=False):
 rms = reduction(
     "rms(Tensor self, dim[]? dim=None, bool keepdim=False) -> Tensor",
     map="self * self",
-    combine="a + b",
-    identity=0,
+    fold="sum",
     finalize="sqrt(a / n)",
     promote="float",
     dtypes="floating",

@@ -160,20 +160,25 @@ def _handled(t: Any) -> Any:
     return function(_Overriding(), scale=2)
 
 
+def _whole_numbers(t: Any, *shape: int) -> Any:
+    """Return numbers from -8 to 8: their sums of products are exact, in whatever order."""
+    return (_row(t, *shape) * 8).round()
+
+
 def _scaled_product(t: Any) -> Any:
     F = t.nn.functional
-    a = _row(t, 16, 32).to(t.float8_e4m3fn)
-    b = _row(t, 16, 32).to(t.float8_e4m3fn).mT
+    a = _whole_numbers(t, 16, 32).to(t.float8_e4m3fn)
+    b = _whole_numbers(t, 16, 32).to(t.float8_e4m3fn).mT
     by_row = F.ScalingType.RowWise
-    rows, columns = _row(t, 16, 1).float() + 2, _row(t, 1, 16).float() + 3
+    rows, columns = t.arange(1.0, 17).reshape(16, 1), t.arange(2.0, 18).reshape(1, 16)
     product = F.scaled_mm(a, b, rows, by_row, columns, by_row, output_dtype=t.float32)
-    return (product * 1e3).round().tolist()
+    return product.tolist()
 
 
 def _grouped_product(t: Any) -> Any:
-    a, b = _row(t, 12, 16).bfloat16(), _row(t, 2, 16, 8).bfloat16()
+    a, b = _whole_numbers(t, 12, 16).bfloat16(), _whole_numbers(t, 2, 16, 8).bfloat16()
     ends = t.tensor([4, 12], dtype=t.int32)
-    return (t.nn.functional.grouped_mm(a, b, offs=ends).float() * 2).round().tolist()
+    return t.nn.functional.grouped_mm(a, b, offs=ends).float().tolist()
 
 
 # Each is given one of the libraries, and returns what both must agree on.

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 import tangrad
-from tangrad.ops import registry
+from tangrad.plugin import Sampler, find_op, has_op
 from tangrad_testing.api_programs import PROGRAMS
 from tangrad_testing.calls import REFUSALS, tangrad_arguments
 from tangrad_testing.cases import DRAWING
@@ -108,8 +108,8 @@ def status(name: str, namespace: str, place: Any, theirs: Any) -> str:
         return _verdict(lambda: _same_program(program))
     if hasattr(ours, "definition"):
         return _verdict(lambda: _same_op(ours))
-    if name in registry.index():  # a function around an op, such as one with inplace=
-        definition = registry.find(name).definition
+    if has_op(name):  # a function around an op, such as one with inplace=
+        definition = find_op(name).definition
         return _verdict(lambda: _same_function(definition, ours, getattr(theirs, name)))
     return "untested"
 
@@ -168,12 +168,10 @@ def _same_op(op: Any) -> bool:
 
 
 def _is_random(definition: Any) -> bool:
-    return definition.random or definition.module.endswith((*DRAWING, ".random_sequential"))
+    return definition.random or definition.module.endswith((*DRAWING, ".random.sequential"))
 
 
 def _same_samples(definition: Any, oracle: Any, dtype: str, call: Any = None) -> bool:
-    from tangrad.ops.samples import Sampler
-
     compared = False
     for sample in definition.samples(Sampler(dtype)):
         args, kwargs = torch_arguments(sample)

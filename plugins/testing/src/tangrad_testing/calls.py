@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import tangrad
-from tangrad.ops.samples import Sample, materialise
+from tangrad.plugin import Sample, materialise
 
 REFUSALS = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, AssertionError)
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tangrad.ops import registry
-from tangrad.ops.samples import ALL, Sample, Sampler
+from tangrad.plugin import Sample, Sampler, all_ops, find_op
+from tangrad.plugin.render import DTYPES as EVERY_DTYPE
 
 DEFAULT_FRACTION = 0.15
 
@@ -30,7 +30,7 @@ class Case:
     @property
     def call(self) -> Any:
         """Return the op."""
-        return registry.find(self.op)
+        return find_op(self.op)
 
     @property
     def definition(self) -> Any:
@@ -44,11 +44,8 @@ class Case:
 
 def op_names() -> list[str]:
     """Return the defined ops that have samples: one name for each definition."""
-    from tangrad.ops.extension import load_plugin_ops
-
-    load_plugin_ops()
     names = []
-    for name, op in registry.load_all().items():
+    for name, op in all_ops().items():
         d = op.definition
         if (
             name == d.name
@@ -60,7 +57,7 @@ def op_names() -> list[str]:
 
 
 # Modules of which every op draws numbers, those included that are given a seed as an argument.
-DRAWING = (".random", ".random_bernoulli")
+DRAWING = (".random.uniform_normal", ".random.bernoulli")
 
 
 def is_random(case: Case) -> bool:
@@ -102,7 +99,7 @@ def is_chosen(body: str, case: Case, part: float) -> bool:
 
 
 DTYPES = {
-    "all": ALL,
+    "all": EVERY_DTYPE,
     "derivatives": ("float64", "complex128"),
     "float64": ("float64",),
     "float32": ("float32",),

@@ -14,6 +14,8 @@ API = 1
 class Loopback(DeviceDriver):
     """Keep each allocation as a bytearray in a table."""
 
+    strict = True
+
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self._blocks: dict[int, bytearray] = {}
@@ -27,7 +29,7 @@ class Loopback(DeviceDriver):
         """Return the handle of new memory."""
         handle = self._next
         self._next += 2
-        self._blocks[handle] = bytearray(b"\xa5") * nbytes
+        self._blocks[handle] = bytearray(b"\xa5" * nbytes)
         return handle
 
     def release(self, handle: int, nbytes: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -27,17 +27,54 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+# Whose expected values are PyTorch's: they are left out where it is not installed.
+BODIES_OF_TORCH = ("test_forward", "test_derivatives", "test_transforms")
+NO_TORCH = "PyTorch is not installed: the oracle is the reference device (NumPy)"
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker of the test bodies."""
+    """Declare the marker of the test bodies; refuse devices that cannot be tested here.
+
+    Raises:
+        pytest.UsageError: a device that was asked for is unknown or not available.
+    """
     config.addinivalue_line(
         "markers", "tangrad_cases(dtypes, always, when): the ops and dtypes that a body runs for"
     )
+    for name in config.getoption("--tangrad-device") or ():
+        _require(name)
+
+
+def _require(name: str) -> None:
+    """Open a device, or say on one line why that cannot be."""
+    import tangrad
+
+    try:
+        tangrad.empty(0, device=name)
+    except RuntimeError as error:
+        raise pytest.UsageError(
+            f"--tangrad-device={name}: {' '.join(str(error).split())}"
+        ) from None
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Say which oracle serves, where it is not PyTorch."""
+    asked = config.getoption("--tangrad-device")
+    return f"tangrad: {NO_TORCH}" if asked and not _has_torch() else None
+
+
+def _has_torch() -> bool:
+    import importlib.util
+
+    return importlib.util.find_spec("torch") is not None
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run each body that takes a `case` for its part of the matrix, and the plugins' own cases."""
     if "plugin_case" in metafunc.fixturenames:
         _add_cases_of_plugins(metafunc)
+    if "level_check" in metafunc.fixturenames:
+        _add_levels(metafunc)
     if "case" not in metafunc.fixturenames:
         return
     marker = metafunc.definition.get_closest_marker("tangrad_cases")
@@ -50,7 +87,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     chosen_ops = metafunc.config.getoption("--tangrad-op") or cases.op_names()
     devices = _devices(metafunc.config)
     dtypes = cases.DTYPES[marker.kwargs.get("dtypes", "all")]
-    part = cases.fraction()
+    # An op that was asked for by name takes all its samples.
+    part = 1.0 if metafunc.config.getoption("--tangrad-op") else cases.fraction()
+    if metafunc.function.__module__.endswith(BODIES_OF_TORCH) and not _has_torch():
+        part, always, dtypes = 0.0, (), ()
     chosen = [
         c
         for c in cases.matrix(chosen_ops, dtypes, devices)
@@ -65,7 +105,7 @@ def _devices(config: pytest.Config) -> Sequence[str]:
 
 
 def _add_cases_of_plugins(metafunc: pytest.Metafunc) -> None:
-    from tangrad.plugins.hooks import call_hook
+    from tangrad.plugin import call_hook
 
     offered = {
         f"{plugin.distribution}:{case.__name__}": case
@@ -73,6 +113,14 @@ def _add_cases_of_plugins(metafunc: pytest.Metafunc) -> None:
         for case in cases
     }
     metafunc.parametrize("plugin_case", list(offered.values()), ids=list(offered))
+    metafunc.parametrize("device", _devices(metafunc.config))
+
+
+def _add_levels(metafunc: pytest.Metafunc) -> None:
+    from tangrad_testing.levels import plain_checks
+
+    found = [] if metafunc.config.getoption("--tangrad-op") else list(plain_checks())
+    metafunc.parametrize("level_check", found, ids=[f"{c.level}-{c.name}" for c in found])
     metafunc.parametrize("device", _devices(metafunc.config))
 
 
@@ -92,12 +140,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def expected_failures(device: str) -> dict[str, str]:
     """Return {pattern of test names: reason}: the intended deviations and the device's own list."""
-    from tangrad import _C
+    from tangrad.plugin import get_driver
     from tangrad_testing.deviations import DEVIATIONS
 
-    _C.device(device)
-    driver: Any = _C.device_types()[device].driver
-    return {**DEVIATIONS, **getattr(driver, "expected_failures", {})}
+    return {**DEVIATIONS, **getattr(get_driver(device), "expected_failures", {})}
 
 
 @pytest.fixture(autouse=True)
@@ -107,10 +153,9 @@ def _fallback_is_allowed_off_host(request: pytest.FixtureRequest) -> Iterator[No
     if case is None or not hasattr(case, "device"):
         yield
         return
-    from tangrad import _C
-    from tangrad.dispatch.resolution import FallbackWarning
+    from tangrad.plugin import FallbackWarning, get_driver
 
     with warnings.catch_warnings():
-        if not _C.device_types()[case.device].host:
+        if not get_driver(case.device).host:
             warnings.simplefilter("ignore", FallbackWarning)
         yield

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import torch
 
 import tangrad
 from tangrad_testing.calls import (
@@ -26,6 +25,7 @@ from tangrad_testing.oracle import (
     counterpart,
     rebuild,
     tensors_in,
+    torch,
     torch_arguments,
     torch_tensor,
 )

@@ -20,6 +20,11 @@ from tangrad_testing.calls import (
 )
 from tangrad_testing.cases import Case, has_values, may_have_derivative
 from tangrad_testing.closeness import agrees, as_array, describe_difference, dtype_name
+from tangrad_testing.levels import Device, NotApplicable
+from tangrad_testing.levels.computing import compare
+from tangrad_testing.levels.gradients import check_op
+from tangrad_testing.levels.inputs import large_samples
+from tangrad_testing.levels.views import strided
 
 # Kernels differ from NumPy by the rounding of each step; gradients have several.
 SLACK_OF_GRADIENTS = 10
@@ -93,3 +98,23 @@ def test_gradients_are_those_of_the_reference(case: Case) -> None:
         actual = gradients(case, sample, case.device)
         context = f"gradients of {case.op}{describe(sample)}: "
         assert_like_reference(actual, expected, context, SLACK_OF_GRADIENTS)
+
+
+@pytest.mark.tangrad_cases(when=computes)
+def test_many_elements_and_long_rows_give_what_the_reference_gives(case: Case) -> None:
+    for sample in large_samples(case.call, case.dtype):
+        compare(case, sample)
+
+
+@pytest.mark.tangrad_cases(when=computes)
+def test_strided_operands_and_results_make_no_difference(case: Case) -> None:
+    for sample in case.samples():
+        strided(case, sample)
+
+
+@pytest.mark.tangrad_cases(dtypes="float64", when=differentiates)
+def test_second_derivatives_are_those_of_the_reference(case: Case) -> None:
+    try:
+        check_op(Device(case.device), case.op, case.dtype)
+    except NotApplicable as reason:
+        pytest.skip(str(reason))

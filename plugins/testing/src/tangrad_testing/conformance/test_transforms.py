@@ -19,7 +19,8 @@ BATCH = 2
 def is_batchable(case: Case) -> bool:
     """Tell whether each element of a batch gives a result of the same shape."""
     forms = [o.definition for o in case.definition.members] or [case.definition]
-    return may_have_derivative(case) and not any(d.shape_depends_on_data for d in forms)
+    refused = any(d.shape_depends_on_data and d.batch is None for d in forms)
+    return may_have_derivative(case) and not refused
 
 
 def batched(tensor: Any, dim: int) -> Any:

@@ -1,0 +1,213 @@
+"""Level 4: order of work, events that tell the truth, several threads."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+import tangrad
+from tangrad_testing.levels.check import (
+    Check,
+    Device,
+    Mismatch,
+    NotApplicable,
+    collected,
+    expect,
+    expect_close,
+)
+from tangrad_testing.levels.contract import THREADS, block, pattern, read, write
+
+check, PLAIN = collected(4)
+
+EVENTS = ("record_event", "query_event", "synchronize_event")
+PIECE = 2**22
+# Below this, waiting for work cannot be told from not waiting.
+SHORTEST_WAIT = 0.004
+TRIES = 4
+
+
+@check
+def work_is_done_in_order(device: Device) -> None:
+    """Copies see what was written before them and not what is written after them."""
+    with block(device, PIECE) as a, block(device, PIECE) as b, block(device, PIECE) as c:
+        first, second = pattern(PIECE, 1), pattern(PIECE, 2)
+        write(device, a, 0, first)
+        for turn in range(3):
+            device.driver.copy_within(b, 0, a, 0, PIECE)
+            write(device, a, 0, second)
+            device.driver.copy_within(c, 0, b, 0, PIECE)
+            write(device, b, 0, bytes(PIECE))
+            expect(f"bytes copied twice, turn {turn}", read(device, c, 0, PIECE), first)
+            first, second = second, first
+
+
+@check
+def memory_outlives_the_work_on_it(device: Device) -> None:
+    """Memory that is released while copies from it are under way is not overwritten before them."""
+    device.require_own_memory()
+    driver = device.driver
+    with block(device, PIECE) as kept:
+        for turn in range(4):
+            source = driver.allocate(PIECE, 0)
+            write(device, source, 0, pattern(PIECE, turn))
+            driver.copy_within(kept, 0, source, 0, PIECE)
+            driver.release(source, PIECE)
+            with block(device, PIECE) as other:
+                write(device, other, 0, bytes(PIECE))
+                case = f"bytes copied from memory that was released, turn {turn}"
+                expect(case, read(device, kept, 0, PIECE), pattern(PIECE, turn))
+
+
+@check
+def events_come_together(device: Device) -> None:
+    """A driver has all three methods of events or none."""
+    present = [name for name in EVENTS if getattr(device.driver, name) is not None]
+    expect("methods of events", present, list(EVENTS) if present else [])
+
+
+def require_events(device: Device) -> Any:
+    """Return the driver.
+
+    Raises:
+        NotApplicable: it has no events.
+    """
+    device.require_own_memory()
+    if any(getattr(device.driver, name) is None for name in EVENTS):
+        raise NotApplicable("it has no events: work is done when a call returns")
+    return device.driver
+
+
+def give_work(device: Device, a: int, b: int, amount: int) -> None:
+    """Queue copies there and back."""
+    for _ in range(amount):
+        device.driver.copy_within(b, 0, a, 0, PIECE)
+        device.driver.copy_within(a, 0, b, 0, PIECE)
+
+
+@check
+def events_happen(device: Device) -> None:
+    """An event has happened once it was waited for, and those before it on its stream too."""
+    driver = require_events(device)
+    stream = driver.current_stream(0)
+    with block(device, PIECE) as a, block(device, PIECE) as b:
+        events = []
+        for _ in range(5):
+            give_work(device, a, b, 1)
+            events.append(driver.record_event(stream))
+        expect("events are distinct", len(set(events)), len(events))
+        driver.synchronize_event(events[2])
+        for number in range(3):
+            case = f"query_event of event {number} after synchronize_event of event 2"
+            expect(case, driver.query_event(events[number]), True)
+        driver.synchronize()
+        for number, event in enumerate(events):
+            expect(f"query_event of event {number} in the end", driver.query_event(event), True)
+            if driver.destroy_event is not None:
+                driver.destroy_event(event)
+
+
+@check
+def events_tell_the_truth(device: Device) -> None:
+    """An event does not count as happened while the work before it goes on."""
+    driver = require_events(device)
+    stream = driver.current_stream(0)
+    with block(device, PIECE) as a, block(device, PIECE) as b:
+        amount, total = work_that_takes_a_while(device, a, b)
+        lies = []
+        for _ in range(TRIES):
+            give_work(device, a, b, amount)
+            event = driver.record_event(stream)
+            happened = driver.query_event(event)
+            if not happened:
+                driver.synchronize_event(event)
+            started = time.perf_counter()
+            driver.synchronize()
+            # Nothing came after the event: if it has happened, there is nothing to wait for.
+            lies.append(time.perf_counter() - started > total / 4)
+            forget(driver, event)
+        if all(lies):
+            raise Mismatch(
+                f"an event after {2 * amount} copies of {PIECE} bytes",
+                "it counts as happened, and synchronize() still waits",
+                "it happens when the copies are done",
+            )
+
+
+def forget(driver: Any, event: int) -> None:
+    """Destroy an event, where a driver has that."""
+    if driver.destroy_event is not None:
+        driver.destroy_event(event)
+
+
+def work_that_takes_a_while(device: Device, a: int, b: int) -> tuple[int, float]:
+    """Return (how many copies, how long one waits for them).
+
+    Raises:
+        NotApplicable: there is never anything to wait for.
+    """
+    amount = 4
+    while amount <= 1024:
+        device.driver.synchronize()
+        give_work(device, a, b, amount)
+        started = time.perf_counter()
+        device.driver.synchronize()
+        waited = time.perf_counter() - started
+        if waited > SHORTEST_WAIT:
+            return amount, waited
+        amount *= 4
+    raise NotApplicable("its copies are done when they return: there is nothing to wait for")
+
+
+@check
+def threads_compute_side_by_side(device: Device) -> None:
+    """Chains of ops and their gradients in several threads give what one thread gives."""
+    if device.driver.meta:
+        raise NotApplicable("its tensors have no memory")
+
+    def work(seed: int) -> Any:
+        values = np.random.Generator(np.random.Philox(seed)).standard_normal((17, 33))
+        x = device.tensor(values.astype(np.float32)).requires_grad_()
+        for _ in range(3):
+            loss = ((x * x + 1.0).sum(1) * x[:, 0]).mean()
+            (slope,) = tangrad.autograd.grad(loss, x)
+        return slope.cpu()
+
+    expected = [work(seed) for seed in range(THREADS)]
+    with ThreadPoolExecutor(THREADS) as pool:
+        found = list(pool.map(work, range(THREADS)))
+    for seed in range(THREADS):
+        expect_close(f"gradient of thread {seed}", [found[seed]], [expected[seed]])
+
+
+@check
+def tensors_change_threads(device: Device) -> None:
+    """A tensor made in one thread is read and let go of in another."""
+    if device.driver.meta:
+        raise NotApplicable("its tensors have no memory")
+    held = [device.tensor(np.full(1000, float(i))) for i in range(20)]
+    wrong: list[int] = []
+
+    def empty() -> None:
+        while held:
+            number = len(held) - 1
+            if held.pop().cpu().tolist() != [float(number)] * 1000:
+                wrong.append(number)
+        gc.collect()
+
+    thread = threading.Thread(target=empty)
+    thread.start()
+    fresh = [device.tensor(np.full(1000, -1.0)) for _ in range(20)]
+    thread.join()
+    expect("tensors read wrongly in another thread", wrong, [])
+    expect("sums of those made meanwhile", {float(t.cpu().sum()) for t in fresh}, {-1000.0})
+
+
+def checks(device: Device) -> Iterator[Check]:
+    """Yield the checks of this level."""
+    yield from PLAIN
