@@ -1,0 +1,1 @@
+from tangrad_quasirandom import SobolEngine as SobolEngine

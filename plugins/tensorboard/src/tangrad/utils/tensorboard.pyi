@@ -1,0 +1,2 @@
+from tangrad_tensorboard import FileWriter as FileWriter
+from tangrad_tensorboard import SummaryWriter as SummaryWriter
