@@ -1,0 +1,281 @@
+"""The constructors, and what PyTorch has in `torch.sparse`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tangrad
+from tangrad.autograd import Function
+from tangrad.plugin import component, components, composite
+from tangrad_sparse import coo, csr, kernels, products
+
+_OPTIONS = (
+    "dtype? dtype=None, device? device=None, bool pin_memory=False, bool requires_grad=False,"
+    " any check_invariants=None"
+)
+
+
+def _numbers(given: Any, dtype: Any, device: Any) -> Any:
+    if isinstance(given, tangrad.Tensor):
+        return given.to(device=device, dtype=dtype)
+    return tangrad.tensor(given, dtype=dtype, device=device)
+
+
+def _finished(made: Any, requires_grad: bool) -> Any:
+    return made.detach().requires_grad_() if requires_grad else made
+
+
+@composite(
+    f"sparse_coo_tensor(any indices, any values=None, any size=None, *, {_OPTIONS},"
+    " any is_coalesced=None) -> Tensor",
+    method=False,
+    samples=lambda s: [],
+)
+def sparse_coo_tensor(
+    indices: Any,
+    values: Any,
+    size: Any,
+    dtype: Any,
+    device: Any,
+    pin_memory: bool,
+    requires_grad: bool,
+    check_invariants: Any,
+    is_coalesced: Any,
+) -> Any:
+    """Make a sparse tensor of indices and values; `sparse_coo_tensor(size)` makes an empty one.
+
+    Args:
+        indices: integers (sparse dimensions, nnz), a tensor or nested lists.
+        values: (nnz, *dense dimensions).
+        size: of the tensor; by default the smallest that holds the indices.
+        dtype: of the values. device: where they are. pin_memory: ignored.
+        requires_grad: make a leaf that records.
+        check_invariants: ignored: indices are always checked.
+        is_coalesced: the indices are sorted and different, which is not checked.
+
+    Raises:
+        RuntimeError: indices, values and size do not fit each other.
+    """
+    if values is None:
+        size, sparse = tuple(size if size is not None else indices), None
+        sparse = len(size)
+        held = tangrad.zeros(sparse, 0, dtype=tangrad.int64, device=device)
+        empty = tangrad.zeros(0, dtype=dtype, device=device)
+        return _finished(coo.make(held, empty, size, True), requires_grad)
+    values = _numbers(values, dtype, device)
+    indices = _numbers(indices, None, values.device)
+    if indices.dtype.is_floating_point or indices.dtype.is_complex:
+        raise RuntimeError(f"sparse_coo_tensor: indices must be integers, got {indices.dtype}")
+    indices = indices.to(tangrad.int64)
+    if values.ndim == 0:
+        values = values.reshape((1,))
+    if size is None:
+        if indices.ndim != 2:
+            raise RuntimeError(f"indices must be sparse_dim x nnz, but got: {list(indices.shape)}")
+        most = indices.amax(1).tolist() if indices.shape[1] else [-1] * indices.shape[0]
+        size = (*(m + 1 for m in most), *values.shape[1:])
+    coo.check_range(indices, size)
+    made = coo.make(indices, values, size, bool(is_coalesced))
+    return _finished(made, requires_grad)
+
+
+@composite(
+    "sparse_csr_tensor(any crow_indices, any col_indices, any values, any size=None, *,"
+    f" {_OPTIONS}) -> Tensor",
+    method=False,
+    samples=lambda s: [],
+)
+def sparse_csr_tensor(
+    crow_indices: Any,
+    col_indices: Any,
+    values: Any,
+    size: Any,
+    dtype: Any,
+    device: Any,
+    pin_memory: bool,
+    requires_grad: bool,
+    check_invariants: Any,
+) -> Any:
+    """Make a matrix of compressed rows.
+
+    Args:
+        crow_indices: where each row begins in the columns, and their number: (rows + 1,).
+        col_indices: columns (nnz,). values: (nnz,).
+        size: by default as many columns as are used.
+        dtype: of the values. device: where they are. pin_memory: ignored.
+        requires_grad: make a leaf that records.
+        check_invariants: ignored: what is given is always checked.
+
+    Raises:
+        RuntimeError: the parts do not fit each other.
+    """
+    values = _numbers(values, dtype, device)
+    crow, col = (_numbers(i, None, values.device) for i in (crow_indices, col_indices))
+    if size is None:
+        size = (crow.shape[0] - 1, int(col.max()) + 1 if col.numel() else 0)
+    made = csr.make(crow, col, values, tuple(size))
+    steps = crow.diff()
+    if int(crow[0]) != 0 or int(crow[-1]) != col.shape[0] or bool((steps < 0).any()):
+        raise RuntimeError(
+            "`crow_indices` must begin with 0, never fall and end with nnz "
+            f"({col.shape[0]}), got {crow.tolist()[:10]}"
+        )
+    if col.numel() and (int(col.min()) < 0 or int(col.max()) >= size[1]):
+        raise RuntimeError(f"`0 <= col_indices < {size[1]}` is not satisfied")
+    return _finished(made, requires_grad)
+
+
+class _SparseRows(Function):
+    """Look rows up; the gradient of the table is sparse: the rows that were looked up."""
+
+    @staticmethod
+    def forward(table: Any, index: Any, padding: Any) -> Any:
+        return table.index_select(0, index)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        table, index, ctx.padding = inputs
+        ctx.shape = tuple(table.shape)
+        ctx.save_for_backward(index)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (index,) = ctx.saved_tensors
+        if ctx.padding is not None:
+            kept = index != ctx.padding
+            index, g = index[kept], g[kept]
+        return coo.make(index.to(tangrad.int64).unsqueeze(0), g, ctx.shape), None, None
+
+
+@composite(
+    "_sparse_rows(Tensor table, Tensor index, int? padding=None) -> Tensor",
+    method=False,
+    samples=lambda s: [],
+)
+def _sparse_rows(table: Any, index: Any, padding: Any) -> Any:
+    """Look rows up in a table whose gradient is sparse (`Embedding(sparse=True)`)."""
+    return _SparseRows.apply(table, index, padding)
+
+
+@composite("hspmm(Tensor mat1, Tensor mat2) -> Tensor", method=False, samples=lambda s: [])
+def hspmm(mat1: Any, mat2: Any) -> Any:
+    """Multiply a sparse matrix and a dense one into sparse rows of dense values."""
+    if mat1.layout is tangrad.strided:
+        raise RuntimeError("hspmm: Expected mat1 to be a sparse tensor")
+    return products.hspmm(mat1, mat2)
+
+
+@composite("spmm(Tensor input, Tensor mat2) -> Tensor", method=False, samples=lambda s: [])
+def spmm(input: Any, mat2: Any) -> Any:
+    """Multiply a sparse matrix and a dense one: the older name of `mm`."""
+    return tangrad.mm(input, mat2)
+
+
+def mm(mat1: Any, mat2: Any, reduce: str = "sum") -> Any:
+    """Multiply two matrices, one sparse at least; the gradient of a sparse one has its places.
+
+    Raises:
+        NotImplementedError: for a `reduce` other than "sum".
+    """
+    if reduce != "sum":
+        raise NotImplementedError(f"sparse.mm: reduce='{reduce}' is not implemented, only 'sum'")
+    return products.product(mat1, mat2)
+
+
+def addmm(mat: Any, mat1: Any, mat2: Any, *, beta: Any = 1.0, alpha: Any = 1.0) -> Any:
+    """Compute beta mat + alpha mat1 mat2; the gradient of a sparse mat1 has its places."""
+    return products.addmm(mat, mat1, mat2, beta, alpha)
+
+
+def sampled_addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1.0, alpha: Any = 1.0) -> Any:
+    """Compute beta input + alpha (mat1 mat2) at the places of a CSR matrix `input`."""
+    if input.layout is not csr.CSR:
+        raise RuntimeError("sampled_addmm: Expected self to have sparse csr layout")
+    values = products.sampled(mat1, mat2, input) * alpha
+    held = components(input)
+    values = values if beta == 0 else component(input, "values") * beta + values
+    return csr.make(held["crow_indices"], held["col_indices"], values, input.shape)
+
+
+def sum(input: Any, dim: Any = None, dtype: Any = None) -> Any:
+    """Add the elements of a sparse tensor: all of them, or along dimensions."""
+    return kernels.total(input, dim, False, dtype)
+
+
+def _by_row(name: str, input: Any, dim: int, dtype: Any) -> Any:
+    t = coo.coalesce(input)
+    indices, values = coo.parts(t)
+    values = values if dtype is None else values.to(dtype)
+    dim, count = dim % t.ndim, indices.shape[0]
+    if dim >= count:
+        found = getattr(tangrad, name)(values, dim - count + 1)
+        return coo.make(indices, found, t.shape, True)
+    others = [d for d in range(count) if d != dim]
+    group = coo.flat_numbers(indices[others], [t.shape[d] for d in others])
+    _, group = tangrad.unique(group, return_inverse=True)
+    kinds = int(group.max()) + 1 if group.numel() else 0
+    place = group.reshape((-1, *(1,) * (values.ndim - 1))).expand(values.shape)
+    greatest = values.detach().new_full((kinds, *values.shape[1:]), float("-inf"))
+    greatest = greatest.scatter_reduce(0, place, values.detach(), "amax")
+    shifted = values - greatest[group]
+    total = values.new_zeros((kinds, *values.shape[1:])).index_add(0, group, shifted.exp())
+    found = shifted.exp() / total[group] if name == "softmax" else shifted - total.log()[group]
+    return coo.make(indices, found, t.shape, True)
+
+
+def softmax(input: Any, dim: int, *, dtype: Any = None) -> Any:
+    """Compute the softmax along a dimension of a COO tensor, what is not stored being -inf."""
+    return _by_row("softmax", input, dim, dtype)
+
+
+def log_softmax(input: Any, dim: int, *, dtype: Any = None) -> Any:
+    """Compute the logarithm of `softmax`."""
+    return _by_row("log_softmax", input, dim, dtype)
+
+
+def spdiags(diagonals: Any, offsets: Any, shape: Any, layout: Any = None) -> Any:
+    """Make a sparse matrix of the numbers on its diagonals, as SciPy does.
+
+    Args:
+        diagonals: (d, n) or (n,). offsets: (d,), or a number: above the main one if positive.
+        shape: of the matrix. layout: `sparse_coo` (the default) or `sparse_csr`.
+    """
+    rows = diagonals.reshape((1, -1)) if diagonals.ndim == 1 else diagonals
+    found, places = [], []
+    for line, offset in zip(rows, offsets.reshape((-1,)).tolist(), strict=True):
+        columns = tangrad.arange(min(line.shape[0], shape[1]), device=line.device)
+        kept = (columns - offset >= 0) & (columns - offset < shape[0])
+        places.append(tangrad.stack((columns[kept] - offset, columns[kept])))
+        found.append(line[: columns.shape[0]][kept])
+    made = coo.make(tangrad.cat(places, 1), tangrad.cat(found), shape)
+    return coo.to_coo(made, layout=layout) if layout is not csr.CSR else csr.from_coo(made)
+
+
+class check_sparse_tensor_invariants:
+    """Switch or ask whether constructors check what they are given: here they always do."""
+
+    def __init__(self, enable: bool = True) -> None:
+        del enable
+
+    @staticmethod
+    def is_enabled() -> bool:
+        """Return True."""
+        return True
+
+    @staticmethod
+    def enable() -> None:
+        """Do nothing: the checks are on."""
+
+    @staticmethod
+    def disable() -> None:
+        """Do nothing: the checks stay on."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc: object) -> None:
+        pass
+
+    def __call__(self, function: Any) -> Any:
+        """Return the decorated function as it is."""
+        return function

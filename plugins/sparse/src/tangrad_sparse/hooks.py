@@ -1,0 +1,19 @@
+"""Register the layouts and ops, when a name or a file asks for one that the core does not know."""
+
+from __future__ import annotations
+
+from tangrad.plugin import hookimpl
+
+API = 1
+
+
+@hookimpl
+def tangrad_register_layouts() -> None:
+    """Register `tangrad.sparse_coo` and `tangrad.sparse_csr` with their kernels."""
+    from tangrad_sparse import coo, csr, kernels  # noqa: F401  importing them registers
+
+
+@hookimpl
+def tangrad_register_ops() -> None:
+    """Define `tangrad.sparse_coo_tensor` and its like."""
+    from tangrad_sparse import coo, csr, functions, kernels  # noqa: F401  as above

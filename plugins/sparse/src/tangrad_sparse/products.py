@@ -1,0 +1,137 @@
+"""Products of matrices of which one at least is sparse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tangrad
+from tangrad.plugin import components
+from tangrad_sparse.coo import COO, coalesce, make, parts
+from tangrad_sparse.csr import CSR, from_coo, rows_of, to_indices
+
+
+def _check(name: str, a: Any, b: Any) -> None:
+    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
+        raise RuntimeError(
+            f"{name}: mat1 and mat2 shapes cannot be multiplied ({list(a.shape)} and "
+            f"{list(b.shape)})"
+        )
+    if a.dtype is not b.dtype:
+        raise RuntimeError(f"{name}: expected mat1 and mat2 of one dtype, got {a.dtype}, {b.dtype}")
+
+
+def places(a: Any) -> tuple[Any, Any, Any]:
+    """Return (rows, columns, values) of a sparse matrix, the values with their derivative."""
+    if a.layout is CSR:
+        a = to_indices(a)
+    indices, values = parts(a)
+    if indices.shape[0] != 2:
+        raise RuntimeError(f"a matrix of two sparse dimensions is expected, got {indices.shape[0]}")
+    return indices[0], indices[1], values
+
+
+def ranges(starts: Any, lengths: Any) -> tuple[Any, Any]:
+    """Return the numbers of all ranges one after the other, and the range each is of."""
+    count = int(lengths.sum())
+    owner = tangrad.repeat_interleave(
+        tangrad.arange(lengths.shape[0], device=lengths.device), lengths, output_size=count
+    )
+    before = lengths.cumsum(0) - lengths
+    return tangrad.arange(count, device=lengths.device) - (before - starts)[owner], owner
+
+
+def with_dense(a: Any, b: Any) -> Any:
+    """Multiply a sparse matrix (n, k) and a dense one (k, m): dense (n, m)."""
+    rows, columns, values = places(a)
+    product = tangrad.zeros(a.shape[0], b.shape[1], dtype=b.dtype, device=b.device)
+    if b.shape[1] == 0:
+        return product
+    return product.index_add(0, rows, values.unsqueeze(1) * b.index_select(0, columns))
+
+
+def of_sparse(a: Any, b: Any) -> Any:
+    """Multiply two sparse matrices: sparse, of the layout of the first, coalesced."""
+    b_rows = from_coo(b) if b.layout is COO else b
+    rows, columns, left = places(coalesce(a) if a.layout is COO else a)
+    crow = components(b_rows)["crow_indices"]
+    _, b_columns, right = places(b_rows)
+    starts = crow[columns]
+    place, owner = ranges(starts, crow[columns + 1] - starts)
+    indices = tangrad.stack((rows[owner], b_columns[place]))
+    product = make(indices, left[owner] * right[place], (a.shape[0], b.shape[1]), False)
+    product = coalesce(product)
+    return from_coo(product) if a.layout is CSR else product
+
+
+def product(a: Any, b: Any) -> Any:
+    """Multiply two matrices of any layouts; recorded by what it is made of."""
+    _check("mm", a, b)
+    if a.layout is tangrad.strided:
+        return with_dense(b.t(), a.t()).t()
+    return with_dense(a, b) if b.layout is tangrad.strided else of_sparse(a, b)
+
+
+mm = product
+
+
+def mv(a: Any, x: Any) -> Any:
+    """Multiply a matrix and a vector."""
+    if a.layout is tangrad.strided or x.layout is not tangrad.strided:
+        return mm(a, x.to_dense().unsqueeze(1)).squeeze(1)
+    return with_dense(a, x.unsqueeze(1)).squeeze(1)
+
+
+def addmm(c: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
+    """Compute beta c + alpha a b, where a or b is sparse."""
+    found = product(a, b)
+    if alpha != 1:
+        found = found * alpha
+    if found.layout is not tangrad.strided and c.layout is tangrad.strided:
+        found = found.to_dense()
+    if beta == 0:
+        return found
+    return (c if beta == 1 else c * beta) + found
+
+
+def bmm(a: Any, b: Any) -> Any:
+    """Multiply batches of matrices, the first sparse and the second dense: dense."""
+    if a.layout is tangrad.strided or b.layout is not tangrad.strided:
+        raise RuntimeError("bmm: a sparse batch times a dense one is expected")
+    indices, values = parts(a)
+    batch, n, k = a.shape
+    if b.ndim != 3 or tuple(b.shape[:2]) != (batch, k):
+        raise RuntimeError(f"bmm: batches {list(a.shape)} and {list(b.shape)} do not fit")
+    flat = make(
+        tangrad.stack((indices[0] * n + indices[1], indices[0] * k + indices[2])),
+        values,
+        (batch * n, batch * k),
+        False,
+    )
+    return with_dense(flat, b.reshape((batch * k, b.shape[2]))).reshape((batch, n, b.shape[2]))
+
+
+def hspmm(a: Any, b: Any) -> Any:
+    """Multiply a sparse matrix and a dense one: sparse rows of dense values.
+
+    Returns:
+        A COO tensor (n, m) of one sparse and one dense dimension: the rows that a has.
+    """
+    _check("hspmm", a, b)
+    if a.layout is not COO:
+        a = to_indices(a)
+    rows, columns, values = places(coalesce(a))
+    present, group = tangrad.unique(rows, return_inverse=True)
+    total = tangrad.zeros(present.shape[0], b.shape[1], dtype=b.dtype, device=b.device)
+    total = total.index_add(0, group, values.unsqueeze(1) * b.index_select(0, columns))
+    return make(present.unsqueeze(0), total, (a.shape[0], b.shape[1]), True)
+
+
+def sampled(a: Any, b: Any, mask: Any) -> Any:
+    """Return the elements of a b at the places of a sparse matrix: (n,)."""
+    crow = components(mask)
+    if mask.layout is CSR:
+        columns = crow["col_indices"]
+        rows = rows_of(crow["crow_indices"], columns.shape[0])
+    else:
+        rows, columns = crow["indices"]
+    return (a.index_select(0, rows) * b.index_select(1, columns).t()).sum(1)
