@@ -1,0 +1,1 @@
+"""Tracing below autograd, and what is asked of symbolic sizes."""

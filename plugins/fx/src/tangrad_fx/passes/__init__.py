@@ -1,0 +1,1 @@
+"""What is done with graphs: shapes noted, patterns matched, graphs split."""

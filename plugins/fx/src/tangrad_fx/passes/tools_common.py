@@ -1,0 +1,51 @@
+"""Small things that passes share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tangrad_fx.graph_module import GraphModule
+from tangrad_fx.node import Node
+
+__all__ = ["get_node_target", "legalize_graph", "stable_topological_sort"]
+
+
+def get_node_target(submodules: Any, node: Node) -> str:
+    """Return what a node calls, as text: the class of a module, the name of a function."""
+    if node.op == "call_module":
+        module = dict(submodules)[str(node.target)]
+        return str(module._get_name())
+    if node.op == "call_function":
+        return node._pretty_print_target(node.target)
+    return str(node.target)
+
+
+def stable_topological_sort(gm: GraphModule) -> GraphModule:
+    """Put the nodes into an order in which each comes behind what it uses, moving few.
+
+    Raises:
+        RuntimeError: nodes use each other in a circle.
+    """
+    waiting = list(gm.graph.nodes)
+    placed: set[Node] = set()
+    order: list[Node] = []
+    while waiting:
+        rest: list[Node] = []
+        for node in waiting:
+            if all(used in placed for used in node.all_input_nodes):
+                placed.add(node)
+                order.append(node)
+            else:
+                rest.append(node)
+        if len(rest) == len(waiting):
+            raise RuntimeError(f"Input graph has cycles, unable to add {[n.name for n in rest]}")
+        waiting = rest
+    outputs = [n for n in order if n.op == "output"]
+    for node in [n for n in order if n.op != "output"] + outputs:
+        gm.graph._root.prepend(node)
+    return gm
+
+
+def legalize_graph(gm: GraphModule) -> GraphModule:
+    """Put the nodes into an order in which each comes behind what it uses."""
+    return stable_topological_sort(gm)
