@@ -1,0 +1,436 @@
+"""Events as objects, their averages, and the table of them, laid out as PyTorch's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tangrad_profiler.trace import NODE, OP, RANGE, Trace
+
+
+def _time_text(us: float) -> str:
+    """Return microseconds with a unit that suits them."""
+    if us >= 1e6:
+        return f"{us / 1e6:.3f}s"
+    if us >= 1e3:
+        return f"{us / 1e3:.3f}ms"
+    return f"{us:.3f}us"
+
+
+def _memory_text(nbytes: int) -> str:
+    for unit, size in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)):
+        if abs(nbytes) >= size:
+            return f"{nbytes / size:.2f} {unit}"
+    return f"{nbytes} B"
+
+
+def _share(part: float, whole: float) -> str:
+    return f"{100 * part / whole:.2f}%" if whole else "0.00%"
+
+
+@dataclass
+class Interval:
+    """From `start` to `end`, in microseconds since the profile began."""
+
+    start: float
+    end: float
+
+    def elapsed_us(self) -> float:
+        """Return the length in microseconds."""
+        return self.end - self.start
+
+
+class _Times:
+    """What events and averages both tell of their times."""
+
+    count: int
+    cpu_time_total: float
+    self_cpu_time_total: float
+
+    @property
+    def cpu_time(self) -> float:
+        """Microseconds of one call, on average."""
+        return self.cpu_time_total / self.count if self.count else 0.0
+
+    @property
+    def cpu_time_str(self) -> str:
+        """The same with a unit."""
+        return _time_text(self.cpu_time)
+
+    @property
+    def cpu_time_total_str(self) -> str:
+        """Microseconds of all calls, with a unit."""
+        return _time_text(self.cpu_time_total)
+
+    @property
+    def self_cpu_time_total_str(self) -> str:
+        """Microseconds of all calls outside of others within, with a unit."""
+        return _time_text(self.self_cpu_time_total)
+
+
+@dataclass
+class FunctionEvent(_Times):
+    """One call of an op, one step of backward or one named range.
+
+    Attributes:
+        id: the event's number in the profile.
+        name: such as "aten::mm", "MulBackward0" or what `record_function` was given.
+        time_range: when. thread: by the number that Python gives it.
+        cpu_parent, cpu_children: what it is within, and what is within it.
+        input_shapes, concrete_inputs: of its arguments, if they were recorded.
+        stack: lines of the program, innermost first, if they were recorded.
+        sequence_nr: of the step of backward that the op recorded or that this is; else -1.
+        scope: 0 for ops, 1 for steps of backward, 7 for ranges.
+    """
+
+    id: int
+    name: str
+    thread: int
+    time_range: Interval
+    cpu_time_total: float
+    self_cpu_time_total: float
+    input_shapes: list[Any] = field(default_factory=list)
+    concrete_inputs: list[Any] = field(default_factory=list)
+    stack: list[str] = field(default_factory=list)
+    scope: int = 0
+    sequence_nr: int = -1
+    cpu_memory_usage: int = 0
+    self_cpu_memory_usage: int = 0
+    flops: int = 0
+    is_user_annotation: bool = False
+    module_path: str = ""
+    fwd_thread: int | None = None
+    cpu_parent: FunctionEvent | None = None
+    cpu_children: list[FunctionEvent] = field(default_factory=list, repr=False)
+    count: int = 1
+    node_id: int = -1
+    is_async: bool = False
+    is_remote: bool = False
+    device_index: int = -1
+    device_memory_usage: int = 0
+    self_device_memory_usage: int = 0
+    device_time_total: float = 0.0
+    self_device_time_total: float = 0.0
+
+    @property
+    def key(self) -> str:
+        """The name by which averages group it."""
+        return self.name
+
+    @property
+    def device_type(self) -> Any:
+        """Where it was measured: by the host's clock."""
+        from tangrad_profiler.profiling import DeviceType
+
+        return DeviceType.CPU
+
+
+@dataclass
+class FunctionEventAvg(_Times):
+    """What events of one key have in sum; attributes as those of `FunctionEvent`."""
+
+    key: str
+    count: int = 0
+    cpu_time_total: float = 0.0
+    self_cpu_time_total: float = 0.0
+    cpu_memory_usage: int = 0
+    self_cpu_memory_usage: int = 0
+    flops: int = 0
+    input_shapes: Any = None
+    stack: list[str] = field(default_factory=list)
+    scope: int = 0
+    is_user_annotation: bool = False
+    device_time_total: float = 0.0
+    self_device_time_total: float = 0.0
+    device_memory_usage: int = 0
+    self_device_memory_usage: int = 0
+    node_id: int = 0
+    is_async: bool = False
+    is_remote: bool = False
+
+    @property
+    def name(self) -> str:
+        """The key."""
+        return self.key
+
+
+def stack_lines(trace: Trace, i: int) -> list[str]:
+    """Return the stack of an event as text, innermost frame first."""
+    return [f"{file}({line}): {function}" for file, function, line in trace.frames(i)]
+
+
+def events_of(trace: Trace) -> EventList:
+    """Return every event of a trace as an object."""
+    e, scopes = trace.events, {OP: 0, NODE: 1, RANGE: 7}
+    made: list[FunctionEvent] = []
+    for i in range(len(trace)):
+        kind = int(e["kind"][i])
+        shapes: Any = ([], [], [])
+        if e["signature"][i] >= 0:
+            shapes = trace.signatures[e["signature"][i]]
+        parent = int(e["parent"][i])
+        event = FunctionEvent(
+            id=i,
+            name=trace.name(i),
+            thread=int(e["thread"][i]),
+            time_range=Interval(e["start"][i] / 1e3, e["end"][i] / 1e3),
+            cpu_time_total=trace.duration[i] / 1e3,
+            self_cpu_time_total=trace.own[i] / 1e3,
+            input_shapes=shapes[0],
+            concrete_inputs=shapes[2],
+            stack=stack_lines(trace, i),
+            scope=scopes[kind],
+            sequence_nr=_sequence(trace, i),
+            cpu_memory_usage=int(trace.memory[i]),
+            self_cpu_memory_usage=int(trace.own_memory[i]),
+            is_user_annotation=kind == RANGE,
+            module_path=trace.module_path(i),
+            cpu_parent=made[parent] if parent >= 0 else None,
+        )
+        if trace.forward[i] >= 0:
+            event.fwd_thread = int(e["thread"][trace.forward[i]])
+        if event.cpu_parent is not None:
+            event.cpu_parent.cpu_children.append(event)
+        made.append(event)
+    return EventList(made, trace=trace)
+
+
+def _sequence(trace: Trace, i: int) -> int:
+    e = trace.events
+    if e["kind"][i] == NODE:
+        return int(e["first_step"][i]) or -1
+    if e["kind"][i] == OP and e["last_step"][i] > e["first_step"][i]:
+        return int(e["last_step"][i])
+    return -1
+
+
+class EventList(list[Any]):
+    """Events, or averages of them.
+
+    Args:
+        items: `FunctionEvent` or `FunctionEventAvg` objects.
+        trace: what they were read from.
+    """
+
+    def __init__(self, items: Any = (), *, trace: Trace | None = None, **options: Any) -> None:
+        super().__init__(items)
+        self.trace = trace
+
+    def __str__(self) -> str:
+        return self.table()
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """Microseconds in all events, each counted once."""
+        return float(sum(item.self_cpu_time_total for item in self))
+
+    def key_averages(
+        self,
+        group_by_input_shapes: bool = False,
+        group_by_stack_n: int = 0,
+        group_by_overload_name: bool = False,
+    ) -> EventList:
+        """Return the averages by name, and by input shapes and the innermost lines if asked."""
+        if self.trace is None:
+            raise RuntimeError("key_averages: these are averages already, or of no profile")
+        return averages_of(self.trace, group_by_input_shapes, group_by_stack_n)
+
+    def total_average(self) -> FunctionEventAvg:
+        """Return all events in one sum."""
+        total = FunctionEventAvg("Total")
+        for item in self:
+            total.count += item.count
+            for name in ("cpu_time_total", "self_cpu_time_total", "cpu_memory_usage"):
+                setattr(total, name, getattr(total, name) + getattr(item, name))
+            total.self_cpu_memory_usage += item.self_cpu_memory_usage
+        return total
+
+    def export_chrome_trace(self, path: str) -> None:
+        """Write the events for Chrome's and Perfetto's viewers."""
+        from tangrad_profiler.exports import chrome_trace
+
+        if self.trace is None:
+            raise RuntimeError("export_chrome_trace: averages have no times to draw")
+        chrome_trace(self.trace, path)
+
+    def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
+        """Write a line per stack for flame graphs."""
+        from tangrad_profiler.exports import stacks
+
+        if self.trace is None:
+            raise RuntimeError("export_stacks: averages have no stacks")
+        stacks(self.trace, path, metric)
+
+    def table(
+        self,
+        sort_by: str | None = None,
+        row_limit: int = 100,
+        max_src_column_width: int = 75,
+        max_name_column_width: int = 55,
+        max_shapes_column_width: int = 80,
+        header: str | None = None,
+        top_level_events_only: bool = False,
+        time_unit: str | None = None,
+    ) -> str:
+        """Return a table for people.
+
+        Args:
+            sort_by: an attribute, such as "cpu_time_total", "self_cpu_time_total", "cpu_time",
+                "cpu_memory_usage", "self_cpu_memory_usage" or "count"; largest first.
+            row_limit: how many rows; -1 for all.
+            header: a line above.
+            top_level_events_only: leave out what is within other events.
+            time_unit: "us", "ms" or "s" for all times.
+
+        Raises:
+            AttributeError: there is no such attribute to sort by.
+        """
+        rows = [
+            r for r in self if not top_level_events_only or getattr(r, "cpu_parent", None) is None
+        ]
+        if sort_by is not None:
+            rows.sort(key=lambda r: getattr(r, sort_by.replace("cuda", "device")), reverse=True)
+        if row_limit >= 0:
+            rows = rows[:row_limit]
+        return "\n".join(
+            _lines(self, rows, header, time_unit, max_name_column_width, max_shapes_column_width,
+                   max_src_column_width)
+        )  # fmt: skip
+
+
+_UNITS = {"us": 1.0, "ms": 1e3, "s": 1e6}
+
+
+def _lines(
+    everything: EventList,
+    rows: list[Any],
+    header: str | None,
+    unit: str | None,
+    name_width: int,
+    shapes_width: int,
+    source_width: int,
+) -> Iterator[str]:
+    if unit is not None and unit not in _UNITS:
+        raise ValueError(f"table: time_unit must be one of {', '.join(_UNITS)}, not {unit!r}")
+
+    def time(us: float) -> str:
+        return _time_text(us) if unit is None else f"{us / _UNITS[unit]:.3f}{unit}"
+
+    total = everything.self_cpu_time_total
+    columns: list[tuple[str, Any]] = [
+        ("Name", lambda r: _cut(r.key, name_width)),
+        ("Self CPU %", lambda r: _share(r.self_cpu_time_total, total)),
+        ("Self CPU", lambda r: time(r.self_cpu_time_total)),
+        ("CPU total %", lambda r: _share(r.cpu_time_total, total)),
+        ("CPU total", lambda r: time(r.cpu_time_total)),
+        ("CPU time avg", lambda r: time(r.cpu_time)),
+    ]
+    options = everything.trace.options if everything.trace is not None else {}
+    if options.get("memory"):
+        columns += [
+            ("CPU Mem", lambda r: _memory_text(r.cpu_memory_usage)),
+            ("Self CPU Mem", lambda r: _memory_text(r.self_cpu_memory_usage)),
+        ]
+    columns.append(("# of Calls", lambda r: str(r.count)))
+    if any(r.input_shapes for r in rows):
+        columns.append(("Input Shapes", lambda r: _cut(str(r.input_shapes), shapes_width)))
+    if any(r.stack for r in rows):
+        columns.append(
+            ("Source Location", lambda r: _cut(r.stack[0] if r.stack else "", source_width))
+        )
+    if any(r.flops for r in rows):
+        columns.append(("Total MFLOPs", lambda r: f"{r.flops / 1e6:.3f}" if r.flops else "--"))
+    cells = [[title for title, _ in columns], *([show(r) for _, show in columns] for r in rows)]
+    widths = [max(len(row[k]) for row in cells) for k in range(len(columns))]
+    rule = "  ".join("-" * w for w in widths)
+    if header is not None:
+        yield "=" * len(rule)
+        yield header
+    yield rule
+    for k, row in enumerate(cells):
+        yield "  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True))
+        if k == 0:
+            yield rule
+    yield rule
+    yield f"Self CPU time total: {time(total)}"
+    if everything.trace is not None and everything.trace.partial:
+        yield f"Partial: {everything.trace.partial}"
+
+
+def _cut(text: str, width: int) -> str:
+    return text if width < 0 or len(text) <= width else text[: width - 3] + "..."
+
+
+def averages_of(trace: Trace, by_shapes: bool = False, stack_n: int = 0) -> EventList:
+    """Return the sums of a trace by name, and by input shapes and the innermost lines if asked."""
+    if trace.totals and not by_shapes and stack_n == 0:
+        return _averages_of_totals(trace)
+    e = trace.events
+    keys = [e["kind"], e["name"], np.where(e["kind"] == RANGE, e["first_step"], 0)]
+    if by_shapes:
+        keys.append(e["signature"])
+    if stack_n > 0:
+        keys.append(_shortened(trace, stack_n))
+    if not len(trace):
+        return EventList([], trace=trace)
+    _, first, group = np.unique(np.stack(keys), axis=1, return_index=True, return_inverse=True)
+    group = group.reshape(-1)
+
+    def summed(column: Any) -> Any:
+        total = np.zeros(len(first), np.int64)
+        np.add.at(total, group, column)
+        return total
+
+    columns = [np.ones(len(trace), np.int64), trace.duration, trace.own, trace.memory,
+               trace.own_memory, trace.flops if trace.options.get("flops") else 0]  # fmt: skip
+    count, whole, own, memory, own_memory, flops = (summed(c) for c in columns)
+    made = []
+    for g in np.argsort(first, kind="stable"):
+        i = int(first[g])
+        shapes = None
+        if by_shapes and e["signature"][i] >= 0:
+            shapes = trace.signatures[e["signature"][i]][0]
+        made.append(
+            FunctionEventAvg(
+                key=trace.name(i),
+                count=int(count[g]),
+                cpu_time_total=whole[g] / 1e3,
+                self_cpu_time_total=own[g] / 1e3,
+                cpu_memory_usage=int(memory[g]),
+                self_cpu_memory_usage=int(own_memory[g]),
+                flops=int(flops[g]),
+                input_shapes=shapes,
+                stack=stack_lines(trace, i)[:stack_n] if stack_n > 0 else [],
+                is_user_annotation=bool(e["kind"][i] == RANGE),
+            )
+        )
+    return EventList(made, trace=trace)
+
+
+def _averages_of_totals(trace: Trace) -> EventList:
+    """Return the averages of a run of which only the sums were kept."""
+    return EventList(
+        [
+            FunctionEventAvg(
+                key=("aten::" if kind == OP else "") + trace.names[name].rpartition("|")[2],
+                count=count,
+                cpu_time_total=whole / 1e3,
+                self_cpu_time_total=own / 1e3,
+                is_user_annotation=kind == RANGE,
+            )
+            for kind, name, count, whole, own in trace.totals
+        ],
+        trace=trace,
+    )
+
+
+def _shortened(trace: Trace, n: int) -> Any:
+    """Number the stacks by their innermost `n` frames."""
+    known: dict[Any, int] = {}
+    of_stack = np.array(
+        [known.setdefault(stack[:n], len(known)) for stack in trace.stacks] + [-1], np.int64
+    )
+    return of_stack[trace.stack]

@@ -1,0 +1,113 @@
+"""Compare two recordings: what became slower, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf, sqrt
+from typing import Any
+
+import numpy as np
+
+from tangrad_profiler.trace import Trace
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One op, module or line in both recordings; times are of one call, in microseconds.
+
+    Attributes:
+        name: what is compared. before, after: mean own time of a call.
+        calls_before, calls_after: how many there were.
+        ratio: after / before. low, high: the interval that holds it with 95 % confidence.
+    """
+
+    name: str
+    before: float
+    after: float
+    calls_before: int
+    calls_after: int
+    ratio: float
+    low: float
+    high: float
+
+    @property
+    def slower(self) -> bool:
+        """Whether it became slower for sure."""
+        return self.low > 1
+
+
+def _op(trace: Trace, i: int) -> str:
+    return trace.name(i)
+
+
+def _module(trace: Trace, i: int) -> str:
+    return trace.module_path(i)
+
+
+def _line(trace: Trace, i: int) -> str:
+    frames = trace.frames(i)
+    return f"{frames[0][0]}:{frames[0][2]}" if frames else ""
+
+
+KEYS: dict[str, Callable[[Trace, int], str]] = {"op": _op, "module": _module, "line": _line}
+
+
+def _samples(trace: Trace, key: Callable[[Trace, int], str]) -> dict[str, Any]:
+    found: dict[str, list[float]] = {}
+    for i in range(len(trace)):
+        name = key(trace, i)
+        if name:
+            found.setdefault(name, []).append(trace.own[i] / 1e3)
+    return {name: np.array(times) for name, times in found.items()}
+
+
+def compare(before: Trace, after: Trace, by: str = "op") -> list[Difference]:
+    """Return what is in both recordings, the largest change of total time first.
+
+    The interval is that of the ratio of means of logarithms, by Welch's standard error.
+
+    Args:
+        by: "op", "module" or "line".
+
+    Raises:
+        ValueError: `by` is none of these.
+    """
+    if by not in KEYS:
+        raise ValueError(f"compare: by must be one of {', '.join(KEYS)}, not {by!r}")
+    old, new = _samples(before, KEYS[by]), _samples(after, KEYS[by])
+    rows = [_difference(name, old[name], new[name]) for name in old if name in new]
+    return sorted(rows, key=lambda r: -abs(r.after * r.calls_after - r.before * r.calls_before))
+
+
+def _difference(name: str, old: Any, new: Any) -> Difference:
+    # Times are skewed: their logarithms are nearly normal.
+    a, b = np.log(np.maximum(old, 1e-3)), np.log(np.maximum(new, 1e-3))
+    middle = float(b.mean() - a.mean())
+    if len(a) > 1 and len(b) > 1:
+        spread = 1.96 * sqrt(a.var(ddof=1) / len(a) + b.var(ddof=1) / len(b))
+    else:
+        spread = inf
+    low, high = np.exp(middle - spread), np.exp(min(middle + spread, 700.0))
+    return Difference(
+        name,
+        float(old.mean()),
+        float(new.mean()),
+        len(old),
+        len(new),
+        float(np.exp(middle)),
+        float(low),
+        float(high),
+    )
+
+
+def told(rows: list[Difference], limit: int = 30) -> str:
+    """Return differences as a table."""
+    lines = [f"{'ratio':>7} {'95 % between':>17} {'before':>12} {'after':>12}  {'calls':>13}  name"]
+    for r in rows[:limit]:
+        between = f"{r.low:.2f} and {r.high:.2f}" if r.high < 1e6 else "?"
+        lines.append(
+            f"{r.ratio:>7.2f} {between:>17} {r.before:>10.2f}us {r.after:>10.2f}us  "
+            f"{r.calls_before:>6}/{r.calls_after:<6}  {r.name}"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,272 @@
+"""Record files: a profile on disk, written while the program runs, that survives its end.
+
+The format is told in docs/profiling.md. Everything is in blocks with checksums, so that of a file
+that was cut off all whole blocks are read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import threading
+import time
+import warnings
+import zlib
+from types import TracebackType
+from typing import IO, Any
+
+import numpy as np
+
+from tangrad_profiler import _record
+from tangrad_profiler.recording import Recording
+from tangrad_profiler.trace import Trace
+
+MAGIC = b"TGPROF"
+VERSION = 1
+_HEAD = struct.Struct("<6sHI")  # magic, version, bytes of the header's JSON
+_BLOCK = struct.Struct("<BqII")  # type, thread, bytes, checksum
+RECORDS, TABLES, CLOCK, TOTALS, END, COLUMNS = 1, 2, 3, 4, 5, 6
+
+
+class RecordError(ValueError):
+    """Raised for a file that holds no record, or one of a newer format."""
+
+
+def _write_head(file: IO[bytes], options: dict[str, Any]) -> None:
+    head = json.dumps({"options": options, "pid": os.getpid(), "time": time.time()}).encode()
+    file.write(_HEAD.pack(MAGIC, VERSION, len(head)) + head)
+
+
+def _write_block(file: IO[bytes], kind: int, data: bytes, thread: int = 0) -> int:
+    packed = zlib.compress(data, 1)
+    file.write(_BLOCK.pack(kind, thread, len(packed), zlib.crc32(packed)) + packed)
+    return _BLOCK.size + len(packed)
+
+
+class record:
+    """Record the calling thread into a file, as a context manager.
+
+    At most the last `interval` is lost if the process is killed. A file grows up to `max_bytes`:
+    from then on only sums by name are kept, which stand in for the events in `key_averages`.
+
+    Args:
+        path: the file, which is replaced.
+        interval: seconds between two writes.
+        max_bytes: of records.
+        record_shapes, profile_memory, with_stack, with_modules: as those of `profile`.
+
+    Raises:
+        OSError: the file cannot be made (when it is entered).
+        RuntimeError: another profiler is running (the same).
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        interval: float = 0.5,
+        max_bytes: int = 40 << 20,
+        record_shapes: bool = False,
+        profile_memory: bool = False,
+        with_stack: bool = False,
+        with_modules: bool = False,
+    ) -> None:
+        self.path, self.interval, self.max_bytes = os.fspath(path), interval, max_bytes
+        self._recording = Recording(record_shapes, profile_memory, with_stack, with_modules)
+        self._written, self._told = 0, (0, 0, 0)
+        self._adder: Any = None
+        self._failure: OSError | None = None
+        self._began = self._summed = 0.0
+
+    def __enter__(self) -> record:
+        self._file = open(self.path, "wb")
+        try:
+            _write_head(self._file, self._recording.options)
+            self._recording.begin()
+        except BaseException:
+            self._file.close()
+            raise
+        self._pid, self._began = os.getpid(), time.monotonic()
+        self._ended = threading.Event()
+        self._writer = threading.Thread(target=self._write, name="tangrad-profiler", daemon=True)
+        self._writer.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        if os.getpid() != self._pid:  # a child that was forked: the file is its parent's
+            return
+        self._ended.set()
+        self._writer.join()
+        self._recording._phases.remove()
+        _record.detach()
+        _record.stop()
+        self._flush(last=True)
+        try:
+            self._file.close()
+        except OSError as failure:
+            self._failure = self._failure or failure
+        if self._failure is not None:
+            warnings.warn(
+                f"the profile in {self.path} is partial: {self._failure}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def _write(self) -> None:
+        while not self._ended.wait(self.interval):
+            self._flush()
+
+    def _flush(self, last: bool = False) -> None:
+        if self._failure is not None:
+            _record.drain()
+            return
+        try:
+            self._flush_blocks(last)
+            self._file.flush()
+        except OSError as error:
+            self._failure = error
+
+    def _flush_blocks(self, last: bool) -> None:
+        pieces, clock = _record.drain(), _record.clock()
+        tables = _record.tables()
+        counts = tuple(map(len, tables))
+        if counts != self._told:
+            rows = [t[n:m] for t, n, m in zip(tables, self._told, counts, strict=True)]
+            _write_block(self._file, TABLES, json.dumps(rows).encode())
+            self._told = counts
+        if self._adder is None and self._written > self.max_bytes:
+            self._adder = _record.Adder((clock[3] - clock[1]) / max(clock[2] - clock[0], 1))
+            self._read_back()
+        for ident, data in pieces:
+            if self._adder is not None:
+                self._adder.feed(ident, data)
+            else:
+                self._written += _write_block(self._file, RECORDS, data, ident)
+        _write_block(self._file, CLOCK, json.dumps(clock).encode())
+        if self._adder is not None and (last or self._sums_are_due()):
+            _write_block(self._file, TOTALS, json.dumps(self._adder.totals()).encode())
+        if last:
+            _write_block(self._file, END, b"")
+
+    def _read_back(self) -> None:
+        """Add up what the file holds, in the order of its writing."""
+        self._file.flush()
+        for kind, thread, data in _blocks(self.path)[1]:
+            if kind == RECORDS:
+                self._adder.feed(thread, data)
+
+    def _sums_are_due(self) -> bool:
+        now = time.monotonic()
+        if now - self._summed < max(10.0, (now - self._began) / 50):
+            return False
+        self._summed = now
+        return True
+
+
+def save(trace: Trace, path: str | os.PathLike[str]) -> None:
+    """Write what was recorded in memory into a file that `load` reads."""
+    with open(path, "wb") as file:
+        _write_head(file, trace.options)
+        tables = [trace.names, trace.signatures, trace.stacks]
+        _write_block(file, TABLES, json.dumps(tables).encode())
+        for names, columns in (
+            (_record.EVENT_COLUMNS, trace.events),
+            (_record.CHANGE_COLUMNS, trace.changes),
+        ):
+            rows = np.stack([columns[name] for name in names], axis=1) if len(columns) else []
+            # Neighbours differ little: their differences pack well.
+            deltas = np.diff(np.asarray(rows, np.int64), axis=0, prepend=0)
+            _write_block(file, COLUMNS, np.ascontiguousarray(deltas.T).tobytes())
+        _write_block(file, CLOCK, json.dumps([0, trace.began, 1, trace.began + 1]).encode())
+        if trace.partial:
+            _write_block(file, TOTALS, json.dumps(list(trace.totals)).encode())
+        _write_block(file, END, trace.partial.encode())
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Read a record file; the result answers what a finished `profile` does.
+
+    A file that was cut off gives what its whole blocks hold, and says so in `trace.partial`.
+
+    Raises:
+        RecordError: this is no record file, or one of a newer format.
+    """
+    from tangrad_profiler.profiling import profile
+
+    loaded = profile()
+    loaded._traces = [_read(os.fspath(path))]
+    return loaded
+
+
+def _blocks(path: str) -> tuple[dict[str, Any], list[tuple[int, int, bytes]], str]:
+    """Return the header, the whole blocks, and what is wrong behind them."""
+    with open(path, "rb") as file:
+        head = file.read(_HEAD.size)
+        if len(head) < _HEAD.size or head[:6] != MAGIC:
+            raise RecordError(
+                f"{path} is no record of tangrad.profiler: it begins with {head[:6]!r}"
+            )
+        _, version, size = _HEAD.unpack(head)
+        if version > VERSION:
+            raise RecordError(
+                f"{path} has version {version} of the format, this tangrad-profiler reads up to "
+                f"{VERSION}: upgrade tangrad-profiler"
+            )
+        try:
+            header = json.loads(file.read(size))
+        except ValueError as error:
+            raise RecordError(f"{path}: the header is damaged") from error
+        found: list[tuple[int, int, bytes]] = []
+        while True:
+            row = file.read(_BLOCK.size)
+            if not row:
+                return header, found, ""
+            if len(row) < _BLOCK.size:
+                return header, found, "the file is cut off"
+            kind, thread, nbytes, checksum = _BLOCK.unpack(row)
+            packed = file.read(nbytes)
+            if len(packed) < nbytes:
+                return header, found, "the file is cut off"
+            if zlib.crc32(packed) != checksum:
+                return header, found, f"block {len(found)} is damaged"
+            found.append((kind, thread, zlib.decompress(packed)))
+
+
+def _read(path: str) -> Trace:
+    header, blocks, wrong = _blocks(path)
+    tables: tuple[list[Any], list[Any], list[Any]] = ([], [], [])
+    clock, totals, records, columns, ended = (0, 0, 1, 1), [], [], [], False
+    for kind, thread, data in blocks:
+        if kind == RECORDS:
+            records.append((thread, data))
+        elif kind == TABLES:
+            for table, rows in zip(tables, json.loads(data), strict=True):
+                table.extend(rows)
+        elif kind == CLOCK:
+            clock = tuple(json.loads(data))
+        elif kind == TOTALS:
+            totals = [tuple(row) for row in json.loads(data)]
+        elif kind == COLUMNS:
+            columns.append(data)
+        elif kind == END:
+            ended, wrong = True, data.decode() or wrong
+    if not ended and not wrong:
+        wrong = "the program ended before its profile did"
+    tables[2][:] = [tuple(tuple(frame) for frame in stack) for stack in tables[2]]
+    if totals and not wrong:
+        wrong = f"of the run after its first {sum(len(d) for _, d in records)} bytes there are sums"
+    if not columns:
+        return Trace.of_records(records, tables, clock, header["options"], wrong, totals)
+    trace = Trace.of_records([], tables, clock, header["options"], wrong, totals)
+    for names, data, name in zip(
+        (_record.EVENT_COLUMNS, _record.CHANGE_COLUMNS), columns, ("events", "changes"), strict=True
+    ):
+        rows = np.frombuffer(data, np.int64).reshape(len(names), -1).cumsum(axis=1)
+        setattr(trace, name, {n: rows[k].copy() for k, n in enumerate(names)})
+    return trace

@@ -1,0 +1,93 @@
+"""What this package adds to `python -m tangrad`: `profile` and `profile-diff`."""
+
+from __future__ import annotations
+
+import argparse
+import runpy
+import sys
+from typing import Any
+
+from tangrad.plugin import hookimpl
+
+API = 1
+
+
+@hookimpl
+def tangrad_add_cli(commands: Any) -> None:
+    """Add the two commands."""
+    profile = commands.add_parser(
+        "profile", help="run a program and show where its time and memory go"
+    )
+    profile.add_argument(
+        "-o",
+        "--out",
+        default="profile.html",
+        help="the page (.html), a record (.tgprof) or a trace (.json, .json.gz)",
+    )
+    profile.add_argument("program", help="a file of Python")
+    profile.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
+    profile.set_defaults(run=run_profile)
+    diff = commands.add_parser("profile-diff", help="compare two records")
+    diff.add_argument("before")
+    diff.add_argument("after")
+    diff.add_argument("--by", choices=("op", "module", "line"), default="op")
+    diff.add_argument("--limit", type=int, default=30, help="how many rows")
+    diff.add_argument(
+        "--threshold",
+        type=float,
+        default=None,
+        metavar="RATIO",
+        help="fail with status 1 if anything is slower than that for sure",
+    )
+    diff.set_defaults(run=run_diff)
+
+
+def run_profile(options: argparse.Namespace) -> int:
+    """Run a program as its own main module, and write what was recorded."""
+    from tangrad_profiler.profiling import profile
+
+    prof = profile(
+        record_shapes=True, profile_memory=True, with_stack=True, with_modules=True, with_flops=True
+    )
+    sys.argv = [options.program, *options.arguments]
+    try:
+        with prof:
+            runpy.run_path(options.program, run_name="__main__")
+    finally:
+        if prof._traces:
+            _write(prof, options.out)
+            print(prof.key_averages().table(sort_by="self_cpu_time_total", row_limit=15))
+            print(f"written: {options.out}")
+    return 0
+
+
+def _write(prof: Any, path: str) -> None:
+    if path.endswith(".tgprof"):
+        prof.save(path)
+    elif path.endswith((".json", ".json.gz")):
+        prof.export_chrome_trace(path)
+    else:
+        prof.export_html(path, title=" ".join(sys.argv))
+
+
+def run_diff(options: argparse.Namespace) -> int:
+    """Print what differs; the status is 1 if something is slower than the threshold for sure."""
+    from tangrad_profiler.comparison import compare, told
+    from tangrad_profiler.file import RecordError, load
+
+    try:
+        before, after = load(options.before).trace, load(options.after).trace
+    except (RecordError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    for name, trace in ((options.before, before), (options.after, after)):
+        if trace.partial:
+            print(f"{name} is partial: {trace.partial}", file=sys.stderr)
+    rows = compare(before, after, options.by)
+    print(told(rows, options.limit))
+    if options.threshold is None:
+        return 0
+    slower = [r for r in rows if r.low > options.threshold]
+    for r in slower:
+        print(f"slower: {r.name}: {r.ratio:.2f} times, at least {r.low:.2f}", file=sys.stderr)
+    return 1 if slower else 0

@@ -1,0 +1,221 @@
+"""What was recorded, as columns: events, changes of memory, and what follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tangrad_profiler import _record
+
+OP, NODE, RANGE = 2, 4, 5  # tags of records
+USER, STEP, MODULE, PHASE = 0, 1, 2, 3
+
+Frame = tuple[str, str, int]
+
+
+class Trace:
+    """Events in the order of their beginning, a column each; times in nanoseconds.
+
+    Attributes:
+        events: structured by name: kind, name, thread, start, end, parent, signature, stack,
+            first_step, last_step. Numbers refer to `names`, `signatures` and `stacks`, -1 is none.
+        changes: of memory: thread, time, allocator, address, nbytes, allocated, event.
+        partial: what is missing, or "".
+        totals: of a run too long to keep, (kind, name, count, nanoseconds, own nanoseconds).
+    """
+
+    def __init__(
+        self,
+        events: dict[str, Any],
+        changes: dict[str, Any],
+        names: Sequence[str],
+        signatures: Sequence[Any],
+        stacks: Sequence[tuple[Frame, ...]],
+        options: dict[str, bool],
+        partial: str = "",
+        began: int = 0,
+        totals: Sequence[tuple[int, int, int, int, int]] = (),
+    ) -> None:
+        self.events, self.changes = events, changes
+        self.names, self.signatures, self.stacks = names, signatures, stacks
+        self.options, self.partial, self.began = options, partial, began
+        self.totals = totals
+        self.devices = _devices()
+
+    @classmethod
+    def of_records(
+        cls,
+        records: Iterable[tuple[int, bytes]],
+        tables: tuple[list[Any], ...],
+        clock: tuple[int, int, int, int],
+        options: dict[str, bool],
+        partial: str = "",
+        totals: Sequence[tuple[int, int, int, int, int]] = (),
+    ) -> Trace:
+        """Read the records of a session.
+
+        Args:
+            records: (thread, bytes) in the order of their writing.
+            tables: names, signatures and stacks, of which copies are kept.
+            clock: ticks and nanoseconds at the beginning and at the end.
+        """
+        ticks0, ns0, ticks1, ns1 = clock
+        scale = (ns1 - ns0) / (ticks1 - ticks0) if ticks1 > ticks0 else 1.0
+        decoder = _record.Decoder(ticks0, scale)
+        for ident, data in records:
+            try:
+                decoder.feed(ident, data)
+            except _record.DamagedRecord as error:
+                partial = partial or f"records of thread {ident} are damaged: {error}"
+        event_rows, change_rows, unfinished = decoder.finish(ticks1)
+        if unfinished and not partial:
+            partial = f"{unfinished} events had not ended when the recording did"
+        return cls(
+            _columns(event_rows, _record.EVENT_COLUMNS),
+            _columns(change_rows, _record.CHANGE_COLUMNS),
+            *(list(table) for table in tables),
+            options=options,
+            partial=partial,
+            began=ns0,
+            totals=totals,
+        )
+
+    def __len__(self) -> int:
+        return len(self.events["kind"])
+
+    @cached_property
+    def duration(self) -> Any:
+        """Time from the beginning of each event to its end."""
+        return self.events["end"] - self.events["start"]
+
+    @cached_property
+    def own(self) -> Any:
+        """Time of each event that is in none of the events within it."""
+        own, parent = self.duration.copy(), self.events["parent"]
+        inner = parent >= 0
+        np.subtract.at(own, parent[inner], self.duration[inner])
+        return own
+
+    @cached_property
+    def depth(self) -> Any:
+        """How many events each is within."""
+        parent = self.events["parent"]
+        depth, at = np.zeros(len(parent), np.int64), parent.copy()
+        while (inner := at >= 0).any():
+            depth[inner] += 1
+            at[inner] = parent[at[inner]]
+        return depth
+
+    @cached_property
+    def own_memory(self) -> Any:
+        """Bytes that came less those that went while an event, and none within it, was running."""
+        own = np.zeros(len(self), np.int64)
+        event = self.changes["event"]
+        within = event >= 0
+        np.add.at(own, event[within], self.changes["nbytes"][within])
+        return own
+
+    @cached_property
+    def memory(self) -> Any:
+        """The same with the events within."""
+        return self._summed(self.own_memory)
+
+    @cached_property
+    def flops(self) -> Any:
+        """Floating-point operations of each op that has a formula, else 0."""
+        from tangrad_profiler.flops import flops_of
+
+        known: dict[tuple[int, int], int] = {}
+        found = np.zeros(len(self), np.int64)
+        events = self.events
+        for i in np.flatnonzero((events["kind"] == OP) & (events["signature"] >= 0)):
+            key = (int(events["name"][i]), int(events["signature"][i]))
+            if key not in known:
+                known[key] = flops_of(self.names[key[0]], self.signatures[key[1]])
+            found[i] = known[key]
+        return found
+
+    @cached_property
+    def forward(self) -> Any:
+        """The op that recorded the step of backward that each event is, or is within; else -1."""
+        events = self.events
+        made = (events["kind"] == OP) & (events["last_step"] > events["first_step"])
+        numbers = np.where(events["kind"] == NODE, events["first_step"], 0)
+        found = np.full(len(self), -1, np.int64)
+        if made.any() and numbers.any():
+            base = int(events["first_step"][made].min())
+            owner = np.full(int(events["last_step"][made].max()) - base + 1, -1, np.int64)
+            for i in np.flatnonzero(made):  # what is within comes later, and is the nearer
+                owner[events["first_step"][i] - base + 1 : events["last_step"][i] - base + 1] = i
+            inside = (numbers > base) & (numbers - base < len(owner))
+            found[inside] = owner[numbers[inside] - base]
+        return self._inherited(found)
+
+    @cached_property
+    def stack(self) -> Any:
+        """The number of each event's stack: its own, of what it is in, or of its forward op."""
+        found = self._inherited(self.events["stack"].copy())
+        linked = (found < 0) & (self.forward >= 0)
+        found[linked] = found[self.forward[linked]]
+        return found
+
+    @cached_property
+    def module(self) -> Any:
+        """The event of the innermost module of each event, in backward that of its forward op."""
+        events = self.events
+        mine = (events["kind"] == RANGE) & (events["first_step"] == MODULE)
+        found = np.where(mine, np.arange(len(self)), -1)
+        found = self._inherited(found)
+        linked = (found < 0) & (self.forward >= 0)
+        found[linked] = found[self.forward[linked]]
+        return found
+
+    def name(self, i: int) -> str:
+        """Return an event's name, as PyTorch would write it."""
+        text = self.names[self.events["name"][i]]
+        if self.events["kind"][i] == OP:
+            return "aten::" + text
+        if self.events["kind"][i] == RANGE and self.events["first_step"][i] == MODULE:
+            path, _, kind = text.rpartition("|")
+            return f"nn.Module: {kind}" + (f" ({path})" if path else "")
+        return text
+
+    def module_path(self, i: int) -> str:
+        """Return the path of the module that an event belongs to, "" for the outermost or none."""
+        at = self.module[i]
+        return self.names[self.events["name"][at]].rpartition("|")[0] if at >= 0 else ""
+
+    def frames(self, i: int) -> tuple[Frame, ...]:
+        """Return the stack of an event, innermost frame first; () where none was recorded."""
+        at = self.stack[i]
+        return self.stacks[at] if at >= 0 else ()
+
+    def _summed(self, own: Any) -> Any:
+        """Add up a column over the events within each event."""
+        total, depth, parent = own.copy(), self.depth, self.events["parent"]
+        for level in range(int(depth.max(initial=0)), 0, -1):
+            at = np.flatnonzero(depth == level)
+            np.add.at(total, parent[at], total[at])
+        return total
+
+    def _inherited(self, column: Any) -> Any:
+        """Let events that have no value have that of what they are in."""
+        depth, parent = self.depth, self.events["parent"]
+        for level in range(1, int(depth.max(initial=0)) + 1):
+            at = np.flatnonzero((depth == level) & (column < 0))
+            column[at] = column[parent[at]]
+        return column
+
+
+def _columns(rows: bytes, names: Sequence[str]) -> dict[str, Any]:
+    table = np.frombuffer(rows, np.int64).reshape(-1, len(names))
+    return {name: np.ascontiguousarray(table[:, k]) for k, name in enumerate(names)}
+
+
+def _devices() -> dict[int, str]:
+    from tangrad.plugin import allocators
+
+    return {number: str(device) for number, device in allocators().items()}

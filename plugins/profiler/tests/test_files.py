@@ -1,0 +1,153 @@
+"""Record files survive what happens to programs."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import tangrad
+from tangrad.profiler import RecordError, load, profile, record
+
+
+def keys(prof):
+    return {r.key: r.count for r in prof.key_averages()}
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    path = tmp_path / "run.tgprof"
+    with record(path, record_shapes=True, profile_memory=True, with_stack=True):
+        for _ in range(5):
+            tangrad.ones(3, 3) @ tangrad.ones(3, 3)
+    return path
+
+
+def test_file_holds_what_was_recorded(recorded):
+    prof = load(recorded)
+    assert keys(prof)["aten::mm"] == 5
+    assert prof.trace.partial == ""
+    (shapes,) = {str(e.input_shapes) for e in prof.events() if e.name == "aten::mm"}
+    assert shapes == "[[3, 3], [3, 3]]"
+    assert any("test_files.py" in line for e in prof.events() for line in e.stack)
+
+
+def test_profile_in_memory_is_saved_and_read_back(tmp_path):
+    with profile(record_shapes=True, profile_memory=True, with_stack=True) as prof:
+        tangrad.ones(3).exp()
+    prof.save(tmp_path / "p.tgprof")
+    again = load(tmp_path / "p.tgprof")
+    assert keys(again) == keys(prof)
+    assert again.trace.changes["nbytes"].tolist() == prof.trace.changes["nbytes"].tolist()
+    assert [e.stack for e in again.events()] == [e.stack for e in prof.events()]
+
+
+def test_file_that_was_cut_off_gives_what_is_whole(recorded, tmp_path):
+    data = recorded.read_bytes()
+    for size in range(20, len(data), 97):
+        (tmp_path / "cut").write_bytes(data[:size])
+        try:
+            prof = load(tmp_path / "cut")
+        except RecordError:
+            assert size < 200
+            continue
+        assert prof.trace.partial
+    (tmp_path / "cut").write_bytes(data[:-30])
+    assert "Partial:" in load(tmp_path / "cut").key_averages().table()
+
+
+def test_damaged_bytes_are_told_and_never_crash(recorded, tmp_path):
+    data = bytearray(recorded.read_bytes())
+    for at in range(0, len(data), 61):
+        broken = bytearray(data)
+        broken[at] ^= 0x55
+        (tmp_path / "broken").write_bytes(broken)
+        try:
+            load(tmp_path / "broken").key_averages()
+        except (RecordError, KeyError, OSError):
+            assert at < 200
+
+
+def test_file_of_a_newer_format_or_of_another_kind_is_refused(recorded, tmp_path):
+    data = bytearray(recorded.read_bytes())
+    data[6] = 9
+    (tmp_path / "newer").write_bytes(data)
+    with pytest.raises(RecordError, match="version 9 of the format.*upgrade"):
+        load(tmp_path / "newer")
+    (tmp_path / "other").write_bytes(b"PNG and so on and on")
+    with pytest.raises(RecordError, match="is no record"):
+        load(tmp_path / "other")
+
+
+def test_path_that_cannot_be_written_is_an_error_before_anything_runs(tmp_path):
+    with pytest.raises(FileNotFoundError), record(tmp_path / "no" / "x"):
+        pytest.fail("the program must not begin")
+    with profile():
+        pass
+
+
+def test_full_disk_leaves_the_program_alone(monkeypatch):
+    recording = record("/dev/full", interval=0.01)
+    recording.__enter__()
+    y = tangrad.ones(3).exp()
+    time.sleep(0.05)
+    with pytest.warns(RuntimeWarning, match="is partial"):
+        recording.__exit__(None, None, None)
+    assert y.shape == (3,)
+
+
+def test_long_run_keeps_sums_in_place_of_events(tmp_path):
+    with record(tmp_path / "long", interval=0.01, max_bytes=100) as r:
+        x = tangrad.ones(2)
+        for _ in range(200):
+            x.exp()
+        time.sleep(0.1)
+        for _ in range(300):
+            x.exp()
+    prof = load(tmp_path / "long")
+    assert r._adder is not None
+    assert keys(prof)["aten::exp"] == 500
+    assert "there are sums" in prof.trace.partial
+
+
+KILLED = """
+import sys, tangrad
+from tangrad.profiler import record
+with record(sys.argv[1], interval=0.05):
+    x = tangrad.ones(2)
+    print("ready", flush=True)
+    while True:
+        x.exp()
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_program_that_is_stopped_loses_no_more_than_the_last_interval(tmp_path, how):
+    path = tmp_path / "killed"
+    child = subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert child.stdout.readline() == "ready\n"
+    time.sleep(0.5)
+    child.send_signal(how)
+    child.communicate(timeout=30)
+    prof = load(path)
+    assert keys(prof)["aten::exp"] > 100
+    if how is signal.SIGKILL:
+        assert "ended before" in prof.trace.partial or prof.trace.partial
+
+
+def test_a_thousand_steps_take_no_more_than_three_megabytes(tmp_path):
+    from tangrad import nn
+
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    with record(tmp_path / "steps"):
+        for _ in range(100):
+            model(tangrad.ones(2, 4)).sum().backward()
+    assert (tmp_path / "steps").stat().st_size < 300_000

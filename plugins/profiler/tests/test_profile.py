@@ -1,0 +1,337 @@
+"""`tangrad.profiler` records what a program does, and answers as PyTorch's does."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import threading
+
+import pytest
+
+import tangrad
+from tangrad import nn
+from tangrad.profiler import (
+    ProfilerAction,
+    ProfilerActivity,
+    profile,
+    record_function,
+    schedule,
+    tensorboard_trace_handler,
+)
+
+
+@pytest.fixture
+def step():
+    """A step of training of a small model."""
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    optimizer = tangrad.optim.SGD(model.parameters(), lr=0.1)
+    x, target = tangrad.ones(5, 4), tangrad.tensor([0, 1, 2, 0, 1])
+
+    def run():
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(x), target).backward()
+        optimizer.step()
+        return [p.tolist() for p in model.parameters()]
+
+    return run
+
+
+def row(prof, key, **options):
+    (found,) = [r for r in prof.key_averages(**options) if r.key == key]
+    return found
+
+
+def test_namespace_is_the_plugin_s():
+    assert tangrad.profiler.profile is profile
+    assert tangrad.autograd.profiler.record_function is record_function
+    assert ProfilerActivity.CPU in tangrad.profiler.supported_activities()
+
+
+def test_ops_are_counted_and_times_add_up(step):
+    with profile() as prof, record_function("training"):
+        for _ in range(3):
+            step()
+    assert row(prof, "aten::linear").count == 6
+    assert row(prof, "LinearBackward0").count == 6
+    assert row(prof, "Optimizer.step#SGD.step").count == 3
+    whole = row(prof, "training")
+    assert whole.count == 1
+    assert prof.key_averages().self_cpu_time_total == pytest.approx(whole.cpu_time_total, rel=0.02)
+
+
+def test_results_are_those_of_a_run_without_a_profiler():
+    def train():
+        tangrad.manual_seed(0)
+        model = nn.Linear(3, 3)
+        model(tangrad.randn(2, 3)).softmax(-1).square().sum().backward()
+        return model.weight.grad.tolist()
+
+    plain = train()
+    with profile(record_shapes=True, profile_memory=True, with_stack=True, with_modules=True):
+        observed = train()
+    assert observed == plain
+
+
+def test_shapes_group_and_flops_are_counted():
+    with profile(with_flops=True) as prof:
+        for n in (2, 2, 5):
+            tangrad.ones(n, 3) @ tangrad.ones(3, 4)
+    rows = [r for r in prof.key_averages(group_by_input_shape=True) if r.key == "aten::mm"]
+    assert [(r.input_shapes, r.count, r.flops) for r in rows] == [
+        ([[2, 3], [3, 4]], 2, 2 * 2 * 2 * 3 * 4),
+        ([[5, 3], [3, 4]], 1, 2 * 5 * 3 * 4),
+    ]
+
+
+def test_memory_is_the_allocator_s_own_count():
+    from tangrad import _C
+
+    before = _C.allocator_of("cpu").memory_stats()["allocated_bytes.all.current"]
+    with profile(profile_memory=True) as prof:
+        kept = tangrad.ones(1000)
+        tangrad.ones(500) + 1
+    after = _C.allocator_of("cpu").memory_stats()["allocated_bytes.all.current"]
+    changes = prof.trace.changes
+    assert int(changes["nbytes"].sum()) == after - before
+    assert int(changes["allocated"][-1]) == after
+    assert "Self CPU Mem" in prof.key_averages().table()
+    del kept
+
+
+def test_steps_of_backward_know_the_op_the_line_and_the_module_they_are_of(step):
+    with profile(with_stack=True, with_modules=True) as prof:
+        step()
+    trace = prof.trace
+    node = next(i for i in range(len(trace)) if trace.name(i) == "ReluBackward0")
+    assert trace.name(int(trace.forward[node])) == "aten::relu"
+    assert trace.module_path(node) == "1"
+    assert any(function.endswith("run") for _, function, _ in trace.frames(node))
+    (event,) = [e for e in prof.events() if e.name == "ReluBackward0"]
+    assert event.fwd_thread == threading.get_ident()
+
+
+def test_table_is_sorted_and_cut(step):
+    with profile(record_shapes=True) as prof:
+        step()
+    table = prof.key_averages().table(sort_by="self_cpu_time_total", row_limit=2, header="Top")
+    lines = table.splitlines()
+    assert lines[1] == "Top"
+    assert [title in lines[3] for title in ("Name", "Self CPU %", "# of Calls")] == [True] * 3
+    assert len(lines) == 3 + 2 + 2 + 2
+    assert lines[-1].startswith("Self CPU time total: ")
+    with pytest.raises(AttributeError):
+        prof.key_averages().table(sort_by="beauty")
+
+
+def test_schedule_is_pytorch_s():
+    theirs = pytest.importorskip("torch.profiler", reason="is the oracle")
+    for options in ({"wait": 1, "warmup": 2, "active": 3, "repeat": 2, "skip_first": 1},
+                    {"wait": 2, "warmup": 1, "active": 1, "skip_first_wait": 1}):  # fmt: skip
+        ours, oracle = schedule(**options), theirs.schedule(**options)
+        assert [ours(n).name for n in range(20)] == [oracle(n).name for n in range(20)]
+    with pytest.raises(AssertionError, match="need > 0"):
+        schedule(wait=1, warmup=1, active=0)
+
+
+def test_cycles_of_a_schedule_are_recorded_each_by_itself(step):
+    ready = []
+    with profile(
+        schedule=schedule(wait=1, warmup=1, active=2, repeat=2),
+        on_trace_ready=lambda p: ready.append([r.key for r in p.key_averages()]),
+    ) as prof:
+        for _ in range(10):
+            step()
+            prof.step()
+    assert len(ready) == 2
+    assert {"ProfilerStep#2", "ProfilerStep#3"} <= set(ready[0])
+    assert {"ProfilerStep#6", "ProfilerStep#7"} <= set(ready[1])
+    assert prof.current_action is ProfilerAction.NONE
+
+
+def test_chrome_trace_nests_and_links_backward_to_forward(step, tmp_path):
+    with profile(record_shapes=True, profile_memory=True) as prof:
+        step()
+    prof.add_metadata_json("who", '{"a": 1}')
+    prof.export_chrome_trace(str(tmp_path / "t.json.gz"))
+    told = json.loads(gzip.decompress((tmp_path / "t.json.gz").read_bytes()))
+    assert told["who"] == {"a": 1}
+    kinds = {e["ph"] for e in told["traceEvents"]}
+    assert kinds == {"M", "X", "i", "s", "f"}
+    linear = next(e for e in told["traceEvents"] if e["name"] == "aten::linear")
+    assert linear["args"]["Input Dims"][0] == [5, 4]
+
+
+def test_stacks_speedscope_and_memory_are_written(step, tmp_path):
+    with profile(with_stack=True, profile_memory=True) as prof:
+        step()
+    prof.export_stacks(str(tmp_path / "stacks"))
+    assert any("test_profile.py" in line for line in (tmp_path / "stacks").read_text().splitlines())
+    prof.export_speedscope(str(tmp_path / "s.json"))
+    (one,) = json.loads((tmp_path / "s.json").read_text())["profiles"]
+    opened = [e["type"] for e in one["events"]]
+    assert opened.count("O") == opened.count("C") > 10
+    prof.export_memory_timeline(str(tmp_path / "m.json"))
+    times, sizes = json.loads((tmp_path / "m.json").read_text())
+    assert times == sorted(times)
+    assert len(sizes) == len(prof.trace.changes["time"])
+    with pytest.raises(ValueError, match="metric should be one of"):
+        prof.export_stacks(str(tmp_path / "x"), "beauty")
+
+
+def test_tensorboard_handler_writes_a_file_per_cycle(step, tmp_path):
+    handler = tensorboard_trace_handler(str(tmp_path / "logs"), "worker", use_gzip=True)
+    with profile(on_trace_ready=handler):
+        step()
+    (name,) = os.listdir(tmp_path / "logs")
+    assert name.startswith("worker.")
+    assert name.endswith(".pt.trace.json.gz")
+
+
+def test_execution_trace_is_written(step, tmp_path):
+    observer = tangrad.profiler.ExecutionTraceObserver().register_callback(str(tmp_path / "e"))
+    with observer:
+        step()
+    nodes = json.loads((tmp_path / "e").read_text())["nodes"]
+    names = {n["name"] for n in nodes}
+    assert {"aten::linear", "ReluBackward0"} <= names
+    assert not observer.is_running()
+
+
+# --- bad input ----------------------------------------------------------------------------------
+
+
+def test_a_second_profiler_is_refused_and_the_first_goes_on(step):
+    with profile() as outer:
+        with pytest.raises(RuntimeError, match="a profiler is running already"), profile():
+            pass
+        step()
+    assert row(outer, "aten::linear").count == 2
+
+
+def test_an_error_in_the_program_leaves_the_profiler_and_a_result(step):
+    prof = profile()
+
+    def fail():
+        with prof, record_function("outer"):
+            step()
+            return 1 / 0
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert row(prof, "outer").count == 1
+    with profile():
+        pass
+
+
+def test_a_profile_that_was_not_run_says_so():
+    with pytest.raises(AssertionError, match="must be stopped"):
+        profile().key_averages()
+    with pytest.raises(AssertionError, match="No valid profiler activities"):
+        profile(activities=[])
+
+
+def test_other_threads_are_recorded_that_join():
+    def work():
+        with tangrad.profiler.thread():
+            tangrad.ones(3).exp()
+
+    with profile() as prof:
+        other = threading.Thread(target=work)
+        other.start()
+        other.join()
+    threads = {e.thread for e in prof.events()}
+    assert len(threads) == 1
+    assert threads != {threading.get_ident()}
+
+
+def test_a_thread_that_outlives_the_profile_is_not_recorded_any_more():
+    joined, ended = threading.Event(), threading.Event()
+    failures = []
+
+    def work():
+        try:
+            with tangrad.profiler.thread():
+                tangrad.ones(3).exp()
+                joined.set()
+                ended.wait(10)
+                tangrad.ones(3).sin()
+        except BaseException as error:  # shown by the test
+            failures.append(error)
+
+    with profile() as prof:
+        other = threading.Thread(target=work)
+        other.start()
+        joined.wait(10)
+    ended.set()
+    other.join()
+    assert failures == []
+    assert {e.name for e in prof.events()} >= {"aten::exp"}
+    assert "aten::sin" not in {e.name for e in prof.events()}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_child_records_nothing_and_harms_nothing(step):
+    with profile(profile_memory=True) as prof:
+        child = os.fork()
+        if child == 0:
+            step()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        step()
+    assert row(prof, "aten::linear").count == 2
+
+
+def test_an_unwritable_path_is_an_error_and_the_profile_stays(step, tmp_path):
+    with profile() as prof:
+        step()
+    with pytest.raises(OSError, match="no"):
+        prof.export_chrome_trace(str(tmp_path / "no" / "where.json"))
+    assert row(prof, "aten::linear").count == 2
+
+
+# --- the older interface -------------------------------------------------------------------------
+
+
+def test_older_profiler_answers_alike(step):
+    from tangrad.autograd import profiler
+
+    with profiler.profile(record_shapes=True) as prof:
+        with pytest.raises(RuntimeError, match="didn't finish"):
+            prof.key_averages()
+        step()
+    assert "aten::linear" in prof.table()
+    assert "aten::linear" in {r.key for r in prof.key_averages()}
+    with pytest.raises(RuntimeError, match="not reentrant"):
+        prof.__enter__()
+    with profiler.profile(enabled=False) as nothing:
+        step()
+    assert nothing is None
+
+
+def test_null_contexts_trackers_and_files_of_old_tools():
+    from tangrad.autograd import profiler
+
+    with profiler.emit_nvtx(), profiler.emit_itt():
+        pass
+    unique = profiler.EnforceUnique()
+    unique.see("a", 1)
+    with pytest.raises(RuntimeError, match="duplicate key"):
+        unique.see("a", 1)
+    tracker = profiler.KinetoStepTracker
+    tracker.init_step_count("one")
+    assert tracker.increment_step("one") == tracker.current_step()
+    assert tracker.erase_step_count("one")
+    with pytest.raises(RuntimeError, match="nvprof"):
+        profiler.load_nvprof("x")
+
+
+def test_record_function_decorates_and_costs_nothing_outside():
+    @record_function("named")
+    def double(x):
+        return x * 2
+
+    assert double(2) == 4
+    with profile() as prof:
+        assert double(3) == 6
+    assert row(prof, "named").count == 1
