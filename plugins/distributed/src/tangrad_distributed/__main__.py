@@ -1,0 +1,38 @@
+"""`python -m tangrad.distributed inspect FOLDER`: what each rank did last."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from tangrad_distributed.recorder import table
+
+API = 1
+
+
+def main() -> int:
+    """Show the flight recorders that ranks wrote; return 1 if there is none."""
+    parser = argparse.ArgumentParser(prog="python -m tangrad.distributed")
+    commands = parser.add_subparsers(dest="command", required=True)
+    inspect = commands.add_parser("inspect", help="show what each rank did last")
+    inspect.add_argument("folder", help="what TANGRAD_DISTRIBUTED_DUMP named")
+    folder = Path(parser.parse_args().folder)
+    dumps = []
+    for path in sorted(folder.glob("collectives-*.json")):
+        try:
+            dumps.append(json.loads(path.read_text("utf-8")))
+        except (OSError, ValueError) as error:
+            print(f"{path.name} cannot be read: {error}", file=sys.stderr)
+    if not dumps:
+        print(f"no rank wrote a recorder into {folder}", file=sys.stderr)
+        return 1
+    for group in sorted({dump["group"] for dump in dumps}):
+        print(f"group {group or 'world'}")
+        print(table([dump for dump in dumps if dump["group"] == group]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,3 @@
+"""What lies on top of collectives, by PyTorch's paths."""
+
+from tangrad_distributed.algorithms import ddp_comm_hooks as ddp_comm_hooks

@@ -1,0 +1,39 @@
+"""What goes wrong between ranks, by PyTorch's names."""
+
+from __future__ import annotations
+
+
+class DistError(RuntimeError):
+    """Tell that something between ranks went wrong."""
+
+
+class DistBackendError(DistError):
+    """Tell that an engine failed: a rank was lost, ranks disagree, or time ran out."""
+
+
+class DistNetworkError(DistError):
+    """Tell that a connection could not be made or was lost."""
+
+
+class DistStoreError(DistError):
+    """Tell that a store failed, or that a key did not come in time."""
+
+
+class QueueEmptyError(DistStoreError):
+    """Tell that a queue of a store holds nothing."""
+
+
+class CollectiveMismatchError(DistBackendError):
+    """Tell that two ranks met in different collectives, or in one with different arguments."""
+
+
+class RankLostError(DistBackendError):
+    """Tell that a rank ended or left while others wait for it."""
+
+
+class CollectiveTimeoutError(DistBackendError):
+    """Tell that a rank did not come before the group's time was over."""
+
+
+class WaitCycleError(DistBackendError):
+    """Tell that ranks wait for each other in a circle."""

@@ -1,0 +1,422 @@
+"""A group of ranks: what every collective is made of, whatever the engine.
+
+A collective is a signature, which must be the same on all ranks, and one or two rounds of sending
+and receiving. Those asked for asynchronously run in a thread of the group, one after the other;
+those asked for without run at once, behind what is under way.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import struct
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import tangrad
+from tangrad_distributed.call_site import call_site
+from tangrad_distributed.engine import SIGNATURE, Engine, Round, Signature, Waiting, as_memory
+from tangrad_distributed.errors import CollectiveTimeoutError, DistBackendError
+from tangrad_distributed.messages import Messages
+from tangrad_distributed.recorder import Recorder
+from tangrad_distributed.reduce_op import ReduceOp
+from tangrad_distributed.store import Store
+from tangrad_distributed.work import Queue, Work
+
+# Up to this size every rank reduces everything: one meeting instead of two.
+SMALL = 32 << 10
+_KNOWN: dict[Any, tuple[bytes, str]] = {}
+
+
+def _described(key: tuple[Any, ...]) -> tuple[bytes, str]:
+    """Return the digest and the text of a collective's arguments; those seen before are kept."""
+    found = _KNOWN.get(key)
+    if found is None:
+        if len(_KNOWN) > 10_000:
+            _KNOWN.clear()
+        digest = hashlib.blake2b(repr(key).encode(), digest_size=SIGNATURE - 8).digest()
+        found = _KNOWN[key] = (digest, _text(*key))
+    return found
+
+
+def _text(kind: str, shapes: tuple[Any, ...], dtype: Any, op: Any, root: int) -> str:
+    said = [f"{dtype}{list(shape)}".removeprefix("tangrad.") for shape in shapes]
+    said += [f"op={op.name}"] if op is not None else []
+    said += [f"root={root}"] if root >= 0 else []
+    return f"{kind}({', '.join(said)})"
+
+
+class Staged:
+    """Show an engine tensors that lie on the host without gaps, and write results back."""
+
+    def __init__(self, devices: frozenset[str]) -> None:
+        self._devices = devices
+        self._back: list[tuple[Any, Any]] = []
+
+    def reads(self, tensor: Any) -> Any:
+        """Return a tensor's elements for reading."""
+        plain = tensor.detach()
+        if plain.device.type not in self._devices:
+            return plain.contiguous().cpu()
+        return plain.contiguous().resolve_conj() if plain.is_complex() else plain.contiguous()
+
+    def writes(self, tensor: Any, keep: bool = False) -> Any:
+        """Return where to write a tensor's new elements; with `keep`, with the old ones."""
+        plain = tensor.detach()
+        here = plain.device.type in self._devices
+        if here and plain.is_contiguous() and not (plain.is_complex() and plain.is_conj()):
+            return plain
+        made = self.reads(plain).clone() if keep else self._like(plain)
+        self._back.append((plain, made))
+        return made
+
+    def _like(self, tensor: Any) -> Any:
+        return tangrad.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
+
+    def done(self) -> None:
+        """Copy results to where they belong."""
+        for tensor, made in self._back:
+            tensor.copy_(made)
+
+
+class ProcessGroup:
+    """Do collectives with the ranks of one group.
+
+    Args:
+        engine: what carries their bytes.
+        store: the group's part of the store.
+        timeout: how long a collective may take.
+        backend: the name that it was asked for by.
+        description: what it is for.
+    """
+
+    def __init__(
+        self, engine: Engine, store: Store, timeout: timedelta, backend: str, description: str = ""
+    ) -> None:
+        self.engine, self.store, self.backend = engine, store, backend
+        self.group_name, self.group_desc = engine.context.name, description
+        self.world_ranks = engine.context.world_ranks
+        self._timeout = timeout.total_seconds()
+        self._sequence = itertools.count()
+        self._queue = Queue(f"tangrad collectives {self.group_name}")
+        self._messages = Messages(engine)
+        self.recorder = Recorder(self.group_name, self.world_ranks[engine.rank])
+        self._closed = False
+
+    def rank(self) -> int:
+        """Return this process's rank in the group."""
+        return self.engine.rank
+
+    def size(self) -> int:
+        """Return how many ranks there are."""
+        return self.engine.size
+
+    def name(self) -> str:
+        """Return the backend's name."""
+        return self.backend
+
+    def get_group_store(self) -> Store:
+        """Return the group's part of the store."""
+        return self.store
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Set how long a collective may take."""
+        self._timeout = timeout.total_seconds()
+
+    def __repr__(self) -> str:
+        ranks = f"ranks={self.world_ranks}, rank={self.rank()}"
+        return f"ProcessGroup({self.backend}, {ranks}, name={self.group_name!r})"
+
+    # Running ----------------------------------------------------------------------------------
+
+    def run(
+        self,
+        kind: str,
+        tensors: Sequence[Any],
+        body: Callable[[Signature, float], None],
+        *,
+        async_op: bool = False,
+        result: Sequence[Any] = (),
+        op: ReduceOp | None = None,
+        root: int = -1,
+        shapes: bool = True,
+        timeout: timedelta | None = None,
+    ) -> Work | None:
+        """Run one collective.
+
+        Args:
+            kind: its name.
+            tensors: whose dtype, and shape, must be the same on all ranks.
+            body: does it, given the signature and the seconds that it may take.
+            async_op: return at once, with a `Work`.
+            result: the tensors that it writes.
+            op: its reduction.
+            root: its first or last rank.
+            shapes: whether shapes have to agree.
+            timeout: in place of the group's.
+
+        Raises:
+            DistBackendError: the group was closed or failed, or this collective does.
+        """
+        self._require_open(kind)
+        sequence = next(self._sequence)
+        sizes = tuple(tuple(tensor.shape) for tensor in tensors) if shapes else ()
+        dtype = tensors[0].dtype if tensors else ""
+        digest, text = _described((kind, sizes, dtype, op.op if op is not None else None, root))
+        what = Signature(struct.pack("<Q", sequence) + digest, text, call_site())
+        limit = self._timeout if timeout is None else timeout.total_seconds()
+        entry = self.recorder.begin(sequence, text, what.line)
+
+        def execute() -> None:
+            try:
+                if not self.engine.rounds_agree:
+                    self.engine.agree(what, limit)
+                body(what, limit)
+            except BaseException as error:
+                self._failed(entry, error)
+                raise
+            self.recorder.end(entry)
+
+        if not async_op and not self._queue.busy:
+            execute()
+            return None
+        work = Work(list(result), kind)
+        self._queue.put(execute, work)
+        if async_op:
+            return work
+        work.wait()
+        return None
+
+    def _failed(self, entry: list[Any], error: BaseException) -> None:
+        self.recorder.end(entry, f"{type(error).__name__}: {error}")
+        self.engine.fail(f"{type(error).__name__}: {error}")
+        self.recorder.write_where_asked()
+
+    def _require_open(self, kind: str) -> None:
+        if self._closed:
+            raise DistBackendError(f"{kind}: the group {self.group_name!r} was destroyed")
+        if self.engine.failed is not None:
+            raise DistBackendError(
+                f"{kind}: the group {self.group_name!r} failed before: {self.engine.failed}. "
+                "Destroy it and make a new one, or restart the ranks."
+            )
+
+    def _round(self, what: Signature, limit: float, *plan: Any) -> None:
+        self.engine.round(Round(*plan), what, limit)
+
+    def _staged(self) -> Staged:
+        return Staged(self.engine.devices)
+
+    # Collectives --------------------------------------------------------------------------------
+
+    def all_reduce(self, tensors: Sequence[Any], op: ReduceOp, **options: Any) -> Work | None:
+        """Reduce each tensor over all ranks, on all ranks."""
+
+        def body(what: Signature, limit: float) -> None:
+            staged = self._staged()
+            for tensor in tensors:
+                self._all_reduce(staged.writes(tensor, keep=True), op, what, limit)
+            staged.done()
+
+        return self.run("all_reduce", tensors, body, op=op, result=tensors, **options)
+
+    def _all_reduce(self, tensor: Any, op: ReduceOp, what: Signature, limit: float) -> None:
+        size, rank = self.size(), self.rank()
+        count = tensor.numel()
+        if count * tensor.element_size() <= SMALL or count < size:
+            every = [tensor] * size
+            self._round(what, limit, every, every, op, tensor)
+            return
+        pieces = tensor.view(-1).tensor_split(size)
+        self._round(what, limit, pieces, [pieces[rank]] * size, op, pieces[rank])
+        others = [None if at == rank else piece for at, piece in enumerate(pieces)]
+        self._round(what, limit, [pieces[rank]] * size, others)
+
+    def reduce(self, tensor: Any, root: int, op: ReduceOp, **options: Any) -> Work | None:
+        """Reduce a tensor over all ranks, on one."""
+
+        def body(what: Signature, limit: float) -> None:
+            staged = self._staged()
+            at_root = self.rank() == root
+            mine = staged.writes(tensor, keep=True) if at_root else staged.reads(tensor)
+            sends = [mine if rank == root else None for rank in range(self.size())]
+            receives = [mine if at_root else None] * self.size()
+            self._round(what, limit, sends, receives, op, mine if at_root else None)
+            staged.done()
+
+        return self.run("reduce", [tensor], body, op=op, root=root, result=[tensor], **options)
+
+    def broadcast(self, tensors: Sequence[Any], root: int, **options: Any) -> Work | None:
+        """Copy one rank's tensors to all."""
+
+        def body(what: Signature, limit: float) -> None:
+            staged = self._staged()
+            none = [None] * self.size()
+            for tensor in tensors:
+                if self.rank() == root:
+                    # The sender needs nothing from itself.
+                    self._round(what, limit, [staged.reads(tensor)] * self.size(), none)
+                else:
+                    receives: list[Any] = list(none)
+                    receives[root] = staged.writes(tensor)
+                    self._round(what, limit, none, receives)
+            staged.done()
+
+        return self.run("broadcast", tensors, body, root=root, result=tensors, **options)
+
+    def all_gather(
+        self, outputs: Sequence[Sequence[Any]], tensors: Sequence[Any], **options: Any
+    ) -> Work | None:
+        """Copy every rank's tensors to all."""
+
+        def body(what: Signature, limit: float) -> None:
+            staged = self._staged()
+            for parts, tensor in zip(outputs, tensors, strict=True):
+                receives = [staged.writes(part) for part in parts]
+                self._round(what, limit, [staged.reads(tensor)] * self.size(), receives)
+            staged.done()
+
+        written = [part for parts in outputs for part in parts]
+        return self.run("all_gather", tensors, body, result=written, **options)
+
+    def gather(self, parts: Sequence[Any], tensor: Any, root: int, **options: Any) -> Work | None:
+        """Copy every rank's tensor to one."""
+
+        def body(what: Signature, limit: float) -> None:
+            staged = self._staged()
+            mine = staged.reads(tensor)
+            sends = [mine if rank == root else None for rank in range(self.size())]
+            receives = [staged.writes(part) for part in parts] or [None] * self.size()
+            self._round(what, limit, sends, receives)
+            staged.done()
+
+        return self.run("gather", [tensor], body, root=root, result=parts, **options)
+
+    def scatter(self, tensor: Any, parts: Sequence[Any], root: int, **options: Any) -> Work | None:
+        """Give each rank one of the tensors that one rank has."""
+
+        def body(what: Signature, limit: float) -> None:
+            staged = self._staged()
+            sends = [staged.reads(part) for part in parts] or [None] * self.size()
+            receives: list[Any] = [None] * self.size()
+            receives[root] = staged.writes(tensor)
+            self._round(what, limit, sends, receives)
+            staged.done()
+
+        return self.run("scatter", [tensor], body, root=root, result=[tensor], **options)
+
+    def reduce_scatter(
+        self, outputs: Sequence[Any], parts: Sequence[Sequence[Any]], op: ReduceOp, **options: Any
+    ) -> Work | None:
+        """Reduce lists of tensors over all ranks, and give each rank its place's result."""
+
+        def body(what: Signature, limit: float) -> None:
+            staged = self._staged()
+            for output, mine in zip(outputs, parts, strict=True):
+                sends = [staged.reads(part) for part in mine]
+                into = staged.writes(output)
+                self._round(what, limit, sends, [into] * self.size(), op, into)
+            staged.done()
+
+        # Places may differ in shape, so the lists are compared, not this rank's output.
+        listed = [part for mine in parts for part in mine]
+        return self.run("reduce_scatter", listed, body, op=op, result=outputs, **options)
+
+    def all_to_all(
+        self, outputs: Sequence[Any], inputs: Sequence[Any], kind: str, **options: Any
+    ) -> Work | None:
+        """Give each rank one of this rank's tensors."""
+
+        def body(what: Signature, limit: float) -> None:
+            staged = self._staged()
+            receives = [staged.writes(output) for output in outputs]
+            self._round(what, limit, [staged.reads(part) for part in inputs], receives)
+            staged.done()
+
+        alike = [*inputs[:1], *outputs[:1]][:1]
+        return self.run(kind, alike, body, result=outputs, shapes=False, **options)
+
+    def barrier(self, **options: Any) -> Work | None:
+        """Wait until all ranks have come."""
+
+        def body(what: Signature, limit: float) -> None:
+            if self.engine.rounds_agree:
+                self.engine.agree(what, limit)
+
+        return self.run("barrier", [], body, **options)
+
+    def monitored_barrier(self, timeout: timedelta | None, wait_all_ranks: bool) -> None:
+        """Have rank 0 wait for all others, and name those that do not come.
+
+        Raises:
+            CollectiveTimeoutError: some do not.
+        """
+        self._require_open("monitored_barrier")
+        limit = self._timeout if timeout is None else timeout.total_seconds()
+        what = Signature(b"", "monitored_barrier()", call_site())
+        engine, word = self.engine, bytearray(1)
+        engine.steps += 2
+        came, go = -engine.steps, -engine.steps + 1
+        if self.rank() != 0:
+            self._messages.finish([engine.send(0, came, memoryview(b"\1"))], what, limit)
+            self._messages.finish([engine.receive(0, go, memoryview(word))], what, limit)
+            return
+        others = range(1, self.size())
+        left = [engine.receive(rank, came, memoryview(bytearray(1))) for rank in others]
+        deadline = time.monotonic() + limit
+        while left and time.monotonic() < deadline:
+            left = engine.pending(left)
+            time.sleep(0.001)
+        if left:
+            late = [self.world_ranks[transfer.peer] for transfer in left]
+            shown = ", ".join(map(str, late if wait_all_ranks else late[:1]))
+            message = f"monitored_barrier: ranks {shown} did not come within {limit:g} s"
+            engine.fail(message)
+            raise CollectiveTimeoutError(message)
+        sends = [engine.send(rank, go, memoryview(b"\1")) for rank in others]
+        self._messages.finish(sends, what, limit)
+
+    # Messages -----------------------------------------------------------------------------------
+
+    def send(self, tensor: Any, peer: int, tag: int, async_op: bool) -> Work | None:
+        """Send a tensor to one rank."""
+        self._require_open("send")
+        data = as_memory(self._staged().reads(tensor))
+        what = self._message("send", "to", tensor, peer, tag)
+        transfer = self._messages.begin(lambda: self.engine.send(peer, tag, data))
+        return self._messages.go(transfer, what, self._timeout, [tensor], async_op)
+
+    def recv(self, tensor: Any, peer: int, tag: int, async_op: bool) -> Any:
+        """Receive a tensor from one rank; -1 takes from any. Without `async_op` return who sent."""
+        self._require_open("recv")
+        staged = self._staged()
+        into = as_memory(staged.writes(tensor))
+        what = self._message("recv", "from", tensor, peer, tag)
+        transfer = self._messages.begin(lambda: self.engine.receive(peer, tag, into))
+        work = self._messages.go(transfer, what, self._timeout, [tensor], async_op, staged.done)
+        return work if async_op else transfer.peer
+
+    def _message(self, kind: str, way: str, tensor: Any, peer: int, tag: int) -> Signature:
+        whom = self.engine.shown(peer) if peer >= 0 else "any rank"
+        shown = f"{tensor.dtype}{list(tensor.shape)}".removeprefix("tangrad.")
+        return Signature(b"", f"{kind}({shown}, {way} {whom}, tag {tag})", call_site())
+
+    def waiting(self, what: Signature) -> Waiting:
+        """Return what is told about who waits in this group."""
+        return Waiting(what, self._timeout)
+
+    # The end ------------------------------------------------------------------------------------
+
+    def abort(self) -> None:
+        """Have all ranks that wait for this one fail."""
+        self.engine.fail("abort() was called")
+
+    def shutdown(self) -> None:
+        """Leave the group."""
+        if not self._closed:
+            self._closed = True
+            self._queue.stop()
+            self._messages.stop()
+            self.engine.close()

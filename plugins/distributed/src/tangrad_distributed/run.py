@@ -1,0 +1,124 @@
+"""`python -m tangrad.distributed.run`: start a program in several ranks, by torchrun's flags."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from tangrad_distributed.launcher import Launcher, RankFailedError, Settings
+
+API = 1
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return what reads the command line."""
+    made = argparse.ArgumentParser(
+        prog="python -m tangrad.distributed.run",
+        description="Run a program in several ranks.",
+        allow_abbrev=False,
+    )
+    both = lambda name: (f"--{name}", f"--{name.replace('-', '_')}")  # noqa: E731
+    made.add_argument(*both("nproc-per-node"), default="1", help="ranks on this machine, or auto")
+    made.add_argument("--nnodes", default="1", help="machines; MIN:MAX takes MIN")
+    made.add_argument(*both("node-rank"), type=int, default=0, help="which machine this is")
+    made.add_argument(*both("master-addr"), default="localhost", help="where machine 0 is")
+    made.add_argument(*both("master-port"), type=int, default=0, help="its port; 0: a free one")
+    made.add_argument("--standalone", action="store_true", help="one machine, a free port")
+    made.add_argument(*both("max-restarts"), type=int, default=0, help="how often to start again")
+    made.add_argument(*both("rdzv-backend"), default="static", help="static or c10d: alike here")
+    made.add_argument(*both("rdzv-endpoint"), default="", help="HOST:PORT of machine 0")
+    made.add_argument(*both("rdzv-id"), default="", help="name of the run")
+    made.add_argument(*both("rdzv-conf"), default="", help="changes nothing")
+    made.add_argument(*both("monitor-interval"), type=float, default=0.1, help="changes nothing")
+    made.add_argument(*both("start-method"), default="spawn", help="changes nothing")
+    made.add_argument("--role", default="default", help="ROLE_NAME of the ranks")
+    made.add_argument(*both("log-dir"), default=None, help="write each rank's output there")
+    made.add_argument("-m", "--module", action="store_true", help="the program is a module")
+    made.add_argument(*both("no-python"), action="store_true", help="the program runs by itself")
+    made.add_argument(
+        *both("as-torch"), action="store_true", help="`import torch` gives the program tangrad"
+    )
+    made.add_argument("program", help="what to run")
+    made.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
+    return made
+
+
+def processes(text: str) -> int:
+    """Return how many ranks `--nproc-per-node` asks for.
+
+    Raises:
+        ValueError: it is no positive number, nor a known word.
+    """
+    if text in ("auto", "cpu"):
+        return len(os.sched_getaffinity(0))
+    if text == "gpu":
+        raise ValueError("--nproc-per-node gpu: ranks here work on the host; give a number")
+    if not text.isdigit() or int(text) < 1:
+        raise ValueError(f"--nproc-per-node must be a positive number or auto, got {text!r}")
+    return int(text)
+
+
+def settings(options: argparse.Namespace) -> Settings:
+    """Return what the command line asks for.
+
+    Raises:
+        ValueError: numbers do not fit together.
+    """
+    nodes = options.nnodes.partition(":")[0]
+    if not nodes.isdigit() or int(nodes) < 1:
+        raise ValueError(f"--nnodes must be a positive number, got {options.nnodes!r}")
+    address, port = options.master_addr, options.master_port
+    if options.rdzv_endpoint and not options.standalone:
+        address, _, given = options.rdzv_endpoint.partition(":")
+        port = int(given or port or 29400)
+    count = 1 if options.standalone else int(nodes)
+    if not 0 <= options.node_rank < count:
+        raise ValueError(f"--node-rank must be from 0 to {count - 1}, got {options.node_rank}")
+    if count > 1 and port == 0:
+        raise ValueError("several machines need --master-port or --rdzv-endpoint HOST:PORT")
+    if options.max_restarts < 0:
+        raise ValueError(f"--max-restarts must not be negative, got {options.max_restarts}")
+    return Settings(
+        command=_command(options),
+        processes=processes(options.nproc_per_node),
+        nodes=count,
+        node_rank=options.node_rank,
+        address=address,
+        port=port,
+        restarts=options.max_restarts,
+        run_id=options.rdzv_id,
+        role=options.role,
+        log_folder=options.log_dir,
+    )
+
+
+def _command(options: argparse.Namespace) -> list[str]:
+    program = [options.program, *options.arguments]
+    if options.no_python:
+        return program
+    python = [sys.executable, "-u"]
+    if options.as_torch:
+        return [*python, "-m", "tangrad", "run", *program]
+    return [*python, "-m", *program] if options.module else [*python, *program]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run, and return the exit status: that of the first rank that failed, else 0."""
+    options = parser().parse_args(arguments)
+    try:
+        Launcher(settings(options)).run()
+    except RankFailedError as error:
+        print(f"tangrad: {error}; the others were ended", file=sys.stderr, flush=True)
+        return 128 - error.status if error.status < 0 else error.status
+    except ValueError as error:
+        print(f"{parser().prog}: {error}", file=sys.stderr, flush=True)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

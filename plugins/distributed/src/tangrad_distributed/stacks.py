@@ -1,0 +1,58 @@
+"""Show others where this process is, when they wait for it."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import traceback
+
+from tangrad_distributed.errors import DistError
+from tangrad_distributed.store import Store
+
+_INTERVAL = 0.5
+
+
+def stack_of_thread(ident: int | None) -> str:
+    """Return the Python stack of a thread of this process."""
+    frame = sys._current_frames().get(ident) if ident is not None else None
+    return "".join(traceback.format_stack(frame)) if frame is not None else ""
+
+
+class StackTeller:
+    """Answer those who ask for the stack of the thread that made this."""
+
+    def __init__(self, store: Store, rank: int) -> None:
+        self._store, self._rank = store.clone(), rank
+        self._thread = threading.get_ident()
+        self._stopped = threading.Event()
+        threading.Thread(target=self._watch, name="tangrad stacks", daemon=True).start()
+
+    def _watch(self) -> None:
+        asked = f"stack/{self._rank}/asked"
+        while not self._stopped.wait(_INTERVAL):
+            try:
+                if self._store.check([asked]):
+                    self._store.delete_key(asked)
+                    self._store.set(f"stack/{self._rank}/told", stack_of_thread(self._thread))
+            except (DistError, OSError):
+                return
+
+    def stop(self) -> None:
+        """Answer no more."""
+        self._stopped.set()
+
+
+def ask_for_stack(store: Store, rank: int) -> str:
+    """Return the stack of another rank, or "" if it does not answer within two seconds."""
+    told = f"stack/{rank}/told"
+    try:
+        store.delete_key(told)
+        store.set(f"stack/{rank}/asked", b"1")
+        for _ in range(20):
+            time.sleep(0.1)
+            if store.check([told]):
+                return store.get(told).decode()
+    except (DistError, OSError):
+        pass
+    return ""

@@ -1,0 +1,110 @@
+"""Every engine does all that the kit asks, with the same bits."""
+
+import subprocess
+import sys
+from datetime import timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tangrad
+import tangrad.distributed as dist
+from tangrad_distributed.conformance import CASES, numbers, run_all
+from tangrad_distributed.engines.mpi import mpiexec
+from tangrad_distributed.engines.simulated import Network
+
+MPIEXEC = mpiexec()
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_ranks_that_are_threads(name, size):
+    dist.run_threads(CASES[name], size, size)
+
+
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_ranks_that_are_processes_of_this_machine(launch, ranks):
+    done = launch("", flags=("-m",), ranks=ranks)
+    assert done.returncode != 0  # without a module's name there is nothing to run
+    done = subprocess.run(
+        [sys.executable, "-m", "tangrad.distributed.run", f"--nproc-per-node={ranks}"]
+        + ["-m", "tangrad_distributed.conformance", "gloo"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("cases passed") == ranks
+
+
+def test_ranks_on_several_machines(launch):
+    source = """
+        import sys, tangrad.distributed as dist
+        from tangrad_distributed.conformance import run_all
+        from tangrad_distributed.engines.sockets import Sockets
+        dist.Backend.register_backend("tcp", Sockets)
+        dist.init_process_group("tcp")
+        failed = run_all(dist.get_rank(), dist.get_world_size())
+        print(*failed or ["all passed"])
+        dist.destroy_process_group()
+    """
+    done = launch(source)
+    assert done.stdout.count("all passed") == 2, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(MPIEXEC is None, reason="no MPI: pip install mpi4py mpich")
+def test_ranks_that_mpi_started():
+    command = [MPIEXEC, "-n", "2", sys.executable, "-m", "tangrad_distributed.conformance", "mpi"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.count("cases passed") == 2, done.stdout + done.stderr
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10**6), loss=st.sampled_from([0.0, 0.2]), size=st.integers(2, 4))
+def test_a_bad_network_changes_no_bit(seed, loss, size):
+    Network(seed=seed, loss=loss).register()
+
+    def step(rank):
+        tensor = numbers(20_000, rank)
+        dist.all_reduce(tensor)
+        return tensor
+
+    found = dist.run_threads(step, size, backend="simulated")
+    expected = dist.run_threads(step, size)
+    assert all(tangrad.equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20))
+def test_all_cases_pass_over_a_bad_network(seed):
+    Network(seed=seed, loss=0.1).register()
+    assert dist.run_threads(run_all, 3, 3, backend="simulated") == [[], [], []]
+
+
+def test_the_death_of_a_rank_on_the_network_is_named_by_all_others():
+    Network(seed=1, death=(1, 5)).register()
+    said = []
+
+    def step(rank):
+        try:
+            for _ in range(10):
+                dist.all_reduce(tangrad.ones(3))
+        except dist.RankLostError as error:
+            said.append((rank, str(error)))
+            raise
+
+    with pytest.raises(dist.DistBackendError, match="rank 1 died, as the network was told"):
+        dist.run_threads(step, 3, backend="simulated", timeout=timedelta(seconds=30))
+    assert {rank for rank, _ in said} == {0, 2}
+    assert all("all_reduce(float32[3], op=SUM)" in text for _, text in said)
+
+
+def test_the_same_seed_replays_the_network():
+    logs = []
+    for _ in range(2):
+        network = Network(seed=7, loss=0.3)
+        network.register()
+        dist.run_threads(lambda rank: dist.all_reduce(tangrad.ones(2)), 3, backend="simulated")
+        logs.append(sorted(network.log))
+    assert logs[0] == logs[1]

@@ -1,0 +1,210 @@
+"""What goes wrong between ranks has a name: both ranks, both lines, what to do."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from datetime import timedelta
+
+import pytest
+
+import tangrad
+import tangrad.distributed as dist
+
+HEAD = """
+import os, sys, time, tangrad, tangrad.distributed as dist
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+"""
+
+
+def run(launch, body, **options):
+    return launch(HEAD + body, **options)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        ("dist.all_reduce(x)", "dist.broadcast(x, 0)", ["all_reduce(float32[3]", "broadcast("]),
+        ("dist.all_reduce(x)", "dist.all_reduce(x[:2])", ["float32[3]", "float32[2]"]),
+        ("dist.all_reduce(x)", "dist.all_reduce(x.double())", ["float32[3]", "float64[3]"]),
+        ("dist.all_reduce(x)", "dist.all_reduce(x, dist.ReduceOp.MAX)", ["op=SUM", "op=MAX"]),
+    ],
+)
+def test_ranks_that_disagree_are_told_with_both_lines(launch, first, second, said):
+    body = f"x = tangrad.ones(3)\nif rank == 0:\n    {first}\nelse:\n    {second}\n"
+    done = run(launch, body)
+    assert done.returncode == 1
+    assert "CollectiveMismatchError: ranks disagree" in done.stderr
+    for words in [*said, "program.py:7", "program.py:9"]:
+        assert words in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("end", "why"),
+    [("os.kill(os.getpid(), 9)", "ended"), ("sys.exit(0)", "left the group")],
+)
+def test_a_rank_that_is_gone_is_named_within_a_second(launch, end, why):
+    body = f"""
+if rank == 1:
+    dist.all_reduce(tangrad.ones(1))
+    {end}
+dist.all_reduce(tangrad.ones(1))
+begun = time.time()
+try:
+    dist.all_reduce(tangrad.ones(2))
+except dist.RankLostError as error:
+    print(error, "after", time.time() - begun)
+    assert time.time() - begun < 1
+"""
+    # The launcher ends the others, too; so the ranks are started without it.
+    with socket.create_server(("localhost", 0)) as free:
+        port = free.getsockname()[1]
+    environment = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"}
+    environment["MASTER_PORT"] = str(port)
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", HEAD + body],
+            env={**environment, "RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in (0, 1)
+    ]
+    said = ranks[0].communicate(timeout=60)[0]
+    ranks[1].communicate(timeout=60)
+    assert "all_reduce(float32[2], op=SUM)" in said
+    assert f"waits for rank 1, which {why}" in said
+    assert "last seen in all_reduce(float32[1], op=SUM)" in said
+
+
+def test_a_rank_that_raises_shows_its_traceback_once_and_ends_the_others(launch):
+    done = run(launch, "if rank == 1: raise KeyError('mine')\ntime.sleep(60)\n", timeout=30)
+    assert done.returncode == 1
+    assert done.stderr.count("KeyError: 'mine'") == 1
+    assert "rank 1 ended with status 1; the others were ended" in done.stderr
+
+
+def test_ranks_that_fail_are_started_again_as_often_as_asked(launch):
+    body = "again = int(os.environ['TORCHELASTIC_RESTART_COUNT'])\nprint('try', again)\n"
+    body += "dist.barrier()\nif rank == 1 and again < 2: sys.exit(3)\ndist.barrier()\n"
+    assert run(launch, body, flags=("--max-restarts=1",)).returncode == 3
+    done = run(launch, body, flags=("--max-restarts=2",))
+    assert done.returncode == 0, done.stderr
+    assert "try 2" in done.stdout
+
+
+def test_ranks_that_wait_for_each_other_are_told_at_once(launch):
+    body = """
+x = tangrad.ones(2)
+try:
+    dist.recv(x, 1 - rank)
+except dist.DistBackendError as error:
+    print(type(error).__name__, error)
+"""
+    done = run(launch, body, timeout=30)
+    assert "WaitCycleError ranks wait for each other: rank" in done.stdout
+    assert "recv(float32[2], from rank 0, tag 0)" in done.stdout
+
+
+def test_a_rank_that_does_not_come_is_told_after_the_group_s_timeout():
+    def step(rank):
+        if rank == 0:
+            with pytest.raises(dist.CollectiveTimeoutError, match="gave up after .* for rank 1"):
+                dist.all_reduce(tangrad.ones(1))
+        else:
+            time.sleep(1.5)
+
+    dist.run_threads(step, 2, timeout=timedelta(seconds=0.5))
+
+
+def test_monitored_barrier_names_who_is_missing():
+    def step(rank):
+        if rank == 0:
+            with pytest.raises(dist.CollectiveTimeoutError, match="ranks 1, 2 did not come"):
+                dist.monitored_barrier(timeout=timedelta(seconds=0.3), wait_all_ranks=True)
+
+    dist.run_threads(step, 3)
+
+
+def test_a_group_that_failed_says_so_until_it_is_made_anew():
+    def step(rank):
+        with pytest.raises(dist.CollectiveMismatchError):
+            dist.all_reduce(tangrad.ones(1 + rank))
+        with pytest.raises(dist.DistBackendError, match="failed before: .*ranks disagree"):
+            dist.barrier()
+
+    dist.run_threads(step, 2)
+
+
+def test_ctrl_c_ends_every_process(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(HEAD + "print(os.getpid(), flush=True)\ndist.barrier()\ntime.sleep(100)\n")
+    command = [sys.executable, "-m", "tangrad.distributed.run", "--nproc-per-node=2", str(program)]
+    launcher = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    ranks = [int(launcher.stdout.readline()) for _ in range(2)]
+    begun = time.monotonic()
+    launcher.send_signal(signal.SIGINT)
+    assert launcher.wait(20) == 130
+    launcher.stdout.close()
+    assert time.monotonic() - begun < 5
+    for pid in ranks:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: dist.all_reduce([1]), TypeError, "to be of type Tensor"),
+        (lambda: dist.broadcast(tangrad.ones(1), 7), ValueError, "Global rank 7 is not part"),
+        (lambda: dist.send(tangrad.ones(1), 0), ValueError, "cannot be both sides"),
+        (lambda: dist.new_group([0, 5]), ValueError, "rank 5 is not in the world of 1 ranks"),
+        (lambda: dist.new_group([0, 0]), ValueError, "listed twice"),
+        (lambda: dist.all_gather([], tangrad.ones(1)), ValueError, "for each of the group's 1"),
+        (lambda: dist.all_reduce(tangrad.ones(1), "sum"), TypeError, "ReduceOp.SUM, not 'sum'"),
+        (
+            lambda: dist.all_reduce(tangrad.ones(1), dist.ReduceOp.BOR),
+            ValueError,
+            "ReduceOp.BOR needs integers",
+        ),
+        (
+            lambda: dist.all_to_all_single(tangrad.ones(3), tangrad.ones(3), [2], [3]),
+            ValueError,
+            "output_split_sizes must be 1 numbers that sum to the 3 rows",
+        ),
+        (lambda: dist.init_process_group("gloo"), ValueError, "twice"),
+    ],
+)
+def test_bad_arguments_are_told_before_anything_is_sent(call, error, message):
+    def step(rank):
+        with pytest.raises(error, match=message):
+            call()
+
+    dist.run_threads(step, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"rank": 3, "world_size": 2}, ValueError, "rank must be from 0 to 1, got 3"),
+        ({"rank": 0, "world_size": 0}, ValueError, "world_size must be at least 1"),
+    ],
+)
+def test_an_impossible_rank_is_refused(arguments, error, message):
+    with pytest.raises(error, match=message):
+        dist.init_process_group("gloo", store=dist.HashStore(), **arguments)
+
+
+def test_an_engine_that_is_not_installed_is_named_with_what_to_install():
+    with pytest.raises(dist.DistBackendError, match="no engine 'nccl' is installed .*'gloo'"):
+        dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1)
+    assert not dist.is_initialized()
+    assert not dist.is_nccl_available()
+
+
+def test_without_a_group_everything_says_what_to_call():
+    with pytest.raises(ValueError, match="please make sure to call init_process_group"):
+        dist.all_reduce(tangrad.ones(1))

@@ -1,0 +1,119 @@
+"""The flight recorder, groups and meshes, and the example."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tangrad
+import tangrad.distributed as dist
+from tangrad_distributed.engines.mpi import mpiexec
+
+MPIEXEC = mpiexec()
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "ddp_digits.py"
+
+
+def test_a_failure_leaves_the_last_collectives_of_each_rank(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("TANGRAD_DISTRIBUTED_DUMP", str(tmp_path))
+
+    def step(rank):
+        dist.barrier()
+        with pytest.raises(dist.CollectiveMismatchError):
+            dist.all_reduce(tangrad.ones(2 + rank))
+
+    dist.run_threads(step, 2)
+    first = json.loads((tmp_path / "collectives-world-0.json").read_text())
+    assert [entry["collective"] for entry in first["entries"]] == [
+        "barrier()",
+        "all_reduce(float32[2], op=SUM)",
+    ]
+    assert "ranks disagree" in first["entries"][-1]["error"]
+    done = subprocess.run(
+        [sys.executable, "-m", "tangrad.distributed", "inspect", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "all_reduce(float32[3], o failed" in done.stdout
+
+
+def test_inspecting_an_empty_folder_says_so(tmp_path):
+    command = [sys.executable, "-m", "tangrad.distributed", "inspect", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "no rank wrote a recorder" in done.stderr
+
+
+def test_a_mesh_has_a_group_for_each_line():
+    def step(rank):
+        mesh = dist.init_device_mesh("cpu", (2, 2), mesh_dim_names=("rows", "columns"))
+        x = tangrad.tensor([float(rank)])
+        dist.all_reduce(x, group=mesh.get_group("columns"))
+        y = tangrad.tensor([float(rank)])
+        dist.all_reduce(y, group=mesh["rows"].get_group())
+        return mesh.get_coordinate(), mesh.get_local_rank("rows"), x.item(), y.item()
+
+    assert dist.run_threads(step, 4) == [
+        ([0, 0], 0, 1.0, 2.0),
+        ([0, 1], 0, 1.0, 4.0),
+        ([1, 0], 1, 5.0, 2.0),
+        ([1, 1], 1, 5.0, 4.0),
+    ]
+
+
+def test_a_mesh_that_does_not_fit_the_world_is_refused():
+    def step(rank):
+        with pytest.raises(RuntimeError, match=r"a mesh of \(3,\) needs 3 ranks, the world has 2"):
+            dist.init_device_mesh("cpu", (3,))
+
+    dist.run_threads(step, 2)
+
+
+def test_a_world_is_cut_into_groups_of_neighbours():
+    def step(rank):
+        mine, groups = dist.new_subgroups(2)
+        split = dist.split_group(split_ranks=[[0, 3], [1, 2]])
+        return len(groups), dist.get_process_group_ranks(mine), split.world_ranks
+
+    assert dist.run_threads(step, 4) == [
+        (2, [0, 1], [0, 3]),
+        (2, [0, 1], [1, 2]),
+        (2, [2, 3], [1, 2]),
+        (2, [2, 3], [0, 3]),
+    ]
+
+
+def test_a_world_can_be_made_again(tmp_path):
+    for _ in range(2):
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        x = tangrad.ones(2)
+        dist.all_reduce(x)
+        assert dist.get_backend() == "gloo"
+        dist.destroy_process_group()
+    assert not dist.is_initialized()
+
+
+def test_a_collective_reaches_tensors_of_other_devices():
+    def step(rank):
+        x = tangrad.full((3,), rank + 1.0, device="reference")
+        dist.all_reduce(x)
+        return x.device.type, x.tolist()
+
+    assert dist.run_threads(step, 2) == [("reference", [3.0] * 3)] * 2
+
+
+@pytest.mark.skipif(MPIEXEC is None, reason="no MPI: pip install mpi4py mpich")
+def test_the_example_gives_the_same_bits_however_it_is_started():
+    single = {**os.environ, "OMP_NUM_THREADS": "1"}
+    launcher = [sys.executable, "-m", "tangrad.distributed.run", "--nproc-per-node=2"]
+    ways = [[*launcher, str(EXAMPLE)], [MPIEXEC, "-n", "2", sys.executable, str(EXAMPLE)]]
+    ways[1] += ["--backend", "mpi"]
+    said = [
+        subprocess.run([*way, "--epochs=1"], capture_output=True, text=True, env=single, check=True)
+        for way in ways
+    ]
+    assert said[0].stdout == said[1].stdout
+    assert "parameters" in said[0].stdout
