@@ -1,0 +1,31 @@
+"""Build the kernels: one extension in C, with every instruction-set level in it."""
+
+from __future__ import annotations
+
+from setuptools import Extension, setup
+
+from tangrad.plugin import include_directory
+
+NATIVE = "src/tangrad_quantization/native"
+
+setup(
+    ext_modules=[
+        Extension(
+            "tangrad_quantization._kernels",
+            [f"{NATIVE}/kernels.c", f"{NATIVE}/levels.c"],
+            include_dirs=[include_directory(), NATIVE],
+            depends=[f"{NATIVE}/level.h", f"{NATIVE}/gemm_level.h"],
+            extra_compile_args=[
+                "-std=gnu11",
+                "-O3",
+                "-fvisibility=hidden",
+                # The same steps in float32 on every level: no fused multiply-add.
+                "-ffp-contract=off",
+                "-fno-math-errno",
+                "-fno-trapping-math",
+                "-g0",
+            ],
+            extra_link_args=["-lm", "-Wl,-s"],
+        )
+    ]
+)

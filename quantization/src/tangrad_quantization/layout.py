@@ -1,0 +1,404 @@
+"""Quantized tensors: integers with one scale and zero point, or with those of each channel.
+
+Both are layouts of tangrad: the integers are a component, a strided tensor of uint8, int8 or
+int32; scale and zero point stand beside them, as metadata for a whole tensor and as components
+for channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tangrad
+from tangrad import plugin
+from tangrad_quantization import ops, qparams
+from tangrad_quantization.dtypes import RANGES, span, storage
+
+PER_TENSOR = "quantized"
+PER_CHANNEL = "quantized_per_channel"
+
+
+def is_quantized(x: Any) -> bool:
+    """Return whether something is a quantized tensor."""
+    return isinstance(x, tangrad.Tensor) and x.layout.name in (PER_TENSOR, PER_CHANNEL)
+
+
+def per_tensor(values: Any, scale: float, zero_point: int, dtype: Any, shape: Any = None) -> Any:
+    """Return the quantized tensor of integers, a scale and a zero point.
+
+    Args:
+        values: the integers in the storage dtype of `dtype`; of less than a byte, as they are
+            packed along the last dimension.
+        scale: the scale.
+        zero_point: the zero point.
+        dtype: a quantized dtype.
+        shape: of the tensor, where integers are packed.
+    """
+    return plugin.layout_tensor(
+        PER_TENSOR,
+        {"values": values},
+        values.shape if shape is None else shape,
+        metadata={"scale": float(scale), "zero_point": int(zero_point)},
+        dtype=dtype,
+    )
+
+
+def per_channel(
+    values: Any, scales: Any, zero_points: Any, axis: int, dtype: Any, shape: Any = None
+) -> Any:
+    """Return the quantized tensor of integers with a scale and a zero point per channel.
+
+    Args:
+        values: the integers, as of `per_tensor`.
+        scales: float64 scales of the channels.
+        zero_points: int64 zero points, or float32 ones.
+        axis: the dimension of the channels.
+        dtype: a quantized dtype.
+        shape: of the tensor, where integers are packed.
+    """
+    return plugin.layout_tensor(
+        PER_CHANNEL,
+        {"values": values, "scales": scales, "zero_points": zero_points},
+        values.shape if shape is None else shape,
+        metadata={"axis": int(axis)},
+        dtype=dtype,
+    )
+
+
+def with_values(x: Any, values: Any) -> Any:
+    """Return a tensor with the scale and zero point of another, one for all, and new integers."""
+    said = plugin.metadata(x)
+    return per_tensor(values, said["scale"], said["zero_point"], x.dtype)
+
+
+def values_of(x: Any) -> Any:
+    """Return the integers of a quantized tensor, as they lie in memory."""
+    return plugin.components(x)["values"]
+
+
+def require(x: Any, op: str, layout: str = PER_TENSOR) -> None:
+    """Refuse what is not a quantized tensor of a layout.
+
+    Raises:
+        RuntimeError: it is none.
+    """
+    if isinstance(x, tangrad.Tensor) and x.layout.name == layout:
+        return
+    found = f"{x.dtype}{list(x.shape)}" if isinstance(x, tangrad.Tensor) else type(x).__name__
+    if layout == PER_CHANNEL:
+        wanted, remedy = "per channel", "quantize it with tangrad.quantize_per_channel"
+    else:
+        wanted = "with one scale"
+        remedy = (
+            "quantize it with tangrad.quantize_per_tensor, or put a QuantStub before the module"
+        )
+    raise RuntimeError(f"{op}: expected a tensor quantized {wanted}, got {found}; {remedy}")
+
+
+def scale_and_zero(x: Any, op: str) -> tuple[float, int]:
+    """Return the scale and the zero point of a tensor that has one of each."""
+    require(x, op)
+    said = plugin.metadata(x)
+    return said["scale"], said["zero_point"]
+
+
+def split_bits(values: Any, bits: int, size: int) -> Any:
+    """Return integers of `bits` bits that lie several to a byte, the first in the lowest bits."""
+    if bits >= 8:
+        return values
+    parts = [(values >> shift) & (2**bits - 1) for shift in range(0, 8, bits)]
+    return tangrad.stack(parts, -1).flatten(-2)[..., :size]
+
+
+def join_bits(values: Any, bits: int) -> Any:
+    """Return integers packed several to a byte, along the last dimension; see `split_bits`."""
+    if bits >= 8:
+        return values
+    count = 8 // bits
+    missing = -values.shape[-1] % count
+    wide = tangrad.nn.functional.pad(values.to(tangrad.int32), (0, missing))
+    wide = wide.reshape(*values.shape[:-1], -1, count)
+    shifts = tangrad.arange(0, 8, bits, dtype=tangrad.int32, device=values.device)
+    return (wide << shifts).sum(-1).to(tangrad.uint8)
+
+
+def whole_values(x: Any) -> Any:
+    """Return the integers of a quantized tensor in its shape, one to an element."""
+    bits = RANGES[x.dtype.name].bits
+    return values_of(x) if bits >= 8 else split_bits(values_of(x), bits, x.shape[-1])
+
+
+class _Quantized(plugin.Layout):
+    """What both layouts share."""
+
+    missing = "refuse"
+
+    def from_dense(self, dense: Any, **options: Any) -> Any:
+        """Refuse: a scale is needed."""
+        raise NotImplementedError(
+            "a tensor cannot be quantized without a scale: use tangrad.quantize_per_tensor or "
+            "tangrad.quantize_per_channel"
+        )
+
+    def converted(self, t: Any, dtype: Any, device: Any) -> Any:
+        """Return a copy elsewhere; numbers of another dtype only by `dequantize`."""
+        if dtype is not None and dtype != t.dtype:
+            raise RuntimeError(
+                f"a quantized tensor of {t.dtype} does not convert to {dtype}: call dequantize()"
+            )
+        return super().converted(t, None, device)
+
+    def file_form(self, t: Any) -> tuple[str, tuple[Any, ...]] | None:
+        """Return how PyTorch's files say it."""
+        return None
+
+
+def _check_values(values: Any, dtype_name: str | None = None) -> None:
+    if values.dtype not in (tangrad.uint8, tangrad.int8, tangrad.int32):
+        raise TypeError(
+            f"quantized tensor: integers must be uint8, int8 or int32, not {values.dtype}"
+        )
+
+
+class PerTensorLayout(_Quantized):
+    """One scale and one zero point."""
+
+    components = ("values",)
+
+    def check(self, components: Any, metadata: Any, shape: tuple[int, ...]) -> None:
+        """Refuse impossible scales.
+
+        Raises:
+            ValueError: the scale is not positive and finite.
+        """
+        _check_values(components["values"])
+        qparams.check_scale("quantized tensor", metadata["scale"])
+
+    def to_dense(self, t: Any) -> Any:
+        """Return the numbers."""
+        said = plugin.metadata(t)
+        values, scale, zero = whole_values(t), said["scale"], said["zero_point"]
+        if values.dtype == tangrad.int32:
+            return (values.to(tangrad.int64) - zero).to(tangrad.float32) * scale
+        return ops.to_float(values, scale, zero)
+
+    def printed(self, t: Any) -> Mapping[str, Any]:
+        """Return what is printed: the numbers."""
+        return {"": self.to_dense(t)}
+
+    def remarks(self, t: Any) -> list[str]:
+        """Return what is printed behind them."""
+        said = plugin.metadata(t)
+        return [
+            f"size={tuple(t.shape)}",
+            "quantization_scheme=tangrad.per_tensor_affine",
+            f"scale={said['scale']}",
+            f"zero_point={said['zero_point']}",
+        ]
+
+
+class PerChannelLayout(_Quantized):
+    """A scale and a zero point for each index of one dimension."""
+
+    components = ("values", "scales", "zero_points")
+
+    def check(self, components: Any, metadata: Any, shape: tuple[int, ...]) -> None:
+        """Refuse scales and zero points that do not fit.
+
+        Raises:
+            ValueError: a scale is not positive and finite.
+            RuntimeError: there are not as many as channels.
+        """
+        _check_values(components["values"])
+        check_channels(
+            "quantized tensor",
+            shape,
+            components["scales"],
+            components["zero_points"],
+            metadata["axis"],
+        )
+
+    def to_dense(self, t: Any) -> Any:
+        """Return the numbers."""
+        held, axis = plugin.components(t), plugin.metadata(t)["axis"]
+        over = [1] * t.dim()
+        over[axis] = -1
+        zeros = held["zero_points"].reshape(over)
+        values = whole_values(t)
+        if held["zero_points"].is_floating_point():
+            shifted = values.to(tangrad.float32) - zeros.to(tangrad.float32)
+        else:
+            shifted = (values.to(tangrad.int64) - zeros).to(tangrad.float32)
+        return shifted * held["scales"].to(tangrad.float32).reshape(over)
+
+    def printed(self, t: Any) -> Mapping[str, Any]:
+        """Return what is printed: the numbers."""
+        return {"": self.to_dense(t)}
+
+    def remarks(self, t: Any) -> list[str]:
+        """Return what is printed behind them."""
+        return [
+            f"size={tuple(t.shape)}",
+            f"quantization_scheme={scheme_of(t)}",
+            f"scale={q_per_channel_scales(t)}",
+            f"zero_point={q_per_channel_zero_points(t)}",
+            f"axis={q_per_channel_axis(t)}",
+        ]
+
+
+def check_channels(op: str, shape: Any, scales: Any, zero_points: Any, axis: int) -> None:
+    """Refuse scales and zero points of channels that do not fit a shape.
+
+    Raises:
+        IndexError: there is no such dimension.
+        RuntimeError: their number is not that of the channels.
+        ValueError: a scale is not positive and finite.
+    """
+    if not 0 <= axis < len(shape):
+        raise IndexError(
+            f"{op}: axis {axis} is no dimension of a tensor of shape {list(shape)}; it counts "
+            f"from 0 to {len(shape) - 1}"
+        )
+    for name, given in (("scales", scales), ("zero_points", zero_points)):
+        if given.dim() != 1 or given.numel() != shape[axis]:
+            raise RuntimeError(
+                f"{op}: {name} must have one element for each of the {shape[axis]} channels of "
+                f"axis {axis}, got shape {list(given.shape)}"
+            )
+    wrong = ~(scales.isfinite() & (scales > 0))
+    if bool(wrong.any()):
+        channel = int(wrong.to(tangrad.int64).argmax())
+        raise ValueError(
+            f"{op}: scales must be positive and finite, that of channel {channel} is "
+            f"{scales[channel].item()}"
+        )
+
+
+def scheme_of(x: Any) -> Any:
+    """Return how integers stand for numbers; `Tensor.qscheme()`."""
+    if x.layout.name == PER_TENSOR:
+        return tangrad.per_tensor_affine
+    broken = plugin.components(x)["zero_points"].is_floating_point()
+    return tangrad.per_channel_affine_float_qparams if broken else tangrad.per_channel_affine
+
+
+def int_repr(x: Any) -> Any:
+    """Return a copy of the integers; of less than a byte, packed; `Tensor.int_repr()`."""
+    return values_of(x).clone()
+
+
+def q_scale(x: Any) -> float:
+    """Return the scale."""
+    return scale_and_zero(x, "q_scale")[0]
+
+
+def q_zero_point(x: Any) -> int:
+    """Return the zero point."""
+    return scale_and_zero(x, "q_zero_point")[1]
+
+
+def q_per_channel_scales(x: Any) -> Any:
+    """Return the scales of the channels, float64."""
+    require(x, "q_per_channel_scales", PER_CHANNEL)
+    return plugin.components(x)["scales"]
+
+
+def q_per_channel_zero_points(x: Any) -> Any:
+    """Return the zero points of the channels: int64, or float32 broken ones."""
+    require(x, "q_per_channel_zero_points", PER_CHANNEL)
+    return plugin.components(x)["zero_points"]
+
+
+def q_per_channel_axis(x: Any) -> int:
+    """Return the dimension of the channels."""
+    require(x, "q_per_channel_axis", PER_CHANNEL)
+    axis: int = plugin.metadata(x)["axis"]
+    return axis
+
+
+def dequantize(x: Any) -> Any:
+    """Return the numbers, float32."""
+    return x.layout.definition.to_dense(x)
+
+
+METHODS: dict[str, Any] = {
+    "dequantize": dequantize,
+    "int_repr": int_repr,
+    "is_quantized": True,
+    "q_per_channel_axis": q_per_channel_axis,
+    "q_per_channel_scales": q_per_channel_scales,
+    "q_per_channel_zero_points": q_per_channel_zero_points,
+    "q_scale": q_scale,
+    "q_zero_point": q_zero_point,
+    "qscheme": scheme_of,
+}
+_Quantized.methods = METHODS  # type: ignore[misc]
+
+
+def register() -> None:
+    """Register the layouts; called once, by the hook."""
+    plugin.register_layout(PER_TENSOR, PerTensorLayout())
+    plugin.register_layout(PER_CHANNEL, PerChannelLayout())
+
+
+def quantize_per_tensor(x: Any, scale: float, zero_point: int, dtype: Any) -> Any:
+    """Quantize a strided tensor of numbers; `tangrad.quantize_per_tensor` is the public form."""
+    name = "quantize_per_tensor"
+    low, high, held, bits = span(dtype, op=name)
+    require_numbers(name, x)
+    scale = qparams.check_scale(name, scale)
+    zero_point = qparams.check_zero_point(name, zero_point, low, high, dtype)
+    inverse = tangrad.tensor(scale, dtype=tangrad.float32).reciprocal().item()
+    if held == "int32":
+        values = x.to(tangrad.float64) * inverse
+        levels = (values.round() + zero_point).clamp(low, high).to(tangrad.int32)
+        return per_tensor(levels, scale, zero_point, dtype)
+    if dtype == tangrad.qint8 or bits == 8:
+        levels = ops.from_float(x, inverse, zero_point, low, high)
+        return per_tensor(levels, scale, zero_point, dtype)
+    levels = ops.from_float(x, inverse, zero_point, low, high)
+    return per_tensor(join_bits(levels, bits), scale, zero_point, dtype, x.shape)
+
+
+def require_numbers(op: str, x: Any) -> None:
+    """Refuse what cannot be quantized.
+
+    Raises:
+        RuntimeError: the tensor is not float32, or is quantized already.
+    """
+    if is_quantized(x):
+        raise RuntimeError(
+            f"{op}: the tensor is quantized already ({x.dtype}{list(x.shape)}); call "
+            f"dequantize() first"
+        )
+    if x.dtype != tangrad.float32:
+        raise RuntimeError(
+            f"{op}: expected a tensor of float32, got {x.dtype}{list(x.shape)}; call .float()"
+        )
+
+
+def quantize_per_channel(x: Any, scales: Any, zero_points: Any, axis: int, dtype: Any) -> Any:
+    """Quantize by channels; `tangrad.quantize_per_channel` is the public form."""
+    name = "quantize_per_channel"
+    low, high, _, bits = span(dtype, op=name)
+    require_numbers(name, x)
+    axis = axis + x.dim() if axis < 0 else axis
+    check_channels(name, x.shape, scales, zero_points, axis)
+    over = [1] * x.dim()
+    over[axis] = -1
+    inverse = scales.to(tangrad.float32).reciprocal().reshape(over)
+    if zero_points.is_floating_point():
+        zeros = zero_points.to(tangrad.float32)
+        moved = x * inverse + zeros.reshape(over)
+        levels = moved.round().clamp(low, high)
+    else:
+        zeros = zero_points.to(tangrad.int64)
+        if bool(((zeros < low) | (zeros > high)).any()):
+            raise ValueError(
+                f"{name}: zero_points must be integers of {dtype}, {low} to {high}, got "
+                f"{zeros.min().item()} to {zeros.max().item()}"
+            )
+        levels = ((x * inverse).round() + zeros.reshape(over)).clamp(low, high)
+    made = join_bits(levels.to(storage(dtype)), bits)
+    return per_channel(made, scales.to(tangrad.float64), zeros, axis, dtype, x.shape)

@@ -1,0 +1,471 @@
+/* The product of bytes for one instruction-set level: included once per level, with LEVEL(name)
+ * and one of WITH_VNNI, WITH_AVX2 or neither defined. All levels give the same bits: sums are
+ * integers modulo 2^32, and the steps in float32 are the same in the same order. */
+
+#if defined(WITH_VNNI)
+
+#define ROWS 6
+
+/* By hand: GCC 12 copies every sum around the intrinsic, which halves the speed. */
+static inline __attribute__((always_inline)) __m512i LEVEL(dot)(__m512i sum, __m512i x, __m512i w)
+{
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(x), "v"(w));
+    return sum;
+}
+
+static inline __attribute__((always_inline)) void LEVEL(block)(
+    const uint8_t *a, int64_t lda, const int8_t *b, int64_t quads, int64_t stride, int32_t *acc,
+    int rows, int blocks)
+{
+    __m512i sum[ROWS][4];
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < blocks; j++)
+            sum[i][j] = _mm512_setzero_si512();
+    for (int64_t k = 0; k < quads; k++) {
+        __m512i w[4];
+        for (int j = 0; j < blocks; j++)
+            w[j] = _mm512_loadu_si512(b + j * stride + k * 64);
+        for (int i = 0; i < rows; i++) {
+            int32_t four;
+            memcpy(&four, a + i * lda + k * 4, 4);
+            __m512i x = _mm512_set1_epi32(four);
+            for (int j = 0; j < blocks; j++)
+                sum[i][j] = LEVEL(dot)(sum[i][j], x, w[j]);
+        }
+    }
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < blocks; j++)
+            _mm512_storeu_si512(acc + i * 64 + j * 16, sum[i][j]);
+}
+
+/* One row: two steps of k at once, or the latency of a sum would stand still. */
+static void LEVEL(single)(const uint8_t *a, const int8_t *b, int64_t quads, int64_t stride, int32_t *acc)
+{
+    __m512i even[4], odd[4];
+    for (int j = 0; j < 4; j++)
+        even[j] = odd[j] = _mm512_setzero_si512();
+    int64_t k = 0;
+    for (; k + 2 <= quads; k += 2) {
+        int32_t first, second;
+        memcpy(&first, a + k * 4, 4);
+        memcpy(&second, a + k * 4 + 4, 4);
+        __m512i x = _mm512_set1_epi32(first), y = _mm512_set1_epi32(second);
+        for (int j = 0; j < 4; j++) {
+            even[j] = LEVEL(dot)(even[j], x, _mm512_loadu_si512(b + j * stride + k * 64));
+            odd[j] = LEVEL(dot)(odd[j], y, _mm512_loadu_si512(b + j * stride + k * 64 + 64));
+        }
+    }
+    if (k < quads) {
+        int32_t first;
+        memcpy(&first, a + k * 4, 4);
+        for (int j = 0; j < 4; j++)
+            even[j] = LEVEL(dot)(even[j], _mm512_set1_epi32(first),
+                                          _mm512_loadu_si512(b + j * stride + k * 64));
+    }
+    for (int j = 0; j < 4; j++)
+        _mm512_storeu_si512(acc + j * 16, _mm512_add_epi32(even[j], odd[j]));
+}
+
+static void LEVEL(product)(const uint8_t *a, int64_t lda, const int8_t *b, int64_t quads,
+                           int64_t stride, int32_t *acc, int rows, int blocks, int narrow)
+{
+    if (blocks == 4 && rows == 1) {
+        LEVEL(single)(a, b, quads, stride, acc);
+        return;
+    }
+    if (blocks == 4) {
+        switch (rows) {
+        case 2: LEVEL(block)(a, lda, b, quads, stride, acc, 2, 4); return;
+        case 3: LEVEL(block)(a, lda, b, quads, stride, acc, 3, 4); return;
+        case 4: LEVEL(block)(a, lda, b, quads, stride, acc, 4, 4); return;
+        case 5: LEVEL(block)(a, lda, b, quads, stride, acc, 5, 4); return;
+        default: LEVEL(block)(a, lda, b, quads, stride, acc, 6, 4); return;
+        }
+    }
+    for (int j = 0; j < blocks; j++)
+        switch (rows) {
+        case 1: LEVEL(block)(a, lda, b + j * stride, quads, stride, acc + j * 16, 1, 1); break;
+        case 2: LEVEL(block)(a, lda, b + j * stride, quads, stride, acc + j * 16, 2, 1); break;
+        case 3: LEVEL(block)(a, lda, b + j * stride, quads, stride, acc + j * 16, 3, 1); break;
+        case 4: LEVEL(block)(a, lda, b + j * stride, quads, stride, acc + j * 16, 4, 1); break;
+        case 5: LEVEL(block)(a, lda, b + j * stride, quads, stride, acc + j * 16, 5, 1); break;
+        default: LEVEL(block)(a, lda, b + j * stride, quads, stride, acc + j * 16, 6, 1); break;
+        }
+}
+
+#elif defined(WITH_AVX2)
+
+#define ROWS 8
+
+/* Products of bytes are made in 16 bits and added in pairs to 32 (vpmaddwd): the shorter way,
+ * vpmaddubsw, saturates at 2^15, which 2 * 255 * 127 exceeds. */
+static inline __attribute__((always_inline)) void LEVEL(block)(
+    const uint8_t *a, int64_t lda, const int8_t *b, int64_t quads, int32_t *acc, int rows)
+{
+    __m256i sum[2][4];
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < 4; j++)
+            sum[i][j] = _mm256_setzero_si256();
+    for (int64_t k = 0; k < quads; k++) {
+        __m256i w[4];
+        for (int j = 0; j < 4; j++)
+            w[j] = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(b + k * 64 + j * 16)));
+        for (int i = 0; i < rows; i++) {
+            int32_t four;
+            memcpy(&four, a + i * lda + k * 4, 4);
+            __m256i x = _mm256_cvtepu8_epi16(_mm_set1_epi32(four));
+            for (int j = 0; j < 4; j++)
+                sum[i][j] = _mm256_add_epi32(sum[i][j], _mm256_madd_epi16(x, w[j]));
+        }
+    }
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < 4; j += 2) {
+            __m256i pairs = _mm256_hadd_epi32(sum[i][j], sum[i][j + 1]);
+            pairs = _mm256_permute4x64_epi64(pairs, 0xD8);
+            _mm256_storeu_si256((__m256i *)(acc + i * 64 + j * 4), pairs);
+        }
+}
+
+/* Inputs below 128 allow the shorter way, for 2 * 127 * 128 fits in 16 bits. */
+static inline __attribute__((always_inline)) void LEVEL(narrow_block)(
+    const uint8_t *a, int64_t lda, const int8_t *b, int64_t quads, int32_t *acc, int rows)
+{
+    __m256i sum[4][2], ones = _mm256_set1_epi16(1);
+    for (int i = 0; i < rows; i++)
+        sum[i][0] = sum[i][1] = _mm256_setzero_si256();
+    for (int64_t k = 0; k < quads; k++) {
+        __m256i low = _mm256_loadu_si256((const __m256i *)(b + k * 64));
+        __m256i high = _mm256_loadu_si256((const __m256i *)(b + k * 64 + 32));
+        for (int i = 0; i < rows; i++) {
+            int32_t four;
+            memcpy(&four, a + i * lda + k * 4, 4);
+            __m256i x = _mm256_set1_epi32(four);
+            __m256i first = _mm256_madd_epi16(_mm256_maddubs_epi16(x, low), ones);
+            __m256i second = _mm256_madd_epi16(_mm256_maddubs_epi16(x, high), ones);
+            sum[i][0] = _mm256_add_epi32(sum[i][0], first);
+            sum[i][1] = _mm256_add_epi32(sum[i][1], second);
+        }
+    }
+    for (int i = 0; i < rows; i++) {
+        _mm256_storeu_si256((__m256i *)(acc + i * 64), sum[i][0]);
+        _mm256_storeu_si256((__m256i *)(acc + i * 64 + 8), sum[i][1]);
+    }
+}
+
+static void LEVEL(narrow)(const uint8_t *a, int64_t lda, const int8_t *b, int64_t quads, int32_t *acc, int rows)
+{
+    switch (rows) {
+    case 1: LEVEL(narrow_block)(a, lda, b, quads, acc, 1); return;
+    case 2: LEVEL(narrow_block)(a, lda, b, quads, acc, 2); return;
+    case 3: LEVEL(narrow_block)(a, lda, b, quads, acc, 3); return;
+    default: LEVEL(narrow_block)(a, lda, b, quads, acc, 4); return;
+    }
+}
+
+static void LEVEL(product)(const uint8_t *a, int64_t lda, const int8_t *b, int64_t quads,
+                           int64_t stride, int32_t *acc, int rows, int blocks, int narrow)
+{
+    for (int j = 0; j < blocks; j++) {
+        int i = 0;
+        for (; narrow && i < rows; i += 4)
+            LEVEL(narrow)(a + i * lda, lda, b + j * stride, quads, acc + i * 64 + j * 16,
+                          rows - i < 4 ? rows - i : 4);
+        for (; i + 2 <= rows; i += 2)
+            LEVEL(block)(a + i * lda, lda, b + j * stride, quads, acc + i * 64 + j * 16, 2);
+        if (i < rows)
+            LEVEL(block)(a + i * lda, lda, b + j * stride, quads, acc + i * 64 + j * 16, 1);
+    }
+}
+
+#else
+
+#define ROWS 6
+
+static void LEVEL(product)(const uint8_t *a, int64_t lda, const int8_t *b, int64_t quads,
+                           int64_t stride, int32_t *acc, int rows, int blocks, int narrow)
+{
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < blocks; j++)
+            for (int n = 0; n < 16; n++) {
+                uint32_t sum = 0;
+                for (int64_t k = 0; k < quads; k++)
+                    for (int q = 0; q < 4; q++)
+                        sum += (uint32_t)((int32_t)a[i * lda + k * 4 + q] *
+                                          b[j * stride + k * 64 + n * 4 + q]);
+                acc[i * 64 + j * 16 + n] = (int32_t)sum;
+            }
+}
+
+#endif
+
+/* Bytes alias everything unless it is said that they do not: else nothing here is vectorised. */
+static void LEVEL(to_bytes)(const tq_product *p, const uint32_t *restrict sums,
+                            const float *restrict scale, const float *restrict bias,
+                            uint8_t *restrict out, int64_t count)
+{
+    const int32_t zero = p->zero;
+    const float low = (float)(p->low - zero), high = (float)(p->high - zero);
+    float values[64];
+    if (bias != NULL)
+        for (int64_t n = 0; n < count; n++)
+            values[n] = ((float)(int32_t)sums[n] + bias[n]) * scale[n];
+    else
+        for (int64_t n = 0; n < count; n++)
+            values[n] = (float)(int32_t)sums[n] * scale[n];
+    for (int64_t n = 0; n < count; n++) {
+        float value = values[n];
+        value = value > low ? value : low;
+        value = value < high ? value : high;
+        /* Within 2^22, adding and taking away 1.5 * 2^23 rounds half to even. */
+        value = (value + 12582912.0f) - 12582912.0f;
+        out[n] = (uint8_t)((int32_t)value + zero);
+    }
+}
+
+/* What zero points add to the sums of one row, and then numbers of the sums. */
+static void LEVEL(finish)(const tq_product *p, const int32_t *acc, int64_t row, int64_t column,
+                          int64_t count, uint32_t row_sum)
+{
+    uint32_t shifted[64];
+    uint32_t zero = (uint32_t)p->input_zero;
+    const int32_t *sums = p->sums + column;
+    for (int64_t n = 0; n < count; n++)
+        shifted[n] = (uint32_t)acc[n] - zero * (uint32_t)sums[n];
+    if (p->weight_zeros != NULL) {
+        uint32_t rest = row_sum - zero * (uint32_t)p->depth;
+        for (int64_t n = 0; n < count; n++)
+            shifted[n] -= (uint32_t)p->weight_zeros[column + n] * rest;
+    }
+    const float *scale = p->scales + column;
+    const float *bias = p->bias == NULL ? NULL : p->bias + column;
+    if (p->floats != NULL) {
+        float *out = p->floats + row * p->row_stride + column;
+        for (int64_t n = 0; n < count; n++) {
+            float value = (float)(int32_t)shifted[n] * scale[n];
+            if (bias != NULL)
+                value = value + bias[n];
+            out[n] = value > p->least ? value : p->least;
+        }
+        return;
+    }
+    LEVEL(to_bytes)(p, shifted, scale, bias, p->bytes + row * p->row_stride + column, count);
+}
+
+/* Rows `begin` to `end` of a, whose first is `first` of the output, by columns from `left` on. */
+static void LEVEL(rows)(const tq_product *p, const uint8_t *a, int64_t lda, int64_t begin,
+                        int64_t end, int64_t left, int64_t right)
+{
+    int32_t acc[ROWS * 64];
+    int64_t stride = p->quads * 64;
+    for (int64_t row = begin; row < end; row += ROWS) {
+        int rows = (int)(end - row < ROWS ? end - row : ROWS);
+        const uint8_t *from = a + (row - begin) * lda;
+        uint32_t row_sums[ROWS] = {0};
+        if (p->weight_zeros != NULL)
+            for (int i = 0; i < rows; i++)
+                for (int64_t k = 0; k < p->depth; k++)
+                    row_sums[i] += from[i * lda + k];
+        for (int64_t column = left; column < right; column += 64) {
+            int64_t count = right - column < 64 ? right - column : 64;
+            int blocks = (int)((count + 15) / 16);
+            LEVEL(product)(from, lda, p->packed + column / 16 * stride, p->quads, stride, acc, rows,
+                           blocks, p->narrow);
+            for (int i = 0; i < rows; i++)
+                LEVEL(finish)(p, acc + i * 64, row + i, column, count, row_sums[i]);
+        }
+    }
+}
+
+/* A convolution of each channel by itself: taps in the order of the kernel, channels innermost. */
+static void LEVEL(depthwise)(const tq_product *p, const uint8_t *const *taps, const int8_t *weights,
+                             int64_t count, int64_t channels, int64_t row)
+{
+    int32_t acc[64];
+    for (int64_t column = 0; column < channels; column += 64) {
+        int64_t width = channels - column < 64 ? channels - column : 64;
+        for (int64_t n = 0; n < width; n++)
+            acc[n] = 0;
+        for (int64_t t = 0; t < count; t++) {
+            const uint8_t *restrict x = taps[t] + column;
+            const int8_t *restrict w = weights + t * channels + column;
+            for (int64_t n = 0; n < width; n++)
+                acc[n] += (int16_t)((int16_t)x[n] * w[n]);
+        }
+        LEVEL(finish)(p, acc, row, column, width, 0);
+    }
+}
+
+static void LEVEL(add)(const uint8_t *a, const uint8_t *b, uint8_t *out, int64_t n,
+                       const tq_binary *p)
+{
+    float low = (float)(p->low - p->zero), high = (float)(p->high - p->zero);
+    int flip_a = p->flip, flip_b = p->flip;
+    for (int64_t i = 0; i < n; i++) {
+        int32_t x = (int32_t)(a[i] ^ flip_a) - p->zero_a, y = (int32_t)(b[i] ^ flip_b) - p->zero_b;
+        float value = ((float)x * p->scale_a + (float)y * p->scale_b) * p->inverse;
+        value = value > low ? value : low;
+        value = value < high ? value : high;
+        value = (value + 12582912.0f) - 12582912.0f;
+        out[i] = (uint8_t)(((int32_t)value + p->zero) ^ p->flip);
+    }
+}
+
+static void LEVEL(mul)(const uint8_t *a, const uint8_t *b, uint8_t *out, int64_t n,
+                       const tq_binary *p)
+{
+    float low = (float)(p->low - p->zero), high = (float)(p->high - p->zero);
+    for (int64_t i = 0; i < n; i++) {
+        int32_t x = (int32_t)(a[i] ^ p->flip) - p->zero_a, y = (int32_t)(b[i] ^ p->flip) - p->zero_b;
+        float value = (float)(x * y) * p->inverse;
+        value = value > low ? value : low;
+        value = value < high ? value : high;
+        value = (value + 12582912.0f) - 12582912.0f;
+        out[i] = (uint8_t)(((int32_t)value + p->zero) ^ p->flip);
+    }
+}
+
+static void LEVEL(quantize)(const float *x, uint8_t *out, int64_t n, float inverse, int zero,
+                            int low_level, int high_level)
+{
+    float low = (float)(low_level - zero), high = (float)(high_level - zero);
+    for (int64_t i = 0; i < n; i++) {
+        float value = x[i] * inverse;
+        value = value > low ? value : low;
+        value = value < high ? value : high;
+        value = (value + 12582912.0f) - 12582912.0f;
+        out[i] = (uint8_t)((int32_t)value + zero);
+    }
+}
+
+static void LEVEL(dequantize)(const uint8_t *x, float *out, int64_t n, float scale, int zero, int flip)
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] = (float)((int32_t)(x[i] ^ flip) - zero) * scale;
+}
+
+static void LEVEL(range)(const float *x, int64_t n, float *low, float *high, int *finite)
+{
+    float least[16], most[16], bad[16];
+    for (int j = 0; j < 16; j++)
+        least[j] = most[j] = bad[j] = 0.0f;
+    if (n > 0)
+        for (int j = 0; j < 16; j++)
+            least[j] = most[j] = x[0];
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        for (int j = 0; j < 16; j++) {
+            float v = x[i + j];
+            least[j] = v < least[j] ? v : least[j];
+            most[j] = v > most[j] ? v : most[j];
+            bad[j] += v - v; /* NaN for what is not finite, and stays it */
+        }
+    for (; i < n; i++) {
+        least[0] = x[i] < least[0] ? x[i] : least[0];
+        most[0] = x[i] > most[0] ? x[i] : most[0];
+        bad[0] += x[i] - x[i];
+    }
+    *finite = 1;
+    *low = least[0];
+    *high = most[0];
+    for (int j = 0; j < 16; j++) {
+        *low = least[j] < *low ? least[j] : *low;
+        *high = most[j] > *high ? most[j] : *high;
+        *finite &= bad[j] == 0.0f;
+    }
+}
+
+/* A row of a weight in groups, times a vector of floats. Not exact: sums go in parts of eight. */
+#if defined(WITH_AVX2) || defined(WITH_VNNI)
+
+static inline float LEVEL(total)(__m256 a, __m256 b, __m256 c, __m256 d)
+{
+    float parts[8], all = 0.0f;
+    _mm256_storeu_ps(parts, _mm256_add_ps(_mm256_add_ps(a, b), _mm256_add_ps(c, d)));
+    for (int j = 0; j < 8; j++)
+        all += parts[j];
+    return all;
+}
+
+static inline __m256 LEVEL(step)(__m256 sum, const float *x, __m256i w)
+{
+    return _mm256_fmadd_ps(_mm256_loadu_ps(x), _mm256_cvtepi32_ps(w), sum);
+}
+
+static float LEVEL(dot8)(const float *x, const int8_t *w, int64_t n)
+{
+    __m256 a = _mm256_setzero_ps(), b = a, c = a, d = a;
+    int64_t k = 0;
+    for (; k + 32 <= n; k += 32) {
+        __m128i low = _mm_loadu_si128((const __m128i *)(w + k));
+        __m128i high = _mm_loadu_si128((const __m128i *)(w + k + 16));
+        a = LEVEL(step)(a, x + k, _mm256_cvtepi8_epi32(low));
+        b = LEVEL(step)(b, x + k + 8, _mm256_cvtepi8_epi32(_mm_srli_si128(low, 8)));
+        c = LEVEL(step)(c, x + k + 16, _mm256_cvtepi8_epi32(high));
+        d = LEVEL(step)(d, x + k + 24, _mm256_cvtepi8_epi32(_mm_srli_si128(high, 8)));
+    }
+    float all = LEVEL(total)(a, b, c, d);
+    for (; k < n; k++)
+        all += x[k] * (float)w[k];
+    return all;
+}
+
+/* Sixteen bytes hold thirty-two weights: the first sixteen in the low halves. */
+static float LEVEL(dot4)(const float *x, const uint8_t *w, int64_t n)
+{
+    __m256 a = _mm256_setzero_ps(), b = a, c = a, d = a;
+    const __m128i mask = _mm_set1_epi8(15);
+    for (int64_t k = 0; k < n; k += 32, w += 16) {
+        __m128i both = _mm_loadu_si128((const __m128i *)w);
+        __m128i low = _mm_and_si128(both, mask), high = _mm_and_si128(_mm_srli_epi16(both, 4), mask);
+        a = LEVEL(step)(a, x + k, _mm256_cvtepu8_epi32(low));
+        b = LEVEL(step)(b, x + k + 8, _mm256_cvtepu8_epi32(_mm_srli_si128(low, 8)));
+        c = LEVEL(step)(c, x + k + 16, _mm256_cvtepu8_epi32(high));
+        d = LEVEL(step)(d, x + k + 24, _mm256_cvtepu8_epi32(_mm_srli_si128(high, 8)));
+    }
+    return LEVEL(total)(a, b, c, d);
+}
+
+#else
+
+static float LEVEL(dot8)(const float *x, const int8_t *w, int64_t n)
+{
+    float sum[16];
+    for (int j = 0; j < 16; j++)
+        sum[j] = 0.0f;
+    int64_t k = 0;
+    for (; k + 16 <= n; k += 16)
+        for (int j = 0; j < 16; j++)
+            sum[j] += x[k + j] * (float)w[k + j];
+    float all = 0.0f;
+    for (; k < n; k++)
+        all += x[k] * (float)w[k];
+    for (int j = 0; j < 16; j++)
+        all += sum[j];
+    return all;
+}
+
+/* Sixteen bytes hold thirty-two weights: the first sixteen in the low halves. */
+static float LEVEL(dot4)(const float *x, const uint8_t *w, int64_t n)
+{
+    float sum[16];
+    for (int j = 0; j < 16; j++)
+        sum[j] = 0.0f;
+    for (int64_t k = 0; k < n; k += 32, w += 16)
+        for (int j = 0; j < 16; j++) {
+            sum[j] += x[k + j] * (float)(w[j] & 15);
+            sum[j] += x[k + 16 + j] * (float)(w[j] >> 4);
+        }
+    float all = 0.0f;
+    for (int j = 0; j < 16; j++)
+        all += sum[j];
+    return all;
+}
+
+#endif
+
+static const tq_level LEVEL(table) = {
+    LEVEL(rows), LEVEL(depthwise), LEVEL(add),  LEVEL(mul),  LEVEL(quantize), LEVEL(dequantize),
+    LEVEL(range), LEVEL(dot8),     LEVEL(dot4),
+};
+
+#undef ROWS

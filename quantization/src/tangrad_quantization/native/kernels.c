@@ -1,0 +1,607 @@
+/* Kernels of the package's ops for device cpu, registered through tangrad's table of functions.
+ *
+ * Each serves contiguous tensors of the usual dtypes and declines others, for which the op's
+ * definition in Python computes. Tensors are bytes; whether they are signed, the definition knows. */
+
+#define PY_SSIZE_T_CLEAN
+#include "native/tangrad_abi.h"
+
+#include "level.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const tg_api *api;
+static int UINT8, INT8, INT32, FLOAT32;
+static const char *level_name;
+
+/* ---- arguments ---- */
+
+static const tg_view *tensor(const tg_call *call, int i)
+{
+    const tg_argument *a = &call->args[i];
+    if (a->kind != TG_ARG_TENSOR || a->value.tensors->ndim < 0)
+        return NULL;
+    return a->value.tensors;
+}
+
+static int64_t integer(const tg_call *call, int i) { return call->args[i].value.i; }
+
+static double number(const tg_call *call, int i)
+{
+    return call->args[i].kind == TG_ARG_INT ? (double)call->args[i].value.i : call->args[i].value.f;
+}
+
+static int dense(const tg_view *v, int dtype)
+{
+    int64_t expected = 1;
+    if (v->data == NULL || v->dtype != dtype)
+        return 0;
+    for (int d = v->ndim - 1; d >= 0; d--) {
+        if (v->shape[d] != 1 && v->strides[d] != expected)
+            return 0;
+        expected *= v->shape[d];
+    }
+    return 1;
+}
+
+static int dense_bytes(const tg_view *v) { return dense(v, UINT8) || dense(v, INT8); }
+
+static int fails(PyObject *type, const char *text)
+{
+    PyGILState_STATE state = PyGILState_Ensure();
+    PyErr_SetString(type, text);
+    PyGILState_Release(state);
+    return -1;
+}
+
+static void parallel(int64_t tasks, tg_range body, void *context)
+{
+    api->parallel_for(0, tasks, 1, body, context);
+}
+
+/* Fill in what products of all kinds take of their arguments, in the order packed, sums,
+ * weight_zeros, scales, bias from `first` on; 0 where a kernel has to decline. */
+static int weights(const tg_call *call, int first, tq_product *p)
+{
+    const tg_view *packed = tensor(call, first), *sums = tensor(call, first + 1);
+    const tg_view *zeros = tensor(call, first + 2), *scales = tensor(call, first + 3);
+    const tg_view *bias = tensor(call, first + 4);
+    if (!dense(packed, INT8) || !dense(sums, INT32) || !dense(scales, FLOAT32) ||
+        (zeros != NULL && !dense(zeros, INT32)) || (bias != NULL && !dense(bias, FLOAT32)))
+        return 0;
+    p->packed = packed->data;
+    p->sums = sums->data;
+    p->weight_zeros = zeros == NULL ? NULL : zeros->data;
+    p->scales = scales->data;
+    p->bias = bias == NULL ? NULL : bias->data;
+    return 1;
+}
+
+/* ---- products of matrices ---- */
+
+typedef struct matrix_work {
+    const tq_product *p;
+    const uint8_t *a;
+    int64_t lda, rows, columns, row_tile, column_tile, across;
+} matrix_work;
+
+static void matrix_task(int64_t begin, int64_t end, void *context)
+{
+    const matrix_work *w = context;
+    for (int64_t task = begin; task < end; task++) {
+        int64_t row = task / w->across * w->row_tile, column = task % w->across * w->column_tile;
+        int64_t bottom = row + w->row_tile < w->rows ? row + w->row_tile : w->rows;
+        int64_t right = column + w->column_tile < w->columns ? column + w->column_tile : w->columns;
+        tq_level_in_use->rows(w->p, w->a + row * w->lda, w->lda, row, bottom, column, right);
+    }
+}
+
+/* Tiles depend on the sizes alone: about 2^21 products each, so that threads have something to share. */
+static void multiply(const tq_product *p, const uint8_t *a, int64_t lda, int64_t rows, int64_t columns)
+{
+    matrix_work w = {p, a, lda, rows, columns, rows < 48 ? rows : 48, 0, 0};
+    int64_t wanted = (1 << 21) / ((w.row_tile > 0 ? w.row_tile : 1) * p->quads * 4 + 1);
+    w.column_tile = wanted < 64 ? 64 : wanted / 64 * 64;
+    if (rows == 0 || columns == 0)
+        return;
+    w.across = (columns + w.column_tile - 1) / w.column_tile;
+    parallel(w.across * ((rows + w.row_tile - 1) / w.row_tile), matrix_task, &w);
+}
+
+/* Rows whose length is no multiple of four are copied to ones that are, for kernels read fours. */
+static uint8_t *padded(const uint8_t *a, int64_t rows, int64_t depth, int64_t quads)
+{
+    uint8_t *copy = malloc((size_t)(rows * quads * 4 + 4));
+    if (copy != NULL)
+        for (int64_t i = 0; i < rows; i++) {
+            memcpy(copy + i * quads * 4, a + i * depth, (size_t)depth);
+            memset(copy + i * quads * 4 + depth, 0, (size_t)(quads * 4 - depth));
+        }
+    return copy;
+}
+
+static int product_kernel(const tg_call *call, void *context)
+{
+    tq_product p = {0};
+    const tg_view *input = tensor(call, 0), *out = call->outs;
+    if (!dense(input, UINT8) || !dense_bytes(out) || !weights(call, 1, &p))
+        return TG_DECLINED;
+    int64_t rows = input->shape[0], columns = out->shape[1];
+    p.depth = input->shape[1];
+    p.quads = (p.depth + 3) / 4;
+    p.row_stride = columns;
+    p.input_zero = (int32_t)integer(call, 6);
+    p.zero = (int32_t)integer(call, 7);
+    p.low = (int32_t)integer(call, 8);
+    p.high = (int32_t)integer(call, 9);
+    p.bytes = out->data;
+    if (p.depth % 4 == 0) {
+        multiply(&p, input->data, p.depth, rows, columns);
+        return 0;
+    }
+    uint8_t *copy = padded(input->data, rows, p.depth, p.quads);
+    if (copy == NULL)
+        return fails(PyExc_MemoryError, "quantized_product: no memory for a copy of the input");
+    multiply(&p, copy, p.quads * 4, rows, columns);
+    free(copy);
+    return 0;
+}
+
+#define SMALLEST_SCALE ((double)6.1e-5f)
+
+/* As `qparams.choose`, which says why. */
+static void choose(double low, double high, int qmax, float *scale, int *zero)
+{
+    low = low < 0 ? low : 0;
+    high = high > 0 ? high : 0;
+    double step = (high - low) / qmax;
+    if ((float)step == 0.0f || isinf(1.0f / (float)step))
+        step = 0.1;
+    if (step < SMALLEST_SCALE) {
+        if (low == 0)
+            high = SMALLEST_SCALE * qmax;
+        else if (high == 0)
+            low = -SMALLEST_SCALE * qmax;
+        else {
+            double wider = SMALLEST_SCALE / (float)step;
+            low *= wider;
+            high *= wider;
+        }
+        step = SMALLEST_SCALE;
+    }
+    double from_low = -(low / step), from_high = qmax - high / step;
+    double error_low = -fabs(low / step), error_high = qmax - fabs(high / step);
+    double start = error_low < error_high ? from_low : from_high;
+    start = nearbyint(start);
+    *zero = start < 0 ? 0 : start > qmax ? qmax : (int)start;
+    *scale = (float)step;
+}
+
+static int dynamic_kernel(const tg_call *call, void *context)
+{
+    tq_product p = {0};
+    const tg_view *input = tensor(call, 0), *out = call->outs;
+    if (!dense(input, FLOAT32) || !dense(out, FLOAT32) || !weights(call, 1, &p))
+        return TG_DECLINED;
+    int64_t rows = input->shape[0], columns = out->shape[1];
+    int most = integer(call, 6) ? 127 : 255, finite;
+    float low, high, scale;
+    tq_level_in_use->range(input->data, input->numel, &low, &high, &finite);
+    if (!finite)
+        return fails(PyExc_RuntimeError,
+                     "quantized linear: the input holds NaN or infinity, which has no integer; look for the layer "
+                     "that makes it with tangrad.autograd.detect_anomaly");
+    choose(low, high, most, &scale, &p.input_zero);
+    p.narrow = most == 127;
+    p.depth = input->shape[1];
+    p.quads = (p.depth + 3) / 4;
+    int64_t padded_depth = p.quads * 4;
+    size_t bytes = (size_t)(rows * padded_depth + 4);
+    char *memory = malloc(bytes + (size_t)columns * sizeof(float) + 64);
+    if (memory == NULL)
+        return fails(PyExc_MemoryError, "quantized linear: no memory for the quantized input");
+    uint8_t *quantized = (uint8_t *)memory;
+    float *scales = (float *)(memory + (bytes + 63) / 64 * 64);
+    if (padded_depth == p.depth)
+        tq_level_in_use->quantize(input->data, quantized, input->numel, 1.0f / scale, p.input_zero, 0, most);
+    else
+        for (int64_t i = 0; i < rows; i++) {
+            tq_level_in_use->quantize((const float *)input->data + i * p.depth, quantized + i * padded_depth,
+                                      p.depth, 1.0f / scale, p.input_zero, 0, most);
+            memset(quantized + i * padded_depth + p.depth, 0, (size_t)(padded_depth - p.depth));
+        }
+    for (int64_t n = 0; n < columns; n++)
+        scales[n] = scale * p.scales[n];
+    p.scales = scales;
+    p.row_stride = columns;
+    p.least = integer(call, 7) ? 0.0f : -INFINITY;
+    p.floats = out->data;
+    multiply(&p, quantized, padded_depth, rows, columns);
+    free(memory);
+    return 0;
+}
+
+/* ---- convolutions ---- */
+
+typedef struct conv_work {
+    const tq_product *p;
+    const uint8_t *input;
+    const int64_t *size, *kernel, *stride, *padding, *dilation, *out; /* out: N, D, H, W, C */
+    int64_t channels, groups, taps, direct;
+    const int8_t *by_channel; /* depthwise: [taps][channels] */
+    int failed;
+} conv_work;
+
+enum { ROWS_OF_TASK = 48 };
+
+/* Where each tap of the kernel reads for one output place, or NULL where that is padding. */
+static void places(const conv_work *w, int64_t place, const uint8_t **taps)
+{
+    int64_t x = place % w->out[3], y = place / w->out[3] % w->out[2];
+    int64_t z = place / (w->out[3] * w->out[2]) % w->out[1], n = place / (w->out[3] * w->out[2] * w->out[1]);
+    int64_t t = 0;
+    for (int64_t i = 0; i < w->kernel[0]; i++)
+        for (int64_t j = 0; j < w->kernel[1]; j++)
+            for (int64_t k = 0; k < w->kernel[2]; k++, t++) {
+                int64_t a = z * w->stride[0] - w->padding[0] + i * w->dilation[0];
+                int64_t b = y * w->stride[1] - w->padding[1] + j * w->dilation[1];
+                int64_t c = x * w->stride[2] - w->padding[2] + k * w->dilation[2];
+                int inside = a >= 0 && a < w->size[1] && b >= 0 && b < w->size[2] && c >= 0 && c < w->size[3];
+                taps[t] = inside ? w->input + (((n * w->size[1] + a) * w->size[2] + b) * w->size[3] + c) * w->channels
+                                 : NULL;
+            }
+}
+
+/* A call of memcpy costs more than the few bytes of an image's channels. */
+static void take(uint8_t *to, const uint8_t *from, int64_t width)
+{
+    if (width > 16) {
+        memcpy(to, from, (size_t)width);
+        return;
+    }
+    for (int64_t i = 0; i < width; i++)
+        to[i] = from[i];
+}
+
+static void fill(uint8_t *to, int value, int64_t width)
+{
+    if (width > 16) {
+        memset(to, value, (size_t)width);
+        return;
+    }
+    for (int64_t i = 0; i < width; i++)
+        to[i] = (uint8_t)value;
+}
+
+static void gather(const conv_work *w, const uint8_t **taps, int64_t group, int64_t depth, uint8_t *row)
+{
+    int64_t width = w->channels / w->groups;
+    for (int64_t t = 0; t < w->taps; t++, row += width) {
+        if (taps[t] == NULL)
+            fill(row, w->p->input_zero, width);
+        else
+            take(row, taps[t] + group * width, width);
+    }
+    fill(row, 0, w->p->quads * 4 - depth);
+}
+
+static void conv_rows(const conv_work *w, int64_t begin, int64_t end, const uint8_t **taps, uint8_t *rows)
+{
+    int64_t width = w->p->quads * 4, of_group = w->out[4] / w->groups;
+    int64_t packed = (of_group + 15) / 16 * w->p->quads * 64;
+    for (int64_t group = 0; group < w->groups; group++) {
+        tq_product p = *w->p;
+        p.packed += group * packed;
+        p.sums += group * of_group;
+        p.scales += group * of_group;
+        p.bias = p.bias == NULL ? NULL : p.bias + group * of_group;
+        p.weight_zeros = p.weight_zeros == NULL ? NULL : p.weight_zeros + group * of_group;
+        p.bytes += group * of_group;
+        for (int64_t place = begin; place < end; place++) {
+            places(w, place, taps);
+            gather(w, taps, group, p.depth, rows + (place - begin) * width);
+        }
+        tq_level_in_use->rows(&p, rows, width, begin, end, 0, of_group);
+    }
+}
+
+static void conv_task(int64_t first, int64_t last, void *context)
+{
+    conv_work *w = context;
+    int64_t all = w->out[0] * w->out[1] * w->out[2] * w->out[3];
+    int64_t width = w->p->quads * 4;
+    size_t rows_size = w->by_channel != NULL ? (size_t)w->channels : (size_t)(ROWS_OF_TASK * width + 4);
+    const uint8_t **taps = malloc((size_t)w->taps * sizeof *taps);
+    uint8_t *rows = w->direct ? NULL : malloc(rows_size);
+    if (taps == NULL || (rows == NULL && !w->direct)) {
+        w->failed = 1;
+        free(taps);
+        free(rows);
+        return;
+    }
+    if (w->by_channel != NULL)
+        memset(rows, w->p->input_zero, (size_t)w->channels);
+    for (int64_t task = first; task < last; task++) {
+        int64_t begin = task * ROWS_OF_TASK;
+        int64_t end = begin + ROWS_OF_TASK < all ? begin + ROWS_OF_TASK : all;
+        if (w->direct)
+            tq_level_in_use->rows(w->p, w->input + begin * w->channels, w->channels, begin, end, 0, w->out[4]);
+        else if (w->by_channel == NULL)
+            conv_rows(w, begin, end, taps, rows);
+        else
+            for (int64_t place = begin; place < end; place++) {
+                places(w, place, taps);
+                for (int64_t t = 0; t < w->taps; t++)
+                    taps[t] = taps[t] == NULL ? rows : taps[t];
+                tq_level_in_use->depthwise(w->p, taps, w->by_channel, w->taps, w->channels, place);
+            }
+    }
+    free(taps);
+    free(rows);
+}
+
+static int convolution_kernel(const tg_call *call, void *context)
+{
+    tq_product p = {0};
+    const tg_view *input = tensor(call, 0), *packed = tensor(call, 1), *out = call->outs;
+    if (!dense(input, UINT8) || !dense_bytes(out) || !weights(call, 1, &p))
+        return TG_DECLINED;
+    for (int i = 6; i < 10; i++)
+        if (call->args[i].kind != TG_ARG_INTS || call->args[i].count != 3)
+            return TG_DECLINED;
+    conv_work w = {&p, input->data, input->shape};
+    w.kernel = call->args[6].value.ints;
+    w.stride = call->args[7].value.ints;
+    w.padding = call->args[8].value.ints;
+    w.dilation = call->args[9].value.ints;
+    w.out = out->shape;
+    w.channels = input->shape[4];
+    w.taps = w.kernel[0] * w.kernel[1] * w.kernel[2];
+    w.by_channel = packed->ndim == 2 ? packed->data : NULL;
+    w.groups = w.by_channel != NULL ? w.channels : packed->shape[0];
+    if (w.by_channel != NULL && p.weight_zeros != NULL)
+        return TG_DECLINED;
+    p.depth = w.taps * (w.channels / w.groups);
+    p.quads = (p.depth + 3) / 4;
+    p.row_stride = out->shape[4];
+    p.input_zero = (int32_t)integer(call, 10);
+    p.zero = (int32_t)integer(call, 11);
+    p.low = (int32_t)integer(call, 12);
+    p.high = (int32_t)integer(call, 13);
+    p.bytes = out->data;
+    w.direct = w.by_channel == NULL && w.groups == 1 && w.taps == 1 && w.channels % 4 == 0;
+    for (int i = 0; i < 3; i++)
+        w.direct = w.direct && w.stride[i] == 1 && w.padding[i] == 0;
+    int64_t places_of_all = out->shape[0] * out->shape[1] * out->shape[2] * out->shape[3];
+    if (out->numel > 0)
+        parallel((places_of_all + ROWS_OF_TASK - 1) / ROWS_OF_TASK, conv_task, &w);
+    if (w.failed)
+        return fails(PyExc_MemoryError, "quantized_convolution: no memory for rows of the input");
+    return 0;
+}
+
+/* ---- element by element ---- */
+
+enum { ELEMENTS_OF_TASK = 65536 };
+
+typedef struct elements_work {
+    const void *a, *b;
+    void *out;
+    const void *parameters;
+    int64_t n;
+    int kind;
+} elements_work;
+
+typedef struct conversion {
+    float scale;
+    int zero, low, high, flip;
+} conversion;
+
+enum { ADD, MUL, QUANTIZE, DEQUANTIZE, LOOKUP };
+
+static void elements_task(int64_t first, int64_t last, void *context)
+{
+    const elements_work *w = context;
+    const conversion *c = w->parameters;
+    int64_t begin = first * ELEMENTS_OF_TASK, end = last * ELEMENTS_OF_TASK;
+    int64_t n = (end < w->n ? end : w->n) - begin;
+    const uint8_t *a = (const uint8_t *)w->a + begin, *b = (const uint8_t *)w->b + begin;
+    uint8_t *out = (uint8_t *)w->out + begin;
+    switch (w->kind) {
+    case ADD: tq_level_in_use->add(a, b, out, n, w->parameters); return;
+    case MUL: tq_level_in_use->mul(a, b, out, n, w->parameters); return;
+    case QUANTIZE:
+        tq_level_in_use->quantize((const float *)w->a + begin, out, n, c->scale, c->zero, c->low, c->high);
+        return;
+    case DEQUANTIZE:
+        tq_level_in_use->dequantize(a, (float *)w->out + begin, n, c->scale, c->zero, c->flip);
+        return;
+    default:
+        for (int64_t i = 0; i < n; i++)
+            out[i] = ((const uint8_t *)w->parameters)[a[i]];
+    }
+}
+
+static void elements(int kind, const void *a, const void *b, void *out, int64_t n, const void *parameters)
+{
+    elements_work w = {a, b == NULL ? a : b, out, parameters, n, kind};
+    if (n > 0)
+        parallel((n + ELEMENTS_OF_TASK - 1) / ELEMENTS_OF_TASK, elements_task, &w);
+}
+
+static int binary_kernel(const tg_call *call, void *context)
+{
+    const tg_view *a = tensor(call, 0), *b = tensor(call, 1), *out = call->outs;
+    if (!dense_bytes(a) || !dense_bytes(b) || !dense_bytes(out) || a->dtype != b->dtype || a->numel != b->numel)
+        return TG_DECLINED;
+    int flip = a->dtype == INT8 ? 128 : 0;
+    tq_binary p = {(float)number(call, 2), (float)number(call, 4), (float)number(call, 6)};
+    p.zero_a = (int)integer(call, 3) + flip;
+    p.zero_b = (int)integer(call, 5) + flip;
+    p.zero = (int)integer(call, 7) + flip;
+    p.low = (int)integer(call, 8) + flip;
+    p.high = (int)integer(call, 9) + flip;
+    p.flip = flip;
+    elements(context == NULL ? ADD : MUL, a->data, b->data, out->data, a->numel, &p);
+    return 0;
+}
+
+static int quantize_kernel(const tg_call *call, void *context)
+{
+    const tg_view *x = tensor(call, 0), *out = call->outs;
+    if (!dense(x, FLOAT32) || !dense_bytes(out))
+        return TG_DECLINED;
+    conversion c = {(float)number(call, 1), (int)integer(call, 2), (int)integer(call, 3), (int)integer(call, 4), 0};
+    elements(QUANTIZE, x->data, NULL, out->data, x->numel, &c);
+    return 0;
+}
+
+static int dequantize_kernel(const tg_call *call, void *context)
+{
+    const tg_view *x = tensor(call, 0), *out = call->outs;
+    if (!dense_bytes(x) || !dense(out, FLOAT32))
+        return TG_DECLINED;
+    int flip = x->dtype == INT8 ? 128 : 0;
+    conversion c = {(float)number(call, 1), (int)integer(call, 2) + flip, 0, 0, flip};
+    elements(DEQUANTIZE, x->data, NULL, out->data, x->numel, &c);
+    return 0;
+}
+
+static int lookup_kernel(const tg_call *call, void *context)
+{
+    const tg_view *x = tensor(call, 0), *table = tensor(call, 1), *out = call->outs;
+    if (!dense_bytes(x) || !dense_bytes(table) || !dense_bytes(out) || table->numel != 256)
+        return TG_DECLINED;
+    elements(LOOKUP, x->data, NULL, out->data, x->numel, table->data);
+    return 0;
+}
+
+/* ---- weights in groups ---- */
+
+typedef struct groups_work {
+    const float *x, *scales, *zeros, *sums;
+    const uint8_t *weight;
+    float *out;
+    int64_t rows, columns, depth, group, bits;
+} groups_work;
+
+static void groups_task(int64_t first, int64_t last, void *context)
+{
+    const groups_work *w = context;
+    int64_t groups = w->depth / w->group, bytes = w->depth * w->bits / 8, step = w->group * w->bits / 8;
+    for (int64_t n = first * 64; n < last * 64 && n < w->columns; n++)
+        for (int64_t m = 0; m < w->rows; m++) {
+            float sum = 0.0f;
+            for (int64_t g = 0; g < groups; g++) {
+                const float *x = w->x + m * w->depth + g * w->group;
+                const uint8_t *q = w->weight + n * bytes + g * step;
+                float part = w->bits == 8 ? tq_level_in_use->dot8(x, (const int8_t *)q, w->group)
+                                          : tq_level_in_use->dot4(x, q, w->group);
+                float zero = w->zeros != NULL ? w->zeros[n * groups + g] : w->bits == 4 ? 8.0f : 0.0f;
+                sum += w->scales[n * groups + g] * (part - zero * w->sums[m * groups + g]);
+            }
+            w->out[m * w->columns + n] = sum;
+        }
+}
+
+static int groups_kernel(const tg_call *call, void *context)
+{
+    const tg_view *x = tensor(call, 0), *weight = tensor(call, 1), *scales = tensor(call, 2);
+    const tg_view *zeros = tensor(call, 3), *out = call->outs;
+    groups_work w = {x->data, scales->data, zeros == NULL ? NULL : zeros->data};
+    w.rows = x->shape[0];
+    w.depth = x->shape[1];
+    w.columns = out->shape[1];
+    w.bits = integer(call, 4);
+    w.group = integer(call, 5);
+    if (!dense(x, FLOAT32) || !dense_bytes(weight) || !dense(scales, FLOAT32) || !dense(out, FLOAT32) ||
+        (zeros != NULL && !dense(zeros, FLOAT32)) || w.rows > 8 || w.group % 32 != 0 || w.depth % w.group != 0)
+        return TG_DECLINED;
+    int64_t groups = w.depth / w.group;
+    float *sums = malloc((size_t)(w.rows * groups) * sizeof(float) + 4);
+    if (sums == NULL)
+        return fails(PyExc_MemoryError, "grouped_linear: no memory for the sums of the groups");
+    for (int64_t i = 0; i < w.rows * groups; i++) {
+        sums[i] = 0.0f;
+        for (int64_t k = 0; k < w.group; k++)
+            sums[i] += w.x[i * w.group + k];
+    }
+    w.sums = sums;
+    w.weight = weight->data;
+    w.out = out->data;
+    parallel((w.columns + 63) / 64, groups_task, &w);
+    free(sums);
+    return 0;
+}
+
+/* ---- the module ---- */
+
+static const struct {
+    const char *op;
+    tg_call_kernel kernel;
+    void *context;
+} KERNELS[] = {
+    {"quantized_product", product_kernel, NULL},
+    {"quantized_product_dynamic", dynamic_kernel, NULL},
+    {"quantized_convolution", convolution_kernel, NULL},
+    {"quantized_sum", binary_kernel, NULL},
+    {"quantized_times", binary_kernel, (void *)1},
+    {"quantized_from_float", quantize_kernel, NULL},
+    {"quantized_to_float", dequantize_kernel, NULL},
+    {"quantized_lookup", lookup_kernel, NULL},
+    {"grouped_linear", groups_kernel, NULL},
+};
+
+static PyObject *register_kernels(PyObject *self, PyObject *device)
+{
+    static const char *const dtypes[] = {"uint8", "int8", "float32"};
+    const char *name = PyUnicode_AsUTF8(device);
+    if (name == NULL)
+        return NULL;
+    for (size_t i = 0; i < sizeof KERNELS / sizeof *KERNELS; i++)
+        for (size_t d = 0; d < 3; d++)
+            if (api->register_call_kernel(KERNELS[i].op, name, "strided", dtypes[d], KERNELS[i].kernel,
+                                          KERNELS[i].context) < 0)
+                return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *set_level(PyObject *self, PyObject *name)
+{
+    const char *text = PyUnicode_AsUTF8(name);
+    const tq_level *found = text == NULL ? NULL : tq_level_named(text);
+    if (text == NULL)
+        return NULL;
+    if (found == NULL)
+        return PyErr_Format(PyExc_ValueError, "this machine has no level '%s'; there are scalar, avx2 and vnni", text);
+    tq_level_in_use = found;
+    level_name = strcmp(text, "vnni") == 0 ? "vnni" : strcmp(text, "avx2") == 0 ? "avx2" : "scalar";
+    Py_RETURN_NONE;
+}
+
+static PyObject *get_level(PyObject *self, PyObject *none) { return PyUnicode_FromString(level_name); }
+
+static PyMethodDef METHODS[] = {
+    {"register", register_kernels, METH_O, "Register all kernels for a device whose memory the host reaches."},
+    {"set_level", set_level, METH_O, "Use the kernels of an instruction-set level."},
+    {"level", get_level, METH_NOARGS, "Return the instruction-set level in use."},
+    {NULL},
+};
+
+static struct PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "_kernels", "Kernels of quantized ops.", -1, METHODS};
+
+PyMODINIT_FUNC PyInit__kernels(void)
+{
+    api = tg_import_api(3);
+    if (api == NULL)
+        return NULL;
+    UINT8 = api->dtype_by_name("uint8");
+    INT8 = api->dtype_by_name("int8");
+    INT32 = api->dtype_by_name("int32");
+    FLOAT32 = api->dtype_by_name("float32");
+    level_name = tq_best_level();
+    tq_level_in_use = tq_level_named(level_name);
+    return PyModule_Create(&MODULE);
+}

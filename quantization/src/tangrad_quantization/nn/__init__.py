@@ -1,0 +1,3 @@
+"""Modules of quantized models, and of models on their way there."""
+
+API = 1

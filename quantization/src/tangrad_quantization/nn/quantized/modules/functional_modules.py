@@ -1,0 +1,180 @@
+"""Modules for sums and products, which need an observer as layers do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tangrad
+from tangrad import nn
+from tangrad_quantization import functional
+from tangrad_quantization.nn.quantized.modules.weights import output_scale
+
+
+class FloatFunctional(nn.Module):
+    """Sums, products and concatenations whose results are observed.
+
+    Use `self.skip.add(x, y)` in place of `x + y`, with one module for each place in the model.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.activation_post_process: Any = nn.Identity()
+
+    def forward(self, x: Any) -> Any:
+        """Refuse: call one of the methods.
+
+        Raises:
+            RuntimeError: always.
+        """
+        raise RuntimeError(
+            "FloatFunctional is not intended to use the 'forward'. Please use the underlying "
+            "operation, such as add"
+        )
+
+    def add(self, x: Any, y: Any) -> Any:
+        """Return x + y."""
+        return self.activation_post_process(tangrad.add(x, y))
+
+    def add_scalar(self, x: Any, y: float) -> Any:
+        """Return x + y; not observed, for the range follows."""
+        return tangrad.add(x, y)
+
+    def mul(self, x: Any, y: Any) -> Any:
+        """Return x * y."""
+        return self.activation_post_process(tangrad.mul(x, y))
+
+    def mul_scalar(self, x: Any, y: float) -> Any:
+        """Return x * y; not observed, for the range follows."""
+        return tangrad.mul(x, y)
+
+    def cat(self, x: Any, dim: int = 0) -> Any:
+        """Return the tensors joined."""
+        return self.activation_post_process(tangrad.cat(x, dim=dim))
+
+    def add_relu(self, x: Any, y: Any) -> Any:
+        """Return relu(x + y)."""
+        return self.activation_post_process(tangrad.relu(tangrad.add(x, y)))
+
+    def matmul(self, x: Any, y: Any) -> Any:
+        """Return x @ y."""
+        return self.activation_post_process(tangrad.matmul(x, y))
+
+
+class FXFloatFunctional(nn.Module):
+    """`FloatFunctional` without observers, for graph mode, which puts its own."""
+
+    def forward(self, x: Any) -> Any:
+        """Refuse: call one of the methods.
+
+        Raises:
+            RuntimeError: always.
+        """
+        raise RuntimeError("FXFloatFunctional is not intended to use the 'forward'")
+
+    def add(self, x: Any, y: Any) -> Any:
+        """Return x + y."""
+        return tangrad.add(x, y)
+
+    add_scalar = add
+
+    def mul(self, x: Any, y: Any) -> Any:
+        """Return x * y."""
+        return tangrad.mul(x, y)
+
+    mul_scalar = mul
+
+    def cat(self, x: Any, dim: int = 0) -> Any:
+        """Return the tensors joined."""
+        return tangrad.cat(x, dim=dim)
+
+    def add_relu(self, x: Any, y: Any) -> Any:
+        """Return relu(x + y)."""
+        return tangrad.relu(tangrad.add(x, y))
+
+    def matmul(self, x: Any, y: Any) -> Any:
+        """Return x @ y."""
+        return tangrad.matmul(x, y)
+
+
+class QFunctional(nn.Module):
+    """Sums, products and concatenations of quantized tensors.
+
+    Attributes:
+        scale: of the results.
+        zero_point: of the results.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = 1.0
+        self.zero_point = 0
+        self.activation_post_process = nn.Identity()
+
+    def _get_name(self) -> str:
+        return "QFunctional"
+
+    def extra_repr(self) -> str:
+        return f"scale={self.scale}, zero_point={self.zero_point}"
+
+    def forward(self, x: Any) -> Any:
+        """Refuse: call one of the methods.
+
+        Raises:
+            RuntimeError: always.
+        """
+        raise RuntimeError(
+            "Functional is not intended to use the 'forward'. Please use the underlying "
+            "operation, such as add"
+        )
+
+    def add(self, x: Any, y: Any) -> Any:
+        """Return x + y."""
+        return functional.add(x, y, self.scale, self.zero_point)
+
+    def add_scalar(self, x: Any, y: float) -> Any:
+        """Return x + y."""
+        return functional.add_scalar(x, y)
+
+    def mul(self, x: Any, y: Any) -> Any:
+        """Return x * y."""
+        return functional.mul(x, y, self.scale, self.zero_point)
+
+    def mul_scalar(self, x: Any, y: float) -> Any:
+        """Return x * y."""
+        return functional.mul_scalar(x, y)
+
+    def cat(self, x: Any, dim: int = 0) -> Any:
+        """Return the tensors joined."""
+        return functional.cat(x, dim, self.scale, self.zero_point)
+
+    def add_relu(self, x: Any, y: Any) -> Any:
+        """Return relu(x + y)."""
+        return functional.add(x, y, self.scale, self.zero_point, relu=True)
+
+    def matmul(self, x: Any, y: Any) -> Any:
+        """Return x @ y."""
+        return functional.matmul(x, y, self.scale, self.zero_point)
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        destination[prefix + "scale"] = tangrad.tensor(self.scale)
+        destination[prefix + "zero_point"] = tangrad.tensor(self.zero_point)
+
+    def _load_from_state_dict(
+        self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool, *rest: Any
+    ) -> None:
+        self.scale = float(state_dict.pop(prefix + "scale"))
+        self.zero_point = int(state_dict.pop(prefix + "zero_point"))
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, False, *rest)
+
+    @classmethod
+    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
+        """Return the quantized module for an observed `FloatFunctional`."""
+        if type(mod) is not FloatFunctional:
+            raise AssertionError(
+                f"QFunctional.from_float expects an instance of FloatFunctional, got "
+                f"{type(mod).__name__}"
+            )
+        made = cls()
+        made.scale, made.zero_point = output_scale(mod)
+        return made

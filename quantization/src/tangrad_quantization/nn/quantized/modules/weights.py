@@ -1,0 +1,127 @@
+"""What quantized modules share: quantizing a weight by its observer, and reading observers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tangrad
+from tangrad import nn
+from tangrad_quantization import layout
+
+
+class WeightedQuantizedModule(nn.Module):
+    """A quantized module with a weight, made of a float one by `from_float`."""
+
+    @classmethod
+    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
+        """Return the quantized module for an observed float one."""
+        raise NotImplementedError(f"{cls.__name__} is not made of a float module")
+
+
+def quantized_weight(weight: Any, observer: Any) -> Any:
+    """Quantize a weight by what its observer says.
+
+    Raises:
+        ValueError: the observer's scheme is unknown.
+    """
+    scale, zero_point = observer.calculate_qparams()
+    weight, scheme = weight.detach().float().contiguous(), observer.qscheme
+    if scheme in (tangrad.per_tensor_symmetric, tangrad.per_tensor_affine):
+        return layout.quantize_per_tensor(weight, float(scale), int(zero_point), observer.dtype)
+    if scheme in (tangrad.per_channel_symmetric, tangrad.per_channel_affine):
+        return layout.quantize_per_channel(
+            weight, scale.double(), zero_point.long(), observer.ch_axis, observer.dtype
+        )
+    if scheme == tangrad.per_channel_affine_float_qparams:
+        return layout.quantize_per_channel(
+            weight, scale.float(), zero_point.float(), observer.ch_axis, observer.dtype
+        )
+    raise ValueError(f"Unexpected qscheme {scheme}")
+
+
+def observed_weight(module: Any, observer: Any, use_precomputed: bool = False) -> Any:
+    """Let an observer see a module's weight, and return the weight quantized to qint8.
+
+    Raises:
+        AssertionError: the observer aims at another dtype.
+    """
+    if not use_precomputed:
+        observer(module.weight)
+    if observer.dtype != tangrad.qint8:
+        raise AssertionError(f"Weight observer must have dtype tangrad.qint8, got {observer.dtype}")
+    return quantized_weight(module.weight, observer)
+
+
+def output_scale(module: Any) -> tuple[float, int]:
+    """Return the scale and the zero point that were observed at a module's output.
+
+    Raises:
+        RuntimeError: the module has no observer, or it saw nothing.
+    """
+    observer = getattr(module, "activation_post_process", None)
+    if observer is None:
+        raise AssertionError(
+            f"{type(module).__name__} has no observer of its output: call prepare, and run "
+            f"calibration data through the model, before convert"
+        )
+    require_observed(observer, type(module).__name__)
+    scale, zero_point = observer.calculate_qparams()
+    return float(scale), int(zero_point)
+
+
+def require_observed(observer: Any, what: str) -> None:
+    """Refuse to convert what no data came through.
+
+    Raises:
+        RuntimeError: the observer saw nothing.
+    """
+    watching = getattr(observer, "activation_post_process", observer)
+    low, high = getattr(watching, "min_val", None), getattr(watching, "max_val", None)
+    if low is None or high is None:
+        return
+    if low.numel() and bool((low <= high).all()) and bool(low.isfinite().all()):
+        return
+    where = getattr(observer, "path", "") or getattr(watching, "path", "") or what
+    raise RuntimeError(
+        f"convert: the observer at '{where}' saw nothing ({type(watching).__name__}, range "
+        f"{math.inf} to {-math.inf}): run calibration data through the prepared model first, "
+        f"through this module too, or set its qconfig to None"
+    )
+
+
+def require_float(cls: Any, module: Any, kinds: Any) -> None:
+    """Refuse a module of which `cls` is not made.
+
+    Raises:
+        AssertionError: it is so.
+    """
+    if type(module) not in kinds:
+        names = ", ".join(kind.__name__ for kind in kinds)
+        raise AssertionError(
+            f"nnq.{cls.__name__}.from_float only works for {names} but got: {type(module).__name__}"
+        )
+    if not hasattr(module, "qconfig"):
+        raise AssertionError("Input float module must have qconfig defined")
+
+
+def pop_quantized(state: Any, key: str, module: Any) -> Any:
+    """Take a quantized weight out of a state dict.
+
+    Raises:
+        RuntimeError: it is missing or not quantized, as in the state of a float model.
+    """
+    name = type(module).__name__
+    if key not in state:
+        raise RuntimeError(
+            f"load_state_dict: '{key}' of the quantized {name} is missing; the state is that of "
+            f"another model, or of a float one, which has to be quantized first"
+        )
+    weight = state.pop(key)
+    if not layout.is_quantized(weight):
+        found = f"{weight.dtype}" if isinstance(weight, tangrad.Tensor) else type(weight).__name__
+        raise RuntimeError(
+            f"load_state_dict: '{key}' of the quantized {name} must be a quantized tensor, got "
+            f"{found}; the state is that of a float model, which has to be quantized first"
+        )
+    return weight

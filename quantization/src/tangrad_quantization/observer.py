@@ -1,0 +1,807 @@
+"""Observers: modules that watch numbers pass and say which scale and zero point fit them.
+
+`HistogramObserver` stands in `histogram.py`, the vocabulary of granularities in `granularity.py`;
+both are shown here, where PyTorch has them.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import tangrad
+from tangrad import nn
+from tangrad_quantization import qparams
+from tangrad_quantization.dtypes import limits
+from tangrad_quantization.granularity import (
+    Granularity,
+    MappingType,
+    PerAxis,
+    PerBlock,
+    PerGroup,
+    PerRow,
+    PerTensor,
+    PerToken,
+    TorchAODType,
+    ZeroPointDomain,
+    get_block_size,
+)
+
+__all__ = [
+    "AffineQuantizedObserverBase",
+    "FixedQParamsObserver",
+    "Granularity",
+    "MappingType",
+    "MinMaxObserver",
+    "MovingAverageMinMaxObserver",
+    "MovingAveragePerChannelMinMaxObserver",
+    "NoopObserver",
+    "ObserverBase",
+    "PerAxis",
+    "PerBlock",
+    "PerChannelMinMaxObserver",
+    "PerGroup",
+    "PerRow",
+    "PerTensor",
+    "PerToken",
+    "PlaceholderObserver",
+    "RecordingObserver",
+    "ReuseInputObserver",
+    "TorchAODType",
+    "UniformQuantizationObserverBase",
+    "ZeroPointDomain",
+    "get_block_size",
+    "get_observer_state_dict",
+    "load_observer_state_dict",
+]
+
+EPS = 2.0**-23  # the distance of 1 and the next number of float32
+
+_SYMMETRIC = (tangrad.per_tensor_symmetric, tangrad.per_channel_symmetric)
+_FLOAT_ZERO = tangrad.per_channel_affine_float_qparams
+_SCHEMES = (
+    tangrad.per_tensor_affine,
+    tangrad.per_channel_affine,
+    *_SYMMETRIC,
+    _FLOAT_ZERO,
+)
+
+
+class _PartialWrapper:
+    """A constructor with some of its arguments given, and some made anew at each call."""
+
+    def __init__(self, p: Any) -> None:
+        self.p = p
+        self.callable_args: dict[str, Callable[[], Any]] = {}
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        made = {key: make() for key, make in self.callable_args.items() if key not in keywords}
+        return self.p(*args, **keywords, **made)
+
+    def __repr__(self) -> str:
+        return f"{self.p!r}{self.callable_args!r}"
+
+    def with_args(self, **kwargs: Any) -> _PartialWrapper:
+        return _with_args(self, **kwargs)
+
+    def with_callable_args(self, **kwargs: Callable[[], Any]) -> _PartialWrapper:
+        wrapper = _PartialWrapper(self.p)
+        wrapper.callable_args = {**self.callable_args, **kwargs}
+        return wrapper
+
+
+def _with_args(constructor: Any, **kwargs: Any) -> _PartialWrapper:
+    """Return a constructor that has these arguments already."""
+    return _PartialWrapper(partial(constructor, **kwargs))
+
+
+def _with_callable_args(constructor: Any, **kwargs: Callable[[], Any]) -> _PartialWrapper:
+    """Return a constructor that makes these arguments by calling functions, at each use."""
+    return _PartialWrapper(partial(constructor)).with_callable_args(**kwargs)
+
+
+class ObserverBase(ABC, nn.Module):
+    """A module that watches numbers pass; `calculate_qparams` says what fits them.
+
+    Args:
+        dtype: the quantized dtype that is aimed at.
+        is_dynamic: whether the numbers are quantized anew in each call.
+
+    Attributes:
+        path: where the observer stands in its model, for messages; `prepare` sets it.
+    """
+
+    with_args = classmethod(_with_args)
+    with_callable_args = classmethod(_with_callable_args)
+    path = ""
+
+    def __init__(self, dtype: Any, is_dynamic: bool = False) -> None:
+        super().__init__()
+        self.dtype = dtype
+        self.is_dynamic = is_dynamic
+
+    @abstractmethod
+    def forward(self, x: Any) -> Any:
+        """Watch a tensor, and return it."""
+
+    @abstractmethod
+    def calculate_qparams(self, **kwargs: Any) -> Any:
+        """Return scales and zero points."""
+
+    def refuse_what_is_not_finite(self, low: Any, high: Any) -> None:
+        """Refuse calibration data with NaN or infinity, which would widen a range to nothing.
+
+        Raises:
+            ValueError: an end of the range is not finite.
+        """
+        if bool((low - high).isfinite().all()):
+            return
+        where = f" at '{self.path}'" if self.path else ""
+        raise ValueError(
+            f"{type(self).__name__}{where}: the observed tensor holds NaN or infinity (range "
+            f"{low.min().item()} to {high.max().item()}); look for the layer that makes them "
+            f"with tangrad.autograd.detect_anomaly, or leave such inputs out of the calibration"
+        )
+
+
+def levels(
+    dtype: Any, quant_min: int | None, quant_max: int | None, reduce_range: bool
+) -> tuple[int, int]:
+    """Return the lowest and highest integer that is used.
+
+    Args:
+        dtype: the quantized dtype.
+        quant_min: the lowest, or None for all of the dtype.
+        quant_max: the highest.
+        reduce_range: leave one bit unused.
+
+    Raises:
+        AssertionError: the range is empty, lacks zero, or is wider than the dtype.
+    """
+    low, high = limits(dtype) or (0, 15)
+    if quant_min is None or quant_max is None:
+        if not reduce_range or high - low != 255:
+            return low, high
+        return low // 2, high // 2
+    if not quant_min <= 0 <= quant_max:
+        raise AssertionError(
+            f"quantization range must include 0, got quant_min={quant_min}, quant_max={quant_max}"
+        )
+    if quant_min >= quant_max:
+        raise AssertionError(
+            f"quant_min must be less than quant_max, got {quant_min} and {quant_max}"
+        )
+    if dtype in _signed_dtypes() and quant_max - quant_min > high - low:
+        raise AssertionError(
+            f"quantization range {quant_min} to {quant_max} exceeds the range of {dtype}, "
+            f"{high - low + 1} integers"
+        )
+    return (quant_min // 2, quant_max // 2) if reduce_range else (quant_min, quant_max)
+
+
+def _signed_dtypes() -> tuple[Any, ...]:
+    return tangrad.qint8, tangrad.int8, tangrad.qint32, tangrad.int32
+
+
+class UniformQuantizationObserverBase(ObserverBase):
+    """An observer of values at equal distances.
+
+    Args:
+        dtype: the quantized dtype.
+        qscheme: per tensor or per channel, affine or symmetric.
+        reduce_range: leave one bit unused, which kernels without VNNI once needed.
+        quant_min: the lowest integer.
+        quant_max: the highest.
+        factory_kwargs: device and dtype of the statistics.
+        eps: the smallest scale.
+        is_dynamic: whether the numbers are quantized anew in each call.
+    """
+
+    _version = 3
+
+    def __init__(
+        self,
+        dtype: Any = None,
+        qscheme: Any = tangrad.per_tensor_affine,
+        reduce_range: bool = False,
+        quant_min: int | None = None,
+        quant_max: int | None = None,
+        factory_kwargs: dict[str, Any] | None = None,
+        eps: float = EPS,
+        is_dynamic: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(tangrad.quint8 if dtype is None else dtype, is_dynamic, **kwargs)
+        self.qscheme = qscheme
+        if reduce_range:
+            warnings.warn(
+                "Please use quant_min and quant_max to specify the range for observers. "
+                "reduce_range will be deprecated in a future release of PyTorch.",
+                stacklevel=2,
+            )
+        self.reduce_range = reduce_range
+        self.register_buffer("eps", tangrad.tensor([eps], **(factory_kwargs or {})))
+        if qscheme not in _SCHEMES:
+            raise AssertionError(f"{type(self).__name__}: unknown qscheme {qscheme}")
+        if limits(self.dtype) is None:
+            raise AssertionError(
+                f"{type(self).__name__}: dtype must be a quantized or an integral one, "
+                f"not {self.dtype}"
+            )
+        self.has_customized_qrange = quant_min is not None and quant_max is not None
+        self.quant_min, self.quant_max = levels(self.dtype, quant_min, quant_max, reduce_range)
+
+    def _load_from_state_dict(
+        self, state_dict: Any, prefix: str, local_metadata: Any, *rest: Any
+    ) -> None:
+        if local_metadata.get("version") in (None, 1):  # before eps was a buffer
+            state_dict[prefix + "eps"] = tangrad.tensor([EPS])
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
+
+    def _calculate_qparams(self, min_val: Any, max_val: Any) -> tuple[Any, Any]:
+        """Return scales and zero points for ranges, with one element at least each."""
+        if not qparams.has_range(min_val, max_val):
+            device = min_val.device
+            return tangrad.tensor([1.0], device=device), tangrad.tensor([0], device=device)
+        low, high = min_val.clamp(max=0), max_val.clamp(min=0)
+        steps = float(self.quant_max - self.quant_min)
+        if self.qscheme in _SYMMETRIC:
+            scale = tangrad.maximum(tangrad.maximum(-low, high) / (steps / 2), self.eps)
+            zero_point = tangrad.full_like(scale, self._middle(), dtype=tangrad.int64)
+        elif self.qscheme == _FLOAT_ZERO:
+            scale = (max_val - min_val) / steps
+            scale = tangrad.where(scale > self.eps, scale, tangrad.ones_like(scale))
+            zero_point = -1 * min_val / scale
+        else:
+            scale = tangrad.maximum((high - low) / steps, self.eps)
+            zero_point = self.quant_min - tangrad.round(low / scale).to(tangrad.int32)
+            zero_point = zero_point.clamp(self.quant_min, self.quant_max)
+        return tangrad.atleast_1d(scale), tangrad.atleast_1d(zero_point)
+
+    def _middle(self) -> int:
+        """Return the zero point of symmetric values."""
+        if self.dtype in (tangrad.quint8, tangrad.uint8):
+            return (self.quant_min + self.quant_max) // 2 if self.has_customized_qrange else 128
+        return 2**15 if self.dtype == tangrad.uint16 else 0
+
+
+class MinMaxObserver(UniformQuantizationObserverBase):
+    """Keep the smallest and the largest number; arguments as of the base, per tensor."""
+
+    def __init__(
+        self,
+        dtype: Any = None,
+        qscheme: Any = tangrad.per_tensor_affine,
+        reduce_range: bool = False,
+        quant_min: int | None = None,
+        quant_max: int | None = None,
+        factory_kwargs: dict[str, Any] | None = None,
+        eps: float = EPS,
+        is_dynamic: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        if qscheme not in (tangrad.per_tensor_affine, tangrad.per_tensor_symmetric):
+            raise NotImplementedError(
+                f"{type(self).__name__} observes per tensor, and qscheme is {qscheme}; "
+                f"take PerChannelMinMaxObserver"
+            )
+        super().__init__(
+            dtype,
+            qscheme,
+            reduce_range,
+            quant_min,
+            quant_max,
+            factory_kwargs,
+            eps,
+            is_dynamic,
+            **kwargs,
+        )
+        made = factory_kwargs or {}
+        self.register_buffer("min_val", tangrad.tensor(math.inf, **made))
+        self.register_buffer("max_val", tangrad.tensor(-math.inf, **made))
+
+    def forward(self, x: Any) -> Any:
+        """Watch a tensor, and return it."""
+        if x.numel():
+            low, high = tangrad.aminmax(x.detach().to(self.min_val.dtype))
+            self.refuse_what_is_not_finite(low, high)
+            self._keep(low, high)
+        return x
+
+    def _keep(self, low: Any, high: Any) -> None:
+        self.min_val.copy_(tangrad.minimum(low, self.min_val))
+        self.max_val.copy_(tangrad.maximum(high, self.max_val))
+
+    def calculate_qparams(self, **kwargs: Any) -> Any:
+        """Return a scale and a zero point, each a tensor of one element."""
+        return self._calculate_qparams(self.min_val, self.max_val)
+
+    def extra_repr(self) -> str:
+        return f"min_val={self.min_val}, max_val={self.max_val}"
+
+    def reset_min_max_vals(self) -> None:
+        """Forget what was seen."""
+        self.min_val.fill_(math.inf)
+        self.max_val.fill_(-math.inf)
+
+
+class MovingAverageMinMaxObserver(MinMaxObserver):
+    """Keep moving averages of the smallest and largest numbers.
+
+    Args:
+        averaging_constant: the part that a new tensor has; at 1 nothing is remembered.
+    """
+
+    def __init__(
+        self,
+        averaging_constant: float = 0.01,
+        dtype: Any = None,
+        qscheme: Any = tangrad.per_tensor_affine,
+        reduce_range: bool = False,
+        quant_min: int | None = None,
+        quant_max: int | None = None,
+        eps: float = EPS,
+        is_dynamic: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        if is_dynamic and averaging_constant != 1:
+            raise NotImplementedError(
+                "MovingAverageMinMaxObserver doesn't support dynamic quantization for "
+                f"averaging constant of {averaging_constant}"
+            )
+        self.averaging_constant = averaging_constant
+        super().__init__(
+            dtype,
+            qscheme,
+            reduce_range,
+            quant_min,
+            quant_max,
+            eps=eps,
+            is_dynamic=is_dynamic,
+            **kwargs,
+        )
+
+    def _keep(self, low: Any, high: Any) -> None:
+        if bool(self.min_val == math.inf) and bool(self.max_val == -math.inf):
+            self.min_val.copy_(low)
+            self.max_val.copy_(high)
+            return
+        self.min_val.add_(self.averaging_constant * (low - self.min_val))
+        self.max_val.add_(self.averaging_constant * (high - self.max_val))
+
+
+class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
+    """Keep the smallest and largest number of each index of one dimension.
+
+    Args:
+        ch_axis: the dimension.
+    """
+
+    def __init__(
+        self,
+        ch_axis: int = 0,
+        dtype: Any = None,
+        qscheme: Any = tangrad.per_channel_affine,
+        reduce_range: bool = False,
+        quant_min: int | None = None,
+        quant_max: int | None = None,
+        factory_kwargs: dict[str, Any] | None = None,
+        eps: float = EPS,
+        is_dynamic: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        if qscheme in (tangrad.per_tensor_affine, tangrad.per_tensor_symmetric):
+            raise NotImplementedError(
+                f"{type(self).__name__} observes per channel, and qscheme is {qscheme}; "
+                f"take MinMaxObserver"
+            )
+        if is_dynamic:
+            raise NotImplementedError(f"{type(self).__name__} doesn't support dynamic quantization")
+        super().__init__(
+            dtype,
+            qscheme,
+            reduce_range,
+            quant_min,
+            quant_max,
+            factory_kwargs,
+            eps,
+            is_dynamic,
+            **kwargs,
+        )
+        self.ch_axis = ch_axis
+        self.register_buffer("min_val", tangrad.tensor([], **(factory_kwargs or {})))
+        self.register_buffer("max_val", tangrad.tensor([], **(factory_kwargs or {})))
+        if qscheme == _FLOAT_ZERO and reduce_range:
+            warnings.warn("reduce_range has no effect on zero points in float", stacklevel=2)
+
+    def forward(self, x: Any) -> Any:
+        """Watch a tensor, and return it.
+
+        Raises:
+            IndexError: the tensor lacks the dimension.
+            RuntimeError: the number of channels is not that of earlier tensors.
+        """
+        if x.numel():
+            self._keep(*self._ends(x.detach().to(self.min_val.dtype)))
+        return x
+
+    def _ends(self, x: Any) -> tuple[Any, Any]:
+        if not -x.dim() <= self.ch_axis < x.dim():
+            raise IndexError(
+                f"{type(self).__name__}: ch_axis {self.ch_axis} is no dimension of a tensor of "
+                f"shape {list(x.shape)}"
+            )
+        rows = x.transpose(0, self.ch_axis).flatten(1) if x.dim() > 1 else x[:, None]
+        low, high = tangrad.aminmax(rows, dim=1)
+        if self.min_val.numel() not in (0, low.numel()):
+            raise RuntimeError(
+                f"{type(self).__name__}: observed {self.min_val.numel()} channels before and "
+                f"{low.numel()} now (shape {list(x.shape)}, ch_axis {self.ch_axis}); call "
+                f"reset_min_max_vals() first"
+            )
+        self.refuse_what_is_not_finite(low, high)
+        return low, high
+
+    def _keep(self, low: Any, high: Any) -> None:
+        if self.min_val.numel():
+            low = tangrad.minimum(low, self.min_val)
+            high = tangrad.maximum(high, self.max_val)
+        self._store(low, high)
+
+    def _store(self, low: Any, high: Any) -> None:
+        self.min_val.resize_(low.shape).copy_(low)
+        self.max_val.resize_(high.shape).copy_(high)
+
+    def calculate_qparams(self, **kwargs: Any) -> Any:
+        """Return the scale and the zero point of each channel."""
+        return self._calculate_qparams(self.min_val, self.max_val)
+
+    def extra_repr(self) -> str:
+        return f"min_val={self.min_val}, max_val={self.max_val}"
+
+    def _load_from_state_dict(
+        self, state_dict: Any, prefix: str, local_metadata: Any, *rest: Any
+    ) -> None:
+        old = local_metadata.get("version") in (1, 2)
+        for name in ("min_val", "max_val"):
+            if old and prefix + name + "s" in state_dict:
+                state_dict[prefix + name] = state_dict.pop(prefix + name + "s")
+            if prefix + name in state_dict:
+                getattr(self, name).resize_(state_dict[prefix + name].shape)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
+
+    def reset_min_max_vals(self) -> None:
+        """Forget what was seen."""
+        self.min_val = tangrad.rand(0, device=self.min_val.device)
+        self.max_val = tangrad.rand(0, device=self.max_val.device)
+
+
+class MovingAveragePerChannelMinMaxObserver(PerChannelMinMaxObserver):
+    """Keep moving averages of each channel's smallest and largest number.
+
+    Args:
+        averaging_constant: the part that a new tensor has; at 1 nothing is remembered.
+        ch_axis: the dimension.
+    """
+
+    def __init__(
+        self,
+        averaging_constant: float = 0.01,
+        ch_axis: int = 0,
+        dtype: Any = None,
+        qscheme: Any = tangrad.per_channel_affine,
+        reduce_range: bool = False,
+        quant_min: int | None = None,
+        quant_max: int | None = None,
+        eps: float = EPS,
+        is_dynamic: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            ch_axis,
+            dtype,
+            qscheme,
+            reduce_range,
+            quant_min,
+            quant_max,
+            eps=eps,
+            is_dynamic=is_dynamic,
+            **kwargs,
+        )
+        self.averaging_constant = averaging_constant
+
+    def _keep(self, low: Any, high: Any) -> None:
+        if self.min_val.numel():
+            low = self.min_val + self.averaging_constant * (low - self.min_val)
+            high = self.max_val + self.averaging_constant * (high - self.max_val)
+        self._store(low, high)
+
+
+class FixedQParamsObserver(ObserverBase):
+    """Say a scale and a zero point that were given, whatever is seen.
+
+    Args:
+        scale: the scale.
+        zero_point: the zero point.
+        dtype: the quantized dtype.
+        qscheme: per tensor, affine or symmetric.
+        quant_min: the lowest integer.
+        quant_max: the highest.
+        is_dynamic: must be False.
+    """
+
+    def __init__(
+        self,
+        scale: float,
+        zero_point: int,
+        dtype: Any = None,
+        qscheme: Any = tangrad.per_tensor_affine,
+        quant_min: int = 0,
+        quant_max: int = 255,
+        is_dynamic: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        if is_dynamic:
+            raise NotImplementedError("FixedQParamsObserver doesn't support dynamic quantization")
+        super().__init__(tangrad.quint8 if dtype is None else dtype, is_dynamic, **kwargs)
+        qparams.check_scale(type(self).__name__, scale)
+        self.quant_min = quant_min
+        self.quant_max = quant_max
+        self.qscheme = qscheme
+        self.register_buffer("scale", tangrad.tensor([scale], dtype=tangrad.float32))
+        self.register_buffer("zero_point", tangrad.tensor([zero_point], dtype=tangrad.int32))
+
+    def forward(self, x: Any) -> Any:
+        """Return the tensor."""
+        return x
+
+    def calculate_qparams(self, **kwargs: Any) -> Any:
+        """Return the scale and the zero point that were given."""
+        return self.scale, self.zero_point
+
+
+class _Passing(ObserverBase):
+    """An observer that looks at nothing, so that it cannot say a scale."""
+
+    def forward(self, x: Any) -> Any:
+        """Return the tensor."""
+        return x
+
+    def calculate_qparams(self, **kwargs: Any) -> Any:
+        """Refuse.
+
+        Raises:
+            Exception: always.
+        """
+        raise Exception(
+            f"calculate_qparams should not be called for {type(self).__name__}: it keeps no "
+            f"statistics"
+        )
+
+
+class PlaceholderObserver(_Passing):
+    """Hand a configuration to the quantized module, and observe nothing.
+
+    Args:
+        dtype: what the numbers are converted to.
+        custom_op_name: kept for PyTorch's programs.
+        compute_dtype: deprecated; marks dynamic quantization.
+        quant_min: the lowest integer.
+        quant_max: the highest.
+        qscheme: per tensor affine by default.
+        eps: the smallest scale.
+        is_dynamic: whether the numbers are quantized anew in each call.
+    """
+
+    def __init__(
+        self,
+        dtype: Any = tangrad.float32,
+        custom_op_name: str = "",
+        compute_dtype: Any = None,
+        quant_min: int | None = None,
+        quant_max: int | None = None,
+        qscheme: Any = None,
+        eps: float | None = None,
+        is_dynamic: bool = False,
+    ) -> None:
+        super().__init__(dtype, is_dynamic)
+        self.qscheme = tangrad.per_tensor_affine if qscheme is None else qscheme
+        self.quant_min = quant_min
+        self.quant_max = quant_max
+        self.eps = EPS if eps is None else eps
+        self.custom_op = custom_op_name
+        if compute_dtype:
+            warnings.warn(
+                "Please use `is_dynamic` instead of `compute_dtype`. `compute_dtype` will be "
+                "deprecated in a future release of PyTorch.",
+                stacklevel=2,
+            )
+
+    def extra_repr(self) -> str:
+        return f"dtype={self.dtype}, is_dynamic={self.is_dynamic}"
+
+
+class RecordingObserver(_Passing):
+    """Keep every tensor that passes.
+
+    Args:
+        dtype: the quantized dtype.
+    """
+
+    def __init__(self, dtype: Any = None) -> None:
+        super().__init__(tangrad.quint8 if dtype is None else dtype, False)
+        self.tensor_val: list[Any] = []
+
+    def forward(self, x: Any) -> Any:
+        """Keep a copy of the tensor, and return it."""
+        self.tensor_val.append(x.clone())
+        return x
+
+    def get_tensor_value(self) -> list[Any]:
+        """Return what passed, in order."""
+        return self.tensor_val
+
+
+class NoopObserver(_Passing):
+    """Observe nothing.
+
+    Args:
+        dtype: what the numbers are converted to.
+        custom_op_name: kept for PyTorch's programs.
+    """
+
+    def __init__(self, dtype: Any = tangrad.float16, custom_op_name: str = "") -> None:
+        super().__init__(dtype, False)
+        self.custom_op = custom_op_name
+
+
+class ReuseInputObserver(_Passing):
+    """Say that the output has the scale of the input, as of a reshape."""
+
+    def __init__(self) -> None:
+        super().__init__(tangrad.quint8, False)
+
+
+class AffineQuantizedObserverBase(ABC, nn.Module):
+    """Base of observers that are described by granularity and mapping, for packages to derive.
+
+    Args:
+        mapping_type: how numbers are laid over the integers.
+        target_dtype: the dtype of the integers.
+        granularity: what shares one scale.
+        quant_min: the lowest integer.
+        quant_max: the highest.
+        eps: the smallest scale.
+        scale_dtype: dtype of the scales.
+        zero_point_dtype: dtype of the zero points.
+        preserve_zero: whether zero is a value exactly.
+        zero_point_domain: what zero points are.
+    """
+
+    with_args = classmethod(_with_args)
+
+    def __init__(
+        self,
+        mapping_type: MappingType,
+        target_dtype: Any,
+        granularity: Granularity,
+        quant_min: int | None = None,
+        quant_max: int | None = None,
+        eps: float | None = None,
+        scale_dtype: Any = None,
+        zero_point_dtype: Any = None,
+        preserve_zero: bool = True,
+        zero_point_domain: ZeroPointDomain | None = ZeroPointDomain.INT,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__()
+        if granularity is None:
+            raise AssertionError("granularity is None")
+        self.mapping_type = mapping_type
+        self.target_dtype = target_dtype
+        self.granularity = granularity
+        self.quant_min = quant_min
+        self.quant_max = quant_max
+        self.eps = eps
+        self.scale_dtype = scale_dtype
+        self.zero_point_dtype = zero_point_dtype
+        self.preserve_zero = preserve_zero
+        self.zero_point_domain = zero_point_domain
+        self.block_size: tuple[int, ...] | None = None
+        self.original_dtype: Any = None
+
+    @abstractmethod
+    def forward(self, input: Any) -> Any:
+        """Watch a tensor, and return it."""
+
+    @abstractmethod
+    def calculate_qparams(self) -> tuple[Any, Any]:
+        """Return scales and zero points."""
+
+
+def get_observer_state_dict(mod: Any) -> OrderedDict[str, Any]:
+    """Return the part of a model's state that its observers hold."""
+    state = mod.state_dict()
+    found: Any = OrderedDict(
+        (key, value) for key, value in state.items() if "activation_post_process" in key
+    )
+    found._metadata = state._metadata
+    return found  # type: ignore[no-any-return]
+
+
+def load_observer_state_dict(mod: Any, obs_dict: Any) -> None:
+    """Load what `get_observer_state_dict` returned into a model that is prepared alike.
+
+    Raises:
+        Exception: a statistic is missing, or stands at no observer of the model.
+    """
+    missing: list[str] = []
+    unexpected: list[str] = []
+    for name, module in mod.named_modules():
+        if is_observer(module):
+            module._load_from_state_dict(obs_dict, name + ".", {}, False, missing, unexpected, [])
+    for kind, keys in (("Missing", missing), ("Unexpected", unexpected)):
+        for key in keys:
+            if "observer" in key or "activation_post_process" in key:
+                raise Exception(f"{kind} keys for observer {key} in state_dict")
+
+
+def is_observer(module: Any) -> bool:
+    """Return whether a module observes, with or without rounding what passes."""
+    return isinstance(module, ObserverBase) or hasattr(module, "fake_quant_enabled")
+
+
+default_observer = MinMaxObserver.with_args(quant_min=0, quant_max=127)
+default_placeholder_observer = PlaceholderObserver
+default_debug_observer = RecordingObserver
+default_weight_observer = MinMaxObserver.with_args(
+    dtype=tangrad.qint8, qscheme=tangrad.per_tensor_symmetric
+)
+weight_observer_range_neg_127_to_127 = MinMaxObserver.with_args(
+    dtype=tangrad.qint8,
+    qscheme=tangrad.per_tensor_symmetric,
+    quant_min=-127,
+    quant_max=127,
+    eps=2**-12,
+)
+default_per_channel_weight_observer = PerChannelMinMaxObserver.with_args(
+    dtype=tangrad.qint8, qscheme=tangrad.per_channel_symmetric
+)
+per_channel_weight_observer_range_neg_127_to_127 = PerChannelMinMaxObserver.with_args(
+    dtype=tangrad.qint8,
+    qscheme=tangrad.per_channel_symmetric,
+    quant_min=-127,
+    quant_max=127,
+    eps=2**-12,
+)
+default_dynamic_quant_observer = PlaceholderObserver.with_args(
+    dtype=tangrad.quint8, quant_min=0, quant_max=255, is_dynamic=True
+)
+default_float_qparams_observer = PerChannelMinMaxObserver.with_args(
+    dtype=tangrad.quint8, qscheme=tangrad.per_channel_affine_float_qparams, ch_axis=0
+)
+default_float_qparams_observer_4bit = PerChannelMinMaxObserver.with_args(
+    dtype=tangrad.quint4x2, qscheme=tangrad.per_channel_affine_float_qparams, ch_axis=0
+)
+default_fixed_qparams_range_neg1to1_observer = FixedQParamsObserver.with_args(
+    scale=2.0 / 256.0, zero_point=128, dtype=tangrad.quint8, quant_min=0, quant_max=255
+)
+default_fixed_qparams_range_0to1_observer = FixedQParamsObserver.with_args(
+    scale=1.0 / 256.0, zero_point=0, dtype=tangrad.quint8, quant_min=0, quant_max=255
+)
+default_symmetric_fixed_qparams_observer = default_fixed_qparams_range_neg1to1_observer
+default_affine_fixed_qparams_observer = default_fixed_qparams_range_0to1_observer
+default_reuse_input_observer = ReuseInputObserver
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("HistogramObserver", "default_histogram_observer"):
+        from tangrad_quantization import histogram
+
+        return getattr(histogram, name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -1,0 +1,149 @@
+"""Every kernel gives the bits of the definition, on every level of instructions."""
+
+import numpy as np
+import pytest
+
+import tangrad
+from tangrad_quantization import ops
+
+kernels = pytest.importorskip("tangrad_quantization._kernels")
+on_cpu = tangrad.zeros(1)
+LEVELS = ("scalar", "avx2", "vnni")
+
+
+@pytest.fixture(params=LEVELS)
+def level(request):
+    before = kernels.level()
+    try:
+        kernels.set_level(request.param)
+    except ValueError:
+        pytest.skip(f"this machine lacks {request.param}")
+    yield request.param
+    kernels.set_level(before)
+
+
+def bytes_(rng, kind, *shape):
+    """Return bytes: random, or the extreme ones that make sums of 16 bits overflow."""
+    low, high = (0, 256) if kind == "uint8" else (-128, 128)
+    made = rng.integers(low, high, shape)
+    ends = rng.random(shape) < 0.3
+    made[ends] = rng.choice([low, high - 1], ends.sum())
+    return tangrad.from_numpy(made.astype(kind))
+
+
+def columns(rng, count, zeros):
+    scale = tangrad.from_numpy(rng.uniform(1e-6, 1e-3, count).astype("float32"))
+    bias = tangrad.from_numpy(rng.uniform(-1e4, 1e4, count).astype("float32"))
+    zero = tangrad.from_numpy(rng.integers(-9, 9, count).astype("int32")) if zeros else None
+    return zero, scale, bias
+
+
+SIZES = [(1, 4, 1), (1, 64, 64), (1, 257, 130), (3, 5, 17), (7, 36, 70), (50, 128, 33), (0, 4, 3)]
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+@pytest.mark.parametrize("size", SIZES)
+def test_products(level, size, zeros):
+    rng = np.random.default_rng(sum(size))
+    rows, depth, count = size
+    x, w = bytes_(rng, "uint8", rows, depth), bytes_(rng, "int8", count, depth)
+    zero, scale, bias = columns(rng, count, zeros)
+    sums = w.to(tangrad.int32).sum(1).to(tangrad.int32)
+    for low, high in ((0, 255), (-128, 127), (7, 200)):
+        given = (x, ops.pack(w), sums, zero, scale, bias, 131, 7, low, high)
+        assert tangrad.equal(ops.product(*given), ops._product(*given))
+
+
+def test_sums_do_not_saturate(level):
+    """255 * -128 twice is past the 16 bits in which AVX2 could add pairs of products."""
+    x = tangrad.full((2, 4096), 255, dtype=tangrad.uint8)
+    w = tangrad.full((16, 4096), -128, dtype=tangrad.int8)
+    sums = tangrad.full((16,), -128 * 4096, dtype=tangrad.int32)
+    one = tangrad.full((16,), 1e-6, dtype=tangrad.float32)
+    got = ops.product(x, ops.pack(w), sums, None, one, None, 0, 200, 0, 255)
+    assert got.unique().tolist() == [200 + round(-255 * 128 * 4096 * 1e-6)]
+
+
+@pytest.mark.parametrize("size", SIZES[1:6])
+@pytest.mark.parametrize("relu", [False, True])
+def test_dynamic_products(level, size, relu):
+    rng = np.random.default_rng(sum(size))
+    rows, depth, count = size
+    x = tangrad.from_numpy(rng.standard_normal((rows, depth)).astype("float32"))
+    w = bytes_(rng, "int8", count, depth)
+    zero, scale, bias = columns(rng, count, True)
+    sums = w.to(tangrad.int32).sum(1).to(tangrad.int32)
+    for factor in (1.0, 1e-7, 1e30, 0.0):
+        given = (x * factor, ops.pack(w), sums, zero, scale, bias, True, relu)
+        assert tangrad.equal(ops.product_dynamic(*given), ops._dynamic(*given))
+
+
+def test_dynamic_products_refuse_what_is_not_finite(level):
+    packed = ops.pack(tangrad.ones(1, 4, dtype=tangrad.int8))
+    one, sums = tangrad.ones(1), tangrad.full((1,), 4, dtype=tangrad.int32)
+    for wrong in (float("nan"), float("inf"), -float("inf")):
+        x = tangrad.tensor([[1.0, wrong, 0.0, 2.0]])
+        with pytest.raises(RuntimeError, match="NaN or infinity|not finite"):
+            ops.product_dynamic(x, packed, sums, None, one, None, True, False)
+
+
+CONVOLUTIONS = [
+    # channels, columns, groups, kernel, stride, padding, dilation
+    (3, 5, 1, (1, 3, 3), (1, 2, 1), (0, 1, 1), (1, 1, 1)),
+    (8, 70, 1, (1, 1, 1), (1, 1, 1), (0, 0, 0), (1, 1, 1)),
+    (6, 8, 2, (2, 2, 3), (1, 1, 2), (1, 0, 1), (1, 2, 1)),
+    (70, 70, 70, (1, 3, 3), (1, 1, 1), (0, 1, 1), (1, 1, 1)),
+]
+
+
+@pytest.mark.parametrize("case", CONVOLUTIONS)
+def test_convolutions(level, case):
+    channels, count, groups, kernel, stride, padding, dilation = case
+    rng = np.random.default_rng(channels)
+    depth = channels // groups * int(np.prod(kernel))
+    w = bytes_(rng, "int8", count, depth)
+    if groups == channels:
+        packed = w.t().contiguous()
+    else:
+        packed = tangrad.stack([ops.pack(part) for part in w.chunk(groups)])
+    x = bytes_(rng, "uint8", 2, 5, 6, 7, channels)
+    sums = w.to(tangrad.int32).sum(1).to(tangrad.int32)
+    _, scale, bias = columns(rng, count, False)
+    rest = (kernel, stride, padding, dilation, 128, 3, 0, 255)
+    given = (x, packed, sums, None, scale, bias, *rest)
+    assert tangrad.equal(ops.convolution(*given), ops._convolution(*given))
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+def test_element_by_element(level, kind):
+    rng = np.random.default_rng(3)
+    low, high = (0, 255) if kind == "uint8" else (-128, 127)
+    a, b = bytes_(rng, kind, 700), bytes_(rng, kind, 700)
+    for op, body in ((ops.sum_of_two, ops._sum), (ops.times, ops._times)):
+        given = (a, b, 0.03125, 3, 0.7, -5 if low else 5, 0.011, 2, low, high)
+        assert tangrad.equal(op(*given), body(*given))
+    x = tangrad.from_numpy((rng.standard_normal(900) * 300).astype("float32"))
+    x[:3] = tangrad.tensor([3e38, -3e38, 0.5])
+    levels = ops.from_float(x, 1.0, 0, low, high)
+    assert tangrad.equal(levels, ops.rounded(x, 0, low, high, levels.dtype))
+    expected = (a.to(tangrad.int32) - 3).to(tangrad.float32) * 0.3
+    assert tangrad.equal(ops.to_float(a, 0.3, 3), expected)
+    table = tangrad.arange(255, -1, -1, dtype=tangrad.int32).to(tangrad.uint8)
+    assert tangrad.equal(ops.lookup(a, table), 255 - a.view(tangrad.uint8))
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("zeros", [False, True])
+def test_weights_in_groups_agree_to_rounding(level, bits, zeros):
+    rng = np.random.default_rng(bits)
+    depth, count, group = 256, 70, 64
+    if bits == 8:
+        weight = bytes_(rng, "int8", count, depth)
+    else:
+        weight = ops.pack_halves(tangrad.from_numpy(rng.integers(0, 16, (count, depth))))
+    scales = tangrad.from_numpy(rng.uniform(0.01, 0.1, (count, depth // group)).astype("float32"))
+    zero = scales * 3 if zeros else None
+    x = tangrad.from_numpy(rng.standard_normal((3, depth)).astype("float32"))
+    got = ops.grouped_linear(x, weight, scales, zero, bits, group)
+    exact = x.double() @ ops.group_weight(weight, scales, zero, bits, group).double().t()
+    assert (got - exact).abs().max() < 2e-5 * exact.abs().max()
