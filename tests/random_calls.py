@@ -28,9 +28,9 @@ from typing import Any
 import numpy as np
 
 import tangrad
-from tangrad.ops import registry
-from tangrad.ops.samples import Sample, SampleDtype, Sampler, SampleTensor
-from tangrad.ops.schema import REQUIRED
+from tangrad.ops.definition import registry
+from tangrad.ops.definition.samples import Sample, SampleDtype, Sampler, SampleTensor
+from tangrad.ops.definition.schema import REQUIRED
 
 SECONDS_PER_CALL = 20
 # Bytes of address space: a call that asks for more gets an error, not the machine. 2^31 numbers of

@@ -9,11 +9,13 @@ careless on purpose. The text is then run by tangrad.
 
 from __future__ import annotations
 
+import importlib
 import math
 import random
 import re
 import warnings
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -67,7 +69,61 @@ def run(lines: list[str], library: Any) -> Outcome:
 
 def fresh_state(library: Any) -> dict[str, Any]:
     """Return the names that a program starts with."""
-    return {"T": library, "LOG": [], "log": recorder, "D": library.float64}
+    names = {"T": library, "LOG": [], "log": recorder, "D": library.float64}
+    return names | library_names(library)
+
+
+@cache
+def library_names(library: Any) -> dict[str, Any]:
+    """Return a library's checkpoint, and Functions that write or return what they are given."""
+    checkpoint = importlib.import_module(f"{library.__name__}.utils.checkpoint").checkpoint
+
+    class Triple(library.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.mark_dirty(x)
+            return x.mul_(3)
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            return grad * 3
+
+    class Claimed(library.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.mark_dirty(x)
+            return x
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            return grad * 5
+
+    class Same(library.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            return grad * 7
+
+    class Squared(library.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            return 2 * grad * ctx.saved_tensors[0]
+
+    return {
+        "CHECKPOINT": checkpoint,
+        "TRIPLE_": Triple.apply,
+        "CLAIM_": Claimed.apply,
+        "SAME": Same.apply,
+        "SQUARED": Squared.apply,
+    }
 
 
 def recorder(log: list[Any], mark: int, factor: float | None = None) -> Any:
@@ -107,6 +163,8 @@ class Writer:
         self.leaves: list[str] = []
         self.derivatives: set[str] = set()
         self.hooked = False
+        # Every third program differentiates often, squares, and writes what it differentiated.
+        self.often = seed % 3 == 2
 
     def write(self, steps: int) -> Program:
         """Write leaves, steps and the closing backward pass."""
@@ -161,7 +219,9 @@ class Writer:
         fitting = [
             n
             for n in self.names()
-            if self.state[n].dim() >= least and may_be_written(self.state[n])
+            if self.state[n].dim() >= least
+            and may_be_written(self.state[n])
+            and not overlaps(self.state[n])
         ]
         return self.random.choice(fitting) if fitting else None
 
@@ -236,7 +296,10 @@ class Writer:
             self.hook,
             self.backward,
             self.several_views,
+            self.call,
         )
+        if self.often:
+            kinds += (self.product,) * 3 + (self.derivative,) * 4 + (self.write_in_place,) * 2
         kind = self.random.choice(kinds)
         line = kind()
         # detach_ does nothing under torch's inference mode.
@@ -309,6 +372,46 @@ class Writer:
         if self.one_in(5):
             return f"{self.new()} = T.where({x} > {y}, {x}, {self.number()})"
         return f"{self.new()} = {x} {operator} {y}"
+
+    def product(self) -> str:
+        """Write a product whose fused derivative serves both factors."""
+        x = self.tensor()
+        y = self.partner(x)
+        choices = (f"{x} * {x}", f"{x} * {y}", f"{x}.pow(2)", f"T.addcmul({x}, {x}, {x})")
+        return f"{self.new()} = {self.random.choice((*choices, f'{x} / (2 + {x} * {x})'))}"
+
+    def derivative(self) -> str:
+        """Write a derivative that is differentiated again."""
+        x = self.tracked()
+        if x is None or self.hooked:
+            return self.product()
+        return self.gradient_of(x)
+
+    def gradient_of(self, x: str) -> str:
+        inputs = [n for n in self.names() if self.state[n].requires_grad]
+        wanted = self.random.choice(inputs if self.often and inputs else self.leaves or [x])
+        return (
+            f"{self.new()} = T.autograd.grad({x}.sum(), {wanted}, create_graph=True, "
+            "allow_unused=True)[0]"
+        )
+
+    def call(self) -> str:
+        """Write a call of a checkpointed function, or of a Function."""
+        if self.one_in(2):
+            x, y = self.tensor(), self.tensor()
+            body, given = self.random.choice(
+                (
+                    ("lambda a: (a * a).sin()", x),
+                    ("lambda a: a.sigmoid().square()", x),
+                    ("lambda a, b: a.sin() * b.square().sum()", f"{x}, {y}"),
+                    ("lambda a, b: (a * 2).mul_(3).tanh() + b.sum()", f"{x}, {y}"),
+                    ("lambda a: a.clone().narrow(-1, 0, 1).mul_(2).exp()", self.tensor(1)),
+                )
+            )
+            return f"{self.new()} = CHECKPOINT({body}, {given}, use_reentrant=False)"
+        name = self.random.choice(("TRIPLE_", "TRIPLE_", "CLAIM_", "SAME", "SQUARED"))
+        x = self.writable() if name.endswith("_") else self.tensor()
+        return self.arithmetic() if x is None else f"{self.new()} = {name}({x})"
 
     def unary(self) -> str:
         name = self.random.choice(UNARY)
@@ -483,10 +586,7 @@ class Writer:
             return self.arithmetic()
         keep = self.random.choice(("retain_graph=True", "retain_graph=True", ""))
         if self.one_in(3) and not self.hooked:
-            return (
-                f"{self.new()} = T.autograd.grad({x}.sum(), {self.random.choice(self.leaves or [x])}, create_graph=True, "
-                "allow_unused=True)[0]"
-            )
+            return self.gradient_of(x)
         return f"{x}.sum().backward({keep})"
 
     def close(self) -> None:
@@ -497,9 +597,20 @@ class Writer:
             return
         chosen = self.random.sample(candidates, min(len(candidates), self.random.randint(1, 3)))
         total = " + ".join(f"({n} * {self.number()}).sum()" for n in chosen)
-        ok = self.add(f"loss = {total}") and self.add(self.closing())
+        if self.one_in(6) and not self.hooked:
+            ok = self.add(f"loss = {total}") and self.write_a_captured_gradient(chosen[0])
+        else:
+            ok = self.add(f"loss = {total}") and self.add(self.closing())
         if ok:
             self.program.outcome = Outcome(self.state, derivatives=self.derivatives)
+
+    def write_a_captured_gradient(self, x: str) -> bool:
+        """Write in place what `grad` returned of a variable that retains its gradient too."""
+        return (
+            self.add(f"{x}.grad_fn; {x}.grad = None; {x}.retain_grad()")
+            and self.add(f"last = T.autograd.grad(loss, {x}, create_graph=True)[0]")
+            and self.add("with T.no_grad(): last.exp_()")
+        )
 
     def closing(self) -> str:
         if self.one_in(4) and self.leaves and not self.hooked:
@@ -515,6 +626,18 @@ def may_be_written(tensor: Any) -> bool:
     """Tell whether torch lets a tensor be written in place: no leaf, nor the view of one."""
     base = tensor._base if tensor._is_view() else tensor
     return not tensor.is_inference() and not (base.is_leaf and base.requires_grad)
+
+
+def overlaps(tensor: Any) -> bool:
+    """Tell whether elements of a tensor share memory: what torch writes there is undefined.
+
+    Expanded ones, which torch refuses to write, count as not overlapping.
+    """
+    steps = [(n, s) for n, s in zip(tensor.shape, tensor.stride(), strict=True) if n > 1]
+    places = {0}
+    for n, s in steps:
+        places = {place + i * s for place in places for i in range(n)}
+    return bool(tensor.numel()) and len(places) < tensor.numel() and all(s for _, s in steps)
 
 
 def share_memory(a: Any, b: Any) -> bool:

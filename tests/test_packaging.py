@@ -11,27 +11,20 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from ci.steps import read_packages
+
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
 PROJECT = tomllib.loads((ROOT / "core" / "pyproject.toml").read_text("utf-8"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-SIBLINGS = {
-    tomllib.loads(path.read_text("utf-8"))["project"]["name"]
-    for pattern in ("core", "backend_*", "quantization", "plugins/*")
-    for path in ROOT.glob(f"{pattern}/pyproject.toml")
-}
+SIBLINGS = set(read_packages())
 
 
 def requirements(extra: str) -> list[Requirement]:
     return [Requirement(line) for line in EXTRAS[extra]]
 
 
-def complete_extras() -> list[str]:
-    """Return the extras, the empty one first, whose packages all stand in this repository."""
-    return ["", *(e for e in EXTRAS if all(r.name in SIBLINGS for r in requirements(e)))]
-
-
-@pytest.mark.parametrize("extra", complete_extras())
+@pytest.mark.parametrize("extra", ["", *EXTRAS])
 def test_an_extra_resolves_from_the_wheelhouse(extra: str) -> None:
     if not list(DIST.glob("tangrad-*.whl")):
         pytest.skip("no wheelhouse: python build_wheelhouse.py makes it")
@@ -67,6 +60,12 @@ def test_all_means_every_extra() -> None:
     assert {r.name for r in requirements("all")} == single
 
 
-def test_only_the_cuda_extra_needs_pycuda() -> None:
+def test_every_package_has_an_extra_and_extras_name_no_other() -> None:
+    named = {requirement.name for extra in EXTRAS for requirement in requirements(extra)}
+    # An emulator stands in for hardware in the tests of its device.
+    assert named == {name for name in SIBLINGS - {"tangrad"} if not name.endswith("-emulator")}
+
+
+def test_what_installs_anywhere_asks_for_no_pycuda() -> None:
     asking = {extra for extra in EXTRAS if any("pycuda" in r.extras for r in requirements(extra))}
-    assert asking == {"cuda"}
+    assert asking <= {"cuda"}

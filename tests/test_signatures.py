@@ -17,8 +17,8 @@ import pytest
 import torch
 
 import tangrad
-from tangrad.ops import registry
-from tangrad.ops.schema import KEYWORD_ALIASES, REQUIRED
+from tangrad.ops.definition import registry
+from tangrad.ops.definition.schema import KEYWORD_ALIASES, REQUIRED
 from tangrad.tensor import protocol
 
 STUBS = Path(torch.__file__).parent / "_C"

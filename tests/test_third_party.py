@@ -21,7 +21,11 @@ import pytest
 import tangrad
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
-FOLDERS = {"tangrad-disk": "third_party_device", "tangrad-snake": "third_party_op"}
+FOLDERS = {
+    "tangrad-diagonal": "third_party_layout",
+    "tangrad-disk": "third_party_device",
+    "tangrad-snake": "third_party_op",
+}
 LONGEST_DEVICE = 60
 KIT = "tangrad_testing.plugin"
 
@@ -211,6 +215,7 @@ def test_a_network_with_an_installed_op_trains_on_an_installed_device(
     [
         ("third_party_device", ["add_plain", "mm", "sum", "exp", "transpose"]),
         ("third_party_op", []),
+        ("third_party_layout", []),
     ],
 )
 def test_the_own_tests_of_a_package_pass(

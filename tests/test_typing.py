@@ -81,6 +81,33 @@ def test_stubs_hold_together(site: Path) -> None:
     assert rest == {}
 
 
+PLUGIN_STUBS = sorted(ROOT.glob("plugins/*/src/tangrad/**/*.pyi"))
+
+
+@pytest.mark.parametrize("stub", PLUGIN_STUBS, ids=lambda path: path.stem)
+def test_what_a_package_shows_below_tangrad_is_seen_with_its_names(
+    site: Path, tmp_path: Path, stub: Path
+) -> None:
+    source = next(folder for folder in stub.parents if folder.name == "src")
+    shutil.copytree(site / "tangrad", tmp_path / "tangrad")
+    shutil.copytree(source, tmp_path, dirs_exist_ok=True)
+    shown = ".".join(stub.relative_to(source).with_suffix("").parts)
+    own = next(path.name for path in source.iterdir() if path.name.startswith("tangrad_"))
+    public = pytest.importorskip(own, reason="the package is not installed")
+    names = [
+        name
+        for name in getattr(public, "__all__", vars(public))
+        if name[0] != "_" and name != "annotations" and not inspect.ismodule(vars(public)[name])
+    ]
+    lines = [f"import {shown}", *(f"{shown}.{name}" for name in names), f"{shown}.nonsense"]
+    program = tmp_path / "program.py"
+    program.write_text("\n".join(lines), "utf-8")
+    found = complaints(tmp_path, program)
+    told = {place: text for place, text in found.items() if place.startswith("program.py")}
+    assert set(told) == {f"program.py:{len(lines)}"}, found
+    assert "nonsense" in told[f"program.py:{len(lines)}"][0]
+
+
 def names_in(stub: Path, within: str | None = None) -> set[str]:
     body = ast.parse(stub.read_text("utf-8")).body
     if within is not None:

@@ -1,13 +1,17 @@
-"""The wheelhouse rebuilds what changed and nothing else."""
+"""The wheelhouse rebuilds what changed and nothing else, for this machine or for all."""
 
 from __future__ import annotations
 
 import importlib.util
+import os
 from pathlib import Path
 
 import pytest
 
+from backend_cpu.render import levels
+
 ROOT = Path(__file__).resolve().parents[1]
+PROJECT = '[project]\nname = "{}"\ndependencies = []\n[build-system]\nrequires = [{}]\n'
 
 
 @pytest.fixture
@@ -18,61 +22,136 @@ def wheelhouse(tmp_path, monkeypatch):
     spec.loader.exec_module(module)
     monkeypatch.setattr(module, "ROOT", tmp_path)
     monkeypatch.setattr(module, "DIST", tmp_path / "dist")
+    monkeypatch.setattr(module, "CORE", tmp_path / "core")
     module.DIST.mkdir()
-    module.built = []
+    module.built, module.piped = [], []
 
-    def build_wheel(package: Path, jobs: int) -> Path:
+    def build_wheel(package: Path, jobs: int, tools: Path) -> Path:
         module.built.append(package.name)
-        folder = module.DIST / ".building"
+        folder = module.DIST / f".building-{package.name}"
         folder.mkdir()
         wheel = folder / f"{package.name}-0.1.0-py3-none-any.whl"
         wheel.write_text("")
         return wheel
 
     monkeypatch.setattr(module, "_build_wheel", build_wheel)
+    monkeypatch.setattr(module, "_pip", lambda *arguments: module.piped.append(arguments))
     return module
 
 
-@pytest.fixture
-def package(tmp_path) -> Path:
-    folder = tmp_path / "thing"
+def make_package(folder: Path, name: str, requires: str = "", table: str = "") -> Path:
     (folder / "src").mkdir(parents=True)
-    (folder / "pyproject.toml").write_text('[project]\nname = "thing"')
+    (folder / "pyproject.toml").write_text(PROJECT.format(name, requires) + table)
     (folder / "src" / "thing.py").write_text("value = 1")
     return folder
 
 
-def test_an_unchanged_package_keeps_its_wheel(wheelhouse, package) -> None:
-    assert wheelhouse.build(package, 1) == wheelhouse.build(package, 1)
-    assert wheelhouse.built == ["thing"]
+@pytest.fixture
+def house(tmp_path) -> dict[str, Path]:
+    """A core, a package that compiles against it, and one that does not."""
+    return {
+        "core": make_package(tmp_path / "core", "tangrad", '"setuptools"'),
+        "backend_x": make_package(tmp_path / "backend_x", "tangrad-x", '"tangrad~=0.1.0"'),
+        "leaf": make_package(tmp_path / "plugins" / "leaf", "tangrad-leaf", '"setuptools"'),
+    }
+
+
+def test_unchanged_packages_keep_their_wheels(wheelhouse, house) -> None:
+    wheelhouse.build_all(1)
+    assert sorted(wheelhouse.built) == ["backend_x", "core", "leaf"]
+    wheelhouse.build_all(1)
+    assert len(wheelhouse.built) == 3
 
 
 @pytest.mark.parametrize("changed", ["src/thing.py", "pyproject.toml", "src/new.pxi"])
-def test_a_changed_source_rebuilds_the_package(wheelhouse, package, changed) -> None:
-    wheelhouse.build(package, 1)
-    with (package / changed).open("a") as file:
+def test_a_changed_source_rebuilds_its_package(wheelhouse, house, changed) -> None:
+    wheelhouse.build_all(1)
+    with (house["leaf"] / changed).open("a") as file:
         file.write("\n# changed")
-    wheelhouse.build(package, 1)
-    assert wheelhouse.built == ["thing", "thing"]
+    wheelhouse.built.clear()
+    wheelhouse.build_all(1)
+    assert wheelhouse.built == ["leaf"]
 
 
 @pytest.mark.parametrize("ignored", ["tests/test_thing.py", "build/lib/thing.py", "src/_index.py"])
-def test_what_does_not_enter_the_wheel_rebuilds_nothing(wheelhouse, package, ignored) -> None:
-    wheelhouse.build(package, 1)
-    (package / ignored).parent.mkdir(parents=True, exist_ok=True)
-    (package / ignored).write_text("value = 2")
-    wheelhouse.build(package, 1)
-    assert wheelhouse.built == ["thing"]
+def test_what_does_not_enter_the_wheel_rebuilds_nothing(wheelhouse, house, ignored) -> None:
+    wheelhouse.build_all(1)
+    path = house["leaf"] / ignored
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("value = 2")
+    wheelhouse.build_all(1)
+    assert len(wheelhouse.built) == 3
 
 
-def test_a_package_follows_what_it_compiles_against(wheelhouse, package) -> None:
-    wheelhouse.build(package, 1, depends="core before")
-    wheelhouse.build(package, 1, depends="core after")
-    assert wheelhouse.built == ["thing", "thing"]
+def test_only_what_compiles_against_the_core_follows_it(wheelhouse, house) -> None:
+    wheelhouse.build_all(1)
+    (house["core"] / "src" / "thing.py").write_text("value = 2")
+    wheelhouse.built.clear()
+    wheelhouse.build_all(1)
+    assert wheelhouse.built == ["core", "backend_x"]
 
 
-def test_a_lost_wheel_is_built_again(wheelhouse, package) -> None:
-    wheelhouse.build(package, 1)
-    next(wheelhouse.DIST.glob("*.whl")).unlink()
-    wheelhouse.build(package, 1)
-    assert wheelhouse.built == ["thing", "thing"]
+def test_a_package_inside_another_is_one_of_its_own(wheelhouse, house) -> None:
+    inner = make_package(house["backend_x"] / "emulator", "tangrad-x-emulator", '"setuptools"')
+    wheelhouse.build_all(1)
+    (inner / "src" / "thing.py").write_text("value = 2")
+    wheelhouse.built.clear()
+    wheelhouse.build_all(1)
+    assert wheelhouse.built == ["emulator"]
+
+
+def test_a_lost_wheel_is_built_again(wheelhouse, house) -> None:
+    wheelhouse.build_all(1)
+    next(wheelhouse.DIST.glob("leaf*.whl")).unlink()
+    wheelhouse.built.clear()
+    wheelhouse.build_all(1)
+    assert wheelhouse.built == ["leaf"]
+
+
+def test_a_variable_that_a_package_names_is_part_of_its_digest(
+    wheelhouse, tmp_path, monkeypatch
+) -> None:
+    table = '[tool.tangrad.build]\nvariables = ["TANGRAD_LEVELS"]'
+    minding = make_package(tmp_path / "a", "a", table=table)
+    other = make_package(tmp_path / "b", "b")
+    digests = []
+    for value in ("avx2", "avx512"):
+        monkeypatch.setenv("TANGRAD_LEVELS", value)
+        digests.append((wheelhouse.digest_of(minding), wheelhouse.digest_of(other)))
+    assert digests[0][0] != digests[1][0]
+    assert digests[0][1] == digests[1][1]
+
+
+@pytest.mark.parametrize(
+    ("portable", "asked", "built"),
+    [
+        (False, None, levels.of_this_machine()),
+        (False, "avx2", "avx2"),
+        (True, None, None),
+        (True, "avx2", None),
+    ],
+)
+def test_kernels_are_built_for_this_machine_unless_they_are_to_be_portable(
+    wheelhouse, monkeypatch, portable, asked, built
+) -> None:
+    monkeypatch.setenv("TANGRAD_LEVELS", asked or "")
+    if asked is None:
+        monkeypatch.delenv("TANGRAD_LEVELS")
+    wheelhouse.choose_levels(portable)
+    assert os.environ.get("TANGRAD_LEVELS") == built
+
+
+V3 = "sse4_2 avx avx2 bmi1 bmi2 f16c fma abm movbe"
+V4 = f"{V3} avx512f avx512bw avx512cd avx512dq avx512vl"
+
+
+@pytest.mark.skipif(levels.platform.machine() != "x86_64", reason="the levels are x86-64's")
+@pytest.mark.parametrize(
+    ("flags", "best"),
+    [("sse2", "baseline"), (V3, "avx2"), (V4, "avx512"), (V4.replace("fma", ""), "baseline")],
+)
+def test_the_level_is_the_best_whose_instructions_are_all_there(tmp_path, flags, best) -> None:
+    cpuinfo = tmp_path / "cpuinfo"
+    cpuinfo.write_text(f"processor : 0\nflags\t\t: {flags}\n\nprocessor : 1\n")
+    assert levels.of_this_machine(cpuinfo) == best
+    assert levels.of_this_machine(tmp_path / "missing") == "baseline"

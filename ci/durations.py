@@ -1,0 +1,72 @@
+"""How long tests take, by file: `durations.json`, written by a run with ``--record``."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+FILE = Path(__file__).with_name("durations.json")
+#: No machine is believed to be faster than the recorded one, nor slower than by this factor.
+SLOWEST = 3.0
+
+
+def file_of(test: str) -> str:
+    """Return the file in a test's name."""
+    return test.partition("::")[0]
+
+
+def expected_seconds(tests: Sequence[str]) -> dict[str, float]:
+    """Return how long each test takes; of an unknown file, as long as the average test."""
+    recorded = _read()
+    return {test: recorded["files"].get(file_of(test), recorded["usual"]) for test in tests}
+
+
+def record(reports: Iterable[dict[str, Any]]) -> None:
+    """Keep the mean duration of each file's tests, in the step where it is the longest.
+
+    Args:
+        reports: what `sampling.Account` wrote in each step.
+    """
+    known = _read()["files"]
+    means: dict[str, float] = {}
+    all_seconds, all_tests = 0.0, 0
+    for report in reports:
+        for file, (seconds, tests) in report["files"].items():
+            means[file] = max(means.get(file, 0.0), seconds / tests)
+            all_seconds, all_tests = all_seconds + seconds, all_tests + tests
+    here = {file: mean for file, mean in known.items() if (FILE.parents[1] / file).exists()}
+    merged = here | means
+    content = {
+        "calibration": round(measure(), 4),
+        "usual": round(all_seconds / max(all_tests, 1), 4),
+        "files": {file: round(merged[file], 4) for file in sorted(merged)},
+    }
+    FILE.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
+
+
+def slowness() -> float:
+    """Return how many times as long this machine takes as the one that durations come from."""
+    return min(max(measure() / _read()["calibration"], 1.0), SLOWEST)
+
+
+def measure() -> float:
+    """Return the seconds of a fixed piece of Python: the least of some tries."""
+    return min(_once() for _ in range(15))
+
+
+def _once() -> float:
+    started = time.perf_counter()
+    counts: dict[str, int] = {}
+    for number in range(100_000):
+        key = f"test_{number % 997}"
+        counts[key] = counts.get(key, 0) + len(key)
+    sorted(counts.items(), key=lambda item: (item[1], item[0]))
+    return time.perf_counter() - started
+
+
+def _read() -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(FILE.read_text("utf-8"))
+    return content

@@ -1,0 +1,168 @@
+"""What continuous integration proves: every combination has its step, and all fit into the time."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ci import running, steps
+from ci.sampling import fitting
+from ci.steps import Package, Step, closure, combine, plan, read_packages
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def package(name: str, *siblings: str, minutes: float = 1.0) -> Package:
+    tests = (Path("plugins") / name / "tests",)
+    return Package(name, tests[0].parent, siblings, (), tests, (), minutes, 0.5, minutes)
+
+
+@pytest.fixture
+def house() -> dict[str, Package]:
+    names = ("tangrad", "tangrad-cpu", "tangrad-a", "tangrad-b", "tangrad-testing")
+    return {**{n: package(n) for n in names}, "tangrad-c": package("tangrad-c", "tangrad-a")}
+
+
+def test_the_steps_of_this_repository_fit_into_the_time() -> None:
+    planned = plan(read_packages(), "a commit")
+    assert round(steps.total_minutes(planned), 6) <= steps.LIMIT, (
+        "the packages' minutes are too many: take some from [tool.tangrad.ci] of a pyproject.toml\n"
+        + "\n".join(f"{step.minutes:6.2f} {step.name}" for step in planned)
+    )
+    assert all(running.seconds_of_tests(step, 1.0) > 0 for step in planned)
+
+
+def test_every_package_with_tests_is_proved() -> None:
+    tested = {name for name, package in read_packages().items() if package.tests}
+    proved = {name for step in plan(read_packages(), "") for name in step.packages}
+    assert tested <= proved
+
+
+def test_each_package_runs_alone_with_the_cpu_and_beside_all_others(house) -> None:
+    names = [step.name for step in plan(house, "a commit")]
+    assert names[:6] == ["core", "cpu", "a", "b", "testing", "c"]
+    assert names[6:9] == ["a + cpu", "b + cpu", "c + cpu"]
+    assert names[9] == "all together"
+    assert len(names) == 11
+
+
+def test_a_large_suite_gives_way_to_packages_that_come_later(house) -> None:
+    house["tangrad"] = replace(house["tangrad"], minutes=12.0, least_minutes=6.0)
+    assert plan(house, "")[0].minutes == 12.0
+    house["tangrad-d"] = package("tangrad-d", minutes=14.0)
+    planned = plan(house, "")
+    assert 6.0 < planned[0].minutes < 12.0
+    assert steps.total_minutes(planned) == pytest.approx(steps.LIMIT)
+    house["tangrad-e"] = package("tangrad-e", minutes=30.0)
+    planned = plan(house, "")
+    assert planned[0].minutes == 6.0
+    assert steps.total_minutes(planned) > steps.LIMIT
+
+
+def test_the_commit_chooses_the_pair(house) -> None:
+    pairs = {plan(house, str(commit))[-1].name for commit in range(50)}
+    assert pairs == {"a + b", "a + c", "b + c"}
+    assert plan(house, "one") == plan(house, "one")
+
+
+def test_a_step_installs_what_its_package_needs_and_nothing_else(house) -> None:
+    assert closure(house, ["tangrad-c"]) == ("tangrad", "tangrad-a", "tangrad-testing", "tangrad-c")
+    assert closure(house, ["tangrad-b"]) == ("tangrad", "tangrad-b", "tangrad-testing")
+
+
+def test_beside_the_cpu_the_other_package_s_tests_run(house) -> None:
+    step = combine(house, ["tangrad-a", "tangrad-cpu"])
+    assert step.tests == (Path("plugins/tangrad-a/tests"),)
+    assert "tangrad-cpu" in step.packages
+
+
+def test_a_package_that_needs_a_missing_one_is_refused(house) -> None:
+    house["tangrad-d"] = package("tangrad-d", "tangrad-missing")
+    with pytest.raises(ValueError, match="need tangrad-missing"):
+        plan(house, "")
+
+
+def test_a_package_s_row_is_read_from_its_pyproject(tmp_path) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "pyproject.toml").write_text(
+        """
+        [project]
+        name = "tangrad-thing"
+        dependencies = ["tangrad~=0.1.0", "rich>=13"]
+        [tool.tangrad.ci]
+        minutes = 1.5
+        minutes-with-cpu = 0.75
+        requirements = ["onnx>=1.17", "tangrad-other"]
+        arguments = ["--tangrad-device=thing"]
+        """
+    )
+    read = steps.read_package(tmp_path)
+    assert (read.minutes, read.minutes_with_cpu) == (1.5, 0.75)
+    assert read.siblings == ("tangrad", "tangrad-other")
+    assert read.requirements == ("rich>=13", "onnx>=1.17")
+    assert read.tests == (tmp_path / "tests",)
+    assert read.arguments == ("--tangrad-device=thing",)
+
+
+def test_an_unknown_key_of_a_row_is_refused(tmp_path) -> None:
+    text = '[project]\nname = "tangrad-thing"\n[tool.tangrad.ci]\nminute = 2'
+    (tmp_path / "pyproject.toml").write_text(text)
+    with pytest.raises(ValueError, match="knows no minute"):
+        steps.read_package(tmp_path)
+
+
+NAMES = [f"tests/test_a.py::test_{number}" for number in range(200)]
+
+
+def test_all_tests_run_if_they_fit() -> None:
+    assert fitting(NAMES, dict.fromkeys(NAMES, 0.5), 100.0) == set(NAMES)
+
+
+def test_what_is_chosen_fills_the_time_and_differs_from_step_to_step() -> None:
+    expected = dict.fromkeys(NAMES, 0.5)
+    chosen = fitting(NAMES, expected, 30.0, "core")
+    assert len(chosen) == 60
+    assert chosen == fitting(NAMES[::-1], expected, 30.0, "core")
+    assert chosen != fitting(NAMES, expected, 30.0, "cpu")
+
+
+def test_one_test_runs_however_short_the_time_is() -> None:
+    assert len(fitting(NAMES, dict.fromkeys(NAMES, 0.5), 0.0)) == 1
+
+
+def test_a_command_that_hangs_is_ended_with_what_it_started(tmp_path) -> None:
+    mark = tmp_path / "child"
+    code = (
+        "import subprocess, sys, time;"
+        f"c = subprocess.Popen(['sleep', '600']); open({str(mark)!r}, 'w').write(str(c.pid));"
+        "time.sleep(600)"
+    )
+    assert running.run_within([sys.executable, "-c", code], 3.0) is None
+    time.sleep(0.1)
+    assert not is_running(int(mark.read_text()))
+
+
+def is_running(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z" and os.path.exists(f"/proc/{process}")
+
+
+def test_the_end_tells_every_failure(capsys) -> None:
+    step = Step("a + cpu", (), (), (), 1.0, 1.0)
+    good = running.Outcome(step, 30.0, "", {"passed": 5, "failed": [], "skipped": 1})
+    bad = running.Outcome(step, 60.0, "tests failed", {"passed": 2, "failed": ["t.py::test_x"]})
+    hung = running.Outcome(step, 180.0, "stopped after 3.0 minutes")
+    assert running.tell([good])
+    assert not running.tell([good, bad, hung])
+    text = capsys.readouterr().out
+    assert "FAILED t.py::test_x" in text
+    assert "stopped after 3.0 minutes" in text
+    assert text.rstrip().endswith("total: 7 passed, 2 failed, 1 skipped")
