@@ -152,6 +152,7 @@ include "native/dlpack.pxi"
 include "native/methods.pxi"
 include "native/indexing.pxi"
 include "native/modes.pxi"
+include "native/processor.pxi"
 include "native/swap.pxi"
 include "native/abi.pxi"
 

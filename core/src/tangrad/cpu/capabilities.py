@@ -1,4 +1,4 @@
-"""What the host's processor can do, as Linux tells it."""
+"""What the host's processor can do: as Linux tells it, else as the processor itself does."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+
+from tangrad import _C
 
 # PyTorch's names, and Linux's where they differ.
 _X86 = dict.fromkeys(
@@ -21,6 +23,16 @@ _X86.update({f"avx512_{part}": f"avx512{part}" for part in "f cd dq bw vl ifma v
 _ARM = dict.fromkeys("bf16 i8mm sve sve2 sme sme2 atomics crc32 aes sha1 sha2 pmull".split())
 _ARM.update(neon="asimd", fp16_arith="asimdhp", dot="asimddp", fhm="asimdfhm", rdm="asimdrdm")
 _ARM.update(sve_bf16="svebf16")
+# Of CPUID's leaf 7, subleaf 1: register, bit, and the feature without whose registers it is of no
+# use. Linux lists these late or not at all (Intel, Architecture Instruction Set Extensions).
+_EAX, _EDX = 0, 3
+_UNLISTED = {
+    "amx_fp16": (_EAX, 21, "amx_tile"),
+    "avx_vnni_int8": (_EDX, 4, "avx2"),
+    "avx_ne_convert": (_EDX, 5, "avx2"),
+    "avx_vnni_int16": (_EDX, 10, "avx2"),
+}
+_AVX10 = (_EDX, 19, "avx512_f")
 _NAMES = {"x86_64": _X86, "AMD64": _X86, "aarch64": _ARM, "arm64": _ARM}
 
 _found: Mapping[str, Any] | None = None
@@ -64,12 +76,27 @@ def _of_cpuinfo(told: str, names: Mapping[str, str | None]) -> dict[str, Any]:
     first = processors[0]
     flags = set((first.get("flags") or first.get("Features") or "").split())
     found: dict[str, Any] = {name: (theirs or name) in flags for name, theirs in names.items()}
+    if names is _X86:
+        found.update(_of_cpuid(found))
     if "model name" in first:
         found["cpu_name"] = first["model name"]
     if "core id" in first:
         cores = {(p.get("physical id"), p.get("core id")) for p in processors}
         found["num_physical_cores"] = len(cores)
         found["num_sockets"] = len({p.get("physical id") for p in processors})
+    return found
+
+
+def _of_cpuid(listed: Mapping[str, bool]) -> dict[str, bool]:
+    """Return the features that CPUID tells beyond those that Linux lists."""
+    registers = _C.cpuid(7, 1)
+
+    def has(register: int, bit: int, needed: str) -> bool:
+        return bool(registers[register] >> bit & 1) and listed[needed]
+
+    found = {name: listed[name] or has(*place) for name, place in _UNLISTED.items()}
+    version = _C.cpuid(0x24)[1] & 0xFF if has(*_AVX10) else 0
+    found.update({f"avx10_{n}": listed[f"avx10_{n}"] or version >= n for n in (1, 2)})
     return found
 
 
