@@ -29,7 +29,9 @@ from build_wheelhouse import ROOT, package_folders
 #: What all steps may take together, on two cores.
 LIMIT = 38.0
 #: The requirements of all tests and the wheels; every package installed together; one pair.
-SETUP, TOGETHER, PAIR = 6.0, 1.5, 0.75
+SETUP, TOGETHER, PAIR = 6.0, 3.0, 0.75
+#: Seconds of a step in which wheels are installed and tests are collected; so of all tests.
+OVERHEAD, OVERHEAD_OF_ALL = 15.0, 90.0
 #: What people get who ask for one combination: all its tests.
 UNLIMITED = 24 * 60.0
 
@@ -72,7 +74,10 @@ class Package:
 
 @dataclass(frozen=True)
 class Step:
-    """Name one combination of packages, the tests that it has to pass, and its minutes."""
+    """Name one combination of packages, the tests that it has to pass, and its minutes.
+
+    Of these, `overhead` seconds pass while no test runs.
+    """
 
     name: str
     packages: tuple[str, ...]
@@ -80,6 +85,7 @@ class Step:
     arguments: tuple[str, ...]
     minutes: float
     least_minutes: float
+    overhead: float = OVERHEAD
 
 
 def read_package(folder: Path) -> Package:
@@ -194,7 +200,7 @@ def combine(
 
 def _of_all(packages: dict[str, Package], tested: Sequence[Package]) -> Step:
     tests = tuple(dict.fromkeys(path for package in tested for path in package.tests))
-    return Step("all together", tuple(packages), tests, (), TOGETHER, TOGETHER)
+    return Step("all together", tuple(packages), tests, (), TOGETHER, TOGETHER, OVERHEAD_OF_ALL)
 
 
 def closure(packages: dict[str, Package], names: Iterable[str]) -> tuple[str, ...]:
