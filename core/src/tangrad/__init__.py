@@ -177,6 +177,7 @@ _LAZY = {
         ),
         "compat.functions",
     ),
+    "StorageBase": "tensor.storages",
     "TypedStorage": "tensor.storages",
     **dict.fromkeys(
         (

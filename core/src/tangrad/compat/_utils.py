@@ -16,6 +16,21 @@ from tangrad.nn.parameter import Parameter
 __name__ = "tangrad._utils"  # where PyTorch has it, which pickles say
 
 
+def _get_device_module(device_type: str) -> Any:
+    """Return the module of a type of device, such as `tangrad.cuda`.
+
+    Raises:
+        RuntimeError: there is none.
+    """
+    module = getattr(tangrad, device_type, None)
+    if module is None:
+        raise RuntimeError(
+            f"Device '{device_type}' does not have a corresponding module registered as "
+            f"'torch.{device_type}'."
+        )
+    return module
+
+
 def _flatten_dense_tensors(tensors: Sequence[Any]) -> Any:
     """Return the elements of tensors of one dtype one after the other, in one dimension."""
     if not tensors:

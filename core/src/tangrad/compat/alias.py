@@ -45,11 +45,16 @@ def version() -> str:
     return str(tangrad.__version__)
 
 
+# Small packages that PyTorch brings along, and that libraries import without asking for them.
+BROUGHT_ALONG = ("filelock", "fsspec", "jinja2", "typing-extensions")
+
+
 def metadata_text(name: str) -> str:
     """Return the metadata of the distribution that the alias shows."""
+    required = "".join(f"Requires-Dist: {other}\n" for other in ("tangrad", *BROUGHT_ALONG))
     return (
         f"Metadata-Version: 2.1\nName: {name}\nVersion: {version()}\n"
-        f"Summary: tangrad under the name {name}\nRequires-Dist: tangrad\n"
+        f"Summary: tangrad under the name {name}\n{required}"
     )
 
 

@@ -97,6 +97,13 @@ def _transforms_active() -> bool:
     return bool(current().levels)
 
 
+def _function_modes() -> int:
+    """Return how many modes of `__torch_function__` are active in this thread."""
+    from tangrad.dispatch.stack import current
+
+    return len(current().function_modes)
+
+
 def _is_batched(t: Any) -> bool:
     """Return whether a tensor stands for a batch of them inside `vmap`."""
     from tangrad.dispatch.batching import BatchLevel
@@ -124,4 +131,6 @@ def show(compiled: ModuleType) -> None:
         _are_functorch_transforms_active=_transforms_active,
         _get_accelerator=lambda: tangrad.accelerator.current_accelerator() or tangrad.device("cpu"),
         _is_alias_of=_is_alias_of,
+        _is_torch_function_mode_enabled=lambda: bool(_function_modes()),
+        _len_torch_function_stack=_function_modes,
     )

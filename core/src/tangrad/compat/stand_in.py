@@ -16,7 +16,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any, Final, Optional, Union
 
 STOOD_IN_FOR = "torch"
-TRANSFORMS = "functorch"  # PyTorch's other top-level package: what `func` has
+TRANSFORMS = "functorch"  # PyTorch's other top-level package
 OURS = __name__.partition(".")[0]
 
 
@@ -132,7 +132,7 @@ class Finder:
         """
         top, _, rest = fullname.partition(".")
         if top == TRANSFORMS:
-            rest = f"func.{rest}" if rest else "func"
+            rest = f"func.{rest}" if rest else "compat.functorch"
         elif top != STOOD_IN_FOR:
             return None
         private = PRIVATE.get(rest)

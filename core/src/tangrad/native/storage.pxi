@@ -436,6 +436,12 @@ cdef class UntypedStorage:
         from tangrad.tensor.storages import fill_new
         fill_new(self, data, device)
 
+    @staticmethod
+    def from_file(filename, shared=False, nbytes=0):
+        """Return a storage whose memory is a file's; see `tangrad.from_file`."""
+        from tangrad.tensor.storages import map_file
+        return map_file(filename, shared, nbytes)
+
     @property
     def device(self):
         return placed(self).dev.device

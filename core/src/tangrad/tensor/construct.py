@@ -86,10 +86,11 @@ def asarray(
     """Return an object as a tensor, sharing its memory if that is possible and not forbidden.
 
     Args:
-        obj: a tensor, a NumPy array, an object with DLPack or the buffer protocol, a number or
-            nested sequences.
+        obj: a tensor, a NumPy array, an object with DLPack or the buffer protocol, a storage, a
+            number or nested sequences.
         dtype: of the result; that of the object if None. An object that has only the buffer
-            protocol is read as elements of this dtype (the default dtype if None).
+            protocol is read as elements of this dtype (the default dtype if None), and so is an
+            untyped storage (uint8 if None).
         device: of the result.
         copy: True always copies, False never does, None as needed.
         requires_grad: record operations on the result; False detaches a tensor from its history.
@@ -122,6 +123,8 @@ def _shared(obj: Any, dtype: Any) -> Any:
     """Return a tensor on the object's own memory, or None if it has none to share."""
     if _is_tensor(obj):
         return obj
+    if isinstance(obj, _C.UntypedStorage):
+        return _on_storage(obj, _C.dtype_by_name("uint8") if dtype is None else dtype)
     if type(obj).__name__ == "PyCapsule":
         return from_dlpack(obj)
     if exchange.is_ndarray(obj):
@@ -133,6 +136,12 @@ def _shared(obj: Any, dtype: Any) -> Any:
     if not exchange.has_buffer(obj):
         return None
     return frombuffer(obj, dtype=_default_dtype() if dtype is None else dtype)
+
+
+def _on_storage(storage: Any, dtype: Any) -> Any:
+    """Return the vector of a storage's bytes, read as elements of a dtype."""
+    count = storage.nbytes() // dtype.itemsize
+    return _C.set_storage(_C.empty((0,), dtype, storage.device), storage, 0, (count,), (1,))
 
 
 def _is_tensor(obj: Any) -> bool:

@@ -7,8 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from tangrad import _C
+
+# PyTorch's base of all untyped storages: there is one class of them here.
+StorageBase = _C.UntypedStorage
 
 
 def _tensor_of(storage: Any, dtype: Any) -> Any:
@@ -39,16 +43,62 @@ def fill_new(storage: Any, data: Any, device: Any) -> None:
         _bytes_of(storage).copy_(tensor(list(data), dtype=byte))
 
 
+# {storage: path} of those that `from_file` made and that share their memory with the file.
+_files: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+
+
+def map_file(filename: Any, shared: bool, nbytes: int) -> Any:
+    """Return a storage whose memory is a file's (`UntypedStorage.from_file`).
+
+    Args:
+        filename: path of the file.
+        shared: whether what is written to the storage is written to the file, which is then made
+            or made longer where it is too short.
+        nbytes: how much of it.
+
+    Raises:
+        RuntimeError: the file cannot be opened or is too short.
+    """
+    from tangrad.tensor.exchange import from_file
+
+    byte = _C.dtype_by_name("uint8")
+    mapped = from_file(filename, shared=shared, size=nbytes, dtype=byte)
+    if not nbytes:
+        return mapped.clone().untyped_storage()
+    made = mapped.untyped_storage()
+    if shared:
+        _files[made] = str(filename)
+    return made
+
+
 def read_bytes(storage: Any, place: Any) -> Any:
-    """Return one byte, or a storage of those of a slice, sharing the memory where steps are one.
+    """Return one byte, or a storage of those of a slice, which shares the memory of the host.
 
     Raises:
         IndexError: the place is outside of the storage.
         TypeError: it is neither an int nor a slice.
+        RuntimeError: the step of the slice is not 1.
     """
     if isinstance(place, slice):
-        return _bytes_of(storage)[place].clone().untyped_storage()
+        return _part(storage, place)
     return _bytes_of(storage)[_checked(storage.nbytes(), place)].item()
+
+
+def _part(storage: Any, place: slice) -> Any:
+    from tangrad.tensor.shared import on_host
+
+    start, stop, step = place.indices(storage.nbytes())
+    if step != 1:
+        raise RuntimeError(
+            f"Trying to slice with a step of {step}, but only a step of 1 is supported"
+        )
+    count = max(stop - start, 0)
+    if not (count and on_host(storage)):
+        return _bytes_of(storage)[start : start + count].clone().untyped_storage()
+    address = storage.data_ptr() + start
+    byte = _C.dtype_by_name("uint8")
+    seen = _C.tensor_from_pointer(address, count, storage, byte, (count,), (1,), 0, storage.device)
+    return seen.untyped_storage()
 
 
 def write_bytes(storage: Any, place: Any, value: Any) -> None:
@@ -164,7 +214,7 @@ def storage_attribute(storage: Any, name: str) -> Any:
     if name in ("is_sparse", "is_sparse_csr", "is_cuda", "is_hpu"):
         return name == f"is_{storage.device.type}"
     if name == "filename":
-        return None
+        return _files.get(storage)
     if name == "_cdata":  # what tells whether two storages are one
         return id(storage)
     raise AttributeError(f"'UntypedStorage' object has no attribute '{name}'")
@@ -229,7 +279,23 @@ class TypedStorage:
         return flag
 
     is_sparse = False
-    filename = None
+
+    @property
+    def filename(self) -> str | None:
+        """Return the path of the file whose memory this is and that sees what is written."""
+        return _files.get(self._untyped_storage)
+
+    @classmethod
+    def from_file(cls, filename: Any, shared: bool = False, size: int = 0) -> TypedStorage:
+        """Return a storage of so many elements whose memory is a file's; see `map_file`.
+
+        Raises:
+            RuntimeError: the class has no dtype; the file cannot be opened or is too short.
+        """
+        if cls.dtype is None:
+            raise RuntimeError("from_file can only be called on derived classes")
+        untyped = map_file(filename, shared, size * cls.dtype.itemsize)
+        return TypedStorage(wrap_storage=untyped, dtype=cls.dtype)
 
     def __len__(self) -> int:
         length: int = self._untyped_storage.nbytes() // self.element_size()

@@ -1,0 +1,66 @@
+"""`functorch`, PyTorch's older package: stateless modules as functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import functorch as theirs
+import pytest
+import torch
+
+import tangrad
+from tangrad.compat import functorch as ours
+
+pytestmark = pytest.mark.filterwarnings("ignore:We.ve integrated functorch:FutureWarning")
+BOTH = [(tangrad, ours), (torch, theirs)]
+
+
+def network(framework: Any, norm: bool = False) -> Any:
+    """Make a small network with given weights."""
+    nn = framework.nn
+    net = nn.Sequential(nn.Linear(2, 3), *([nn.BatchNorm1d(3)] if norm else []), nn.Linear(3, 1))
+    with framework.no_grad():
+        for k, parameter in enumerate(net.parameters()):
+            parameter.copy_(framework.arange(parameter.numel()).reshape(parameter.shape) * 0.1 + k)
+    return net
+
+
+def test_a_module_becomes_a_function_of_its_parameters() -> None:
+    found = []
+    for framework, package in BOTH:
+        function, params = package.make_functional(network(framework))
+        x = framework.ones(4, 2)
+        gradients = package.grad(lambda p, f=function, x=x: f(p, x).sum())(params)
+        found.append([g.tolist() for g in gradients])
+    assert found[0] == found[1]
+
+
+def test_buffers_are_arguments_too_and_are_written() -> None:
+    found = []
+    for framework, package in BOTH:
+        function, params, buffers = package.make_functional_with_buffers(network(framework, True))
+        function(params, buffers, framework.arange(8.0).reshape(4, 2))
+        found.append([n for b in buffers for n in b.flatten().tolist()])
+    assert found[0] == pytest.approx(found[1])
+
+
+def test_an_ensemble_is_one_call() -> None:
+    found = []
+    for framework, package in BOTH:
+        models = [network(framework, True).eval() for _ in range(3)]
+        function, params, buffers = package.combine_state_for_ensemble(models)
+        x = framework.ones(4, 2)
+        out = package.vmap(function, in_dims=(0, 0, None))(params, buffers, x)
+        found.append(out.detach().flatten().tolist())
+    assert found[0] == pytest.approx(found[1])
+
+
+@pytest.mark.parametrize("package", [ours, theirs], ids=["tangrad", "torch"])
+def test_what_does_not_fit_is_refused(package: Any) -> None:
+    framework = tangrad if package is ours else torch
+    with pytest.raises(RuntimeError, match="has buffers"):
+        package.make_functional(network(framework, True))
+    with pytest.raises(RuntimeError, match="at least one model"):
+        package.combine_state_for_ensemble([])
+    with pytest.raises(RuntimeError, match="same class"):
+        package.combine_state_for_ensemble([network(framework), framework.nn.Linear(2, 1)])
