@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+# Two runs of up to ten minutes each, where other programs want the cores, too.
+pytestmark = pytest.mark.timeout(1300)
 PROGRAMS = sorted((Path(__file__).parent / "programs").glob("*_.py"))
 # Relative and absolute. Training amplifies the rounding of sums, whose order differs.
 CLOSE = (2e-3, 2e-4)

@@ -117,6 +117,7 @@ def test_an_operation_gives_what_pytorch_gives(name):
         lambda f: coo(f).to_sparse_csr(),
         lambda f: coo(f, dtype=f.float64),
         lambda f: f.sparse_coo_tensor((2, 3)),
+        lambda f: f.sparse_coo_tensor(size=(2, 3)),
         lambda f: f.sparse_coo_tensor([[1, 1]], [[1.0, 2.0], [3.0, 4.0]], (3, 2)),
     ],
 )

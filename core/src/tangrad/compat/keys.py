@@ -128,6 +128,7 @@ def show(compiled: ModuleType) -> None:
         DispatchKey=DispatchKey,
         DispatchKeySet=DispatchKeySet,
         _ExcludeDispatchKeyGuard=ExcludeDispatchKeyGuard,
+        _LinAlgError=tangrad.linalg.LinAlgError,
         _are_functorch_transforms_active=_transforms_active,
         _get_accelerator=lambda: tangrad.accelerator.current_accelerator() or tangrad.device("cpu"),
         _is_alias_of=_is_alias_of,

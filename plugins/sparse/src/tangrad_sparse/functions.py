@@ -26,7 +26,7 @@ def _finished(made: Any, requires_grad: bool) -> Any:
 
 
 @composite(
-    f"sparse_coo_tensor(any indices, any values=None, any size=None, *, {_OPTIONS},"
+    f"sparse_coo_tensor(any indices=None, any values=None, any size=None, *, {_OPTIONS},"
     " any is_coalesced=None) -> Tensor",
     method=False,
     samples=lambda s: [],
@@ -55,9 +55,12 @@ def sparse_coo_tensor(
 
     Raises:
         RuntimeError: indices, values and size do not fit each other.
+        TypeError: nothing is given.
     """
     if values is None:
-        size, sparse = tuple(size if size is not None else indices), None
+        if size is None and indices is None:
+            raise TypeError("sparse_coo_tensor: give indices and values, or a size alone")
+        size = tuple(size if size is not None else indices)
         sparse = len(size)
         held = tangrad.zeros(sparse, 0, dtype=tangrad.int64, device=device)
         empty = tangrad.zeros(0, dtype=dtype, device=device)

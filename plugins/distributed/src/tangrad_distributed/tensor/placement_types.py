@@ -60,5 +60,7 @@ class Partial(Placement):
 
 
 _StridedShard = absent(
-    "tensor.placement_types", "_StridedShard", "tensors that are spread over ranks are not there yet"
+    "tensor.placement_types",
+    "_StridedShard",
+    "tensors that are spread over ranks are not there yet",
 )
