@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
 from tangrad import _C
+from tangrad.autograd.observed_calls import program_line, silent, tensors_in
 from tangrad.dispatch.intercept import pop_observer, push_observer
 
 __all__ = ["Reason", "why_no_grad"]
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _DETACHING = {"detach", "detach_"}
 # Where these are flat, their inputs' gradients are zero whatever follows.
 _FLAT = {
@@ -96,10 +94,9 @@ class why_no_grad:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        trail, self._trail = self._trail, None
-        pop_observer(trail)
-        self.reasons = _reasons(self.tensor, trail)
-        trail.forget()
+        pop_observer(self._trail)
+        self.reasons = _reasons(self.tensor, self._trail)
+        self._trail.forget()
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.reasons))
@@ -129,24 +126,6 @@ def _seen_afterwards(t: Any) -> list[Reason]:
     return [Reason("fine", f"it has a gradient, up to {t.grad.abs().max().item():.6g}")]
 
 
-def _place() -> str:
-    """Return the innermost line outside of this package."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        if not frame.f_code.co_filename.startswith(_PACKAGE):
-            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
-        frame = frame.f_back  # type: ignore[assignment]
-    return ""
-
-
-def _tensors(values: Any) -> list[Any]:
-    if isinstance(values, _C.Tensor):
-        return [values]
-    if isinstance(values, (list, tuple)):
-        return [t for v in values for t in _tensors(v)]
-    return []
-
-
 class _Trail:
     """Follow a tensor through the ops of a step.
 
@@ -174,23 +153,25 @@ class _Trail:
             self._handles.append(t.register_hook(partial(self._came, id(t))))
 
     def _came(self, key: int, g: Any) -> None:
-        with _quiet():
+        with silent():
             self.zero[key] = self.zero.get(key, True) and not bool((g != 0).any())
 
     def enter_call(self, op: Any, args: Any) -> bool:
         """Note the outermost calls of what is on the trail."""
         self._within += 1
-        if self._within > 1 or _muted:
+        if self._within > 1 or silent.depth:
             return False
         inputs, lost = [], ""
-        for t in _tensors(args):
+        for t in tensors_in(args):
             if id(t) in self.on_it:
                 inputs.append(t)
             elif not t.requires_grad and (known := self.memory.get(_address(t))) is not None:
                 inputs.append(self.on_it[known])
                 lost = "by .data, numpy() or the like"
         self._open.append(
-            _Call(op.name, _place(), _C.is_grad_enabled(), inputs, [], lost) if inputs else None
+            _Call(op.name, program_line(), _C.is_grad_enabled(), inputs, [], lost)
+            if inputs
+            else None
         )
         return True
 
@@ -202,7 +183,7 @@ class _Trail:
         call = self._open.pop()
         if call is None:
             return
-        call.results = _tensors(result)
+        call.results = tensors_in(result)
         for t in call.results:
             self._add(t)
         self.calls.append(call)
@@ -223,22 +204,6 @@ class _Trail:
             handle.remove()
         self.on_it.clear()
         self.calls.clear()
-
-
-_muted: list[bool] = []
-
-
-class _quiet:
-    """Context manager: ops of this module are on no trail."""
-
-    def __enter__(self) -> None:
-        _muted.append(True)
-        self._mode = _C.is_grad_enabled()
-        _C._set_grad_enabled(False)
-
-    def __exit__(self, *exc: object) -> None:
-        _C._set_grad_enabled(self._mode)
-        _muted.pop()
 
 
 def _address(t: Any) -> int:
@@ -327,7 +292,7 @@ def _where_it_vanishes(trail: _Trail) -> list[Reason]:
         if not arrives or not stops or any(t is s for t in arrives for s in stops):
             continue
         kind = "dead activations" if call.name in _FLAT else "zero derivative"
-        with _quiet():
+        with silent():
             low, high = stops[0].detach().aminmax()
             told = f"its {stops[0].numel()} inputs lie between {low:.6g} and {high:.6g}"
         why = _FLAT.get(call.name, "its derivative is zero there")
