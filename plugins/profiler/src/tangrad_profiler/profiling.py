@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from tangrad_profiler.averages import EventList, averages_of, events_of
-from tangrad_profiler.recording import STEP, Recording
+from tangrad_profiler.recording import STEP, Recording, attach, detach
 from tangrad_profiler.trace import Trace
 
 
@@ -46,8 +46,18 @@ DeviceType = enum.Enum(  # type: ignore[misc]
 
 
 def supported_activities() -> set[ProfilerActivity]:
-    """Return the activities that this installation records."""
-    return {ProfilerActivity.CPU}
+    """Return the activities that this installation records: the host's, and those of open devices.
+
+    A device is among them whose driver has `elapsed_time`.
+    """
+    from tangrad.plugin import allocators, get_driver
+
+    known = ProfilerActivity.__members__
+    return {ProfilerActivity.CPU} | {
+        known.get(device.type.upper(), ProfilerActivity.PrivateUse1)
+        for device in allocators().values()
+        if get_driver(device.type).elapsed_time is not None
+    }
 
 
 def kineto_available() -> bool:
@@ -169,7 +179,7 @@ class profile:
         custom_trace_id_callback: Callable[[], str] | None = None,
         post_processing_timeout_s: float | None = None,
     ) -> None:
-        self.activities = set(activities) if activities is not None else supported_activities()
+        self.activities = set(ProfilerActivity if activities is None else activities)
         if not self.activities:
             raise AssertionError("No valid profiler activities found")
         self.schedule = schedule
@@ -243,7 +253,11 @@ class profile:
 
     def _begin(self) -> None:
         recording = Recording(
-            self.record_shapes, self.profile_memory, self.with_stack, self.with_modules
+            self.record_shapes,
+            self.profile_memory,
+            self.with_stack,
+            self.with_modules,
+            kernels=self.activities != {ProfilerActivity.CPU},
         )
         recording.options["flops"] = self.with_flops
         recording.begin()
@@ -274,9 +288,9 @@ class profile:
         from tangrad_profiler import _record
 
         if enable and not _record.attached():
-            _record.attach()
+            attach()
         elif not enable and _record.attached():
-            _record.detach()
+            detach()
 
     # --- what was recorded -------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import numpy as np
 from tangrad_profiler import _record
 
 OP, NODE, RANGE = 2, 4, 5  # tags of records
-USER, STEP, MODULE, PHASE = 0, 1, 2, 3
+USER, STEP, MODULE, PHASE, ELSEWHERE = 0, 1, 2, 3, 4
 
 Frame = tuple[str, str, int]
 
@@ -23,6 +23,8 @@ class Trace:
         events: structured by name: kind, name, thread, start, end, parent, signature, stack,
             first_step, last_step. Numbers refer to `names`, `signatures` and `stacks`, -1 is none.
         changes: of memory: thread, time, allocator, address, nbytes, allocated, event.
+        marks: what blocks of memory are for: time, allocator, address, nbytes, purpose.
+        kernels: what devices did by their own clocks: thread, event, allocator, stream, start, end.
         partial: what is missing, or "".
         totals: of a run too long to keep, (kind, name, count, nanoseconds, own nanoseconds).
     """
@@ -38,7 +40,11 @@ class Trace:
         partial: str = "",
         began: int = 0,
         totals: Sequence[tuple[int, int, int, int, int]] = (),
+        marks: dict[str, Any] | None = None,
+        kernels: dict[str, Any] | None = None,
     ) -> None:
+        self.marks = marks if marks is not None else _columns(b"", _record.MARK_COLUMNS)
+        self.kernels = kernels if kernels is not None else _columns(b"", _record.KERNEL_COLUMNS)
         self.events, self.changes = events, changes
         self.names, self.signatures, self.stacks = names, signatures, stacks
         self.options, self.partial, self.began = options, partial, began
@@ -71,16 +77,21 @@ class Trace:
             except _record.DamagedRecord as error:
                 partial = partial or f"records of thread {ident} are damaged: {error}"
         event_rows, change_rows, unfinished = decoder.finish(ticks1)
+        events = _columns(event_rows, _record.EVENT_COLUMNS)
         if unfinished and not partial:
             partial = f"{unfinished} events had not ended when the recording did"
         return cls(
-            _columns(event_rows, _record.EVENT_COLUMNS),
+            events,
             _columns(change_rows, _record.CHANGE_COLUMNS),
             *(list(table) for table in tables),
             options=options,
             partial=partial,
             began=ns0,
             totals=totals,
+            marks=_columns(_packed(decoder.marks), _record.MARK_COLUMNS),
+            kernels=_resolved(
+                _columns(_packed(decoder.kernels), _record.KERNEL_COLUMNS), events["thread"]
+            ),
         )
 
     def __len__(self) -> int:
@@ -122,6 +133,20 @@ class Trace:
     def memory(self) -> Any:
         """The same with the events within."""
         return self._summed(self.own_memory)
+
+    @cached_property
+    def own_device(self) -> Any:
+        """Nanoseconds that devices worked for each event, and for none within it."""
+        own = np.zeros(len(self), np.int64)
+        k = self.kernels
+        within = k["event"] >= 0
+        np.add.at(own, k["event"][within], (k["end"] - k["start"])[within])
+        return own
+
+    @cached_property
+    def device_time(self) -> Any:
+        """The same with the events within."""
+        return self._summed(self.own_device)
 
     @cached_property
     def flops(self) -> Any:
@@ -213,6 +238,23 @@ class Trace:
 def _columns(rows: bytes, names: Sequence[str]) -> dict[str, Any]:
     table = np.frombuffer(rows, np.int64).reshape(-1, len(names))
     return {name: np.ascontiguousarray(table[:, k]) for k, name in enumerate(names)}
+
+
+def _packed(rows: list[Any]) -> bytes:
+    return np.array([[_signed(v) for v in row] for row in rows], np.int64).tobytes()
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value >> 63 and value > 0 else value
+
+
+def _resolved(kernels: dict[str, Any], threads: Any) -> dict[str, Any]:
+    """Let kernels name the events that launched them, which records count thread by thread."""
+    for ident in np.unique(kernels["thread"]):
+        mine = kernels["thread"] == ident
+        own = np.append(np.flatnonzero(threads == ident), -1)
+        kernels["event"][mine] = own[np.minimum(kernels["event"][mine], len(own) - 1)]
+    return kernels
 
 
 def _devices() -> dict[int, str]:
