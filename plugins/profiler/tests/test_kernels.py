@@ -12,7 +12,7 @@ import pytest
 
 # A third party's device: memory that the host cannot address, two streams, each with a thread and
 # a queue, and a clock that began at another time than the host's. `exp` takes 5 ms, `neg` 1 ms.
-DRIVER = '''
+DRIVER = """
 import itertools, queue, threading, time
 import numpy as np
 from tangrad.plugin import DeviceDriver, location
@@ -101,7 +101,7 @@ class Clocked(DeviceDriver):
             self._queues[self.current_stream(0)].put(work)
 
         return kernel
-'''
+"""
 
 PROGRAM = """
 import json, sys, threading, warnings
@@ -179,7 +179,7 @@ def test_streams_are_told_apart_and_work_follows_its_launch(told):
 
 
 def test_tables_and_traces_show_kernels_beside_the_launch(told):
-    assert "Self device" in told["table"]
+    assert "Self CLOCKED" in told["table"]
     rows = [e for e in json.loads(told["trace"])["traceEvents"] if e.get("cat") == "kernel"]
     assert len(rows) == 7
     assert {r["args"]["stream"] for r in rows} == {0, 1}

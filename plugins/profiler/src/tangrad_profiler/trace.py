@@ -177,12 +177,12 @@ class Trace:
                 owner[events["first_step"][i] - base + 1 : events["last_step"][i] - base + 1] = i
             inside = (numbers > base) & (numbers - base < len(owner))
             found[inside] = owner[numbers[inside] - base]
-        return self._inherited(found)
+        return self.inherited(found)
 
     @cached_property
     def stack(self) -> Any:
         """The number of each event's stack: its own, of what it is in, or of its forward op."""
-        found = self._inherited(self.events["stack"].copy())
+        found = self.inherited(self.events["stack"].copy())
         linked = (found < 0) & (self.forward >= 0)
         found[linked] = found[self.forward[linked]]
         return found
@@ -193,7 +193,7 @@ class Trace:
         events = self.events
         mine = (events["kind"] == RANGE) & (events["first_step"] == MODULE)
         found = np.where(mine, np.arange(len(self)), -1)
-        found = self._inherited(found)
+        found = self.inherited(found)
         linked = (found < 0) & (self.forward >= 0)
         found[linked] = found[self.forward[linked]]
         return found
@@ -226,7 +226,7 @@ class Trace:
             np.add.at(total, parent[at], total[at])
         return total
 
-    def _inherited(self, column: Any) -> Any:
+    def inherited(self, column: Any) -> Any:
         """Let events that have no value have that of what they are in."""
         depth, parent = self.depth, self.events["parent"]
         for level in range(1, int(depth.max(initial=0)) + 1):
