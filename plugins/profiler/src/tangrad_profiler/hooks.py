@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import runpy
 import sys
 from typing import Any
@@ -50,6 +51,7 @@ def run_profile(options: argparse.Namespace) -> int:
         record_shapes=True, profile_memory=True, with_stack=True, with_modules=True, with_flops=True
     )
     sys.argv = [options.program, *options.arguments]
+    sys.path[0] = os.path.dirname(os.path.abspath(options.program))  # as Python does
     try:
         with prof:
             runpy.run_path(options.program, run_name="__main__")
