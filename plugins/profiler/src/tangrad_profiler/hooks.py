@@ -6,6 +6,7 @@ import argparse
 import os
 import runpy
 import sys
+from contextlib import nullcontext
 from typing import Any
 
 from tangrad.plugin import hookimpl
@@ -24,6 +25,11 @@ def tangrad_add_cli(commands: Any) -> None:
         "--out",
         default="profile.html",
         help="the page (.html), a record (.tgprof) or a trace (.json, .json.gz)",
+    )
+    profile.add_argument(
+        "--live",
+        action="store_true",
+        help="show in the terminal what the program does while it runs (nicer with rich)",
     )
     profile.add_argument("program", help="a file of Python")
     profile.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
@@ -53,7 +59,7 @@ def run_profile(options: argparse.Namespace) -> int:
     sys.argv = [options.program, *options.arguments]
     sys.path[0] = os.path.dirname(os.path.abspath(options.program))  # as Python does
     try:
-        with prof:
+        with prof, _live(prof) if options.live else nullcontext():
             runpy.run_path(options.program, run_name="__main__")
     finally:
         if prof._traces:
@@ -61,6 +67,12 @@ def run_profile(options: argparse.Namespace) -> int:
             print(prof.key_averages().table(sort_by="self_cpu_time_total", row_limit=15))
             print(f"written: {options.out}")
     return 0
+
+
+def _live(prof: Any) -> Any:
+    from tangrad_profiler.live import Live
+
+    return Live(prof._recording)
 
 
 def _write(prof: Any, path: str) -> None:

@@ -271,6 +271,7 @@ class Recording:
         self.options = {"shapes": shapes, "memory": memory, "stacks": stacks, "modules": modules}
         self._phases, self._threads = Phases(modules, memory), NewThreads()
         self._kernels = kernels
+        self._kept: list[tuple[int, bytes]] = []  # what was read while it ran
 
     def begin(self) -> None:
         """Start.
@@ -291,6 +292,12 @@ class Recording:
         self._phases.install()
         self._threads.install()
 
+    def drain(self) -> list[tuple[int, bytes]]:
+        """Return what was recorded since the last call, and keep it."""
+        pieces: list[tuple[int, bytes]] = _record.drain()
+        self._kept += pieces
+        return pieces
+
     def halt(self) -> None:
         """Stop; what was recorded is there until the next recording."""
         self._threads.remove()
@@ -307,7 +314,8 @@ class Recording:
     def end(self) -> Trace:
         """Stop, and return what was recorded."""
         self.halt()
-        return Trace.of_records(_record.drain(), _record.tables(), _record.clock(), self.options)
+        self.drain()
+        return Trace.of_records(self._kept, _record.tables(), _record.clock(), self.options)
 
 
 @atexit.register
