@@ -334,6 +334,21 @@ def test_difference_is_sure_only_where_it_is(tmp_path):
         compare(before, before, "colour")
 
 
+def test_time_of_all_calls_is_compared_where_their_number_changed():
+    from tangrad_profiler.comparison import compare
+
+    def recorded(calls):
+        with profile() as prof:
+            for _ in range(calls):
+                tangrad.ones(2).exp()
+        prof.trace.__dict__["own"] = prof.trace.own * 0 + 1000
+        return prof.trace
+
+    (row,) = [r for r in compare(recorded(40), recorded(10), total=True) if r.name == "aten::exp"]
+    assert row.ratio == pytest.approx(0.25)
+    assert (row.before, row.after) == (40, 10)
+
+
 def test_saved_profile_makes_the_same_page(prof, tmp_path):
     prof.save(tmp_path / "p.tgprof")
     prof.export_html(tmp_path / "a.html")

@@ -38,6 +38,11 @@ def tangrad_add_cli(commands: Any) -> None:
     diff.add_argument("before")
     diff.add_argument("after")
     diff.add_argument("--by", choices=("op", "module", "line"), default="op")
+    diff.add_argument(
+        "--total",
+        action="store_true",
+        help="compare the time of all calls, for runs that do the same by other calls",
+    )
     diff.add_argument("--limit", type=int, default=30, help="how many rows")
     diff.add_argument(
         "--threshold",
@@ -97,7 +102,7 @@ def run_diff(options: argparse.Namespace) -> int:
     for name, trace in ((options.before, before), (options.after, after)):
         if trace.partial:
             print(f"{name} is partial: {trace.partial}", file=sys.stderr)
-    rows = compare(before, after, options.by)
+    rows = compare(before, after, options.by, options.total)
     print(told(rows, options.limit))
     if options.threshold is None:
         return 0

@@ -17,12 +17,13 @@ function show(name) {
 function table(target, heads, rows, shown, order, chosen) {
   let down = true;
   const box = document.createElement("input"), place = document.createElement("div");
+  if (chosen) place.className = "short";
   box.placeholder = "search";
   const draw = () => {
     const wanted = box.value.toLowerCase();
     const some = rows.filter(r => String(r[0]).toLowerCase().includes(wanted));
     some.sort((a, b) => (a[order] < b[order] ? 1 : a[order] > b[order] ? -1 : 0) * (down ? 1 : -1));
-    place.innerHTML = "<table><tr>" + heads.map((h, k) => `<th data-k="${k}">${text(h)}</th>`).join("") + "</tr>" +
+    place.innerHTML = "<table><tr>" + heads.map((h, k) => `<th data-k="${k}"${h === "source" ? " class=text" : ""}>${text(h)}</th>`).join("") + "</tr>" +
       some.slice(0, 500).map((r, n) => `<tr data-n="${n}">` + heads.map((h, k) => {
         const value = shown[k] ? shown[k](r[k], r) : text(r[k]);
         return `<td${h === "source" || h === "shapes" ? " class=text" : ""}>${value}</td>`;
@@ -122,19 +123,19 @@ const views = {
   },
   Lines() {
     const most = data.lines.length ? data.lines[0][2] : 1, place = document.createElement("div");
-    const open = file => {
+    const open = (file, line) => {
       const found = data.sources[file], spent = new Map(data.lines.filter(r => r[0] === file).map(r => [r[1], r]));
       place.innerHTML = !found || !found.length ? `<p class="note">The source of ${text(file)} was not there.</p>` :
         `<h3>${text(file)}</h3><pre class="source">` + found.map((s, k) => {
           const r = spent.get(k + 1), heat = r ? Math.min(1, r[2] / most) : 0;
-          return `<div style="background:rgba(214,92,64,${(.5 * heat).toFixed(3)})"${r ? " data-hot=1" : ""}><span>${r ? ms(r[2]) + " " + r[3] + "x" : ""}</span>${String(k + 1).padStart(5)}  ${text(s)}</div>`;
+          return `<div style="background:rgba(214,92,64,${(.5 * heat).toFixed(3)})"${k + 1 === line ? " data-hot=1" : ""}><span>${r ? ms(r[2]) + " " + r[3] + "x" : ""}</span>${String(k + 1).padStart(5)}  ${text(s)}</div>`;
         }).join("") + "</pre>";
-      const hot = place.querySelector("[data-hot]"); if (hot && hot.scrollIntoView) hot.scrollIntoView({block: "nearest"});
+      const hot = place.querySelector("[data-hot]"); if (hot) hot.parentNode.scrollTop = hot.offsetTop - 60;
     };
     table(el("Lines"), ["line", "calls", "own time", "memory", "source"],
-      data.lines.map(r => [base(r[0]) + ":" + r[1], r[3], r[2], r[5], r[4], r[0]]),
-      [null, n => n.toLocaleString("en"), v => bar(v, most) + ms(v), bytes], 2, r => open(r[5]));
-    el("Lines").append(place); if (data.lines.length) open(data.lines[0][0]);
+      data.lines.map(r => [base(r[0]) + ":" + r[1], r[3], r[2], r[5], r[4], r[0], r[1]]),
+      [null, n => n.toLocaleString("en"), v => bar(v, most) + ms(v), bytes], 2, r => open(r[5], r[6]));
+    el("Lines").append(place); if (data.lines.length) open(data.lines[0][0], data.lines[0][1]);
   },
   Timeline() {
     const c = el("time"), t = data.timeline, levels = new Levels(t), row = 18;

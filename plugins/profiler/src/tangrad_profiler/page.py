@@ -76,11 +76,17 @@ def page_data(trace: Trace, title: str, first: str = "") -> tuple[dict[str, Any]
         "timeline": timeline,
         "modules": module_tree(trace, found),
         "flames": flame_tree(trace, found),
-        "lines": lines,
-        "sources": sources(lines),
+        "lines": [[_short(row[0]), *row[1:]] for row in lines],
+        "sources": {_short(file): text for file, text in sources(lines).items()},
         "memory": _memory(trace, blocks),
         "roofline": _roofline(points, known),
     }, texts
+
+
+def _short(file: str) -> str:
+    """Return a path as one would write it here."""
+    here = os.getcwd() + os.sep
+    return file.removeprefix(here)
 
 
 def advice_of(trace: Trace) -> list[Advice]:

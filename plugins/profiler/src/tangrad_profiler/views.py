@@ -9,10 +9,21 @@ from typing import Any
 
 import numpy as np
 
+import tangrad
 from tangrad_profiler.averages import averages_of
 from tangrad_profiler.trace import Trace
 
-_CORE = os.sep + "tangrad" + os.sep
+# Frames that are not the program's: of this framework, and of what runs a program for it.
+_PACKAGES = tuple(
+    os.path.dirname(os.path.abspath(f)) + os.sep for f in (tangrad.__file__, __file__)
+)
+_INSTALLED = f"{os.sep}site-packages{os.sep}tangrad"
+_RUNNERS = ("<frozen runpy>",)
+
+
+def is_own(file: str) -> bool:
+    """Return whether a file is the program's."""
+    return not (file.startswith(_PACKAGES) or _INSTALLED in file or file in _RUNNERS)
 
 
 @dataclass
@@ -76,10 +87,10 @@ def module_tree(trace: Trace, found: list[Group]) -> list[Any]:
 
 
 def flame_tree(trace: Trace, found: list[Group]) -> list[Any]:
-    """Return the stacks as a tree, outermost frame first, the event last."""
+    """Return the program's frames as a tree, outermost first, the event last."""
     paths = []
     for group in found:
-        frames = reversed(trace.frames(group.first))
+        frames = (f for f in reversed(trace.frames(group.first)) if is_own(f[0]))
         lines = (f"{name} ({os.path.basename(file)}:{line})" for file, name, line in frames)
         paths.append((*lines, trace.name(group.first)))
     return _tree(found, paths)
@@ -104,7 +115,7 @@ def _listed(node: list[Any]) -> list[Any]:
 
 def own_frame(frames: tuple[Any, ...]) -> Any:
     """Return the innermost frame outside of this framework, None where there are none."""
-    return next((f for f in frames if _CORE not in f[0]), frames[0] if frames else None)
+    return next((f for f in frames if is_own(f[0])), frames[0] if frames else None)
 
 
 def lines_table(trace: Trace, found: list[Group]) -> list[list[Any]]:
