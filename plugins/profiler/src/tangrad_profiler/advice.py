@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -147,7 +148,8 @@ def _hot_line(evidence: Evidence) -> list[Advice]:
 
 def _hot_module(evidence: Evidence) -> list[Advice]:
     """Find the program's own kind of module that most time is spent in, its members aside."""
-    trace, e, spent = evidence.trace, evidence.trace.events, {}
+    trace, e = evidence.trace, evidence.trace.events
+    spent: dict[str, list[Any]] = {}
     total = max(int(trace.own.sum()), 1)
     for group in evidence.groups:
         at = int(trace.module[group.first])
@@ -220,7 +222,7 @@ def _fusible_chains(evidence: Evidence) -> list[Advice]:
 
 def _largest(signature: tuple[Any, ...]) -> tuple[int, ...]:
     shapes = [s for s, d in zip(*signature[:2], strict=False) if d and not any(map(_is_list, s))]
-    return tuple(max(shapes, key=lambda s: int(np.prod(s, dtype=np.int64)), default=()))
+    return tuple(max(shapes, key=lambda s: prod(s), default=()))
 
 
 def _is_list(value: Any) -> bool:
@@ -262,12 +264,12 @@ def _recomputation(evidence: Evidence) -> list[Advice]:
 
 def _far_from_the_limit(evidence: Evidence) -> list[Advice]:
     points = [p for p in evidence.points if p.seconds * 1e9 > 0.1 * evidence.wall]
-    points = [p for p in points if p.share < 0.3 and p.seconds / p.count > 20e-6]
+    points = [p for p in points if p.share < 0.3 and p.seconds / p.calls > 20e-6]
     if not points:
         return []
     p = max(points, key=lambda p: p.lost)
     return [Advice(
-        f"{p.name} on {p.shapes} takes {p.seconds / p.count * 1e6:.0f} us a call, {p.count:,} "
+        f"{p.name} on {p.shapes} takes {p.seconds / p.calls * 1e6:.0f} us a call, {p.calls:,} "
         f"times; {p.flops:,} operations on {p.nbytes:,} bytes need {p.least * 1e6:.0f} us on this "
         f"machine: it reaches {_percent(p.share)} of the limit, and {_ms(1e9 * p.lost)} are lost.",
         1e9 * p.lost / max(evidence.wall, 1), "Roofline",

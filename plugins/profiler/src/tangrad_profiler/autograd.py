@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from tangrad_profiler.averages import EventList, FunctionEvent
 from tangrad_profiler.profiling import profile as _profile
@@ -93,7 +93,7 @@ class profile:
         self._profile.start()
         return self
 
-    def __exit__(self, *exc: object) -> bool:
+    def __exit__(self, *exc: object) -> Literal[False]:
         if self.enabled:
             self._profile.stop()
         return False
@@ -153,7 +153,7 @@ class _Null:
     def __enter__(self) -> _Null:
         return self
 
-    def __exit__(self, *exc: object) -> bool:
+    def __exit__(self, *exc: object) -> Literal[False]:
         return False
 
 

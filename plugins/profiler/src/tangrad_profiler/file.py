@@ -82,7 +82,8 @@ class record:
     ) -> None:
         self.path, self.interval, self.max_bytes = os.fspath(path), interval, max_bytes
         self._recording = Recording(record_shapes, profile_memory, with_stack, with_modules)
-        self._written, self._told = 0, (0, 0, 0)
+        self._written = 0
+        self._told: tuple[int, ...] = (0, 0, 0)
         self._adder: Any = None
         self._failure: OSError | None = None
         self._began = self._summed = 0.0

@@ -37,8 +37,10 @@ class Timeline:
         self.names = [trace.name(int(i)) for i in first] if len(trace) else []
         tracks: dict[Any, int] = {}
         # The thread that began first is the program's; others are told by their order.
-        order = {int(t): k for k, t in enumerate(dict.fromkeys(e["thread"][e["thread"] >= 0]))}
-        called = {t: f"thread {k + 1}" if k else "main thread" for t, k in order.items()}
+        seen = dict.fromkeys(e["thread"][e["thread"] >= 0].tolist())
+        called: dict[int | None, str] = {
+            t: f"thread {k + 1}" if k else "main thread" for k, t in enumerate(seen)
+        }
         track = _numbered(e["thread"], tracks, lambda t: thread_name(int(t), called))
         stream = k["allocator"] * 1_000_003 + k["stream"]
         lanes = _numbered(stream, tracks, lambda s: _lane(trace, int(s)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import tangrad
@@ -58,7 +58,7 @@ def limits() -> Limits:
         for nbytes in _SIZES:
             x = tangrad.ones(nbytes // 8)  # half is read, half is written
             y = tangrad.empty_like(x)
-            rates.append((nbytes, nbytes / _best(lambda x=x, y=y: tangrad.neg(x, out=y))))
+            rates.append((nbytes, nbytes / _best(partial(tangrad.neg, x, out=y))))
         small = tangrad.ones(4)
         call = _best(lambda: [tangrad.neg(small) for _ in range(100)]) / 100
     # A larger memory is never the faster one: measurements are noisy.

@@ -155,7 +155,7 @@ def _roofline(points: list[Point], known: Limits | None) -> dict[str, Any]:
         return {"points": [], "flops": 0, "bandwidth": [], "call": 0}
     return {
         "points": [
-            [f"{p.name} {p.shapes}", p.count, p.seconds, p.flops, p.nbytes, p.share, p.lost]
+            [f"{p.name} {p.shapes}", p.calls, p.seconds, p.flops, p.nbytes, p.share, p.lost]
             for p in points[:MOST_POINTS]
         ],
         "flops": known.flops,

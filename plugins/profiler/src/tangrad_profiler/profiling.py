@@ -37,7 +37,7 @@ class ProfilerActivity(enum.Enum):
     PrivateUse1 = 5
 
 
-DeviceType = enum.Enum(  # type: ignore[misc]
+DeviceType = enum.Enum(
     "DeviceType",
     "CPU CUDA MKLDNN OPENGL OPENCL IDEEP HIP FPGA MAIA XLA Vulkan Metal XPU MPS MTIA Meta HPU VE "
     "Lazy IPU PrivateUse1",

@@ -118,9 +118,9 @@ class NewThreads:
     def remove(self) -> None:
         """Be asked no more."""
         if threading.getprofile() == self._begin:
-            threading.setprofile(self._before)  # type: ignore[arg-type]
+            threading.setprofile(self._before)
 
-    def _begin(self, frame: Any, event: str, argument: Any) -> None:
+    def _begin(self, frame: Any, event: Any, argument: Any) -> None:
         sys.setprofile(self._before)
         own = threading.current_thread().name == WRITER
         if _record.is_recording() and not _record.attached() and not own:

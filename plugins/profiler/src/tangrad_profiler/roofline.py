@@ -22,14 +22,14 @@ class Point(NamedTuple):
     """All calls of one op with arguments of the same shapes.
 
     Attributes:
-        name, shapes, count: which calls, and how many.
+        name, shapes, calls: which calls, and how many.
         seconds: their own time. flops, nbytes: of one call.
         least: seconds of one call at the machine's limit.
     """
 
     name: str
     shapes: str
-    count: int
+    calls: int
     seconds: float
     flops: int
     nbytes: int
@@ -38,12 +38,12 @@ class Point(NamedTuple):
     @property
     def share(self) -> float:
         """How much of the limit is reached; 1 is all."""
-        return self.least * self.count / self.seconds if self.seconds else 0.0
+        return self.least * self.calls / self.seconds if self.seconds else 0.0
 
     @property
     def lost(self) -> float:
         """Seconds above the limit."""
-        return max(0.0, self.seconds - self.least * self.count)
+        return max(0.0, self.seconds - self.least * self.calls)
 
 
 @cache

@@ -69,6 +69,7 @@ class Trace:
             clock: ticks and nanoseconds at the beginning and at the end.
         """
         ticks0, ns0, ticks1, ns1 = clock
+        names, signatures, stacks = tables
         scale = (ns1 - ns0) / (ticks1 - ticks0) if ticks1 > ticks0 else 1.0
         decoder = _record.Decoder(ticks0, scale)
         for ident, data in records:
@@ -83,7 +84,9 @@ class Trace:
         return cls(
             events,
             _columns(change_rows, _record.CHANGE_COLUMNS),
-            *(list(table) for table in tables),
+            list(names),
+            list(signatures),
+            list(stacks),
             options=options,
             partial=partial,
             began=ns0,
