@@ -190,11 +190,6 @@ def _render_paired(poly: Polynomial, coefficients: list[mpf]) -> str:
     return "\n".join([*lines, "    return p;", "}"])
 
 
-def _by_series(closed: Function, series: Function, radius: float) -> Function:
-    """Return a function that uses its power series near 0, where the closed form cancels."""
-    return lambda x: series(x) if abs(x) < radius else closed(x)
-
-
 def _closed(closed: Function) -> Function:
     """Return a function whose closed form cancels near 0, with digits to spare."""
 

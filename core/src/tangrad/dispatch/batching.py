@@ -308,9 +308,6 @@ def _keep_promotion(op: _C.Op, made: list[Any], args: tuple[Any, ...]) -> None:
             made[k] = made[k].to(wanted)
 
 
-_CATEGORIES = ("is_complex", "is_floating_point")
-
-
 def promoted(operands: list[Any]) -> Any:
     """Return the dtype to which tensors and numbers promote."""
     result = operands[0]

@@ -70,10 +70,7 @@ cdef int set_grad(Tensor t, value) except -1:
 
 
 cdef Tensor detached(Tensor t):
-    cdef Tensor d = alias_whole(t)
-    if not tg_tls.grad_enabled:
-        d.flags |= 0
-    return d
+    return alias_whole(t)
 
 
 cdef Tensor data_of(Tensor t):
@@ -195,10 +192,6 @@ cdef Op operator_op(int which):
         op = op.overloads[0]
     operator_ops[which] = op
     return op
-
-
-cdef inline bint plain_number(object x):
-    return PyFloat_CheckExact(x) or PyLong_CheckExact(x) or PyBool_Check(x)
 
 
 cdef object binary_operator(int which, object left, object right):

@@ -8,10 +8,6 @@ from tangrad import _C
 from tangrad.ops.definition.define import composite, op, view
 
 
-def _return_first(np: Any, self: Any) -> Any:
-    return self
-
-
 def _like(self: Any) -> Any:
     return self.shape
 

@@ -1,10 +1,9 @@
 # cython: language_level=3, initializedcheck=False, cdivision=True, legacy_implicit_noexcept=False
 """Recording: observers as C functions that append a few bytes to a log per thread, and the reader of those bytes."""
-cimport cython
-from cpython.ref cimport Py_INCREF, PyObject
+from cpython.ref cimport PyObject
 from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memcmp, memcpy
 
 import threading
 
@@ -559,7 +558,6 @@ def drain():
     cdef log_thread* t = logs
     cdef size_t size
     cdef bytes data
-    cdef int number = 0
     found = []
     while t != NULL:
         size = log_waiting(t)

@@ -39,9 +39,6 @@ class Counters:
         )
 
 
-_OF_MEMORY = ("allocations", "allocated_bytes", "device_allocations", "live_bytes", "peak_bytes")
-
-
 def counters(device: Any = None) -> Counters:
     """Return the counts of this process.
 

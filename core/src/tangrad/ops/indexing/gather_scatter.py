@@ -8,7 +8,6 @@ import tangrad
 from tangrad.ops.definition.define import composite, op, overload
 from tangrad.ops.indexing.index import check_exact, check_range, require_integer_index
 from tangrad.ops.views.movement import Ints, batched_front
-from tangrad.ops.views.slicing import slice_
 from tangrad.tensor.ranges import require_fit
 
 
@@ -170,14 +169,6 @@ def _assign(np: Any, out: Any, places: Any, values: Any) -> None:
 
 def _accumulate(np: Any, out: Any, places: Any, values: Any) -> None:
     (np.logical_or if out.dtype == bool else np.add).at(out, places, values)
-
-
-def _index_extent(x: Any, index: Any) -> Any:
-    """View the part of a tensor that an index covers."""
-    for d, n in enumerate(index.shape):
-        if x.ndim and n != x.shape[d]:
-            x = slice_(x, d, 0, n, 1)
-    return x
 
 
 def _scattered_grad(g: Any, index: Any, dim: int, src_meta: Any) -> Any:

@@ -281,13 +281,6 @@ def triangular_solve(self: Any, A: Any, upper: bool, transpose: bool, unitriangu
 # Systems by factors -------------------------------------------------------------------------------
 
 
-def _factor_errors(s: Any) -> list[Any]:
-    return [
-        (s(s.tensor(3), s.tensor(3, 3)), RuntimeError, "at least 2"),
-        (s(s.tensor(3, 2), s.tensor(2, 2)), RuntimeError, "Incompatible"),
-    ]
-
-
 def _check_cholesky_solve(self: Any, input2: Any) -> None:
     name = "cholesky_solve"
     check_matrix(name, self, "b")
