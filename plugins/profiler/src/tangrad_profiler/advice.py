@@ -16,6 +16,7 @@ from tangrad_profiler.roofline import Point, kind_of
 from tangrad_profiler.trace import ELSEWHERE, MODULE, NODE, OP, RANGE, Trace
 from tangrad_profiler.views import Group, lines_table, own_frame
 
+WORTHWHILE = 16 << 20  # bytes: less is no reason to compute again
 SMALL = 5_000  # nanoseconds: in shorter calls, most is the launch
 
 
@@ -252,7 +253,13 @@ def _recomputation(evidence: Evidence) -> list[Advice]:
         runs = modules & np.isin(e["name"], named)
         again = float(trace.duration[runs].sum())
         share, cost = nbytes / peak, again / max(evidence.wall, 1)
-        if path and share > 0.1 and cost < 0.3 and (best is None or share - cost > best.share):
+        if (
+            path
+            and nbytes >= WORTHWHILE
+            and share > 0.1
+            and cost < 0.3
+            and (best is None or share - cost > best.share)
+        ):
             best = Advice(
                 f"At the peak of {peak / 2**20:.1f} MiB, {nbytes / 2**20:.1f} MiB "
                 f"({_percent(share)}) are activations of {path} that wait for backward. Computing "

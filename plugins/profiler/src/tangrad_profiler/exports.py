@@ -107,9 +107,7 @@ def _kernel_rows(trace: Trace, pid: int) -> Iterator[dict[str, Any]]:
 
 def thread_name(ident: int, names: dict[int | None, str]) -> str:
     """Return what a thread is called; a negative number is another process's."""
-    if ident < 0:
-        return f"process {-ident}"
-    return names.get(ident, f"thread {ident}")
+    return names.get(ident, f"process {-ident}" if ident < 0 else f"thread {ident}")
 
 
 def _flames(trace: Trace, metric: str) -> dict[tuple[str, ...], int]:

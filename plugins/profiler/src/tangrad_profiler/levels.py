@@ -41,6 +41,9 @@ class Timeline:
         called: dict[int | None, str] = {
             t: f"thread {k + 1}" if k else "main thread" for k, t in enumerate(seen)
         }
+        for t in np.unique(e["thread"][e["thread"] < 0]).tolist():
+            first_there = int(np.argmax(e["thread"] == t))
+            called[t] = f"{trace.name(first_there)} (process {-t})"
         track = _numbered(e["thread"], tracks, lambda t: thread_name(int(t), called))
         stream = k["allocator"] * 1_000_003 + k["stream"]
         lanes = _numbered(stream, tracks, lambda s: _lane(trace, int(s)))
