@@ -208,6 +208,32 @@ def test_calls_that_are_all_launch_are_told():
     assert any("calls of less than 5 us each" in a for a in advised(prof))
 
 
+def test_thread_that_waits_is_told():
+    def work():
+        tangrad.ones(2)
+        threading.Event().wait(0.1)
+        tangrad.ones(2)
+
+    with profile() as prof:
+        other = threading.Thread(target=work)
+        tangrad.ones(2)
+        other.start()
+        other.join()
+        tangrad.ones(2)
+    (line,) = [a for a in advised(prof) if a.startswith("Thread ")]
+    assert "had no op running" in line
+
+
+def test_device_without_work_is_told():
+    trace = large_trace(1100)
+    k = trace.kernels = {name: np.zeros(2, np.int64) for name in trace.kernels}
+    k["event"][:] = -1
+    k["start"][:], k["end"][:] = [0, 900_000], [100_000, 1_000_000]
+    prof = profile()
+    prof._traces = [trace]
+    assert any("had nothing to do 80 % of 1.0 ms" in a for a in advised(prof))
+
+
 def test_activations_that_could_be_computed_again_are_told():
     model = nn.Sequential(
         nn.Sequential(*(nn.Sequential(nn.Linear(64, 64), nn.Tanh()) for _ in range(3))),
@@ -263,7 +289,8 @@ def test_views_open_search_and_zoom_in_a_browser(page, tmp_path):
     assert min(told["ink"]) > 500
     assert told["rows"][1] < told["rows"][0]
     assert told["found"].endswith("of what is drawn match")
-    assert told["zoomed"] > 500
+    assert told["wheeled"] > 0
+    assert told["zoomed"] > 5000
     assert "Linear" in told["modules"]
     assert "model(" in told["source"]
     assert told["flames"] > 500

@@ -566,6 +566,7 @@ def drain():
             size = log_drain(t, <unsigned char*>data, size)
             found.append((t.ident, data[:size]))
         t = t.next
+    found.reverse()                      # the oldest thread first
     return found
 
 

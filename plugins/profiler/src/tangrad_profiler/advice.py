@@ -68,9 +68,7 @@ def _percent(share: float) -> str:
 
 def _main(trace: Trace) -> Any:
     """Return which events are of the thread that began first, in this process."""
-    thread = trace.events["thread"]
-    here = thread[thread >= 0]
-    return thread == (here[0] if len(here) else 0)
+    return trace.events["thread"] == (trace.threads[0] if trace.threads else 0)
 
 
 def _waiting_for_data(evidence: Evidence) -> list[Advice]:

@@ -37,9 +37,8 @@ class Timeline:
         self.names = [trace.name(int(i)) for i in first] if len(trace) else []
         tracks: dict[Any, int] = {}
         # The thread that began first is the program's; others are told by their order.
-        seen = dict.fromkeys(e["thread"][e["thread"] >= 0].tolist())
         called: dict[int | None, str] = {
-            t: f"thread {k + 1}" if k else "main thread" for k, t in enumerate(seen)
+            t: f"thread {k + 1}" if k else "main thread" for k, t in enumerate(trace.threads)
         }
         for t in np.unique(e["thread"][e["thread"] < 0]).tolist():
             first_there = int(np.argmax(e["thread"] == t))

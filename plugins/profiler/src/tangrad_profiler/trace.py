@@ -101,6 +101,14 @@ class Trace:
         return len(self.events["kind"])
 
     @cached_property
+    def threads(self) -> list[int]:
+        """The threads of this process in the order of their first events: the program's first."""
+        e = self.events
+        here = np.flatnonzero(e["thread"] >= 0)
+        order = here[np.argsort(e["start"][here], kind="stable")]
+        return list(dict.fromkeys(e["thread"][order].tolist()))
+
+    @cached_property
     def duration(self) -> Any:
         """Time from the beginning of each event to its end."""
         return self.events["end"] - self.events["start"]
