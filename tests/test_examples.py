@@ -48,3 +48,12 @@ def test_a_small_gpt_learns_to_predict_characters(example, tmp_path, capsys) -> 
     assert written.startswith("The statement ")
     assert set(tangrad.load(weights)) == {"model", "alphabet"}
     assert "bits/character" in capsys.readouterr().out
+
+
+def test_a_slow_gpt_computes_the_same_as_a_fast_one(example, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    slow = example("slow_char_gpt")
+    loss = slow.main(["--steps", "2"])
+    assert slow.main(["--steps", "2", "--encode-once"]) == loss
+    assert abs(slow.main(["--steps", "2", "--encode-once", "--fused-gelu"]) - loss) < 1e-2
+    assert "steps/s" in capsys.readouterr().out

@@ -128,6 +128,7 @@ _LAZY = {
     ),
     **dict.fromkeys(("AcceleratorError", "Event", "Stream"), "devices.streams"),
     "compile": "compilation",
+    "why_no_grad": "autograd.missing_gradients",
     "Tag": "library",
     **dict.fromkeys(
         (

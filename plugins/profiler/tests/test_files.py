@@ -82,6 +82,28 @@ def test_file_of_a_newer_format_or_of_another_kind_is_refused(recorded, tmp_path
         load(tmp_path / "other")
 
 
+def test_file_of_an_older_format_is_read(tmp_path):
+    with record(tmp_path / "old"):
+        tangrad.ones(3).exp()
+    data = bytearray((tmp_path / "old").read_bytes())
+    assert data[6] == 2
+    data[6] = 1
+    (tmp_path / "old").write_bytes(data)
+    assert keys(load(tmp_path / "old"))["aten::exp"] == 1
+
+
+def test_purposes_of_memory_are_in_the_file(tmp_path):
+    from tangrad_profiler.memory import KINDS, blocks_of
+
+    model = tangrad.nn.Linear(8, 8)
+    optimizer = tangrad.optim.Adam(model.parameters())
+    with record(tmp_path / "steps", profile_memory=True):
+        model(tangrad.ones(4, 8)).sum().backward()
+        optimizer.step()
+    blocks = blocks_of(load(tmp_path / "steps").trace)
+    assert {"parameter", "optimizer state", "gradient"} <= {KINDS[k] for k in blocks.kind}
+
+
 def test_path_that_cannot_be_written_is_an_error_before_anything_runs(tmp_path):
     with pytest.raises(FileNotFoundError), record(tmp_path / "no" / "x"):
         pytest.fail("the program must not begin")

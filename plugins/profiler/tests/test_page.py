@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import html
 import json
 import re
 import shutil
 import subprocess
 import sys
+import threading
+import zlib
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 import tangrad
@@ -18,7 +24,9 @@ from tangrad.profiler import load, profile
 @pytest.fixture(scope="module")
 def prof():
     model = nn.Sequential(nn.Linear(4, 8), nn.Sequential(nn.ReLU(), nn.Linear(8, 3)))
-    with profile(profile_memory=True, with_stack=True, with_modules=True) as recorded:
+    with profile(
+        record_shapes=True, profile_memory=True, with_stack=True, with_modules=True
+    ) as recorded:
         for _ in range(3):
             model(tangrad.ones(2, 4)).sum().backward()
     return recorded
@@ -30,13 +38,26 @@ def page(prof, tmp_path):
     return (tmp_path / "page.html").read_text()
 
 
+HERE = Path(__file__).parent
+
+
 def data_of(page):
     return json.loads(re.search(r"^const data = (.*);$", page, flags=re.M)[1])
 
 
+def page_without_sources(page):
+    return re.sub(r"^const data = .*;$", "", page, flags=re.M)
+
+
+def texts_of(page):
+    return dict(re.findall(r'<script type="text/plain" id="(\w+)">(.*)</script>', page))
+
+
 def test_page_needs_nothing_else(page):
-    assert "http" not in page
-    assert page.count("</script>") == 1
+    assert not re.search(
+        r"(src|href)=|fetch\(|import\(|XMLHttp|WebSocket", page_without_sources(page)
+    )
+    assert page.count("</script>") == 1 + len(texts_of(page))
     assert data_of(page)["title"] == "a </script> b"
 
 
@@ -46,53 +67,233 @@ def test_sums_of_all_views_are_the_profile_s(page, prof):
     assert data["modules"][1] == own
     assert data["flames"][1] == own
     assert sum(row[2] for row in data["ops"]) == pytest.approx(own / 1e3, rel=0.01)
-    assert len(data["timeline"]["events"]) == len(prof.trace)
+    assert data["timeline"]["count"] == len(prof.trace)
     names = {child[0] for child in data["modules"][3]}
     assert {"0", "1"} <= names
 
 
-def test_lines_are_those_of_the_program(page):
-    file, _, _, count, text = data_of(page)["lines"][0]
+def test_lines_are_those_of_the_program_with_its_source(page):
+    data = data_of(page)
+    file, line, _, count, text, _ = data["lines"][0]
     assert file.endswith("test_page.py")
     assert "model(" in text
     assert count > 10
+    assert data["sources"][file][line - 1].strip() == text
 
 
-def test_peak_is_taken_apart(page, prof):
+def test_peak_is_taken_apart_by_kind(page, prof):
     memory = data_of(page)["memory"]
     assert memory["peak"] == int(prof.trace.changes["allocated"].max())
-    assert 0 < sum(nbytes for _, nbytes in memory["at_peak"]) <= memory["peak"]
+    assert sum(row[1] for row in memory["at_peak"]) == memory["peak"]
+    assert {row[2] for row in memory["at_peak"]} <= set(memory["kinds"])
+    assert max(map(sum, memory["held"])) == memory["peak"]
 
 
-def test_advice_has_figures_and_is_silent_about_nothing():
-    from tangrad_profiler.page import advice
+def test_roofline_is_against_limits_that_were_measured(page):
+    roof = data_of(page)["roofline"]
+    assert roof["flops"] > 1e8
+    assert [rate for _, rate in roof["bandwidth"]] == sorted(
+        (rate for _, rate in roof["bandwidth"]), reverse=True
+    )
+    (linear,) = [p for p in roof["points"] if p[0].startswith("linear [2, 4]")]
+    _, count, seconds, flops, nbytes, share, lost = linear
+    assert count == 3
+    assert flops == 2 * 2 * 4 * 8
+    assert nbytes == 4 * (2 * 4 + 8 * 4 + 8 + 2 * 8)
+    assert share > 0
+    assert lost <= seconds
 
+
+def unpacked(head, text):
+    raw = np.frombuffer(zlib.decompress(base64.b64decode(text)), "<u4").reshape(-1, head["size"])
+    start = head["base"] + np.cumsum(raw[0].astype(np.int64)) * head["unit"]
+    return start, raw[1].astype(np.int64) * head["unit"], raw[2], raw[3]
+
+
+def test_chunks_hold_every_event(page, prof):
+    timeline, texts = data_of(page)["timeline"], texts_of(page)
+    (head,) = timeline["chunks"]
+    start, length, row, name = unpacked(head, texts["chunk0"])
+    assert len(start) == len(prof.trace)
+    order = np.argsort(prof.trace.events["start"], kind="stable")
+    assert np.abs(length - prof.trace.duration[order]).max() <= head["unit"]
+    told = [timeline["names"][n] for n in name]
+    assert told == [prof.trace.name(int(i)) for i in order]
+    assert [timeline["rows"][r][1] for r in row] == prof.trace.depth[order].tolist()
+    assert (np.diff(start) >= 0).all()
+
+
+def large_trace(count):
+    """A trace of as many events: ranges of one microsecond, ten in each longer one."""
+    from tangrad_profiler import _record
+    from tangrad_profiler.trace import Trace
+
+    e = {name: np.zeros(count, np.int64) for name in _record.EVENT_COLUMNS}
+    number = np.arange(count)
+    outer = number % 11 == 0
+    e["kind"][:] = 2
+    e["name"] = np.where(outer, 0, 1 + number % 7)
+    e["start"] = number * 1000
+    e["end"] = e["start"] + np.where(outer, 11_000, 900)
+    e["parent"] = np.where(outer, -1, number - number % 11)
+    e["signature"][:] = e["stack"][:] = -1
+    changes = {name: np.zeros(0, np.int64) for name in _record.CHANGE_COLUMNS}
+    return Trace(e, changes, ["step", *"abcdefg"], [], [], {"shapes": False})
+
+
+def test_levels_of_detail_bound_what_is_drawn_at_once():
+    from tangrad_profiler.page import page_data
+
+    data, texts = page_data(large_trace(300_000), "large")
+    timeline = data["timeline"]
+    assert len(timeline["first"]["start"]) <= 2 * 1001 * len(timeline["rows"])
+    assert sum(timeline["first"]["count"]) == timeline["count"] == 300_000
+    assert timeline["fine"]["size"] < 100_000
+    assert sum(head["size"] for head in timeline["chunks"]) == 300_000
+    assert len(texts) == 1 + len(timeline["chunks"])
+
+
+# --- advice --------------------------------------------------------------------------------------
+
+
+def advised(prof):
+    from tangrad_profiler.page import advice_of
+
+    return [a.text for a in advice_of(prof.trace)]
+
+
+def test_advice_is_silent_about_nothing_and_tells_idle_time():
     with profile() as idle:
         tangrad.ones(2).exp()
         sum(range(2_000_000))
         tangrad.ones(2).exp()
-    assert any("no op was running" in line for line in advice(idle.trace))
+    assert any("no op was running" in line for line in advised(idle))
     with profile() as nothing:
         pass
-    assert advice(nothing.trace) == []
+    assert advised(nothing) == []
+
+
+def test_waiting_for_data_is_told_with_its_share():
+    class Slow(tangrad.utils.data.Dataset):
+        def __len__(self):
+            return 6
+
+        def __getitem__(self, i):
+            threading.Event().wait(0.01)
+            return tangrad.ones(2)
+
+    with profile() as prof:
+        for batch in tangrad.utils.data.DataLoader(Slow(), batch_size=2):
+            batch.exp()
+    (line,) = [a for a in advised(prof) if "waits for data" in a]
+    assert int(line.partition(" %")[0]) > 80
+    assert "num_workers=2" in line
+
+
+def test_chain_of_pointwise_ops_is_told_with_its_line_and_what_fusing_saves():
+    x = tangrad.ones(200_000)
+    with profile(record_shapes=True, with_stack=True) as prof:
+        for _ in range(3):
+            (x * 2).exp().tanh().sum()
+    (line,) = [a for a in advised(prof) if "one fused op" in a]
+    assert line.startswith("mul + exp + tanh at test_page.py:")
+    assert "on [200000], are 3 passes over memory, 3 times" in line
+
+
+def test_calls_that_are_all_launch_are_told():
+    x = tangrad.ones(2)
+    with profile() as prof:
+        for _ in range(500):
+            x = x + 1
+    assert any("calls of less than 5 us each" in a for a in advised(prof))
+
+
+def test_thread_that_waits_is_told():
+    def work():
+        tangrad.ones(2)
+        threading.Event().wait(0.1)
+        tangrad.ones(2)
+
+    with profile() as prof:
+        other = threading.Thread(target=work)
+        tangrad.ones(2)
+        other.start()
+        other.join()
+        tangrad.ones(2)
+    (line,) = [a for a in advised(prof) if a.startswith("Thread ")]
+    assert "had no op running" in line
+
+
+def test_device_without_work_is_told():
+    trace = large_trace(1100)
+    k = trace.kernels = {name: np.zeros(2, np.int64) for name in trace.kernels}
+    k["event"][:] = -1
+    k["start"][:], k["end"][:] = [0, 900_000], [100_000, 1_000_000]
+    prof = profile()
+    prof._traces = [trace]
+    assert any("had nothing to do 80 % of 1.0 ms" in a for a in advised(prof))
+
+
+def test_activations_that_could_be_computed_again_are_told():
+    model = nn.Sequential(
+        nn.Sequential(*(nn.Sequential(nn.Linear(64, 64), nn.Tanh()) for _ in range(3))),
+        nn.Linear(64, 64),
+    )
+    with profile(profile_memory=True, with_modules=True) as prof:
+        model(tangrad.randn(32_768, 64)).square().sum().backward()
+        sum(range(1_000_000))
+    (line,) = [a for a in advised(prof) if "utils.checkpoint" in a]
+    assert "are activations of 0" in line
+
+
+# --- its code --------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node runs the page's code")
 def test_code_of_the_page_runs_in_every_view(page, tmp_path):
-    code = re.search(r"<script>(.*)</script>", page, flags=re.S)[1]
-    stub = """
-const known = {width: 500, height: 500, value: "", querySelectorAll: () => []};
-const made = () => new Proxy(function () {}, {
-  get: (target, key) => key in known ? known[key] : key === Symbol.toPrimitive ? () => 1 :
-    key === Symbol.iterator ? function* () {} : made(),
-  set: () => true, apply: () => made()});
-globalThis.document = {
-  getElementById: made, createElement: made, querySelectorAll: () => [], title: ""};
-globalThis.devicePixelRatio = 1;
-"""
-    (tmp_path / "run.js").write_text(stub + code + "\nfor (const n of Object.keys(views)) show(n);")
-    done = subprocess.run(["node", tmp_path / "run.js"], capture_output=True, text=True, timeout=60)
+    (tmp_path / "page.html").write_text(page)
+    done = subprocess.run(
+        ["node", HERE / "page_in_node.js", tmp_path / "page.html"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert done.returncode == 0, done.stderr
+    head = data_of(page)["timeline"]["chunks"][0]
+    start, _, _, name = unpacked(head, texts_of(page)["chunk0"])
+    assert json.loads(done.stdout) == [*start.tolist(), *name.tolist()]
+
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
+FLAGS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run "
+    "--disable-background-networking --disable-component-update --disable-sync "
+    "--window-size=1100,800 --virtual-time-budget=20000 --dump-dom"
+).split()
+
+
+@pytest.mark.skipif(BROWSER is None, reason="opens the page in chromium")
+def test_views_open_search_and_zoom_in_a_browser(page, tmp_path):
+    code = (HERE / "page_in_browser.js").read_text()
+    (tmp_path / "page.html").write_text(page.replace("</body>", f"<script>{code}</script></body>"))
+    done = subprocess.run(
+        [BROWSER, *FLAGS, f"--user-data-dir={tmp_path / 'user'}", f"file://{tmp_path}/page.html"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    told = json.loads(html.unescape(re.search(r'<pre id="told">(.*?)</pre>', done.stdout, re.S)[1]))
+    assert "error" not in told
+    views = "Advice Ops Modules Lines Timeline Flames Memory Roofline".split()
+    assert all(told[name] > 0 for name in views)
+    assert min(told["ink"]) > 500
+    assert told["rows"][1] < told["rows"][0]
+    assert told["found"].endswith("of what is drawn match")
+    assert told["wheeled"] > 0
+    assert told["zoomed"] > 5000
+    assert "Linear" in told["modules"]
+    assert "model(" in told["source"]
+    assert told["flames"] > 500
 
 
 # --- the command line ----------------------------------------------------------------------
@@ -158,6 +359,21 @@ def test_difference_is_sure_only_where_it_is(tmp_path):
     assert same.low < 1 < same.high
     with pytest.raises(ValueError, match="by must be one of"):
         compare(before, before, "colour")
+
+
+def test_time_of_all_calls_is_compared_where_their_number_changed():
+    from tangrad_profiler.comparison import compare
+
+    def recorded(calls):
+        with profile() as prof:
+            for _ in range(calls):
+                tangrad.ones(2).exp()
+        prof.trace.__dict__["own"] = prof.trace.own * 0 + 1000
+        return prof.trace
+
+    (row,) = [r for r in compare(recorded(40), recorded(10), total=True) if r.name == "aten::exp"]
+    assert row.ratio == pytest.approx(0.25)
+    assert (row.before, row.after) == (40, 10)
 
 
 def test_saved_profile_makes_the_same_page(prof, tmp_path):

@@ -43,6 +43,7 @@ _LAZY = {
     "forward_ad": None,
     "function": None,
     "anomaly_mode": None,
+    "missing_gradients": None,
 }
 
 

@@ -43,6 +43,11 @@ class DeviceDriver:
             call returns. Else `record_event(stream: int) -> int`, `query_event(event) -> bool`
             and `synchronize_event(event)`, all three.
         destroy_event: None, or `destroy_event(event)`.
+        elapsed_time: None, or `elapsed_time(event, later) -> float`: the milliseconds between two
+            events that have happened, by the device's own clock. With it, profilers tell when the
+            device worked for each op: they call `record_event` on the current stream before and
+            after the op's kernel, and ask when both events have happened. Several streams of one
+            device share a clock.
     """
 
     host: bool = False
@@ -55,6 +60,7 @@ class DeviceDriver:
     query_event: Any = None
     synchronize_event: Any = None
     destroy_event: Any = None
+    elapsed_time: Any = None
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -230,6 +230,13 @@ class _IntegerInterval(_Between):
         return (value % 1 == 0) & (self.lower_bound <= value) & (value <= self.upper_bound)
 
 
+class _IntegerLessThan(_Upper):
+    is_discrete = True
+
+    def check(self, value: Any) -> Any:
+        return (value % 1 == 0) & (value <= self.upper_bound)
+
+
 class _IntegerGreaterThan(_Lower):
     is_discrete = True
 

@@ -49,6 +49,7 @@ _WHERE: dict[str, str] = {
     "op": "tangrad.ops.definition.define",
     "op_calls": "tangrad._C",
     "overload": "tangrad.ops.definition.define",
+    "phase": "tangrad.dispatch.phases",
     "plugin_names": "tangrad.plugins.discovery",
     "pointwise": "tangrad.ops.definition.define",
     "pop_observer": "tangrad.dispatch.intercept",
@@ -62,7 +63,9 @@ _WHERE: dict[str, str] = {
     "replace_components": "tangrad.layouts",
     "scan": "tangrad.ops.definition.define",
     "to_layout": "tangrad.layouts",
+    "unwatch_phases": "tangrad.dispatch.phases",
     "view": "tangrad.ops.definition.define",
+    "watch_phases": "tangrad.dispatch.phases",
     "watched_kernels": "tangrad.dispatch.watching",
 }
 

@@ -65,10 +65,6 @@ def _as_dict(value: dict[Any, Any], spec: Any) -> list[Any]:
     return [value[key] for key in spec.context]
 
 
-def _as_fields(value: Any, spec: Any) -> list[Any]:
-    return [value[i] for i in range(spec.num_children)]
-
-
 def _same_length(value: Any, spec: Any) -> bool:
     return len(value) == spec.num_children
 

@@ -12,7 +12,7 @@ API = 1
 
 _WHERE = {
     "DeviceType": "profiling",
-    "ExecutionTraceObserver": "profiling",
+    "ExecutionTraceObserver": "execution_trace",
     "ProfilerAction": "profiling",
     "ProfilerActivity": "profiling",
     "RecordError": "file",

@@ -1,10 +1,9 @@
 # cython: language_level=3, initializedcheck=False, cdivision=True, legacy_implicit_noexcept=False
 """Recording: observers as C functions that append a few bytes to a log per thread, and the reader of those bytes."""
-cimport cython
-from cpython.ref cimport Py_INCREF, PyObject
+from cpython.ref cimport PyObject
 from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memcmp, memcpy
 
 import threading
 
@@ -37,6 +36,9 @@ cdef extern from "log.h":
         LOG_NODE
         LOG_RANGE
         LOG_MEMORY
+        LOG_ELSEWHERE
+        LOG_MARK
+        LOG_KERNEL
     ctypedef struct log_thread:
         log_thread* next
         uint64_t ticks
@@ -44,6 +46,7 @@ cdef extern from "log.h":
         uint64_t session
         int64_t ident
         int64_t depth
+        int64_t made
         int64_t lost
     log_thread* log_mine
     int log_counts_ticks
@@ -369,6 +372,7 @@ cdef int enter(void* context, const tg_observed* call, void** token) except -1:
     at = log_number(at, signature)
     log_end(t, log_number(at, stack))
     t.depth += 1
+    t.made += 1
     token[0] = <void*>t.session
     return 0
 
@@ -407,6 +411,7 @@ cdef int enter_node(void* context, PyObject* node, void** token) except -1:
     at = log_number(at, name)
     log_end(t, log_number(at, 0 if number == UINT64_MAX else number))
     t.depth += 1
+    t.made += 1
     token[0] = <void*>t.session
     return 0
 
@@ -455,7 +460,12 @@ cdef log_thread* new_log(int64_t ident) except NULL:
     cdef log_thread* t = <log_thread*>calloc(1, sizeof(log_thread))
     if t == NULL:
         raise MemoryError("a log of the profiler")
+    cdef log_thread* earlier = logs
     t.session, t.ident, t.steps = session, ident, core.nodes_made()
+    while earlier != NULL and earlier.ident != ident:
+        earlier = earlier.next
+    if earlier != NULL:                  # the thread was here before: its events go on being counted
+        t.made = earlier.made
     t.next = logs
     logs = t
     return t
@@ -548,7 +558,6 @@ def drain():
     cdef log_thread* t = logs
     cdef size_t size
     cdef bytes data
-    cdef int number = 0
     found = []
     while t != NULL:
         size = log_waiting(t)
@@ -557,6 +566,7 @@ def drain():
             size = log_drain(t, <unsigned char*>data, size)
             found.append((t.ident, data[:size]))
         t = t.next
+    found.reverse()                      # the oldest thread first
     return found
 
 
@@ -592,6 +602,7 @@ def begin(str name, int kind):
         return 0
     at = log_number(at, number)
     log_end(t, log_number(at, kind))
+    t.made += 1
     return t.session
 
 
@@ -603,231 +614,53 @@ def end(uint64_t token):
         leave_record(<void*>token)
 
 
-# --- the reader ----------------------------------------------------------------------------------
+def elsewhere(str name, int64_t process, int64_t began, int64_t ended):
+    """Write down what another process did, in nanoseconds of the monotonic clock."""
+    cdef log_thread* t = log_mine
+    cdef unsigned char* at
+    if not listening(t):
+        return
+    number = number_of_name(name)
+    at = log_begin(t, LOG_ELSEWHERE)
+    if at != NULL:
+        at = log_number(log_number(at, number), process)
+        at = log_number(at, log_zigzag(began - <int64_t>began_ns))
+        log_end(t, log_number(at, log_zigzag(ended - <int64_t>began_ns)))
 
-cdef enum:
-    COLUMNS = 10
-    MEMORY_COLUMNS = 7
 
-EVENT_COLUMNS = ("kind", "name", "thread", "start", "end", "parent", "signature", "stack", "first_step", "last_step")
-CHANGE_COLUMNS = ("thread", "time", "allocator", "address", "nbytes", "allocated", "event")
+def mark(int64_t allocator, uint64_t address, int64_t nbytes, int purpose):
+    """Write down what a block of memory is for."""
+    cdef log_thread* t = log_mine
+    cdef unsigned char* at
+    if not listening(t):
+        return
+    at = log_begin(t, LOG_MARK)
+    if at != NULL:
+        at = log_number(log_number(at, <uint64_t>allocator), address)
+        log_end(t, log_number(log_number(at, <uint64_t>nbytes), purpose))
 
 
-class DamagedRecord(ValueError):
-    """Raised when bytes are no records."""
+def kernel(int64_t ident, int64_t event, int64_t allocator, uint64_t stream, int64_t began, int64_t ended):
+    """Write down when a device worked for an event of a thread, in nanoseconds of the monotonic clock.
 
-
-cdef class Decoder:
-    """Turn records into columns.
-
-    Args:
-        began: (ticks, nanoseconds) at the beginning. scale: nanoseconds per tick.
+    For the calling thread while it is recorded; for others when recording has stopped, before they are drained.
     """
-    cdef int64_t* events
-    cdef int64_t* changes
-    cdef int64_t count, room, changed, changes_room
-    cdef uint64_t ticks0
-    cdef double scale
-    cdef dict threads                    # ident -> [ticks, steps, [open events]]
-
-    def __init__(self, began_ticks, double scale):
-        self.ticks0, self.scale = began_ticks, scale
-        self.threads = {}
-
-    def __dealloc__(self):
-        free(self.events)
-        free(self.changes)
-
-    cdef int64_t time_of(self, uint64_t ticks) noexcept:
-        return <int64_t>(<double><int64_t>(ticks - self.ticks0) * self.scale)
-
-    cdef int64_t* event(self) except NULL:
-        if self.count == self.room:
-            self.room = 2 * self.room + 4096
-            self.events = <int64_t*>realloc(self.events, self.room * COLUMNS * sizeof(int64_t))
-            if self.events == NULL:
-                raise MemoryError("events of a profile")
-        self.count += 1
-        return self.events + (self.count - 1) * COLUMNS
-
-    cdef int64_t* change(self) except NULL:
-        if self.changed == self.changes_room:
-            self.changes_room = 2 * self.changes_room + 4096
-            self.changes = <int64_t*>realloc(self.changes, self.changes_room * MEMORY_COLUMNS * sizeof(int64_t))
-            if self.changes == NULL:
-                raise MemoryError("changes of memory of a profile")
-        self.changed += 1
-        return self.changes + (self.changed - 1) * MEMORY_COLUMNS
-
-    def feed(self, int64_t ident, bytes data):
-        """Read the records of a thread that follow those read before.
-
-        Raises:
-            DamagedRecord: these are no records.
-        """
-        cdef const unsigned char* at = data
-        cdef const unsigned char* stop = at + len(data)
-        cdef uint64_t ticks, steps
-        cdef uint64_t value[6]
-        cdef int64_t* e
-        cdef int tag, i, count
-        state = self.threads.setdefault(ident, [0, 0, []])
-        ticks, steps, opened = state[0], state[1], <list>state[2]
-        while at < stop:
-            tag = at[0]
-            at += 1
-            if tag == LOG_CLOCK:
-                if stop - at < 16:
-                    raise DamagedRecord("a record of the clock is cut off")
-                memcpy(&ticks, at, 8)
-                memcpy(&steps, at + 8, 8)
-                at += 16
-                continue
-            if tag == LOG_OP or tag == LOG_MEMORY:
-                count = 5
-            elif tag == LOG_NODE or tag == LOG_RANGE:
-                count = 3
-            elif tag == LOG_LEAVE:
-                count = 2
-            else:
-                raise DamagedRecord(f"there is no record with the tag {tag}")
-            for i in range(count):
-                at = read_number(at, stop, &value[i])
-                if at == NULL:
-                    raise DamagedRecord("a record is cut off")
-            ticks += value[0]
-            if tag == LOG_MEMORY:
-                self.read_change(ident, ticks, value, opened[len(opened) - 1] if opened else -1)
-                continue
-            if tag == LOG_LEAVE:
-                steps += value[1]
-                if not opened:
-                    raise DamagedRecord("something is left that was not entered")
-                e = self.events + <int64_t>opened.pop() * COLUMNS
-                e[4] = self.time_of(ticks)
-                if e[0] == LOG_OP:
-                    e[9] = steps
-                continue
-            e = self.event()
-            e[0], e[2], e[3], e[4] = tag, ident, self.time_of(ticks), -1
-            e[5] = opened[len(opened) - 1] if opened else -1
-            e[6] = e[7] = -1
-            e[8] = e[9] = 0
-            if tag == LOG_OP:
-                steps += value[1]
-                e[1], e[6], e[7] = value[2], <int64_t>value[3] - 1, <int64_t>value[4] - 1
-                e[8] = e[9] = steps
-            else:
-                e[1], e[8] = value[1], value[2]
-            opened.append(self.count - 1)
-        state[0], state[1] = ticks, steps
-
-    cdef int read_change(self, int64_t ident, uint64_t ticks, uint64_t* value, int64_t event) except -1:
-        cdef int64_t* c = self.change()
-        c[0], c[1], c[2], c[3] = ident, self.time_of(ticks), value[1], value[2]
-        c[4], c[5] = <int64_t>(value[3] >> 1) ^ -<int64_t>(value[3] & 1), value[4]
-        c[6] = event
-        return 0
-
-    def finish(self, ticks):
-        """Close what is open, and return (events, changes) as bytes of rows of int64, and how many were open."""
-        cdef int64_t last = self.time_of(ticks), i
-        cdef int64_t unfinished = 0
-        for i in range(self.count):
-            if self.events[i * COLUMNS + 4] < 0:
-                self.events[i * COLUMNS + 4] = max(last, self.events[i * COLUMNS + 3])
-                unfinished += 1
-        return ((<char*>self.events)[:self.count * COLUMNS * sizeof(int64_t)] if self.count else b"",
-                (<char*>self.changes)[:self.changed * MEMORY_COLUMNS * sizeof(int64_t)] if self.changed else b"",
-                unfinished)
+    cdef log_thread* t = logs
+    cdef unsigned char* at
+    while t != NULL and (t.ident != ident or t.session != session):
+        t = t.next
+    if t == NULL or recording and t != log_mine:
+        return
+    at = log_begin(t, LOG_KERNEL)
+    if at != NULL:
+        at = log_number(log_number(log_number(at, <uint64_t>event), <uint64_t>allocator), stream)
+        at = log_number(at, log_zigzag(began - <int64_t>began_ns))
+        log_end(t, log_number(at, log_zigzag(ended - <int64_t>began_ns)))
 
 
-cdef const unsigned char* read_number(const unsigned char* at, const unsigned char* stop, uint64_t* value) noexcept:
-    cdef uint64_t v = 0
-    cdef int shift = 0
-    while at < stop and shift < 64:
-        v |= <uint64_t>(at[0] & 127) << shift
-        if at[0] < 128:
-            value[0] = v
-            return at + 1
-        at += 1
-        shift += 7
-    return NULL
+def latest():
+    """Return the number of the event of this thread that was begun last, -1 if there is none."""
+    return log_mine.made - 1 if listening(log_mine) else -1
 
 
-# --- totals ----------------------------------------------------------------------------------------
-
-cdef struct opened_event:
-    int64_t key                          # kind and name
-    uint64_t start
-    uint64_t inner                       # ticks in what was within
-
-
-cdef class Adder:
-    """Add up the records of long runs by kind and name, without keeping them.
-
-    Args:
-        scale: nanoseconds per tick.
-    """
-    cdef double scale
-    cdef dict threads                    # ident -> bytearray of opened_event, [ticks, depth]
-    cdef dict sums                       # kind << 32 | name -> [count, ticks, own ticks]
-
-    def __init__(self, double scale):
-        self.scale, self.threads, self.sums = scale, {}, {}
-
-    def feed(self, int64_t ident, bytes data):
-        """Add the records of a thread that follow those added before.
-
-        Raises:
-            DamagedRecord: these are no records.
-        """
-        cdef const unsigned char* at = data
-        cdef const unsigned char* stop = at + len(data)
-        cdef uint64_t value[6]
-        cdef uint64_t ticks, passed
-        cdef opened_event* e
-        cdef int64_t depth
-        cdef int tag, i, count
-        state = self.threads.setdefault(ident, [bytearray(DEEPEST * 16 * sizeof(opened_event)), 0, 0])
-        ticks, depth = state[1], state[2]
-        e = <opened_event*><char*>(<bytearray>state[0])
-        while at < stop:
-            tag = at[0]
-            at += 1
-            if tag == LOG_CLOCK and stop - at >= 16:
-                memcpy(&ticks, at, 8)
-                at += 16
-                continue
-            count = 5 if tag == LOG_OP or tag == LOG_MEMORY else 3 if tag == LOG_NODE or tag == LOG_RANGE else \
-                2 if tag == LOG_LEAVE else 0
-            if count == 0:
-                raise DamagedRecord(f"there is no record with the tag {tag}")
-            for i in range(count):
-                at = read_number(at, stop, &value[i])
-                if at == NULL:
-                    raise DamagedRecord("a record is cut off")
-            ticks += value[0]
-            if tag == LOG_MEMORY:
-                continue
-            if tag != LOG_LEAVE:
-                if depth < DEEPEST * 16:
-                    e[depth].key = <int64_t>tag << 32 | <int64_t>(value[2] if tag == LOG_OP else value[1])
-                    e[depth].start, e[depth].inner = ticks, 0
-                depth += 1
-            elif depth > 0:
-                depth -= 1
-                if depth < DEEPEST * 16:
-                    passed = ticks - e[depth].start
-                    sums = self.sums.setdefault(e[depth].key, [0, 0, 0])
-                    sums[0] += 1
-                    sums[1] += passed
-                    sums[2] += passed - e[depth].inner
-                    if depth > 0:
-                        e[depth - 1].inner += passed
-        state[1], state[2] = ticks, depth
-
-    def totals(self):
-        """Return [(kind, name, count, nanoseconds, own nanoseconds)]."""
-        return [(key >> 32, key & 0xFFFFFFFF, count, int(whole * self.scale), int(own * self.scale))
-                for key, (count, whole, own) in self.sums.items()]
+include "native/reader.pxi"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from tangrad_profiler.averages import EventList, FunctionEvent
 from tangrad_profiler.profiling import profile as _profile
@@ -53,6 +53,7 @@ class profile:
         experimental_config: Any = None,
         acc_events: bool = False,
         custom_trace_id_callback: Any = None,
+        activity_filters: Any = None,
     ) -> None:
         self.enabled, self.entered = enabled, False
         self._profile = _profile(
@@ -61,7 +62,27 @@ class profile:
             profile_memory=profile_memory,
             with_stack=with_stack,
             with_modules=with_modules,
+            custom_trace_id_callback=custom_trace_id_callback,
         )
+
+    def config(self, create_trace_id: bool = False) -> Any:
+        """Return what it records."""
+        names = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
+        return {name: getattr(self._profile, name) for name in names}
+
+    def create_trace_id(self) -> str:
+        """Return the name of the trace, by the function that was given for it, or a new one."""
+        return self._profile.get_trace_id() or self.default_trace_id()
+
+    def default_trace_id(self) -> str:
+        """Return a name that no other trace has."""
+        from uuid import uuid4
+
+        return uuid4().hex.upper()
+
+    def toggle_collection_dynamic(self, enabled: bool, activities: Any) -> None:
+        """Record no more, or again, within the profile."""
+        self._profile.toggle_collection_dynamic(enabled, activities)
 
     def __enter__(self) -> profile | None:
         if not self.enabled:
@@ -72,7 +93,7 @@ class profile:
         self._profile.start()
         return self
 
-    def __exit__(self, *exc: object) -> bool:
+    def __exit__(self, *exc: object) -> Literal[False]:
         if self.enabled:
             self._profile.stop()
         return False
@@ -132,7 +153,7 @@ class _Null:
     def __enter__(self) -> _Null:
         return self
 
-    def __exit__(self, *exc: object) -> bool:
+    def __exit__(self, *exc: object) -> Literal[False]:
         return False
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -49,6 +49,38 @@ class _Times:
     count: int
     cpu_time_total: float
     self_cpu_time_total: float
+    device_time_total: float
+    self_device_time_total: float
+    is_legacy = False
+    overload_name = ""
+    use_device: str | None = None
+
+    @property
+    def device_time(self) -> float:
+        """Microseconds that devices worked for one call, on average."""
+        return self.device_time_total / self.count if self.count else 0.0
+
+    @property
+    def device_time_str(self) -> str:
+        """The same with a unit."""
+        return _time_text(self.device_time)
+
+    @property
+    def device_time_total_str(self) -> str:
+        """Microseconds that devices worked for all calls, with a unit."""
+        return _time_text(self.device_time_total)
+
+    @property
+    def self_device_time_total_str(self) -> str:
+        """The same, outside of others within."""
+        return _time_text(self.self_device_time_total)
+
+    @property
+    def device_type(self) -> Any:
+        """Where it was measured: by the host's clock."""
+        from tangrad_profiler.profiling import DeviceType
+
+        return DeviceType.CPU
 
     @property
     def cpu_time(self) -> float:
@@ -69,6 +101,14 @@ class _Times:
     def self_cpu_time_total_str(self) -> str:
         """Microseconds of all calls outside of others within, with a unit."""
         return _time_text(self.self_cpu_time_total)
+
+
+class Kernel(NamedTuple):
+    """A device's work for an event: name, number of the device, and microseconds."""
+
+    name: str
+    device: int
+    duration: float
 
 
 @dataclass
@@ -115,24 +155,35 @@ class FunctionEvent(_Times):
     device_time_total: float = 0.0
     self_device_time_total: float = 0.0
 
+    kernels: list[Kernel] = field(default_factory=list)
+    input_dtypes: list[str] = field(default_factory=list)
+    is_python_function = False
+
     @property
     def key(self) -> str:
         """The name by which averages group it."""
         return self.name
 
-    @property
-    def device_type(self) -> Any:
-        """Where it was measured: by the host's clock."""
-        from tangrad_profiler.profiling import DeviceType
+    trace_name = key
 
-        return DeviceType.CPU
+    def append_kernel(self, name: str, device: int, duration: float) -> None:
+        """Add a piece of work of a device, of so many microseconds."""
+        self.kernels.append(Kernel(name, device, duration))
+
+    def append_cpu_child(self, child: FunctionEvent) -> None:
+        """Add an event within this one."""
+        self.cpu_children.append(child)
+
+    def set_cpu_parent(self, parent: FunctionEvent) -> None:
+        """Say what this event is within."""
+        self.cpu_parent = parent
 
 
 @dataclass
 class FunctionEventAvg(_Times):
     """What events of one key have in sum; attributes as those of `FunctionEvent`."""
 
-    key: str
+    key: str = ""
     count: int = 0
     cpu_time_total: float = 0.0
     self_cpu_time_total: float = 0.0
@@ -151,10 +202,34 @@ class FunctionEventAvg(_Times):
     is_async: bool = False
     is_remote: bool = False
 
+    cpu_parent: FunctionEvent | None = None
+    cpu_children: list[FunctionEvent] = field(default_factory=list, repr=False)
+
     @property
     def name(self) -> str:
         """The key."""
         return self.key
+
+    def add(self, other: FunctionEvent | FunctionEventAvg) -> FunctionEventAvg:
+        """Add an event, or the average of others, to this one, and return it."""
+        self.key = self.key or other.key
+        for name in SUMMED:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        return self
+
+    __iadd__ = add
+
+
+SUMMED = (
+    "count",
+    "cpu_time_total",
+    "self_cpu_time_total",
+    "cpu_memory_usage",
+    "self_cpu_memory_usage",
+    "device_time_total",
+    "self_device_time_total",
+    "flops",
+)
 
 
 def stack_lines(trace: Trace, i: int) -> list[str]:
@@ -189,12 +264,20 @@ def events_of(trace: Trace) -> EventList:
             is_user_annotation=kind == RANGE,
             module_path=trace.module_path(i),
             cpu_parent=made[parent] if parent >= 0 else None,
+            device_time_total=trace.device_time[i] / 1e3,
+            self_device_time_total=trace.own_device[i] / 1e3,
+            input_dtypes=shapes[1],
         )
         if trace.forward[i] >= 0:
             event.fwd_thread = int(e["thread"][trace.forward[i]])
         if event.cpu_parent is not None:
             event.cpu_parent.cpu_children.append(event)
         made.append(event)
+    k = trace.kernels
+    for j in np.flatnonzero(k["event"] >= 0).tolist():
+        event = made[k["event"][j]]
+        duration = (k["end"][j] - k["start"][j]) / 1e3
+        event.append_kernel(event.name, int(k["allocator"][j]), duration)
     return EventList(made, trace=trace)
 
 
@@ -242,11 +325,14 @@ class EventList(list[Any]):
         """Return all events in one sum."""
         total = FunctionEventAvg("Total")
         for item in self:
-            total.count += item.count
-            for name in ("cpu_time_total", "self_cpu_time_total", "cpu_memory_usage"):
-                setattr(total, name, getattr(total, name) + getattr(item, name))
-            total.self_cpu_memory_usage += item.self_cpu_memory_usage
+            total.add(item)
         return total
+
+    def supported_export_stacks_metrics(self) -> list[str]:
+        """Return what `export_stacks` may be asked for."""
+        from tangrad_profiler.exports import METRICS
+
+        return list(METRICS)
 
     def export_chrome_trace(self, path: str) -> None:
         """Write the events for Chrome's and Perfetto's viewers."""
@@ -329,6 +415,15 @@ def _lines(
         ("CPU time avg", lambda r: time(r.cpu_time)),
     ]
     options = everything.trace.options if everything.trace is not None else {}
+    device = _device_name(everything.trace)
+    device_total = float(sum(item.self_device_time_total for item in everything))
+    if device:
+        columns += [
+            (f"Self {device}", lambda r: time(r.self_device_time_total)),
+            (f"Self {device} %", lambda r: _share(r.self_device_time_total, device_total)),
+            (f"{device} total", lambda r: time(r.device_time_total)),
+            (f"{device} time avg", lambda r: time(r.device_time)),
+        ]
     if options.get("memory"):
         columns += [
             ("CPU Mem", lambda r: _memory_text(r.cpu_memory_usage)),
@@ -344,20 +439,32 @@ def _lines(
     if any(r.flops for r in rows):
         columns.append(("Total MFLOPs", lambda r: f"{r.flops / 1e6:.3f}" if r.flops else "--"))
     cells = [[title for title, _ in columns], *([show(r) for _, show in columns] for r in rows)]
-    widths = [max(len(row[k]) for row in cells) for k in range(len(columns))]
-    rule = "  ".join("-" * w for w in widths)
+    # PyTorch's widths: programs cut its tables by columns.
+    widths = [max(12, *(len(row[k]) for row in cells)) for k in range(len(columns))]
+    rule = "  ".join("-" * w for w in widths) + "  "
     if header is not None:
         yield "=" * len(rule)
         yield header
     yield rule
     for k, row in enumerate(cells):
-        yield "  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True))
+        yield "  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)) + "  "
         if k == 0:
             yield rule
     yield rule
     yield f"Self CPU time total: {time(total)}"
+    if device:
+        yield f"Self {device} time total: {time(device_total)}"
     if everything.trace is not None and everything.trace.partial:
         yield f"Partial: {everything.trace.partial}"
+
+
+def _device_name(trace: Trace | None) -> str:
+    """Return what the columns of devices are called, "" where no device was measured."""
+    if trace is None or not len(trace.kernels["start"]):
+        return ""
+    where = {trace.devices.get(int(n), "device") for n in np.unique(trace.kernels["allocator"])}
+    types = {device.partition(":")[0] for device in where}
+    return types.pop().upper() if len(types) == 1 else "device"
 
 
 def _cut(text: str, width: int) -> str:
@@ -385,8 +492,9 @@ def averages_of(trace: Trace, by_shapes: bool = False, stack_n: int = 0) -> Even
         return total
 
     columns = [np.ones(len(trace), np.int64), trace.duration, trace.own, trace.memory,
-               trace.own_memory, trace.flops if trace.options.get("flops") else 0]  # fmt: skip
-    count, whole, own, memory, own_memory, flops = (summed(c) for c in columns)
+               trace.own_memory, trace.flops if trace.options.get("flops") else 0,
+               trace.device_time, trace.own_device]  # fmt: skip
+    count, whole, own, memory, own_memory, flops, device, own_device = map(summed, columns)
     made = []
     for g in np.argsort(first, kind="stable"):
         i = int(first[g])
@@ -402,6 +510,8 @@ def averages_of(trace: Trace, by_shapes: bool = False, stack_n: int = 0) -> Even
                 cpu_memory_usage=int(memory[g]),
                 self_cpu_memory_usage=int(own_memory[g]),
                 flops=int(flops[g]),
+                device_time_total=device[g] / 1e3,
+                self_device_time_total=own_device[g] / 1e3,
                 input_shapes=shapes,
                 stack=stack_lines(trace, i)[:stack_n] if stack_n > 0 else [],
                 is_user_annotation=bool(e["kind"][i] == RANGE),

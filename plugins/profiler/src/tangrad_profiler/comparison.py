@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import inf, sqrt
+from math import inf, log, sqrt
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,10 @@ from tangrad_profiler.trace import Trace
 
 @dataclass(frozen=True)
 class Difference:
-    """One op, module or line in both recordings; times are of one call, in microseconds.
+    """One op, module or line in both recordings; times are own times, in microseconds.
 
     Attributes:
-        name: what is compared. before, after: mean own time of a call.
+        name: what is compared. before, after: mean time of a call, or the time of all calls.
         calls_before, calls_after: how many there were.
         ratio: after / before. low, high: the interval that holds it with 95 % confidence.
     """
@@ -62,13 +62,14 @@ def _samples(trace: Trace, key: Callable[[Trace, int], str]) -> dict[str, Any]:
     return {name: np.array(times) for name, times in found.items()}
 
 
-def compare(before: Trace, after: Trace, by: str = "op") -> list[Difference]:
+def compare(before: Trace, after: Trace, by: str = "op", total: bool = False) -> list[Difference]:
     """Return what is in both recordings, the largest change of total time first.
 
     The interval is that of the ratio of means of logarithms, by Welch's standard error.
 
     Args:
         by: "op", "module" or "line".
+        total: compare the time of all calls, for runs that do the same by other calls.
 
     Raises:
         ValueError: `by` is none of these.
@@ -76,14 +77,20 @@ def compare(before: Trace, after: Trace, by: str = "op") -> list[Difference]:
     if by not in KEYS:
         raise ValueError(f"compare: by must be one of {', '.join(KEYS)}, not {by!r}")
     old, new = _samples(before, KEYS[by]), _samples(after, KEYS[by])
-    rows = [_difference(name, old[name], new[name]) for name in old if name in new]
-    return sorted(rows, key=lambda r: -abs(r.after * r.calls_after - r.before * r.calls_before))
+    rows = [_difference(name, old[name], new[name], total) for name in old if name in new]
+    counts = (1, 1) if total else None
+
+    def change(r: Difference) -> float:
+        after, before = counts or (r.calls_after, r.calls_before)
+        return abs(r.after * after - r.before * before)
+
+    return sorted(rows, key=change, reverse=True)
 
 
-def _difference(name: str, old: Any, new: Any) -> Difference:
+def _difference(name: str, old: Any, new: Any, total: bool) -> Difference:
     # Times are skewed: their logarithms are nearly normal.
     a, b = np.log(np.maximum(old, 1e-3)), np.log(np.maximum(new, 1e-3))
-    middle = float(b.mean() - a.mean())
+    middle = float(b.mean() - a.mean()) + (log(len(b) / len(a)) if total else 0.0)
     if len(a) > 1 and len(b) > 1:
         spread = 1.96 * sqrt(a.var(ddof=1) / len(a) + b.var(ddof=1) / len(b))
     else:
@@ -91,8 +98,8 @@ def _difference(name: str, old: Any, new: Any) -> Difference:
     low, high = np.exp(middle - spread), np.exp(min(middle + spread, 700.0))
     return Difference(
         name,
-        float(old.mean()),
-        float(new.mean()),
+        float(old.sum() if total else old.mean()),
+        float(new.sum() if total else new.mean()),
         len(old),
         len(new),
         float(np.exp(middle)),

@@ -9,6 +9,8 @@ import threading
 from collections.abc import Iterator
 from typing import IO, Any
 
+import numpy as np
+
 from tangrad_profiler.averages import stack_lines
 from tangrad_profiler.trace import NODE, OP, RANGE, Trace
 
@@ -51,7 +53,7 @@ def chrome_events(trace: Trace) -> Iterator[dict[str, Any]]:
     names = {t.ident: t.name for t in threading.enumerate()}
     for ident in sorted({int(t) for t in e["thread"]}):
         yield {"ph": "M", "name": "thread_name", "pid": pid, "tid": ident, "ts": 0,
-               "args": {"name": names.get(ident, f"thread {ident}")}}  # fmt: skip
+               "args": {"name": thread_name(ident, names)}}  # fmt: skip
     for i in range(len(trace)):
         kind, tid = int(e["kind"][i]), int(e["thread"][i])
         start = e["start"][i] / 1e3
@@ -75,6 +77,7 @@ def chrome_events(trace: Trace) -> Iterator[dict[str, Any]]:
                 begun = {"tid": int(e["thread"][forward]), "ts": e["start"][forward] / 1e3}
                 yield {"ph": "s", **begun, **flow}
             yield {"ph": "f", "bp": "e", "tid": tid, "ts": start, **flow}
+    yield from _kernel_rows(trace, pid)
     c = trace.changes
     for i in range(len(c["time"])):
         device = trace.devices.get(int(c["allocator"][i]), "?")
@@ -82,6 +85,29 @@ def chrome_events(trace: Trace) -> Iterator[dict[str, Any]]:
                "tid": int(c["thread"][i]), "ts": c["time"][i] / 1e3,
                "args": {"Bytes": int(c["nbytes"][i]), "Addr": int(c["address"][i]),
                         "Total Allocated": int(c["allocated"][i]), "Device": device}}  # fmt: skip
+
+
+def _kernel_rows(trace: Trace, pid: int) -> Iterator[dict[str, Any]]:
+    """Yield what devices did, a row per stream, with arrows from the launches."""
+    e, k = trace.events, trace.kernels
+    for j in range(len(k["start"])):
+        event, stream = int(k["event"][j]), int(k["stream"][j])
+        device = trace.devices.get(int(k["allocator"][j]), "device")
+        name = trace.name(event) if event >= 0 else "kernel"
+        tid = f"{device} stream {stream}"
+        start = k["start"][j] / 1e3
+        yield {"ph": "X", "cat": "kernel", "name": name, "pid": pid, "tid": tid, "ts": start,
+               "dur": (k["end"][j] - k["start"][j]) / 1e3,
+               "args": {"device": device, "stream": stream, "External id": event}}  # fmt: skip
+        if event >= 0:
+            flow = {"cat": "ac2g", "name": "ac2g", "pid": pid, "id": j}
+            yield {"ph": "s", "tid": int(e["thread"][event]), "ts": e["start"][event] / 1e3, **flow}
+            yield {"ph": "f", "bp": "e", "tid": tid, "ts": start, **flow}
+
+
+def thread_name(ident: int, names: dict[int | None, str]) -> str:
+    """Return what a thread is called; a negative number is another process's."""
+    return names.get(ident, f"process {-ident}" if ident < 0 else f"thread {ident}")
 
 
 def _flames(trace: Trace, metric: str) -> dict[tuple[str, ...], int]:
@@ -145,10 +171,15 @@ def speedscope(trace: Trace, path: str | os.PathLike[str]) -> None:
 
 
 def memory_timeline(trace: Trace, path: str | os.PathLike[str], device: str | None = None) -> None:
-    """Write memory over time: [times in microseconds, bytes allocated] as JSON, of one device.
+    """Write memory over time, as PyTorch does.
 
-    A path that ends in `.raw.json` or `.raw.json.gz` gives a row per change: when, what, its bytes
-    and all bytes afterwards.
+    `.html` gives the page's view of memory. `.raw.json` and `.raw.json.gz` give rows of
+    (nanoseconds, action, bytes, kind): action 1 is held before, 2 comes, 4 goes; kinds are
+    PyTorch's numbers. Other names give [microseconds, bytes by kind], the kinds in PyTorch's order
+    behind a zero, packed if they end in `.gz`.
+
+    Args:
+        device: such as "cpu"; of all devices by default.
 
     Raises:
         RuntimeError: memory was not recorded.
@@ -157,19 +188,54 @@ def memory_timeline(trace: Trace, path: str | os.PathLike[str], device: str | No
         raise RuntimeError(
             "export_memory_timeline: the profile has no memory; give profile_memory=True"
         )
-    rows = list(_timeline(trace, device))
     name = os.fspath(path)
+    if name.endswith(".html"):
+        from tangrad_profiler.page import write_page
+
+        write_page(trace, path, "memory", first="Memory")
+        return
+    rows = list(_raw_rows(trace, device))
     with open_text(path) as file:
-        if name.endswith((".raw.json", ".raw.json.gz")):
-            json.dump(rows, file)
-        else:
-            json.dump([[row[0] for row in rows], [row[3] for row in rows]], file)
+        json.dump(rows if ".raw.json" in name else _coalesced(rows), file)
 
 
-def _timeline(trace: Trace, device: str | None) -> Iterator[tuple[float, str, int, int]]:
-    c = trace.changes
-    for i in c["time"].argsort(kind="stable"):
-        where = trace.devices.get(int(c["allocator"][i]), "?")
-        if device is None or where.partition(":")[0] == str(device).partition(":")[0]:
-            yield (c["time"][i] / 1e3, "CREATE" if c["nbytes"][i] > 0 else "DESTROY",
-                   int(c["nbytes"][i]), int(c["allocated"][i]))  # fmt: skip
+# Numbers of kinds in PyTorch's files; 7 is none of them.
+_CATEGORY_OF_KIND = {
+    "parameter": 0,
+    "optimizer state": 1,
+    "input": 2,
+    "workspace": 3,
+    "activation": 4,
+    "gradient": 5,
+    "before the profile": 7,
+}
+_PREEXISTING, _CREATE, _DESTROY = 1, 2, 4
+
+
+def _raw_rows(trace: Trace, device: str | None) -> Iterator[tuple[int, int, int, int]]:
+    from tangrad_profiler.memory import KINDS, blocks_of
+
+    blocks = blocks_of(trace)
+    if device is not None:
+        wanted = str(device).partition(":")[0]
+        for number in np.unique(blocks.allocator).tolist():
+            if trace.devices.get(number, "?").partition(":")[0] != wanted:
+                blocks.nbytes[blocks.allocator == number] = 0
+    times, sizes, kinds, _ = blocks.steps
+    for when, nbytes, kind in zip(times.tolist(), sizes.tolist(), kinds.tolist(), strict=True):
+        if nbytes:
+            action = _PREEXISTING if when < 0 else _CREATE if nbytes > 0 else _DESTROY
+            yield when, action, nbytes, _CATEGORY_OF_KIND[KINDS[kind]]
+
+
+def _coalesced(rows: list[tuple[int, int, int, int]]) -> tuple[list[int], list[list[int]]]:
+    times: list[int] = []
+    sizes: list[list[int]] = []
+    first = next((row[0] // 1000 for row in rows if row[0] >= 0), 0)
+    for when, _, nbytes, category in rows:
+        us = when // 1000 if when >= 0 else first
+        if not times or us != times[-1]:
+            times.append(us)
+            sizes.append(list(sizes[-1]) if sizes else [0] * 9)
+        sizes[-1][category + 1] += nbytes
+    return times, sizes

@@ -19,14 +19,22 @@ from typing import IO, Any
 import numpy as np
 
 from tangrad_profiler import _record
-from tangrad_profiler.recording import Recording
+from tangrad_profiler.recording import WRITER, Recording
 from tangrad_profiler.trace import Trace
 
 MAGIC = b"TGPROF"
-VERSION = 1
+VERSION = 2  # 2 has records of other processes, of purposes of memory and of kernels
 _HEAD = struct.Struct("<6sHI")  # magic, version, bytes of the header's JSON
 _BLOCK = struct.Struct("<BqII")  # type, thread, bytes, checksum
 RECORDS, TABLES, CLOCK, TOTALS, END, COLUMNS = 1, 2, 3, 4, 5, 6
+
+# In the order of their blocks; files of version 1 have the first two.
+_COLUMNS_OF = (
+    ("events", _record.EVENT_COLUMNS),
+    ("changes", _record.CHANGE_COLUMNS),
+    ("marks", _record.MARK_COLUMNS),
+    ("kernels", _record.KERNEL_COLUMNS),
+)
 
 
 class RecordError(ValueError):
@@ -74,7 +82,8 @@ class record:
     ) -> None:
         self.path, self.interval, self.max_bytes = os.fspath(path), interval, max_bytes
         self._recording = Recording(record_shapes, profile_memory, with_stack, with_modules)
-        self._written, self._told = 0, (0, 0, 0)
+        self._written = 0
+        self._told: tuple[int, ...] = (0, 0, 0)
         self._adder: Any = None
         self._failure: OSError | None = None
         self._began = self._summed = 0.0
@@ -89,7 +98,7 @@ class record:
             raise
         self._pid, self._began = os.getpid(), time.monotonic()
         self._ended = threading.Event()
-        self._writer = threading.Thread(target=self._write, name="tangrad-profiler", daemon=True)
+        self._writer = threading.Thread(target=self._write, name=WRITER, daemon=True)
         self._writer.start()
         return self
 
@@ -103,9 +112,7 @@ class record:
             return
         self._ended.set()
         self._writer.join()
-        self._recording._phases.remove()
-        _record.detach()
-        _record.stop()
+        self._recording.halt()
         self._flush(last=True)
         try:
             self._file.close()
@@ -175,13 +182,10 @@ def save(trace: Trace, path: str | os.PathLike[str]) -> None:
         _write_head(file, trace.options)
         tables = [trace.names, trace.signatures, trace.stacks]
         _write_block(file, TABLES, json.dumps(tables).encode())
-        for names, columns in (
-            (_record.EVENT_COLUMNS, trace.events),
-            (_record.CHANGE_COLUMNS, trace.changes),
-        ):
-            rows = np.stack([columns[name] for name in names], axis=1) if len(columns) else []
+        for table, names in _COLUMNS_OF:
+            rows = np.stack([getattr(trace, table)[name] for name in names], axis=1)
             # Neighbours differ little: their differences pack well.
-            deltas = np.diff(np.asarray(rows, np.int64), axis=0, prepend=0)
+            deltas = np.diff(rows, axis=0, prepend=0)
             _write_block(file, COLUMNS, np.ascontiguousarray(deltas.T).tobytes())
         _write_block(file, CLOCK, json.dumps([0, trace.began, 1, trace.began + 1]).encode())
         if trace.partial:
@@ -264,9 +268,7 @@ def _read(path: str) -> Trace:
     if not columns:
         return Trace.of_records(records, tables, clock, header["options"], wrong, totals)
     trace = Trace.of_records([], tables, clock, header["options"], wrong, totals)
-    for names, data, name in zip(
-        (_record.EVENT_COLUMNS, _record.CHANGE_COLUMNS), columns, ("events", "changes"), strict=True
-    ):
+    for (name, names), data in zip(_COLUMNS_OF, columns, strict=False):
         rows = np.frombuffer(data, np.int64).reshape(len(names), -1).cumsum(axis=1)
         setattr(trace, name, {n: rows[k].copy() for k, n in enumerate(names)})
     return trace

@@ -39,6 +39,16 @@ def _convolution(shapes: Shapes, numbers: list[Any]) -> int:
     return 2 * batch * places * prod(weight)
 
 
+def _attention(shapes: Shapes, numbers: list[Any]) -> int:
+    """Count two products: queries with keys, and their weights with values."""
+    return 4 * prod(shapes[0]) * shapes[1][-2]
+
+
+def _attention_backward(shapes: Shapes, numbers: list[Any]) -> int:
+    """Count five: the weights again, and the gradients of values, weights, queries and keys."""
+    return 10 * prod(shapes[1]) * shapes[2][-2]
+
+
 def _elementwise(shapes: Shapes, numbers: list[Any]) -> int:
     return prod(max((s for s in shapes if s), key=prod, default=[]))
 
@@ -54,6 +64,8 @@ FORMULAS: dict[str, Callable[[Shapes, list[Any]], int]] = {
     "mul": _elementwise,
     **{f"conv{n}d": _convolution for n in (1, 2, 3)},
     "convolution": _convolution,
+    "_attention": _attention,
+    "_attention_backward": _attention_backward,
 }
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
 import runpy
 import sys
+from contextlib import nullcontext
 from typing import Any
 
 from tangrad.plugin import hookimpl
@@ -24,6 +26,11 @@ def tangrad_add_cli(commands: Any) -> None:
         default="profile.html",
         help="the page (.html), a record (.tgprof) or a trace (.json, .json.gz)",
     )
+    profile.add_argument(
+        "--live",
+        action="store_true",
+        help="show in the terminal what the program does while it runs (nicer with rich)",
+    )
     profile.add_argument("program", help="a file of Python")
     profile.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
     profile.set_defaults(run=run_profile)
@@ -31,6 +38,11 @@ def tangrad_add_cli(commands: Any) -> None:
     diff.add_argument("before")
     diff.add_argument("after")
     diff.add_argument("--by", choices=("op", "module", "line"), default="op")
+    diff.add_argument(
+        "--total",
+        action="store_true",
+        help="compare the time of all calls, for runs that do the same by other calls",
+    )
     diff.add_argument("--limit", type=int, default=30, help="how many rows")
     diff.add_argument(
         "--threshold",
@@ -50,8 +62,9 @@ def run_profile(options: argparse.Namespace) -> int:
         record_shapes=True, profile_memory=True, with_stack=True, with_modules=True, with_flops=True
     )
     sys.argv = [options.program, *options.arguments]
+    sys.path[0] = os.path.dirname(os.path.abspath(options.program))  # as Python does
     try:
-        with prof:
+        with prof, _live(prof) if options.live else nullcontext():
             runpy.run_path(options.program, run_name="__main__")
     finally:
         if prof._traces:
@@ -59,6 +72,12 @@ def run_profile(options: argparse.Namespace) -> int:
             print(prof.key_averages().table(sort_by="self_cpu_time_total", row_limit=15))
             print(f"written: {options.out}")
     return 0
+
+
+def _live(prof: Any) -> Any:
+    from tangrad_profiler.live import Live
+
+    return Live(prof._recording)
 
 
 def _write(prof: Any, path: str) -> None:
@@ -83,7 +102,7 @@ def run_diff(options: argparse.Namespace) -> int:
     for name, trace in ((options.before, before), (options.after, after)):
         if trace.partial:
             print(f"{name} is partial: {trace.partial}", file=sys.stderr)
-    rows = compare(before, after, options.by)
+    rows = compare(before, after, options.by, options.total)
     print(told(rows, options.limit))
     if options.threshold is None:
         return 0

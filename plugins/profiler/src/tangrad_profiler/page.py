@@ -3,209 +3,162 @@
 from __future__ import annotations
 
 import json
-import linecache
 import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tangrad_profiler.averages import averages_of
+from tangrad_profiler.advice import Advice, Evidence, advice
 from tangrad_profiler.exports import open_text
-from tangrad_profiler.trace import NODE, OP, Trace
+from tangrad_profiler.levels import CELLS, Timeline, chunks, level, listed, packed
+from tangrad_profiler.limits import Limits, limits
+from tangrad_profiler.memory import KINDS, Blocks, blocks_of, held_by_kind
+from tangrad_profiler.roofline import Point, roofline
+from tangrad_profiler.trace import Trace
+from tangrad_profiler.views import (
+    flame_tree,
+    groups,
+    lines_table,
+    module_tree,
+    ops_table,
+    own_frame,
+    sources,
+)
 
-# Of more events the shortest are left out of the timeline; sums have all of them.
-MOST_EVENTS = 200_000
-MOST_CHANGES = 20_000
+MOST_CHANGES = 8_000
+MOST_POINTS = 300
 
 
-def write_page(trace: Trace, path: str | os.PathLike[str], title: str = "tangrad profile") -> None:
+def write_page(
+    trace: Trace,
+    path: str | os.PathLike[str],
+    title: str = "tangrad profile",
+    first: str = "",
+) -> None:
     """Write the page.
+
+    Args:
+        first: the view that is shown at first; by default what there is advice for.
 
     Raises:
         OSError: the file cannot be written; what was profiled is kept.
     """
-    template = Path(__file__).with_name("page.html").read_text("utf-8")
-    data = json.dumps(page_data(trace, title), separators=(",", ":"))
+    here = Path(__file__).parent
+    template = (here / "page.html").read_text("utf-8")
+    data, texts = page_data(trace, title, first)
     # Within a script no text may end the script.
+    told = json.dumps(data, separators=(",", ":")).replace("</", "<\\/")
+    head, _, tail = template.partition("<!--chunks-->")
     with open_text(path) as file:
-        file.write(template.replace("/*DATA*/null", data.replace("</", "<\\/")))
+        file.write(head.replace("/*CODE*/", (here / "page.js").read_text("utf-8"), 1)
+                   .replace("/*DATA*/null", told, 1))  # fmt: skip
+        for name, text in texts.items():
+            file.write(f'<script type="text/plain" id="{name}">{text}</script>\n')
+        file.write(tail)
 
 
-def page_data(trace: Trace, title: str) -> dict[str, Any]:
-    """Return all that the page shows."""
+def page_data(trace: Trace, title: str, first: str = "") -> tuple[dict[str, Any], dict[str, str]]:
+    """Return all that the page shows: what is drawn at once, and packed texts by their names."""
+    found = groups(trace)
+    blocks = blocks_of(trace) if len(trace.changes["time"]) else None
+    known = limits() if trace.options.get("shapes") else None
+    points = roofline(trace, known) if known is not None else []
+    lines = lines_table(trace, found)
+    timeline, texts = _timeline(trace)
+    evidence = Evidence(trace, found, blocks, points, known)
     return {
         "title": title,
         "partial": trace.partial,
-        "ops": _ops(trace),
-        "timeline": _timeline(trace),
-        "modules": _tree(trace, [_module_of(trace, i) for i in range(len(trace))]),
-        "flames": _tree(trace, [_stack_of(trace, i) for i in range(len(trace))]),
-        "lines": _lines(trace),
-        "memory": _memory(trace),
-        "advice": advice(trace),
-    }
+        "first": first,
+        "advice": [list(a) for a in advice(evidence)],
+        "ops": ops_table(trace),
+        "timeline": timeline,
+        "modules": module_tree(trace, found),
+        "flames": flame_tree(trace, found),
+        "lines": [[_short(row[0]), *row[1:]] for row in lines],
+        "sources": {_short(file): text for file, text in sources(lines).items()},
+        "memory": _memory(trace, blocks),
+        "roofline": _roofline(points, known),
+    }, texts
 
 
-def _ops(trace: Trace) -> list[list[Any]]:
-    rows = sorted(averages_of(trace), key=lambda r: -r.self_cpu_time_total)
-    return [
-        [
-            r.key,
-            r.count,
-            round(r.self_cpu_time_total, 1),
-            round(r.cpu_time_total, 1),
-            r.self_cpu_memory_usage,
-            r.flops,
-        ]
-        for r in rows
-    ]
+def _short(file: str) -> str:
+    """Return a path as one would write it here."""
+    here = os.getcwd() + os.sep
+    return file.removeprefix(here)
 
 
-def _timeline(trace: Trace) -> dict[str, Any]:
-    e = trace.events
-    chosen = np.arange(len(trace))
-    if len(chosen) > MOST_EVENTS:
-        chosen = np.sort(np.argsort(-trace.duration)[:MOST_EVENTS])
-    names: dict[str, int] = {}
-    threads = {int(t): k for k, t in enumerate(dict.fromkeys(e["thread"].tolist()))}
-    rows = [
-        [
-            names.setdefault(trace.name(i), len(names)),
-            threads[int(e["thread"][i])],
-            int(trace.depth[i]),
-            int(e["start"][i]),
-            int(trace.duration[i]),
-        ]
-        for i in chosen.tolist()
-    ]
+def advice_of(trace: Trace) -> list[Advice]:
+    """Return the advice that a page of a trace would show."""
+    return [Advice(*row) for row in page_data(trace, "")[0]["advice"]]
+
+
+def _timeline(trace: Trace) -> tuple[dict[str, Any], dict[str, str]]:
+    t = Timeline(trace)
+    fine, fine_text = packed(level_columns := level(t, CELLS[1]))
+    heads, texts, left_out = chunks(t)
     return {
-        "names": list(names),
-        "threads": list(threads),
-        "events": rows,
-        "left_out": len(trace) - len(chosen),
+        "names": t.names,
+        "tracks": t.tracks,
+        "rows": t.rows,
+        "span": t.span,
+        "count": len(t),
+        "left_out": left_out,
+        "first": listed(level(t, CELLS[0])),
+        "fine": {**fine, "cell": level_columns["cell"]},
+        "chunks": heads,
+    }, {"fine": fine_text, **{f"chunk{k}": text for k, text in enumerate(texts)}}
+
+
+def _memory(trace: Trace, blocks: Blocks | None) -> dict[str, Any]:
+    if blocks is None:
+        return {"kinds": KINDS, "times": [], "held": [], "peak": 0, "when": 0, "at_peak": []}
+    times, held = held_by_kind(blocks)
+    begun = np.maximum(times, 0) - int(trace.events["start"].min() if len(trace) else 0)
+    total = held.sum(axis=1)
+    # Of each stretch the highest point stays, so that the peak is on the curve.
+    step = max(1, len(total) // MOST_CHANGES)
+    edges = np.arange(0, len(total), step)
+    kept = np.array([a + int(np.argmax(total[a : a + step])) for a in edges.tolist()], np.int64)
+    when, peak = blocks.peak
+    return {
+        "kinds": KINDS,
+        "times": begun[kept].tolist(),
+        "held": held[kept].tolist(),
+        "peak": peak,
+        "when": max(when, 0) - int(trace.events["start"].min() if len(trace) else 0),
+        "at_peak": _at_peak(trace, blocks),
     }
 
 
-def _module_of(trace: Trace, i: int) -> tuple[str, ...]:
-    path = trace.module_path(i)
-    return (*(path.split(".") if path else ()), trace.name(i))
+def _at_peak(trace: Trace, blocks: Blocks) -> list[list[Any]]:
+    """Return [what, bytes, kind, blocks] of what was held at the peak, by where it was made."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for i in blocks.at_peak.tolist():
+        event, kind = int(blocks.event[i]), KINDS[blocks.kind[i]]
+        name = "outside of ops" if blocks.start[i] >= 0 else "before the profile"
+        if event >= 0:
+            frame = own_frame(trace.frames(event))
+            place = f" at {os.path.basename(frame[0])}:{frame[2]}" if frame else ""
+            path = trace.module_path(event)
+            name = trace.name(event) + (f" in {path}" if path else "") + place
+        row = found.setdefault((name, kind), [0, 0])
+        row[0] += int(blocks.nbytes[i])
+        row[1] += 1
+    rows = [[name, nbytes, kind, count] for (name, kind), (nbytes, count) in found.items()]
+    return sorted(rows, key=lambda row: -row[1])
 
 
-def _stack_of(trace: Trace, i: int) -> tuple[str, ...]:
-    frames = reversed(trace.frames(i))
-    return (
-        *(f"{name} ({os.path.basename(file)}:{line})" for file, name, line in frames),
-        trace.name(i),
-    )
-
-
-def _tree(trace: Trace, paths: list[tuple[str, ...]]) -> list[Any]:
-    """Sum own times and memory over paths: [name, nanoseconds, bytes, children]."""
-    root: list[Any] = ["", 0, 0, {}]
-    for i, path in enumerate(paths):
-        own, memory, node = int(trace.own[i]), int(trace.own_memory[i]), root
-        for part in ("", *path):
-            if part:
-                node = node[3].setdefault(part, [part, 0, 0, {}])
-            node[1] += own
-            node[2] += memory
-    return _listed(root)
-
-
-def _listed(node: list[Any]) -> list[Any]:
-    children = sorted(node[3].values(), key=lambda child: -child[1])
-    return [node[0], node[1], node[2], [_listed(child) for child in children]]
-
-
-def _lines(trace: Trace) -> list[list[Any]]:
-    """Sum own times over the innermost lines outside of this framework, with their text."""
-    found: dict[tuple[str, int], list[int]] = {}
-    core = os.sep + "tangrad" + os.sep
-    for i in range(len(trace)):
-        frames = trace.frames(i)
-        own = next((f for f in frames if core not in f[0]), frames[0] if frames else None)
-        if own is not None:
-            row = found.setdefault((own[0], own[2]), [0, 0])
-            row[0] += int(trace.own[i])
-            row[1] += 1
-    return [
-        [file, line, ns, count, linecache.getline(file, line).strip()]
-        for (file, line), (ns, count) in sorted(found.items(), key=lambda item: -item[1][0])
-    ]
-
-
-def _memory(trace: Trace) -> dict[str, Any]:
-    c = trace.changes
-    order = np.argsort(c["time"], kind="stable")
-    held: dict[int, int] = {}
-    curve: list[list[int]] = []
-    total = peak = 0
-    for i in order.tolist():
-        allocator, now = int(c["allocator"][i]), int(c["allocated"][i])
-        total += now - held.get(allocator, 0)
-        held[allocator] = now
-        peak = max(peak, total)
-        curve.append([int(c["time"][i]), total])
-    step = max(1, len(curve) // MOST_CHANGES)
-    # Of each stretch the highest point stays, so that the peak is on the curve.
-    curve = [max(curve[k : k + step], key=lambda p: p[1]) for k in range(0, len(curve), step)]
-    return {"curve": curve, "peak": peak, "at_peak": _at_peak(trace)}
-
-
-def _at_peak(trace: Trace) -> list[list[Any]]:
-    """Return what was held at the peak, by the op that it was made in."""
-    c = trace.changes
-    order = np.argsort(c["time"], kind="stable")
-    sizes = np.cumsum(c["nbytes"][order])
-    if not len(sizes):
-        return []
-    live: dict[tuple[int, int], tuple[int, int]] = {}
-    for i in order[: int(np.argmax(sizes)) + 1].tolist():
-        key = (int(c["allocator"][i]), int(c["address"][i]))
-        if c["nbytes"][i] > 0:
-            live[key] = (int(c["nbytes"][i]), int(c["event"][i]))
-        else:
-            live.pop(key, None)
-    found: dict[str, int] = {}
-    for nbytes, event in live.values():
-        name = trace.name(event) if event >= 0 else "outside of ops"
-        found[name] = found.get(name, 0) + nbytes
-    return [[name, nbytes] for name, nbytes in sorted(found.items(), key=lambda item: -item[1])]
-
-
-def advice(trace: Trace) -> list[str]:
-    """Return what the data suggest, each with its figures; nothing where nothing stands out."""
-    e, found = trace.events, []
-    if not len(trace):
-        return []
-    top = (trace.depth == 0) & (e["kind"] != 0)
-    wall = int(e["end"].max() - e["start"].min())
-    busy = int(trace.duration[top].sum())
-    if wall and busy < 0.7 * wall:
-        found.append(
-            f"{100 * (1 - busy / wall):.0f} % of the time ({(wall - busy) / 1e6:.1f} of "
-            f"{wall / 1e6:.1f} ms) no op was running: Python, data loading or waiting."
-        )
-    ops = np.flatnonzero((e["kind"] == OP) | (e["kind"] == NODE))
-    small = ops[trace.own[ops] < 5_000]
-    share = trace.own[small].sum() / max(int(trace.own[ops].sum()), 1)
-    if len(ops) and share > 0.5:
-        found.append(
-            f"{100 * share:.0f} % of the ops' time is in {len(small)} calls of less than 5 us "
-            "each: larger batches, or fewer and fused ops, would help."
-        )
-    found += _hot_line(trace)
-    return found
-
-
-def _hot_line(trace: Trace) -> list[str]:
-    lines = _lines(trace)
-    total = sum(row[2] for row in lines)
-    if not lines or lines[0][2] < 0.3 * total:
-        return []
-    file, line, ns, count, text = lines[0]
-    return [
-        f"{100 * ns / total:.0f} % of the time ({ns / 1e6:.1f} ms in {count} calls) comes from one "
-        f"line, {os.path.basename(file)}:{line}: {text}"
-    ]
+def _roofline(points: list[Point], known: Limits | None) -> dict[str, Any]:
+    if known is None:
+        return {"points": [], "flops": 0, "bandwidth": [], "call": 0}
+    return {
+        "points": [
+            [f"{p.name} {p.shapes}", p.calls, p.seconds, p.flops, p.nbytes, p.share, p.lost]
+            for p in points[:MOST_POINTS]
+        ],
+        "flops": known.flops,
+        "bandwidth": [list(row) for row in known.bandwidth],
+        "call": known.call,
+    }

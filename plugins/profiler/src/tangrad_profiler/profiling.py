@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from tangrad_profiler.averages import EventList, averages_of, events_of
-from tangrad_profiler.recording import STEP, Recording
+from tangrad_profiler.recording import STEP, Recording, attach, detach
 from tangrad_profiler.trace import Trace
 
 
@@ -23,6 +23,7 @@ class ProfilerAction(enum.Enum):
     WARMUP = 1
     RECORD = 2
     RECORD_AND_SAVE = 3
+    DEVICE_STOPPED = 4
 
 
 class ProfilerActivity(enum.Enum):
@@ -36,7 +37,7 @@ class ProfilerActivity(enum.Enum):
     PrivateUse1 = 5
 
 
-DeviceType = enum.Enum(  # type: ignore[misc]
+DeviceType = enum.Enum(
     "DeviceType",
     "CPU CUDA MKLDNN OPENGL OPENCL IDEEP HIP FPGA MAIA XLA Vulkan Metal XPU MPS MTIA Meta HPU VE "
     "Lazy IPU PrivateUse1",
@@ -46,8 +47,18 @@ DeviceType = enum.Enum(  # type: ignore[misc]
 
 
 def supported_activities() -> set[ProfilerActivity]:
-    """Return the activities that this installation records."""
-    return {ProfilerActivity.CPU}
+    """Return the activities that this installation records: the host's, and those of open devices.
+
+    A device is among them whose driver has `elapsed_time`.
+    """
+    from tangrad.plugin import allocators, get_driver
+
+    known = ProfilerActivity.__members__
+    return {ProfilerActivity.CPU} | {
+        known.get(device.type.upper(), ProfilerActivity.PrivateUse1)
+        for device in allocators().values()
+        if get_driver(device.type).elapsed_time is not None
+    }
 
 
 def kineto_available() -> bool:
@@ -169,7 +180,7 @@ class profile:
         custom_trace_id_callback: Callable[[], str] | None = None,
         post_processing_timeout_s: float | None = None,
     ) -> None:
-        self.activities = set(activities) if activities is not None else supported_activities()
+        self.activities = set(ProfilerActivity if activities is None else activities)
         if not self.activities:
             raise AssertionError("No valid profiler activities found")
         self.schedule = schedule
@@ -243,7 +254,11 @@ class profile:
 
     def _begin(self) -> None:
         recording = Recording(
-            self.record_shapes, self.profile_memory, self.with_stack, self.with_modules
+            self.record_shapes,
+            self.profile_memory,
+            self.with_stack,
+            self.with_modules,
+            kernels=self.activities != {ProfilerActivity.CPU},
         )
         recording.options["flops"] = self.with_flops
         recording.begin()
@@ -274,9 +289,9 @@ class profile:
         from tangrad_profiler import _record
 
         if enable and not _record.attached():
-            _record.attach()
+            attach()
         elif not enable and _record.attached():
-            _record.detach()
+            detach()
 
     # --- what was recorded -------------------------------------------------------------------
 
@@ -376,84 +391,3 @@ class profile:
     def set_custom_trace_id_callback(self, callback: Callable[[], str]) -> None:
         """Set the function that names traces."""
         self._new_trace_id = callback
-
-
-class ExecutionTraceObserver:
-    """Write every op with its arguments' shapes and what it is within, as JSON.
-
-    It listens to the profile that it is given to; by itself, it records between start and stop.
-    """
-
-    def __init__(self) -> None:
-        self._path: str | None = None
-        self._recording: Recording | None = None
-
-    def register_callback(self, output_file_path: str) -> ExecutionTraceObserver:
-        """Set where to write."""
-        self._path = os.fspath(output_file_path)
-        return self
-
-    def unregister_callback(self) -> None:
-        """Stop, and write nowhere any more."""
-        self.stop()
-        self._path = None
-
-    cleanup = unregister_callback
-
-    @property
-    def is_registered(self) -> bool:
-        """Whether there is a file to write to."""
-        return self._path is not None
-
-    def is_running(self) -> bool:
-        """Return whether it is recording."""
-        return self._recording is not None
-
-    def get_output_file_path(self) -> str:
-        """Return where it writes.
-
-        Raises:
-            RuntimeError: no callback is registered.
-        """
-        if self._path is None:
-            raise RuntimeError(
-                "A callback to the ET profiler needs to be registered first before getting the "
-                "output file path"
-            )
-        return self._path
-
-    def start(self) -> None:
-        """Begin to record."""
-        from tangrad_profiler import _record
-
-        if self._path is not None and self._recording is None and not _record.is_recording():
-            self._recording = Recording(shapes=True)
-            self._recording.begin()
-
-    def stop(self) -> None:
-        """End, and write the file."""
-        recording, self._recording = self._recording, None
-        if recording is None or self._path is None:
-            return
-        trace = recording.end()
-        nodes = [{"id": 1, "name": "[pytorch|profiler|execution_trace|process]", "ctrl_deps": 1}]
-        for event in events_of(trace):
-            parent = event.cpu_parent
-            nodes.append(
-                {
-                    "id": event.id + 2,
-                    "name": event.name,
-                    "ctrl_deps": parent.id + 2 if parent is not None else 1,
-                    "inputs": {"shapes": event.input_shapes, "values": event.concrete_inputs},
-                    "tid": event.thread,
-                }  # type: ignore[dict-item]
-            )
-        with open(self._path, "w", encoding="utf-8") as file:
-            json.dump({"schema": "1.1.1-chakra.0.0.4", "pid": os.getpid(), "nodes": nodes}, file)
-
-    def __enter__(self) -> ExecutionTraceObserver:
-        self.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.stop()

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
+import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any
 
+import tangrad
+from tangrad import Tensor
+from tangrad.plugin import allocators, pop_observer, push_observer, unwatch_phases, watch_phases
 from tangrad_profiler import _record
+from tangrad_profiler.kernels import DeviceClock, KernelObserver, clocks
 from tangrad_profiler.trace import Trace
 
 # Kinds of ranges, as records have them.
 USER, STEP, MODULE, PHASE = 0, 1, 2, 3
+# Purposes of memory, as marks have them; blocks without a mark are told by where they were made.
+PARAMETER, GRADIENT, OPTIMIZER_STATE = 1, 2, 3
 
 os.register_at_fork(after_in_child=_record.forget_after_fork)
 
@@ -67,19 +75,70 @@ class thread:
     def __enter__(self) -> thread:
         self._joined = _record.is_recording() and not _record.attached()
         if self._joined:
-            _record.attach()
+            attach()
         return self
 
     def __exit__(self, *exc: object) -> None:
         if self._joined:
-            _record.detach()
+            detach()
+
+
+_clocks: dict[Any, DeviceClock] = {}  # of the running session
+_measured: list[KernelObserver] = []  # the same, of all threads
+_observers = threading.local()
+WRITER = "tangrad-profiler"  # the thread that writes records, which is not recorded
+
+
+def attach() -> None:
+    """Record the calling thread, and what devices do for it."""
+    _record.attach()
+    _observers.kernels = KernelObserver(_clocks) if _clocks else None
+    if _observers.kernels is not None:
+        _measured.append(_observers.kernels)
+        push_observer(_observers.kernels)
+
+
+def detach() -> None:
+    """Record the calling thread no longer."""
+    kernels, _observers.kernels = getattr(_observers, "kernels", None), None
+    if kernels is not None:
+        pop_observer(kernels)
+        kernels.read(wait=True)
+    _record.detach()
+
+
+class NewThreads:
+    """Record threads from their beginning that begin while the profiler runs."""
+
+    def install(self) -> None:
+        """Be asked by every thread that begins."""
+        self._before = threading.getprofile()
+        threading.setprofile(self._begin)
+
+    def remove(self) -> None:
+        """Be asked no more."""
+        if threading.getprofile() == self._begin:
+            threading.setprofile(self._before)
+
+    def _begin(self, frame: Any, event: Any, argument: Any) -> None:
+        sys.setprofile(self._before)
+        own = threading.current_thread().name == WRITER
+        if _record.is_recording() and not _record.attached() and not own:
+            attach()
+        if self._before is not None:
+            self._before(frame, event, argument)
 
 
 class Phases:
-    """Tell optimizers, and modules if asked, by the hooks that they have for everybody."""
+    """Tell optimizers, loaders, and modules if asked, by the hooks that they have for everybody.
 
-    def __init__(self, modules: bool) -> None:
+    Args:
+        modules: tell modules. memory: tell what parameters and optimizers have memory for.
+    """
+
+    def __init__(self, modules: bool, memory: bool = False) -> None:
         self.modules = modules
+        self._purposes = Purposes() if memory else None
         self._handles: list[Any] = []
         self._paths: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
         self._open: list[tuple[Any, int]] = []
@@ -91,8 +150,9 @@ class Phases:
 
         self._handles = [
             optimizer.register_optimizer_step_pre_hook(self._before_step),
-            optimizer.register_optimizer_step_post_hook(self._after),
+            optimizer.register_optimizer_step_post_hook(self._after_step),
         ]
+        watch_phases(self)
         if self.modules:
             self._handles += [
                 module.register_module_forward_pre_hook(self._before_forward),
@@ -101,6 +161,8 @@ class Phases:
 
     def remove(self) -> None:
         """Remove them, and leave what is open."""
+        if self._handles:
+            unwatch_phases(self)
         for handle in self._handles:
             handle.remove()
         self._handles = []
@@ -111,7 +173,27 @@ class Phases:
         if _record.attached():
             self._open.append((owner, _record.begin(name, kind)))
 
+    def enter_phase(self, name: str) -> int:
+        """Begin what a part of the core announces, in whatever thread."""
+        return int(_record.begin(name, PHASE))
+
+    def leave_phase(self, token: int) -> None:
+        """End it."""
+        if token:
+            _record.end(token)
+
+    def done_elsewhere(self, name: str, process: int, began: float, ended: float) -> None:
+        """Write down what another process did."""
+        _record.elsewhere(name, process, int(1e9 * began), int(1e9 * ended))
+
+    def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if self._purposes is not None and _record.attached():
+            self._purposes.of_state(optimizer)
+        self._after(optimizer)
+
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if self._purposes is not None and _record.attached():
+            self._purposes.of_gradients(optimizer)
         kind = type(optimizer).__name__
         self._enter(optimizer, f"Optimizer.step#{kind}.step", PHASE)
 
@@ -119,6 +201,8 @@ class Phases:
         if not self._open or self._path(module) is None:
             for path, member in module.named_modules():
                 self._paths[member] = path
+            if self._purposes is not None and _record.attached():
+                self._purposes.mark([*module.parameters(), *module.buffers()], PARAMETER)
         self._enter(module, f"{self._path(module)}|{type(module).__name__}", MODULE)
 
     def _path(self, module: Any) -> str | None:
@@ -134,11 +218,46 @@ class Phases:
                     break
 
 
+class Purposes:
+    """Mark what blocks of memory are for."""
+
+    def __init__(self) -> None:
+        self._allocators = {device: number for number, device in allocators().items()}
+        self._states: dict[int, int] = {}  # identity of an optimizer -> tensors that were marked
+
+    def mark(self, tensors: Iterable[Any], purpose: int) -> None:
+        """Write down the purpose of the blocks of some tensors."""
+        for t in tensors:
+            number = self._allocators.get(t.device)
+            if number is None:
+                self._allocators = {device: number for number, device in allocators().items()}
+                number = self._allocators.get(t.device)
+            if number is not None and t.layout is tangrad.strided and t.numel():
+                storage = t.untyped_storage()
+                _record.mark(number, storage.data_ptr(), storage.nbytes(), purpose)
+
+    def of_gradients(self, optimizer: Any) -> None:
+        """Mark an optimizer's gradients, which are new in every step."""
+        for group in optimizer.param_groups:
+            self.mark([g for p in group["params"] if (g := p.grad) is not None], GRADIENT)
+
+    def of_state(self, optimizer: Any) -> None:
+        """Mark what it keeps, and its parameters, if there is more than before."""
+        count = len(optimizer.state)
+        if self._states.get(id(optimizer)) == count:
+            return
+        self._states[id(optimizer)] = count
+        for group in optimizer.param_groups:
+            self.mark(group["params"], PARAMETER)
+        for own in optimizer.state.values():
+            self.mark([v for v in own.values() if isinstance(v, Tensor)], OPTIMIZER_STATE)
+
+
 class Recording:
     """One recording of the calling thread, from `begin` to `end`.
 
     Args:
-        shapes, memory, stacks, modules: what is recorded besides times.
+        shapes, memory, stacks, modules, kernels: what is recorded besides times.
     """
 
     def __init__(
@@ -147,9 +266,12 @@ class Recording:
         memory: bool = False,
         stacks: bool = False,
         modules: bool = False,
+        kernels: bool = True,
     ) -> None:
         self.options = {"shapes": shapes, "memory": memory, "stacks": stacks, "modules": modules}
-        self._phases = Phases(modules)
+        self._phases, self._threads = Phases(modules, memory), NewThreads()
+        self._kernels = kernels
+        self._kept: list[tuple[int, bytes]] = []  # what was read while it ran
 
     def begin(self) -> None:
         """Start.
@@ -159,15 +281,41 @@ class Recording:
         """
         options = self.options
         _record.start(options["shapes"], options["memory"], options["stacks"])
-        _record.attach()
+        _clocks.clear()
+        try:
+            if self._kernels:
+                _clocks.update(clocks())
+            attach()
+        except BaseException:
+            _record.stop()
+            raise
         self._phases.install()
+        self._threads.install()
+
+    def drain(self) -> list[tuple[int, bytes]]:
+        """Return what was recorded since the last call, and keep it."""
+        pieces: list[tuple[int, bytes]] = _record.drain()
+        self._kept += pieces
+        return pieces
+
+    def halt(self) -> None:
+        """Stop; what was recorded is there until the next recording."""
+        self._threads.remove()
+        self._phases.remove()
+        detach()
+        _record.stop()
+        for observer in _measured:  # of threads that have not left
+            observer.read(wait=True)
+        for clock in _clocks.values():
+            clock.close()
+        _clocks.clear()
+        _measured.clear()
 
     def end(self) -> Trace:
         """Stop, and return what was recorded."""
-        self._phases.remove()
-        _record.detach()
-        _record.stop()
-        return Trace.of_records(_record.drain(), _record.tables(), _record.clock(), self.options)
+        self.halt()
+        self.drain()
+        return Trace.of_records(self._kept, _record.tables(), _record.clock(), self.options)
 
 
 @atexit.register

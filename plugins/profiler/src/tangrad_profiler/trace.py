@@ -11,7 +11,7 @@ import numpy as np
 from tangrad_profiler import _record
 
 OP, NODE, RANGE = 2, 4, 5  # tags of records
-USER, STEP, MODULE, PHASE = 0, 1, 2, 3
+USER, STEP, MODULE, PHASE, ELSEWHERE = 0, 1, 2, 3, 4
 
 Frame = tuple[str, str, int]
 
@@ -23,6 +23,8 @@ class Trace:
         events: structured by name: kind, name, thread, start, end, parent, signature, stack,
             first_step, last_step. Numbers refer to `names`, `signatures` and `stacks`, -1 is none.
         changes: of memory: thread, time, allocator, address, nbytes, allocated, event.
+        marks: what blocks of memory are for: time, allocator, address, nbytes, purpose.
+        kernels: what devices did by their own clocks: thread, event, allocator, stream, start, end.
         partial: what is missing, or "".
         totals: of a run too long to keep, (kind, name, count, nanoseconds, own nanoseconds).
     """
@@ -38,7 +40,11 @@ class Trace:
         partial: str = "",
         began: int = 0,
         totals: Sequence[tuple[int, int, int, int, int]] = (),
+        marks: dict[str, Any] | None = None,
+        kernels: dict[str, Any] | None = None,
     ) -> None:
+        self.marks = marks if marks is not None else _columns(b"", _record.MARK_COLUMNS)
+        self.kernels = kernels if kernels is not None else _columns(b"", _record.KERNEL_COLUMNS)
         self.events, self.changes = events, changes
         self.names, self.signatures, self.stacks = names, signatures, stacks
         self.options, self.partial, self.began = options, partial, began
@@ -63,6 +69,7 @@ class Trace:
             clock: ticks and nanoseconds at the beginning and at the end.
         """
         ticks0, ns0, ticks1, ns1 = clock
+        names, signatures, stacks = tables
         scale = (ns1 - ns0) / (ticks1 - ticks0) if ticks1 > ticks0 else 1.0
         decoder = _record.Decoder(ticks0, scale)
         for ident, data in records:
@@ -71,20 +78,35 @@ class Trace:
             except _record.DamagedRecord as error:
                 partial = partial or f"records of thread {ident} are damaged: {error}"
         event_rows, change_rows, unfinished = decoder.finish(ticks1)
+        events = _columns(event_rows, _record.EVENT_COLUMNS)
         if unfinished and not partial:
             partial = f"{unfinished} events had not ended when the recording did"
         return cls(
-            _columns(event_rows, _record.EVENT_COLUMNS),
+            events,
             _columns(change_rows, _record.CHANGE_COLUMNS),
-            *(list(table) for table in tables),
+            list(names),
+            list(signatures),
+            list(stacks),
             options=options,
             partial=partial,
             began=ns0,
             totals=totals,
+            marks=_columns(_packed(decoder.marks), _record.MARK_COLUMNS),
+            kernels=_resolved(
+                _columns(_packed(decoder.kernels), _record.KERNEL_COLUMNS), events["thread"]
+            ),
         )
 
     def __len__(self) -> int:
         return len(self.events["kind"])
+
+    @cached_property
+    def threads(self) -> list[int]:
+        """The threads of this process in the order of their first events: the program's first."""
+        e = self.events
+        here = np.flatnonzero(e["thread"] >= 0)
+        order = here[np.argsort(e["start"][here], kind="stable")]
+        return list(dict.fromkeys(e["thread"][order].tolist()))
 
     @cached_property
     def duration(self) -> Any:
@@ -124,6 +146,20 @@ class Trace:
         return self._summed(self.own_memory)
 
     @cached_property
+    def own_device(self) -> Any:
+        """Nanoseconds that devices worked for each event, and for none within it."""
+        own = np.zeros(len(self), np.int64)
+        k = self.kernels
+        within = k["event"] >= 0
+        np.add.at(own, k["event"][within], (k["end"] - k["start"])[within])
+        return own
+
+    @cached_property
+    def device_time(self) -> Any:
+        """The same with the events within."""
+        return self._summed(self.own_device)
+
+    @cached_property
     def flops(self) -> Any:
         """Floating-point operations of each op that has a formula, else 0."""
         from tangrad_profiler.flops import flops_of
@@ -152,12 +188,12 @@ class Trace:
                 owner[events["first_step"][i] - base + 1 : events["last_step"][i] - base + 1] = i
             inside = (numbers > base) & (numbers - base < len(owner))
             found[inside] = owner[numbers[inside] - base]
-        return self._inherited(found)
+        return self.inherited(found)
 
     @cached_property
     def stack(self) -> Any:
         """The number of each event's stack: its own, of what it is in, or of its forward op."""
-        found = self._inherited(self.events["stack"].copy())
+        found = self.inherited(self.events["stack"].copy())
         linked = (found < 0) & (self.forward >= 0)
         found[linked] = found[self.forward[linked]]
         return found
@@ -168,7 +204,7 @@ class Trace:
         events = self.events
         mine = (events["kind"] == RANGE) & (events["first_step"] == MODULE)
         found = np.where(mine, np.arange(len(self)), -1)
-        found = self._inherited(found)
+        found = self.inherited(found)
         linked = (found < 0) & (self.forward >= 0)
         found[linked] = found[self.forward[linked]]
         return found
@@ -201,7 +237,7 @@ class Trace:
             np.add.at(total, parent[at], total[at])
         return total
 
-    def _inherited(self, column: Any) -> Any:
+    def inherited(self, column: Any) -> Any:
         """Let events that have no value have that of what they are in."""
         depth, parent = self.depth, self.events["parent"]
         for level in range(1, int(depth.max(initial=0)) + 1):
@@ -213,6 +249,23 @@ class Trace:
 def _columns(rows: bytes, names: Sequence[str]) -> dict[str, Any]:
     table = np.frombuffer(rows, np.int64).reshape(-1, len(names))
     return {name: np.ascontiguousarray(table[:, k]) for k, name in enumerate(names)}
+
+
+def _packed(rows: list[Any]) -> bytes:
+    return np.array([[_signed(v) for v in row] for row in rows], np.int64).tobytes()
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value >> 63 and value > 0 else value
+
+
+def _resolved(kernels: dict[str, Any], threads: Any) -> dict[str, Any]:
+    """Let kernels name the events that launched them, which records count thread by thread."""
+    for ident in np.unique(kernels["thread"]):
+        mine = kernels["thread"] == ident
+        own = np.append(np.flatnonzero(threads == ident), -1)
+        kernels["event"][mine] = own[np.minimum(kernels["event"][mine], len(own) - 1)]
+    return kernels
 
 
 def _devices() -> dict[int, str]:

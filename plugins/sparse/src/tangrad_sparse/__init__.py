@@ -9,14 +9,17 @@ functions  the constructors and what PyTorch has in `torch.sparse`
 
 from __future__ import annotations
 
-from tangrad_sparse.functions import addmm as addmm
-from tangrad_sparse.functions import check_sparse_tensor_invariants
-from tangrad_sparse.functions import log_softmax as log_softmax
-from tangrad_sparse.functions import mm as mm
-from tangrad_sparse.functions import sampled_addmm as sampled_addmm
-from tangrad_sparse.functions import softmax as softmax
-from tangrad_sparse.functions import spdiags as spdiags
-from tangrad_sparse.functions import sum as sum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tangrad_sparse.functions import addmm as addmm
+    from tangrad_sparse.functions import check_sparse_tensor_invariants
+    from tangrad_sparse.functions import log_softmax as log_softmax
+    from tangrad_sparse.functions import mm as mm
+    from tangrad_sparse.functions import sampled_addmm as sampled_addmm
+    from tangrad_sparse.functions import softmax as softmax
+    from tangrad_sparse.functions import spdiags as spdiags
+    from tangrad_sparse.functions import sum as sum
 
 __all__ = [
     "addmm",
@@ -30,3 +33,17 @@ __all__ = [
 ]
 
 API = 1
+
+
+def __getattr__(name: str) -> Any:
+    # The first op of a program loads the hooks beside this; the functions can wait.
+    if name not in __all__:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    from tangrad_sparse import functions
+
+    value = globals()[name] = getattr(functions, name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -11,6 +11,7 @@ from time import perf_counter
 from typing import Any
 
 from tangrad import _C
+from tangrad.dispatch import phases
 from tangrad.utils.data.position import begin_pass
 from tangrad.utils.data.worker import Failure, Fetch, Resume, StreamEnd, Task
 
@@ -21,6 +22,8 @@ class Iteration:
     Args:
         loader: the DataLoader.
     """
+
+    _phase = ""  # what profilers call the wait for a batch: PyTorch's words
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
@@ -67,7 +70,11 @@ class Iteration:
     def __next__(self) -> Any:
         loader, times, asked = self._loader, self._loader._times, perf_counter()
         try:
-            batch = self._next()
+            if phases.watchers:
+                with phases.phase(self._phase):
+                    batch = self._next()
+            else:
+                batch = self._next()
         except StopIteration:
             self._position.end_pass()
             raise
@@ -104,6 +111,8 @@ class Iteration:
 class InProcess(Iteration):
     """Make the batches in the calling process."""
 
+    _phase = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+
     def __init__(self, loader: Any) -> None:
         super().__init__(loader)
         self._make = Fetch(loader._times, *self._fetch)
@@ -118,6 +127,8 @@ class WithWorkers(Iteration):
     Orders have numbers. `_assigned` has the worker of each order that is not served, and `_early`
     the batches that came before their turn.
     """
+
+    _phase = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
     def __init__(self, loader: Any) -> None:
         # Here, since without workers nothing of multiprocessing is needed.
@@ -221,6 +232,10 @@ class WithWorkers(Iteration):
             times.samples += seconds[0]
             times.collate += seconds[1]
             times.transport += seconds[2]
+            if phases.watchers and (began := seconds[3]):
+                process = self._workers.processes[number].pid
+                ended = began + seconds[0] + seconds[1]
+                phases.done_elsewhere(f"DataLoader worker {number}", process, began, ended)
             if isinstance(answer, StreamEnd):
                 self._retire(number)
                 continue

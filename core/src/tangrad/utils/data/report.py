@@ -20,14 +20,15 @@ class Times:
         samples: time in the data set.
         collate: time in `collate_fn`.
         transport: time to send batches to the program's process.
+        began: when the latest batch was begun, by the clock `time.perf_counter`.
     """
 
-    __slots__ = ("batches", "collate", "first", "samples", "step", "transport", "wait")
+    __slots__ = ("batches", "began", "collate", "first", "samples", "step", "transport", "wait")
 
     def __init__(self) -> None:
         self.batches = 0
         self.first = self.wait = self.step = 0.0
-        self.samples = self.collate = self.transport = 0.0
+        self.samples = self.collate = self.transport = self.began = 0.0
 
 
 class Report(NamedTuple):

@@ -144,7 +144,7 @@ class Fetch:
         Raises:
             StopIteration: the stream has ended.
         """
-        begun = perf_counter()
+        begun = self.times.began = perf_counter()
         if self.has_rows and stacks_tensors(self.collate):
             rows = rows_at(self.dataset, keys)
             if rows is not None:
@@ -283,7 +283,7 @@ def _answer(fetch: Fetch, keys: Any, task: Task, where: str) -> tuple[Any, bool]
 
 
 def _send(channel: socket.socket, number: int, answer: Any, times: Times, where: str) -> None:
-    seconds = (times.samples, times.collate, times.transport)
+    seconds = (times.samples, times.collate, times.transport, times.began)
     try:
         message = transport.Message((number, answer, *seconds))
     except Exception as error:

@@ -19,7 +19,10 @@ enum {
     LOG_LEAVE,     /* time, steps made */
     LOG_NODE,      /* time, name, number of the step: 0 for a leaf */
     LOG_RANGE,     /* time, name, kind */
-    LOG_MEMORY     /* time, allocator, address, signed bytes, bytes allocated afterwards */
+    LOG_MEMORY,    /* time, allocator, address, signed bytes, bytes allocated afterwards */
+    LOG_ELSEWHERE, /* time, name, process, beginning and end in signed nanoseconds since the start */
+    LOG_MARK,      /* time, allocator, address, bytes, what they are for */
+    LOG_KERNEL     /* time, event of this thread, allocator, stream, beginning and end as above */
 };
 
 typedef struct log_chunk {
@@ -37,6 +40,7 @@ typedef struct log_thread {
     uint64_t session;
     int64_t ident;
     int64_t depth;
+    int64_t made; /* events that were begun */
     int64_t lost; /* records for which there was no memory */
 } log_thread;
 

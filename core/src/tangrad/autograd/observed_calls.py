@@ -1,0 +1,46 @@
+"""What observers of a program's calls share: its line, the tensors of a call, and being unseen."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, ClassVar
+
+from tangrad import _C
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+def program_line() -> str:
+    """Return "file:line" of the innermost frame outside of this package, "" if there is none."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith(_PACKAGE):
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        frame = frame.f_back  # type: ignore[assignment]
+    return ""
+
+
+def tensors_in(values: Any) -> list[Any]:
+    """Return the tensors in nested lists, tuples and dicts."""
+    if isinstance(values, _C.Tensor):
+        return [values]
+    if isinstance(values, dict):
+        values = list(values.values())
+    if isinstance(values, (list, tuple)):
+        return [t for v in values for t in tensors_in(v)]
+    return []
+
+
+class silent:
+    """Context manager: nothing is recorded, and observers that ask `silent.depth` look away."""
+
+    depth: ClassVar[int] = 0
+
+    def __enter__(self) -> None:
+        silent.depth += 1
+        self._before = _C._set_grad_enabled(False)
+
+    def __exit__(self, *exc: object) -> None:
+        _C._set_grad_enabled(self._before)
+        silent.depth -= 1
