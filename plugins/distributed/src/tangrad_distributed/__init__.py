@@ -115,7 +115,7 @@ API = 1
 GroupName = str
 ProcessGroupGloo = ProcessGroup
 default_pg_timeout = timedelta(minutes=30)
-_PARTS = ("algorithms", "nn", "run")
+_PARTS = ("algorithms", "checkpoint", "nn", "optim", "run")
 _LAZY = {
     "BuiltinCommHookType": "tangrad_distributed.gradient_buckets",
     "GradBucket": "tangrad_distributed.gradient_buckets",
