@@ -8,10 +8,10 @@ import pytest
 import tangrad
 import tangrad.distributed as dist
 from tangrad import nn
-from tangrad.nn.parallel import DistributedDataParallel
 from tangrad.distributed.algorithms import ddp_comm_hooks
 from tangrad.distributed.algorithms.ddp_comm_hooks import default_hooks as hooks
 from tangrad.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as power
+from tangrad.nn.parallel import DistributedDataParallel
 
 RANKS = 2
 

@@ -1,4 +1,4 @@
-"""PowerSGD: gradients travel as approximations of low rank (Vogels et al. 2019, arXiv:1905.13727)."""
+"""PowerSGD: gradients travel as approximations of low rank (arXiv:1905.13727)."""
 
 from __future__ import annotations
 

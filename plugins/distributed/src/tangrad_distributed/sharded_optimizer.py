@@ -143,18 +143,18 @@ class ZeroRedundancyOptimizer(tangrad.optim.Optimizer, Joinable):
         return self._step_and_share(closure, **kwargs)
 
     def _step_and_share(self, closure: Any, **kwargs: Any) -> Any:
-        self._pass_options(self.param_groups, self.optim.param_groups)
+        self.pass_options(self.param_groups, self.optim.param_groups)
         if closure is None:
             loss = self.optim.step(**kwargs)
         else:
             loss = self.optim.step(closure=closure, **kwargs)
-        self._pass_options(self.optim.param_groups, self.param_groups)
+        self.pass_options(self.optim.param_groups, self.param_groups)
         self._share()
         return loss
 
     @staticmethod
-    def _pass_options(source: list[dict[str, Any]], target: list[dict[str, Any]]) -> None:
-        """Copy what schedulers and the optimizer itself change."""
+    def pass_options(source: list[dict[str, Any]], target: list[dict[str, Any]]) -> None:
+        """Copy the options of groups, which schedulers and the optimizer itself change."""
         for given, taken in zip(source, target, strict=True):
             taken.update({name: value for name, value in given.items() if name != "params"})
 
@@ -259,7 +259,7 @@ class ZeroRedundancyOptimizer(tangrad.optim.Optimizer, Joinable):
                 if states[id(parameter)] in state_dict["state"]:
                     own["state"][at] = state_dict["state"][states[id(parameter)]]
         self.optim.load_state_dict(own)
-        self._pass_options(self.optim.param_groups, self.param_groups)
+        self.pass_options(self.optim.param_groups, self.param_groups)
 
     def broadcast_state_dict(self, source: int = 0) -> None:
         """Give all ranks the whole state that one rank consolidated; all call it.

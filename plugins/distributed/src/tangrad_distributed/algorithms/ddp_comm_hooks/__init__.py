@@ -15,15 +15,15 @@ __all__ = ["DDPCommHookType", "register_ddp_comm_hook"]
 
 
 class DDPCommHookType(Enum):
-    """Name the hooks that come with the package."""
+    """Name the hooks that come with the package; each partial is a value of its own."""
 
     ALLREDUCE = partial(default_hooks.allreduce_hook)
     FP16_COMPRESS = partial(default_hooks.fp16_compress_hook)
     BF16_COMPRESS = partial(default_hooks.bf16_compress_hook)
     POWER_SGD = partial(powerSGD_hook.powerSGD_hook)
-    POWER_SGD_RANK2 = partial(powerSGD_hook.powerSGD_hook)
+    POWER_SGD_RANK2 = partial(powerSGD_hook.powerSGD_hook)  # noqa: PIE796
     BATCHED_POWER_SGD = partial(powerSGD_hook.batched_powerSGD_hook)
-    BATCHED_POWER_SGD_RANK2 = partial(powerSGD_hook.batched_powerSGD_hook)
+    BATCHED_POWER_SGD_RANK2 = partial(powerSGD_hook.batched_powerSGD_hook)  # noqa: PIE796
     NOOP = partial(debugging_hooks.noop_hook)
 
 
