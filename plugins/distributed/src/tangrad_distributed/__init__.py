@@ -117,6 +117,7 @@ ProcessGroupGloo = ProcessGroup
 default_pg_timeout = timedelta(minutes=30)
 _PARTS = ("algorithms", "checkpoint", "nn", "optim", "run")
 _LAZY = {
+    "FixedShards": "tangrad_distributed.fixed_shards",
     "BuiltinCommHookType": "tangrad_distributed.gradient_buckets",
     "GradBucket": "tangrad_distributed.gradient_buckets",
     "run_threads": "tangrad_distributed.thread_ranks",
@@ -157,6 +158,7 @@ __all__ = [
     "DistStoreError",
     "Engine",
     "FileStore",
+    "FixedShards",
     "GatherOptions",
     "GradBucket",
     "GroupMember",
