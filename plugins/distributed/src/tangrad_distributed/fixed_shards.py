@@ -91,9 +91,7 @@ class FixedShards:
         ValueError: there are fewer shards than ranks.
     """
 
-    def __init__(
-        self, module: Any, shards: int, process_group: Any = None, seed: int = 0
-    ) -> None:
+    def __init__(self, module: Any, shards: int, process_group: Any = None, seed: int = 0) -> None:
         if process_group is None and is_initialized():
             process_group = default_group("FixedShards")
         self.module, self.shards, self.group, self.seed = module, shards, process_group, seed
@@ -156,7 +154,7 @@ class FixedShards:
         return self._hand_out(sums.held[0, self.shards])
 
     def _counted(self, batch: tuple[Any, ...], total: int | None) -> tuple[int, int]:
-        """Return how many rows the global batch has, and with which of them the given one begins."""
+        """Return how many rows the global batch has, and which of them is the first given one."""
         lengths = {len(part) for part in batch}
         if len(lengths) != 1 or lengths == {0}:
             raise ValueError(f"FixedShards: parts of a batch have {sorted(lengths)} rows")
