@@ -150,9 +150,7 @@ def test_what_a_replica_raises_is_raised_with_its_place(pair):
 
 def test_parameters_elsewhere_are_refused(pair):
     model = nn.DataParallel(nn.Linear(1, 1), ["pair:0", "pair:1"])
-    with pytest.raises(
-        RuntimeError, match=r"on device pair:0 .* one of them on device: cpu"
-    ):
+    with pytest.raises(RuntimeError, match=r"on device pair:0 .* one of them on device: cpu"):
         model(tangrad.ones(2, 1))
 
 

@@ -564,3 +564,8 @@ def device_methods() -> list[str]:
 def missing_device(name: str, error: Exception) -> RuntimeError:
     """Return the error of a device that cannot be used, which names the package that brings it."""
     return MissingPluginError(f"{_missing_message(name)} ({error})")
+
+
+def scripts() -> dict[str, str]:
+    """Return the commands that PyTorch installs, and the module whose `main` each one calls."""
+    return {row["script"]: name for name, row in _neutral().items() if "script" in row}

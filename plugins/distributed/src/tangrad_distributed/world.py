@@ -11,14 +11,13 @@ from datetime import timedelta
 from typing import Any
 
 from tangrad_distributed.backends import Backend, BackendConfig, open_engine
+from tangrad_distributed.constants import default_pg_timeout
 from tangrad_distributed.engine import Context
 from tangrad_distributed.errors import DistBackendError
 from tangrad_distributed.process_group import ProcessGroup
 from tangrad_distributed.rendezvous import check_rank, rendezvous
 from tangrad_distributed.stacks import StackTeller
 from tangrad_distributed.store import PrefixStore, Store
-
-DEFAULT_TIMEOUT = timedelta(minutes=30)
 
 
 class World:
@@ -159,7 +158,7 @@ def init_process_group(
 
 def _checked_timeout(timeout: timedelta | None) -> timedelta:
     if timeout is None:
-        return DEFAULT_TIMEOUT
+        return default_pg_timeout
     if not isinstance(timeout, timedelta):
         raise TypeError(
             "Expected timeout argument to be of type datetime.timedelta, "

@@ -19,6 +19,7 @@ from tangrad_distributed.engine import (
     told_bytes,
 )
 from tangrad_distributed.reduce_op import fold
+from tangrad_distributed.store import underlying
 
 API = 1
 
@@ -39,12 +40,6 @@ class _Meeting:
 
 _meetings: dict[tuple[int, str], _Meeting] = {}
 _meetings_lock = threading.Lock()
-
-
-def _underlying(store: Any) -> Any:
-    while hasattr(store, "underlying_store"):
-        store = store.underlying_store
-    return store
 
 
 class _Sent(Transfer):
@@ -85,7 +80,7 @@ class Threads(Engine):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        store = _underlying(context.store)
+        store = underlying(context.store)
         self._key = (id(store), context.name)
         self._store = store  # kept alive, or its id could be another's
         with _meetings_lock:
