@@ -31,7 +31,8 @@ class DistributedDataParallel(nn.Module, Joinable):
         device_ids: at most one device, for modules on a device; inputs are not moved.
         output_device: changes nothing.
         dim: changes nothing.
-        broadcast_buffers: copy rank 0's buffers to all before each forward in training.
+        broadcast_buffers: copy rank 0's buffers to all before each forward that follows one whose
+            gradients were averaged: before all in training, and the first in evaluation.
         init_sync: copy rank 0's parameters and buffers to all now.
         process_group: None for all ranks.
         bucket_cap_mb: size of a bucket in MiB; 25 by default.
@@ -96,7 +97,7 @@ class DistributedDataParallel(nn.Module, Joinable):
         self.find_unused_parameters = find_unused_parameters
         self.gradient_as_bucket_view = gradient_as_bucket_view
         self.static_graph = static_graph
-        self.require_backward_grad_sync = True
+        self.require_backward_grad_sync = self.require_forward_param_sync = True
         self._hook: Callable[[Any, GradBucket], Future[Any]] = allreduce_hook
         self._hook_state: Any = self.process_group
         named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
@@ -194,12 +195,17 @@ class DistributedDataParallel(nn.Module, Joinable):
         """Run the module; afterwards backward averages its gradients."""
         syncs = self.require_backward_grad_sync and tangrad.is_grad_enabled()
         source = 0 if self._join is None else self._join_step(SYNCED if syncs else LOCAL)
-        if syncs and self.training and self.broadcast_buffers:
-            self._synchronize(self._buffers_to_send(), source)
+        self._renew_buffers(source, syncs)
         output = self.module(*inputs, **kwargs)
         if syncs:
             self._arm(output)
         return output
+
+    def _renew_buffers(self, source: int, syncs: bool) -> None:
+        """Copy a rank's buffers to all if the last forward may have changed them."""
+        if self.broadcast_buffers and self.require_forward_param_sync:
+            self._synchronize(self._buffers_to_send(), source)
+        self.require_forward_param_sync = syncs
 
     def _arm(self, output: Any) -> None:
         """Wait for the gradients that backward from `output` will bring."""
@@ -321,15 +327,17 @@ class DistributedDataParallel(nn.Module, Joinable):
         """Tell what this rank does in a step that begins; return the first rank that works."""
         join = self._join
         assert join is not None
-        states = join.begin_step(self, state) if join.leads(self) else join.exchange(state)
-        if state == NO_MORE and SYNCED in states:
-            self._shadow_step(join.at_work[0])
+        if join.leads(self):
+            join.begin_step(self, state)
+        else:
+            join.exchange(state)
         return join.at_work[0]
 
-    def _shadow_step(self, source: int) -> None:
+    def _shadow_step(self, states: list[int], source: int) -> None:
         """Take part in a step of the others, with gradients of zero."""
-        if self.training and self.broadcast_buffers:
-            self._synchronize(self._buffers_to_send(), source)
+        self._renew_buffers(source, SYNCED in states)
+        if SYNCED not in states:
+            return
         for bucket in self._buckets:
             bucket.buffer.zero_()
             self._send(bucket)
@@ -396,10 +404,8 @@ class _DataParallelJoinHook(JoinHook):
         """Take part in a forward and a backward of the others."""
         join = self._module._join
         assert join is not None
-        if not join.leads(self._module):
-            self._module._join_step(NO_MORE)
-        elif SYNCED in join.states:
-            self._module._shadow_step(join.at_work[0])
+        states = join.states if join.leads(self._module) else join.exchange(NO_MORE)
+        self._module._shadow_step(states, join.at_work[0])
 
     def post_hook(self, is_last_joiner: bool) -> None:
         """Take over what a rank has that worked to the last."""
