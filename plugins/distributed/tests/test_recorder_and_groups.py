@@ -105,6 +105,23 @@ def test_a_collective_reaches_tensors_of_other_devices():
     assert dist.run_threads(step, 2) == [("reference", [3.0] * 3)] * 2
 
 
+def test_a_group_has_pytorch_s_own_names():
+    def step(rank):
+        group = dist.group.WORLD
+        x = tangrad.tensor([rank + 1.0])
+        group.allreduce([x], dist.AllreduceOptions(reduceOp=dist.ReduceOp.MAX)).wait()
+        parts = [tangrad.zeros(1) for _ in range(2)]
+        group.allgather([parts], [tangrad.tensor([float(rank)])]).wait()
+        rows = tangrad.zeros(2)
+        group.alltoall_base(rows, tangrad.tensor([rank * 2.0, rank * 2.0 + 1])).wait()
+        return x.item(), [part.item() for part in parts], rows.tolist()
+
+    assert dist.run_threads(step, 2) == [
+        (2.0, [0.0, 1.0], [0.0, 2.0]),
+        (2.0, [0.0, 1.0], [1.0, 3.0]),
+    ]
+
+
 @pytest.mark.skipif(MPIEXEC is None, reason="no MPI: pip install mpi4py mpich")
 def test_the_example_gives_the_same_bits_however_it_is_started():
     single = {**os.environ, "OMP_NUM_THREADS": "1"}

@@ -27,6 +27,7 @@ from tangrad_distributed.errors import (
     RankLostError,
 )
 from tangrad_distributed.messages import Messages
+from tangrad_distributed.older_names import OlderNames
 from tangrad_distributed.recorder import Recorder
 from tangrad_distributed.reduce_op import ReduceOp
 from tangrad_distributed.store import Store, follower_key, underlying
@@ -88,7 +89,7 @@ class Staged:
             tensor.copy_(made)
 
 
-class ProcessGroup:
+class ProcessGroup(OlderNames):
     """Do collectives with the ranks of one group.
 
     Args:
