@@ -370,7 +370,7 @@ def _status(run: Callable[[], Any], frames: int) -> int:
     except Exception as error:
         shown = error.__traceback__
         for _ in range(frames):
-            shown = shown.tb_next if shown is not None and shown.tb_next is not None else shown
+            shown = shown.tb_next if shown is not None else None
         if sys.excepthook is sys.__excepthook__:
             traceback.print_exception(type(error), error, shown)
         else:
