@@ -24,7 +24,7 @@ dist.destroy_process_group()
     "launcher",
     [
         ["-m", "tangrad", "run", "-m", "torch.distributed.run"],
-        ["-m", "tangrad.distributed.run", "--as-torch"],
+        pytest.param(["-m", "tangrad.distributed.run", "--as-torch"], marks=pytest.mark.slow),
     ],
 )
 def test_programs_of_pytorch_are_started_with_tangrad_in_its_place(tmp_path, launcher):

@@ -153,7 +153,12 @@ def init_process_group(
     ranks = list(range(world_size))
     here.default = _make_group(name, ranks, rank, limit, group_name or "", "default_pg")
     if name != "threads":
-        here.teller = StackTeller(here.default.store, rank)
+        here.teller = StackTeller(here.default.store, rank, lambda: _dump(here))
+
+
+def _dump(found: World) -> None:
+    for one in list(found.groups):
+        one.recorder.write_where_asked()
 
 
 def _checked_timeout(timeout: timedelta | None) -> timedelta:
