@@ -139,11 +139,11 @@ class Agent:
                     break
             time.sleep(_POLL)
         if failed:
-            local = self._first_to_fail(failed, attempt, store)
-            local = next(iter(failed)) if local is None else local
+            first = self._first_to_fail(failed, attempt, store)
+            blamed = next(iter(failed)) if first is None else first
             self._end_all()
-            child = failed[local]
-            raise RankFailedError(s.node_rank * s.processes + local, child.poll(), child.pid)
+            child = failed[blamed]
+            raise RankFailedError(s.node_rank * s.processes + blamed, child.poll(), child.pid)
 
     def _first_to_fail(self, failed: dict[int, Any], attempt: int, store: Store) -> int | None:
         """Return a rank that did not fail because of another one; None if all did so far."""

@@ -67,7 +67,7 @@ class ZeroRedundancyOptimizer(tangrad.optim.Optimizer, Joinable):
         self._gathered: list[Any] | None = None
         self._flat: list[Any] = []
         self._ready = False
-        super().__init__(_checked(params), defaults)
+        tangrad.optim.Optimizer.__init__(self, _checked(params), defaults)
         self._ready = True
         self._divide()
 

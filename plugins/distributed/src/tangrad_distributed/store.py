@@ -143,7 +143,7 @@ class Store:
     def delete_key(self, key: str) -> bool:
         """Delete a key and tell whether it was there."""
         found = []
-        self._change(key, lambda old: found.append(old is not None))  # type: ignore[func-returns-value]
+        self._change(key, lambda old: found.append(old is not None))
         return found[-1]
 
     def num_keys(self) -> int:

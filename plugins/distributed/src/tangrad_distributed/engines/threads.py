@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict, deque
+from functools import partial
 from typing import Any
 
 from tangrad_distributed.engine import (
@@ -181,6 +182,6 @@ class Threads(Engine):
                 if late:
                     meeting.changed.release()
                     try:
-                        self.check(waiting, lambda late=late: late)
+                        self.check(waiting, partial(list, late))
                     finally:
                         meeting.changed.acquire()

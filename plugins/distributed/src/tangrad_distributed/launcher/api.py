@@ -137,7 +137,7 @@ def launch_agent(
     with tempfile.TemporaryDirectory(prefix="tangrad-") as folder:
         agent = Agent(settings)
         if callable(entrypoint):
-            processes = multiprocessing.get_context(config.start_method)
+            processes: Any = multiprocessing.get_context(config.start_method)
 
             def start(rank: int, environment: dict[str, str]) -> Any:
                 path = str(Path(folder, f"{rank}"))
