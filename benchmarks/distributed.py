@@ -1,9 +1,11 @@
-"""Measure collectives of two ranks beside PyTorch's gloo, in turn, one thread each.
+"""Measure two ranks of this machine beside PyTorch's gloo, in turn, one thread each.
 
-    python benchmarks/distributed.py [--rounds 5]
+    python benchmarks/distributed.py [--rounds 5] [--only all_reduce step start recovery]
 
-Each round starts two ranks of each framework, one after the other, and takes the median time of
-many calls; printed are the medians over the rounds, in microseconds, their ratio and the goal.
+Each round starts two ranks of each framework, one after the other. Of many calls the median and the
+best are printed, over the rounds the median of each: the best tells most on a machine that has
+other things to do. `recovery` kills a rank again and again (`--kills 100`), and tells how long it
+takes until all ranks have ended a collective of the next attempt.
 """
 
 from __future__ import annotations
@@ -11,73 +13,228 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
+import signal
 import socket
 import statistics
 import subprocess
 import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
 
+HERE = Path(__file__).resolve().parent
 # Bytes: (calls, goal as a share of gloo's time).
 SIZES = {4: (2000, 0.3), 4 << 20: (40, 0.5), 256 << 20: (4, 1.0)}
+STEPS, STEP_GOAL = 12, 1.0
+START_GOAL = 0.5  # seconds
+RECOVERY_GOAL = 2.0  # seconds
 
-PROGRAM = """
+HEAD = """
 import json, sys, time
 name = sys.argv[1]
 if name == "torch":
     import torch as t
     import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel as DDP
 else:
     import tangrad as t
     import tangrad.distributed as dist
+    from tangrad.nn.parallel import DistributedDataParallel as DDP
 t.set_num_threads(1)
-begun = time.time()
 dist.init_process_group("gloo")
+
+def timed(call, count, before=3):
+    times = []
+    for at in range(before + count):
+        start = time.perf_counter()
+        call()
+        if at >= before:
+            times.append(1e6 * (time.perf_counter() - start))
+    return sorted(times)[count // 2], min(times)
+
+def tell(found):
+    if dist.get_rank() == 0:
+        print("found", json.dumps(found), flush=True)
+    dist.destroy_process_group()
+"""
+
+ALL_REDUCE = """
 found = {}
 for nbytes, calls in json.loads(sys.argv[2]).items():
     x = t.ones(int(nbytes) // 4)
-    for _ in range(3):
-        dist.all_reduce(x, op=dist.ReduceOp.MAX)
-    times = []
-    for _ in range(calls):
-        start = time.perf_counter()
-        dist.all_reduce(x, op=dist.ReduceOp.MAX)
-        times.append(time.perf_counter() - start)
-    found[nbytes] = sorted(times)[len(times) // 2] * 1e6
-if dist.get_rank() == 0:
-    print("found", json.dumps(found))
-dist.destroy_process_group()
+    found[nbytes] = timed(lambda: dist.all_reduce(x, op=dist.ReduceOp.MAX), calls)
+found["copy"] = timed(lambda x=t.ones(1 << 17), y=t.zeros(1 << 17): y.copy_(x), 200)
+tell(found)
+"""
+
+STEP = """
+sys.path.insert(0, sys.argv[2])
+import networks
+t.manual_seed(0)
+net = networks.gpt(t)
+tokens = t.randint(0, networks.VOCABULARY, (8, 129))
+
+def step(model, optimizer):
+    optimizer.zero_grad()
+    logits = model(tokens[:, :-1])
+    loss = t.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+    loss.backward()
+    optimizer.step()
+
+alone = t.optim.SGD(net.parameters(), lr=0.01)
+found = {"alone": timed(lambda: step(net, alone), int(sys.argv[3]))}
+ddp = DDP(net)
+found["step"] = timed(lambda: step(ddp, alone), int(sys.argv[3]))
+tell(found)
+"""
+
+START = """
+x = t.ones(1)
+dist.all_reduce(x)
+tell({"first": 0})
+"""
+
+LOOP = """
+import os, time, tangrad, tangrad.distributed as dist
+dist.init_process_group("gloo")
+x = tangrad.ones(1)
+dist.all_reduce(x)
+print("pid", os.environ["TORCHELASTIC_RESTART_COUNT"], dist.get_rank(), os.getpid(), flush=True)
+while True:
+    dist.all_reduce(x)
+    time.sleep(0.001)
 """
 
 
-def measured(name: str) -> dict[str, float]:
-    """Return the median microseconds per call of each size in one framework."""
+def ranks(name: str, source: str, *arguments: str) -> tuple[dict, float]:
+    """Run a program in two ranks; return what it found, and the seconds that both took."""
     with socket.create_server(("localhost", 0)) as free:
         port = free.getsockname()[1]
-    calls = json.dumps({nbytes: count for nbytes, (count, _) in SIZES.items()})
     shared = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"}
     shared |= {"MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
-    ranks = [
+    begun = time.perf_counter()
+    both = [
         subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, name, calls],
+            [sys.executable, "-c", HEAD + source, name, *arguments],
             env={**shared, "RANK": str(rank)},
             stdout=subprocess.PIPE,
             text=True,
         )
         for rank in range(2)
     ]
-    said = [rank.communicate()[0] for rank in ranks]
-    return json.loads(said[0].partition("found ")[2])
+    line = next((line for line in both[0].stdout or () if line.startswith("found ")), "")
+    took = time.perf_counter() - begun
+    for rank in both:
+        rank.communicate()
+    if not line:
+        raise RuntimeError(f"the ranks of {name} failed")
+    return json.loads(line.removeprefix("found ")), took
+
+
+def pairs(rounds: int, source: str, *arguments: str) -> list[tuple[dict, dict]]:
+    """Return what both frameworks found in each round."""
+    return [
+        (ranks("tangrad", source, *arguments)[0], ranks("torch", source, *arguments)[0])
+        for _ in range(rounds)
+    ]
+
+
+def row(name: str, ours: list, theirs: list, goal: float) -> None:
+    """Print a row: the median and the best of both, in microseconds, and their ratios."""
+    (a, b), (c, d) = (
+        [statistics.median(one[at] for one in side) for at in (0, 1)] for side in (ours, theirs)
+    )
+    print(
+        f"{name:<24} {a:>12.1f} {c:>12.1f} {a / c:>6.2f}   "
+        f"{b:>12.1f} {d:>12.1f} {b / d:>6.2f} {goal:>6}"
+    )
+
+
+def all_reduce(rounds: int, kills: int) -> None:
+    """Measure reductions of three sizes, and how near the largest is to what copies allow."""
+    calls = json.dumps({nbytes: count for nbytes, (count, _) in SIZES.items()})
+    found = pairs(rounds, ALL_REDUCE, calls)
+    for nbytes, (_, goal) in SIZES.items():
+        key = str(nbytes)
+        row(f"all_reduce {nbytes} B", [a[key] for a, _ in found], [b[key] for _, b in found], goal)
+    copied = min(ours["copy"][1] for ours, _ in found) / (1 << 19)
+    largest = max(SIZES)
+    best = min(ours[str(largest)][1] for ours, _ in found)
+    # With two ranks each moves 4 (n - 1) / n = 2 times the bytes; see docs/distributed.md.
+    print(f"  {largest} B: {100 * 2 * largest * copied / best:.0f} % of what copies in cache allow")
+
+
+def step(rounds: int, kills: int) -> None:
+    """Measure a training step of a small GPT, alone and with its gradients averaged."""
+    found = pairs(rounds, STEP, str(HERE), str(STEPS))
+    for key, name in (("alone", "char-GPT step, alone"), ("step", "char-GPT step, averaged")):
+        row(name, [a[key] for a, _ in found], [b[key] for _, b in found], STEP_GOAL)
+
+
+def start(rounds: int, kills: int) -> None:
+    """Measure from the start of two processes to the end of their first collective."""
+    both = [[1e6 * ranks(name, START)[1] for _ in range(rounds)] for name in ("tangrad", "torch")]
+    ours, theirs = ([[statistics.median(times), min(times)]] for times in both)
+    row(f"start (≤ {START_GOAL} s)", ours, theirs, START_GOAL)
+
+
+def recovery(rounds: int, kills: int) -> None:
+    """Kill a rank again and again; tell how long the next attempt takes to be at work."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder, "program.py")
+        program.write_text(LOOP)
+        command = [sys.executable, "-m", "tangrad.distributed.run", "--nproc-per-node=2"]
+        launcher = subprocess.Popen(
+            [*command, f"--max-restarts={kills}", str(program)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+        lines = iter(launcher.stdout or ())
+        times, draw = [], random.Random(0)
+        processes = _attempt(lines, 0)
+        for kill in range(1, kills + 1):
+            time.sleep(draw.uniform(0.02, 0.2))
+            os.kill(processes[draw.randrange(2)], signal.SIGKILL)
+            begun = time.perf_counter()
+            processes = _attempt(lines, kill)
+            times.append(time.perf_counter() - begun)
+        launcher.send_signal(signal.SIGINT)
+        launcher.wait()
+    times.sort()
+    p50, p99 = times[len(times) // 2], times[min(len(times) - 1, 99 * len(times) // 100)]
+    print(f"recovery of {kills} kills: p50 {p50:.2f} s, p99 {p99:.2f} s, goal {RECOVERY_GOAL} s")
+
+
+def _attempt(lines: Iterator[str], number: int) -> dict[int, int]:
+    """Wait until both ranks of an attempt have ended a collective; return rank to process."""
+    found: dict[int, int] = {}
+    for line in lines:
+        word, *numbers = line.split()
+        if word == "pid" and int(numbers[0]) == number:
+            found[int(numbers[1])] = int(numbers[2])
+            if len(found) == 2:
+                return found
+    raise RuntimeError("the launcher ended")
+
+
+ROWS = {"all_reduce": all_reduce, "step": step, "start": start, "recovery": recovery}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
-    rounds = parser.parse_args().rounds
-    found = [(measured("tangrad"), measured("torch")) for _ in range(rounds)]
-    print(f"{'all_reduce':>12} {'tangrad':>12} {'gloo':>12} {'ratio':>7} {'goal':>6}")
-    for nbytes, (_, goal) in SIZES.items():
-        ours = statistics.median(pair[0][str(nbytes)] for pair in found)
-        theirs = statistics.median(pair[1][str(nbytes)] for pair in found)
-        print(f"{nbytes:>12} {ours:>12.1f} {theirs:>12.1f} {ours / theirs:>7.2f} {goal:>6}")
+    parser.add_argument("--only", nargs="+", choices=ROWS, default=list(ROWS))
+    parser.add_argument("--kills", type=int, default=100)
+    options = parser.parse_args()
+    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; microseconds")
+    heads = ("median", "gloo", "ratio", "best", "gloo", "ratio", "goal")
+    print("{:<24} {:>12} {:>12} {:>6}   {:>12} {:>12} {:>6} {:>6}".format("", *heads))
+    for name in options.only:
+        ROWS[name](options.rounds, options.kills)
 
 
 if __name__ == "__main__":

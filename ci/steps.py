@@ -7,6 +7,7 @@ A package describes itself in its own pyproject.toml; nothing is edited here for
     minutes-with-cpu = 1.0            # the same tests once more, with tangrad-cpu
     least-minutes = 1.5               # what suffices when all packages together want too much
     requirements = ["onnx>=1.17"]     # what only its tests need; may name packages of ours
+    full-requirements = ["ray>=2.40"] # what only the full form of its tests needs
     tests = ["tests"]                 # files and folders, relative to the package
     arguments = ["--tangrad-device=opencl"]  # for pytest
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import os
 import re
 import tomllib
 from collections.abc import Iterable, Sequence
@@ -98,6 +100,8 @@ def read_package(folder: Path) -> Package:
     project = document["project"]
     row = dict(document.get("tool", {}).get("tangrad", {}).get("ci", {}))
     needed = [*project.get("dependencies", ()), *row.pop("requirements", ())]
+    in_full = row.pop("full-requirements", ())
+    needed += in_full if os.environ.get("TANGRAD_TESTS") == "full" else ()
     tests = [folder / place for place in row.pop("tests", ["tests"])]
     minutes = float(row.pop("minutes", 1.0))
     package = Package(

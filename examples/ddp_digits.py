@@ -2,8 +2,9 @@
 
     python -m tangrad.distributed.run --nproc-per-node 2 examples/ddp_digits.py
 
-or, started by MPI, `mpiexec -n 2 python examples/ddp_digits.py --backend mpi`. Every way of
-starting the same number of ranks gives the same bits; the last line printed is their checksum.
+or, started by MPI, `mpiexec -n 2 python examples/ddp_digits.py --backend mpi`, or, on a cluster of
+Ray's, `python examples/ddp_digits.py --ray 2`. Every way of starting the same number of ranks gives
+the same bits; the last line printed is their checksum.
 """
 
 from __future__ import annotations
@@ -28,8 +29,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--backend", default="gloo", help="gloo or mpi")
     parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--ray", type=int, default=0, help="start so many ranks by Ray")
     options = parser.parse_args()
-    dist.init_process_group(options.backend)
+    if options.ray:
+        lines = dist.ray.run(train, options.ray, args=(options.backend, options.epochs))[0]
+    else:
+        lines = train(options.backend, options.epochs)
+    if lines:
+        print("\n".join(lines))
+
+
+def train(backend: str, epochs: int) -> list[str]:
+    """Train as one of several ranks; the first one returns what there is to tell."""
+    dist.init_process_group(backend)
     rank = dist.get_rank()
     tangrad.manual_seed(0)
     tangrad.set_num_threads(1)
@@ -38,7 +50,8 @@ def main() -> None:
     loader = DataLoader(TensorDataset(images, labels), batch_size=32, sampler=sampler)
     model = DistributedDataParallel(nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)))
     optimizer = tangrad.optim.AdamW(model.parameters(), lr=3e-3)
-    for epoch in range(options.epochs):
+    lines = []
+    for epoch in range(epochs):
         sampler.set_epoch(epoch)
         for x, y in loader:
             optimizer.zero_grad()
@@ -46,11 +59,9 @@ def main() -> None:
             loss.backward()
             optimizer.step()
         right = (model(images).argmax(1) == labels).float().mean()
-        if rank == 0:
-            print(f"epoch {epoch}: loss {loss.item():.4f}, {100 * right.item():.1f} % right")
-    if rank == 0:
-        print("parameters", checksum(model))
+        lines.append(f"epoch {epoch}: loss {loss.item():.4f}, {100 * right.item():.1f} % right")
     dist.destroy_process_group()
+    return [*lines, f"parameters {checksum(model)}"] if rank == 0 else []
 
 
 def digits() -> tuple[tangrad.Tensor, tangrad.Tensor]:

@@ -109,6 +109,15 @@ def test_a_package_s_row_is_read_from_its_pyproject(tmp_path) -> None:
     assert read.arguments == ("--tangrad-device=thing",)
 
 
+@pytest.mark.parametrize(("form", "requirements"), [("fast", ()), ("full", ("ray>=2",))])
+def test_the_full_form_may_need_more(tmp_path, monkeypatch, form, requirements) -> None:
+    monkeypatch.setenv("TANGRAD_TESTS", form)
+    text = '[project]\nname = "tangrad-thing"\n'
+    text += '[tool.tangrad.ci]\nfull-requirements = ["ray>=2"]\n'
+    (tmp_path / "pyproject.toml").write_text(text)
+    assert steps.read_package(tmp_path).requirements == requirements
+
+
 def test_an_unknown_key_of_a_row_is_refused(tmp_path) -> None:
     text = '[project]\nname = "tangrad-thing"\n[tool.tangrad.ci]\nminute = 2'
     (tmp_path / "pyproject.toml").write_text(text)

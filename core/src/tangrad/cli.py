@@ -33,6 +33,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from tangrad.compat.stand_in import run_program
 
         return run_program(given[1], given[2:])
+    if given[:2] == ["run", "-m"] and len(given) > 2:
+        from tangrad.compat.stand_in import run_module
+
+        return run_module(given[2], given[3:])
     parser = argparse.ArgumentParser(prog="python -m tangrad", description="Inspect tangrad.")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_own(commands)
@@ -99,7 +103,9 @@ def _add_own(commands: Any) -> None:
     inspect.add_argument("--json", action="store_true", help="print JSON")
     inspect.set_defaults(run=_inspect)
     run = commands.add_parser("run", help="run a program in which `import torch` is tangrad")
-    run.add_argument("program", metavar="PROGRAM", help="a file, as `python PROGRAM` takes it")
+    run.add_argument(
+        "program", metavar="PROGRAM", help="a file, or -m MODULE, as `python` takes them"
+    )
     alias = commands.add_parser("alias", help="have `import torch` give tangrad everywhere here")
     alias.add_argument("action", choices=("install", "remove"))
     alias.set_defaults(run=_alias)

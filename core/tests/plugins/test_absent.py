@@ -58,8 +58,16 @@ def test_what_programs_import_for_several_processes_refuses_to_be_called():
 
 def test_a_package_that_exists_is_named_with_how_to_install_it(monkeypatch):
     monkeypatch.setattr(namespaces, "_is_published", lambda extra: extra == "distributed")
+    monkeypatch.setattr(namespaces, "_version_of", lambda distribution: None)
     told = namespaces._missing_message("distributed", "all_gather")
     assert told.endswith("run: pip install tangrad[distributed]")
+
+
+def test_what_an_installed_package_does_not_bring_is_not_said_to_be_installable(monkeypatch):
+    monkeypatch.setattr(namespaces, "_is_published", lambda extra: True)
+    monkeypatch.setattr(namespaces, "_version_of", lambda distribution: "1.2")
+    told = namespaces._missing_message("distributed.fsdp", "fully_shard")
+    assert told.startswith("tangrad-distributed 1.2 has no 'tangrad.distributed.fsdp.fully_shard'")
 
 
 def test_a_package_that_does_not_exist_yet_is_not_said_to_be_installable(monkeypatch):

@@ -8,8 +8,10 @@ import pytest
 import tangrad
 import tangrad.distributed as dist
 from tangrad import nn
+from tangrad.distributed.algorithms import ddp_comm_hooks
+from tangrad.distributed.algorithms.ddp_comm_hooks import default_hooks as hooks
+from tangrad.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as power
 from tangrad.nn.parallel import DistributedDataParallel
-from tangrad_distributed import communication_hooks as hooks
 
 RANKS = 2
 
@@ -97,7 +99,12 @@ def test_ranks_with_other_models_are_refused():
 
 @pytest.mark.parametrize(
     ("hook", "tolerance"),
-    [(hooks.fp16_compress_hook, 3e-3), (hooks.bf16_compress_hook, 3e-2)],
+    [
+        (hooks.fp16_compress_hook, 3e-3),
+        (hooks.bf16_compress_hook, 3e-2),
+        (hooks.fp16_compress_wrapper(hooks.allreduce_hook), 3e-3),
+        (hooks.bf16_compress_wrapper(hooks.allreduce_hook), 3e-2),
+    ],
 )
 def test_gradients_may_travel_in_half(hook, tolerance):
     def prepare(model):
@@ -110,7 +117,7 @@ def test_gradients_may_travel_in_half(hook, tolerance):
 def test_power_sgd_is_exact_where_its_rank_suffices():
     def step(rank):
         model = DistributedDataParallel(nn.Linear(40, 40))
-        model.register_comm_hook(hooks.PowerSGDState(None, 2, 2), hooks.powerSGD_hook)
+        model.register_comm_hook(power.PowerSGDState(None, 2, 2), power.powerSGD_hook)
         found = []
         for at in range(4):
             model.zero_grad()
@@ -126,6 +133,59 @@ def test_power_sgd_is_exact_where_its_rank_suffices():
         xs = [(tangrad.arange(40) * 0.3 + rank + at).sin() for rank in range(RANKS)]
         exact = sum(tangrad.outer(x.flip(0), x) for x in xs) / RANKS
         tangrad.testing.assert_close(a, exact, rtol=1e-3, atol=1e-4)
+
+
+def test_a_whole_bucket_may_be_one_matrix_of_low_rank():
+    def step(rank):
+        model = DistributedDataParallel(nn.Linear(7, 7, bias=False))
+        model.register_comm_hook(power.PowerSGDState(None, 1, 2), power.batched_powerSGD_hook)
+        for at in range(4):
+            model.zero_grad()
+            model((tangrad.arange(7.0) * 0.3 + rank + at).sin().reshape(1, 7)).sum().backward()
+        return model.module.weight.grad
+
+    first, second = dist.run_threads(step, RANKS)
+    assert tangrad.equal(first, second)
+    mean = sum((tangrad.arange(7.0) * 0.3 + rank + 3).sin() for rank in range(RANKS)) / RANKS
+    tangrad.testing.assert_close(first, mean.expand(7, 7), rtol=1e-3, atol=1e-4)
+
+
+def test_hooks_are_chosen_by_name():
+    kinds = ddp_comm_hooks.DDPCommHookType
+
+    def step(rank):
+        model = DistributedDataParallel(nn.Linear(1, 1, bias=False))
+        found = []
+        for kind in (kinds.ALLREDUCE, kinds.NOOP, kinds.POWER_SGD_RANK2):
+            ddp_comm_hooks.register_ddp_comm_hook(kind, model)
+            model.zero_grad()
+            model(tangrad.full((1, 1), 1.0 + rank)).sum().backward()
+            found.append(model.module.weight.grad.item())
+        return found
+
+    assert dist.run_threads(step, RANKS) == [[1.5, 1.0, 1.5], [1.5, 2.0, 1.5]]
+
+
+def test_an_argument_that_is_not_supported_is_refused():
+    def step(rank):
+        with pytest.raises(NotImplementedError, match="mixed_precision is not supported"):
+            DistributedDataParallel(nn.Linear(1, 1), mixed_precision=object())
+        with pytest.raises(ValueError, match="both process_group and device_mesh"):
+            DistributedDataParallel(
+                nn.Linear(1, 1), process_group=dist.group.WORLD, device_mesh=object()
+            )
+
+    dist.run_threads(step, 1)
+
+
+def test_a_mesh_of_one_dimension_names_the_group():
+    def step(rank):
+        mesh = dist.init_device_mesh("cpu", (2, 2), mesh_dim_names=("rows", "columns"))
+        model = DistributedDataParallel(nn.Linear(1, 1, bias=False), device_mesh=mesh["columns"])
+        model(tangrad.full((1, 1), float(rank))).sum().backward()
+        return model.module.weight.grad.item()
+
+    assert dist.run_threads(step, 4) == [0.5, 0.5, 2.5, 2.5]
 
 
 def test_a_hook_that_returns_no_future_is_refused():

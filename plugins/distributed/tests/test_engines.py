@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
@@ -10,6 +11,8 @@ from hypothesis import strategies as st
 
 import tangrad
 import tangrad.distributed as dist
+from tangrad import nn
+from tangrad.distributed.optim import ZeroRedundancyOptimizer
 from tangrad_distributed.conformance import CASES, numbers, run_all
 from tangrad_distributed.engines.mpi import mpiexec
 from tangrad_distributed.engines.simulated import Network
@@ -73,6 +76,49 @@ def test_a_bad_network_changes_no_bit(seed, loss, size):
     found = dist.run_threads(step, size, backend="simulated")
     expected = dist.run_threads(step, size)
     assert all(tangrad.equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
+def data_parallel_steps(rank):
+    """Return the parameters after two steps with several buckets, and of an optimizer in parts."""
+    model = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), nn.Linear(5, 2))
+    with tangrad.no_grad():
+        for at, parameter in enumerate(model.parameters()):
+            parameter.copy_(numbers(parameter.numel(), at).reshape(parameter.shape))
+    model = nn.parallel.DistributedDataParallel(model, bucket_cap_mb=0.00005)
+    optimizer = ZeroRedundancyOptimizer(model.parameters(), tangrad.optim.SGD, lr=0.1)
+    for step in range(2):
+        optimizer.zero_grad()
+        model(numbers(12, rank + step).reshape(4, 3)).square().sum().backward()
+        optimizer.step()
+    return [value.clone() for value in model.state_dict().values()]
+
+
+@settings(max_examples=6, deadline=None)
+@given(seed=st.integers(0, 10**6), loss=st.sampled_from([0.0, 0.2]), size=st.integers(2, 3))
+def test_a_step_of_data_parallelism_over_a_bad_network_changes_no_bit(seed, loss, size):
+    Network(seed=seed, loss=loss).register()
+    found = dist.run_threads(data_parallel_steps, size, backend="simulated")
+    for mine, other in zip(found, dist.run_threads(data_parallel_steps, size), strict=True):
+        assert all(tangrad.equal(a, b) for a, b in zip(mine, other, strict=True))
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 10**6), rank=st.integers(0, 2), at=st.integers(0, 40))
+def test_wherever_a_rank_dies_in_a_step_nobody_waits_for_it(seed, rank, at):
+    Network(seed=seed, loss=0.1, death=(rank, at)).register()
+    # Late deaths do not happen: fewer messages are sent.
+    with suppress(dist.DistBackendError):
+        dist.run_threads(data_parallel_steps, 3, backend="simulated", timeout=timedelta(seconds=60))
+
+
+def test_a_seed_draws_the_same_fate_again():
+    def fates():
+        network = Network(seed=5, loss=0.3)
+        network.register()
+        dist.run_threads(data_parallel_steps, 3, backend="simulated")
+        return sorted(network.log)
+
+    assert fates() == fates()
 
 
 @pytest.mark.slow

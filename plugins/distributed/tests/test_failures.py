@@ -29,8 +29,18 @@ def run(launch, body, **options):
     [
         ("dist.all_reduce(x)", "dist.broadcast(x, 0)", ["all_reduce(float32[3]", "broadcast("]),
         ("dist.all_reduce(x)", "dist.all_reduce(x[:2])", ["float32[3]", "float32[2]"]),
-        ("dist.all_reduce(x)", "dist.all_reduce(x.double())", ["float32[3]", "float64[3]"]),
-        ("dist.all_reduce(x)", "dist.all_reduce(x, dist.ReduceOp.MAX)", ["op=SUM", "op=MAX"]),
+        pytest.param(
+            "dist.all_reduce(x)",
+            "dist.all_reduce(x.double())",
+            ["float32[3]", "float64[3]"],
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "dist.all_reduce(x)",
+            "dist.all_reduce(x, dist.ReduceOp.MAX)",
+            ["op=SUM", "op=MAX"],
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_ranks_that_disagree_are_told_with_both_lines(launch, first, second, said):

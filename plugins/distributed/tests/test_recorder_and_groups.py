@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -38,6 +39,31 @@ def test_a_failure_leaves_the_last_collectives_of_each_rank(tmp_path, monkeypatc
         check=True,
     )
     assert "all_reduce(float32[3], o failed" in done.stdout
+
+
+def test_running_ranks_tell_what_they_did_last_when_they_are_asked(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys, time, tangrad, tangrad.distributed as dist\n"
+        "dist.init_process_group('gloo')\n"
+        "dist.all_reduce(tangrad.ones(5))\n"
+        "print('ready', flush=True)\n"
+        "time.sleep(100)\n"
+    )
+    dump = str(tmp_path / "dump")
+    command = [sys.executable, "-m", "tangrad.distributed.run", "--nproc-per-node=2", str(program)]
+    environment = {**os.environ, "TANGRAD_DISTRIBUTED_DUMP": dump}
+    launcher = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    for _ in range(2):
+        assert launcher.stdout.readline() == "ready\n"
+    inspect = [sys.executable, "-m", "tangrad.distributed", "inspect", dump]
+    for _ in range(10):  # the machine may be busy
+        done = subprocess.run([*inspect, "--ask"], capture_output=True, text=True, check=False)
+        if done.stdout.count("all_reduce(float32[5]") == 2:
+            break
+    launcher.send_signal(signal.SIGINT)
+    launcher.communicate()
+    assert done.stdout.count("all_reduce(float32[5]") == 2, done.stdout + done.stderr
 
 
 def test_inspecting_an_empty_folder_says_so(tmp_path):
@@ -103,6 +129,23 @@ def test_a_collective_reaches_tensors_of_other_devices():
         return x.device.type, x.tolist()
 
     assert dist.run_threads(step, 2) == [("reference", [3.0] * 3)] * 2
+
+
+def test_a_group_has_pytorch_s_own_names():
+    def step(rank):
+        group = dist.group.WORLD
+        x = tangrad.tensor([rank + 1.0])
+        group.allreduce([x], dist.AllreduceOptions(reduceOp=dist.ReduceOp.MAX)).wait()
+        parts = [tangrad.zeros(1) for _ in range(2)]
+        group.allgather([parts], [tangrad.tensor([float(rank)])]).wait()
+        rows = tangrad.zeros(2)
+        group.alltoall_base(rows, tangrad.tensor([rank * 2.0, rank * 2.0 + 1])).wait()
+        return x.item(), [part.item() for part in parts], rows.tolist()
+
+    assert dist.run_threads(step, 2) == [
+        (2.0, [0.0, 1.0], [0.0, 2.0]),
+        (2.0, [0.0, 1.0], [1.0, 3.0]),
+    ]
 
 
 @pytest.mark.skipif(MPIEXEC is None, reason="no MPI: pip install mpi4py mpich")

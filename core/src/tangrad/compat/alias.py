@@ -19,6 +19,7 @@ from importlib import metadata
 from pathlib import Path
 
 import tangrad
+from tangrad.plugins import namespaces
 
 INSTALLER = "tangrad"
 CONSTRAINTS = "tangrad-constraints.txt"
@@ -33,6 +34,15 @@ from tangrad.compat.stand_in import install
 
 install()
 __import__("{name}")
+'''
+_SCRIPT = '''#!{python}
+"""Call what PyTorch installs under this name; see `python -m tangrad alias remove`."""
+
+import sys
+
+from {module} import main
+
+sys.exit(main())
 '''
 
 
@@ -64,6 +74,10 @@ def _folder(site: Path) -> Path:
 
 def _site() -> Path:
     return Path(sysconfig.get_path("purelib"))
+
+
+def _commands() -> Path:
+    return Path(sysconfig.get_path("scripts"))
 
 
 def _real_pytorch() -> str | None:
@@ -101,16 +115,28 @@ def install() -> list[str]:
         Path(_folder(site).name, "METADATA"): metadata_text("torch"),
         Path(_folder(site).name, "INSTALLER"): f"{INSTALLER}\n",
         Path(_folder(site).name, "top_level.txt"): "torch\nfunctorch\n",
+        **_scripts(site),
     }
     try:
         for place, text in files.items():
             (site / place).parent.mkdir(parents=True, exist_ok=True)
             (site / place).write_text(text)
+            if text.startswith("#!"):
+                (site / place).chmod(0o755)
         record = Path(_folder(site).name, "RECORD")
         (site / record).write_text("".join([*_record(files), f"{record.as_posix()},,\n"]))
         return [str(site / place) for place in files] + _constrain()
     except OSError as error:
         raise AliasError(f"{site} cannot be written: {error}") from None
+
+
+def _scripts(site: Path) -> dict[Path, str]:
+    """Return the commands that PyTorch has, by their places as seen from the packages' folder."""
+    folder = Path(os.path.relpath(_commands(), site))
+    return {
+        folder / name: _SCRIPT.format(python=sys.executable, module=f"torch.{module}")
+        for name, module in namespaces.scripts().items()
+    }
 
 
 def _record(files: dict[Path, str]) -> Iterator[str]:

@@ -173,6 +173,12 @@ class _Loader:
         sys.modules[module.__name__] = self.module
         _alias_hidden(module.__name__, self.module)
 
+    def get_code(self, name: str) -> Any:
+        """Return the module's code, for `python -m`."""
+        spec = self.module.__spec__
+        loader: Any = None if spec is None else spec.loader
+        return loader.get_code(self.module.__name__) if hasattr(loader, "get_code") else None
+
 
 def _alias_hidden(alias: str, package: ModuleType) -> None:
     """Alias the submodules that functions of the same name hide, as `autograd.gradcheck`.
@@ -332,12 +338,39 @@ def run_program(program: str, arguments: Sequence[str]) -> int:
     sys.modules["__main__"] = main
     sys.argv = [program, *arguments]
     sys.path[0] = os.path.dirname(os.path.realpath(program))
+    # Without what this file imports from __future__: the program has its own.
+    return _status(
+        lambda: exec(compile(source, program, "exec", dont_inherit=True), main.__dict__), frames=2
+    )
+
+
+def run_module(name: str, arguments: Sequence[str]) -> int:
+    """Run a module as `python -m name arguments...` does, with tangrad for `torch`.
+
+    Args:
+        name: of the module; one of PyTorch's may be among them, as `torch.distributed.run`.
+        arguments: what `sys.argv` holds after it.
+
+    Returns:
+        The exit status: 0, or 1 after an exception. `SystemExit` of the module passes.
+    """
+    import runpy
+
+    install()
+    sys.argv = [name, *arguments]
+    # As `python -m` has it; `python -m tangrad` has put this package's place there.
+    sys.path[0] = os.getcwd()
+    return _status(lambda: runpy.run_module(name, run_name="__main__", alter_sys=True), frames=5)
+
+
+def _status(run: Callable[[], Any], frames: int) -> int:
+    """Run something; show what it raises, without the first frames, which are ours."""
     try:
-        # Without what this file imports from __future__: the program has its own.
-        exec(compile(source, program, "exec", dont_inherit=True), main.__dict__)
+        run()
     except Exception as error:
-        # The program's own frames, without ours before them.
-        shown = error.__traceback__.tb_next if error.__traceback__ else None
+        shown = error.__traceback__
+        for _ in range(frames):
+            shown = shown.tb_next if shown is not None else None
         if sys.excepthook is sys.__excepthook__:
             traceback.print_exception(type(error), error, shown)
         else:

@@ -368,7 +368,20 @@ def _missing_message(name: str, attr: str = "") -> str:
             f"'{wanted}' needs the package {ROOT}[{extra}], which does not exist yet: "
             f"this version of {ROOT} answers for its name only"
         )
+    installed = _version_of(f"{ROOT}-{extra}")
+    if installed is not None:
+        return f"{ROOT}-{extra} {installed} has no '{wanted}': this version does not bring it"
     return f"'{wanted}' needs a package that is not installed; run: pip install {ROOT}[{extra}]"
+
+
+def _version_of(distribution: str) -> str | None:
+    """Return the version of an installed distribution, or None."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None
 
 
 def _is_published(extra: str) -> bool:
@@ -551,3 +564,8 @@ def device_methods() -> list[str]:
 def missing_device(name: str, error: Exception) -> RuntimeError:
     """Return the error of a device that cannot be used, which names the package that brings it."""
     return MissingPluginError(f"{_missing_message(name)} ({error})")
+
+
+def scripts() -> dict[str, str]:
+    """Return the commands that PyTorch installs, and the module whose `main` each one calls."""
+    return {row["script"]: name for name, row in _neutral().items() if "script" in row}

@@ -7,7 +7,6 @@ collective is made of; `world.py` which groups there are; `collectives.py`, `poi
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 from tangrad_distributed.backends import (
@@ -42,6 +41,7 @@ from tangrad_distributed.collectives import (
     scatter,
     supports_complex,
 )
+from tangrad_distributed.constants import default_pg_timeout
 from tangrad_distributed.debugging import (
     DebugLevel,
     breakpoint,
@@ -114,9 +114,21 @@ from tangrad_distributed.world import (
 API = 1
 GroupName = str
 ProcessGroupGloo = ProcessGroup
-default_pg_timeout = timedelta(minutes=30)
-_PARTS = ("algorithms", "nn", "run")
+_PARTS = (
+    "algorithms",
+    "checkpoint",
+    "constants",
+    "distributed_c10d",
+    "elastic",
+    "launch",
+    "launcher",
+    "nn",
+    "optim",
+    "ray",
+    "run",
+)
 _LAZY = {
+    "FixedShards": "tangrad_distributed.fixed_shards",
     "BuiltinCommHookType": "tangrad_distributed.gradient_buckets",
     "GradBucket": "tangrad_distributed.gradient_buckets",
     "run_threads": "tangrad_distributed.thread_ranks",
@@ -157,6 +169,7 @@ __all__ = [
     "DistStoreError",
     "Engine",
     "FileStore",
+    "FixedShards",
     "GatherOptions",
     "GradBucket",
     "GroupMember",

@@ -5,11 +5,21 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from pathlib import Path
 
-from tangrad_distributed.recorder import table
+from tangrad_distributed.recorder import ASKED, table
 
 API = 1
+# Ranks look twice a second whether somebody asked.
+PATIENCE = 1.5
+
+
+def _ask(folder: Path) -> None:
+    """Have ranks that run on this machine write their recorders, and give them time to."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / ASKED).touch()
+    time.sleep(PATIENCE)
 
 
 def main() -> int:
@@ -17,8 +27,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tangrad.distributed")
     commands = parser.add_subparsers(dest="command", required=True)
     inspect = commands.add_parser("inspect", help="show what each rank did last")
-    inspect.add_argument("folder", help="what TANGRAD_DISTRIBUTED_DUMP named")
-    folder = Path(parser.parse_args().folder)
+    inspect.add_argument("folder", help="what TANGRAD_DISTRIBUTED_DUMP names")
+    inspect.add_argument("--ask", action="store_true", help="have running ranks write theirs now")
+    options = parser.parse_args()
+    folder = Path(options.folder)
+    if options.ask:
+        _ask(folder)
     dumps = []
     for path in sorted(folder.glob("collectives-*.json")):
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import tangrad
@@ -13,23 +14,25 @@ from tangrad_distributed.world import default_group
 API = 1
 
 
-def _group(state: Any) -> Any:
+def group_of(state: Any) -> Any:
+    """Return the group that a hook was given, all ranks by default."""
     return default_group("communication hook") if state is None else state
 
 
 def allreduce_hook(process_group: Any, bucket: GradBucket) -> Future[Any]:
     """Average the gradients."""
-    return _averaged(_group(process_group), bucket.buffer())
+    return averaged(group_of(process_group), bucket.buffer())
 
 
-def _averaged(group: Any, buffer: Any) -> Future[Any]:
+def averaged(group: Any, buffer: Any) -> Future[Any]:
+    """Return a future of the mean over the ranks of a group, in place."""
     buffer.div_(group.size())
     work = group.all_reduce([buffer], ReduceOp(ReduceOp.SUM), async_op=True)
     return work.get_future().then(lambda done: done.value()[0])
 
 
 def _compressed(process_group: Any, bucket: GradBucket, dtype: Any) -> Future[Any]:
-    group, buffer = _group(process_group), bucket.buffer()
+    group, buffer = group_of(process_group), bucket.buffer()
     small = buffer.to(dtype).div_(group.size())
     work = group.all_reduce([small], ReduceOp(ReduceOp.SUM), async_op=True)
 
@@ -50,116 +53,47 @@ def bf16_compress_hook(process_group: Any, bucket: GradBucket) -> Future[Any]:
     return _compressed(process_group, bucket, tangrad.bfloat16)
 
 
+def _narrowed(hook: Callable[[Any, GradBucket], Any], dtype: Any) -> Callable[..., Future[Any]]:
+    """Return a hook that gives `hook` the gradients in `dtype`, and widens what it returns."""
+
+    def narrowed(state: Any, bucket: GradBucket) -> Future[Any]:
+        wide = bucket.buffer()
+        bucket.set_buffer(wide.to(dtype))
+
+        def widen(done: Future[Any]) -> Any:
+            found = done.value()
+            found = found[0] if isinstance(found, (list, tuple)) else found
+            wide.copy_(found.view(-1))
+            return wide
+
+        return hook(state, bucket).then(widen)
+
+    return narrowed
+
+
+def fp16_compress_wrapper(hook: Callable[[Any, GradBucket], Any]) -> Callable[..., Future[Any]]:
+    """Return a hook that hands another one the gradients in float16."""
+    return _narrowed(hook, tangrad.float16)
+
+
+def bf16_compress_wrapper(hook: Callable[[Any, GradBucket], Any]) -> Callable[..., Future[Any]]:
+    """Return a hook that hands another one the gradients in bfloat16."""
+    return _narrowed(hook, tangrad.bfloat16)
+
+
+def noop_hook(_: Any, bucket: GradBucket) -> Future[Any]:
+    """Leave each rank its own gradients: to see what communication costs."""
+    return ready(bucket.buffer())
+
+
+def ready(value: Any) -> Future[Any]:
+    """Return a future of a value that is there."""
+    result: Future[Any] = Future()
+    result.set_result(value)
+    return result
+
+
 BUILT_IN = {
     BuiltinCommHookType.ALLREDUCE: allreduce_hook,
     BuiltinCommHookType.FP16_COMPRESS: fp16_compress_hook,
 }
-
-
-class PowerSGDState:
-    """Hold what PowerSGD (Vogels et al. 2019, arXiv:1905.13727) keeps between steps.
-
-    Args:
-        process_group: None for all ranks.
-        matrix_approximation_rank: rank of the approximation of each gradient.
-        start_powerSGD_iter: how many steps average plainly first.
-        min_compression_rate: gradients that would not become smaller by this factor are not
-            compressed.
-        use_error_feedback: add what a step left out to the next one's gradient.
-        warm_start: begin from the last step's approximation.
-        orthogonalization_epsilon: added to norms before they divide.
-        random_seed: of the first approximation; the same on all ranks.
-    """
-
-    def __init__(
-        self,
-        process_group: Any = None,
-        matrix_approximation_rank: int = 1,
-        start_powerSGD_iter: int = 1000,
-        min_compression_rate: float = 2,
-        use_error_feedback: bool = True,
-        warm_start: bool = True,
-        orthogonalization_epsilon: float = 0,
-        random_seed: int = 0,
-    ) -> None:
-        if matrix_approximation_rank < 1:
-            raise ValueError(
-                f"PowerSGDState: the rank must be positive, got {matrix_approximation_rank}"
-            )
-        if (use_error_feedback or warm_start) and start_powerSGD_iter <= 1:
-            raise ValueError(
-                "PowerSGDState: expect start_powerSGD_iter > 1 with error feedback or warm start"
-            )
-        self.process_group = process_group
-        self.rank = matrix_approximation_rank
-        self.start = start_powerSGD_iter
-        self.min_compression_rate = min_compression_rate
-        self.use_error_feedback, self.warm_start = use_error_feedback, warm_start
-        self.epsilon = orthogonalization_epsilon
-        self.generator = tangrad.Generator().manual_seed(random_seed)
-        self.iter = 0
-        self.errors: dict[int, Any] = {}
-        self.q: dict[tuple[int, int], Any] = {}
-
-
-def _orthogonal(matrix: Any, epsilon: float) -> Any:
-    """Return orthonormal columns that span the same, by Gram and Schmidt's process."""
-    columns: list[Any] = []
-    for column in matrix.unbind(1):
-        for done in columns:
-            column = column - (done @ column) * done
-        columns.append(column / (column.norm() + max(epsilon, 1e-30)))
-    return tangrad.stack(columns, 1)
-
-
-def powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future[Any]:
-    """Average low-rank approximations of the gradients (PowerSGD)."""
-    group, buffer = _group(state.process_group), bucket.buffer()
-    if state.iter < state.start:
-        state.iter += bucket.is_last()
-        return _averaged(group, buffer)
-    index = bucket.index()
-    if state.use_error_feedback:
-        buffer.add_(state.errors.get(index, 0.0))
-        before = buffer.clone()
-    plain, narrow = [], []
-    for place, gradient in enumerate(bucket.gradients()):
-        matrix = gradient.reshape(gradient.shape[0], -1) if gradient.dim() > 1 else None
-        if matrix is None or not _pays(matrix, state):
-            plain.append(gradient)
-        else:
-            narrow.append((place, matrix))
-    sum_op = ReduceOp(ReduceOp.SUM)
-    if plain:
-        group.all_reduce(plain, sum_op)
-    left = []
-    for place, matrix in narrow:
-        q = state.q.get((index, place)) if state.warm_start else None
-        if q is None:
-            shape = (matrix.shape[1], min(state.rank, *matrix.shape))
-            q = tangrad.randn(shape, generator=state.generator, dtype=matrix.dtype)
-        left.append((place, matrix, _orthogonal(q, state.epsilon)))
-    p = [matrix @ q for _, matrix, q in left]
-    if p:
-        group.all_reduce(p, sum_op)
-    p = [_orthogonal(one, state.epsilon) for one in p]
-    found = [matrix.mT @ one for (_, matrix, _), one in zip(left, p, strict=True)]
-    if found:
-        group.all_reduce(found, sum_op)
-    for (place, matrix, _), one, q in zip(left, p, found, strict=True):
-        matrix.copy_(one @ q.mT)
-        if state.warm_start:
-            state.q[index, place] = q
-    buffer.div_(group.size())
-    if state.use_error_feedback:
-        state.errors[index] = before - buffer
-    state.iter += bucket.is_last()
-    result: Future[Any] = Future()
-    result.set_result(buffer)
-    return result
-
-
-def _pays(matrix: Any, state: PowerSGDState) -> bool:
-    rows, columns = matrix.shape
-    rank = min(state.rank, rows, columns)
-    return (rows + columns) * rank * state.min_compression_rate < rows * columns

@@ -185,7 +185,9 @@ def asynchronous_collectives_keep_their_order(rank: int, size: int) -> None:
     tensors = [numbers(100 * at + 1, rank) for at in range(8)]
     works = [c.all_reduce(tensor, async_op=True) for tensor in tensors]
     for at in reversed(range(8)):
-        works[at].wait()
+        work = works[at]
+        assert work is not None
+        work.wait()
         expected = reduced(ReduceOp.SUM, 100 * at + 1, size, tangrad.float32)
         same(tensors[at], expected, f"the {at}th asynchronous all_reduce")
 

@@ -11,6 +11,7 @@ from tangrad import nn
 from tangrad_distributed.communication_hooks import BUILT_IN, allreduce_hook
 from tangrad_distributed.futures import Future
 from tangrad_distributed.gradient_buckets import Bucket, GradBucket, cut_into_buckets
+from tangrad_distributed.join import LOCAL, NO_MORE, SYNCED, Join, Joinable, JoinHook
 from tangrad_distributed.reduce_op import ReduceOp
 from tangrad_distributed.world import default_group
 
@@ -18,7 +19,7 @@ API = 1
 FIRST_BUCKET = 1 << 20
 
 
-class DistributedDataParallel(nn.Module):
+class DistributedDataParallel(nn.Module, Joinable):
     """Train one module on all ranks, each with its part of the batch.
 
     Parameters and buffers begin as those of rank 0. Gradients are gathered in buckets in the order
@@ -30,7 +31,8 @@ class DistributedDataParallel(nn.Module):
         device_ids: at most one device, for modules on a device; inputs are not moved.
         output_device: changes nothing.
         dim: changes nothing.
-        broadcast_buffers: copy rank 0's buffers to all before each forward in training.
+        broadcast_buffers: copy rank 0's buffers to all before each forward that follows one whose
+            gradients were averaged: before all in training, and the first in evaluation.
         init_sync: copy rank 0's parameters and buffers to all now.
         process_group: None for all ranks.
         bucket_cap_mb: size of a bucket in MiB; 25 by default.
@@ -40,11 +42,16 @@ class DistributedDataParallel(nn.Module):
         gradient_as_bucket_view: let gradients be views of buckets, which spares a copy.
         static_graph: the same parameters are used in each step, possibly several times: those of
             the first step are remembered.
-        **_: further arguments of PyTorch's that change nothing here.
+        device_mesh: of one dimension, whose group is taken in place of `process_group`.
+        skip_all_reduce_unused_params: changes nothing.
+        bucket_cap_mb_list: sizes of the first buckets; the last one holds for all that follow.
+        forward_sync_buffers: in place of `broadcast_buffers`.
+        delay_all_reduce_named_params, param_to_hook_all_reduce, mixed_precision: not supported.
 
     Raises:
-        ValueError: there is no default group.
+        ValueError: there is no default group, or both a group and a mesh are given.
         RuntimeError: no parameter requires a gradient, or one is not initialized.
+        NotImplementedError: an argument is given that is not supported.
     """
 
     def __init__(
@@ -53,7 +60,7 @@ class DistributedDataParallel(nn.Module):
         device_ids: Any = None,
         output_device: Any = None,
         dim: int = 0,
-        broadcast_buffers: bool = True,
+        broadcast_buffers: bool | None = None,
         init_sync: bool = True,
         process_group: Any = None,
         bucket_cap_mb: float | None = None,
@@ -61,18 +68,36 @@ class DistributedDataParallel(nn.Module):
         check_reduction: bool = False,
         gradient_as_bucket_view: bool = False,
         static_graph: bool = False,
-        **_: Any,
+        delay_all_reduce_named_params: Any = None,
+        param_to_hook_all_reduce: Any = None,
+        mixed_precision: Any = None,
+        device_mesh: Any = None,
+        skip_all_reduce_unused_params: bool = False,
+        bucket_cap_mb_list: list[int] | None = None,
+        batched_grad_copy: bool = False,
+        forward_sync_buffers: bool | None = None,
     ) -> None:
         super().__init__()
+        _refuse(
+            delay_all_reduce_named_params=delay_all_reduce_named_params,
+            param_to_hook_all_reduce=param_to_hook_all_reduce,
+            mixed_precision=mixed_precision,
+        )
+        if device_mesh is not None:
+            if process_group is not None:
+                raise ValueError("Cannot specify both process_group and device_mesh arguments.")
+            process_group = device_mesh.get_group()
         self.process_group = (
             default_group("DistributedDataParallel") if process_group is None else process_group
         )
+        given = (forward_sync_buffers, broadcast_buffers)
+        broadcast_buffers = next((one for one in given if one is not None), True)
         self.module, self.device_ids, self.dim = module, device_ids, dim
         self.broadcast_buffers = broadcast_buffers
         self.find_unused_parameters = find_unused_parameters
         self.gradient_as_bucket_view = gradient_as_bucket_view
         self.static_graph = static_graph
-        self.require_backward_grad_sync = True
+        self.require_backward_grad_sync = self.require_forward_param_sync = True
         self._hook: Callable[[Any, GradBucket], Future[Any]] = allreduce_hook
         self._hook_state: Any = self.process_group
         named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
@@ -84,8 +109,8 @@ class DistributedDataParallel(nn.Module):
         self._check_same_model()
         if init_sync:
             self._synchronize([*self._parameters_in_order, *self._buffers_to_send()])
-        capacity = int((25 if bucket_cap_mb is None else bucket_cap_mb) * (1 << 20))
-        cut = cut_into_buckets(self._parameters_in_order, min(FIRST_BUCKET, capacity), capacity)
+        sizes = _capacities(bucket_cap_mb, bucket_cap_mb_list)
+        cut = cut_into_buckets(self._parameters_in_order, sizes)
         order = self._parameters_in_order
         self._buckets = [Bucket(at, [order[i] for i in ids]) for at, ids in enumerate(cut)]
         self._place = {
@@ -169,13 +194,18 @@ class DistributedDataParallel(nn.Module):
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """Run the module; afterwards backward averages its gradients."""
         syncs = self.require_backward_grad_sync and tangrad.is_grad_enabled()
-        source = self._join.before_forward(self) if self._join is not None else 0
-        if syncs and self.training and self.broadcast_buffers:
-            self._synchronize(self._buffers_to_send(), source)
+        source = 0 if self._join is None else self._join_step(SYNCED if syncs else LOCAL)
+        self._renew_buffers(source, syncs)
         output = self.module(*inputs, **kwargs)
         if syncs:
             self._arm(output)
         return output
+
+    def _renew_buffers(self, source: int, syncs: bool) -> None:
+        """Copy a rank's buffers to all if the last forward may have changed them."""
+        if self.broadcast_buffers and self.require_forward_param_sync:
+            self._synchronize(self._buffers_to_send(), source)
+        self.require_forward_param_sync = syncs
 
     def _arm(self, output: Any) -> None:
         """Wait for the gradients that backward from `output` will bring."""
@@ -236,8 +266,8 @@ class DistributedDataParallel(nn.Module):
             averaged = averaged[0] if isinstance(averaged, (list, tuple)) else averaged
             if averaged is not bucket.buffer:
                 bucket.buffer.copy_(averaged.view(-1))
-            if self._join is not None:
-                self._join.scale(bucket.buffer)
+            if self._join is not None and not self._join_divides_by_all:
+                bucket.buffer.mul_(self.process_group.size() / len(self._join.at_work))
             for parameter, view in zip(bucket.parameters, bucket.views, strict=True):
                 if id(parameter) in used:
                     self._give(parameter, view)
@@ -257,28 +287,67 @@ class DistributedDataParallel(nn.Module):
 
     def _used_somewhere(self) -> set[int]:
         """Return the identities of the parameters that some rank has a gradient of."""
-        order = self._parameters_in_order
-        have = [parameter.grad is not None for parameter in order]
+        return self._exchange_used([p.grad is not None for p in self._parameters_in_order])
+
+    def _used_by_others(self) -> set[int]:
+        """Return the same on a rank that has no batch."""
+        return self._exchange_used([not self._may_leave_out] * len(self._parameters_in_order))
+
+    def _exchange_used(self, have: list[bool]) -> set[int]:
         if self._may_leave_out:
             counts = tangrad.tensor([int(one) for one in have])
             self.process_group.all_reduce([counts], ReduceOp(ReduceOp.MAX))
             have = [bool(one) for one in counts.tolist()]
-        return {id(parameter) for parameter, has in zip(order, have, strict=True) if has}
+        pairs = zip(self._parameters_in_order, have, strict=True)
+        return {id(parameter) for parameter, has in pairs if has}
 
     # For ranks that have no more batches ------------------------------------------------------
 
-    def shadow_step(self, source: int) -> None:
+    def join_hook(self, **kwargs: Any) -> JoinHook:
+        """Return what a rank without batches does.
+
+        Args:
+            **kwargs: `divide_by_initial_world_size`, True by default: divide sums of gradients by
+                the number of all ranks, not of those that still work.
+        """
+        self._join_divides_by_all = kwargs.get("divide_by_initial_world_size", True)
+        return _DataParallelJoinHook(self)
+
+    @property
+    def join_device(self) -> Any:
+        """Return the device of its parameters."""
+        return self._parameters_in_order[0].device
+
+    @property
+    def join_process_group(self) -> Any:
+        """Return its group."""
+        return self.process_group
+
+    def _join_step(self, state: int) -> int:
+        """Tell what this rank does in a step that begins; return the first rank that works."""
+        join = self._join
+        assert join is not None
+        if join.leads(self):
+            join.begin_step(self, state)
+        else:
+            join.exchange(state)
+        return join.at_work[0]
+
+    def _shadow_step(self, states: list[int], source: int) -> None:
         """Take part in a step of the others, with gradients of zero."""
-        if self.training and self.broadcast_buffers:
-            self._synchronize(self._buffers_to_send(), source)
+        self._renew_buffers(source, SYNCED in states)
+        if SYNCED not in states:
+            return
         for bucket in self._buckets:
             bucket.buffer.zero_()
             self._send(bucket)
-        if self._may_leave_out:
-            none = tangrad.zeros(len(self._parameters_in_order), dtype=tangrad.int64)
-            self.process_group.all_reduce([none], ReduceOp(ReduceOp.MAX))
-        for _, future in self._under_way:
+        used = self._used_by_others()
+        for bucket, future in self._under_way:
             future.wait()
+            # An optimizer that owns a part of the parameters steps on this rank, too.
+            for parameter, view in zip(bucket.parameters, bucket.views, strict=True):
+                if id(parameter) in used:
+                    self._give(parameter, view)
         self._under_way = []
 
     def take_over(self, source: int) -> None:
@@ -316,8 +385,6 @@ class DistributedDataParallel(nn.Module):
         Raises:
             RuntimeError: a rank has no more, and `throw_on_early_termination` is set.
         """
-        from tangrad_distributed.join import Join
-
         with Join(
             [self],
             enable=enable,
@@ -325,6 +392,40 @@ class DistributedDataParallel(nn.Module):
             divide_by_initial_world_size=divide_by_initial_world_size,
         ):
             yield
+
+
+class _DataParallelJoinHook(JoinHook):
+    """Shadow a module's steps with gradients of zero, and take over its parameters at the end."""
+
+    def __init__(self, module: DistributedDataParallel) -> None:
+        self._module = module
+
+    def main_hook(self) -> None:
+        """Take part in a forward and a backward of the others."""
+        join = self._module._join
+        assert join is not None
+        states = join.states if join.leads(self._module) else join.exchange(NO_MORE)
+        self._module._shadow_step(states, join.at_work[0])
+
+    def post_hook(self, is_last_joiner: bool) -> None:
+        """Take over what a rank has that worked to the last."""
+        join = self._module._join
+        if join is not None and join.at_work:
+            self._module.take_over(join.at_work[0])
+
+
+def _refuse(**arguments: Any) -> None:
+    for name, value in arguments.items():
+        if value is not None:
+            raise NotImplementedError(f"DistributedDataParallel: {name} is not supported here")
+
+
+def _capacities(size: float | None, sizes: list[int] | None) -> list[int]:
+    """Return the most bytes of the first, second, ... bucket; the last one holds for all others."""
+    if sizes:
+        return [int(one * (1 << 20)) for one in sizes]
+    capacity = int((25 if size is None else size) * (1 << 20))
+    return [min(FIRST_BUCKET, capacity), capacity]
 
 
 def _leaves_of(output: Any) -> set[int]:

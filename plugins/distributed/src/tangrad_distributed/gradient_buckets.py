@@ -18,18 +18,14 @@ class BuiltinCommHookType(Enum):
     FP16_COMPRESS = 2
 
 
-def cut_into_buckets(
-    parameters: Sequence[Any], first_bytes: int, other_bytes: int
-) -> list[list[int]]:
+def cut_into_buckets(parameters: Sequence[Any], sizes: Sequence[int]) -> list[list[int]]:
     """Return which parameters share a bucket, in the order in which backward reaches them.
 
-    Backward reaches the last parameters first. The first bucket is small, so that communication
-    begins early.
+    Backward reaches the last parameters first. A small first bucket has communication begin early.
 
     Args:
         parameters: in the order of their module.
-        first_bytes: how large the first bucket may become.
-        other_bytes: how large the others may.
+        sizes: how many bytes the first, second, ... bucket may have; the last holds for all others.
     """
     buckets: list[list[int]] = []
     filled: dict[tuple[Any, Any], tuple[list[int], int]] = {}
@@ -38,7 +34,7 @@ def cut_into_buckets(
         kind = (parameter.dtype, parameter.device)
         members, nbytes = filled.get(kind, ([], 0))
         size = parameter.numel() * parameter.element_size()
-        limit = other_bytes if buckets else first_bytes
+        limit = sizes[min(len(buckets), len(sizes) - 1)]
         members.append(index)
         if nbytes + size >= limit:
             buckets.append(members)

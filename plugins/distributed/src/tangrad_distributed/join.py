@@ -2,25 +2,67 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import tangrad
 from tangrad_distributed.reduce_op import ReduceOp
 
-_NO_MORE, _LOCAL, _SYNCED = range(3)
+NO_MORE, LOCAL, SYNCED = range(3)
+
+
+class JoinHook:
+    """Say what a rank does for a joinable when it has no more batches itself."""
+
+    def main_hook(self) -> None:
+        """Take part in the collectives of one step of the others."""
+
+    def post_hook(self, is_last_joiner: bool) -> None:
+        """Finish, once no rank has a batch.
+
+        Args:
+            is_last_joiner: whether this rank was among those that worked to the last.
+        """
+
+
+class Joinable(ABC):
+    """What takes part in `Join`: before its collectives it calls `Join.notify_join_context`."""
+
+    _join: Join | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._join = None
+
+    @abstractmethod
+    def join_hook(self, **kwargs: Any) -> JoinHook:
+        """Return what a rank without batches does; `kwargs` are those given to `Join`."""
+
+    @property
+    @abstractmethod
+    def join_device(self) -> Any:
+        """Return the device of its collectives."""
+
+    @property
+    @abstractmethod
+    def join_process_group(self) -> Any:
+        """Return the group of its collectives."""
 
 
 class Join:
-    """Let modules be trained with different numbers of batches on each rank.
+    """Let joinables be used a different number of times on each rank.
+
+    A rank that leaves the block goes on calling the joinables' hooks until all have left it.
 
     Args:
-        joinables: modules with data parallelism, of one group.
+        joinables: modules with data parallelism, optimizers with parts, others; of one group. The
+            first one tells the others about each step.
         enable: do nothing if False.
         throw_on_early_termination: raise on all ranks as soon as one has no more.
-        divide_by_initial_world_size: divide sums of gradients by the number of all ranks.
+        **kwargs: for the joinables' `join_hook`; for modules `divide_by_initial_world_size`.
 
     Raises:
-        ValueError: there is no module, or their groups differ.
+        ValueError: there is no joinable, or their groups differ.
     """
 
     def __init__(
@@ -28,44 +70,58 @@ class Join:
         joinables: list[Any],
         enable: bool = True,
         throw_on_early_termination: bool = False,
-        divide_by_initial_world_size: bool = True,
-        **_: Any,
+        **kwargs: Any,
     ) -> None:
         if not joinables:
             raise ValueError("The join context manager requires at least one joinable")
         self._joinables, self._enable = list(joinables), enable
         self._throws = throw_on_early_termination
-        self._divide_by_all = divide_by_initial_world_size
-        self._group = joinables[0].process_group
-        if any(one.process_group is not self._group for one in self._joinables):
+        self._group = joinables[0].join_process_group
+        if any(one.join_process_group is not self._group for one in self._joinables):
             raise ValueError("Using join context manager with multiple process groups")
-        self._at_work: list[int] = []
+        self._hooks = [one.join_hook(**kwargs) for one in self._joinables]
+        self.states: list[int] = []
+        # Who took part in the last step, the same list on all ranks.
+        self.at_work: list[int] = []
 
-    def _tell(self, state: int) -> list[int]:
-        """Tell all ranks what this one does next, and return what each does."""
+    @staticmethod
+    def notify_join_context(joinable: Any) -> None:
+        """Tell ranks that have no more that a step begins; nothing outside of `Join`.
+
+        Unlike PyTorch's, which may return a work, it has waited for the others when it returns.
+        """
+        if joinable._join is not None:
+            joinable._join.begin_step(joinable)
+
+    def begin_step(self, joinable: Any, state: int = SYNCED) -> list[int]:
+        """Tell that this rank begins a step; return what each rank does in it.
+
+        Only the first joinable tells: the others of its step are told already.
+        """
+        if joinable is self._joinables[0]:
+            self.states = self._tell(state)
+            self.at_work = [rank for rank, one in enumerate(self.states) if one != NO_MORE]
+        return self.states
+
+    def leads(self, joinable: Any) -> bool:
+        """Tell whether it is this joinable that tells the others of each step."""
+        return joinable is self._joinables[0]
+
+    def exchange(self, state: int) -> list[int]:
+        """Return the state that each rank gives."""
         states = tangrad.zeros(self._group.size(), dtype=tangrad.int64)
         states[self._group.rank()] = state
         self._group.all_reduce([states], ReduceOp(ReduceOp.MAX))
-        found = states.tolist()
-        if self._throws and _NO_MORE in found:
+        return states.tolist()
+
+    def _tell(self, state: int) -> list[int]:
+        found = self.exchange(state)
+        if self._throws and NO_MORE in found:
             raise RuntimeError(
-                f"Detected at least one rank that exhausted inputs: {found.index(_NO_MORE)}. "
+                f"Detected at least one rank that exhausted inputs: {found.index(NO_MORE)}. "
                 "Throwing across all ranks."
             )
         return found
-
-    def before_forward(self, joinable: Any) -> int:
-        """Tell that this rank has a batch; return the first rank that has one."""
-        if joinable is not self._joinables[0]:
-            return self._at_work[0]
-        states = self._tell(_SYNCED if joinable.require_backward_grad_sync else _LOCAL)
-        self._at_work = [rank for rank, state in enumerate(states) if state != _NO_MORE]
-        return self._at_work[0]
-
-    def scale(self, averaged: Any) -> None:
-        """Divide by the number of ranks that work, where that was asked for."""
-        if not self._divide_by_all:
-            averaged.mul_(self._group.size() / len(self._at_work))
 
     def __enter__(self) -> Join:
         if self._enable:
@@ -86,15 +142,12 @@ class Join:
     def _shadow(self) -> None:
         """Take part in the others' steps until nobody has a batch."""
         while True:
-            states = self._tell(_NO_MORE)
-            at_work = [rank for rank, state in enumerate(states) if state != _NO_MORE]
+            states = self._tell(NO_MORE)
+            at_work = [rank for rank, state in enumerate(states) if state != NO_MORE]
             if not at_work:
                 break
-            self._at_work = at_work
-            if _SYNCED in states:
-                for joinable in self._joinables:
-                    joinable.shadow_step(at_work[0])
-        # Who worked last is known to all: everyone was told of the last step.
-        if self._at_work:
-            for joinable in self._joinables:
-                joinable.take_over(self._at_work[0])
+            self.states, self.at_work = states, at_work
+            for hook in self._hooks:
+                hook.main_hook()
+        for hook in self._hooks:
+            hook.post_hook(self._group.rank() in self.at_work)

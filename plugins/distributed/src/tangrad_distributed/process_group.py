@@ -9,20 +9,28 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import os
 import struct
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 import tangrad
 from tangrad_distributed.call_site import call_site
 from tangrad_distributed.engine import SIGNATURE, Engine, Round, Signature, Waiting, as_memory
-from tangrad_distributed.errors import CollectiveTimeoutError, DistBackendError
+from tangrad_distributed.errors import (
+    CollectiveTimeoutError,
+    DistBackendError,
+    DistError,
+    RankLostError,
+)
 from tangrad_distributed.messages import Messages
+from tangrad_distributed.older_names import OlderNames
 from tangrad_distributed.recorder import Recorder
 from tangrad_distributed.reduce_op import ReduceOp
-from tangrad_distributed.store import Store
+from tangrad_distributed.store import Store, follower_key, underlying
 from tangrad_distributed.work import Queue, Work
 
 # Up to this size every rank reduces everything: one meeting instead of two.
@@ -81,7 +89,7 @@ class Staged:
             tensor.copy_(made)
 
 
-class ProcessGroup:
+class ProcessGroup(OlderNames):
     """Do collectives with the ranks of one group.
 
     Args:
@@ -191,8 +199,16 @@ class ProcessGroup:
 
     def _failed(self, entry: list[Any], error: BaseException) -> None:
         self.recorder.end(entry, f"{type(error).__name__}: {error}")
+        if isinstance(error, RankLostError):
+            self._follow()
         self.engine.fail(f"{type(error).__name__}: {error}")
         self.recorder.write_where_asked()
+
+    def _follow(self) -> None:
+        """Tell the launcher, if there is one, that another rank failed before this one."""
+        attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+        with suppress(DistError, OSError):
+            underlying(self.store).set(follower_key(self.world_ranks[self.rank()], attempt), b"1")
 
     def _require_open(self, kind: str) -> None:
         if self._closed:

@@ -17,6 +17,18 @@ WHERE = "TANGRAD_DISTRIBUTED_DUMP"
 FIELDS = ("sequence", "collective", "line", "started", "ended", "error")
 
 
+ASKED = "asked"
+
+
+def time_asked() -> float:
+    """Return when somebody last asked for the recorders of running ranks; 0 if nobody did."""
+    folder = os.environ.get(WHERE)
+    try:
+        return os.stat(os.path.join(folder, ASKED)).st_mtime if folder else 0.0
+    except OSError:
+        return 0.0
+
+
 class Recorder:
     """Keep the last collectives of a group.
 
@@ -46,7 +58,7 @@ class Recorder:
             "group": self.group,
             "rank": self.rank,
             "pid": os.getpid(),
-            "entries": [dict(zip(FIELDS, entry, strict=True)) for entry in self.entries],
+            "entries": [dict(zip(FIELDS, entry, strict=True)) for entry in list(self.entries)],
         }
 
     def write(self, folder: str) -> str:

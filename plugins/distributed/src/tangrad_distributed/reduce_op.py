@@ -46,7 +46,7 @@ class ReduceOp:
     PREMUL_SUM = RedOpType.PREMUL_SUM
 
     def __init__(self, op: Any = RedOpType.SUM, factor: Any = None) -> None:
-        self.op = RedOpType(op.op if isinstance(op, ReduceOp) else op)
+        self.op: Any = RedOpType(op.op if isinstance(op, ReduceOp) else op)
         self.factor = factor
 
     def __eq__(self, other: object) -> bool:

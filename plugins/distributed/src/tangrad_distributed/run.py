@@ -7,9 +7,28 @@ import os
 import sys
 from collections.abc import Sequence
 
-from tangrad_distributed.launcher import Launcher, RankFailedError, Settings
+from tangrad_distributed.agent import Agent, RankFailedError, Settings
+from tangrad_distributed.elastic.multiprocessing.errors import record
 
 API = 1
+
+
+# Flags of torchrun that are taken and have nothing to change.
+NO_EFFECT = (
+    "monitor-interval",
+    "start-method",
+    "event-log-handler",
+    "local-addr",
+    "logs-specs",
+    "numa-binding",
+    "signals-to-handle",
+    "shutdown-timeout",
+)
+
+
+def get_args_parser() -> argparse.ArgumentParser:
+    """Return what reads the command line, by PyTorch's name."""
+    return parser()
 
 
 def parser() -> argparse.ArgumentParser:
@@ -31,8 +50,10 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(*both("rdzv-endpoint"), default="", help="HOST:PORT of machine 0")
     made.add_argument(*both("rdzv-id"), default="", help="name of the run")
     made.add_argument(*both("rdzv-conf"), default="", help="changes nothing")
-    made.add_argument(*both("monitor-interval"), type=float, default=0.1, help="changes nothing")
-    made.add_argument(*both("start-method"), default="spawn", help="changes nothing")
+    for name in NO_EFFECT:
+        made.add_argument(*both(name), default=None, help="changes nothing")
+    made.add_argument("-r", "--redirects", default="0", help="changes nothing; see --log-dir")
+    made.add_argument("-t", "--tee", default="0", help="changes nothing; see --log-dir")
     made.add_argument("--role", default="default", help="ROLE_NAME of the ranks")
     made.add_argument(*both("log-dir"), default=None, help="write each rank's output there")
     made.add_argument("-m", "--module", action="store_true", help="the program is a module")
@@ -69,10 +90,9 @@ def settings(options: argparse.Namespace) -> Settings:
     nodes = options.nnodes.partition(":")[0]
     if not nodes.isdigit() or int(nodes) < 1:
         raise ValueError(f"--nnodes must be a positive number, got {options.nnodes!r}")
-    address, port = options.master_addr, options.master_port
+    host, port = options.master_addr, options.master_port
     if options.rdzv_endpoint and not options.standalone:
-        address, _, given = options.rdzv_endpoint.partition(":")
-        port = int(given or port or 29400)
+        host, port = address(options.rdzv_endpoint, host, port or 29400)
     count = 1 if options.standalone else int(nodes)
     if not 0 <= options.node_rank < count:
         raise ValueError(f"--node-rank must be from 0 to {count - 1}, got {options.node_rank}")
@@ -85,7 +105,7 @@ def settings(options: argparse.Namespace) -> Settings:
         processes=processes(options.nproc_per_node),
         nodes=count,
         node_rank=options.node_rank,
-        address=address,
+        address=host,
         port=port,
         restarts=options.max_restarts,
         run_id=options.rdzv_id,
@@ -94,21 +114,43 @@ def settings(options: argparse.Namespace) -> Settings:
     )
 
 
+def address(endpoint: str, host: str, port: int) -> tuple[str, int]:
+    """Return host and port of `HOST:PORT`; what is missing there is as given.
+
+    Raises:
+        ValueError: the port is no number.
+    """
+    found, _, given = endpoint.partition(":")
+    if given and not given.isdigit():
+        raise ValueError(f"an endpoint is HOST:PORT, got {endpoint!r}")
+    return found or host, int(given or port)
+
+
 def _command(options: argparse.Namespace) -> list[str]:
     program = [options.program, *options.arguments]
     if options.no_python:
         return program
-    python = [sys.executable, "-u"]
-    if options.as_torch:
-        return [*python, "-m", "tangrad", "run", *program]
-    return [*python, "-m", *program] if options.module else [*python, *program]
+    how = ["-m"] if options.module else []
+    if options.as_torch or _stands_in():
+        how = ["-m", "tangrad", "run", *how]
+    return [sys.executable, "-u", *how, *program]
 
 
+def _stands_in() -> bool:
+    """Tell whether `import torch` is tangrad in this process: then it is so for the ranks, too."""
+    return sys.modules.get("torch") is sys.modules["tangrad"]
+
+
+@record
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, and return the exit status: that of the first rank that failed, else 0."""
-    options = parser().parse_args(arguments)
+    return run(parser().parse_args(arguments))
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run what a command line asks for, and return the exit status."""
     try:
-        Launcher(settings(options)).run()
+        Agent(settings(options)).run()
     except RankFailedError as error:
         print(f"tangrad: {error}; the others were ended", file=sys.stderr, flush=True)
         return 128 - error.status if error.status < 0 else error.status

@@ -6,8 +6,10 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 
 from tangrad_distributed.errors import DistError
+from tangrad_distributed.recorder import time_asked
 from tangrad_distributed.store import Store
 
 _INTERVAL = 0.5
@@ -20,17 +22,27 @@ def stack_of_thread(ident: int | None) -> str:
 
 
 class StackTeller:
-    """Answer those who ask for the stack of the thread that made this."""
+    """Answer those who ask for the stack of the thread that made this, or for what it did last.
 
-    def __init__(self, store: Store, rank: int) -> None:
-        self._store, self._rank = store.clone(), rank
+    Args:
+        store: where other ranks ask.
+        rank: this process's.
+        dump: writes the flight recorders, when somebody at this machine asks for them.
+    """
+
+    def __init__(self, store: Store, rank: int, dump: Callable[[], None]) -> None:
+        self._store, self._rank, self._dump = store.clone(), rank, dump
         self._thread = threading.get_ident()
         self._stopped = threading.Event()
         threading.Thread(target=self._watch, name="tangrad stacks", daemon=True).start()
 
     def _watch(self) -> None:
         asked = f"stack/{self._rank}/asked"
+        seen = time_asked()
         while not self._stopped.wait(_INTERVAL):
+            if time_asked() > seen:
+                seen = time_asked()
+                self._dump()
             try:
                 if self._store.check([asked]):
                     self._store.delete_key(asked)

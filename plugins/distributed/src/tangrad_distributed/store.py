@@ -30,6 +30,18 @@ def as_bytes(value: Any) -> bytes:
     raise TypeError(f"a store holds str or bytes, not {type(value).__name__}")
 
 
+def follower_key(rank: int, attempt: int) -> str:
+    """Return the key under which a rank tells that it failed because of another one."""
+    return f"follower/{rank}/{attempt}"
+
+
+def underlying(store: Any) -> Store:
+    """Return the store that others show parts of."""
+    while hasattr(store, "underlying_store"):
+        store = store.underlying_store
+    return store
+
+
 class Store:
     """Hold bytes under names, seen by every rank.
 
@@ -131,7 +143,7 @@ class Store:
     def delete_key(self, key: str) -> bool:
         """Delete a key and tell whether it was there."""
         found = []
-        self._change(key, lambda old: found.append(old is not None))  # type: ignore[func-returns-value]
+        self._change(key, lambda old: found.append(old is not None))
         return found[-1]
 
     def num_keys(self) -> int:

@@ -105,12 +105,15 @@ class Queue:
             self._pending += 1
             if self._tasks is None:
                 self._tasks = queue.SimpleQueue()
-                threading.Thread(target=self._loop, name=self._name, daemon=True).start()
-        self._tasks.put((run, work))
+                # The queue by itself: `stop` may forget it before the thread looks.
+                given = (self._tasks,)
+                threading.Thread(
+                    target=self._loop, args=given, name=self._name, daemon=True
+                ).start()
+            self._tasks.put((run, work))
 
-    def _loop(self) -> None:
-        assert self._tasks is not None
-        while (task := self._tasks.get()) is not None:
+    def _loop(self, tasks: queue.SimpleQueue[Any]) -> None:
+        while (task := tasks.get()) is not None:
             run, work = task
             try:
                 run()
@@ -129,6 +132,7 @@ class Queue:
 
     def stop(self) -> None:
         """End the thread after what it has to do."""
-        if self._tasks is not None:
-            self._tasks.put(None)
-            self._tasks = None
+        with self._lock:
+            if self._tasks is not None:
+                self._tasks.put(None)
+                self._tasks = None

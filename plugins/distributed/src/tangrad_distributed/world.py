@@ -11,14 +11,13 @@ from datetime import timedelta
 from typing import Any
 
 from tangrad_distributed.backends import Backend, BackendConfig, open_engine
+from tangrad_distributed.constants import default_pg_timeout
 from tangrad_distributed.engine import Context
 from tangrad_distributed.errors import DistBackendError
 from tangrad_distributed.process_group import ProcessGroup
 from tangrad_distributed.rendezvous import check_rank, rendezvous
 from tangrad_distributed.stacks import StackTeller
 from tangrad_distributed.store import PrefixStore, Store
-
-DEFAULT_TIMEOUT = timedelta(minutes=30)
 
 
 class World:
@@ -154,12 +153,17 @@ def init_process_group(
     ranks = list(range(world_size))
     here.default = _make_group(name, ranks, rank, limit, group_name or "", "default_pg")
     if name != "threads":
-        here.teller = StackTeller(here.default.store, rank)
+        here.teller = StackTeller(here.default.store, rank, lambda: _dump(here))
+
+
+def _dump(found: World) -> None:
+    for one in list(found.groups):
+        one.recorder.write_where_asked()
 
 
 def _checked_timeout(timeout: timedelta | None) -> timedelta:
     if timeout is None:
-        return DEFAULT_TIMEOUT
+        return default_pg_timeout
     if not isinstance(timeout, timedelta):
         raise TypeError(
             "Expected timeout argument to be of type datetime.timedelta, "

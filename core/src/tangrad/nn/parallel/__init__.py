@@ -4,6 +4,10 @@ from typing import Any
 
 from tangrad.nn.parallel.data_parallel import DataParallel as DataParallel
 from tangrad.nn.parallel.data_parallel import data_parallel as data_parallel
+from tangrad.nn.parallel.parallel_apply import parallel_apply as parallel_apply
+from tangrad.nn.parallel.replicate import replicate as replicate
+from tangrad.nn.parallel.scatter_gather import gather as gather
+from tangrad.nn.parallel.scatter_gather import scatter as scatter
 from tangrad.plugins import namespaces
 
 

@@ -1,3 +1,5 @@
 """Ranks with different numbers of batches, by PyTorch's path."""
 
 from tangrad_distributed.join import Join as Join
+from tangrad_distributed.join import Joinable as Joinable
+from tangrad_distributed.join import JoinHook as JoinHook

@@ -14,6 +14,7 @@ import struct
 import time
 import weakref
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import tangrad
@@ -181,7 +182,7 @@ class SharedMemory(StreamEngine):
             late = [rank for rank in range(self.size) if self._word(rank, _STEP) < step]
             if late:
                 self._block_on(late[0], waiting.what)
-                self.check(waiting, lambda late=late: late)
+                self.check(waiting, partial(list, late))
         self.go_on()
         return step
 
@@ -324,10 +325,12 @@ class _Reader:
 
     def __init__(self, engine: SharedMemory, plan: Round) -> None:
         self.engine, self.plan = engine, plan
-        self.own = plan.sends[engine.rank]
-        self.own = None if self.own is None else self.own.reshape(-1)
-        self.targets = [None if part is None else part.reshape(-1) for part in plan.receives]
-        self.into = None if plan.into is None else plan.into.reshape(-1)
+        own = plan.sends[engine.rank]
+        self.own: Any = None if own is None else own.reshape(-1)
+        self.targets: list[Any] = [
+            None if part is None else part.reshape(-1) for part in plan.receives
+        ]
+        self.into: Any = None if plan.into is None else plan.into.reshape(-1)
         self.at = [0] * engine.size
 
     def read(self, step: int) -> bool:

@@ -9,6 +9,7 @@ from tangrad_distributed import frames
 from tangrad_distributed.engine import Context
 from tangrad_distributed.engines.streams import Sink, Source, StreamEngine
 from tangrad_distributed.errors import DistNetworkError
+from tangrad_distributed.store import underlying
 
 API = 1
 GAVE_UP = "gave-up/{}"
@@ -125,10 +126,7 @@ class Sockets(StreamEngine):
 
 def _own_address(context: Context) -> str:
     """Return the address of this machine that the store is reached from."""
-    store = context.store
-    while hasattr(store, "underlying_store"):
-        store = store.underlying_store
-    host = getattr(store, "host", "localhost")
+    host = getattr(underlying(context.store), "host", "localhost")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((host, 9))  # sends nothing: it only chooses a route
         return probe.getsockname()[0]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict, deque
+from functools import partial
 from typing import Any
 
 from tangrad_distributed.engine import (
@@ -19,6 +20,7 @@ from tangrad_distributed.engine import (
     told_bytes,
 )
 from tangrad_distributed.reduce_op import fold
+from tangrad_distributed.store import underlying
 
 API = 1
 
@@ -39,12 +41,6 @@ class _Meeting:
 
 _meetings: dict[tuple[int, str], _Meeting] = {}
 _meetings_lock = threading.Lock()
-
-
-def _underlying(store: Any) -> Any:
-    while hasattr(store, "underlying_store"):
-        store = store.underlying_store
-    return store
 
 
 class _Sent(Transfer):
@@ -85,7 +81,7 @@ class Threads(Engine):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        store = _underlying(context.store)
+        store = underlying(context.store)
         self._key = (id(store), context.name)
         self._store = store  # kept alive, or its id could be another's
         with _meetings_lock:
@@ -186,6 +182,6 @@ class Threads(Engine):
                 if late:
                     meeting.changed.release()
                     try:
-                        self.check(waiting, lambda late=late: late)
+                        self.check(waiting, partial(list, late))
                     finally:
                         meeting.changed.acquire()

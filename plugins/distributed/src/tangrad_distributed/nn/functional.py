@@ -13,6 +13,7 @@ from tangrad.autograd import Function
 from tangrad_distributed import collectives
 from tangrad_distributed.reduce_op import ReduceOp, reduction
 from tangrad_distributed.world import get_group_rank, get_rank, get_world_size
+from tangrad_distributed.world import group as group
 
 
 def _in_group(rank: int, group: Any) -> int:

@@ -2,4 +2,6 @@
 
 from tangrad_distributed.communication_hooks import allreduce_hook as allreduce_hook
 from tangrad_distributed.communication_hooks import bf16_compress_hook as bf16_compress_hook
+from tangrad_distributed.communication_hooks import bf16_compress_wrapper as bf16_compress_wrapper
 from tangrad_distributed.communication_hooks import fp16_compress_hook as fp16_compress_hook
+from tangrad_distributed.communication_hooks import fp16_compress_wrapper as fp16_compress_wrapper

@@ -14,16 +14,18 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 from tangrad_distributed import frames
-from tangrad_distributed.store import PrefixStore, Store
+from tangrad_distributed.store import PrefixStore, Store, follower_key
 from tangrad_distributed.tcp_store import TCPStore
 
 PATIENCE = 3.0
+# How long a rank that failed because of another one waits for that one's end to be told.
+BLAME = 1.0
 _POLL = 0.02
 
 
@@ -50,13 +52,13 @@ class Settings:
 class RankFailedError(RuntimeError):
     """Tell which rank failed, and how."""
 
-    def __init__(self, rank: int, status: int) -> None:
+    def __init__(self, rank: int, status: int, pid: int = 0) -> None:
         how = f"by signal {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
         super().__init__(f"rank {rank} ended {how}")
-        self.rank, self.status = rank, status
+        self.rank, self.status, self.pid = rank, status, pid
 
 
-class Launcher:
+class Agent:
     """Run a program in several ranks.
 
     Args:
@@ -65,7 +67,9 @@ class Launcher:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self._children: dict[int, subprocess.Popen[Any]] = {}
+        self._children: dict[int, Any] = {}
+        # Given a rank and its environment, it returns a process.
+        self.start: Callable[[int, dict[str, str]], Any] = self._start_program
         self._stopping = 0
         self._relays: list[threading.Thread] = []
         self._writing = threading.Lock()
@@ -80,13 +84,14 @@ class Launcher:
         s = self.settings
         os.environ.setdefault(frames.KEY_VARIABLE, frames.new_key() if s.nodes == 1 else "")
         store = self._open_store()
-        before = {
-            number: signal.signal(number, self._stop) for number in (signal.SIGTERM, signal.SIGINT)
-        }
+        # Only the main thread may be asked to end.
+        main = threading.current_thread() is threading.main_thread()
+        numbers = (signal.SIGTERM, signal.SIGINT) if main else ()
+        before = {number: signal.signal(number, self._stop) for number in numbers}
         try:
             for attempt in range(s.restarts + 1):
                 try:
-                    self._run_once(attempt)
+                    self._run_once(attempt, store)
                     self._meet(store, "done")
                     return
                 except RankFailedError as error:
@@ -114,50 +119,76 @@ class Launcher:
         self._stopping = number
         raise KeyboardInterrupt
 
-    def _run_once(self, attempt: int) -> None:
+    def _run_once(self, attempt: int, store: Store) -> None:
         s = self.settings
         for local in range(s.processes):
-            self._children[local] = self._start(local, attempt)
+            self._children[local] = self._begin(local, attempt)
+        failed: dict[int, Any] = {}
+        deadline = 0.0
         while self._children:
             for local, child in list(self._children.items()):
                 status = child.poll()
-                if status is None:
-                    continue
-                del self._children[local]
-                if status:
-                    self._end_all()
-                    raise RankFailedError(s.node_rank * s.processes + local, status)
+                if status is not None:
+                    del self._children[local]
+                    if status:
+                        failed[local] = child
+            if failed:
+                deadline = deadline or time.monotonic() + BLAME
+                first = self._first_to_fail(failed, attempt, store)
+                if first is not None or time.monotonic() > deadline:
+                    break
             time.sleep(_POLL)
+        if failed:
+            first = self._first_to_fail(failed, attempt, store)
+            blamed = next(iter(failed)) if first is None else first
+            self._end_all()
+            child = failed[blamed]
+            raise RankFailedError(s.node_rank * s.processes + blamed, child.poll(), child.pid)
 
-    def _start(self, local: int, attempt: int) -> subprocess.Popen[Any]:
+    def _first_to_fail(self, failed: dict[int, Any], attempt: int, store: Store) -> int | None:
+        """Return a rank that did not fail because of another one; None if all did so far."""
+        s = self.settings
+        for local in failed:
+            if not store.check([follower_key(s.node_rank * s.processes + local, attempt)]):
+                return local
+        return None
+
+    def _begin(self, local: int, attempt: int) -> Any:
         s = self.settings
         rank = s.node_rank * s.processes + local
-        environment = {
-            **os.environ,
-            "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
-            **s.environment,
-            "RANK": str(rank),
-            "LOCAL_RANK": str(local),
-            "GROUP_RANK": str(s.node_rank),
-            "ROLE_RANK": str(rank),
-            "ROLE_NAME": s.role,
-            "WORLD_SIZE": str(s.nodes * s.processes),
-            "LOCAL_WORLD_SIZE": str(s.processes),
-            "GROUP_WORLD_SIZE": str(s.nodes),
-            "ROLE_WORLD_SIZE": str(s.nodes * s.processes),
-            "MASTER_ADDR": s.address,
-            "MASTER_PORT": str(s.port),
-            "TORCHELASTIC_RESTART_COUNT": str(attempt),
-            "TORCHELASTIC_MAX_RESTARTS": str(s.restarts),
-            "TORCHELASTIC_RUN_ID": s.run_id or uuid.uuid4().hex,
-            "TORCHELASTIC_USE_AGENT_STORE": "True",
-        }
+        return self.start(
+            rank,
+            {
+                "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
+                **s.environment,
+                "RANK": str(rank),
+                "LOCAL_RANK": str(local),
+                "GROUP_RANK": str(s.node_rank),
+                "ROLE_RANK": str(rank),
+                "ROLE_NAME": s.role,
+                "WORLD_SIZE": str(s.nodes * s.processes),
+                "LOCAL_WORLD_SIZE": str(s.processes),
+                "GROUP_WORLD_SIZE": str(s.nodes),
+                "ROLE_WORLD_SIZE": str(s.nodes * s.processes),
+                "MASTER_ADDR": s.address,
+                "MASTER_PORT": str(s.port),
+                "TORCHELASTIC_RESTART_COUNT": str(attempt),
+                "TORCHELASTIC_MAX_RESTARTS": str(s.restarts),
+                "TORCHELASTIC_RUN_ID": s.run_id or uuid.uuid4().hex,
+                "TORCHELASTIC_USE_AGENT_STORE": "True",
+            },
+        )
+
+    def _start_program(self, rank: int, environment: dict[str, str]) -> subprocess.Popen[Any]:
+        s = self.settings
+        whole = {**os.environ, **environment}
         if s.log_folder:
             os.makedirs(s.log_folder, exist_ok=True)
+            attempt = environment["TORCHELASTIC_RESTART_COUNT"]
             with open(os.path.join(s.log_folder, f"rank-{rank}.{attempt}.log"), "wb") as log:
-                return subprocess.Popen(s.command, env=environment, stdout=log, stderr=log)
+                return subprocess.Popen(s.command, env=whole, stdout=log, stderr=log)
         pipe = subprocess.PIPE
-        child = subprocess.Popen(s.command, env=environment, stdout=pipe, stderr=pipe)
+        child = subprocess.Popen(s.command, env=whole, stdout=pipe, stderr=pipe)
         self._relays += [
             _relay(child.stdout, sys.stdout, self._writing),
             _relay(child.stderr, sys.stderr, self._writing),

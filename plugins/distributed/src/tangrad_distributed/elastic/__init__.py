@@ -1,0 +1,1 @@
+"""What programs for torchrun import, by PyTorch's paths."""

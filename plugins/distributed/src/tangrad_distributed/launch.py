@@ -1,0 +1,12 @@
+"""`python -m tangrad.distributed.launch`: the launcher by its older name."""
+
+from __future__ import annotations
+
+import sys
+
+from tangrad_distributed.run import main as main
+
+API = 1
+
+if __name__ == "__main__":
+    sys.exit(main())

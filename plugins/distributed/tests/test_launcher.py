@@ -1,0 +1,99 @@
+"""The launcher: flags, functions as ranks, programs of PyTorch."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tangrad.distributed import run
+from tangrad.distributed.elastic.multiprocessing.errors import ChildFailedError, record
+from tangrad.distributed.launcher import LaunchConfig, elastic_launch
+
+PROGRAM = """
+import sys, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+x = torch.ones(2)
+dist.all_reduce(x)
+print("rank", dist.get_rank(), "has", x.tolist(), sys.argv[1:])
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        ["-m", "tangrad", "run", "-m", "torch.distributed.run"],
+        pytest.param(["-m", "tangrad.distributed.run", "--as-torch"], marks=pytest.mark.slow),
+    ],
+)
+def test_programs_of_pytorch_are_started_with_tangrad_in_its_place(tmp_path, launcher):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    command = [sys.executable, *launcher, "--nproc-per-node", "2", str(tmp_path / "program.py")]
+    done = subprocess.run([*command, "-x"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for rank in (0, 1):
+        assert f"rank {rank} has [2.0, 2.0] ['-x']" in done.stdout
+
+
+def told(rank):
+    return rank, int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+
+
+def fail(again):
+    if int(os.environ["TORCHELASTIC_RESTART_COUNT"]) < again and os.environ["RANK"] == "1":
+        raise KeyError("mine")
+    return os.environ["TORCHELASTIC_RESTART_COUNT"]
+
+
+def config(**options):
+    return LaunchConfig(1, 1, nproc_per_node=2, start_method="fork", **options)
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_function_runs_in_several_ranks():
+    assert elastic_launch(config(), told)(7) == {0: (7, 0, 2), 1: (7, 1, 2)}
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_function_that_fails_is_called_again_as_often_as_asked(capfd):
+    assert elastic_launch(config(max_restarts=1), fail)(1) == {0: "1", 1: "1"}
+    assert capfd.readouterr().err.count("KeyError: 'mine'") == 1
+    with pytest.raises(ChildFailedError, match="fail FAILED: rank 1 .* ended with status 1"):
+        elastic_launch(config(max_restarts=0), fail)(1)
+
+
+def test_what_a_rank_raises_is_written_where_it_was_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "error.json"))
+
+    @record
+    def main():
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        main()
+    assert "ValueError: mine" in (tmp_path / "error.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--nproc-per-node=0"], "must be a positive number or auto, got '0'"),
+        (["--nproc-per-node=gpu"], "ranks here work on the host"),
+        (["--nnodes=x"], "--nnodes must be a positive number, got 'x'"),
+        (["--nnodes=2"], "several machines need --master-port"),
+        (["--nnodes=2", "--node-rank=2"], "--node-rank must be from 0 to 1, got 2"),
+        (["--rdzv-endpoint=host:port"], "an endpoint is HOST:PORT, got 'host:port'"),
+        (["--max-restarts=-1"], "--max-restarts must not be negative"),
+    ],
+)
+def test_flags_that_make_no_sense_are_told(flags, message, capsys):
+    assert run.main([*flags, "program.py"]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_flags_of_torchrun_are_taken():
+    flags = "--standalone --nproc_per_node=3 --rdzv-id=a --tee 3 --local-addr=h --log-dir=l x.py -y"
+    found = run.settings(run.get_args_parser().parse_args(flags.split()))
+    assert (found.processes, found.nodes, found.log_folder) == (3, 1, "l")
+    assert found.command[-2:] == ["x.py", "-y"]

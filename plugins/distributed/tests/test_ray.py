@@ -1,0 +1,105 @@
+"""Ranks that Ray starts: the same results, and restarts. In the full run alone: Ray is large."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tangrad.distributed as dist
+
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "ddp_digits.py"
+INSTALLED = importlib.util.find_spec("ray") is not None
+needs_ray = pytest.mark.skipif(not INSTALLED, reason="no Ray: pip install ray")
+
+PROGRAM = """
+import os, sys, tempfile
+import tangrad, tangrad.distributed as dist, tangrad.distributed.checkpoint as dcp
+
+def train(folder, die_at):
+    import os
+    dist.init_process_group("gloo")
+    rank, again = dist.get_rank(), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+    state = {"x": tangrad.zeros(3), "step": 0}
+    if os.path.exists(os.path.join(folder, ".metadata")):
+        dcp.load(state, checkpoint_id=folder)
+    begun = state["step"]
+    while state["step"] < 6:
+        if rank == 1 and again == 0 and state["step"] == die_at:
+            os.kill(os.getpid(), 9)
+        gradient = tangrad.full((3,), float(rank + state["step"]))
+        dist.all_reduce(gradient)
+        state = {"x": state["x"] + gradient, "step": state["step"] + 1}
+        dcp.save(state, checkpoint_id=folder)
+    dist.destroy_process_group()
+    return state["x"].tolist(), begun, again
+
+def fail():
+    dist.init_process_group("gloo")
+    if dist.get_rank() == 1:
+        raise KeyError("mine")
+    dist.barrier()
+
+if __name__ == "__main__":
+    import ray
+    ray.init(include_dashboard=False, num_cpus=2)
+    with tempfile.TemporaryDirectory() as folder:
+        print("alone", dist.ray.run(train, 2, args=(folder, -1)))
+    with tempfile.TemporaryDirectory() as folder:
+        print("killed", dist.ray.run(train, 2, args=(folder, 4), max_restarts=1))
+    try:
+        dist.ray.run(fail, 2)
+    except dist.ray.WorkerFailedError as error:
+        print("failed", error, type(error.__cause__).__name__)
+    try:
+        dist.ray.run(fail, 3, start_timeout=__import__("datetime").timedelta(seconds=2))
+    except dist.DistBackendError as error:
+        print("no room", error)
+"""
+
+
+@pytest.mark.slow
+@needs_ray
+def test_a_rank_that_dies_goes_on_from_the_last_checkpoint(tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    command = [sys.executable, str(tmp_path / "program.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    told = dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
+    sums = [float(sum(2 * step + 1 for step in range(6)))] * 3
+    assert told["alone"] == str([(sums, 0, 0)] * 2), done.stderr
+    assert told["killed"] == str([(sums, 4, 1)] * 2)
+    assert "rank 1 on" in done.stderr
+    assert told["failed"].startswith("rank 1 on")
+    assert "raised KeyError: 'mine'" in told["failed"]
+    assert "the cluster has no room for 3 workers with {'CPU': 1.0} each" in done.stdout
+
+
+@pytest.mark.slow
+@needs_ray
+def test_the_example_gives_the_same_bits_by_ray():
+    single = {**os.environ, "OMP_NUM_THREADS": "1"}
+    launcher = [sys.executable, "-m", "tangrad.distributed.run", "--nproc-per-node=2"]
+    ways = [[*launcher, str(EXAMPLE)], [sys.executable, str(EXAMPLE), "--ray=2"]]
+    said = [
+        subprocess.run([*way, "--epochs=1"], capture_output=True, text=True, env=single, check=True)
+        for way in ways
+    ]
+    lines = [
+        [line for line in one.stdout.splitlines() if line.startswith(("epoch", "parameters"))]
+        for one in said
+    ]
+    assert lines[0] == lines[1]
+    assert len(lines[0]) == 2
+
+
+def test_without_workers_there_is_nothing_to_run():
+    with pytest.raises(ValueError, match="num_workers must be at least 1, got 0"):
+        dist.ray.run(print, 0)
+
+
+@pytest.mark.skipif(INSTALLED, reason="tells what is said without Ray")
+def test_without_ray_it_says_what_to_install():
+    with pytest.raises(dist.DistBackendError, match="pip install 'tangrad-distributed"):
+        dist.ray.run(print, 1)
