@@ -106,6 +106,30 @@ def _averaged(op: Any) -> Callable[..., Any]:
     return kernel
 
 
+def _mean(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+    if dtype is not None:
+        raise NotImplementedError(
+            f"mean: a quantized tensor keeps its dtype, {x.dtype}; call dequantize() for {dtype}"
+        )
+    return _averaged(tangrad.ops.mean)(x, dim, keepdim)
+
+
+def _repeated(x: Any, repeats: Any, dim: Any = None, output_size: Any = None) -> Any:
+    values = layout.values_of(x)
+    return layout.with_values(x, tangrad.repeat_interleave(values, repeats, dim))
+
+
+def _leaky(x: Any, slope: float = 0.01) -> Any:
+    """Apply the rectifier in the input's own scale, as PyTorch does where none is given."""
+    scale, zero = layout.scale_and_zero(x, "leaky_relu")
+    function = tangrad.nn.functional.leaky_relu
+    return functional.by_table(x, "leaky_relu", lambda v: function(v, slope), scale, zero, slope)
+
+
+def _relu6(x: Any) -> Any:
+    return functional.clipped(x, 0.0, 6.0)
+
+
 def _largest(
     x: Any,
     kernel_size: Any,
@@ -223,7 +247,7 @@ _FORMS = (
     (_MOVING, _moved),
     (_SPLITTING, _split),
     (_COMPARING, _compared),
-    (("avg_pool1d", "avg_pool2d", "avg_pool3d", "mean"), _averaged),
+    (("avg_pool1d", "avg_pool2d", "avg_pool3d"), _averaged),
     (("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"), _averaged),
 )
 _OWN: dict[str, Callable[..., Any]] = {
@@ -231,10 +255,17 @@ _OWN: dict[str, Callable[..., Any]] = {
     "clamp": _clamp,
     "copy_": _copy,
     "equal": _equal,
+    "hardsigmoid": _table(
+        "hardsigmoid", tangrad.nn.functional.hardsigmoid, 1 / 256, 0, -128
+    ),
     "hardtanh": _hardtanh,
     "interpolate": _nearest,
+    "leaky_relu": _leaky,
     "max_pool2d": _largest,
+    "mean": _mean,
     "relu": _relu,
+    "relu6": _relu6,
+    "repeat_interleave_along": _repeated,
     "sigmoid": _table("sigmoid", tangrad.sigmoid, 1 / 256, 0, -128),
     "tanh": _table("tanh", tangrad.tanh, 2 / 256, 128, 0),
 }

@@ -205,6 +205,14 @@ class _ConvNd(WeightedQuantizedModule):
         return made
 
     @classmethod
+    def from_reference(cls, ref_qconv: Any, output_scale: float, output_zero_point: int) -> Any:
+        """Return the quantized module for a reference one."""
+        made = cls(**cls._arguments(ref_qconv))
+        made.set_weight_bias(ref_qconv.get_quantized_weight(), ref_qconv.bias)
+        made.scale, made.zero_point = float(output_scale), int(output_zero_point)
+        return made
+
+    @classmethod
     def _output(cls, mod: Any) -> tuple[float, int]:
         return output_scale(mod)
 

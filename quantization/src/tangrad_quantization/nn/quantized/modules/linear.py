@@ -203,3 +203,11 @@ class Linear(WeightedQuantizedModule):
         made.set_weight_bias(weight, source.bias)
         made.scale, made.zero_point = scale, zero_point
         return made
+
+    @classmethod
+    def from_reference(cls, ref_qlinear: Any, output_scale: float, output_zero_point: int) -> Any:
+        """Return the quantized module for a reference one."""
+        made = cls(ref_qlinear.in_features, ref_qlinear.out_features)
+        made.set_weight_bias(ref_qlinear.get_quantized_weight(), ref_qlinear.bias)
+        made.scale, made.zero_point = float(output_scale), int(output_zero_point)
+        return made

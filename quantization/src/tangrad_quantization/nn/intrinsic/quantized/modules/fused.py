@@ -67,6 +67,15 @@ class LinearLeakyReLU(_Through):
         made.negative_slope = mod[1].negative_slope
         return made
 
+    @classmethod
+    def from_reference(  # type: ignore[override]
+        cls, ref_mod: Any, output_scale: float, output_zero_point: int
+    ) -> Any:
+        """Return the quantized module for a reference linear layer and a leaky ReLU."""
+        made = super().from_reference(ref_mod[0], output_scale, output_zero_point)
+        made.negative_slope = ref_mod[1].negative_slope
+        return made
+
 
 class LinearTanh(_Through):
     """A quantized linear layer and a tanh."""
