@@ -423,3 +423,76 @@ def linear_then(
         numbers = numbers + packed.bias
     made = function(numbers).reshape(*x.shape[:-1], -1)
     return layout.quantize_per_tensor(made, scale, zero_point, x.dtype)
+
+
+def add_relu(a: Any, b: Any, scale: float, zero_point: int) -> Any:
+    """Add two quantized tensors and replace negative numbers by zero."""
+    return add(a, b, scale, zero_point, relu=True)
+
+
+def mul_relu(a: Any, b: Any, scale: float, zero_point: int) -> Any:
+    """Multiply two quantized tensors and replace negative numbers by zero."""
+    return mul(a, b, scale, zero_point, relu=True)
+
+
+def add_scalar_relu(a: Any, number: float) -> Any:
+    """Add a number and replace negative numbers by zero."""
+    return add_scalar(a, number, relu=True)
+
+
+def mul_scalar_relu(a: Any, number: float) -> Any:
+    """Multiply by a number and replace negative numbers by zero."""
+    return mul_scalar(a, number, relu=True)
+
+
+def elu(input: Any, alpha: float = 1.0, *, output_scale: Any, output_zero_point: Any) -> Any:
+    """Apply the exponential linear unit to a quantized tensor."""
+    ends = float(output_scale), int(output_zero_point)
+    return by_table(input, "elu", lambda x: F.elu(x, alpha), *ends, alpha)
+
+
+def hardswish(input: Any, *, output_scale: Any, output_zero_point: Any) -> Any:
+    """Apply x relu6(x + 3) / 6 to a quantized tensor."""
+    return by_table(input, "hardswish", F.hardswish, float(output_scale), int(output_zero_point))
+
+
+def leaky_relu(
+    input: Any, negative_slope: float = 0.01, *, output_scale: Any, output_zero_point: Any
+) -> Any:
+    """Apply the rectifier with a slope below zero to a quantized tensor."""
+    ends = float(output_scale), int(output_zero_point)
+    return by_table(
+        input, "leaky_relu", lambda x: F.leaky_relu(x, negative_slope), *ends, negative_slope
+    )
+
+
+def dropout(
+    input: Any,
+    p: float = 0.5,
+    training: bool = False,
+    *,
+    output_scale: Any,
+    output_zero_point: Any,
+) -> Any:
+    """Return the tensor: quantized models are for inference."""
+    return input
+
+
+def _normalization(name: str, doc: str) -> Callable[..., Any]:
+    """Return a float normalization as a function of quantized tensors, computed in float32."""
+    function = getattr(F, name)
+
+    def normalized(input: Any, *args: Any, output_scale: Any, output_zero_point: Any, **k: Any):  # type: ignore[no-untyped-def]
+        ends = float(output_scale), int(output_zero_point)
+        return through_float(
+            input, f"quantized {name}", lambda x: function(x, *args, **k), *ends
+        )
+
+    normalized.__name__ = normalized.__qualname__ = name
+    normalized.__doc__ = doc
+    return normalized
+
+
+layer_norm = _normalization("layer_norm", "Normalize the last dimensions of a quantized tensor.")
+group_norm = _normalization("group_norm", "Normalize groups of channels of a quantized tensor.")
+instance_norm = _normalization("instance_norm", "Normalize channels of a quantized tensor.")
