@@ -171,6 +171,32 @@ def conv(x: Any, packed: PackedConv, scale: float, zero_point: int, relu: bool =
     return layout.per_tensor(made[0] if single else made, scale, zero_point, x.dtype)
 
 
+def conv_then(
+    x: Any, packed: PackedConv, function: Callable[[Any], Any], scale: float, zero_point: int
+) -> Any:
+    """Apply a quantized convolution and a function of its numbers, and quantize once."""
+    _, single = _batched(x, packed)
+    values, input_scale, input_zero = _unsigned(x, packed.op)
+    sums = ops.convolution_sums(
+        _channels_last(values[None] if single else values, packed.places),
+        packed.packed,
+        packed.zeros,
+        len(packed.scales),
+        packed.kernel,
+        packed.stride,
+        packed.padding,
+        packed.dilation,
+        input_zero,
+    )
+    one = tangrad.tensor(input_scale, dtype=tangrad.float32)
+    numbers = ops.wrapped(sums).to(tangrad.float32) * (one * packed.scales)
+    if packed.bias is not None:
+        numbers = numbers + packed.bias
+    made = _channels_first(numbers, packed.places)
+    made = function(made[0] if single else made).contiguous()
+    return layout.quantize_per_tensor(made, scale, zero_point, x.dtype)
+
+
 def conv_transposed(x: Any, packed: PackedTransposedConv, scale: float, zero_point: int) -> Any:
     """Apply a quantized transposed convolution; sums are exact, in float64."""
     op = packed.op

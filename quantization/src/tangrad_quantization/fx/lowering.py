@@ -157,6 +157,7 @@ class _Lowering:
     ) -> None:
         self.model, self.graph = model, model.graph
         self.qconfigs, self.scopes = qconfigs, scopes
+        self._swapped: set[str] = set()
         self.modules = dict(model.named_modules(remove_duplicate=False))
 
     def _module(self, node: Any) -> Any:
@@ -184,8 +185,17 @@ class _Lowering:
         return found
 
     def _swap(self, node: fx.Node, made: Any) -> None:
-        self.model.set_submodule(str(node.target), made)
-        self.modules[str(node.target)] = made
+        """Put a module in the place of a call's; each call gets its own, for its own scale."""
+        path, count = str(node.target), 0
+        while path in self._swapped:
+            count += 1
+            path = f"{node.target}_{count}"
+        self._swapped.add(path)
+        if count:
+            self.model.add_submodule(path, made)
+            node.target = path
+        else:
+            self.model.set_submodule(path, made)
 
     # -- what ends in a quantize
 

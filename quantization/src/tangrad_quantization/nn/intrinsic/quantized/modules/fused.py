@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
-from tangrad_quantization import functional
+from tangrad_quantization import functional, layout
 from tangrad_quantization.nn import intrinsic as nni
 from tangrad_quantization.nn import quantized as nnq
 from tangrad_quantization.nn.intrinsic import qat as nniqat
@@ -114,22 +114,27 @@ class ConvAdd2d(nnq.Conv2d):
     _FLOAT_MODULE = nni.ConvAdd2d
     _name = "QuantizedConvAdd2d"
 
-    def forward(self, input: Any, extra_input: Any) -> Any:
-        """Apply to quantized tensors; the convolution is rounded before the sum."""
-        made = super().forward(input)
-        return functional.add(made, extra_input, self.scale, self.zero_point)
+    def forward(self, input: Any, extra_input: Any) -> Any:  # type: ignore[override]
+        """Apply to quantized tensors; the sum is of exact sums and rounded once."""
+        if self.padding_mode != "zeros":
+            input = self._reflected(input)
+        extra = layout.dequantize(extra_input)
+        return functional.conv_then(
+            input, self._packed_params, lambda x: self._after(x + extra), self.scale, self.zero_point
+        )
+
+    def _after(self, x: Any) -> Any:
+        return x
 
 
-class ConvAddReLU2d(nnq.Conv2d):
+class ConvAddReLU2d(ConvAdd2d):
     """A quantized convolution, the sum with a second quantized tensor, and a ReLU."""
 
     _FLOAT_MODULE = nni.ConvAddReLU2d
     _name = "QuantizedConvAddReLU2d"
 
-    def forward(self, input: Any, extra_input: Any) -> Any:
-        """Apply to quantized tensors; the convolution is rounded before the sum."""
-        made = super().forward(input)
-        return functional.add(made, extra_input, self.scale, self.zero_point, relu=True)
+    def _after(self, x: Any) -> Any:
+        return x.relu()
 
 
 class BNReLU2d(_BatchNorm):

@@ -6,6 +6,7 @@ from typing import Any
 
 import tangrad
 from tangrad_quantization import layout
+from tangrad_quantization.observer import PlaceholderObserver
 
 _PER_CHANNEL = (tangrad.per_channel_affine, tangrad.per_channel_affine_float_qparams)
 _SCHEMES = (None, tangrad.per_tensor_affine, *_PER_CHANNEL)
@@ -21,6 +22,8 @@ def qparams_of(observer: Any) -> dict[str, Any]:
     Args:
         observer: an observer or a fake quantization that has seen the weight.
     """
+    if isinstance(observer, PlaceholderObserver):
+        return {"qscheme": None, "dtype": observer.dtype}
     scheme = getattr(observer, "qscheme", None)
     found: dict[str, Any] = {"qscheme": _AFFINE.get(scheme, scheme), "dtype": observer.dtype}
     for bound in ("quant_min", "quant_max"):
