@@ -16,6 +16,7 @@ from tangrad_quantization.fake_quantize import (
 )
 from tangrad_quantization.nn import intrinsic as nni
 from tangrad_quantization.nn import qat as nnqat
+from tangrad_quantization.nn import quantizable
 from tangrad_quantization.nn import quantized as nnq
 from tangrad_quantization.nn.intrinsic import qat as nniqat
 from tangrad_quantization.nn.intrinsic import quantized as nniq
@@ -118,7 +119,7 @@ DEFAULT_MODULE_TO_ACT_POST_PROCESS: dict[Any, Any] = {
 
 def no_observer_set() -> set[Any]:
     """Return modules that observe themselves."""
-    return set()
+    return {quantizable.LSTM, quantizable.MultiheadAttention}
 
 
 def get_default_static_quant_module_mappings() -> dict[Any, Any]:

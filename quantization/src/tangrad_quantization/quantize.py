@@ -10,6 +10,7 @@ from typing import Any
 import tangrad
 from tangrad import nn
 from tangrad.nn.utils.parametrize import type_before_parametrizations
+from tangrad_quantization.nn import quantizable
 from tangrad_quantization.nn import quantized as nnq
 from tangrad_quantization.nn.intrinsic.modules import _FusedModule
 from tangrad_quantization.nn.quantized.modules.weights import WeightedQuantizedModule
@@ -51,10 +52,15 @@ is_activation_post_process = is_observer
 
 
 def get_default_custom_config_dict() -> dict[str, Any]:
-    """Return how modules that observe themselves are made and converted: there are none."""
+    """Return how modules that observe themselves are made and converted."""
+    kinds = ("LSTM", "MultiheadAttention")
     return {
-        "float_to_observed_custom_module_class": {},
-        "observed_to_quantized_custom_module_class": {},
+        "float_to_observed_custom_module_class": {
+            getattr(nn, kind): getattr(quantizable, kind) for kind in kinds
+        },
+        "observed_to_quantized_custom_module_class": {
+            getattr(quantizable, kind): getattr(nnq, kind) for kind in kinds
+        },
     }
 
 

@@ -70,6 +70,15 @@ def output_scale(module: Any) -> tuple[float, int]:
     return float(scale), int(zero_point)
 
 
+def has_seen(observer: Any) -> bool:
+    """Return whether data came through an observer, or it needs none."""
+    watching = getattr(observer, "activation_post_process", observer)
+    low, high = getattr(watching, "min_val", None), getattr(watching, "max_val", None)
+    if low is None or high is None:
+        return True
+    return bool(low.numel() and (low <= high).all() and low.isfinite().all())
+
+
 def require_observed(observer: Any, what: str) -> None:
     """Refuse to convert what no data came through.
 
@@ -77,10 +86,7 @@ def require_observed(observer: Any, what: str) -> None:
         RuntimeError: the observer saw nothing.
     """
     watching = getattr(observer, "activation_post_process", observer)
-    low, high = getattr(watching, "min_val", None), getattr(watching, "max_val", None)
-    if low is None or high is None:
-        return
-    if low.numel() and bool((low <= high).all()) and bool(low.isfinite().all()):
+    if has_seen(observer):
         return
     where = getattr(observer, "path", "") or getattr(watching, "path", "") or what
     raise RuntimeError(
