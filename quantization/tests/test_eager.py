@@ -5,7 +5,7 @@ import io
 import numpy as np
 import pytest
 import torch
-from quantized_pairs import both, data, models, ours, quiet, theirs
+from quantized_pairs import both, data, models, ours, quiet, same, theirs
 
 import tangrad
 

@@ -8,7 +8,7 @@ from tangrad_quantization import ops
 
 kernels = pytest.importorskip("tangrad_quantization._kernels")
 on_cpu = tangrad.zeros(1)
-LEVELS = ("scalar", "avx2", "vnni")
+LEVELS = ("scalar", "avx2", "vnni", "amx")
 
 
 @pytest.fixture(params=LEVELS)
@@ -38,7 +38,10 @@ def columns(rng, count, zeros):
     return zero, scale, bias
 
 
-SIZES = [(1, 4, 1), (1, 64, 64), (1, 257, 130), (3, 5, 17), (7, 36, 70), (50, 128, 33), (0, 4, 3)]
+SIZES = [
+    *[(1, 4, 1), (1, 64, 64), (1, 257, 130), (3, 5, 17), (7, 36, 70), (50, 128, 33), (0, 4, 3)],
+    *[(16, 64, 16), (33, 65, 100), (40, 200, 70), (31, 320, 64)],  # tiles, and what is left of them
+]
 
 
 @pytest.mark.parametrize("zeros", [False, True])
@@ -64,7 +67,7 @@ def test_sums_do_not_saturate(level):
     assert got.unique().tolist() == [200 + round(-255 * 128 * 4096 * 1e-6)]
 
 
-@pytest.mark.parametrize("size", SIZES[1:6])
+@pytest.mark.parametrize("size", [*SIZES[1:6], *SIZES[7:]])
 @pytest.mark.parametrize("relu", [False, True])
 def test_dynamic_products(level, size, relu):
     rng = np.random.default_rng(sum(size))

@@ -1,10 +1,14 @@
 /* The product of bytes for one instruction-set level: included once per level, with LEVEL(name)
- * and one of WITH_VNNI, WITH_AVX2 or neither defined. All levels give the same bits: sums are
+ * and WITH_VNNI (with WITH_AMX or without), WITH_AVX2 or neither defined. All levels give the same bits: sums are
  * integers modulo 2^32, and the steps in float32 are the same in the same order. */
 
 #if defined(WITH_VNNI)
 
+#if defined(WITH_AMX)
+#define ROWS 32
+#else
 #define ROWS 6
+#endif
 
 /* By hand: GCC 12 copies every sum around the intrinsic, which halves the speed. */
 static inline __attribute__((always_inline)) __m512i LEVEL(dot)(__m512i sum, __m512i x, __m512i w)
@@ -17,7 +21,7 @@ static inline __attribute__((always_inline)) void LEVEL(block)(
     const uint8_t *a, int64_t lda, const int8_t *b, int64_t quads, int64_t stride, int32_t *acc,
     int rows, int blocks)
 {
-    __m512i sum[ROWS][4];
+    __m512i sum[6][4];
     for (int i = 0; i < rows; i++)
         for (int j = 0; j < blocks; j++)
             sum[i][j] = _mm512_setzero_si512();
@@ -66,8 +70,9 @@ static void LEVEL(single)(const uint8_t *a, const int8_t *b, int64_t quads, int6
         _mm512_storeu_si512(acc + j * 16, _mm512_add_epi32(even[j], odd[j]));
 }
 
-static void LEVEL(product)(const uint8_t *a, int64_t lda, const int8_t *b, int64_t quads,
-                           int64_t stride, int32_t *acc, int rows, int blocks, int narrow)
+/* At most six rows. */
+static void LEVEL(few)(const uint8_t *a, int64_t lda, const int8_t *b, int64_t quads,
+                       int64_t stride, int32_t *acc, int rows, int blocks)
 {
     if (blocks == 4 && rows == 1) {
         LEVEL(single)(a, b, quads, stride, acc);
@@ -92,6 +97,16 @@ static void LEVEL(product)(const uint8_t *a, int64_t lda, const int8_t *b, int64
         default: LEVEL(block)(a, lda, b + j * stride, quads, stride, acc + j * 16, 6, 1); break;
         }
 }
+
+#if defined(WITH_AMX)
+#include "amx_product.h"
+#else
+static void LEVEL(product)(const uint8_t *a, int64_t lda, const int8_t *b, int64_t quads,
+                           int64_t stride, int32_t *acc, int rows, int blocks, int narrow)
+{
+    LEVEL(few)(a, lda, b, quads, stride, acc, rows, blocks);
+}
+#endif
 
 #elif defined(WITH_AVX2)
 
@@ -198,6 +213,11 @@ static void LEVEL(product)(const uint8_t *a, int64_t lda, const int8_t *b, int64
 
 #endif
 
+#if !defined(BEGIN_PRODUCTS)
+#define BEGIN_PRODUCTS
+#define END_PRODUCTS
+#endif
+
 /* Bytes alias everything unless it is said that they do not: else nothing here is vectorised. */
 static void LEVEL(to_bytes)(const tq_product *p, const uint32_t *restrict sums,
                             const float *restrict scale, const float *restrict bias,
@@ -257,6 +277,7 @@ static void LEVEL(rows)(const tq_product *p, const uint8_t *a, int64_t lda, int6
 {
     int32_t acc[ROWS * 64];
     int64_t stride = p->quads * 64;
+    BEGIN_PRODUCTS;
     for (int64_t row = begin; row < end; row += ROWS) {
         int rows = (int)(end - row < ROWS ? end - row : ROWS);
         const uint8_t *from = a + (row - begin) * lda;
@@ -274,6 +295,7 @@ static void LEVEL(rows)(const tq_product *p, const uint8_t *a, int64_t lda, int6
                 LEVEL(finish)(p, acc + i * 64, row + i, column, count, row_sums[i]);
         }
     }
+    END_PRODUCTS;
 }
 
 /* A convolution of each channel by itself: taps in the order of the kernel, channels innermost. */
@@ -374,98 +396,13 @@ static void LEVEL(range)(const float *x, int64_t n, float *low, float *high, int
     }
 }
 
-/* A row of a weight in groups, times a vector of floats. Not exact: sums go in parts of eight. */
-#if defined(WITH_AVX2) || defined(WITH_VNNI)
-
-static inline float LEVEL(total)(__m256 a, __m256 b, __m256 c, __m256 d)
-{
-    float parts[8], all = 0.0f;
-    _mm256_storeu_ps(parts, _mm256_add_ps(_mm256_add_ps(a, b), _mm256_add_ps(c, d)));
-    for (int j = 0; j < 8; j++)
-        all += parts[j];
-    return all;
-}
-
-static inline __m256 LEVEL(step)(__m256 sum, const float *x, __m256i w)
-{
-    return _mm256_fmadd_ps(_mm256_loadu_ps(x), _mm256_cvtepi32_ps(w), sum);
-}
-
-static float LEVEL(dot8)(const float *x, const int8_t *w, int64_t n)
-{
-    __m256 a = _mm256_setzero_ps(), b = a, c = a, d = a;
-    int64_t k = 0;
-    for (; k + 32 <= n; k += 32) {
-        __m128i low = _mm_loadu_si128((const __m128i *)(w + k));
-        __m128i high = _mm_loadu_si128((const __m128i *)(w + k + 16));
-        a = LEVEL(step)(a, x + k, _mm256_cvtepi8_epi32(low));
-        b = LEVEL(step)(b, x + k + 8, _mm256_cvtepi8_epi32(_mm_srli_si128(low, 8)));
-        c = LEVEL(step)(c, x + k + 16, _mm256_cvtepi8_epi32(high));
-        d = LEVEL(step)(d, x + k + 24, _mm256_cvtepi8_epi32(_mm_srli_si128(high, 8)));
-    }
-    float all = LEVEL(total)(a, b, c, d);
-    for (; k < n; k++)
-        all += x[k] * (float)w[k];
-    return all;
-}
-
-/* Sixteen bytes hold thirty-two weights: the first sixteen in the low halves. */
-static float LEVEL(dot4)(const float *x, const uint8_t *w, int64_t n)
-{
-    __m256 a = _mm256_setzero_ps(), b = a, c = a, d = a;
-    const __m128i mask = _mm_set1_epi8(15);
-    for (int64_t k = 0; k < n; k += 32, w += 16) {
-        __m128i both = _mm_loadu_si128((const __m128i *)w);
-        __m128i low = _mm_and_si128(both, mask), high = _mm_and_si128(_mm_srli_epi16(both, 4), mask);
-        a = LEVEL(step)(a, x + k, _mm256_cvtepu8_epi32(low));
-        b = LEVEL(step)(b, x + k + 8, _mm256_cvtepu8_epi32(_mm_srli_si128(low, 8)));
-        c = LEVEL(step)(c, x + k + 16, _mm256_cvtepu8_epi32(high));
-        d = LEVEL(step)(d, x + k + 24, _mm256_cvtepu8_epi32(_mm_srli_si128(high, 8)));
-    }
-    return LEVEL(total)(a, b, c, d);
-}
-
-#else
-
-static float LEVEL(dot8)(const float *x, const int8_t *w, int64_t n)
-{
-    float sum[16];
-    for (int j = 0; j < 16; j++)
-        sum[j] = 0.0f;
-    int64_t k = 0;
-    for (; k + 16 <= n; k += 16)
-        for (int j = 0; j < 16; j++)
-            sum[j] += x[k + j] * (float)w[k + j];
-    float all = 0.0f;
-    for (; k < n; k++)
-        all += x[k] * (float)w[k];
-    for (int j = 0; j < 16; j++)
-        all += sum[j];
-    return all;
-}
-
-/* Sixteen bytes hold thirty-two weights: the first sixteen in the low halves. */
-static float LEVEL(dot4)(const float *x, const uint8_t *w, int64_t n)
-{
-    float sum[16];
-    for (int j = 0; j < 16; j++)
-        sum[j] = 0.0f;
-    for (int64_t k = 0; k < n; k += 32, w += 16)
-        for (int j = 0; j < 16; j++) {
-            sum[j] += x[k + j] * (float)(w[j] & 15);
-            sum[j] += x[k + 16 + j] * (float)(w[j] >> 4);
-        }
-    float all = 0.0f;
-    for (int j = 0; j < 16; j++)
-        all += sum[j];
-    return all;
-}
-
-#endif
+#include "groups_level.h"
 
 static const tq_level LEVEL(table) = {
     LEVEL(rows), LEVEL(depthwise), LEVEL(add),  LEVEL(mul),  LEVEL(quantize), LEVEL(dequantize),
-    LEVEL(range), LEVEL(dot8),     LEVEL(dot4),
+    LEVEL(range), LEVEL(groups8),  LEVEL(groups4),
 };
 
 #undef ROWS
+#undef BEGIN_PRODUCTS
+#undef END_PRODUCTS

@@ -490,18 +490,16 @@ typedef struct groups_work {
 static void groups_task(int64_t first, int64_t last, void *context)
 {
     const groups_work *w = context;
-    int64_t groups = w->depth / w->group, bytes = w->depth * w->bits / 8, step = w->group * w->bits / 8;
+    int64_t groups = w->depth / w->group, bytes = w->depth * w->bits / 8;
     for (int64_t n = first * 64; n < last * 64 && n < w->columns; n++)
         for (int64_t m = 0; m < w->rows; m++) {
-            float sum = 0.0f;
-            for (int64_t g = 0; g < groups; g++) {
-                const float *x = w->x + m * w->depth + g * w->group;
-                const uint8_t *q = w->weight + n * bytes + g * step;
-                float part = w->bits == 8 ? tq_level_in_use->dot8(x, (const int8_t *)q, w->group)
-                                          : tq_level_in_use->dot4(x, q, w->group);
-                float zero = w->zeros != NULL ? w->zeros[n * groups + g] : w->bits == 4 ? 8.0f : 0.0f;
-                sum += w->scales[n * groups + g] * (part - zero * w->sums[m * groups + g]);
-            }
+            const float *x = w->x + m * w->depth, *scales = w->scales + n * groups;
+            const uint8_t *q = w->weight + n * bytes;
+            float sum = w->bits == 8
+                            ? tq_level_in_use->groups8(x, (const int8_t *)q, scales, groups, w->group)
+                            : tq_level_in_use->groups4(x, q, scales, groups, w->group, w->zeros == NULL ? 8.0f : 0.0f);
+            for (int64_t g = 0; w->zeros != NULL && g < groups; g++)
+                sum -= scales[g] * w->zeros[n * groups + g] * w->sums[m * groups + g];
             w->out[m * w->columns + n] = sum;
         }
 }
@@ -575,9 +573,12 @@ static PyObject *set_level(PyObject *self, PyObject *name)
     if (text == NULL)
         return NULL;
     if (found == NULL)
-        return PyErr_Format(PyExc_ValueError, "this machine has no level '%s'; there are scalar, avx2 and vnni", text);
+        return PyErr_Format(PyExc_ValueError, "this machine has no level '%s'; there are scalar, avx2, vnni and amx", text);
     tq_level_in_use = found;
-    level_name = strcmp(text, "vnni") == 0 ? "vnni" : strcmp(text, "avx2") == 0 ? "avx2" : "scalar";
+    static const char *const levels[] = {"scalar", "avx2", "vnni", "amx"};
+    for (int i = 0; i < 4; i++)
+        if (strcmp(text, levels[i]) == 0)
+            level_name = levels[i];
     Py_RETURN_NONE;
 }
 
