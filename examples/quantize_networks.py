@@ -166,7 +166,7 @@ def shape_rows(steps: float) -> list[Row]:
 
 
 def encoded() -> tuple[tangrad.Tensor, tangrad.Tensor, int]:
-    """Return the text to learn from and the text held back, as integers, and the alphabet's size."""
+    """Return the text to learn from, the text held back, and the size of the alphabet."""
     text = char_gpt.load_text()
     alphabet = sorted(set(text))
     places = {character: n for n, character in enumerate(alphabet)}

@@ -88,6 +88,4 @@ def first(result):
 
 
 def batches(*shapes, count=3):
-    return [
-        [data(*shape, seed=7 * n + k) for k, shape in enumerate(shapes)] for n in range(count)
-    ]
+    return [[data(*shape, seed=7 * n + k) for k, shape in enumerate(shapes)] for n in range(count)]

@@ -38,7 +38,8 @@ def test_tensors_go_to_pytorch_and_back(name):
     assert str(found.dtype).split(".")[1] == str(expected.dtype).split(".")[1]
     assert np.array_equal(found.dequantize().numpy(), expected.dequantize().numpy())
     again = quiet(through, found, tangrad.save, torch.load)
-    assert again.dtype == expected.dtype and again.qscheme() == expected.qscheme()
+    assert again.dtype == expected.dtype
+    assert again.qscheme() == expected.qscheme()
     assert torch.equal(again.dequantize(), expected.dequantize())
 
 
@@ -65,8 +66,14 @@ def test_states_of_models_go_to_pytorch_and_back():
 
 
 def test_a_file_that_claims_more_than_its_storage_is_refused():
-    content = bytearray(quiet(through, tangrad.quantize_per_tensor(
-        tangrad.zeros(16), 1.0, 0, tangrad.quint8), tangrad.save, lambda f: f.getvalue()))
+    content = bytearray(
+        quiet(
+            through,
+            tangrad.quantize_per_tensor(tangrad.zeros(16), 1.0, 0, tangrad.quint8),
+            tangrad.save,
+            lambda f: f.getvalue(),
+        )
+    )
     at = content.index(b"K\x10\x85")  # the size (16,)
     content[at + 1] = 200
     with pytest.raises(SerializationError):
@@ -98,7 +105,9 @@ def test_safetensors_hold_quantized_models(index, tmp_path):
     safetensors.save_file(model.state_dict(), path, {"author": "a test"})
     fresh.load_state_dict(safetensors.load_file(path))
     assert tangrad.equal(output(fresh, x), expected)
-    assert all(not t.is_quantized for t in tangrad.serialization.safetensors.load_file(path).values())
+    assert all(
+        not t.is_quantized for t in tangrad.serialization.safetensors.load_file(path).values()
+    )
 
 
 def test_plain_safetensors_are_read_as_they_are(tmp_path):
@@ -111,13 +120,19 @@ def rewritten(path, change):
     """Change the text of a file's header, at the same length."""
     content = path.read_bytes()
     changed = change(content)
-    assert len(changed) == len(content) and changed != content
+    assert len(changed) == len(content)
+    assert changed != content
     path.write_bytes(changed)
 
 
 @pytest.mark.parametrize(
     ("before", "after"),
-    [(b"quint8", b"quint9"), (b"0.125", b"-1.25"), (b"[2, 3]", b"[3, 3]"), (b"quantized\\", b"quantizeX\\")],
+    [
+        (b"quint8", b"quint9"),
+        (b"0.125", b"-1.25"),
+        (b"[2, 3]", b"[3, 3]"),
+        (b"quantized\\", b"quantizeX\\"),
+    ],
     ids=["dtype", "scale", "shape", "kind"],
 )
 def test_damaged_headers_are_refused(before, after, tmp_path):

@@ -168,7 +168,7 @@ def test_dynamic_graphs_and_numbers_are_pytorchs(name):
 
 
 def test_half_precision_weights_are_pytorchs():
-    layers, forward, shapes = STATIC["layers and a function between"]
+    layers, forward, _shapes = STATIC["layers and a function between"]
     pair = prepared(
         maker(layers, forward),
         lambda q: q.QConfigMapping().set_global(q.float16_dynamic_qconfig),
@@ -235,9 +235,7 @@ def test_the_reference_form_computes_what_the_kernels_do():
 
 def test_state_dicts_have_pytorchs_names_and_load_back():
     layers, forward, shapes = STATIC["a residual block"]
-    their_model, our_model = converted(
-        prepared(maker(layers, forward), static, batches(*shapes))
-    )
+    their_model, our_model = converted(prepared(maker(layers, forward), static, batches(*shapes)))
     state = our_model.state_dict()
     assert set(state) == set(their_model.state_dict())
     x = tangrad.from_numpy(batches(*shapes, count=1)[0][0])
@@ -267,9 +265,7 @@ def test_the_nth_use_of_a_type_can_be_configured():
         nn = torch.nn if q is theirs else tangrad.nn
         return static(q).set_module_name_object_type_order("", nn.Linear, 1, None)
 
-    their_model, our_model = converted(
-        prepared(maker(layers, forward), mapping, batches(*shapes))
-    )
+    their_model, our_model = converted(prepared(maker(layers, forward), mapping, batches(*shapes)))
     assert calls(our_model) == calls(their_model)
 
 
@@ -296,7 +292,7 @@ def test_a_module_can_be_left_float_when_it_is_converted():
 
 
 def test_inputs_and_outputs_can_be_quantized_outside():
-    layers, forward, shapes = STATIC["layers and a function between"]
+    layers, forward, _shapes = STATIC["layers and a function between"]
     model = maker(layers, forward)(tangrad.nn, None).eval()
     custom = PrepareCustomConfig()
     custom.set_input_quantized_indexes([0]).set_output_quantized_indexes([0])

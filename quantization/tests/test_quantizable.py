@@ -119,7 +119,8 @@ def test_a_gate_may_have_a_layer_of_its_own():
     split = our_quantizable.LSTMCell.from_float(cell, split_gates=True)
     x = tangrad.from_numpy(data(3, 6))
     for a, b, c in zip(cell(x), whole(x), split(x), strict=True):
-        assert a.allclose(b, atol=1e-6) and a.allclose(c, atol=1e-6)
+        assert a.allclose(b, atol=1e-6)
+        assert a.allclose(c, atol=1e-6)
 
 
 def test_what_is_not_observed_is_not_converted():

@@ -44,7 +44,13 @@ def test_every_module_of_pytorch_exists(path):
 
 
 def test_graph_modes_functions_are_pytorchs():
-    for name in ("prepare_fx", "prepare_qat_fx", "convert_fx", "convert_to_reference_fx", "fuse_fx"):
+    for name in (
+        "prepare_fx",
+        "prepare_qat_fx",
+        "convert_fx",
+        "convert_to_reference_fx",
+        "fuse_fx",
+    ):
         expected = inspect.signature(getattr(torch.ao.quantization.quantize_fx, name))
         found = inspect.signature(getattr(tangrad.ao.quantization.quantize_fx, name))
         assert list(found.parameters) == list(expected.parameters)

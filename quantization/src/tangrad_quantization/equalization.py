@@ -8,6 +8,7 @@ are, a channel of the first may be divided by a number with which the second mul
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -108,7 +109,7 @@ def equalize(
         changes = [
             cross_layer_equalization(first, second)
             for chain in chains
-            for first, second in zip(chain, chain[1:], strict=False)
+            for first, second in itertools.pairwise(chain)
         ]
         if not changes or max(changes) < threshold:
             break
@@ -131,7 +132,7 @@ def equalize_found(model: Any, batch: Any) -> list[tuple[str, str]]:
     layers = layers_in_order(model, batch)
     found = []
     with tangrad.no_grad():
-        for (first_path, first), (second_path, second) in zip(layers, layers[1:], strict=False):
+        for (first_path, first), (second_path, second) in itertools.pairwise(layers):
             if not _fits(first, second):
                 continue
             held = [p.detach().clone() for m in (first, second) for p in m.parameters()]

@@ -510,9 +510,7 @@ def _normalization(name: str, doc: str) -> Callable[..., Any]:
 
     def normalized(input: Any, *args: Any, output_scale: Any, output_zero_point: Any, **k: Any):  # type: ignore[no-untyped-def]
         ends = float(output_scale), int(output_zero_point)
-        return through_float(
-            input, f"quantized {name}", lambda x: function(x, *args, **k), *ends
-        )
+        return through_float(input, f"quantized {name}", lambda x: function(x, *args, **k), *ends)
 
     normalized.__name__ = normalized.__qualname__ = name
     normalized.__doc__ = doc

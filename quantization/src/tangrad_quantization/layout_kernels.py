@@ -255,9 +255,7 @@ _OWN: dict[str, Callable[..., Any]] = {
     "clamp": _clamp,
     "copy_": _copy,
     "equal": _equal,
-    "hardsigmoid": _table(
-        "hardsigmoid", tangrad.nn.functional.hardsigmoid, 1 / 256, 0, -128
-    ),
+    "hardsigmoid": _table("hardsigmoid", tangrad.nn.functional.hardsigmoid, 1 / 256, 0, -128),
     "hardtanh": _hardtanh,
     "interpolate": _nearest,
     "leaky_relu": _leaky,

@@ -223,9 +223,7 @@ def _convert(
         mapping = _as(QConfigMapping, qconfig_mapping, QConfigMapping, "qconfig_mapping")
     backend = _as(BackendConfig, backend_config, get_native_backend_config, "backend_config")
     kept = _preserved(graph_module, custom.preserved_attributes)
-    made = conversion.convert(
-        graph_module, is_reference, custom, remove_qconfig, mapping, backend
-    )
+    made = conversion.convert(graph_module, is_reference, custom, remove_qconfig, mapping, backend)
     return _keep(made, kept)  # type: ignore[no-any-return]
 
 

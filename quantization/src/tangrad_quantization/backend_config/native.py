@@ -137,9 +137,7 @@ def get_fbgemm_backend_config() -> BackendConfig:
 
 def get_qnnpack_backend_config() -> BackendConfig:
     """Return the patterns of PyTorch's "qnnpack" backend, symmetric int8 among them."""
-    weighted = {
-        family: [_weighted_signed, *_NATIVE[family]] for family in ("conv", "linear")
-    }
+    weighted = {family: [_weighted_signed, *_NATIVE[family]] for family in ("conv", "linear")}
     signed = {
         family: [_default_signed, *_NATIVE[family]]
         for family in ("binary", "cat", "default", "sharing", "batch_norm")

@@ -141,8 +141,9 @@ def conv_configs(types: _Types) -> list[BackendPatternConfig]:
             _rooted(c.with_norm_qat, types, c.root, c.reference),
             _rooted(c.with_both_qat, types, c.root, c.reference),
             _rooted(c.transposed, types, c.transposed, c.transposed_reference),
-            _rooted((c.transposed, c.norm), types, c.transposed, c.transposed_reference)
-            .set_fuser_method(fuse_convtranspose_bn),
+            _rooted(
+                (c.transposed, c.norm), types, c.transposed, c.transposed_reference
+            ).set_fuser_method(fuse_convtranspose_bn),
             _weighted_function(c.transposed_function, types),
         ]
     return made

@@ -78,9 +78,7 @@ def _of_place(mapping: QConfigMapping, kind: Any, path: str, otherwise: Any) -> 
     return by_name(mapping, path, found)
 
 
-def configured(
-    model: fx.GraphModule, mapping: QConfigMapping, scopes: Scopes
-) -> dict[str, Any]:
+def configured(model: fx.GraphModule, mapping: QConfigMapping, scopes: Scopes) -> dict[str, Any]:
     """Return the configuration of each node by its name, None for none.
 
     Modules get theirs as an attribute, too.

@@ -285,9 +285,7 @@ class _Conversion:
         state = state_of(module)
         assert state is not None
         inner = state.prepare_custom_config
-        made = convert(
-            module, self.is_reference, ConvertCustomConfig(), True, None, self.backend
-        )
+        made = convert(module, self.is_reference, ConvertCustomConfig(), True, None, self.backend)
         self._swap(node, made)
         for index in inner.input_quantized_indexes:
             self._take_quantized(node, index)

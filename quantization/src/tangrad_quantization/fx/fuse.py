@@ -53,9 +53,7 @@ def _in_order(nested: Any) -> list[Any]:
     return [*_in_order(inner), last]
 
 
-def _fuse_match(
-    model: fx.GraphModule, modules: dict[str, Any], match: Match, is_qat: bool
-) -> None:
+def _fuse_match(model: fx.GraphModule, modules: dict[str, Any], match: Match, is_qat: bool) -> None:
     config, root = match.config, match.root
     training = modules[str(root.target)].training
     nested = _nested(match.nodes, config.nested_pattern(), modules, training)

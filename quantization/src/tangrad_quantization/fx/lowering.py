@@ -14,7 +14,7 @@ import tangrad
 from tangrad import fx, nn
 from tangrad.nn import functional as F
 from tangrad_quantization import functional
-from tangrad_quantization.fx.weighted_functions import static_module, dynamic_module
+from tangrad_quantization.fx.weighted_functions import dynamic_module, static_module
 from tangrad_quantization.nn import intrinsic as nni
 from tangrad_quantization.nn import quantized as nnq
 from tangrad_quantization.nn.intrinsic import quantized as nniq
@@ -362,9 +362,9 @@ class _Lowering:
         elif node.op == "call_function" and not self._kept_float(node):
             self._lower_dynamic_function(node)
         asks = node.op == "call_method" and node.target in _ASKING
-        if asks or (node.op == "call_function" and node.target is getattr):
-            if _is_dequantize(node.args[0]):
-                node.replace_input_with(node.args[0], node.args[0].args[0])  # type: ignore
+        asks = asks or (node.op == "call_function" and node.target is getattr)
+        if asks and _is_dequantize(node.args[0]):
+            node.replace_input_with(node.args[0], node.args[0].args[0])  # type: ignore
 
     def _lower_module(self, node: fx.Node) -> None:
         module = self._module(node)

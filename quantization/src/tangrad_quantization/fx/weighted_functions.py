@@ -69,9 +69,7 @@ def _quantized_weight(model: Any, argument: Any) -> Any:
     return evaluated(model, argument.args[0])
 
 
-def static_module(
-    model: Any, call: fx.Node, relu: bool, scale: float, zero_point: int
-) -> Any:
+def static_module(model: Any, call: fx.Node, relu: bool, scale: float, zero_point: int) -> Any:
     """Return the quantized module for a call in the reference form; None where there is none.
 
     Args:

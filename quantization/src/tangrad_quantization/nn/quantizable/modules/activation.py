@@ -174,7 +174,10 @@ class MultiheadAttention(nn.MultiheadAttention):
         q = self.q_scaling_product.mul_scalar(q, float(self.head_dim) ** -0.5)
         added = 0
         if self.bias_k is not None:
-            k, v = (joined([x, b.repeat(1, batch, 1)], 0) for x, b in ((k, self.bias_k), (v, self.bias_v)))
+            k, v = (
+                joined([x, b.repeat(1, batch, 1)], 0)
+                for x, b in ((k, self.bias_k), (v, self.bias_v))
+            )
             added += 1
         q, k, v = (self._by_heads(x, batch) for x in (q, k, v))
         if self.add_zero_attn:

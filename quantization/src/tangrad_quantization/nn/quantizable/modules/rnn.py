@@ -86,8 +86,7 @@ class LSTMCell(nn.Module):
         hx, cx = hidden
         if self.split_gates:
             sums = [
-                self.gates[gate].add(self.igates[gate](x), self.hgates[gate](hx))
-                for gate in _GATES
+                self.gates[gate].add(self.igates[gate](x), self.hgates[gate](hx)) for gate in _GATES
             ]
         else:
             sums = self.gates.add(self.igates(x), self.hgates(hx)).chunk(4, 1)
@@ -128,7 +127,9 @@ class LSTMCell(nn.Module):
             layers = list(layer.values()) if split_gates else [layer]
             for part, w in zip(layers, weight.chunk(len(layers), 0), strict=True):
                 part.weight = nn.Parameter(w.detach())
-            for part, b in zip(layers, () if bias is None else bias.chunk(len(layers), 0)):
+            for part, b in zip(
+                layers, () if bias is None else bias.chunk(len(layers), 0), strict=False
+            ):
                 part.bias = nn.Parameter(b.detach())
         return cell
 
@@ -216,7 +217,9 @@ class _LSTMLayer(nn.Module):
         if not self.bidirectional:
             result, (h, c) = self.layer_fw(x, hidden)
         else:
-            sides = [None, None] if hidden is None else [(hidden[0][n], hidden[1][n]) for n in (0, 1)]
+            sides = (
+                [None, None] if hidden is None else [(hidden[0][n], hidden[1][n]) for n in (0, 1)]
+            )
             forward, (h_fw, c_fw) = self.layer_fw(x, sides[0])
             backward, (h_bw, c_bw) = self.layer_bw(x.flip(0), sides[1])
             result = joined([forward, backward.flip(0)], forward.dim() - 1)
@@ -297,7 +300,13 @@ class LSTM(nn.Module):
         sizes = [input_size, *([hidden_size * directions] * (num_layers - 1))]
         self.layers = nn.ModuleList(
             _LSTMLayer(
-                size, hidden_size, bias, False, bidirectional, device, dtype,
+                size,
+                hidden_size,
+                bias,
+                False,
+                bidirectional,
+                device,
+                dtype,
                 split_gates=split_gates,
             )
             for size in sizes

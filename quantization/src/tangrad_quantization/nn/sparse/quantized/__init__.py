@@ -1,4 +1,4 @@
-"""Quantized layers whose weights are mostly zeros; `.dynamic` has those that quantize their input."""
+"""Quantized layers whose weights are mostly zeros; `.dynamic` has those of numbers."""
 
 from tangrad_quantization.nn.sparse.quantized.linear import Linear
 

@@ -67,10 +67,10 @@ class _Blocks:
         shape = getattr(mod, "sparse_params", {}).get("sparse_block_shape")
         if shape is None:
             raise AssertionError(
-                f"Expecting the Linear to have sparse_params: set module.sparse_params = "
-                f"{{'sparse_block_shape': (1, 4)}} before it is prepared"
+                "Expecting the Linear to have sparse_params: set module.sparse_params = "
+                "{'sparse_block_shape': (1, 4)} before it is prepared"
             )
-        made = super(_Blocks, cls).from_float(mod, use_precomputed_fake_quant)
+        made = super().from_float(mod, use_precomputed_fake_quant)
         packed = made._packed_params._packed_params
         if packed.zeros is not None:
             raise RuntimeError("All weight zero points must map to 0: take a symmetric observer")

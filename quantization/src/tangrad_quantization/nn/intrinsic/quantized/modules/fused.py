@@ -120,7 +120,11 @@ class ConvAdd2d(nnq.Conv2d):
             input = self._reflected(input)
         extra = layout.dequantize(extra_input)
         return functional.conv_then(
-            input, self._packed_params, lambda x: self._after(x + extra), self.scale, self.zero_point
+            input,
+            self._packed_params,
+            lambda x: self._after(x + extra),
+            self.scale,
+            self.zero_point,
         )
 
     def _after(self, x: Any) -> Any:
