@@ -101,7 +101,7 @@ def drawn(count: int, seed: int) -> TensorDataset:
     ring, frame = (round_ - 0.8).abs() - 0.2, (square - 0.8).abs() - 0.2
     distances = tangrad.stack([round_ - 1, ring, square - 1, frame, triangle, cross])
     inside = (distances < 0).float()[kinds, tangrad.arange(count)]
-    return TensorDataset((inside + 0.8 * tangrad.randn(count, SIZE, SIZE))[:, None], kinds)
+    return TensorDataset((inside + 0.35 * tangrad.randn(count, SIZE, SIZE))[:, None], kinds)
 
 
 class Block(nn.Module):
@@ -141,9 +141,9 @@ def residual(width: int = 8) -> nn.Module:
 
 def shape_rows(steps: float) -> list[Row]:
     """Quantize the residual network by its graph, statically and trained on."""
-    data, held_back = drawn(3000, 0), drawn(1000, 1)
+    data, held_back = drawn(4000, 0), drawn(2000, 1)
     model = residual()
-    quantize_digits.train(model, data, max(1, round(8 * steps)), 3e-3)
+    quantize_digits.train(model, data, max(1, round(10 * steps)), 3e-3)
     before = quantize_digits.accuracy(model, held_back)
     example = (data.tensors[0][:1],)
     mapping = q.get_default_qconfig_mapping("onednn")

@@ -42,6 +42,31 @@ static void LEVEL(square)(const uint8_t *a, int64_t lda, const int8_t *b, int64_
     _tile_stored(3, acc + 16 * 64 + 16, 256);
 }
 
+/* Sixteen rows by sixty-four columns: four sums, so that none waits for its last step. */
+static void LEVEL(strip)(const uint8_t *a, int64_t lda, const int8_t *b, int64_t quads,
+                         int64_t stride, int32_t *acc)
+{
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    for (int64_t k = 0; k < quads; k += 16) {
+        _tile_loadd(4, a + k * 4, lda);
+        _tile_loadd(5, b + k * 64, 64);
+        _tile_loadd(6, b + stride + k * 64, 64);
+        _tile_dpbusd(0, 4, 5);
+        _tile_dpbusd(1, 4, 6);
+        _tile_loadd(5, b + 2 * stride + k * 64, 64);
+        _tile_loadd(6, b + 3 * stride + k * 64, 64);
+        _tile_dpbusd(2, 4, 5);
+        _tile_dpbusd(3, 4, 6);
+    }
+    _tile_stored(0, acc, 256);
+    _tile_stored(1, acc + 16, 256);
+    _tile_stored(2, acc + 32, 256);
+    _tile_stored(3, acc + 48, 256);
+}
+
 static void LEVEL(tile)(const uint8_t *a, int64_t lda, const int8_t *b, int64_t quads, int32_t *acc)
 {
     _tile_zero(0);
@@ -72,7 +97,9 @@ static void LEVEL(product)(const uint8_t *a, int64_t lda, const int8_t *b, int64
 {
     int64_t whole = quads / 16 * 16;
     int tiled = whole > 0 ? rows / 16 * 16 : 0;
-    for (int j = 0; j < blocks && tiled > 0; j++) {
+    if (tiled == 16 && blocks == 4)
+        LEVEL(strip)(a, lda, b, whole, stride, acc);
+    for (int j = 0; j < blocks && tiled > 0 && !(tiled == 16 && blocks == 4); j++) {
         if (tiled == 32 && j + 2 <= blocks) {
             LEVEL(square)(a, lda, b + j * stride, whole, stride, acc + j * 16);
             j++;

@@ -399,7 +399,7 @@ static void LEVEL(range)(const float *x, int64_t n, float *low, float *high, int
 #include "groups_level.h"
 
 static const tq_level LEVEL(table) = {
-    LEVEL(rows), LEVEL(depthwise), LEVEL(add),  LEVEL(mul),  LEVEL(quantize), LEVEL(dequantize),
+    ROWS == 32 ? 128 : 48, LEVEL(rows), LEVEL(depthwise), LEVEL(add),  LEVEL(mul),  LEVEL(quantize), LEVEL(dequantize),
     LEVEL(range), LEVEL(groups8),  LEVEL(groups4),
 };
 

@@ -101,7 +101,8 @@ static void matrix_task(int64_t begin, int64_t end, void *context)
 /* Tiles depend on the sizes alone: about 2^21 products each, so that threads have something to share. */
 static void multiply(const tq_product *p, const uint8_t *a, int64_t lda, int64_t rows, int64_t columns)
 {
-    matrix_work w = {p, a, lda, rows, columns, rows < 48 ? rows : 48, 0, 0};
+    int64_t tile = tq_level_in_use->row_tile;
+    matrix_work w = {p, a, lda, rows, columns, rows < tile ? rows : tile, 0, 0};
     int64_t wanted = (1 << 21) / ((w.row_tile > 0 ? w.row_tile : 1) * p->quads * 4 + 1);
     w.column_tile = wanted < 64 ? 64 : wanted / 64 * 64;
     if (rows == 0 || columns == 0)

@@ -29,6 +29,7 @@ typedef struct tq_binary {
 } tq_binary;
 
 typedef struct tq_level {
+    int64_t row_tile; /* rows that a task of a product should have: whole blocks of the level */
     void (*rows)(const tq_product *p, const uint8_t *a, int64_t lda, int64_t begin, int64_t end,
                  int64_t left, int64_t right);
     void (*depthwise)(const tq_product *p, const uint8_t *const *taps, const int8_t *weights,
