@@ -8,6 +8,7 @@ import inference
 import matmul
 import overhead
 import pointwise
+import quantization
 import training
 from workload import Workload
 
@@ -19,6 +20,7 @@ GROUPS = {
     "training": training.WORKLOADS,
     "data": data.WORKLOADS,
     "inference": inference.WORKLOADS,
+    "quantization": quantization.WORKLOADS,
 }
 
 

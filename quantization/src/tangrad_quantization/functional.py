@@ -241,7 +241,7 @@ def _two(a: Any, b: Any, op: str) -> tuple[Any, Any]:
     first, second = layout.values_of(a), layout.values_of(b)
     if first.shape != second.shape:
         first, second = tangrad.broadcast_tensors(first, second)
-    return first.contiguous(), second.contiguous()
+    return first, second
 
 
 def _single(*values: float) -> list[float]:
@@ -258,8 +258,12 @@ def add(a: Any, b: Any, scale: float, zero_point: int, relu: bool = False) -> An
     (scale_a, zero_a), (scale_b, zero_b) = (layout.scale_and_zero(x, op) for x in (a, b))
     scale_a, scale_b, step = _single(scale_a, scale_b, scale)
     inverse = tangrad.tensor(step, dtype=tangrad.float32).reciprocal().item()
-    made = ops.sum_of_two(
-        first, second, scale_a, zero_a, scale_b, zero_b, inverse, zero_point, low, high
+    made = layout.in_memory_order(
+        lambda x, y: ops.sum_of_two(
+            x, y, scale_a, zero_a, scale_b, zero_b, inverse, zero_point, low, high
+        ),
+        first,
+        second,
     )
     return layout.per_tensor(made, scale, zero_point, a.dtype)
 
@@ -272,7 +276,11 @@ def mul(a: Any, b: Any, scale: float, zero_point: int, relu: bool = False) -> An
     (scale_a, zero_a), (scale_b, zero_b) = (layout.scale_and_zero(x, op) for x in (a, b))
     one = tangrad.tensor([scale_a, scale_b, scale], dtype=tangrad.float32)
     multiplier = (one[0] * one[1] * one[2].reciprocal()).item()
-    made = ops.times(first, second, 1.0, zero_a, 1.0, zero_b, multiplier, zero_point, low, high)
+    made = layout.in_memory_order(
+        lambda x, y: ops.times(x, y, 1.0, zero_a, 1.0, zero_b, multiplier, zero_point, low, high),
+        first,
+        second,
+    )
     return layout.per_tensor(made, scale, zero_point, a.dtype)
 
 
@@ -407,7 +415,8 @@ def by_table(
         if len(_tables) >= 1024:
             _tables.clear()
         _tables[held] = table
-    made = ops.lookup(layout.values_of(x).contiguous(), table.to(x.device))
+    table = table.to(x.device)
+    made = layout.in_memory_order(lambda v: ops.lookup(v, table), layout.values_of(x))
     return layout.per_tensor(made, scale, zero_point, x.dtype)
 
 

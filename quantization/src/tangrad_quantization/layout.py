@@ -105,6 +105,27 @@ def scale_and_zero(x: Any, op: str) -> tuple[float, int]:
     return said["scale"], said["zero_point"]
 
 
+def in_memory_order(function: Any, *tensors: Any) -> Any:
+    """Apply a function of elements in the order in which these lie in memory.
+
+    Kernels take elements that lie one after the other; those of images with channels last do, in
+    another order than their dimensions have.
+
+    Args:
+        function: of tensors of one shape, element by element.
+        tensors: plain tensors of one shape.
+    """
+    if all(x.is_contiguous() for x in tensors):
+        return function(*tensors)
+    strides = tensors[0].stride()
+    order = sorted(range(len(strides)), key=lambda d: -strides[d])
+    moved = [x.permute(order) for x in tensors]
+    if not all(x.is_contiguous() for x in moved):
+        return function(*(x.contiguous() for x in tensors))
+    back = sorted(range(len(order)), key=order.__getitem__)
+    return function(*moved).permute(back)
+
+
 def split_bits(values: Any, bits: int, size: int) -> Any:
     """Return integers of `bits` bits that lie several to a byte, the first in the lowest bits."""
     if bits >= 8:
@@ -197,7 +218,7 @@ class PerTensorLayout(_Quantized):
         values, scale, zero = whole_values(t), said["scale"], said["zero_point"]
         if values.dtype == tangrad.int32:
             return (values.to(tangrad.int64) - zero).to(tangrad.float32) * scale
-        return ops.to_float(values, scale, zero)
+        return in_memory_order(lambda x: ops.to_float(x, scale, zero), values)
 
     def printed(self, t: Any) -> Mapping[str, Any]:
         """Return what is printed: the numbers."""
@@ -470,7 +491,7 @@ def quantize_per_tensor(x: Any, scale: float, zero_point: int, dtype: Any) -> An
         levels = (values.round() + zero_point).clamp(low, high).to(tangrad.int32)
         return per_tensor(levels, scale, zero_point, dtype)
     if dtype == tangrad.qint8 or bits == 8:
-        levels = ops.from_float(x, inverse, zero_point, low, high)
+        levels = in_memory_order(lambda v: ops.from_float(v, inverse, zero_point, low, high), x)
         return per_tensor(levels, scale, zero_point, dtype)
     levels = ops.from_float(x, inverse, zero_point, low, high)
     return per_tensor(join_bits(levels, bits), scale, zero_point, dtype, x.shape)
