@@ -110,11 +110,15 @@ def linear_dynamic(
 
 def _channels_last(values: Any, places: int) -> Any:
     """Return [batch, depth, height, width, channels] of [batch, channels, ...]."""
+    if places == 2:  # without a reshape of strides, which costs more than a small convolution
+        return values.permute(0, 2, 3, 1).contiguous().unsqueeze(1)
     shape = (values.shape[0], values.shape[1], *(1,) * (3 - places), *values.shape[2:])
     return values.reshape(shape).permute(0, 2, 3, 4, 1).contiguous()
 
 
 def _channels_first(values: Any, places: int) -> Any:
+    if places == 2:
+        return values.squeeze(1).permute(0, 3, 1, 2)
     first = values.permute(0, 4, 1, 2, 3)
     return first.reshape(*first.shape[:2], *first.shape[5 - places :])
 
