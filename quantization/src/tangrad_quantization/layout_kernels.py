@@ -148,9 +148,11 @@ def _largest(
     values = layout.values_of(x)
     kernel, padded, spread = (_two(v) for v in (kernel_size, padding, dilation))
     step = kernel if stride is None or stride == [] else _two(stride)
-    if any(padded) or ceil_mode or x.dim() < 3:
+    too_far = any(2 * p > k for p, k in zip(padded, kernel, strict=True))
+    if too_far or ceil_mode or x.dim() < 3:
         op = tangrad.ops.max_pool2d
         return layout.with_values(x, op(values, kernel, step, padded, spread, ceil_mode))
+    values = _surrounded(values, padded)
     sizes = [
         (n - d * (k - 1) - 1) // s + 1
         for n, k, s, d in zip(values.shape[-2:], kernel, step, spread, strict=True)
@@ -167,6 +169,22 @@ def _largest(
             part = values[..., rows, columns]
             largest = part if largest is None else tangrad.maximum(largest, part)
     return layout.with_values(x, largest)
+
+
+def _surrounded(values: Any, padded: list[int]) -> Any:
+    """Return integers with their lowest value around the last two dimensions, channels innermost."""
+    if not any(padded):
+        return values
+    lowest = -128 if values.dtype == tangrad.int8 else 0
+    inner = values if values.dim() == 4 else values[None]
+    height, width = inner.shape[-2:]
+    shape = (inner.shape[0], height + 2 * padded[0], width + 2 * padded[1], inner.shape[1])
+    wide = tangrad.full(shape, lowest, dtype=values.dtype, device=values.device)
+    wide[:, padded[0] : padded[0] + height, padded[1] : padded[1] + width] = inner.permute(
+        0, 2, 3, 1
+    )
+    wide = wide.permute(0, 3, 1, 2)
+    return wide if values.dim() == 4 else wide[0]
 
 
 def _two(value: Any) -> list[int]:

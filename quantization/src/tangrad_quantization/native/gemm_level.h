@@ -317,39 +317,42 @@ static void LEVEL(depthwise)(const tq_product *p, const uint8_t *const *taps, co
     }
 }
 
-static void LEVEL(add)(const uint8_t *a, const uint8_t *b, uint8_t *out, int64_t n,
-                       const tq_binary *p)
+static void LEVEL(add)(const uint8_t *restrict a, const uint8_t *restrict b, uint8_t *restrict out,
+                       int64_t n, const tq_binary *p)
 {
-    float low = (float)(p->low - p->zero), high = (float)(p->high - p->zero);
-    int flip_a = p->flip, flip_b = p->flip;
+    const float low = (float)(p->low - p->zero), high = (float)(p->high - p->zero);
+    const float scale_a = p->scale_a, scale_b = p->scale_b, inverse = p->inverse;
+    const int32_t zero_a = p->zero_a, zero_b = p->zero_b, zero = p->zero, flip = p->flip;
     for (int64_t i = 0; i < n; i++) {
-        int32_t x = (int32_t)(a[i] ^ flip_a) - p->zero_a, y = (int32_t)(b[i] ^ flip_b) - p->zero_b;
-        float value = ((float)x * p->scale_a + (float)y * p->scale_b) * p->inverse;
+        int32_t x = ((int32_t)a[i] ^ flip) - zero_a, y = ((int32_t)b[i] ^ flip) - zero_b;
+        float value = ((float)x * scale_a + (float)y * scale_b) * inverse;
         value = value > low ? value : low;
         value = value < high ? value : high;
         value = (value + 12582912.0f) - 12582912.0f;
-        out[i] = (uint8_t)(((int32_t)value + p->zero) ^ p->flip);
+        out[i] = (uint8_t)(((int32_t)value + zero) ^ flip);
     }
 }
 
-static void LEVEL(mul)(const uint8_t *a, const uint8_t *b, uint8_t *out, int64_t n,
-                       const tq_binary *p)
+static void LEVEL(mul)(const uint8_t *restrict a, const uint8_t *restrict b, uint8_t *restrict out,
+                       int64_t n, const tq_binary *p)
 {
-    float low = (float)(p->low - p->zero), high = (float)(p->high - p->zero);
+    const float low = (float)(p->low - p->zero), high = (float)(p->high - p->zero);
+    const float inverse = p->inverse;
+    const int32_t zero_a = p->zero_a, zero_b = p->zero_b, zero = p->zero, flip = p->flip;
     for (int64_t i = 0; i < n; i++) {
-        int32_t x = (int32_t)(a[i] ^ p->flip) - p->zero_a, y = (int32_t)(b[i] ^ p->flip) - p->zero_b;
-        float value = (float)(x * y) * p->inverse;
+        int32_t x = ((int32_t)a[i] ^ flip) - zero_a, y = ((int32_t)b[i] ^ flip) - zero_b;
+        float value = (float)(x * y) * inverse;
         value = value > low ? value : low;
         value = value < high ? value : high;
         value = (value + 12582912.0f) - 12582912.0f;
-        out[i] = (uint8_t)(((int32_t)value + p->zero) ^ p->flip);
+        out[i] = (uint8_t)(((int32_t)value + zero) ^ flip);
     }
 }
 
-static void LEVEL(quantize)(const float *x, uint8_t *out, int64_t n, float inverse, int zero,
-                            int low_level, int high_level)
+static void LEVEL(quantize)(const float *restrict x, uint8_t *restrict out, int64_t n, float inverse,
+                            int zero, int low_level, int high_level)
 {
-    float low = (float)(low_level - zero), high = (float)(high_level - zero);
+    const float low = (float)(low_level - zero), high = (float)(high_level - zero);
     for (int64_t i = 0; i < n; i++) {
         float value = x[i] * inverse;
         value = value > low ? value : low;
@@ -359,10 +362,11 @@ static void LEVEL(quantize)(const float *x, uint8_t *out, int64_t n, float inver
     }
 }
 
-static void LEVEL(dequantize)(const uint8_t *x, float *out, int64_t n, float scale, int zero, int flip)
+static void LEVEL(dequantize)(const uint8_t *restrict x, float *restrict out, int64_t n, float scale,
+                              int zero, int flip)
 {
     for (int64_t i = 0; i < n; i++)
-        out[i] = (float)((int32_t)(x[i] ^ flip) - zero) * scale;
+        out[i] = (float)(((int32_t)x[i] ^ flip) - zero) * scale;
 }
 
 static void LEVEL(range)(const float *x, int64_t n, float *low, float *high, int *finite)
