@@ -248,20 +248,14 @@ def _two(a: Any, b: Any, op: str) -> tuple[Any, Any]:
     return first, second
 
 
-def _single(*values: float) -> list[float]:
-    """Round numbers to float32."""
-    rounded: list[float] = tangrad.tensor(values, dtype=tangrad.float32).tolist()
-    return rounded
-
-
 def add(a: Any, b: Any, scale: float, zero_point: int, relu: bool = False) -> Any:
     """Add two quantized tensors, to a new scale and zero point."""
     op = "quantized add"
     first, second = _two(a, b, op)
     scale, low, high = _output(op, scale, zero_point, a.dtype, relu)
     (scale_a, zero_a), (scale_b, zero_b) = (layout.scale_and_zero(x, op) for x in (a, b))
-    scale_a, scale_b, step = _single(scale_a, scale_b, scale)
-    inverse = tangrad.tensor(step, dtype=tangrad.float32).reciprocal().item()
+    scale_a, scale_b = qparams.single(scale_a), qparams.single(scale_b)
+    inverse = qparams.inverse_of(scale)
     made = layout.in_memory_order(
         lambda x, y: ops.sum_of_two(
             x, y, scale_a, zero_a, scale_b, zero_b, inverse, zero_point, low, high
@@ -278,8 +272,8 @@ def mul(a: Any, b: Any, scale: float, zero_point: int, relu: bool = False) -> An
     first, second = _two(a, b, op)
     scale, low, high = _output(op, scale, zero_point, a.dtype, relu)
     (scale_a, zero_a), (scale_b, zero_b) = (layout.scale_and_zero(x, op) for x in (a, b))
-    one = tangrad.tensor([scale_a, scale_b, scale], dtype=tangrad.float32)
-    multiplier = (one[0] * one[1] * one[2].reciprocal()).item()
+    product = qparams.single(qparams.single(scale_a) * qparams.single(scale_b))
+    multiplier = qparams.single(product * qparams.inverse_of(scale))
     made = layout.in_memory_order(
         lambda x, y: ops.times(x, y, 1.0, zero_a, 1.0, zero_b, multiplier, zero_point, low, high),
         first,

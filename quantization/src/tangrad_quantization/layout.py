@@ -485,7 +485,7 @@ def quantize_per_tensor(x: Any, scale: float, zero_point: int, dtype: Any) -> An
     require_numbers(name, x)
     scale = qparams.check_scale(name, scale)
     zero_point = qparams.check_zero_point(name, zero_point, low, high, dtype)
-    inverse = tangrad.tensor(scale, dtype=tangrad.float32).reciprocal().item()
+    inverse = qparams.inverse_of(scale)
     if held == "int32":
         values = x.to(tangrad.float64) * inverse
         levels = (values.round() + zero_point).clamp(low, high).to(tangrad.int32)
