@@ -8,9 +8,10 @@ import inference
 import matmul
 import overhead
 import pointwise
-import quantization
 import training
 from workload import Workload
+
+import quantization
 
 GROUPS = {
     "overhead": overhead.WORKLOADS,

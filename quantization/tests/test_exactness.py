@@ -150,3 +150,24 @@ def test_weights_in_groups_agree_to_rounding(level, bits, zeros):
     got = ops.grouped_linear(x, weight, scales, zero, bits, group)
     exact = x.double() @ ops.group_weight(weight, scales, zero, bits, group).double().t()
     assert (got - exact).abs().max() < 2e-5 * exact.abs().max()
+
+
+def test_the_reference_device_gives_the_same_integers():
+    from tangrad import nn
+    from tangrad.ao import quantization as q
+
+    tangrad.manual_seed(0)
+    layers = [q.QuantStub(), nn.Conv2d(2, 4, 3), nn.Flatten(), nn.Linear(64, 4), q.DeQuantStub()]
+    model = nn.Sequential(*layers).eval()
+    model.qconfig = q.default_qconfig
+    prepared = q.prepare(model)
+    prepared(tangrad.randn(3, 2, 6, 6))
+    done, x = q.convert(prepared), tangrad.randn(2, 2, 6, 6)
+    expected = done(x)
+    found = done.to("reference")(x.to("reference"))
+    assert found.device.type == "reference"
+    assert tangrad.equal(found.cpu(), expected)
+    small = q.quantize_dynamic(nn.Sequential(nn.Linear(6, 4)))
+    x = tangrad.randn(3, 6)
+    expected = small(x)
+    assert tangrad.equal(small.to("reference")(x.to("reference")).cpu(), expected)

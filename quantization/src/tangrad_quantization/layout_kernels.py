@@ -172,7 +172,7 @@ def _largest(
 
 
 def _surrounded(values: Any, padded: list[int]) -> Any:
-    """Return integers with their lowest value around the last two dimensions, channels innermost."""
+    """Return integers with the lowest around the last two dimensions, channels innermost."""
     if not any(padded):
         return values
     lowest = -128 if values.dtype == tangrad.int8 else 0

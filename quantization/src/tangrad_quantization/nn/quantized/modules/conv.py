@@ -13,6 +13,7 @@ from tangrad_quantization.nn import intrinsic as nni
 from tangrad_quantization.nn.intrinsic import qat as nniqat
 from tangrad_quantization.nn.quantized.modules.weights import (
     WeightedQuantizedModule,
+    move_packed,
     observed_weight,
     output_scale,
     pop_quantized,
@@ -111,6 +112,11 @@ class _ConvNd(WeightedQuantizedModule):
         """Replace weight and bias."""
         padding = self.padding if self.padding_mode == "zeros" else (0,) * self._places
         self._packed_params = PackedConv(w, b, self.stride, padding, self.dilation, self.groups)
+
+    def _apply(self, fn: Any, *rest: Any) -> Any:
+        made = super()._apply(fn, *rest)
+        move_packed(self, fn)
+        return made
 
     def _weight_bias(self) -> tuple[Any, Any]:
         return self._packed_params.weight, self._packed_params.bias

@@ -19,6 +19,16 @@ class WeightedQuantizedModule(nn.Module):
         raise NotImplementedError(f"{cls.__name__} is not made of a float module")
 
 
+def move_packed(module: Any, function: Any) -> None:
+    """Pack a module's weight anew where `Module.to` moves tensors to another device."""
+    if module._packed_params is None:
+        return
+    weight, bias = module._weight_bias()
+    moved = function(weight)
+    if moved.device != weight.device:
+        module.set_weight_bias(moved, None if bias is None else function(bias))
+
+
 def quantized_weight(weight: Any, observer: Any) -> Any:
     """Quantize a weight by what its observer says.
 
