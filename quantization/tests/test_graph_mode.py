@@ -1,6 +1,9 @@
 """Graph mode: the same graphs and the same numbers as PyTorch's, from the same data."""
 
 import copy
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -412,3 +415,19 @@ def test_what_cannot_be_prepared_or_converted_is_refused():
         our_fx.convert_fx(tangrad.nn.Linear(2, 2))
     with pytest.raises(AssertionError, match="must be a QConfigMapping"):
         our_fx.prepare_fx(tangrad.nn.Linear(2, 2), [], (None,))
+
+
+def test_without_the_tracer_the_error_says_what_to_install():
+    program = (
+        "import tangrad, tangrad.ao.quantization as q\n"
+        "from tangrad.ao.quantization import quantize_fx\n"
+        "q.quantize_dynamic(tangrad.nn.Sequential(tangrad.nn.Linear(2, 2)))\n"
+        "mapping = q.get_default_qconfig_mapping()\n"
+        "quantize_fx.prepare_fx(tangrad.nn.Linear(2, 2).eval(), mapping, (None,))\n"
+    )
+    environment = {**os.environ, "TANGRAD_DISABLE_PLUGINS": "tangrad-fx"}
+    outcome = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert outcome.returncode == 1
+    assert "fx" in outcome.stderr.splitlines()[-1]

@@ -151,7 +151,7 @@ def prepare_fx(
     Raises:
         RuntimeError: the model is quantized or prepared already.
         NotImplementedError: an equalization is asked for: `equalize` does it before.
-        ModuleNotFoundError: tangrad-fx is not installed.
+        MissingPluginError: tangrad-fx is not installed: pip install "tangrad[fx]".
     """
     if _equalization_config is not None:
         raise NotImplementedError(
