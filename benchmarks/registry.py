@@ -11,6 +11,8 @@ import pointwise
 import training
 from workload import Workload
 
+import quantization
+
 GROUPS = {
     "overhead": overhead.WORKLOADS,
     "pointwise": pointwise.WORKLOADS,
@@ -19,6 +21,7 @@ GROUPS = {
     "training": training.WORKLOADS,
     "data": data.WORKLOADS,
     "inference": inference.WORKLOADS,
+    "quantization": quantization.WORKLOADS,
 }
 
 

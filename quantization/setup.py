@@ -14,7 +14,10 @@ setup(
             "tangrad_quantization._kernels",
             [f"{NATIVE}/kernels.c", f"{NATIVE}/levels.c"],
             include_dirs=[include_directory(), NATIVE],
-            depends=[f"{NATIVE}/level.h", f"{NATIVE}/gemm_level.h"],
+            depends=[
+                f"{NATIVE}/{name}.h"
+                for name in ("level", "gemm_level", "groups_level", "amx_product")
+            ],
             extra_compile_args=[
                 "-std=gnu11",
                 "-O3",

@@ -5,7 +5,7 @@ import io
 import numpy as np
 import pytest
 import torch
-from quantized_pairs import both, data, models, ours, quiet, theirs
+from quantized_pairs import both, data, models, ours, quiet, same, theirs
 
 import tangrad
 
@@ -289,3 +289,46 @@ def test_numbers_given_to_a_quantized_layer_say_what_to_do():
 def test_scripted_forms_wait_for_the_jit():
     with pytest.raises(NotImplementedError, match="use quantize_dynamic"):
         ours.quantize_dynamic_jit(None)
+
+
+def test_reference_modules_stand_between_the_stubs():
+    def make(nn, q):
+        return nn.Sequential(q.QuantStub(), nn.Linear(8, 4), q.DeQuantStub())
+
+    outputs = []
+    for side, q, model in zip((torch, tangrad), (theirs, ours), models(make), strict=True):
+        model.eval().qconfig = q.default_per_channel_qconfig
+        made = quiet(q.prepare, model)
+        made(side.from_numpy(data(5, 8)))
+        done = quiet(q.convert, made, is_reference=True)
+        outputs.append((done[1].get_weight(), done[1].get_quantized_weight().int_repr()))
+    for expected, found in zip(*outputs, strict=True):
+        assert same(expected, found)
+
+
+@pytest.mark.parametrize("kind", ["static", "dynamic"])
+def test_layers_with_sparse_weights_compute_as_dense_ones(kind):
+    mappings = getattr(ours, f"get_default_{kind}_sparse_quant_module_mappings")()
+    linear = tangrad.nn.Linear(8, 4)
+    linear.qconfig = ours.default_qconfig if kind == "static" else ours.default_dynamic_qconfig
+    model = tangrad.nn.Sequential(ours.QuantStub(), linear, ours.DeQuantStub()).eval()
+    if kind == "static":
+        model.qconfig = ours.default_qconfig
+        model = quiet(ours.prepare, model)
+        model(tangrad.from_numpy(data(5, 8)))
+    observed = model[1]
+    with pytest.raises(AssertionError, match="sparse_params"):
+        mappings[tangrad.nn.Linear].from_float(observed)
+    observed.sparse_params = {"sparse_block_shape": (1, 4)}
+    made = mappings[tangrad.nn.Linear].from_float(observed)
+    assert (made.row_block_size, made.col_block_size) == (1, 4)
+    usual = getattr(ours, f"get_default_{kind}_quant_module_mappings")()[tangrad.nn.Linear]
+    dense = usual.from_float(observed)
+    x = tangrad.from_numpy(data(5, 8, seed=1))
+    if kind == "static":
+        x = tangrad.quantize_per_tensor(x, 0.05, 60, tangrad.quint8)
+    assert tangrad.equal(made(x), dense(x))
+    twin = type(made)(8, 4, 2, 2)
+    twin.load_state_dict(made.state_dict())
+    assert tangrad.equal(twin(x), made(x))
+    assert twin.row_block_size == 1

@@ -8,7 +8,7 @@ from tangrad_quantization import ops
 
 kernels = pytest.importorskip("tangrad_quantization._kernels")
 on_cpu = tangrad.zeros(1)
-LEVELS = ("scalar", "avx2", "vnni")
+LEVELS = ("scalar", "avx2", "vnni", "amx")
 
 
 @pytest.fixture(params=LEVELS)
@@ -38,7 +38,10 @@ def columns(rng, count, zeros):
     return zero, scale, bias
 
 
-SIZES = [(1, 4, 1), (1, 64, 64), (1, 257, 130), (3, 5, 17), (7, 36, 70), (50, 128, 33), (0, 4, 3)]
+SIZES = [
+    *[(1, 4, 1), (1, 64, 64), (1, 257, 130), (3, 5, 17), (7, 36, 70), (50, 128, 33), (0, 4, 3)],
+    *[(16, 64, 16), (33, 65, 100), (40, 200, 70), (31, 320, 64)],  # tiles, and what is left of them
+]
 
 
 @pytest.mark.parametrize("zeros", [False, True])
@@ -64,7 +67,7 @@ def test_sums_do_not_saturate(level):
     assert got.unique().tolist() == [200 + round(-255 * 128 * 4096 * 1e-6)]
 
 
-@pytest.mark.parametrize("size", SIZES[1:6])
+@pytest.mark.parametrize("size", [*SIZES[1:6], *SIZES[7:]])
 @pytest.mark.parametrize("relu", [False, True])
 def test_dynamic_products(level, size, relu):
     rng = np.random.default_rng(sum(size))
@@ -147,3 +150,24 @@ def test_weights_in_groups_agree_to_rounding(level, bits, zeros):
     got = ops.grouped_linear(x, weight, scales, zero, bits, group)
     exact = x.double() @ ops.group_weight(weight, scales, zero, bits, group).double().t()
     assert (got - exact).abs().max() < 2e-5 * exact.abs().max()
+
+
+def test_the_reference_device_gives_the_same_integers():
+    from tangrad import nn
+    from tangrad.ao import quantization as q
+
+    tangrad.manual_seed(0)
+    layers = [q.QuantStub(), nn.Conv2d(2, 4, 3), nn.Flatten(), nn.Linear(64, 4), q.DeQuantStub()]
+    model = nn.Sequential(*layers).eval()
+    model.qconfig = q.default_qconfig
+    prepared = q.prepare(model)
+    prepared(tangrad.randn(3, 2, 6, 6))
+    done, x = q.convert(prepared), tangrad.randn(2, 2, 6, 6)
+    expected = done(x)
+    found = done.to("reference")(x.to("reference"))
+    assert found.device.type == "reference"
+    assert tangrad.equal(found.cpu(), expected)
+    small = q.quantize_dynamic(nn.Sequential(nn.Linear(6, 4)))
+    x = tangrad.randn(3, 6)
+    expected = small(x)
+    assert tangrad.equal(small.to("reference")(x.to("reference")).cpu(), expected)

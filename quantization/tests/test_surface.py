@@ -1,14 +1,16 @@
 """The names that PyTorch has are here, under all their paths."""
 
 import importlib
+import inspect
+from collections import Counter
 
 import pytest
 import torch
+import torch.ao.quantization.quantize_fx
 from quantized_pairs import ours, theirs
 
 import tangrad
-
-GRAPH_MODE = {"Pattern", "get_combined_dict"}  # helpers of graph mode, which is not offered yet
+import tangrad.ao.quantization.quantize_fx
 
 
 @pytest.mark.parametrize("path", ["quantization", "ao.quantization"])
@@ -16,7 +18,7 @@ def test_every_name_of_pytorchs_module_exists(path):
     module = importlib.import_module(f"tangrad.{path}")
     their_module = importlib.import_module(f"torch.{path}")
     # PyTorch lists some names that it does not have.
-    names = {name for name in their_module.__all__ if hasattr(their_module, name)} - GRAPH_MODE
+    names = {name for name in their_module.__all__ if hasattr(their_module, name)}
     assert len(names) > 40
     assert sorted(name for name in names if not hasattr(module, name)) == []
 
@@ -27,18 +29,56 @@ PATHS = [
     "ao.nn.intrinsic.quantized",
     "ao.nn.qat",
     "ao.nn.qat.dynamic",
+    "ao.nn.quantizable",
     "ao.nn.quantized",
     "ao.nn.quantized.dynamic",
+    "ao.nn.quantized.reference",
 ]
-ABSENT = {"MultiheadAttention", "LSTM"}  # of nn.quantized: they come with nn.quantizable
 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_every_module_of_pytorch_exists(path):
     module = importlib.import_module(f"tangrad.{path}")
     names = set(importlib.import_module(f"torch.{path}.modules").__all__)
-    missing = {name for name in names if not hasattr(module, name)}
-    assert missing - (ABSENT if path == "ao.nn.quantized" else set()) == set()
+    assert {name for name in names if not hasattr(module, name)} == set()
+
+
+def test_graph_modes_functions_are_pytorchs():
+    for name in (
+        "prepare_fx",
+        "prepare_qat_fx",
+        "convert_fx",
+        "convert_to_reference_fx",
+        "fuse_fx",
+    ):
+        expected = inspect.signature(getattr(torch.ao.quantization.quantize_fx, name))
+        found = inspect.signature(getattr(tangrad.ao.quantization.quantize_fx, name))
+        assert list(found.parameters) == list(expected.parameters)
+
+
+def plain(pattern):
+    """Return a pattern with types by name; functions have other names on each side."""
+    if isinstance(pattern, tuple):
+        return tuple(map(plain, pattern))
+    if isinstance(pattern, str):
+        return pattern
+    return pattern.__name__ if isinstance(pattern, type) else "a function"
+
+
+@pytest.mark.parametrize("backend", ["native", "fbgemm", "qnnpack", "onednn"])
+def test_backends_have_pytorchs_patterns(backend):
+    maker = f"get_{backend}_backend_config"
+    expected, found = (
+        Counter(plain(config.pattern) for config in getattr(side.backend_config, maker)().configs)
+        for side in (theirs, ours)
+    )
+    assert found == expected
+
+
+def test_backends_go_through_their_dict_form():
+    config = ours.backend_config.get_native_backend_config()
+    again = ours.backend_config.BackendConfig.from_dict(config.to_dict())
+    assert again.to_dict() == config.to_dict()
 
 
 def test_older_paths_show_the_same_modules():
@@ -53,6 +93,9 @@ def test_mappings_have_pytorchs_entries():
         "get_default_static_quant_module_mappings",
         "get_default_dynamic_quant_module_mappings",
         "get_default_qat_module_mappings",
+        "get_default_static_quant_reference_module_mappings",
+        "get_default_static_sparse_quant_module_mappings",
+        "get_default_dynamic_sparse_quant_module_mappings",
     ):
         expected = {kind.__name__: made.__name__ for kind, made in getattr(theirs, name)().items()}
         found = {kind.__name__: made.__name__ for kind, made in getattr(ours, name)().items()}

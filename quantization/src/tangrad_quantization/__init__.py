@@ -185,6 +185,7 @@ from tangrad_quantization.stubs import (
 
 if TYPE_CHECKING:
     from tangrad_quantization.automatic import auto
+    from tangrad_quantization.equalization import equalize
     from tangrad_quantization.weights_only import quantize_
 
 API = 1
@@ -288,6 +289,7 @@ __all__ = [
     "float16_static_qconfig",
     "float_qparams_weight_only_qconfig",
     "float_qparams_weight_only_qconfig_4bit",
+    "equalize",
     "fuse_conv_bn",
     "fuse_conv_bn_jit",
     "fuse_conv_bn_relu",
@@ -345,7 +347,7 @@ __all__ = [
 ]
 
 # Loaded on first use: what few programs need.
-_LAZY = {"auto": "automatic", "quantize_": "weights_only"}
+_LAZY = {"auto": "automatic", "equalize": "equalization", "quantize_": "weights_only"}
 
 
 def __getattr__(name: str) -> Any:

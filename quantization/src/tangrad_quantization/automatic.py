@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import tangrad
 from tangrad_quantization import calibration as calibrating
+from tangrad_quantization.equalization import equalize_found
 from tangrad_quantization.islands import LinearIsland, quantized_layer
 from tangrad_quantization.quantize import _refuse_quantized
 from tangrad_quantization.report import LayerReport, Report
@@ -53,9 +54,9 @@ def auto(
     calibration data, in the order in which they run; no graph is needed. Each layer is then
     quantized alone: one after which the score drops by more than `max_drop`, or which runs slower
     than in float, stays float. If all that are left drop the score too far together, those that
-    lose most are given up, one by one. Where it helps, the mean error of a layer's output is taken
-    out of its bias (Nagel et al.: "Data-free quantization through weight equalization and bias
-    correction", 2019).
+    lose most are given up, one by one. Where it helps, channels of layers that follow each other
+    are given like ranges before, and the mean error of a layer's output is taken out of its bias
+    (Nagel et al.: "Data-free quantization through weight equalization and bias correction", 2019).
 
     Args:
         model: the float model.
@@ -86,6 +87,8 @@ def auto(
         raise ValueError(
             "auto: the model calls no nn.Linear and no convolution, so there is nothing to quantize"
         )
+    work, equalized = _equalized(work, batches, score)
+    layers = calibrating.layers_in_order(work, batches[0])
     seen = calibrating.watch(work, layers, batches)
     trial = _Trial(work, seen, score, start, max_drop, timer or measure)
     rows = [trial.of_layer(path, module) for path, module in layers]
@@ -99,6 +102,7 @@ def auto(
         synthetic,
         _size(model),
         _size(work),
+        equalized=equalized,
     )
     if not any(row.report.quantized for row in rows):
         raise QuantizationRefused(
@@ -107,6 +111,27 @@ def auto(
             report,
         )
     return Automatic(work, report)
+
+
+def _equalized(
+    model: Any, batches: list[Any], score: Callable[[Any], float]
+) -> tuple[Any, list[tuple[str, str]]]:
+    """Return the model with channels equalized, and which, if it is better so when quantized."""
+    twin = copy.deepcopy(model)
+    pairs = equalize_found(twin, batches[0])
+    if not pairs or score(_all_quantized(twin, batches)) <= score(_all_quantized(model, batches)):
+        return model, []
+    return twin, pairs
+
+
+def _all_quantized(model: Any, batches: list[Any]) -> Any:
+    """Return a copy whose every layer is quantized."""
+    made = copy.deepcopy(model)
+    layers = calibrating.layers_in_order(made, batches[0])
+    seen = calibrating.watch(made, layers, batches)
+    for path, module in layers:
+        calibrating.replace(made, path, quantized_layer(module, seen[path]))
+    return made
 
 
 def _batches(data: Any, example: Any) -> tuple[list[Any], bool]:

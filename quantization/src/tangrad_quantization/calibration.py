@@ -160,15 +160,19 @@ def _fold(model: Any, layer_path: str, norm_path: str, batch: Any) -> bool:
         replace(model, layer_path, fuse(layer, norm))
         replace(model, norm_path, nn.Identity())
         after = tensors_of(call(model, batch))
-    if all(_close(a, b) for a, b in zip(before, after, strict=True)):
+    if outputs_agree(before, after):
         return True
     replace(model, layer_path, layer)
     replace(model, norm_path, norm)
     return False
 
 
-def _close(a: Any, b: Any) -> bool:
-    return bool((a - b).abs().max() <= 1e-3 * a.abs().max() + 1e-6)
+def outputs_agree(before: list[Any], after: list[Any]) -> bool:
+    """Return whether a model's outputs are the same up to rounding."""
+    return all(
+        bool((a - b).abs().max() <= 1e-3 * a.abs().max() + 1e-6)
+        for a, b in zip(before, after, strict=True)
+    )
 
 
 def replace(model: Any, path: str, module: Any) -> None:

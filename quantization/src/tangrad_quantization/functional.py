@@ -110,11 +110,15 @@ def linear_dynamic(
 
 def _channels_last(values: Any, places: int) -> Any:
     """Return [batch, depth, height, width, channels] of [batch, channels, ...]."""
+    if places == 2:  # without a reshape of strides, which costs more than a small convolution
+        return values.permute(0, 2, 3, 1).contiguous().unsqueeze(1)
     shape = (values.shape[0], values.shape[1], *(1,) * (3 - places), *values.shape[2:])
     return values.reshape(shape).permute(0, 2, 3, 4, 1).contiguous()
 
 
 def _channels_first(values: Any, places: int) -> Any:
+    if places == 2:
+        return values.squeeze(1).permute(0, 3, 1, 2)
     first = values.permute(0, 4, 1, 2, 3)
     return first.reshape(*first.shape[:2], *first.shape[5 - places :])
 
@@ -171,6 +175,32 @@ def conv(x: Any, packed: PackedConv, scale: float, zero_point: int, relu: bool =
     return layout.per_tensor(made[0] if single else made, scale, zero_point, x.dtype)
 
 
+def conv_then(
+    x: Any, packed: PackedConv, function: Callable[[Any], Any], scale: float, zero_point: int
+) -> Any:
+    """Apply a quantized convolution and a function of its numbers, and quantize once."""
+    _, single = _batched(x, packed)
+    values, input_scale, input_zero = _unsigned(x, packed.op)
+    sums = ops.convolution_sums(
+        _channels_last(values[None] if single else values, packed.places),
+        packed.packed,
+        packed.zeros,
+        len(packed.scales),
+        packed.kernel,
+        packed.stride,
+        packed.padding,
+        packed.dilation,
+        input_zero,
+    )
+    one = tangrad.tensor(input_scale, dtype=tangrad.float32)
+    numbers = ops.wrapped(sums).to(tangrad.float32) * (one * packed.scales)
+    if packed.bias is not None:
+        numbers = numbers + packed.bias
+    made = _channels_first(numbers, packed.places)
+    made = function(made[0] if single else made).contiguous()
+    return layout.quantize_per_tensor(made, scale, zero_point, x.dtype)
+
+
 def conv_transposed(x: Any, packed: PackedTransposedConv, scale: float, zero_point: int) -> Any:
     """Apply a quantized transposed convolution; sums are exact, in float64."""
     op = packed.op
@@ -215,13 +245,7 @@ def _two(a: Any, b: Any, op: str) -> tuple[Any, Any]:
     first, second = layout.values_of(a), layout.values_of(b)
     if first.shape != second.shape:
         first, second = tangrad.broadcast_tensors(first, second)
-    return first.contiguous(), second.contiguous()
-
-
-def _single(*values: float) -> list[float]:
-    """Round numbers to float32."""
-    rounded: list[float] = tangrad.tensor(values, dtype=tangrad.float32).tolist()
-    return rounded
+    return first, second
 
 
 def add(a: Any, b: Any, scale: float, zero_point: int, relu: bool = False) -> Any:
@@ -230,10 +254,14 @@ def add(a: Any, b: Any, scale: float, zero_point: int, relu: bool = False) -> An
     first, second = _two(a, b, op)
     scale, low, high = _output(op, scale, zero_point, a.dtype, relu)
     (scale_a, zero_a), (scale_b, zero_b) = (layout.scale_and_zero(x, op) for x in (a, b))
-    scale_a, scale_b, step = _single(scale_a, scale_b, scale)
-    inverse = tangrad.tensor(step, dtype=tangrad.float32).reciprocal().item()
-    made = ops.sum_of_two(
-        first, second, scale_a, zero_a, scale_b, zero_b, inverse, zero_point, low, high
+    scale_a, scale_b = qparams.single(scale_a), qparams.single(scale_b)
+    inverse = qparams.inverse_of(scale)
+    made = layout.in_memory_order(
+        lambda x, y: ops.sum_of_two(
+            x, y, scale_a, zero_a, scale_b, zero_b, inverse, zero_point, low, high
+        ),
+        first,
+        second,
     )
     return layout.per_tensor(made, scale, zero_point, a.dtype)
 
@@ -244,9 +272,13 @@ def mul(a: Any, b: Any, scale: float, zero_point: int, relu: bool = False) -> An
     first, second = _two(a, b, op)
     scale, low, high = _output(op, scale, zero_point, a.dtype, relu)
     (scale_a, zero_a), (scale_b, zero_b) = (layout.scale_and_zero(x, op) for x in (a, b))
-    one = tangrad.tensor([scale_a, scale_b, scale], dtype=tangrad.float32)
-    multiplier = (one[0] * one[1] * one[2].reciprocal()).item()
-    made = ops.times(first, second, 1.0, zero_a, 1.0, zero_b, multiplier, zero_point, low, high)
+    product = qparams.single(qparams.single(scale_a) * qparams.single(scale_b))
+    multiplier = qparams.single(product * qparams.inverse_of(scale))
+    made = layout.in_memory_order(
+        lambda x, y: ops.times(x, y, 1.0, zero_a, 1.0, zero_b, multiplier, zero_point, low, high),
+        first,
+        second,
+    )
     return layout.per_tensor(made, scale, zero_point, a.dtype)
 
 
@@ -381,7 +413,8 @@ def by_table(
         if len(_tables) >= 1024:
             _tables.clear()
         _tables[held] = table
-    made = ops.lookup(layout.values_of(x).contiguous(), table.to(x.device))
+    table = table.to(x.device)
+    made = layout.in_memory_order(lambda v: ops.lookup(v, table), layout.values_of(x))
     return layout.per_tensor(made, scale, zero_point, x.dtype)
 
 
@@ -423,3 +456,74 @@ def linear_then(
         numbers = numbers + packed.bias
     made = function(numbers).reshape(*x.shape[:-1], -1)
     return layout.quantize_per_tensor(made, scale, zero_point, x.dtype)
+
+
+def add_relu(a: Any, b: Any, scale: float, zero_point: int) -> Any:
+    """Add two quantized tensors and replace negative numbers by zero."""
+    return add(a, b, scale, zero_point, relu=True)
+
+
+def mul_relu(a: Any, b: Any, scale: float, zero_point: int) -> Any:
+    """Multiply two quantized tensors and replace negative numbers by zero."""
+    return mul(a, b, scale, zero_point, relu=True)
+
+
+def add_scalar_relu(a: Any, number: float) -> Any:
+    """Add a number and replace negative numbers by zero."""
+    return add_scalar(a, number, relu=True)
+
+
+def mul_scalar_relu(a: Any, number: float) -> Any:
+    """Multiply by a number and replace negative numbers by zero."""
+    return mul_scalar(a, number, relu=True)
+
+
+def elu(input: Any, alpha: float = 1.0, *, output_scale: Any, output_zero_point: Any) -> Any:
+    """Apply the exponential linear unit to a quantized tensor."""
+    ends = float(output_scale), int(output_zero_point)
+    return by_table(input, "elu", lambda x: F.elu(x, alpha), *ends, alpha)
+
+
+def hardswish(input: Any, *, output_scale: Any, output_zero_point: Any) -> Any:
+    """Apply x relu6(x + 3) / 6 to a quantized tensor."""
+    return by_table(input, "hardswish", F.hardswish, float(output_scale), int(output_zero_point))
+
+
+def leaky_relu(
+    input: Any, negative_slope: float = 0.01, *, output_scale: Any, output_zero_point: Any
+) -> Any:
+    """Apply the rectifier with a slope below zero to a quantized tensor."""
+    ends = float(output_scale), int(output_zero_point)
+    return by_table(
+        input, "leaky_relu", lambda x: F.leaky_relu(x, negative_slope), *ends, negative_slope
+    )
+
+
+def dropout(
+    input: Any,
+    p: float = 0.5,
+    training: bool = False,
+    *,
+    output_scale: Any,
+    output_zero_point: Any,
+) -> Any:
+    """Return the tensor: quantized models are for inference."""
+    return input
+
+
+def _normalization(name: str, doc: str) -> Callable[..., Any]:
+    """Return a float normalization as a function of quantized tensors, computed in float32."""
+    function = getattr(F, name)
+
+    def normalized(input: Any, *args: Any, output_scale: Any, output_zero_point: Any, **k: Any):  # type: ignore[no-untyped-def]
+        ends = float(output_scale), int(output_zero_point)
+        return through_float(input, f"quantized {name}", lambda x: function(x, *args, **k), *ends)
+
+    normalized.__name__ = normalized.__qualname__ = name
+    normalized.__doc__ = doc
+    return normalized
+
+
+layer_norm = _normalization("layer_norm", "Normalize the last dimensions of a quantized tensor.")
+group_norm = _normalization("group_norm", "Normalize groups of channels of a quantized tensor.")
+instance_norm = _normalization("instance_norm", "Normalize channels of a quantized tensor.")

@@ -7,6 +7,8 @@ for channels.
 
 from __future__ import annotations
 
+import math
+from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
@@ -103,6 +105,27 @@ def scale_and_zero(x: Any, op: str) -> tuple[float, int]:
     return said["scale"], said["zero_point"]
 
 
+def in_memory_order(function: Any, *tensors: Any) -> Any:
+    """Apply a function of elements in the order in which these lie in memory.
+
+    Kernels take elements that lie one after the other; those of images with channels last do, in
+    another order than their dimensions have.
+
+    Args:
+        function: of tensors of one shape, element by element.
+        tensors: plain tensors of one shape.
+    """
+    if all(x.is_contiguous() for x in tensors):
+        return function(*tensors)
+    strides = tensors[0].stride()
+    order = sorted(range(len(strides)), key=lambda d: -strides[d])
+    moved = [x.permute(order) for x in tensors]
+    if not all(x.is_contiguous() for x in moved):
+        return function(*(x.contiguous() for x in tensors))
+    back = sorted(range(len(order)), key=order.__getitem__)
+    return function(*moved).permute(back)
+
+
 def split_bits(values: Any, bits: int, size: int) -> Any:
     """Return integers of `bits` bits that lie several to a byte, the first in the lowest bits."""
     if bits >= 8:
@@ -149,9 +172,19 @@ class _Quantized(plugin.Layout):
             )
         return super().converted(t, None, device)
 
-    def file_form(self, t: Any) -> tuple[str, tuple[Any, ...]] | None:
-        """Return how PyTorch's files say it."""
-        return None
+    def file_form(self, t: Any) -> tuple[str, tuple[Any, ...]]:
+        """Return how PyTorch's files say it: the integers' storage, and what they stand for."""
+        values = values_of(t)
+        packed = RANGES[t.dtype.name].bits < 8
+        values = _packed_over_rows(t) if packed else values
+        stored = tangrad.TypedStorage(wrap_storage=values.untyped_storage(), dtype=t.dtype)
+        stride = _dense_stride(t.shape) if packed else tuple(values.stride())
+        place = (values.storage_offset(), tuple(t.shape), stride)
+        return _REBUILD, (stored, *place, self.said(t), False, OrderedDict())
+
+    def said(self, t: Any) -> tuple[Any, ...]:
+        """Return the scheme, and the scales and zero points of a tensor."""
+        raise NotImplementedError
 
 
 def _check_values(values: Any, dtype_name: str | None = None) -> None:
@@ -165,6 +198,10 @@ class PerTensorLayout(_Quantized):
     """One scale and one zero point."""
 
     components = ("values",)
+
+    def said(self, t: Any) -> tuple[Any, ...]:
+        """Return the scheme, the scale and the zero point."""
+        return (tangrad.per_tensor_affine, *scale_and_zero(t, "save"))
 
     def check(self, components: Any, metadata: Any, shape: tuple[int, ...]) -> None:
         """Refuse impossible scales.
@@ -181,7 +218,7 @@ class PerTensorLayout(_Quantized):
         values, scale, zero = whole_values(t), said["scale"], said["zero_point"]
         if values.dtype == tangrad.int32:
             return (values.to(tangrad.int64) - zero).to(tangrad.float32) * scale
-        return ops.to_float(values, scale, zero)
+        return in_memory_order(lambda x: ops.to_float(x, scale, zero), values)
 
     def printed(self, t: Any) -> Mapping[str, Any]:
         """Return what is printed: the numbers."""
@@ -202,6 +239,15 @@ class PerChannelLayout(_Quantized):
     """A scale and a zero point for each index of one dimension."""
 
     components = ("values", "scales", "zero_points")
+
+    def said(self, t: Any) -> tuple[Any, ...]:
+        """Return the scheme, the scales, the zero points and their dimension."""
+        held = plugin.components(t)
+        # PyTorch tells zero points that are broken by their dtype, and then wants both in float32.
+        broken = held["zero_points"].is_floating_point()
+        scales = held["scales"].to(tangrad.float32) if broken else held["scales"]
+        axis = plugin.metadata(t)["axis"]
+        return tangrad.per_channel_affine, scales, held["zero_points"], axis
 
     def check(self, components: Any, metadata: Any, shape: tuple[int, ...]) -> None:
         """Refuse scales and zero points that do not fit.
@@ -336,6 +382,96 @@ METHODS: dict[str, Any] = {
 _Quantized.methods = METHODS  # type: ignore[misc]
 
 
+def require_values(values: Any, dtype: Any, shape: Any) -> None:
+    """Refuse integers that are not those of a dtype and a shape.
+
+    Raises:
+        ValueError: their dtype or shape is another, or the dtype is not a quantized one.
+    """
+    if dtype.name not in RANGES:
+        raise ValueError(f"{dtype} is no quantized dtype; there are {', '.join(RANGES)}")
+    bits, wanted = RANGES[dtype.name].bits, tuple(shape)
+    if bits < 8:
+        wanted = (*wanted[:-1], -(-wanted[-1] * bits // 8))
+    if values.dtype != storage(dtype) or tuple(values.shape) != wanted:
+        raise ValueError(
+            f"integers of {dtype}{list(shape)} are {storage(dtype)}{list(wanted)}, got "
+            f"{values.dtype}{list(values.shape)}"
+        )
+
+
+def _packed_over_rows(t: Any) -> Any:
+    """Return packed integers as PyTorch has them: a byte may hold the end of one row and the next.
+
+    It reserves whole bytes for each row nevertheless.
+    """
+    values, bits = values_of(t), RANGES[t.dtype.name].bits
+    if t.shape[-1] % (8 // bits) == 0:
+        return values.contiguous()
+    dense = join_bits(whole_values(t).reshape(-1), bits)
+    return tangrad.nn.functional.pad(dense, (0, values.numel() - dense.numel()))
+
+
+_REBUILD = "torch._utils._rebuild_qtensor"
+
+
+def _dense_stride(shape: Any) -> tuple[int, ...]:
+    stride, step = [], 1
+    for size in reversed(shape):
+        stride.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(stride))
+
+
+def rebuilt(
+    stored: Any, offset: Any, size: Any, stride: Any, said: Any, requires_grad: Any, hooks: Any
+) -> Any:
+    """Rebuild what a file of PyTorch holds as a quantized tensor.
+
+    Raises:
+        RuntimeError: the storage is too small, or the file says something impossible.
+    """
+    if not isinstance(stored, tangrad.TypedStorage) or stored.dtype.name not in RANGES:
+        raise RuntimeError(f"a quantized tensor of the file has no storage of integers: {stored}")
+    if not isinstance(said, tuple) or len(said) < 3:
+        raise RuntimeError(f"a quantized tensor of the file has no scale: {said}")
+    dtype = stored.dtype
+    values = _stored_values(stored.untyped(), dtype, offset, tuple(size), tuple(stride))
+    if said[0] == tangrad.per_tensor_affine:
+        return per_tensor(values, said[1], said[2], dtype, size)
+    scales, zero_points = (
+        x if isinstance(x, tangrad.Tensor) else tangrad.tensor(x) for x in said[1:3]
+    )
+    broken = zero_points.is_floating_point()
+    zero_points = zero_points.to(tangrad.float32 if broken else tangrad.int64)
+    return per_channel(values, scales.to(tangrad.float64), zero_points, said[3], dtype, size)
+
+
+def _stored_values(held_in: Any, dtype: Any, offset: int, size: Any, stride: Any) -> Any:
+    """Return the integers of a storage, as this package keeps them."""
+    bits = RANGES[dtype.name].bits
+    if bits < 8:
+        if stride != _dense_stride(size) or not size:
+            raise RuntimeError(f"a quantized tensor of {dtype} in the file is not contiguous")
+        whole, size = size, (*size[:-1], -(-size[-1] * bits // 8))
+        stride = _dense_stride(size)
+    held = tangrad.empty(0, dtype=storage(dtype), device=held_in.device)
+    last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
+    if offset < 0 or (0 not in size and (last + 1) * held.itemsize > held_in.nbytes()):
+        raise RuntimeError(
+            f"a quantized tensor of size {list(size)}, stride {list(stride)} and offset {offset} "
+            f"does not fit into its storage of {held_in.nbytes()} bytes"
+        )
+    held.set_(held_in, offset, size, stride)
+    if bits == 8 or bits == 32 or whole[-1] % (8 // bits) == 0:
+        return held
+    over_rows = split_bits(held.reshape(-1), bits, held.numel() * 8 // bits)
+    return join_bits(over_rows[: math.prod(whole)].reshape(whole), bits)
+
+
+_Quantized.readers = {_REBUILD: rebuilt}  # type: ignore[misc]
+
+
 def register() -> None:
     """Register the layouts; called once, by the hook."""
     plugin.register_layout(PER_TENSOR, PerTensorLayout())
@@ -349,13 +485,13 @@ def quantize_per_tensor(x: Any, scale: float, zero_point: int, dtype: Any) -> An
     require_numbers(name, x)
     scale = qparams.check_scale(name, scale)
     zero_point = qparams.check_zero_point(name, zero_point, low, high, dtype)
-    inverse = tangrad.tensor(scale, dtype=tangrad.float32).reciprocal().item()
+    inverse = qparams.inverse_of(scale)
     if held == "int32":
         values = x.to(tangrad.float64) * inverse
         levels = (values.round() + zero_point).clamp(low, high).to(tangrad.int32)
         return per_tensor(levels, scale, zero_point, dtype)
     if dtype == tangrad.qint8 or bits == 8:
-        levels = ops.from_float(x, inverse, zero_point, low, high)
+        levels = in_memory_order(lambda v: ops.from_float(v, inverse, zero_point, low, high), x)
         return per_tensor(levels, scale, zero_point, dtype)
     levels = ops.from_float(x, inverse, zero_point, low, high)
     return per_tensor(join_bits(levels, bits), scale, zero_point, dtype, x.shape)

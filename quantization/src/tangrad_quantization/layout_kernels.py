@@ -106,6 +106,30 @@ def _averaged(op: Any) -> Callable[..., Any]:
     return kernel
 
 
+def _mean(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+    if dtype is not None:
+        raise NotImplementedError(
+            f"mean: a quantized tensor keeps its dtype, {x.dtype}; call dequantize() for {dtype}"
+        )
+    return _averaged(tangrad.ops.mean)(x, dim, keepdim)
+
+
+def _repeated(x: Any, repeats: Any, dim: Any = None, output_size: Any = None) -> Any:
+    values = layout.values_of(x)
+    return layout.with_values(x, tangrad.repeat_interleave(values, repeats, dim))
+
+
+def _leaky(x: Any, slope: float = 0.01) -> Any:
+    """Apply the rectifier in the input's own scale, as PyTorch does where none is given."""
+    scale, zero = layout.scale_and_zero(x, "leaky_relu")
+    function = tangrad.nn.functional.leaky_relu
+    return functional.by_table(x, "leaky_relu", lambda v: function(v, slope), scale, zero, slope)
+
+
+def _relu6(x: Any) -> Any:
+    return functional.clipped(x, 0.0, 6.0)
+
+
 def _largest(
     x: Any,
     kernel_size: Any,
@@ -124,9 +148,11 @@ def _largest(
     values = layout.values_of(x)
     kernel, padded, spread = (_two(v) for v in (kernel_size, padding, dilation))
     step = kernel if stride is None or stride == [] else _two(stride)
-    if any(padded) or ceil_mode or x.dim() < 3:
+    too_far = any(2 * p > k for p, k in zip(padded, kernel, strict=True))
+    if too_far or ceil_mode or x.dim() < 3:
         op = tangrad.ops.max_pool2d
         return layout.with_values(x, op(values, kernel, step, padded, spread, ceil_mode))
+    values = _surrounded(values, padded)
     sizes = [
         (n - d * (k - 1) - 1) // s + 1
         for n, k, s, d in zip(values.shape[-2:], kernel, step, spread, strict=True)
@@ -143,6 +169,22 @@ def _largest(
             part = values[..., rows, columns]
             largest = part if largest is None else tangrad.maximum(largest, part)
     return layout.with_values(x, largest)
+
+
+def _surrounded(values: Any, padded: list[int]) -> Any:
+    """Return integers with the lowest around the last two dimensions, channels innermost."""
+    if not any(padded):
+        return values
+    lowest = -128 if values.dtype == tangrad.int8 else 0
+    inner = values if values.dim() == 4 else values[None]
+    height, width = inner.shape[-2:]
+    shape = (inner.shape[0], height + 2 * padded[0], width + 2 * padded[1], inner.shape[1])
+    wide = tangrad.full(shape, lowest, dtype=values.dtype, device=values.device)
+    wide[:, padded[0] : padded[0] + height, padded[1] : padded[1] + width] = inner.permute(
+        0, 2, 3, 1
+    )
+    wide = wide.permute(0, 3, 1, 2)
+    return wide if values.dim() == 4 else wide[0]
 
 
 def _two(value: Any) -> list[int]:
@@ -223,7 +265,7 @@ _FORMS = (
     (_MOVING, _moved),
     (_SPLITTING, _split),
     (_COMPARING, _compared),
-    (("avg_pool1d", "avg_pool2d", "avg_pool3d", "mean"), _averaged),
+    (("avg_pool1d", "avg_pool2d", "avg_pool3d"), _averaged),
     (("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"), _averaged),
 )
 _OWN: dict[str, Callable[..., Any]] = {
@@ -231,10 +273,15 @@ _OWN: dict[str, Callable[..., Any]] = {
     "clamp": _clamp,
     "copy_": _copy,
     "equal": _equal,
+    "hardsigmoid": _table("hardsigmoid", tangrad.nn.functional.hardsigmoid, 1 / 256, 0, -128),
     "hardtanh": _hardtanh,
     "interpolate": _nearest,
+    "leaky_relu": _leaky,
     "max_pool2d": _largest,
+    "mean": _mean,
     "relu": _relu,
+    "relu6": _relu6,
+    "repeat_interleave_along": _repeated,
     "sigmoid": _table("sigmoid", tangrad.sigmoid, 1 / 256, 0, -128),
     "tanh": _table("tanh", tangrad.tanh, 2 / 256, 128, 0),
 }

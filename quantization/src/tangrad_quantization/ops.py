@@ -215,8 +215,26 @@ def _convolution(
     low: int,
     high: int,
 ) -> Any:
+    total = convolution_sums(
+        input, packed, weight_zeros, len(scales), kernel, stride, padding, dilation, input_zero
+    )
+    return requantized(total, scales, bias, zero, low, high, _bytes_of(low))
+
+
+def convolution_sums(
+    input: Any,
+    packed: Any,
+    weight_zeros: Any,
+    columns: int,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    input_zero: int,
+) -> Any:
+    """Return the exact sums of a convolution, int64 [batch, depth, height, width, columns]."""
     channels = input.shape[4]
-    weight = _conv_weight(packed, channels, len(scales), kernel)
+    weight = _conv_weight(packed, channels, columns, kernel)
     groups = channels // weight.shape[1]
     weight = weight.to(tangrad.float64)
     if weight_zeros is not None:
@@ -231,8 +249,7 @@ def _convolution(
         dilation,
         groups,
     )
-    total = total.round().to(tangrad.int64).permute(0, 2, 3, 4, 1)
-    return requantized(total, scales, bias, zero, low, high, _bytes_of(low))
+    return total.round().to(tangrad.int64).permute(0, 2, 3, 4, 1)
 
 
 convolution = op(

@@ -19,8 +19,8 @@ def _scales_and_zeros(weight: Any, op: str) -> tuple[Any, Any, bool]:
     if weight.layout.name == layout.PER_TENSOR:
         scale, zero = layout.scale_and_zero(weight, op)
         return (
-            tangrad.full((channels,), scale, dtype=tangrad.float32),
-            tangrad.full((channels,), zero, dtype=tangrad.int32),
+            tangrad.full((channels,), scale, dtype=tangrad.float32, device=weight.device),
+            tangrad.full((channels,), zero, dtype=tangrad.int32, device=weight.device),
             True,
         )
     if layout.q_per_channel_axis(weight) != 0:
@@ -68,7 +68,8 @@ class _Packed:
         """Return what sums are multiplied by, and the bias in units of the sums, per channel."""
         key = (input_scale, scale)
         if key not in self._found:
-            single = tangrad.tensor([input_scale, scale], dtype=tangrad.float32)
+            device = self.scales.device
+            single = tangrad.tensor([input_scale, scale], dtype=tangrad.float32, device=device)
             products = single[0] * self.scales
             bias = self.bias
             if bias is not None:

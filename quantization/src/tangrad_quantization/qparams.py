@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 import warnings
 from typing import Any
 
@@ -138,3 +139,24 @@ def of_tensor(values: Any, qmin: int, qmax: int, *, symmetric: bool = False) -> 
         return choose(0.0, 0.0, qmin, qmax, symmetric=symmetric)
     low, high = tangrad.aminmax(values)
     return choose(low.item(), high.item(), qmin, qmax, symmetric=symmetric)
+
+
+def single(value: float) -> float:
+    """Round a number to float32; what is too large becomes infinite."""
+    try:
+        (rounded,) = _FLOAT.unpack(_FLOAT.pack(value))
+    except OverflowError:
+        return math.copysign(math.inf, value)
+    return float(rounded)
+
+
+def inverse_of(scale: float) -> float:
+    """Return 1 over a scale as float32 computes it.
+
+    Dividing in float64 and rounding once more gives the same (Figueroa, 1995: 53 >= 2 * 24 + 2).
+    """
+    step = single(scale)
+    return single(1.0 / step) if step else math.inf
+
+
+_FLOAT = struct.Struct("f")

@@ -16,12 +16,16 @@ from tangrad_quantization.fake_quantize import (
 )
 from tangrad_quantization.nn import intrinsic as nni
 from tangrad_quantization.nn import qat as nnqat
+from tangrad_quantization.nn import quantizable
 from tangrad_quantization.nn import quantized as nnq
 from tangrad_quantization.nn.intrinsic import qat as nniqat
 from tangrad_quantization.nn.intrinsic import quantized as nniq
 from tangrad_quantization.nn.intrinsic.quantized import dynamic as nniqd
 from tangrad_quantization.nn.qat import dynamic as nnqatd
 from tangrad_quantization.nn.quantized import dynamic as nnqd
+from tangrad_quantization.nn.quantized import reference as nnqr
+from tangrad_quantization.nn.sparse import quantized as sparse
+from tangrad_quantization.nn.sparse.quantized import dynamic as sparse_dynamic
 from tangrad_quantization.stubs import DeQuantStub, QuantStub
 
 __all__ = [
@@ -100,6 +104,20 @@ DEFAULT_DYNAMIC_QUANT_MODULE_MAPPINGS: dict[Any, Any] = {
     nn.EmbeddingBag: nnq.EmbeddingBag,
     nn.Embedding: nnq.Embedding,
 }
+DEFAULT_REFERENCE_STATIC_QUANT_MODULE_MAPPINGS: dict[Any, Any] = {
+    QuantStub: nnq.Quantize,
+    DeQuantStub: nnq.DeQuantize,
+    **{
+        getattr(nn, name): getattr(nnqr, name)
+        for name in (
+            *("Linear", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d"),
+            *("ConvTranspose3d", "Embedding", "EmbeddingBag", "GRUCell", "LSTMCell", "RNNCell"),
+            "LSTM",
+        )
+    },
+}
+DEFAULT_STATIC_SPARSE_QUANT_MODULE_MAPPINGS: dict[Any, Any] = {nn.Linear: sparse.Linear}
+DEFAULT_DYNAMIC_SPARSE_QUANT_MODULE_MAPPINGS: dict[Any, Any] = {nn.Linear: sparse_dynamic.Linear}
 DEFAULT_FLOAT_TO_QUANTIZED_OPERATOR_MAPPINGS: dict[Any, Any] = {
     tangrad.add: functional.add,
     tangrad.mul: functional.mul,
@@ -118,7 +136,7 @@ DEFAULT_MODULE_TO_ACT_POST_PROCESS: dict[Any, Any] = {
 
 def no_observer_set() -> set[Any]:
     """Return modules that observe themselves."""
-    return set()
+    return {quantizable.LSTM, quantizable.MultiheadAttention}
 
 
 def get_default_static_quant_module_mappings() -> dict[Any, Any]:
@@ -154,38 +172,19 @@ def get_default_dynamic_quant_module_mappings() -> dict[Any, Any]:
     return DEFAULT_DYNAMIC_QUANT_MODULE_MAPPINGS
 
 
-def _absent(what: str) -> Any:
-    raise NotImplementedError(
-        f"{what} modules are not offered: take the static or dynamic ones of "
-        f"get_default_static_quant_module_mappings"
-    )
-
-
 def get_default_static_quant_reference_module_mappings() -> dict[Any, Any]:
-    """Refuse: reference modules belong to graph mode.
-
-    Raises:
-        NotImplementedError: always.
-    """
-    return _absent("quantized reference")  # type: ignore[no-any-return]
+    """Return what static quantization swaps for reference modules."""
+    return copy.copy(DEFAULT_REFERENCE_STATIC_QUANT_MODULE_MAPPINGS)
 
 
 def get_default_static_sparse_quant_module_mappings() -> dict[Any, Any]:
-    """Refuse: there are no sparse quantized modules.
-
-    Raises:
-        NotImplementedError: always.
-    """
-    return _absent("sparse quantized")  # type: ignore[no-any-return]
+    """Return what static quantization of sparse weights swaps."""
+    return copy.copy(DEFAULT_STATIC_SPARSE_QUANT_MODULE_MAPPINGS)
 
 
 def get_default_dynamic_sparse_quant_module_mappings() -> dict[Any, Any]:
-    """Refuse: there are no sparse quantized modules.
-
-    Raises:
-        NotImplementedError: always.
-    """
-    return _absent("sparse quantized")  # type: ignore[no-any-return]
+    """Return what dynamic quantization of sparse weights swaps."""
+    return DEFAULT_DYNAMIC_SPARSE_QUANT_MODULE_MAPPINGS
 
 
 def _class_for(kind: Any, table: dict[Any, Any], additional: Any, what: str) -> Any:

@@ -10,9 +10,12 @@ from typing import Any
 import tangrad
 from tangrad import nn
 from tangrad.nn.utils.parametrize import type_before_parametrizations
+from tangrad_quantization.nn import quantizable
 from tangrad_quantization.nn import quantized as nnq
 from tangrad_quantization.nn.intrinsic.modules import _FusedModule
+from tangrad_quantization.nn.quantized import reference as nnqr
 from tangrad_quantization.nn.quantized.modules.weights import WeightedQuantizedModule
+from tangrad_quantization.nn.quantized.reference.modules.weights import qparams_of
 from tangrad_quantization.observer import is_observer
 from tangrad_quantization.qconfig import (
     default_dynamic_qconfig,
@@ -51,10 +54,15 @@ is_activation_post_process = is_observer
 
 
 def get_default_custom_config_dict() -> dict[str, Any]:
-    """Return how modules that observe themselves are made and converted: there are none."""
+    """Return how modules that observe themselves are made and converted."""
+    kinds = ("LSTM", "MultiheadAttention")
     return {
-        "float_to_observed_custom_module_class": {},
-        "observed_to_quantized_custom_module_class": {},
+        "float_to_observed_custom_module_class": {
+            getattr(nn, kind): getattr(quantizable, kind) for kind in kinds
+        },
+        "observed_to_quantized_custom_module_class": {
+            getattr(quantizable, kind): getattr(nnq, kind) for kind in kinds
+        },
     }
 
 
@@ -396,6 +404,20 @@ def _convert_children(module: Any, mapping: Any, custom: Any, precomputed: bool)
     module._modules.update(swapped)
 
 
+_REFERENCES = {getattr(nnqr, name) for name in nnqr.__all__}
+
+
+def _referred(mod: Any, kind: Any) -> Any:
+    """Return the reference module for a float one, between the stubs of its model."""
+    weights = [name for name, _ in mod.named_parameters() if name.startswith("weight")]
+    found = {}
+    for name in weights:
+        observer = mod.qconfig.weight()
+        observer(getattr(mod, name).detach())
+        found[name] = qparams_of(observer)
+    return kind.from_float(mod, found["weight"] if weights == ["weight"] else found)
+
+
 def swap_module(
     mod: Any,
     mapping: Any,
@@ -409,6 +431,8 @@ def swap_module(
     if kind in custom_module_class_mapping:
         made = custom_module_class_mapping[kind].from_observed(mod)
     elif kind in mapping:
+        if mapping[kind] in _REFERENCES:
+            return _referred(mod, mapping[kind])
         make = mapping[kind].from_float
         takes = "use_precomputed_fake_quant" in inspect.signature(make).parameters
         extra = {"use_precomputed_fake_quant": use_precomputed_fake_quant} if takes else {}

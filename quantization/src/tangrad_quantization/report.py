@@ -56,6 +56,7 @@ class Report:
         synthetic: whether the calibration data were made up.
         float_bytes, bytes: of all parameters and buffers.
         notes: what else a reader should know.
+        equalized: pairs of layers whose channels were given like ranges.
     """
 
     layers: list[LayerReport]
@@ -67,6 +68,7 @@ class Report:
     float_bytes: int
     bytes: int
     notes: list[str] = field(default_factory=list)
+    equalized: list[tuple[str, str]] = field(default_factory=list)
 
     def to_json(self) -> str:
         """Return everything as JSON."""
@@ -103,6 +105,9 @@ class Report:
             said.append("calibrated with SYNTHETIC inputs: give real ones before relying on it")
         if self.folded:
             said.append(f"folded batch norms: {', '.join(self.folded)}")
+        if self.equalized:
+            pairs = ", ".join(f"{first} and {second}" for first, second in self.equalized)
+            said.append(f"equalized channels: {pairs}")
         return said + self.notes
 
     def to_html(self) -> str:

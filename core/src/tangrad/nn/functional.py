@@ -117,7 +117,7 @@ def hardtanh(
         raise ValueError("min_val cannot be greater than max_val")
     if input.dtype is tangrad.bool:
         raise RuntimeError("Bool inputs not supported for hardtanh: convert with .to(dtype)")
-    if input.dtype.is_floating_point:
+    if input.dtype.is_floating_point or input.is_quantized:
         return _activation("hardtanh", inplace, input, min_val, max_val)
     min_val, max_val = int(min_val), int(max_val)
     if min_val < 0 and not input.dtype.is_signed:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from tangrad import _C
 from tangrad.serialization.errors import SerializationError, UnsafeContentError, shown
 from tangrad.tensor.pickling import rebuild_of_layout
+from tangrad.tensor.qscheme import SCHEMES, qscheme
 from tangrad.tensor.storages import TypedStorage
 
 # The class of a typed storage, by the dtype of its elements; PyTorch's files name them.
@@ -27,6 +28,11 @@ STORAGE_TYPES = {
     "BoolStorage": "bool",
     "ComplexDoubleStorage": "complex128",
     "ComplexFloatStorage": "complex64",
+    "QInt8Storage": "qint8",
+    "QUInt8Storage": "quint8",
+    "QInt32Storage": "qint32",
+    "QUInt4x2Storage": "quint4x2",
+    "QUInt2x4Storage": "quint2x4",
 }
 STORAGE_OF_DTYPE = {dtype: name for name, dtype in STORAGE_TYPES.items()}
 _MOST_DIMS = 64
@@ -260,6 +266,8 @@ def plain_globals(builder: TensorBuilder) -> dict[tuple[str, str], Any]:
         found["torch", name] = dtype
     for name in _FORMATS:
         found["torch", name] = getattr(_C, name)
+    for name in SCHEMES:
+        found["torch", name] = qscheme(name)
     return found
 
 

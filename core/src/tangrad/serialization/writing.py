@@ -20,6 +20,7 @@ from tangrad.serialization.globals import REBUILD_OF_LAYOUT, STORAGE_OF_DTYPE, a
 from tangrad.serialization.leftovers import lock, name_of_begun, remove_leftovers
 from tangrad.serialization.options import skips_data
 from tangrad.serialization.placement import host_view, location_tag, whole
+from tangrad.tensor.qscheme import qscheme
 from tangrad.tensor.storages import TypedStorage
 
 # From here on the file that is replaced is freed by a thread.
@@ -127,7 +128,7 @@ class TensorPickler(_Pickler):
             return obj.name
         if isinstance(obj, _C.dtype):
             return str(obj).partition(".")[2]
-        if isinstance(obj, _C.memory_format):
+        if isinstance(obj, (_C.memory_format, qscheme)):
             return obj.name
         if isinstance(obj, _C.layout):
             return _named("torch.serialization", "_get_layout"), (f"torch.{obj.name}",)
@@ -142,7 +143,7 @@ class TensorPickler(_Pickler):
 
     def save_global(self, obj: Any, name: str | None = None) -> None:
         """Write the name of something, PyTorch's if it is ours."""
-        if isinstance(obj, (_C.dtype, _C.memory_format)):
+        if isinstance(obj, (_C.dtype, _C.memory_format, qscheme)):
             self._write_name(obj, "torch", name or "")
         elif isinstance(obj, _Name):
             self._write_name(obj, obj.module, obj.name)

@@ -5,7 +5,7 @@ They are data of configurations and files, so they exist without any package tha
 
 from __future__ import annotations
 
-_NAMES = (
+SCHEMES = (
     "per_tensor_affine",
     "per_channel_affine",
     "per_tensor_symmetric",
@@ -30,8 +30,8 @@ class qscheme:
         Raises:
             ValueError: there is none.
         """
-        if name not in _NAMES:
-            raise ValueError(f"no qscheme is named '{name}'; there are {', '.join(_NAMES)}")
+        if name not in SCHEMES:
+            raise ValueError(f"no qscheme is named '{name}'; there are {', '.join(SCHEMES)}")
         if name not in _all:
             made = _all[name] = super().__new__(cls)
             made.name = name

@@ -1,10 +1,14 @@
 /* The product of bytes for one instruction-set level: included once per level, with LEVEL(name)
- * and one of WITH_VNNI, WITH_AVX2 or neither defined. All levels give the same bits: sums are
+ * and WITH_VNNI (with WITH_AMX or without), WITH_AVX2 or neither defined. All levels give the same bits: sums are
  * integers modulo 2^32, and the steps in float32 are the same in the same order. */
 
 #if defined(WITH_VNNI)
 
+#if defined(WITH_AMX)
+#define ROWS 32
+#else
 #define ROWS 6
+#endif
 
 /* By hand: GCC 12 copies every sum around the intrinsic, which halves the speed. */
 static inline __attribute__((always_inline)) __m512i LEVEL(dot)(__m512i sum, __m512i x, __m512i w)
@@ -17,7 +21,7 @@ static inline __attribute__((always_inline)) void LEVEL(block)(
     const uint8_t *a, int64_t lda, const int8_t *b, int64_t quads, int64_t stride, int32_t *acc,
     int rows, int blocks)
 {
-    __m512i sum[ROWS][4];
+    __m512i sum[6][4];
     for (int i = 0; i < rows; i++)
         for (int j = 0; j < blocks; j++)
             sum[i][j] = _mm512_setzero_si512();
@@ -66,8 +70,9 @@ static void LEVEL(single)(const uint8_t *a, const int8_t *b, int64_t quads, int6
         _mm512_storeu_si512(acc + j * 16, _mm512_add_epi32(even[j], odd[j]));
 }
 
-static void LEVEL(product)(const uint8_t *a, int64_t lda, const int8_t *b, int64_t quads,
-                           int64_t stride, int32_t *acc, int rows, int blocks, int narrow)
+/* At most six rows. */
+static void LEVEL(few)(const uint8_t *a, int64_t lda, const int8_t *b, int64_t quads,
+                       int64_t stride, int32_t *acc, int rows, int blocks)
 {
     if (blocks == 4 && rows == 1) {
         LEVEL(single)(a, b, quads, stride, acc);
@@ -92,6 +97,16 @@ static void LEVEL(product)(const uint8_t *a, int64_t lda, const int8_t *b, int64
         default: LEVEL(block)(a, lda, b + j * stride, quads, stride, acc + j * 16, 6, 1); break;
         }
 }
+
+#if defined(WITH_AMX)
+#include "amx_product.h"
+#else
+static void LEVEL(product)(const uint8_t *a, int64_t lda, const int8_t *b, int64_t quads,
+                           int64_t stride, int32_t *acc, int rows, int blocks, int narrow)
+{
+    LEVEL(few)(a, lda, b, quads, stride, acc, rows, blocks);
+}
+#endif
 
 #elif defined(WITH_AVX2)
 
@@ -198,6 +213,11 @@ static void LEVEL(product)(const uint8_t *a, int64_t lda, const int8_t *b, int64
 
 #endif
 
+#if !defined(BEGIN_PRODUCTS)
+#define BEGIN_PRODUCTS
+#define END_PRODUCTS
+#endif
+
 /* Bytes alias everything unless it is said that they do not: else nothing here is vectorised. */
 static void LEVEL(to_bytes)(const tq_product *p, const uint32_t *restrict sums,
                             const float *restrict scale, const float *restrict bias,
@@ -257,6 +277,7 @@ static void LEVEL(rows)(const tq_product *p, const uint8_t *a, int64_t lda, int6
 {
     int32_t acc[ROWS * 64];
     int64_t stride = p->quads * 64;
+    BEGIN_PRODUCTS;
     for (int64_t row = begin; row < end; row += ROWS) {
         int rows = (int)(end - row < ROWS ? end - row : ROWS);
         const uint8_t *from = a + (row - begin) * lda;
@@ -274,6 +295,7 @@ static void LEVEL(rows)(const tq_product *p, const uint8_t *a, int64_t lda, int6
                 LEVEL(finish)(p, acc + i * 64, row + i, column, count, row_sums[i]);
         }
     }
+    END_PRODUCTS;
 }
 
 /* A convolution of each channel by itself: taps in the order of the kernel, channels innermost. */
@@ -283,51 +305,82 @@ static void LEVEL(depthwise)(const tq_product *p, const uint8_t *const *taps, co
     int32_t acc[64];
     for (int64_t column = 0; column < channels; column += 64) {
         int64_t width = channels - column < 64 ? channels - column : 64;
-        for (int64_t n = 0; n < width; n++)
-            acc[n] = 0;
-        for (int64_t t = 0; t < count; t++) {
+        int64_t n = 0;
+#if defined(WITH_VNNI)
+        /* In 32-bit lanes a byte leaves the upper half of its lane zero, so that the sum of both
+         * products that vpmaddwd makes is the product of the lane, in one step. */
+        for (; n + 16 <= width; n += 16) {
+            __m512i sum = _mm512_setzero_si512();
+            for (int64_t t = 0; t < count; t++) {
+                const uint8_t *from = taps[t] + column + n;
+                const int8_t *with = weights + t * channels + column + n;
+                __m512i x = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)from));
+                __m512i w = _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)with));
+                sum = _mm512_add_epi32(sum, _mm512_madd_epi16(x, w));
+            }
+            _mm512_storeu_si512(acc + n, sum);
+        }
+#elif defined(WITH_AVX2)
+        for (; n + 8 <= width; n += 8) {
+            __m256i sum = _mm256_setzero_si256();
+            for (int64_t t = 0; t < count; t++) {
+                const uint8_t *from = taps[t] + column + n;
+                const int8_t *with = weights + t * channels + column + n;
+                __m256i x = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)from));
+                __m256i w = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)with));
+                sum = _mm256_add_epi32(sum, _mm256_madd_epi16(x, w));
+            }
+            _mm256_storeu_si256((__m256i *)(acc + n), sum);
+        }
+#endif
+        for (int64_t i = n; i < width; i++)
+            acc[i] = 0;
+        for (int64_t t = 0; t < count && n < width; t++) {
             const uint8_t *restrict x = taps[t] + column;
             const int8_t *restrict w = weights + t * channels + column;
-            for (int64_t n = 0; n < width; n++)
-                acc[n] += (int16_t)((int16_t)x[n] * w[n]);
+            for (int64_t i = n; i < width; i++)
+                acc[i] += (int16_t)((int16_t)x[i] * w[i]);
         }
         LEVEL(finish)(p, acc, row, column, width, 0);
     }
 }
 
-static void LEVEL(add)(const uint8_t *a, const uint8_t *b, uint8_t *out, int64_t n,
-                       const tq_binary *p)
+static void LEVEL(add)(const uint8_t *restrict a, const uint8_t *restrict b, uint8_t *restrict out,
+                       int64_t n, const tq_binary *p)
 {
-    float low = (float)(p->low - p->zero), high = (float)(p->high - p->zero);
-    int flip_a = p->flip, flip_b = p->flip;
+    const float low = (float)(p->low - p->zero), high = (float)(p->high - p->zero);
+    const float scale_a = p->scale_a, scale_b = p->scale_b, inverse = p->inverse;
+    const int32_t zero_a = p->zero_a, zero_b = p->zero_b, zero = p->zero, flip = p->flip;
     for (int64_t i = 0; i < n; i++) {
-        int32_t x = (int32_t)(a[i] ^ flip_a) - p->zero_a, y = (int32_t)(b[i] ^ flip_b) - p->zero_b;
-        float value = ((float)x * p->scale_a + (float)y * p->scale_b) * p->inverse;
+        int32_t x = ((int32_t)a[i] ^ flip) - zero_a, y = ((int32_t)b[i] ^ flip) - zero_b;
+        float value = ((float)x * scale_a + (float)y * scale_b) * inverse;
         value = value > low ? value : low;
         value = value < high ? value : high;
         value = (value + 12582912.0f) - 12582912.0f;
-        out[i] = (uint8_t)(((int32_t)value + p->zero) ^ p->flip);
+        out[i] = (uint8_t)(((int32_t)value + zero) ^ flip);
     }
 }
 
-static void LEVEL(mul)(const uint8_t *a, const uint8_t *b, uint8_t *out, int64_t n,
-                       const tq_binary *p)
+static void LEVEL(mul)(const uint8_t *restrict a, const uint8_t *restrict b, uint8_t *restrict out,
+                       int64_t n, const tq_binary *p)
 {
-    float low = (float)(p->low - p->zero), high = (float)(p->high - p->zero);
+    const float low = (float)(p->low - p->zero), high = (float)(p->high - p->zero);
+    const float inverse = p->inverse;
+    const int32_t zero_a = p->zero_a, zero_b = p->zero_b, zero = p->zero, flip = p->flip;
     for (int64_t i = 0; i < n; i++) {
-        int32_t x = (int32_t)(a[i] ^ p->flip) - p->zero_a, y = (int32_t)(b[i] ^ p->flip) - p->zero_b;
-        float value = (float)(x * y) * p->inverse;
+        int32_t x = ((int32_t)a[i] ^ flip) - zero_a, y = ((int32_t)b[i] ^ flip) - zero_b;
+        float value = (float)(x * y) * inverse;
         value = value > low ? value : low;
         value = value < high ? value : high;
         value = (value + 12582912.0f) - 12582912.0f;
-        out[i] = (uint8_t)(((int32_t)value + p->zero) ^ p->flip);
+        out[i] = (uint8_t)(((int32_t)value + zero) ^ flip);
     }
 }
 
-static void LEVEL(quantize)(const float *x, uint8_t *out, int64_t n, float inverse, int zero,
-                            int low_level, int high_level)
+static void LEVEL(quantize)(const float *restrict x, uint8_t *restrict out, int64_t n, float inverse,
+                            int zero, int low_level, int high_level)
 {
-    float low = (float)(low_level - zero), high = (float)(high_level - zero);
+    const float low = (float)(low_level - zero), high = (float)(high_level - zero);
     for (int64_t i = 0; i < n; i++) {
         float value = x[i] * inverse;
         value = value > low ? value : low;
@@ -337,10 +390,11 @@ static void LEVEL(quantize)(const float *x, uint8_t *out, int64_t n, float inver
     }
 }
 
-static void LEVEL(dequantize)(const uint8_t *x, float *out, int64_t n, float scale, int zero, int flip)
+static void LEVEL(dequantize)(const uint8_t *restrict x, float *restrict out, int64_t n, float scale,
+                              int zero, int flip)
 {
     for (int64_t i = 0; i < n; i++)
-        out[i] = (float)((int32_t)(x[i] ^ flip) - zero) * scale;
+        out[i] = (float)(((int32_t)x[i] ^ flip) - zero) * scale;
 }
 
 static void LEVEL(range)(const float *x, int64_t n, float *low, float *high, int *finite)
@@ -374,98 +428,13 @@ static void LEVEL(range)(const float *x, int64_t n, float *low, float *high, int
     }
 }
 
-/* A row of a weight in groups, times a vector of floats. Not exact: sums go in parts of eight. */
-#if defined(WITH_AVX2) || defined(WITH_VNNI)
-
-static inline float LEVEL(total)(__m256 a, __m256 b, __m256 c, __m256 d)
-{
-    float parts[8], all = 0.0f;
-    _mm256_storeu_ps(parts, _mm256_add_ps(_mm256_add_ps(a, b), _mm256_add_ps(c, d)));
-    for (int j = 0; j < 8; j++)
-        all += parts[j];
-    return all;
-}
-
-static inline __m256 LEVEL(step)(__m256 sum, const float *x, __m256i w)
-{
-    return _mm256_fmadd_ps(_mm256_loadu_ps(x), _mm256_cvtepi32_ps(w), sum);
-}
-
-static float LEVEL(dot8)(const float *x, const int8_t *w, int64_t n)
-{
-    __m256 a = _mm256_setzero_ps(), b = a, c = a, d = a;
-    int64_t k = 0;
-    for (; k + 32 <= n; k += 32) {
-        __m128i low = _mm_loadu_si128((const __m128i *)(w + k));
-        __m128i high = _mm_loadu_si128((const __m128i *)(w + k + 16));
-        a = LEVEL(step)(a, x + k, _mm256_cvtepi8_epi32(low));
-        b = LEVEL(step)(b, x + k + 8, _mm256_cvtepi8_epi32(_mm_srli_si128(low, 8)));
-        c = LEVEL(step)(c, x + k + 16, _mm256_cvtepi8_epi32(high));
-        d = LEVEL(step)(d, x + k + 24, _mm256_cvtepi8_epi32(_mm_srli_si128(high, 8)));
-    }
-    float all = LEVEL(total)(a, b, c, d);
-    for (; k < n; k++)
-        all += x[k] * (float)w[k];
-    return all;
-}
-
-/* Sixteen bytes hold thirty-two weights: the first sixteen in the low halves. */
-static float LEVEL(dot4)(const float *x, const uint8_t *w, int64_t n)
-{
-    __m256 a = _mm256_setzero_ps(), b = a, c = a, d = a;
-    const __m128i mask = _mm_set1_epi8(15);
-    for (int64_t k = 0; k < n; k += 32, w += 16) {
-        __m128i both = _mm_loadu_si128((const __m128i *)w);
-        __m128i low = _mm_and_si128(both, mask), high = _mm_and_si128(_mm_srli_epi16(both, 4), mask);
-        a = LEVEL(step)(a, x + k, _mm256_cvtepu8_epi32(low));
-        b = LEVEL(step)(b, x + k + 8, _mm256_cvtepu8_epi32(_mm_srli_si128(low, 8)));
-        c = LEVEL(step)(c, x + k + 16, _mm256_cvtepu8_epi32(high));
-        d = LEVEL(step)(d, x + k + 24, _mm256_cvtepu8_epi32(_mm_srli_si128(high, 8)));
-    }
-    return LEVEL(total)(a, b, c, d);
-}
-
-#else
-
-static float LEVEL(dot8)(const float *x, const int8_t *w, int64_t n)
-{
-    float sum[16];
-    for (int j = 0; j < 16; j++)
-        sum[j] = 0.0f;
-    int64_t k = 0;
-    for (; k + 16 <= n; k += 16)
-        for (int j = 0; j < 16; j++)
-            sum[j] += x[k + j] * (float)w[k + j];
-    float all = 0.0f;
-    for (; k < n; k++)
-        all += x[k] * (float)w[k];
-    for (int j = 0; j < 16; j++)
-        all += sum[j];
-    return all;
-}
-
-/* Sixteen bytes hold thirty-two weights: the first sixteen in the low halves. */
-static float LEVEL(dot4)(const float *x, const uint8_t *w, int64_t n)
-{
-    float sum[16];
-    for (int j = 0; j < 16; j++)
-        sum[j] = 0.0f;
-    for (int64_t k = 0; k < n; k += 32, w += 16)
-        for (int j = 0; j < 16; j++) {
-            sum[j] += x[k + j] * (float)(w[j] & 15);
-            sum[j] += x[k + 16 + j] * (float)(w[j] >> 4);
-        }
-    float all = 0.0f;
-    for (int j = 0; j < 16; j++)
-        all += sum[j];
-    return all;
-}
-
-#endif
+#include "groups_level.h"
 
 static const tq_level LEVEL(table) = {
-    LEVEL(rows), LEVEL(depthwise), LEVEL(add),  LEVEL(mul),  LEVEL(quantize), LEVEL(dequantize),
-    LEVEL(range), LEVEL(dot8),     LEVEL(dot4),
+    ROWS == 32 ? 128 : 48, LEVEL(rows), LEVEL(depthwise), LEVEL(add),  LEVEL(mul),  LEVEL(quantize), LEVEL(dequantize),
+    LEVEL(range), LEVEL(groups8),  LEVEL(groups4),
 };
 
 #undef ROWS
+#undef BEGIN_PRODUCTS
+#undef END_PRODUCTS

@@ -101,7 +101,8 @@ static void matrix_task(int64_t begin, int64_t end, void *context)
 /* Tiles depend on the sizes alone: about 2^21 products each, so that threads have something to share. */
 static void multiply(const tq_product *p, const uint8_t *a, int64_t lda, int64_t rows, int64_t columns)
 {
-    matrix_work w = {p, a, lda, rows, columns, rows < 48 ? rows : 48, 0, 0};
+    int64_t tile = tq_level_in_use->row_tile;
+    matrix_work w = {p, a, lda, rows, columns, rows < tile ? rows : tile, 0, 0};
     int64_t wanted = (1 << 21) / ((w.row_tile > 0 ? w.row_tile : 1) * p->quads * 4 + 1);
     w.column_tile = wanted < 64 ? 64 : wanted / 64 * 64;
     if (rows == 0 || columns == 0)
@@ -234,24 +235,56 @@ typedef struct conv_work {
     int failed;
 } conv_work;
 
-enum { ROWS_OF_TASK = 48 };
+enum { ROWS_OF_TASK = 64 };
 
-/* Where each tap of the kernel reads for one output place, or NULL where that is padding. */
-static void places(const conv_work *w, int64_t place, const uint8_t **taps)
+/* One place of the output, and the next. */
+typedef struct cursor {
+    int64_t n, z, y, x;
+} cursor;
+
+static cursor cursor_at(const conv_work *w, int64_t place)
 {
-    int64_t x = place % w->out[3], y = place / w->out[3] % w->out[2];
-    int64_t z = place / (w->out[3] * w->out[2]) % w->out[1], n = place / (w->out[3] * w->out[2] * w->out[1]);
-    int64_t t = 0;
+    int64_t plane = w->out[2] * w->out[3];
+    cursor c = {place / (plane * w->out[1]), place / plane % w->out[1], place / w->out[3] % w->out[2],
+                place % w->out[3]};
+    return c;
+}
+
+static void advance(const conv_work *w, cursor *c)
+{
+    if (++c->x < w->out[3])
+        return;
+    c->x = 0;
+    if (++c->y < w->out[2])
+        return;
+    c->y = 0;
+    if (++c->z == w->out[1]) {
+        c->z = 0;
+        c->n++;
+    }
+}
+
+/* Where a line of the kernel reads, at x = 0, or NULL where all of it is padding. */
+static const uint8_t *input_line(const conv_work *w, const cursor *c, int64_t i, int64_t j)
+{
+    int64_t a = c->z * w->stride[0] - w->padding[0] + i * w->dilation[0];
+    int64_t b = c->y * w->stride[1] - w->padding[1] + j * w->dilation[1];
+    if (a < 0 || a >= w->size[1] || b < 0 || b >= w->size[2])
+        return NULL;
+    return w->input + ((c->n * w->size[1] + a) * w->size[2] + b) * w->size[3] * w->channels;
+}
+
+/* Where each tap of the kernel reads for one output place; `outside` where that is padding. */
+static void places(const conv_work *w, const cursor *c, const uint8_t **taps, const uint8_t *outside)
+{
+    int64_t start = c->x * w->stride[2] - w->padding[2];
     for (int64_t i = 0; i < w->kernel[0]; i++)
-        for (int64_t j = 0; j < w->kernel[1]; j++)
-            for (int64_t k = 0; k < w->kernel[2]; k++, t++) {
-                int64_t a = z * w->stride[0] - w->padding[0] + i * w->dilation[0];
-                int64_t b = y * w->stride[1] - w->padding[1] + j * w->dilation[1];
-                int64_t c = x * w->stride[2] - w->padding[2] + k * w->dilation[2];
-                int inside = a >= 0 && a < w->size[1] && b >= 0 && b < w->size[2] && c >= 0 && c < w->size[3];
-                taps[t] = inside ? w->input + (((n * w->size[1] + a) * w->size[2] + b) * w->size[3] + c) * w->channels
-                                 : NULL;
-            }
+        for (int64_t j = 0; j < w->kernel[1]; j++) {
+            const uint8_t *line = input_line(w, c, i, j);
+            int64_t x = start;
+            for (int64_t k = 0; k < w->kernel[2]; k++, x += w->dilation[2], taps++)
+                *taps = line != NULL && x >= 0 && x < w->size[3] ? line + x * w->channels : outside;
+        }
 }
 
 /* A call of memcpy costs more than the few bytes of an image's channels. */
@@ -287,6 +320,27 @@ static void gather(const conv_work *w, const uint8_t **taps, int64_t group, int6
     fill(row, 0, w->p->quads * 4 - depth);
 }
 
+/* The same where taps of a line lie side by side: a line at a time. */
+static void gather_lines(const conv_work *w, const cursor *c, int64_t depth, uint8_t *row)
+{
+    int64_t start = c->x * w->stride[2] - w->padding[2], end = start + w->kernel[2];
+    int64_t first = start < 0 ? 0 : start, last = end < w->size[3] ? end : w->size[3];
+    int64_t before = (first - start) * w->channels, within = (last - first) * w->channels;
+    int64_t line_bytes = w->kernel[2] * w->channels;
+    for (int64_t i = 0; i < w->kernel[0]; i++)
+        for (int64_t j = 0; j < w->kernel[1]; j++, row += line_bytes) {
+            const uint8_t *line = input_line(w, c, i, j);
+            if (line == NULL || within <= 0) {
+                fill(row, w->p->input_zero, line_bytes);
+                continue;
+            }
+            fill(row, w->p->input_zero, before);
+            take(row + before, line + first * w->channels, within);
+            fill(row + before + within, w->p->input_zero, line_bytes - before - within);
+        }
+    fill(row, 0, w->p->quads * 4 - depth);
+}
+
 static void conv_rows(const conv_work *w, int64_t begin, int64_t end, const uint8_t **taps, uint8_t *rows)
 {
     int64_t width = w->p->quads * 4, of_group = w->out[4] / w->groups;
@@ -299,9 +353,15 @@ static void conv_rows(const conv_work *w, int64_t begin, int64_t end, const uint
         p.bias = p.bias == NULL ? NULL : p.bias + group * of_group;
         p.weight_zeros = p.weight_zeros == NULL ? NULL : p.weight_zeros + group * of_group;
         p.bytes += group * of_group;
-        for (int64_t place = begin; place < end; place++) {
-            places(w, place, taps);
-            gather(w, taps, group, p.depth, rows + (place - begin) * width);
+        cursor c = cursor_at(w, begin);
+        for (int64_t place = begin; place < end; place++, advance(w, &c)) {
+            uint8_t *row = rows + (place - begin) * width;
+            if (w->groups == 1 && w->dilation[2] == 1) {
+                gather_lines(w, &c, p.depth, row);
+                continue;
+            }
+            places(w, &c, taps, NULL);
+            gather(w, taps, group, p.depth, row);
         }
         tq_level_in_use->rows(&p, rows, width, begin, end, 0, of_group);
     }
@@ -330,13 +390,13 @@ static void conv_task(int64_t first, int64_t last, void *context)
             tq_level_in_use->rows(w->p, w->input + begin * w->channels, w->channels, begin, end, 0, w->out[4]);
         else if (w->by_channel == NULL)
             conv_rows(w, begin, end, taps, rows);
-        else
-            for (int64_t place = begin; place < end; place++) {
-                places(w, place, taps);
-                for (int64_t t = 0; t < w->taps; t++)
-                    taps[t] = taps[t] == NULL ? rows : taps[t];
+        else {
+            cursor c = cursor_at(w, begin);
+            for (int64_t place = begin; place < end; place++, advance(w, &c)) {
+                places(w, &c, taps, rows);
                 tq_level_in_use->depthwise(w->p, taps, w->by_channel, w->taps, w->channels, place);
             }
+        }
     }
     free(taps);
     free(rows);
@@ -490,18 +550,16 @@ typedef struct groups_work {
 static void groups_task(int64_t first, int64_t last, void *context)
 {
     const groups_work *w = context;
-    int64_t groups = w->depth / w->group, bytes = w->depth * w->bits / 8, step = w->group * w->bits / 8;
+    int64_t groups = w->depth / w->group, bytes = w->depth * w->bits / 8;
     for (int64_t n = first * 64; n < last * 64 && n < w->columns; n++)
         for (int64_t m = 0; m < w->rows; m++) {
-            float sum = 0.0f;
-            for (int64_t g = 0; g < groups; g++) {
-                const float *x = w->x + m * w->depth + g * w->group;
-                const uint8_t *q = w->weight + n * bytes + g * step;
-                float part = w->bits == 8 ? tq_level_in_use->dot8(x, (const int8_t *)q, w->group)
-                                          : tq_level_in_use->dot4(x, q, w->group);
-                float zero = w->zeros != NULL ? w->zeros[n * groups + g] : w->bits == 4 ? 8.0f : 0.0f;
-                sum += w->scales[n * groups + g] * (part - zero * w->sums[m * groups + g]);
-            }
+            const float *x = w->x + m * w->depth, *scales = w->scales + n * groups;
+            const uint8_t *q = w->weight + n * bytes;
+            float sum = w->bits == 8
+                            ? tq_level_in_use->groups8(x, (const int8_t *)q, scales, groups, w->group)
+                            : tq_level_in_use->groups4(x, q, scales, groups, w->group, w->zeros == NULL ? 8.0f : 0.0f);
+            for (int64_t g = 0; w->zeros != NULL && g < groups; g++)
+                sum -= scales[g] * w->zeros[n * groups + g] * w->sums[m * groups + g];
             w->out[m * w->columns + n] = sum;
         }
 }
@@ -575,9 +633,12 @@ static PyObject *set_level(PyObject *self, PyObject *name)
     if (text == NULL)
         return NULL;
     if (found == NULL)
-        return PyErr_Format(PyExc_ValueError, "this machine has no level '%s'; there are scalar, avx2 and vnni", text);
+        return PyErr_Format(PyExc_ValueError, "this machine has no level '%s'; there are scalar, avx2, vnni and amx", text);
     tq_level_in_use = found;
-    level_name = strcmp(text, "vnni") == 0 ? "vnni" : strcmp(text, "avx2") == 0 ? "avx2" : "scalar";
+    static const char *const levels[] = {"scalar", "avx2", "vnni", "amx"};
+    for (int i = 0; i < 4; i++)
+        if (strcmp(text, levels[i]) == 0)
+            level_name = levels[i];
     Py_RETURN_NONE;
 }
 

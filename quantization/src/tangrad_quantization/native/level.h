@@ -29,6 +29,7 @@ typedef struct tq_binary {
 } tq_binary;
 
 typedef struct tq_level {
+    int64_t row_tile; /* rows that a task of a product should have: whole blocks of the level */
     void (*rows)(const tq_product *p, const uint8_t *a, int64_t lda, int64_t begin, int64_t end,
                  int64_t left, int64_t right);
     void (*depthwise)(const tq_product *p, const uint8_t *const *taps, const int8_t *weights,
@@ -39,11 +40,13 @@ typedef struct tq_level {
                      int high);
     void (*dequantize)(const uint8_t *x, float *out, int64_t n, float scale, int zero, int flip);
     void (*range)(const float *x, int64_t n, float *low, float *high, int *finite);
-    float (*dot8)(const float *x, const int8_t *w, int64_t n);
-    float (*dot4)(const float *x, const uint8_t *w, int64_t n);
+    /* A row of a weight whose groups have a scale each, times x; `middle` is taken off 4 bits. */
+    float (*groups8)(const float *x, const int8_t *w, const float *scales, int64_t groups, int64_t group);
+    float (*groups4)(const float *x, const uint8_t *w, const float *scales, int64_t groups, int64_t group,
+                     float middle);
 } tq_level;
 
-/* The level in use, and by name: "scalar", "avx2" or "vnni"; NULL where the machine lacks it. */
+/* The level in use, and by name: "scalar", "avx2", "vnni" or "amx"; NULL where the machine lacks it. */
 extern const tq_level *tq_level_in_use;
 const tq_level *tq_level_named(const char *name);
 const char *tq_best_level(void);

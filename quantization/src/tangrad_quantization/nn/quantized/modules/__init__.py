@@ -10,6 +10,7 @@ from tangrad_quantization.nn.quantized.modules.activation import (
     Sigmoid,
     Softmax,
 )
+from tangrad_quantization.nn.quantized.modules.attention import MultiheadAttention
 from tangrad_quantization.nn.quantized.modules.batchnorm import BatchNorm2d, BatchNorm3d
 from tangrad_quantization.nn.quantized.modules.conv import (
     Conv1d,
@@ -34,10 +35,12 @@ from tangrad_quantization.nn.quantized.modules.normalization import (
     InstanceNorm3d,
     LayerNorm,
 )
+from tangrad_quantization.nn.quantized.modules.rnn import LSTM
 from tangrad_quantization.nn.quantized.modules.stubs import DeQuantize, Quantize
 
 __all__ = [
     "ELU",
+    "LSTM",
     "BatchNorm2d",
     "BatchNorm3d",
     "Conv1d",
@@ -61,6 +64,7 @@ __all__ = [
     "LeakyReLU",
     "Linear",
     "MaxPool2d",
+    "MultiheadAttention",
     "PReLU",
     "QFunctional",
     "Quantize",

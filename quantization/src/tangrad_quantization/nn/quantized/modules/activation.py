@@ -72,7 +72,12 @@ class Hardswish(_Scaled, nn.Hardswish):
     @staticmethod
     def from_float(mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
         """Return the module for an observed float one."""
-        return Hardswish(*output_scale(mod))
+        return Hardswish.from_reference(mod, *output_scale(mod))
+
+    @classmethod
+    def from_reference(cls, mod: Any, scale: float, zero_point: int) -> Any:
+        """Return the module for a float one, with the output's scale and zero point."""
+        return cls(float(scale), int(zero_point))
 
 
 class ELU(_Scaled, nn.ELU):
@@ -97,7 +102,12 @@ class ELU(_Scaled, nn.ELU):
     @staticmethod
     def from_float(mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
         """Return the module for an observed float one."""
-        return ELU(*output_scale(mod), mod.alpha)
+        return ELU.from_reference(mod, *output_scale(mod))
+
+    @classmethod
+    def from_reference(cls, mod: Any, scale: float, zero_point: int) -> Any:
+        """Return the module for a float one, with the output's scale and zero point."""
+        return cls(float(scale), int(zero_point), mod.alpha)
 
 
 class LeakyReLU(_Scaled, nn.LeakyReLU):
@@ -132,7 +142,12 @@ class LeakyReLU(_Scaled, nn.LeakyReLU):
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
         """Return the module for an observed float one."""
-        return cls(*output_scale(mod), mod.negative_slope, mod.inplace)
+        return cls.from_reference(mod, *output_scale(mod))
+
+    @classmethod
+    def from_reference(cls, mod: Any, scale: float, zero_point: int) -> Any:
+        """Return the module for a float one, with the output's scale and zero point."""
+        return cls(float(scale), int(zero_point), mod.negative_slope, mod.inplace)
 
 
 class Sigmoid(_Scaled, nn.Sigmoid):
@@ -157,7 +172,12 @@ class Sigmoid(_Scaled, nn.Sigmoid):
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
         """Return the module for an observed float one."""
-        return cls(*output_scale(mod))
+        return cls.from_reference(mod, *output_scale(mod))
+
+    @classmethod
+    def from_reference(cls, mod: Any, scale: float, zero_point: int) -> Any:
+        """Return the module for a float one, with the output's scale and zero point."""
+        return cls(float(scale), int(zero_point))
 
 
 class Softmax(_Scaled, nn.Softmax):
@@ -188,7 +208,12 @@ class Softmax(_Scaled, nn.Softmax):
     @staticmethod
     def from_float(mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
         """Return the module for an observed float one."""
-        return Softmax(mod.dim, *output_scale(mod))
+        return Softmax.from_reference(mod, *output_scale(mod))
+
+    @classmethod
+    def from_reference(cls, mod: Any, scale: float, zero_point: int) -> Any:
+        """Return the module for a float one, with the output's scale and zero point."""
+        return cls(mod.dim, float(scale), int(zero_point))
 
 
 class PReLU(nn.Module):
@@ -230,7 +255,12 @@ class PReLU(nn.Module):
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
         """Return the module for an observed float one."""
-        made = cls(*output_scale(mod), mod.num_parameters)
+        return cls.from_reference(mod, *output_scale(mod))
+
+    @classmethod
+    def from_reference(cls, mod: Any, scale: float, zero_point: int) -> Any:
+        """Return the module for a float one, with the output's scale and zero point."""
+        made = cls(float(scale), int(zero_point), mod.num_parameters)
         observer = mod.qconfig.weight()
         observer(mod.weight)
         if observer.dtype != tangrad.quint8:

@@ -50,13 +50,17 @@ class _BatchNorm(nn.modules.batchnorm._BatchNorm):
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
         """Return the module for an observed float one."""
-        scale, zero_point = output_scale(mod)
+        return cls.from_reference(mod, *output_scale(mod))
+
+    @classmethod
+    def from_reference(cls, mod: Any, scale: float, zero_point: int) -> Any:
+        """Return the module for a float one, with the output's scale and zero point."""
         bn = mod[0] if isinstance(mod, nni._FusedModule) else mod
         made = cls(bn.num_features, bn.eps)
         made.weight, made.bias = bn.weight, bn.bias
         made.running_mean, made.running_var = bn.running_mean, bn.running_var
-        made.scale = tangrad.tensor(scale)
-        made.zero_point = tangrad.tensor(zero_point)
+        made.scale = tangrad.tensor(float(scale))
+        made.zero_point = tangrad.tensor(int(zero_point))
         return made
 
 

@@ -13,6 +13,7 @@ from tangrad_quantization.nn import intrinsic as nni
 from tangrad_quantization.nn.intrinsic import qat as nniqat
 from tangrad_quantization.nn.quantized.modules.weights import (
     WeightedQuantizedModule,
+    move_packed,
     observed_weight,
     output_scale,
     pop_quantized,
@@ -112,6 +113,11 @@ class _ConvNd(WeightedQuantizedModule):
         padding = self.padding if self.padding_mode == "zeros" else (0,) * self._places
         self._packed_params = PackedConv(w, b, self.stride, padding, self.dilation, self.groups)
 
+    def _apply(self, fn: Any, *rest: Any) -> Any:
+        made = super()._apply(fn, *rest)
+        move_packed(self, fn)
+        return made
+
     def _weight_bias(self) -> tuple[Any, Any]:
         return self._packed_params.weight, self._packed_params.bias
 
@@ -202,6 +208,14 @@ class _ConvNd(WeightedQuantizedModule):
             observed_weight(source, observer, use_precomputed_fake_quant), source.bias
         )
         made.scale, made.zero_point = scale, zero_point
+        return made
+
+    @classmethod
+    def from_reference(cls, ref_qconv: Any, output_scale: float, output_zero_point: int) -> Any:
+        """Return the quantized module for a reference one."""
+        made = cls(**cls._arguments(ref_qconv))
+        made.set_weight_bias(ref_qconv.get_quantized_weight(), ref_qconv.bias)
+        made.scale, made.zero_point = float(output_scale), int(output_zero_point)
         return made
 
     @classmethod

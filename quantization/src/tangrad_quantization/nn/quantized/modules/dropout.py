@@ -21,3 +21,8 @@ class Dropout(nn.Dropout):
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
         """Return the module for a float one."""
         return cls(mod.p, mod.inplace)
+
+    @classmethod
+    def from_reference(cls, mod: Any, scale: float, zero_point: int) -> Any:
+        """Return the module for a float one, with the output's scale and zero point."""
+        return cls(mod.p, mod.inplace)

@@ -161,6 +161,14 @@ class Embedding(nn.Module):
         made.set_weight(quantized_weight(mod.weight, observer))
         return made._like(mod)
 
+    @classmethod
+    def from_reference(cls, ref_embedding: Any) -> Any:
+        """Return the quantized module for a reference one."""
+        rows, width = ref_embedding.num_embeddings, ref_embedding.embedding_dim
+        made = cls(rows, width, dtype=ref_embedding.weight_dtype)
+        made.set_weight(ref_embedding.get_quantized_weight())
+        return made._like(ref_embedding)
+
     def _like(self, mod: Any) -> Any:
         return self
 

@@ -13,6 +13,7 @@ from tangrad_quantization.nn import intrinsic as nni
 from tangrad_quantization.nn.intrinsic import qat as nniqat
 from tangrad_quantization.nn.quantized.modules.weights import (
     WeightedQuantizedModule,
+    move_packed,
     observed_weight,
     output_scale,
     pop_quantized,
@@ -58,6 +59,11 @@ class LinearPackedParams(nn.Module):
     def forward(self, x: Any) -> Any:
         """Return the argument: this module only holds something."""
         return x
+
+    def _apply(self, fn: Any, *rest: Any) -> Any:
+        made = super()._apply(fn, *rest)
+        move_packed(self, fn)
+        return made
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
@@ -202,4 +208,12 @@ class Linear(WeightedQuantizedModule):
         made = cls(source.in_features, source.out_features)
         made.set_weight_bias(weight, source.bias)
         made.scale, made.zero_point = scale, zero_point
+        return made
+
+    @classmethod
+    def from_reference(cls, ref_qlinear: Any, output_scale: float, output_zero_point: int) -> Any:
+        """Return the quantized module for a reference one."""
+        made = cls(ref_qlinear.in_features, ref_qlinear.out_features)
+        made.set_weight_bias(ref_qlinear.get_quantized_weight(), ref_qlinear.bias)
+        made.scale, made.zero_point = float(output_scale), int(output_zero_point)
         return made

@@ -39,9 +39,13 @@ class _Normalized:
     @classmethod
     def from_float(cls: Any, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
         """Return the module for an observed float one."""
-        scale, zero_point = output_scale(mod)
+        return cls.from_reference(mod, *output_scale(mod))
+
+    @classmethod
+    def from_reference(cls: Any, mod: Any, scale: float, zero_point: int) -> Any:
+        """Return the module for a float one, with the output's scale and zero point."""
         first, *rest = (getattr(mod, name) for name in cls._arguments)
-        return cls(first, mod.weight, mod.bias, scale, zero_point, *rest)
+        return cls(first, mod.weight, mod.bias, float(scale), int(zero_point), *rest)
 
 
 class LayerNorm(_Normalized, nn.LayerNorm):
@@ -120,14 +124,18 @@ class GroupNorm(_Normalized, nn.GroupNorm):
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
         """Return the module for an observed float one."""
-        scale, zero_point = output_scale(mod)
+        return cls.from_reference(mod, *output_scale(mod))
+
+    @classmethod
+    def from_reference(cls, mod: Any, scale: float, zero_point: int) -> Any:
+        """Return the module for a float one, with the output's scale and zero point."""
         return cls(
             mod.num_groups,
             mod.num_channels,
             mod.weight,
             mod.bias,
-            scale,
-            zero_point,
+            float(scale),
+            int(zero_point),
             mod.eps,
             mod.affine,
         )

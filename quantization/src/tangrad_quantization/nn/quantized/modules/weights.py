@@ -19,6 +19,16 @@ class WeightedQuantizedModule(nn.Module):
         raise NotImplementedError(f"{cls.__name__} is not made of a float module")
 
 
+def move_packed(module: Any, function: Any) -> None:
+    """Pack a module's weight anew where `Module.to` moves tensors to another device."""
+    if module._packed_params is None:
+        return
+    weight, bias = module._weight_bias()
+    moved = function(weight)
+    if moved.device != weight.device:
+        module.set_weight_bias(moved, None if bias is None else function(bias))
+
+
 def quantized_weight(weight: Any, observer: Any) -> Any:
     """Quantize a weight by what its observer says.
 
@@ -70,6 +80,15 @@ def output_scale(module: Any) -> tuple[float, int]:
     return float(scale), int(zero_point)
 
 
+def has_seen(observer: Any) -> bool:
+    """Return whether data came through an observer, or it needs none."""
+    watching = getattr(observer, "activation_post_process", observer)
+    low, high = getattr(watching, "min_val", None), getattr(watching, "max_val", None)
+    if low is None or high is None:
+        return True
+    return bool(low.numel() and (low <= high).all() and low.isfinite().all())
+
+
 def require_observed(observer: Any, what: str) -> None:
     """Refuse to convert what no data came through.
 
@@ -77,10 +96,7 @@ def require_observed(observer: Any, what: str) -> None:
         RuntimeError: the observer saw nothing.
     """
     watching = getattr(observer, "activation_post_process", observer)
-    low, high = getattr(watching, "min_val", None), getattr(watching, "max_val", None)
-    if low is None or high is None:
-        return
-    if low.numel() and bool((low <= high).all()) and bool(low.isfinite().all()):
+    if has_seen(observer):
         return
     where = getattr(observer, "path", "") or getattr(watching, "path", "") or what
     raise RuntimeError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
-from tangrad_quantization import functional
+from tangrad_quantization import functional, layout
 from tangrad_quantization.nn import intrinsic as nni
 from tangrad_quantization.nn import quantized as nnq
 from tangrad_quantization.nn.intrinsic import qat as nniqat
@@ -67,6 +67,15 @@ class LinearLeakyReLU(_Through):
         made.negative_slope = mod[1].negative_slope
         return made
 
+    @classmethod
+    def from_reference(  # type: ignore[override]
+        cls, ref_mod: Any, output_scale: float, output_zero_point: int
+    ) -> Any:
+        """Return the quantized module for a reference linear layer and a leaky ReLU."""
+        made = super().from_reference(ref_mod[0], output_scale, output_zero_point)
+        made.negative_slope = ref_mod[1].negative_slope
+        return made
+
 
 class LinearTanh(_Through):
     """A quantized linear layer and a tanh."""
@@ -105,22 +114,31 @@ class ConvAdd2d(nnq.Conv2d):
     _FLOAT_MODULE = nni.ConvAdd2d
     _name = "QuantizedConvAdd2d"
 
-    def forward(self, input: Any, extra_input: Any) -> Any:
-        """Apply to quantized tensors; the convolution is rounded before the sum."""
-        made = super().forward(input)
-        return functional.add(made, extra_input, self.scale, self.zero_point)
+    def forward(self, input: Any, extra_input: Any) -> Any:  # type: ignore[override]
+        """Apply to quantized tensors; the sum is of exact sums and rounded once."""
+        if self.padding_mode != "zeros":
+            input = self._reflected(input)
+        extra = layout.dequantize(extra_input)
+        return functional.conv_then(
+            input,
+            self._packed_params,
+            lambda x: self._after(x + extra),
+            self.scale,
+            self.zero_point,
+        )
+
+    def _after(self, x: Any) -> Any:
+        return x
 
 
-class ConvAddReLU2d(nnq.Conv2d):
+class ConvAddReLU2d(ConvAdd2d):
     """A quantized convolution, the sum with a second quantized tensor, and a ReLU."""
 
     _FLOAT_MODULE = nni.ConvAddReLU2d
     _name = "QuantizedConvAddReLU2d"
 
-    def forward(self, input: Any, extra_input: Any) -> Any:
-        """Apply to quantized tensors; the convolution is rounded before the sum."""
-        made = super().forward(input)
-        return functional.add(made, extra_input, self.scale, self.zero_point, relu=True)
+    def _after(self, x: Any) -> Any:
+        return x.relu()
 
 
 class BNReLU2d(_BatchNorm):

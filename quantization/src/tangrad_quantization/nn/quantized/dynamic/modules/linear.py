@@ -84,3 +84,11 @@ class Linear(nnq.Linear):
         else:
             made.set_weight_bias(mod.weight.float(), mod.bias)
         return made
+
+    @classmethod
+    def from_reference(cls, ref_qlinear: Any) -> Any:  # type: ignore[override]
+        """Return the quantized module for a reference one."""
+        dtype = ref_qlinear.weight_dtype
+        made = cls(ref_qlinear.in_features, ref_qlinear.out_features, dtype=dtype)
+        made.set_weight_bias(ref_qlinear.get_quantized_weight(), ref_qlinear.bias)
+        return made

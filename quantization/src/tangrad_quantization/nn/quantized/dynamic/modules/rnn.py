@@ -272,6 +272,16 @@ class RNNBase(nn.Module):
                 _fill(held, weight.detach(), bias, observer())
         return made
 
+    @classmethod
+    def from_reference(cls, ref_mod: Any) -> Any:
+        """Return the quantized layers for reference ones."""
+        names = ("num_layers", "bias", "batch_first", "dropout", "bidirectional")
+        given = {name: getattr(ref_mod, name) for name in names}
+        dtype = ref_mod.weight_ih_l0_dtype
+        made = cls(ref_mod.input_size, ref_mod.hidden_size, dtype=dtype, **given)
+        made.set_weight_bias(ref_mod.get_quantized_weight_bias_dict())
+        return made
+
     def _weight_bias(self) -> dict[str, dict[str, Any]]:
         """Return {"weight": {name: tensor}, "bias": {name: tensor}}."""
         made: dict[str, dict[str, Any]] = {"weight": {}, "bias": {}}
@@ -393,6 +403,16 @@ class RNNCellBase(nn.Module):
         for held, side in ((made._weights.ih, "ih"), (made._weights.hh, "hh")):
             bias = getattr(mod, f"bias_{side}")
             _fill(held, getattr(mod, f"weight_{side}").detach(), bias, observer())
+        return made
+
+    @classmethod
+    def from_reference(cls, ref_mod: Any) -> Any:
+        """Return the quantized cell for a reference one."""
+        extra = {"nonlinearity": ref_mod.nonlinearity} if cls is RNNCell else {}
+        dtype = ref_mod.weight_ih_dtype
+        made = cls(ref_mod.input_size, ref_mod.hidden_size, ref_mod.bias, dtype=dtype, **extra)
+        made._weights.ih.set_weight_bias(ref_mod.get_quantized_weight_ih(), ref_mod.bias_ih)
+        made._weights.hh.set_weight_bias(ref_mod.get_quantized_weight_hh(), ref_mod.bias_hh)
         return made
 
 

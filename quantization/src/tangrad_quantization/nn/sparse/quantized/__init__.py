@@ -1,0 +1,5 @@
+"""Quantized layers whose weights are mostly zeros; `.dynamic` has those of numbers."""
+
+from tangrad_quantization.nn.sparse.quantized.linear import Linear
+
+__all__ = ["Linear"]
