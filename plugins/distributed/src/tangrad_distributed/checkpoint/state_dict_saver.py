@@ -127,7 +127,6 @@ def save_state_dict(
 
 # While the caller goes on ---------------------------------------------------------------------
 
-_ALONE = object()
 _savers: weakref.WeakKeyDictionary[Any, tuple[Any, ThreadPoolExecutor]] = (
     weakref.WeakKeyDictionary()
 )
