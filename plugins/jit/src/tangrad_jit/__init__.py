@@ -1,0 +1,1 @@
+"""`tangrad.jit`: programs recorded as graphs, rewritten and run."""
