@@ -15,12 +15,12 @@ class traced_calls:
     """Context manager: a tracer is told of every call of this thread.
 
     Args:
-        tracer: has four methods. `enter(op, functional, args, out)` before each call: the op that
+        tracer: has five methods. `enter(op, functional, args, out)` before each call: the op that
             is called (an in-place form, or `functional` itself), the arguments in the order of
             the functional op's signature, seeds and offsets as `Drawn`, what is given as out=;
             its answer is handed to `leave(call, result)` when the call has succeeded.
             `constant(tensor)` for a tensor that no op made: from numbers, an array, or zeros that
-            backward asks for. `read(tensor)` before Python looks at a value by `item()`;
+            backward asks for; `allocated(tensor)` for one without values yet. `read(tensor)` before Python looks at a value by `item()`;
             `value_reads()` counts the other ways.
     """
 

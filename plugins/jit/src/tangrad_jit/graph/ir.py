@@ -20,15 +20,17 @@ class Value:
         type: its type.
         producer: the node that makes it, or None for an input.
         view_of: the value whose memory it shows, or None where it has memory of its own.
+        offset: bytes from the root's first element to its own.
         example: the tensor or number of the run in which it was recorded, if kept.
     """
 
-    __slots__ = ("example", "producer", "type", "view_of")
+    __slots__ = ("example", "offset", "producer", "type", "view_of")
 
     def __init__(self, type: ValueType, producer: Node | None = None) -> None:
         self.type = type
         self.producer = producer
         self.view_of: Value | None = None
+        self.offset = 0
         self.example: Any = None
 
     @property
@@ -199,7 +201,7 @@ class Graph:
 
         def twin(value: Value, producer: Node | None = None) -> Value:
             new = Value(value.type, producer)
-            new.example = value.example
+            new.example, new.offset = value.example, value.offset
             known[value] = new
             if value.view_of is not None:
                 new.view_of = known[value.view_of]

@@ -1,0 +1,34 @@
+"""Where in the program's own code a call is made."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import CodeType
+
+import tangrad
+
+__all__ = ["line_of_program"]
+
+_OURS = tuple(
+    os.path.dirname(path) + os.sep
+    for path in (tangrad.__file__, os.path.dirname(__file__))
+    if path is not None
+)
+_known: dict[CodeType, bool] = {}
+
+
+def line_of_program() -> str:
+    """Return "file:line" of the innermost frame that is not the library's, or ""."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        ours = _known.get(code)
+        if ours is None:
+            ours = _known[code] = code.co_filename.startswith(_OURS) or code.co_filename.startswith(
+                "<"
+            )
+        if not ours:
+            return f"{os.path.basename(code.co_filename)}:{frame.f_lineno}"
+        frame = frame.f_back  # type: ignore[assignment]
+    return ""
