@@ -5,7 +5,7 @@ from setuptools import Extension, setup
 
 from tangrad.plugin import include_directory
 
-MODULES = ("_run",)
+MODULES = ("_guards", "_run")
 
 
 def extension(name: str) -> Extension:

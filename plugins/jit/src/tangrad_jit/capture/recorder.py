@@ -7,15 +7,13 @@ the recorder keeps alive.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import tangrad
-from tangrad.plugin import Drawn, find_op, intercepted_modules, value_reads
+from tangrad.plugin import Drawn, find_op, value_reads
 from tangrad_jit.capture.errors import CaptureError
-from tangrad_jit.capture.source import line_of_program
+from tangrad_jit.capture.source import line_of_program, module_of_program
 from tangrad_jit.graph.ir import DRAW, Graph, Node, Value
 from tangrad_jit.graph.types import NumberType, type_of
 
@@ -43,6 +41,8 @@ class Recorder:
     Attributes:
         graph: the graph so far.
         reads: lines at which Python looked at values.
+        strict: raise what makes a graph impossible; otherwise recording ends, and the run goes on.
+        failure: what has made it impossible, or None.
     """
 
     def __init__(
@@ -55,14 +55,15 @@ class Recorder:
         self.origin = origin
         self.values_may_be_read = values_may_be_read
         self.reads: list[str] = []
+        self.strict = True
+        self.failure: CaptureError | None = None
         self._values: dict[Any, Value] = {}
         self._offsets: dict[Value, int] = {}
         self._drawn: dict[int, tuple[Drawn, Value]] = {}
         self._keep: list[Any] = []
         self._constants: dict[Any, Any] = {}
         self._known_reads = value_reads()
-        self._path: list[str] = []
-        self._thread = threading.get_ident()
+        self._names: dict[Any, str] = {}
 
     # What the run is given
 
@@ -128,6 +129,8 @@ class Recorder:
 
     def allocated(self, made: Any) -> None:
         """Note a tensor that has no values yet."""
+        if self.failure is not None:
+            return
         args = (tuple(made.shape), made.stride(), made.dtype, None, made.device, False, False)
         op = find_op("empty_strided")
         node = Node(op, args, module=self._module, line=self._line())
@@ -138,13 +141,38 @@ class Recorder:
         """Refuse that Python looks at a value."""
         self.reads.append(self._line())
         if not self.values_may_be_read:
-            raise self._error(
-                "Python looks at the value of a tensor (item, bool, int, float, ...), so the graph "
-                "would hold for this value only"
+            self._fail(
+                self._error(
+                    "Python looks at the value of a tensor (item, bool, int, float, ...), so the "
+                    "graph would hold for this value only"
+                )
             )
 
-    def enter(self, op: Any, functional: Any, args: tuple[Any, ...], out: Any) -> Node:
+    def _fail(self, failure: CaptureError) -> None:
+        self.failure = self.failure or failure
+        if self.strict:
+            raise failure
+
+    def enter(self, op: Any, functional: Any, args: tuple[Any, ...], out: Any) -> Node | None:
         """Make the node of a call that is about to run."""
+        if self.failure is not None:
+            return None
+        try:
+            return self._node(op, functional, args, out)
+        except CaptureError as failure:
+            self._fail(failure)
+            return None
+
+    def leave(self, node: Node | None, result: Any) -> None:
+        """Add the node of a call that has run."""
+        if node is None or self.failure is not None:
+            return
+        try:
+            self._add(node, result)
+        except CaptureError as failure:
+            self._fail(failure)
+
+    def _node(self, op: Any, functional: Any, args: tuple[Any, ...], out: Any) -> Node:
         self._check_reads()
         definition = functional.definition
         if definition.shape_depends_on_data and not self.values_may_be_read:
@@ -163,8 +191,7 @@ class Recorder:
             outs = tuple(self.value_of(t) for t in given)
         return Node(functional, converted, form, outs, self._module, self._line())
 
-    def leave(self, node: Node, result: Any) -> None:
-        """Add the node of a call that has run."""
+    def _add(self, node: Node, result: Any) -> None:
         self._known_reads = value_reads()
         made = list(result) if isinstance(result, (tuple, list)) else [result]
         if node.op.definition.schema.written_lists:
@@ -219,7 +246,7 @@ class Recorder:
 
     @property
     def _module(self) -> str:
-        return self._path[-1] if self._path else ""
+        return module_of_program(self._names)
 
     def _line(self) -> str:
         return line_of_program()
@@ -239,21 +266,13 @@ class Recorder:
 
     def finish(self) -> None:
         """Look a last time whether values were read."""
-        self._check_reads()
-
-    @contextmanager
-    def modules(self, root: Any) -> Iterator[None]:
-        """Note, inside a `with` block, which module's code makes a call."""
-        names = {module: name for name, module in root.named_modules()}
-
-        def called(module: Any, args: Any, kwargs: Any, original: Any) -> Any:
-            if threading.get_ident() != self._thread or module not in names:
-                return original(module, *args, **kwargs)
-            self._path.append(names[module])
+        if self.failure is None:
             try:
-                return original(module, *args, **kwargs)
-            finally:
-                self._path.pop()
+                self._check_reads()
+            except CaptureError as failure:
+                self._fail(failure)
 
-        with intercepted_modules(called):
-            yield
+    def follow_modules(self, root: Any) -> None:
+        """Have nodes tell which of a module's modules made the call."""
+        for name, module in root.named_modules():
+            self._names.setdefault(module, name)
