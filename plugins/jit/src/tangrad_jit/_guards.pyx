@@ -426,19 +426,43 @@ cdef bint fits(object shape, object item, list found):
     return True
 
 
-def overlapping(list tensors, list extents, list written):
-    """Return whether a tensor that is written shares bytes with another of the list.
+cdef class Overlaps:
+    """Whether an argument shares bytes with what is written, or is written and shares bytes with an input.
 
     Args:
-        extents: bytes from the first element's to the last one's end. written: their places.
+        tensors: per input the tensor that the program holds, or None for an argument; arguments come first.
+        extents: bytes from the first element's to the last one's end. written: places of what is written.
     """
-    cdef size_t a, b
-    for w in written:
-        a = <size_t>API.host_data(<PyObject*>(tensors[w]))
-        for k in range(len(tensors)):
-            if k == w or tensors[k] is tensors[w]:
+    cdef list tensors
+    cdef int64_t extents[512]
+    cdef int pairs[2048]
+    cdef int npairs, nargs
+
+    def __init__(self, list tensors, list extents, list written, int nargs):
+        self.tensors, self.nargs = tensors, nargs
+        if len(tensors) > 512:
+            raise OverflowError("more than 512 inputs, some of which are written")
+        for k in range(len(extents)):
+            self.extents[k] = extents[k]
+        chosen = {(min(a, w), max(a, w)) for w in written for a in range(len(tensors)) if a != w and min(a, w) < nargs}
+        if len(chosen) > 1024:
+            raise OverflowError("too many inputs that are written")
+        for a, b in sorted(chosen):
+            self.pairs[2 * self.npairs], self.pairs[2 * self.npairs + 1] = a, b
+            self.npairs += 1
+
+    cpdef bint found(self, list arguments):
+        """Return whether it is so for these arguments."""
+        cdef int i, a, b
+        cdef size_t p, q
+        for i in range(self.npairs):
+            a, b = self.pairs[2 * i], self.pairs[2 * i + 1]
+            first = arguments[a]
+            second = arguments[b] if b < self.nargs else self.tensors[b]
+            if first is second:
                 continue
-            b = <size_t>API.host_data(<PyObject*>(tensors[k]))
-            if a < b + <size_t>extents[k] and b < a + <size_t>extents[w]:
+            p = <size_t>API.host_data(<PyObject*>first)
+            q = <size_t>API.host_data(<PyObject*>second)
+            if p < q + <size_t>self.extents[b] and q < p + <size_t>self.extents[a]:
                 return True
-    return False
+        return False

@@ -7,7 +7,7 @@ from typing import Any
 
 import tangrad
 from tangrad.utils import _pytree
-from tangrad_jit._guards import Geometry, Guards, Pattern, overlapping
+from tangrad_jit._guards import Geometry, Guards, Overlaps, Pattern
 from tangrad_jit.capture.recorder import memory_of
 from tangrad_jit.compiling.joint import part
 from tangrad_jit.compiling.recording import Recording
@@ -105,7 +105,11 @@ class Executable:
         """Note which inputs are written, to see that no other shares their memory."""
         roots = {value.root for node in graph.nodes for value in node.written}
         self._written = [k for k, i in enumerate(graph.inputs) if i.value in roots]
-        self._extents = [_extent(i.value) for i in graph.inputs]
+        self._overlaps: Overlaps | None = None
+        if self._written and self._arguments:
+            held = [None if i.kind == "argument" else i.tensor for i in graph.inputs]
+            extents = [_extent(i.value) for i in graph.inputs]
+            self._overlaps = Overlaps(held, extents, self._written, self._arguments)
 
     def _bind_result(self, recording: Recording, graph: Graph) -> None:
         places = {i.value: k for k, i in enumerate(graph.inputs)}
@@ -141,12 +145,9 @@ class Executable:
             for a, address in self._fixed:
                 if tensors[a].data_ptr() != address:
                     return None
-        if self._written and self._arguments and self._overlap(tensors):
+        if self._overlaps is not None and self._overlaps.found(tensors):
             return None
         return tensors  # type: ignore[no-any-return]
-
-    def _overlap(self, tensors: list[Any]) -> bool:
-        return bool(overlapping(self._inputs(tensors), self._extents, self._written))
 
     def why_not(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """Return why `fits` says no, as text."""

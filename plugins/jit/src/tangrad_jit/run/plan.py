@@ -15,6 +15,7 @@ import tangrad
 from tangrad_jit._run import Program
 from tangrad_jit.graph.ir import DRAW, Graph, Node, Value, values_in
 from tangrad_jit.graph.types import TensorType
+from tangrad_jit.passes.in_place_reuse import partners
 from tangrad_jit.passes.memory_plan import Life, place
 from tangrad_jit.run.interpreter import interpret, run_node
 from tangrad_jit.run.layout import ITEMSIZE
@@ -188,13 +189,34 @@ class Plan:
                 root = value.root
                 first[root] = min(first.get(root, span[0]), span[0])
                 last[root] = max(last.get(root, span[1]), span[1])
-        lives = [
-            Life(root, root.type.numel * ITEMSIZE[root.type.dtype], first[root], last[root])  # type: ignore[union-attr]
+        movable = {
+            root
             for root, kind in self._kind.items()
             if kind == "arena" and root in first and self._has_memory(root)
+        }
+        shared = self._shared(movable, last)
+        for root in reversed(shared):
+            last[shared[root]] = max(last[shared[root]], last[root])
+        lives = [
+            Life(root, _nbytes(root), first[root], last[root])
+            for root in movable
+            if root not in shared
         ]
         self._offsets, self.arena_bytes = place(lives)
+        for root, operand in shared.items():
+            self._offsets[root] = self._offsets[operand]
         self._arena = tangrad.empty(max(self.arena_bytes, 1), dtype=tangrad.uint8)
+
+    def _shared(self, movable: set[Value], last: dict[Value, int]) -> dict[Value, Value]:
+        """Return the results that lie where an operand lies: those of loops called directly."""
+        looped = {
+            value
+            for node in self._lowered
+            if node.op.kind == "pointwise"
+            for value in node.results
+        }
+        found = partners(self.graph, movable, last)
+        return {root: operand for root, operand in found.items() if root in looped}
 
     def _span(self, group: Any) -> tuple[int, int]:
         """Return the steps between which a group's values matter: it runs where its last node is."""
@@ -424,6 +446,11 @@ def _copy_register(registers: list[Any], k: int) -> tuple[int, ...]:
 
 def _is_host(device: str) -> bool:
     return device == "cpu"
+
+
+def _nbytes(root: Value) -> int:
+    assert isinstance(root.type, TensorType)
+    return int(root.type.numel * ITEMSIZE[root.type.dtype])
 
 
 def _dense(type: TensorType) -> bool:
