@@ -204,8 +204,9 @@ def _kind(name: str) -> Callable[[str], ModuleType] | None:
     last = name.rpartition(".")[2]
     if last.startswith("_"):
         # All kinds of introspection ask for private names: they must not start a scan, and no
-        # package may register them.
-        return _neutral_module if not last.startswith("__") and name in _neutral() else None
+        # package may register them, but for those of PyTorch that have neutral answers.
+        if last.startswith("__") or name not in _neutral():
+            return None
     from tangrad.plugins import discovery
 
     try:

@@ -148,6 +148,14 @@ class Recorder:
                 )
             )
 
+    def refuse(self, reason: str) -> None:
+        """Say that the run can be no graph.
+
+        Raises:
+            CaptureError: the recorder is strict.
+        """
+        self._fail(self._error(reason))
+
     def _fail(self, failure: CaptureError) -> None:
         self.failure = self.failure or failure
         if self.strict:

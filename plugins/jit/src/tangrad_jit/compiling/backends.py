@@ -12,6 +12,7 @@ from tangrad_jit.graph.types import TensorType
 
 __all__ = ["GROUP", "aot_eager", "backend_named", "eager", "list_backends", "run_by_backend"]
 
+API = 1
 GROUP = "tangrad.compilers"
 _OWN = (None, "tangrad", "inductor")
 

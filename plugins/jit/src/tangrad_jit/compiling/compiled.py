@@ -14,7 +14,7 @@ from tangrad_jit.capture.errors import CaptureError, Unsettled
 from tangrad_jit.compiling.executable import Executable
 from tangrad_jit.compiling.recording import record
 
-__all__ = ["Compiled", "Settings", "is_compiling"]
+__all__ = ["Compiled", "Settings", "is_compiling", "refuse"]
 
 _compiling = threading.local()
 
@@ -22,6 +22,16 @@ _compiling = threading.local()
 def is_compiling() -> bool:
     """Return whether this thread is recording a function for `compile`."""
     return bool(getattr(_compiling, "depth", 0))
+
+
+def refuse(reason: str) -> None:
+    """Say, while a run is recorded, that it can be no graph.
+
+    Raises:
+        CaptureError: the run was to be one.
+    """
+    if is_compiling():
+        _compiling.recorder.refuse(reason)
 
 
 @dataclass
@@ -105,7 +115,13 @@ class Compiled:
         _compiling.depth = getattr(_compiling, "depth", 0) + 1
         try:
             recording = record(
-                self.function, args, kwargs, self.settings.fullgraph, self._known, self._name()
+                self.function,
+                args,
+                kwargs,
+                self.settings.fullgraph,
+                self._known,
+                self.name,
+                _follow,
             )
         except CaptureError as error:
             self.events.append(f"refused: {error}")
@@ -143,7 +159,7 @@ class Compiled:
         self.events.append(self.off)
         if "recordings" in reason:
             warnings.warn(
-                f"compile: {self._name()} {self.off}", UserWarning, stacklevel=5
+                f"compile: {self.name} {self.off}", UserWarning, stacklevel=5
             )
 
     def reset(self) -> None:
@@ -155,7 +171,13 @@ class Compiled:
             self._recorded = self._unsettled = 0
             self._known.clear()
 
-    def _name(self) -> str:
+    @property
+    def name(self) -> str:
+        """The function's name, as a graph's."""
         name = getattr(self.function, "__name__", type(self.function).__name__)
         return name if name.isidentifier() else "graph"
 
+
+def _follow(recorder: Any) -> None:
+    """Let `refuse` reach a recorder."""
+    _compiling.recorder = recorder

@@ -28,6 +28,8 @@ class Executable:
         forward, backward: the graphs, after the passes; backward is None where nothing is to be
             differentiated outside.
         notes: what the passes did.
+        plans: how they run, where no back end does.
+        measured: seconds of a call by the graph, and by the function; None: not known.
         trial: what compares the first calls with eager's, or None.
         dropped: why it is not used any more, or "".
         seconds: what recording and compiling took.
@@ -43,6 +45,8 @@ class Executable:
         self.seconds = 0.0
         self.dropped = ""
         self.notes: list[str] = []
+        self.plans: list[Plan] = []
+        self.measured: tuple[float, float] | None = None
         parts = part(recording)
         self.recording = recording
         self._kept = parts.kept
@@ -66,6 +70,7 @@ class Executable:
         graph, groups, notes = optimize(graph.copy(), fast=settings.fast)
         self.notes.extend(notes)
         plan = Plan(graph, groups)
+        self.plans.append(plan)
         return graph, plan.run
 
     def _bind_inputs(self, graph: Graph) -> None:

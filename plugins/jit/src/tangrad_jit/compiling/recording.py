@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
@@ -63,6 +64,7 @@ def record(
     strict: bool,
     known: dict[CodeType, Any],
     name: str,
+    follow: Callable[[Recorder], None] = lambda recorder: None,
 ) -> Recording:
     """Run a function once, for real, and return what it was.
 
@@ -72,12 +74,14 @@ def record(
             unrecorded, and the recording has the failure.
         known: code that earlier runs executed.
         name: of the graph.
+        follow: told the recorder before the run.
 
     Raises:
         CaptureError: the run cannot be a graph, if strict.
         Exception: what the function raises.
     """
     session = _Session(function, args, kwargs, strict, known, name)
+    follow(session.recorder)
     recording = session.run()
     if recording.failure is None:
         try:

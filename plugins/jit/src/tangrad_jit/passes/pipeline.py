@@ -16,7 +16,7 @@ from tangrad_jit.passes.functional_form import make_functional
 from tangrad_jit.passes.fusion import fuse
 from tangrad_jit.passes.schedule import reorder
 
-__all__ = ["PASSES", "optimize"]
+__all__ = ["PASSES", "optimize", "run_pass"]
 
 #: (name, pass, what its number counts): each takes a graph and returns how much it changed.
 PASSES: list[tuple[str, Callable[[Graph], int], str]] = [
@@ -43,11 +43,18 @@ def optimize(graph: Graph, fast: bool = False) -> tuple[Graph, list[Any], list[s
     verify(graph)
     notes = []
     for name, run, what in PASSES:
-        count = rewrite(graph, fast=fast) if run is rewrite else run(graph)
+        count = run_pass(graph, name, run, fast)
         if count:
             notes.append(f"{name}: {count} {what}")
-            verify(graph, name)
     groups, note = fuse(graph)
     if note:
         notes.append(note)
     return graph, groups, notes
+
+
+def run_pass(graph: Graph, name: str, run: Callable[[Graph], int], fast: bool = False) -> int:
+    """Run one pass and verify what it leaves; return how much it changed."""
+    count = rewrite(graph, fast=fast) if run is rewrite else run(graph)
+    if count:
+        verify(graph, name)
+    return count
