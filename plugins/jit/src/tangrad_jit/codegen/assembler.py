@@ -142,7 +142,8 @@ class Assembler:
         low = (rm.base if in_memory else rm) >> 3 & 1
         high = rm.index >> 3 & 1 if in_memory and rm.index >= 0 else 0
         rex = 0x40 | wide << 3 | (reg >> 3 & 1) << 2 | high << 1 | low
-        if rex != 0x40 or (not in_memory and not escape and opcode in (0x88, 0x8A)):
+        # A byte of rsi or rdi has no encoding without REX.
+        if rex != 0x40 or opcode == 0x88:
             self.code.append(rex)
         if escape:
             self.code.append(0x0F)
