@@ -60,13 +60,13 @@ def eager(group: Group, ins: list[Any]) -> list[Any]:
     for one in group.steps:
         args = [a.value if isinstance(a, Const) else values[a] for a in one.args]
         params = {n: ins[v.input] if isinstance(v, Number) else v for n, v in one.params.items()}
+        declared = one.described.op.definition.schema.params
         if isinstance(one.described, Fold):
-            made = one.described.op(args[0], dim=-1 if "max" in one.described.key else (-1,), **(params | {"keepdim": True}))
+            dim = next(-1 if p.type.startswith("dim?") or p.type == "dim" else (-1,) for p in declared if p.name == "dim")
+            made = one.described.op(args[0], dim=dim, **(params | {"keepdim": True}))
         else:
-            kinds = [p.name for p in one.described.op.definition.schema.params]
             named = dict(zip(one.described.inputs, args, strict=True)) | params
-            made = one.described.op(*[named[n] for n in kinds if n in named]) if one.described.kind == "op" else (
-                one.described.op(*[named[n] for n in kinds if n in named]))
+            made = one.described.op(*[named[p.name] for p in declared if p.name in named])
         values += list(made) if isinstance(made, (tuple, list)) else [made]
     return [values[o] for o in group.outputs]
 

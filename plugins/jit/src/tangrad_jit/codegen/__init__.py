@@ -17,9 +17,10 @@ Results equal those of the ops called one by one to the bit (a NaN's sign and pa
 from __future__ import annotations
 
 from tangrad_jit.codegen.compiled import CompiledGroup, can_compile, compile_group
-from tangrad_jit.codegen.group import Const, Group, GroupInput, Number, Step
+from tangrad_jit.codegen.group import Cast, Const, Group, GroupInput, Number, Step
 
 __all__ = [
+    "Cast",
     "CompiledGroup",
     "Const",
     "Group",

@@ -170,6 +170,11 @@ def find_loop(op, str dtype):
     return <size_t>found.loop, <size_t>found.context
 
 
+def find_copy(str dtype):
+    """Return (address, context) of the loop that copies into a dtype and converts what it reads."""
+    return find_loop(<object>core.op(b"copy_"), dtype)
+
+
 def dtype_index(str dtype):
     """Return the core's number of a dtype."""
     return core.dtype_by_name(dtype.encode())

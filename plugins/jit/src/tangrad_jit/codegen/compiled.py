@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tangrad.plugin.render import ExpressionTypeError
+from tangrad.plugin.render import ExpressionTypeError, Fold
 from tangrad_jit.codegen import _execute
+from tangrad_jit.codegen.conversions import with_conversions
 from tangrad_jit.codegen.group import PATTERNS, Group, Number
 from tangrad_jit.codegen.tiles import Plan, Planner, Refused, Value, emits_fold, values_of
 from tangrad_jit.codegen.vector import ITEMSIZE
@@ -128,6 +129,7 @@ def compile_group(group: Group, level: str | None = None) -> CompiledGroup:
 def _compile(group: Group, level: str) -> CompiledGroup:
     _check(group)
     try:
+        group = with_conversions(group)
         values = values_of(group)
     except ExpressionTypeError as error:
         raise Refused(str(error)) from error
@@ -142,7 +144,7 @@ def _compile(group: Group, level: str) -> CompiledGroup:
 
 
 def _folds_here(planner: Planner, step: Any) -> bool:
-    return hasattr(step.described, "is_scan") and emits_fold(step, planner.wide)
+    return isinstance(step.described, Fold) and emits_fold(step, planner.wide)
 
 
 def _check(group: Group) -> None:

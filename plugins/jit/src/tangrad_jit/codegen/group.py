@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
-from tangrad.plugin.render import Fold, PointwiseOp
-from tangrad.plugin.render import TypedFold, TypedPointwise
+from tangrad.plugin.render import Fold, PointwiseOp, TypedFold, TypedPointwise
 
 Pattern = Literal["full", "row", "column", "scalar", "number"]
 PATTERNS = ("full", "row", "column", "scalar", "number")
@@ -44,19 +43,30 @@ class GroupInput:
 
 
 @dataclass(frozen=True)
+class Cast:
+    """The conversion of a value to a dtype, as `Tensor.to` converts."""
+
+    @property
+    def title(self) -> str:
+        """What messages call it."""
+        return "to"
+
+
+@dataclass(frozen=True)
 class Step:
     """One op of a group.
 
     Attributes:
         described: what it computes.
-        dtype: the promoted dtype, for which it is typed.
+        dtype: the promoted dtype, for which it is typed; of a conversion, the dtype of the result.
+            Operands of another dtype are converted to what it takes, as by the op itself.
         args: its operands: numbers of values (the group's inputs first, then the steps' results in
             order, several for a step with several results), or constants.
         params: its parameters by name: Python numbers, which are part of the code, or `Number`s.
             One that is absent is None, or left out of the loop.
     """
 
-    described: PointwiseOp | Fold
+    described: PointwiseOp | Fold | Cast
     dtype: str
     args: tuple[int | Const, ...]
     params: Mapping[str, float | int | bool | None | Number] = field(default_factory=dict)
@@ -67,15 +77,33 @@ class Step:
         Raises:
             ExpressionTypeError: the op has no meaning for the dtype.
         """
-        return self.described.typed(self.dtype)
+        assert not isinstance(self.described, Cast)
+        definition = self.described.op.definition
+        key = (definition.key, definition.fingerprint, self.dtype)
+        found = _typed.get(key)
+        if found is None:
+            found = _typed[key] = self.described.typed(self.dtype)
+        return found
+
+    @property
+    def result_types(self) -> tuple[str, ...]:
+        """The dtypes of the results."""
+        if isinstance(self.described, Cast):
+            return (self.dtype,)
+        return tuple(self.typed().result_types)
 
     @property
     def key(self) -> tuple[object, ...]:
         """What tells the step from others: two steps of one key have the same code."""
         params = tuple((name, type(v), repr(v)) for name, v in sorted(self.params.items()))
         args = tuple(a if isinstance(a, int) else (type(a.value), repr(a.value)) for a in self.args)
+        if isinstance(self.described, Cast):
+            return "cast", self.dtype, args
         definition = self.described.op.definition
         return definition.key, definition.fingerprint, self.dtype, args, params
+
+
+_typed: dict[tuple[object, ...], Any] = {}
 
 
 @dataclass(frozen=True)

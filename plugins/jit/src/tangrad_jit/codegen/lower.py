@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 
 from tangrad.plugin.render import KINDS, PointwiseOp, Program, compute_type
 from tangrad_jit.codegen.elementary import CALLED_512, FUNCTIONS, OPS_512
@@ -229,6 +228,26 @@ def is_wide(step: Step) -> bool:
     typed = step.typed()
     kinds = {s.type for s in typed.program.instructions if s.op not in ("param", "literal")}
     return bool({"float64", "int64"} & (kinds | set(typed.input_types) | set(typed.result_types)))
+
+
+def cast_value(b: Builder, value: int, source: str, target: str) -> int:
+    """Append a conversion; half types take part as float32.
+
+    Raises:
+        Unsupported: the level lacks an instruction for it.
+    """
+    found = b.convert(value, compute_type(source), compute_type(target))
+    return b.rounded(found, target) if target != compute_type(target) and source != target else found
+
+
+def casts(source: str, target: str, evex: bool, wide: bool) -> bool:
+    """Tell whether a conversion is emitted."""
+    b = Builder(evex, wide)
+    try:
+        cast_value(b, b.make("load", b.lanes(source)), source, target)
+        return target in LANES
+    except Unsupported:
+        return False
 
 
 _emitted: dict[tuple, bool] = {}

@@ -8,14 +8,15 @@ folds is for rows that the compiled reductions fold in its order; all others cal
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tangrad.plugin.render import KINDS, Fold, PointwiseOp, compute_type
 from tangrad_jit.codegen import _execute
 from tangrad_jit.codegen.emit import emit
 from tangrad_jit.codegen.folds import columns_served
-from tangrad_jit.codegen.group import Const, Group, Number, Step
-from tangrad_jit.codegen.lower import is_emitted, is_wide, lower_step, operand_types, param_types
+from tangrad_jit.codegen.conversions import rounds_numbers
+from tangrad_jit.codegen.group import Cast, Const, Group, Number, Step
+from tangrad_jit.codegen.lower import cast_value, casts, is_emitted, is_wide, lower_step, operand_types, param_types
 from tangrad_jit.codegen.rows import RowProgram
 from tangrad_jit.codegen.vector import ITEMSIZE, LANES
 
@@ -109,7 +110,11 @@ def _results(step: Step, values: list[Value], group: Group) -> list[Value]:
     title = step.described.title
     if any(isinstance(a, int) and not 0 <= a < len(values) for a in step.args):
         raise Refused(f"{title} has an operand that is no value before it")
-    types = step.typed().result_types
+    types = step.result_types
+    if isinstance(step.described, Cast):
+        if len(step.args) != 1 or not isinstance(step.args[0], int) or _is_a_number(group, step.args[0]):
+            raise Refused("a conversion takes one tensor")
+        return [replace(values[step.args[0]], dtype=step.dtype)]
     if isinstance(step.described, Fold):
         return _fold_results(step, values, group, list(types))
     if len(step.args) != len(step.described.inputs):
@@ -127,9 +132,11 @@ def _fold_results(step: Step, values: list[Value], group: Group, types: list[str
     value = values[source]
     if not (value.row and value.column):
         raise Refused(f"{title} folds what is the same for all rows or columns")
-    if value.dtype != step.dtype:
-        raise Refused(f"{title} of {step.dtype} folds {value.dtype}: convert it in a step before")
     return [Value(t, True, False) for t in types]
+
+
+def _is_a_number(group: Group, value: int) -> bool:
+    return value < len(group.inputs) and group.inputs[value].pattern == "number"
 
 
 class Planner:
@@ -153,12 +160,14 @@ class Planner:
         number = len(group.inputs)
         for step in group.steps:
             self.first.append(number)
-            number += len(step.typed().result_types)
+            number += len(step.result_types)
 
     def emits(self, step: Step) -> bool:
         """Tell whether a step is emitted; the others call compiled loops."""
         if self.evex is None:
             return False
+        if isinstance(step.described, Cast):
+            return self._holds(step) and casts(self.values[step.args[0]].dtype, step.dtype, self.evex, self.wide)
         if isinstance(step.described, PointwiseOp):
             return self._holds(step) and is_emitted(step, self.evex, self.wide)
         return self.emits_folds and emits_fold(step, self.wide)
@@ -199,7 +208,7 @@ class Planner:
                     before = of_value[arg]
                     level = max(level, before + (before % 2 != parity))
             levels.append(level)
-            for r in range(len(step.typed().result_types)):
+            for r in range(len(step.result_types)):
                 of_value[self.first[k] + r] = level
         self.levels = of_value
         return levels
@@ -214,7 +223,7 @@ class Planner:
         for k, step in enumerate(self.group.steps):
             called = levels[k] % 2 == 1
             used = {a for s, user in enumerate(self.group.steps) for a in user.args if levels[s] != levels[k] or called}
-            for r in range(len(step.typed().result_types)):
+            for r in range(len(step.result_types)):
                 value = self.first[k] + r
                 if value not in self.homes and (called or value in used):
                     known = self.values[value]
@@ -234,6 +243,9 @@ class Planner:
             step = self.group.steps[k]
             if isinstance(step.described, Fold):
                 results = [self._fold(program, known, step)]
+            elif isinstance(step.described, Cast):
+                source = self._node(program, known, step.args[0])
+                results = [cast_value(program.builder, source, self.values[step.args[0]].dtype, step.dtype)]
             else:
                 results = self._pointwise(program, known, step)
             for r, node in enumerate(results):
@@ -248,11 +260,8 @@ class Planner:
         self.plan.passes = max(self.plan.passes, len(program.passes))
         return Stage(operands, numbers, _execute.Code(emit(program)), program)
 
-    def _is_number(self, value: int) -> bool:
-        return value < len(self.group.inputs) and self.group.inputs[value].pattern == "number"
-
     def _is_of(self, value: int, members: list[int]) -> bool:
-        return any(self.first[k] <= value < self.first[k] + len(self.group.steps[k].typed().result_types) for k in members)
+        return any(self.first[k] <= value < self.first[k] + len(self.group.steps[k].result_types) for k in members)
 
     def _stream_operand(self, value: int, dtype: str) -> Operand:
         if value >= 0:
@@ -272,11 +281,11 @@ class Planner:
         for arg, dtype in zip(step.args, operand_types(step), strict=True):
             if isinstance(arg, Const):
                 loads.append(b.literal(arg.value, dtype))
-            elif self._is_number(arg):
-                loads.append(program.number(arg, b.lanes(dtype)))
+            elif _is_a_number(self.group, arg):
+                number = program.number(arg, b.lanes(dtype))
+                loads.append(b.rounded(number, step.dtype) if rounds_numbers(step) else number)
             else:
-                own = compute_type(self.values[arg].dtype)
-                loads.append(b.convert(self._node(program, known, arg), own, dtype))
+                loads.append(self._node(program, known, arg))
         params = {}
         for name, dtype in param_types(step).items():
             given = step.params[name]
@@ -294,6 +303,8 @@ class Planner:
     # --- called stages ------------------------------------------------------------------------
 
     def _called(self, step: Step, first: int) -> Stage:
+        if isinstance(step.described, Cast):
+            return self._converted(step, first)
         found = _execute.find_loop(step.described.op, step.dtype)
         if found is None:
             raise Refused(f"{step.described.title} of {step.dtype} has no compiled loop")
@@ -302,7 +313,7 @@ class Planner:
         operands = [self.homes[first + r] for r in range(len(typed.result_types))]
         nout = len(operands)
         for arg in step.args:
-            operands.append(self._argument(arg, compute))
+            operands.append(self._argument(step, arg, compute))
         if len(operands) > 20:
             raise Refused(f"{step.described.title} has more operands than a loop")
         reduces = int(isinstance(step.described, Fold))
@@ -314,11 +325,20 @@ class Planner:
         return Stage(operands, _parameters(step, compute), None, None, found, step, nout, reduces,
                      _execute.dtype_index(compute))  # fmt: skip
 
-    def _argument(self, arg: int | Const, compute: str) -> Operand:
+    def _converted(self, step: Step, first: int) -> Stage:
+        found = _execute.find_copy(step.dtype)
+        if found is None:
+            raise Refused(f"there is no compiled conversion to {step.dtype}")
+        operands = [self.homes[first], self.homes[step.args[0]]]  # type: ignore[index]
+        return Stage(operands, [], None, None, found, step, 1, 0, operands[0].dtype)
+
+    def _argument(self, step: Step, arg: int | Const, compute: str) -> Operand:
         index = _execute.dtype_index(compute)
         if isinstance(arg, Const):
             return Operand("constant", 0, 0, index, value=_encoded(arg.value, compute))
-        if self._is_number(arg):
+        if _is_a_number(self.group, arg):
+            if rounds_numbers(step):
+                raise Refused(f"{step.described.title} rounds a number that comes with the call to {step.dtype}")
             if compute not in LANES:
                 raise Refused(f"a number of {compute} that comes with the call")
             return Operand("number", arg, 0, index, form="byte" if compute == "bool" else LANES[compute])
@@ -349,7 +369,7 @@ def _cost(stage: Stage) -> int:
     if stage.program is not None:
         return len(stage.program.builder.ops)
     assert stage.step is not None
-    if isinstance(stage.step.described, Fold):
+    if not isinstance(stage.step.described, PointwiseOp):
         return 4
     return 3 + len(stage.step.typed().program.instructions)
 
