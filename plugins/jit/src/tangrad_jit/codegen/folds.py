@@ -23,6 +23,8 @@ COLUMNS = 16  # of the frame, see emit.py
 FEW = 8
 _LINE_BYTES = {False: 128, True: 256}
 _MOST_LINES = 512
+# Rows of one line so short are folded element by element.
+_RUN_MOST = 24
 KINDS = ("sum", "mean", "maximum", "minimum")
 _IDENTITIES = {
     "maximum": {4: 0xFF800000, 8: 0xFFF0000000000000},
@@ -34,8 +36,8 @@ _NOTHING = 1 << 63
 
 def columns_served(evex: bool, size: int) -> tuple[int, int]:
     """Return the fewest and the most columns of rows that the compiled reductions fold this way."""
-    least = _LINE_BYTES[evex] // size
-    return least, (_MOST_LINES + 1) * least - 1
+    line = _LINE_BYTES[evex] // size
+    return max(line, _RUN_MOST + 1), (_MOST_LINES + 1) * line - 1
 
 
 class FoldCode:

@@ -108,9 +108,9 @@ class RowProgram:
     def plan(self) -> None:
         """Divide the values among passes and what lies between them."""
         self._date()
-        last = max([self.times[v] for s, v in self.results if self.streams[s].column], default=0)
         folds = [v for v, op in enumerate(self.builder.ops) if op[0] == "fold"]
-        last = max([last, 0, *(self.times[v] for v in folds)])
+        stored = [self._when(v) for s, v in self.results if self.streams[s].column]
+        last = max([0, *stored, *(self.times[v] for v in folds)])
         self.passes = [Pass() for _ in range(last + 1)]
         for fold in folds:
             self.passes[self.times[fold]].folds.append(fold)
