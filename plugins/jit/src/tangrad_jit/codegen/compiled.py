@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from tangrad.plugin.render import ExpressionTypeError, Fold
 from tangrad_jit.codegen import _execute
 from tangrad_jit.codegen.conversions import with_conversions
 from tangrad_jit.codegen.group import PATTERNS, Group, Number
-from tangrad_jit.codegen.tiles import Plan, Planner, Refused, Value, emits_fold, values_of
-from tangrad_jit.codegen.vector import ITEMSIZE
+from tangrad_jit.codegen.tiles import BYTES, Plan, Planner, Refused, Value, emits_fold, values_of
+from tangrad_jit.codegen.vector import Unsupported
 
 # What code is made for; "tiles" calls compiled loops alone.
 LEVELS = ("avx512", "avx2", "tiles")
@@ -34,9 +35,9 @@ class CompiledGroup:
 
     def __init__(self, group: Group, level: str, values: list[Value], plans: list[Plan]) -> None:
         self.group, self.level, self.plans = group, level, plans
-        ins = [(0 if i.pattern == "number" else _size(i.dtype), v.row, v.column)
+        ins = [(0 if i.pattern == "number" else BYTES[i.dtype], v.row, v.column)
                for i, v in zip(group.inputs, values, strict=False)]  # fmt: skip
-        outs = [(_size(values[o].dtype), values[o].row, values[o].column) for o in group.outputs]
+        outs = [(BYTES[values[o].dtype], values[o].row, values[o].column) for o in group.outputs]
         integral = [i.dtype != "float64" for i in group.inputs]
         hazard = any(len(p.stages) > 1 or p.passes > 1 for p in plans)
         self.kernel = _execute.Kernel(plans, ins, outs, integral, hazard)
@@ -56,11 +57,6 @@ class CompiledGroup:
         """
         self.kernel.run(outs, ins, rows, columns)
 
-
-def _size(dtype: str) -> int:
-    from tangrad_jit.codegen.tiles import _BYTES
-
-    return _BYTES[dtype]
 
 
 def native_level() -> str | None:
@@ -138,7 +134,8 @@ def _compile(group: Group, level: str) -> CompiledGroup:
     plans = []
     planner = Planner(group, values, evex, True)
     if evex is not None and any(_folds_here(planner, step) for step in group.steps):
-        plans.append(planner.make())
+        with suppress(Unsupported):
+            plans.append(planner.make())
     plans.append(Planner(group, values, evex, False).make())
     return CompiledGroup(group, level, values, plans)
 

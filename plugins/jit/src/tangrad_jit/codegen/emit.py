@@ -23,7 +23,7 @@ from tangrad_jit.codegen.memory import load_stream, load_uniform, store_stream
 from tangrad_jit.codegen.registers import Registers
 from tangrad_jit.codegen.rows import PER_CALL, PER_ROW, Pass, RowProgram
 from tangrad_jit.codegen.select import COMMUTES, emit_value
-from tangrad_jit.codegen.vector import ITEMSIZE
+from tangrad_jit.codegen.vector import Unsupported
 
 # Registers that hold streams; the others of a pass are read from their array when they are used.
 STREAM_REGISTERS = (RBX, RBP, R8, R9, R10, R11, R12, R13, R14, R15)
@@ -31,6 +31,7 @@ SAVED = (RBX, RBP, R12, R13, R14, R15)
 # What the frame holds at its lower end, by offset.
 OLD_STACK, ROWS, COLUMNS, STEPS, NUMBERS, FIRST_SLOT = 0, 8, 16, 24, 32, 64
 SCRATCH = (0, 1)  # vector registers that no value is given
+LEAST_FREE = 6  # vector registers that the body of a pass needs at least
 # Bodies so short are copied that often.
 _COPIES = ((12, 4), (40, 2))
 FULL, MASKED, SINGLE = "full", "masked", "single"
@@ -173,6 +174,8 @@ class Emitter:
         folds = self._folds(one)
         copies = 4 if folds else next((c for n, c in _COPIES if len(order) <= n), 1)
         free = [r for r in range(32 if self.evex else 16) if r not in SCRATCH]
+        if sum(fold.needs for fold in folds) > len(free) - LEAST_FREE:
+            raise Unsupported("more folds at a time than there are registers")
         for fold in folds:
             fold.take(free)
         pinned = self._pin(order, one, free)

@@ -55,6 +55,7 @@ class FoldCode:
         _, lanes, _, self.kind = e.ops[value]
         self.size = int(lanes[1])
         self.widens = self.kind in ("sum", "mean") and self.size == 4
+        self.needs = 3 if self.widens else 4
         self.lanes: list[int] = []
         self.carry = -1
 

@@ -78,8 +78,7 @@ class Step:
             ExpressionTypeError: the op has no meaning for the dtype.
         """
         assert not isinstance(self.described, Cast)
-        definition = self.described.op.definition
-        key = (definition.key, definition.fingerprint, self.dtype)
+        key = (self.described.op.definition, self.dtype)
         found = _typed.get(key)
         if found is None:
             found = _typed[key] = self.described.typed(self.dtype)
@@ -99,8 +98,7 @@ class Step:
         args = tuple(a if isinstance(a, int) else (type(a.value), repr(a.value)) for a in self.args)
         if isinstance(self.described, Cast):
             return "cast", self.dtype, args
-        definition = self.described.op.definition
-        return definition.key, definition.fingerprint, self.dtype, args, params
+        return self.described.op.definition, self.dtype, args, params
 
 
 _typed: dict[tuple[object, ...], Any] = {}

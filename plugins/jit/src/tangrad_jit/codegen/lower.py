@@ -255,9 +255,8 @@ _emitted: dict[tuple, bool] = {}
 
 def is_emitted(step: Step, evex: bool, wide: bool) -> bool:
     """Tell whether the emitter has instructions for a pointwise step."""
-    definition = step.described.op.definition
     given = tuple(sorted(name for name, v in step.params.items() if v is not None))
-    key = definition.key, definition.fingerprint, step.dtype, given, evex, wide
+    key = step.described.op.definition, step.dtype, given, evex, wide
     found = _emitted.get(key)
     if found is None:
         found = _emitted[key] = _tries(step, Builder(evex, wide))

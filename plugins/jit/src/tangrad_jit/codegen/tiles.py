@@ -21,14 +21,14 @@ from tangrad_jit.codegen.rows import RowProgram
 from tangrad_jit.codegen.vector import ITEMSIZE, LANES
 
 # Bytes of a tile's temporaries: with the operands that stream through, they stay in the caches.
-TILE_BYTES = 65536
+TILEBYTES = 65536
 LEAST_TILE, MOST_TILE = 1024, 32768
 # Elements, times their cost in operations, that are worth a task.
 TASK_WORK, LEAST_TASK = 524288, 16384
 NO_END = (1 << 62) - 1
 # Ops whose fold is emitted, by what folds.py calls it.
 FOLDS = {"sum": "sum", "mean": "mean", "amax": "maximum", "amin": "minimum"}
-_BYTES = {"complex64": 8, "complex128": 16, "uint16": 2, "uint32": 4, "uint64": 8} | ITEMSIZE
+BYTES = {"complex64": 8, "complex128": 16, "uint16": 2, "uint32": 4, "uint64": 8} | ITEMSIZE
 
 
 class Refused(Exception):
@@ -228,10 +228,10 @@ class Planner:
                 if value not in self.homes and (called or value in used):
                     known = self.values[value]
                     self.homes[value] = self._operand("temporary", len(self.plan.temporaries), known)
-                    self.plan.temporaries.append((_BYTES[known.dtype], known.row, known.column))
+                    self.plan.temporaries.append((BYTES[known.dtype], known.row, known.column))
 
     def _operand(self, place: str, index: int, value: Value) -> Operand:
-        return Operand(place, index, _BYTES[value.dtype], _execute.dtype_index(value.dtype), value.row, value.column)
+        return Operand(place, index, BYTES[value.dtype], _execute.dtype_index(value.dtype), value.row, value.column)
 
     # --- emitted stages -----------------------------------------------------------------------
 
@@ -266,8 +266,8 @@ class Planner:
     def _stream_operand(self, value: int, dtype: str) -> Operand:
         if value >= 0:
             return self.homes[value]
-        self.plan.temporaries.append((_BYTES[dtype], False, True))
-        return Operand("temporary", len(self.plan.temporaries) - 1, _BYTES[dtype], 0, False, True)
+        self.plan.temporaries.append((BYTES[dtype], False, True))
+        return Operand("temporary", len(self.plan.temporaries) - 1, BYTES[dtype], 0, False, True)
 
     def _node(self, program: RowProgram, known: dict[int, int], value: int) -> int:
         """Return a value in the lanes of its own dtype."""
@@ -319,7 +319,7 @@ class Planner:
         reduces = int(isinstance(step.described, Fold))
         if reduces:
             self.plan.called_folds = True
-            self.plan.fold_bytes = max(self.plan.fold_bytes, _BYTES[step.dtype])
+            self.plan.fold_bytes = max(self.plan.fold_bytes, BYTES[step.dtype])
         if isinstance(step.described, PointwiseOp) and typed.program.indexed:
             raise Refused(f"{step.described.title} draws random numbers by the place of an element")
         return Stage(operands, _parameters(step, compute), None, None, found, step, nout, reduces,
