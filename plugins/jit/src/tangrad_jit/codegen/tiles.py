@@ -21,7 +21,7 @@ from tangrad_jit.codegen.rows import RowProgram
 from tangrad_jit.codegen.vector import ITEMSIZE, LANES
 
 # Bytes of a tile's temporaries: with the operands that stream through, they stay in the caches.
-TILEBYTES = 65536
+TILE_BYTES = 65536
 LEAST_TILE, MOST_TILE = 1024, 32768
 # Elements, times their cost in operations, that are worth a task.
 TASK_WORK, LEAST_TASK = 524288, 16384
