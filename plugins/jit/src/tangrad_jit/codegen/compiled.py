@@ -118,11 +118,12 @@ def compile_group(group: Group, level: str | None = None) -> CompiledGroup:
         raise ValueError(f"unknown level {level!r}; known are {', '.join(LEVELS)}")
     key = (group.key, level)
     if key not in _kernels:
-        _kernels[key] = _compile(group, level)
+        _kernels[key] = new_kernel(group, level)
     return _kernels[key]
 
 
-def _compile(group: Group, level: str) -> CompiledGroup:
+def new_kernel(group: Group, level: str) -> CompiledGroup:
+    """Return a kernel of a group that nobody else has."""
     _check(group)
     try:
         group = with_conversions(group)
