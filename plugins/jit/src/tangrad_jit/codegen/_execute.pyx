@@ -118,6 +118,7 @@ cdef struct Group:
     Shape outs[MOST]
     uint8_t integral[MOST]  # of inputs that are numbers: whether `i` holds them
     void* device
+    PyObject* kernel        # whom a plan is asked of that is made when it is first needed
 
 cdef struct Call:
     const Group* group
@@ -365,6 +366,16 @@ cdef void keep_error(Call* call) noexcept:
     Py_XDECREF(trace)
 
 
+cdef int make_plan(const Group* group, int k) noexcept:
+    """Let the kernel make a plan; return -1 with an exception set if it cannot."""
+    try:
+        (<Kernel><object>group.kernel).complete(k)
+    except BaseException as error:
+        PyErr_SetObject(Py_TYPE_object(<PyObject*>error), <PyObject*>error)
+        return -1
+    return 0
+
+
 cdef int64_t lay_out(Call* call) noexcept nogil:
     """Choose the tiles of a call and lay the temporaries out; return how many tiles there are."""
     cdef const Plan* plan = call.plan
@@ -406,9 +417,12 @@ cdef int run_plan(const Group* group, char* const* outs, char* const* ins, const
     cdef int k = 0
     if rows == 0:
         return 0
-    while k < group.nplans - 1 and not (group.plans[k].least_columns <= columns <= group.plans[k].most_columns):
+    while k < group.nplans - 1 and not group.plans[k].least_columns <= columns <= group.plans[k].most_columns:
         k += 1
-    memset(&call, 0, sizeof(int64_t))
+    if group.plans[k].stages == NULL:
+        with gil:
+            if make_plan(group, k) != 0:
+                return -1
     call.group, call.plan = group, &group.plans[k]
     call.outs, call.ins, call.numbers = outs, ins, numbers
     call.rows, call.columns = rows, columns
@@ -494,20 +508,23 @@ cdef class Kernel:
     """A compiled group; see the module's docstring for its use from C.
 
     Args:
-        plans: as `tiles.py` describes them, the last for all sizes that no other is for.
+        plans: as `tiles.py` describes them, the last for all sizes that no other is for; None for one
+            that `make` returns when it is first needed.
         ins, outs: (itemsize, whether it moves by row, by column) of each; the itemsize of a number is 0.
         integral: of each input whether its number is an integer.
         hazard: whether an operand may be read after the result has been written.
     """
     cdef Group group
-    cdef list kept
+    cdef readonly list plans
+    cdef object make
 
     def __cinit__(self):
         memset(&self.group, 0, sizeof(Group))
 
-    def __init__(self, list plans, list ins, list outs, list integral, bint hazard):
+    def __init__(self, list plans, list ins, list outs, list integral, bint hazard, make=None):
         cdef int k
-        self.kept = [plans]
+        self.plans, self.make = plans, make
+        self.group.kernel = <PyObject*>self
         self.group.nin, self.group.nout, self.group.hazard = len(ins), len(outs), hazard
         self.group.device = core.device(b"cpu", 0)
         for k in range(len(ins)):
@@ -520,10 +537,20 @@ cdef class Kernel:
             raise MemoryError
         self.group.nplans = len(plans)
         for k in range(len(plans)):
-            self.fill(&self.group.plans[k], plans[k])
+            if plans[k] is not None:
+                self.fill(&self.group.plans[k], plans[k])
+
+    cdef complete(self, int k):
+        """Make a plan, unless another thread has."""
+        if self.group.plans[k].stages == NULL:
+            plan = self.make()
+            if self.group.plans[k].stages == NULL:
+                self.plans[k] = plan
+                self.fill(&self.group.plans[k], plan)
 
     cdef int fill(self, Plan* to, plan) except -1:
         cdef int k
+        cdef Stage* stages
         to.tile, to.grain = plan.tile, plan.grain
         to.folds, to.called_folds, to.flat = plan.folds, plan.called_folds, plan.flat
         to.fold_bytes = plan.fold_bytes
@@ -531,11 +558,12 @@ cdef class Kernel:
         to.ntemporaries, to.nstages = len(plan.temporaries), len(plan.stages)
         for k in range(to.ntemporaries):
             to.temporaries[k].itemsize, to.temporaries[k].row, to.temporaries[k].column = plan.temporaries[k]
-        to.stages = <Stage*>calloc(max(1, to.nstages), sizeof(Stage))
-        if to.stages == NULL:
+        stages = <Stage*>calloc(max(1, to.nstages), sizeof(Stage))
+        if stages == NULL:
             raise MemoryError
         for k in range(to.nstages):
-            self.fill_stage(&to.stages[k], plan.stages[k])
+            self.fill_stage(&stages[k], plan.stages[k])
+        to.stages = stages  # last: other threads look at it
         return 0
 
     cdef int fill_stage(self, Stage* to, stage) except -1:

@@ -39,6 +39,7 @@ class Assembler:
         evex: whether vectors are encoded by EVEX (else VEX).
         constants: (place in the code, offset in the constants) of each operand among them.
         units: (place in the code, growth) of displacements that differ between copies of a body.
+        masks: (place in the code, bits) of what makes loads and stores masked ones in the last copy.
     """
 
     def __init__(self, evex: bool) -> None:
@@ -46,6 +47,7 @@ class Assembler:
         self.code = bytearray()
         self.constants: list[tuple[int, int]] = []
         self.units: list[tuple[int, int]] = []
+        self.masks: list[tuple[int, int]] = []
 
     # --- vectors ------------------------------------------------------------------------------
 
@@ -104,6 +106,11 @@ class Assembler:
             code.append(0xC0 | (reg & 7) << 3 | rm & 7)
         if imm >= 0:
             code.append(imm)
+
+    def masked_later(self, loads: bool) -> None:
+        """Let the next instruction, a load or store, have mask k7 in masked copies."""
+        if self.evex:
+            self.masks.append((len(self.code) + 3, 0x87 if loads else 7))
 
     def _address(self, reg: int, at: Memory, short: int, followed: bool) -> None:
         """Append ModRM, SIB and displacement."""
@@ -225,10 +232,8 @@ class Assembler:
     # --- whole bodies -----------------------------------------------------------------------------
 
     def take(self) -> "Fragment":
-        """Return what was written, to be appended in copies, and begin anew."""
-        fragment = Fragment(bytes(self.code), self.constants, self.units)
-        self.code, self.constants, self.units = bytearray(), [], []
-        return fragment
+        """Return what was written, to be appended in copies."""
+        return Fragment(bytes(self.code), self.constants, self.units, self.masks)
 
     def append(self, fragment: "Fragment", copy: int = 0) -> None:
         """Append a copy of a body, whose displacements grow by their units."""
@@ -255,7 +260,20 @@ class Assembler:
 class Fragment:
     """Code that can be put at any place."""
 
-    __slots__ = ("code", "constants", "units")
+    __slots__ = ("code", "constants", "masks", "units")
 
-    def __init__(self, code: bytes, constants: list[tuple[int, int]], units: list[tuple[int, int]]) -> None:
-        self.code, self.constants, self.units = code, constants, units
+    def __init__(
+        self,
+        code: bytes,
+        constants: list[tuple[int, int]],
+        units: list[tuple[int, int]],
+        masks: list[tuple[int, int]],
+    ) -> None:
+        self.code, self.constants, self.units, self.masks = code, constants, units, masks
+
+    def masked(self) -> "Fragment":
+        """Return the same code whose loads and stores of streams have mask k7."""
+        code = bytearray(self.code)
+        for place, bits in self.masks:
+            code[place] |= bits
+        return Fragment(bytes(code), self.constants, self.units, self.masks)

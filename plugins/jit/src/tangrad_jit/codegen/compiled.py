@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -28,19 +28,30 @@ class CompiledGroup:
     Attributes:
         group: what it computes.
         level: what its code is made for.
-        plans: how, the last for all sizes that no other is for.
         kernel: what runs it; `kernel.entry` and `kernel.context` are addresses for callers in C
             (see `_execute.pyx`).
     """
 
-    def __init__(self, group: Group, level: str, values: list[Value], plans: list[Plan]) -> None:
-        self.group, self.level, self.plans = group, level, plans
+    def __init__(
+        self,
+        group: Group,
+        level: str,
+        values: list[Value],
+        plans: list[Plan | None],
+        make: Callable[[], Plan],
+    ) -> None:
+        self.group, self.level = group, level
         ins = [(0 if i.pattern == "number" else BYTES[i.dtype], v.row, v.column)
                for i, v in zip(group.inputs, values, strict=False)]  # fmt: skip
         outs = [(BYTES[values[o].dtype], values[o].row, values[o].column) for o in group.outputs]
         integral = [i.dtype != "float64" for i in group.inputs]
-        hazard = any(len(p.stages) > 1 or p.passes > 1 for p in plans)
-        self.kernel = _execute.Kernel(plans, ins, outs, integral, hazard)
+        hazard = any(p is None or len(p.stages) > 1 or p.passes > 1 for p in plans)
+        self.kernel = _execute.Kernel(plans, ins, outs, integral, hazard, make)
+
+    @property
+    def plans(self) -> list[Plan | None]:
+        """How it runs; the last for all sizes that no other is for, None until it is needed."""
+        return self.kernel.plans  # type: ignore[no-any-return]
 
     def run(self, outs: Sequence[Any], ins: Sequence[Any], rows: int, columns: int) -> None:
         """Compute into `outs`; a result may be written over an operand.
@@ -132,13 +143,17 @@ def new_kernel(group: Group, level: str) -> CompiledGroup:
         raise Refused(str(error)) from error
     _check_outputs(group, values)
     evex = None if level == "tiles" else level == "avx512"
-    plans = []
+    def called() -> Plan:
+        return Planner(group, values, evex, False).make()
+
+    plans: list[Plan | None] = []
     planner = Planner(group, values, evex, True)
     if evex is not None and any(_folds_here(planner, step) for step in group.steps):
         with suppress(Unsupported):
             plans.append(planner.make())
-    plans.append(Planner(group, values, evex, False).make())
-    return CompiledGroup(group, level, values, plans)
+    if plans:
+        planner.check_loops()
+    return CompiledGroup(group, level, values, [*plans, None if plans else called()], called)
 
 
 def _folds_here(planner: Planner, step: Any) -> bool:

@@ -34,9 +34,10 @@ SCRATCH = (0, 1)  # vector registers that no value is given
 LEAST_FREE = 6  # vector registers that the body of a pass needs at least
 # Bodies so short are copied that often.
 _COPIES = ((12, 4), (40, 2))
-FULL, MASKED, SINGLE = "full", "masked", "single"
+FULL, SINGLE = "full", "single"
 
-_QUAD = struct.Struct("<q")
+# The code for one vector of columns, and the registers in which it leaves what is folded.
+Body = tuple[Fragment, list[int]]
 
 
 def emit(program: RowProgram) -> bytes:
@@ -66,16 +67,29 @@ class Emitter:
         self.base: dict[int, int] = {}
         self.mode = FULL
         self.fused = self._fused()
+        self.aliases = self._aliases()
+        self.reads = [self._reads(value) for value in range(len(self.ops))]
 
     def length(self, kind: str) -> int:
         """Return the encoded length of the registers that hold a type."""
         return {64: 2, 32: 1, 16: 0}[max(16, self.lanes * int(kind[1]))] if self.mode != SINGLE else 0
 
-    def alias(self, value: int) -> int:
-        """Return what has a value's bits: of one that is only seen as another type, that value."""
-        while self.ops[value][0] == "as":
-            value = self.ops[value][2][0]
-        return value
+    def _aliases(self) -> list[int]:
+        """Return what has each value's bits: of one that is only seen as another type, that value."""
+        found: list[int] = []
+        for value, op in enumerate(self.ops):
+            found.append(found[op[2][0]] if op[0] == "as" else value)
+        return found
+
+    def _reads(self, value: int) -> tuple[int, ...]:
+        """Return the values that the instructions of a value read."""
+        op, _, args, _ = self.ops[value]
+        if not args or op == "fold":
+            return ()
+        if op == "select" and args[0] in self.fused:
+            args = self.ops[args[0]][2] + args[1:]
+        aliases = self.aliases
+        return tuple([aliases[arg] for arg in args])
 
     def _fused(self) -> set[int]:
         """Return the comparisons that become mask registers where they are used: in selections."""
@@ -182,13 +196,20 @@ class Emitter:
         for fold in folds:
             fold.begin()
         block = self.lanes * copies
+        body = self._body(one, order, folds, pinned, free)
         a.general(0x31, RAX, RAX, wide=False)  # xor eax, eax
-        self._loop(one, order, folds, pinned, free, block, copies)
+        self._loop(body, folds, block, copies)
         if folds:
             a.address(RDI, Memory(RSP, folds[0].buffer))
         if not self.evex and copies > 1:
-            self._loop(one, order, folds, pinned, free, self.lanes, 1, tail=True)
-        self._tail(one, order, folds, pinned, free)
+            self._loop(body, folds, self.lanes, 1, tail=True)
+        if self.evex:
+            self._tail((body[0].masked(), body[1]), folds, self.lanes)
+        else:
+            self.mode = SINGLE
+            single = self._body(one, order, folds, pinned, free)
+            self.mode = FULL
+            self._tail(single, folds, 1)
         for fold in folds:
             fold.finish(block)
 
@@ -201,8 +222,7 @@ class Emitter:
             fold.offset = fold.buffer - found[0].buffer
         return found
 
-    def _loop(self, one: Pass, order: list[int], folds: list[FoldCode], pinned: dict[int, int], free: list[int],
-              block: int, copies: int, tail: bool = False) -> None:  # fmt: skip
+    def _loop(self, body: Body, folds: list[FoldCode], block: int, copies: int, tail: bool = False) -> None:
         """Write the loop over whole vectors, `copies` of them at a time."""
         a = self.a
         a.load(RSI, Memory(RSP, COLUMNS))
@@ -210,10 +230,9 @@ class Emitter:
         a.general(0x39, RSI, RAX)  # cmp rax, rsi
         none = a.jump(NOT_BELOW)
         start = len(a.code)
-        self.mode = FULL
-        body, results = self._body(one, order, folds, pinned, free)
+        code, results = body
         for copy in range(copies):
-            self.a.append(body, copy)
+            a.append(code, copy)
             for fold, register in zip(folds, results, strict=True):
                 fold.keep(register) if tail else fold.add(register, copy)
         if tail and folds:
@@ -223,21 +242,18 @@ class Emitter:
         a.jump_back(BELOW, start)
         a.land(none)
 
-    def _tail(self, one: Pass, order: list[int], folds: list[FoldCode], pinned: dict[int, int], free: list[int]) -> None:
+    def _tail(self, body: Body, folds: list[FoldCode], step: int) -> None:
         """Write the loop over what is left of a row."""
         a = self.a
         a.general(0x3B, RAX, Memory(RSP, COLUMNS))  # cmp rax, [columns]
         none = a.jump(NOT_BELOW)
         start = len(a.code)
-        step = 1
         if self.evex:
-            step = self.lanes
             a.load(RSI, Memory(RSP, COLUMNS))
             a.general(0x29, RAX, RSI)  # sub rsi, rax
             a.mask_of_count(7, RSI, RCX)
-        self.mode = MASKED if self.evex else SINGLE
-        body, results = self._body(one, order, folds, pinned, free)
-        a.append(body)
+        code, results = body
+        a.append(code)
         for fold, register in zip(folds, results, strict=True):
             fold.keep(register)
         if folds:
@@ -246,18 +262,8 @@ class Emitter:
         a.general(0x3B, RAX, Memory(RSP, COLUMNS))
         a.jump_back(BELOW, start)
         a.land(none)
-        self.mode = FULL
 
     # --- bodies -------------------------------------------------------------------------------
-
-    def operands(self, value: int) -> tuple[int, ...]:
-        """Return the values that the instructions of a value read."""
-        op, _, args, _ = self.ops[value]
-        if op == "fold":
-            return ()
-        if op == "select" and args[0] in self.fused:
-            args = (*self.ops[args[0]][2], *args[1:])
-        return tuple([self.alias(a) for a in args])
 
     def _ordered(self, wanted: list[int], replaced: dict[int, int], uniform: int | None = None) -> list[int]:
         """Return what has to be computed, operands first; the longer branch of each before the other.
@@ -270,10 +276,10 @@ class Emitter:
         varies, times, ops = self.program.varies, self.program.times, self.ops
         order: list[int] = []
         done: set[int] = set()
-        stack = [(self.alias(replaced.get(v, v)), False) for v in reversed(wanted)]
+        stack = [(self.aliases[replaced.get(v, v)], False) for v in reversed(wanted)]
         while stack:
             value, ready = stack.pop()
-            value = self.alias(replaced.get(value, value))
+            value = self.aliases[replaced.get(value, value)]
             if value in done:
                 continue
             if ops[value][0] in ("const", "table", "fold"):
@@ -285,19 +291,18 @@ class Emitter:
                 order.append(value)
                 continue
             stack.append((value, True))
-            stack += [(arg, False) for arg in reversed(self.operands(value))]
+            stack += [(arg, False) for arg in reversed(self.reads[value])]
         return order
 
     def _uses(self, order: list[int], replaced: dict[int, int], sinks: list[int]) -> dict[int, list[int]]:
         """Return where each value is used: places in the order, the last first."""
         uses: dict[int, list[int]] = {value: [] for value in order}
-        for place in range(len(order) + len(sinks) - 1, -1, -1):
-            if place >= len(order):
-                args: tuple[int, ...] = (sinks[place - len(order)],)
-            else:
-                args = self.operands(order[place])
-            for arg in args:
-                arg = self.alias(replaced.get(arg, arg))
+        for place in range(len(sinks) - 1, -1, -1):
+            uses.setdefault(sinks[place], []).append(len(order) + place)
+        for place in range(len(order) - 1, -1, -1):
+            for arg in self.reads[order[place]]:
+                if replaced:
+                    arg = self.aliases[replaced.get(arg, arg)]
                 uses.setdefault(arg, []).append(place)
         return uses
 
@@ -335,12 +340,13 @@ class Emitter:
         self.a.vector("vmovups", max(self.length(self.ops[value][1]), 0), register, 0, at)
 
     def _body(self, one: Pass, order: list[int], folds: list[FoldCode], pinned: dict[int, int],
-              free: list[int]) -> tuple[Fragment, list[int]]:  # fmt: skip
+              free: list[int]) -> Body:  # fmt: skip
         """Return the code of one vector of columns, and the registers of what is folded."""
         outer, self.a = self.a, Assembler(self.evex)
         resolve = one.replaced
-        stores = [(s, self.alias(resolve.get(v, v))) for s, v in one.stores]
-        folded = [self.alias(resolve.get(self.ops[f.value][2][0], self.ops[f.value][2][0])) for f in folds]
+        stores = [(s, self.aliases[resolve.get(v, v)]) for s, v in one.stores]
+        sources = [self.ops[fold.value][2][0] for fold in folds]
+        folded = [self.aliases[resolve.get(v, v)] for v in sources]
         sinks = [v for _, v in stores] + folded
         registers = self._run(order, resolve, sinks, pinned, free, stores)
         results = []
@@ -371,7 +377,9 @@ class Emitter:
                 load_uniform(self, value, register)
                 registers.put(value, register)
             else:
-                args = tuple([self.alias(resolve.get(a, a)) for a in self.operands(value)])
+                args = self.reads[value]
+                if resolve:
+                    args = tuple([self.aliases[resolve.get(a, a)] for a in args])
                 emit_value(self, registers, value, args)
         for stream, value in stores:
             store_stream(self, stream, registers.get(value))
@@ -393,15 +401,15 @@ class Emitter:
             return
         self.mode = FULL
         order = self._ordered(wanted, {}, when)
-        wanted = [self.alias(v) for v in wanted]
+        wanted = [self.aliases[v] for v in wanted]
         free = [r for r in range(32 if self.evex else 16) if r not in SCRATCH]
-        registers = self._run(order, {}, wanted + [self.alias(v) for _, v in results], {}, free, [])
+        registers = self._run(order, {}, wanted + [self.aliases[v] for _, v in results], {}, free, [])
         for value in kept:
-            value = self.alias(value)
+            value = self.aliases[value]
             register = registers.get(value)
             self.a.vector("vmovups_store", self.length(self.ops[value][1]), register, 0, self.slot(value))
         for stream, value in results:
-            register = registers.get(self.alias(value))
+            register = registers.get(self.aliases[value])
             self.mode = SINGLE
             store_stream(self, stream, register)
             self.mode = FULL
@@ -413,13 +421,14 @@ class Emitter:
             for user in range(len(self.ops)):
                 if self.ops[user][0] == "as" or user in self.fused:
                     continue
-                for arg in self.operands(user) if self.ops[user][0] != "fold" else [self.alias(self.ops[user][2][0])]:
+                fold = self.ops[user][0] == "fold"
+                for arg in [self.aliases[self.ops[user][2][0]]] if fold else self.reads[user]:
                     if program.varies[arg] or self.ops[arg][0] in ("const", "table"):
                         continue
-                    if program.varies[user] or self.ops[user][0] == "fold" or program.times[user] != program.times[arg]:
+                    if program.varies[user] or fold or program.times[user] != program.times[arg]:
                         found.add(arg)
             for stream, value in program.results:
-                value = self.alias(value)
+                value = self.aliases[value]
                 uniform = not program.varies[value] and self.ops[value][0] not in ("const", "table")
                 if uniform and (program.streams[stream].column or program.times[value] == PER_CALL):
                     found.add(value)

@@ -37,19 +37,19 @@ def load_stream(e: Emitter, stream: int, to: int) -> None:
         load_one(e, at, dtype, kind, to)
         return
     length = e.length(kind)
-    mask, zero = (7, True) if e.mode == "masked" else (0, False)
+    e.a.masked_later(loads=True)
     if ITEMSIZE[dtype] >= 4:
-        e.a.vector("vmovupd" if ITEMSIZE[dtype] == 8 else "vmovups", length, to, 0, at, mask=mask, zero=zero)
+        e.a.vector("vmovupd" if ITEMSIZE[dtype] == 8 else "vmovups", length, to, 0, at)
     elif dtype == "float16":
-        e.a.vector("vcvtph2ps", length, to, 0, at, mask=mask, zero=zero)
+        e.a.vector("vcvtph2ps", length, to, 0, at)
     elif dtype == "bfloat16":
-        e.a.vector("vpmovzxwd", length, to, 0, at, mask=mask, zero=zero)
+        e.a.vector("vpmovzxwd", length, to, 0, at)
         e.a.vector("vpslld", length, to, 0, to, 16)
     elif dtype == "bool":
-        e.a.vector("vpmovzxbq" if kind == "m8" else "vpmovzxbd", length, to, 0, at, mask=mask, zero=zero)
+        e.a.vector("vpmovzxbq" if kind == "m8" else "vpmovzxbd", length, to, 0, at)
         negate(e, kind, length, to)
     else:
-        e.a.vector(_WIDENED[dtype], length, to, 0, at, mask=mask, zero=zero)
+        e.a.vector(_WIDENED[dtype], length, to, 0, at)
 
 
 def negate(e: Emitter, kind: str, length: int, to: int) -> None:
@@ -107,18 +107,20 @@ def store_stream(e: Emitter, stream: int, source: int) -> None:
         store_one(e, at, dtype, source)
         return
     kind = e.program.builder.lanes(dtype)
-    length, mask = e.length(kind), 7 if e.mode == "masked" else 0
+    length = e.length(kind)
     if ITEMSIZE[dtype] >= 4:
-        e.a.vector("vmovupd_store" if ITEMSIZE[dtype] == 8 else "vmovups_store", length, source, 0, at, mask=mask)
+        e.a.masked_later(loads=False)
+        e.a.vector("vmovupd_store" if ITEMSIZE[dtype] == 8 else "vmovups_store", length, source, 0, at)
     elif dtype == "float16":
-        e.a.vector("vcvtps2ph", length, source, 0, at, 0, mask=mask)
+        e.a.masked_later(loads=False)
+        e.a.vector("vcvtps2ph", length, source, 0, at, 0)
     elif e.evex:
-        _store_narrow_512(e, at, dtype, kind, source, length, mask)
+        _store_narrow_512(e, at, dtype, kind, source, length)
     else:
         _store_narrow(e, at, dtype, kind, source, length)
 
 
-def _store_narrow_512(e: Emitter, at: Memory, dtype: str, kind: str, source: int, length: int, mask: int) -> None:
+def _store_narrow_512(e: Emitter, at: Memory, dtype: str, kind: str, source: int, length: int) -> None:
     name = "vpmovdb"
     if dtype == "bool":
         e.a.vector("vpabsq" if kind == "m8" else "vpabsd", length, 0, 0, source)
@@ -128,7 +130,8 @@ def _store_narrow_512(e: Emitter, at: Memory, dtype: str, kind: str, source: int
         source, name = 0, "vpmovdw"
     elif dtype == "int16":
         name = "vpmovdw"
-    e.a.vector(name, length, source, 0, at, mask=mask)
+    e.a.masked_later(loads=False)
+    e.a.vector(name, length, source, 0, at)
 
 
 def _store_narrow(e: Emitter, at: Memory, dtype: str, kind: str, source: int, length: int) -> None:

@@ -110,7 +110,7 @@ class RowProgram:
         self._date()
         folds = [v for v, op in enumerate(self.builder.ops) if op[0] == "fold"]
         stored = [self._when(v) for s, v in self.results if self.streams[s].column]
-        last = max([0, *stored, *(self.times[v] for v in folds)])
+        last = max([0] + stored + [self.times[v] for v in folds])
         self.passes = [Pass() for _ in range(last + 1)]
         for fold in folds:
             self.passes[self.times[fold]].folds.append(fold)
@@ -125,27 +125,34 @@ class RowProgram:
         return self.times[value] if self.varies[value] else self.times[value] + 1
 
     def _date(self) -> None:
-        self.times, self.varies = [], []
-        for op, _, args, imm in self.builder.ops:
-            times, varies = self.times, self.varies
-            moves = op == "load" or (op != "fold" and any([varies[a] for a in args]))
-            if op == "fold":
-                when = max(0, times[args[0]] + (not varies[args[0]]))
-            elif moves:
-                when = max([0, *[times[a] if varies[a] else times[a] + 1 for a in args]])
-            elif op == "uniform":
+        times, varies = self.times, self.varies
+        for value in range(len(times), len(self.builder.ops)):
+            op, _, args, imm = self.builder.ops[value]
+            moves = op == "load"
+            when = PER_CALL
+            if op == "uniform":
                 when = PER_ROW if self.streams[imm].row else PER_CALL
-            else:
-                when = max([PER_CALL, *[times[a] for a in args]])
+            for arg in args:
+                moves = moves or varies[arg]
+                when = max(when, times[arg])
+            if moves or op == "fold":
+                # What is the same for all columns is known after the pass of its time.
+                when = 0
+                for arg in args:
+                    when = max(when, times[arg] if varies[arg] else times[arg] + 1)
             times.append(when)
-            varies.append(moves)
+            varies.append(moves and op != "fold")
 
     def _keep(self) -> None:
         """Let what is dear and needed in later passes be stored, and loaded there."""
+        if len(self.passes) == 1:
+            return
         b = self.builder
         stored = {value: stream for stream, value in self.results if self.streams[stream].column}
         costs = self._costs()
         for number, one in enumerate(self.passes):
+            if number == 0:
+                continue
             pending = [v for _, v in one.stores] + [b.ops[f][2][0] for f in one.folds]
             seen: set[int] = set()
             while pending:

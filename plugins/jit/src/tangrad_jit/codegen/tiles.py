@@ -196,6 +196,13 @@ class Planner:
         self._sizes()
         return self.plan
 
+    def check_loops(self) -> None:
+        """Raise Refused unless all folds have compiled loops, too."""
+        for step in self.group.steps:
+            fold = isinstance(step.described, Fold)
+            if fold and _execute.find_loop(step.described.op, step.dtype) is None:
+                raise Refused(f"{step.described.title} of {step.dtype} has no compiled loop")
+
     def _levels(self) -> list[int]:
         """Return when each step runs: emitted ones at even levels, those that are called at odd ones."""
         of_value = {k: 0 for k in range(len(self.group.inputs))}
