@@ -25,7 +25,8 @@ cdef enum:
     # Below this many elements giving up the GIL costs more than it frees.
     HELD_ELEMENTS = 16384
 
-ctypedef int (*group_entry)(void* context, void** outs, void** ins, int64_t rows, int64_t columns) noexcept nogil
+ctypedef int (*group_entry)(void* context, void** outs, void** ins, const tg.tg_scalar* numbers, int64_t rows,
+                            int64_t columns) noexcept nogil
 
 cdef struct tg_step:
     int kind
@@ -43,6 +44,7 @@ cdef struct tg_copy:
 cdef struct tg_group:
     void** outs
     void** ins
+    tg.tg_scalar* numbers
     int64_t rows
     int64_t columns
 
@@ -332,23 +334,18 @@ cdef class Program:
 
     def add_group(self, str place, size_t entry, size_t context, list outs, list ins, int64_t rows, int64_t columns,
                   object owner):
-        """Add a fused group: its C entry and context; outs and ins are (buffer, offset) or bytes of a number."""
+        """Add a fused group: its C entry and context; outs and ins are (buffer, offset)."""
         cdef tg_step* s = self.step(GROUP, place)
         cdef tg_group* group = <tg_group*>self.space(sizeof(tg_group))
         cdef int i
-        cdef void* number
         group.outs = <void**>self.space((len(outs) + 1) * sizeof(void*))
         group.ins = <void**>self.space((len(ins) + 1) * sizeof(void*))
+        group.numbers = <tg.tg_scalar*>self.space((len(ins) + 1) * sizeof(tg.tg_scalar))
         group.rows, group.columns = rows, columns
         for i, where in enumerate(outs):
             self.place(where[0], where[1], &group.outs[i], NULL)
         for i, where in enumerate(ins):
-            if isinstance(where, bytes):
-                number = self.space(16)
-                memcpy(number, <char*>(<bytes>where), len(where))
-                group.ins[i] = number
-            else:
-                self.place(where[0], where[1], &group.ins[i], NULL)
+            self.place(where[0], where[1], &group.ins[i], NULL)
         s.function, s.context, s.data = <void*>entry, <void*>context, group
         s.big = rows * columns > HELD_ELEMENTS
         self.keep.append(owner)
@@ -464,9 +461,11 @@ cdef class Program:
             group = <tg_group*>s.data
             if s.big:
                 with nogil:
-                    status = (<group_entry>s.function)(s.context, group.outs, group.ins, group.rows, group.columns)
+                    status = (<group_entry>s.function)(s.context, group.outs, group.ins, group.numbers, group.rows,
+                                                       group.columns)
             else:
-                status = (<group_entry>s.function)(s.context, group.outs, group.ins, group.rows, group.columns)
+                status = (<group_entry>s.function)(s.context, group.outs, group.ins, group.numbers, group.rows,
+                                                       group.columns)
         elif s.kind == FRESH:
             self.run_fresh(self.items[s.item], s.big)
         else:
