@@ -26,12 +26,15 @@ from tangrad_jit.codegen import Const, Group, GroupInput, Step, compile_group
 from tangrad_jit.codegen.compiled import CompiledGroup, native_level, new_kernel
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCE = r"""
-#include "vmath.h"
+BOUNDS = """
 const tgc_bounds_f32 TGC_LIMITS_F32 = {
     .exp_low = -104.0f, .exp_high = 89.0f, .exp2_low = -151.0f, .exp2_high = 129.0f,
     .expm1_low = -18.0f, .sigmoid_high = 60.0f, .tanh_high = 9.1f, .erf_high = 3.95f,
     .erfc_high = 10.1f};
+"""
+SOURCE = r"""
+#include "vmath.h"
+@BOUNDS@
 typedef float *restrict out;
 typedef const float *restrict in;
 
@@ -136,7 +139,7 @@ class Case:
 def library(folder: Path) -> ctypes.CDLL:
     """Compile the C."""
     source, target = folder / "fused.c", folder / "fused.so"
-    source.write_text(SOURCE, "utf-8")
+    source.write_text(SOURCE.replace("@BOUNDS@", BOUNDS), "utf-8")
     native = ROOT / "backend_cpu/src/tangrad_cpu/native"
     flags = [
         "-O3",
