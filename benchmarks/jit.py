@@ -1,8 +1,8 @@
 """Time the jit's kernels of fused groups beside hand-fused C with the same math, in turn.
 
-The C is compiled by gcc -O3 -march=native around tangrad-cpu's elementary functions. Both run on one
-thread, their processor time is taken in turn, and the median of the ratios is told, with that of
-calling the group's ops one by one and of the tile frame alone. `compiled in` is the best of several.
+The C is compiled by gcc -O3 -march=native around tangrad-cpu's elementary functions. Both run on
+one thread, their processor time is taken in turn, and the median of the ratios is told, with that
+of calling the group's ops one by one and of the tile frame alone. `made in` is the best of several.
 
     python benchmarks/jit.py [--rounds N] [--only softmax]
 """
@@ -26,11 +26,15 @@ from tangrad_jit.codegen import Const, Group, GroupInput, Step, compile_group
 from tangrad_jit.codegen.compiled import CompiledGroup, native_level, new_kernel
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCE = r"""
-#include "vmath.h"
+BOUNDS = """
 const tgc_bounds_f32 TGC_LIMITS_F32 = {
     .exp_low = -104.0f, .exp_high = 89.0f, .exp2_low = -151.0f, .exp2_high = 129.0f,
-    .expm1_low = -18.0f, .sigmoid_high = 60.0f, .tanh_high = 9.1f, .erf_high = 3.95f, .erfc_high = 10.1f};
+    .expm1_low = -18.0f, .sigmoid_high = 60.0f, .tanh_high = 9.1f, .erf_high = 3.95f,
+    .erfc_high = 10.1f};
+"""
+SOURCE = r"""
+#include "vmath.h"
+@BOUNDS@
 typedef float *restrict out;
 typedef const float *restrict in;
 
@@ -44,7 +48,8 @@ void chain(out y, in a, in b, long rows, long columns)
     }
 }
 
-void gelu(out y, in x, in bias, const unsigned char *restrict keep, in residual, long rows, long columns)
+void gelu(out y, in x, in bias, const unsigned char *restrict keep, in residual, long rows,
+long columns)
 {
     for (long r = 0; r < rows; r++)
         for (long c = 0; c < columns; c++) {
@@ -134,9 +139,17 @@ class Case:
 def library(folder: Path) -> ctypes.CDLL:
     """Compile the C."""
     source, target = folder / "fused.c", folder / "fused.so"
-    source.write_text(SOURCE, "utf-8")
+    source.write_text(SOURCE.replace("@BOUNDS@", BOUNDS), "utf-8")
     native = ROOT / "backend_cpu/src/tangrad_cpu/native"
-    flags = ["-O3", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC"]
+    flags = [
+        "-O3",
+        "-march=native",
+        "-ffp-contract=off",
+        "-fno-math-errno",
+        "-fno-trapping-math",
+        "-shared",
+        "-fPIC",
+    ]
     subprocess.run(["gcc", *flags, f"-I{native}", "-o", target, source, "-lm"], check=True)
     return ctypes.CDLL(str(target))
 
@@ -150,10 +163,12 @@ class Writer:
         self.known = {d.key: d for d in (*pointwise_ops(derived=False), *folds())}
 
     def __call__(self, key: str, *args: int | Const) -> int:
+        """Append a step and return the number of its value."""
         self.steps.append(Step(self.known[key], "float32", args))
         return len(self.inputs) + len(self.steps) - 1
 
     def group(self, *outputs: int) -> Group:
+        """Return the group of the steps so far."""
         return Group(self.inputs, tuple(self.steps), outputs)
 
 
@@ -211,8 +226,14 @@ def cases(compiled: ctypes.CDLL, rows: int, columns: int) -> Iterator[tuple[str,
     weight, bias = new(columns), new(columns)
     keep = tangrad.rand(rows, columns) < 0.8
     yield "pointwise chain", Case(chain(), [y], [a, b], call("chain", y, a, b))
-    yield "bias, gelu, dropout, residual", Case(gelu(), [y], [a, bias, keep, b], call("gelu", y, a, bias, keep, b))
-    yield "add, layer_norm", Case(layer_norm(), [y], [a, b, weight, bias], call("layer_norm", y, a, b, weight, bias))
+    yield (
+        "bias, gelu, dropout, residual",
+        Case(gelu(), [y], [a, bias, keep, b], call("gelu", y, a, bias, keep, b)),
+    )
+    yield (
+        "add, layer_norm",
+        Case(layer_norm(), [y], [a, b, weight, bias], call("layer_norm", y, a, b, weight, bias)),
+    )
     yield "softmax", Case(softmax(), [y], [a], call("softmax", y, a))
     p, m, v = new(rows, columns), new(rows, columns), tangrad.rand(rows, columns)
     numbers = tangrad.tensor(ADAM, dtype=tangrad.float64)
@@ -278,7 +299,9 @@ def main() -> None:
     tangrad.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         compiled = library(Path(folder))
-        print(f"{'kernel':32}{'size':>12}{'us':>9}{'of C':>7}{'tiles':>7}{'eager':>7}{'compiled in':>13}")
+        print(
+            f"{'kernel':32}{'size':>12}{'us':>9}{'of C':>7}{'tiles':>7}{'eager':>7}{'made in':>11}"
+        )
         for rows, columns in ((256, 768), (64, 65), (4096, 1000)):
             for name, case in cases(compiled, rows, columns):
                 if options.only not in name:
@@ -287,10 +310,15 @@ def main() -> None:
                 mine, ratio = paired(run, case.called, options.rounds)
                 tiles = runner(compile_group(case.group, "tiles"), case, rows, columns)
                 frame = paired(tiles, case.called, options.rounds)[1]
-                plain = paired(lambda case=case: eager(case.group, case.ins), case.called, options.rounds)[1]  # type: ignore[misc]
+                plain = paired(
+                    lambda case=case: eager(case.group, case.ins), case.called, options.rounds
+                )[1]  # type: ignore[misc]
                 size = f"{rows}x{columns}"
                 made = compile_time(case.group)
-                print(f"{name:32}{size:>12}{1e6 * mine:9.1f}{ratio:7.2f}{frame:7.2f}{plain:7.2f}{made:10.2f} ms")
+                print(
+                    f"{name:32}{size:>12}{1e6 * mine:9.1f}{ratio:7.2f}{frame:7.2f}{plain:7.2f}"
+                    f"{made:8.2f} ms"
+                )
 
 
 if __name__ == "__main__":

@@ -20,7 +20,5 @@ def extension(name: str) -> Extension:
 
 
 setup(
-    ext_modules=cythonize(
-        [extension(name) for name in MODULES], include_path=[include_directory()]
-    )
+    ext_modules=cythonize([extension(name) for name in MODULES], include_path=[include_directory()])
 )

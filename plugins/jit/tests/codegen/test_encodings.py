@@ -11,7 +11,13 @@ import pytest
 
 from tangrad_jit.codegen.assembler import Assembler, Memory
 from tangrad_jit.codegen.instructions import (
-    BINARY, EVEX_ONLY, SHIFT, STORE, TABLE, TO_MASK, UNARY, VEX_ONLY,
+    BINARY,
+    EVEX_ONLY,
+    SHIFT,
+    STORE,
+    TABLE,
+    TO_MASK,
+    VEX_ONLY,
 )  # fmt: skip
 
 pytestmark = pytest.mark.skipif(shutil.which("objdump") is None, reason="binutils is not installed")
@@ -41,7 +47,8 @@ def disassembled(code: bytes, folder: Path) -> list[str]:
     path = folder / "code.bin"
     path.write_bytes(code)
     text = subprocess.run(
-        ["objdump", "-D", "-b", "binary", "-m", "i386:x86-64", "-M", "intel", "--no-show-raw-insn", path],
+        ["objdump", "-D", "-b", "binary", "-m", "i386:x86-64", "-M", "intel",
+        "--no-show-raw-insn", path],
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
     lines = [line.split(":\t", 1)[1].strip() for line in text.splitlines() if ":\t" in line]
@@ -74,20 +81,30 @@ def register(length: int, number: int) -> str:
     return f"{VECTOR[max(0, length)]}{number}"
 
 
-def expected(name: str, evex: bool, length: int, regs: tuple[int, int, int], memory: str | None, imm: int) -> str:
+def expected(
+    name: str, evex: bool, length: int, regs: tuple[int, int, int], memory: str | None, imm: int
+) -> str:
     """Return what objdump ought to print."""
     reg, second, rm = regs
     form = TABLE[name][4]
     mnemonic = name.removesuffix("_store")
-    to = f"k{reg}" if evex and name in TO_MASK else register(length - NARROW_RESULT.get(name, 0), reg)
+    to = (
+        f"k{reg}"
+        if evex and name in TO_MASK
+        else register(length - NARROW_RESULT.get(name, 0), reg)
+    )
     if name == "vpermps":
         length = max(length, 1)
     source = memory or register(length - NARROW_SOURCE.get(name, 0) - 3 * (name in ONE_MEMORY), rm)
     number = f"0x{imm:x}" if imm >= 0 else ""
     if name in ("vmovd", "vmovd_store") and not memory:
-        source = ("eax ecx edx ebx esp ebp esi edi r8d r9d r10d r11d r12d r13d r14d r15d".split())[rm]
+        source = ("eax ecx edx ebx esp ebp esi edi r8d r9d r10d r11d r12d r13d r14d r15d".split())[
+            rm
+        ]
     if form == STORE:
-        small = NARROW_STORE.get(name, 0) + (length if name in ("vextractf128", "vextractf32x4") else 0)
+        small = NARROW_STORE.get(name, 0) + (
+            length if name in ("vextractf128", "vextractf32x4") else 0
+        )
         small += name == "vextractf64x4"
         target = memory or register(length - small, rm)
         if name == "vmovd_store" and not memory:
@@ -124,7 +141,11 @@ def test_every_instruction_reads_back(evex: bool, tmp_path: Path) -> None:
     wanted = []
     for name in names(evex):
         form, needs_imm = TABLE[name][4], TABLE[name][5]
-        numbers = ((1, 2, 3), (9, 10, 11), (31, 17, 26), (7, 24, 8)) if evex else ((1, 2, 3), (9, 10, 11), (15, 1, 8))
+        numbers = (
+            ((1, 2, 3), (9, 10, 11), (31, 17, 26), (7, 24, 8))
+            if evex
+            else ((1, 2, 3), (9, 10, 11), (15, 1, 8))
+        )
         mask_in = name in ("vpmovm2d", "vpmovm2q")
         for length, regs in product(lengths(name, evex), numbers):
             reg, second, rm = regs

@@ -7,7 +7,8 @@ Results equal those of the ops called one by one to the bit (a NaN's sign and pa
 
     group = Group(
         (GroupInput("float32", "full"), GroupInput("float32", "column")),
-        (Step(describe(ops.add_plain), "float32", (0, 1)), Step(describe(ops.tanh), "float32", (2,))),
+        (Step(describe(ops.add_plain), "float32", (0, 1)), Step(describe(ops.tanh), "float32",
+        (2,))),
         outputs=(3,),
     )
     if can_compile(group) is None:

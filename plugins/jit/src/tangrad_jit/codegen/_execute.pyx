@@ -1,20 +1,21 @@
 # cython: language_level=3, initializedcheck=False, cdivision=True, legacy_implicit_noexcept=False
 """Run compiled groups: executable memory, tiles, and calls of emitted code and compiled loops, without the GIL.
 
-`Kernel.entry` and `Kernel.context` are for executors in C: the entry is an `int (*)(void *context, char *const *outs,
-char *const *ins, const tg_scalar *numbers, int64_t rows, int64_t columns)`. `outs` and `ins` are the addresses of
-contiguous tensors in the group's order (those of numbers are not read), `numbers` has a number for each input, in `f`
-where the input's dtype is float64, else in `i`. It may be called from several threads at once, without the GIL, which up
-to 16,384 elements may be held, too; it returns 0, or -1 with an exception set. The context lives as long as the kernel.
+`Kernel.entry` and `Kernel.context` are for executors in C: the entry is an `int (*)(void *context,
+char *const *outs, char *const *ins, const tg_scalar *numbers, int64_t rows, int64_t columns)`. `outs` and `ins` are the
+addresses of contiguous tensors in the group's order (those of numbers are not read); `numbers` has a number for each
+input, in `f` where the input's dtype is float64, else in `i`. It may be called from several threads at once, without
+the GIL, which up to 16,384 elements may be held, too. It returns 0, or -1 with an exception set. The context lives as
+long as the kernel.
 """
 from cpython.ref cimport PyObject
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
 from tangrad.api cimport (
-    TG_ABI_VERSION, TG_KERNEL_LOOP, tg_api, tg_found_kernel, tg_import_api, tg_loop, tg_loop_kernel, tg_operand, tg_scalar,
-    tg_scratch)
+    TG_ABI_VERSION, TG_KERNEL_LOOP, tg_api, tg_found_kernel, tg_import_api, tg_loop, tg_loop_kernel, tg_operand,
+    tg_scalar, tg_scratch)
 
 cdef extern from *:
     """
@@ -130,6 +131,7 @@ cdef struct Call:
     int64_t offsets[MOST]
     int64_t scratch
     int failed
+    int64_t failed_tile
     PyObject* error
 
 
@@ -231,7 +233,6 @@ cdef int run_emitted(const Call* call, const Stage* stage, char* scratch, int64_
                      int64_t columns) noexcept nogil:
     cdef char* streams[MOST]
     cdef int64_t steps[MOST]
-    cdef tg_scalar numbers[MOST]
     cdef int64_t words[MOST]
     cdef int k
     for k in range(stage.noperands):
@@ -327,6 +328,7 @@ cdef void run_tiles(int64_t begin, int64_t end, void* context) noexcept nogil:
             else:
                 status = run_called(call, &plan.stages[k], <char*>scratch.data, row, column, rows, columns)
             if status != 0:
+                call.failed_tile = at
                 fail(call)
                 break
         if status != 0:
@@ -426,7 +428,7 @@ cdef int run_plan(const Group* group, char* const* outs, char* const* ins, const
     call.group, call.plan = group, &group.plans[k]
     call.outs, call.ins, call.numbers = outs, ins, numbers
     call.rows, call.columns = rows, columns
-    call.failed, call.error = 0, NULL
+    call.failed, call.error, call.failed_tile = 0, NULL, 0
     if call.plan.flat:
         call.rows, call.columns = 1, rows * columns
     if call.columns == 0 and not call.plan.folds and call.plan.flat:
@@ -437,6 +439,11 @@ cdef int run_plan(const Group* group, char* const* outs, char* const* ins, const
         run_tiles(0, tiles, &call)
     else:
         core.parallel_for(0, tiles, grain, run_tiles, &call)
+    if call.failed and call.error == NULL:
+        # The exception is gone with the state of the thread that had it: raise it on this one.
+        call.failed = 0
+        run_tiles(call.failed_tile, call.failed_tile + 1, &call)
+        call.failed = 1
     if call.failed:
         with gil:
             raise_kept(&call)
@@ -603,12 +610,11 @@ cdef class Kernel:
         return <size_t>&self.group
 
     def run(self, outs, ins, int64_t rows, int64_t columns):
-        """Compute; the tensors are contiguous and of the sizes and dtypes that the group says (they are not checked)."""
+        """Compute; the tensors are contiguous, of the sizes and dtypes that the group says (this is not checked)."""
         cdef char* targets[MOST]
         cdef char* sources[MOST]
         cdef tg_scalar numbers[MOST]
         cdef int k, status
-        cdef PyObject* x
         for k in range(self.group.nout):
             targets[k] = <char*>core.host_data(<PyObject*>outs[k])
         for k in range(self.group.nin):
@@ -629,7 +635,6 @@ cdef class Kernel:
 
 
 cdef int raise_pending() except -1:
-    cdef PyObject* kind = NULL
     if PyErr_Occurred() == NULL:
         raise RuntimeError("a compiled group failed")
     return reraise()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from tangrad_jit.codegen.instructions import SHIFT, STORE, TABLE, UNARY, VEX_W
+from tangrad_jit.codegen.instructions import SHIFT, TABLE, VEX_W
 
 # General registers.
 RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, R9, R10, R11, R12, R13, R14, R15 = range(16)
@@ -27,7 +27,9 @@ class Memory:
 
     __slots__ = ("base", "disp", "index", "scale", "unit")
 
-    def __init__(self, base: int, disp: int = 0, index: int = -1, scale: int = 0, unit: int = 0) -> None:
+    def __init__(
+        self, base: int, disp: int = 0, index: int = -1, scale: int = 0, unit: int = 0
+    ) -> None:
         self.base, self.disp, self.index, self.scale, self.unit = base, disp, index, scale, unit
 
 
@@ -39,7 +41,8 @@ class Assembler:
         evex: whether vectors are encoded by EVEX (else VEX).
         constants: (place in the code, offset in the constants) of each operand among them.
         units: (place in the code, growth) of displacements that differ between copies of a body.
-        masks: (place in the code, bits) of what makes loads and stores masked ones in the last copy.
+        masks: (place in the code,
+        bits) of what makes loads and stores masked ones in the last copy.
     """
 
     def __init__(self, evex: bool) -> None:
@@ -143,7 +146,9 @@ class Assembler:
 
     # --- general registers ----------------------------------------------------------------------
 
-    def general(self, opcode: int, reg: int, rm: int | Memory, wide: bool = True, escape: bool = False) -> None:
+    def general(
+        self, opcode: int, reg: int, rm: int | Memory, wide: bool = True, escape: bool = False
+    ) -> None:
         """Append an instruction of general registers by its opcode; `escape` puts 0F before it."""
         in_memory = isinstance(rm, Memory)
         low = (rm.base if in_memory else rm) >> 3 & 1
@@ -161,39 +166,41 @@ class Assembler:
             self.code.append(0xC0 | (reg & 7) << 3 | rm & 7)
 
     def load(self, reg: int, at: Memory) -> None:
-        """mov reg, [at]"""
+        """Append mov reg, [at]."""
         self.general(0x8B, reg, at)
 
     def store(self, at: Memory, reg: int) -> None:
-        """mov [at], reg"""
+        """Append mov [at], reg."""
         self.general(0x89, reg, at)
 
     def load_small(self, reg: int, at: Memory, size: int, signed: bool = False) -> None:
-        """movzx or movsx reg, byte or word [at]"""
+        """Append movzx or movsx reg, byte or word [at]."""
         self.general((0xBE if signed else 0xB6) + (size == 2), reg, at, wide=False, escape=True)
 
     def store_small(self, at: Memory, reg: int, size: int) -> None:
-        """mov byte or word [at], reg: of a register below rsp"""
+        """Append mov byte or word [at], reg."""
         if size == 2:
             self.code.append(0x66)
         self.general(0x88 if size == 1 else 0x89, reg, at, wide=False)
 
     def address(self, reg: int, at: Memory) -> None:
-        """lea reg, [at]"""
+        """Append lea reg, [at]."""
         self.general(0x8D, reg, at)
 
     def immediate(self, operation: int, reg: int | Memory, value: int) -> None:
-        """add (0), or (1), and (4), sub (5), xor (6) or cmp (7) reg, value"""
+        """Append add (0), or (1), and (4), sub (5), xor (6) or cmp (7) reg, value."""
         short = -128 <= value < 128
         self.general(0x83 if short else 0x81, operation, reg)
         self.code += (value & 255).to_bytes(1, "little") if short else _PACK(value)
 
     def push(self, reg: int) -> None:
+        """Append push reg."""
         if reg > 7:
             self.code.append(0x41)
         self.code.append(0x50 | reg & 7)
 
     def pop(self, reg: int) -> None:
+        """Append pop reg."""
         if reg > 7:
             self.code.append(0x41)
         self.code.append(0x58 | reg & 7)
@@ -220,22 +227,23 @@ class Assembler:
         self.code += bytes((0xB8 | scratch & 7, 255, 255, 255, 255))  # mov scratch, -1
         # bzhi scratch, scratch, count
         self.code += bytes(
-            (0xC4, 0xE2 ^ (scratch >> 3 & 1) * 0xA0, (~count & 15) << 3, 0xF5,
-             0xC0 | (scratch & 7) << 3 | scratch & 7)
+            (
+                0xC4,
+                0xE2 ^ (scratch >> 3 & 1) * 0xA0,
+                (~count & 15) << 3,
+                0xF5,
+                0xC0 | (scratch & 7) << 3 | scratch & 7,
+            )
         )
         self.code += bytes((0xC5, 0xF8, 0x92, 0xC0 | mask << 3 | scratch & 7))  # kmovw
 
-    def mask_logic(self, opcode: int, to: int, a: int, b: int) -> None:
-        """kandw (41), korw (45), kxorw (47)"""
-        self.code += bytes((0xC5, 0x84 | (~a & 15) << 3, opcode, 0xC0 | to << 3 | b))
-
     # --- whole bodies -----------------------------------------------------------------------------
 
-    def take(self) -> "Fragment":
+    def take(self) -> Fragment:
         """Return what was written, to be appended in copies."""
         return Fragment(bytes(self.code), self.constants, self.units, self.masks)
 
-    def append(self, fragment: "Fragment", copy: int = 0) -> None:
+    def append(self, fragment: Fragment, copy: int = 0) -> None:
         """Append a copy of a body, whose displacements grow by their units."""
         start = len(self.code)
         code = self.code
@@ -245,7 +253,9 @@ class Assembler:
         if copy:
             for place, unit in fragment.units:
                 at = start + place
-                code[at : at + 4] = _PACK(int.from_bytes(code[at : at + 4], "little", signed=True) + copy * unit)
+                code[at : at + 4] = _PACK(
+                    int.from_bytes(code[at : at + 4], "little", signed=True) + copy * unit
+                )
 
     def finish(self, constants: bytes) -> bytes:
         """Return code and constants, which are 64 bytes aligned behind it."""
@@ -271,7 +281,7 @@ class Fragment:
     ) -> None:
         self.code, self.constants, self.units, self.masks = code, constants, units, masks
 
-    def masked(self) -> "Fragment":
+    def masked(self) -> Fragment:
         """Return the same code whose loads and stores of streams have mask k7."""
         code = bytearray(self.code)
         for place, bits in self.masks:

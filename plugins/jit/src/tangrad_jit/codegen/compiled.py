@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from tangrad.plugin.render import ExpressionTypeError, Fold
+from tangrad.plugin.render import ExpressionTypeError, Fold, PointwiseOp
 from tangrad_jit.codegen import _execute
 from tangrad_jit.codegen.conversions import with_conversions
-from tangrad_jit.codegen.group import PATTERNS, Group, Number
+from tangrad_jit.codegen.group import PATTERNS, Group, Number, Step
 from tangrad_jit.codegen.tiles import BYTES, Plan, Planner, Refused, Value, emits_fold, values_of
 from tangrad_jit.codegen.vector import Unsupported
 
@@ -67,7 +67,6 @@ class CompiledGroup:
             RuntimeError: an integer was divided by zero.
         """
         self.kernel.run(outs, ins, rows, columns)
-
 
 
 def native_level() -> str | None:
@@ -135,14 +134,15 @@ def compile_group(group: Group, level: str | None = None) -> CompiledGroup:
 
 def new_kernel(group: Group, level: str) -> CompiledGroup:
     """Return a kernel of a group that nobody else has."""
-    _check(group)
     try:
+        _check(group)
         group = with_conversions(group)
         values = values_of(group)
     except ExpressionTypeError as error:
         raise Refused(str(error)) from error
     _check_outputs(group, values)
     evex = None if level == "tiles" else level == "avx512"
+
     def called() -> Plan:
         return Planner(group, values, evex, False).make()
 
@@ -156,7 +156,7 @@ def new_kernel(group: Group, level: str) -> CompiledGroup:
     return CompiledGroup(group, level, values, [*plans, None if plans else called()], called)
 
 
-def _folds_here(planner: Planner, step: Any) -> bool:
+def _folds_here(planner: Planner, step: Step) -> bool:
     return isinstance(step.described, Fold) and emits_fold(step, planner.wide)
 
 
@@ -170,12 +170,28 @@ def _check(group: Group) -> None:
             raise Refused(f"unknown pattern {given.pattern!r}; known are {', '.join(PATTERNS)}")
         if given.pattern == "number" and given.dtype not in ("float64", "int64", "bool"):
             raise Refused(f"a number of dtype {given.dtype}; numbers are float64, int64 or bool")
+    values = len(group.inputs)
     for step in group.steps:
-        for name, value in step.params.items():
-            if isinstance(value, Number) and group.inputs[value.input].pattern != "number":
-                raise Refused(f"the parameter {name} of {step.described.title} is an input that is no number")
-            if isinstance(value, str):
-                raise Refused(f"the parameter {name} of {step.described.title} is a text")
+        _check_step(step, values, group)
+        values += len(step.result_types)
+
+
+def _check_step(step: Step, values: int, group: Group) -> None:
+    """Refuse operands and parameters that are none; `values` counts those before the step."""
+    title, wanted = step.described.title, 1
+    if isinstance(step.described, PointwiseOp):
+        wanted = len(step.described.inputs)
+    if len(step.args) != wanted:
+        raise Refused(f"{title} takes {wanted} operands, the step has {len(step.args)}")
+    if any(isinstance(a, int) and not 0 <= a < values for a in step.args):
+        raise Refused(f"{title} has an operand that is no value before it")
+    for name, value in step.params.items():
+        if isinstance(value, str):
+            raise Refused(f"the parameter {name} of {title} is a text")
+        if isinstance(value, Number):
+            given = group.inputs[value.input] if value.input < len(group.inputs) else None
+            if given is None or given.pattern != "number":
+                raise Refused(f"the parameter {name} of {title} is an input that is no number")
 
 
 def _check_outputs(group: Group, values: list[Value]) -> None:
@@ -186,4 +202,7 @@ def _check_outputs(group: Group, values: list[Value]) -> None:
             raise Refused("a result is no step's")
     moving = any(v.row for v in values)
     if moving and not all(values[o].row for o in group.outputs):
-        raise Refused("a result is the same for all rows, and others are not: it belongs in a group of its own")
+        raise Refused(
+            "a result is the same for all rows, and others are not:"
+            " it belongs in a group of its own"
+        )

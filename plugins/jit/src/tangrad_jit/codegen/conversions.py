@@ -38,7 +38,9 @@ def with_conversions(group: Group) -> Group:
             for k, wanted in enumerate(wanted_types(step)):
                 arg = args[k]
                 if isinstance(arg, Const):
-                    args[k] = Const(rounded_number(arg.value, step)) if rounds_numbers(step) else arg
+                    args[k] = (
+                        Const(rounded_number(arg.value, step)) if rounds_numbers(step) else arg
+                    )
                 elif dtypes[arg] != wanted and not _is_number(group, arg):
                     if (arg, wanted) not in casts:
                         casts[arg, wanted] = len(dtypes)

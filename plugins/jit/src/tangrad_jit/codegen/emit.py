@@ -15,14 +15,34 @@ import struct
 from functools import partial
 
 from tangrad_jit.codegen.assembler import (
-    BELOW, BELOW_EQUAL, NOT_BELOW, NOT_EQUAL, R8, R9, R10, R11, R12, R13, R14, R15, RAX, RBP, RBX, RCX, RDI, RDX,
-    RSI, RSP, Assembler, Fragment, Memory,
+    BELOW,
+    NOT_BELOW,
+    NOT_EQUAL,
+    R8,
+    R9,
+    R10,
+    R11,
+    R12,
+    R13,
+    R14,
+    R15,
+    RAX,
+    RBP,
+    RBX,
+    RCX,
+    RDI,
+    RDX,
+    RSI,
+    RSP,
+    Assembler,
+    Fragment,
+    Memory,
 )  # fmt: skip
 from tangrad_jit.codegen.folds import FoldCode
 from tangrad_jit.codegen.memory import load_stream, load_uniform, store_stream
 from tangrad_jit.codegen.registers import Registers
 from tangrad_jit.codegen.rows import PER_CALL, PER_ROW, Pass, RowProgram
-from tangrad_jit.codegen.select import COMMUTES, emit_value
+from tangrad_jit.codegen.select import emit_value
 from tangrad_jit.codegen.vector import Unsupported
 
 # Registers that hold streams; the others of a pass are read from their array when they are used.
@@ -72,10 +92,12 @@ class Emitter:
 
     def length(self, kind: str) -> int:
         """Return the encoded length of the registers that hold a type."""
-        return {64: 2, 32: 1, 16: 0}[max(16, self.lanes * int(kind[1]))] if self.mode != SINGLE else 0
+        return (
+            {64: 2, 32: 1, 16: 0}[max(16, self.lanes * int(kind[1]))] if self.mode != SINGLE else 0
+        )
 
     def _aliases(self) -> list[int]:
-        """Return what has each value's bits: of one that is only seen as another type, that value."""
+        """Return what has each value's bits: of one that is only seen as another type, that one."""
         found: list[int] = []
         for value, op in enumerate(self.ops):
             found.append(found[op[2][0]] if op[0] == "as" else value)
@@ -135,6 +157,7 @@ class Emitter:
     # --- the function -------------------------------------------------------------------------
 
     def function(self) -> bytes:
+        """Return the whole function, its constants behind it."""
         a = self.a
         for register in SAVED:
             a.push(register)
@@ -143,7 +166,13 @@ class Emitter:
         size = len(a.code)
         a.code += b"\0\0\0\0"
         a.immediate(4, RSP, -64)
-        for offset, register in ((OLD_STACK, RAX), (ROWS, RDI), (COLUMNS, RSI), (STEPS, RCX), (NUMBERS, R8)):
+        for offset, register in (
+            (OLD_STACK, RAX),
+            (ROWS, RDI),
+            (COLUMNS, RSI),
+            (STEPS, RCX),
+            (NUMBERS, R8),
+        ):
             a.store(Memory(RSP, offset), register)
         a.general(0x85, RDI, RDI)  # test rdi, rdi
         nothing = a.jump(14)  # jle
@@ -184,7 +213,9 @@ class Emitter:
             return
         a = self.a
         self.mode = FULL
-        order = self._ordered([*[v for _, v in one.stores], *[self.ops[f][2][0] for f in one.folds]], one.replaced)
+        order = self._ordered(
+            [*[v for _, v in one.stores], *[self.ops[f][2][0] for f in one.folds]], one.replaced
+        )
         folds = self._folds(one)
         copies = 4 if folds else next((c for n, c in _COPIES if len(order) <= n), 1)
         free = [r for r in range(32 if self.evex else 16) if r not in SCRATCH]
@@ -222,7 +253,9 @@ class Emitter:
             fold.offset = fold.buffer - found[0].buffer
         return found
 
-    def _loop(self, body: Body, folds: list[FoldCode], block: int, copies: int, tail: bool = False) -> None:
+    def _loop(
+        self, body: Body, folds: list[FoldCode], block: int, copies: int, tail: bool = False
+    ) -> None:
         """Write the loop over whole vectors, `copies` of them at a time."""
         a = self.a
         a.load(RSI, Memory(RSP, COLUMNS))
@@ -265,8 +298,10 @@ class Emitter:
 
     # --- bodies -------------------------------------------------------------------------------
 
-    def _ordered(self, wanted: list[int], replaced: dict[int, int], uniform: int | None = None) -> list[int]:
-        """Return what has to be computed, operands first; the longer branch of each before the other.
+    def _ordered(
+        self, wanted: list[int], replaced: dict[int, int], uniform: int | None = None
+    ) -> list[int]:
+        """Return what has to be computed, operands first.
 
         Args:
             wanted: the results.
@@ -294,7 +329,9 @@ class Emitter:
             stack += [(arg, False) for arg in reversed(self.reads[value])]
         return order
 
-    def _uses(self, order: list[int], replaced: dict[int, int], sinks: list[int]) -> dict[int, list[int]]:
+    def _uses(
+        self, order: list[int], replaced: dict[int, int], sinks: list[int]
+    ) -> dict[int, list[int]]:
         """Return where each value is used: places in the order, the last first."""
         uses: dict[int, list[int]] = {value: [] for value in order}
         for place in range(len(sinks) - 1, -1, -1):
@@ -355,16 +392,24 @@ class Emitter:
         body, self.a = self.a.take(), outer
         return body, results
 
-    def _run(self, order: list[int], resolve: dict[int, int], sinks: list[int], pinned: dict[int, int], free: list[int],
+    def _run(self, order: list[int], resolve: dict[int, int], sinks: list[int], pinned: dict[int,
+             int], free: list[int],
              stores: list[tuple[int, int]]) -> Registers:  # fmt: skip
         """Write a run of values and their stores along the columns."""
         spilled: dict[int, int] = {}
 
         def spill(value: int, register: int) -> None:
             spilled[value] = self.room()
-            self.a.vector("vmovups_store", self.length(self.ops[value][1]), register, 0, Memory(RSP, spilled[value]))
+            self.a.vector(
+                "vmovups_store",
+                self.length(self.ops[value][1]),
+                register,
+                0,
+                Memory(RSP, spilled[value]),
+            )
 
-        registers = Registers(list(free), self._uses(order, resolve, sinks), partial(self._home, spilled),
+        registers = Registers(list(free), self._uses(order, resolve, sinks), partial(self._home,
+        spilled),
                               self._load_home, spill, pinned)  # fmt: skip
         for value in order:
             op, _, _, imm = self.ops[value]
@@ -403,11 +448,15 @@ class Emitter:
         order = self._ordered(wanted, {}, when)
         wanted = [self.aliases[v] for v in wanted]
         free = [r for r in range(32 if self.evex else 16) if r not in SCRATCH]
-        registers = self._run(order, {}, wanted + [self.aliases[v] for _, v in results], {}, free, [])
+        registers = self._run(
+            order, {}, wanted + [self.aliases[v] for _, v in results], {}, free, []
+        )
         for value in kept:
             value = self.aliases[value]
             register = registers.get(value)
-            self.a.vector("vmovups_store", self.length(self.ops[value][1]), register, 0, self.slot(value))
+            self.a.vector(
+                "vmovups_store", self.length(self.ops[value][1]), register, 0, self.slot(value)
+            )
         for stream, value in results:
             register = registers.get(self.aliases[value])
             self.mode = SINGLE

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tangrad_jit.codegen.assembler import LESS, RAX, RCX, RDI, RSI, RSP, Memory
+from tangrad_jit.codegen.assembler import LESS, RCX, RDI, RSI, RSP, Memory
 from tangrad_jit.codegen.vector import UNORDERED
 
 if TYPE_CHECKING:
@@ -136,7 +136,9 @@ class FoldCode:
         self._halves(total)
         self._each(1, self._last)
         if self.kind == "mean":
-            a.code += b"\xc4\xe1\xfb\x2a\x44\x24" + bytes((COLUMNS,))  # vcvtsi2sd xmm0, [rsp + columns]
+            a.code += b"\xc4\xe1\xfb\x2a\x44\x24" + bytes(
+                (COLUMNS,)
+            )  # vcvtsi2sd xmm0, [rsp + columns]
             a.vector("vdivsd", 0, total, total, 0)
         if self.widens:
             a.vector("vcvtsd2ss", 0, total, total, total)

@@ -69,7 +69,7 @@ class Step:
     described: PointwiseOp | Fold | Cast
     dtype: str
     args: tuple[int | Const, ...]
-    params: Mapping[str, float | int | bool | None | Number] = field(default_factory=dict)
+    params: Mapping[str, float | int | bool | Number | None] = field(default_factory=dict)
 
     def typed(self) -> TypedPointwise | TypedFold:
         """Return the typed programs.

@@ -20,8 +20,16 @@ _WHOLE = 1
 TABLE: dict[str, Row] = {}
 
 
-def _add(names: str, prefix: int, opmap: int, opcode: int, w: int, form: str, imm: bool = False,
-         reach: int = _WHOLE) -> None:
+def _add(
+    names: str,
+    prefix: int,
+    opmap: int,
+    opcode: int,
+    w: int,
+    form: str,
+    imm: bool = False,
+    reach: int = _WHOLE,
+) -> None:
     for name in names.split():
         TABLE[name] = (prefix, opmap, opcode, w, form, imm, reach)
 
@@ -32,8 +40,14 @@ def _pair(name: str, opcode: int) -> None:
     _add(name + "pd", 1, 1, opcode, 1, BINARY)
 
 
-for _name, _opcode in (("vadd", 0x58), ("vmul", 0x59), ("vsub", 0x5C), ("vmin", 0x5D),
-                       ("vdiv", 0x5E), ("vmax", 0x5F)):
+for _name, _opcode in (
+    ("vadd", 0x58),
+    ("vmul", 0x59),
+    ("vsub", 0x5C),
+    ("vmin", 0x5D),
+    ("vdiv", 0x5E),
+    ("vmax", 0x5F),
+):
     _pair(_name, _opcode)
 _add("vsqrtps", 0, 1, 0x51, 0, UNARY)
 _add("vsqrtpd", 1, 1, 0x51, 1, UNARY)
@@ -43,8 +57,14 @@ _add("vdivsd", 3, 1, 0x5E, 1, BINARY, reach=0)
 _add("vcvtss2sd", 2, 1, 0x5A, 0, BINARY, reach=0)
 _add("vcvtsd2ss", 3, 1, 0x5A, 1, BINARY, reach=0)
 
-for _name, _opcode in (("vfmadd132", 0x98), ("vfmadd213", 0xA8), ("vfmadd231", 0xB8),
-                       ("vfnmadd132", 0x9C), ("vfnmadd213", 0xAC), ("vfnmadd231", 0xBC)):
+for _name, _opcode in (
+    ("vfmadd132", 0x98),
+    ("vfmadd213", 0xA8),
+    ("vfmadd231", 0xB8),
+    ("vfnmadd132", 0x9C),
+    ("vfnmadd213", 0xAC),
+    ("vfnmadd231", 0xBC),
+):
     _add(_name + "ps", 1, 2, _opcode, 0, BINARY)
     _add(_name + "pd", 1, 2, _opcode, 1, BINARY)
 
@@ -184,13 +204,17 @@ VEX_W = frozenset(name for name in TABLE if name.startswith(("vfm", "vfn")) and 
 VEX_W |= {"vpsllvq", "vpsrlvq"}
 # Without a form in VEX, and without one in EVEX.
 EVEX_ONLY = frozenset(
-    "vpmullq vpminsq vpmaxsq vpabsq vpsraq vpsravq vpcmpd vpcmpq vblendmps vblendmpd vpmovm2d vpmovm2q"
+    "vpmullq vpminsq vpmaxsq vpabsq vpsraq vpsravq vpcmpd vpcmpq vblendmps vblendmpd vpmovm2d"
+    " vpmovm2q"
     " vpmovd2m vpmovq2m vpternlogd vrndscaleps vrndscalepd vcvtqq2pd vcvttpd2qq vcvtqq2ps"
-    " vcvttps2qq vpmovdb vpmovqb vpmovdw vpmovqd vextractf32x4 vextractf64x4 vrcp14ps vrsqrt14ps vscalefps"
+    " vcvttps2qq vpmovdb vpmovqb vpmovdw vpmovqd vextractf32x4 vextractf64x4 vrcp14ps vrsqrt14ps"
+    " vscalefps"
     " vgetmantps vgetexpps vpandd vpandq vpandnd vpandnq vpord vporq vpxord vpxorq".split()
 )
 VEX_ONLY = frozenset(
     "vblendvps vblendvpd vroundps vroundpd vpand vpandn vpor vpxor vextractf128".split()
 )
 # Comparisons, whose destination in EVEX is a mask register.
-TO_MASK = frozenset("vcmpps vcmppd vpcmpeqd vpcmpgtd vpcmpeqq vpcmpgtq vpcmpd vpcmpq vpmovd2m vpmovq2m".split())
+TO_MASK = frozenset(
+    "vcmpps vcmppd vpcmpeqd vpcmpgtd vpcmpeqq vpcmpgtq vpcmpd vpcmpq vpmovd2m vpmovq2m".split()
+)

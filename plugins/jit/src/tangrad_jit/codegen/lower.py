@@ -6,9 +6,19 @@ from collections.abc import Callable, Mapping
 
 from tangrad.plugin.render import KINDS, PointwiseOp, Program, compute_type
 from tangrad_jit.codegen.elementary import CALLED_512, FUNCTIONS, OPS_512
-from tangrad_jit.codegen.group import Const, Number, Step
+from tangrad_jit.codegen.group import Step
 from tangrad_jit.codegen.vector import (
-    DOWN, EQUAL, LANES, LESS, LESS_EQUAL, NEAREST, NOT_EQUAL, TO_ZERO, UNORDERED, UP, Builder, Unsupported,
+    DOWN,
+    EQUAL,
+    LANES,
+    LESS,
+    LESS_EQUAL,
+    NEAREST,
+    NOT_EQUAL,
+    TO_ZERO,
+    UP,
+    Builder,
+    Unsupported,
 )  # fmt: skip
 
 Rule = Callable[..., int]
@@ -141,7 +151,9 @@ WRAPS = frozenset(("add", "sub", "mul", "neg", "abs", "square", "bitwise_not"))
 _UNSIGNED = frozenset(("uint16", "uint32", "uint64"))
 
 
-def lower_program(b: Builder, program: Program, loads: Mapping[str, int], params: Mapping[str, int]) -> list[int]:
+def lower_program(
+    b: Builder, program: Program, loads: Mapping[str, int], params: Mapping[str, int]
+) -> list[int]:
     """Append a program and return its results.
 
     Args:
@@ -237,7 +249,9 @@ def cast_value(b: Builder, value: int, source: str, target: str) -> int:
         Unsupported: the level lacks an instruction for it.
     """
     found = b.convert(value, compute_type(source), compute_type(target))
-    return b.rounded(found, target) if target != compute_type(target) and source != target else found
+    return (
+        b.rounded(found, target) if target != compute_type(target) and source != target else found
+    )
 
 
 def casts(source: str, target: str, evex: bool, wide: bool) -> bool:

@@ -110,7 +110,9 @@ def store_stream(e: Emitter, stream: int, source: int) -> None:
     length = e.length(kind)
     if ITEMSIZE[dtype] >= 4:
         e.a.masked_later(loads=False)
-        e.a.vector("vmovupd_store" if ITEMSIZE[dtype] == 8 else "vmovups_store", length, source, 0, at)
+        e.a.vector(
+            "vmovupd_store" if ITEMSIZE[dtype] == 8 else "vmovups_store", length, source, 0, at
+        )
     elif dtype == "float16":
         e.a.masked_later(loads=False)
         e.a.vector("vcvtps2ph", length, source, 0, at, 0)
@@ -120,7 +122,9 @@ def store_stream(e: Emitter, stream: int, source: int) -> None:
         _store_narrow(e, at, dtype, kind, source, length)
 
 
-def _store_narrow_512(e: Emitter, at: Memory, dtype: str, kind: str, source: int, length: int) -> None:
+def _store_narrow_512(
+    e: Emitter, at: Memory, dtype: str, kind: str, source: int, length: int
+) -> None:
     name = "vpmovdb"
     if dtype == "bool":
         e.a.vector("vpabsq" if kind == "m8" else "vpabsd", length, 0, 0, source)
@@ -135,7 +139,7 @@ def _store_narrow_512(e: Emitter, at: Memory, dtype: str, kind: str, source: int
 
 
 def _store_narrow(e: Emitter, at: Memory, dtype: str, kind: str, source: int, length: int) -> None:
-    """Store lanes cut to their lower bytes: packed by halves, which saturates what is not cut before."""
+    """Store lanes cut to their lower bytes: by packing, which saturates what is not cut before."""
     a = e.a
     words = dtype in ("int16", "bfloat16")
     if dtype == "bool" and kind == "m8":

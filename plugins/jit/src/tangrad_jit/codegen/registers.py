@@ -79,7 +79,7 @@ class Registers:
         return at
 
     def dies(self, value: int, times: int) -> bool:
-        """Tell whether an instruction that uses a value some times is the last, and may write it."""
+        """Tell whether an instruction that uses a value some times is the last that does."""
         return len(self.uses[value]) <= times and value in self.where and value not in self.pinned
 
     def used(self, values: tuple[int, ...]) -> None:

@@ -18,7 +18,14 @@ PER_CALL, PER_ROW = -2, -1
 # What may be computed again in a later pass, in additions; else it is kept in memory.
 CHEAP = 6
 _COSTS = {"div": 6, "sqrt": 8, "load": 0, "half": 2}
-STORAGE = {"f4": "float32", "f8": "float64", "i4": "int32", "i8": "int64", "m4": "bool", "m8": "bool"}
+STORAGE = {
+    "f4": "float32",
+    "f8": "float64",
+    "i4": "int32",
+    "i8": "int64",
+    "m4": "bool",
+    "m8": "bool",
+}
 
 
 @dataclass(frozen=True)

@@ -13,27 +13,40 @@ if TYPE_CHECKING:
 
 _FLOATS = {
     f"{op}.f{size}": f"v{name}{'ps' if size == 4 else 'pd'}"
-    for op, name in (("add", "add"), ("sub", "sub"), ("mul", "mul"), ("div", "div"), ("max", "max"), ("min", "min"))
+    for op, name in (
+        ("add", "add"),
+        ("sub", "sub"),
+        ("mul", "mul"),
+        ("div", "div"),
+        ("max", "max"),
+        ("min", "min"),
+    )
     for size in (4, 8)
 }
 BINARY = _FLOATS | {
-    "add.i4": "vpaddd", "add.i8": "vpaddq", "sub.i4": "vpsubd", "sub.i8": "vpsubq", "mul.i4": "vpmulld",
-    "mul.i8": "vpmullq", "max.i4": "vpmaxsd", "max.i8": "vpmaxsq", "min.i4": "vpminsd", "min.i8": "vpminsq",
+    "add.i4": "vpaddd", "add.i8": "vpaddq", "sub.i4": "vpsubd", "sub.i8": "vpsubq",
+    "mul.i4": "vpmulld",
+    "mul.i8": "vpmullq", "max.i4": "vpmaxsd", "max.i8": "vpmaxsq", "min.i4": "vpminsd",
+    "min.i8": "vpminsq",
     "scalef.f4": "vscalefps",
 }  # fmt: skip
 LOGIC = {"and": "vpand", "or": "vpor", "xor": "vpxor", "andn": "vpandn"}
 UNARY = {
-    "sqrt.f4": "vsqrtps", "sqrt.f8": "vsqrtpd", "abs.i4": "vpabsd", "abs.i8": "vpabsq", "rcp14.f4": "vrcp14ps",
+    "sqrt.f4": "vsqrtps", "sqrt.f8": "vsqrtpd", "abs.i4": "vpabsd", "abs.i8": "vpabsq",
+    "rcp14.f4": "vrcp14ps",
     "getmant.f4": "vgetmantps", "getexp.f4": "vgetexpps",
 }  # fmt: skip
 SHIFTS = {
-    "shl.i4": "vpslld", "shl.i8": "vpsllq", "shr.i4": "vpsrld", "shr.i8": "vpsrlq", "sar.i4": "vpsrad",
+    "shl.i4": "vpslld", "shl.i8": "vpsllq", "shr.i4": "vpsrld", "shr.i8": "vpsrlq",
+    "sar.i4": "vpsrad",
     "sar.i8": "vpsraq",
 }  # fmt: skip
 # Conversions by source and result; the length is that of the wider.
 CONVERSIONS = {
-    "i4.f4": "vcvtdq2ps", "f4.i4": "vcvttps2dq", "f4.f8": "vcvtps2pd", "f8.f4": "vcvtpd2ps", "i4.f8": "vcvtdq2pd",
-    "f8.i4": "vcvttpd2dq", "i8.f8": "vcvtqq2pd", "f8.i8": "vcvttpd2qq", "i8.f4": "vcvtqq2ps", "f4.i8": "vcvttps2qq",
+    "i4.f4": "vcvtdq2ps", "f4.i4": "vcvttps2dq", "f4.f8": "vcvtps2pd", "f8.f4": "vcvtpd2ps",
+    "i4.f8": "vcvtdq2pd",
+    "f8.i4": "vcvttpd2dq", "i8.f8": "vcvtqq2pd", "f8.i8": "vcvttpd2qq", "i8.f4": "vcvtqq2ps",
+    "f4.i8": "vcvttps2qq",
     "i4.i8": "vpmovsxdq", "m4.m8": "vpmovsxdq",
 }  # fmt: skip
 COMMUTES = frozenset(("add", "mul", "and", "or", "xor"))
@@ -59,7 +72,8 @@ def _logic(e: Emitter, op: str, kind: str) -> str:
     return name + ("q" if kind[1] == "8" else "d") if e.evex else name
 
 
-def _binary(e: Emitter, r: Registers, value: int, args: tuple[int, ...], name: str, length: int, swaps: bool,
+def _binary(e: Emitter, r: Registers, value: int, args: tuple[int, ...], name: str, length: int,
+            swaps: bool,
             imm: int = -1) -> None:  # fmt: skip
     a, b = args
     if swaps and a not in r.where and b in r.where:
@@ -102,7 +116,7 @@ def _shift(e: Emitter, r: Registers, value: int, args: tuple[int, ...]) -> None:
 
 
 def _fused_product(e: Emitter, r: Registers, value: int, args: tuple[int, ...]) -> None:
-    """a b + c: the destination is one of the three, so one that is not needed again is chosen."""
+    """A b + c: the destination is one of the three, so one that is not needed again is chosen."""
     op, kind = e.ops[value][:2]
     a, b, c = args
     name = ("vfmadd" if op == "fma" else "vfnmadd") + "{}" + ("ps" if kind == "f4" else "pd")
@@ -209,7 +223,9 @@ def _select(e: Emitter, r: Registers, value: int, args: tuple[int, ...]) -> None
         mask, other, chosen = r.get(args[0]), r.get(args[2]), r.either(args[1])
         r.used(args)
         to = r.take()
-        e.a.vector("vblendvpd" if kind[1] == "8" else "vblendvps", length, to, other, chosen, mask << 4)
+        e.a.vector(
+            "vblendvpd" if kind[1] == "8" else "vblendvps", length, to, other, chosen, mask << 4
+        )
         r.put(value, to)
         return
     if sources[0] in e.fused:
@@ -267,7 +283,8 @@ def _half(e: Emitter, r: Registers, value: int, args: tuple[int, ...]) -> None:
 
 
 _RULES = {
-    "sqrt": _unary, "abs": _unary, "rcp14": _unary, "getmant": _unary, "getexp": _unary, "round": _round,
+    "sqrt": _unary, "abs": _unary, "rcp14": _unary, "getmant": _unary, "getexp": _unary,
+    "round": _round,
     "shl": _shift, "shr": _shift, "sar": _shift, "fma": _fused_product, "fnma": _fused_product,
     "tern": _ternary, "permute": _permute, "cmp": _compare, "select": _select, "resize": _resize,
     "convert": _convert, "half": _half,

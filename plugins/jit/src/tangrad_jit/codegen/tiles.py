@@ -12,11 +12,19 @@ from dataclasses import dataclass, field, replace
 
 from tangrad.plugin.render import KINDS, Fold, PointwiseOp, compute_type
 from tangrad_jit.codegen import _execute
+from tangrad_jit.codegen.conversions import rounds_numbers
 from tangrad_jit.codegen.emit import emit
 from tangrad_jit.codegen.folds import columns_served
-from tangrad_jit.codegen.conversions import rounds_numbers
 from tangrad_jit.codegen.group import Cast, Const, Group, Number, Step
-from tangrad_jit.codegen.lower import cast_value, casts, is_emitted, is_wide, lower_step, operand_types, param_types
+from tangrad_jit.codegen.lower import (
+    cast_value,
+    casts,
+    is_emitted,
+    is_wide,
+    lower_step,
+    operand_types,
+    param_types,
+)
 from tangrad_jit.codegen.rows import RowProgram
 from tangrad_jit.codegen.vector import ITEMSIZE, LANES
 
@@ -46,7 +54,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Operand:
-    """An operand of a stage as the executor takes it; `place` says of what `index` is the number."""
+    """An operand of a stage as the executor takes it; `index` counts those of its `place`."""
 
     place: str
     index: int
@@ -90,7 +98,8 @@ class Plan:
 
 
 _PATTERNS = {
-    "full": (True, True), "row": (True, False), "column": (False, True), "scalar": (False, False), "number": (False, False),
+    "full": (True, True), "row": (True, False), "column": (False, True), "scalar": (False, False),
+    "number": (False, False),
 }  # fmt: skip
 
 
@@ -107,18 +116,13 @@ def values_of(group: Group) -> list[Value]:
 
 
 def _results(step: Step, values: list[Value], group: Group) -> list[Value]:
-    title = step.described.title
-    if any(isinstance(a, int) and not 0 <= a < len(values) for a in step.args):
-        raise Refused(f"{title} has an operand that is no value before it")
     types = step.result_types
     if isinstance(step.described, Cast):
-        if len(step.args) != 1 or not isinstance(step.args[0], int) or _is_a_number(group, step.args[0]):
+        if not isinstance(step.args[0], int) or _is_a_number(group, step.args[0]):
             raise Refused("a conversion takes one tensor")
         return [replace(values[step.args[0]], dtype=step.dtype)]
     if isinstance(step.described, Fold):
         return _fold_results(step, values, group, list(types))
-    if len(step.args) != len(step.described.inputs):
-        raise Refused(f"{title} takes {len(step.described.inputs)} operands, the step has {len(step.args)}")
     known = [values[a] for a in step.args if isinstance(a, int)]
     return [Value(t, any(v.row for v in known), any(v.column for v in known)) for t in types]
 
@@ -127,8 +131,16 @@ def _fold_results(step: Step, values: list[Value], group: Group, types: list[str
     title, source = step.described.title, step.args[0]
     if step.described.is_scan:
         raise Refused(f"{title} is a scan")
-    if not isinstance(source, int) or len(step.args) != 1:
-        raise Refused(f"{title} folds one tensor")
+    if not isinstance(source, int):
+        raise Refused(f"{title} folds a number")
+    if (
+        step.described.op.definition.promote == "sum"
+        and KINDS[step.dtype] in "bui"
+        and step.dtype != "int64"
+    ):
+        raise Refused(
+            f"{title} of {step.dtype} is computed in int64, which is the dtype of such a step"
+        )
     value = values[source]
     if not (value.row and value.column):
         raise Refused(f"{title} folds what is the same for all rows or columns")
@@ -167,7 +179,9 @@ class Planner:
         if self.evex is None:
             return False
         if isinstance(step.described, Cast):
-            return self._holds(step) and casts(self.values[step.args[0]].dtype, step.dtype, self.evex, self.wide)
+            return self._holds(step) and casts(
+                self.values[step.args[0]].dtype, step.dtype, self.evex, self.wide
+            )
         if isinstance(step.described, PointwiseOp):
             return self._holds(step) and is_emitted(step, self.evex, self.wide)
         return self.emits_folds and emits_fold(step, self.wide)
@@ -192,7 +206,9 @@ class Planner:
             if level % 2 == 0:
                 self.plan.stages.append(self._emitted(members))
             else:
-                self.plan.stages += [self._called(self.group.steps[k], self.first[k]) for k in members]
+                self.plan.stages += [
+                    self._called(self.group.steps[k], self.first[k]) for k in members
+                ]
         self._sizes()
         return self.plan
 
@@ -204,8 +220,8 @@ class Planner:
                 raise Refused(f"{step.described.title} of {step.dtype} has no compiled loop")
 
     def _levels(self) -> list[int]:
-        """Return when each step runs: emitted ones at even levels, those that are called at odd ones."""
-        of_value = {k: 0 for k in range(len(self.group.inputs))}
+        """Return when each step runs: emitted ones at even levels, called ones at odd levels."""
+        of_value = dict.fromkeys(range(len(self.group.inputs)), 0)
         levels = []
         for k, step in enumerate(self.group.steps):
             parity = 0 if self.emits(step) else 1
@@ -229,16 +245,30 @@ class Planner:
             self.homes[value] = self._operand("out", position, self.values[value])
         for k, step in enumerate(self.group.steps):
             called = levels[k] % 2 == 1
-            used = {a for s, user in enumerate(self.group.steps) for a in user.args if levels[s] != levels[k] or called}
+            used = {
+                a
+                for s, user in enumerate(self.group.steps)
+                for a in user.args
+                if levels[s] != levels[k] or called
+            }
             for r in range(len(step.result_types)):
                 value = self.first[k] + r
                 if value not in self.homes and (called or value in used):
                     known = self.values[value]
-                    self.homes[value] = self._operand("temporary", len(self.plan.temporaries), known)
+                    self.homes[value] = self._operand(
+                        "temporary", len(self.plan.temporaries), known
+                    )
                     self.plan.temporaries.append((BYTES[known.dtype], known.row, known.column))
 
     def _operand(self, place: str, index: int, value: Value) -> Operand:
-        return Operand(place, index, BYTES[value.dtype], _execute.dtype_index(value.dtype), value.row, value.column)
+        return Operand(
+            place,
+            index,
+            BYTES[value.dtype],
+            _execute.dtype_index(value.dtype),
+            value.row,
+            value.column,
+        )
 
     # --- emitted stages -----------------------------------------------------------------------
 
@@ -252,13 +282,19 @@ class Planner:
                 results = [self._fold(program, known, step)]
             elif isinstance(step.described, Cast):
                 source = self._node(program, known, step.args[0])
-                results = [cast_value(program.builder, source, self.values[step.args[0]].dtype, step.dtype)]
+                results = [
+                    cast_value(program.builder, source, self.values[step.args[0]].dtype, step.dtype)
+                ]
             else:
                 results = self._pointwise(program, known, step)
             for r, node in enumerate(results):
                 known[self.first[k] + r] = node
         for value, node in known.items():
-            if value in self.homes and value >= len(self.group.inputs) and self._is_of(value, members):
+            if (
+                value in self.homes
+                and value >= len(self.group.inputs)
+                and self._is_of(value, members)
+            ):
                 at = self.values[value]
                 program.store(program.stream(value, at.dtype, at.row, at.column), node)
         program.plan()
@@ -268,7 +304,10 @@ class Planner:
         return Stage(operands, numbers, _execute.Code(emit(program)), program)
 
     def _is_of(self, value: int, members: list[int]) -> bool:
-        return any(self.first[k] <= value < self.first[k] + len(self.group.steps[k].result_types) for k in members)
+        return any(
+            self.first[k] <= value < self.first[k] + len(self.group.steps[k].result_types)
+            for k in members
+        )
 
     def _stream_operand(self, value: int, dtype: str) -> Operand:
         if value >= 0:
@@ -345,10 +384,12 @@ class Planner:
             return Operand("constant", 0, 0, index, value=_encoded(arg.value, compute))
         if _is_a_number(self.group, arg):
             if rounds_numbers(step):
-                raise Refused(f"{step.described.title} rounds a number that comes with the call to {step.dtype}")
+                raise Refused(f"{step.described.title} rounds a number of the call to {step.dtype}")
             if compute not in LANES:
                 raise Refused(f"a number of {compute} that comes with the call")
-            return Operand("number", arg, 0, index, form="byte" if compute == "bool" else LANES[compute])
+            return Operand(
+                "number", arg, 0, index, form="byte" if compute == "bool" else LANES[compute]
+            )
         return self.homes[arg]
 
     # --- sizes --------------------------------------------------------------------------------
@@ -356,7 +397,11 @@ class Planner:
     def _sizes(self) -> None:
         plan, group = self.plan, self.group
         plan.folds = any(isinstance(step.described, Fold) for step in group.steps)
-        tensors = [v for k, v in enumerate(self.values) if k >= len(group.inputs) or group.inputs[k].pattern != "number"]
+        tensors = [
+            v
+            for k, v in enumerate(self.values)
+            if k >= len(group.inputs) or group.inputs[k].pattern != "number"
+        ]
         plan.flat = not plan.folds and all(v.row == v.column for v in tensors)
         if any(len(stage.operands) > 60 or len(stage.numbers) > 60 for stage in plan.stages):
             raise Refused("more operands than a stage takes")
@@ -388,7 +433,11 @@ def emits_fold(step: Step, wide: bool) -> bool:
 
 def _is_wide(group: Group, values: list[Value]) -> bool:
     """Tell whether values of 8 bytes are computed with; then vectors have half as many columns."""
-    tensors = [v for k, v in enumerate(values) if k >= len(group.inputs) or group.inputs[k].pattern != "number"]
+    tensors = [
+        v
+        for k, v in enumerate(values)
+        if k >= len(group.inputs) or group.inputs[k].pattern != "number"
+    ]
     steps = [s for s in group.steps if isinstance(s.described, PointwiseOp)]
     return any(v.dtype in ("float64", "int64") for v in tensors) or any(is_wide(s) for s in steps)
 

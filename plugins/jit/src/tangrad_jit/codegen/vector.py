@@ -15,7 +15,8 @@ _FLOAT, _DOUBLE = struct.Struct("<f"), struct.Struct("<d")
 # The type of the lanes that hold a value of a dtype. Small integers are widened, and wrapped to
 # their width after what may exceed it; half types are computed in float32 and rounded.
 LANES = {
-    "float32": "f4", "float64": "f8", "float16": "f4", "bfloat16": "f4", "int8": "i4", "uint8": "i4",
+    "float32": "f4", "float64": "f8", "float16": "f4", "bfloat16": "f4", "int8": "i4",
+    "uint8": "i4",
     "int16": "i4", "int32": "i4", "int64": "i8", "bool": "m",
 }  # fmt: skip
 ITEMSIZE = {
@@ -79,6 +80,7 @@ class Builder:
         return self.make("const", kind, (), bits & ((1 << 8 * int(kind[1])) - 1))
 
     def f4(self, value: float) -> int:
+        """Return a constant of float32."""
         return self.bits("f4", float_bits(value))
 
     def literal(self, value: float | int | bool, dtype: str) -> int:
@@ -99,34 +101,38 @@ class Builder:
     # --- arithmetic ---------------------------------------------------------------------------
 
     def add(self, a: int, b: int) -> int:
+        """Return a + b."""
         return self.make("add", self.kind(a), (a, b))
 
     def sub(self, a: int, b: int) -> int:
+        """Return a - b."""
         return self.make("sub", self.kind(a), (a, b))
 
     def mul(self, a: int, b: int) -> int:
+        """Return a b."""
         kind = self.kind(a)
         if kind == "i8" and not self.evex:
             raise Unsupported("AVX2 has no product of 64-bit integers")
         return self.make("mul", kind, (a, b))
 
     def div(self, a: int, b: int) -> int:
+        """Return a / b."""
         return self.make("div", self.kind(a), (a, b))
 
     def fma(self, a: int, b: int, c: int) -> int:
-        """a b + c, rounded once"""
+        """Return a b + c, rounded once."""
         return self.make("fma", self.kind(a), (a, b, c))
 
     def fnma(self, a: int, b: int, c: int) -> int:
-        """c - a b, rounded once"""
+        """Return c - a b, rounded once."""
         return self.make("fnma", self.kind(a), (a, b, c))
 
     def max(self, a: int, b: int) -> int:
-        """a if a > b, else b: also where they do not compare"""
+        """Return a if a > b, else b: also where they do not compare."""
         return self._extreme("max", a, b)
 
     def min(self, a: int, b: int) -> int:
-        """a if a < b, else b: also where they do not compare"""
+        """Return a if a < b, else b: also where they do not compare."""
         return self._extreme("min", a, b)
 
     def _extreme(self, op: str, a: int, b: int) -> int:
@@ -137,9 +143,11 @@ class Builder:
         return self.make(op, kind, (a, b))
 
     def sqrt(self, a: int) -> int:
+        """Return the root, correctly rounded."""
         return self.make("sqrt", self.kind(a), (a,))
 
     def round(self, a: int, mode: int) -> int:
+        """Return the whole number that is next, below, above or towards zero."""
         return self.make("round", self.kind(a), (a,), mode)
 
     def shift(self, op: str, a: int, count: int) -> int:
@@ -152,22 +160,26 @@ class Builder:
     # --- bits ---------------------------------------------------------------------------------
 
     def bitwise(self, op: str, a: int, b: int, kind: str | None = None) -> int:
-        """and, or, xor, or andn (not a, and b)"""
+        """Return a logical combination of bits: and, or, xor, or andn (not a, and b)."""
         return self.make(op, kind or self.kind(a), (a, b))
 
     def not_(self, a: int) -> int:
+        """Return all bits inverted."""
         return self.bitwise("xor", a, self.bits(self.kind(a), -1))
 
     def sign(self, kind: str) -> int:
+        """Return the constant that has only the sign's bit."""
         return self.bits(kind, 1 << 8 * int(kind[1]) - 1)
 
     def neg(self, a: int) -> int:
+        """Return -a."""
         kind = self.kind(a)
         if kind[0] == "i":
             return self.sub(self.bits(kind, 0), a)
         return self.bitwise("xor", a, self.sign(kind))
 
     def abs(self, a: int) -> int:
+        """Return |a|."""
         kind = self.kind(a)
         if kind == "i4" or (kind == "i8" and self.evex):
             return self.make("abs", kind, (a,))
@@ -177,6 +189,7 @@ class Builder:
         return self.bitwise("and", a, self.bits(kind, (1 << 8 * int(kind[1]) - 1) - 1))
 
     def copysign(self, size: int, sign: int) -> int:
+        """Return the size of one number with the sign of another."""
         kind = self.kind(size)
         rest = self.bits(kind, (1 << 8 * int(kind[1]) - 1) - 1)
         if self.evex and kind == "f4":
@@ -198,6 +211,7 @@ class Builder:
         return self.whole(self.make("cmp", "m" + kind[1], (a, b), predicate))
 
     def less(self, a: int, b: int) -> int:
+        """Return where a < b."""
         return self.compare(LESS, a, b)
 
     def _compare_masks(self, predicate: int, a: int, b: int) -> int:
@@ -238,6 +252,7 @@ class Builder:
         return self.make("select", kind, (self.sized(mask, kind), a, b))
 
     def nan(self, a: int) -> int:
+        """Return where a number is NaN."""
         return self.compare(UNORDERED, a, a)
 
     # --- conversions --------------------------------------------------------------------------

@@ -5,14 +5,31 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from groups import ops
+from codegen_groups import ops
 
-from tangrad_jit.codegen import Const, Group, GroupInput, Number, Step
+from tangrad_jit.codegen import Const, Group, GroupInput, Step
 
-BINARY = ("add_plain", "sub_plain", "mul", "maximum", "minimum", "fmax", "hypot", "true_divide", "atan2")
-UNARY = ("relu", "neg", "abs", "square", "sigmoid", "tanh", "exp", "silu", "gelu_none", "gelu_tanh", "sqrt", "rsqrt",
-         "reciprocal", "floor", "sign", "erf", "log1p", "sin", "softplus", "hardswish", "log", "expm1", "isnan_")  # fmt: skip
-GRADIENTS = ("tanh_backward(self)", "sigmoid_backward(self)", "mul_backward(self,other)", "relu_backward(self)")
+BINARY = (
+    "add_plain",
+    "sub_plain",
+    "mul",
+    "maximum",
+    "minimum",
+    "fmax",
+    "hypot",
+    "true_divide",
+    "atan2",
+)
+UNARY = ("relu", "neg", "abs", "square", "sigmoid", "tanh", "exp", "silu", "gelu_none",
+"gelu_tanh", "sqrt", "rsqrt",
+         "reciprocal", "floor", "sign", "erf", "log1p", "sin", "softplus", "hardswish", "log",
+         "expm1", "isnan_")  # fmt: skip
+GRADIENTS = (
+    "tanh_backward(self)",
+    "sigmoid_backward(self)",
+    "mul_backward(self,other)",
+    "relu_backward(self)",
+)
 FOLDS = ("sum", "mean", "amax", "amin", "prod", "var_corrected")
 PATTERNS = ("full", "full", "full", "row", "column", "scalar", "number")
 
@@ -37,7 +54,9 @@ class Maker:
 
     def of_own(self) -> int:
         """Choose an operand that decides the promoted dtype."""
-        return self.late([v for v in self.usable() if self.of_dtype(v) and self.kinds[v] != "scalar"])
+        return self.late(
+            [v for v in self.usable() if self.of_dtype(v) and self.kinds[v] != "scalar"]
+        )
 
     def late(self, values: list[int]) -> int:
         return values[-1 - min(int(self.rng.expovariate(0.5)), len(values) - 1)]
@@ -59,19 +78,28 @@ class Maker:
         full = [v for v in self.usable() if self.kinds[v] == "full" and self.of_dtype(v)]
         if sort < 0.12 and full:
             key = rng.choice(FOLDS)
-            self.append(key, [rng.choice(full[-3:])], **({"correction": 1} if "correction" in ops()[key].params else {}))
+            self.append(
+                key,
+                [rng.choice(full[-3:])],
+                **({"correction": 1} if "correction" in ops()[key].params else {}),
+            )
         elif sort < 0.5:
             second = Const(rng.choice((0.5, -1.25, 2.0, 3))) if rng.random() < 0.25 else self.pick()
             numbers = [k for k, kind in enumerate(self.kinds) if kind == "number"]
             key = rng.choice(BINARY[:3] if numbers else BINARY)
-            self.append(key, [self.of_own(), rng.choice(numbers) if numbers and rng.random() < 0.4 else second]
-                        if key in ("add_plain", "sub_plain", "mul", "true_divide") else [self.of_own(), self.pick()])
+            if key not in ("add_plain", "sub_plain", "mul", "true_divide"):
+                second = self.pick()
+            elif numbers and rng.random() < 0.4:
+                second = rng.choice(numbers)
+            elif key == "sub_plain" and isinstance(second, int) and not self.of_dtype(second):
+                key = "add_plain"  # bools are not subtracted
+            self.append(key, [self.of_own(), second])
         elif sort < 0.6:
             key = rng.choice([g for g in GRADIENTS if g in ops()])
             self.append(key, [self.of_own() for _ in ops()[key].inputs])
         else:
             key = rng.choice([u for u in UNARY if u in ops()])
-            self.append(key, [self.of_own()], **{p: 1.5 for p in ops()[key].params})
+            self.append(key, [self.of_own()], **dict.fromkeys(ops()[key].params, 1.5))
 
     def of_dtype(self, value: int) -> bool:
         return value >= len(self.inputs) or self.inputs[value].dtype == self.dtype

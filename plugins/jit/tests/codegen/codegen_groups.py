@@ -39,7 +39,9 @@ def sample(dtype: str, shape: tuple[int, ...], seed: int) -> Any:
     flat = numbers.reshape(-1)
     if flat.size > 8:
         places = rng.integers(0, flat.size, max(1, flat.size // 40))
-        flat[places] = rng.choice([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-40, 200.0, -200.0], len(places))
+        flat[places] = rng.choice(
+            [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-40, 200.0, -200.0], len(places)
+        )
     return tangrad.tensor(numbers).to(getattr(tangrad, dtype))
 
 
@@ -62,11 +64,19 @@ def eager(group: Group, ins: list[Any]) -> list[Any]:
         params = {n: ins[v.input] if isinstance(v, Number) else v for n, v in one.params.items()}
         declared = one.described.op.definition.schema.params
         if isinstance(one.described, Fold):
-            dim = next(-1 if p.type.startswith("dim?") or p.type == "dim" else (-1,) for p in declared if p.name == "dim")
+            dim = next(
+                -1 if p.type.startswith("dim?") or p.type == "dim" else (-1,)
+                for p in declared
+                if p.name == "dim"
+            )
             made = one.described.op(args[0], dim=dim, **(params | {"keepdim": True}))
         else:
             named = dict(zip(one.described.inputs, args, strict=True)) | params
-            made = one.described.op(*[named[p.name] for p in declared if p.name in named])
+            named = {p.name: named[p.name] for p in declared if p.name in named}
+            keywords = {
+                p.name: named.pop(p.name) for p in declared if p.keyword_only and p.name in named
+            }
+            made = one.described.op(*named.values(), **keywords)
         values += list(made) if isinstance(made, (tuple, list)) else [made]
     return [values[o] for o in group.outputs]
 
@@ -74,7 +84,8 @@ def eager(group: Group, ins: list[Any]) -> list[Any]:
 def empty_outputs(group: Group, rows: int, columns: int) -> list[Any]:
     values = values_of(group)
     return [
-        tangrad.empty((rows if values[o].row else 1, columns if values[o].column else 1), dtype=getattr(tangrad, values[o].dtype))
+        tangrad.empty((rows if values[o].row else 1, columns if values[o].column else 1),
+        dtype=getattr(tangrad, values[o].dtype))
         for o in group.outputs
     ]  # fmt: skip
 
