@@ -491,6 +491,8 @@ cdef class Program:
         cdef list given = <list>inputs
         if self.busy:
             raise RuntimeError("a program of the jit runs already")
+        if len(given) != self.ninputs:
+            raise ValueError(f"a program of the jit has {self.ninputs} inputs, got {len(given)}")
         self.busy = True
         try:
             for k in range(self.ninputs):

@@ -19,6 +19,7 @@ _LIBRARY = tuple(
     if path is not None
 )
 _STANDARD = sysconfig.get_paths()["stdlib"] + os.sep
+_NUMPY = os.sep + "numpy" + os.sep
 _SITE = os.sep + "site-packages" + os.sep
 
 #: Modules whose functions in C depend on their arguments alone.
@@ -91,15 +92,26 @@ class CallWatch:
     def _profile(self, frame: Any, event: str, arg: Any) -> None:
         code = frame.f_code
         if event == "call":
-            if code not in self.executed and not is_library(code):
+            if code not in self.executed and not is_library(code) and not _serves_library(frame):
                 self.executed[code] = frame.f_globals
             return
         if event != "c_call" or self.refusal is not None or is_library(code):
+            return
+        if _serves_library(frame):
             return
         reason = _why_not(arg)
         if reason is not None:
             line = f"{os.path.basename(code.co_filename)}:{frame.f_lineno}"
             self.refusal = CaptureError(reason, line)
+
+
+def _serves_library(frame: Any) -> bool:
+    """Return whether a frame is NumPy's, and the library has called it."""
+    while frame is not None and _NUMPY in frame.f_code.co_filename:
+        frame = frame.f_back
+        if frame is not None and is_library(frame.f_code):
+            return True
+    return False
 
 
 def _why_not(function: Any) -> str | None:

@@ -19,6 +19,9 @@ from tangrad_jit.graph.types import NumberType, type_of
 
 __all__ = ["Recorder", "memory_of"]
 
+# A tensor's power of these numbers is products and roots, in PyTorch and here.
+_POWERS = {2: "square", 3: "_cube", 0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}
+
 _PLAIN = (int, float, bool, complex, str, type(None))
 
 
@@ -89,8 +92,6 @@ class Recorder:
             type(tensor), "__torch_dispatch__"
         ):
             raise self._error(f"a {type(tensor).__name__} cannot be in a graph")
-        if tensor.is_conj() or tensor.is_neg():
-            raise self._error("a lazily conjugated or negated tensor cannot be in a graph")
         found = self.origin(tensor)
         if found is None:
             found = self._constants.get(key)
@@ -112,6 +113,8 @@ class Recorder:
         return value
 
     def _follow(self, tensor: Any, value: Value) -> None:
+        if tensor.is_conj() or tensor.is_neg():
+            raise self._error("a lazily conjugated or negated tensor cannot be in a graph")
         self._values[memory_of(tensor)] = value
         self._keep.append(tensor)
         value.example = tensor
@@ -187,9 +190,14 @@ class Recorder:
             raise self._error(f"the size of the result of {functional.title} depends on values")
         if definition.random and args[-1] is None:
             raise self._error("random numbers of engine mt19937 cannot be drawn by a graph")
+        power = _power_of_number(functional, args) if out is None else None
+        if power is not None:
+            functional, op, args = power, (power if op is functional else op), args[:1]
         form = "call" if out is None else "out"
         if op is not functional:
             form = "inplace"
+            if functional.kind == "view":
+                raise self._error(f"{op.title} gives its tensor another shape or other strides")
         converted = tuple(self._argument(item, functional) for item in args)
         if definition.random and isinstance(args[-1], Drawn):
             converted = self._draw(functional, args, converted)
@@ -284,3 +292,13 @@ class Recorder:
         """Have nodes tell which of a module's modules made the call."""
         for name, module in root.named_modules():
             self._names.setdefault(module, name)
+
+
+def _power_of_number(op: Any, args: tuple[Any, ...]) -> Any:
+    """Return the op that computes a tensor's power of a number, where that is not `pow`."""
+    if op.name != "pow" or not isinstance(args[0], tangrad.Tensor):
+        return None
+    number = args[1]
+    if type(number) not in (int, float) or not args[0].is_floating_point():
+        return None
+    return find_op(_POWERS[number]) if number in _POWERS else None

@@ -118,6 +118,7 @@ class Emitter:
         if not self.evex:
             return set()
         found = {v for v, op in enumerate(self.ops) if op[0] == "cmp"}
+        found -= {v for _, v in self.program.results}
         for op, _, args, _ in self.ops:
             for k, arg in enumerate(args):
                 if arg in found and not (op == "select" and k == 0):

@@ -67,11 +67,15 @@ class Executable:
             from tangrad_jit.compiling.backends import run_by_backend
 
             return graph, run_by_backend(graph, settings.backend)
+        given = len(graph.inputs)
         graph, groups, notes = optimize(graph.copy(), fast=settings.fast)
+        folded = [entry.tensor for entry in graph.inputs[given:]]
         self.notes.extend(notes)
         plan = Plan(graph, groups)
         self.plans.append(plan)
-        return graph, plan.run
+        if not folded:
+            return graph, plan.run
+        return graph, lambda inputs: plan.run(inputs + folded)
 
     def _bind_inputs(self, graph: Graph) -> None:
         self._template: list[Any] = []

@@ -181,8 +181,12 @@ class _Session:
     def _returned(self, recording: Recording) -> None:
         leaves, recording.spec = _pytree.tree_flatten(recording.result)
         recorder, graph = self.recorder, recording.graph
+        given = {id(e.tensor): e.value for e in graph.inputs if e.kind in ("argument", "capture")}
         for leaf in leaves:
-            if isinstance(leaf, tangrad.Tensor):
+            if id(leaf) in given:
+                recording.leaves.append(("output", len(graph.outputs)))
+                graph.outputs.append(given[id(leaf)])
+            elif isinstance(leaf, tangrad.Tensor):
                 recording.leaves.append(("output", len(graph.outputs)))
                 graph.outputs.append(recorder.value_of(leaf))
             elif isinstance(leaf, _PLAIN):

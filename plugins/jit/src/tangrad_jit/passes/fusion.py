@@ -170,6 +170,8 @@ def _space_of(node: Node) -> tuple[Shape, str] | None:
     """Return (shape, pattern of the results) of a node that may be in a group, else None."""
     if node.form != "call" or node.effects or not node.results:
         return None
+    if node.name == "pow" and not isinstance(node.args[1], Value):
+        return None  # the core looks at the number, and may run another op
     if any(not isinstance(v.type, TensorType) for v in node.inputs):
         return None
     if node.op.kind == "pointwise":
