@@ -146,6 +146,8 @@ class _Session:
             else:
                 recorder.graph.add_input(type_of(tensor), "argument", path, tensor)
         self.before_tensors = {id(t): _state(t) for _, t in self.before.tensors}
+        self.arguments = [*_tensors(self.args), *_tensors(self.kwargs)]
+        self.before_arguments = [_state(t) for _, t in self.arguments]
         for root in self._roots():
             recorder.follow_modules(root)
         with contextlib.ExitStack() as stack:
@@ -210,6 +212,9 @@ class _Session:
                 continue
             recording.gradients.append((tensor, len(graph.outputs)))
             graph.outputs.append(self.recorder.value_of(after))
+        for (path, tensor), state in zip(self.arguments, self.before_arguments, strict=True):
+            if _state(tensor) != state:
+                raise CaptureError(f"{path} has been given other memory, or a history, in the run")
         for path, tensor in self.before.tensors:
             if self.before_tensors[id(tensor)] != _state(tensor):
                 raise Unsettled(f"{path} has been given other memory, or another history, in the run")
