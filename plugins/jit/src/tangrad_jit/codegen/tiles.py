@@ -147,8 +147,12 @@ def _fold_results(step: Step, values: list[Value], group: Group, types: list[str
     return [Value(t, True, False) for t in types]
 
 
-def _is_a_number(group: Group, value: int) -> bool:
-    return value < len(group.inputs) and group.inputs[value].pattern == "number"
+def _is_a_number(group: Group, value: int | Const) -> bool:
+    return (
+        isinstance(value, int)
+        and value < len(group.inputs)
+        and group.inputs[value].pattern == "number"
+    )
 
 
 class Planner:
@@ -397,11 +401,8 @@ class Planner:
     def _sizes(self) -> None:
         plan, group = self.plan, self.group
         plan.folds = any(isinstance(step.described, Fold) for step in group.steps)
-        tensors = [
-            v
-            for k, v in enumerate(self.values)
-            if k >= len(group.inputs) or group.inputs[k].pattern != "number"
-        ]
+        used = {a for step in group.steps for a in step.args if not _is_a_number(group, a)}
+        tensors = [v for k, v in enumerate(self.values) if k >= len(group.inputs) or k in used]
         plan.flat = not plan.folds and all(v.row == v.column for v in tensors)
         if any(len(stage.operands) > 60 or len(stage.numbers) > 60 for stage in plan.stages):
             raise Refused("more operands than a stage takes")
