@@ -25,11 +25,12 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "backend_cpu"))
 
-import tangrad
-from jit import BOUNDS, paired
-from render.dialect import cpu_dialect
-from tangrad.plugin.render import folds, pointwise_ops, prelude
-from tangrad_jit.codegen import Const, Group, GroupInput, Step, compile_group
+from jit import BOUNDS, paired  # noqa: E402
+from render.dialect import cpu_dialect  # noqa: E402
+
+import tangrad  # noqa: E402
+from tangrad.plugin.render import folds, pointwise_ops, prelude  # noqa: E402
+from tangrad_jit.codegen import Const, Group, GroupInput, Step, compile_group  # noqa: E402
 
 DIALECT = cpu_dialect()
 UNARY = ("relu", "neg", "abs", "square", "sigmoid", "tanh", "exp", "silu", "gelu_none", "gelu_tanh")
@@ -167,14 +168,16 @@ class Source:
         count = len(self.kinds)
         last = max(self.passes) + 1
         folds_ = [v for v in range(n, count) if self.step_of(v).described.key in FOLDS]
-        kept, bodies = set(), []
-        for number in range(last):
+        kept: set[int] = set()
+        bodies = []
+        for number in reversed(range(last)):
             wanted = [v for v in self.group.outputs if self.passes[v] == number]
             mine = [f for f in folds_ if self.passes[f] == number]
             sources = [self.step_of(f).args[0] for f in mine]
-            order = self.needed([*wanted, *sources], number)
+            later = [v for v in sorted(kept) if self.passes[v] == number]
+            order = self.needed([*wanted, *sources, *later], number)
             kept |= {v for v in order if v >= n and self.passes[v] < number}
-            bodies.append((number, wanted, mine, order))
+            bodies.insert(0, (number, wanted, mine, order))
         params = [f"float *restrict out{k}" for k in range(len(self.group.outputs))]
         params += [f"const float *restrict in{k}" for k in range(n)]
         lines = [f"void {self.name}({', '.join([*params, 'long rows', 'long columns'])})", "{"]
@@ -224,9 +227,8 @@ class Source:
         lines = []
         for f in mine:
             begin = start.get(self.step_of(f).described.key, "0.0f")
-            lines.append(
-                f"        float lane{f}[{LANES}]; for (int k = 0; k < {LANES}; k++) lane{f}[k] = {begin};"
-            )
+            lines.append(f"        float lane{f}[{LANES}];")
+            lines.append(f"        for (int k = 0; k < {LANES}; k++) lane{f}[k] = {begin};")
 
         def fold(f: int, to: str, other: str) -> str:
             if self.step_of(f).described.key == "amax":
@@ -319,7 +321,8 @@ def main() -> None:
         mean = math.exp(statistics.fmean(map(math.log, ratios)))
         over = sum(r > 1.15 for r in ratios)
         print(
-            f"{name:8} of C: geometric mean {mean:.2f}, most {max(ratios):.2f}, {over} of {len(ratios)} above 1.15"
+            f"{name:8} of C: geometric mean {mean:.2f}, most {max(ratios):.2f},"
+            f" {over} of {len(ratios)} above 1.15"
         )
     for ratio, tiles, names, seed in sorted(found, reverse=True)[: options.show]:
         print(f"{ratio:6.2f} {tiles:6.2f} seed {seed}: {' '.join(names)}")
