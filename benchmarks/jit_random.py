@@ -25,7 +25,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "backend_cpu"))
 
-from jit import BOUNDS, paired  # noqa: E402
+from jit import BOUNDS, machine, paired  # noqa: E402
 from render.dialect import cpu_dialect  # noqa: E402
 
 import tangrad  # noqa: E402
@@ -273,9 +273,7 @@ def library(groups: list[Group], folder: Path) -> ctypes.CDLL:
     source, target = folder / "groups.c", folder / "groups.so"
     source.write_text(text, "utf-8")
     native = ROOT / "backend_cpu/src/tangrad_cpu/native"
-    flags = (
-        "-O3 -march=native -ffp-contract=off -fno-math-errno -fno-trapping-math -shared -fPIC -w"
-    )
+    flags = f"-O3 {machine()} -ffp-contract=off -fno-math-errno -fno-trapping-math -shared -fPIC -w"
     command = ["gcc", *flags.split(), f"-I{native}", "-o", str(target), str(source), "-lm"]
     subprocess.run(command, check=True)
     return ctypes.CDLL(str(target))
