@@ -136,6 +136,11 @@ class Case:
     called: Callable[[], Any]
 
 
+def machine() -> str:
+    """Return the compiler's flag for the level that the kernels are for."""
+    return "-march=x86-64-v3" if native_level() == "avx2" else "-march=native"
+
+
 def library(folder: Path) -> ctypes.CDLL:
     """Compile the C."""
     source, target = folder / "fused.c", folder / "fused.so"
@@ -143,7 +148,7 @@ def library(folder: Path) -> ctypes.CDLL:
     native = ROOT / "backend_cpu/src/tangrad_cpu/native"
     flags = [
         "-O3",
-        "-march=native",
+        machine(),
         "-ffp-contract=off",
         "-fno-math-errno",
         "-fno-trapping-math",

@@ -25,16 +25,25 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "backend_cpu"))
 
-import tangrad
-from jit import BOUNDS, paired
-from render.dialect import cpu_dialect
-from tangrad.plugin.render import folds, pointwise_ops, prelude
-from tangrad_jit.codegen import Const, Group, GroupInput, Step, compile_group
+from jit import BOUNDS, machine, paired  # noqa: E402
+from render.dialect import cpu_dialect  # noqa: E402
+
+import tangrad  # noqa: E402
+from tangrad.plugin.render import folds, pointwise_ops, prelude  # noqa: E402
+from tangrad_jit.codegen import Const, Group, GroupInput, Step, compile_group  # noqa: E402
 
 DIALECT = cpu_dialect()
 UNARY = ("relu", "neg", "abs", "square", "sigmoid", "tanh", "exp", "silu", "gelu_none", "gelu_tanh")
 UNARY += ("sqrt", "reciprocal", "hardswish", "log1p", "erf", "softsign", "leaky_relu")
-BINARY = ("add_plain", "sub_plain", "mul", "maximum", "minimum", "true_divide", "tanh_backward(self)")
+BINARY = (
+    "add_plain",
+    "sub_plain",
+    "mul",
+    "maximum",
+    "minimum",
+    "true_divide",
+    "tanh_backward(self)",
+)
 FOLDS = ("sum", "mean", "amax")
 LANES = 64
 
@@ -47,7 +56,10 @@ def known() -> dict[str, Any]:
 def make(seed: int, ops: dict[str, Any]) -> Group:
     """Return a random group of float32: chains, broadcast patterns, folds, several results."""
     rng = random.Random(seed)
-    patterns = ["full", *rng.choices(("full", "full", "row", "column", "scalar"), k=rng.randint(0, 3))]
+    patterns = [
+        "full",
+        *rng.choices(("full", "full", "row", "column", "scalar"), k=rng.randint(0, 3)),
+    ]
     kinds = list(patterns)
     steps: list[Step] = []
 
@@ -101,7 +113,11 @@ class Source:
             fold = step.described.key in FOLDS
             kind = "row" if fold else "full" if varies else next(iter(found), "scalar")
             after = [self.passes[a] + (self.kinds[a] in ("row", "scalar")) for a in args]
-            when = max(after) if fold or kind in ("full", "column") else max(self.passes[a] for a in args)
+            when = (
+                max(after)
+                if fold or kind in ("full", "column")
+                else max(self.passes[a] for a in args)
+            )
             self.passes.append(max(0, when) if fold or kind in ("full", "column") else when)
             self.kinds.append(kind)
 
@@ -125,7 +141,9 @@ class Source:
         used = step.typed().program
         names = [a for n, a in zip(step.described.inputs, args, strict=True) if n in used.inputs]
         names += ["0.5f" for _ in used.params]
-        return f"float v{value}; {function_name(step.described)}({', '.join([*names, f'&v{value}'])});"
+        return (
+            f"float v{value}; {function_name(step.described)}({', '.join([*names, f'&v{value}'])});"
+        )
 
     def needed(self, wanted: list[int], number: int) -> list[int]:
         """Return what a pass computes for some values, operands first."""
@@ -150,20 +168,24 @@ class Source:
         count = len(self.kinds)
         last = max(self.passes) + 1
         folds_ = [v for v in range(n, count) if self.step_of(v).described.key in FOLDS]
-        kept, bodies = set(), []
-        for number in range(last):
+        kept: set[int] = set()
+        bodies = []
+        for number in reversed(range(last)):
             wanted = [v for v in self.group.outputs if self.passes[v] == number]
             mine = [f for f in folds_ if self.passes[f] == number]
             sources = [self.step_of(f).args[0] for f in mine]
-            order = self.needed([*wanted, *sources], number)
+            later = [v for v in sorted(kept) if self.passes[v] == number]
+            order = self.needed([*wanted, *sources, *later], number)
             kept |= {v for v in order if v >= n and self.passes[v] < number}
-            bodies.append((number, wanted, mine, order))
+            bodies.insert(0, (number, wanted, mine, order))
         params = [f"float *restrict out{k}" for k in range(len(self.group.outputs))]
         params += [f"const float *restrict in{k}" for k in range(n)]
         lines = [f"void {self.name}({', '.join([*params, 'long rows', 'long columns'])})", "{"]
         lines += [f"    float keep{v}[columns];" for v in sorted(kept)]
         lines.append("    for (long r = 0; r < rows; r++) {")
-        lines += [f"        const float v{k} = {self.element(k)};" for k in range(n) if not self.moves(k)]
+        lines += [
+            f"        const float v{k} = {self.element(k)};" for k in range(n) if not self.moves(k)
+        ]
         lines += self.rest(-1)
         for number, wanted, mine, order in bodies:
             lines += self.loop(number, wanted, mine, order, kept)
@@ -173,10 +195,16 @@ class Source:
     def rest(self, number: int) -> list[str]:
         """Return what is the same for all columns and known after a pass."""
         n = len(self.group.inputs)
-        same = [v for v in range(n, len(self.kinds)) if not self.moves(v) and self.passes[v] == number]
-        return ["        " + self.scalar(v) for v in same if self.step_of(v).described.key not in FOLDS]
+        same = [
+            v for v in range(n, len(self.kinds)) if not self.moves(v) and self.passes[v] == number
+        ]
+        return [
+            "        " + self.scalar(v) for v in same if self.step_of(v).described.key not in FOLDS
+        ]
 
-    def loop(self, number: int, wanted: list[int], mine: list[int], order: list[int], kept: set[int]) -> list[str]:
+    def loop(
+        self, number: int, wanted: list[int], mine: list[int], order: list[int], kept: set[int]
+    ) -> list[str]:
         """Return the loop of a pass, and the results of its folds."""
         n = len(self.group.inputs)
         body = []
@@ -190,16 +218,21 @@ class Source:
                 body += [f"keep{v}[c] = v{v};"] * (v in kept)
         body += [f"out{self.group.outputs.index(v)}[r * columns + c] = v{v};" for v in wanted]
         if not mine:
-            return ["        for (long c = 0; c < columns; c++) {", *[f"            {b}" for b in body], "        }"]
+            return [
+                "        for (long c = 0; c < columns; c++) {",
+                *[f"            {b}" for b in body],
+                "        }",
+            ]
         start = {"amax": "-INFINITY"}
         lines = []
         for f in mine:
             begin = start.get(self.step_of(f).described.key, "0.0f")
-            lines.append(f"        float lane{f}[{LANES}]; for (int k = 0; k < {LANES}; k++) lane{f}[k] = {begin};")
+            lines.append(f"        float lane{f}[{LANES}];")
+            lines.append(f"        for (int k = 0; k < {LANES}; k++) lane{f}[k] = {begin};")
 
         def fold(f: int, to: str, other: str) -> str:
             if self.step_of(f).described.key == "amax":
-                return f"{to} = {other} > {to} ? {other} : {to};"
+                return f"{to} = {other} != {other} || {other} > {to} ? {other} : {to};"
             return f"{to} += {other};"
 
         inner = [*body, *[fold(f, f"lane{f}[k]", f"v{self.step_of(f).args[0]}") for f in mine]]
@@ -215,7 +248,9 @@ class Source:
             "        }",
         ]
         for f in mine:
-            lines.append(f"        for (int k = 1; k < {LANES}; k++) {fold(f, f'lane{f}[0]', f'lane{f}[k]')}")
+            lines.append(
+                f"        for (int k = 1; k < {LANES}; k++) {fold(f, f'lane{f}[0]', f'lane{f}[k]')}"
+            )
             mean = " / columns" if self.step_of(f).described.key == "mean" else ""
             lines.append(f"        const float v{f} = lane{f}[0]{mean};")
         return lines
@@ -229,20 +264,24 @@ def function_name(described: Any) -> str:
 def library(groups: list[Group], folder: Path) -> ctypes.CDLL:
     """Compile the C of all groups."""
     used = {s.described.key: s for g in groups for s in g.steps if s.described.key not in FOLDS}
-    scalars = "\n".join(s.typed().render(function_name(s.described), DIALECT) for s in used.values())
+    scalars = "\n".join(
+        s.typed().render(function_name(s.described), DIALECT) for s in used.values()
+    )
     functions = "\n".join(Source(f"group{k}", group).text() for k, group in enumerate(groups))
     text = prelude(DIALECT, scalars) + BOUNDS + scalars
     text = text.replace("static inline", "static inline __attribute__((always_inline))") + functions
     source, target = folder / "groups.c", folder / "groups.so"
     source.write_text(text, "utf-8")
     native = ROOT / "backend_cpu/src/tangrad_cpu/native"
-    flags = "-O3 -march=native -ffp-contract=off -fno-math-errno -fno-trapping-math -shared -fPIC -w"
+    flags = f"-O3 {machine()} -ffp-contract=off -fno-math-errno -fno-trapping-math -shared -fPIC -w"
     command = ["gcc", *flags.split(), f"-I{native}", "-o", str(target), str(source), "-lm"]
     subprocess.run(command, check=True)
     return ctypes.CDLL(str(target))
 
 
-def calls(group: Group, function: Any, rows: int, columns: int) -> tuple[Callable[..., Any], Callable[[], Any]]:
+def calls(
+    group: Group, function: Any, rows: int, columns: int
+) -> tuple[Callable[..., Any], Callable[[], Any]]:
     """Return what runs a kernel on tensors, and what runs the C on the same."""
     shapes = {"full": (rows, columns), "row": (rows, 1), "column": (columns,), "scalar": ()}
     ins = [tangrad.rand(shapes[given.pattern]) for given in group.inputs]
@@ -279,7 +318,10 @@ def main() -> None:
         ratios = [f[place] for f in found]
         mean = math.exp(statistics.fmean(map(math.log, ratios)))
         over = sum(r > 1.15 for r in ratios)
-        print(f"{name:8} of C: geometric mean {mean:.2f}, most {max(ratios):.2f}, {over} of {len(ratios)} above 1.15")
+        print(
+            f"{name:8} of C: geometric mean {mean:.2f}, most {max(ratios):.2f},"
+            f" {over} of {len(ratios)} above 1.15"
+        )
     for ratio, tiles, names, seed in sorted(found, reverse=True)[: options.show]:
         print(f"{ratio:6.2f} {tiles:6.2f} seed {seed}: {' '.join(names)}")
 

@@ -21,8 +21,10 @@ def wanted_types(step: Step) -> list[str]:
 def with_conversions(group: Group) -> Group:
     """Return a group of the same results in which every operand has the dtype that its step takes.
 
-    A Python number beside half types is rounded to them first, where the op does so.
+    A Python number beside half types is rounded to them first, where the op does so. Steps that no
+    result needs are left out.
     """
+    live = live_steps(group)
     dtypes = [given.dtype for given in group.inputs]
     new = list(range(len(dtypes)))
     casts: dict[tuple[int, str], int] = {}
@@ -32,7 +34,10 @@ def with_conversions(group: Group) -> Group:
         steps.append(step)
         dtypes.extend(step.result_types)
 
-    for step in group.steps:
+    for number, step in enumerate(group.steps):
+        if number not in live:
+            new.extend([-1] * len(step.result_types))
+            continue
         args: list[int | Const] = [a if isinstance(a, Const) else new[a] for a in step.args]
         if not isinstance(step.described, Cast):
             for k, wanted in enumerate(wanted_types(step)):
@@ -49,6 +54,21 @@ def with_conversions(group: Group) -> Group:
         new.extend(range(len(dtypes), len(dtypes) + len(step.result_types)))
         append(replace(step, args=tuple(args)))
     return Group(group.inputs, tuple(steps), tuple(new[o] for o in group.outputs))
+
+
+def live_steps(group: Group) -> set[int]:
+    """Return the places of the steps that results depend on."""
+    makers: list[int] = [-1] * len(group.inputs)
+    for number, step in enumerate(group.steps):
+        makers += [number] * len(step.result_types)
+    found: set[int] = set()
+    pending = [makers[output] for output in group.outputs if 0 <= output < len(makers)]
+    while pending:
+        number = pending.pop()
+        if number >= 0 and number not in found:
+            found.add(number)
+            pending += [makers[a] for a in group.steps[number].args if isinstance(a, int)]
+    return found
 
 
 def _is_number(group: Group, value: int) -> bool:

@@ -126,8 +126,9 @@ def log_specials(b: Builder, x: int, y: int) -> int:
     zero = b.f4(0.0)
     special = b.select(b.compare(LESS, x, zero), b.bits("f4", 0x7FC00000), x)
     special = b.select(b.compare(EQUAL, x, zero), b.f4(-INF), special)
-    usual = b.bitwise("and", b.compare(LESS, zero, x), b.compare(LESS_EQUAL, x, b.f4(FLT_MAX)))
-    return b.select(usual, y, special)
+    # Two selections: with AVX-512 a comparison is a mask of its own, and to join two takes more.
+    finite = b.select(b.compare(LESS_EQUAL, x, b.f4(FLT_MAX)), y, special)
+    return b.select(b.compare(LESS, zero, x), finite, special)
 
 
 def log_reduced(b: Builder, k: int, f: int) -> int:

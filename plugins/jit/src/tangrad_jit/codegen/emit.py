@@ -16,6 +16,9 @@ from functools import partial
 
 from tangrad_jit.codegen.assembler import (
     BELOW,
+    EQUAL,
+    GREATER,
+    LESS_EQUAL,
     NOT_BELOW,
     NOT_EQUAL,
     R8,
@@ -43,13 +46,13 @@ from tangrad_jit.codegen.memory import load_stream, load_uniform, store_stream
 from tangrad_jit.codegen.registers import Registers
 from tangrad_jit.codegen.rows import PER_CALL, PER_ROW, Pass, RowProgram
 from tangrad_jit.codegen.select import emit_value
-from tangrad_jit.codegen.vector import Unsupported
+from tangrad_jit.codegen.vector import ITEMSIZE, Unsupported
 
 # Registers that hold streams; the others of a pass are read from their array when they are used.
 STREAM_REGISTERS = (RBX, RBP, R8, R9, R10, R11, R12, R13, R14, R15)
 SAVED = (RBX, RBP, R12, R13, R14, R15)
 # What the frame holds at its lower end, by offset.
-OLD_STACK, ROWS, COLUMNS, STEPS, NUMBERS, FIRST_SLOT = 0, 8, 16, 24, 32, 64
+OLD_STACK, ROWS, COLUMNS, STEPS, NUMBERS, COUNT, FIRST_SLOT = 0, 8, 16, 24, 32, 40, 64
 SCRATCH = (0, 1)  # vector registers that no value is given
 LEAST_FREE = 6  # vector registers that the body of a pass needs at least
 # Bodies so short are copied that often.
@@ -230,6 +233,8 @@ class Emitter:
         block = self.lanes * copies
         body = self._body(one, order, folds, pinned, free)
         a.general(0x31, RAX, RAX, wide=False)  # xor eax, eax
+        if self.evex and one.stores and not folds:
+            self._align(body[0].masked(), one.stores[0][0])
         self._loop(body, folds, block, copies)
         if folds:
             a.address(RDI, Memory(RSP, folds[0].buffer))
@@ -260,9 +265,9 @@ class Emitter:
         """Write the loop over whole vectors, `copies` of them at a time."""
         a = self.a
         a.load(RSI, Memory(RSP, COLUMNS))
-        a.immediate(4, RSI, -block)
+        a.immediate(5, RSI, block)
         a.general(0x39, RSI, RAX)  # cmp rax, rsi
-        none = a.jump(NOT_BELOW)
+        none = a.jump(GREATER)
         start = len(a.code)
         code, results = body
         for copy in range(copies):
@@ -273,8 +278,34 @@ class Emitter:
             a.immediate(0, RDI, self.lanes * folds[0].size)
         a.immediate(0, RAX, block)
         a.general(0x39, RSI, RAX)
-        a.jump_back(BELOW, start)
+        a.jump_back(LESS_EQUAL, start)
         a.land(none)
+
+    def _align(self, masked: Fragment, stream: int) -> None:
+        """Write the first columns of a row up to where a result is aligned.
+
+        Rows begin anywhere; a vector across the border of two cache lines takes two accesses.
+        """
+        a, size = self.a, ITEMSIZE[self.program.streams[stream].dtype]
+        if stream in self.base:
+            a.general(0x8B, RSI, self.base[stream])  # mov rsi, base
+        else:
+            a.load(RSI, Memory(RDX, 8 * stream))
+        a.general(0xF7, 3, RSI)  # neg rsi
+        a.immediate(4, RSI, self.lanes * size - 1)
+        if size > 1:
+            a.general(0xC1, 5, RSI)  # shr rsi, imm8
+            a.code.append(size.bit_length() - 1)
+        a.general(0x3B, RSI, Memory(RSP, COLUMNS))
+        whole = a.jump(GREATER)  # the row ends before
+        a.general(0x85, RSI, RSI)  # test rsi, rsi
+        aligned = a.jump(EQUAL)
+        a.store(Memory(RSP, COUNT), RSI)
+        a.mask_of_count(7, RSI, RCX)
+        a.append(masked)
+        a.load(RAX, Memory(RSP, COUNT))
+        a.land(whole)
+        a.land(aligned)
 
     def _tail(self, body: Body, folds: list[FoldCode], step: int) -> None:
         """Write the loop over what is left of a row."""

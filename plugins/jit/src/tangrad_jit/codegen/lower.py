@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from tangrad.plugin.render import KINDS, PointwiseOp, Program, compute_type
 from tangrad_jit.codegen.elementary import CALLED_512, FUNCTIONS, OPS_512
@@ -224,22 +225,39 @@ def lower_step(b: Builder, step: Step, loads: list[int], params: Mapping[str, in
     return lower_program(b, program, given, params)
 
 
-def param_types(step: Step) -> dict[str, str]:
-    """Return {parameter: the dtype that its program has it in} of those that are used."""
-    program = step.typed().program
-    return {str(s.value): s.type for s in program.instructions if s.op == "param"}
+@dataclass(frozen=True)
+class Types:
+    """The dtypes of a pointwise step.
+
+    Attributes:
+        params: of those parameters that the program uses.
+        operands: in which it computes with its operands.
+        wide: whether values of 8 bytes are among them.
+    """
+
+    params: dict[str, str]
+    operands: list[str]
+    wide: bool
 
 
-def operand_types(step: Step) -> list[str]:
-    """Return the dtypes in which a step computes with its operands."""
-    return [compute_type(dtype) for dtype in step.typed().input_types]
+_types: dict[tuple, Types] = {}
 
 
-def is_wide(step: Step) -> bool:
-    """Tell whether a pointwise step has values of 8 bytes."""
-    typed = step.typed()
-    kinds = {s.type for s in typed.program.instructions if s.op not in ("param", "literal")}
-    return bool({"float64", "int64"} & (kinds | set(typed.input_types) | set(typed.result_types)))
+def types_of(step: Step) -> Types:
+    """Return the dtypes of a pointwise step."""
+    key = (step.described.op.definition, step.dtype)
+    found = _types.get(key)
+    if found is None:
+        typed = step.typed()
+        steps = typed.program.instructions
+        kinds = {s.type for s in steps if s.op not in ("param", "literal")}
+        kinds |= {*typed.input_types, *typed.result_types}
+        found = _types[key] = Types(
+            {str(s.value): s.type for s in steps if s.op == "param"},
+            [compute_type(dtype) for dtype in typed.input_types],
+            bool({"float64", "int64"} & kinds),
+        )
+    return found
 
 
 def cast_value(b: Builder, value: int, source: str, target: str) -> int:
@@ -279,8 +297,8 @@ def is_emitted(step: Step, evex: bool, wide: bool) -> bool:
 
 def _tries(step: Step, b: Builder) -> bool:
     try:
-        loads = [b.make("load", b.lanes(t), (), k) for k, t in enumerate(operand_types(step))]
-        params = {n: b.make("load", b.lanes(t), (), n) for n, t in param_types(step).items()}
+        loads = [b.make("load", b.lanes(t), (), k) for k, t in enumerate(types_of(step).operands)]
+        params = {n: b.make("load", b.lanes(t), (), n) for n, t in types_of(step).params.items()}
         if any(step.params.get(name) is None for name in params):
             return False
         lower_step(b, step, loads, params)

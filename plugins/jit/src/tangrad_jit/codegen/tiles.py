@@ -20,10 +20,8 @@ from tangrad_jit.codegen.lower import (
     cast_value,
     casts,
     is_emitted,
-    is_wide,
     lower_step,
-    operand_types,
-    param_types,
+    types_of,
 )
 from tangrad_jit.codegen.rows import RowProgram
 from tangrad_jit.codegen.vector import ITEMSIZE, LANES
@@ -147,8 +145,12 @@ def _fold_results(step: Step, values: list[Value], group: Group, types: list[str
     return [Value(t, True, False) for t in types]
 
 
-def _is_a_number(group: Group, value: int) -> bool:
-    return value < len(group.inputs) and group.inputs[value].pattern == "number"
+def _is_a_number(group: Group, value: int | Const) -> bool:
+    return (
+        isinstance(value, int)
+        and value < len(group.inputs)
+        and group.inputs[value].pattern == "number"
+    )
 
 
 class Planner:
@@ -324,7 +326,7 @@ class Planner:
 
     def _pointwise(self, program: RowProgram, known: dict[int, int], step: Step) -> list[int]:
         b, loads = program.builder, []
-        for arg, dtype in zip(step.args, operand_types(step), strict=True):
+        for arg, dtype in zip(step.args, types_of(step).operands, strict=True):
             if isinstance(arg, Const):
                 loads.append(b.literal(arg.value, dtype))
             elif _is_a_number(self.group, arg):
@@ -333,7 +335,7 @@ class Planner:
             else:
                 loads.append(self._node(program, known, arg))
         params = {}
-        for name, dtype in param_types(step).items():
+        for name, dtype in types_of(step).params.items():
             given = step.params[name]
             if isinstance(given, Number):
                 params[name] = program.number(given.input, b.lanes(dtype))
@@ -397,11 +399,8 @@ class Planner:
     def _sizes(self) -> None:
         plan, group = self.plan, self.group
         plan.folds = any(isinstance(step.described, Fold) for step in group.steps)
-        tensors = [
-            v
-            for k, v in enumerate(self.values)
-            if k >= len(group.inputs) or group.inputs[k].pattern != "number"
-        ]
+        used = {a for step in group.steps for a in step.args if not _is_a_number(group, a)}
+        tensors = [v for k, v in enumerate(self.values) if k >= len(group.inputs) or k in used]
         plan.flat = not plan.folds and all(v.row == v.column for v in tensors)
         if any(len(stage.operands) > 60 or len(stage.numbers) > 60 for stage in plan.stages):
             raise Refused("more operands than a stage takes")
@@ -439,7 +438,9 @@ def _is_wide(group: Group, values: list[Value]) -> bool:
         if k >= len(group.inputs) or group.inputs[k].pattern != "number"
     ]
     steps = [s for s in group.steps if isinstance(s.described, PointwiseOp)]
-    return any(v.dtype in ("float64", "int64") for v in tensors) or any(is_wide(s) for s in steps)
+    return any(v.dtype in ("float64", "int64") for v in tensors) or any(
+        types_of(s).wide for s in steps
+    )
 
 
 def _encoded(value: float | int | bool, dtype: str) -> bytes:
