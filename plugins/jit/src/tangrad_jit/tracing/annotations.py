@@ -72,11 +72,6 @@ def _overload_method(fn: T) -> T:
     return fn
 
 
-def unused(fn: T) -> T:
-    """Return what is given."""
-    return fn
-
-
 def ignore(drop: Any = False, **kwargs: Any) -> Any:
     """Return what is given, as a decorator with and without arguments."""
     if callable(drop):
@@ -86,6 +81,9 @@ def ignore(drop: Any = False, **kwargs: Any) -> Any:
         return fn
 
     return same
+
+
+unused = ignore
 
 
 def is_scripting() -> bool:
