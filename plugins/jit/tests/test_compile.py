@@ -115,7 +115,7 @@ def test_results_are_differentiated_as_eager_ones_are():
     assert all(same(a, b) for a, b in zip(found, wanted, strict=True))
 
 
-@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad"])
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW"])
 def test_a_training_step_is_one_graph(name):
     def trained(compile):
         tangrad.manual_seed(0)

@@ -7,7 +7,7 @@ import zlib
 
 import pytest
 
-from every_op import differences, ops
+from compiled_ops import differences, ops
 
 FULL = os.environ.get("TANGRAD_TESTS") == "full"
 DTYPES = ("float32", "int64", "float16", "bool") if FULL else ("float32",)

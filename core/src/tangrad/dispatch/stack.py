@@ -75,6 +75,11 @@ class Stack:
         self.tell_of_constant(made)
         return self.levels[-1].lift(made, None, self.levels[:-1]) if self.levels else made
 
+    def tell_of_allocation(self, made: Any) -> None:
+        """Tell the tracer of a tensor that has no values yet."""
+        if self.tracers:
+            self.tracers[-1].allocated(made)
+
     def tell_of_constant(self, made: Any) -> None:
         """Tell the tracer of a tensor that no op made: of numbers, of zeros, of another's memory."""
         if self.tracers:

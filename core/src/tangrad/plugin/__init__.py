@@ -36,6 +36,7 @@ _WHERE: dict[str, str] = {
     "components": "tangrad.layouts",
     "composite": "tangrad.ops.definition.define",
     "device_names": "tangrad.devices.registry",
+    "dispatch": "tangrad._C",
     "fallback_calls": "tangrad.dispatch.resolution",
     "find_op": "tangrad.ops.definition.catalogue",
     "get_driver": "tangrad.devices.registry",

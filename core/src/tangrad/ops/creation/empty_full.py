@@ -83,8 +83,7 @@ def _in_levels(made: Any, like: Any) -> Any:
     stack = _C.get_intercept()
     if stack is None:
         return made
-    if stack.tracers:
-        stack.tracers[-1].allocated(made)
+    stack.tell_of_allocation(made)
     from tangrad.dispatch.levels import lift
 
     return lift(made, like)

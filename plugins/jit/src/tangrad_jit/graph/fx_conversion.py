@@ -6,7 +6,7 @@ import operator
 from typing import Any
 
 import tangrad
-from tangrad.plugin import call_recorded
+from tangrad.plugin import call_recorded, dispatch, is_intercepted
 from tangrad_jit.graph.ir import DRAW, Graph, Node, Value, map_values
 
 __all__ = ["from_fx", "to_fx"]
@@ -20,7 +20,14 @@ def draw(op: Any, *args: Any) -> Any:
 def write(op: Any, target: Any, *args: Any) -> Any:
     """Run an op and write its result to a tensor."""
     inplace = bool(args) and args[0] is target
-    return call_recorded(op, args, target, inplace)
+    return _offered(op.inplace if inplace and op.inplace is not None else op, op, args, target)
+
+
+def _offered(op: Any, functional: Any, args: tuple[Any, ...], out: Any) -> Any:
+    """Run a bound call through what stands between, so that tracers see it; else directly."""
+    if is_intercepted():
+        return dispatch(op, functional, args, out)
+    return call_recorded(functional, args, out, out is not None and args[0] is out)
 
 
 def to_fx(graph: Graph) -> Any:
@@ -57,7 +64,7 @@ def to_fx(graph: Graph) -> Any:
 
 def call_op(op: Any, *args: Any) -> Any:
     """Run an op below autograd on arguments in the order of its signature."""
-    return call_recorded(op, args, None, False)
+    return _offered(op, op, args, None)
 
 
 def _returns_list(node: Node) -> bool:

@@ -63,7 +63,8 @@ def _power_of_two(args: Arguments) -> Any:
 
 def _reciprocal(args: Arguments) -> Any:
     number = args[1]
-    fits = isinstance(number, float) and math.isfinite(number) and abs(number) > 1e-30
+    real = isinstance(number, (int, float)) and not isinstance(number, bool)
+    fits = real and math.isfinite(number) and abs(number) > 1e-30
     return ("mul", (args[0], 1.0 / number)) if fits else None
 
 

@@ -18,7 +18,7 @@ class Structure:
     """
 
     def __init__(self, data: Any) -> None:
-        self.data = data
+        self.data = _checked(data)
 
     @staticmethod
     def of(item: Any, place: Any) -> Structure:
@@ -62,6 +62,24 @@ def _describe(item: Any, place: Any) -> Any:
         f"Only tensors, numbers, texts, and tuples, lists and dicts of them can be traced, not "
         f"{type(item).__name__}"
     )
+
+
+def _checked(data: Any) -> Any:
+    """Return what says a structure, if it does.
+
+    Raises:
+        ValueError: it does not.
+    """
+    if not isinstance(data, list) or len(data) != 2:
+        raise ValueError(f"no structure: {data!r:.60}")
+    kind, held = data
+    if kind in ("tuple", "list") and isinstance(held, list):
+        return [kind, [_checked(inner) for inner in held]]
+    if kind == "dict" and isinstance(held, list):
+        return [kind, [[key, _checked(inner)] for key, inner in held]]
+    if kind == "constant" or (kind == "tensor" and isinstance(held, int)):
+        return data
+    raise ValueError(f"no structure: {data!r:.60}")
 
 
 def _match(data: Any, item: Any, found: list[Any], where: str) -> None:
