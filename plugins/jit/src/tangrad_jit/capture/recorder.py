@@ -67,6 +67,7 @@ class Recorder:
         self._constants: dict[Any, Any] = {}
         self._known_reads = value_reads()
         self._names: dict[Any, str] = {}
+        self._inference = tangrad.is_inference_mode_enabled()
 
     # What the run is given
 
@@ -115,6 +116,8 @@ class Recorder:
     def _follow(self, tensor: Any, value: Value) -> None:
         if tensor.is_conj() or tensor.is_neg():
             raise self._error("a lazily conjugated or negated tensor cannot be in a graph")
+        if tensor.is_inference() and not self._inference:
+            raise self._error("a tensor made in inference mode cannot be in a graph made outside")
         self._values[memory_of(tensor)] = value
         self._keep.append(tensor)
         value.example = tensor

@@ -133,7 +133,7 @@ class Executable:
             self._leaves.append((kind, item))
         self._new_gradients = recording.gradients
         self._single = recording.spec.is_leaf() and len(self._leaves) == 1
-        self._returned = recording.returned
+        self._spent = recording.spent
         self._differentiable = set(recording.differentiable)
         sources = [value for value, _ in recording.derivatives]
         self._sources = [places[value] for value in sources]
@@ -187,6 +187,8 @@ class Executable:
             outs = list(outs) if isinstance(outs, tuple) else [outs]
         else:
             outs = self._run_forward(inputs)
+            for k in self._spent:
+                outs[k] = _Spent.apply(_anchor(), outs[k])
         for tensor, place in self._new_gradients:
             tensor.grad = None if place is None else outs[place]
         return self._result(outs, inputs)
@@ -233,6 +235,31 @@ class _Recorded(tangrad.autograd.Function):
         saved = [next(tensors) if item is None else item for item in ctx.numbers]
         wanted = [g for k, g in enumerate(grads) if k in executable._differentiable]
         return (None, None, *executable.differentiate(saved, wanted))
+
+
+class _Spent(tangrad.autograd.Function):
+    """A result that requires grad, and whose history the graph has used up, as eager's would be."""
+
+    @staticmethod
+    def forward(ctx: Any, anchor: Any, result: Any) -> Any:
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        raise RuntimeError(
+            "Trying to backward through the graph a second time: the compiled function has itself "
+            "differentiated what made this result"
+        )
+
+
+_anchors: list[Any] = []
+
+
+def _anchor() -> Any:
+    """Return a tensor that requires grad, and gets none."""
+    if not _anchors:
+        _anchors.append(tangrad.zeros((), requires_grad=True))
+    return _anchors[0]
 
 
 def _conform(grad: Any, type: TensorType) -> Any:

@@ -38,6 +38,8 @@ class Recording:
         gradients: (tensor, place of its new gradient among the outputs, or None) of tensors whose
             `.grad` the run replaced.
         forward_nodes: how many of the graph's nodes make the results.
+        spent: places of results whose history the run itself has used up.
+        differentiable: places of results that can be differentiated.
         tangents, derivatives: inputs that are gradients of results; (input, place of its gradient).
     """
 
@@ -53,6 +55,7 @@ class Recording:
     forward_nodes: int = 0
     returned: int = 0
     tangents: list[Value] = field(default_factory=list)
+    spent: list[int] = field(default_factory=list)
     differentiable: list[int] = field(default_factory=list)
     derivatives: list[tuple[Value, Any]] = field(default_factory=list)
 
@@ -252,7 +255,8 @@ class _Session:
             del graph.inputs[-len(places) :]
             recording.tangents.clear()
             if "second time" in str(error) or "freed" in str(error):
-                return  # the run has differentiated them itself
+                recording.spent = places  # the run has differentiated them itself
+                return
             raise CaptureError(f"the results cannot be differentiated: {error}") from error
         written = {v.root for node in graph.nodes[:before] for v in node.written}
         for value in sources:
