@@ -145,8 +145,12 @@ def _floating(node: Node) -> bool:
 
 def _may_be(node: Node, found: Value, place: int, facts: Facts) -> bool:
     result = node.results[0]
-    if not same_type(result, found) or result.root in facts.returned:
+    if not same_type(result, found):
         return False
+    if result.root in facts.returned:
+        if node.op.kind == "view" or found.root in facts.returned or found.root in facts.given:
+            return False
+        facts.returned.add(found.root)
     made = facts.position.get(found.producer, -1) if found.producer is not None else -1
     if node.op.kind == "view":
         return found.offset == result.offset and result.root is found.root
