@@ -19,7 +19,8 @@ HERE = Path(__file__).parent
     reason="this process itself runs at AVX2, the lowest level, or at none",
 )
 @pytest.mark.parametrize(
-    "tests", ["test_operations.py", "test_random_groups.py", "test_kernels.py"]
+    "tests",
+    ["test_operations.py", "test_random_groups.py", "test_kernels.py", "test_elementary.py"],
 )
 def test_avx2_has_the_bits_of_the_kernels_for_avx2(tests: str) -> None:
     """A process has one level: tangrad-cpu chooses its kernels when the device opens."""
