@@ -369,6 +369,14 @@ def test_an_unknown_level_is_an_error() -> None:
     assert LEVELS == ("avx512", "avx2", "tiles")
 
 
+def test_a_level_that_the_machine_may_lack_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tangrad_jit.codegen import compiled
+
+    monkeypatch.setattr(compiled, "_state", {"level": "avx2"})
+    with pytest.raises(Refused, match="for avx512 here: those of tangrad-cpu are for avx2"):
+        compile_group(softmax(), "avx512")
+
+
 def test_constants_are_part_of_the_code_and_of_its_key() -> None:
     kernels = {
         id(compile_group(Group(full("float32"), (step("mul", "float32", 0, Const(value)),), (1,))))

@@ -114,18 +114,23 @@ def compile_group(group: Group, level: str | None = None) -> CompiledGroup:
     Args:
         group: what is computed.
         level: "avx2", "avx512", or "tiles" for compiled loops alone; by default the level of
-            tangrad-cpu's kernels, which is the one whose bits are theirs.
+            tangrad-cpu's kernels, which is the one whose bits are theirs. None is above that.
 
     Raises:
         Refused: `can_compile` tells the reason.
         ValueError: the level is unknown.
     """
-    if level is None:
-        level = native_level()
-        if level is None:
-            raise Refused("there are no kernels of tangrad-cpu for AVX2 or AVX-512 here")
-    elif level not in LEVELS:
+    native = native_level()
+    if level is not None and level not in LEVELS:
         raise ValueError(f"unknown level {level!r}; known are {', '.join(LEVELS)}")
+    if native is None:
+        raise Refused("there are no kernels of tangrad-cpu for AVX2 or AVX-512 here")
+    if level is None:
+        level = native
+    elif LEVELS.index(level) < LEVELS.index(native):
+        raise Refused(
+            f"there are no kernels for {level} here: those of tangrad-cpu are for {native}"
+        )
     key = (group.key, level)
     if key not in _kernels:
         _kernels[key] = new_kernel(group, level)
