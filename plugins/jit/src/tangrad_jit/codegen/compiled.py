@@ -10,7 +10,18 @@ from tangrad.plugin.render import ExpressionTypeError, Fold, PointwiseOp
 from tangrad_jit.codegen import _execute
 from tangrad_jit.codegen.conversions import with_conversions
 from tangrad_jit.codegen.group import PATTERNS, Group, Number, Step
-from tangrad_jit.codegen.tiles import BYTES, Plan, Planner, Refused, Value, emits_fold, values_of
+from tangrad_jit.codegen.listing import listing
+from tangrad_jit.codegen.tiles import (
+    BYTES,
+    NO_END,
+    Plan,
+    Planner,
+    Refused,
+    Stage,
+    Value,
+    emits_fold,
+    values_of,
+)
 from tangrad_jit.codegen.vector import Unsupported
 
 # What code is made for; "tiles" calls compiled loops alone.
@@ -53,6 +64,17 @@ class CompiledGroup:
         """How it runs; the last for all sizes that no other is for, None until it is needed."""
         return self.kernel.plans  # type: ignore[no-any-return]
 
+    def listing(self) -> str:
+        """Return its code as text: the stages of each plan that was made, in order."""
+        parts = []
+        for plan in self.plans:
+            if plan is not None:
+                low, high = plan.columns
+                most = "any number" if high == NO_END else str(high)
+                parts.append(f"; for rows of {low} to {most} of columns\n")
+                parts += [_stage_text(stage) for stage in plan.stages]
+        return "\n".join(parts)
+
     def run(self, outs: Sequence[Any], ins: Sequence[Any], rows: int, columns: int) -> None:
         """Compute into `outs`; a result may be written over an operand.
 
@@ -67,6 +89,13 @@ class CompiledGroup:
             RuntimeError: an integer was divided by zero.
         """
         self.kernel.run(outs, ins, rows, columns)
+
+
+def _stage_text(stage: Stage) -> str:
+    if stage.program is not None:
+        return listing(stage.program)
+    assert stage.step is not None
+    return f"; calls the compiled loop of {stage.step.described.title}, {stage.step.dtype}\n"
 
 
 def native_level() -> str | None:
