@@ -169,3 +169,80 @@ def test_every_instruction_reads_back(evex: bool, tmp_path: Path) -> None:
     wrong = [(a, b) for a, b in zip(found, wanted, strict=False) if a != b]
     assert wrong[:5] == []
     assert len(found) == len(wanted)
+
+
+def test_general_instructions_read_back(tmp_path: Path) -> None:
+    a = Assembler(True)
+    wanted = []
+
+    def expect(*lines: str) -> None:
+        wanted.extend(lines)
+
+    for number, name in ((0, "rax"), (3, "rbx"), (5, "rbp"), (6, "rsi"), (12, "r12"), (13, "r13")):
+        a.push(number)
+        a.pop(number)
+        expect(f"push {name}", f"pop {name}")
+        for place, text in PLACES:
+            a.load(number, place)
+            a.store(place, number)
+            a.address(number, place)
+            a.general(0x01, number, place)
+            a.general(0x3B, number, place)
+            expect(f"mov {name},{text}", f"mov {text},{name}", f"lea {name},{text}")
+            expect(f"add {text},{name}", f"cmp {name},{text}")
+        for operation, mnemonic in ((0, "add"), (4, "and"), (5, "sub"), (7, "cmp")):
+            a.immediate(operation, number, 64)
+            a.immediate(operation, number, 4096)
+            expect(f"{mnemonic} {name},0x40", f"{mnemonic} {name},0x1000")
+        a.general(0xF7, 3, number)
+        a.general(0x85, number, number)
+        expect(f"neg {name}", f"test {name},{name}")
+    a.immediate(5, Memory(4, 8), 1)
+    expect("sub [rsp+0x8],0x1")
+    for place, text in PLACES:
+        a.load_small(6, place, 1)
+        a.load_small(6, place, 2, signed=True)
+        a.store_small(place, 6, 1)
+        a.store_small(place, 6, 2)
+        expect(f"movzx esi,{text}", f"movsx esi,{text}", f"mov {text},sil", f"mov {text},si")
+    a.mask_of_count(7, 6, 1)
+    expect("mov ecx,0xffffffff", "bzhi ecx,ecx,esi", "kmovw k7,ecx")
+    assert disassembled(bytes(a.code), tmp_path) == wanted
+
+
+def test_masked_copies_of_loads_and_stores_read_back(tmp_path: Path) -> None:
+    a = Assembler(True)
+    at = Memory(3, 0, 0, 2, 64)
+    for name, loads in (
+        ("vmovups", True),
+        ("vmovups_store", False),
+        ("vpmovdb", False),
+        ("vcvtph2ps", True),
+    ):
+        a.masked_later(loads)
+        a.vector(name, 2, 9, 0, at)
+    body, whole = a.take(), Assembler(True)
+    whole.append(body)
+    whole.append(body, 3)
+    whole.append(body.masked())
+    found = disassembled(bytes(whole.code), tmp_path)
+    assert found[:2] == ["vmovups zmm9,[rbx+rax*4+0x0]", "vmovups [rbx+rax*4+0x0],zmm9"]
+    assert found[4:6] == ["vmovups zmm9,[rbx+rax*4+0xc0]", "vmovups [rbx+rax*4+0xc0],zmm9"]
+    assert found[8:] == [
+        "vmovups zmm9{k7}{z},[rbx+rax*4+0x0]",
+        "vmovups [rbx+rax*4+0x0]{k7},zmm9",
+        "vpmovdb [rbx+rax*4+0x0]{k7},zmm9",
+        "vcvtph2ps zmm9{k7}{z},[rbx+rax*4+0x0]",
+    ]
+
+
+def test_constants_are_found_behind_the_code(tmp_path: Path) -> None:
+    a = Assembler(False)
+    a.vector("vaddps", 1, 0, 0, Memory(-1, 32))
+    a.vector("vroundps", 1, 0, 0, Memory(-1, 0), 9)
+    code = a.finish(bytes(64))
+    lines = disassembled(code[: code.index(b"\xcc")], tmp_path)
+    # Code is filled up to 64 bytes; displacements count from the next instruction.
+    first, second = (int(line.split("rip+")[1].split("]")[0], 16) for line in lines)
+    assert first + 8 == 64 + 32
+    assert second + 8 + 10 == 64

@@ -341,15 +341,40 @@ def test_what_cannot_be_compiled_says_why() -> None:
     assert "group of its own" in refused(column)
 
 
-def test_random_numbers_by_place_are_refused() -> None:
+@pytest.mark.parametrize(("rows", "columns"), [(1, 40_000), (300, 1000), (70, 33), (5, 7), (3, 4)])
+def test_random_numbers_are_those_of_the_op_in_every_tile(rows: int, columns: int) -> None:
+    """Philox counts by the place of an element in the whole tensor."""
+    number = GroupInput("int64", "number")
+    steps = (
+        step("add_plain", "float32", 0, 1),
+        step("dropout_mask_scale", "float32", 4, p=0.5, seed=Number(2), offset=Number(3)),
+        step("add_plain", "float32", 5, 0),
+    )
+    bias = GroupInput("float32", "column")
+    group = Group((*full("float32"), bias, number, number), steps, (6,))
+    ins = [tangrad.randn(rows, columns), tangrad.randn(columns), 2**40 + 17, 1000]
+    outs = empty_outputs(group, rows, columns)
+    compile_group(group).run(outs, ins, rows, columns)
+    assert np.array_equal(bits(outs[0]), bits(eager(group, ins)[0]))
+
+
+def test_random_numbers_for_a_part_of_the_space_are_refused() -> None:
     dropout = step("dropout_mask_scale", "float32", 0, p=0.5, seed=1, offset=0)
-    assert "random" in refused(Group(full("float32"), (dropout,), (1,)))
+    assert "random" in refused(Group((GroupInput("float32", "row"),), (dropout,), (1,)))
 
 
 def test_an_unknown_level_is_an_error() -> None:
     with pytest.raises(ValueError, match="known are avx512, avx2, tiles"):
         compile_group(softmax(), "sse2")
     assert LEVELS == ("avx512", "avx2", "tiles")
+
+
+def test_a_level_that_the_machine_may_lack_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tangrad_jit.codegen import compiled
+
+    monkeypatch.setattr(compiled, "_state", {"level": "avx2"})
+    with pytest.raises(Refused, match="for avx512 here: those of tangrad-cpu are for avx2"):
+        compile_group(softmax(), "avx512")
 
 
 def test_constants_are_part_of_the_code_and_of_its_key() -> None:

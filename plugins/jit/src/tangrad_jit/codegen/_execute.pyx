@@ -77,6 +77,8 @@ DEF PARTED_BYTES = 131072
 # Bytes of a row up to which the order of a compiled reduction depends on whether there are 64 rows.
 DEF SHORT_BYTES = 1024
 DEF MANY_ROWS = 64
+# Random numbers of one counter: tiles of what draws them begin at multiples of as many elements.
+DEF COUNTED = 4
 # Up to so many elements a call runs on one thread, and with the GIL if it is held.
 DEF SMALL = 16384
 
@@ -96,6 +98,7 @@ cdef struct Stage:
     tg_loop_kernel called
     void* context
     int noperands, nnumbers, nout, nparams, reduces, compute
+    int counter  # the parameter that counts random numbers from an element's place, -1: none
     Operand operands[MOST]
     Param numbers[MOST]     # of emitted code: 8 bytes each; of a loop: its parameters
 
@@ -103,7 +106,7 @@ cdef struct Temporary:
     int itemsize, row, column
 
 cdef struct Plan:
-    int nstages, ntemporaries, folds, called_folds, flat, alone, fold_bytes
+    int nstages, ntemporaries, folds, called_folds, flat, counted, fold_bytes
     int64_t tile, grain
     int64_t least_columns, most_columns
     Temporary temporaries[MOST]
@@ -154,6 +157,11 @@ cdef class Code:
     def __dealloc__(self):
         if self.memory != NULL:
             tgj_release(self.memory, self.mapped)
+
+    @property
+    def bytes(self):
+        """The code, with its constants behind it."""
+        return (<char*>self.memory)[:self.size]
 
     @property
     def address(self):
@@ -281,6 +289,9 @@ cdef int run_called(const Call* call, const Stage* stage, char* scratch, int64_t
         if stage.numbers[k].number >= 0:
             encode(stage.numbers[k].number_as, &call.numbers[stage.numbers[k].number],
                    call.group.integral[stage.numbers[k].number], &params[k])
+    if stage.counter >= 0:
+        # Four numbers have one counter, and the loop counts from the tile's first element.
+        params[stage.counter].i += (row * call.columns + column) / COUNTED
     loop.version, loop.device_index = 1, 0
     loop.nout, loop.nin = stage.nout, stage.noperands - stage.nout
     loop.compute_dtype = stage.compute
@@ -382,9 +393,10 @@ cdef int64_t lay_out(Call* call) noexcept nogil:
     """Choose the tiles of a call and lay the temporaries out; return how many tiles there are."""
     cdef const Plan* plan = call.plan
     cdef int64_t rows = call.rows, columns = call.columns, tile = plan.tile, most
+    cdef bint whole = plan.counted and columns % COUNTED != 0 and rows != 1
     cdef int k
-    if plan.folds:
-        most = max(1, tile / max(1, columns))
+    if plan.folds or whole:
+        most = rows if whole else max(1, tile / max(1, columns))
         if plan.called_folds:
             if columns * plan.fold_bytes > PARTED_BYTES:
                 most = rows
@@ -560,6 +572,7 @@ cdef class Kernel:
         cdef Stage* stages
         to.tile, to.grain = plan.tile, plan.grain
         to.folds, to.called_folds, to.flat = plan.folds, plan.called_folds, plan.flat
+        to.counted = plan.counted
         to.fold_bytes = plan.fold_bytes
         to.least_columns, to.most_columns = plan.columns
         to.ntemporaries, to.nstages = len(plan.temporaries), len(plan.stages)
@@ -579,6 +592,7 @@ cdef class Kernel:
         to.called = <tg_loop_kernel><size_t>stage.loop[0]
         to.context = <void*><size_t>stage.loop[1]
         to.noperands, to.nout, to.reduces, to.compute = len(stage.operands), stage.nout, stage.reduces, stage.compute
+        to.counter = stage.counter
         for k in range(to.noperands):
             o = stage.operands[k]
             to.operands[k].place, to.operands[k].index = _PLACES[o.place], o.index

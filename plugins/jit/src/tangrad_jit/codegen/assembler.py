@@ -52,6 +52,9 @@ class Assembler:
         self.units: list[tuple[int, int]] = []
         self.masks: list[tuple[int, int]] = []
 
+    def note(self, text: str) -> None:
+        """Take a comment: `listing.py` writes it, code has none."""
+
     # --- vectors ------------------------------------------------------------------------------
 
     def vector(

@@ -10,7 +10,18 @@ from tangrad.plugin.render import ExpressionTypeError, Fold, PointwiseOp
 from tangrad_jit.codegen import _execute
 from tangrad_jit.codegen.conversions import with_conversions
 from tangrad_jit.codegen.group import PATTERNS, Group, Number, Step
-from tangrad_jit.codegen.tiles import BYTES, Plan, Planner, Refused, Value, emits_fold, values_of
+from tangrad_jit.codegen.listing import listing
+from tangrad_jit.codegen.tiles import (
+    BYTES,
+    NO_END,
+    Plan,
+    Planner,
+    Refused,
+    Stage,
+    Value,
+    emits_fold,
+    values_of,
+)
 from tangrad_jit.codegen.vector import Unsupported
 
 # What code is made for; "tiles" calls compiled loops alone.
@@ -53,6 +64,17 @@ class CompiledGroup:
         """How it runs; the last for all sizes that no other is for, None until it is needed."""
         return self.kernel.plans  # type: ignore[no-any-return]
 
+    def listing(self) -> str:
+        """Return its code as text: the stages of each plan that was made, in order."""
+        parts = []
+        for plan in self.plans:
+            if plan is not None:
+                low, high = plan.columns
+                most = "any number" if high == NO_END else str(high)
+                parts.append(f"; for rows of {low} to {most} of columns\n")
+                parts += [_stage_text(stage) for stage in plan.stages]
+        return "\n".join(parts)
+
     def run(self, outs: Sequence[Any], ins: Sequence[Any], rows: int, columns: int) -> None:
         """Compute into `outs`; a result may be written over an operand.
 
@@ -67,6 +89,13 @@ class CompiledGroup:
             RuntimeError: an integer was divided by zero.
         """
         self.kernel.run(outs, ins, rows, columns)
+
+
+def _stage_text(stage: Stage) -> str:
+    if stage.program is not None:
+        return listing(stage.program)
+    assert stage.step is not None
+    return f"; calls the compiled loop of {stage.step.described.title}, {stage.step.dtype}\n"
 
 
 def native_level() -> str | None:
@@ -114,18 +143,23 @@ def compile_group(group: Group, level: str | None = None) -> CompiledGroup:
     Args:
         group: what is computed.
         level: "avx2", "avx512", or "tiles" for compiled loops alone; by default the level of
-            tangrad-cpu's kernels, which is the one whose bits are theirs.
+            tangrad-cpu's kernels, which is the one whose bits are theirs. None is above that.
 
     Raises:
         Refused: `can_compile` tells the reason.
         ValueError: the level is unknown.
     """
-    if level is None:
-        level = native_level()
-        if level is None:
-            raise Refused("there are no kernels of tangrad-cpu for AVX2 or AVX-512 here")
-    elif level not in LEVELS:
+    native = native_level()
+    if level is not None and level not in LEVELS:
         raise ValueError(f"unknown level {level!r}; known are {', '.join(LEVELS)}")
+    if native is None:
+        raise Refused("there are no kernels of tangrad-cpu for AVX2 or AVX-512 here")
+    if level is None:
+        level = native
+    elif LEVELS.index(level) < LEVELS.index(native):
+        raise Refused(
+            f"there are no kernels for {level} here: those of tangrad-cpu are for {native}"
+        )
     key = (group.key, level)
     if key not in _kernels:
         _kernels[key] = new_kernel(group, level)

@@ -78,11 +78,12 @@ class Emitter:
         a: what the code goes to.
     """
 
-    def __init__(self, program: RowProgram) -> None:
+    def __init__(self, program: RowProgram, assembler: type[Assembler] = Assembler) -> None:
+        self.assembler = assembler
         self.program, self.ops = program, program.builder.ops
         self.evex = program.builder.evex
         self.lanes = (64 if self.evex else 32) // (8 if program.wide else 4)
-        self.a = Assembler(self.evex)
+        self.a = assembler(self.evex)
         self.constants = bytearray()
         self._constants: dict[tuple, int] = {}
         self.slots: dict[int, int] = {}
@@ -179,8 +180,10 @@ class Emitter:
         ):
             a.store(Memory(RSP, offset), register)
         a.general(0x85, RDI, RDI)  # test rdi, rdi
-        nothing = a.jump(14)  # jle
+        nothing = a.jump(LESS_EQUAL)
+        a.note("numbers and scalars")
         self._uniforms(PER_CALL)
+        a.note("rows")
         row = len(a.code)
         self._row()
         a.immediate(5, Memory(RSP, ROWS), 1)
@@ -189,7 +192,8 @@ class Emitter:
         a.load(RSP, Memory(RSP, OLD_STACK))
         for register in reversed(SAVED):
             a.pop(register)
-        a.code += b"\xc5\xf8\x77\xc3"  # vzeroupper, ret
+        a.note("vzeroupper; ret")
+        a.code += b"\xc5\xf8\x77\xc3"
         a.code[size : size + 4] = struct.pack("<i", (self.stack + 63 & ~63) + 64)
         return a.finish(bytes(self.constants))
 
@@ -201,7 +205,9 @@ class Emitter:
             a.load(register, Memory(RDX, 8 * k))
         self._uniforms(PER_ROW)
         for number, one in enumerate(self.program.passes):
+            a.note(f"pass {number}")
             self._pass(one)
+            a.note(f"after pass {number}")
             self._uniforms(number)
         moving = [k for k, stream in enumerate(streams) if stream.row]
         if moving:
@@ -411,7 +417,7 @@ class Emitter:
     def _body(self, one: Pass, order: list[int], folds: list[FoldCode], pinned: dict[int, int],
               free: list[int]) -> Body:  # fmt: skip
         """Return the code of one vector of columns, and the registers of what is folded."""
-        outer, self.a = self.a, Assembler(self.evex)
+        outer, self.a = self.a, self.assembler(self.evex)
         resolve = one.replaced
         stores = [(s, self.aliases[resolve.get(v, v)]) for s, v in one.stores]
         sources = [self.ops[fold.value][2][0] for fold in folds]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 from tangrad.plugin.render import Fold, PointwiseOp, TypedFold, TypedPointwise
@@ -84,7 +85,7 @@ class Step:
             found = _typed[key] = self.described.typed(self.dtype)
         return found
 
-    @property
+    @cached_property
     def result_types(self) -> tuple[str, ...]:
         """The dtypes of the results."""
         if isinstance(self.described, Cast):

@@ -77,6 +77,7 @@ class Stage:
     nout: int = 0
     reduces: int = 0
     compute: int = 0
+    counter: int = -1
 
 
 @dataclass
@@ -92,6 +93,7 @@ class Plan:
     called_folds: bool = False
     fold_bytes: int = 0
     flat: bool = False
+    counted: bool = False
     passes: int = 1
 
 
@@ -368,10 +370,34 @@ class Planner:
         if reduces:
             self.plan.called_folds = True
             self.plan.fold_bytes = max(self.plan.fold_bytes, BYTES[step.dtype])
-        if isinstance(step.described, PointwiseOp) and typed.program.indexed:
-            raise Refused(f"{step.described.title} draws random numbers by the place of an element")
-        return Stage(operands, _parameters(step, compute), None, None, found, step, nout, reduces,
-                     _execute.dtype_index(compute))  # fmt: skip
+        return Stage(
+            operands,
+            _parameters(step, compute),
+            None,
+            None,
+            found,
+            step,
+            nout,
+            reduces,
+            _execute.dtype_index(compute),
+            self._counter(step, first),
+        )
+
+    def _counter(self, step: Step, first: int) -> int:
+        """Return the place among its numbers of the counter of a step that draws random numbers.
+
+        Its numbers follow from the places of elements, which a tile counts from its own first one.
+        """
+        if not isinstance(step.described, PointwiseOp) or not step.typed().program.indexed:
+            return -1
+        title = step.described.title
+        given = [name for name in step.described.params if step.params.get(name) is not None]
+        if "offset" not in given:
+            raise Refused(f"{title} draws random numbers by the place of an element")
+        if not (self.values[first].row and self.values[first].column):
+            raise Refused(f"{title} draws random numbers for what all rows or columns share")
+        self.plan.counted = True
+        return given.index("offset")
 
     def _converted(self, step: Step, first: int) -> Stage:
         found = _execute.find_copy(step.dtype)
@@ -407,7 +433,7 @@ class Planner:
         if len(plan.temporaries) > 60:
             raise Refused("more temporaries than a call lays out")
         cost = 3 + sum(_cost(stage) for stage in plan.stages)
-        plan.grain = max(LEAST_TASK, TASK_WORK // cost)
+        plan.grain = max(LEAST_TASK, TASK_WORK // cost & ~63)
         bytes_each = sum(size for size, row, column in plan.temporaries if row and column)
         plan.tile = max(LEAST_TILE, min(MOST_TILE, TILE_BYTES // max(1, bytes_each) & ~63))
         if bytes_each == 0:
