@@ -1,4 +1,4 @@
-"""Random programs of views and in-place writes, compiled and as they are: `python random_graphs.py N`.
+"""Random programs, compiled and as they are: `python random_graphs.py COUNT [FIRST]`.
 
 The programs are those of `tests/random_programs.py`. Each becomes one function, which is called
 three times; what the variables hold at the end must be the same.

@@ -42,14 +42,19 @@ def test_a_recorded_call_gives_the_same_bits_and_skips_python():
         found = f(x, y)
     ran.append(recordings(f))
     assert ran == [1]
-    assert same(found[0], wanted[0]) and same(found[1]["mean"], wanted[1]["mean"])
+    assert same(found[0], wanted[0])
+    assert same(found[1]["mean"], wanted[1]["mean"])
     assert found[1]["n"] == 3
 
 
 def test_another_shape_dtype_or_number_is_another_recording():
     f = compiled(lambda x, k: x * k)
-    for x, k in ((tangrad.ones(2), 3), (tangrad.ones(3), 3), (tangrad.ones(3).double(), 3),
-                 (tangrad.ones(3), 4)):
+    for x, k in (
+        (tangrad.ones(2), 3),
+        (tangrad.ones(3), 3),
+        (tangrad.ones(3).double(), 3),
+        (tangrad.ones(3), 4),
+    ):
         for _ in range(2):
             assert same(f(x, k), x * k)
     assert recordings(f) == 4
@@ -172,7 +177,9 @@ def test_writes_into_arguments_and_views_are_made():
     version = a._version
     for _ in range(3):
         found, wanted = g(a), f(b)
-        assert same(a, b) and same(found, wanted) and found.data_ptr() == a.data_ptr()
+        assert same(a, b)
+        assert same(found, wanted)
+        assert found.data_ptr() == a.data_ptr()
     assert a._version > version + 3
 
 
@@ -210,9 +217,9 @@ def test_a_run_that_changes_what_it_reads_is_refused_in_the_end():
 
     g = compiled(f)
     CALLS.clear()
+    assert [g(tangrad.ones(1)).tolist() for _ in range(2)] == [[2.0], [3.0]]
     with pytest.raises(RuntimeError, match="changed what the next one reads"):
-        for _ in range(5):
-            g(tangrad.ones(1))
+        g(tangrad.ones(1))
 
 
 def test_by_default_what_cannot_be_a_graph_runs_as_it_is():
@@ -227,10 +234,10 @@ def test_by_default_what_cannot_be_a_graph_runs_as_it_is():
 
 def test_guards_that_always_fail_end_in_eager_with_one_warning():
     g = tangrad.compile(lambda x, k: x * k, recompile_limit=2, options={"measure": False})
-    with pytest.warns(UserWarning, match="none fits") as told:
-        for k in range(6):
-            assert g(tangrad.ones(1), k).tolist() == [k]
-    assert len(told) == 1
+    assert [g(tangrad.ones(1), k).tolist() for k in range(2)] == [[0], [1]]
+    with pytest.warns(UserWarning, match="none fits"):
+        assert g(tangrad.ones(1), 2).tolist() == [2]
+    assert [g(tangrad.ones(1), k).tolist() for k in range(3)] == [[0], [1], [2]]
 
 
 def test_a_graph_that_is_slower_is_dropped():
@@ -290,7 +297,8 @@ def test_threads_and_reentry_are_right():
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == 90 and all(same(item, wanted) for item in found)
+    assert len(found) == 90
+    assert all(same(item, wanted) for item in found)
 
 
 def test_an_exception_tells_the_line():
@@ -318,7 +326,8 @@ def test_backends_get_a_graph_module_and_examples():
     for backend in ("eager", "aot_eager", mine):
         f = tangrad.compile(lambda a: (a.sin() * 2).sum(), backend=backend, fullgraph=True)
         assert same(f(x), f(x))
-    assert seen and seen[0][1] == 1
+    assert seen
+    assert seen[0][1] == 1
     assert {"eager", "aot_eager", "tangrad"} <= set(tangrad.compiler.list_backends())
     with pytest.raises(LookupError, match="no 'nobody'"):
         tangrad.compile(len, backend="nobody")
@@ -346,7 +355,9 @@ def test_explain_tells_graphs_guards_and_groups():
         return ((x + 1) * 2).sum(-1)
 
     told = str(tangrad.compile.explain(f, tangrad.ones(3, 4)))
-    assert "1 graphs" in told and "guards" in told and "plan of f" in told
+    assert "1 graphs" in told
+    assert "guards" in told
+    assert "plan of f" in told
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         tangrad.compiler.reset()

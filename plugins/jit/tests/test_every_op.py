@@ -6,7 +6,6 @@ import os
 import zlib
 
 import pytest
-
 from compiled_ops import differences, ops
 
 FULL = os.environ.get("TANGRAD_TESTS") == "full"

@@ -80,8 +80,13 @@ def test_the_text_of_a_graph_reads_back(tensors):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "graph f() {\n}", "graph f() {\n  return %0\n}", "graph f() {\n  nothing(3)\n  return\n}",
-     "graph f(%0: float32[2] argument \"x\") {\n  %1: float32[2] = relu(%0\n  return %1\n}"],
+    [
+        "",
+        "graph f() {\n}",
+        "graph f() {\n  return %0\n}",
+        "graph f() {\n  nothing(3)\n  return\n}",
+        'graph f(%0: float32[2] argument "x") {\n  %1: float32[2] = relu(%0\n  return %1\n}',
+    ],
 )
 def test_what_is_no_graph_is_refused(text):
     with pytest.raises(ParseError):
@@ -122,7 +127,8 @@ def test_a_graph_goes_to_fx_and_back(tensors):
 
 def test_a_graph_is_drawn(tensors):
     picture = svg_of(recorded(program, *tensors))
-    assert picture.startswith("<svg") and "relu" in picture
+    assert picture.startswith("<svg")
+    assert "relu" in picture
 
 
 def test_writes_into_values_of_the_graph_become_calls(tensors):
@@ -131,7 +137,8 @@ def test_writes_into_values_of_the_graph_become_calls(tensors):
 
     graph = recorded(f, *tensors)
     assert make_functional(graph) == 2
-    assert all(node.form == "call" for node in graph.nodes) and agrees(graph, f, *tensors)
+    assert all(node.form == "call" for node in graph.nodes)
+    assert agrees(graph, f, *tensors)
 
 
 def test_equal_calls_are_merged_unless_memory_was_written_between(tensors):
@@ -153,12 +160,13 @@ def test_dead_calls_go_and_seen_writes_stay(tensors):
         return x + 1
 
     graph = recorded(f, *tensors)
-    assert remove_dead_code(graph) == 2 and "mul" in names(graph)
+    assert remove_dead_code(graph) == 2
+    assert "mul" in names(graph)
 
 
 def test_exact_rules_are_exact_and_fast_ones_are_on_request():
     def f(x):
-        return (x * 1).relu().relu() / 4 + (-(-x)) / 3
+        return (x * 1).relu().relu() / 4 + x.neg().neg() / 3
 
     x = tangrad.tensor([0.0, -0.0, 1.5, float("inf"), float("nan"), -2e-40])
     graph = recorded(f, x)
@@ -175,7 +183,8 @@ def test_copies_of_what_dies_are_dropped(tensors):
 
     graph = recorded(f, *tensors)
     assert eliminate_copies(graph) == 1
-    assert names(graph).count("clone") == 1 and agrees(graph, f, *tensors)
+    assert names(graph).count("clone") == 1
+    assert agrees(graph, f, *tensors)
 
 
 def test_constants_are_folded(tensors):
@@ -183,7 +192,8 @@ def test_constants_are_folded(tensors):
         return x + tangrad.tensor([1.0, 2.0, 3.0, 4.0]).exp() * 2
 
     graph = recorded(f, *tensors)
-    assert fold_constants(graph) == 2 and names(graph) == ["add_plain"]
+    assert fold_constants(graph) == 2
+    assert names(graph) == ["add_plain"]
 
 
 def test_shapes_follow_from_the_inputs(tensors):
@@ -203,7 +213,8 @@ def test_a_better_order_needs_less_at_its_peak():
     graph = recorded(f, tangrad.ones(64, 64))
     before = peak_of(graph, graph.nodes)
     assert reorder(graph) > 0
-    assert peak_of(graph, graph.nodes) < before / 2 and agrees(graph, f, tangrad.ones(64, 64))
+    assert peak_of(graph, graph.nodes) < before / 2
+    assert agrees(graph, f, tangrad.ones(64, 64))
 
 
 def test_the_memory_plan_never_overlaps_lives():
@@ -225,4 +236,5 @@ def test_every_node_knows_its_effects(tensors):
     value = made.add_input(graph.inputs[0].value.type, "argument", "x")
     node = Node(find_op("relu"), (value,))
     made.append(node, [value.type])
-    assert node.effects == () and made.users()[value] == [node]
+    assert node.effects == ()
+    assert made.users()[value] == [node]

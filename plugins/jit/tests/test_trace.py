@@ -1,4 +1,4 @@
-"""`tangrad.jit`: traced modules are modules, archives hold no code, damaged ones raise one family."""
+"""`tangrad.jit`: traced modules are modules, and damaged archives raise one family."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ def test_a_traced_module_is_a_module(net, x):
     assert net.conv.weight.grad is not None
     with tangrad.no_grad():
         assert same(traced(x)["out"], net(x)["out"])
-    assert traced.graph.nodes[0].module == "conv" and "convolution" in traced.code
+    assert traced.graph.nodes[0].module == "conv"
+    assert "convolution" in traced.code
 
 
 def test_methods_are_traced_by_name(net, x):
@@ -80,8 +81,9 @@ def test_a_program_that_changes_is_found(x):
         state[0] += 1
         return a + state[0]
 
-    with pytest.warns(jit.TracerWarning, match="another graph"), pytest.raises(
-        jit.TracingCheckError
+    with (
+        pytest.warns(jit.TracerWarning, match="another graph"),
+        pytest.raises(jit.TracingCheckError),
     ):
         jit.trace(f, x)
 
@@ -98,7 +100,8 @@ def test_what_is_saved_is_loaded(net, x, tmp_path):
     extra = {"note": ""}
     loaded = jit.load(tmp_path / "net.jit", _extra_files=extra)
     assert extra == {"note": "hello"}
-    assert same(loaded(x)["out"], net(x)["out"]) and not loaded.training
+    assert same(loaded(x)["out"], net(x)["out"])
+    assert not loaded.training
     assert all(same(a, b) for a, b in zip(loaded.parameters(), net.parameters(), strict=True))
     assert str(loaded.graph).count("=") == str(traced.graph).count("=")
 
@@ -162,8 +165,11 @@ def test_hostile_archives_are_refused(net, x, name, change):
 
 
 def test_names_of_scripts_mean_what_they_mean_outside_of_them(net):
-    assert jit.script(net) is net and not jit.is_scripting() and not jit.is_tracing()
-    assert jit.ignore(abs) is abs and jit.unused(drop=True)(abs) is abs
+    assert jit.script(net) is net
+    assert not jit.is_scripting()
+    assert not jit.is_tracing()
+    assert jit.ignore(abs) is abs
+    assert jit.unused(drop=True)(abs) is abs
     assert jit.annotate(int, 3) == 3
     assert jit.wait(jit.fork(lambda a: a + 1, 2)) == 3
     with pytest.raises(NotImplementedError, match="script language"):

@@ -1,8 +1,8 @@
 """`tangrad.jit`: programs recorded as graphs, saved without their code, and run.
 
-What is here is PyTorch's `torch.jit` as far as it concerns tracing. The script language is not: what
-`script` is given stays as it is. `tangrad.compile`, which this package also brings, is in
-`tangrad_jit.compiling`.
+What is here is PyTorch's `torch.jit` as far as it concerns tracing. The script language
+is not: what `script` is given stays as it is. `tangrad.compile`, which this package also brings,
+is in `tangrad_jit.compiling`.
 """
 
 from __future__ import annotations

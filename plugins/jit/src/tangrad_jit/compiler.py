@@ -60,7 +60,10 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
     @functools.wraps(fn)
     def outside(*args: Any, **kwargs: Any) -> Any:
         name = getattr(fn, "__name__", type(fn).__name__)
-        refuse(f"{name}() is kept out of graphs by compiler.disable" + (f": {reason}" if reason else ""))
+        refuse(
+            f"{name}() is kept out of graphs by compiler.disable"
+            + (f": {reason}" if reason else "")
+        )
         return fn(*args, **kwargs)
 
     return outside

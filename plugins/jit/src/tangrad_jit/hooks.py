@@ -25,7 +25,9 @@ def tangrad_add_cli(commands: Any) -> None:
         "tuple of its arguments or a function that returns one",
     )
     parser.add_argument("--svg", metavar="FILE", help="also draw the graph")
-    parser.add_argument("--fast", action="store_true", help="allow rewriting that changes last bits")
+    parser.add_argument(
+        "--fast", action="store_true", help="allow rewriting that changes last bits"
+    )
     parser.set_defaults(run=run_jit)
 
 

@@ -56,9 +56,7 @@ def _recorded(function: Callable[..., Any], args: tuple[Any, ...]) -> Recording:
     raise CaptureError(recording.failure.reason, recording.failure.line)
 
 
-def _of_graph(
-    title: str, graph: Graph, fast: bool, svg: str | None
-) -> Iterator[tuple[str, str]]:
+def _of_graph(title: str, graph: Graph, fast: bool, svg: str | None) -> Iterator[tuple[str, str]]:
     graph = graph.copy()
     for name, run, what in PASSES:
         count = run_pass(graph, name, run, fast)

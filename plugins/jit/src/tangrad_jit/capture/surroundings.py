@@ -139,7 +139,9 @@ class Surroundings:
                 (cell.cell_contents, path)
                 for cell in cells
                 if not _is_empty(cell)
-                and isinstance(cell.cell_contents, (types.FunctionType, types.MethodType, nn.Module))
+                and isinstance(
+                    cell.cell_contents, (types.FunctionType, types.MethodType, nn.Module)
+                )
             ]
         self.guards.append(CodeGuard(path, held))
         if self.executed is not None and code not in self.executed:
@@ -185,15 +187,14 @@ class Surroundings:
                 if isinstance(value, property):
                     found.extend((f, f"{path}.{name}") for f in (value.fget,) if f is not None)
                 elif not name.startswith("__") or name in ("__init__", "__call__", "__getitem__"):
-                    if isinstance(value, (types.FunctionType, staticmethod, classmethod)):
-                        found.append((value, f"{path}.{name}"))
-                    elif not isinstance(value, _FIXED) and not callable(value):
+                    code = isinstance(value, (types.FunctionType, staticmethod, classmethod))
+                    if code or not (isinstance(value, _FIXED) or callable(value)):
                         found.append((value, f"{path}.{name}"))
         return found
 
     def _object(self, held: Any, path: str) -> Iterable[tuple[Any, str]]:
         kind = type(held)
-        if isinstance(held, _FIXED) or isinstance(held, types.ModuleType):
+        if isinstance(held, (_FIXED, types.ModuleType)):
             return ()
         if kind.__module__.partition(".")[0] in _HARMLESS:
             return ()
@@ -202,8 +203,9 @@ class Surroundings:
         if not isinstance(names, dict) and not slots:
             if isinstance(held, object) and kind.__basicsize__ == object.__basicsize__:
                 return [(kind, path)]
-            self.refusals.append((path, f"an object of {kind.__module__}.{kind.__qualname__} "
-                                        "cannot be watched"))
+            self.refusals.append(
+                (path, f"an object of {kind.__module__}.{kind.__qualname__} cannot be watched")
+            )
             return ()
         self.guards.append(TypeGuard(path, held))
         found: list[tuple[Any, str]] = [(kind, path)]
@@ -239,15 +241,18 @@ def _of_library(kind: Any) -> bool:
 def _is_trusted_holder(holder: dict[str, Any]) -> bool:
     name = holder.get("__name__") or ""
     top = name.partition(".")[0]
-    return top == "tangrad" or top.startswith("tangrad_") or top in sys.stdlib_module_names - {"__main__"}
+    return (
+        top == "tangrad"
+        or top.startswith("tangrad_")
+        or top in sys.stdlib_module_names - {"__main__"}
+    )
 
 
 def _is_empty(cell: Any) -> bool:
     try:
-        cell.cell_contents
+        return cell.cell_contents is cell
     except ValueError:
         return True
-    return False
 
 
 @lru_cache(maxsize=4096)

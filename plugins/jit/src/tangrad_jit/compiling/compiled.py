@@ -85,9 +85,7 @@ class Compiled:
                 return self._execute(executable, tensors, args, kwargs)
         return self._record(args, kwargs)
 
-    def _execute(
-        self, executable: Executable, tensors: list[Any], args: Any, kwargs: Any
-    ) -> Any:
+    def _execute(self, executable: Executable, tensors: list[Any], args: Any, kwargs: Any) -> Any:
         if executable.trial is None:
             return executable.run(tensors)
         result = executable.trial.run(executable, tensors, self.function, args, kwargs)
@@ -158,9 +156,7 @@ class Compiled:
         self.off = f"runs as it is: {reason}"
         self.events.append(self.off)
         if "recordings" in reason:
-            warnings.warn(
-                f"compile: {self.name} {self.off}", UserWarning, stacklevel=5
-            )
+            warnings.warn(f"compile: {self.name} {self.off}", UserWarning, stacklevel=5)
 
     def reset(self) -> None:
         """Forget all recordings."""

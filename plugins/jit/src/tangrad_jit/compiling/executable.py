@@ -38,7 +38,8 @@ class Executable:
     def __init__(self, recording: Recording, settings: Any) -> None:
         from tangrad_jit.compiling.trial import trial_of
 
-        assert recording.pattern is not None and recording.guards is not None
+        assert recording.pattern is not None
+        assert recording.guards is not None
         self.pattern: Pattern = recording.pattern
         self.guards: Guards = recording.guards
         self.state = state_of_thread()
@@ -143,7 +144,7 @@ class Executable:
     # --- choosing --------------------------------------------------------------------------
 
     def fits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
-        """Return the tensors among arguments if this executable stands for their call, else None."""
+        """Return the tensors among arguments if this stands for their call, else None."""
         tensors = self.pattern.match(args, kwargs)
         if tensors is None or not self.guards.hold() or self.state != state_of_thread():
             return None

@@ -1,4 +1,4 @@
-"""One run of a function, recorded: its graph, what it returns, what it leaves behind, its guards."""
+"""One run of a function, recorded: its graph, its results, what it leaves behind, its guards."""
 
 from __future__ import annotations
 
@@ -198,15 +198,15 @@ class _Session:
                 recording.leaves.append(("constant", leaf))
             else:
                 raise CaptureError(
-                    f"the function returns an object of {type(leaf).__name__}, which a graph cannot "
-                    "make; return tensors, numbers, or tuples, lists and dicts of them"
+                    f"the function returns an object of {type(leaf).__name__}, which a graph "
+                    "cannot make; return tensors, numbers, or tuples, lists and dicts of them"
                 )
         recording.returned = len(graph.outputs)
         self.out_tensors = [leaf for leaf in leaves if isinstance(leaf, tangrad.Tensor)]
 
     def _left_behind(self, recording: Recording) -> None:
         graph = recording.graph
-        for path, tensor, before in self.grads:
+        for _, tensor, before in self.grads:
             after = tensor.grad
             if after is before:
                 continue
@@ -220,7 +220,9 @@ class _Session:
                 raise CaptureError(f"{path} has been given other memory, or a history, in the run")
         for path, tensor in self.before.tensors:
             if self.before_tensors[id(tensor)] != _state(tensor):
-                raise Unsettled(f"{path} has been given other memory, or another history, in the run")
+                raise Unsettled(
+                    f"{path} has been given other memory, or another history, in the run"
+                )
 
     def _differentiate(self, recording: Recording) -> None:
         """Record backward from the results, where they can be differentiated."""

@@ -73,12 +73,13 @@ class Trial:
             for k, item in enumerate(inputs)
         ]
         state = tangrad.get_rng_state()
-        given = [item.detach().clone() if isinstance(item, tangrad.Tensor) else item
-                 for item in copies]
+        given = [
+            item.detach().clone() if isinstance(item, tangrad.Tensor) else item for item in copies
+        ]
         outs = executable._run_forward(copies)
         tangrad.set_rng_state(state)
         result = function(*args, **kwargs)
-        wanted = [leaf for leaf in _pytree.tree_flatten(result)[0]]
+        wanted = list(_pytree.tree_flatten(result)[0])
         found = executable._result(outs, copies)
         pairs = list(zip(_pytree.tree_flatten(found)[0], wanted, strict=True))
         pairs += [(copies[k], inputs[k]) for k in executable._written]

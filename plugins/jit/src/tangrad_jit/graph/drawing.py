@@ -24,9 +24,7 @@ def svg_of(graph: Graph) -> str:
         layer.update(dict.fromkeys(node.results, depth))
         types = ", ".join(str(value.type) for value in node.results)
         fill = _FILLS.get(node.op.kind, "#f5f5f5")
-        rows.setdefault(depth, []).append(
-            (_title(node), types, fill, node.inputs, node.results)
-        )
+        rows.setdefault(depth, []).append((_title(node), types, fill, node.inputs, node.results))
     return _draw(rows)
 
 
@@ -50,7 +48,8 @@ def _draw(rows: dict[int, list[tuple[str, str, str, list[Value], list[Value]]]])
                 f'<g><title>{escape(types)}</title><rect x="{x:.0f}" y="{y:.0f}" width="{_WIDTH}" '
                 f'height="{_HEIGHT}" rx="5" fill="{fill}" stroke="#667"/>'
                 f'<text x="{x + 8:.0f}" y="{y + 14:.0f}">{escape(title[:28])}</text>'
-                f'<text x="{x + 8:.0f}" y="{y + 28:.0f}" fill="#556">{escape(types[:30])}</text></g>'
+                f'<text x="{x + 8:.0f}" y="{y + 28:.0f}" fill="#556">{escape(types[:30])}</text>'
+                "</g>"
             )
             for value in dict.fromkeys(inputs):
                 a, b = place[value]

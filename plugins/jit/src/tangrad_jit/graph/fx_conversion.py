@@ -98,5 +98,3 @@ def from_fx(module: Any, *examples: Any) -> Graph:
         recorder.value_of(item) if isinstance(item, tangrad.Tensor) else item for item in several
     ]
     return recorder.graph
-
-

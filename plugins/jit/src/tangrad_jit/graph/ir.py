@@ -125,9 +125,7 @@ class Node:
     @property
     def draws(self) -> bool:
         """Whether the op itself takes random numbers: its seed is not given."""
-        return bool(
-            self.form != "draw" and self.op.definition.random and self.args[-1] is None
-        )
+        return bool(self.form != "draw" and self.op.definition.random and self.args[-1] is None)
 
     @property
     def inputs(self) -> list[Value]:

@@ -1,11 +1,11 @@
 """A graph as text: for people, for tests, and for the parser, which reads it back.
 
-    graph step(%0: float32[4, 3] argument "x", %1: float32[3] capture "bias") {
-      # layers.0 train.py:12
-      %2: float32[4, 3] = add_plain(%0, %1)
-      %3: float32[4, 3] = relu(%2) into %2
-      return %3
-    }
+graph step(%0: float32[4, 3] argument "x", %1: float32[3] capture "bias") {
+  # layers.0 train.py:12
+  %2: float32[4, 3] = add_plain(%0, %1)
+  %3: float32[4, 3] = relu(%2) into %2
+  return %3
+}
 """
 
 from __future__ import annotations
@@ -38,9 +38,7 @@ def text_of(graph: Graph, places: bool = True) -> str:
             return f"[{', '.join(map(argument, item))}]"
         return constant_text(item)
 
-    inputs = ", ".join(
-        f'{name(i.value)}: {i.value.type} {i.kind} "{i.name}"' for i in graph.inputs
-    )
+    inputs = ", ".join(f'{name(i.value)}: {i.value.type} {i.kind} "{i.name}"' for i in graph.inputs)
     lines = [f"graph {graph.name}({inputs}) {{"]
     place = ""
     for node in graph.nodes:

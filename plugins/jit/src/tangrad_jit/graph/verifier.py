@@ -54,7 +54,9 @@ def _check_node(node: Node, made: set[Value], where: str, after: str) -> None:
         if value.producer is not node:
             raise _error(after, f"{where}: a result says that another node makes it")
         if value.view_of is not None and value.view_of not in made:
-            raise _error(after, f"{where}: a result shows memory of a value that is not made before")
+            raise _error(
+                after, f"{where}: a result shows memory of a value that is not made before"
+            )
         if node.form == "draw" and not isinstance(value.type, NumberType):
             raise _error(after, f"{where}: draws what is no number")
 

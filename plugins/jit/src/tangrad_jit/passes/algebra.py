@@ -137,10 +137,13 @@ def _match(
 
 def _floating(node: Node) -> bool:
     types = [value.type for value in (*node.inputs, *node.results)]
-    return all(
-        isinstance(t, TensorType) and t.dtype in ("float16", "bfloat16", "float32", "float64")
-        for t in types
-    ) and len({t.dtype for t in types if isinstance(t, TensorType)}) == 1
+    return (
+        all(
+            isinstance(t, TensorType) and t.dtype in ("float16", "bfloat16", "float32", "float64")
+            for t in types
+        )
+        and len({t.dtype for t in types if isinstance(t, TensorType)}) == 1
+    )
 
 
 def _may_be(node: Node, found: Value, place: int, facts: Facts) -> bool:

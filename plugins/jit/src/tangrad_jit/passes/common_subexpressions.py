@@ -1,4 +1,4 @@
-"""Common subexpressions: two pure calls with equal arguments, read at one state of memory, are one."""
+"""Common subexpressions: equal pure calls, read at one state of memory, are one."""
 
 from __future__ import annotations
 

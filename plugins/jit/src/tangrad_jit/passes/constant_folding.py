@@ -1,4 +1,4 @@
-"""Constant folding: what depends on constants alone is computed once, when the graph is compiled."""
+"""Constant folding: what depends on constants alone is computed when the graph is compiled."""
 
 from __future__ import annotations
 
@@ -30,9 +30,7 @@ def fold_constants(graph: Graph) -> int:
             isinstance(v.type, TensorType) and v.type.numel <= _LARGEST for v in node.results
         )
         fits = inputs and all(v in known for v in inputs) and is_pure(node) and small
-        if not fits or any(
-            v.root in facts.returned or facts.is_written(v) for v in node.results
-        ):
+        if not fits or any(v.root in facts.returned or facts.is_written(v) for v in node.results):
             kept.append(node)
             continue
         with tangrad.no_grad():

@@ -25,9 +25,7 @@ def eliminate_copies(graph: Graph) -> int:
             source = replaced[source]
         if source is not None and _may_go(node, source, place, facts):
             replaced[node.results[0]] = source
-            facts.last[source.root] = max(
-                facts.last[source.root], facts.last[node.results[0].root]
-            )
+            facts.last[source.root] = max(facts.last[source.root], facts.last[node.results[0].root])
             if node.results[0].root in facts.returned:
                 facts.returned.add(source.root)
             continue

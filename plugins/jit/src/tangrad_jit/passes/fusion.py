@@ -42,9 +42,7 @@ class FusedGroup:
         self.outputs: list[Value] = []
         self.code: Any = None
 
-    def add(
-        self, program: Program, line: str, place: Callable[[Value], tuple[int, int]]
-    ) -> None:
+    def add(self, program: Program, line: str, place: Callable[[Value], tuple[int, int]]) -> None:
         """Add the kernel's call to a program."""
         kernel = self.code.kernel
         outs, ins = [place(v) for v in self.outputs], [place(v) for v in self.inputs]

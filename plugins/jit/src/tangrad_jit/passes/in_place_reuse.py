@@ -1,7 +1,7 @@
 """In-place reuse: a pointwise result takes the memory of an operand that dies there.
 
-Rule: one loop reads each element before it writes it, so a result of an operand's type may lie where
-the operand lies, if no later node reads that operand and no other operand shows its memory.
+Rule: one loop reads each element before it writes it, so a result of an operand's type may lie
+where the operand lies, if no later node reads that operand and no other operand shows its memory.
 """
 
 from __future__ import annotations

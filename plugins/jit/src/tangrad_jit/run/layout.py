@@ -28,9 +28,12 @@ _FORMATS = {
     "uint64": "Q",
     "bool": "B",
 }
-ITEMSIZE = {
-    name: struct.calcsize("=" + code) for name, code in _FORMATS.items()
-} | {"float16": 2, "bfloat16": 2, "complex64": 8, "complex128": 16}
+ITEMSIZE = {name: struct.calcsize("=" + code) for name, code in _FORMATS.items()} | {
+    "float16": 2,
+    "bfloat16": 2,
+    "complex64": 8,
+    "complex128": 16,
+}
 _REAL = ("float16", "bfloat16", "float32", "float64")
 _INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 
@@ -132,7 +135,7 @@ def _outer_smaller(a: int, b: int, strides: list[list[int]]) -> bool:
 def reduction_loop(
     source: TensorType, result: TensorType, dims: Any, keeps_without_dims: bool
 ) -> tuple[tuple[int, ...], list[int], list[int], int]:
-    """Return (shape, strides of the result, strides of the source, reduced dimensions) of a fold."""
+    """Return (shape, result's strides, source's strides, reduced dimensions) of a fold."""
     ndim, size = len(source.shape), ITEMSIZE[source.dtype]
     whole = dims is None or (isinstance(dims, tuple) and not dims and not keeps_without_dims)
     chosen = set(range(ndim)) if whole else set(dims if isinstance(dims, tuple) else (dims,))

@@ -173,9 +173,7 @@ def _reduction(node: Node, device: str) -> Lowered | None:
             (*place(result), result.type.dtype, tuple(outs)),
             (*place(source), source.type.dtype, tuple(ins)),
         ]
-        program.add_loop(
-            kernel, line, shape, laid, params, compute_type(dtype), 1, nreduced
-        )
+        program.add_loop(kernel, line, shape, laid, params, compute_type(dtype), 1, nreduced)
 
     return add
 

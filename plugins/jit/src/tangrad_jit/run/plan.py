@@ -66,10 +66,7 @@ class Plan:
         made = self.program.run(inputs)
         if self._nested is None:
             return made
-        return [
-            item if register is None else made[register]
-            for item, register in self._nested
-        ]
+        return [item if register is None else made[register] for item, register in self._nested]
 
     # --- building ------------------------------------------------------------------------
 
@@ -84,9 +81,7 @@ class Plan:
 
     def _lower_all(self) -> dict[Node, Lowered]:
         devices = {
-            value.type.device
-            for value in self._all_values()
-            if isinstance(value.type, TensorType)
+            value.type.device for value in self._all_values() if isinstance(value.type, TensorType)
         }
         self._grouped = {node: group for group in self.groups for node in group.nodes}
         found: dict[Node, Lowered] = {}
@@ -133,9 +128,9 @@ class Plan:
                     continue
                 native = self._is_native(node) or node.name == ALLOCATION
                 dense = _dense(value.type)
-                if not native or not _is_host(value.type.device) or value.type.numel == 0:
-                    self._kind[value] = "python"
-                elif node.name == ALLOCATION and not dense:
+                gaps = node.name == ALLOCATION and not dense
+                away = not _is_host(value.type.device) or value.type.numel == 0
+                if not native or away or gaps:
                     self._kind[value] = "python"
                 elif value in self._returned:
                     self._kind[value] = "fresh" if value.type.contiguous else "strided"
@@ -210,16 +205,13 @@ class Plan:
     def _shared(self, movable: set[Value], last: dict[Value, int]) -> dict[Value, Value]:
         """Return the results that lie where an operand lies: those of loops called directly."""
         looped = {
-            value
-            for node in self._lowered
-            if node.op.kind == "pointwise"
-            for value in node.results
+            value for node in self._lowered if node.op.kind == "pointwise" for value in node.results
         }
         found = partners(self.graph, movable, last)
         return {root: operand for root, operand in found.items() if root in looped}
 
     def _span(self, group: Any) -> tuple[int, int]:
-        """Return the steps between which a group's values matter: it runs where its last node is."""
+        """Return between which steps a group's values matter: it runs where its last node is."""
         if not hasattr(self, "_positions"):
             self._positions = {node: k for k, node in enumerate(self.graph.nodes)}
         places = [self._positions[node] for node in group.nodes]
@@ -363,8 +355,7 @@ class Plan:
             out = tuple(self._register[self._object_of(v)] for v in node.outs)
             out = out[0] if len(out) == 1 else out
         results = tuple(
-            self._register[value] if value in self._register else -1
-            for value in (node.results if not node.written else ())
+            self._register.get(value, -1) for value in (node.results if not node.written else ())
         )
         self.program.add_op(line, node.op, args, slots, node.form == "inplace", out, results)
 
@@ -420,9 +411,7 @@ class Plan:
             if self._is_native(node)
             for value in node.written
         }
-        registers = [
-            self._register[root] for root in roots if self._kind.get(root) == "input"
-        ]
+        registers = [self._register[root] for root in roots if self._kind.get(root) == "input"]
         if not registers:
             return
         increment = tangrad.autograd.graph.increment_version

@@ -1,4 +1,4 @@
-"""Names that programs for PyTorch's script language use; outside of it they mean nothing, or this."""
+"""Names that programs for PyTorch's script language use, and what they mean outside of it."""
 
 from __future__ import annotations
 

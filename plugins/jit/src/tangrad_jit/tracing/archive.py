@@ -1,11 +1,11 @@
 """`jit.save` and `jit.load`: a zip of graphs, tensors and structure. No code is run on loading.
 
-    format            "tangrad.jit 1"
-    structure.json    modules, names, training flags, structures of arguments and results
-    graphs/NAME.txt   a graph per method, as the printer writes it
-    tensors.pt        parameters, buffers and constants, as `tangrad.save` writes them
-    code/NAME.txt     the same graphs with their places, for people
-    extra/NAME        what the program added
+format            "tangrad.jit 1"
+structure.json    modules, names, training flags, structures of arguments and results
+graphs/NAME.txt   a graph per method, as the printer writes it
+tensors.pt        parameters, buffers and constants, as `tangrad.save` writes them
+code/NAME.txt     the same graphs with their places, for people
+extra/NAME        what the program added
 """
 
 from __future__ import annotations
@@ -115,7 +115,9 @@ def _describe(module: Any, prefix: str, tensors: dict[str, Any]) -> dict[str, An
 
 
 def load(
-    f: Any, map_location: Any = None, _extra_files: dict[str, Any] | None = None,
+    f: Any,
+    map_location: Any = None,
+    _extra_files: dict[str, Any] | None = None,
     _restore_shapes: bool = False,
 ) -> Any:
     """Return what `jit.save` wrote.
@@ -136,8 +138,9 @@ def load(
     except (SerializationError, FileNotFoundError, MemoryError):
         raise
     except Exception as error:  # whatever a damaged file makes of our own readers
-        raise SerializationError(f"jit.load: {f} is damaged, or no archive of jit.save: {error}") \
-            from error
+        raise SerializationError(
+            f"jit.load: {f} is damaged, or no archive of jit.save: {error}"
+        ) from error
 
 
 def _read(archive: zipfile.ZipFile, map_location: Any, extra: dict[str, Any] | None) -> Any:
@@ -164,7 +167,9 @@ def _read(archive: zipfile.ZipFile, map_location: Any, extra: dict[str, Any] | N
     for name, traced in methods.items():
         for entry in traced.graph.inputs:
             if entry.kind == "capture" and entry.name not in held:
-                raise SerializationError(f"jit.load: {name} uses {entry.name!r}, which is not there")
+                raise SerializationError(
+                    f"jit.load: {name} uses {entry.name!r}, which is not there"
+                )
     return made
 
 

@@ -1,4 +1,4 @@
-"""`freeze` and `optimize_for_inference`: parameters become constants, and what follows from them."""
+"""`freeze` and `optimize_for_inference`: parameters become constants."""
 
 from __future__ import annotations
 

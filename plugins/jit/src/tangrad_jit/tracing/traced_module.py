@@ -56,7 +56,9 @@ class TracedGraph:
             isinstance(t, tangrad.Tensor) and t.requires_grad for t in inputs
         ):
             outputs = _interpret_recorded(self.graph, inputs)
-        elif all(_is_as_recorded(e.value, t) for e, t in zip(self.graph.inputs, inputs, strict=True)):
+        elif all(
+            _is_as_recorded(e.value, t) for e, t in zip(self.graph.inputs, inputs, strict=True)
+        ):
             if self._plan is None:
                 self._plan = Plan(self.graph)
             outputs = self._plan.run(inputs)
