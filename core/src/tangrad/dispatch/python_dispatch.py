@@ -6,8 +6,8 @@ from typing import Any
 
 from tangrad import _C
 from tangrad.dispatch.binding import call_form
-from tangrad.dispatch.stack import Stack, current, flat_tensors
 from tangrad.dispatch.random_state import drawn
+from tangrad.dispatch.stack import Stack, current, flat_tensors
 
 
 def recorded(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any, stack: Stack) -> Any:

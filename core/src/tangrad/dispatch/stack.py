@@ -81,7 +81,7 @@ class Stack:
             self.tracers[-1].allocated(made)
 
     def tell_of_constant(self, made: Any) -> None:
-        """Tell the tracer of a tensor that no op made: of numbers, of zeros, of another's memory."""
+        """Tell the tracer of a tensor that no op made: of numbers, zeros, another's memory."""
         if self.tracers:
             self.tracers[-1].constant(made)
 

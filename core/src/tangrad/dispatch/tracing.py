@@ -20,8 +20,8 @@ class traced_calls:
             the functional op's signature, seeds and offsets as `Drawn`, what is given as out=;
             its answer is handed to `leave(call, result)` when the call has succeeded.
             `constant(tensor)` for a tensor that no op made: from numbers, an array, or zeros that
-            backward asks for; `allocated(tensor)` for one without values yet. `read(tensor)` before Python looks at a value by `item()`;
-            `value_reads()` counts the other ways.
+            backward asks for; `allocated(tensor)` for one without values yet. `read(tensor)`
+            before Python looks at a value by `item()`; `value_reads()` counts the other ways.
     """
 
     def __init__(self, tracer: Any) -> None:

@@ -98,6 +98,7 @@ class OptimizedModule(nn.Module):
         self.training = module.training
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the module, by a graph where one fits."""
         return self.compiled(args, kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:

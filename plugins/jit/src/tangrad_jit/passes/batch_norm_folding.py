@@ -1,7 +1,7 @@
 """Batch norm with constant statistics goes into the convolution or linear layer before it.
 
-Rule: with s = weight / sqrt(variance + eps), batch_norm(layer(x; W, b)) is
-layer(x; sW, s(b - mean) + shift). The last bits of the results change, as the sum is rounded elsewhere.
+Rule: with s = weight / sqrt(variance + eps), the norm of layer(x; W, b) is
+layer(x; sW, s(b - mean) + shift). The last bits change, as the sum is rounded elsewhere.
 """
 
 from __future__ import annotations

@@ -123,6 +123,7 @@ class ScriptFunction:
         return str(self.graph)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the graph."""
         return self._traced.run(args, kwargs, {})
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
