@@ -204,7 +204,7 @@ class Recorder:
         converted = tuple(self._argument(item, functional) for item in args)
         if definition.random and isinstance(args[-1], Drawn):
             converted = self._draw(functional, args, converted)
-        outs = ()
+        outs: tuple[Value, ...] = ()
         if form == "out":
             given = out if isinstance(out, (tuple, list)) else (out,)
             outs = tuple(self.value_of(t) for t in given)

@@ -179,7 +179,7 @@ class Surroundings:
     def _class(self, held: type, path: str) -> Iterable[tuple[Any, str]]:
         if _of_library(held) or held.__module__ in sys.stdlib_module_names:
             return ()
-        found = []
+        found: list[tuple[Any, str]] = []
         for kind in held.__mro__:
             if _of_library(kind) or kind is object:
                 continue

@@ -30,10 +30,10 @@ def backend_named(backend: Any) -> Callable[..., Any] | None:
     if backend in _OWN:
         return None
     if callable(backend):
-        return backend  # type: ignore[no-any-return]
+        return backend
     if backend == "default":
         raise LookupError("'default' is the compiler, not one of its back ends")
-    return load_by_name(GROUP, backend)  # type: ignore[no-any-return]
+    return load_by_name(GROUP, backend)
 
 
 def list_backends() -> list[str]:

@@ -157,7 +157,7 @@ class Executable:
                     return None
         if self._overlaps is not None and self._overlaps.found(tensors):
             return None
-        return tensors  # type: ignore[no-any-return]
+        return tensors
 
     def why_not(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """Return why `fits` says no, as text."""
@@ -190,8 +190,8 @@ class Executable:
             outs = self._run_forward(inputs)
             for k in self._spent:
                 outs[k] = _Spent.apply(_anchor(), outs[k])
-        for tensor, place in self._new_gradients:
-            tensor.grad = None if place is None else outs[place]
+        for tensor, at in self._new_gradients:
+            tensor.grad = None if at is None else outs[at]
         return self._result(outs, inputs)
 
     def _result(self, outs: list[Any], inputs: list[Any]) -> Any:

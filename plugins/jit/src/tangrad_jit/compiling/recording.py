@@ -233,7 +233,8 @@ class _Session:
         places = [k for k in places if id(self.out_tensors[k]) not in given]
         if not places:
             return
-        sources, tensors = [], []
+        sources: list[Value] = []
+        tensors: list[Any] = []
         for entry in graph.inputs:
             t = entry.tensor
             if entry.kind in ("argument", "capture") and t.requires_grad and not _in(t, tensors):

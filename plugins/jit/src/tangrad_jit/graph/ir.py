@@ -27,7 +27,7 @@ class Value:
     __slots__ = ("example", "offset", "producer", "type", "view_of")
 
     def __init__(self, type: ValueType, producer: Node | None = None) -> None:
-        self.type = type
+        self.type: Any = type
         self.producer = producer
         self.view_of: Value | None = None
         self.offset = 0
@@ -185,7 +185,7 @@ class Graph:
                 node.outs = tuple(new(value) for value in node.outs)
             for result in node.results:
                 if result.view_of in replacements:
-                    result.view_of = new(result.view_of)  # type: ignore[arg-type]
+                    result.view_of = new(result.view_of)
         self.outputs = map_values(new, self.outputs)
 
     def returned(self) -> set[Value]:

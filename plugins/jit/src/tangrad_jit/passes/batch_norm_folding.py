@@ -82,6 +82,10 @@ def _fold(
     between: list[Node],
     constants: dict[Value, Any],
 ) -> None:
+    weight: Any
+    shift: Any
+    mean: Any
+    variance: Any
     weight, shift, mean, variance = (
         None if item is None else constants[item] for item in node.args[1:5]
     )

@@ -185,7 +185,7 @@ def _row_space(node: Node, sources: list[_Open]) -> tuple[Shape, str] | None:
         return None
     shape = sources[0].shape
     of_rows = all(
-        pattern_of(v, shape) == "row" and v.type.contiguous  # type: ignore[union-attr]
+        pattern_of(v, shape) == "row" and v.type.contiguous
         for v in node.results
     )
     fits = of_rows and all(pattern_of(v, shape) in ("row", "scalar") for v in node.inputs)
@@ -197,7 +197,7 @@ def _pointwise_space(node: Node) -> tuple[Shape, str] | None:
     assert isinstance(type, TensorType)
     if node.op.definition.ordered or not type.shape or type.numel == 0:
         return None
-    if any(not v.type.contiguous or v.type.shape != type.shape for v in node.results):  # type: ignore[union-attr]
+    if any(not v.type.contiguous or v.type.shape != type.shape for v in node.results):
         return None
     if any(pattern_of(value, type.shape) is None for value in node.inputs):
         return None
@@ -215,7 +215,7 @@ def _fold_space(node: Node) -> tuple[Shape, str] | None:
     dims = dims if isinstance(dims, tuple) else (dims,)
     if dims != (len(type.shape) - 1,) or type.numel == 0 or named.get("dtype") is not None:
         return None
-    if not type.contiguous or any(not v.type.contiguous for v in node.results):  # type: ignore[union-attr]
+    if not type.contiguous or any(not v.type.contiguous for v in node.results):
         return None
     return (type.shape, "row") if _step_dtype(node) is not None else None
 
@@ -308,7 +308,7 @@ def _describe(
             group.outputs.append(value)
     outputs = [numbers[value] for value in group.outputs]
     given = tuple(
-        GroupInput(v.type.dtype, str(pattern_of(v, candidate.shape)))  # type: ignore[arg-type,union-attr]
+        GroupInput(v.type.dtype, str(pattern_of(v, candidate.shape)))  # type: ignore[arg-type]
         for v in group.inputs
     )
     return Group(given, steps, tuple(outputs)), outputs

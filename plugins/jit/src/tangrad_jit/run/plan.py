@@ -425,7 +425,7 @@ class Plan:
     @property
     def steps(self) -> list[str]:
         """What the steps are, in order: "loop", "call", "copy", "group", "python", "fresh"."""
-        return self.program.kinds  # type: ignore[no-any-return]
+        return self.program.kinds
 
 
 def _copy_register(registers: list[Any], k: int) -> tuple[int, ...]:
