@@ -50,9 +50,10 @@ cdef extern from *:
     void tgj_release(void*, size_t)
     ctypedef void (*tgj_function)(int64_t, int64_t, char**, const int64_t*, const void*) noexcept nogil
 
-DEF MOST = 64      # streams of an emitted program, and values of a group's kernel
-DEF MOST_LOOP = 20
-DEF MOST_PARAMS = 12
+cdef enum:
+    MOST = 64  # streams of an emitted program, and values of a group's kernel
+    MOST_LOOP = 20
+    MOST_PARAMS = 12
 
 cdef const tg_api* core = tg_import_api(TG_ABI_VERSION)
 
@@ -73,14 +74,19 @@ cdef enum:
     AS_BYTE
 
 # Bytes of a row from which on the compiled reductions may cut what they fold into parts.
-DEF PARTED_BYTES = 131072
+cdef enum:
+    PARTED_BYTES = 131072
 # Bytes of a row up to which the order of a compiled reduction depends on whether there are 64 rows.
-DEF SHORT_BYTES = 1024
-DEF MANY_ROWS = 64
+cdef enum:
+    SHORT_BYTES = 1024
+cdef enum:
+    MANY_ROWS = 64
 # Random numbers of one counter: tiles of what draws them begin at multiples of as many elements.
-DEF COUNTED = 4
+cdef enum:
+    COUNTED = 4
 # Up to so many elements a call runs on one thread, and with the GIL if it is held.
-DEF SMALL = 16384
+cdef enum:
+    SMALL = 16384
 
 cdef struct Operand:
     int place, index, itemsize, dtype
