@@ -184,10 +184,7 @@ def _row_space(node: Node, sources: list[_Open]) -> tuple[Shape, str] | None:
     if any(not isinstance(v.type, TensorType) for v in node.inputs):
         return None
     shape = sources[0].shape
-    of_rows = all(
-        pattern_of(v, shape) == "row" and v.type.contiguous
-        for v in node.results
-    )
+    of_rows = all(pattern_of(v, shape) == "row" and v.type.contiguous for v in node.results)
     fits = of_rows and all(pattern_of(v, shape) in ("row", "scalar") for v in node.inputs)
     return (shape, "row") if fits and _step_dtype(node) is not None else None
 
