@@ -6,8 +6,8 @@ kernel is told is filled in when the program is built; what differs between call
 of inputs, outputs and of what ops in Python return, and they are patched where they changed.
 """
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
-from cpython.ref cimport Py_INCREF, PyObject
-from libc.stdint cimport int32_t, int64_t, uint64_t
+from cpython.ref cimport PyObject
+from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from tangrad cimport api as tg
@@ -381,7 +381,6 @@ cdef class Program:
         """Follow the tensor that a register holds now."""
         cdef int buffer = self.buffer_of[register]
         cdef char* base
-        cdef PyObject* held
         if buffer < 0 or self.buffers[buffer].count == 0:
             return 0
         tensor = self.registers[register]
@@ -465,7 +464,7 @@ cdef class Program:
                                                        group.columns)
             else:
                 status = (<group_entry>s.function)(s.context, group.outs, group.ins, group.numbers, group.rows,
-                                                       group.columns)
+                                                   group.columns)
         elif s.kind == FRESH:
             self.run_fresh(self.items[s.item], s.big)
         else:

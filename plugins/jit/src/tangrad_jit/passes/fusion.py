@@ -56,7 +56,7 @@ class FusedGroup:
 
     def listing(self) -> str:
         """Return what the kernel is, as text."""
-        return f"{self}\n{self.code}"
+        return f"{self}\n{self.code.listing()}"
 
 
 def pattern_of(value: Value, shape: Shape) -> str | None:
