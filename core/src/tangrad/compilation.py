@@ -1,4 +1,8 @@
-"""`tangrad.compile`: runs what it is given as it is, until a package brings a compiler."""
+"""`tangrad.compile`: hands a function to the compiler that is installed, or runs it as it is.
+
+The compiler is what a package names `default` in the entry-point group `tangrad.compilers`: a
+function that takes what `compile` takes. The other names of the group are back ends.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +29,17 @@ def compile(
     isolate_recompiles: bool = False,
     shapes_spec: Any = None,
 ) -> Any:
-    """Return a function or module as it is; warn once that nothing is compiled.
+    """Return a function or module compiled; as it is, with one warning, where no compiler is.
 
     Args:
         model: function or module; None to use this as a decorator with arguments.
-        mode, options: of which only one may be given.
+        fullgraph: the function must be one graph; what keeps it from being one raises.
+        dynamic: whether sizes are expected to vary.
+        backend: name or function of what runs graphs.
+        mode, options: how to compile; only one may be given.
         disable: do nothing, without the warning.
-        fullgraph, dynamic, backend, name, recompile_limit, isolate_recompiles, shapes_spec:
-            for compilers.
+        recompile_limit: how many graphs there may be of a function.
+        name, isolate_recompiles, shapes_spec: accepted.
 
     Raises:
         RuntimeError: both `mode` and `options` are given, or a decorator gets None.
@@ -50,9 +57,48 @@ def compile(
             raise TypeError(f"compile: expected a function or a module, got {function!r}")
         return function
 
-    if not disable:
+    if disable:
+        return unchanged if model is None else unchanged(model)
+    compiler = _compiler()
+    if compiler is None:
         _warn_once()
-    return unchanged if model is None else unchanged(model)
+        return unchanged if model is None else unchanged(model)
+
+    def compiled(function: Callable[..., Any] | None) -> Any:
+        return compiler(
+            unchanged(function),
+            fullgraph=fullgraph,
+            dynamic=dynamic,
+            backend=backend,
+            mode=mode,
+            options=options,
+            recompile_limit=recompile_limit,
+        )
+
+    return compiled if model is None else compiled(model)
+
+
+def _compiler() -> Callable[..., Any] | None:
+    """Return the installed compiler, or None."""
+    from tangrad.plugins import discovery
+
+    plugin = discovery.find("tangrad.compilers", "default")
+    return None if plugin is None else discovery.load(plugin)
+
+
+def _explain(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Run a function once and return what the compiler makes of it, as an object that prints.
+
+    Raises:
+        RuntimeError: no package that compiles is installed.
+    """
+    compiler = _compiler()
+    if compiler is None:
+        raise RuntimeError("compile.explain: no package that compiles is installed")
+    return compiler.explain(model, *args, **kwargs)  # type: ignore[attr-defined]
+
+
+compile.explain = _explain  # type: ignore[attr-defined]
 
 
 def _warn_once() -> None:

@@ -134,6 +134,8 @@ def test_an_unknown_name_is_a_plain_attribute_error(site):
     ],
 )
 def test_programs_get_truthful_answers_where_nothing_is_installed(site, question, answer):
+    if "jit.trace" in question and find_spec("tangrad_jit") is not None:
+        pytest.skip("the package is installed")
     assert eval(question, {name: getattr(tangrad, name) for name in TOP}) == answer
 
 

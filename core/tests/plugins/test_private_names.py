@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 
@@ -29,6 +30,9 @@ def test_placeholders_serve_annotations_and_refuse_to_be_made():
         kind()
 
 
+@pytest.mark.skipif(
+    find_spec("tangrad_jit") is not None, reason="tells what is said where it is not installed"
+)
 def test_private_packages_are_imported_and_refuse_at_use():
     from tangrad._dynamo import OptimizedModule, is_compiling
     from tangrad._dynamo.eval_frame import OptimizedModule as again

@@ -49,6 +49,15 @@ def test_a_pointwise_op_tells_what_a_loop_gets() -> None:
     assert {"bool", "int64", "bfloat16", "complex64"} <= set(add.dtypes)
 
 
+def test_a_pointwise_op_tells_whether_numbers_are_rounded_to_half_types() -> None:
+    add, mul = describe(find_op("add_plain")), describe(find_op("mul"))
+    assert (add.exact_numbers, mul.exact_numbers) == (False, True)
+    assert mul.gradient(("self",)).exact_numbers
+    # 1 + 2^-8 is 1 in bfloat16.
+    assert (tangrad.tensor([2.0**-8]).bfloat16() + (1 + 2.0**-8)).item() == 1.0
+    assert (tangrad.tensor([3.0]).bfloat16() * (1 + 2.0**-8)).item() == 3.015625
+
+
 def test_gradients_and_tangents_are_pointwise_ops() -> None:
     mul = describe(find_op("mul"))
     gradient, tangent = mul.gradient(("self", "other")), mul.tangent(("self",))

@@ -86,6 +86,7 @@ class BatchLevel(Level):
         physical = _C.empty_strided(
             (self.size, *made.shape), (extent, *strides), made.dtype, made.device
         )
+        current().tell_of_allocation(physical)
         return self.wrap(_lift(physical, below, stack), 0)
 
     def item(self, record: Record) -> Any:

@@ -6,11 +6,14 @@ from typing import Any
 
 from tangrad import _C
 from tangrad.dispatch.binding import call_form
+from tangrad.dispatch.random_state import drawn
 from tangrad.dispatch.stack import Stack, current, flat_tensors
 
 
 def recorded(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any, stack: Stack) -> Any:
     """Record and run, unless a dispatch mode or wrapper subclass takes the call below recording."""
+    if stack.tracers:
+        return followed(op, functional, drawn(functional, args), out, stack)
     if not stack.dispatch_disabled and (stack.dispatch_modes or _has_dispatch(args)):
         return call_below_recording(stack, op, functional, args, out)
     if of_other_layout(args, out):
@@ -18,6 +21,18 @@ def recorded(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any, stac
     if op is not functional:
         return _C.call_recorded(functional, args, args[0], True)
     return _C.call_recorded(functional, args, out, False)
+
+
+def followed(op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any, stack: Stack) -> Any:
+    """Tell the innermost tracer of a call, before and after it."""
+    tracer = stack.tracers.pop()
+    try:
+        call = tracer.enter(op, functional, args, out)
+        result = recorded(op, functional, args, out, stack)
+        tracer.leave(call, result)
+        return result
+    finally:
+        stack.tracers.append(tracer)
 
 
 def of_other_layout(args: tuple[Any, ...], out: Any = None) -> bool:
@@ -45,6 +60,7 @@ def call_below_recording(
     stack: Stack, op: _C.Op, functional: _C.Op, args: tuple[Any, ...], out: Any
 ) -> Any:
     """Record the call at this level and let `__torch_dispatch__` compute its results."""
+    args = drawn(functional, args)
 
     def run(plain: tuple[Any, ...]) -> Any:
         return _offer(stack, op, functional, plain, out)

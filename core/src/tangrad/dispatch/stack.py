@@ -17,6 +17,7 @@ class Stack:
         rewriters: callables (op, args) -> args, or None to leave the call alone, e.g. autocast.
         levels: transform levels in order of entry.
         dispatch_modes: active TorchDispatchMode objects.
+        tracers: objects with `call`, `constant` and `read`, see `traced_calls`; the last acts.
         functions_disabled: > 0 while `__torch_function__` of subclasses is off.
         write_watchers: callables (tensors) -> context in which a call writes them; the last acts.
         creating: > 0 while a composite that draws a fresh tensor is expanded.
@@ -32,6 +33,7 @@ class Stack:
         "levels",
         "observers",
         "rewriters",
+        "tracers",
         "watching",
         "write_watchers",
     )
@@ -44,6 +46,7 @@ class Stack:
         self.levels: list[Any] = []
         self.write_watchers: list[Any] = []
         self.dispatch_modes: list[Any] = []
+        self.tracers: list[Any] = []
         self.functions_disabled = 0
         self.dispatch_disabled = 0
         self.creating = 0
@@ -55,6 +58,7 @@ class Stack:
             or self.rewriters
             or self.levels
             or self.dispatch_modes
+            or self.tracers
             or self.write_watchers
         )
         active = more or self.watching is not None
@@ -68,7 +72,18 @@ class Stack:
 
     def lift(self, made: Any) -> Any:
         """Take a freshly made tensor into the levels that act in this thread."""
+        self.tell_of_constant(made)
         return self.levels[-1].lift(made, None, self.levels[:-1]) if self.levels else made
+
+    def tell_of_allocation(self, made: Any) -> None:
+        """Tell the tracer of a tensor that has no values yet."""
+        if self.tracers:
+            self.tracers[-1].allocated(made)
+
+    def tell_of_constant(self, made: Any) -> None:
+        """Tell the tracer of a tensor that no op made: of numbers, zeros, another's memory."""
+        if self.tracers:
+            self.tracers[-1].constant(made)
 
 
 class _Thread(threading.local):

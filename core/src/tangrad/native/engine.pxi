@@ -166,7 +166,12 @@ cdef Tensor fit_dtype(Tensor g, int want):
         g = lookup_op("real")(g)
         if g.dtype_.index == want:
             return g
-    return cast_tensor(g, want)
+    return lookup_op("_to_copy")(g, <object>DTYPES[want]) if traced() else cast_tensor(g, want)
+
+
+cdef Tensor copy_seen(Tensor g):
+    """A copy that shares nothing, which tracers see."""
+    return lookup_op("clone")(g) if traced() else clone_tensor(g)
 
 
 cdef Tensor sum_to_shape(Tensor g, tuple shape, Node source):
@@ -386,7 +391,7 @@ cdef list after_node(Node node, list results, list grads):
 
 cdef int store_grad(Tensor t, Tensor g) except -1:
     if t.grad_ is None:
-        t.grad_ = clone_tensor(g)  # for others hold g: hooks, and the caller who captures it
+        t.grad_ = copy_seen(g)  # for others hold g: hooks, and the caller who captures it
     else:
         t.grad_ = OP_ADD(t.grad_, g)
     return 0
@@ -413,7 +418,7 @@ cdef int accumulate_grad(Run run, AccumulateGrad node, Tensor g) except -1:
             g.grad_fn_ = None
             t.grad_ = g
         else:
-            t.grad_ = clone_tensor(g)
+            t.grad_ = copy_seen(g)
     elif run.create_graph or holds_other(old) or holds_other(g):
         t.grad_ = OP_ADD(old, g)
     else:

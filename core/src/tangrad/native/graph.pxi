@@ -51,7 +51,10 @@ cdef class TensorMeta:
 
     def new_zeros(self, shape=None):
         """Return zeros of this (or the given) shape with this dtype on this device."""
-        return zeros_of(self.shape if shape is None else shape, self.dtype, self.dev)
+        made = zeros_of(self.shape if shape is None else shape, self.dtype, self.dev)
+        if traced():
+            (<object>tg_tls.intercept).tell_of_constant(made)
+        return made
 
     def new_empty_strided(self):
         """Return an uninitialised tensor of this shape and these strides, which shows memory as this one did."""

@@ -41,6 +41,14 @@ def get_intercept():
     return <object>tg_tls.intercept if standing() else None
 
 
+def value_reads():
+    """Return how often Python has looked at elements in this thread: `item`, `tolist`, `numpy`, ...
+
+    A tracer that finds more of them than before knows that the program depends on values.
+    """
+    return tg_tls.reads
+
+
 def is_intercepted():
     """Return whether anything at all stands between the calls of this thread and their kernels."""
     return tg_tls.intercept != NULL

@@ -86,6 +86,11 @@ cdef inline bint standing() noexcept:
     return tg_tls.intercept != NULL and tg_tls.standing
 
 
+cdef inline bint traced():
+    """Whether a tracer follows this thread: copies that C makes by itself are then calls of ops."""
+    return standing() and len((<object>tg_tls.intercept).tracers) > 0
+
+
 cdef int enter_all(Observers w, tg_observed* call, void** tokens, int* entered) except -1:
     cdef tg_observing* watch
     cdef object token

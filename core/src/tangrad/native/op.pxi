@@ -595,7 +595,7 @@ cdef object call_flat(Op op, PyObject** flat, object out, bint inplace):
     if needs:
         if rule_for(op, needs).saves_first_input:
             memcpy(copied, flat, op.nparams * sizeof(PyObject*))
-            keep = with_history_of(clone_tensor(alias_whole(t)), t)
+            keep = with_history_of(copy_seen(alias_whole(t)), t)
             copied[op.tensor_param[0]] = <PyObject*>keep
             node = record_inputs(op, copied, needs)
         else:

@@ -243,6 +243,10 @@ cdef class Tensor:
     def _backward_hooks(self):
         return None if self.hooks_ is None else (<dict>self.hooks_).get("grad")
 
+    @property
+    def _post_accumulate_grad_hooks(self):
+        return None if self.hooks_ is None else (<dict>self.hooks_).get("post_accumulate")
+
     # --- values
 
     def item(self):

@@ -202,10 +202,10 @@ def _prepare_for_aliases() -> None:
 def _kind(name: str) -> Callable[[str], ModuleType] | None:
     """Return the function that produces the module of that name, or None."""
     last = name.rpartition(".")[2]
-    if last.startswith("_"):
-        # All kinds of introspection ask for private names: they must not start a scan, and no
-        # package may register them.
-        return _neutral_module if not last.startswith("__") and name in _neutral() else None
+    # All kinds of introspection ask for private names: they must not start a scan, and no package
+    # may register them, but for those of PyTorch that have neutral answers.
+    if last.startswith("__") or (last.startswith("_") and name not in _neutral()):
+        return None
     from tangrad.plugins import discovery
 
     try:

@@ -80,8 +80,10 @@ def _format_name(memory_format: Any) -> str:
 
 def _in_levels(made: Any, like: Any) -> Any:
     """Take a fresh tensor into the function transforms that act, if any."""
-    if _C.get_intercept() is None:
+    stack = _C.get_intercept()
+    if stack is None:
         return made
+    stack.tell_of_allocation(made)
     from tangrad.dispatch.levels import lift
 
     return lift(made, like)

@@ -162,6 +162,7 @@ def _pointwise(
         "exact_numbers": exact_numbers,
     }
     definition.dtypes = dtypes
+    definition.exact_numbers = exact_numbers
     return _make("pointwise", definition, **fields)
 
 

@@ -66,6 +66,7 @@ class PointwiseDefinition(Definition):
         )
         self._expression = expression if not isinstance(expression, str) else None
         self.ordered = "philox_uniform" in self._source_text
+        self.exact_numbers = True
         self._derived: dict[Derivation, Any] = {}
         self._rules_without: dict[tuple[int, tuple[bool, ...]], Any] = {}
 

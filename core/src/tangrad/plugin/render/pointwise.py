@@ -94,6 +94,14 @@ class PointwiseOp:
         return tuple(n for n in self.inputs if n in declared and n not in self.wrt)
 
     @property
+    def exact_numbers(self) -> bool:
+        """Whether a number in the place of an operand keeps its precision beside half types.
+
+        Else it is rounded to them before anything is computed.
+        """
+        return bool(getattr(self.op.definition, "exact_numbers", True))
+
+    @property
     def dtypes(self) -> tuple[str, ...]:
         """The promoted dtypes that the op is called with."""
         return tuple(dtype for dtype in accepted(self.parent.definition.dtypes) if self._has(dtype))

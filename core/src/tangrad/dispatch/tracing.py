@@ -1,0 +1,39 @@
+"""Follow the calls of a program: what ops it runs, on what, and which tensors no op made.
+
+A tracer stands where recording begins: composites are expanded, autocast and transforms have done
+their part, and the steps of backward come by as the ops they are made of. It changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tangrad.dispatch.stack import current
+
+
+class traced_calls:
+    """Context manager: a tracer is told of every call of this thread.
+
+    Args:
+        tracer: has five methods. `enter(op, functional, args, out)` before each call: the op that
+            is called (an in-place form, or `functional` itself), the arguments in the order of
+            the functional op's signature, seeds and offsets as `Drawn`, what is given as out=;
+            its answer is handed to `leave(call, result)` when the call has succeeded.
+            `constant(tensor)` for a tensor that no op made: from numbers, an array, or zeros that
+            backward asks for; `allocated(tensor)` for one without values yet. `read(tensor)`
+            before Python looks at a value by `item()`; `value_reads()` counts the other ways.
+    """
+
+    def __init__(self, tracer: Any) -> None:
+        self.tracer = tracer
+
+    def __enter__(self) -> Any:
+        stack = current()
+        stack.tracers.append(self.tracer)
+        stack.install()
+        return self.tracer
+
+    def __exit__(self, *exc: object) -> None:
+        stack = current()
+        stack.tracers.remove(self.tracer)
+        stack.install()

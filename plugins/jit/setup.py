@@ -1,0 +1,24 @@
+"""Compile the compiled parts against the core's table of C functions."""
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+from tangrad.plugin import include_directory
+
+MODULES = ("_guards", "_run", "codegen._execute")
+
+
+def extension(name: str) -> Extension:
+    """Return one extension module, named by its path below the package."""
+    return Extension(
+        f"tangrad_jit.{name}",
+        [f"src/tangrad_jit/{name.replace('.', '/')}.pyx"],
+        include_dirs=[include_directory()],
+        extra_compile_args=["-O2", "-g0", "-fvisibility=hidden", "-pthread"],
+        extra_link_args=["-pthread", "-Wl,--strip-debug"],
+    )
+
+
+setup(
+    ext_modules=cythonize([extension(name) for name in MODULES], include_path=[include_directory()])
+)

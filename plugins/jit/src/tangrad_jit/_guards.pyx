@@ -1,0 +1,467 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""Whether what a graph was recorded of still holds: compared pointer by pointer, in some nanoseconds each."""
+from cpython.dict cimport PyDict_GetItem, PyDict_Next, PyDict_Size
+from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
+from cpython.ref cimport PyObject
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from libc.stdint cimport int64_t
+from libc.string cimport memcmp
+
+from tangrad cimport api as tg
+
+cdef extern from "Python.h":
+    ctypedef struct PyTypeObject:
+        unsigned int tp_version_tag
+    PyTypeObject* Py_TYPE(object)
+    PyObject* PyFunction_GetCode(object)
+    object PyCell_Get(object)
+
+cdef const tg.tg_api* API = tg.tg_import_api(3)
+
+cdef tuple PLAIN = (int, float, bool, complex, str, bytes)
+
+
+cdef bint same(object a, object b):
+    """Whether two objects are one, or numbers or texts that are equal to the bit."""
+    if a is b:
+        return True
+    if type(a) is not type(b) or type(a) not in PLAIN:
+        return False
+    if type(a) is float:
+        return a == b and (a != 0 or str(a) == str(b)) or a != a and b != b
+    return a == b
+
+
+def is_same(a, b):
+    """Return whether two objects are one, or numbers or texts that are equal to the bit."""
+    return same(a, b)
+
+
+cdef class Geometry:
+    """What is compared of a tensor.
+
+    Attributes:
+        requires_grad: as it was.
+    """
+    cdef object kind
+    cdef int dtype, ndim
+    cdef void* device
+    cdef int64_t sizes[128]
+    cdef readonly bint requires_grad
+
+    def __init__(self, tensor):
+        cdef int d
+        self.kind = type(tensor)
+        self.dtype, self.ndim = API.dtype_index(<PyObject*>tensor), API.ndim(<PyObject*>tensor)
+        self.device = API.device_of(<PyObject*>tensor)
+        self.requires_grad = tensor.requires_grad
+        for d in range(self.ndim):
+            self.sizes[d] = API.shape(<PyObject*>tensor)[d]
+            self.sizes[64 + d] = API.strides(<PyObject*>tensor)[d]
+
+    cdef bint fits(self, object t):
+        if type(t) is not self.kind:
+            return False
+        if API.dtype_index(<PyObject*>t) != self.dtype or API.ndim(<PyObject*>t) != self.ndim:
+            return False
+        if memcmp(API.shape(<PyObject*>t), self.sizes, self.ndim * sizeof(int64_t)):
+            return False
+        if memcmp(API.strides(<PyObject*>t), self.sizes + 64, self.ndim * sizeof(int64_t)):
+            return False
+        if API.device_of(<PyObject*>t) != self.device:
+            return False
+        return <bint>t.requires_grad == self.requires_grad
+
+    def holds(self, tensor):
+        """Return whether a tensor is of this geometry, dtype, device, class and requires_grad."""
+        return self.fits(tensor)
+
+    def same(self, Geometry other):
+        """Return whether two are equal."""
+        return self.difference(other) is None
+
+    def difference(self, Geometry other):
+        """Return what another has that is different, as text, or None."""
+        ours, theirs = [self.sizes[d] for d in range(self.ndim)], [other.sizes[d] for d in range(other.ndim)]
+        if ours != theirs:
+            return f"its shape is {theirs}, it was {ours}"
+        if self.dtype != other.dtype:
+            return "its dtype is another"
+        if self.requires_grad != other.requires_grad:
+            return f"requires_grad is {bool(other.requires_grad)}, it was {bool(self.requires_grad)}"
+        if self.kind is not other.kind or self.device != other.device:
+            return "its class or device is another"
+        if [self.sizes[64 + d] for d in range(self.ndim)] != [other.sizes[64 + d] for d in range(other.ndim)]:
+            return "its strides are others"
+        return None
+
+    def why(self, t):
+        """Return what is different, as text."""
+        if type(t) is not self.kind:
+            return f"its class is {type(t).__name__}, it was {self.kind.__name__}"
+        shape = [self.sizes[d] for d in range(self.ndim)]
+        if list(t.shape) != shape:
+            return f"its shape is {list(t.shape)}, it was {shape}"
+        if API.dtype_index(<PyObject*>t) != self.dtype:
+            return f"its dtype is {t.dtype}, it was another"
+        if <bint>t.requires_grad != self.requires_grad:
+            return f"requires_grad is {t.requires_grad}, it was {bool(self.requires_grad)}"
+        return "its strides or its device are others"
+
+
+cdef class Guard:
+    """One thing that must hold."""
+    cdef readonly str path
+
+    cdef bint holds(self):
+        return True
+
+    def why(self):
+        """Return what does not hold, as text."""
+        return f"{self.path} is another"
+
+
+cdef class DictGuard(Guard):
+    """A dict has the keys and values that it had, in their order."""
+    cdef object held
+    cdef tuple keys, values
+
+    def __init__(self, str path, held):
+        self.path, self.held = path, held
+        self.keys, self.values = tuple(held.keys()), tuple(held.values())
+
+    cdef bint holds(self):
+        cdef Py_ssize_t at = 0, i = 0, n = PyTuple_GET_SIZE(self.keys)
+        cdef PyObject* key
+        cdef PyObject* value
+        if PyDict_Size(self.held) != n:
+            return False
+        while PyDict_Next(self.held, &at, &key, &value):
+            if i >= n or key != <PyObject*>PyTuple_GET_ITEM(self.keys, i):
+                if i >= n or <object>key != <object>PyTuple_GET_ITEM(self.keys, i):
+                    return False
+            if value != <PyObject*>PyTuple_GET_ITEM(self.values, i) and \
+                    not same(<object>value, <object>PyTuple_GET_ITEM(self.values, i)):
+                return False
+            i += 1
+        return True
+
+    def why(self):
+        old = dict(zip(self.keys, self.values))
+        for key, value in self.held.items():
+            if key not in old:
+                return f"{self.path} has a new entry {key!r}"
+            if not same(value, old[key]):
+                return f"{self.path}[{key!r}] is {short(value)}, it was {short(old[key])}"
+        gone = [k for k in old if k not in self.held]
+        return f"{self.path} has lost {gone!r}" if gone else f"{self.path} is in another order"
+
+    def changed_number(self):
+        """Return (key, old, new) if exactly one float differs, else None."""
+        if tuple(self.held.keys()) != self.keys:
+            return None
+        found = [(k, old, new) for k, old, new in zip(self.keys, self.values, self.held.values()) if not same(old, new)]
+        if len(found) == 1 and type(found[0][1]) is float and type(found[0][2]) is float:
+            return found[0]
+        return None
+
+
+cdef class ListGuard(Guard):
+    """A list has the members that it had."""
+    cdef object held
+    cdef tuple members
+
+    def __init__(self, str path, held):
+        self.path, self.held, self.members = path, held, tuple(held)
+
+    cdef bint holds(self):
+        cdef Py_ssize_t i, n = PyTuple_GET_SIZE(self.members)
+        if PyList_GET_SIZE(self.held) != n:
+            return False
+        for i in range(n):
+            if <PyObject*>PyList_GET_ITEM(self.held, i) != <PyObject*>PyTuple_GET_ITEM(self.members, i) and \
+                    not same(<object>PyList_GET_ITEM(self.held, i), <object>PyTuple_GET_ITEM(self.members, i)):
+                return False
+        return True
+
+
+cdef class EntryGuard(Guard):
+    """A dict, such as a module's names, has an object under a key."""
+    cdef object held
+    cdef object key, value
+
+    def __init__(self, str path, held, key):
+        self.path, self.held, self.key = path, held, key
+        self.value = held.get(key, self)
+
+    cdef bint holds(self):
+        cdef PyObject* found = PyDict_GetItem(self.held, self.key)
+        if found == NULL:
+            return self.value is self
+        return found == <PyObject*>self.value or same(<object>found, self.value)
+
+    def why(self):
+        return f"{self.path} is {short(self.held.get(self.key))}, it was {short(self.value)}"
+
+
+cdef class CellGuard(Guard):
+    """A closure's cell holds what it held."""
+    cdef object cell, value
+
+    def __init__(self, str path, cell):
+        self.path, self.cell = path, cell
+        self.value = cell.cell_contents
+
+    cdef bint holds(self):
+        value = PyCell_Get(self.cell)
+        return value is self.value or same(value, self.value)
+
+    def why(self):
+        return f"{self.path} is {short(self.cell.cell_contents)}, it was {short(self.value)}"
+
+
+cdef class CodeGuard(Guard):
+    """A function has the code that it had."""
+    cdef object function, code
+
+    def __init__(self, str path, function):
+        self.path, self.function, self.code = path, function, function.__code__
+
+    cdef bint holds(self):
+        return PyFunction_GetCode(self.function) == <PyObject*>self.code
+
+
+cdef class TypeGuard(Guard):
+    """An object's class is the one it was, and nobody has changed the class."""
+    cdef object held, kind
+    cdef unsigned int tag
+
+    def __init__(self, str path, held):
+        self.path, self.held, self.kind = path, held, type(held)
+        getattr(self.kind, "__module__", None)  # has the interpreter give the class a tag
+        self.tag = (<PyTypeObject*>self.kind).tp_version_tag
+
+    cdef bint holds(self):
+        return type(self.held) is self.kind and (<PyTypeObject*>self.kind).tp_version_tag == self.tag
+
+    def why(self):
+        if type(self.held) is not self.kind:
+            return f"the class of {self.path} is {type(self.held).__name__}, it was {self.kind.__name__}"
+        return f"the class {self.kind.__name__} of {self.path} was changed"
+
+
+cdef class EqualGuard(Guard):
+    """An object equals a copy of what it was: sets and the like."""
+    cdef object held, copy
+
+    def __init__(self, str path, held):
+        self.path, self.held, self.copy = path, held, held.copy()
+
+    cdef bint holds(self):
+        return self.held == self.copy
+
+
+cdef class SlotGuard(Guard):
+    """An attribute that is no entry of a dict is what it was."""
+    cdef object held, value
+    cdef str name
+
+    def __init__(self, str path, held, str name):
+        self.path, self.held, self.name = path, held, name
+        self.value = getattr(held, name, None)
+
+    cdef bint holds(self):
+        return same(getattr(self.held, self.name, None), self.value)
+
+
+cdef class TensorGuard(Guard):
+    """A tensor that the program holds is of the geometry, dtype, device and requires_grad that it was."""
+    cdef readonly object tensor
+    cdef Geometry geometry
+    cdef object hooks
+    cdef bint leaf
+
+    def __init__(self, str path, tensor):
+        self.path, self.tensor, self.geometry = path, tensor, Geometry(tensor)
+        self.leaf = tensor.requires_grad
+        self.hooks = tensor._backward_hooks if self.leaf else None
+
+    cdef bint holds(self):
+        if not self.geometry.fits(self.tensor):
+            return False
+        return not self.leaf or self.tensor._backward_hooks is self.hooks
+
+    def why(self):
+        reason = self.geometry.why(self.tensor) if not self.geometry.fits(self.tensor) else "it has other hooks"
+        return f"{self.path}: {reason}"
+
+
+cdef class GradientGuard(Guard):
+    """The gradient of a tensor is there, or is not, as it was; and of that geometry."""
+    cdef object tensor
+    cdef Geometry geometry
+
+    def __init__(self, str path, tensor):
+        self.path, self.tensor = path, tensor
+        self.geometry = None if tensor.grad is None else Geometry(tensor.grad)
+
+    cdef bint holds(self):
+        grad = self.tensor.grad
+        if grad is None or self.geometry is None:
+            return grad is None and self.geometry is None
+        return self.geometry.fits(grad)
+
+    def why(self):
+        if self.tensor.grad is None or self.geometry is None:
+            return f"{self.path}.grad is {'None' if self.tensor.grad is None else 'there'}, it was not so"
+        return f"{self.path}.grad: {self.geometry.why(self.tensor.grad)}"
+
+
+cdef str short(object value):
+    if isinstance(value, (int, float, bool, complex, str, bytes, type(None))):
+        text = repr(value)
+        return text if len(text) < 60 else text[:57] + "..."
+    return f"an object of {type(value).__name__}"
+
+
+cdef class Guards:
+    """All that must hold.
+
+    Attributes:
+        entries: the guards, in the order in which they are compared.
+    """
+    cdef readonly list entries
+
+    def __init__(self, entries):
+        self.entries = list(entries)
+
+    cpdef bint hold(self):
+        """Return whether all of them hold."""
+        cdef Py_ssize_t i
+        for i in range(PyList_GET_SIZE(self.entries)):
+            if not (<Guard>PyList_GET_ITEM(self.entries, i)).holds():
+                return False
+        return True
+
+    def failed(self):
+        """Return the first that does not hold, or None."""
+        for guard in self.entries:
+            if not (<Guard>guard).holds():
+                return guard
+        return None
+
+
+# --- arguments -----------------------------------------------------------------------------------
+
+cdef class Pattern:
+    """The structure of arguments: nested tuples, lists and dicts of tensors and of constants.
+
+    Attributes:
+        leaves: (path, kind, what): "tensor" with its Geometry, or "constant" with the object.
+    """
+    cdef object shape
+    cdef readonly list leaves
+
+    def __init__(self, args, kwargs):
+        self.leaves = []
+        self.shape = (self.learn(args, "args"), self.learn(kwargs, "kwargs"))
+
+    def learn(self, item, path):
+        kind = type(item)
+        if API.is_tensor(<PyObject*>item):
+            geometry = Geometry(item)
+            self.leaves.append((path, "tensor", geometry))
+            return geometry
+        if kind is tuple or kind is list:
+            return (kind, [self.learn(member, f"{path}[{i}]") for i, member in enumerate(item)])
+        if kind is dict:
+            return (kind, list(item), [self.learn(value, f"{path}[{key!r}]") for key, value in item.items()])
+        if isinstance(item, tuple) and hasattr(item, "_fields"):
+            return (kind, [self.learn(member, f"{path}[{i}]") for i, member in enumerate(item)])
+        self.leaves.append((path, "constant", item))
+        return Constant(item)
+
+    def match(self, tuple args, dict kwargs):
+        """Return the tensors in order, or None where the arguments are of another structure."""
+        cdef list found = []
+        if fits(self.shape[0], args, found) and fits(self.shape[1], kwargs, found):
+            return found
+        return None
+
+
+cdef class Constant:
+    cdef object value
+
+    def __init__(self, value):
+        self.value = value
+
+
+cdef bint fits(object shape, object item, list found):
+    cdef Py_ssize_t i
+    cdef list members
+    if type(shape) is Geometry:
+        if not API.is_tensor(<PyObject*>item) or not (<Geometry>shape).fits(item):
+            return False
+        found.append(item)
+        return True
+    if type(shape) is Constant:
+        return item is (<Constant>shape).value or same(item, (<Constant>shape).value)
+    if type(item) is not shape[0]:
+        return False
+    if shape[0] is dict:
+        if len(<dict>item) != len(shape[1]) or list(<dict>item) != shape[1]:
+            return False
+        members = shape[2]
+        for i, value in enumerate((<dict>item).values()):
+            if not fits(members[i], value, found):
+                return False
+        return True
+    members = shape[1]
+    if len(item) != len(members):
+        return False
+    for i in range(len(members)):
+        if not fits(members[i], item[i], found):
+            return False
+    return True
+
+
+cdef class Overlaps:
+    """Whether an argument shares bytes with what is written, or is written and shares bytes with an input.
+
+    Args:
+        tensors: per input the tensor that the program holds, or None for an argument; arguments come first.
+        extents: bytes from the first element's to the last one's end. written: places of what is written.
+    """
+    cdef list tensors
+    cdef int64_t extents[512]
+    cdef int pairs[2048]
+    cdef int npairs, nargs
+
+    def __init__(self, list tensors, list extents, list written, int nargs):
+        self.tensors, self.nargs = tensors, nargs
+        if len(tensors) > 512:
+            raise OverflowError("more than 512 inputs, some of which are written")
+        for k in range(len(extents)):
+            self.extents[k] = extents[k]
+        chosen = {(min(a, w), max(a, w)) for w in written for a in range(len(tensors)) if a != w and min(a, w) < nargs}
+        if len(chosen) > 1024:
+            raise OverflowError("too many inputs that are written")
+        for a, b in sorted(chosen):
+            self.pairs[2 * self.npairs], self.pairs[2 * self.npairs + 1] = a, b
+            self.npairs += 1
+
+    cpdef bint found(self, list arguments):
+        """Return whether it is so for these arguments."""
+        cdef int i, a, b
+        cdef size_t p, q
+        for i in range(self.npairs):
+            a, b = self.pairs[2 * i], self.pairs[2 * i + 1]
+            first = arguments[a]
+            second = arguments[b] if b < self.nargs else self.tensors[b]
+            if first is second:
+                continue
+            p = <size_t>API.host_data(<PyObject*>first)
+            q = <size_t>API.host_data(<PyObject*>second)
+            if p < q + <size_t>self.extents[b] and q < p + <size_t>self.extents[a]:
+                return True
+        return False

@@ -1,0 +1,139 @@
+"""Which Python code a run executes, and which functions in C it calls."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from types import CodeType
+from typing import Any
+
+import tangrad
+from tangrad_jit.capture.errors import CaptureError
+
+__all__ = ["CallWatch", "is_library"]
+
+_LIBRARY = tuple(
+    os.path.dirname(path) + os.sep
+    for path in (tangrad.__file__, os.path.dirname(__file__))
+    if path is not None
+)
+_STANDARD = sysconfig.get_paths()["stdlib"] + os.sep
+_NUMPY = os.sep + "numpy" + os.sep
+_SITE = os.sep + "site-packages" + os.sep
+
+#: Modules whose functions in C depend on their arguments alone.
+_PURE = {
+    None,
+    "_collections",
+    "_collections_abc",
+    "_functools",
+    "_operator",
+    "_thread",
+    "_warnings",
+    "builtins",
+    "cmath",
+    "collections",
+    "copyreg",
+    "functools",
+    "itertools",
+    "math",
+    "operator",
+    "sys",
+    "threading",
+    "typing",
+    "_abc",
+    "_struct",
+    "_typing",
+    "_weakref",
+    "_contextvars",
+}
+_FORBIDDEN = {
+    "print": "prints only when it is recorded",
+    "input": "reads what people type",
+    "open": "reads or writes a file",
+    "exec": "runs a text",
+    "eval": "runs a text",
+    "globals": "reads names that cannot be watched",
+    "locals": "reads names that cannot be watched",
+    "breakpoint": "stops only when it is recorded",
+}
+
+
+def is_library(code: CodeType) -> bool:
+    """Return whether code is the library's own, or Python's: it is trusted, not watched."""
+    name = code.co_filename
+    if name.startswith(_LIBRARY) or name.startswith("<frozen"):
+        return True
+    return name.startswith(_STANDARD) and _SITE not in name
+
+
+class CallWatch:
+    """Context manager: note the code objects that this thread executes.
+
+    Attributes:
+        executed: the user's code objects.
+        refusal: why the run cannot be one graph, from the functions in C that the user's code
+            called, or None.
+    """
+
+    def __init__(self) -> None:
+        self.executed: dict[CodeType, dict[str, Any]] = {}
+        self.refusal: CaptureError | None = None
+
+    def __enter__(self) -> CallWatch:
+        self._previous = sys.getprofile()
+        sys.setprofile(self._profile)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        sys.setprofile(self._previous)
+
+    def _profile(self, frame: Any, event: str, arg: Any) -> None:
+        code = frame.f_code
+        if event == "call":
+            if code not in self.executed and not is_library(code) and not _serves_library(frame):
+                self.executed[code] = frame.f_globals
+            return
+        if event != "c_call" or self.refusal is not None or is_library(code):
+            return
+        if _serves_library(frame):
+            return
+        reason = _why_not(arg)
+        if reason is not None:
+            line = f"{os.path.basename(code.co_filename)}:{frame.f_lineno}"
+            self.refusal = CaptureError(reason, line)
+
+
+def _serves_library(frame: Any) -> bool:
+    """Return whether a frame is NumPy's, and the library has called it."""
+    while frame is not None and _NUMPY in frame.f_code.co_filename:
+        frame = frame.f_back
+        if frame is not None and is_library(frame.f_code):
+            return True
+    return False
+
+
+def _why_not(function: Any) -> str | None:
+    """Return why a graph cannot stand for a call of a function in C, or None if it can."""
+    name = getattr(function, "__name__", "")
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, type(sys)) and owner.__name__ == "builtins" and name in _FORBIDDEN:
+        return f"{name}() {_FORBIDDEN[name]}"
+    module = getattr(function, "__module__", None)
+    of_class = type(owner).__module__ if owner is not None else None
+    if isinstance(owner, type(sys)) or owner is None:
+        top = (module or "").partition(".")[0] or None
+        if top in _PURE or top == "tangrad":
+            return None
+        return f"{module}.{name}() may answer otherwise in the next call, which cannot be watched"
+    if of_class in ("builtins", "collections", "functools", "itertools", "operator"):
+        return None
+    if (of_class or "").startswith("tangrad") or isinstance(owner, type):
+        return None
+    if any(kind.__module__.startswith("tangrad") for kind in type(owner).__mro__):
+        return None
+    return (
+        f"{type(owner).__name__}.{name}() may answer otherwise in the next call, which cannot be "
+        "watched"
+    )

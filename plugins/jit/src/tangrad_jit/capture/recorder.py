@@ -1,0 +1,307 @@
+"""Make a graph of the calls that a run makes.
+
+The recorder is a tracer (`tangrad.plugin.traced_calls`): the run is a real one, on real tensors,
+and the recorder changes nothing of it. A tensor is known again by its memory and geometry, which
+the recorder keeps alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tangrad
+from tangrad.plugin import Drawn, find_op, value_reads
+from tangrad_jit.capture.errors import CaptureError
+from tangrad_jit.capture.source import line_of_program, module_of_program
+from tangrad_jit.graph.ir import DRAW, Graph, Node, Value
+from tangrad_jit.graph.types import NumberType, type_of
+
+__all__ = ["Recorder", "memory_of"]
+
+# A tensor's power of these numbers is products and roots, in PyTorch and here.
+_POWERS = {2: "square", 3: "_cube", 0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}
+
+_PLAIN = (int, float, bool, complex, str, type(None))
+
+
+def memory_of(t: Any) -> Any:
+    """Return what two tensors share that see the same memory in the same way."""
+    if t.numel() == 0:
+        return id(t)
+    return t.data_ptr(), t.dtype, tuple(t.shape), t.stride()
+
+
+class Recorder:
+    """Follow one run.
+
+    Args:
+        name: of the graph.
+        origin: asked for a tensor that the recorder does not know: returns (kind, name, tensor) of
+            an input, or None where it may not be there.
+        values_may_be_read: Python may look at values; they are kept as constants (`jit.trace`).
+
+    Attributes:
+        graph: the graph so far.
+        reads: lines at which Python looked at values.
+        strict: raise what makes a graph impossible; otherwise recording ends, and the run goes on.
+        failure: what has made it impossible, or None.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        origin: Callable[[Any], tuple[str, str, Any] | None],
+        values_may_be_read: bool = False,
+    ) -> None:
+        self.graph = Graph(name)
+        self.origin = origin
+        self.values_may_be_read = values_may_be_read
+        self.reads: list[str] = []
+        self.strict = True
+        self.failure: CaptureError | None = None
+        self._values: dict[Any, Value] = {}
+        self._offsets: dict[Value, int] = {}
+        self._drawn: dict[int, tuple[Drawn, Value]] = {}
+        self._keep: list[Any] = []
+        self._constants: dict[Any, Any] = {}
+        self._known_reads = value_reads()
+        self._names: dict[Any, str] = {}
+        self._inference = tangrad.is_inference_mode_enabled()
+
+    # What the run is given
+
+    def argument(self, tensor: Any, name: str, kind: str = "argument") -> Value:
+        """Follow a tensor that the program is given."""
+        value = self.graph.add_input(type_of(tensor), kind, name, tensor)
+        self._follow(tensor, value)
+        return value
+
+    def value_of(self, tensor: Any) -> Value:
+        """Return the value of a tensor, making it an input if that is what it is.
+
+        Raises:
+            CaptureError: nobody knows where it comes from.
+        """
+        key = memory_of(tensor)
+        known = self._values.get(key)
+        if known is not None:
+            return known
+        if tensor.layout != tangrad.strided:
+            raise self._error(f"a tensor of layout {tensor.layout} cannot be in a graph")
+        if type(tensor) not in (tangrad.Tensor, tangrad.nn.Parameter) and hasattr(
+            type(tensor), "__torch_dispatch__"
+        ):
+            raise self._error(f"a {type(tensor).__name__} cannot be in a graph")
+        found = self.origin(tensor)
+        if found is None:
+            found = self._constants.get(key)
+        if found is None and tensor.numel() == 0:
+            found = ("constant", "empty", tensor)
+        if found is None:
+            raise self._error(
+                f"a tensor ({type_of(tensor)}) is used whose origin is not known: no argument, no "
+                "parameter or tensor that the function's modules, globals and closures hold, and "
+                "made by no op"
+            )
+        kind, name, source = found
+        return self.argument(tensor, name, kind) if source is tensor else self._of(found, tensor)
+
+    def _of(self, found: tuple[str, str, Any], tensor: Any) -> Value:
+        kind, name, source = found
+        value = self.graph.add_input(type_of(tensor), kind, name, source)
+        self._follow(tensor, value)
+        return value
+
+    def _follow(self, tensor: Any, value: Value) -> None:
+        if tensor.is_conj() or tensor.is_neg():
+            raise self._error("a lazily conjugated or negated tensor cannot be in a graph")
+        if tensor.is_inference() and not self._inference:
+            raise self._error("a tensor made in inference mode cannot be in a graph made outside")
+        self._values[memory_of(tensor)] = value
+        self._keep.append(tensor)
+        value.example = tensor
+        root = value.root
+        value.offset = 0 if root is value else tensor.data_ptr() - self._offsets[root]
+        if root is value:
+            self._offsets[value] = tensor.data_ptr()
+
+    # The tracer's methods
+
+    def constant(self, made: Any) -> None:
+        """Note a tensor that was made of numbers."""
+        self._keep.append(made)
+        self._constants[memory_of(made)] = ("constant", "constant", made)
+
+    def allocated(self, made: Any) -> None:
+        """Note a tensor that has no values yet."""
+        if self.failure is not None:
+            return
+        args = (tuple(made.shape), made.stride(), made.dtype, None, made.device, False, False)
+        op = find_op("empty_strided")
+        node = Node(op, args, module=self._module, line=self._line())
+        (value,) = self.graph.append(node, [type_of(made)])
+        self._follow(made, value)
+
+    def read(self, tensor: Any) -> None:
+        """Refuse that Python looks at a value."""
+        self.reads.append(self._line())
+        if not self.values_may_be_read:
+            self._fail(
+                self._error(
+                    "Python looks at the value of a tensor (item, bool, int, float, ...), so the "
+                    "graph would hold for this value only"
+                )
+            )
+
+    def refuse(self, reason: str) -> None:
+        """Say that the run can be no graph.
+
+        Raises:
+            CaptureError: the recorder is strict.
+        """
+        self._fail(self._error(reason))
+
+    def _fail(self, failure: CaptureError) -> None:
+        self.failure = self.failure or failure
+        if self.strict:
+            raise failure
+
+    def enter(self, op: Any, functional: Any, args: tuple[Any, ...], out: Any) -> Node | None:
+        """Make the node of a call that is about to run."""
+        if self.failure is not None:
+            return None
+        try:
+            return self._node(op, functional, args, out)
+        except CaptureError as failure:
+            self._fail(failure)
+            return None
+
+    def leave(self, node: Node | None, result: Any) -> None:
+        """Add the node of a call that has run."""
+        if node is None or self.failure is not None:
+            return
+        try:
+            self._add(node, result)
+        except CaptureError as failure:
+            self._fail(failure)
+
+    def _node(self, op: Any, functional: Any, args: tuple[Any, ...], out: Any) -> Node:
+        self._check_reads()
+        definition = functional.definition
+        if definition.shape_depends_on_data and not self.values_may_be_read:
+            raise self._error(f"the size of the result of {functional.title} depends on values")
+        if definition.random and args[-1] is None:
+            raise self._error("random numbers of engine mt19937 cannot be drawn by a graph")
+        power = _power_of_number(functional, args) if out is None else None
+        if power is not None:
+            functional, op, args = power, (power if op is functional else op), args[:1]
+        form = "call" if out is None else "out"
+        if op is not functional:
+            form = "inplace"
+            if functional.kind == "view":
+                raise self._error(f"{op.title} gives its tensor another shape or other strides")
+        converted = tuple(self._argument(item, functional) for item in args)
+        if definition.random and isinstance(args[-1], Drawn):
+            converted = self._draw(functional, args, converted)
+        outs: tuple[Value, ...] = ()
+        if form == "out":
+            given = out if isinstance(out, (tuple, list)) else (out,)
+            outs = tuple(self.value_of(t) for t in given)
+        return Node(functional, converted, form, outs, self._module, self._line())
+
+    def _add(self, node: Node, result: Any) -> None:
+        self._known_reads = value_reads()
+        made = list(result) if isinstance(result, (tuple, list)) else [result]
+        if node.op.definition.schema.written_lists:
+            made = []
+        if any(isinstance(item, (bool, int, float)) for item in made):
+            raise self._error(f"{node.op.title} gives Python a value of a tensor")
+        tensors = [item for item in made if isinstance(item, tangrad.Tensor)]
+        if len(tensors) != len(made) and made != [None]:
+            raise self._error(f"{node.op.title} gives results that are no tensors")
+        results = self.graph.append(node, [type_of(t) for t in tensors])
+        shown = node.written
+        for k, (value, tensor) in enumerate(zip(results, tensors, strict=True)):
+            if shown:
+                value.view_of = shown[min(k, len(shown) - 1)]
+            elif node.op.kind == "view":
+                value.view_of = node.args[0]
+            else:
+                self._check_apart(node, tensor)
+            self._follow(tensor, value)
+
+    def _check_apart(self, node: Node, tensor: Any) -> None:
+        """Notice a result that is an argument, though the op is no view."""
+        if tensor.numel() and any(v.example is tensor for v in node.inputs):
+            raise self._error(f"{node.op.title} returned one of its arguments")
+
+    # Arguments
+
+    def _argument(self, item: Any, op: Any) -> Any:
+        if isinstance(item, tangrad.Tensor):
+            return self.value_of(item)
+        if isinstance(item, Drawn):
+            known = self._drawn.get(id(item))
+            return item if known is None else known[1]
+        if isinstance(item, (tuple, list)):
+            return type(item)(self._argument(member, op) for member in item)
+        if isinstance(item, _PLAIN):
+            return item
+        if type(item).__name__ in ("dtype", "device", "layout", "memory_format", "Generator"):
+            return item
+        raise self._error(f"{op.title}: a {type(item).__name__} cannot be an argument in a graph")
+
+    def _draw(self, op: Any, args: tuple[Any, ...], converted: tuple[Any, ...]) -> tuple[Any, ...]:
+        if id(args[-1]) not in self._drawn:
+            node = Node(op, (*converted[:-2], None, None), DRAW, (), self._module, self._line())
+            numbers = self.graph.append(node, [NumberType("int"), NumberType("int")])
+            for taken, value in zip(args[-2:], numbers, strict=True):
+                self._drawn[id(taken)] = (taken, value)
+                value.example = int(taken)
+        return (*converted[:-2], *(self._drawn[id(taken)][1] for taken in args[-2:]))
+
+    # Places
+
+    @property
+    def _module(self) -> str:
+        return module_of_program(self._names)
+
+    def _line(self) -> str:
+        return line_of_program()
+
+    def _error(self, reason: str) -> CaptureError:
+        return CaptureError(reason, self._line())
+
+    def _check_reads(self) -> None:
+        if value_reads() != self._known_reads:
+            self._known_reads = value_reads()
+            self.reads.append(self._line())
+            if not self.values_may_be_read:
+                raise self._error(
+                    "before this line, Python looked at the values of a tensor (tolist, numpy, "
+                    "an index, ...), so the graph would hold for these values only"
+                )
+
+    def finish(self) -> None:
+        """Look a last time whether values were read."""
+        if self.failure is None:
+            try:
+                self._check_reads()
+            except CaptureError as failure:
+                self._fail(failure)
+
+    def follow_modules(self, root: Any) -> None:
+        """Have nodes tell which of a module's modules made the call."""
+        for name, module in root.named_modules():
+            self._names.setdefault(module, name)
+
+
+def _power_of_number(op: Any, args: tuple[Any, ...]) -> Any:
+    """Return the op that computes a tensor's power of a number, where that is not `pow`."""
+    if op.name != "pow" or not isinstance(args[0], tangrad.Tensor):
+        return None
+    number = args[1]
+    if type(number) not in (int, float) or not args[0].is_floating_point():
+        return None
+    return find_op(_POWERS[number]) if number in _POWERS else None

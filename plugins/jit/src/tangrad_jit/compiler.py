@@ -1,0 +1,82 @@
+"""`tangrad.compiler`: what programs ask of, and tell, the compiler."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from tangrad_jit.compiling.backends import list_backends
+from tangrad_jit.compiling.compiled import is_compiling, refuse
+from tangrad_jit.compiling.frontend import compile, reset
+
+__all__ = [
+    "allow_in_graph",
+    "assume_constant_result",
+    "compile",
+    "cudagraph_mark_step_begin",
+    "disable",
+    "is_compiling",
+    "is_dynamo_compiling",
+    "is_exporting",
+    "list_backends",
+    "load_compiled_function",
+    "reset",
+]
+
+API = 1
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+is_dynamo_compiling = is_compiling
+
+
+def is_exporting() -> bool:
+    """Return False: nothing is exported here."""
+    return False
+
+
+def allow_in_graph(fn: F) -> F:
+    """Return what is given: recording follows the ops of every function."""
+    return fn
+
+
+def assume_constant_result(fn: F) -> F:
+    """Return what is given: a result that is a number is a constant of the graph anyway."""
+    return fn
+
+
+def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
+    """Return a function that no graph contains: who calls it in a recorded run is refused.
+
+    Args:
+        fn: the function; None to use this as a decorator with arguments.
+        recursive: accepted.
+        reason: why, for the message.
+    """
+    if fn is None:
+        return lambda function: disable(function, recursive, reason=reason)
+
+    @functools.wraps(fn)
+    def outside(*args: Any, **kwargs: Any) -> Any:
+        name = getattr(fn, "__name__", type(fn).__name__)
+        refuse(
+            f"{name}() is kept out of graphs by compiler.disable"
+            + (f": {reason}" if reason else "")
+        )
+        return fn(*args, **kwargs)
+
+    return outside
+
+
+def cudagraph_mark_step_begin() -> None:
+    """Do nothing: there are no graphs of CUDA here."""
+
+
+def load_compiled_function(*args: Any, **kwargs: Any) -> Any:
+    """Refuse: nothing compiled is written to disk.
+
+    Raises:
+        NotImplementedError: always.
+    """
+    raise NotImplementedError("load_compiled_function: compiled functions are not written to disk")

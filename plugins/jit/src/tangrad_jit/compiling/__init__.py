@@ -1,0 +1,1 @@
+"""`tangrad.compile`: guards, forms, back ends, and what is told about them."""

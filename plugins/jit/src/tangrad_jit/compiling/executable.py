@@ -1,0 +1,277 @@
+"""A recording made to run: guards, plan, and what the run leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tangrad
+from tangrad.utils import _pytree
+from tangrad_jit._guards import Geometry, Guards, Overlaps, Pattern
+from tangrad_jit.capture.recorder import memory_of
+from tangrad_jit.compiling.joint import part
+from tangrad_jit.compiling.recording import Recording
+from tangrad_jit.compiling.thread_state import state_of_thread
+from tangrad_jit.graph.ir import Graph, Value
+from tangrad_jit.graph.types import TensorType
+from tangrad_jit.passes.pipeline import optimize
+from tangrad_jit.run.layout import ITEMSIZE
+from tangrad_jit.run.plan import Plan
+
+__all__ = ["Executable"]
+
+
+class Executable:
+    """Runs in the place of a function's call.
+
+    Attributes:
+        forward, backward: the graphs, after the passes; backward is None where nothing is to be
+            differentiated outside.
+        notes: what the passes did.
+        plans: how they run, where no back end does.
+        measured: seconds of a call by the graph, and by the function; None: not known.
+        trial: what compares the first calls with eager's, or None.
+        dropped: why it is not used any more, or "".
+        seconds: what recording and compiling took.
+    """
+
+    def __init__(self, recording: Recording, settings: Any) -> None:
+        from tangrad_jit.compiling.trial import trial_of
+
+        assert recording.pattern is not None
+        assert recording.guards is not None
+        self.pattern: Pattern = recording.pattern
+        self.guards: Guards = recording.guards
+        self.state = state_of_thread()
+        self.seconds = 0.0
+        self.dropped = ""
+        self.notes: list[str] = []
+        self.plans: list[Plan] = []
+        self.measured: tuple[float, float] | None = None
+        parts = part(recording)
+        self.recording = recording
+        self._kept = parts.kept
+        self.forward, self._run_forward = self._prepare(parts.forward, settings)
+        self.backward: Graph | None = None
+        if parts.backward is not None:
+            self.backward, self._run_backward = self._prepare(parts.backward, settings)
+        self._bind_inputs(parts.forward)
+        self._bind_result(recording, parts.forward)
+        self.trial = trial_of(self, settings)
+        for entry in recording.graph.inputs:
+            if entry.kind in ("argument", "tangent"):
+                entry.tensor = None
+        recording.result = None
+
+    def _prepare(self, graph: Graph, settings: Any) -> tuple[Graph, Callable[..., Any]]:
+        if settings.backend is not None:
+            from tangrad_jit.compiling.backends import run_by_backend
+
+            return graph, run_by_backend(graph, settings.backend)
+        given = len(graph.inputs)
+        graph, groups, notes = optimize(graph.copy(), fast=settings.fast)
+        folded = [entry.tensor for entry in graph.inputs[given:]]
+        self.notes.extend(notes)
+        plan = Plan(graph, groups)
+        self.plans.append(plan)
+        if not folded:
+            return graph, plan.run
+        return graph, lambda inputs: plan.run(inputs + folded)
+
+    def _bind_inputs(self, graph: Graph) -> None:
+        self._template: list[Any] = []
+        self._gradients: list[tuple[int, Any]] = []
+        self._arguments = 0
+        same: dict[Any, int] = {}
+        self._equal: list[tuple[int, int]] = []
+        self._fixed: list[tuple[int, int]] = []
+        captured = {
+            memory_of(i.tensor): i.tensor.data_ptr() for i in graph.inputs if i.kind == "capture"
+        }
+        for place, entry in enumerate(graph.inputs):
+            self._template.append(entry.tensor if entry.kind != "argument" else None)
+            if entry.kind == "gradient":
+                self._gradients.append((place, entry.tensor))
+            if entry.kind != "argument":
+                continue
+            self._arguments += 1
+            key = memory_of(entry.tensor)
+            if key in same:
+                self._equal.append((same[key], place))
+            same.setdefault(key, place)
+            if key in self.recording_captures() or key in captured:
+                self._fixed.append((place, entry.tensor.data_ptr()))
+        self._writes(graph)
+
+    def recording_captures(self) -> set[Any]:
+        """Return the memory of tensors that the program holds, whichever the graph uses."""
+        return {
+            memory_of(guard.tensor)
+            for guard in self.guards.entries
+            if hasattr(guard, "tensor") and hasattr(guard.tensor, "data_ptr")
+        }
+
+    def _writes(self, graph: Graph) -> None:
+        """Note which inputs are written, to see that no other shares their memory."""
+        roots = {value.root for node in graph.nodes for value in node.written}
+        self._written = [k for k, i in enumerate(graph.inputs) if i.value in roots]
+        self._overlaps: Overlaps | None = None
+        if self._written and self._arguments:
+            held = [None if i.kind == "argument" else i.tensor for i in graph.inputs]
+            extents = [_extent(i.value) for i in graph.inputs]
+            self._overlaps = Overlaps(held, extents, self._written, self._arguments)
+
+    def _bind_result(self, recording: Recording, graph: Graph) -> None:
+        places = {i.value: k for k, i in enumerate(graph.inputs)}
+        self._spec = recording.spec
+        self._leaves: list[tuple[str, Any]] = []
+        for kind, item in recording.leaves:
+            if kind == "output":
+                value = recording.graph.outputs[item]
+                if isinstance(value, Value) and value in places:
+                    self._leaves.append(("input", places[value]))
+                    continue
+            self._leaves.append((kind, item))
+        self._new_gradients = recording.gradients
+        self._single = recording.spec.is_leaf() and len(self._leaves) == 1
+        self._spent = recording.spent
+        self._differentiable = set(recording.differentiable)
+        sources = [value for value, _ in recording.derivatives]
+        self._sources = [places[value] for value in sources]
+        self._derivative_places = [place is not None for _, place in recording.derivatives]
+        self._tangents = [value.type for value in recording.tangents]
+
+    # --- choosing --------------------------------------------------------------------------
+
+    def fits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
+        """Return the tensors among arguments if this stands for their call, else None."""
+        tensors = self.pattern.match(args, kwargs)
+        if tensors is None or not self.guards.hold() or self.state != state_of_thread():
+            return None
+        if self._equal or self._fixed:
+            for a, b in self._equal:
+                if tensors[a] is not tensors[b]:
+                    return None
+            for a, address in self._fixed:
+                if tensors[a].data_ptr() != address:
+                    return None
+        if self._overlaps is not None and self._overlaps.found(tensors):
+            return None
+        return tensors
+
+    def why_not(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """Return why `fits` says no, as text."""
+        if self.pattern.match(args, kwargs) is None:
+            return _difference(self.pattern, Pattern(args, kwargs))
+        if self.state != state_of_thread():
+            return "grad mode, inference mode or the default dtype is another"
+        failed = self.guards.failed()
+        return failed.why() if failed is not None else "arguments share memory otherwise"
+
+    # --- running ---------------------------------------------------------------------------
+
+    def _inputs(self, tensors: list[Any]) -> list[Any]:
+        inputs = tensors + self._template[self._arguments :]
+        for place, owner in self._gradients:
+            inputs[place] = owner.grad
+        return inputs
+
+    def run(self, tensors: list[Any]) -> Any:
+        """Return the result for the tensors that `fits` has found."""
+        inputs = tensors + self._template[self._arguments :]
+        if self._gradients:
+            for place, owner in self._gradients:
+                inputs[place] = owner.grad
+        if self.backward is not None:
+            sources = [inputs[k] for k in self._sources]
+            outs = _Recorded.apply(self, inputs, *sources)
+            outs = list(outs) if isinstance(outs, tuple) else [outs]
+        else:
+            outs = self._run_forward(inputs)
+            for k in self._spent:
+                outs[k].requires_grad_().register_hook(_refuse)
+        for tensor, at in self._new_gradients:
+            tensor.grad = None if at is None else outs[at]
+        return self._result(outs, inputs)
+
+    def _result(self, outs: list[Any], inputs: list[Any]) -> Any:
+        if self._single:
+            kind, item = self._leaves[0]
+            return outs[item] if kind == "output" else inputs[item] if kind == "input" else item
+        leaves = [
+            outs[item] if kind == "output" else inputs[item] if kind == "input" else item
+            for kind, item in self._leaves
+        ]
+        return _pytree.tree_unflatten(leaves, self._spec)
+
+    def differentiate(self, saved: list[Any], grads: list[Any]) -> list[Any]:
+        """Return the gradients of the sources."""
+        seeds = [_conform(g, t) for g, t in zip(grads, self._tangents, strict=True)]
+        made = iter(self._run_backward([*saved, *seeds]))
+        return [next(made) if there else None for there in self._derivative_places]
+
+
+class _Recorded(tangrad.autograd.Function):
+    """A forward graph whose backward is a graph, too."""
+
+    @staticmethod
+    def forward(ctx: Any, executable: Executable, inputs: list[Any], *sources: Any) -> Any:
+        outs = executable._run_forward(inputs)
+        count = len(outs) - executable._kept
+        saved = outs[count:]
+        tensors = [item for item in saved if isinstance(item, tangrad.Tensor)]
+        ctx.save_for_backward(*tensors)
+        ctx.numbers = [None if isinstance(i, tangrad.Tensor) else i for i in saved]
+        ctx.executable = executable
+        results = outs[:count]
+        plain = [t for k, t in enumerate(results) if k not in executable._differentiable]
+        ctx.mark_non_differentiable(*plain)
+        return tuple(results)
+
+    @staticmethod
+    @tangrad.autograd.function.once_differentiable
+    def backward(ctx: Any, *grads: Any) -> Any:
+        executable = ctx.executable
+        tensors = iter(ctx.saved_tensors)
+        saved = [next(tensors) if item is None else item for item in ctx.numbers]
+        wanted = [g for k, g in enumerate(grads) if k in executable._differentiable]
+        return (None, None, *executable.differentiate(saved, wanted))
+
+
+def _refuse(grad: Any) -> Any:
+    """Refuse to differentiate a result whose history the graph has used up, as eager's would be.
+
+    The result is a leaf with this hook: a Function of its own would take eight microseconds.
+    """
+    raise RuntimeError(
+        "Trying to backward through the graph a second time: the compiled function has itself "
+        "differentiated what made this result"
+    )
+
+
+def _conform(grad: Any, type: TensorType) -> Any:
+    """Return a gradient in the geometry that backward was recorded with."""
+    if tuple(grad.stride()) == type.stride and grad.dtype.name == type.dtype:
+        return grad
+    made = tangrad.empty_strided(type.shape, type.stride, dtype=grad.dtype, device=grad.device)
+    return made.copy_(grad)
+
+
+def _extent(value: Value) -> int:
+    type = value.type
+    if not isinstance(type, TensorType) or type.numel == 0:
+        return 0
+    reach = sum((n - 1) * s for n, s in zip(type.shape, type.stride, strict=True)) + 1
+    return int(reach * ITEMSIZE.get(type.dtype, 16))
+
+
+def _difference(old: Pattern, new: Pattern) -> str:
+    """Return the first difference between two structures of arguments, as text."""
+    if [(p, k) for p, k, _ in old.leaves] != [(p, k) for p, k, _ in new.leaves]:
+        return "the arguments are of another structure"
+    for (path, kind, was), (_, _, now) in zip(old.leaves, new.leaves, strict=True):
+        if kind == "constant" and (was is not now and was != now):
+            return f"{path} is {now!r}, it was {was!r}"
+        if kind == "tensor" and isinstance(was, Geometry) and not was.same(now):
+            return f"{path}: {was.difference(now)}"
+    return "the arguments are others"

@@ -1,0 +1,96 @@
+"""`compile.explain`: what the compiler makes of a call, told to people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tangrad_jit.compiling.compiled import Compiled, Settings
+from tangrad_jit.graph.printer import text_of
+
+__all__ = ["Explanation", "explain"]
+
+
+class Explanation:
+    """What is known of a compiled function; `str` tells it.
+
+    Attributes:
+        compiled: the function.
+        graphs: its graphs, forward and backward.
+        graph_count, guard_count: how many there are.
+        events: recordings and their causes, refusals, and how it was dropped.
+    """
+
+    def __init__(self, compiled: Compiled) -> None:
+        self.compiled = compiled
+        self.events = list(compiled.events)
+        self.graphs = [
+            graph for e in compiled.executables for graph in (e.forward, e.backward) if graph
+        ]
+
+    @property
+    def graph_count(self) -> int:
+        """The number of graphs."""
+        return len(self.graphs)
+
+    @property
+    def guard_count(self) -> int:
+        """The number of guards of all graphs."""
+        return sum(len(e.guards.entries) for e in self.compiled.executables)
+
+    @property
+    def break_reasons(self) -> list[str]:
+        """Why the function runs as it is, if it does."""
+        return [self.compiled.off] if self.compiled.off else []
+
+    def __str__(self) -> str:
+        lines = [f"{self.compiled.name}: {self.graph_count} graphs, {self.guard_count} guards"]
+        lines += [f"  {event}" for event in self.events]
+        if self.compiled.off and self.compiled.off not in self.events:
+            lines.append(f"  {self.compiled.off}")
+        for k, executable in enumerate(self.compiled.executables):
+            lines.append("")
+            lines.extend(_tell(k, executable))
+        return "\n".join(lines)
+
+
+def _tell(k: int, executable: Any) -> list[str]:
+    lines = [f"recording {k}: {1e3 * executable.seconds:.1f} ms, guards:"]
+    counts: dict[str, int] = {}
+    for guard in executable.guards.entries:
+        kind = type(guard).__name__.removesuffix("Guard").lower()
+        counts[kind] = counts.get(kind, 0) + 1
+    told = ", ".join(f"{count} of {kind}" for kind, count in counts.items())
+    lines.append(f"  {told or 'none but the arguments'}")
+    if executable.measured:
+        graph, eager = executable.measured
+        lines.append(f"  measured: {1e6 * graph:.1f} us, the function itself {1e6 * eager:.1f} us")
+    lines += [f"  pass {note}" for note in executable.notes]
+    for plan in executable.plans:
+        kinds: dict[str, int] = {}
+        for step in plan.steps:
+            kinds[step] = kinds.get(step, 0) + 1
+        steps = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+        lines.append(f"  plan of {plan.graph.name}: {steps}; arena of {plan.arena_bytes} bytes")
+        lines += [f"    {group}" for group in plan.groups]
+    for graph in (executable.forward, executable.backward):
+        if graph is not None:
+            lines += ["", text_of(graph)]
+    return lines
+
+
+def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
+    """Call a function until it has a graph, or cannot have one, and return what became of it.
+
+    Args:
+        function: what `compile` returned, which is called; or a function, which is compiled first.
+        *args, **kwargs: of the calls. Their effects are real: a training step trains.
+    """
+    compiled = getattr(function, "compiled", None)
+    if not isinstance(compiled, Compiled):
+        compiled = Compiled(function, Settings(measure=False))
+    for _ in range(Compiled.unsettled_runs):
+        if compiled.executables or compiled.off:
+            break
+        compiled(args, kwargs)
+    return Explanation(compiled)

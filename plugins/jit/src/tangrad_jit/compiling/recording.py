@@ -1,0 +1,337 @@
+"""One run of a function, recorded: its graph, its results, what it leaves behind, its guards."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any
+
+import tangrad
+from tangrad import nn
+from tangrad.plugin import traced_calls
+from tangrad.utils import _pytree
+from tangrad_jit._guards import GradientGuard, Guards, Pattern
+from tangrad_jit.capture.calls import CallWatch
+from tangrad_jit.capture.errors import CaptureError, GuardError, Unsettled
+from tangrad_jit.capture.recorder import Recorder, memory_of
+from tangrad_jit.capture.surroundings import Surroundings, survey
+from tangrad_jit.graph.ir import Graph, Value, values_in
+from tangrad_jit.graph.types import type_of
+
+__all__ = ["Recording", "record"]
+
+_PLAIN = (int, float, bool, complex, str, bytes, type(None))
+
+
+@dataclass
+class Recording:
+    """What a run was.
+
+    Attributes:
+        graph: forward and, where results can be differentiated, backward; its outputs are the
+            returned tensors, then the new gradients, then the results of backward.
+        result: what the run returned.
+        failure: why it is no graph, or None.
+        spec: structure of the result. leaves: per leaf the place of its output, or a constant.
+        gradients: (tensor, place of its new gradient among the outputs, or None) of tensors whose
+            `.grad` the run replaced.
+        forward_nodes: how many of the graph's nodes make the results.
+        spent: places of results whose history the run itself has used up.
+        differentiable: places of results that can be differentiated.
+        tangents, derivatives: inputs that are gradients of results; (input, place of its gradient).
+    """
+
+    graph: Graph
+    result: Any = None
+    failure: CaptureError | None = None
+    pattern: Pattern | None = None
+    guards: Guards | None = None
+    executed: dict[CodeType, Any] = field(default_factory=dict)
+    spec: Any = None
+    leaves: list[tuple[str, Any]] = field(default_factory=list)
+    gradients: list[tuple[Any, int | None]] = field(default_factory=list)
+    forward_nodes: int = 0
+    returned: int = 0
+    tangents: list[Value] = field(default_factory=list)
+    spent: list[int] = field(default_factory=list)
+    differentiable: list[int] = field(default_factory=list)
+    derivatives: list[tuple[Value, Any]] = field(default_factory=list)
+
+
+def record(
+    function: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    strict: bool,
+    known: dict[CodeType, Any],
+    name: str,
+    follow: Callable[[Recorder], None] = lambda recorder: None,
+) -> Recording:
+    """Run a function once, for real, and return what it was.
+
+    Args:
+        function, args, kwargs: the call.
+        strict: raise what makes a graph impossible where it happens; otherwise the run goes on,
+            unrecorded, and the recording has the failure.
+        known: code that earlier runs executed.
+        name: of the graph.
+        follow: told the recorder before the run.
+
+    Raises:
+        CaptureError: the run cannot be a graph, if strict.
+        Exception: what the function raises.
+    """
+    session = _Session(function, args, kwargs, strict, known, name)
+    follow(session.recorder)
+    recording = session.run()
+    if recording.failure is None:
+        try:
+            session.complete(recording)
+        except CaptureError as failure:
+            recording.failure = failure
+    if strict and recording.failure is not None and not isinstance(recording.failure, Unsettled):
+        raise recording.failure
+    return recording
+
+
+class _Session:
+    def __init__(
+        self,
+        function: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        strict: bool,
+        known: dict[CodeType, Any],
+        name: str,
+    ) -> None:
+        self.function, self.args, self.kwargs = function, args, kwargs
+        self.strict = strict
+        self.before = self._survey_before(known)
+        self.origins: dict[Any, tuple[str, str, Any]] = {}
+        for path, tensor in self.before.tensors:
+            self.origins.setdefault(memory_of(tensor), ("capture", path, tensor))
+        self.recorder = Recorder(name, self._origin)
+        self.recorder.strict = strict
+        self.grads = self._gradients()
+
+    def _survey_before(self, known: dict[CodeType, Any]) -> Surroundings:
+        found = survey(self.function, self.args, self.kwargs, None)
+        for code, names in known.items():
+            if code not in found.code:
+                for item, path in found._names(code, names, f"{code.co_name}()"):
+                    found.add(item, path)
+        return found
+
+    def _origin(self, tensor: Any) -> tuple[str, str, Any] | None:
+        return self.origins.get(memory_of(tensor))
+
+    def _gradients(self) -> list[tuple[str, Any, Any]]:
+        """Return (path, tensor, its gradient) of what may be given one, and know the gradients."""
+        found = []
+        for path, tensor in [*self.before.tensors, *_tensors(self.args), *_tensors(self.kwargs)]:
+            if tensor.is_leaf and tensor.requires_grad:
+                found.append((path, tensor, tensor.grad))
+                if tensor.grad is not None:
+                    key = memory_of(tensor.grad)
+                    self.origins.setdefault(key, ("gradient", f"{path}.grad", tensor))
+        return found
+
+    def run(self) -> Recording:
+        """Run the function."""
+        recorder = self.recorder
+        recording = Recording(recorder.graph)
+        recording.pattern = Pattern(self.args, self.kwargs)
+        for path, tensor in [*_tensors(self.args), *_tensors(self.kwargs)]:
+            if memory_of(tensor) not in recorder._values:
+                recorder.argument(tensor, path)
+            else:
+                recorder.graph.add_input(type_of(tensor), "argument", path, tensor)
+        self.before_tensors = {id(t): _state(t) for _, t in self.before.tensors}
+        self.arguments = [*_tensors(self.args), *_tensors(self.kwargs)]
+        self.before_arguments = [_state(t) for _, t in self.arguments]
+        for root in self._roots():
+            recorder.follow_modules(root)
+        with contextlib.ExitStack() as stack:
+            watch = stack.enter_context(CallWatch())
+            stack.enter_context(traced_calls(recorder))
+            recording.result = self.function(*self.args, **self.kwargs)
+            with contextlib.suppress(CaptureError):
+                recorder.finish()
+        recording.executed = watch.executed
+        recording.failure = recorder.failure or watch.refusal
+        return recording
+
+    def _roots(self) -> list[Any]:
+        if isinstance(self.function, nn.Module):
+            return [self.function]
+        modules = list(self.before.modules())
+        inner = {child for m in modules for child in m.modules() if child is not m}
+        return [m for m in modules if m not in inner]
+
+    def complete(self, recording: Recording) -> None:
+        """Find what the run returned, left behind, and relied on."""
+        graph = recording.graph
+        recording.forward_nodes = len(graph.nodes)
+        self._returned(recording)
+        self._left_behind(recording)
+        if tangrad.is_grad_enabled():
+            self._differentiate(recording)
+        self._guard(recording)
+        for node in graph.nodes:
+            for value in node.results:
+                value.example = None
+
+    def _returned(self, recording: Recording) -> None:
+        leaves, recording.spec = _pytree.tree_flatten(recording.result)
+        recorder, graph = self.recorder, recording.graph
+        given = {id(e.tensor): e.value for e in graph.inputs if e.kind in ("argument", "capture")}
+        for leaf in leaves:
+            if id(leaf) in given:
+                recording.leaves.append(("output", len(graph.outputs)))
+                graph.outputs.append(given[id(leaf)])
+            elif isinstance(leaf, tangrad.Tensor):
+                recording.leaves.append(("output", len(graph.outputs)))
+                graph.outputs.append(recorder.value_of(leaf))
+            elif isinstance(leaf, _PLAIN):
+                recording.leaves.append(("constant", leaf))
+            else:
+                raise CaptureError(
+                    f"the function returns an object of {type(leaf).__name__}, which a graph "
+                    "cannot make; return tensors, numbers, or tuples, lists and dicts of them"
+                )
+        recording.returned = len(graph.outputs)
+        self.out_tensors = [leaf for leaf in leaves if isinstance(leaf, tangrad.Tensor)]
+
+    def _left_behind(self, recording: Recording) -> None:
+        graph = recording.graph
+        for _, tensor, before in self.grads:
+            after = tensor.grad
+            if after is before:
+                continue
+            if after is None:
+                recording.gradients.append((tensor, None))
+                continue
+            recording.gradients.append((tensor, len(graph.outputs)))
+            graph.outputs.append(self.recorder.value_of(after))
+        for (path, tensor), state in zip(self.arguments, self.before_arguments, strict=True):
+            if _state(tensor) != state:
+                raise CaptureError(f"{path} has been given other memory, or a history, in the run")
+        for path, tensor in self.before.tensors:
+            if self.before_tensors[id(tensor)] != _state(tensor):
+                raise Unsettled(
+                    f"{path} has been given other memory, or another history, in the run"
+                )
+
+    def _differentiate(self, recording: Recording) -> None:
+        """Record backward from the results, where they can be differentiated."""
+        graph, recorder = recording.graph, self.recorder
+        places = [k for k, t in enumerate(self.out_tensors) if t.requires_grad]
+        # A result that is an input is returned as it is, with its history.
+        given = {id(i.tensor) for i in graph.inputs}
+        places = [k for k in places if id(self.out_tensors[k]) not in given]
+        if not places:
+            return
+        sources: list[Value] = []
+        tensors: list[Any] = []
+        for entry in graph.inputs:
+            t = entry.tensor
+            if entry.kind in ("argument", "capture") and t.requires_grad and not _in(t, tensors):
+                sources.append(entry.value)
+                tensors.append(t)
+        outs = [self.out_tensors[k] for k in places]
+        with tangrad.no_grad():
+            seeds = [tangrad.ones_like(t) for t in outs]
+        before = len(graph.nodes)
+        for k, seed in zip(places, seeds, strict=True):
+            recording.tangents.append(recorder.argument(seed, f"gradient of result {k}", "tangent"))
+        try:
+            with traced_calls(recorder):
+                grads = tangrad.autograd.grad(
+                    outs, tensors, seeds, retain_graph=True, allow_unused=True
+                )
+        except RuntimeError as error:
+            if isinstance(error, CaptureError):
+                raise
+            del graph.nodes[before:]
+            del graph.inputs[-len(places) :]
+            recording.tangents.clear()
+            if "second time" in str(error) or "freed" in str(error):
+                recording.spent = places  # the run has differentiated them itself
+                return
+            raise CaptureError(f"the results cannot be differentiated: {error}") from error
+        written = {v.root for node in graph.nodes[:before] for v in node.written}
+        for value in sources:
+            if value in written:
+                raise CaptureError(
+                    "a tensor that requires grad is written in place, and a result is to be "
+                    "differentiated outside"
+                )
+        recording.forward_nodes = before
+        recording.differentiable = places
+        for value, grad in zip(sources, grads, strict=True):
+            place = None
+            if grad is not None:
+                place = len(graph.outputs)
+                graph.outputs.append(recorder.value_of(grad))
+            recording.derivatives.append((value, place))
+
+    def _guard(self, recording: Recording) -> None:
+        changed = Guards(self.before.guards).failed()
+        if changed is not None:
+            raise Unsettled(f"the run changed what it reads: {changed.why()}")
+        after = survey(self.function, self.args, self.kwargs, recording.executed)
+        if after.refusals:
+            path, reason = after.refusals[0]
+            raise GuardError(f"{path}: {reason}")
+        known = set(self.before._seen)
+        fresh = [item for key, item in after._seen.items() if key not in known]
+        if any(not isinstance(item, (type, *_PLAIN)) for item in fresh if not callable(item)):
+            raise Unsettled("the run reads objects that were found only while it ran")
+        guards = list(after.guards)
+        watched = {id(t) for t, _ in recording.gradients}
+        watched |= {id(i.tensor) for i in recording.graph.inputs if i.kind == "gradient"}
+        guards.extend(
+            _with_gradient(path, tensor, before)
+            for path, tensor, before in self.grads
+            if id(tensor) in watched
+        )
+        recording.guards = Guards(guards)
+        used = list(values_in(recording.graph.outputs))
+        if any(value.example is None for value in used):
+            return
+
+
+def _with_gradient(path: str, tensor: Any, before: Any) -> GradientGuard:
+    """Return a guard of the gradient that a tensor had before the run."""
+    now = tensor.grad
+    with tangrad.no_grad():
+        tensor.grad = before
+        try:
+            return GradientGuard(path, tensor)
+        finally:
+            tensor.grad = now
+
+
+def _in(tensor: Any, tensors: list[Any]) -> bool:
+    return any(tensor is other for other in tensors)
+
+
+def _state(t: Any) -> Any:
+    """Return what a run must not change of a tensor that the program holds."""
+    return t.data_ptr(), tuple(t.shape), t.stride(), t.dtype, t.requires_grad, id(t.grad_fn)
+
+
+def _tensors(item: Any, path: str = "args") -> list[tuple[str, Any]]:
+    """Return (path, tensor) of nested arguments, in the order in which patterns have them."""
+    if isinstance(item, tangrad.Tensor):
+        return [(path, item)]
+    found: list[tuple[str, Any]] = []
+    if type(item) in (tuple, list) or (isinstance(item, tuple) and hasattr(item, "_fields")):
+        for i, member in enumerate(item):
+            found.extend(_tensors(member, f"{path}[{i}]"))
+    elif type(item) is dict:
+        for key, value in item.items():
+            found.extend(_tensors(value, f"{path}[{key!r}]"))
+    return found

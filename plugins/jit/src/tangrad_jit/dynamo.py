@@ -1,0 +1,100 @@
+"""`tangrad._dynamo`: the names of PyTorch's front end that programs use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tangrad_jit.compiler import (
+    allow_in_graph,
+    assume_constant_result,
+    disable,
+    is_compiling,
+    list_backends,
+    reset,
+)
+from tangrad_jit.compiling.compiled import refuse
+from tangrad_jit.compiling.explanation import explain as _explain
+from tangrad_jit.compiling.frontend import OptimizedModule
+from tangrad_jit.compiling.frontend import compile as _compile
+
+__all__ = [
+    "OptimizedModule",
+    "allow_in_graph",
+    "assume_constant_result",
+    "disable",
+    "disallow_in_graph",
+    "explain",
+    "export",
+    "forbid_in_graph",
+    "graph_break",
+    "is_compiling",
+    "is_dynamo_supported",
+    "list_backends",
+    "mark_dynamic",
+    "mark_static",
+    "mark_static_address",
+    "mark_unbacked",
+    "maybe_mark_dynamic",
+    "optimize",
+    "reset",
+]
+
+API = 1
+
+
+def explain(f: Callable[..., Any], *extra_args: Any, **extra_kwargs: Any) -> Any:
+    """Return a function that takes arguments and returns what the compiler makes of the call."""
+    if extra_args or extra_kwargs:
+        return _explain(f, *extra_args, **extra_kwargs)
+    return lambda *args, **kwargs: _explain(f, *args, **kwargs)
+
+
+def optimize(backend: Any = None, *, nopython: bool = False, **kwargs: Any) -> Any:
+    """Return a decorator that compiles a function.
+
+    Args:
+        backend: as in `compile`.
+        nopython: `fullgraph` of `compile`.
+        kwargs: accepted.
+    """
+    return lambda function: _compile(function, fullgraph=nopython, backend=backend)
+
+
+def export(*args: Any, **kwargs: Any) -> Any:
+    """Refuse.
+
+    Raises:
+        NotImplementedError: always.
+    """
+    raise NotImplementedError("_dynamo.export: use jit.trace, whose graphs can be saved")
+
+
+def graph_break(msg: str = "") -> None:
+    """End the graph: a recorded run that comes here is none."""
+    refuse(f"graph_break() was called{': ' + msg if msg else ''}")
+
+
+def is_dynamo_supported() -> bool:
+    """Return whether functions can be compiled here."""
+    return True
+
+
+def disallow_in_graph(fn: Any) -> Any:
+    """Return a function that no graph contains."""
+    return disable(fn)
+
+
+forbid_in_graph = disallow_in_graph
+
+
+def _accept(*args: Any, **kwargs: Any) -> None:
+    """Accept what is said of sizes: a graph holds for those that it was recorded with."""
+
+
+mark_dynamic = mark_static = mark_unbacked = maybe_mark_dynamic = _accept
+
+
+def mark_static_address(t: Any, guard: bool = True) -> Any:
+    """Return what is given: tensors may move."""
+    return t

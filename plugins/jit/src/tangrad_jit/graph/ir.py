@@ -1,0 +1,247 @@
+"""Values, nodes and graphs, and the questions that passes ask of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tangrad_jit.graph.types import ValueType
+
+__all__ = ["DRAW", "Graph", "Input", "Node", "Value", "map_values", "values_in"]
+
+#: The name of the node that takes a seed and an offset of a random stream.
+DRAW = "draw"
+
+
+class Value:
+    """What a node makes, or a graph is given.
+
+    Attributes:
+        type: its type.
+        producer: the node that makes it, or None for an input.
+        view_of: the value whose memory it shows, or None where it has memory of its own.
+        offset: bytes from the root's first element to its own.
+        example: the tensor or number of the run in which it was recorded, if kept.
+    """
+
+    __slots__ = ("example", "offset", "producer", "type", "view_of")
+
+    def __init__(self, type: ValueType, producer: Node | None = None) -> None:
+        self.type: Any = type
+        self.producer = producer
+        self.view_of: Value | None = None
+        self.offset = 0
+        self.example: Any = None
+
+    @property
+    def root(self) -> Value:
+        """The value whose memory this one shows: itself, unless it is a view."""
+        value = self
+        while value.view_of is not None:
+            value = value.view_of
+        return value
+
+
+class Input:
+    """A value that a graph is given.
+
+    Attributes:
+        value: the value.
+        kind: "argument", "capture" (a tensor that the program holds: a parameter, a buffer, a
+            global), "gradient" (`.grad` of one), "constant" (a tensor that the program makes
+            anew from numbers), "tangent" (the gradient of an output).
+        name: where it comes from, for people.
+        tensor: the tensor of a capture, a gradient's owner, or a constant.
+    """
+
+    __slots__ = ("kind", "name", "tensor", "value")
+
+    def __init__(self, value: Value, kind: str, name: str, tensor: Any = None) -> None:
+        self.value, self.kind, self.name, self.tensor = value, kind, name, tensor
+
+
+class Node:
+    """One call of an op.
+
+    Attributes:
+        op: the op whose signature `args` follow (of an in-place form, the functional op).
+        args: arguments in the order of the signature: values, nested tuples and lists of them,
+            and constants.
+        form: "call"; "inplace": the result is written to the first argument; "out": to `outs`;
+            "draw": no op is run, a seed and an offset are taken as the op would.
+        outs: what is written where the form is "out".
+        results: the values made; of an in-place form the written one, anew.
+        module: path of the module whose code made the call.
+        line: "file:number" of the program's line.
+    """
+
+    __slots__ = ("args", "form", "line", "module", "op", "outs", "results")
+
+    def __init__(
+        self,
+        op: Any,
+        args: tuple[Any, ...],
+        form: str = "call",
+        outs: tuple[Value, ...] = (),
+        module: str = "",
+        line: str = "",
+    ) -> None:
+        self.op, self.args, self.form, self.outs = op, args, form, outs
+        self.module, self.line = module, line
+        self.results: list[Value] = []
+
+    @property
+    def name(self) -> str:
+        """The key of the op's definition."""
+        return str(self.op.definition.key)
+
+    @property
+    def written(self) -> tuple[Value, ...]:
+        """The values whose memory the node writes."""
+        if self.form == "inplace":
+            return (self.args[0],)
+        if self.form == "out":
+            return self.outs
+        schema = self.op.definition.schema
+        if self.form != "call" or (schema.written < 0 and not schema.written_lists):
+            return ()
+        places = [self.args[schema.written]] if schema.written >= 0 else []
+        for k in schema.written_lists:
+            places.extend(self.args[k])
+        return tuple(v for v in places if isinstance(v, Value))
+
+    @property
+    def effects(self) -> tuple[str, ...]:
+        """What the node does besides making its results: "write", "random", "communicate"."""
+        found = []
+        if self.written:
+            found.append("write")
+        if self.form == "draw" or self.draws:
+            found.append("random")
+        if getattr(self.op.definition, "collective", False):
+            found.append("communicate")
+        return tuple(found)
+
+    @property
+    def draws(self) -> bool:
+        """Whether the op itself takes random numbers: its seed is not given."""
+        return bool(self.form != "draw" and self.op.definition.random and self.args[-1] is None)
+
+    @property
+    def inputs(self) -> list[Value]:
+        """The values that are read or written, in order, repeated where they are."""
+        return [*values_in(self.args), *self.outs]
+
+
+class Graph:
+    """Inputs, nodes in order, outputs.
+
+    Attributes:
+        inputs: what the graph is given.
+        nodes: its calls, in an order in which they may run.
+        outputs: values (and constants) that it returns, in order.
+        name: for people.
+    """
+
+    def __init__(self, name: str = "graph") -> None:
+        self.inputs: list[Input] = []
+        self.nodes: list[Node] = []
+        self.outputs: list[Any] = []
+        self.name = name
+
+    def add_input(self, type: ValueType, kind: str, name: str, tensor: Any = None) -> Value:
+        """Add a value that the graph is given."""
+        value = Value(type)
+        self.inputs.append(Input(value, kind, name, tensor))
+        return value
+
+    def append(self, node: Node, types: list[ValueType]) -> list[Value]:
+        """Add a node at the end, with results of these types."""
+        node.results = [Value(type, node) for type in types]
+        self.nodes.append(node)
+        return node.results
+
+    def users(self) -> dict[Value, list[Node]]:
+        """Return the nodes that take each value, once per node."""
+        found: dict[Value, list[Node]] = {}
+        for node in self.nodes:
+            for value in dict.fromkeys(node.inputs):
+                found.setdefault(value, []).append(node)
+        return found
+
+    def replace(self, replacements: dict[Value, Any]) -> None:
+        """Put other values (or constants) in the place of some, everywhere."""
+        if not replacements:
+            return
+
+        def new(value: Value) -> Any:
+            while isinstance(value, Value) and value in replacements:
+                value = replacements[value]
+            return value
+
+        for node in self.nodes:
+            if any(value in replacements for value in node.inputs):
+                node.args = map_values(new, node.args)
+                node.outs = tuple(new(value) for value in node.outs)
+            for result in node.results:
+                if result.view_of in replacements:
+                    result.view_of = new(result.view_of)
+        self.outputs = map_values(new, self.outputs)
+
+    def returned(self) -> set[Value]:
+        """Return the values that leave the graph."""
+        return set(values_in(self.outputs))
+
+    def copy(self) -> Graph:
+        """Return a graph of its own with the same inputs, ops and constants."""
+        made = Graph(self.name)
+        known: dict[Value, Value] = {}
+
+        def twin(value: Value, producer: Node | None = None) -> Value:
+            new = Value(value.type, producer)
+            new.example, new.offset = value.example, value.offset
+            known[value] = new
+            if value.view_of is not None:
+                new.view_of = known[value.view_of]
+            return new
+
+        for given in self.inputs:
+            made.inputs.append(Input(twin(given.value), given.kind, given.name, given.tensor))
+        for node in self.nodes:
+            args = map_values(known.__getitem__, node.args)
+            outs = tuple(known[value] for value in node.outs)
+            new = Node(node.op, args, node.form, outs, node.module, node.line)
+            new.results = [twin(value, new) for value in node.results]
+            made.nodes.append(new)
+        made.outputs = map_values(known.__getitem__, self.outputs)
+        return made
+
+    def __str__(self) -> str:
+        from tangrad_jit.graph.printer import text_of
+
+        return text_of(self)
+
+    def _repr_svg_(self) -> str:
+        from tangrad_jit.graph.drawing import svg_of
+
+        return svg_of(self)
+
+
+def values_in(item: Any) -> Iterator[Value]:
+    """Yield the values in nested tuples and lists."""
+    if isinstance(item, Value):
+        yield item
+    elif isinstance(item, (tuple, list)):
+        for member in item:
+            yield from values_in(member)
+
+
+def map_values(function: Callable[[Value], Any], item: Any) -> Any:
+    """Return nested tuples and lists with a function applied to each value."""
+    if isinstance(item, Value):
+        return function(item)
+    if isinstance(item, tuple):
+        return tuple(map_values(function, member) for member in item)
+    if isinstance(item, list):
+        return [map_values(function, member) for member in item]
+    return item

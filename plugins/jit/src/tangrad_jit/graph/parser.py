@@ -1,0 +1,254 @@
+"""Read a graph from the text that the printer writes."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+
+import tangrad
+from tangrad.plugin import find_op
+from tangrad_jit.graph.ir import Graph, Node, Value
+from tangrad_jit.graph.types import NumberType, TensorType, ValueType, contiguous_stride
+
+__all__ = ["ParseError", "op_of_key", "parse"]
+
+_TOKEN = re.compile(
+    r"""\s*(?:
+      (?P<value>%\d+)
+    | (?P<named>(?:dtype|device|layout|memory_format)'[^']*')
+    | (?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
+    | (?P<number>-?(?:inf|nan|\d+(?:\.\d*)?(?:e[+-]?\d+)?j?))
+    | (?P<word>[A-Za-z_][\w.]*)
+    | (?P<sign>[()\[\]{},:=])
+    )""",
+    re.VERBOSE,
+)
+_KEY = re.compile(r"\s*([A-Za-z_][\w.]*(?:\([\w,]*\)(?=[\w(])[\w]*)*)\(")
+_WORDS = {"None": None, "True": True, "False": False}
+
+
+class ParseError(ValueError):
+    """Tell where a text is not a graph."""
+
+
+def parse(text: str) -> Graph:
+    """Return the graph of a text.
+
+    Raises:
+        ParseError: the text is not one; the message has the line.
+    """
+    lines = text.strip().splitlines()
+    reader = _Reader()
+    try:
+        if len(lines) < 3 or not lines[0].startswith("graph "):
+            raise ParseError("a graph begins with 'graph NAME(' and ends with 'return' and '}'")
+        reader.header(lines[0])
+        for number, line in enumerate(lines[1:-1], 2):
+            reader.line(line, number)
+        if lines[-1].strip() != "}" or not reader.returned:
+            raise ParseError("the graph has no end: 'return ...' and then '}'")
+    except ParseError:
+        raise
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise ParseError(f"not a graph: {error}") from error
+    return reader.graph
+
+
+@cache
+def _derived() -> dict[str, Any]:
+    from tangrad.plugin.render import pointwise_ops
+
+    return {described.op.definition.key: described.op for described in pointwise_ops()}
+
+
+def op_of_key(key: str) -> Any:
+    """Return the op whose definition has a key: a name, or a derived op's description.
+
+    Raises:
+        ParseError: there is none.
+    """
+    if "(" in key:
+        if key not in _derived():
+            raise ParseError(f"no op is known as {key!r}")
+        return _derived()[key]
+    try:
+        op = find_op(key)
+    except AttributeError as error:
+        raise ParseError(f"no op is known as {key!r}") from error
+    while op.overloads:
+        op = op.overloads[0]
+    return op
+
+
+class _Tokens:
+    """The tokens of a line, one after the other."""
+
+    def __init__(self, text: str, where: str) -> None:
+        self.text, self.at, self.where = text, 0, where
+
+    def next(self) -> tuple[str, str]:
+        found = _TOKEN.match(self.text, self.at)
+        if found is None or found.lastgroup is None:
+            raise ParseError(f"{self.where}: cannot read {self.text[self.at : self.at + 30]!r}")
+        self.at = found.end()
+        return found.lastgroup, found[found.lastgroup]
+
+    def peek(self) -> str:
+        found = _TOKEN.match(self.text, self.at)
+        return "" if found is None or found.lastgroup is None else found[found.lastgroup]
+
+    def expect(self, wanted: str) -> None:
+        got = self.next()[1]
+        if got != wanted:
+            raise ParseError(f"{self.where}: expected {wanted!r}, got {got!r}")
+
+    def accept(self, wanted: str) -> bool:
+        if self.peek() != wanted:
+            return False
+        self.next()
+        return True
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.graph = Graph()
+        self.values: dict[str, Value] = {}
+        self.returned = False
+        self.module = self.place = ""
+
+    def header(self, line: str) -> None:
+        tokens = _Tokens(line, "line 1")
+        tokens.expect("graph")
+        self.graph.name = tokens.next()[1]
+        tokens.expect("(")
+        while not tokens.accept(")"):
+            name = tokens.next()[1]
+            tokens.expect(":")
+            type = self.type(tokens)
+            kind = tokens.next()[1]
+            value = self.graph.add_input(type, kind, tokens.next()[1][1:-1])
+            self.values[name] = value
+            tokens.accept(",")
+        tokens.expect("{")
+
+    def type(self, tokens: _Tokens) -> ValueType:
+        dtype = tokens.next()[1]
+        if not tokens.accept("["):
+            return NumberType(dtype)
+        shape = tuple(self.sizes(tokens, "]"))
+        stride = contiguous_stride(shape)
+        if tokens.accept("strided"):
+            tokens.expect("(")
+            stride = tuple(self.sizes(tokens, ")"))
+        device = "cpu"
+        if tokens.accept("on"):
+            device = tokens.next()[1]
+            if tokens.accept(":"):
+                device += ":" + tokens.next()[1]
+        return TensorType(dtype, shape, stride, device)
+
+    def sizes(self, tokens: _Tokens, end: str) -> list[Any]:
+        found = []
+        while not tokens.accept(end):
+            kind, text = tokens.next()
+            found.append(int(text) if kind == "number" else text)
+            tokens.accept(",")
+        return found
+
+    def line(self, line: str, number: int) -> None:
+        stripped = line.strip()
+        if not stripped:
+            return
+        if stripped.startswith("#"):
+            words = stripped[1:].split()
+            self.place = words.pop() if words and ":" in words[-1] else ""
+            self.module = " ".join(words)
+            return
+        tokens = _Tokens(stripped, f"line {number}")
+        if tokens.accept("return"):
+            self.returned = True
+            while tokens.at < len(stripped):
+                self.graph.outputs.append(self.argument(tokens))
+                tokens.accept(",")
+            return
+        self.node(tokens)
+
+    def node(self, tokens: _Tokens) -> None:
+        made: list[tuple[str, ValueType, str]] = []
+        while tokens.peek().startswith("%"):
+            name = tokens.next()[1]
+            tokens.expect(":")
+            type, parent = self.type(tokens), ""
+            if tokens.accept("view"):
+                tokens.expect("of")
+                parent = tokens.next()[1]
+            made.append((name, type, parent))
+            tokens.accept(",")
+        if made:
+            tokens.expect("=")
+        form = "draw" if tokens.accept("draw") else "call"
+        found = _KEY.match(tokens.text, tokens.at)
+        if found is None:
+            raise ParseError(f"{tokens.where}: expected a call")
+        tokens.at = found.end()
+        args = []
+        while not tokens.accept(")"):
+            args.append(self.argument(tokens))
+            tokens.accept(",")
+        outs = []
+        if tokens.accept("into"):
+            while tokens.peek().startswith("%"):
+                outs.append(self.value(tokens.next()[1]))
+                tokens.accept(",")
+            form = "inplace" if args and outs == [args[0]] else "out"
+        node = Node(op_of_key(found[1]), tuple(args), form, (), self.module, self.place)
+        if form == "out":
+            node.outs = tuple(outs)
+        results = self.graph.append(node, [type for _, type, _ in made])
+        for value, (name, _, parent) in zip(results, made, strict=True):
+            self.values[name] = value
+            value.view_of = self.value(parent) if parent else None
+
+    def value(self, name: str) -> Value:
+        if name not in self.values:
+            raise ParseError(f"{name} is used before it is made")
+        return self.values[name]
+
+    def argument(self, tokens: _Tokens) -> Any:
+        kind, text = tokens.next()
+        if kind == "value":
+            return self.value(text)
+        if kind == "number":
+            return _number(text)
+        if kind == "text":
+            import ast
+
+            return ast.literal_eval(text)
+        if kind == "named":
+            return _named(text)
+        if kind == "word" and text in _WORDS:
+            return _WORDS[text]
+        if text in ("(", "["):
+            items = []
+            end = ")" if text == "(" else "]"
+            while not tokens.accept(end):
+                items.append(self.argument(tokens))
+                tokens.accept(",")
+            return tuple(items) if text == "(" else items
+        raise ParseError(f"{tokens.where}: cannot read the argument {text!r}")
+
+
+def _number(text: str) -> Any:
+    if text.endswith("j"):
+        return complex(text)
+    if any(c in text for c in ".en"):
+        return float(text)
+    return int(text)
+
+
+def _named(text: str) -> Any:
+    kind, _, name = text.rstrip("'").partition("'")
+    if kind == "device":
+        return tangrad.device(name)
+    return getattr(tangrad, name)

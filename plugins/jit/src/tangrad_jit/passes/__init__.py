@@ -1,0 +1,1 @@
+"""Rewrite graphs: a file per pass, each with its rule."""

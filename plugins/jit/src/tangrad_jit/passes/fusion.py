@@ -1,0 +1,328 @@
+"""Fusion: pointwise ops and folds over one space of rows and columns become one kernel.
+
+Rule: a group is some pure nodes whose results lie over one shape, of which the last dimension are
+the columns; folds are those of the last dimension. It runs where its last node stands, so it ends
+before anybody else reads what it makes or writes what it reads. What the code generator cannot make
+a kernel of stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+from tangrad.plugin.render import describe
+from tangrad_jit._run import Program
+from tangrad_jit.codegen import Const, Group, GroupInput, Step, can_compile, compile_group
+from tangrad_jit.graph.ir import Graph, Node, Value
+from tangrad_jit.graph.types import TensorType, contiguous_stride
+from tangrad_jit.run.layout import kinds_of, promoted
+
+__all__ = ["FusedGroup", "fuse", "pattern_of"]
+
+Shape = tuple[int, ...]
+
+
+class FusedGroup:
+    """Nodes that one kernel computes.
+
+    Attributes:
+        nodes: in order; the kernel runs in the place of the last.
+        inputs, outputs: values that it reads, and values that others read.
+        rows, columns: its space.
+        code: the compiled group.
+    """
+
+    def __init__(self, shape: Shape, nodes: list[Node]) -> None:
+        self.nodes = nodes
+        self.columns = shape[-1] if shape else 1
+        self.rows = prod(shape[:-1])
+        self.inputs: list[Value] = []
+        self.outputs: list[Value] = []
+        self.code: Any = None
+
+    def add(self, program: Program, line: str, place: Callable[[Value], tuple[int, int]]) -> None:
+        """Add the kernel's call to a program."""
+        kernel = self.code.kernel
+        outs, ins = [place(v) for v in self.outputs], [place(v) for v in self.inputs]
+        program.add_group(
+            line, kernel.entry, kernel.context, outs, ins, self.rows, self.columns, self.code
+        )
+
+    def __str__(self) -> str:
+        names = " ".join(node.name for node in self.nodes)
+        return f"group over {self.rows} x {self.columns}: {names}"
+
+    def listing(self) -> str:
+        """Return what the kernel is, as text."""
+        return f"{self}\n{self.code.listing()}"
+
+
+def pattern_of(value: Value, shape: Shape) -> str | None:
+    """Return how a value lies over a space: "full", "row", "column", "scalar"; None: otherwise."""
+    type = value.type
+    if not isinstance(type, TensorType) or type.device != "cpu" or len(type.shape) > len(shape):
+        return None
+    lead = len(shape) - len(type.shape)
+    strides = [0] * lead
+    for own, whole, stride in zip(type.shape, shape[lead:], type.stride, strict=True):
+        if own not in (1, whole):
+            return None
+        strides.append(0 if own == 1 else stride)
+    moving = [(n, s) for n, s in zip(shape, strides, strict=True) if n != 1]
+    sizes, steps = [n for n, _ in moving], [s for _, s in moving]
+    if not any(steps):
+        return "scalar"
+    if steps == list(contiguous_stride(tuple(sizes))):
+        return "full"
+    if shape[-1] == 1:
+        return None
+    if steps[-1] == 0 and steps[:-1] == list(contiguous_stride(tuple(sizes[:-1]))):
+        return "row"
+    return "column" if steps[-1] == 1 and not any(steps[:-1]) else None
+
+
+class _Open:
+    """A group that may still grow."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.nodes: list[Node] = []
+        self.made: dict[Value, str] = {}
+        self.read: set[Value] = set()
+
+    def take(self, node: Node, results: str) -> None:
+        self.nodes.append(node)
+        for value in node.results:
+            self.made[value] = results
+        self.read.update(v.root for v in node.inputs)
+
+    def absorb(self, other: _Open) -> None:
+        self.nodes += other.nodes
+        self.made |= other.made
+        self.read |= other.read
+
+
+def fuse(graph: Graph) -> tuple[list[FusedGroup], str]:
+    """Return the groups of a graph, compiled, and a line that tells of them."""
+    grown = _grow(graph)
+    place = {node: k for k, node in enumerate(graph.nodes)}
+    users = graph.users()
+    returned = {value.root for value in graph.returned()}
+    shown: dict[Value, list[Value]] = {}
+    for node in graph.nodes:
+        for value in node.results:
+            if value.root is not value:
+                shown.setdefault(value.root, []).append(value)
+    found = []
+    for candidate in grown:
+        nodes = sorted(candidate.nodes, key=place.__getitem__)
+        if len(nodes) < 2:
+            continue
+        group = FusedGroup(candidate.shape, nodes)
+        made = _compiled(group, candidate, users, returned, shown)
+        if made:
+            found.append(group)
+    if not found:
+        return [], ""
+    count = sum(len(group.nodes) for group in found)
+    return found, f"fusion: {count} calls are {len(found)} kernels"
+
+
+def _grow(graph: Graph) -> list[_Open]:
+    is_open: list[_Open] = []
+    closed: list[_Open] = []
+
+    def close(group: _Open) -> None:
+        is_open.remove(group)
+        closed.append(group)
+
+    for node in graph.nodes:
+        if node.op.kind == "view" and node.form == "call":
+            continue  # it only shows what others read
+        written = {value.root for value in node.written}
+        sources = [g for g in is_open if any(v.root in g.made for v in node.inputs)]
+        space = _row_space(node, sources) or _space_of(node)
+        joined = None
+        if space is not None:
+            fitting = [g for g in sources if g.shape == space[0] and _reads_rightly(node, g)]
+            if len(fitting) == len(sources):
+                joined = _Open(space[0])
+                for group in fitting:
+                    is_open.remove(group)
+                    joined.absorb(group)
+        for group in list(is_open):
+            if group in sources or written & (group.read | group.made.keys()):
+                close(group)
+        if space is None:
+            continue
+        if joined is None:
+            joined = _Open(space[0])
+        joined.take(node, space[1])
+        is_open.append(joined)
+    return [*closed, *is_open]
+
+
+def _space_of(node: Node) -> tuple[Shape, str] | None:
+    """Return (shape, pattern of the results) of a node that may be in a group, else None."""
+    if node.form != "call" or node.effects or not node.results:
+        return None
+    if node.name == "pow" and not isinstance(node.args[1], Value):
+        return None  # the core looks at the number, and may run another op
+    if any(not isinstance(v.type, TensorType) for v in node.inputs):
+        return None
+    if node.op.kind == "pointwise":
+        return _pointwise_space(node)
+    return _fold_space(node) if node.op.kind == "reduction" else None
+
+
+def _row_space(node: Node, sources: list[_Open]) -> tuple[Shape, str] | None:
+    """Return the space of a group for a pointwise node that has one value per row of it."""
+    if node.op.kind != "pointwise" or node.form != "call" or node.effects or not sources:
+        return None
+    if any(not isinstance(v.type, TensorType) for v in node.inputs):
+        return None
+    shape = sources[0].shape
+    of_rows = all(pattern_of(v, shape) == "row" and v.type.contiguous for v in node.results)
+    fits = of_rows and all(pattern_of(v, shape) in ("row", "scalar") for v in node.inputs)
+    return (shape, "row") if fits and _step_dtype(node) is not None else None
+
+
+def _pointwise_space(node: Node) -> tuple[Shape, str] | None:
+    type = node.results[0].type
+    assert isinstance(type, TensorType)
+    if node.op.definition.ordered or not type.shape or type.numel == 0:
+        return None
+    if any(not v.type.contiguous or v.type.shape != type.shape for v in node.results):
+        return None
+    if any(pattern_of(value, type.shape) is None for value in node.inputs):
+        return None
+    if not any(pattern_of(value, type.shape) == "full" for value in node.inputs):
+        return None
+    return (type.shape, "full") if _step_dtype(node) is not None else None
+
+
+def _fold_space(node: Node) -> tuple[Shape, str] | None:
+    source = node.args[0]
+    type = source.type
+    named = dict(zip(node.op.parameter_names, node.args, strict=True))
+    dims = named.get("dim")
+    dims = tuple(range(len(type.shape))) if dims is None else dims
+    dims = dims if isinstance(dims, tuple) else (dims,)
+    if dims != (len(type.shape) - 1,) or type.numel == 0 or named.get("dtype") is not None:
+        return None
+    if not type.contiguous or any(not v.type.contiguous for v in node.results):
+        return None
+    return (type.shape, "row") if _step_dtype(node) is not None else None
+
+
+def _reads_rightly(node: Node, group: _Open) -> bool:
+    """Return whether a node sees the group's values as the group has them."""
+    for value in node.inputs:
+        have = group.made.get(value.root)
+        if have is None:
+            continue
+        wanted = pattern_of(value, group.shape)
+        if wanted != have or value.offset != value.root.offset:
+            return False
+    return True
+
+
+def _step_dtype(node: Node) -> str | None:
+    """Return the dtype that a node computes in, if a step can say the call, else None."""
+    definition, dtypes, numbers = node.op.definition, [], []
+    kinds = kinds_of(node.op)
+    for name, kind, item in zip(node.op.parameter_names, kinds, node.args, strict=True):
+        if kind not in ("Tensor", "Tensor?", "Operand"):
+            if name not in ("dim", "keepdim", "dtype") and not isinstance(
+                item, (int, float, type(None))
+            ):
+                return None
+            continue
+        if item is None:
+            return None
+        if not isinstance(item, Value):
+            numbers.append(item)
+            continue
+        fixed = getattr(definition, "fixed", {}).get(name)
+        if fixed is None:
+            dtypes.append(item.type.dtype)
+        elif item.type.dtype != fixed:
+            return None
+    return promoted(node, dtypes, numbers)
+
+
+def _compiled(
+    group: FusedGroup,
+    candidate: _Open,
+    users: dict[Value, list[Node]],
+    returned: set[Value],
+    shown: dict[Value, list[Value]],
+) -> bool:
+    """Fill a group in; return whether the code generator makes a kernel of it."""
+    described, outputs = _describe(group, candidate, users, returned, shown)
+    if not outputs or can_compile(described) is not None:
+        return False
+    group.code = compile_group(described)
+    return True
+
+
+def _describe(
+    group: FusedGroup,
+    candidate: _Open,
+    users: dict[Value, list[Node]],
+    returned: set[Value],
+    shown: dict[Value, list[Value]],
+) -> tuple[Group, list[int]]:
+    inputs: dict[tuple[Value, int, str], int] = {}
+    made = set(candidate.made)
+    for node in group.nodes:
+        for value in node.inputs:
+            if value.root not in made:
+                key = (value.root, value.offset, str(pattern_of(value, candidate.shape)))
+                if key not in inputs:
+                    inputs[key] = len(inputs)
+                    group.inputs.append(value)
+    numbers: dict[Value, int] = {}
+    for node in group.nodes:
+        for value in node.results:
+            numbers[value] = len(inputs) + len(numbers)
+
+    def operand(item: Any) -> int | Const:
+        if not isinstance(item, Value):
+            return Const(item)
+        if item.root in numbers:
+            return numbers[item.root]
+        return inputs[item.root, item.offset, str(pattern_of(item, candidate.shape))]
+
+    steps = tuple(_step(node, operand) for node in group.nodes)
+    mine = set(group.nodes)
+    for value in numbers:
+        seen = {user for v in (value, *shown.get(value, ())) for user in users.get(v, ())}
+        outside = any(u not in mine and not _is_view(u) for u in seen)
+        if outside or value in returned:
+            group.outputs.append(value)
+    outputs = [numbers[value] for value in group.outputs]
+    given = tuple(
+        GroupInput(v.type.dtype, str(pattern_of(v, candidate.shape)))  # type: ignore[arg-type]
+        for v in group.inputs
+    )
+    return Group(given, steps, tuple(outputs)), outputs
+
+
+def _is_view(node: Node) -> bool:
+    return node.op.kind == "view" and node.form == "call"
+
+
+def _step(node: Node, operand: Callable[[Any], int | Const]) -> Step:
+    described = describe(node.op)
+    assert described is not None
+    args, params = [], {}
+    kinds = kinds_of(node.op)
+    for name, kind, item in zip(node.op.parameter_names, kinds, node.args, strict=True):
+        if kind in ("Tensor", "Tensor?", "Operand"):
+            args.append(operand(item))
+        elif name not in ("dim", "keepdim", "dtype"):
+            params[name] = item
+    return Step(described, str(_step_dtype(node)), tuple(args), params)

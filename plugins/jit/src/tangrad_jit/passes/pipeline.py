@@ -1,0 +1,60 @@
+"""The passes in their order, each verified."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tangrad_jit.graph.ir import Graph
+from tangrad_jit.graph.verifier import verify
+from tangrad_jit.passes.algebra import rewrite
+from tangrad_jit.passes.common_subexpressions import merge_common_subexpressions
+from tangrad_jit.passes.constant_folding import fold_constants
+from tangrad_jit.passes.copy_elimination import eliminate_copies
+from tangrad_jit.passes.dead_code import remove_dead_code
+from tangrad_jit.passes.functional_form import make_functional
+from tangrad_jit.passes.fusion import fuse
+from tangrad_jit.passes.schedule import reorder
+
+__all__ = ["PASSES", "optimize", "run_pass"]
+
+#: (name, pass, what its number counts): each takes a graph and returns how much it changed.
+PASSES: list[tuple[str, Callable[[Graph], int], str]] = [
+    ("functional form", make_functional, "writes in place are calls"),
+    ("constant folding", fold_constants, "calls computed once"),
+    ("common subexpressions", merge_common_subexpressions, "calls merged"),
+    ("algebra", rewrite, "calls rewritten"),
+    ("copy elimination", eliminate_copies, "copies dropped"),
+    ("dead code", remove_dead_code, "dead calls dropped"),
+    ("schedule", reorder, "bytes less at the peak"),
+]
+
+
+def optimize(graph: Graph, fast: bool = False) -> tuple[Graph, list[Any], list[str]]:
+    """Return a graph after all passes, its fused groups, and a line per pass that did something.
+
+    Args:
+        graph: the graph, which is changed.
+        fast: also rewrite in ways that change the last bits.
+
+    Raises:
+        GraphError: a pass has made it no graph.
+    """
+    verify(graph)
+    notes = []
+    for name, run, what in PASSES:
+        count = run_pass(graph, name, run, fast)
+        if count:
+            notes.append(f"{name}: {count} {what}")
+    groups, note = fuse(graph)
+    if note:
+        notes.append(note)
+    return graph, groups, notes
+
+
+def run_pass(graph: Graph, name: str, run: Callable[[Graph], int], fast: bool = False) -> int:
+    """Run one pass and verify what it leaves; return how much it changed."""
+    count = rewrite(graph, fast=fast) if run is rewrite else run(graph)
+    if count:
+        verify(graph, name)
+    return count

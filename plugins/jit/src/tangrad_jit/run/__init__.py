@@ -1,0 +1,1 @@
+"""Run graphs: a plan with memory laid out once, and the compiled loop that walks it."""

@@ -1,0 +1,454 @@
+"""A graph, ready to run: kernels found, memory laid out, one arena for what lives within a run.
+
+Values that leave the graph get memory of their own in each run; those that do not have their
+place in the arena for as long as the plan lives. What Python has to call (ops without a compiled
+kernel, random draws, views that an op in Python is given) stands between the kernels.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import tangrad
+from tangrad_jit._run import Program
+from tangrad_jit.graph.ir import DRAW, Graph, Node, Value, values_in
+from tangrad_jit.graph.types import TensorType
+from tangrad_jit.passes.in_place_reuse import partners
+from tangrad_jit.passes.memory_plan import Life, place
+from tangrad_jit.run.interpreter import interpret, run_node
+from tangrad_jit.run.layout import ITEMSIZE
+from tangrad_jit.run.lowering import Lowered, lower
+
+__all__ = ["Plan"]
+
+ALLOCATION = "empty_strided"
+
+
+class Plan:
+    """Run a graph again and again.
+
+    Args:
+        graph: the graph; it must not be changed afterwards.
+        groups: fused groups, from `tangrad_jit.passes.fusion`, already compiled.
+
+    Attributes:
+        arena_bytes: what the arena takes.
+    """
+
+    def __init__(self, graph: Graph, groups: Sequence[Any] = ()) -> None:
+        self.graph = graph
+        self.groups = list(groups)
+        self.arena_bytes = 0
+        self._lock = threading.Lock()
+        self._build()
+
+    def run(self, inputs: list[Any]) -> list[Any]:
+        """Return the outputs for inputs in the order of the graph's.
+
+        A second run that begins before the first has ended is interpreted: it has no arena.
+        """
+        if not self._lock.acquire(blocking=False):
+            return interpret(self.graph, inputs)
+        try:
+            if self.program.busy:
+                return interpret(self.graph, inputs)
+            before = tangrad.is_grad_enabled()
+            if not before:
+                return self._run(inputs)
+            with tangrad.no_grad():
+                return self._run(inputs)
+        finally:
+            self._lock.release()
+
+    def _run(self, inputs: list[Any]) -> list[Any]:
+        made = self.program.run(inputs)
+        if self._nested is None:
+            return made
+        return [item if register is None else made[register] for item, register in self._nested]
+
+    # --- building ------------------------------------------------------------------------
+
+    def _build(self) -> None:
+        graph = self.graph
+        self._lowered = self._lower_all()
+        self._returned = {value.root for value in graph.returned()}
+        self._find_roots()
+        self._find_registers()
+        self._lay_out()
+        self._emit()
+
+    def _lower_all(self) -> dict[Node, Lowered]:
+        devices = {
+            value.type.device for value in self._all_values() if isinstance(value.type, TensorType)
+        }
+        self._grouped = {node: group for group in self.groups for node in group.nodes}
+        found: dict[Node, Lowered] = {}
+        if len(devices) != 1 or not _is_host(next(iter(devices))):
+            self._grouped = {}
+            self.groups = []
+            return found
+        device = next(iter(devices)).partition(":")[0]
+        for node in self.graph.nodes:
+            if node in self._grouped:
+                continue
+            lowered = lower(node, device)
+            if lowered is not None:
+                found[node] = lowered
+        return found
+
+    def _all_values(self) -> list[Value]:
+        values = [given.value for given in self.graph.inputs]
+        for node in self.graph.nodes:
+            values.extend(node.results)
+        return values
+
+    def _is_native(self, node: Node) -> bool:
+        return node in self._lowered or node in self._grouped
+
+    def _is_silent(self, node: Node) -> bool:
+        """Whether a node needs no step by itself: its result is memory, seen by others."""
+        return node.op.kind == "view" or node.name == ALLOCATION
+
+    def _find_roots(self) -> None:
+        """Decide for each memory whether it is given, in the arena, fresh, or Python's."""
+        self._kind: dict[Value, str] = {}
+        written = {value.root for node in self.graph.nodes for value in node.written}
+        self._copied = [
+            given
+            for given in self.graph.inputs
+            if given.kind == "constant" and given.value in written
+        ]
+        for given in self.graph.inputs:
+            self._kind[given.value] = "input"
+        for node in self.graph.nodes:
+            for value in node.results:
+                if value.root is not value or not isinstance(value.type, TensorType):
+                    continue
+                native = self._is_native(node) or node.name == ALLOCATION
+                dense = _dense(value.type)
+                gaps = node.name == ALLOCATION and not dense
+                away = not _is_host(value.type.device) or value.type.numel == 0
+                if not native or away or gaps:
+                    self._kind[value] = "python"
+                elif value in self._returned:
+                    self._kind[value] = "fresh" if value.type.contiguous else "strided"
+                else:
+                    self._kind[value] = "arena"
+
+    def _find_registers(self) -> None:
+        """Give registers to the values that must be Python objects."""
+        self._register: dict[Value, int] = {}
+        for given in self.graph.inputs:
+            self._register[given.value] = len(self._register)
+        needed: list[Value] = [value for item in self.graph.outputs for value in values_in(item)]
+        for node in self.graph.nodes:
+            if self._is_native(node):
+                continue
+            if self._is_silent(node):
+                if node.name == ALLOCATION and self._kind[node.results[0]] == "python":
+                    needed.extend(node.results)
+                continue
+            needed.extend(node.inputs)
+            needed.extend(node.results)
+        needed.extend(v for v, kind in self._kind.items() if kind in ("fresh", "strided"))
+        pending = needed[::-1]
+        while pending:
+            value = self._object_of(pending.pop())
+            if value in self._register:
+                continue
+            self._register[value] = len(self._register)
+            # A view of what is not in the arena is made from the object that it is a view of.
+            if value.view_of is not None and self._kind.get(value.root) != "arena":
+                pending.extend(values_in(value.producer.args))  # type: ignore[union-attr]
+
+    def _object_of(self, value: Value) -> Value:
+        """Return the value whose object this one is: what was written in place is itself."""
+        while (
+            value.view_of is not None
+            and value.producer is not None
+            and value.producer.op.kind != "view"
+        ):
+            value = value.view_of
+        return value
+
+    def _lay_out(self) -> None:
+        """Place what lives within a run in the arena."""
+        first: dict[Value, int] = {}
+        last: dict[Value, int] = {}
+        for position, node in enumerate(self.graph.nodes):
+            group = self._grouped.get(node)
+            span = (position, position) if group is None else self._span(group)
+            for value in (*node.inputs, *node.results):
+                root = value.root
+                first[root] = min(first.get(root, span[0]), span[0])
+                last[root] = max(last.get(root, span[1]), span[1])
+        movable = {
+            root
+            for root, kind in self._kind.items()
+            if kind == "arena" and root in first and self._has_memory(root)
+        }
+        shared = self._shared(movable, last)
+        for root in reversed(shared):
+            last[shared[root]] = max(last[shared[root]], last[root])
+        lives = [
+            Life(root, _nbytes(root), first[root], last[root])
+            for root in movable
+            if root not in shared
+        ]
+        self._offsets, self.arena_bytes = place(lives)
+        for root, operand in shared.items():
+            self._offsets[root] = self._offsets[operand]
+        self._arena = tangrad.empty(max(self.arena_bytes, 1), dtype=tangrad.uint8)
+
+    def _shared(self, movable: set[Value], last: dict[Value, int]) -> dict[Value, Value]:
+        """Return the results that lie where an operand lies: those of loops called directly."""
+        looped = {
+            value for node in self._lowered if node.op.kind == "pointwise" for value in node.results
+        }
+        found = partners(self.graph, movable, last)
+        return {root: operand for root, operand in found.items() if root in looped}
+
+    def _span(self, group: Any) -> tuple[int, int]:
+        """Return between which steps a group's values matter: it runs where its last node is."""
+        if not hasattr(self, "_positions"):
+            self._positions = {node: k for k, node in enumerate(self.graph.nodes)}
+        places = [self._positions[node] for node in group.nodes]
+        return max(places), max(places)
+
+    def _has_memory(self, root: Value) -> bool:
+        group = self._grouped.get(root.producer) if root.producer is not None else None
+        return group is None or root in group.outputs
+
+    def _emit(self) -> None:
+        order = [-1]
+        self._buffers: dict[Value, int] = {}
+        for value, register in self._register.items():
+            if value.root is value and isinstance(value.type, TensorType):
+                self._buffers[value] = len(order)
+                order.append(register)
+        program = Program(len(self._register), len(self.graph.inputs), order)
+        self.program = program
+        program.fix(0, self._arena)
+        self._fill_persistent()
+        for given in self._copied:
+            register = self._register[given.value]
+            program.add_python("", lambda r, k=register: _copy_register(r, k))
+        done: set[Any] = set()
+        for node in self.graph.nodes:
+            self._emit_node(node, done)
+        self._bump_versions()
+        flat: list[int] = []
+        nested: list[tuple[Any, int | None]] = []
+        for item in self.graph.outputs:
+            if isinstance(item, Value):
+                nested.append((None, len(flat)))
+                flat.append(self._register[self._object_of(item)])
+            else:
+                nested.append((item, None))
+        program.outputs = flat
+        self._nested = None if len(flat) == len(self.graph.outputs) else nested
+        persistent = set(self._persistent)
+        program.clears = [r for r in self._register.values() if r not in persistent]
+
+    def _fill_persistent(self) -> None:
+        """Make the objects of values in the arena that ops in Python are given."""
+        self._persistent: list[int] = []
+        for value, register in self._register.items():
+            root = value.root
+            if self._kind.get(root) != "arena" or not isinstance(value.type, TensorType):
+                continue
+            self.program.registers[register] = self._on_arena(value)
+            self._persistent.append(register)
+
+    def _on_arena(self, value: Value) -> Any:
+        type = value.type
+        assert isinstance(type, TensorType)
+        at = self._offsets[value.root] + value.offset
+        reach = sum((n - 1) * s for n, s in zip(type.shape, type.stride, strict=True)) + 1
+        if type.numel == 0:
+            reach = 0
+        nbytes = reach * ITEMSIZE[type.dtype]
+        flat = self._arena[at : at + nbytes].view(getattr(tangrad, type.dtype))
+        return flat.as_strided(type.shape, type.stride)
+
+    def _place(self, value: Value) -> tuple[int, int]:
+        root = value.root
+        if self._kind.get(root) == "arena":
+            return 0, self._offsets[root] + value.offset
+        return self._buffers[root], value.offset
+
+    def _emit_node(self, node: Node, done: set[Any]) -> None:
+        line = " ".join(part for part in (node.module, node.line) if part)
+        for value in node.results:
+            kind = self._kind.get(value)
+            if kind == "fresh":
+                self._emit_fresh(value, line)
+            elif kind == "strided":
+                self._emit_strided(value, line)
+        group = self._grouped.get(node)
+        if group is not None:
+            if node is group.nodes[-1]:
+                group.add(self.program, line, self._place)
+            return
+        lowered = self._lowered.get(node)
+        if lowered is not None:
+            lowered(self.program, line, self._place, self._otherwise(node))
+            return
+        if self._is_silent(node):
+            self._emit_silent(node, line)
+            return
+        self._emit_op(node, line)
+
+    def _emit_fresh(self, value: Value, line: str) -> None:
+        assert isinstance(value.type, TensorType)
+        self.program.add_fresh(
+            line, self._register[value], value.type.shape, value.type.dtype, self._arena
+        )
+
+    def _emit_strided(self, value: Value, line: str) -> None:
+        type, register = value.type, self._register[value]
+        assert isinstance(type, TensorType)
+        dtype = getattr(tangrad, type.dtype)
+
+        def make(registers: list[Any]) -> tuple[int, ...]:
+            registers[register] = tangrad.empty_strided(type.shape, type.stride, dtype=dtype)
+            return (register,)
+
+        self.program.add_python(line, make)
+
+    def _emit_silent(self, node: Node, line: str) -> None:
+        wanted = [
+            value
+            for value in node.results
+            if value in self._register and self._kind.get(value.root) != "arena"
+        ]
+        if node.name == ALLOCATION and self._kind[node.results[0]] != "python":
+            return
+        if wanted:
+            self._emit_op(node, line)
+
+    def _emit_op(self, node: Node, line: str) -> None:
+        if node.form == DRAW:
+            self._emit_draw(node, line)
+            return
+        args: list[Any] = []
+        slots: list[tuple[int, Any]] = []
+        for k, item in enumerate(node.args):
+            if isinstance(item, Value):
+                slots.append((k, self._register[self._object_of(item)]))
+                args.append(None)
+            elif isinstance(item, (tuple, list)) and any(True for _ in values_in(item)):
+                members = [
+                    (self._register[self._object_of(m)],) if isinstance(m, Value) else m
+                    for m in item
+                ]
+                slots.append((k, (members, isinstance(item, tuple))))
+                args.append(None)
+            else:
+                args.append(item)
+        out: Any = None
+        if node.form == "inplace":
+            out = self._register[self._object_of(node.args[0])]
+        elif node.form == "out":
+            out = tuple(self._register[self._object_of(v)] for v in node.outs)
+            out = out[0] if len(out) == 1 else out
+        results = tuple(
+            self._register.get(value, -1) for value in (node.results if not node.written else ())
+        )
+        self.program.add_op(line, node.op, args, slots, node.form == "inplace", out, results)
+
+    def _emit_draw(self, node: Node, line: str) -> None:
+        registers = [self._register.get(value, -1) for value in node.results]
+        inputs = {value: self._register[self._object_of(value)] for value in node.inputs}
+        definition, template = node.op.definition, node.args
+
+        def draw(held: list[Any]) -> tuple[int, ...]:
+            from tangrad_jit.graph.ir import map_values
+
+            args = map_values(lambda value: held[inputs[value]], template)
+            for register, number in zip(registers, definition.draw(args), strict=True):
+                if register >= 0:
+                    held[register] = number
+            return ()
+
+        self.program.add_python(line, draw)
+
+    def _otherwise(self, node: Node) -> Any:
+        """Return what runs a node whose kernel declines: the op itself, on the same memory."""
+
+        def run() -> None:
+            env = {value: self._tensor_of(value) for value in node.inputs}
+            targets = {value: self._tensor_of(value) for value in node.results}
+            run_node(node, env)
+            if node.written:
+                return
+            for value, target in targets.items():
+                target.copy_(env[value])
+
+        return run
+
+    def _tensor_of(self, value: Value) -> Any:
+        if not isinstance(value.type, TensorType):
+            return self.program.registers[self._register[value]]
+        if self._kind.get(value.root) == "arena":
+            return self._on_arena(value)
+        root = self.program.registers[self._register[value.root]]
+        if value.root is value:
+            return root
+        type = value.type
+        start = root.storage_offset() * root.element_size() + value.offset
+        whole = tangrad.empty(0, dtype=getattr(tangrad, type.dtype))
+        size = ITEMSIZE[type.dtype]
+        return whole.set_(root.untyped_storage(), start // size, type.shape, type.stride)
+
+    def _bump_versions(self) -> None:
+        """Count the writes of kernels into tensors that others hold."""
+        roots = {
+            value.root
+            for node in self.graph.nodes
+            if self._is_native(node)
+            for value in node.written
+        }
+        registers = [self._register[root] for root in roots if self._kind.get(root) == "input"]
+        if not registers:
+            return
+        increment = tangrad.autograd.graph.increment_version
+
+        def bump(held: list[Any]) -> tuple[int, ...]:
+            increment([held[r] for r in registers])
+            return ()
+
+        self.program.add_python("", bump)
+
+    @property
+    def steps(self) -> list[str]:
+        """What the steps are, in order: "loop", "call", "copy", "group", "python", "fresh"."""
+        return self.program.kinds
+
+
+def _copy_register(registers: list[Any], k: int) -> tuple[int, ...]:
+    registers[k] = registers[k].clone()
+    return (k,)
+
+
+def _is_host(device: str) -> bool:
+    return device == "cpu"
+
+
+def _nbytes(root: Value) -> int:
+    assert isinstance(root.type, TensorType)
+    return int(root.type.numel * ITEMSIZE[root.type.dtype])
+
+
+def _dense(type: TensorType) -> bool:
+    """Return whether a tensor's elements fill a stretch of memory without gaps."""
+    step = 1
+    for stride, size in sorted(zip(type.stride, type.shape, strict=True)):
+        if size == 1:
+            continue
+        if stride != step:
+            return False
+        step *= size
+    return True

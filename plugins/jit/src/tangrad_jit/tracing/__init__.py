@@ -1,0 +1,1 @@
+"""`tangrad.jit`: traced functions and modules, and the archive they are saved to."""

@@ -1,0 +1,210 @@
+"""`jit.save` and `jit.load`: a zip of graphs, tensors and structure. No code is run on loading.
+
+format            "tangrad.jit 1"
+structure.json    modules, names, training flags, structures of arguments and results
+graphs/NAME.txt   a graph per method, as the printer writes it
+tensors.pt        parameters, buffers and constants, as `tangrad.save` writes them
+code/NAME.txt     the same graphs with their places, for people
+extra/NAME        what the program added
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from typing import Any
+
+import tangrad
+from tangrad import nn
+from tangrad.serialization import SerializationError
+from tangrad_jit.graph.ir import Graph
+from tangrad_jit.graph.parser import parse
+from tangrad_jit.graph.printer import text_of
+from tangrad_jit.graph.verifier import verify
+from tangrad_jit.tracing.structure import Structure
+from tangrad_jit.tracing.traced_module import (
+    ScriptFunction,
+    TopLevelTracedModule,
+    TracedGraph,
+    TracedModule,
+)
+
+__all__ = ["load", "save"]
+
+FORMAT = "tangrad.jit 1"
+_LARGEST_TEXT = 1 << 28
+
+
+def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
+    """Write a traced module or function.
+
+    Args:
+        m: what `trace` or `trace_module` returned.
+        f: path or file.
+        _extra_files: name -> text or bytes to keep beside it.
+
+    Raises:
+        ValueError: `m` was not traced, or its graph has a constant that no text stands for.
+    """
+    if not isinstance(m, (TopLevelTracedModule, ScriptFunction)):
+        raise ValueError(
+            f"jit.save writes what jit.trace makes, not {type(m).__name__}: trace it first"
+        )
+    methods = m.methods if isinstance(m, TopLevelTracedModule) else {"forward": m._traced}
+    tensors: dict[str, Any] = {}
+    described: dict[str, Any] = {"methods": {}}
+    if isinstance(m, TopLevelTracedModule):
+        described["module"] = _describe(m, "", tensors)
+    else:
+        described["function"] = m.name
+    with zipfile.ZipFile(f, "w") as archive:
+        archive.writestr("format", FORMAT)
+        for name, traced in methods.items():
+            described["methods"][name] = _write_graph(archive, name, traced, tensors)
+        archive.writestr("structure.json", json.dumps(described))
+        held = io.BytesIO()
+        tangrad.save(tensors, held)
+        archive.writestr("tensors.pt", held.getvalue())
+        for name, content in (_extra_files or {}).items():
+            archive.writestr(f"extra/{name}", content)
+
+
+def _write_graph(
+    archive: zipfile.ZipFile, name: str, traced: TracedGraph, tensors: dict[str, Any]
+) -> dict[str, Any]:
+    text = text_of(traced.graph, places=False)
+    if "<" in text.replace("<Parameter>", ""):
+        raise ValueError(f"jit.save: the graph of {name} has a constant that cannot be written")
+    archive.writestr(f"graphs/{name}.txt", text)
+    archive.writestr(f"code/{name}.txt", text_of(traced.graph))
+    constants = {}
+    for k, entry in enumerate(traced.graph.inputs):
+        if entry.kind == "constant":
+            key = f"constant {name} {k}"
+            tensors[key] = entry.tensor.detach()
+            constants[str(k)] = key
+    return {
+        "arguments": traced.arguments.data,
+        "result": traced.result.data,
+        "constants": constants,
+    }
+
+
+def _describe(module: Any, prefix: str, tensors: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "name": module.original_name,
+        "training": module.training,
+        "parameters": {},
+        "buffers": {},
+        "modules": {},
+    }
+    for key, parameter in module._parameters.items():
+        found["parameters"][key] = None if parameter is None else parameter.requires_grad
+        if parameter is not None:
+            tensors[prefix + key] = parameter.detach()
+    for key, buffer in module._buffers.items():
+        persistent = key not in module._non_persistent_buffers_set
+        found["buffers"][key] = None if buffer is None else persistent
+        if buffer is not None:
+            tensors[prefix + key] = buffer.detach()
+    for key, child in module._modules.items():
+        inner = None if child is None else _describe(child, f"{prefix}{key}.", tensors)
+        found["modules"][key] = inner
+    return found
+
+
+def load(
+    f: Any,
+    map_location: Any = None,
+    _extra_files: dict[str, Any] | None = None,
+    _restore_shapes: bool = False,
+) -> Any:
+    """Return what `jit.save` wrote.
+
+    Args:
+        f: path or file.
+        map_location: device for the tensors, as in `tangrad.load`.
+        _extra_files: its values are replaced by what is kept under its keys.
+        _restore_shapes: accepted.
+
+    Raises:
+        SerializationError: the file is damaged, or no such archive.
+        FileNotFoundError: there is no file.
+    """
+    try:
+        with zipfile.ZipFile(f) as archive:
+            return _read(archive, map_location, _extra_files)
+    except (SerializationError, FileNotFoundError, MemoryError):
+        raise
+    except Exception as error:  # whatever a damaged file makes of our own readers
+        raise SerializationError(
+            f"jit.load: {f} is damaged, or no archive of jit.save: {error}"
+        ) from error
+
+
+def _read(archive: zipfile.ZipFile, map_location: Any, extra: dict[str, Any] | None) -> Any:
+    if archive.read("format").decode() != FORMAT:
+        raise SerializationError("jit.load: the archive is of another format")
+    damaged = archive.testzip()
+    if damaged is not None:
+        raise SerializationError(f"jit.load: the checksum of {damaged} is wrong")
+    described = json.loads(_text(archive, "structure.json"))
+    tensors = tangrad.load(
+        io.BytesIO(archive.read("tensors.pt")), map_location=map_location, weights_only=True
+    )
+    for name in extra or {}:
+        extra[name] = archive.read(f"extra/{name}").decode()  # type: ignore[index]
+    methods = {
+        name: _read_graph(archive, name, entry, tensors)
+        for name, entry in described["methods"].items()
+    }
+    if "function" in described:
+        return ScriptFunction(str(described["function"]), methods["forward"])
+    made = TopLevelTracedModule(None, methods)
+    _fill(made, described["module"], "", tensors)
+    held = made._held()
+    for name, traced in methods.items():
+        for entry in traced.graph.inputs:
+            if entry.kind == "capture" and entry.name not in held:
+                raise SerializationError(
+                    f"jit.load: {name} uses {entry.name!r}, which is not there"
+                )
+    return made
+
+
+def _text(archive: zipfile.ZipFile, name: str) -> str:
+    if archive.getinfo(name).file_size > _LARGEST_TEXT:
+        raise SerializationError(f"jit.load: {name} is larger than any graph")
+    return archive.read(name).decode()
+
+
+def _read_graph(
+    archive: zipfile.ZipFile, name: str, entry: dict[str, Any], tensors: dict[str, Any]
+) -> TracedGraph:
+    graph: Graph = verify(parse(_text(archive, f"graphs/{name}.txt")), "load")
+    for place, key in entry["constants"].items():
+        graph.inputs[int(place)].tensor = tensors[key]
+    for given in graph.inputs:
+        if given.kind == "constant" and given.tensor is None:
+            raise SerializationError(f"jit.load: a constant of {name} has no value")
+        if given.kind not in ("argument", "capture", "constant"):
+            raise SerializationError(f"jit.load: {name} has an input of kind {given.kind!r}")
+    return TracedGraph(graph, Structure(entry["arguments"]), Structure(entry["result"]))
+
+
+def _fill(made: TracedModule, described: dict[str, Any], prefix: str, tensors: Any) -> None:
+    made.original_name, made.training = str(described["name"]), bool(described["training"])
+    for key, requires_grad in described["parameters"].items():
+        parameter = None
+        if requires_grad is not None:
+            parameter = nn.Parameter(tensors[prefix + key], requires_grad=bool(requires_grad))
+        made.register_parameter(key, parameter)
+    for key, persistent in described["buffers"].items():
+        buffer = None if persistent is None else tensors[prefix + key]
+        made.register_buffer(key, buffer, persistent=bool(persistent))
+    for key, inner in described["modules"].items():
+        child = None if inner is None else TracedModule()
+        if child is not None:
+            _fill(child, inner, f"{prefix}{key}.", tensors)
+        made.add_module(key, child)

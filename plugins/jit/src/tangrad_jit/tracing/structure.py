@@ -1,0 +1,115 @@
+"""The structure of arguments and results, as data that can be written to a file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tangrad
+
+__all__ = ["Structure"]
+
+
+class Structure:
+    """Nested tuples, lists and dicts of tensors and of constants.
+
+    Attributes:
+        data: what says so: ["tensor", k], ["constant", value], ["tuple", [...]], ["list", [...]] or
+            ["dict", [[key, ...], ...]]; only lists, texts and numbers.
+    """
+
+    def __init__(self, data: Any) -> None:
+        self.data = _checked(data)
+
+    @staticmethod
+    def of(item: Any, place: Any) -> Structure:
+        """Return the structure of an item.
+
+        Args:
+            item: what it is of.
+            place: asked for each tensor: its number.
+
+        Raises:
+            TypeError: an object in it is neither.
+        """
+        return Structure(_describe(item, place))
+
+    def flatten(self, item: Any) -> list[Any]:
+        """Return the tensors of an item of this structure, in order.
+
+        Raises:
+            RuntimeError: it is of another.
+        """
+        found: list[Any] = []
+        _match(self.data, item, found, "the arguments")
+        return found
+
+    def rebuild(self, tensors: list[Any]) -> Any:
+        """Return the item for tensors by number."""
+        return _build(self.data, tensors)
+
+
+def _describe(item: Any, place: Any) -> Any:
+    if isinstance(item, tangrad.Tensor):
+        return ["tensor", place(item)]
+    if isinstance(item, (tuple, list)):
+        kind = "list" if isinstance(item, list) else "tuple"
+        return [kind, [_describe(member, place) for member in item]]
+    if isinstance(item, dict) and all(isinstance(key, (str, int)) for key in item):
+        return ["dict", [[key, _describe(value, place)] for key, value in item.items()]]
+    if isinstance(item, (int, float, str, bool, type(None))):
+        return ["constant", item]
+    raise TypeError(
+        f"Only tensors, numbers, texts, and tuples, lists and dicts of them can be traced, not "
+        f"{type(item).__name__}"
+    )
+
+
+def _checked(data: Any) -> Any:
+    """Return what says a structure, if it does.
+
+    Raises:
+        ValueError: it does not.
+    """
+    if not isinstance(data, list) or len(data) != 2:
+        raise ValueError(f"no structure: {data!r:.60}")
+    kind, held = data
+    if kind in ("tuple", "list") and isinstance(held, list):
+        return [kind, [_checked(inner) for inner in held]]
+    if kind == "dict" and isinstance(held, list):
+        return [kind, [[key, _checked(inner)] for key, inner in held]]
+    if kind == "constant" or (kind == "tensor" and isinstance(held, int)):
+        return data
+    raise ValueError(f"no structure: {data!r:.60}")
+
+
+def _match(data: Any, item: Any, found: list[Any], where: str) -> None:
+    kind, held = data
+    if kind == "tensor":
+        if not isinstance(item, tangrad.Tensor):
+            raise RuntimeError(f"{where}: expected a tensor, got {type(item).__name__}")
+        found.append(item)
+    elif kind == "constant":
+        if type(item) is not type(held) or item != held:
+            raise RuntimeError(f"{where}: traced with {held!r}, called with {item!r}")
+    elif kind == "dict":
+        if not isinstance(item, dict) or list(item) != [key for key, _ in held]:
+            raise RuntimeError(f"{where}: expected a dict with the keys {[k for k, _ in held]}")
+        for key, inner in held:
+            _match(inner, item[key], found, f"{where}[{key!r}]")
+    else:
+        if not isinstance(item, (tuple, list)) or len(item) != len(held):
+            raise RuntimeError(f"{where}: expected {len(held)} of them, as in the example")
+        for k, inner in enumerate(held):
+            _match(inner, item[k], found, f"{where}[{k}]")
+
+
+def _build(data: Any, tensors: list[Any]) -> Any:
+    kind, held = data
+    if kind == "tensor":
+        return tensors[held]
+    if kind == "constant":
+        return held
+    if kind == "dict":
+        return {key: _build(inner, tensors) for key, inner in held}
+    members = [_build(inner, tensors) for inner in held]
+    return members if kind == "list" else tuple(members)

@@ -1,0 +1,275 @@
+"""`jit.trace`: run a function or module on an example, and keep the graph of what it did."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import tangrad
+from tangrad import nn
+from tangrad.plugin import traced_calls
+from tangrad_jit.capture.recorder import Recorder, memory_of
+from tangrad_jit.graph.ir import Graph
+from tangrad_jit.graph.printer import text_of
+from tangrad_jit.graph.verifier import verify
+from tangrad_jit.passes.dead_code import remove_dead_code
+from tangrad_jit.tracing.structure import Structure
+from tangrad_jit.tracing.traced_module import ScriptFunction, TopLevelTracedModule, TracedGraph
+
+__all__ = ["TracerWarning", "TracingCheckError", "is_tracing", "trace", "trace_module"]
+
+_tracing = threading.local()
+
+
+class TracerWarning(Warning):
+    """A traced program did what a graph cannot repeat."""
+
+
+class TracingCheckError(RuntimeError):
+    """A traced graph gives other results than the program, or the program another graph."""
+
+
+def is_tracing() -> bool:
+    """Return whether this thread is tracing."""
+    return bool(getattr(_tracing, "depth", 0))
+
+
+def trace(
+    func: Any,
+    example_inputs: Any = None,
+    optimize: Any = None,
+    check_trace: bool = True,
+    check_inputs: Any = None,
+    check_tolerance: float = 1e-5,
+    strict: bool = True,
+    _force_outplace: bool = False,
+    _module_class: Any = None,
+    _compilation_unit: Any = None,
+    example_kwarg_inputs: dict[str, Any] | None = None,
+    _store_inputs: bool = True,
+) -> Any:
+    """Return a traced function, or module with the parameters and buffers of the one given.
+
+    A graph holds for the sizes of its example, and calls with others are refused. Values at which
+    Python looked are constants of the graph, which a `TracerWarning` tells.
+
+    Args:
+        func: function or module.
+        example_inputs: a tensor, or a tuple of arguments.
+        check_trace: run again, compare the graphs, and compare the results with the program's.
+        check_inputs: further tuples of arguments to compare with.
+        check_tolerance: by which the results may differ, relatively and absolutely.
+        example_kwarg_inputs: arguments by name.
+        optimize, strict, _force_outplace, _module_class, _compilation_unit, _store_inputs:
+            accepted.
+
+    Raises:
+        RuntimeError: neither kind of arguments is given; the program uses tensors that cannot be
+            in a graph.
+        TracingCheckError: the check found a difference in the results.
+    """
+    if example_inputs is None and example_kwarg_inputs is None:
+        raise RuntimeError("example_kwarg_inputs or example_inputs must be given")
+    args = _as_tuple(example_inputs)
+    kwargs = example_kwarg_inputs or {}
+    if isinstance(func, nn.Module):
+        return _trace_methods(
+            func, {"forward": (args, kwargs)}, check_trace, check_inputs, check_tolerance
+        )
+    traced = _trace_call(func, args, kwargs, None)
+    made = ScriptFunction(getattr(func, "__name__", "function"), traced)
+    if check_trace:
+        _check(func, made, traced, args, kwargs, None, check_inputs, check_tolerance)
+    return made
+
+
+def trace_module(
+    mod: nn.Module,
+    inputs: dict[str, Any],
+    optimize: Any = None,
+    check_trace: bool = True,
+    check_inputs: Any = None,
+    check_tolerance: float = 1e-5,
+    strict: bool = True,
+    _force_outplace: bool = False,
+    _module_class: Any = None,
+    _compilation_unit: Any = None,
+    example_inputs_is_kwarg: bool = False,
+    _store_inputs: bool = True,
+) -> Any:
+    """Return a module whose methods are traced.
+
+    Args:
+        mod: the module.
+        inputs: name of a method -> example arguments.
+        example_inputs_is_kwarg: the examples are dicts of arguments by name.
+        optimize, check_trace, check_inputs, check_tolerance, strict: as in `trace`.
+        _force_outplace, _module_class, _compilation_unit, _store_inputs: accepted.
+
+    Raises:
+        AttributeError: `mod` is no module, or `inputs` no dict.
+    """
+    if not isinstance(mod, nn.Module):
+        raise AttributeError("expected torch.nn.Module as the first argument")
+    if not isinstance(inputs, dict):
+        raise AttributeError("expected a dictionary of (method_name, input) pairs")
+    calls = {
+        name: ((), dict(given)) if example_inputs_is_kwarg else (_as_tuple(given), {})
+        for name, given in inputs.items()
+    }
+    return _trace_methods(mod, calls, check_trace, check_inputs, check_tolerance)
+
+
+def _as_tuple(item: Any) -> tuple[Any, ...]:
+    if item is None:
+        return ()
+    if isinstance(item, (tangrad.Tensor, dict)):
+        return (item,)
+    return tuple(item)
+
+
+def _trace_methods(
+    module: nn.Module,
+    calls: dict[str, tuple[Any, Any]],
+    check: bool,
+    check_inputs: Any,
+    tolerance: float,
+) -> Any:
+    methods = {}
+    for name, (args, kwargs) in calls.items():
+        call = module if name == "forward" else getattr(module, name)
+        methods[name] = _trace_call(call, args, kwargs, module)
+    made = TopLevelTracedModule(module, methods)
+    if check:
+        for name, (args, kwargs) in calls.items():
+            call = module if name == "forward" else getattr(module, name)
+            again = made if name == "forward" else getattr(made, name)
+            _check(call, again, methods[name], args, kwargs, module, check_inputs, tolerance)
+    return made
+
+
+def _trace_call(
+    call: Callable[..., Any], args: Any, kwargs: Any, module: nn.Module | None
+) -> TracedGraph:
+    """Run a call and return its graph."""
+    known: dict[Any, tuple[str, str, Any]] = {}
+    if module is not None:
+        for name, t in [*module.named_parameters(), *module.named_buffers()]:
+            known.setdefault(memory_of(t), ("capture", name, t))
+
+    def origin(tensor: Any) -> tuple[str, str, Any]:
+        found = known.get(memory_of(tensor))
+        if found is None and tensor.requires_grad:
+            raise RuntimeError(
+                "Cannot insert a Tensor that requires grad as a constant. Consider making it a "
+                "parameter or input, or detaching the gradient"
+            )
+        return found or ("constant", "constant", tensor)
+
+    recorder = Recorder("forward" if module is not None else "function", origin, True)
+    if module is not None:
+        recorder.follow_modules(module)
+    order: list[Any] = []
+
+    def number(tensor: Any) -> int:
+        order.append(tensor)
+        return len(order) - 1
+
+    arguments = Structure.of((args, kwargs), number)
+    for k, tensor in enumerate(order):
+        recorder.argument(tensor, f"argument {k}")
+    _tracing.depth = getattr(_tracing, "depth", 0) + 1
+    try:
+        with traced_calls(recorder):
+            result = call(*args, **kwargs)
+        recorder.finish()
+    finally:
+        _tracing.depth -= 1
+    for line in dict.fromkeys(recorder.reads):
+        warnings.warn(
+            f"{line}: Python looks at a value of a tensor; the trace keeps it as a constant, and "
+            "will not be right for others",
+            TracerWarning,
+            stacklevel=4,
+        )
+    graph = recorder.graph
+    returned = Structure.of(result, lambda t: _output(graph, recorder, t))
+    remove_dead_code(graph)
+    verify(graph, "trace")
+    _keep_no_examples(graph)
+    return TracedGraph(graph, arguments, returned)
+
+
+def _output(graph: Graph, recorder: Recorder, tensor: Any) -> int:
+    graph.outputs.append(recorder.value_of(tensor))
+    return len(graph.outputs) - 1
+
+
+def _keep_no_examples(graph: Graph) -> None:
+    for entry in graph.inputs:
+        entry.value.example = None
+        if entry.kind == "argument":
+            entry.tensor = None
+    for node in graph.nodes:
+        for value in node.results:
+            value.example = None
+
+
+def _check(
+    call: Any,
+    made: Any,
+    traced: TracedGraph,
+    args: Any,
+    kwargs: Any,
+    module: nn.Module | None,
+    check_inputs: Any,
+    tolerance: float,
+) -> None:
+    """Trace again and compare, then compare the results on the example and the other inputs."""
+    if any("random" in node.effects for node in traced.graph.nodes) or _writes(traced.graph):
+        _warn_of_check(traced.graph)
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TracerWarning)
+        again = _trace_call(call, args, kwargs, module)
+    if text_of(again.graph, places=False) != text_of(traced.graph, places=False):
+        warnings.warn(
+            "Trace had nondeterministic nodes or a structure of its own: tracing again gave "
+            "another graph",
+            TracerWarning,
+            stacklevel=4,
+        )
+    examples = [(args, kwargs), *[(_as_tuple(given), {}) for given in check_inputs or ()]]
+    for given, named in examples:
+        with tangrad.no_grad():
+            wanted, found = call(*given, **named), made(*given, **named)
+        _compare(found, wanted, tolerance)
+
+
+def _writes(graph: Graph) -> bool:
+    return any(
+        entry.value in {v.root for n in graph.nodes for v in n.written} for entry in graph.inputs
+    )
+
+
+def _warn_of_check(graph: Graph) -> None:
+    drawn = sorted({n.name for n in graph.nodes if "random" in n.effects})
+    if drawn:
+        warnings.warn(
+            f"Trace had nondeterministic nodes ({', '.join(drawn)}): its results are not compared",
+            TracerWarning,
+            stacklevel=5,
+        )
+
+
+def _compare(found: Any, wanted: Any, tolerance: float) -> None:
+    try:
+        tangrad.testing.assert_close(
+            found, wanted, rtol=tolerance, atol=tolerance, equal_nan=True, check_stride=False
+        )
+    except AssertionError as error:
+        raise TracingCheckError(
+            f"Tracing failed sanity checks: the traced graph and the program differ: {error}"
+        ) from None

@@ -1,0 +1,242 @@
+"""What tracing makes: functions and modules that run graphs, with parameters where they were."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tangrad
+from tangrad import nn
+from tangrad_jit.graph.ir import DRAW, Graph, Value, map_values
+from tangrad_jit.graph.types import TensorType, type_of
+from tangrad_jit.run.interpreter import run_node
+from tangrad_jit.run.plan import Plan
+from tangrad_jit.tracing.structure import Structure
+
+__all__ = [
+    "RecursiveScriptModule",
+    "ScriptFunction",
+    "ScriptModule",
+    "TopLevelTracedModule",
+    "TracedModule",
+    "export_opnames",
+]
+
+
+class TracedGraph:
+    """A graph with the structure of what it is called with and of what it returns.
+
+    Attributes:
+        graph: its inputs are arguments, captures by name, and constants.
+        arguments, result: structures.
+    """
+
+    def __init__(self, graph: Graph, arguments: Structure, result: Structure) -> None:
+        self.graph, self.arguments, self.result = graph, arguments, result
+        self._plan: Plan | None = None
+
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any], held: dict[str, Any]) -> Any:
+        """Run the graph.
+
+        Args:
+            args, kwargs: as in the example, of the same sizes.
+            held: the tensors of the captures, by name.
+        """
+        given = self.arguments.flatten((args, kwargs))
+        inputs = []
+        taken = iter(given)
+        for entry in self.graph.inputs:
+            if entry.kind == "argument":
+                tensor = next(taken)
+                _check(entry, tensor)
+                inputs.append(tensor)
+            else:
+                inputs.append(held[entry.name] if entry.kind == "capture" else entry.tensor)
+        if tangrad.is_grad_enabled() and any(
+            isinstance(t, tangrad.Tensor) and t.requires_grad for t in inputs
+        ):
+            outputs = _interpret_recorded(self.graph, inputs)
+        elif all(
+            _is_as_recorded(e.value, t) for e, t in zip(self.graph.inputs, inputs, strict=True)
+        ):
+            if self._plan is None:
+                self._plan = Plan(self.graph)
+            outputs = self._plan.run(inputs)
+        else:
+            with tangrad.no_grad():
+                outputs = _interpret_recorded(self.graph, inputs)
+        return self.result.rebuild(outputs)
+
+
+def _check(entry: Any, tensor: Any) -> None:
+    type = entry.value.type
+    found = (tensor.dtype.name, tuple(tensor.shape))
+    if found != (type.dtype, type.shape):
+        raise RuntimeError(
+            f"{entry.name}: traced for {type.dtype}{list(type.shape)}, called with "
+            f"{found[0]}{list(found[1])}; a traced graph holds for the sizes of its example: trace "
+            "another for these"
+        )
+
+
+def _is_as_recorded(value: Value, tensor: Any) -> bool:
+    return not isinstance(value.type, TensorType) or type_of(tensor) == value.type
+
+
+def _interpret_recorded(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+    """Run a graph node by node, with derivatives."""
+    env: dict[Value, Any] = {}
+    written = {value.root for node in graph.nodes for value in node.written}
+    for entry, item in zip(graph.inputs, inputs, strict=True):
+        fresh = entry.kind == "constant" and entry.value in written
+        env[entry.value] = item.clone() if fresh else item
+    for node in graph.nodes:
+        if node.form == DRAW:
+            with tangrad.no_grad():
+                run_node(node, env)
+            continue
+        run_node(node, env)
+    return [map_values(env.__getitem__, item) for item in graph.outputs]
+
+
+class ScriptFunction:
+    """A traced function.
+
+    Attributes:
+        graph: what it runs.
+    """
+
+    def __init__(self, name: str, traced: TracedGraph) -> None:
+        self.__name__ = self.name = name
+        self._traced = traced
+
+    @property
+    def graph(self) -> Graph:
+        """The graph."""
+        return self._traced.graph
+
+    inlined_graph = graph
+
+    @property
+    def code(self) -> str:
+        """The graph as text."""
+        return str(self.graph)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the graph."""
+        return self._traced.run(args, kwargs, {})
+
+    def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
+        """Write the function to an archive; see `jit.save`."""
+        from tangrad_jit.tracing.archive import save
+
+        save(self, f, _extra_files)
+
+    def __repr__(self) -> str:
+        return f"<ScriptFunction {self.name}>"
+
+
+class ScriptModule(nn.Module):
+    """The base of traced modules; it is not made by itself, as there is no script language."""
+
+    def __init__(self) -> None:
+        if type(self) in (ScriptModule, RecursiveScriptModule):
+            raise NotImplementedError(
+                "ScriptModule: there is no script language yet; trace a module with jit.trace"
+            )
+        super().__init__()
+
+
+RecursiveScriptModule = ScriptModule
+
+
+class TracedModule(ScriptModule):
+    """A module inside a traced one: it holds parameters and buffers under their names.
+
+    Args:
+        original: the module whose tensors it holds, or None.
+    """
+
+    def __init__(self, original: nn.Module | None = None, name: str = "") -> None:
+        super().__init__()
+        self.original_name = name
+        if original is None:
+            return
+        self.original_name = type(original).__name__
+        self.training = original.training
+        skipped = original._non_persistent_buffers_set
+        for key, parameter in original._parameters.items():
+            self.register_parameter(key, parameter)
+        for key, buffer in original._buffers.items():
+            self.register_buffer(key, buffer, persistent=key not in skipped)
+        for key, child in original._modules.items():
+            self.add_module(key, None if child is None else TracedModule(child))
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Refuse: the graph is that of the whole module.
+
+        Raises:
+            RuntimeError: always.
+        """
+        raise RuntimeError("a module inside a traced module has no graph of its own")
+
+    def _get_name(self) -> str:
+        return f"{type(self).__name__}({self.original_name})"
+
+
+class TopLevelTracedModule(TracedModule):
+    """A traced module: its methods run graphs.
+
+    Attributes:
+        methods: name -> graph.
+    """
+
+    def __init__(self, original: nn.Module | None, methods: dict[str, TracedGraph]) -> None:
+        super().__init__(original)
+        object.__setattr__(self, "methods", methods)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the graph of `forward`."""
+        return self._run("forward", args, kwargs)
+
+    def _run(self, name: str, args: Any, kwargs: Any) -> Any:
+        return self.methods[name].run(args, kwargs, self._held())
+
+    def _held(self) -> dict[str, Any]:
+        held = dict(self.named_parameters(remove_duplicate=False))
+        held.update(self.named_buffers(remove_duplicate=False))
+        return held
+
+    def __getattr__(self, name: str) -> Any:
+        methods = self.__dict__.get("methods", {})
+        if name in methods:
+            return lambda *args, **kwargs: self._run(name, args, kwargs)
+        return super().__getattr__(name)
+
+    @property
+    def graph(self) -> Graph:
+        """The graph of `forward`."""
+        return self.methods["forward"].graph
+
+    inlined_graph = graph
+
+    @property
+    def code(self) -> str:
+        """The graph of `forward` as text."""
+        return str(self.graph)
+
+    def graph_for(self, *args: Any, **kwargs: Any) -> Graph:
+        """Return the graph that runs for arguments: there is one."""
+        return self.graph
+
+    def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
+        """Write the module to an archive; see `jit.save`."""
+        from tangrad_jit.tracing.archive import save
+
+        save(self, f, _extra_files)
+
+
+def export_opnames(m: Any) -> list[str]:
+    """Return the sorted names of the ops that a traced module or function runs."""
+    graphs = [t.graph for t in m.methods.values()] if hasattr(m, "methods") else [m.graph]
+    return sorted({node.name for graph in graphs for node in graph.nodes})
