@@ -504,7 +504,7 @@ def _ldl_solved(np: Any, LD: Any, pivots: Any, B: Any, hermitian: bool) -> Any:
     return lapack.ldl_solve(np, factors, order, right, hermitian)
 
 
-op(
+_linalg_ldl_solve = op(
     "linalg_ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False) -> Tensor",
     dtypes=WIDE,
     namespace="linalg",
