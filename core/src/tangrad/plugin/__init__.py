@@ -14,10 +14,13 @@ from typing import Any
 
 _WHERE: dict[str, str] = {
     "API_VERSION": "tangrad.plugins",
+    "CachingAllocator": "tangrad._C",
     "DeviceDriver": "tangrad.devices.driver",
+    "DeviceStreams": "tangrad.devices.queues",
     "FallbackWarning": "tangrad.dispatch.resolution",
     "Layout": "tangrad.layouts",
     "LayoutWarning": "tangrad.layouts",
+    "PinnedMemory": "tangrad.devices.queues",
     "PluginError": "tangrad.plugins.discovery",
     "Sample": "tangrad.ops.definition.samples",
     "SampleTensor": "tangrad.ops.definition.samples",
