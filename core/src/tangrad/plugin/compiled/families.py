@@ -1,0 +1,29 @@
+"""Which file of this folder makes the kernel of which op."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tangrad.expr.dtypes import KINDS
+
+if TYPE_CHECKING:
+    from tangrad.plugin.compiled.driver import CompilingDriver
+
+# Ops whose kernels follow from what their definition declares.
+_BY_KIND = {"pointwise": "pointwise", "reduction": "reductions", "scan": "scans"}
+# {op: file}; the file has a function `kernel_for(driver, op, dtype)`.
+_BY_NAME: dict[str, str] = {}
+
+
+def kernel_for(driver: CompilingDriver, op: Any, dtype: Any) -> Callable[..., Any] | None:
+    """Return the kernel of an op for a promoted dtype, None where there is none."""
+    if dtype.name not in KINDS:
+        return None
+    module = _BY_NAME.get(op.name) if op.kind == "kernel" else _BY_KIND.get(op.kind)
+    if module is None:
+        return None
+    family = importlib.import_module(f"tangrad.plugin.compiled.{module}")
+    found: Callable[..., Any] | None = family.kernel_for(driver, op, dtype.name)
+    return found
