@@ -9,7 +9,7 @@ from functools import cache
 from tangrad_cuda import libraries
 
 # Include-free source, products and sums rounded one by one as everywhere in tangrad.
-OPTIONS = ("--std=c++17", "--fmad=false", "--restrict", "--device-as-default-execution-space")
+OPTIONS = ("--std=c++17", "--fmad=false")
 _OLDEST = (12, 0)
 
 
