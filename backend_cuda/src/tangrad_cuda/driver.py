@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from struct import Struct
@@ -22,6 +23,7 @@ class Cuda(CompilingDriver):
     """Serve device `cuda`: contexts and memory by pycuda, kernels by NVRTC."""
 
     dialect = DIALECT
+    sync_debug_mode = 0
     amp_dtypes = ("float16", "bfloat16")
 
     def probe(self) -> bool | str:
@@ -52,6 +54,20 @@ class Cuda(CompilingDriver):
         self.query_event = self.streams.query_event
         self.synchronize_event = self._synchronize_event
         self.destroy_event = self.streams.destroy_event
+
+    def start_profiler(self) -> None:
+        """Let the profiler that runs this program record from now on."""
+        import pycuda.driver
+
+        self.contexts.enter(self.contexts.current)
+        pycuda.driver.start_profiler()
+
+    def stop_profiler(self) -> None:
+        """Let it stop."""
+        import pycuda.driver
+
+        self.contexts.enter(self.contexts.current)
+        pycuda.driver.stop_profiler()
 
     # --- devices ----------------------------------------------------------------------------------
 
@@ -172,6 +188,8 @@ class Cuda(CompilingDriver):
 
     def _called(self, index: int, call: Any) -> None:
         """Call something that waits, and name what was launched if it fails."""
+        if self.sync_debug_mode:
+            _tell_of_waiting(self.sync_debug_mode)
         try:
             call()
         except RuntimeError as error:
@@ -266,6 +284,13 @@ class Cuda(CompilingDriver):
         if self._blocking:
             self._wait(index, stream)
             launches.passed()
+
+
+def _tell_of_waiting(mode: int) -> None:
+    text = "called a synchronizing CUDA operation (tangrad.cuda.set_sync_debug_mode)"
+    if mode == 2:
+        raise RuntimeError(text)
+    warnings.warn(text, UserWarning, stacklevel=5)
 
 
 def _write_source(folder: Path, image: bytes, source: str) -> None:

@@ -130,3 +130,7 @@ class CudaPinnedMemory(PinnedMemory):
             return False
         start = self._pieces.starts[place - 1]
         return address < self._pieces.ends.get(start, 0)
+
+    def empty_cache(self) -> None:
+        """Give memory that no tensor uses back to the system."""
+        self.allocator.empty_cache()

@@ -255,6 +255,7 @@ _LAZY = {
     "summary": "nn.summary",
 }
 _SUBMODULES = (
+    "accelerator",
     "amp",
     "autograd",
     "func",

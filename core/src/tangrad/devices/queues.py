@@ -109,3 +109,6 @@ class PinnedMemory:
     def holds(self, address: int) -> bool:
         """Return whether an address of the host lies in page-locked memory."""
         raise NotImplementedError
+
+    def empty_cache(self) -> None:
+        """Give memory that nobody uses back to the system."""

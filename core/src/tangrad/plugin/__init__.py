@@ -64,6 +64,7 @@ _WHERE: dict[str, str] = {
     "register_layout": "tangrad._C",
     "replace_components": "tangrad.layouts",
     "scan": "tangrad.ops.definition.define",
+    "set_stream": "tangrad.devices.streams",
     "to_layout": "tangrad.layouts",
     "view": "tangrad.ops.definition.define",
     "watched_kernels": "tangrad.dispatch.watching",
