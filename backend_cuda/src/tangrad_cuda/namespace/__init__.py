@@ -11,6 +11,8 @@ from typing import Any
 
 from tangrad import OutOfMemoryError as OutOfMemoryError
 
+API = 1
+
 _NAMES = {
     "devices": "CudaError DeferredCudaCallError can_device_access_peer check_error clock_rate "
     "cudaStatus cudart current_blas_handle current_device current_solver_handle device "
@@ -53,7 +55,22 @@ def __getattr__(name: str) -> Any:
         from tangrad_cuda.namespace.random import generators
 
         return generators()
+    if name.endswith(("Tensor", "Storage")):
+        found = _typed(name)
+        if found is not None:
+            return found
     raise AttributeError(f"module 'tangrad.cuda' has no attribute '{name}'")
+
+
+def _typed(name: str) -> type | None:
+    """Return the class that stands for tensors or storages of one dtype on GPUs."""
+    if name.endswith("Tensor"):
+        from tangrad.plugin import tensor_type
+
+        return tensor_type(name, "cuda")
+    from tangrad_cuda.namespace.not_yet import STORAGES
+
+    return STORAGES.get(name)
 
 
 def __dir__() -> list[str]:

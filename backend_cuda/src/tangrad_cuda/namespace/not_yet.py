@@ -22,3 +22,11 @@ use_mem_pool = _class("use_mem_pool", "separate pools of memory are")
 CUDAPluggableAllocator = _class("CUDAPluggableAllocator", "foreign allocators are")
 change_current_allocator = _class("change_current_allocator", "foreign allocators are")
 GreenContext = _class("GreenContext", "contexts of a part of a GPU are")
+
+_DTYPES = (
+    "BFloat16 Bool Byte Char ComplexDouble ComplexFloat Double Float Half Int Long Short"
+).split()
+STORAGES = {
+    f"{name}Storage": _class(f"{name}Storage", "storages of one dtype on GPUs (UntypedStorage has all) are")
+    for name in _DTYPES
+}

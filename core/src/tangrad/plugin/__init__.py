@@ -65,6 +65,7 @@ _WHERE: dict[str, str] = {
     "replace_components": "tangrad.layouts",
     "scan": "tangrad.ops.definition.define",
     "set_stream": "tangrad.devices.streams",
+    "tensor_type": "tangrad.tensor.legacy",
     "to_layout": "tangrad.layouts",
     "view": "tangrad.ops.definition.define",
     "watched_kernels": "tangrad.dispatch.watching",
