@@ -15,9 +15,9 @@ from tangrad.plugin.compiled.pointwise import Loops
 if TYPE_CHECKING:
     from tangrad.plugin.compiled.driver import CompilingDriver
 
-__all__ = ["DTYPES", "kernel"]
+__all__ = ["COPY", "DTYPES", "kernel"]
 
-_COPY = SimpleNamespace(
+COPY = SimpleNamespace(
     title="copy_",
     definition=SimpleNamespace(inputs=("x",), fixed={}, expression=parse("x", ("x",))),
 )
@@ -25,7 +25,7 @@ _COPY = SimpleNamespace(
 
 def kernel(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
     """Return the kernel that writes a tensor of a dtype: source of any dtype, broadcast."""
-    loops = Loops(driver, _COPY, compute_type(dtype))
+    loops = Loops(driver, COPY, compute_type(dtype))
 
     def copy(outs: Any, args: Any) -> None:
         target, source = outs[0], args[1]

@@ -64,6 +64,7 @@ class KernelDialect(Dialect):
         vector_bytes: How many bytes one load of a lane may have; 0 if the compiler decides.
         addresses: Whether a handle plus an offset is an address that kernels may use. If not,
             a kernel gets the handle, and the offset as one of its numbers.
+        fma: Whether the library's `fma` is an instruction, for products of matrices.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class KernelDialect(Dialect):
         align: str = "",
         vector_bytes: int = 0,
         addresses: bool = True,
+        fma: bool = False,
         **others: Any,
     ) -> None:
         super().__init__(name, function=function, types=types, header=header, **others)
@@ -96,7 +98,8 @@ class KernelDialect(Dialect):
         self.block, self.blocks, self.lane, self.barrier = block, blocks, lane, barrier
         self.pointer, self.shared, self.shared_pointer = pointer, shared, shared_pointer
         self.shared_bytes, self.warp, self.shuffle = shared_bytes, warp, dict(shuffle or {})
-        self.align, self.vector_bytes, self.addresses = align, vector_bytes, addresses
+        self.align, self.vector_bytes = align, vector_bytes
+        self.addresses, self.fma = addresses, fma
 
     def macros(self) -> str:
         """Return the definitions that bodies of kernels rely on."""

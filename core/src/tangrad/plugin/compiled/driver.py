@@ -40,6 +40,7 @@ class CompilingDriver(DeviceDriver):
         super().__init__(name)
         self.reports = Reports(self)
         self._modules: dict[tuple[str, int], Any] = {}
+        self._units: dict[Any, Any] = {}
         self._compiling = threading.RLock()
 
     # --- what a subclass gives --------------------------------------------------------------------
@@ -132,6 +133,25 @@ class CompilingDriver(DeviceDriver):
         """Return how many blocks a loop over `count` elements gets, whose step is all lanes."""
         per_block = self.dialect.lanes * per_lane
         return max(1, min(self.dialect.max_blocks, -(-count // per_block)))
+
+    def group_for(self, length: int, *, side_by_side: bool = False) -> int:
+        """Return how many lanes share the work on a row.
+
+        Args:
+            length: of each row.
+            side_by_side: whether rows, not the elements of one, are neighbours in memory.
+        """
+        lanes = self.dialect.lanes
+        if lanes == 1 or side_by_side or length <= 8:
+            return 1
+        return min(lanes, 32) if length <= 1024 else lanes
+
+    def unit(self, key: Any, make: Callable[[], Any]) -> Any:
+        """Return the `Unit` of a key, made once."""
+        found = self._units.get(key)
+        if found is None:
+            found = self._units.setdefault(key, make())
+        return found
 
     def error_cell(self, index: int) -> tuple[int, int]:
         """Return handle and offset of the cell that kernels report to: 64 bytes, zero at first."""

@@ -13,8 +13,16 @@ if TYPE_CHECKING:
 
 # Ops whose kernels follow from what their definition declares.
 _BY_KIND = {"pointwise": "pointwise", "reduction": "reductions", "scan": "scans"}
-# {op: file}; the file has a function `kernel_for(driver, op, dtype)`.
-_BY_NAME: dict[str, str] = {}
+# {file: ops}; each file has a function `kernel_for(driver, op, dtype)`.
+_FAMILIES = {
+    "fills": "fill_ _sequence _spaced",
+    "draws": "uniform_ normal_ exponential_ bernoulli_number_ bernoulli_tensor random_between_",
+    "softmax": "_softmax _log_softmax _softmax_backward_data _log_softmax_backward_data",
+    "losses": "nll_loss_elements",
+    "products": "mm bmm linear",
+    "optimizers": "_fused_sgd_ _fused_adam_ _fused_adamw_",
+}
+_BY_NAME = {op: module for module, ops in _FAMILIES.items() for op in ops.split()}
 
 
 def kernel_for(driver: CompilingDriver, op: Any, dtype: Any) -> Callable[..., Any] | None:

@@ -92,7 +92,10 @@ class FoldText:
             stored = [f"{outs}{k} = {self._stored(state, k)};" for k in range(len(self.results))]
             return " ".join(kinds + stored)
         values = {name: f"{state}{k}" for k, name in enumerate(self.first)}
-        values[_COUNT] = f"({self.dialect.type(self.typed.count_type)})({count})"
+        program = self.typed.finalize
+        used = {str(s.value): s.type for s in program.instructions if s.op == "param"}
+        kind = used.get(_COUNT, program.compute)
+        values[_COUNT] = render_conversion(f"(tk_int)({count})", "int64", kind)
         return " ".join([*kinds, self._call("tk_finalize", self.typed.finalize, values, outs)])
 
     def _stored(self, state: str, k: int) -> str:

@@ -130,11 +130,8 @@ class Reduction:
         return Plan(kept, folded, group, parts, length, ranks)  # type: ignore[arg-type]
 
     def _group(self, kept: Loop, folded: Loop) -> int:
-        lanes = self.driver.dialect.lanes
-        side_by_side = abs(kept.strides[-1][-1]) < abs(folded.strides[0][-1])
-        if lanes == 1 or folded.count <= 8 or (side_by_side and kept.count > 1):
-            return 1
-        return min(lanes, 32) if folded.count <= 1024 else lanes
+        side_by_side = kept.count > 1 and abs(kept.strides[-1][-1]) < abs(folded.strides[0][-1])
+        return self.driver.group_for(folded.count, side_by_side=side_by_side)
 
     def _cut(self, count: int, length: int, group: int) -> tuple[int, int]:
         dialect = self.driver.dialect

@@ -1,0 +1,35 @@
+"""Two devices that compile C: blocks of one lane, and blocks of several lanes."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tangrad.devices import registry
+
+HERE = Path(__file__).resolve().parent
+EXAMPLE = HERE.parents[2] / "examples" / "compiled_c_device" / "src"
+DEVICES = {"plain_c": "tangrad_plain_c:Driver", "threaded": "threaded:ThreadedDriver"}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def devices() -> Iterator[None]:
+    """Make both devices known without installing a package."""
+    if shutil.which("cc") is None:
+        pytest.skip("needs a C compiler")
+    sys.path[:0] = [str(HERE), str(EXAMPLE)]
+    registry.BUILTIN.update(DEVICES)
+    yield
+    for name in DEVICES:
+        registry.BUILTIN.pop(name, None)
+
+
+@pytest.fixture(params=DEVICES)
+def device(request: pytest.FixtureRequest) -> str:
+    """Name each of the devices in turn."""
+    name: str = request.param
+    return name
