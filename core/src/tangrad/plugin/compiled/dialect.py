@@ -28,12 +28,14 @@ class Kernel:
         numbers: (kind, name, count) of what is passed by value; kind is "int64", "uint64" or
             "float64", count the size of an array or 0 for a single number.
         body: statements; they do not return.
+        functions: helpers that take its numbers, of type `NAME_numbers`, by value.
     """
 
     name: str
     buffers: tuple[tuple[str, str], ...]
     numbers: tuple[tuple[str, str, int], ...]
     body: str
+    functions: str = ""
     pack: Any = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -122,12 +124,16 @@ class KernelDialect(Dialect):
         return "\n".join(lines) + "\n"
 
     def structure(self, kernel: Kernel) -> str:
-        """Return the type of a kernel's numbers, `NAME_numbers`; every field has 8 bytes."""
+        """Return the type of a kernel's numbers, and the functions that take them.
+
+        It is called `NAME_numbers`; every field has 8 bytes.
+        """
         fields = [
             f"{self.types[kind]} {name}{f'[{count}]' if count else ''};"
             for kind, name, count in self._numbers(kernel)
         ]
-        return f"typedef struct {{ {' '.join(fields)} }} {kernel.name}_numbers;"
+        known = f"typedef struct {{ {' '.join(fields)} }} {kernel.name}_numbers;"
+        return known + kernel.functions
 
     def kernel(self, kernel: Kernel) -> str:
         """Return the text of a kernel; a dialect may have quite another frame."""

@@ -20,6 +20,10 @@ _FAMILIES = {
     "softmax": "_softmax _log_softmax _softmax_backward_data _log_softmax_backward_data",
     "losses": "nll_loss_elements",
     "products": "mm bmm linear",
+    "convolutions": "convolution convolution_input convolution_weight",
+    "normalization": "native_layer_norm native_layer_norm_backward _batch_norm _batch_norm_backward",
+    "pooling": "max_pool_with_indices max_pool_values",
+    "movement": "cat constant_pad_nd select_backward slice_backward diagonal_backward unfold_backward tril triu flip",
     "optimizers": "_fused_sgd_ _fused_adam_ _fused_adamw_",
 }
 _BY_NAME = {op: module for module, ops in _FAMILIES.items() for op in ops.split()}
