@@ -25,6 +25,7 @@ _FAMILIES = {
     "places": "gather index_select index_add index_select_backward index_copy index_fill_scalar scatter_src scatter_value scatter_add scatter_multiply scatter_extreme",
     "indices": "index _index_put masked_select masked_scatter nonzero_table",
     "sorting": "sort topk _permutation_of",
+    "attention": "_attention _attention_backward",
     "pooling": "max_pool_with_indices max_pool_values",
     "movement": "cat constant_pad_nd select_backward slice_backward diagonal_backward unfold_backward tril triu flip",
     "optimizers": "_fused_sgd_ _fused_adam_ _fused_adamw_",
