@@ -57,9 +57,9 @@ DIALECT = PlainC(
     c99_complex=True,
     lanes=1,
     max_blocks=1,
-    kernel="static void {name}_block(int64_t block, int64_t blocks, {params})",
-    block="block",
-    blocks="blocks",
+    kernel="static void {name}_block(int64_t tk_block, int64_t tk_blocks, {params})",
+    block="tk_block",
+    blocks="tk_blocks",
 )
 
 

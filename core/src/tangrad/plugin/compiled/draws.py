@@ -94,7 +94,7 @@ def _settings(name: str, args: Any, dtype: str) -> tuple[float, float]:
     return float(args[1]), 0.0
 
 
-def _text(driver: CompilingDriver) -> str:
+def stream_functions(driver: CompilingDriver) -> str:
     """Return the functions of the stream."""
     dialect, text = driver.dialect, _WORDS
     for mark, name in {"@u64": "uint64", "@u32": "uint32", "@i64": "int64"}.items():
@@ -111,7 +111,7 @@ def _unit(driver: CompilingDriver, name: str, dtype: str) -> Unit:
     width = _width(name, dtype)
     part = {"complex64": "float32", "complex128": "float64"}.get(dtype, dtype)
     drawn = "tk_double" if width == "float64" else "tk_single"
-    text = _text(driver) + f"#define U(i) {drawn}((tk_u64)g.seed, (tk_u64)g.offset, (tk_u64)(i))\n"
+    text = stream_functions(driver) + f"#define U(i) {drawn}((tk_u64)g.seed, (tk_u64)g.offset, (tk_u64)(i))\n"
     text = f"#define tk_u64 {driver.dialect.types['uint64']}\n" + text
     body = elements(f"        {_value(driver, name, dtype, width, part)}")
     fields = [("int64", n, 0) for n in ("n", "seed", "offset")]
@@ -159,7 +159,7 @@ def _bernoulli(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
         )
         buffers = ((dtype, "y"), (dtype, "x"), ("int64", "err"))
         fields = tuple(("int64", n, 0) for n in ("n", "site", "seed", "offset"))
-        return Unit(driver, [Kernel("draw", buffers, fields, body)], REPORT + _text(driver))
+        return Unit(driver, [Kernel("draw", buffers, fields, body)], REPORT + stream_functions(driver))
 
     def kernel(outs: Any, args: Any) -> None:
         x = args[0].contiguous()
@@ -187,7 +187,7 @@ def _between(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
             f" + ({u64})g.low;\n        y[i] = {stored};"
         )
         fields = tuple(("int64", n, 0) for n in ("n", "seed", "offset", "low", "range"))
-        return Unit(driver, [Kernel("draw", ((dtype, "y"),), fields, body)], _text(driver))
+        return Unit(driver, [Kernel("draw", ((dtype, "y"),), fields, body)], stream_functions(driver))
 
     def kernel(outs: Any, args: Any) -> None:
         _, low, high = args[:3]

@@ -110,7 +110,7 @@ class PointwiseUnit(Unit):
         kernels = [self._dense(), self._strided(4)]
         if self.vector > 1:
             kernels.append(self._wide())
-        super().__init__(loops.driver, kernels, self._text())
+        super().__init__(loops.driver, kernels, self._functions())
 
     def run(self, loop: Loop, tensors: list[Any], given: list[Any], index: int) -> None:
         """Launch the loop that fits."""
@@ -144,7 +144,7 @@ class PointwiseUnit(Unit):
 
     # --- what is compiled -------------------------------------------------------------------------
 
-    def _text(self) -> str:
+    def _functions(self) -> str:
         storage = {o.name: o.dtype for o in self.operands}
         scalar = self.program.render_c("tk_f", storage, self.results, self.driver.dialect)
         return scalar + (REPORT if self.program.divides else "")
@@ -233,7 +233,7 @@ class PointwiseUnit(Unit):
 
     def _of_rank(self, rank: int) -> Unit:
         if rank not in self._ranks:
-            self._ranks[rank] = Unit(self.driver, [self._strided(rank)], self._text())
+            self._ranks[rank] = Unit(self.driver, [self._strided(rank)], self._functions())
         return self._ranks[rank]
 
     # --- vectors ----------------------------------------------------------------------------------
