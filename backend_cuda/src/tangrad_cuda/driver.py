@@ -112,14 +112,18 @@ class Cuda(CompilingDriver):
         """Copy bytes to the device, after what its current stream was given."""
         index = self.memory.index_of(handle)
         stream = self.streams.current_stream(index)
-        self.streams.copy_from_host(handle, offset, source, stream, None)
+        self._called(
+            index, lambda: self.streams.copy_from_host(handle, offset, source, stream, None)
+        )
         self._wait(index, stream)
 
     def copy_to_host(self, handle: int, offset: int, target: memoryview) -> None:
         """Copy bytes from the device, after what its current stream was given."""
         index = self.memory.index_of(handle)
         stream = self.streams.current_stream(index)
-        self.streams.copy_to_host(handle, offset, target, stream, None)
+        self._called(
+            index, lambda: self.streams.copy_to_host(handle, offset, target, stream, None)
+        )
         self._wait(index, stream)
         self.raise_reported(index)
 
@@ -251,6 +255,10 @@ class Cuda(CompilingDriver):
         """Return a kernel's handle and its name."""
         return self.api.made("cuModuleGetFunction", module, name.encode()), name
 
+    def labelled(self, function: tuple[int, str], label: str) -> tuple[int, str]:
+        """Return a kernel whose name tells the op as well."""
+        return (function[0], f"{label} ({function[1]})") if label else function
+
     def launch(
         self,
         function: tuple[int, str],
@@ -272,7 +280,7 @@ class Cuda(CompilingDriver):
         stream = self.streams.current_stream(index)
         handle, name = function
         launches = self.launches[index]
-        launches.note(name, 4)
+        launches.note(name)
         status = self.api.launch(
             handle, blocks, DIALECT.lanes, self.streams.handle(stream),
             pack.pack(*buffers) + numbers,

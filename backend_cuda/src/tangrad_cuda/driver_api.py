@@ -39,6 +39,8 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuStreamSynchronize": (_POINTER,),
     "cuStreamWaitEvent": (_POINTER, _POINTER, _UINT),
 }
+# Drivers from CUDA 12.8 on have it under a new name, and those from 13 on may have that alone.
+_RENAMED = {"cuEventElapsedTime": "cuEventElapsedTime_v2"}
 _LAUNCH = (_POINTER, *[_UINT] * 7, _POINTER, _POINTER, _POINTER)
 # Of cuLaunchKernel's last argument: all parameters lie in one buffer, of this size; its end.
 _BUFFER, _BUFFER_SIZE = 1, 2
@@ -61,7 +63,7 @@ class DriverApi:
 
     @staticmethod
     def _typed(library: ctypes.CDLL, name: str) -> Any:
-        found = getattr(library, name)
+        found = getattr(library, _RENAMED.get(name, name), None) or getattr(library, name)
         found.argtypes, found.restype = _FUNCTIONS[name], _INT
         return found
 

@@ -7,14 +7,20 @@ neither of which holds on to anything that a program would miss.
 
 from __future__ import annotations
 
+import linecache
 import sys
 from itertools import islice
+from pathlib import Path
 from types import CodeType, FrameType
+
+import tangrad
 
 _KEPT = 64
 _SHOWN = 8
-_LEVELS = 12
-_OWN = ("tangrad", "tangrad_cuda")
+# What is ours is not what a user can change: the line to tell is the first outside.
+_OWN = (str(Path(tangrad.__file__).parent), str(Path(__file__).parent))
+# {file: whether it is ours}. Not by code objects, whose hash is of all that they hold.
+_ours: dict[str, bool] = {}
 
 
 class Launches:
@@ -25,15 +31,16 @@ class Launches:
         self._count = 0
         self._done = 0
 
-    def note(self, kernel: str, depth: int) -> None:
-        """Remember a launch.
-
-        Args:
-            kernel: what to call it.
-            depth: how many frames stand between the caller and what called the op.
-        """
-        frame = sys._getframe(depth)
-        self._ring[self._count % _KEPT] = kernel, frame.f_code, frame.f_lasti
+    def note(self, kernel: str) -> None:
+        """Remember a launch, and the nearest line outside of this library."""
+        frame: FrameType = sys._getframe(2)
+        code = frame.f_code
+        while _is_ours(code.co_filename):
+            outer = frame.f_back
+            if outer is None:
+                break
+            frame, code = outer, outer.f_code
+        self._ring[self._count % _KEPT] = kernel, code, frame.f_lasti
         self._count += 1
 
     def passed(self) -> None:
@@ -53,9 +60,18 @@ class Launches:
         return "\n".join(["launched since the device was last known to work, latest first:", *lines])
 
 
+def _is_ours(file: str) -> bool:
+    found = _ours.get(file)
+    if found is None:
+        found = _ours[file] = file.startswith(_OWN)
+    return found
+
+
 def _told(kernel: str, code: CodeType, offset: int) -> str:
     line = next(
         (number for start, end, number in code.co_lines() if start <= offset < end),
         code.co_firstlineno,
     )
-    return f"{kernel} at {code.co_filename}:{line}, in {code.co_qualname}"
+    text = linecache.getline(code.co_filename, line).strip()
+    place = f"{kernel} at {code.co_filename}:{line}, in {code.co_qualname}"
+    return f"{place}: {text}" if text else place

@@ -73,6 +73,13 @@ class CompilingDriver(DeviceDriver):
         """Return what `launch` takes of a kernel in what `load` returned."""
         raise self._lacks("function")
 
+    def labelled(self, function: Any, label: str) -> Any:
+        """Return what `function` returned, with the title of the op that it is of, if there is one.
+
+        A device whose faults come to light later keeps it for their messages.
+        """
+        return function
+
     def launch(
         self, function: Any, blocks: int, buffers: Sequence[int], numbers: bytes, index: int
     ) -> None:

@@ -100,6 +100,7 @@ class PointwiseUnit(Unit):
 
     def __init__(self, loops: Loops, operands: tuple[Operand, ...], results: tuple[str, ...]):
         self.loops, self.operands, self.results = loops, operands, results
+        self.label = loops.title
         types = tuple((o.name, o.dtype) for o in operands)
         self.program = loops.program(types, list(results))
         self.types = [*results, *(o.dtype for o in operands if not o.number)]

@@ -24,7 +24,12 @@ class Unit:
         driver: whose kernels they are.
         kernels: with different names.
         text: helper functions and macros before them, in the driver's dialect.
+
+    Attributes:
+        label: the op that the kernels are of, for messages; they may be of several.
     """
+
+    label = ""
 
     def __init__(self, driver: CompilingDriver, kernels: Sequence[Kernel], text: str = "") -> None:
         self._driver, self._text = driver, text
@@ -75,7 +80,8 @@ class Unit:
             if index not in self._loaded:
                 module = self._driver.module_of(self.source, index)
                 self._loaded[index] = {
-                    name: self._driver.function(module, name) for name in self._kernels
+                    name: self._driver.labelled(self._driver.function(module, name), self.label)
+                    for name in self._kernels
                 }
             return self._loaded[index]
 
