@@ -29,6 +29,7 @@ class _Guard:
 
     def __init__(self) -> None:
         self.context: Any = None
+        self._thread = threading.get_ident()
 
     def pop(self) -> None:
         """Leave the thread without a context of ours."""
@@ -37,7 +38,9 @@ class _Guard:
             context.pop()
 
     def __del__(self) -> None:
-        self.pop()
+        # What a daemon left behind is collected by another thread, whose stack is not its.
+        if threading.get_ident() == self._thread:
+            self.pop()
 
 
 class _Thread(threading.local):
@@ -63,7 +66,8 @@ class Contexts:
         self._lock = threading.Lock()
         self._local = _Thread()
         self.forked = False
-        atexit.register(self._leave)
+        self.ended = False
+        atexit.register(self._end)
         # What is on pycuda's stack when a process forks cannot be popped in the child.
         os.register_at_fork(before=self._leave, after_in_child=self._after_fork)
 
@@ -76,6 +80,7 @@ class Contexts:
         Raises:
             RuntimeError: there is none of that index.
         """
+        self._refuse_fork()
         if not 0 <= index < len(self._devices):
             raise RuntimeError(
                 f"CUDA error: invalid device ordinal: device 'cuda:{index}' does not exist; there "
@@ -108,6 +113,8 @@ class Contexts:
         if local.entered == index:
             return
         self._refuse_fork()
+        if self.ended:
+            raise RuntimeError("device 'cuda' cannot be used any more: the interpreter is ending")
         context = self._context(index)
         guard = local.guard
         try:
@@ -142,6 +149,15 @@ class Contexts:
                 "the fork, and does not survive it. Use the 'spawn' start method "
                 "(tangrad.multiprocessing.get_context('spawn')), or use CUDA only after the fork"
             )
+
+    @property
+    def gone(self) -> bool:
+        """Whether there is nothing left to give back to: after a fork, and when Python ends."""
+        return self.forked or self.ended
+
+    def _end(self) -> None:
+        self._leave()
+        self.ended = True
 
     def _leave(self) -> None:
         if not self.forked:

@@ -47,7 +47,7 @@ class Cuda(CompilingDriver):
         self.streams: streams.CudaStreams = streams.CudaStreams(self.contexts, self.api)
         self.pinned = memory.CudaPinnedMemory(pycuda.driver, self.contexts)
         self.launches = [launches.Launches() for _ in range(len(self.contexts))]
-        self._images: dict[int, str] = {}
+        self._capabilities: dict[int, tuple[int, int]] = {}
         self._packs: dict[int, Struct] = {}
         self._blocking = os.environ.get(_BLOCKING, "0") not in ("", "0")
         self.record_event = self.streams.record_event
@@ -95,8 +95,11 @@ class Cuda(CompilingDriver):
 
     def capability(self, index: int) -> tuple[int, int]:
         """Return a GPU's compute capability, such as (9, 0)."""
-        major, minor = self.contexts.device(index).compute_capability()
-        return int(major), int(minor)
+        found = self._capabilities.get(index)
+        if found is None:
+            major, minor = self.contexts.device(index).compute_capability()
+            found = self._capabilities[index] = int(major), int(minor)
+        return found
 
     # --- memory -----------------------------------------------------------------------------------
 
@@ -189,6 +192,8 @@ class Cuda(CompilingDriver):
 
     def _wait(self, index: int, stream: int) -> None:
         self._called(index, lambda: self.streams.synchronize_stream(stream))
+        if not self.streams.several:
+            self.launches[index].passed()
 
     def _called(self, index: int, call: Any) -> None:
         """Call something that waits, and name what was launched if it fails."""

@@ -71,7 +71,7 @@ class DriverApi:
         """Call a function.
 
         Raises:
-            AcceleratorError, MemoryError: its status, with the function's name and a remedy.
+            AcceleratorError, OutOfMemoryError: its status, with the function's name and a remedy.
         """
         status = self._called[name](*args)
         if status:

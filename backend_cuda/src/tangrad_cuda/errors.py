@@ -61,7 +61,7 @@ def of_status(status: int, function: str, trail: str = "") -> Exception:
     """
     name, words = describe(status)
     if status == OUT_OF_MEMORY:
-        return MemoryError(f"{function}: {words} ({name})")
+        return tangrad.OutOfMemoryError(f"CUDA error: {words} ({name}, from {function})")
     remedy = _RESTART if status in STICKY else REMEDIES.get(status, "")
     text = f"CUDA error: {words} ({name}, from {function})"
     error = tangrad.AcceleratorError("\n".join(filter(None, (text, remedy, trail))))

@@ -7,9 +7,16 @@ import ctypes
 import threading
 from typing import Any
 
+import tangrad
 from tangrad.plugin import CachingAllocator, PinnedMemory
 from tangrad_cuda import errors
 from tangrad_cuda.contexts import Contexts, keep_forever
+
+
+def _for_allocator(error: Exception) -> Exception:
+    """Return the error by which a caching allocator learns that it has to empty its cache."""
+    found = errors.of_pycuda(error)
+    return MemoryError(str(found)) if isinstance(found, tangrad.OutOfMemoryError) else found
 
 
 class DeviceMemory:
@@ -29,13 +36,13 @@ class DeviceMemory:
         try:
             piece = self._driver.mem_alloc(nbytes)
         except self._driver.Error as error:
-            raise errors.of_pycuda(error) from None
+            raise _for_allocator(error) from None
         self._pieces[int(piece)] = index, keep_forever(piece)
         return int(piece)
 
     def release(self, handle: int) -> None:
         """Give a piece back; in a forked child, where it is not ours, do nothing."""
-        if self._contexts.forked:
+        if self._contexts.gone:
             return
         index, piece = self._pieces.pop(handle)
         self._contexts.enter(index)
@@ -76,7 +83,7 @@ class _HostPieces:
         try:
             array = self._driver.pagelocked_empty(nbytes, np.uint8, mem_flags=portable)
         except self._driver.Error as error:
-            raise MemoryError(str(errors.of_pycuda(error))) from None
+            raise _for_allocator(error) from None
         address = int(array.ctypes.data)
         keep_forever(array.base)
         self._pieces[address] = array
@@ -85,7 +92,7 @@ class _HostPieces:
         return address
 
     def release(self, handle: int, nbytes: int) -> None:
-        if self._contexts.forked:
+        if self._contexts.gone:
             return
         array = self._pieces.pop(handle)
         self.starts.remove(handle)
@@ -112,7 +119,7 @@ class CudaPinnedMemory(PinnedMemory):
         with self._lock:
             try:
                 block = self.allocator.allocate(max(nbytes, 1))
-            except MemoryError as error:
+            except tangrad.OutOfMemoryError as error:
                 raise RuntimeError(
                     f"pin_memory: {nbytes} bytes of the host's memory cannot be page-locked "
                     f"({str(error).splitlines()[0]}); use less of it (pin_memory=False), or allow "

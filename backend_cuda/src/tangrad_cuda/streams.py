@@ -40,6 +40,11 @@ class CudaStreams(DeviceStreams):
         self._pending: deque[tuple[int, Any]] = deque()
         self._lock = threading.Lock()
 
+    @property
+    def several(self) -> bool:
+        """Whether work may be in other streams than the default ones."""
+        return bool(self._owners)
+
     # --- streams ----------------------------------------------------------------------------------
 
     def default_stream(self, index: int) -> int:
@@ -128,7 +133,7 @@ class CudaStreams(DeviceStreams):
     def destroy_event(self, event: int) -> None:
         """Keep a plain event for the next who wants one; destroy another."""
         index = self._events.get(event)
-        if index is None or self._contexts.forked:
+        if index is None or self._contexts.gone:
             return
         if index >= 0:
             self._idle.setdefault(index, []).append(event)
