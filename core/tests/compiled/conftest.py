@@ -13,6 +13,7 @@ from tangrad.devices import registry
 
 HERE = Path(__file__).resolve().parent
 EXAMPLE = HERE.parents[2] / "examples" / "compiled_c_device" / "src"
+sys.path[:0] = [str(HERE), str(EXAMPLE)]  # what the tests share, and the example's device
 DEVICES = {"plain_c": "tangrad_plain_c:Driver", "threaded": "threaded:ThreadedDriver"}
 
 
@@ -21,7 +22,6 @@ def devices() -> Iterator[None]:
     """Make both devices known without installing a package."""
     if shutil.which("cc") is None:
         pytest.skip("needs a C compiler")
-    sys.path[:0] = [str(HERE), str(EXAMPLE)]
     registry.BUILTIN.update(DEVICES)
     yield
     for name in DEVICES:

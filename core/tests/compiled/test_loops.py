@@ -6,31 +6,13 @@ import warnings
 
 import pytest
 import torch
+from beside_torch import assert_same, both
 
 import tangrad
 from tangrad.plugin import FallbackWarning
 
 DTYPES = ("bool", "uint8", "int32", "int64", "float16", "bfloat16", "float32", "complex64")
 pytestmark = pytest.mark.filterwarnings(f"error::{FallbackWarning.__module__}.FallbackWarning")
-
-
-def both(device: str, *sizes: int, dtype: str = "float32", seed: int = 0):
-    """Return the same values in torch and on the device."""
-    torch.manual_seed(seed)
-    x = (torch.randn(*sizes) * 4).to(getattr(torch, dtype))
-    return x, moved(x, device)
-
-
-def moved(x: torch.Tensor, device: str):
-    return tangrad.from_numpy(x.float().numpy() if x.dtype == torch.bfloat16 else x.numpy()).to(
-        device, getattr(tangrad, str(x.dtype).removeprefix("torch."))
-    )
-
-
-def assert_same(found, expected: torch.Tensor, **tolerance: float) -> None:
-    host = torch.from_numpy(found.cpu().float().numpy() if found.dtype.name == "bfloat16"
-                            else found.cpu().numpy())  # fmt: skip
-    torch.testing.assert_close(host.to(expected.dtype), expected, **tolerance)
 
 
 @pytest.mark.parametrize("size", [1, 3, 7, 8, 9, 64, 1000])

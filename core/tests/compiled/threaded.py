@@ -93,5 +93,3 @@ class ThreadedDriver(Driver):
         align="__attribute__((aligned({n})))",
         vector_bytes=16,
     )
-
-

@@ -64,7 +64,7 @@ void Fiber::prepare(Entry entry, void* argument) {
     argument_ = argument;
     finished_ = false;
     auto* top = reinterpret_cast<uintptr_t*>(mapping_ + GUARD + STACK);
-    // r15, r14, r13, r12, rbx, rbp, the address to return to; the stack is aligned when it is called.
+    // r15, r14, r13, r12, rbx, rbp, the address to return to; then the stack is a multiple of 16.
     top -= 9;
     top[0] = top[1] = top[4] = top[5] = 0;
     top[2] = reinterpret_cast<uintptr_t>(&Fiber::begin);

@@ -130,7 +130,9 @@ void make_folders(const std::string& path) {
 std::vector<std::string> command() {
     std::vector<std::string> all = {settings().compiler, "-std=c++17", "-O2", "-g0", "-w", "-fPIC",
                                     "-shared", "-fno-exceptions", "-fno-rtti", "-fno-strict-aliasing",
-                                    "-fwrapv", "-ffp-contract=off", "-fno-threadsafe-statics", "-fno-gnu-unique", "-Wl,-Bsymbolic",
+                                    "-fwrapv", "-ffp-contract=off", "-fno-threadsafe-statics",
+                                    // Modules may have one name for different things.
+                                    "-fno-gnu-unique", "-Wl,-Bsymbolic",
                                     // Threads run one after the other and do not change the rounding.
                                     "-fno-math-errno", "-fno-trapping-math"};
     // Without these, fma and half are calls of functions that work bit by bit.

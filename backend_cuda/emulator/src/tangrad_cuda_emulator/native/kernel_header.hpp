@@ -256,21 +256,30 @@ TANGRAD_MIN_MAX(long)
 TANGRAD_MIN_MAX(unsigned long)
 TANGRAD_MIN_MAX(long long)
 TANGRAD_MIN_MAX(unsigned long long)
+#define TANGRAD_MIN_MAX_MIXED(A, B, T)                                  \
+    TANGRAD_INLINE T min(A a, B b) { return min((T)a, (T)b); }          \
+    TANGRAD_INLINE T min(B a, A b) { return min((T)a, (T)b); }          \
+    TANGRAD_INLINE T max(A a, B b) { return max((T)a, (T)b); }          \
+    TANGRAD_INLINE T max(B a, A b) { return max((T)a, (T)b); }
+TANGRAD_MIN_MAX_MIXED(int, unsigned, unsigned)
+TANGRAD_MIN_MAX_MIXED(long, unsigned long, unsigned long)
+TANGRAD_MIN_MAX_MIXED(long long, unsigned long long, unsigned long long)
 TANGRAD_INLINE float min(float a, float b) { return __builtin_fminf(a, b); }
 TANGRAD_INLINE float max(float a, float b) { return __builtin_fmaxf(a, b); }
 TANGRAD_INLINE double min(double a, double b) { return __builtin_fmin(a, b); }
 TANGRAD_INLINE double max(double a, double b) { return __builtin_fmax(a, b); }
+TANGRAD_MIN_MAX_MIXED(float, double, double)
 
 // ---- mathematics --------------------------------------------------------------------------------
 
 #define TANGRAD_UNARY(name)                                                     \
     extern "C" float name##f(float) noexcept;                                   \
     extern "C" double name(double) noexcept;                                    \
-    TANGRAD_INLINE float name(float x) { return __builtin_##name##f(x); }
+    TANGRAD_INLINE constexpr float name(float x) { return __builtin_##name##f(x); }
 #define TANGRAD_BINARY(name)                                                    \
     extern "C" float name##f(float, float) noexcept;                            \
     extern "C" double name(double, double) noexcept;                            \
-    TANGRAD_INLINE float name(float x, float y) { return __builtin_##name##f(x, y); }
+    TANGRAD_INLINE constexpr float name(float x, float y) { return __builtin_##name##f(x, y); }
 TANGRAD_UNARY(sqrt) TANGRAD_UNARY(cbrt) TANGRAD_UNARY(exp) TANGRAD_UNARY(exp2) TANGRAD_UNARY(expm1)
 TANGRAD_UNARY(log) TANGRAD_UNARY(log2) TANGRAD_UNARY(log10) TANGRAD_UNARY(log1p) TANGRAD_UNARY(logb)
 TANGRAD_UNARY(sin) TANGRAD_UNARY(cos) TANGRAD_UNARY(tan) TANGRAD_UNARY(asin) TANGRAD_UNARY(acos)

@@ -1,6 +1,7 @@
 #include "memory.hpp"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -15,6 +16,35 @@ constexpr size_t PAGE = 4096;
 // What cuMemAlloc promises in practice, and libraries rely on.
 constexpr size_t ALIGNMENT = 512;
 constexpr unsigned char BEHIND = 0xA5;
+
+// Fresh memory is a private view of one file of poison, over and over: what is never written costs
+// neither time nor memory.
+constexpr size_t PIECE = 4 << 20;
+
+int poison_file() {
+    static const int file = [] {
+        const int made = memfd_create("poison", MFD_CLOEXEC);
+        if (made < 0 || ftruncate(made, PIECE)) return -1;
+        const std::vector<char> bytes(PIECE, char(settings().poison));
+        return write(made, bytes.data(), PIECE) == ssize_t(PIECE) ? made : -1;
+    }();
+    return file;
+}
+
+bool make_poisoned(char* first, size_t size) {
+    for (size_t at = 0; at < size; at += PIECE) {
+        void* piece = mmap(first + at, std::min(PIECE, size - at), PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, poison_file(), 0);
+        if (piece == MAP_FAILED) return false;
+    }
+    return true;
+}
+
+bool make_usable(char* first, size_t size, Kind kind) {
+    if (kind == Kind::Device && settings().poison >= 0 && poison_file() >= 0)
+        return make_poisoned(first, size);
+    return mprotect(first, size, PROT_READ | PROT_WRITE) == 0;
+}
 
 size_t round_up(size_t size, size_t unit) { return (size + unit - 1) / unit * unit; }
 
@@ -46,12 +76,10 @@ CUresult Memory::allocate(Context* context, size_t size, Kind kind, unsigned fla
     all.kind = kind;
     all.context = context;
     all.flags = flags;
-    if (mprotect(reinterpret_cast<char*>(mapping) + PAGE, data, PROT_READ | PROT_WRITE)) {
+    if (!make_usable(static_cast<char*>(mapping) + PAGE, data, kind)) {
         munmap(mapping, mapped);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    if (kind == Kind::Device && settings().poison >= 0)
-        std::memset(reinterpret_cast<void*>(all.base), settings().poison, size);
     std::memset(reinterpret_cast<void*>(all.end()), BEHIND, rounded - size);
     if (is_counted(kind)) device.used += size;
     Allocation& kept = allocations_[all.base] = all;

@@ -44,8 +44,8 @@ _BLOCK = """
 @BODY
     }"""
 
-_FORWARD_SHARED = """    TG_SHARED x_r keys[TILE][SIZE], values[TILE][VALUE_SIZE], queries[MEMBERS][SIZE];
-    TG_SHARED x_r scores[MEMBERS][TILE];
+_FORWARD_SHARED = """    TG_SHARED x_r keys[TILE][SIZE], values[TILE][VALUE_SIZE];
+    TG_SHARED x_r queries[MEMBERS][SIZE], scores[MEMBERS][TILE];
 """
 
 _SCORE = """                    x_r score = 0;
@@ -174,7 +174,8 @@ _BY_KEY_SHARED = """    TG_SHARED x_r queries[TILE][SIZE], grads[TILE][VALUE_SIZ
     TG_SHARED x_r weights[MEMBERS][TILE], slopes[MEMBERS][TILE];
 """
 
-_BY_KEY = """        x_r of_key[(SIZE + GROUP - 1) / GROUP], of_value[(VALUE_SIZE + GROUP - 1) / GROUP];
+_BY_KEY = """        x_r of_key[(SIZE + GROUP - 1) / GROUP];
+        x_r of_value[(VALUE_SIZE + GROUP - 1) / GROUP];
         for (int e = 0; e < (SIZE + GROUP - 1) / GROUP; ++e) of_key[e] = 0;
         for (int e = 0; e < (VALUE_SIZE + GROUP - 1) / GROUP; ++e) of_value[e] = 0;
         for (int e = lane; e < SIZE; e += GROUP) keys[member][e] = x_load(k[KEY(batch, row) + e]);
@@ -227,11 +228,11 @@ _BY_KEY = """        x_r of_key[(SIZE + GROUP - 1) / GROUP], of_value[(VALUE_SIZ
 """
 
 _MACROS = """
-#define QUERY(batch, i) ((batch) / g.heads * g.of_q[0] + (batch) % g.heads * g.of_q[1] + (i) * g.of_q[2])
-#define KEY(batch, j) ((batch) / g.heads * g.of_k[0] + (batch) % g.heads * g.of_k[1] + (j) * g.of_k[2])
-#define VALUE(batch, j) ((batch) / g.heads * g.of_v[0] + (batch) % g.heads * g.of_v[1] + (j) * g.of_v[2])
-#define MASK(batch, i, j) mask[(batch) / g.heads * g.of_mask[0] + (batch) % g.heads * g.of_mask[1] + \\
-    (i) * g.of_mask[2] + (j) * g.of_mask[3]]
+#define BATCH(of, batch) ((batch) / g.heads * g.of[0] + (batch) % g.heads * g.of[1])
+#define QUERY(batch, i) (BATCH(of_q, batch) + (i) * g.of_q[2])
+#define KEY(batch, j) (BATCH(of_k, batch) + (j) * g.of_k[2])
+#define VALUE(batch, j) (BATCH(of_v, batch) + (j) * g.of_v[2])
+#define MASK(batch, i, j) mask[BATCH(of_mask, batch) + (i) * g.of_mask[2] + (j) * g.of_mask[3]]
 """
 
 _HIDES = {
@@ -278,13 +279,14 @@ def plan_for(dialect: KernelDialect, dtype: str, size: int, value_size: int) -> 
     group = min(dialect.lanes, 16)
     members = dialect.lanes // group
     item = BITS[compute_type(dtype)] // 8
-    room = dialect.shared_bytes // item - dialect.lanes - members * (size + value_size)
-    tile = 32
-    while tile > 4 and tile * (size + value_size + 2 * members) > room:
-        tile //= 2
-    while group < dialect.lanes and members * (size + value_size) * 2 > dialect.shared_bytes // item:
+    places = dialect.shared_bytes // item - dialect.lanes
+    while group < dialect.lanes and members * (size + value_size) * 2 > places:
         group *= 2
         members = dialect.lanes // group
+    tile = 32
+    room = places - members * (size + value_size)
+    while tile > 1 and tile * (size + value_size + 2 * members) > room:
+        tile //= 2
     return Plan(group, tile, size, value_size)
 
 

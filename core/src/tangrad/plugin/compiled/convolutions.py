@@ -89,8 +89,8 @@ _FORMS = {
         f"""
 #define LEFT(group, m, k) tk_weight(w, (group) * g.channels_out + (m), (k) / {_TAPS}, \\
     (k) % {_TAPS}, g)
-#define RIGHT(group, k, n) tk_window(x, (n) / {_OUTPUTS}, (group) * g.channels_in + (k) / {_TAPS}, \\
-    (k) % {_TAPS}, (n) % {_OUTPUTS}, g)
+#define RIGHT(group, k, n) tk_window(x, (n) / {_OUTPUTS}, \\
+    (group) * g.channels_in + (k) / {_TAPS}, (k) % {_TAPS}, (n) % {_OUTPUTS}, g)
 #define WRITE(part, group, i, j, value) {{ SPLIT(j, output, p, q, r, image) \\
     y[AT(of_y, image, (group) * g.channels_out + (i), p, q, r)] = x_store(value); }}
 """,
@@ -100,8 +100,8 @@ _FORMS = {
         f"""
 #define LEFT(group, m, k) tk_weight(w, (group) * g.channels_out + (k) / {_TAPS}, m, \\
     (k) % {_TAPS}, g)
-#define RIGHT(group, k, n) tk_source(y, (n) / {_INPUTS}, (group) * g.channels_out + (k) / {_TAPS}, \\
-    (k) % {_TAPS}, (n) % {_INPUTS}, g)
+#define RIGHT(group, k, n) tk_source(y, (n) / {_INPUTS}, \\
+    (group) * g.channels_out + (k) / {_TAPS}, (k) % {_TAPS}, (n) % {_INPUTS}, g)
 #define WRITE(part, group, i, j, value) {{ SPLIT(j, input, p, q, r, image) \\
     x[AT(of_x, image, (group) * g.channels_in + (i), p, q, r)] = x_store(value); }}
 """,
@@ -114,8 +114,8 @@ FN x_r tk_result(const TG_GLOBAL x_t *y, tk_int channel, tk_int k, const NUMBERS
     return x_load(y[AT(of_y, image, channel, p, q, r)]);
 }}
 #define LEFT(group, m, k) tk_result(y, (group) * g.channels_out + (m), k, g)
-#define RIGHT(group, k, n) tk_window(x, (k) / {_OUTPUTS}, (group) * g.channels_in + (n) / {_TAPS}, \\
-    (n) % {_TAPS}, (k) % {_OUTPUTS}, g)
+#define RIGHT(group, k, n) tk_window(x, (k) / {_OUTPUTS}, \\
+    (group) * g.channels_in + (n) / {_TAPS}, (n) % {_TAPS}, (k) % {_OUTPUTS}, g)
 #define WRITE(part, group, i, j, value) {{ SPLIT(j, kernel, p, q, r, in) \\
     w[AT(of_w, (group) * g.channels_out + (i), in, p, q, r)] = x_store(value); }}
 """,
@@ -178,7 +178,9 @@ def run(
     cut = tiles.cut(driver.dialect, dtype, groups, m, n, k)
     if name != "convolution_weight" and cut.parts > 1:
         cut = cut._replace(tiles=cut.tiles // cut.parts, parts=1, step=k)
-    unit = driver.unit((name, dtype, cut.tile, cut.parts > 1), lambda: _unit(driver, name, dtype, cut))
+    unit = driver.unit(
+        (name, dtype, cut.tile, cut.parts > 1), lambda: _unit(driver, name, dtype, cut)
+    )
     # What is side by side in memory: taps of a weight, places of an image.
     given = [*cut.numbers(m, n, k), int(name != "convolution_input"), int(name.endswith("weight"))]
     given += _geometry(x, w, y, window)

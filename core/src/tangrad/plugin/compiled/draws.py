@@ -1,4 +1,4 @@
-"""Random numbers: each element of its own words of the Philox stream that `tangrad.random` defines."""
+"""Random numbers: each element of its own words of the Philox stream that all devices share."""
 
 from __future__ import annotations
 
@@ -111,7 +111,10 @@ def _unit(driver: CompilingDriver, name: str, dtype: str) -> Unit:
     width = _width(name, dtype)
     part = {"complex64": "float32", "complex128": "float64"}.get(dtype, dtype)
     drawn = "tk_double" if width == "float64" else "tk_single"
-    text = stream_functions(driver) + f"#define U(i) {drawn}((tk_u64)g.seed, (tk_u64)g.offset, (tk_u64)(i))\n"
+    text = (
+        stream_functions(driver)
+        + f"#define U(i) {drawn}((tk_u64)g.seed, (tk_u64)g.offset, (tk_u64)(i))\n"
+    )
     text = f"#define tk_u64 {driver.dialect.types['uint64']}\n" + text
     body = elements(f"        {_value(driver, name, dtype, width, part)}")
     fields = [("int64", n, 0) for n in ("n", "seed", "offset")]
@@ -159,7 +162,9 @@ def _bernoulli(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
         )
         buffers = ((dtype, "y"), (dtype, "x"), ("int64", "err"))
         fields = tuple(("int64", n, 0) for n in ("n", "site", "seed", "offset"))
-        return Unit(driver, [Kernel("draw", buffers, fields, body)], REPORT + stream_functions(driver))
+        return Unit(
+            driver, [Kernel("draw", buffers, fields, body)], REPORT + stream_functions(driver)
+        )
 
     def kernel(outs: Any, args: Any) -> None:
         x = args[0].contiguous()
@@ -183,11 +188,13 @@ def _between(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
         stored = render_conversion(f"(({dialect.types[kind]})value)", kind, dtype)
         body = elements(
             f"        const {u64} drawn = tk_integer(({u64})g.seed, ({u64})g.offset, i);\n"
-            f"        const {u64} value = (g.range ? tk_high_product(drawn, ({u64})g.range) : drawn)"
-            f" + ({u64})g.low;\n        y[i] = {stored};"
+            f"        const {u64} high = tk_high_product(drawn, ({u64})g.range);\n"
+            f"        const {u64} value = (g.range ? high : drawn) + ({u64})g.low;\n        y[i] = {stored};"
         )
         fields = tuple(("int64", n, 0) for n in ("n", "seed", "offset", "low", "range"))
-        return Unit(driver, [Kernel("draw", ((dtype, "y"),), fields, body)], stream_functions(driver))
+        return Unit(
+            driver, [Kernel("draw", ((dtype, "y"),), fields, body)], stream_functions(driver)
+        )
 
     def kernel(outs: Any, args: Any) -> None:
         _, low, high = args[:3]
@@ -201,5 +208,3 @@ def _between(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
             unit.launch("draw", driver.blocks_for(out.numel()), [out], given, out.device.index)
 
     return kernel
-
-

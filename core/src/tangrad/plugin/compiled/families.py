@@ -16,18 +16,27 @@ _BY_KIND = {"pointwise": "pointwise", "reduction": "reductions", "scan": "scans"
 # {file: ops}; each file has a function `kernel_for(driver, op, dtype)`.
 _FAMILIES = {
     "fills": "fill_ _sequence _spaced",
-    "draws": "uniform_ normal_ exponential_ bernoulli_number_ bernoulli_tensor random_between_",
-    "softmax": "_softmax _log_softmax _softmax_backward_data _log_softmax_backward_data",
+    "draws": ("uniform_ normal_ exponential_ bernoulli_number_ bernoulli_tensor random_between_"),
+    "softmax": ("_softmax _log_softmax _softmax_backward_data _log_softmax_backward_data"),
     "losses": "nll_loss_elements",
     "products": "mm bmm linear",
     "convolutions": "convolution convolution_input convolution_weight",
-    "normalization": "native_layer_norm native_layer_norm_backward _batch_norm _batch_norm_backward",
-    "places": "gather index_select index_add index_select_backward index_copy index_fill_scalar scatter_src scatter_value scatter_add scatter_multiply scatter_extreme",
+    "normalization": (
+        "native_layer_norm native_layer_norm_backward _batch_norm _batch_norm_backward"
+    ),
+    "places": (
+        "gather index_select index_add index_select_backward index_copy "
+        "index_fill_scalar scatter_src scatter_value scatter_add "
+        "scatter_multiply scatter_extreme"
+    ),
     "indices": "index _index_put masked_select masked_scatter nonzero_table",
     "sorting": "sort topk _permutation_of",
     "attention": "_attention _attention_backward",
     "pooling": "max_pool_with_indices max_pool_values",
-    "movement": "cat constant_pad_nd select_backward slice_backward diagonal_backward unfold_backward tril triu flip",
+    "movement": (
+        "cat constant_pad_nd select_backward slice_backward diagonal_backward "
+        "unfold_backward tril triu flip"
+    ),
     "optimizers": "_fused_sgd_ _fused_adam_ _fused_adamw_",
 }
 _BY_NAME = {op: module for module, ops in _FAMILIES.items() for op in ops.split()}

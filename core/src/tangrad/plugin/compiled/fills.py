@@ -87,5 +87,10 @@ def _spaced_unit(driver: CompilingDriver, dtype: str) -> Unit:
         f"        y[i] = i < g.half ? {fma}(({kind})i, step, start)\n"
         f"                          : {fma}(({kind})(g.n - 1 - i), -step, end);"
     )
-    fields = (("int64", "n", 0), ("int64", "half", 0), ("float64", "start", 0), ("float64", "end", 0))
+    fields = (
+        ("int64", "n", 0),
+        ("int64", "half", 0),
+        ("float64", "start", 0),
+        ("float64", "end", 0),
+    )
     return Unit(driver, [Kernel("spaced", ((dtype, "y"),), fields, body)])

@@ -12,12 +12,12 @@ class Loop(NamedTuple):
     Attributes:
         shape: sizes of its dimensions, outermost first, at least one.
         strides: of each operand, in elements; 0 where it is broadcast.
-        count: how many elements there are.
+        elements: how many elements there are.
     """
 
     shape: tuple[int, ...]
     strides: tuple[tuple[int, ...], ...]
-    count: int
+    elements: int
 
     @property
     def dense(self) -> bool:

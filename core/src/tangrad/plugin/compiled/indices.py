@@ -7,6 +7,7 @@ name. The result's dimensions before, of, and after the index are then those of 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import tangrad
@@ -40,7 +41,7 @@ def positions(driver: CompilingDriver, x: Any, indices: Any) -> Any:
     made = tangrad.zeros((count,), dtype=tangrad.int64, device=x.device)
     for d, index in used:
         integers = index.dtype.name
-        unit = driver.unit(("positions", integers), lambda i=integers: _positions_unit(driver, i))
+        unit = driver.unit(("positions", integers), partial(_positions_unit, driver, integers))
         known = f"index {{index}} is out of bounds for dimension {d} with size {{bound}}"
         site = driver.reports.site(IndexError, known)
         given = [count, site, x.shape[d], x.stride(d)]
@@ -112,7 +113,9 @@ def _index_put(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
         if KINDS[dtype] == "b":
             added = "y[at] = y[at] | v[at_v + of_v];"
         written = added if accumulate else "y[at] = v[at_v + of_v];"
-        body = locate("y", "v") + f"""        for (tk_int j = 0; j < g.count; ++j) {{
+        body = (
+            locate("y", "v")
+            + f"""        for (tk_int j = 0; j < g.count; ++j) {{
             tk_int left = j, of_v = 0;
             for (int d = RANK - 1; d >= 0; --d) {{
                 of_v += left % g.index[d] * g.step_v[d];
@@ -121,6 +124,7 @@ def _index_put(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
             const tk_int at = at_y + p[j];
             {written}
         }}"""
+        )
         names = ("shape", "of_y", "of_v", "index", "step_v")
         fields = (("int64", "n", 0), ("int64", "count", 0), *(("int64", n, rank) for n in names))
         buffers = ((dtype, "y"), (dtype, "v"), ("int64", "p"))
@@ -184,7 +188,9 @@ def _masked_select(driver: CompilingDriver, dtype: str) -> Callable[..., Any]:
         if count:
             unit = driver.unit(("masked_select", dtype), make)
             buffers = [made, *text.contiguous(x, mask), ranks]
-            unit.launch("select", driver.blocks_for(x.numel()), buffers, [x.numel()], x.device.index)
+            unit.launch(
+                "select", driver.blocks_for(x.numel()), buffers, [x.numel()], x.device.index
+            )
         if outs is None:
             return (made,)
         outs[0].copy_(made)

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from tangrad.plugin.compiled.driver import CompilingDriver
 
 
-
 def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., None] | None:
     """Return the kernel of an op that moves elements."""
     if op.name in _BY_VIEWS:
@@ -134,8 +133,8 @@ def _flip(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
         }}
         y[i] = x[at];"""
         )
-        fields = (("int64", "n", 0), ("int64", "start", 0))
-        fields += (("int64", "shape", rank), ("int64", "steps", rank))
+        counts = (("n", 0), ("start", 0), ("shape", rank), ("steps", rank))
+        fields = tuple(("int64", name, count) for name, count in counts)
         return Unit(driver, [Kernel("flip", ((dtype, "y"), (dtype, "x")), fields, body)])
 
     def kernel(outs: Any, args: Any) -> None:
@@ -153,5 +152,3 @@ def _flip(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
             unit.launch("flip", driver.blocks_for(x.numel()), [out, x], given, x.device.index)
 
     return kernel
-
-

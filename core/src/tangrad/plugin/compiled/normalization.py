@@ -66,9 +66,7 @@ _LAYER_COLUMNS = """        const tk_int part = i / g.length, j = i % g.length;
         of_bias[i] = by_bias;"""
 
 # `row` is a channel; its elements are those of all images.
-_CHANNEL = (
-    "#define AT(j) (((j) / g.inner * g.channels + row) * g.inner + (j) % g.inner)\n"
-)
+_CHANNEL = "#define AT(j) (((j) / g.inner * g.channels + row) * g.inner + (j) % g.inner)\n"
 
 _BATCH_SUMS = (
     _CHANNEL
@@ -117,7 +115,8 @@ _BATCH_GRADIENT = """        const tk_int c = i / g.inner % g.channels;
         const x_r rstd = 1 / x_sqrt((x_r)s_load(variances[c]) + (x_r)g.eps);
         const x_r normal = (x_load(x[i]) - (x_r)s_load(means[c])) * rstd;
         x_r value = x_load(d[i]);
-        if (g.training) value = value - of_bias[c] / (x_r)g.length - normal * of_weight[c] / (x_r)g.length;
+        if (g.training)
+            value = value - of_bias[c] / (x_r)g.length - normal * of_weight[c] / (x_r)g.length;
         y[i] = x_store(value * rstd * (g.has_weight ? (x_r)w_load(w[c]) : 1));"""
 
 
@@ -125,13 +124,14 @@ def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., No
     """Return the kernel of a normalization or its gradient."""
     if KINDS[dtype] != "f":
         return None
-    kind = {
+    kinds: dict[str, Any] = {
         "native_layer_norm": _LayerNorm,
         "native_layer_norm_backward": _LayerNormBackward,
         "_batch_norm": _BatchNorm,
         "_batch_norm_backward": _BatchNormBackward,
-    }[op.name]
-    return kind(driver, dtype)
+    }
+    found: Callable[..., None] = kinds[op.name](driver, dtype)
+    return found
 
 
 class _Normalization:
@@ -259,7 +259,9 @@ class _BatchNorm(_Normalization):
         with text.Result(outs[0]) as y:
             given = [x.numel(), channels, inner, int(weight is not None), int(bias is not None)]
             buffers = [y, x, means, variances, weight, bias]
-            unit.launch("normalize", driver.blocks_for(x.numel()), buffers, [*given, float(eps)], index)
+            unit.launch(
+                "normalize", driver.blocks_for(x.numel()), buffers, [*given, float(eps)], index
+            )
 
     def _unit(self, group: int, weighted: str) -> Unit:
         kept = self.typed("means variances", self.compute)
@@ -298,9 +300,18 @@ class _BatchNormBackward(_Normalization):
             given = [channels, length, inner, float(eps)]
             buffers = [of_weight, of_bias, d, x, mean, var]
             unit.launch("sums", blocks, buffers, given, index)
-            given = [x.numel(), channels, inner, length, int(bool(training)), int(weight is not None)]
+            given = [
+                x.numel(),
+                channels,
+                inner,
+                length,
+                int(bool(training)),
+                int(weight is not None),
+            ]
             buffers = [y, of_weight, of_bias, d, x, mean, var, weight]
-            unit.launch("by_input", driver.blocks_for(x.numel()), buffers, [*given, float(eps)], index)
+            unit.launch(
+                "by_input", driver.blocks_for(x.numel()), buffers, [*given, float(eps)], index
+            )
 
     def _unit(self, group: int, weighted: str, moments: str) -> Unit:
         sums = self.typed("of_weight of_bias", self.compute)

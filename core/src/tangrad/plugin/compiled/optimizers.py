@@ -97,7 +97,9 @@ class _Step:
             for members in lists
         ) and all(x is None or x.dtype.name == "float32" for x in (scale, found))
 
-    def run(self, lists: Sequence[Any], of_tensors: Any, given: Any, scale: Any, found: Any) -> None:
+    def run(
+        self, lists: Sequence[Any], of_tensors: Any, given: Any, scale: Any, found: Any
+    ) -> None:
         """Launch the kernel for all tensors, some at a time."""
         unit = self.driver.unit((type(self).__name__, self.dtype), self._unit)
         device = lists[0][0].device
@@ -121,7 +123,8 @@ class _Step:
         frame += f"#define POW(a, b) {dialect.library('pow', 'float64')}(a, b)\n"
         frame += f"#define SQRT(a) {dialect.library('sqrt', 'float64')}(a)\n"
         pointers = "\n".join(
-            f"        TG_GLOBAL x_t *{name} = (TG_GLOBAL x_t *)g.{name}_at[k];" for name in self.lists
+            f"        TG_GLOBAL x_t *{name} = (TG_GLOBAL x_t *)g.{name}_at[k];"
+            for name in self.lists
         )
         body = _FRAME.replace("{pointers}", f"{pointers}\n{self.before}")
         body = body.replace("{update}", self.update)

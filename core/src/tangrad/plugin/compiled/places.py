@@ -215,13 +215,16 @@ class _Scatter(_Along):
         if valued:
             value = f"x_store({numbers.text('value', compute_type(self.dtype), dialect)})"
         written = _combined(self.dtype, how, "y[at]", value)
-        body = locate("y", "places", "s") + f"""
+        body = (
+            locate("y", "places", "s")
+            + f"""
         for (tk_int j = 0; j < g.count; ++j) {{
             const tk_int place = (tk_int)places[at_places + j * g.step_places];
             if (place < 0 || place >= g.size) {{ TG_REPORT(place, g.size); continue; }}
             const tk_int at = at_y + place * g.step;
             y[at] = {written};
         }}"""
+        )
         buffers = ((self.dtype, "y"), (integers, "places"), (self.dtype, "s"), ("int64", "err"))
         fields = self.fields("n", "site", "size", "step", "count", "step_places", "step_s")
         fields += self.strides(rank, "y", "places", "s")

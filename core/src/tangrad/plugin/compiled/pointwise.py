@@ -54,7 +54,7 @@ class Loops:
         self.driver, self.compute = driver, compute
         self.title, self.definition = op.title, op.definition
         self.inputs = tuple(op.definition.inputs)
-        self._made: dict[Any, Unit] = {}
+        self._made: dict[Any, PointwiseUnit] = {}
         self._loops: dict[Any, Loop] = {}
 
     def __call__(self, outs: Any, inputs: Any, params: dict[str, Any]) -> None:
@@ -68,7 +68,7 @@ class Loops:
             compiled = self._made[key] = PointwiseUnit(self, *key)
         tensors = [*outs, *(v for v, o in zip(inputs, operands, strict=True) if not o.number)]
         loop = self._loop(outs[0].shape, tensors, compiled.program.indexed)
-        given = compiled.numbers(inputs, params)
+        given = compiled.encoded(inputs, params)
         compiled.run(loop, tensors, given, outs[0].device.index)
 
     def _operand(self, name: str, value: Any) -> Operand:
@@ -119,21 +119,23 @@ class PointwiseUnit(Unit):
         if self.program.divides:
             buffers.append(self.driver.error_cell(index))
             given = [self._site, *given]
-        blocks = self.driver.blocks_for(loop.count)
+        blocks = self.driver.blocks_for(loop.elements)
         if loop.dense:
             steps = [s[0] for s in loop.strides[len(self.results) :]]
             name = "wide" if self._may_load_vectors(loop, tensors) else "dense"
             if name == "wide":
-                blocks = self.driver.blocks_for(loop.count, self.vector)
-            self.launch(name, blocks, buffers, [loop.count, *steps, *given], index)
+                blocks = self.driver.blocks_for(loop.elements, self.vector)
+            self.launch(name, blocks, buffers, [loop.elements, *steps, *given], index)
         else:
             rank = max(4, rank_for(len(loop.shape)))
             unit = self if rank == 4 else self._of_rank(rank)
-            unit.launch("strided", blocks, buffers, [loop.count, *loop.padded(rank), *given], index)
+            unit.launch(
+                "strided", blocks, buffers, [loop.elements, *loop.padded(rank), *given], index
+            )
         if self.program.divides:
             self.driver.reports.expect(index)
 
-    def numbers(self, inputs: Any, params: dict[str, Any]) -> list[Any]:
+    def encoded(self, inputs: Any, params: dict[str, Any]) -> list[Any]:
         """Return the numbers of a call that are no geometry."""
         given: list[Any] = []
         for operand, value in zip(self.operands, inputs, strict=True):
@@ -246,7 +248,7 @@ class PointwiseUnit(Unit):
         return max(1, wide // max(map(item_bytes, self.types)))
 
     def _may_load_vectors(self, loop: Loop, tensors: list[Any]) -> bool:
-        if self.vector == 1 or loop.count < 2 * self.vector:
+        if self.vector == 1 or loop.elements < 2 * self.vector:
             return False
         for tensor, strides in zip(tensors, loop.strides, strict=True):
             if strides[0]:

@@ -61,7 +61,9 @@ def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., No
         spatial = len(size)
         numbers = [outs[0].numel(), int(placed)]
         shapes = (x.shape[-spatial:], outs[0].shape[-spatial:])
-        for values, fill in zip((*shapes, size, stride, padding, dilation), (1, 1, 1, 1, 0, 1), strict=True):
+        for values, fill in zip(
+            (*shapes, size, stride, padding, dilation), (1, 1, 1, 1, 0, 1), strict=True
+        ):
             numbers += [fill] * (3 - spatial) + list(values)
         with text.Result(*outs) as made:
             y, at = made if placed else (made, None)

@@ -102,6 +102,4 @@ def _unit(driver: CompilingDriver, dtype: str, cut: tiles.Cut, kind: str) -> Uni
     frame = text.names(driver.dialect, x=dtype) + tiles.settings(driver.dialect, cut.tile)
     buffers = (*((dtype, name) for name in ("y", "a", "b", "bias")), (compute_type(dtype), "parts"))
     fields = tuple(("int64", name, 0) for name in _FIELDS)
-    return Unit(
-        driver, [Kernel("product", buffers, fields, tiles.BODY)], frame + _MACROS + write
-    )
+    return Unit(driver, [Kernel("product", buffers, fields, tiles.BODY)], frame + _MACROS + write)

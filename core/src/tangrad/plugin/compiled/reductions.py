@@ -73,16 +73,18 @@ class Reduction:
         plan = self._plan(outs, x, dims)
         results = tuple(out.dtype.name for out in outs)
         text, index = self.text(results), x.device.index
-        lead = [plan.kept.count, plan.folded.count]
+        lead = [plan.kept.elements, plan.folded.elements]
         given = text.encode(params)
         kept, folded = plan.kept.padded(plan.ranks[0]), plan.folded.padded(plan.ranks[1])
-        blocks = self._blocks(plan.kept.count * plan.parts, plan.group)
+        blocks = self._blocks(plan.kept.elements * plan.parts, plan.group)
         if plan.parts == 1:
             unit = self._unit(text, plan, "whole")
             unit.launch("whole", blocks, [*outs, x], [*lead, *kept, *folded, *given], index)
             return
         scratch = [
-            tangrad.empty(plan.kept.count * plan.parts, dtype=getattr(tangrad, t), device=x.device)
+            tangrad.empty(
+                plan.kept.elements * plan.parts, dtype=getattr(tangrad, t), device=x.device
+            )
             for t in text.states
         ]
         cut = [plan.parts, plan.length]
@@ -92,7 +94,7 @@ class Reduction:
         group = self.driver.dialect.lanes
         self._unit(text, plan._replace(group=group), "join").launch(
             "join",
-            self._blocks(plan.kept.count, group),
+            self._blocks(plan.kept.elements, group),
             [*outs, *scratch],
             [*lead, *cut, *kept, *given],
             index,
@@ -123,15 +125,15 @@ class Reduction:
         inner = (lengths, tuple(strides[d] for d in reduced))
         folded = loop_over(lengths, [inner], reorder=not indexed)
         group = self._group(kept, folded)
-        parts, length = self._cut(kept.count, folded.count, group)
+        parts, length = self._cut(kept.elements, folded.elements, group)
         ranks = tuple(2 if len(part.shape) <= 2 else 64 for part in (kept, folded))
         if ranks == (64, 64):
             ranks = (32, 32)
         return Plan(kept, folded, group, parts, length, ranks)  # type: ignore[arg-type]
 
     def _group(self, kept: Loop, folded: Loop) -> int:
-        side_by_side = kept.count > 1 and abs(kept.strides[-1][-1]) < abs(folded.strides[0][-1])
-        return self.driver.group_for(folded.count, side_by_side=side_by_side)
+        side_by_side = kept.elements > 1 and abs(kept.strides[-1][-1]) < abs(folded.strides[0][-1])
+        return self.driver.group_for(folded.elements, side_by_side=side_by_side)
 
     def _cut(self, count: int, length: int, group: int) -> tuple[int, int]:
         dialect = self.driver.dialect

@@ -50,11 +50,11 @@ class Scan:
         rows = loop_over(sizes, [(sizes, tuple(t.stride(d) for d in keeps)) for t in tensors])
         length = x.shape[dim] if x.ndim else 1
         steps = [t.stride(dim) if x.ndim else 0 for t in tensors]
-        group, rank = self._group(rows.count, length), 2 if len(rows.shape) <= 2 else 64
+        group, rank = self._group(rows.elements, length), 2 if len(rows.shape) <= 2 else 64
         text = self.text(tuple(out.dtype.name for out in outs))
         unit = self._unit(text, group, rank)
-        given = [rows.count, length, *steps, *rows.padded(rank), *text.encode(params)]
-        blocks = self.driver.blocks_for(rows.count * group)
+        given = [rows.elements, length, *steps, *rows.padded(rank), *text.encode(params)]
+        blocks = self.driver.blocks_for(rows.elements * group)
         unit.launch("scan", blocks, tensors, given, x.device.index)
 
     def _group(self, rows: int, length: int) -> int:

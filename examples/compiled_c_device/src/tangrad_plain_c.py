@@ -1,8 +1,4 @@
-"""Device "plain_c": the host's memory, and kernels that the system's C compiler makes on demand.
-
-A block has one lane here, so barriers and shared memory cost nothing: what the kernels of
-`tangrad.plugin.compiled` are for other devices follows from the page that is `DIALECT`.
-"""
+"""Device "plain_c": memory of the host, and kernels that the system's C compiler makes."""
 
 from __future__ import annotations
 
@@ -11,32 +7,32 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from tangrad.plugin.compiled import CompilingDriver, Kernel, KernelDialect
 from tangrad.plugin.render import DIALECTS
 
 API = 1
 
-COMMAND = ("cc", "-O1", "-shared", "-fPIC", "-ffp-contract=off", "-fno-strict-aliasing", "-w")
+COMMAND = ("cc", "-O1", "-shared", "-fPIC", "-ffp-contract=off", "-fwrapv", "-w")
 
 
 class PlainC(KernelDialect):
-    """C whose kernels are functions of (blocks, buffers, numbers)."""
+    """C, in which a kernel is called with (blocks, buffers, numbers) and runs block after block."""
 
     def kernel(self, kernel: Kernel) -> str:
         """Return the function of one block, and the one that calls it for each."""
-        of_block = self.kernel_head
-        params = [f"{self.type(dtype)} *{name}" for dtype, name in kernel.buffers]
-        args = [
-            f"({self.type(dtype)} *)buffers[{k}]" for k, (dtype, _) in enumerate(kernel.buffers)
-        ]
+        typed = [(f"{self.type(dtype)} *", name) for dtype, name in kernel.buffers]
+        params = [kind + name for kind, name in typed]
+        args = [f"({kind})buffers[{k}]" for k, (kind, _) in enumerate(typed)]
         structure = ""
         if kernel.numbers:
             structure = self.structure(kernel)
             params.append(f"const {kernel.name}_numbers g")
             args.append(f"*(const {kernel.name}_numbers *)numbers")
-        head = of_block.format(name=kernel.name, params=", ".join(params))
+        head = self.kernel_head.format(name=kernel.name, params=", ".join(params))
         return f"""{structure}
 {head} {{
 {kernel.body}
@@ -48,12 +44,11 @@ void {kernel.name}(int64_t blocks, void **buffers, const void *numbers) {{
 """
 
 
-C = DIALECTS["c"]
 DIALECT = PlainC(
     "plain C",
     function="static inline",
-    types=C.types,
-    header=C.header,
+    types=DIALECTS["c"].types,
+    header=DIALECTS["c"].header,
     c99_complex=True,
     lanes=1,
     max_blocks=1,
@@ -64,22 +59,27 @@ DIALECT = PlainC(
 
 
 class Driver(CompilingDriver):
-    """Compile by `cc`; memory is the host's, addressed as on any other device."""
+    """Compile by `cc`, and call what was compiled."""
 
     dialect = DIALECT
     immediate = True
 
     def probe(self) -> bool | str:
         """Ask for a compiler."""
-        return True if shutil.which(COMMAND[0]) else f"there is no C compiler '{COMMAND[0]}'"
+        return shutil.which(COMMAND[0]) is not None or f"there is no C compiler '{COMMAND[0]}'"
 
     def open(self) -> None:
         """Start without memory."""
-        self._blocks: dict[int, ctypes.Array[ctypes.c_char]] = {}
+        said = subprocess.run([COMMAND[0], "--version"], capture_output=True, text=True, check=True)
+        self._version = " ".join([said.stdout.partition("\n")[0], *COMMAND])
+        self._blocks: dict[int, Any] = {}
 
     def allocate(self, nbytes: int, index: int) -> int:
         """Return the address of new memory, a multiple of 64."""
-        block = (ctypes.c_char * (nbytes + 64))()
+        try:
+            block = (ctypes.c_char * (nbytes + 64))()
+        except (OverflowError, ValueError) as error:
+            raise MemoryError(f"plain_c: {nbytes} bytes") from error
         address = -(-ctypes.addressof(block) // 64) * 64
         self._blocks[address] = block
         return address
@@ -93,9 +93,8 @@ class Driver(CompilingDriver):
         ctypes.memmove(handle + offset, bytes(source), len(source))
 
     def copy_to_host(self, handle: int, offset: int, target: memoryview) -> None:
-        """Copy bytes from the device; what kernels reported is raised."""
+        """Copy bytes from the device."""
         target[:] = ctypes.string_at(handle + offset, len(target))
-        self.raise_reported(0)
 
     def copy_within(
         self, handle: int, offset: int, source: int, source_offset: int, nbytes: int
@@ -109,8 +108,7 @@ class Driver(CompilingDriver):
 
     def compiler_version(self) -> str:
         """Return the compiler's first line about itself, and how it is called."""
-        said = subprocess.run([COMMAND[0], "--version"], capture_output=True, text=True, check=True)
-        return said.stdout.splitlines()[0] + " ".join(COMMAND)
+        return self._version
 
     def compile(self, source: str, architecture: str) -> bytes:
         """Return a shared library."""
@@ -123,7 +121,7 @@ class Driver(CompilingDriver):
                 raise RuntimeError(f"{COMMAND[0]} refused kernels of tangrad:\n{said.stderr}")
             return made.read_bytes()
 
-    def load(self, binary: bytes, index: int) -> ctypes.CDLL:
+    def load(self, binary: bytes, index: int) -> Any:
         """Return the library, loaded from a file that is gone afterwards."""
         with tempfile.NamedTemporaryFile(suffix=".so") as file:
             file.write(binary)
@@ -131,13 +129,15 @@ class Driver(CompilingDriver):
             try:
                 return ctypes.CDLL(file.name)
             except OSError as error:
-                raise RuntimeError(f"not a library of kernels: {error}") from error
+                raise RuntimeError(f"no library of kernels: {error}") from error
 
-    def function(self, module: ctypes.CDLL, name: str) -> ctypes._CFuncPtr:
+    def function(self, module: Any, name: str) -> Any:
         """Return a kernel."""
         return module[name]
 
-    def launch(self, function, blocks, buffers, numbers, index) -> None:  # type: ignore[no-untyped-def]
-        """Call a kernel."""
+    def launch(
+        self, function: Any, blocks: int, buffers: Sequence[int], numbers: bytes, index: int
+    ) -> None:
+        """Call a kernel, which has done its work when it returns."""
         addresses = (ctypes.c_void_p * max(1, len(buffers)))(*buffers)
         function(ctypes.c_int64(blocks), addresses, numbers)
