@@ -29,7 +29,7 @@ class CudaDialect(KernelDialect):
 
 DIALECT = CudaDialect(
     "CUDA C++",
-    function="static __device__ __forceinline__",
+    function="static __device__ inline",
     types={
         "int8": "signed char",
         "int16": "short",
