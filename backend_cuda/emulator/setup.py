@@ -16,7 +16,7 @@ from setuptools.dist import Distribution
 HERE = Path(__file__).resolve().parent
 NATIVE = HERE / "src" / "tangrad_cuda_emulator" / "native"
 HEADER_WHEELS = ("nvidia-cuda-runtime", "nvidia-cuda-profiler-api")
-FLAGS = "-std=c++17 -O2 -g0 -fPIC -Wall -Wextra -Wno-deprecated-declarations".split()
+FLAGS = "-std=c++17 -O2 -g0 -fPIC -frounding-math -Wall -Wextra -Wno-deprecated-declarations".split()
 
 DECLARED = re.compile(r"CUDAAPI\s+(cu[A-Z]\w*)\s*\(")
 RENAMED = re.compile(r"#\s*define\s+cu[A-Z]\w*\s+(?:__CUDA_API_\w+\(\s*)?(cu[A-Z]\w*)")

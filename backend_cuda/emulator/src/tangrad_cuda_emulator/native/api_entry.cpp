@@ -6,8 +6,11 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <string>
 
 #include "control.hpp"
@@ -64,9 +67,24 @@ std::string& fault_text() {
     return *text;
 }
 
+using Counts = std::array<unsigned long long, 6>;
+
+std::map<std::string, Counts>& traffic() {
+    static auto* all = new std::map<std::string, Counts>;
+    return *all;
+}
+
 }  // namespace
 
 namespace emulator {
+
+void note_traffic(const std::string& kernel, unsigned long long loads, unsigned long long load_sectors,
+                  unsigned long long load_ideal, unsigned long long stores, unsigned long long store_sectors,
+                  unsigned long long store_ideal) {
+    Counts& all = traffic()[kernel];
+    const Counts more = {loads, load_sectors, load_ideal, stores, store_sectors, store_ideal};
+    for (size_t i = 0; i < all.size(); i++) all[i] += more[i];
+}
 
 const char* name_of(CUresult result) {
     for (auto& each : NAMES)
@@ -169,6 +187,14 @@ unsigned long long tangrad_emulator_calls(const char* function) {
 unsigned long long tangrad_emulator_allocations(void) {
     std::lock_guard<std::mutex> lock(state().mutex);
     return memory().count();
+}
+
+int tangrad_emulator_traffic(const char* kernel, unsigned long long* counts) {
+    std::lock_guard<std::mutex> lock(state().mutex);
+    auto found = traffic().find(kernel);
+    if (found == traffic().end()) return 0;
+    std::copy(found->second.begin(), found->second.end(), counts);
+    return 1;
 }
 
 const char* tangrad_emulator_last_fault(void) { return fault_text().c_str(); }

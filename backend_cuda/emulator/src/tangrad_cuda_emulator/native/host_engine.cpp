@@ -12,6 +12,7 @@
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <set>
 #include <sstream>
 
 #include "block.hpp"
@@ -19,6 +20,7 @@
 #include "engine.hpp"
 #include "fault.hpp"
 #include "host_source.hpp"
+#include "memory.hpp"
 #include "settings.hpp"
 #include "state.hpp"
 
@@ -74,7 +76,10 @@ class HostProgram : public Program {
         auto* info = static_cast<const tangrad_kernel_info*>(dlsym(library, "tangrad_kernels"));
         for (; info->name; info++) add(*info, *now, shared);
     }
-    ~HostProgram() override { dlclose(library_); }
+    ~HostProgram() override {
+        for (uintptr_t address : shown_) memory().release(address, {Kind::Module});
+        dlclose(library_);
+    }
 
     Kernel* kernel(const std::string& name) override {
         auto found = kernels_.find(name);
@@ -98,6 +103,7 @@ class HostProgram : public Program {
         struct link_map* map = nullptr;
         dlinfo(library_, RTLD_DI_LINKMAP, &map);
         if (!map || where.dli_fbase != reinterpret_cast<void*>(map->l_addr)) return {};
+        shown_.insert(uintptr_t(address));
         return {uintptr_t(address), static_cast<const ElfW(Sym)*>(symbol)->st_size};
     }
 
@@ -110,6 +116,8 @@ class HostProgram : public Program {
     }
 
     void* library_;
+    // Variables that a program asked for, which are noted as memory of the device.
+    std::set<uintptr_t> shown_;
     std::map<std::string, std::unique_ptr<HostKernel>> kernels_;
     std::map<std::string, Kernel*> mangled_;
 };
