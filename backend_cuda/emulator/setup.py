@@ -111,7 +111,7 @@ def write(path: Path, text: str) -> None:
 
 def call(*command: str) -> str:
     """Run a command and return what it prints."""
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{done.stderr}\nfailed: {' '.join(command)}")
     if done.stderr:

@@ -76,9 +76,7 @@ def run(variables: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> 
         env: dict[str, str] | None = None,
         **options: object,
     ) -> str:
-        told = environment(
-            engine=engine, sources=sources if engine == "host" else None, **options
-        )
+        told = environment(engine=engine, sources=sources if engine == "host" else None, **options)
         done = subprocess.run(
             [sys.executable, "-W", "error", "-c", program],
             env={**os.environ, **variables, **told, **(env or {})},

@@ -82,7 +82,7 @@ def install() -> None:
 
 
 def collected(dtypes: tuple[str, ...]) -> tuple[dict[str, str], set[str]]:
-    """Run the samples of all ops, forward and backward; return the sources, and who has no kernel."""
+    """Run all ops' samples, forward and backward; return the sources, and who has no kernel."""
     import warnings
 
     import tangrad

@@ -25,13 +25,13 @@ def failing(program: str, message: str, error: str = "RuntimeError") -> str:
 
 def test_without_a_driver_the_reason_is_told():
     program = (
-        "import tangrad\nassert not tangrad.cuda.is_available()\n"
+        "import tangrad\n"
         "from tangrad.plugin import availability\nprint(availability('cuda')[1])\n"
         "try:\n    tangrad.zeros(2, device='cuda')\nexcept RuntimeError as error:\n    print(error)\n"
     )
     env = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"}
     done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True)
-    if "available\n" == done.stdout[:10]:
+    if done.stdout[:10] == "available\n":
         pytest.skip("this machine has a driver")
     assert done.stdout.count("no NVIDIA driver: libcuda.so.1 not found") == 2, done
 

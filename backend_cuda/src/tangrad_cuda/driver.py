@@ -124,9 +124,7 @@ class Cuda(CompilingDriver):
         """Copy bytes from the device, after what its current stream was given."""
         index = self.memory.index_of(handle)
         stream = self.streams.current_stream(index)
-        self._called(
-            index, lambda: self.streams.copy_to_host(handle, offset, target, stream, None)
-        )
+        self._called(index, lambda: self.streams.copy_to_host(handle, offset, target, stream, None))
         self._wait(index, stream)
         self.raise_reported(index)
 

@@ -99,7 +99,13 @@ class DriverApi:
         return number.value
 
     def launch(
-        self, function: int, blocks: int, lanes: int, stream: int, parameters: bytes, shared: int = 0
+        self,
+        function: int,
+        blocks: int,
+        lanes: int,
+        stream: int,
+        parameters: bytes,
+        shared: int = 0,
     ) -> int:
         """Launch a one-dimensional grid; returns the status, for the caller knows the op.
 
@@ -118,7 +124,5 @@ class DriverApi:
             ctypes.addressof(size),
             None,
         )
-        status: int = self._launch(
-            function, blocks, 1, 1, lanes, 1, 1, shared, stream, None, extra
-        )
+        status: int = self._launch(function, blocks, 1, 1, lanes, 1, 1, shared, stream, None, extra)
         return status

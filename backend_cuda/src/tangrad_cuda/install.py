@@ -246,7 +246,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--wheel-dir", type=Path, metavar="DIR", help="leave the wheel in DIR, install nothing")
-    add("--cuda", type=int, choices=sorted(TOOLKITS), help="toolkit; by default what the driver runs")
+    add(
+        "--cuda",
+        type=int,
+        choices=sorted(TOOLKITS),
+        help="toolkit; by default what the driver runs",
+    )
     add("--pycuda", default=PYCUDA, metavar="VERSION", help="version of pycuda (%(default)s)")
     add("--cache", type=Path, metavar="DIR", help="where built wheels are kept")
     return parser

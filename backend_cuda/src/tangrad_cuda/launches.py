@@ -57,7 +57,9 @@ class Launches:
             lines.append(f"  and {more} before them")
         if not lines:
             return ""
-        return "\n".join(["launched since the device was last known to work, latest first:", *lines])
+        return "\n".join(
+            ["launched since the device was last known to work, latest first:", *lines]
+        )
 
 
 def _is_ours(file: str) -> bool:

@@ -81,7 +81,9 @@ def architectures() -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def compile(source: str, architecture: int, image: str = "cubin", options: Sequence[str] = ()) -> bytes:
+def compile(
+    source: str, architecture: int, image: str = "cubin", options: Sequence[str] = ()
+) -> bytes:
     """Compile CUDA C++.
 
     Args:

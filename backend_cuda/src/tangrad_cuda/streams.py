@@ -86,9 +86,7 @@ class CudaStreams(DeviceStreams):
             if place < len(pool):
                 return pool[place]
             self._contexts.enter(index)
-            stream = self._api.made(
-                "cuStreamCreateWithPriority", driver_api.NON_BLOCKING, priority
-            )
+            stream = self._api.made("cuStreamCreateWithPriority", driver_api.NON_BLOCKING, priority)
             self._owners[stream] = index
             pool.append(stream)
             return stream
@@ -97,9 +95,7 @@ class CudaStreams(DeviceStreams):
         """Return the least and the greatest priority, as numbers: (0, -5)."""
         self._contexts.enter(index)
         least, greatest = ctypes.c_int(), ctypes.c_int()
-        self._api.call(
-            "cuCtxGetStreamPriorityRange", ctypes.byref(least), ctypes.byref(greatest)
-        )
+        self._api.call("cuCtxGetStreamPriorityRange", ctypes.byref(least), ctypes.byref(greatest))
         return least.value, greatest.value
 
     def query_stream(self, stream: int) -> bool:

@@ -6,7 +6,6 @@ from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
-import tangrad
 from tangrad_cuda.namespace._place import driver, index_of, usable
 
 _SYNC_MODES = ("default", "warn", "error")
@@ -303,5 +302,3 @@ def list_gpu_processes(device: Any = None) -> str:
         for p in processes
     ]
     return "\n".join(lines if processes else [*lines, "no processes are running"])
-
-

@@ -27,6 +27,8 @@ _DTYPES = (
     "BFloat16 Bool Byte Char ComplexDouble ComplexFloat Double Float Half Int Long Short"
 ).split()
 STORAGES = {
-    f"{name}Storage": _class(f"{name}Storage", "storages of one dtype on GPUs (UntypedStorage has all) are")
+    f"{name}Storage": _class(
+        f"{name}Storage", "storages of one dtype on GPUs (UntypedStorage has all) are"
+    )
     for name in _DTYPES
 }

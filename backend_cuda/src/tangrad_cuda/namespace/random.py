@@ -1,4 +1,4 @@
-"""Seeds and states of the devices' generators; one seed gives the numbers that it gives on `cpu`."""
+"""Seeds and states of the devices' generators; a seed gives the numbers that it gives on `cpu`."""
 
 from __future__ import annotations
 

@@ -21,9 +21,7 @@ class Stream(tangrad.Stream):
     def __init__(self, device: Any = None, priority: int = 0, **kwargs: Any) -> None:
         place = kwargs.pop("device_index", None) if device is None else device
         kwargs.pop("device_type", None)
-        super().__init__(
-            tangrad.device("cuda", index_of(place)), priority=priority, **kwargs
-        )
+        super().__init__(tangrad.device("cuda", index_of(place)), priority=priority, **kwargs)
 
     @property
     def cuda_stream(self) -> int:

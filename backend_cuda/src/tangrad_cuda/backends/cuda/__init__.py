@@ -146,7 +146,7 @@ def preferred_blas_library(backend: Any = None) -> str:
 def _only(name: str, backend: Any) -> str:
     if backend not in (None, "default"):
         raise NotImplementedError(
-            f"backends.cuda.{name}: the vendor's libraries are not called yet; there is no '{backend}'"
+            f"backends.cuda.{name}: the vendor's are not called yet; there is no '{backend}'"
         )
     return "default"
 
