@@ -189,7 +189,8 @@ def _between(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
         body = elements(
             f"        const {u64} drawn = tk_integer(({u64})g.seed, ({u64})g.offset, i);\n"
             f"        const {u64} high = tk_high_product(drawn, ({u64})g.range);\n"
-            f"        const {u64} value = (g.range ? high : drawn) + ({u64})g.low;\n        y[i] = {stored};"
+            f"        const {u64} value = (g.range ? high : drawn) + ({u64})g.low;\n"
+            f"        y[i] = {stored};"
         )
         fields = tuple(("int64", n, 0) for n in ("n", "seed", "offset", "low", "range"))
         return Unit(
