@@ -15,7 +15,8 @@ from tangrad_cuda.dialect import DIALECT
 API = 1
 
 # For the emulator's host engine: sources lie beside it under the digest of what was made of them.
-SOURCES = "TANGRAD_CUDA_EMULATOR_SOURCES"
+_EMULATOR = "TANGRAD_CUDA_EMULATOR_"
+SOURCES = f"{_EMULATOR}SOURCES"
 _BLOCKING = "CUDA_LAUNCH_BLOCKING"
 
 
@@ -37,7 +38,7 @@ class Cuda(CompilingDriver):
         """Initialise the driver; contexts are made when a device is first used."""
         import pycuda.driver
 
-        from tangrad_cuda import contexts, driver_api, launches, memory, nvrtc, streams
+        from tangrad_cuda import contexts, driver_api, exchange, launches, memory, nvrtc, streams
 
         nvrtc.library()
         pycuda.driver.init()
@@ -54,6 +55,7 @@ class Cuda(CompilingDriver):
         self.query_event = self.streams.query_event
         self.synchronize_event = self._synchronize_event
         self.destroy_event = self.streams.destroy_event
+        exchange.connect(self)
 
     def start_profiler(self) -> None:
         """Let the profiler that runs this program record from now on."""
@@ -222,14 +224,16 @@ class Cuda(CompilingDriver):
         return f"nvrtc {nvrtc.version()} {nvrtc.OPTIONS} {self._image()} {os.environ.get(SOURCES)}"
 
     def _image(self) -> str:
-        return "ptx" if SOURCES in os.environ or not self._has_binaries() else "cubin"
+        """Return "ptx" where machine code would not do, else "cubin".
 
-    def _has_binaries(self) -> bool:
-        """Whether the driver loads binaries: it is a GPU's, of an architecture NVRTC knows."""
+        A GPU newer than NVRTC takes PTX alone, and so does the emulator; TANGRAD_CUDA_PTX=1 asks
+        for it.
+        """
         from tangrad_cuda import nvrtc
 
         major, minor = self.capability(0)
-        return "TANGRAD_CUDA_PTX" not in os.environ and 10 * major + minor in nvrtc.architectures()
+        asked = any(name.startswith((_EMULATOR, "TANGRAD_CUDA_PTX")) for name in os.environ)
+        return "ptx" if asked or 10 * major + minor not in nvrtc.architectures() else "cubin"
 
     def compile(self, source: str, architecture: str) -> bytes:
         """Compile a source by NVRTC.

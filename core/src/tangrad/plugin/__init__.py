@@ -59,6 +59,7 @@ _WHERE: dict[str, str] = {
     "reduction": "tangrad.ops.definition.define",
     "reference_kernel": "tangrad.devices.kernels",
     "register_conversion": "tangrad.tensor.layouts",
+    "register_dlpack_device": "tangrad.tensor.exchange",
     "register_dtype": "tangrad._C",
     "register_kernel": "tangrad.devices.kernels",
     "register_layout": "tangrad._C",
