@@ -2,8 +2,8 @@
 
 A plugin imports from here, from `tangrad.plugin.render` and `tangrad.plugin.compiled`, and nowhere
 else below `tangrad`, the public namespace aside. What each name means is told where it is defined;
-the hooks are told in `tangrad.plugins.hookspecs`, a device in `tangrad.devices.driver`. Every plugin
-module states the version it was made for: `API = 1`.
+the hooks are told in `tangrad.plugins.hookspecs`, a device in `tangrad.devices.driver`. Every
+plugin module states the version it was made for: `API = 1`.
 
 `tangrad.plugin.compiled` has the base class of devices that compile C-like source;
 `tangrad.plugin.render` is for those who make kernels from definitions otherwise, and for compilers.
