@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tangrad.devices import registry
+from tangrad.plugin.compiled.cache import FOLDER_VARIABLE
 
 HERE = Path(__file__).resolve().parent
 EXAMPLE = HERE.parents[2] / "examples" / "compiled_c_device" / "src"
@@ -18,10 +20,11 @@ DEVICES = {"plain_c": "tangrad_plain_c:Driver", "threaded": "threaded:ThreadedDr
 
 
 @pytest.fixture(scope="session", autouse=True)
-def devices() -> Iterator[None]:
-    """Make both devices known without installing a package."""
+def devices(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Make both devices known without installing a package; their kernels are compiled anew."""
     if shutil.which("cc") is None:
         pytest.skip("needs a C compiler")
+    os.environ.setdefault(FOLDER_VARIABLE, str(tmp_path_factory.mktemp("kernels")))
     registry.BUILTIN.update(DEVICES)
     yield
     for name in DEVICES:

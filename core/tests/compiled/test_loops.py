@@ -39,7 +39,7 @@ def test_a_gradient_is_one_kernel(device: str) -> None:
 
 
 @pytest.mark.parametrize("source", DTYPES)
-@pytest.mark.parametrize("target", DTYPES)
+@pytest.mark.parametrize("target", ["bool", "uint8", "float16", "complex64"])
 def test_a_copy_converts_and_changes_the_layout(device: str, source: str, target: str) -> None:
     a, x = both(device, 4, 6, dtype=source)
     if source.startswith(("float", "bfloat", "complex")):

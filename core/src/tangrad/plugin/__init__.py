@@ -1,11 +1,12 @@
 """Offer, in one place, all that a package needs that extends tangrad.
 
-A plugin imports from here, from `tangrad.plugin.render`, and nowhere else below `tangrad`, the
-public namespace aside. What each name means is told where it is defined; the hooks are told in
-`tangrad.plugins.hookspecs`, a device in `tangrad.devices.driver`. Every plugin module states the
-version it was made for: `API = 1`.
+A plugin imports from here, from `tangrad.plugin.render` and `tangrad.plugin.compiled`, and nowhere
+else below `tangrad`, the public namespace aside. What each name means is told where it is defined;
+the hooks are told in `tangrad.plugins.hookspecs`, a device in `tangrad.devices.driver`. Every
+plugin module states the version it was made for: `API = 1`.
 
-`tangrad.plugin.render` is for devices that compile kernels from definitions, and for compilers.
+`tangrad.plugin.compiled` has the base class of devices that compile C-like source;
+`tangrad.plugin.render` is for those who make kernels from definitions otherwise, and for compilers.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from typing import Any
 _WHERE: dict[str, str] = {
     "API_VERSION": "tangrad.plugins",
     "CachingAllocator": "tangrad._C",
+    "CompilingDriver": "tangrad.plugin.compiled",
     "DeviceDriver": "tangrad.devices.driver",
     "DeviceStreams": "tangrad.devices.queues",
     "FallbackWarning": "tangrad.dispatch.resolution",
+    "KernelDialect": "tangrad.plugin.compiled",
     "Layout": "tangrad.layouts",
     "LayoutWarning": "tangrad.layouts",
     "PinnedMemory": "tangrad.devices.queues",

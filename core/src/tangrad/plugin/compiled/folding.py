@@ -141,7 +141,7 @@ def decompose(index: str, rank: int, shape: str, targets: Mapping[str, str]) -> 
     """
     adds = " ".join(f"{at} += k * g.{strides}[d];" for at, strides in targets.items())
     return (
-        f"{{ tk_int rest = {index}; for (int d = {rank - 1}; d >= 0; --d) {{ "
+        f"{{ tk_int rest = {index}; for (int d = {rank - 1}; d >= 0 && rest > 0; --d) {{ "
         f"tk_int above = rest / g.{shape}[d], k = rest - above * g.{shape}[d]; "
         f"rest = above; {adds} }} }}"
     )

@@ -127,7 +127,7 @@ def _flip(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
     def make(rank: int) -> Unit:
         body = text.elements(
             f"""        tk_int rest = i, at = g.start;
-        for (int d = {rank - 1}; d >= 0; --d) {{
+        for (int d = {rank - 1}; d >= 0 && rest > 0; --d) {{
             at += rest % g.shape[d] * g.steps[d];
             rest /= g.shape[d];
         }}

@@ -1,8 +1,8 @@
 """Elements read and written at places along one dimension: gather, scatter, index_select, ...
 
 What writes at places that may be named more than once is done place after place by one lane per
-column, in order, so that results are the same each time. Where there are few columns and many
-places, lanes own what is written instead, and look through the places for their own.
+column, in order, so that results are the same each time. Where whole rows are added at many places,
+a block owns each row that is written instead, and looks through the places for its own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _RANKS = (4, 64)
 
 # Splits `i`, an element of the index, into its column `c` and place `j`; offsets by strides.
 _LOCATE = """        tk_int rest = i{offsets};
-        for (int d = RANK - 1; d >= 0; --d) {{
+        for (int d = RANK - 1; d >= 0 && rest > 0; --d) {{
             const tk_int k = rest % g.shape[d];
             rest /= g.shape[d];
 {adds}

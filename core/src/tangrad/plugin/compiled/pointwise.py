@@ -127,6 +127,7 @@ class PointwiseUnit(Unit):
                 blocks = self.driver.blocks_for(loop.elements, self.vector)
             self.launch(name, blocks, buffers, [loop.elements, *steps, *given], index)
         else:
+            # Fewer dimensions than four cost nothing: what is left of the index is 0 soon.
             rank = max(4, rank_for(len(loop.shape)))
             unit = self if rank == 4 else self._of_rank(rank)
             unit.launch(
@@ -223,7 +224,7 @@ class PointwiseUnit(Unit):
         fields = [("int64", "n", 0), ("int64", "shape", rank)]
         fields += [("int64", f"of_{name}", rank) for name in operands]
         lines = [f"        tk_int rest = i{''.join(f', at_{name} = 0' for name in operands)};"]
-        lines.append(f"        for (int d = {rank - 1}; d >= 0; --d) {{")
+        lines.append(f"        for (int d = {rank - 1}; d >= 0 && rest > 0; --d) {{")
         lines.append("            tk_int above = rest / g.shape[d], k = rest - above * g.shape[d];")
         lines.append("            rest = above;")
         lines += [f"            at_{name} += k * g.of_{name}[d];" for name in operands]

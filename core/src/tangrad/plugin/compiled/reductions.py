@@ -15,7 +15,7 @@ import tangrad
 from tangrad.expr import ExpressionTypeError
 from tangrad.plugin.compiled.dialect import Kernel
 from tangrad.plugin.compiled.folding import FoldText, decompose
-from tangrad.plugin.compiled.geometry import Loop, loop_over
+from tangrad.plugin.compiled.geometry import Loop, loop_over, rank_for
 from tangrad.plugin.compiled.unit import Unit
 from tangrad.plugin.render.folds import Fold
 
@@ -126,10 +126,8 @@ class Reduction:
         folded = loop_over(lengths, [inner], reorder=not indexed)
         group = self._group(kept, folded)
         parts, length = self._cut(kept.elements, folded.elements, group)
-        ranks = tuple(2 if len(part.shape) <= 2 else 64 for part in (kept, folded))
-        if ranks == (64, 64):
-            ranks = (32, 32)
-        return Plan(kept, folded, group, parts, length, ranks)  # type: ignore[arg-type]
+        ranks = rank_for(len(kept.shape)), rank_for(len(folded.shape))
+        return Plan(kept, folded, group, parts, length, ranks)
 
     def _group(self, kept: Loop, folded: Loop) -> int:
         side_by_side = kept.elements > 1 and abs(kept.strides[-1][-1]) < abs(folded.strides[0][-1])

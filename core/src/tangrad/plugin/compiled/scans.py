@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tangrad.expr import ExpressionTypeError
 from tangrad.plugin.compiled.dialect import Kernel
 from tangrad.plugin.compiled.folding import FoldText, decompose
-from tangrad.plugin.compiled.geometry import loop_over
+from tangrad.plugin.compiled.geometry import loop_over, rank_for
 from tangrad.plugin.compiled.unit import Unit
 from tangrad.plugin.render.folds import Fold
 
@@ -50,7 +50,7 @@ class Scan:
         rows = loop_over(sizes, [(sizes, tuple(t.stride(d) for d in keeps)) for t in tensors])
         length = x.shape[dim] if x.ndim else 1
         steps = [t.stride(dim) if x.ndim else 0 for t in tensors]
-        group, rank = self._group(rows.elements, length), 2 if len(rows.shape) <= 2 else 64
+        group, rank = self._group(rows.elements, length), rank_for(len(rows.shape))
         text = self.text(tuple(out.dtype.name for out in outs))
         unit = self._unit(text, group, rank)
         given = [rows.elements, length, *steps, *rows.padded(rank), *text.encode(params)]
