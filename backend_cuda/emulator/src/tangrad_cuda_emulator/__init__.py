@@ -11,10 +11,20 @@ or, from Python, ``subprocess.run(command, env={**os.environ, **environment(devi
 
 from __future__ import annotations
 
-from tangrad_cuda_emulator.control import allocations, calls, fail, is_running, last_fault
+from tangrad_cuda_emulator.control import (
+    Traffic,
+    allocations,
+    calls,
+    fail,
+    is_running,
+    last_fault,
+    traffic,
+    watch_races,
+)
 from tangrad_cuda_emulator.settings import environment, library_folder
 
 __all__ = [
+    "Traffic",
     "allocations",
     "calls",
     "environment",
@@ -22,4 +32,6 @@ __all__ = [
     "is_running",
     "last_fault",
     "library_folder",
+    "traffic",
+    "watch_races",
 ]

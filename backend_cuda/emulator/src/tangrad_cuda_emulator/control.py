@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import dataclass
 from functools import cache
 
 
@@ -68,6 +69,46 @@ def allocations() -> int:
         RuntimeError: this process does not run on the emulator.
     """
     return int(_running().tangrad_emulator_allocations())
+
+
+def watch_races(watch: bool = True) -> None:
+    """Have kernels that are interpreted fail where threads of theirs race, or no longer.
+
+    Raises:
+        RuntimeError: this process does not run on the emulator.
+    """
+    _running().tangrad_emulator_races(int(watch))
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Tell what requests of warps for memory cost.
+
+    Attributes:
+        requests: how many there were.
+        sectors: pieces of 32 bytes that they touched, each request by itself.
+        ideal: what as many bytes without a gap would have touched.
+    """
+
+    requests: int
+    sectors: int
+    ideal: int
+
+
+def traffic(kernel: str) -> tuple[Traffic, Traffic]:
+    """Return what all launches of a kernel that was interpreted loaded and stored so far.
+
+    Args:
+        kernel: its name.
+
+    Raises:
+        KeyError: no kernel of that name has run in the interpreter.
+        RuntimeError: this process does not run on the emulator.
+    """
+    counts = (ctypes.c_ulonglong * 6)()
+    if not _running().tangrad_emulator_traffic(kernel.encode(), counts):
+        raise KeyError(f"no kernel {kernel!r} has run in the interpreter (engine='ptx')")
+    return Traffic(*counts[:3]), Traffic(*counts[3:])
 
 
 def last_fault() -> str:

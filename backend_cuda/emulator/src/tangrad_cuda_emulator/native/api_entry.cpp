@@ -98,6 +98,11 @@ const char* message_of(CUresult result) {
     return name_of(result);
 }
 
+bool& watches_races() {
+    static bool watches = settings().races;
+    return watches;
+}
+
 void note_fault(const std::string& text) {
     fault_text() = text;
     say("%s", text.c_str());
@@ -182,6 +187,11 @@ int tangrad_emulator_fail(const char* text) {
 unsigned long long tangrad_emulator_calls(const char* function) {
     std::lock_guard<std::mutex> lock(state().mutex);
     return calls_of(function);
+}
+
+void tangrad_emulator_races(int watch) {
+    std::lock_guard<std::mutex> lock(state().mutex);
+    watches_races() = watch != 0;
 }
 
 unsigned long long tangrad_emulator_allocations(void) {

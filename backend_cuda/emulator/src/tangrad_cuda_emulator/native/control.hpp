@@ -11,6 +11,9 @@ void note_traffic(const std::string& kernel, unsigned long long loads, unsigned 
                   unsigned long long load_ideal, unsigned long long stores, unsigned long long store_sectors,
                   unsigned long long store_ideal);
 
+// Whether kernels of PTX are watched for races; a program may change it.
+bool& watches_races();
+
 // Say why a kernel failed, and keep it for who asks.
 void note_fault(const std::string& text);
 

@@ -94,7 +94,7 @@ class PtxKernel : public Kernel {
         machine.local_size = round_up(local_, 16);
         machine.parameters = parameter_bytes.data();
         machine.device = launch.device;
-        machine.races = settings().races ? &races : nullptr;
+        machine.races = watches_races() ? &races : nullptr;
         unsigned number = 0;
         for (unsigned z = 0; z < launch.grid[2]; z++)
             for (unsigned y = 0; y < launch.grid[1]; y++)
