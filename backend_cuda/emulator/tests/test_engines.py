@@ -185,7 +185,8 @@ def test_softmax(gpu: Gpu, kernel: Compile) -> None:
     out = gpu.put(np.zeros(320, "f4"))
     gpu.launch(kernel(SOFTMAX), 5, 64, out, gpu.put(a), ctypes.c_int(320))
     e = np.exp(a.astype("f8") - a.max(1, keepdims=True))
-    np.testing.assert_allclose(gpu.get(out, 320).reshape(5, 64), e / e.sum(1, keepdims=True), rtol=1e-6)
+    # CUDA documents 2 ulp for expf; the difference, the sum and the quotient round, too.
+    np.testing.assert_allclose(gpu.get(out, 320).reshape(5, 64), e / e.sum(1, keepdims=True), rtol=2e-6)
 
 
 PRODUCT = """

@@ -65,6 +65,8 @@ void Block::step() {
     }
     if (list == &group_) active_ = group_;
     if (code.flow == Flow::Branch) branch(code);
+    else if (code.flow == Flow::Call) call(code);
+    else if (code.flow == Flow::Return) come_back(code);
     else if (code.flow == Flow::Warp) together(code);
     else wait(code);
 }
@@ -85,6 +87,18 @@ void Block::branch(const Code& code) {
         return;
     }
     for (unsigned thread : active_) at_[thread] = code.target;
+    advance();
+}
+
+void Block::call(const Code& code) {
+    uint64_t* back = machine_.row(code.back);
+    for (unsigned thread : active_) back[thread] = pc_ + 1;
+    branch(code);
+}
+
+void Block::come_back(const Code& code) {
+    const uint64_t* back = machine_.row(code.back);
+    for (unsigned thread : active_) at_[thread] = back[thread];
     advance();
 }
 

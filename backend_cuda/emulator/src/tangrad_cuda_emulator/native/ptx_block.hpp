@@ -22,6 +22,8 @@ class Block {
     void step();
     void advance();
     void branch(const Code& code);
+    void call(const Code& code);
+    void come_back(const Code& code);
     void wait(const Code& code);
     void together(const Code& code);
     bool meet(size_t pc, unsigned warp);

@@ -3,11 +3,17 @@
 namespace emulator::ptx {
 
 unsigned Names::slot(const std::string& name) {
-    auto found = slots.find(name);
-    if (found != slots.end()) return found->second;
-    const unsigned made = unsigned(slots.size());
-    slots[name] = made;
-    return made;
+    // Registers are declared where they are used; what is declared nowhere is the machine's.
+    auto own = slots.find(scope + name);
+    if (own != slots.end()) return own->second;
+    return slots.emplace(name, unsigned(slots.size())).first->second;
+}
+
+const uint64_t* Names::address(const std::string& name) const {
+    auto own = addresses.find(scope + name);
+    if (own != addresses.end()) return &own->second;
+    auto found = addresses.find(name);
+    return found == addresses.end() ? nullptr : &found->second;
 }
 
 Source Names::source(const Operand& operand, const std::string& type) {
@@ -16,8 +22,7 @@ Source Names::source(const Operand& operand, const std::string& type) {
         const uint64_t mask = size && size < 8 ? (1ull << (8 * size)) - 1 : ~0ull;
         return {true, operand.number & mask, 0};
     }
-    auto address = addresses.find(operand.name);
-    if (address != addresses.end()) return {true, address->second + uint64_t(operand.offset), 0};
+    if (const uint64_t* found = address(operand.name)) return {true, *found + uint64_t(operand.offset), 0};
     if (operand.name == "WARP_SZ") return {true, WARP, 0};
     if (operand.name[0] != '%') throw Fault{CUDA_ERROR_INVALID_PTX, "PTX names '" + operand.name + "', which is declared nowhere here"};
     return {false, 0, slot(operand.name)};
@@ -27,6 +32,9 @@ bool build_flow(const Instruction& ins, Names& names, Code& code) {
     if (ins.root == "bra") {
         code.flow = Flow::Branch;
         code.target = names.labels.at(ins.operands[0].name);
+    } else if (ins.root == "ret" && !names.scope.empty()) {
+        code.flow = Flow::Return;
+        code.back = names.slot("back from " + names.scope);
     } else if (ins.root == "ret" || ins.root == "exit") {
         code.flow = Flow::Leave;
     } else if ((ins.root == "bar" || ins.root == "barrier") && (ins.has("sync") || ins.has("red")) && !ins.has("warp")) {

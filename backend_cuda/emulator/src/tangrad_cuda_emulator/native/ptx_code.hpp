@@ -54,7 +54,7 @@ struct Machine {
 using Run = std::function<void(Machine&)>;
 
 // How an instruction changes which threads go where.
-enum class Flow { Next, Branch, Barrier, Warp, Leave };
+enum class Flow { Next, Branch, Call, Return, Barrier, Warp, Leave };
 
 // A value of each thread, or one for all.
 struct Source {
@@ -70,6 +70,8 @@ struct Code {
     size_t target = 0;
     int guard = -1;
     bool guard_negated = false;
+    // Of Call and Return: where each thread keeps where it came from.
+    unsigned back = 0;
     // Of barriers: what is told behind it, and where.
     std::string reduction;
     int result = -1, predicate = -1;
@@ -86,11 +88,17 @@ struct Values {
 
 // Names of a kernel, and the places that they stand for.
 struct Names {
+    // What belongs to a function that is called has the function's name before it.
+    std::string scope;
     std::map<std::string, unsigned> slots;
     // Addresses in the space of each variable.
     std::map<std::string, uint64_t> addresses;
+    // Offsets of the kernel's own parameters; those of calls are in local memory.
+    std::map<std::string, size_t> parameters;
     std::map<std::string, size_t> labels;
     unsigned slot(const std::string& name);
+    // The address of a variable, or null.
+    const uint64_t* address(const std::string& name) const;
     Source source(const Operand& operand, const std::string& type);
 };
 

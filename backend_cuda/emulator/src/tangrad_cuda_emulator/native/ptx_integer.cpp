@@ -1,6 +1,7 @@
 // Integers, bits, and moves.
 
 #include <algorithm>
+#include <set>
 
 #include "ptx_code.hpp"
 
@@ -75,7 +76,19 @@ template <class T> struct Build {
         if (op == "popc") return map1<uint32_t, T>(to(), source(1), [](T x) { return uint32_t(__builtin_popcountll(std::make_unsigned_t<T>(x))); });
         if (op == "clz") return map1<uint32_t, T>(to(), source(1), [](T x) { return x ? uint32_t(__builtin_clzll(std::make_unsigned_t<T>(x))) - (64 - bits_of<T>) : bits_of<T>; });
         if (op == "brev") return one([](T x) { T r = 0; for (unsigned i = 0; i < bits_of<T>; i++) r = T(r | T((x >> i & 1)) << (bits_of<T> - 1 - i)); return r; });
+        if (op == "bfind") return find_bit();
         return op == "bfe" || op == "bfi" ? field() : nullptr;
+    }
+
+    // The highest bit that is set, or, below zero, that is not.
+    Run find_bit() {
+        const bool from_above = ins.has("shiftamt");
+        return map1<uint32_t, T>(to(), source(1), [=](T x) -> uint32_t {
+            const auto bits = std::make_unsigned_t<T>(x < T(0) ? T(~x) : x);
+            if (!bits) return ~0u;
+            const uint32_t at = 63 - uint32_t(__builtin_clzll(bits));
+            return from_above ? bits_of<T> - 1 - at : at;
+        });
     }
 
     // A field of bits: taken out, with its sign, or put in.
@@ -154,18 +167,28 @@ bool build_three(const Instruction& ins, Names& names, Code& code) {
     return true;
 }
 
-// Sums of more than 64 bits go by a carry that each thread keeps.
+// The half of a product that is asked for, without a sign.
+uint64_t half_of_product(uint64_t x, uint64_t y, unsigned bits, bool high_half) {
+    const unsigned __int128 product = (unsigned __int128)x * y;
+    return uint64_t(high_half ? product >> bits : product);
+}
+
+// Sums of more than 64 bits, of products too, go by a carry that each thread keeps.
 bool build_carry(const Instruction& ins, Names& names, Code& code) {
-    const bool takes = ins.root.back() == 'c', subtracts = ins.root[0] == 's', gives = ins.has("cc");
+    const bool multiplies = ins.root[0] == 'm', subtracts = ins.root[0] == 's', high_half = ins.has("hi");
+    const bool takes = ins.root.back() == 'c', gives = ins.has("cc");
+    if (multiplies && high_half && ins.type()[0] == 's') return false;
     const unsigned to = names.slot(ins.operands[0].name), carry = names.slot("carry flag");
     const Source a = names.source(ins.operands[1], ins.type()), b = names.source(ins.operands[2], ins.type());
+    const Source c = multiplies ? names.source(ins.operands[3], ins.type()) : Source();
     const unsigned bits = unsigned(8 * size_of(ins.type()));
+    const uint64_t mask = bits == 64 ? ~0ull : (1ull << bits) - 1;
     code.run = [=](Machine& m) {
-        const Values x = values(m, a), y = values(m, b);
+        const Values x = values(m, a), y = values(m, b), z = values(m, c);
         for (unsigned k = 0; k < m.count; k++) {
             const unsigned t = m.list[k];
-            const uint64_t mask = bits == 64 ? ~0ull : (1ull << bits) - 1;
-            const unsigned __int128 u = x[t] & mask, v = y[t] & mask, was = takes ? m.row(carry)[t] & 1 : 0;
+            unsigned __int128 u = x[t] & mask, v = y[t] & mask, was = takes ? m.row(carry)[t] & 1 : 0;
+            if (multiplies) u = half_of_product(uint64_t(u), uint64_t(v), bits, high_half) & mask, v = z[t] & mask;
             const unsigned __int128 told = subtracts ? u - v - was : u + v + was;
             m.row(to)[t] = uint64_t(told) & mask;
             if (gives) m.row(carry)[t] = uint64_t(told >> bits) & 1;
@@ -226,10 +249,8 @@ bool build_move(const Instruction& ins, Names& names, Code& code) {
 bool build_integer(const Instruction& ins, Names& names, Code& code) {
     if (ins.root == "mov") return build_move(ins, names, code);
     if (ins.root == "prmt" || ins.root == "shf" || ins.root == "lop3") return build_three(ins, names, code);
-    if (ins.root == "addc" || ins.root == "subc" || ins.has("cc")) {
-        const bool known = ins.root == "add" || ins.root == "sub" || ins.root == "addc" || ins.root == "subc";
-        return known && build_carry(ins, names, code);
-    }
+    static const std::set<std::string> with_carry = {"addc", "subc", "madc"}, sums = {"add", "sub", "mad"};
+    if (with_carry.count(ins.root) || (ins.has("cc") && sums.count(ins.root))) return build_carry(ins, names, code);
     if (ins.type() == "pred") return build_predicate(ins, names, code);
     if (ins.operands.size() < 2) return false;
     with_integer(ins.type(), [&](auto tag) { code.run = Build<decltype(tag)>{ins, names}.run(); });

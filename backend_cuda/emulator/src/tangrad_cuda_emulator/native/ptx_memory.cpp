@@ -109,7 +109,10 @@ Access access(const Instruction& ins, Names& names, const Operand& at) {
     Operand plain = at;
     plain.kind = at.name.empty() ? Operand::Kind::Number : Operand::Kind::Name;
     plain.offset = 0;
-    return {space_of(ins), names.source(plain, "u64"), at.offset, size_of(ins.type()), parts};
+    Space space = space_of(ins);
+    // What calls pass is local; a kernel's own parameters are read in another way.
+    if (space == Space::Param) space = Space::Local;
+    return {space, names.source(plain, "u64"), at.offset, size_of(ins.type()), parts};
 }
 
 std::vector<int> slots(Names& names, const Operand& operand) {
@@ -131,7 +134,7 @@ uint64_t widened(const unsigned char* from, size_t size, bool is_signed) {
 
 Run load_parameter(const Instruction& ins, Names& names) {
     const Operand& at = ins.operands[1];
-    const size_t element = size_of(ins.type()), offset = size_t(int64_t(names.addresses.at(at.name)) + at.offset);
+    const size_t element = size_of(ins.type()), offset = size_t(int64_t(names.parameters.at(at.name)) + at.offset);
     const std::vector<int> to = slots(names, ins.operands[0]);
     const bool is_signed = ins.type()[0] == 's';
     return [=](Machine& m) {
@@ -143,8 +146,9 @@ Run load_parameter(const Instruction& ins, Names& names) {
 }
 
 Run load(const Instruction& ins, Names& names) {
+    if (space_of(ins) == Space::Param && names.scope.empty() && names.parameters.count(ins.operands[1].name))
+        return load_parameter(ins, names);
     const Access at = access(ins, names, ins.operands[1]);
-    if (at.space == Space::Param) return load_parameter(ins, names);
     const std::vector<int> to = slots(names, ins.operands[0]);
     const bool is_signed = ins.type()[0] == 's', counts = !ins.has("const");
     return [=](Machine& m) {

@@ -19,24 +19,19 @@ size_t round_up(size_t size, size_t unit) { return (size + unit - 1) / unit * un
 
 class PtxKernel : public Kernel {
   public:
-    PtxKernel(const ptx::Function& function, const std::map<std::string, uint64_t>& globals,
-              const std::vector<ptx::Variable>& shared)
-        : function_(function) {
+    PtxKernel(std::shared_ptr<const ptx::Text> text, const ptx::Function& function,
+              const std::map<std::string, uint64_t>& globals)
+        : text_(std::move(text)) {
+        end_.text = end_.root = "ret";
         name = function.name;
         most_threads = function.most_threads;
         registers = int(std::min<size_t>(255, std::max<size_t>(16, function.registers.size() / 4)));
         names_.addresses = globals;
-        names_.labels = {function_.labels.begin(), function_.labels.end()};
-        place_parameters();
-        place(ptx::Space::Shared, shared, static_shared);
-        place(ptx::Space::Shared, function_.variables, static_shared);
-        static_shared = round_up(static_shared, 16);
-        place_dynamic(shared);
-        place_dynamic(function_.variables);
-        place(ptx::Space::Local, function_.variables, local_);
-        for (auto& each : function_.registers) names_.slot(each);
-        for (auto& each : function_.instructions) code_.push_back(ptx::build(each, names_));
-        for (auto& each : function_.instructions) fences_ = fences_ || each.root == "membar" || each.root == "fence";
+        lay_out_parameters(function);
+        reach(function);
+        place();
+        for (const ptx::Function* each : functions_) add(*each);
+        for (auto& [at, callee] : calls_) code_[at].target = begins_.at(callee);
     }
 
     CUresult run(const Launch& launch, std::string& why) override {
@@ -54,28 +49,121 @@ class PtxKernel : public Kernel {
     }
 
   private:
-    void place_parameters() {
+    void lay_out_parameters(const ptx::Function& function) {
         std::vector<size_t> sizes, alignments;
-        for (auto& each : function_.parameters) {
+        for (auto& each : function.parameters) {
             sizes.push_back(each.size);
             alignments.push_back(each.alignment);
         }
         lay_out(*this, sizes, alignments);
-        for (size_t i = 0; i < sizes.size(); i++) names_.addresses[function_.parameters[i].name] = parameters[i].offset;
+        for (size_t i = 0; i < sizes.size(); i++) names_.parameters[function.parameters[i].name] = parameters[i].offset;
     }
 
-    void place(ptx::Space space, const std::vector<ptx::Variable>& variables, size_t& used) {
+    static std::string scope_of(const ptx::Function& function) { return function.is_entry ? "" : function.name + "/"; }
+    static const std::string& callee_of(const ptx::Instruction& ins) {
+        return ins.operands[ins.operands[0].kind == ptx::Operand::Kind::Vector].name;
+    }
+
+    // Find the functions that the kernel calls, each once; they stand behind it.
+    void reach(const ptx::Function& function) {
+        functions_.push_back(&function);
+        path_.push_back(&function);
+        for (auto& ins : function.instructions) {
+            if (ins.root != "call") continue;
+            const ptx::Function* callee = nullptr;
+            for (auto& each : text_->functions)
+                if (each.name == callee_of(ins) && !each.is_entry) callee = &each;
+            if (!callee) throw ptx::Fault{CUDA_ERROR_INVALID_PTX, "the interpreter does not know what is called by " + ins.text};
+            if (std::count(path_.begin(), path_.end(), callee))
+                throw ptx::Fault{CUDA_ERROR_INVALID_PTX, "the interpreter takes no function that calls itself: " + callee->name};
+            if (!std::count(functions_.begin(), functions_.end(), callee)) reach(*callee);
+        }
+        path_.pop_back();
+    }
+
+    // Place all variables; dynamic shared memory lies behind all other.
+    void place() {
+        place("", text_->variables);
+        for (const ptx::Function* each : functions_) {
+            place(scope_of(*each), each->variables);
+            if (!each->is_entry) place(scope_of(*each), each->parameters);
+        }
+        static_shared = round_up(static_shared, 16);
+        for (auto& each : dynamic_) names_.addresses[each] = static_shared;
+    }
+
+    void place(const std::string& scope, const std::vector<ptx::Variable>& variables) {
         for (auto& each : variables) {
-            if (each.space != space || each.dynamic) continue;
-            used = round_up(used, each.alignment);
-            names_.addresses[each.name] = used;
+            const bool is_shared = each.space == ptx::Space::Shared;
+            const bool is_local = each.space == ptx::Space::Local || each.space == ptx::Space::Param;
+            if (is_shared && each.dynamic) dynamic_.push_back(scope + each.name);
+            if ((!is_shared && !is_local) || each.dynamic) continue;
+            size_t& used = is_shared ? static_shared : local_;
+            // A name that several calls declare has room for the largest of them.
+            size_t& room = rooms_[scope + each.name];
+            if (room && room >= each.size) continue;
+            room = each.size;
+            used = round_up(used, std::max<size_t>(each.alignment, 8));
+            names_.addresses[scope + each.name] = used;
             used += each.size;
         }
     }
 
-    void place_dynamic(const std::vector<ptx::Variable>& variables) {
-        for (auto& each : variables)
-            if (each.space == ptx::Space::Shared && each.dynamic) names_.addresses[each.name] = static_shared;
+    void add(const ptx::Function& function) {
+        names_.scope = scope_of(function);
+        names_.labels = {function.labels.begin(), function.labels.end()};
+        for (auto& each : function.registers) names_.slots.emplace(names_.scope + each, unsigned(names_.slots.size()));
+        const size_t first = code_.size();
+        begins_[function.name] = first;
+        std::vector<size_t> starts;
+        for (auto& each : function.instructions) {
+            starts.push_back(code_.size());
+            if (each.root == "call") call(each);
+            else code_.push_back(ptx::build(each, names_));
+            fences_ = fences_ || each.root == "membar" || each.root == "fence";
+        }
+        starts.push_back(code_.size());
+        for (size_t i = first; i < code_.size(); i++)
+            if (code_[i].flow == ptx::Flow::Branch) code_[i].target = starts[code_[i].target];
+        // A function need not say at its end that it ends.
+        code_.push_back(ptx::build(end_, names_));
+    }
+
+    // Copy what is passed to where the function finds it, go there, and copy back what it tells.
+    void call(const ptx::Instruction& ins) {
+        const ptx::Function* callee = nullptr;
+        for (const ptx::Function* each : functions_)
+            if (each->name == callee_of(ins)) callee = each;
+        const bool tells = ins.operands[0].kind == ptx::Operand::Kind::Vector;
+        const std::vector<ptx::Operand> told = tells ? ins.operands[0].parts : std::vector<ptx::Operand>();
+        const std::vector<ptx::Operand> passed = ins.operands.size() > size_t(tells) + 1 ? ins.operands[tells + 1].parts : std::vector<ptx::Operand>();
+        for (size_t i = 0; i < passed.size(); i++) {
+            const size_t at = callee->results + i;
+            copy(ins, local(passed[i].name), local_of(*callee, at), callee->parameters[at].size);
+        }
+        ptx::Code jump;
+        jump.source = &ins;
+        jump.flow = ptx::Flow::Call;
+        if (!ins.guard.empty()) throw ptx::Fault{CUDA_ERROR_INVALID_PTX, "the interpreter takes no call under a guard: " + ins.text};
+        jump.back = names_.slot("back from " + scope_of(*callee));
+        calls_.push_back({code_.size(), callee->name});
+        code_.push_back(jump);
+        for (size_t i = 0; i < told.size(); i++) copy(ins, local_of(*callee, i), local(told[i].name), callee->parameters[i].size);
+    }
+
+    size_t local(const std::string& name) const { return *names_.address(name); }
+    size_t local_of(const ptx::Function& function, size_t i) const { return names_.addresses.at(function.name + "/" + function.parameters[i].name); }
+
+    void copy(const ptx::Instruction& ins, size_t from, size_t to, size_t size) {
+        ptx::Code made;
+        made.source = &ins;
+        made.run = [=](ptx::Machine& m) {
+            for (unsigned k = 0; k < m.count; k++) {
+                unsigned char* mine = m.local + m.list[k] * m.local_size;
+                std::memmove(mine + to, mine + from, size);
+            }
+        };
+        code_.push_back(made);
     }
 
     void run_blocks(const Launch& launch, ptx::Machine& machine) {
@@ -146,7 +234,12 @@ class PtxKernel : public Kernel {
         return true;
     }
 
-    const ptx::Function function_;
+    std::shared_ptr<const ptx::Text> text_;
+    std::vector<const ptx::Function*> functions_, path_;
+    std::map<std::string, size_t> begins_, rooms_;
+    std::vector<std::pair<size_t, std::string>> calls_;
+    std::vector<std::string> dynamic_;
+    ptx::Instruction end_;
     ptx::Names names_;
     std::vector<ptx::Code> code_;
     size_t local_ = 0;
@@ -156,10 +249,10 @@ class PtxKernel : public Kernel {
 class PtxProgram : public Program {
   public:
     explicit PtxProgram(const std::string& text) {
-        const ptx::Text parsed = ptx::parse(text);
-        for (auto& each : parsed.variables) keep(each);
-        for (auto& each : parsed.functions)
-            if (each.is_entry) kernels_[each.name] = std::make_unique<PtxKernel>(each, addresses_, parsed.variables);
+        auto parsed = std::make_shared<const ptx::Text>(ptx::parse(text));
+        for (auto& each : parsed->variables) keep(each);
+        for (auto& each : parsed->functions)
+            if (each.is_entry) kernels_[each.name] = std::make_unique<PtxKernel>(parsed, each, addresses_);
     }
 
     ~PtxProgram() override {

@@ -159,6 +159,7 @@ class Parser {
         Function made;
         made.is_entry = next() == ".entry";
         if (take("(")) parameters(made);
+        made.results = made.parameters.size();
         made.name = next();
         if (take("(")) parameters(made);
         while (at_ < tokens_.size() && peek() != "{" && peek() != ";") {

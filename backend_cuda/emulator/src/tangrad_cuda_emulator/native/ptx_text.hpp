@@ -46,7 +46,9 @@ struct Instruction {
 struct Function {
     std::string name;
     bool is_entry = false;
+    // What is told comes first, then what is passed.
     std::vector<Variable> parameters;
+    size_t results = 0;
     std::vector<std::string> registers;
     std::vector<Variable> variables;
     std::vector<Instruction> instructions;
