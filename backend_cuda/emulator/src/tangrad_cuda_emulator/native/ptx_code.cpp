@@ -23,6 +23,10 @@ Source Names::source(const Operand& operand, const std::string& type) {
         return {true, operand.number & mask, 0};
     }
     if (const uint64_t* found = address(operand.name)) return {true, *found + uint64_t(operand.offset), 0};
+    if (scope.empty()) {
+        auto own = parameters.find(operand.name);
+        if (own != parameters.end()) return {true, PARAMETERS + own->second + uint64_t(operand.offset), 0};
+    }
     if (operand.name == "WARP_SZ") return {true, WARP, 0};
     if (operand.name[0] != '%') throw Fault{CUDA_ERROR_INVALID_PTX, "PTX names '" + operand.name + "', which is declared nowhere here"};
     return {false, 0, slot(operand.name)};

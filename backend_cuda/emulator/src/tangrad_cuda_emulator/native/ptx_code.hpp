@@ -57,6 +57,9 @@ using Run = std::function<void(Machine&)>;
 enum class Flow { Next, Branch, Call, Return, Barrier, Warp, Leave };
 
 // A value of each thread, or one for all.
+// Where a kernel's parameters lie for code that takes the address of one: no memory is there.
+constexpr uint64_t PARAMETERS = 1ull << 62;
+
 struct Source {
     bool is_constant = false;
     uint64_t constant = 0;
@@ -95,6 +98,7 @@ struct Names {
     std::map<std::string, uint64_t> addresses;
     // Offsets of the kernel's own parameters; those of calls are in local memory.
     std::map<std::string, size_t> parameters;
+    size_t parameter_bytes = 0;
     std::map<std::string, size_t> labels;
     unsigned slot(const std::string& name);
     // The address of a variable, or null.

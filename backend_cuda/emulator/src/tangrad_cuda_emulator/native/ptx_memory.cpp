@@ -145,9 +145,31 @@ Run load_parameter(const Instruction& ins, Names& names) {
     };
 }
 
+// The same by an address in a register, which each thread has computed for itself.
+Run load_parameter_at(const Instruction& ins, Names& names) {
+    const Operand& at = ins.operands[1];
+    const size_t element = size_of(ins.type()), bytes = names.parameter_bytes;
+    const unsigned base = names.slot(at.name);
+    const int64_t offset = at.offset;
+    const std::vector<int> to = slots(names, ins.operands[0]);
+    const bool is_signed = ins.type()[0] == 's';
+    return [=](Machine& m) {
+        for (unsigned k = 0; k < m.count; k++) {
+            const uint64_t first = m.row(base)[m.list[k]] + uint64_t(offset) - PARAMETERS;
+            if (first > bytes || first + element * to.size() > bytes)
+                throw Fault{CUDA_ERROR_ILLEGAL_ADDRESS, "a load of parameters goes outside of them"};
+            for (size_t i = 0; i < to.size(); i++)
+                m.row(unsigned(to[i]))[m.list[k]] = widened(m.parameters + first + i * element, element, is_signed);
+        }
+    };
+}
+
 Run load(const Instruction& ins, Names& names) {
-    if (space_of(ins) == Space::Param && names.scope.empty() && names.parameters.count(ins.operands[1].name))
-        return load_parameter(ins, names);
+    if (space_of(ins) == Space::Param && names.scope.empty()) {
+        if (names.parameters.count(ins.operands[1].name)) return load_parameter(ins, names);
+        // What a call returns has a name; an address in a register is of the kernel's own.
+        if (ins.operands[1].name[0] == '%') return load_parameter_at(ins, names);
+    }
     const Access at = access(ins, names, ins.operands[1]);
     const std::vector<int> to = slots(names, ins.operands[0]);
     const bool is_signed = ins.type()[0] == 's', counts = !ins.has("const");

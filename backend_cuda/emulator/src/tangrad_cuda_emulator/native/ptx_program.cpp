@@ -57,6 +57,7 @@ class PtxKernel : public Kernel {
         }
         lay_out(*this, sizes, alignments);
         for (size_t i = 0; i < sizes.size(); i++) names_.parameters[function.parameters[i].name] = parameters[i].offset;
+        names_.parameter_bytes = parameter_bytes;
     }
 
     static std::string scope_of(const ptx::Function& function) { return function.is_entry ? "" : function.name + "/"; }
