@@ -21,6 +21,13 @@ _HEADER = f"""{_C.header}
 static pthread_barrier_t tk_barrier;
 static __thread int tk_lane;
 static __thread int64_t tk_block, tk_blocks;
+static float tk_exchange_f32(float v, int mask) {{
+    static float places[{LANES}];
+    pthread_barrier_wait(&tk_barrier);
+    places[tk_lane] = v;
+    pthread_barrier_wait(&tk_barrier);
+    return places[tk_lane ^ mask];
+}}
 typedef struct {{ void (*run)(void **, const void *); int64_t blocks; int lane; void **buffers;
     const void *numbers; }} tk_work;
 static void *tk_run(void *given) {{
@@ -90,6 +97,8 @@ class ThreadedDriver(Driver):
         lane="tk_lane",
         barrier="pthread_barrier_wait(&tk_barrier);",
         shared="static",
+        warp=4,
+        shuffle={"float32": "tk_exchange_f32({value}, {mask})"},
         align="__attribute__((aligned({n})))",
         vector_bytes=16,
     )

@@ -67,7 +67,7 @@ class Loops:
         if compiled is None:
             compiled = self._made[key] = PointwiseUnit(self, *key)
         tensors = [*outs, *(v for v, o in zip(inputs, operands, strict=True) if not o.number)]
-        loop = self._loop(outs[0].shape, tensors, compiled.program.indexed)
+        loop = self._loop(outs[0].shape, tensors, compiled.indexed)
         given = compiled.encoded(inputs, params)
         compiled.run(loop, tensors, given, outs[0].device.index)
 
@@ -103,6 +103,9 @@ class PointwiseUnit(Unit):
         self.label = loops.title
         types = tuple((o.name, o.dtype) for o in operands)
         self.program = loops.program(types, list(results))
+        # Properties that look at every step: asked here once, not in every call.
+        self.divides, self.indexed = self.program.divides, self.program.indexed
+        self._typed_params = self._params()
         self.types = [*results, *(o.dtype for o in operands if not o.number)]
         self.driver = loops.driver
         self.vector = self._vector_length()
@@ -116,7 +119,7 @@ class PointwiseUnit(Unit):
     def run(self, loop: Loop, tensors: list[Any], given: list[Any], index: int) -> None:
         """Launch the loop that fits."""
         buffers: list[Any] = list(tensors)
-        if self.program.divides:
+        if self.divides:
             buffers.append(self.driver.error_cell(index))
             given = [self._site, *given]
         blocks = self.driver.blocks_for(loop.elements)
@@ -133,7 +136,7 @@ class PointwiseUnit(Unit):
             unit.launch(
                 "strided", blocks, buffers, [loop.elements, *loop.padded(rank), *given], index
             )
-        if self.program.divides:
+        if self.divides:
             self.driver.reports.expect(index)
 
     def encoded(self, inputs: Any, params: dict[str, Any]) -> list[Any]:
@@ -142,7 +145,7 @@ class PointwiseUnit(Unit):
         for operand, value in zip(self.operands, inputs, strict=True):
             if operand.number:
                 given += numbers.encode(value, operand.dtype)
-        for name, dtype in self._params():
+        for name, dtype in self._typed_params:
             given += numbers.encode(params.get(name), dtype)
         return given
 
@@ -151,11 +154,11 @@ class PointwiseUnit(Unit):
     def _functions(self) -> str:
         storage = {o.name: o.dtype for o in self.operands}
         scalar = self.program.render_c("tk_f", storage, self.results, self.driver.dialect)
-        return scalar + (REPORT if self.program.divides else "")
+        return scalar + (REPORT if self.divides else "")
 
     def _site_number(self) -> int:
         text = f"ZeroDivisionError: {self.loops.title} of integers by zero"
-        return self.driver.reports.site(RuntimeError, text) if self.program.divides else 0
+        return self.driver.reports.site(RuntimeError, text) if self.divides else 0
 
     def _params(self) -> list[tuple[str, str]]:
         used = {str(s.value): s.type for s in self.program.instructions if s.op == "param"}
@@ -168,12 +171,12 @@ class PointwiseUnit(Unit):
                 made += numbers.fields(f"s_{operand.name}", operand.dtype)
         for name, dtype in self._params():
             made += numbers.fields(f"p_{name}", dtype)
-        return [("int64", "site", 0), *made] if self.program.divides else made
+        return [("int64", "site", 0), *made] if self.divides else made
 
     def _buffers(self) -> tuple[tuple[str, str], ...]:
         outs = [(dtype, f"y{k}") for k, dtype in enumerate(self.results)]
         ins = [(o.dtype, f"x_{o.name}") for o in self.operands if not o.number]
-        return (*outs, *ins, *([("int64", "err")] if self.program.divides else []))
+        return (*outs, *ins, *([("int64", "err")] if self.divides else []))
 
     def _tensors(self) -> list[str]:
         return [o.name for o in self.operands if not o.number]
@@ -185,11 +188,11 @@ class PointwiseUnit(Unit):
         for operand in self.operands:
             if operand.number:
                 found[operand.name] = numbers.text(f"s_{operand.name}", operand.dtype, dialect)
-        args = ["i"] if self.program.indexed else []
+        args = ["i"] if self.indexed else []
         args += [found[name] for name in self.program.inputs]
         args += [numbers.text(f"p_{name}", dtype, dialect) for name, dtype in self._params()]
         args += [f"&{out}" for out in outs]
-        return f"tk_f({', '.join(args + ['&bad'] * self.program.divides)});"
+        return f"tk_f({', '.join(args + ['&bad'] * self.divides)});"
 
     def _element(self, places: list[str], targets: list[str]) -> str:
         """Return the statements for one element at some places."""
@@ -202,7 +205,7 @@ class PointwiseUnit(Unit):
         return "\n".join(f"        {line}" for line in lines)
 
     def _around(self, loop: str) -> str:
-        if not self.program.divides:
+        if not self.divides:
             return loop
         kind = self.driver.dialect.types["int32"]
         return f"    {kind} bad = 0;\n{loop}\n    if (bad) TG_REPORT(0, 0);"
@@ -244,7 +247,7 @@ class PointwiseUnit(Unit):
 
     def _vector_length(self) -> int:
         wide = self.driver.dialect.vector_bytes
-        if self.program.indexed or self.program.divides or not wide:
+        if self.indexed or self.divides or not wide:
             return 1
         return max(1, wide // max(map(item_bytes, self.types)))
 
