@@ -16,7 +16,9 @@ from setuptools.dist import Distribution
 HERE = Path(__file__).resolve().parent
 NATIVE = HERE / "src" / "tangrad_cuda_emulator" / "native"
 HEADER_WHEELS = ("nvidia-cuda-runtime", "nvidia-cuda-profiler-api")
-FLAGS = "-std=c++17 -O2 -g0 -fPIC -frounding-math -Wall -Wextra -Wno-deprecated-declarations".split()
+FLAGS = (
+    "-std=c++17 -O2 -g0 -fPIC -frounding-math -Wall -Wextra -Wno-deprecated-declarations".split()
+)
 
 DECLARED = re.compile(r"CUDAAPI\s+(cu[A-Z]\w*)\s*\(")
 RENAMED = re.compile(r"#\s*define\s+cu[A-Z]\w*\s+(?:__CUDA_API_\w+\(\s*)?(cu[A-Z]\w*)")
@@ -58,8 +60,20 @@ def compile_library(library: Path) -> None:
     objects.append(compile_one(absent, folder, FLAGS))
     script = folder / "exports.map"
     write(script, "{ global: cu[A-Z]*; tangrad_emulator_*; local: *; };\n")
-    call("g++", "-shared", "-Wl,-soname,libcuda.so.1", f"-Wl,--version-script={script}", "-Wl,-s",
-         "-static-libstdc++", "-static-libgcc", "-o", str(library), *map(str, objects), "-ldl", "-pthread")
+    call(
+        "g++",
+        "-shared",
+        "-Wl,-soname,libcuda.so.1",
+        f"-Wl,--version-script={script}",
+        "-Wl,-s",
+        "-static-libstdc++",
+        "-static-libgcc",
+        "-o",
+        str(library),
+        *map(str, objects),
+        "-ldl",
+        "-pthread",
+    )
 
 
 def include_folders(wheel: str) -> list[Path]:
@@ -90,7 +104,10 @@ def absent_functions(headers: str, objects: list[Path]) -> str:
     listed = call("nm", "--defined-only", "--extern-only", "-fposix", *map(str, objects))
     present = {line.split()[0] for line in listed.splitlines() if line and not line.endswith(":")}
     absent = sorted({*DECLARED.findall(headers), *RENAMED.findall(headers)} - present)
-    lines = [f'extern "C" __attribute__((visibility("default"))) int {name}() {{ return 801; }}' for name in absent]
+    lines = [
+        f'extern "C" __attribute__((visibility("default"))) int {name}() {{ return 801; }}'
+        for name in absent
+    ]
     return "// 801 is CUDA_ERROR_NOT_SUPPORTED.\n" + "\n".join(lines) + "\n"
 
 

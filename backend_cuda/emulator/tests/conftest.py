@@ -7,6 +7,7 @@ from ctypes import c_void_p
 
 import pytest
 from emulator_client import Compile, Gpu, image, library
+
 from tangrad_cuda_emulator import fail, watch_races
 
 ENGINES = ["host", "ptx"]

@@ -1,4 +1,4 @@
-"""A small client of the driver: what the tests ask of the emulator, they ask through the C functions."""
+"""A small client of the driver: the tests ask the emulator through its C functions."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+
 from tangrad_cuda_emulator import environment, library_folder, nvrtc
 
 #: What makes a kernel of a source: `kernel(source, name)`.
@@ -20,7 +21,7 @@ ILLEGAL_ADDRESS, LAUNCH_FAILED, MISALIGNED, TIMEOUT = 700, 719, 716, 702
 
 @cache
 def library() -> ctypes.CDLL:
-    """Return the stand-in with two GPUs of 256 MB; it reads its settings when it is first called."""
+    """Return the stand-in with two GPUs of 256 MB; settings are read at the first call."""
     before = dict(os.environ)
     os.environ.update(environment(devices=2, memory=1 << 28))
     try:
@@ -93,12 +94,22 @@ class Gpu:
 
     def put(self, values: np.ndarray) -> ctypes.c_uint64:
         address = self.allocate(values.nbytes)
-        self("cuMemcpyHtoD_v2", address, values.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(values.nbytes))
+        self(
+            "cuMemcpyHtoD_v2",
+            address,
+            values.ctypes.data_as(ctypes.c_void_p),
+            ctypes.c_size_t(values.nbytes),
+        )
         return address
 
     def get(self, address: ctypes.c_uint64, count: int, dtype: str = "f4") -> np.ndarray:
         values = np.empty(count, dtype)
-        self("cuMemcpyDtoH_v2", values.ctypes.data_as(ctypes.c_void_p), address, ctypes.c_size_t(values.nbytes))
+        self(
+            "cuMemcpyDtoH_v2",
+            values.ctypes.data_as(ctypes.c_void_p),
+            address,
+            ctypes.c_size_t(values.nbytes),
+        )
         return values
 
     def stream(self, flags: int = 1) -> ctypes.c_void_p:
@@ -113,7 +124,11 @@ class Gpu:
 
     def load(self, image: str | bytes) -> ctypes.c_void_p:
         made = ctypes.c_void_p()
-        self("cuModuleLoadData", ctypes.byref(made), image.encode() if isinstance(image, str) else image)
+        self(
+            "cuModuleLoadData",
+            ctypes.byref(made),
+            image.encode() if isinstance(image, str) else image,
+        )
         return made
 
     def function(self, module: ctypes.c_void_p, name: str) -> ctypes.c_void_p:
@@ -131,7 +146,16 @@ class Gpu:
         stream: ctypes.c_void_p | None = None,
     ) -> None:
         pointers = (ctypes.c_void_p * max(len(arguments), 1))(*map(ctypes.addressof, arguments))
-        self("cuLaunchKernel", function, *_three(grid), *_three(block), shared, stream, pointers, None)
+        self(
+            "cuLaunchKernel",
+            function,
+            *_three(grid),
+            *_three(block),
+            shared,
+            stream,
+            pointers,
+            None,
+        )
 
     def synchronize(self) -> None:
         self("cuCtxSynchronize")

@@ -11,11 +11,28 @@ from emulator_client import Compile, Gpu, image
 rng = np.random.default_rng(0)
 
 
-def run(gpu: Gpu, engine: str, source: str, inputs: list[np.ndarray], count: int, dtype: str, block: int = 128, shared: int = 0) -> np.ndarray:
+def run(
+    gpu: Gpu,
+    engine: str,
+    source: str,
+    inputs: list[np.ndarray],
+    count: int,
+    dtype: str,
+    block: int = 128,
+    shared: int = 0,
+) -> np.ndarray:
     """Call `f(out, in..., count)` in blocks of a fixed size and return what it wrote."""
     function = gpu.function(gpu.load(image(source, engine)), "f")
     out = gpu.put(np.zeros(count, dtype))
-    gpu.launch(function, -(-count // block), block, out, *map(gpu.put, inputs), ctypes.c_int(count), shared=shared)
+    gpu.launch(
+        function,
+        -(-count // block),
+        block,
+        out,
+        *map(gpu.put, inputs),
+        ctypes.c_int(count),
+        shared=shared,
+    )
     return gpu.get(out, count, dtype)
 
 
@@ -28,10 +45,31 @@ def pointwise(expression: str, given: str, told: str) -> str:
 
 
 INTEGERS = [
-    "x + y", "x - y", "x * y", "y ? x / y : 0", "y ? x % y : 0", "x & y", "x | y", "x ^ y", "~x", "-x",
-    "x < y ? x : y", "x >> (y & 7)", "x << (y & 7)", "(x < y) + 2 * (x == y) + 4 * (x >= y)",
-]  # fmt: skip
-C_TYPES = {"i1": "signed char", "u1": "unsigned char", "i2": "short", "u2": "unsigned short", "i4": "int", "u4": "unsigned", "i8": "long long", "u8": "unsigned long long"}
+    "x + y",
+    "x - y",
+    "x * y",
+    "y ? x / y : 0",
+    "y ? x % y : 0",
+    "x & y",
+    "x | y",
+    "x ^ y",
+    "~x",
+    "-x",
+    "x < y ? x : y",
+    "x >> (y & 7)",
+    "x << (y & 7)",
+    "(x < y) + 2 * (x == y) + 4 * (x >= y)",
+]
+C_TYPES = {
+    "i1": "signed char",
+    "u1": "unsigned char",
+    "i2": "short",
+    "u2": "unsigned short",
+    "i4": "int",
+    "u4": "unsigned",
+    "i8": "long long",
+    "u8": "unsigned long long",
+}
 
 
 @pytest.mark.parametrize("dtype", C_TYPES)
@@ -41,24 +79,40 @@ def test_integers_agree_to_the_bit(gpu: Gpu, dtype: str) -> None:
     a[:4] = b[2:6] = [limits.min, limits.max, 0, 1]
     # A division of the least by -1 has no result, and b's first two are safe.
     b[a == limits.min] = 1
-    body = "".join(f"o[{len(INTEGERS)} * i + {k}] = ({C_TYPES[dtype]})({each});" for k, each in enumerate(INTEGERS))
+    body = "".join(
+        f"o[{len(INTEGERS)} * i + {k}] = ({C_TYPES[dtype]})({each});"
+        for k, each in enumerate(INTEGERS)
+    )
     c = C_TYPES[dtype]
     source = (
-        f'extern "C" __global__ void f({c} *o, const {c} *a, const {c} *b, int n) {{ int i = blockIdx.x * blockDim.x + '
-        f"threadIdx.x; if (i < 300) {{ {c} x = a[i], y = b[i]; {body} }} }}"
+        f'extern "C" __global__ void f({c} *o, const {c} *a, const {c} *b, int n) {{'
+        "int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= 300) return;"
+        f"{c} x = a[i], y = b[i]; {body} }}"
     )
-    host, ptx = (run(gpu, engine, source, [a, b], 300 * len(INTEGERS), dtype) for engine in ("host", "ptx"))
+    host, ptx = (
+        run(gpu, engine, source, [a, b], 300 * len(INTEGERS), dtype) for engine in ("host", "ptx")
+    )
     np.testing.assert_array_equal(host, ptx)
     with np.errstate(over="ignore"):
-        np.testing.assert_array_equal(ptx.reshape(300, -1)[:, :3], np.stack([a + b, a - b, a * b], 1))
+        np.testing.assert_array_equal(
+            ptx.reshape(300, -1)[:, :3], np.stack([a + b, a - b, a * b], 1)
+        )
 
 
 BITS = {
-    "__popc(x)": "u4", "__clz(x)": "u4", "__brev(x)": "u4", "__ffs(x)": "u4", "__umulhi(x, y)": "u4",
-    "__byte_perm(x, y, 0x5140)": "u4", "__funnelshift_l(x, y, 5)": "u4", "__funnelshift_r(x, y, 37)": "u4",
-    "(unsigned)(((unsigned long long)x * y + x) >> 7)": "u4", "(unsigned)__mul64hi((long long)x << 30, y)": "u4",
-    "(unsigned)(x >> 4 & 1023)": "u4", "(unsigned)(int)(signed char)(x >> 3)": "u4",
-}  # fmt: skip
+    "__popc(x)": "u4",
+    "__clz(x)": "u4",
+    "__brev(x)": "u4",
+    "__ffs(x)": "u4",
+    "__umulhi(x, y)": "u4",
+    "__byte_perm(x, y, 0x5140)": "u4",
+    "__funnelshift_l(x, y, 5)": "u4",
+    "__funnelshift_r(x, y, 37)": "u4",
+    "(unsigned)(((unsigned long long)x * y + x) >> 7)": "u4",
+    "(unsigned)__mul64hi((long long)x << 30, y)": "u4",
+    "(unsigned)(x >> 4 & 1023)": "u4",
+    "(unsigned)(int)(signed char)(x >> 3)": "u4",
+}
 
 
 @pytest.mark.parametrize("expression", BITS)
@@ -70,11 +124,30 @@ def test_bits_agree(gpu: Gpu, expression: str) -> None:
 
 
 FLOATS = [
-    "x + y", "x * y", "x / y", "fmaf(x, y, x)", "sqrtf(fabsf(x))", "fminf(x, y)", "fmaxf(x, y)", "floorf(x)",
-    "ceilf(x)", "truncf(x)", "rintf(x)", "copysignf(x, y)", "isnan(x) ? 1.f : isinf(x) ? 2.f : 0.f",
-    "(float)(int)x", "(float)(unsigned)fabsf(x)", "(float)(double)x * 3", "(float)__float2int_rd(x)", "fmodf(x, y)",
-    "__int_as_float(__float_as_int(x) ^ 1)", "(float)((double)x / (double)y)", "x < y", "!(x >= y)", "x == y || x != x",
-]  # fmt: skip
+    "x + y",
+    "x * y",
+    "x / y",
+    "fmaf(x, y, x)",
+    "sqrtf(fabsf(x))",
+    "fminf(x, y)",
+    "fmaxf(x, y)",
+    "floorf(x)",
+    "ceilf(x)",
+    "truncf(x)",
+    "rintf(x)",
+    "copysignf(x, y)",
+    "isnan(x) ? 1.f : isinf(x) ? 2.f : 0.f",
+    "(float)(int)x",
+    "(float)(unsigned)fabsf(x)",
+    "(float)(double)x * 3",
+    "(float)__float2int_rd(x)",
+    "fmodf(x, y)",
+    "__int_as_float(__float_as_int(x) ^ 1)",
+    "(float)((double)x / (double)y)",
+    "x < y",
+    "!(x >= y)",
+    "x == y || x != x",
+]
 
 
 @pytest.mark.parametrize("expression", FLOATS)
@@ -91,12 +164,24 @@ def test_exact_floating_point_agrees_to_the_bit(gpu: Gpu, expression: str) -> No
 
 
 TRANSCENDENTAL = {
-    "expf(x)": 2, "logf(fabsf(x) + .1f)": 2, "log1pf(fabsf(x))": 2, "expm1f(x)": 2, "sinf(x)": 3, "cosf(x)": 3, "tanhf(x)": 3,
-    "erff(x)": 3, "powf(fabsf(x), y)": 5, "rsqrtf(fabsf(x) + .1f)": 3, "atanf(x)": 3, "exp2f(x)": 3, "cbrtf(x)": 2, "lgammaf(fabsf(x) + 3)": 6,
-}  # fmt: skip
+    "expf(x)": 2,
+    "logf(fabsf(x) + .1f)": 2,
+    "log1pf(fabsf(x))": 2,
+    "expm1f(x)": 2,
+    "sinf(x)": 3,
+    "cosf(x)": 3,
+    "tanhf(x)": 3,
+    "erff(x)": 3,
+    "powf(fabsf(x), y)": 5,
+    "rsqrtf(fabsf(x) + .1f)": 3,
+    "atanf(x)": 3,
+    "exp2f(x)": 3,
+    "cbrtf(x)": 2,
+    "lgammaf(fabsf(x) + 3)": 6,
+}
 
 
-@pytest.mark.parametrize("expression, ulps", TRANSCENDENTAL.items())
+@pytest.mark.parametrize(("expression", "ulps"), TRANSCENDENTAL.items())
 def test_functions_agree_to_a_few_ulp(gpu: Gpu, expression: str, ulps: int) -> None:
     a, b = (rng.normal(0, 3, 500).astype("f4") for _ in range(2))
     source = pointwise(expression, "float", "float")
@@ -104,15 +189,26 @@ def test_functions_agree_to_a_few_ulp(gpu: Gpu, expression: str, ulps: int) -> N
     np.testing.assert_array_max_ulp(host, ptx, ulps)
 
 
-DOUBLES = {"exp(x)": 2, "log(fabs(x))": 2, "sin(x)": 2, "tanh(x)": 2, "pow(fabs(x), y)": 3, "x / y": 0, "erf(x)": 2, "floor(x) + rint(y)": 0}
+DOUBLES = {
+    "exp(x)": 2,
+    "log(fabs(x))": 2,
+    "sin(x)": 2,
+    "tanh(x)": 2,
+    "pow(fabs(x), y)": 3,
+    "x / y": 0,
+    "erf(x)": 2,
+    "floor(x) + rint(y)": 0,
+}
 
 
-@pytest.mark.parametrize("expression, ulps", DOUBLES.items())
+@pytest.mark.parametrize(("expression", "ulps"), DOUBLES.items())
 def test_double_precision_agrees(gpu: Gpu, expression: str, ulps: int) -> None:
     a, b = (rng.normal(0, 3, 200) for _ in range(2))
     source = pointwise(expression, "double", "double")
     host, ptx = (run(gpu, engine, source, [a, b], 200, "f8") for engine in ("host", "ptx"))
-    np.testing.assert_array_max_ulp(host, ptx, max(ulps, 1)) if ulps else np.testing.assert_array_equal(host, ptx)
+    np.testing.assert_array_max_ulp(
+        host, ptx, max(ulps, 1)
+    ) if ulps else np.testing.assert_array_equal(host, ptx)
 
 
 HALVES = """
@@ -186,7 +282,9 @@ def test_softmax(gpu: Gpu, kernel: Compile) -> None:
     gpu.launch(kernel(SOFTMAX), 5, 64, out, gpu.put(a), ctypes.c_int(320))
     e = np.exp(a.astype("f8") - a.max(1, keepdims=True))
     # CUDA documents 2 ulp for expf; the difference, the sum and the quotient round, too.
-    np.testing.assert_allclose(gpu.get(out, 320).reshape(5, 64), e / e.sum(1, keepdims=True), rtol=2e-6)
+    np.testing.assert_allclose(
+        gpu.get(out, 320).reshape(5, 64), e / e.sum(1, keepdims=True), rtol=2e-6
+    )
 
 
 PRODUCT = """
@@ -207,13 +305,16 @@ extern "C" __global__ void f(float *c, const float *a, const float *b, int n) {
 def test_a_product_of_matrices_in_tiles(gpu: Gpu, kernel: Compile) -> None:
     a, b = (rng.integers(-9, 9, (48, 48)).astype("f4") for _ in range(2))
     out = gpu.put(np.zeros(48 * 48, "f4"))
-    gpu.launch(kernel(PRODUCT), (3, 3, 1), (16, 16, 1), out, gpu.put(a), gpu.put(b), ctypes.c_int(48))
+    gpu.launch(
+        kernel(PRODUCT), (3, 3, 1), (16, 16, 1), out, gpu.put(a), gpu.put(b), ctypes.c_int(48)
+    )
     np.testing.assert_array_equal(gpu.get(out, 48 * 48).reshape(48, 48), a @ b)
 
 
 WARP = """
 extern "C" __global__ void f(unsigned *o, const unsigned *a, int n) {
-    int t = threadIdx.x; unsigned v = a[t], all = 0xffffffffu;
+    int t = threadIdx.x;
+    unsigned v = a[t], all = 0xffffffffu;
     o[t * 12 + 0] = __ballot_sync(all, v & 1);
     o[t * 12 + 1] = __any_sync(all, v == 3) + 2 * __all_sync(all, v < 64);
     o[t * 12 + 2] = __shfl_up_sync(all, v, 3);
@@ -242,7 +343,9 @@ def test_what_the_threads_of_a_warp_do_together(gpu: Gpu, kernel: Compile) -> No
     np.testing.assert_array_equal(told[:, 4], a[lane ^ 9])
     np.testing.assert_array_equal(told[:, 5], a[np.where(lane % 16 < 12, lane + 4, lane)])
     np.testing.assert_array_equal(told[:, 7], np.repeat(warp.sum(1), 32))
-    np.testing.assert_array_equal(told[:, 8].view("i4"), np.repeat(warp.astype("i4").max(1) - 20, 32))
+    np.testing.assert_array_equal(
+        told[:, 8].view("i4"), np.repeat(warp.astype("i4").max(1) - 20, 32)
+    )
     np.testing.assert_array_equal(told[:, 9], a[lane // 32 * 32 + np.where(lane % 2, 7, 6)])
     assert set(told[:, 10].tolist()) == {int((a & 1).sum())}
     for i, row in enumerate(warp):
@@ -254,9 +357,11 @@ ATOMICS = """
 __device__ unsigned long long count;
 extern "C" __global__ void f(int *o, const int *a, int n) {
     int v = a[blockIdx.x * blockDim.x + threadIdx.x];
-    atomicAdd(&o[0], v); atomicMax(&o[1], v); atomicMin(&o[2], v); atomicOr(&o[3], v); atomicXor(&o[4], v);
+    atomicAdd(&o[0], v); atomicMax(&o[1], v); atomicMin(&o[2], v); atomicOr(&o[3], v);
+    atomicXor(&o[4], v);
     atomicInc((unsigned *)&o[5], 6); atomicCAS(&o[6], 0, 42); atomicAdd(&count, 1ull);
-    if (blockIdx.x == gridDim.x - 1 && threadIdx.x == 0) o[7] = (int)atomicAdd((float *)&o[8], 2.5f);
+    if (blockIdx.x == gridDim.x - 1 && threadIdx.x == 0)
+        o[7] = (int)atomicAdd((float *)&o[8], 2.5f);
 }"""
 
 
@@ -265,15 +370,30 @@ def test_atomics(gpu: Gpu, kernel: Compile) -> None:
     out = gpu.put(np.zeros(9, "i4"))
     gpu.launch(kernel(ATOMICS), 4, 128, out, gpu.put(a), ctypes.c_int(512))
     told = gpu.get(out, 9, "i4")
-    expected = [a.sum(), a.max(), a.min(), np.bitwise_or.reduce(a), np.bitwise_xor.reduce(a), 512 % 7, 42, 0]
+    expected = [
+        a.sum(),
+        a.max(),
+        a.min(),
+        np.bitwise_or.reduce(a),
+        np.bitwise_xor.reduce(a),
+        512 % 7,
+        42,
+        0,
+    ]
     assert told[:8].tolist() == expected
     assert told[8:].view("f4")[0] == 2.5
 
 
 def test_variables_of_a_module_can_be_set(gpu: Gpu) -> None:
-    source = '__constant__ float scale[2] = {1, 2}; extern "C" __global__ void f(float *o) { o[threadIdx.x] = scale[threadIdx.x]; }'
+    source = """
+    __constant__ float scale[2] = {1, 2};
+    extern "C" __global__ void f(float *o) { o[threadIdx.x] = scale[threadIdx.x]; }"""
     for engine in ("host", "ptx"):
-        module, address, size = gpu.load(image(source, engine)), ctypes.c_uint64(), ctypes.c_size_t()
+        module, address, size = (
+            gpu.load(image(source, engine)),
+            ctypes.c_uint64(),
+            ctypes.c_size_t(),
+        )
         gpu("cuModuleGetGlobal_v2", ctypes.byref(address), ctypes.byref(size), module, b"scale")
         assert size.value == 8
         out = gpu.put(np.zeros(2, "f4"))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
-
 import pytest
 from emulator_client import LAUNCH_FAILED, OUT_OF_MEMORY, TIMEOUT, Compile, CudaError, Gpu
+
 from tangrad_cuda_emulator import calls, fail, last_fault
 
 
@@ -59,7 +58,10 @@ def test_a_device_that_is_reset_works_again(gpu: Gpu) -> None:
 
 
 def test_threads_that_wait_for_ever_are_told(gpu: Gpu, kernel: Compile) -> None:
-    stuck = 'extern "C" __global__ void f(int *x) { if (threadIdx.x) __syncwarp(); else __syncthreads(); *x = 1; }'
+    stuck = """extern "C" __global__ void f(int *x) {
+        if (threadIdx.x) __syncwarp(); else __syncthreads();
+        *x = 1;
+    }"""
     gpu.launch(kernel(stuck), 1, 64, gpu.allocate(4))
     with pytest.raises(CudaError) as failed:
         gpu.synchronize()
@@ -67,15 +69,23 @@ def test_threads_that_wait_for_ever_are_told(gpu: Gpu, kernel: Compile) -> None:
     assert "1 threads wait at a barrier of the block, 31 (the first is thread 1" in last_fault()
 
 
-@pytest.mark.parametrize("grid, block", [(0, 1), (1, 0), (1, 1025), (1, (1, 1, 65)), ((1, 65536, 1), 1)])
-def test_a_size_that_no_gpu_takes_is_refused(gpu: Gpu, kernel: Compile, grid: int, block: int) -> None:
+@pytest.mark.parametrize(
+    ("grid", "block"), [(0, 1), (1, 0), (1, 1025), (1, (1, 1, 65)), ((1, 65536, 1), 1)]
+)
+def test_a_size_that_no_gpu_takes_is_refused(
+    gpu: Gpu, kernel: Compile, grid: int, block: int
+) -> None:
     function = kernel('extern "C" __global__ void f() {}')
     with pytest.raises(CudaError):
         gpu.launch(function, grid, block)
 
 
 def test_more_shared_memory_than_usual_is_to_be_asked_for(gpu: Gpu, kernel: Compile) -> None:
-    source = 'extern "C" __global__ void f(float *x) { extern __shared__ float s[]; s[20000] = 1; *x = s[20000]; }'
+    source = """extern "C" __global__ void f(float *x) {
+        extern __shared__ float s[];
+        s[20000] = 1;
+        *x = s[20000];
+    }"""
     function, x = kernel(source), gpu.allocate(4)
     with pytest.raises(CudaError):
         gpu.launch(function, 1, 1, x, shared=100000)

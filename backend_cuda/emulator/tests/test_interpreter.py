@@ -7,6 +7,7 @@ import ctypes
 import numpy as np
 import pytest
 from emulator_client import INVALID_PTX, LAUNCH_FAILED, MISALIGNED, Compile, CudaError, Gpu
+
 from tangrad_cuda_emulator import last_fault, traffic, watch_races
 
 PTX = """.version 8.0
@@ -45,11 +46,16 @@ def test_an_address_that_is_not_aligned_is_told(gpu: Gpu, interpreted: Compile) 
     gpu.launch(interpreted(source), 1, 2, gpu.allocate(64))
     code, said = fault(gpu)
     assert code == MISALIGNED
-    assert "thread 1, st.global.u32" in said and "is no multiple of 4" in said
+    assert "thread 1, st.global.u32" in said
+    assert "is no multiple of 4" in said
 
 
 def test_shared_memory_ends_where_it_ends(gpu: Gpu, interpreted: Compile) -> None:
-    source = 'extern "C" __global__ void f(int *x) { extern __shared__ int s[]; s[threadIdx.x] = 1; *x = s[0]; }'
+    source = """extern "C" __global__ void f(int *x) {
+        extern __shared__ int s[];
+        s[threadIdx.x] = 1;
+        *x = s[0];
+    }"""
     gpu.launch(interpreted(source), 1, 9, gpu.allocate(4), shared=32)
     assert "byte 32 is beyond the 32 bytes of the block's shared memory" in fault(gpu)[1]
 
@@ -63,14 +69,20 @@ extern "C" __global__ void f(int *o) {
 }"""
 
 
-@pytest.mark.parametrize("barrier, distance, races", [("", 1, True), ("__syncwarp();", 1, True), ("__syncthreads();", 1, False), ("", 64, False)])
-def test_shared_memory_without_a_barrier_is_a_race(gpu: Gpu, interpreted: Compile, barrier: str, distance: int, races: bool) -> None:
+@pytest.mark.parametrize(
+    ("barrier", "distance", "races"),
+    [("", 1, True), ("__syncwarp();", 1, True), ("__syncthreads();", 1, False), ("", 64, False)],
+)
+def test_shared_memory_without_a_barrier_is_a_race(
+    gpu: Gpu, interpreted: Compile, barrier: str, distance: int, races: bool
+) -> None:
     watch_races()
     gpu.launch(interpreted(NEIGHBOURS % (barrier, distance)), 1, 64, gpu.allocate(256))
     if races:
         code, said = fault(gpu)
         assert code == LAUNCH_FAILED
-        assert "race: 4 bytes of shared memory" in said and "in no order" in said
+        assert "race: 4 bytes of shared memory" in said
+        assert "in no order" in said
     else:
         gpu.synchronize()
 
@@ -80,17 +92,23 @@ def test_a_race_is_found_only_when_asked_for(gpu: Gpu, interpreted: Compile) -> 
     gpu.synchronize()
 
 
-def test_blocks_that_write_one_address_race_unless_they_do_so_atomically(gpu: Gpu, interpreted: Compile) -> None:
+def test_blocks_that_write_one_address_race_unless_they_do_so_atomically(
+    gpu: Gpu, interpreted: Compile
+) -> None:
     watch_races()
     source = 'extern "C" __global__ void %s(int *x) { %s; }'
     gpu.launch(interpreted(source % ("f", "atomicAdd(x, 1)")), 4, 32, gpu.put(np.zeros(1, "i4")))
     gpu.synchronize()
-    gpu.launch(interpreted(source % ("f", "if (threadIdx.x == 0) *x = blockIdx.x")), 4, 32, gpu.allocate(4))
+    gpu.launch(
+        interpreted(source % ("f", "if (threadIdx.x == 0) *x = blockIdx.x")), 4, 32, gpu.allocate(4)
+    )
     assert "of block 1 and written by thread 0 of block 0" in fault(gpu)[1]
 
 
 def test_contiguous_requests_touch_no_more_than_they_need(gpu: Gpu, interpreted: Compile) -> None:
-    source = 'extern "C" __global__ void contiguous(float4 *x, const float4 *y) { x[threadIdx.x] = y[threadIdx.x]; }'
+    source = """extern "C" __global__ void contiguous(float4 *x, const float4 *y) {
+        x[threadIdx.x] = y[threadIdx.x];
+    }"""
     gpu.launch(interpreted(source, "contiguous"), 1, 64, gpu.allocate(1024), gpu.allocate(1024))
     gpu.synchronize()
     loads, stores = traffic("contiguous")
@@ -109,7 +127,9 @@ def test_strided_requests_touch_a_sector_for_each_thread(gpu: Gpu, interpreted: 
 
 
 def test_conversions_take_the_nearest_integer_that_there_is(gpu: Gpu, interpreted: Compile) -> None:
-    source = 'extern "C" __global__ void f(int *o, const float *x) { o[threadIdx.x] = (int)x[threadIdx.x]; }'
+    source = """extern "C" __global__ void f(int *o, const float *x) {
+        o[threadIdx.x] = (int)x[threadIdx.x];
+    }"""
     x = np.array([1e20, -1e20, np.nan, 2.9, -2.9], "f4")
     out = gpu.put(np.zeros(5, "i4"))
     gpu.launch(interpreted(source), 1, 5, out, gpu.put(x))

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from emulator_client import ILLEGAL_ADDRESS, INVALID_VALUE, OUT_OF_MEMORY, Compile, CudaError, Gpu
+
 from tangrad_cuda_emulator import allocations, last_fault
 
 STORE = 'extern "C" __global__ void f(float *x, int i) { x[i] = 1.0f; }'

@@ -43,7 +43,9 @@ def test_a_stream_does_its_work_in_order(gpu: Gpu, add: Callable[..., None]) -> 
     assert read(gpu, x, stream) == 3
 
 
-def test_without_an_event_another_stream_sees_the_old_values(gpu: Gpu, add: Callable[..., None]) -> None:
+def test_without_an_event_another_stream_sees_the_old_values(
+    gpu: Gpu, add: Callable[..., None]
+) -> None:
     x, first, second = zeros(gpu), gpu.stream(), gpu.stream()
     add(x, 1, first)
     assert read(gpu, x, second) == 0
@@ -58,7 +60,9 @@ def test_an_event_orders_two_streams(gpu: Gpu, add: Callable[..., None]) -> None
     assert read(gpu, x, second) == 1
 
 
-def test_the_legacy_stream_comes_after_blocking_streams_and_before_them(gpu: Gpu, add: Callable[..., None]) -> None:
+def test_the_legacy_stream_comes_after_blocking_streams_and_before_them(
+    gpu: Gpu, add: Callable[..., None]
+) -> None:
     x, blocking = zeros(gpu), gpu.stream(flags=0)
     add(x, 1, blocking)
     add(x, 2, None)
@@ -73,7 +77,13 @@ def test_the_legacy_stream_does_not_wait_for_others(gpu: Gpu, add: Callable[...,
 
 def test_a_source_that_is_not_locked_is_read_at_once(gpu: Gpu) -> None:
     x, stream, source = zeros(gpu), gpu.stream(), np.ones(4, "f4")
-    gpu("cuMemcpyHtoDAsync_v2", x, source.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(16), stream)
+    gpu(
+        "cuMemcpyHtoDAsync_v2",
+        x,
+        source.ctypes.data_as(ctypes.c_void_p),
+        ctypes.c_size_t(16),
+        stream,
+    )
     source[:] = 2
     assert read(gpu, x, stream) == 1
 
@@ -81,7 +91,13 @@ def test_a_source_that_is_not_locked_is_read_at_once(gpu: Gpu) -> None:
 def test_a_locked_source_that_is_used_again_too_early_arrives_changed(gpu: Gpu) -> None:
     x, stream, source = zeros(gpu), gpu.stream(), gpu.pinned(4)
     source[:] = 1
-    gpu("cuMemcpyHtoDAsync_v2", x, source.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(16), stream)
+    gpu(
+        "cuMemcpyHtoDAsync_v2",
+        x,
+        source.ctypes.data_as(ctypes.c_void_p),
+        ctypes.c_size_t(16),
+        stream,
+    )
     source[:] = 2
     assert read(gpu, x, stream) == 2
 
@@ -97,7 +113,9 @@ def test_who_only_asks_comes_to_an_end(gpu: Gpu, add: Callable[..., None]) -> No
     assert read(gpu, x, stream) == 1
 
 
-def test_time_between_events_is_told_when_they_have_passed(gpu: Gpu, add: Callable[..., None]) -> None:
+def test_time_between_events_is_told_when_they_have_passed(
+    gpu: Gpu, add: Callable[..., None]
+) -> None:
     stream, first, last = gpu.stream(), gpu.event(), gpu.event()
     gpu("cuEventRecord", first, stream)
     add(zeros(gpu), 1, stream)

@@ -1,10 +1,10 @@
 """Build pycuda where no CUDA toolkit is, and install it with NVRTC.
 
-pycuda is published as sources alone and needs CUDA's headers and a driver library to link with.  The
-headers are in wheels of NVIDIA's; the driver library comes with a GPU's driver and with nothing
-else, so a stub of it is made here: a library of that name which defines every function that the
-headers declare.  It is linked with and thrown away; what runs is the driver of the machine, if any.
-A stub without the symbols would not do: linkers that drop unneeded libraries would drop it.
+pycuda is published as sources alone and needs CUDA's headers and a driver library to link with.
+The headers are in wheels of NVIDIA's; the driver library comes with a GPU's driver and with
+nothing else, so a stub of it is made here: a library of that name which defines every function that
+the headers declare.  It is linked with and thrown away; what runs is the driver of the machine.  A
+stub without the symbols would not do: linkers that drop unneeded libraries would drop it.
 
 A wheel that was built is kept in the user's cache, and taken from there the next time.
 """
@@ -242,7 +242,7 @@ def _call(command: list[str], **variables: str) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tangrad_cuda install",
-        description="Build pycuda from its sources and NVIDIA's header wheels; no toolkit is needed.",
+        description="Build pycuda from its sources and NVIDIA's header wheels, without a toolkit.",
     )
     add = parser.add_argument
     add("--wheel-dir", type=Path, metavar="DIR", help="leave the wheel in DIR, install nothing")
@@ -250,7 +250,7 @@ def _parser() -> argparse.ArgumentParser:
         "--cuda",
         type=int,
         choices=sorted(TOOLKITS),
-        help="toolkit; by default what the driver runs",
+        help="default: what the driver runs",
     )
     add("--pycuda", default=PYCUDA, metavar="VERSION", help="version of pycuda (%(default)s)")
     add("--cache", type=Path, metavar="DIR", help="where built wheels are kept")

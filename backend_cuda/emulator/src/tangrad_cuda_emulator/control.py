@@ -47,7 +47,9 @@ def fail(what: str = "") -> None:
         RuntimeError: this process does not run on the emulator.
     """
     if not _running().tangrad_emulator_fail(what.encode()):
-        raise ValueError(f"{what!r}: calls that shall fail are written NAME:N, NAME:N+ or NAME:N:CODE")
+        raise ValueError(
+            f"{what!r}: calls that shall fail are written NAME:N, NAME:N+ or NAME:N:CODE"
+        )
 
 
 def calls(function: str) -> int:

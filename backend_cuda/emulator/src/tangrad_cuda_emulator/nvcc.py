@@ -1,7 +1,7 @@
 """Stand in for nvcc, as far as pycuda's ``SourceModule`` calls it.
 
-An image is the source itself behind a line that says so, which the emulator's host engine takes; for
-the PTX engine NVRTC compiles it.
+An image is the source itself behind a line that says so, which the emulator's host engine takes;
+for the PTX engine NVRTC compiles it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _image(source: Path, includes: list[str]) -> str:
 
 
 def _inlined(text: str, includes: list[str], seen: frozenset[str] = frozenset()) -> str:
-    """Put the files that a source includes in their place; those of CUDA and the system are built in."""
+    """Put the files that a source includes in their place; CUDA's own are built in."""
 
     def content(match: re.Match[str]) -> str:
         name = match[1]
@@ -68,7 +68,9 @@ def _inlined(text: str, includes: list[str], seen: frozenset[str] = frozenset())
                 return _inlined(path.read_text("utf-8"), includes, seen | {name})
         return ""
 
-    return re.sub(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"].*$', content, text, flags=re.MULTILINE)
+    return re.sub(
+        r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"].*$', content, text, flags=re.MULTILINE
+    )
 
 
 def _preprocessed(source: Path, includes: list[str]) -> str:
