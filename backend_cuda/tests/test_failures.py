@@ -24,11 +24,15 @@ def failing(program: str, message: str, error: str = "RuntimeError") -> str:
 
 
 def test_without_a_driver_the_reason_is_told():
-    program = (
-        "import tangrad\n"
-        "from tangrad.plugin import availability\nprint(availability('cuda')[1])\n"
-        "try:\n    tangrad.zeros(2, device='cuda')\nexcept RuntimeError as error:\n    print(error)\n"
-    )
+    program = """
+import tangrad
+from tangrad.plugin import availability
+print(availability("cuda")[1])
+try:
+    tangrad.zeros(2, device="cuda")
+except RuntimeError as error:
+    print(error)
+"""
     env = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"}
     done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True)
     if done.stdout[:10] == "available\n":

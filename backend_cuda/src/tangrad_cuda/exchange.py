@@ -91,7 +91,8 @@ def give(driver: Any) -> Any:
         address = ctypes.addressof(managed)
         _lent[address] = managed, shape, strides, x
         make = _python.PyCapsule_New
-        make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, type(_drop))
+        make.restype = ctypes.py_object
+        make.argtypes = (ctypes.c_void_p, ctypes.c_char_p, type(_drop))
         return make(address, _GIVEN, _drop)
 
     return export
