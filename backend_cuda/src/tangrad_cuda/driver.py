@@ -25,6 +25,7 @@ class Cuda(CompilingDriver):
 
     dialect = DIALECT
     sync_debug_mode = 0
+    opened = False
     amp_dtypes = ("float16", "bfloat16")
 
     def probe(self) -> bool | str:
@@ -56,6 +57,7 @@ class Cuda(CompilingDriver):
         self.synchronize_event = self._synchronize_event
         self.destroy_event = self.streams.destroy_event
         exchange.connect(self)
+        type(self).opened = True
 
     def start_profiler(self) -> None:
         """Let the profiler that runs this program record from now on."""
@@ -90,10 +92,11 @@ class Cuda(CompilingDriver):
         self.contexts.current = index
 
     def properties(self, index: int) -> dict[str, object]:
-        """Return what the driver tells of a GPU, by the names of PyTorch's properties."""
+        """Return what the driver tells of a GPU, by PyTorch's names, and "free_memory"."""
         from tangrad_cuda import properties
 
-        return properties.of(self.contexts.device(index))
+        facts = properties.of(self.contexts.device(index))
+        return {**facts, "free_memory": self.memory.info(index)[0]}
 
     def capability(self, index: int) -> tuple[int, int]:
         """Return a GPU's compute capability, such as (9, 0)."""

@@ -18,9 +18,9 @@ def is_available() -> bool:
 
 def is_initialized() -> bool:
     """Return whether the driver was initialised by this process."""
-    from tangrad.plugin import get_driver
+    from tangrad_cuda.driver import Cuda
 
-    return usable() and hasattr(get_driver("cuda"), "contexts")
+    return Cuda.opened
 
 
 def init() -> None:
@@ -90,7 +90,9 @@ class _Properties(SimpleNamespace):
 
 @cache
 def _properties(index: int) -> _Properties:
-    return _Properties(**driver().properties(index))
+    facts = driver().properties(index)
+    del facts["free_memory"]  # it changes
+    return _Properties(**facts)
 
 
 def get_device_properties(device: Any = None) -> Any:
