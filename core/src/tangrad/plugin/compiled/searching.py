@@ -1,4 +1,4 @@
-"""Where elements belong in sorted rows, and rows in which each element depends on the one before."""
+"""Where elements belong in sorted rows, and rows whose elements depend on the ones before."""
 
 from __future__ import annotations
 
