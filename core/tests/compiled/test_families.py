@@ -214,6 +214,25 @@ def test_sorting_is_stable_and_places_nan_last(device: str, length: int, descend
     assert_same(x[0].topk(1).values, a[0].topk(1).values)
 
 
+def test_elements_find_their_place_in_sorted_rows(device: str) -> None:
+    (a, x), (b, y) = both(device, 3, 20), both(device, 3, 7, seed=1)
+    a, x = a.sort(dim=1).values, x.sort(dim=1).values
+    for right in (False, True):
+        expected = torch.searchsorted(a, b, right=right)
+        assert_same(tangrad.searchsorted(x, y, right=right), expected)
+        expected = torch.searchsorted(a[0], b, right=right)
+        assert_same(tangrad.searchsorted(x[0], y, right=right), expected)
+
+
+def test_a_running_product_has_a_gradient(device: str) -> None:
+    a, x = both(device, 4, 6)
+    a.requires_grad_()
+    x.requires_grad_()
+    torch.cumprod(a, 1).sum().backward()
+    tangrad.cumprod(x, 1).sum().backward()
+    assert_same(x.grad, a.grad, rtol=1e-3, atol=1e-2)
+
+
 def test_what_moves_elements(device: str) -> None:
     (a, x), (b, y) = both(device, 3, 4), both(device, 2, 4, seed=1)
     assert_same(tangrad.cat([x, y, x]), torch.cat([a, b, a]))

@@ -31,6 +31,7 @@ _FAMILIES = {
     ),
     "indices": "index _index_put masked_select masked_scatter nonzero_table",
     "sorting": "sort topk _permutation_of",
+    "searching": "_searchsorted linear_recurrence",
     "attention": "_attention _attention_backward",
     "pooling": "max_pool_with_indices max_pool_values",
     "movement": (

@@ -115,13 +115,17 @@ def _places(x: Any) -> tuple[Any, Any]:
     )
 
 
-def _unit(driver: CompilingDriver, dtype: str, descending: bool) -> Unit:
-    less = "(x_load(a) < x_load(b))"
+def less(dtype: str) -> str:
+    """Return the macro `LESS(a, b)` of stored elements; NaN is greater than every number."""
+    compared = "(x_load(a) < x_load(b))"
     if KINDS[dtype] == "f":
-        # NaN is greater than every number.
-        less = f"({less} || (x_load(b) != x_load(b) && x_load(a) == x_load(a)))"
+        compared = f"({compared} || (x_load(b) != x_load(b) && x_load(a) == x_load(a)))"
+    return f"#define LESS(a, b) {compared}\n"
+
+
+def _unit(driver: CompilingDriver, dtype: str, descending: bool) -> Unit:
     order = "b, a" if descending else "a, b"
-    frame = text.names(driver.dialect, x=dtype) + f"#define LESS(a, b) {less}\n"
+    frame = text.names(driver.dialect, x=dtype) + less(dtype)
     frame += f"#define BEFORE(a, b) LESS({order.replace(', ', ',')})\n"
     begin = Kernel(
         "begin",
