@@ -17,7 +17,7 @@ HERE = Path(__file__).resolve().parent
 NATIVE = HERE / "src" / "tangrad_cuda_emulator" / "native"
 HEADER_WHEELS = ("nvidia-cuda-runtime", "nvidia-cuda-profiler-api")
 FLAGS = (
-    "-std=c++17 -O2 -g0 -fPIC -frounding-math -Wall -Wextra -Wno-deprecated-declarations".split()
+    "-std=c++17 -O1 -g0 -fPIC -frounding-math -Wall -Wextra -Wno-deprecated-declarations".split()
 )
 
 DECLARED = re.compile(r"CUDAAPI\s+(cu[A-Z]\w*)\s*\(")
