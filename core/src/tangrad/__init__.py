@@ -417,9 +417,10 @@ def _resolve(op: object, slot: int, kind: object) -> object:
 
 def _tell_of_tensors(number: int, nbytes: int) -> str:
     """Say which tensors hold the memory of an allocator that has too little."""
-    from tangrad.devices.holders import tell
-
-    return tell(number, nbytes)
+    # By name, as it stands on modules and optimizers.
+    __import__("tangrad.holders")
+    told: str = _sys.modules["tangrad.holders"].tell(number, nbytes)
+    return told
 
 
 def _find_op(name: str) -> object:

@@ -26,7 +26,7 @@ class Stream(tangrad.Stream):
     @property
     def cuda_stream(self) -> int:
         """The driver's handle; 0 is the default stream."""
-        handle: int = self._queue.handle(self.stream_id)
+        handle: int = driver().streams.handle(self.stream_id)
         return handle
 
     @staticmethod

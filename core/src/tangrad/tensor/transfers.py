@@ -7,6 +7,13 @@ from typing import Any
 from tangrad import _C
 
 
+def _above(name: str) -> Any:
+    """Return a module that stands on tensors: devices bring what copies are made by."""
+    import importlib
+
+    return importlib.import_module(f"tangrad.{name}")
+
+
 def is_pinned(self: Any, device: Any = None) -> bool:
     """Return whether the memory is page-locked; `device` is accepted and means nothing."""
     if self.device.type != "cpu" or self.numel() == 0:
@@ -24,8 +31,7 @@ def pin_memory(self: Any, device: Any = None) -> _C.Tensor:
         RuntimeError: it is not on the host, there is no accelerator, or the system refuses to
             lock so much memory.
     """
-    from tangrad import accelerator
-
+    accelerator = _above("accelerator")
     if _C._default_accelerator() == "cpu" and not accelerator.is_available():
         raise RuntimeError(
             "pin_memory: Cannot access accelerator device when none is available; use the tensor "
@@ -37,9 +43,7 @@ def pin_memory(self: Any, device: Any = None) -> _C.Tensor:
         return self
     place = accelerator.current_accelerator()
     if place is not None:
-        from tangrad.devices.registry import open_device
-
-        open_device(place.type)
+        _above("devices.registry").open_device(place.type)
     pinned = next(iter(_pinning().values()), None)
     if pinned is None:
         return self
@@ -49,8 +53,7 @@ def pin_memory(self: Any, device: Any = None) -> _C.Tensor:
 
 def _pinning() -> dict[str, Any]:
     """Return {device type: its page-locked memory} of the devices in use."""
-    from tangrad.devices.registry import get_driver
-
+    get_driver = _above("devices.registry").get_driver
     drivers = {name: get_driver(name) for name in _C.registered_devices()}
     return {name: driver.pinned for name, driver in drivers.items() if driver.pinned is not None}
 
@@ -123,13 +126,11 @@ def _started(self: Any, device: Any) -> Any:
 
 def _start(target: Any, source: Any) -> bool:
     """Give the copy to the current stream of the device that is not the host."""
-    from tangrad.devices.registry import get_driver
-
     to_host = target.device.type == "cpu"
     if to_host == (source.device.type == "cpu"):
         return False
     near, far = (target, source) if to_host else (source, target)
-    streams = get_driver(far.device.type).streams
+    streams = _above("devices.registry").get_driver(far.device.type).streams
     # Of pageable memory a driver makes a copy first, in its own time: nothing is won.
     if streams is None or not is_pinned(near):
         return False

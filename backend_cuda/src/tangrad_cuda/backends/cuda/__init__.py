@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+from tangrad.plugin import availability
 from tangrad_cuda.backends.cuda import matmul as matmul
 
 API = 1
@@ -40,8 +41,8 @@ _enabled = {"cudnn": False, "flash": False, "math": True, "mem_efficient": True}
 
 
 def is_built() -> bool:
-    """Return whether this package can serve a GPU where there is one."""
-    return True
+    """Return whether a GPU can be served here."""
+    return availability("cuda")[1] == "available"
 
 
 def flash_sdp_enabled() -> bool:
