@@ -94,10 +94,8 @@ def _driver(device: Any = None) -> tuple[Any, int]:
 
 
 def _allocator(device: Any) -> Any:
-    from tangrad.plugin import allocator_of
-
     driver, index = _driver(device)
-    return allocator_of(_C.device(driver.name, index))
+    return _C.allocator_of(_C.device(driver.name, index))
 
 
 def is_available() -> bool:
