@@ -45,7 +45,9 @@ PLACES = ("backend_*", "backend_*/*", "quantization", "plugins/*")
 # What a build leaves behind in a package's folder, and what has no influence on the wheel.
 NOT_SOURCES = {"build", "tests", "__pycache__"}
 GENERATED = {"_index.py"}
-SOURCE_SUFFIXES = frozenset(".py .pyi .pyx .pxi .pxd .h .cl .cu .toml .json .in .typed .md".split())
+SOURCE_SUFFIXES = frozenset(
+    ".py .pyi .pyx .pxi .pxd .h .hpp .cpp .cl .cu .toml .json .in .typed .md".split()
+)
 STARTED = time.monotonic()
 
 

@@ -23,7 +23,7 @@ LAYERS = [
     {"compat.stand_in", "compat.keys", "compat.alias", "compat.standing_metadata", "compat._utils"},
     {"_subclasses"},
     {"plugin"},
-    {"distributions"},
+    {"distributions", "holders"},
     {"nn", "optim", "utils.flop_counter"},
     {"hub", "utils", "serialization"},
     {"multiprocessing"},
@@ -31,6 +31,7 @@ LAYERS = [
     {
         "amp",
         "backends",
+        "accelerator",
         "masked",
         "testing",
         "settings",

@@ -257,6 +257,7 @@ _LAZY = {
     "summary": "nn.summary",
 }
 _SUBMODULES = (
+    "accelerator",
     "amp",
     "autograd",
     "func",
@@ -416,6 +417,14 @@ def _resolve(op: object, slot: int, kind: object) -> object:
     return resolve(op, slot, kind)
 
 
+def _tell_of_tensors(number: int, nbytes: int) -> str:
+    """Say which tensors hold the memory of an allocator that has too little."""
+    # By name, as it stands on modules and optimizers.
+    __import__("tangrad.holders")
+    told: str = _sys.modules["tangrad.holders"].tell(number, nbytes)
+    return told
+
+
 def _find_op(name: str) -> object:
     from tangrad.ops.definition.registry import find
 
@@ -438,4 +447,5 @@ _C.set_layout_source(_find_layouts, _is_public)
 _C.set_slow_dispatch(_slow_dispatch)
 _C.set_resolver(_resolve)
 _C.set_op_source(_find_op)
+_C.set_teller_of_tensors(_tell_of_tensors)
 del tensor  # the submodule; the name is the function

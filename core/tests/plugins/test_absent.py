@@ -15,6 +15,9 @@ ABSENT = pytest.mark.skipif(
     reason="tells what is said of packages that are not installed",
 )
 pytestmark = pytest.mark.skipif(tangrad.cuda.is_available(), reason="the package is installed")
+CUDA_ABSENT = pytest.mark.skipif(
+    find_spec("tangrad_cuda") is not None, reason="tells what is said where the package is not"
+)
 
 
 def test_a_device_can_be_named_without_its_package():
@@ -23,6 +26,7 @@ def test_a_device_can_be_named_without_its_package():
     assert tangrad.ones(1).device != device
 
 
+@CUDA_ABSENT
 @pytest.mark.parametrize(
     "use",
     [

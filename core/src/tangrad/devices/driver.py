@@ -13,7 +13,10 @@ core's caching allocator calls `allocate` and `release`, so they may be slow.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tangrad.devices.queues import DeviceStreams, PinnedMemory
 
 
 class SettingError(ValueError):
@@ -48,6 +51,8 @@ class DeviceDriver:
             device worked for each op: they call `record_event` on the current stream before and
             after the op's kernel, and ask when both events have happened. Several streams of one
             device share a clock.
+        streams: None, or a `DeviceStreams`, set by `open`: threads may choose among streams.
+        pinned: None, or a `PinnedMemory`, set by `open`: host memory that copies go faster from.
     """
 
     host: bool = False
@@ -61,6 +66,8 @@ class DeviceDriver:
     synchronize_event: Any = None
     destroy_event: Any = None
     elapsed_time: Any = None
+    streams: DeviceStreams | None = None
+    pinned: PinnedMemory | None = None
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -83,6 +90,17 @@ class DeviceDriver:
     def current_device(self) -> int:
         """Return the index that a device without one means, in the calling thread."""
         return 0
+
+    def set_device(self, index: int) -> None:
+        """Choose what `current_device` returns in the calling thread.
+
+        Raises:
+            RuntimeError: there is no such device.
+        """
+        if not 0 <= index < self.device_count():
+            raise RuntimeError(
+                f"device '{self.name}:{index}' does not exist: there are {self.device_count()}"
+            )
 
     def allocate(self, nbytes: int, index: int) -> int:
         """Return the handle of a new piece of memory, aligned to at least 64 bytes.
@@ -118,6 +136,10 @@ class DeviceDriver:
     def current_stream(self, index: int) -> int:
         """Return the stream that the calling thread gives work to; 0 if there are none."""
         return 0
+
+    def default_stream(self, index: int) -> int:
+        """Return the stream that a thread works in until it chooses another; 0 without any."""
+        return self.streams.default_stream(index) if self.streams is not None else 0
 
     def properties(self, index: int) -> dict[str, object]:
         """Return facts such as "name" and "total_memory" (in bytes)."""

@@ -88,7 +88,7 @@ def _check_has_kernels(op: Any) -> None:
         remedy = f"register one for {' or '.join(member.name for member in definition.members)}"
     elif op.kind in ("composite", "view"):
         remedy = "it computes by other ops" if op.kind == "composite" else "it computes nothing"
-    elif definition.native is not None:
+    elif definition.native is not None and not definition.loops:
         remedy = "the core computes it by the driver's copies"
     else:
         return

@@ -383,14 +383,14 @@ def _signature(
     return params + [f"{language.types['int32']} *err"] * program.divides
 
 
-def _cast(text: str, source: str, target: str) -> str:
+def render_conversion(text: str, source: str, target: str) -> str:
     """Convert between storage and compute types."""
     if source == target:
         return text
     if compute_type(source) != source:
-        return _cast(f"tg_load_{source}({text})", "float32", target)
+        return render_conversion(f"tg_load_{source}({text})", "float32", target)
     if compute_type(target) != target:
-        return f"tg_store_{target}({_cast(text, source, 'float32')})"
+        return f"tg_store_{target}({render_conversion(text, source, 'float32')})"
     return f"tg_cast_{suffix(source)}_{suffix(target)}({text})"
 
 
@@ -403,13 +403,13 @@ def _value(
 ) -> str:
     args = [f"{prefix}{arg}" for arg in step.args]
     if step.op == "load":
-        return _cast(names[str(step.value)], storage[str(step.value)], step.type)
+        return render_conversion(names[str(step.value)], storage[str(step.value)], step.type)
     if step.op == "param":
         return f"p_{step.value}"
     if step.op == "literal":
         return language.literal(step.value, step.type)
     if step.op == "convert":
-        return _cast(args[0], step.operand, step.type)
+        return render_conversion(args[0], step.operand, step.type)
     if step.op == "cast":
         return f"tg_load_{step.value}(tg_store_{step.value}({args[0]}))"
     if step.op == "philox_uniform":
@@ -428,7 +428,7 @@ def _stored(text: str, program: Steps, result: int, out: str) -> str:
     if step.op == "cast" and step.storage == out:
         # The store rounds: rounding before it would be the same.
         text = f"v{step.args[0]}"
-    return _cast(text, step.type, out)
+    return render_conversion(text, step.type, out)
 
 
 __all__ = ["DIALECTS", "Dialect", "c_prelude", "render", "suffix"]

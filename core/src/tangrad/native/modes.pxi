@@ -354,6 +354,10 @@ def copy_checked(Tensor dst not None, source not None, non_blocking=False):
     for i in range(dst.ndim_ if dst.numel_ else 0):
         if dst.stride_[i] == 0 and dst.shape_[i] > 1:
             raise overlap_error(lookup_op("copy_"), dst)
+    if non_blocking and dst.storage_.dev is not src.storage_.dev:
+        from tangrad.tensor.transfers import copy_started
+        if copy_started(dst, src):
+            return dst
     copy_into(dst, src)
     return dst
 

@@ -7,6 +7,7 @@ cdef class DeviceType:
     cdef public object driver
     cdef public bint host          # its handles are host pointers
     cdef public bint meta          # it has no memory at all
+    cdef public bint asks_stream   # threads have chosen streams: memory is of the current one
     cdef int strided_slot
     cdef dict runtimes
 
@@ -21,6 +22,7 @@ cdef class DeviceRuntime:
     cdef readonly CachingAllocator allocator
     cdef readonly int index
     cdef int slot
+    cdef uint64_t home_stream            # where threads work that chose no stream
     cdef object stream                   # the random numbers of calls that name no generator, once asked for
 
 
@@ -141,6 +143,11 @@ def register_device_type(str name, driver=None, *, bint host=False, bint meta=Fa
     _device_types[name] = new
     new.strided_slot = register_slot(name, "strided")
     return new
+
+
+def ask_for_streams(str name):
+    """From now on, new memory of a type of device is of the stream that is current."""
+    (<DeviceType>_find_device_type(name)).asks_stream = True
 
 
 def registered_devices():
@@ -366,7 +373,8 @@ cdef DeviceRuntime _open_runtime(DeviceType kind, device d):
         index = kind.driver.current_device() if hasattr(kind.driver, "current_device") else 0
         found = kind.runtimes.get(index)
         if found is not None:
-            kind.runtimes[None] = found
+            if kind.driver.device_count() == 1:
+                kind.runtimes[None] = found
             return <DeviceRuntime>found
         d = device(d.type, index)
     if kind.driver is not None and index is not None:
@@ -387,11 +395,10 @@ cdef DeviceRuntime _open_runtime(DeviceType kind, device d):
             new.allocator = CachingAllocator()
         else:
             new.allocator = CachingAllocator(_IndexedDriver(kind.driver, index))
+            new.home_stream = kind.driver.default_stream(index)
     new.device, new.type, new.slot = d, kind, kind.strided_slot
     new.index = 0 if index is None else index
     kind.runtimes[d.index] = new
-    if d.index is not None and kind.runtimes.get(None) is None and not kind.host and not kind.meta:
-        pass
     return new
 
 
@@ -503,11 +510,14 @@ tg_install_storage(<PyTypeObject*>UntypedStorage, storage_release)
 
 cdef int storage_attach(UntypedStorage s, size_t nbytes) except -1:
     cdef int status
+    cdef uint64_t stream = s.dev.home_stream
     s.nbytes_ = nbytes
     s.resizable_ = True
     if s.dev.type.meta:
         return 0
-    status = tg_allocate(s.dev.allocator.ptr, nbytes, 0, &s.block)
+    if s.dev.type.asks_stream:
+        stream = s.dev.type.driver.current_stream(s.dev.index)
+    status = tg_allocate(s.dev.allocator.ptr, nbytes, stream, &s.block)
     if status != 0:
         s.block = NULL
         s.dev.allocator.check(status, "allocate", nbytes)

@@ -1,11 +1,12 @@
 """Offer, in one place, all that a package needs that extends tangrad.
 
-A plugin imports from here, from `tangrad.plugin.render`, and nowhere else below `tangrad`, the
-public namespace aside. What each name means is told where it is defined; the hooks are told in
-`tangrad.plugins.hookspecs`, a device in `tangrad.devices.driver`. Every plugin module states the
-version it was made for: `API = 1`.
+A plugin imports from here, from `tangrad.plugin.render` and `tangrad.plugin.compiled`, and nowhere
+else below `tangrad`, the public namespace aside. What each name means is told where it is defined;
+the hooks are told in `tangrad.plugins.hookspecs`, a device in `tangrad.devices.driver`. Every
+plugin module states the version it was made for: `API = 1`.
 
-`tangrad.plugin.render` is for devices that compile kernels from definitions, and for compilers.
+`tangrad.plugin.compiled` has the base class of devices that compile C-like source;
+`tangrad.plugin.render` is for those who make kernels from definitions otherwise, and for compilers.
 """
 
 from __future__ import annotations
@@ -14,11 +15,16 @@ from typing import Any
 
 _WHERE: dict[str, str] = {
     "API_VERSION": "tangrad.plugins",
+    "CachingAllocator": "tangrad._C",
+    "CompilingDriver": "tangrad.plugin.compiled",
     "DeviceDriver": "tangrad.devices.driver",
+    "DeviceStreams": "tangrad.devices.queues",
     "Drawn": "tangrad.dispatch.random_state",
     "FallbackWarning": "tangrad.dispatch.resolution",
+    "KernelDialect": "tangrad.plugin.compiled",
     "Layout": "tangrad.layouts",
     "LayoutWarning": "tangrad.layouts",
+    "PinnedMemory": "tangrad.devices.queues",
     "PluginError": "tangrad.plugins.discovery",
     "Sample": "tangrad.ops.definition.samples",
     "SampleTensor": "tangrad.ops.definition.samples",
@@ -63,11 +69,14 @@ _WHERE: dict[str, str] = {
     "reduction": "tangrad.ops.definition.define",
     "reference_kernel": "tangrad.devices.kernels",
     "register_conversion": "tangrad.tensor.layouts",
+    "register_dlpack_device": "tangrad.tensor.exchange",
     "register_dtype": "tangrad._C",
     "register_kernel": "tangrad.devices.kernels",
     "register_layout": "tangrad._C",
     "replace_components": "tangrad.layouts",
     "scan": "tangrad.ops.definition.define",
+    "set_stream": "tangrad.devices.streams",
+    "tensor_type": "tangrad.tensor.legacy",
     "to_layout": "tangrad.layouts",
     "unwatch_phases": "tangrad.dispatch.phases",
     "traced_calls": "tangrad.dispatch.tracing",

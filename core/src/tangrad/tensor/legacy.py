@@ -95,35 +95,51 @@ _NAMES = {
     "ByteTensor": "uint8",
     "BoolTensor": "bool",
 }
-_types: dict[str, type] = {}
+_types: dict[tuple[str, str], type] = {}
 
 
 class _TensorType(type):
     """The type of FloatTensor and its like, which are asked about and called, and nothing else."""
 
     dtype: Any
+    place: str
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return (
             isinstance(instance, _C.Tensor)
             and instance.dtype is cls.dtype
-            and instance.device.type == _C.device("cpu").type
+            and instance.device.type == cls.place
         )
 
     def __call__(cls, *args: Any, device: Any = None) -> Any:
+        if device is None and cls.place != "cpu":
+            device = cls.place
         return _plain(args, device, cls.dtype)
+
+
+def tensor_type(name: str, device_type: str = "cpu") -> type | None:
+    """Return the class that stands for the tensors of one dtype on a type of device, or None.
+
+    Args:
+        name: such as "FloatTensor"; `device.FloatTensor(2, 3)` makes one on the current device.
+        device_type: the type of device, which need not be usable.
+    """
+    if name not in _NAMES:
+        return None
+    key = device_type, name
+    if key not in _types:
+        dtype = _C.dtype_by_name(_NAMES[name])
+        module = "tangrad" if device_type == "cpu" else f"tangrad.{device_type}"
+        doc = f"Tensors of {dtype} on {device_type}; `tangrad.tensor(..., dtype=)` makes them."
+        body = {"dtype": dtype, "place": device_type, "__module__": module, "__doc__": doc}
+        _types[key] = _TensorType(name, (), body)
+    return _types[key]
 
 
 def find(name: str) -> type | None:
     """Return a class of tensors (FloatTensor) or storages (FloatStorage) of one dtype, or None."""
     if name in _NAMES:
-        if name not in _types:
-            dtype = _C.dtype_by_name(_NAMES[name])
-            doc = f"Tensors of {dtype} on the host; `tangrad.tensor(..., dtype=)` makes them."
-            _types[name] = _TensorType(
-                name, (), {"dtype": dtype, "__module__": "tangrad", "__doc__": doc}
-            )
-        return _types[name]
+        return tensor_type(name)
     if not name.endswith("Storage"):
         return None
     from tangrad.tensor.storages import legacy_class

@@ -6,6 +6,7 @@ from typing import Any
 
 from tangrad import _C
 from tangrad.tensor.memory import suggested_format
+from tangrad.tensor.transfers import copied, is_pinned, pin_memory
 
 
 def _lookup(name: str) -> Any:
@@ -56,7 +57,7 @@ def to(
             "but expected (dtype), (device, dtype) or (Tensor other)"
         )
     if rest:
-        rest.pop(0)  # non_blocking, which changes no result
+        non_blocking = rest.pop(0)
     if rest:
         copy = rest.pop(0)
     if device is not None and not isinstance(device, _C.device):
@@ -73,6 +74,8 @@ def to(
     )
     if not copy and same_device and (dtype is None or dtype is self.dtype) and same_format:
         return self
+    if non_blocking and not same_device:
+        return copied(self, dtype, device, memory_format)
     return _lookup("_to_copy")(self, dtype, None if same_device else device, memory_format)
 
 
@@ -243,7 +246,7 @@ def device_mover(name: str) -> Any:
             device = _C.device(device if isinstance(device, str) else name)
             if index is not None:
                 device = _C.device(name, index)
-        return to(self, device, memory_format=memory_format)
+        return to(self, device, non_blocking=non_blocking, memory_format=memory_format)
 
     move.__name__ = name
     move.__doc__ = f"Return the tensor on a device of type {name}: the current one by default."
@@ -349,25 +352,6 @@ def is_set_to(self: Any, tensor: Any) -> bool:
 def is_signed(self: Any) -> bool:
     """Return whether the dtype has a sign."""
     return self.dtype.is_signed
-
-
-def is_pinned(self: Any, device: Any = None) -> bool:
-    """Return whether the memory is page-locked (never, on host devices)."""
-    return False
-
-
-def pin_memory(self: Any, device: Any = None) -> _C.Tensor:
-    """Return the tensor in page-locked memory: itself, for no device here asks for such memory.
-
-    Raises:
-        RuntimeError: there is no device that could read it.
-    """
-    if _C._default_accelerator() == "cpu":
-        raise RuntimeError(
-            "pin_memory: Cannot access accelerator device when none is available; use the tensor "
-            "as it is"
-        )
-    return self
 
 
 def numel_alias(self: Any) -> int:

@@ -124,6 +124,13 @@ cdef extern from "native/memory/allocator.h" nogil:
 
 # What an allocation that cannot be met raises; the including module sets its own type.
 _out_of_memory_error = MemoryError
+_tell_of_tensors = None         # Python callable: (allocator's number, bytes asked for) -> text for that error
+
+
+def set_teller_of_tensors(tell):
+    """Install the function that says, where memory is short, which tensors hold it."""
+    global _tell_of_tensors
+    _tell_of_tensors = tell
 
 _EVENT_METHODS = ("record_event", "query_event", "synchronize_event")
 
@@ -479,9 +486,10 @@ cdef class CachingAllocator:
     cdef object memory_error(self, size_t nbytes):
         """Return the exception for an allocation of `nbytes` that could not be met."""
         raised = self.bridge.take() if self.bridge is not None else None
+        told = "" if _tell_of_tensors is None else _tell_of_tensors(self.number, nbytes)
         error = _out_of_memory_error(
             f"Out of memory: tried to allocate {_readable_bytes(nbytes)}. {self.account()} "
-            "Release tensors that are no longer needed, raise the limit, or use smaller batches."
+            f"Release tensors that are no longer needed, raise the limit, or use smaller batches.{told}"
         )
         error.__cause__ = raised
         return error

@@ -8,11 +8,10 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic
 
-from tangrad import _C
 from tangrad.utils.data import position
 from tangrad.utils.data.collate import default_collate, default_convert
 from tangrad.utils.data.dataset import Dataset, IterableDataset, T_co
-from tangrad.utils.data.loading import InProcess, Iteration, WithWorkers
+from tangrad.utils.data.loading import InProcess, Iteration, WithWorkers, has_accelerator
 from tangrad.utils.data.position import Position
 from tangrad.utils.data.report import Report, Times
 from tangrad.utils.data.sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
@@ -289,12 +288,6 @@ class DataLoader(Generic[T_co]):
             return length
         extra = 0 if self.drop_last else self.batch_size - 1
         return (length + extra) // self.batch_size
-
-
-def has_accelerator() -> bool:
-    """Return whether a device other than the host is there, for which memory could be pinned."""
-    name: str = _C._default_accelerator()
-    return name != "cpu"
 
 
 def _check_workers(

@@ -35,7 +35,7 @@ class Iteration:
             loader.collate_fn,
             loader.drop_last,
         )
-        self._pins = loader.pin_memory and _C._default_accelerator() != "cpu"
+        self._pins = loader.pin_memory and has_accelerator()
         # The seed is drawn in any case: what follows must not depend on the number of workers.
         self._keys, self._base_seed = begin_pass(loader, None)
         self._position = loader._position
@@ -262,6 +262,14 @@ class WithWorkers(Iteration):
         if isinstance(answer, Failure):
             answer.reraise()
         return answer
+
+
+def has_accelerator() -> bool:
+    """Return whether a device other than the host is there, for which memory could be pinned."""
+    from tangrad import accelerator
+
+    name: str = _C._default_accelerator()
+    return name != "cpu" or accelerator.is_available()
 
 
 def pinned(batch: Any) -> Any:

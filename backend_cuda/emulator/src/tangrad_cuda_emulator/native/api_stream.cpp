@@ -1,0 +1,228 @@
+// Streams, events and functions of the host that run between kernels.
+
+#include <cuda.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "failures.hpp"
+#include "memory.hpp"
+
+using namespace emulator;
+
+namespace {
+
+double milliseconds() {
+    using namespace std::chrono;
+    return duration<double, std::milli>(steady_clock::now().time_since_epoch()).count();
+}
+
+std::shared_ptr<Event> find_event(CUevent handle) {
+    auto found = state().events.find(reinterpret_cast<Event*>(handle));
+    return found == state().events.end() ? nullptr : found->second;
+}
+
+// Run a function of the program's without the lock, which it may need itself.
+template <class F> void unlocked(F call) {
+    auto* lock = lock_of_this_thread();
+    memory().close();
+    lock->unlock();
+    call();
+    lock->lock();
+    lock_of_this_thread() = lock;
+}
+
+CUresult create_stream(CUstream* made, unsigned flags, int priority) {
+    REQUIRE(made && (flags & ~unsigned(CU_STREAM_NON_BLOCKING)) == 0, CUDA_ERROR_INVALID_VALUE);
+    *made = reinterpret_cast<CUstream>(make_stream(current(), flags, priority).get());
+    return CUDA_SUCCESS;
+}
+
+CUresult record(CUevent handle, CUstream stream_handle) {
+    auto event = find_event(handle);
+    auto stream = find_stream(stream_handle);
+    REQUIRE(event && stream, CUDA_ERROR_INVALID_HANDLE);
+    REQUIRE(event->context == stream->context, CUDA_ERROR_INVALID_HANDLE);
+    auto time = std::make_shared<double>(0);
+    event->milliseconds = time;
+    event->recorded = true;
+    event->point = {stream, stream->enqueued + 1};
+    return enqueue(stream, [time] {
+        *time = milliseconds();
+        return CUDA_SUCCESS;
+    });
+}
+
+}  // namespace
+
+extern "C" {
+
+CUresult CUDAAPI cuStreamCreate(CUstream* made, unsigned int flags) {
+    ENTER(Context);
+    return create_stream(made, flags, 0);
+}
+
+CUresult CUDAAPI cuStreamCreateWithPriority(CUstream* made, unsigned int flags, int priority) {
+    ENTER(Context);
+    return create_stream(made, flags, std::max(-5, std::min(0, priority)));
+}
+
+CUresult CUDAAPI cuStreamDestroy(CUstream handle) {
+    ENTER(Initialised);
+    auto found = state().streams.find(reinterpret_cast<Stream*>(handle));
+    REQUIRE(found != state().streams.end(), CUDA_ERROR_INVALID_HANDLE);
+    auto stream = found->second;
+    drain(stream, stream->enqueued);
+    auto& streams = stream->context->streams;
+    streams.erase(std::remove(streams.begin(), streams.end(), stream), streams.end());
+    stream->destroyed = true;
+    state().streams.erase(stream.get());
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuStreamSynchronize(CUstream handle) {
+    ENTER(Context);
+    auto stream = find_stream(handle);
+    REQUIRE(stream, CUDA_ERROR_INVALID_HANDLE);
+    // The legacy stream is done when what runs beside it by the rules is done, too.
+    if (stream->legacy) return enqueue(stream, [] { return CUDA_SUCCESS; }), drain(stream, stream->enqueued);
+    return drain(stream, stream->enqueued);
+}
+
+CUresult CUDAAPI cuStreamQuery(CUstream handle) {
+    ENTER(Context);
+    auto stream = find_stream(handle);
+    REQUIRE(stream, CUDA_ERROR_INVALID_HANDLE);
+    if (stream->done >= stream->enqueued) return CUDA_SUCCESS;
+    const CUresult failed = advance(stream);
+    return failed ? failed : CUDA_ERROR_NOT_READY;
+}
+
+CUresult CUDAAPI cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned int) {
+    ENTER(Context);
+    auto stream = find_stream(handle);
+    auto event = find_event(event_handle);
+    REQUIRE(stream && event, CUDA_ERROR_INVALID_HANDLE);
+    if (!event->recorded) return CUDA_SUCCESS;
+    return enqueue(stream, [] { return CUDA_SUCCESS; }, {event->point});
+}
+
+CUresult CUDAAPI cuStreamGetFlags(CUstream handle, unsigned int* flags) {
+    ENTER(Context);
+    auto stream = find_stream(handle);
+    REQUIRE(stream, CUDA_ERROR_INVALID_HANDLE);
+    REQUIRE(flags, CUDA_ERROR_INVALID_VALUE);
+    *flags = stream->flags;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuStreamGetPriority(CUstream handle, int* priority) {
+    ENTER(Context);
+    auto stream = find_stream(handle);
+    REQUIRE(stream, CUDA_ERROR_INVALID_HANDLE);
+    REQUIRE(priority, CUDA_ERROR_INVALID_VALUE);
+    *priority = stream->priority;
+    return CUDA_SUCCESS;
+}
+
+#undef cuStreamGetCtx
+CUresult CUDAAPI cuStreamGetCtx(CUstream handle, CUcontext* context) {
+    ENTER(Context);
+    auto stream = find_stream(handle);
+    REQUIRE(stream, CUDA_ERROR_INVALID_HANDLE);
+    REQUIRE(context, CUDA_ERROR_INVALID_VALUE);
+    *context = reinterpret_cast<CUcontext>(stream->context);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus* status) {
+    ENTER(Context);
+    REQUIRE(find_stream(handle), CUDA_ERROR_INVALID_HANDLE);
+    REQUIRE(status, CUDA_ERROR_INVALID_VALUE);
+    *status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuStreamAttachMemAsync(CUstream handle, CUdeviceptr, size_t, unsigned int) {
+    ENTER(Context);
+    REQUIRE(find_stream(handle), CUDA_ERROR_INVALID_HANDLE);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuLaunchHostFunc(CUstream handle, CUhostFn function, void* data) {
+    ENTER(Context);
+    auto stream = find_stream(handle);
+    REQUIRE(stream, CUDA_ERROR_INVALID_HANDLE);
+    REQUIRE(function, CUDA_ERROR_INVALID_VALUE);
+    return enqueue(stream, [=] {
+        unlocked([=] { function(data); });
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult CUDAAPI cuStreamAddCallback(CUstream handle, CUstreamCallback function, void* data, unsigned int) {
+    ENTER(Context);
+    auto stream = find_stream(handle);
+    REQUIRE(stream, CUDA_ERROR_INVALID_HANDLE);
+    REQUIRE(function, CUDA_ERROR_INVALID_VALUE);
+    return enqueue(stream, [=] {
+        unlocked([=] { function(handle, CUDA_SUCCESS, data); });
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult CUDAAPI cuEventCreate(CUevent* made, unsigned int flags) {
+    ENTER(Context);
+    REQUIRE(made, CUDA_ERROR_INVALID_VALUE);
+    auto event = std::make_shared<Event>();
+    event->context = current();
+    event->flags = flags;
+    state().events[event.get()] = event;
+    *made = reinterpret_cast<CUevent>(event.get());
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuEventDestroy(CUevent handle) {
+    ENTER(Initialised);
+    return state().events.erase(reinterpret_cast<Event*>(handle)) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult CUDAAPI cuEventRecord(CUevent event, CUstream stream) {
+    ENTER(Context);
+    return record(event, stream);
+}
+
+CUresult CUDAAPI cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int) {
+    ENTER(Context);
+    return record(event, stream);
+}
+
+CUresult CUDAAPI cuEventQuery(CUevent handle) {
+    ENTER(Context);
+    auto event = find_event(handle);
+    REQUIRE(event, CUDA_ERROR_INVALID_HANDLE);
+    if (is_done(event->point)) return CUDA_SUCCESS;
+    const CUresult failed = advance(event->point.stream);
+    return failed ? failed : CUDA_ERROR_NOT_READY;
+}
+
+CUresult CUDAAPI cuEventSynchronize(CUevent handle) {
+    ENTER(Context);
+    auto event = find_event(handle);
+    REQUIRE(event, CUDA_ERROR_INVALID_HANDLE);
+    return drain(event->point.stream, event->point.upto);
+}
+
+CUresult CUDAAPI cuEventElapsedTime(float* elapsed, CUevent first, CUevent last) {
+    ENTER(Context);
+    auto start = find_event(first), end = find_event(last);
+    REQUIRE(start && end, CUDA_ERROR_INVALID_HANDLE);
+    REQUIRE(elapsed, CUDA_ERROR_INVALID_VALUE);
+    REQUIRE(start->recorded && end->recorded, CUDA_ERROR_INVALID_HANDLE);
+    REQUIRE(!((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING), CUDA_ERROR_INVALID_HANDLE);
+    REQUIRE(is_done(start->point) && is_done(end->point), CUDA_ERROR_NOT_READY);
+    *elapsed = float(*end->milliseconds - *start->milliseconds);
+    return CUDA_SUCCESS;
+}
+
+}  // extern "C"

@@ -1,0 +1,1 @@
+"""Hold what is shown as `tangrad.backends.cuda` and `tangrad.backends.cudnn`."""

@@ -1,0 +1,162 @@
+"""Settings of products and attention on GPUs: `tangrad.backends.cuda`.
+
+Programs set them for the vendor's libraries, which this package does not call yet. They are kept
+and told; every product of float32 is computed in float32, whatever is allowed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from tangrad.plugin import availability
+from tangrad_cuda.backends.cuda import matmul as matmul
+
+API = 1
+
+__all__ = [
+    "can_use_cudnn_attention",
+    "can_use_efficient_attention",
+    "can_use_flash_attention",
+    "cudnn_sdp_enabled",
+    "cufft_plan_cache",
+    "enable_cudnn_sdp",
+    "enable_flash_sdp",
+    "enable_math_sdp",
+    "enable_mem_efficient_sdp",
+    "flash_sdp_enabled",
+    "is_built",
+    "is_flash_attention_available",
+    "math_sdp_enabled",
+    "matmul",
+    "mem_efficient_sdp_enabled",
+    "preferred_blas_library",
+    "preferred_linalg_library",
+    "sdp_kernel",
+]
+
+# Attention has one kernel here, tiled, in memory linear in the length: PyTorch's "efficient" one.
+_enabled = {"cudnn": False, "flash": False, "math": True, "mem_efficient": True}
+
+
+def is_built() -> bool:
+    """Return whether a GPU can be served here."""
+    return availability("cuda")[1] == "available"
+
+
+def flash_sdp_enabled() -> bool:
+    """Return whether a choice of the flash kernel is on."""
+    return _enabled["flash"]
+
+
+def enable_flash_sdp(enabled: bool) -> None:
+    """Keep a choice; there is no kernel of that name."""
+    _enabled["flash"] = enabled
+
+
+def mem_efficient_sdp_enabled() -> bool:
+    """Return whether a choice of the efficient kernel is on."""
+    return _enabled["mem_efficient"]
+
+
+def enable_mem_efficient_sdp(enabled: bool) -> None:
+    """Keep a choice; the core chooses by shape."""
+    _enabled["mem_efficient"] = enabled
+
+
+def math_sdp_enabled() -> bool:
+    """Return whether a choice of single ops is on."""
+    return _enabled["math"]
+
+
+def enable_math_sdp(enabled: bool) -> None:
+    """Keep a choice; the core chooses by shape."""
+    _enabled["math"] = enabled
+
+
+def cudnn_sdp_enabled() -> bool:
+    """Return whether a choice of cuDNN's kernel is on."""
+    return _enabled["cudnn"]
+
+
+def enable_cudnn_sdp(enabled: bool) -> None:
+    """Keep a choice; cuDNN is not called yet."""
+    _enabled["cudnn"] = enabled
+
+
+def is_flash_attention_available() -> bool:
+    """Return whether there is a kernel of that name: there is not."""
+    return False
+
+
+def can_use_flash_attention(params: Any, debug: bool = False) -> bool:
+    """Return whether it would be used: it would not."""
+    return False
+
+
+def can_use_efficient_attention(params: Any, debug: bool = False) -> bool:
+    """Return whether the efficient kernel may be used."""
+    return _enabled["mem_efficient"]
+
+
+def can_use_cudnn_attention(params: Any, debug: bool = False) -> bool:
+    """Return whether cuDNN's would be used: it would not."""
+    return False
+
+
+@contextlib.contextmanager
+def sdp_kernel(
+    enable_flash: bool = True,
+    enable_math: bool = True,
+    enable_mem_efficient: bool = True,
+    enable_cudnn: bool = True,
+) -> Iterator[None]:
+    """Keep choices for a `with` block."""
+    before = dict(_enabled)
+    _enabled.update(
+        flash=enable_flash,
+        math=enable_math,
+        mem_efficient=enable_mem_efficient,
+        cudnn=enable_cudnn,
+    )
+    try:
+        yield
+    finally:
+        _enabled.update(before)
+
+
+def preferred_linalg_library(backend: Any = None) -> str:
+    """Return the library of linear algebra; there is no choice.
+
+    Raises:
+        NotImplementedError: one was asked for.
+    """
+    return _only("preferred_linalg_library", backend)
+
+
+def preferred_blas_library(backend: Any = None) -> str:
+    """Return the library of products; there is no choice.
+
+    Raises:
+        NotImplementedError: one was asked for.
+    """
+    return _only("preferred_blas_library", backend)
+
+
+def _only(name: str, backend: Any) -> str:
+    if backend not in (None, "default"):
+        raise NotImplementedError(
+            f"backends.cuda.{name}: the vendor's are not called yet; there is no '{backend}'"
+        )
+    return "default"
+
+
+class cufft_plan_cache:
+    """Facts of a cache of plans, which stays empty: transforms are not computed by cuFFT."""
+
+    size, max_size = 0, 0
+
+    @staticmethod
+    def clear() -> None:
+        """Do nothing: there is no plan."""

@@ -1,0 +1,321 @@
+"""Drive NVIDIA's GPUs: device `cuda`. Native code is imported in `open` and nowhere before."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from struct import Struct
+from typing import Any
+
+from tangrad.plugin.compiled import CompilingDriver
+from tangrad_cuda.dialect import DIALECT
+
+API = 1
+
+# For the emulator's host engine: sources lie beside it under the digest of what was made of them.
+_EMULATOR = "TANGRAD_CUDA_EMULATOR_"
+SOURCES = f"{_EMULATOR}SOURCES"
+_BLOCKING = "CUDA_LAUNCH_BLOCKING"
+
+
+class Cuda(CompilingDriver):
+    """Serve device `cuda`: contexts and memory by pycuda, kernels by NVRTC."""
+
+    dialect = DIALECT
+    sync_debug_mode = 0
+    opened = False
+    amp_dtypes = ("float16", "bfloat16")
+
+    def probe(self) -> bool | str:
+        """Say whether a driver, a GPU, pycuda and NVRTC are there, or which is missing."""
+        from tangrad_cuda import availability
+
+        reason = availability.reason()
+        return True if reason is None else reason
+
+    def open(self) -> None:
+        """Initialise the driver; contexts are made when a device is first used."""
+        import pycuda.driver
+
+        from tangrad_cuda import contexts, driver_api, exchange, launches, memory, nvrtc, streams
+
+        nvrtc.library()
+        pycuda.driver.init()
+        self.api = driver_api.DriverApi()
+        self.contexts = contexts.Contexts(pycuda.driver)
+        self.memory = memory.DeviceMemory(pycuda.driver, self.contexts)
+        self.streams: streams.CudaStreams = streams.CudaStreams(self.contexts, self.api)
+        self.pinned = memory.CudaPinnedMemory(pycuda.driver, self.contexts)
+        self.launches = [launches.Launches() for _ in range(len(self.contexts))]
+        self._capabilities: dict[int, tuple[int, int]] = {}
+        self._packs: dict[int, Struct] = {}
+        self._blocking = os.environ.get(_BLOCKING, "0") not in ("", "0")
+        self.record_event = self.streams.record_event
+        self.query_event = self.streams.query_event
+        self.synchronize_event = self._synchronize_event
+        self.destroy_event = self.streams.destroy_event
+        exchange.connect(self)
+        type(self).opened = True
+
+    def start_profiler(self) -> None:
+        """Let the profiler that runs this program record from now on."""
+        import pycuda.driver
+
+        self.contexts.enter(self.contexts.current)
+        pycuda.driver.start_profiler()
+
+    def stop_profiler(self) -> None:
+        """Let it stop."""
+        import pycuda.driver
+
+        self.contexts.enter(self.contexts.current)
+        pycuda.driver.stop_profiler()
+
+    # --- devices ----------------------------------------------------------------------------------
+
+    def device_count(self) -> int:
+        """Return how many GPUs the driver shows."""
+        return len(self.contexts)
+
+    def current_device(self) -> int:
+        """Return the index that `cuda` without one means in the calling thread."""
+        return self.contexts.current
+
+    def set_device(self, index: int) -> None:
+        """Choose what `cuda` without an index means in the calling thread.
+
+        Raises:
+            RuntimeError: there is no such device.
+        """
+        self.contexts.current = index
+
+    def properties(self, index: int) -> dict[str, object]:
+        """Return what the driver tells of a GPU, by PyTorch's names, and "free_memory"."""
+        from tangrad_cuda import properties
+
+        facts = properties.of(self.contexts.device(index))
+        return {**facts, "free_memory": self.memory.info(index)[0]}
+
+    def capability(self, index: int) -> tuple[int, int]:
+        """Return a GPU's compute capability, such as (9, 0)."""
+        found = self._capabilities.get(index)
+        if found is None:
+            major, minor = self.contexts.device(index).compute_capability()
+            found = self._capabilities[index] = int(major), int(minor)
+        return found
+
+    # --- memory -----------------------------------------------------------------------------------
+
+    def allocate(self, nbytes: int, index: int) -> int:
+        """Return the address of new memory of a device."""
+        return self.memory.allocate(nbytes, index)
+
+    def release(self, handle: int, nbytes: int) -> None:
+        """Give memory back."""
+        self.memory.release(handle)
+
+    def copy_from_host(self, handle: int, offset: int, source: memoryview) -> None:
+        """Copy bytes to the device, after what its current stream was given."""
+        index = self.memory.index_of(handle)
+        stream = self.streams.current_stream(index)
+        self._called(
+            index, lambda: self.streams.copy_from_host(handle, offset, source, stream, None)
+        )
+        self._wait(index, stream)
+
+    def copy_to_host(self, handle: int, offset: int, target: memoryview) -> None:
+        """Copy bytes from the device, after what its current stream was given."""
+        index = self.memory.index_of(handle)
+        stream = self.streams.current_stream(index)
+        self._called(index, lambda: self.streams.copy_to_host(handle, offset, target, stream, None))
+        self._wait(index, stream)
+        self.raise_reported(index)
+
+    def copy_within(
+        self, handle: int, offset: int, source: int, source_offset: int, nbytes: int
+    ) -> None:
+        """Copy bytes within a GPU or between two, in the order of the current streams."""
+        index, origin = self.memory.index_of(handle), self.memory.index_of(source)
+        start, end = source + source_offset, handle + offset
+        stream = self.streams.current_stream(index)
+        if index != origin:
+            self._copy_between(end, index, start, origin, nbytes)
+            return
+        self.contexts.enter(index)
+        number = self.streams.handle(stream)
+        if abs(start - end) >= nbytes:
+            self.api.call("cuMemcpyAsync", end, start, nbytes, number)
+            return
+        staging = self.memory.allocate(nbytes, index)
+        try:
+            self.api.call("cuMemcpyAsync", staging, start, nbytes, number)
+            self.api.call("cuMemcpyAsync", end, staging, nbytes, number)
+            self.streams.synchronize_stream(stream)
+        finally:
+            self.memory.release(staging)
+
+    def _copy_between(self, end: int, index: int, start: int, origin: int, nbytes: int) -> None:
+        source, target = map(self.streams.current_stream, (origin, index))
+        ready = self.streams.record_event(source)
+        self.streams.wait_event(target, ready)
+        self.streams.destroy_event(ready)
+        self.api.call(
+            "cuMemcpyPeerAsync",
+            end,
+            self.contexts.handle(index),
+            start,
+            self.contexts.handle(origin),
+            nbytes,
+            self.streams.handle(target),
+        )
+        # The source may be written or freed by its own stream only when it has been read.
+        done = self.streams.record_event(target)
+        self.streams.wait_event(source, done)
+        self.streams.destroy_event(done)
+
+    # --- time -------------------------------------------------------------------------------------
+
+    def current_stream(self, index: int) -> int:
+        """Return the stream of a device that the calling thread gives work to."""
+        return self.streams.current_stream(index)
+
+    def synchronize(self, index: int | None = None) -> None:
+        """Wait for all work of a device, and raise what its kernels reported."""
+        index = self.contexts.current if index is None else index
+        self.contexts.enter(index)
+        self._called(index, lambda: self.api.call("cuCtxSynchronize"))
+        self.launches[index].passed()
+        self.streams.forget_done()
+        self.raise_reported(index)
+
+    def _synchronize_event(self, event: int) -> None:
+        self.streams.synchronize_event(event)
+
+    def _wait(self, index: int, stream: int) -> None:
+        self._called(index, lambda: self.streams.synchronize_stream(stream))
+        if not self.streams.several:
+            self.launches[index].passed()
+
+    def _called(self, index: int, call: Any) -> None:
+        """Call something that waits, and name what was launched if it fails."""
+        if self.sync_debug_mode:
+            _tell_of_waiting(self.sync_debug_mode)
+        try:
+            call()
+        except RuntimeError as error:
+            trail = self.launches[index].trail()
+            if trail:
+                error.args = (f"{error}\n{trail}",)
+            raise
+
+    # --- kernels ----------------------------------------------------------------------------------
+
+    def architecture(self, index: int) -> str:
+        """Return the architecture that NVRTC compiles for: the GPU's, or the newest before it."""
+        from tangrad_cuda import nvrtc
+
+        major, minor = self.capability(index)
+        wanted = 10 * major + minor
+        return f"sm_{max((a for a in nvrtc.architectures() if a <= wanted), default=wanted)}"
+
+    def compiler_version(self) -> str:
+        """Return NVRTC's version, its options, and what kind of image it makes."""
+        from tangrad_cuda import nvrtc
+
+        return f"nvrtc {nvrtc.version()} {nvrtc.OPTIONS} {self._image()} {os.environ.get(SOURCES)}"
+
+    def _image(self) -> str:
+        """Return "ptx" where machine code would not do, else "cubin".
+
+        A GPU newer than NVRTC takes PTX alone, and so does the emulator; TANGRAD_CUDA_PTX=1 asks
+        for it.
+        """
+        from tangrad_cuda import nvrtc
+
+        major, minor = self.capability(0)
+        asked = any(name.startswith((_EMULATOR, "TANGRAD_CUDA_PTX")) for name in os.environ)
+        return "ptx" if asked or 10 * major + minor not in nvrtc.architectures() else "cubin"
+
+    def compile(self, source: str, architecture: str) -> bytes:
+        """Compile a source by NVRTC.
+
+        Raises:
+            CompileError: the compiler refuses it.
+        """
+        from tangrad_cuda import nvrtc
+
+        made = nvrtc.compile(source, int(architecture.removeprefix("sm_")), self._image())
+        folder = os.environ.get(SOURCES)
+        if folder:
+            _write_source(Path(folder), made, source)
+        return made
+
+    def load(self, binary: bytes, index: int) -> int:
+        """Return the handle of a module on a device.
+
+        Raises:
+            AcceleratorError: the driver refuses the image.
+        """
+        self.contexts.enter(index)
+        return self.api.made("cuModuleLoadData", binary + b"\0")
+
+    def function(self, module: int, name: str) -> tuple[int, str]:
+        """Return a kernel's handle and its name."""
+        return self.api.made("cuModuleGetFunction", module, name.encode()), name
+
+    def labelled(self, function: tuple[int, str], label: str) -> tuple[int, str]:
+        """Return a kernel whose name tells the op as well."""
+        return (function[0], f"{label} ({function[1]})") if label else function
+
+    def launch(
+        self,
+        function: tuple[int, str],
+        blocks: int,
+        buffers: Sequence[int],
+        numbers: bytes,
+        index: int,
+    ) -> None:
+        """Give a kernel's work to the current stream of a device.
+
+        Raises:
+            AcceleratorError: the driver refuses, or an earlier launch failed.
+        """
+        self.contexts.enter(index)
+        count = len(buffers)
+        pack = self._packs.get(count)
+        if pack is None:
+            pack = self._packs[count] = Struct(f"={count}Q")
+        stream = self.streams.current_stream(index)
+        handle, name = function
+        launches = self.launches[index]
+        launches.note(name)
+        status = self.api.launch(
+            handle, blocks, DIALECT.lanes, self.streams.handle(stream),
+            pack.pack(*buffers) + numbers,
+        )  # fmt: skip
+        if status:
+            from tangrad_cuda import errors
+
+            raise errors.of_status(status, "cuLaunchKernel", launches.trail())
+        if self._blocking:
+            self._wait(index, stream)
+            launches.passed()
+
+
+def _tell_of_waiting(mode: int) -> None:
+    text = "called a synchronizing CUDA operation (tangrad.cuda.set_sync_debug_mode)"
+    if mode == 2:
+        raise RuntimeError(text)
+    warnings.warn(text, UserWarning, stacklevel=5)
+
+
+def _write_source(folder: Path, image: bytes, source: str) -> None:
+    """Write a source where the emulator's host engine looks for it, whole or not at all."""
+    import hashlib
+
+    name = hashlib.sha256(image).hexdigest()
+    draft = folder / f".{name}.{os.getpid()}"
+    draft.write_text(source)
+    draft.replace(folder / f"{name}.cu")

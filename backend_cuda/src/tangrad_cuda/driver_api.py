@@ -1,0 +1,128 @@
+"""Call NVIDIA's driver by ctypes where pycuda has no binding, or a slow one.
+
+pycuda brings contexts, memory and facts of devices. It hides the handles of modules and
+functions, cannot take over a stream that it did not make, knows no priorities of streams, and a
+launch by it takes 14 µs. What is called here takes and returns plain numbers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from tangrad_cuda import errors, libraries
+
+_SIZE, _POINTER, _INT = ctypes.c_size_t, ctypes.c_void_p, ctypes.c_int
+_UINT, _ADDRESS = ctypes.c_uint, ctypes.c_uint64
+
+# {function: types of its arguments}; by the names that the library exports.
+_FUNCTIONS: dict[str, tuple[Any, ...]] = {
+    "cuCtxSynchronize": (),
+    "cuEventCreate": (_POINTER, _UINT),
+    "cuEventDestroy_v2": (_POINTER,),
+    "cuEventElapsedTime": (_POINTER, _POINTER, _POINTER),
+    "cuEventQuery": (_POINTER,),
+    "cuEventRecord": (_POINTER, _POINTER),
+    "cuEventSynchronize": (_POINTER,),
+    "cuFuncGetAttribute": (_POINTER, _INT, _POINTER),
+    "cuLaunchHostFunc": (_POINTER, _POINTER, _POINTER),
+    "cuMemcpyAsync": (_ADDRESS, _ADDRESS, _SIZE, _POINTER),
+    "cuMemcpyDtoHAsync_v2": (_POINTER, _ADDRESS, _SIZE, _POINTER),
+    "cuMemcpyHtoDAsync_v2": (_ADDRESS, _POINTER, _SIZE, _POINTER),
+    "cuMemcpyPeerAsync": (_ADDRESS, _POINTER, _ADDRESS, _POINTER, _SIZE, _POINTER),
+    "cuModuleGetFunction": (_POINTER, _POINTER, ctypes.c_char_p),
+    "cuModuleLoadData": (_POINTER, _POINTER),
+    "cuOccupancyMaxActiveBlocksPerMultiprocessor": (_POINTER, _POINTER, _INT, _SIZE),
+    "cuStreamCreateWithPriority": (_POINTER, _UINT, _INT),
+    "cuCtxGetStreamPriorityRange": (_POINTER, _POINTER),
+    "cuStreamQuery": (_POINTER,),
+    "cuStreamSynchronize": (_POINTER,),
+    "cuStreamWaitEvent": (_POINTER, _POINTER, _UINT),
+}
+# Drivers from CUDA 12.8 on have it under a new name, and those from 13 on may have that alone.
+_RENAMED = {"cuEventElapsedTime": "cuEventElapsedTime_v2"}
+_LAUNCH = (_POINTER, *[_UINT] * 7, _POINTER, _POINTER, _POINTER)
+# Of cuLaunchKernel's last argument: all parameters lie in one buffer, of this size; its end.
+_BUFFER, _BUFFER_SIZE = 1, 2
+
+NOT_READY = 600
+DISABLE_TIMING, BLOCKING_SYNC, INTERPROCESS = 2, 1, 4
+NON_BLOCKING = 1
+
+HostFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class DriverApi:
+    """The driver's functions, by their names; each raises what its status says."""
+
+    def __init__(self) -> None:
+        library = libraries.driver_library()
+        self._called = {name: self._typed(library, name) for name in _FUNCTIONS}
+        self._launch = library.cuLaunchKernel
+        self._launch.argtypes, self._launch.restype = _LAUNCH, _INT
+
+    @staticmethod
+    def _typed(library: ctypes.CDLL, name: str) -> Any:
+        found = getattr(library, _RENAMED.get(name, name), None) or getattr(library, name)
+        found.argtypes, found.restype = _FUNCTIONS[name], _INT
+        return found
+
+    def call(self, name: str, *args: Any) -> None:
+        """Call a function.
+
+        Raises:
+            AcceleratorError, OutOfMemoryError: its status, with the function's name and a remedy.
+        """
+        status = self._called[name](*args)
+        if status:
+            raise errors.of_status(status, name)
+
+    def query(self, name: str, handle: int) -> bool:
+        """Call cuStreamQuery or cuEventQuery: whether the work is done."""
+        status = self._called[name](handle)
+        if status == NOT_READY:
+            return False
+        if status:
+            raise errors.of_status(status, name)
+        return True
+
+    def made(self, name: str, *args: Any) -> int:
+        """Call a function that returns a handle through its first argument."""
+        handle = ctypes.c_void_p()
+        self.call(name, ctypes.byref(handle), *args)
+        return handle.value or 0
+
+    def number(self, name: str, *args: Any) -> int:
+        """Call a function that returns an int through its first argument."""
+        number = ctypes.c_int()
+        self.call(name, ctypes.byref(number), *args)
+        return number.value
+
+    def launch(
+        self,
+        function: int,
+        blocks: int,
+        lanes: int,
+        stream: int,
+        parameters: bytes,
+        shared: int = 0,
+    ) -> int:
+        """Launch a one-dimensional grid; returns the status, for the caller knows the op.
+
+        Args:
+            function: the kernel's handle.
+            blocks, lanes: of the grid, of a block.
+            stream: its handle; 0 is the default one.
+            parameters: the kernel's parameters as they lie in memory.
+            shared: bytes of shared memory beyond what the kernel declares.
+        """
+        size = _SIZE(len(parameters))
+        extra = (_POINTER * 5)(
+            _BUFFER,
+            ctypes.cast(ctypes.c_char_p(parameters), _POINTER),
+            _BUFFER_SIZE,
+            ctypes.addressof(size),
+            None,
+        )
+        status: int = self._launch(function, blocks, 1, 1, lanes, 1, 1, shared, stream, None, extra)
+        return status

@@ -1,0 +1,79 @@
+"""Turn the driver's status numbers, and pycuda's exceptions, into errors that say what to do."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+
+import tangrad
+from tangrad_cuda import libraries
+
+OUT_OF_MEMORY = 2
+# {status: what to do}. After those of STICKY the context answers every call with the same.
+REMEDIES: dict[int, str] = {
+    3: "the driver is not initialised, or is shutting down",
+    46: "the devices are held by another process in exclusive mode; end it, or choose another",
+    100: "the driver sees no GPU: check nvidia-smi and CUDA_VISIBLE_DEVICES",
+    101: "there is no device of that index; tangrad.cuda.device_count() tells how many there are",
+    200: "the image of the kernel is damaged; remove the folder of TANGRAD_KERNEL_CACHE",
+    201: "no context is current in this thread: was the device reset by another library?",
+    209: "the kernel was compiled for another GPU; remove the folder of TANGRAD_KERNEL_CACHE",
+    218: "the driver refuses the PTX; update the driver, or install an NVRTC of its version",
+    222: "the driver is older than NVRTC; update the driver, or install nvidia-cuda-nvrtc of its "
+    "version",
+    701: "the kernel needs more registers or shared memory than a block may have",
+    709: "the context was destroyed, by cudaDeviceReset or another library: restart the process",
+    712: "the host memory is page-locked already",
+    802: "the system is not ready; is the fabric manager running?",
+    803: "the driver does not fit the kernel module; reboot after a driver's update",
+}
+STICKY = frozenset({214, 700, 702, 708, 709, 710, 714, 715, 716, 717, 718, 719})
+_RESTART = (
+    "every later call on this device fails with it: only what is on the host can still be used; "
+    "save that and restart the process. CUDA_LAUNCH_BLOCKING=1 makes the failing op raise by itself"
+)
+
+
+@cache
+def describe(status: int) -> tuple[str, str]:
+    """Return the driver's name of a status and what it says of it."""
+    library, found = libraries.driver_library(), []
+    for function in ("cuGetErrorName", "cuGetErrorString"):
+        text = ctypes.c_char_p()
+        getattr(library, function)(status, ctypes.byref(text))
+        found.append(text.value.decode() if text.value else f"status {status}")
+    return found[0], found[1]
+
+
+@cache
+def _statuses() -> dict[str, int]:
+    """Return {what the driver says: status}."""
+    return {describe(status)[1]: status for status in range(1, 1000)}
+
+
+def of_status(status: int, function: str, trail: str = "") -> Exception:
+    """Return the error of a status.
+
+    Args:
+        status: what a function of the driver returned.
+        function: its name.
+        trail: what was launched lately, a line each.
+    """
+    name, words = describe(status)
+    if status == OUT_OF_MEMORY:
+        return tangrad.OutOfMemoryError(f"CUDA error: {words} ({name}, from {function})")
+    remedy = _RESTART if status in STICKY else REMEDIES.get(status, "")
+    text = f"CUDA error: {words} ({name}, from {function})"
+    error = tangrad.AcceleratorError("\n".join(filter(None, (text, remedy, trail))))
+    error.error_code = status
+    return error
+
+
+def of_pycuda(error: Exception, trail: str = "") -> Exception:
+    """Return the error for one of pycuda's, whose text is "function failed: words"."""
+    function, _, words = str(error).partition(" failed: ")
+    words = words.partition(" - ")[0].strip()
+    status = _statuses().get(words)
+    if status is None:
+        return tangrad.AcceleratorError(f"CUDA error: {error}")
+    return of_status(status, function, trail)

@@ -1,0 +1,34 @@
+"""Name what PyTorch's `cuda` has and this package does not have yet; using it says so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def _class(name: str, what: str) -> type:
+    def refuse(cls: type, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(f"tangrad.cuda.{name}: {what} not supported yet")
+
+    doc = f"Refuse to be made: {what} not supported yet."
+    return type(name, (), {"__new__": refuse, "__module__": "tangrad.cuda", "__doc__": doc})
+
+
+CUDAGraph = _class("CUDAGraph", "graphs of launches are")
+graph = _class("graph", "graphs of launches are")
+make_graphed_callables = _class("make_graphed_callables", "graphs of launches are")
+graph_pool_handle = _class("graph_pool_handle", "graphs of launches are")
+MemPool = _class("MemPool", "separate pools of memory are")
+use_mem_pool = _class("use_mem_pool", "separate pools of memory are")
+CUDAPluggableAllocator = _class("CUDAPluggableAllocator", "foreign allocators are")
+change_current_allocator = _class("change_current_allocator", "foreign allocators are")
+GreenContext = _class("GreenContext", "contexts of a part of a GPU are")
+
+_DTYPES = (
+    "BFloat16 Bool Byte Char ComplexDouble ComplexFloat Double Float Half Int Long Short"
+).split()
+STORAGES = {
+    f"{name}Storage": _class(
+        f"{name}Storage", "storages of one dtype on GPUs (UntypedStorage has all) are"
+    )
+    for name in _DTYPES
+}

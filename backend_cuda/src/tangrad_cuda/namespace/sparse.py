@@ -1,0 +1,1 @@
+"""Hold the name: sparse tensors on GPUs are those of `tangrad.sparse`."""

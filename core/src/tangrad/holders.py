@@ -1,0 +1,118 @@
+"""Say what the memory of a device is held for: parameters, gradients, states, and by whom."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from tangrad import _C
+
+_SHOWN = 5
+
+
+class Holding(NamedTuple):
+    """Memory that one tensor holds.
+
+    Attributes:
+        kind: "parameters", "buffers", "gradients" or "optimizer states".
+        name: the path of the module and the tensor's name there, such as "Net.fc.weight".
+        nbytes: of its storage.
+    """
+
+    kind: str
+    name: str
+    nbytes: int
+
+
+def holdings(device: Any) -> list[Holding]:
+    """Return what modules and optimizers that are alive hold on a device, the largest first."""
+    found: list[Holding] = []
+    seen: set[tuple[int, int]] = set()
+    names: dict[int, str] = {}
+    objects = _alive()
+    for kind, name, tensor in (*_of_modules(objects, names), *_of_optimizers(objects, names)):
+        if tensor.device != device or tensor.layout is not _C.strided:
+            continue
+        storage = tensor.untyped_storage()
+        if storage._handle not in seen:
+            seen.add(storage._handle)
+            found.append(Holding(kind, name, storage.nbytes()))
+    return sorted(found, key=lambda holding: -holding.nbytes)
+
+
+def tell(number: int, nbytes: int) -> str:
+    """Return what an out-of-memory error adds to the allocator's own account.
+
+    Args:
+        number: the allocator's.
+        nbytes: how much was asked for.
+    """
+    device = _C.allocators().get(number)
+    if device is None:
+        return ""
+    allocator = _C.allocator_of(device)
+    stats = allocator.memory_stats()
+    live = stats["allocated_bytes.all.current"]
+    known = holdings(device)
+    totals: dict[str, int] = {}
+    for holding in known:
+        totals[holding.kind] = totals.get(holding.kind, 0) + holding.nbytes
+    totals["activations and other tensors"] = max(0, live - sum(totals.values()))
+    parts = ", ".join(f"{kind} {_C._readable_bytes(size)}" for kind, size in totals.items() if size)
+    lines = [f"Held on {device}: {parts or 'nothing'}."]
+    if known:
+        largest = (f"{h.name} ({h.kind}, {_C._readable_bytes(h.nbytes)})" for h in known[:_SHOWN])
+        lines.append(f"Largest of modules: {', '.join(largest)}.")
+    lines += _enough(device, nbytes, stats)
+    return "\n" + "\n".join(lines)
+
+
+def _enough(device: Any, nbytes: int, stats: dict[str, Any]) -> list[str]:
+    """Say how much less would have been enough, where the device tells how much it has."""
+    from tangrad.devices.registry import get_driver
+
+    free = get_driver(device.type).properties(device.index or 0).get("free_memory")
+    room = free if stats["limit"] < 0 else stats["limit"] - stats["reserved_bytes.all.current"]
+    if not isinstance(room, int) or room >= nbytes:
+        return []
+    return [f"{_C._readable_bytes(nbytes - max(0, room))} less held would have been enough."]
+
+
+def _alive() -> list[Any]:
+    from tangrad.nn import Module
+    from tangrad.optim import Optimizer
+
+    return [x for x in gc.get_objects() if issubclass(type(x), (Module, Optimizer))]
+
+
+def _of_modules(objects: list[Any], names: dict[int, str]) -> Iterator[tuple[str, str, Any]]:
+    """Yield the tensors of modules that are part of no other; `names` learns the parameters'."""
+    from tangrad.nn import Module
+
+    modules = [x for x in objects if isinstance(x, Module)]
+    inner = {id(child) for module in modules for child in module.children()}
+    for module in modules:
+        if id(module) in inner:
+            continue
+        top = type(module).__name__
+        for name, parameter in module.named_parameters():
+            names[id(parameter)] = f"{top}.{name}"
+            yield "parameters", names[id(parameter)], parameter
+            if parameter.grad is not None:
+                yield "gradients", names[id(parameter)], parameter.grad
+        for name, buffer in module.named_buffers():
+            yield "buffers", f"{top}.{name}", buffer
+
+
+def _of_optimizers(objects: list[Any], names: dict[int, str]) -> Iterator[tuple[str, str, Any]]:
+    from tangrad.optim import Optimizer
+
+    for optimizer in objects:
+        if not isinstance(optimizer, Optimizer):
+            continue
+        for parameter, state in optimizer.state.items():
+            for key, value in state.items() if isinstance(state, dict) else ():
+                if isinstance(value, _C.Tensor):
+                    owner = names.get(id(parameter), "a parameter")
+                    yield "optimizer states", f"{owner}.{key}", value

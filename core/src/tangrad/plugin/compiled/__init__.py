@@ -1,0 +1,31 @@
+"""Make a device of a compiler: the kernels follow from a page that describes its language.
+
+A device that compiles C-like source (CUDA C, OpenCL C, plain C) subclasses `CompilingDriver`,
+describes its language by a `KernelDialect`, and says how a source is compiled, loaded and
+launched. docs/add-a-compiling-device.md has a whole one.
+
+- `dialect`: the language, and `Kernel`, the frame that all kernels have;
+- `unit`: kernels that are compiled together; `cache`: binaries on disk;
+- `reports`: how an index out of bounds, found by a kernel, reaches the program;
+- `families`: which file makes the kernel of which op; the files beside it are the families.
+"""
+
+from __future__ import annotations
+
+from tangrad.plugin.compiled.dialect import Kernel, KernelDialect
+from tangrad.plugin.compiled.driver import CompilingDriver
+from tangrad.plugin.compiled.geometry import Loop, loop_over
+from tangrad.plugin.compiled.reports import REPORT, Reports, Site
+from tangrad.plugin.compiled.unit import Unit
+
+__all__ = [
+    "REPORT",
+    "CompilingDriver",
+    "Kernel",
+    "KernelDialect",
+    "Loop",
+    "Reports",
+    "Site",
+    "Unit",
+    "loop_over",
+]

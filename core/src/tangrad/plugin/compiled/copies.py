@@ -1,0 +1,56 @@
+"""Copies between layouts and dtypes, as loops around the conversion of an element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from tangrad.devices.kernels import location
+from tangrad.expr import parse
+from tangrad.expr.dtypes import compute_type
+from tangrad.expr.syntax import DTYPES
+from tangrad.plugin.compiled.pointwise import Loops
+
+if TYPE_CHECKING:
+    from tangrad.plugin.compiled.driver import CompilingDriver
+
+__all__ = ["COPY", "DTYPES", "kernel"]
+
+COPY = SimpleNamespace(
+    title="copy_",
+    definition=SimpleNamespace(inputs=("x",), fixed={}, expression=parse("x", ("x",))),
+)
+
+
+def kernel(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
+    """Return the kernel that writes a tensor of a dtype: source of any dtype, broadcast."""
+    loops = Loops(driver, COPY, compute_type(dtype))
+
+    def copy(outs: Any, args: Any) -> None:
+        target, source = outs[0], args[1]
+        if target.numel() == 0:
+            return
+        if _same_bytes(target, source):
+            _copy_bytes(driver, target, source)
+            return
+        if target.untyped_storage()._handle == source.untyped_storage()._handle:
+            source = source.clone()
+        loops(outs, (source,), {})
+
+    return copy
+
+
+def _same_bytes(target: Any, source: Any) -> bool:
+    return (
+        target.dtype is source.dtype
+        and target.is_contiguous()
+        and source.is_contiguous()
+        and target.numel() == source.numel()
+    )
+
+
+def _copy_bytes(driver: CompilingDriver, target: Any, source: Any) -> None:
+    handle, offset = location(target)
+    origin, start = location(source)
+    driver.copy_within(handle, offset, origin, start, target.numel() * target.itemsize)

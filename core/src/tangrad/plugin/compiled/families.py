@@ -1,0 +1,55 @@
+"""Which file of this folder makes the kernel of which op."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tangrad.expr.dtypes import KINDS
+
+if TYPE_CHECKING:
+    from tangrad.plugin.compiled.driver import CompilingDriver
+
+# Ops whose kernels follow from what their definition declares.
+_BY_KIND = {"pointwise": "pointwise", "reduction": "reductions", "scan": "scans"}
+# {file: ops}; each file has a function `kernel_for(driver, op, dtype)`.
+_FAMILIES = {
+    "fills": "fill_ _sequence _spaced",
+    "draws": ("uniform_ normal_ exponential_ bernoulli_number_ bernoulli_tensor random_between_"),
+    "softmax": ("_softmax _log_softmax _softmax_backward_data _log_softmax_backward_data"),
+    "losses": "nll_loss_elements",
+    "products": "mm bmm linear",
+    "convolutions": "convolution convolution_input convolution_weight",
+    "normalization": (
+        "native_layer_norm native_layer_norm_backward _batch_norm _batch_norm_backward"
+    ),
+    "places": (
+        "gather index_select index_add index_select_backward index_copy "
+        "index_fill_scalar scatter_src scatter_value scatter_add "
+        "scatter_multiply scatter_extreme"
+    ),
+    "indices": "index _index_put masked_select masked_scatter nonzero_table",
+    "sorting": "sort topk _permutation_of",
+    "searching": "_searchsorted linear_recurrence",
+    "attention": "_attention _attention_backward",
+    "pooling": "max_pool_with_indices max_pool_values",
+    "movement": (
+        "cat constant_pad_nd select_backward slice_backward diagonal_backward "
+        "unfold_backward tril triu flip"
+    ),
+    "optimizers": "_fused_sgd_ _fused_adam_ _fused_adamw_",
+}
+_BY_NAME = {op: module for module, ops in _FAMILIES.items() for op in ops.split()}
+
+
+def kernel_for(driver: CompilingDriver, op: Any, dtype: Any) -> Callable[..., Any] | None:
+    """Return the kernel of an op for a promoted dtype, None where there is none."""
+    if dtype.name not in KINDS:
+        return None
+    module = _BY_NAME.get(op.name) if op.kind == "kernel" else _BY_KIND.get(op.kind)
+    if module is None:
+        return None
+    family = importlib.import_module(f"tangrad.plugin.compiled.{module}")
+    found: Callable[..., Any] | None = family.kernel_for(driver, op, dtype.name)
+    return found

@@ -1,0 +1,147 @@
+"""What reductions and scans share: the functions of a fold's states, and states among lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tangrad.expr.program import Program
+from tangrad.expr.render import render_conversion
+from tangrad.plugin.compiled import numbers
+from tangrad.plugin.compiled.dialect import KernelDialect
+from tangrad.plugin.render.folds import Fold, TypedFold
+
+# What the last step calls the number of elements.
+_COUNT = "n"
+
+
+class FoldText:
+    """The functions of a fold for one dtype, and how kernels call them."""
+
+    def __init__(
+        self, fold: Fold, dtype: str, results: Sequence[str], dialect: KernelDialect
+    ) -> None:
+        self.typed, self.dialect = TypedFold(fold, dtype), dialect
+        self.fold, self.dtype, self.results = fold, dtype, tuple(results)
+        self.states = self.typed.states
+        definition = fold.op.definition
+        self.first, self.second = definition.state_names("a"), definition.state_names("b")
+
+    @property
+    def functions(self) -> str:
+        """The source of map, combination and last step."""
+        typed, dialect = self.typed, self.dialect
+        states = dict(zip((*self.first, *self.second), self.states * 2, strict=True))
+        element = {self.fold.input: self.dtype, "index": "int64"}
+        text = typed.map.render_c("tk_map", element, self.states, dialect)
+        text += typed.combine.render_c("tk_combine", states, self.states, dialect)
+        if typed.finalize is not None:
+            text += typed.finalize.render_c("tk_finalize", states, self.results, dialect)
+        return text
+
+    @property
+    def params(self) -> list[tuple[str, str]]:
+        """The parameters that any of the functions gets, and their dtypes."""
+        found: dict[str, str] = {}
+        for program in (self.typed.map, self.typed.combine, self.typed.finalize):
+            if program is not None:
+                used = {str(s.value): s.type for s in program.instructions if s.op == "param"}
+                for name in program.params:
+                    found.setdefault(name, used.get(name, program.compute))
+                found |= {name: dtype for name, dtype in used.items() if name in program.params}
+        found.pop(_COUNT, None)
+        return list(found.items())
+
+    def fields(self) -> list[numbers.Field]:
+        """Return the numbers by which the parameters are passed."""
+        return [f for name, dtype in self.params for f in numbers.fields(f"p_{name}", dtype)]
+
+    def encode(self, params: Mapping[str, Any]) -> list[Any]:
+        """Return their values."""
+        return [v for n, dtype in self.params for v in numbers.encode(params.get(n), dtype)]
+
+    def _call(self, name: str, program: Program, values: Mapping[str, str], outs: str) -> str:
+        used = {str(s.value): s.type for s in program.instructions if s.op == "param"}
+        args = [values[text] for text in program.inputs]
+        for param in program.params:
+            dtype = used.get(param, program.compute)
+            if param in values:
+                args.append(values[param])
+                continue
+            args.append(numbers.text(f"p_{param}", dtype, self.dialect))
+        args += [f"&{outs}{k}" for k in range(self._count(name))]
+        return f"{name}({', '.join(args)});"
+
+    def _count(self, name: str) -> int:
+        return len(self.results) if name == "tk_finalize" else len(self.states)
+
+    def map(self, element: str, index: str, outs: str) -> str:
+        """Return the statement that makes the state OUTS0, OUTS1, ... of an element."""
+        values = {self.fold.input: element, "index": index}
+        return self._call("tk_map", self.typed.map, values, outs)
+
+    def combine(self, left: Sequence[str], right: Sequence[str], outs: str) -> str:
+        """Return the statement that makes the state OUTS0, ... of two states."""
+        values = dict(zip((*self.first, *self.second), (*left, *right), strict=True))
+        return self._call("tk_combine", self.typed.combine, values, outs)
+
+    def finish(self, state: str, count: str, outs: str) -> str:
+        """Return the statements that make the results OUTS0, ... of the state STATE0, ..."""
+        kinds = [f"{self.dialect.type(t)} {outs}{k};" for k, t in enumerate(self.results)]
+        if self.typed.finalize is None:
+            stored = [f"{outs}{k} = {self._stored(state, k)};" for k in range(len(self.results))]
+            return " ".join(kinds + stored)
+        values = {name: f"{state}{k}" for k, name in enumerate(self.first)}
+        program = self.typed.finalize
+        used = {str(s.value): s.type for s in program.instructions if s.op == "param"}
+        kind = used.get(_COUNT, program.compute)
+        values[_COUNT] = render_conversion(f"(tk_int)({count})", "int64", kind)
+        return " ".join([*kinds, self._call("tk_finalize", self.typed.finalize, values, outs)])
+
+    def _stored(self, state: str, k: int) -> str:
+        return render_conversion(f"{state}{k}", self.states[k], self.results[k])
+
+    def declare(self, name: str) -> str:
+        """Return the declaration of the state NAME0, ..., that of no element."""
+        values = self.fold.identity or (0,) * len(self.states)
+        return " ".join(
+            f"{self.dialect.type(t)} {name}{k} = {self.dialect.literal(self._known(v, t), t)};"
+            for k, (t, v) in enumerate(zip(self.states, values, strict=True))
+        )
+
+    @staticmethod
+    def _known(value: Any, dtype: str) -> Any:
+        return 0 if value is None else value
+
+    def shared(self) -> str:
+        """Return the declaration of the state of each lane of a block, `shared0`, ..."""
+        return " ".join(
+            f"TG_SHARED {self.dialect.type(t)} shared{k}[TG_LANES];"
+            for k, t in enumerate(self.states)
+        )
+
+    def names(self, name: str, place: str = "") -> list[str]:
+        """Return the texts of a state's values."""
+        return [f"{name}{k}{place}" for k in range(len(self.states))]
+
+    def assign(self, target: str, source: str, at: str = "", of: str = "") -> str:
+        """Return statements that copy a state."""
+        places = range(len(self.states))
+        return " ".join(f"{target}{k}{at} = {source}{k}{of};" for k in places)
+
+
+def decompose(index: str, rank: int, shape: str, targets: Mapping[str, str]) -> str:
+    """Return statements that add to offsets what an index means in a shape.
+
+    Args:
+        index: a linear index.
+        rank: how many dimensions `g.SHAPE` has.
+        shape: its name.
+        targets: {offset: name of its strides}.
+    """
+    adds = " ".join(f"{at} += k * g.{strides}[d];" for at, strides in targets.items())
+    return (
+        f"{{ tk_int rest = {index}; for (int d = {rank - 1}; d >= 0 && rest > 0; --d) {{ "
+        f"tk_int above = rest / g.{shape}[d], k = rest - above * g.{shape}[d]; "
+        f"rest = above; {adds} }} }}"
+    )

@@ -1,0 +1,328 @@
+"""Layer and batch normalization with their gradients: sums of rows and of channels in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import tangrad
+from tangrad.expr.dtypes import KINDS, compute_type
+from tangrad.plugin.compiled import text
+from tangrad.plugin.compiled.dialect import Kernel
+from tangrad.plugin.compiled.unit import Unit
+
+if TYPE_CHECKING:
+    from tangrad.plugin.compiled.driver import CompilingDriver
+
+_LAYER = """        const TG_GLOBAL x_t *from = x + row * g.length;
+        x_r total = 0, squares = 0;
+        for (tk_int j = lane; j < length; j += GROUP) total += x_load(from[j]);
+        const x_r mean = tk_sum(total, shared) / (x_r)g.length;
+        for (tk_int j = lane; j < length; j += GROUP) {
+            const x_r centred = x_load(from[j]) - mean;
+            squares += centred * centred;
+        }
+        const x_r rstd = 1 / x_sqrt(tk_sum(squares, shared) / (x_r)g.length + (x_r)g.eps);
+        for (tk_int j = lane; j < length; j += GROUP) {
+            x_r value = (x_load(from[j]) - mean) * rstd;
+            if (g.has_weight) value = value * x_load(w[j]);
+            if (g.has_bias) value = value + x_load(b[j]);
+            y[row * g.length + j] = x_store(value);
+        }
+        if (active && lane == 0) {
+            means[row] = x_store(mean);
+            rstds[row] = x_store(rstd);
+        }
+"""
+
+_LAYER_INPUT = """        const tk_int start = row * g.length;
+        const x_r mean = x_load(means[row]), rstd = x_load(rstds[row]);
+        x_r total = 0, slope = 0;
+        for (tk_int j = lane; j < length; j += GROUP) {
+            const x_r h = x_load(d[start + j]) * (g.has_weight ? x_load(w[j]) : 1);
+            total += h;
+            slope += h * (x_load(x[start + j]) - mean) * rstd;
+        }
+        total = tk_sum(total, shared) / (x_r)g.length;
+        slope = tk_sum(slope, shared) / (x_r)g.length;
+        for (tk_int j = lane; j < length; j += GROUP) {
+            const x_r h = x_load(d[start + j]) * (g.has_weight ? x_load(w[j]) : 1);
+            const x_r normal = (x_load(x[start + j]) - mean) * rstd;
+            y[start + j] = x_store(rstd * (h - total - normal * slope));
+        }
+"""
+
+# Each lane adds up a column of some rows: neighbours read side by side.
+_LAYER_COLUMNS = """        const tk_int part = i / g.length, j = i % g.length;
+        const tk_int end = (part + 1) * g.step < g.rows ? (part + 1) * g.step : g.rows;
+        x_r by_weight = 0, by_bias = 0;
+        for (tk_int row = part * g.step; row < end; ++row) {
+            const x_r grad = x_load(d[row * g.length + j]);
+            const x_r centred = x_load(x[row * g.length + j]) - x_load(means[row]);
+            by_weight += grad * centred * x_load(rstds[row]);
+            by_bias += grad;
+        }
+        of_weight[i] = by_weight;
+        of_bias[i] = by_bias;"""
+
+# `row` is a channel; its elements are those of all images.
+_CHANNEL = "#define AT(j) (((j) / g.inner * g.channels + row) * g.inner + (j) % g.inner)\n"
+
+_BATCH_SUMS = (
+    _CHANNEL
+    + """        x_r total = 0, squares = 0;
+        for (tk_int j = lane; j < length; j += GROUP) total += x_load(x[AT(j)]);
+        const x_r mean = tk_sum(total, shared) / (x_r)g.length;
+        for (tk_int j = lane; j < length; j += GROUP) {
+            const x_r centred = x_load(x[AT(j)]) - mean;
+            squares += centred * centred;
+        }
+        const x_r variance = tk_sum(squares, shared) / (x_r)g.length;
+        if (active && lane == 0) {
+            means[row] = mean;
+            variances[row] = variance;
+        }
+"""
+)
+
+_BATCH = """        const tk_int c = i / g.inner % g.channels;
+        const x_r rstd = 1 / x_sqrt((x_r)s_load(variances[c]) + (x_r)g.eps);
+        x_r value = (x_load(x[i]) - (x_r)s_load(means[c])) * rstd;
+        if (g.has_weight) value = value * (x_r)w_load(w[c]);
+        if (g.has_bias) value = value + (x_r)w_load(b[c]);
+        y[i] = x_store(value);"""
+
+_BATCH_GRADIENT_SUMS = (
+    _CHANNEL
+    + """        const x_r mean = (x_r)s_load(means[row]);
+        const x_r rstd = 1 / x_sqrt((x_r)s_load(variances[row]) + (x_r)g.eps);
+        x_r total = 0, slope = 0;
+        for (tk_int j = lane; j < length; j += GROUP) {
+            const x_r grad = x_load(d[AT(j)]);
+            total += grad;
+            slope += grad * (x_load(x[AT(j)]) - mean) * rstd;
+        }
+        total = tk_sum(total, shared);
+        slope = tk_sum(slope, shared);
+        if (active && lane == 0) {
+            of_bias[row] = total;
+            of_weight[row] = slope;
+        }
+"""
+)
+
+_BATCH_GRADIENT = """        const tk_int c = i / g.inner % g.channels;
+        const x_r rstd = 1 / x_sqrt((x_r)s_load(variances[c]) + (x_r)g.eps);
+        const x_r normal = (x_load(x[i]) - (x_r)s_load(means[c])) * rstd;
+        x_r value = x_load(d[i]);
+        if (g.training)
+            value = value - of_bias[c] / (x_r)g.length - normal * of_weight[c] / (x_r)g.length;
+        y[i] = x_store(value * rstd * (g.has_weight ? (x_r)w_load(w[c]) : 1));"""
+
+
+def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., None] | None:
+    """Return the kernel of a normalization or its gradient."""
+    if KINDS[dtype] != "f":
+        return None
+    kinds: dict[str, Any] = {
+        "native_layer_norm": _LayerNorm,
+        "native_layer_norm_backward": _LayerNormBackward,
+        "_batch_norm": _BatchNorm,
+        "_batch_norm_backward": _BatchNormBackward,
+    }
+    found: Callable[..., None] = kinds[op.name](driver, dtype)
+    return found
+
+
+class _Normalization:
+    """What all of them have in common."""
+
+    def __init__(self, driver: CompilingDriver, dtype: str) -> None:
+        self.driver, self.dtype, self.compute = driver, dtype, compute_type(dtype)
+
+    def frame(self, group: int, **others: str) -> str:
+        dialect = self.driver.dialect
+        frame = text.names(dialect, x=self.dtype, **others) + f"#define GROUP {group}\n"
+        return frame + text.fold_functions(dialect, group, self.compute)
+
+    def rows(self, group: int, body: str, count: str = "g.rows") -> str:
+        places = text.shared_places(group, self.compute, self.driver.dialect)
+        return places + text.rows(group, body, count=count)
+
+    def typed(self, names: str, dtype: str) -> tuple[tuple[str, str], ...]:
+        return tuple((dtype, name) for name in names.split())
+
+    def kept(self, *shape: int, device: Any) -> Any:
+        """Return a new tensor of the type that is computed in."""
+        return tangrad.empty(shape, dtype=getattr(tangrad, self.compute), device=device)
+
+
+def _ints(names: str) -> tuple[tuple[str, str, int], ...]:
+    return tuple(("int64", name, 0) for name in names.split())
+
+
+class _LayerNorm(_Normalization):
+    def __call__(self, outs: Any, args: Any) -> None:
+        """Normalize rows: the kernel, as the core calls it."""
+        x, shape, weight, bias, eps = args
+        length = text.count_of(shape)
+        if length == 0:
+            for out in outs[1:]:
+                out.zero_()
+        if x.numel() == 0:
+            return
+        rows = x.numel() // length
+        group = self.driver.group_for(length)
+        unit = self.driver.unit(("layer_norm", self.dtype, group), lambda: self._unit(group))
+        x, weight, bias = text.contiguous(x, weight, bias)
+        with text.Result(*outs) as (y, means, rstds):
+            given = [rows, length, int(weight is not None), int(bias is not None), float(eps)]
+            buffers = [y, means, rstds, x, weight, bias]
+            blocks = self.driver.blocks_for(rows * group)
+            unit.launch("layer_norm", blocks, buffers, given, x.device.index)
+
+    def _unit(self, group: int) -> Unit:
+        buffers = self.typed("y means rstds x w b", self.dtype)
+        fields = (*_ints("rows length has_weight has_bias"), ("float64", "eps", 0))
+        kernel = Kernel("layer_norm", buffers, fields, self.rows(group, _LAYER))
+        return Unit(self.driver, [kernel], self.frame(group))
+
+
+class _LayerNormBackward(_Normalization):
+    def __call__(self, outs: Any, args: Any) -> None:
+        """Compute the three gradients: the kernel, as the core calls it."""
+        d, x, shape, means, rstds, weight = args
+        length = text.count_of(shape)
+        if x.numel() == 0:
+            for out in outs:
+                out.zero_()
+            return
+        rows, driver, index = x.numel() // length, self.driver, x.device.index
+        group = driver.group_for(length)
+        unit = driver.unit(("layer_norm_backward", self.dtype, group), lambda: self._unit(group))
+        d, x, means, rstds, weight = text.contiguous(d, x, means, rstds, weight)
+        with text.Result(outs[0]) as y:
+            given = [rows, length, int(weight is not None)]
+            blocks = driver.blocks_for(rows * group)
+            unit.launch("by_input", blocks, [y, d, x, means, rstds, weight], given, index)
+        parts = self._parts(rows, length)
+        step = -(-rows // parts)
+        parts = -(-rows // step)
+        sums = self.kept(2, parts, length, device=x.device)
+        given = [parts * length, rows, length, step]
+        blocks = driver.blocks_for(parts * length)
+        unit.launch("by_columns", blocks, [sums[0], sums[1], d, x, means, rstds], given, index)
+        for out, part in zip(outs[1:], sums.sum(1), strict=True):
+            out.copy_(part.reshape(out.shape))
+
+    def _parts(self, rows: int, length: int) -> int:
+        dialect = self.driver.dialect
+        return max(1, min(dialect.max_blocks * dialect.lanes // length, rows // 32, 256))
+
+    def _unit(self, group: int) -> Unit:
+        named = self.typed("y d x means rstds w", self.dtype)
+        fields = _ints("rows length has_weight")
+        by_input = Kernel("by_input", named, fields, self.rows(group, _LAYER_INPUT))
+        sums = self.typed("of_weight of_bias", self.compute)
+        read = self.typed("d x means rstds", self.dtype)
+        fields = _ints("n rows length step")
+        by_columns = Kernel("by_columns", (*sums, *read), fields, text.elements(_LAYER_COLUMNS))
+        return Unit(self.driver, [by_input, by_columns], self.frame(group))
+
+
+class _BatchNorm(_Normalization):
+    def __call__(self, outs: Any, args: Any) -> None:
+        """Normalize channels: the kernel, as the core calls it."""
+        x, weight, bias, mean, var, training, eps = args
+        means, variances = outs[1:]
+        if x.numel() == 0:
+            for out, given in zip(outs[1:], (mean, var), strict=True):
+                out.zero_() if training else out.copy_(given)
+            return
+        driver, index = self.driver, x.device.index
+        channels, inner = x.shape[1], text.count_of(x.shape[2:])
+        length = x.numel() // channels
+        group = driver.group_for(length)
+        x, weight, bias = text.contiguous(x, weight, bias)
+        weighted = next((t.dtype.name for t in (weight, bias) if t is not None), self.compute)
+        if bias is not None and bias.dtype.name != weighted:
+            bias = bias.to(weight.dtype)
+        key = ("batch_norm", self.dtype, weighted, group)
+        unit = driver.unit(key, lambda: self._unit(group, weighted))
+        if training:
+            blocks = driver.blocks_for(channels * group)
+            given = [channels, length, inner]
+            unit.launch("sums", blocks, [means, variances, x], given, index)
+        else:
+            means.copy_(mean)
+            variances.copy_(var)
+        with text.Result(outs[0]) as y:
+            given = [x.numel(), channels, inner, int(weight is not None), int(bias is not None)]
+            buffers = [y, x, means, variances, weight, bias]
+            unit.launch(
+                "normalize", driver.blocks_for(x.numel()), buffers, [*given, float(eps)], index
+            )
+
+    def _unit(self, group: int, weighted: str) -> Unit:
+        kept = self.typed("means variances", self.compute)
+        sums = Kernel(
+            "sums",
+            (*kept, (self.dtype, "x")),
+            _ints("channels length inner"),
+            self.rows(group, _BATCH_SUMS, "g.channels"),
+        )
+        buffers = (*self.typed("y x", self.dtype), *kept, *self.typed("w b", weighted))
+        fields = (*_ints("n channels inner has_weight has_bias"), ("float64", "eps", 0))
+        normalize = Kernel("normalize", buffers, fields, text.elements(_BATCH))
+        return Unit(self.driver, [sums, normalize], self.frame(group, w=weighted, s=self.compute))
+
+
+class _BatchNormBackward(_Normalization):
+    def __call__(self, outs: Any, args: Any) -> None:
+        """Compute the three gradients: the kernel, as the core calls it."""
+        d, x, mean, var, weight, training, eps = args
+        if x.numel() == 0:
+            for out in outs:
+                out.zero_()
+            return
+        driver, index = self.driver, x.device.index
+        channels, inner = x.shape[1], text.count_of(x.shape[2:])
+        length = x.numel() // channels
+        group = driver.group_for(length)
+        d, x, mean, var, weight = text.contiguous(d, x, mean, var, weight)
+        if var.dtype != mean.dtype:
+            var = var.to(mean.dtype)
+        weighted = self.compute if weight is None else weight.dtype.name
+        key = ("batch_norm_backward", self.dtype, weighted, mean.dtype.name, group)
+        unit = driver.unit(key, lambda: self._unit(group, weighted, mean.dtype.name))
+        with text.Result(*outs) as (y, of_weight, of_bias):
+            blocks = driver.blocks_for(channels * group)
+            given = [channels, length, inner, float(eps)]
+            buffers = [of_weight, of_bias, d, x, mean, var]
+            unit.launch("sums", blocks, buffers, given, index)
+            given = [
+                x.numel(),
+                channels,
+                inner,
+                length,
+                int(bool(training)),
+                int(weight is not None),
+            ]
+            buffers = [y, of_weight, of_bias, d, x, mean, var, weight]
+            unit.launch(
+                "by_input", driver.blocks_for(x.numel()), buffers, [*given, float(eps)], index
+            )
+
+    def _unit(self, group: int, weighted: str, moments: str) -> Unit:
+        sums = self.typed("of_weight of_bias", self.compute)
+        read = (*self.typed("d x", self.dtype), *self.typed("means variances", moments))
+        summing = Kernel(
+            "sums",
+            (*sums, *read),
+            (*_ints("channels length inner"), ("float64", "eps", 0)),
+            self.rows(group, _BATCH_GRADIENT_SUMS, "g.channels"),
+        )
+        buffers = ((self.dtype, "y"), *sums, *read, (weighted, "w"))
+        fields = (*_ints("n channels inner length training has_weight"), ("float64", "eps", 0))
+        by_input = Kernel("by_input", buffers, fields, text.elements(_BATCH_GRADIENT))
+        return Unit(self.driver, [summing, by_input], self.frame(group, w=weighted, s=moments))

@@ -1,0 +1,105 @@
+"""Products of matrices: mm, bmm and linear, of operands with any strides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import tangrad
+from tangrad.expr.dtypes import KINDS, compute_type
+from tangrad.plugin.compiled import text, tiles
+from tangrad.plugin.compiled.dialect import Kernel
+from tangrad.plugin.compiled.unit import Unit
+
+if TYPE_CHECKING:
+    from tangrad.plugin.compiled.driver import CompilingDriver
+
+_MACROS = """
+#define LEFT(batch, m, k) x_load(a[(batch) * g.a_batch + (m) * g.a_row + (k) * g.a_k])
+#define RIGHT(batch, k, n) x_load(b[(batch) * g.b_batch + (k) * g.b_k + (n) * g.b_column])
+"""
+_WRITE = """#define WRITE(part, batch, i, j, value) \\
+    y[(batch) * g.y_batch + (i) * g.y_row + (j) * g.y_column] = x_store(value);
+"""
+_WRITE_BIASED = """#define WRITE(part, batch, i, j, value) \\
+    y[(batch) * g.y_batch + (i) * g.y_row + (j) * g.y_column] = \\
+        x_store(x_add(value, x_load(bias[(j) * g.bias_step])));
+"""
+# Parts are added up afterwards, in the type that they are computed in.
+WRITE_PARTS = """#define WRITE(part, batch, i, j, value) \\
+    parts[((part) * g.m + (i)) * g.n + (j)] = value;
+"""
+
+_FIELDS = (
+    *tiles.FIELDS,
+    *("a_batch", "a_row", "a_k", "b_batch", "b_k", "b_column"),
+    *("y_batch", "y_row", "y_column", "bias_step"),
+)
+
+
+def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., None] | None:
+    """Return the kernel of mm, bmm or linear."""
+    if KINDS[dtype] == "b":
+        return None
+    if op.name == "linear":
+        return _linear(driver, dtype)
+
+    def kernel(outs: Any, args: Any) -> None:
+        product(driver, outs[0], args[0], args[1])
+
+    return kernel
+
+
+def _linear(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
+    def kernel(outs: Any, args: Any) -> None:
+        x, weight, bias = args
+        columns = 1 if weight.ndim == 1 else weight.shape[0]
+        rows = x.reshape((-1, x.shape[-1])) if x.numel() else x.reshape((outs[0].numel(), 0))
+        right = weight.reshape((columns, weight.shape[-1])).t()
+        with text.Result(*outs) as out:
+            if out.numel():
+                product(driver, out.view((rows.shape[0], columns)), rows, right, bias)
+
+    return kernel
+
+
+def product(driver: CompilingDriver, out: Any, a: Any, b: Any, bias: Any = None) -> None:
+    """Write `a @ b`, matrices or batches of them, plus a bias for each column."""
+    if out.numel() == 0:
+        return
+    dtype, (m, k), n = out.dtype.name, a.shape[-2:], b.shape[-1]
+    batches = out.shape[0] if out.ndim == 3 else 1
+    cut = tiles.cut(driver.dialect, dtype, batches, m, n, k)
+    kind = "parts" if cut.parts > 1 else "plain" if bias is None else "biased"
+    unit = driver.unit(("product", dtype, cut.tile, kind), lambda: _unit(driver, dtype, cut, kind))
+    (ab, ar, ak), (bb, bk, bc), (yb, yr, yc) = (_strides(t) for t in (a, b, out))
+    given = [*cut.numbers(m, n, k), int(abs(ak) <= abs(ar)), int(abs(bk) < abs(bc))]
+    given += [ab, ar, ak, bb, bk, bc, yb, yr, yc]
+    given.append(bias.stride(0) if bias is not None and bias.numel() > 1 else 0)
+    blocks = max(1, min(cut.tiles, driver.dialect.max_blocks))
+    parts = parts_of(out, batches, cut, m, n)
+    unit.launch("product", blocks, [out, a, b, bias, parts], given, out.device.index)
+    if parts is not None:
+        total = parts.sum(1).reshape(out.shape)
+        out.copy_(total if bias is None else total + bias)
+
+
+def parts_of(out: Any, batches: int, cut: tiles.Cut, m: int, n: int) -> Any:
+    """Return a place for the parts of sums, None where there is one part."""
+    if cut.parts == 1:
+        return None
+    dtype = tangrad.float32 if out.dtype.itemsize < 4 and out.is_floating_point() else out.dtype
+    return tangrad.empty((batches, cut.parts, m, n), dtype=dtype, device=out.device)
+
+
+def _strides(tensor: Any) -> tuple[int, ...]:
+    strides = tuple(tensor.stride())
+    return strides if len(strides) == 3 else (0, *strides)
+
+
+def _unit(driver: CompilingDriver, dtype: str, cut: tiles.Cut, kind: str) -> Unit:
+    write = {"plain": _WRITE, "biased": _WRITE_BIASED, "parts": WRITE_PARTS}[kind]
+    frame = text.names(driver.dialect, x=dtype) + tiles.settings(driver.dialect, cut.tile)
+    buffers = (*((dtype, name) for name in ("y", "a", "b", "bias")), (compute_type(dtype), "parts"))
+    fields = tuple(("int64", name, 0) for name in _FIELDS)
+    return Unit(driver, [Kernel("product", buffers, fields, tiles.BODY)], frame + _MACROS + write)

@@ -1,0 +1,246 @@
+"""Reductions: each result is folded by a group of lanes, and long ones in several parts.
+
+A group is one lane where neighbouring results lie side by side in memory, and otherwise as many
+as the elements of one result keep busy. Where there are fewer results than the device has lanes
+for, the elements are cut into parts whose states a second kernel folds. How they are cut depends
+on sizes alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import tangrad
+from tangrad.expr import ExpressionTypeError
+from tangrad.plugin.compiled.dialect import Kernel
+from tangrad.plugin.compiled.folding import FoldText, decompose
+from tangrad.plugin.compiled.geometry import Loop, loop_over, rank_for
+from tangrad.plugin.compiled.unit import Unit
+from tangrad.plugin.render.folds import Fold
+
+if TYPE_CHECKING:
+    from tangrad.plugin.compiled.driver import CompilingDriver
+
+# Elements that one lane folds before a fold is cut into parts, and parts at most.
+_PER_LANE, _MOST_PARTS = 16, 1024
+
+
+class Plan(NamedTuple):
+    """How one geometry is folded."""
+
+    kept: Loop
+    folded: Loop
+    group: int
+    parts: int
+    length: int
+    ranks: tuple[int, int]
+
+
+def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., None] | None:
+    """Return the kernel of a reduction, None where its expressions have no meaning."""
+    kernel = Reduction(driver, op, dtype)
+    try:
+        kernel.text(tuple(kernel.fold_results())).functions  # noqa: B018
+    except ExpressionTypeError:
+        return None
+    return kernel
+
+
+class Reduction:
+    """The kernels of one reduction for one dtype."""
+
+    def __init__(self, driver: CompilingDriver, op: Any, dtype: str) -> None:
+        self.driver, self.fold, self.dtype = driver, Fold(op), dtype
+        self._texts: dict[tuple[str, ...], FoldText] = {}
+        self._units: dict[Any, Unit] = {}
+        self._plans: dict[Any, Plan] = {}
+
+    def fold_results(self) -> list[str]:
+        """Return the dtypes of the results."""
+        return self.fold.typed(self.dtype).result_types
+
+    def text(self, results: tuple[str, ...]) -> FoldText:
+        """Return the functions for results of some dtypes."""
+        if results not in self._texts:
+            self._texts[results] = FoldText(self.fold, self.dtype, results, self.driver.dialect)
+        return self._texts[results]
+
+    def __call__(self, outs: Any, x: Any, dims: Any, params: dict[str, Any]) -> None:
+        """Fold `x` over `dims`: the kernel, as the core calls it."""
+        if outs[0].numel() == 0:
+            return
+        plan = self._plan(outs, x, dims)
+        results = tuple(out.dtype.name for out in outs)
+        text, index = self.text(results), x.device.index
+        lead = [plan.kept.elements, plan.folded.elements]
+        given = text.encode(params)
+        kept, folded = plan.kept.padded(plan.ranks[0]), plan.folded.padded(plan.ranks[1])
+        blocks = self._blocks(plan.kept.elements * plan.parts, plan.group)
+        if plan.parts == 1:
+            unit = self._unit(text, plan, "whole")
+            unit.launch("whole", blocks, [*outs, x], [*lead, *kept, *folded, *given], index)
+            return
+        scratch = [
+            tangrad.empty(
+                plan.kept.elements * plan.parts, dtype=getattr(tangrad, t), device=x.device
+            )
+            for t in text.states
+        ]
+        cut = [plan.parts, plan.length]
+        self._unit(text, plan, "part").launch(
+            "part", blocks, [*scratch, x], [*lead, *cut, *kept, *folded, *given], index
+        )
+        group = self.driver.dialect.lanes
+        self._unit(text, plan._replace(group=group), "join").launch(
+            "join",
+            self._blocks(plan.kept.elements, group),
+            [*outs, *scratch],
+            [*lead, *cut, *kept, *given],
+            index,
+        )
+
+    def _blocks(self, tasks: int, group: int) -> int:
+        return self.driver.blocks_for(tasks * group)
+
+    # --- how a geometry is folded -----------------------------------------------------------------
+
+    def _plan(self, outs: Any, x: Any, dims: Any) -> Plan:
+        key = tuple(x.shape), tuple(x.stride()), dims, tuple(tuple(o.stride()) for o in outs)
+        if key not in self._plans:
+            if len(self._plans) > 512:
+                self._plans.clear()
+            self._plans[key] = self._made_plan(*key)
+        return self._plans[key]
+
+    def _made_plan(self, shape: Any, strides: Any, dims: Any, of_outs: Any) -> Plan:
+        keeps = [d for d in range(len(shape)) if d not in dims]
+        reduced = [d for d in range(len(shape)) if d in dims]
+        sizes = tuple(shape[d] for d in keeps)
+        places = [tuple(strides[d] for d in keeps)]
+        places = [*[tuple(s[d] for d in keeps) for s in of_outs], *places]
+        kept = loop_over(sizes, [(sizes, place) for place in places])
+        lengths = tuple(shape[d] for d in reduced)
+        indexed = self.text(tuple(self.fold_results())).typed.indexed
+        inner = (lengths, tuple(strides[d] for d in reduced))
+        folded = loop_over(lengths, [inner], reorder=not indexed)
+        group = self._group(kept, folded)
+        parts, length = self._cut(kept.elements, folded.elements, group)
+        ranks = rank_for(len(kept.shape)), rank_for(len(folded.shape))
+        return Plan(kept, folded, group, parts, length, ranks)
+
+    def _group(self, kept: Loop, folded: Loop) -> int:
+        side_by_side = kept.elements > 1 and abs(kept.strides[-1][-1]) < abs(folded.strides[0][-1])
+        return self.driver.group_for(folded.elements, side_by_side=side_by_side)
+
+    def _cut(self, count: int, length: int, group: int) -> tuple[int, int]:
+        dialect = self.driver.dialect
+        room = dialect.max_blocks * dialect.lanes // (count * group)
+        parts = min(room, length // (group * _PER_LANE), _MOST_PARTS)
+        if dialect.lanes == 1 or parts < 2:
+            return 1, length
+        step = -(-length // parts)
+        return -(-length // step), step
+
+    # --- what is compiled -------------------------------------------------------------------------
+
+    def _unit(self, text: FoldText, plan: Plan, name: str) -> Unit:
+        key = text.results, name, plan.group, plan.ranks
+        if key not in self._units:
+            make = {"whole": self._whole, "part": self._part, "join": self._join}[name]
+            self._units[key] = Unit(self.driver, [make(text, plan)], text.functions)
+        return self._units[key]
+
+    def _outs(self, text: FoldText) -> list[tuple[str, str]]:
+        return [(dtype, f"y{k}") for k, dtype in enumerate(text.results)]
+
+    def _kept_fields(self, text: FoldText, rank: int) -> list[tuple[str, str, int]]:
+        of_outs = [("int64", f"of_y{k}", rank) for k in range(len(text.results))]
+        return [("int64", "kept", rank), *of_outs, ("int64", "kept_x", rank)]
+
+    def _whole(self, text: FoldText, plan: Plan) -> Kernel:
+        lead = [("int64", "count", 0), ("int64", "length", 0)]
+        fields = [*lead, *self._kept_fields(text, plan.ranks[0])]
+        fields += [("int64", "folded", plan.ranks[1]), ("int64", "folded_x", plan.ranks[1])]
+        buffers = (*self._outs(text), (text.dtype, "x"))
+        begin = "tk_int result = task, begin = 0, end = g.length;"
+        body = self._tasks(text, plan, "g.count", begin, self._elements(text, plan))
+        body = body.replace("@FINISH", self._store(text, plan.ranks[0]))
+        return Kernel("whole", buffers, (*fields, *text.fields()), body)
+
+    def _part(self, text: FoldText, plan: Plan) -> Kernel:
+        fields = [(("int64"), n, 0) for n in ("count", "length", "parts", "step")]
+        fields += self._kept_fields(text, plan.ranks[0])
+        fields += [("int64", "folded", plan.ranks[1]), ("int64", "folded_x", plan.ranks[1])]
+        buffers = [(dtype, f"part{k}") for k, dtype in enumerate(text.states)]
+        begin = (
+            "tk_int result = task / g.parts, begin = (task - result * g.parts) * g.step, "
+            "end = begin + g.step < g.length ? begin + g.step : g.length;"
+        )
+        body = self._tasks(text, plan, "g.count * g.parts", begin, self._elements(text, plan))
+        body = body.replace("@FINISH", text.assign("part", "s", at="[task]"))
+        return Kernel("part", (*buffers, (text.dtype, "x")), (*fields, *text.fields()), body)
+
+    def _join(self, text: FoldText, plan: Plan) -> Kernel:
+        fields = [("int64", n, 0) for n in ("count", "length", "parts", "step")]
+        fields += self._kept_fields(text, plan.ranks[0])
+        states = [(dtype, f"part{k}") for k, dtype in enumerate(text.states)]
+        begin = "tk_int result = task, begin = 0, end = g.parts;"
+        take = text.assign("m", "part", of="[result * g.parts + r]")
+        body = self._tasks(text, plan, "g.count", begin, ("", take))
+        body = body.replace("@FINISH", self._store(text, plan.ranks[0]))
+        return Kernel("join", (*self._outs(text), *states), (*fields, *text.fields()), body)
+
+    def _elements(self, text: FoldText, plan: Plan) -> tuple[str, str]:
+        start = "tk_int base = 0; " + decompose("result", plan.ranks[0], "kept", {"base": "kept_x"})
+        take = "tk_int at = base; " + decompose("r", plan.ranks[1], "folded", {"at": "folded_x"})
+        return start, f"{take} {text.map('x[at]', 'r', 'm')}"
+
+    def _store(self, text: FoldText, rank: int) -> str:
+        targets = {f"at_y{k}": f"of_y{k}" for k in range(len(text.results))}
+        offsets = "tk_int " + ", ".join(f"{name} = 0" for name in targets) + ";"
+        stores = " ".join(f"y{k}[at_y{k}] = o{k};" for k in range(len(text.results)))
+        place = decompose("result", rank, "kept", targets)
+        return f"{offsets} {place} {text.finish('s', 'g.length', 'o')} {stores}"
+
+    def _tasks(
+        self, text: FoldText, plan: Plan, tasks: str, begin: str, elements: tuple[str, str]
+    ) -> str:
+        group, (start, take) = plan.group, elements
+        states = " ".join(f"{text.dialect.type(t)} m{k};" for k, t in enumerate(text.states))
+        return f"""
+    {text.shared() if group > 1 else ""}
+    const int lane = TG_LANE % {group};
+    for (tk_int first = (tk_int)TG_BLOCK * (TG_LANES / {group}); first < {tasks};
+         first += (tk_int)TG_BLOCKS * (TG_LANES / {group})) {{
+        const int active = first + TG_LANE / {group} < {tasks};
+        const tk_int task = active ? first + TG_LANE / {group} : 0;
+        {begin}
+        {start}
+        {text.declare("s")}
+        int any = 0;
+        for (tk_int r = begin + lane; r < end; r += {group}) {{
+            {states} {take}
+            if (any) {{ {text.combine(text.names("s"), text.names("m"), "s")} }}
+            else {{ {text.assign("s", "m")} }}
+            any = 1;
+        }}
+        {self._tree(text, group) if group > 1 else ""}
+        if (active && lane == 0) {{ @FINISH }}
+    }}"""
+
+    def _tree(self, text: FoldText, group: int) -> str:
+        here, there = "[TG_LANE]", "[TG_LANE + half]"
+        return f"""TG_BARRIER;
+        {text.assign("shared", "s", at=here)}
+        TG_BARRIER;
+        {{
+            const tk_int valid = end - begin;
+            for (int half = {group // 2}; half > 0; half >>= 1) {{
+                if (lane < half && lane + half < valid) {{
+                    {text.combine(text.names("s"), text.names("shared", there), "s")}
+                    {text.assign("shared", "s", at=here)}
+                }}
+                TG_BARRIER;
+            }}
+        }}"""
