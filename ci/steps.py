@@ -4,7 +4,7 @@ A package describes itself in its own pyproject.toml; nothing is edited here for
 
     [tool.tangrad.ci]
     minutes = 1.5                     # its tests, with the core alone
-    minutes-with-cpu = 1.0            # the same tests once more, with tangrad-cpu
+    minutes-with-cpu = 1.0            # the same tests once more, with tangrad-cpu; 0: not at all
     least-minutes = 1.5               # what suffices when all packages together want too much
     requirements = ["onnx>=1.17"]     # what only its tests need; may name packages of ours
     full-requirements = ["ray>=2.40"] # what only the full form of its tests needs
@@ -31,7 +31,7 @@ from build_wheelhouse import ROOT, package_folders
 #: What all steps may take together, on two cores.
 LIMIT = 38.0
 #: The requirements of all tests and the wheels; every package installed together; one pair.
-SETUP, TOGETHER, PAIR = 6.0, 3.0, 0.75
+SETUP, TOGETHER, PAIR = 6.0, 2.5, 0.75
 #: Seconds of a step in which wheels are installed and tests are collected; so of all tests.
 OVERHEAD, OVERHEAD_OF_ALL = 15.0, 90.0
 #: What people get who ask for one combination: all its tests.
@@ -149,6 +149,7 @@ def plan(packages: dict[str, Package], commit: str) -> list[Step]:
         combine(packages, [package.name, CPU], package.minutes_with_cpu)
         for package in _leaves(tested)
         if CPU in packages and CPU not in closure(packages, [package.name])
+        if package.minutes_with_cpu
     ]
     steps += [_of_all(packages, tested)] if len(tested) > 1 else []
     pairs = list(itertools.combinations([package.name for package in _leaves(tested)], 2))
