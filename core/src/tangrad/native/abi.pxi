@@ -104,7 +104,8 @@ def _c_interceptor_context(CInterceptor c):
 cdef int api_push_observer(const tg_observer* observer) except -1 with gil:
     from tangrad.dispatch.intercept import push_observer
     cdef CInterceptor c = CInterceptor.__new__(CInterceptor)
-    if observer.enter == NULL or observer.leave == NULL or (observer.enter_node == NULL) != (observer.leave_node == NULL):
+    if (observer.enter == NULL or observer.leave == NULL
+            or (observer.enter_node == NULL) != (observer.leave_node == NULL)):
         raise ValueError("push_observer: an observer has `enter` and `leave`, and both or none of `enter_node` and "
                          "`leave_node`")
     c.table, c.context = observer, observer.context

@@ -173,7 +173,8 @@ cdef int staged_copy(Tensor dst, Tensor src) except -1:
     cdef Py_ssize_t first = 0, length = 0
     cdef Tensor image
     cdef DeviceRuntime dd = dst.storage_.dev
-    if dd.type is src.storage_.dev.type and dst.dtype_ is src.dtype_ and same_geometry(dst, src) and dst.flags & CONTIGUOUS:
+    if (dd.type is src.storage_.dev.type and dst.dtype_ is src.dtype_ and same_geometry(dst, src)
+            and dst.flags & CONTIGUOUS):
         dd.type.driver.copy_within(dst.storage_.handle, dst.storage_.offset + dst.offset_ * dst.dtype_.itemsize,
                                    src.storage_.handle, src.storage_.offset + src.offset_ * src.dtype_.itemsize,
                                    dst.numel_ * dst.dtype_.itemsize)

@@ -233,7 +233,8 @@ def register_layout(str name, definition=None):
     """
     cdef layout new
     if not name.isidentifier() or name.startswith("_"):
-        raise ValueError(f"register_layout: a layout's name is an identifier without a leading underscore, not {name!r}")
+        raise ValueError(f"register_layout: a layout's name is an identifier without a leading underscore, not "
+                         f"{name!r}")
     new = <layout>_layouts.get(name)
     if new is None and (name in _dtype_names or _public_name is not None and _public_name(name)):
         raise ValueError(f"register_layout: 'tangrad.{name}' is something else already; choose another name")

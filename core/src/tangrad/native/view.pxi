@@ -134,7 +134,8 @@ cdef Tensor native_view(Op op, PyObject** flat, Tensor src):
     if which == VIEW_SELECT:
         return view_select(src, <object>given(op, flat, 1), <object>given(op, flat, 2))
     if which == VIEW_SLICE:
-        return view_slice(src, <object>given(op, flat, 1), <object>given(op, flat, 2), <object>given(op, flat, 3), <object>given(op, flat, 4))
+        return view_slice(src, <object>given(op, flat, 1), <object>given(op, flat, 2), <object>given(op, flat, 3),
+                          <object>given(op, flat, 4))
     if which == VIEW_UNSQUEEZE:
         return view_unsqueeze(src, wrap_dim(<object>given(op, flat, 1), src.ndim_ + 1, op.title))
     if which == VIEW_PERMUTE:

@@ -132,6 +132,7 @@ def set_teller_of_tensors(tell):
     global _tell_of_tensors
     _tell_of_tensors = tell
 
+
 _EVENT_METHODS = ("record_event", "query_event", "synchronize_event")
 
 
