@@ -631,8 +631,9 @@ cdef int check_writable(Tensor t, str op_name, bint records) except -1:
 cdef str made_by_function(Tensor t, str what):
     return (f"Output {t.output_nr_} of {node_name(t.grad_fn_)} is a view and {what} modified inplace. This view was "
             "created inside a custom Function (or because an input was returned as-is) and the autograd logic to "
-            "handle view+inplace would override the custom backward associated with the custom Function, leading to incorrect "
-            "gradients. This behavior is forbidden. You can fix this by cloning the output of the custom Function.")
+            "handle view+inplace would override the custom backward associated with the custom Function, leading to "
+            "incorrect gradients. This behavior is forbidden. You can fix this by cloning the output of the custom "
+            "Function.")
 
 
 cdef str view_name(Tensor t):
