@@ -20,7 +20,14 @@ NEUTRAL = CORE / "plugins" / "neutral.json"
 # From the top down. A part imports from its own line and the lines below it, never from above.
 LAYERS = [
     {"__main__", "cli"},
-    {"compat.stand_in", "compat.keys", "compat.alias", "compat.standing_metadata", "compat._utils"},
+    {
+        "compat.stand_in",
+        "compat.keys",
+        "compat.alias",
+        "compat.functorch",
+        "compat.standing_metadata",
+        "compat._utils",
+    },
     {"_subclasses"},
     {"plugin"},
     {"distributions", "holders"},

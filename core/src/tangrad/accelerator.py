@@ -41,12 +41,11 @@ __all__ = [
 
 def _opened() -> str | None:
     """Return the first accelerator in use."""
-    from tangrad.devices.registry import get_driver
+    from tangrad.devices.registry import opened_drivers
 
-    for name in _C.registered_devices():
-        driver = get_driver(name)
+    for driver in opened_drivers():
         if driver.streams is not None or driver.pinned is not None:
-            return str(name)
+            return driver.name
     return None
 
 

@@ -19,6 +19,7 @@ class TorchCore(types.ModuleType):
         super().__init__("tangrad._C")
         self._torch = torch
         self.Tensor = torch.Tensor
+        self.UntypedStorage = torch.UntypedStorage
 
     def tensor_from_bytes(self, buffer, dtype, shape, device):
         raw = bytearray(bytes(memoryview(buffer)))

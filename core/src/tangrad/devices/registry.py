@@ -76,6 +76,11 @@ def open_device(name: str) -> DeviceDriver:
     return driver
 
 
+def opened_drivers() -> list[DeviceDriver]:
+    """Return the drivers of the devices in use, in the order in which they were opened."""
+    return list(_opened.values())
+
+
 def device_names() -> list[str]:
     """Return the device types that exist here, usable or not: the core's, then the plugins'."""
     from tangrad.plugins import discovery
