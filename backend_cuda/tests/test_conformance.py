@@ -12,24 +12,27 @@ import pytest
 FULL = os.environ.get("TANGRAD_TESTS") == "full"
 # One program for each family of kernels, and what the sample by hash adds.
 OPS = "add mul exp where_choice sum amax cumsum mm softmax gather sort rand embedding".split()
+# The kit compares gradients in float64, where rounding hides no error, and takes more of the cases.
+BODIES = {"test_forward": ("float32", "0.01"), "test_vjp": ("float64", "1")}
 
 
 def passed(text: str) -> int:
     return int(re.findall(r"(\d+) passed", text)[-1])
 
 
-@pytest.mark.parametrize("body", ["test_forward", "test_derivatives"])
+@pytest.mark.parametrize("body", BODIES)
 def test_ops_are_those_of_pytorch(variables, tmp_path, body):
     pytest.importorskip("torch")
     from tangrad_cuda_emulator import environment
 
     told = environment(engine="host", sources=tmp_path)
-    few = [] if FULL else ["-k", " or ".join(f"{body} and [{op}-float32" for op in OPS)]
+    dtype, fraction = BODIES[body]
+    few = ["-k", body if FULL else " or ".join(f"{body} and [{op}-{dtype}" for op in OPS)]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--pyargs"]
     command += ["tangrad_testing.conformance", "--tangrad-device=cuda", *few]
     done = subprocess.run(
         command,
-        env={**os.environ, **variables, **told, "TANGRAD_TEST_FRACTION": "0.01"},
+        env={**os.environ, **variables, **told, "TANGRAD_TEST_FRACTION": fraction},
         capture_output=True,
         text=True,
         timeout=None if FULL else 280,

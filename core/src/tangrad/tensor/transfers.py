@@ -53,9 +53,8 @@ def pin_memory(self: Any, device: Any = None) -> _C.Tensor:
 
 def _pinning() -> dict[str, Any]:
     """Return {device type: its page-locked memory} of the devices in use."""
-    get_driver = _above("devices.registry").get_driver
-    drivers = {name: get_driver(name) for name in _C.registered_devices()}
-    return {name: driver.pinned for name, driver in drivers.items() if driver.pinned is not None}
+    opened = _above("devices.registry").opened_drivers()
+    return {driver.name: driver.pinned for driver in opened if driver.pinned is not None}
 
 
 def _on(pinned: Any, shape: Any, stride: Any, like: Any) -> Any:
