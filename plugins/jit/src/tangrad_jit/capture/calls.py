@@ -106,12 +106,28 @@ class CallWatch:
 
 
 def _serves_library(frame: Any) -> bool:
-    """Return whether a frame is NumPy's, and the library has called it."""
-    while frame is not None and _NUMPY in frame.f_code.co_filename:
+    """Return whether a frame is the library's by its origin, or NumPy's and called by it.
+
+    The reference device computes by NumPy, in functions that are generated from expressions.
+    """
+    while frame is not None:
+        if _is_generated(frame):
+            return True
+        if _NUMPY not in frame.f_code.co_filename:
+            return False
         frame = frame.f_back
         if frame is not None and is_library(frame.f_code):
             return True
     return False
+
+
+def _is_generated(frame: Any) -> bool:
+    """Return whether the library made a frame's code from a text."""
+    name = frame.f_code.co_filename
+    if name in ("<expression>", "<primitive>"):
+        return True
+    module = frame.f_globals.get("__name__") or ""
+    return name.startswith("<") and module.partition(".")[0].startswith("tangrad")
 
 
 def _why_not(function: Any) -> str | None:
