@@ -201,7 +201,8 @@ def test_chain_of_pointwise_ops_is_told_with_its_line_and_what_fusing_saves():
 
 
 def test_calls_that_are_all_launch_are_told():
-    x = tangrad.ones(2)
+    pytest.importorskip("tangrad_cpu", reason="an op of the reference device takes longer")
+    x = tangrad.ones(2) + 1  # the first call looks for the kernel
     with profile() as prof:
         for _ in range(500):
             x = x + 1
