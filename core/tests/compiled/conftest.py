@@ -19,7 +19,7 @@ sys.path[:0] = [str(HERE), str(EXAMPLE)]  # what the tests share, and the exampl
 DEVICES = {"plain_c": "tangrad_plain_c:Driver", "threaded": "threaded:ThreadedDriver"}
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)  # tests elsewhere count the devices
 def devices(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Make both devices known without installing a package; their kernels are compiled anew."""
     if shutil.which("cc") is None:
