@@ -8,10 +8,9 @@ import inference
 import matmul
 import overhead
 import pointwise
+import quantized
 import training
 from workload import Workload
-
-import quantization
 
 GROUPS = {
     "overhead": overhead.WORKLOADS,
@@ -21,7 +20,7 @@ GROUPS = {
     "training": training.WORKLOADS,
     "data": data.WORKLOADS,
     "inference": inference.WORKLOADS,
-    "quantization": quantization.WORKLOADS,
+    "quantization": quantized.WORKLOADS,
 }
 
 

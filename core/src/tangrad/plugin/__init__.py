@@ -60,6 +60,7 @@ _WHERE: dict[str, str] = {
     "metadata": "tangrad.layouts",
     "op": "tangrad.ops.definition.define",
     "op_calls": "tangrad._C",
+    "opened_drivers": "tangrad.devices.registry",
     "overload": "tangrad.ops.definition.define",
     "phase": "tangrad.dispatch.phases",
     "plugin_names": "tangrad.plugins.discovery",

@@ -51,13 +51,12 @@ def supported_activities() -> set[ProfilerActivity]:
 
     A device is among them whose driver has `elapsed_time`.
     """
-    from tangrad.plugin import allocators, get_driver
+    from tangrad_profiler.kernels import timed_devices
 
     known = ProfilerActivity.__members__
     return {ProfilerActivity.CPU} | {
         known.get(device.type.upper(), ProfilerActivity.PrivateUse1)
-        for device in allocators().values()
-        if get_driver(device.type).elapsed_time is not None
+        for device in timed_devices().values()
     }
 
 

@@ -13,6 +13,8 @@ namespace emulator {
 namespace {
 
 constexpr size_t PAGE = 4096;
+// Address space alone: what a kernel reaches by a wrong index is not the host's.
+constexpr size_t GUARD = size_t{16} << 20;
 // What cuMemAlloc promises in practice, and libraries rely on.
 constexpr size_t ALIGNMENT = 512;
 constexpr unsigned char BEHIND = 0xA5;
@@ -65,18 +67,18 @@ CUresult Memory::allocate(Context* context, size_t size, Kind kind, unsigned fla
     if (is_counted(kind) && (size > settings().memory || device.used > settings().memory - size))
         return CUDA_ERROR_OUT_OF_MEMORY;
     const size_t rounded = round_up(size, ALIGNMENT);
-    const size_t data = round_up(rounded, PAGE), mapped = data + 2 * PAGE;
+    const size_t data = round_up(rounded, PAGE), mapped = data + 2 * GUARD;
     void* mapping = mmap(nullptr, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (mapping == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
     Allocation all;
     all.mapping = uintptr_t(mapping);
     all.mapped = mapped;
-    all.base = all.mapping + PAGE + data - rounded;
+    all.base = all.mapping + GUARD + data - rounded;
     all.size = size;
     all.kind = kind;
     all.context = context;
     all.flags = flags;
-    if (!make_usable(static_cast<char*>(mapping) + PAGE, data, kind)) {
+    if (!make_usable(static_cast<char*>(mapping) + GUARD, data, kind)) {
         munmap(mapping, mapped);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -150,8 +152,8 @@ bool Memory::reach(uintptr_t address, size_t size) {
 
 bool Memory::open(Allocation& allocation) {
     if (allocation.open) return true;
-    void* first = reinterpret_cast<void*>(allocation.mapping + PAGE);
-    if (mprotect(first, allocation.mapped - 2 * PAGE, PROT_READ | PROT_WRITE)) return false;
+    void* first = reinterpret_cast<void*>(allocation.mapping + GUARD);
+    if (mprotect(first, allocation.mapped - 2 * GUARD, PROT_READ | PROT_WRITE)) return false;
     allocation.open = true;
     opened_.push_back(allocation.base);
     return true;
@@ -165,7 +167,7 @@ void Memory::close() {
         if (!allocation.mapping) continue;
         check_end(allocation);
         if (!is_hidden(allocation.kind) || !settings().protect) continue;
-        mprotect(reinterpret_cast<void*>(allocation.mapping + PAGE), allocation.mapped - 2 * PAGE,
+        mprotect(reinterpret_cast<void*>(allocation.mapping + GUARD), allocation.mapped - 2 * GUARD,
                  PROT_NONE);
         allocation.open = false;
     }
@@ -173,7 +175,7 @@ void Memory::close() {
 }
 
 void Memory::check_end(const Allocation& allocation) {
-    const uintptr_t stop = allocation.mapping + allocation.mapped - PAGE;
+    const uintptr_t stop = allocation.mapping + allocation.mapped - GUARD;
     for (uintptr_t at = allocation.end(); at < stop; at++) {
         if (*reinterpret_cast<unsigned char*>(at) == BEHIND) continue;
         say("byte %zu of an allocation of %zu bytes at %#zx was written", size_t(at - allocation.base),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import sysconfig
@@ -82,12 +83,17 @@ class CallWatch:
         self.refusal: CaptureError | None = None
 
     def __enter__(self) -> CallWatch:
+        # What is called when garbage is collected is no part of the run.
+        self._collects = gc.isenabled()
+        gc.disable()
         self._previous = sys.getprofile()
         sys.setprofile(self._profile)
         return self
 
     def __exit__(self, *exc: object) -> None:
         sys.setprofile(self._previous)
+        if self._collects:
+            gc.enable()
 
     def _profile(self, frame: Any, event: str, arg: Any) -> None:
         code = frame.f_code
