@@ -6,7 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "native/allocator.h"
+#include "native/memory/allocator.h"
 
 enum { ROUNDS = 1000000, REPEATS = 5 };
 

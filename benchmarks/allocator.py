@@ -19,7 +19,10 @@ GOAL = 0.1
 
 def report() -> str:
     """Compile the timing program as the wheel is compiled, run it and return what it printed."""
-    sources = [str(HERE / "allocator.c"), *(str(SOURCES / "native" / name) for name in C_FILES)]
+    sources = [
+        str(HERE / "allocator.c"),
+        *(str(SOURCES / "native" / "memory" / name) for name in C_FILES),
+    ]
     with tempfile.TemporaryDirectory() as folder:
         program = str(Path(folder) / "allocator")
         flags = ["-std=c11", "-O2", "-pthread", f"-I{SOURCES}"]
