@@ -55,6 +55,7 @@ def test_a_prefix_is_taken_off_a_state():
 
 def test_the_choice_of_an_attention_kernel_changes_no_result():
     backend = tangrad.nn.attention.SDPBackend.MATH
+    assert str(backend) == "SDPBackend.MATH"
     x = tangrad.rand(1, 2, 3, 4)
     attend = tangrad.nn.functional.scaled_dot_product_attention
     expected = attend(x, x, x)

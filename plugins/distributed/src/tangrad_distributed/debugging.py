@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pdb
 import sys
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import Any
 
 
@@ -15,6 +15,8 @@ class DebugLevel(IntEnum):
     OFF = 0
     INFO = 1
     DETAIL = 2
+
+    __str__ = Enum.__str__
 
 
 _level = [DebugLevel.OFF]

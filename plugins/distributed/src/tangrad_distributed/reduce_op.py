@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import Any
 
 import tangrad
@@ -24,6 +24,8 @@ class RedOpType(IntEnum):
     BXOR = 7
     PREMUL_SUM = 8
     UNUSED = 9
+
+    __str__ = Enum.__str__
 
 
 class ReduceOp:
