@@ -71,7 +71,7 @@ def test_what_programs_ask_of_a_gpu_that_is_not_there():
     with cuda.device(0), cuda.stream(None):
         pass
     for name in ("synchronize", "current_device", "get_device_name"):
-        with pytest.raises(RuntimeError, match=r"tangrad\[cuda\]"):
+        with pytest.raises(RuntimeError, match=r"tangrad\[cuda\]|NVIDIA driver"):
             getattr(cuda, name)()
     assert not tangrad.mtia.is_available()
     with tangrad.autograd.profiler.record_function("x"), tangrad.autograd.profiler.emit_nvtx():

@@ -53,12 +53,13 @@ class device:
     """Choose the current device in a `with` block.
 
     Args:
-        device: index, name or device; None or a negative index changes nothing.
+        device: index, name or device; None or a negative index changes nothing, and nothing does
+            on a machine without a GPU.
     """
 
     def __init__(self, device: Any) -> None:
-        negative = isinstance(device, int) and device < 0
-        self.idx = -1 if device is None or negative else index_of(device, optional=True)
+        nothing = device is None or (isinstance(device, int) and device < 0) or not usable()
+        self.idx = -1 if nothing else index_of(device, optional=True)
         self.prev_idx = -1
 
     def __enter__(self) -> None:

@@ -16,6 +16,7 @@ from tangrad.amp.policies import (
 from tangrad.devices import registry
 from tangrad.dispatch import stack
 from tangrad.plugins import namespaces
+from tangrad.plugins.discovery import PluginError
 
 HOST_TYPE = "cpu"
 # Where programs run that name no device: PyTorch's functions without one mean this type.
@@ -35,13 +36,18 @@ _state = _State()
 
 
 def driver_of(device_type: str) -> Any:
-    """Return the driver of a device type, or None where no package brings it.
+    """Return the driver of a device type, or None where no package or machine brings it.
 
     Raises:
-        RuntimeError: no device has such a name.
+        RuntimeError: no device has such a name, or its plugin is broken.
     """
     if device_type in registry.device_names():
-        return registry.get_driver(device_type)
+        try:
+            return registry.get_driver(device_type)
+        except PluginError:
+            if registry.availability(device_type)[1].startswith("not available"):
+                return None
+            raise
     if device_type in namespaces.device_flags():
         return None
     names = ", ".join(sorted({*registry.device_names(), *namespaces.device_flags()}))
