@@ -74,7 +74,7 @@ def information() -> dict[str, Any]:
         "plugins": [_plugin_row(plugin) for plugin in discovery.plugins()],
         "distributions": _versions(),
         "environment": environment,
-        "failures": [_failure_row(failure) for failure in discovery.failures()],
+        "failures": [_failure_row(f) for f in discovery.failures() if not f.missing],
     }
 
 
@@ -177,8 +177,9 @@ def _device_row(name: str, provider: str, status: str) -> dict[str, str]:
 
 
 def _plugin_row(plugin: discovery.Plugin) -> dict[str, str]:
-    failed = [f.stage for f in discovery.failures() if f.plugin.identity == plugin.identity]
-    status = "failed: " + ", ".join(failed) if failed else "ok"
+    own = [f for f in discovery.failures() if f.plugin.identity == plugin.identity]
+    failed = [f.stage for f in own if not f.missing]
+    status = "failed: " + ", ".join(failed) if failed else "not available" if own else "ok"
     return {
         "group": plugin.group,
         "name": plugin.name,

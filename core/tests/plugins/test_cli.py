@@ -49,11 +49,30 @@ def test_info_as_json_tells_the_same(installed, capsys):
     facts = json.loads(capsys.readouterr().out)
     assert {"name": "meta", "provider": "tangrad", "status": "available"} in facts["devices"]
     assert facts["distributions"]["acme-p"] == "1.0"
-    # A device whose package is installed and whose hardware is missing is told of, too.
-    broken = [f["distribution"] for f in facts["failures"] if f["stage"] != "probe"]
-    assert broken == ["acme-bad"]
+    assert [f["distribution"] for f in facts["failures"]] == ["acme-bad"]
     statuses = {p["name"]: p["status"] for p in facts["plugins"]}
     assert (statuses["p"], statuses["bad"]) == ("ok", "failed: import")
+
+
+def test_a_device_whose_hardware_is_missing_is_no_failure(site, capsys):
+    source = (
+        "from tangrad.plugin import DeviceDriver\nAPI = 1\n"
+        "class Acme(DeviceDriver):\n    def probe(self):\n        return 'no acme board found'\n"
+    )
+    site.install(
+        "acme-dev", {"tangrad.devices": {"acme": "acme_dev:Acme"}}, {"acme_dev.py": source}
+    )
+    discovery.rescan()
+    assert cli.main(["info", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    row = {
+        "name": "acme",
+        "provider": "acme-dev 1.0",
+        "status": "not available: no acme board found",
+    }
+    assert row in facts["devices"]
+    assert facts["failures"] == []
+    assert {p["name"]: p["status"] for p in facts["plugins"]}["acme"] == "not available"
 
 
 def test_info_runs_in_a_process_of_its_own(installed):

@@ -41,6 +41,11 @@ def quantize_per_tensor(
     scale = scales if scales is not None else scale
     zero_point = zero_points if zero_points is not None else zero_point
     if isinstance(input, (list, tuple)):
+        if not (isinstance(scale, tangrad.Tensor) and isinstance(zero_point, tangrad.Tensor)):
+            raise TypeError(
+                "quantize_per_tensor(): a list of tensors takes tensors of scales and zero_points, "
+                f"not {type(scale).__name__} and {type(zero_point).__name__}"
+            )
         pairs = zip(input, scale.tolist(), zero_point.tolist(), strict=True)
         return tuple(layout.quantize_per_tensor(x, s, z, dtype) for x, s, z in pairs)
     return layout.quantize_per_tensor(input, _number(scale), _number(zero_point), dtype)

@@ -90,9 +90,10 @@ class Failure:
         cause: one line.
         remedy: what the user can do about it.
         traceback: the original traceback as text, empty if nothing was raised.
+        missing: the plugin is well; this machine lacks what it needs.
     """
 
-    __slots__ = ("cause", "plugin", "remedy", "stage", "traceback")
+    __slots__ = ("cause", "missing", "plugin", "remedy", "stage", "traceback")
 
     def __init__(
         self, plugin: Plugin, stage: str, cause: str, remedy: str, traceback: str = ""
@@ -102,6 +103,7 @@ class Failure:
         self.cause = cause
         self.remedy = remedy
         self.traceback = traceback
+        self.missing = False
 
     def __str__(self) -> str:
         return f"{self.plugin} failed at {self.stage}: {self.cause}. {self.remedy}"
@@ -263,7 +265,9 @@ def probe(plugin: Plugin, ask: Callable[[], Any]) -> str | None:
     remedy = f"Set {PROBE_VARIABLE} to wait longer, or {DISABLE_VARIABLE}={plugin.name} to skip it."
     if answers:
         remedy = "Remove the cause, then restart the program."
-    return keep_failure(plugin, "probe", cause, remedy).cause
+    failure = keep_failure(plugin, "probe", cause, remedy)
+    failure.missing = bool(answers) and isinstance(answers[0], str)
+    return failure.cause
 
 
 def keep_failure(plugin: Plugin, stage: str, cause: str | BaseException, remedy: str) -> Failure:

@@ -207,6 +207,8 @@ def to_coo(t: Any, sparse_dim: Any = None, *, layout: Any = None, **options: Any
 
 def sparse_mask(t: Any, mask: Any) -> Any:
     """Return the elements of a tensor at the indices of a sparse one."""
+    if not isinstance(mask, tangrad.Tensor):
+        raise TypeError(f"sparse_mask(): mask must be a Tensor, not {type(mask).__name__}")
     if tuple(t.shape) != tuple(mask.shape):
         raise RuntimeError(
             f"sparse_mask(): operands have incompatible sizes; self has size {list(t.shape)} but "
