@@ -62,6 +62,14 @@ def agree():
     return check
 
 
+@pytest.fixture
+def vectorised_torch():
+    """Skip where PyTorch computes without vectors: it rounds otherwise there than elsewhere."""
+    torch = pytest.importorskip("torch", reason="torch is the oracle")
+    if torch.backends.cpu.get_cpu_capability() == "DEFAULT":
+        pytest.skip("PyTorch rounds otherwise where it computes without vectors")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip what is marked `slow`, unless all tests are asked for."""
     if os.environ.get("TANGRAD_TESTS") == "full":

@@ -77,6 +77,7 @@ def test_negative_sizes_are_refused() -> None:
         tangrad.zeros(2, -1)
 
 
+@pytest.mark.usefixtures("vectorised_torch")
 @pytest.mark.parametrize(
     "dtype", ["float32", "float64", "float16", "bfloat16", "complex64", "int32", "int64"]
 )

@@ -21,6 +21,7 @@ def test_a_rectifier_leaves_a_zero_its_sign(agree, dtype, size) -> None:
 
 
 # PyTorch gives the other one in bfloat16 alone.
+@pytest.mark.usefixtures("vectorised_torch")
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("size", [1, 3, 16, 37])
 @pytest.mark.parametrize("name", ["fmax", "fmin"])

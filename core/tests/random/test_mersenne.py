@@ -20,6 +20,8 @@ from hypothesis import strategies as st
 import tangrad
 from tangrad.random.box_muller import multiply_add
 
+pytestmark = pytest.mark.usefixtures("vectorised_torch")
+
 SHAPES = [(), (1,), (3,), (15,), (16,), (17,), (31,), (32,), (5, 7), (2, 0, 3), (33, 9), (4, 1, 64)]
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
 
