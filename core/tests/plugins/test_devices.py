@@ -88,9 +88,12 @@ def test_a_device_that_cannot_work_here_gives_its_reason(site):
     assert registry.availability("acme") == ("acme-dev 1.0", "not available: no acme board found")
 
 
+HANG = "import threading; threading.Event().wait()"
+
+
 def test_a_device_whose_probe_hangs_did_not_answer(site, monkeypatch):
     monkeypatch.setenv(discovery.PROBE_VARIABLE, "0.05")
-    install(site, "acme", driver("    def probe(self):\n        import time; time.sleep(3)\n"))
+    install(site, "acme", driver(f"    def probe(self):\n        {HANG}\n"))
     with pytest.raises(PluginError, match="did not answer within 0.05 s"):
         registry.get_driver("acme")
 
