@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from tangrad import _C
 from tangrad.serialization.errors import SerializationError, UnsafeContentError, shown
+from tangrad.tensor.on_storage import on_storage
 from tangrad.tensor.pickling import rebuild_of_layout
 from tangrad.tensor.qscheme import SCHEMES, qscheme
 from tangrad.tensor.storages import TypedStorage
@@ -78,8 +79,7 @@ class TensorBuilder:
             raise SerializationError("a tensor of the file has no storage")
         storage, dtype = stored.untyped(), stored.dtype
         check_geometry(size, stride, offset, dtype.itemsize, storage.nbytes())
-        made = _C.empty((0,), dtype, storage.device)
-        return _C.set_storage(made, storage, offset, tuple(size), tuple(stride))
+        return on_storage(storage, dtype, offset, tuple(size), tuple(stride))
 
     def seen_as(self, stored: Any, dtype: Any) -> Any:
         """Return a storage with elements of another dtype."""
