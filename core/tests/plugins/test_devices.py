@@ -4,8 +4,10 @@ import threading
 
 import pytest
 
+import tangrad
 from tangrad.devices import registry
 from tangrad.devices.kernels import register_kernel
+from tangrad.plugin import allocators
 from tangrad.plugins import discovery
 from tangrad.plugins.discovery import PluginError
 
@@ -86,6 +88,13 @@ def test_a_device_that_cannot_work_here_gives_its_reason(site):
     with pytest.raises(PluginError, match="no acme board found"):
         registry.get_driver("acme")
     assert registry.availability("acme") == ("acme-dev 1.0", "not available: no acme board found")
+
+
+def test_allocators_are_those_of_devices_in_use(monkeypatch):
+    tangrad.ones(1, device="cpu")
+    assert "cpu" in {device.type for device in allocators().values()}
+    monkeypatch.delitem(registry._opened, "cpu")
+    assert "cpu" not in {device.type for device in allocators().values()}
 
 
 HANG = "import threading; threading.Event().wait()"
