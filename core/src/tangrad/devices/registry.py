@@ -82,7 +82,7 @@ def opened_drivers() -> list[DeviceDriver]:
 
 
 def allocators() -> dict[int, Any]:
-    """Return {number: device} of the allocators of devices in use, as watchers of memory name them."""
+    """Return {number: device} of the allocators of devices in use: what watchers of memory name."""
     from tangrad import _C
 
     # The compiled core keeps those of a device whose driver is gone.

@@ -13,22 +13,11 @@ from tangrad.serialization.errors import SerializationError, UnsafeContentError,
 from tangrad.tensor.on_storage import on_storage
 from tangrad.tensor.pickling import rebuild_of_layout
 from tangrad.tensor.qscheme import SCHEMES, qscheme
-from tangrad.tensor.storages import TypedStorage
+from tangrad.tensor.storages import DTYPES, TypedStorage
 
 # The class of a typed storage, by the dtype of its elements; PyTorch's files name them.
 STORAGE_TYPES = {
-    "DoubleStorage": "float64",
-    "FloatStorage": "float32",
-    "HalfStorage": "float16",
-    "BFloat16Storage": "bfloat16",
-    "LongStorage": "int64",
-    "IntStorage": "int32",
-    "ShortStorage": "int16",
-    "CharStorage": "int8",
-    "ByteStorage": "uint8",
-    "BoolStorage": "bool",
-    "ComplexDoubleStorage": "complex128",
-    "ComplexFloatStorage": "complex64",
+    **DTYPES,
     "QInt8Storage": "qint8",
     "QUInt8Storage": "quint8",
     "QInt32Storage": "qint32",

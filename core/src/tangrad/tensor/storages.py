@@ -431,7 +431,8 @@ def _new_elements(args: tuple[Any, ...], dtype: Any, device: Any) -> Any:
     return tensor(list(args[0]), dtype=dtype, device=device).untyped_storage()
 
 
-_NAMES = {
+# The dtype of the elements of each class of typed storages.
+DTYPES = {
     "DoubleStorage": "float64",
     "FloatStorage": "float32",
     "HalfStorage": "float16",
@@ -457,10 +458,10 @@ def legacy_class(name: str) -> type:
         AttributeError: there is none of that name.
     """
     name = ALIASES.get(name, name)
-    if name not in _NAMES:
+    if name not in DTYPES:
         raise AttributeError(f"there is no storage class '{name}'")
     if name not in _classes:
-        dtype = _C.dtype_by_name(_NAMES[name])
+        dtype = _C.dtype_by_name(DTYPES[name])
         _classes[name] = type(
             name,
             (TypedStorage,),
@@ -471,7 +472,7 @@ def legacy_class(name: str) -> type:
 
 def class_of(dtype: Any) -> type:
     """Return the class of storages of a dtype; TypedStorage where it has none of its own."""
-    for name, own in _NAMES.items():
+    for name, own in DTYPES.items():
         if own == dtype.name:
             return legacy_class(name)
     return TypedStorage
