@@ -7,13 +7,15 @@ sources it was made from are unchanged.
 Kernels are compiled for the instruction-set level of this machine, which takes a third of the time
 that all levels take; ``--portable`` compiles all, for wheels that go elsewhere.
 
-What compiles against the core waits for it; everything else is built beside it. All wheels are
-built in one environment, dist/.tools-*, because an isolated one for each takes longer to make than
-most wheels.  A package may say more of its build::
+What is made from the core's definitions waits for the core; everything else is built beside it,
+what needs its headers alone too, and that first. All wheels are built in one environment,
+dist/.tools-*, because an isolated one for each takes longer to make than most wheels.  A package
+may say more of its build::
 
     [tool.tangrad.build]
     variables = ["TANGRAD_SANITIZE"]  # of the environment, on which its wheel depends
     early = "compile_early"           # command of its setup.py that needs the core's sources only
+    needs = "headers"                 # of the core: setup.py finds them in TANGRAD_INCLUDE
 """
 
 from __future__ import annotations
@@ -76,14 +78,16 @@ def choose_levels(portable: bool) -> None:
 
 
 def build_all(jobs: int) -> None:
-    """Build the core, beside it what does not compile against it, then the rest."""
+    """Build the core, beside it what does not wait for it, then the rest."""
     digests = all_digests()
     missing = [folder for folder, digest in digests.items() if not is_built(folder, digest)]
     if not missing:
         return
     tools = prepare_tools(list(digests))
-    after = [folder for folder in missing if _compiles_against_the_core(folder)]
+    after = [folder for folder in missing if _waits_for_the_core(folder)]
     beside = [folder for folder in missing if folder not in (CORE, *after)]
+    # What is compiled takes longest.
+    beside.sort(key=lambda folder: not _compiles_against_the_core(folder))
     core_is_there = threading.Event()
 
     def use_the_other_processor() -> None:
@@ -150,14 +154,13 @@ def build(package: Path, digest: str, jobs: int, tools: Path) -> None:
 
 def _begin(package: Path, tools: Path, enough: threading.Event) -> None:
     """Do what a package can do without the core, until the core is there."""
-    command = _read(package).get("tool", {}).get("tangrad", {}).get("build", {}).get("early")
+    command = _settings(package).get("early")
     if command is None or enough.is_set():
         return
     name = _read(package)["project"]["name"]
     _tell(f"beginning {name}")
-    include = f"--include={CORE / 'src' / 'tangrad'}"
     with subprocess.Popen(
-        [str(tools), "setup.py", "--quiet", command, include],
+        [str(tools), "setup.py", "--quiet", command, f"--include={_headers()}"],
         cwd=package,
         env={**os.environ, "TANGRAD_JOBS": "1"},
         stdout=subprocess.DEVNULL,
@@ -196,6 +199,15 @@ def _compiles_against_the_core(package: Path) -> bool:
     return any(_is_ours(line) for line in _read(package)["build-system"]["requires"])
 
 
+def _waits_for_the_core(package: Path) -> bool:
+    return _compiles_against_the_core(package) and _settings(package).get("needs") != "headers"
+
+
+def _headers() -> Path:
+    """Return the folder of the core's headers, which is the same in its sources and installed."""
+    return CORE / "src" / "tangrad"
+
+
 def _is_ours(requirement: str) -> bool:
     return re.match(r"tangrad(?![A-Za-z0-9])", requirement) is not None
 
@@ -213,7 +225,10 @@ def _build_wheel(package: Path, jobs: int, tools: Path) -> Path:
     target = Path(tempfile.mkdtemp(prefix=".building-", dir=DIST))
     arguments = ["wheel", "-v", "--no-deps", "--no-build-isolation", "--wheel-dir", str(target)]
     try:
-        _pip(tools, *arguments, str(package), TANGRAD_JOBS=str(jobs))
+        variables = {"TANGRAD_JOBS": str(jobs)}
+        if _settings(package).get("needs") == "headers":
+            variables["TANGRAD_INCLUDE"] = str(_headers())
+        _pip(tools, *arguments, str(package), **variables)
     except BaseException:
         shutil.rmtree(target)
         raise
@@ -262,6 +277,12 @@ def _read(package: Path) -> dict[str, Any]:
     return tomllib.loads((package / "pyproject.toml").read_text("utf-8"))
 
 
+def _settings(package: Path) -> dict[str, Any]:
+    """Return what a package says of its build."""
+    found: dict[str, Any] = _read(package).get("tool", {}).get("tangrad", {}).get("build", {})
+    return found
+
+
 def digest_of(package: Path, depends: str = "") -> str:
     """Hash the sources of `package` with everything else that its wheel depends on.
 
@@ -269,8 +290,7 @@ def digest_of(package: Path, depends: str = "") -> str:
         package: its folder.
         depends: digest of what it compiles against.
     """
-    tool = _read(package).get("tool", {}).get("tangrad", {})
-    variables = tool.get("build", {}).get("variables", ())
+    variables = _settings(package).get("variables", ())
     settings = [f"{name}={os.environ.get(name, '')}" for name in variables]
     total = hashlib.sha256("\0".join([depends, sys.version, *settings]).encode())
     for path in _sources(package):

@@ -7,8 +7,17 @@ import os
 import re
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 import tangrad
+
+FULL = os.environ.get("TANGRAD_TESTS") == "full"
+
+# No test fails because a machine is slow; and the fast form is the same test every time.
+settings.register_profile(
+    "tangrad", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=not FULL
+)
+settings.load_profile("tangrad")
 
 
 def plain(value):
@@ -72,7 +81,7 @@ def vectorised_torch():
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip what is marked `slow`, unless all tests are asked for."""
-    if os.environ.get("TANGRAD_TESTS") == "full":
+    if FULL:
         return
     for item in items:
         if item.get_closest_marker("slow"):

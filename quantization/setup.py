@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
+
 from setuptools import Extension, setup
 
-from tangrad.plugin import include_directory
+# Built beside the core, it is compiled against the core's sources.
+INCLUDE = os.environ.get("TANGRAD_INCLUDE")
+if INCLUDE is None:
+    from tangrad.plugin import include_directory
+
+    INCLUDE = include_directory()
 
 NATIVE = "src/tangrad_quantization/native"
 
@@ -13,7 +20,7 @@ setup(
         Extension(
             "tangrad_quantization._kernels",
             [f"{NATIVE}/kernels.c", f"{NATIVE}/levels.c"],
-            include_dirs=[include_directory(), NATIVE],
+            include_dirs=[INCLUDE, NATIVE],
             depends=[
                 f"{NATIVE}/{name}.h"
                 for name in ("level", "gemm_level", "groups_level", "amx_product")

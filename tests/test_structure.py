@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -287,9 +288,37 @@ def test_importing_the_core_imports_no_plugin() -> None:
     assert not [name for name in loaded if name.startswith("tangrad_")]
 
 
+# What the first op on the CPU may load of packages that give it dtypes, ops or kernels; of all
+# others, the module that their entry point in `tangrad.plugins` names.
+KERNELS = {
+    *("tangrad_cpu", "tangrad_cpu.driver", "tangrad_cpu._kernels"),
+    *("tangrad_quantization._kernels", "tangrad_quantization.ops"),
+}
+NOT_FOR_AN_OP = {
+    *("numpy", "stevedore", "importlib.metadata", "email", "logging", "json", "argparse", "ctypes"),
+    *("tangrad.nn", "tangrad.autograd", "tangrad.utils", "tangrad.func", "tangrad.serialization"),
+}
+
+
+def test_the_first_op_loads_of_plugins_no_more_than_their_hooks() -> None:
+    loaded = modules_after("import tangrad; x = tangrad.ones(4, device='cpu'); x + x")
+    loaded -= modules_after("pass")
+    hooks = {entry.module for entry in entry_points(group="tangrad.plugins")}
+    hooks |= {name.rpartition(".")[0] for name in hooks}
+    of_plugins = {name for name in loaded if name.startswith("tangrad_")}
+    assert of_plugins <= hooks | KERNELS
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("tangrad_cpu"), reason="the reference is on NumPy")
+def test_the_first_op_loads_nothing_that_it_does_not_need() -> None:
+    loaded = modules_after("import tangrad; x = tangrad.ones(4, device='cpu'); x + x")
+    loaded -= modules_after("pass")
+    assert not NOT_FOR_AN_OP & loaded
+
+
 def test_the_installed_core_is_small() -> None:
     spec = importlib.util.find_spec("tangrad")
-    installed = Path(str(spec.origin)).parent
+    installed = Path(str(spec.origin)).resolve().parent
     if installed == CORE:
         pytest.skip("the core runs from its sources here; its size is that of an installed wheel")
     sizes = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,35 @@ def house(tmp_path) -> dict[str, Path]:
         "backend_x": make_package(tmp_path / "backend_x", "tangrad-x", '"tangrad~=0.1.0"'),
         "leaf": make_package(tmp_path / "plugins" / "leaf", "tangrad-leaf", '"setuptools"'),
     }
+
+
+def test_what_needs_the_core_s_headers_alone_is_built_beside_it(
+    wheelhouse, house, monkeypatch
+) -> None:
+    table = '[tool.tangrad.build]\nneeds = "headers"'
+    place = house["leaf"].parent / "compiled"
+    make_package(place, "tangrad-compiled", '"tangrad~=0.1.0"', table)
+    build_wheel, beside = wheelhouse._build_wheel, threading.Event()
+
+    def build(package: Path, *arguments: object) -> Path:
+        if package == house["core"]:
+            assert beside.wait(100), "the core is waited for"
+        if package == place:
+            beside.set()
+        return build_wheel(package, *arguments)
+
+    monkeypatch.setattr(wheelhouse, "_build_wheel", build)
+    wheelhouse.build_all(1)
+    assert wheelhouse.built.index("compiled") < wheelhouse.built.index("core")
+    assert wheelhouse.built.index("core") < wheelhouse.built.index("backend_x")
+
+
+def test_packages_that_need_headers_alone_take_them_from_where_they_are_told(wheelhouse) -> None:
+    folders = (path.parent for path in ROOT.glob("plugins/*/pyproject.toml"))
+    packages = [*folders, ROOT / "quantization", ROOT / "backend_cpu"]
+    chosen = [p for p in packages if wheelhouse._settings(p).get("needs") == "headers"]
+    assert chosen
+    assert all('environ.get("TANGRAD_INCLUDE")' in (p / "setup.py").read_text() for p in chosen)
 
 
 def test_unchanged_packages_keep_their_wheels(wheelhouse, house) -> None:

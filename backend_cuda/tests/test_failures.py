@@ -168,9 +168,9 @@ assert (x + 1).sum().item() == 21
         "keep = x; import sys; sys.exit(0)",
         "import atexit; atexit.register(lambda: (x + 1).cpu())",
         "import threading; t = threading.Thread(target=lambda: (x + 1).cpu()); t.start()",
-        "import threading, time\n"
-        "t = threading.Thread(target=lambda: ((x + 1).cpu(), time.sleep(9)), daemon=True)\n"
-        "t.start(); time.sleep(1)",
+        "import threading; done = threading.Event()\n"
+        "work = lambda: ((x + 1).cpu(), done.set(), threading.Event().wait())\n"
+        "threading.Thread(target=work, daemon=True).start(); done.wait()",
         "stream = tangrad.cuda.Stream(); event = stream.record_event(); y = x.cpu().pin_memory()",
         "x.self = x; del x",
     ],

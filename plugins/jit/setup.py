@@ -1,9 +1,17 @@
 """Compile the compiled parts against the core's table of C functions."""
 
+import os
+from pathlib import Path
+
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-from tangrad.plugin import include_directory
+# Built beside the core, it is compiled against the core's sources.
+INCLUDE = os.environ.get("TANGRAD_INCLUDE")
+if INCLUDE is None:
+    from tangrad.plugin import include_directory
+
+    INCLUDE = include_directory()
 
 MODULES = ("_guards", "_run", "codegen._execute")
 
@@ -13,12 +21,14 @@ def extension(name: str) -> Extension:
     return Extension(
         f"tangrad_jit.{name}",
         [f"src/tangrad_jit/{name.replace('.', '/')}.pyx"],
-        include_dirs=[include_directory()],
+        include_dirs=[INCLUDE],
         extra_compile_args=["-O2", "-g0", "-fvisibility=hidden", "-pthread"],
         extra_link_args=["-pthread", "-Wl,--strip-debug"],
     )
 
 
 setup(
-    ext_modules=cythonize([extension(name) for name in MODULES], include_path=[include_directory()])
+    ext_modules=cythonize(
+        [extension(name) for name in MODULES], include_path=[str(Path(INCLUDE).parent)]
+    )
 )

@@ -1,9 +1,17 @@
 """Compile the recorder against the core's table of C functions."""
 
+import os
+from pathlib import Path
+
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-from tangrad.plugin import include_directory
+# Built beside the core, it is compiled against the core's sources.
+INCLUDE = os.environ.get("TANGRAD_INCLUDE")
+if INCLUDE is None:
+    from tangrad.plugin import include_directory
+
+    INCLUDE = include_directory()
 
 setup(
     ext_modules=cythonize(
@@ -11,7 +19,7 @@ setup(
             Extension(
                 "tangrad_profiler._record",
                 ["src/tangrad_profiler/_record.pyx"],
-                include_dirs=[include_directory(), "src/tangrad_profiler/native"],
+                include_dirs=[INCLUDE, "src/tangrad_profiler/native"],
                 depends=[
                     "src/tangrad_profiler/native/log.h",
                     "src/tangrad_profiler/native/reader.pxi",
@@ -20,6 +28,6 @@ setup(
                 extra_link_args=["-pthread", "-Wl,--strip-debug"],
             )
         ],
-        include_path=[include_directory()],
+        include_path=[str(Path(INCLUDE).parent)],
     )
 )

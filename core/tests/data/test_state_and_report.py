@@ -2,7 +2,7 @@
 
 import io
 import multiprocessing
-import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -21,16 +21,14 @@ FORK = pytest.mark.skipif(
 class Keys(data.Dataset):
     """Gives its keys, and counts those that were asked for."""
 
-    def __init__(self, size=SIZE, seconds=0.0):
-        self.size, self.seconds, self.asked = size, seconds, 0
+    def __init__(self, size=SIZE):
+        self.size, self.asked = size, 0
 
     def __len__(self):
         return self.size
 
     def __getitem__(self, i):
         self.asked += 1
-        if self.seconds:
-            time.sleep(self.seconds)
         return i
 
 
@@ -217,30 +215,64 @@ def test_batches_as_they_come_have_no_state():
         loader.state_dict()
 
 
-def slow_collate(samples):
-    time.sleep(0.04)
-    return samples
+class Timed(Keys):
+    """Takes ten milliseconds of a clock for a sample, and forty to collate four."""
+
+    def __init__(self, clock, slow):
+        super().__init__(60)
+        self.clock, self.slow = clock, slow
+
+    def __getitem__(self, i):
+        self.clock.now += 0.01 * (self.slow == "samples")
+        return i
+
+    def collate(self, samples):
+        self.clock.now += 0.04 * (self.slow == "collate")
+        return samples
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The clock of `report`, standing still unless a test moves it; a process has its own."""
+    from tangrad.utils.data import loading, worker
+
+    clock = SimpleNamespace(now=1.0)
+    for module in (loading, worker):
+        monkeypatch.setattr(module, "perf_counter", lambda: clock.now)
+    return clock
+
+
+def reported(clock, slow, workers, step):
+    dataset = Timed(clock, slow)
+    loader = made(workers, dataset, collate_fn=dataset.collate)
+    assert "no batch" in str(loader.report())
+    for _ in loader:
+        clock.now += step
+    return loader.report()
+
+
+@pytest.mark.parametrize("stage", ["samples", "collate"])
+def test_a_report_names_the_stage_that_training_waits_for(clock, stage):
+    report = reported(clock, stage, workers=0, step=0.01)
+    wanted = {"samples": 0.0, "collate": 0.0, stage: 0.6, "first": 0.04, "wait": 0.56}
+    wanted |= {"step": 0.14, "batches": 15, "transport": 0.0, "workers": 0}
+    assert report._asdict() == pytest.approx(wanted)
+    assert report.starved_by == stage
+    assert f"The stage '{stage}' starves" in str(report)
+
+
+def test_a_report_says_if_nothing_is_waited_for(clock):
+    report = reported(clock, "samples", workers=0, step=1.0)
+    assert report.starved_by is None
+    assert "Nothing starves" in str(report)
 
 
 @FORK
-@pytest.mark.parametrize("workers", [0, 1])
-@pytest.mark.parametrize("stage", ["samples", "collate", None])
-def test_a_report_names_the_slow_stage(stage, workers):
-    # A batch takes 40 ms in the slow stage: on a busy machine pipes and wake-ups take several.
-    dataset = Keys(60, 0.01 if stage == "samples" else 0.0)
-    options = {"collate_fn": slow_collate} if stage == "collate" else {}
-    loader = made(workers, dataset, **options)
-    assert "no batch" in str(loader.report())
-    for _ in loader:
-        time.sleep(0.05 if stage is None else 0.0)
-    report = loader.report()
-    assert report.batches == 15
-    assert report.starved_by == stage
-    slowest = max(("samples", "collate"), key=lambda name: getattr(report, name))
-    assert stage in (None, slowest)
-    assert report.wait + report.first < (1.0 if stage is None else 30.0)
-    text = str(report)
-    assert (f"The stage '{stage}' starves" if stage else "Nothing starves") in text
+@pytest.mark.parametrize("stage", ["samples", "collate"])
+def test_workers_tell_how_long_their_stages_took(clock, stage):
+    report = reported(clock, stage, workers=1, step=0.05)
+    wanted = {"samples": 0.0, "collate": 0.0, stage: 0.6, "step": 0.7, "batches": 15}
+    assert {name: getattr(report, name) for name in wanted} == pytest.approx(wanted)
 
 
 def test_the_conclusion_counts_workers():
@@ -250,4 +282,5 @@ def test_the_conclusion_counts_workers():
     assert report.starved_by == "samples"
     assert "take 10 workers" in str(report)
     assert report._replace(samples=1.0).starved_by == "transport"
+    assert report._replace(samples=0.5, collate=19.0).starved_by == "collate"
     assert report._replace(step=200.0).starved_by is None

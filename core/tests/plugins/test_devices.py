@@ -4,8 +4,10 @@ import threading
 
 import pytest
 
+import tangrad
 from tangrad.devices import registry
 from tangrad.devices.kernels import register_kernel
+from tangrad.plugin import allocators
 from tangrad.plugins import discovery
 from tangrad.plugins.discovery import PluginError
 
@@ -88,9 +90,19 @@ def test_a_device_that_cannot_work_here_gives_its_reason(site):
     assert registry.availability("acme") == ("acme-dev 1.0", "not available: no acme board found")
 
 
+def test_allocators_are_those_of_devices_in_use(monkeypatch):
+    tangrad.ones(1, device="cpu")
+    assert "cpu" in {device.type for device in allocators().values()}
+    monkeypatch.delitem(registry._opened, "cpu")
+    assert "cpu" not in {device.type for device in allocators().values()}
+
+
+HANG = "import threading; threading.Event().wait()"
+
+
 def test_a_device_whose_probe_hangs_did_not_answer(site, monkeypatch):
     monkeypatch.setenv(discovery.PROBE_VARIABLE, "0.05")
-    install(site, "acme", driver("    def probe(self):\n        import time; time.sleep(3)\n"))
+    install(site, "acme", driver(f"    def probe(self):\n        {HANG}\n"))
     with pytest.raises(PluginError, match="did not answer within 0.05 s"):
         registry.get_driver("acme")
 

@@ -82,13 +82,13 @@ def torch_core(monkeypatch):
     """Let tangrad.tensor work on torch's tensors."""
     torch = pytest.importorskip("torch")
     import tangrad
-    from tangrad.tensor import construct, exchange
+    from tangrad.tensor import construct, exchange, on_storage
 
     core = TorchCore(torch)
     known = set(vars(tangrad))
     monkeypatch.setattr(tangrad, "_C", core, raising=False)
-    monkeypatch.setattr(construct, "_C", core)
-    monkeypatch.setattr(exchange, "_C", core)
+    for module in (construct, exchange, on_storage):
+        monkeypatch.setattr(module, "_C", core)
     monkeypatch.setattr(construct, "_default_dtype", torch.get_default_dtype)
     monkeypatch.setattr(
         construct,

@@ -36,7 +36,7 @@ def test_the_other_side_ends_with_this_one() -> None:
     outcome = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert outcome.stderr == ""
     # It reads the end of its input then; the system may take a moment to notice.
-    for _ in range(100):
+    for _ in range(2000):
         try:
             os.kill(int(outcome.stdout), 0)
         except ProcessLookupError:

@@ -271,7 +271,7 @@ def test_a_thread_that_outlives_the_profile_is_not_recorded_any_more():
             with tangrad.profiler.thread():
                 tangrad.ones(3).exp()
                 joined.set()
-                ended.wait(10)
+                ended.wait(100)
                 tangrad.ones(3).sin()
         except BaseException as error:  # shown by the test
             failures.append(error)
@@ -279,7 +279,7 @@ def test_a_thread_that_outlives_the_profile_is_not_recorded_any_more():
     with profile() as prof:
         other = threading.Thread(target=work)
         other.start()
-        joined.wait(10)
+        joined.wait(100)
     ended.set()
     other.join()
     assert failures == []

@@ -81,6 +81,14 @@ def opened_drivers() -> list[DeviceDriver]:
     return list(_opened.values())
 
 
+def allocators() -> dict[int, Any]:
+    """Return {number: device} of the allocators of devices in use: what watchers of memory name."""
+    from tangrad import _C
+
+    # The compiled core keeps those of a device whose driver is gone.
+    return {number: device for number, device in _C.allocators().items() if device.type in _opened}
+
+
 def device_names() -> list[str]:
     """Return the device types that exist here, usable or not: the core's, then the plugins'."""
     from tangrad.plugins import discovery

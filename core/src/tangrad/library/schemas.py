@@ -12,6 +12,7 @@ from types import GenericAlias
 from typing import Any, NamedTuple, NoReturn
 
 from tangrad import _C
+from tangrad.ops.definition.schema import split
 
 __all__ = ["Argument", "FunctionSchema", "Tag", "infer_schema", "parse", "tags_of"]
 
@@ -198,7 +199,7 @@ def parse(qualname: str, text: str) -> FunctionSchema:
     inner = tail[1:-1] if tail.startswith("(") and tail.endswith(")") else tail
     arguments: list[Argument] = []
     kwarg_only = False
-    for part in _split(head[1:-1]):
+    for part in split(head[1:-1]):
         if part == "*":
             kwarg_only = True
             continue
@@ -208,7 +209,7 @@ def parse(qualname: str, text: str) -> FunctionSchema:
         if any(a.name == argument.name for a in arguments):
             raise _malformed(qualname, text, f"two arguments are called '{argument.name}'")
         arguments.append(argument)
-    returns = tuple(_argument(part, False, qualname, text) for part in _split(inner))
+    returns = tuple(_argument(part, False, qualname, text) for part in split(inner))
     return FunctionSchema(name, overload, tuple(arguments), returns)
 
 
@@ -250,7 +251,7 @@ def _literal(text: str, base: str) -> Any:
     if text[0] in "'\"":
         return text[1:-1]
     if text[0] == "[":
-        return [_literal(part, base) for part in _split(text[1:-1])]
+        return [_literal(part, base) for part in split(text[1:-1])]
     if base == "ScalarType":
         return _C.dtype_by_name(text)
     if base in ("Layout", "MemoryFormat"):
@@ -261,25 +262,6 @@ def _literal(text: str, base: str) -> Any:
         return float(text) if base == "float" else int(text)
     except ValueError:
         return float(text)
-
-
-def _split(text: str) -> list[str]:
-    """Return the parts between the commas that are outside of brackets and quotes."""
-    parts, depth, start, quote = [], 0, 0, ""
-    for i, c in enumerate(text):
-        if quote:
-            quote = "" if c == quote else quote
-        elif c in "'\"":
-            quote = c
-        elif c in "([":
-            depth += 1
-        elif c in ")]":
-            depth -= 1
-        elif c == "," and depth == 0:
-            parts.append(text[start:i].strip())
-            start = i + 1
-    last = text[start:].strip()
-    return [*parts, last] if last else parts
 
 
 # --- from annotations

@@ -33,7 +33,7 @@ _WHERE: dict[str, str] = {
     "Tensor": "tangrad._C",
     "all_ops": "tangrad.ops.definition.catalogue",
     "allocator_of": "tangrad._C",
-    "allocators": "tangrad._C",
+    "allocators": "tangrad.devices.registry",
     "availability": "tangrad.devices.registry",
     "bind_arguments": "tangrad._C",
     "call_hook": "tangrad.plugins.hooks",

@@ -1,4 +1,4 @@
-"""Discover plugins by their entry points: the only place that reads installed metadata.
+"""Discover plugins by the entry points of what is installed.
 
 One scan of `sys.path`, when first needed. `find` picks a plugin by group and name, `load` imports
 it, `probe` asks it whether it can work here, each keeping what went wrong as a `Failure` that
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from tangrad.plugins import API_VERSION, OLDEST_API_VERSION
 
 if TYPE_CHECKING:
-    from importlib.metadata import Distribution, EntryPoint
+    from tangrad.plugins.metadata import EntryPoint
 
 DEVICES = "tangrad.devices"
 NAMESPACES = "tangrad.namespaces"
@@ -32,6 +32,9 @@ GROUPS = (
     "tangrad.exporters",
     HOOKS,
 )
+# What programs ask for by name is loaded by stevedore. The others may be needed for the first
+# tensor, which would take half as long again, most of it for modules that stevedore loads.
+_BY_STEVEDORE = frozenset({"tangrad.compilers", "tangrad.collectives", "tangrad.exporters"})
 
 DISABLE_VARIABLE = "TANGRAD_DISABLE_PLUGINS"
 PROBE_VARIABLE = "TANGRAD_PROBE_TIMEOUT"
@@ -50,7 +53,7 @@ class Plugin:
         disabled: whether TANGRAD_DISABLE_PLUGINS switches it off.
     """
 
-    __slots__ = ("disabled", "distribution", "entry_point", "group", "name", "value", "version")
+    __slots__ = ("disabled", "distribution", "group", "name", "value", "version")
 
     def __init__(
         self,
@@ -65,7 +68,6 @@ class Plugin:
         self.distribution = distribution
         self.version = version
         self.disabled = disabled
-        self.entry_point = entry_point
 
     @property
     def module(self) -> str:
@@ -403,7 +405,7 @@ def _look() -> _Scan:
             continue  # shadowed by an earlier entry of sys.path, as its modules are
         seen.add(_normalized(name))
         scan.distributions[name] = version
-        for entry_point in _entry_points(scan, distribution, name, version, text):
+        for entry_point in _entry_points(scan, name, version, text):
             off = bool(disabled & {"*", _normalized(name), _normalized(entry_point.name)})
             plugin = Plugin(entry_point, name, version, off)
             scan.plugins.setdefault((plugin.group, plugin.name), []).append(plugin)
@@ -412,8 +414,8 @@ def _look() -> _Scan:
     return scan
 
 
-def _distributions_with_plugins() -> Iterator[tuple[str, Distribution]]:
-    from importlib.metadata import distributions
+def _distributions_with_plugins() -> Iterator[tuple[str, Any]]:
+    from tangrad.plugins.metadata import distributions
 
     for distribution in distributions():
         try:
@@ -425,7 +427,7 @@ def _distributions_with_plugins() -> Iterator[tuple[str, Distribution]]:
             yield text, distribution
 
 
-def _identify(distribution: Distribution) -> tuple[str, str]:
+def _identify(distribution: Any) -> tuple[str, str]:
     """Return name and version, from the folder's name where METADATA is missing."""
     try:
         text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
@@ -441,14 +443,12 @@ def _identify(distribution: Distribution) -> tuple[str, str]:
     return name, version or "unknown version"
 
 
-def _entry_points(
-    scan: _Scan, distribution: Distribution, name: str, version: str, text: str
-) -> list[EntryPoint]:
-    try:
-        return [ep for ep in distribution.entry_points if ep.group in GROUPS]
-    except Exception as error:
-        from importlib.metadata import EntryPoint
+def _entry_points(scan: _Scan, name: str, version: str, text: str) -> list[EntryPoint]:
+    from tangrad.plugins.metadata import EntryPoint, entry_points
 
+    try:
+        return [ep for ep in entry_points(text) if ep.group in GROUPS]
+    except ValueError as error:
         group = next((g for g in GROUPS if f"[{g}]" in text), HOOKS)
         broken = Plugin(EntryPoint("entry_points.txt", "unreadable", group), name, version)
         failure = Failure(broken, "metadata", f"entry_points.txt: {error}", _reinstall(broken))
@@ -457,6 +457,19 @@ def _entry_points(
 
 
 def _import(plugin: Plugin) -> Any:
+    if plugin.group in _BY_STEVEDORE:
+        return _import_by_stevedore(plugin)
+    from importlib import import_module
+
+    loaded = import_module(plugin.module)
+    for attribute in filter(None, plugin.value.partition(":")[2].strip().split(".")):
+        loaded = getattr(loaded, attribute)
+    return loaded
+
+
+def _import_by_stevedore(plugin: Plugin) -> Any:
+    from importlib.metadata import EntryPoint
+
     from stevedore.driver import DriverManager
 
     class ScannedDriver(DriverManager):
@@ -468,7 +481,7 @@ def _import(plugin: Plugin) -> Any:
         """
 
         def list_entry_points(self) -> list[EntryPoint]:
-            return [plugin.entry_point]
+            return [EntryPoint(plugin.name, plugin.value, plugin.group)]
 
     return ScannedDriver(plugin.group, plugin.name).driver
 

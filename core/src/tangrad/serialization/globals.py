@@ -10,24 +10,14 @@ from typing import Any, NamedTuple
 
 from tangrad import _C
 from tangrad.serialization.errors import SerializationError, UnsafeContentError, shown
+from tangrad.tensor.on_storage import on_storage
 from tangrad.tensor.pickling import rebuild_of_layout
 from tangrad.tensor.qscheme import SCHEMES, qscheme
-from tangrad.tensor.storages import TypedStorage
+from tangrad.tensor.storages import DTYPES, TypedStorage
 
 # The class of a typed storage, by the dtype of its elements; PyTorch's files name them.
 STORAGE_TYPES = {
-    "DoubleStorage": "float64",
-    "FloatStorage": "float32",
-    "HalfStorage": "float16",
-    "BFloat16Storage": "bfloat16",
-    "LongStorage": "int64",
-    "IntStorage": "int32",
-    "ShortStorage": "int16",
-    "CharStorage": "int8",
-    "ByteStorage": "uint8",
-    "BoolStorage": "bool",
-    "ComplexDoubleStorage": "complex128",
-    "ComplexFloatStorage": "complex64",
+    **DTYPES,
     "QInt8Storage": "qint8",
     "QUInt8Storage": "quint8",
     "QInt32Storage": "qint32",
@@ -78,8 +68,7 @@ class TensorBuilder:
             raise SerializationError("a tensor of the file has no storage")
         storage, dtype = stored.untyped(), stored.dtype
         check_geometry(size, stride, offset, dtype.itemsize, storage.nbytes())
-        made = _C.empty((0,), dtype, storage.device)
-        return _C.set_storage(made, storage, offset, tuple(size), tuple(stride))
+        return on_storage(storage, dtype, offset, tuple(size), tuple(stride))
 
     def seen_as(self, stored: Any, dtype: Any) -> Any:
         """Return a storage with elements of another dtype."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from tangrad import _C
 from tangrad.serialization.errors import SerializationError
+from tangrad.tensor.on_storage import bytes_of
 
 
 def bytes_tensor(nbytes: int, device: Any = "cpu") -> Any:
@@ -23,12 +24,6 @@ def host_view(tensor: Any) -> memoryview:
     return memoryview(_C.host_buffer(tensor)).cast("B")
 
 
-def whole(storage: Any) -> Any:
-    """Return the tensor of all bytes of a storage, sharing its memory."""
-    empty = _C.empty((0,), _C.dtype_by_name("uint8"), storage.device)
-    return _C.set_storage(empty, storage, 0, (storage.nbytes(),), (1,))
-
-
 def _on_device(storage: Any, location: str) -> Any:
     """Return a storage with the same content on a device.
 
@@ -41,7 +36,7 @@ def _on_device(storage: Any, location: str) -> Any:
         device = _C.device(location)
         if device.type == "meta":
             return bytes_tensor(storage.nbytes(), device).untyped_storage()
-        return whole(storage).to(device).untyped_storage()
+        return bytes_of(storage).to(device).untyped_storage()
     except (RuntimeError, LookupError, ImportError, ValueError) as error:
         raise SerializationError(
             f"Attempting to deserialize object on device '{location}', which is not available "

@@ -18,8 +18,9 @@ from tangrad.serialization.globals import (
 )
 from tangrad.serialization.machine import SafeUnpickler
 from tangrad.serialization.options import skips_data, untold_byteorder
-from tangrad.serialization.placement import bytes_tensor, host_view, whole
+from tangrad.serialization.placement import bytes_tensor, host_view
 from tangrad.serialization.source import Source
+from tangrad.tensor.on_storage import bytes_of
 from tangrad.tensor.storages import TypedStorage
 
 Place = Callable[[Any, str], Any]
@@ -268,7 +269,7 @@ def _copy_to(storage: Any, tensor: Any) -> None:
     """Copy bytes to a storage of another device."""
     if storage.device.type == "meta":
         return
-    whole(storage).copy_(tensor)
+    bytes_of(storage).copy_(tensor)
 
 
 def read_tar(source: Source, reader: Callable[..., PickleReader], place: Place) -> Any:

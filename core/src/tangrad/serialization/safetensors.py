@@ -15,6 +15,7 @@ from tangrad import _C
 from tangrad.serialization.errors import SerializationError
 from tangrad.serialization.placement import bytes_tensor, host_view, placed
 from tangrad.serialization.source import Source
+from tangrad.tensor.on_storage import on_storage
 
 DTYPES = {
     "BOOL": "bool",
@@ -121,8 +122,7 @@ def _tensor(source: Source, start: int, name: str, entry: dict[str, Any], place:
         stride.append(step)
         step *= max(size, 1)
     dtype = _C.dtype_by_name(DTYPES[entry["dtype"]])
-    made = _C.empty((0,), dtype, storage.device)
-    return _C.set_storage(made, storage, 0, shape, tuple(reversed(stride)))
+    return on_storage(storage, dtype, 0, shape, tuple(reversed(stride)))
 
 
 def load(data: bytes) -> dict[str, Any]:

@@ -19,7 +19,8 @@ from tangrad.serialization.errors import SerializationError
 from tangrad.serialization.globals import REBUILD_OF_LAYOUT, STORAGE_OF_DTYPE, as_torch
 from tangrad.serialization.leftovers import lock, name_of_begun, remove_leftovers
 from tangrad.serialization.options import skips_data
-from tangrad.serialization.placement import host_view, location_tag, whole
+from tangrad.serialization.placement import host_view, location_tag
+from tangrad.tensor.on_storage import bytes_of
 from tangrad.tensor.qscheme import qscheme
 from tangrad.tensor.storages import TypedStorage
 
@@ -312,7 +313,7 @@ def write_legacy(obj: Any, write: Callable[[Any], Any], protocol: int) -> None:
 
 
 def _bytes_of(storage: Any) -> Any:
-    return host_view(whole(storage).cpu()) if storage.nbytes() else b""
+    return host_view(bytes_of(storage).cpu()) if storage.nbytes() else b""
 
 
 @contextlib.contextmanager

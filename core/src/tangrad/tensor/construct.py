@@ -9,6 +9,7 @@ from typing import Any
 from tangrad import _C
 from tangrad.tensor import exchange
 from tangrad.tensor.exchange import from_dlpack, from_numpy, frombuffer
+from tangrad.tensor.on_storage import on_storage
 from tangrad.tensor.packing import is_packable, pack
 
 __all__ = ["as_tensor", "asarray", "from_dlpack", "from_numpy", "frombuffer", "tensor"]
@@ -124,7 +125,7 @@ def _shared(obj: Any, dtype: Any) -> Any:
     if _is_tensor(obj):
         return obj
     if isinstance(obj, _C.UntypedStorage):
-        return _on_storage(obj, _C.dtype_by_name("uint8") if dtype is None else dtype)
+        return on_storage(obj, _C.dtype_by_name("uint8") if dtype is None else dtype)
     if type(obj).__name__ == "PyCapsule":
         return from_dlpack(obj)
     if exchange.is_ndarray(obj):
@@ -136,12 +137,6 @@ def _shared(obj: Any, dtype: Any) -> Any:
     if not exchange.has_buffer(obj):
         return None
     return frombuffer(obj, dtype=_default_dtype() if dtype is None else dtype)
-
-
-def _on_storage(storage: Any, dtype: Any) -> Any:
-    """Return the vector of a storage's bytes, read as elements of a dtype."""
-    count = storage.nbytes() // dtype.itemsize
-    return _C.set_storage(_C.empty((0,), dtype, storage.device), storage, 0, (count,), (1,))
 
 
 def _is_tensor(obj: Any) -> bool:

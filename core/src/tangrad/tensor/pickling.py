@@ -11,6 +11,7 @@ import copyreg
 from typing import Any
 
 from tangrad.tensor.exchange import dtype_named, name_of
+from tangrad.tensor.on_storage import bytes_of, on_storage
 
 __all__ = ["deepcopy_tensor", "rebuild_of_layout", "reduce_storage", "reduce_tensor"]
 
@@ -124,19 +125,11 @@ def _rebuild_tensor(
     requires_grad: bool,
     attributes: dict[str, Any],
 ) -> Any:
-    x = _on_storage(storage, dtype_named(dtype), offset, size, stride)
+    x = on_storage(storage, dtype_named(dtype), offset, size, stride)
     made = _dressed(x, cls, requires_grad)
     if attributes:
         made.__dict__.update(attributes)
     return made
-
-
-def _on_storage(
-    storage: Any, dtype: Any, offset: int, size: tuple[int, ...], stride: tuple[int, ...]
-) -> Any:
-    from tangrad import _C
-
-    return _C.set_storage(_C.empty((0,), dtype, storage.device), storage, offset, size, stride)
 
 
 def _dressed(x: Any, cls: type, requires_grad: bool) -> Any:
@@ -155,14 +148,13 @@ def reduce_storage(storage: Any) -> tuple[Any, ...]:
     device, length = str(storage.device), storage.nbytes()
     if storage.device.type == "meta":
         return _rebuild_storage_without_memory, (length, device)
-    return _rebuild_storage, (_host_bytes(storage, length), device)
+    return _rebuild_storage, (_host_bytes(storage), device)
 
 
-def _host_bytes(storage: Any, length: int) -> bytes:
+def _host_bytes(storage: Any) -> bytes:
     from tangrad import _C
 
-    everything = _on_storage(storage, dtype_named("uint8"), 0, (length,), (1,))
-    return bytes(_C.host_buffer(everything.cpu()))
+    return bytes(_C.host_buffer(bytes_of(storage).cpu()))
 
 
 def _rebuild_storage(content: bytes, device: str) -> Any:
@@ -223,4 +215,4 @@ def _on_copied_storage(source: Any, memo: dict[int, Any]) -> Any:
     source = source.resolve_conj().resolve_neg()
     storage = copy.deepcopy(_copyable_storage(source), memo)
     geometry = (source.storage_offset(), tuple(source.shape), tuple(source.stride()))
-    return _on_storage(storage, source.dtype, *geometry)
+    return on_storage(storage, source.dtype, *geometry)

@@ -14,6 +14,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from tangrad import _C
+from tangrad.tensor.on_storage import bytes_of
 
 __all__ = [
     "SharedMemory",
@@ -125,8 +126,7 @@ def on_host(storage: Any) -> bool:
 
 def host_bytes(storage: Any) -> memoryview:
     """Return the bytes of a storage on the host."""
-    empty = _C.empty((0,), _C.dtype_by_name("uint8"), storage.device)
-    return memoryview(_C.host_buffer(_C.set_storage(empty, storage, 0, (storage.nbytes(),), (1,))))
+    return memoryview(_C.host_buffer(bytes_of(storage)))
 
 
 def share(storage: Any) -> int | None:

@@ -10,20 +10,10 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from tangrad import _C
+from tangrad.tensor.on_storage import bytes_of, on_storage
 
 # PyTorch's base of all untyped storages: there is one class of them here.
 StorageBase = _C.UntypedStorage
-
-
-def _tensor_of(storage: Any, dtype: Any) -> Any:
-    """Return the vector of all elements of a storage."""
-    count = storage.nbytes() // dtype.itemsize
-    empty = _C.empty((0,), dtype, storage.device)
-    return _C.set_storage(empty, storage, 0, (count,), (1,))
-
-
-def _bytes_of(storage: Any) -> Any:
-    return _tensor_of(storage, _C.dtype_by_name("uint8"))
 
 
 def fill_new(storage: Any, data: Any, device: Any) -> None:
@@ -40,7 +30,7 @@ def fill_new(storage: Any, data: Any, device: Any) -> None:
     if data is not count:
         from tangrad.tensor.construct import tensor
 
-        _bytes_of(storage).copy_(tensor(list(data), dtype=byte))
+        bytes_of(storage).copy_(tensor(list(data), dtype=byte))
 
 
 # {storage: path} of those that `from_file` made and that share their memory with the file.
@@ -81,7 +71,7 @@ def read_bytes(storage: Any, place: Any) -> Any:
     """
     if isinstance(place, slice):
         return _part(storage, place)
-    return _bytes_of(storage)[_checked(storage.nbytes(), place)].item()
+    return bytes_of(storage)[_checked(storage.nbytes(), place)].item()
 
 
 def _part(storage: Any, place: slice) -> Any:
@@ -94,7 +84,7 @@ def _part(storage: Any, place: slice) -> Any:
         )
     count = max(stop - start, 0)
     if not (count and on_host(storage)):
-        return _bytes_of(storage)[start : start + count].clone().untyped_storage()
+        return bytes_of(storage)[start : start + count].clone().untyped_storage()
     address = storage.data_ptr() + start
     byte = _C.dtype_by_name("uint8")
     seen = _C.tensor_from_pointer(address, count, storage, byte, (count,), (1,), 0, storage.device)
@@ -105,7 +95,7 @@ def write_bytes(storage: Any, place: Any, value: Any) -> None:
     """Overwrite one byte, or those of a slice."""
     if not isinstance(place, slice):
         place = _checked(storage.nbytes(), place)
-    _bytes_of(storage)[place] = value
+    bytes_of(storage)[place] = value
 
 
 def _checked(length: int, place: Any) -> int:
@@ -122,7 +112,7 @@ def _checked(length: int, place: Any) -> int:
 
 def _clone(self: Any) -> Any:
     """Return a copy."""
-    return _bytes_of(self).clone().untyped_storage()
+    return bytes_of(self).clone().untyped_storage()
 
 
 def _copy_(self: Any, source: Any, non_blocking: bool = False) -> Any:
@@ -133,19 +123,19 @@ def _copy_(self: Any, source: Any, non_blocking: bool = False) -> Any:
             f"size does not match, self was {self.nbytes()} bytes but src was {source.nbytes()} "
             "bytes"
         )
-    _bytes_of(self).copy_(_bytes_of(source))
+    bytes_of(self).copy_(bytes_of(source))
     return self
 
 
 def _fill_(self: Any, value: int) -> Any:
     """Overwrite every byte."""
-    _bytes_of(self).fill_(value)
+    bytes_of(self).fill_(value)
     return self
 
 
 def _to(self: Any, *, device: Any, non_blocking: bool = False) -> Any:
     """Return the storage on a device: itself if it is there."""
-    moved = _bytes_of(self).to(device)
+    moved = bytes_of(self).to(device)
     return moved.untyped_storage() if moved.device != self.device else self
 
 
@@ -176,7 +166,7 @@ _UNTYPED: dict[str, Callable[..., Any]] = {
     "fill_": _fill_,
     "to": _to,
     "cpu": lambda self: _to(self, device="cpu"),
-    "tolist": lambda self: _bytes_of(self).tolist(),
+    "tolist": lambda self: bytes_of(self).tolist(),
     "element_size": lambda self: 1,
     "untyped": lambda self: self,
     "is_pinned": lambda self, device=None: False,
@@ -261,7 +251,7 @@ class TypedStorage:
             self._untyped_storage = _new_elements(args, self.dtype, device)
 
     def _elements(self) -> Any:
-        return _tensor_of(self._untyped_storage, self.dtype)
+        return on_storage(self._untyped_storage, self.dtype)
 
     def untyped(self) -> Any:
         """Return the storage of bytes."""
@@ -441,7 +431,8 @@ def _new_elements(args: tuple[Any, ...], dtype: Any, device: Any) -> Any:
     return tensor(list(args[0]), dtype=dtype, device=device).untyped_storage()
 
 
-_NAMES = {
+# The dtype of the elements of each class of typed storages.
+DTYPES = {
     "DoubleStorage": "float64",
     "FloatStorage": "float32",
     "HalfStorage": "float16",
@@ -467,10 +458,10 @@ def legacy_class(name: str) -> type:
         AttributeError: there is none of that name.
     """
     name = ALIASES.get(name, name)
-    if name not in _NAMES:
+    if name not in DTYPES:
         raise AttributeError(f"there is no storage class '{name}'")
     if name not in _classes:
-        dtype = _C.dtype_by_name(_NAMES[name])
+        dtype = _C.dtype_by_name(DTYPES[name])
         _classes[name] = type(
             name,
             (TypedStorage,),
@@ -481,7 +472,7 @@ def legacy_class(name: str) -> type:
 
 def class_of(dtype: Any) -> type:
     """Return the class of storages of a dtype; TypedStorage where it has none of its own."""
-    for name, own in _NAMES.items():
+    for name, own in DTYPES.items():
         if own == dtype.name:
             return legacy_class(name)
     return TypedStorage

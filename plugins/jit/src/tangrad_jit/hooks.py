@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
-import runpy
-import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tangrad.plugin import hookimpl
+
+if TYPE_CHECKING:
+    import argparse
 
 API = 1
 
@@ -33,6 +33,9 @@ def tangrad_add_cli(commands: Any) -> None:
 
 def run_jit(options: argparse.Namespace) -> int:
     """Print the stages; return the exit status."""
+    import runpy
+    import sys
+
     from tangrad_jit.capture.errors import CaptureError
     from tangrad_jit.stages import stages_of
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import os
-import runpy
 import sys
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tangrad.plugin import hookimpl
+
+if TYPE_CHECKING:
+    import argparse
 
 API = 1
 
@@ -17,6 +18,8 @@ API = 1
 @hookimpl
 def tangrad_add_cli(commands: Any) -> None:
     """Add the two commands."""
+    from argparse import REMAINDER
+
     profile = commands.add_parser(
         "profile", help="run a program and show where its time and memory go"
     )
@@ -32,7 +35,7 @@ def tangrad_add_cli(commands: Any) -> None:
         help="show in the terminal what the program does while it runs (nicer with rich)",
     )
     profile.add_argument("program", help="a file of Python")
-    profile.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
+    profile.add_argument("arguments", nargs=REMAINDER, help="its arguments")
     profile.set_defaults(run=run_profile)
     diff = commands.add_parser("profile-diff", help="compare two records")
     diff.add_argument("before")
@@ -56,6 +59,8 @@ def tangrad_add_cli(commands: Any) -> None:
 
 def run_profile(options: argparse.Namespace) -> int:
     """Run a program as its own main module, and write what was recorded."""
+    import runpy
+
     from tangrad_profiler.profiling import profile
 
     prof = profile(

@@ -12,7 +12,7 @@ import time
 from collections import deque
 from typing import Any
 
-from tangrad.plugin import allocators, get_driver, opened_drivers
+from tangrad.plugin import allocators, get_driver
 from tangrad_profiler import _record
 
 _MOST_WAITING = 20_000  # pairs of events that may be unread before recording waits for the device
@@ -58,8 +58,11 @@ class DeviceClock:
 
 def timed_devices() -> dict[int, Any]:
     """Return the open devices that have a clock, by the numbers of their allocators."""
-    timed = {driver.name for driver in opened_drivers() if driver.elapsed_time is not None}
-    return {number: device for number, device in allocators().items() if device.type in timed}
+    return {
+        number: device
+        for number, device in allocators().items()
+        if get_driver(device.type).elapsed_time is not None
+    }
 
 
 def clocks() -> dict[Any, DeviceClock]:

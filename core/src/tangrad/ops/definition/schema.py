@@ -104,7 +104,8 @@ def _check(text: str) -> None:
 TENSOR_TYPES = ("Tensor", "Tensor?", "Tensor[]", "Operand")
 
 
-def _split(text: str) -> list[str]:
+def split(text: str) -> list[str]:
+    """Return the parts between the commas that are outside of brackets and quotes."""
     parts, depth, start, quote = [], 0, 0, ""
     for i, c in enumerate(text):
         if quote:
@@ -124,7 +125,7 @@ def _split(text: str) -> list[str]:
 
 def _parse_params(text: str, whole: str) -> list[Param]:
     params, keyword_only = [], False
-    for part in _split(text):
+    for part in split(text):
         if part == "*":
             keyword_only = True
             continue
@@ -163,7 +164,7 @@ def _literal(text: str) -> Any:
     if text[0] in "'\"":
         return text[1:-1]
     if text[0] in "([":
-        return tuple(_literal(part) for part in _split(text[1:-1]))
+        return tuple(_literal(part) for part in split(text[1:-1]))
     try:
         return int(text)
     except ValueError:
@@ -173,4 +174,4 @@ def _literal(text: str) -> Any:
 def _parse_returns(text: str) -> tuple[str, ...]:
     if not text.startswith("("):
         return ("",)
-    return tuple(part.rpartition(" ")[2] if " " in part else "" for part in _split(text[1:-1]))
+    return tuple(part.rpartition(" ")[2] if " " in part else "" for part in split(text[1:-1]))

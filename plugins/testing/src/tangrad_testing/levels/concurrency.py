@@ -28,8 +28,9 @@ check, PLAIN = collected(4)
 EVENTS = ("record_event", "query_event", "synchronize_event")
 PIECE = 2**22
 # Below this, waiting for work cannot be told from not waiting.
-SHORTEST_WAIT = 0.004
-TRIES = 4
+SHORTEST_WAIT = 0.02
+# More than half have to lie: a busy machine keeps a thread waiting now and then.
+TRIES = 9
 
 
 @check
@@ -119,8 +120,8 @@ def events_tell_the_truth(device: Device) -> None:
     stream = driver.current_stream(0)
     with block(device, PIECE) as a, block(device, PIECE) as b:
         amount, total = work_that_takes_a_while(device, a, b)
-        lies = []
-        for _ in range(TRIES):
+        lies, truths = 0, 0
+        while max(lies, truths) <= TRIES // 2:
             give_work(device, a, b, amount)
             event = driver.record_event(stream)
             happened = driver.query_event(event)
@@ -129,9 +130,12 @@ def events_tell_the_truth(device: Device) -> None:
             started = time.perf_counter()
             driver.synchronize()
             # Nothing came after the event: if it has happened, there is nothing to wait for.
-            lies.append(time.perf_counter() - started > total / 4)
+            if time.perf_counter() - started > total / 4:
+                lies += 1
+            else:
+                truths += 1
             forget(driver, event)
-        if all(lies):
+        if lies > truths:
             raise Mismatch(
                 f"an event after {2 * amount} copies of {PIECE} bytes",
                 "it counts as happened, and synchronize() still waits",
@@ -146,22 +150,27 @@ def forget(driver: Any, event: int) -> None:
 
 
 def work_that_takes_a_while(device: Device, a: int, b: int) -> tuple[int, float]:
-    """Return (how many copies, how long one waits for them).
+    """Return (how many copies, how long one waits for them at least).
 
     Raises:
         NotApplicable: there is never anything to wait for.
     """
     amount = 4
     while amount <= 1024:
-        device.driver.synchronize()
-        give_work(device, a, b, amount)
-        started = time.perf_counter()
-        device.driver.synchronize()
-        waited = time.perf_counter() - started
+        waited = wait_for_copies(device, a, b, amount)
         if waited > SHORTEST_WAIT:
-            return amount, waited
+            return amount, min(waited, *(wait_for_copies(device, a, b, amount) for _ in range(2)))
         amount *= 4
     raise NotApplicable("its copies are done when they return: there is nothing to wait for")
+
+
+def wait_for_copies(device: Device, a: int, b: int, amount: int) -> float:
+    """Return how long one waits for some copies that were given before."""
+    device.driver.synchronize()
+    give_work(device, a, b, amount)
+    started = time.perf_counter()
+    device.driver.synchronize()
+    return time.perf_counter() - started
 
 
 @check
