@@ -11,7 +11,7 @@ copied from the host, waited) is not kept, and runs in Python each time.
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.ref cimport Py_INCREF, Py_XDECREF, PyObject
 from libc.stdint cimport int32_t, int64_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy, memset
 
 from tangrad.api cimport tg_api, tg_import_api, tg_memory_change, tg_memory_watch, tg_scratch

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <stddef.h>
 
-enum { DEVICES = 64, EVENTS = 64 };
+enum { DEVICES = 64, EVENTS = 2048 };
 
 /* Memory that was handed out (sign 1) or came back (-1) while a call was recorded, and how many
  * steps there were before. */

@@ -229,7 +229,7 @@ cdef int complete(Plan plan, const call* c, recording* made, list steps, list wr
         for k, (place, source, delta) in enumerate(patches):
             s.patches[k].place, s.patches[k].source, s.patches[k].delta = place, source, delta
         if kind == STEP_TAKE:
-            plan.ntemporaries += 1
+            plan.ntemporaries = max(plan.ntemporaries, temporary + 1)
     plan.numbers = <number_form*>taken(<size_t>len(written), sizeof(number_form))
     plan.nwritten = <int>len(written)
     for k, (number, code, bits) in enumerate(written):
@@ -280,17 +280,24 @@ cdef list laid_out(const call* c, recording* made, list steps):
     # What is still there was kept by the kernel: it is not the next call's.
     if any([entry[2] in used for entry in live]):
         return None
-    order = {k: i for i, k in enumerate(sorted(used))}
-    if len(order) > MAX_TEMPORARIES:
-        return None
-    return [renumbered(entry, order) for entry in laid if entry[0] not in (STEP_TAKE, STEP_GIVE) or entry[4] in used]
+    return renumbered([entry for entry in laid if entry[0] not in (STEP_TAKE, STEP_GIVE) or entry[4] in used])
 
 
-cdef tuple renumbered(tuple entry, dict order):
-    """Return a step with temporaries counted without those that no launch has used."""
-    kind, function, label, blocks, temporary, nbytes, packed, patches = entry
-    return (kind, function, label, blocks, order.get(temporary, 0), nbytes, packed,
-            [(place, source if source >= 0 else ~order[~source], delta) for place, source, delta in patches])
+cdef list renumbered(list laid):
+    """Count temporaries such that those which are not there at once share a number; None if there are too many."""
+    cdef dict number = {}
+    cdef list made = []
+    for kind, function, label, blocks, temporary, nbytes, packed, patches in laid:
+        if kind == STEP_TAKE:
+            taken_numbers = set(number.values())
+            number[temporary] = next(k for k in range(MAX_TEMPORARIES + 1) if k not in taken_numbers)
+            if number[temporary] == MAX_TEMPORARIES:
+                return None
+        patches = [(place, source if source >= 0 else ~number[~source], delta) for place, source, delta in patches]
+        made.append((kind, function, label, blocks, number.get(temporary, 0), nbytes, packed, patches))
+        if kind == STEP_GIVE:
+            del number[temporary]
+    return made
 
 
 cdef tuple origin_of(const call* c, list live, address, bint cells):

@@ -78,7 +78,7 @@ def passed(int index):
 
 
 def launched_lately(int index):
-    """Return (label, code, offset in it) of what is not known to have worked, the latest first, and how many there are."""
+    """Return what is not known to have worked, the latest first, as (label, code, offset in it); and how much it is."""
     cdef ring* r = rings[index]
     cdef int64_t k, first
     found = []
