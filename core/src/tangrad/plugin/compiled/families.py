@@ -39,6 +39,8 @@ _FAMILIES = {
         "unfold_backward tril triu flip"
     ),
     "lists": "_norms _total_norm _foreach_mul_tensor_",
+    "variates": "poisson_tensor _standard_gamma _binomial",
+    "counting": "bincount _distinct",
     "recurrent": "_recurrent_layer _recurrent_layer_backward",
     "optimizers": "_fused_sgd_ _fused_adam_ _fused_adamw_",
 }
