@@ -86,7 +86,9 @@ class _Norms(_Lists):
         """Compute norms: the kernel, as the core calls it."""
         tensors, order = args
         out, order = outs[0], float(order)
-        if order not in _ORDERS or not self.usual((*tensors, out), out.device):
+        # The greatest of no elements is refused, by the decomposition.
+        known = order in _ORDERS and (order < 3 or all(t.numel() for t in tensors))
+        if not known or not self.usual((*tensors, out), out.device):
             made = self._decomposed(args)
             out.copy_(made)
             return

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tangrad.plugin.compiled.driver import CompilingDriver
 
 _TRIES = 32
-_TINY = {"float16": 2.0**-14, "float64": 2.0**-1022}
+_TINY = {"float64": 2.0**-1022}  # others are drawn as float32
 
 _POISSON = """        const double mean = IN(x[i]), u = 1 - U(0, i);
         if (!(mean >= 0)) TG_REPORT(i, 0);
