@@ -15,7 +15,7 @@ import os
 import threading
 from typing import Any
 
-from tangrad_cuda import errors
+from tangrad_cuda import _launch, errors
 
 
 def keep_forever(wrapper: Any) -> Any:
@@ -44,11 +44,13 @@ class _Guard:
 
 
 class _Thread(threading.local):
-    """State of the calling thread: the device it works with, and which context is current."""
+    """State of the calling thread: the device it works with, and what it has pushed.
+
+    Which context is current is kept where launches look for it, in C.
+    """
 
     def __init__(self) -> None:
         self.index = 0
-        self.entered = -1
         self.guard = _Guard()
 
 
@@ -109,20 +111,20 @@ class Contexts:
         Raises:
             RuntimeError: the process was forked after the driver was initialised.
         """
-        local = self._local
-        if local.entered == index:
+        if _launch.entered() == index:
             return
         self._refuse_fork()
         if self.ended:
             raise RuntimeError("device 'cuda' cannot be used any more: the interpreter is ending")
         context = self._context(index)
-        guard = local.guard
+        guard = self._local.guard
         try:
             guard.pop()
             context.push()
         except self._driver.Error as error:
             raise errors.of_pycuda(error) from error
-        guard.context, local.entered = context, index
+        guard.context = context
+        _launch.set_entered(index)
 
     def handle(self, index: int) -> int:
         """Return the driver's handle of a device's context."""
@@ -162,7 +164,7 @@ class Contexts:
     def _leave(self) -> None:
         if not self.forked:
             self._local.guard.pop()
-            self._local.entered = -1
+            _launch.set_entered(-1)
 
     def _after_fork(self) -> None:
         self.forked = bool(self._contexts)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from struct import Struct
 from typing import Any
 
+import tangrad
 from tangrad.plugin.compiled import CompilingDriver
 from tangrad_cuda.dialect import DIALECT
 
@@ -39,7 +39,16 @@ class Cuda(CompilingDriver):
         """Initialise the driver; contexts are made when a device is first used."""
         import pycuda.driver
 
-        from tangrad_cuda import contexts, driver_api, exchange, launches, memory, nvrtc, streams
+        from tangrad_cuda import (
+            _launch,
+            contexts,
+            driver_api,
+            exchange,
+            launches,
+            memory,
+            nvrtc,
+            streams,
+        )
 
         nvrtc.library()
         pycuda.driver.init()
@@ -48,14 +57,18 @@ class Cuda(CompilingDriver):
         self.memory = memory.DeviceMemory(pycuda.driver, self.contexts)
         self.streams: streams.CudaStreams = streams.CudaStreams(self.contexts, self.api)
         self.pinned = memory.CudaPinnedMemory(pycuda.driver, self.contexts)
-        self.launches = [launches.Launches() for _ in range(len(self.contexts))]
+        self.launches, self._launch = launches, _launch
         self._capabilities: dict[int, tuple[int, int]] = {}
-        self._packs: dict[int, Struct] = {}
         self._blocking = os.environ.get(_BLOCKING, "0") not in ("", "0")
         self.record_event = self.streams.record_event
         self.query_event = self.streams.query_event
         self.synchronize_event = self._synchronize_event
         self.destroy_event = self.streams.destroy_event
+        self.elapsed_time = self.streams.elapsed_time
+        self.record_timed_event = self.streams.record_timed_event
+        self.enter = self.contexts.enter
+        addresses = map(self.api.address, ("cuLaunchKernel", "cuMemcpyAsync"))
+        _launch.connect(self, tangrad.dtype, DIALECT.lanes, *addresses)
         exchange.connect(self)
         type(self).opened = True
 
@@ -144,10 +157,11 @@ class Cuda(CompilingDriver):
             self._copy_between(end, index, start, origin, nbytes)
             return
         self.contexts.enter(index)
-        number = self.streams.handle(stream)
         if abs(start - end) >= nbytes:
-            self.api.call("cuMemcpyAsync", end, start, nbytes, number)
+            self._launch.copy_within(end, start, nbytes, index)
             return
+        self._launch.spoil()
+        number = self.streams.handle(stream)
         staging = self.memory.allocate(nbytes, index)
         try:
             self.api.call("cuMemcpyAsync", staging, start, nbytes, number)
@@ -157,6 +171,7 @@ class Cuda(CompilingDriver):
             self.memory.release(staging)
 
     def _copy_between(self, end: int, index: int, start: int, origin: int, nbytes: int) -> None:
+        self._launch.spoil()
         source, target = map(self.streams.current_stream, (origin, index))
         ready = self.streams.record_event(source)
         self.streams.wait_event(target, ready)
@@ -186,7 +201,7 @@ class Cuda(CompilingDriver):
         index = self.contexts.current if index is None else index
         self.contexts.enter(index)
         self._called(index, lambda: self.api.call("cuCtxSynchronize"))
-        self.launches[index].passed()
+        self._launch.passed(index)
         self.streams.forget_done()
         self.raise_reported(index)
 
@@ -196,21 +211,61 @@ class Cuda(CompilingDriver):
     def _wait(self, index: int, stream: int) -> None:
         self._called(index, lambda: self.streams.synchronize_stream(stream))
         if not self.streams.several:
-            self.launches[index].passed()
+            self._launch.passed(index)
 
     def _called(self, index: int, call: Any) -> None:
         """Call something that waits, and name what was launched if it fails."""
+        self._launch.spoil()
         if self.sync_debug_mode:
             _tell_of_waiting(self.sync_debug_mode)
         try:
             call()
         except RuntimeError as error:
-            trail = self.launches[index].trail()
+            trail = self.launches.trail(index)
             if trail:
                 error.args = (f"{error}\n{trail}",)
             raise
 
     # --- kernels ----------------------------------------------------------------------------------
+
+    def kernel_for(self, op: Any, dtype: Any) -> Callable[..., Any] | None:
+        """Return a kernel whose calls are replayed in C once it has been called with their like."""
+        found = super().kernel_for(op, dtype)
+        # Random numbers are of one call; those of pointwise ops are numbers like others.
+        if found is None or (op.definition.random and op.kind != "pointwise"):
+            return found
+        return self._recorded(found)
+
+    def register_kernels(self, register: Any) -> None:
+        """Register the copies between layouts and dtypes."""
+
+        def recorded(op: str, kernel: Callable[..., Any], **where: Any) -> None:
+            register(op, self._recorded(kernel), **where)
+
+        super().register_kernels(recorded)
+
+    def _recorded(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
+        if self._blocking:
+            return kernel
+        recorded: Callable[..., Any] = self._launch.Recorded(
+            kernel, getattr(kernel, "places_of_numbers", None)
+        )
+        return recorded
+
+    def error_cell(self, index: int) -> tuple[int, int]:
+        """Return handle and offset of the cell that kernels report to."""
+        self._launch.reports()
+        return super().error_cell(index)
+
+    def is_error_cell(self, address: int) -> bool:
+        """Return whether kernels report to an address."""
+        return address in self.reports.cells
+
+    def refused(self, status: int, function: str, index: int) -> Exception:
+        """Return the error of a launch or a copy, with what was launched before."""
+        from tangrad_cuda import errors
+
+        return errors.of_status(status, function, self.launches.trail(index))
 
     def architecture(self, index: int) -> str:
         """Return the architecture that NVRTC compiles for: the GPU's, or the newest before it."""
@@ -283,25 +338,10 @@ class Cuda(CompilingDriver):
             AcceleratorError: the driver refuses, or an earlier launch failed.
         """
         self.contexts.enter(index)
-        count = len(buffers)
-        pack = self._packs.get(count)
-        if pack is None:
-            pack = self._packs[count] = Struct(f"={count}Q")
-        stream = self.streams.current_stream(index)
-        handle, name = function
-        launches = self.launches[index]
-        launches.note(name)
-        status = self.api.launch(
-            handle, blocks, DIALECT.lanes, self.streams.handle(stream),
-            pack.pack(*buffers) + numbers,
-        )  # fmt: skip
-        if status:
-            from tangrad_cuda import errors
-
-            raise errors.of_status(status, "cuLaunchKernel", launches.trail())
+        self._launch.launch(*function, blocks, list(buffers), numbers, index)
         if self._blocking:
-            self._wait(index, stream)
-            launches.passed()
+            self._wait(index, self.streams.current_stream(index))
+            self._launch.passed(index)
 
 
 def _tell_of_waiting(mode: int) -> None:

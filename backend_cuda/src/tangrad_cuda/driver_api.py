@@ -2,7 +2,8 @@
 
 pycuda brings contexts, memory and facts of devices. It hides the handles of modules and
 functions, cannot take over a stream that it did not make, knows no priorities of streams, and a
-launch by it takes 14 µs. What is called here takes and returns plain numbers.
+launch by it takes 14 µs. What is called here takes and returns plain numbers. Launches and copies
+within a device are called by `_launch`, in C, which gets their addresses here.
 """
 
 from __future__ import annotations
@@ -41,9 +42,6 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
 }
 # Drivers from CUDA 12.8 on have it under a new name, and those from 13 on may have that alone.
 _RENAMED = {"cuEventElapsedTime": "cuEventElapsedTime_v2"}
-_LAUNCH = (_POINTER, *[_UINT] * 7, _POINTER, _POINTER, _POINTER)
-# Of cuLaunchKernel's last argument: all parameters lie in one buffer, of this size; its end.
-_BUFFER, _BUFFER_SIZE = 1, 2
 
 NOT_READY = 600
 DISABLE_TIMING, BLOCKING_SYNC, INTERPROCESS = 2, 1, 4
@@ -56,10 +54,8 @@ class DriverApi:
     """The driver's functions, by their names; each raises what its status says."""
 
     def __init__(self) -> None:
-        library = libraries.driver_library()
-        self._called = {name: self._typed(library, name) for name in _FUNCTIONS}
-        self._launch = library.cuLaunchKernel
-        self._launch.argtypes, self._launch.restype = _LAUNCH, _INT
+        self._library = libraries.driver_library()
+        self._called = {name: self._typed(self._library, name) for name in _FUNCTIONS}
 
     @staticmethod
     def _typed(library: ctypes.CDLL, name: str) -> Any:
@@ -98,31 +94,6 @@ class DriverApi:
         self.call(name, ctypes.byref(number), *args)
         return number.value
 
-    def launch(
-        self,
-        function: int,
-        blocks: int,
-        lanes: int,
-        stream: int,
-        parameters: bytes,
-        shared: int = 0,
-    ) -> int:
-        """Launch a one-dimensional grid; returns the status, for the caller knows the op.
-
-        Args:
-            function: the kernel's handle.
-            blocks, lanes: of the grid, of a block.
-            stream: its handle; 0 is the default one.
-            parameters: the kernel's parameters as they lie in memory.
-            shared: bytes of shared memory beyond what the kernel declares.
-        """
-        size = _SIZE(len(parameters))
-        extra = (_POINTER * 5)(
-            _BUFFER,
-            ctypes.cast(ctypes.c_char_p(parameters), _POINTER),
-            _BUFFER_SIZE,
-            ctypes.addressof(size),
-            None,
-        )
-        status: int = self._launch(function, blocks, 1, 1, lanes, 1, 1, shared, stream, None, extra)
-        return status
+    def address(self, name: str) -> int:
+        """Return the address of a function, for callers in C."""
+        return ctypes.cast(getattr(self._library, name), _POINTER).value or 0

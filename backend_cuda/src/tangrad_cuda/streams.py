@@ -12,7 +12,7 @@ from collections import deque
 from typing import Any
 
 from tangrad.plugin import DeviceStreams
-from tangrad_cuda import driver_api
+from tangrad_cuda import _launch, driver_api
 from tangrad_cuda.contexts import Contexts
 from tangrad_cuda.driver_api import DriverApi
 
@@ -21,22 +21,18 @@ _DEFAULTS = 4096
 _POOL = 32
 
 
-class _Thread(threading.local):
-    def __init__(self) -> None:
-        self.current: dict[int, int] = {}
-
-
 class CudaStreams(DeviceStreams):
     """Streams and events of all devices."""
 
     def __init__(self, contexts: Contexts, api: DriverApi) -> None:
         self._contexts, self._api = contexts, api
-        self._local = _Thread()
         self._owners: dict[int, int] = {}
         self._pools: dict[tuple[int, int], list[int]] = {}
         self._next: dict[tuple[int, int], int] = {}
         self._events: dict[int, int] = {}
         self._idle: dict[int, list[int]] = {}
+        self._timed: dict[int, int] = {}
+        self._idle_timed: dict[int, list[int]] = {}
         self._pending: deque[tuple[int, Any]] = deque()
         self._lock = threading.Lock()
 
@@ -53,11 +49,12 @@ class CudaStreams(DeviceStreams):
 
     def current_stream(self, index: int) -> int:
         """Return the stream of a device that the calling thread gives work to."""
-        return self._local.current.get(index, index)
+        return _launch.current_stream(index)
 
     def set_stream(self, stream: int) -> None:
         """Let the calling thread give work for the stream's device to the stream."""
-        self._local.current[self.device_index(stream)] = stream
+        index = self.device_index(stream)
+        _launch.set_stream(index, stream if stream != index else 0)
 
     def device_index(self, stream: int) -> int:
         """Return the device of a stream; of a foreign one that is the device it was taken for."""
@@ -105,6 +102,7 @@ class CudaStreams(DeviceStreams):
 
     def synchronize_stream(self, stream: int) -> None:
         """Wait for all work given to a stream."""
+        _launch.spoil()
         self._contexts.enter(self.device_index(stream))
         self._api.call("cuStreamSynchronize", self.handle(stream))
         self.forget_done()
@@ -127,9 +125,12 @@ class CudaStreams(DeviceStreams):
         return event
 
     def destroy_event(self, event: int) -> None:
-        """Keep a plain event for the next who wants one; destroy another."""
+        """Keep an event of `record_event` and its like for the next; destroy another."""
         index = self._events.get(event)
         if index is None or self._contexts.gone:
+            return
+        if event in self._timed:
+            self._idle_timed.setdefault(self._timed[event], []).append(event)
             return
         if index >= 0:
             self._idle.setdefault(index, []).append(event)
@@ -140,12 +141,25 @@ class CudaStreams(DeviceStreams):
 
     def record(self, event: int, stream: int) -> None:
         """Let the event happen when the work so far given to a stream is done."""
+        _launch.spoil()
         self._contexts.enter(self.device_index(stream))
         self._api.call("cuEventRecord", event, self.handle(stream))
 
     def record_event(self, stream: int) -> int:
         """Return an event that happens when the work so far given to a stream is done."""
         event = self.new_event(self.device_index(stream), False, False, False)
+        self.record(event, stream)
+        return event
+
+    def record_timed_event(self, stream: int) -> int:
+        """Return one that tells, by `elapsed_time`, when that was."""
+        index = self.device_index(stream)
+        idle = self._idle_timed.get(index)
+        if idle:
+            event = idle.pop()
+        else:
+            event = self.new_event(index, True, False, False)
+            self._timed[event] = index
         self.record(event, stream)
         return event
 
@@ -156,12 +170,14 @@ class CudaStreams(DeviceStreams):
 
     def synchronize_event(self, event: int) -> None:
         """Wait for an event."""
+        _launch.spoil()
         self._enter_of(event)
         self._api.call("cuEventSynchronize", event)
         self.forget_done()
 
     def wait_event(self, stream: int, event: int) -> None:
         """Let work given to a stream from now on wait for an event."""
+        _launch.spoil()
         self._contexts.enter(self.device_index(stream))
         self._api.call("cuStreamWaitEvent", self.handle(stream), event, 0)
 
@@ -182,6 +198,7 @@ class CudaStreams(DeviceStreams):
         self, handle: int, offset: int, source: memoryview, stream: int, owner: Any
     ) -> None:
         """Start a copy to the device in a stream."""
+        _launch.spoil()
         self._contexts.enter(self.device_index(stream))
         self._api.call(
             "cuMemcpyHtoDAsync_v2",
@@ -196,6 +213,7 @@ class CudaStreams(DeviceStreams):
         self, handle: int, offset: int, target: memoryview, stream: int, owner: Any
     ) -> None:
         """Start a copy from the device in a stream."""
+        _launch.spoil()
         self._contexts.enter(self.device_index(stream))
         self._api.call(
             "cuMemcpyDtoHAsync_v2",

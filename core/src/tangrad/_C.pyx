@@ -36,7 +36,7 @@ from tangrad.tensor.size import Size
 
 cdef extern from "Python.h":
     PyTypeObject* Py_TYPE(object)
-    Py_ssize_t Py_REFCNT(object)
+    Py_ssize_t Py_REFCNT(PyObject*)  # of an object, Cython would hold a reference of its own meanwhile
     bint PyFloat_Check(object)
     bint PyFloat_CheckExact(object)
     double PyFloat_AS_DOUBLE(object)

@@ -187,6 +187,24 @@ def test_elements_are_gathered_and_scattered(device: str) -> None:
     assert_same(x.scatter_reduce(0, u, v, "amax"), a.scatter_reduce(0, t, s, "amax"), **NEAR)
 
 
+@pytest.mark.parametrize("how", ["sum", "prod", "amax", None])
+def test_many_places_of_a_vector_are_written_in_their_order(device: str, how: str | None) -> None:
+    torch.manual_seed(0)
+    a, places, source = torch.randn(20), torch.randint(0, 20, (300,)), torch.randn(300) / 4 + 1
+    x, at, s = (moved(v, device) for v in (a, places, source))
+    if how is None:
+        expected = a.clone()
+        for place, value in zip(places.tolist(), source, strict=True):
+            expected[place] = value
+        assert_same(x.scatter(0, at, s), expected)
+        assert_same(x.scatter(0, at, 3.0), a.scatter(0, places, 3.0))
+        with pytest.raises(RuntimeError, match="index 20 is out of bounds.*size 20"):
+            x.scatter_add(0, at + 1, s).cpu()
+        return
+    found = x.scatter_reduce(0, at, s, how)
+    assert_same(found, a.scatter_reduce(0, places, source, how), rtol=1e-5, atol=1e-5)
+
+
 def test_indices_and_masks_read_and_write(device: str) -> None:
     (a, x), (t, u) = both(device, 6, 5, 4), integers(device, 4, 3, 2)
     assert_same(x[u, :, u - 2], a[t, :, t - 2])

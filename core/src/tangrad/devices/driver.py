@@ -51,6 +51,8 @@ class DeviceDriver:
             device worked for each op: they call `record_event` on the current stream before and
             after the op's kernel, and ask when both events have happened. Several streams of one
             device share a clock.
+        record_timed_event: None where every event tells its time; else what profilers call in
+            the place of `record_event`, as other events do without.
         streams: None, or a `DeviceStreams`, set by `open`: threads may choose among streams.
         pinned: None, or a `PinnedMemory`, set by `open`: host memory that copies go faster from.
     """
@@ -66,6 +68,7 @@ class DeviceDriver:
     synchronize_event: Any = None
     destroy_event: Any = None
     elapsed_time: Any = None
+    record_timed_event: Any = None
     streams: DeviceStreams | None = None
     pinned: PinnedMemory | None = None
 

@@ -413,8 +413,10 @@ cdef int accumulate_grad(Run run, AccumulateGrad node, Tensor g) except -1:
     if old is None:
         if run.create_graph:
             t.grad_ = clone_tensor(g)
-        elif Py_REFCNT(g) <= 2 and Py_REFCNT(g.storage_) == 1 and g.flags & CONTIGUOUS and not g.flags & (CONJ | NEG) \
-                and g.level_ is None and g.base_ is None:
+        # Nobody else has it: the second reference is this function's own.
+        elif Py_REFCNT(<PyObject*>g) <= 2 and Py_REFCNT(<PyObject*>g.storage_) == 1 and g.flags & CONTIGUOUS \
+                and not g.flags & (CONJ | NEG) and g.level_ is None and g.base_ is None \
+                and g.numel_ * ITEMSIZE[g.dtype_.index] == <int64_t>g.storage_.nbytes_:
             g.grad_fn_ = None
             t.grad_ = g
         else:

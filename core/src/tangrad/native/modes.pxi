@@ -447,7 +447,7 @@ def device_types():
 
 def reference_counts(Tensor t not None):
     """Return (references to the storage, base exists) for tests of lifetime."""
-    return Py_REFCNT(t.storage_), t.base_ is not None
+    return Py_REFCNT(<PyObject*>t.storage_), t.base_ is not None
 
 
 def forget_history(Tensor t not None):

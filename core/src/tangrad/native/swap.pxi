@@ -7,7 +7,7 @@ def use_count(Tensor t not None):
     views nor saved values, so only then is the list of all objects looked through.
     """
     cdef Py_ssize_t count = 1 if t.accumulator_ == NULL else 2
-    if Py_REFCNT(t.storage_) == 1:
+    if Py_REFCNT(<PyObject*>t.storage_) == 1:
         return count
     from gc import get_objects, get_referrers
     for holder in get_referrers(t.storage_):

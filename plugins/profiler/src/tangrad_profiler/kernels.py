@@ -39,7 +39,7 @@ class DeviceClock:
 
     def mark(self, stream: int) -> Any:
         """Return a new event on a stream."""
-        return self.driver.record_event(stream)
+        return (self.driver.record_timed_event or self.driver.record_event)(stream)
 
     def time_of(self, event: Any) -> int:
         """Return when an event happened, in nanoseconds of the host's clock."""

@@ -38,6 +38,10 @@ _FAMILIES = {
         "cat constant_pad_nd select_backward slice_backward diagonal_backward "
         "unfold_backward tril triu flip"
     ),
+    "lists": "_norms _total_norm _foreach_mul_tensor_",
+    "variates": "poisson_tensor _standard_gamma _binomial",
+    "counting": "bincount _distinct",
+    "recurrent": "_recurrent_layer _recurrent_layer_backward",
     "optimizers": "_fused_sgd_ _fused_adam_ _fused_adamw_",
 }
 _BY_NAME = {op: module for module, ops in _FAMILIES.items() for op in ops.split()}

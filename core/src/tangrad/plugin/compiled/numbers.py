@@ -9,6 +9,8 @@ from tangrad.expr.dtypes import BITS, KINDS, REAL
 from tangrad.expr.render import Dialect, suffix
 
 Field = tuple[str, str, int]
+# Which number of a call, its kind (a letter of KINDS) and its bits.
+Place = tuple[int, str, int]
 
 
 def fields(name: str, dtype: str) -> list[Field]:
@@ -19,6 +21,11 @@ def fields(name: str, dtype: str) -> list[Field]:
     if kind == "f":
         return [("float64", name, 0)]
     return [("uint64" if kind == "u" else "int64", name, 0)]
+
+
+def form(dtype: str) -> tuple[str, int]:
+    """Return the kind, a letter of KINDS, and the bits by which `encode` converts a number."""
+    return KINDS[dtype], BITS[dtype]
 
 
 def text(name: str, dtype: str, dialect: Dialect) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tangrad.devices.kernels import location
 from tangrad.expr.dtypes import KINDS
 from tangrad.plugin.compiled import text
 from tangrad.plugin.compiled.dialect import Kernel
@@ -111,9 +110,9 @@ class _Step:
                 continue
             numbers = [len(sizes), *_filled(sizes, 0)]
             for part in members:
-                numbers += _filled([sum(location(t)) for t in part], 0)
+                numbers += _filled([t.data_ptr() for t in part], 0)
             numbers += of_tensors(start, start + len(sizes))
-            numbers += [0 if x is None else sum(location(x)) for x in (scale, found)]
+            numbers += [0 if x is None else x.data_ptr() for x in (scale, found)]
             blocks = self.driver.blocks_for(max(sizes))
             unit.launch("step", blocks, [], [*numbers, *given], device.index)
 
@@ -189,7 +188,7 @@ class _Adam(_Step):
 
         def of_tensors(start: int, end: int) -> list[Any]:
             part = list(zip(steps[start:end], here[start:end], strict=True))
-            places = [sum(location(s)) if inside else 0 for s, inside in part]
+            places = [s.data_ptr() if inside else 0 for s, inside in part]
             values = [0.0 if inside else float(s.item()) for s, inside in part]
             return _filled(places, 0) + _filled(values, 0.0)
 

@@ -1,8 +1,10 @@
 """Elements read and written at places along one dimension: gather, scatter, index_select, ...
 
 What writes at places that may be named more than once is done place after place by one lane per
-column, in order, so that results are the same each time. Where whole rows are added at many places,
-a block owns each row that is written instead, and looks through the places for its own.
+column, in order, so that results are the same each time. Of a long vector the places are sorted
+first, and a lane for each element that is written finds its own, in their order. Where whole rows
+are added at many places, a block owns each row that is written instead, and looks through the
+places for its own.
 """
 
 from __future__ import annotations
@@ -10,12 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import tangrad
 from tangrad.devices.kernels import location
 from tangrad.expr.dtypes import KINDS, compute_type
 from tangrad.expr.render import suffix
 from tangrad.plugin.compiled import numbers, text
 from tangrad.plugin.compiled.dialect import Kernel
 from tangrad.plugin.compiled.reports import REPORT
+from tangrad.plugin.compiled.sorting import rows_sorted
 from tangrad.plugin.compiled.unit import Unit
 
 if TYPE_CHECKING:
@@ -167,6 +171,24 @@ def _combined(dtype: str, how: str, before: str, value: str) -> str:
     return f"x_store({helper}(x_load({before}), x_load({value})))"
 
 
+# Places up to which one lane writes a vector's elements one after the other.
+_FEW = 64
+
+_BISECTED = """        if (i == 0) {
+            const tk_int least = ordered[0], most = ordered[g.count - 1];
+            if (least < 0) TG_REPORT(least, g.n);
+            else if (most >= g.n) TG_REPORT(most, g.n);
+        }
+        tk_int low = 0, high = g.count;
+        while (low < high) {
+            const tk_int middle = (low + high) / 2;
+            if (ordered[middle] < i) low = middle + 1;
+            else high = middle;
+        }
+        const tk_int at = i * g.step;
+        for (tk_int j = low; j < g.count && ordered[j] == i; ++j) y[at] = @WRITTEN;"""
+
+
 class _Scatter(_Along):
     """scatter_src, scatter_value, scatter_add, scatter_multiply, scatter_extreme."""
 
@@ -186,6 +208,9 @@ class _Scatter(_Along):
             how = "max" if args[4] else "min"
         valued = self.name == "scatter_value"
         target, places = at_least_1d(out), at_least_1d(index)
+        if target.ndim == 1 and places.numel() > _FEW and self.driver.dialect.lanes > 1:
+            self._sorted(target, places, source, how, valued)
+            return
         driver, device, rank = self.driver, x.device.index, rank_of(target.ndim)
         site = driver.reports.site(RuntimeError, message("scatter", dim))
         integers = places.dtype.name
@@ -208,6 +233,32 @@ class _Scatter(_Along):
         buffers = [target, places, None if valued else source, driver.error_cell(device)]
         unit.launch("scatter", driver.blocks_for(given[0]), buffers, given, device)
         driver.reports.expect(device)
+
+    def _sorted(self, target: Any, places: Any, source: Any, how: str, valued: bool) -> None:
+        """Write into a vector: each element by a lane, which finds its places by bisection."""
+        driver, device = self.driver, target.device.index
+        ordered, order = rows_sorted(driver, places.to(tangrad.int64).contiguous(), False)
+        site = driver.reports.site(RuntimeError, message("scatter", 0))
+        given = [target.numel(), site, places.numel(), target.stride(0)]
+        given.append(0 if valued else at_least_1d(source).stride(0))
+        given += numbers.encode(source if valued else 0, self._compute())
+        unit = driver.unit(
+            ("scatter_sorted", self.dtype, how, valued), lambda: self._sorted_unit(how, valued)
+        )
+        buffers = [target, ordered, order, None if valued else source, driver.error_cell(device)]
+        unit.launch("scatter", driver.blocks_for(target.numel()), buffers, given, device)
+        driver.reports.expect(device)
+
+    def _sorted_unit(self, how: str, valued: bool) -> Unit:
+        value = "s[order[j] * g.step_s]"
+        if valued:
+            value = f"x_store({numbers.text('value', self._compute(), self.driver.dialect)})"
+        body = _BISECTED.replace("@WRITTEN", _combined(self.dtype, how, "y[at]", value))
+        buffers = ((self.dtype, "y"), ("int64", "ordered"), ("int64", "order"), (self.dtype, "s"))
+        fields = self.fields("n", "site", "count", "step", "step_s")
+        fields += tuple(numbers.fields("value", self._compute()))
+        kernel = Kernel("scatter", (*buffers, ("int64", "err")), fields, text.elements(body))
+        return Unit(self.driver, [kernel], self.frame(1))
 
     def _unit(self, rank: int, integers: str, how: str, valued: bool) -> Unit:
         dialect = self.driver.dialect

@@ -71,6 +71,16 @@ class Loops:
         given = compiled.encoded(inputs, params)
         compiled.run(loop, tensors, given, outs[0].device.index)
 
+    def places_of_numbers(
+        self, outs: Any, inputs: Any, params: dict[str, Any]
+    ) -> list[numbers.Place]:
+        """Return which numbers of a call, in the order of what was given, its kernel gets last."""
+        operands = tuple(self._operand(n, v) for n, v in zip(self.inputs, inputs, strict=True))
+        compiled = self._made.get((operands, tuple(out.dtype.name for out in outs)))
+        names = [*(o.name for o in operands if o.number), *params]
+        wanted = [] if compiled is None else compiled.typed_numbers()
+        return [(names.index(name), *numbers.form(dtype)) for name, dtype in wanted]
+
     def _operand(self, name: str, value: Any) -> Operand:
         if isinstance(value, _C.Tensor):
             return Operand(name, value.dtype.name, False)
@@ -148,6 +158,10 @@ class PointwiseUnit(Unit):
         for name, dtype in self._typed_params:
             given += numbers.encode(params.get(name), dtype)
         return given
+
+    def typed_numbers(self) -> list[tuple[str, str]]:
+        """Return name and dtype of what `encoded` returns, in its order."""
+        return [*((o.name, o.dtype) for o in self.operands if o.number), *self._typed_params]
 
     # --- what is compiled -------------------------------------------------------------------------
 

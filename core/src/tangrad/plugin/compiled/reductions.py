@@ -1,9 +1,9 @@
 """Reductions: each result is folded by a group of lanes, and long ones in several parts.
 
-A group is one lane where neighbouring results lie side by side in memory, and otherwise as many
-as the elements of one result keep busy. Where there are fewer results than the device has lanes
-for, the elements are cut into parts whose states a second kernel folds. How they are cut depends
-on sizes alone.
+A group has as many lanes as the elements of one result keep busy. Where neighbouring results lie
+side by side in memory, neighbouring lanes are of different groups. Where there are fewer results
+than the device has lanes for, the elements are cut into parts whose states a second kernel folds.
+How they are cut depends on sizes alone.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class Plan(NamedTuple):
     kept: Loop
     folded: Loop
     group: int
+    across: bool
     parts: int
     length: int
     ranks: tuple[int, int]
@@ -92,7 +93,7 @@ class Reduction:
             "part", blocks, [*scratch, x], [*lead, *cut, *kept, *folded, *given], index
         )
         group = self.driver.dialect.lanes
-        self._unit(text, plan._replace(group=group), "join").launch(
+        self._unit(text, plan._replace(group=group, across=False), "join").launch(
             "join",
             self._blocks(plan.kept.elements, group),
             [*outs, *scratch],
@@ -124,14 +125,19 @@ class Reduction:
         indexed = self.text(tuple(self.fold_results())).typed.indexed
         inner = (lengths, tuple(strides[d] for d in reduced))
         folded = loop_over(lengths, [inner], reorder=not indexed)
-        group = self._group(kept, folded)
+        group, across = self._group(kept, folded)
         parts, length = self._cut(kept.elements, folded.elements, group)
         ranks = rank_for(len(kept.shape)), rank_for(len(folded.shape))
-        return Plan(kept, folded, group, parts, length, ranks)
+        return Plan(kept, folded, group, across, parts, length, ranks)
 
-    def _group(self, kept: Loop, folded: Loop) -> int:
+    def _group(self, kept: Loop, folded: Loop) -> tuple[int, bool]:
         side_by_side = kept.elements > 1 and abs(kept.strides[-1][-1]) < abs(folded.strides[0][-1])
-        return self.driver.group_for(folded.elements, side_by_side=side_by_side)
+        group = self.driver.group_for(folded.elements, side_by_side=side_by_side)
+        if not side_by_side or group > 1 or folded.elements <= 8:
+            return group, False
+        # Eight neighbours or more read memory together.
+        group = min(8 if folded.elements <= 512 else 32, self.driver.dialect.lanes // 4)
+        return max(1, group), group > 1
 
     def _cut(self, count: int, length: int, group: int) -> tuple[int, int]:
         dialect = self.driver.dialect
@@ -145,7 +151,7 @@ class Reduction:
     # --- what is compiled -------------------------------------------------------------------------
 
     def _unit(self, text: FoldText, plan: Plan, name: str) -> Unit:
-        key = text.results, name, plan.group, plan.ranks
+        key = text.results, name, plan.group, plan.across, plan.ranks
         if key not in self._units:
             make = {"whole": self._whole, "part": self._part, "join": self._join}[name]
             self._units[key] = Unit(self.driver, [make(text, plan)], text.functions)
@@ -207,14 +213,18 @@ class Reduction:
         self, text: FoldText, plan: Plan, tasks: str, begin: str, elements: tuple[str, str]
     ) -> str:
         group, (start, take) = plan.group, elements
+        apart = f"(TG_LANES / {group})"
+        lane, member = f"TG_LANE % {group}", f"TG_LANE / {group}"
+        if plan.across:
+            lane, member = f"TG_LANE / {apart}", f"TG_LANE % {apart}"
         states = " ".join(f"{text.dialect.type(t)} m{k};" for k, t in enumerate(text.states))
         return f"""
     {text.shared() if group > 1 else ""}
-    const int lane = TG_LANE % {group};
-    for (tk_int first = (tk_int)TG_BLOCK * (TG_LANES / {group}); first < {tasks};
-         first += (tk_int)TG_BLOCKS * (TG_LANES / {group})) {{
-        const int active = first + TG_LANE / {group} < {tasks};
-        const tk_int task = active ? first + TG_LANE / {group} : 0;
+    const int lane = {lane};
+    for (tk_int first = (tk_int)TG_BLOCK * {apart}; first < {tasks};
+         first += (tk_int)TG_BLOCKS * {apart}) {{
+        const int active = first + {member} < {tasks};
+        const tk_int task = active ? first + {member} : 0;
         {begin}
         {start}
         {text.declare("s")}
@@ -225,12 +235,12 @@ class Reduction:
             else {{ {text.assign("s", "m")} }}
             any = 1;
         }}
-        {self._tree(text, group) if group > 1 else ""}
+        {self._tree(text, group, apart if plan.across else "1") if group > 1 else ""}
         if (active && lane == 0) {{ @FINISH }}
     }}"""
 
-    def _tree(self, text: FoldText, group: int) -> str:
-        here, there = "[TG_LANE]", "[TG_LANE + half]"
+    def _tree(self, text: FoldText, group: int, apart: str) -> str:
+        here, there = "[TG_LANE]", f"[TG_LANE + half * {apart}]"
         return f"""TG_BARRIER;
         {text.assign("shared", "s", at=here)}
         TG_BARRIER;

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 import threading
+from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -57,6 +58,11 @@ class Reports:
                 self._driver.copy_from_host(handle, 0, memoryview(bytes(CELL_BYTES)))
                 self._cells[index] = handle
             return self._cells[index], 0
+
+    @property
+    def cells(self) -> Collection[int]:
+        """The handles of all devices' cells."""
+        return self._cells.values()
 
     def expect(self, index: int) -> None:
         """Say that a kernel was launched that may report."""

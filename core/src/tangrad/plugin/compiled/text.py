@@ -82,12 +82,13 @@ def fold_functions(dialect: KernelDialect, group: int, dtype: str) -> str:
 
     `shared` has a place for each lane of the block. All lanes of a block call them together.
     """
-    return _fold(dialect, group, dtype, "tk_sum", "v + w") + _fold(
+    return fold_function(dialect, group, dtype, "tk_sum", "v + w") + fold_function(
         dialect, group, dtype, "tk_max", "w > v ? w : v"
     )
 
 
-def _fold(dialect: KernelDialect, group: int, dtype: str, name: str, combined: str) -> str:
+def fold_function(dialect: KernelDialect, group: int, dtype: str, name: str, combined: str) -> str:
+    """Return the function of one fold, by what `v` and `w` are combined to."""
     kind = dialect.type(dtype)
     exchanged = dtype in dialect.shuffle and dialect.warp > 1
     least = dialect.warp if exchanged else 1

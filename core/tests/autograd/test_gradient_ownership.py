@@ -1,0 +1,67 @@
+"""Whose memory the gradient of a leaf is: nobody else's, and no copy where nobody else has it."""
+
+from __future__ import annotations
+
+import tangrad
+from tangrad.autograd import Function
+
+given: list[int] = []
+
+
+class Made(Function):
+    """Give a gradient that is made in backward, and note where it is."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        made = grad * 2
+        given.append(made.data_ptr())
+        return made
+
+
+def places(*tensors: tangrad.Tensor) -> set[int]:
+    return {t.data_ptr() for t in tensors}
+
+
+def test_a_gradient_that_nobody_else_has_is_not_copied():
+    x = tangrad.ones(3, requires_grad=True)
+    Made.apply(x).sum().backward()
+    assert x.grad.data_ptr() == given[-1]
+
+
+def test_leaves_that_get_one_gradient_have_memory_of_their_own():
+    a, b = (tangrad.ones(3, requires_grad=True) for _ in range(2))
+    ((a + b) * 2).sum().backward()
+    assert len(places(a.grad, b.grad)) == 2
+    a.grad.zero_()
+    assert b.grad.tolist() == [2, 2, 2]
+
+
+def test_the_gradient_that_a_program_gave_stays_its_own():
+    a, b, g = (
+        tangrad.ones(3, requires_grad=True),
+        tangrad.ones(3, requires_grad=True),
+        tangrad.ones(3),
+    )
+    (a + b).backward(g)
+    assert len(places(a.grad, b.grad, g)) == 3
+    c = tangrad.ones(3, requires_grad=True)
+    c.view(3).backward(g)
+    assert c.grad.data_ptr() != g.data_ptr()
+
+
+def test_a_retained_gradient_is_not_the_leaf_s():
+    x = tangrad.ones(3, requires_grad=True)
+    y = x * 1.0
+    y.retain_grad()
+    (y * 3).sum().backward()
+    assert y.grad.data_ptr() != x.grad.data_ptr()
+
+
+def test_a_part_of_a_larger_memory_does_not_keep_it_alive():
+    x = tangrad.ones(2, requires_grad=True)
+    tangrad.cat([x, tangrad.ones(1000)]).exp().sum().backward()
+    assert x.grad.untyped_storage().nbytes() == 8
