@@ -39,10 +39,20 @@ class Cuda(CompilingDriver):
         """Initialise the driver; contexts are made when a device is first used."""
         import pycuda.driver
 
-        from tangrad_cuda import contexts, driver_api, exchange, launches, memory, nvrtc, streams
+        from tangrad_cuda import (
+            contexts,
+            driver_api,
+            errors,
+            exchange,
+            launches,
+            memory,
+            nvrtc,
+            streams,
+        )
 
         nvrtc.library()
-        pycuda.driver.init()
+        with errors.translated():
+            pycuda.driver.init()
         self.api = driver_api.DriverApi()
         self.contexts = contexts.Contexts(pycuda.driver)
         self.memory = memory.DeviceMemory(pycuda.driver, self.contexts)
@@ -102,7 +112,10 @@ class Cuda(CompilingDriver):
         """Return a GPU's compute capability, such as (9, 0)."""
         found = self._capabilities.get(index)
         if found is None:
-            major, minor = self.contexts.device(index).compute_capability()
+            from tangrad_cuda import errors
+
+            with errors.translated():
+                major, minor = self.contexts.device(index).compute_capability()
             found = self._capabilities[index] = int(major), int(minor)
         return found
 
