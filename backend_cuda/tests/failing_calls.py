@@ -136,12 +136,13 @@ def _wrong(
         return f"status {done.returncode}: {done.stdout[-500:]}{done.stderr[-1500:]}"
     if done.stderr:
         return f"it wrote: {done.stderr[-1500:]}"
-    if any("leaked" in line for line in lines):
+    cannot_leave = fail.startswith("cuCtxPopCurrent") and "+" in fail
+    if any("leaked" in line for line in lines) and not cannot_leave:
         return "a context was left on the main thread's stack"
     for error in errors:
         if not any(words in error["says"] for words in ADVICE):
             return f"no advice: {error['kind']}: {error['says']}"
-    final = ("restart the process", "failed at open")
+    final = ("restart the process", "failed at open", "none is available")
     lost = any(words in error["says"] for error in errors for words in final)
     if len(errors) == 2 and not lost and "+" not in fail:
         return f"one failed call is for ever: {errors[1]['says']}"
