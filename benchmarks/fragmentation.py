@@ -208,7 +208,9 @@ def main() -> None:
     options = parser.parse_args()
     print(f"{'':28} {'requests':>9} {'held':>9} {'ours':>9} {'PyTorch':>9}   MiB at most")
     traces = {
-        "ResNet-50, batches that vary": resnet_50(options.pixels, options.batch, options.steps // 2),
+        "ResNet-50, batches that vary": resnet_50(
+            options.pixels, options.batch, options.steps // 2
+        ),
         "GPT, lengths of 16 to 128": gpt(options.steps),
     }
     for name, trace in traces.items():

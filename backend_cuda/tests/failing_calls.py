@@ -10,6 +10,7 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -78,8 +79,11 @@ print(json.dumps({"calls": tangrad_cuda_emulator.called()}))
 # What an error may advise; it names the function that failed, too, or the reason why there is none.
 ADVICE = (
     "restart the process", "try again", "remove the folder", "update", "ulimit -l", "nvidia-smi",
-    "Release tensors", "reboot", "smaller batches", "tangrad info", "CUDA_VISIBLE_DEVICES", "device_count",
+    "Release tensors", "reboot", "smaller batches", "tangrad info", "CUDA_VISIBLE_DEVICES",
+    "device_count",
 )  # fmt: skip
+# What pycuda writes of memory that the driver would not take back, which nobody can do about.
+OF_PYCUDA = re.compile(r"PyCUDA WARNING: a clean-up operation failed.*\ncuMem\w+ failed: .*\n")
 LIMIT = 240
 
 
@@ -134,8 +138,9 @@ def _wrong(
 ) -> str:
     if done.returncode:
         return f"status {done.returncode}: {done.stdout[-500:]}{done.stderr[-1500:]}"
-    if done.stderr:
-        return f"it wrote: {done.stderr[-1500:]}"
+    written = OF_PYCUDA.sub("", done.stderr)
+    if written:
+        return f"it wrote: {written[-1500:]}"
     cannot_leave = fail.startswith("cuCtxPopCurrent") and "+" in fail
     if any("leaked" in line for line in lines) and not cannot_leave:
         return "a context was left on the main thread's stack"

@@ -1,4 +1,4 @@
-"""The example that learns to read digits has on the stand-in GPU the losses that it has on `cpu`."""
+"""The example that reads digits has the losses on the stand-in GPU that it has on `cpu`."""
 
 from __future__ import annotations
 

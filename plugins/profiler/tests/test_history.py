@@ -35,7 +35,8 @@ def test_changes_tell_bytes_line_and_op(history):
     assert changes[0]["size"] == changes[1]["size"] >= 12000
     assert changes[0]["op"] == "aten::ones"
     frame = changes[0]["frames"][0]
-    assert frame["filename"] == __file__ and frame["name"].startswith("test_changes_tell")
+    assert frame["filename"] == __file__
+    assert frame["name"].startswith("test_changes_tell")
 
 
 def test_only_the_latest_changes_are_told():
@@ -43,7 +44,8 @@ def test_only_the_latest_changes_are_told():
     kept = [tangrad.ones(100) for _ in range(5)]
     told = [trace for trace in memory_snapshot()["device_traces"] if trace]
     record_memory_history(None)
-    assert [len(trace) for trace in told] == [2] and len(kept) == 5
+    assert [len(trace) for trace in told] == [2]
+    assert len(kept) == 5
 
 
 def test_holders_are_told_by_kind_module_and_line(history):
@@ -52,8 +54,10 @@ def test_holders_are_told_by_kind_module_and_line(history):
     rows = holders(CPU)
     assert rows == sorted(rows, key=lambda row: (-row[0], row[2]))
     largest = rows[0]
-    assert largest[0] >= 500 * 300 * 4 and largest[1] == "activation"
-    assert f"{__file__}:" in largest[2] and y.shape == (500, 300)
+    assert largest[0] >= 500 * 300 * 4
+    assert largest[1] == "activation"
+    assert f"{__file__}:" in largest[2]
+    assert y.shape == (500, 300)
     assert any(kind == "parameter" and "linear.py" not in place for _, kind, place in rows)
 
 
@@ -67,8 +71,10 @@ def test_out_of_memory_names_the_largest_lines(history):
     finally:
         allocator.set_limit(None)
     text = str(raised.value)
-    assert "Largest by line: " in text and f"by aten::ones at {__file__}:" in text
-    assert "less held would have been enough" in text and kept.numel() == 200_000
+    assert "Largest by line: " in text
+    assert f"by aten::ones at {__file__}:" in text
+    assert "less held would have been enough" in text
+    assert kept.numel() == 200_000
 
 
 def test_without_a_history_an_error_names_no_lines():
@@ -86,11 +92,14 @@ def test_a_snapshot_is_pickled_or_a_page(history, tmp_path):
     kept = tangrad.ones(3000)
     dump_memory_snapshot(tmp_path / "memory.pickle")
     found = pickle.loads((tmp_path / "memory.pickle").read_bytes())
-    assert set(found) == {"segments", "device_traces"} and found["segments"]
+    assert set(found) == {"segments", "device_traces"}
+    assert found["segments"]
     dump_memory_snapshot(tmp_path / "memory.html")
     page = (tmp_path / "memory.html").read_text("utf-8")
-    assert "aten::ones at test_history.py" in page and kept.numel() == 3000
-    assert '<script src="' not in page and '<link rel="stylesheet"' not in page
+    assert "aten::ones at test_history.py" in page
+    assert kept.numel() == 3000
+    assert '<script src="' not in page
+    assert '<link rel="stylesheet"' not in page
 
 
 def test_what_makes_no_sense_is_refused():

@@ -66,14 +66,12 @@ def _stop() -> None:
 def _trace() -> Trace:
     if not _recording:
         raise RuntimeError(
-            "no history of memory is recorded; call tangrad.profiler.record_memory_history() before "
-            "what you want to know of"
+            "no history of memory is recorded; call tangrad.profiler.record_memory_history() "
+            "before what you want to know of"
         )
     recording = _recording[-1]
     recording.drain()
-    return Trace.of_records(
-        recording._kept, _record.tables(), _record.clock(), recording.options
-    )
+    return Trace.of_records(recording._kept, _record.tables(), _record.clock(), recording.options)
 
 
 def memory_snapshot() -> dict[str, Any]:

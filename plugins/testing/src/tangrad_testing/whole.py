@@ -17,12 +17,13 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from tangrad_testing.recording import STARTED, VARIABLE, lines_of, outcomes, write
 
 # Statuses of pytest after which all tests of a process have an outcome: passed, failed, none.
 ENDED = (0, 1, 5)
+# How many times a test's limit a process may take to find its tests.
+PATIENCE = 10
 KIT = "tangrad_testing.conformance"
 GOOD = ("passed", "skipped", "xfailed")
 
@@ -104,7 +105,9 @@ def run_piece(device: str, record: Path, arguments: Sequence[str], limit: float)
     running = [t for t, line in outcomes(record).items() if line["outcome"] == STARTED]
     for test in running:
         outcome = "hung" if hung else "crashed"
-        write(record, test=test, outcome=outcome, says=f"status {process.returncode}: {said[-600:]}")
+        write(
+            record, test=test, outcome=outcome, says=f"status {process.returncode}: {said[-600:]}"
+        )
     if process.returncode not in ENDED and not running:
         raise RuntimeError(f"{' '.join(command)} ended before its first test:\n{said[-2000:]}")
     return not running
@@ -117,9 +120,15 @@ def _wait(process: subprocess.Popen[str], record: Path, limit: float) -> tuple[b
         try:
             return False, process.communicate(timeout=1)[0]
         except subprocess.TimeoutExpired:
-            if time.time() - max(start, record.stat().st_mtime) > limit:
+            waited = time.time() - max(start, record.stat().st_mtime)
+            if waited > (limit if _is_in_a_test(record) else PATIENCE * limit):
                 process.kill()
                 return True, process.communicate()[0]
+
+
+def _is_in_a_test(record: Path) -> bool:
+    last = [line for line in lines_of(record) if "test" in line][-1:]
+    return bool(last) and last[0]["outcome"] == STARTED
 
 
 def report(record: Path) -> str:
