@@ -69,6 +69,19 @@ def test_a_folder_that_cannot_be_written_costs_only_the_cache(run):
     run(STEP + "assert (x + 1).sum().item() == 21", env={"TANGRAD_KERNEL_CACHE": "/dev/full/x"})
 
 
+def test_a_full_disk_costs_only_the_cache(run, tmp_path):
+    full = """
+import errno, os, types
+from tangrad.plugin.compiled import cache
+def refuse(*args, **kwargs):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+cache.os = types.SimpleNamespace(**{**vars(os), "fdopen": refuse})
+"""
+    env = {"TANGRAD_KERNEL_CACHE": str(tmp_path)}
+    run(full + STEP + "assert x.cosh().sum().item() > 0", env=env)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
 def test_a_damaged_entry_of_the_cache_is_made_anew(run, tmp_path):
     env = {"TANGRAD_KERNEL_CACHE": str(tmp_path)}
     run(STEP + "assert x.sinh().sum().item() > 0", env=env)
@@ -79,6 +92,23 @@ def test_a_damaged_entry_of_the_cache_is_made_anew(run, tmp_path):
         content[len(content) // 2] ^= 255
         path.write_bytes(content)
     run(STEP + "assert x.sinh().sum().item() > 0", env=env)
+
+
+@pytest.mark.parametrize("call", ["cuInit:1+:999", "cuDeviceGetCount:1+", "cuDriverGetVersion:1+"])
+def test_a_driver_that_refuses_is_not_told_as_absent(run, call):
+    out = run(failing("tangrad.zeros(2, device='cuda')", "driver"), fail=call)
+    assert "there is no GPU" not in out
+
+
+def test_an_error_of_pycuda_s_says_what_to_do(run):
+    program = failing("tangrad.cuda.get_device_properties()", "nvidia-smi")
+    run(program + "assert tangrad.cuda.get_device_properties().name", fail="cuDeviceGetName:1")
+
+
+def test_devices_are_not_mixed(run):
+    text = "x = tangrad.ones(2, device='cuda')\nx + tangrad.ones(2)"
+    run(failing(text, "cuda:0"))
+    run(failing(text, "cpu"))
 
 
 def test_refused_pinned_memory_says_what_to_allow(run):

@@ -353,6 +353,30 @@ def test_what_the_threads_of_a_warp_do_together(gpu: Gpu, kernel: Compile) -> No
         assert told[32 * i : 32 * i + 32, 6].tolist() == same
 
 
+OLDER_THAN_SYNCWARP = """
+extern "C" __global__ void f(int *o, const int *a, int n) {
+    extern __shared__ int sums[];
+    int t = threadIdx.x;
+    sums[t] = a[t];
+    __syncthreads();
+    if (t < 32) {
+        volatile int *s = sums;
+        s[t] = s[t] + s[t + 32];
+        if (n > 16) s[t] = s[t] + s[t + 16];
+        s[t] += s[t + 8];
+        s[t] += s[t + 4]; s[t] += s[t + 2]; s[t] += s[t + 1];
+    }
+    if (t == 0) o[0] = sums[0];
+}"""
+
+
+def test_a_warp_stores_what_is_volatile_in_one_step(gpu: Gpu, kernel: Compile) -> None:
+    a, out = rng.integers(0, 64, 64).astype("i4"), gpu.put(np.zeros(1, "i4"))
+    function = kernel(OLDER_THAN_SYNCWARP)
+    gpu.launch(function, 1, 64, out, gpu.put(a), ctypes.c_int(64), shared=4 * 96)
+    assert gpu.get(out, 1, "i4")[0] == a.sum()
+
+
 ATOMICS = """
 __device__ unsigned long long count;
 extern "C" __global__ void f(int *o, const int *a, int n) {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from emulator_client import LAUNCH_FAILED, OUT_OF_MEMORY, TIMEOUT, Compile, CudaError, Gpu
 
-from tangrad_cuda_emulator import calls, fail, last_fault
+from tangrad_cuda_emulator import called, calls, fail, last_fault
 
 
 def test_the_call_that_was_named_fails_and_no_other(gpu: Gpu) -> None:
@@ -15,7 +15,7 @@ def test_the_call_that_was_named_fails_and_no_other(gpu: Gpu) -> None:
         gpu.allocate(8)
     assert failed.value.code == OUT_OF_MEMORY
     gpu.allocate(8)
-    assert calls("cuMemAlloc") == 3
+    assert calls("cuMemAlloc") == called()["cuMemAlloc"] == 3
 
 
 def test_all_calls_from_one_on_fail_with_the_code_that_was_named(gpu: Gpu) -> None:

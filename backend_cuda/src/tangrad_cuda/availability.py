@@ -48,15 +48,14 @@ def _compiler() -> str | None:
 
 def _devices() -> str | None:
     driver = libraries.driver_library()
-    status = driver.cuInit(0)
+    count = ctypes.c_int()
+    status = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
     if status:
         from tangrad_cuda import errors
 
         name, words = errors.describe(status)
-        remedy = errors.REMEDIES.get(status)
-        return f"the NVIDIA driver refuses: {words} ({name})" + (f"; {remedy}" if remedy else "")
-    count = ctypes.c_int()
-    driver.cuDeviceGetCount(ctypes.byref(count))
+        remedy = errors.REMEDIES.get(status, errors.NO_REASON)
+        return f"the NVIDIA driver refuses: {words} ({name}); {remedy}"
     if count.value == 0:
         return "there is no GPU, or CUDA_VISIBLE_DEVICES hides it"
     return None

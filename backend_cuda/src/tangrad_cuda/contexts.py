@@ -13,6 +13,7 @@ import atexit
 import ctypes
 import os
 import threading
+from contextlib import suppress
 from typing import Any
 
 from tangrad_cuda import _launch, errors
@@ -22,6 +23,29 @@ def keep_forever(wrapper: Any) -> Any:
     """Return an object of pycuda's whose destructor shall never run."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(wrapper))
     return wrapper
+
+
+# A driver that refuses to leave a context once may do so later; pycuda aborts if it stays.
+_ATTEMPTS = 3
+
+
+def _pop(context: Any) -> None:
+    """Pop a context from the calling thread's stack, whatever the driver says."""
+    from pycuda.driver import Context, Error, Event
+
+    for _ in range(_ATTEMPTS):
+        try:
+            context.pop()
+            return
+        except Error:
+            continue
+    # Other threads may work with it: that it is detached here must not be its end.
+    with suppress(Error):
+        keep_forever(Context.get_device().retain_primary_context())
+        context.detach()
+    # Looking for the current context, pycuda takes those that are detached off its stack.
+    with suppress(Error):
+        Event()
 
 
 class _Guard:
@@ -35,7 +59,7 @@ class _Guard:
         """Leave the thread without a context of ours."""
         context, self.context = self.context, None
         if context is not None:
-            context.pop()
+            _pop(context)
 
     def __del__(self) -> None:
         # What a daemon left behind is collected by another thread, whose stack is not its.
@@ -63,7 +87,8 @@ class Contexts:
 
     def __init__(self, driver: Any) -> None:
         self._driver = driver
-        self._devices = [driver.Device(index) for index in range(driver.Device.count())]
+        with errors.translated():
+            self._devices = [driver.Device(index) for index in range(driver.Device.count())]
         self._contexts: dict[int, Any] = {}
         self._lock = threading.Lock()
         self._local = _Thread()

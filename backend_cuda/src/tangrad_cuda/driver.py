@@ -43,6 +43,7 @@ class Cuda(CompilingDriver):
             _launch,
             contexts,
             driver_api,
+            errors,
             exchange,
             launches,
             memory,
@@ -51,7 +52,8 @@ class Cuda(CompilingDriver):
         )
 
         nvrtc.library()
-        pycuda.driver.init()
+        with errors.translated():
+            pycuda.driver.init()
         self.api = driver_api.DriverApi()
         self.contexts = contexts.Contexts(pycuda.driver)
         self.memory = memory.DeviceMemory(pycuda.driver, self.contexts)
@@ -115,7 +117,10 @@ class Cuda(CompilingDriver):
         """Return a GPU's compute capability, such as (9, 0)."""
         found = self._capabilities.get(index)
         if found is None:
-            major, minor = self.contexts.device(index).compute_capability()
+            from tangrad_cuda import errors
+
+            with errors.translated():
+                major, minor = self.contexts.device(index).compute_capability()
             found = self._capabilities[index] = int(major), int(minor)
         return found
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
 import tangrad
@@ -33,6 +35,16 @@ _RESTART = (
     "save that and restart the process. CUDA_LAUNCH_BLOCKING=1 makes the failing op raise by itself"
 )
 
+# Of a status that is in neither table.
+NO_REASON = (
+    "the driver tells no more: try again; if it stays, restart the process, and look at nvidia-smi "
+    "and at the system's log for NVRM and Xid"
+)
+_FULL = (
+    "Release tensors that are no longer needed, use smaller batches, or end other processes on the "
+    "device (nvidia-smi)"
+)
+
 
 @cache
 def describe(status: int) -> tuple[str, str]:
@@ -61,8 +73,8 @@ def of_status(status: int, function: str, trail: str = "") -> Exception:
     """
     name, words = describe(status)
     if status == OUT_OF_MEMORY:
-        return tangrad.OutOfMemoryError(f"CUDA error: {words} ({name}, from {function})")
-    remedy = _RESTART if status in STICKY else REMEDIES.get(status, "")
+        return tangrad.OutOfMemoryError(f"CUDA error: {words} ({name}, from {function}); {_FULL}")
+    remedy = _RESTART if status in STICKY else REMEDIES.get(status, NO_REASON)
     text = f"CUDA error: {words} ({name}, from {function})"
     error = tangrad.AcceleratorError("\n".join(filter(None, (text, remedy, trail))))
     error.error_code = status
@@ -75,5 +87,16 @@ def of_pycuda(error: Exception, trail: str = "") -> Exception:
     words = words.partition(" - ")[0].strip()
     status = _statuses().get(words)
     if status is None:
-        return tangrad.AcceleratorError(f"CUDA error: {error}")
+        return tangrad.AcceleratorError(f"CUDA error: {error}; {NO_REASON}")
     return of_status(status, function, trail)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Let what pycuda raises in a block be an error that says what to do."""
+    import pycuda.driver
+
+    try:
+        yield
+    except pycuda.driver.Error as error:
+        raise of_pycuda(error) from None

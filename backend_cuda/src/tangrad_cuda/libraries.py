@@ -36,10 +36,12 @@ def driver_version() -> int:
     """Return the newest CUDA that the driver serves, such as 13000; initialises nothing.
 
     Raises:
-        OSError: there is no driver.
+        OSError: there is no driver, or it does not say.
     """
     version = ctypes.c_int()
-    driver_library().cuDriverGetVersion(ctypes.byref(version))
+    status = driver_library().cuDriverGetVersion(ctypes.byref(version))
+    if status:
+        raise OSError(f"cuDriverGetVersion returns status {status}; reinstall or update it")
     return version.value
 
 

@@ -12,10 +12,14 @@ from tangrad.plugin import CachingAllocator, PinnedMemory
 from tangrad_cuda import errors
 from tangrad_cuda.contexts import Contexts, keep_forever
 
+# What `Contexts.enter` raises of the driver.
+_OF_THE_CONTEXT = (tangrad.AcceleratorError, tangrad.OutOfMemoryError)
+
 
 def _for_allocator(error: Exception) -> Exception:
     """Return the error by which a caching allocator learns that it has to empty its cache."""
-    found = errors.of_pycuda(error)
+    ours = isinstance(error, _OF_THE_CONTEXT)
+    found = error if ours else errors.of_pycuda(error)
     return MemoryError(str(found)) if isinstance(found, tangrad.OutOfMemoryError) else found
 
 
@@ -32,10 +36,10 @@ class DeviceMemory:
         Raises:
             MemoryError: there is not enough.
         """
-        self._contexts.enter(index)
         try:
+            self._contexts.enter(index)
             piece = self._driver.mem_alloc(nbytes)
-        except self._driver.Error as error:
+        except (self._driver.Error, *_OF_THE_CONTEXT) as error:
             raise _for_allocator(error) from None
         self._pieces[int(piece)] = index, keep_forever(piece)
         return int(piece)
@@ -78,11 +82,11 @@ class _HostPieces:
     def allocate(self, nbytes: int) -> int:
         import numpy as np
 
-        self._contexts.enter(self._contexts.current)
         portable = self._driver.host_alloc_flags.PORTABLE
         try:
+            self._contexts.enter(self._contexts.current)
             array = self._driver.pagelocked_empty(nbytes, np.uint8, mem_flags=portable)
-        except self._driver.Error as error:
+        except (self._driver.Error, *_OF_THE_CONTEXT) as error:
             raise _for_allocator(error) from None
         address = int(array.ctypes.data)
         keep_forever(array.base)
@@ -98,7 +102,8 @@ class _HostPieces:
         self.starts.remove(handle)
         del self.ends[handle]
         self._contexts.enter(self._contexts.current)
-        array.base.free()
+        with errors.translated():
+            array.base.free()
         ctypes.pythonapi.Py_DecRef(ctypes.py_object(array.base))
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tangrad_cuda import errors
+
 # {PyTorch's name: pycuda's attribute}
 _ATTRIBUTES = {
     "multi_processor_count": "MULTIPROCESSOR_COUNT",
@@ -29,13 +31,14 @@ def of(device: Any) -> dict[str, object]:
     """Return the facts of a device of pycuda's; what an old driver does not know is left out."""
     import pycuda.driver
 
-    major, minor = device.compute_capability()
-    facts: dict[str, object] = {
-        "name": device.name(),
-        "major": int(major),
-        "minor": int(minor),
-        "total_memory": int(device.total_memory()),
-    }
+    with errors.translated():
+        major, minor = device.compute_capability()
+        facts: dict[str, object] = {
+            "name": device.name(),
+            "major": int(major),
+            "minor": int(minor),
+            "total_memory": int(device.total_memory()),
+        }
     for name, attribute in _ATTRIBUTES.items():
         number = getattr(pycuda.driver.device_attribute, attribute, None)
         try:

@@ -6,6 +6,7 @@ so larger. Events are their handles.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import threading
 from collections import deque
@@ -137,7 +138,9 @@ class CudaStreams(DeviceStreams):
             return
         del self._events[event]
         self._contexts.enter(~index)
-        self._api.call("cuEventDestroy_v2", event)
+        # What the driver does not destroy is lost, and nobody who lets an event go can do about it.
+        with contextlib.suppress(RuntimeError):
+            self._api.call("cuEventDestroy_v2", event)
 
     def record(self, event: int, stream: int) -> None:
         """Let the event happen when the work so far given to a stream is done."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from tangrad import _C
 
 _SHOWN = 5
+# Each is asked for more sentences on a device that is out of memory; `tangrad.plugin` offers them.
+accounts_of_memory: list[Callable[[Any], list[str]]] = []
 
 
 class Holding(NamedTuple):
@@ -64,6 +66,8 @@ def tell(number: int, nbytes: int) -> str:
     if known:
         largest = (f"{h.name} ({h.kind}, {_C._readable_bytes(h.nbytes)})" for h in known[:_SHOWN])
         lines.append(f"Largest of modules: {', '.join(largest)}.")
+    for account in accounts_of_memory:
+        lines += account(device)
     lines += _enough(device, nbytes, stats)
     return "\n" + "\n".join(lines)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from tangrad_cuda_emulator.control import (
     Traffic,
     allocations,
+    called,
     calls,
     fail,
     is_running,
@@ -26,6 +27,7 @@ from tangrad_cuda_emulator.settings import environment, library_folder
 __all__ = [
     "Traffic",
     "allocations",
+    "called",
     "calls",
     "environment",
     "fail",

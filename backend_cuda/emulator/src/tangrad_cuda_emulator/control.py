@@ -14,6 +14,7 @@ def _library() -> ctypes.CDLL | None:
         found.tangrad_emulator_calls.restype = ctypes.c_ulonglong
         found.tangrad_emulator_allocations.restype = ctypes.c_ulonglong
         found.tangrad_emulator_last_fault.restype = ctypes.c_char_p
+        found.tangrad_emulator_called.restype = ctypes.c_char_p
     except (OSError, AttributeError):
         return None
     return found
@@ -62,6 +63,17 @@ def calls(function: str) -> int:
         RuntimeError: this process does not run on the emulator.
     """
     return int(_running().tangrad_emulator_calls(function.encode()))
+
+
+def called() -> dict[str, int]:
+    """Return how often each function of the driver was called that was, as `calls` tells of one.
+
+    Raises:
+        RuntimeError: this process does not run on the emulator.
+    """
+    text: bytes = _running().tangrad_emulator_called()
+    pairs = (line.split() for line in text.decode().splitlines())
+    return {function: int(times) for function, times in pairs}
 
 
 def allocations() -> int:

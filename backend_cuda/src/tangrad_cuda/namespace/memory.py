@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from typing import Any
 
+import tangrad
 from tangrad_cuda.namespace._place import allocator, driver, index_of, usable
 
 # What `reset_accumulated_*` counts from, by the index of a device; -1 is the host.
@@ -148,6 +150,41 @@ def memory_snapshot(mempool_id: Any = None) -> list[dict[str, Any]]:
         for segment in allocator(index).snapshot():
             found.append({"device": index, **segment})
     return found
+
+
+def _record_memory_history(
+    enabled: str | None = "all",
+    context: str | None = "all",
+    stacks: str = "all",
+    max_entries: int = sys.maxsize,
+    **ignored: Any,
+) -> None:
+    """Begin to record what is allocated by which line, or stop: PyTorch's name for it.
+
+    Args:
+        enabled: "all" or "state" begins, None stops.
+        context: None leaves the lines out.
+        stacks: of the program alone, whatever is asked for.
+        max_entries: how many of the latest changes a snapshot tells.
+        ignored: what else PyTorch has.
+
+    Raises:
+        AttributeError: tangrad-profiler, which records, is not installed.
+    """
+    tangrad.profiler.record_memory_history(  # type: ignore[attr-defined]
+        enabled, max_entries=max_entries, stacks=context is not None
+    )
+
+
+def _snapshot(device: Any = None) -> dict[str, Any]:
+    """Return what all devices hold, and the changes so far, in PyTorch's format."""
+    found: dict[str, Any] = tangrad.profiler.memory_snapshot()  # type: ignore[attr-defined]
+    return found
+
+
+def _dump_snapshot(filename: str = "dump_snapshot.pickle") -> None:
+    """Write that to a file: pickled, or as a page if its name ends with ".html"."""
+    tangrad.profiler.dump_memory_snapshot(filename)  # type: ignore[attr-defined]
 
 
 def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None:

@@ -31,6 +31,7 @@ _WHERE: dict[str, str] = {
     "Sampler": "tangrad.ops.definition.samples",
     "SettingError": "tangrad.devices.driver",
     "Tensor": "tangrad._C",
+    "accounts_of_memory": "tangrad.holders",
     "all_ops": "tangrad.ops.definition.catalogue",
     "allocator_of": "tangrad._C",
     "allocators": "tangrad.devices.registry",

@@ -35,7 +35,7 @@ def pin_memory(self: Any, device: Any = None) -> _C.Tensor:
     if _C._default_accelerator() == "cpu" and not accelerator.is_available():
         raise RuntimeError(
             "pin_memory: Cannot access accelerator device when none is available; use the tensor "
-            "as it is"
+            "as it is (python -m tangrad info says why)"
         )
     if self.device.type != "cpu":
         raise RuntimeError(f"cannot pin '{self.type()}': only memory of the host is page-locked")

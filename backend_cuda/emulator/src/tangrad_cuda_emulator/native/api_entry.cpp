@@ -189,6 +189,13 @@ unsigned long long tangrad_emulator_calls(const char* function) {
     return calls_of(function);
 }
 
+const char* tangrad_emulator_called(void) {
+    static auto* text = new std::string;
+    std::lock_guard<std::mutex> lock(state().mutex);
+    *text = all_calls();
+    return text->c_str();
+}
+
 void tangrad_emulator_races(int watch) {
     std::lock_guard<std::mutex> lock(state().mutex);
     watches_races() = watch != 0;

@@ -146,6 +146,11 @@ bool Block::meet(unsigned first, unsigned last) {
     for (unsigned thread = first; thread < last; thread++) {
         const Thread& asks = threads_[thread];
         if (asks.state != State::AtWarp) continue;
+        if (asks.kind == TANGRAD_LOCKSTEP) {
+            threads_[thread].state = State::Runs;
+            met = true;
+            continue;
+        }
         bool all = contains(asks.mask, thread - first);
         for (unsigned other = first; all && other < last; other++) {
             const Thread& with = threads_[other];

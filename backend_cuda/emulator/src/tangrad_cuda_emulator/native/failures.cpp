@@ -125,6 +125,12 @@ unsigned long long calls_of(const std::string& function) {
     return found == counts().end() ? 0 : found->second;
 }
 
+std::string all_calls() {
+    std::string text;
+    for (auto& [function, times] : counts()) text += function + " " + std::to_string(times) + "\n";
+    return text;
+}
+
 Call::Call(const char* function, Needs needs)
     : outer_(lock_of_this_thread()), lock_(state().mutex, std::defer_lock), status_(CUDA_SUCCESS) {
     lock_of_this_thread() = &lock_;

@@ -13,6 +13,8 @@ namespace emulator {
 // from the first on all of the second, with that code. Replaces what was told before.
 bool set_failures(const std::string& text);
 unsigned long long calls_of(const std::string& function);
+// Lines "FUNCTION TIMES".
+std::string all_calls();
 
 const char* name_of(CUresult result);
 const char* message_of(CUresult result);

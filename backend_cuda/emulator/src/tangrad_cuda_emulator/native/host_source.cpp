@@ -2,6 +2,7 @@
 
 #include <cctype>
 #include <regex>
+#include <set>
 #include <sstream>
 #include <vector>
 
@@ -88,6 +89,27 @@ std::string with_dynamic_shared(const std::string& source) {
                               "static $2 *const $3 = ($2 *)tangrad_dynamic_shared;");
 }
 
+// volatile T *s; s[i] = x; in kernels older than __syncwarp: the warp stores it in one step, when all
+// of its threads have read what they need, and none reads on before. The interpreter has no such
+// mercy: watched for races, it tells of them.
+std::string with_steps_of_warps(const std::string& source) {
+    static const std::regex declared(R"(\bvolatile\s+[\w:]+\s*\*\s*(?:const\s+)?(\w+))");
+    std::set<std::string> names;
+    for (std::sregex_iterator each(source.begin(), source.end(), declared), end; each != end; ++each)
+        names.insert((*each)[1]);
+    std::string all = source;
+    for (auto& name : names) {
+        const std::string target = "\\b(" + name + R"(\s*\[[^\[\]=;]*\]))";
+        all = std::regex_replace(all, std::regex(target + R"(\s*=(?!=)\s*([^;{}]*);)"),
+                                 "{ auto tangrad_stored = $2; tangrad_lockstep(); $1 = tangrad_stored; "
+                                 "tangrad_lockstep(); }");
+        all = std::regex_replace(all, std::regex(target + R"(\s*([-+*/&|^])=\s*([^;{}]*);)"),
+                                 "{ auto tangrad_stored = $1 $2 ($3); tangrad_lockstep(); "
+                                 "$1 = tangrad_stored; tangrad_lockstep(); }");
+    }
+    return all;
+}
+
 // asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(a)); is a call of the function that has its name.
 std::string with_calls_for_assembly(const std::string& source) {
     static const std::regex statement(
@@ -110,7 +132,7 @@ std::string translate_for_host(const std::string& source) {
     std::ostringstream all;
     all << tangrad_runtime_text << "\n#define TANGRAD_CAPABILITY " << settings().capability * 10 << "\n"
         << tangrad_header_text << "\n#line 1 \"kernel\"\n"
-        << with_calls_for_assembly(with_dynamic_shared(source)) << "\n"
+        << with_steps_of_warps(with_calls_for_assembly(with_dynamic_shared(source))) << "\n"
         << "extern \"C\" const tangrad_kernel_info tangrad_kernels[] = {\n";
     for (auto& name : kernel_names(source)) all << "TANGRAD_KERNEL(" << name << ")\n";
     all << "{}};\n";

@@ -105,6 +105,7 @@ TANGRAD_INLINE int __syncthreads_count(int p) { return tangrad_barrier(TANGRAD_C
 TANGRAD_INLINE int __syncthreads_and(int p) { return tangrad_barrier(TANGRAD_AND, p); }
 TANGRAD_INLINE int __syncthreads_or(int p) { return tangrad_barrier(TANGRAD_OR, p); }
 TANGRAD_INLINE void __syncwarp(unsigned mask = 0xffffffffu) { tangrad_collective(TANGRAD_SYNC, mask, 0, 0, 32); }
+TANGRAD_INLINE void tangrad_lockstep() { tangrad_collective(TANGRAD_LOCKSTEP, 0, 0, 0, 32); }
 TANGRAD_INLINE void __threadfence() { asm volatile("" ::: "memory"); }
 TANGRAD_INLINE void __threadfence_block() { asm volatile("" ::: "memory"); }
 TANGRAD_INLINE void __threadfence_system() { asm volatile("" ::: "memory"); }

@@ -21,6 +21,8 @@ enum tangrad_collective_kind {
     TANGRAD_AND_B32,
     TANGRAD_OR_B32,
     TANGRAD_XOR_B32,
+    // Whoever of the warp is here goes on when all others wait for something, or have ended.
+    TANGRAD_LOCKSTEP,
 };
 
 // What a barrier of the block tells beside that it was passed.
