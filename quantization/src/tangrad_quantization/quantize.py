@@ -200,20 +200,28 @@ def prepare(
             "directly on submodules",
             stacklevel=2,
         )
+    insert_observers(
+        model,
+        get_default_qconfig_propagation_list() if allow_list is None else allow_list,
+        observer_non_leaf_module_list,
+        custom.get("float_to_observed_custom_module_class", {}),
+    )
+    return model
+
+
+def insert_observers(model: Any, observed: Any, whole: Any, custom: Any) -> None:
+    """Insert observers into a model whose modules have their configurations; see `_Insertion`.
+
+    Raises:
+        RuntimeError: the model lies on several devices.
+    """
     devices = _devices(model)
     if len(devices) > 1:
         raise RuntimeError(
             f"prepare: the model lies on several devices, {sorted(map(str, devices))}; move it "
             f"to one"
         )
-    insertion = _Insertion(
-        get_default_qconfig_propagation_list() if allow_list is None else allow_list,
-        observer_non_leaf_module_list,
-        custom.get("float_to_observed_custom_module_class", {}),
-        next(iter(devices), None),
-    )
-    insertion.into(model, "")
-    return model
+    _Insertion(observed, whole, custom, next(iter(devices), None)).into(model, "")
 
 
 def _refuse_quantized(model: Any, name: str) -> None:

@@ -5,7 +5,7 @@
 #if defined(WITH_VNNI)
 
 #if defined(WITH_AMX)
-#define ROWS 32
+#define ROWS 128
 #else
 #define ROWS 6
 #endif
@@ -299,33 +299,83 @@ static void LEVEL(rows)(const tq_product *p, const uint8_t *a, int64_t lda, int6
 }
 
 /* A convolution of each channel by itself: taps in the order of the kernel, channels innermost. */
+#if defined(WITH_VNNI)
+
+/* Weights of four taps lie together, in blocks of 64 channels, in the order that unpacking makes of
+ * four taps of the input: within lanes of 16 channels first the first four of each lane. */
+static int64_t LEVEL(place_of)(int64_t tap, int64_t channel, int64_t count)
+{
+    int64_t quads = (count + 3) / 4, within = channel % 64;
+    int64_t order = within % 16 / 4 * 16 + within / 16 * 4 + within % 4;
+    return ((channel / 64 * quads + tap / 4) * 64 + order) * 4 + tap % 4;
+}
+
+static inline __attribute__((always_inline)) __m512i LEVEL(four_lanes)(__m512i a, __m512i b, int high)
+{
+    return high ? _mm512_shuffle_i32x4(a, b, 0xEE) : _mm512_shuffle_i32x4(a, b, 0x44);
+}
+
+/* Sums of 64 channels in the order of unpacking: the lanes of four vectors, transposed. */
+static inline __attribute__((always_inline)) void LEVEL(in_order)(const __m512i *sums, int32_t *to)
+{
+    for (int half = 0; half < 2; half++) {
+        __m512i first = LEVEL(four_lanes)(sums[0], sums[1], half), second = LEVEL(four_lanes)(sums[2], sums[3], half);
+        _mm512_storeu_si512(to + half * 32, _mm512_shuffle_i32x4(first, second, 0x88));
+        _mm512_storeu_si512(to + half * 32 + 16, _mm512_shuffle_i32x4(first, second, 0xDD));
+    }
+}
+
 static void LEVEL(depthwise)(const tq_product *p, const uint8_t *const *taps, const int8_t *weights,
                              int64_t count, int64_t channels, int64_t row)
 {
     int32_t acc[64];
     for (int64_t column = 0; column < channels; column += 64) {
         int64_t width = channels - column < 64 ? channels - column : 64;
+        __mmask64 within = ~0ull >> (64 - width);
+        __m512i sums[4] = {_mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512(),
+                           _mm512_setzero_si512()};
+        for (int64_t t = 0; t < count; t += 4, weights += 256) {
+            __m512i x[4];
+            for (int i = 0; i < 4; i++)
+                x[i] = _mm512_maskz_loadu_epi8(t + i < count ? within : 0, taps[t + i < count ? t + i : 0] + column);
+            __m512i low = _mm512_unpacklo_epi8(x[0], x[1]), high = _mm512_unpackhi_epi8(x[0], x[1]);
+            __m512i next_low = _mm512_unpacklo_epi8(x[2], x[3]), next_high = _mm512_unpackhi_epi8(x[2], x[3]);
+            __m512i four[4] = {
+                _mm512_unpacklo_epi16(low, next_low),
+                _mm512_unpackhi_epi16(low, next_low),
+                _mm512_unpacklo_epi16(high, next_high),
+                _mm512_unpackhi_epi16(high, next_high),
+            };
+            for (int i = 0; i < 4; i++)
+                sums[i] = LEVEL(dot)(sums[i], four[i], _mm512_loadu_si512(weights + i * 64));
+        }
+        LEVEL(in_order)(sums, acc);
+        LEVEL(finish)(p, acc, row, column, width, 0);
+    }
+}
+
+#else
+
+static int64_t LEVEL(place_of)(int64_t tap, int64_t channel, int64_t count)
+{
+    return (channel / 64 * count + tap) * 64 + channel % 64;
+}
+
+static void LEVEL(depthwise)(const tq_product *p, const uint8_t *const *taps, const int8_t *weights,
+                             int64_t count, int64_t channels, int64_t row)
+{
+    int32_t acc[64];
+    for (int64_t column = 0; column < channels; column += 64, weights += count * 64) {
+        int64_t width = channels - column < 64 ? channels - column : 64;
         int64_t n = 0;
-#if defined(WITH_VNNI)
+#if defined(WITH_AVX2)
         /* In 32-bit lanes a byte leaves the upper half of its lane zero, so that the sum of both
          * products that vpmaddwd makes is the product of the lane, in one step. */
-        for (; n + 16 <= width; n += 16) {
-            __m512i sum = _mm512_setzero_si512();
-            for (int64_t t = 0; t < count; t++) {
-                const uint8_t *from = taps[t] + column + n;
-                const int8_t *with = weights + t * channels + column + n;
-                __m512i x = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)from));
-                __m512i w = _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)with));
-                sum = _mm512_add_epi32(sum, _mm512_madd_epi16(x, w));
-            }
-            _mm512_storeu_si512(acc + n, sum);
-        }
-#elif defined(WITH_AVX2)
         for (; n + 8 <= width; n += 8) {
             __m256i sum = _mm256_setzero_si256();
             for (int64_t t = 0; t < count; t++) {
                 const uint8_t *from = taps[t] + column + n;
-                const int8_t *with = weights + t * channels + column + n;
+                const int8_t *with = weights + t * 64 + n;
                 __m256i x = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)from));
                 __m256i w = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)with));
                 sum = _mm256_add_epi32(sum, _mm256_madd_epi16(x, w));
@@ -337,13 +387,15 @@ static void LEVEL(depthwise)(const tq_product *p, const uint8_t *const *taps, co
             acc[i] = 0;
         for (int64_t t = 0; t < count && n < width; t++) {
             const uint8_t *restrict x = taps[t] + column;
-            const int8_t *restrict w = weights + t * channels + column;
+            const int8_t *restrict w = weights + t * 64;
             for (int64_t i = n; i < width; i++)
                 acc[i] += (int16_t)((int16_t)x[i] * w[i]);
         }
         LEVEL(finish)(p, acc, row, column, width, 0);
     }
 }
+
+#endif
 
 static void LEVEL(add)(const uint8_t *restrict a, const uint8_t *restrict b, uint8_t *restrict out,
                        int64_t n, const tq_binary *p)
@@ -431,8 +483,8 @@ static void LEVEL(range)(const float *x, int64_t n, float *low, float *high, int
 #include "groups_level.h"
 
 static const tq_level LEVEL(table) = {
-    ROWS == 32 ? 128 : 48, LEVEL(rows), LEVEL(depthwise), LEVEL(add),  LEVEL(mul),  LEVEL(quantize), LEVEL(dequantize),
-    LEVEL(range), LEVEL(groups8),  LEVEL(groups4),
+    ROWS == 128 ? ROWS : 48, LEVEL(rows), LEVEL(place_of), LEVEL(depthwise), LEVEL(add), LEVEL(mul), LEVEL(quantize),
+    LEVEL(dequantize), LEVEL(range), LEVEL(prepare), LEVEL(grouped),
 };
 
 #undef ROWS

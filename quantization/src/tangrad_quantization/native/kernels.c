@@ -111,6 +111,9 @@ static void multiply(const tq_product *p, const uint8_t *a, int64_t lda, int64_t
     parallel(w.across * ((rows + w.row_tile - 1) / w.row_tile), matrix_task, &w);
 }
 
+/* Bytes from a row of a copy to the next: rows 4096 bytes apart would share few places in a cache. */
+static int64_t row_bytes(int64_t quads) { return quads * 4 + (quads % 128 == 0 ? 64 : 0); }
+
 /* Rows whose length is no multiple of four are copied to ones that are, for kernels read fours. */
 static uint8_t *padded(const uint8_t *a, int64_t rows, int64_t depth, int64_t quads)
 {
@@ -198,28 +201,26 @@ static int dynamic_kernel(const tg_call *call, void *context)
     p.narrow = most == 127;
     p.depth = input->shape[1];
     p.quads = (p.depth + 3) / 4;
-    int64_t padded_depth = p.quads * 4;
-    size_t bytes = (size_t)(rows * padded_depth + 4);
+    int64_t stride = row_bytes(p.quads), padding = p.quads * 4 - p.depth;
+    size_t bytes = (size_t)(rows * stride + 4);
     char *memory = malloc(bytes + (size_t)columns * sizeof(float) + 64);
     if (memory == NULL)
         return fails(PyExc_MemoryError, "quantized linear: no memory for the quantized input");
     uint8_t *quantized = (uint8_t *)memory;
     float *scales = (float *)(memory + (bytes + 63) / 64 * 64);
-    if (padded_depth == p.depth)
-        tq_level_in_use->quantize(input->data, quantized, input->numel, 1.0f / scale, p.input_zero, 0, most);
-    else
-        for (int64_t i = 0; i < rows; i++) {
-            tq_level_in_use->quantize((const float *)input->data + i * p.depth, quantized + i * padded_depth,
-                                      p.depth, 1.0f / scale, p.input_zero, 0, most);
-            memset(quantized + i * padded_depth + p.depth, 0, (size_t)(padded_depth - p.depth));
-        }
+    for (int64_t i = 0; i < rows; i++) {
+        uint8_t *row = quantized + i * stride;
+        tq_level_in_use->quantize((const float *)input->data + i * p.depth, row, p.depth, 1.0f / scale, p.input_zero, 0,
+                                  most);
+        memset(row + p.depth, 0, (size_t)padding);
+    }
     for (int64_t n = 0; n < columns; n++)
         scales[n] = scale * p.scales[n];
     p.scales = scales;
     p.row_stride = columns;
     p.least = integer(call, 7) ? 0.0f : -INFINITY;
     p.floats = out->data;
-    multiply(&p, quantized, padded_depth, rows, columns);
+    multiply(&p, quantized, stride, rows, columns);
     free(memory);
     return 0;
 }
@@ -231,7 +232,7 @@ typedef struct conv_work {
     const uint8_t *input;
     const int64_t *size, *kernel, *stride, *padding, *dilation, *out; /* out: N, D, H, W, C */
     int64_t channels, groups, taps, direct;
-    const int8_t *by_channel; /* depthwise: [taps][channels] */
+    const int8_t *by_channel; /* depthwise: weights in the level's order, else NULL */
     int failed;
 } conv_work;
 
@@ -343,7 +344,7 @@ static void gather_lines(const conv_work *w, const cursor *c, int64_t depth, uin
 
 static void conv_rows(const conv_work *w, int64_t begin, int64_t end, const uint8_t **taps, uint8_t *rows)
 {
-    int64_t width = w->p->quads * 4, of_group = w->out[4] / w->groups;
+    int64_t width = row_bytes(w->p->quads), of_group = w->out[4] / w->groups;
     int64_t packed = (of_group + 15) / 16 * w->p->quads * 64;
     for (int64_t group = 0; group < w->groups; group++) {
         tq_product p = *w->p;
@@ -371,7 +372,7 @@ static void conv_task(int64_t first, int64_t last, void *context)
 {
     conv_work *w = context;
     int64_t all = w->out[0] * w->out[1] * w->out[2] * w->out[3];
-    int64_t width = w->p->quads * 4;
+    int64_t width = row_bytes(w->p->quads);
     size_t rows_size = w->by_channel != NULL ? (size_t)w->channels : (size_t)(ROWS_OF_TASK * width + 4);
     const uint8_t **taps = malloc((size_t)w->taps * sizeof *taps);
     uint8_t *rows = w->direct ? NULL : malloc(rows_size);
@@ -402,6 +403,16 @@ static void conv_task(int64_t first, int64_t last, void *context)
     free(rows);
 }
 
+/* Weights [taps][channels] in the order in which the level in use reads them; NULL: no memory. */
+static int8_t *ordered(const int8_t *weights, int64_t taps, int64_t channels)
+{
+    int8_t *to = calloc(1, (size_t)tq_depthwise_size(taps, channels) + 1);
+    for (int64_t t = 0; t < taps && to != NULL; t++)
+        for (int64_t c = 0; c < channels; c++)
+            to[tq_level_in_use->place_of(t, c, taps)] = weights[t * channels + c];
+    return to;
+}
+
 static int convolution_kernel(const tg_call *call, void *context)
 {
     tq_product p = {0};
@@ -419,9 +430,9 @@ static int convolution_kernel(const tg_call *call, void *context)
     w.out = out->shape;
     w.channels = input->shape[4];
     w.taps = w.kernel[0] * w.kernel[1] * w.kernel[2];
-    w.by_channel = packed->ndim == 2 ? packed->data : NULL;
-    w.groups = w.by_channel != NULL ? w.channels : packed->shape[0];
-    if (w.by_channel != NULL && p.weight_zeros != NULL)
+    int depthwise = packed->ndim == 2;
+    w.groups = depthwise ? w.channels : packed->shape[0];
+    if (depthwise && p.weight_zeros != NULL)
         return TG_DECLINED;
     p.depth = w.taps * (w.channels / w.groups);
     p.quads = (p.depth + 3) / 4;
@@ -431,12 +442,17 @@ static int convolution_kernel(const tg_call *call, void *context)
     p.low = (int32_t)integer(call, 12);
     p.high = (int32_t)integer(call, 13);
     p.bytes = out->data;
-    w.direct = w.by_channel == NULL && w.groups == 1 && w.taps == 1 && w.channels % 4 == 0;
+    w.direct = !depthwise && w.groups == 1 && w.taps == 1 && w.channels % 4 == 0;
     for (int i = 0; i < 3; i++)
         w.direct = w.direct && w.stride[i] == 1 && w.padding[i] == 0;
+    int8_t *by_channel = depthwise ? ordered(packed->data, w.taps, w.channels) : NULL;
+    if (depthwise && by_channel == NULL)
+        return fails(PyExc_MemoryError, "quantized_convolution: no memory for the weights in the kernel's order");
+    w.by_channel = by_channel;
     int64_t places_of_all = out->shape[0] * out->shape[1] * out->shape[2] * out->shape[3];
     if (out->numel > 0)
         parallel((places_of_all + ROWS_OF_TASK - 1) / ROWS_OF_TASK, conv_task, &w);
+    free(by_channel);
     if (w.failed)
         return fails(PyExc_MemoryError, "quantized_convolution: no memory for rows of the input");
     return 0;
@@ -541,56 +557,57 @@ static int lookup_kernel(const tg_call *call, void *context)
 /* ---- weights in groups ---- */
 
 typedef struct groups_work {
-    const float *x, *scales, *zeros, *sums;
-    const uint8_t *weight;
-    float *out;
-    int64_t rows, columns, depth, group, bits;
+    tq_groups weight;
+    const float *x;
+    float *prepared, *out;
+    const tq_level **levels; /* of each row */
+    int64_t rows, columns, depth;
 } groups_work;
 
 static void groups_task(int64_t first, int64_t last, void *context)
 {
     const groups_work *w = context;
-    int64_t groups = w->depth / w->group, bytes = w->depth * w->bits / 8;
-    for (int64_t n = first * 64; n < last * 64 && n < w->columns; n++)
-        for (int64_t m = 0; m < w->rows; m++) {
-            const float *x = w->x + m * w->depth, *scales = w->scales + n * groups;
-            const uint8_t *q = w->weight + n * bytes;
-            float sum = w->bits == 8
-                            ? tq_level_in_use->groups8(x, (const int8_t *)q, scales, groups, w->group)
-                            : tq_level_in_use->groups4(x, q, scales, groups, w->group, w->zeros == NULL ? 8.0f : 0.0f);
-            for (int64_t g = 0; w->zeros != NULL && g < groups; g++)
-                sum -= scales[g] * w->zeros[n * groups + g] * w->sums[m * groups + g];
-            w->out[m * w->columns + n] = sum;
-        }
+    int64_t right = last * 64 < w->columns ? last * 64 : w->columns;
+    for (int64_t left = first * 64; left < right; left += 64)
+        for (int64_t m = 0; m < w->rows; m++)
+            w->levels[m]->grouped(&w->weight, w->x + m * w->depth, w->prepared + m * tq_prepared_size(w->depth), left,
+                                  left + 64 < right ? left + 64 : right, w->out + m * w->columns);
 }
+
+enum { GROUPED_ROWS = 8 };
 
 static int groups_kernel(const tg_call *call, void *context)
 {
     const tg_view *x = tensor(call, 0), *weight = tensor(call, 1), *scales = tensor(call, 2);
     const tg_view *zeros = tensor(call, 3), *out = call->outs;
-    groups_work w = {x->data, scales->data, zeros == NULL ? NULL : zeros->data};
+    const tq_level *levels[GROUPED_ROWS];
+    groups_work w = {{weight->data, scales->data, zeros == NULL ? NULL : zeros->data}, x->data};
     w.rows = x->shape[0];
     w.depth = x->shape[1];
     w.columns = out->shape[1];
-    w.bits = integer(call, 4);
-    w.group = integer(call, 5);
+    w.weight.bits = integer(call, 4);
+    w.weight.group = integer(call, 5);
     if (!dense(x, FLOAT32) || !dense_bytes(weight) || !dense(scales, FLOAT32) || !dense(out, FLOAT32) ||
-        (zeros != NULL && !dense(zeros, FLOAT32)) || w.rows > 8 || w.group % 32 != 0 || w.depth % w.group != 0)
+        (zeros != NULL && !dense(zeros, FLOAT32)) || w.rows > GROUPED_ROWS || w.weight.group % 32 != 0 ||
+        w.depth % w.weight.group != 0)
         return TG_DECLINED;
-    int64_t groups = w.depth / w.group;
-    float *sums = malloc((size_t)(w.rows * groups) * sizeof(float) + 4);
-    if (sums == NULL)
-        return fails(PyExc_MemoryError, "grouped_linear: no memory for the sums of the groups");
-    for (int64_t i = 0; i < w.rows * groups; i++) {
-        sums[i] = 0.0f;
-        for (int64_t k = 0; k < w.group; k++)
-            sums[i] += w.x[i * w.group + k];
+    w.weight.groups = w.depth / w.weight.group;
+    w.prepared = malloc((size_t)(w.rows * tq_prepared_size(w.depth) + 1) * sizeof(float));
+    if (w.prepared == NULL)
+        return fails(PyExc_MemoryError, "grouped_linear: no memory for the input in the kernel's order");
+    for (int64_t m = 0; m < w.rows; m++) {
+        const float *row = w.x + m * w.depth;
+        float *to = w.prepared + m * tq_prepared_size(w.depth);
+        levels[m] = tq_level_in_use;
+        if (!levels[m]->prepare(&w.weight, row, to)) {
+            levels[m] = tq_level_named("scalar");
+            levels[m]->prepare(&w.weight, row, to);
+        }
     }
-    w.sums = sums;
-    w.weight = weight->data;
+    w.levels = levels;
     w.out = out->data;
     parallel((w.columns + 63) / 64, groups_task, &w);
-    free(sums);
+    free(w.prepared);
     return 0;
 }
 

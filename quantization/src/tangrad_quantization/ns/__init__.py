@@ -1,0 +1,1 @@
+"""Numeric suite: a float model and its quantized form, compared layer by layer."""
