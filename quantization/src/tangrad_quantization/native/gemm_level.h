@@ -449,36 +449,59 @@ static void LEVEL(dequantize)(const uint8_t *restrict x, float *restrict out, in
         out[i] = (float)(((int32_t)x[i] ^ flip) - zero) * scale;
 }
 
+/* Vectors of the level, by hand: GCC 12 makes no vectors of a loop that keeps the least of lanes. */
+#if defined(WITH_VNNI)
+#define LANES 16
+#define V_FLOAT __m512
+#define V_OF(name) _mm512_##name
+#elif defined(WITH_AVX2)
+#define LANES 8
+#define V_FLOAT __m256
+#define V_OF(name) _mm256_##name
+#endif
+
 static void LEVEL(range)(const float *x, int64_t n, float *low, float *high, int *finite)
 {
-    float least[16], most[16], bad[16];
-    for (int j = 0; j < 16; j++)
-        least[j] = most[j] = bad[j] = 0.0f;
-    if (n > 0)
-        for (int j = 0; j < 16; j++)
-            least[j] = most[j] = x[0];
+    float least = n > 0 ? x[0] : 0.0f, most = least, bad = 0.0f; /* NaN after what is not finite */
     int64_t i = 0;
-    for (; i + 16 <= n; i += 16)
-        for (int j = 0; j < 16; j++) {
-            float v = x[i + j];
-            least[j] = v < least[j] ? v : least[j];
-            most[j] = v > most[j] ? v : most[j];
-            bad[j] += v - v; /* NaN for what is not finite, and stays it */
+#if defined(LANES)
+    V_FLOAT lows[4], highs[4], bads[4];
+    for (int j = 0; j < 4; j++) {
+        lows[j] = highs[j] = V_OF(set1_ps)(least);
+        bads[j] = V_OF(setzero_ps)();
+    }
+    for (; i + 4 * LANES <= n; i += 4 * LANES)
+        for (int j = 0; j < 4; j++) {
+            V_FLOAT v = V_OF(loadu_ps)(x + i + j * LANES);
+            lows[j] = V_OF(min_ps)(v, lows[j]);
+            highs[j] = V_OF(max_ps)(v, highs[j]);
+            bads[j] = V_OF(add_ps)(bads[j], V_OF(sub_ps)(v, v));
         }
+    for (int j = 0; j < 4; j++) {
+        float ends[3][LANES];
+        V_OF(storeu_ps)(ends[0], lows[j]);
+        V_OF(storeu_ps)(ends[1], highs[j]);
+        V_OF(storeu_ps)(ends[2], bads[j]);
+        for (int lane = 0; lane < LANES; lane++) {
+            least = ends[0][lane] < least ? ends[0][lane] : least;
+            most = ends[1][lane] > most ? ends[1][lane] : most;
+            bad += ends[2][lane];
+        }
+    }
+#endif
     for (; i < n; i++) {
-        least[0] = x[i] < least[0] ? x[i] : least[0];
-        most[0] = x[i] > most[0] ? x[i] : most[0];
-        bad[0] += x[i] - x[i];
+        least = x[i] < least ? x[i] : least;
+        most = x[i] > most ? x[i] : most;
+        bad += x[i] - x[i];
     }
-    *finite = 1;
-    *low = least[0];
-    *high = most[0];
-    for (int j = 0; j < 16; j++) {
-        *low = least[j] < *low ? least[j] : *low;
-        *high = most[j] > *high ? most[j] : *high;
-        *finite &= bad[j] == 0.0f;
-    }
+    *low = least;
+    *high = most;
+    *finite = bad == 0.0f;
 }
+
+#undef LANES
+#undef V_FLOAT
+#undef V_OF
 
 #include "groups_level.h"
 

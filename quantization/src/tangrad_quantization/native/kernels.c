@@ -56,6 +56,21 @@ static int fails(PyObject *type, const char *text)
     return -1;
 }
 
+/* Memory for the time of a kernel, from the caching allocator: fresh pages would cost more than what
+ * is written into them. NULL: an exception is set. */
+static void *borrowed(tg_scratch *scratch, int64_t bytes)
+{
+    static void *host;
+    if (host == NULL) {
+        PyGILState_STATE state = PyGILState_Ensure();
+        host = api->device("cpu", 0);
+        PyGILState_Release(state);
+    }
+    if (host == NULL || api->scratch(host, (size_t)bytes + 64, 0, scratch) < 0)
+        return NULL;
+    return scratch->data;
+}
+
 static void parallel(int64_t tasks, tg_range body, void *context)
 {
     api->parallel_for(0, tasks, 1, body, context);
@@ -115,14 +130,13 @@ static void multiply(const tq_product *p, const uint8_t *a, int64_t lda, int64_t
 static int64_t row_bytes(int64_t quads) { return quads * 4 + (quads % 128 == 0 ? 64 : 0); }
 
 /* Rows whose length is no multiple of four are copied to ones that are, for kernels read fours. */
-static uint8_t *padded(const uint8_t *a, int64_t rows, int64_t depth, int64_t quads)
+static uint8_t *padded(tg_scratch *scratch, const uint8_t *a, int64_t rows, int64_t depth, int64_t quads)
 {
-    uint8_t *copy = malloc((size_t)(rows * quads * 4 + 4));
-    if (copy != NULL)
-        for (int64_t i = 0; i < rows; i++) {
-            memcpy(copy + i * quads * 4, a + i * depth, (size_t)depth);
-            memset(copy + i * quads * 4 + depth, 0, (size_t)(quads * 4 - depth));
-        }
+    uint8_t *copy = borrowed(scratch, rows * quads * 4 + 4);
+    for (int64_t i = 0; i < rows && copy != NULL; i++) {
+        memcpy(copy + i * quads * 4, a + i * depth, (size_t)depth);
+        memset(copy + i * quads * 4 + depth, 0, (size_t)(quads * 4 - depth));
+    }
     return copy;
 }
 
@@ -145,11 +159,12 @@ static int product_kernel(const tg_call *call, void *context)
         multiply(&p, input->data, p.depth, rows, columns);
         return 0;
     }
-    uint8_t *copy = padded(input->data, rows, p.depth, p.quads);
+    tg_scratch scratch;
+    uint8_t *copy = padded(&scratch, input->data, rows, p.depth, p.quads);
     if (copy == NULL)
-        return fails(PyExc_MemoryError, "quantized_product: no memory for a copy of the input");
+        return -1;
     multiply(&p, copy, p.quads * 4, rows, columns);
-    free(copy);
+    api->release_scratch(&scratch);
     return 0;
 }
 
@@ -202,12 +217,11 @@ static int dynamic_kernel(const tg_call *call, void *context)
     p.depth = input->shape[1];
     p.quads = (p.depth + 3) / 4;
     int64_t stride = row_bytes(p.quads), padding = p.quads * 4 - p.depth;
-    size_t bytes = (size_t)(rows * stride + 4);
-    char *memory = malloc(bytes + (size_t)columns * sizeof(float) + 64);
-    if (memory == NULL)
-        return fails(PyExc_MemoryError, "quantized linear: no memory for the quantized input");
-    uint8_t *quantized = (uint8_t *)memory;
-    float *scales = (float *)(memory + (bytes + 63) / 64 * 64);
+    tg_scratch scratch;
+    float *scales = borrowed(&scratch, columns * (int64_t)sizeof(float) + rows * stride + 4);
+    if (scales == NULL)
+        return -1;
+    uint8_t *quantized = (uint8_t *)(scales + columns);
     for (int64_t i = 0; i < rows; i++) {
         uint8_t *row = quantized + i * stride;
         tq_level_in_use->quantize((const float *)input->data + i * p.depth, row, p.depth, 1.0f / scale, p.input_zero, 0,
@@ -221,7 +235,7 @@ static int dynamic_kernel(const tg_call *call, void *context)
     p.least = integer(call, 7) ? 0.0f : -INFINITY;
     p.floats = out->data;
     multiply(&p, quantized, stride, rows, columns);
-    free(memory);
+    api->release_scratch(&scratch);
     return 0;
 }
 
@@ -592,9 +606,10 @@ static int groups_kernel(const tg_call *call, void *context)
         w.depth % w.weight.group != 0)
         return TG_DECLINED;
     w.weight.groups = w.depth / w.weight.group;
-    w.prepared = malloc((size_t)(w.rows * tq_prepared_size(w.depth) + 1) * sizeof(float));
+    tg_scratch scratch;
+    w.prepared = borrowed(&scratch, w.rows * tq_prepared_size(w.depth) * (int64_t)sizeof(float));
     if (w.prepared == NULL)
-        return fails(PyExc_MemoryError, "grouped_linear: no memory for the input in the kernel's order");
+        return -1;
     for (int64_t m = 0; m < w.rows; m++) {
         const float *row = w.x + m * w.depth;
         float *to = w.prepared + m * tq_prepared_size(w.depth);
@@ -607,7 +622,7 @@ static int groups_kernel(const tg_call *call, void *context)
     w.levels = levels;
     w.out = out->data;
     parallel((w.columns + 63) / 64, groups_task, &w);
-    free(w.prepared);
+    api->release_scratch(&scratch);
     return 0;
 }
 
