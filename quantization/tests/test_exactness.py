@@ -108,12 +108,12 @@ def test_convolutions(level, case):
     if groups == channels:
         packed = w.t().contiguous()
     else:
-        packed = tangrad.stack([ops.pack(part) for part in w.chunk(groups)])
+        packed = tangrad.stack([ops.pack(part).flatten(1) for part in w.chunk(groups)])
     x = bytes_(rng, "uint8", 2, 5, 6, 7, channels)
     sums = w.to(tangrad.int32).sum(1).to(tangrad.int32)
     _, scale, bias = columns(rng, count, False)
-    rest = (kernel, stride, padding, dilation, 128, 3, 0, 255)
-    given = (x, packed, sums, None, scale, bias, *rest)
+    geometry, levels = (*kernel, *stride, *padding, *dilation), (128, 3, 0, 255)
+    given = (x, packed, sums, None, scale, bias, geometry, levels)
     assert tangrad.equal(ops.convolution(*given), ops._convolution(*given))
 
 

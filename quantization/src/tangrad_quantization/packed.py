@@ -117,10 +117,13 @@ class PackedConv(_Packed):
         self, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
     ) -> None:
         self.places = weight.dim() - 2
-        self.kernel = triple(weight.shape[2:], 1)
-        self.stride, self.padding = triple(stride, 1), triple(padding, 0)
-        self.dilation, self.groups = triple(dilation, 1), groups
-        self.channels = weight.shape[1] * groups
+        self.geometry = (
+            *triple(weight.shape[2:], 1),
+            *triple(stride, 1),
+            *triple(padding, 0),
+            *triple(dilation, 1),
+        )
+        self.groups, self.channels = groups, weight.shape[1] * groups
         super().__init__(weight, bias)
 
     def matrix(self) -> Any:
@@ -132,7 +135,7 @@ class PackedConv(_Packed):
         if width == 1 and columns == self.groups:
             self.packed = rows.t().contiguous()
         else:
-            parts = [ops.pack(part) for part in rows.chunk(self.groups)]
+            parts = [ops.pack(part).flatten(1) for part in rows.chunk(self.groups)]
             self.packed = tangrad.stack(parts)
         return rows
 

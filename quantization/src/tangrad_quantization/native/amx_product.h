@@ -54,19 +54,24 @@ static void LEVEL(square)(const uint8_t *a, int64_t lda, const int8_t *b, int64_
     _tile_stored(3, acc + 16 * 64 + 16, 256);
 }
 
-/* Quads of a stretch of the depth: the weights of its squares, 16 KiB, stay in the first-level cache
- * while all rows pass. */
-#define STRETCH 128
+/* Quads of a stretch of the depth, of about 128: the weights of a square, 16 KiB, stay in the
+ * first-level cache while all rows pass. */
+static int64_t LEVEL(stretch)(int64_t quads)
+{
+    int64_t count = (quads + 64) / 128;
+    return count < 2 ? quads : (quads + count * 16 - 1) / (count * 16) * 16;
+}
 
 /* Whole squares, a stretch of the depth after the other. */
 static void LEVEL(squares)(const uint8_t *a, int64_t lda, const int8_t *b, int64_t quads, int64_t stride, int32_t *acc,
                            int rows, int blocks)
 {
+    int64_t stretch = LEVEL(stretch)(quads);
     for (int j = 0; j + 2 <= blocks; j += 2, b += 2 * stride)
-        for (int64_t k = 0; k < quads; k += STRETCH) {
-            int64_t some = quads - k < STRETCH ? quads - k : STRETCH;
+        for (int64_t k = 0; k < quads; k += stretch) {
+            int64_t some = quads - k < stretch ? quads - k : stretch;
             const int8_t *next = k + some < quads ? b + (k + some) * 64 : b + 2 * stride;
-            int64_t lines = 16 * 32 / rows;
+            int64_t lines = rows < 128 ? 0 : 4; /* few rows of a convolution find the same weights again */
             for (int i = 0; i < rows; i += 32, next += lines * some * 4)
                 LEVEL(square)(a + i * lda + k * 4, lda, b + k * 64, some, stride, acc + i * 64 + j * 16, k > 0, next,
                               lines);

@@ -218,6 +218,49 @@ static void LEVEL(product)(const uint8_t *a, int64_t lda, const int8_t *b, int64
 #define END_PRODUCTS
 #endif
 
+#if defined(WITH_VNNI)
+
+/* What zero points add to the sums of one row, and then numbers of the sums: the steps of the other
+ * levels, sixteen columns at a time; the conversion to integers rounds half to even. What bytes could
+ * alias is read before the first is written. */
+static void LEVEL(finish)(const tq_product *p, const int32_t *acc, int64_t row, int64_t column,
+                          int64_t count, uint32_t row_sum)
+{
+    const __m512i input_zero = _mm512_set1_epi32(p->input_zero), zero = _mm512_set1_epi32(p->zero);
+    const __m512i rest = _mm512_set1_epi32((int32_t)(row_sum - (uint32_t)p->input_zero * (uint32_t)p->depth));
+    const __m512 low = _mm512_set1_ps((float)(p->low - p->zero)), high = _mm512_set1_ps((float)(p->high - p->zero));
+    const __m512 least = _mm512_set1_ps(p->least);
+    const int32_t *sums = p->sums + column;
+    const int32_t *zeros = p->weight_zeros == NULL ? NULL : p->weight_zeros + column;
+    const float *scales = p->scales + column, *biases = p->bias == NULL ? NULL : p->bias + column;
+    float *floats = p->floats == NULL ? NULL : p->floats + row * p->row_stride + column;
+    uint8_t *bytes = p->bytes + row * p->row_stride + column;
+    for (int64_t n = 0; n < count; n += 16) {
+        __mmask16 within = count - n < 16 ? (__mmask16)(0xFFFF >> (16 - (count - n))) : 0xFFFF;
+        __m512i sum = _mm512_mullo_epi32(input_zero, _mm512_maskz_loadu_epi32(within, sums + n));
+        sum = _mm512_sub_epi32(_mm512_loadu_si512(acc + n), sum);
+        if (zeros != NULL)
+            sum = _mm512_sub_epi32(sum, _mm512_mullo_epi32(rest, _mm512_maskz_loadu_epi32(within, zeros + n)));
+        __m512 value = _mm512_cvtepi32_ps(sum), scale = _mm512_maskz_loadu_ps(within, scales + n);
+        __m512 bias = biases == NULL ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(within, biases + n);
+        if (floats != NULL) {
+            value = _mm512_mul_ps(value, scale);
+            value = biases == NULL ? value : _mm512_add_ps(value, bias);
+            _mm512_mask_storeu_ps(floats + n, within, _mm512_max_ps(value, least));
+            continue;
+        }
+        value = biases == NULL ? value : _mm512_add_ps(value, bias);
+        value = _mm512_min_ps(_mm512_max_ps(_mm512_mul_ps(value, scale), low), high);
+        __m128i made = _mm512_cvtepi32_epi8(_mm512_add_epi32(_mm512_cvtps_epi32(value), zero));
+        if (within == 0xFFFF)
+            _mm_storeu_si128((__m128i *)(bytes + n), made);
+        else
+            _mm_mask_storeu_epi8(bytes + n, within, made);
+    }
+}
+
+#else
+
 /* Bytes alias everything unless it is said that they do not: else nothing here is vectorised. */
 static void LEVEL(to_bytes)(const tq_product *p, const uint32_t *restrict sums,
                             const float *restrict scale, const float *restrict bias,
@@ -270,6 +313,8 @@ static void LEVEL(finish)(const tq_product *p, const int32_t *acc, int64_t row, 
     }
     LEVEL(to_bytes)(p, shifted, scale, bias, p->bytes + row * p->row_stride + column, count);
 }
+
+#endif
 
 /* Rows `begin` to `end` of a, whose first is `first` of the output, by columns from `left` on. */
 static void LEVEL(rows)(const tq_product *p, const uint8_t *a, int64_t lda, int64_t begin,

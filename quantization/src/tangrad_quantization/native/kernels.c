@@ -247,6 +247,7 @@ typedef struct conv_work {
     const int64_t *size, *kernel, *stride, *padding, *dilation, *out; /* out: N, D, H, W, C */
     int64_t channels, groups, taps, direct;
     const int8_t *by_channel; /* depthwise: weights in the level's order, else NULL */
+    const uint8_t *end; /* of the input */
     int failed;
 } conv_work;
 
@@ -289,14 +290,33 @@ static const uint8_t *input_line(const conv_work *w, const cursor *c, int64_t i,
     return w->input + ((c->n * w->size[1] + a) * w->size[2] + b) * w->size[3] * w->channels;
 }
 
+/* Whether all taps of an output place lie within the input. */
+static int inside(const conv_work *w, const cursor *c)
+{
+    const int64_t at[] = {c->z, c->y, c->x};
+    for (int d = 0; d < 3; d++) {
+        int64_t first = at[d] * w->stride[d] - w->padding[d];
+        if (first < 0 || first + (w->kernel[d] - 1) * w->dilation[d] >= w->size[d + 1])
+            return 0;
+    }
+    return 1;
+}
+
 /* Where each tap of the kernel reads for one output place; `outside` where that is padding. */
 static void places(const conv_work *w, const cursor *c, const uint8_t **taps, const uint8_t *outside)
 {
-    int64_t start = c->x * w->stride[2] - w->padding[2];
+    int64_t start = c->x * w->stride[2] - w->padding[2], step = w->dilation[2] * w->channels;
+    int whole = inside(w, c);
     for (int64_t i = 0; i < w->kernel[0]; i++)
         for (int64_t j = 0; j < w->kernel[1]; j++) {
             const uint8_t *line = input_line(w, c, i, j);
             int64_t x = start;
+            if (whole) {
+                line += start * w->channels;
+                for (int64_t k = 0; k < w->kernel[2]; k++, line += step)
+                    *taps++ = line;
+                continue;
+            }
             for (int64_t k = 0; k < w->kernel[2]; k++, x += w->dilation[2], taps++)
                 *taps = line != NULL && x >= 0 && x < w->size[3] ? line + x * w->channels : outside;
         }
@@ -335,7 +355,22 @@ static void gather(const conv_work *w, const uint8_t **taps, int64_t group, int6
     fill(row, 0, w->p->quads * 4 - depth);
 }
 
-/* The same where taps of a line lie side by side: a line at a time. */
+/* The same where taps of a line lie side by side: a line at a time. Short lines within the input are
+ * copied as sixteen bytes; what is too much is overwritten, or meets weights that are zero. */
+enum { SHORT_LINE = 16 };
+
+static int gather_short(const conv_work *w, const cursor *c, uint8_t *row)
+{
+    int64_t line_bytes = w->kernel[2] * w->channels, start = (c->x * w->stride[2] - w->padding[2]) * w->channels;
+    if (line_bytes > SHORT_LINE || !inside(w, c) ||
+        input_line(w, c, w->kernel[0] - 1, w->kernel[1] - 1) + start + SHORT_LINE > w->end)
+        return 0;
+    for (int64_t i = 0; i < w->kernel[0]; i++)
+        for (int64_t j = 0; j < w->kernel[1]; j++, row += line_bytes)
+            memcpy(row, input_line(w, c, i, j) + start, SHORT_LINE);
+    return 1;
+}
+
 static void gather_lines(const conv_work *w, const cursor *c, int64_t depth, uint8_t *row)
 {
     int64_t start = c->x * w->stride[2] - w->padding[2], end = start + w->kernel[2];
@@ -372,7 +407,8 @@ static void conv_rows(const conv_work *w, int64_t begin, int64_t end, const uint
         for (int64_t place = begin; place < end; place++, advance(w, &c)) {
             uint8_t *row = rows + (place - begin) * width;
             if (w->groups == 1 && w->dilation[2] == 1) {
-                gather_lines(w, &c, p.depth, row);
+                if (!gather_short(w, &c, row))
+                    gather_lines(w, &c, p.depth, row);
                 continue;
             }
             places(w, &c, taps, NULL);
@@ -387,7 +423,7 @@ static void conv_task(int64_t first, int64_t last, void *context)
     conv_work *w = context;
     int64_t all = w->out[0] * w->out[1] * w->out[2] * w->out[3];
     int64_t width = row_bytes(w->p->quads);
-    size_t rows_size = w->by_channel != NULL ? (size_t)w->channels : (size_t)(ROWS_OF_TASK * width + 4);
+    size_t rows_size = w->by_channel != NULL ? (size_t)w->channels : (size_t)(ROWS_OF_TASK * width + SHORT_LINE);
     const uint8_t **taps = malloc((size_t)w->taps * sizeof *taps);
     uint8_t *rows = w->direct ? NULL : malloc(rows_size);
     if (taps == NULL || (rows == NULL && !w->direct)) {
@@ -433,14 +469,15 @@ static int convolution_kernel(const tg_call *call, void *context)
     const tg_view *input = tensor(call, 0), *packed = tensor(call, 1), *out = call->outs;
     if (!dense(input, UINT8) || !dense_bytes(out) || !weights(call, 1, &p))
         return TG_DECLINED;
-    for (int i = 6; i < 10; i++)
-        if (call->args[i].kind != TG_ARG_INTS || call->args[i].count != 3)
-            return TG_DECLINED;
+    const tg_argument *geometry = &call->args[6], *levels = &call->args[7];
+    if (geometry->kind != TG_ARG_INTS || geometry->count != 12 || levels->kind != TG_ARG_INTS || levels->count != 4)
+        return TG_DECLINED;
     conv_work w = {&p, input->data, input->shape};
-    w.kernel = call->args[6].value.ints;
-    w.stride = call->args[7].value.ints;
-    w.padding = call->args[8].value.ints;
-    w.dilation = call->args[9].value.ints;
+    w.end = w.input + input->numel;
+    w.kernel = geometry->value.ints;
+    w.stride = w.kernel + 3;
+    w.padding = w.kernel + 6;
+    w.dilation = w.kernel + 9;
     w.out = out->shape;
     w.channels = input->shape[4];
     w.taps = w.kernel[0] * w.kernel[1] * w.kernel[2];
@@ -451,10 +488,10 @@ static int convolution_kernel(const tg_call *call, void *context)
     p.depth = w.taps * (w.channels / w.groups);
     p.quads = (p.depth + 3) / 4;
     p.row_stride = out->shape[4];
-    p.input_zero = (int32_t)integer(call, 10);
-    p.zero = (int32_t)integer(call, 11);
-    p.low = (int32_t)integer(call, 12);
-    p.high = (int32_t)integer(call, 13);
+    p.input_zero = (int32_t)levels->value.ints[0];
+    p.zero = (int32_t)levels->value.ints[1];
+    p.low = (int32_t)levels->value.ints[2];
+    p.high = (int32_t)levels->value.ints[3];
     p.bytes = out->data;
     w.direct = !depthwise && w.groups == 1 && w.taps == 1 && w.channels % 4 == 0;
     for (int i = 0; i < 3; i++)
