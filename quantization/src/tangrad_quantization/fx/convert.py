@@ -14,6 +14,7 @@ from tangrad import fx, nn
 from tangrad.nn.utils.parametrize import type_before_parametrizations
 from tangrad_quantization.backend_config import BackendConfig
 from tangrad_quantization.fx import support
+from tangrad_quantization.fx._equalize import equalize
 from tangrad_quantization.fx.configuration import (
     configured,
     follow_fusion,
@@ -69,6 +70,7 @@ def convert(
             "a converted model is not converted once more"
         )
     qconfigs = _qconfigs_of(model, state, mapping, backend)
+    equalize(model)
     conversion = _Conversion(model, state, qconfigs, custom, backend, is_reference)
     conversion.run()
     model.graph.eliminate_dead_code()

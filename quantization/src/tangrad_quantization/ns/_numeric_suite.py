@@ -230,7 +230,10 @@ def prepare_model_outputs(
         allow_list: types of modules that do; those of both workflows by default.
     """
     kinds = get_default_compare_output_module_list() if allow_list is None else allow_list
-    for model, whole in ((float_module, None), (q_module, NON_LEAF_MODULE_TO_ADD_OBSERVER_ALLOW_LIST)):
+    for model, whole in (
+        (float_module, None),
+        (q_module, NON_LEAF_MODULE_TO_ADD_OBSERVER_ALLOW_LIST),
+    ):
         model.qconfig = QConfig(activation=logger_cls, weight=None)
         propagate_qconfig_(model)
         insert_observers(model, kinds, whole, {})
