@@ -124,7 +124,7 @@ def _of_node(
 
 
 def of_layers(model: fx.GraphModule, mapping: QConfigMapping, scopes: Scopes) -> dict[str, Any]:
-    """Return what a mapping of any kind says of each node; fused modules are as their first part."""
+    """Return what any mapping says of each node; fused modules are as their first part."""
     modules = {
         path: module[0] if isinstance(module, _FusedModule) else module
         for path, module in model.named_modules(remove_duplicate=False)
