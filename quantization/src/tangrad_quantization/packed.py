@@ -39,7 +39,8 @@ class _Packed:
     """What packed weights of all kinds share.
 
     Attributes:
-        weight: the quantized weight.
+        source: the quantized weight as it was given.
+        weight: the same, detached.
         bias: float32, or None.
         packed: the weight as kernels read it.
     """
@@ -47,7 +48,7 @@ class _Packed:
     op = "quantized op"
 
     def __init__(self, weight: Any, bias: Any) -> None:
-        self.weight = weight.detach()
+        self.source, self.weight = weight, weight.detach()
         self.bias = None if bias is None else bias.detach().to(tangrad.float32)
         self.scales, zeros, self.one_scale = _scales_and_zeros(self.weight, self.op)
         matrix = self.matrix()
