@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
@@ -20,7 +19,17 @@ def exported(build: Callable[[Any], Any], x: Any, path: Path) -> None:
     """
     import torch
 
-    model = fill(torch, build(torch)).eval()
+    class OneInput(torch.nn.Module):  # type: ignore[misc]
+        """The model, whose further arguments would become inputs too."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.whole = fill(torch, build(torch))
+
+        def forward(self, x: Any) -> Any:
+            return self.whole(x)
+
+    model = OneInput().eval()
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for number, parameter in enumerate(model.parameters()):
@@ -56,9 +65,7 @@ def dynamic(build: Callable[[Any], Any], make: Prepare) -> Callable[[], Callable
         with tempfile.TemporaryDirectory() as folder:
             whole, small = Path(folder, "whole.onnx"), Path(folder, "small.onnx")
             exported(build, x, whole)
-            logging.disable(logging.WARNING)
             quantize_dynamic(whole, small, weight_type=QuantType.QInt8)
-            logging.disable(logging.NOTSET)
             return asked(small, x.numpy())
 
     return prepared
@@ -90,7 +97,6 @@ def static(build: Callable[[Any], Any], shape: tuple[int, ...]) -> Callable[[], 
         with tempfile.TemporaryDirectory() as folder:
             whole, small = Path(folder, "whole.onnx"), Path(folder, "small.onnx")
             exported(build, torch.from_numpy(x), whole)
-            logging.disable(logging.WARNING)
             quantize_static(
                 whole,
                 small,
@@ -99,7 +105,6 @@ def static(build: Callable[[Any], Any], shape: tuple[int, ...]) -> Callable[[], 
                 activation_type=QuantType.QUInt8,
                 weight_type=QuantType.QInt8,
             )
-            logging.disable(logging.NOTSET)
             return asked(small, x)
 
     return prepared

@@ -111,7 +111,7 @@ def onnx_convolution(case: tuple[int, ...]) -> Callable[[], Any]:
 
 
 def static_network(batch: int) -> Prepare:
-    """Prepare ResNet-50, quantized by its graph after it saw one batch."""
+    """Prepare ResNet-50, quantized by its graph after it saw one image."""
 
     def prepare(fw: Any) -> dict[str, Any]:
         import importlib
@@ -120,9 +120,9 @@ def static_network(batch: int) -> Prepare:
         model = fill(fw, inference.resnet(fw)).eval()
         x = fw.from_numpy(normal((batch, 3, 224, 224)))
         mapping = quiet(fw.ao.quantization.get_default_qconfig_mapping, "x86")
-        made = quiet(graphs.prepare_fx, model, mapping, (x,))
+        made = quiet(graphs.prepare_fx, model, mapping, (x[:1],))
         with fw.no_grad():
-            quiet(made, x)
+            quiet(made, x[:1])
         made = quiet(graphs.convert_fx, made)
 
         def run() -> Any:

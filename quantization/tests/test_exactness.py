@@ -64,7 +64,7 @@ def columns(rng, count, zeros):
 SIZES = [
     *[(1, 4, 1), (1, 64, 64), (1, 257, 130), (3, 5, 17), (7, 36, 70), (50, 128, 33), (0, 4, 3)],
     *[(16, 64, 16), (33, 65, 100), (40, 200, 70), (31, 320, 64)],  # tiles, and what is left of them
-    *[(128, 1100, 48), (150, 2048, 33)],  # several stretches of the depth
+    *[(33, 1100, 33), (130, 800, 17)],  # several stretches of the depth
 ]
 
 

@@ -31,7 +31,7 @@ from tangrad_quantization.observer import is_observer
 from tangrad_quantization.qconfig import qconfig_equals
 from tangrad_quantization.qconfig_mapping import QConfigMapping
 from tangrad_quantization.quant_type import QuantType
-from tangrad_quantization.quantize import _remove_qconfig
+from tangrad_quantization.quantize import _remove_qconfig, require_finite
 
 _STATIC = (tangrad.quint8, tangrad.qint8, tangrad.qint32)
 _PER_CHANNEL = (
@@ -335,6 +335,7 @@ class _Conversion:
         weight = support.made(qconfig.weight) if fake is None else fake
         if weight.dtype not in (*_STATIC, tangrad.quint8, tangrad.quint4x2, tangrad.float16):
             return
+        require_finite(module, str(node.target))
         self._refer(node, module, qconfig, weight)
 
     def _refer(self, node: fx.Node, module: Any, qconfig: Any, weight: Any) -> None:

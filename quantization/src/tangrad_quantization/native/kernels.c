@@ -356,8 +356,8 @@ static void gather(const conv_work *w, const uint8_t **taps, int64_t group, int6
 }
 
 /* The same where taps of a line lie side by side: a line at a time. Short lines within the input are
- * copied as sixteen bytes; what is too much is overwritten, or meets weights that are zero. */
-enum { SHORT_LINE = 16 };
+ * copied as thirty-two bytes; what is too much is overwritten, or meets weights that are zero. */
+enum { SHORT_LINE = 32 };
 
 static int gather_short(const conv_work *w, const cursor *c, uint8_t *row)
 {
