@@ -220,42 +220,51 @@ static void LEVEL(product)(const uint8_t *a, int64_t lda, const int8_t *b, int64
 
 #if defined(WITH_VNNI)
 
-/* What zero points add to the sums of one row, and then numbers of the sums: the steps of the other
+/* What zero points add to the sums of some rows, and then numbers of the sums: the steps of the other
  * levels, sixteen columns at a time; the conversion to integers rounds half to even. What bytes could
  * alias is read before the first is written. */
-static void LEVEL(finish)(const tq_product *p, const int32_t *acc, int64_t row, int64_t column,
-                          int64_t count, uint32_t row_sum)
+static void LEVEL(finish)(const tq_product *p, const int32_t *acc, int64_t row, int rows, int64_t column,
+                          int64_t count, const uint32_t *row_sums)
 {
     const __m512i input_zero = _mm512_set1_epi32(p->input_zero), zero = _mm512_set1_epi32(p->zero);
-    const __m512i rest = _mm512_set1_epi32((int32_t)(row_sum - (uint32_t)p->input_zero * (uint32_t)p->depth));
     const __m512 low = _mm512_set1_ps((float)(p->low - p->zero)), high = _mm512_set1_ps((float)(p->high - p->zero));
     const __m512 least = _mm512_set1_ps(p->least);
-    const int32_t *sums = p->sums + column;
-    const int32_t *zeros = p->weight_zeros == NULL ? NULL : p->weight_zeros + column;
-    const float *scales = p->scales + column, *biases = p->bias == NULL ? NULL : p->bias + column;
-    float *floats = p->floats == NULL ? NULL : p->floats + row * p->row_stride + column;
-    uint8_t *bytes = p->bytes + row * p->row_stride + column;
+    const uint32_t of_depth = (uint32_t)p->input_zero * (uint32_t)p->depth;
+    const int64_t stride = p->row_stride;
+    const int32_t *zeros = p->weight_zeros;
+    const int biased = p->bias != NULL;
     for (int64_t n = 0; n < count; n += 16) {
         __mmask16 within = count - n < 16 ? (__mmask16)(0xFFFF >> (16 - (count - n))) : 0xFFFF;
-        __m512i sum = _mm512_mullo_epi32(input_zero, _mm512_maskz_loadu_epi32(within, sums + n));
-        sum = _mm512_sub_epi32(_mm512_loadu_si512(acc + n), sum);
+        __m512i of_zero = _mm512_mullo_epi32(input_zero, _mm512_maskz_loadu_epi32(within, p->sums + column + n));
+        __m512i weight_zero = _mm512_setzero_si512();
+        __m512 scale = _mm512_maskz_loadu_ps(within, p->scales + column + n), bias = _mm512_setzero_ps();
         if (zeros != NULL)
-            sum = _mm512_sub_epi32(sum, _mm512_mullo_epi32(rest, _mm512_maskz_loadu_epi32(within, zeros + n)));
-        __m512 value = _mm512_cvtepi32_ps(sum), scale = _mm512_maskz_loadu_ps(within, scales + n);
-        __m512 bias = biases == NULL ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(within, biases + n);
-        if (floats != NULL) {
-            value = _mm512_mul_ps(value, scale);
-            value = biases == NULL ? value : _mm512_add_ps(value, bias);
-            _mm512_mask_storeu_ps(floats + n, within, _mm512_max_ps(value, least));
-            continue;
+            weight_zero = _mm512_maskz_loadu_epi32(within, zeros + column + n);
+        if (biased)
+            bias = _mm512_maskz_loadu_ps(within, p->bias + column + n);
+        float *floats = p->floats == NULL ? NULL : p->floats + row * stride + column + n;
+        uint8_t *bytes = p->bytes + row * stride + column + n;
+        for (int i = 0; i < rows; i++, bytes += stride) {
+            __m512i sum = _mm512_sub_epi32(_mm512_loadu_si512(acc + i * 64 + n), of_zero);
+            if (zeros != NULL) {
+                __m512i rest = _mm512_set1_epi32((int32_t)(row_sums[i] - of_depth));
+                sum = _mm512_sub_epi32(sum, _mm512_mullo_epi32(rest, weight_zero));
+            }
+            __m512 value = _mm512_cvtepi32_ps(sum);
+            if (floats != NULL) {
+                value = _mm512_mul_ps(value, scale);
+                value = biased ? _mm512_add_ps(value, bias) : value;
+                _mm512_mask_storeu_ps(floats + i * stride, within, _mm512_max_ps(value, least));
+                continue;
+            }
+            value = biased ? _mm512_add_ps(value, bias) : value;
+            value = _mm512_min_ps(_mm512_max_ps(_mm512_mul_ps(value, scale), low), high);
+            __m128i made = _mm512_cvtepi32_epi8(_mm512_add_epi32(_mm512_cvtps_epi32(value), zero));
+            if (within == 0xFFFF)
+                _mm_storeu_si128((__m128i *)bytes, made);
+            else
+                _mm_mask_storeu_epi8(bytes, within, made);
         }
-        value = biases == NULL ? value : _mm512_add_ps(value, bias);
-        value = _mm512_min_ps(_mm512_max_ps(_mm512_mul_ps(value, scale), low), high);
-        __m128i made = _mm512_cvtepi32_epi8(_mm512_add_epi32(_mm512_cvtps_epi32(value), zero));
-        if (within == 0xFFFF)
-            _mm_storeu_si128((__m128i *)(bytes + n), made);
-        else
-            _mm_mask_storeu_epi8(bytes + n, within, made);
     }
 }
 
@@ -286,8 +295,8 @@ static void LEVEL(to_bytes)(const tq_product *p, const uint32_t *restrict sums,
 }
 
 /* What zero points add to the sums of one row, and then numbers of the sums. */
-static void LEVEL(finish)(const tq_product *p, const int32_t *acc, int64_t row, int64_t column,
-                          int64_t count, uint32_t row_sum)
+static void LEVEL(finish_row)(const tq_product *p, const int32_t *acc, int64_t row, int64_t column,
+                              int64_t count, uint32_t row_sum)
 {
     uint32_t shifted[64];
     uint32_t zero = (uint32_t)p->input_zero;
@@ -314,6 +323,13 @@ static void LEVEL(finish)(const tq_product *p, const int32_t *acc, int64_t row, 
     LEVEL(to_bytes)(p, shifted, scale, bias, p->bytes + row * p->row_stride + column, count);
 }
 
+static void LEVEL(finish)(const tq_product *p, const int32_t *acc, int64_t row, int rows, int64_t column,
+                          int64_t count, const uint32_t *row_sums)
+{
+    for (int i = 0; i < rows; i++)
+        LEVEL(finish_row)(p, acc + i * 64, row + i, column, count, row_sums[i]);
+}
+
 #endif
 
 /* Rows `begin` to `end` of a, whose first is `first` of the output, by columns from `left` on. */
@@ -336,8 +352,7 @@ static void LEVEL(rows)(const tq_product *p, const uint8_t *a, int64_t lda, int6
             int blocks = (int)((count + 15) / 16);
             LEVEL(product)(from, lda, p->packed + column / 16 * stride, p->quads, stride, acc, rows,
                            blocks, p->narrow);
-            for (int i = 0; i < rows; i++)
-                LEVEL(finish)(p, acc + i * 64, row + i, column, count, row_sums[i]);
+            LEVEL(finish)(p, acc, row, rows, column, count, row_sums);
         }
     }
     END_PRODUCTS;
@@ -373,6 +388,7 @@ static inline __attribute__((always_inline)) void LEVEL(in_order)(const __m512i 
 static void LEVEL(depthwise)(const tq_product *p, const uint8_t *const *taps, const int8_t *weights,
                              int64_t count, int64_t channels, int64_t row)
 {
+    const uint32_t none = 0;
     int32_t acc[64];
     for (int64_t column = 0; column < channels; column += 64) {
         int64_t width = channels - column < 64 ? channels - column : 64;
@@ -395,7 +411,7 @@ static void LEVEL(depthwise)(const tq_product *p, const uint8_t *const *taps, co
                 sums[i] = LEVEL(dot)(sums[i], four[i], _mm512_loadu_si512(weights + i * 64));
         }
         LEVEL(in_order)(sums, acc);
-        LEVEL(finish)(p, acc, row, column, width, 0);
+        LEVEL(finish)(p, acc, row, 1, column, width, &none);
     }
 }
 
@@ -409,6 +425,7 @@ static int64_t LEVEL(place_of)(int64_t tap, int64_t channel, int64_t count)
 static void LEVEL(depthwise)(const tq_product *p, const uint8_t *const *taps, const int8_t *weights,
                              int64_t count, int64_t channels, int64_t row)
 {
+    const uint32_t none = 0;
     int32_t acc[64];
     for (int64_t column = 0; column < channels; column += 64, weights += count * 64) {
         int64_t width = channels - column < 64 ? channels - column : 64;
@@ -436,7 +453,7 @@ static void LEVEL(depthwise)(const tq_product *p, const uint8_t *const *taps, co
             for (int64_t i = n; i < width; i++)
                 acc[i] += (int16_t)((int16_t)x[i] * w[i]);
         }
-        LEVEL(finish)(p, acc, row, column, width, 0);
+        LEVEL(finish)(p, acc, row, 1, column, width, &none);
     }
 }
 
