@@ -402,9 +402,7 @@ def convert(
     return module
 
 
-def _convert_children(
-    module: Any, mapping: Any, custom: Any, precomputed: bool, path: str
-) -> None:
+def _convert_children(module: Any, mapping: Any, custom: Any, precomputed: bool, path: str) -> None:
     swapped = {}
     for name, child in module.named_children():
         kind, where = type_before_parametrizations(child), f"{path}.{name}" if path else name
