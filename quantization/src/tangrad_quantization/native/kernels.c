@@ -302,21 +302,26 @@ static int inside(const conv_work *w, const cursor *c)
     return 1;
 }
 
+/* Bytes from a line of the kernel to the next one, in height and in depth. */
+static int64_t line_step(const conv_work *w) { return w->dilation[1] * w->size[3] * w->channels; }
+static int64_t plane_step(const conv_work *w) { return w->dilation[0] * w->size[2] * w->size[3] * w->channels; }
+
 /* Where each tap of the kernel reads for one output place; `outside` where that is padding. */
 static void places(const conv_work *w, const cursor *c, const uint8_t **taps, const uint8_t *outside)
 {
     int64_t start = c->x * w->stride[2] - w->padding[2], step = w->dilation[2] * w->channels;
-    int whole = inside(w, c);
+    const uint8_t *first = inside(w, c) ? input_line(w, c, 0, 0) + start * w->channels : NULL;
     for (int64_t i = 0; i < w->kernel[0]; i++)
         for (int64_t j = 0; j < w->kernel[1]; j++) {
-            const uint8_t *line = input_line(w, c, i, j);
+            const uint8_t *line;
             int64_t x = start;
-            if (whole) {
-                line += start * w->channels;
+            if (first != NULL) {
+                line = first + i * plane_step(w) + j * line_step(w);
                 for (int64_t k = 0; k < w->kernel[2]; k++, line += step)
                     *taps++ = line;
                 continue;
             }
+            line = input_line(w, c, i, j);
             for (int64_t k = 0; k < w->kernel[2]; k++, x += w->dilation[2], taps++)
                 *taps = line != NULL && x >= 0 && x < w->size[3] ? line + x * w->channels : outside;
         }
@@ -355,19 +360,28 @@ static void gather(const conv_work *w, const uint8_t **taps, int64_t group, int6
     fill(row, 0, w->p->quads * 4 - depth);
 }
 
-/* The same where taps of a line lie side by side: a line at a time. Short lines within the input are
- * copied as thirty-two bytes; what is too much is overwritten, or meets weights that are zero. */
+/* The same where taps of a line lie side by side: a line at a time. */
 enum { SHORT_LINE = 32 };
 
-static int gather_short(const conv_work *w, const cursor *c, uint8_t *row)
+/* Short lines are copied as thirty-two bytes, where so many are there: what is too much is
+ * overwritten, or meets weights that are zero. */
+static int gather_inside(const conv_work *w, const cursor *c, uint8_t *row)
 {
-    int64_t line_bytes = w->kernel[2] * w->channels, start = (c->x * w->stride[2] - w->padding[2]) * w->channels;
-    if (line_bytes > SHORT_LINE || !inside(w, c) ||
-        input_line(w, c, w->kernel[0] - 1, w->kernel[1] - 1) + start + SHORT_LINE > w->end)
+    if (!inside(w, c))
         return 0;
-    for (int64_t i = 0; i < w->kernel[0]; i++)
-        for (int64_t j = 0; j < w->kernel[1]; j++, row += line_bytes)
-            memcpy(row, input_line(w, c, i, j) + start, SHORT_LINE);
+    int64_t line_bytes = w->kernel[2] * w->channels;
+    const uint8_t *first = input_line(w, c, 0, 0) + (c->x * w->stride[2] - w->padding[2]) * w->channels;
+    const uint8_t *last = first + (w->kernel[0] - 1) * plane_step(w) + (w->kernel[1] - 1) * line_step(w);
+    int is_short = line_bytes <= SHORT_LINE && last + SHORT_LINE <= w->end;
+    for (int64_t i = 0; i < w->kernel[0]; i++, first += plane_step(w)) {
+        const uint8_t *line = first;
+        for (int64_t j = 0; j < w->kernel[1]; j++, line += line_step(w), row += line_bytes) {
+            if (is_short)
+                memcpy(row, line, SHORT_LINE);
+            else
+                memcpy(row, line, (size_t)line_bytes);
+        }
+    }
     return 1;
 }
 
@@ -407,7 +421,7 @@ static void conv_rows(const conv_work *w, int64_t begin, int64_t end, const uint
         for (int64_t place = begin; place < end; place++, advance(w, &c)) {
             uint8_t *row = rows + (place - begin) * width;
             if (w->groups == 1 && w->dilation[2] == 1) {
-                if (!gather_short(w, &c, row))
+                if (!gather_inside(w, &c, row))
                     gather_lines(w, &c, p.depth, row);
                 continue;
             }
