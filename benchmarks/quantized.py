@@ -1,6 +1,7 @@
-"""Integers: convolutions and networks quantized statically, weights alone, and small layers.
+"""Integers: convolutions and networks, statically and dynamically quantized, and weights alone.
 
-The float rows that these stand beside are in `inference.py`, as are dynamic linear layers.
+The float rows that these stand beside are in `inference.py`. `run.py --only quantization` takes
+them all; `TANGRAD_CPU_ISA=avx2` shows our times without AVX-512.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 
 import inference
 import numpy
+import onnx_models
 from workload import Cost, Prepare, Workload, fill, normal, threads
 
 # name: channels in and out, kernel, stride, padding, groups, size of the picture
@@ -109,7 +111,7 @@ def onnx_convolution(case: tuple[int, ...]) -> Callable[[], Any]:
 
 
 def static_network(batch: int) -> Prepare:
-    """Prepare ResNet-50, quantized by its graph after it saw one batch."""
+    """Prepare ResNet-50, quantized by its graph after it saw one image."""
 
     def prepare(fw: Any) -> dict[str, Any]:
         import importlib
@@ -118,9 +120,9 @@ def static_network(batch: int) -> Prepare:
         model = fill(fw, inference.resnet(fw)).eval()
         x = fw.from_numpy(normal((batch, 3, 224, 224)))
         mapping = quiet(fw.ao.quantization.get_default_qconfig_mapping, "x86")
-        made = quiet(graphs.prepare_fx, model, mapping, (x,))
+        made = quiet(graphs.prepare_fx, model, mapping, (x[:1],))
         with fw.no_grad():
-            quiet(made, x)
+            quiet(made, x[:1])
         made = quiet(graphs.convert_fx, made)
 
         def run() -> Any:
@@ -132,8 +134,8 @@ def static_network(batch: int) -> Prepare:
     return prepare
 
 
-def decoding(bits: int) -> Prepare:
-    """Prepare the layers of a transformer at one token: in PyTorch float, here few bits."""
+def layers_of_decoding(change: Callable[[Any, Any], None] | None = None) -> Prepare:
+    """Prepare the layers of a transformer at one token."""
 
     def prepare(fw: Any) -> dict[str, Any]:
         width, wide = DECODING
@@ -141,11 +143,8 @@ def decoding(bits: int) -> Prepare:
             fw.nn.Linear(*((width, wide) if n % 2 == 0 else (wide, width))) for n in range(12)
         ]
         model = fill(fw, fw.nn.Sequential(*layers)).eval()
-        if fw.__name__ == "tangrad" and bits < 32:
-            from tangrad_quantization import weights_only
-
-            four, eight = weights_only.Int4WeightOnlyConfig(), weights_only.Int8WeightOnlyConfig()
-            weights_only.quantize_(model, four if bits == 4 else eight)
+        if change is not None:
+            change(fw, model)
         x = fw.from_numpy(normal((1, width)))
 
         def run() -> Any:
@@ -157,12 +156,29 @@ def decoding(bits: int) -> Prepare:
     return prepare
 
 
-def our_float() -> Callable[[], Any]:
-    """Return our own float form of `decoding`, for the ratio that the goal is about."""
-    import tangrad
+def our_float(prepare: Prepare) -> Callable[[], Callable[[], Any]]:
+    """Return what makes our own float form, for the ratio that the goal is about."""
 
-    run: Callable[[], Any] = decoding(32)(tangrad)["run"]
-    return run
+    def make() -> Callable[[], Any]:
+        import tangrad
+
+        run: Callable[[], Any] = prepare(tangrad)["run"]
+        return run
+
+    return make
+
+
+def in_few_bits(bits: int) -> Callable[[Any, Any], None]:
+    """Return what quantizes the weights of our model, and leaves PyTorch's alone."""
+
+    def change(fw: Any, model: Any) -> None:
+        if fw.__name__ == "tangrad":
+            from tangrad_quantization import weights_only
+
+            four, eight = weights_only.Int4WeightOnlyConfig(), weights_only.Int8WeightOnlyConfig()
+            weights_only.quantize_(model, four if bits == 4 else eight)
+
+    return change
 
 
 def products(case: tuple[int, ...]) -> float:
@@ -172,7 +188,16 @@ def products(case: tuple[int, ...]) -> float:
     return 2.0 * outside * out * out * kernel * kernel * inside / groups
 
 
-DECODED = 12 * DECODING[0] * DECODING[1]
+def weights_alone(name: str, make: Callable[..., Prepare], weights: float) -> list[Workload]:
+    """Return rows of few bits: PyTorch has float, as what they are measured by has too."""
+    return [
+        Workload(f"{name}, weights of {bits} bits", "run()", make(in_few_bits(bits)), 0.4,
+                 cost=Cost(weights * bits // 8, 2.0 * weights), checked=False,
+                 peers={"our float": our_float(make(None))})
+        for bits in (8, 4)
+    ]  # fmt: skip
+
+
 WORKLOADS = [
     *(
         Workload(f"{name}, int8", "run()", convolving(case), 1.0,
@@ -182,13 +207,16 @@ WORKLOADS = [
     ),
     *(
         Workload(f"ResNet-50 224 b{batch}, static int8", "run()", static_network(batch), 1.0,
-                 cost=Cost(0, batch * inference.RESNET_50_FLOPS, "int8"), tolerance=0.3)
+                 cost=Cost(0, batch * inference.RESNET_50_FLOPS, "int8"), tolerance=0.3,
+                 peers={"onnxruntime": onnx_models.static(inference.resnet, (batch, 3, 224, 224))})
         for batch in (1, 8)
     ),
-    *(
-        Workload(f"linear 768-3072 ×12 b1, weights of {bits} bits", "run()", decoding(bits), 0.4,
-                 cost=Cost(DECODED * bits // 8, 2.0 * DECODED), checked=False,
-                 peers={"our float": lambda: our_float()})
-        for bits in (8, 4)
-    ),
+    Workload("BERT-base 128 tokens b1, int8", "run()",
+             inference.answering(inference.bert, inference.tokens(128), True), 0.95, 0.6,
+             Cost(0, inference.BERT_FLOPS, "int8"), tolerance=0.2,
+             peers={"onnxruntime": onnx_models.dynamic(inference.bert, inference.tokens(128))}),
+    *inference.perceptrons(int8=True),
+    *weights_alone("linear 768-3072 ×12 b1", layers_of_decoding, 12 * DECODING[0] * DECODING[1]),
+    *weights_alone("decode GPT 12×768, 8 tokens",
+                   lambda change: inference.decoding(12, 768, 8, change), 8.0 * 12 * 12 * 768**2),
 ]  # fmt: skip

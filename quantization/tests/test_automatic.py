@@ -43,6 +43,17 @@ def batches():
     return [tangrad.randn(16, 2, 8, 8) for _ in range(3)]
 
 
+def test_islands_pack_their_weights_once(net, batches, monkeypatch):
+    model, _ = q.auto(net, batches, timer=fast)
+    model(batches[0])
+    for island in (model.conv, model.first):
+        monkeypatch.setattr(type(island), "_pack", lambda self: pytest.fail("packed again"))
+    model(batches[0])
+    model.first.load_state_dict(model.first.state_dict())
+    monkeypatch.undo()
+    assert model(batches[0]).isfinite().all()
+
+
 def test_all_layers_are_quantized_where_that_is_fast_and_loses_little(net, batches):
     model, report = q.auto(net, batches, timer=fast)
     assert [(row.name, row.quantized) for row in report.layers] == [

@@ -1,5 +1,6 @@
 """The eager workflow beside torch.ao: same weights, same calibration, same integers."""
 
+import importlib
 import io
 
 import numpy as np
@@ -262,6 +263,27 @@ def test_converting_or_preparing_twice_is_refused():
 def test_calibration_data_that_are_not_finite_name_the_module():
     with pytest.raises(ValueError, match="'0'.*NaN"):
         observed()(tangrad.full((1, 4), float("nan")))
+
+
+def test_weights_that_are_not_finite_name_the_parameter():
+    graphs = importlib.import_module("tangrad.ao.quantization.quantize_fx")
+    plain = tangrad.nn.Sequential(tangrad.nn.Sequential(tangrad.nn.Linear(4, 2))).eval()
+    plain[0][0].weight.data[1, 2] = float("nan")
+    with pytest.raises(ValueError, match=r"'0\.0\.weight' holds NaN"):
+        ours.quantize_dynamic(plain)
+    mapping = ours.get_default_qconfig_mapping("onednn")
+    made = graphs.prepare_fx(plain, mapping, (tangrad.ones(1, 4),))
+    made.activation_post_process_0(tangrad.ones(1, 4))
+    made.activation_post_process_1(tangrad.ones(1, 4))
+    with pytest.raises(ValueError, match=r"'0\.0\.weight' holds NaN"):
+        graphs.convert_fx(made)
+
+
+def test_modules_without_a_quantized_form_are_named():
+    with pytest.raises(AssertionError, match=r"Transformer'> does not have a corresponding"):
+        ours.get_static_quant_module_class(tangrad.nn.Transformer)
+    with pytest.raises(AssertionError, match="Conv2d'> does not have a corresponding"):
+        ours.get_dynamic_quant_module_class(tangrad.nn.Conv2d)
 
 
 def test_states_of_float_models_do_not_load_into_quantized_ones_nor_the_other_way():

@@ -1,5 +1,9 @@
 """Every kernel gives the bits of the definition, on every level of instructions."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -22,6 +26,25 @@ def level(request):
     kernels.set_level(before)
 
 
+@pytest.mark.parametrize(("asked", "level"), [("baseline", "scalar"), ("avx2", "avx2")])
+def test_the_level_follows_that_of_tangrad_cpu(asked, level):
+    try:
+        before = kernels.level()
+        kernels.set_level(level)
+        kernels.set_level(before)
+    except ValueError:
+        pytest.skip(f"this machine lacks {level}")
+    code = "from tangrad_quantization import _kernels; print(_kernels.level())"
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "TANGRAD_CPU_ISA": asked},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout.strip() == level
+
+
 def bytes_(rng, kind, *shape):
     """Return bytes: random, or the extreme ones that make sums of 16 bits overflow."""
     low, high = (0, 256) if kind == "uint8" else (-128, 128)
@@ -41,6 +64,7 @@ def columns(rng, count, zeros):
 SIZES = [
     *[(1, 4, 1), (1, 64, 64), (1, 257, 130), (3, 5, 17), (7, 36, 70), (50, 128, 33), (0, 4, 3)],
     *[(16, 64, 16), (33, 65, 100), (40, 200, 70), (31, 320, 64)],  # tiles, and what is left of them
+    *[(33, 1100, 33), (130, 800, 17)],  # several stretches of the depth
 ]
 
 
@@ -96,6 +120,9 @@ CONVOLUTIONS = [
     (8, 70, 1, (1, 1, 1), (1, 1, 1), (0, 0, 0), (1, 1, 1)),
     (6, 8, 2, (2, 2, 3), (1, 1, 2), (1, 0, 1), (1, 2, 1)),
     (70, 70, 70, (1, 3, 3), (1, 1, 1), (0, 1, 1), (1, 1, 1)),
+    (130, 130, 130, (1, 2, 2), (1, 2, 1), (0, 0, 1), (1, 1, 2)),  # whole blocks and what is left
+    (1, 16, 1, (1, 3, 3), (1, 1, 1), (0, 1, 1), (1, 1, 1)),  # short lines of the input
+    (64, 40, 1, (1, 3, 3), (1, 1, 1), (0, 1, 1), (1, 1, 1)),  # tiles
 ]
 
 
@@ -105,15 +132,15 @@ def test_convolutions(level, case):
     rng = np.random.default_rng(channels)
     depth = channels // groups * int(np.prod(kernel))
     w = bytes_(rng, "int8", count, depth)
-    if groups == channels:
+    if groups == channels == count:
         packed = w.t().contiguous()
     else:
-        packed = tangrad.stack([ops.pack(part) for part in w.chunk(groups)])
+        packed = tangrad.stack([ops.pack(part).flatten(1) for part in w.chunk(groups)])
     x = bytes_(rng, "uint8", 2, 5, 6, 7, channels)
     sums = w.to(tangrad.int32).sum(1).to(tangrad.int32)
     _, scale, bias = columns(rng, count, False)
-    rest = (kernel, stride, padding, dilation, 128, 3, 0, 255)
-    given = (x, packed, sums, None, scale, bias, *rest)
+    geometry, levels = (*kernel, *stride, *padding, *dilation), (128, 3, 0, 255)
+    given = (x, packed, sums, None, scale, bias, geometry, levels)
     assert tangrad.equal(ops.convolution(*given), ops._convolution(*given))
 
 
@@ -135,21 +162,41 @@ def test_element_by_element(level, kind):
     assert tangrad.equal(ops.lookup(a, table), 255 - a.view(tangrad.uint8))
 
 
+GROUPS = [(256, 64), (256, 128), (96, 32), (192, 96), (32, 32)]  # of the depth: groups across lanes
+
+
 @pytest.mark.parametrize("bits", [8, 4])
 @pytest.mark.parametrize("zeros", [False, True])
-def test_weights_in_groups_agree_to_rounding(level, bits, zeros):
+@pytest.mark.parametrize(("depth", "group"), GROUPS)
+def test_weights_in_groups_agree_to_rounding(level, bits, zeros, depth, group):
     rng = np.random.default_rng(bits)
-    depth, count, group = 256, 70, 64
+    count = 71
+    weight, scales, zero = grouped(rng, bits, zeros, count, depth, group)
+    x = tangrad.from_numpy(rng.standard_normal((3, depth)).astype("float32"))
+    got = ops.grouped_linear(x, weight, scales, zero, bits, group)
+    exact = x.double() @ ops.group_weight(weight, scales, zero, bits, group).double().t()
+    assert (got - exact).abs().max() < 2e-5 * exact.abs().max()
+
+
+def grouped(rng, bits, zeros, count, depth, group):
     if bits == 8:
         weight = bytes_(rng, "int8", count, depth)
     else:
         weight = ops.pack_halves(tangrad.from_numpy(rng.integers(0, 16, (count, depth))))
     scales = tangrad.from_numpy(rng.uniform(0.01, 0.1, (count, depth // group)).astype("float32"))
-    zero = scales * 3 if zeros else None
-    x = tangrad.from_numpy(rng.standard_normal((3, depth)).astype("float32"))
-    got = ops.grouped_linear(x, weight, scales, zero, bits, group)
-    exact = x.double() @ ops.group_weight(weight, scales, zero, bits, group).double().t()
-    assert (got - exact).abs().max() < 2e-5 * exact.abs().max()
+    return weight, scales, scales * 3 if zeros else None
+
+
+@pytest.mark.parametrize("number", [float("inf"), -float("inf"), float("nan"), 1e37])
+def test_weights_in_groups_pass_on_what_is_not_finite(level, number):
+    """What numbers become on their way must not overflow where the product does not."""
+    rng = np.random.default_rng(0)
+    weight, scales, _ = grouped(rng, 4, False, 8, 64, 32)
+    x = tangrad.zeros(2, 64)
+    x[0, 5], x[1, 3] = number, 1.0
+    got = ops.grouped_linear(x, weight, scales, None, 4, 32)
+    exact = x @ ops.group_weight(weight, scales, None, 4, 32).t()
+    assert tangrad.allclose(got, exact, rtol=1e-5, atol=1e-6, equal_nan=True)
 
 
 def test_the_reference_device_gives_the_same_integers():

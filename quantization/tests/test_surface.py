@@ -102,6 +102,15 @@ def test_mappings_have_pytorchs_entries():
         assert found == expected
 
 
+@pytest.mark.parametrize("what", ["compare_output_module", "qconfig_propagation"])
+def test_lists_have_pytorchs_entries(what):
+    expected, found = (
+        {kind.__name__ for kind in getattr(side, f"get_default_{what}_list")()}
+        for side in (theirs, ours)
+    )
+    assert found == expected
+
+
 def test_default_configurations_make_the_same_observers():
     assert torch.quint8 is not None
     for backend in ("x86", "fbgemm", "qnnpack", "onednn"):

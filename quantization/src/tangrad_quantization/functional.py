@@ -162,14 +162,8 @@ def conv(x: Any, packed: PackedConv, scale: float, zero_point: int, relu: bool =
         packed.zeros,
         multipliers,
         bias,
-        packed.kernel,
-        packed.stride,
-        packed.padding,
-        packed.dilation,
-        input_zero,
-        zero_point,
-        low,
-        high,
+        packed.geometry,
+        (input_zero, zero_point, low, high),
     )
     made = _channels_first(_as_stored(made, x.dtype), packed.places)
     return layout.per_tensor(made[0] if single else made, scale, zero_point, x.dtype)
@@ -186,10 +180,7 @@ def conv_then(
         packed.packed,
         packed.zeros,
         len(packed.scales),
-        packed.kernel,
-        packed.stride,
-        packed.padding,
-        packed.dilation,
+        packed.geometry,
         input_zero,
     )
     one = tangrad.tensor(input_scale, dtype=tangrad.float32)

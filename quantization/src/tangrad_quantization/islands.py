@@ -56,7 +56,7 @@ class Island(nn.Module):
         self._held: Any = None
 
     def _packed(self) -> Any:
-        if self._held is None or self._held.weight is not self.weight:
+        if self._held is None or self._held.source is not self.weight:
             self._held = self._pack()
         return self._held
 

@@ -177,12 +177,17 @@ def conv_size(size: int, kernel: int, stride: int, padding: int, dilation: int) 
     return (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
 
 
-def _conv_shape(
-    input: Any, scales: Any, kernel: Any, stride: Any, padding: Any, dilation: Any
-) -> Any:
+_Three = tuple[int, int, int]
+
+
+def geometry_of(geometry: Any) -> tuple[_Three, _Three, _Three, _Three]:
+    """Return kernel, stride, padding and dilation of the twelve numbers that hold all."""
+    return tuple(tuple(geometry[i : i + 3]) for i in range(0, 12, 3))  # type: ignore[return-value]
+
+
+def _conv_shape(input: Any, scales: Any, geometry: Any) -> Any:
     spatial = [
-        conv_size(*sizes)
-        for sizes in zip(input.shape[1:4], kernel, stride, padding, dilation, strict=True)
+        conv_size(*sizes) for sizes in zip(input.shape[1:4], *geometry_of(geometry), strict=True)
     ]
     return (input.shape[0], *spatial, scales.shape[0])
 
@@ -194,7 +199,8 @@ def _conv_weight(packed: Any, channels: int, columns: int, kernel: Any) -> Any:
     groups = packed.shape[0]
     taps = kernel[0] * kernel[1] * kernel[2]
     depth = taps * (channels // groups)
-    matrices = [unpacked(part, columns // groups, depth) for part in packed]
+    parts = packed.reshape(*packed.shape[:2], -1, 16, 4)
+    matrices = [unpacked(part, columns // groups, depth) for part in parts]
     matrix = tangrad.cat(matrices).reshape(columns, *kernel, channels // groups)
     return matrix.permute(0, 4, 1, 2, 3)
 
@@ -206,34 +212,20 @@ def _convolution(
     weight_zeros: Any,
     scales: Any,
     bias: Any,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    input_zero: int,
-    zero: int,
-    low: int,
-    high: int,
+    geometry: Any,
+    levels: Any,
 ) -> Any:
-    total = convolution_sums(
-        input, packed, weight_zeros, len(scales), kernel, stride, padding, dilation, input_zero
-    )
+    input_zero, zero, low, high = levels
+    total = convolution_sums(input, packed, weight_zeros, len(scales), geometry, input_zero)
     return requantized(total, scales, bias, zero, low, high, _bytes_of(low))
 
 
 def convolution_sums(
-    input: Any,
-    packed: Any,
-    weight_zeros: Any,
-    columns: int,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    input_zero: int,
+    input: Any, packed: Any, weight_zeros: Any, columns: int, geometry: Any, input_zero: int
 ) -> Any:
     """Return the exact sums of a convolution, int64 [batch, depth, height, width, columns]."""
     channels = input.shape[4]
+    kernel, stride, padding, dilation = geometry_of(geometry)
     weight = _conv_weight(packed, channels, columns, kernel)
     groups = channels // weight.shape[1]
     weight = weight.to(tangrad.float64)
@@ -252,23 +244,23 @@ def convolution_sums(
     return total.round().to(tangrad.int64).permute(0, 2, 3, 4, 1)
 
 
+# Few arguments of few dimensions: what the core keeps of a call for the next one has 48 words.
 convolution = op(
     "quantized_convolution(Tensor input, Tensor packed, Tensor sums, Tensor? weight_zeros,"
-    " Tensor scales, Tensor? bias, int[] kernel, int[] stride, int[] padding, int[] dilation,"
-    " int input_zero, int zero, int low, int high) -> Tensor",
+    " Tensor scales, Tensor? bias, int[] geometry, int[] levels) -> Tensor",
     shape=_conv_shape,
-    dtype=lambda low: _bytes_of(low),
+    dtype=lambda levels: _bytes_of(levels[2]),
     decompose=_convolution,
     doc="""Convolve bytes with packed weights over three dimensions and requantize.
 
     Args:
         input: uint8 [batch, depth, height, width, channels].
-        packed: int8, the weights of each group as `pack` returns them, [groups, ...]; where each
-            channel is convolved by itself, [places of the kernel, channels].
+        packed: int8, the weights of each group as `pack` returns them, [groups, blocks, rest];
+            where each channel is convolved by itself, [places of the kernel, channels].
         sums, weight_zeros, scales, bias: as of `quantized_product`, per output channel.
-        kernel: extents of the kernel.
-        stride, padding, dilation: in three dimensions; the padding stands for zero.
-        input_zero, zero, low, high: as of `quantized_product`.
+        geometry: extents of the kernel, stride, padding and dilation, three each; the padding
+            stands for zero.
+        levels: input_zero, zero, low and high, as of `quantized_product`.
     """,
     **_COMMON,
 )

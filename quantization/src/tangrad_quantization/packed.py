@@ -39,7 +39,8 @@ class _Packed:
     """What packed weights of all kinds share.
 
     Attributes:
-        weight: the quantized weight.
+        source: the quantized weight as it was given.
+        weight: the same, detached.
         bias: float32, or None.
         packed: the weight as kernels read it.
     """
@@ -47,7 +48,7 @@ class _Packed:
     op = "quantized op"
 
     def __init__(self, weight: Any, bias: Any) -> None:
-        self.weight = weight.detach()
+        self.source, self.weight = weight, weight.detach()
         self.bias = None if bias is None else bias.detach().to(tangrad.float32)
         self.scales, zeros, self.one_scale = _scales_and_zeros(self.weight, self.op)
         matrix = self.matrix()
@@ -117,10 +118,13 @@ class PackedConv(_Packed):
         self, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
     ) -> None:
         self.places = weight.dim() - 2
-        self.kernel = triple(weight.shape[2:], 1)
-        self.stride, self.padding = triple(stride, 1), triple(padding, 0)
-        self.dilation, self.groups = triple(dilation, 1), groups
-        self.channels = weight.shape[1] * groups
+        self.geometry = (
+            *triple(weight.shape[2:], 1),
+            *triple(stride, 1),
+            *triple(padding, 0),
+            *triple(dilation, 1),
+        )
+        self.groups, self.channels = groups, weight.shape[1] * groups
         super().__init__(weight, bias)
 
     def matrix(self) -> Any:
@@ -132,7 +136,7 @@ class PackedConv(_Packed):
         if width == 1 and columns == self.groups:
             self.packed = rows.t().contiguous()
         else:
-            parts = [ops.pack(part) for part in rows.chunk(self.groups)]
+            parts = [ops.pack(part).flatten(1) for part in rows.chunk(self.groups)]
             self.packed = tangrad.stack(parts)
         return rows
 

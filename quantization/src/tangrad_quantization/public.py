@@ -1,4 +1,4 @@
-"""What `tangrad` itself shows: functions that make quantized tensors."""
+"""What `tangrad` itself shows: functions that make quantized tensors, and some of such tensors."""
 
 from __future__ import annotations
 
@@ -94,3 +94,69 @@ def quantize_per_tensor_dynamic(input: Any, dtype: Any, reduce_range: bool) -> A
         low, high = low // 2, high // 2
     scale, zero_point = qparams.of_tensor(input, low, high)
     return layout.quantize_per_tensor(input, scale, zero_point, dtype)
+
+
+@composite(
+    "quantized_max_pool1d(Tensor self, int[] kernel_size, int[] stride=[], int[] padding=[0],"
+    " int[] dilation=[1], bool ceil_mode=False) -> Tensor",
+    **_COMMON,
+)
+def quantized_max_pool1d(
+    self: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+) -> Any:
+    """Take the largest of windows of a quantized tensor; see `nn.functional.max_pool1d`."""
+    layout.require(self, "quantized_max_pool1d")
+    return tangrad.nn.functional.max_pool1d(
+        self, kernel_size, stride or None, padding, dilation, ceil_mode
+    )
+
+
+@composite(
+    "quantized_max_pool2d(Tensor self, int[] kernel_size, int[] stride=[], int[] padding=[0],"
+    " int[] dilation=[1], bool ceil_mode=False) -> Tensor",
+    **_COMMON,
+)
+def quantized_max_pool2d(
+    self: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+) -> Any:
+    """Take the largest of windows of a quantized tensor; see `nn.functional.max_pool2d`."""
+    layout.require(self, "quantized_max_pool2d")
+    kernel, step, around, apart = (
+        list(value) * 2 if len(value) == 1 else list(value)
+        for value in (kernel_size, stride, padding, dilation)
+    )
+    return tangrad.nn.functional.max_pool2d(self, kernel, step or None, around, apart, ceil_mode)
+
+
+@composite(
+    "quantized_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor mean, Tensor var,"
+    " float eps, float output_scale, int output_zero_point) -> Tensor",
+    **_COMMON,
+)
+def quantized_batch_norm(
+    input: Any,
+    weight: Any,
+    bias: Any,
+    mean: Any,
+    var: Any,
+    eps: float,
+    output_scale: float,
+    output_zero_point: int,
+) -> Any:
+    """Normalize a quantized tensor by statistics of its channels, computed in float32.
+
+    Args:
+        input: quantized [batch, channels, ...].
+        weight, bias: of each channel, or None.
+        mean, var: of each channel.
+        eps: added to the variance.
+        output_scale, output_zero_point: of the output.
+    """
+    from tangrad_quantization import functional
+
+    def normalized(x: Any) -> Any:
+        return tangrad.nn.functional.batch_norm(x, mean, var, weight, bias, False, 0.0, eps)
+
+    return functional.through_float(
+        input, "quantized_batch_norm", normalized, output_scale, output_zero_point
+    )

@@ -247,8 +247,7 @@ def get_default_compare_output_module_list() -> set[Any]:
         DEFAULT_QAT_MODULE_MAPPINGS,
         DEFAULT_DYNAMIC_QUANT_MODULE_MAPPINGS,
     )
-    made = {kind for table in tables for pair in table.items() for kind in pair}
-    return {kind for kind in made if kind not in (QuantStub, DeQuantStub, nn.Sequential)}
+    return {nn.Sequential, *(kind for table in tables for pair in table.items() for kind in pair)}
 
 
 def get_default_float_to_quantized_operator_mappings() -> dict[Any, Any]:

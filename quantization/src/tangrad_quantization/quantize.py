@@ -200,20 +200,28 @@ def prepare(
             "directly on submodules",
             stacklevel=2,
         )
+    insert_observers(
+        model,
+        get_default_qconfig_propagation_list() if allow_list is None else allow_list,
+        observer_non_leaf_module_list,
+        custom.get("float_to_observed_custom_module_class", {}),
+    )
+    return model
+
+
+def insert_observers(model: Any, observed: Any, whole: Any, custom: Any) -> None:
+    """Insert observers into a model whose modules have their configurations; see `_Insertion`.
+
+    Raises:
+        RuntimeError: the model lies on several devices.
+    """
     devices = _devices(model)
     if len(devices) > 1:
         raise RuntimeError(
             f"prepare: the model lies on several devices, {sorted(map(str, devices))}; move it "
             f"to one"
         )
-    insertion = _Insertion(
-        get_default_qconfig_propagation_list() if allow_list is None else allow_list,
-        observer_non_leaf_module_list,
-        custom.get("float_to_observed_custom_module_class", {}),
-        next(iter(devices), None),
-    )
-    insertion.into(model, "")
-    return model
+    _Insertion(observed, whole, custom, next(iter(devices), None)).into(model, "")
 
 
 def _refuse_quantized(model: Any, name: str) -> None:
@@ -340,7 +348,7 @@ def prepare_qat(model: Any, mapping: Any = None, inplace: bool = False) -> Any:
     mapping = mapping or get_default_qat_module_mappings()
     model = model if inplace else copy.deepcopy(model)
     propagate_qconfig_(model)
-    _convert_children(model, mapping, {}, False)
+    _convert_children(model, mapping, {}, False, "")
     prepare(model, observer_non_leaf_module_list=set(mapping.values()), inplace=True)
     return model
 
@@ -388,20 +396,36 @@ def convert(
         )
     custom = convert_custom_config_dict or get_default_custom_config_dict()
     classes = custom.get("observed_to_quantized_custom_module_class", {})
-    _convert_children(module, mapping, classes, use_precomputed_fake_quant)
+    _convert_children(module, mapping, classes, use_precomputed_fake_quant, "")
     if remove_qconfig:
         _remove_qconfig(module)
     return module
 
 
-def _convert_children(module: Any, mapping: Any, custom: Any, precomputed: bool) -> None:
+def _convert_children(module: Any, mapping: Any, custom: Any, precomputed: bool, path: str) -> None:
     swapped = {}
     for name, child in module.named_children():
-        kind = type_before_parametrizations(child)
+        kind, where = type_before_parametrizations(child), f"{path}.{name}" if path else name
         if not isinstance(child, _FusedModule) and kind not in custom:
-            _convert_children(child, mapping, custom, precomputed)
+            _convert_children(child, mapping, custom, precomputed, where)
+        if kind in mapping and getattr(child, "qconfig", None) is not None:
+            require_finite(child, where)
         swapped[name] = swap_module(child, mapping, custom, precomputed)
     module._modules.update(swapped)
+
+
+def require_finite(module: Any, path: str) -> None:
+    """Refuse a module whose parameters have no integers.
+
+    Raises:
+        ValueError: a parameter holds NaN or infinity.
+    """
+    for name, parameter in module.named_parameters():
+        if parameter.is_floating_point() and not bool(parameter.isfinite().all()):
+            raise ValueError(
+                f"convert: '{path}.{name}' holds NaN or infinity, which have no integers; look for "
+                f"the step of training that makes them with tangrad.autograd.detect_anomaly"
+            )
 
 
 _REFERENCES = {getattr(nnqr, name) for name in nnqr.__all__}

@@ -10,6 +10,7 @@ from typing import Any
 
 from tangrad import fx
 from tangrad_quantization.backend_config import BackendConfig, get_native_backend_config
+from tangrad_quantization.fx import _equalize
 from tangrad_quantization.fx import convert as conversion
 from tangrad_quantization.fx import prepare as preparation
 from tangrad_quantization.fx.custom_config import (
@@ -146,19 +147,15 @@ def prepare_fx(
         qconfig_mapping: configurations, see `get_default_qconfig_mapping`.
         example_inputs: inputs of the model; the graph does not depend on them.
         prepare_custom_config: what is treated specially.
+        _equalization_config: `EqualizationQConfig`s of the layers whose channels are given like
+            ranges; see `tangrad.ao.quantization.fx._equalize`.
         backend_config: what can be quantized; the native backend's by default.
 
     Raises:
         RuntimeError: the model is quantized or prepared already.
-        NotImplementedError: an equalization is asked for: `equalize` does it before.
         MissingPluginError: tangrad-fx is not installed: pip install "tangrad[fx]".
     """
-    if _equalization_config is not None:
-        raise NotImplementedError(
-            "prepare_fx: _equalization_config is not offered; equalize the float model before, "
-            "with tangrad.quantization.equalize(model, pairs)"
-        )
-    return _prepare(
+    made = _prepare(
         model,
         _as(QConfigMapping, qconfig_mapping, QConfigMapping, "qconfig_mapping"),
         False,
@@ -170,6 +167,10 @@ def prepare_fx(
         ),
         _as(BackendConfig, backend_config, get_native_backend_config, "backend_config"),
     )
+    if _equalization_config is not None:
+        wanted = _as(QConfigMapping, _equalization_config, QConfigMapping, "_equalization_config")
+        _equalize.insert(made, wanted, made.meta[preparation.STATE].node_name_to_scope)
+    return made
 
 
 def prepare_qat_fx(

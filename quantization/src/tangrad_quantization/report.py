@@ -75,7 +75,11 @@ class Report:
         return json.dumps(asdict(self), indent=2)
 
     def __str__(self) -> str:
-        rows = [("layer", "kind", "int8", "SNR dB", "drop", "float µs", "int8 µs", "why")]
+        return "\n".join([*self._summary(), "", *self._table()])
+
+    def _table(self) -> list[str]:
+        head = ("layer", "kind", "int8", "SNR dB", "drop", "float µs", "int8 µs", "saves B", "why")
+        rows = [head]
         rows += [
             (
                 layer.name,
@@ -85,16 +89,16 @@ class Report:
                 f"{layer.drop:.4f}",
                 f"{layer.float_seconds * 1e6:.0f}",
                 f"{layer.quantized_seconds * 1e6:.0f}",
+                str(layer.bytes_saved),
                 layer.reason,
             )
             for layer in self.layers
         ]
         widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
-        lines = [
+        return [
             "  ".join([*(text.ljust(n) for text, n in zip(row[:-1], widths, strict=True)), row[-1]])
             for row in rows
         ]
-        return "\n".join([*self._summary(), "", *lines])
 
     def _summary(self) -> list[str]:
         said = [
@@ -121,7 +125,7 @@ class Report:
             "pre{overflow-x:auto}figure{display:inline-block;margin:.5em}</style>",
             "<h1>Quantization</h1>",
             *(f"<p>{html.escape(line)}</p>" for line in self._summary()),
-            f"<pre>{html.escape(str(self))}</pre>",
+            f"<pre>{html.escape(chr(10).join(self._table()))}</pre>",
             f"<h2>Error by layer</h2>{bars}",
         ]
         for layer in self.layers:

@@ -172,7 +172,7 @@ class DynamicLinear(_Inference):
 
     def forward(self, input: Any) -> Any:
         """Apply the layer to numbers; nothing is recorded for a gradient."""
-        if self._packed is None or self._packed.weight is not self.weight:
+        if self._packed is None or self._packed.source is not self.weight:
             self._packed = PackedLinear(self.weight, None)
         made = functional.linear_dynamic(self._rows(input), self._packed, self.reduce_range)
         return self._finished(made, input)

@@ -1,4 +1,4 @@
-/* mm, bmm, mv, dot and linear: the calls of the core as matrix products. */
+/* mm, bmm, mv, dot, linear and _int_mm: the calls of the core as matrix products. */
 #include "gemm/gemm.h"
 
 typedef int (*product)(const tgc_gemm *g);
@@ -154,5 +154,7 @@ const tgc_kernel TGC(tgc_table_matmul)[] = {
     OF_DTYPE("int64", i64),
     OF_DTYPE("complex64", c64),
     OF_DTYPE("complex128", c128),
+    {"_int_mm", "int8", TGC_CALL, mm, TGC(tgc_gemm_s8)},
+    {"_int_mm", "uint8", TGC_CALL, mm, TGC(tgc_gemm_u8s8)},
     {0},
 };

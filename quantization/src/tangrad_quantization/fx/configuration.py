@@ -123,6 +123,20 @@ def _of_node(
     return None
 
 
+def of_layers(model: fx.GraphModule, mapping: QConfigMapping, scopes: Scopes) -> dict[str, Any]:
+    """Return what any mapping says of each node; fused modules are as their first part."""
+    modules = {
+        path: module[0] if isinstance(module, _FusedModule) else module
+        for path, module in model.named_modules(remove_duplicate=False)
+    }
+    seen: Counter[tuple[str, Any]] = Counter()
+    return {
+        node.name: _of_node(node, modules, mapping, scopes, seen)
+        for node in model.graph.nodes
+        if node.op != "call_module" or not is_observer(modules[str(node.target)])
+    }
+
+
 def _of_order(
     mapping: QConfigMapping,
     path: str,

@@ -14,6 +14,7 @@ from tangrad import fx, nn
 from tangrad.nn.utils.parametrize import type_before_parametrizations
 from tangrad_quantization.backend_config import BackendConfig
 from tangrad_quantization.fx import support
+from tangrad_quantization.fx._equalize import equalize
 from tangrad_quantization.fx.configuration import (
     configured,
     follow_fusion,
@@ -30,7 +31,7 @@ from tangrad_quantization.observer import is_observer
 from tangrad_quantization.qconfig import qconfig_equals
 from tangrad_quantization.qconfig_mapping import QConfigMapping
 from tangrad_quantization.quant_type import QuantType
-from tangrad_quantization.quantize import _remove_qconfig
+from tangrad_quantization.quantize import _remove_qconfig, require_finite
 
 _STATIC = (tangrad.quint8, tangrad.qint8, tangrad.qint32)
 _PER_CHANNEL = (
@@ -69,6 +70,7 @@ def convert(
             "a converted model is not converted once more"
         )
     qconfigs = _qconfigs_of(model, state, mapping, backend)
+    equalize(model)
     conversion = _Conversion(model, state, qconfigs, custom, backend, is_reference)
     conversion.run()
     model.graph.eliminate_dead_code()
@@ -333,6 +335,7 @@ class _Conversion:
         weight = support.made(qconfig.weight) if fake is None else fake
         if weight.dtype not in (*_STATIC, tangrad.quint8, tangrad.quint4x2, tangrad.float16):
             return
+        require_finite(module, str(node.target))
         self._refer(node, module, qconfig, weight)
 
     def _refer(self, node: fx.Node, module: Any, qconfig: Any, weight: Any) -> None:

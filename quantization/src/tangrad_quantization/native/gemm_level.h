@@ -5,7 +5,7 @@
 #if defined(WITH_VNNI)
 
 #if defined(WITH_AMX)
-#define ROWS 32
+#define ROWS 128
 #else
 #define ROWS 6
 #endif
@@ -218,6 +218,58 @@ static void LEVEL(product)(const uint8_t *a, int64_t lda, const int8_t *b, int64
 #define END_PRODUCTS
 #endif
 
+#if defined(WITH_VNNI)
+
+/* What zero points add to the sums of some rows, and then numbers of the sums: the steps of the other
+ * levels, sixteen columns at a time; the conversion to integers rounds half to even. What bytes could
+ * alias is read before the first is written. */
+static void LEVEL(finish)(const tq_product *p, const int32_t *acc, int64_t row, int rows, int64_t column,
+                          int64_t count, const uint32_t *row_sums)
+{
+    const __m512i input_zero = _mm512_set1_epi32(p->input_zero), zero = _mm512_set1_epi32(p->zero);
+    const __m512 low = _mm512_set1_ps((float)(p->low - p->zero)), high = _mm512_set1_ps((float)(p->high - p->zero));
+    const __m512 least = _mm512_set1_ps(p->least);
+    const uint32_t of_depth = (uint32_t)p->input_zero * (uint32_t)p->depth;
+    const int64_t stride = p->row_stride;
+    const int32_t *zeros = p->weight_zeros;
+    const int biased = p->bias != NULL;
+    for (int64_t n = 0; n < count; n += 16) {
+        __mmask16 within = count - n < 16 ? (__mmask16)(0xFFFF >> (16 - (count - n))) : 0xFFFF;
+        __m512i of_zero = _mm512_mullo_epi32(input_zero, _mm512_maskz_loadu_epi32(within, p->sums + column + n));
+        __m512i weight_zero = _mm512_setzero_si512();
+        __m512 scale = _mm512_maskz_loadu_ps(within, p->scales + column + n), bias = _mm512_setzero_ps();
+        if (zeros != NULL)
+            weight_zero = _mm512_maskz_loadu_epi32(within, zeros + column + n);
+        if (biased)
+            bias = _mm512_maskz_loadu_ps(within, p->bias + column + n);
+        float *floats = p->floats == NULL ? NULL : p->floats + row * stride + column + n;
+        uint8_t *bytes = p->bytes + row * stride + column + n;
+        for (int i = 0; i < rows; i++, bytes += stride) {
+            __m512i sum = _mm512_sub_epi32(_mm512_loadu_si512(acc + i * 64 + n), of_zero);
+            if (zeros != NULL) {
+                __m512i rest = _mm512_set1_epi32((int32_t)(row_sums[i] - of_depth));
+                sum = _mm512_sub_epi32(sum, _mm512_mullo_epi32(rest, weight_zero));
+            }
+            __m512 value = _mm512_cvtepi32_ps(sum);
+            if (floats != NULL) {
+                value = _mm512_mul_ps(value, scale);
+                value = biased ? _mm512_add_ps(value, bias) : value;
+                _mm512_mask_storeu_ps(floats + i * stride, within, _mm512_max_ps(value, least));
+                continue;
+            }
+            value = biased ? _mm512_add_ps(value, bias) : value;
+            value = _mm512_min_ps(_mm512_max_ps(_mm512_mul_ps(value, scale), low), high);
+            __m128i made = _mm512_cvtepi32_epi8(_mm512_add_epi32(_mm512_cvtps_epi32(value), zero));
+            if (within == 0xFFFF)
+                _mm_storeu_si128((__m128i *)bytes, made);
+            else
+                _mm_mask_storeu_epi8(bytes, within, made);
+        }
+    }
+}
+
+#else
+
 /* Bytes alias everything unless it is said that they do not: else nothing here is vectorised. */
 static void LEVEL(to_bytes)(const tq_product *p, const uint32_t *restrict sums,
                             const float *restrict scale, const float *restrict bias,
@@ -243,8 +295,8 @@ static void LEVEL(to_bytes)(const tq_product *p, const uint32_t *restrict sums,
 }
 
 /* What zero points add to the sums of one row, and then numbers of the sums. */
-static void LEVEL(finish)(const tq_product *p, const int32_t *acc, int64_t row, int64_t column,
-                          int64_t count, uint32_t row_sum)
+static void LEVEL(finish_row)(const tq_product *p, const int32_t *acc, int64_t row, int64_t column,
+                              int64_t count, uint32_t row_sum)
 {
     uint32_t shifted[64];
     uint32_t zero = (uint32_t)p->input_zero;
@@ -271,6 +323,15 @@ static void LEVEL(finish)(const tq_product *p, const int32_t *acc, int64_t row, 
     LEVEL(to_bytes)(p, shifted, scale, bias, p->bytes + row * p->row_stride + column, count);
 }
 
+static void LEVEL(finish)(const tq_product *p, const int32_t *acc, int64_t row, int rows, int64_t column,
+                          int64_t count, const uint32_t *row_sums)
+{
+    for (int i = 0; i < rows; i++)
+        LEVEL(finish_row)(p, acc + i * 64, row + i, column, count, row_sums[i]);
+}
+
+#endif
+
 /* Rows `begin` to `end` of a, whose first is `first` of the output, by columns from `left` on. */
 static void LEVEL(rows)(const tq_product *p, const uint8_t *a, int64_t lda, int64_t begin,
                         int64_t end, int64_t left, int64_t right)
@@ -291,41 +352,92 @@ static void LEVEL(rows)(const tq_product *p, const uint8_t *a, int64_t lda, int6
             int blocks = (int)((count + 15) / 16);
             LEVEL(product)(from, lda, p->packed + column / 16 * stride, p->quads, stride, acc, rows,
                            blocks, p->narrow);
-            for (int i = 0; i < rows; i++)
-                LEVEL(finish)(p, acc + i * 64, row + i, column, count, row_sums[i]);
+            LEVEL(finish)(p, acc, row, rows, column, count, row_sums);
         }
     }
     END_PRODUCTS;
 }
 
 /* A convolution of each channel by itself: taps in the order of the kernel, channels innermost. */
+#if defined(WITH_VNNI)
+
+/* Weights of four taps lie together, in blocks of 64 channels, in the order that unpacking makes of
+ * four taps of the input: within lanes of 16 channels first the first four of each lane. */
+static int64_t LEVEL(place_of)(int64_t tap, int64_t channel, int64_t count)
+{
+    int64_t quads = (count + 3) / 4, within = channel % 64;
+    int64_t order = within % 16 / 4 * 16 + within / 16 * 4 + within % 4;
+    return ((channel / 64 * quads + tap / 4) * 64 + order) * 4 + tap % 4;
+}
+
+static inline __attribute__((always_inline)) __m512i LEVEL(four_lanes)(__m512i a, __m512i b, int high)
+{
+    return high ? _mm512_shuffle_i32x4(a, b, 0xEE) : _mm512_shuffle_i32x4(a, b, 0x44);
+}
+
+/* Sums of 64 channels in the order of unpacking: the lanes of four vectors, transposed. */
+static inline __attribute__((always_inline)) void LEVEL(in_order)(const __m512i *sums, int32_t *to)
+{
+    for (int half = 0; half < 2; half++) {
+        __m512i first = LEVEL(four_lanes)(sums[0], sums[1], half), second = LEVEL(four_lanes)(sums[2], sums[3], half);
+        _mm512_storeu_si512(to + half * 32, _mm512_shuffle_i32x4(first, second, 0x88));
+        _mm512_storeu_si512(to + half * 32 + 16, _mm512_shuffle_i32x4(first, second, 0xDD));
+    }
+}
+
 static void LEVEL(depthwise)(const tq_product *p, const uint8_t *const *taps, const int8_t *weights,
                              int64_t count, int64_t channels, int64_t row)
 {
+    const uint32_t none = 0;
     int32_t acc[64];
     for (int64_t column = 0; column < channels; column += 64) {
         int64_t width = channels - column < 64 ? channels - column : 64;
+        __mmask64 within = ~0ull >> (64 - width);
+        __m512i sums[4] = {_mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512(),
+                           _mm512_setzero_si512()};
+        for (int64_t t = 0; t < count; t += 4, weights += 256) {
+            __m512i x[4];
+            for (int i = 0; i < 4; i++)
+                x[i] = _mm512_maskz_loadu_epi8(t + i < count ? within : 0, taps[t + i < count ? t + i : 0] + column);
+            __m512i low = _mm512_unpacklo_epi8(x[0], x[1]), high = _mm512_unpackhi_epi8(x[0], x[1]);
+            __m512i next_low = _mm512_unpacklo_epi8(x[2], x[3]), next_high = _mm512_unpackhi_epi8(x[2], x[3]);
+            __m512i four[4] = {
+                _mm512_unpacklo_epi16(low, next_low),
+                _mm512_unpackhi_epi16(low, next_low),
+                _mm512_unpacklo_epi16(high, next_high),
+                _mm512_unpackhi_epi16(high, next_high),
+            };
+            for (int i = 0; i < 4; i++)
+                sums[i] = LEVEL(dot)(sums[i], four[i], _mm512_loadu_si512(weights + i * 64));
+        }
+        LEVEL(in_order)(sums, acc);
+        LEVEL(finish)(p, acc, row, 1, column, width, &none);
+    }
+}
+
+#else
+
+static int64_t LEVEL(place_of)(int64_t tap, int64_t channel, int64_t count)
+{
+    return (channel / 64 * count + tap) * 64 + channel % 64;
+}
+
+static void LEVEL(depthwise)(const tq_product *p, const uint8_t *const *taps, const int8_t *weights,
+                             int64_t count, int64_t channels, int64_t row)
+{
+    const uint32_t none = 0;
+    int32_t acc[64];
+    for (int64_t column = 0; column < channels; column += 64, weights += count * 64) {
+        int64_t width = channels - column < 64 ? channels - column : 64;
         int64_t n = 0;
-#if defined(WITH_VNNI)
+#if defined(WITH_AVX2)
         /* In 32-bit lanes a byte leaves the upper half of its lane zero, so that the sum of both
          * products that vpmaddwd makes is the product of the lane, in one step. */
-        for (; n + 16 <= width; n += 16) {
-            __m512i sum = _mm512_setzero_si512();
-            for (int64_t t = 0; t < count; t++) {
-                const uint8_t *from = taps[t] + column + n;
-                const int8_t *with = weights + t * channels + column + n;
-                __m512i x = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)from));
-                __m512i w = _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)with));
-                sum = _mm512_add_epi32(sum, _mm512_madd_epi16(x, w));
-            }
-            _mm512_storeu_si512(acc + n, sum);
-        }
-#elif defined(WITH_AVX2)
         for (; n + 8 <= width; n += 8) {
             __m256i sum = _mm256_setzero_si256();
             for (int64_t t = 0; t < count; t++) {
                 const uint8_t *from = taps[t] + column + n;
-                const int8_t *with = weights + t * channels + column + n;
+                const int8_t *with = weights + t * 64 + n;
                 __m256i x = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)from));
                 __m256i w = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)with));
                 sum = _mm256_add_epi32(sum, _mm256_madd_epi16(x, w));
@@ -337,13 +449,15 @@ static void LEVEL(depthwise)(const tq_product *p, const uint8_t *const *taps, co
             acc[i] = 0;
         for (int64_t t = 0; t < count && n < width; t++) {
             const uint8_t *restrict x = taps[t] + column;
-            const int8_t *restrict w = weights + t * channels + column;
+            const int8_t *restrict w = weights + t * 64;
             for (int64_t i = n; i < width; i++)
                 acc[i] += (int16_t)((int16_t)x[i] * w[i]);
         }
-        LEVEL(finish)(p, acc, row, column, width, 0);
+        LEVEL(finish)(p, acc, row, 1, column, width, &none);
     }
 }
+
+#endif
 
 static void LEVEL(add)(const uint8_t *restrict a, const uint8_t *restrict b, uint8_t *restrict out,
                        int64_t n, const tq_binary *p)
@@ -397,42 +511,65 @@ static void LEVEL(dequantize)(const uint8_t *restrict x, float *restrict out, in
         out[i] = (float)(((int32_t)x[i] ^ flip) - zero) * scale;
 }
 
+/* Vectors of the level, by hand: GCC 12 makes no vectors of a loop that keeps the least of lanes. */
+#if defined(WITH_VNNI)
+#define LANES 16
+#define V_FLOAT __m512
+#define V_OF(name) _mm512_##name
+#elif defined(WITH_AVX2)
+#define LANES 8
+#define V_FLOAT __m256
+#define V_OF(name) _mm256_##name
+#endif
+
 static void LEVEL(range)(const float *x, int64_t n, float *low, float *high, int *finite)
 {
-    float least[16], most[16], bad[16];
-    for (int j = 0; j < 16; j++)
-        least[j] = most[j] = bad[j] = 0.0f;
-    if (n > 0)
-        for (int j = 0; j < 16; j++)
-            least[j] = most[j] = x[0];
+    float least = n > 0 ? x[0] : 0.0f, most = least, bad = 0.0f; /* NaN after what is not finite */
     int64_t i = 0;
-    for (; i + 16 <= n; i += 16)
-        for (int j = 0; j < 16; j++) {
-            float v = x[i + j];
-            least[j] = v < least[j] ? v : least[j];
-            most[j] = v > most[j] ? v : most[j];
-            bad[j] += v - v; /* NaN for what is not finite, and stays it */
+#if defined(LANES)
+    V_FLOAT lows[4], highs[4], bads[4];
+    for (int j = 0; j < 4; j++) {
+        lows[j] = highs[j] = V_OF(set1_ps)(least);
+        bads[j] = V_OF(setzero_ps)();
+    }
+    for (; i + 4 * LANES <= n; i += 4 * LANES)
+        for (int j = 0; j < 4; j++) {
+            V_FLOAT v = V_OF(loadu_ps)(x + i + j * LANES);
+            lows[j] = V_OF(min_ps)(v, lows[j]);
+            highs[j] = V_OF(max_ps)(v, highs[j]);
+            bads[j] = V_OF(add_ps)(bads[j], V_OF(sub_ps)(v, v));
         }
+    for (int j = 0; j < 4; j++) {
+        float ends[3][LANES];
+        V_OF(storeu_ps)(ends[0], lows[j]);
+        V_OF(storeu_ps)(ends[1], highs[j]);
+        V_OF(storeu_ps)(ends[2], bads[j]);
+        for (int lane = 0; lane < LANES; lane++) {
+            least = ends[0][lane] < least ? ends[0][lane] : least;
+            most = ends[1][lane] > most ? ends[1][lane] : most;
+            bad += ends[2][lane];
+        }
+    }
+#endif
     for (; i < n; i++) {
-        least[0] = x[i] < least[0] ? x[i] : least[0];
-        most[0] = x[i] > most[0] ? x[i] : most[0];
-        bad[0] += x[i] - x[i];
+        least = x[i] < least ? x[i] : least;
+        most = x[i] > most ? x[i] : most;
+        bad += x[i] - x[i];
     }
-    *finite = 1;
-    *low = least[0];
-    *high = most[0];
-    for (int j = 0; j < 16; j++) {
-        *low = least[j] < *low ? least[j] : *low;
-        *high = most[j] > *high ? most[j] : *high;
-        *finite &= bad[j] == 0.0f;
-    }
+    *low = least;
+    *high = most;
+    *finite = bad == 0.0f;
 }
+
+#undef LANES
+#undef V_FLOAT
+#undef V_OF
 
 #include "groups_level.h"
 
 static const tq_level LEVEL(table) = {
-    ROWS == 32 ? 128 : 48, LEVEL(rows), LEVEL(depthwise), LEVEL(add),  LEVEL(mul),  LEVEL(quantize), LEVEL(dequantize),
-    LEVEL(range), LEVEL(groups8),  LEVEL(groups4),
+    ROWS == 128 ? ROWS : 48, LEVEL(rows), LEVEL(place_of), LEVEL(depthwise), LEVEL(add), LEVEL(mul), LEVEL(quantize),
+    LEVEL(dequantize), LEVEL(range), LEVEL(prepare), LEVEL(grouped),
 };
 
 #undef ROWS

@@ -56,6 +56,21 @@ static int fails(PyObject *type, const char *text)
     return -1;
 }
 
+/* Memory for the time of a kernel, from the caching allocator: fresh pages would cost more than what
+ * is written into them. NULL: an exception is set. */
+static void *borrowed(tg_scratch *scratch, int64_t bytes)
+{
+    static void *host;
+    if (host == NULL) {
+        PyGILState_STATE state = PyGILState_Ensure();
+        host = api->device("cpu", 0);
+        PyGILState_Release(state);
+    }
+    if (host == NULL || api->scratch(host, (size_t)bytes + 64, 0, scratch) < 0)
+        return NULL;
+    return scratch->data;
+}
+
 static void parallel(int64_t tasks, tg_range body, void *context)
 {
     api->parallel_for(0, tasks, 1, body, context);
@@ -111,15 +126,17 @@ static void multiply(const tq_product *p, const uint8_t *a, int64_t lda, int64_t
     parallel(w.across * ((rows + w.row_tile - 1) / w.row_tile), matrix_task, &w);
 }
 
+/* Bytes from a row of a copy to the next: rows 4096 bytes apart would share few places in a cache. */
+static int64_t row_bytes(int64_t quads) { return quads * 4 + (quads % 128 == 0 ? 64 : 0); }
+
 /* Rows whose length is no multiple of four are copied to ones that are, for kernels read fours. */
-static uint8_t *padded(const uint8_t *a, int64_t rows, int64_t depth, int64_t quads)
+static uint8_t *padded(tg_scratch *scratch, const uint8_t *a, int64_t rows, int64_t depth, int64_t quads)
 {
-    uint8_t *copy = malloc((size_t)(rows * quads * 4 + 4));
-    if (copy != NULL)
-        for (int64_t i = 0; i < rows; i++) {
-            memcpy(copy + i * quads * 4, a + i * depth, (size_t)depth);
-            memset(copy + i * quads * 4 + depth, 0, (size_t)(quads * 4 - depth));
-        }
+    uint8_t *copy = borrowed(scratch, rows * quads * 4 + 4);
+    for (int64_t i = 0; i < rows && copy != NULL; i++) {
+        memcpy(copy + i * quads * 4, a + i * depth, (size_t)depth);
+        memset(copy + i * quads * 4 + depth, 0, (size_t)(quads * 4 - depth));
+    }
     return copy;
 }
 
@@ -142,11 +159,12 @@ static int product_kernel(const tg_call *call, void *context)
         multiply(&p, input->data, p.depth, rows, columns);
         return 0;
     }
-    uint8_t *copy = padded(input->data, rows, p.depth, p.quads);
+    tg_scratch scratch;
+    uint8_t *copy = padded(&scratch, input->data, rows, p.depth, p.quads);
     if (copy == NULL)
-        return fails(PyExc_MemoryError, "quantized_product: no memory for a copy of the input");
+        return -1;
     multiply(&p, copy, p.quads * 4, rows, columns);
-    free(copy);
+    api->release_scratch(&scratch);
     return 0;
 }
 
@@ -198,29 +216,26 @@ static int dynamic_kernel(const tg_call *call, void *context)
     p.narrow = most == 127;
     p.depth = input->shape[1];
     p.quads = (p.depth + 3) / 4;
-    int64_t padded_depth = p.quads * 4;
-    size_t bytes = (size_t)(rows * padded_depth + 4);
-    char *memory = malloc(bytes + (size_t)columns * sizeof(float) + 64);
-    if (memory == NULL)
-        return fails(PyExc_MemoryError, "quantized linear: no memory for the quantized input");
-    uint8_t *quantized = (uint8_t *)memory;
-    float *scales = (float *)(memory + (bytes + 63) / 64 * 64);
-    if (padded_depth == p.depth)
-        tq_level_in_use->quantize(input->data, quantized, input->numel, 1.0f / scale, p.input_zero, 0, most);
-    else
-        for (int64_t i = 0; i < rows; i++) {
-            tq_level_in_use->quantize((const float *)input->data + i * p.depth, quantized + i * padded_depth,
-                                      p.depth, 1.0f / scale, p.input_zero, 0, most);
-            memset(quantized + i * padded_depth + p.depth, 0, (size_t)(padded_depth - p.depth));
-        }
+    int64_t stride = row_bytes(p.quads), padding = p.quads * 4 - p.depth;
+    tg_scratch scratch;
+    float *scales = borrowed(&scratch, columns * (int64_t)sizeof(float) + rows * stride + 4);
+    if (scales == NULL)
+        return -1;
+    uint8_t *quantized = (uint8_t *)(scales + columns);
+    for (int64_t i = 0; i < rows; i++) {
+        uint8_t *row = quantized + i * stride;
+        tq_level_in_use->quantize((const float *)input->data + i * p.depth, row, p.depth, 1.0f / scale, p.input_zero, 0,
+                                  most);
+        memset(row + p.depth, 0, (size_t)padding);
+    }
     for (int64_t n = 0; n < columns; n++)
         scales[n] = scale * p.scales[n];
     p.scales = scales;
     p.row_stride = columns;
     p.least = integer(call, 7) ? 0.0f : -INFINITY;
     p.floats = out->data;
-    multiply(&p, quantized, padded_depth, rows, columns);
-    free(memory);
+    multiply(&p, quantized, stride, rows, columns);
+    api->release_scratch(&scratch);
     return 0;
 }
 
@@ -231,7 +246,8 @@ typedef struct conv_work {
     const uint8_t *input;
     const int64_t *size, *kernel, *stride, *padding, *dilation, *out; /* out: N, D, H, W, C */
     int64_t channels, groups, taps, direct;
-    const int8_t *by_channel; /* depthwise: [taps][channels] */
+    const int8_t *by_channel; /* depthwise: weights in the level's order, else NULL */
+    const uint8_t *end; /* of the input */
     int failed;
 } conv_work;
 
@@ -274,14 +290,38 @@ static const uint8_t *input_line(const conv_work *w, const cursor *c, int64_t i,
     return w->input + ((c->n * w->size[1] + a) * w->size[2] + b) * w->size[3] * w->channels;
 }
 
+/* Whether all taps of an output place lie within the input. */
+static int inside(const conv_work *w, const cursor *c)
+{
+    const int64_t at[] = {c->z, c->y, c->x};
+    for (int d = 0; d < 3; d++) {
+        int64_t first = at[d] * w->stride[d] - w->padding[d];
+        if (first < 0 || first + (w->kernel[d] - 1) * w->dilation[d] >= w->size[d + 1])
+            return 0;
+    }
+    return 1;
+}
+
+/* Bytes from a line of the kernel to the next one, in height and in depth. */
+static int64_t line_step(const conv_work *w) { return w->dilation[1] * w->size[3] * w->channels; }
+static int64_t plane_step(const conv_work *w) { return w->dilation[0] * w->size[2] * w->size[3] * w->channels; }
+
 /* Where each tap of the kernel reads for one output place; `outside` where that is padding. */
 static void places(const conv_work *w, const cursor *c, const uint8_t **taps, const uint8_t *outside)
 {
-    int64_t start = c->x * w->stride[2] - w->padding[2];
+    int64_t start = c->x * w->stride[2] - w->padding[2], step = w->dilation[2] * w->channels;
+    const uint8_t *first = inside(w, c) ? input_line(w, c, 0, 0) + start * w->channels : NULL;
     for (int64_t i = 0; i < w->kernel[0]; i++)
         for (int64_t j = 0; j < w->kernel[1]; j++) {
-            const uint8_t *line = input_line(w, c, i, j);
+            const uint8_t *line;
             int64_t x = start;
+            if (first != NULL) {
+                line = first + i * plane_step(w) + j * line_step(w);
+                for (int64_t k = 0; k < w->kernel[2]; k++, line += step)
+                    *taps++ = line;
+                continue;
+            }
+            line = input_line(w, c, i, j);
             for (int64_t k = 0; k < w->kernel[2]; k++, x += w->dilation[2], taps++)
                 *taps = line != NULL && x >= 0 && x < w->size[3] ? line + x * w->channels : outside;
         }
@@ -321,6 +361,30 @@ static void gather(const conv_work *w, const uint8_t **taps, int64_t group, int6
 }
 
 /* The same where taps of a line lie side by side: a line at a time. */
+enum { SHORT_LINE = 32 };
+
+/* Short lines are copied as thirty-two bytes, where so many are there: what is too much is
+ * overwritten, or meets weights that are zero. */
+static int gather_inside(const conv_work *w, const cursor *c, uint8_t *row)
+{
+    if (!inside(w, c))
+        return 0;
+    int64_t line_bytes = w->kernel[2] * w->channels;
+    const uint8_t *first = input_line(w, c, 0, 0) + (c->x * w->stride[2] - w->padding[2]) * w->channels;
+    const uint8_t *last = first + (w->kernel[0] - 1) * plane_step(w) + (w->kernel[1] - 1) * line_step(w);
+    int is_short = line_bytes <= SHORT_LINE && last + SHORT_LINE <= w->end;
+    for (int64_t i = 0; i < w->kernel[0]; i++, first += plane_step(w)) {
+        const uint8_t *line = first;
+        for (int64_t j = 0; j < w->kernel[1]; j++, line += line_step(w), row += line_bytes) {
+            if (is_short)
+                memcpy(row, line, SHORT_LINE);
+            else
+                memcpy(row, line, (size_t)line_bytes);
+        }
+    }
+    return 1;
+}
+
 static void gather_lines(const conv_work *w, const cursor *c, int64_t depth, uint8_t *row)
 {
     int64_t start = c->x * w->stride[2] - w->padding[2], end = start + w->kernel[2];
@@ -343,7 +407,7 @@ static void gather_lines(const conv_work *w, const cursor *c, int64_t depth, uin
 
 static void conv_rows(const conv_work *w, int64_t begin, int64_t end, const uint8_t **taps, uint8_t *rows)
 {
-    int64_t width = w->p->quads * 4, of_group = w->out[4] / w->groups;
+    int64_t width = row_bytes(w->p->quads), of_group = w->out[4] / w->groups;
     int64_t packed = (of_group + 15) / 16 * w->p->quads * 64;
     for (int64_t group = 0; group < w->groups; group++) {
         tq_product p = *w->p;
@@ -357,7 +421,8 @@ static void conv_rows(const conv_work *w, int64_t begin, int64_t end, const uint
         for (int64_t place = begin; place < end; place++, advance(w, &c)) {
             uint8_t *row = rows + (place - begin) * width;
             if (w->groups == 1 && w->dilation[2] == 1) {
-                gather_lines(w, &c, p.depth, row);
+                if (!gather_inside(w, &c, row))
+                    gather_lines(w, &c, p.depth, row);
                 continue;
             }
             places(w, &c, taps, NULL);
@@ -371,8 +436,8 @@ static void conv_task(int64_t first, int64_t last, void *context)
 {
     conv_work *w = context;
     int64_t all = w->out[0] * w->out[1] * w->out[2] * w->out[3];
-    int64_t width = w->p->quads * 4;
-    size_t rows_size = w->by_channel != NULL ? (size_t)w->channels : (size_t)(ROWS_OF_TASK * width + 4);
+    int64_t width = row_bytes(w->p->quads);
+    size_t rows_size = w->by_channel != NULL ? (size_t)w->channels : (size_t)(ROWS_OF_TASK * width + SHORT_LINE);
     const uint8_t **taps = malloc((size_t)w->taps * sizeof *taps);
     uint8_t *rows = w->direct ? NULL : malloc(rows_size);
     if (taps == NULL || (rows == NULL && !w->direct)) {
@@ -402,41 +467,57 @@ static void conv_task(int64_t first, int64_t last, void *context)
     free(rows);
 }
 
+/* Weights [taps][channels] in the order in which the level in use reads them; NULL: no memory. */
+static int8_t *ordered(const int8_t *weights, int64_t taps, int64_t channels)
+{
+    int8_t *to = calloc(1, (size_t)tq_depthwise_size(taps, channels) + 1);
+    for (int64_t t = 0; t < taps && to != NULL; t++)
+        for (int64_t c = 0; c < channels; c++)
+            to[tq_level_in_use->place_of(t, c, taps)] = weights[t * channels + c];
+    return to;
+}
+
 static int convolution_kernel(const tg_call *call, void *context)
 {
     tq_product p = {0};
     const tg_view *input = tensor(call, 0), *packed = tensor(call, 1), *out = call->outs;
     if (!dense(input, UINT8) || !dense_bytes(out) || !weights(call, 1, &p))
         return TG_DECLINED;
-    for (int i = 6; i < 10; i++)
-        if (call->args[i].kind != TG_ARG_INTS || call->args[i].count != 3)
-            return TG_DECLINED;
+    const tg_argument *geometry = &call->args[6], *levels = &call->args[7];
+    if (geometry->kind != TG_ARG_INTS || geometry->count != 12 || levels->kind != TG_ARG_INTS || levels->count != 4)
+        return TG_DECLINED;
     conv_work w = {&p, input->data, input->shape};
-    w.kernel = call->args[6].value.ints;
-    w.stride = call->args[7].value.ints;
-    w.padding = call->args[8].value.ints;
-    w.dilation = call->args[9].value.ints;
+    w.end = w.input + input->numel;
+    w.kernel = geometry->value.ints;
+    w.stride = w.kernel + 3;
+    w.padding = w.kernel + 6;
+    w.dilation = w.kernel + 9;
     w.out = out->shape;
     w.channels = input->shape[4];
     w.taps = w.kernel[0] * w.kernel[1] * w.kernel[2];
-    w.by_channel = packed->ndim == 2 ? packed->data : NULL;
-    w.groups = w.by_channel != NULL ? w.channels : packed->shape[0];
-    if (w.by_channel != NULL && p.weight_zeros != NULL)
+    int depthwise = packed->ndim == 2;
+    w.groups = depthwise ? w.channels : packed->shape[0];
+    if (depthwise && p.weight_zeros != NULL)
         return TG_DECLINED;
     p.depth = w.taps * (w.channels / w.groups);
     p.quads = (p.depth + 3) / 4;
     p.row_stride = out->shape[4];
-    p.input_zero = (int32_t)integer(call, 10);
-    p.zero = (int32_t)integer(call, 11);
-    p.low = (int32_t)integer(call, 12);
-    p.high = (int32_t)integer(call, 13);
+    p.input_zero = (int32_t)levels->value.ints[0];
+    p.zero = (int32_t)levels->value.ints[1];
+    p.low = (int32_t)levels->value.ints[2];
+    p.high = (int32_t)levels->value.ints[3];
     p.bytes = out->data;
-    w.direct = w.by_channel == NULL && w.groups == 1 && w.taps == 1 && w.channels % 4 == 0;
+    w.direct = !depthwise && w.groups == 1 && w.taps == 1 && w.channels % 4 == 0;
     for (int i = 0; i < 3; i++)
         w.direct = w.direct && w.stride[i] == 1 && w.padding[i] == 0;
+    int8_t *by_channel = depthwise ? ordered(packed->data, w.taps, w.channels) : NULL;
+    if (depthwise && by_channel == NULL)
+        return fails(PyExc_MemoryError, "quantized_convolution: no memory for the weights in the kernel's order");
+    w.by_channel = by_channel;
     int64_t places_of_all = out->shape[0] * out->shape[1] * out->shape[2] * out->shape[3];
     if (out->numel > 0)
         parallel((places_of_all + ROWS_OF_TASK - 1) / ROWS_OF_TASK, conv_task, &w);
+    free(by_channel);
     if (w.failed)
         return fails(PyExc_MemoryError, "quantized_convolution: no memory for rows of the input");
     return 0;
@@ -541,56 +622,58 @@ static int lookup_kernel(const tg_call *call, void *context)
 /* ---- weights in groups ---- */
 
 typedef struct groups_work {
-    const float *x, *scales, *zeros, *sums;
-    const uint8_t *weight;
-    float *out;
-    int64_t rows, columns, depth, group, bits;
+    tq_groups weight;
+    const float *x;
+    float *prepared, *out;
+    const tq_level **levels; /* of each row */
+    int64_t rows, columns, depth;
 } groups_work;
 
 static void groups_task(int64_t first, int64_t last, void *context)
 {
     const groups_work *w = context;
-    int64_t groups = w->depth / w->group, bytes = w->depth * w->bits / 8;
-    for (int64_t n = first * 64; n < last * 64 && n < w->columns; n++)
-        for (int64_t m = 0; m < w->rows; m++) {
-            const float *x = w->x + m * w->depth, *scales = w->scales + n * groups;
-            const uint8_t *q = w->weight + n * bytes;
-            float sum = w->bits == 8
-                            ? tq_level_in_use->groups8(x, (const int8_t *)q, scales, groups, w->group)
-                            : tq_level_in_use->groups4(x, q, scales, groups, w->group, w->zeros == NULL ? 8.0f : 0.0f);
-            for (int64_t g = 0; w->zeros != NULL && g < groups; g++)
-                sum -= scales[g] * w->zeros[n * groups + g] * w->sums[m * groups + g];
-            w->out[m * w->columns + n] = sum;
-        }
+    int64_t right = last * 64 < w->columns ? last * 64 : w->columns;
+    for (int64_t left = first * 64; left < right; left += 64)
+        for (int64_t m = 0; m < w->rows; m++)
+            w->levels[m]->grouped(&w->weight, w->x + m * w->depth, w->prepared + m * tq_prepared_size(w->depth), left,
+                                  left + 64 < right ? left + 64 : right, w->out + m * w->columns);
 }
+
+enum { GROUPED_ROWS = 8 };
 
 static int groups_kernel(const tg_call *call, void *context)
 {
     const tg_view *x = tensor(call, 0), *weight = tensor(call, 1), *scales = tensor(call, 2);
     const tg_view *zeros = tensor(call, 3), *out = call->outs;
-    groups_work w = {x->data, scales->data, zeros == NULL ? NULL : zeros->data};
+    const tq_level *levels[GROUPED_ROWS];
+    groups_work w = {{weight->data, scales->data, zeros == NULL ? NULL : zeros->data}, x->data};
     w.rows = x->shape[0];
     w.depth = x->shape[1];
     w.columns = out->shape[1];
-    w.bits = integer(call, 4);
-    w.group = integer(call, 5);
+    w.weight.bits = integer(call, 4);
+    w.weight.group = integer(call, 5);
     if (!dense(x, FLOAT32) || !dense_bytes(weight) || !dense(scales, FLOAT32) || !dense(out, FLOAT32) ||
-        (zeros != NULL && !dense(zeros, FLOAT32)) || w.rows > 8 || w.group % 32 != 0 || w.depth % w.group != 0)
+        (zeros != NULL && !dense(zeros, FLOAT32)) || w.rows > GROUPED_ROWS || w.weight.group % 32 != 0 ||
+        w.depth % w.weight.group != 0)
         return TG_DECLINED;
-    int64_t groups = w.depth / w.group;
-    float *sums = malloc((size_t)(w.rows * groups) * sizeof(float) + 4);
-    if (sums == NULL)
-        return fails(PyExc_MemoryError, "grouped_linear: no memory for the sums of the groups");
-    for (int64_t i = 0; i < w.rows * groups; i++) {
-        sums[i] = 0.0f;
-        for (int64_t k = 0; k < w.group; k++)
-            sums[i] += w.x[i * w.group + k];
+    w.weight.groups = w.depth / w.weight.group;
+    tg_scratch scratch;
+    w.prepared = borrowed(&scratch, w.rows * tq_prepared_size(w.depth) * (int64_t)sizeof(float));
+    if (w.prepared == NULL)
+        return -1;
+    for (int64_t m = 0; m < w.rows; m++) {
+        const float *row = w.x + m * w.depth;
+        float *to = w.prepared + m * tq_prepared_size(w.depth);
+        levels[m] = tq_level_in_use;
+        if (!levels[m]->prepare(&w.weight, row, to)) {
+            levels[m] = tq_level_named("scalar");
+            levels[m]->prepare(&w.weight, row, to);
+        }
     }
-    w.sums = sums;
-    w.weight = weight->data;
+    w.levels = levels;
     w.out = out->data;
     parallel((w.columns + 63) / 64, groups_task, &w);
-    free(sums);
+    api->release_scratch(&scratch);
     return 0;
 }
 
@@ -653,6 +736,18 @@ static PyMethodDef METHODS[] = {
 
 static struct PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "_kernels", "Kernels of quantized ops.", -1, METHODS};
 
+/* The level that tangrad-cpu is told to keep to, which complains about names that it does not know;
+ * its highest has AMX within. */
+static const char *first_level(void)
+{
+    const char *wanted = getenv("TANGRAD_CPU_ISA");
+    if (wanted != NULL && strcmp(wanted, "baseline") == 0)
+        return "scalar";
+    if (wanted != NULL && strcmp(wanted, "avx2") == 0 && tq_level_named("avx2") != NULL)
+        return "avx2";
+    return tq_best_level();
+}
+
 PyMODINIT_FUNC PyInit__kernels(void)
 {
     api = tg_import_api(3);
@@ -662,7 +757,7 @@ PyMODINIT_FUNC PyInit__kernels(void)
     INT8 = api->dtype_by_name("int8");
     INT32 = api->dtype_by_name("int32");
     FLOAT32 = api->dtype_by_name("float32");
-    level_name = tq_best_level();
+    level_name = first_level();
     tq_level_in_use = tq_level_named(level_name);
     return PyModule_Create(&MODULE);
 }

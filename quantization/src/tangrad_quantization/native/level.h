@@ -28,10 +28,30 @@ typedef struct tq_binary {
     int32_t flip; /* 128 where bytes are signed: they are seen 128 higher, zero points too */
 } tq_binary;
 
+/* A weight whose groups of neighbours have a scale each. */
+typedef struct tq_groups {
+    const uint8_t *weight; /* of each column: depth * bits / 8 bytes */
+    const float *scales;   /* [columns][groups] */
+    const float *zeros;    /* the same, or NULL for 0 with 8 bits and 8 with 4 */
+    int64_t groups, group, bits;
+} tq_groups;
+
+static inline int64_t tq_prepared_size(int64_t depth)
+{
+    return depth + 64 + (depth + 63) / 64 * 16;
+}
+
+static inline int64_t tq_depthwise_size(int64_t taps, int64_t channels)
+{
+    return (channels + 63) / 64 * ((taps + 3) / 4) * 256;
+}
+
 typedef struct tq_level {
     int64_t row_tile; /* rows that a task of a product should have: whole blocks of the level */
     void (*rows)(const tq_product *p, const uint8_t *a, int64_t lda, int64_t begin, int64_t end,
                  int64_t left, int64_t right);
+    /* Where `depthwise` expects the weight of a tap and a channel, among tq_depthwise_size bytes. */
+    int64_t (*place_of)(int64_t tap, int64_t channel, int64_t taps);
     void (*depthwise)(const tq_product *p, const uint8_t *const *taps, const int8_t *weights,
                       int64_t count, int64_t channels, int64_t row);
     void (*add)(const uint8_t *a, const uint8_t *b, uint8_t *out, int64_t n, const tq_binary *p);
@@ -40,10 +60,11 @@ typedef struct tq_level {
                      int high);
     void (*dequantize)(const uint8_t *x, float *out, int64_t n, float scale, int zero, int flip);
     void (*range)(const float *x, int64_t n, float *low, float *high, int *finite);
-    /* A row of a weight whose groups have a scale each, times x; `middle` is taken off 4 bits. */
-    float (*groups8)(const float *x, const int8_t *w, const float *scales, int64_t groups, int64_t group);
-    float (*groups4)(const float *x, const uint8_t *w, const float *scales, int64_t groups, int64_t group,
-                     float middle);
+    /* Columns left to right of a row x times a weight in groups. What `prepare` wrote of x, at most
+     * tq_prepared_size(depth) floats, serves all columns; it returns 0 where the level cannot do x. */
+    int (*prepare)(const tq_groups *g, const float *x, float *to);
+    void (*grouped)(const tq_groups *g, const float *x, const float *prepared, int64_t left, int64_t right,
+                    float *out);
 } tq_level;
 
 /* The level in use, and by name: "scalar", "avx2", "vnni" or "amx"; NULL where the machine lacks it. */

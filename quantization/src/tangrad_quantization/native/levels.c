@@ -2,6 +2,8 @@
 
 #include "level.h"
 
+#include <float.h>
+#include <math.h>
 #include <string.h>
 #if defined(__x86_64__)
 #include <cpuid.h>

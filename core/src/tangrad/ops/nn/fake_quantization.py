@@ -118,6 +118,7 @@ def _require_levels(name: str, zero_point: Any, quant_min: int, quant_max: int) 
         (s(s.tensor(2), 0.1, 0, 7, -8), RuntimeError, "less than or equal"),
         (s(s.tensor(2), 0.1, 9, -8, 7), RuntimeError, "must be between"),
         (s(s.tensor(2), 0.1, 0.5, -8, 7), TypeError, "zero_point"),
+        (s(s.tensor(2), 0.0, 0, -8, 7), RuntimeError, "positive and finite"),
         (
             s(s.tensor(2), _steps(s, 2), s.integers(0, 3, 1, dtype="int32"), -8, 7),
             RuntimeError,
@@ -164,6 +165,8 @@ def fake_quantize_per_tensor_affine(
         _refuse_zero_point(name, str(zero_point), quant_min, quant_max)
     if isinstance(scale, tangrad.Tensor):
         step = scale.reshape(()).float()
+    elif not 0 < scale < float("inf"):
+        raise RuntimeError(f"{name}: scale must be positive and finite, got {scale}")
     else:
         step = tangrad.tensor(scale, dtype=tangrad.float32, device=input.device)
     rounded = fake_quantize_elements(

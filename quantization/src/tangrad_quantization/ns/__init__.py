@@ -1,0 +1,3 @@
+"""Numeric suite: a float model and its quantized form, compared layer by layer."""
+
+API = 1
