@@ -35,6 +35,7 @@ from tangrad_distributed.work import Queue, Work
 
 # Up to this size every rank reduces everything: one meeting instead of two.
 SMALL = 32 << 10
+_SEQUENCE = struct.Struct("<Q")
 _KNOWN: dict[Any, tuple[bytes, str]] = {}
 
 
@@ -173,7 +174,7 @@ class ProcessGroup(OlderNames):
         sizes = tuple(tuple(tensor.shape) for tensor in tensors) if shapes else ()
         dtype = tensors[0].dtype if tensors else ""
         digest, text = _described((kind, sizes, dtype, op.op if op is not None else None, root))
-        what = Signature(struct.pack("<Q", sequence) + digest, text, call_site())
+        what = Signature(_SEQUENCE.pack(sequence) + digest, text, call_site())
         limit = self._timeout if timeout is None else timeout.total_seconds()
         entry = self.recorder.begin(sequence, text, what.line)
 
@@ -229,6 +230,9 @@ class ProcessGroup(OlderNames):
 
     def all_reduce(self, tensors: Sequence[Any], op: ReduceOp, **options: Any) -> Work | None:
         """Reduce each tensor over all ranks, on all ranks."""
+        plain = len(tensors) == 1 and not (options and any(options.values()))
+        if plain and self._reduce_at_once(tensors[0], op):
+            return None
 
         def body(what: Signature, limit: float) -> None:
             staged = self._staged()
@@ -237,6 +241,27 @@ class ProcessGroup(OlderNames):
             staged.done()
 
         return self.run("all_reduce", tensors, body, op=op, result=tensors, **options)
+
+    def _reduce_at_once(self, tensor: Any, op: ReduceOp) -> bool:
+        """Reduce a small tensor by the engine's shorter way, if it has one."""
+        engine, nbytes = self.engine, tensor.numel() * tensor.element_size()
+        if not 0 < nbytes <= engine.small or self._queue.busy or self._closed:
+            return False
+        if engine.failed is not None or tensor.device.type not in engine.devices:
+            return False
+        if not tensor.is_contiguous() or tensor.dtype.is_complex:
+            return False
+        sequence = next(self._sequence)
+        digest, text = _described(("all_reduce", (tensor.shape,), tensor.dtype, op.op, -1))
+        what = Signature(_SEQUENCE.pack(sequence) + digest, text, call_site())
+        entry = self.recorder.begin(sequence, text, what.line)
+        try:
+            engine.all_reduce_small(tensor.detach(), op, what, self._timeout)
+        except BaseException as error:
+            self._failed(entry, error)
+            raise
+        self.recorder.end(entry)
+        return True
 
     def _all_reduce(self, tensor: Any, op: ReduceOp, what: Signature, limit: float) -> None:
         size, rank = self.size(), self.rank()
