@@ -18,6 +18,7 @@ from datetime import timedelta
 from typing import Any
 
 import tangrad
+from tangrad.plugin import phase
 from tangrad_distributed.call_site import call_site
 from tangrad_distributed.engine import SIGNATURE, Engine, Round, Signature, Waiting, as_memory
 from tangrad_distributed.errors import (
@@ -113,6 +114,7 @@ class ProcessGroup(OlderNames):
         self._messages = Messages(engine)
         self.recorder = Recorder(self.group_name, self.world_ranks[engine.rank])
         self._closed = False
+        self._shown_at_once = f"{backend}:all_reduce"
 
     def rank(self) -> int:
         """Return this process's rank in the group."""
@@ -177,12 +179,14 @@ class ProcessGroup(OlderNames):
         what = Signature(_SEQUENCE.pack(sequence) + digest, text, call_site())
         limit = self._timeout if timeout is None else timeout.total_seconds()
         entry = self.recorder.begin(sequence, text, what.line)
+        shown = f"{self.backend}:{kind}"
 
         def execute() -> None:
             try:
-                if not self.engine.rounds_agree:
-                    self.engine.agree(what, limit)
-                body(what, limit)
+                with phase(shown):
+                    if not self.engine.rounds_agree:
+                        self.engine.agree(what, limit)
+                    body(what, limit)
             except BaseException as error:
                 self._failed(entry, error)
                 raise
@@ -191,7 +195,7 @@ class ProcessGroup(OlderNames):
         if not async_op and not self._queue.busy:
             execute()
             return None
-        work = Work(list(result), kind)
+        work = Work(list(result), shown)
         self._queue.put(execute, work)
         if async_op:
             return work
@@ -256,7 +260,8 @@ class ProcessGroup(OlderNames):
         what = Signature(_SEQUENCE.pack(sequence) + digest, text, call_site())
         entry = self.recorder.begin(sequence, text, what.line)
         try:
-            engine.all_reduce_small(tensor.detach(), op, what, self._timeout)
+            with phase(self._shown_at_once):
+                engine.all_reduce_small(tensor.detach(), op, what, self._timeout)
         except BaseException as error:
             self._failed(entry, error)
             raise

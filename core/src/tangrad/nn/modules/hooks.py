@@ -12,6 +12,7 @@ from typing import Any
 
 import tangrad
 import tangrad.nn._module as _module
+from tangrad.autograd.observed_calls import of_modules
 from tangrad.utils.hooks import RemovableHandle
 
 
@@ -395,3 +396,25 @@ def _hook_last_node(module: Any, hooks: list[Callable[..., Any]], result: Any) -
 
 
 _module.set_call_with_hooks(_call_with_hooks)
+
+
+class _Handles:
+    """Remove several hooks at once."""
+
+    def __init__(self, *handles: RemovableHandle) -> None:
+        self._handles = handles
+
+    def remove(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+
+def _tell(watch: Any) -> _Handles:
+    """Tell a watch of calls which module's forward begins and ends."""
+    return _Handles(
+        register_module_forward_pre_hook(lambda module, args: watch.enter_module(module)),
+        register_module_forward_hook(lambda *call: watch.leave_module(), always_call=True),
+    )
+
+
+of_modules.append(_tell)
