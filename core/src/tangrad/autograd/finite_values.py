@@ -1,7 +1,7 @@
 """Look for NaN and infinity, and tell of them: op, line, module, first bad element, operands.
 
-`detect_anomaly(check_finite=True)` has every op looked at in C (`native/anomaly.pxi`), and asks here
-only about what it found.
+`detect_anomaly(check_finite=True)` has every op looked at in C (`native/anomaly.pxi`), and asks
+here only about what it found.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import isfinite
+from threading import get_ident
 from typing import Any
 
 import tangrad
@@ -69,7 +70,7 @@ def _has_nan(tensors: list[Any]) -> bool:
 
 
 def _bad_numbers(args: Any) -> bool:
-    """Return whether a number among the arguments is NaN or infinite: then that is what is meant."""
+    """Return whether a number among the arguments is NaN or infinite: then that is meant."""
     if isinstance(args, (list, tuple)):
         return any(map(_bad_numbers, args))
     return isinstance(args, float) and not isfinite(args)
@@ -80,8 +81,8 @@ class Watch:
 
     def __init__(self) -> None:
         self._watch = _C.FiniteWatch(self)
+        self._thread = get_ident()
         self._running: list[Any] = []
-        self._paths: dict[Any, tuple[Any, Any]] = {}
 
     @contextmanager
     def looking(self) -> Iterator[None]:
@@ -98,28 +99,21 @@ class Watch:
                 handle.remove()
 
     def enter_module(self, module: Any) -> None:
-        """Note that a module's forward begins."""
-        self._running.append(module)
-        self._name()
+        """Note that a module's forward begins: steps of backward remember the innermost one.
+
+        What they keep is weak, or a graph that a module keeps would keep the module.
+        """
+        if get_ident() != self._thread:
+            return
+        running, watch = self._running, self._watch
+        running.append(watch.module)
+        root = watch.module[0] if watch.module is not None else weakref.ref(module)
+        watch.module = root, weakref.ref(module)
 
     def leave_module(self) -> None:
         """Note that it ends."""
-        if self._running:
-            self._running.pop()
-        self._name()
-
-    def _name(self) -> None:
-        """Have steps of backward remember the innermost module, and the one its path begins at."""
-        if not self._running:
-            self._watch.module = None
-            return
-        inner = self._running[-1]
-        found = self._paths.get(inner)
-        if found is None:
-            # Weak: a graph that a module keeps must not keep the module.
-            found = weakref.ref(self._running[0]), weakref.ref(inner)
-            self._paths[inner] = found
-        self._watch.module = found
+        if get_ident() == self._thread:
+            self._watch.module = self._running.pop()
 
     def call(self, op: Any, args: Any, result: Any, had: bool) -> None:
         """Raise if a call gave NaN, or an infinity that did not come in.
@@ -161,7 +155,8 @@ class Watch:
             raise NonFiniteError(
                 f"Function '{node.name()}' returned {'nan' if nan else 'infinite'} values in its "
                 f"{which}th output{_in_module(_C._module_of(node))}: {describe(gradient)}; the "
-                f"gradients that came in: {_told(incoming)}. The forward call that made it:\n{lines}"
+                f"gradients that came in: {_told(incoming)}. The forward call that made it:\n"
+                + lines
             )
 
 

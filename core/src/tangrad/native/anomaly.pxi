@@ -37,8 +37,9 @@ cdef bint suspicious(object x, UntypedStorage seen) except -1:
     What shows the memory `seen` is left out: a view, of what was looked at when it was made.
     """
     cdef Tensor t
-    cdef int index
+    cdef int index, d
     cdef void* data
+    cdef int64_t span = 1
     if not isinstance(x, Tensor):
         return isinstance(x, (list, tuple)) and any([suspicious(y, seen) for y in x])
     t = x
@@ -47,16 +48,19 @@ cdef bint suspicious(object x, UntypedStorage seen) except -1:
         return False
     if t.storage_ is seen:
         return False
-    if t.storage_.data == NULL or not t.flags & CONTIGUOUS:
+    # The memory from its first element to its last, whatever their order; gaps make it suspicious at worst.
+    for d in range(t.ndim_):
+        span += (t.shape_[d] - 1) * t.stride_[d]
+    if t.storage_.data == NULL or span > 2 * t.numel_:
         return True
     data = host_pointer(t)
     if index == FLOAT32:
-        return not tg_all_finite_f32(data, t.numel_)
+        return not tg_all_finite_f32(data, span)
     if index == FLOAT64:
-        return not tg_all_finite_f64(data, t.numel_)
+        return not tg_all_finite_f64(data, span)
     if index == BFLOAT16:
-        return not tg_all_finite_bf16(data, t.numel_)
-    return index != FLOAT16 or not tg_all_finite_f16(data, t.numel_)
+        return not tg_all_finite_bf16(data, span)
+    return index != FLOAT16 or not tg_all_finite_f16(data, span)
 
 
 cdef int remember_origin(Node node) except -1:

@@ -282,9 +282,7 @@ class Engine(ABC):
             f"{self.shown(rank)} is in {text} at {line}",
         )
 
-    def all_reduce_small(
-        self, tensor: Any, op: ReduceOp, what: Signature, timeout: float
-    ) -> None:
+    def all_reduce_small(self, tensor: Any, op: ReduceOp, what: Signature, timeout: float) -> None:
         """Reduce a contiguous tensor of at most `small` bytes, in place, on all ranks.
 
         An engine that says how large `small` is compares signatures here; other ranks may be in

@@ -225,9 +225,7 @@ class SharedMemory(StreamEngine):
             if not reader.read(step):
                 return
 
-    def all_reduce_small(
-        self, tensor: Any, op: ReduceOp, what: Signature, timeout: float
-    ) -> None:
+    def all_reduce_small(self, tensor: Any, op: ReduceOp, what: Signature, timeout: float) -> None:
         """Reduce in one meeting: everybody writes a half of a window, and reads all others'."""
         self.steps = step = self.steps + 1
         key = (step & 1, tensor.shape, tensor.dtype)
@@ -255,7 +253,9 @@ class SharedMemory(StreamEngine):
             for half in (self._half_of(rank, step) for rank in range(self.size))
         ]
         offset = self._half_of(self.rank, step) + self._half - HALF
-        rows = [(0, 0, 0) if rank == self.rank else (offset, nbytes, 0) for rank in range(self.size)]
+        rows = [
+            (0, 0, 0) if rank == self.rank else (offset, nbytes, 0) for rank in range(self.size)
+        ]
         return b"".join(_TABLE.pack(*row) for row in rows), parts[self.rank], parts
 
     def _write(self, sends: Sequence[Any], flat: dict[int, Any], start: int) -> int:
