@@ -193,8 +193,9 @@ def _restore_optimizer(optimizer: Any, saved: Any) -> None:
 
 
 def _random_state() -> Any:
-    numpy = sys.modules.get("numpy")
-    drawn = numpy.random.get_state() if numpy is not None else None
+    # NumPy loads it with its first use; who has not drawn numbers pays nothing.
+    drawing = sys.modules.get("numpy.random")
+    drawn = drawing.get_state() if drawing is not None else None
     return tangrad.get_rng_state(), random.getstate(), drawn
 
 
@@ -202,7 +203,7 @@ def _restore_random(saved: Any) -> None:
     tangrad.set_rng_state(saved[0])
     random.setstate(saved[1])
     if saved[2] is not None:
-        sys.modules["numpy"].random.set_state(saved[2])
+        sys.modules["numpy.random"].set_state(saved[2])
 
 
 # --- inspection ----------------------------------------------------------------------------------
