@@ -13,7 +13,7 @@ from tangrad_distributed.communication_hooks import BUILT_IN, allreduce_hook
 from tangrad_distributed.futures import Future
 from tangrad_distributed.gradient_buckets import Bucket, GradBucket, cut_into_buckets
 from tangrad_distributed.join import LOCAL, NO_MORE, SYNCED, Join, Joinable, JoinHook
-from tangrad_distributed.reduce_op import ReduceOp
+from tangrad_distributed.reductions import ReduceOp
 from tangrad_distributed.world import default_group
 
 API = 1

@@ -3,7 +3,7 @@
 An engine is one class in a package with an entry point in the group `tangrad.collectives`. It
 must give `send` and `receive`, which move bytes between two ranks, and `lost`; collectives follow
 by `round`, which an engine with faster ways (shared memory) may write itself. All numbers are
-reduced in the order of ranks by `reduce_op.fold`, so that every engine gives the same bits.
+reduced in the order of ranks by `reductions.fold`, so that every engine gives the same bits.
 
 Tensors reach an engine on the host, contiguous: a group copies those of other devices. An engine
 that reads a device's memory itself names the device in `devices`; it is then called after the
@@ -29,7 +29,7 @@ from tangrad_distributed.errors import (
     DistBackendError,
     RankLostError,
 )
-from tangrad_distributed.reduce_op import ReduceOp, fold
+from tangrad_distributed.reductions import ReduceOp, fold
 from tangrad_distributed.store import Store
 
 LATE = 10.0

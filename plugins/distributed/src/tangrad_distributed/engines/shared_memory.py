@@ -32,7 +32,7 @@ from tangrad_distributed.engine import (
 from tangrad_distributed.engines.rings import RING, Ring
 from tangrad_distributed.engines.streams import Sink, Source, StreamEngine
 from tangrad_distributed.errors import DistBackendError, WaitCycleError
-from tangrad_distributed.reduce_op import ReduceOp, fold
+from tangrad_distributed.reductions import ReduceOp, fold
 
 PAGE = 4096
 HALF = 1 << 20
