@@ -203,9 +203,7 @@ def test_who_is_not_in_a_group_is_told_and_takes_no_part():
     def step(rank):
         group = dist.new_group([0])
         if rank == 1:
-            with pytest.warns(
-                UserWarning, match="all_reduce on global rank 1 which does not"
-            ):
+            with pytest.warns(UserWarning, match="all_reduce on global rank 1 which does not"):
                 assert dist.all_reduce(tangrad.ones(1), group=group) is None
         with pytest.raises(TypeError, match="group must be a ProcessGroup, got 'world'"):
             dist.all_reduce(tangrad.ones(1), group="world")

@@ -33,7 +33,7 @@ def call_site() -> str:
     return line[0]
 
 
-def _kept(table: dict, key: object, value: tuple) -> tuple:  # type: ignore[type-arg]
+def _kept(table: dict, key: object, value: tuple) -> tuple:
     if len(table) > 10_000:
         table.clear()
     table[key] = value
