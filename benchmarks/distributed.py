@@ -1,11 +1,15 @@
 """Measure two ranks of this machine beside PyTorch's gloo, in turn, one thread each.
 
-    python benchmarks/distributed.py [--rounds 5] [--only all_reduce step start recovery]
+    python benchmarks/distributed.py [--rounds 5] [--only all_reduce always_on step ...]
 
-Each round starts two ranks of each framework, one after the other. Of many calls the median and the
-best are printed, over the rounds the median of each: the best tells most on a machine that has
-other things to do. `recovery` kills a rank again and again (`--kills 100`), and tells how long it
-takes until all ranks have ended a collective of the next attempt.
+All of it takes some six minutes on two cores that have nothing else to do. Each round starts two
+ranks of each framework, one after the other. Of many calls the median and the best are printed,
+over the rounds the median of each: the best tells most on a machine that has other things to do.
+
+`always_on` is what header and flight recorder take of a collective, `states` the share of Adam's
+states on a rank of ZeroRedundancyOptimizer, and `overlap` what a profile tells of a step.
+`recovery` kills a rank again and again (`--kills 100`), and tells how long it takes until all
+ranks have ended a collective of the next attempt.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ HERE = Path(__file__).resolve().parent
 # Bytes: (calls, goal as a share of gloo's time).
 SIZES = {4: (2000, 0.3), 4 << 20: (40, 0.5), 256 << 20: (4, 1.0)}
 STEPS, STEP_GOAL = 12, 1.0
+STATES_GOAL = 0.55
 START_GOAL = 0.5  # seconds
 RECOVERY_GOAL = 2.0  # seconds
 
@@ -94,6 +99,77 @@ START = """
 x = t.ones(1)
 dist.all_reduce(x)
 tell({"first": 0})
+"""
+
+# What is told and checked in each collective, by itself: `meetings` times for those of many pieces.
+ALWAYS_ON = """
+from tangrad_distributed.call_site import call_site
+from tangrad_distributed.engine import Signature, told_bytes
+from tangrad_distributed.process_group import _described
+group, x = dist.group.WORLD, t.ones(1)
+engine, recorder = group.engine, group.recorder
+key = ("all_reduce", (x.shape,), x.dtype, dist.ReduceOp.SUM, -1)
+
+def header(meetings):
+    digest, text = _described(key)
+    what = Signature(b"12345678" + digest, text, call_site())
+    entry = recorder.begin(1, text, what.line)
+    for _ in range(meetings):
+        # Of the next step, which nobody looks at yet.
+        engine._meeting.show(engine.steps + 1, what.content, told_bytes(what.text, what.line))
+        engine._meeting.unlike(engine.steps + 1, what.content)
+    recorder.end(entry)
+
+dist.barrier()
+found = {}
+for nbytes, calls in ((4, 2000), (4 << 20, 40)):
+    y = t.ones(nbytes // 4)
+    before = engine.steps
+    dist.all_reduce(y)
+    meetings = engine.steps - before
+    dist.barrier()
+    took = timed(lambda: dist.all_reduce(y), calls)[0]
+    dist.barrier()
+    found[nbytes] = [took, timed(lambda: header(meetings), 2000)[0]]
+    dist.barrier()
+tell(found)
+"""
+
+STATES = """
+sys.path.insert(0, sys.argv[2])
+import networks
+from tangrad.distributed.optim import ZeroRedundancyOptimizer
+net = networks.gpt(t)
+whole = t.optim.Adam(net.parameters())
+parts = ZeroRedundancyOptimizer(net.parameters(), t.optim.Adam)
+net(t.randint(0, networks.VOCABULARY, (2, 16))).sum().backward()
+held = []
+for optimizer, states in ((whole, whole.state), (parts, parts.optim.state)):
+    optimizer.step()
+    held.append(sum(v.nbytes for s in states.values() for v in s.values()
+                    if isinstance(v, t.Tensor) and v.numel() > 1))
+shares = [None, None]
+dist.all_gather_object(shares, held[1] / held[0])
+tell({"shares": shares})
+"""
+
+OVERLAP = """
+sys.path.insert(0, sys.argv[2])
+import networks
+from tangrad.profiler import profile
+from tangrad_profiler.page import advice_of
+net = DDP(networks.gpt(t), bucket_cap_mb=0.5)
+tokens = t.randint(0, networks.VOCABULARY, (8, 129))
+def step():
+    logits = net(tokens[:, :-1])
+    t.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten()).backward()
+step()
+with profile() as prof:
+    for _ in range(4):
+        step()
+rows = {row.key: row.cpu_time_total for row in prof.key_averages()}
+told = [a.text for a in advice_of(prof.trace) if "other ranks" in a.text]
+tell({"sent": rows["gloo:all_reduce"], "waited": rows["wait for gradients"], "told": told})
 """
 
 LOOP = """
@@ -221,7 +297,43 @@ def _attempt(lines: Iterator[str], number: int) -> dict[int, int]:
     raise RuntimeError("the launcher ended")
 
 
-ROWS = {"all_reduce": all_reduce, "step": step, "start": start, "recovery": recovery}
+def always_on(rounds: int, kills: int) -> None:
+    """Tell what header and recorder take of a collective."""
+    found = [ranks("tangrad", ALWAYS_ON)[0] for _ in range(rounds)]
+    for nbytes in found[0]:
+        took, header = (statistics.median(one[nbytes][at] for one in found) for at in (0, 1))
+        print(
+            f"header and recorder: {header:.2f} us of {took:.1f} us for {nbytes} B, "
+            f"{100 * header / took:.1f} %"
+        )
+
+
+def states(rounds: int, kills: int) -> None:
+    """Tell which share of Adam's states a rank holds."""
+    shares = ranks("tangrad", STATES, str(HERE))[0]["shares"]
+    print(f"states under ZeRO, the larger of two ranks: {max(shares):.3f}, goal {STATES_GOAL}")
+
+
+def overlap(rounds: int, kills: int) -> None:
+    """Tell how much of the collectives of a step a profile shows beside backward."""
+    found = ranks("tangrad", OVERLAP, str(HERE))[0]
+    hidden = max(0.0, 1 - found["waited"] / found["sent"])
+    print(
+        f"overlap: collectives take {found['sent'] / 4000:.2f} ms of a step, of which "
+        f"{100 * hidden:.0f} % beside backward"
+    )
+    print(*found["told"], sep="\n")
+
+
+ROWS = {
+    "all_reduce": all_reduce,
+    "always_on": always_on,
+    "step": step,
+    "overlap": overlap,
+    "states": states,
+    "start": start,
+    "recovery": recovery,
+}
 
 
 def main() -> None:

@@ -78,6 +78,7 @@ cdef extern from "native/state.h":
         int reads
         bint standing
         void* observers
+        void* finite
     tg_thread_state tg_tls
     newfunc tg_plain_new
     void tg_make_callable(PyTypeObject*, Py_ssize_t)
@@ -96,6 +97,10 @@ cdef extern from "native/size.h":
 cdef extern from "native/not_a_number.h" nogil:
     int64_t tg_first_nan_f32(const float*, int64_t)
     int64_t tg_first_nan_f64(const double*, int64_t)
+    int tg_all_finite_f32(const void*, int64_t)
+    int tg_all_finite_f64(const void*, int64_t)
+    int tg_all_finite_f16(const void*, int64_t)
+    int tg_all_finite_bf16(const void*, int64_t)
 
 cdef extern from "native/host_copy.h" nogil:
     ctypedef void (*tg_copy_loop)(char*, int64_t, const char*, int64_t, int64_t) noexcept

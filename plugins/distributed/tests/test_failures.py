@@ -152,6 +152,7 @@ def test_a_group_that_failed_says_so_until_it_is_made_anew():
 
 
 def test_ctrl_c_ends_every_process(tmp_path):
+    # Their shared memory has no name: it ends with them.
     program = tmp_path / "program.py"
     program.write_text(HEAD + "print(os.getpid(), flush=True)\ndist.barrier()\ntime.sleep(100)\n")
     command = [sys.executable, "-m", "tangrad.distributed.run", "--nproc-per-node=2", str(program)]
@@ -194,6 +195,18 @@ def test_bad_arguments_are_told_before_anything_is_sent(call, error, message):
             call()
 
     dist.run_threads(step, 1)
+
+
+def test_who_is_not_in_a_group_is_told_and_takes_no_part():
+    def step(rank):
+        group = dist.new_group([0])
+        if rank == 1:
+            with pytest.warns(UserWarning, match="all_reduce on global rank 1 which does not"):
+                assert dist.all_reduce(tangrad.ones(1), group=group) is None
+        with pytest.raises(TypeError, match="group must be a ProcessGroup, got 'world'"):
+            dist.all_reduce(tangrad.ones(1), group="world")
+
+    dist.run_threads(step, 2)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import tangrad
 import tangrad.distributed as dist
 from tangrad import nn
 from tangrad_distributed.fixed_shards import known, levels, shards_of
-from tangrad_distributed.reduce_op import ReduceOp, fold
+from tangrad_distributed.reductions import ReduceOp, fold
 
 
 def network():

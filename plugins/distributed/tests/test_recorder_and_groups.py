@@ -148,6 +148,18 @@ def test_a_group_has_pytorch_s_own_names():
     ]
 
 
+def test_reductions_have_their_first_name_too():
+    def step(rank):
+        x = tangrad.tensor([rank + 1.0])
+        with pytest.warns(FutureWarning, match=r"reduce_op` is deprecated, please use .*ReduceOp`"):
+            dist.all_reduce(x, op=dist.reduce_op.PRODUCT)
+        return x.item()
+
+    assert dist.run_threads(step, 1) == [1.0]
+    with pytest.raises(AttributeError, match="NONE"):
+        _ = dist.reduce_op.NONE
+
+
 @pytest.mark.skipif(MPIEXEC is None, reason="no MPI: pip install mpi4py mpich")
 def test_the_example_gives_the_same_bits_however_it_is_started():
     single = {**os.environ, "OMP_NUM_THREADS": "1"}

@@ -9,6 +9,7 @@ import pytest
 
 import tangrad
 from tangrad import nn, why_no_grad
+from tangrad.autograd import detect_anomaly
 from tangrad.optim.finite import NonFiniteError, checked_step
 from tangrad.profiler import counters, profile
 
@@ -79,3 +80,6 @@ def test_faults_are_found(device):
 
     with pytest.raises(NonFiniteError, match="log, called at .*test_devices.py"):
         checked_step(step, state=[model])(x)
+    text = "Function 'LogBackward0' returned|log, called at .*test_devices.py"
+    with detect_anomaly(check_finite=True), pytest.raises(NonFiniteError, match=text):
+        step(x)

@@ -250,6 +250,27 @@ def test_thread_that_waits_is_told():
     assert "had no op running" in line
 
 
+def trace_of_ranks(waited):
+    """Two collectives of 100 us in a thread; the first thread computes, and waits for each."""
+    trace = large_trace(7)
+    trace.names[:5] = ["step", "aten::mm", "wait for gradients", "gloo:all_reduce", "wait for x"]
+    e, us = trace.events, 1000
+    e["kind"][:], e["name"][:] = 5, [0, 3, 2, 4, 3, 2, 4]
+    e["thread"][:] = [5, 7, 5, 5, 7, 5, 5]
+    e["parent"][:] = [-1, -1, 0, 2, -1, 0, 5]  # a wait within a wait counts once
+    first, second = (100 - waited) * us, (300 - waited) * us
+    e["start"][:] = [0, 0, first, first, 200 * us, second, second]
+    e["end"][:] = [300 * us, *[100 * us] * 3, *[300 * us] * 3]
+    return trace
+
+
+def test_waiting_for_other_ranks_is_told_with_what_is_hidden():
+    (line,) = [a for a in told_of(trace_of_ranks(60)) if "other ranks" in a]
+    assert line.startswith("40 % of the time (0.1 ms of 0.3 ms) this rank waits for other ranks")
+    assert "2 collectives take 0.2 ms, of which 40 % are hidden behind its own work" in line
+    assert not [a for a in told_of(trace_of_ranks(10)) if "other ranks" in a]
+
+
 def test_device_without_work_is_told():
     trace = large_trace(1100)
     k = trace.kernels = {name: np.zeros(2, np.int64) for name in trace.kernels}

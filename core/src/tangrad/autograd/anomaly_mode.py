@@ -38,18 +38,30 @@ class detect_anomaly(_ModeBase):
 
     Args:
         check_nan: a gradient with NaN is an error.
+        check_finite: beyond PyTorch: what any op of this thread gives is looked at, in forward and
+            in backward. NaN is an error, and so is infinity where operands and numbers were
+            finite: masks of infinity pass. The error names op, line of the forward call, module,
+            the first bad element and the ranges of the operands.
     """
 
-    def __init__(self, check_nan: bool = True) -> None:
-        self.check_nan = check_nan
+    def __init__(self, check_nan: bool = True, *, check_finite: bool = False) -> None:
+        self.check_nan, self.check_finite = check_nan, check_finite
         self.previous: list[tuple[bool, bool]] = []
+        self._watching: list[Any] = []
 
     def clone(self) -> detect_anomaly:
         """Return a fresh context of the same setting."""
-        return type(self)(self.check_nan)
+        return type(self)(self.check_nan, check_finite=self.check_finite)
 
     def __enter__(self) -> None:
         self.previous.append(_C._set_anomaly(True, self.check_nan))
+        if self.check_finite:
+            from tangrad.autograd.finite_values import Watch
+
+            self._watching.append(Watch().looking())
+            self._watching[-1].__enter__()
 
     def __exit__(self, *exc: Any) -> None:
+        if self.check_finite:
+            self._watching.pop().__exit__(None, None, None)
         _C._set_anomaly(*self.previous.pop())

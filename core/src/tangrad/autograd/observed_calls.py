@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from tangrad import _C
+
+# Given a watch, these have it told of modules, by `enter_module` and `leave_module`; what they
+# return has `remove`. `nn` is above this and says so when it is loaded.
+of_modules: list[Callable[[Any], Any]] = []
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 

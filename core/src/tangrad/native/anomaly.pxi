@@ -1,4 +1,5 @@
-# Anomaly mode: where the steps of backward were made, and which of them makes a NaN.
+# Anomaly mode: where the steps of backward were made, which of them makes a NaN, and, if that was asked for, which
+# call makes a NaN or an infinity.
 
 cdef extern from "Python.h":
     ctypedef struct PyFrameObject:
@@ -20,8 +21,50 @@ def _set_anomaly(bint mode, bint check_nan):
     return old
 
 
+def _set_finite_watch(watch):
+    """Have the steps of backward of this thread looked at, too (None: no longer); return what did so before."""
+    old = None if tg_tls.finite == NULL else <object>tg_tls.finite
+    if watch is None:
+        tg_tls.finite = NULL
+    else:
+        tg_tls.finite = <void*><FiniteWatch?>watch
+    return old
+
+
+cdef bint suspicious(object x, UntypedStorage seen) except -1:
+    """Whether a value holds a number that is not finite, or cannot be looked at from here.
+
+    What shows the memory `seen` is left out: a view, of what was looked at when it was made.
+    """
+    cdef Tensor t
+    cdef int index, d
+    cdef void* data
+    cdef int64_t span = 1
+    if not isinstance(x, Tensor):
+        return isinstance(x, (list, tuple)) and any([suspicious(y, seen) for y in x])
+    t = x
+    index = t.dtype_.index
+    if not differentiable(index) or t.numel_ == 0 or t.level_ is not None or t.flags & PY_DISPATCH or holds_other(t):
+        return False
+    if t.storage_ is seen:
+        return False
+    # The memory from its first element to its last, whatever their order; gaps make it suspicious at worst.
+    for d in range(t.ndim_):
+        span += (t.shape_[d] - 1) * t.stride_[d]
+    if t.storage_.data == NULL or span > 2 * t.numel_:
+        return True
+    data = host_pointer(t)
+    if index == FLOAT32:
+        return not tg_all_finite_f32(data, span)
+    if index == FLOAT64:
+        return not tg_all_finite_f64(data, span)
+    if index == BFLOAT16:
+        return not tg_all_finite_bf16(data, span)
+    return index != FLOAT16 or not tg_all_finite_f16(data, span)
+
+
 cdef int remember_origin(Node node) except -1:
-    """Keep the frames by which a node is made: they become text only where somebody asks."""
+    """Keep the frames by which a node is made, and the module: they become text only where somebody asks."""
     cdef PyFrameObject* frame = PyEval_GetFrame()
     cdef PyFrameObject* back
     cdef PyObject* code
@@ -36,6 +79,7 @@ cdef int remember_origin(Node node) except -1:
         if owned:
             Py_DECREF(<object><PyObject*>frame)
         frame, owned = back, True
+    frames.append(None if tg_tls.finite == NULL else (<FiniteWatch>tg_tls.finite).module)
     node.origin = frames
     return 0
 
@@ -44,7 +88,7 @@ def told_origin(list frames):
     """Return frames as the lines of a traceback, the innermost last."""
     from traceback import FrameSummary, format_list
     told = []
-    for i in range(len(frames) - 2, -1, -2):
+    for i in range(len(frames) - 3, -1, -2):
         code, place = frames[i], frames[i + 1]
         line = code.co_firstlineno
         for begin, end, number in code.co_lines():
@@ -54,6 +98,11 @@ def told_origin(list frames):
     return format_list(told)
 
 
+def _module_of(Node node not None):
+    """Return the module that a watch named when a node was made, or None."""
+    return None if node.origin is None else node.origin[len(node.origin) - 1]
+
+
 cdef str origin_of(Node node):
     return "" if node.origin is None else "".join(told_origin(node.origin))
 
@@ -61,6 +110,9 @@ cdef str origin_of(Node node):
 cdef list apply_watched(Node node, list grads, Run run):
     """Apply a node in anomaly mode: tell where it was made if it fails or gives NaN."""
     cdef int64_t place
+    cdef FiniteWatch watch = None if tg_tls.finite == NULL else <FiniteWatch>tg_tls.finite
+    if watch is not None:
+        watch.away += 1
     try:
         results = apply_node(node, grads, run)
     except Exception:
@@ -68,6 +120,17 @@ cdef list apply_watched(Node node, list grads, Run run):
         warnings.warn(f"Error detected in {node_name(node)}. Traceback of forward call that caused the "
                       f"error:\n{origin_of(node)}")
         raise
+    finally:
+        if watch is not None:
+            watch.away -= 1
+    if watch is not None and not watch.away:
+        watch.away += 1
+        try:
+            for i, g in enumerate(results):
+                if g is not None and suspicious(g, None):
+                    watch.owner.step(node, grads, i, g)
+        finally:
+            watch.away -= 1
     if anomaly_checks_nan:
         for i, g in enumerate(results):
             if g is not None and differentiable((<Tensor>g).dtype_.index):

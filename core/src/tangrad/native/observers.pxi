@@ -6,6 +6,7 @@ cdef enum:
     WATCH_TABLE = 1                      # a tg_observer
     WATCH_PYTHON = 2                     # enter(op), leave(op, token)
     WATCH_CALL = 3                       # enter_call(op, args), leave_call(op, token, result)
+    WATCH_FINITE = 4                     # a FiniteWatch
 
 cdef struct tg_observing:
     int kind
@@ -25,6 +26,43 @@ cdef class CInterceptor:
     cdef tg_leave leave_
     cdef const tg_observer* table
     cdef void* context
+
+
+cdef class FiniteWatch:
+    """FiniteWatch(owner)\n--\n\nLook for NaN and infinity in what the ops and the steps of backward of a thread give.
+
+    Args:
+        owner: is asked about what is, or may be, not finite: `call(op, args, result, had)`, where
+            `had` is whether the tensor that the op overwrote was so before, and `step(node, grads,
+            which, gradient)`. It raises, or lets it pass.
+    """
+    cdef object owner
+    cdef public object module            # what steps of backward that are recorded belong to
+    cdef public int away                 # > 0 while nothing is looked at
+
+    def __init__(self, owner):
+        self.owner = owner
+
+    cdef bint before(self, tg_observed* call) except -1:
+        """Whether an op is about to overwrite what is not finite."""
+        if self.away or (<Op>call.op).functional is None:
+            return False
+        return suspicious(<object>call.args[0], None)
+
+    cdef int after(self, tg_observed* call, bint had) except -1:
+        cdef UntypedStorage seen = None
+        if self.away or call.result == NULL:
+            return 0
+        if call.nargs and isinstance(<object>call.args[0], Tensor) and (<Op>call.op).functional is None:
+            seen = (<Tensor>call.args[0]).storage_
+        if not suspicious(<object>call.result, seen):
+            return 0
+        self.away += 1
+        try:
+            self.owner.call(<object>call.op, tuple_of(<PyObject**>call.args, call.nargs), <object>call.result, had)
+        finally:
+            self.away -= 1
+        return 0
 
 
 cdef class Observers:
@@ -51,6 +89,10 @@ cdef class Observers:
         for i, observer in enumerate(observers):
             if isinstance(observer, CInterceptor):
                 self.watch_functions(&self.watches[i], <CInterceptor>observer)
+            elif isinstance(observer, FiniteWatch):
+                memset(&self.watches[i], 0, sizeof(tg_observing))
+                self.watches[i].kind, self.watches[i].context = WATCH_FINITE, <void*>observer
+                self.methods.append(observer)
             else:
                 self.watch_methods(&self.watches[i], observer)
         self.count = <int>len(observers)
@@ -101,6 +143,8 @@ cdef int enter_all(Observers w, tg_observed* call, void** tokens, int* entered) 
                 raise_current()
         elif watch.kind == WATCH_PAIR:
             tokens[entered[0]] = watch.enter(watch.context, call.op)
+        elif watch.kind == WATCH_FINITE:
+            tokens[entered[0]] = <void*><Py_ssize_t>(<FiniteWatch>watch.context).before(call)
         else:
             if watch.kind == WATCH_PYTHON:
                 token = (<object>watch.begin)(<object>call.op)
@@ -123,6 +167,11 @@ cdef int leave_all(Observers w, tg_observed* call, void** tokens, int entered) e
             watch.table.leave(watch.context, call, tokens[entered])
         elif watch.kind == WATCH_PAIR:
             watch.leave(watch.context, call.op, tokens[entered])
+        elif watch.kind == WATCH_FINITE:
+            try:
+                (<FiniteWatch>watch.context).after(call, tokens[entered] != NULL)
+            except BaseException as unlike:
+                error = unlike if error is None else error
         else:
             failed = leave_in_python(watch, call, tokens[entered])
             error = failed if error is None else error

@@ -17,6 +17,7 @@ from typing import Any
 
 import tangrad
 from tangrad import _C
+from tangrad.autograd.finite_values import NonFiniteError, all_finite, describe, may_be_bad
 from tangrad.autograd.observed_calls import program_line, silent, tensors_in
 from tangrad.dispatch.intercept import pop_observer, push_observer
 from tangrad.nn.modules.hooks import register_module_forward_hook, register_module_forward_pre_hook
@@ -24,10 +25,6 @@ from tangrad.nn.modules.module import Module
 from tangrad.optim.optimizer import Optimizer
 
 __all__ = ["NonFiniteError", "checked_step"]
-
-
-class NonFiniteError(RuntimeError):
-    """Raised for a step of training that made a NaN or an infinity; its text tells where."""
 
 
 class checked_step:
@@ -92,13 +89,13 @@ class checked_step:
         if isinstance(result, _C.Tensor) and not result.shape and not result.is_complex():
             return isfinite(result.item())
         with silent():
-            return all(map(_finite, tensors_in(result)))
+            return all(map(all_finite, tensors_in(result)))
 
     def _all_finite(self) -> bool:
         groups: dict[Any, list[Any]] = {}
         for _, p in self._named():
             for t in (p, p.grad):
-                if t is not None and _may_be_bad(t):
+                if t is not None and may_be_bad(t):
                     groups.setdefault(t.device, []).append(t)
         with silent():
             return all(isfinite(tangrad._total_norm(group).item()) for group in groups.values())
@@ -135,11 +132,11 @@ class checked_step:
 
     def _bad_incoming(self, args: Any, kwargs: Any) -> list[str]:
         found = [
-            f"argument {i} of the step: {_describe(t)}"
+            f"argument {i} of the step: {describe(t)}"
             for i, t in enumerate(tensors_in([*args, *kwargs.values()]))
-            if not _finite(t)
+            if not all_finite(t)
         ]
-        found += [f"{name}: {_describe(p)}" for name, p in self._named() if not _finite(p)]
+        found += [f"{name}: {describe(p)}" for name, p in self._named() if not all_finite(p)]
         return found
 
 
@@ -196,8 +193,9 @@ def _restore_optimizer(optimizer: Any, saved: Any) -> None:
 
 
 def _random_state() -> Any:
-    numpy = sys.modules.get("numpy")
-    drawn = numpy.random.get_state() if numpy is not None else None
+    # NumPy loads it with its first use; who has not drawn numbers pays nothing.
+    drawing = sys.modules.get("numpy.random")
+    drawn = drawing.get_state() if drawing is not None else None
     return tangrad.get_rng_state(), random.getstate(), drawn
 
 
@@ -205,43 +203,10 @@ def _restore_random(saved: Any) -> None:
     tangrad.set_rng_state(saved[0])
     random.setstate(saved[1])
     if saved[2] is not None:
-        sys.modules["numpy"].random.set_state(saved[2])
+        sys.modules["numpy.random"].set_state(saved[2])
 
 
 # --- inspection ----------------------------------------------------------------------------------
-
-
-def _may_be_bad(t: Any) -> bool:
-    return bool(t.is_floating_point() or t.is_complex()) and t.numel() > 0
-
-
-def _finite(t: Any) -> bool:
-    return not _may_be_bad(t) or bool(tangrad.isfinite(t).all())
-
-
-def _describe(t: Any) -> str:
-    """Return dtype, shape, range, and the first element that is not finite."""
-    told = f"{t.dtype} {list(t.shape)}"
-    if not _may_be_bad(t):
-        return told
-    t = t.detach()
-    values = t.abs() if t.is_complex() else t.to(tangrad.float64)
-    good = tangrad.isfinite(values)
-    if good.any():
-        low, high = values[good].aminmax()
-        told += f" between {low.item():.6g} and {high.item():.6g}"
-    if not good.all():
-        flat = int((~good).reshape(-1).to(tangrad.uint8).argmax())
-        place: list[int] = []
-        for size in reversed(t.shape):
-            place.insert(0, flat % size)
-            flat //= size
-        nans = int(values.isnan().sum())
-        bad = t[tuple(place)].item() if t.shape else t.item()
-        told += (
-            f", {nans} NaN and {int((~good).sum()) - nans} infinite, the first at {place}: {bad}"
-        )
-    return told
 
 
 @dataclass(eq=False)
@@ -301,7 +266,7 @@ class _Inspection:
             return None
         with silent():
             tensors = tensors_in(args)
-            told = None if all(map(_finite, tensors)) else [_describe(t) for t in tensors]
+            told = None if all(map(all_finite, tensors)) else [describe(t) for t in tensors]
         return tensors, told
 
     def leave_call(self, op: Any, token: Any, result: Any) -> None:
@@ -311,8 +276,8 @@ class _Inspection:
         inputs, told = token
         results = tensors_in(result)
         with silent():
-            if not all(map(_finite, results)):
-                told = told or [_describe(t) for t in inputs]
+            if not all(map(all_finite, results)):
+                told = told or [describe(t) for t in inputs]
                 self._note(op, inputs, told, results)
         for t in results:
             node = t.grad_fn
@@ -323,10 +288,10 @@ class _Inspection:
 
     def _note(self, op: Any, inputs: list[Any], told: list[str], results: list[Any]) -> None:
         text = (
-            f"{op.name}, {self._where()}, gave {'; '.join(map(_describe, results))}; its operands: "
+            f"{op.name}, {self._where()}, gave {'; '.join(map(describe, results))}; its operands: "
             f"{'; '.join(told) or 'none'}"
         )
-        nan = any(_may_be_bad(t) and bool(t.isnan().any()) for t in results)
+        nan = any(may_be_bad(t) and bool(t.isnan().any()) for t in results)
         had_nan = any("NaN and" in t and " 0 NaN" not in t for t in told)
         self._held += [*inputs, *results]
         self._bad.append(
@@ -339,10 +304,10 @@ class _Inspection:
                 return
             made, had = tensors_in(given), tensors_in(came)
             with silent():
-                if not all(map(_finite, made)) and all(map(_finite, had)):
+                if not all(map(all_finite, made)) and all(map(all_finite, had)):
                     self._backward = (
-                        f"{name} in backward gave {'; '.join(map(_describe, made))}; the gradients "
-                        f"that came in: {'; '.join(map(_describe, had))}; the forward op was "
+                        f"{name} in backward gave {'; '.join(map(describe, made))}; the gradients "
+                        f"that came in: {'; '.join(map(describe, had))}; the forward op was "
                         f"{where}"
                     )
 
@@ -370,7 +335,7 @@ class _Inspection:
         names = [
             name
             for name, p in named
-            if not _finite(p) or (p.grad is not None and not _finite(p.grad))
+            if not all_finite(p) or (p.grad is not None and not all_finite(p.grad))
         ]
         return f"checked_step: these, or their gradients, are not finite: {', '.join(names)}"
 

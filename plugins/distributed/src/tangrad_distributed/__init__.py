@@ -72,7 +72,7 @@ from tangrad_distributed.objects import (
 )
 from tangrad_distributed.point_to_point import P2POp, batch_isend_irecv, irecv, isend, recv, send
 from tangrad_distributed.process_group import ProcessGroup
-from tangrad_distributed.reduce_op import (
+from tangrad_distributed.reductions import (
     AllreduceCoalescedOptions,
     AllreduceOptions,
     AllToAllOptions,
@@ -83,6 +83,7 @@ from tangrad_distributed.reduce_op import (
     ReduceOptions,
     ReduceScatterOptions,
     ScatterOptions,
+    reduce_op,
 )
 from tangrad_distributed.rendezvous import register_rendezvous_handler, rendezvous
 from tangrad_distributed.store import FileStore, HashStore, PrefixStore, Store
@@ -240,6 +241,7 @@ __all__ = [
     "recv",
     "recv_object_list",
     "reduce",
+    "reduce_op",
     "reduce_scatter",
     "reduce_scatter_single",
     "reduce_scatter_tensor",

@@ -6,6 +6,7 @@ acquire of C11).
 """
 
 from libc.stdint cimport uint64_t
+from libc.string cimport memcmp, memcpy
 
 
 cdef extern from *:
@@ -112,3 +113,48 @@ def wait_for_all(size_t base, uint64_t stride, uint64_t count, uint64_t value, u
     with nogil:
         reached = tgd_wait(<const char *>base, stride, count, value, spins, seconds)
     return bool(reached)
+
+
+cdef class Meeting:
+    """Show what this rank does, wait for all others, and see that they do the same.
+
+    Args:
+        base: address of the memory; the control page of rank r begins `r * page` behind it, with
+            its counter.
+        page: bytes of a control page.
+        shown: where in a page the signatures of two steps in turn stand, `told` bytes each.
+        told: bytes of a signature and the text that tells it.
+        rank: this process's.
+        size: how many there are.
+    """
+    cdef char *base
+    cdef uint64_t page, shown, told, rank, size
+
+    def __init__(self, size_t base, page, shown, told, rank, size):
+        self.base, self.page, self.shown, self.told = <char *>base, page, shown, told
+        self.rank, self.size = rank, size
+
+    def show(self, uint64_t step, bytes content, bytes told):
+        """Write what this rank does in a step: its signature, and the text behind it."""
+        cdef char *at = self.base + self.rank * self.page + self.shown + (step & 1) * self.told
+        memcpy(at, <const char *>content, len(content))
+        memcpy(at + len(content), <const char *>told, len(told))
+
+    def meet(self, uint64_t step, uint64_t spins, double seconds):
+        """Count up and wait for all others.
+
+        Returns:
+            Whether all have come.
+        """
+        post_and_wake(<size_t>(self.base + self.rank * self.page), step)
+        return wait_for_all(<size_t>self.base, self.page, self.size, step, spins, seconds)
+
+    def unlike(self, uint64_t step, bytes content):
+        """Return a rank that does something else in a step; -1: all do the same."""
+        cdef uint64_t rank
+        cdef const char *at
+        for rank in range(self.size):
+            at = self.base + rank * self.page + self.shown + (step & 1) * self.told
+            if memcmp(at, <const char *>content, len(content)):
+                return rank
+        return -1

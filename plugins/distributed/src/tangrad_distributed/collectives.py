@@ -9,7 +9,7 @@ from typing import Any
 
 import tangrad
 from tangrad_distributed.process_group import ProcessGroup
-from tangrad_distributed.reduce_op import ReduceOp, check_reduction, reduction
+from tangrad_distributed.reductions import ReduceOp, check_reduction, reduction
 from tangrad_distributed.work import Work
 from tangrad_distributed.world import get_group_rank, member
 

@@ -8,7 +8,7 @@ from typing import Any
 import tangrad
 from tangrad_distributed.futures import Future
 from tangrad_distributed.gradient_buckets import BuiltinCommHookType, GradBucket
-from tangrad_distributed.reduce_op import ReduceOp
+from tangrad_distributed.reductions import ReduceOp
 from tangrad_distributed.world import default_group
 
 API = 1

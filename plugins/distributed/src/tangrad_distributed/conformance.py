@@ -15,7 +15,7 @@ from typing import Any
 import tangrad
 from tangrad_distributed import collectives as c
 from tangrad_distributed import objects, point_to_point, world
-from tangrad_distributed.reduce_op import ReduceOp, fold, premul_sum, reduction
+from tangrad_distributed.reductions import ReduceOp, fold, premul_sum, reduction
 
 API = 1
 CASES: dict[str, Callable[[int, int], None]] = {}

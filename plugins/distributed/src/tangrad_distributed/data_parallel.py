@@ -8,11 +8,12 @@ from typing import Any
 
 import tangrad
 from tangrad import nn
+from tangrad.plugin import phase
 from tangrad_distributed.communication_hooks import BUILT_IN, allreduce_hook
 from tangrad_distributed.futures import Future
 from tangrad_distributed.gradient_buckets import Bucket, GradBucket, cut_into_buckets
 from tangrad_distributed.join import LOCAL, NO_MORE, SYNCED, Join, Joinable, JoinHook
-from tangrad_distributed.reduce_op import ReduceOp
+from tangrad_distributed.reductions import ReduceOp
 from tangrad_distributed.world import default_group
 
 API = 1
@@ -262,7 +263,8 @@ class DistributedDataParallel(nn.Module, Joinable):
         self._armed = False
         used = self._used_somewhere()
         for bucket, future in self._under_way:
-            averaged = future.wait()
+            with phase("wait for gradients"):
+                averaged = future.wait()
             averaged = averaged[0] if isinstance(averaged, (list, tuple)) else averaged
             if averaged is not bucket.buffer:
                 bucket.buffer.copy_(averaged.view(-1))

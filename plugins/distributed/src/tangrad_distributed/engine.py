@@ -3,7 +3,7 @@
 An engine is one class in a package with an entry point in the group `tangrad.collectives`. It
 must give `send` and `receive`, which move bytes between two ranks, and `lost`; collectives follow
 by `round`, which an engine with faster ways (shared memory) may write itself. All numbers are
-reduced in the order of ranks by `reduce_op.fold`, so that every engine gives the same bits.
+reduced in the order of ranks by `reductions.fold`, so that every engine gives the same bits.
 
 Tensors reach an engine on the host, contiguous: a group copies those of other devices. An engine
 that reads a device's memory itself names the device in `devices`; it is then called after the
@@ -29,7 +29,7 @@ from tangrad_distributed.errors import (
     DistBackendError,
     RankLostError,
 )
-from tangrad_distributed.reduce_op import ReduceOp, fold
+from tangrad_distributed.reductions import ReduceOp, fold
 from tangrad_distributed.store import Store
 
 LATE = 10.0
@@ -104,6 +104,8 @@ class Engine(ABC):
     devices: ClassVar[frozenset[str]] = frozenset({"cpu"})
     # Whether `round` compares signatures itself, so that `agree` need not come before it.
     rounds_agree: ClassVar[bool] = False
+    # Up to how many bytes `all_reduce_small` takes the place of `round`; at most 32 KiB.
+    small: ClassVar[int] = 0
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -279,6 +281,14 @@ class Engine(ABC):
             f"ranks disagree: {self.shown(self.rank)} is in {what.text} at {what.line}, "
             f"{self.shown(rank)} is in {text} at {line}",
         )
+
+    def all_reduce_small(self, tensor: Any, op: ReduceOp, what: Signature, timeout: float) -> None:
+        """Reduce a contiguous tensor of at most `small` bytes, in place, on all ranks.
+
+        An engine that says how large `small` is compares signatures here; other ranks may be in
+        `round` for the same collective, because their tensors have gaps or are on other devices.
+        """
+        raise NotImplementedError
 
     def round(self, plan: Round, what: Signature, timeout: float) -> None:
         """Send and receive what a plan says; all ranks of the group take part."""

@@ -15,7 +15,7 @@ import tangrad
 from tangrad_distributed.communication_hooks import averaged, ready
 from tangrad_distributed.futures import Future
 from tangrad_distributed.gradient_buckets import GradBucket
-from tangrad_distributed.reduce_op import ReduceOp
+from tangrad_distributed.reductions import ReduceOp
 from tangrad_distributed.world import default_group, get_rank, new_subgroups
 
 

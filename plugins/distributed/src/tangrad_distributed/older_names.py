@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import tangrad
-from tangrad_distributed.reduce_op import AllreduceOptions, ReduceOp, reduction
+from tangrad_distributed.reductions import AllreduceOptions, ReduceOp, reduction
 from tangrad_distributed.work import Work
 
 

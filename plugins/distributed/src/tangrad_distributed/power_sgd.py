@@ -9,7 +9,7 @@ import tangrad
 from tangrad_distributed.communication_hooks import averaged, group_of, ready
 from tangrad_distributed.futures import Future
 from tangrad_distributed.gradient_buckets import GradBucket
-from tangrad_distributed.reduce_op import ReduceOp
+from tangrad_distributed.reductions import ReduceOp
 
 
 class PowerSGDState:

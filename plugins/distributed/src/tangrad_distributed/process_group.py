@@ -18,6 +18,7 @@ from datetime import timedelta
 from typing import Any
 
 import tangrad
+from tangrad.plugin import phase
 from tangrad_distributed.call_site import call_site
 from tangrad_distributed.engine import SIGNATURE, Engine, Round, Signature, Waiting, as_memory
 from tangrad_distributed.errors import (
@@ -29,12 +30,13 @@ from tangrad_distributed.errors import (
 from tangrad_distributed.messages import Messages
 from tangrad_distributed.older_names import OlderNames
 from tangrad_distributed.recorder import Recorder
-from tangrad_distributed.reduce_op import ReduceOp
+from tangrad_distributed.reductions import ReduceOp
 from tangrad_distributed.store import Store, follower_key, underlying
 from tangrad_distributed.work import Queue, Work
 
 # Up to this size every rank reduces everything: one meeting instead of two.
 SMALL = 32 << 10
+_SEQUENCE = struct.Struct("<Q")
 _KNOWN: dict[Any, tuple[bytes, str]] = {}
 
 
@@ -112,6 +114,7 @@ class ProcessGroup(OlderNames):
         self._messages = Messages(engine)
         self.recorder = Recorder(self.group_name, self.world_ranks[engine.rank])
         self._closed = False
+        self._shown_at_once = f"{backend}:all_reduce"
 
     def rank(self) -> int:
         """Return this process's rank in the group."""
@@ -173,15 +176,17 @@ class ProcessGroup(OlderNames):
         sizes = tuple(tuple(tensor.shape) for tensor in tensors) if shapes else ()
         dtype = tensors[0].dtype if tensors else ""
         digest, text = _described((kind, sizes, dtype, op.op if op is not None else None, root))
-        what = Signature(struct.pack("<Q", sequence) + digest, text, call_site())
+        what = Signature(_SEQUENCE.pack(sequence) + digest, text, call_site())
         limit = self._timeout if timeout is None else timeout.total_seconds()
         entry = self.recorder.begin(sequence, text, what.line)
+        shown = f"{self.backend}:{kind}"
 
         def execute() -> None:
             try:
-                if not self.engine.rounds_agree:
-                    self.engine.agree(what, limit)
-                body(what, limit)
+                with phase(shown):
+                    if not self.engine.rounds_agree:
+                        self.engine.agree(what, limit)
+                    body(what, limit)
             except BaseException as error:
                 self._failed(entry, error)
                 raise
@@ -190,7 +195,7 @@ class ProcessGroup(OlderNames):
         if not async_op and not self._queue.busy:
             execute()
             return None
-        work = Work(list(result), kind)
+        work = Work(list(result), shown)
         self._queue.put(execute, work)
         if async_op:
             return work
@@ -229,6 +234,9 @@ class ProcessGroup(OlderNames):
 
     def all_reduce(self, tensors: Sequence[Any], op: ReduceOp, **options: Any) -> Work | None:
         """Reduce each tensor over all ranks, on all ranks."""
+        plain = len(tensors) == 1 and not (options and any(options.values()))
+        if plain and self._reduce_at_once(tensors[0], op):
+            return None
 
         def body(what: Signature, limit: float) -> None:
             staged = self._staged()
@@ -237,6 +245,28 @@ class ProcessGroup(OlderNames):
             staged.done()
 
         return self.run("all_reduce", tensors, body, op=op, result=tensors, **options)
+
+    def _reduce_at_once(self, tensor: Any, op: ReduceOp) -> bool:
+        """Reduce a small tensor by the engine's shorter way, if it has one."""
+        engine, nbytes = self.engine, tensor.numel() * tensor.element_size()
+        if not 0 < nbytes <= engine.small or self._queue.busy or self._closed:
+            return False
+        if engine.failed is not None or tensor.device.type not in engine.devices:
+            return False
+        if not tensor.is_contiguous() or tensor.dtype.is_complex:
+            return False
+        sequence = next(self._sequence)
+        digest, text = _described(("all_reduce", (tensor.shape,), tensor.dtype, op.op, -1))
+        what = Signature(_SEQUENCE.pack(sequence) + digest, text, call_site())
+        entry = self.recorder.begin(sequence, text, what.line)
+        try:
+            with phase(self._shown_at_once):
+                engine.all_reduce_small(tensor.detach(), op, what, self._timeout)
+        except BaseException as error:
+            self._failed(entry, error)
+            raise
+        self.recorder.end(entry)
+        return True
 
     def _all_reduce(self, tensor: Any, op: ReduceOp, what: Signature, limit: float) -> None:
         size, rank = self.size(), self.rank()

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+from tangrad.plugin import phase
 from tangrad_distributed.errors import CollectiveTimeoutError
 from tangrad_distributed.futures import Future
 
@@ -54,7 +55,11 @@ class Work:
                 raise CollectiveTimeoutError(
                     f"{self._kind} did not end within {timeout.total_seconds():g} s"
                 )
-        self._future.wait()
+        if self._future.done():
+            self._future.wait()
+        else:
+            with phase(f"wait for {self._kind}"):
+                self._future.wait()
         return True
 
     def synchronize(self) -> None:

@@ -17,6 +17,11 @@ from tangrad_profiler.trace import ELSEWHERE, MODULE, NODE, OP, RANGE, Trace
 from tangrad_profiler.views import Group, lines_table, own_frame
 
 WORTHWHILE = 16 << 20  # bytes: less is no reason to compute again
+# What processes that train together do, named "engine:collective".
+COLLECTIVES = {
+    "all_reduce", "reduce", "broadcast", "all_gather", "gather", "scatter", "reduce_scatter",
+    "all_to_all", "all_to_all_single", "barrier",
+}  # fmt: skip
 SMALL = 5_000  # nanoseconds: in shorter calls, most is the launch
 
 
@@ -98,6 +103,29 @@ def _waiting_for_data(evidence: Evidence) -> list[Advice]:
             f"take {_percent(waited / wall)} off."
         )
     return [Advice(text, waited / wall, "Timeline")]
+
+
+def _waiting_for_ranks(evidence: Evidence) -> list[Advice]:
+    trace, wall, e = evidence.trace, evidence.wall, evidence.trace.events
+    named = lambda test: np.array([test(n) for n in trace.names] or [False])[e["name"]]  # noqa: E731
+    phases, main = e["kind"] == RANGE, _main(trace)
+    work = phases & named(lambda n: n.partition(":")[2] in COLLECTIVES)
+    waits = main & phases & named(lambda n: n.startswith("wait for "))
+    taken = int(trace.duration[work].sum())
+    # A wait within a wait is one.
+    outer = e["parent"]
+    inside = (outer >= 0) & waits[outer]
+    exposed = int(trace.duration[(waits & ~inside) | (work & main)].sum())
+    if exposed < 0.1 * wall or not taken:
+        return []
+    hidden = max(0.0, 1 - exposed / taken)
+    return [Advice(
+        f"{_percent(exposed / wall)} of the time ({_ms(exposed)} of {_ms(wall)}) this rank waits "
+        f"for other ranks: {int(work.sum())} collectives take {_ms(taken)}, of which "
+        f"{_percent(hidden)} are hidden behind its own work. More work on each rank between two "
+        "of them, buckets of another size, or a hook that compresses gradients would help.",
+        exposed / wall, "Timeline",
+    )]  # fmt: skip
 
 
 def _no_op_running(evidence: Evidence) -> list[Advice]:
@@ -316,6 +344,7 @@ def _idle_devices(evidence: Evidence) -> list[Advice]:
 
 RULES: tuple[Callable[[Evidence], list[Advice]], ...] = (
     _waiting_for_data,
+    _waiting_for_ranks,
     _no_op_running,
     _bound_by_launches,
     _hot_line,

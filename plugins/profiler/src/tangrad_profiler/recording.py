@@ -174,7 +174,13 @@ class Phases:
             self._open.append((owner, _record.begin(name, kind)))
 
     def enter_phase(self, name: str) -> int:
-        """Begin what a part of the core announces, in whatever thread."""
+        """Begin what a part of the program announces, in whatever thread.
+
+        A thread that was there before the profiler, such as one that carries out collectives, is
+        recorded from its first phase on.
+        """
+        if not _record.attached() and _record.is_recording():
+            attach()
         return int(_record.begin(name, PHASE))
 
     def leave_phase(self, token: int) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import tangrad
 import tangrad.nn._module as _module
+from tangrad.autograd.observed_calls import of_modules
 from tangrad.utils.hooks import RemovableHandle
 
 
@@ -395,3 +396,42 @@ def _hook_last_node(module: Any, hooks: list[Callable[..., Any]], result: Any) -
 
 
 _module.set_call_with_hooks(_call_with_hooks)
+
+
+class _Told:
+    """Tell a watch of calls which module's forward begins and ends, in place of two hooks."""
+
+    def __init__(self, watch: Any) -> None:
+        self._watch = watch
+        _watched.append(self)
+        _module.set_call_with_hooks(self._call)
+        _module.set_global_hooks(True)
+
+    def remove(self) -> None:
+        """Tell it no longer."""
+        _watched.remove(self)
+        _module.set_call_with_hooks(_watched[-1]._call if _watched else _call_with_hooks)
+
+    def _call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self._watch.enter_module(module)
+        try:
+            if _has_hooks(module):
+                return _call_with_hooks(module, args, kwargs)
+            return module.forward(*args, **kwargs)
+        finally:
+            self._watch.leave_module()
+            _module.set_global_hooks(True)
+
+
+def _has_hooks(module: Any) -> bool:
+    return bool(
+        module._forward_pre_hooks
+        or module._forward_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+        or _calls_are_hooked()
+    )
+
+
+_watched: list[_Told] = []
+of_modules.append(_Told)

@@ -19,7 +19,7 @@ from tangrad_distributed.engine import (
     Waiting,
     told_bytes,
 )
-from tangrad_distributed.reduce_op import fold
+from tangrad_distributed.reductions import fold
 from tangrad_distributed.store import underlying
 
 API = 1

@@ -28,5 +28,5 @@ from tangrad_distributed.nn.functional import (
 from tangrad_distributed.nn.functional import (
     scatter as scatter,
 )
-from tangrad_distributed.reduce_op import ReduceOp as ReduceOp
+from tangrad_distributed.reductions import ReduceOp as ReduceOp
 from tangrad_distributed.world import group as group

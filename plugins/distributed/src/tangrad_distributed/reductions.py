@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -80,6 +81,22 @@ def reduction(op: Any, name: str) -> ReduceOp:
         return _PLAIN[op]
     raise TypeError(f"{name}: op must be a ReduceOp such as ReduceOp.SUM, not {op!r}")
 
+
+class _OlderReduceOp:
+    """Show the kinds of reduction under the name that PyTorch had for them first."""
+
+    def __getattr__(self, name: str) -> Any:
+        kind = getattr(RedOpType, name)
+        warnings.warn(
+            "`torch.distributed.reduce_op` is deprecated, please use "
+            "`torch.distributed.ReduceOp` instead",
+            FutureWarning,
+            stacklevel=2,
+        )
+        return kind
+
+
+reduce_op = _OlderReduceOp()
 
 _PLAIN = {kind: ReduceOp(kind) for kind in RedOpType}
 
