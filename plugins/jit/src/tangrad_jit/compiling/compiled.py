@@ -5,14 +5,16 @@ from __future__ import annotations
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
 from tangrad.plugin import is_intercepted
 from tangrad_jit.capture.errors import CaptureError, Unsettled
+from tangrad_jit.capture.sources import Source
 from tangrad_jit.compiling.executable import Executable
-from tangrad_jit.compiling.recording import record
+from tangrad_jit.compiling.recording import Recording, record
+from tangrad_jit.graph.printer import text_of
 
 __all__ = ["Compiled", "Settings", "is_compiling", "refuse"]
 
@@ -74,6 +76,8 @@ class Compiled:
         self._unsettled = 0
         self._lock = threading.RLock()
         self._recorded = 0
+        self._varying: dict[Hashable, Source] = {}
+        self._fixed: dict[Hashable, Source] = {}
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the function, by a graph where one fits."""
@@ -81,6 +85,8 @@ class Compiled:
             return self.function(*args, **kwargs)
         for executable in self.executables:
             tensors = executable.fits(args, kwargs)
+            if tensors is not None and executable.doubtful(tensors):
+                return self._confirm(executable, tensors, args, kwargs)
             if tensors is not None:
                 return self._execute(executable, tensors, args, kwargs)
         return self._record(args, kwargs)
@@ -105,28 +111,15 @@ class Compiled:
             self._lock.release()
 
     def _record_alone(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        cause = self.executables[0].why_not(args, kwargs) if self.executables else ""
+        cause = ""
+        if self.executables:
+            cause = self.executables[0].why_not(args, kwargs)
+            self._varying.update(self.executables[0].changed_numbers(args, kwargs))
         if self._recorded >= self.settings.limit:
             self._turn_off(f"{self._recorded} recordings, and still none fits: {cause}")
             return self.function(*args, **kwargs)
         start = time.perf_counter()
-        _compiling.depth = getattr(_compiling, "depth", 0) + 1
-        try:
-            recording = record(
-                self.function,
-                args,
-                kwargs,
-                self.settings.fullgraph,
-                self._known,
-                self.name,
-                _follow,
-            )
-        except CaptureError as error:
-            self.events.append(f"refused: {error}")
-            raise
-        finally:
-            _compiling.depth -= 1
-        self._known.update(recording.executed)
+        recording = self._recorded_run(args, kwargs)
         if recording.failure is not None:
             self._failed(recording.failure)
             return recording.result
@@ -138,6 +131,56 @@ class Compiled:
         self.events.append(f"recorded in {1e3 * executable.seconds:.1f} ms{why}")
         self.executables.insert(0, executable)
         return result
+
+    def _recorded_run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Recording:
+        _compiling.depth = getattr(_compiling, "depth", 0) + 1
+        try:
+            recording = record(
+                self.function,
+                args,
+                kwargs,
+                self.settings.fullgraph,
+                self._known,
+                self.name,
+                _follow,
+                self._varying,
+                self._fixed,
+            )
+        except CaptureError as error:
+            self.events.append(f"refused: {error}")
+            raise
+        finally:
+            _compiling.depth -= 1
+        self._known.update(recording.executed)
+        return recording
+
+    def _confirm(
+        self,
+        executable: Executable,
+        given: list[Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """Run a call at numbers that a graph has not seen, and compare what is recorded of it."""
+        if is_compiling() or not self._lock.acquire(blocking=False):
+            return self.function(*args, **kwargs)
+        try:
+            places = executable.doubtful(given)
+            numbers = [executable.numbers.sources[k] for k in places]
+            told = ", ".join(f"{s.name} = {s.get(args, kwargs)!r}" for s in numbers)
+            recording = self._recorded_run(args, kwargs)
+            found = recording.failure or text_of(recording.graph, places=False)
+            if found == executable.numbers.text:
+                executable.numbers.unconfirmed.difference_update(places)
+                self.events.append(f"a run at {told} is the same graph")
+                return recording.result
+            self.executables.remove(executable)
+            why = found if isinstance(found, CaptureError) else "is another graph"
+            self._fixed.update((source.key, source) for source in numbers)
+            self.events.append(f"a run at {told}: {why}; each value is a recording")
+            return recording.result
+        finally:
+            self._lock.release()
 
     def _failed(self, failure: CaptureError) -> None:
         self.events.append(str(failure))
@@ -166,6 +209,8 @@ class Compiled:
             self.off = ""
             self._recorded = self._unsettled = 0
             self._known.clear()
+            self._varying.clear()
+            self._fixed.clear()
 
     @property
     def name(self) -> str:

@@ -49,7 +49,8 @@ class Input:
         value: the value.
         kind: "argument", "capture" (a tensor that the program holds: a parameter, a buffer, a
             global), "gradient" (`.grad` of one), "constant" (a tensor that the program makes
-            anew from numbers), "tangent" (the gradient of an output).
+            anew from numbers), "tangent" (the gradient of an output), "number" (one of Python's,
+            taken from where the program has it).
         name: where it comes from, for people.
         tensor: the tensor of a capture, a gradient's owner, or a constant.
     """
