@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from tangrad_jit.capture.sources import argument_sources, changed_numbers
 from tangrad_jit.compiling.given_numbers import GivenNumbers
 from tangrad_jit.compiling.joint import part
 from tangrad_jit.compiling.recording import Recording
+from tangrad_jit.compiling.second_order import SecondOrder
 from tangrad_jit.compiling.thread_state import state_of_thread
 from tangrad_jit.graph.ir import Graph, Value
 from tangrad_jit.graph.types import TensorType
@@ -143,6 +145,7 @@ class Executable:
         sources = [value for value, _ in recording.derivatives]
         self._sources = [places[value] for value in sources]
         self._derivative_places = [place is not None for _, place in recording.derivatives]
+        self._second = SecondOrder(graph, self._sources, sorted(self._differentiable))
         self._tangents = [value.type for value in recording.tangents]
 
     # --- choosing --------------------------------------------------------------------------
@@ -253,15 +256,23 @@ class _Recorded(tangrad.autograd.Function):
         ctx.save_for_backward(*tensors)
         ctx.numbers = [None if isinstance(i, tangrad.Tensor) else i for i in saved]
         ctx.executable = executable
+        # For second derivatives alone, so no error says that it was written before.
+        ctx.inputs, ctx.versions = inputs, executable._second.versions(inputs)
         results = outs[:count]
         plain = [t for k, t in enumerate(results) if k not in executable._differentiable]
         ctx.mark_non_differentiable(*(t for t in plain if isinstance(t, tangrad.Tensor)))
         return tuple(results)
 
     @staticmethod
-    @tangrad.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Any) -> Any:
         executable = ctx.executable
+        if tangrad.is_grad_enabled():
+            seeds = [grads[k] for k in sorted(executable._differentiable)]
+            inputs = [i() if isinstance(i, weakref.ref) else i for i in ctx.inputs]
+            made = executable._second.gradients(inputs, ctx.versions, seeds)
+            return (None, None, *made)
+        # A loss that is kept after its backward must not keep what it was computed from.
+        ctx.inputs = [weakref.ref(i) if isinstance(i, tangrad.Tensor) else i for i in ctx.inputs]
         tensors = iter(ctx.saved_tensors)
         saved = [next(tensors) if item is None else item for item in ctx.numbers]
         wanted = [g for k, g in enumerate(grads) if k in executable._differentiable]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection, Hashable, Iterator
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
@@ -334,7 +334,7 @@ class _Session:
         for k, seed in zip(places, seeds, strict=True):
             recording.tangents.append(recorder.argument(seed, f"gradient of result {k}", "tangent"))
         try:
-            with traced_calls(recorder):
+            with traced_calls(recorder), _without_hooks(tensors):
                 grads = tangrad.autograd.grad(
                     outs, tensors, seeds, retain_graph=True, allow_unused=True
                 )
@@ -400,6 +400,22 @@ def _with_gradient(path: str, tensor: Any, before: Any) -> GradientGuard:
             return GradientGuard(path, tensor)
         finally:
             tensor.grad = now
+
+
+@contextlib.contextmanager
+def _without_hooks(tensors: list[Any]) -> Iterator[None]:
+    """Keep the hooks of tensors from running: whoever differentiates outside runs them."""
+    held = [t._backward_hooks for t in tensors]
+    kept = [dict(hooks) if hooks else {} for hooks in held]
+    for hooks in held:
+        if hooks:
+            hooks.clear()
+    try:
+        yield
+    finally:
+        for hooks, before in zip(held, kept, strict=True):
+            if before:
+                hooks.update(before)
 
 
 def _in(tensor: Any, tensors: list[Any]) -> bool:

@@ -274,6 +274,8 @@ class Plan:
         return flat.as_strided(type.shape, type.stride)
 
     def _place(self, value: Value) -> tuple[int, int]:
+        if not isinstance(value.type, TensorType):
+            return self._register[value], 0
         root = value.root
         if self._kind.get(root) == "arena":
             return 0, self._offsets[root] + value.offset
