@@ -76,6 +76,16 @@ cdef class Geometry:
         """Return whether a tensor is of this geometry, dtype, device, class and requires_grad."""
         return self.fits(tensor)
 
+    @property
+    def shape(self):
+        """The sizes."""
+        return tuple([self.sizes[d] for d in range(self.ndim)])
+
+    def kindred(self, Geometry other):
+        """Return whether two are equal but for sizes and strides."""
+        return self.dtype == other.dtype and self.ndim == other.ndim and self.kind is other.kind \
+            and self.device == other.device and self.requires_grad == other.requires_grad
+
     def same(self, Geometry other):
         """Return whether two are equal."""
         return self.difference(other) is None

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from tangrad.plugin import is_intercepted
+from tangrad_jit._guards import Pattern
 from tangrad_jit.capture.errors import CaptureError, Unsettled
 from tangrad_jit.capture.sources import Source
 from tangrad_jit.compiling.executable import Executable
-from tangrad_jit.compiling.recording import Recording, record
+from tangrad_jit.compiling.recording import Recording, record, tensors_among
+from tangrad_jit.compiling.sizes import Sizes, size_changes
 from tangrad_jit.graph.printer import text_of
 
 __all__ = ["Compiled", "Settings", "is_compiling", "refuse"]
@@ -47,6 +49,7 @@ class Settings:
         check: share of the calls that run both ways.
         fast: also rewrite in ways that change the last bits.
         measure: compare the time with eager's in the first calls.
+        dynamic: whose sizes may differ without being recordings; see `Sizes`.
     """
 
     fullgraph: bool = False
@@ -55,6 +58,7 @@ class Settings:
     check: float = 0.0
     fast: bool = False
     measure: bool = True
+    dynamic: bool | None = None
 
 
 class Compiled:
@@ -66,6 +70,7 @@ class Compiled:
     """
 
     unsettled_runs = 3
+    sizes_kept = 64
 
     def __init__(self, function: Callable[..., Any], settings: Settings) -> None:
         self.function, self.settings = function, settings
@@ -76,6 +81,7 @@ class Compiled:
         self._unsettled = 0
         self._lock = threading.RLock()
         self._recorded = 0
+        self._sizes = Sizes(settings.dynamic)
         self._varying: dict[Hashable, Source] = {}
         self._fixed: dict[Hashable, Source] = {}
 
@@ -83,11 +89,13 @@ class Compiled:
         """Run the function, by a graph where one fits."""
         if self.off or is_intercepted():
             return self.function(*args, **kwargs)
-        for executable in self.executables:
+        for k, executable in enumerate(self.executables):
             tensors = executable.fits(args, kwargs)
             if tensors is not None and executable.doubtful(tensors):
                 return self._confirm(executable, tensors, args, kwargs)
             if tensors is not None:
+                if k > 1:
+                    self._put_first(executable)
                 return self._execute(executable, tensors, args, kwargs)
         return self._record(args, kwargs)
 
@@ -96,7 +104,7 @@ class Compiled:
             return executable.run(tensors)
         result = executable.trial.run(executable, tensors, self.function, args, kwargs)
         if executable.dropped:
-            self.executables.remove(executable)
+            self._drop(executable)
             self._turn_off(executable.dropped)
         return result
 
@@ -115,7 +123,8 @@ class Compiled:
         if self.executables:
             cause = self.executables[0].why_not(args, kwargs)
             self._varying.update(self.executables[0].changed_numbers(args, kwargs))
-        if self._recorded >= self.settings.limit:
+        free = self._differs_in_free_sizes(args, kwargs)
+        if not free and self._recorded >= self.settings.limit:
             self._turn_off(f"{self._recorded} recordings, and still none fits: {cause}")
             return self.function(*args, **kwargs)
         start = time.perf_counter()
@@ -126,11 +135,34 @@ class Compiled:
         result = recording.result
         executable = Executable(recording, self.settings)
         executable.seconds = time.perf_counter() - start
-        self._recorded += 1
+        self._recorded += not free
         why = f", as {cause}" if cause else ""
-        self.events.append(f"recorded in {1e3 * executable.seconds:.1f} ms{why}")
-        self.executables.insert(0, executable)
+        what = "prepared for other sizes" if free else "recorded"
+        self.events.append(f"{what} in {1e3 * executable.seconds:.1f} ms{why}")
+        # Other threads walk the list: it is replaced, not changed.
+        self.executables = [executable, *self.executables][: self.sizes_kept]
         return result
+
+    def _drop(self, executable: Executable) -> None:
+        self.executables = [other for other in self.executables if other is not executable]
+
+    def _put_first(self, executable: Executable) -> None:
+        others = [other for other in self.executables if other is not executable]
+        if len(others) < len(self.executables):
+            self.executables = [executable, *others]
+
+    def _differs_in_free_sizes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Return whether a call differs from one that has a graph in dynamic dimensions alone."""
+        if not self.executables:
+            return False
+        pattern = Pattern(args, kwargs)
+        tensors = dict(tensors_among(args, "args") + tensors_among(kwargs, "kwargs"))
+        changes = []
+        for executable in self.executables:
+            changed = size_changes(executable.pattern, pattern)
+            if changed and executable.holds_outside(args, kwargs):
+                changes.append(changed)
+        return self._sizes.are_free(changes, tensors)
 
     def _recorded_run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Recording:
         _compiling.depth = getattr(_compiling, "depth", 0) + 1
@@ -174,7 +206,7 @@ class Compiled:
                 executable.numbers.unconfirmed.difference_update(places)
                 self.events.append(f"a run at {told} is the same graph")
                 return recording.result
-            self.executables.remove(executable)
+            self._drop(executable)
             why = found if isinstance(found, CaptureError) else "is another graph"
             self._fixed.update((source.key, source) for source in numbers)
             self.events.append(f"a run at {told}: {why}; each value is a recording")
@@ -204,11 +236,12 @@ class Compiled:
     def reset(self) -> None:
         """Forget all recordings."""
         with self._lock:
-            self.executables.clear()
+            self.executables = []
             self.events.clear()
             self.off = ""
             self._recorded = self._unsettled = 0
             self._known.clear()
+            self._sizes.clear()
             self._varying.clear()
             self._fixed.clear()
 

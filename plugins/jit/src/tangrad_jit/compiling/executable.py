@@ -173,6 +173,12 @@ class Executable:
             return None if numbers is None else tensors + numbers
         return tensors
 
+    def holds_outside(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Return whether all but the arguments is as it was."""
+        if self.state != state_of_thread() or not self.guards.hold():
+            return False
+        return self.numbers.take(args, kwargs) is not None
+
     def doubtful(self, given: list[Any]) -> list[int]:
         """Return which of the numbers that `fits` has found are others than ever before."""
         if not self.numbers.unconfirmed:

@@ -28,7 +28,7 @@ from tangrad_jit.capture.surroundings import Surroundings, survey
 from tangrad_jit.graph.ir import Graph, Value, values_in
 from tangrad_jit.graph.types import type_of
 
-__all__ = ["Recording", "record"]
+__all__ = ["Recording", "record", "tensors_among"]
 
 _PLAIN = (int, float, bool, complex, str, bytes, type(None))
 
@@ -157,7 +157,11 @@ class _Session:
     def _gradients(self) -> list[tuple[str, Any, Any]]:
         """Return (path, tensor, its gradient) of what may be given one, and know the gradients."""
         found = []
-        for path, tensor in [*self.before.tensors, *_tensors(self.args), *_tensors(self.kwargs)]:
+        for path, tensor in [
+            *self.before.tensors,
+            *tensors_among(self.args),
+            *tensors_among(self.kwargs),
+        ]:
             if tensor.is_leaf and tensor.requires_grad:
                 found.append((path, tensor, tensor.grad))
                 if tensor.grad is not None:
@@ -171,13 +175,13 @@ class _Session:
         recording = Recording(recorder.graph)
         keys = {source.key for source in self.sources}
         recording.pattern = Pattern(self.args, self.kwargs, keys)
-        for path, tensor in [*_tensors(self.args), *_tensors(self.kwargs)]:
+        for path, tensor in [*tensors_among(self.args), *tensors_among(self.kwargs)]:
             if memory_of(tensor) not in recorder._values:
                 recorder.argument(tensor, path)
             else:
                 recorder.graph.add_input(type_of(tensor), "argument", path, tensor)
         self.before_tensors = {id(t): _state(t) for _, t in self.before.tensors}
-        self.arguments = [*_tensors(self.args), *_tensors(self.kwargs)]
+        self.arguments = [*tensors_among(self.args), *tensors_among(self.kwargs)]
         self.before_arguments = [_state(t) for _, t in self.arguments]
         for root in self._roots():
             recorder.follow_modules(root)
@@ -427,15 +431,15 @@ def _state(t: Any) -> Any:
     return t.data_ptr(), tuple(t.shape), t.stride(), t.dtype, t.requires_grad, id(t.grad_fn)
 
 
-def _tensors(item: Any, path: str = "args") -> list[tuple[str, Any]]:
+def tensors_among(item: Any, path: str = "args") -> list[tuple[str, Any]]:
     """Return (path, tensor) of nested arguments, in the order in which patterns have them."""
     if isinstance(item, tangrad.Tensor):
         return [(path, item)]
     found: list[tuple[str, Any]] = []
     if type(item) in (tuple, list) or (isinstance(item, tuple) and hasattr(item, "_fields")):
         for i, member in enumerate(item):
-            found.extend(_tensors(member, f"{path}[{i}]"))
+            found.extend(tensors_among(member, f"{path}[{i}]"))
     elif type(item) is dict:
         for key, value in item.items():
-            found.extend(_tensors(value, f"{path}[{key!r}]"))
+            found.extend(tensors_among(value, f"{path}[{key!r}]"))
     return found
