@@ -285,6 +285,9 @@ class Number:
     """
 
     __slots__ = ("env", "hint", "value")
+    env: Numbers
+    value: Value
+    hint: Any
     __torch_function__ = classmethod(_give)
 
     def __getattr__(self, name: str) -> Any:
@@ -301,14 +304,14 @@ class _Float(Number):
     """Stands for a float, and says that it is one."""
 
     __slots__ = ()
-    __class__ = property(lambda self: float)  # type: ignore[assignment]
+    __class__ = property(lambda self: float)
 
 
 class _Int(Number):
     """Stands for an int, and says that it is one."""
 
     __slots__ = ()
-    __class__ = property(lambda self: int)  # type: ignore[assignment]
+    __class__ = property(lambda self: int)
 
 
 for _name in ("and", "or", "xor", "lshift", "rshift"):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import tangrad
 from tangrad_jit._guards import CellGuard, DictGuard, EntryGuard, Guard, ListGuard
+from tangrad_jit.capture.surroundings import Key
 
 __all__ = [
     "Source",
@@ -27,7 +28,7 @@ class Source:
         key: what tells it from all others. name: for people.
     """
 
-    key: Hashable
+    key: Key
     name: str
 
     def get(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -77,9 +78,9 @@ class _Argument(Source):
         return item
 
 
-def held_sources(guards: Iterable[Guard]) -> dict[Hashable, _Held | _Cell]:
+def held_sources(guards: Iterable[Guard]) -> dict[Key, _Held | _Cell]:
     """Return the numbers that a program's dicts, lists and closures hold, by their keys."""
-    found: dict[Hashable, _Held | _Cell] = {}
+    found: dict[Key, _Held | _Cell] = {}
     for guard in guards:
         for source in _sources_of(guard):
             found.setdefault(source.key, source)
@@ -102,9 +103,9 @@ def _sources_of(guard: Guard) -> Iterable[_Held | _Cell]:
         yield _Cell(guard.cell, guard.path)
 
 
-def argument_sources(args: Any, kwargs: Any) -> dict[Hashable, _Argument]:
+def argument_sources(args: Any, kwargs: Any) -> dict[Key, _Argument]:
     """Return the numbers among arguments, also in tuples, by their keys."""
-    found: dict[Hashable, _Argument] = {}
+    found: dict[Key, _Argument] = {}
 
     def look(item: Any, path: tuple[Any, ...], name: str) -> None:
         if type(item) in _REAL:
@@ -121,7 +122,7 @@ def argument_sources(args: Any, kwargs: Any) -> dict[Hashable, _Argument]:
     return found
 
 
-def replaced(args: Any, kwargs: Any, others: dict[Hashable, Any]) -> tuple[Any, Any]:
+def replaced(args: Any, kwargs: Any, others: dict[Key, Any]) -> tuple[Any, Any]:
     """Return arguments with others in the place of some numbers, by the keys of their sources."""
 
     def new(item: Any, name: str) -> Any:
@@ -139,7 +140,7 @@ def replaced(args: Any, kwargs: Any, others: dict[Hashable, Any]) -> tuple[Any, 
     )
 
 
-def hyperparameters(objects: Iterable[Any]) -> set[Hashable]:
+def hyperparameters(objects: Iterable[Any]) -> set[Key]:
     """Return the keys of the floats in the parameter groups of the optimizers among objects."""
     return {
         (id(group), key)
@@ -151,9 +152,9 @@ def hyperparameters(objects: Iterable[Any]) -> set[Hashable]:
     }
 
 
-def changed_numbers(guards: Iterable[Guard]) -> dict[Hashable, Source]:
+def changed_numbers(guards: Iterable[Guard]) -> dict[Key, Source]:
     """Return the places whose numbers have changed, of one type before and now, by their keys."""
-    found: dict[Hashable, Source] = {}
+    found: dict[Key, Source] = {}
     for guard in guards:
         if not isinstance(guard, (DictGuard, ListGuard, EntryGuard, CellGuard)) or guard.check():
             continue

@@ -11,7 +11,7 @@ import dis
 import functools
 import sys
 import types
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -33,6 +33,9 @@ from tangrad_jit.capture.calls import is_library
 from tangrad_jit.capture.errors import GuardError
 
 __all__ = ["Surroundings", "survey"]
+
+# Of the source of a number: (identity of what holds it, its place there).
+Key = tuple[Any, Any]
 
 _LIMIT = 50_000
 _PLAIN = (int, float, bool, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented))
@@ -67,12 +70,10 @@ class Surroundings:
         refusals: (path, reason) of what cannot be watched.
     """
 
-    def __init__(
-        self, executed: set[types.CodeType] | None, given: Iterable[Hashable] = ()
-    ) -> None:
+    def __init__(self, executed: set[types.CodeType] | None, given: Iterable[Key] = ()) -> None:
         self.executed = executed
         self.given: dict[int, set[Any]] = {}
-        for holder, place in given:  # type: ignore[misc]
+        for holder, place in given:
             self.given.setdefault(holder, set()).add(place)
         self.guards: list[Guard] = []
         self.tensors: list[tuple[str, Any]] = []
@@ -293,7 +294,7 @@ def survey(
     args: Any,
     kwargs: Any,
     executed: dict[types.CodeType, Any] | None,
-    given: Iterable[Hashable] = (),
+    given: Iterable[Key] = (),
 ) -> Surroundings:
     """Walk from a function, and from the objects among its arguments, to all that they name.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import warnings
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from tangrad.plugin import is_intercepted
 from tangrad_jit._guards import Pattern
 from tangrad_jit.capture.errors import CaptureError, Unsettled
 from tangrad_jit.capture.sources import Source
+from tangrad_jit.capture.surroundings import Key
 from tangrad_jit.compiling.executable import Executable
 from tangrad_jit.compiling.recording import Recording, record, tensors_among
 from tangrad_jit.compiling.sizes import Sizes, size_changes
@@ -82,8 +83,8 @@ class Compiled:
         self._lock = threading.RLock()
         self._recorded = 0
         self._sizes = Sizes(settings.dynamic)
-        self._varying: dict[Hashable, Source] = {}
-        self._fixed: dict[Hashable, Source] = {}
+        self._varying: dict[Key, Source] = {}
+        self._fixed: dict[Key, Source] = {}
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the function, by a graph where one fits."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
@@ -24,7 +24,7 @@ from tangrad_jit.capture.sources import (
     hyperparameters,
     replaced,
 )
-from tangrad_jit.capture.surroundings import Surroundings, survey
+from tangrad_jit.capture.surroundings import Key, Surroundings, survey
 from tangrad_jit.graph.ir import Graph, Value, values_in
 from tangrad_jit.graph.types import type_of
 
@@ -80,8 +80,8 @@ def record(
     known: dict[CodeType, Any],
     name: str,
     follow: Callable[[Recorder], None] = lambda recorder: None,
-    varying: Collection[Hashable] = (),
-    fixed: Collection[Hashable] = (),
+    varying: Collection[Key] = (),
+    fixed: Collection[Key] = (),
 ) -> Recording:
     """Run a function once, for real, and return what it was.
 
@@ -142,7 +142,7 @@ class _Session:
                     found.add(item, path)
         return found
 
-    def choose(self, varying: Collection[Hashable], fixed: Collection[Hashable]) -> None:
+    def choose(self, varying: Collection[Key], fixed: Collection[Key]) -> None:
         """Choose the numbers that the graph is given."""
         held = held_sources(self.before.guards)
         given = argument_sources(self.args, self.kwargs)

@@ -245,7 +245,7 @@ def _move(
     by = moved.get(base, 0)
     if base in replacements:
         view.view_of = new(base)
-        by = view.view_of.offset - base.offset  # type: ignore[union-attr]
+        by = view.view_of.offset - base.offset
     if by:
         view.offset += by
         moved[view] = by
