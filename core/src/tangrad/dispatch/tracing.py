@@ -21,7 +21,8 @@ class traced_calls:
             its answer is handed to `leave(call, result)` when the call has succeeded.
             `constant(tensor)` for a tensor that no op made: from numbers, an array, or zeros that
             backward asks for; `allocated(tensor)` for one without values yet. `read(tensor)`
-            before Python looks at a value by `item()`; `value_reads()` counts the other ways.
+            before Python looks at a value by `item()`; `value_reads()` counts the other ways. One
+            with a method `number(tensor)` may answer `number_of` by an object of its own.
     """
 
     def __init__(self, tracer: Any) -> None:
@@ -37,3 +38,20 @@ class traced_calls:
         stack = current()
         stack.tracers.remove(self.tracer)
         stack.install()
+
+
+def innermost_tracer() -> Any:
+    """Return the tracer that is told of this thread's calls now, or None; none is within an op."""
+    tracers = current().tracers
+    return tracers[-1] if tracers else None
+
+
+def number_of(t: Any) -> Any:
+    """Return the number that a tensor of one element holds, as `item` does.
+
+    A tracer may give an object that stands for the number in its later runs: arithmetic with it
+    and ops that are given it are followed, comparing it is not. Optimizers ask so for numbers of
+    steps that they keep in tensors.
+    """
+    follow = getattr(innermost_tracer(), "number", None)
+    return t.item() if follow is None else follow(t)

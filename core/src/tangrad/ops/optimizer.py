@@ -173,6 +173,11 @@ _fused_sgd_ = op(
 # Adam ------------------------------------------------------------------------------------------
 
 
+def _root(number: Any) -> Any:
+    """Return a number's square root; what stands for a number in a recorded run has its own."""
+    return number.__sym_sqrt__() if hasattr(number, "__sym_sqrt__") else math.sqrt(number)
+
+
 def adam_update(
     parameter: Any,
     grad: Any,
@@ -219,7 +224,7 @@ def adam_update(
         before = largest[0].clone() if tangrad.is_grad_enabled() else largest[0]
         largest[0].copy_(tangrad.maximum(before, second))
         second = largest[0]
-    denominator = (second.sqrt() / math.sqrt(1 - beta2**step)).add_(eps)
+    denominator = (second.sqrt() / _root(1 - beta2**step)).add_(eps)
     target.addcdiv_(first, denominator, value=-lr / (1 - beta1**step))
     _put_back(given, computed)
 

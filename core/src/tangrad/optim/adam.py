@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tangrad
+from tangrad.dispatch.tracing import number_of
 from tangrad.ops.optimizer import adam_update
 from tangrad.optim.optimizer import (
     Optimizer,
@@ -213,11 +214,11 @@ def adam(
     if grad_scale is not None:
         grads = [grad / grad_scale for grad in grads]
     how: dict[str, Any] = {
-        "lr": float(lr),
-        "beta1": float(beta1),
-        "beta2": float(beta2),
-        "weight_decay": float(weight_decay),
-        "eps": float(eps),
+        "lr": tangrad.sym_float(lr),
+        "beta1": tangrad.sym_float(beta1),
+        "beta2": tangrad.sym_float(beta2),
+        "weight_decay": tangrad.sym_float(weight_decay),
+        "eps": tangrad.sym_float(eps),
         "maximize": maximize,
     }
     tangrad._foreach_add_(state_steps, 1)
@@ -233,7 +234,7 @@ def adam(
             exp_avgs[i],
             exp_avg_sqs[i],
             max_exp_avg_sqs[i] if amsgrad else None,
-            state_steps[i].item(),
+            number_of(state_steps[i]),
             decoupled=decoupled_weight_decay,
             **how,
         )

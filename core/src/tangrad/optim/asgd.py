@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
+from tangrad.dispatch.tracing import number_of
 from tangrad.optim.elementwise import ElementwiseOptimizer, counted, decayed
 from tangrad.optim.optimizer import _step_number, _value
 
@@ -73,7 +74,7 @@ class ASGD(ElementwiseOptimizer):
     ) -> None:
         lr, lambd = _value(group["lr"]), group["lambd"]
         step = counted(state)
-        rate, share = state["eta"].item(), state["mu"].item()
+        rate, share = number_of(state["eta"]), number_of(state["mu"])
         grad = decayed(grad, parameter, group)
         parameter.mul_(1 - lambd * rate).add_(grad, alpha=-rate)
         average = state["ax"]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import tangrad
+from tangrad.dispatch.tracing import number_of
 from tangrad.optim.optimizer import Optimizer, _evaluate, _step_number
 
 __all__ = ["ElementwiseOptimizer"]
@@ -123,4 +124,4 @@ def decayed(grad: Any, parameter: Any, group: dict[str, Any]) -> Any:
 def counted(state: dict[str, Any]) -> float:
     """Count a step, and return how many there were."""
     state["step"] += 1
-    return float(state["step"].item())
+    return tangrad.sym_float(number_of(state["step"]))

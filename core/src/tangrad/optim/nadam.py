@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
+from tangrad.dispatch.tracing import number_of
 from tangrad.optim.elementwise import ElementwiseOptimizer, counted, decayed
 from tangrad.optim.optimizer import _step_number, _value
 
@@ -89,7 +90,7 @@ class NAdam(ElementwiseOptimizer):
         following = beta1 * (1 - 0.5 * 0.96 ** ((step + 1) * decay))
         state["mu_product"] *= weight
         recorded = group["differentiable"] and state["mu_product"].requires_grad
-        product = state["mu_product"].clone() if recorded else state["mu_product"].item()
+        product = state["mu_product"].clone() if recorded else number_of(state["mu_product"])
         mean = state["exp_avg"].lerp_(grad, 1 - beta1)
         squares = state["exp_avg_sq"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
         root = squares.div(1 - beta2**step).sqrt() + group["eps"]

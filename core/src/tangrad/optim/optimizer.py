@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Any
 
 import tangrad
+from tangrad.dispatch.tracing import number_of
 from tangrad.utils.hooks import RemovableHandle
 
 __all__ = [
@@ -506,7 +507,7 @@ def _evaluate(closure: Callable[[], Any] | None) -> Any:
 
 def _value(number: Any) -> Any:
     """Return a hyperparameter, given as a number or a tensor of one, as a number."""
-    return number.item() if isinstance(number, tangrad.Tensor) else number
+    return number_of(number) if isinstance(number, tangrad.Tensor) else number
 
 
 def _step_number() -> Any:

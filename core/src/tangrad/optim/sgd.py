@@ -171,10 +171,10 @@ def sgd(
     if grad_scale is not None:
         d_p_list = [grad / grad_scale for grad in d_p_list]
     how: dict[str, Any] = {
-        "weight_decay": float(weight_decay),
-        "momentum": float(momentum),
-        "lr": float(lr),
-        "dampening": float(dampening),
+        "weight_decay": tangrad.sym_float(weight_decay),
+        "momentum": tangrad.sym_float(momentum),
+        "lr": tangrad.sym_float(lr),
+        "dampening": tangrad.sym_float(dampening),
         "nesterov": nesterov,
         "maximize": maximize,
     }

@@ -50,6 +50,7 @@ _WHERE: dict[str, str] = {
     "has_op": "tangrad.ops.definition.catalogue",
     "hookimpl": "tangrad.plugins.hookspecs",
     "include_directory": "tangrad.plugins.headers",
+    "innermost_tracer": "tangrad.dispatch.tracing",
     "intercepted": "tangrad.dispatch.intercept",
     "intercepted_modules": "tangrad.nn.modules.interception",
     "is_intercepted": "tangrad._C",

@@ -76,6 +76,16 @@ cdef class Geometry:
         """Return whether a tensor is of this geometry, dtype, device, class and requires_grad."""
         return self.fits(tensor)
 
+    @property
+    def shape(self):
+        """The sizes."""
+        return tuple([self.sizes[d] for d in range(self.ndim)])
+
+    def kindred(self, Geometry other):
+        """Return whether two are equal but for sizes and strides."""
+        return self.dtype == other.dtype and self.ndim == other.ndim and self.kind is other.kind \
+            and self.device == other.device and self.requires_grad == other.requires_grad
+
     def same(self, Geometry other):
         """Return whether two are equal."""
         return self.difference(other) is None
@@ -116,19 +126,45 @@ cdef class Guard:
     cdef bint holds(self):
         return True
 
+    def check(self):
+        """Return whether it holds."""
+        return self.holds()
+
     def why(self):
         """Return what does not hold, as text."""
         return f"{self.path} is another"
 
 
+cdef class Any:
+    """Stands in guards for a number that the graph is given: only its type must be what it was."""
+    cdef readonly object kind
+
+    def __init__(self, kind):
+        self.kind = kind
+
+
+cdef bint fitting(object found, object wanted):
+    """Whether an object is what a guard wants: the same, or of the type of a number that is given."""
+    return type(found) is (<Any>wanted).kind if type(wanted) is Any else same(found, wanted)
+
+
 cdef class DictGuard(Guard):
-    """A dict has the keys and values that it had, in their order."""
-    cdef object held
+    """A dict has the keys and values that it had, in their order.
+
+    Args:
+        given: keys of numbers that the graph is given.
+    """
+    cdef readonly object held
     cdef tuple keys, values
 
-    def __init__(self, str path, held):
+    def __init__(self, str path, held, given=()):
         self.path, self.held = path, held
-        self.keys, self.values = tuple(held.keys()), tuple(held.values())
+        self.keys = tuple(held.keys())
+        self.values = tuple([Any(type(v)) if k in given else v for k, v in held.items()] if given else held.values())
+
+    def was(self, key):
+        """Return what was there."""
+        return dict(zip(self.keys, self.values)).get(key)
 
     cdef bint holds(self):
         cdef Py_ssize_t at = 0, i = 0, n = PyTuple_GET_SIZE(self.keys)
@@ -141,7 +177,7 @@ cdef class DictGuard(Guard):
                 if i >= n or <object>key != <object>PyTuple_GET_ITEM(self.keys, i):
                     return False
             if value != <PyObject*>PyTuple_GET_ITEM(self.values, i) and \
-                    not same(<object>value, <object>PyTuple_GET_ITEM(self.values, i)):
+                    not fitting(<object>value, <object>PyTuple_GET_ITEM(self.values, i)):
                 return False
             i += 1
         return True
@@ -151,28 +187,24 @@ cdef class DictGuard(Guard):
         for key, value in self.held.items():
             if key not in old:
                 return f"{self.path} has a new entry {key!r}"
-            if not same(value, old[key]):
+            if not fitting(value, old[key]):
                 return f"{self.path}[{key!r}] is {short(value)}, it was {short(old[key])}"
         gone = [k for k in old if k not in self.held]
         return f"{self.path} has lost {gone!r}" if gone else f"{self.path} is in another order"
 
-    def changed_number(self):
-        """Return (key, old, new) if exactly one float differs, else None."""
-        if tuple(self.held.keys()) != self.keys:
-            return None
-        found = [(k, old, new) for k, old, new in zip(self.keys, self.values, self.held.values()) if not same(old, new)]
-        if len(found) == 1 and type(found[0][1]) is float and type(found[0][2]) is float:
-            return found[0]
-        return None
-
 
 cdef class ListGuard(Guard):
     """A list has the members that it had."""
-    cdef object held
+    cdef readonly object held
     cdef tuple members
 
-    def __init__(self, str path, held):
-        self.path, self.held, self.members = path, held, tuple(held)
+    def __init__(self, str path, held, given=()):
+        self.path, self.held = path, held
+        self.members = tuple([Any(type(v)) if k in given else v for k, v in enumerate(held)] if given else held)
+
+    def was(self, place):
+        """Return what was there."""
+        return self.members[place] if place < len(self.members) else None
 
     cdef bint holds(self):
         cdef Py_ssize_t i, n = PyTuple_GET_SIZE(self.members)
@@ -180,25 +212,31 @@ cdef class ListGuard(Guard):
             return False
         for i in range(n):
             if <PyObject*>PyList_GET_ITEM(self.held, i) != <PyObject*>PyTuple_GET_ITEM(self.members, i) and \
-                    not same(<object>PyList_GET_ITEM(self.held, i), <object>PyTuple_GET_ITEM(self.members, i)):
+                    not fitting(<object>PyList_GET_ITEM(self.held, i), <object>PyTuple_GET_ITEM(self.members, i)):
                 return False
         return True
 
 
 cdef class EntryGuard(Guard):
     """A dict, such as a module's names, has an object under a key."""
-    cdef object held
-    cdef object key, value
+    cdef readonly object held, key
+    cdef object value
 
-    def __init__(self, str path, held, key):
+    def __init__(self, str path, held, key, given=()):
         self.path, self.held, self.key = path, held, key
         self.value = held.get(key, self)
+        if key in given:
+            self.value = Any(type(self.value))
+
+    def was(self, place):
+        """Return what was there."""
+        return self.value
 
     cdef bint holds(self):
         cdef PyObject* found = PyDict_GetItem(self.held, self.key)
         if found == NULL:
             return self.value is self
-        return found == <PyObject*>self.value or same(<object>found, self.value)
+        return found == <PyObject*>self.value or fitting(<object>found, self.value)
 
     def why(self):
         return f"{self.path} is {short(self.held.get(self.key))}, it was {short(self.value)}"
@@ -206,15 +244,20 @@ cdef class EntryGuard(Guard):
 
 cdef class CellGuard(Guard):
     """A closure's cell holds what it held."""
-    cdef object cell, value
+    cdef readonly object cell
+    cdef object value
 
-    def __init__(self, str path, cell):
+    def __init__(self, str path, cell, bint given=False):
         self.path, self.cell = path, cell
-        self.value = cell.cell_contents
+        self.value = Any(type(cell.cell_contents)) if given else cell.cell_contents
+
+    def was(self, place):
+        """Return what was there."""
+        return self.value
 
     cdef bint holds(self):
         value = PyCell_Get(self.cell)
-        return value is self.value or same(value, self.value)
+        return value is self.value or fitting(value, self.value)
 
     def why(self):
         return f"{self.path} is {short(self.cell.cell_contents)}, it was {short(self.value)}"
@@ -274,22 +317,30 @@ cdef class SlotGuard(Guard):
         return same(getattr(self.held, self.name, None), self.value)
 
 
+cdef tuple hooks_of(object tensor):
+    """The hooks of a tensor, also those that run when its gradient is accumulated, in their order."""
+    first, then = tensor._backward_hooks, tensor._post_accumulate_grad_hooks
+    if not first and not then:
+        return ()
+    return (tuple(first.items()) if first else (), tuple(then.items()) if then else ())
+
+
 cdef class TensorGuard(Guard):
     """A tensor that the program holds is of the geometry, dtype, device and requires_grad that it was."""
     cdef readonly object tensor
     cdef Geometry geometry
-    cdef object hooks
+    cdef tuple hooks
     cdef bint leaf
 
     def __init__(self, str path, tensor):
         self.path, self.tensor, self.geometry = path, tensor, Geometry(tensor)
         self.leaf = tensor.requires_grad
-        self.hooks = tensor._backward_hooks if self.leaf else None
+        self.hooks = hooks_of(tensor) if self.leaf else ()
 
     cdef bint holds(self):
         if not self.geometry.fits(self.tensor):
             return False
-        return not self.leaf or self.tensor._backward_hooks is self.hooks
+        return not self.leaf or hooks_of(self.tensor) == self.hooks
 
     def why(self):
         reason = self.geometry.why(self.tensor) if not self.geometry.fits(self.tensor) else "it has other hooks"
@@ -318,6 +369,8 @@ cdef class GradientGuard(Guard):
 
 
 cdef str short(object value):
+    if type(value) is Any:
+        return f"any {(<Any>value).kind.__name__}"
     if isinstance(value, (int, float, bool, complex, str, bytes, type(None))):
         text = repr(value)
         return text if len(text) < 60 else text[:57] + "..."
@@ -359,11 +412,11 @@ cdef class Pattern:
     Attributes:
         leaves: (path, kind, what): "tensor" with its Geometry, or "constant" with the object.
     """
-    cdef object shape
+    cdef object shape, given
     cdef readonly list leaves
 
-    def __init__(self, args, kwargs):
-        self.leaves = []
+    def __init__(self, args, kwargs, given=()):
+        self.leaves, self.given = [], given
         self.shape = (self.learn(args, "args"), self.learn(kwargs, "kwargs"))
 
     def learn(self, item, path):
@@ -378,6 +431,9 @@ cdef class Pattern:
             return (kind, list(item), [self.learn(value, f"{path}[{key!r}]") for key, value in item.items()])
         if isinstance(item, tuple) and hasattr(item, "_fields"):
             return (kind, [self.learn(member, f"{path}[{i}]") for i, member in enumerate(item)])
+        if ("argument", path) in self.given:
+            self.leaves.append((path, "number", type(item)))
+            return Constant(Any(kind))
         self.leaves.append((path, "constant", item))
         return Constant(item)
 
@@ -405,7 +461,7 @@ cdef bint fits(object shape, object item, list found):
         found.append(item)
         return True
     if type(shape) is Constant:
-        return item is (<Constant>shape).value or same(item, (<Constant>shape).value)
+        return item is (<Constant>shape).value or fitting(item, (<Constant>shape).value)
     if type(item) is not shape[0]:
         return False
     if shape[0] is dict:

@@ -28,6 +28,10 @@ cdef enum:
 ctypedef int (*group_entry)(void* context, void** outs, void** ins, const tg.tg_scalar* numbers, int64_t rows,
                             int64_t columns) noexcept nogil
 
+cdef struct tg_number:
+    int register
+    tg.tg_argument* argument
+
 cdef struct tg_step:
     int kind
     int big
@@ -35,6 +39,8 @@ cdef struct tg_step:
     void* context
     void* data                    # tg_loop, tg_call, tg_copy or tg_group
     int item                      # PYTHON, FRESH: place in `items`; CALL: of what runs where it declines
+    int nnumbers                  # CALL: how many arguments are numbers of registers
+    tg_number* numbers
 
 cdef struct tg_copy:
     void* to
@@ -252,7 +258,7 @@ cdef class Program:
         Args:
             outs: views (buffer, offset, dtype, shape, strides in elements).
             args: pairs (kind, value): "tensor" a view, "tensors" views or None, "none", "int", "ints", "float",
-                "bool", "text" bytes, "dtype" its name, "complex", "other".
+                "bool", "text" bytes, "dtype" its name, "complex", "number" a float's register, "other".
             otherwise: called with no arguments where the kernel declines.
         """
         cdef tg_step* s = self.step(CALL, place)
@@ -262,7 +268,8 @@ cdef class Program:
         cdef int64_t elements = 0
         cdef int64_t* ints
         cdef double* parts
-        cdef int k, i
+        cdef tg_number* numbers = <tg_number*>self.space((len(args) + 1) * sizeof(tg_number))
+        cdef int k, i, nnumbers = 0
         views = <tg.tg_view*>self.space((len(outs) + 1) * sizeof(tg.tg_view))
         for k, view in enumerate(outs):
             elements += self.view(&views[k], view)
@@ -283,6 +290,10 @@ cdef class Program:
             elif kind == "int":
                 arguments[k].kind = tg.TG_ARG_INT
                 arguments[k].value.i = <int64_t>(<uint64_t>(value & 0xFFFFFFFFFFFFFFFF))
+            elif kind == "number":
+                arguments[k].kind = tg.TG_ARG_FLOAT
+                numbers[nnumbers].register, numbers[nnumbers].argument = value, &arguments[k]
+                nnumbers += 1
             elif kind == "bool":
                 arguments[k].kind, arguments[k].value.i = tg.TG_ARG_BOOL, value
             elif kind == "float":
@@ -305,6 +316,7 @@ cdef class Program:
                 arguments[k].kind = tg.TG_ARG_OTHER
         s = &self.steps[self.nsteps - 1]
         s.function, s.context, s.data = <void*>kernel.found.call, kernel.found.context, call
+        s.numbers, s.nnumbers = numbers, nnumbers
         s.big = elements > HELD_ELEMENTS
         s.item = len(self.items)
         self.items.append(otherwise)
@@ -429,7 +441,7 @@ cdef class Program:
         return self.fill(register)
 
     cdef int run_step(self, tg_step* s) except -1:
-        cdef int status = 0
+        cdef int i, status = 0
         cdef tg_group* group
         cdef tg_copy* copy
         if s.kind == LOOP:
@@ -441,6 +453,8 @@ cdef class Program:
             else:
                 status = (<tg.tg_loop_kernel>s.function)(<tg.tg_loop*>s.data, s.context)
         elif s.kind == CALL:
+            for i in range(s.nnumbers):
+                s.numbers[i].argument.value.f = self.registers[s.numbers[i].register]
             if s.big:
                 with nogil:
                     status = (<tg.tg_call_kernel>s.function)(<tg.tg_call*>s.data, s.context)

@@ -17,6 +17,7 @@ from tangrad_jit.compiling.compiled import refuse
 from tangrad_jit.compiling.explanation import explain as _explain
 from tangrad_jit.compiling.frontend import OptimizedModule
 from tangrad_jit.compiling.frontend import compile as _compile
+from tangrad_jit.compiling.sizes import mark
 
 __all__ = [
     "OptimizedModule",
@@ -88,11 +89,35 @@ def disallow_in_graph(fn: Any) -> Any:
 forbid_in_graph = disallow_in_graph
 
 
-def _accept(*args: Any, **kwargs: Any) -> None:
-    """Accept what is said of sizes: a graph holds for those that it was recorded with."""
+def mark_dynamic(t: Any, index: Any, *, min: int | None = None, max: int | None = None) -> None:
+    """Mark dimensions whose sizes differ from call to call: they are no recordings.
+
+    Args:
+        t: an argument of calls to come.
+        index: a dimension, or a list or tuple of them.
+        min, max: accepted.
+
+    Raises:
+        IndexError: the tensor has no such dimension.
+    """
+    mark(t, index, True)
 
 
-mark_dynamic = mark_static = mark_unbacked = maybe_mark_dynamic = _accept
+maybe_mark_dynamic = mark_unbacked = mark_dynamic
+
+
+def mark_static(t: Any, index: Any = None) -> None:
+    """Mark dimensions whose sizes stay: each other size is a recording.
+
+    Args:
+        t: an argument of calls to come; of a module's class, nothing is marked.
+        index: a dimension, a list or tuple of them, or None for all.
+
+    Raises:
+        IndexError: the tensor has no such dimension.
+    """
+    if not isinstance(t, type):
+        mark(t, index, False)
 
 
 def mark_static_address(t: Any, guard: bool = True) -> Any:

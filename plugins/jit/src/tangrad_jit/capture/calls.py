@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import dis
 import gc
 import os
 import sys
 import sysconfig
+from functools import lru_cache
 from types import CodeType
 from typing import Any
 
 import tangrad
 from tangrad_jit.capture.errors import CaptureError
 
-__all__ = ["CallWatch", "is_library"]
+__all__ = ["CallWatch", "asks_types", "is_library"]
 
 _LIBRARY = tuple(
     os.path.dirname(path) + os.sep
@@ -72,13 +74,19 @@ def is_library(code: CodeType) -> bool:
 class CallWatch:
     """Context manager: note the code objects that this thread executes.
 
+    Args:
+        follows_numbers: something stands for numbers, and says that it is one. Who asks its type
+            is told otherwise, so code that may is refused before it runs; what is known to be
+            executed is looked at earlier.
+
     Attributes:
         executed: the user's code objects.
         refusal: why the run cannot be one graph, from the functions in C that the user's code
             called, or None.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, follows_numbers: bool = False) -> None:
+        self.follows_numbers = follows_numbers
         self.executed: dict[CodeType, dict[str, Any]] = {}
         self.refusal: CaptureError | None = None
 
@@ -100,6 +108,9 @@ class CallWatch:
         if event == "call":
             if code not in self.executed and not is_library(code) and not _serves_library(frame):
                 self.executed[code] = frame.f_globals
+                if self.follows_numbers and asks_types(code):
+                    line = f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}"
+                    raise CaptureError(f"{code.co_name}() calls type(), maybe of a number", line)
             return
         if event != "c_call" or self.refusal is not None or is_library(code):
             return
@@ -109,6 +120,17 @@ class CallWatch:
         if reason is not None:
             line = f"{os.path.basename(code.co_filename)}:{frame.f_lineno}"
             self.refusal = CaptureError(reason, line)
+
+
+@lru_cache(maxsize=4096)
+def asks_types(code: CodeType) -> bool:
+    """Return whether code, or code within it, may ask for the exact type of an object."""
+    if "type" in code.co_names and any(
+        found.argval == "type" and found.opname in ("LOAD_GLOBAL", "LOAD_NAME")
+        for found in dis.get_instructions(code)
+    ):
+        return True
+    return any(asks_types(inner) for inner in code.co_consts if isinstance(inner, CodeType))
 
 
 def _serves_library(frame: Any) -> bool:

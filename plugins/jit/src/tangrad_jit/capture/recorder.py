@@ -13,6 +13,7 @@ from typing import Any
 import tangrad
 from tangrad.plugin import Drawn, find_op, value_reads
 from tangrad_jit.capture.errors import CaptureError
+from tangrad_jit.capture.numbers import Followed, Numbers
 from tangrad_jit.capture.source import line_of_program, module_of_program
 from tangrad_jit.graph.ir import DRAW, Graph, Node, Value
 from tangrad_jit.graph.types import NumberType, type_of
@@ -67,6 +68,8 @@ class Recorder:
         self._constants: dict[Any, Any] = {}
         self._known_reads = value_reads()
         self._names: dict[Any, str] = {}
+        self._is_following = False
+        self.numbers: Numbers | None = None
         self._inference = tangrad.is_inference_mode_enabled()
 
     # What the run is given
@@ -145,6 +148,8 @@ class Recorder:
 
     def read(self, tensor: Any) -> None:
         """Refuse that Python looks at a value."""
+        if self._is_following:
+            return
         self.reads.append(self._line())
         if not self.values_may_be_read:
             self._fail(
@@ -153,6 +158,23 @@ class Recorder:
                     "graph would hold for this value only"
                 )
             )
+
+    def number(self, tensor: Any) -> Any:
+        """Return the number that a tensor holds, or what stands for it in the graph."""
+        if self.failure is not None or self.numbers is None:
+            return tensor.item()
+        try:
+            self._check_reads()
+            with tangrad.no_grad():
+                self._is_following = True
+                number = tensor.item()
+            self._known_reads = value_reads()
+            return self.numbers.read(tensor, number)
+        except CaptureError as failure:
+            self._fail(failure)
+            return tensor.item()
+        finally:
+            self._is_following = False
 
     def refuse(self, reason: str) -> None:
         """Say that the run can be no graph.
@@ -201,7 +223,7 @@ class Recorder:
             form = "inplace"
             if functional.kind == "view":
                 raise self._error(f"{op.title} gives its tensor another shape or other strides")
-        converted = tuple(self._argument(item, functional) for item in args)
+        converted = tuple(self._argument(item, functional, k) for k, item in enumerate(args))
         if definition.random and isinstance(args[-1], Drawn):
             converted = self._draw(functional, args, converted)
         outs: tuple[Value, ...] = ()
@@ -238,9 +260,11 @@ class Recorder:
 
     # Arguments
 
-    def _argument(self, item: Any, op: Any) -> Any:
+    def _argument(self, item: Any, op: Any, position: int = -1) -> Any:
         if isinstance(item, tangrad.Tensor):
             return self.value_of(item)
+        if isinstance(item, Followed):
+            return item.number.env.argument(item, op, position)
         if isinstance(item, Drawn):
             known = self._drawn.get(id(item))
             return item if known is None else known[1]

@@ -34,6 +34,9 @@ from tangrad_jit.capture.errors import GuardError
 
 __all__ = ["Surroundings", "survey"]
 
+# Of the source of a number: (identity of what holds it, its place there).
+Key = tuple[Any, Any]
+
 _LIMIT = 50_000
 _PLAIN = (int, float, bool, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented))
 _FIXED = (
@@ -67,8 +70,11 @@ class Surroundings:
         refusals: (path, reason) of what cannot be watched.
     """
 
-    def __init__(self, executed: set[types.CodeType] | None) -> None:
+    def __init__(self, executed: set[types.CodeType] | None, given: Iterable[Key] = ()) -> None:
         self.executed = executed
+        self.given: dict[int, set[Any]] = {}
+        for holder, place in given:
+            self.given.setdefault(holder, set()).add(place)
         self.guards: list[Guard] = []
         self.tensors: list[tuple[str, Any]] = []
         self.refusals: list[tuple[str, str]] = []
@@ -99,7 +105,7 @@ class Surroundings:
         if isinstance(held, (dict, types.MappingProxyType)):
             return self._mapping(held, path)
         if isinstance(held, list):
-            self.guards.append(ListGuard(path, held))
+            self.guards.append(ListGuard(path, held, self.given.get(id(held), ())))
             return [(member, f"{path}[{i}]") for i, member in enumerate(held)]
         if isinstance(held, tuple):
             return [(member, f"{path}[{i}]") for i, member in enumerate(held)]
@@ -120,7 +126,7 @@ class Surroundings:
 
     def _mapping(self, held: Any, path: str) -> Iterable[tuple[Any, str]]:
         if type(held) is not types.MappingProxyType:
-            self.guards.append(DictGuard(path, held))
+            self.guards.append(DictGuard(path, held, self.given.get(id(held), ())))
         found = []
         for key, value in held.items():
             name = repr(key) if isinstance(key, _PLAIN) else f"<{type(key).__name__}>"
@@ -150,7 +156,7 @@ class Surroundings:
         found: list[tuple[Any, str]] = []
         for free, cell in zip(code.co_freevars, held.__closure__ or (), strict=False):
             if not _is_empty(cell):
-                self.guards.append(CellGuard(f"{name}: {free}", cell))
+                self.guards.append(CellGuard(f"{name}: {free}", cell, id(cell) in self.given))
                 found.append((cell.cell_contents, f"{name}: {free}"))
         found.extend(self._names(code, held.__globals__, name))
         found.append((held.__defaults__, f"{name} default"))
@@ -169,7 +175,8 @@ class Surroundings:
                 where = f"{where}.{part}" if where else part
                 value = holder[part]
                 if not _is_trusted_holder(holder):
-                    self.guards.append(EntryGuard(f"{path} reads {where}", holder, part))
+                    given = self.given.get(id(holder), ())
+                    self.guards.append(EntryGuard(f"{path} reads {where}", holder, part, given))
                 if not isinstance(value, types.ModuleType):
                     found.append((value, where))
                     break
@@ -210,7 +217,7 @@ class Surroundings:
         self.guards.append(TypeGuard(path, held))
         found: list[tuple[Any, str]] = [(kind, path)]
         if isinstance(names, dict):
-            self.guards.append(DictGuard(path, names))
+            self.guards.append(DictGuard(path, names, self.given.get(id(names), ())))
             found.extend(_members(held, names, path))
         for slot in slots:
             self.guards.append(SlotGuard(f"{path}.{slot}", held, slot))
@@ -283,7 +290,11 @@ def names_read(code: types.CodeType) -> tuple[tuple[str, ...], ...]:
 
 
 def survey(
-    function: Any, args: Any, kwargs: Any, executed: dict[types.CodeType, Any] | None
+    function: Any,
+    args: Any,
+    kwargs: Any,
+    executed: dict[types.CodeType, Any] | None,
+    given: Iterable[Key] = (),
 ) -> Surroundings:
     """Walk from a function, and from the objects among its arguments, to all that they name.
 
@@ -292,8 +303,9 @@ def survey(
         args, kwargs: its arguments; tensors and plain values among them are not the outside.
         executed: the code that ran, as `CallWatch` has it: other functions are not looked into.
             None: all are, and nothing is refused.
+        given: keys of the sources of numbers that the graph is given: they may change.
     """
-    found = Surroundings(None if executed is None else set(executed))
+    found = Surroundings(None if executed is None else set(executed), given)
     found.add(function, "self" if isinstance(function, nn.Module) else "")
     for item, path in _objects(args, "args"):
         found.add(item, path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 from tangrad_jit.codegen.instructions import SHIFT, TABLE, VEX_W
 
@@ -63,7 +64,7 @@ class Assembler:
         length: int,
         reg: int,
         second: int,
-        rm: int | Memory,
+        rm: Any,
         imm: int = -1,
         mask: int = 0,
         zero: bool = False,
@@ -150,7 +151,7 @@ class Assembler:
     # --- general registers ----------------------------------------------------------------------
 
     def general(
-        self, opcode: int, reg: int, rm: int | Memory, wide: bool = True, escape: bool = False
+        self, opcode: int, reg: int, rm: Any, wide: bool = True, escape: bool = False
     ) -> None:
         """Append an instruction of general registers by its opcode; `escape` puts 0F before it."""
         in_memory = isinstance(rm, Memory)
@@ -190,7 +191,7 @@ class Assembler:
         """Append lea reg, [at]."""
         self.general(0x8D, reg, at)
 
-    def immediate(self, operation: int, reg: int | Memory, value: int) -> None:
+    def immediate(self, operation: int, reg: Any, value: int) -> None:
         """Append add (0), or (1), and (4), sub (5), xor (6) or cmp (7) reg, value."""
         short = -128 <= value < 128
         self.general(0x83 if short else 0x81, operation, reg)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from tangrad.plugin.render import ExpressionTypeError, Fold, PointwiseOp
-from tangrad_jit.codegen import _execute
+from tangrad_jit.codegen import _execute  # type: ignore[attr-defined]
 from tangrad_jit.codegen.conversions import with_conversions
 from tangrad_jit.codegen.group import PATTERNS, Group, Number, Step
 from tangrad_jit.codegen.listing import listing
@@ -62,7 +62,7 @@ class CompiledGroup:
     @property
     def plans(self) -> list[Plan | None]:
         """How it runs; the last for all sizes that no other is for, None until it is needed."""
-        return self.kernel.plans  # type: ignore[no-any-return]
+        return self.kernel.plans
 
     def listing(self) -> str:
         """Return its code as text: the stages of each plan that was made, in order."""
@@ -110,7 +110,7 @@ def native_level() -> str | None:
         if level is not None and not _has_executable_memory():
             level = "tiles"
         _state["level"] = level
-    return _state["level"]  # type: ignore[no-any-return]
+    return _state["level"]
 
 
 def _has_executable_memory() -> bool:

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-from tangrad.plugin.render import Fold, PointwiseOp, TypedFold, TypedPointwise
-
 Pattern = Literal["full", "row", "column", "scalar", "number"]
 PATTERNS = ("full", "row", "column", "scalar", "number")
 
@@ -67,12 +65,12 @@ class Step:
             One that is absent is None, or left out of the loop.
     """
 
-    described: PointwiseOp | Fold | Cast
+    described: Any  # a PointwiseOp, a Fold or a Cast: `kind` says which
     dtype: str
-    args: tuple[int | Const, ...]
+    args: tuple[Any, ...]  # of int and Const
     params: Mapping[str, float | int | bool | Number | None] = field(default_factory=dict)
 
-    def typed(self) -> TypedPointwise | TypedFold:
+    def typed(self) -> Any:
         """Return the typed programs.
 
         Raises:

@@ -11,7 +11,7 @@ import struct
 from dataclasses import dataclass, field, replace
 
 from tangrad.plugin.render import KINDS, Fold, PointwiseOp, compute_type
-from tangrad_jit.codegen import _execute
+from tangrad_jit.codegen import _execute  # type: ignore[attr-defined]
 from tangrad_jit.codegen.conversions import rounds_numbers
 from tangrad_jit.codegen.emit import emit
 from tangrad_jit.codegen.folds import columns_served
@@ -346,7 +346,7 @@ class Planner:
         return lower_step(b, step, loads, params)
 
     def _fold(self, program: RowProgram, known: dict[int, int], step: Step) -> int:
-        source = self._node(program, known, step.args[0])  # type: ignore[arg-type]
+        source = self._node(program, known, step.args[0])
         kind = FOLDS[step.described.key]
         return program.builder.make("fold", program.builder.kind(source), (source,), kind)
 
@@ -403,7 +403,7 @@ class Planner:
         found = _execute.find_copy(step.dtype)
         if found is None:
             raise Refused(f"there is no compiled conversion to {step.dtype}")
-        operands = [self.homes[first], self.homes[step.args[0]]]  # type: ignore[index]
+        operands = [self.homes[first], self.homes[step.args[0]]]
         return Stage(operands, [], None, None, found, step, 1, 0, operands[0].dtype)
 
     def _argument(self, step: Step, arg: int | Const, compute: str) -> Operand:

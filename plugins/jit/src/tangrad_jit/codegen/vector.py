@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from typing import Any
 
 _FLOAT, _DOUBLE = struct.Struct("<f"), struct.Struct("<d")
 
@@ -50,10 +51,10 @@ class Builder:
 
     def __init__(self, evex: bool, wide: bool) -> None:
         self.evex, self.mask = evex, "m8" if wide else "m4"
-        self.ops: list[tuple[str, str, tuple[int, ...], object]] = []
+        self.ops: list[tuple[str, str, tuple[int, ...], Any]] = []
         self._known: dict[tuple, int] = {}
 
-    def make(self, op: str, kind: str, args: tuple[int, ...] = (), imm: object = None) -> int:
+    def make(self, op: str, kind: str, args: tuple[int, ...] = (), imm: Any = None) -> int:
         """Return the number of a value, which is made unless there is an equal one."""
         key = (op, kind, args, imm)
         found = self._known.get(key)

@@ -10,9 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from tangrad.plugin import is_intercepted
+from tangrad_jit._guards import Pattern
 from tangrad_jit.capture.errors import CaptureError, Unsettled
+from tangrad_jit.capture.sources import Source
+from tangrad_jit.capture.surroundings import Key
 from tangrad_jit.compiling.executable import Executable
-from tangrad_jit.compiling.recording import record
+from tangrad_jit.compiling.recording import Recording, record, tensors_among
+from tangrad_jit.compiling.sizes import Sizes, size_changes
+from tangrad_jit.graph.printer import text_of
 
 __all__ = ["Compiled", "Settings", "is_compiling", "refuse"]
 
@@ -45,6 +50,7 @@ class Settings:
         check: share of the calls that run both ways.
         fast: also rewrite in ways that change the last bits.
         measure: compare the time with eager's in the first calls.
+        dynamic: whose sizes may differ without being recordings; see `Sizes`.
     """
 
     fullgraph: bool = False
@@ -53,6 +59,7 @@ class Settings:
     check: float = 0.0
     fast: bool = False
     measure: bool = True
+    dynamic: bool | None = None
 
 
 class Compiled:
@@ -64,6 +71,7 @@ class Compiled:
     """
 
     unsettled_runs = 3
+    sizes_kept = 64
 
     def __init__(self, function: Callable[..., Any], settings: Settings) -> None:
         self.function, self.settings = function, settings
@@ -74,14 +82,21 @@ class Compiled:
         self._unsettled = 0
         self._lock = threading.RLock()
         self._recorded = 0
+        self._sizes = Sizes(settings.dynamic)
+        self._varying: dict[Key, Source] = {}
+        self._fixed: dict[Key, Source] = {}
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the function, by a graph where one fits."""
         if self.off or is_intercepted():
             return self.function(*args, **kwargs)
-        for executable in self.executables:
+        for k, executable in enumerate(self.executables):
             tensors = executable.fits(args, kwargs)
+            if tensors is not None and executable.doubtful(tensors):
+                return self._confirm(executable, tensors, args, kwargs)
             if tensors is not None:
+                if k > 1:
+                    self._put_first(executable)
                 return self._execute(executable, tensors, args, kwargs)
         return self._record(args, kwargs)
 
@@ -90,7 +105,7 @@ class Compiled:
             return executable.run(tensors)
         result = executable.trial.run(executable, tensors, self.function, args, kwargs)
         if executable.dropped:
-            self.executables.remove(executable)
+            self._drop(executable)
             self._turn_off(executable.dropped)
         return result
 
@@ -105,11 +120,52 @@ class Compiled:
             self._lock.release()
 
     def _record_alone(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        cause = self.executables[0].why_not(args, kwargs) if self.executables else ""
-        if self._recorded >= self.settings.limit:
+        cause = ""
+        if self.executables:
+            cause = self.executables[0].why_not(args, kwargs)
+            self._varying.update(self.executables[0].changed_numbers(args, kwargs))
+        free = self._differs_in_free_sizes(args, kwargs)
+        if not free and self._recorded >= self.settings.limit:
             self._turn_off(f"{self._recorded} recordings, and still none fits: {cause}")
             return self.function(*args, **kwargs)
         start = time.perf_counter()
+        recording = self._recorded_run(args, kwargs)
+        if recording.failure is not None:
+            self._failed(recording.failure)
+            return recording.result
+        result = recording.result
+        executable = Executable(recording, self.settings)
+        executable.seconds = time.perf_counter() - start
+        self._recorded += not free
+        why = f", as {cause}" if cause else ""
+        what = "prepared for other sizes" if free else "recorded"
+        self.events.append(f"{what} in {1e3 * executable.seconds:.1f} ms{why}")
+        # Other threads walk the list: it is replaced, not changed.
+        self.executables = [executable, *self.executables][: self.sizes_kept]
+        return result
+
+    def _drop(self, executable: Executable) -> None:
+        self.executables = [other for other in self.executables if other is not executable]
+
+    def _put_first(self, executable: Executable) -> None:
+        others = [other for other in self.executables if other is not executable]
+        if len(others) < len(self.executables):
+            self.executables = [executable, *others]
+
+    def _differs_in_free_sizes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Return whether a call differs from one that has a graph in dynamic dimensions alone."""
+        if not self.executables:
+            return False
+        pattern = Pattern(args, kwargs)
+        tensors = dict(tensors_among(args, "args") + tensors_among(kwargs, "kwargs"))
+        changes = []
+        for executable in self.executables:
+            changed = size_changes(executable.pattern, pattern)
+            if changed and executable.holds_outside(args, kwargs):
+                changes.append(changed)
+        return self._sizes.are_free(changes, tensors)
+
+    def _recorded_run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Recording:
         _compiling.depth = getattr(_compiling, "depth", 0) + 1
         try:
             recording = record(
@@ -120,6 +176,8 @@ class Compiled:
                 self._known,
                 self.name,
                 _follow,
+                self._varying,
+                self._fixed,
             )
         except CaptureError as error:
             self.events.append(f"refused: {error}")
@@ -127,17 +185,35 @@ class Compiled:
         finally:
             _compiling.depth -= 1
         self._known.update(recording.executed)
-        if recording.failure is not None:
-            self._failed(recording.failure)
+        return recording
+
+    def _confirm(
+        self,
+        executable: Executable,
+        given: list[Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """Run a call at numbers that a graph has not seen, and compare what is recorded of it."""
+        if is_compiling() or not self._lock.acquire(blocking=False):
+            return self.function(*args, **kwargs)
+        try:
+            places = executable.doubtful(given)
+            numbers = [executable.numbers.sources[k] for k in places]
+            told = ", ".join(f"{s.name} = {s.get(args, kwargs)!r}" for s in numbers)
+            recording = self._recorded_run(args, kwargs)
+            found = recording.failure or text_of(recording.graph, places=False)
+            if found == executable.numbers.text:
+                executable.numbers.unconfirmed.difference_update(places)
+                self.events.append(f"a run at {told} is the same graph")
+                return recording.result
+            self._drop(executable)
+            why = found if isinstance(found, CaptureError) else "is another graph"
+            self._fixed.update((source.key, source) for source in numbers)
+            self.events.append(f"a run at {told}: {why}; each value is a recording")
             return recording.result
-        result = recording.result
-        executable = Executable(recording, self.settings)
-        executable.seconds = time.perf_counter() - start
-        self._recorded += 1
-        why = f", as {cause}" if cause else ""
-        self.events.append(f"recorded in {1e3 * executable.seconds:.1f} ms{why}")
-        self.executables.insert(0, executable)
-        return result
+        finally:
+            self._lock.release()
 
     def _failed(self, failure: CaptureError) -> None:
         self.events.append(str(failure))
@@ -161,11 +237,14 @@ class Compiled:
     def reset(self) -> None:
         """Forget all recordings."""
         with self._lock:
-            self.executables.clear()
+            self.executables = []
             self.events.clear()
             self.off = ""
             self._recorded = self._unsettled = 0
             self._known.clear()
+            self._sizes.clear()
+            self._varying.clear()
+            self._fixed.clear()
 
     @property
     def name(self) -> str:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import tangrad
 from tangrad.utils import _pytree
-from tangrad_jit._guards import Geometry, Guards, Overlaps, Pattern
+from tangrad_jit._guards import Geometry, Guards, Overlaps, Pattern, is_same
 from tangrad_jit.capture.recorder import memory_of
+from tangrad_jit.capture.sources import argument_sources, changed_numbers
+from tangrad_jit.compiling.given_numbers import GivenNumbers
 from tangrad_jit.compiling.joint import part
 from tangrad_jit.compiling.recording import Recording
+from tangrad_jit.compiling.second_order import SecondOrder
 from tangrad_jit.compiling.thread_state import state_of_thread
 from tangrad_jit.graph.ir import Graph, Value
 from tangrad_jit.graph.types import TensorType
@@ -51,6 +55,7 @@ class Executable:
         parts = part(recording)
         self.recording = recording
         self._kept = parts.kept
+        self.numbers = GivenNumbers(recording)
         self.forward, self._run_forward = self._prepare(parts.forward, settings)
         self.backward: Graph | None = None
         if parts.backward is not None:
@@ -101,6 +106,7 @@ class Executable:
             same.setdefault(key, place)
             if key in self.recording_captures() or key in captured:
                 self._fixed.append((place, entry.tensor.data_ptr()))
+        self._given = self._arguments + len(self.numbers.sources)
         self._writes(graph)
 
     def recording_captures(self) -> set[Any]:
@@ -139,12 +145,17 @@ class Executable:
         sources = [value for value, _ in recording.derivatives]
         self._sources = [places[value] for value in sources]
         self._derivative_places = [place is not None for _, place in recording.derivatives]
+        self._second = SecondOrder(graph, self._sources, sorted(self._differentiable))
         self._tangents = [value.type for value in recording.tangents]
 
     # --- choosing --------------------------------------------------------------------------
 
     def fits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
-        """Return the tensors among arguments if this stands for their call, else None."""
+        """Return what the graph is given of a call if this stands for it, else None.
+
+        Returns:
+            The tensors among the arguments, then the numbers.
+        """
         tensors = self.pattern.match(args, kwargs)
         if tensors is None or not self.guards.hold() or self.state != state_of_thread():
             return None
@@ -157,7 +168,22 @@ class Executable:
                     return None
         if self._overlaps is not None and self._overlaps.found(tensors):
             return None
+        if self._given > self._arguments:
+            numbers = self.numbers.take(args, kwargs)
+            return None if numbers is None else tensors + numbers
         return tensors
+
+    def holds_outside(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Return whether all but the arguments is as it was."""
+        if self.state != state_of_thread() or not self.guards.hold():
+            return False
+        return self.numbers.take(args, kwargs) is not None
+
+    def doubtful(self, given: list[Any]) -> list[int]:
+        """Return which of the numbers that `fits` has found are others than ever before."""
+        if not self.numbers.unconfirmed:
+            return []
+        return self.numbers.doubtful(given[self._arguments :])
 
     def why_not(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """Return why `fits` says no, as text."""
@@ -165,20 +191,33 @@ class Executable:
             return _difference(self.pattern, Pattern(args, kwargs))
         if self.state != state_of_thread():
             return "grad mode, inference mode or the default dtype is another"
+        numbers = self.numbers.why_not(args, kwargs)
+        if numbers is not None:
+            return numbers
         failed = self.guards.failed()
         return failed.why() if failed is not None else "arguments share memory otherwise"
+
+    def changed_numbers(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[Any, Any]:
+        """Return the sources of numbers that are others than the graph holds for, by their keys."""
+        found: dict[Any, Any] = dict(changed_numbers(self.guards.entries))
+        was = {path: item for path, kind, item in self.pattern.leaves if kind == "constant"}
+        for key, source in argument_sources(args, kwargs).items():
+            before, now = was.get(source.name), source.get(args, kwargs)
+            if type(before) is type(now) and before != now:
+                found[key] = source
+        return found
 
     # --- running ---------------------------------------------------------------------------
 
     def _inputs(self, tensors: list[Any]) -> list[Any]:
-        inputs = tensors + self._template[self._arguments :]
+        inputs = tensors + self._template[self._given :]
         for place, owner in self._gradients:
             inputs[place] = owner.grad
         return inputs
 
     def run(self, tensors: list[Any]) -> Any:
-        """Return the result for the tensors that `fits` has found."""
-        inputs = tensors + self._template[self._arguments :]
+        """Return the result for what `fits` has found."""
+        inputs = tensors + self._template[self._given :]
         if self._gradients:
             for place, owner in self._gradients:
                 inputs[place] = owner.grad
@@ -223,15 +262,23 @@ class _Recorded(tangrad.autograd.Function):
         ctx.save_for_backward(*tensors)
         ctx.numbers = [None if isinstance(i, tangrad.Tensor) else i for i in saved]
         ctx.executable = executable
+        # For second derivatives alone, so no error says that it was written before.
+        ctx.inputs, ctx.versions = inputs, executable._second.versions(inputs)
         results = outs[:count]
         plain = [t for k, t in enumerate(results) if k not in executable._differentiable]
-        ctx.mark_non_differentiable(*plain)
+        ctx.mark_non_differentiable(*(t for t in plain if isinstance(t, tangrad.Tensor)))
         return tuple(results)
 
     @staticmethod
-    @tangrad.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Any) -> Any:
         executable = ctx.executable
+        if tangrad.is_grad_enabled():
+            seeds = [grads[k] for k in sorted(executable._differentiable)]
+            inputs = [i() if isinstance(i, weakref.ref) else i for i in ctx.inputs]
+            made = executable._second.gradients(inputs, ctx.versions, seeds)
+            return (None, None, *made)
+        # A loss that is kept after its backward must not keep what it was computed from.
+        ctx.inputs = [weakref.ref(i) if isinstance(i, tangrad.Tensor) else i for i in ctx.inputs]
         tensors = iter(ctx.saved_tensors)
         saved = [next(tensors) if item is None else item for item in ctx.numbers]
         wanted = [g for k, g in enumerate(grads) if k in executable._differentiable]
@@ -267,11 +314,14 @@ def _extent(value: Value) -> int:
 
 def _difference(old: Pattern, new: Pattern) -> str:
     """Return the first difference between two structures of arguments, as text."""
-    if [(p, k) for p, k, _ in old.leaves] != [(p, k) for p, k, _ in new.leaves]:
+    kinds = [(p, "constant" if k == "number" else k) for p, k, _ in old.leaves]
+    if kinds != [(p, k) for p, k, _ in new.leaves]:
         return "the arguments are of another structure"
     for (path, kind, was), (_, _, now) in zip(old.leaves, new.leaves, strict=True):
-        if kind == "constant" and (was is not now and was != now):
+        if kind == "constant" and not is_same(was, now):
             return f"{path} is {now!r}, it was {was!r}"
+        if kind == "number" and type(now) is not was:
+            return f"{path} is {now!r}, it was of type {was.__name__}"
         if kind == "tensor" and isinstance(was, Geometry) and not was.same(now):
             return f"{path}: {was.difference(now)}"
     return "the arguments are others"

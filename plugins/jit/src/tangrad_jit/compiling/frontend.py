@@ -37,7 +37,9 @@ def compile(
         function: the function or module.
         fullgraph: raise what keeps a call from being one graph; otherwise the function then runs
             as it is.
-        dynamic: accepted; a graph holds for the sizes that it was recorded with.
+        dynamic: True: calls that differ in sizes alone are no recordings. None: so from the
+            second size of a dimension on, and for dimensions that are marked
+            (`_dynamo.mark_dynamic`). False: each size is a recording.
         backend: None or "tangrad": ours; "eager", "aot_eager"; a name of the entry-point group
             `tangrad.compilers`; or a function of (graph module, example inputs).
         mode: accepted.
@@ -62,6 +64,7 @@ def compile(
         check=float(chosen.get("check", 0.0)),
         fast=bool(chosen.get("fast", False)),
         measure=bool(chosen.get("measure", True)),
+        dynamic=dynamic,
     )
     if isinstance(function, nn.Module):
         return OptimizedModule(function, settings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
@@ -13,14 +13,22 @@ from tangrad import nn
 from tangrad.plugin import traced_calls
 from tangrad.utils import _pytree
 from tangrad_jit._guards import GradientGuard, Guards, Pattern
-from tangrad_jit.capture.calls import CallWatch
+from tangrad_jit.capture.calls import CallWatch, asks_types, is_library
 from tangrad_jit.capture.errors import CaptureError, GuardError, Unsettled
+from tangrad_jit.capture.numbers import Number, Numbers, plain_in
 from tangrad_jit.capture.recorder import Recorder, memory_of
-from tangrad_jit.capture.surroundings import Surroundings, survey
+from tangrad_jit.capture.sources import (
+    Source,
+    argument_sources,
+    held_sources,
+    hyperparameters,
+    replaced,
+)
+from tangrad_jit.capture.surroundings import Key, Surroundings, survey
 from tangrad_jit.graph.ir import Graph, Value, values_in
 from tangrad_jit.graph.types import type_of
 
-__all__ = ["Recording", "record"]
+__all__ = ["Recording", "record", "tensors_among"]
 
 _PLAIN = (int, float, bool, complex, str, bytes, type(None))
 
@@ -41,6 +49,8 @@ class Recording:
         spent: places of results whose history the run itself has used up.
         differentiable: places of results that can be differentiated.
         tangents, derivatives: inputs that are gradients of results; (input, place of its gradient).
+        numbers: (source, input, number) of the numbers that the graph is given.
+        asked: what the run asked of them, as `Numbers` has it.
     """
 
     graph: Graph
@@ -58,6 +68,8 @@ class Recording:
     spent: list[int] = field(default_factory=list)
     differentiable: list[int] = field(default_factory=list)
     derivatives: list[tuple[Value, Any]] = field(default_factory=list)
+    numbers: list[tuple[Source, Value, Any]] = field(default_factory=list)
+    asked: list[tuple[str, Any, Any, bool]] = field(default_factory=list)
 
 
 def record(
@@ -68,6 +80,8 @@ def record(
     known: dict[CodeType, Any],
     name: str,
     follow: Callable[[Recorder], None] = lambda recorder: None,
+    varying: Collection[Key] = (),
+    fixed: Collection[Key] = (),
 ) -> Recording:
     """Run a function once, for real, and return what it was.
 
@@ -78,12 +92,15 @@ def record(
         known: code that earlier runs executed.
         name: of the graph.
         follow: told the recorder before the run.
+        varying, fixed: keys of sources whose numbers the graph is to be given, beside those of
+            optimizers; and of those for whose numbers it is to hold alone.
 
     Raises:
         CaptureError: the run cannot be a graph, if strict.
         Exception: what the function raises.
     """
     session = _Session(function, args, kwargs, strict, known, name)
+    session.choose(varying, fixed)
     follow(session.recorder)
     recording = session.run()
     if recording.failure is None:
@@ -120,9 +137,19 @@ class _Session:
         found = survey(self.function, self.args, self.kwargs, None)
         for code, names in known.items():
             if code not in found.code:
+                found.code.add(code)
                 for item, path in found._names(code, names, f"{code.co_name}()"):
                     found.add(item, path)
         return found
+
+    def choose(self, varying: Collection[Key], fixed: Collection[Key]) -> None:
+        """Choose the numbers that the graph is given."""
+        held = held_sources(self.before.guards)
+        given = argument_sources(self.args, self.kwargs)
+        wanted = {*varying, *hyperparameters(self.before._seen.values())} - set(fixed)
+        if any(asks_types(code) and not is_library(code) for code in self.before.code):
+            wanted = set()
+        self.sources: list[Any] = [s for s in (*held.values(), *given.values()) if s.key in wanted]
 
     def _origin(self, tensor: Any) -> tuple[str, str, Any] | None:
         return self.origins.get(memory_of(tensor))
@@ -130,7 +157,11 @@ class _Session:
     def _gradients(self) -> list[tuple[str, Any, Any]]:
         """Return (path, tensor, its gradient) of what may be given one, and know the gradients."""
         found = []
-        for path, tensor in [*self.before.tensors, *_tensors(self.args), *_tensors(self.kwargs)]:
+        for path, tensor in [
+            *self.before.tensors,
+            *tensors_among(self.args),
+            *tensors_among(self.kwargs),
+        ]:
             if tensor.is_leaf and tensor.requires_grad:
                 found.append((path, tensor, tensor.grad))
                 if tensor.grad is not None:
@@ -142,26 +173,67 @@ class _Session:
         """Run the function."""
         recorder = self.recorder
         recording = Recording(recorder.graph)
-        recording.pattern = Pattern(self.args, self.kwargs)
-        for path, tensor in [*_tensors(self.args), *_tensors(self.kwargs)]:
+        keys = {source.key for source in self.sources}
+        recording.pattern = Pattern(self.args, self.kwargs, keys)
+        for path, tensor in [*tensors_among(self.args), *tensors_among(self.kwargs)]:
             if memory_of(tensor) not in recorder._values:
                 recorder.argument(tensor, path)
             else:
                 recorder.graph.add_input(type_of(tensor), "argument", path, tensor)
         self.before_tensors = {id(t): _state(t) for _, t in self.before.tensors}
-        self.arguments = [*_tensors(self.args), *_tensors(self.kwargs)]
+        self.arguments = [*tensors_among(self.args), *tensors_among(self.kwargs)]
         self.before_arguments = [_state(t) for _, t in self.arguments]
         for root in self._roots():
             recorder.follow_modules(root)
-        with contextlib.ExitStack() as stack:
-            watch = stack.enter_context(CallWatch())
-            stack.enter_context(traced_calls(recorder))
-            recording.result = self.function(*self.args, **self.kwargs)
-            with contextlib.suppress(CaptureError):
-                recorder.finish()
+        args, kwargs = self._follow_numbers(recording)
+        try:
+            with contextlib.ExitStack() as stack:
+                watch = stack.enter_context(CallWatch(bool(self.sources)))
+                stack.enter_context(traced_calls(recorder))
+                self.raw = self.function(*args, **kwargs)
+                with contextlib.suppress(CaptureError):
+                    recorder.finish()
+        finally:
+            self._put_numbers_back(recording)
+        recording.result = self.raw
+        if recording.numbers or recorder.graph.nodes:
+            recording.result = _pytree.tree_map(plain_in, self.raw)
         recording.executed = watch.executed
         recording.failure = recorder.failure or watch.refusal
         return recording
+
+    def _follow_numbers(self, recording: Recording) -> tuple[Any, Any]:
+        """Put what stands for numbers in their places; return the arguments so changed."""
+        numbers = self.recorder.numbers = Numbers(self.recorder)
+        recording.asked = numbers.guards
+        stand_ins = {}
+        for source in self.sources:
+            number = source.get(self.args, self.kwargs)
+            made = stand_ins[source.key] = numbers.given(number, source.name)
+            recording.numbers.append((source, made.value, number))
+        for source in self.sources:
+            if hasattr(source, "put"):
+                source.put(stand_ins[source.key])
+        return replaced(self.args, self.kwargs, stand_ins)
+
+    def _put_numbers_back(self, recording: Recording) -> None:
+        """Put numbers where something stands for them, also where the run has put it."""
+        for source, value, number in recording.numbers:
+            if hasattr(source, "put"):
+                with contextlib.suppress(LookupError):
+                    now = source.get((), {})
+                    mine = isinstance(now, Number) and now.value is value
+                    source.put(number if mine else plain_in(now))
+        if not recording.numbers:
+            return
+        after = survey(self.function, self.args, self.kwargs, None)
+        for held in [*self.before._seen.values(), *after._seen.values()]:
+            if type(held) not in (dict, list):
+                continue
+            for key, item in list(held.items() if type(held) is dict else enumerate(held)):
+                found = plain_in(item) if isinstance(item, (Number, tuple)) else item
+                if found is not item:
+                    held[key] = found
 
     def _roots(self) -> list[Any]:
         if isinstance(self.function, nn.Module):
@@ -179,16 +251,31 @@ class _Session:
         if tangrad.is_grad_enabled():
             self._differentiate(recording)
         self._guard(recording)
+        self._keep_used_numbers(recording)
         for node in graph.nodes:
             for value in node.results:
                 value.example = None
 
+    def _keep_used_numbers(self, recording: Recording) -> None:
+        """Drop the inputs for numbers that nothing depends on."""
+        graph = recording.graph
+        used = {value for node in graph.nodes for value in node.inputs}
+        used.update(values_in(graph.outputs))
+        for _, left, right, _ in recording.asked:
+            used.update(values_in((left, right)))
+        recording.numbers = [item for item in recording.numbers if item[1] in used]
+        graph.inputs = [i for i in graph.inputs if i.kind != "number" or i.value in used]
+
     def _returned(self, recording: Recording) -> None:
-        leaves, recording.spec = _pytree.tree_flatten(recording.result)
+        leaves, recording.spec = _pytree.tree_flatten(self.raw)
+        numbers = [leaf.value if isinstance(leaf, Number) else None for leaf in leaves]
         recorder, graph = self.recorder, recording.graph
         given = {id(e.tensor): e.value for e in graph.inputs if e.kind in ("argument", "capture")}
-        for leaf in leaves:
-            if id(leaf) in given:
+        for leaf, number in zip(leaves, numbers, strict=True):
+            if number is not None:
+                recording.leaves.append(("output", len(graph.outputs)))
+                graph.outputs.append(number)
+            elif id(leaf) in given:
                 recording.leaves.append(("output", len(graph.outputs)))
                 graph.outputs.append(given[id(leaf)])
             elif isinstance(leaf, tangrad.Tensor):
@@ -202,7 +289,7 @@ class _Session:
                     "cannot make; return tensors, numbers, or tuples, lists and dicts of them"
                 )
         recording.returned = len(graph.outputs)
-        self.out_tensors = [leaf for leaf in leaves if isinstance(leaf, tangrad.Tensor)]
+        self.out_tensors = [leaf for leaf in leaves if isinstance(leaf, (tangrad.Tensor, Number))]
 
     def _left_behind(self, recording: Recording) -> None:
         graph = recording.graph
@@ -227,7 +314,11 @@ class _Session:
     def _differentiate(self, recording: Recording) -> None:
         """Record backward from the results, where they can be differentiated."""
         graph, recorder = recording.graph, self.recorder
-        places = [k for k, t in enumerate(self.out_tensors) if t.requires_grad]
+        places = [
+            k
+            for k, t in enumerate(self.out_tensors)
+            if isinstance(t, tangrad.Tensor) and t.requires_grad
+        ]
         # A result that is an input is returned as it is, with its history.
         given = {id(i.tensor) for i in graph.inputs}
         places = [k for k in places if id(self.out_tensors[k]) not in given]
@@ -247,7 +338,7 @@ class _Session:
         for k, seed in zip(places, seeds, strict=True):
             recording.tangents.append(recorder.argument(seed, f"gradient of result {k}", "tangent"))
         try:
-            with traced_calls(recorder):
+            with traced_calls(recorder), _without_hooks(tensors):
                 grads = tangrad.autograd.grad(
                     outs, tensors, seeds, retain_graph=True, allow_unused=True
                 )
@@ -281,7 +372,8 @@ class _Session:
         changed = Guards(self.before.guards).failed()
         if changed is not None:
             raise Unsettled(f"the run changed what it reads: {changed.why()}")
-        after = survey(self.function, self.args, self.kwargs, recording.executed)
+        keys = [source.key for source in self.sources]
+        after = survey(self.function, self.args, self.kwargs, recording.executed, keys)
         if after.refusals:
             path, reason = after.refusals[0]
             raise GuardError(f"{path}: {reason}")
@@ -314,6 +406,22 @@ def _with_gradient(path: str, tensor: Any, before: Any) -> GradientGuard:
             tensor.grad = now
 
 
+@contextlib.contextmanager
+def _without_hooks(tensors: list[Any]) -> Iterator[None]:
+    """Keep the hooks of tensors from running: whoever differentiates outside runs them."""
+    held = [t._backward_hooks for t in tensors]
+    kept = [dict(hooks) if hooks else {} for hooks in held]
+    for hooks in held:
+        if hooks:
+            hooks.clear()
+    try:
+        yield
+    finally:
+        for hooks, before in zip(held, kept, strict=True):
+            if before:
+                hooks.update(before)
+
+
 def _in(tensor: Any, tensors: list[Any]) -> bool:
     return any(tensor is other for other in tensors)
 
@@ -323,15 +431,15 @@ def _state(t: Any) -> Any:
     return t.data_ptr(), tuple(t.shape), t.stride(), t.dtype, t.requires_grad, id(t.grad_fn)
 
 
-def _tensors(item: Any, path: str = "args") -> list[tuple[str, Any]]:
+def tensors_among(item: Any, path: str = "args") -> list[tuple[str, Any]]:
     """Return (path, tensor) of nested arguments, in the order in which patterns have them."""
     if isinstance(item, tangrad.Tensor):
         return [(path, item)]
     found: list[tuple[str, Any]] = []
     if type(item) in (tuple, list) or (isinstance(item, tuple) and hasattr(item, "_fields")):
         for i, member in enumerate(item):
-            found.extend(_tensors(member, f"{path}[{i}]"))
+            found.extend(tensors_among(member, f"{path}[{i}]"))
     elif type(item) is dict:
         for key, value in item.items():
-            found.extend(_tensors(value, f"{path}[{key!r}]"))
+            found.extend(tensors_among(value, f"{path}[{key!r}]"))
     return found

@@ -51,6 +51,8 @@ def to_fx(graph: Graph) -> Any:
         elif node.form == "out":
             outs = tuple(env[value] for value in node.outs)
             call = made.call_function(write, (node.op, outs[0] if len(outs) == 1 else outs, *args))
+        elif node.op.kind == "number":
+            call = made.call_function(node.op.compute, args)
         else:
             call = made.call_function(call_op, (node.op, *args))
         call.meta["module"], call.meta["stack_trace"] = node.module, node.line

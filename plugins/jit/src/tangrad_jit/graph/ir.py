@@ -49,7 +49,8 @@ class Input:
         value: the value.
         kind: "argument", "capture" (a tensor that the program holds: a parameter, a buffer, a
             global), "gradient" (`.grad` of one), "constant" (a tensor that the program makes
-            anew from numbers), "tangent" (the gradient of an output).
+            anew from numbers), "tangent" (the gradient of an output), "number" (one of Python's,
+            taken from where the program has it).
         name: where it comes from, for people.
         tensor: the tensor of a capture, a gradient's owner, or a constant.
     """
@@ -173,6 +174,7 @@ class Graph:
         """Put other values (or constants) in the place of some, everywhere."""
         if not replacements:
             return
+        moved: dict[Value, int] = {}
 
         def new(value: Value) -> Any:
             while isinstance(value, Value) and value in replacements:
@@ -184,8 +186,7 @@ class Graph:
                 node.args = map_values(new, node.args)
                 node.outs = tuple(new(value) for value in node.outs)
             for result in node.results:
-                if result.view_of in replacements:
-                    result.view_of = new(result.view_of)
+                _move(result, new, replacements, moved)
         self.outputs = map_values(new, self.outputs)
 
     def returned(self) -> set[Value]:
@@ -225,6 +226,29 @@ class Graph:
         from tangrad_jit.graph.drawing import svg_of
 
         return svg_of(self)
+
+
+def _move(
+    view: Value,
+    new: Callable[[Value], Any],
+    replacements: dict[Value, Any],
+    moved: dict[Value, int],
+) -> None:
+    """Have a view show the value in the place of what it showed, wherever that lies in its root.
+
+    Args:
+        moved: views -> bytes by which their offsets have grown, in the order of the graph.
+    """
+    base = view.view_of
+    if base is None:
+        return
+    by = moved.get(base, 0)
+    if base in replacements:
+        view.view_of = new(base)
+        by = view.view_of.offset - base.offset
+    if by:
+        view.offset += by
+        moved[view] = by
 
 
 def values_in(item: Any) -> Iterator[Value]:

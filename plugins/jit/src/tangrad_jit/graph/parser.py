@@ -9,6 +9,7 @@ from typing import Any
 import tangrad
 from tangrad.plugin import find_op
 from tangrad_jit.graph.ir import Graph, Node, Value
+from tangrad_jit.graph.numbers import NUMBER_OPS
 from tangrad_jit.graph.types import NumberType, TensorType, ValueType, contiguous_stride
 
 __all__ = ["ParseError", "op_of_key", "parse"]
@@ -68,6 +69,8 @@ def op_of_key(key: str) -> Any:
     Raises:
         ParseError: there is none.
     """
+    if key in NUMBER_OPS:
+        return NUMBER_OPS[key]
     if "(" in key:
         if key not in _derived():
             raise ParseError(f"no op is known as {key!r}")

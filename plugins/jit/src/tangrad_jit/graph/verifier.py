@@ -25,7 +25,15 @@ def verify(graph: Graph, after: str = "") -> Graph:
     """
     made: set[Value] = set()
     for given in graph.inputs:
-        if given.kind not in ("argument", "capture", "gradient", "constant", "tangent", "saved"):
+        if given.kind not in (
+            "argument",
+            "capture",
+            "gradient",
+            "constant",
+            "tangent",
+            "saved",
+            "number",
+        ):
             raise _error(after, f"input {given.name!r} is of the unknown kind {given.kind!r}")
         made.add(given.value)
     for position, node in enumerate(graph.nodes):

@@ -38,7 +38,7 @@ def propagate_shapes(graph: Graph) -> int:
 
 
 def _run(node: Node, env: dict[Value, Any]) -> None:
-    if node.form == DRAW:
+    if node.form == DRAW or node.op.kind == "number":
         env.update(dict.fromkeys(node.results, 0))
         return
     args = map_values(lambda value: value, node.args)

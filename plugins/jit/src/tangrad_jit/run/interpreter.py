@@ -42,8 +42,10 @@ def interpret(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
 def run_node(node: Node, env: dict[Value, Any]) -> None:
     """Run one node, reading and writing the values of an environment."""
     args = map_values(env.__getitem__, node.args)
-    if node.form == DRAW:
-        made: Any = node.op.definition.draw(args)
+    if node.op.kind == "number":
+        made: Any = node.op.compute(*args)
+    elif node.form == DRAW:
+        made = node.op.definition.draw(args)
     elif node.form == "inplace":
         made = call_recorded(node.op, args, args[0], True)
     elif node.form == "out":

@@ -8,7 +8,7 @@ from typing import Any
 from tangrad.plugin.render import compute_type
 from tangrad_jit._run import Kernel, Program
 from tangrad_jit.graph.ir import Node, Value
-from tangrad_jit.graph.types import TensorType
+from tangrad_jit.graph.types import NumberType, TensorType
 from tangrad_jit.run.layout import (
     coalesced,
     encoded,
@@ -21,10 +21,11 @@ from tangrad_jit.run.layout import (
 
 __all__ = ["Lowered", "lower"]
 
-# Where a value's memory is: (buffer, offset in bytes).
+# Where a value's memory is: (buffer, offset in bytes); of a number: (register, 0).
 Place = Callable[[Value], tuple[int, int]]
 # Adds a node's step to a program.
 Lowered = Callable[[Program, str, Place, Callable[[], Any]], None]
+_FLOAT = NumberType("float")
 
 
 def lower(node: Node, device: str) -> Lowered | None:
@@ -36,7 +37,8 @@ def lower(node: Node, device: str) -> Lowered | None:
     """
     if node.form == "draw" or node.draws or any(_empty(v) for v in (*node.inputs, *node.results)):
         return None
-    if any(not isinstance(v.type, TensorType) for v in node.inputs):
+    numbers = [v for v in node.inputs if not isinstance(v.type, TensorType)]
+    if numbers and not (node.op.definition.schema.written_lists and _are_floats(node, numbers)):
         return None
     kind = node.op.kind
     if kind == "pointwise":
@@ -48,6 +50,12 @@ def lower(node: Node, device: str) -> Lowered | None:
     if kind == "kernel":
         return _copy(node) or _kernel(node, device)
     return None
+
+
+def _are_floats(node: Node, numbers: list[Value]) -> bool:
+    """Return whether numbers that a call is given are floats where it wants floats."""
+    kinds = {id(v): k for v, k in zip(node.args, kinds_of(node.op), strict=True)}
+    return all(v.type == _FLOAT and kinds.get(id(v)) == "float" for v in numbers)
 
 
 def _empty(value: Value) -> bool:
@@ -219,7 +227,9 @@ def _call(node: Node, kernel: Kernel, outs: list[Value]) -> Lowered | None:
 
         laid: list[tuple[str, Any]] = []
         for tag, item in zip(tags, node.args, strict=True):
-            if tag == "tensor":
+            if tag == "number":
+                laid.append((tag, place(item)[0]))
+            elif tag == "tensor":
                 laid.append((tag, view(item)))
             elif tag == "tensors":
                 laid.append((tag, [view(member) for member in item]))
@@ -232,7 +242,7 @@ def _call(node: Node, kernel: Kernel, outs: list[Value]) -> Lowered | None:
 
 def _tag(kind: str, item: Any) -> str:
     if isinstance(item, Value):
-        return "tensor"
+        return "tensor" if isinstance(item.type, TensorType) else "number"
     if kind == "Tensor[]":
         return "tensors"
     if item is None:

@@ -274,6 +274,8 @@ class Plan:
         return flat.as_strided(type.shape, type.stride)
 
     def _place(self, value: Value) -> tuple[int, int]:
+        if not isinstance(value.type, TensorType):
+            return self._register[value], 0
         root = value.root
         if self._kind.get(root) == "arena":
             return 0, self._offsets[root] + value.offset
@@ -333,6 +335,9 @@ class Plan:
         if node.form == DRAW:
             self._emit_draw(node, line)
             return
+        if node.op.kind == "number":
+            self._emit_number(node, line)
+            return
         args: list[Any] = []
         slots: list[tuple[int, Any]] = []
         for k, item in enumerate(node.args):
@@ -374,6 +379,22 @@ class Plan:
             return ()
 
         self.program.add_python(line, draw)
+
+    def _emit_number(self, node: Node, line: str) -> None:
+        register = self._register[node.results[0]]
+        places = [
+            self._register[self._object_of(item)] if isinstance(item, Value) else -1
+            for item in node.args
+        ]
+        compute, given = node.op.compute, node.args
+
+        def run(held: list[Any]) -> tuple[int, ...]:
+            held[register] = compute(
+                *(held[p] if p >= 0 else item for p, item in zip(places, given, strict=True))
+            )
+            return ()
+
+        self.program.add_python(line, run)
 
     def _otherwise(self, node: Node) -> Any:
         """Return what runs a node whose kernel declines: the op itself, on the same memory."""

@@ -1,0 +1,351 @@
+"""Numbers that may be others in the next call: the run is followed through its arithmetic.
+
+A `Number` takes a float's or an int's place while a run is recorded. Arithmetic with it makes nodes
+of the graph, ops are given its value and the graph's own; a comparison is answered and becomes a
+guard; whatever else Python does with it (a key, a size, a text, a function in C) needs the number
+itself, which is guarded to be what it was. So nothing can depend on it unseen: it is no float, and
+C code cannot look into it.
+
+What is read from a tensor (`number_of`) is known only within the run. It can be computed with, but
+not be guarded: looking at it is refused.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import tangrad
+from tangrad.plugin import innermost_tracer
+from tangrad_jit._guards import is_same
+from tangrad_jit.graph.ir import Node, Value
+from tangrad_jit.graph.numbers import NUMBER_OPS
+from tangrad_jit.graph.types import NumberType
+
+__all__ = ["COMPARISONS", "Followed", "Number", "Numbers", "plain", "plain_in"]
+
+# Values that ops, or shortcuts before them, may treat apart; a graph is recorded for them alone.
+_APART = (0, 1, -1, 2, 3, 0.5, -0.5)
+_REAL = (int, float)
+_KINDS = ("Operand", "Scalar", "Scalar?", "float", "float?")
+#: What may be asked of numbers.
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "is": is_same,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+class Numbers:
+    """The numbers of one run.
+
+    Args:
+        recorder: whose graph the arithmetic goes to.
+
+    Attributes:
+        guards: (comparison, left, right, outcome): what was asked of numbers. Operands are values
+            of the graph or constants.
+    """
+
+    def __init__(self, recorder: Any) -> None:
+        self.recorder = recorder
+        self.guards: list[tuple[str, Any, Any, bool]] = []
+        self._read: set[Value] = set()
+
+    @property
+    def live(self) -> bool:
+        """Whether the run goes on in this thread, outside of any op."""
+        return self.recorder.failure is None and innermost_tracer() is self.recorder
+
+    def given(self, number: Any, name: str) -> Number:
+        """Return what stands for a number that the graph is given."""
+        type = NumberType(_kind(number).__name__)
+        return _made(self, self.recorder.graph.add_input(type, "number", name), number)
+
+    def read(self, tensor: Any, number: Any) -> Any:
+        """Return what stands for the number that a tensor of the graph holds now."""
+        if type(number) not in _REAL:
+            self.recorder.read(tensor)
+            return number
+        made = self.apply("number.item", (self.recorder.value_of(tensor),), number)
+        self._read.add(made.value)
+        return made
+
+    def apply(self, name: str, operands: tuple[Any, ...], result: Any) -> Number:
+        """Add an operation on values and constants, and return what stands for its result."""
+        recorder = self.recorder
+        node = Node(NUMBER_OPS[name], operands, "call", (), recorder._module, recorder._line())
+        (value,) = recorder.graph.append(node, [NumberType(type(result).__name__)])
+        if any(isinstance(item, Value) and item in self._read for item in operands):
+            self._read.add(value)
+        return _made(self, value, result)
+
+    def ask(self, name: str, left: Any, right: Any) -> bool:
+        """Answer a comparison of which what follows in the run depends."""
+        outcome = bool(COMPARISONS[name](plain(left), plain(right)))
+        if self.live:
+            self._guard(name, left, right, outcome)
+        return outcome
+
+    def _guard(self, name: str, left: Any, right: Any, outcome: bool) -> None:
+        asked = [item for item in (left, right) if isinstance(item, Number)]
+        if any(item.value in self._read for item in asked):
+            self.recorder.read(None)
+        else:
+            self.guards.append((name, _operand(left), _operand(right), outcome))
+
+    def settle(self, number: Number) -> Any:
+        """Return the number itself: the graph holds for it alone."""
+        self.ask("is", number, number.hint)
+        return number.hint
+
+    def argument(self, given: Followed, op: Any, position: int) -> Any:
+        """Return what a graph's node has for a number that an op is given."""
+        number = given.number
+        kind = op.definition.schema.params[position].type if position >= 0 else ""
+        if kind not in _KINDS:
+            return self._constant(number)
+        if op.definition.schema.written_lists:
+            return number.value
+        if not (op.kind == "pointwise" or op.name in ("fill_", "_fill")):
+            return self._constant(number)
+        return self._constant(number) if number.hint in _APART else number.value
+
+    def _constant(self, number: Number) -> Any:
+        # The recorder asks from within an op, where no run is live.
+        self._guard("is", number, number.hint, True)
+        return number.hint
+
+
+def _kind(number: Any) -> type:
+    return float if isinstance(number, float) else int
+
+
+def _operand(item: Any) -> Any:
+    return item.value if isinstance(item, Number) else item
+
+
+def plain(item: Any) -> Any:
+    """Return the number that an object stands for, or the object."""
+    if isinstance(item, Number):
+        return item.hint
+    return item.number.hint if type(item) in (_FollowedFloat, _FollowedInt) else item
+
+
+def plain_in(item: Any) -> Any:
+    """Return tuples, lists and dicts with plain numbers; the same object where there are none."""
+    if isinstance(item, Number):
+        return item.hint
+    if type(item) in (tuple, list):
+        members = [plain_in(member) for member in item]
+        same = all(a is b for a, b in zip(members, item, strict=True))
+        return item if same else type(item)(members)
+    if type(item) is dict:
+        found = {key: plain_in(value) for key, value in item.items()}
+        return item if all(found[key] is value for key, value in item.items()) else found
+    return item
+
+
+def _arithmetic(name: str, reflected: bool = False) -> Callable[[Any, Any], Any]:
+    function = NUMBER_OPS[f"number.{name}"].compute
+
+    def method(self: Any, other: Any) -> Any:
+        self = getattr(self, "number", self)
+        if isinstance(other, tangrad.Tensor):
+            return NotImplemented
+        other = getattr(other, "number", other) if type(other) in _FOLLOWED else other
+        left, right = (other, self) if reflected else (self, other)
+        if not self.env.live:
+            return function(plain(left), plain(right))
+        if not isinstance(other, Number) and type(other) not in _REAL:
+            return function(*(settled(item) for item in (left, right)))
+        if name == "pow" and not _is_real_power(left, right):
+            return function(*(settled(item) for item in (left, right)))
+        result = function(plain(left), plain(right))
+        return self.env.apply(f"number.{name}", (_operand(left), _operand(right)), result)
+
+    return method
+
+
+def _is_real_power(base: Any, exponent: Any) -> bool:
+    """Return whether a power is a float whatever the exponent: not so below zero, or of ints."""
+    number = plain(base)
+    if type(number) is not float and type(plain(exponent)) is not float:
+        return False
+    if isinstance(base, Number):
+        return False if base.value in base.env._read else base.env.ask(">=", base, 0)
+    return number >= 0
+
+
+def settled(item: Any) -> Any:
+    """Return a number itself, guarded to be what it is; anything else as it is."""
+    item = item.number if type(item) in _FOLLOWED else item
+    if not isinstance(item, Number):
+        return item
+    return item.env.settle(item) if item.env.live else item.hint
+
+
+def _unary(name: str) -> Callable[[Any], Any]:
+    function = NUMBER_OPS[f"number.{name}"].compute
+
+    def method(self: Any) -> Any:
+        self = getattr(self, "number", self)
+        result = function(self.hint)
+        if not self.env.live or type(result) not in _REAL:
+            return result
+        return self.env.apply(f"number.{name}", (self.value,), result)
+
+    return method
+
+
+def _comparison(name: str) -> Callable[[Any, Any], Any]:
+    def method(self: Any, other: Any) -> Any:
+        self = getattr(self, "number", self)
+        if type(other) in _FOLLOWED:
+            other = other.number
+        if isinstance(other, Number) or type(other) in (*_REAL, bool):
+            return self.env.ask(name, self, other)
+        if isinstance(other, tangrad.Tensor):
+            return NotImplemented
+        return COMPARISONS[name](settled(self), other)
+
+    return method
+
+
+def _settling(name: str) -> Callable[..., Any]:
+    def method(self: Any, *args: Any) -> Any:
+        number = settled(getattr(self, "number", self))
+        return getattr(number, name)(*(settled(item) for item in args))
+
+    return method
+
+
+def _give(cls: Any, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    """Run a call of the library with numbers that ops can be given."""
+    args = tuple(_followed(item) for item in args)
+    kwargs = {key: _followed(item) for key, item in (kwargs or {}).items()}
+    return function(*args, **kwargs)
+
+
+def _followed(item: Any) -> Any:
+    if isinstance(item, Number):
+        if not item.env.live:
+            return item.hint
+        kind = _FollowedFloat if isinstance(item.hint, float) else _FollowedInt
+        made = kind(item.hint)
+        made.number = item
+        return made
+    if type(item) in (tuple, list):
+        return type(item)(map(_followed, item))
+    return item
+
+
+_as_float = _unary("float")
+
+_METHODS: dict[str, Any] = {
+    **{f"__{name}__": _arithmetic(name) for name in ("add", "sub", "mul", "truediv")},
+    **{f"__r{name}__": _arithmetic(name, True) for name in ("add", "sub", "mul", "truediv")},
+    **{f"__{name}__": _arithmetic(name) for name in ("floordiv", "mod", "pow")},
+    **{f"__r{name}__": _arithmetic(name, True) for name in ("floordiv", "mod", "pow")},
+    "__neg__": _unary("neg"),
+    "__abs__": _unary("abs"),
+    "__pos__": lambda self: self,
+    "__sym_float__": lambda self: self if isinstance(self, float) else _as_float(self),
+    "__sym_sqrt__": _unary("sqrt"),
+    "__eq__": _comparison("=="),
+    "__ne__": _comparison("!="),
+    "__lt__": _comparison("<"),
+    "__le__": _comparison("<="),
+    "__gt__": _comparison(">"),
+    "__ge__": _comparison(">="),
+    "__bool__": lambda self: self != 0,
+    **{
+        name: _settling(name)
+        for name in (
+            *("__hash__", "__float__", "__int__", "__trunc__", "__floor__", "__ceil__"),
+            *("__round__", "__divmod__", "__rdivmod__", "__repr__", "__str__", "__format__"),
+        )
+    },
+    "__copy__": lambda self: self,
+    "__deepcopy__": lambda self, memo: self,
+    "__reduce_ex__": lambda self, protocol: (type(settled(self)), (settled(self),)),
+}
+
+
+class Number:
+    """Stands for a number.
+
+    Attributes:
+        env: the run's numbers. value: the graph's value. hint: the number in this run.
+    """
+
+    __slots__ = ("env", "hint", "value")
+    env: Numbers
+    value: Value
+    hint: Any
+    __torch_function__ = classmethod(_give)
+
+    def __getattr__(self, name: str) -> Any:
+        if not hasattr(type(self.hint), name):
+            raise AttributeError(f"{type(self.hint).__name__!r} object has no attribute {name!r}")
+        return getattr(settled(self), name)
+
+
+for _name, _method in _METHODS.items():
+    setattr(Number, _name, _method)
+
+
+class _Float(Number):
+    """Stands for a float, and says that it is one."""
+
+    __slots__ = ()
+    __class__ = property(lambda self: float)
+
+
+class _Int(Number):
+    """Stands for an int, and says that it is one."""
+
+    __slots__ = ()
+    __class__ = property(lambda self: int)
+
+
+for _name in ("and", "or", "xor", "lshift", "rshift"):
+    for _form in (f"__{_name}__", f"__r{_name}__"):
+        setattr(_Int, _form, _settling(_form))
+for _form in ("__index__", "__invert__"):
+    setattr(_Int, _form, _settling(_form))
+
+
+def _made(env: Numbers, value: Value, hint: Any) -> Number:
+    made: Number = object.__new__(_Float if isinstance(hint, float) else _Int)
+    made.env, made.value, made.hint = env, value, hint
+    return made
+
+
+class Followed:
+    """A number that ops take, on its way from a call to the recorder.
+
+    Only the library's own code meets it: what C code sees of it is the number.
+    """
+
+    number: Number
+
+
+class _FollowedFloat(Followed, float):
+    pass
+
+
+class _FollowedInt(Followed, int):
+    pass
+
+
+_FOLLOWED = (_FollowedFloat, _FollowedInt)
+for _name, _method in _METHODS.items():
+    if _name not in ("__reduce_ex__", "__deepcopy__", "__copy__"):
+        for _kind_of in _FOLLOWED:
+            setattr(_kind_of, _name, _method)

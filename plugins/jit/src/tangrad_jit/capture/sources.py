@@ -1,0 +1,166 @@
+"""Where a program has its numbers, and putting others in their place while a run is recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import tangrad
+from tangrad_jit._guards import CellGuard, DictGuard, EntryGuard, Guard, ListGuard
+from tangrad_jit.capture.surroundings import Key
+
+__all__ = [
+    "Source",
+    "argument_sources",
+    "changed_numbers",
+    "held_sources",
+    "hyperparameters",
+    "replaced",
+]
+
+_REAL = (int, float)
+
+
+class Source:
+    """A place that holds a number.
+
+    Attributes:
+        key: what tells it from all others. name: for people.
+    """
+
+    key: Key
+    name: str
+
+    def get(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return what is there now, for a call with these arguments."""
+        raise NotImplementedError
+
+
+class _Held(Source):
+    """An entry of a dict or list."""
+
+    def __init__(self, holder: Any, place: Any, name: str) -> None:
+        self.holder, self.place, self.name = holder, place, name
+        self.key = (id(holder), place)
+
+    def get(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return self.holder[self.place]
+
+    def put(self, item: Any) -> None:
+        """Put an object there."""
+        self.holder[self.place] = item
+
+
+class _Cell(Source):
+    """A closure's cell."""
+
+    def __init__(self, cell: Any, name: str) -> None:
+        self.cell, self.name, self.key = cell, name, (id(cell), "cell")
+
+    def get(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return self.cell.cell_contents
+
+    def put(self, item: Any) -> None:
+        """Put an object there."""
+        self.cell.cell_contents = item
+
+
+class _Argument(Source):
+    """An argument, or a member of tuples among them."""
+
+    def __init__(self, path: tuple[Any, ...], name: str) -> None:
+        self.path, self.name, self.key = path, name, ("argument", name)
+
+    def get(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        item: Any = kwargs if isinstance(self.path[0], str) else args
+        for place in self.path:
+            item = item[place]
+        return item
+
+
+def held_sources(guards: Iterable[Guard]) -> dict[Key, _Held | _Cell]:
+    """Return the numbers that a program's dicts, lists and closures hold, by their keys."""
+    found: dict[Key, _Held | _Cell] = {}
+    for guard in guards:
+        for source in _sources_of(guard):
+            found.setdefault(source.key, source)
+    return found
+
+
+def _sources_of(guard: Guard) -> Iterable[_Held | _Cell]:
+    if isinstance(guard, DictGuard):
+        for key, value in guard.held.items():
+            if type(value) in _REAL:
+                yield _Held(guard.held, key, f"{guard.path}[{key!r}]")
+    elif isinstance(guard, ListGuard):
+        for k, value in enumerate(guard.held):
+            if type(value) in _REAL:
+                yield _Held(guard.held, k, f"{guard.path}[{k}]")
+    elif isinstance(guard, EntryGuard):
+        if type(guard.held.get(guard.key)) in _REAL:
+            yield _Held(guard.held, guard.key, str(guard.key))
+    elif isinstance(guard, CellGuard) and type(guard.cell.cell_contents) in _REAL:
+        yield _Cell(guard.cell, guard.path)
+
+
+def argument_sources(args: Any, kwargs: Any) -> dict[Key, _Argument]:
+    """Return the numbers among arguments, also in tuples, by their keys."""
+    found: dict[Key, _Argument] = {}
+
+    def look(item: Any, path: tuple[Any, ...], name: str) -> None:
+        if type(item) in _REAL:
+            source = _Argument(path, name)
+            found[source.key] = source
+        elif type(item) is tuple:
+            for k, member in enumerate(item):
+                look(member, (*path, k), f"{name}[{k}]")
+
+    for k, item in enumerate(args):
+        look(item, (k,), f"args[{k}]")
+    for key, item in kwargs.items():
+        look(item, (key,), f"kwargs[{key!r}]")
+    return found
+
+
+def replaced(args: Any, kwargs: Any, others: dict[Key, Any]) -> tuple[Any, Any]:
+    """Return arguments with others in the place of some numbers, by the keys of their sources."""
+
+    def new(item: Any, name: str) -> Any:
+        if type(item) in _REAL:
+            return others.get(("argument", name), item)
+        if type(item) is tuple:
+            return tuple(new(member, f"{name}[{k}]") for k, member in enumerate(item))
+        return item
+
+    if not any(isinstance(key, tuple) and key[0] == "argument" for key in others):
+        return args, kwargs
+    return (
+        tuple(new(item, f"args[{k}]") for k, item in enumerate(args)),
+        {key: new(item, f"kwargs[{key!r}]") for key, item in kwargs.items()},
+    )
+
+
+def hyperparameters(objects: Iterable[Any]) -> set[Key]:
+    """Return the keys of the floats in the parameter groups of the optimizers among objects."""
+    return {
+        (id(group), key)
+        for item in objects
+        if isinstance(item, tangrad.optim.Optimizer)
+        for group in item.param_groups
+        for key, value in group.items()
+        if type(value) is float
+    }
+
+
+def changed_numbers(guards: Iterable[Guard]) -> dict[Key, Source]:
+    """Return the places whose numbers have changed, of one type before and now, by their keys."""
+    found: dict[Key, Source] = {}
+    for guard in guards:
+        if not isinstance(guard, (DictGuard, ListGuard, EntryGuard, CellGuard)) or guard.check():
+            continue
+        for source in _sources_of(guard):
+            was = guard.was(source.place if isinstance(source, _Held) else None)
+            now = source.get((), {})
+            if type(was) is type(now) and was != now:
+                found[source.key] = source
+    return found

@@ -1,0 +1,171 @@
+"""Derivatives of compiled functions: of second order, and through hooks."""
+
+from __future__ import annotations
+
+import pytest
+
+import tangrad
+from tangrad import nn
+
+
+def compiled(function):
+    """Return a function compiled as one graph, without comparing times."""
+    return tangrad.compile(function, fullgraph=True, options={"measure": False})
+
+
+def same(a, b):
+    return a.shape == b.shape and a.dtype == b.dtype and bool((a == b).all())
+
+
+FUNCTIONS = [
+    lambda x, w: (x * w).sin().sum(),
+    lambda x, w: (x @ w).tanh().pow(2).mean(),
+    lambda x, w: nn.functional.layer_norm(x, (3,), w[0]).exp().sum(),
+    lambda x, w: (x.relu().log1p() * w).softmax(-1).square().sum(),
+    lambda x, w: ((x + w)[1:] * x[:1]).sum(),
+]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_second_derivatives_are_those_of_eager(function):
+    x, w = tangrad.randn(3, 3), tangrad.randn(3, 3)
+    fast = compiled(function)
+
+    def derivatives(run):
+        a, b = x.clone().requires_grad_(), w.clone().requires_grad_()
+        first = tangrad.autograd.grad(run(a, b), (a, b), create_graph=True)
+        second = tangrad.autograd.grad(sum((g * g).sum() for g in first), (a, b), allow_unused=True)
+        return [*first, *second]
+
+    for _ in range(3):
+        found, wanted = derivatives(fast), derivatives(function)
+        for a, b in zip(found, wanted, strict=True):
+            assert (a is None) == (b is None)
+            assert a is None or same(a.detach(), b.detach())
+
+
+def test_a_gradient_penalty_trains_as_in_eager():
+    def trained(compile):
+        tangrad.manual_seed(0)
+        model = nn.Sequential(nn.Linear(3, 6), nn.Tanh(), nn.Linear(6, 1))
+        run = compiled(model) if compile else model
+        optimizer = tangrad.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(4):
+            x = tangrad.randn(5, 3, requires_grad=True)
+            (slope,) = tangrad.autograd.grad(run(x).sum(), x, create_graph=True)
+            optimizer.zero_grad()
+            (slope.norm(2, dim=1) - 1).square().mean().backward()
+            optimizer.step()
+        return [p.tolist() for p in model.parameters()]
+
+    assert trained(True) == trained(False)
+
+
+def test_an_argument_computed_from_another_is_counted_once():
+    def f(a, b):
+        return (a * b * b).sum()
+
+    fast = compiled(f)
+
+    def second(run):
+        a = tangrad.tensor([1.5, -2.0], requires_grad=True)
+        (first,) = tangrad.autograd.grad(run(a, a.exp()), a, create_graph=True)
+        return tangrad.autograd.grad(first.sum(), a)[0]
+
+    for _ in range(3):
+        assert tangrad.allclose(second(fast), second(f), rtol=1e-6)
+
+
+def test_third_derivatives_follow():
+    fast = compiled(lambda x: (x**4).sum())
+    for _ in range(3):
+        made = x = tangrad.tensor([1.0, 2.0], requires_grad=True)
+        made = fast(x)
+        for _ in range(3):
+            (made,) = tangrad.autograd.grad(made.sum(), x, create_graph=True)
+        assert made.tolist() == [24.0, 48.0]
+
+
+def test_effects_that_must_not_happen_twice_are_refused_with_the_reason():
+    norm = nn.BatchNorm1d(2)
+    fast = compiled(norm)
+    x = tangrad.randn(4, 2, requires_grad=True)
+    fast(x)
+    with pytest.raises(RuntimeError, match="writes into what it is given"):
+        tangrad.autograd.grad(fast(x).sum(), x, create_graph=True)
+    noisy = compiled(lambda x: nn.functional.dropout(x * x, 0.5).sum())
+    noisy(x)
+    with pytest.raises(RuntimeError, match="draws random numbers"):
+        tangrad.autograd.grad(noisy(x), x, create_graph=True)
+
+
+def test_an_argument_written_since_is_refused_where_it_is_needed_again():
+    fast = compiled(lambda x, w: (x * w).sum())
+    w = tangrad.ones(2, requires_grad=True)
+    x = tangrad.ones(2)
+    fast(x, w)
+    loss = fast(x, w)
+    x.add_(1)
+    with pytest.raises(RuntimeError, match=r"args\[0\].*modified in place"):
+        tangrad.autograd.grad(loss, w, create_graph=True)
+
+
+def test_a_kept_loss_does_not_keep_its_arguments():
+    import weakref
+
+    fast = compiled(lambda x, w: (x + w).sum())
+    w = tangrad.ones(2, requires_grad=True)
+    for _ in range(2):
+        x = tangrad.ones(2)
+        loss = fast(x, w)
+        loss.backward()
+        gone = weakref.ref(x)
+        del x
+    assert gone() is None
+    assert loss.item() == 4.0
+
+
+def test_hooks_of_parameters_run_once():
+    layer = nn.Linear(3, 1)
+    seen = []
+    layer.weight.register_hook(lambda grad: grad * 2)
+    layer.weight.register_post_accumulate_grad_hook(lambda p: seen.append(p.grad.sum().item()))
+    fast = compiled(layer)
+    x = tangrad.randn(2, 3)
+    for _ in range(3):
+        gradients = []
+        for run in (fast, layer):
+            layer.weight.grad = None
+            run(x).sum().backward()
+            gradients.append(layer.weight.grad.clone())
+        assert same(*gradients)
+    assert len(seen) == 6
+    assert len(set(seen)) == 1
+
+
+def test_a_hook_after_accumulation_added_or_removed_is_another_recording():
+    weight = nn.Parameter(tangrad.ones(2))
+
+    def step(x):
+        weight.grad = None
+        (weight * x).sum().backward()
+        return weight.grad * 1
+
+    fast = compiled(step)
+    x = tangrad.tensor([3.0, 4.0])
+    assert [fast(x).tolist() for _ in range(3)] == [[3.0, 4.0]] * 3
+
+    def double(parameter):
+        parameter.grad = parameter.grad * 2
+
+    handle = weight.register_post_accumulate_grad_hook(double)
+    assert [fast(x).tolist() for _ in range(3)] == [[6.0, 8.0]] * 3
+    assert "other hooks" in str(tangrad.compile.explain(fast, x))
+    handle.remove()
+    assert [fast(x).tolist() for _ in range(2)] == [[3.0, 4.0]] * 2
+    first = weight.register_hook(lambda grad: grad + 1)
+    assert fast(x).tolist() == step(x).tolist() == [4.0, 5.0]
+    weight.register_hook(lambda grad: grad * 3)
+    assert fast(x).tolist() == step(x).tolist() == [12.0, 15.0]
+    first.remove()
+    assert fast(x).tolist() == step(x).tolist() == [9.0, 12.0]
