@@ -90,6 +90,10 @@ cdef extern from "native/state.h":
     void tg_install_edges(PyTypeObject*, PyObject* (*)(PyObject*) noexcept)
     void tg_install_storage(PyTypeObject*, void (*)(PyObject*) noexcept)
 
+cdef extern from "native/members.h":
+    int tg_offer_members(PyTypeObject*, PyObject* (*)(const char*, PyObject*, PyObject**, Py_ssize_t, PyObject*) except NULL,
+                         PyObject* (*)(const char*, const char*, PyObject*, PyObject*) except NULL)
+
 cdef extern from "native/size.h":
     int tg_install_size(PyTypeObject*) except -1
     object tg_make_size(int, const int64_t*)

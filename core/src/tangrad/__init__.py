@@ -48,7 +48,7 @@ _C.install_constructor(
     _protocol.TensorMeta,
     _protocol.ParameterMeta,
 )
-Tensor.__repr__ = _protocol.represent
+Tensor.__repr__ = _protocol.offered(_protocol.represent)
 Tensor.__module__, _C.Parameter.__module__ = "tangrad", "tangrad.nn.parameter"
 inf, nan, pi, e, newaxis = float("inf"), float("nan"), 3.141592653589793, 2.718281828459045, None
 

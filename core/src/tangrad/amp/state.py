@@ -15,8 +15,7 @@ from tangrad.amp.policies import (
 )
 from tangrad.devices import registry
 from tangrad.dispatch import stack
-from tangrad.plugins import namespaces
-from tangrad.plugins.discovery import PluginError
+from tangrad.plugins import discovery, namespaces
 
 HOST_TYPE = "cpu"
 # Where programs run that name no device: PyTorch's functions without one mean this type.
@@ -41,17 +40,25 @@ def driver_of(device_type: str) -> Any:
     Raises:
         RuntimeError: no device has such a name, or its plugin is broken.
     """
-    if device_type in registry.device_names():
-        try:
-            return registry.get_driver(device_type)
-        except PluginError:
-            if registry.availability(device_type)[1].startswith("not available"):
-                return None
+    require_name(device_type)
+    try:
+        return registry.get_driver(device_type) if device_type in registry.device_names() else None
+    except discovery.PluginError:
+        if not registry.availability(device_type)[1].startswith("not available"):
             raise
-    if device_type in namespaces.device_flags():
         return None
-    names = ", ".join(sorted({*registry.device_names(), *namespaces.device_flags()}))
-    raise RuntimeError(f"autocast: Expected one of {names} as device type, not: {device_type}")
+
+
+def require_name(device_type: str) -> None:
+    """Refuse what is no type of device; one that cannot be opened here is a type all the same.
+
+    Raises:
+        RuntimeError: no device has such a name.
+    """
+    known = {*registry.device_names(), *namespaces.device_flags()}
+    if device_type not in known:
+        names = ", ".join(sorted(known))
+        raise RuntimeError(f"autocast: Expected one of {names} as device type, not: {device_type}")
 
 
 def default_dtype(device_type: str) -> Any:
@@ -74,8 +81,10 @@ def default_dtype(device_type: str) -> Any:
 def is_autocast_enabled(device_type: str | None = None) -> bool:
     """Return whether autocast is active for a device type in this thread."""
     wanted = USUAL_ACCELERATOR if device_type is None else device_type
-    driver_of(wanted)
-    return wanted in _state.enabled
+    if wanted not in _state.enabled:
+        require_name(wanted)
+        return False
+    return True
 
 
 def set_autocast_enabled(device_type: Any, enabled: Any = None) -> None:
@@ -91,7 +100,7 @@ def set_autocast_enabled(device_type: Any, enabled: Any = None) -> None:
             "set_autocast_enabled(): argument 'enabled' (position 2) must be bool, not "
             f"{type(enabled).__name__}"
         )
-    driver_of(device_type)
+    require_name(device_type)
     (_state.enabled.add if enabled else _state.enabled.discard)(device_type)
     rewriters = stack.current().rewriters
     if _state.enabled and rewrite not in rewriters:
@@ -118,7 +127,7 @@ def set_autocast_dtype(device_type: str, dtype: Any) -> None:
             "set_autocast_dtype(): argument 'dtype' (position 2) must be dtype, not "
             f"{type(dtype).__name__}"
         )
-    driver_of(device_type)
+    require_name(device_type)
     _state.dtypes[device_type] = dtype
 
 

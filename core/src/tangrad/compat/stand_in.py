@@ -244,6 +244,7 @@ def _show_private_names() -> None:
     ours.ops.aten = _Aten()
     ours.ScriptModule = ours.jit.ScriptModule  # type: ignore[attr-defined]
     compiled._disabled_torch_function_impl = _WithoutOverrides()
+    compiled.set_overrides_off(compiled._disabled_torch_function_impl)
     for name in ("DisableTorchFunction", "DisableTorchFunctionSubclass"):
         setattr(compiled, name, _overrides_off(name))
     ours.Future = ours.futures.Future  # type: ignore[attr-defined]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from tangrad import _C
 from tangrad.dispatch.binding import call_form
+from tangrad.dispatch.python_forms import as_pytorch_hands
 from tangrad.dispatch.stack import Stack, current
 
 
@@ -65,7 +67,38 @@ def offer(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     overloaded = overloaded_arguments((*args, *kwargs.values()), stack)
     if not overloaded and not stack.function_modes:
         return NotImplemented
-    return hand_over(stack, function, overloaded, args, kwargs)
+    return hand_over(stack, function, overloaded, *as_pytorch_hands(function, args, kwargs))
+
+
+# The operators, in the order of the compiled core: the method of Tensor that PyTorch hands over
+# for a tensor on the left; for a tensor on the right alone; and for the form in place.
+_FORWARD = (
+    "add sub mul div __floordiv__ remainder __pow__ matmul __and__ __or__ __xor__ __lshift__ "
+    "__rshift__ lt le eq ne gt ge"
+).split()
+_REFLECTED = (
+    "add __rsub__ mul __rtruediv__ __rfloordiv__ __rmod__ __rpow__ __rmatmul__ bitwise_and "
+    "bitwise_or bitwise_xor __rlshift__ __rrshift__"
+).split()
+_IN_PLACE = (
+    "add_ sub_ mul_ div_ floor_divide_ remainder_ __ipow__ __imatmul__ __iand__ __ior__ __ixor__ "
+    "__ilshift__ __irshift__"
+).split()
+
+
+def offer_operator(which: int, left: Any, right: Any) -> Any:
+    """Offer an operator of two operands, one of them a tensor; NotImplemented if nobody takes it."""
+    if isinstance(left, _C.Tensor):
+        name = _FORWARD[which]
+        if name == "eq" and type(left) is not _C.Tensor:
+            name = "__eq__"
+        return offer(getattr(_C.Tensor, name), (left, right), {})
+    return offer(getattr(_C.Tensor, _REFLECTED[which]), (right, left), {})
+
+
+def offer_in_place(which: int, left: Any, right: Any) -> Any:
+    """Offer an operator that writes its left operand; NotImplemented if nobody takes it."""
+    return offer(getattr(_C.Tensor, _IN_PLACE[which]), (left, right), {})
 
 
 def hand_over(
@@ -148,11 +181,11 @@ def default_torch_function(
     return result if func in _unconverted() else as_class(result, cls)
 
 
-_plain: set[Any] = set()
-
-
+@cache
 def _unconverted() -> set[Any]:
-    return _plain
+    """Return what reads a tensor that is kept: to convert it would give another at each reading."""
+    read = (_C.Tensor.grad, _C.Tensor._base, _C.Tensor._grad)
+    return {descriptor.__get__ for descriptor in read}
 
 
 def as_class(result: Any, cls: type) -> Any:
@@ -184,6 +217,7 @@ class TorchFunctionMode:
         raise NotImplementedError(f"{type(self).__name__} must define __torch_function__")
 
     def __enter__(self) -> TorchFunctionMode:
+        _C.offer_members()
         stack = current()
         stack.function_modes.append(self)
         stack.install()

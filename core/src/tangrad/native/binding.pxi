@@ -55,6 +55,61 @@ cdef object offer(object function, PyObject** args, Py_ssize_t nargs, PyObject* 
     return _offer_hook(function, tuple_of(args, nargs), keywords)
 
 
+cdef object offer_member(str name, tuple args):
+    """Offer a call of a method of Tensor."""
+    from tangrad.dispatch.overrides import offer
+    return offer(getattr(Tensor, name), args, {})
+
+
+cdef object _default_function = Tensor.__dict__["__torch_function__"]
+cdef object _overrides_off = None
+
+
+cdef bint taken(PyObject* self) noexcept:
+    """Whether a class with a `__torch_function__` of its own, or a mode, takes over a tensor's methods."""
+    cdef PyObject* found
+    if tg_tls.intercept != NULL and (<object>tg_tls.intercept).function_modes:
+        return True
+    if exact_tensor(self):
+        return False
+    found = _PyType_Lookup(<PyTypeObject*>Py_TYPE(<object>self), <PyObject*>TORCH_FUNCTION)
+    return found != NULL and found != <PyObject*>_default_function and found != <PyObject*>_overrides_off
+
+
+cdef PyObject* offer_call(const char* name, PyObject* self, PyObject** args, Py_ssize_t nargs, PyObject* names) \
+        except NULL:
+    result = NotImplemented
+    if taken(self):
+        given = (<object>self,) + tuple_of(args, nargs)
+        keywords = {key: <object>args[nargs + i] for i, key in enumerate(<tuple>names)} if names != NULL else {}
+        from tangrad.dispatch.overrides import offer
+        result = offer(getattr(Tensor, name.decode()), given, keywords)
+    Py_INCREF(result)
+    return <PyObject*>result
+
+
+cdef PyObject* offer_access(const char* name, const char* what, PyObject* self, PyObject* value) except NULL:
+    result = NotImplemented
+    if taken(self):
+        given = (<object>self,) if value == NULL else (<object>self, <object>value)
+        from tangrad.dispatch.overrides import offer
+        result = offer(getattr(getattr(Tensor, name.decode()), what.decode()), given, {})
+    Py_INCREF(result)
+    return <PyObject*>result
+
+
+def set_overrides_off(marker):
+    """Name what stands for `__torch_function__` in a class that wants none of it."""
+    global _overrides_off
+    _overrides_off = marker
+
+
+def offer_members():
+    """Let calls and reads of what Tensor itself defines be taken over, from now on."""
+    if tg_offer_members(TENSOR, offer_call, offer_access) != 0:
+        raise SystemError("native/members.h has too few places for the members of Tensor")
+
+
 cdef PyObject* op_vectorcall(PyObject* callable, PyObject** args, size_t nargsf, PyObject* kwnames) except NULL:
     result = call_op(<Op>callable, args, nargsf & ~(<size_t>1 << 63), kwnames)
     Py_INCREF(result)
@@ -68,11 +123,18 @@ cdef class Overridable:
     """
     cdef void* vectorcall
     cdef object function
+    cdef public object shown             # what is handed over, if not this itself
+    cdef bint modes_only
     cdef dict __dict__
 
-    def __init__(self, function):
+    def __init__(self, function, shown=None, modes_only=False):
         self.vectorcall = <void*>overridable_vectorcall
         self.function = function
+        self.shown = shown
+        self.modes_only = modes_only
+
+    def __get__(self, instance, owner):
+        return self if instance is None else PyMethod_New(self, instance)
 
     def __repr__(self):
         return repr(self.function)
@@ -86,8 +148,9 @@ cdef PyObject* overridable_vectorcall(PyObject* callable, PyObject** args, size_
     cdef Overridable self = <Overridable>callable
     cdef Py_ssize_t nargs = nargsf & ~(<size_t>1 << 63)
     if (tg_tls.intercept != NULL and (<object>tg_tls.intercept).function_modes) \
-            or any_takes_over(args, nargs if kwnames == NULL else nargs + PyTuple_GET_SIZE(<object>kwnames)):
-        result = offer(self, args, nargs, kwnames)
+            or not self.modes_only and any_takes_over(
+                args, nargs if kwnames == NULL else nargs + PyTuple_GET_SIZE(<object>kwnames)):
+        result = offer(self if self.shown is None else self.shown, args, nargs, kwnames)
         if result is not NotImplemented:
             Py_INCREF(result)
             return <PyObject*>result

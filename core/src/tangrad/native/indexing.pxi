@@ -255,6 +255,10 @@ cdef inline object usual_getitem(Tensor t, object index):
 
 
 cdef object general_getitem(Tensor t, object index):
+    if taken(<PyObject*>t) or takes_over(<PyObject*>index):
+        found = offer_member("__getitem__", (t, index))
+        if found is not NotImplemented:
+            return found
     if _getitem_hook is None:
         _install_indexing()
     return _getitem_hook(t, index)
@@ -263,6 +267,9 @@ cdef object general_getitem(Tensor t, object index):
 cdef object tensor_setitem(Tensor t, object index, object value):
     if open_to_indexing(t) and assigned(t, index, value):
         return None
+    if taken(<PyObject*>t) or takes_over(<PyObject*>index) or takes_over(<PyObject*>value):
+        if offer_member("__setitem__", (t, index, value)) is not NotImplemented:
+            return None
     if _setitem_hook is None:
         _install_indexing()
     return _setitem_hook(t, index, value)

@@ -225,14 +225,14 @@ cdef object binary_operator_general(int which, Op op, object left, object right)
             if other is None or isinstance(other, (str, bytes, dict, set)):
                 return NotImplemented
         if hasattr(type(other), "__torch_function__"):
-            return _slow_hook(op, op, (left, right), None)
+            return operator_between(which, op, left, right)
         if hasattr(type(other), "__array__") and not isinstance(other, (list, tuple)):
             other = lookup_as_tensor(other)
             return binary_operator(which, left, other) if lt else binary_operator(which, other, right)
         return NotImplemented
     if standing() or (lt and (not exact_tensor(<PyObject*>left) or (<Tensor>left).level_ is not None)) \
             or (rt and (not exact_tensor(<PyObject*>right) or (<Tensor>right).level_ is not None)):
-        return _slow_hook(op, op, (left, right) + op.defaults[2:], None)
+        return operator_between(which, op, left, right)
     cdef PyObject* flat[MAX_PARAMS]
     cdef int i
     flat[0], flat[1] = <PyObject*>left, <PyObject*>right
@@ -243,6 +243,16 @@ cdef object binary_operator_general(int which, Op op, object left, object right)
     converted_left = number_tensor(left, <Tensor>right)
     flat[0] = <PyObject*>converted_left
     return call_inner(op, flat, None, False)
+
+
+cdef object operator_between(int which, Op op, object left, object right):
+    """An operator whose operands' classes, or a mode, may take it over; else the op's slow way."""
+    if taken(<PyObject*>left) or takes_over(<PyObject*>left) or takes_over(<PyObject*>right):
+        from tangrad.dispatch.overrides import offer_operator
+        result = offer_operator(which, left, right)
+        if result is not NotImplemented:
+            return result
+    return _offered_hook(op, op, (left, right) + op.defaults[2:], None)
 
 
 cdef object lookup_as_tensor(x):
@@ -269,6 +279,11 @@ cdef object inplace_operator(int which, object left, object right):
             right = lookup_as_tensor(right)
         elif not hasattr(type(right), "__torch_function__"):
             return NotImplemented
+    if taken(<PyObject*>left) or takes_over(<PyObject*>right):
+        from tangrad.dispatch.overrides import offer_in_place
+        result = offer_in_place(which, left, right)
+        if result is not NotImplemented:
+            return result
     return (<object>found)(left, right)
 
 

@@ -258,6 +258,10 @@ cdef class Tensor:
         return tensor_tolist(self)
 
     def __bool__(self):
+        if taken(<PyObject*>self):
+            found = offer_member("__bool__", (self,))
+            if found is not NotImplemented:
+                return found
         if self.numel_ == 0:
             raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
         if self.numel_ > 1:
@@ -266,9 +270,17 @@ cdef class Tensor:
         return bool(tensor_item(self))
 
     def __int__(self):
+        if taken(<PyObject*>self):
+            found = offer_member("__int__", (self,))
+            if found is not NotImplemented:
+                return found
         return int(only_element(self))
 
     def __float__(self):
+        if taken(<PyObject*>self):
+            found = offer_member("__float__", (self,))
+            if found is not NotImplemented:
+                return found
         value = only_element(self)
         if isinstance(value, complex) and value.imag == 0:
             return value.real
@@ -278,11 +290,19 @@ cdef class Tensor:
         return complex(only_element(self))
 
     def __index__(self):
+        if taken(<PyObject*>self):
+            found = offer_member("__index__", (self,))
+            if found is not NotImplemented:
+                return found
         if KIND[self.dtype_.index] > KIND_INT or self.numel_ != 1:
             raise TypeError("only integer tensors of a single element can be converted to an index")
         return int(tensor_item(self))
 
     def __len__(self):
+        if taken(<PyObject*>self):
+            found = offer_member("__len__", (self,))
+            if found is not NotImplemented:
+                return found
         if self.ndim_ == 0:
             raise TypeError("len() of a 0-d tensor")
         return self.shape_[0]
@@ -399,6 +419,10 @@ cdef class Tensor:
         return lookup_op("abs")(self)
 
     def __invert__(self):
+        if taken(<PyObject*>self):
+            found = offer_member("__invert__", (self,))
+            if found is not NotImplemented:
+                return found
         if (<Tensor>self).dtype_.kind_ >= KIND_FLOAT:
             raise TypeError(f"~ (operator.invert) is only implemented on integer and Boolean-type tensors, got "
                             f"{(<Tensor>self).dtype_}; compare first, as in ~(x > 0)")
@@ -450,6 +474,10 @@ cdef class Tensor:
         return lookup_op("flip")(self, (0,))
 
     def __contains__(self, element):
+        if taken(<PyObject*>self) or takes_over(<PyObject*>element):
+            found = offer_member("__contains__", (self, element))
+            if found is not NotImplemented:
+                return found
         if isinstance(element, (Tensor, float, int, complex)):
             return bool(lookup_op("any")(lookup_op("eq")(self, element)))
         raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}.")

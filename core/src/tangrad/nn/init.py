@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tangrad
+from tangrad.compat.overridable import overridable
 
 # Nonlinearities whose gain is 1.
 _LINEAR = frozenset(
@@ -50,12 +51,14 @@ def calculate_gain(nonlinearity: str, param: Any = None) -> float:
     return math.sqrt(2.0 / (1 + param**2))
 
 
+@overridable
 def uniform_(tensor: Any, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Any:
     """Fill with numbers drawn uniformly from [a, b)."""
     with tangrad.no_grad():
         return tensor.uniform_(a, b, generator=generator)
 
 
+@overridable
 def normal_(tensor: Any, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Any:
     """Fill with numbers drawn from the normal distribution."""
     with tangrad.no_grad():
@@ -122,6 +125,7 @@ def _rejected(tensor: Any, mean: float, std: float, a: float, b: float, generato
     return tensor
 
 
+@overridable
 def constant_(tensor: Any, val: float) -> Any:
     """Fill with `val`."""
     with tangrad.no_grad():
@@ -234,6 +238,7 @@ def _nothing_to_fill(tensor: Any) -> bool:
     return True
 
 
+@overridable
 def kaiming_uniform_(
     tensor: Any,
     a: float = 0,

@@ -11,6 +11,7 @@ from typing import Any
 import tangrad
 from tangrad import ops
 from tangrad.autograd.function import Function, once_differentiable
+from tangrad.compat.overridable import overridable
 
 __all__ = ["LinearCrossEntropyOptions", "linear_cross_entropy"]
 
@@ -218,6 +219,7 @@ def _in_chunks(
     return total.to(input.dtype)
 
 
+@overridable
 def linear_cross_entropy(
     input: Any,
     linear_weight: Any,

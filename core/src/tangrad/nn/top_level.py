@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import tangrad
+from tangrad.compat.overridable import overridable
 from tangrad.library.binding import bind
 from tangrad.library.schemas import parse
 from tangrad.nn import functional as F
@@ -669,3 +670,8 @@ def rnn_relu_cell(
 ) -> Any:
     """Step an Elman network with ReLU."""
     return _cell("RNN_RELU", input, [hx], w_ih, w_hh, b_ih, b_hh)[0]
+
+
+for _function in [found for found in list(vars().values()) if getattr(found, "__module__", "") == __name__]:
+    if not _function.__name__.startswith("_"):
+        globals()[_function.__name__] = overridable(_function)

@@ -218,7 +218,7 @@ def _kind(name: str) -> Callable[[str], ModuleType] | None:
         return _intermediate
     entry = _neutral().get(name)
     if entry is not None:
-        return _neutral_module if _has_answers(name) else _missing
+        return _neutral_module if _has_answers(name) or _holds_answers(name) else _missing
     return None if _switched_off(name) is None else _missing
 
 
@@ -416,6 +416,11 @@ def _is_neutral(name: str) -> bool:
 
 def _has_answers(name: str) -> bool:
     return bool(set(_neutral().get(name, {})) - {"extra"})
+
+
+def _holds_answers(name: str) -> bool:
+    """Return whether a name stands between `tangrad` and modules that have neutral answers."""
+    return any(other.startswith(f"{name}.") and _has_answers(other) for other in _neutral())
 
 
 def _constant(module: str, name: str, value: Any) -> Callable[..., Any]:

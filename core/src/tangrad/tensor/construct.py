@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable
+from functools import update_wrapper
 from typing import Any
 
 from tangrad import _C
@@ -15,6 +16,12 @@ from tangrad.tensor.packing import is_packable, pack
 __all__ = ["as_tensor", "asarray", "from_dlpack", "from_numpy", "frombuffer", "tensor"]
 
 
+def _open_to_modes(function: Any) -> Any:
+    """Let modes take over calls; of what has `__torch_function__` a tensor is made as of others."""
+    return update_wrapper(_C.Overridable(function, modes_only=True), function)
+
+
+@_open_to_modes
 def tensor(
     data: Any,
     *,
@@ -54,6 +61,7 @@ def tensor(
     return _requiring_grad(made) if requires_grad else made
 
 
+@_open_to_modes
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> _C.Tensor:
     """Return data as a tensor, sharing memory and history where dtype and device allow it.
 

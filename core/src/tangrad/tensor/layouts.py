@@ -6,9 +6,11 @@ tensor raises, with PyTorch's type of exception, and says why.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from tangrad import _C
+from tangrad.tensor.offered import offered
 
 
 def dense_dim(self: Any) -> int:
@@ -239,7 +241,12 @@ NAMES = (
 )
 
 
+@cache
+def _shown(name: str) -> Any:
+    return offered(FUNCTIONS[name]) if name in FUNCTIONS else getattr(_C.Tensor, name)
+
+
 def __getattr__(name: str) -> Any:
     if name in NAMES:
-        return FUNCTIONS.get(name) or TABLE[name]
+        return _shown(name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -354,11 +354,6 @@ def is_signed(self: Any) -> bool:
     return self.dtype.is_signed
 
 
-def numel_alias(self: Any) -> int:
-    """Return the number of elements."""
-    return self.numel()
-
-
 def share_memory_(self: Any) -> _C.Tensor:
     """Move the memory, and with it all tensors on it, to where other processes can have it.
 
@@ -423,8 +418,8 @@ TABLE: dict[str, Any] = {
     "is_signed": is_signed,
     "is_pinned": is_pinned,
     "pin_memory": pin_memory,
-    "nelement": numel_alias,
-    "ndimension": lambda self: self.dim(),
+    "nelement": _C.Tensor.numel,
+    "ndimension": _C.Tensor.dim,
     "share_memory_": share_memory_,
     "is_shared": is_shared,
     "where": where,

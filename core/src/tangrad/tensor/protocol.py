@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tangrad import _C
+from tangrad.tensor.offered import offered
 
 
 def represent(self: Any, *, tensor_contents: str | None = None) -> str:
@@ -42,6 +43,8 @@ def _method_of_layout(t: Any, name: str) -> Any:
     return None if definition is None else definition.methods.get(name)
 
 
+# Second names, which classes with `__torch_function__` see as the first.
+_READ_BY_OTHERS = ("_grad",)
 # The names with underscores that this file finds; Python asks for many more, and must get none.
 _DUNDERS = ("__cuda_array_interface__", "__div__", "__rdiv__", "__idiv__", "__nonzero__")
 
@@ -60,6 +63,8 @@ def class_attribute(name: str) -> Any:
     if found is None and name.startswith("is_") and name[3:] in device_names():
         found = methods.device_flag(name[3:])
     if found is not None:
+        if name not in _READ_BY_OTHERS:
+            found = offered(found)
         setattr(_C.Tensor, name, found)
     return found
 
@@ -97,6 +102,9 @@ def device_names() -> Any:
     return _C.registered_devices()
 
 
+_OURS = __name__.partition(".")[0] + "."
+
+
 class TensorMeta(type):
     """The metaclass of Tensor: finds methods on the class that were not loaded yet."""
 
@@ -113,6 +121,8 @@ class TensorMeta(type):
     ) -> None:
         super().__init__(name, bases, namespace, **kwargs)
         load_methods()
+        if not cls.__module__.startswith(_OURS) or "__torch_function__" in namespace:
+            _C.offer_members()
 
     def __dir__(cls) -> list[str]:
         load_methods()

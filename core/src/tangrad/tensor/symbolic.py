@@ -13,6 +13,8 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tangrad.tensor.offered import offered
+
 __all__ = [
     "ShapeEnv",
     "SymBool",
@@ -302,21 +304,25 @@ class SymBool(_Symbolic):
         return self.hint
 
 
+@offered
 def sym_max(a: Any, b: Any) -> Any:
     """Return the larger of two integers, without a guard if one is symbolic."""
     return _apply("max", a, b) if isinstance(a, SymInt) or isinstance(b, SymInt) else max(a, b)
 
 
+@offered
 def sym_min(a: Any, b: Any) -> Any:
     """Return the smaller of two integers, without a guard if one is symbolic."""
     return _apply("min", a, b) if isinstance(a, SymInt) or isinstance(b, SymInt) else min(a, b)
 
 
+@offered
 def sym_not(a: Any) -> Any:
     """Return the opposite of a truth value, without a guard if it is symbolic."""
     return ~a if isinstance(a, SymBool) else not a
 
 
+@offered
 def sym_float(a: Any) -> Any:
     """Return a number as a float, without a guard if it is symbolic."""
     if isinstance(a, SymFloat):
@@ -326,6 +332,7 @@ def sym_float(a: Any) -> Any:
     return a.__sym_float__() if hasattr(a, "__sym_float__") else float(a)
 
 
+@offered
 def sym_int(a: Any) -> Any:
     """Return a number as an integer, cut towards zero, without a guard if it is symbolic."""
     if isinstance(a, SymInt):
@@ -333,6 +340,7 @@ def sym_int(a: Any) -> Any:
     return math.trunc(a) if isinstance(a, SymFloat) else int(a)
 
 
+@offered
 def sym_ite(b: Any, t: Any, f: Any) -> Any:
     """Return t if b else f, without a guard if b is symbolic and both are numbers.
 
@@ -346,6 +354,7 @@ def sym_ite(b: Any, t: Any, f: Any) -> Any:
     return _apply("choose", b, t, f) if isinstance(b, SymBool) else (t if b else f)
 
 
+@offered
 def sym_sum(*args: Any) -> Any:
     """Return the sum of numbers, given one by one or as a list."""
     if len(args) == 1 and isinstance(args[0], (list, tuple)):
