@@ -19,9 +19,7 @@ KNOWN = {
     "nanmedian_dim": "an empty result's strides",
 }
 CHOSEN = [
-    name
-    for name in ops()
-    if FULL or (zlib.crc32(name.encode()) % SHARE == 0 and name not in KNOWN)
+    name for name in ops() if FULL or (zlib.crc32(name.encode()) % SHARE == 0 and name not in KNOWN)
 ]
 
 
