@@ -1,8 +1,10 @@
-"""Build a wheel of every package in this repository into dist/.
+"""Build a wheel of every package in this repository into dist/, or of those that are wanted.
 
 The packages pin each other and are on no index while they are being built, so they are installed
 from this folder: ``pip install --find-links dist "tangrad[cpu]"``.  A wheel is kept while the
 sources it was made from are unchanged.
+
+``build_wheelhouse.py "tangrad[standard]"`` builds what that installs, and leaves out the rest.
 
 Kernels are compiled for the instruction-set level of this machine, which takes a third of the time
 that all levels take; ``--portable`` compiles all, for wheels that go elsewhere.
@@ -56,6 +58,7 @@ STARTED = time.monotonic()
 def main() -> None:
     """Build what is missing or out of date and list the wheelhouse."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("wanted", nargs="*", help='such as "tangrad[standard]" (default: all)')
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="builds at once")
     parser.add_argument("--force", action="store_true", help="rebuild even what is up to date")
     parser.add_argument("--portable", action="store_true", help="compile every level of x86-64")
@@ -64,7 +67,7 @@ def main() -> None:
     if arguments.force:
         shutil.rmtree(DIST, ignore_errors=True)
     DIST.mkdir(exist_ok=True)
-    build_all(arguments.jobs)
+    build_all(arguments.jobs, arguments.wanted)
     for wheel in sorted(DIST.glob("*.whl")):
         print(f"{wheel.relative_to(ROOT)}  {wheel.stat().st_size / 2**20:.2f} MiB")
 
@@ -77,9 +80,15 @@ def choose_levels(portable: bool) -> None:
         os.environ.setdefault("TANGRAD_LEVELS", of_this_machine())
 
 
-def build_all(jobs: int) -> None:
-    """Build the core, beside it what does not wait for it, then the rest."""
-    digests = all_digests()
+def build_all(jobs: int, wanted: Sequence[str] = ()) -> None:
+    """Build the core, beside it what does not wait for it, then the rest.
+
+    Args:
+        jobs: builds at once.
+        wanted: requirements; only what they need is built, or all if there are none.
+    """
+    chosen = needed_for(wanted) if wanted else package_folders()
+    digests = {folder: digest for folder, digest in all_digests().items() if folder in chosen}
     missing = [folder for folder, digest in digests.items() if not is_built(folder, digest)]
     if not missing:
         return
@@ -115,6 +124,38 @@ def package_folders() -> list[Path]:
     """Return the folders of all packages of this repository, the core's first."""
     found = {path.parent for place in PLACES for path in ROOT.glob(f"{place}/pyproject.toml")}
     return [CORE, *sorted(found)]
+
+
+def needed_for(wanted: Sequence[str]) -> list[Path]:
+    """Return the folders of the packages that some requirements need, the core's first.
+
+    Args:
+        wanted: names of packages of this repository, with extras.
+
+    Raises:
+        SystemExit: there is no such package here.
+    """
+    folders = {_read(folder)["project"]["name"]: folder for folder in package_folders()}
+    found, left, seen = [CORE], list(wanted), set()
+    while left:
+        requirement = left.pop()
+        if requirement in seen:
+            continue
+        seen.add(requirement)
+        name, _, extras = requirement.partition("[")
+        name = re.split(r"[\s~<>=!;]", name.strip())[0]
+        if name not in folders:
+            raise SystemExit(f"there is no package {name} here, only {', '.join(sorted(folders))}")
+        project = _read(folders[name])["project"]
+        lists = [project.get("dependencies", ())]
+        for extra in filter(None, map(str.strip, extras.partition("]")[0].split(","))):
+            if extra not in project.get("optional-dependencies", {}):
+                raise SystemExit(f"{name} has no extra {extra}")
+            lists.append(project["optional-dependencies"][extra])
+        left += [line for lines in lists for line in lines if _is_ours(line)]
+        if folders[name] not in found:
+            found.append(folders[name])
+    return found
 
 
 def all_digests() -> dict[Path, str]:
@@ -177,12 +218,12 @@ def prepare_tools(folders: Sequence[Path]) -> Path:
     wanted = sorted({line for folder in folders for line in _build_requirements(folder)})
     folder = DIST / f".tools-{sys.implementation.cache_tag}"
     python, record = folder / "bin" / "python", folder / "requirements.json"
-    content = json.dumps([sys.version, *wanted])
-    if not record.exists() or record.read_text("utf-8") != content or not python.exists():
+    has = json.loads(record.read_text("utf-8")) if record.exists() and python.exists() else []
+    if sys.version not in has or not {*wanted} <= {*has}:
         _tell("preparing the tools: " + ", ".join(wanted))
         venv.create(folder, clear=True, symlinks=True)
         _pip(python, "install", *wanted)
-        record.write_text(content, "utf-8")
+        record.write_text(json.dumps([sys.version, *wanted]), "utf-8")
     return python
 
 

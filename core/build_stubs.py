@@ -210,7 +210,7 @@ def _legacy_names() -> list[str]:
     """Return the names of old programs' classes, such as FloatTensor and FloatStorage."""
     from tangrad.tensor import legacy, storages
 
-    return [*legacy._NAMES, *storages._NAMES, *storages.ALIASES]
+    return [*legacy._NAMES, *storages.DTYPES, *storages.ALIASES]
 
 
 def _plugin_names(tangrad: Any) -> list[str]:

@@ -86,6 +86,27 @@ def test_packages_that_need_headers_alone_take_them_from_where_they_are_told(whe
     assert all('environ.get("TANGRAD_INCLUDE")' in (p / "setup.py").read_text() for p in chosen)
 
 
+def test_only_what_is_wanted_is_built_with_what_it_depends_on(wheelhouse, house) -> None:
+    with (house["core"] / "pyproject.toml").open("a") as file:
+        file.write("[project.optional-dependencies]\nx = ['tangrad-x~=0.1.0']\n")
+    with (house["leaf"] / "pyproject.toml").open("r+") as file:
+        text = file.read().replace("dependencies = []", "dependencies = ['tangrad[x]', 'numpy']")
+        file.seek(0)
+        file.write(text)
+    make_package(house["leaf"].parent / "other", "tangrad-other")
+    wheelhouse.build_all(1, ["tangrad-leaf>=0.1"])
+    assert sorted(wheelhouse.built) == ["backend_x", "core", "leaf"]
+    wheelhouse.build_all(1)
+    assert wheelhouse.built[3:] == ["other"]
+
+
+def test_what_is_wanted_and_not_here_is_refused(wheelhouse, house) -> None:
+    with pytest.raises(SystemExit, match="no package tangrad-y here, only tangrad, tangrad-leaf"):
+        wheelhouse.build_all(1, ["tangrad-y"])
+    with pytest.raises(SystemExit, match="tangrad has no extra y"):
+        wheelhouse.build_all(1, ["tangrad[y]"])
+
+
 def test_unchanged_packages_keep_their_wheels(wheelhouse, house) -> None:
     wheelhouse.build_all(1)
     assert sorted(wheelhouse.built) == ["backend_x", "core", "leaf"]

@@ -131,8 +131,8 @@ def test_the_first_nan_is_the_extreme(length: int, place: float) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_the_sum_of_ten_million_elements_is_accurate(dtype: str) -> None:
-    array = np.random.default_rng(1).random(10_000_000).astype(dtype)
+def test_the_sum_of_millions_of_elements_is_accurate(dtype: str) -> None:
+    array = np.random.default_rng(1).random(2_000_000).astype(dtype)
     exact = math.fsum(array.tolist())
     # Rounding the result costs half a unit; the partial sums of float64 are 512 rows deep.
     bound = {"float32": 2.0**-24, "float64": 2.0**-50}[dtype]

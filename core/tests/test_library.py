@@ -642,7 +642,6 @@ def test_a_name_defined_again_is_taken_over(agree):
     agree(program)
 
 
-@pytest.mark.skipif(not hasattr(tangrad, "autocast"), reason="there is no autocast")
 def test_autocast_casts_the_inputs(agree):
     ns = fresh()
 

@@ -12,18 +12,21 @@ FULL = os.environ.get("TANGRAD_TESTS") == "full"
 DTYPES = ("float32", "int64", "float16", "bool") if FULL else ("float32",)
 SHARE = 1 if FULL else 12
 
-# Where compiled is not eager, and why that is.
+# Where compiled is not eager, and why that is; the full form tells when it is not so any more.
 KNOWN = {
     "renorm": "backward is given its gradient in the result's layout: sums are in another order",
     "median_dim": "an empty result's strides",
     "nanmedian_dim": "an empty result's strides",
 }
-CHOSEN = [name for name in ops() if FULL or zlib.crc32(name.encode()) % SHARE == 0]
+CHOSEN = [
+    name for name in ops() if FULL or (zlib.crc32(name.encode()) % SHARE == 0 and name not in KNOWN)
+]
 
 
 @pytest.mark.parametrize("name", CHOSEN)
 def test_a_compiled_op_is_the_op(name):
-    if name in KNOWN:
-        pytest.skip(KNOWN[name])
     _, found = differences(name, ops()[name], DTYPES)
+    if name in KNOWN:
+        assert found, f"strike {name} off KNOWN"
+        return
     assert not found, "\n".join(found[:3])

@@ -25,7 +25,7 @@ from tangrad_distributed.tcp_store import TCPStore
 
 PATIENCE = 3.0
 # How long a rank that failed because of another one waits for that one's end to be told.
-BLAME = 1.0
+BLAME = 5.0
 _POLL = 0.02
 
 
