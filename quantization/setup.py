@@ -19,11 +19,11 @@ setup(
     ext_modules=[
         Extension(
             "tangrad_quantization._kernels",
-            [f"{NATIVE}/kernels.c", f"{NATIVE}/levels.c"],
+            [f"{NATIVE}/{name}.c" for name in ("kernels", "convolution", "levels")],
             include_dirs=[INCLUDE, NATIVE],
             depends=[
                 f"{NATIVE}/{name}.h"
-                for name in ("level", "gemm_level", "groups_level", "amx_product")
+                for name in ("call", "level", "gemm_level", "groups_level", "amx_product")
             ],
             extra_compile_args=[
                 "-std=gnu11",

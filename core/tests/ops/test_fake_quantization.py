@@ -45,3 +45,9 @@ def test_a_scale_has_no_gradient():
     scale = tangrad.tensor(0.5, requires_grad=True)
     with pytest.raises(RuntimeError, match="not differentiable with respect to argument 'scale'"):
         tangrad.fake_quantize_per_tensor_affine(tangrad.ones(2), scale, tangrad.tensor(0), -8, 7)
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_scale_that_is_none_is_refused(scale):
+    with pytest.raises(RuntimeError, match="scale must be positive and finite"):
+        tangrad.fake_quantize_per_tensor_affine(tangrad.ones(2), scale, 0, -8, 7)
