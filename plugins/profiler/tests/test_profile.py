@@ -226,6 +226,18 @@ def test_a_second_profiler_is_refused_and_the_first_goes_on(step):
     assert row(outer, "aten::linear").count == 2
 
 
+def test_a_profiler_may_be_entered_again_and_not_within_itself(step):
+    prof = profile()
+    with prof:
+        with pytest.raises(RuntimeError, match="a profiler is running already"), prof:
+            pass
+        step()
+    assert row(prof, "aten::linear").count == 2
+    with prof:
+        tangrad.ones(2).neg()
+    assert [r.key for r in prof.key_averages()] == ["aten::ones", "aten::fill_", "aten::neg"]
+
+
 def test_an_error_in_the_program_leaves_the_profiler_and_a_result(step):
     prof = profile()
 
