@@ -27,17 +27,23 @@ def same(work, *args, again=()):
 """
 
 FAMILIES = {
-    "pointwise": "same(lambda a: (a * 2 + a.T.contiguous().T).exp() - a[0], x)",
-    "strided": "same(lambda a: a[:, ::2] + a[:, 1::2], x)",
-    "casts and copies": "same(lambda a: a.half().clone().T.contiguous().double(), x)",
-    "reductions": "same(lambda a: a.sum(0) + a.amax() + a.var(), x)",
-    "sums in parts": "same(lambda a: a.sum(), tangrad.ones(70_000))",
-    "products": "same(lambda a: F.linear(a, a, a[:, 0]) @ a, x)",
-    "products in parts": "same(lambda a: a @ a.T, tangrad.ones(3, 1500))",
-    "scans and sorts": "same(lambda a: a.cumsum(1) + a.sort(1).values, x)",
-    "indices": "same(lambda a: a.index_select(0, tangrad.arange(3, device=a.device)), x)",
-    "norms": "same(lambda a: F.softmax(F.layer_norm(a, (10,)), 1), x)",
-    "lists": "same(lambda a: tangrad.cat([a, a.flip(0)], 1), x)",
+    "elements": """
+same(lambda a: (a * 2 + a.T.contiguous().T).exp() - a[0], x)
+same(lambda a: a[:, ::2] + a[:, 1::2], x)
+same(lambda a: a.half().clone().T.contiguous().double(), x)
+same(lambda a: tangrad.cat([a, a.flip(0)], 1), x)
+""",
+    "sums": """
+same(lambda a: a.sum(0) + a.amax() + a.var(), x)
+same(lambda a: a.sum(), tangrad.ones(70_000))  # in parts
+same(lambda a: a.cumsum(1) + a.sort(1).values, x)
+same(lambda a: F.softmax(F.layer_norm(a, (10,)), 1), x)
+""",
+    "products": """
+same(lambda a: F.linear(a, a, a[:, 0]) @ a, x)
+same(lambda a: a @ a.T, tangrad.ones(3, 1500))  # in parts
+same(lambda a: a.index_select(0, tangrad.arange(3, device=a.device)), x)
+""",
 }
 
 

@@ -1,4 +1,8 @@
-"""Models train on the stand-in GPU to the losses that they have on `cpu`, and never leave it."""
+"""Models train on the stand-in GPU to the losses that they have on `cpu`, and never leave it.
+
+Nor do they launch more kernels than they did, or copy anything between the host and the device
+within a step; docs/cuda.md compares the numbers of launches with PyTorch's.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,14 @@ import pytest
 
 COMMON = """
 import tangrad
+import tangrad_cuda_emulator
 from tangrad import nn
 from tangrad.plugin import fallback_calls
 F = nn.functional
+
+def driver_calls():
+    return [tangrad_cuda_emulator.calls(f"cu{name}") for name in
+            ("LaunchKernel", "MemcpyHtoDAsync_v2", "MemcpyDtoHAsync_v2")]
 
 def losses(device, make, x, y, optimizer, steps=3):
     tangrad.manual_seed(0)
@@ -17,16 +26,21 @@ def losses(device, make, x, y, optimizer, steps=3):
     tangrad.manual_seed(1)  # a model is drawn on the host, by the host's generator
     x, y, found = x.to(device), y.to(device), []
     for _ in range(steps):
+        before = driver_calls()
         steps_of.zero_grad()
         loss = F.cross_entropy(model(x), y)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         steps_of.step()
+        spent.append([b - a for a, b in zip(before, driver_calls())])
         found.append(loss.item())
     return found
 
-def compare(make, x, y, optimizer):
+spent = []
+
+def compare(make, x, y, optimizer, launches):
     there = losses("cuda", make, x, y, optimizer)
+    assert spent[-1][0] <= launches and spent[-1][1:] == [0, 0], spent
     here = losses("cpu", make, x, y, optimizer)
     # Sums are taken in another order there.
     assert all(abs(a - b) <= 2e-6 * abs(b) for a, b in zip(there, here)), (there, here)
@@ -35,7 +49,7 @@ def compare(make, x, y, optimizer):
 MLP = """
 x = (tangrad.arange(64 * 64).reshape(64, 64) * 37 % 17) / 16.0
 compare(lambda: nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10)), x,
-        tangrad.arange(64) % 10, "SGD")
+        tangrad.arange(64) % 10, "SGD", 30)
 """
 CNN = """
 def make():
@@ -43,7 +57,7 @@ def make():
         nn.Conv2d(1, 4, 5, padding=2), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(4, 8, 3), nn.ReLU(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(32, 4))
 x = (tangrad.arange(4 * 144).reshape(4, 1, 12, 12) % 17) / 17.0
-compare(make, x, tangrad.arange(4), "AdamW")
+compare(make, x, tangrad.arange(4), "AdamW", 58)
 """
 GPT = """
 class Gpt(nn.Module):
@@ -61,7 +75,7 @@ class Gpt(nn.Module):
         y = y + a.transpose(1, 2).reshape(y.shape)
         return self.out(y + self.mlp(y)).flatten(0, 1)
 x = tangrad.arange(32).reshape(4, 8) * 7 % 11
-compare(Gpt, x, (x.flatten() + 1) % 11, "AdamW")
+compare(Gpt, x, (x.flatten() + 1) % 11, "AdamW", 73)
 """
 LSTM = """
 class Lstm(nn.Module):
@@ -72,7 +86,7 @@ class Lstm(nn.Module):
     def forward(self, x):
         return self.out(self.cells(self.tokens(x))[0]).flatten(0, 1)
 x = tangrad.arange(32).reshape(4, 8) * 7 % 11
-compare(Lstm, x, (x.flatten() + 1) % 11, "Adam")
+compare(Lstm, x, (x.flatten() + 1) % 11, "Adam", 75)
 """
 
 

@@ -205,6 +205,15 @@ def test_many_places_of_a_vector_are_written_in_their_order(device: str, how: st
     assert_same(found, a.scatter_reduce(0, places, source, how), rtol=1e-5, atol=1e-5)
 
 
+def test_an_index_out_of_bounds_is_told_of_the_op_that_was_called(device: str) -> None:
+    x, one = (tangrad.zeros(n, device=device) for n in (3, 1))
+    index = tangrad.tensor([3], device=device)
+    with pytest.raises(RuntimeError, match="scatter.*: index 3 is out of bounds.*size 3"):
+        x.scatter(0, index, one).cpu()
+    with pytest.raises((IndexError, RuntimeError), match=r"index_reduce\(\): index 3"):
+        x.index_reduce(0, index, one, "amax").cpu()
+
+
 def test_indices_and_masks_read_and_write(device: str) -> None:
     (a, x), (t, u) = both(device, 6, 5, 4), integers(device, 4, 3, 2)
     assert_same(x[u, :, u - 2], a[t, :, t - 2])

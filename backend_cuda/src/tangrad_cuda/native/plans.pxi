@@ -113,7 +113,7 @@ cdef class Recorded:
         kernel: called as the core calls kernels; its result is in its first argument.
         numbers_of: None, or a function of the call's arguments that says which numbers of the call,
             counted from 0, are the last of the kernel's parameters, as (number, kind, bits) in
-            their order. Values of numbers may then change from call to call.
+            their order, or None. Values of numbers may then change from call to call.
     """
     cdef object kernel, numbers_of
     cdef PyObject* slot[SLOTS]
@@ -212,7 +212,7 @@ cdef int complete(Plan plan, const call* c, recording* made, list steps, list wr
     cdef list laid = laid_out(c, made, steps)
     cdef int i, k
     cdef step* s
-    if laid is None or written and len(laid) > 1:
+    if laid is None or written is None or written and len(laid) > 1:
         return 0
     plan.steps = <step*>taken(<size_t>len(laid), sizeof(step))
     plan.nsteps = <int>len(laid)

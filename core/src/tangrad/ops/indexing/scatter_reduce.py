@@ -259,7 +259,9 @@ def index_reduce(
     except RuntimeError as error:
         if "out of bounds" not in str(error):
             raise
-        raise IndexError(str(error).replace("scatter", "index_reduce")) from None
+        # Kernels that cannot know for which of both they work name both.
+        text = str(error).replace("scatter() or ", "").replace("scatter", "index_reduce")
+        raise IndexError(text) from None
 
 
 # Segments ----------------------------------------------------------------------------------------

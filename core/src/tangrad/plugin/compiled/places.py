@@ -212,7 +212,7 @@ class _Scatter(_Along):
             self._sorted(target, places, source, how, valued)
             return
         driver, device, rank = self.driver, x.device.index, rank_of(target.ndim)
-        site = driver.reports.site(RuntimeError, message("scatter", dim))
+        site = driver.reports.site(RuntimeError, message("scatter() or index_reduce", dim))
         integers = places.dtype.name
         given = [places.numel() // places.shape[dim], site, target.shape[dim], target.stride(dim)]
         given += [places.shape[dim], places.stride(dim)]
@@ -238,7 +238,7 @@ class _Scatter(_Along):
         """Write into a vector: each element by a lane, which finds its places by bisection."""
         driver, device = self.driver, target.device.index
         ordered, order = rows_sorted(driver, places.to(tangrad.int64).contiguous(), False)
-        site = driver.reports.site(RuntimeError, message("scatter", 0))
+        site = driver.reports.site(RuntimeError, message("scatter() or index_reduce", 0))
         given = [target.numel(), site, places.numel(), target.stride(0)]
         given.append(0 if valued else at_least_1d(source).stride(0))
         given += numbers.encode(source if valued else 0, self._compute())

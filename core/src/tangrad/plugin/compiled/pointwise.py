@@ -73,12 +73,17 @@ class Loops:
 
     def places_of_numbers(
         self, outs: Any, inputs: Any, params: dict[str, Any]
-    ) -> list[numbers.Place]:
-        """Return which numbers of a call, in the order of what was given, its kernel gets last."""
+    ) -> list[numbers.Place] | None:
+        """Return which numbers of a call, in the order of what was given, its kernel gets last.
+
+        None where the kernel gets numbers that are not the call's.
+        """
         operands = tuple(self._operand(n, v) for n, v in zip(self.inputs, inputs, strict=True))
         compiled = self._made.get((operands, tuple(out.dtype.name for out in outs)))
         names = [*(o.name for o in operands if o.number), *params]
         wanted = [] if compiled is None else compiled.typed_numbers()
+        if not all(name in names for name, _ in wanted):
+            return None
         return [(names.index(name), *numbers.form(dtype)) for name, dtype in wanted]
 
     def _operand(self, name: str, value: Any) -> Operand:

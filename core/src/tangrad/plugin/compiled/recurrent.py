@@ -86,7 +86,8 @@ def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., No
 
 
 class _Recurrent:
-    template, names, which = _STEP, ("y", "s", "c", "x", "p", "k"), 0
+    template, which = _STEP, 0
+    names: tuple[str, ...] = ("y", "s", "c", "x", "p", "k")
 
     def __init__(self, driver: CompilingDriver, dtype: str) -> None:
         self.driver, self.dtype = driver, dtype
@@ -157,7 +158,7 @@ class _LayerBack(_Recurrent):
                 return
             lstm, gru = mode == "LSTM", mode == "GRU"
             cells = (by[1], states[1]) if lstm else (None, None)
-            made = by.new_empty((states.shape[1], weight.shape[0])) if gru else None
+            made: Any = by.new_empty((states.shape[1], weight.shape[0])) if gru else None
             like = output if grad_output is None else grad_output
             steps = list(_pieces(batch_sizes, grad_entering, output, kept, like))
             walk = range(len(steps)) if backwards else reversed(range(len(steps)))
