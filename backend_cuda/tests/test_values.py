@@ -1,4 +1,4 @@
-"""Complex numbers: what kernels that are written from the definitions compute of them."""
+"""Values that kernels once had wrong, as the whole conformance kit found."""
 
 from __future__ import annotations
 
@@ -27,5 +27,17 @@ for name in ("arcsin", "arcsinh", "arccos"):
     ours = getattr(tangrad, name)(tangrad.from_numpy(z.copy()).cuda()).cpu().numpy()
     exact = getattr(np, name)(z.astype(np.complex128))
     assert (abs(ours - exact) <= 1e-6 * np.maximum(1, abs(exact))).all(), name
+"""
+    )
+
+
+def test_booleans_are_added_by_an_index_with_a_factor(run):
+    run(
+        """
+import tangrad
+x = tangrad.zeros(3, 4, dtype=tangrad.bool)
+source, places = tangrad.ones(3, 2, dtype=tangrad.bool), tangrad.tensor([3, 1])
+ours = x.cuda().index_add(1, places.cuda(), source.cuda(), alpha=2)
+assert ours.tolist() == [[False, True, False, True]] * 3
 """
     )
