@@ -7,7 +7,7 @@ import os
 import pytest
 from failing_calls import by_hash, calls, failures, judge
 
-COUNT = 400 if os.environ.get("TANGRAD_TESTS") == "full" else 8
+COUNT = 400 if os.environ.get("TANGRAD_TESTS") == "full" else 5
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,8 @@ REMEDIES: dict[int, str] = {
     100: "the driver sees no GPU: check nvidia-smi and CUDA_VISIBLE_DEVICES",
     101: "there is no device of that index; tangrad.cuda.device_count() tells how many there are",
     200: "the image of the kernel is damaged; remove the folder of TANGRAD_KERNEL_CACHE",
-    201: "no context is current in this thread: was the device reset by another library?",
+    201: "no context is current in this thread, as after a reset by another library: restart the "
+    "process",
     209: "the kernel was compiled for another GPU; remove the folder of TANGRAD_KERNEL_CACHE",
     218: "the driver refuses the PTX; update the driver, or install an NVRTC of its version",
     222: "the driver is older than NVRTC; update the driver, or install nvidia-cuda-nvrtc of its "

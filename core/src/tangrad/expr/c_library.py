@@ -38,6 +38,11 @@ PORTABLE_COMPLEX: dict[str, str] = {
     "catan": "{ $T t = tg_catanh_$s(tg_make_$s(-a.im, a.re)); return tg_make_$s(t.im, -t.re); }",
     "casinh": """{
     $T r = tg_csqrt_$s(tg_make_$s(1 + (a.re - a.im) * (a.re + a.im), 2 * a.re * a.im));
+    /* a + r = 1 / (r - a), of which one cancels */
+    if (a.re * r.re + a.im * r.im < 0) {
+        $T t = tg_clog_$s(tg_make_$s(r.re - a.re, r.im - a.im));
+        return tg_make_$s(-t.re, -t.im);
+    }
     return tg_clog_$s(tg_make_$s(a.re + r.re, a.im + r.im));
 }""",
     "cacosh": """{

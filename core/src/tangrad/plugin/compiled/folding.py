@@ -62,13 +62,17 @@ class FoldText:
 
     def _call(self, name: str, program: Program, values: Mapping[str, str], outs: str) -> str:
         used = {str(s.value): s.type for s in program.instructions if s.op == "param"}
+        known = dict(self.params)
         args = [values[text] for text in program.inputs]
         for param in program.params:
             dtype = used.get(param, program.compute)
             if param in values:
                 args.append(values[param])
                 continue
-            args.append(numbers.text(f"p_{param}", dtype, self.dialect))
+            # One function may compute in complex numbers, and the number be another's, a real one.
+            passed = known[param]
+            number = numbers.text(f"p_{param}", passed, self.dialect)
+            args.append(render_conversion(number, passed, dtype))
         args += [f"&{outs}{k}" for k in range(self._count(name))]
         return f"{name}({', '.join(args)});"
 

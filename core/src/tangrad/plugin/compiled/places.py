@@ -356,7 +356,9 @@ class _IndexWrite(_Along):
         target = at_least_1d(out)
         if source is not None:
             source = at_least_1d(source).contiguous()
-            source = source if isinstance(alpha, int) and alpha == 1 else source * alpha
+            if not (isinstance(alpha, int) and alpha == 1):
+                # A multiple of booleans is of integers.
+                source = (source * alpha).to(source.dtype)
         inner, size = text.count_of(target.shape[dim + 1 :]), target.shape[dim]
         outer = target.numel() // (size * inner)
         adds = self.name in ("index_add", "index_select_backward")
