@@ -280,3 +280,39 @@ def test_a_graph_of_numbers_has_a_text_that_reads_back():
     text = str(fast.compiled.executables[0].forward)
     assert "number.truediv" in text
     assert str(parse(text)) == text
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam"])
+def test_a_schedule_that_moves_momentum_too_is_recorded_twice(name):
+    options = {"momentum": 0.9} if name == "SGD" else {}
+
+    def trained(compile):
+        weight = nn.Parameter(tangrad.ones(4) / 3)
+        optimizer = getattr(tangrad.optim, name)([weight], lr=0.01, **options)
+        schedule = tangrad.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=40)
+
+        def step():
+            optimizer.zero_grad()
+            (weight.exp() * weight).sum().backward()
+            optimizer.step()
+
+        run = compiled(step) if compile else step
+        for _ in range(39):
+            run()
+            schedule.step()
+        if compile:
+            assert recordings(run) == 2, run.compiled.events
+        assert all(type(b) is float for b in optimizer.param_groups[0].get("betas", ()))
+        return weight.tolist()
+
+    assert trained(True) == trained(False)
+
+
+def test_what_numbers_scale_is_fused():
+    fast = agrees(
+        lambda x, k: (x * k + k / 7).relu().add(x, alpha=k),
+        [(tangrad.randn(5, 8), 4.0 + i / 3) for i in range(6)],
+    )
+    assert "group over 5 x 8: mul add_plain relu add_scaled" in str(
+        tangrad.compile.explain(fast, tangrad.randn(5, 8), 4.1)
+    ).replace("add_alpha", "add_scaled")
