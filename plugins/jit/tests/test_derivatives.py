@@ -169,3 +169,20 @@ def test_a_hook_after_accumulation_added_or_removed_is_another_recording():
     assert fast(x).tolist() == step(x).tolist() == [12.0, 15.0]
     first.remove()
     assert fast(x).tolist() == step(x).tolist() == [9.0, 12.0]
+
+
+def test_hooks_of_computed_arguments_run_once():
+    def f(y):
+        return (y * y).sum()
+
+    fast = compiled(f)
+    x = tangrad.randn(3, requires_grad=True)
+    for _ in range(3):
+        found = []
+        for run in (fast, f):
+            x.grad = None
+            y = x * 2
+            y.register_hook(lambda grad: grad * 3)
+            run(y).backward()
+            found.append(x.grad)
+        assert same(*found)
