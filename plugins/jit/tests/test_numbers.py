@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from random_numbers import difference
 
 import tangrad
 from tangrad import nn
@@ -169,6 +170,10 @@ def test_control_flow_that_depends_on_a_number_is_guarded():
         lambda x, k: tangrad.arange(0, k),
         lambda x, k: x * complex(0, k).imag,
         lambda x, k: x**k,
+        lambda x, k: x.pow(k // 1.7) + tangrad.float_power(x, k // 1.7) + k**x,
+        lambda x, k: tangrad.stack(tangrad._foreach_pow([x, x], k // 1.7)),
+        lambda x, k: tangrad.norm(x, k // 1.7) + nn.functional.smooth_l1_loss(x, -x, beta=k),
+        lambda x, k: nn.functional.dropout(x, k / 10, training=k < 0) * k,
         lambda x, k: x * k**0.5,
         lambda x, k: x * (k // 2) + k % 2,
         lambda x, k: x * (-k) + abs(k - 6),
@@ -316,3 +321,8 @@ def test_what_numbers_scale_is_fused():
     assert "group over 5 x 8: mul add_plain relu add_scaled" in str(
         tangrad.compile.explain(fast, tangrad.randn(5, 8), 4.1)
     ).replace("add_alpha", "add_scaled")
+
+
+@pytest.mark.parametrize("seed", [*range(12), 57])
+def test_random_programs_of_numbers_are_themselves(seed):
+    assert not difference(seed)
