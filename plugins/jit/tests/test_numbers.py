@@ -314,13 +314,13 @@ def test_a_schedule_that_moves_momentum_too_is_recorded_twice(name):
 
 
 def test_what_numbers_scale_is_fused():
+    pytest.importorskip("tangrad_cpu")
     fast = agrees(
         lambda x, k: (x * k + k / 7).relu().add(x, alpha=k),
         [(tangrad.randn(5, 8), 4.0 + i / 3) for i in range(6)],
     )
-    assert "group over 5 x 8: mul add_plain relu add_scaled" in str(
-        tangrad.compile.explain(fast, tangrad.randn(5, 8), 4.1)
-    ).replace("add_alpha", "add_scaled")
+    told = str(tangrad.compile.explain(fast, tangrad.randn(5, 8), 4.1))
+    assert "group over 5 x 8: mul add_plain relu add_scaled" in told
 
 
 @pytest.mark.parametrize("seed", [*range(12), 57])

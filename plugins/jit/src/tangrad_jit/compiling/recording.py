@@ -421,7 +421,7 @@ def _hooks(tensor: Any) -> dict[int, Any] | None:
 def _without_hooks(tensors: list[Any]) -> Iterator[None]:
     """Keep the hooks of tensors from running: whoever differentiates outside runs them."""
     held = [_hooks(t) for t in tensors]
-    kept = [dict(hooks) if hooks else {} for hooks in held]
+    kept = [dict(hooks or {}) for hooks in held]
     for hooks in held:
         if hooks:
             hooks.clear()
@@ -429,7 +429,7 @@ def _without_hooks(tensors: list[Any]) -> Iterator[None]:
         yield
     finally:
         for hooks, before in zip(held, kept, strict=True):
-            if before:
+            if hooks is not None:
                 hooks.update(before)
 
 
