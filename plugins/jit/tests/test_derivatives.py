@@ -90,11 +90,13 @@ def test_effects_that_must_not_happen_twice_are_refused_with_the_reason():
     norm = nn.BatchNorm1d(2)
     fast = compiled(norm)
     x = tangrad.randn(4, 2, requires_grad=True)
-    fast(x)
+    for _ in range(3):
+        fast(x)
     with pytest.raises(RuntimeError, match="writes into what it is given"):
         tangrad.autograd.grad(fast(x).sum(), x, create_graph=True)
     noisy = compiled(lambda x: nn.functional.dropout(x * x, 0.5).sum())
-    noisy(x)
+    for _ in range(3):
+        noisy(x)
     with pytest.raises(RuntimeError, match="draws random numbers"):
         tangrad.autograd.grad(noisy(x), x, create_graph=True)
 
@@ -103,8 +105,8 @@ def test_an_argument_written_since_is_refused_where_it_is_needed_again():
     fast = compiled(lambda x, w: (x * w).sum())
     w = tangrad.ones(2, requires_grad=True)
     x = tangrad.ones(2)
-    fast(x, w)
-    loss = fast(x, w)
+    for _ in range(3):
+        loss = fast(x, w)
     x.add_(1)
     with pytest.raises(RuntimeError, match=r"args\[0\].*modified in place"):
         tangrad.autograd.grad(loss, w, create_graph=True)
