@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from random_numbers import difference
 
 import tangrad
 from tangrad import nn
@@ -169,6 +170,10 @@ def test_control_flow_that_depends_on_a_number_is_guarded():
         lambda x, k: tangrad.arange(0, k),
         lambda x, k: x * complex(0, k).imag,
         lambda x, k: x**k,
+        lambda x, k: x.pow(k // 1.7) + tangrad.float_power(x, k // 1.7) + k**x,
+        lambda x, k: tangrad.stack(tangrad._foreach_pow([x, x], k // 1.7)),
+        lambda x, k: tangrad.norm(x, k // 1.7) + nn.functional.smooth_l1_loss(x, -x, beta=k),
+        lambda x, k: nn.functional.dropout(x, k / 10, training=k < 0) * k,
         lambda x, k: x * k**0.5,
         lambda x, k: x * (k // 2) + k % 2,
         lambda x, k: x * (-k) + abs(k - 6),
@@ -280,3 +285,44 @@ def test_a_graph_of_numbers_has_a_text_that_reads_back():
     text = str(fast.compiled.executables[0].forward)
     assert "number.truediv" in text
     assert str(parse(text)) == text
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam"])
+def test_a_schedule_that_moves_momentum_too_is_recorded_twice(name):
+    options = {"momentum": 0.9} if name == "SGD" else {}
+
+    def trained(compile):
+        weight = nn.Parameter(tangrad.ones(4) / 3)
+        optimizer = getattr(tangrad.optim, name)([weight], lr=0.01, **options)
+        schedule = tangrad.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=40)
+
+        def step():
+            optimizer.zero_grad()
+            (weight.exp() * weight).sum().backward()
+            optimizer.step()
+
+        run = compiled(step) if compile else step
+        for _ in range(39):
+            run()
+            schedule.step()
+        if compile:
+            assert recordings(run) == 2, run.compiled.events
+        assert all(type(b) is float for b in optimizer.param_groups[0].get("betas", ()))
+        return weight.tolist()
+
+    assert trained(True) == trained(False)
+
+
+def test_what_numbers_scale_is_fused():
+    pytest.importorskip("tangrad_cpu")
+    fast = agrees(
+        lambda x, k: (x * k + k / 7).relu().add(x, alpha=k),
+        [(tangrad.randn(5, 8), 4.0 + i / 3) for i in range(6)],
+    )
+    told = str(tangrad.compile.explain(fast, tangrad.randn(5, 8), 4.1))
+    assert "group over 5 x 8: mul add_plain relu add_scaled" in told
+
+
+@pytest.mark.parametrize("seed", [*range(12), 57])
+def test_random_programs_of_numbers_are_themselves(seed):
+    assert not difference(seed)

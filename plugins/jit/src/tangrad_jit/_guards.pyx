@@ -145,7 +145,23 @@ cdef class Any:
 
 cdef bint fitting(object found, object wanted):
     """Whether an object is what a guard wants: the same, or of the type of a number that is given."""
-    return type(found) is (<Any>wanted).kind if type(wanted) is Any else same(found, wanted)
+    if type(wanted) is Any:
+        return type(found) is (<Any>wanted).kind
+    if type(wanted) is Members:
+        return type(found) is tuple and [type(v) for v in <tuple>found] == (<Members>wanted).kinds
+    return same(found, wanted)
+
+
+cdef class Members:
+    """Stands in guards for a tuple of numbers, some of which the graph is given."""
+    cdef readonly list kinds
+
+    def __init__(self, numbers):
+        self.kinds = [type(v) for v in numbers]
+
+
+cdef object free(object value):
+    return Members(value) if type(value) is tuple else Any(type(value))
 
 
 cdef class DictGuard(Guard):
@@ -160,7 +176,7 @@ cdef class DictGuard(Guard):
     def __init__(self, str path, held, given=()):
         self.path, self.held = path, held
         self.keys = tuple(held.keys())
-        self.values = tuple([Any(type(v)) if k in given else v for k, v in held.items()] if given else held.values())
+        self.values = tuple([free(v) if k in given else v for k, v in held.items()] if given else held.values())
 
     def was(self, key):
         """Return what was there."""

@@ -31,6 +31,7 @@ ctypedef int (*group_entry)(void* context, void** outs, void** ins, const tg.tg_
 cdef struct tg_number:
     int register
     tg.tg_argument* argument
+    tg.tg_scalar* scalar
 
 cdef struct tg_step:
     int kind
@@ -344,9 +345,13 @@ cdef class Program:
         self.place(to[0], to[1], &copy.to, NULL)
         self.place(source[0], source[1], &copy.source, NULL)
 
-    def add_group(self, str place, size_t entry, size_t context, list outs, list ins, int64_t rows, int64_t columns,
-                  object owner):
-        """Add a fused group: its C entry and context; outs and ins are (buffer, offset)."""
+    def add_group(self, str place, size_t entry, size_t context, list outs, list ins, list numbers, int64_t rows,
+                  int64_t columns, object owner):
+        """Add a fused group: its C entry and context; outs and ins are (buffer, offset).
+
+        Args:
+            numbers: of each of ins whether it is a float, whose register stands for the buffer.
+        """
         cdef tg_step* s = self.step(GROUP, place)
         cdef tg_group* group = <tg_group*>self.space(sizeof(tg_group))
         cdef int i
@@ -356,8 +361,13 @@ cdef class Program:
         group.rows, group.columns = rows, columns
         for i, where in enumerate(outs):
             self.place(where[0], where[1], &group.outs[i], NULL)
+        s.numbers = <tg_number*>self.space((len(ins) + 1) * sizeof(tg_number))
         for i, where in enumerate(ins):
-            self.place(where[0], where[1], &group.ins[i], NULL)
+            if not numbers[i]:
+                self.place(where[0], where[1], &group.ins[i], NULL)
+                continue
+            s.numbers[s.nnumbers].register, s.numbers[s.nnumbers].scalar = where[0], &group.numbers[i]
+            s.nnumbers += 1
         s.function, s.context, s.data = <void*>entry, <void*>context, group
         s.big = rows * columns > HELD_ELEMENTS
         self.keep.append(owner)
@@ -472,6 +482,8 @@ cdef class Program:
                 memcpy(copy.to, copy.source, copy.nbytes)
         elif s.kind == GROUP:
             group = <tg_group*>s.data
+            for i in range(s.nnumbers):
+                s.numbers[i].scalar.f = self.registers[s.numbers[i].register]
             if s.big:
                 with nogil:
                     status = (<group_entry>s.function)(s.context, group.outs, group.ins, group.numbers, group.rows,

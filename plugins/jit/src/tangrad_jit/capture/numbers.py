@@ -28,6 +28,8 @@ __all__ = ["COMPARISONS", "Followed", "Number", "Numbers", "plain", "plain_in"]
 # Values that ops, or shortcuts before them, may treat apart; a graph is recorded for them alone.
 _APART = (0, 1, -1, 2, 3, 0.5, -0.5)
 _REAL = (int, float)
+# Ops some forms of which are composites: those for numbers are made of pointwise ops.
+_MIXED = ("clamp", "where", "div")
 _KINDS = ("Operand", "Scalar", "Scalar?", "float", "float?")
 #: What may be asked of numbers.
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
@@ -109,14 +111,15 @@ class Numbers:
         number = given.number
         kind = op.definition.schema.params[position].type if position >= 0 else ""
         if kind not in _KINDS:
-            return self._constant(number)
+            return self.constant(number)
         if op.definition.schema.written_lists:
             return number.value
         if not (op.kind == "pointwise" or op.name in ("fill_", "_fill")):
-            return self._constant(number)
-        return self._constant(number) if number.hint in _APART else number.value
+            return self.constant(number)
+        return self.constant(number) if number.hint in _APART else number.value
 
-    def _constant(self, number: Number) -> Any:
+    def constant(self, number: Number) -> Any:
+        """Return the number that an op is given: the graph holds for it alone."""
         # The recorder asks from within an op, where no run is live.
         self._guard("is", number, number.hint, True)
         return number.hint
@@ -226,10 +229,31 @@ def _settling(name: str) -> Callable[..., Any]:
 
 
 def _give(cls: Any, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-    """Run a call of the library with numbers that ops can be given."""
-    args = tuple(_followed(item) for item in args)
-    kwargs = {key: _followed(item) for key, item in (kwargs or {}).items()}
+    """Run a call of the library with numbers that ops can be given, or with the numbers."""
+    body = getattr(function, "function", None)
+    if getattr(function, "kind", None) is None and body is not None:
+        return body(*args, **(kwargs or {}))  # in Python; its calls come here again
+    change = _followed if _takes_numbers(function) else _settled_in
+    args = tuple(change(item) for item in args)
+    kwargs = {key: change(item) for key, item in (kwargs or {}).items()}
     return function(*args, **kwargs)
+
+
+def _takes_numbers(op: Any) -> bool:
+    """Return whether an op computes with a number as with any other, the usual shortcuts aside.
+
+    Composites are made of Python, and of C that may look; of powers some are ops of their own.
+    """
+    if "pow" in getattr(op, "name", "pow"):
+        return False
+    forms = op.overloads or (op,)
+    return op.name.rstrip("_") in _MIXED or all(f.kind in ("pointwise", "kernel") for f in forms)
+
+
+def _settled_in(item: Any) -> Any:
+    if type(item) in (tuple, list):
+        return type(item)(map(_settled_in, item))
+    return settled(item)
 
 
 def _followed(item: Any) -> Any:

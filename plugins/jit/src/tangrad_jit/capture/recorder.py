@@ -215,6 +215,9 @@ class Recorder:
             raise self._error(f"the size of the result of {functional.title} depends on values")
         if definition.random and args[-1] is None:
             raise self._error("random numbers of engine mt19937 cannot be drawn by a graph")
+        if functional.name == "pow" and isinstance(args[1], Followed):
+            # Some exponents are ops of their own, with other bits: each is a graph.
+            args = (args[0], args[1].number.env.constant(args[1].number))
         power = _power_of_number(functional, args) if out is None else None
         if power is not None:
             functional, op, args = power, (power if op is functional else op), args[:1]

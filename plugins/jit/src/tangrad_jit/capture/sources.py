@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import tangrad
-from tangrad_jit._guards import CellGuard, DictGuard, EntryGuard, Guard, ListGuard
+from tangrad_jit._guards import CellGuard, DictGuard, EntryGuard, Guard, ListGuard, is_same
 from tangrad_jit.capture.surroundings import Key
 
 __all__ = [
@@ -51,6 +51,26 @@ class _Held(Source):
         self.holder[self.place] = item
 
 
+class _Member(Source):
+    """A member of a tuple that is an entry of a dict: an optimizer's betas."""
+
+    def __init__(self, holder: Any, place: Any, index: int, name: str) -> None:
+        self.holder, self.place, self.index, self.name = holder, place, index, name
+        self.original = holder[place]
+        self.key = (id(holder), place, index)
+
+    def get(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return self.holder[self.place][self.index]
+
+    def put(self, item: Any) -> None:
+        """Put a tuple with an object in it there."""
+        held = self.holder[self.place]
+        made = (*held[: self.index], item, *held[self.index + 1 :])
+        # Guards know a tuple by its identity.
+        same = len(made) == len(self.original) and all(map(is_same, made, self.original))
+        self.holder[self.place] = self.original if same else made
+
+
 class _Cell(Source):
     """A closure's cell."""
 
@@ -78,20 +98,26 @@ class _Argument(Source):
         return item
 
 
-def held_sources(guards: Iterable[Guard]) -> dict[Key, _Held | _Cell]:
+_Place = _Held | _Member | _Cell
+
+
+def held_sources(guards: Iterable[Guard]) -> dict[Key, _Place]:
     """Return the numbers that a program's dicts, lists and closures hold, by their keys."""
-    found: dict[Key, _Held | _Cell] = {}
+    found: dict[Key, _Place] = {}
     for guard in guards:
         for source in _sources_of(guard):
             found.setdefault(source.key, source)
     return found
 
 
-def _sources_of(guard: Guard) -> Iterable[_Held | _Cell]:
+def _sources_of(guard: Guard) -> Iterable[_Place]:
     if isinstance(guard, DictGuard):
         for key, value in guard.held.items():
             if type(value) in _REAL:
                 yield _Held(guard.held, key, f"{guard.path}[{key!r}]")
+            elif type(value) is tuple and value and all(type(v) is float for v in value):
+                for k in range(len(value)):
+                    yield _Member(guard.held, key, k, f"{guard.path}[{key!r}][{k}]")
     elif isinstance(guard, ListGuard):
         for k, value in enumerate(guard.held):
             if type(value) in _REAL:
@@ -141,14 +167,12 @@ def replaced(args: Any, kwargs: Any, others: dict[Key, Any]) -> tuple[Any, Any]:
 
 
 def hyperparameters(objects: Iterable[Any]) -> set[Key]:
-    """Return the keys of the floats in the parameter groups of the optimizers among objects."""
+    """Return the keys of what schedules change of the optimizers among objects."""
     return {
-        (id(group), key)
+        (id(group), "lr")
         for item in objects
         if isinstance(item, tangrad.optim.Optimizer)
         for group in item.param_groups
-        for key, value in group.items()
-        if type(value) is float
     }
 
 
@@ -159,7 +183,10 @@ def changed_numbers(guards: Iterable[Guard]) -> dict[Key, Source]:
         if not isinstance(guard, (DictGuard, ListGuard, EntryGuard, CellGuard)) or guard.check():
             continue
         for source in _sources_of(guard):
-            was = guard.was(source.place if isinstance(source, _Held) else None)
+            was = guard.was(getattr(source, "place", None))
+            if isinstance(source, _Member):
+                fits = type(was) is tuple and source.index < len(was)
+                was = was[source.index] if fits else None
             now = source.get((), {})
             if type(was) is type(now) and was != now:
                 found[source.key] = source

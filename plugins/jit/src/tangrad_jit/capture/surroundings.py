@@ -34,8 +34,8 @@ from tangrad_jit.capture.errors import GuardError
 
 __all__ = ["Surroundings", "survey"]
 
-# Of the source of a number: (identity of what holds it, its place there).
-Key = tuple[Any, Any]
+# Of the source of a number: (identity of what holds it, its place there), and the place in a tuple.
+Key = tuple[Any, ...]
 
 _LIMIT = 50_000
 _PLAIN = (int, float, bool, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented))
@@ -73,7 +73,7 @@ class Surroundings:
     def __init__(self, executed: set[types.CodeType] | None, given: Iterable[Key] = ()) -> None:
         self.executed = executed
         self.given: dict[int, set[Any]] = {}
-        for holder, place in given:
+        for holder, place, *_ in given:
             self.given.setdefault(holder, set()).add(place)
         self.guards: list[Guard] = []
         self.tensors: list[tuple[str, Any]] = []

@@ -406,11 +406,22 @@ def _with_gradient(path: str, tensor: Any, before: Any) -> GradientGuard:
             tensor.grad = now
 
 
+def _hooks(tensor: Any) -> dict[int, Any] | None:
+    """Return a tensor's hooks; what was computed keeps them at its node, where a handle knows."""
+    if tensor.grad_fn is None:
+        found: dict[int, Any] | None = tensor._backward_hooks
+        return found
+    handle = tensor.register_hook(lambda grad: grad)
+    handle.remove()
+    held: dict[int, Any] = handle.hooks
+    return held
+
+
 @contextlib.contextmanager
 def _without_hooks(tensors: list[Any]) -> Iterator[None]:
     """Keep the hooks of tensors from running: whoever differentiates outside runs them."""
-    held = [t._backward_hooks for t in tensors]
-    kept = [dict(hooks) if hooks else {} for hooks in held]
+    held = [_hooks(t) for t in tensors]
+    kept = [dict(hooks or {}) for hooks in held]
     for hooks in held:
         if hooks:
             hooks.clear()
@@ -418,7 +429,7 @@ def _without_hooks(tensors: list[Any]) -> Iterator[None]:
         yield
     finally:
         for hooks, before in zip(held, kept, strict=True):
-            if before:
+            if hooks is not None:
                 hooks.update(before)
 
 

@@ -14,14 +14,16 @@ from typing import Any
 
 from tangrad.plugin.render import describe
 from tangrad_jit._run import Program
-from tangrad_jit.codegen import Const, Group, GroupInput, Step, can_compile, compile_group
+from tangrad_jit.codegen import Const, Group, GroupInput, Number, Step, can_compile, compile_group
 from tangrad_jit.graph.ir import Graph, Node, Value
-from tangrad_jit.graph.types import TensorType, contiguous_stride
+from tangrad_jit.graph.types import NumberType, TensorType, contiguous_stride
 from tangrad_jit.run.layout import kinds_of, promoted
 
 __all__ = ["FusedGroup", "fuse", "pattern_of"]
 
 Shape = tuple[int, ...]
+#: The type of the numbers that a kernel is given with each call.
+GIVEN_NUMBER = NumberType("float")
 
 
 class FusedGroup:
@@ -46,8 +48,17 @@ class FusedGroup:
         """Add the kernel's call to a program."""
         kernel = self.code.kernel
         outs, ins = [place(v) for v in self.outputs], [place(v) for v in self.inputs]
+        numbers = [v.type == GIVEN_NUMBER for v in self.inputs]
         program.add_group(
-            line, kernel.entry, kernel.context, outs, ins, self.rows, self.columns, self.code
+            line,
+            kernel.entry,
+            kernel.context,
+            outs,
+            ins,
+            numbers,
+            self.rows,
+            self.columns,
+            self.code,
         )
 
     def __str__(self) -> str:
@@ -118,7 +129,7 @@ def fuse(graph: Graph) -> tuple[list[FusedGroup], str]:
     found = []
     for candidate in grown:
         nodes = sorted(candidate.nodes, key=place.__getitem__)
-        if len(nodes) < 2:
+        if len(nodes) < 2 and all(isinstance(v.type, TensorType) for v in nodes[0].inputs):
             continue
         group = FusedGroup(candidate.shape, nodes)
         made = _compiled(group, candidate, users, returned, shown)
@@ -168,9 +179,11 @@ def _space_of(node: Node) -> tuple[Shape, str] | None:
     """Return (shape, pattern of the results) of a node that may be in a group, else None."""
     if node.form != "call" or node.effects or not node.results:
         return None
-    if node.name == "pow" and not isinstance(node.args[1], Value):
+    if node.name == "pow" and (
+        not isinstance(node.args[1], Value) or node.args[1].type == GIVEN_NUMBER
+    ):
         return None  # the core looks at the number, and may run another op
-    if any(not isinstance(v.type, TensorType) for v in node.inputs):
+    if not all(isinstance(v.type, TensorType) or v.type == GIVEN_NUMBER for v in node.inputs):
         return None
     if node.op.kind == "pointwise":
         return _pointwise_space(node)
@@ -196,9 +209,8 @@ def _pointwise_space(node: Node) -> tuple[Shape, str] | None:
         return None
     if any(not v.type.contiguous or v.type.shape != type.shape for v in node.results):
         return None
-    if any(pattern_of(value, type.shape) is None for value in node.inputs):
-        return None
-    if not any(pattern_of(value, type.shape) == "full" for value in node.inputs):
+    patterns = [pattern_of(v, type.shape) for v in node.inputs if v.type != GIVEN_NUMBER]
+    if None in patterns or "full" not in patterns:
         return None
     return (type.shape, "full") if _step_dtype(node) is not None else None
 
@@ -235,15 +247,18 @@ def _step_dtype(node: Node) -> str | None:
     kinds = kinds_of(node.op)
     for name, kind, item in zip(node.op.parameter_names, kinds, node.args, strict=True):
         if kind not in ("Tensor", "Tensor?", "Operand"):
-            if name not in ("dim", "keepdim", "dtype") and not isinstance(
-                item, (int, float, type(None))
-            ):
+            given = isinstance(item, Value) and item.type == GIVEN_NUMBER
+            plain = given or isinstance(item, (int, float, type(None)))
+            if name not in ("dim", "keepdim", "dtype") and not plain:
                 return None
             continue
         if item is None:
             return None
         if not isinstance(item, Value):
             numbers.append(item)
+            continue
+        if item.type == GIVEN_NUMBER:
+            numbers.append(0.0)
             continue
         fixed = getattr(definition, "fixed", {}).get(name)
         if fixed is None:
@@ -280,7 +295,7 @@ def _describe(
     for node in group.nodes:
         for value in node.inputs:
             if value.root not in made:
-                key = (value.root, value.offset, str(pattern_of(value, candidate.shape)))
+                key = (value.root, value.offset, _pattern(value, candidate.shape))
                 if key not in inputs:
                     inputs[key] = len(inputs)
                     group.inputs.append(value)
@@ -294,7 +309,7 @@ def _describe(
             return Const(item)
         if item.root in numbers:
             return numbers[item.root]
-        return inputs[item.root, item.offset, str(pattern_of(item, candidate.shape))]
+        return inputs[item.root, item.offset, _pattern(item, candidate.shape)]
 
     steps = tuple(_step(node, operand) for node in group.nodes)
     mine = set(group.nodes)
@@ -305,10 +320,17 @@ def _describe(
             group.outputs.append(value)
     outputs = [numbers[value] for value in group.outputs]
     given = tuple(
-        GroupInput(v.type.dtype, str(pattern_of(v, candidate.shape)))  # type: ignore[arg-type]
+        GroupInput(
+            "float64" if v.type == GIVEN_NUMBER else v.type.dtype,
+            _pattern(v, candidate.shape),  # type: ignore[arg-type]
+        )
         for v in group.inputs
     )
     return Group(given, steps, tuple(outputs)), outputs
+
+
+def _pattern(value: Value, shape: Shape) -> str:
+    return "number" if value.type == GIVEN_NUMBER else str(pattern_of(value, shape))
 
 
 def _is_view(node: Node) -> bool:
@@ -324,5 +346,5 @@ def _step(node: Node, operand: Callable[[Any], int | Const]) -> Step:
         if kind in ("Tensor", "Tensor?", "Operand"):
             args.append(operand(item))
         elif name not in ("dim", "keepdim", "dtype"):
-            params[name] = item
+            params[name] = Number(operand(item)) if isinstance(item, Value) else item  # type: ignore[arg-type]
     return Step(described, str(_step_dtype(node)), tuple(args), params)
