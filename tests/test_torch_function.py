@@ -12,8 +12,10 @@ PROGRAM = Path(__file__).with_name("torch_function_calls.py")
 
 # Calls of which something else arrives, or nothing, and why.
 LEFT = {
-    "operators are slots of a compiled type, which take no keywords": r"\.__\w+__\((other|exponent|proto|format_spec)=",
-    "a slot cannot tell the reflected operator from the plain one where both operands are tensors": (
+    "operators are slots of a compiled type, which take no keywords": (
+        r"\.__\w+__\((other|exponent|proto|format_spec)="
+    ),
+    "between two tensors, a slot cannot tell the reflected operator from the plain one": (
         r"torch\.Tensor\.__r\w+__\(s, t\)|with mode: x\.__r\w+__\(y\)"
     ),
     "PyTorch asks an object in the place of a number one call deeper": (
@@ -21,15 +23,18 @@ LEFT = {
         r"|functional\.unique_consecutive\(s, t\)|functional\.einsum\((s, t|a, b|input)"
     ),
     "PyTorch's function begins with other calls, which a mode sees first": (
-        r"with mode: (torch\.lobpcg|torch\.functional\.(pca_lowrank|einsum|unique_consecutive)|x\.__reduce_ex__)\("
+        r"with mode: (torch\.lobpcg|x\.__reduce_ex__"
+        r"|torch\.functional\.(pca_lowrank|svd_lowrank|einsum|unique_consecutive))\("
     ),
     "the function and the method are one op, and PyTorch fills in other defaults of each": (
         r"functional\.(lu|norm)\(|s\.istft\(|Tensor\.istft\(|x\.istft\("
     ),
     "an overload chosen by a keyword": r"functional\.split\(tensor=|s\.split\(split_size=",
     "a list of operands is handed over as it was written": r"einsum\('ij,jk', \[|sym_sum\(",
-    "a function that PyTorch chooses by a bool": r"max_pool2d\(a, kernel_size=2, return_indices=True\)",
+    "a function that PyTorch chooses by a bool": r"max_pool2d\(a, .*return_indices=True\)",
     "an attribute without a value here": r"\.(volatile|_cdata|__cuda_array_interface__)\b",
+    "iteration is one op here, and PyTorch's asks for the rank first": r"^(iter|list)\(s\)",
+    "a number has no matrix product": r"^1 @ s",
     "PyTorch's sizes of symbols": r"_sym_int\(|sym_sqrt\(",
 }
 # Names that tangrad does not have: of backends that it does not have, and inner ones of PyTorch's.

@@ -173,14 +173,13 @@ def calls_of_method(name: str, params: list[tuple[str, str, bool]]) -> list[str]
     """Return calls of a method, `name` being such as `torch.Tensor.add`."""
     method, rest = name.removeprefix("torch.Tensor."), params[1:]
     between = ", " if rest else ""
-    calls = [
+    return [
         f"s.{method}({given(rest, 'abcdef')})",
         f"s.{method}({given(rest, 'abcdef', by_name=True)})",
         f"{name}(s{between}{given(rest, 'tuv')})",
         f"x.{method}({given(rest, 'abcdef')})",
         f"with mode: x.{method}({given(rest, 'yzw')})",
     ]
-    return calls
 
 
 def calls_of_property(name: str) -> list[str]:

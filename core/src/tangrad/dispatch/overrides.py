@@ -87,7 +87,7 @@ _IN_PLACE = (
 
 
 def offer_operator(which: int, left: Any, right: Any) -> Any:
-    """Offer an operator of two operands, one of them a tensor; NotImplemented if nobody takes it."""
+    """Offer an operator that has a tensor among its operands; NotImplemented if nobody takes it."""
     if isinstance(left, _C.Tensor):
         name = _FORWARD[which]
         if name == "eq" and (type(left) is not _C.Tensor or current().function_modes):

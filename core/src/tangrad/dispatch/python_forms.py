@@ -126,7 +126,11 @@ def _signature(function: Any) -> tuple[list[str], dict[str, Any]]:
     """Return the names of a function's parameters, and the defaults of those that have one."""
     if isinstance(function, _C.Op):
         one = function.overloads[0] if function.overloads else function
-        params = [p for p in one.definition.schema.params if p.name not in _OURS_ALONE.get(function.name, ())]
+        params = [
+            p
+            for p in one.definition.schema.params
+            if p.name not in _OURS_ALONE.get(function.name, ())
+        ]
         defaults = {p.name: p.default for p in params if not p.required}
         return [p.name for p in params], defaults | _THEIRS_ALONE.get(function.name, {})
     found = inspect.signature(function).parameters.values()

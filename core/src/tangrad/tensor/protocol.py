@@ -45,7 +45,14 @@ def _method_of_layout(t: Any, name: str) -> Any:
 
 
 # The names with underscores that this file finds; Python asks for many more, and must get none.
-_DUNDERS = ("__cuda_array_interface__", "__div__", "__rdiv__", "__idiv__", "__nonzero__", "__long__")
+_DUNDERS = (
+    "__cuda_array_interface__",
+    "__div__",
+    "__rdiv__",
+    "__idiv__",
+    "__nonzero__",
+    "__long__",
+)
 # Second names, which classes with `__torch_function__` see as the first.
 _SECOND_NAMES = ("_grad", "_grad_fn", *_DUNDERS[1:])
 
