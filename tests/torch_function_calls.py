@@ -12,10 +12,14 @@ import inspect
 import json
 import sys
 import warnings
+from contextlib import nullcontext
 from itertools import cycle
 from typing import Any
 
 import torch
+
+
+IN_MODE = "with mode: "
 
 
 class Arrived(Exception):
@@ -53,15 +57,11 @@ def operands() -> dict[str, Any]:
 
 def arrived(call: str, names: dict[str, Any]) -> tuple[Any, Any, Any] | None:
     """Return function, arguments and keywords that the first handler of a call gets."""
-    mode, _, line = call.rpartition("with mode: ")
+    line = call.removeprefix(IN_MODE)
     code = compile(line, "call", "exec")
-    scope = {"torch": torch, **names}
     try:
-        if mode or call.startswith("with mode: "):
-            with Mode():
-                exec(code, scope)
-        else:
-            exec(code, scope)
+        with Mode() if line != call else nullcontext():
+            exec(code, {"torch": torch, **names})
     except Arrived as seen:
         return seen.args
     except Exception:
@@ -80,7 +80,8 @@ def told(value: Any, names: dict[str, Any]) -> Any:
         return {str(k): told(v, names) for k, v in value.items()}
     if value is None or isinstance(value, (bool, int, float, str)):
         return repr(value)
-    return f"{type(value).__name__} {value}" if "torch" in str(value) else type(value).__name__
+    # dtypes, layouts and their like are told by what follows the framework's name.
+    return f"{type(value).__name__} {str(value).rpartition('.')[2]}"
 
 
 # --- the calls -----------------------------------------------------------------------------------
@@ -143,7 +144,9 @@ def given(params: list[tuple[str, str, bool]], letters: str, by_name: bool = Fal
     """Return the arguments of a call as text."""
     pool = cycle(letters)
     texts = []
-    for name, kind, keyword in dict((p[0] if p[0] != "*" else i, p) for i, p in enumerate(params)).values():
+    # A name may stand in several signatures of one function; the first is called.
+    once = {p[0] if p[0] != "*" else i: p for i, p in enumerate(params)}
+    for name, kind, keyword in once.values():
         text = written(kind, pool)
         texts.append(f"{name}={text}" if keyword or (by_name and name != "*") else text)
     return ", ".join(texts)
@@ -158,7 +161,7 @@ def calls_of_function(
         f"{name}({given(params, 'stuv')})",
         f"{name}({given(params, 'xaybzc')})",
         f"{name}({given(params, 'abcdef', by_name=True)})",
-        f"with mode: {name}({given(params, 'wxyz')})",
+        f"{IN_MODE}{name}({given(params, 'wxyz')})",
     ]
     for option in options:
         between = ", " if params else ""
@@ -170,14 +173,13 @@ def calls_of_method(name: str, params: list[tuple[str, str, bool]]) -> list[str]
     """Return calls of a method, `name` being such as `torch.Tensor.add`."""
     method, rest = name.removeprefix("torch.Tensor."), params[1:]
     between = ", " if rest else ""
-    calls = [
+    return [
         f"s.{method}({given(rest, 'abcdef')})",
         f"s.{method}({given(rest, 'abcdef', by_name=True)})",
         f"{name}(s{between}{given(rest, 'tuv')})",
         f"x.{method}({given(rest, 'abcdef')})",
         f"with mode: x.{method}({given(rest, 'yzw')})",
     ]
-    return calls
 
 
 def calls_of_property(name: str) -> list[str]:
@@ -385,63 +387,54 @@ def calls() -> list[str]:
     for pattern in OPERATORS:
         pairs = ("st", "sx", "xs", "sa", "as", "xa", "ax", "s1", "1s")
         found += [pattern.format(*p) for p in pairs if not (p[0] == "1" and pattern in IN_PLACE)]
-    found += [c for c in (*OF_ONE, *IN_LISTS)]
-    found += [f"with mode: {c.replace('s', 'x', 1) if c.startswith('s') else c}" for c in IN_LISTS]
+        found.append(IN_MODE + pattern.format("x", "y"))
+    found += [*OF_ONE, *IN_LISTS]
+    found += [IN_MODE + (f"x{c[1:]}" if c.startswith("s.") else c) for c in IN_LISTS]
     return list(dict.fromkeys(found))
 
 
 def name_of(func: Any) -> str | None:
-    """Return the public name of a function that arrived."""
-    name = torch.overrides.resolve_name(func)
-    if name is None and isinstance(getattr(func, "__self__", None), type(torch.Tensor.shape)):
-        name = f"torch.Tensor.{func.__self__.__name__}.{func.__name__}"
-    return name
+    """Return the public name of a function that arrived; None of an inner one of PyTorch's."""
+    return torch.overrides.resolve_name(func)
 
 
 def write(path: str) -> None:
+    """Keep what arrives of each call that is offered at all."""
     kept = {}
     for call in calls():
         names = operands()
         seen = arrived(call, names)
-        if seen is not None:
-            func, args, kwargs = seen
-            kept[call] = [
-                name_of(func) or f"? {func!r}",
-                told(tuple(args), names),
-                told(kwargs, names),
-            ]
+        if seen is not None and (name := name_of(seen[0])) is not None:
+            kept[call] = [name, told(tuple(seen[1]), names), told(seen[2], names)]
     with open(path, "w") as file:
         json.dump(kept, file)
 
 
-def differences(path: str) -> dict[str, str]:
-    """Return what arrives otherwise than it was kept, by call."""
+def difference(call: str, name: str, args: Any, kwargs: Any) -> str | None:
+    """Return in words what arrives otherwise of a call than it was kept."""
+    try:
+        expected = eval(name, {"torch": torch})
+    except AttributeError:
+        return f"there is no {name}"
+    names = operands()
+    seen = arrived(call, names)
+    if seen is None:
+        return "nothing arrives"
+    if seen[0] is not expected and seen[0] != expected:
+        return f"{seen[0]!r} in place of {name}"
+    ours = [told(tuple(seen[1]), names), told(seen[2], names)]
+    return None if ours == [args, kwargs] else f"{ours} in place of {[args, kwargs]}"
+
+
+def compare(path: str) -> None:
+    """Print the number of calls that were kept, and what differs, by call."""
     with open(path) as file:
         kept = json.load(file)
-    found = {}
-    for call, (name, args, kwargs) in kept.items():
-        names = operands()
-        seen = arrived(call, names)
-        if seen is None:
-            found[call] = "nothing arrives"
-            continue
-        func, ours = seen[0], [told(tuple(seen[1]), names), told(seen[2], names)]
-        try:
-            expected = eval(name, {"torch": torch})
-        except (AttributeError, SyntaxError):
-            found[call] = f"there is no {name}; got {func!r}"
-            continue
-        if func is not expected and func != expected:
-            found[call] = f"{func!r} in place of {name}"
-        elif ours != [args, kwargs]:
-            found[call] = f"arguments {ours} in place of {[args, kwargs]}"
-    print(len(kept) - len(found), "of", len(kept), file=sys.stderr)
-    return found
+    found = {call: difference(call, *kept[call]) for call in kept}
+    differing = {call: what for call, what in found.items() if what is not None}
+    print(json.dumps({"calls": len(kept), "differing": differing}))
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    if sys.argv[1] == "write":
-        write(sys.argv[2])
-    else:
-        print(json.dumps(differences(sys.argv[2])))
+    {"write": write, "compare": compare}[sys.argv[1]](sys.argv[2])

@@ -87,10 +87,10 @@ _IN_PLACE = (
 
 
 def offer_operator(which: int, left: Any, right: Any) -> Any:
-    """Offer an operator of two operands, one of them a tensor; NotImplemented if nobody takes it."""
+    """Offer an operator that has a tensor among its operands; NotImplemented if nobody takes it."""
     if isinstance(left, _C.Tensor):
         name = _FORWARD[which]
-        if name == "eq" and type(left) is not _C.Tensor:
+        if name == "eq" and (type(left) is not _C.Tensor or current().function_modes):
             name = "__eq__"
         return offer(getattr(_C.Tensor, name), (left, right), {})
     return offer(getattr(_C.Tensor, _REFLECTED[which]), (right, left), {})

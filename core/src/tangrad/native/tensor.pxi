@@ -436,6 +436,8 @@ cdef class Tensor:
     __array_priority__ = 1000  # NumPy's numbers and arrays leave an operator to the tensor beside
 
     def __getbuffer__(self, Py_buffer* buffer, int flags):
+        if taken(<PyObject*>self):
+            raise BufferError("its class takes over what is read of it: ask __array__")
         fill_buffer(self, buffer, flags)
 
     def __releasebuffer__(self, Py_buffer* buffer):

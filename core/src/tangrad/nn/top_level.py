@@ -672,6 +672,8 @@ def rnn_relu_cell(
     return _cell("RNN_RELU", input, [hx], w_ih, w_hh, b_ih, b_hh)[0]
 
 
-for _function in [found for found in list(vars().values()) if getattr(found, "__module__", "") == __name__]:
+for _function in [
+    found for found in list(vars().values()) if getattr(found, "__module__", "") == __name__
+]:
     if not _function.__name__.startswith("_"):
         globals()[_function.__name__] = overridable(_function)

@@ -40,6 +40,7 @@ def to_dense(self: Any, dtype: Any = None, *, masked_grad: bool | None = None) -
     return self if dtype is None else self.to(dtype)
 
 
+@offered
 def dequantize(self: Any) -> _C.Tensor:
     """Return the tensor in float32, what is quantized by its scale."""
     _require_tensor("dequantize", self)

@@ -387,6 +387,7 @@ TABLE: dict[str, Any] = {
     "__rdiv__": lambda self, other: self.reciprocal() * other,
     "__idiv__": lambda self, other: self.div_(other),
     "__nonzero__": lambda self: bool(self),
+    "__long__": lambda self: int(self),
     "to": to,
     "cpu": cpu,
     "type": type_,
@@ -404,6 +405,7 @@ TABLE: dict[str, Any] = {
     },
     # A name of PyTorch's for `grad`, which programs write to.
     "_grad": property(lambda self: self.grad, lambda self, grad: setattr(self, "grad", grad)),
+    "_grad_fn": property(lambda self: self.grad_fn),
     "T": property(_transposed),
     "mT": property(_matrix_transposed),
     "H": property(_adjoint),

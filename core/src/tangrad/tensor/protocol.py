@@ -39,14 +39,22 @@ def find_attribute(t: Any, name: str) -> Any:
 
 def _method_of_layout(t: Any, name: str) -> Any:
     """Return a method or property that only tensors of t's layout have, or None."""
-    definition = None if name.startswith("__") else t.layout.definition
-    return None if definition is None else definition.methods.get(name)
+    # Not t.layout, which `__torch_function__` might take over: nobody reads that here.
+    held = None if name.startswith("__") else _C.contents_of(t)
+    return None if held is None else held.layout.definition.methods.get(name)
 
 
-# Second names, which classes with `__torch_function__` see as the first.
-_READ_BY_OTHERS = ("_grad",)
 # The names with underscores that this file finds; Python asks for many more, and must get none.
-_DUNDERS = ("__cuda_array_interface__", "__div__", "__rdiv__", "__idiv__", "__nonzero__")
+_DUNDERS = (
+    "__cuda_array_interface__",
+    "__div__",
+    "__rdiv__",
+    "__idiv__",
+    "__nonzero__",
+    "__long__",
+)
+# Second names, which classes with `__torch_function__` see as the first.
+_SECOND_NAMES = ("_grad", "_grad_fn", *_DUNDERS[1:])
 
 
 def class_attribute(name: str) -> Any:
@@ -63,7 +71,7 @@ def class_attribute(name: str) -> Any:
     if found is None and name.startswith("is_") and name[3:] in device_names():
         found = methods.device_flag(name[3:])
     if found is not None:
-        if name not in _READ_BY_OTHERS:
+        if name not in _SECOND_NAMES:
             found = offered(found)
         setattr(_C.Tensor, name, found)
     return found

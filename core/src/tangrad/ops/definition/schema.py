@@ -33,6 +33,11 @@ class Param:
         self.name, self.type, self.default = name, type_, default
         self.keyword_only, self.length, self.written = keyword_only, length, written
 
+    @property
+    def required(self) -> bool:
+        """Whether a call must give it."""
+        return self.default is REQUIRED
+
 
 class Required:
     """The default of a parameter that must be given."""
