@@ -5,7 +5,7 @@ from setuptools import Extension, setup
 
 from tangrad.plugin import include_directory
 
-MODULES = ("_guards", "_run", "codegen._execute")
+MODULES = ("_guards", "_queue", "_run", "codegen._execute")
 
 
 def extension(name: str) -> Extension:

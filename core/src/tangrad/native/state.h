@@ -12,10 +12,11 @@ typedef struct tg_thread_state {
     int reads;          /* how often elements of tensors were read by the host; wraps around */
     int standing;       /* whether more than observers is on the stack of `intercept` */
     void *observers;    /* NULL, or the observers on that stack (borrowed) */
+    const void *queue;  /* NULL, or the tg_queue that pointwise work is offered to */
 } tg_thread_state;
 
 static __thread tg_thread_state tg_tls
-    __attribute__((tls_model("initial-exec"))) = {NULL, 1, 0, 0, 0, 0, NULL};
+    __attribute__((tls_model("initial-exec"))) = {NULL, 1, 0, 0, 0, 0, NULL, NULL};
 
 /* A type whose calls arrive as vectors and which binds like a function. */
 static void tg_make_callable(PyTypeObject *type, Py_ssize_t vectorcall_offset)

@@ -12,6 +12,7 @@ from typing import Any
 from tangrad.plugin import is_intercepted
 from tangrad_jit.capture.errors import CaptureError, Unsettled
 from tangrad_jit.compiling.executable import Executable
+from tangrad_jit.compiling.queued import QueuedCalls
 from tangrad_jit.compiling.recording import record
 
 __all__ = ["Compiled", "Settings", "is_compiling", "refuse"]
@@ -61,6 +62,7 @@ class Compiled:
     Attributes:
         executables: one per recording, latest used first.
         events: what has happened, for `compile.explain`.
+        queued: runs the calls that are no graph, or None where they run as they are.
     """
 
     unsettled_runs = 3
@@ -74,16 +76,28 @@ class Compiled:
         self._unsettled = 0
         self._lock = threading.RLock()
         self._recorded = 0
+        self.queued = self._new_queued()
+
+    def _new_queued(self) -> QueuedCalls | None:
+        if self.settings.fullgraph or self.settings.backend is not None:
+            return None
+        return QueuedCalls(self.function, self.settings.measure, self.events)
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the function, by a graph where one fits."""
         if self.off or is_intercepted():
-            return self.function(*args, **kwargs)
+            return self._as_it_is(args, kwargs)
         for executable in self.executables:
             tensors = executable.fits(args, kwargs)
             if tensors is not None:
                 return self._execute(executable, tensors, args, kwargs)
         return self._record(args, kwargs)
+
+    def _as_it_is(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the function, with its pointwise work queued where that is allowed and pays."""
+        if self.queued is None or is_intercepted():
+            return self.function(*args, **kwargs)
+        return self.queued.run(args, kwargs)
 
     def _execute(self, executable: Executable, tensors: list[Any], args: Any, kwargs: Any) -> Any:
         if executable.trial is None:
@@ -166,6 +180,7 @@ class Compiled:
             self.off = ""
             self._recorded = self._unsettled = 0
             self._known.clear()
+            self.queued = self._new_queued()
 
     @property
     def name(self) -> str:
