@@ -18,7 +18,6 @@ from typing import Any
 
 import torch
 
-
 IN_MODE = "with mode: "
 
 

@@ -29,8 +29,8 @@ from tangrad.api cimport (TG_ABI_VERSION, TG_ARG_BOOL, TG_ARG_COMPLEX, TG_ARG_DT
                           TG_ARG_INTS, TG_ARG_NONE, TG_ARG_OTHER, TG_ARG_TENSOR, TG_ARG_TENSORS, TG_ARG_TEXT,
                           TG_CAPSULE_NAME, TG_DECLINED, TG_MAX_PARAMS, tg_api, tg_argument, tg_call, tg_call_kernel,
                           tg_enter, tg_found_kernel, tg_leave, tg_loop, tg_loop_kernel, tg_memory_change,
-                          tg_memory_watch, tg_observed, tg_observer, tg_operand, tg_pool, tg_range, tg_scalar,
-                          tg_scratch, tg_task, tg_view)
+                          tg_memory_watch, tg_observed, tg_observer, tg_operand, tg_pool, tg_queue, tg_queued,
+                          tg_queued_operand, tg_range, tg_scalar, tg_scratch, tg_task, tg_view)
 
 from tangrad.tensor.size import Size
 
@@ -79,6 +79,7 @@ cdef extern from "native/state.h":
         bint standing
         void* observers
         void* finite
+        const void* queue
     tg_thread_state tg_tls
     newfunc tg_plain_new
     void tg_make_callable(PyTypeObject*, Py_ssize_t)
@@ -91,7 +92,8 @@ cdef extern from "native/state.h":
     void tg_install_storage(PyTypeObject*, void (*)(PyObject*) noexcept)
 
 cdef extern from "native/members.h":
-    int tg_offer_members(PyTypeObject*, PyObject* (*)(const char*, PyObject*, PyObject**, Py_ssize_t, PyObject*) except NULL,
+    int tg_offer_members(PyTypeObject*,
+                         PyObject* (*)(const char*, PyObject*, PyObject**, Py_ssize_t, PyObject*) except NULL,
                          PyObject* (*)(const char*, const char*, PyObject*, PyObject*) except NULL)
 
 cdef extern from "native/size.h":

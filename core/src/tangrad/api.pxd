@@ -112,6 +112,26 @@ cdef extern from "native/tangrad_abi.h":
         int32_t flags
         void* context
         void (*changed)(void*, const tg_memory_change*) noexcept nogil
+    ctypedef struct tg_queued_operand:
+        PyObject* storage
+        PyObject* number
+        char* address
+        int64_t waits
+    ctypedef struct tg_queued:
+        int32_t size
+        int32_t nin
+        PyObject* op
+        tg_loop_kernel kernel
+        void* context
+        int64_t numel
+        int32_t dtype
+        int32_t device_index
+        tg_queued_operand operands[9]
+    ctypedef struct tg_queue:
+        int32_t size
+        int32_t flags
+        int (*offer)(const tg_queued*) noexcept
+        void (*settle)() noexcept
     ctypedef struct tg_scratch:
         void* data
         uint64_t handle
@@ -175,4 +195,6 @@ cdef extern from "native/tangrad_abi.h":
         PyObject* (*node_name)(PyObject*) except NULL
         int (*watch_memory)(const tg_memory_watch*) except -1
         int (*unwatch_memory)(const tg_memory_watch*) except -1
+        const tg_queue* (*offer_to)(const tg_queue*) noexcept
+        void (*set_waiting)(PyObject*, int64_t) noexcept
     const tg_api* tg_import_api(int needed) except NULL

@@ -83,6 +83,21 @@ def compared(seed: int, fullgraph: bool) -> str:
     return "same" if compiled.compiled.executables else "as it is"
 
 
+def queued_compared(seed: int) -> str:
+    """Return "same", "error" or the difference of a seed's program whose work is queued."""
+    from tangrad_jit.compiling.queued import QueuedCalls
+
+    program = random_programs.write(seed, tangrad)
+    leaves, function = function_of(program.lines)
+    wanted = outcome(leaves, function)
+    calls = QueuedCalls(function, False, [])
+    for _ in range(4):
+        found = outcome(leaves, lambda *given: calls.run(given, {}))
+        if found != wanted:
+            return f"seed {seed}: {found} is not {wanted}\n{program}"
+    return "error" if isinstance(wanted, str) else "same"
+
+
 def main(count: int, first: int = 0) -> int:
     """Compare programs and print how many of which outcome there were."""
     told: Counter[str] = Counter()
@@ -93,6 +108,11 @@ def main(count: int, first: int = 0) -> int:
                 print(said[:3000])
                 said = "different"
             told[f"{'fullgraph' if fullgraph else 'default'}: {said}"] += 1
+        said = queued_compared(seed)
+        if said not in ("same", "error"):
+            print(said[:3000])
+            said = "different"
+        told[f"queued: {said}"] += 1
     print(dict(sorted(told.items())))
     return int(any("different" in key for key in told))
 

@@ -282,6 +282,21 @@ cdef int api_unwatch_memory(const tg_memory_watch* watch) except -1 with gil:
     return 0
 
 
+cdef const tg_queue* api_offer_to(const tg_queue* queue) noexcept:
+    global work_queue
+    cdef const tg_queue* before = <const tg_queue*>tg_tls.queue
+    if queue != NULL:
+        work_queue = queue
+    tg_tls.queue = queue
+    return before
+
+
+cdef void api_set_waiting(PyObject* storage, int64_t waits) noexcept:
+    cdef UntypedStorage s = <UntypedStorage>storage
+    s.waits = waits
+    s.data = NULL if waits else <char*>(s.handle + s.offset)
+
+
 API.version = TG_ABI_VERSION
 API.size = sizeof(tg_api)
 API.register_loop_kernel = api_register_loop_kernel
@@ -318,4 +333,6 @@ API.node_op = api_node_op
 API.node_name = api_node_name
 API.watch_memory = api_watch_memory
 API.unwatch_memory = api_unwatch_memory
+API.offer_to = api_offer_to
+API.set_waiting = api_set_waiting
 _API = PyCapsule_New(&API, TG_CAPSULE_NAME, NULL)

@@ -142,7 +142,7 @@ cdef list apply_watched(Node node, list grads, Run run):
 
 cdef int64_t first_nan(Tensor g) except -2:
     """The place of the first NaN, counted in the order of a contiguous tensor; -1: there is none."""
-    if g.storage_.data != NULL and g.flags & CONTIGUOUS and g.level_ is None and not g.flags & PY_DISPATCH:
+    if host_pointer(g) != NULL and g.flags & CONTIGUOUS and g.level_ is None and not g.flags & PY_DISPATCH:
         if g.dtype_.index == FLOAT32:
             return tg_first_nan_f32(<const float*>host_pointer(g), g.numel_)
         if g.dtype_.index == FLOAT64:

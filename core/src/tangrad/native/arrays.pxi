@@ -119,7 +119,7 @@ def array_of_tensor(Tensor t not None):
     cdef Py_ssize_t shape[MAX_DIMS]
     cdef int i, index = t.dtype_.index
     if t.numel_ == 0 or t.flags & (CONJ | NEG) or t.level_ is not None or not exact_tensor(<PyObject*>t) \
-            or requires_grad(t) or t.storage_.data == NULL or t.storage_.dev.type.name != _initial_device \
+            or requires_grad(t) or host_pointer(t) == NULL or t.storage_.dev.type.name != _initial_device \
             or t.slot_ != t.storage_.dev.slot:
         return None
     if _numpy_api == NULL:
@@ -127,6 +127,7 @@ def array_of_tensor(Tensor t not None):
     if _number_of_dtype[index] < 0:
         return None
     tg_tls.reads += 1
+    t.storage_.lent = True
     for i in range(t.ndim_):
         shape[i], strides[i] = t.shape_[i], t.stride_[i] * ITEMSIZE[index]
     made = (<tg_new_array>_numpy_api[API_NEW_ARRAY])(

@@ -161,6 +161,7 @@ cdef Tensor host_image(Tensor t, Py_ssize_t* first, Py_ssize_t* length):
 
 
 cdef object host_memory(UntypedStorage s):
+    settle(s)
     return PyMemoryView_FromMemory(s.data, s.nbytes_, PyBUF_WRITE)
 
 
@@ -472,7 +473,7 @@ cdef class host_buffer:
     cdef Tensor t
 
     def __init__(self, Tensor t not None):
-        if t.storage_.data == NULL and t.numel_:
+        if host_pointer(t) == NULL and t.numel_:
             raise TypeError(f"the host cannot reach the memory of [{describe_tensor(t)}]; copy it with .cpu() first")
         self.t = t
 
@@ -500,6 +501,7 @@ cdef int export_buffer(Tensor t, Py_buffer* buffer, object owner) except -1:
     if _format_cache[index] is None:
         _format_cache[index] = _numpy_formats.get(t.dtype_.format, t.dtype_.format.encode()) \
             if t.dtype_.codec is None else _raw_formats.get(ITEMSIZE[index], f"{ITEMSIZE[index]}s".encode())
+    t.storage_.lent = True
     buffer.buf = host_pointer(t) if t.numel_ else <void*>geometry
     buffer.obj = owner
     buffer.len = t.numel_ * ITEMSIZE[index]
@@ -519,7 +521,7 @@ cdef int fill_buffer(Tensor t, Py_buffer* buffer, int flags) except -1:
         raise BufferError(f"a tensor of layout {t.layout} has no elements in memory; call to_dense() first")
     if requires_grad(t):
         raise BufferError("Can't export the buffer of a Tensor that requires grad. Use tensor.detach() first.")
-    if t.storage_.data == NULL and t.numel_:
+    if host_pointer(t) == NULL and t.numel_:
         raise BufferError(f"the host cannot reach the memory of [{describe_tensor(t)}]; copy it with .cpu() first")
     if t.level_ is not None or t.flags & (CONJ | NEG):
         raise BufferError("cannot export the buffer of a transformed, conjugated or negated tensor; resolve it first")

@@ -94,6 +94,7 @@ def dlpack_capsule(Tensor t not None):
     managed = <tg_dl_managed*>malloc(sizeof(tg_dl_managed) + 2 * n * sizeof(int64_t))
     if managed == NULL:
         raise MemoryError()
+    t.storage_.lent = True
     managed.tensor.data = host_pointer(t)
     managed.tensor.device.type, managed.tensor.device.id = DL_HOST, 0
     managed.tensor.dtype.code, managed.tensor.dtype.bits, managed.tensor.dtype.lanes = key[0], key[1], 1

@@ -440,7 +440,38 @@ cdef int launch_pointwise(Op op, tg_kernel* kernel, DeviceRuntime dev, operand_s
     if kernel.kind == KERNEL_PYTHON:
         call_python_pointwise(op, kernel, s, flat, (<object>single,) if several is None else several)
         return 0
+    if tg_tls.queue != NULL and single != NULL and kernel.kind == KERNEL_C \
+            and queued(op, kernel, dev, s, <Tensor>single):
+        return 0
     return call_c_loop(op, kernel, dev, s.item, s.n, s.common, flat, single, several, ndim, shape, 0)
+
+
+cdef bint queued(Op op, tg_kernel* kernel, DeviceRuntime dev, operand_set* s, Tensor out) noexcept:
+    """Whether the thread's queue has taken the work: of one dtype, elements in one order, nothing lent."""
+    cdef tg_queued work
+    cdef int i
+    if op.ordered or op.nparams != op.ntensors or s.n > 8 or out.dtype_.index != s.common or not dev.type.host \
+            or KIND[s.common] != KIND_FLOAT or ITEMSIZE[s.common] < 4 \
+            or not queued_operand(&work.operands[0], out, out):
+        return False
+    for i in range(s.n):
+        if not isinstance(<object>s.item[i], Tensor):
+            if not plain_real(<object>s.item[i]):
+                return False
+            work.operands[i + 1].storage, work.operands[i + 1].number = NULL, s.item[i]
+        elif op.fixed[op.tensor_param[i]] >= 0 or not queued_operand(&work.operands[i + 1], <Tensor>s.item[i], out):
+            return False
+    work.size, work.nin, work.op, work.kernel = sizeof(tg_queued), s.n, <PyObject*>op, kernel.fn
+    work.context, work.numel, work.dtype, work.device_index = kernel.context, out.numel_, s.common, dev.index
+    return (<const tg_queue*>tg_tls.queue).offer(&work) != 0
+
+
+cdef bint queued_operand(tg_queued_operand* operand, Tensor t, Tensor out) noexcept:
+    cdef UntypedStorage s = t.storage_
+    operand.storage, operand.number, operand.waits = <PyObject*>s, NULL, s.waits
+    operand.address = <char*>(s.handle + s.offset + t.offset_ * ITEMSIZE[t.dtype_.index])
+    return t.numel_ == out.numel_ and t.numel_ > 0 and t.flags & CONTIGUOUS != 0 and t.dtype_ is out.dtype_ \
+        and s.dev is out.storage_.dev and s.owner is None and not s.lent and not t.flags & (CONJ | NEG | PY_DISPATCH)
 
 
 cdef object call_python_pointwise(Op op, tg_kernel* kernel, operand_set* s, PyObject** flat, tuple outs):

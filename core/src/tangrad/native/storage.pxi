@@ -438,6 +438,8 @@ cdef class UntypedStorage:
     cdef DeviceRuntime dev
     cdef object owner          # the foreign object whose memory this is, or None
     cdef bint resizable_
+    cdef bint lent             # its address is known to somebody outside, who may look or write
+    cdef int64_t waits         # not 0: work on its memory is queued, and `data` is NULL until it is done
     cdef object __weakref__
 
     def __init__(self, data=0, *, device=None):
@@ -467,6 +469,7 @@ cdef class UntypedStorage:
 
     def data_ptr(self):
         """Return handle + offset: on host devices the address of the first byte."""
+        settle(self)
         return self.handle + self.offset
 
     def resizable(self):
@@ -483,6 +486,7 @@ cdef class UntypedStorage:
 
     @property
     def _handle(self):
+        settle(self)
         return (self.handle, self.offset)
 
     def __getattr__(self, name):
@@ -499,6 +503,16 @@ cdef class UntypedStorage:
 
     def __iter__(self):
         return iter(self.tolist())
+
+
+cdef const tg_queue* work_queue = NULL   # the queue whose work storages wait for
+
+
+cdef inline int settle(UntypedStorage s) noexcept:
+    """Have queued work done before the memory is looked at."""
+    if s.waits:
+        work_queue.settle()
+    return 0
 
 
 cdef void storage_release(PyObject* x) noexcept:
@@ -553,6 +567,7 @@ def place_storage(UntypedStorage s not None, UntypedStorage beside not None, siz
 
 cdef int storage_resize(UntypedStorage s, size_t nbytes) except -1:
     cdef UntypedStorage old
+    settle(s)
     if not placed(s).resizable_:
         raise RuntimeError(f"storage of {s.nbytes_} bytes on {s.dev.device} cannot be resized: "
                            "its memory belongs to another object; copy the tensor with .clone() first")
@@ -589,6 +604,7 @@ def rebase_storage(UntypedStorage s not None, UntypedStorage onto not None):
         RuntimeError: the memory is not of the same size, device and kind.
     """
     cdef UntypedStorage old
+    settle(s)
     if onto.owner is None or not onto.dev.type.host or s.dev.type is not onto.dev.type or onto.nbytes_ < s.nbytes_:
         raise RuntimeError(f"rebase_storage: {s.nbytes_} bytes on {s.dev.device} cannot continue on {onto.nbytes_} "
                            f"bytes on {onto.dev.device}, which must be foreign memory of the same host device")

@@ -206,6 +206,38 @@ typedef struct tg_pool {
 
 typedef void (*tg_range)(int64_t begin, int64_t end, void *context);
 
+/* One operand of queued work. A storage of which work waits shows its memory to nobody before the
+ * queue has run; `waits` is the queue's to use, 0 where nothing waits. */
+typedef struct tg_queued_operand {
+    PyObject *storage; /* NULL: a number */
+    PyObject *number;
+    char *address;
+    int64_t waits;
+} tg_queued_operand;
+
+/* A pointwise op on contiguous elements of one floating dtype, ready to run by `kernel`. */
+typedef struct tg_queued {
+    int32_t size; /* of this structure */
+    int32_t nin;
+    PyObject *op;
+    tg_loop_kernel kernel;
+    void *context;
+    int64_t numel;
+    int32_t dtype;
+    int32_t device_index;
+    tg_queued_operand operands[9]; /* the result first */
+} tg_queued;
+
+/* Takes pointwise work of a thread, to run it later; with the GIL. `offer` returns 1 where it has
+ * taken the work, 0 where the core is to do it now. `settle` does all that was taken, whichever
+ * thread asks: it neither fails nor lets go of the GIL. */
+typedef struct tg_queue {
+    int32_t size; /* of this structure */
+    int32_t flags; /* 0 */
+    int (*offer)(const tg_queued *work);
+    void (*settle)(void);
+} tg_queue;
+
 enum { TG_KERNEL_LOOP = 1, TG_KERNEL_PYTHON, TG_KERNEL_CALL };
 
 typedef struct tg_found_kernel {
@@ -275,6 +307,11 @@ typedef struct tg_api {
     PyObject *(*node_name)(PyObject *node); /* a new str */
     int (*watch_memory)(const tg_memory_watch *watch);
     int (*unwatch_memory)(const tg_memory_watch *watch); /* no call of it is running afterwards */
+    /* Offer the calling thread's pointwise work to a queue, of which a process has one; NULL: to
+     * none any more. Returns what was there before. */
+    const tg_queue *(*offer_to)(const tg_queue *queue);
+    /* Note for the queue that work on a storage waits (a number of its own), or that none does (0). */
+    void (*set_waiting)(PyObject *storage, int64_t waits);
 } tg_api;
 
 #ifndef TG_WITHOUT_PYTHON

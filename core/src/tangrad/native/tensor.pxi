@@ -114,6 +114,7 @@ cdef class Tensor:
 
     def data_ptr(self):
         """Return handle + offset of the first element, its address on host devices; 0 if there is none."""
+        settle(self.storage_)
         return 0 if self.numel_ == 0 or self.storage_.nbytes_ == 0 or self.storage_.dev.type.meta else \
             self.storage_.handle + self.storage_.offset + self.offset_ * self.dtype_.itemsize
 
@@ -702,7 +703,9 @@ def as_new(Tensor t not None):
 
 cdef inline char* host_pointer(Tensor t) noexcept:
     if t.storage_.data == NULL:
-        return NULL
+        if not t.storage_.waits:
+            return NULL
+        settle(t.storage_)
     return t.storage_.data + t.offset_ * ITEMSIZE[t.dtype_.index]
 
 

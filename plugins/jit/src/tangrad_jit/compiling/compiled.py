@@ -15,6 +15,7 @@ from tangrad_jit.capture.errors import CaptureError, Unsettled
 from tangrad_jit.capture.sources import Source
 from tangrad_jit.capture.surroundings import Key
 from tangrad_jit.compiling.executable import Executable
+from tangrad_jit.compiling.queued import QueuedCalls
 from tangrad_jit.compiling.recording import Recording, record, tensors_among
 from tangrad_jit.compiling.sizes import Sizes, size_changes
 from tangrad_jit.graph.printer import text_of
@@ -68,6 +69,7 @@ class Compiled:
     Attributes:
         executables: one per recording, latest used first.
         events: what has happened, for `compile.explain`.
+        queued: runs the calls that are no graph, or None where they run as they are.
     """
 
     unsettled_runs = 3
@@ -85,11 +87,17 @@ class Compiled:
         self._sizes = Sizes(settings.dynamic)
         self._varying: dict[Key, Source] = {}
         self._fixed: dict[Key, Source] = {}
+        self.queued = self._new_queued()
+
+    def _new_queued(self) -> QueuedCalls | None:
+        if self.settings.fullgraph or self.settings.backend is not None:
+            return None
+        return QueuedCalls(self.function, self.settings.measure, self.events)
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the function, by a graph where one fits."""
         if self.off or is_intercepted():
-            return self.function(*args, **kwargs)
+            return self._as_it_is(args, kwargs)
         for k, executable in enumerate(self.executables):
             tensors = executable.fits(args, kwargs)
             if tensors is not None and executable.doubtful(tensors):
@@ -99,6 +107,12 @@ class Compiled:
                     self._put_first(executable)
                 return self._execute(executable, tensors, args, kwargs)
         return self._record(args, kwargs)
+
+    def _as_it_is(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the function, with its pointwise work queued where that is allowed and pays."""
+        if self.queued is None or is_intercepted():
+            return self.function(*args, **kwargs)
+        return self.queued.run(args, kwargs)
 
     def _execute(self, executable: Executable, tensors: list[Any], args: Any, kwargs: Any) -> Any:
         if executable.trial is None:
@@ -245,6 +259,7 @@ class Compiled:
             self._sizes.clear()
             self._varying.clear()
             self._fixed.clear()
+            self.queued = self._new_queued()
 
     @property
     def name(self) -> str:

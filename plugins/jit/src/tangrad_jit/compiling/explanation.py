@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tangrad_jit._queue import queues
 from tangrad_jit.compiling.compiled import Compiled, Settings
 from tangrad_jit.graph.printer import text_of
 
@@ -48,10 +49,29 @@ class Explanation:
         lines += [f"  {event}" for event in self.events]
         if self.compiled.off and self.compiled.off not in self.events:
             lines.append(f"  {self.compiled.off}")
+        lines += _tell_queues(self.compiled.queued)
         for k, executable in enumerate(self.compiled.executables):
             lines.append("")
             lines.extend(_tell(k, executable))
         return "\n".join(lines)
+
+
+def _tell_queues(queued: Any) -> list[str]:
+    if queued is None or not queued.calls:
+        return []
+    lines = [
+        f"  queued: {queued.calls} calls, {queued.ops} ops in {queued.queues} queues, "
+        f"{queued.compiled} of them run by a kernel"
+    ]
+    if queued.measured:
+        times = "queued {:.1f} us, as it is {:.1f} us".format(*(1e6 * t for t in queued.measured))
+        lines.append(f"  measured: {times}")
+    for queue in queues():
+        how = "by a kernel" if queue.has_kernel else queue.refused or "not yet by a kernel"
+        ops = ", ".join(step[0].title for step in queue.steps)
+        lines.append(f"  queue of {ops}: {queue.runs} runs, {how}")
+        lines.append(f"    settled at {queue.line or 'no line of a program'}: {queue.cause}")
+    return lines
 
 
 def _tell(k: int, executable: Any) -> list[str]:

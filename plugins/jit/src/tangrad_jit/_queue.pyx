@@ -1,0 +1,339 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=False
+"""The queue of pointwise work: ops on contiguous elements of one number and dtype, run together.
+
+The core offers an op when its result is allocated, checked and recorded; what is left is the loop
+over elements. Taken work is a step over slots, one per storage, whose memory the core hides until
+the queue is settled: whoever looks at it, in any thread, has the steps run first. A queue that was
+compiled runs as one kernel, which writes only what somebody still holds; any other one runs step
+by step, by the kernels that eager calls.
+
+All is done with the GIL held, and nothing that may run Python happens while memory waits.
+"""
+from cpython.ref cimport PyObject
+from libc.stdint cimport int64_t
+from libc.string cimport memcpy, memset
+
+from tangrad cimport api as tg
+from tangrad_jit.capture.source import line_of_program
+
+cdef const tg.tg_api* API = tg.tg_import_api(3)
+
+cdef enum:
+    STEPS = 40
+    SLOTS = 56                    # a step adds at most nine
+    OPERANDS = 8
+    WORDS = STEPS * (3 * OPERANDS + 4) + SLOTS + 8
+    KNOWN = 1000                  # queues that are remembered; further ones run step by step
+
+ctypedef int (*group_entry)(void* context, char** outs, char** ins, const tg.tg_scalar* numbers, int64_t rows,
+                            int64_t columns) noexcept nogil
+
+cdef extern from "Python.h":
+    void Py_INCREF(PyObject*)
+    void Py_DECREF(PyObject*)
+    Py_ssize_t Py_REFCNT(PyObject*)
+    PyObject* PyErr_Occurred()
+    bint PyFloat_CheckExact(PyObject*)
+    long long PyLong_AsLongLongAndOverflow(PyObject*, int*)
+    double PyFloat_AsDouble(PyObject*) except? -1.0
+
+cdef struct Slot:
+    PyObject* storage
+    char* address
+
+cdef struct Step:
+    tg.tg_loop_kernel kernel
+    void* context
+    PyObject* op
+    int nin
+    int to
+    int source[OPERANDS]          # slots; -1: a number
+    PyObject* number[OPERANDS]
+
+cdef Slot slots[SLOTS]
+cdef Step steps[STEPS]
+cdef int nslots = 0, nsteps = 0
+cdef int64_t numel = 0
+cdef int dtype = 0
+cdef int64_t words[WORDS]
+cdef int nwords = 0
+cdef bint running = False
+cdef dict known = {}
+cdef list wanted = []             # queues that ran twice and have no kernel yet
+cdef tuple CAUSES = ("its memory was looked at", "another number of elements, dtype or view", "it was full",
+                     "the call ended")
+cdef enum:
+    LOOKED = 0
+    OTHER = 1
+    FULL = 2
+    ENDED = 3
+cdef int64_t float32 = API.dtype_by_name(b"float32")
+cdef int64_t queued_ops = 0, settled_queues = 0, compiled_runs = 0
+
+
+cdef class Queue:
+    """What is known of a queue: its steps, how often it ran, its kernel.
+
+    Attributes:
+        steps: (op, place of the result, places of the operands, numbers in the places of -1).
+        living: places of slots that somebody held when it was settled.
+        dtype: name of its dtype. runs: how often it ran.
+        line, cause: where the program first had it settled, and why.
+        refused: why it has no kernel, or "".
+    """
+    cdef readonly list steps
+    cdef readonly tuple living
+    cdef readonly str dtype
+    cdef readonly str line, cause
+    cdef public str refused
+    cdef public int64_t runs, compiled_runs
+    cdef object owner
+    cdef group_entry entry
+    cdef void* context
+    cdef int nin, nout
+    cdef int ins[SLOTS]
+    cdef int outs[SLOTS]
+
+    def compiled(self, owner, size_t entry, size_t context, ins, outs):
+        """Run by a kernel from now on: (its owner, address, context), places of operands and results."""
+        cdef int k
+        self.owner, self.context = owner, <void*>context
+        self.nin, self.nout = len(ins), len(outs)
+        for k in range(self.nin):
+            self.ins[k] = ins[k]
+        for k in range(self.nout):
+            self.outs[k] = outs[k]
+        self.entry = <group_entry>entry
+
+    @property
+    def has_kernel(self):
+        """Whether it runs as one kernel."""
+        return self.entry != NULL
+
+
+cdef int find_places(const tg.tg_queued* work, int* places, bint fresh) noexcept:
+    """Fill in the slots of operands, -1 for new ones and numbers; return 0 where memory is seen in two ways."""
+    cdef int i, j
+    for i in range(work.nin + 1):
+        places[i] = -1
+        if work.operands[i].storage == NULL:
+            continue
+        if not fresh and work.operands[i].waits:
+            places[i] = <int>work.operands[i].waits - 1
+            if slots[places[i]].address != work.operands[i].address:
+                return 0
+        for j in range(i):
+            if work.operands[j].storage == work.operands[i].storage and \
+                    work.operands[j].address != work.operands[i].address:
+                return 0
+    return 1
+
+
+cdef int place_of(const tg.tg_queued* work, int* places, int i) noexcept:
+    """Return the slot of an operand, adding it where it is new."""
+    global nslots
+    cdef int j
+    if places[i] >= 0:
+        return places[i]
+    for j in range(work.nin + 1):
+        if work.operands[j].storage == work.operands[i].storage and places[j] >= 0:
+            places[i] = places[j]
+            return places[i]
+    slots[nslots].storage, slots[nslots].address = work.operands[i].storage, work.operands[i].address
+    Py_INCREF(work.operands[i].storage)
+    API.set_waiting(work.operands[i].storage, nslots + 1)
+    places[i] = nslots
+    nslots += 1
+    return places[i]
+
+
+cdef bint small(PyObject* number) noexcept:
+    """Whether a number is a float, or an integer that a double holds."""
+    cdef int overflow = 0
+    cdef long long value
+    if PyFloat_CheckExact(number):
+        return True
+    value = PyLong_AsLongLongAndOverflow(number, &overflow)
+    return overflow == 0 and -(1 << 53) <= value <= (1 << 53)
+
+
+cdef int offer(const tg.tg_queued* work) noexcept:
+    global nsteps, numel, dtype, nwords, queued_ops
+    cdef int places[OPERANDS + 1]
+    cdef bint fresh = False
+    cdef Step* step
+    cdef int i
+    cdef double value
+    if running:
+        return 0
+    for i in range(1, work.nin + 1):
+        if work.operands[i].storage == NULL and not small(work.operands[i].number):
+            return 0
+    if nsteps and (numel != work.numel or dtype != work.dtype or nsteps == STEPS or nslots + 9 > SLOTS
+                   or not find_places(work, places, False)):
+        run_queue(FULL if nsteps == STEPS or nslots + 9 > SLOTS else OTHER)
+        fresh = True
+    if not find_places(work, places, fresh):
+        return 0
+    if nsteps == 0:
+        numel, dtype = work.numel, work.dtype
+        words[0], nwords = dtype, 1
+    step = &steps[nsteps]
+    step.kernel, step.context, step.op, step.nin = work.kernel, work.context, work.op, work.nin
+    words[nwords], words[nwords + 1] = <int64_t>work.op, work.nin
+    nwords += 2
+    for i in range(work.nin):
+        if work.operands[i + 1].storage != NULL:
+            step.source[i] = place_of(work, places, i + 1)
+            words[nwords] = step.source[i]
+            nwords += 1
+            continue
+        step.source[i], step.number[i] = -1, work.operands[i + 1].number
+        Py_INCREF(step.number[i])
+        value = PyFloat_AsDouble(step.number[i])
+        words[nwords], words[nwords + 1] = -1, PyFloat_CheckExact(step.number[i])
+        memcpy(&words[nwords + 2], &value, 8)
+        nwords += 3
+    step.to = place_of(work, places, 0)
+    words[nwords] = step.to
+    nwords += 1
+    nsteps += 1
+    queued_ops += 1
+    return 1
+
+
+cdef void settle() noexcept:
+    run_queue(LOOKED)
+
+
+cdef void run_queue(int cause) noexcept:
+    """Run what was taken, and show the memory again."""
+    global nsteps, nslots, nwords, running, settled_queues
+    cdef int k, i
+    cdef Queue found = None
+    if running or nsteps == 0:
+        return
+    running = True
+    settled_queues += 1
+    for k in range(nslots):
+        words[nwords] = Py_REFCNT(slots[k].storage) > 1
+        nwords += 1
+    key = (<char*>words)[:nwords * 8]
+    for k in range(nslots):
+        API.set_waiting(slots[k].storage, 0)
+    entry = known.get(key)
+    if entry is not None:
+        found = <Queue>entry
+        found.runs += 1
+        if found.runs == 2:
+            wanted.append(found)
+    if found is None or found.entry == NULL or not run_compiled(found):
+        run_steps()
+    if found is None and len(known) < KNOWN and PyErr_Occurred() == NULL:
+        found = described(cause)
+        known[key] = found
+    for k in range(nsteps):
+        for i in range(steps[k].nin):
+            if steps[k].source[i] < 0:
+                Py_DECREF(steps[k].number[i])
+    i = nslots
+    nsteps = nslots = nwords = 0
+    for k in range(i):
+        Py_DECREF(slots[k].storage)
+    running = False
+
+
+cdef bint run_compiled(Queue queue) noexcept:
+    global compiled_runs
+    cdef char* outs[SLOTS]
+    cdef char* ins[SLOTS]
+    cdef int k
+    for k in range(queue.nin):
+        ins[k] = slots[queue.ins[k]].address
+    for k in range(queue.nout):
+        outs[k] = slots[queue.outs[k]].address
+    if queue.nout and queue.entry(queue.context, outs, ins, NULL, 1, numel) != 0:
+        return False
+    queue.compiled_runs += 1
+    compiled_runs += 1
+    return True
+
+
+cdef void run_steps() noexcept:
+    cdef tg.tg_loop loop
+    cdef int64_t step_bytes = 4 if dtype == float32 else 8, none = 0
+    cdef tg.tg_operand* operand
+    cdef Step* s
+    cdef double value
+    cdef int k, i
+    for k in range(nsteps):
+        s = &steps[k]
+        memset(&loop, 0, sizeof(loop))
+        loop.version, loop.ndim, loop.nout, loop.nin, loop.compute_dtype = 1, 1, 1, s.nin, dtype
+        loop.numel, loop.shape = numel, &numel
+        for i in range(s.nin + 1):
+            operand = &loop.operands[i]
+            operand.dtype, operand.strides = dtype, &step_bytes
+            if i and s.source[i - 1] < 0:
+                operand.is_scalar, operand.strides, operand.data = 1, &none, &operand.value
+                value = PyFloat_AsDouble(s.number[i - 1])
+                if dtype == float32:
+                    (<float*>operand.value.bytes)[0] = <float>value
+                else:
+                    operand.value.f = value
+                continue
+            operand.data = slots[s.to if i == 0 else s.source[i - 1]].address
+            operand.handle = <size_t>operand.data
+        s.kernel(&loop, s.context)
+
+
+cdef Queue described(int cause):
+    cdef Queue made = Queue.__new__(Queue)
+    cdef int k, i
+    made.steps = []
+    for k in range(nsteps):
+        sources = tuple([steps[k].source[i] for i in range(steps[k].nin)])
+        numbers = tuple([<object>steps[k].number[i] if steps[k].source[i] < 0 else None for i in range(steps[k].nin)])
+        made.steps.append((<object>steps[k].op, steps[k].to, sources, numbers))
+    made.living = tuple([k for k in range(nslots) if words[nwords - nslots + k]])
+    made.dtype = "float32" if dtype == float32 else "float64"
+    made.line, made.cause, made.refused, made.runs = line_of_program(), <str>CAUSES[cause], "", 1
+    return made
+
+
+cdef tg.tg_queue table
+table.size, table.flags = sizeof(tg.tg_queue), 0
+table.offer, table.settle = offer, settle
+
+
+def call(function, args, kwargs):
+    """Call a function with this thread's pointwise work queued; all of it is done when it returns or raises."""
+    cdef const tg.tg_queue* before = API.offer_to(&table)
+    try:
+        return function(*args, **kwargs)
+    finally:
+        run_queue(ENDED)
+        API.offer_to(before)
+
+
+def queues():
+    """Return the queues that are known."""
+    return list(known.values())
+
+
+def take_wanted():
+    """Return the queues that have run twice since this was asked last."""
+    taken = wanted[:]
+    wanted.clear()
+    return taken
+
+
+def forget():
+    """Forget all queues and their kernels."""
+    known.clear()
+    wanted.clear()
+
+
+def counts():
+    """Return how many ops were queued, queues settled, and queues run as one kernel, in this process."""
+    return queued_ops, settled_queues, compiled_runs

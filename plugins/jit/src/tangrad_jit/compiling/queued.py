@@ -1,0 +1,173 @@
+"""Calls whose pointwise work is queued: kernels for queues that come again, the way back to eager.
+
+A function that cannot be one graph runs as it is, with its pointwise work queued (`_queue.pyx`).
+Queues are known to the process, and have their kernels made between calls, never in one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tangrad.plugin.render import describe
+from tangrad_jit import _queue
+from tangrad_jit.codegen import Const, Group, GroupInput, Step, can_compile, compile_group
+
+__all__ = ["QueuedCalls", "make_kernels"]
+
+# Calls before the first that is timed: in them queues are met, and their kernels made.
+_SETTLING = 4
+_TIMED = 6
+# Below this share of eager's time queueing is kept; timers and neighbours are not that exact.
+_TOLERANCE = 1.1
+
+
+class QueuedCalls:
+    """Runs a function's calls with their work queued, as long as that pays.
+
+    Args:
+        function: the function.
+        measure: compare times in the first calls.
+        told: is given a line when queueing is dropped.
+
+    Attributes:
+        calls: how many ran queued. ops, queues, compiled: what they queued, how often a queue was
+            settled, and how often that was by a kernel.
+        dropped: why calls are queued no more, or "".
+        measured: seconds of a call queued, and as it is; None: not known.
+    """
+
+    def __init__(self, function: Callable[..., Any], measure: bool, told: list[str]) -> None:
+        self.function, self.told = function, told
+        self.calls = self.ops = self.queues = self.compiled = 0
+        self.dropped = ""
+        self.measured: tuple[float, float] | None = None
+        self._untimed = _SETTLING
+        self._pending = 2 * _TIMED if measure else 0
+        self._times: dict[bool, list[float]] = {True: [], False: []}
+
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a call."""
+        if self.dropped:
+            return self.function(*args, **kwargs)
+        if self._untimed:
+            self._untimed -= 1
+            return self._queued(args, kwargs)
+        if not self._pending:
+            return self._queued(args, kwargs)
+        queued = self._pending % 2 == 0
+        self._pending -= 1
+        start = time.perf_counter()
+        result = self._queued(args, kwargs) if queued else self.function(*args, **kwargs)
+        self._times[queued].append(time.perf_counter() - start)
+        if not self._pending and len(self._times[True]) and len(self._times[False]):
+            self._decide()
+        return result
+
+    def _queued(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        before = _queue.counts()
+        try:
+            return _queue.call(self.function, args, kwargs)
+        finally:
+            ops, queues, compiled = (
+                now - then for now, then in zip(_queue.counts(), before, strict=True)
+            )
+            self.calls += 1
+            self.ops += ops
+            self.queues += queues
+            self.compiled += compiled
+            if compiled < queues:
+                make_kernels()
+
+    def _decide(self) -> None:
+        queued, eager = min(self._times[True]), min(self._times[False])
+        self.measured = (queued, eager)
+        if queued > _TOLERANCE * eager:
+            self.dropped = (
+                f"queued, a call took {1e6 * queued:.1f} us, as it is {1e6 * eager:.1f} us"
+            )
+            self.told.append(self.dropped)
+
+
+_making = threading.Lock()
+
+
+def make_kernels() -> None:
+    """Make the kernels of queues that have run twice, unless another thread is at it."""
+    if not _making.acquire(blocking=False):
+        return
+    try:
+        for queue in _queue.take_wanted():
+            _make_kernel(queue)
+    finally:
+        _making.release()
+
+
+def _make_kernel(queue: Any) -> None:
+    if len(queue.steps) < 2:
+        queue.refused = "it is one op"
+        return
+    group, ins, outs = group_of(queue)
+    if not outs:
+        queue.refused = "nobody holds what it makes"
+    elif len(outs) > 1 and set(ins) & set(outs):
+        queue.refused = "it writes several tensors, one of which it reads"
+    else:
+        queue.refused = can_compile(group) or ""
+        if not queue.refused:
+            code = compile_group(group)
+            queue.compiled(code, code.kernel.entry, code.kernel.context, ins, outs)
+
+
+def group_of(queue: Any) -> tuple[Group, list[int], list[int]]:
+    """Return what a queue computes for those who hold results, and the places of both."""
+    ins: list[int] = []
+    written: set[int] = set()
+    for _, to, sources, _ in queue.steps:
+        ins += [k for k in dict.fromkeys(sources) if k >= 0 and k not in written and k not in ins]
+        written.add(to)
+    current = {place: k for k, place in enumerate(ins)}
+    steps = []
+    for op, to, sources, numbers in queue.steps:
+        described = describe(op)
+        assert described is not None  # the core offers pointwise ops alone
+        args = tuple(
+            current[k] if k >= 0 else Const(number)
+            for k, number in zip(sources, numbers, strict=True)
+        )
+        steps.append(Step(described, queue.dtype, args))
+        current[to] = len(ins) + len(steps) - 1
+    outs = [place for place in queue.living if place in written]
+    used = _used(steps, len(ins), {current[place] for place in outs})
+    return _without_dead(steps, ins, outs, current, used, queue.dtype)
+
+
+def _used(steps: list[Step], given: int, wanted: set[int]) -> list[int]:
+    """Return the numbers of the values that the wanted ones are made of, themselves included."""
+    for k in reversed(range(len(steps))):
+        if given + k in wanted:
+            wanted |= {a for a in steps[k].args if isinstance(a, int)}
+    return sorted(wanted)
+
+
+def _without_dead(
+    steps: list[Step],
+    ins: list[int],
+    outs: list[int],
+    current: dict[int, int],
+    used: list[int],
+    dtype: str,
+) -> tuple[Group, list[int], list[int]]:
+    number = {value: k for k, value in enumerate(used)}
+    kept = tuple(
+        Step(
+            step.described, dtype, tuple(number[a] if isinstance(a, int) else a for a in step.args)
+        )
+        for k, step in enumerate(steps)
+        if len(ins) + k in number
+    )
+    places = [place for k, place in enumerate(ins) if k in number]
+    given = tuple(GroupInput(dtype, "full") for _ in places)
+    return Group(given, kept, tuple(number[current[p]] for p in outs)), places, outs
