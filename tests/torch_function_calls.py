@@ -12,7 +12,7 @@ import inspect
 import json
 import sys
 import warnings
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from itertools import cycle
 from typing import Any
 
@@ -126,10 +126,8 @@ def parameters(func: Any, dummy: Any, annotated: dict[Any, Any]) -> list[tuple[s
             )
             for p in annotated[func]
         ]
-    try:
+    with suppress(TypeError, ValueError):
         signature = list(inspect.signature(func).parameters.values())
-    except (TypeError, ValueError):
-        pass
     found = []
     for p in signature:
         if p.kind is p.VAR_POSITIONAL:

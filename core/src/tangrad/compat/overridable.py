@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import update_wrapper
 from typing import Any
 
-from tangrad.tensor.offered import offered
+from tangrad import _C
 
 
 def overridable(function: Any) -> Any:
@@ -13,4 +14,4 @@ def overridable(function: Any) -> Any:
     They get what this returns, which is to be shown under the function's name, and the arguments
     as they were written; those of functions in `dispatch/python_forms.py` as PyTorch binds them.
     """
-    return offered(function)
+    return update_wrapper(_C.Overridable(function), function)
