@@ -209,7 +209,8 @@ cdef object binary_operator(int which, object left, object right):
 cdef inline object fast_pair(Op op, object left, object right):
     """An op of two like tensors by its C kernel, or None where it is not that."""
     cdef Tensor a, b
-    if op.kind_ == OP_POINTWISE and tg_tls.queue == NULL and exact_tensor(<PyObject*>left) and exact_tensor(<PyObject*>right):
+    if op.kind_ == OP_POINTWISE and tg_tls.queue == NULL and exact_tensor(<PyObject*>left) \
+            and exact_tensor(<PyObject*>right):
         a, b = <Tensor>left, <Tensor>right
         if a.dtype_ is b.dtype_ and a.storage_.dev is b.storage_.dev and a.level_ is None and b.level_ is None:
             return fast_binary(op, a, b)
