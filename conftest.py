@@ -5,19 +5,22 @@ from __future__ import annotations
 import math
 import os
 import re
+from importlib.util import find_spec
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 import tangrad
 
 FULL = os.environ.get("TANGRAD_TESTS") == "full"
 
-# No test fails because a machine is slow; and the fast form is the same test every time.
-settings.register_profile(
-    "tangrad", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=not FULL
-)
-settings.load_profile("tangrad")
+if find_spec("hypothesis") is not None:  # who runs the documents or the libraries has it not
+    from hypothesis import HealthCheck, settings
+
+    # No test fails because a machine is slow; and the fast form is the same test every time.
+    settings.register_profile(
+        "tangrad", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=not FULL
+    )
+    settings.load_profile("tangrad")
 
 
 def plain(value):
