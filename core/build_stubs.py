@@ -245,9 +245,9 @@ def _method(name: str, found: Any) -> list[str]:
         forms = [f for member in _members(found) for f in _signatures(found, member, method=True)]
         return _overloaded(name, forms, found)
     if isinstance(found, property):
-        return ["@property", *_python(name, found.fget)]
-    if inspect.isfunction(found):
-        return _python(name, found)
+        return ["@property", *_python(name, _written(found.fget))]
+    if inspect.isfunction(_written(found)):
+        return _python(name, _written(found))
     return [f"{name}: Any"]
 
 
