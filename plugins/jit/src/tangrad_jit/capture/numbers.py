@@ -28,6 +28,11 @@ __all__ = ["COMPARISONS", "Followed", "Number", "Numbers", "plain", "plain_in"]
 # Values that ops, or shortcuts before them, may treat apart; a graph is recorded for them alone.
 _APART = (0, 1, -1, 2, 3, 0.5, -0.5)
 _REAL = (int, float)
+# Operators of tensors that are handed over as methods of their type and not as ops.
+_OPERATORS = frozenset(
+    "__floordiv__ __rfloordiv__ __rsub__ __rtruediv__ __rmod__ __and__ __or__ __xor__ __lshift__ "
+    "__rlshift__ __rshift__ __rrshift__".split()
+)
 # Ops some forms of which are composites: those for numbers are made of pointwise ops.
 _MIXED = ("clamp", "where", "div")
 _KINDS = ("Operand", "Scalar", "Scalar?", "float", "float?")
@@ -230,7 +235,7 @@ def _settling(name: str) -> Callable[..., Any]:
 
 def _give(cls: Any, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
     """Run a call of the library with numbers that ops can be given, or with the numbers."""
-    body = getattr(function, "function", None)
+    body = getattr(function, "function", None) or getattr(function, "__wrapped__", None)
     if getattr(function, "kind", None) is None and body is not None:
         return body(*args, **(kwargs or {}))  # in Python; its calls come here again
     change = _followed if _takes_numbers(function) else _settled_in
@@ -244,6 +249,8 @@ def _takes_numbers(op: Any) -> bool:
 
     Composites are made of Python, and of C that may look; of powers some are ops of their own.
     """
+    if getattr(op, "__name__", "") in _OPERATORS:
+        return True
     if "pow" in getattr(op, "name", "pow"):
         return False
     forms = op.overloads or (op,)
