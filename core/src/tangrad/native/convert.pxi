@@ -27,6 +27,8 @@ cdef int copy_into(Tensor dst, Tensor src) except -1:
     elif src.flags & (CONJ | NEG):
         src = resolved(src)
     op = <Op>_op_cache.get("copy_")
+    if op is None and dd is sd and not dd.type.host:
+        op = lookup_op("copy_")  # its kernels are known from when it is made
     if op is not None and dd is sd and CONVERSION_ROW[src.dtype_.index] >= 0 and dd.slot < op.nrows \
             and op.rows[dd.slot] != NULL and op.rows[dd.slot][dst.dtype_.index] != NULL \
             and op.rows[dd.slot][dst.dtype_.index].kind != 0:
