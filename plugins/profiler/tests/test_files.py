@@ -144,7 +144,8 @@ def test_long_run_keeps_sums_in_place_of_events(tmp_path):
 
 
 KILLED = """
-import sys, tangrad
+import signal, sys, tangrad
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 from tangrad.profiler import record
 with record(sys.argv[1], interval=0.05):
     x = tangrad.ones(2)
