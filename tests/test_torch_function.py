@@ -41,7 +41,8 @@ LEFT = {
 # what tangrad-sparse and tangrad-quantization bring, where they are not installed.
 MISSING = (
     r"torch\.(batch_norm_\w+|fbgemm_\w+|miopen_\w+|quantized_\w+|choose_qparams_optimized|embedding_bag"
-    r"|fused_moving_avg_obs_fake_quant|h?spmm|quantize_per_channel|native_(dropout|norm)|nn\.functional\._sym_int|sym_sqrt"
+    r"|fused_moving_avg_obs_fake_quant|h?spmm|quantize_per_\w+|native_(dropout|norm)"
+    r"|nn\.functional\._sym_int|sym_sqrt"
     r"|Tensor\.(index|_cdata|volatile|_autocast_to_\w+|_clear_non_serializable_cached_data|_coalesced_"
     r"|_dimI|_dimV|_indices|_nnz|_values|_nested_tensor_\w+|_sparse_mask_projection|_to_dense)\b.*)$"
 )
