@@ -124,9 +124,11 @@ from tangrad.profiler import ProfilerActivity, load, profile, supported_activiti
 x = tangrad.ones(4).to("clocked")
 assert ProfilerActivity.PrivateUse1 in supported_activities()
 
+kept = []
+
 def elsewhere():
     clocked.current.stream = 1
-    x.exp()
+    kept.append(x.exp())  # the driver chose the stream, which the allocator cannot know of
 
 with profile(record_shapes=True, profile_memory=True) as prof:
     clocked.power.clear()  # a host that waited for the device would wait without end
