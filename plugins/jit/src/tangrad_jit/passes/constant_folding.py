@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
+from tangrad_jit.graph.growing import growing_in
 from tangrad_jit.graph.ir import Graph, Input, Value
 from tangrad_jit.graph.types import TensorType
 from tangrad_jit.passes.facts import Facts, is_pure
@@ -30,6 +31,7 @@ def fold_constants(graph: Graph) -> int:
             isinstance(v.type, TensorType) and v.type.numel <= _LARGEST for v in node.results
         )
         fits = inputs and all(v in known for v in inputs) and is_pure(node) and small
+        fits = fits and not any(growing_in(node.args))
         if not fits or any(v.root in facts.returned or facts.is_written(v) for v in node.results):
             kept.append(node)
             continue

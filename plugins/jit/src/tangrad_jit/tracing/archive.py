@@ -3,6 +3,7 @@
 format            "tangrad.jit 1"
 structure.json    modules, names, training flags, structures of arguments and results
 graphs/NAME.txt   a graph per method, as the printer writes it
+graphs/NAME.batch.txt  its graph for any number of rows, where there is one
 tensors.pt        parameters, buffers and constants, as `tangrad.save` writes them
 code/NAME.txt     the same graphs with their places, for people
 extra/NAME        what the program added
@@ -18,10 +19,12 @@ from typing import Any
 import tangrad
 from tangrad import nn
 from tangrad.serialization import SerializationError
+from tangrad_jit.graph.growing import GrowingInt, growing_in
 from tangrad_jit.graph.ir import Graph
 from tangrad_jit.graph.parser import parse
 from tangrad_jit.graph.printer import text_of
 from tangrad_jit.graph.verifier import verify
+from tangrad_jit.tracing.batches import BatchGraph
 from tangrad_jit.tracing.structure import Structure
 from tangrad_jit.tracing.traced_module import (
     ScriptFunction,
@@ -73,22 +76,42 @@ def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
 def _write_graph(
     archive: zipfile.ZipFile, name: str, traced: TracedGraph, tensors: dict[str, Any]
 ) -> dict[str, Any]:
-    text = text_of(traced.graph, places=False)
+    archive.writestr(f"code/{name}.txt", text_of(traced.graph))
+    found = {
+        "arguments": traced.arguments.data,
+        "result": traced.result.data,
+        "constants": _write_text(archive, name, traced.graph, tensors),
+    }
+    batch = traced.batch
+    if batch is not None:
+        found["batch"] = {
+            "rows": batch.rows,
+            "arguments": list(batch.arguments),
+            "grows": [
+                [k, list(path), number.by]
+                for k, node in enumerate(batch.graph.nodes)
+                for path, number in growing_in(node.args)
+            ],
+            "constants": _write_text(archive, f"{name}.batch", batch.graph, tensors),
+        }
+    return found
+
+
+def _write_text(
+    archive: zipfile.ZipFile, name: str, graph: Graph, tensors: dict[str, Any]
+) -> dict[str, str]:
+    """Write a graph, and return the keys of its constants by the numbers of its inputs."""
+    text = text_of(graph, places=False)
     if "<" in text.replace("<Parameter>", ""):
         raise ValueError(f"jit.save: the graph of {name} has a constant that cannot be written")
     archive.writestr(f"graphs/{name}.txt", text)
-    archive.writestr(f"code/{name}.txt", text_of(traced.graph))
     constants = {}
-    for k, entry in enumerate(traced.graph.inputs):
+    for k, entry in enumerate(graph.inputs):
         if entry.kind == "constant":
             key = f"constant {name} {k}"
             tensors[key] = entry.tensor.detach()
             constants[str(k)] = key
-    return {
-        "arguments": traced.arguments.data,
-        "result": traced.result.data,
-        "constants": constants,
-    }
+    return constants
 
 
 def _describe(module: Any, prefix: str, tensors: dict[str, Any]) -> dict[str, Any]:
@@ -165,7 +188,8 @@ def _read(archive: zipfile.ZipFile, map_location: Any, extra: dict[str, Any] | N
     _fill(made, described["module"], "", tensors)
     held = made._held()
     for name, traced in methods.items():
-        for entry in traced.graph.inputs:
+        batch = [] if traced.batch is None else traced.batch.graph.inputs
+        for entry in [*traced.graph.inputs, *batch]:
             if entry.kind == "capture" and entry.name not in held:
                 raise SerializationError(
                     f"jit.load: {name} uses {entry.name!r}, which is not there"
@@ -182,15 +206,50 @@ def _text(archive: zipfile.ZipFile, name: str) -> str:
 def _read_graph(
     archive: zipfile.ZipFile, name: str, entry: dict[str, Any], tensors: dict[str, Any]
 ) -> TracedGraph:
+    graph = _read_text(archive, name, entry["constants"], tensors)
+    batch = None
+    if "batch" in entry:
+        batch = _read_batch(archive, f"{name}.batch", entry["batch"], tensors)
+    return TracedGraph(graph, Structure(entry["arguments"]), Structure(entry["result"]), batch)
+
+
+def _read_text(
+    archive: zipfile.ZipFile, name: str, constants: dict[str, str], tensors: dict[str, Any]
+) -> Graph:
     graph: Graph = verify(parse(_text(archive, f"graphs/{name}.txt")), "load")
-    for place, key in entry["constants"].items():
+    for place, key in constants.items():
         graph.inputs[int(place)].tensor = tensors[key]
     for given in graph.inputs:
         if given.kind == "constant" and given.tensor is None:
             raise SerializationError(f"jit.load: a constant of {name} has no value")
         if given.kind not in ("argument", "capture", "constant"):
             raise SerializationError(f"jit.load: {name} has an input of kind {given.kind!r}")
-    return TracedGraph(graph, Structure(entry["arguments"]), Structure(entry["result"]))
+    return graph
+
+
+def _read_batch(
+    archive: zipfile.ZipFile, name: str, entry: dict[str, Any], tensors: dict[str, Any]
+) -> BatchGraph:
+    graph = _read_text(archive, name, entry["constants"], tensors)
+    for k, path, by in entry["grows"]:
+        node = graph.nodes[int(k)]
+        node.args = _marked(node.args, [int(place) for place in path], int(by))
+    arguments = tuple(int(k) for k in entry["arguments"])
+    count = sum(given.kind == "argument" for given in graph.inputs)
+    if not arguments or not all(0 <= k < count for k in arguments):
+        raise SerializationError(f"jit.load: {name} grows with an argument that is not there")
+    return BatchGraph(graph, int(entry["rows"]), arguments)
+
+
+def _marked(item: Any, path: list[int], by: int) -> Any:
+    """Return nested arguments with the integer at a place marked to grow."""
+    if not path:
+        if type(item) is not int:
+            raise SerializationError("jit.load: what grows with the rows is no integer")
+        return GrowingInt.of(item, by)
+    members = list(item)
+    members[path[0]] = _marked(members[path[0]], path[1:], by)
+    return type(item)(members)
 
 
 def _fill(made: TracedModule, described: dict[str, Any], prefix: str, tensors: Any) -> None:

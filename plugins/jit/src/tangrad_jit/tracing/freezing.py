@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tangrad_jit.graph.ir import Graph
 from tangrad_jit.graph.verifier import verify
 from tangrad_jit.passes.algebra import rewrite
 from tangrad_jit.passes.batch_norm_folding import fold_batch_norm
@@ -11,6 +12,7 @@ from tangrad_jit.passes.common_subexpressions import merge_common_subexpressions
 from tangrad_jit.passes.constant_folding import fold_constants
 from tangrad_jit.passes.copy_elimination import eliminate_copies
 from tangrad_jit.passes.dead_code import remove_dead_code
+from tangrad_jit.tracing.batches import BatchGraph
 from tangrad_jit.tracing.traced_module import TopLevelTracedModule, TracedGraph
 
 __all__ = ["freeze", "optimize_for_inference"]
@@ -57,6 +59,7 @@ def optimize_for_inference(mod: Any, other_methods: list[str] | None = None) -> 
     """
     frozen = freeze(mod, other_methods, True)
     for traced in frozen.methods.values():
+        traced.batch = None  # what these passes may do with sizes holds for the example's
         for run in (merge_common_subexpressions, rewrite, eliminate_copies, remove_dead_code):
             run(traced.graph)
             verify(traced.graph, run.__name__)
@@ -64,7 +67,16 @@ def optimize_for_inference(mod: Any, other_methods: list[str] | None = None) -> 
 
 
 def _frozen(traced: TracedGraph, held: dict[str, Any], numerics: bool) -> TracedGraph:
-    graph = traced.graph.copy()
+    batch = traced.batch
+    if batch is not None:
+        frozen = _frozen_graph(batch.graph, held, numerics)
+        batch = BatchGraph(frozen, batch.rows, batch.arguments)
+    graph = _frozen_graph(traced.graph, held, numerics)
+    return TracedGraph(graph, traced.arguments, traced.result, batch)
+
+
+def _frozen_graph(given: Graph, held: dict[str, Any], numerics: bool) -> Graph:
+    graph = given.copy()
     written = {value.root for node in graph.nodes for value in node.written}
     for entry in graph.inputs:
         if entry.kind != "capture":
@@ -78,5 +90,4 @@ def _frozen(traced: TracedGraph, held: dict[str, Any], numerics: bool) -> Traced
     remove_dead_code(graph)
     used = {value for node in graph.nodes for value in node.inputs} | graph.returned()
     graph.inputs = [e for e in graph.inputs if e.kind == "argument" or e.value in used]
-    verify(graph, "freeze")
-    return TracedGraph(graph, traced.arguments, traced.result)
+    return verify(graph, "freeze")

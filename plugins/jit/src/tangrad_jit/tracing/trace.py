@@ -15,6 +15,7 @@ from tangrad_jit.graph.ir import Graph
 from tangrad_jit.graph.printer import text_of
 from tangrad_jit.graph.verifier import verify
 from tangrad_jit.passes.dead_code import remove_dead_code
+from tangrad_jit.tracing.batches import of_any_batch
 from tangrad_jit.tracing.structure import Structure
 from tangrad_jit.tracing.traced_module import ScriptFunction, TopLevelTracedModule, TracedGraph
 
@@ -52,8 +53,10 @@ def trace(
 ) -> Any:
     """Return a traced function, or module with the parameters and buffers of the one given.
 
-    A graph holds for the sizes of its example, and calls with others are refused. Values at which
-    Python looked are constants of the graph, which a `TracerWarning` tells.
+    A graph holds for the sizes of its example. The program is also run with one row more and with
+    two: if its graph then differs in nothing but sizes that grow with the rows, the traced one
+    takes batches of any number of rows. Calls with other sizes are refused. Values at which Python
+    looked are constants of the graph, which a `TracerWarning` tells.
 
     Args:
         func: function or module.
@@ -78,7 +81,7 @@ def trace(
         return _trace_methods(
             func, {"forward": (args, kwargs)}, check_trace, check_inputs, check_tolerance
         )
-    traced = _trace_call(func, args, kwargs, None)
+    traced = _with_batches(_trace_call(func, args, kwargs, None), func, args, kwargs, None)
     made = ScriptFunction(getattr(func, "__name__", "function"), traced)
     if check_trace:
         _check(func, made, traced, args, kwargs, None, check_inputs, check_tolerance)
@@ -140,7 +143,8 @@ def _trace_methods(
     methods = {}
     for name, (args, kwargs) in calls.items():
         call = module if name == "forward" else getattr(module, name)
-        methods[name] = _trace_call(call, args, kwargs, module)
+        traced = _trace_call(call, args, kwargs, module)
+        methods[name] = _with_batches(traced, call, args, kwargs, module)
     made = TopLevelTracedModule(module, methods)
     if check:
         for name, (args, kwargs) in calls.items():
@@ -200,6 +204,21 @@ def _trace_call(
     verify(graph, "trace")
     _keep_no_examples(graph)
     return TracedGraph(graph, arguments, returned)
+
+
+def _with_batches(
+    traced: TracedGraph, call: Callable[..., Any], args: Any, kwargs: Any, module: nn.Module | None
+) -> TracedGraph:
+    """Let the graph take batches of other sizes, if the program does."""
+
+    def record(tensors: list[Any]) -> tuple[Graph, Structure]:
+        given, named = traced.arguments.rebuild(tensors)
+        again = _trace_call(call, given, named, module)
+        return again.graph, again.result
+
+    tensors = traced.arguments.flatten((args, kwargs))
+    traced.batch = of_any_batch(record, tensors, traced.graph, traced.result)
+    return traced
 
 
 def _output(graph: Graph, recorder: Recorder, tensor: Any) -> int:

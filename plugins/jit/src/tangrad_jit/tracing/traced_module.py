@@ -11,6 +11,7 @@ from tangrad_jit.graph.ir import DRAW, Graph, Value, map_values
 from tangrad_jit.graph.types import TensorType, type_of
 from tangrad_jit.run.interpreter import run_node
 from tangrad_jit.run.plan import Plan
+from tangrad_jit.tracing.batches import BatchGraph
 from tangrad_jit.tracing.structure import Structure
 
 __all__ = [
@@ -29,54 +30,88 @@ class TracedGraph:
     Attributes:
         graph: its inputs are arguments, captures by name, and constants.
         arguments, result: structures.
+        batch: the graph for other numbers of rows, or None where there is none.
     """
 
-    def __init__(self, graph: Graph, arguments: Structure, result: Structure) -> None:
-        self.graph, self.arguments, self.result = graph, arguments, result
+    def __init__(
+        self, graph: Graph, arguments: Structure, result: Structure, batch: BatchGraph | None = None
+    ) -> None:
+        self.graph, self.arguments, self.result, self.batch = graph, arguments, result, batch
         self._plan: Plan | None = None
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any], held: dict[str, Any]) -> Any:
         """Run the graph.
 
         Args:
-            args, kwargs: as in the example, of the same sizes.
+            args, kwargs: as in the example, of the same sizes; where `batch` is there, of any
+                number of rows.
             held: the tensors of the captures, by name.
         """
         given = self.arguments.flatten((args, kwargs))
-        inputs = []
+        graph = self._graph_for(given)
         taken = iter(given)
-        for entry in self.graph.inputs:
-            if entry.kind == "argument":
-                tensor = next(taken)
-                _check(entry, tensor)
-                inputs.append(tensor)
-            else:
-                inputs.append(held[entry.name] if entry.kind == "capture" else entry.tensor)
+        inputs = [
+            next(taken)
+            if entry.kind == "argument"
+            else held[entry.name]
+            if entry.kind == "capture"
+            else entry.tensor
+            for entry in graph.inputs
+        ]
         if tangrad.is_grad_enabled() and any(
             isinstance(t, tangrad.Tensor) and t.requires_grad for t in inputs
         ):
-            outputs = _interpret_recorded(self.graph, inputs)
-        elif all(
-            _is_as_recorded(e.value, t) for e, t in zip(self.graph.inputs, inputs, strict=True)
+            outputs = _interpret_recorded(graph, inputs)
+        elif graph is self.graph and all(
+            _is_as_recorded(e.value, t) for e, t in zip(graph.inputs, inputs, strict=True)
         ):
             if self._plan is None:
                 self._plan = Plan(self.graph)
             outputs = self._plan.run(inputs)
         else:
             with tangrad.no_grad():
-                outputs = _interpret_recorded(self.graph, inputs)
+                outputs = _interpret_recorded(graph, inputs)
         return self.result.rebuild(outputs)
 
+    def _graph_for(self, given: list[Any]) -> Graph:
+        """Return the graph for arguments of these sizes.
 
-def _check(entry: Any, tensor: Any) -> None:
-    type = entry.value.type
-    found = (tensor.dtype.name, tuple(tensor.shape))
-    if found != (type.dtype, type.shape):
-        raise RuntimeError(
-            f"{entry.name}: traced for {type.dtype}{list(type.shape)}, called with "
-            f"{found[0]}{list(found[1])}; a traced graph holds for the sizes of its example: trace "
-            "another for these"
+        Raises:
+            RuntimeError: there is none.
+        """
+        entries = [entry for entry in self.graph.inputs if entry.kind == "argument"]
+        kinds = [entry.value.type for entry in entries]
+        if all(map(_is_of, given, kinds)):
+            return self.graph
+        if self.batch is not None:
+            rows = {given[k].shape[0] if given[k].dim() else 0 for k in self.batch.arguments}
+            if (
+                len(rows) == 1
+                and 0 not in rows
+                and all(
+                    _is_of(t, kind, but_rows=k in self.batch.arguments)
+                    for k, (t, kind) in enumerate(zip(given, kinds, strict=True))
+                )
+            ):
+                return self.batch.of(rows.pop())
+        entry, tensor = next(
+            (e, t) for e, t, kind in zip(entries, given, kinds, strict=True) if not _is_of(t, kind)
         )
+        kind = entry.value.type
+        also = "" if self.batch is None else ", and of other batches of them"
+        raise RuntimeError(
+            f"{entry.name}: traced for {kind.dtype}{list(kind.shape)}, called with "
+            f"{tensor.dtype.name}{list(tensor.shape)}; a traced graph holds for the sizes of its "
+            f"example{also}: trace another for these"
+        )
+
+
+def _is_of(tensor: Any, kind: Any, but_rows: bool = False) -> bool:
+    """Whether a tensor has the dtype and sizes of a type, the first size aside if told so."""
+    shape = tuple(tensor.shape)
+    skipped = 1 if but_rows else 0
+    same = len(shape) == len(kind.shape) and shape[skipped:] == kind.shape[skipped:]
+    return bool(same and tensor.dtype.name == kind.dtype)
 
 
 def _is_as_recorded(value: Value, tensor: Any) -> bool:
