@@ -248,8 +248,6 @@ def _method(name: str, found: Any) -> list[str]:
         return ["@property", *_python(name, _written(found.fget))]
     if inspect.isfunction(_written(found)):
         return _python(name, _written(found))
-    if inspect.ismethoddescriptor(found) and found.__name__ != name:
-        return [f"{name} = {found.__name__}"]
     return [f"{name}: Any"]
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import update_wrapper
-from typing import Any
+from typing import Any, TypeVar
 
 from tangrad import _C
 from tangrad.tensor import exchange
@@ -16,9 +16,13 @@ from tangrad.tensor.packing import is_packable, pack
 __all__ = ["as_tensor", "asarray", "from_dlpack", "from_numpy", "frombuffer", "tensor"]
 
 
-def _open_to_modes(function: Any) -> Any:
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def _open_to_modes(function: _F) -> _F:
     """Let modes take over calls; of what has `__torch_function__` a tensor is made as of others."""
-    return update_wrapper(_C.Overridable(function, modes_only=True), function)
+    made: Any = update_wrapper(_C.Overridable(function, modes_only=True), function)
+    return made
 
 
 @_open_to_modes
