@@ -89,6 +89,7 @@ cdef extern from "native/state.h":
     int tg_set_class_attribute(PyTypeObject*, const char*, PyObject*) except -1
     int tg_install_dict(int, PyTypeObject*, Py_ssize_t, void (*)(PyObject*) noexcept) except -1
     void tg_install_edges(PyTypeObject*, PyObject* (*)(PyObject*) noexcept)
+    void tg_install_leaving(PyTypeObject*, void (*)(PyObject*) noexcept, PyTypeObject*, void (*)(PyObject*) noexcept)
     void tg_install_storage(PyTypeObject*, void (*)(PyObject*) noexcept)
 
 cdef extern from "native/members.h":

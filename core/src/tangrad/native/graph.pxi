@@ -175,10 +175,6 @@ cdef class Node:
     cdef object hooks           # None or {"pre": dict, "post": dict, "tensor": {nr: dict}, "retain": {nr: weakref}}
     cdef object __weakref__
 
-    def __dealloc__(self):
-        if self.loose:
-            unlink_loose(self)
-
     def name(self):
         """Return the name, e.g. "MulBackward0"."""
         return node_name(self)
@@ -232,10 +228,6 @@ cdef class Node:
 cdef class AccumulateGrad(Node):
     """Add the arriving gradient into `.grad` of a leaf."""
     cdef Tensor variable_
-
-    def __dealloc__(self):
-        if self.variable_ is not None and self.variable_.accumulator_ == <void*>self:
-            self.variable_.accumulator_ = NULL
 
     @property
     def variable(self):

@@ -127,9 +127,39 @@ static void tg_install_storage(PyTypeObject *type, void (*release)(PyObject *))
     type->tp_dealloc = tg_storage_dealloc;
 }
 
-/* A node alone owns the tuple of its edges, which may be untracked: then it visits the items. */
+/* A node alone owns the tuple of its edges, which may be untracked: then it visits the items.
+ * When nodes and leaves' accumulators die, others forget them: by wrapped deallocs, as for storages.
+ * A node's is the one that limits how deep a chain of nodes nests, since that asks for the type's. */
 static traverseproc tg_plain_node_traverse = NULL;
 static PyObject *(*tg_edges_of)(PyObject *) = NULL;
+static destructor tg_node_plain_dealloc = NULL, tg_leaf_plain_dealloc = NULL;
+static void (*tg_node_leave)(PyObject *) = NULL, (*tg_leaf_leave)(PyObject *) = NULL;
+
+static void tg_node_dealloc(PyObject *self)
+{
+    PyObject_GC_UnTrack(self);
+    Py_TRASHCAN_BEGIN(self, tg_node_dealloc)
+    tg_node_leave(self);
+    tg_node_plain_dealloc(self);
+    Py_TRASHCAN_END
+}
+
+static void tg_leaf_dealloc(PyObject *self)
+{
+    tg_leaf_leave(self);
+    tg_leaf_plain_dealloc(self);
+}
+
+static void tg_install_leaving(PyTypeObject *node, void (*node_leave)(PyObject *),
+                               PyTypeObject *leaf, void (*leaf_leave)(PyObject *))
+{
+    tg_node_plain_dealloc = node->tp_dealloc;
+    tg_node_leave = node_leave;
+    node->tp_dealloc = tg_node_dealloc;
+    tg_leaf_plain_dealloc = leaf->tp_dealloc;
+    tg_leaf_leave = leaf_leave;
+    leaf->tp_dealloc = tg_leaf_dealloc;
+}
 
 static int tg_node_traverse(PyObject *self, visitproc visit, void *arg)
 {

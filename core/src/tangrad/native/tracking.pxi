@@ -87,10 +87,10 @@ cdef inline Tensor handed_out(Tensor t):
 
 cdef bint is_plain(object x) noexcept:
     """Whether a saved value refers to nothing that could refer to the graph."""
-    if not PyObject_IS_GC(x) or type(x) is TensorMeta:
-        return True
     if type(x) is Saved:
         return (<Saved>x).packed is None
+    if not PyObject_IS_GC(x) or type(x) is TensorMeta:
+        return True
     if type(x) is tuple:
         for member in <tuple>x:
             if not is_plain(member):
@@ -125,4 +125,17 @@ def _around_collection(str phase, dict info):
 import gc as _gc
 
 _gc.callbacks.append(_around_collection)
+
+cdef void leave_loose(PyObject* node) noexcept:
+    if (<Node>node).loose:
+        unlink_loose(<Node>node)
+
+
+cdef void leave_variable(PyObject* node) noexcept:
+    cdef Tensor variable = (<AccumulateGrad>node).variable_
+    if variable is not None and variable.accumulator_ == <void*>node:
+        variable.accumulator_ = NULL
+
+
 tg_install_edges(<PyTypeObject*>Node, edges_of_node)
+tg_install_leaving(<PyTypeObject*>Node, leave_loose, <PyTypeObject*>AccumulateGrad, leave_variable)
