@@ -18,7 +18,7 @@ from typing import Any
 import tangrad
 from tangrad import _C
 from tangrad.autograd.finite_values import NonFiniteError, all_finite, describe, may_be_bad
-from tangrad.autograd.observed_calls import program_line, silent, tensors_in
+from tangrad.autograd.observed_calls import is_silent, program_line, silent, tensors_in
 from tangrad.dispatch.intercept import pop_observer, push_observer
 from tangrad.nn.modules.hooks import register_module_forward_hook, register_module_forward_pre_hook
 from tangrad.nn.modules.module import Module
@@ -262,7 +262,7 @@ class _Inspection:
 
     def enter_call(self, op: Any, args: Any) -> Any:
         """Note the arguments, which an op may overwrite."""
-        if silent.depth or self._within_node:
+        if is_silent() or self._within_node:
             return None
         with silent():
             tensors = tensors_in(args)
