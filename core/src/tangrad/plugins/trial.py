@@ -57,6 +57,7 @@ def use(wanted: Iterable[tuple[str, str]]) -> None:
 def _ending(plugins: list[Plugin]) -> tuple[str, bool]:
     """Return how a process ended that was not to end by plugins, "" if well; whether one loaded."""
     wanted = [(plugin.group, plugin.name) for plugin in plugins]
+    answers = discovery.PROBE_SECONDS * sum(group == DEVICES for group, _ in wanted)
     try:
         done = subprocess.run(
             [sys.executable, "-c", _CHILD],
