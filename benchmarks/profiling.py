@@ -3,10 +3,9 @@
     python benchmarks/profiling.py --rounds 15
 
 Goals: 1.10 plain, 1.25 with shapes and memory, 1.5 with stacks; leaving within 50 ms and at most
-3 MB for 1,000 steps; own times, and what is outside of all events, add up to the time
-that passed within 2 %. Then: looking for NaN and
-infinity in every op 1.5, checked_step 1.1, the counters that are always on 1 % of the shortest op,
-and a profiler that is installed and not used not measurable.
+3 MB for 1,000 steps; own times, and what is outside of all events, add up to the time that passed
+within 2 %. Then: looking for NaN and infinity in every op 1.5, checked_step 1.1, the counters that
+are always on 1 % of the shortest op, and a profiler that is installed and not used not measurable.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class in_all_threads:
 
     def __exit__(self, *exc: object) -> None:
         if threading.getprofile() == self._begin:
-            threading.setprofile(self._before)  # type: ignore[arg-type]
+            threading.setprofile(self._before)
         _C.ask_threads(self.function)
 
     def _begin(self, frame: Any, event: Any, argument: Any) -> None:

@@ -64,8 +64,7 @@ def _ending(plugins: list[Plugin]) -> tuple[str, bool]:
             input=repr((sys.path, wanted)),
             capture_output=True,
             text=True,
-            timeout=SECONDS
-            + sum(group == DEVICES for group, _ in wanted) * discovery.PROBE_SECONDS,
+            timeout=SECONDS + answers,
         )
     except subprocess.TimeoutExpired as error:
         return f"no answer within {error.timeout:g} s", _IMPORTED in str(error.stdout)
