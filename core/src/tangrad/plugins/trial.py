@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from tangrad.plugins import discovery
 from tangrad.plugins.discovery import DEVICES, Plugin
@@ -15,7 +15,8 @@ SECONDS = 60.0  # for all imports; a device's answer has a limit of its own
 _IMPORTED = "imported"
 _CHILD = (
     "import sys; path, wanted = eval(sys.stdin.read()); sys.path[:] = path; "
-    "from tangrad.plugins import trial; trial.use(wanted)"
+    "from tangrad.devices.registry import availability; "
+    "from tangrad.plugins import trial; trial.use(wanted, availability)"
 )
 
 
@@ -33,14 +34,13 @@ def try_apart() -> None:
             discovery.keep_failure(plugin, stage, f"it ended its process: {ending}", remedy)
 
 
-def use(wanted: Iterable[tuple[str, str]]) -> None:
+def use(wanted: Iterable[tuple[str, str]], ask: Callable[[str], object]) -> None:
     """Import plugins and probe devices in this process, and end it.
 
     Args:
         wanted: (group, name) of each.
+        ask: probes the device of a name.
     """
-    from tangrad.devices.registry import availability
-
     for group, name in wanted:
         try:
             plugin = discovery.find(group, name)
@@ -48,7 +48,7 @@ def use(wanted: Iterable[tuple[str, str]]) -> None:
                 discovery.load(plugin)
                 print(_IMPORTED, flush=True)
                 if group == DEVICES:
-                    availability(name)
+                    ask(name)
         except Exception:
             continue  # found again, and told, by the process that asked
     os._exit(0)  # what plugins would do at exit, or have running, is of no interest
