@@ -38,7 +38,7 @@ def main(words: Sequence[str]) -> int:
         return 0
     if arguments.combination:
         return run_combination(packages, arguments.combination, extra)
-    return run_all(packages, planned, extra, arguments.record)
+    return run_all(packages, planned, extra, arguments.record, arguments.record_new)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -53,6 +53,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--install", action="store_true", help="install the combination, or all")
     made.add_argument("--uninstall", action="store_true", help="remove every package of ours")
     made.add_argument("--record", action="store_true", help="keep how long the tests took")
+    made.add_argument("--record-new", action="store_true", help="the same of new files alone")
     return made
 
 
@@ -116,7 +117,11 @@ def run_combination(
 
 
 def run_all(
-    packages: dict[str, Package], planned: list[Step], extra: Sequence[str], record: bool
+    packages: dict[str, Package],
+    planned: list[Step],
+    extra: Sequence[str],
+    record: bool,
+    record_new: bool,
 ) -> int:
     """Run every step, whatever becomes of those before it."""
     slowness = 1.0 if record else durations.slowness()
@@ -128,8 +133,11 @@ def run_all(
     for number, step in enumerate(planned, 1):
         print(f"\n===== {number} of {len(planned)}: {step.name} =====", flush=True)
         outcomes.append(running.run(step, slowness, extra))
+    reports = [outcome.report for outcome in outcomes if outcome.report]
     if record:
-        durations.record(outcome.report for outcome in outcomes if outcome.report)
+        durations.record(reports)
+    elif record_new:
+        print("\nnew in durations.json:", *durations.record_new(reports, slowness), sep="\n  ")
     return 0 if running.tell(outcomes) else 1
 
 

@@ -24,18 +24,41 @@ def expected_seconds(tests: Sequence[str]) -> dict[str, float]:
     return {test: recorded["files"].get(file_of(test), recorded["usual"]) for test in tests}
 
 
+def record_new(reports: Iterable[dict[str, Any]], slowness: float) -> list[str]:
+    """Keep the same of files that are not known yet, from a run of any kind; return their names.
+
+    Args:
+        reports: what `sampling.Account` wrote in each step.
+        slowness: how many times as long this machine takes as the one of the durations.
+    """
+    content = _read()
+    means = {file: mean / slowness for file, mean in _means(reports).items()}
+    new = sorted(set(means) - set(content["files"]))
+    files = content["files"] | {file: round(means[file], 4) for file in new}
+    content["files"] = {file: files[file] for file in sorted(files)}
+    FILE.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
+    return new
+
+
+def _means(reports: Iterable[dict[str, Any]]) -> dict[str, float]:
+    means: dict[str, float] = {}
+    for report in reports:
+        for file, (seconds, tests) in report["files"].items():
+            means[file] = max(means.get(file, 0.0), seconds / tests)
+    return means
+
+
 def record(reports: Iterable[dict[str, Any]]) -> None:
     """Keep the mean duration of each file's tests, in the step where it is the longest.
 
     Args:
         reports: what `sampling.Account` wrote in each step.
     """
-    known = _read()["files"]
-    means: dict[str, float] = {}
+    reports = list(reports)
+    known, means = _read()["files"], _means(reports)
     all_seconds, all_tests = 0.0, 0
     for report in reports:
-        for file, (seconds, tests) in report["files"].items():
-            means[file] = max(means.get(file, 0.0), seconds / tests)
+        for seconds, tests in report["files"].values():
             all_seconds, all_tests = all_seconds + seconds, all_tests + tests
     here = {file: mean for file, mean in known.items() if (FILE.parents[1] / file).exists()}
     merged = here | means

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ci import running, steps
+from ci import durations, running, steps
 from ci.sampling import fitting
 from ci.steps import Package, Step, closure, combine, plan, read_packages
 
@@ -180,3 +181,18 @@ def test_the_end_tells_every_failure(capsys) -> None:
     assert "FAILED t.py::test_x" in text
     assert "stopped after 3.0 minutes" in text
     assert text.rstrip().endswith("total: 7 passed, 2 failed, 1 skipped")
+
+
+def test_durations_of_new_files_are_added_and_known_ones_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "durations.json"
+    file.write_text('{"calibration": 1.0, "usual": 0.1, "files": {"b.py": 2.0}}', "utf-8")
+    monkeypatch.setattr(durations, "FILE", file)
+    reports = [{"files": {"a.py": [3.0, 2], "b.py": [9.0, 1]}}, {"files": {"a.py": [8.0, 4]}}]
+    assert durations.record_new(reports, slowness=2.0) == ["a.py"]
+    assert json.loads(file.read_text("utf-8")) == {
+        "calibration": 1.0,
+        "usual": 0.1,
+        "files": {"a.py": 1.0, "b.py": 2.0},
+    }

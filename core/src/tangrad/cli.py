@@ -51,11 +51,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def information() -> dict[str, Any]:
     """Return all that `python -m tangrad info` tells, as what JSON can hold.
 
-    Loads every plugin and asks every device whether it can work; opens none.
+    Loads every plugin and asks every device whether it can work, in another process first, which
+    they may end; opens none.
     """
     from tangrad import _C
     from tangrad.devices import registry
+    from tangrad.plugins.trial import try_apart
 
+    try_apart()
     discovery.check_all()
     call_hook_once("tangrad_register_dtypes")
     call_hook_once("tangrad_register_layouts")

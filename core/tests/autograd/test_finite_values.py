@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import queue
+import sys
 import threading
 
 import pytest
 
 import tangrad
-from tangrad import nn
+from tangrad import _C, nn
 from tangrad.autograd import detect_anomaly
 from tangrad.optim.finite import NonFiniteError
 
@@ -120,17 +122,125 @@ def test_pytorch_s_meaning_stays_without_it(x):
         assert y.grad.isinf().all()
 
 
-def test_contexts_nest_and_other_threads_are_left_alone(x):
-    found = []
+def test_contexts_nest(x):
     with detect_anomaly(check_finite=True):
         with detect_anomaly(check_finite=True):
             pass
-        thread = threading.Thread(target=lambda: found.append((x / 0).sum().item()))
-        thread.start()
-        thread.join()
         with pytest.raises(NonFiniteError):
             x.sqrt()
-    assert len(found) == 1
+
+
+def caught(function):
+    """Return what a function raises."""
+    try:
+        function()
+    except NonFiniteError as error:
+        return str(error)
+    return None
+
+
+def in_a_thread(function):
+    found = []
+    thread = threading.Thread(target=lambda: found.append(caught(function)))
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+def test_threads_that_begin_are_looked_at_forward_and_backward(x):
+    net = model(lambda x: (x * 0).sqrt())
+    with detect_anomaly(check_finite=True):
+        y = net(x).sum()
+        assert in_a_thread(lambda: x.sqrt()).startswith("sqrt, called at ")
+        assert "Function 'SqrtBackward0' returned infinite" in in_a_thread(y.backward)
+        assert ", in module 1.act (Act), gave" in in_a_thread(lambda: model(lambda x: x.log())(x))
+    assert in_a_thread(lambda: x.sqrt()) is None
+
+
+def test_replicas_in_threads_are_looked_at(x):
+    nets = [model(tangrad.tanh), model(lambda x: (x * 0).log())]
+    with (
+        detect_anomaly(check_finite=True),
+        pytest.raises(NonFiniteError, match=r"log, called at .*, in module 1\.act \(Act\), gave"),
+    ):
+        nn.parallel.parallel_apply(nets, [x, x])
+
+
+class Worker:
+    """A thread that was there before, and calls what it is given."""
+
+    def __init__(self):
+        self.asked, self.answers = queue.SimpleQueue(), queue.SimpleQueue()
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+
+    def run(self):
+        while (function := self.asked.get()) is not None:
+            self.answers.put(caught(function))
+
+    def __call__(self, function):
+        self.asked.put(function)
+        return self.answers.get()
+
+
+@pytest.fixture
+def worker():
+    made = Worker()
+    yield made
+    made.asked.put(None)
+    made.thread.join()
+
+
+def test_threads_that_were_there_are_looked_at_and_left_alone_afterwards(x, worker):
+    def root():
+        return x.sqrt()
+
+    intercepted = []
+    assert worker(root) is None
+    for _ in range(2):
+        with detect_anomaly(check_finite=True):
+            assert worker(root).startswith("sqrt, called at ")
+            with detect_anomaly(check_finite=True):
+                assert worker(root).startswith("sqrt, called at ")
+            assert worker(root).startswith("sqrt, called at ")
+        assert worker(root) is None
+        assert worker(lambda: intercepted.append(_C.is_intercepted())) is None
+    assert intercepted == [False, False]
+
+
+def test_profile_functions_of_threads_stay(x, worker):
+    seen = []
+    worker(lambda: sys.setprofile(lambda *event: seen.append(event)))
+    threading.setprofile(lambda *event: seen.append(event))
+    try:
+        with detect_anomaly(check_finite=True):
+            worker(lambda: seen.clear())
+            worker(lambda: None)
+            assert seen
+            seen.clear()
+            assert in_a_thread(lambda: x.sqrt()) is not None
+            assert seen
+        assert threading.getprofile() is not None
+    finally:
+        threading.setprofile(None)
+        worker(lambda: sys.setprofile(None))
+
+
+def test_sums_of_gradients_are_looked_at():
+    large = tangrad.tensor([3e38], requires_grad=True)
+    leaf = tangrad.ones(1, requires_grad=True)
+
+    def twice():
+        (leaf * large.detach()).sum().backward()
+        (leaf * large.detach()).sum().backward()
+
+    def fan_in():
+        y = leaf * 1.0
+        (y * large.detach() + y * large.detach()).sum().backward()
+
+    assert "inf" in told(twice)
+    leaf.grad = None
+    assert "inf" in told(fan_in)
 
 
 def test_decorator_checks_each_call(x):
@@ -141,3 +251,9 @@ def test_decorator_checks_each_call(x):
     assert root(x.abs()).shape == (2, 3)
     with pytest.raises(NonFiniteError, match="2 NaN"):
         root(x)
+
+
+def test_tensors_without_memory_pass():
+    x = tangrad.ones(2, 2, device="meta")
+    with detect_anomaly(check_finite=True):
+        assert (x / x).exp().shape == (2, 2)

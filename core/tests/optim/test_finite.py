@@ -142,3 +142,27 @@ def test_step_that_does_not_do_the_same_twice_is_told():
     step = checked_step(lambda: tangrad.tensor(next(values)), state=[])
     with pytest.raises(NonFiniteError, match="does not do the same"):
         step()
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 2])
+def test_numbers_that_numpy_drew_are_drawn_again(model, ahead):
+    np = pytest.importorskip("numpy")
+    weights(model)
+    drawn = []
+
+    def prepare(x):
+        drawn.append(float(np.random.randn()))
+        return x
+
+    np.random.seed(0)
+    step = stepper(model, prepare, every=3)
+    for _ in range(3 + ahead):
+        step(tangrad.ones(2, 3))
+    since = drawn[3:]
+    bad = tangrad.full((2, 3), -20.0)
+    with pytest.raises(NonFiniteError):
+        step(bad)
+    # The first run since the copy, and the same again.
+    assert drawn[3:] == [*since, drawn[3 + ahead]] * 2
+    np.random.seed(0)
+    assert drawn[: 4 + ahead] == [float(np.random.randn()) for _ in range(4 + ahead)]

@@ -118,3 +118,28 @@ def test_the_commands_of_the_core_import_no_plugin(installed, monkeypatch, capsy
     assert cli.main(["op", "add"]) == 0
     assert capsys.readouterr().out == "all about add\n"
     assert "acme_p" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("source", "stage"),
+    [
+        ("import os\nAPI = 1\nos.abort()\n", "import"),
+        (
+            "import os\nfrom tangrad.plugin import DeviceDriver\nAPI = 1\n"
+            "class Acme(DeviceDriver):\n    def probe(self):\n        os.abort()\n",
+            "probe",
+        ),
+    ],
+)
+def test_a_plugin_that_ends_its_process_is_a_line_in_the_table(installed, capsys, source, stage):
+    installed.install(
+        "acme-dev", {"tangrad.devices": {"acme": "acme_dev:Acme"}}, {"acme_dev.py": source}
+    )
+    discovery.rescan()
+    assert cli.main(["info", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    (device,) = [d for d in facts["devices"] if d["name"] == "acme"]
+    assert "it ended its process: SIGABRT" in device["status"]
+    failures = {f["distribution"]: f["stage"] for f in facts["failures"]}
+    assert failures == {"acme-dev": stage, "acme-bad": "import"}
+    assert {p["name"]: p["status"] for p in facts["plugins"]}["p"] == "ok"

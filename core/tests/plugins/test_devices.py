@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import threading
 
 import pytest
@@ -268,3 +269,84 @@ def test_the_kernels_of_all_devices_are_listed(site):
         line[:8] for line in listed
     ]
     assert any(line[:2] == ["reference", "NumPy,"] for line in listed)
+
+
+MOVABLE = """
+from tangrad.plugin import DeviceDriver
+API = 1
+class Box(DeviceDriver):
+    survives_fork = {survives}
+    def open(self):
+        self.boxes = dict()
+    def allocate(self, nbytes, index):
+        self.boxes[len(self.boxes) + 1] = bytearray(nbytes)
+        return len(self.boxes)
+    def release(self, handle, nbytes):
+        self.boxes[handle] = None
+    def copy_from_host(self, handle, offset, source):
+        self.boxes[handle][offset : offset + len(source)] = source
+    def copy_to_host(self, handle, offset, target):
+        target[:] = self.boxes[handle][offset : offset + len(target)]
+"""
+
+
+def box(site, name, survives=True):
+    module = f"acme_{name}"
+    source = {f"{module}.py": MOVABLE.format(survives=survives)}
+    site.install(f"acme-{name}", {"tangrad.devices": {name: f"{module}:Box"}}, source)
+    discovery.rescan()
+
+
+def test_tensors_and_modules_move_by_the_name_of_a_device(site):
+    box(site, "movable")
+    x = tangrad.ones(2)
+    assert x.movable().device.type == "movable"
+    assert x.movable(0).device == tangrad.device("movable:0")
+    assert x.movable().is_movable
+    assert x.movable().cpu().tolist() == [1, 1]
+    model = tangrad.nn.Sequential(tangrad.nn.Linear(2, 2))
+    assert model.movable() is model
+    assert {p.device.type for p in model.parameters()} == {"movable"}
+    with pytest.raises(AttributeError, match="immovable"):
+        x.immovable()
+    with pytest.raises(AttributeError, match="'Sequential' object has no attribute 'immovable'"):
+        model.immovable()
+
+
+def test_a_submodule_with_a_device_s_name_is_the_submodule(site):
+    box(site, "shadowed")
+    model = tangrad.nn.Module()
+    model.add_module("shadowed", tangrad.nn.ReLU())
+    assert isinstance(model.shadowed, tangrad.nn.ReLU)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("survives", [True, False])
+def test_a_child_of_fork_is_kept_from_a_device_that_does_not_survive_it(site, survives):
+    name = f"forked{int(survives)}"
+    box(site, name, survives)
+    x = tangrad.arange(3.0).to(name)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        told = []
+        for use in (x.tolist, lambda: tangrad.ones(300_000).to(name)[:1].tolist()):
+            try:
+                told.append(str(use()))
+            except RuntimeError as error:
+                told.append(str(error))
+        os.write(writer, "\n".join(told).encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as file:
+        told = file.read().splitlines()
+    os.waitpid(child, 0)
+    if survives:
+        assert told == ["[0.0, 1.0, 2.0]", "[1.0]"]
+    else:
+        assert len(told) == 2
+        for line in told:
+            assert f"device '{name}' belongs to the process that this one was forked from" in line
+            assert "'spawn' or 'forkserver'" in line
+    assert x.tolist() == [0, 1, 2]

@@ -66,10 +66,12 @@ def test_page_needs_nothing_else(page):
 
 def test_sums_of_all_views_are_the_profile_s(page, prof):
     data = data_of(page)
-    own = int(prof.trace.own.sum())
-    assert data["modules"][1] == own
-    assert data["flames"][1] == own
-    assert sum(row[2] for row in data["ops"]) == pytest.approx(own / 1e3, rel=0.01)
+    whole = int(prof.trace.own.sum()) + prof.trace.outside
+    assert whole == prof.trace.length
+    assert data["modules"][1] == whole
+    assert data["flames"][1] == whole
+    assert sum(row[2] for row in data["ops"]) == pytest.approx(whole / 1e3, rel=0.01)
+    assert "outside of ops" in {row[0] for row in data["ops"]}
     assert data["timeline"]["count"] == len(prof.trace)
     names = {child[0] for child in data["modules"][3]}
     assert {"0", "1"} <= names
@@ -375,6 +377,27 @@ def test_program_is_profiled_with_its_arguments(program, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "aten::exp" in done.stdout
     assert data_of((tmp_path / "p.html").read_text())["ops"]
+
+
+def test_what_cannot_be_read_or_written_is_told_before_the_program_runs(program, tmp_path):
+    for out, file, says in [
+        (tmp_path / "no" / "p.html", program, "No such file or directory"),
+        (tmp_path, program, "Is a directory"),
+        (tmp_path / "p.html", tmp_path / "none.py", "none.py"),
+    ]:
+        done = run("profile", "--out", out, file, "--fast", "x")
+        assert done.returncode == 2
+        assert says in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "p.html").exists()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="stands for a full disk")
+def test_a_full_disk_is_told_and_the_program_s_status_stays(program):
+    done = run("profile", "--out", "/dev/full", program, "--fast", "x")
+    assert done.returncode == 1
+    assert "the profile could not be written: " in done.stderr
+    assert "No space left" in done.stderr
 
 
 def test_two_records_are_compared_with_a_status_for_ci(program, tmp_path, capsys):

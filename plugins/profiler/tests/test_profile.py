@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import threading
+import time
 
 import pytest
 
@@ -58,6 +59,41 @@ def test_ops_are_counted_and_times_add_up(step):
     whole = row(prof, "training")
     assert whole.count == 1
     assert prof.key_averages().self_cpu_time_total == pytest.approx(whole.cpu_time_total, rel=0.02)
+
+
+def test_own_times_and_what_is_outside_add_up_to_the_time_of_the_profile(step):
+    before = time.monotonic_ns()
+    with profile() as prof:
+        inside = time.monotonic_ns()
+        step()
+        step()
+        left = time.monotonic_ns()
+    after = time.monotonic_ns()
+    trace = prof.trace
+    assert 0 < trace.outside < trace.length
+    assert int(trace.own.sum()) + trace.outside == trace.length
+    # By the clock of the records it began and ended where the program says.
+    assert before <= trace.began <= inside
+    assert left <= trace.began + trace.length <= after
+
+
+def test_what_is_outside_is_of_the_program_s_thread_alone(step):
+    ready = threading.Event()
+
+    def work():
+        with record_function("work"):
+            ready.set()
+
+    with profile() as prof:
+        step()
+        other = threading.Thread(target=work)
+        other.start()
+        assert ready.wait(100)
+        other.join()
+    trace = prof.trace
+    mine = trace.events["thread"] == threading.get_ident()
+    assert not mine.all()
+    assert int(trace.own[mine].sum()) + trace.outside == trace.length
 
 
 def test_results_are_those_of_a_run_without_a_profiler():

@@ -38,10 +38,11 @@ class detect_anomaly(_ModeBase):
 
     Args:
         check_nan: a gradient with NaN is an error.
-        check_finite: beyond PyTorch: what any op of this thread gives is looked at, in forward and
+        check_finite: beyond PyTorch: what any op of any thread gives is looked at, in forward and
             in backward. NaN is an error, and so is infinity where operands and numbers were
             finite: masks of infinity pass. The error names op, line of the forward call, module,
-            the first bad element and the ranges of the operands.
+            the first bad element and the ranges of the operands. It is raised in the thread that
+            called; one that was there before is looked at from its next call of a function on.
     """
 
     def __init__(self, check_nan: bool = True, *, check_finite: bool = False) -> None:

@@ -6,18 +6,19 @@ here only about what it found.
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import isfinite
-from threading import get_ident
 from typing import Any
 
 import tangrad
 from tangrad import _C
 from tangrad.autograd import observed_calls
-from tangrad.autograd.observed_calls import program_line, silent, tensors_in
+from tangrad.autograd.observed_calls import is_silent, program_line, silent, tensors_in
 from tangrad.dispatch.intercept import pop_observer, push_observer
+from tangrad.dispatch.threads import in_all_threads
 
 __all__ = ["NonFiniteError", "all_finite", "describe", "may_be_bad"]
 
@@ -28,7 +29,8 @@ class NonFiniteError(RuntimeError):
 
 def may_be_bad(t: Any) -> bool:
     """Return whether a tensor has elements that could be NaN or infinite."""
-    return bool(t.is_floating_point() or t.is_complex()) and t.numel() > 0
+    kind = t.is_floating_point() or t.is_complex()
+    return bool(kind) and t.numel() > 0 and not t.is_meta
 
 
 def all_finite(t: Any) -> bool:
@@ -79,41 +81,80 @@ def _bad_numbers(args: Any) -> bool:
 class Watch:
     """Raise where a call gives NaN, or makes an infinity of finite numbers; so in backward."""
 
-    def __init__(self) -> None:
-        self._watch = _C.FiniteWatch(self)
-        self._thread = get_ident()
-        self._running: list[Any] = []
-
     @contextmanager
     def looking(self) -> Iterator[None]:
-        """Look at this thread's calls."""
+        """Look at the calls of all threads; at those of this one from the first to the last."""
         handles = [hook(self) for hook in observed_calls.of_modules]
-        before = _C._set_finite_watch(self._watch)
-        push_observer(self._watch)
-        try:
-            yield
-        finally:
-            pop_observer(self._watch)
-            _C._set_finite_watch(before)
-            for handle in handles:
-                handle.remove()
+        with in_all_threads(_follow):
+            _watches.append(self)
+            _follow()
+            try:
+                yield
+            finally:
+                _watches.remove(self)
+                _follow()
+                for handle in handles:
+                    handle.remove()
 
     def enter_module(self, module: Any) -> None:
         """Note that a module's forward begins: steps of backward remember the innermost one.
 
         What they keep is weak, or a graph that a module keeps would keep the module.
         """
-        if get_ident() != self._thread:
-            return
-        running, watch = self._running, self._watch
+        if self not in _here.looks:
+            _follow()  # a thread that was there before; or a watch that it has not left yet
+        if (look := _here.looks.get(self)) is not None:
+            look.enter_module(module)
+
+    def leave_module(self) -> None:
+        """Note that it ends."""
+        if (look := _here.looks.get(self)) is not None:
+            look.leave_module()
+
+
+class _Here(threading.local):
+    def __init__(self) -> None:
+        self.looks: dict[Watch, _Look] = {}
+
+
+_watches: list[Watch] = []  # those that are on, innermost last
+_here = _Here()
+
+
+def _follow() -> None:
+    """Let this thread be looked at by the watches that are on, and by no others."""
+    looks = _here.looks
+    for gone in [watch for watch in looks if watch not in _watches]:
+        pop_observer(looks.pop(gone).watch)
+    for new in [watch for watch in _watches if watch not in looks]:
+        looks[new] = _Look(new)
+        push_observer(looks[new].watch)
+    _C._set_finite_watch(next((look.watch for look in reversed(looks.values())), None))
+
+
+class _Look:
+    """What a watch has of one thread.
+
+    Args:
+        of: the watch; once it is off nothing is looked at, though the thread may not know it yet.
+    """
+
+    def __init__(self, of: Watch) -> None:
+        self.of = of
+        self.watch = _C.FiniteWatch(self)
+        self._running: list[Any] = []
+
+    def enter_module(self, module: Any) -> None:
+        """Note that a module's forward begins."""
+        running, watch = self._running, self.watch
         running.append(watch.module)
         root = watch.module[0] if watch.module is not None else weakref.ref(module)
         watch.module = root, weakref.ref(module)
 
     def leave_module(self) -> None:
-        """Note that it ends."""
-        if get_ident() == self._thread:
-            self._watch.module = self._running.pop()
+        """Note that it ends, if its beginning was."""
+        if self._running:
+            self.watch.module = self._running.pop()
 
     def call(self, op: Any, args: Any, result: Any, had: bool) -> None:
         """Raise if a call gave NaN, or an infinity that did not come in.
@@ -122,7 +163,13 @@ class Watch:
             NonFiniteError: it did.
         """
         operands = tensors_in(args)
-        if silent.depth or not operands or "empty" in op.name or "resize" in op.name:
+        if (
+            self.of not in _watches
+            or is_silent()
+            or not operands
+            or "empty" in op.name
+            or "resize" in op.name
+        ):
             return
         with silent():
             bad = [t for t in tensors_in(result) if not all_finite(t)]
@@ -132,7 +179,7 @@ class Watch:
             came_in = had or _bad_numbers(args) or not all(map(all_finite, inputs))
             if came_in and not _has_nan(bad):
                 return
-            where = f"called at {program_line()}{_in_module(self._watch.module)}"
+            where = f"called at {program_line()}{_in_module(self.watch.module)}"
             raise NonFiniteError(
                 f"{op.name}, {where}, gave {_told(bad)}; its operands: {_told(inputs)}"
                 + ("; one more was overwritten" if len(inputs) < len(operands) else "")
@@ -145,7 +192,7 @@ class Watch:
             NonFiniteError: it did.
         """
         with silent():
-            if all_finite(gradient):
+            if self.of not in _watches or all_finite(gradient):
                 return
             incoming = [g for g in came if g is not None]
             nan = _has_nan([gradient])

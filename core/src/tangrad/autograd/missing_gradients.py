@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from tangrad import _C
-from tangrad.autograd.observed_calls import program_line, silent, tensors_in
+from tangrad.autograd.observed_calls import is_silent, program_line, silent, tensors_in
 from tangrad.dispatch.intercept import pop_observer, push_observer
 
 __all__ = ["Reason", "why_no_grad"]
@@ -159,7 +159,7 @@ class _Trail:
     def enter_call(self, op: Any, args: Any) -> bool:
         """Note the outermost calls of what is on the trail."""
         self._within += 1
-        if self._within > 1 or silent.depth:
+        if self._within > 1 or is_silent():
             return False
         inputs, lost = [], ""
         for t in tensors_in(args):

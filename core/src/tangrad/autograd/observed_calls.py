@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 from tangrad import _C
 
@@ -37,15 +38,25 @@ def tensors_in(values: Any) -> list[Any]:
     return []
 
 
-class silent:
-    """Context manager: nothing is recorded, and observers that ask `silent.depth` look away."""
+class _Depth(threading.local):
+    value = 0
 
-    depth: ClassVar[int] = 0
+
+_depth = _Depth()
+
+
+class silent:
+    """Context manager: nothing is recorded, and observers that ask `is_silent` look away."""
 
     def __enter__(self) -> None:
-        silent.depth += 1
+        _depth.value += 1
         self._before = _C._set_grad_enabled(False)
 
     def __exit__(self, *exc: object) -> None:
         _C._set_grad_enabled(self._before)
-        silent.depth -= 1
+        _depth.value -= 1
+
+
+def is_silent() -> bool:
+    """Return whether this thread is in a `silent` block."""
+    return _depth.value > 0

@@ -41,6 +41,8 @@ class DeviceDriver:
         module: module shown as `tangrad.<name>`, or its name, or None.
         strict: the memory methods refuse, by an exception and without a trace, handles that are
             not theirs and bytes outside of a piece of memory. The kit verifies the promise.
+        survives_fork: a child of `fork` may go on using it. If not, the core refuses its memory and
+            copies in such a child, with what to do instead; nothing of the driver is called there.
         amp_dtypes: names of the dtypes that autocast may compute in, the default first.
         record_event, query_event, synchronize_event: None on a device whose work is done when a
             call returns. Else `record_event(stream: int) -> int`, `query_event(event) -> bool`
@@ -60,6 +62,7 @@ class DeviceDriver:
     host: bool = False
     meta: bool = False
     strict: bool = False
+    survives_fork: bool = True
     module: Any = None
     amp_dtypes: tuple[str, ...] = ()
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tangrad.devices.driver import SettingError
@@ -186,6 +188,31 @@ def _driver_class(value: str) -> Any:
 
     module, _, attribute = value.partition(":")
     return getattr(importlib.import_module(module), attribute)
+
+
+def _refuse_after_fork() -> None:
+    """Keep a child of fork from what belongs to its parent; in a child nobody else runs yet."""
+    for driver in _opened.values():
+        if not driver.survives_fork:
+            for method in ("allocate", "copy_from_host", "copy_to_host", "copy_within"):
+                setattr(driver, method, _refusal(driver.name))
+            for method in ("release", "synchronize"):
+                setattr(driver, method, lambda *arguments: None)
+
+
+def _refusal(name: str) -> Callable[..., None]:
+    def refuse(*arguments: Any, **named: Any) -> None:
+        raise RuntimeError(
+            f"device '{name}' belongs to the process that this one was forked from and does not "
+            "survive that: start processes by multiprocessing's 'spawn' or 'forkserver', or use "
+            "the device in the child alone"
+        )
+
+    return refuse
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_refuse_after_fork)
 
 
 def _register_kernels(driver: DeviceDriver) -> None:

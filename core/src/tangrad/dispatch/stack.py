@@ -70,6 +70,10 @@ class Stack:
         self.observers = observers
         self.install()
 
+    def __del__(self, leave: Any = _C.leave_thread) -> None:
+        # A thread that ends while something stands between may still run destructors that compute.
+        leave(self)
+
     def lift(self, made: Any) -> Any:
         """Take a freshly made tensor into the levels that act in this thread."""
         self.tell_of_constant(made)

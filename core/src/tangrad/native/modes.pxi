@@ -1,5 +1,8 @@
 # The thread's switches, and entrances for the Python parts of dispatch and autograd.
 
+cdef extern from "threads.h":
+    int tg_ask_threads(object) except -1
+
 def is_grad_enabled():
     """Return whether operations are recorded in this thread."""
     return bool(tg_tls.grad_enabled)
@@ -34,6 +37,17 @@ def set_intercept(stack, bint more=True, Observers observers=None):
     tg_tls.intercept = NULL if stack is None else <void*>stack
     tg_tls.standing = more
     tg_tls.observers = NULL if observers is None else <void*>observers
+
+
+def leave_thread(stack):
+    """Let nothing stand between in this thread any more if it is this stack, which is about to go."""
+    if tg_tls.intercept == <void*>stack:
+        tg_tls.intercept = tg_tls.observers = tg_tls.finite = NULL
+
+
+def ask_threads(function):
+    """Have the other threads of Python call a function, each at its next call or return, once."""
+    tg_ask_threads(function)
 
 
 def get_intercept():

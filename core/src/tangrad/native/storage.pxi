@@ -418,7 +418,7 @@ class _IndexedDriver:
 
     def __init__(self, driver, index):
         self.allocate = lambda nbytes: driver.allocate(nbytes, index)
-        self.release = driver.release
+        self.release = lambda handle, nbytes: driver.release(handle, nbytes)
         for name in ("record_event", "query_event", "synchronize_event", "destroy_event"):
             if getattr(driver, name, None) is not None:
                 setattr(self, name, getattr(driver, name))

@@ -154,7 +154,19 @@ cdef PyObject* registered(PyObject* attributes, object name) except? NULL:
     return NULL
 
 
+cdef object find_further = None          # (module, name) -> what an attribute that nobody set is, or None
+
+
+def set_further(function):
+    """Set what is asked for an attribute that a module does not have."""
+    global find_further
+    find_further = function
+
+
 cdef object missing(object module, object name):
+    found = None if find_further is None else find_further(module, name)
+    if found is not None:
+        return found
     raise AttributeError(
         f"'{type(module).__name__}' object has no attribute '{name}'", name=name, obj=module
     )
@@ -169,7 +181,7 @@ cdef object slot_getattro(object self, object name):
         if found == NULL:
             found = registered(<PyObject*>attributes, name)
         if found == NULL:
-            missing(self, name)
+            return missing(self, name)
         return <object>found
     try:
         return PyObject_GenericGetAttr(self, name)
@@ -331,7 +343,7 @@ def get_registered(self, name):
     cdef object attributes = PyObject_GenericGetDict(self, NULL)
     cdef PyObject* found = registered(<PyObject*>attributes, name)
     if found == NULL:
-        missing(self, name)
+        return missing(self, name)
     return <object>found
 
 

@@ -11,6 +11,7 @@ import copy
 import random
 import sys
 from collections.abc import Callable, Iterable
+from ctypes import string_at
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 import tangrad
 from tangrad import _C
 from tangrad.autograd.finite_values import NonFiniteError, all_finite, describe, may_be_bad
-from tangrad.autograd.observed_calls import program_line, silent, tensors_in
+from tangrad.autograd.observed_calls import is_silent, program_line, silent, tensors_in
 from tangrad.dispatch.intercept import pop_observer, push_observer
 from tangrad.nn.modules.hooks import register_module_forward_hook, register_module_forward_pre_hook
 from tangrad.nn.modules.module import Module
@@ -59,6 +60,7 @@ class checked_step:
         self._modules = [item for item in self.state if isinstance(item, Module)]
         self._saved: list[Any] = []
         self._random: Any = None
+        self._numpy = _NumPyState()
         self._calls: list[tuple[Any, Any]] = []  # since the state was copied
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -109,7 +111,7 @@ class checked_step:
     def _save(self) -> None:
         with silent():
             self._saved = [save() for save, _ in self._keepers]
-        self._random = _random_state()
+        self._random = tangrad.get_rng_state(), random.getstate(), self._numpy()
         self._calls = []
 
     def _run_again(self) -> None:
@@ -192,11 +194,31 @@ def _restore_optimizer(optimizer: Any, saved: Any) -> None:
         group.update(values)
 
 
-def _random_state() -> Any:
-    # NumPy loads it with its first use; who has not drawn numbers pays nothing.
-    drawing = sys.modules.get("numpy.random")
-    drawn = drawing.get_state() if drawing is not None else None
-    return tangrad.get_rng_state(), random.getstate(), drawn
+_MERSENNE_BYTES = 2500  # 624 words and a position
+
+
+class _NumPyState:
+    """The state of NumPy's global generator, read only where numbers were drawn: it takes long.
+
+    The generator's memory tells that, unless a second normal number is kept beside it.
+    """
+
+    def __init__(self) -> None:
+        self._memory = b""
+        self._state: Any = None
+
+    def __call__(self) -> Any:
+        """Return it, or None where NumPy's generators have not been loaded: nobody drew."""
+        drawing = sys.modules.get("numpy.random")
+        if drawing is None:
+            return None
+        memory = b""
+        bits = drawing.get_bit_generator() if hasattr(drawing, "get_bit_generator") else None
+        if isinstance(bits, drawing.MT19937):
+            memory = string_at(bits.ctypes.state_address, _MERSENNE_BYTES)
+        if not memory or memory != self._memory or self._state[3]:
+            self._memory, self._state = memory, drawing.get_state()
+        return self._state
 
 
 def _restore_random(saved: Any) -> None:
@@ -262,7 +284,7 @@ class _Inspection:
 
     def enter_call(self, op: Any, args: Any) -> Any:
         """Note the arguments, which an op may overwrite."""
-        if silent.depth or self._within_node:
+        if is_silent() or self._within_node:
             return None
         with silent():
             tensors = tensors_in(args)

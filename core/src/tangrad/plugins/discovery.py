@@ -170,6 +170,13 @@ def find_disabled(group: str, name: str) -> Plugin | None:
     return next((p for p in current().plugins.get((group, name), ()) if p.disabled), None)
 
 
+def known_names(group: str) -> set[str]:
+    """Return the names of a group as far as they are known without a scan made for it."""
+    if _scan is None:
+        return set()
+    return {name for kind, name in _scan.plugins if kind == group}
+
+
 def names(group: str) -> list[str]:
     """Return the sorted names of the enabled plugins of a group."""
     return sorted({p.name for p in plugins(group) if not p.disabled})

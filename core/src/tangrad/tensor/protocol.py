@@ -61,6 +61,7 @@ def class_attribute(name: str) -> Any:
     """Load a method or property of Tensor by name and put it on the type; None if unknown."""
     if name.startswith("__") and name not in _DUNDERS:
         return None
+    from tangrad.plugins import discovery
     from tangrad.tensor import methods
 
     found = methods.TABLE.get(name)
@@ -68,6 +69,8 @@ def class_attribute(name: str) -> Any:
         found = _later(name)
     if found is None:
         found = find_further(name)
+    if found is None and name in discovery.known_names(discovery.DEVICES):
+        found = methods.device_mover(name)
     if found is None and name.startswith("is_") and name[3:] in device_names():
         found = methods.device_flag(name[3:])
     if found is not None:

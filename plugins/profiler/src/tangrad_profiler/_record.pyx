@@ -97,6 +97,7 @@ cdef int* op_names = NULL                # number of a name by number of an op, 
 cdef int* node_names = NULL
 cdef int ops_known = 0
 cdef uint64_t began_ticks = 0, began_ns = 0
+cdef uint64_t ended_ticks = 0, ended_ns = 0  # 0: it has not ended
 
 
 cdef struct entry:
@@ -473,7 +474,7 @@ cdef log_thread* new_log(int64_t ident) except NULL:
 
 def start(bint shapes, bint memory, bint stacks_too):
     """Begin a session, in no thread yet."""
-    global session, recording, wanted, outside, began_ticks, began_ns
+    global session, recording, wanted, outside, began_ticks, began_ns, ended_ticks
     if recording:
         raise RuntimeError("a profiler is running already: only one at a time records a process; leave it before "
                            "you enter another one")
@@ -488,7 +489,7 @@ def start(bint shapes, bint memory, bint stacks_too):
         op_names[i] = node_names[i] = -1
     free_logs()
     outside = new_log(0)
-    began_ns, began_ticks = log_nanoseconds(), log_now()
+    began_ns, began_ticks, ended_ticks = log_nanoseconds(), log_now(), 0
     recording = True
     if memory:
         core.watch_memory(&watch)
@@ -530,10 +531,11 @@ def attached():
 
 def stop():
     """End the session; what was recorded stays until the next one."""
-    global recording
+    global recording, ended_ticks, ended_ns
     if not recording:
         return
     recording = False
+    ended_ns, ended_ticks = log_nanoseconds(), log_now()
     if wanted & MEMORY:
         core.unwatch_memory(&watch)
 
@@ -581,7 +583,9 @@ def lost():
 
 
 def clock():
-    """Return (ticks and nanoseconds of the monotonic clock at the beginning, and now)."""
+    """Return (ticks and nanoseconds of the monotonic clock at the beginning, and at the end or now)."""
+    if ended_ticks:
+        return began_ticks, began_ns, ended_ticks, ended_ns
     return began_ticks, began_ns, log_now(), log_nanoseconds()
 
 

@@ -187,7 +187,8 @@ def save(trace: Trace, path: str | os.PathLike[str]) -> None:
             # Neighbours differ little: their differences pack well.
             deltas = np.diff(rows, axis=0, prepend=0)
             _write_block(file, COLUMNS, np.ascontiguousarray(deltas.T).tobytes())
-        _write_block(file, CLOCK, json.dumps([0, trace.began, 1, trace.began + 1]).encode())
+        clock = [0, trace.began, trace.length, trace.began + trace.length]
+        _write_block(file, CLOCK, json.dumps(clock).encode())
         if trace.partial:
             _write_block(file, TOTALS, json.dumps(list(trace.totals)).encode())
         _write_block(file, END, trace.partial.encode())
@@ -224,7 +225,8 @@ def _blocks(path: str) -> tuple[dict[str, Any], list[tuple[int, int, bytes]], st
             )
         try:
             header = json.loads(file.read(size))
-        except ValueError as error:
+            header["options"].items()
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise RecordError(f"{path}: the header is damaged") from error
         found: list[tuple[int, int, bytes]] = []
         while True:
@@ -239,11 +241,38 @@ def _blocks(path: str) -> tuple[dict[str, Any], list[tuple[int, int, bytes]], st
                 return header, found, "the file is cut off"
             if zlib.crc32(packed) != checksum:
                 return header, found, f"block {len(found)} is damaged"
-            found.append((kind, thread, zlib.decompress(packed)))
+            try:
+                found.append((kind, thread, zlib.decompress(packed)))
+            except zlib.error:
+                return header, found, f"block {len(found)} is not packed as a block is"
 
 
 def _read(path: str) -> Trace:
     header, blocks, wrong = _blocks(path)
+    try:
+        trace = _trace_of(header, blocks, wrong)
+        _check_numbers(trace)
+        return trace
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise RecordError(
+            f"{path} holds what no tangrad-profiler writes, under checksums that are right: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def _check_numbers(trace: Trace) -> None:
+    """Refuse events that name what is in no table.
+
+    Raises:
+        ValueError: there are some.
+    """
+    for column, table in (("name", "names"), ("signature", "signatures"), ("stack", "stacks")):
+        numbers, known = trace.events[column], len(getattr(trace, table))
+        if len(numbers) and not -1 <= numbers.min() <= numbers.max() < known:
+            raise ValueError(f"an event has {column} {numbers.max()}, of {known}")
+
+
+def _trace_of(header: dict[str, Any], blocks: list[tuple[int, int, bytes]], wrong: str) -> Trace:
     tables: tuple[list[Any], list[Any], list[Any]] = ([], [], [])
     clock, totals, records, columns, ended = (0, 0, 1, 1), [], [], [], False
     for kind, thread, data in blocks:

@@ -63,6 +63,11 @@ def run_profile(options: argparse.Namespace) -> int:
 
     from tangrad_profiler.profiling import profile
 
+    reason = _unreadable(options.program) or _unwritable(options.out)
+    if reason:  # told before the program has run, perhaps for hours
+        print(f"python -m tangrad profile: {reason}", file=sys.stderr)
+        return 2
+    written = True
     prof = profile(
         record_shapes=True, profile_memory=True, with_stack=True, with_modules=True, with_flops=True
     )
@@ -73,10 +78,41 @@ def run_profile(options: argparse.Namespace) -> int:
             runpy.run_path(options.program, run_name="__main__")
     finally:
         if prof._traces:
-            _write(prof, options.out)
             print(prof.key_averages().table(sort_by="self_cpu_time_total", row_limit=15))
-            print(f"written: {options.out}")
-    return 0
+            print(f"Outside of all of these: {prof.trace.outside / 1e6:.3f}ms "
+                  f"of {prof.trace.length / 1e6:.3f}ms")  # fmt: skip
+            written = _wrote(prof, options.out)
+    return 0 if written else 1
+
+
+def _unreadable(program: str) -> str:
+    """Return why a program cannot be run, or "": it is a file, or a folder with __main__.py."""
+    readable = os.access(program, os.R_OK)
+    return "" if readable else f"there is no file '{program}' that can be read"
+
+
+def _unwritable(path: str) -> str:
+    """Return why a file cannot be written, or ""; what is there stays."""
+    new = not os.path.lexists(path)
+    try:
+        with open(path, "ab"):
+            pass
+        if new:
+            os.unlink(path)
+    except OSError as error:
+        return str(error)
+    return ""
+
+
+def _wrote(prof: Any, path: str) -> bool:
+    """Write what was recorded and say so; an error is told, and hides none of the program's."""
+    try:
+        _write(prof, path)
+    except OSError as error:
+        print(f"the profile could not be written: {error}", file=sys.stderr)
+        return False
+    print(f"written: {path}")
+    return True
 
 
 def _live(prof: Any) -> Any:

@@ -27,6 +27,7 @@ class Trace:
         kernels: what devices did by their own clocks: thread, event, allocator, stream, start, end.
         partial: what is missing, or "".
         totals: of a run too long to keep, (kind, name, count, nanoseconds, own nanoseconds).
+        length: nanoseconds from the beginning of the recording to its end.
     """
 
     def __init__(
@@ -42,13 +43,14 @@ class Trace:
         totals: Sequence[tuple[int, int, int, int, int]] = (),
         marks: dict[str, Any] | None = None,
         kernels: dict[str, Any] | None = None,
+        length: int = 0,
     ) -> None:
         self.marks = marks if marks is not None else _columns(b"", _record.MARK_COLUMNS)
         self.kernels = kernels if kernels is not None else _columns(b"", _record.KERNEL_COLUMNS)
         self.events, self.changes = events, changes
         self.names, self.signatures, self.stacks = names, signatures, stacks
         self.options, self.partial, self.began = options, partial, began
-        self.totals = totals
+        self.totals, self.length = totals, length
         self.devices = _devices()
 
     @classmethod
@@ -95,6 +97,7 @@ class Trace:
             kernels=_resolved(
                 _columns(_packed(decoder.kernels), _record.KERNEL_COLUMNS), events["thread"]
             ),
+            length=ns1 - ns0,
         )
 
     def __len__(self) -> int:
@@ -120,6 +123,18 @@ class Trace:
         inner = parent >= 0
         np.subtract.at(own, parent[inner], self.duration[inner])
         return own
+
+    @cached_property
+    def outside(self) -> int:
+        """Nanoseconds of the recording in none of the events of the program's thread.
+
+        With the own times of its events they add up to the length of the recording.
+        """
+        if self.totals:
+            return max(0, self.length - sum(own for *_, own in self.totals))
+        e = self.events
+        mine = (e["parent"] < 0) & (e["thread"] == (self.threads[0] if self.threads else 0))
+        return max(0, self.length - int(self.duration[mine].sum()))
 
     @cached_property
     def depth(self) -> Any:

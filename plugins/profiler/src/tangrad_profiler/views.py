@@ -61,10 +61,12 @@ def groups(trace: Trace) -> list[Group]:
     ]
 
 
+OUTSIDE = "outside of ops"  # what Python does between them
+
+
 def ops_table(trace: Trace) -> list[list[Any]]:
     """Return rows of [name, calls, own and whole microseconds, own bytes, operations]."""
-    rows = sorted(averages_of(trace), key=lambda r: -r.self_cpu_time_total)
-    return [
+    rows: list[list[Any]] = [
         [
             r.key,
             r.count,
@@ -73,8 +75,12 @@ def ops_table(trace: Trace) -> list[list[Any]]:
             r.self_cpu_memory_usage,
             r.flops,
         ]
-        for r in rows
+        for r in averages_of(trace)
     ]
+    if trace.outside:
+        passed = round(trace.outside / 1e3, 1)
+        rows.append([OUTSIDE, 1, passed, passed, 0, 0])
+    return sorted(rows, key=lambda row: -row[2])
 
 
 def module_tree(trace: Trace, found: list[Group]) -> list[Any]:
@@ -83,7 +89,7 @@ def module_tree(trace: Trace, found: list[Group]) -> list[Any]:
     for group in found:
         path = trace.module_path(group.first)
         paths.append((*(path.split(".") if path else ()), trace.name(group.first)))
-    return _tree(found, paths)
+    return _tree(found, paths, trace.outside)
 
 
 def flame_tree(trace: Trace, found: list[Group]) -> list[Any]:
@@ -93,11 +99,13 @@ def flame_tree(trace: Trace, found: list[Group]) -> list[Any]:
         frames = (f for f in reversed(trace.frames(group.first)) if is_own(f[0]))
         lines = (f"{name} ({os.path.basename(file)}:{line})" for file, name, line in frames)
         paths.append((*lines, trace.name(group.first)))
-    return _tree(found, paths)
+    return _tree(found, paths, trace.outside)
 
 
-def _tree(found: list[Group], paths: list[tuple[str, ...]]) -> list[Any]:
+def _tree(found: list[Group], paths: list[tuple[str, ...]], outside: int) -> list[Any]:
     root: list[Any] = ["", 0, 0, {}]
+    if outside:
+        found, paths = [*found, Group(-1, 1, outside, 0)], [*paths, (OUTSIDE,)]
     for group, path in zip(found, paths, strict=True):
         node = root
         for part in ("", *path):

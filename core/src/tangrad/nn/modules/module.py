@@ -27,6 +27,7 @@ from tangrad.nn.modules.hooks import (
 from tangrad.nn.modules.state_dict import _EXTRA_STATE_KEY_SUFFIX as _EXTRA_STATE_KEY_SUFFIX
 from tangrad.nn.modules.state_dict import Stateful, _IncompatibleKeys
 from tangrad.nn.parameter import Buffer, Parameter
+from tangrad.plugins.discovery import DEVICES, known_names
 from tangrad.utils.gradients import clear_grad
 
 __all__ = [
@@ -659,6 +660,20 @@ class Module(Stateful, Hooked):
         return f"{self._get_name()}(\n  " + "\n  ".join(body) + "\n)"
 
 
+def _mover(module: Module, name: str) -> Any:
+    """Return the method that moves a module to a device of an installed package, or None."""
+    if name not in known_names(DEVICES):
+        return None
+
+    def move(device: Any = None) -> Module:
+        return module._apply(lambda tensor: getattr(tensor, name)(device))
+
+    move.__name__ = name
+    move.__doc__ = f"Move all parameters and buffers to device {name}, the current one by default."
+    return move
+
+
+_module.set_further(_mover)
 _module.set_registries(_REGISTRIES)
 _module.set_classes(Module, tangrad.Tensor, Parameter, Module._register_attribute)
 _module.set_registration_hooks(
