@@ -156,6 +156,10 @@ class _Quantized(plugin.Layout):
     """What both layouts share."""
 
     missing = "refuse"
+    misfit = (
+        "the state is that of a quantized model, and this one is float; quantize it in the same "
+        "way (prepare and convert, or quantize_dynamic) before it takes the state"
+    )
 
     def from_dense(self, dense: Any, **options: Any) -> Any:
         """Refuse: a scale is needed."""
