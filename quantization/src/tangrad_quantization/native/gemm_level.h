@@ -494,13 +494,13 @@ static void LEVEL(mul)(const uint8_t *restrict a, const uint8_t *restrict b, uin
 static void LEVEL(quantize)(const float *restrict x, uint8_t *restrict out, int64_t n, float inverse,
                             int zero, int low_level, int high_level)
 {
-    const float low = (float)(low_level - zero), high = (float)(high_level - zero);
+    const float low = (float)low_level, high = (float)high_level, middle = (float)zero;
     for (int64_t i = 0; i < n; i++) {
-        float value = x[i] * inverse;
+        float value = x[i] * inverse + middle;
         value = value > low ? value : low;
         value = value < high ? value : high;
         value = (value + 12582912.0f) - 12582912.0f;
-        out[i] = (uint8_t)((int32_t)value + zero);
+        out[i] = (uint8_t)(int32_t)value;
     }
 }
 
