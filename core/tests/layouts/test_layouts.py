@@ -48,6 +48,7 @@ class Scaled(Layout):
 
 class Strict(Scaled):
     missing = "refuse"
+    misfit = "make the model strict first"
     methods: ClassVar = {"scale": lambda t: metadata(t)["scale"]}
 
 
@@ -258,3 +259,15 @@ def test_a_wrapper_class_has_the_layout_it_asks_for():
     assert x.neg() == "neg"
     with pytest.raises(TypeError, match="'layout' must be"):
         tangrad.Tensor._make_wrapper_subclass(Wrapped, (2,), layout="scaled")
+
+
+def test_a_state_with_tensors_of_a_layout_that_a_model_lacks_says_what_to_do():
+    model = tangrad.nn.Linear(2, 2, bias=False)
+    state = {"weight": scaled(tangrad.ones(2, 3), layout=STRICT), "more": (1, None)}
+    told = '"weight" has layout tangrad.strict_for_tests: make the model strict first'
+    with pytest.raises(RuntimeError, match=told):
+        model.load_state_dict(state)
+    model.register_buffer("own", scaled(tangrad.ones(2), layout=STRICT))
+    with pytest.raises(RuntimeError, match="size mismatch for weight") as caught:
+        model.load_state_dict(state)
+    assert "make the model strict" not in str(caught.value)

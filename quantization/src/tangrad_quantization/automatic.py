@@ -247,7 +247,8 @@ class _Trial:
         if said.quantized_seconds > _FASTEST * said.float_seconds:
             ratio = said.quantized_seconds / said.float_seconds
             return False, f"{ratio:.2f} times the time of float on this machine"
-        return True, f"{said.quantized_seconds / max(said.float_seconds, 1e-12):.2f} of the time"
+        part = said.quantized_seconds / max(said.float_seconds, 1e-12)
+        return True, f"{part:.2f} of the time of float on this machine"
 
     def together(self, rows: list[_Row]) -> float:
         """Quantize all layers that passed, give up what loses most until it is little enough."""

@@ -312,7 +312,7 @@ def cat(tensors: Any, dim: int, scale: float, zero_point: int, relu: bool = Fals
     op = "quantized cat"
     if not tensors:
         raise RuntimeError(f"{op}: expected at least one tensor")
-    dtype = tensors[0].dtype
+    dtype, scale, zero_point = tensors[0].dtype, float(scale), int(zero_point)
     parts = [layout.values_of(requantize(x, scale, zero_point, dtype)) for x in tensors]
     made = layout.per_tensor(tangrad.cat(parts, dim), scale, zero_point, dtype)
     return relu_of(made) if relu else made

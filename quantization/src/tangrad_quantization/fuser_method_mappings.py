@@ -11,6 +11,7 @@ from tangrad.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 from tangrad_quantization.nn import intrinsic as nni
 
 __all__ = [
+    "MatchAllNode",
     "fuse_conv_bn",
     "fuse_conv_bn_relu",
     "fuse_convtranspose_bn",

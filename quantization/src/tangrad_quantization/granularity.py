@@ -5,6 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
+__all__ = [
+    "Granularity",
+    "MappingType",
+    "PerAxis",
+    "PerBlock",
+    "PerGroup",
+    "PerRow",
+    "PerTensor",
+    "PerToken",
+    "TorchAODType",
+    "ZeroPointDomain",
+    "get_block_size",
+]
+
 
 class MappingType(Enum):
     """How a range of numbers is laid over the integers.

@@ -83,7 +83,10 @@ class HistogramObserver(UniformQuantizationObserverBase):
         seen = x.detach()
         low, high = tangrad.aminmax(seen)
         if bool(low == -math.inf) or bool(high == math.inf):
-            warnings.warn("torch.inf detected in input tensor, ignoring input", stacklevel=2)
+            where = f" of '{self.path}'" if self.path else ""
+            warnings.warn(
+                f"torch.inf detected in input tensor, ignoring input{where}", stacklevel=2
+            )
             seen = seen[seen.abs() != math.inf]
             if seen.numel() == 0:
                 return x

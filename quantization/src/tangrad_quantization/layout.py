@@ -156,6 +156,10 @@ class _Quantized(plugin.Layout):
     """What both layouts share."""
 
     missing = "refuse"
+    misfit = (
+        "the state is that of a quantized model, and this one is float; quantize it in the same "
+        "way (prepare and convert, or quantize_dynamic) before it takes the state"
+    )
 
     def from_dense(self, dense: Any, **options: Any) -> Any:
         """Refuse: a scale is needed."""
@@ -526,8 +530,6 @@ def quantize_per_channel(x: Any, scales: Any, zero_points: Any, axis: int, dtype
     inverse = scales.to(tangrad.float32).reciprocal().reshape(over)
     if zero_points.is_floating_point():
         zeros = zero_points.to(tangrad.float32)
-        moved = x * inverse + zeros.reshape(over)
-        levels = moved.round().clamp(low, high)
     else:
         zeros = zero_points.to(tangrad.int64)
         if bool(((zeros < low) | (zeros > high)).any()):
@@ -535,6 +537,6 @@ def quantize_per_channel(x: Any, scales: Any, zero_points: Any, axis: int, dtype
                 f"{name}: zero_points must be integers of {dtype}, {low} to {high}, got "
                 f"{zeros.min().item()} to {zeros.max().item()}"
             )
-        levels = ((x * inverse).round() + zeros.reshape(over)).clamp(low, high)
+    levels = ops.quantized(x, inverse, zeros.to(tangrad.float32).reshape(over), low, high)
     made = join_bits(levels.to(storage(dtype)), bits)
     return per_channel(made, scales.to(tangrad.float64), zeros, axis, dtype, x.shape)

@@ -241,6 +241,11 @@ def _equal(a: Any, b: Any) -> bool:
 
 def _copy(target: Any, source: Any, non_blocking: bool = False) -> Any:
     """Quantize numbers by the target's scale, or take over a quantized tensor."""
+    if not layout.is_quantized(target):
+        raise RuntimeError(
+            f"copy_: a quantized tensor ({source.dtype}{list(source.shape)}) cannot be copied to "
+            f"one of numbers ({target.dtype}{list(target.shape)}); call dequantize() first"
+        )
     if layout.is_quantized(source):
         held, said = plugin.components(source), plugin.metadata(source)
         return plugin.replace_components(target, held, metadata=said, writer="copy_")

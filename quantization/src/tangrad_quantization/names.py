@@ -2,347 +2,48 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, Union
 
-from tangrad_quantization.evaluation import (
-    default_eval_fn,
-)
-from tangrad_quantization.fake_quantize import (
-    FakeQuantize,
-    FakeQuantizeBase,
-    FixedQParamsFakeQuantize,
-    FusedMovingAvgObsFakeQuantize,
-    default_affine_fixed_qparams_fake_quant,
-    default_dynamic_fake_quant,
-    default_embedding_fake_quant,
-    default_embedding_fake_quant_4bit,
-    default_fake_quant,
-    default_fixed_qparams_range_0to1_fake_quant,
-    default_fixed_qparams_range_neg1to1_fake_quant,
-    default_fused_act_fake_quant,
-    default_fused_per_channel_wt_fake_quant,
-    default_fused_wt_fake_quant,
-    default_histogram_fake_quant,
-    default_per_channel_weight_fake_quant,
-    default_symmetric_fixed_qparams_fake_quant,
-    default_weight_fake_quant,
-    disable_fake_quant,
-    disable_observer,
-    enable_fake_quant,
-    enable_observer,
-    fused_per_channel_wt_fake_quant_range_neg_127_to_127,
-    fused_wt_fake_quant_range_neg_127_to_127,
-)
-from tangrad_quantization.fuse_modules import (
-    fuse_modules,
-    fuse_modules_qat,
-)
-from tangrad_quantization.fuser_method_mappings import (
-    MatchAllNode,
-    fuse_conv_bn,
-    fuse_conv_bn_relu,
-    fuse_convtranspose_bn,
-    fuse_linear_bn,
-    get_fuser_method,
-    get_fuser_method_new,
-)
-from tangrad_quantization.granularity import (
-    Granularity,
-    MappingType,
-    PerAxis,
-    PerBlock,
-    PerGroup,
-    PerRow,
-    PerTensor,
-    PerToken,
-    TorchAODType,
-    ZeroPointDomain,
-    get_block_size,
-)
-from tangrad_quantization.histogram import (
-    HistogramObserver,
-    default_histogram_observer,
-)
-from tangrad_quantization.observer import (
-    AffineQuantizedObserverBase,
-    FixedQParamsObserver,
-    MinMaxObserver,
-    MovingAverageMinMaxObserver,
-    MovingAveragePerChannelMinMaxObserver,
-    NoopObserver,
-    ObserverBase,
-    PerChannelMinMaxObserver,
-    PlaceholderObserver,
-    RecordingObserver,
-    ReuseInputObserver,
-    UniformQuantizationObserverBase,
-    default_affine_fixed_qparams_observer,
-    default_debug_observer,
-    default_dynamic_quant_observer,
-    default_fixed_qparams_range_0to1_observer,
-    default_fixed_qparams_range_neg1to1_observer,
-    default_float_qparams_observer,
-    default_float_qparams_observer_4bit,
-    default_observer,
-    default_per_channel_weight_observer,
-    default_placeholder_observer,
-    default_reuse_input_observer,
-    default_symmetric_fixed_qparams_observer,
-    default_weight_observer,
-    get_observer_state_dict,
-    load_observer_state_dict,
-    per_channel_weight_observer_range_neg_127_to_127,
-    weight_observer_range_neg_127_to_127,
-)
-from tangrad_quantization.qconfig import (
-    QConfig,
-    QConfigAny,
-    QConfigDynamic,
-    default_activation_only_qconfig,
-    default_debug_qconfig,
-    default_dynamic_qat_qconfig,
-    default_dynamic_qconfig,
-    default_embedding_qat_qconfig,
-    default_embedding_qat_qconfig_4bit,
-    default_per_channel_qconfig,
-    default_per_channel_symmetric_qnnpack_qat_qconfig,
-    default_per_channel_symmetric_qnnpack_qconfig,
-    default_qat_qconfig,
-    default_qat_qconfig_v2,
-    default_qconfig,
-    default_quint8_weight_qconfig,
-    default_reuse_input_qconfig,
-    default_symmetric_qnnpack_qat_qconfig,
-    default_symmetric_qnnpack_qconfig,
-    default_weight_only_qconfig,
-    float16_dynamic_qconfig,
-    float16_static_qconfig,
-    float_qparams_weight_only_qconfig,
-    float_qparams_weight_only_qconfig_4bit,
-    get_default_qat_qconfig,
-    get_default_qat_qconfig_dict,
-    get_default_qconfig,
-    get_default_qconfig_dict,
-    per_channel_dynamic_qconfig,
-    qconfig_equals,
-)
-from tangrad_quantization.qconfig_mapping import (
-    QConfigMapping,
-    get_default_qat_qconfig_mapping,
-    get_default_qconfig_mapping,
-)
-from tangrad_quantization.quant_type import (
-    QuantType,
-)
-from tangrad_quantization.quantization_mappings import (
-    get_default_compare_output_module_list,
-    get_default_dynamic_quant_module_mappings,
-    get_default_dynamic_sparse_quant_module_mappings,
-    get_default_float_to_quantized_operator_mappings,
-    get_default_qat_module_mappings,
-    get_default_qconfig_propagation_list,
-    get_default_static_quant_module_mappings,
-    get_default_static_quant_reference_module_mappings,
-    get_default_static_sparse_quant_module_mappings,
-    get_dynamic_quant_module_class,
-    get_embedding_qat_module_mappings,
-    get_embedding_static_quant_module_mappings,
-    get_quantized_operator,
-    get_static_quant_module_class,
-    no_observer_set,
-)
-from tangrad_quantization.quantize import (
-    add_quant_dequant,
-    convert,
-    get_default_custom_config_dict,
-    prepare,
-    prepare_qat,
-    propagate_qconfig_,
-    quantize,
-    quantize_dynamic,
-    quantize_qat,
-    swap_module,
-)
-from tangrad_quantization.quantize_jit import (
-    convert_dynamic_jit,
-    convert_jit,
-    fuse_conv_bn_jit,
-    prepare_dynamic_jit,
-    prepare_jit,
-    quantize_dynamic_jit,
-    quantize_jit,
-    script_qconfig,
-    script_qconfig_dict,
-)
-from tangrad_quantization.stubs import (
-    DeQuantStub,
-    QuantStub,
-    QuantWrapper,
-)
+from tangrad_quantization.evaluation import *  # noqa: F403
+from tangrad_quantization.fake_quantize import *  # noqa: F403
+from tangrad_quantization.fake_quantize import FakeQuantizeBase
+from tangrad_quantization.fuse_modules import *  # noqa: F403
+from tangrad_quantization.fuser_method_mappings import *  # noqa: F403
+from tangrad_quantization.granularity import *  # noqa: F403
+from tangrad_quantization.histogram import *  # noqa: F403
+from tangrad_quantization.observer import *  # noqa: F403
+from tangrad_quantization.observer import ObserverBase
+from tangrad_quantization.qconfig import *  # noqa: F403
+from tangrad_quantization.qconfig_mapping import *  # noqa: F403
+from tangrad_quantization.quant_type import *  # noqa: F403
+from tangrad_quantization.quantization_mappings import *  # noqa: F403
+from tangrad_quantization.quantize import *  # noqa: F403
+from tangrad_quantization.quantize_jit import *  # noqa: F403
+from tangrad_quantization.stubs import *  # noqa: F403
 
 if TYPE_CHECKING:
-    from tangrad_quantization.automatic import auto
-    from tangrad_quantization.equalization import equalize
-    from tangrad_quantization.weights_only import quantize_
+    from tangrad_quantization.automatic import auto as auto
+    from tangrad_quantization.equalization import equalize as equalize
+    from tangrad_quantization.weights_only import quantize_ as quantize_
 
 ObserverOrFakeQuantize = Union[ObserverBase, FakeQuantizeBase]  # noqa: UP007 (for isinstance)
 
-__all__ = [
-    "MatchAllNode",
-    "AffineQuantizedObserverBase",
-    "DeQuantStub",
-    "FakeQuantize",
-    "FakeQuantizeBase",
-    "FixedQParamsFakeQuantize",
-    "FixedQParamsObserver",
-    "FusedMovingAvgObsFakeQuantize",
-    "Granularity",
-    "HistogramObserver",
-    "MappingType",
-    "MinMaxObserver",
-    "MovingAverageMinMaxObserver",
-    "MovingAveragePerChannelMinMaxObserver",
-    "NoopObserver",
-    "ObserverBase",
-    "ObserverOrFakeQuantize",
-    "PerAxis",
-    "PerBlock",
-    "PerChannelMinMaxObserver",
-    "PerGroup",
-    "PerRow",
-    "PerTensor",
-    "PerToken",
-    "PlaceholderObserver",
-    "QConfig",
-    "QConfigAny",
-    "QConfigDynamic",
-    "QConfigMapping",
-    "QuantStub",
-    "QuantType",
-    "QuantWrapper",
-    "RecordingObserver",
-    "ReuseInputObserver",
-    "TorchAODType",
-    "UniformQuantizationObserverBase",
-    "ZeroPointDomain",
-    "add_quant_dequant",
-    "auto",
-    "convert",
-    "convert_dynamic_jit",
-    "convert_jit",
-    "default_activation_only_qconfig",
-    "default_affine_fixed_qparams_fake_quant",
-    "default_affine_fixed_qparams_observer",
-    "default_debug_observer",
-    "default_debug_qconfig",
-    "default_dynamic_fake_quant",
-    "default_dynamic_qat_qconfig",
-    "default_dynamic_qconfig",
-    "default_dynamic_quant_observer",
-    "default_embedding_fake_quant",
-    "default_embedding_fake_quant_4bit",
-    "default_embedding_qat_qconfig",
-    "default_embedding_qat_qconfig_4bit",
-    "default_eval_fn",
-    "default_fake_quant",
-    "default_fixed_qparams_range_0to1_fake_quant",
-    "default_fixed_qparams_range_0to1_observer",
-    "default_fixed_qparams_range_neg1to1_fake_quant",
-    "default_fixed_qparams_range_neg1to1_observer",
-    "default_float_qparams_observer",
-    "default_float_qparams_observer_4bit",
-    "default_fused_act_fake_quant",
-    "default_fused_per_channel_wt_fake_quant",
-    "default_fused_wt_fake_quant",
-    "default_histogram_fake_quant",
-    "default_histogram_observer",
-    "default_observer",
-    "default_per_channel_qconfig",
-    "default_per_channel_symmetric_qnnpack_qat_qconfig",
-    "default_per_channel_symmetric_qnnpack_qconfig",
-    "default_per_channel_weight_fake_quant",
-    "default_per_channel_weight_observer",
-    "default_placeholder_observer",
-    "default_qat_qconfig",
-    "default_qat_qconfig_v2",
-    "default_qconfig",
-    "default_quint8_weight_qconfig",
-    "default_reuse_input_observer",
-    "default_reuse_input_qconfig",
-    "default_symmetric_fixed_qparams_fake_quant",
-    "default_symmetric_fixed_qparams_observer",
-    "default_symmetric_qnnpack_qat_qconfig",
-    "default_symmetric_qnnpack_qconfig",
-    "default_weight_fake_quant",
-    "default_weight_observer",
-    "default_weight_only_qconfig",
-    "disable_fake_quant",
-    "disable_observer",
-    "enable_fake_quant",
-    "enable_observer",
-    "float16_dynamic_qconfig",
-    "float16_static_qconfig",
-    "float_qparams_weight_only_qconfig",
-    "float_qparams_weight_only_qconfig_4bit",
-    "equalize",
-    "fuse_conv_bn",
-    "fuse_conv_bn_jit",
-    "fuse_conv_bn_relu",
-    "fuse_convtranspose_bn",
-    "fuse_linear_bn",
-    "fuse_modules",
-    "fuse_modules_qat",
-    "fused_per_channel_wt_fake_quant_range_neg_127_to_127",
-    "fused_wt_fake_quant_range_neg_127_to_127",
-    "get_block_size",
-    "get_default_compare_output_module_list",
-    "get_default_custom_config_dict",
-    "get_default_dynamic_quant_module_mappings",
-    "get_default_dynamic_sparse_quant_module_mappings",
-    "get_default_float_to_quantized_operator_mappings",
-    "get_default_qat_module_mappings",
-    "get_default_qat_qconfig",
-    "get_default_qat_qconfig_dict",
-    "get_default_qat_qconfig_mapping",
-    "get_default_qconfig",
-    "get_default_qconfig_dict",
-    "get_default_qconfig_mapping",
-    "get_default_qconfig_propagation_list",
-    "get_default_static_quant_module_mappings",
-    "get_default_static_quant_reference_module_mappings",
-    "get_default_static_sparse_quant_module_mappings",
-    "get_dynamic_quant_module_class",
-    "get_embedding_qat_module_mappings",
-    "get_embedding_static_quant_module_mappings",
-    "get_fuser_method",
-    "get_fuser_method_new",
-    "get_observer_state_dict",
-    "get_quantized_operator",
-    "get_static_quant_module_class",
-    "load_observer_state_dict",
-    "no_observer_set",
-    "per_channel_dynamic_qconfig",
-    "per_channel_weight_observer_range_neg_127_to_127",
-    "prepare",
-    "prepare_dynamic_jit",
-    "prepare_jit",
-    "prepare_qat",
-    "propagate_qconfig_",
-    "qconfig_equals",
-    "quantize",
-    "quantize_",
-    "quantize_dynamic",
-    "quantize_dynamic_jit",
-    "quantize_jit",
-    "quantize_qat",
-    "script_qconfig",
-    "script_qconfig_dict",
-    "swap_module",
-    "weight_observer_range_neg_127_to_127",
-]
-
 # Loaded on first use of their own: what few programs need.
 _LAZY = {"auto": "automatic", "equalize": "equalization", "quantize_": "weights_only"}
+_MODULES = (
+    *("evaluation", "fake_quantize", "fuse_modules", "fuser_method_mappings", "granularity"),
+    *("histogram", "observer", "qconfig", "qconfig_mapping", "quant_type"),
+    *("quantization_mappings", "quantize", "quantize_jit", "stubs"),
+)
+# By `sys.modules`: the package shows functions where two of the modules are.
+__all__ = sorted(
+    {
+        "ObserverOrFakeQuantize",
+        *_LAZY,
+        *(name for m in _MODULES for name in sys.modules[f"tangrad_quantization.{m}"].__all__),
+    }
+)
 
 
 def __getattr__(name: str) -> Any:

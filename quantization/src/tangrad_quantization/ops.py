@@ -61,6 +61,22 @@ def rounded(values: Any, zero: int, low: int, high: int, dtype: Any) -> Any:
     return (clipped.round().to(tangrad.int32) + zero).to(dtype)
 
 
+def quantized(values: Any, inverse: Any, zero: Any, low: int, high: int) -> Any:
+    """Return float32 numbers as integers, in float32: scaled, moved, clipped, rounded half to even.
+
+    Sums of products are rounded before the zero point is added, numbers behind it, as PyTorch
+    has it: at halves an odd zero point makes a difference.
+
+    Args:
+        values: float32.
+        inverse: 1 over the scale, or over those of channels.
+        zero: the zero point, or those of channels in float32.
+        low: the lowest integer.
+        high: the highest.
+    """
+    return (values * inverse + zero).clamp(low, high).round()
+
+
 def requantized(
     sums: Any, scales: Any, bias: Any, zero: int, low: int, high: int, dtype: Any
 ) -> Any:
@@ -139,7 +155,8 @@ def _dynamic(
     most = 127 if reduce_range else 255
     scale, zero = qparams.of_tensor(input, 0, most)
     step = tangrad.tensor(scale, dtype=tangrad.float32, device=input.device)
-    levels = rounded(input * step.reciprocal(), zero, 0, most, tangrad.uint8)
+    # The last bit is left to a half above the largest number, as in PyTorch.
+    levels = quantized(input, step.reciprocal(), zero, 0, 255).to(tangrad.uint8)
     total = _shifted_product(levels, packed, weight_zeros, len(scales), zero)
     result = wrapped(total).to(tangrad.float32) * (step * scales)
     if bias is not None:
@@ -327,9 +344,9 @@ from_float = op(
     "quantized_from_float(Tensor self, float inverse, int zero, int low, int high) -> Tensor",
     shape=lambda self: self.shape,
     dtype=lambda low: _bytes_of(low),
-    decompose=lambda self, inverse, zero, low, high: rounded(
-        self.to(tangrad.float32) * inverse, zero, low, high, _bytes_of(low)
-    ),
+    decompose=lambda self, inverse, zero, low, high: quantized(
+        self.to(tangrad.float32), inverse, zero, low, high
+    ).to(_bytes_of(low)),
     doc="Quantize float32 numbers to bytes; `inverse` is 1 over the scale.",
     **_COMMON,
 )

@@ -46,7 +46,38 @@ from tangrad_quantization.observer import (
     weight_observer_range_neg_127_to_127,
 )
 
-__all__ = ["QConfig", "QConfigAny", "QConfigDynamic", "qconfig_equals"]
+__all__ = [
+    "QConfig",
+    "QConfigAny",
+    "QConfigDynamic",
+    "default_activation_only_qconfig",
+    "default_debug_qconfig",
+    "default_dynamic_qat_qconfig",
+    "default_dynamic_qconfig",
+    "default_embedding_qat_qconfig",
+    "default_embedding_qat_qconfig_4bit",
+    "default_per_channel_qconfig",
+    "default_per_channel_symmetric_qnnpack_qat_qconfig",
+    "default_per_channel_symmetric_qnnpack_qconfig",
+    "default_qat_qconfig",
+    "default_qat_qconfig_v2",
+    "default_qconfig",
+    "default_quint8_weight_qconfig",
+    "default_reuse_input_qconfig",
+    "default_symmetric_qnnpack_qat_qconfig",
+    "default_symmetric_qnnpack_qconfig",
+    "default_weight_only_qconfig",
+    "float16_dynamic_qconfig",
+    "float16_static_qconfig",
+    "float_qparams_weight_only_qconfig",
+    "float_qparams_weight_only_qconfig_4bit",
+    "get_default_qat_qconfig",
+    "get_default_qat_qconfig_dict",
+    "get_default_qconfig",
+    "get_default_qconfig_dict",
+    "per_channel_dynamic_qconfig",
+    "qconfig_equals",
+]
 
 BACKENDS = ("fbgemm", "x86", "qnnpack", "onednn")
 

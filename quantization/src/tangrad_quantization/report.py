@@ -10,6 +10,13 @@ from typing import Any
 
 from tangrad_quantization import pictures
 
+_LEGEND = (
+    "Drop is the loss of score if this layer alone is quantized; more decibels are less error. "
+    "Below, for each layer: how often numbers occur in its input (heights by the root of the "
+    "count), black lines where the quantized range ends, in red what is clipped; and the range of "
+    "each channel's weights."
+)
+
 
 @dataclass
 class LayerReport:
@@ -128,8 +135,11 @@ class Report:
             f"<pre>{html.escape(chr(10).join(self._table()))}</pre>",
             f"<h2>Error by layer</h2>{bars}",
         ]
+        parts.append(f"<p>{html.escape(_LEGEND)}</p>")
         for layer in self.layers:
-            parts.append(f"<h2>{html.escape(layer.name)}</h2><p>{html.escape(layer.reason)}</p>")
+            verdict = "int8" if layer.quantized else "stays float"
+            head = f"{layer.name}: {layer.kind}, {verdict}"
+            parts.append(f"<h2>{html.escape(head)}</h2><p>{html.escape(layer.reason)}</p>")
             if layer.input_histogram is not None:
                 parts.append(pictures.histogram(*layer.input_histogram))
             parts.append(pictures.ranges(layer.channel_ranges))

@@ -9,8 +9,8 @@ from tangrad import nn
 __all__ = ["DeQuantStub", "QuantStub", "QuantWrapper"]
 
 
-class QuantStub(nn.Module):
-    """Stand where numbers are to be quantized; `convert` makes a `Quantize` of it.
+class _Stub(nn.Module):
+    """Stand for what `convert` puts here.
 
     Args:
         qconfig: the configuration; that of the model by default.
@@ -26,21 +26,12 @@ class QuantStub(nn.Module):
         return x
 
 
-class DeQuantStub(nn.Module):
-    """Stand where quantized values become numbers; `convert` makes a `DeQuantize` of it.
+class QuantStub(_Stub):
+    """Stand where numbers are to be quantized; `convert` makes a `Quantize` of it."""
 
-    Args:
-        qconfig: the configuration; that of the model by default.
-    """
 
-    def __init__(self, qconfig: Any = None) -> None:
-        super().__init__()
-        if qconfig:
-            self.qconfig = qconfig
-
-    def forward(self, x: Any) -> Any:
-        """Return the tensor."""
-        return x
+class DeQuantStub(_Stub):
+    """Stand where quantized values become numbers; `convert` makes a `DeQuantize` of it."""
 
 
 class QuantWrapper(nn.Module):

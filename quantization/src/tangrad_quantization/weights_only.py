@@ -126,6 +126,17 @@ class _Inference(nn.Linear):
             self.register_buffer(name, None if tensor is None else tensor.detach())
         self.eval()
 
+    def _load_from_state_dict(self: Any, state_dict: Any, prefix: str, *rest: Any) -> None:
+        given = state_dict.get(prefix + "weight", self.weight)
+        if given.dtype != self.weight.dtype or given.shape != self.weight.shape:
+            raise RuntimeError(
+                f"load_state_dict: '{prefix}weight' of {type(self).__name__} must be "
+                f"{self.weight.dtype}{list(self.weight.shape)}, got {given.dtype}"
+                f"{list(given.shape)}; load the state of a float model before quantize_, and that "
+                f"of a quantized one into a model quantized by the same configuration"
+            )
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
     def _finished(self: Any, made: Any, x: Any) -> Any:
         if self.bias is not None:
             made = made + self.bias.to(made.dtype)

@@ -27,6 +27,7 @@ class Layout:
         methods: methods and properties that tensors of this layout have beyond those of every
             tensor: {name: function of the tensor, or property}.
         remarks_below: what is said of the tensor is printed on a line of its own.
+        misfit: what to do if a state dict has such tensors and the module that takes it has none.
         readers: what files of PyTorch name to rebuild such tensors: {"module.name": function}.
     """
 
@@ -35,6 +36,7 @@ class Layout:
     missing: ClassVar[Literal["warn", "densify", "refuse"]] = "warn"
     methods: ClassVar[Mapping[str, Any]] = {}
     remarks_below: ClassVar[bool] = False
+    misfit: ClassVar[str] = ""
     readers: ClassVar[Mapping[str, Callable[..., Any]]] = {}
 
     def check(

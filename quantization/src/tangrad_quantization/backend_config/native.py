@@ -47,15 +47,20 @@ weight_only_quint4x2_dtype_config = DTypeConfig(_float, _float, tangrad.quint4x2
 _weight_only_qint8 = DTypeConfig(_float, _float, tangrad.qint8)
 
 # XNNPACK's symmetric int8 needs scales that its fixed-point multipliers can tell from zero.
-_signed = DTypeWithConstraints(tangrad.qint8, scale_min_lower_bound=2**-12)
-_signed_weight = DTypeWithConstraints(
+signed_with_smallest_scale = DTypeWithConstraints(tangrad.qint8, scale_min_lower_bound=2**-12)
+signed_weight_with_smallest_scale = DTypeWithConstraints(
     tangrad.qint8,
     quant_min_lower_bound=-127,
     quant_max_upper_bound=127,
     scale_min_lower_bound=2**-12,
 )
-_weighted_signed = DTypeConfig(_signed, _signed, _signed_weight, _float)
-_default_signed = DTypeConfig(_signed, _signed)
+weighted_signed_dtype_config = DTypeConfig(
+    signed_with_smallest_scale,
+    signed_with_smallest_scale,
+    signed_weight_with_smallest_scale,
+    _float,
+)
+default_signed_dtype_config = DTypeConfig(signed_with_smallest_scale, signed_with_smallest_scale)
 
 # Families of patterns, in PyTorch's order.
 _FAMILIES: dict[str, Callable[[Sequence[DTypeConfig]], list[BackendPatternConfig]]] = {
@@ -137,9 +142,11 @@ def get_fbgemm_backend_config() -> BackendConfig:
 
 def get_qnnpack_backend_config() -> BackendConfig:
     """Return the patterns of PyTorch's "qnnpack" backend, symmetric int8 among them."""
-    weighted = {family: [_weighted_signed, *_NATIVE[family]] for family in ("conv", "linear")}
+    weighted = {
+        family: [weighted_signed_dtype_config, *_NATIVE[family]] for family in ("conv", "linear")
+    }
     signed = {
-        family: [_default_signed, *_NATIVE[family]]
+        family: [default_signed_dtype_config, *_NATIVE[family]]
         for family in ("binary", "cat", "default", "sharing", "batch_norm")
     }
     return _of("qnnpack", {**_without("layer_norm", "size"), **weighted, **signed})

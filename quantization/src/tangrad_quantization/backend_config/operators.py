@@ -77,14 +77,15 @@ def two_as(kind: Any) -> Callable[..., Any]:
     return lambda is_qat, first, second: kind(first, second)
 
 
-def _plain(pattern: Any, types: _Types, kind: ObservationType | None = None) -> Any:
+def plain(pattern: Any, types: _Types, kind: ObservationType | None = None) -> Any:
+    """Return the configuration of a pattern that is not fused and holds no weight."""
     made = BackendPatternConfig(pattern).set_dtype_configs(types)
     return made if kind is None else made.set_observation_type(kind)
 
 
 def _rooted(pattern: Any, types: _Types, root: Any, reference: Any, qat: Any = None) -> Any:
     """Return the configuration of a module that holds a weight, or is made of one that does."""
-    made = _plain(pattern, types).set_root_module(root)
+    made = plain(pattern, types).set_root_module(root)
     return made.set_reference_quantized_module(reference).set_qat_module(qat)
 
 
@@ -94,8 +95,18 @@ def fused(pattern: Any, types: _Types, fuser: Any, module: Any) -> BackendPatter
     return made.set_fuser_method(fuser).set_fused_module(module)
 
 
-def _weighted_function(function: Any, types: _Types) -> BackendPatternConfig:
-    return _plain(function, types)._set_input_type_to_index({"weight": 1, "bias": 2})
+def weighted_function(function: Any, types: _Types) -> BackendPatternConfig:
+    """Return the configuration of a function that is given its weight and its bias."""
+    return plain(function, types)._set_input_type_to_index({"weight": 1, "bias": 2})
+
+
+def single_linear_configs(types: _Types) -> list[BackendPatternConfig]:
+    """Return the patterns of linear layers that nothing follows."""
+    return [
+        _rooted(nn.Linear, types, nn.Linear, nnqr.Linear, nnqat.Linear),
+        _rooted(nnqat.Linear, types, nn.Linear, nnqr.Linear),
+        weighted_function(F.linear, types),
+    ]
 
 
 def linear_configs(types: _Types) -> list[BackendPatternConfig]:
@@ -103,71 +114,93 @@ def linear_configs(types: _Types) -> list[BackendPatternConfig]:
     root, reference = nn.Linear, nnqr.Linear
     relu = two_as(nni.LinearReLU)
     return [
-        _rooted(root, types, root, reference, nnqat.Linear),
-        _rooted(nnqat.Linear, types, root, reference),
-        _weighted_function(F.linear, types),
+        *single_linear_configs(types),
         fused((root, nn.ReLU), types, relu, nni.LinearReLU),
         fused((root, F.relu), types, relu, nni.LinearReLU),
         _rooted(nni.LinearReLU, types, root, reference, nniqat.LinearReLU),
         _rooted(nniqat.LinearReLU, types, root, reference),
-        _plain((F.linear, nn.ReLU), types),
-        _plain((F.linear, F.relu), types),
+        plain((F.linear, nn.ReLU), types),
+        plain((F.linear, F.relu), types),
         fused((root, nn.BatchNorm1d), types, METHODS[root, nn.BatchNorm1d], nni.LinearBn1d),
         _rooted(nni.LinearBn1d, types, root, reference, nniqat.LinearBn1d),
         _rooted(nniqat.LinearBn1d, types, root, reference),
     ]
 
 
+def _forward_conv_configs(c: _Convolution, types: _Types) -> list[BackendPatternConfig]:
+    relu = two_as(c.with_relu)
+    return [
+        _rooted(c.root, types, c.root, c.reference, c.qat),
+        _rooted(c.qat, types, c.root, c.reference),
+        weighted_function(c.function, types),
+        fused((c.root, nn.ReLU), types, relu, c.with_relu),
+        fused((c.root, F.relu), types, relu, c.with_relu),
+        _rooted(c.with_relu, types, c.root, c.reference, c.with_relu_qat),
+        _rooted(c.with_relu_qat, types, c.root, c.reference),
+        plain((c.function, nn.ReLU), types),
+        plain((c.function, F.relu), types),
+        fused((c.root, c.norm), types, fuse_conv_bn, c.with_norm),
+        fused((c.root, c.norm, nn.ReLU), types, fuse_conv_bn_relu, c.with_both),
+        fused((c.root, c.norm, F.relu), types, fuse_conv_bn_relu, c.with_both),
+        plain(c.with_norm, types).set_qat_module(c.with_norm_qat),
+        plain(c.with_both, types).set_qat_module(c.with_both_qat),
+        _rooted(c.with_norm_qat, types, c.root, c.reference),
+        _rooted(c.with_both_qat, types, c.root, c.reference),
+    ]
+
+
+def _transposed_conv_configs(c: _Convolution, types: _Types) -> list[BackendPatternConfig]:
+    whole = _rooted((c.transposed, c.norm), types, c.transposed, c.transposed_reference)
+    return [
+        _rooted(c.transposed, types, c.transposed, c.transposed_reference),
+        whole.set_fuser_method(fuse_convtranspose_bn),
+        weighted_function(c.transposed_function, types),
+    ]
+
+
+def image_conv_configs(types: _Types) -> list[BackendPatternConfig]:
+    """Return the patterns of convolutions over two dimensions, without transposed ones."""
+    return _forward_conv_configs(_convolution(2), types)
+
+
 def conv_configs(types: _Types) -> list[BackendPatternConfig]:
     """Return the patterns of convolutions over one, two and three dimensions."""
     made: list[BackendPatternConfig] = []
     for c in map(_convolution, (1, 2, 3)):
-        relu = two_as(c.with_relu)
-        made += [
-            _rooted(c.root, types, c.root, c.reference, c.qat),
-            _rooted(c.qat, types, c.root, c.reference),
-            _weighted_function(c.function, types),
-            fused((c.root, nn.ReLU), types, relu, c.with_relu),
-            fused((c.root, F.relu), types, relu, c.with_relu),
-            _rooted(c.with_relu, types, c.root, c.reference, c.with_relu_qat),
-            _rooted(c.with_relu_qat, types, c.root, c.reference),
-            _plain((c.function, nn.ReLU), types),
-            _plain((c.function, F.relu), types),
-            fused((c.root, c.norm), types, fuse_conv_bn, c.with_norm),
-            fused((c.root, c.norm, nn.ReLU), types, fuse_conv_bn_relu, c.with_both),
-            fused((c.root, c.norm, F.relu), types, fuse_conv_bn_relu, c.with_both),
-            _plain(c.with_norm, types).set_qat_module(c.with_norm_qat),
-            _plain(c.with_both, types).set_qat_module(c.with_both_qat),
-            _rooted(c.with_norm_qat, types, c.root, c.reference),
-            _rooted(c.with_both_qat, types, c.root, c.reference),
-            _rooted(c.transposed, types, c.transposed, c.transposed_reference),
-            _rooted(
-                (c.transposed, c.norm), types, c.transposed, c.transposed_reference
-            ).set_fuser_method(fuse_convtranspose_bn),
-            _weighted_function(c.transposed_function, types),
-        ]
+        made += _forward_conv_configs(c, types) + _transposed_conv_configs(c, types)
     return made
 
 
-def binary_configs(types: _Types) -> list[BackendPatternConfig]:
-    """Return the patterns of sums and products; with a number, the range follows the input's."""
+def of_two_configs(types: _Types, functions: Sequence[Any]) -> list[BackendPatternConfig]:
+    """Return the patterns of functions of two; with a number, the range follows the input's."""
     by_tensors = {
         0: ObservationType.OUTPUT_USE_DIFFERENT_OBSERVER_AS_INPUT,
         1: _SHARED,
         2: ObservationType.OUTPUT_USE_DIFFERENT_OBSERVER_AS_INPUT,
     }
     made = []
-    for function in (operator.add, tangrad.add, operator.mul, tangrad.mul):
+    for function in functions:
         relus = [(function, relu) for relu in (nn.ReLU, F.relu, tangrad.relu)]
         for pattern in (*relus, function):
-            config = _plain(pattern, types)
+            config = plain(pattern, types)
             made.append(config._set_num_tensor_args_to_observation_type(by_tensors))
-    return [*made, _plain(tangrad.matmul, types)]
+    return made
+
+
+def binary_configs(types: _Types) -> list[BackendPatternConfig]:
+    """Return the patterns of sums and products."""
+    functions = (operator.add, tangrad.add, operator.mul, tangrad.mul)
+    return [*of_two_configs(types, functions), plain(tangrad.matmul, types)]
+
+
+def shared(types: _Types, patterns: Sequence[Any]) -> list[BackendPatternConfig]:
+    """Return the configurations of patterns whose output has the input's scale."""
+    return [plain(pattern, types, _SHARED) for pattern in patterns]
 
 
 def cat_configs(types: _Types) -> list[BackendPatternConfig]:
     """Return the pattern of joining tensors, which all get one scale."""
-    return [_plain(tangrad.cat, types, _SHARED)]
+    return shared(types, [tangrad.cat])
 
 
 _OWN_SCALE = (
@@ -178,18 +211,18 @@ _OWN_SCALE = (
 
 def default_configs(types: _Types) -> list[BackendPatternConfig]:
     """Return the patterns of what computes a new range from one tensor."""
-    made = [_plain(pattern, types) for pattern in _OWN_SCALE]
+    made = [plain(pattern, types) for pattern in _OWN_SCALE]
     for function, first in ((F.group_norm, 2), (F.instance_norm, 3)):
         places = {"weight": first, "bias": first + 1}
-        made.append(_plain(function, types)._set_input_type_to_index(places))
+        made.append(plain(function, types)._set_input_type_to_index(places))
     return made
 
 
 def layer_norm_configs(types: _Types) -> list[BackendPatternConfig]:
     """Return the patterns of layer normalization."""
-    function = _plain(F.layer_norm, types)
+    function = plain(F.layer_norm, types)
     return [
-        _plain(nn.LayerNorm, types),
+        plain(nn.LayerNorm, types),
         function._set_input_type_to_index({"weight": 2, "bias": 3}),
     ]
 
@@ -246,7 +279,7 @@ def fixed_configs(types: _Types) -> list[BackendPatternConfig]:
         ValueError: a dtype has bounds of the scale, which contradict a fixed one.
     """
     return [
-        _plain(pattern, _within(types, constraints))
+        plain(pattern, _within(types, constraints))
         for constraints, patterns in _FIXED
         for pattern in patterns
     ]
@@ -269,7 +302,7 @@ SHARING: tuple[Any, ...] = (
 
 def sharing_configs(types: _Types) -> list[BackendPatternConfig]:
     """Return the patterns of what moves, clips or averages elements, without a new scale."""
-    return [_plain(pattern, types, _SHARED) for pattern in SHARING]
+    return shared(types, SHARING)
 
 
 def batch_norm_configs(types: _Types) -> list[BackendPatternConfig]:
@@ -279,8 +312,8 @@ def batch_norm_configs(types: _Types) -> list[BackendPatternConfig]:
         made += [
             fused((norm, nn.ReLU), types, two_as(both), both),
             fused((norm, F.relu), types, two_as(both), both),
-            _plain(norm, types),
-            _plain(both, types),
+            plain(norm, types),
+            plain(both, types),
         ]
     return made
 
@@ -303,4 +336,4 @@ def embedding_configs(types: _Types) -> list[BackendPatternConfig]:
 def size_configs(types: _Types) -> list[BackendPatternConfig]:
     """Return the patterns of what asks for sizes."""
     kind = ObservationType.INPUT_OUTPUT_NOT_OBSERVED
-    return [_plain(name, types, kind) for name in ("shape", "size")]
+    return [plain(name, types, kind) for name in ("shape", "size")]

@@ -39,15 +39,18 @@ def _require_layer_input(x: Any) -> None:
         )
 
 
-class _InputEqualizationObserver(nn.Module):
-    """Keep the range of each channel of a layer's input.
+class _EqualizationObserver(nn.Module):
+    """Keep the range of each index of the second dimension.
 
     Args:
-        dtype: that the input will have.
-        qscheme: tangrad.per_tensor_affine or per_tensor_symmetric.
+        dtype: that what is seen will have.
+        qscheme: of it; one for all stands for that of channels.
         quant_min, quant_max: the outer integers, those of the dtype by default.
         factory_kwargs: device and dtype of what is kept.
     """
+
+    _usual_dtype: Any
+    _kept_in: str
 
     def __init__(
         self,
@@ -58,30 +61,59 @@ class _InputEqualizationObserver(nn.Module):
         factory_kwargs: Any = None,
     ) -> None:
         super().__init__()
-        if qscheme not in _PER_CHANNEL:
-            raise TypeError(f"Input qscheme must be per-tensor, got {qscheme}")
-        self.dtype = tangrad.quint8 if dtype is None else dtype
+        self.dtype = self._usual_dtype if dtype is None else dtype
         self.qscheme = qscheme
-        self.input_obs = PerChannelMinMaxObserver(
+        observer = PerChannelMinMaxObserver(
             ch_axis=1,
             dtype=self.dtype,
-            qscheme=_PER_CHANNEL[qscheme],
+            qscheme=_PER_CHANNEL.get(qscheme, qscheme),
             quant_min=quant_min,
             quant_max=quant_max,
             factory_kwargs=factory_kwargs,
         )
+        self.add_module(self._kept_in, observer)
         self.equalization_scale = tangrad.tensor(1)
+
+    def forward(self, x: Any) -> Any:
+        """Look at a tensor [rows or batch, columns or channels, ...] and return it."""
+        _require_layer_input(x)
+        return getattr(self, self._kept_in)(x)
+
+    def _ends(self) -> tuple[Any, Any]:
+        observer = getattr(self, self._kept_in)
+        return observer.min_val, observer.max_val
+
+    with_args = classmethod(_with_args)
+
+
+class _InputEqualizationObserver(_EqualizationObserver):
+    """Keep the range of each channel of a layer's input; arguments as of the base, per tensor."""
+
+    _usual_dtype = tangrad.quint8
+    _kept_in = "input_obs"
+
+    def __init__(
+        self,
+        dtype: Any = None,
+        qscheme: Any = tangrad.per_tensor_affine,
+        quant_min: int | None = None,
+        quant_max: int | None = None,
+        factory_kwargs: Any = None,
+    ) -> None:
+        if qscheme not in _PER_CHANNEL:
+            raise TypeError(f"Input qscheme must be per-tensor, got {qscheme}")
+        super().__init__(dtype, qscheme, quant_min, quant_max, factory_kwargs)
         self.equalization_shape: list[int] = []
 
-    def forward(self, x_orig: Any) -> Any:
+    def forward(self, x: Any) -> Any:
         """Look at an input [batch, channels, ...] and return it."""
-        _require_layer_input(x_orig)
-        self.equalization_shape = [1, x_orig.shape[1], *[1] * (x_orig.dim() - 2)]
-        return self.input_obs(x_orig)
+        seen = super().forward(x)
+        self.equalization_shape = [1, x.shape[1], *[1] * (x.dim() - 2)]
+        return seen
 
     def get_input_minmax(self) -> tuple[Any, Any]:
         """Return the least and the largest number of each channel."""
-        return self.input_obs.min_val, self.input_obs.max_val
+        return self._ends()
 
     def set_equalization_scale(self, equalization_scale: Any) -> None:
         """Keep what channels are multiplied by, in the shape of the input."""
@@ -98,58 +130,25 @@ class _InputEqualizationObserver(nn.Module):
                 stacklevel=2,
             )
             return None, None
-        low, high = self.get_input_minmax()
+        low, high = self._ends()
         scale = self.equalization_scale.reshape(-1)
         return (low * scale).min(), (high * scale).max()
 
-    with_args = classmethod(_with_args)
 
+class _WeightEqualizationObserver(_EqualizationObserver):
+    """Keep the range of each column of a weight; arguments as of the base."""
 
-class _WeightEqualizationObserver(nn.Module):
-    """Keep the range of each column of a weight.
-
-    Args:
-        dtype: that the weight will have.
-        qscheme: of it; one for all stands for that of channels.
-        quant_min, quant_max: the outer integers, those of the dtype by default.
-        factory_kwargs: device and dtype of what is kept.
-    """
-
-    def __init__(
-        self,
-        dtype: Any = None,
-        qscheme: Any = tangrad.per_tensor_affine,
-        quant_min: int | None = None,
-        quant_max: int | None = None,
-        factory_kwargs: Any = None,
-    ) -> None:
-        super().__init__()
-        self.dtype = tangrad.qint8 if dtype is None else dtype
-        self.qscheme, self.ch_axis = qscheme, 1
-        self.weight_col_obs = PerChannelMinMaxObserver(
-            ch_axis=1,
-            dtype=self.dtype,
-            qscheme=_PER_CHANNEL.get(qscheme, qscheme),
-            quant_min=quant_min,
-            quant_max=quant_max,
-            factory_kwargs=factory_kwargs,
-        )
-        self.equalization_scale = tangrad.tensor(1)
-
-    def forward(self, w_orig: Any) -> Any:
-        """Look at a weight [rows, columns, ...] and return it."""
-        _require_layer_input(w_orig)
-        return self.weight_col_obs(w_orig)
+    _usual_dtype = tangrad.qint8
+    _kept_in = "weight_col_obs"
+    ch_axis = 1
 
     def get_weight_col_minmax(self) -> tuple[Any, Any]:
         """Return the least and the largest number of each column."""
-        return self.weight_col_obs.min_val, self.weight_col_obs.max_val
+        return self._ends()
 
     def set_equalization_scale(self, equalization_scale: Any) -> None:
         """Keep what columns are divided by."""
         self.equalization_scale = equalization_scale
-
-    with_args = classmethod(_with_args)
 
 
 def _is_one(scale: Any) -> bool:

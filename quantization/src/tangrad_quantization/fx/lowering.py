@@ -68,7 +68,7 @@ SCALED_FUNCTIONS: dict[Any, Callable[..., Any]] = {
     F.group_norm: functional.group_norm,
     F.instance_norm: functional.instance_norm,
 }
-_BINARY: dict[Any, tuple[Any, Any, Any, Any]] = {
+BINARY: dict[Any, tuple[Any, Any, Any, Any]] = {
     # of two tensors; with ReLU; of a tensor and a number; with ReLU
     **dict.fromkeys(
         (operator.add, tangrad.add),
@@ -81,7 +81,7 @@ _BINARY: dict[Any, tuple[Any, Any, Any, Any]] = {
     tangrad.matmul: (functional.matmul, None, None, None),
 }
 # What takes quantized tensors as it is: no new scale, or one known beforehand.
-_SAME_FUNCTIONS = {
+SAME_FUNCTIONS = {
     *(F.hardsigmoid, tangrad.sigmoid, F.sigmoid, tangrad.tanh, F.adaptive_avg_pool1d),
     *(F.adaptive_avg_pool2d, F.adaptive_avg_pool3d, F.hardtanh, F.hardtanh_, F.interpolate),
     *(F.max_pool1d, F.max_pool2d, F.max_pool3d, F.relu, F.relu6, F.avg_pool1d, F.avg_pool2d),
@@ -299,27 +299,32 @@ class _Lowering:
         """Add a call behind everything that it takes."""
         nodes = [scale.scale_node, scale.zero_node]
         for argument in (*args, *kwargs.values()):
-            if isinstance(argument, fx.Node):
-                nodes.append(argument)
+            parts = argument if isinstance(argument, (list, tuple)) else [argument]
+            nodes += [part for part in parts if isinstance(part, fx.Node)]
         with self.graph.inserting_after(max(nodes)):
             return self.graph.call_function(function, tuple(args), kwargs)
 
     def _same(self, call: fx.Node, scale: _Scale) -> fx.Node | None:
         takes = {
-            "call_function": lambda: call.target in _SAME_FUNCTIONS,
+            "call_function": lambda: call.target in SAME_FUNCTIONS,
             "call_method": lambda: call.target in _SAME_METHODS,
             "call_module": lambda: type(self._module(call)) in _SAME_MODULES,
         }
         if call.op not in takes or not takes[call.op]() or not self._undequantized(call):
             return None
+        if call.op == "call_function" and call.target is tangrad.cat:
+            # What keeps its input's scale, as pooling, may not have the one that all here share.
+            dim = call.args[1] if len(call.args) > 1 else call.kwargs.get("dim", 0)
+            ends = (dim, scale.scale_node, scale.zero_node)
+            return self._called(scale, functional.cat, (call.args[0], *ends), {})
         return call
 
     # -- functions
 
     def _binary(self, call: fx.Node, relu: Any, scale: _Scale) -> fx.Node | None:
-        if call.op != "call_function" or call.target not in _BINARY or call.kwargs:
+        if call.op != "call_function" or call.target not in BINARY or call.kwargs:
             return None
-        of_two, of_two_relu, of_one, of_one_relu = _BINARY[call.target]
+        of_two, of_two_relu, of_one, of_one_relu = BINARY[call.target]
         tensors = [a for a in call.args if isinstance(a, fx.Node) and self._is_number(a)]
         single = len(tensors) == 1
         if single and not isinstance(call.args[1], (int, float)):

@@ -459,13 +459,53 @@ static void LEVEL(depthwise)(const tq_product *p, const uint8_t *const *taps, co
 
 #endif
 
+#if defined(WITH_VNNI)
+
+/* Bytes as numbers, moved by their zero point and scaled. */
+static inline __m512 LEVEL(numbers)(const uint8_t *x, __m128i flip, __m512i zero, __m512 scale)
+{
+    __m512i wide = _mm512_cvtepu8_epi32(_mm_xor_si128(_mm_loadu_si128((const __m128i *)x), flip));
+    return _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_sub_epi32(wide, zero)), scale);
+}
+
+/* Sixteen at a time, by the steps of the loop below; returns how many are done. GCC 12 takes vectors
+ * of half the width and converts back and forth: 1.8 times as long. */
+static int64_t LEVEL(add_vectors)(const uint8_t *a, const uint8_t *b, uint8_t *out, int64_t n, const tq_binary *p)
+{
+    const __m512 low = _mm512_set1_ps((float)(p->low - p->zero)), high = _mm512_set1_ps((float)(p->high - p->zero));
+    const __m512 scale_a = _mm512_set1_ps(p->scale_a), scale_b = _mm512_set1_ps(p->scale_b);
+    const __m512 inverse = _mm512_set1_ps(p->inverse), whole = _mm512_set1_ps(12582912.0f);
+    const __m512i zero_a = _mm512_set1_epi32(p->zero_a), zero_b = _mm512_set1_epi32(p->zero_b);
+    const __m512i zero = _mm512_set1_epi32(p->zero);
+    const __m128i flip = _mm_set1_epi8((char)p->flip);
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        __m512 value = _mm512_add_ps(LEVEL(numbers)(a + i, flip, zero_a, scale_a),
+                                     LEVEL(numbers)(b + i, flip, zero_b, scale_b));
+        value = _mm512_min_ps(_mm512_max_ps(_mm512_mul_ps(value, inverse), low), high);
+        /* The lowest byte of what was rounded so is that of the integer. */
+        __m512i bits = _mm512_add_epi32(_mm512_castps_si512(_mm512_add_ps(value, whole)), zero);
+        _mm_storeu_si128((__m128i *)(out + i), _mm_xor_si128(_mm512_cvtepi32_epi8(bits), flip));
+    }
+    return i;
+}
+
+#else
+#define NO_VECTORS_OF_BYTES
+#endif
+
 static void LEVEL(add)(const uint8_t *restrict a, const uint8_t *restrict b, uint8_t *restrict out,
                        int64_t n, const tq_binary *p)
 {
     const float low = (float)(p->low - p->zero), high = (float)(p->high - p->zero);
     const float scale_a = p->scale_a, scale_b = p->scale_b, inverse = p->inverse;
     const int32_t zero_a = p->zero_a, zero_b = p->zero_b, zero = p->zero, flip = p->flip;
-    for (int64_t i = 0; i < n; i++) {
+#if defined(NO_VECTORS_OF_BYTES)
+    int64_t i = 0;
+#else
+    int64_t i = LEVEL(add_vectors)(a, b, out, n, p);
+#endif
+    for (; i < n; i++) {
         int32_t x = ((int32_t)a[i] ^ flip) - zero_a, y = ((int32_t)b[i] ^ flip) - zero_b;
         float value = ((float)x * scale_a + (float)y * scale_b) * inverse;
         value = value > low ? value : low;
@@ -494,13 +534,13 @@ static void LEVEL(mul)(const uint8_t *restrict a, const uint8_t *restrict b, uin
 static void LEVEL(quantize)(const float *restrict x, uint8_t *restrict out, int64_t n, float inverse,
                             int zero, int low_level, int high_level)
 {
-    const float low = (float)(low_level - zero), high = (float)(high_level - zero);
+    const float low = (float)low_level, high = (float)high_level, middle = (float)zero;
     for (int64_t i = 0; i < n; i++) {
-        float value = x[i] * inverse;
+        float value = x[i] * inverse + middle;
         value = value > low ? value : low;
         value = value < high ? value : high;
         value = (value + 12582912.0f) - 12582912.0f;
-        out[i] = (uint8_t)((int32_t)value + zero);
+        out[i] = (uint8_t)(int32_t)value;
     }
 }
 
@@ -561,6 +601,7 @@ static void LEVEL(range)(const float *x, int64_t n, float *low, float *high, int
     *finite = bad == 0.0f;
 }
 
+#undef NO_VECTORS_OF_BYTES
 #undef LANES
 #undef V_FLOAT
 #undef V_OF

@@ -142,7 +142,7 @@ static int dynamic_kernel(const tg_call *call, void *context)
                      "quantized linear: the input holds NaN or infinity, which has no integer; look for the layer "
                      "that makes it with tangrad.autograd.detect_anomaly");
     choose(low, high, most, &scale, &p.input_zero);
-    p.narrow = most == 127;
+    p.narrow = most == 127; /* 128 at the most, twice which times -128 fits 16 bits */
     p.depth = input->shape[1];
     p.quads = (p.depth + 3) / 4;
     int64_t stride = row_bytes(p.quads), padding = p.quads * 4 - p.depth;
@@ -154,7 +154,7 @@ static int dynamic_kernel(const tg_call *call, void *context)
     for (int64_t i = 0; i < rows; i++) {
         uint8_t *row = quantized + i * stride;
         tq_level_in_use->quantize((const float *)input->data + i * p.depth, row, p.depth, 1.0f / scale, p.input_zero, 0,
-                                  most);
+                                  255); /* see the definition: of a half above, the last bit is used */
         memset(row + p.depth, 0, (size_t)padding);
     }
     for (int64_t n = 0; n < columns; n++)

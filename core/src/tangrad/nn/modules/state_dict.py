@@ -344,6 +344,7 @@ class Stateful:
         if strict:
             error_msgs[:0] = _key_messages(missing_keys, unexpected_keys)
         if error_msgs:
+            error_msgs += _misfits(state, self)
             listing = "\n\t".join(error_msgs)
             raise RuntimeError(
                 f"Error(s) in loading state_dict for {type(self).__name__}:\n\t{listing}"
@@ -365,6 +366,25 @@ def _of_children(state: Mapping[str, Any], prefix: str) -> dict[str, dict[str, A
         else:
             states[name] = {key: value}
     return states
+
+
+def _misfits(state: Mapping[str, Any], module: Any) -> list[str]:
+    """Return what layouts say of tensors in a state for modules that have none of them."""
+
+    def of(values: Mapping[str, Any]) -> dict[Any, str]:
+        return {
+            part.layout: key
+            for key, value in reversed(values.items())
+            for part in (value if isinstance(value, tuple) else (value,))
+            if getattr(getattr(getattr(part, "layout", None), "definition", None), "misfit", "")
+        }
+
+    own = of(module.state_dict())
+    return [
+        f'"{key}" has layout {layout}: {layout.definition.misfit}'
+        for layout, key in of(state).items()
+        if layout not in own
+    ]
 
 
 def _key_messages(missing: list[str], unexpected: list[str]) -> list[str]:

@@ -6,6 +6,7 @@ Where no scale is an argument, the output has the scale and zero point of the in
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import tangrad
@@ -125,28 +126,35 @@ def _convolved(
     return functional.conv(input, packed, *ends)
 
 
-def conv1d(
-    input: Any,
-    weight: Any,
-    bias: Any,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-    padding_mode: str = "zeros",
-    scale: float = 1.0,
-    zero_point: int = 0,
-    dtype: Any = None,
-) -> Any:
-    """Convolve a quantized tensor [batch, channels, width] with a weight of qint8.
+def _convolution(places: int, shape: str) -> Callable[..., Any]:
+    """Return the convolution over one, two or three dimensions."""
 
-    The weight is packed in each call: `nnq.Conv1d` keeps it so.
+    def convolve(
+        input: Any,
+        weight: Any,
+        bias: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        padding_mode: str = "zeros",
+        scale: float = 1.0,
+        zero_point: int = 0,
+        dtype: Any = None,
+    ) -> Any:
+        extents, ends = (stride, padding, dilation), (scale, zero_point)
+        return _convolved(places, input, weight, bias, extents, groups, padding_mode, ends, dtype)
+
+    convolve.__name__ = convolve.__qualname__ = f"conv{places}d"
+    convolve.__doc__ = f"""Convolve a quantized tensor [{shape}] with a weight of qint8.
+
+    The weight is packed in each call: `nnq.Conv{places}d` keeps it so.
 
     Args:
         input: quint8.
-        weight: qint8, as of `nn.functional.conv1d`.
+        weight: qint8, as of `nn.functional.conv{places}d`.
         bias: float32, or None.
-        stride, padding, dilation, groups: as of `nn.functional.conv1d`.
+        stride, padding, dilation, groups: as of `nn.functional.conv{places}d`.
         padding_mode: "zeros".
         scale: of the output.
         zero_point: of the output.
@@ -156,44 +164,12 @@ def conv1d(
         NotImplementedError: a dtype or the padding is another.
         ValueError: the input has another number of dimensions.
     """
-    extents, ends = (stride, padding, dilation), (scale, zero_point)
-    return _convolved(1, input, weight, bias, extents, groups, padding_mode, ends, dtype)
+    return convolve
 
 
-def conv2d(
-    input: Any,
-    weight: Any,
-    bias: Any,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-    padding_mode: str = "zeros",
-    scale: float = 1.0,
-    zero_point: int = 0,
-    dtype: Any = None,
-) -> Any:
-    """Convolve a quantized tensor [batch, channels, height, width]; see `conv1d`."""
-    extents, ends = (stride, padding, dilation), (scale, zero_point)
-    return _convolved(2, input, weight, bias, extents, groups, padding_mode, ends, dtype)
-
-
-def conv3d(
-    input: Any,
-    weight: Any,
-    bias: Any,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-    padding_mode: str = "zeros",
-    scale: float = 1.0,
-    zero_point: int = 0,
-    dtype: Any = None,
-) -> Any:
-    """Convolve a quantized tensor [batch, channels, depth, height, width]; see `conv1d`."""
-    extents, ends = (stride, padding, dilation), (scale, zero_point)
-    return _convolved(3, input, weight, bias, extents, groups, padding_mode, ends, dtype)
+conv1d = _convolution(1, "batch, channels, width")
+conv2d = _convolution(2, "batch, channels, height, width")
+conv3d = _convolution(3, "batch, channels, depth, height, width")
 
 
 def linear(

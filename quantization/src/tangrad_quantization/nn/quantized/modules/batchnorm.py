@@ -9,10 +9,10 @@ from tangrad import nn
 from tangrad.nn import functional as F
 from tangrad_quantization import functional
 from tangrad_quantization.nn import intrinsic as nni
-from tangrad_quantization.nn.quantized.modules.weights import output_scale
+from tangrad_quantization.nn.quantized.modules.weights import ScaleBuffers, output_scale
 
 
-class _BatchNorm(nn.modules.batchnorm._BatchNorm):
+class _BatchNorm(ScaleBuffers, nn.modules.batchnorm._BatchNorm):
     """What the classes below share."""
 
     _name: str

@@ -13,11 +13,14 @@ from tangrad_quantization.nn import intrinsic as nni
 from tangrad_quantization.nn.intrinsic import qat as nniqat
 from tangrad_quantization.nn.quantized.modules.weights import (
     WeightedQuantizedModule,
+    fold_norm,
     move_packed,
     observed_weight,
     output_scale,
     pop_quantized,
     require_float,
+    save_scale,
+    take_scale,
 )
 from tangrad_quantization.packed import PackedConv, PackedTransposedConv
 
@@ -164,16 +167,14 @@ class _ConvNd(WeightedQuantizedModule):
         weight, bias = self._weight_bias()
         destination[prefix + "weight"] = weight
         destination[prefix + "bias"] = bias
-        destination[prefix + "scale"] = tangrad.tensor(self.scale)
-        destination[prefix + "zero_point"] = tangrad.tensor(self.zero_point)
+        save_scale(self, destination, prefix)
 
     def _load_from_state_dict(
         self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool, *rest: Any
     ) -> None:
         weight = pop_quantized(state_dict, prefix + "weight", self)
         self.set_weight_bias(weight, state_dict.pop(prefix + "bias", None))
-        self.scale = float(state_dict.pop(prefix + "scale"))
-        self.zero_point = int(state_dict.pop(prefix + "zero_point"))
+        take_scale(self, state_dict, prefix)
         super()._load_from_state_dict(state_dict, prefix, local_metadata, False, *rest)
 
     @classmethod
@@ -188,16 +189,7 @@ class _ConvNd(WeightedQuantizedModule):
         if hasattr(mod, "weight_fake_quant"):
             source, observer = mod, mod.weight_fake_quant
             if isinstance(mod, cls._QAT_WITH_BN):
-                bn = mod.bn
-                mod.weight, mod.bias = fuse_conv_bn_weights(
-                    mod.weight,
-                    mod.bias,
-                    bn.running_mean,
-                    bn.running_var,
-                    bn.eps,
-                    bn.weight,
-                    bn.bias,
-                )
+                fold_norm(mod, fuse_conv_bn_weights)
         else:
             require_float(cls, mod, (cls._FLOAT_MODULE,))
             source = mod[0] if isinstance(mod, nni._FusedModule) else mod

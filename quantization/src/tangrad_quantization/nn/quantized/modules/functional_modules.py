@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import tangrad
 from tangrad import nn
 from tangrad_quantization import functional
 from tangrad_quantization.float_functional import FloatFunctional
 from tangrad_quantization.float_functional import FXFloatFunctional as FXFloatFunctional
-from tangrad_quantization.nn.quantized.modules.weights import has_seen, output_scale
+from tangrad_quantization.nn.quantized.modules.weights import (
+    has_seen,
+    output_scale,
+    save_scale,
+    take_scale,
+)
 
 
 class QFunctional(nn.Module):
@@ -73,14 +77,12 @@ class QFunctional(nn.Module):
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
-        destination[prefix + "scale"] = tangrad.tensor(self.scale)
-        destination[prefix + "zero_point"] = tangrad.tensor(self.zero_point)
+        save_scale(self, destination, prefix)
 
     def _load_from_state_dict(
         self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool, *rest: Any
     ) -> None:
-        self.scale = float(state_dict.pop(prefix + "scale"))
-        self.zero_point = int(state_dict.pop(prefix + "zero_point"))
+        take_scale(self, state_dict, prefix)
         super()._load_from_state_dict(state_dict, prefix, local_metadata, False, *rest)
 
     @classmethod

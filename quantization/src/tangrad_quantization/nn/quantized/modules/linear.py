@@ -13,11 +13,14 @@ from tangrad_quantization.nn import intrinsic as nni
 from tangrad_quantization.nn.intrinsic import qat as nniqat
 from tangrad_quantization.nn.quantized.modules.weights import (
     WeightedQuantizedModule,
+    fold_norm,
     move_packed,
     observed_weight,
     output_scale,
     pop_quantized,
     require_float,
+    save_scale,
+    take_scale,
 )
 from tangrad_quantization.packed import PackedLinear
 
@@ -143,19 +146,12 @@ class Linear(WeightedQuantizedModule):
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
-        destination[prefix + "scale"] = tangrad.tensor(self.scale)
-        destination[prefix + "zero_point"] = tangrad.tensor(self.zero_point)
+        save_scale(self, destination, prefix)
 
     def _load_from_state_dict(
         self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool, *rest: Any
     ) -> None:
-        if prefix + "scale" not in state_dict:
-            raise RuntimeError(
-                f"load_state_dict: '{prefix}scale' of the quantized {type(self).__name__} is "
-                f"missing; the state is that of a float model, which has to be quantized first"
-            )
-        self.scale = float(state_dict.pop(prefix + "scale"))
-        self.zero_point = int(state_dict.pop(prefix + "zero_point"))
+        take_scale(self, state_dict, prefix)
         if local_metadata.get("version") in (None, 1) and prefix + "weight" in state_dict:
             for name in ("weight", "bias"):  # before the parameters were a module
                 state_dict[f"{prefix}_packed_params.{name}"] = state_dict.pop(prefix + name)
@@ -189,16 +185,7 @@ class Linear(WeightedQuantizedModule):
             source, observer = mod, mod.weight_fake_quant
             scale, zero_point = output_scale(mod)
             if isinstance(mod, nniqat.LinearBn1d):
-                bn = mod.bn
-                mod.weight, mod.bias = fuse_linear_bn_weights(
-                    mod.weight,
-                    mod.bias,
-                    bn.running_mean,
-                    bn.running_var,
-                    bn.eps,
-                    bn.weight,
-                    bn.bias,
-                )
+                fold_norm(mod, fuse_linear_bn_weights)
         else:
             require_float(cls, mod, cls._FLOAT_MODULE)
             scale, zero_point = output_scale(mod)

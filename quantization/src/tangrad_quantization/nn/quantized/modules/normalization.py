@@ -8,10 +8,10 @@ import tangrad
 from tangrad import nn
 from tangrad.nn import functional as F
 from tangrad_quantization import functional
-from tangrad_quantization.nn.quantized.modules.weights import output_scale
+from tangrad_quantization.nn.quantized.modules.weights import ScaleBuffers, output_scale
 
 
-class _Normalized:
+class _Normalized(ScaleBuffers):
     """What the classes below share; stands before the float class.
 
     Each takes the arguments of the float class, after weight and bias and the scale and zero

@@ -7,10 +7,10 @@ from typing import Any
 import tangrad
 from tangrad import nn
 from tangrad_quantization import layout
-from tangrad_quantization.nn.quantized.modules.weights import output_scale
+from tangrad_quantization.nn.quantized.modules.weights import ScaleBuffers, output_scale
 
 
-class Quantize(nn.Module):
+class Quantize(ScaleBuffers, nn.Module):
     """Quantize what passes.
 
     Args:

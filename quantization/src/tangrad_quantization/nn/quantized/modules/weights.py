@@ -7,7 +7,8 @@ from typing import Any
 
 import tangrad
 from tangrad import nn
-from tangrad_quantization import layout
+from tangrad_quantization import layout, qparams
+from tangrad_quantization.dtypes import limits
 
 
 class WeightedQuantizedModule(nn.Module):
@@ -119,6 +120,69 @@ def require_float(cls: Any, module: Any, kinds: Any) -> None:
         )
     if not hasattr(module, "qconfig"):
         raise AssertionError("Input float module must have qconfig defined")
+
+
+def fold_norm(module: Any, fuse: Any) -> None:
+    """Have a module trained with a batch norm take that into its weight and bias.
+
+    Args:
+        module: has the norm as `bn`.
+        fuse: `fuse_conv_bn_weights` or `fuse_linear_bn_weights`.
+    """
+    bn = module.bn
+    module.weight, module.bias = fuse(
+        module.weight, module.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias
+    )
+
+
+def save_scale(module: Any, destination: Any, prefix: str) -> None:
+    """Put the scale and the zero point of a module's output into a state dict."""
+    destination[prefix + "scale"] = tangrad.tensor(module.scale)
+    destination[prefix + "zero_point"] = tangrad.tensor(module.zero_point)
+
+
+def check_scale(module: Any, state: Any, prefix: str) -> tuple[float, int]:
+    """Return the scale and the zero point of a module's output in a state dict.
+
+    Raises:
+        RuntimeError: they are missing, as in the state of a float model.
+        ValueError: they are impossible.
+    """
+    for name in ("scale", "zero_point"):
+        if prefix + name not in state:
+            raise RuntimeError(
+                f"load_state_dict: '{prefix}{name}' of the quantized {type(module).__name__} is "
+                f"missing; the state is that of a float model, which has to be quantized first, "
+                f"or of another one"
+            )
+    where = "load_state_dict: '{}{}'".format
+    scale = qparams.check_scale(where(prefix, "scale"), float(state[prefix + "scale"]))
+    dtype = getattr(module, "dtype", None)
+    low, high = limits(dtype) or (-128, 255)  # of qint8 and quint8, either of which it may be
+    zero_point = state[prefix + "zero_point"].item()
+    return scale, qparams.check_zero_point(
+        where(prefix, "zero_point"), zero_point, low, high, dtype or "qint8 and quint8"
+    )
+
+
+def take_scale(module: Any, state: Any, prefix: str) -> None:
+    """Take the scale and the zero point of a module's output out of a state dict.
+
+    Raises:
+        RuntimeError: they are missing, as in the state of a float model.
+        ValueError: they are impossible.
+    """
+    module.scale, module.zero_point = check_scale(module, state, prefix)
+    del state[prefix + "scale"], state[prefix + "zero_point"]
+
+
+class ScaleBuffers:
+    """What modules share that hold the scale and the zero point of their output as buffers."""
+
+    def _load_from_state_dict(self: Any, state_dict: Any, prefix: str, *rest: Any) -> None:
+        if prefix + "scale" in state_dict and prefix + "zero_point" in state_dict:
+            check_scale(self, state_dict, prefix)
+        super()._load_from_state_dict(state_dict, prefix, *rest)  # type: ignore[misc]
 
 
 def pop_quantized(state: Any, key: str, module: Any) -> Any:

@@ -1,0 +1,1 @@
+"""What the numeric suite of graphs is made of."""
