@@ -75,6 +75,10 @@ def as_pytorch_hands(
     function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return arguments and keywords of a call as PyTorch's handlers get them."""
+    if isinstance(function, _C.Op) and function.name == "einsum":
+        # The operands of a list are handed over one by one.
+        given_as_list = len(args) == 2 and isinstance(args[1], (list, tuple))
+        return ((args[0], *args[1]) if given_as_list else args), kwargs
     count = _positional(function)
     if count is None:
         return args, kwargs

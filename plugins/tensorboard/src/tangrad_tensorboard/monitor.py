@@ -1,4 +1,4 @@
-"""Events that a program logs and handlers get, and counters that log themselves: `torch.monitor`."""
+"""Events that programs log and handlers get, counters that log themselves: `torch.monitor`."""
 
 from __future__ import annotations
 

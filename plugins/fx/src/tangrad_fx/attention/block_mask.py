@@ -389,7 +389,7 @@ def create_block_mask(
 
 def _seen_per_block(mask: Tensor, rows: int, columns: int) -> Tensor:
     """Return how many pairs of each block are seen."""
-    *batches, queries, keys = mask.shape
+    queries, keys = mask.shape[-2:]
     padded = tangrad.nn.functional.pad(mask, (0, -keys % columns, 0, -queries % rows))
     blocks = padded.unflatten(-1, (-1, columns)).unflatten(-3, (-1, rows))
     return blocks.sum(dim=(-3, -1))

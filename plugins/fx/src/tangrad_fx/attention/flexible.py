@@ -9,7 +9,13 @@ import tangrad
 from tangrad import Tensor
 from tangrad.utils.checkpoint import checkpoint
 from tangrad_fx.attention.block_mask import BlockMask, dense, no_sliced_mask
-from tangrad_fx.attention.positions import MOST_AT_ONCE, ScoreMod, noop_mask, over_positions, vectors
+from tangrad_fx.attention.positions import (
+    MOST_AT_ONCE,
+    ScoreMod,
+    noop_mask,
+    over_positions,
+    vectors,
+)
 
 _BACKENDS = ("AUTO", "TRITON", "FLASH", "TRITON_DECODE")
 
@@ -106,7 +112,9 @@ def flex_attention(
     result, lse, greatest = _in_parts(query, call)
     if return_aux is not None:
         wanted = return_aux
-        return result, AuxOutput(lse if wanted.lse else None, greatest if wanted.max_scores else None)
+        return result, AuxOutput(
+            lse if wanted.lse else None, greatest if wanted.max_scores else None
+        )
     return (result, lse) if return_lse else result
 
 
@@ -126,7 +134,8 @@ def _require_fitting(query: Tensor, key: Tensor, value: Tensor, grouped: bool) -
         raise NotImplementedError(f"flex_attention: expected 4 dimensions each, got {shapes}")
     if not query.device == key.device == value.device:
         raise ValueError(
-            f"flex_attention: expected one device, got {query.device}, {key.device} and {value.device}"
+            "flex_attention: expected one device, got "
+            f"{query.device}, {key.device} and {value.device}"
         )
     if query.shape[-1] != key.shape[-1]:
         raise ValueError(f"Expect query and key to have the same embedding dimension, got {shapes}")
@@ -147,7 +156,9 @@ def _require_fitting(query: Tensor, key: Tensor, value: Tensor, grouped: bool) -
 
 def _require_mask_fits(query: Tensor, key: Tensor, mask: BlockMask | None) -> None:
     of_queries, of_keys = query.shape[0], key.shape[0]
-    if of_queries != of_keys and (mask is None or mask.kv_num_blocks.shape[0] != of_queries or of_keys != 1):
+    if of_queries != of_keys and (
+        mask is None or mask.kv_num_blocks.shape[0] != of_queries or of_keys != 1
+    ):
         raise ValueError(
             "Expect query and key/value to have the same batch size, or one of key/value and a "
             f"block_mask for each query, but got Bq={of_queries}, Bkv={of_keys} and "
@@ -260,5 +271,3 @@ def _seen(
     if mask.mask_mod is not noop_mask:
         seen = seen & over_positions(mask.mask_mod)(batch, head, query, key)
     return seen if whole is None else seen | whole[:, :, at_row, at_column].bool()
-
-

@@ -1,4 +1,4 @@
-"""Functions of positions: which pairs of query and key are seen, and what becomes of their score."""
+"""Functions of positions: which pairs of query and key are seen, and what their score becomes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,12 @@ from tangrad import Tensor
 MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 # Which of batch, head, query and key one `vmap` runs over; the innermost, over keys, comes first.
-_LEVELS = ((None, None, None, 0), (None, None, 0, None), (None, 0, None, None), (0, None, None, None))
+_LEVELS = (
+    (None, None, None, 0),
+    (None, None, 0, None),
+    (None, 0, None, None),
+    (0, None, None, None),
+)
 MOST_AT_ONCE = 2**22  # pairs of positions whose scores are held at the same time
 
 
@@ -25,7 +30,7 @@ def over_positions(function: Callable[..., Any], leading: int = 0) -> Callable[.
     """Return a function of the vectors of all positions, for one of single positions.
 
     Args:
-        function: takes `leading` values, then batch, head, query and key as tensors of no dimension.
+        function: takes `leading` values, then batch, head, query and key as tensors without sizes.
         leading: how many values it takes that have all four dimensions.
     """
     for level in _LEVELS:
@@ -111,7 +116,11 @@ def create_mask(
 
 
 def rows_of_mask(
-    function: Callable[..., Any], sizes: tuple[int, int, int, int], start: int, stop: int, device: Any
+    function: Callable[..., Any],
+    sizes: tuple[int, int, int, int],
+    start: int,
+    stop: int,
+    device: Any,
 ) -> Tensor:
     """Return the rows `start` to `stop` of what `create_mask` returns.
 

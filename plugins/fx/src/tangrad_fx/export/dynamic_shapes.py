@@ -134,7 +134,7 @@ def varying_sizes(named: dict[str, Any], dynamic_shapes: Any) -> list[Size]:
 
 
 def _leaves(path: str, value: Any, shapes: Any) -> list[tuple[str, Any, Any]]:
-    """Return path, value and shapes of each leaf of a nested argument, in the order of `_pytree`."""
+    """Return path, value and shapes of each leaf of an argument, in the order of `_pytree`."""
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
         within = shapes if shapes is not None else [None] * len(value)
         if not isinstance(within, (list, tuple)) or len(within) != len(value):
@@ -179,7 +179,9 @@ def _note(
     elif isinstance(wanted, Hint):
         name, required = f"s{size}", wanted.kind == "DYNAMIC"
     else:
-        raise ValueError(f"dynamic_shapes: expected a Dim for {path}, dimension {dim}, got {wanted!r}")
+        raise ValueError(
+            f"dynamic_shapes: expected a Dim for {path}, dimension {dim}, got {wanted!r}"
+        )
     known = found.get(name)
     if known is None:
         known = Size(name, size, wanted.min or 0, wanted.max, required, [])

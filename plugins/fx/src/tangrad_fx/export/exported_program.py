@@ -164,7 +164,9 @@ class ExportedProgram:
         code = self._module.code.strip().replace("\n", "\n    ")
         specs = "\n".join(f"    {spec}" for spec in self.graph_signature.input_specs)
         ranges = ", ".join(f"{n}: [{s.min}, {s.max}]" for n, s in self.range_constraints.items())
-        return f"ExportedProgram:\n    {code}\n\nInputs:\n{specs}\nRange constraints: {{{ranges}}}\n"
+        return (
+            f"ExportedProgram:\n    {code}\n\nInputs:\n{specs}\nRange constraints: {{{ranges}}}\n"
+        )
 
     __repr__ = __str__
 

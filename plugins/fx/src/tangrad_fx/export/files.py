@@ -103,7 +103,9 @@ def load(
             for name in extra_files or ():
                 extra_files[name] = archive.read(_EXTRA + name).decode()  # type: ignore[index]
     except (zipfile.BadZipFile, KeyError, json.JSONDecodeError, RuntimeError) as error:
-        raise ValueError(f"export.load: {f} is no program that export.save wrote: {error}") from error
+        raise ValueError(
+            f"export.load: {f} is no program that export.save wrote: {error}"
+        ) from error
     if program.get("format") != _FORMAT:
         raise ValueError(f"export.load: {f} has format {program.get('format')}, expected {_FORMAT}")
     parameters = set(program["parameters"])

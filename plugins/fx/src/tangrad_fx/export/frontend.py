@@ -38,8 +38,8 @@ def export(
     Args:
         mod: the module.
         args, kwargs: example arguments, nested values of tensors and others.
-        dynamic_shapes: {argument: shapes} or one for each argument: for a tensor, {dimension: `Dim`,
-            `Dim.AUTO` or `Dim.DYNAMIC`} or one for each dimension, None for the example's size.
+        dynamic_shapes: {argument: shapes} or one for each argument: for a tensor, {dimension:
+            `Dim`, `Dim.AUTO` or `Dim.DYNAMIC`} or one for each, None for the example's size.
         strict, preserve_module_call_signature, prefer_deferred_runtime_asserts_over_guards:
             accepted.
 
@@ -190,4 +190,3 @@ def _put(
     for node, put in by_node.items():
         args, kwargs = varying.replaced((node.args, node.kwargs), put, itertools.count())
         node.args, node.kwargs = args, kwargs
-

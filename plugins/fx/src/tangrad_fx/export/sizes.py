@@ -118,11 +118,11 @@ def _kind(node: Node) -> Any:
 
 def _same(leaf: Any, values: dict[Offsets, Any], names: Any, numbers: Any) -> bool:
     if isinstance(leaf, Node):
-        return all(
-            isinstance(v, Node) and numbers[o][v] == names[leaf] for o, v in values.items()
-        )
+        return all(isinstance(v, Node) and numbers[o][v] == names[leaf] for o, v in values.items())
     # A number that is not one is itself.
-    return all(type(v) is type(leaf) and (v == leaf or v is leaf or v != v) for v in values.values())
+    return all(
+        type(v) is type(leaf) and (v == leaf or v is leaf or v != v) for v in values.values()
+    )
 
 
 def _leaves(value: Any) -> Iterator[Any]:

@@ -244,9 +244,7 @@ def _left_as_they_were(module: Module, buffers: dict[str, Tensor]) -> Iterator[N
                     buffer.copy_(copy)
 
 
-def _keep_assigned_buffers(
-    recorder: _Recorder, module: Module, buffers: dict[str, Tensor]
-) -> None:
+def _keep_assigned_buffers(recorder: _Recorder, module: Module, buffers: dict[str, Tensor]) -> None:
     """Write what a program has put in the place of a buffer into that buffer."""
     for path, now in module.named_buffers(remove_duplicate=False):
         before = buffers.get(path)

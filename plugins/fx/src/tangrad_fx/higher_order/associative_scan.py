@@ -56,7 +56,9 @@ def associative_scan(
         found = function(_pytree.tree_unflatten(a, spec), _pytree.tree_unflatten(b, spec))
         flat, found_spec = _pytree.tree_flatten(found)
         if found_spec != spec:
-            raise RuntimeError("associative_scan: combine_fn must nest its result like its arguments")
+            raise RuntimeError(
+                "associative_scan: combine_fn must nest its result like its arguments"
+            )
         return flat
 
     moved = [leaf.movedim(dim, 0) for leaf in leaves]

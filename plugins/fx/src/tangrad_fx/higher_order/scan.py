@@ -64,5 +64,7 @@ def _kind(nested: Nested) -> tuple[list[str], Any]:
     leaves, spec = _pytree.tree_flatten(nested)
     for leaf in leaves:
         if not isinstance(leaf, Tensor):
-            raise RuntimeError(f"scan: all that is carried must be tensors, got {type(leaf).__name__}")
+            raise RuntimeError(
+                f"scan: all that is carried must be tensors, got {type(leaf).__name__}"
+            )
     return [f"{leaf.dtype}{list(leaf.shape)}" for leaf in leaves], spec

@@ -26,7 +26,9 @@ def length_along(name: str, leaves: list[Any], dim: int) -> int:
         raise RuntimeError(f"{name}: dim must be an int, got {type(dim).__name__}")
     for leaf in leaves:
         if not isinstance(leaf, Tensor):
-            raise RuntimeError(f"{name}: all leaves of xs must be tensors, got {type(leaf).__name__}")
+            raise RuntimeError(
+                f"{name}: all leaves of xs must be tensors, got {type(leaf).__name__}"
+            )
     sizes = [tuple(leaf.shape) for leaf in leaves]
     if any(not -len(size) <= dim < len(size) for size in sizes):
         raise RuntimeError(f"{name}: all leaves of xs need dimension {dim}, got shapes {sizes}")
