@@ -197,7 +197,7 @@ _METHODS = re.compile(
 @cache
 def _callable_by_files() -> tuple[Any, ...]:
     overridable = tangrad.overrides.get_overridable_functions().values()
-    own = tangrad.tensor, tangrad.as_tensor, tangrad._C._set_grad_enabled
+    own = tangrad.tensor, tangrad.as_tensor, tangrad.set_grad_enabled
     operators = (getattr(operator, name) for name in _OPERATORS)
     return (*itertools.chain.from_iterable(overridable), *own, *operators)
 

@@ -172,7 +172,7 @@ class _Recorder(TorchFunctionMode):
             )
         if tangrad.is_grad_enabled() != self.gradients:
             self.gradients = tangrad.is_grad_enabled()
-            node = self.graph.call_function(tangrad._C._set_grad_enabled, (self.gradients,))
+            node = self.graph.call_function(tangrad.set_grad_enabled, (self.gradients,))
             node.meta["writes"] = True
 
 
