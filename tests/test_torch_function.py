@@ -30,7 +30,7 @@ LEFT = {
         r"functional\.(lu|norm)\(|s\.istft\(|Tensor\.istft\(|x\.istft\("
     ),
     "an overload chosen by a keyword": r"functional\.split\(tensor=|s\.split\(split_size=",
-    "a list of operands is handed over as it was written": r"einsum\('ij,jk', \[|sym_sum\(",
+    "a list is handed over as it was written": r"sym_sum\(",
     "a function that PyTorch chooses by a bool": r"max_pool2d\(a, .*return_indices=True\)",
     "an attribute without a value here": r"\.(volatile|_cdata|__cuda_array_interface__)\b",
     "iteration is one op here, and PyTorch's asks for the rank first": r"^(iter|list)\(s\)",

@@ -67,7 +67,9 @@ def offer(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     overloaded = overloaded_arguments((*args, *kwargs.values()), stack)
     if not overloaded and not stack.function_modes:
         return NotImplemented
-    return hand_over(stack, function, overloaded, *as_pytorch_hands(function, args, kwargs))
+    modes = stack.function_modes
+    given, named = as_pytorch_hands(function, args, kwargs, modes)
+    return hand_over(stack, function, overloaded, given, named)
 
 
 # The operators, in the order of the compiled core: the method of Tensor that PyTorch hands over

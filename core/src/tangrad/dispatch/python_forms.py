@@ -72,9 +72,19 @@ _THEIRS_ALONE: dict[str, dict[str, Any]] = {"tensordot": {"out": None}}
 
 
 def as_pytorch_hands(
-    function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], asked_first: Any
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return arguments and keywords of a call as PyTorch's handlers get them."""
+    """Return arguments and keywords of a call as PyTorch's handlers get them.
+
+    Args:
+        function: what was called.
+        args, kwargs: as they were written.
+        asked_first: the modes, if there are any.
+    """
+    if isinstance(function, _C.Op) and function.name == "einsum":
+        # Objects get the operands of a list one by one; a mode, which is asked first, the list.
+        as_list = len(args) == 2 and isinstance(args[1], (list, tuple))
+        return (args if asked_first or not as_list else (args[0], *args[1])), kwargs
     count = _positional(function)
     if count is None:
         return args, kwargs

@@ -9,6 +9,9 @@ from tangrad.distributions.transform import (
     Transform,
     identity_transform,
 )
+from tangrad.distributions.transform import (
+    _InverseTransform as _InverseTransform,  # which zuko names
+)
 from tangrad.distributions.transforms_of_events import (
     CatTransform,
     CorrCholeskyTransform,

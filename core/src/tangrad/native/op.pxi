@@ -190,6 +190,11 @@ cdef class Op:
         return None
 
     @property
+    def __kwdefaults__(self):
+        # Programs ask functions of Python, as some ops are in PyTorch, which keywords they take.
+        return {p.name: p.default for p in self.definition.schema.params if p.keyword_only and not p.required} or None
+
+    @property
     def parameter_names(self):
         return self.names
 

@@ -5,6 +5,7 @@ csr        the layout of compressed rows
 kernels    ops on them: arithmetic, sums, movement, indexing
 products   products of matrices
 functions  the constructors and what PyTorch has in `torch.sparse`
+legacy     `sparse.FloatTensor` and its like
 """
 
 from __future__ import annotations
@@ -37,6 +38,11 @@ API = 1
 
 def __getattr__(name: str) -> Any:
     # The first op of a program loads the hooks beside this; the functions can wait.
+    if name.endswith("Tensor"):
+        from tangrad_sparse import legacy
+
+        if name in legacy.TYPES:
+            return legacy.TYPES[name]
     if name not in __all__:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
     from tangrad_sparse import functions

@@ -174,6 +174,18 @@ def spmm(input: Any, mat2: Any) -> Any:
     return tangrad.mm(input, mat2)
 
 
+@composite("dsmm(Tensor input, Tensor mat2) -> Tensor", method=False, samples=lambda s: [])
+def dsmm(input: Any, mat2: Any) -> Any:
+    """Multiply a sparse matrix and a dense one into a dense one: an older name of `mm`."""
+    return tangrad.mm(input, mat2)
+
+
+@composite("hsmm(Tensor mat1, Tensor mat2) -> Tensor", method=False, samples=lambda s: [])
+def hsmm(mat1: Any, mat2: Any) -> Any:
+    """Multiply a sparse matrix and a dense one into sparse rows: an older name of `hspmm`."""
+    return hspmm(mat1, mat2)
+
+
 def mm(mat1: Any, mat2: Any, reduce: str = "sum") -> Any:
     """Multiply two matrices, one sparse at least; the gradient of a sparse one has its places.
 

@@ -1,0 +1,28 @@
+"""Programs as data: `torch.export`. A module is run on an example, and the graph of it is kept.
+
+Graphs hold the calls that the program made, as it wrote them, whose sizes are those of the example
+but for the dimensions that `dynamic_shapes` names (`sizes.py` finds out how they depend on them).
+"""
+
+from __future__ import annotations
+
+from tangrad.utils._pytree import register_dataclass
+from tangrad_fx.export.dynamic_shapes import Dim, dims
+from tangrad_fx.export.exported_program import ExportedProgram
+from tangrad_fx.export.files import load, save
+from tangrad_fx.export.frontend import draft_export, export
+from tangrad_fx.export.graph_signature import ExportGraphSignature
+
+API = 1
+
+__all__ = [
+    "Dim",
+    "ExportGraphSignature",
+    "ExportedProgram",
+    "dims",
+    "draft_export",
+    "export",
+    "load",
+    "register_dataclass",
+    "save",
+]

@@ -1,0 +1,192 @@
+"""`export`: run a module on an example and keep it as an `ExportedProgram`."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+from tangrad.nn import Module
+from tangrad.utils import _pytree
+from tangrad_fx.export import sizes as varying
+from tangrad_fx.export.dynamic_shapes import Size, varying_sizes
+from tangrad_fx.export.exported_program import ExportedProgram
+from tangrad_fx.export.graph_signature import InputKind
+from tangrad_fx.export.tracing import Trace, trace
+from tangrad_fx.node import Node
+
+__all__ = ["draft_export", "export"]
+
+
+def export(
+    mod: Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    strict: bool = False,
+    preserve_module_call_signature: tuple[str, ...] = (),
+    prefer_deferred_runtime_asserts_over_guards: bool = False,
+) -> ExportedProgram:
+    """Run a module on example arguments and return its graph, parameters and buffers as a program.
+
+    What the program decides by values that are no tensors, by sizes among them, is kept as it went
+    at the example. With `dynamic_shapes` the module is run with other sizes, too, until it is known
+    how its integers depend on them.
+
+    Args:
+        mod: the module.
+        args, kwargs: example arguments, nested values of tensors and others.
+        dynamic_shapes: {argument: shapes} or one for each argument: for a tensor, {dimension:
+            `Dim`, `Dim.AUTO` or `Dim.DYNAMIC`} or one for each, None for the example's size.
+        strict, preserve_module_call_signature, prefer_deferred_runtime_asserts_over_guards:
+            accepted.
+
+    Raises:
+        TypeError: `mod` is no module, `args` no tuple.
+        ValueError: `dynamic_shapes` do not fit; the program cannot take other sizes.
+        RuntimeError: the program asks for the value of a tensor that it computes.
+        NotImplementedError: it enters or leaves autocast; there are more than six sizes that vary.
+    """
+    if not isinstance(mod, Module):
+        raise TypeError(f"export: expected an nn.Module, got {type(mod).__name__}")
+    if not isinstance(args, tuple):
+        raise TypeError(
+            "Expecting `args` to be a tuple of example positional inputs, got "
+            f"{type(args).__name__}"
+        )
+    named = _by_name(mod, args, dict(kwargs or {}))
+    wanted = varying_sizes(named, dynamic_shapes)
+    call = _Call(mod, args, dict(kwargs or {}), named)
+    base = call.run({})
+    while wanted:
+        try:
+            _generalize(base, call, wanted)
+            break
+        except varying.DependsOnSizesError as error:
+            fixed = [size for size in wanted if not size.required]
+            if not fixed:
+                names = ", ".join(size.name for size in wanted)
+                raise ValueError(f"export: {names} cannot vary: {error}") from None
+            wanted = [size for size in wanted if size.required]
+    return ExportedProgram(
+        mod,
+        base.graph,
+        base.signature,
+        mod.state_dict(keep_vars=True),
+        {size.name: size for size in wanted},
+        example_inputs=(args, dict(kwargs or {})),
+        constants=base.constants,
+        argument_names=list(named),
+        in_spec=_pytree.tree_structure(tuple(named.values())),
+        out_spec=base.out_spec,
+    )
+
+
+draft_export = export
+
+
+class _Call:
+    """A module with its arguments, to be run with other sizes."""
+
+    def __init__(
+        self, mod: Module, args: tuple[Any, ...], kwargs: dict[str, Any], named: dict[str, Any]
+    ) -> None:
+        self.mod = mod
+        self.leaves, self.spec = _pytree.tree_flatten((args, kwargs))
+        self.names = [
+            name if _pytree.tree_is_leaf(value) else f"{name}_{i}"
+            for name, value in named.items()
+            for i, _ in enumerate(_pytree.tree_leaves(value))
+        ]
+
+    def run(self, sizes: dict[tuple[int, int], int]) -> Trace:
+        """Trace the module with other sizes.
+
+        Args:
+            sizes: {(leaf, dimension): size}.
+        """
+        leaves = list(self.leaves)
+        for (leaf, dim), size in sizes.items():
+            leaves[leaf] = varying.resized(leaves[leaf], dim, size)
+        args, kwargs = _pytree.tree_unflatten(leaves, self.spec)
+        return trace(self.mod, args, kwargs, self.names)
+
+
+def _by_name(mod: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments by name, in the order of the call."""
+    bound = inspect.signature(mod.forward).bind(*args, **kwargs)
+    named: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        kind = bound.signature.parameters[name].kind
+        if kind is inspect.Parameter.VAR_POSITIONAL:
+            named.update({f"{name}_{i}": part for i, part in enumerate(value)})
+        elif kind is inspect.Parameter.VAR_KEYWORD:
+            named.update(value)
+        else:
+            named[name] = value
+    # `bind` orders by the signature; the leaves of a call are its positional ones, then keywords.
+    by_position = [name for name in named if name not in kwargs]
+    return {name: named[name] for name in (*by_position, *kwargs)}
+
+
+def _generalize(base: Trace, call: _Call, wanted: list[Size]) -> None:
+    """Have a graph compute its integers from the sizes of its inputs.
+
+    Raises:
+        DependsOnSizesError: the program does otherwise at other sizes.
+        NotImplementedError: there are too many sizes.
+    """
+    if len(wanted) > varying.MOST_SIZES:
+        raise NotImplementedError(
+            f"export: {len(wanted)} sizes vary, and {varying.MOST_SIZES} can; give those that are "
+            "equal the same Dim"
+        )
+    checks = varying.offsets_to_check(wanted)
+    traces = {}
+    for offsets in dict.fromkeys((*varying.offsets_to_try(len(wanted)), *checks)):
+        sizes = {
+            place: size.example + by
+            for size, by in zip(wanted, offsets, strict=True)
+            for place in size.places
+        }
+        try:
+            traces[offsets] = call.run(sizes).graph
+        except (RuntimeError, ValueError, IndexError) as error:
+            raise varying.DependsOnSizesError(
+                f"with sizes changed by {offsets} the program raises: {error}"
+            ) from error
+    found = varying.differing_integers(base.graph, traces)
+    made = [varying.polynomial(integer, wanted, checks) for integer in found]
+    _put(base, found, made, wanted)
+
+
+def _put(
+    base: Trace, found: list[varying.Integer], made: list[varying.Polynomial], wanted: list[Size]
+) -> None:
+    graph = base.graph
+    specs = base.signature.input_specs
+    placeholders = [n for n in graph.nodes if n.op == "placeholder"]
+    arguments = [
+        n for n, s in zip(placeholders, specs, strict=True) if s.kind is InputKind.USER_INPUT
+    ]
+    sizes: dict[int, Node] = {}
+    known: dict[varying.Polynomial, Any] = {}
+    first = next(n for n in graph.nodes if n.op != "placeholder")
+    by_node: dict[Node, dict[int, Any]] = {}
+    with graph.inserting_before(first):
+
+        def size_of(i: int) -> Node:
+            if i not in sizes:
+                leaf, dim = wanted[i].places[0]
+                sizes[i] = graph.call_method("size", (arguments[leaf], dim))
+            return sizes[i]
+
+        for integer, p in zip(found, made, strict=True):
+            if p not in known:
+                known[p] = varying.compute(graph, p, size_of)
+            by_node.setdefault(integer.node, {})[integer.place] = known[p]
+    for node, put in by_node.items():
+        args, kwargs = varying.replaced((node.args, node.kwargs), put, itertools.count())
+        node.args, node.kwargs = args, kwargs

@@ -1,0 +1,226 @@
+"""How the integers of a graph depend on sizes that vary.
+
+A program is run with other sizes, and its graphs are compared: they must be alike but for integers,
+and these a polynomial of second degree in the sizes, found by differences and checked at further
+sizes. That covers what programs compute by sums and products; what they decide by a size is kept as
+it went at the example.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import tangrad
+from tangrad import Tensor
+from tangrad_fx.export.dynamic_shapes import Size
+from tangrad_fx.graph import Graph
+from tangrad_fx.node import Node
+
+MOST_SIZES = 6
+Offsets = tuple[int, ...]  # by how much each size is greater than in the example
+
+
+class DependsOnSizesError(ValueError):
+    """A program does otherwise at other sizes than the example's."""
+
+
+class Polynomial(NamedTuple):
+    """Twice an integer, as a polynomial in sizes: {positions of the factors: coefficient}."""
+
+    terms: tuple[tuple[tuple[int, ...], int], ...]
+
+
+def offsets_to_try(count: int) -> list[Offsets]:
+    """Return by how much to change sizes in order to find a polynomial of second degree.
+
+    Args:
+        count: how many sizes there are.
+    """
+    single = [tuple(int(i == k) for i in range(count)) for k in range(count)]
+    twice = [tuple(2 * x for x in one) for one in single]
+    pairs = [_sum(a, b) for a, b in itertools.combinations(single, 2)]
+    return [*single, *twice, *pairs]
+
+
+def offsets_to_check(sizes: list[Size]) -> list[Offsets]:
+    """Return further changes of sizes, at which a polynomial is checked: within their ranges."""
+    further = tuple(3 + k for k in range(len(sizes)))
+    least = tuple(min(0, max(s.min, 2) - s.example) for s in sizes)
+    most = tuple(0 if s.max is None else s.max - s.example for s in sizes)
+    found = [further, least, most]
+    return [f for i, f in enumerate(found) if any(f) and f not in found[:i]]
+
+
+def _sum(a: Offsets, b: Offsets) -> Offsets:
+    return tuple(x + y for x, y in zip(a, b, strict=True))
+
+
+def resized(t: Tensor, dim: int, size: int) -> Tensor:
+    """Return a tensor with another size in a dimension, whose elements are those of `t` again."""
+    at = tangrad.arange(size, device=t.device) % max(1, t.shape[dim])
+    return t.detach().index_select(dim, at)
+
+
+class Integer(NamedTuple):
+    """An integer that varies: in which argument of which node it stands."""
+
+    node: Node
+    place: int
+    value: int  # in the example
+    values: dict[Offsets, int]
+
+
+def differing_integers(base: Graph, others: dict[Offsets, Graph]) -> list[Integer]:
+    """Return the integers in which graphs differ.
+
+    Raises:
+        DependsOnSizesError: they differ in anything else.
+    """
+    nodes = list(base.nodes)
+    ordered = {o: list(graph.nodes) for o, graph in others.items()}
+    for offsets, graph in others.items():
+        if [_kind(n) for n in graph.nodes] != [_kind(n) for n in nodes]:
+            first = next(
+                (a for a, b in zip(nodes, graph.nodes, strict=False) if _kind(a) != _kind(b)),
+                nodes[-1],
+            )
+            raise DependsOnSizesError(
+                f"the program makes other calls with sizes changed by {offsets}, from "
+                f"'{first.name}' on"
+            )
+    names = {n: i for i, n in enumerate(nodes)}
+    numbers = {o: {n: i for i, n in enumerate(theirs)} for o, theirs in ordered.items()}
+    found = []
+    for i, node in enumerate(nodes):
+        leaves = list(_leaves((node.args, node.kwargs)))
+        theirs = {o: list(_leaves((n[i].args, n[i].kwargs))) for o, n in ordered.items()}
+        for place, leaf in enumerate(leaves):
+            values = {o: theirs[o][place] if place < len(theirs[o]) else None for o in others}
+            if _same(leaf, values, names, numbers):
+                continue
+            if type(leaf) is not int or any(type(v) is not int for v in values.values()):
+                raise DependsOnSizesError(
+                    f"'{node.name}' ({node.target}) is given {leaf!r}, which becomes "
+                    f"{next(v for v in values.values() if v != leaf)!r} with other sizes"
+                )
+            found.append(Integer(node, place, leaf, values))
+    return found
+
+
+def _kind(node: Node) -> Any:
+    if node.op == "call_function":
+        return node.op, id(node.target)
+    return node.op, node.target
+
+
+def _same(leaf: Any, values: dict[Offsets, Any], names: Any, numbers: Any) -> bool:
+    if isinstance(leaf, Node):
+        return all(isinstance(v, Node) and numbers[o][v] == names[leaf] for o, v in values.items())
+    # A number that is not one is itself.
+    return all(
+        type(v) is type(leaf) and (v == leaf or v is leaf or v != v) for v in values.values()
+    )
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, (list, tuple)):
+        yield len(value)
+        for part in value:
+            yield from _leaves(part)
+    elif isinstance(value, dict):
+        yield from _leaves(list(value.items()))
+    elif isinstance(value, slice):
+        yield from _leaves((value.start, value.stop, value.step))
+    else:
+        yield value
+
+
+def replaced(value: Any, put: dict[int, Any], counter: Iterator[int]) -> Any:
+    """Return nested arguments with other values in some places, counted as they are compared."""
+    if isinstance(value, (list, tuple)):
+        next(counter)
+        made = [replaced(part, put, counter) for part in value]
+        return made if isinstance(value, list) else tuple(made)
+    if isinstance(value, dict):
+        pairs = replaced(list(value.items()), put, counter)
+        return dict(pairs)
+    if isinstance(value, slice):
+        return slice(*replaced((value.start, value.stop, value.step), put, counter))
+    return put.get(next(counter), value)
+
+
+def polynomial(integer: Integer, sizes: list[Size], checks: list[Offsets]) -> Polynomial:
+    """Return the polynomial that an integer is.
+
+    Args:
+        integer: its values in the example and with changed sizes.
+        sizes: the sizes that vary.
+        checks: changes at which it is checked.
+
+    Raises:
+        DependsOnSizesError: it is no polynomial of second degree.
+    """
+    f, value, count = integer.values, integer.value, len(sizes)
+    b = [size.example for size in sizes]
+    single = offsets_to_try(count)[:count]
+    terms: dict[tuple[int, ...], int] = {(): 2 * value}
+
+    def add(factors: tuple[int, ...], by: int) -> None:
+        terms[factors] = terms.get(factors, 0) + by
+
+    for i, one in enumerate(single):
+        square = f[_sum(one, one)] - 2 * f[one] + value  # twice the coefficient of the square
+        slope = 2 * (f[one] - value) - square
+        add((i,), slope - 2 * square * b[i])
+        add((i, i), square)
+        add((), -slope * b[i] + square * b[i] ** 2)
+    for i, j in itertools.combinations(range(count), 2):
+        both = 2 * (f[_sum(single[i], single[j])] - f[single[i]] - f[single[j]] + value)
+        add((i, j), both)
+        add((i,), -both * b[j])
+        add((j,), -both * b[i])
+        add((), both * b[i] * b[j])
+    made = Polynomial(tuple((k, v) for k, v in terms.items() if v))
+    for offsets in checks:
+        if evaluate(made, [x + o for x, o in zip(b, offsets, strict=True)]) != f[offsets]:
+            raise DependsOnSizesError(
+                f"an integer given to '{integer.node.name}' ({integer.node.target}) is {value} in "
+                f"the example and {f[offsets]} with sizes changed by {offsets}, and is no sum of "
+                "products of sizes"
+            )
+    return made
+
+
+def evaluate(p: Polynomial, sizes: list[Any]) -> Any:
+    """Return the integer for given sizes."""
+    total = 0
+    for factors, coefficient in p.terms:
+        product = coefficient
+        for factor in factors:
+            product *= sizes[factor]
+        total += product
+    return total // 2
+
+
+def compute(graph: Graph, p: Polynomial, size_of: Callable[[int], Node]) -> Any:
+    """Add the nodes that compute an integer, and return its node.
+
+    Args:
+        graph: where, at its point of insertion.
+        p: the polynomial.
+        size_of: the node of a size.
+    """
+    halves = all(coefficient % 2 == 0 for _, coefficient in p.terms)
+    total: Any = None
+    for factors, coefficient in p.terms:
+        term: Any = coefficient // 2 if halves else coefficient
+        for factor in factors:
+            size = size_of(factor)
+            term = size if term == 1 else graph.call_function(operator.mul, (size, term))
+        total = term if total is None else graph.call_function(operator.add, (total, term))
+    if total is None:
+        return 0
+    return total if halves else graph.call_function(operator.floordiv, (total, 2))

@@ -1,0 +1,259 @@
+"""From a run of a module to a graph whose inputs are its parameters, buffers and arguments."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import tangrad
+from tangrad import Tensor
+from tangrad.nn import Module
+from tangrad.overrides import TorchFunctionMode
+from tangrad.utils import _pytree
+from tangrad_fx.export.graph_signature import (
+    ConstantArgument,
+    ExportGraphSignature,
+    InputKind,
+    InputSpec,
+    OutputKind,
+    OutputSpec,
+    TensorArgument,
+)
+from tangrad_fx.graph import Graph
+from tangrad_fx.node import Node
+
+# What gives Python a value of a tensor: a program that uses it may take another way for another.
+_READS = frozenset(
+    "item tolist numpy is_nonzero equal allclose __bool__ __int__ __float__ __index__ __complex__ "
+    "__array__ __contains__ __format__ __repr__".split()
+)
+_PREFIXES = {InputKind.PARAMETER: "p", InputKind.BUFFER: "b", InputKind.CONSTANT_TENSOR: "c"}
+
+
+class Trace(NamedTuple):
+    """What a run leaves.
+
+    Attributes:
+        graph: of the calls.
+        signature: of its inputs and outputs.
+        constants: tensors that the program has made or holds itself, and buffers that are no part
+            of the state, by path.
+        out_spec: how the outputs are nested.
+    """
+
+    graph: Graph
+    signature: ExportGraphSignature
+    constants: dict[str, Tensor]
+    out_spec: Any
+
+
+class _Recorder(TorchFunctionMode):
+    """Make a node of every call that returns or writes tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.graph = Graph()
+        self.nodes: dict[int, Node] = {}
+        self.kept: list[Any] = []  # tensors stay alive, so that their ids stay theirs
+        self.specs: list[InputSpec] = []
+        self.constants: dict[str, Tensor] = {}
+        self.first_argument: Node | None = None
+        self.autocast = _autocast()
+        self.gradients = tangrad.is_grad_enabled()
+
+    def lift(self, kind: InputKind, path: str, t: Tensor, persistent: bool | None = None) -> Node:
+        """Make a tensor an input of the graph."""
+        name = f"{_PREFIXES[kind]}_{path.replace('.', '_')}"
+        node = self.graph.placeholder(name)
+        self.specs.append(InputSpec(kind, TensorArgument(node.name), path, persistent))
+        self._follow(t, node)
+        return node
+
+    def argument(self, name: str, value: Any) -> None:
+        """Make a leaf of the arguments an input of the graph."""
+        node = self.graph.placeholder(name)
+        self.first_argument = self.first_argument or node
+        if isinstance(value, Tensor):
+            self._follow(value, node)
+            arg: Any = TensorArgument(node.name)
+        else:
+            arg = ConstantArgument(node.name, value)
+        self.specs.append(InputSpec(InputKind.USER_INPUT, arg, None))
+
+    def _follow(self, t: Tensor, node: Node) -> None:
+        self.kept.append(t)
+        self.nodes[id(t)] = node
+        node.meta["val"] = t.detach().to("meta")
+
+    def _node_of(self, t: Tensor) -> Node:
+        known = self.nodes.get(id(t))
+        if known is not None:
+            return known
+        path = f"lifted_tensor_{len(self.constants)}"
+        self.constants[path] = t.detach()
+        if self.first_argument is None:
+            return self.lift(InputKind.CONSTANT_TENSOR, path, t)
+        at = next(i for i, s in enumerate(self.specs) if s.kind is InputKind.USER_INPUT)
+        with self.graph.inserting_before(self.first_argument):
+            node = self.lift(InputKind.CONSTANT_TENSOR, path, t)
+        self.specs.insert(at, self.specs.pop())
+        return node
+
+    def given(self, value: Any) -> Any:
+        """Return an argument of a call, with nodes for tensors."""
+        if isinstance(value, Tensor):
+            return self._node_of(value)
+        if isinstance(value, slice):
+            return slice(*(self.given(x) for x in (value.start, value.stop, value.step)))
+        if isinstance(value, tangrad.Size):
+            return tuple(value)
+        if isinstance(value, (list, tuple)):
+            made = [self.given(x) for x in value]
+            return made if isinstance(value, list) else tuple(made)
+        if isinstance(value, dict):
+            return {k: self.given(v) for k, v in value.items()}
+        return value
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        self._refuse_reads(func, args)
+        # Before the call: constants are taken as they are then.
+        given, named = self.given(args), self.given(kwargs)
+        result = func(*args, **kwargs)
+        writes = result is None and bool(args) and isinstance(args[0], Tensor)
+        if writes or any(isinstance(x, Tensor) for x in _pytree.tree_leaves(result)):
+            self._note_modes()
+            node = self._call(func, given, named)
+            if writes:
+                node.meta["writes"] = True
+            self._track(result, node)
+        return result
+
+    def _call(self, func: Any, args: Any, kwargs: Any) -> Node:
+        descriptor = getattr(func, "__self__", None)
+        if getattr(func, "__name__", "") == "__get__" and descriptor is not None:
+            attribute = _attribute_name(descriptor)
+            return self.graph.call_function(getattr, (args[0], attribute), {})
+        name = getattr(func, "__name__", "")
+        if getattr(Tensor, name, None) is func and not isinstance(func, type(tangrad.relu)):
+            return self.graph.call_method(name, args, kwargs)
+        return self.graph.call_function(func, args, kwargs)
+
+    def _track(self, result: Any, node: Node) -> None:
+        if isinstance(result, Tensor):
+            self._follow(result, node)
+        elif isinstance(result, (list, tuple)):
+            for i, part in enumerate(result):
+                if any(isinstance(x, Tensor) for x in _pytree.tree_leaves(part)):
+                    self._track(part, self.graph.call_function(operator.getitem, (node, i)))
+
+    def _refuse_reads(self, func: Any, args: tuple[Any, ...]) -> None:
+        name = getattr(func, "__name__", "")
+        if name in _READS and any(id(a) in self.nodes for a in args if isinstance(a, Tensor)):
+            raise RuntimeError(
+                f"export: the program asks for a value of a tensor (by {name}), and may take "
+                "another way for other inputs; use tangrad.cond or tangrad.where, or compute the "
+                "value outside of the module"
+            )
+
+    def _note_modes(self) -> None:
+        """Keep where gradients are switched; a change of autocast cannot be kept.
+
+        Raises:
+            NotImplementedError: autocast is entered or left inside of the program.
+        """
+        if _autocast() != self.autocast:
+            raise NotImplementedError(
+                "export: the program enters or leaves autocast; do so around the exported module"
+            )
+        if tangrad.is_grad_enabled() != self.gradients:
+            self.gradients = tangrad.is_grad_enabled()
+            node = self.graph.call_function(tangrad.set_grad_enabled, (self.gradients,))
+            node.meta["writes"] = True
+
+
+def _attribute_name(descriptor: Any) -> str:
+    """Return which attribute of tensors a descriptor reads."""
+    return next(name for name in dir(Tensor) if getattr(Tensor, name, None) is descriptor)
+
+
+def _autocast() -> tuple[Any, ...]:
+    kinds = ("cpu", "cuda")
+    return tuple(tangrad.is_autocast_enabled(kind) for kind in kinds)
+
+
+def trace(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], names: list[str]) -> Trace:
+    """Run a module on arguments and return the graph of what it did.
+
+    The module's buffers and the state of the random numbers are left as they were.
+
+    Args:
+        module: the module.
+        args, kwargs: its arguments.
+        names: a name for each leaf of them.
+
+    Raises:
+        RuntimeError: it asks for the value of a tensor that the graph computes.
+        NotImplementedError: it enters or leaves autocast.
+    """
+    recorder = _Recorder()
+    persistent = set(module.state_dict(keep_vars=True))
+    for path, parameter in module.named_parameters(remove_duplicate=False):
+        recorder.lift(InputKind.PARAMETER, path, parameter)
+    buffers = dict(module.named_buffers(remove_duplicate=False))
+    for path, buffer in buffers.items():
+        recorder.lift(InputKind.BUFFER, path, buffer, path in persistent)
+        if path not in persistent:
+            recorder.constants[path] = buffer
+    leaves = _pytree.tree_leaves((args, kwargs))
+    for name, leaf in zip(names, leaves, strict=True):
+        recorder.argument(name, leaf)
+    with _left_as_they_were(module, buffers), tangrad.random.fork_rng(devices=[]):
+        with recorder:
+            result = module(*args, **kwargs)
+        _keep_assigned_buffers(recorder, module, buffers)
+    outputs, out_spec = _pytree.tree_flatten(result)
+    recorder.graph.output(tuple(recorder.given(x) for x in outputs))
+    _drop_unused_parts(recorder.graph)
+    specs = [OutputSpec(OutputKind.USER_OUTPUT, _output(recorder, x), None) for x in outputs]
+    signature = ExportGraphSignature(recorder.specs, specs)
+    return Trace(recorder.graph, signature, recorder.constants, out_spec)
+
+
+def _output(recorder: _Recorder, value: Any) -> TensorArgument | ConstantArgument:
+    if isinstance(value, Tensor):
+        return TensorArgument(recorder.given(value).name)
+    return ConstantArgument("", value)
+
+
+@contextmanager
+def _left_as_they_were(module: Module, buffers: dict[str, Tensor]) -> Iterator[None]:
+    before = {path: (b, b._version, b.detach().clone()) for path, b in buffers.items()}
+    try:
+        yield
+    finally:
+        for path, (buffer, version, copy) in before.items():
+            above, _, last = path.rpartition(".")
+            module.get_submodule(above)._buffers[last] = buffer
+            if buffer._version != version:
+                with tangrad.no_grad():
+                    buffer.copy_(copy)
+
+
+def _keep_assigned_buffers(recorder: _Recorder, module: Module, buffers: dict[str, Tensor]) -> None:
+    """Write what a program has put in the place of a buffer into that buffer."""
+    for path, now in module.named_buffers(remove_duplicate=False):
+        before = buffers.get(path)
+        if before is not None and now is not before:
+            given = recorder.given(before), recorder.given(now)
+            recorder.graph.call_method("copy_", given).meta["writes"] = True
+
+
+def _drop_unused_parts(graph: Graph) -> None:
+    for node in reversed(list(graph.nodes)):
+        if node.op == "call_function" and node.target is operator.getitem and not node.users:
+            graph.erase_node(node)

@@ -1,0 +1,219 @@
+"""`export`: a module becomes a graph that computes the same, for the sizes that may vary."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from typing import Any
+
+import pytest
+
+import tangrad
+from tangrad import nn
+from tangrad.export import Dim, ExportedProgram, dims, export, load, save
+
+
+class Net(nn.Module):
+    """Linear, norm with buffers, a reshape by the batch, and nested results."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.norm = nn.Linear(3, 4), nn.BatchNorm1d(4)
+        self.register_buffer("calls", tangrad.zeros(()), persistent=False)
+
+    def forward(self, x: Any, scale: Any = None) -> Any:
+        self.calls += 1
+        y = self.norm(self.layer(x)).relu().view(x.shape[0] * 2, 2)
+        return {"y": y * scale[0], "rest": (y.T, x.shape[0])}
+
+
+class Says(nn.Module):
+    """A module of one function."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Any) -> Any:
+        return self.function(x)
+
+
+def exported(**kwargs: Any) -> tuple[Net, ExportedProgram]:
+    """Return a network and its program, made with five rows."""
+    tangrad.manual_seed(0)
+    net, scale = Net(), [tangrad.tensor(2.0)]
+    return net, export(net, (tangrad.randn(5, 3),), {"scale": scale}, **kwargs)
+
+
+def same(got: Any, expected: Any) -> None:
+    """Assert that nested results are equal."""
+    leaves = (tangrad.utils._pytree.tree_leaves(v) for v in (got, expected))
+    for a, b in zip(*leaves, strict=True):
+        if isinstance(b, tangrad.Tensor):
+            tangrad.testing.assert_close(a, b)
+        else:
+            assert a == b
+
+
+def roundtrip(program: ExportedProgram) -> ExportedProgram:
+    """Return a program as it is read from its file."""
+    file = io.BytesIO()
+    save(program, file)
+    file.seek(0)
+    return load(file)
+
+
+@pytest.mark.parametrize("through", [lambda p: p, roundtrip], ids=["made", "read"])
+def test_the_program_computes_what_the_module_does(through: Any) -> None:
+    net, program = exported(dynamic_shapes={"x": {0: Dim("rows")}})
+    module = through(program).module()
+    for rows in (5, 2, 9):
+        x, scale = tangrad.randn(rows, 3), [tangrad.tensor(3.0)]
+        net.train(), net.norm.reset_running_stats(), module.norm.running_mean.zero_()
+        same(module(x, scale=scale), net(x, scale=scale))
+
+
+def test_exporting_leaves_the_module_as_it_was() -> None:
+    state = tangrad.get_rng_state()
+    net, program = exported(dynamic_shapes={"x": {0: Dim.AUTO}})
+    assert (int(net.calls), int(net.norm.num_batches_tracked)) == (0, 0)
+    assert (net.norm.running_mean == 0).all()
+    assert state.shape == tangrad.get_rng_state().shape
+    assert dict(program.named_parameters())["layer.weight"] is net.layer.weight
+
+
+def test_the_signature_names_what_the_inputs_are() -> None:
+    _, program = exported()
+    signature = program.graph_signature
+    assert signature.parameters == ["layer.weight", "layer.bias", "norm.weight", "norm.bias"]
+    assert signature.non_persistent_buffers == ["calls"]
+    assert signature.user_inputs == ["x", "scale_0"]
+    assert signature.inputs_to_parameters["p_layer_weight"] == "layer.weight"
+    assert set(program.state_dict) == set(Net().state_dict())
+    assert set(program.constants) == {"calls"}
+    assert "p_layer_weight" in str(program)
+    with pytest.raises(RuntimeError, match=r"module\(\)"):
+        program(tangrad.ones(5, 3))
+
+
+def test_the_module_of_a_program_is_trained() -> None:
+    _, program = exported()
+    module = program.module()
+    optimizer = tangrad.optim.SGD(module.parameters(), 0.1)
+    x, losses = tangrad.randn(5, 3), []
+    for _ in range(5):
+        loss = (module(x, [tangrad.tensor(1.0)])["y"] - 1).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss))
+    assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.reshape(-1, x.shape[1] * x.shape[0]) + tangrad.arange(x.shape[0] * x.shape[1]),
+        lambda x: x.expand(x.shape[0] * 2 - x.shape[0], -1)[: x.shape[0] - 1],
+        lambda x: tangrad.ones(x.shape[1] * (x.shape[1] - 1) // 2) * x.sum() / x.shape[0],
+    ],
+)
+def test_integers_are_computed_from_sizes(function: Any) -> None:
+    rows, columns = dims("rows", "columns", min=2)
+    shapes = {"x": (rows, columns)}
+    module = export(Says(function), (tangrad.randn(3, 4),), dynamic_shapes=shapes).module()
+    for shape in ((3, 4), (5, 2), (7, 9)):
+        x = tangrad.randn(shape)
+        tangrad.testing.assert_close(module(x), function(x))
+
+
+def test_what_depends_otherwise_on_a_size_is_refused_or_kept_static() -> None:
+    def halved(x):  # type: ignore[no-untyped-def]
+        return x[: x.shape[0] // 2]
+
+    x = tangrad.randn(5, 2)
+    with pytest.raises(ValueError, match="n cannot vary"):
+        export(Says(halved), (x,), dynamic_shapes=({0: Dim("n")},))
+    program = export(Says(halved), (x,), dynamic_shapes=({0: Dim.AUTO},))
+    assert program.range_constraints == {}
+
+
+def test_other_inputs_than_the_programs_are_refused() -> None:
+    _, program = exported(dynamic_shapes={"x": {0: Dim("rows", min=2, max=8)}})
+    module, scale = program.module(), [tangrad.tensor(1.0)]
+    for x in (tangrad.ones(9, 3), tangrad.ones(5, 4), tangrad.ones(5, 3).double(), 3):
+        with pytest.raises(AssertionError, match="Guard failed: input 0"):
+            module(x, scale)
+    with pytest.raises(TypeError, match="nested"):
+        module(tangrad.ones(5, 3), tangrad.tensor(1.0))
+
+
+@pytest.mark.parametrize("read", [bool, float, lambda t: t.item(), lambda t: t.tolist()])
+def test_programs_that_ask_for_values_are_refused(read: Any) -> None:
+    def decides(x):  # type: ignore[no-untyped-def]
+        return x * 2 if read(x.sum()) else x
+
+    with pytest.raises(RuntimeError, match="asks for a value of a tensor"):
+        export(Says(decides), (tangrad.ones(2),))
+
+
+def test_gradients_that_are_switched_off_stay_off() -> None:
+    def partly(x):  # type: ignore[no-untyped-def]
+        with tangrad.no_grad():
+            y = x * 2
+        return x * y
+
+    module = roundtrip(export(Says(partly), (tangrad.ones(2),))).module()
+    x = tangrad.tensor([3.0, 4.0], requires_grad=True)
+    module(x).sum().backward()
+    assert x.grad.tolist() == [6.0, 8.0]
+    assert tangrad.is_grad_enabled()
+
+
+def test_files_keep_further_files() -> None:
+    file, wanted = io.BytesIO(), {"note": ""}
+    save(exported()[1], file, extra_files={"note": "hello"})
+    file.seek(0)
+    load(file, extra_files=wanted)
+    assert wanted == {"note": "hello"}
+
+
+@pytest.mark.parametrize(
+    ("op", "target", "args"),
+    [
+        ("call_function", "torch.hub.os.system", ["tuple", []]),
+        ("call_function", "torch.load", ["tuple", []]),
+        ("call_function", "operator.attrgetter", ["tuple", []]),
+        ("call_function", "builtins.getattr", ["tuple", [1, "__class__"]]),
+        ("call_method", "__reduce_ex__", ["tuple", []]),
+        ("call_module", "x", ["tuple", []]),
+    ],
+)
+def test_files_call_nothing_but_what_programs_call(op: str, target: str, args: Any) -> None:
+    file = io.BytesIO()
+    save(export(Says(tangrad.sin), (tangrad.ones(2),)), file)
+    with zipfile.ZipFile(file) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    program = json.loads(parts["program.json"])
+    program["nodes"][1] |= {"op": op, "target": target, "args": args}
+    parts["program.json"] = json.dumps(program).encode()
+    changed = io.BytesIO()
+    with zipfile.ZipFile(changed, "w") as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+    with pytest.raises(ValueError, match=r"export\.load"):
+        load(changed)
+
+
+def test_what_is_no_program_is_named() -> None:
+    with pytest.raises(ValueError, match="no program that export.save wrote"):
+        load(io.BytesIO(b"nothing"))
+    with pytest.raises(TypeError, match="expected an nn.Module"):
+        export(tangrad.sin, (tangrad.ones(1),))
+    with pytest.raises(TypeError, match="to be a tuple"):
+        export(Says(tangrad.sin), tangrad.ones(1))
+    with pytest.raises(ValueError, match="there are no arguments"):
+        export(Says(tangrad.sin), (tangrad.ones(1),), dynamic_shapes={"y": {0: Dim("n")}})
+    with pytest.raises(NotImplementedError, match="computed from others"):
+        Dim("n") * 2
