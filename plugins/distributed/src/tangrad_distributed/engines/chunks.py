@@ -8,6 +8,7 @@ while the chunk is in its caches, and a chunk costs one meeting.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -80,7 +81,7 @@ class Chunks:
         line = max(1, _LINE // chunk.element_size())
         share = -(-count // (size * line)) * line
         bounds = [min(count, share * rank) for rank in range(size + 1)]
-        return [end - begin for begin, end in zip(bounds, bounds[1:], strict=False)]
+        return [end - begin for begin, end in itertools.pairwise(bounds)]
 
     def _places(self, sizes: list[int], dtype: Any) -> _Places:
         """Return where the parts of a chunk stand in the windows of the current step."""
