@@ -162,6 +162,10 @@ def test_reductions_have_their_first_name_too():
         _ = dist.reduce_op.NONE
 
 
+def test_a_group_s_own_monitored_barrier_needs_no_arguments():
+    dist.run_threads(lambda rank: dist.group.WORLD.monitored_barrier(), 2)
+
+
 def test_mpi_is_available_only_to_those_that_it_started(monkeypatch):
     for name in ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK"):
         monkeypatch.delenv(name, raising=False)

@@ -379,7 +379,9 @@ class ProcessGroup(OlderNames):
 
         return self.run("barrier", [], body, **options)
 
-    def monitored_barrier(self, timeout: timedelta | None, wait_all_ranks: bool) -> None:
+    def monitored_barrier(
+        self, timeout: timedelta | None = None, wait_all_ranks: bool = False
+    ) -> None:
         """Have rank 0 wait for all others, and name those that do not come.
 
         Raises:
