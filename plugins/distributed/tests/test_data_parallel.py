@@ -210,6 +210,21 @@ def test_without_synchronization_gradients_add_up_until_the_next_step():
     assert dist.run_threads(step, RANKS) == [(11 + 22) / 2] * 2
 
 
+@pytest.mark.parametrize("looks", [False, True])
+def test_a_backward_of_a_forward_without_synchronization_averages_if_it_is_prepared_for(looks):
+    def step(rank):
+        model = DistributedDataParallel(nn.Linear(1, 1, bias=False), find_unused_parameters=looks)
+        with model.no_sync():
+            first = model(tangrad.full((1, 1), 1.0 + rank)).sum()
+            second = model(tangrad.full((1, 1), 10.0 * (1 + rank))).sum()
+            first.backward()
+        model.reducer.prepare_for_backward([])
+        second.backward()
+        return model.module.weight.grad.item()
+
+    assert dist.run_threads(step, RANKS) == [(11 + 22) / 2] * 2
+
+
 class Branches(nn.Module):
     def __init__(self):
         super().__init__()

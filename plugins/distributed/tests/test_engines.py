@@ -16,8 +16,22 @@ from tangrad.distributed.optim import ZeroRedundancyOptimizer
 from tangrad_distributed.conformance import CASES, numbers, run_all
 from tangrad_distributed.engines.mpi import mpiexec
 from tangrad_distributed.engines.simulated import Network
+from tangrad_distributed.reductions import fold, premul_sum, reduction
 
 MPIEXEC = mpiexec()
+OPS = [dist.ReduceOp.SUM, dist.ReduceOp.AVG, dist.ReduceOp.MAX, premul_sum(0.3)]
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("op", OPS, ids=str)
+def test_what_is_large_is_reduced_to_the_bits_of_its_pieces(op, ranks):
+    parts = [numbers(5000, rank) for rank in range(ranks)]
+    whole, pieces = tangrad.empty(5000), tangrad.empty(5000)
+    fold(reduction(op, "fold"), parts, whole)
+    for begin in range(0, 5000, 1000):
+        cut = slice(begin, begin + 1000)
+        fold(reduction(op, "fold"), [part[cut] for part in parts], pieces[cut])
+    assert tangrad.equal(whole, pieces)
 
 
 @pytest.mark.parametrize("size", [2, 3, 4])

@@ -6,12 +6,14 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from datetime import timedelta
 
 import pytest
 
 import tangrad
 import tangrad.distributed as dist
+from tangrad_distributed.engines.shared_memory import process_state
 
 HEAD = """
 import os, sys, time, tangrad, tangrad.distributed as dist
@@ -164,6 +166,35 @@ def test_ctrl_c_ends_every_process(tmp_path):
     for pid in ranks:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_what_a_rank_started_ends_with_it(tmp_path, number):
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import subprocess, time\n"
+        "print(subprocess.Popen(['sleep', '1000']).pid, flush=True)\n"
+        "time.sleep(1000)\n"
+    )
+    command = [sys.executable, "-m", "tangrad.distributed.run", "--nproc-per-node=2", str(program)]
+    launcher = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    started = [int(launcher.stdout.readline()) for _ in range(2)]
+    launcher.send_signal(number)
+    assert launcher.wait(60) == 130
+    launcher.stdout.close()
+    deadline = time.monotonic() + 60
+    while any(process_state(pid) != "ended" for pid in started):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_used_port_is_told_in_a_line(launch):
+    with socket.create_server(("", 0)) as used:
+        port = used.getsockname()[1]
+        done = launch("", flags=(f"--master-port={port}",))
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"tangrad: the store cannot listen at port {port}")
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(

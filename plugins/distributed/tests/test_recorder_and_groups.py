@@ -1,5 +1,6 @@
 """The flight recorder, groups and meshes, and the example."""
 
+import importlib.util
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ import tangrad.distributed as dist
 from tangrad_distributed.engines.mpi import mpiexec
 
 MPIEXEC = mpiexec()
+MPI_INSTALLED = importlib.util.find_spec("mpi4py")
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "ddp_digits.py"
 
 
@@ -158,6 +160,18 @@ def test_reductions_have_their_first_name_too():
     assert dist.run_threads(step, 1) == [1.0]
     with pytest.raises(AttributeError, match="NONE"):
         _ = dist.reduce_op.NONE
+
+
+def test_a_group_s_own_monitored_barrier_needs_no_arguments():
+    dist.run_threads(lambda rank: dist.group.WORLD.monitored_barrier(), 2)
+
+
+def test_mpi_is_available_only_to_those_that_it_started(monkeypatch):
+    for name in ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    assert not dist.is_mpi_available()
+    monkeypatch.setenv("PMI_RANK", "0")
+    assert dist.is_mpi_available() == (MPI_INSTALLED is not None)
 
 
 @pytest.mark.skipif(MPIEXEC is None, reason="no MPI: pip install mpi4py mpich")

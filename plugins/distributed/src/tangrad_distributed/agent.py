@@ -15,6 +15,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -58,6 +59,14 @@ class RankFailedError(RuntimeError):
         self.rank, self.status, self.pid = rank, status, pid
 
 
+class _Program(subprocess.Popen[bytes]):
+    """Be a rank in a session of its own: signals reach what it started, too."""
+
+    def send_signal(self, sig: int) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, sig)
+
+
 class Agent:
     """Run a program in several ranks.
 
@@ -86,7 +95,7 @@ class Agent:
         store = self._open_store()
         # Only the main thread may be asked to end.
         main = threading.current_thread() is threading.main_thread()
-        numbers = (signal.SIGTERM, signal.SIGINT) if main else ()
+        numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) if main else ()
         before = {number: signal.signal(number, self._stop) for number in numbers}
         try:
             for attempt in range(s.restarts + 1):
@@ -141,9 +150,11 @@ class Agent:
         if failed:
             first = self._first_to_fail(failed, attempt, store)
             blamed = next(iter(failed)) if first is None else first
-            self._end_all()
             child = failed[blamed]
-            raise RankFailedError(s.node_rank * s.processes + blamed, child.poll(), child.pid)
+            status = child.poll()
+            self._children |= failed
+            self._end_all()
+            raise RankFailedError(s.node_rank * s.processes + blamed, status, child.pid)
 
     def _first_to_fail(self, failed: dict[int, Any], attempt: int, store: Store) -> int | None:
         """Return a rank that did not fail because of another one; None if all did so far."""
@@ -186,9 +197,11 @@ class Agent:
             os.makedirs(s.log_folder, exist_ok=True)
             attempt = environment["TORCHELASTIC_RESTART_COUNT"]
             with open(os.path.join(s.log_folder, f"rank-{rank}.{attempt}.log"), "wb") as log:
-                return subprocess.Popen(s.command, env=whole, stdout=log, stderr=log)
+                return _Program(
+                    s.command, env=whole, stdout=log, stderr=log, start_new_session=True
+                )
         pipe = subprocess.PIPE
-        child = subprocess.Popen(s.command, env=whole, stdout=pipe, stderr=pipe)
+        child = _Program(s.command, env=whole, stdout=pipe, stderr=pipe, start_new_session=True)
         self._relays += [
             _relay(child.stdout, sys.stdout, self._writing),
             _relay(child.stderr, sys.stderr, self._writing),
@@ -206,13 +219,16 @@ class Agent:
             except subprocess.TimeoutExpired:
                 child.kill()
                 child.wait()
+        for child in self._children.values():
+            child.kill()  # what it started may not have ended with it
         self._children.clear()
         self._finish_output()
 
     def _finish_output(self) -> None:
         """Wait until what ranks wrote has been shown; what they started may hold the pipe open."""
+        deadline = time.monotonic() + PATIENCE
         for relay in self._relays:
-            relay.join(PATIENCE)
+            relay.join(max(0.0, deadline - time.monotonic()))
         self._relays.clear()
 
 

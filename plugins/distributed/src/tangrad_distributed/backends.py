@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -120,11 +121,20 @@ def is_gloo_available() -> bool:
     return True
 
 
+# What the launchers of MPICH and its relatives, of PMIx and of Open MPI tell a process.
+_RANK_OF_MPI = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK")
+
+
 def is_mpi_available() -> bool:
-    """Tell whether mpi4py and an MPI library are installed."""
+    """Tell whether mpi4py is installed and MPI's launcher started this process.
+
+    Programs take MPI where it is available. A process that no `mpiexec` started is alone in MPI's
+    world, whatever library is installed, so there they are to take another engine.
+    """
     import importlib.util
 
-    return importlib.util.find_spec("mpi4py") is not None
+    started = any(name in os.environ for name in _RANK_OF_MPI)
+    return started and importlib.util.find_spec("mpi4py") is not None
 
 
 def is_nccl_available() -> bool:

@@ -81,6 +81,21 @@ def all_reduce_of_every_dtype(rank: int, size: int) -> None:
 
 
 @case
+def all_reduce_in_pieces_of_several_dtypes(rank: int, size: int) -> None:
+    """What is large takes another way: no rank's piece may be left out, or be reduced twice."""
+    for name in ("float64", "bfloat16", "int8", "bool", "complex64"):
+        dtype = getattr(tangrad, name)
+        tensor = numbers(150_001, rank, dtype)
+        c.all_reduce(tensor)
+        same(tensor, reduced(ReduceOp.SUM, 150_001, size, dtype), f"all_reduce of much {name}")
+    for op in (ReduceOp.AVG, ReduceOp.MAX, premul_sum(0.5)):
+        tensor = numbers(70_001, rank)
+        c.all_reduce(tensor, op)
+        expected = reduced(op, 70_001, size, tangrad.float32)
+        same(tensor, expected, f"all_reduce {op!r} of much")
+
+
+@case
 def reductions_of_bits_means_and_factors(rank: int, size: int) -> None:
     """The less usual reductions."""
     for op in (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR):

@@ -208,13 +208,18 @@ class DistributedDataParallel(nn.Module, Joinable):
             self._synchronize(self._buffers_to_send(), source)
         self.require_forward_param_sync = syncs
 
+    @property
+    def reducer(self) -> Reducer:
+        """Return what prepares for a backward pass, for programs that do so themselves."""
+        return Reducer(self)
+
     def _arm(self, output: Any) -> None:
-        """Wait for the gradients that backward from `output` will bring."""
+        """Wait for the gradients that backward from `output` will bring; None: for all."""
         for bucket in self._buckets:
             bucket.begin()
         self._next, self._under_way, self._armed = 0, [], True
         unused: list[int] = []
-        if self._may_leave_out:
+        if self._may_leave_out and output is not None:
             reached = _leaves_of(output)
             order = self._parameters_in_order
             unused = [index for index, p in enumerate(order) if id(p) not in reached]
@@ -394,6 +399,26 @@ class DistributedDataParallel(nn.Module, Joinable):
             divide_by_initial_world_size=divide_by_initial_world_size,
         ):
             yield
+
+
+class Reducer:
+    """Show how a module's gradients are averaged, under PyTorch's name.
+
+    Args:
+        module: the module.
+    """
+
+    def __init__(self, module: DistributedDataParallel) -> None:
+        self._module = module
+
+    def prepare_for_backward(self, outputs: list[Any]) -> None:
+        """Average the gradients of the next backward pass, whether its forward was to or not.
+
+        Args:
+            outputs: where it begins; only looked at to find unused parameters. With none of them
+                every parameter is waited for.
+        """
+        self._module._arm(outputs or None)
 
 
 class _DataParallelJoinHook(JoinHook):

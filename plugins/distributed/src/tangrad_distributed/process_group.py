@@ -34,8 +34,6 @@ from tangrad_distributed.reductions import ReduceOp
 from tangrad_distributed.store import Store, follower_key, underlying
 from tangrad_distributed.work import Queue, Work
 
-# Up to this size every rank reduces everything: one meeting instead of two.
-SMALL = 32 << 10
 _SEQUENCE = struct.Struct("<Q")
 _KNOWN: dict[Any, tuple[bytes, str]] = {}
 
@@ -241,7 +239,7 @@ class ProcessGroup(OlderNames):
         def body(what: Signature, limit: float) -> None:
             staged = self._staged()
             for tensor in tensors:
-                self._all_reduce(staged.writes(tensor, keep=True), op, what, limit)
+                self.engine.all_reduce(staged.writes(tensor, keep=True), op, what, limit)
             staged.done()
 
         return self.run("all_reduce", tensors, body, op=op, result=tensors, **options)
@@ -267,18 +265,6 @@ class ProcessGroup(OlderNames):
             raise
         self.recorder.end(entry)
         return True
-
-    def _all_reduce(self, tensor: Any, op: ReduceOp, what: Signature, limit: float) -> None:
-        size, rank = self.size(), self.rank()
-        count = tensor.numel()
-        if count * tensor.element_size() <= SMALL or count < size:
-            every = [tensor] * size
-            self._round(what, limit, every, every, op, tensor)
-            return
-        pieces = tensor.view(-1).tensor_split(size)
-        self._round(what, limit, pieces, [pieces[rank]] * size, op, pieces[rank])
-        others = [None if at == rank else piece for at, piece in enumerate(pieces)]
-        self._round(what, limit, [pieces[rank]] * size, others)
 
     def reduce(self, tensor: Any, root: int, op: ReduceOp, **options: Any) -> Work | None:
         """Reduce a tensor over all ranks, on one."""
@@ -393,7 +379,9 @@ class ProcessGroup(OlderNames):
 
         return self.run("barrier", [], body, **options)
 
-    def monitored_barrier(self, timeout: timedelta | None, wait_all_ranks: bool) -> None:
+    def monitored_barrier(
+        self, timeout: timedelta | None = None, wait_all_ranks: bool = False
+    ) -> None:
         """Have rank 0 wait for all others, and name those that do not come.
 
         Raises:

@@ -118,6 +118,8 @@ _ORDER = (RedOpType.MIN, RedOpType.MAX)
 # The same with `out=`: what is large is written where it belongs, not to fresh memory first.
 _COMBINE_INTO: dict[RedOpType, Callable[..., Any]] = {
     RedOpType.SUM: tangrad.add,
+    RedOpType.AVG: tangrad.add,
+    RedOpType.PREMUL_SUM: tangrad.add,
     RedOpType.PRODUCT: tangrad.mul,
     RedOpType.MIN: tangrad.minimum,
     RedOpType.MAX: tangrad.maximum,
@@ -157,18 +159,18 @@ def fold(op: ReduceOp, parts: Sequence[Any], into: Any) -> None:
     level = list(parts)
     if op.op == RedOpType.PREMUL_SUM:
         level = [part * op.factor for part in level]
-    write = _COMBINE_INTO.get(op.op)
+    write = _COMBINE_INTO[op.op]
     while len(level) > 1:
-        if len(level) == 2 and write is not None and into.numel() > _LARGE:
-            write(*level, out=into)
-            return
+        if len(level) == 2 and into.numel() > _LARGE:
+            level = [write(*level, out=into)]
+            break
         pairs = zip(level[0::2], level[1::2], strict=False)
         odd = level[len(level) - len(level) % 2 :]
         level = [combine(a, b) for a, b in pairs] + odd
     result = level[0]
     if op.op == RedOpType.AVG:
-        result = result / len(parts)
-    if result is not into:
+        tangrad.div(result, len(parts), out=into)
+    elif result is not into:
         into.copy_(result)
 
 

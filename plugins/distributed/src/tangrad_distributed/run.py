@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from tangrad_distributed.agent import Agent, RankFailedError, Settings
 from tangrad_distributed.elastic.multiprocessing.errors import record
+from tangrad_distributed.errors import DistNetworkError
 
 API = 1
 
@@ -157,6 +158,9 @@ def run(options: argparse.Namespace) -> int:
     except ValueError as error:
         print(f"{parser().prog}: {error}", file=sys.stderr, flush=True)
         return 2
+    except DistNetworkError as error:
+        print(f"tangrad: {error}", file=sys.stderr, flush=True)
+        return 1
     except KeyboardInterrupt:
         return 130
     return 0

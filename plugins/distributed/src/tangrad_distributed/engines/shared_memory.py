@@ -21,6 +21,7 @@ import tangrad
 from tangrad_distributed import _signal
 from tangrad_distributed.engine import (
     SIGNATURE,
+    SMALL,
     TEXT,
     Context,
     Round,
@@ -29,13 +30,15 @@ from tangrad_distributed.engine import (
     Waiting,
     told_bytes,
 )
+from tangrad_distributed.engines.chunks import CHUNK, Chunks
 from tangrad_distributed.engines.rings import RING, Ring
 from tangrad_distributed.engines.streams import Sink, Source, StreamEngine
 from tangrad_distributed.errors import DistBackendError, WaitCycleError
 from tangrad_distributed.reductions import ReduceOp, fold
 
 PAGE = 4096
-HALF = 1 << 20
+# Parts of a chunk, and behind them what was reduced of another.
+HALF = 2 * CHUNK
 SPINS = 3000
 # The control page of a rank.
 _STEP, _STATE, _WAITS, _EPOCH, _PENDING, _SHOWN, _MESSAGE = 0, 64, 72, 80, 88, 128, 1536
@@ -67,7 +70,7 @@ class SharedMemory(StreamEngine):
 
     name = "local"
     rounds_agree = True
-    small = 32 << 10
+    small = SMALL
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -84,6 +87,7 @@ class SharedMemory(StreamEngine):
         self._pids = [self._word(rank, _STATE + 40) for rank in range(self.size)]
         self._meeting = _signal.Meeting(self._base, PAGE, _SHOWN, _TOLD, self.rank, self.size)
         self._small: dict[Any, tuple[bytes, Any, list[Any]]] = {}
+        self._chunks = Chunks(self)
         _open.add(self)
 
     # The memory -------------------------------------------------------------------------------
@@ -177,6 +181,10 @@ class SharedMemory(StreamEngine):
 
     # Collectives --------------------------------------------------------------------------------
 
+    def meet(self, what: Signature, waiting: Waiting) -> None:
+        """Meet all other processes in the current step, and see that they do the same."""
+        self._compare_all(what, self._count(waiting))
+
     def _count(self, waiting: Waiting) -> int:
         """Count up, wait for all, and return the step that was reached."""
         step = self.steps
@@ -192,7 +200,8 @@ class SharedMemory(StreamEngine):
         self.go_on()
         return step
 
-    def _show(self, what: Signature) -> None:
+    def show(self, what: Signature) -> None:
+        """Show others what this rank does in the current step."""
         self._meeting.show(self.steps, what.content, told_bytes(what.text, what.line))
 
     def _compare_all(self, what: Signature, step: int) -> None:
@@ -203,8 +212,8 @@ class SharedMemory(StreamEngine):
     def agree(self, what: Signature, timeout: float) -> None:
         """Meet all other processes and see that they do the same."""
         self.steps += 1
-        self._show(what)
-        self._compare_all(what, self._count(Waiting(what, timeout)))
+        self.show(what)
+        self.meet(what, Waiting(what, timeout))
 
     def round(self, plan: Round, what: Signature, timeout: float) -> None:
         """Send and receive what a plan says, in pieces that fit into a half of a window."""
@@ -218,12 +227,22 @@ class SharedMemory(StreamEngine):
         passed = 0
         while True:
             self.steps += 1
-            self._show(what)
+            self.show(what)
             passed = self._write(plan.sends, outgoing, passed)
-            step = self._count(waiting)
-            self._compare_all(what, step)
-            if not reader.read(step):
+            self.meet(what, waiting)
+            if not reader.read(self.steps):
                 return
+
+    def all_reduce(self, tensor: Any, op: ReduceOp, what: Signature, timeout: float) -> None:
+        """Reduce a contiguous tensor, in place, on all ranks; a large one chunk by chunk."""
+        if tensor.numel() * tensor.element_size() <= SMALL:
+            super().all_reduce(tensor, op, what, timeout)
+        else:
+            self._chunks.all_reduce(tensor.view(-1), op, what, timeout)
+
+    def content_of(self, rank: int, step: int) -> int:
+        """Return where a rank's half of a window begins in which a step's content stands."""
+        return self._half_of(rank, step) + self._half - HALF
 
     def all_reduce_small(self, tensor: Any, op: ReduceOp, what: Signature, timeout: float) -> None:
         """Reduce in one meeting: everybody writes a half of a window, and reads all others'."""
@@ -236,11 +255,10 @@ class SharedMemory(StreamEngine):
             found = self._small[key] = self._place_of(step, tensor)
         table, mine, parts = found
         half = self._half_of(self.rank, step)
-        self._show(what)
+        self.show(what)
         mine.copy_(tensor)
         self._bytes[half : half + len(table)] = table
-        self._count(Waiting(what, timeout))
-        self._compare_all(what, step)
+        self.meet(what, Waiting(what, timeout))
         parts[self.rank] = tensor
         fold(op, parts, tensor)
         parts[self.rank] = None
@@ -249,10 +267,10 @@ class SharedMemory(StreamEngine):
         """Return the table that `_write` would write of a small tensor, and all ranks' views."""
         nbytes = tensor.numel() * tensor.element_size()
         parts = [
-            self.view(half + self._half - HALF, nbytes, tensor.dtype).view(tensor.shape)
-            for half in (self._half_of(rank, step) for rank in range(self.size))
+            self.view(self.content_of(rank, step), nbytes, tensor.dtype).view(tensor.shape)
+            for rank in range(self.size)
         ]
-        offset = self._half_of(self.rank, step) + self._half - HALF
+        offset = self.content_of(self.rank, step)
         rows = [
             (0, 0, 0) if rank == self.rank else (offset, nbytes, 0) for rank in range(self.size)
         ]
