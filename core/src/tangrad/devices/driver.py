@@ -42,6 +42,9 @@ class DeviceDriver:
         strict: the memory methods refuse, by an exception and without a trace, handles that are
             not theirs and bytes outside of a piece of memory. The kit verifies the promise.
         amp_dtypes: names of the dtypes that autocast may compute in, the default first.
+        fuses: composites call ops that do in one pass what others do in several (`nll_loss_total`,
+            `convolution_biased`, `window_average`, ...): for devices that have kernels of these,
+            and where a pass more costs more than its work.
         record_event, query_event, synchronize_event: None on a device whose work is done when a
             call returns. Else `record_event(stream: int) -> int`, `query_event(event) -> bool`
             and `synchronize_event(event)`, all three.
@@ -62,6 +65,7 @@ class DeviceDriver:
     strict: bool = False
     module: Any = None
     amp_dtypes: tuple[str, ...] = ()
+    fuses: bool = False
 
     record_event: Any = None
     query_event: Any = None
