@@ -19,7 +19,7 @@ NONE = frozenset(
     "detach view _unsafe_view reshape t transpose permute expand unsqueeze squeeze slice select "
     "split chunk unbind alias as_strided empty empty_like new_empty empty_strided lift_fresh "
     # dropout on a CPU draws a mask, divides it and multiplies: on a GPU it is one kernel
-    "bernoulli_ div_".split()
+    "bernoulli_ div_ _record_function_enter_new _record_function_exit".split()
 )
 # Ops that launch several, and why.
 SEVERAL: dict[str, Callable[[Any], int]] = {
@@ -37,9 +37,6 @@ SEVERAL: dict[str, Callable[[Any], int]] = {
     "convolution": lambda args: 1 + (args[2] is not None),
     # input, weight and bias each by its own
     "convolution_backward": lambda args: sum(args[-1]),
-    # the numbers of steps, which lie on the GPU, are counted by another list
-    "_fused_adamw_": lambda args: 2,
-    "_fused_sgd_": lambda args: 1,
 }
 
 

@@ -98,7 +98,7 @@ def test_evaluation_copies_no_statistics(device: str) -> None:
     assert_same(tangrad.nn.functional.batch_norm(x, mean[1], var[1].abs()), expected, **NEAR)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "complex64"])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_dropout_draws_what_it_draws_everywhere(device: str, dtype: str) -> None:
     made = []
     for place in ("reference", device):

@@ -105,9 +105,11 @@ convolution_weight_bias = op(
         convolution_weight(input, grad, shape, stride, padding, dilation, groups),
         _channel_sums(grad),
     ),
-    vjp={("input", "grad"): lambda grads, input, grad, stride, padding, dilation, groups: _both(
-        grads, input, grad, (stride, padding, dilation, groups)
-    )},
+    vjp={
+        ("input", "grad"): lambda grads, input, grad, stride, padding, dilation, groups: _both(
+            grads, input, grad, (stride, padding, dilation, groups)
+        )
+    },
     jvp=lambda input, grad, input_t, grad_t, shape, stride, padding, dilation, groups: (
         sum(
             convolution_weight(x, g, shape, stride, padding, dilation, groups)

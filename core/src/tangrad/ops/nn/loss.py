@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import tangrad
 from tangrad import _C
 from tangrad.ops.definition.define import composite, pointwise
 from tangrad.ops.nn.activation import logsigmoid

@@ -210,8 +210,8 @@ nll_loss_total = op(
     dtype=lambda self: [self.dtype, "int64"],
     reference=_total_reference,
     vjp={
-        "self": lambda g0, self_meta, target, ignore_index, mean, result1: (
-            nll_loss_total_backward(g0, result1, target, ignore_index, mean, self_meta.shape)
+        "self": lambda g0, self_meta, target, ignore_index, mean, result1: nll_loss_total_backward(
+            g0, result1, target, ignore_index, mean, self_meta.shape
         )
     },
     jvp=lambda self_t, target, ignore_index, mean: (
@@ -246,6 +246,8 @@ def _owed_of(
     torch: Any, g: Any, count: Any, target: Any, ignored: int, mean: bool, shape: Ints
 ) -> Any:
     kept = target != ignored
+    if not g.is_floating_point():
+        return torch.nn.functional.layer_norm(g, g.shape)
     found = torch.zeros(shape, dtype=g.dtype).scatter(
         1, (target * kept).unsqueeze(1), -kept.to(g.dtype).unsqueeze(1)
     )
@@ -256,6 +258,7 @@ nll_loss_total_backward = op(
     "nll_loss_total_backward(Tensor grad, Tensor count, Tensor target, int ignore_index,"
     " bool mean, int[] shape) -> Tensor",
     dtypes="floating",
+    check=lambda grad: require_float_input("nll_loss", grad),
     shape=lambda shape: shape,
     dtype=lambda grad: grad.dtype,
     reference=_owed_reference,

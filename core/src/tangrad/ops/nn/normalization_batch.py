@@ -15,7 +15,7 @@ from tangrad.ops.nn.normalization_moments import (
     count_per_channel,
     statistics_dtype,
 )
-from tangrad.ops.views.movement import Ints, numel_of
+from tangrad.ops.views.movement import numel_of
 
 
 def _per_channel(x: Any, vector: Any) -> Any:
@@ -509,12 +509,34 @@ def _update_running(running: Any, batch: Any, momentum: float) -> None:
         running.mul_(1 - momentum).add_(seen, alpha=momentum)
 
 
-def _usual(input: Any, running: list[Any]) -> bool:
-    """Whether a kernel that sums channels and moves running statistics takes them as they are."""
-    kept = statistics_dtype(input)
-    return bool(input.is_contiguous()) and all(
-        t.dtype == kept and t.is_contiguous() and not t.requires_grad for t in running
+def in_one_pass(input: Any, running: list[Any]) -> bool:
+    """Whether running statistics, all or none, are moved where the batch's are computed."""
+    if len(running) == 1 or not fuses(input) or not input.is_floating_point() or input.ndim < 2:
+        return False
+    kept, vector = statistics_dtype(input), (input.shape[1],)
+    usual = all(
+        t.dtype == kept and tuple(t.shape) == vector and t.is_contiguous() and not t.requires_grad
+        for t in running
     )
+    return usual and bool(input.is_contiguous()) and count_per_channel(input) > 1
+
+
+def normalized_and_counted(
+    input: Any,
+    running: list[Any],
+    weight: Any,
+    bias: Any,
+    momentum: float,
+    eps: float,
+    counter: Any = None,
+) -> tuple[Any, Any, Any]:
+    """Normalize by the batch's moments, move running ones and count the batch where there are."""
+    fresh = running or [input.new_empty((input.shape[1],), dtype=statistics_dtype(input))] * 2
+    moments = [tangrad.empty_like(t) for t in fresh]
+    counters = [] if counter is None else [counter]
+    _batch_moments_(input, [*moments, *running, *counters], momentum)
+    found: tuple[Any, Any, Any] = _batch_norm(input, weight, bias, *moments, True, eps)
+    return found
 
 
 def _train(
@@ -529,14 +551,10 @@ def _train(
     check_vectors(
         input, weight=weight, bias=bias, running_mean=running_mean, running_var=running_var
     )
-    count = count_per_channel(input)
     running = [t for t in (running_mean, running_var) if t is not None]
-    if count and len(running) != 1 and fuses(input) and _usual(input, running):
-        moments = [tangrad.empty_like(t) for t in running or (input.new_empty((input.shape[1],),
-                   dtype=statistics_dtype(input)),) * 2]
-        _batch_moments_(input, [*moments, *running], momentum)
-        fused: tuple[Any, Any, Any] = _batch_norm(input, weight, bias, *moments, True, eps)
-        return fused
+    if in_one_pass(input, running):
+        return normalized_and_counted(input, running, weight, bias, momentum, eps)
+    count = count_per_channel(input)
     found = _normalized(input, weight, bias, None, None, True, eps)
     if count:
         _update_running(running_mean, found[1], momentum)

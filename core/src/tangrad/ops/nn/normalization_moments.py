@@ -46,31 +46,36 @@ def _batch_moments(input: Any, written: Any, momentum: float) -> None:
     written[1].copy_(variance)
     count = count_per_channel(input)
     for running, seen in zip(
-        written[2:], (mean, variance * (count / max(count - 1, 1))), strict=False
+        written[2:4], (mean, variance * (count / max(count - 1, 1))), strict=False
     ):
         running.mul_(1 - momentum).add_(seen, alpha=momentum)
+    for counter in written[4:]:
+        counter.add_(1)
 
 
 def _check_moments(input: Any, written: Any) -> None:
     check_vectors(input)
-    if len(written) not in (2, 4) or any(tuple(t.shape) != (input.shape[1],) for t in written):
+    vectors = [tuple(t.shape) for t in written[:4]]
+    if len(written) not in (2, 4, 5) or any(shape != (input.shape[1],) for shape in vectors):
         raise RuntimeError(
             f"_batch_moments_: expected 2 or 4 vectors over {input.shape[1]} channels to write to, "
-            f"but got {[list(t.shape) for t in written]}"
+            f"and a counter, but got {[list(t.shape) for t in written]}"
         )
 
 
 def _moments_of(torch: Any, x: Any, written: Any, momentum: float) -> Any:
     wide = x.to(torch.float32) if x.dtype.itemsize < 4 else x
     variance, mean = torch.var_mean(wide, channel_axes(x), correction=0)
-    unbiased = torch.var(wide, channel_axes(x))
-    seen = [mean, variance, mean, unbiased]
-    moved = [(1 - momentum) * t + momentum * u for t, u in zip(written[2:], seen[2:])]
-    return [t.copy_(u) for t, u in zip(written, [*seen[:2], *moved])]
+    seen = [mean, variance, mean, torch.var(wide, channel_axes(x))]
+    shares = [1, 1, momentum, momentum]
+    for place, found, share in zip(written, seen, shares, strict=False):
+        place.copy_(found if share == 1 else (1 - share) * place + share * found)
+    for counter in written[4:]:
+        counter.add_(1)
 
 
 _batch_moments_ = op(
-    "_batch_moments_(Tensor input, Tensor[]! written, float momentum) -> Tensor[]",
+    "_batch_moments_(Tensor input, Tensor[]! written, float momentum) -> ()",
     dtypes="floating",
     check=_check_moments,
     decompose=_batch_moments,
@@ -80,10 +85,17 @@ _batch_moments_ = op(
     oracle=_moments_of,
     samples=lambda s: [
         s(s.tensor(4, 2), [s.tensor(2, dtype=_kept(s)), s.tensor(2, dtype=_kept(s))], 0.1),
-        s(s.tensor(2, 3, 4), [s.tensor(3, dtype=_kept(s)) for _ in range(4)], 0.25),
+        s(
+            s.tensor(2, 3, 4),
+            [*[s.tensor(3, dtype=_kept(s)) for _ in range(4)], s.integers(0, 9)],
+            0.25,
+        ),
     ],
     errors=lambda s: [(s(s.tensor(4, 2), [s.tensor(2)], 0.1), RuntimeError, "2 or 4 vectors")],
-    doc="Write mean and variance of each channel, then move running ones, the variance unbiased.",
+    doc="""Write mean and variance of each channel.
+
+    Where there are more, move running ones, the variance unbiased, and count the batch.
+    """,
 )
 
 

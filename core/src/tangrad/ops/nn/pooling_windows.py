@@ -40,12 +40,25 @@ def _counted(np: Any, windows: list[list[tuple[int, int, int]]], divisor: int, d
     return product
 
 
+def _check(x: Any) -> None:
+    if not x.dtype.is_floating_point:
+        raise NotImplementedError(
+            f"averages of windows are not implemented for {x.dtype}; convert with .to(dtype)"
+        )
+
+
 def _average_reference(
-    np: Any, self: Any, output_size: Ints, kernel: Ints, stride: Ints, padding: Ints, divisor: int
+    np: Any,
+    self: Any,
+    output_size: Ints,
+    kernel_size: Ints,
+    stride: Ints,
+    padding: Ints,
+    divisor: int,
 ) -> Any:
     first = self.ndim - len(output_size)
     windows = [
-        _bounds(n, out, d, kernel, stride, padding, divisor)
+        _bounds(n, out, d, kernel_size, stride, padding, divisor)
         for d, (n, out) in enumerate(zip(self.shape[first:], output_size, strict=True))
     ]
     x = self.astype(np.float32) if self.dtype.itemsize < 4 else self
@@ -56,11 +69,17 @@ def _average_reference(
 
 
 def _spread_reference(
-    np: Any, grad: Any, input_size: Ints, kernel: Ints, stride: Ints, padding: Ints, divisor: int
+    np: Any,
+    grad: Any,
+    input_size: Ints,
+    kernel_size: Ints,
+    stride: Ints,
+    padding: Ints,
+    divisor: int,
 ) -> Any:
     first = grad.ndim - len(input_size)
     windows = [
-        _bounds(n, out, d, kernel, stride, padding, divisor)
+        _bounds(n, out, d, kernel_size, stride, padding, divisor)
         for d, (n, out) in enumerate(zip(input_size, grad.shape[first:], strict=True))
     ]
     g = grad.astype(np.float32) if grad.dtype.itemsize < 4 else grad
@@ -81,6 +100,8 @@ _EMPTY = ((), (1, 1), (0, 0), 0)
 
 
 def _average_of(torch: Any, x: Any, out: Ints, k: Ints, s: Ints, p: Ints, divisor: int) -> Any:
+    if not x.is_floating_point():
+        return torch.nn.functional.layer_norm(x, x.shape[1:])
     if not k:
         return torch.nn.functional.adaptive_avg_pool2d(x, out)
     given = divisor if divisor > 0 else None
@@ -91,18 +112,17 @@ window_average = op(
     "window_average(Tensor self, int[] output_size, int[] kernel_size, int[] stride, int[] padding,"
     " int divisor) -> Tensor",
     dtypes="floating",
+    check=lambda self: _check(self),
     shape=lambda self, output_size: _resized(self, output_size),
     reference=_average_reference,
     vjp={
-        "self": lambda g, self_meta, kernel_size, stride, padding, divisor: (
-            window_average_backward(
-                g,
-                tuple(self_meta.shape)[len(self_meta.shape) - len(stride) :],
-                kernel_size,
-                stride,
-                padding,
-                divisor,
-            )
+        "self": lambda g, self_meta, kernel_size, stride, padding, divisor: window_average_backward(
+            g,
+            tuple(self_meta.shape)[len(self_meta.shape) - len(stride) :],
+            kernel_size,
+            stride,
+            padding,
+            divisor,
         )
     },
     linear=("self",),
@@ -110,7 +130,7 @@ window_average = op(
     function=False,
     method=False,
     samples=lambda s: [
-        s(s.tensor(2, 3, 4, 5), (2, 2), (2, 3), (2, 2), (0, 1), WITH_PADDING),
+        s(s.tensor(2, 3, 4, 5), (2, 3), (2, 3), (2, 2), (0, 1), WITH_PADDING),
         s(s.tensor(2, 4, 5, strided=True), (3, 3), (2, 3), (1, 2), (0, 1), WITHOUT_PADDING),
         s(s.tensor(1, 4, 4), (2, 2), (2, 2), (2, 2), (0, 0), 3),
         s(s.tensor(2, 4, 5), (3, 2), *_EMPTY),
@@ -123,6 +143,7 @@ window_average_backward = op(
     "window_average_backward(Tensor grad, int[] input_size, int[] kernel_size, int[] stride,"
     " int[] padding, int divisor) -> Tensor",
     dtypes="floating",
+    check=lambda grad: _check(grad),
     shape=lambda grad, input_size: _resized(grad, input_size),
     reference=_spread_reference,
     vjp={
@@ -143,7 +164,7 @@ window_average_backward = op(
     function=False,
     method=False,
     samples=lambda s: [
-        s(s.tensor(2, 3, 2, 2), (4, 5), (2, 3), (2, 2), (0, 1), WITH_PADDING),
+        s(s.tensor(2, 3, 2, 3), (4, 5), (2, 3), (2, 2), (0, 1), WITH_PADDING),
         s(s.tensor(2, 3, 3), (4, 5), (2, 3), (1, 2), (0, 1), WITHOUT_PADDING),
         s(s.tensor(1, 2, 2), (4, 4), (2, 2), (2, 2), (0, 0), 3),
         s(s.tensor(2, 3, 2), (4, 5), *_EMPTY),
@@ -157,7 +178,7 @@ window_average_backward = op(
 
 
 def placed(grad: Any, indices: Any, shape: Ints, stride: Ints) -> Any:
-    """Add up gradients at flat places of the last dimensions, of which there are as many strides."""
+    """Add up gradients at flat places of the last dimensions, as many as there are strides."""
     lead = tuple(shape)[: len(shape) - len(stride)]
     area, outs = (numel_of(tuple(s)[len(lead) :]) for s in (shape, grad.shape))
     zeros = grad.new_zeros((*lead, area))

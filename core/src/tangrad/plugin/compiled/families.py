@@ -22,7 +22,7 @@ _FAMILIES = {
     ),
     "softmax": ("_softmax _log_softmax _softmax_backward_data _log_softmax_backward_data"),
     "losses": "nll_loss_elements nll_loss_total nll_loss_total_backward",
-    "products": "mm bmm linear",
+    "products": "mm bmm linear linear_weight_bias",
     "convolutions": (
         "convolution convolution_input convolution_weight convolution_biased "
         "convolution_weight_bias"

@@ -93,7 +93,9 @@ def _total(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
         frame += text.fold_function(dialect, lanes, compute, "tk_sum", "v + w")
         frame += text.fold_function(dialect, lanes, "int64", "tk_count", "v + w")
         buffers = ((dtype, "loss"), ("int64", "count"), (dtype, "x"), (integers, "t"))
-        fields = tuple(("int64", n, 0) for n in ("n", "site", "classes", "inner", "ignored", "mean"))
+        fields = tuple(
+            ("int64", n, 0) for n in ("n", "site", "classes", "inner", "ignored", "mean")
+        )
         body = text.shared_places(lanes, compute, dialect)
         body += "    TG_SHARED tk_int counts[TG_LANES];\n" + _TOTAL
         return Unit(driver, [Kernel("total", (*buffers, ("int64", "err")), fields, body)], frame)

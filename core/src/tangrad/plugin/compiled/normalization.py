@@ -62,8 +62,16 @@ _LAYER_COLUMNS = """        const tk_int part = i / g.length, j = i % g.length;
             by_weight += grad * centred * x_load(rstds[row]);
             by_bias += grad;
         }
-        of_weight[i] = by_weight;
-        of_bias[i] = by_bias;"""
+        of_weight[i] = x_or_part_store(by_weight);
+        of_bias[i] = x_or_part_store(by_bias);"""
+
+_LAYER_JOIN = """        x_r by_weight = 0, by_bias = 0;
+        for (tk_int part = 0; part < g.parts; ++part) {
+            by_weight += of_weight[part * g.length + i];
+            by_bias += of_bias[part * g.length + i];
+        }
+        w[i] = x_store(by_weight);
+        b[i] = x_store(by_bias);"""
 
 # `row` is a channel; its elements are those of all images.
 _CHANNEL = "#define AT(j) (((j) / g.inner * g.channels + row) * g.inner + (j) % g.inner)\n"
@@ -78,6 +86,7 @@ _BATCH_SUMS = (
             squares += centred * centred;
         }
         squares = tk_sum(squares, shared);
+        if (g.counts && active && row == 0 && lane == 0) counter[0] += 1;
         if (active && lane == 0) {
             means[row] = mean;
             variances[row] = squares / (x_r)g.length;
@@ -232,15 +241,23 @@ class _LayerNormBackward(_Normalization):
             given = [rows, length, int(weight is not None)]
             blocks = driver.blocks_for(rows * group)
             unit.launch("by_input", blocks, [y, d, x, means, rstds, weight], given, index)
-        parts = self._parts(rows, length)
-        step = -(-rows // parts)
+        with text.Result(*outs[1:]) as (of_weight, of_bias):
+            self._columns((of_weight, of_bias), (d, x, means, rstds), rows, length)
+
+    def _columns(self, outs: Any, read: Any, rows: int, length: int) -> None:
+        """Add up the rows' gradients, in parts where there are many."""
+        driver, index = self.driver, outs[0].device.index
+        step = -(-rows // self._parts(rows, length))
         parts = -(-rows // step)
-        sums = self.kept(2, parts, length, device=x.device)
+        key = ("layer_norm_columns", self.dtype, parts > 1)
+        unit = driver.unit(key, lambda: self._columns_unit(parts > 1))
+        kept = tuple(self.kept(2, parts, length, device=outs[0].device)) if parts > 1 else outs
         given = [parts * length, rows, length, step]
         blocks = driver.blocks_for(parts * length)
-        unit.launch("by_columns", blocks, [sums[0], sums[1], d, x, means, rstds], given, index)
-        for out, part in zip(outs[1:], sums.sum(1), strict=True):
-            out.copy_(part.reshape(out.shape))
+        unit.launch("by_columns", blocks, [*kept, *read], given, index)
+        if parts > 1:
+            given = [length, parts, length]
+            unit.launch("join", driver.blocks_for(length), [*outs, *kept], given, index)
 
     def _parts(self, rows: int, length: int) -> int:
         dialect = self.driver.dialect
@@ -250,16 +267,25 @@ class _LayerNormBackward(_Normalization):
         named = self.typed("y d x means rstds w", self.dtype)
         fields = _ints("rows length has_weight")
         by_input = Kernel("by_input", named, fields, self.rows(group, _LAYER_INPUT))
-        sums = self.typed("of_weight of_bias", self.compute)
+        return Unit(self.driver, [by_input], self.frame(group))
+
+    def _columns_unit(self, in_parts: bool) -> Unit:
+        sums = self.typed("of_weight of_bias", self.compute if in_parts else self.dtype)
         read = self.typed("d x means rstds", self.dtype)
         fields = _ints("n rows length step")
-        by_columns = Kernel("by_columns", (*sums, *read), fields, text.elements(_LAYER_COLUMNS))
-        return Unit(self.driver, [by_input, by_columns], self.frame(group))
+        made = [Kernel("by_columns", (*sums, *read), fields, text.elements(_LAYER_COLUMNS))]
+        if in_parts:
+            buffers = (*self.typed("w b", self.dtype), *sums)
+            body = text.elements(_LAYER_JOIN)
+            made.append(Kernel("join", buffers, _ints("n parts length"), body))
+        stored = "v" if in_parts else "x_store(v)"
+        frame = text.names(self.driver.dialect, x=self.dtype)
+        return Unit(self.driver, made, frame + f"#define x_or_part_store(v) {stored}\n")
 
 
 class _BatchMoments(_Normalization):
     def __call__(self, outs: Any, args: Any) -> None:
-        """Write means and variances, and move the running ones: the kernel, as the core calls it."""
+        """Write moments, and move running ones: the kernel, as the core calls it."""
         x, written, momentum = args
         self.run(written, x, momentum)
 
@@ -269,17 +295,18 @@ class _BatchMoments(_Normalization):
         length = x.numel() // channels
         group = driver.group_for(length)
         unit = driver.unit(("batch_moments", self.dtype, group), lambda: self._unit(group))
-        moving = written[2:] or (None, None)
-        given = [channels, length, text.count_of(x.shape[2:]), int(len(written) > 2)]
-        buffers = [*written[:2], *moving, x.contiguous()]
+        places = [*written, *[None] * (5 - len(written))]
+        given = [channels, length, text.count_of(x.shape[2:])]
+        given += [int(len(written) > 2), int(len(written) > 4)]
+        buffers = [*places, x.contiguous()]
         blocks = driver.blocks_for(channels * group)
         unit.launch("sums", blocks, buffers, [*given, float(momentum)], x.device.index)
 
     def _unit(self, group: int) -> Unit:
         kept = self.typed("means variances moving_means moving_variances", self.compute)
-        fields = (*_ints("channels length inner moves"), ("float64", "momentum", 0))
+        fields = (*_ints("channels length inner moves counts"), ("float64", "momentum", 0))
         body = self.rows(group, _BATCH_SUMS, "g.channels")
-        kernel = Kernel("sums", (*kept, (self.dtype, "x")), fields, body)
+        kernel = Kernel("sums", (*kept, ("int64", "counter"), (self.dtype, "x")), fields, body)
         return Unit(self.driver, [kernel], self.frame(group))
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import tangrad
 from tangrad.expr.dtypes import KINDS, compute_type
 from tangrad.plugin.compiled import text, tiles
-from tangrad.plugin.compiled.dialect import Kernel
 from tangrad.plugin.compiled.unit import Unit
 
 if TYPE_CHECKING:
@@ -25,6 +24,12 @@ _WRITE_BIASED = """#define WRITE(batch, i, j, value) \\
     y[(batch) * g.y_batch + (i) * g.y_row + (j) * g.y_column] = \\
         x_store(x_add(value, x_load(bias[(j) * g.bias_step])));
 """
+_WRITE_ROWS = (
+    _WRITE
+    + """#define WRITE_ROW(batch, i, value) bias[(i) * g.bias_step] = x_store(value);
+"""
+)
+
 _FIELDS = (
     *tiles.FIELDS,
     *("a_batch", "a_row", "a_k", "b_batch", "b_k", "b_column"),
@@ -38,6 +43,10 @@ def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., No
         return None
     if op.name == "linear":
         return _linear(driver, dtype)
+    if op.name == "linear_weight_bias":
+        return lambda outs, args: product(
+            driver, outs[0], args[0].t(), args[1], outs[1], row_sums=True
+        )
 
     def kernel(outs: Any, args: Any) -> None:
         product(driver, outs[0], args[0], args[1])
@@ -58,20 +67,33 @@ def _linear(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
     return kernel
 
 
-def product(driver: CompilingDriver, out: Any, a: Any, b: Any, bias: Any = None) -> None:
-    """Write `a @ b`, matrices or batches of them, plus a bias for each column."""
+def product(
+    driver: CompilingDriver, out: Any, a: Any, b: Any, bias: Any = None, row_sums: bool = False
+) -> None:
+    """Write `a @ b`, matrices or batches of them.
+
+    Args:
+        driver: of the device.
+        out: what is written.
+        a, b: the operands.
+        bias: what is added to each column.
+        row_sums: whether the sums of `a`'s rows are written to `bias` instead.
+    """
     if out.numel() == 0:
+        if row_sums:
+            bias.copy_(a.sum(1))
         return
     dtype, (m, k), n = out.dtype.name, a.shape[-2:], b.shape[-1]
     batches = out.shape[0] if out.ndim == 3 else 1
     cut = tiles.cut(driver.dialect, dtype, batches, m, n, k)
-    key = ("product", dtype, cut.tile, cut.parts > 1, bias is not None)
-    unit = driver.unit(key, lambda: _unit(driver, dtype, cut, bias is not None))
+    write = _WRITE_ROWS if row_sums else _WRITE if bias is None else _WRITE_BIASED
+    key = ("product", dtype, cut.tile, cut.parts > 1, write)
+    unit = driver.unit(key, lambda: _unit(driver, dtype, cut, write))
     (ab, ar, ak), (bb, bk, bc), (yb, yr, yc) = (_strides(t) for t in (a, b, out))
     given = [*cut.numbers(m, n, k), int(abs(ak) <= abs(ar)), int(abs(bk) < abs(bc))]
     given += [ab, ar, ak, bb, bk, bc, yb, yr, yc]
     given.append(bias.stride(0) if bias is not None and bias.numel() > 1 else 0)
-    run(driver, unit, "product", cut, [out, a, b, bias], given, (batches, m, n))
+    run(driver, unit, "product", cut, [out, a, b, bias], given, (batches, m, n), row_sums)
 
 
 def run(
@@ -105,9 +127,14 @@ def _strides(tensor: Any) -> tuple[int, ...]:
     return strides if len(strides) == 3 else (0, *strides)
 
 
-def _unit(driver: CompilingDriver, dtype: str, cut: tiles.Cut, biased: bool) -> Unit:
+def _unit(driver: CompilingDriver, dtype: str, cut: tiles.Cut, write: str) -> Unit:
     frame = text.names(driver.dialect, x=dtype) + tiles.settings(driver.dialect, cut.tile)
     buffers = (*((dtype, name) for name in ("y", "a", "b", "bias")), (compute_type(dtype), "parts"))
-    fields = tuple(("int64", name, 0) for name in _FIELDS)
-    made = tiles.kernels("product", cut.parts > 1, buffers=buffers, numbers=fields)
-    return Unit(driver, made, frame + _MACROS + (_WRITE_BIASED if biased else _WRITE))
+    made = tiles.kernels(
+        "product",
+        cut.parts > 1,
+        row_sums=write is _WRITE_ROWS,
+        buffers=buffers,
+        numbers=tuple(("int64", name, 0) for name in _FIELDS),
+    )
+    return Unit(driver, made, frame + _MACROS + write)

@@ -84,8 +84,8 @@ _JOIN = """
 @JOIN_ROWS    }"""
 
 _WHOLE = """
-#define STORE(part, batch, i, j, value) WRITE(batch, i, j, value)
-#define STORE_ROW(part, batch, i, value) WRITE_ROW(batch, i, value)
+#define STORE(part, batch, i, j, value) WRITE(batch, i, j, value);
+#define STORE_ROW(part, batch, i, value) WRITE_ROW(batch, i, value);
 """
 _PARTS = """
 #define STORE(part, batch, i, j, value) parts[((part) * g.m + (i)) * g.n + (j)] = value;
