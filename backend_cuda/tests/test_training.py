@@ -49,7 +49,7 @@ def compare(make, x, y, optimizer, launches):
 MLP = """
 x = (tangrad.arange(64 * 64).reshape(64, 64) * 37 % 17) / 16.0
 compare(lambda: nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10)), x,
-        tangrad.arange(64) % 10, "SGD", 30)
+        tangrad.arange(64) % 10, "SGD", 19)
 """
 CNN = """
 def make():
@@ -57,7 +57,7 @@ def make():
         nn.Conv2d(1, 4, 5, padding=2), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(4, 8, 3), nn.ReLU(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(32, 4))
 x = (tangrad.arange(4 * 144).reshape(4, 1, 12, 12) % 17) / 17.0
-compare(make, x, tangrad.arange(4), "AdamW", 58)
+compare(make, x, tangrad.arange(4), "AdamW", 32)
 """
 GPT = """
 class Gpt(nn.Module):
@@ -75,7 +75,7 @@ class Gpt(nn.Module):
         y = y + a.transpose(1, 2).reshape(y.shape)
         return self.out(y + self.mlp(y)).flatten(0, 1)
 x = tangrad.arange(32).reshape(4, 8) * 7 % 11
-compare(Gpt, x, (x.flatten() + 1) % 11, "AdamW", 73)
+compare(Gpt, x, (x.flatten() + 1) % 11, "AdamW", 62)
 """
 LSTM = """
 class Lstm(nn.Module):
@@ -86,7 +86,7 @@ class Lstm(nn.Module):
     def forward(self, x):
         return self.out(self.cells(self.tokens(x))[0]).flatten(0, 1)
 x = tangrad.arange(32).reshape(4, 8) * 7 % 11
-compare(Lstm, x, (x.flatten() + 1) % 11, "Adam", 75)
+compare(Lstm, x, (x.flatten() + 1) % 11, "Adam", 68)
 """
 
 

@@ -6,6 +6,7 @@ import threading
 import pytest
 
 import tangrad
+from tangrad.amp import state
 from tangrad.devices import registry
 from tangrad.devices.kernels import register_kernel
 from tangrad.plugin import allocators
@@ -89,6 +90,15 @@ def test_a_device_that_cannot_work_here_gives_its_reason(site):
     with pytest.raises(PluginError, match="no acme board found"):
         registry.get_driver("acme")
     assert registry.availability("acme") == ("acme-dev 1.0", "not available: no acme board found")
+
+
+def test_autocast_takes_a_device_whose_machine_is_missing_and_no_broken_one(site):
+    install(site, "acme", driver("    def probe(self): return 'no acme board found'\n"))
+    assert state.driver_of("acme") is None
+    assert state.default_dtype("acme") is tangrad.float16
+    install(site, "worse", driver("    def probe(self): 1 / 0\n"), "acme-worse")
+    with pytest.raises(PluginError, match="ZeroDivisionError"):
+        state.driver_of("worse")
 
 
 def test_allocators_are_those_of_devices_in_use(monkeypatch):

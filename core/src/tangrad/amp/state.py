@@ -43,8 +43,8 @@ def driver_of(device_type: str) -> Any:
     require_name(device_type)
     try:
         return registry.get_driver(device_type) if device_type in registry.device_names() else None
-    except discovery.PluginError:
-        if not registry.availability(device_type)[1].startswith("not available"):
+    except discovery.PluginError as error:
+        if not error.failure.missing:
             raise
         return None
 

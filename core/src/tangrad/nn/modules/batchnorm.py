@@ -10,6 +10,7 @@ from tangrad.nn import init
 from tangrad.nn.modules.lazy import LazyModuleMixin
 from tangrad.nn.modules.module import Module
 from tangrad.nn.parameter import Parameter, UninitializedBuffer, UninitializedParameter
+from tangrad.ops.nn.fusing import fuses
 
 __all__ = [
     "BatchNorm1d",
@@ -20,6 +21,13 @@ __all__ = [
     "LazyBatchNorm3d",
     "SyncBatchNorm",
 ]
+
+
+def _normalization() -> Any:
+    """Return the definitions, which importing modules does not load."""
+    from tangrad.ops.nn import normalization_batch
+
+    return normalization_batch
 
 
 class _NormBase(Module):
@@ -103,11 +111,27 @@ class _NormBase(Module):
 
 
 class _BatchNorm(_NormBase):
+    def _counts_in_one_pass(self, input: Any, share: float) -> bool:
+        mean, var = self.running_mean, self.running_var
+        if type(input) is not tangrad.Tensor or mean is None or var is None or self.eps <= 0:
+            return False
+        return share > 0 and fuses(input) and _normalization().in_one_pass(input, [mean, var])
+
     def forward(self, input: Any) -> Any:
         """Return a tensor of the input's shape."""
         self._check_input_dim(input)
         share = 0.0 if self.momentum is None else self.momentum
         if self.training and self.track_running_stats and self.num_batches_tracked is not None:
+            if self._counts_in_one_pass(input, share):
+                return _normalization().normalized_and_counted(
+                    input,
+                    [self.running_mean, self.running_var],
+                    self.weight,
+                    self.bias,
+                    share,
+                    self.eps,
+                    self.num_batches_tracked,
+                )[0]
             self.num_batches_tracked.add_(1)
             if self.momentum is None:
                 share = 1.0 / float(self.num_batches_tracked)

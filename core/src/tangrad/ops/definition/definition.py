@@ -22,7 +22,8 @@ class Definition:
         check: function over parameters by name that raises the op's own errors.
         reference: NumPy kernel `(np, ...)` over parameters by name.
         decompose: tensor code with the same parameters, for devices without a kernel.
-        vjp: {input: function}, {(inputs): function} or "none: reason".
+        vjp: {input: function}, {(inputs): function} or "none: reason". A function of inputs that
+            have functions of their own, too, stands before these and is called if all are wanted.
         jvp: function over parameters by name and NAME_t, or None.
         linear: inputs in which the op is (multi)linear.
         batch: "dims", a function, or None for a loop over the batch.
@@ -502,10 +503,16 @@ def rule_of_functions(definition: Definition, wanted: set[str]) -> Any:
     tensors = [names[i] for i in definition.schema.tensors]
     saves: list[tuple[str, int]] = []
     formulas = []
+    served: set[str] = set()
     for key, function in definition.vjp.items():
         targets = key if isinstance(key, tuple) else (key,)
-        if not wanted.intersection(targets):
+        # What serves several inputs that also have functions of their own serves all or none.
+        apart = len(targets) > 1 and all(t in definition.vjp for t in targets)
+        if apart and not wanted.issuperset(targets):
             continue
+        if not (wanted - served).intersection(targets):
+            continue
+        served.update(targets)
         if isinstance(function, str):
             raise TypeError(
                 f"{definition.name}: the vjp of a general op is a function, not '{function}'"

@@ -6,6 +6,8 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.definition.define import composite, op
+from tangrad.ops.linalg.linear_gradients import linear_weight_bias
+from tangrad.ops.nn.fusing import fuses
 from tangrad.ops.views.movement import batched_front, numel_of
 
 
@@ -599,6 +601,15 @@ def _linear_bias_vjp(g: Any, bias_meta: Any) -> Any:
     return g.sum_to_size(shape if g.ndim >= len(shape) else g.shape).reshape(shape)
 
 
+def _linear_parameters_vjp(g: Any, input: Any, weight_meta: Any, bias_meta: Any) -> tuple[Any, Any]:
+    sizes = tuple(weight_meta.shape)
+    if len(sizes) == 2 and tuple(bias_meta.shape) == sizes[:1] and input.numel() and fuses(g):
+        rows = input.reshape((-1, sizes[1]))
+        by_weight, by_bias = linear_weight_bias(g.reshape((-1, sizes[0])), rows.conj())
+        return by_weight, by_bias
+    return _linear_weight_vjp(g, input, weight_meta), _linear_bias_vjp(g, bias_meta)
+
+
 def _linear_jvp(
     input: Any, weight: Any, input_t: Any, weight_t: Any, bias_t: Any, result: Any
 ) -> Any:
@@ -641,6 +652,7 @@ linear = op(
     strict_out_dtype=True,
     vjp={
         "input": _linear_input_vjp,
+        ("weight", "bias"): _linear_parameters_vjp,
         "weight": _linear_weight_vjp,
         "bias": _linear_bias_vjp,
     },

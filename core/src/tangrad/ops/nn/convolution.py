@@ -160,7 +160,7 @@ def check_geometry(name: str, **values: Ints) -> None:
             )
 
 
-def _check_convolution(
+def check_convolution(
     input: Any, weight: Any, stride: Ints, padding: Ints, dilation: Ints, groups: int
 ) -> None:
     check_geometry("convolution", stride=stride, padding=padding, dilation=dilation)
@@ -229,7 +229,7 @@ convolution = op(
     "convolution(Tensor input, Tensor weight, int[] stride, int[] padding, int[] dilation,"
     " int groups) -> Tensor",
     dtypes="floating complex",
-    check=_check_convolution,
+    check=check_convolution,
     shape=lambda input, weight, stride, padding, dilation: (
         input.shape[0],
         weight.shape[0],

@@ -16,6 +16,8 @@ from tangrad.ops.nn.convolution import (
     in_format_of,
     repeated,
 )
+from tangrad.ops.nn.convolution_biased import convolution_biased
+from tangrad.ops.nn.fusing import fuses
 from tangrad.ops.views.movement import Ints
 
 
@@ -80,8 +82,12 @@ def _conv(
     if isinstance(padding, str):
         raise RuntimeError(f"Invalid padding string: '{padding}', expected 'same' or 'valid'")
     padding = repeated("padding", padding, spatial)
-    result = convolution(x, weight, stride, padding, dilation, groups)
-    result = in_format_of(_with_bias(result, bias, spatial, weight.shape[0]), x)
+    if bias is not None and tuple(bias.shape) == tuple(weight.shape)[:1] and fuses(x):
+        result = convolution_biased(x, weight, bias, stride, padding, dilation, groups)
+    else:
+        result = convolution(x, weight, stride, padding, dilation, groups)
+        result = _with_bias(result, bias, spatial, weight.shape[0])
+    result = in_format_of(result, x)
     return result if batched else result.squeeze(0)
 
 

@@ -7,12 +7,15 @@ from typing import Any
 import tangrad
 from tangrad.dispatch.levels import open_tensor
 from tangrad.ops.definition.define import composite, op, overload
-from tangrad.ops.views.movement import Ints, numel_of
-
-
-def _axes(x: Any) -> Ints:
-    """Return all dimensions but that of the channels."""
-    return (0, *range(2, len(x.shape)))
+from tangrad.ops.nn.fusing import fuses
+from tangrad.ops.nn.normalization_moments import (
+    _batch_moments_,
+    channel_axes,
+    check_vectors,
+    count_per_channel,
+    statistics_dtype,
+)
+from tangrad.ops.views.movement import numel_of
 
 
 def _per_channel(x: Any, vector: Any) -> Any:
@@ -20,31 +23,10 @@ def _per_channel(x: Any, vector: Any) -> Any:
     return vector.reshape((1, -1) + (1,) * (x.ndim - 2))
 
 
-def _statistics_dtype(input: Any) -> Any:
-    """Return what means and variances are kept in: halves have float32 ones."""
-    return tangrad.float32 if input.dtype.itemsize < 4 else input.dtype
-
-
-def _check_vectors(input: Any, **vectors: Any) -> None:
-    if len(input.shape) < 2:
-        raise RuntimeError(f"batch_norm: expected at least 2D input, got {list(input.shape)}")
-    if not input.dtype.is_floating_point:
-        raise NotImplementedError(
-            f'"batch_norm" not implemented for {input.dtype}; convert it with .to(dtype)'
-        )
-    for name, vector in vectors.items():
-        if vector is not None and tuple(vector.shape) != (input.shape[1],):
-            raise RuntimeError(
-                f"batch_norm: {name} should contain {input.shape[1]} elements not "
-                f"{numel_of(vector.shape)}: input has shape {list(input.shape)}, {name} "
-                f"{list(vector.shape)}"
-            )
-
-
 def _check_batch_norm(
     input: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool
 ) -> None:
-    _check_vectors(input, weight=weight, bias=bias, running_mean=mean, running_var=var)
+    check_vectors(input, weight=weight, bias=bias, running_mean=mean, running_var=var)
     if not training and (mean is None or var is None):
         raise RuntimeError(
             "batch_norm: running_mean and running_var must be given in evaluation mode"
@@ -61,14 +43,14 @@ def _batch_norm_reference(
     training: bool,
     eps: float,
 ) -> Any:
-    axes, shape = _axes(input), (1, -1) + (1,) * (input.ndim - 2)
+    axes, shape = channel_axes(input), (1, -1) + (1,) * (input.ndim - 2)
     kept = np.float32 if input.dtype.itemsize < 4 else input.dtype
     x = input.astype(kept)
-    if training and input.size:
+    if training and input.size and mean is None:
         mean = x.mean(axes)
         centered = x - mean.reshape(shape)
         var = (centered * centered).mean(axes)
-    elif training:
+    elif training and mean is None:
         mean = var = np.zeros(input.shape[1], kept)
     mean, var = mean.astype(kept), var.astype(kept)
     result = (x - mean.reshape(shape)) * (1 / np.sqrt(var + eps)).reshape(shape)
@@ -102,7 +84,7 @@ def _batch_norm_vjp(
         d_weight = d_weight.to(weight.dtype) if needs[1] else None
         d_bias = d_bias.to(bias_meta.dtype) if needs[2] else None
     if training:
-        count = max(1, numel_of([input.shape[d] for d in _axes(input)]))
+        count = max(1, numel_of([input.shape[d] for d in channel_axes(input)]))
         if g1 is not None:
             part = _per_channel(input, g1 / count).expand(input.shape)
             d_input = part if d_input is None else d_input + part
@@ -129,11 +111,11 @@ def _batch_norm_statistics_vjp(
         return None, None
     by_mean, by_var = g1, g2
     if g0 is not None:
-        rstd = (var.to(_statistics_dtype(input)) + eps).rsqrt()
+        rstd = (var.to(statistics_dtype(input)) + eps).rsqrt()
         owed = g0 if weight is None else g0 * _per_channel(input, weight)
-        first = -owed.sum(_axes(input)) * rstd
+        first = -owed.sum(channel_axes(input)) * rstd
         centered = input - _per_channel(input, mean)
-        second = (owed * centered).sum(_axes(input)) * (rstd**3 * -0.5)
+        second = (owed * centered).sum(channel_axes(input)) * (rstd**3 * -0.5)
         by_mean = first if by_mean is None else by_mean + first
         by_var = second if by_var is None else by_var + second
     return (
@@ -156,7 +138,7 @@ def _batch_norm_jvp(
     result1: Any,
     result2: Any,
 ) -> tuple[Any, Any, Any]:
-    axes = _axes(input)
+    axes = channel_axes(input)
     rstd = (result2 + eps).rsqrt()
     centered = input - _per_channel(input, result1)
     moved = tangrad.zeros_like(centered) if input_t is None else input_t
@@ -218,7 +200,7 @@ def _batch_norm_batch(
 
 
 def _check_backward(grad_out: Any, input: Any, mean: Any, var: Any, weight: Any) -> None:
-    _check_vectors(input, weight=weight, mean=mean, var=var)
+    check_vectors(input, weight=weight, mean=mean, var=var)
     if tuple(grad_out.shape) != tuple(input.shape) or grad_out.dtype != input.dtype:
         raise RuntimeError(
             f"batch_norm_backward: grad_out must be of shape {list(input.shape)} and "
@@ -236,7 +218,7 @@ def _backward_reference(
     training: bool,
     eps: float,
 ) -> Any:
-    axes, shape = _axes(input), (1, -1) + (1,) * (input.ndim - 2)
+    axes, shape = channel_axes(input), (1, -1) + (1,) * (input.ndim - 2)
     kept = np.float32 if input.dtype.itemsize < 4 else input.dtype
     g, rstd = grad_out.astype(kept), (1 / np.sqrt(var.astype(kept) + eps)).reshape(shape)
     normal = (input.astype(kept) - mean.astype(kept).reshape(shape)) * rstd
@@ -265,7 +247,7 @@ def _backward_vjp(
     -u mean(h x̂) - h mean(u x̂). In evaluation the first is rstd h.
     """
     c0, c1, c2 = grads
-    axes = _axes(input)
+    axes = channel_axes(input)
 
     def wide(vector: Any) -> Any:
         return _per_channel(input, vector)
@@ -320,7 +302,7 @@ def _backward_jvp(
     weight_t: Any,
     result1: Any,
 ) -> tuple[Any, Any, Any]:
-    axes = _axes(input)
+    axes = channel_axes(input)
 
     def wide(vector: Any) -> Any:
         return _per_channel(input, vector)
@@ -380,7 +362,7 @@ def _gradient_of(
 ) -> Any:
     if not x.is_floating_point():
         return torch.nn.functional.layer_norm(x, x.shape[1:])
-    axes, shape = _axes(x), (1, -1) + (1,) * (x.ndim - 2)
+    axes, shape = channel_axes(x), (1, -1) + (1,) * (x.ndim - 2)
     kept = torch.float32 if x.dtype.itemsize < 4 else x.dtype
     rstd = (var.to(kept) + eps).rsqrt()
     normal = (x.to(kept) - mean.to(kept).reshape(shape)) * rstd.reshape(shape)
@@ -405,7 +387,7 @@ _batch_norm_backward = op(
     dtypes="floating",
     check=_check_backward,
     shape=lambda input: [input.shape, (input.shape[1],), (input.shape[1],)],
-    dtype=lambda input: [input.dtype, *[_statistics_dtype(input)] * 2],
+    dtype=lambda input: [input.dtype, *[statistics_dtype(input)] * 2],
     reference=_backward_reference,
     vjp={("grad_out", "input", "mean", "var", "weight"): _backward_vjp},
     jvp=_backward_jvp,
@@ -451,7 +433,7 @@ _batch_norm = op(
     dtypes="floating",
     check=_check_batch_norm,
     shape=lambda input: [input.shape, (input.shape[1],), (input.shape[1],)],
-    dtype=lambda input: [input.dtype, *[_statistics_dtype(input)] * 2],
+    dtype=lambda input: [input.dtype, *[statistics_dtype(input)] * 2],
     reference=_batch_norm_reference,
     vjp={
         ("input", "weight", "bias"): _batch_norm_vjp,
@@ -479,7 +461,10 @@ _batch_norm = op(
     oracle=lambda torch, x, weight, bias, mean, var, training, eps: _normalized_of(
         torch, x, weight, bias, mean, var, training, eps
     ),
-    doc="Normalize each channel by the moments of the batch, or given ones; give them too.",
+    doc="""Normalize each channel by the moments of the batch, or given ones; give them too.
+
+    In training, given moments are those of the batch.
+    """,
 )
 
 
@@ -492,8 +477,8 @@ def _normalized_of(
     if training:
         empty = x.numel() == 0
         wide = x.to(kept)
-        mean = wide.sum(_axes(x)) if empty else wide.mean(_axes(x))
-        var = wide.sum(_axes(x)) if empty else wide.var(_axes(x), correction=0)
+        mean = wide.sum(channel_axes(x)) if empty else wide.mean(channel_axes(x))
+        var = wide.sum(channel_axes(x)) if empty else wide.var(channel_axes(x), correction=0)
     return result, mean.to(kept), var.to(kept)
 
 
@@ -524,8 +509,34 @@ def _update_running(running: Any, batch: Any, momentum: float) -> None:
         running.mul_(1 - momentum).add_(seen, alpha=momentum)
 
 
-def _count(input: Any) -> int:
-    return int(numel_of([input.shape[d] for d in _axes(input)]))
+def in_one_pass(input: Any, running: list[Any]) -> bool:
+    """Whether running statistics, all or none, are moved where the batch's are computed."""
+    if len(running) == 1 or not fuses(input) or not input.is_floating_point() or input.ndim < 2:
+        return False
+    kept, vector = statistics_dtype(input), (input.shape[1],)
+    usual = all(
+        t.dtype == kept and tuple(t.shape) == vector and t.is_contiguous() and not t.requires_grad
+        for t in running
+    )
+    return usual and bool(input.is_contiguous()) and count_per_channel(input) > 1
+
+
+def normalized_and_counted(
+    input: Any,
+    running: list[Any],
+    weight: Any,
+    bias: Any,
+    momentum: float,
+    eps: float,
+    counter: Any = None,
+) -> tuple[Any, Any, Any]:
+    """Normalize by the batch's moments, move running ones and count the batch where there are."""
+    fresh = running or [input.new_empty((input.shape[1],), dtype=statistics_dtype(input))] * 2
+    moments = [tangrad.empty_like(t) for t in fresh]
+    counters = [] if counter is None else [counter]
+    _batch_moments_(input, [*moments, *running, *counters], momentum)
+    found: tuple[Any, Any, Any] = _batch_norm(input, weight, bias, *moments, True, eps)
+    return found
 
 
 def _train(
@@ -537,11 +548,14 @@ def _train(
     momentum: float,
     eps: float,
 ) -> tuple[Any, Any, Any]:
-    _check_vectors(
+    check_vectors(
         input, weight=weight, bias=bias, running_mean=running_mean, running_var=running_var
     )
+    running = [t for t in (running_mean, running_var) if t is not None]
+    if in_one_pass(input, running):
+        return normalized_and_counted(input, running, weight, bias, momentum, eps)
+    count = count_per_channel(input)
     found = _normalized(input, weight, bias, None, None, True, eps)
-    count = _count(input)
     if count:
         _update_running(running_mean, found[1], momentum)
         unbiased = found[2] if running_var is None else found[2] * (count / max(count - 1, 1))
@@ -670,7 +684,7 @@ def batch_norm(
         if eps < 0:
             raise ValueError(f"batch_norm eps must be non-negative, but got {eps}")
         return _normalized(input, weight, bias, running_mean, running_var, False, eps)[0]
-    if input.ndim >= 2 and _count(input) == 1:
+    if input.ndim >= 2 and count_per_channel(input) == 1:
         raise ValueError(
             f"Expected more than 1 value per channel when training, got input size {input.shape}"
         )

@@ -8,6 +8,14 @@ from typing import Any
 import tangrad
 from tangrad.ops.definition.define import composite, op
 from tangrad.ops.nn.convolution import convolution, in_format_of, repeated
+from tangrad.ops.nn.fusing import fuses
+from tangrad.ops.nn.pooling_windows import (
+    WITH_PADDING,
+    WITHOUT_PADDING,
+    max_pool_backward,
+    placed,
+    window_average,
+)
 from tangrad.ops.views.movement import Ints, numel_of
 from tangrad.ops.views.slicing import slice_
 from tangrad.tensor.construct import tensor
@@ -130,14 +138,21 @@ def _places(
     return flat
 
 
-def max_pool_vjp(g0: Any, self_meta: Any, kernel_size: Ints, result1: Any) -> Any:
-    """Give each gradient to where the greatest element was."""
-    lead = tuple(self_meta.shape)[: len(self_meta.shape) - len(kernel_size)]
-    area = numel_of(tuple(self_meta.shape)[len(lead) :])
-    flat = (*lead, numel_of(tuple(result1.shape)[len(lead) :]))
-    zeros = g0.new_zeros((*lead, area))
-    summed = zeros.scatter_add(len(lead), result1.reshape(flat), g0.reshape(flat))
-    return summed.reshape(self_meta.shape)
+def max_pool_vjp(
+    g: Any,
+    self_meta: Any,
+    indices: Any,
+    kernel_size: Ints,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+) -> Any:
+    """Give each gradient to where the greatest element was; a kernel size of () is adaptive."""
+    if fuses(g) and len(stride) <= 3:
+        return max_pool_backward(
+            g, indices, tuple(self_meta.shape), kernel_size, stride, padding, dilation
+        )
+    return placed(g, indices, self_meta.shape, stride)
 
 
 def max_pool_jvp(self_t: Any, kernel_size: Ints, result1: Any) -> Any:
@@ -180,7 +195,11 @@ max_pool_with_indices = op(
     ),
     dtype=lambda self: [self.dtype, "int64"],
     reference=_max_pool_reference,
-    vjp={"self": max_pool_vjp},
+    vjp={
+        "self": lambda g0, self_meta, kernel_size, stride, padding, dilation, result1: max_pool_vjp(
+            g0, self_meta, result1, kernel_size, stride, padding, dilation
+        )
+    },
     jvp=max_pool_jvp,
     batch=lambda size, dims, self, kernel_size, stride, padding, dilation, ceil_mode: (
         _max_pool_batch(size, dims, self, kernel_size, stride, padding, dilation, ceil_mode)
@@ -203,7 +222,7 @@ def _values_shape(self: Any, kernel_size: Ints, *geometry: Any) -> Ints:
 
 def _values_vjp(g: Any, self: Any, kernel_size: Ints, *geometry: Any) -> Any:
     places = max_pool_with_indices(self.detach(), kernel_size, *geometry)[1]
-    return max_pool_vjp(g, self, kernel_size, places)
+    return max_pool_vjp(g, self, places, kernel_size, *geometry[:3])
 
 
 def _values_jvp(self: Any, self_t: Any, kernel_size: Ints, *geometry: Any) -> Any:
@@ -545,6 +564,11 @@ def _avg_pool(
             f"{name}: input image {list(sizes)} smaller than kernel size {list(kernel)}"
         )
     lead = tuple(input.shape)[:-spatial]
+    if fuses(input) and input.is_floating_point() and (divisor_override or 1) > 0:
+        ends = _pooled_sizes(sizes, kernel, step, padding, ones, ceil_mode)
+        least = WITH_PADDING if count_include_pad else WITHOUT_PADDING
+        pooled = window_average(input, ends, kernel, step, padding, divisor_override or least)
+        return in_format_of(pooled, input)
     out, grown, counts, even = _averages(sizes, kernel, step, padding, ceil_mode, count_include_pad)
     # Sums of narrow floats are kept in float32: one rounding, at the end.
     wide = input.to(tangrad.float32) if input.dtype.itemsize < 4 else input

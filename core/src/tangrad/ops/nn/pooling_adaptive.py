@@ -12,10 +12,13 @@ from typing import Any
 import tangrad
 from tangrad.ops.definition.define import composite, op
 from tangrad.ops.nn.convolution import in_format_of, repeated
+from tangrad.ops.nn.fusing import fuses
 from tangrad.ops.nn.pooling import max_pool_jvp, max_pool_vjp
+from tangrad.ops.nn.pooling_windows import WITH_PADDING, window_average
 from tangrad.ops.views.movement import Ints, numel_of
 from tangrad.tensor.construct import tensor
 
+_MOST_OF_A_LANE = 1024  # elements of a window that are added up one after the other
 _LARGEST = 2**40  # elements along one dimension of a result: more than fits into any memory
 
 
@@ -56,6 +59,11 @@ def _average(input: Any, dim: int, out: int) -> Any:
         return split.mean((dim + 1,))
     counts = tensor(_windows(size, out)[2], dtype=input.dtype, device=input.device)
     return split.sum((dim + 1,)) / counts.reshape((out,) + (1,) * (input.ndim - dim - 1))
+
+
+def _anywhere(spatial: int) -> tuple[Ints, Ints]:
+    """Return stride and padding of windows that have no size."""
+    return (1,) * spatial, (0,) * spatial
 
 
 def _refuse(name: str, dtype: Any) -> None:
@@ -109,6 +117,10 @@ def _adaptive_average(name: str, spatial: int, input: Any, output_size: Any) -> 
         return input.reshape((-1,))[:0].reshape((*tuple(input.shape)[:-spatial], *wanted))
     if not (input.is_floating_point() or input.is_complex()):
         _refuse(name, input.dtype)
+    few = input.numel() <= _MOST_OF_A_LANE * numel_of(tuple(input.shape)[:-spatial] + wanted)
+    if few and input.is_floating_point() and max(wanted) > 1 and fuses(input):
+        pooled = window_average(input, wanted, (), *_anywhere(spatial), WITH_PADDING)
+        return in_format_of(pooled, input)
     # Narrow floats are averaged in float32: one rounding, at the end.
     x = input.to(tangrad.float32) if input.dtype.itemsize < 4 else input
     if all(out == 1 for out in wanted):
@@ -162,7 +174,7 @@ adaptive_max_pool = op(
     decompose=_greatest_by_steps,
     vjp={
         "self": lambda g0, self_meta, output_size, result1: max_pool_vjp(
-            g0, self_meta, output_size, result1
+            g0, self_meta, result1, (), *_anywhere(len(output_size)), (1,) * len(output_size)
         )
     },
     jvp=lambda self_t, output_size, result1: max_pool_jvp(self_t, output_size, result1),

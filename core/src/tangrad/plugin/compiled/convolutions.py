@@ -15,9 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tangrad.expr.dtypes import KINDS, compute_type
-from tangrad.plugin.compiled import text, tiles
-from tangrad.plugin.compiled.dialect import Kernel
-from tangrad.plugin.compiled.products import WRITE_PARTS, parts_of
+from tangrad.plugin.compiled import products, text, tiles
 from tangrad.plugin.compiled.unit import Unit
 
 if TYPE_CHECKING:
@@ -91,7 +89,7 @@ _FORMS = {
     (k) % {_TAPS}, g)
 #define RIGHT(group, k, n) tk_window(x, (n) / {_OUTPUTS}, \\
     (group) * g.channels_in + (k) / {_TAPS}, (k) % {_TAPS}, (n) % {_OUTPUTS}, g)
-#define WRITE(part, group, i, j, value) {{ SPLIT(j, output, p, q, r, image) \\
+#define WRITE(group, i, j, value) {{ SPLIT(j, output, p, q, r, image) \\
     y[AT(of_y, image, (group) * g.channels_out + (i), p, q, r)] = x_store(value); }}
 """,
     ),
@@ -102,7 +100,7 @@ _FORMS = {
     (k) % {_TAPS}, g)
 #define RIGHT(group, k, n) tk_source(y, (n) / {_INPUTS}, \\
     (group) * g.channels_out + (k) / {_TAPS}, (k) % {_TAPS}, (n) % {_INPUTS}, g)
-#define WRITE(part, group, i, j, value) {{ SPLIT(j, input, p, q, r, image) \\
+#define WRITE(group, i, j, value) {{ SPLIT(j, input, p, q, r, image) \\
     x[AT(of_x, image, (group) * g.channels_in + (i), p, q, r)] = x_store(value); }}
 """,
     ),
@@ -116,11 +114,26 @@ FN x_r tk_result(const TG_GLOBAL x_t *y, tk_int channel, tk_int k, const NUMBERS
 #define LEFT(group, m, k) tk_result(y, (group) * g.channels_out + (m), k, g)
 #define RIGHT(group, k, n) tk_window(x, (k) / {_OUTPUTS}, \\
     (group) * g.channels_in + (n) / {_TAPS}, (n) % {_TAPS}, (k) % {_OUTPUTS}, g)
-#define WRITE(part, group, i, j, value) {{ SPLIT(j, kernel, p, q, r, in) \\
+#define WRITE(group, i, j, value) {{ SPLIT(j, kernel, p, q, r, in) \\
     w[AT(of_w, (group) * g.channels_out + (i), in, p, q, r)] = x_store(value); }}
 """,
     ),
 }
+
+
+_FORMS["convolution_biased"] = (
+    _FORMS["convolution"][0],
+    _FORMS["convolution"][1].replace(
+        "x_store(value)",
+        "x_store(x_add(value, x_load(bias[(group) * g.channels_out + (i)])))",
+    ),
+)
+_FORMS["convolution_weight_bias"] = (
+    _FORMS["convolution_weight"][0],
+    _FORMS["convolution_weight"][1]
+    + """#define WRITE_ROW(group, i, value) bias[(group) * g.channels_out + (i)] = x_store(value);
+""",
+)
 
 
 def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., None] | None:
@@ -130,17 +143,16 @@ def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., No
     name = op.name
 
     def kernel(outs: Any, args: Any) -> None:
-        out = outs[0]
-        if out.numel() == 0:
-            return
-        stride, padding, dilation, groups = args[-4:]
-        first, second = args[:2]
-        x, w, y = {
-            "convolution": (first, second, out),
-            "convolution_input": (out, first, second),
-            "convolution_weight": (first, out, second),
+        out, (first, second) = outs[0], args[:2]
+        x, w, y, bias = {
+            "convolution": (first, second, out, None),
+            "convolution_biased": (first, second, out, args[2]),
+            "convolution_input": (out, first, second, None),
+            "convolution_weight": (first, out, second, None),
+            "convolution_weight_bias": (first, out, second, outs[-1]),
         }[name]
-        run(driver, name, dtype, (x, w, y), (stride, padding, dilation), groups)
+        if not _empty(outs, x, w, y, bias):
+            run(driver, name, dtype, (x, w, y, bias), args[-4:-1], args[-1])
 
     def checked(outs: Any, args: Any) -> None:
         if len(args[-4]) > 3:
@@ -153,43 +165,59 @@ def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., No
     return checked
 
 
+def _empty(outs: Any, x: Any, w: Any, y: Any, bias: Any) -> bool:
+    """Write what a convolution without elements gives; return whether it is one."""
+    if all(t.numel() for t in (x, w, y)):
+        return False
+    outs[0].zero_()
+    if len(outs) > 1:
+        bias.copy_(y.sum([d for d in range(y.ndim) if d != 1]))
+    elif bias is not None:
+        y.copy_(bias.reshape((-1,) + (1,) * (y.ndim - 2)).expand(y.shape))
+    return True
+
+
 def run(
     driver: CompilingDriver,
     name: str,
     dtype: str,
-    tensors: tuple[Any, Any, Any],
+    tensors: tuple[Any, Any, Any, Any],
     window: tuple[Sequence[int], Sequence[int], Sequence[int]],
     groups: int,
 ) -> None:
-    """Compute one of the three tensors (input, weight, result) of the other two."""
-    x, w, y = tensors
-    out = {"convolution": y, "convolution_input": x, "convolution_weight": w}[name]
-    if any(t.numel() == 0 for t in tensors):
-        out.zero_()
-        return
+    """Compute one of the three tensors (input, weight, result) of the other two, with a bias."""
+    x, w, y, bias = tensors
     ins, outs = x.shape[1] // groups, w.shape[0] // groups
     taps, images = text.count_of(w.shape[2:]), x.shape[0]
     inputs, outputs = (images * text.count_of(t.shape[2:]) for t in (x, y))
-    m, n, k = {
-        "convolution": (outs, outputs, ins * taps),
-        "convolution_input": (ins, inputs, outs * taps),
-        "convolution_weight": (outs, ins * taps, outputs),
-    }[name]
-    cut = tiles.cut(driver.dialect, dtype, groups, m, n, k)
-    if name != "convolution_weight" and cut.parts > 1:
-        cut = cut._replace(tiles=cut.tiles // cut.parts, parts=1, step=k)
+    by_weight = name.startswith("convolution_weight")
+    sizes = outs, outputs, ins * taps
+    if by_weight:
+        sizes = outs, ins * taps, outputs
+    elif name == "convolution_input":
+        sizes = ins, inputs, outs * taps
+    cut = tiles.cut(driver.dialect, dtype, groups, *sizes)
+    if not by_weight and cut.parts > 1:
+        cut = cut._replace(tiles=cut.tiles // cut.parts, parts=1, step=sizes[2])
     unit = driver.unit(
         (name, dtype, cut.tile, cut.parts > 1), lambda: _unit(driver, name, dtype, cut)
     )
     # What is side by side in memory: taps of a weight, places of an image.
-    given = [*cut.numbers(m, n, k), int(name != "convolution_input"), int(name.endswith("weight"))]
+    given = [*cut.numbers(*sizes), int(name != "convolution_input"), int(by_weight)]
     given += _geometry(x, w, y, window)
     given += [ins, outs]
-    parts = parts_of(out, groups, cut, m, n)
-    blocks = max(1, min(cut.tiles, driver.dialect.max_blocks))
-    unit.launch("convolve", blocks, [x, w, y, parts], given, out.device.index)
-    if parts is not None:
-        out.copy_(parts.sum(1).reshape(out.shape))
+    if bias is not None:
+        bias = bias.contiguous()
+    products.run(
+        driver,
+        unit,
+        "convolve",
+        cut,
+        [x, w, y, bias],
+        given,
+        (groups, *sizes[:2]),
+        row_sums=name == "convolution_weight_bias",
+    )
 
 
 def _geometry(x: Any, w: Any, y: Any, window: Any) -> list[int]:
@@ -209,12 +237,16 @@ def _three(values: tuple[int, ...], fill: int) -> list[int]:
 
 
 def _unit(driver: CompilingDriver, name: str, dtype: str, cut: tiles.Cut) -> Unit:
-    functions, macros = _FORMS[name]
-    buffers = (*((dtype, n) for n in "xwy"), (compute_type(dtype), "parts"))
+    buffers = (*((dtype, n) for n in ("x", "w", "y", "bias")), (compute_type(dtype), "parts"))
     fields = (*(("int64", n, 0) for n in tiles.FIELDS), *(("int64", n, c) for n, c in _GEOMETRY))
-    if cut.parts > 1:
-        macros = macros[: macros.index("#define WRITE")] + WRITE_PARTS
     frame = text.names(driver.dialect, x=dtype) + tiles.settings(driver.dialect, cut.tile)
     frame += f"#define FN {driver.dialect.function}\n#define NUMBERS convolve_numbers\n" + _PLACES
-    kernel = Kernel("convolve", buffers, fields, tiles.BODY, functions + macros)
-    return Unit(driver, [kernel], frame)
+    made = tiles.kernels(
+        "convolve",
+        cut.parts > 1,
+        row_sums=name == "convolution_weight_bias",
+        buffers=buffers,
+        numbers=fields,
+        functions="".join(_FORMS[name]),
+    )
+    return Unit(driver, made, frame)

@@ -13,8 +13,8 @@ from tangrad.plugin.compiled.sorting import rows_sorted
 if TYPE_CHECKING:
     from tangrad.plugin.compiled.driver import CompilingDriver
 
-# Columns of slices that are sorted one after the other, the last first; more go through the host.
-_MOST_COLUMNS = 64
+# Columns of slices that are sorted one after the other, the last first; more by pairs.
+_FEW_COLUMNS = 4
 
 
 def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., Any] | None:
@@ -63,7 +63,7 @@ def _distinct(driver: CompilingDriver, op: Any) -> Callable[..., Any]:
         lines = x.reshape((-1,)) if whole else x.movedim(dim, 0)
         count = lines.shape[0]
         columns = text.count_of(lines.shape[1:])
-        if x.numel() == 0 or (columns > _MOST_COLUMNS and not consecutive):
+        if x.numel() == 0:
             from tangrad.dispatch.resolution import fallback
 
             return fallback(op)(outs, args)
@@ -87,7 +87,28 @@ def _order(driver: CompilingDriver, rows: Any, order: Any) -> Any:
     """Return the places of rows in lexicographic order: stable sorts, the last column first."""
     if rows.dtype is tangrad.bool:
         rows = rows.to(tangrad.uint8)
+    if rows.shape[1] > _FEW_COLUMNS:
+        return rows_sorted(driver, _ranks(driver, rows.t())[0], False)[1]
     for column in reversed(range(rows.shape[1])):
         key = rows[:, column].index_select(0, order)
         order = order.index_select(0, rows_sorted(driver, key, False)[1])
     return order
+
+
+def _ranks(driver: CompilingDriver, columns: Any) -> Any:
+    """Return how many distinct rows, of which the columns are given, come before each.
+
+    Ranks of two neighbouring columns make a number that orders like both; all pairs are ranked at
+    once, until one is left.
+    """
+    count = columns.shape[1]
+    while True:
+        ordered, order = rows_sorted(driver, columns.contiguous(), False)
+        changes = (ordered[:, 1:] != ordered[:, :-1]).to(tangrad.int64)
+        ranks = tangrad.cat([order.new_zeros((len(order), 1)), changes], 1).cumsum(1)
+        ranks = ranks.gather(1, rows_sorted(driver, order, False)[1])
+        if len(ranks) == 1:
+            return ranks
+        if len(ranks) % 2:
+            ranks = tangrad.cat([ranks, ranks[-1:]])
+        columns = ranks[0::2] * count + ranks[1::2]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import tangrad
 from tangrad.expr.dtypes import KINDS
 from tangrad.expr.render import render_conversion
 from tangrad.plugin.compiled.dialect import Kernel
@@ -69,6 +70,8 @@ def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., No
         return _bernoulli(driver, dtype)
     if name == "random_between_":
         return _between(driver, dtype)
+    if name == "native_dropout":
+        return _dropout(driver, dtype)
 
     def kernel(outs: Any, args: Any) -> None:
         seed, offset = args[-2:]
@@ -80,6 +83,21 @@ def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., No
             count = out.numel() * (2 if KINDS[dtype] == "c" else 1)
             given = [count, signed(seed), signed(offset), first, second]
             unit.launch("draw", driver.blocks_for(count), [out], given, out.device.index)
+
+    return kernel
+
+
+def _dropout(driver: CompilingDriver, dtype: str) -> Callable[..., None] | None:
+    """Return the pointwise op that a dropout is, with numbers of its own, as the driver runs it."""
+    from tangrad.ops.random.bernoulli import dropout_mask_scale
+
+    masked = driver.kernel_for(dropout_mask_scale, getattr(tangrad, dtype))
+    if masked is None:
+        return None
+
+    def kernel(outs: Any, args: Any) -> None:
+        x, p, _, seed, offset = args
+        masked(outs, (x,), {"p": p, "seed": seed, "offset": offset})
 
     return kernel
 

@@ -16,13 +16,20 @@ _BY_KIND = {"pointwise": "pointwise", "reduction": "reductions", "scan": "scans"
 # {file: ops}; each file has a function `kernel_for(driver, op, dtype)`.
 _FAMILIES = {
     "fills": "fill_ _sequence _spaced",
-    "draws": ("uniform_ normal_ exponential_ bernoulli_number_ bernoulli_tensor random_between_"),
+    "draws": (
+        "uniform_ normal_ exponential_ bernoulli_number_ bernoulli_tensor random_between_ "
+        "native_dropout"
+    ),
     "softmax": ("_softmax _log_softmax _softmax_backward_data _log_softmax_backward_data"),
-    "losses": "nll_loss_elements",
-    "products": "mm bmm linear",
-    "convolutions": "convolution convolution_input convolution_weight",
+    "losses": "nll_loss_elements nll_loss_total nll_loss_total_backward",
+    "products": "mm bmm linear linear_weight_bias",
+    "convolutions": (
+        "convolution convolution_input convolution_weight convolution_biased "
+        "convolution_weight_bias"
+    ),
     "normalization": (
-        "native_layer_norm native_layer_norm_backward _batch_norm _batch_norm_backward"
+        "native_layer_norm native_layer_norm_backward _batch_norm _batch_norm_backward "
+        "_batch_moments_"
     ),
     "places": (
         "gather index_select index_add index_select_backward index_copy "
@@ -33,7 +40,10 @@ _FAMILIES = {
     "sorting": "sort topk _permutation_of",
     "searching": "_searchsorted linear_recurrence",
     "attention": "_attention _attention_backward",
-    "pooling": "max_pool_with_indices max_pool_values",
+    "pooling": (
+        "max_pool_with_indices max_pool_values max_pool_backward adaptive_max_pool "
+        "window_average window_average_backward"
+    ),
     "movement": (
         "cat constant_pad_nd select_backward slice_backward diagonal_backward "
         "unfold_backward tril triu flip"

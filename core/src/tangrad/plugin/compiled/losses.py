@@ -1,11 +1,11 @@
-"""The negative log-likelihood of each sample's class."""
+"""The negative log-likelihood of each sample's class, and of all in one launch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tangrad.expr.dtypes import KINDS
+from tangrad.expr.dtypes import KINDS, compute_type
 from tangrad.plugin.compiled import text
 from tangrad.plugin.compiled.dialect import Kernel
 from tangrad.plugin.compiled.reports import REPORT
@@ -27,11 +27,40 @@ _BODY = """        const tk_int target = (tk_int)t[i], sample = i / g.inner;
         scale[i] = x_store(weight);"""
 
 
+# One block adds up all samples, lane by lane: which lane adds what depends on their number alone.
+_TOTAL = """    if (TG_BLOCK == 0) {
+        x_r total = x_zero;
+        tk_int counted = 0;
+        for (tk_int i = TG_LANE; i < g.n; i += TG_LANES) {
+            const tk_int target = (tk_int)t[i], sample = i / g.inner;
+            if (target == g.ignored) continue;
+            if (target < 0 || target >= g.classes) { TG_REPORT(target, g.classes); continue; }
+            total += -x_load(x[(sample * g.classes + target) * g.inner + i % g.inner]);
+            ++counted;
+        }
+        total = tk_sum(total, shared);
+        counted = tk_count(counted, counts);
+        if (TG_LANE == 0) {
+            loss[0] = x_store(g.mean ? total / (x_r)counted : total);
+            count[0] = counted;
+        }
+    }"""
+
+_OWED = """        const tk_int inner = i % g.inner, above = i / g.inner;
+        const tk_int target = (tk_int)t[above / g.classes * g.inner + inner];
+        x_r owed = x_zero;
+        if (target != g.ignored && target == above % g.classes)
+            owed = -(g.mean ? x_load(d[0]) / (x_r)count[0] : x_load(d[0]));
+        y[i] = x_store(owed);"""
+
+
 def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., None] | None:
-    """Return the kernel of `nll_loss_elements`."""
+    """Return the kernel of a loss of classes or of its gradient."""
     if KINDS[dtype] != "f":
         return None
-    site = driver.reports.site(IndexError, "Target {index} is out of bounds.")
+    if op.name != "nll_loss_elements":
+        return (_total if op.name == "nll_loss_total" else _owed)(driver, dtype)
+    site = _site(driver)
 
     def kernel(outs: Any, args: Any) -> None:
         scores, target, weight, ignored = args
@@ -47,6 +76,61 @@ def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., No
             given = [target.numel(), site, classes, inner, ignored]
             unit.launch("nll", driver.blocks_for(target.numel()), buffers, given, index)
         driver.reports.expect(index)
+
+    return kernel
+
+
+def _site(driver: CompilingDriver) -> int:
+    return driver.reports.site(IndexError, "Target {index} is out of bounds.")
+
+
+def _total(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
+    site, dialect = _site(driver), driver.dialect
+
+    def make(integers: str) -> Unit:
+        compute, lanes = compute_type(dtype), dialect.lanes
+        frame = text.names(dialect, x=dtype) + REPORT
+        frame += text.fold_function(dialect, lanes, compute, "tk_sum", "v + w")
+        frame += text.fold_function(dialect, lanes, "int64", "tk_count", "v + w")
+        buffers = ((dtype, "loss"), ("int64", "count"), (dtype, "x"), (integers, "t"))
+        fields = tuple(
+            ("int64", n, 0) for n in ("n", "site", "classes", "inner", "ignored", "mean")
+        )
+        body = text.shared_places(lanes, compute, dialect)
+        body += "    TG_SHARED tk_int counts[TG_LANES];\n" + _TOTAL
+        return Unit(driver, [Kernel("total", (*buffers, ("int64", "err")), fields, body)], frame)
+
+    def kernel(outs: Any, args: Any) -> None:
+        scores, target, ignored, mean = args
+        index, integers = scores.device.index, target.dtype.name
+        unit = driver.unit(("nll_total", dtype, integers), lambda: make(integers))
+        scores, target = text.contiguous(scores, target)
+        inner = text.count_of(scores.shape[2:])
+        given = [target.numel(), site, scores.shape[1], inner, ignored, int(mean)]
+        buffers = [*outs, scores, target, driver.error_cell(index)]
+        unit.launch("total", 1, buffers, given, index)
+        driver.reports.expect(index)
+
+    return kernel
+
+
+def _owed(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
+    def make(integers: str) -> Unit:
+        buffers = ((dtype, "y"), (dtype, "d"), ("int64", "count"), (integers, "t"))
+        fields = tuple(("int64", n, 0) for n in ("n", "classes", "inner", "ignored", "mean"))
+        kernel = Kernel("owed", buffers, fields, text.elements(_OWED))
+        return Unit(driver, [kernel], text.names(driver.dialect, x=dtype))
+
+    def kernel(outs: Any, args: Any) -> None:
+        grad, count, target, ignored, mean, shape = args
+        if outs[0].numel() == 0:
+            return
+        index, integers = grad.device.index, target.dtype.name
+        unit = driver.unit(("nll_owed", dtype, integers), lambda: make(integers))
+        with text.Result(*outs) as y:
+            given = [y.numel(), shape[1], text.count_of(shape[2:]), ignored, int(mean)]
+            buffers = [y, grad, count, target.contiguous()]
+            unit.launch("owed", driver.blocks_for(y.numel()), buffers, given, index)
 
     return kernel
 

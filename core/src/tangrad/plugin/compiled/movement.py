@@ -1,4 +1,4 @@
-"""What only moves elements: joined, padded, mirrored and cut tensors, by copies between views."""
+"""What only moves elements: joined, padded, mirrored and cut tensors, most by copies of views."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., None] | None:
     """Return the kernel of an op that moves elements."""
+    if op.name == "cat":
+        return _cat(driver, dtype)
     if op.name in _BY_VIEWS:
         return _BY_VIEWS[op.name]
     if op.name in ("tril", "triu"):
@@ -24,14 +26,49 @@ def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., No
     return _flip(driver, dtype)
 
 
-def _cat(outs: Any, args: Any) -> None:
-    tensors, dim = args
-    out, start = outs[0], 0
+# Tensors that one launch joins.
+_MOST_JOINED = 8
+
+_JOINED = """        const tk_int line = g.first[g.count], outer = i / line;
+        const tk_int within = i - outer * line;
+        int k = 0;
+        while (within >= g.first[k + 1]) ++k;
+        const tk_int at = outer * (g.first[k + 1] - g.first[k]) + within - g.first[k];
+"""
+
+
+def _cat(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
+    def make(count: int) -> Unit:
+        sources = (f"if (k == {k}) y[i] = x{k}[at];" for k in range(count))
+        body = text.elements(_JOINED + "        " + " else ".join(sources))
+        buffers = ((dtype, "y"), *((dtype, f"x{k}") for k in range(count)))
+        fields = (("int64", "n", 0), ("int64", "count", 0), ("int64", "first", count + 1))
+        return Unit(driver, [Kernel("cat", buffers, fields, body)])
+
+    def kernel(outs: Any, args: Any) -> None:
+        tensors, dim = args
+        out = outs[0]
+        tensors = [t for t in tensors if t.numel()]
+        usual = all(t.dtype == out.dtype and t.is_contiguous() for t in (*tensors, out))
+        if not usual or not 2 <= len(tensors) <= _MOST_JOINED:
+            _cat_by_views(out, tensors, dim)
+            return
+        first, inner = [0], text.count_of(out.shape[dim + 1 :])
+        for tensor in tensors:
+            first.append(first[-1] + tensor.shape[dim] * inner)
+        unit = driver.unit(("cat", dtype, len(tensors)), lambda: make(len(tensors)))
+        given = [out.numel(), len(tensors), *first]
+        unit.launch("cat", driver.blocks_for(out.numel()), [out, *tensors], given, out.device.index)
+
+    return kernel
+
+
+def _cat_by_views(out: Any, tensors: Any, dim: int) -> None:
+    start = 0
     for tensor in tensors:
-        if tensor.numel():
-            size = tensor.shape[dim]
-            out.narrow(dim, start, size).copy_(tensor)
-            start += size
+        size = tensor.shape[dim]
+        out.narrow(dim, start, size).copy_(tensor)
+        start += size
 
 
 def _pad(outs: Any, args: Any) -> None:
@@ -89,7 +126,6 @@ def _unfold_backward(outs: Any, args: Any) -> None:
 
 
 _BY_VIEWS = {
-    "cat": _cat,
     "constant_pad_nd": _pad,
     "select_backward": _select_backward,
     "slice_backward": _slice_backward,

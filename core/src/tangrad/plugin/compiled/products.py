@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import tangrad
 from tangrad.expr.dtypes import KINDS, compute_type
 from tangrad.plugin.compiled import text, tiles
-from tangrad.plugin.compiled.dialect import Kernel
 from tangrad.plugin.compiled.unit import Unit
 
 if TYPE_CHECKING:
@@ -18,17 +17,18 @@ _MACROS = """
 #define LEFT(batch, m, k) x_load(a[(batch) * g.a_batch + (m) * g.a_row + (k) * g.a_k])
 #define RIGHT(batch, k, n) x_load(b[(batch) * g.b_batch + (k) * g.b_k + (n) * g.b_column])
 """
-_WRITE = """#define WRITE(part, batch, i, j, value) \\
+_WRITE = """#define WRITE(batch, i, j, value) \\
     y[(batch) * g.y_batch + (i) * g.y_row + (j) * g.y_column] = x_store(value);
 """
-_WRITE_BIASED = """#define WRITE(part, batch, i, j, value) \\
+_WRITE_BIASED = """#define WRITE(batch, i, j, value) \\
     y[(batch) * g.y_batch + (i) * g.y_row + (j) * g.y_column] = \\
         x_store(x_add(value, x_load(bias[(j) * g.bias_step])));
 """
-# Parts are added up afterwards, in the type that they are computed in.
-WRITE_PARTS = """#define WRITE(part, batch, i, j, value) \\
-    parts[((part) * g.m + (i)) * g.n + (j)] = value;
+_WRITE_ROWS = (
+    _WRITE
+    + """#define WRITE_ROW(batch, i, value) bias[(i) * g.bias_step] = x_store(value);
 """
+)
 
 _FIELDS = (
     *tiles.FIELDS,
@@ -43,6 +43,10 @@ def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., No
         return None
     if op.name == "linear":
         return _linear(driver, dtype)
+    if op.name == "linear_weight_bias":
+        return lambda outs, args: product(
+            driver, outs[0], args[0].t(), args[1], outs[1], row_sums=True
+        )
 
     def kernel(outs: Any, args: Any) -> None:
         product(driver, outs[0], args[0], args[1])
@@ -63,33 +67,59 @@ def _linear(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
     return kernel
 
 
-def product(driver: CompilingDriver, out: Any, a: Any, b: Any, bias: Any = None) -> None:
-    """Write `a @ b`, matrices or batches of them, plus a bias for each column."""
+def product(
+    driver: CompilingDriver, out: Any, a: Any, b: Any, bias: Any = None, row_sums: bool = False
+) -> None:
+    """Write `a @ b`, matrices or batches of them.
+
+    Args:
+        driver: of the device.
+        out: what is written.
+        a, b: the operands.
+        bias: what is added to each column.
+        row_sums: whether the sums of `a`'s rows are written to `bias` instead.
+    """
     if out.numel() == 0:
+        if row_sums:
+            bias.copy_(a.sum(1))
         return
     dtype, (m, k), n = out.dtype.name, a.shape[-2:], b.shape[-1]
     batches = out.shape[0] if out.ndim == 3 else 1
     cut = tiles.cut(driver.dialect, dtype, batches, m, n, k)
-    kind = "parts" if cut.parts > 1 else "plain" if bias is None else "biased"
-    unit = driver.unit(("product", dtype, cut.tile, kind), lambda: _unit(driver, dtype, cut, kind))
+    write = _WRITE_ROWS if row_sums else _WRITE if bias is None else _WRITE_BIASED
+    key = ("product", dtype, cut.tile, cut.parts > 1, write)
+    unit = driver.unit(key, lambda: _unit(driver, dtype, cut, write))
     (ab, ar, ak), (bb, bk, bc), (yb, yr, yc) = (_strides(t) for t in (a, b, out))
     given = [*cut.numbers(m, n, k), int(abs(ak) <= abs(ar)), int(abs(bk) < abs(bc))]
     given += [ab, ar, ak, bb, bk, bc, yb, yr, yc]
     given.append(bias.stride(0) if bias is not None and bias.numel() > 1 else 0)
+    run(driver, unit, "product", cut, [out, a, b, bias], given, (batches, m, n), row_sums)
+
+
+def run(
+    driver: CompilingDriver,
+    unit: Unit,
+    name: str,
+    cut: tiles.Cut,
+    buffers: list[Any],
+    given: list[int],
+    sizes: tuple[int, int, int],
+    row_sums: bool = False,
+) -> None:
+    """Launch a product, and what joins its parts; the first buffer is of the dtype of all."""
+    out, parts = buffers[0], None
+    if cut.parts > 1:
+        batches, m, n = sizes
+        wide = out.dtype.itemsize < 4 and out.is_floating_point()
+        count = batches * cut.parts * m * (n + row_sums)
+        dtype = tangrad.float32 if wide else out.dtype
+        parts = tangrad.empty((count,), dtype=dtype, device=out.device)
+    index = out.device.index
     blocks = max(1, min(cut.tiles, driver.dialect.max_blocks))
-    parts = parts_of(out, batches, cut, m, n)
-    unit.launch("product", blocks, [out, a, b, bias, parts], given, out.device.index)
+    unit.launch(name, blocks, [*buffers, parts], given, index)
     if parts is not None:
-        total = parts.sum(1).reshape(out.shape)
-        out.copy_(total if bias is None else total + bias)
-
-
-def parts_of(out: Any, batches: int, cut: tiles.Cut, m: int, n: int) -> Any:
-    """Return a place for the parts of sums, None where there is one part."""
-    if cut.parts == 1:
-        return None
-    dtype = tangrad.float32 if out.dtype.itemsize < 4 and out.is_floating_point() else out.dtype
-    return tangrad.empty((batches, cut.parts, m, n), dtype=dtype, device=out.device)
+        blocks = driver.blocks_for(sizes[0] * sizes[1] * sizes[2])
+        unit.launch("join", blocks, [*buffers, parts], given, index)
 
 
 def _strides(tensor: Any) -> tuple[int, ...]:
@@ -97,9 +127,14 @@ def _strides(tensor: Any) -> tuple[int, ...]:
     return strides if len(strides) == 3 else (0, *strides)
 
 
-def _unit(driver: CompilingDriver, dtype: str, cut: tiles.Cut, kind: str) -> Unit:
-    write = {"plain": _WRITE, "biased": _WRITE_BIASED, "parts": WRITE_PARTS}[kind]
+def _unit(driver: CompilingDriver, dtype: str, cut: tiles.Cut, write: str) -> Unit:
     frame = text.names(driver.dialect, x=dtype) + tiles.settings(driver.dialect, cut.tile)
     buffers = (*((dtype, name) for name in ("y", "a", "b", "bias")), (compute_type(dtype), "parts"))
-    fields = tuple(("int64", name, 0) for name in _FIELDS)
-    return Unit(driver, [Kernel("product", buffers, fields, tiles.BODY)], frame + _MACROS + write)
+    made = tiles.kernels(
+        "product",
+        cut.parts > 1,
+        row_sums=write is _WRITE_ROWS,
+        buffers=buffers,
+        numbers=tuple(("int64", name, 0) for name in _FIELDS),
+    )
+    return Unit(driver, made, frame + _MACROS + write)

@@ -8,10 +8,10 @@ macros: `LEFT(batch, m, k)` and `RIGHT(batch, k, n)` read elements inside of the
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tangrad.expr.dtypes import BITS, compute_type
-from tangrad.plugin.compiled.dialect import KernelDialect
+from tangrad.plugin.compiled.dialect import Kernel, KernelDialect
 
 
 class Tile(NamedTuple):
@@ -24,7 +24,7 @@ class Tile(NamedTuple):
     own_columns: int
 
 
-BODY = """
+_BODY = """
     TG_SHARED x_r left[DEPTH][ROWS + PAD], right[DEPTH][COLUMNS + PAD];
     const int across = TG_LANE % (COLUMNS / OWN_COLUMNS), down = TG_LANE / (COLUMNS / OWN_COLUMNS);
     const tk_int of_batch = g.tiles_down * g.tiles_across;
@@ -37,7 +37,7 @@ BODY = """
         x_r sums[OWN_ROWS][OWN_COLUMNS];
         for (int m = 0; m < OWN_ROWS; ++m)
             for (int n = 0; n < OWN_COLUMNS; ++n) sums[m][n] = x_zero;
-        for (tk_int start = begin; start < end; start += DEPTH) {
+@BEGIN_ROWS        for (tk_int start = begin; start < end; start += DEPTH) {
             TG_BARRIER;
             for (int e = TG_LANE; e < ROWS * DEPTH; e += TG_LANES) {
                 const int m = g.left_deep ? e / DEPTH : e % ROWS;
@@ -61,19 +61,82 @@ BODY = """
                 for (int m = 0; m < OWN_ROWS; ++m)
                     for (int n = 0; n < OWN_COLUMNS; ++n)
                         sums[m][n] = x_muladd(of_left[m], of_right[n], sums[m][n]);
-            }
+@ADD_ROWS            }
         }
         for (int m = 0; m < OWN_ROWS; ++m)
             for (int n = 0; n < OWN_COLUMNS; ++n) {
                 const tk_int i = row + down * OWN_ROWS + m, j = column + across * OWN_COLUMNS + n;
-                if (i < g.m && j < g.n) { WRITE(part, batch, i, j, sums[m][n]) }
+                if (i < g.m && j < g.n) { STORE(part, batch, i, j, sums[m][n]) }
             }
-    }"""
+@STORE_ROWS    }"""
+
+# Sums in parts are added up afterwards: those of the rows lie after all others.
+_JOIN = """
+    const tk_int area = g.m * g.n, count = g.tiles / (g.tiles_down * g.tiles_across);
+    const tk_int batches = count / g.parts;
+    for (tk_int e = (tk_int)TG_BLOCK * TG_LANES + TG_LANE; e < batches * area;
+         e += (tk_int)TG_BLOCKS * TG_LANES) {
+        const tk_int batch = e / area, i = e % area / g.n, j = e % g.n;
+        x_r total = x_zero;
+        for (tk_int p = batch * g.parts; p < (batch + 1) * g.parts; ++p)
+            total = x_add(total, parts[p * area + e % area]);
+        WRITE(batch, i, j, total)
+@JOIN_ROWS    }"""
+
+_WHOLE = """
+#define STORE(part, batch, i, j, value) WRITE(batch, i, j, value);
+#define STORE_ROW(part, batch, i, value) WRITE_ROW(batch, i, value);
+"""
+_PARTS = """
+#define STORE(part, batch, i, j, value) parts[((part) * g.m + (i)) * g.n + (j)] = value;
+#define STORE_ROW(part, batch, i, value) \\
+    parts[g.tiles / (g.tiles_down * g.tiles_across) * g.m * g.n + (part) * g.m + (i)] = value;
+"""
+# What sums of the left operand's rows add to the kernels.
+_ROWS = {
+    "@BEGIN_ROWS": """        x_r row_sums[OWN_ROWS];
+        for (int m = 0; m < OWN_ROWS; ++m) row_sums[m] = x_zero;
+""",
+    "@ADD_ROWS": """                for (int m = 0; m < OWN_ROWS; ++m)
+                    row_sums[m] = x_add(row_sums[m], of_left[m]);
+""",
+    "@STORE_ROWS": """        for (int m = 0; column == 0 && across == 0 && m < OWN_ROWS; ++m) {
+            const tk_int i = row + down * OWN_ROWS + m;
+            if (i < g.m) { STORE_ROW(part, batch, i, row_sums[m]) }
+        }
+""",
+    "@JOIN_ROWS": """        if (j == 0) {
+            x_r sum = x_zero;
+            for (tk_int p = batch * g.parts; p < (batch + 1) * g.parts; ++p)
+                sum = x_add(sum, parts[count * area + p * g.m + i]);
+            WRITE_ROW(batch, i, sum)
+        }
+""",
+}
 
 FIELDS = (
     *("tiles", "tiles_down", "tiles_across", "parts", "step", "m", "n", "k"),
     *("left_deep", "right_deep"),
 )
+
+
+def kernels(name: str, in_parts: bool, row_sums: bool = False, **of_kernel: Any) -> list[Kernel]:
+    """Return the kernels of a product: one, and one that joins parts where there are some.
+
+    Args:
+        name: of the first.
+        in_parts: whether terms are summed in parts, in the buffer `parts`.
+        row_sums: whether `WRITE_ROW(batch, m, value)` gets the sums of the left operand's rows.
+        of_kernel: buffers, numbers and functions of both.
+    """
+    functions = of_kernel.pop("functions", "") + (_PARTS if in_parts else _WHOLE)
+    made = []
+    for kernel, body in ((name, _BODY), ("join", _JOIN))[: 1 + in_parts]:
+        for mark, text in _ROWS.items():
+            body = body.replace(mark, text if row_sums else "")
+        made.append(Kernel(kernel, body=body, functions=functions, **of_kernel))
+        functions = ""
+    return made
 
 
 class Cut(NamedTuple):
@@ -94,15 +157,15 @@ class Cut(NamedTuple):
 def cut(dialect: KernelDialect, dtype: str, batches: int, m: int, n: int, k: int) -> Cut:
     """Return how a product of m rows, n columns and k terms is cut.
 
-    Where there are fewer tiles than blocks, the terms are summed in parts, which `WRITE` gets
-    apart: part p of a batch b is number b * parts + p.
+    Where there are fewer tiles than blocks, the terms are summed in parts of 32 slices or more:
+    part p of a batch b is number b * parts + p.
     """
     tile = tile_for(dialect, dtype, m, n)
     down, across = -(-m // tile.rows), -(-n // tile.columns)
     tiles = batches * down * across
     parts = 1
     if dialect.lanes > 1:
-        parts = max(1, min(dialect.max_blocks // (2 * max(1, tiles)), k // (16 * tile.depth), 64))
+        parts = max(1, min(dialect.max_blocks // (2 * max(1, tiles)), k // (32 * tile.depth), 64))
     step = -(-k // parts)
     step = max(tile.depth, -(-step // tile.depth) * tile.depth)
     parts = max(1, -(-k // step))
