@@ -16,6 +16,8 @@ import pytest
 
 VARIABLE = "TANGRAD_TEST_RECORD"
 STARTED = "started"
+# What a failure says is cut to 600 characters, of up to 6 bytes each.
+LONGEST_LINE = 8192
 
 
 def lines_of(record: Path) -> Iterator[dict[str, Any]]:
@@ -27,6 +29,20 @@ def lines_of(record: Path) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
         except ValueError:
             continue
+
+
+def last_line(record: Path) -> dict[str, Any]:
+    """Return the last whole line of a record without reading the others; {} if there is none."""
+    with record.open("rb") as file:
+        file.seek(max(0, record.stat().st_size - LONGEST_LINE))
+        lines = file.read().splitlines()
+    for line in reversed(lines):
+        try:
+            found: dict[str, Any] = json.loads(line)
+        except ValueError:
+            continue
+        return found
+    return {}
 
 
 def outcomes(record: Path) -> dict[str, dict[str, Any]]:
