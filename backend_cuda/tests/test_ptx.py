@@ -59,7 +59,10 @@ def wasted():
     tangrad.cuda.synchronize()
     found = {}
     for name in names:
-        loads, stores = traffic(name)
+        try:
+            loads, stores = traffic(name)
+        except KeyError:  # loaded beside another, and not launched
+            continue
         found[name] = (loads.sectors - loads.ideal, stores.sectors - stores.ideal)
     return {name: extra for name, extra in found.items() if any(extra)}
 

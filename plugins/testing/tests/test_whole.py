@@ -89,6 +89,18 @@ def test_pieces_hold_every_op_once() -> None:
     assert not any("op=" in a for a in plain)
 
 
+def test_what_ran_when_all_was_stopped_runs_again(record: Path) -> None:
+    record.touch()
+    write(record, test="test_some.py::test_good", outcome="started")
+    write(record, test="test_other.py::test_gone", outcome="started")
+    for name in ("bad", "skipped", "known", "crash", "hang", "last"):
+        write(record, test=f"test_some.py::test_{name}", outcome="passed")
+    whole.run("reference", record, 8, limit=15)
+    found = outcomes(record)
+    assert found["test_some.py::test_good"]["outcome"] == "passed"
+    assert found["test_other.py::test_gone"]["outcome"] == "interrupted"
+
+
 def test_ops_that_have_ended_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record = tmp_path / "record.jsonl"
     told: list[list[str]] = []

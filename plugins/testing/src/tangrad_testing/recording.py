@@ -16,6 +16,8 @@ import pytest
 
 VARIABLE = "TANGRAD_TEST_RECORD"
 STARTED = "started"
+# Of a test that was running when all was stopped from outside: it runs again.
+INTERRUPTED = "interrupted"
 # What a failure says is cut to 600 characters, of up to 6 bytes each.
 LONGEST_LINE = 8192
 
@@ -76,7 +78,7 @@ def _record() -> Path:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the tests whose outcome is known."""
-    known = outcomes(_record())
+    known = {t for t, line in outcomes(_record()).items() if line["outcome"] != INTERRUPTED}
     again = [item for item in items if name_of(item) not in known]
     config.hook.pytest_deselected(items=[item for item in items if name_of(item) in known])
     items[:] = again

@@ -18,7 +18,15 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from tangrad_testing.recording import STARTED, VARIABLE, last_line, lines_of, outcomes, write
+from tangrad_testing.recording import (
+    INTERRUPTED,
+    STARTED,
+    VARIABLE,
+    last_line,
+    lines_of,
+    outcomes,
+    write,
+)
 
 # Statuses of pytest after which all tests of a process have an outcome: passed, failed, none.
 ENDED = (0, 1, 5)
@@ -67,6 +75,8 @@ def run(
         RuntimeError: a process ended before its first test.
     """
     record.touch()
+    for test in _running(record):
+        write(record, test=test, outcome=INTERRUPTED)
     ended = [line["piece"] for line in lines_of(record) if "piece" in line]
     # What a process imports and collects takes seconds: ops that have ended are not asked again.
     known = {a for piece in ended if piece == [*piece[:1], *_ops(piece), *arguments] for a in piece}
@@ -115,7 +125,7 @@ def run_piece(device: str, record: Path, arguments: Sequence[str], limit: float)
         text=True,
     )
     hung, said = _wait(process, record, limit)
-    running = [t for t, line in outcomes(record).items() if line["outcome"] == STARTED]
+    running = _running(record)
     for test in running:
         outcome = "hung" if hung else "crashed"
         write(
@@ -124,6 +134,10 @@ def run_piece(device: str, record: Path, arguments: Sequence[str], limit: float)
     if process.returncode not in ENDED and not running:
         raise RuntimeError(f"{' '.join(command)} ended before its first test:\n{said[-2000:]}")
     return not running
+
+
+def _running(record: Path) -> list[str]:
+    return [test for test, line in outcomes(record).items() if line["outcome"] == STARTED]
 
 
 def _wait(process: subprocess.Popen[str], record: Path, limit: float) -> tuple[bool, str]:
