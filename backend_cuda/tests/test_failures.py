@@ -162,7 +162,7 @@ from tangrad.plugin.compiled.dialect import Kernel
 from tangrad.plugin.compiled.unit import Unit
 x = tangrad.arange(6.0).cuda()
 driver = get_driver("cuda")
-wild = Unit(driver, [Kernel("wild", (("float32", "y"),), (), "y[1ll << 40] = 1.0f;")])
+wild = Unit(driver, [Kernel("wild", (("float32", "y"),), (), "    y[1ll << 40] = 1.0f;")])
 wild.launch("wild", 1, [x])
 said = []
 uses = (x.cpu, lambda: (x + 1).cpu(), lambda: tangrad.ones(3, device="cuda").cpu(),

@@ -80,6 +80,14 @@ def test_what_ends_before_its_first_test_is_an_error(record: Path) -> None:
         whole.run("no_such_device", record, 8, limit=15)
 
 
+def test_a_process_that_did_not_come_to_its_tests_has_not_ended(
+    record: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(whole.sys, "executable", "/bin/false")
+    with pytest.raises(RuntimeError, match="ended before its first test"):
+        whole.run("reference", record, 8, limit=15)
+
+
 def test_pieces_hold_every_op_once() -> None:
     from tangrad_testing.cases import op_names
 

@@ -84,6 +84,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = again
 
 
+def pytest_sessionfinish(exitstatus: int) -> None:
+    """Write that a process came to its end."""
+    write(_record(), ended=int(exitstatus))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Write that a test starts."""

@@ -131,7 +131,8 @@ def run_piece(device: str, record: Path, arguments: Sequence[str], limit: float)
         write(
             record, test=test, outcome=outcome, says=f"status {process.returncode}: {said[-600:]}"
         )
-    if process.returncode not in ENDED and not running:
+    # A program that cannot even import pytest has the status of one whose tests failed.
+    if last_line(record).get("ended") not in ENDED and not running:
         raise RuntimeError(f"{' '.join(command)} ended before its first test:\n{said[-2000:]}")
     return not running
 
