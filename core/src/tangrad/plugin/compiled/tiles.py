@@ -1,8 +1,7 @@
 """Products of matrices, tiled through shared memory, over whatever gives their elements.
 
 A block makes one tile of the result after the other. Its lanes bring slices of both operands into
-shared memory; each lane keeps a few rows and columns of the result in registers, the columns apart,
-so that neighbouring lanes store neighbouring elements. The operands are
+shared memory; each lane keeps a few rows and columns of the result in registers. The operands are
 macros: `LEFT(batch, m, k)` and `RIGHT(batch, k, n)` read elements inside of their bounds, and
 `WRITE(batch, m, n, value)` stores the result, so that convolutions are products, too.
 """
@@ -58,7 +57,7 @@ BODY = """
                 x_r of_left[OWN_ROWS], of_right[OWN_COLUMNS];
                 for (int m = 0; m < OWN_ROWS; ++m) of_left[m] = left[d][down * OWN_ROWS + m];
                 for (int n = 0; n < OWN_COLUMNS; ++n)
-                    of_right[n] = right[d][across + n * (COLUMNS / OWN_COLUMNS)];
+                    of_right[n] = right[d][across * OWN_COLUMNS + n];
                 for (int m = 0; m < OWN_ROWS; ++m)
                     for (int n = 0; n < OWN_COLUMNS; ++n)
                         sums[m][n] = x_muladd(of_left[m], of_right[n], sums[m][n]);
@@ -66,8 +65,7 @@ BODY = """
         }
         for (int m = 0; m < OWN_ROWS; ++m)
             for (int n = 0; n < OWN_COLUMNS; ++n) {
-                const tk_int i = row + down * OWN_ROWS + m;
-                const tk_int j = column + across + n * (COLUMNS / OWN_COLUMNS);
+                const tk_int i = row + down * OWN_ROWS + m, j = column + across * OWN_COLUMNS + n;
                 if (i < g.m && j < g.n) { WRITE(part, batch, i, j, sums[m][n]) }
             }
     }"""
