@@ -155,6 +155,47 @@ def test_a_failed_launch_names_the_line_and_what_still_works(run):
     assert "CUDA_LAUNCH_BLOCKING=1" in out
 
 
+WRITE_NOWHERE = """
+import tangrad
+from tangrad.plugin import get_driver
+from tangrad.plugin.compiled.dialect import Kernel
+from tangrad.plugin.compiled.unit import Unit
+x = tangrad.arange(6.0).cuda()
+driver = get_driver("cuda")
+wild = Unit(driver, [Kernel("wild", (("float32", "y"),), (), "    y[1ll << 40] = 1.0f;")])
+wild.launch("wild", 1, [x])
+said = []
+uses = (x.cpu, lambda: (x + 1).cpu(), lambda: tangrad.ones(3, device="cuda").cpu(),
+        tangrad.cuda.synchronize)
+for use in uses:
+    try:
+        use()
+    except tangrad.AcceleratorError as error:
+        said.append(error)
+print(said[0])
+assert [error.error_code for error in said] == [700] * 4, said
+assert all("restart the process" in str(error) for error in said)
+assert (tangrad.ones(2) + 1).sum().item() == 4
+"""
+
+
+@pytest.mark.parametrize("engine", ["host", "ptx"])
+def test_after_a_fault_every_call_says_what_still_works(run, engine):
+    out = run(WRITE_NOWHERE, engine=engine)
+    assert "wild" in out
+    assert "only what is on the host can still be used" in out
+
+
+@pytest.mark.parametrize(
+    ("status", "advice"), [(222, "driver is older than NVRTC"), (209, "TANGRAD_KERNEL_CACHE")]
+)
+def test_an_nvrtc_that_does_not_fit_the_driver_is_named(run, status, advice):
+    run(
+        failing("tangrad.ones(3, device='cuda')", advice),
+        fail=f"cuModuleLoadData:1+:{status}",
+    )
+
+
 def test_a_lost_context_says_to_restart(run):
     run(
         failing("tangrad.ones(10, device='cuda').cpu()", "restart the process"),

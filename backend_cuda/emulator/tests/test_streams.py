@@ -27,6 +27,12 @@ def zeros(gpu: Gpu) -> ctypes.c_uint64:
     return gpu.put(np.zeros(4, "f4"))
 
 
+def send(gpu: Gpu, x: ctypes.c_uint64, source: np.ndarray, stream: ctypes.c_void_p) -> None:
+    """Let a stream copy the host's numbers."""
+    address = source.ctypes.data_as(ctypes.c_void_p)
+    gpu("cuMemcpyHtoDAsync_v2", x, address, ctypes.c_size_t(source.nbytes), stream)
+
+
 def read(gpu: Gpu, x: ctypes.c_uint64, stream: ctypes.c_void_p) -> float:
     """Read the first number in the order of one stream alone."""
     target = gpu.pinned(4)
@@ -77,13 +83,7 @@ def test_the_legacy_stream_does_not_wait_for_others(gpu: Gpu, add: Callable[...,
 
 def test_a_source_that_is_not_locked_is_read_at_once(gpu: Gpu) -> None:
     x, stream, source = zeros(gpu), gpu.stream(), np.ones(4, "f4")
-    gpu(
-        "cuMemcpyHtoDAsync_v2",
-        x,
-        source.ctypes.data_as(ctypes.c_void_p),
-        ctypes.c_size_t(16),
-        stream,
-    )
+    send(gpu, x, source, stream)
     source[:] = 2
     assert read(gpu, x, stream) == 1
 
@@ -91,13 +91,7 @@ def test_a_source_that_is_not_locked_is_read_at_once(gpu: Gpu) -> None:
 def test_a_locked_source_that_is_used_again_too_early_arrives_changed(gpu: Gpu) -> None:
     x, stream, source = zeros(gpu), gpu.stream(), gpu.pinned(4)
     source[:] = 1
-    gpu(
-        "cuMemcpyHtoDAsync_v2",
-        x,
-        source.ctypes.data_as(ctypes.c_void_p),
-        ctypes.c_size_t(16),
-        stream,
-    )
+    send(gpu, x, source, stream)
     source[:] = 2
     assert read(gpu, x, stream) == 2
 

@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import tangrad
 from tangrad.plugin.compiled import CompilingDriver
@@ -27,6 +27,16 @@ class Cuda(CompilingDriver):
     sync_debug_mode = 0
     opened = False
     amp_dtypes = ("float16", "bfloat16")
+    # {pattern of tests of the conformance kit: why they fail here}.
+    expected_failures: ClassVar[dict[str, str]] = {
+        **{
+            f"test_wrong_call_is_refused_as_its_definition_says[[]{op}-*": "an index out of bounds "
+            "is told when the device is waited for, by the op that ran: the one within"
+            for op in ("embedding_bag", "index_reduce")
+        },
+        "test_result_is_that_of_the_reference[[]index_reduce-bfloat16-*": "sums are rounded once "
+        "here, and by the reference after each of their terms",
+    }
 
     def probe(self) -> bool | str:
         """Say whether a driver, a GPU, pycuda and NVRTC are there, or which is missing."""

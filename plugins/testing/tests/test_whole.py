@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tangrad_testing import whole
-from tangrad_testing.recording import outcomes, write
+from tangrad_testing.recording import LONGEST_LINE, last_line, outcomes, write
 
 TESTS = """
     import os, time
@@ -29,7 +29,7 @@ TESTS = """
 def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Let one piece be a file of tests; returns where they are written down."""
     (tmp_path / "test_some.py").write_text(textwrap.dedent(TESTS), "utf-8")
-    monkeypatch.setattr(whole, "pieces", lambda ops_each: [[str(tmp_path / "test_some.py")]])
+    monkeypatch.setattr(whole, "pieces", lambda *_: [[str(tmp_path / "test_some.py")]])
     return tmp_path / "record.jsonl"
 
 
@@ -63,9 +63,29 @@ def test_a_line_that_a_kill_left_unfinished_is_passed_over(tmp_path: Path) -> No
     assert sorted(outcomes(record)) == ["a", "c"]
 
 
+def test_the_last_line_is_found_without_the_others(tmp_path: Path) -> None:
+    record = tmp_path / "record.jsonl"
+    record.touch()
+    assert last_line(record) == {}
+    for test in ("a" * LONGEST_LINE, "b"):
+        write(record, test=test, outcome="started")
+    assert last_line(record)["test"] == "b"
+    with record.open("a", encoding="utf-8") as file:
+        file.write('{"test": "c", "ou')
+    assert last_line(record)["test"] == "b"
+
+
 def test_what_ends_before_its_first_test_is_an_error(record: Path) -> None:
     with pytest.raises(RuntimeError, match="ended before its first test"):
         whole.run("no_such_device", record, 8, limit=15)
+
+
+def test_a_process_that_did_not_come_to_its_tests_has_not_ended(
+    record: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(whole.sys, "executable", "/bin/false")
+    with pytest.raises(RuntimeError, match="ended before its first test"):
+        whole.run("reference", record, 8, limit=15)
 
 
 def test_pieces_hold_every_op_once() -> None:
@@ -75,6 +95,35 @@ def test_pieces_hold_every_op_once() -> None:
     ops = [a.partition("=")[2] for piece in rest for a in piece if a.startswith("--tangrad-op")]
     assert sorted(ops) == op_names()
     assert not any("op=" in a for a in plain)
+
+
+def test_what_ran_when_all_was_stopped_runs_again(record: Path) -> None:
+    record.touch()
+    write(record, test="test_some.py::test_good", outcome="started")
+    write(record, test="test_other.py::test_gone", outcome="started")
+    for name in ("bad", "skipped", "known", "crash", "hang", "last"):
+        write(record, test=f"test_some.py::test_{name}", outcome="passed")
+    whole.run("reference", record, 8, limit=15)
+    found = outcomes(record)
+    assert found["test_some.py::test_good"]["outcome"] == "passed"
+    assert found["test_other.py::test_gone"]["outcome"] == "interrupted"
+
+
+def test_ops_that_have_ended_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = tmp_path / "record.jsonl"
+    told: list[list[str]] = []
+
+    def run_piece(device: str, record: Path, piece: list[str], limit: float) -> bool:
+        told.append(piece)
+        return True
+
+    monkeypatch.setattr(whole, "run_piece", run_piece)
+    monkeypatch.setattr("tangrad_testing.cases.op_names", lambda: ["abs", "add", "mul", "sub"])
+    whole.run("reference", record, 3, limit=15)
+    whole.run("reference", record, 2, limit=15, arguments=["-k", "float32"])
+    whole.run("reference", record, 1, limit=15)
+    sizes = [len([a for a in piece if "op=" in a]) for piece in told]
+    assert sizes == [0, 3, 1, 0, 2, 2]
 
 
 def test_counts_are_told_by_body_and_dtype(tmp_path: Path) -> None:

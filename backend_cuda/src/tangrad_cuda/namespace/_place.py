@@ -6,11 +6,12 @@ from typing import Any
 
 import tangrad
 from tangrad.plugin import allocator_of, availability, get_driver
+from tangrad_cuda.driver import Cuda
 
 
 def usable() -> bool:
     """Return whether device `cuda` can be used here."""
-    return availability("cuda")[1] == "available"
+    return Cuda.opened or availability("cuda")[1] == "available"
 
 
 def driver() -> Any:
@@ -19,7 +20,8 @@ def driver() -> Any:
     Raises:
         RuntimeError: CUDA cannot be used here; the message says why.
     """
-    status = availability("cuda")[1]
+    # What works is not asked again: a call that fails once would be the answer for ever.
+    status = "available" if Cuda.opened else availability("cuda")[1]
     if status != "available":
         raise RuntimeError(f"tangrad.cuda: {status.removeprefix('not available: ')}")
     tangrad.device("cuda")

@@ -160,6 +160,8 @@ class Event:
         NotImplementedError: the device works neither in order nor in streams that it tells of.
     """
 
+    _queue: Any = None  # of one whose making failed, too, which ends as others do
+
     def __init__(
         self,
         device: Any = None,

@@ -16,6 +16,10 @@ import pytest
 
 VARIABLE = "TANGRAD_TEST_RECORD"
 STARTED = "started"
+# Of a test that was running when all was stopped from outside: it runs again.
+INTERRUPTED = "interrupted"
+# What a failure says is cut to 600 characters, of up to 6 bytes each.
+LONGEST_LINE = 8192
 
 
 def lines_of(record: Path) -> Iterator[dict[str, Any]]:
@@ -27,6 +31,20 @@ def lines_of(record: Path) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
         except ValueError:
             continue
+
+
+def last_line(record: Path) -> dict[str, Any]:
+    """Return the last whole line of a record without reading the others; {} if there is none."""
+    with record.open("rb") as file:
+        file.seek(max(0, record.stat().st_size - LONGEST_LINE))
+        lines = file.read().splitlines()
+    for line in reversed(lines):
+        try:
+            found: dict[str, Any] = json.loads(line)
+        except ValueError:
+            continue
+        return found
+    return {}
 
 
 def outcomes(record: Path) -> dict[str, dict[str, Any]]:
@@ -60,10 +78,15 @@ def _record() -> Path:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the tests whose outcome is known."""
-    known = outcomes(_record())
+    known = {t for t, line in outcomes(_record()).items() if line["outcome"] != INTERRUPTED}
     again = [item for item in items if name_of(item) not in known]
     config.hook.pytest_deselected(items=[item for item in items if name_of(item) in known])
     items[:] = again
+
+
+def pytest_sessionfinish(exitstatus: int) -> None:
+    """Write that a process came to its end."""
+    write(_record(), ended=int(exitstatus))
 
 
 @pytest.hookimpl(wrapper=True)

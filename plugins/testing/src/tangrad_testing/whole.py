@@ -15,16 +15,25 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from tangrad_testing.recording import STARTED, VARIABLE, lines_of, outcomes, write
+from tangrad_testing.recording import (
+    INTERRUPTED,
+    STARTED,
+    VARIABLE,
+    last_line,
+    lines_of,
+    outcomes,
+    write,
+)
 
 # Statuses of pytest after which all tests of a process have an outcome: passed, failed, none.
 ENDED = (0, 1, 5)
 # How many times a test's limit a process may take to find its tests.
 PATIENCE = 10
 KIT = "tangrad_testing.conformance"
+OP = "--tangrad-op="
 GOOD = ("passed", "skipped", "xfailed")
 
 
@@ -43,7 +52,7 @@ def _options() -> argparse.Namespace:
     add = parser.add_argument
     add("--device", required=True, metavar="NAME")
     add("--record", required=True, type=Path, metavar="FILE", help="a line for each test")
-    add("--ops", type=int, default=8, metavar="N", help="ops of one process (%(default)s)")
+    add("--ops", type=int, default=32, metavar="N", help="ops of one process (%(default)s)")
     add("--limit", type=float, default=600, metavar="S", help="seconds of a test (%(default)s)")
     add("--report", action="store_true", help="run nothing, print the counts")
     add("pytest", nargs="*", help="arguments of pytest, after --")
@@ -66,8 +75,12 @@ def run(
         RuntimeError: a process ended before its first test.
     """
     record.touch()
+    for test in _running(record):
+        write(record, test=test, outcome=INTERRUPTED)
     ended = [line["piece"] for line in lines_of(record) if "piece" in line]
-    for piece in pieces(ops_each):
+    # What a process imports and collects takes seconds: ops that have ended are not asked again.
+    known = {a for piece in ended if piece == [*piece[:1], *_ops(piece), *arguments] for a in piece}
+    for piece in pieces(ops_each, known):
         told = [*piece, *arguments]
         if told in ended:
             continue
@@ -76,14 +89,24 @@ def run(
         write(record, piece=told)
 
 
-def pieces(ops_each: int) -> list[list[str]]:
-    """Return pytest's arguments for each piece of the kit: what asks no op, then the ops."""
+def pieces(ops_each: int, known: Collection[str] = ()) -> list[list[str]]:
+    """Return pytest's arguments for each piece of the kit: what asks no op, then the ops.
+
+    Args:
+        ops_each: how many ops a piece has.
+        known: arguments of ops that are left out.
+    """
     from tangrad_testing.cases import op_names
 
     ops = sorted(op_names(), key=lambda name: hashlib.blake2b(name.encode()).digest())
-    chosen = [ops[i : i + ops_each] for i in range(0, len(ops), ops_each)]
+    asked = [OP + op for op in ops if OP + op not in known]
+    chosen = [asked[i : i + ops_each] for i in range(0, len(asked), ops_each)]
     plain = [f"{KIT}.test_levels", f"{KIT}.test_plugins"]
-    return [plain, *([KIT, *(f"--tangrad-op={op}" for op in some)] for some in chosen)]
+    return [plain, *([KIT, *some] for some in chosen)]
+
+
+def _ops(piece: Sequence[str]) -> list[str]:
+    return [argument for argument in piece if argument.startswith(OP)]
 
 
 def run_piece(device: str, record: Path, arguments: Sequence[str], limit: float) -> bool:
@@ -102,15 +125,20 @@ def run_piece(device: str, record: Path, arguments: Sequence[str], limit: float)
         text=True,
     )
     hung, said = _wait(process, record, limit)
-    running = [t for t, line in outcomes(record).items() if line["outcome"] == STARTED]
+    running = _running(record)
     for test in running:
         outcome = "hung" if hung else "crashed"
         write(
             record, test=test, outcome=outcome, says=f"status {process.returncode}: {said[-600:]}"
         )
-    if process.returncode not in ENDED and not running:
+    # A program that cannot even import pytest has the status of one whose tests failed.
+    if last_line(record).get("ended") not in ENDED and not running:
         raise RuntimeError(f"{' '.join(command)} ended before its first test:\n{said[-2000:]}")
     return not running
+
+
+def _running(record: Path) -> list[str]:
+    return [test for test, line in outcomes(record).items() if line["outcome"] == STARTED]
 
 
 def _wait(process: subprocess.Popen[str], record: Path, limit: float) -> tuple[bool, str]:
@@ -127,8 +155,7 @@ def _wait(process: subprocess.Popen[str], record: Path, limit: float) -> tuple[b
 
 
 def _is_in_a_test(record: Path) -> bool:
-    last = [line for line in lines_of(record) if "test" in line][-1:]
-    return bool(last) and last[0]["outcome"] == STARTED
+    return last_line(record).get("outcome") == STARTED
 
 
 def report(record: Path) -> str:

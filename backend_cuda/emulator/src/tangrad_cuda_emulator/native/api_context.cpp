@@ -84,9 +84,7 @@ CUresult CUDAAPI cuCtxSetCurrent(CUcontext handle) {
 
 CUresult CUDAAPI cuCtxGetCurrent(CUcontext* context) {
     ENTER(Initialised);
-    REQUIRE(context, CUDA_ERROR_INVALID_VALUE);
-    *context = handle_of(current());
-    return CUDA_SUCCESS;
+    return tell(context, handle_of(current()));
 }
 
 CUresult CUDAAPI cuCtxGetDevice(CUdevice* device) {
@@ -100,9 +98,7 @@ CUresult CUDAAPI cuCtxGetDevice(CUdevice* device) {
 
 CUresult CUDAAPI cuCtxGetFlags(unsigned int* flags) {
     ENTER(Context);
-    REQUIRE(flags, CUDA_ERROR_INVALID_VALUE);
-    *flags = current()->flags;
-    return CUDA_SUCCESS;
+    return tell(flags, current()->flags);
 }
 
 CUresult CUDAAPI cuCtxSynchronize(void) {
@@ -112,19 +108,15 @@ CUresult CUDAAPI cuCtxSynchronize(void) {
 
 CUresult CUDAAPI cuCtxGetApiVersion(CUcontext handle, unsigned int* version) {
     ENTER(Initialised);
-    REQUIRE(version, CUDA_ERROR_INVALID_VALUE);
     REQUIRE(handle ? find_context(handle) : current(), CUDA_ERROR_INVALID_CONTEXT);
-    *version = 3020;
-    return CUDA_SUCCESS;
+    return tell(version, 3020u);
 }
 
 CUresult CUDAAPI cuCtxGetLimit(size_t* value, CUlimit limit) {
     ENTER(Context);
-    REQUIRE(value, CUDA_ERROR_INVALID_VALUE);
     auto found = current()->limits.find(limit);
     REQUIRE(found != current()->limits.end(), CUDA_ERROR_UNSUPPORTED_LIMIT);
-    *value = found->second;
-    return CUDA_SUCCESS;
+    return tell(value, found->second);
 }
 
 CUresult CUDAAPI cuCtxSetLimit(CUlimit limit, size_t value) {
@@ -136,9 +128,7 @@ CUresult CUDAAPI cuCtxSetLimit(CUlimit limit, size_t value) {
 
 CUresult CUDAAPI cuCtxGetCacheConfig(CUfunc_cache* config) {
     ENTER(Context);
-    REQUIRE(config, CUDA_ERROR_INVALID_VALUE);
-    *config = CU_FUNC_CACHE_PREFER_NONE;
-    return CUDA_SUCCESS;
+    return tell(config, CU_FUNC_CACHE_PREFER_NONE);
 }
 
 CUresult CUDAAPI cuCtxSetCacheConfig(CUfunc_cache) {
@@ -148,9 +138,7 @@ CUresult CUDAAPI cuCtxSetCacheConfig(CUfunc_cache) {
 
 CUresult CUDAAPI cuCtxGetSharedMemConfig(CUsharedconfig* config) {
     ENTER(Context);
-    REQUIRE(config, CUDA_ERROR_INVALID_VALUE);
-    *config = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
-    return CUDA_SUCCESS;
+    return tell(config, CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE);
 }
 
 CUresult CUDAAPI cuCtxSetSharedMemConfig(CUsharedconfig) {

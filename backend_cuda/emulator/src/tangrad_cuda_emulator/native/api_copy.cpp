@@ -129,40 +129,27 @@ CUresult CUDAAPI cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* copy, CUstream st
     return copy_3d(copy, stream, Wait::No);
 }
 
-#define FILL_2D(Name, T)                                                                                 \
-    CUresult CUDAAPI Name(CUdeviceptr at, size_t pitch, T value, size_t width, size_t height) {           \
-        ENTER(Context);                                                                                   \
-        return fill(nullptr, at, pitch, value, sizeof(T), width, height);                                 \
+// Fills of one width: of a row or of several, in the default stream or in another.
+#define FILLS(bits, T)                                                                                   \
+    CUresult CUDAAPI cuMemsetD##bits(CUdeviceptr at, T value, size_t count) {                            \
+        ENTER(Context);                                                                                  \
+        return fill(nullptr, at, 0, value, sizeof(T), count, 1);                                         \
+    }                                                                                                    \
+    CUresult CUDAAPI cuMemsetD##bits##Async(CUdeviceptr at, T value, size_t count, CUstream stream) {    \
+        ENTER(Context);                                                                                  \
+        return fill(stream, at, 0, value, sizeof(T), count, 1);                                          \
+    }                                                                                                    \
+    CUresult CUDAAPI cuMemsetD2D##bits(CUdeviceptr at, size_t pitch, T value, size_t width, size_t height) { \
+        ENTER(Context);                                                                                  \
+        return fill(nullptr, at, pitch, value, sizeof(T), width, height);                                \
+    }                                                                                                    \
+    CUresult CUDAAPI cuMemsetD2D##bits##Async(CUdeviceptr at, size_t pitch, T value, size_t width,       \
+                                              size_t height, CUstream stream) {                          \
+        ENTER(Context);                                                                                  \
+        return fill(stream, at, pitch, value, sizeof(T), width, height);                                 \
     }
-FILL_2D(cuMemsetD2D8, unsigned char)
-FILL_2D(cuMemsetD2D16, unsigned short)
-FILL_2D(cuMemsetD2D32, unsigned int)
-
-#define FILL(Name, T)                                                                     \
-    CUresult CUDAAPI Name(CUdeviceptr at, T value, size_t count) {                        \
-        ENTER(Context);                                                                   \
-        return fill(nullptr, at, 0, value, sizeof(T), count, 1);                          \
-    }
-FILL(cuMemsetD8, unsigned char)
-FILL(cuMemsetD16, unsigned short)
-FILL(cuMemsetD32, unsigned int)
-
-#define FILL_ASYNC(Name, T)                                                               \
-    CUresult CUDAAPI Name(CUdeviceptr at, T value, size_t count, CUstream stream) {       \
-        ENTER(Context);                                                                   \
-        return fill(stream, at, 0, value, sizeof(T), count, 1);                           \
-    }
-FILL_ASYNC(cuMemsetD8Async, unsigned char)
-FILL_ASYNC(cuMemsetD16Async, unsigned short)
-FILL_ASYNC(cuMemsetD32Async, unsigned int)
-
-#define FILL_2D_ASYNC(Name, T)                                                                            \
-    CUresult CUDAAPI Name(CUdeviceptr at, size_t pitch, T value, size_t width, size_t height, CUstream stream) { \
-        ENTER(Context);                                                                                   \
-        return fill(stream, at, pitch, value, sizeof(T), width, height);                                  \
-    }
-FILL_2D_ASYNC(cuMemsetD2D8Async, unsigned char)
-FILL_2D_ASYNC(cuMemsetD2D16Async, unsigned short)
-FILL_2D_ASYNC(cuMemsetD2D32Async, unsigned int)
+FILLS(8, unsigned char)
+FILLS(16, unsigned short)
+FILLS(32, unsigned int)
 
 }  // extern "C"

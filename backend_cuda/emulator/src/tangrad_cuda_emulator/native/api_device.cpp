@@ -69,17 +69,13 @@ extern "C" {
 
 CUresult CUDAAPI cuDeviceGetCount(int* count) {
     ENTER(Initialised);
-    REQUIRE(count, CUDA_ERROR_INVALID_VALUE);
-    *count = settings().devices;
-    return CUDA_SUCCESS;
+    return tell(count, settings().devices);
 }
 
 CUresult CUDAAPI cuDeviceGet(CUdevice* device, int ordinal) {
     ENTER(Initialised);
-    REQUIRE(device, CUDA_ERROR_INVALID_VALUE);
     REQUIRE(is_device(ordinal), CUDA_ERROR_INVALID_DEVICE);
-    *device = ordinal;
-    return CUDA_SUCCESS;
+    return tell(device, ordinal);
 }
 
 CUresult CUDAAPI cuDeviceGetName(char* name, int length, CUdevice device) {
@@ -101,10 +97,8 @@ CUresult CUDAAPI cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
 
 CUresult CUDAAPI cuDeviceTotalMem(size_t* bytes, CUdevice device) {
     ENTER(Initialised);
-    REQUIRE(bytes, CUDA_ERROR_INVALID_VALUE);
     REQUIRE(is_device(device), CUDA_ERROR_INVALID_DEVICE);
-    *bytes = settings().memory;
-    return CUDA_SUCCESS;
+    return tell(bytes, settings().memory);
 }
 
 CUresult CUDAAPI cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice device) {
@@ -157,10 +151,8 @@ CUresult CUDAAPI cuDeviceGetByPCIBusId(CUdevice* device, const char* text) {
 
 CUresult CUDAAPI cuDeviceCanAccessPeer(int* can, CUdevice device, CUdevice peer) {
     ENTER(Initialised);
-    REQUIRE(can, CUDA_ERROR_INVALID_VALUE);
     REQUIRE(is_device(device) && is_device(peer), CUDA_ERROR_INVALID_DEVICE);
-    *can = device != peer;
-    return CUDA_SUCCESS;
+    return tell(can, int(device != peer));
 }
 
 CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext* made, CUdevice device) {

@@ -126,9 +126,7 @@ CUresult CUDAAPI cuInit(unsigned int flags) {
 
 CUresult CUDAAPI cuDriverGetVersion(int* version) {
     ENTER(Nothing);
-    REQUIRE(version, CUDA_ERROR_INVALID_VALUE);
-    *version = CUDA_VERSION;
-    return CUDA_SUCCESS;
+    return tell(version, CUDA_VERSION);
 }
 
 CUresult CUDAAPI cuGetErrorString(CUresult error, const char** text) {

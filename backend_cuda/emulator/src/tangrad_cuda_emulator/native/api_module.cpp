@@ -293,18 +293,14 @@ CUresult CUDAAPI cuFuncGetModule(CUmodule* module, CUfunction handle) {
     ENTER(Context);
     Function* function = find_function(handle);
     REQUIRE(function, CUDA_ERROR_INVALID_HANDLE);
-    REQUIRE(module, CUDA_ERROR_INVALID_VALUE);
-    *module = reinterpret_cast<CUmodule>(function->module);
-    return CUDA_SUCCESS;
+    return tell(module, reinterpret_cast<CUmodule>(function->module));
 }
 
 CUresult CUDAAPI cuFuncGetName(const char** name, CUfunction handle) {
     ENTER(Context);
     Function* function = find_function(handle);
     REQUIRE(function, CUDA_ERROR_INVALID_HANDLE);
-    REQUIRE(name, CUDA_ERROR_INVALID_VALUE);
-    *name = function->kernel->name.c_str();
-    return CUDA_SUCCESS;
+    return tell(name, function->kernel->name.c_str());
 }
 
 CUresult CUDAAPI cuFuncGetParamInfo(CUfunction handle, size_t index, size_t* offset, size_t* size) {
@@ -336,9 +332,7 @@ CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunc
     ENTER(Context);
     Function* function = find_function(handle);
     REQUIRE(function, CUDA_ERROR_INVALID_HANDLE);
-    REQUIRE(blocks, CUDA_ERROR_INVALID_VALUE);
-    *blocks = blocks_at_once(*function, threads, shared);
-    return CUDA_SUCCESS;
+    return tell(blocks, blocks_at_once(*function, threads, shared));
 }
 
 CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, CUfunction handle, int threads,
@@ -346,9 +340,7 @@ CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* block
     ENTER(Context);
     Function* function = find_function(handle);
     REQUIRE(function, CUDA_ERROR_INVALID_HANDLE);
-    REQUIRE(blocks, CUDA_ERROR_INVALID_VALUE);
-    *blocks = blocks_at_once(*function, threads, shared);
-    return CUDA_SUCCESS;
+    return tell(blocks, blocks_at_once(*function, threads, shared));
 }
 
 CUresult CUDAAPI cuOccupancyMaxPotentialBlockSize(int* grid, int* block, CUfunction handle, CUoccupancyB2DSize shared_of,

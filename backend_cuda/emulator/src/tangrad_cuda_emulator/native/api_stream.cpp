@@ -10,6 +10,12 @@
 
 using namespace emulator;
 
+// First lines of a function of a stream.
+#define ENTER_STREAM(handle)            \
+    ENTER(Context);                     \
+    auto stream = find_stream(handle);  \
+    REQUIRE(stream, CUDA_ERROR_INVALID_HANDLE)
+
 namespace {
 
 double milliseconds() {
@@ -30,6 +36,14 @@ template <class F> void unlocked(F call) {
     call();
     lock->lock();
     lock_of_this_thread() = lock;
+}
+
+// Let a stream call a function of the program's.
+template <class F> CUresult enqueue_call(const std::shared_ptr<Stream>& stream, F call) {
+    return enqueue(stream, [=] {
+        unlocked(call);
+        return CUDA_SUCCESS;
+    });
 }
 
 CUresult create_stream(CUstream* made, unsigned flags, int priority) {
@@ -81,18 +95,14 @@ CUresult CUDAAPI cuStreamDestroy(CUstream handle) {
 }
 
 CUresult CUDAAPI cuStreamSynchronize(CUstream handle) {
-    ENTER(Context);
-    auto stream = find_stream(handle);
-    REQUIRE(stream, CUDA_ERROR_INVALID_HANDLE);
+    ENTER_STREAM(handle);
     // The legacy stream is done when what runs beside it by the rules is done, too.
     if (stream->legacy) return enqueue(stream, [] { return CUDA_SUCCESS; }), drain(stream, stream->enqueued);
     return drain(stream, stream->enqueued);
 }
 
 CUresult CUDAAPI cuStreamQuery(CUstream handle) {
-    ENTER(Context);
-    auto stream = find_stream(handle);
-    REQUIRE(stream, CUDA_ERROR_INVALID_HANDLE);
+    ENTER_STREAM(handle);
     if (stream->done >= stream->enqueued) return CUDA_SUCCESS;
     const CUresult failed = advance(stream);
     return failed ? failed : CUDA_ERROR_NOT_READY;
@@ -108,39 +118,25 @@ CUresult CUDAAPI cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsign
 }
 
 CUresult CUDAAPI cuStreamGetFlags(CUstream handle, unsigned int* flags) {
-    ENTER(Context);
-    auto stream = find_stream(handle);
-    REQUIRE(stream, CUDA_ERROR_INVALID_HANDLE);
-    REQUIRE(flags, CUDA_ERROR_INVALID_VALUE);
-    *flags = stream->flags;
-    return CUDA_SUCCESS;
+    ENTER_STREAM(handle);
+    return tell(flags, stream->flags);
 }
 
 CUresult CUDAAPI cuStreamGetPriority(CUstream handle, int* priority) {
-    ENTER(Context);
-    auto stream = find_stream(handle);
-    REQUIRE(stream, CUDA_ERROR_INVALID_HANDLE);
-    REQUIRE(priority, CUDA_ERROR_INVALID_VALUE);
-    *priority = stream->priority;
-    return CUDA_SUCCESS;
+    ENTER_STREAM(handle);
+    return tell(priority, stream->priority);
 }
 
 #undef cuStreamGetCtx
 CUresult CUDAAPI cuStreamGetCtx(CUstream handle, CUcontext* context) {
-    ENTER(Context);
-    auto stream = find_stream(handle);
-    REQUIRE(stream, CUDA_ERROR_INVALID_HANDLE);
-    REQUIRE(context, CUDA_ERROR_INVALID_VALUE);
-    *context = reinterpret_cast<CUcontext>(stream->context);
-    return CUDA_SUCCESS;
+    ENTER_STREAM(handle);
+    return tell(context, reinterpret_cast<CUcontext>(stream->context));
 }
 
 CUresult CUDAAPI cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus* status) {
     ENTER(Context);
     REQUIRE(find_stream(handle), CUDA_ERROR_INVALID_HANDLE);
-    REQUIRE(status, CUDA_ERROR_INVALID_VALUE);
-    *status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return CUDA_SUCCESS;
+    return tell(status, CU_STREAM_CAPTURE_STATUS_NONE);
 }
 
 CUresult CUDAAPI cuStreamAttachMemAsync(CUstream handle, CUdeviceptr, size_t, unsigned int) {
@@ -150,25 +146,15 @@ CUresult CUDAAPI cuStreamAttachMemAsync(CUstream handle, CUdeviceptr, size_t, un
 }
 
 CUresult CUDAAPI cuLaunchHostFunc(CUstream handle, CUhostFn function, void* data) {
-    ENTER(Context);
-    auto stream = find_stream(handle);
-    REQUIRE(stream, CUDA_ERROR_INVALID_HANDLE);
+    ENTER_STREAM(handle);
     REQUIRE(function, CUDA_ERROR_INVALID_VALUE);
-    return enqueue(stream, [=] {
-        unlocked([=] { function(data); });
-        return CUDA_SUCCESS;
-    });
+    return enqueue_call(stream, [=] { function(data); });
 }
 
 CUresult CUDAAPI cuStreamAddCallback(CUstream handle, CUstreamCallback function, void* data, unsigned int) {
-    ENTER(Context);
-    auto stream = find_stream(handle);
-    REQUIRE(stream, CUDA_ERROR_INVALID_HANDLE);
+    ENTER_STREAM(handle);
     REQUIRE(function, CUDA_ERROR_INVALID_VALUE);
-    return enqueue(stream, [=] {
-        unlocked([=] { function(handle, CUDA_SUCCESS, data); });
-        return CUDA_SUCCESS;
-    });
+    return enqueue_call(stream, [=] { function(handle, CUDA_SUCCESS, data); });
 }
 
 CUresult CUDAAPI cuEventCreate(CUevent* made, unsigned int flags) {

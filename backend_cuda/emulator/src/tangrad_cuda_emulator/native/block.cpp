@@ -108,32 +108,24 @@ Fiber* Block::take_fiber() {
     return taken;
 }
 
-int Block::barrier(int kind, int predicate) {
+// Leave the fiber of the thread that runs until others have come to what it asks for.
+unsigned long long Block::wait(const Thread& asks) {
     Block& block = *running_block;
     Thread& mine = block.threads_[block.now_->id];
     Fiber* fiber = block.running_;
-    mine.state = State::AtBarrier;
+    mine = asks;
     mine.fiber = fiber;
-    mine.kind = kind;
-    mine.value = predicate != 0;
     fiber->leave();
-    return int(mine.told);
+    return mine.told;
+}
+
+int Block::barrier(int kind, int predicate) {
+    return int(wait({State::AtBarrier, nullptr, kind, 0, 0, 0, predicate != 0, 0}));
 }
 
 unsigned long long Block::collective(int kind, unsigned mask, unsigned long long value,
                                      int argument, int width) {
-    Block& block = *running_block;
-    Thread& mine = block.threads_[block.now_->id];
-    Fiber* fiber = block.running_;
-    mine.state = State::AtWarp;
-    mine.fiber = fiber;
-    mine.kind = kind;
-    mine.mask = mask;
-    mine.value = value;
-    mine.argument = argument;
-    mine.width = width;
-    fiber->leave();
-    return mine.told;
+    return wait({State::AtWarp, nullptr, kind, argument, width, mask, value, 0});
 }
 
 unsigned Block::active_mask() {

@@ -36,6 +36,7 @@ class Block {
                                          int argument, int width);
     static unsigned active_mask();
     static void work(void* self);
+    static unsigned long long wait(const Thread& asks);
 
     void run_warp(unsigned first, unsigned last);
     void begin_fresh(unsigned last);

@@ -35,6 +35,13 @@ class Call {
     CUresult status_;
 };
 
+// Answer by way of a pointer, which the caller may have left out.
+template <class T> CUresult tell(T* place, T value) {
+    if (!place) return CUDA_ERROR_INVALID_VALUE;
+    *place = value;
+    return CUDA_SUCCESS;
+}
+
 }  // namespace emulator
 
 // First line of a function of the driver.

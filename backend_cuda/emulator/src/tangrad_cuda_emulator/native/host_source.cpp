@@ -57,7 +57,10 @@ std::vector<std::string> kernel_names(const std::string& source) {
     std::vector<std::string> found;
     for (size_t at = text.find(mark); at != std::string::npos; at = text.find(mark, at + 1)) {
         const size_t before = text.find_last_of(";}{#", at);
-        const std::string prefix = text.substr(before == std::string::npos ? 0 : before, at - before);
+        std::string prefix = text.substr(before == std::string::npos ? 0 : before, at - before);
+        // A macro ends with its line, unless a backslash is the last of that.
+        for (size_t end = prefix.find('\n'); prefix[0] == '#' && end != std::string::npos; end = prefix.find('\n', end + 1))
+            if (prefix[end - 1] != '\\') prefix = prefix.substr(end);
         if (prefix.find("template") != std::string::npos || prefix.find("define") != std::string::npos)
             continue;
         size_t i = at + mark.size();

@@ -351,14 +351,10 @@ TANGRAD_INLINE float normcdff(float x) { return (float)normcdf((double)x); }
 #undef isinf
 #undef isfinite
 #undef signbit
-TANGRAD_INLINE bool isnan(float x) { return __builtin_isnan(x); }
-TANGRAD_INLINE bool isnan(double x) { return __builtin_isnan(x); }
-TANGRAD_INLINE bool isinf(float x) { return __builtin_isinf(x); }
-TANGRAD_INLINE bool isinf(double x) { return __builtin_isinf(x); }
-TANGRAD_INLINE bool isfinite(float x) { return __builtin_isfinite(x); }
-TANGRAD_INLINE bool isfinite(double x) { return __builtin_isfinite(x); }
-TANGRAD_INLINE bool signbit(float x) { return __builtin_signbit(x); }
-TANGRAD_INLINE bool signbit(double x) { return __builtin_signbit(x); }
+#define TANGRAD_CLASS(name)                                               \
+    TANGRAD_INLINE bool name(float x) { return __builtin_##name(x); }     \
+    TANGRAD_INLINE bool name(double x) { return __builtin_##name(x); }
+TANGRAD_CLASS(isnan) TANGRAD_CLASS(isinf) TANGRAD_CLASS(isfinite) TANGRAD_CLASS(signbit)
 
 TANGRAD_INLINE float __saturatef(float x) { return __builtin_fminf(__builtin_fmaxf(x, 0.0f), 1.0f); }
 TANGRAD_INLINE float __expf(float x) { return __builtin_expf(x); }
@@ -372,21 +368,18 @@ TANGRAD_INLINE float __tanf(float x) { return __builtin_tanf(x); }
 TANGRAD_INLINE float __powf(float x, float y) { return __builtin_powf(x, y); }
 TANGRAD_INLINE void __sincosf(float x, float* s, float* c) { sincosf(x, s, c); }
 TANGRAD_INLINE float __fdividef(float x, float y) { return x / y; }
-TANGRAD_INLINE float __frcp_rn(float x) { return 1.0f / x; }
 TANGRAD_INLINE float __frsqrt_rn(float x) { return rsqrtf(x); }
-TANGRAD_INLINE float __fsqrt_rn(float x) { return __builtin_sqrtf(x); }
-TANGRAD_INLINE float __fadd_rn(float x, float y) { return x + y; }
-TANGRAD_INLINE float __fsub_rn(float x, float y) { return x - y; }
-TANGRAD_INLINE float __fmul_rn(float x, float y) { return x * y; }
-TANGRAD_INLINE float __fdiv_rn(float x, float y) { return x / y; }
 TANGRAD_INLINE float __fmaf_rn(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-TANGRAD_INLINE double __drcp_rn(double x) { return 1.0 / x; }
-TANGRAD_INLINE double __dsqrt_rn(double x) { return __builtin_sqrt(x); }
-TANGRAD_INLINE double __dadd_rn(double x, double y) { return x + y; }
-TANGRAD_INLINE double __dsub_rn(double x, double y) { return x - y; }
-TANGRAD_INLINE double __dmul_rn(double x, double y) { return x * y; }
-TANGRAD_INLINE double __ddiv_rn(double x, double y) { return x / y; }
 TANGRAD_INLINE double __fma_rn(double a, double b, double c) { return __builtin_fma(a, b, c); }
+#define TANGRAD_NEAREST(p, T, root)                                       \
+    TANGRAD_INLINE T __##p##rcp_rn(T x) { return T(1) / x; }              \
+    TANGRAD_INLINE T __##p##sqrt_rn(T x) { return root(x); }              \
+    TANGRAD_INLINE T __##p##add_rn(T x, T y) { return x + y; }            \
+    TANGRAD_INLINE T __##p##sub_rn(T x, T y) { return x - y; }            \
+    TANGRAD_INLINE T __##p##mul_rn(T x, T y) { return x * y; }            \
+    TANGRAD_INLINE T __##p##div_rn(T x, T y) { return x / y; }
+TANGRAD_NEAREST(f, float, __builtin_sqrtf)
+TANGRAD_NEAREST(d, double, __builtin_sqrt)
 
 // A GPU's conversion to an integer takes the nearest that there is, and 0 for what is no number.
 template <class To> static inline To tangrad_to_integer(double x) {

@@ -115,6 +115,22 @@ Access access(const Instruction& ins, Names& names, const Operand& at) {
     return {space, names.source(plain, "u64"), at.offset, size_of(ins.type()), parts};
 }
 
+// Let each thread that is here reach its own place, one after the other, and count the requests.
+template <class F>
+void request(Machine& m, const Access& at, decltype(&Races::read) touch, Traffic* traffic, F visit) {
+    const Values base = values(m, at.base);
+    const size_t size = at.element * at.parts;
+    std::vector<uint64_t> addresses(m.count);
+    for (unsigned k = 0; k < m.count; k++) {
+        const unsigned t = m.list[k];
+        const Where place = find(m, at.space, t, base[t] + uint64_t(at.offset), size);
+        if (place.global) addresses[k] = place.address;
+        if (m.races && (place.global || place.shared)) check(m, (m.races->*touch)(place.shared, place.address, size, t), t);
+        visit(t, place.host);
+    }
+    if (traffic) count(*traffic, m, addresses, size);
+}
+
 std::vector<int> slots(Names& names, const Operand& operand) {
     std::vector<int> all;
     const auto slot = [&](const Operand& each) { return each.name == "_" ? -1 : int(names.slot(each.name)); };
@@ -174,19 +190,12 @@ Run load(const Instruction& ins, Names& names) {
     const std::vector<int> to = slots(names, ins.operands[0]);
     const bool is_signed = ins.type()[0] == 's', counts = !ins.has("const");
     return [=](Machine& m) {
-        const Values base = values(m, at.base);
-        std::vector<uint64_t> addresses(m.count);
-        for (unsigned k = 0; k < m.count; k++) {
-            const unsigned t = m.list[k];
-            const Where from = find(m, at.space, t, base[t] + uint64_t(at.offset), at.element * at.parts);
-            if (from.global) addresses[k] = from.address;
-            if (m.races && (from.global || from.shared)) check(m, m.races->read(from.shared, from.address, at.element * at.parts, t), t);
+        request(m, at, &Races::read, counts ? &m.loads : nullptr, [&](unsigned t, const unsigned char* from) {
             uint64_t told[8];
-            for (size_t i = 0; i < at.parts; i++) told[i] = widened(from.host + i * at.element, at.element, is_signed);
+            for (size_t i = 0; i < at.parts; i++) told[i] = widened(from + i * at.element, at.element, is_signed);
             for (size_t i = 0; i < at.parts; i++)
                 if (to[i] >= 0) m.row(unsigned(to[i]))[t] = told[i];
-        }
-        if (counts) count(m.loads, m, addresses, at.element * at.parts);
+        });
     };
 }
 
@@ -199,19 +208,12 @@ Run store(const Instruction& ins, Names& names) {
     else
         from.push_back(names.source(what, ins.type()));
     return [=](Machine& m) {
-        const Values base = values(m, at.base);
-        std::vector<uint64_t> addresses(m.count);
-        for (unsigned k = 0; k < m.count; k++) {
-            const unsigned t = m.list[k];
-            const Where to = find(m, at.space, t, base[t] + uint64_t(at.offset), at.element * at.parts);
-            if (to.global) addresses[k] = to.address;
-            if (m.races && (to.global || to.shared)) check(m, m.races->write(to.shared, to.address, at.element * at.parts, t), t);
+        request(m, at, &Races::write, &m.stores, [&](unsigned t, unsigned char* to) {
             for (size_t i = 0; i < at.parts; i++) {
                 const uint64_t bits = values(m, from[i])[t];
-                std::memcpy(to.host + i * at.element, &bits, at.element);
+                std::memcpy(to + i * at.element, &bits, at.element);
             }
-        }
-        count(m.stores, m, addresses, at.element * at.parts);
+        });
     };
 }
 

@@ -1,7 +1,7 @@
 """Settings of products and attention on GPUs: `tangrad.backends.cuda`.
 
-Programs set them for the vendor's libraries, which this package does not call yet. They are kept
-and told; every product of float32 is computed in float32, whatever is allowed.
+Programs set them for the vendor's libraries. Of these cuBLASLt is called where a program chose it
+by `preferred_blas_library`; the other settings are kept and told.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ __all__ = [
     "sdp_kernel",
 ]
 
+# No GPU has shown yet that cuBLASLt's products are right here and faster.
+_BLAS = ("default", "cublaslt")
+_blas = "default"
 # Attention has one kernel here, tiled, in memory linear in the length: PyTorch's "efficient" one.
 _enabled = {"cudnn": False, "flash": False, "math": True, "mem_efficient": True}
 
@@ -132,24 +135,37 @@ def preferred_linalg_library(backend: Any = None) -> str:
     Raises:
         NotImplementedError: one was asked for.
     """
-    return _only("preferred_linalg_library", backend)
+    if backend not in (None, "default"):
+        raise NotImplementedError(
+            "backends.cuda.preferred_linalg_library: the vendor's are not called yet; there is no "
+            f"'{backend}'"
+        )
+    return "default"
 
 
 def preferred_blas_library(backend: Any = None) -> str:
-    """Return the library of products; there is no choice.
+    """Choose what computes products of matrices, and return what does.
+
+    Args:
+        backend: "default", kernels of this package; "cublaslt", NVIDIA's library, for products of
+            float32, float64, float16 and bfloat16; None leaves what is chosen.
 
     Raises:
-        NotImplementedError: one was asked for.
+        NotImplementedError: another library was asked for.
+        RuntimeError: cuBLASLt cannot be loaded here.
     """
-    return _only("preferred_blas_library", backend)
-
-
-def _only(name: str, backend: Any) -> str:
-    if backend not in (None, "default"):
+    global _blas
+    if backend not in (None, *_BLAS):
         raise NotImplementedError(
-            f"backends.cuda.{name}: the vendor's are not called yet; there is no '{backend}'"
+            f"backends.cuda.preferred_blas_library: '{backend}' is not called; there are "
+            f"{' and '.join(map(repr, _BLAS))}"
         )
-    return "default"
+    if backend is not None and backend != _blas:
+        from tangrad_cuda import cublaslt
+
+        cublaslt.choose(backend == "cublaslt")
+        _blas = backend
+    return _blas
 
 
 class cufft_plan_cache:

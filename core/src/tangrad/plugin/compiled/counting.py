@@ -75,7 +75,10 @@ def _distinct(driver: CompilingDriver, op: Any) -> Callable[..., Any]:
         starts = order.new_ones((count,), dtype=tangrad.bool)
         starts[1:] = (rows[1:] != rows[:-1]).any(1)
         first = starts.nonzero()[:, 0]
-        inverse = tangrad.empty_like(order).index_copy_(0, order, starts.cumsum(0) - 1)
+        inverse = starts.cumsum(0) - 1
+        if not consecutive:
+            # Each row looks up its place: writing to places, in an order, takes the square of rows.
+            inverse = inverse.index_select(0, rows_sorted(driver, order, False)[1])
         counts = tangrad.cat([first[1:], first.new_full((1,), count)]) - first
         listed = lines.index_select(0, order.index_select(0, first))
         return _delivered(outs, (listed, inverse.reshape(x.shape) if whole else inverse, counts))

@@ -15,6 +15,8 @@ SIZES = (63, 64, 65, 127, 129, 257, 1023, 1025, 4097, 65537)
 LONG = 65537
 # NumPy folds these step by step: what the reference takes a minute for is not compared.
 LONGEST_SCAN = 4097
+# An op that returns a list makes a tensor for every element of a row.
+LONGEST_LIST = 1025
 # Dtypes that also get many rows and long rows; the others have rows of every size.
 WIDELY = ("float32", "int64")
 # How many different numbers a dtype holds exactly, where that is few.
@@ -41,7 +43,8 @@ def large_samples(op: Any, dtype: str) -> Iterator[Sample]:
     elif definition.name in SHAPES:
         yield from SHAPES[definition.name](Sampler(dtype))
     elif [p.type for p in definition.schema.params[:2]][:1] == ["Tensor"] and _dim(definition):
-        yield from _along_dims(definition, own, dtype, LONG, ties=False)
+        longest = LONGEST_LIST if definition.schema.text.endswith("-> Tensor[]") else LONG
+        yield from _along_dims(definition, own, dtype, longest, ties=False)
 
 
 def _pointwise(samples: list[Sample]) -> Iterator[Sample]:
