@@ -78,6 +78,7 @@ class CallWatch:
         follows_numbers: something stands for numbers, and says that it is one. Who asks its type
             is told otherwise, so code that may is refused before it runs; what is known to be
             executed is looked at earlier.
+        sizes: told of each piece of the user's code that runs, or None.
 
     Attributes:
         executed: the user's code objects.
@@ -85,8 +86,8 @@ class CallWatch:
             called, or None.
     """
 
-    def __init__(self, follows_numbers: bool = False) -> None:
-        self.follows_numbers = follows_numbers
+    def __init__(self, follows_numbers: bool = False, sizes: Any = None) -> None:
+        self.follows_numbers, self.sizes = follows_numbers, sizes
         self.executed: dict[CodeType, dict[str, Any]] = {}
         self.refusal: CaptureError | None = None
 
@@ -108,9 +109,12 @@ class CallWatch:
         if event == "call":
             if code not in self.executed and not is_library(code) and not _serves_library(frame):
                 self.executed[code] = frame.f_globals
-                if self.follows_numbers and asks_types(code):
+                follows = self.follows_numbers or (self.sizes is not None and self.sizes.handed)
+                if follows and asks_types(code):
                     line = f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}"
                     raise CaptureError(f"{code.co_name}() calls type(), maybe of a number", line)
+            if self.sizes is not None and code in self.executed and not _is_packages(frame):
+                self.sizes.ran(code)
             return
         if event != "c_call" or self.refusal is not None or is_library(code):
             return
@@ -147,6 +151,12 @@ def _serves_library(frame: Any) -> bool:
         if frame is not None and is_library(frame.f_code):
             return True
     return False
+
+
+def _is_packages(frame: Any) -> bool:
+    """Return whether a frame is of one of the library's packages: a device, say."""
+    module = frame.f_globals.get("__name__") or ""
+    return bool(module.startswith("tangrad_"))
 
 
 def _is_generated(frame: Any) -> bool:
