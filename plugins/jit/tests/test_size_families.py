@@ -196,7 +196,8 @@ class Attention(nn.Module):
 
     def forward(self, tokens):
         batch, length = tokens.shape
-        assert length <= self.longest
+        if length > self.longest:
+            raise ValueError(length)
         x = self.embed(tokens) + self.place(tangrad.arange(length))
         q, k, v = self.qkv(self.norm(x)).split(x.shape[-1], dim=-1)
         shape = (batch, length, self.heads, x.shape[-1] // self.heads)

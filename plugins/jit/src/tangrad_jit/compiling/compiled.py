@@ -270,7 +270,7 @@ class Compiled:
             places = executable.doubtful(given)
             numbers = [executable.numbers.sources[k] for k in places]
             told = ", ".join(f"{s.name} = {s.get(args, kwargs)!r}" for s in numbers)
-            followed = executable.recording.sizes is not None
+            followed = executable.recording.sizes is not None or bool(self.families)
             recording = self._recorded_run(args, kwargs, followed)
             found = recording.failure or text_of(recording.graph, places=False)
             if found == executable.numbers.text:

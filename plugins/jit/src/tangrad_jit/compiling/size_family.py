@@ -89,6 +89,7 @@ class SizeFamily:
         if len(a.sizes.given) != len(b.sizes.given):
             raise Unknown("the program gives ops other sizes")
         given = list(zip(a.sizes.given, b.sizes.given, strict=True))
+        self._constant = [t for (_, s), (_, t) in given if s.hint == t.hint]
         marked = one.copy()
         twins = dict(zip(first, values_of(marked), strict=True))
         for k, (x, y, made) in enumerate(zip(one.nodes, two.nodes, marked.nodes, strict=True)):
@@ -216,6 +217,7 @@ class SizeFamily:
         return dataclasses.replace(
             recording,
             graph=graph,
+            sizes=None,
             tangents=[twins[value] for value in recording.tangents],
             derivatives=[(twins[value], place) for value, place in recording.derivatives],
             numbers=[(s, twins.get(value, value), n) for s, value, n in recording.numbers],
@@ -278,9 +280,11 @@ class SizeFamily:
         for recording in self._recordings:
             place = {value: k for k, value in enumerate(values_of(recording.graph))}
             assert recording.sizes is not None
-            if not recording.sizes.env.holds(self._symbols_of(recording, place)(types)):
+            symbols = self._symbols_of(recording, place)(types)
+            if not recording.sizes.env.holds(symbols):
                 return False
-        return True
+        # What was one number in both runs is taken for a constant of the program.
+        return all(number.evaluate(symbols) == number.hint for number in self._constant)
 
     @property
     def conditions(self) -> list[str]:
