@@ -162,9 +162,11 @@ class FollowedSizes:
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a call of the library for the program."""
+        name = _name(function)
+        if name == "arange" and (len(args) > 2 or "step" in kwargs):
+            self.lose("arange() with a step counts by sizes")
         if not self.live or is_library(_caller()):
             return function(*args, **kwargs)
-        name = _name(function)
         if name in _TAKE_SIZES:
             args = tuple(map(self._taken, args))
             kwargs = {key: self._taken(item) for key, item in kwargs.items()}

@@ -210,9 +210,7 @@ class Compiled:
         if len(others) < len(self.executables):
             self.executables = [executable, *others]
 
-    def _size_changes(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> list[set[Dimension]]:
+    def _size_changes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[set[Dimension]]:
         """Return how a call differs from each that has a graph, where sizes alone differ."""
         if not self.executables:
             return []

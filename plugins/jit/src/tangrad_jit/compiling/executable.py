@@ -89,9 +89,7 @@ class Executable:
         self.forward, self._run_forward = self._prepare(parts.forward, settings, prepare, 0)
         self.backward: Graph | None = None
         if parts.backward is not None:
-            self.backward, self._run_backward = self._prepare(
-                parts.backward, settings, prepare, 1
-            )
+            self.backward, self._run_backward = self._prepare(parts.backward, settings, prepare, 1)
         self._bind_inputs(parts.forward)
         self._bind_result(recording, parts.forward)
         self.trial = trial_of(self, settings)

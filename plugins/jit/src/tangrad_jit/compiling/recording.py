@@ -173,7 +173,7 @@ class _Session:
         for path, tensor in [
             *self.before.tensors,
             *tensors_among(self.args),
-            *tensors_among(self.kwargs),
+            *tensors_among(self.kwargs, "kwargs"),
         ]:
             if tensor.is_leaf and tensor.requires_grad:
                 found.append((path, tensor, tensor.grad))
@@ -188,13 +188,13 @@ class _Session:
         recording = Recording(recorder.graph, sizes=self.sizes)
         keys = {source.key for source in self.sources}
         recording.pattern = Pattern(self.args, self.kwargs, keys)
-        for path, tensor in [*tensors_among(self.args), *tensors_among(self.kwargs)]:
+        for path, tensor in [*tensors_among(self.args), *tensors_among(self.kwargs, "kwargs")]:
             if memory_of(tensor) not in recorder._values:
                 recorder.argument(tensor, path)
             else:
                 recorder.graph.add_input(type_of(tensor), "argument", path, tensor)
         self.before_tensors = {id(t): _state(t) for _, t in self.before.tensors}
-        self.arguments = [*tensors_among(self.args), *tensors_among(self.kwargs)]
+        self.arguments = [*tensors_among(self.args), *tensors_among(self.kwargs, "kwargs")]
         self.before_arguments = [_state(t) for _, t in self.arguments]
         for root in self._roots():
             recorder.follow_modules(root)

@@ -82,8 +82,9 @@ class SizeFamily:
         first, second = values_of(one), values_of(two)
         place = {value: k for k, value in enumerate(first)}
         numbered = place, {value: k for k, value in enumerate(second)}
-        for k in range(len(one.inputs)):
-            self.terms.see(k, first[k].type, second[k].type)
+        for k, entry in enumerate(one.inputs):
+            if entry.kind != "tangent":
+                self.terms.see(k, first[k].type, second[k].type)
         assert a.sizes is not None
         assert b.sizes is not None
         if len(a.sizes.given) != len(b.sizes.given):
@@ -93,6 +94,9 @@ class SizeFamily:
         marked = one.copy()
         twins = dict(zip(first, values_of(marked), strict=True))
         for k, (x, y, made) in enumerate(zip(one.nodes, two.nodes, marked.nodes, strict=True)):
+            if k == a.forward_nodes:  # gradients of results are known from here on
+                for v, w in zip(a.tangents, b.tangents, strict=True):
+                    self.terms.see(place[v], v.type, w.type)
             while given and given[0][0][0] <= k:
                 (_, s), (_, t) = given.pop(0)
                 self.terms.see_given(s, t, self._symbols_of(a, place))
@@ -264,9 +268,7 @@ class SizeFamily:
             for entry in graph.inputs:
                 if entry.kind == "argument":
                     entry.tensor = tensors[entry.name]
-            made = Executable(
-                recording, self.settings, self.template.at(part(recording), numbers)
-            )
+            made = Executable(recording, self.settings, self.template.at(part(recording), numbers))
         except Exception:  # of an op that takes no such size: what it raises is raised by the run
             return None
         made.numbers.unconfirmed = base.numbers.unconfirmed
@@ -367,7 +369,9 @@ def _check_alike(a: Recording, b: Recording) -> None:
             alike = alike and x.tensor is y.tensor
         if not alike:
             raise Unknown(f"{x.name} is another at other sizes")
-    arguments = [i.value.type for i in (*graphs[0].inputs, *graphs[1].inputs) if i.kind == "argument"]
+    arguments = [
+        i.value.type for i in (*graphs[0].inputs, *graphs[1].inputs) if i.kind == "argument"
+    ]
     if not all(type.contiguous for type in arguments):
         raise Unknown("an argument is not contiguous")
 

@@ -93,9 +93,7 @@ class _Part:
         for ours, theirs in zip(made.outputs, before.outputs, strict=True):
             if isinstance(ours, Value) and ours.type != theirs.type:
                 raise Disagreement(f"a result is {ours.type}, and {theirs.type} before the passes")
-        twins: dict[Any, Any] = dict(
-            zip(values_of(self.graph), values_of(made), strict=True)
-        )
+        twins: dict[Any, Any] = dict(zip(values_of(self.graph), values_of(made), strict=True))
         twins.update(zip(self.graph.nodes, made.nodes, strict=True))
         groups = [group.at(twins.__getitem__) for group in self.groups]
         beside = list(self.beside)
