@@ -53,7 +53,7 @@ def _flat(item: Any) -> list[Any]:
 
 
 def differences(op: Any, dtype: str = "float32", most: int = 6) -> tuple[int, int, list[str]]:
-    """Return how many calls ran by a graph of other sizes, by one of their own, and what differs."""
+    """Return how many sizes were served by a recording, how many runs there were, and faults."""
     from tangrad.plugin import Sampler
 
     by_family = recorded = 0

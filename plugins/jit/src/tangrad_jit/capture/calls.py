@@ -34,7 +34,7 @@ _COUNTS = frozenset(("min", "max", "ceil", "floor", "divmod", "range", "isqrt", 
 _KNOWN_TO_COUNT = frozenset(
     "infer_size _kept_stride _axes output_metas _linear_bias_vjp batch_norm _batch_norm_vjp "
     "cross_entropy flatten sum_to_size embedding _element _equal_sizes _range_length _out_sizes "
-    "_pooled_size dropout counters <genexpr> <listcomp> <lambda>".split()
+    "_pooled_size dropout counters narrow <genexpr> <listcomp> <lambda>".split()
 )
 
 #: Modules whose functions in C depend on their arguments alone.

@@ -131,7 +131,9 @@ class FollowedSizes:
         """Answer a comparison of which what follows in the run depends."""
         outcome = bool(COMPARISONS[name](plain(left), plain(right)))
         if self.live:
-            self._assume(name, *(getattr(i, "value", i) for i in (left, right)), outcome)
+            self._assume(
+                name, getattr(left, "value", left), getattr(right, "value", right), outcome
+            )
         return outcome
 
     def _assume(self, name: str, left: Any, right: Any, outcome: bool) -> None:
@@ -225,7 +227,7 @@ def _caller() -> CodeType:
     frame: Any = sys._getframe(2)
     while frame is not None and frame.f_code.co_filename.endswith(_BETWEEN):
         frame = frame.f_back
-    return frame.f_code  # type: ignore[no-any-return]
+    return frame.f_code
 
 
 _BETWEEN = (

@@ -189,7 +189,7 @@ def _of_one_kind(left: Any, right: Any) -> tuple[Any, Any]:
     both = isinstance(left, Number) and isinstance(right, Number)
     if not both or left.env is right.env:
         return left, right
-    return tuple(settled(item) if item.env.of_sizes else item for item in (left, right))  # type: ignore[return-value]
+    return tuple(settled(item) if item.env.of_sizes else item for item in (left, right))
 
 
 def _is_real_power(base: Any, exponent: Any) -> bool:

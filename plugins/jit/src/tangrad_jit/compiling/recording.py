@@ -160,7 +160,7 @@ class _Session:
         self.sources: list[Any] = [s for s in (*held.values(), *given.values()) if s.key in wanted]
 
     def follow_sizes(self) -> None:
-        """Have the run's sizes followed, unless its code may ask what stands for them of its type."""
+        """Have the run's sizes followed, unless its code may ask for the types of numbers."""
         if not any(asks_types(code) and not is_library(code) for code in self.before.code):
             self.sizes = FollowedSizes(self.recorder)
 

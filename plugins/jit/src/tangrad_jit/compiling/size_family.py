@@ -18,15 +18,15 @@ from typing import Any
 
 from tangrad_jit._guards import Geometry, Pattern
 from tangrad_jit.compiling.executable import Executable
-from tangrad_jit.compiling.joint import Parts, part
+from tangrad_jit.compiling.joint import part
 from tangrad_jit.compiling.recording import Recording, tensors_among
 from tangrad_jit.compiling.size_template import Template
-from tangrad_jit.compiling.size_terms import Disagreement, Terms, Unknown, values_of
+from tangrad_jit.compiling.size_terms import Terms, Unknown, values_of
 from tangrad_jit.compiling.sizes import Dimension, is_static, size_changes
-from tangrad_jit.graph.ir import Graph, Node, Value, map_values, values_in
+from tangrad_jit.graph.ir import Graph, Node, Value, map_values
 from tangrad_jit.graph.printer import text_of
 from tangrad_jit.graph.retyping import retype
-from tangrad_jit.graph.sized import resized, sized
+from tangrad_jit.graph.sized import SizedFloat, SizedInt, resized, sized
 from tangrad_jit.graph.types import TensorType, contiguous_stride, type_of
 
 __all__ = ["SizeFamily"]
@@ -386,7 +386,7 @@ def _equal(a: Any, b: Any) -> bool:
 def _keys_in(item: Any) -> list[int]:
     if isinstance(item, (tuple, list)):
         return [key for member in item for key in _keys_in(member)]
-    return [item.key] if hasattr(item, "key") and isinstance(item, (int, float)) else []
+    return [item.key] if isinstance(item, (SizedInt, SizedFloat)) else []
 
 
 def _twin(item: Any, twins: dict[Value, Value]) -> Any:

@@ -16,7 +16,7 @@ from tangrad_jit.graph.ir import Graph, Node, Value
 from tangrad_jit.graph.retyping import retype
 from tangrad_jit.graph.sized import is_sized, resized
 from tangrad_jit.graph.types import NumberType, TensorType
-from tangrad_jit.passes.fusion import GIVEN_NUMBER, FusedGroup
+from tangrad_jit.passes.fusion import GIVEN_NUMBER
 from tangrad_jit.passes.pipeline import optimize
 from tangrad_jit.run.layout import kinds_of
 from tangrad_jit.run.plan import Arena
@@ -68,7 +68,7 @@ class _Part:
         self.arena = Arena()
         self.given = len(graph.inputs)
         self.lifted = _lift(graph)
-        numbers = {value: key for value, key in self.lifted}
+        numbers = dict(self.lifted)
         self.graph, self.groups, self.notes = optimize(graph, fast=fast)
         grouped = {node for group in self.groups for node in group.nodes}
         if any(

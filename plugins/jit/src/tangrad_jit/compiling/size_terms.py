@@ -7,20 +7,27 @@ may be known by several; at other sizes all must agree, or the graph does not ho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import combinations
 from math import prod
-from typing import Any
+from typing import Any, Protocol
 
 from tangrad_jit.graph.ir import Graph, Value
 from tangrad_jit.graph.types import TensorType
 
-__all__ = ["Disagreement", "Terms", "Unknown", "values_of"]
+__all__ = ["ByPlace", "Disagreement", "Terms", "Unknown", "values_of"]
 
 # Of the values that a number may be known by, this many are asked.
 _ASKED = 12
 
-_Term = Callable[[Sequence[Any]], int]
+
+class ByPlace(Protocol):
+    """The types that a graph's values have now, by their places."""
+
+    def __getitem__(self, place: int, /) -> Any: ...
+
+
+_Term = Callable[[Any], int]
 
 
 class Unknown(Exception):
@@ -59,7 +66,7 @@ class Terms:
             if pair[0] != pair[1]:
                 self._know(pair, _size(place, dims))
 
-    def see_given(self, one: Any, two: Any, numbers: Callable[[Sequence[Any]], Any]) -> None:
+    def see_given(self, one: Any, two: Any, numbers: Callable[[Any], Any]) -> None:
         """Know what the program had computed in both runs.
 
         Args:
@@ -90,7 +97,7 @@ class Terms:
                 return made
         raise Unknown(f"{one} and {two}")
 
-    def number(self, key: int, types: Sequence[Any]) -> Any:
+    def number(self, key: int, types: ByPlace) -> Any:
         """Return a number for the types of the values so far.
 
         Raises:
