@@ -9,6 +9,8 @@ import pytest
 from compiled_ops import ops
 from sized_ops import differences
 
+from tangrad.plugin import get_driver
+
 FULL = os.environ.get("TANGRAD_TESTS") == "full"
 SHARE = 1 if FULL else 40
 
@@ -32,5 +34,7 @@ def test_an_op_at_other_sizes_is_the_op(name):
 
 @pytest.mark.parametrize("name", ["add", "softmax", "conv2d", "layer_norm", "cumsum", "cat"])
 def test_one_recording_serves_an_op_at_other_sizes(name):
+    if not type(get_driver("cpu")).__module__.startswith("tangrad_cpu"):
+        pytest.skip("kernels in Python may count by sizes, and then each size is recorded")
     served, recorded, _ = differences(ops()[name], most=2)
     assert served > recorded

@@ -11,6 +11,10 @@ import pytest
 
 import tangrad
 from tangrad import nn
+from tangrad.plugin import get_driver
+
+# There each size is recorded where a kernel in Python may count by sizes.
+BY_REFERENCE = not type(get_driver("cpu")).__module__.startswith("tangrad_cpu")
 
 DYNAMO = tangrad._dynamo
 
@@ -145,7 +149,7 @@ def test_a_training_step_takes_batches_of_every_size():
             losses.append(float(run(tangrad.randn(n, 4), tangrad.arange(n) % 3)))
             schedule.step()
         if compile:
-            assert counts(run) == (1, 1)
+            assert counts(run) == (1, 3 if BY_REFERENCE else 1)
         return losses, [p.tolist() for p in model.parameters()]
 
     assert trained(True) == trained(False)
