@@ -30,6 +30,7 @@ _WHERE: dict[str, str] = {
     "SampleTensor": "tangrad.ops.definition.samples",
     "Sampler": "tangrad.ops.definition.samples",
     "SettingError": "tangrad.devices.driver",
+    "ShapeEnv": "tangrad.tensor.symbolic",
     "Tensor": "tangrad._C",
     "accounts_of_memory": "tangrad.holders",
     "all_ops": "tangrad.ops.definition.catalogue",

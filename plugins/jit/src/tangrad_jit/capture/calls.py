@@ -25,6 +25,18 @@ _STANDARD = sysconfig.get_paths()["stdlib"] + os.sep
 _NUMPY = os.sep + "numpy" + os.sep
 _SITE = os.sep + "site-packages" + os.sep
 
+_OPS = tuple(
+    os.path.join(os.path.dirname(tangrad.__file__), name) + os.sep for name in ("ops", "nn")
+)
+_SIZES = frozenset(("shape", "size", "numel", "nelement"))
+_COUNTS = frozenset(("min", "max", "ceil", "floor", "divmod", "range", "isqrt", "log2"))
+# What only checks sizes, tells those of a result, or counts dimensions: ops do so at all sizes.
+_KNOWN_TO_COUNT = frozenset(
+    "infer_size _kept_stride _axes output_metas _linear_bias_vjp batch_norm _batch_norm_vjp "
+    "cross_entropy flatten sum_to_size embedding _element _equal_sizes _range_length _out_sizes "
+    "_pooled_size dropout counters narrow <genexpr> <listcomp> <lambda>".split()
+)
+
 #: Modules whose functions in C depend on their arguments alone.
 _PURE = {
     None,
@@ -78,6 +90,7 @@ class CallWatch:
         follows_numbers: something stands for numbers, and says that it is one. Who asks its type
             is told otherwise, so code that may is refused before it runs; what is known to be
             executed is looked at earlier.
+        sizes: told of each piece of the user's code that runs, or None.
 
     Attributes:
         executed: the user's code objects.
@@ -85,8 +98,8 @@ class CallWatch:
             called, or None.
     """
 
-    def __init__(self, follows_numbers: bool = False) -> None:
-        self.follows_numbers = follows_numbers
+    def __init__(self, follows_numbers: bool = False, sizes: Any = None) -> None:
+        self.follows_numbers, self.sizes = follows_numbers, sizes
         self.executed: dict[CodeType, dict[str, Any]] = {}
         self.refusal: CaptureError | None = None
 
@@ -108,9 +121,12 @@ class CallWatch:
         if event == "call":
             if code not in self.executed and not is_library(code) and not _serves_library(frame):
                 self.executed[code] = frame.f_globals
-                if self.follows_numbers and asks_types(code):
+                follows = self.follows_numbers or (self.sizes is not None and self.sizes.handed)
+                if follows and asks_types(code):
                     line = f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}"
                     raise CaptureError(f"{code.co_name}() calls type(), maybe of a number", line)
+            if self.sizes is not None:
+                self._tell_sizes(frame, code)
             return
         if event != "c_call" or self.refusal is not None or is_library(code):
             return
@@ -120,6 +136,42 @@ class CallWatch:
         if reason is not None:
             line = f"{os.path.basename(code.co_filename)}:{frame.f_lineno}"
             self.refusal = CaptureError(reason, line)
+
+    def _tell_sizes(self, frame: Any, code: CodeType) -> None:
+        assert self.sizes is not None
+        if code in self.executed:
+            if not _is_packages(frame):
+                self.sizes.ran(code)
+        elif counts_by_sizes(code):
+            self.sizes.lose(f"{code.co_name}() of the library computes numbers of sizes")
+
+
+@lru_cache(maxsize=8192)
+def counts_by_sizes(code: CodeType) -> bool:
+    """Return whether code of the core's ops may make numbers of sizes that are no sizes.
+
+    Halves of sizes, their remainders, the smaller of two, and what is compared with a number: two
+    runs do not tell how these depend on sizes.
+    """
+    checks = code.co_name.lstrip("_").startswith("check")
+    if not code.co_filename.startswith(_OPS) or checks or code.co_name in _KNOWN_TO_COUNT:
+        return False
+    return _counts(code) or any(_counts(c) for c in code.co_consts if isinstance(c, CodeType))
+
+
+def _counts(code: CodeType) -> bool:
+    reads = not _SIZES.isdisjoint(code.co_names)
+    if reads and not _COUNTS.isdisjoint(code.co_names):
+        return True
+    before = ""
+    for found in dis.get_instructions(code):
+        divides = found.opname == "BINARY_OP" and found.argrepr in ("//", "%", "//=", "%=")
+        if divides and before not in ("ndim", "rank"):
+            return True
+        if reads and found.opname == "COMPARE_OP" and found.argval in ("<", ">", "<=", ">="):
+            return True
+        before = str(found.argval)
+    return False
 
 
 @lru_cache(maxsize=4096)
@@ -147,6 +199,12 @@ def _serves_library(frame: Any) -> bool:
         if frame is not None and is_library(frame.f_code):
             return True
     return False
+
+
+def _is_packages(frame: Any) -> bool:
+    """Return whether a frame is of one of the library's packages: a device, say."""
+    module = frame.f_globals.get("__name__") or ""
+    return bool(module.startswith("tangrad_"))
 
 
 def _is_generated(frame: Any) -> bool:

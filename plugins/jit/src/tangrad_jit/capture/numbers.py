@@ -23,7 +23,7 @@ from tangrad_jit.graph.ir import Node, Value
 from tangrad_jit.graph.numbers import NUMBER_OPS
 from tangrad_jit.graph.types import NumberType
 
-__all__ = ["COMPARISONS", "Followed", "Number", "Numbers", "plain", "plain_in"]
+__all__ = ["COMPARISONS", "Followed", "Number", "Numbers", "made_for", "plain", "plain_in"]
 
 # Values that ops, or shortcuts before them, may treat apart; a graph is recorded for them alone.
 _APART = (0, 1, -1, 2, 3, 0.5, -0.5)
@@ -59,6 +59,9 @@ class Numbers:
             of the graph or constants.
     """
 
+    #: Whether they are the sizes of tensors; see `followed_sizes`.
+    of_sizes = False
+
     def __init__(self, recorder: Any) -> None:
         self.recorder = recorder
         self.guards: list[tuple[str, Any, Any, bool]] = []
@@ -72,7 +75,7 @@ class Numbers:
     def given(self, number: Any, name: str) -> Number:
         """Return what stands for a number that the graph is given."""
         type = NumberType(_kind(number).__name__)
-        return _made(self, self.recorder.graph.add_input(type, "number", name), number)
+        return made_for(self, self.recorder.graph.add_input(type, "number", name), number)
 
     def read(self, tensor: Any, number: Any) -> Any:
         """Return what stands for the number that a tensor of the graph holds now."""
@@ -90,7 +93,7 @@ class Numbers:
         (value,) = recorder.graph.append(node, [NumberType(type(result).__name__)])
         if any(isinstance(item, Value) and item in self._read for item in operands):
             self._read.add(value)
-        return _made(self, value, result)
+        return made_for(self, value, result)
 
     def ask(self, name: str, left: Any, right: Any) -> bool:
         """Answer a comparison of which what follows in the run depends."""
@@ -149,7 +152,7 @@ def plain_in(item: Any) -> Any:
     """Return tuples, lists and dicts with plain numbers; the same object where there are none."""
     if isinstance(item, Number):
         return item.hint
-    if type(item) in (tuple, list):
+    if type(item) in (tuple, list, tangrad.Size):
         members = [plain_in(member) for member in item]
         same = all(a is b for a, b in zip(members, item, strict=True))
         return item if same else type(item)(members)
@@ -167,17 +170,26 @@ def _arithmetic(name: str, reflected: bool = False) -> Callable[[Any, Any], Any]
         if isinstance(other, tangrad.Tensor):
             return NotImplemented
         other = getattr(other, "number", other) if type(other) in _FOLLOWED else other
-        left, right = (other, self) if reflected else (self, other)
-        if not self.env.live:
+        left, right = _of_one_kind(*((other, self) if reflected else (self, other)))
+        if not (isinstance(left, Number) or isinstance(right, Number)) or not self.env.live:
             return function(plain(left), plain(right))
-        if not isinstance(other, Number) and type(other) not in _REAL:
+        env = (left if isinstance(left, Number) else right).env
+        if any(not isinstance(i, Number) and type(i) not in _REAL for i in (left, right)):
             return function(*(settled(item) for item in (left, right)))
         if name == "pow" and not _is_real_power(left, right):
             return function(*(settled(item) for item in (left, right)))
         result = function(plain(left), plain(right))
-        return self.env.apply(f"number.{name}", (_operand(left), _operand(right)), result)
+        return env.apply(f"number.{name}", (_operand(left), _operand(right)), result)
 
     return method
+
+
+def _of_one_kind(left: Any, right: Any) -> tuple[Any, Any]:
+    """Return two operands, a size itself where the other stands for a number of another kind."""
+    both = isinstance(left, Number) and isinstance(right, Number)
+    if not both or left.env is right.env:
+        return left, right
+    return tuple(settled(item) if item.env.of_sizes else item for item in (left, right))
 
 
 def _is_real_power(base: Any, exponent: Any) -> bool:
@@ -217,7 +229,9 @@ def _comparison(name: str) -> Callable[[Any, Any], Any]:
         if type(other) in _FOLLOWED:
             other = other.number
         if isinstance(other, Number) or type(other) in (*_REAL, bool):
-            return self.env.ask(name, self, other)
+            left, right = _of_one_kind(self, other)
+            first = left if isinstance(left, Number) else right
+            return first.env.ask(name, left, right)
         if isinstance(other, tangrad.Tensor):
             return NotImplemented
         return COMPARISONS[name](settled(self), other)
@@ -312,12 +326,13 @@ class Number:
     """Stands for a number.
 
     Attributes:
-        env: the run's numbers. value: the graph's value. hint: the number in this run.
+        env: the run's numbers, or its sizes. value: the graph's value, or the symbolic integer.
+        hint: the number in this run.
     """
 
     __slots__ = ("env", "hint", "value")
-    env: Numbers
-    value: Value
+    env: Any
+    value: Any
     hint: Any
     __torch_function__ = classmethod(_give)
 
@@ -352,7 +367,8 @@ for _form in ("__index__", "__invert__"):
     setattr(_Int, _form, _settling(_form))
 
 
-def _made(env: Numbers, value: Value, hint: Any) -> Number:
+def made_for(env: Any, value: Any, hint: Any) -> Number:
+    """Return what stands for a number whose present value is `hint`."""
     made: Number = object.__new__(_Float if isinstance(hint, float) else _Int)
     made.env, made.value, made.hint = env, value, hint
     return made

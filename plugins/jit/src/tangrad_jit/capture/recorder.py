@@ -110,6 +110,10 @@ class Recorder:
         kind, name, source = found
         return self.argument(tensor, name, kind) if source is tensor else self._of(found, tensor)
 
+    def known_value(self, tensor: Any) -> Value | None:
+        """Return the value of a tensor that is in the graph, or None."""
+        return self._values.get(memory_of(tensor)) if tensor.layout == tangrad.strided else None
+
     def _of(self, found: tuple[str, str, Any], tensor: Any) -> Value:
         kind, name, source = found
         value = self.graph.add_input(type_of(tensor), kind, name, source)

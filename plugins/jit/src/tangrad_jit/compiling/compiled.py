@@ -17,7 +17,9 @@ from tangrad_jit.capture.surroundings import Key
 from tangrad_jit.compiling.executable import Executable
 from tangrad_jit.compiling.queued import QueuedCalls
 from tangrad_jit.compiling.recording import Recording, record, tensors_among
-from tangrad_jit.compiling.sizes import Sizes, size_changes
+from tangrad_jit.compiling.size_family import SizeFamily
+from tangrad_jit.compiling.size_terms import Disagreement, Unknown
+from tangrad_jit.compiling.sizes import Dimension, Sizes, size_changes
 from tangrad_jit.graph.printer import text_of
 
 __all__ = ["Compiled", "Settings", "is_compiling", "refuse"]
@@ -69,21 +71,24 @@ class Compiled:
     Attributes:
         executables: one per recording, latest used first.
         events: what has happened, for `compile.explain`.
+        families: recordings that serve other sizes.
         queued: runs the calls that are no graph, or None where they run as they are.
     """
 
     unsettled_runs = 3
     sizes_kept = 64
+    families_tried = 6
 
     def __init__(self, function: Callable[..., Any], settings: Settings) -> None:
         self.function, self.settings = function, settings
         self.executables: list[Executable] = []
+        self.families: list[SizeFamily] = []
         self.events: list[str] = []
         self.off: str = ""
         self._known: dict[Any, Any] = {}
         self._unsettled = 0
         self._lock = threading.RLock()
-        self._recorded = 0
+        self._recorded = self._untold = 0
         self._sizes = Sizes(settings.dynamic)
         self._varying: dict[Key, Source] = {}
         self._fixed: dict[Key, Source] = {}
@@ -138,12 +143,23 @@ class Compiled:
         if self.executables:
             cause = self.executables[0].why_not(args, kwargs)
             self._varying.update(self.executables[0].changed_numbers(args, kwargs))
-        free = self._differs_in_free_sizes(args, kwargs)
+        changes = self._size_changes(args, kwargs)
+        for family in self.families if changes else ():
+            start = time.perf_counter()
+            made = family.executable_for(args, kwargs)
+            if made is not None:
+                made.seconds = family.seconds = time.perf_counter() - start
+                self._keep(made)
+                tensors = made.fits(args, kwargs)
+                if tensors is not None and not made.doubtful(tensors):
+                    return self._execute(made, tensors, args, kwargs)
+        free = self._are_free(changes, args, kwargs)
         if not free and self._recorded >= self.settings.limit:
             self._turn_off(f"{self._recorded} recordings, and still none fits: {cause}")
             return self.function(*args, **kwargs)
         start = time.perf_counter()
-        recording = self._recorded_run(args, kwargs)
+        followed = self._sizes.are_followed(changes) and self.settings.backend is None
+        recording = self._recorded_run(args, kwargs, followed)
         if recording.failure is not None:
             self._failed(recording.failure)
             return recording.result
@@ -154,9 +170,37 @@ class Compiled:
         why = f", as {cause}" if cause else ""
         what = "prepared for other sizes" if free else "recorded"
         self.events.append(f"{what} in {1e3 * executable.seconds:.1f} ms{why}")
+        if followed and changes:
+            self._join(executable, args, kwargs)
+        self._keep(executable)
+        return result
+
+    def _keep(self, executable: Executable) -> None:
         # Other threads walk the list: it is replaced, not changed.
         self.executables = [executable, *self.executables][: self.sizes_kept]
-        return result
+
+    def _join(self, executable: Executable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Have a recording of other sizes serve all, where the new one is the same program."""
+        for other in self.executables:
+            if self._untold >= self.families_tried or other.recording.sizes is None:
+                continue
+            if not size_changes(other.pattern, executable.pattern):
+                continue
+            if not other.holds_outside(args, kwargs):
+                continue
+            try:
+                family = SizeFamily(other, executable, self.settings)
+            except (Unknown, Disagreement) as reason:
+                self._untold += 1
+                self.events.append(f"holds for its sizes alone: {reason}")
+                continue
+            self.families = [family, *self.families]
+            told = ", ".join(
+                f"{name} = {' = '.join(f'{path}.shape[{dim}]' for path, dim in dims)}"
+                for name, dims in family.symbols.items()
+            )
+            self.events.append(f"is the same graph, and holds for other sizes: {told}")
+            return
 
     def _drop(self, executable: Executable) -> None:
         self.executables = [other for other in self.executables if other is not executable]
@@ -166,20 +210,28 @@ class Compiled:
         if len(others) < len(self.executables):
             self.executables = [executable, *others]
 
-    def _differs_in_free_sizes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Return whether a call differs from one that has a graph in dynamic dimensions alone."""
+    def _size_changes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[set[Dimension]]:
+        """Return how a call differs from each that has a graph, where sizes alone differ."""
         if not self.executables:
-            return False
+            return []
         pattern = Pattern(args, kwargs)
-        tensors = dict(tensors_among(args, "args") + tensors_among(kwargs, "kwargs"))
-        changes = []
+        found = []
         for executable in self.executables:
             changed = size_changes(executable.pattern, pattern)
             if changed and executable.holds_outside(args, kwargs):
-                changes.append(changed)
+                found.append(changed)
+        return found
+
+    def _are_free(
+        self, changes: list[set[Dimension]], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> bool:
+        """Return whether a call differs from one that has a graph in dynamic dimensions alone."""
+        tensors = dict(tensors_among(args, "args") + tensors_among(kwargs, "kwargs"))
         return self._sizes.are_free(changes, tensors)
 
-    def _recorded_run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Recording:
+    def _recorded_run(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], sizes: bool = False
+    ) -> Recording:
         _compiling.depth = getattr(_compiling, "depth", 0) + 1
         try:
             recording = record(
@@ -192,6 +244,7 @@ class Compiled:
                 _follow,
                 self._varying,
                 self._fixed,
+                sizes,
             )
         except CaptureError as error:
             self.events.append(f"refused: {error}")
@@ -215,7 +268,8 @@ class Compiled:
             places = executable.doubtful(given)
             numbers = [executable.numbers.sources[k] for k in places]
             told = ", ".join(f"{s.name} = {s.get(args, kwargs)!r}" for s in numbers)
-            recording = self._recorded_run(args, kwargs)
+            followed = executable.recording.sizes is not None or bool(self.families)
+            recording = self._recorded_run(args, kwargs, followed)
             found = recording.failure or text_of(recording.graph, places=False)
             if found == executable.numbers.text:
                 executable.numbers.unconfirmed.difference_update(places)
@@ -251,10 +305,10 @@ class Compiled:
     def reset(self) -> None:
         """Forget all recordings."""
         with self._lock:
-            self.executables = []
+            self.executables, self.families = [], []
             self.events.clear()
             self.off = ""
-            self._recorded = self._unsettled = 0
+            self._recorded = self._unsettled = self._untold = 0
             self._known.clear()
             self._sizes.clear()
             self._varying.clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import tangrad
@@ -12,7 +13,7 @@ from tangrad_jit._guards import Geometry, Guards, Overlaps, Pattern, is_same
 from tangrad_jit.capture.recorder import memory_of
 from tangrad_jit.capture.sources import argument_sources, changed_numbers
 from tangrad_jit.compiling.given_numbers import GivenNumbers
-from tangrad_jit.compiling.joint import part
+from tangrad_jit.compiling.joint import Parts, part
 from tangrad_jit.compiling.recording import Recording
 from tangrad_jit.compiling.second_order import SecondOrder
 from tangrad_jit.compiling.thread_state import state_of_thread
@@ -20,13 +21,35 @@ from tangrad_jit.graph.ir import Graph, Value
 from tangrad_jit.graph.types import TensorType
 from tangrad_jit.passes.pipeline import optimize
 from tangrad_jit.run.layout import ITEMSIZE
-from tangrad_jit.run.plan import Plan
+from tangrad_jit.run.plan import Arena, Plan
 
-__all__ = ["Executable"]
+__all__ = ["Executable", "Prepared"]
+
+
+@dataclass
+class Prepared:
+    """A graph after the passes.
+
+    Attributes:
+        graph, groups, notes: as `optimize` gives them.
+        beside: what the graph is given beside the inputs of the one before the passes.
+        arena: where its plan places values, or None for one of its own.
+    """
+
+    graph: Graph
+    groups: list[Any]
+    notes: list[str]
+    beside: list[Any]
+    arena: Arena | None = None
 
 
 class Executable:
     """Runs in the place of a function's call.
+
+    Args:
+        recording: what the call was. settings: of the compiled function.
+        prepare: returns the forward graph (0) and the backward one (1) after the passes, where
+            they are known; otherwise the passes are run.
 
     Attributes:
         forward, backward: the graphs, after the passes; backward is None where nothing is to be
@@ -39,7 +62,12 @@ class Executable:
         seconds: what recording and compiling took.
     """
 
-    def __init__(self, recording: Recording, settings: Any) -> None:
+    def __init__(
+        self,
+        recording: Recording,
+        settings: Any,
+        prepare: Callable[[int], Prepared] | None = None,
+    ) -> None:
         from tangrad_jit.compiling.trial import trial_of
 
         assert recording.pattern is not None
@@ -56,10 +84,12 @@ class Executable:
         self.recording = recording
         self._kept = parts.kept
         self.numbers = GivenNumbers(recording)
-        self.forward, self._run_forward = self._prepare(parts.forward, settings)
+        if prepare is None:
+            prepare = _by_passes(parts, settings)
+        self.forward, self._run_forward = self._prepare(parts.forward, settings, prepare, 0)
         self.backward: Graph | None = None
         if parts.backward is not None:
-            self.backward, self._run_backward = self._prepare(parts.backward, settings)
+            self.backward, self._run_backward = self._prepare(parts.backward, settings, prepare, 1)
         self._bind_inputs(parts.forward)
         self._bind_result(recording, parts.forward)
         self.trial = trial_of(self, settings)
@@ -68,20 +98,20 @@ class Executable:
                 entry.tensor = None
         recording.result = None
 
-    def _prepare(self, graph: Graph, settings: Any) -> tuple[Graph, Callable[..., Any]]:
+    def _prepare(
+        self, graph: Graph, settings: Any, prepare: Callable[[int], Prepared], k: int
+    ) -> tuple[Graph, Callable[..., Any]]:
         if settings.backend is not None:
             from tangrad_jit.compiling.backends import run_by_backend
 
             return graph, run_by_backend(graph, settings.backend)
-        given = len(graph.inputs)
-        graph, groups, notes = optimize(graph.copy(), fast=settings.fast)
-        folded = [entry.tensor for entry in graph.inputs[given:]]
-        self.notes.extend(notes)
-        plan = Plan(graph, groups)
+        made = prepare(k)
+        self.notes.extend(made.notes)
+        plan = Plan(made.graph, made.groups, made.arena)
         self.plans.append(plan)
-        if not folded:
-            return graph, plan.run
-        return graph, lambda inputs: plan.run(inputs + folded)
+        if not made.beside:
+            return made.graph, plan.run
+        return made.graph, lambda inputs: plan.run(inputs + made.beside)
 
     def _bind_inputs(self, graph: Graph) -> None:
         self._template: list[Any] = []
@@ -248,6 +278,17 @@ class Executable:
         seeds = [_conform(g, t) for g, t in zip(grads, self._tangents, strict=True)]
         made = iter(self._run_backward([*saved, *seeds]))
         return [next(made) if there else None for there in self._derivative_places]
+
+
+def _by_passes(parts: Parts, settings: Any) -> Callable[[int], Prepared]:
+    def prepare(k: int) -> Prepared:
+        before = parts.backward if k else parts.forward
+        assert before is not None
+        graph, groups, notes = optimize(before.copy(), fast=settings.fast)
+        folded = [entry.tensor for entry in graph.inputs[len(before.inputs) :]]
+        return Prepared(graph, groups, notes, folded)
+
+    return prepare
 
 
 class _Recorded(tangrad.autograd.Function):

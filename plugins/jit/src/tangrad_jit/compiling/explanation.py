@@ -49,11 +49,26 @@ class Explanation:
         lines += [f"  {event}" for event in self.events]
         if self.compiled.off and self.compiled.off not in self.events:
             lines.append(f"  {self.compiled.off}")
+        lines += [line for family in self.compiled.families for line in _tell_family(family)]
         lines += _tell_queues(self.compiled.queued)
         for k, executable in enumerate(self.compiled.executables):
             lines.append("")
             lines.extend(_tell(k, executable))
         return "\n".join(lines)
+
+
+def _tell_family(family: Any) -> list[str]:
+    told = ", ".join(
+        f"{name} = {' = '.join(f'{path}.shape[{dim}]' for path, dim in dims)}"
+        for name, dims in family.symbols.items()
+    )
+    lines = [
+        f"  all sizes of {told}, from 2 on and different from one another: {family.served} served"
+        + (f", the last in {1e3 * family.seconds:.1f} ms" if family.served else "")
+    ]
+    lines += [f"    where {condition}" for condition in family.conditions]
+    lines += [f"  pass {note}" for note in family.template.notes]
+    return lines
 
 
 def _tell_queues(queued: Any) -> list[str]:

@@ -15,6 +15,7 @@ from tangrad.utils import _pytree
 from tangrad_jit._guards import GradientGuard, Guards, Pattern
 from tangrad_jit.capture.calls import CallWatch, asks_types, is_library
 from tangrad_jit.capture.errors import CaptureError, GuardError, Unsettled
+from tangrad_jit.capture.followed_sizes import FollowedSizes, FollowSizes
 from tangrad_jit.capture.numbers import Number, Numbers, plain_in
 from tangrad_jit.capture.recorder import Recorder, memory_of
 from tangrad_jit.capture.sources import (
@@ -51,6 +52,7 @@ class Recording:
         tangents, derivatives: inputs that are gradients of results; (input, place of its gradient).
         numbers: (source, input, number) of the numbers that the graph is given.
         asked: what the run asked of them, as `Numbers` has it.
+        sizes: what the run read of sizes, or None where that was not followed.
     """
 
     graph: Graph
@@ -70,6 +72,7 @@ class Recording:
     derivatives: list[tuple[Value, Any]] = field(default_factory=list)
     numbers: list[tuple[Source, Value, Any]] = field(default_factory=list)
     asked: list[tuple[str, Any, Any, bool]] = field(default_factory=list)
+    sizes: FollowedSizes | None = None
 
 
 def record(
@@ -82,6 +85,7 @@ def record(
     follow: Callable[[Recorder], None] = lambda recorder: None,
     varying: Collection[Key] = (),
     fixed: Collection[Key] = (),
+    sizes: bool = False,
 ) -> Recording:
     """Run a function once, for real, and return what it was.
 
@@ -94,6 +98,7 @@ def record(
         follow: told the recorder before the run.
         varying, fixed: keys of sources whose numbers the graph is to be given, beside those of
             optimizers; and of those for whose numbers it is to hold alone.
+        sizes: follow what the program reads of sizes.
 
     Raises:
         CaptureError: the run cannot be a graph, if strict.
@@ -101,6 +106,8 @@ def record(
     """
     session = _Session(function, args, kwargs, strict, known, name)
     session.choose(varying, fixed)
+    if sizes:
+        session.follow_sizes()
     follow(session.recorder)
     recording = session.run()
     if recording.failure is None:
@@ -125,6 +132,7 @@ class _Session:
     ) -> None:
         self.function, self.args, self.kwargs = function, args, kwargs
         self.strict = strict
+        self.sizes: FollowedSizes | None = None
         self.before = self._survey_before(known)
         self.origins: dict[Any, tuple[str, str, Any]] = {}
         for path, tensor in self.before.tensors:
@@ -151,6 +159,11 @@ class _Session:
             wanted = set()
         self.sources: list[Any] = [s for s in (*held.values(), *given.values()) if s.key in wanted]
 
+    def follow_sizes(self) -> None:
+        """Have the run's sizes followed, unless its code may ask for the types of numbers."""
+        if not any(asks_types(code) and not is_library(code) for code in self.before.code):
+            self.sizes = FollowedSizes(self.recorder)
+
     def _origin(self, tensor: Any) -> tuple[str, str, Any] | None:
         return self.origins.get(memory_of(tensor))
 
@@ -160,7 +173,7 @@ class _Session:
         for path, tensor in [
             *self.before.tensors,
             *tensors_among(self.args),
-            *tensors_among(self.kwargs),
+            *tensors_among(self.kwargs, "kwargs"),
         ]:
             if tensor.is_leaf and tensor.requires_grad:
                 found.append((path, tensor, tensor.grad))
@@ -172,25 +185,29 @@ class _Session:
     def run(self) -> Recording:
         """Run the function."""
         recorder = self.recorder
-        recording = Recording(recorder.graph)
+        recording = Recording(recorder.graph, sizes=self.sizes)
         keys = {source.key for source in self.sources}
         recording.pattern = Pattern(self.args, self.kwargs, keys)
-        for path, tensor in [*tensors_among(self.args), *tensors_among(self.kwargs)]:
+        for path, tensor in [*tensors_among(self.args), *tensors_among(self.kwargs, "kwargs")]:
             if memory_of(tensor) not in recorder._values:
                 recorder.argument(tensor, path)
             else:
                 recorder.graph.add_input(type_of(tensor), "argument", path, tensor)
         self.before_tensors = {id(t): _state(t) for _, t in self.before.tensors}
-        self.arguments = [*tensors_among(self.args), *tensors_among(self.kwargs)]
+        self.arguments = [*tensors_among(self.args), *tensors_among(self.kwargs, "kwargs")]
         self.before_arguments = [_state(t) for _, t in self.arguments]
         for root in self._roots():
             recorder.follow_modules(root)
         args, kwargs = self._follow_numbers(recording)
         try:
             with contextlib.ExitStack() as stack:
-                watch = stack.enter_context(CallWatch(bool(self.sources)))
+                watch = stack.enter_context(CallWatch(bool(self.sources), self.sizes))
                 stack.enter_context(traced_calls(recorder))
+                if self.sizes is not None:
+                    stack.enter_context(FollowSizes(self.sizes))
                 self.raw = self.function(*args, **kwargs)
+                if self.sizes is not None:
+                    self.raw = _pytree.tree_map(_plain_size, self.raw)
                 with contextlib.suppress(CaptureError):
                     recorder.finish()
         finally:
@@ -224,7 +241,7 @@ class _Session:
                     now = source.get((), {})
                     mine = isinstance(now, Number) and now.value is value
                     source.put(number if mine else plain_in(now))
-        if not recording.numbers:
+        if not recording.numbers and not (self.sizes is not None and self.sizes.handed):
             return
         after = survey(self.function, self.args, self.kwargs, None)
         for held in [*self.before._seen.values(), *after._seen.values()]:
@@ -431,6 +448,13 @@ def _without_hooks(tensors: list[Any]) -> Iterator[None]:
         for hooks, before in zip(held, kept, strict=True):
             if hooks is not None:
                 hooks.update(before)
+
+
+def _plain_size(item: Any) -> Any:
+    """Return a size itself for what stands for it among results: the graph holds for it alone."""
+    if isinstance(item, Number) and item.env.of_sizes:
+        return item.env.settle(item)
+    return tangrad.Size(map(_plain_size, item)) if type(item) is tangrad.Size else item
 
 
 def _in(tensor: Any, tensors: list[Any]) -> bool:

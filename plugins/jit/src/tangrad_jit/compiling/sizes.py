@@ -11,7 +11,7 @@ from typing import Any
 
 from tangrad_jit._guards import Geometry, Pattern
 
-__all__ = ["Sizes", "mark", "size_changes"]
+__all__ = ["Sizes", "is_static", "mark", "size_changes"]
 
 _MARKS = {True: "_dynamo_dynamic_indices", False: "_dynamo_static_indices"}
 
@@ -41,6 +41,11 @@ def mark(tensor: Any, index: Any, dynamic: bool) -> None:
             held = set(getattr(tensor, name, ()))
             (held.add if kind is dynamic else held.discard)(dim % tensor.ndim)
             setattr(tensor, name, held)
+
+
+def is_static(tensor: Any, dim: int) -> bool:
+    """Return whether a dimension of a tensor is marked as such whose size does not differ."""
+    return dim in getattr(tensor, _MARKS[False], ())
 
 
 def size_changes(old: Pattern, new: Pattern) -> set[Dimension] | None:
@@ -90,10 +95,18 @@ class Sizes:
         return free
 
     def _is_free(self, path: str, dim: int, tensor: Any) -> bool:
-        if self.dynamic is False or dim in getattr(tensor, _MARKS[False], ()):
+        if self.dynamic is False or is_static(tensor, dim):
             return False
         marked = dim in getattr(tensor, _MARKS[True], ())
         return bool(self.dynamic or marked or (path, dim) in self._seen)
+
+    def are_followed(self, changes: list[set[Dimension]]) -> bool:
+        """Return whether what a call reads of sizes is to be followed.
+
+        Args:
+            changes: what differs from each of the other calls.
+        """
+        return self.dynamic is True or (self.dynamic is None and bool(changes))
 
     def clear(self) -> None:
         """Forget which have differed."""

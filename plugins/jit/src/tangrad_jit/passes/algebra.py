@@ -12,6 +12,7 @@ from typing import Any
 
 from tangrad.plugin import find_op
 from tangrad_jit.graph.ir import Graph, Node, Value
+from tangrad_jit.graph.sized import is_sized
 from tangrad_jit.graph.types import TensorType
 from tangrad_jit.passes.facts import Facts, same_type
 
@@ -128,6 +129,8 @@ def _match(
         return None
     if any(value in replaced for value in node.inputs):
         return None  # in the next round
+    if is_sized(node.args):
+        return None  # what holds of this number need not hold at other sizes
     for rule in table.get(node.name, ()):
         found = rule(node.args)
         if found is not None:

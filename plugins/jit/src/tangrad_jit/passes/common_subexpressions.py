@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from typing import Any
 
 from tangrad_jit.graph.ir import Graph, Value
+from tangrad_jit.graph.sized import is_sized
 from tangrad_jit.passes.facts import Facts, is_pure
 
 __all__ = ["merge_common_subexpressions"]
@@ -27,6 +28,8 @@ def merge_common_subexpressions(graph: Graph) -> int:
             return ("value", id(value), version.get(value.root, 0))
         if isinstance(item, (tuple, list)):
             return (type(item), *map(key_of, item))
+        if is_sized(item):
+            return ("sized", item.key)
         if isinstance(item, float):
             return ("float", item.hex())
         return (type(item), item) if isinstance(item, (int, str, bool)) else (type(item), str(item))

@@ -7,6 +7,7 @@ from typing import Any
 import tangrad
 from tangrad_jit.graph.growing import growing_in
 from tangrad_jit.graph.ir import Graph, Input, Value
+from tangrad_jit.graph.sized import is_sized
 from tangrad_jit.graph.types import TensorType
 from tangrad_jit.passes.facts import Facts, is_pure
 from tangrad_jit.run.interpreter import run_node
@@ -31,7 +32,7 @@ def fold_constants(graph: Graph) -> int:
             isinstance(v.type, TensorType) and v.type.numel <= _LARGEST for v in node.results
         )
         fits = inputs and all(v in known for v in inputs) and is_pure(node) and small
-        fits = fits and not any(growing_in(node.args))
+        fits = fits and not any(growing_in(node.args)) and not is_sized(node.args)
         if not fits or any(v.root in facts.returned or facts.is_written(v) for v in node.results):
             kept.append(node)
             continue

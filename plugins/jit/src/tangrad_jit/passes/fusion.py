@@ -32,12 +32,12 @@ class FusedGroup:
     Attributes:
         nodes: in order; the kernel runs in the place of the last.
         inputs, outputs: values that it reads, and values that others read.
-        rows, columns: its space.
+        shape, rows, columns: its space.
         code: the compiled group.
     """
 
     def __init__(self, shape: Shape, nodes: list[Node]) -> None:
-        self.nodes = nodes
+        self.nodes, self.shape = nodes, shape
         self.columns = shape[-1] if shape else 1
         self.rows = prod(shape[:-1])
         self.inputs: list[Value] = []
@@ -60,6 +60,30 @@ class FusedGroup:
             self.columns,
             self.code,
         )
+
+    def at(self, twin: Callable[[Any], Any]) -> FusedGroup:
+        """Return the group of a graph that is this one at other sizes, by the same code.
+
+        Args:
+            twin: returns the other graph's node or value for one of this graph's.
+
+        Raises:
+            ValueError: the values lie otherwise over the space there.
+        """
+        seen = [*self.inputs, *(value for node in self.nodes for value in node.results)]
+        whole = next(
+            twin(value).type.shape
+            for value in seen
+            if isinstance(value.type, TensorType) and value.type.shape == self.shape
+        )
+        made = FusedGroup(whole, [twin(node) for node in self.nodes])
+        made.inputs = [twin(value) for value in self.inputs]
+        made.outputs = [twin(value) for value in self.outputs]
+        made.code = self.code
+        for value in (*seen, *(v for node in self.nodes for v in node.inputs)):
+            if _pattern(value, self.shape) != _pattern(twin(value), whole):
+                raise ValueError(f"{self} is no group over {whole}")
+        return made
 
     def __str__(self) -> str:
         names = " ".join(node.name for node in self.nodes)

@@ -21,9 +21,33 @@ from tangrad_jit.run.interpreter import interpret, run_node
 from tangrad_jit.run.layout import ITEMSIZE
 from tangrad_jit.run.lowering import Lowered, lower
 
-__all__ = ["Plan"]
+__all__ = ["Arena", "Plan"]
 
 ALLOCATION = "empty_strided"
+# An arena that has to grow grows by this, so that those it has outgrown are small beside it.
+_GROWTH = 1.5
+
+
+class Arena:
+    """Memory for what lives within a run, shared by plans of which one runs at a time.
+
+    Attributes:
+        lock: held by the plan that runs.
+        nbytes: how many bytes there are for the next plan.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.nbytes = 0
+        self._memory: Any = None
+
+    def of(self, nbytes: int) -> Any:
+        """Return memory of so many bytes, or more, as a tensor of bytes."""
+        if self._memory is None or nbytes > self.nbytes:
+            wanted = nbytes if self._memory is None else int(_GROWTH * nbytes)
+            self.nbytes = max(wanted, 1)
+            self._memory = tangrad.empty(self.nbytes, dtype=tangrad.uint8)
+        return self._memory
 
 
 class Plan:
@@ -32,16 +56,20 @@ class Plan:
     Args:
         graph: the graph; it must not be changed afterwards.
         groups: fused groups, from `tangrad_jit.passes.fusion`, already compiled.
+        arena: where values are placed; None: in one of its own.
 
     Attributes:
-        arena_bytes: what the arena takes.
+        arena_bytes: what is used of the arena.
     """
 
-    def __init__(self, graph: Graph, groups: Sequence[Any] = ()) -> None:
+    def __init__(
+        self, graph: Graph, groups: Sequence[Any] = (), arena: Arena | None = None
+    ) -> None:
         self.graph = graph
         self.groups = list(groups)
         self.arena_bytes = 0
-        self._lock = threading.Lock()
+        self._shared_arena = Arena() if arena is None else arena
+        self._lock = self._shared_arena.lock
         self._build()
 
     def run(self, inputs: list[Any]) -> list[Any]:
@@ -200,7 +228,7 @@ class Plan:
         self._offsets, self.arena_bytes = place(lives)
         for root, operand in shared.items():
             self._offsets[root] = self._offsets[operand]
-        self._arena = tangrad.empty(max(self.arena_bytes, 1), dtype=tangrad.uint8)
+        self._arena = self._shared_arena.of(self.arena_bytes)
 
     def _shared(self, movable: set[Value], last: dict[Value, int]) -> dict[Value, Value]:
         """Return the results that lie where an operand lies: those of loops called directly."""
