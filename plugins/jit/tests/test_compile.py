@@ -371,3 +371,24 @@ def test_a_view_of_what_is_rewritten_to_a_view_shows_the_right_bytes():
     for _ in range(3):
         x = tangrad.randn(3, 3)
         assert all(same(a, b) for a, b in zip(fast(x), f(x), strict=True))
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x, held: held.append(x * 2) or x + 1,
+        lambda x, held: x + len(held) if held.pop() is None else x,
+        lambda x, held: x * held.__setitem__(0, x) if False else held.insert(0, x + 1) or x,
+    ],
+    ids=["append", "pop", "insert"],
+)
+def test_a_list_among_the_arguments_that_the_run_changes_is_refused(program):
+    x = tangrad.ones(2)
+    with pytest.raises(RuntimeError, match="changed a list or dict that it was given"):
+        tangrad.compile(program, fullgraph=True)(x, [x, None])
+    fast, eager, calls = tangrad.compile(program), [], []
+    for _ in range(4):
+        one, two = [x, None], [x, None]
+        eager.append((program(x, one), len(one)))
+        calls.append((fast(x, two), len(two)))
+    assert repr(eager) == repr(calls)

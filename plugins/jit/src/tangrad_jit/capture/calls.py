@@ -12,6 +12,7 @@ from types import CodeType
 from typing import Any
 
 import tangrad
+from tangrad.plugin import innermost_tracer
 from tangrad_jit.capture.errors import CaptureError
 
 __all__ = ["CallWatch", "asks_types", "is_library"]
@@ -107,6 +108,8 @@ class CallWatch:
         code = frame.f_code
         if event == "call":
             if code not in self.executed and not is_library(code) and not _serves_library(frame):
+                if innermost_tracer() is None:
+                    return  # a kernel's, as of a device in Python: the op stands for it
                 self.executed[code] = frame.f_globals
                 if self.follows_numbers and asks_types(code):
                     line = f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}"
@@ -117,7 +120,7 @@ class CallWatch:
         if _serves_library(frame):
             return
         reason = _why_not(arg)
-        if reason is not None:
+        if reason is not None and innermost_tracer() is not None:
             line = f"{os.path.basename(code.co_filename)}:{frame.f_lineno}"
             self.refusal = CaptureError(reason, line)
 

@@ -64,6 +64,7 @@ class Recorder:
         self._values: dict[Any, Value] = {}
         self._offsets: dict[Value, int] = {}
         self._drawn: dict[int, tuple[Drawn, Value]] = {}
+        self._written: set[Value] = set()
         self._keep: list[Any] = []
         self._constants: dict[Any, Any] = {}
         self._known_reads = value_reads()
@@ -109,6 +110,11 @@ class Recorder:
             )
         kind, name, source = found
         return self.argument(tensor, name, kind) if source is tensor else self._of(found, tensor)
+
+    def is_as_given(self, value: Value) -> bool:
+        """Return whether a value is a tensor that the program holds, not written so far."""
+        held = any(e.value is value and e.kind == "capture" for e in self.graph.inputs)
+        return held and value not in self._written
 
     def _of(self, found: tuple[str, str, Any], tensor: Any) -> Value:
         kind, name, source = found
@@ -247,6 +253,7 @@ class Recorder:
             raise self._error(f"{node.op.title} gives results that are no tensors")
         results = self.graph.append(node, [type_of(t) for t in tensors])
         shown = node.written
+        self._written.update(value.root for value in shown)
         for k, (value, tensor) in enumerate(zip(results, tensors, strict=True)):
             if shown:
                 value.view_of = shown[min(k, len(shown) - 1)]

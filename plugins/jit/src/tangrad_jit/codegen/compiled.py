@@ -102,14 +102,13 @@ def native_level() -> str | None:
     """Return the level of this machine and of tangrad-cpu's kernels, None where there is none.
 
     Compiled loops and emitted code belong together: a level's kernels have an order of sums and
-    functions of their own.
+    functions of their own. Where no code is emitted for it, the compiled loops do all.
     """
     if "level" not in _state:
-        found = _execute.instruction_set()
-        level = found if found in ("avx2", "avx512") else None
-        if level is not None and not _has_executable_memory():
-            level = "tiles"
-        _state["level"] = level
+        found = _execute.instruction_set() or None
+        if found is not None and not (found in LEVELS and _has_executable_memory()):
+            found = "tiles"
+        _state["level"] = found
     return _state["level"]
 
 
@@ -153,7 +152,7 @@ def compile_group(group: Group, level: str | None = None) -> CompiledGroup:
     if level is not None and level not in LEVELS:
         raise ValueError(f"unknown level {level!r}; known are {', '.join(LEVELS)}")
     if native is None:
-        raise Refused("there are no kernels of tangrad-cpu for AVX2 or AVX-512 here")
+        raise Refused("there are no kernels of tangrad-cpu here")
     if level is None:
         level = native
     elif LEVELS.index(level) < LEVELS.index(native):

@@ -11,7 +11,7 @@ from tangrad_jit.graph.ir import DRAW, Graph, Value, map_values
 from tangrad_jit.graph.types import TensorType, type_of
 from tangrad_jit.run.interpreter import run_node
 from tangrad_jit.run.plan import Plan
-from tangrad_jit.tracing.batches import BatchGraph
+from tangrad_jit.tracing.batches import BatchGraph, LaterBatch
 from tangrad_jit.tracing.structure import Structure
 
 __all__ = [
@@ -30,14 +30,29 @@ class TracedGraph:
     Attributes:
         graph: its inputs are arguments, captures by name, and constants.
         arguments, result: structures.
-        batch: the graph for other numbers of rows, or None where there is none.
     """
 
     def __init__(
-        self, graph: Graph, arguments: Structure, result: Structure, batch: BatchGraph | None = None
+        self,
+        graph: Graph,
+        arguments: Structure,
+        result: Structure,
+        batch: BatchGraph | LaterBatch | None = None,
     ) -> None:
-        self.graph, self.arguments, self.result, self.batch = graph, arguments, result, batch
+        self.graph, self.arguments, self.result, self._batch = graph, arguments, result, batch
         self._plan: Plan | None = None
+
+    @property
+    def batch(self) -> BatchGraph | None:
+        """The graph for other numbers of rows, or None where there is none.
+
+        Asked for it first, the program of a traced graph runs twice.
+        """
+        return self._batch.get() if isinstance(self._batch, LaterBatch) else self._batch
+
+    @batch.setter
+    def batch(self, found: BatchGraph | LaterBatch | None) -> None:
+        self._batch = found
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any], held: dict[str, Any]) -> Any:
         """Run the graph.
