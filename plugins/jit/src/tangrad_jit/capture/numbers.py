@@ -81,6 +81,8 @@ class Numbers:
             self.recorder.read(tensor)
             return number
         value = self.recorder.value_of(tensor)
+        if self.recorder.is_constant(value):
+            return number
         made = self.apply("number.item", (value,), number)
         if not self.recorder.is_as_given(value):
             self._read.add(made.value)

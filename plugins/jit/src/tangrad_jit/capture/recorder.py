@@ -116,6 +116,11 @@ class Recorder:
         held = any(e.value is value and e.kind == "capture" for e in self.graph.inputs)
         return held and value not in self._written
 
+    def is_constant(self, value: Value) -> bool:
+        """Return whether a value is a tensor that the run made of numbers, not written so far."""
+        made = any(e.value is value and e.kind == "constant" for e in self.graph.inputs)
+        return made and value not in self._written
+
     def _of(self, found: tuple[str, str, Any], tensor: Any) -> Value:
         kind, name, source = found
         value = self.graph.add_input(type_of(tensor), kind, name, source)
@@ -181,6 +186,13 @@ class Recorder:
             return tensor.item()
         finally:
             self._is_following = False
+
+    def seeded(self) -> None:
+        """Refuse that a generator is set to another place: no node does that."""
+        if self.values_may_be_read:
+            self.reads.append(self._line())
+        else:
+            self._fail(self._error("the state of a random generator is set, and a graph sets none"))
 
     def refuse(self, reason: str) -> None:
         """Say that the run can be no graph.

@@ -103,7 +103,9 @@ class RenderedGroup:
         tensors = [t for t, i in zip(ins, self.group.inputs, strict=True) if i.pattern != "number"]
         blocks = self.driver.blocks_for(rows * columns)
         index = outs[0].device.index
-        self._unit.launch("group", blocks, [*outs, *tensors], [rows * columns, columns, *given], index)
+        self._unit.launch(
+            "group", blocks, [*outs, *tensors], [rows * columns, columns, *given], index
+        )
 
     def listing(self) -> str:
         """Return its source."""

@@ -176,6 +176,9 @@ class _Session:
         keys = {source.key for source in self.sources}
         recording.pattern = Pattern(self.args, self.kwargs, keys)
         for path, tensor in [*tensors_among(self.args), *tensors_among(self.kwargs)]:
+            if type(tensor) not in (tangrad.Tensor, nn.Parameter):
+                recorder.refuse(f"{path} is a {type(tensor).__name__}, and so would be results")
+                continue
             if memory_of(tensor) not in recorder._values:
                 recorder.argument(tensor, path)
             else:
@@ -307,7 +310,9 @@ class _Session:
                 raise CaptureError(f"{path} has been given other memory, or a history, in the run")
         assert recording.pattern is not None
         found = recording.pattern.match(self.args, self.kwargs)
-        if found is None or any(a is not b for a, (_, b) in zip(found, self.arguments, strict=True)):
+        if found is None or any(
+            a is not b for a, (_, b) in zip(found, self.arguments, strict=True)
+        ):
             raise CaptureError("the run has changed a list or dict that it was given")
         for path, tensor in self.before.tensors:
             if self.before_tensors[id(tensor)] != _state(tensor):

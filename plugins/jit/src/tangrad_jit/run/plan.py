@@ -322,7 +322,9 @@ class Plan:
         ins = [self._register[self._object_of(value)] for value in group.inputs]
 
         def run(held: list[Any]) -> tuple[int, ...]:
-            group.code.run([held[r] for r in outs], [held[r] for r in ins], group.rows, group.columns)
+            group.code.run(
+                [held[r] for r in outs], [held[r] for r in ins], group.rows, group.columns
+            )
             return ()
 
         self.program.add_python(line, run)
