@@ -392,3 +392,37 @@ def test_a_list_among_the_arguments_that_the_run_changes_is_refused(program):
         eager.append((program(x, one), len(one)))
         calls.append((fast(x, two), len(two)))
     assert repr(eager) == repr(calls)
+
+
+def test_results_of_subclasses_are_of_their_class():
+    class Named(tangrad.Tensor):
+        pass
+
+    x = tangrad.ones(2).as_subclass(Named)
+    with pytest.raises(RuntimeError, match="is a Named"):
+        tangrad.compile(lambda x: x * 2, fullgraph=True)(x)
+    fast = tangrad.compile(lambda x: x * 2 + 1)
+    assert [type(fast(x)) for _ in range(4)] == [Named] * 4
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        lambda: tangrad.manual_seed(4),
+        lambda: tangrad.default_generator.manual_seed(4),
+        lambda: tangrad.set_rng_state(tangrad.zeros(16, dtype=tangrad.uint8)),
+    ],
+    ids=["default", "generator", "state"],
+)
+def test_a_run_that_seeds_a_generator_is_no_graph(seed):
+    def program(x):
+        seed()
+        return x + tangrad.rand(2)
+
+    x = tangrad.ones(2)
+    wanted = program(x).tolist()
+    tangrad.rand(3)
+    with pytest.raises(RuntimeError, match="random generator is set"):
+        tangrad.compile(program, fullgraph=True)(x)
+    fast = tangrad.compile(program)
+    assert [fast(x).tolist() for _ in range(4)] == [wanted] * 4

@@ -182,6 +182,7 @@ class RenderedGroup:
     def _operand(self, step: Step, arg: int | Const) -> str:
         if self._is_number(arg):
             return self._number(arg, str(compute_type(step.dtype)))
+        assert isinstance(arg, int)
         if arg < len(self.group.inputs):
             value = self._values[arg]
             return f"x{arg}[{_place(value)[0]}]"

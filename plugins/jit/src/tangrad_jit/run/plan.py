@@ -308,7 +308,7 @@ class Plan:
         self._emit_op(node, line)
 
     def _emit_group(self, group: Any, node: Node, line: str) -> None:
-        """Add a group's kernel where its last node is; away, its results are made where they are."""
+        """Add a group's kernel where its last node is; away, results are made at their nodes."""
         if not self._away:
             if node is group.nodes[-1]:
                 group.add(self.program, line, self._place)
