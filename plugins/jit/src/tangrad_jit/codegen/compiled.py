@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from tangrad.plugin import get_driver
 from tangrad.plugin.render import ExpressionTypeError, Fold, PointwiseOp
 from tangrad_jit.codegen import _execute  # type: ignore[attr-defined]
 from tangrad_jit.codegen.conversions import with_conversions
@@ -105,7 +106,9 @@ def native_level() -> str | None:
     functions of their own. Where no code is emitted for it, the compiled loops do all.
     """
     if "level" not in _state:
-        found = _execute.instruction_set() or None
+        # The core's own pool has a level, too, but no kernels: a driver that has them tells it.
+        opened = _execute.instruction_set()
+        found = opened if get_driver("cpu").properties(0).get("instruction_set") else None
         if found is not None and not (found in LEVELS and _has_executable_memory()):
             found = "tiles"
         _state["level"] = found
