@@ -222,8 +222,6 @@ class Generator(_C.Stream):
         self._set(int.from_bytes(state[:8], "little"), int.from_bytes(state[8:], "little"))
 
     def _set(self, seed: int, offset: int) -> None:
-        if (seed, offset) != self.standing():
-            _tell_tracer()
         with self._lock:
             self.place(seed, offset)
             if self.sequential is not None:
@@ -236,15 +234,6 @@ class Generator(_C.Stream):
         seed, offset = self.standing()
         place = f"offset={offset}" if self.sequential is None else "engine=mt19937"
         return f"<tangrad.Generator device={self._device} seed={seed} {place}>"
-
-
-def _tell_tracer() -> None:
-    """Tell who follows this thread's calls that a stream goes on elsewhere, which is no op."""
-    from tangrad.dispatch.tracing import innermost_tracer
-
-    told = getattr(innermost_tracer(), "seeded", None)
-    if told is not None:
-        told()
 
 
 def _rebuild_generator(device: Any, state: bytes) -> Generator:

@@ -26,6 +26,12 @@ _STANDARD = sysconfig.get_paths()["stdlib"] + os.sep
 _NUMPY = os.sep + "numpy" + os.sep
 _SITE = os.sep + "site-packages" + os.sep
 
+# Methods that may set a generator to another place, which no node of a graph does; by identity,
+# as code objects are slow to compare.
+_SEEDING = {
+    id(getattr(tangrad.Generator, name).__code__): name
+    for name in ("manual_seed", "seed", "set_offset", "set_state")
+}
 #: Modules whose functions in C depend on their arguments alone.
 _PURE = {
     None,
@@ -90,6 +96,7 @@ class CallWatch:
         self.follows_numbers = follows_numbers
         self.executed: dict[CodeType, dict[str, Any]] = {}
         self.refusal: CaptureError | None = None
+        self._places: list[tuple[int, int]] = []
 
     def __enter__(self) -> CallWatch:
         # What is called when garbage is collected is no part of the run.
@@ -106,6 +113,8 @@ class CallWatch:
 
     def _profile(self, frame: Any, event: str, arg: Any) -> None:
         code = frame.f_code
+        if id(code) in _SEEDING and event in ("call", "return"):
+            self._watch_generator(frame, event)
         if event == "call":
             if code not in self.executed and not is_library(code) and not _serves_library(frame):
                 if innermost_tracer() is None:
@@ -123,6 +132,26 @@ class CallWatch:
         if reason is not None and innermost_tracer() is not None:
             line = f"{os.path.basename(code.co_filename)}:{frame.f_lineno}"
             self.refusal = CaptureError(reason, line)
+
+    def _watch_generator(self, frame: Any, event: str) -> None:
+        """Refuse a run in which a generator's place is another after a method that sets it."""
+        now = _place_of(frame.f_locals["self"])
+        if event == "call":
+            self._places.append(now)
+        elif self._places and self._places.pop() != now and self.refusal is None:
+            while frame.f_back is not None and is_library(frame.f_code):
+                frame = frame.f_back
+            line = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+            reason = "the state of a random generator is set, and a graph sets none"
+            self.refusal = CaptureError(reason, line)
+
+
+def _place_of(generator: Any) -> tuple[int, int]:
+    """Return where a generator is; a sequential one has no offset, and graphs draw none of it."""
+    try:
+        return generator.initial_seed(), generator.get_offset()
+    except NotImplementedError:
+        return generator.initial_seed(), 0
 
 
 @lru_cache(maxsize=4096)

@@ -187,13 +187,6 @@ class Recorder:
         finally:
             self._is_following = False
 
-    def seeded(self) -> None:
-        """Refuse that a generator is set to another place: no node does that."""
-        if self.values_may_be_read:
-            self.reads.append(self._line())
-        else:
-            self._fail(self._error("the state of a random generator is set, and a graph sets none"))
-
     def refuse(self, reason: str) -> None:
         """Say that the run can be no graph.
 
