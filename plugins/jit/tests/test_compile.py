@@ -422,7 +422,7 @@ def test_a_run_that_seeds_a_generator_is_no_graph(seed):
     x = tangrad.ones(2)
     wanted = program(x).tolist()
     tangrad.rand(3)
-    with pytest.raises(RuntimeError, match="random generator is set"):
+    with pytest.raises(RuntimeError, match="random generator is set|looked at the values"):
         tangrad.compile(program, fullgraph=True)(x)
     fast = tangrad.compile(program)
     assert [fast(x).tolist() for _ in range(4)] == [wanted] * 4
