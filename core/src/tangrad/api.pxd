@@ -117,6 +117,7 @@ cdef extern from "native/tangrad_abi.h":
         PyObject* number
         char* address
         int64_t waits
+        int64_t lies
     ctypedef struct tg_queued:
         int32_t size
         int32_t nin
@@ -126,6 +127,7 @@ cdef extern from "native/tangrad_abi.h":
         int64_t numel
         int32_t dtype
         int32_t device_index
+        int64_t columns
         tg_queued_operand operands[9]
     ctypedef struct tg_queue:
         int32_t size
@@ -146,6 +148,11 @@ cdef extern from "native/tangrad_abi.h":
         const char* instruction_set
         int (*threads)() noexcept nogil
         void (*run)(int64_t, tg_task, void*) noexcept nogil
+    enum:
+        TG_LIES_FULL
+        TG_LIES_ONCE
+        TG_LIES_IN_EACH_ROW
+        TG_LIES_ONE_PER_ROW
     enum:
         TG_KERNEL_LOOP
         TG_KERNEL_PYTHON

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 
 import pytest
@@ -118,3 +119,56 @@ def test_sizes_other_than_the_rows_are_refused():
     for shape in [(2, 1, 5, 6), (0, 1, 5, 5), (2, 25), ()]:
         with pytest.raises(RuntimeError, match="called with float32"):
             traced(tangrad.randn(shape))
+
+
+class Counted(nn.Module):
+    """Counts how often it runs."""
+
+    def __init__(self):
+        super().__init__()
+        self.runs, self.layer = 0, nn.Dropout(0.5)
+
+    def forward(self, x):
+        self.runs += 1
+        return self.layer(x) * 2
+
+
+def test_a_program_runs_once_until_other_batches_are_asked_for():
+    program = Counted().eval()
+    traced = jit.trace(program, tangrad.randn(2, 3), check_trace=False)
+    traced(tangrad.randn(2, 3))
+    jit.optimize_for_inference(traced)
+    assert program.runs == 1
+    for rows in (5, 6, 7):
+        assert traced(tangrad.ones(rows, 3)).tolist() == [[2.0] * 3] * rows
+    assert program.runs == 3
+
+
+@pytest.mark.parametrize("write", [saved_and_loaded, jit.freeze], ids=["saved", "frozen"])
+def test_what_is_saved_or_frozen_takes_other_batches(write):
+    program = Counted().eval()
+    other = write(jit.trace(program, tangrad.randn(2, 3), check_trace=False))
+    assert program.runs == 3
+    assert other(tangrad.ones(4, 3)).tolist() == [[2.0] * 3] * 4
+
+
+def test_other_batches_are_as_the_program_was_when_it_was_traced():
+    program = Counted().eval()
+    with tangrad.no_grad():
+        traced = jit.trace(program, tangrad.randn(2, 3), check_trace=False)
+    program.train()
+    assert traced(tangrad.ones(3, 3)).tolist() == [[2.0] * 3] * 3
+    assert program.training
+    assert program.layer.training
+
+
+def test_a_batch_looked_for_while_others_follow_the_thread_is_no_part_of_what_they_see():
+    inner = jit.trace(lambda x: (x * 3).relu(), tangrad.randn(2, 3), check_trace=False)
+    outer = jit.trace(lambda x: inner(x) + 1, tangrad.ones(4, 3), check_trace=False)
+    assert jit.export_opnames(outer) == ["add_plain", "mul", "relu"]
+    assert outer(tangrad.ones(4, 3)).tolist() == [[4.0] * 3] * 4
+
+
+def test_a_copy_of_a_traced_module_takes_other_batches():
+    traced = copy.deepcopy(jit.trace(Counted().eval(), tangrad.randn(2, 3), check_trace=False))
+    assert traced(tangrad.ones(3, 3)).tolist() == [[2.0] * 3] * 3

@@ -371,3 +371,58 @@ def test_a_view_of_what_is_rewritten_to_a_view_shows_the_right_bytes():
     for _ in range(3):
         x = tangrad.randn(3, 3)
         assert all(same(a, b) for a, b in zip(fast(x), f(x), strict=True))
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x, held: held.append(x * 2) or x + 1,
+        lambda x, held: x + len(held) if held.pop() is None else x,
+        lambda x, held: x * held.__setitem__(0, x) if False else held.insert(0, x + 1) or x,
+    ],
+    ids=["append", "pop", "insert"],
+)
+def test_a_list_among_the_arguments_that_the_run_changes_is_refused(program):
+    x = tangrad.ones(2)
+    with pytest.raises(RuntimeError, match="changed a list or dict that it was given"):
+        tangrad.compile(program, fullgraph=True)(x, [x, None])
+    fast, eager, calls = tangrad.compile(program), [], []
+    for _ in range(4):
+        one, two = [x, None], [x, None]
+        eager.append((program(x, one), len(one)))
+        calls.append((fast(x, two), len(two)))
+    assert repr(eager) == repr(calls)
+
+
+def test_results_of_subclasses_are_of_their_class():
+    class Named(tangrad.Tensor):
+        pass
+
+    x = tangrad.ones(2).as_subclass(Named)
+    with pytest.raises(RuntimeError, match="is a Named"):
+        tangrad.compile(lambda x: x * 2, fullgraph=True)(x)
+    fast = tangrad.compile(lambda x: x * 2 + 1)
+    assert [type(fast(x)) for _ in range(4)] == [Named] * 4
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        lambda: tangrad.manual_seed(4),
+        lambda: tangrad.default_generator.manual_seed(4),
+        lambda: tangrad.set_rng_state(tangrad.zeros(16, dtype=tangrad.uint8)),
+    ],
+    ids=["default", "generator", "state"],
+)
+def test_a_run_that_seeds_a_generator_is_no_graph(seed):
+    def program(x):
+        seed()
+        return x + tangrad.rand(2)
+
+    x = tangrad.ones(2)
+    wanted = program(x).tolist()
+    tangrad.rand(3)
+    with pytest.raises(RuntimeError, match="random generator is set|looked at the values"):
+        tangrad.compile(program, fullgraph=True)(x)
+    fast = tangrad.compile(program)
+    assert [fast(x).tolist() for _ in range(4)] == [wanted] * 4

@@ -55,6 +55,43 @@ def test_a_queue_that_comes_again_is_one_kernel_with_the_same_bits(dtype):
     assert run.calls.compiled == 3, "the kernel is for all sizes"
 
 
+BROADCAST = {
+    "row": lambda x, row, column, one: (x + row).sigmoid() * row,
+    "column": lambda x, row, column, one: (x - column) / column.abs() * 2,
+    "both": lambda x, row, column, one: ((x - column) * row + row).tanh() * one - 0.5,
+    "neither full": lambda x, row, column, one: (column * row).sin() + x,
+    "in place": lambda x, row, column, one: (x * 2).mul_(row).add_(column).sub_(one),
+}
+
+
+@needs_kernels
+@pytest.mark.parametrize("dtype", [tangrad.float32, tangrad.float64])
+@pytest.mark.parametrize("name", BROADCAST)
+def test_operands_that_are_broadcast_are_queued_with_the_same_bits(name, dtype):
+    program = BROADCAST[name]
+    run = queued(program)
+    for shape in [(7, 33), (4, 64), (2, 3, 5), (33, 1), (1, 33)]:
+        x, column = tangrad.randn(*shape, dtype=dtype), tangrad.randn(*shape[:-1], 1, dtype=dtype)
+        given = (x, tangrad.randn(shape[-1], dtype=dtype), column, tangrad.randn(1, dtype=dtype))
+        for _ in range(4):
+            assert same(run(*given), program(*given))
+    assert run.calls.compiled
+
+
+def test_rows_of_other_lengths_and_other_views_settle_a_queue():
+    def program(x, row, column):
+        y = x + row
+        z = y.view(6, 4) * column
+        w = z.view(4, 6) + row
+        first = x[0]
+        return w * first, z + z[0], y - column.view(-1)[:1]
+
+    given = tangrad.randn(4, 6), tangrad.randn(6), tangrad.randn(6, 1)
+    run = queued(program)
+    for _ in range(4):
+        assert all(same(a, b) for a, b in zip(run(*given), program(*given), strict=True))
+
+
 LOOKS = {
     "item": lambda t: t.sum().item(),
     "tolist": lambda t: t.tolist(),

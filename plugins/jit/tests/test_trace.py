@@ -176,3 +176,26 @@ def test_names_of_scripts_mean_what_they_mean_outside_of_them(net):
         jit.ScriptModule()
     with pytest.raises(ValueError, match="trace it first"):
         jit.save(net, io.BytesIO())
+
+
+def test_a_traced_function_within_another_trace_is_followed():
+    def program(x):
+        y = x * 2
+        y.add_(1)
+        return nn.functional.dropout(y.relu_(), 0.5)
+
+    inner = jit.trace(program, tangrad.randn(2, 3), check_trace=False)
+    outer = jit.trace(lambda x: inner(x) + 1, tangrad.randn(2, 3), check_trace=False)
+    x = tangrad.randn(2, 3)
+    tangrad.manual_seed(1)
+    found = outer(x)
+    tangrad.manual_seed(1)
+    assert found.equal(program(x) + 1)
+
+
+def test_transforms_go_through_a_traced_function():
+    traced = jit.trace(lambda x: (x * x).sin().sum(-1), tangrad.randn(3), check_trace=False)
+    x = tangrad.randn(5, 3)
+    assert tangrad.func.vmap(traced)(x).equal((x * x).sin().sum(-1))
+    slopes = tangrad.func.vmap(tangrad.func.grad(traced))(x)
+    tangrad.testing.assert_close(slopes, 2 * x * (x * x).cos())

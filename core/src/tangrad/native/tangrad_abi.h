@@ -206,6 +206,9 @@ typedef struct tg_pool {
 
 typedef void (*tg_range)(int64_t begin, int64_t end, void *context);
 
+/* How an operand of queued work lies beside the result, seen as rows of `columns` elements. */
+enum { TG_LIES_FULL = 0, TG_LIES_ONCE, TG_LIES_IN_EACH_ROW, TG_LIES_ONE_PER_ROW };
+
 /* One operand of queued work. A storage of which work waits shows its memory to nobody before the
  * queue has run; `waits` is the queue's to use, 0 where nothing waits. */
 typedef struct tg_queued_operand {
@@ -213,6 +216,7 @@ typedef struct tg_queued_operand {
     PyObject *number;
     char *address;
     int64_t waits;
+    int64_t lies; /* contiguous elements: the same number, one, a row's, or one for each row */
 } tg_queued_operand;
 
 /* A pointwise op on contiguous elements of one floating dtype, ready to run by `kernel`. */
@@ -225,6 +229,7 @@ typedef struct tg_queued {
     int64_t numel;
     int32_t dtype;
     int32_t device_index;
+    int64_t columns;               /* of a row, where operands lie in rows; else 0 */
     tg_queued_operand operands[9]; /* the result first */
 } tg_queued;
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
-from tangrad.optim.elementwise import ElementwiseOptimizer, counted, decayed
+from tangrad.dispatch.tracing import number_of
+from tangrad.optim.elementwise import ElementwiseOptimizer, decayed
 from tangrad.optim.optimizer import _step_number, _value
 
 __all__ = ["RAdam"]
@@ -79,7 +80,9 @@ class RAdam(ElementwiseOptimizer):
         self, parameter: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]
     ) -> None:
         (beta1, beta2), lr = group["betas"], _value(group["lr"])
-        step = counted(state)
+        # Read before it is counted: what a compiled step decides by is known before the step then.
+        step = tangrad.sym_float(number_of(state["step"])) + 1
+        state["step"] += 1
         grad = decayed(grad, parameter, group)
         mean = state["exp_avg"].lerp_(grad, 1 - beta1)
         squares = state["exp_avg_sq"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)

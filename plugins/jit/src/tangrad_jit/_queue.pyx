@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=False
-"""The queue of pointwise work: ops on contiguous elements of one number and dtype, run together.
+"""The queue of pointwise work: ops with results of one number of elements and dtype, run together.
 
 The core offers an op when its result is allocated, checked and recorded; what is left is the loop
 over elements. Taken work is a step over slots, one per storage, whose memory the core hides until
@@ -10,8 +10,9 @@ by step, by the kernels that eager calls.
 All is done with the GIL held, and nothing that may run Python happens while memory waits.
 """
 from cpython.ref cimport PyObject
-from libc.stdint cimport int64_t
-from libc.string cimport memcpy, memset
+from libc.stdint cimport int64_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp, memcpy, memset
 
 from tangrad cimport api as tg
 from tangrad_jit.capture.source import line_of_program
@@ -22,8 +23,9 @@ cdef enum:
     STEPS = 40
     SLOTS = 56                    # a step adds at most nine
     OPERANDS = 8
-    WORDS = STEPS * (3 * OPERANDS + 4) + SLOTS + 8
+    WORDS = STEPS * (3 * OPERANDS + 2) + 8
     KNOWN = 1000                  # queues that are remembered; further ones run step by step
+    PLACES = 4096                 # of the table of known queues, a power of two
 
 ctypedef int (*group_entry)(void* context, char** outs, char** ins, const tg.tg_scalar* numbers, int64_t rows,
                             int64_t columns) noexcept nogil
@@ -40,6 +42,7 @@ cdef extern from "Python.h":
 cdef struct Slot:
     PyObject* storage
     char* address
+    int lies
 
 cdef struct Step:
     tg.tg_loop_kernel kernel
@@ -53,15 +56,25 @@ cdef struct Step:
 cdef Slot slots[SLOTS]
 cdef Step steps[STEPS]
 cdef int nslots = 0, nsteps = 0
-cdef int64_t numel = 0
+cdef int64_t numel = 0, columns = 0     # columns: of a row; 0 as long as no operand lies in rows
 cdef int dtype = 0
-cdef int64_t words[WORDS]
+cdef int64_t words[WORDS]               # what tells a queue from others, and a digest of it
 cdef int nwords = 0
+cdef uint64_t digest = 0
 cdef bint running = False
-cdef dict known = {}
+
+cdef struct Known:
+    uint64_t digest
+    int nwords
+    int64_t* words
+    PyObject* queue
+
+cdef Known table_of_known[PLACES]
+cdef list known = []
 cdef list wanted = []             # queues that ran twice and have no kernel yet
-cdef tuple CAUSES = ("its memory was looked at", "another number of elements, dtype or view", "it was full",
+cdef tuple CAUSES = ("its memory was looked at", "another number of elements, dtype, view or length of rows", "it was full",
                      "the call ended")
+cdef tuple LIES = ("full", "scalar", "column", "row")    # by what the core calls them
 cdef enum:
     LOOKED = 0
     OTHER = 1
@@ -76,12 +89,14 @@ cdef class Queue:
 
     Attributes:
         steps: (op, place of the result, places of the operands, numbers in the places of -1).
+        lies: of each slot "full", "scalar", "column" (the same in each row) or "row".
         living: places of slots that somebody held when it was settled.
         dtype: name of its dtype. runs: how often it ran.
         line, cause: where the program first had it settled, and why.
         refused: why it has no kernel, or "".
     """
     cdef readonly list steps
+    cdef readonly tuple lies
     cdef readonly tuple living
     cdef readonly str dtype
     cdef readonly str line, cause
@@ -120,13 +135,23 @@ cdef int find_places(const tg.tg_queued* work, int* places, bint fresh) noexcept
             continue
         if not fresh and work.operands[i].waits:
             places[i] = <int>work.operands[i].waits - 1
-            if slots[places[i]].address != work.operands[i].address:
+            if slots[places[i]].address != work.operands[i].address or slots[places[i]].lies != work.operands[i].lies:
                 return 0
         for j in range(i):
             if work.operands[j].storage == work.operands[i].storage and \
-                    work.operands[j].address != work.operands[i].address:
+                    (work.operands[j].address != work.operands[i].address
+                     or work.operands[j].lies != work.operands[i].lies):
                 return 0
     return 1
+
+
+cdef inline void note(int64_t word) noexcept:
+    """Add a word to what tells the queue from others."""
+    global nwords, digest
+    words[nwords] = word
+    nwords += 1
+    digest = (digest ^ <uint64_t>word) * <uint64_t>0x9E3779B97F4A7C15
+    digest ^= digest >> 32
 
 
 cdef int place_of(const tg.tg_queued* work, int* places, int i) noexcept:
@@ -140,6 +165,7 @@ cdef int place_of(const tg.tg_queued* work, int* places, int i) noexcept:
             places[i] = places[j]
             return places[i]
     slots[nslots].storage, slots[nslots].address = work.operands[i].storage, work.operands[i].address
+    slots[nslots].lies = <int>work.operands[i].lies
     Py_INCREF(work.operands[i].storage)
     API.set_waiting(work.operands[i].storage, nslots + 1)
     places[i] = nslots
@@ -158,11 +184,12 @@ cdef bint small(PyObject* number) noexcept:
 
 
 cdef int offer(const tg.tg_queued* work) noexcept:
-    global nsteps, numel, dtype, nwords, queued_ops
+    global nsteps, numel, columns, dtype, nwords, digest, queued_ops
     cdef int places[OPERANDS + 1]
     cdef bint fresh = False
     cdef Step* step
     cdef int i
+    cdef int64_t bits
     cdef double value
     if running:
         return 0
@@ -170,33 +197,33 @@ cdef int offer(const tg.tg_queued* work) noexcept:
         if work.operands[i].storage == NULL and not small(work.operands[i].number):
             return 0
     if nsteps and (numel != work.numel or dtype != work.dtype or nsteps == STEPS or nslots + 9 > SLOTS
-                   or not find_places(work, places, False)):
+                   or (columns and work.columns and columns != work.columns) or not find_places(work, places, False)):
         run_queue(FULL if nsteps == STEPS or nslots + 9 > SLOTS else OTHER)
         fresh = True
     if not find_places(work, places, fresh):
         return 0
     if nsteps == 0:
-        numel, dtype = work.numel, work.dtype
-        words[0], nwords = dtype, 1
+        numel, columns, dtype = work.numel, work.columns, work.dtype
+        nwords, digest = 0, 0
+        note(dtype)
+    elif work.columns:
+        columns = work.columns
     step = &steps[nsteps]
     step.kernel, step.context, step.op, step.nin = work.kernel, work.context, work.op, work.nin
-    words[nwords], words[nwords + 1] = <int64_t>work.op, work.nin
-    nwords += 2
+    note(<int64_t>work.op)
     for i in range(work.nin):
         if work.operands[i + 1].storage != NULL:
             step.source[i] = place_of(work, places, i + 1)
-            words[nwords] = step.source[i]
-            nwords += 1
+            note(4 * step.source[i] + work.operands[i + 1].lies)
             continue
         step.source[i], step.number[i] = -1, work.operands[i + 1].number
         Py_INCREF(step.number[i])
         value = PyFloat_AsDouble(step.number[i])
-        words[nwords], words[nwords + 1] = -1, PyFloat_CheckExact(step.number[i])
-        memcpy(&words[nwords + 2], &value, 8)
-        nwords += 3
+        memcpy(&bits, &value, 8)
+        note(-1 - PyFloat_CheckExact(step.number[i]))
+        note(bits)
     step.to = place_of(work, places, 0)
-    words[nwords] = step.to
-    nwords += 1
+    note(step.to)
     nsteps += 1
     queued_ops += 1
     return 1
@@ -206,38 +233,63 @@ cdef void settle() noexcept:
     run_queue(LOOKED)
 
 
+cdef Known* known_place() noexcept:
+    """Return where the queue is in the table of known ones, or the free place where it belongs."""
+    cdef Known* at
+    cdef uint64_t k = digest & (PLACES - 1)
+    while True:
+        at = &table_of_known[k]
+        if at.queue == NULL or (at.digest == digest and at.nwords == nwords
+                                and memcmp(at.words, words, nwords * sizeof(int64_t)) == 0):
+            return at
+        k = (k + 1) & (PLACES - 1)
+
+
+cdef void remember(Known* at, int cause) noexcept:
+    """Describe the queue in a free place of the table."""
+    if len(known) >= KNOWN or PyErr_Occurred() != NULL:
+        return
+    at.words = <int64_t*>malloc(nwords * sizeof(int64_t))
+    if at.words == NULL:
+        return
+    memcpy(at.words, words, nwords * sizeof(int64_t))
+    made = described(cause)
+    known.append(made)
+    at.digest, at.nwords, at.queue = digest, nwords, <PyObject*>made
+
+
 cdef void run_queue(int cause) noexcept:
     """Run what was taken, and show the memory again."""
-    global nsteps, nslots, nwords, running, settled_queues
+    global nsteps, nslots, running, settled_queues
     cdef int k, i
+    cdef int64_t living = 0
+    cdef Known* at
     cdef Queue found = None
     if running or nsteps == 0:
         return
     running = True
     settled_queues += 1
     for k in range(nslots):
-        words[nwords] = Py_REFCNT(slots[k].storage) > 1
-        nwords += 1
-    key = (<char*>words)[:nwords * 8]
-    for k in range(nslots):
+        if Py_REFCNT(slots[k].storage) > 1:
+            living |= <int64_t>1 << k
         API.set_waiting(slots[k].storage, 0)
-    entry = known.get(key)
-    if entry is not None:
-        found = <Queue>entry
+    note(living)
+    at = known_place()
+    if at.queue != NULL:
+        found = <Queue>at.queue
         found.runs += 1
         if found.runs == 2:
             wanted.append(found)
     if found is None or found.entry == NULL or not run_compiled(found):
         run_steps()
-    if found is None and len(known) < KNOWN and PyErr_Occurred() == NULL:
-        found = described(cause)
-        known[key] = found
+    if found is None:
+        remember(at, cause)
     for k in range(nsteps):
         for i in range(steps[k].nin):
             if steps[k].source[i] < 0:
                 Py_DECREF(steps[k].number[i])
     i = nslots
-    nsteps = nslots = nwords = 0
+    nsteps = nslots = 0
     for k in range(i):
         Py_DECREF(slots[k].storage)
     running = False
@@ -252,7 +304,8 @@ cdef bint run_compiled(Queue queue) noexcept:
         ins[k] = slots[queue.ins[k]].address
     for k in range(queue.nout):
         outs[k] = slots[queue.outs[k]].address
-    if queue.nout and queue.entry(queue.context, outs, ins, NULL, 1, numel) != 0:
+    if queue.nout and queue.entry(queue.context, outs, ins, NULL, numel // columns if columns else 1,
+                                  columns if columns else numel) != 0:
         return False
     queue.compiled_runs += 1
     compiled_runs += 1
@@ -261,28 +314,41 @@ cdef bint run_compiled(Queue queue) noexcept:
 
 cdef void run_steps() noexcept:
     cdef tg.tg_loop loop
-    cdef int64_t step_bytes = 4 if dtype == float32 else 8, none = 0
+    cdef int64_t size = 4 if dtype == float32 else 8
+    cdef int64_t shape[2]
+    cdef int64_t strides[4][2]    # by how an operand lies
+    cdef int64_t none[2]
     cdef tg.tg_operand* operand
     cdef Step* s
     cdef double value
-    cdef int k, i
+    cdef int k, i, slot
+    shape[0], shape[1] = numel // columns if columns else 1, columns if columns else numel
+    memset(strides, 0, sizeof(strides))
+    memset(none, 0, sizeof(none))
+    strides[tg.TG_LIES_FULL][0], strides[tg.TG_LIES_FULL][1] = shape[1] * size, size
+    strides[tg.TG_LIES_IN_EACH_ROW][1] = strides[tg.TG_LIES_ONE_PER_ROW][0] = size
     for k in range(nsteps):
         s = &steps[k]
         memset(&loop, 0, sizeof(loop))
         loop.version, loop.ndim, loop.nout, loop.nin, loop.compute_dtype = 1, 1, 1, s.nin, dtype
         loop.numel, loop.shape = numel, &numel
+        for i in range(s.nin):
+            if s.source[i] >= 0 and slots[s.source[i]].lies >= tg.TG_LIES_IN_EACH_ROW:
+                loop.ndim, loop.shape = 2, shape
         for i in range(s.nin + 1):
             operand = &loop.operands[i]
-            operand.dtype, operand.strides = dtype, &step_bytes
+            operand.dtype = dtype
             if i and s.source[i - 1] < 0:
-                operand.is_scalar, operand.strides, operand.data = 1, &none, &operand.value
+                operand.is_scalar, operand.strides, operand.data = 1, none, &operand.value
                 value = PyFloat_AsDouble(s.number[i - 1])
                 if dtype == float32:
                     (<float*>operand.value.bytes)[0] = <float>value
                 else:
                     operand.value.f = value
                 continue
-            operand.data = slots[s.to if i == 0 else s.source[i - 1]].address
+            slot = s.to if i == 0 else s.source[i - 1]
+            operand.strides = strides[slots[slot].lies] + (2 - loop.ndim)
+            operand.data = slots[slot].address
             operand.handle = <size_t>operand.data
         s.kernel(&loop, s.context)
 
@@ -295,7 +361,8 @@ cdef Queue described(int cause):
         sources = tuple([steps[k].source[i] for i in range(steps[k].nin)])
         numbers = tuple([<object>steps[k].number[i] if steps[k].source[i] < 0 else None for i in range(steps[k].nin)])
         made.steps.append((<object>steps[k].op, steps[k].to, sources, numbers))
-    made.living = tuple([k for k in range(nslots) if words[nwords - nslots + k]])
+    made.lies = tuple([LIES[slots[k].lies] for k in range(nslots)])
+    made.living = tuple([k for k in range(nslots) if words[nwords - 1] >> k & 1])
     made.dtype = "float32" if dtype == float32 else "float64"
     made.line, made.cause, made.refused, made.runs = line_of_program(), <str>CAUSES[cause], "", 1
     return made
@@ -318,7 +385,12 @@ def call(function, args, kwargs):
 
 def queues():
     """Return the queues that are known."""
-    return list(known.values())
+    return list(known)
+
+
+def has_wanted():
+    """Return whether queues have run twice since they were asked for last."""
+    return len(wanted) != 0
 
 
 def take_wanted():
@@ -330,6 +402,11 @@ def take_wanted():
 
 def forget():
     """Forget all queues and their kernels."""
+    cdef int k
+    for k in range(PLACES):
+        if table_of_known[k].queue != NULL:
+            free(table_of_known[k].words)
+            table_of_known[k].queue = NULL
     known.clear()
     wanted.clear()
 

@@ -243,7 +243,7 @@ def test_without_kernels_nothing_can_be_compiled(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(compiled, "_state", {"level": None})
     monkeypatch.setattr(compiled, "_reasons", {})
     assert "tangrad-cpu" in str(can_compile(softmax()))
-    with pytest.raises(Refused, match="AVX2"):
+    with pytest.raises(Refused, match="no kernels of tangrad-cpu"):
         compile_group(softmax())
 
 

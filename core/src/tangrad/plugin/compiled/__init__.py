@@ -6,12 +6,14 @@ launched. docs/add-a-compiling-device.md has a whole one.
 
 - `dialect`: the language, and `Kernel`, the frame that all kernels have;
 - `unit`: kernels that are compiled together; `cache`: binaries on disk;
+- `numbers`: Python numbers as those of a kernel;
 - `reports`: how an index out of bounds, found by a kernel, reaches the program;
 - `families`: which file makes the kernel of which op; the files beside it are the families.
 """
 
 from __future__ import annotations
 
+from tangrad.plugin.compiled import numbers
 from tangrad.plugin.compiled.dialect import Kernel, KernelDialect
 from tangrad.plugin.compiled.driver import CompilingDriver
 from tangrad.plugin.compiled.geometry import Loop, loop_over
@@ -28,4 +30,5 @@ __all__ = [
     "Site",
     "Unit",
     "loop_over",
+    "numbers",
 ]

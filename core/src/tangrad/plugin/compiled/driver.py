@@ -104,6 +104,14 @@ class CompilingDriver(DeviceDriver):
 
         return families.kernel_for(self, op, dtype)
 
+    def fuses(self, op: Any) -> bool:
+        """Return whether a loop over elements that calls an op's scalar function is its kernel.
+
+        Compilers of whole programs join such loops. A driver whose `kernel_for` has another kernel
+        of a pointwise op, with other bits, says so here.
+        """
+        return True
+
     def register_kernels(self, register: Any) -> None:
         """Register the copies between layouts and dtypes; other kernels are made on demand."""
         from tangrad.plugin.compiled import copies

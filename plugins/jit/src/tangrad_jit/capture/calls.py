@@ -12,6 +12,7 @@ from types import CodeType
 from typing import Any
 
 import tangrad
+from tangrad.plugin import innermost_tracer
 from tangrad_jit.capture.errors import CaptureError
 
 __all__ = ["CallWatch", "asks_types", "is_library"]
@@ -37,6 +38,12 @@ _KNOWN_TO_COUNT = frozenset(
     "_pooled_size dropout counters narrow <genexpr> <listcomp> <lambda>".split()
 )
 
+# Methods that may set a generator to another place, which no node of a graph does; by identity,
+# as code objects are slow to compare.
+_SEEDING = {
+    id(getattr(tangrad.Generator, name).__code__): name
+    for name in ("manual_seed", "seed", "set_offset", "set_state")
+}
 #: Modules whose functions in C depend on their arguments alone.
 _PURE = {
     None,
@@ -102,6 +109,7 @@ class CallWatch:
         self.follows_numbers, self.sizes = follows_numbers, sizes
         self.executed: dict[CodeType, dict[str, Any]] = {}
         self.refusal: CaptureError | None = None
+        self._places: list[tuple[int, int]] = []
 
     def __enter__(self) -> CallWatch:
         # What is called when garbage is collected is no part of the run.
@@ -118,8 +126,12 @@ class CallWatch:
 
     def _profile(self, frame: Any, event: str, arg: Any) -> None:
         code = frame.f_code
+        if id(code) in _SEEDING and event in ("call", "return"):
+            self._watch_generator(frame, event)
         if event == "call":
             if code not in self.executed and not is_library(code) and not _serves_library(frame):
+                if innermost_tracer() is None:
+                    return  # a kernel's, as of a device in Python: the op stands for it
                 self.executed[code] = frame.f_globals
                 follows = self.follows_numbers or (self.sizes is not None and self.sizes.handed)
                 if follows and asks_types(code):
@@ -133,7 +145,7 @@ class CallWatch:
         if _serves_library(frame):
             return
         reason = _why_not(arg)
-        if reason is not None:
+        if reason is not None and innermost_tracer() is not None:
             line = f"{os.path.basename(code.co_filename)}:{frame.f_lineno}"
             self.refusal = CaptureError(reason, line)
 
@@ -144,6 +156,18 @@ class CallWatch:
                 self.sizes.ran(code)
         elif counts_by_sizes(code):
             self.sizes.lose(f"{code.co_name}() of the library computes numbers of sizes")
+
+    def _watch_generator(self, frame: Any, event: str) -> None:
+        """Refuse a run in which a generator's place is another after a method that sets it."""
+        now = _place_of(frame.f_locals["self"])
+        if event == "call":
+            self._places.append(now)
+        elif self._places and self._places.pop() != now and self.refusal is None:
+            while frame.f_back is not None and is_library(frame.f_code):
+                frame = frame.f_back
+            line = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+            reason = "the state of a random generator is set, and a graph sets none"
+            self.refusal = CaptureError(reason, line)
 
 
 @lru_cache(maxsize=8192)
@@ -172,6 +196,14 @@ def _counts(code: CodeType) -> bool:
             return True
         before = str(found.argval)
     return False
+
+
+def _place_of(generator: Any) -> tuple[int, int]:
+    """Return where a generator is; a sequential one has no offset, and graphs draw none of it."""
+    try:
+        return generator.initial_seed(), generator.get_offset()
+    except NotImplementedError:
+        return generator.initial_seed(), 0
 
 
 @lru_cache(maxsize=4096)

@@ -6,8 +6,9 @@ guard; whatever else Python does with it (a key, a size, a text, a function in C
 itself, which is guarded to be what it was. So nothing can depend on it unseen: it is no float, and
 C code cannot look into it.
 
-What is read from a tensor (`number_of`) is known only within the run. It can be computed with, but
-not be guarded: looking at it is refused.
+What is read from a tensor (`number_of`) can be computed with. It can be guarded, too, where the
+program holds the tensor and had not written it before; else it is known only within the run, and
+looking at it is refused.
 """
 
 from __future__ import annotations
@@ -82,8 +83,12 @@ class Numbers:
         if type(number) not in _REAL:
             self.recorder.read(tensor)
             return number
-        made = self.apply("number.item", (self.recorder.value_of(tensor),), number)
-        self._read.add(made.value)
+        value = self.recorder.value_of(tensor)
+        if self.recorder.is_constant(value):
+            return number
+        made = self.apply("number.item", (value,), number)
+        if not self.recorder.is_as_given(value):
+            self._read.add(made.value)
         return made
 
     def apply(self, name: str, operands: tuple[Any, ...], result: Any) -> Number:

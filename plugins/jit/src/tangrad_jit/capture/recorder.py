@@ -64,6 +64,7 @@ class Recorder:
         self._values: dict[Any, Value] = {}
         self._offsets: dict[Value, int] = {}
         self._drawn: dict[int, tuple[Drawn, Value]] = {}
+        self._written: set[Value] = set()
         self._keep: list[Any] = []
         self._constants: dict[Any, Any] = {}
         self._known_reads = value_reads()
@@ -113,6 +114,16 @@ class Recorder:
     def known_value(self, tensor: Any) -> Value | None:
         """Return the value of a tensor that is in the graph, or None."""
         return self._values.get(memory_of(tensor)) if tensor.layout == tangrad.strided else None
+
+    def is_as_given(self, value: Value) -> bool:
+        """Return whether a value is a tensor that the program holds, not written so far."""
+        held = any(e.value is value and e.kind == "capture" for e in self.graph.inputs)
+        return held and value not in self._written
+
+    def is_constant(self, value: Value) -> bool:
+        """Return whether a value is a tensor that the run made of numbers, not written so far."""
+        made = any(e.value is value and e.kind == "constant" for e in self.graph.inputs)
+        return made and value not in self._written
 
     def _of(self, found: tuple[str, str, Any], tensor: Any) -> Value:
         kind, name, source = found
@@ -251,6 +262,7 @@ class Recorder:
             raise self._error(f"{node.op.title} gives results that are no tensors")
         results = self.graph.append(node, [type_of(t) for t in tensors])
         shown = node.written
+        self._written.update(value.root for value in shown)
         for k, (value, tensor) in enumerate(zip(results, tensors, strict=True)):
             if shown:
                 value.view_of = shown[min(k, len(shown) - 1)]

@@ -98,6 +98,18 @@ class _Argument(Source):
         return item
 
 
+class _Entry(_Argument):
+    """A member of a list or dict among the arguments."""
+
+    def __init__(self, holder: Any, path: tuple[Any, ...], name: str) -> None:
+        super().__init__(path, name)
+        self.holder = holder
+
+    def put(self, item: Any) -> None:
+        """Put an object there."""
+        self.holder[self.path[-1]] = item
+
+
 _Place = _Held | _Member | _Cell
 
 
@@ -130,7 +142,7 @@ def _sources_of(guard: Guard) -> Iterable[_Place]:
 
 
 def argument_sources(args: Any, kwargs: Any) -> dict[Key, _Argument]:
-    """Return the numbers among arguments, also in tuples, by their keys."""
+    """Return the numbers among arguments, also in tuples, lists and dicts, by their keys."""
     found: dict[Key, _Argument] = {}
 
     def look(item: Any, path: tuple[Any, ...], name: str) -> None:
@@ -140,6 +152,16 @@ def argument_sources(args: Any, kwargs: Any) -> dict[Key, _Argument]:
         elif type(item) is tuple:
             for k, member in enumerate(item):
                 look(member, (*path, k), f"{name}[{k}]")
+        elif type(item) in (list, dict):
+            for k, member in item.items() if type(item) is dict else enumerate(item):
+                enter(item, member, (*path, k), f"{name}[{k!r}]")
+
+    def enter(holder: Any, item: Any, path: tuple[Any, ...], name: str) -> None:
+        if type(item) in _REAL:
+            source = _Entry(holder, path, name)
+            found[source.key] = source
+        elif type(item) is not tuple:  # one that is held would have to be another for each number
+            look(item, path, name)
 
     for k, item in enumerate(args):
         look(item, (k,), f"args[{k}]")

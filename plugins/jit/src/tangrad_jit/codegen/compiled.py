@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from tangrad.plugin import get_driver
 from tangrad.plugin.render import ExpressionTypeError, Fold, PointwiseOp
 from tangrad_jit.codegen import _execute  # type: ignore[attr-defined]
 from tangrad_jit.codegen.conversions import with_conversions
@@ -102,14 +103,15 @@ def native_level() -> str | None:
     """Return the level of this machine and of tangrad-cpu's kernels, None where there is none.
 
     Compiled loops and emitted code belong together: a level's kernels have an order of sums and
-    functions of their own.
+    functions of their own. Where no code is emitted for it, the compiled loops do all.
     """
     if "level" not in _state:
-        found = _execute.instruction_set()
-        level = found if found in ("avx2", "avx512") else None
-        if level is not None and not _has_executable_memory():
-            level = "tiles"
-        _state["level"] = level
+        # The core's own pool has a level, too, but no kernels: a driver that has them tells it.
+        opened = _execute.instruction_set()
+        found = opened if get_driver("cpu").properties(0).get("instruction_set") else None
+        if found is not None and not (found in LEVELS and _has_executable_memory()):
+            found = "tiles"
+        _state["level"] = found
     return _state["level"]
 
 
@@ -153,7 +155,7 @@ def compile_group(group: Group, level: str | None = None) -> CompiledGroup:
     if level is not None and level not in LEVELS:
         raise ValueError(f"unknown level {level!r}; known are {', '.join(LEVELS)}")
     if native is None:
-        raise Refused("there are no kernels of tangrad-cpu for AVX2 or AVX-512 here")
+        raise Refused("there are no kernels of tangrad-cpu here")
     if level is None:
         level = native
     elif LEVELS.index(level) < LEVELS.index(native):

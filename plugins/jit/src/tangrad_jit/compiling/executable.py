@@ -137,6 +137,7 @@ class Executable:
             if key in self.recording_captures() or key in captured:
                 self._fixed.append((place, entry.tensor.data_ptr()))
         self._given = self._arguments + len(self.numbers.sources)
+        self._asks_numbers = bool(self.numbers.sources) or self.numbers.reads
         self._writes(graph)
 
     def recording_captures(self) -> set[Any]:
@@ -198,7 +199,7 @@ class Executable:
                     return None
         if self._overlaps is not None and self._overlaps.found(tensors):
             return None
-        if self._given > self._arguments:
+        if self._asks_numbers:
             numbers = self.numbers.take(args, kwargs)
             return None if numbers is None else tensors + numbers
         return tensors

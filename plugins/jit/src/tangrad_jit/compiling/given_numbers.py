@@ -25,6 +25,7 @@ class GivenNumbers:
 
     Attributes:
         recorded: the numbers of the recording.
+        reads: whether what was asked also depends on tensors that the program holds.
         unconfirmed: places of those that have been no others yet.
     """
 
@@ -34,19 +35,22 @@ class GivenNumbers:
         self.unconfirmed = set(range(len(self.sources)))
         self.text = text_of(recording.graph, places=False) if self.sources else ""
         places = {value: k for k, (_, value, _) in enumerate(recording.numbers)}
+        held = {e.value: e.tensor for e in recording.graph.inputs if e.kind == "capture"}
         self._asked = list(
             {
                 (name, left, right): (
                     f"{_text(left, self.sources, places)} {name} "
                     f"{_text(right, self.sources, places)}",
                     COMPARISONS[name],
-                    _computed(left, places),
-                    _computed(right, places),
+                    _computed(left, places, held),
+                    _computed(right, places, held),
                     outcome,
                 )
                 for name, left, right, outcome in recording.asked
             }.values()
         )
+        asked = [item for _, *sides, _ in recording.asked for item in sides]
+        self.reads = any(_reads(item) for item in asked)
         self._getters = [source.get for source in self.sources]
         self._last = self.recorded
 
@@ -57,7 +61,8 @@ class GivenNumbers:
             if now is not before:
                 break
         else:
-            return found
+            if not self.reads:
+                return found
         if self._asked and self._refused(found) is not None:
             return None
         self._last = found
@@ -83,7 +88,7 @@ class GivenNumbers:
             for source, now, was in zip(self.sources, found, self.recorded, strict=True)
             if not is_same(now, was)
         )
-        return f"{told}, and the graph is for {refused}"
+        return f"{told or 'numbers in tensors are others'}, and the graph is for {refused}"
 
     def doubtful(self, numbers: list[Any]) -> list[int]:
         """Return the places of numbers that are others than ever before."""
@@ -94,8 +99,14 @@ class GivenNumbers:
         return {source.key for source in self.sources}
 
 
-def _computed(item: Any, places: dict[Value, int]) -> _Computed:
-    """Return what computes a number from those that are given."""
+def _reads(item: Any) -> bool:
+    """Return whether a number depends on one that is read from a tensor."""
+    node = item.producer if isinstance(item, Value) else None
+    return node is not None and (node.op.reads or any(map(_reads, node.args)))
+
+
+def _computed(item: Any, places: dict[Value, int], held: dict[Value, Any]) -> _Computed:
+    """Return what computes a number from those that are given and the tensors that are held."""
     if not isinstance(item, Value):
         return lambda numbers: item
     if item in places:
@@ -103,7 +114,10 @@ def _computed(item: Any, places: dict[Value, int]) -> _Computed:
         return lambda numbers: numbers[place]
     node = item.producer
     assert node is not None
-    parts, compute = [_computed(part, places) for part in node.args], node.op.compute
+    if node.op.reads:
+        tensor = held[node.args[0]]
+        return lambda numbers: tensor.item()
+    parts, compute = [_computed(part, places, held) for part in node.args], node.op.compute
     return lambda numbers: compute(*(part(numbers) for part in parts))
 
 
@@ -113,6 +127,7 @@ def _text(item: Any, sources: list[Any], places: dict[Value, int]) -> str:
     if item in places:
         return str(sources[places[item]].name)
     node = item.producer
-    assert node is not None
+    if node is None:
+        return "a tensor"
     parts = ", ".join(_text(part, sources, places) for part in node.args)
     return f"{node.name.removeprefix('number.')}({parts})"

@@ -78,7 +78,7 @@ class QueuedCalls:
             self.ops += ops
             self.queues += queues
             self.compiled += compiled
-            if compiled < queues:
+            if _queue.has_wanted():
                 make_kernels()
 
     def _decide(self) -> None:
@@ -141,7 +141,7 @@ def group_of(queue: Any) -> tuple[Group, list[int], list[int]]:
         current[to] = len(ins) + len(steps) - 1
     outs = [place for place in queue.living if place in written]
     used = _used(steps, len(ins), {current[place] for place in outs})
-    return _without_dead(steps, ins, outs, current, used, queue.dtype)
+    return _without_dead(steps, ins, outs, current, used, queue.dtype, queue.lies)
 
 
 def _used(steps: list[Step], given: int, wanted: set[int]) -> list[int]:
@@ -159,6 +159,7 @@ def _without_dead(
     current: dict[int, int],
     used: list[int],
     dtype: str,
+    lies: tuple[Any, ...],
 ) -> tuple[Group, list[int], list[int]]:
     number = {value: k for k, value in enumerate(used)}
     kept = tuple(
@@ -169,5 +170,5 @@ def _without_dead(
         if len(ins) + k in number
     )
     places = [place for k, place in enumerate(ins) if k in number]
-    given = tuple(GroupInput(dtype, "full") for _ in places)
+    given = tuple(GroupInput(dtype, lies[place]) for place in places)
     return Group(given, kept, tuple(number[current[p]] for p in outs)), places, outs

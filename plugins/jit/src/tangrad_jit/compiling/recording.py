@@ -189,6 +189,9 @@ class _Session:
         keys = {source.key for source in self.sources}
         recording.pattern = Pattern(self.args, self.kwargs, keys)
         for path, tensor in [*tensors_among(self.args), *tensors_among(self.kwargs, "kwargs")]:
+            if type(tensor) not in (tangrad.Tensor, nn.Parameter):
+                recorder.refuse(f"{path} is a {type(tensor).__name__}, and so would be results")
+                continue
             if memory_of(tensor) not in recorder._values:
                 recorder.argument(tensor, path)
             else:
@@ -238,7 +241,7 @@ class _Session:
         for source, value, number in recording.numbers:
             if hasattr(source, "put"):
                 with contextlib.suppress(LookupError):
-                    now = source.get((), {})
+                    now = source.get(self.args, self.kwargs)
                     mine = isinstance(now, Number) and now.value is value
                     source.put(number if mine else plain_in(now))
         if not recording.numbers and not (self.sizes is not None and self.sizes.handed):
@@ -322,6 +325,12 @@ class _Session:
         for (path, tensor), state in zip(self.arguments, self.before_arguments, strict=True):
             if _state(tensor) != state:
                 raise CaptureError(f"{path} has been given other memory, or a history, in the run")
+        assert recording.pattern is not None
+        found = recording.pattern.match(self.args, self.kwargs)
+        if found is None or any(
+            a is not b for a, (_, b) in zip(found, self.arguments, strict=True)
+        ):
+            raise CaptureError("the run has changed a list or dict that it was given")
         for path, tensor in self.before.tensors:
             if self.before_tensors[id(tensor)] != _state(tensor):
                 raise Unsettled(

@@ -3,7 +3,8 @@
 Rule: a group is some pure nodes whose results lie over one shape, of which the last dimension are
 the columns; folds are those of the last dimension. It runs where its last node stands, so it ends
 before anybody else reads what it makes or writes what it reads. What the code generator cannot make
-a kernel of stays as it is.
+a kernel of stays as it is. For a device that compiles source the groups are those without folds,
+written in its language.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ class FusedGroup:
 def pattern_of(value: Value, shape: Shape) -> str | None:
     """Return how a value lies over a space: "full", "row", "column", "scalar"; None: otherwise."""
     type = value.type
-    if not isinstance(type, TensorType) or type.device != "cpu" or len(type.shape) > len(shape):
+    if not isinstance(type, TensorType) or len(type.shape) > len(shape):
         return None
     lead = len(shape) - len(type.shape)
     strides = [0] * lead
@@ -141,7 +142,10 @@ class _Open:
 
 def fuse(graph: Graph) -> tuple[list[FusedGroup], str]:
     """Return the groups of a graph, compiled, and a line that tells of them."""
-    grown = _grow(graph)
+    make = _maker(graph)
+    if make is None:
+        return [], ""
+    grown = _grow(graph, folds=make is _compile)
     place = {node: k for k, node in enumerate(graph.nodes)}
     users = graph.users()
     returned = {value.root for value in graph.returned()}
@@ -156,8 +160,9 @@ def fuse(graph: Graph) -> tuple[list[FusedGroup], str]:
         if len(nodes) < 2 and all(isinstance(v.type, TensorType) for v in nodes[0].inputs):
             continue
         group = FusedGroup(candidate.shape, nodes)
-        made = _compiled(group, candidate, users, returned, shown)
-        if made:
+        described, outputs = _describe(group, candidate, users, returned, shown)
+        group.code = make(described) if outputs else None
+        if group.code is not None:
             found.append(group)
     if not found:
         return [], ""
@@ -165,7 +170,35 @@ def fuse(graph: Graph) -> tuple[list[FusedGroup], str]:
     return found, f"fusion: {count} calls are {len(found)} kernels"
 
 
-def _grow(graph: Graph) -> list[_Open]:
+def _maker(graph: Graph) -> Callable[[Group], Any] | None:
+    """Return what makes kernels for the graph's device, None where it has no such device."""
+    values = [entry.value for entry in graph.inputs]
+    values += [value for node in graph.nodes for value in node.results]
+    devices = {value.type.device for value in values if isinstance(value.type, TensorType)}
+    if len(devices) != 1:
+        return None
+    device = devices.pop()
+    if device == "cpu":
+        return _compile
+    # Imported here: it brings what makes devices of compilers, which a CPU has no use for.
+    from tangrad_jit.codegen.rendered import compiling_driver, render_group
+
+    driver = compiling_driver(device)
+    if driver is None:
+        return None
+
+    def render(group: Group) -> Any:
+        made = render_group(group, driver)
+        return None if isinstance(made, str) else made
+
+    return render
+
+
+def _compile(group: Group) -> Any:
+    return None if can_compile(group) is not None else compile_group(group)
+
+
+def _grow(graph: Graph, folds: bool) -> list[_Open]:
     is_open: list[_Open] = []
     closed: list[_Open] = []
 
@@ -179,6 +212,8 @@ def _grow(graph: Graph) -> list[_Open]:
         written = {value.root for value in node.written}
         sources = [g for g in is_open if any(v.root in g.made for v in node.inputs)]
         space = _row_space(node, sources) or _space_of(node)
+        if node.op.kind == "reduction" and not folds:
+            space = None
         joined = None
         if space is not None:
             fitting = [g for g in sources if g.shape == space[0] and _reads_rightly(node, g)]
@@ -290,21 +325,6 @@ def _step_dtype(node: Node) -> str | None:
         elif item.type.dtype != fixed:
             return None
     return promoted(node, dtypes, numbers)
-
-
-def _compiled(
-    group: FusedGroup,
-    candidate: _Open,
-    users: dict[Value, list[Node]],
-    returned: set[Value],
-    shown: dict[Value, list[Value]],
-) -> bool:
-    """Fill a group in; return whether the code generator makes a kernel of it."""
-    described, outputs = _describe(group, candidate, users, returned, shown)
-    if not outputs or can_compile(described) is not None:
-        return False
-    group.code = compile_group(described)
-    return True
 
 
 def _describe(

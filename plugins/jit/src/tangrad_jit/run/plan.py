@@ -82,8 +82,7 @@ class Plan:
         try:
             if self.program.busy:
                 return interpret(self.graph, inputs)
-            before = tangrad.is_grad_enabled()
-            if not before:
+            if not (self._records and tangrad.is_grad_enabled()):
                 return self._run(inputs)
             with tangrad.no_grad():
                 return self._run(inputs)
@@ -113,9 +112,11 @@ class Plan:
         }
         self._grouped = {node: group for group in self.groups for node in group.nodes}
         found: dict[Node, Lowered] = {}
-        if len(devices) != 1 or not _is_host(next(iter(devices))):
+        self._away = len(devices) == 1 and not _is_host(next(iter(devices)))
+        if len(devices) != 1:
             self._grouped = {}
             self.groups = []
+        if len(devices) != 1 or self._away:
             return found
         device = next(iter(devices)).partition(":")[0]
         for node in self.graph.nodes:
@@ -172,6 +173,9 @@ class Plan:
             self._register[given.value] = len(self._register)
         needed: list[Value] = [value for item in self.graph.outputs for value in values_in(item)]
         for node in self.graph.nodes:
+            group = self._grouped.get(node)
+            if group is not None and self._away:
+                needed.extend((*group.inputs, *group.outputs))
             if self._is_native(node):
                 continue
             if self._is_silent(node):
@@ -258,6 +262,7 @@ class Plan:
                 order.append(register)
         program = Program(len(self._register), len(self.graph.inputs), order)
         self.program = program
+        self._records = bool(self._copied)  # whether a step would be recorded by autograd
         program.fix(0, self._arena)
         self._fill_persistent()
         for given in self._copied:
@@ -319,8 +324,7 @@ class Plan:
                 self._emit_strided(value, line)
         group = self._grouped.get(node)
         if group is not None:
-            if node is group.nodes[-1]:
-                group.add(self.program, line, self._place)
+            self._emit_group(group, node, line)
             return
         lowered = self._lowered.get(node)
         if lowered is not None:
@@ -330,6 +334,28 @@ class Plan:
             self._emit_silent(node, line)
             return
         self._emit_op(node, line)
+
+    def _emit_group(self, group: Any, node: Node, line: str) -> None:
+        """Add a group's kernel where its last node is; away, results are made at their nodes."""
+        if not self._away:
+            if node is group.nodes[-1]:
+                group.add(self.program, line, self._place)
+            return
+        for value in node.results:
+            if value in group.outputs:
+                self._emit_strided(value, line)
+        if node is not group.nodes[-1]:
+            return
+        outs = [self._register[value] for value in group.outputs]
+        ins = [self._register[self._object_of(value)] for value in group.inputs]
+
+        def run(held: list[Any]) -> tuple[int, ...]:
+            group.code.run(
+                [held[r] for r in outs], [held[r] for r in ins], group.rows, group.columns
+            )
+            return ()
+
+        self.program.add_python(line, run)
 
     def _emit_fresh(self, value: Value, line: str) -> None:
         assert isinstance(value.type, TensorType)
@@ -343,7 +369,9 @@ class Plan:
         dtype = getattr(tangrad, type.dtype)
 
         def make(registers: list[Any]) -> tuple[int, ...]:
-            registers[register] = tangrad.empty_strided(type.shape, type.stride, dtype=dtype)
+            registers[register] = tangrad.empty_strided(
+                type.shape, type.stride, dtype=dtype, device=type.device
+            )
             return (register,)
 
         self.program.add_python(line, make)
@@ -366,6 +394,7 @@ class Plan:
         if node.op.kind == "number":
             self._emit_number(node, line)
             return
+        self._records = True
         args: list[Any] = []
         slots: list[tuple[int, Any]] = []
         for k, item in enumerate(node.args):
@@ -430,11 +459,10 @@ class Plan:
         def run() -> None:
             env = {value: self._tensor_of(value) for value in node.inputs}
             targets = {value: self._tensor_of(value) for value in node.results}
-            run_node(node, env)
-            if node.written:
-                return
-            for value, target in targets.items():
-                target.copy_(env[value])
+            with tangrad.no_grad():
+                run_node(node, env)
+                for value, target in targets.items() if not node.written else ():
+                    target.copy_(env[value])
 
         return run
 

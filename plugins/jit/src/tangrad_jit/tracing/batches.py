@@ -2,20 +2,24 @@
 
 A graph has the sizes of the run in which it was recorded. The same program is recorded with one
 row more and with two; where the graphs differ in integers alone that grow by the same with each
-row, the first of them holds for every number of rows, with these integers computed from it.
+row, the first of them holds for every number of rows, with these integers computed from it. That
+is done when a call first has other sizes, or when all there is to know of a graph is written down:
+who needs no other sizes has the program run no further time.
 """
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import tangrad
+from tangrad.plugin import innermost_tracer, is_intercepted
 from tangrad_jit.graph.growing import GrowingInt, growing_in, sized
 from tangrad_jit.graph.ir import Graph, Node, Value
 
-__all__ = ["BatchGraph", "of_any_batch"]
+__all__ = ["BatchGraph", "LaterBatch", "of_any_batch"]
 
 _KEPT = 8  # graphs, of the sizes used last
 
@@ -44,6 +48,58 @@ class BatchGraph:
                 self._sized.pop(next(iter(self._sized)))
         self._sized[rows] = made
         return made
+
+
+class LaterBatch:
+    """Looks for the graph of any number of rows when it is first asked for.
+
+    Args:
+        find: looks for it, by running the program.
+    """
+
+    def __init__(self, find: Callable[[], BatchGraph | None]) -> None:
+        self._find: Callable[[], BatchGraph | None] | None = find
+        self._found: BatchGraph | None = None
+        self._lock = threading.Lock()
+        self._runner = 0  # the thread in which the program runs
+
+    def get(self) -> BatchGraph | None:
+        """Return the graph, None where there is none, or where the program itself asks for it."""
+        if self._find is None or self._runner == threading.get_ident():
+            return self._found
+        with self._lock:
+            if self._find is not None:
+                self._look()
+        return self._found
+
+    def _look(self) -> None:
+        if innermost_tracer() is None and not is_intercepted():
+            self._run()
+            return
+        # Somebody follows what this thread does, and these runs are no part of that.
+        thread = threading.Thread(target=self._run)
+        thread.start()
+        thread.join()
+
+    def _run(self) -> None:
+        assert self._find is not None
+        self._runner = threading.get_ident()
+        try:
+            self._found = self._find()
+        finally:
+            self._find, self._runner = None, 0
+
+    def __deepcopy__(self, memo: Any) -> LaterBatch:
+        return self  # nothing is written in a graph that was found
+
+    def __reduce__(self) -> Any:
+        return _found_batch, (self.get(),)
+
+
+def _found_batch(found: BatchGraph | None) -> LaterBatch:
+    made = LaterBatch(lambda: found)
+    made.get()
+    return made
 
 
 def of_any_batch(

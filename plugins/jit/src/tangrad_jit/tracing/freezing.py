@@ -31,6 +31,12 @@ def freeze(
     Raises:
         RuntimeError: `mod` was not traced, is in training mode, or writes its buffers.
     """
+    return _frozen_module(mod, preserved_attrs, optimize_numerics, batches=True)
+
+
+def _frozen_module(
+    mod: Any, preserved_attrs: list[str] | None, numerics: bool, *, batches: bool
+) -> Any:
     if not isinstance(mod, TopLevelTracedModule):
         raise RuntimeError("Freezing expects a module that jit.trace has made as input")
     if mod.training:
@@ -41,7 +47,7 @@ def freeze(
     kept = {"forward", *(preserved_attrs or ())}
     held = mod._held()
     methods = {
-        name: _frozen(traced, held, optimize_numerics)
+        name: _frozen(traced, held, numerics, traced.batch if batches else None)
         for name, traced in mod.methods.items()
         if name in kept
     }
@@ -57,17 +63,18 @@ def optimize_for_inference(mod: Any, other_methods: list[str] | None = None) -> 
         mod: a traced module in evaluation mode.
         other_methods: methods that are kept besides `forward`.
     """
-    frozen = freeze(mod, other_methods, True)
+    # What the passes below may do with sizes holds for the example's.
+    frozen = _frozen_module(mod, other_methods, True, batches=False)
     for traced in frozen.methods.values():
-        traced.batch = None  # what these passes may do with sizes holds for the example's
         for run in (merge_common_subexpressions, rewrite, eliminate_copies, remove_dead_code):
             run(traced.graph)
             verify(traced.graph, run.__name__)
     return frozen
 
 
-def _frozen(traced: TracedGraph, held: dict[str, Any], numerics: bool) -> TracedGraph:
-    batch = traced.batch
+def _frozen(
+    traced: TracedGraph, held: dict[str, Any], numerics: bool, batch: BatchGraph | None
+) -> TracedGraph:
     if batch is not None:
         frozen = _frozen_graph(batch.graph, held, numerics)
         batch = BatchGraph(frozen, batch.rows, batch.arguments)

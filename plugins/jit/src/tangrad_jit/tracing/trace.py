@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import tangrad
 from tangrad import nn
-from tangrad.plugin import traced_calls
+from tangrad.plugin import is_intercepted, traced_calls
 from tangrad_jit.capture.recorder import Recorder, memory_of
 from tangrad_jit.graph.ir import Graph
 from tangrad_jit.graph.printer import text_of
 from tangrad_jit.graph.verifier import verify
 from tangrad_jit.passes.dead_code import remove_dead_code
-from tangrad_jit.tracing.batches import of_any_batch
+from tangrad_jit.tracing.batches import BatchGraph, LaterBatch, of_any_batch
 from tangrad_jit.tracing.structure import Structure
 from tangrad_jit.tracing.traced_module import ScriptFunction, TopLevelTracedModule, TracedGraph
 
@@ -53,10 +54,11 @@ def trace(
 ) -> Any:
     """Return a traced function, or module with the parameters and buffers of the one given.
 
-    A graph holds for the sizes of its example. The program is also run with one row more and with
-    two: if its graph then differs in nothing but sizes that grow with the rows, the traced one
-    takes batches of any number of rows. Calls with other sizes are refused. Values at which Python
-    looked are constants of the graph, which a `TracerWarning` tells.
+    A graph holds for the sizes of its example. Called with another number of rows for the first
+    time, saved or frozen, the program is also run with one row more and with two: if its graph then
+    differs in nothing but sizes that grow with the rows, the traced one takes batches of any number
+    of rows. Calls with other sizes are refused. Values at which Python looked are constants of the
+    graph, which a `TracerWarning` tells.
 
     Args:
         func: function or module.
@@ -209,7 +211,9 @@ def _trace_call(
 def _with_batches(
     traced: TracedGraph, call: Callable[..., Any], args: Any, kwargs: Any, module: nn.Module | None
 ) -> TracedGraph:
-    """Let the graph take batches of other sizes, if the program does."""
+    """Let the graph take batches of other sizes, if the program does; that is found out later."""
+    modes = {} if module is None else {part: part.training for part in module.modules()}
+    grad = tangrad.is_grad_enabled()
 
     def record(tensors: list[Any]) -> tuple[Graph, Structure]:
         given, named = traced.arguments.rebuild(tensors)
@@ -217,8 +221,28 @@ def _with_batches(
         return again.graph, again.result
 
     tensors = traced.arguments.flatten((args, kwargs))
-    traced.batch = of_any_batch(record, tensors, traced.graph, traced.result)
+
+    def find() -> BatchGraph | None:
+        with tangrad.set_grad_enabled(grad), _training_as(modes):
+            return of_any_batch(record, tensors, traced.graph, traced.result)
+
+    traced.batch = LaterBatch(find)
+    if is_intercepted():
+        _ = traced.batch  # autocast, a mode or a transform is part of what is traced
     return traced
+
+
+@contextmanager
+def _training_as(modes: dict[nn.Module, bool]) -> Iterator[None]:
+    """Have modules in the modes in which they were traced."""
+    now = {part: part.training for part in modes}
+    for part, training in modes.items():
+        part.training = training
+    try:
+        yield
+    finally:
+        for part, training in now.items():
+            part.training = training
 
 
 def _output(graph: Graph, recorder: Recorder, tensor: Any) -> int:

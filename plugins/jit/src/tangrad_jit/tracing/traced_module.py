@@ -7,11 +7,12 @@ from typing import Any
 
 import tangrad
 from tangrad import nn
+from tangrad.plugin import dispatch, find_op, is_intercepted
 from tangrad_jit.graph.ir import DRAW, Graph, Value, map_values
 from tangrad_jit.graph.types import TensorType, type_of
 from tangrad_jit.run.interpreter import run_node
 from tangrad_jit.run.plan import Plan
-from tangrad_jit.tracing.batches import BatchGraph
+from tangrad_jit.tracing.batches import BatchGraph, LaterBatch
 from tangrad_jit.tracing.structure import Structure
 
 __all__ = [
@@ -30,14 +31,29 @@ class TracedGraph:
     Attributes:
         graph: its inputs are arguments, captures by name, and constants.
         arguments, result: structures.
-        batch: the graph for other numbers of rows, or None where there is none.
     """
 
     def __init__(
-        self, graph: Graph, arguments: Structure, result: Structure, batch: BatchGraph | None = None
+        self,
+        graph: Graph,
+        arguments: Structure,
+        result: Structure,
+        batch: BatchGraph | LaterBatch | None = None,
     ) -> None:
-        self.graph, self.arguments, self.result, self.batch = graph, arguments, result, batch
+        self.graph, self.arguments, self.result, self._batch = graph, arguments, result, batch
         self._plan: Plan | None = None
+
+    @property
+    def batch(self) -> BatchGraph | None:
+        """The graph for other numbers of rows, or None where there is none.
+
+        Asked for it first, the program of a traced graph runs twice.
+        """
+        return self._batch.get() if isinstance(self._batch, LaterBatch) else self._batch
+
+    @batch.setter
+    def batch(self, found: BatchGraph | LaterBatch | None) -> None:
+        self._batch = found
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any], held: dict[str, Any]) -> Any:
         """Run the graph.
@@ -58,7 +74,9 @@ class TracedGraph:
             else entry.tensor
             for entry in graph.inputs
         ]
-        if tangrad.is_grad_enabled() and any(
+        if is_intercepted():
+            outputs = _dispatched(graph, inputs)
+        elif tangrad.is_grad_enabled() and any(
             isinstance(t, tangrad.Tensor) and t.requires_grad for t in inputs
         ):
             outputs = _interpret_recorded(graph, inputs)
@@ -118,13 +136,40 @@ def _is_as_recorded(value: Value, tensor: Any) -> bool:
     return not isinstance(value.type, TensorType) or type_of(tensor) == value.type
 
 
-def _interpret_recorded(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
-    """Run a graph node by node, with derivatives."""
+def _dispatched(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+    """Run a graph for who stands between calls and kernels: a tracer, a transform, a mode."""
+    env = _environment(graph, inputs)
+    for node in graph.nodes:
+        args = map_values(env.__getitem__, node.args)
+        if node.form == DRAW:
+            made: Any = (None, None)  # whoever calls the op draws, as it does in the program
+        elif node.op.kind == "number":
+            made = node.op.compute(*args)
+        elif node.form == "out":
+            outs = tuple(env[value] for value in node.outs)
+            made = dispatch(node.op, node.op, args, outs[0] if len(outs) == 1 else outs)
+        elif node.form == "inplace":
+            made = dispatch(find_op(f"{node.op.name}_"), node.op, args, args[0])
+        else:
+            made = dispatch(node.op, node.op, args, None)
+        several = made if isinstance(made, (tuple, list)) else (made,)
+        env.update(zip(node.results, several, strict=False))
+    return [map_values(env.__getitem__, item) for item in graph.outputs]
+
+
+def _environment(graph: Graph, inputs: Sequence[Any]) -> dict[Value, Any]:
+    """Return what a graph's inputs are, with copies of the constants that it writes."""
     env: dict[Value, Any] = {}
     written = {value.root for node in graph.nodes for value in node.written}
     for entry, item in zip(graph.inputs, inputs, strict=True):
         fresh = entry.kind == "constant" and entry.value in written
         env[entry.value] = item.clone() if fresh else item
+    return env
+
+
+def _interpret_recorded(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+    """Run a graph node by node, with derivatives."""
+    env = _environment(graph, inputs)
     for node in graph.nodes:
         if node.form == DRAW:
             with tangrad.no_grad():
