@@ -10,4 +10,4 @@ from tangrad.devices.registry import get_driver
 
 def fuses(x: Any) -> bool:
     """Whether a tensor's device has kernels of such ops, and nothing stands before them."""
-    return bool(get_driver(x.device.type).fuses) and _C.get_intercept() is None
+    return bool(get_driver(x.device.type).one_pass) and _C.get_intercept() is None

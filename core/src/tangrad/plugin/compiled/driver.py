@@ -35,7 +35,7 @@ class CompilingDriver(DeviceDriver):
 
     dialect: KernelDialect
     immediate: bool = False
-    fuses = True
+    one_pass = True
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
