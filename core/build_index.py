@@ -140,13 +140,18 @@ def _naming(call: ast.Call, place: str) -> dict[str, Any]:
 def render(definitions: list[Definition]) -> str:
     """Return the source of the index module."""
     family = {name: definition.family for definition in definitions for name in definition.names()}
+    families: dict[str, list[str]] = {}
+    for name, module in sorted(family.items()):
+        families.setdefault(module, []).append(name)
+    # Grouped: the installed core is to stay small.
     lines = [
         '"""Index of the op definitions, made by build_index.py: not edited by hand."""',
         "",
-        "# name of an op, aliases and in-place forms too -> the family that defines it",
-        "INDEX = {",
-        *(f"    {name!r}: {module!r}," for name, module in sorted(family.items())),
+        "_NAMES = {",
+        *(f" {module!r}: {' '.join(names)!r}," for module, names in sorted(families.items())),
         "}",
+        "# name of an op, aliases and in-place forms too -> the family that defines it",
+        "INDEX = {name: family for family, names in _NAMES.items() for name in names.split()}",
     ]
     return "\n".join(lines) + "\n"
 

@@ -94,9 +94,11 @@ def test_a_device_that_cannot_work_here_gives_its_reason(site):
 
 def test_autocast_takes_a_device_whose_machine_is_missing_and_no_broken_one(site):
     install(site, "acme", driver("    def probe(self): return 'no acme board found'\n"))
+    assert registry.availability("acme")[1].startswith("not available")
     assert state.driver_of("acme") is None
     assert state.default_dtype("acme") is tangrad.float16
     install(site, "worse", driver("    def probe(self): 1 / 0\n"), "acme-worse")
+    assert "ZeroDivisionError" in registry.availability("worse")[1]
     with pytest.raises(PluginError, match="ZeroDivisionError"):
         state.driver_of("worse")
 
