@@ -374,7 +374,7 @@ def _misfits(state: Mapping[str, Any], module: Any) -> list[str]:
     def of(values: Mapping[str, Any]) -> dict[Any, str]:
         return {
             part.layout: key
-            for key, value in reversed(values.items())
+            for key, value in reversed(list(values.items()))
             for part in (value if isinstance(value, tuple) else (value,))
             if getattr(getattr(getattr(part, "layout", None), "definition", None), "misfit", "")
         }
