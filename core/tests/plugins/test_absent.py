@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from importlib.util import find_spec
 
 import pytest
@@ -101,3 +102,10 @@ def test_what_is_only_named_has_its_names():
     assert all_reduce(None) is ReduceOp.SUM
     with pytest.raises(MissingPluginError, match=r"tangrad\[profiler\]"):
         tangrad.profiler.profile(activities=[ProfilerActivity.CPU])
+
+
+def test_the_class_of_tensors_is_no_module():
+    """`unittest.mock.patch("torch.Tensor.device")` tries to import it as one."""
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("tangrad.Tensor")
+    assert isinstance(tangrad.Tensor, type)

@@ -217,7 +217,7 @@ def _kind(name: str) -> Callable[[str], ModuleType] | None:
     if _has_children(name):
         return _intermediate
     entry = _neutral().get(name)
-    if entry is not None:
+    if entry is not None and "device_flags" not in entry:  # that one is of a class, no module
         return _neutral_module if _has_answers(name) or _holds_answers(name) else _missing
     return None if _switched_off(name) is None else _missing
 
