@@ -45,9 +45,8 @@ class DeviceDriver:
             copies in such a child, with what to do instead; nothing of the driver is called there.
         amp_dtypes: names of the dtypes that autocast may compute in, the default first.
         one_pass: composites call ops that do in one pass what others do in several
-            (`nll_loss_total`,
-            `convolution_biased`, `window_average`, ...): for devices that have kernels of these,
-            and where a pass more costs more than its work.
+            (`nll_loss_total`, `convolution_biased`, `window_average`, ...): for devices that have
+            kernels of these, and where a pass more costs more than its work.
         record_event, query_event, synchronize_event: None on a device whose work is done when a
             call returns. Else `record_event(stream: int) -> int`, `query_event(event) -> bool`
             and `synchronize_event(event)`, all three.
