@@ -3,6 +3,7 @@
 cdef extern from "threads.h":
     int tg_ask_threads(object) except -1
 
+
 def is_grad_enabled():
     """Return whether operations are recorded in this thread."""
     return bool(tg_tls.grad_enabled)

@@ -460,8 +460,9 @@ cdef bint queued(Op op, tg_kernel* kernel, DeviceRuntime dev, operand_set* s, Te
             if not plain_real(<object>s.item[i]):
                 return False
             work.operands[i + 1].storage, work.operands[i + 1].number = NULL, s.item[i]
-        elif op.fixed[op.tensor_param[i]] >= 0 or not queued_operand(&work.operands[i + 1], <Tensor>s.item[i], out,
-                                                                      &work.columns):
+        elif op.fixed[op.tensor_param[i]] >= 0:
+            return False
+        elif not queued_operand(&work.operands[i + 1], <Tensor>s.item[i], out, &work.columns):
             return False
     work.size, work.nin, work.op, work.kernel = sizeof(tg_queued), s.n, <PyObject*>op, kernel.fn
     work.context, work.numel, work.dtype, work.device_index = kernel.context, out.numel_, s.common, dev.index

@@ -72,7 +72,8 @@ cdef struct Known:
 cdef Known table_of_known[PLACES]
 cdef list known = []
 cdef list wanted = []             # queues that ran twice and have no kernel yet
-cdef tuple CAUSES = ("its memory was looked at", "another number of elements, dtype, view or length of rows", "it was full",
+cdef tuple CAUSES = ("its memory was looked at",
+                     "another number of elements, dtype, view or length of rows", "it was full",
                      "the call ended")
 cdef tuple LIES = ("full", "scalar", "column", "row")    # by what the core calls them
 cdef enum:
