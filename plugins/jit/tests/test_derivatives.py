@@ -188,3 +188,24 @@ def test_hooks_of_computed_arguments_run_once():
             run(y).backward()
             found.append(x.grad)
         assert same(*found)
+
+
+def leaf_of_what_is_cut_off(x):
+    return x.prod(), x.prod().detach().requires_grad_()
+
+
+def view_without_history(x):
+    with tangrad.inference_mode():
+        rows = x[::2]
+    return x.sum(), rows
+
+
+@pytest.mark.parametrize("function", [leaf_of_what_is_cut_off, view_without_history])
+def test_a_result_that_wants_a_gradient_of_its_own_is_refused(function):
+    x = tangrad.tensor([2.0, 3.0, 4.0], requires_grad=True)
+    with pytest.raises(RuntimeError, match="a gradient of its own"):
+        compiled(function)(x)
+    freely = tangrad.compile(function, options={"measure": False})
+    expected = tangrad.autograd.grad(sum(t.sum() for t in function(x)), x)[0]
+    for _ in range(3):
+        assert same(tangrad.autograd.grad(sum(t.sum() for t in freely(x)), x)[0], expected)
