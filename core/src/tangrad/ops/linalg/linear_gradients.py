@@ -41,7 +41,7 @@ linear_weight_bias = op(
     check=_check,
     shape=lambda grad, input: [(grad.shape[1], input.shape[1]), (grad.shape[1],)],
     dtype=lambda grad: [grad.dtype] * 2,
-    decompose=lambda grad, input: (grad.t().mm(input), grad.sum(0)),
+    decompose=lambda grad, input: (grad.t().mm(input), grad.sum(0, dtype=grad.dtype)),
     vjp={("grad", "input"): _vjp},
     jvp=_jvp,
     function=False,
@@ -51,7 +51,7 @@ linear_weight_bias = op(
         s(s.tensor(4, 2, strided=True), s.tensor(4, 3)),
         s(s.tensor(0, 2), s.tensor(0, 3)),
     ],
-    oracle=lambda torch, g, x: (g.t() @ x, g.sum(0)),
+    oracle=lambda torch, g, x: (g.t() @ x, g.sum(0, dtype=g.dtype)),
     errors=lambda s: [(s(s.tensor(2, 3), s.tensor(3, 3)), RuntimeError, "as many rows")],
     doc="Compute the gradients of a linear layer by its weight and by its bias, from matrices.",
 )

@@ -203,7 +203,7 @@ def _total_of(torch: Any, x: Any, target: Any, ignored: int, mean: bool) -> Any:
 
 nll_loss_total = op(
     "nll_loss_total(Tensor self, Tensor target, int ignore_index, bool mean)"
-    " -> (Tensor loss, Tensor count)",
+    " -> (Tensor loss, Tensor total_weight)",
     dtypes="floating",
     check=lambda self, target: _check_nll(self, target, None),
     shape=lambda: [(), ()],

@@ -64,6 +64,8 @@ def _check_moments(input: Any, written: Any) -> None:
 
 
 def _moments_of(torch: Any, x: Any, written: Any, momentum: float) -> Any:
+    if not x.is_floating_point():
+        raise NotImplementedError("batch_norm is of floats")
     wide = x.to(torch.float32) if x.dtype.itemsize < 4 else x
     variance, mean = torch.var_mean(wide, channel_axes(x), correction=0)
     seen = [mean, variance, mean, torch.var(wide, channel_axes(x))]
