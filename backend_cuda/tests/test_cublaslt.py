@@ -75,7 +75,8 @@ def losses(device):
 blas("cublaslt")
 here, there = losses("cpu"), losses("cuda")
 assert all(abs(a - b) <= 1e-5 * abs(a) for a, b in zip(here, there)), (here, there)
-assert calls() >= 3 * 5
+# Both layers and the gradient of one input; a weight's and its bias's are one launch of ours.
+assert calls() == 3 * 3
 """
 FAILURES = """
 blas("cublaslt")

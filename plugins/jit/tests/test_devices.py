@@ -109,7 +109,8 @@ def test_a_training_step_is_eagers():
         run = wrap(step)
         return [run().item() for _ in range(5)]
 
-    assert trained(compiled) == trained(lambda step: step)
+    # Eager sums gradients of layers in one pass there (`one_pass`), a graph in several.
+    assert trained(compiled) == pytest.approx(trained(lambda step: step), rel=1e-6)
 
 
 def test_views_of_what_a_group_makes_are_seen():

@@ -35,7 +35,8 @@ _COUNTS = frozenset(("min", "max", "ceil", "floor", "divmod", "range", "isqrt", 
 _KNOWN_TO_COUNT = frozenset(
     "infer_size _kept_stride _axes output_metas _linear_bias_vjp batch_norm _batch_norm_vjp "
     "cross_entropy flatten sum_to_size embedding _element _equal_sizes _range_length _out_sizes "
-    "_pooled_size dropout counters narrow <genexpr> <listcomp> <lambda>".split()
+    "_pooled_size dropout counters narrow channel_axes _nll in_one_pass max_pool_vjp "
+    "<genexpr> <listcomp> <lambda>".split()
 )
 
 # Methods that may set a generator to another place, which no node of a graph does; by identity,
