@@ -1,6 +1,6 @@
 """Count the kernels that a training step launches: ours on the stand-in GPU, PyTorch's by hand.
 
-    python -m tangrad_cuda_emulator --sources /tmp/sources benchmarks/launches.py
+    python -m tangrad_cuda_emulator --sources FOLDER benchmarks/launches.py
 
 Ours are calls of cuLaunchKernel. PyTorch's are counted from the ops that the same step of the same
 model passes to its dispatcher on a CPU: each op that computes launches one kernel on a GPU, but for
