@@ -97,7 +97,7 @@ def compiled_core() -> str:
         for form, other in (("", "Tensor | _number"), ("r", "_number"), ("i", "Tensor | _number")):
             lines.append(f"    def __{form}{name}__(self, other: {other}) -> Tensor: ...")
     for name in sorted(dir(tangrad.Tensor)):
-        if name.startswith("_") or name in present or of_a_device(name):
+        if name.startswith("_") or name in present:
             continue
         found = inspect.getattr_static(tangrad.Tensor, name)
         written = _method(name, found)
@@ -157,15 +157,6 @@ def namespace(module: str) -> str:
         elif isinstance(found, type):
             lines.append(f"class {name}({found.__base__.__name__}): ...")
     return MODULE_HEADER + "\n".join(lines) + "\n"
-
-
-def of_a_device(name: str) -> bool:
-    """Tell whether a member of Tensor is there since a program asked for it, of some device."""
-    from tangrad.devices.registry import device_names
-    from tangrad.tensor import methods, protocol
-
-    known = name in methods.TABLE or protocol._later(name) is not None
-    return not known and name.removeprefix("is_") in device_names()
 
 
 def _written(found: Any) -> Any:
