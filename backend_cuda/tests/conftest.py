@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -22,18 +23,31 @@ def _need(condition: object, reason: str) -> None:
         pytest.skip(reason)
 
 
+def _build_pycuda() -> str:
+    """Build pycuda's wheel where it is needed and lacking; return why that failed, or ""."""
+    if find_spec("pycuda") is not None or list(PYCUDA.glob("pycuda-*.whl")):
+        return ""
+    if shutil.which("g++") is None:
+        return "there is no g++, by which pycuda and the emulator compile"
+    command = [sys.executable, "-m", "tangrad_cuda", "install", "--wheel-dir", str(PYCUDA)]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    return f"pycuda cannot be built here: {built.stderr[-400:]}" if built.returncode else ""
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Build pycuda once, before the tests' processes and outside of a test's limit of time."""
+    of_a_worker = hasattr(session.config, "workerinput")
+    if not of_a_worker and not session.config.option.collectonly and find_spec("tangrad_cuda"):
+        _build_pycuda()
+
+
 @pytest.fixture(scope="session")
 def pycuda(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return the folder from which pycuda is imported; "" where it is installed."""
-    from importlib.util import find_spec
-
     if find_spec("pycuda") is not None:
         return ""
-    _need(shutil.which("g++"), "there is no g++, by which pycuda and the emulator compile")
-    if not list(PYCUDA.glob("pycuda-*.whl")):
-        command = [sys.executable, "-m", "tangrad_cuda", "install", "--wheel-dir", str(PYCUDA)]
-        built = subprocess.run(command, capture_output=True, text=True, check=False)
-        _need(built.returncode == 0, f"pycuda cannot be built here: {built.stderr[-400:]}")
+    failure = _build_pycuda()
+    _need(not failure, failure)
     wheel = max(PYCUDA.glob("pycuda-*.whl"))
     folder = tmp_path_factory.mktemp("pycuda")
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
