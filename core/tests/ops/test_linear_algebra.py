@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tangrad
+from tangrad import nn
 from tangrad.devices import lapack, lapack_spectral
 
 TYPES = ("float32", "float64", "complex64", "complex128")
@@ -248,3 +249,17 @@ def test_ldl_solve_writes_no_rows_that_are_not_there(pivots: list[int]) -> None:
         tangrad.linalg.ldl_solve(
             tangrad.eye(3), tangrad.tensor(pivots, dtype=tangrad.int32), tangrad.ones(3, 1)
         )
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(5, 8, 1), (1, 5, 8), (7, 33, 5)])
+def test_products_of_the_reference_do_not_depend_on_strides(m, k, n):
+    generator = tangrad.Generator().manual_seed(0)
+    a = tangrad.randn(m, k, generator=generator, device="reference")
+    b = tangrad.randn(k, n, generator=generator, device="reference")
+    by_columns = [x.t().contiguous().t() for x in (a, b)]
+    expected = a.mm(b)
+    assert (by_columns[0].mm(b) == expected).all()
+    assert (a.mm(by_columns[1]) == expected).all()
+    assert (nn.functional.linear(a, by_columns[1].t()) == expected).all()
+    one = a[:, :1]
+    assert (one.expand(m, k).mm(b) == one.repeat(1, k).mm(b)).all()

@@ -29,6 +29,11 @@ def _check_ndim(name: str, operand: str, x: Any, ndim: int) -> None:
         )
 
 
+def _product(np: Any, a: Any, b: Any) -> Any:
+    # NumPy chooses among its libraries' loops, whose last bits differ, by strides as well.
+    return np.matmul(np.ascontiguousarray(a), np.ascontiguousarray(b))
+
+
 # Vectors and matrices ----------------------------------------------------------------------------
 
 
@@ -58,7 +63,7 @@ mm = op(
     dtypes="integral floating complex",
     check=_check_mm,
     shape=lambda self, mat2: (self.shape[0], mat2.shape[1]),
-    reference=lambda np, self, mat2: np.matmul(self, mat2),
+    reference=lambda np, self, mat2: _product(np, self, mat2),
     vjp={
         "self": lambda g, mat2: g.mm(mat2.t().conj()),
         "mat2": lambda g, self: self.t().conj().mm(g),
@@ -110,7 +115,7 @@ bmm = op(
     dtypes="integral floating complex",
     check=_check_bmm,
     shape=lambda self, mat2: (self.shape[0], self.shape[1], mat2.shape[2]),
-    reference=lambda np, self, mat2: np.matmul(self, mat2),
+    reference=lambda np, self, mat2: _product(np, self, mat2),
     vjp={
         "self": lambda g, mat2: g.bmm(mat2.transpose(1, 2).conj()),
         "mat2": lambda g, self: self.transpose(1, 2).conj().bmm(g),
@@ -160,7 +165,7 @@ mv = op(
     dtypes="integral floating complex",
     check=_check_mv,
     shape=lambda self: (self.shape[0],),
-    reference=lambda np, self, vec: np.matmul(self, vec),
+    reference=lambda np, self, vec: _product(np, self, vec),
     decompose=lambda self, vec: self.mm(vec.unsqueeze(1)).squeeze(1),
     vjp={
         "self": lambda g, vec: g.unsqueeze(1).mm(vec.conj().unsqueeze(0)),
@@ -202,7 +207,7 @@ dot = op(
     dtypes="integral floating complex",
     check=_check_dot,
     shape=lambda: (),
-    reference=lambda np, self, tensor: np.matmul(self, tensor),
+    reference=lambda np, self, tensor: _product(np, self, tensor),
     decompose=lambda self, tensor: self.unsqueeze(0).mm(tensor.unsqueeze(1)).reshape(()),
     vjp={
         "self": lambda g, tensor: g * tensor.conj(),
@@ -570,7 +575,7 @@ def _check_linear(input: Any, weight: Any, bias: Any) -> None:
 
 
 def _linear_reference(np: Any, input: Any, weight: Any, bias: Any) -> Any:
-    product = np.matmul(input, weight.T)
+    product = _product(np, input, weight.T)
     return product if bias is None else product + bias
 
 
