@@ -1,6 +1,7 @@
 """The launcher: flags, functions as ranks, programs of PyTorch."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -88,8 +89,58 @@ def test_what_a_rank_raises_is_written_where_it_was_asked_for(tmp_path, monkeypa
     ],
 )
 def test_flags_that_make_no_sense_are_told(flags, message, capsys):
-    assert run.main([*flags, "program.py"]) == 2
+    with pytest.raises(ValueError, match=re.escape(message)):
+        run.main([*flags, "program.py"])
+    assert run.command([*flags, "program.py"]) == 2
     assert message in capsys.readouterr().err
+
+
+FAILS = """
+import os, signal, sys
+if os.environ["RANK"] == "1":
+    if sys.argv[1] == "raise":
+        raise KeyError("mine")
+    if sys.argv[1] == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    sys.exit(int(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "exitcode", "status", "told"),
+    [
+        ("raise", 1, 1, "rank 1 ended with status 1"),
+        ("7", 7, 7, "rank 1 ended with status 7"),
+        ("die", -9, 137, "rank 1 ended by signal SIGKILL"),
+    ],
+)
+def test_a_rank_that_fails_raises_in_programs_and_is_the_status_of_the_command(
+    tmp_path, capfd, how, exitcode, status, told
+):
+    (tmp_path / "program.py").write_text(FAILS)
+    arguments = ["--nproc-per-node=2", str(tmp_path / "program.py"), how]
+    with pytest.raises(ChildFailedError, match="program.py FAILED: rank 1 ") as caught:
+        run.main(arguments)
+    rank, failure = caught.value.get_first_failure()
+    assert (rank, failure.local_rank, failure.exitcode) == (1, 1, exitcode)
+    assert run.main(["--nproc-per-node=1", *arguments[1:]]) is None
+    capfd.readouterr()
+    assert run.command(arguments) == status
+    shown = capfd.readouterr().err
+    assert f"tangrad: {told}; the others were ended" in shown
+    assert shown.count("Traceback") == (how == "raise")
+
+
+def test_a_program_that_starts_the_launcher_by_its_name_in_pytorch_fails_with_its_ranks(tmp_path):
+    (tmp_path / "program.py").write_text(FAILS)
+    (tmp_path / "cli.py").write_text(
+        "import sys, torch.distributed.run as torchrun\ntorchrun.main(sys.argv[1:])\n"
+    )
+    command = [sys.executable, "-m", "tangrad", "run", str(tmp_path / "cli.py")]
+    command += ["--nproc-per-node=2", str(tmp_path / "program.py"), "7"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "ChildFailedError: " in done.stderr
 
 
 def test_flags_of_torchrun_are_taken():

@@ -1,14 +1,18 @@
 """Stores: the same behaviour in a process, in a file and over TCP."""
 
 import socket
+import struct
+import subprocess
+import sys
 import threading
+import time
 from contextlib import suppress
 from datetime import timedelta
 
 import pytest
 
 import tangrad.distributed as dist
-from tangrad_distributed import frames
+from tangrad_distributed import frames, tcp_store
 
 
 @pytest.fixture(params=["hash", "file", "tcp", "prefix"])
@@ -54,8 +58,10 @@ def test_queues_keep_their_order(store):
 
 def test_who_waits_goes_on_when_the_key_comes(store):
     other = store.clone()
-    threading.Timer(0.1, lambda: other.set("late", "here")).start()
+    writer = threading.Timer(0.1, lambda: other.set("late", "here"))
+    writer.start()
     assert store.get("late") == b"here"
+    writer.join()  # its answer may still be on the way
 
 
 def test_a_key_that_does_not_come_is_named(store):
@@ -83,6 +89,74 @@ def test_a_store_that_is_gone_is_told():
         second.get("k")
 
 
+def set_slowly(monkeypatch, store):
+    """Have the store answer who writes a key only when it is being closed."""
+    written = threading.Event()
+
+    def answer(held, key, value):
+        written.set()
+        while not store._server._closed:
+            time.sleep(0.001)
+        time.sleep(0.01)
+        return ()
+
+    monkeypatch.setitem(tcp_store._COMMANDS, tcp_store._SET, answer)
+    return written
+
+
+def test_what_a_store_was_asked_before_it_closes_is_answered(monkeypatch):
+    store = dist.TCPStore("localhost", 0, is_master=True)
+    other, written, failed = store.clone(), set_slowly(monkeypatch, store), []
+
+    def write():
+        try:
+            other.set("k", "v")
+        except dist.DistNetworkError as error:
+            failed.append(error)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    written.wait()
+    store.close()
+    writer.join()
+    assert failed == []
+
+
+EXITS = """
+import threading, time
+import tangrad.distributed as dist
+from tangrad_distributed import tcp_store
+
+store, written = dist.TCPStore("localhost", 0, is_master=True), threading.Event()
+
+def answer(held, key, value):
+    written.set()
+    while not store._server._closed:
+        time.sleep(0.001)
+    time.sleep(0.01)
+    return ()
+
+tcp_store._COMMANDS[tcp_store._SET] = answer
+print(store.port, flush=True)
+written.wait()
+"""
+
+
+def test_a_process_that_ends_answers_what_its_store_was_asked():
+    command = [sys.executable, "-c", EXITS]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
+        dist.TCPStore("localhost", int(holder.stdout.readline())).set("k", "v")
+        assert holder.wait() == 0
+
+
+def test_a_fork_leaves_its_parents_store_open():
+    store = dist.TCPStore("localhost", 0, is_master=True)
+    store._server._process = 0  # what a fork sees: another process opened it
+    store._server.close()
+    store.set("k", "v")
+    assert store.get("k") == b"v"
+
+
 def test_who_does_not_hold_the_key_is_turned_away(monkeypatch):
     monkeypatch.setenv(frames.KEY_VARIABLE, "right")
     store = dist.TCPStore("localhost", 0, is_master=True)
@@ -104,7 +178,8 @@ def test_a_hostile_peer_changes_nothing(noise):
 
 def test_a_damaged_request_of_a_rank_gets_an_error():
     store = dist.TCPStore("localhost", 0, is_master=True)
-    for request in (b"", b"\xff", b"\x02\xff\xff\xff\xff", b"\x03" + b"\0" * 8):
+    endless = b"\x00\x08\0\0\0" + struct.pack("<d", float("inf"))
+    for request in (b"", b"\xff", b"\x02\xff\xff\xff\xff", b"\x03" + b"\0" * 8, endless):
         frames.send_frame(store._sock, request)
         assert frames.receive_frame(store._sock).startswith(b"-")
     store.set("k", "v")

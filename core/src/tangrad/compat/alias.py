@@ -36,13 +36,11 @@ install()
 __import__("{name}")
 '''
 _SCRIPT = '''#!{python}
-"""Call what PyTorch installs under this name; see `python -m tangrad alias remove`."""
+"""Run what PyTorch installs under this name; see `python -m tangrad alias remove`."""
 
-import sys
+from runpy import run_module
 
-from {module} import main
-
-sys.exit(main())
+run_module("{module}", run_name="__main__")
 '''
 
 

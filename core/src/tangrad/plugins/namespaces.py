@@ -572,5 +572,5 @@ def missing_device(name: str, error: Exception) -> RuntimeError:
 
 
 def scripts() -> dict[str, str]:
-    """Return the commands that PyTorch installs, and the module whose `main` each one calls."""
+    """Return the commands that PyTorch installs, and the module that each one runs."""
     return {row["script"]: name for name, row in _neutral().items() if "script" in row}

@@ -21,6 +21,7 @@ from datetime import timedelta
 from typing import Any
 
 from tangrad_distributed import frames
+from tangrad_distributed.errors import DistStoreError
 from tangrad_distributed.store import PrefixStore, Store, follower_key
 from tangrad_distributed.tcp_store import TCPStore
 
@@ -120,9 +121,18 @@ class Agent:
         return store
 
     def _meet(self, store: Store, what: str) -> None:
-        """Wait for the launchers of the other machines: the first one holds the store."""
-        if self.settings.nodes > 1:
-            PrefixStore("launchers", store).barrier(what, self.settings.nodes)
+        """Wait for the launchers of the other machines; the one that holds the store goes last."""
+        s = self.settings
+        if s.nodes == 1:
+            return
+        mine = PrefixStore("launchers", store)
+        mine.barrier(what, s.nodes)
+        if s.node_rank:
+            mine.set(f"{what}/left/{s.node_rank}", b"1")
+            return
+        with suppress(DistStoreError):  # one that died meanwhile needs no store
+            others = [f"{what}/left/{node}" for node in range(1, s.nodes)]
+            mine.wait(others, timedelta(seconds=PATIENCE))
 
     def _stop(self, number: int, frame: Any) -> None:
         self._stopping = number

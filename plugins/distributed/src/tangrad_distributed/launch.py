@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 
+from tangrad_distributed.run import command
 from tangrad_distributed.run import main as main
 
 API = 1
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command())

@@ -44,6 +44,21 @@ def _engine() -> Any:
     return ray
 
 
+def _start_here(ray: Any) -> None:
+    """Start a cluster on this machine.
+
+    Raises:
+        DistBackendError: Ray cannot; a machine that is busy misses its limit of half a minute.
+    """
+    try:
+        ray.init(include_dashboard=False, configure_logging=False)
+    except Exception as error:  # Ray raises a bare one
+        raise DistBackendError(
+            f"ray.run: Ray did not start on this machine: {error} Start a cluster by "
+            "`ray start --head`, and call ray.init(address='auto') before"
+        ) from error
+
+
 class _Worker:
     """Be one rank, in a process of its own."""
 
@@ -92,7 +107,7 @@ def run(
 
     Raises:
         ValueError: `num_workers` is below 1.
-        DistBackendError: Ray is not installed, or has not such resources.
+        DistBackendError: Ray is not installed, does not start, or has not such resources.
         WorkerFailedError: a rank failed more often than it may be started again.
     """
     if num_workers < 1:
@@ -100,7 +115,7 @@ def run(
     ray = _engine()
     own = not ray.is_initialized()
     if own:
-        ray.init(include_dashboard=False, configure_logging=False)
+        _start_here(ray)
     key = frames.new_key()
     before = os.environ.get(frames.KEY_VARIABLE)
     os.environ[frames.KEY_VARIABLE] = key

@@ -8,7 +8,11 @@ import sys
 from collections.abc import Sequence
 
 from tangrad_distributed.agent import Agent, RankFailedError, Settings
-from tangrad_distributed.elastic.multiprocessing.errors import record
+from tangrad_distributed.elastic.multiprocessing.errors import (
+    ChildFailedError,
+    ProcessFailure,
+    record,
+)
 from tangrad_distributed.errors import DistNetworkError
 
 API = 1
@@ -143,18 +147,56 @@ def _stands_in() -> bool:
 
 
 @record
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run, and return the exit status: that of the first rank that failed, else 0."""
-    return run(parser().parse_args(arguments))
+def main(args: Sequence[str] | None = None) -> None:
+    """Start what a command line asks for, and return when all ranks have ended well.
+
+    A program that calls this sees a failure as an exception; see `command` for what ends a process.
+
+    Raises:
+        ChildFailedError: a rank failed more often than it may be started again.
+        ValueError: flags do not fit together.
+    """
+    run(parser().parse_args(args))
 
 
-def run(options: argparse.Namespace) -> int:
-    """Run what a command line asks for, and return the exit status."""
+def run(args: argparse.Namespace) -> None:
+    """Start what flags ask for; see `main`.
+
+    Raises:
+        ChildFailedError: a rank failed more often than it may be started again.
+        ValueError: flags do not fit together.
+    """
+    asked = settings(args)
     try:
-        Agent(settings(options)).run()
+        Agent(asked).run()
     except RankFailedError as error:
-        print(f"tangrad: {error}; the others were ended", file=sys.stderr, flush=True)
-        return 128 - error.status if error.status < 0 else error.status
+        raise child_failed(args.program, asked.processes, error) from error
+
+
+def child_failed(name: str, processes: int, error: RankFailedError) -> ChildFailedError:
+    """Return PyTorch's exception for a rank that failed.
+
+    Args:
+        name: of what the ranks ran.
+        processes: ranks of each machine.
+        error: which rank it was.
+    """
+    failure = ProcessFailure(error.rank % processes, error.pid, error.status)
+    return ChildFailedError(name, {error.rank: failure})
+
+
+def command(args: Sequence[str] | None = None) -> int:
+    """Start what a command line asks for, and return the exit status.
+
+    It is that of the first rank that failed. The rank has shown its traceback; there is none of
+    the launcher's.
+    """
+    try:
+        main(args)
+    except ChildFailedError as error:
+        print(f"tangrad: {error.__cause__}; the others were ended", file=sys.stderr, flush=True)
+        status = error.get_first_failure()[1].exitcode
+        return 128 - status if status < 0 else status
     except ValueError as error:
         print(f"{parser().prog}: {error}", file=sys.stderr, flush=True)
         return 2
@@ -167,4 +209,4 @@ def run(options: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command())

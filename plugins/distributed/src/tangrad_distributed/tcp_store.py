@@ -6,6 +6,8 @@ hold the run's key (`frames.KEY_VARIABLE`) is turned away before its first reque
 
 from __future__ import annotations
 
+import atexit
+import os
 import socket
 import struct
 import threading
@@ -21,6 +23,8 @@ from tangrad_distributed.store import DEFAULT_TIMEOUT, HashStore, Store, as_byte
 
 _WAIT, _GET, _SET, _ADD, _COMPARE, _DELETE, _KEYS, _APPEND, _SWAP = range(9)
 _TIME = struct.Struct("<d")
+# How long a store that closes waits until what it was asked for is answered.
+_FAREWELL = 1.0
 
 
 def _joined(*parts: bytes) -> bytes:
@@ -50,7 +54,10 @@ class _Server:
             self.listening = _listen(host, port)
         self.port = self.listening.getsockname()[1]
         self._closed = False
-        self._open: set[socket.socket] = set()
+        self._open: dict[socket.socket, threading.Thread] = {}
+        self._process = os.getpid()
+        # Threads that answer still run then, unlike when the interpreter takes objects down.
+        atexit.register(self.close)
         threading.Thread(target=self._accept, name="tangrad store", daemon=True).start()
 
     def _accept(self) -> None:
@@ -59,10 +66,10 @@ class _Server:
                 sock, _ = self.listening.accept()
             except OSError:
                 return
-            threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
+            self._open[sock] = threading.Thread(target=self._serve, args=(sock,), daemon=True)
+            self._open[sock].start()
 
     def _serve(self, sock: socket.socket) -> None:
-        self._open.add(sock)
         try:
             frames.accept(sock, self.key)
             while not self._closed:
@@ -70,7 +77,7 @@ class _Server:
         except (OSError, DistNetworkError):
             pass  # who left, or never was a rank, tells us nothing more
         finally:
-            self._open.discard(sock)
+            self._open.pop(sock, None)
             sock.close()
 
     def _answer(self, request: bytes) -> bytes:
@@ -78,17 +85,36 @@ class _Server:
             return b"+" + _joined(*_COMMANDS[request[0]](self.held, *_split(request[1:])))
         except (DistStoreError, DistNetworkError) as error:
             return b"-" + str(error).encode()
-        except (TypeError, IndexError, KeyError, ValueError, struct.error) as error:
+        except (TypeError, LookupError, ValueError, OverflowError, struct.error) as error:
             return b"-" + f"the store does not understand a request: {error}".encode()
 
     def close(self) -> None:
-        """Stop serving."""
+        """Stop serving, once what was asked for has been answered.
+
+        Who writes the key that this process waits for would otherwise see the store vanish
+        instead of the answer.
+        """
+        atexit.unregister(self.close)
+        if self._process != os.getpid():
+            return  # a fork: the connections are its parent's
         self._closed = True
-        # close() alone would not wake the thread in accept().
-        for sock in [self.listening, *self._open]:
-            with suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
+        # close() alone would not wake threads that wait for a connection or a request.
+        _shut(self.listening, socket.SHUT_RDWR)
+        answering = dict(self._open)
+        for sock in answering:
+            _shut(sock, socket.SHUT_RD)
+        deadline = time.monotonic() + _FAREWELL
+        for thread in answering.values():
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, deadline - time.monotonic()))
+        for sock in [self.listening, *answering]:
+            _shut(sock, socket.SHUT_RDWR)
             sock.close()
+
+
+def _shut(sock: socket.socket, how: int) -> None:
+    with suppress(OSError):
+        sock.shutdown(how)
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -215,7 +241,12 @@ class TCPStore(Store):
                 self._masters[port] = self._server
         self.port = port
         self._lock = threading.Lock()
-        self._sock = self._connect()
+        try:
+            self._sock = self._connect()
+        except DistNetworkError:
+            if self._server is not None:
+                self._server.close()
+            raise
         if world_size is not None and world_size > 0 and wait_for_workers:
             self.barrier("#workers", world_size)
 

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tangrad_distributed.agent import Agent, RankFailedError, Settings
-from tangrad_distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
-from tangrad_distributed.run import address
+from tangrad_distributed.run import address, child_failed
 
 
 @dataclass
@@ -150,8 +149,7 @@ def launch_agent(
         try:
             agent.run()
         except RankFailedError as error:
-            failure = ProcessFailure(error.rank % config.nproc_per_node, error.pid, error.status)
-            raise ChildFailedError(_name(entrypoint), {error.rank: failure}) from None
+            raise child_failed(_name(entrypoint), config.nproc_per_node, error) from None
         return {
             int(path.name): pickle.loads(path.read_bytes())
             for path in sorted(Path(folder).iterdir(), key=lambda path: int(path.name))
