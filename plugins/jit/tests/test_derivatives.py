@@ -209,3 +209,36 @@ def test_a_result_that_wants_a_gradient_of_its_own_is_refused(function):
     expected = tangrad.autograd.grad(sum(t.sum() for t in function(x)), x)[0]
     for _ in range(3):
         assert same(tangrad.autograd.grad(sum(t.sum() for t in freely(x)), x)[0], expected)
+
+
+def test_a_result_whose_own_history_is_used_up_beside_one_whose_is_not_is_refused():
+    def f(x, w):
+        loss = (x * w).sum()
+        loss.backward(inputs=[w])
+        return loss, x.sin()
+
+    x, w = tangrad.randn(3, requires_grad=True), tangrad.randn(3, requires_grad=True)
+    f(x, w)
+    with pytest.raises(RuntimeError, match="differentiated what made some of its results"):
+        compiled(f)(x, w)
+
+
+def test_a_result_that_leads_to_no_argument_is_refused_where_backward_is():
+    def f(x):
+        leaf = tangrad.ones(2, requires_grad=True)
+        made = leaf * leaf
+        made.sum().backward()
+        return made, x * 2
+
+    def backward_is_refused(run):
+        x = tangrad.randn(2, requires_grad=True)
+        made, _ = run(x)
+        with pytest.raises(RuntimeError, match="second time"):
+            made.sum().backward()
+
+    fast = tangrad.compile(f, options={"measure": False})
+    for _ in range(3):
+        backward_is_refused(f)
+        backward_is_refused(fast)
+    with pytest.raises(RuntimeError, match="cannot be differentiated"):
+        compiled(f)(tangrad.randn(2, requires_grad=True))

@@ -26,6 +26,7 @@ from tangrad_jit.capture.sources import (
     replaced,
 )
 from tangrad_jit.capture.surroundings import Key, Surroundings, survey
+from tangrad_jit.compiling.spent import is_used_up, refusal_beside, tells_of_second_time
 from tangrad_jit.graph.ir import Graph, Value, values_in
 from tangrad_jit.graph.types import type_of
 
@@ -379,10 +380,21 @@ class _Session:
             del graph.nodes[before:]
             del graph.inputs[-len(places) :]
             recording.tangents.clear()
-            if "second time" in str(error) or "freed" in str(error):
-                recording.spent = places  # the run has differentiated them itself
-                return
-            raise CaptureError(f"the results cannot be differentiated: {error}") from error
+            if not tells_of_second_time(error):
+                raise CaptureError(f"the results cannot be differentiated: {error}") from error
+            if not all(is_used_up(t, tensors) for t in outs):
+                raise CaptureError(
+                    "the run has itself differentiated what made some of its results, and others "
+                    "can be differentiated outside; return the former detached"
+                ) from error
+            recording.spent = places  # the run has differentiated them itself
+            return
+        for t in outs:
+            refusal = refusal_beside(t, tensors)
+            if refusal is not None:
+                raise CaptureError(
+                    f"a result cannot be differentiated: {refusal}"
+                ) from refusal
         written = {v.root for node in graph.nodes[:before] for v in node.written}
         for value in sources:
             if value in written:
