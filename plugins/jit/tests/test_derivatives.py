@@ -242,3 +242,41 @@ def test_a_result_that_leads_to_no_argument_is_refused_where_backward_is():
         backward_is_refused(fast)
     with pytest.raises(RuntimeError, match="cannot be differentiated"):
         compiled(f)(tangrad.randn(2, requires_grad=True))
+
+
+class _Same(tangrad.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 7
+
+
+def test_a_result_that_a_function_returned_as_it_was_given_has_its_own_derivative():
+    def f(x):
+        y = x * 2
+        return _Same.apply(x), y, _Same.apply(y), y
+
+    def derivatives(run):
+        x = tangrad.ones(3, requires_grad=True)
+        made = run(x)
+        found = [tangrad.autograd.grad(t.sum(), x, retain_graph=True)[0] for t in made]
+        return [g.tolist() for g in found], made[0] is x, made[1] is made[2], made[1] is made[3]
+
+    fast = compiled(f)
+    for _ in range(3):
+        assert derivatives(fast) == derivatives(f)
+
+
+def test_what_a_function_returned_as_it_was_given_under_no_grad_is_not_its_argument():
+    def f(x):
+        with tangrad.no_grad():
+            return _Same.apply(x)
+
+    fast, x = compiled(f), tangrad.ones(3, requires_grad=True)
+    for _ in range(3):
+        made = fast(x)
+        assert made is not x
+        assert not made.requires_grad

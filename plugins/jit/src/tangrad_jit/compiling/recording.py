@@ -28,7 +28,6 @@ from tangrad_jit.capture.sources import (
 from tangrad_jit.capture.surroundings import Key, Surroundings, survey
 from tangrad_jit.compiling.spent import is_used_up, refusal_beside, tells_of_second_time
 from tangrad_jit.graph.ir import Graph, Value, values_in
-from tangrad_jit.graph.types import type_of
 
 __all__ = ["Recording", "record", "tensors_among"]
 
@@ -193,10 +192,7 @@ class _Session:
             if type(tensor) not in (tangrad.Tensor, nn.Parameter):
                 recorder.refuse(f"{path} is a {type(tensor).__name__}, and so would be results")
                 continue
-            if memory_of(tensor) not in recorder._values:
-                recorder.argument(tensor, path)
-            else:
-                recorder.graph.add_input(type_of(tensor), "argument", path, tensor)
+            recorder.given(tensor, path)
         self.before_tensors = {id(t): _state(t) for _, t in self.before.tensors}
         self.arguments = [*tensors_among(self.args), *tensors_among(self.kwargs, "kwargs")]
         self.before_arguments = [_state(t) for _, t in self.arguments]
@@ -292,6 +288,7 @@ class _Session:
         numbers = [leaf.value if isinstance(leaf, Number) else None for leaf in leaves]
         recorder, graph = self.recorder, recording.graph
         given = {id(e.tensor): e.value for e in graph.inputs if e.kind in ("argument", "capture")}
+        owners: dict[Value, Any] = {e.value: e.tensor for e in graph.inputs}
         for leaf, number in zip(leaves, numbers, strict=True):
             if number is not None:
                 recording.leaves.append(("output", len(graph.outputs)))
@@ -301,7 +298,11 @@ class _Session:
                 graph.outputs.append(given[id(leaf)])
             elif isinstance(leaf, tangrad.Tensor):
                 recording.leaves.append(("output", len(graph.outputs)))
-                graph.outputs.append(recorder.value_of(leaf))
+                value = recorder.value_of(leaf)
+                # A Function may return what it is given, with a history of its own.
+                if owners.setdefault(value, leaf) is not leaf:
+                    value = recorder.alias_of(value)
+                graph.outputs.append(value)
             elif isinstance(leaf, _PLAIN):
                 recording.leaves.append(("constant", leaf))
             else:
@@ -392,9 +393,7 @@ class _Session:
         for t in outs:
             refusal = refusal_beside(t, tensors)
             if refusal is not None:
-                raise CaptureError(
-                    f"a result cannot be differentiated: {refusal}"
-                ) from refusal
+                raise CaptureError(f"a result cannot be differentiated: {refusal}") from refusal
         written = {v.root for node in graph.nodes[:before] for v in node.written}
         for value in sources:
             if value in written:
