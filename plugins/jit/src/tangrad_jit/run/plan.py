@@ -20,6 +20,7 @@ from tangrad_jit.passes.memory_plan import Life, place
 from tangrad_jit.run.interpreter import interpret, run_node
 from tangrad_jit.run.layout import ITEMSIZE
 from tangrad_jit.run.lowering import Lowered, lower
+from tangrad_jit.run.written_through import written_through
 
 __all__ = ["Arena", "Plan"]
 
@@ -100,6 +101,10 @@ class Plan:
     def _build(self) -> None:
         graph = self.graph
         self._lowered = self._lower_all()
+        self._through = written_through(graph, self.groups, self._lowered)
+        self._spared = {
+            node for node in graph.nodes if node.name == "copy_" and node.args[1] in self._through
+        }
         self._returned = {value.root for value in graph.returned()}
         self._find_roots()
         self._find_registers()
@@ -111,6 +116,10 @@ class Plan:
             value.type.device for value in self._all_values() if isinstance(value.type, TensorType)
         }
         self._grouped = {node: group for group in self.groups for node in group.nodes}
+        # A group runs where its last node is.
+        self._ends = {
+            self._grouped[node]: node for node in self.graph.nodes if node in self._grouped
+        }
         found: dict[Node, Lowered] = {}
         self._away = len(devices) == 1 and not _is_host(next(iter(devices)))
         if len(devices) != 1:
@@ -155,6 +164,9 @@ class Plan:
             for value in node.results:
                 if value.root is not value or not isinstance(value.type, TensorType):
                     continue
+                if value in self._through:
+                    self._kind[value] = "through"
+                    continue
                 native = self._is_native(node) or node.name == ALLOCATION
                 dense = _dense(value.type)
                 gaps = node.name == ALLOCATION and not dense
@@ -197,6 +209,7 @@ class Plan:
 
     def _object_of(self, value: Value) -> Value:
         """Return the value whose object this one is: what was written in place is itself."""
+        value = self._through.get(value, value)
         while (
             value.view_of is not None
             and value.producer is not None
@@ -246,8 +259,8 @@ class Plan:
         """Return between which steps a group's values matter: it runs where its last node is."""
         if not hasattr(self, "_positions"):
             self._positions = {node: k for k, node in enumerate(self.graph.nodes)}
-        places = [self._positions[node] for node in group.nodes]
-        return max(places), max(places)
+        end = self._positions[self._ends[group]]
+        return end, end
 
     def _has_memory(self, root: Value) -> bool:
         group = self._grouped.get(root.producer) if root.producer is not None else None
@@ -312,7 +325,7 @@ class Plan:
         root = value.root
         if self._kind.get(root) == "arena":
             return 0, self._offsets[root] + value.offset
-        return self._buffers[root], value.offset
+        return self._buffers[self._through.get(root, root)], value.offset
 
     def _emit_node(self, node: Node, done: set[Any]) -> None:
         line = " ".join(part for part in (node.module, node.line) if part)
@@ -326,6 +339,8 @@ class Plan:
         if group is not None:
             self._emit_group(group, node, line)
             return
+        if node in self._spared:
+            return
         lowered = self._lowered.get(node)
         if lowered is not None:
             lowered(self.program, line, self._place, self._otherwise(node))
@@ -338,21 +353,21 @@ class Plan:
     def _emit_group(self, group: Any, node: Node, line: str) -> None:
         """Add a group's kernel where its last node is; away, results are made at their nodes."""
         if not self._away:
-            if node is group.nodes[-1]:
+            if node is self._ends[group]:
                 group.add(self.program, line, self._place)
             return
         for value in node.results:
             if value in group.outputs:
                 self._emit_strided(value, line)
-        if node is not group.nodes[-1]:
+        if node is not self._ends[group]:
             return
-        outs = [self._register[value] for value in group.outputs]
-        ins = [self._register[self._object_of(value)] for value in group.inputs]
+        places = {
+            value: self._register[self._object_of(value)]
+            for value in (*group.outputs, *group.inputs)
+        }
 
         def run(held: list[Any]) -> tuple[int, ...]:
-            group.code.run(
-                [held[r] for r in outs], [held[r] for r in ins], group.rows, group.columns
-            )
+            group.run_on(held, places.__getitem__)
             return ()
 
         self.program.add_python(line, run)
@@ -471,7 +486,8 @@ class Plan:
             return self.program.registers[self._register[value]]
         if self._kind.get(value.root) == "arena":
             return self._on_arena(value)
-        root = self.program.registers[self._register[value.root]]
+        held = self._object_of(value.root)
+        root = self.program.registers[self._register[held]]
         if value.root is value:
             return root
         type = value.type
