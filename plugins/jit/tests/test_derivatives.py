@@ -280,3 +280,23 @@ def test_what_a_function_returned_as_it_was_given_under_no_grad_is_not_its_argum
         made = fast(x)
         assert made is not x
         assert not made.requires_grad
+
+
+def test_a_result_whose_history_is_ambiguous_leaves_the_call_as_it_is():
+    def f(x):
+        y = x * 2
+        with tangrad.no_grad():
+            part = y[1:]
+        y.mul_(3)
+        return part, y
+
+    fast = tangrad.compile(f, options={"measure": False})
+    for _ in range(3):
+        x = tangrad.ones(3, requires_grad=True)
+        part, y = fast(x)
+        y.sum().backward()
+        assert x.grad.tolist() == [6, 6, 6]
+        with pytest.raises(RuntimeError, match="created in no_grad mode"):
+            part.sum().backward()
+    with pytest.raises(RuntimeError, match="cannot be differentiated"):
+        compiled(f)(tangrad.ones(3, requires_grad=True))

@@ -350,7 +350,11 @@ class _Session:
         # A result that is an input is returned as it is, with its history.
         given = {id(i.tensor) for i in graph.inputs}
         places = [k for k in places if id(self.out_tensors[k]) not in given]
-        if any(self.out_tensors[k].grad_fn is None for k in places):
+        try:
+            is_leaf = [self.out_tensors[k].grad_fn is None for k in places]
+        except RuntimeError as error:  # a view of what was written since, in another mode
+            raise CaptureError(f"a result cannot be differentiated: {error}") from error
+        if any(is_leaf):
             raise CaptureError(
                 "a result was made to require a gradient of its own in the run, and a graph makes "
                 "no leaves; return it without, and ask for its gradient outside"
