@@ -354,6 +354,16 @@ class Recorder:
             except CaptureError as failure:
                 self._fail(failure)
 
+    def forget(self) -> None:
+        """Let go of the run's tensors: the graph alone is left."""
+        made = [value for node in self.graph.nodes for value in node.results]
+        for value in (*made, *(entry.value for entry in self.graph.inputs)):
+            value.example = None
+        self._values.clear()
+        self._keep.clear()
+        self._constants.clear()
+        self._drawn.clear()
+
     def follow_modules(self, root: Any) -> None:
         """Have nodes tell which of a module's modules made the call."""
         for name, module in root.named_modules():

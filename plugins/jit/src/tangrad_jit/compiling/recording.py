@@ -115,6 +115,7 @@ def record(
             session.complete(recording)
         except CaptureError as failure:
             recording.failure = failure
+    session.recorder.forget()
     if strict and recording.failure is not None and not isinstance(recording.failure, Unsettled):
         raise recording.failure
     return recording
@@ -269,9 +270,6 @@ class _Session:
             self._differentiate(recording)
         self._guard(recording)
         self._keep_used_numbers(recording)
-        for node in graph.nodes:
-            for value in node.results:
-                value.example = None
 
     def _keep_used_numbers(self, recording: Recording) -> None:
         """Drop the inputs for numbers that nothing depends on."""
@@ -436,9 +434,6 @@ class _Session:
             if id(tensor) in watched
         )
         recording.guards = Guards(guards)
-        used = list(values_in(recording.graph.outputs))
-        if any(value.example is None for value in used):
-            return
 
 
 def _with_gradient(path: str, tensor: Any, before: Any) -> GradientGuard:
