@@ -23,6 +23,7 @@ cdef enum:
     FRESH = 4
     GROUP = 5
     GROUPS = 6
+    LET_GO = 7
     # Below this many elements giving up the GIL costs more than it frees.
     HELD_ELEMENTS = 16384
 
@@ -121,6 +122,7 @@ cdef class Program:
     cdef int* buffer_of               # register -> buffer, or -1
     cdef int nregisters
     cdef list blocks
+    cdef object fixed
 
     def __cinit__(self, int registers, int inputs, list buffer_registers):
         """Args:
@@ -203,9 +205,9 @@ cdef class Program:
                 b.patches[i].handle[0] = <uint64_t>at
 
     def fix(self, int buffer, tensor):
-        """Give a buffer the memory of a tensor, for good."""
-        self.keep.append(tensor)
-        self.move(&self.buffers[buffer], <char*>API.host_data(<PyObject*>tensor))
+        """Give the one buffer that is fixed the memory of a tensor, or of none."""
+        self.fixed = tensor
+        self.move(&self.buffers[buffer], <char*>API.host_data(<PyObject*>tensor) if tensor is not None else NULL)
 
     def address(self, tensor):
         """Return the address of a tensor's first element."""
@@ -412,6 +414,12 @@ cdef class Program:
         s.item = len(self.items)
         self.items.append((op, args, tuple(slots), inplace, out, results))
 
+    def add_let_go(self, tuple registers):
+        """Empty registers that nobody needs any more."""
+        cdef tg_step* s = self.step(LET_GO, "")
+        s.item = len(self.items)
+        self.items.append(registers)
+
     def add_fresh(self, str place, int register, tuple shape, str dtype, like):
         """Add the allocation of a contiguous tensor on the device of `like`."""
         cdef tg_step* s = self.step(FRESH, place)
@@ -521,6 +529,9 @@ cdef class Program:
                     status = (<groups_entry>s.function)(s.context, s.data, s.item)
             else:
                 status = (<groups_entry>s.function)(s.context, s.data, s.item)
+        elif s.kind == LET_GO:
+            for register in <tuple>self.items[s.item]:
+                self.registers[<Py_ssize_t>register] = None
         elif s.kind == FRESH:
             self.run_fresh(self.items[s.item], s.big)
         else:
@@ -568,7 +579,7 @@ cdef class Program:
     @property
     def kinds(self):
         """What the steps are, in order."""
-        names = ("loop", "call", "copy", "python", "fresh", "group", "groups")
+        names = ("loop", "call", "copy", "python", "fresh", "group", "groups", "let go")
         return [names[self.steps[i].kind] for i in range(self.nsteps)]
 
 

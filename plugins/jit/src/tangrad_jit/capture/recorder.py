@@ -363,6 +363,7 @@ class Recorder:
         self._keep.clear()
         self._constants.clear()
         self._drawn.clear()
+        self.origin = lambda tensor: None
 
     def follow_modules(self, root: Any) -> None:
         """Have nodes tell which of a module's modules made the call."""

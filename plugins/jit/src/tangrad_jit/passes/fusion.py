@@ -158,8 +158,8 @@ def fuse(graph: Graph, recorded: dict[Node, int] | None = None) -> tuple[list[Fu
     if make is None:
         return [], ""
     grown = _grow(graph, folds=make is _compile)
-    place = recorded or {node: k for k, node in enumerate(graph.nodes)}
     users = graph.users()
+    place = _order_of_steps(graph, recorded or {}, users)
     returned = {value.root for value in graph.returned()}
     shown: dict[Value, list[Value]] = {}
     for node in graph.nodes:
@@ -180,6 +180,20 @@ def fuse(graph: Graph, recorded: dict[Node, int] | None = None) -> tuple[list[Fu
         return [], ""
     count = sum(len(group.nodes) for group in found)
     return found, f"fusion: {count} calls are {len(found)} kernels"
+
+
+def _order_of_steps(
+    graph: Graph, recorded: dict[Node, int], users: dict[Value, list[Node]]
+) -> dict[Node, float]:
+    """Return the order of nodes: as recorded; what was added since is where it is first used."""
+    if not recorded:
+        return {node: k for k, node in enumerate(graph.nodes)}
+    place: dict[Node, float] = dict(recorded)
+    for node in reversed(graph.nodes):
+        if node not in place:
+            later = [place[user] for value in node.results for user in users.get(value, ())]
+            place[node] = min(later, default=len(recorded)) - 0.5
+    return place
 
 
 def _maker(graph: Graph) -> Callable[[Group], Any] | None:

@@ -16,6 +16,7 @@ from tangrad_jit.passes.functional_form import make_functional
 from tangrad_jit.passes.fusion import fuse
 from tangrad_jit.passes.held_writes import make_held_writes_functional, sink_copies
 from tangrad_jit.passes.horizontal import merge_side_by_side
+from tangrad_jit.passes.rematerialization import rematerialize
 from tangrad_jit.passes.schedule import reorder
 
 __all__ = ["PASSES", "optimize", "run_pass"]
@@ -30,6 +31,7 @@ PASSES: list[tuple[str, Callable[[Graph], int], str]] = [
     ("copy elimination", eliminate_copies, "copies dropped"),
     ("dead code", remove_dead_code, "dead calls dropped"),
     ("schedule", reorder, "bytes less at the peak"),
+    ("rematerialization", rematerialize, "bytes less at the peak"),
 ]
 
 
