@@ -76,7 +76,7 @@ def compared(seed: int, fullgraph: bool) -> str:
         return "error"
     compiled = tangrad.compile(function, fullgraph=fullgraph, options={"measure": False})
     found = [outcome(leaves, compiled) for _ in range(3)]
-    if "CaptureError" in found:
+    if fullgraph and "CaptureError" in found:
         return "refused"
     if any(one != wanted for one in found):
         return f"seed {seed}: {found} is not {wanted}\n{program}"

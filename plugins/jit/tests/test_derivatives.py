@@ -209,3 +209,94 @@ def test_a_result_that_wants_a_gradient_of_its_own_is_refused(function):
     expected = tangrad.autograd.grad(sum(t.sum() for t in function(x)), x)[0]
     for _ in range(3):
         assert same(tangrad.autograd.grad(sum(t.sum() for t in freely(x)), x)[0], expected)
+
+
+def test_a_result_whose_own_history_is_used_up_beside_one_whose_is_not_is_refused():
+    def f(x, w):
+        loss = (x * w).sum()
+        loss.backward(inputs=[w])
+        return loss, x.sin()
+
+    x, w = tangrad.randn(3, requires_grad=True), tangrad.randn(3, requires_grad=True)
+    f(x, w)
+    with pytest.raises(RuntimeError, match="differentiated what made some of its results"):
+        compiled(f)(x, w)
+
+
+def test_a_result_that_leads_to_no_argument_is_refused_where_backward_is():
+    def f(x):
+        leaf = tangrad.ones(2, requires_grad=True)
+        made = leaf * leaf
+        made.sum().backward()
+        return made, x * 2
+
+    def backward_is_refused(run):
+        x = tangrad.randn(2, requires_grad=True)
+        made, _ = run(x)
+        with pytest.raises(RuntimeError, match="second time"):
+            made.sum().backward()
+
+    fast = tangrad.compile(f, options={"measure": False})
+    for _ in range(3):
+        backward_is_refused(f)
+        backward_is_refused(fast)
+    with pytest.raises(RuntimeError, match="cannot be differentiated"):
+        compiled(f)(tangrad.randn(2, requires_grad=True))
+
+
+class _Same(tangrad.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 7
+
+
+def test_a_result_that_a_function_returned_as_it_was_given_has_its_own_derivative():
+    def f(x):
+        y = x * 2
+        return _Same.apply(x), y, _Same.apply(y), y
+
+    def derivatives(run):
+        x = tangrad.ones(3, requires_grad=True)
+        made = run(x)
+        found = [tangrad.autograd.grad(t.sum(), x, retain_graph=True)[0] for t in made]
+        return [g.tolist() for g in found], made[0] is x, made[1] is made[2], made[1] is made[3]
+
+    fast = compiled(f)
+    for _ in range(3):
+        assert derivatives(fast) == derivatives(f)
+
+
+def test_what_a_function_returned_as_it_was_given_under_no_grad_is_not_its_argument():
+    def f(x):
+        with tangrad.no_grad():
+            return _Same.apply(x)
+
+    fast, x = compiled(f), tangrad.ones(3, requires_grad=True)
+    for _ in range(3):
+        made = fast(x)
+        assert made is not x
+        assert not made.requires_grad
+
+
+def test_a_result_whose_history_is_ambiguous_leaves_the_call_as_it_is():
+    def f(x):
+        y = x * 2
+        with tangrad.no_grad():
+            part = y[1:]
+        y.mul_(3)
+        return part, y
+
+    fast = tangrad.compile(f, options={"measure": False})
+    for _ in range(3):
+        x = tangrad.ones(3, requires_grad=True)
+        part, y = fast(x)
+        y.sum().backward()
+        assert x.grad.tolist() == [6, 6, 6]
+        with pytest.raises(RuntimeError, match="created in no_grad mode"):
+            part.sum().backward()
+    with pytest.raises(RuntimeError, match="cannot be differentiated"):
+        compiled(f)(tangrad.ones(3, requires_grad=True))

@@ -5,6 +5,7 @@ from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.ref cimport PyObject
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport int64_t
+from libc.stdlib cimport free as free_memory, malloc
 from libc.string cimport memcmp
 
 from tangrad cimport api as tg
@@ -40,17 +41,24 @@ def is_same(a, b):
 cdef class Geometry:
     """What is compared of a tensor.
 
+    Args:
+        tensor: it. given: it comes with the call, so another one may come with the next.
+
     Attributes:
         requires_grad: as it was.
     """
-    cdef object kind
+    cdef object kind, layout
     cdef int dtype, ndim
     cdef void* device
     cdef int64_t sizes[128]
     cdef readonly bint requires_grad
+    cdef bint lazy, may_be_lazy
 
-    def __init__(self, tensor):
+    def __init__(self, tensor, bint given=False):
         cdef int d
+        self.layout, self.lazy = tensor.layout, tensor.is_conj() or tensor.is_neg()
+        # A tensor that is held becomes a view of complex memory only with such strides.
+        self.may_be_lazy = given or tensor.is_complex() or not tensor.is_contiguous()
         self.kind = type(tensor)
         self.dtype, self.ndim = API.dtype_index(<PyObject*>tensor), API.ndim(<PyObject*>tensor)
         self.device = API.device_of(<PyObject*>tensor)
@@ -70,10 +78,14 @@ cdef class Geometry:
             return False
         if API.device_of(<PyObject*>t) != self.device:
             return False
+        if API.host_data(<PyObject*>t) == NULL and API.numel(<PyObject*>t) and t.layout is not self.layout:
+            return False
+        if self.may_be_lazy and <bint>(t.is_neg() or t.is_conj()) != self.lazy:
+            return False
         return <bint>t.requires_grad == self.requires_grad
 
     def holds(self, tensor):
-        """Return whether a tensor is of this geometry, dtype, device, class and requires_grad."""
+        """Return whether a tensor is of this geometry, dtype, device, layout, class and requires_grad."""
         return self.fits(tensor)
 
     @property
@@ -84,7 +96,8 @@ cdef class Geometry:
     def kindred(self, Geometry other):
         """Return whether two are equal but for sizes and strides."""
         return self.dtype == other.dtype and self.ndim == other.ndim and self.kind is other.kind \
-            and self.device == other.device and self.requires_grad == other.requires_grad
+            and self.device == other.device and self.requires_grad == other.requires_grad \
+            and self.layout is other.layout and self.lazy == other.lazy
 
     def same(self, Geometry other):
         """Return whether two are equal."""
@@ -99,8 +112,10 @@ cdef class Geometry:
             return "its dtype is another"
         if self.requires_grad != other.requires_grad:
             return f"requires_grad is {bool(other.requires_grad)}, it was {bool(self.requires_grad)}"
-        if self.kind is not other.kind or self.device != other.device:
-            return "its class or device is another"
+        if self.kind is not other.kind or self.device != other.device or self.layout is not other.layout:
+            return "its class, device or layout is another"
+        if self.lazy != other.lazy:
+            return "it is lazily conjugated or negated, or was"
         if [self.sizes[64 + d] for d in range(self.ndim)] != [other.sizes[64 + d] for d in range(other.ndim)]:
             return "its strides are others"
         return None
@@ -116,7 +131,9 @@ cdef class Geometry:
             return f"its dtype is {t.dtype}, it was another"
         if <bint>t.requires_grad != self.requires_grad:
             return f"requires_grad is {t.requires_grad}, it was {bool(self.requires_grad)}"
-        return "its strides or its device are others"
+        if <bint>(t.is_neg() or t.is_conj()) != self.lazy:
+            return "it is lazily conjugated or negated, or was"
+        return "its strides, its layout or its device are others"
 
 
 cdef class Guard:
@@ -438,7 +455,7 @@ cdef class Pattern:
     def learn(self, item, path):
         kind = type(item)
         if API.is_tensor(<PyObject*>item):
-            geometry = Geometry(item)
+            geometry = Geometry(item, True)
             self.leaves.append((path, "tensor", geometry))
             return geometry
         if kind is tuple or kind is list:
@@ -505,22 +522,26 @@ cdef class Overlaps:
         extents: bytes from the first element's to the last one's end. written: places of what is written.
     """
     cdef list tensors
-    cdef int64_t extents[512]
-    cdef int pairs[2048]
+    cdef int64_t* extents
+    cdef int* pairs
     cdef int npairs, nargs
 
     def __init__(self, list tensors, list extents, list written, int nargs):
         self.tensors, self.nargs = tensors, nargs
-        if len(tensors) > 512:
-            raise OverflowError("more than 512 inputs, some of which are written")
+        chosen = {(min(a, w), max(a, w)) for w in written for a in range(len(tensors)) if a != w and min(a, w) < nargs}
+        self.extents = <int64_t*>malloc((len(extents) + 1) * sizeof(int64_t))
+        self.pairs = <int*>malloc((2 * len(chosen) + 1) * sizeof(int))
+        if self.extents == NULL or self.pairs == NULL:
+            raise MemoryError(f"no memory to compare {len(tensors)} inputs")
         for k in range(len(extents)):
             self.extents[k] = extents[k]
-        chosen = {(min(a, w), max(a, w)) for w in written for a in range(len(tensors)) if a != w and min(a, w) < nargs}
-        if len(chosen) > 1024:
-            raise OverflowError("too many inputs that are written")
         for a, b in sorted(chosen):
             self.pairs[2 * self.npairs], self.pairs[2 * self.npairs + 1] = a, b
             self.npairs += 1
+
+    def __dealloc__(self):
+        free_memory(self.extents)
+        free_memory(self.pairs)
 
     cpdef bint found(self, list arguments):
         """Return whether it is so for these arguments."""

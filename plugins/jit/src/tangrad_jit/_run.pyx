@@ -22,9 +22,12 @@ cdef enum:
     PYTHON = 3
     FRESH = 4
     GROUP = 5
+    GROUPS = 6
+    LET_GO = 7
     # Below this many elements giving up the GIL costs more than it frees.
     HELD_ELEMENTS = 16384
 
+ctypedef int (*groups_entry)(void* context, const void* segments, int count) noexcept nogil
 ctypedef int (*group_entry)(void* context, void** outs, void** ins, const tg.tg_scalar* numbers, int64_t rows,
                             int64_t columns) noexcept nogil
 
@@ -39,7 +42,8 @@ cdef struct tg_step:
     void* function
     void* context
     void* data                    # tg_loop, tg_call, tg_copy or tg_group
-    int item                      # PYTHON, FRESH: place in `items`; CALL: of what runs where it declines
+    int item                      # PYTHON, FRESH: place in `items`; CALL: of what runs where it declines;
+                                  # GROUPS: how many they are
     int nnumbers                  # CALL: how many arguments are numbers of registers
     tg_number* numbers
 
@@ -48,7 +52,7 @@ cdef struct tg_copy:
     void* source
     int64_t nbytes
 
-cdef struct tg_group:
+cdef struct tg_group:            # a `Segment` of `codegen/_execute.pyx`
     void** outs
     void** ins
     tg.tg_scalar* numbers
@@ -118,6 +122,7 @@ cdef class Program:
     cdef int* buffer_of               # register -> buffer, or -1
     cdef int nregisters
     cdef list blocks
+    cdef object fixed
 
     def __cinit__(self, int registers, int inputs, list buffer_registers):
         """Args:
@@ -200,9 +205,9 @@ cdef class Program:
                 b.patches[i].handle[0] = <uint64_t>at
 
     def fix(self, int buffer, tensor):
-        """Give a buffer the memory of a tensor, for good."""
-        self.keep.append(tensor)
-        self.move(&self.buffers[buffer], <char*>API.host_data(<PyObject*>tensor))
+        """Give the one buffer that is fixed the memory of a tensor, or of none."""
+        self.fixed = tensor
+        self.move(&self.buffers[buffer], <char*>API.host_data(<PyObject*>tensor) if tensor is not None else NULL)
 
     def address(self, tensor):
         """Return the address of a tensor's first element."""
@@ -354,6 +359,28 @@ cdef class Program:
         """
         cdef tg_step* s = self.step(GROUP, place)
         cdef tg_group* group = <tg_group*>self.space(sizeof(tg_group))
+        s.numbers = <tg_number*>self.space((len(ins) + 1) * sizeof(tg_number))
+        self.fill_group(s, group, outs, ins, numbers, rows, columns)
+        s.function, s.context, s.data = <void*>entry, <void*>context, group
+        s.big = rows * columns > HELD_ELEMENTS
+        self.keep.append(owner)
+
+    def add_groups(self, str place, size_t entry, size_t context, list members, object owner):
+        """Add fused groups of one kernel, in one call: members are (outs, ins, numbers, rows, columns)."""
+        cdef tg_step* s = self.step(GROUPS, place)
+        cdef tg_group* groups = <tg_group*>self.space(len(members) * sizeof(tg_group))
+        cdef int64_t elements = 0
+        cdef int k
+        s.numbers = <tg_number*>self.space((sum([len(m[1]) for m in members]) + 1) * sizeof(tg_number))
+        for k, (outs, ins, numbers, rows, columns) in enumerate(members):
+            self.fill_group(s, &groups[k], outs, ins, numbers, rows, columns)
+            elements += rows * columns
+        s.function, s.context, s.data, s.item = <void*>entry, <void*>context, groups, len(members)
+        s.big = elements > HELD_ELEMENTS
+        self.keep.append(owner)
+
+    cdef int fill_group(self, tg_step* s, tg_group* group, list outs, list ins, list numbers, int64_t rows,
+                        int64_t columns) except -1:
         cdef int i
         group.outs = <void**>self.space((len(outs) + 1) * sizeof(void*))
         group.ins = <void**>self.space((len(ins) + 1) * sizeof(void*))
@@ -361,16 +388,13 @@ cdef class Program:
         group.rows, group.columns = rows, columns
         for i, where in enumerate(outs):
             self.place(where[0], where[1], &group.outs[i], NULL)
-        s.numbers = <tg_number*>self.space((len(ins) + 1) * sizeof(tg_number))
         for i, where in enumerate(ins):
             if not numbers[i]:
                 self.place(where[0], where[1], &group.ins[i], NULL)
                 continue
             s.numbers[s.nnumbers].register, s.numbers[s.nnumbers].scalar = where[0], &group.numbers[i]
             s.nnumbers += 1
-        s.function, s.context, s.data = <void*>entry, <void*>context, group
-        s.big = rows * columns > HELD_ELEMENTS
-        self.keep.append(owner)
+        return 0
 
     def add_python(self, str place, run):
         """Add a step in Python: `run(registers)` reads and writes registers; returns those it wrote."""
@@ -389,6 +413,12 @@ cdef class Program:
         cdef tg_step* s = self.step(PYTHON, place)
         s.item = len(self.items)
         self.items.append((op, args, tuple(slots), inplace, out, results))
+
+    def add_let_go(self, tuple registers):
+        """Empty registers that nobody needs any more."""
+        cdef tg_step* s = self.step(LET_GO, "")
+        s.item = len(self.items)
+        self.items.append(registers)
 
     def add_fresh(self, str place, int register, tuple shape, str dtype, like):
         """Add the allocation of a contiguous tensor on the device of `like`."""
@@ -491,6 +521,17 @@ cdef class Program:
             else:
                 status = (<group_entry>s.function)(s.context, group.outs, group.ins, group.numbers, group.rows,
                                                    group.columns)
+        elif s.kind == GROUPS:
+            for i in range(s.nnumbers):
+                s.numbers[i].scalar.f = self.registers[s.numbers[i].register]
+            if s.big:
+                with nogil:
+                    status = (<groups_entry>s.function)(s.context, s.data, s.item)
+            else:
+                status = (<groups_entry>s.function)(s.context, s.data, s.item)
+        elif s.kind == LET_GO:
+            for register in <tuple>self.items[s.item]:
+                self.registers[<Py_ssize_t>register] = None
         elif s.kind == FRESH:
             self.run_fresh(self.items[s.item], s.big)
         else:
@@ -538,7 +579,7 @@ cdef class Program:
     @property
     def kinds(self):
         """What the steps are, in order."""
-        names = ("loop", "call", "copy", "python", "fresh", "group")
+        names = ("loop", "call", "copy", "python", "fresh", "group", "groups", "let go")
         return [names[self.steps[i].kind] for i in range(self.nsteps)]
 
 

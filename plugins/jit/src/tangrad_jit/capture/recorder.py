@@ -81,6 +81,16 @@ class Recorder:
         self._follow(tensor, value)
         return value
 
+    def given(self, tensor: Any, name: str) -> None:
+        """Follow an argument of the run, which may be one that no graph can have."""
+        try:
+            if memory_of(tensor) not in self._values:
+                self.argument(tensor, name)
+            else:
+                self.graph.add_input(type_of(tensor), "argument", name, tensor)
+        except CaptureError as failure:
+            self._fail(failure)
+
     def value_of(self, tensor: Any) -> Value:
         """Return the value of a tensor, making it an input if that is what it is.
 
@@ -91,8 +101,6 @@ class Recorder:
         known = self._values.get(key)
         if known is not None:
             return known
-        if tensor.layout != tangrad.strided:
-            raise self._error(f"a tensor of layout {tensor.layout} cannot be in a graph")
         if type(tensor) not in (tangrad.Tensor, tangrad.nn.Parameter) and hasattr(
             type(tensor), "__torch_dispatch__"
         ):
@@ -110,6 +118,13 @@ class Recorder:
             )
         kind, name, source = found
         return self.argument(tensor, name, kind) if source is tensor else self._of(found, tensor)
+
+    def alias_of(self, value: Value) -> Value:
+        """Return a value that shows all of another, as a tensor with a history of its own."""
+        node = Node(find_op("detach"), (value,), module=self._module, line=self._line())
+        (made,) = self.graph.append(node, [value.type])
+        made.view_of, made.offset, made.example = value, value.offset, value.example
+        return made
 
     def known_value(self, tensor: Any) -> Value | None:
         """Return the value of a tensor that is in the graph, or None."""
@@ -132,6 +147,8 @@ class Recorder:
         return value
 
     def _follow(self, tensor: Any, value: Value) -> None:
+        if tensor.layout != tangrad.strided:
+            raise self._error(f"a tensor of layout {tensor.layout} cannot be in a graph")
         if tensor.is_conj() or tensor.is_neg():
             raise self._error("a lazily conjugated or negated tensor cannot be in a graph")
         if tensor.is_inference() and not self._inference:
@@ -159,7 +176,10 @@ class Recorder:
         op = find_op("empty_strided")
         node = Node(op, args, module=self._module, line=self._line())
         (value,) = self.graph.append(node, [type_of(made)])
-        self._follow(made, value)
+        try:
+            self._follow(made, value)
+        except CaptureError as failure:
+            self._fail(failure)
 
     def read(self, tensor: Any) -> None:
         """Refuse that Python looks at a value."""
@@ -333,6 +353,17 @@ class Recorder:
                 self._check_reads()
             except CaptureError as failure:
                 self._fail(failure)
+
+    def forget(self) -> None:
+        """Let go of the run's tensors: the graph alone is left."""
+        made = [value for node in self.graph.nodes for value in node.results]
+        for value in (*made, *(entry.value for entry in self.graph.inputs)):
+            value.example = None
+        self._values.clear()
+        self._keep.clear()
+        self._constants.clear()
+        self._drawn.clear()
+        self.origin = lambda tensor: None
 
     def follow_modules(self, root: Any) -> None:
         """Have nodes tell which of a module's modules made the call."""

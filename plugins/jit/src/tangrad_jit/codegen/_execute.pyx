@@ -10,7 +10,7 @@ long as the kernel.
 """
 from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t, uint8_t
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
 from tangrad.api cimport (
@@ -129,6 +129,12 @@ cdef struct Group:
     uint8_t integral[MOST]  # of inputs that are numbers: whether `i` holds them
     void* device
     PyObject* kernel        # whom a plan is asked of that is made when it is first needed
+
+cdef struct Segment:        # one group of several that are one call
+    char* const* outs
+    char* const* ins
+    const tg_scalar* numbers
+    int64_t rows, columns
 
 cdef struct Call:
     const Group* group
@@ -429,11 +435,9 @@ cdef int64_t lay_out(Call* call) noexcept nogil:
     return call.row_tiles * call.column_tiles
 
 
-cdef int run_plan(const Group* group, char* const* outs, char* const* ins, const tg_scalar* numbers, int64_t rows,
-                  int64_t columns) noexcept nogil:
-    """Run the plan for these sizes, in the pool where that pays."""
-    cdef Call call
-    cdef int64_t tiles, grain
+cdef int64_t prepare(Call* call, const Group* group, char* const* outs, char* const* ins, const tg_scalar* numbers,
+                     int64_t rows, int64_t columns) noexcept nogil:
+    """Fill in a call; return its tiles, or -1 with an exception set."""
     cdef int k = 0
     if rows == 0:
         return 0
@@ -451,22 +455,110 @@ cdef int run_plan(const Group* group, char* const* outs, char* const* ins, const
         call.rows, call.columns = 1, rows * columns
     if call.columns == 0 and not call.plan.folds and call.plan.flat:
         return 0
-    tiles = lay_out(&call)
+    return lay_out(call)
+
+
+cdef int run_plan(const Group* group, char* const* outs, char* const* ins, const tg_scalar* numbers, int64_t rows,
+                  int64_t columns) noexcept nogil:
+    """Run the plan for these sizes, in the pool where that pays."""
+    cdef Call call
+    cdef int64_t tiles, grain
+    tiles = prepare(&call, group, outs, ins, numbers, rows, columns)
+    if tiles <= 0:
+        return <int>tiles
     grain = max(1, call.plan.grain / max(1, call.tile_rows * call.tile_columns))
     if tiles <= grain or rows * columns <= SMALL:
         run_tiles(0, tiles, &call)
     else:
         core.parallel_for(0, tiles, grain, run_tiles, &call)
+    return finished(&call)
+
+
+cdef int finished(Call* call) noexcept nogil:
+    """Return 0 for a call that went well, else -1 with the exception set."""
     if call.failed and call.error == NULL:
         # The exception is gone with the state of the thread that had it: raise it on this one.
         call.failed = 0
-        run_tiles(call.failed_tile, call.failed_tile + 1, &call)
+        run_tiles(call.failed_tile, call.failed_tile + 1, call)
         call.failed = 1
     if call.failed:
         with gil:
-            raise_kept(&call)
+            raise_kept(call)
         return -1
     return 0
+
+
+cdef struct Calls:
+    int count
+    int64_t* before     # tiles of the calls before each; one more: of all
+    Call* calls
+
+
+cdef void run_tiles_of_several(int64_t begin, int64_t end, void* context) noexcept nogil:
+    """Run tiles begin .. end of several calls, counted through."""
+    cdef Calls* all = <Calls*>context
+    cdef int k
+    for k in range(all.count):
+        if all.before[k] < end and begin < all.before[k + 1]:
+            run_tiles(max(begin, all.before[k]) - all.before[k], min(end, all.before[k + 1]) - all.before[k],
+                      &all.calls[k])
+
+
+cdef bint writes_apart(const Group* group, const Segment* one) noexcept nogil:
+    """Whether each result of a segment is written where no operand is read but at the same element."""
+    cdef int k, i
+    for k in range(group.nout):
+        for i in range(group.nin):
+            if group.ins[i].itemsize and clashes(group, k, i, one.outs[k], one.ins[i], one.rows, one.columns):
+                return False
+    return True
+
+
+cdef int entry_of_several(void* context, const Segment* segments, int count) noexcept nogil:
+    """Run a group on several sets of operands, none of which is another's result, as one call."""
+    cdef const Group* group = <const Group*>context
+    cdef Calls all
+    cdef int64_t elements = 0, grain
+    cdef int k, status = 0
+    cdef bint apart = True
+    for k in range(count):
+        elements += segments[k].rows * segments[k].columns
+        apart = apart and writes_apart(group, &segments[k])
+    all.count, all.before, all.calls = count, NULL, NULL
+    if apart and elements > SMALL:
+        all.before = <int64_t*>malloc((count + 1) * sizeof(int64_t))
+        all.calls = <Call*>malloc(count * sizeof(Call))
+    if all.before == NULL or all.calls == NULL:
+        free(all.before)
+        free(all.calls)
+        for k in range(count):
+            if entry(context, segments[k].outs, segments[k].ins, segments[k].numbers, segments[k].rows,
+                     segments[k].columns) != 0:
+                return -1
+        return 0
+    all.before[0] = 0
+    for k in range(count):
+        all.calls[k].failed = 0
+        grain = prepare(&all.calls[k], group, segments[k].outs, segments[k].ins, segments[k].numbers,
+                        segments[k].rows, segments[k].columns)
+        if grain < 0:
+            status = -1
+            break
+        all.before[k + 1] = all.before[k] + grain
+    if status == 0:
+        grain = max(1, all.before[count] * group.plans[group.nplans - 1].grain / max(1, elements))
+        core.parallel_for(0, all.before[count], grain, run_tiles_of_several, &all)
+        for k in range(count):
+            if all.calls[k].failed:
+                # Of several exceptions the first is raised, and the others are let go.
+                if status == 0:
+                    status = finished(&all.calls[k])
+                else:
+                    with gil:
+                        Py_XDECREF(all.calls[k].error)
+    free(all.before)
+    free(all.calls)
+    return status
 
 
 cdef void raise_kept(Call* call) noexcept:
@@ -477,26 +569,31 @@ cdef void raise_kept(Call* call) noexcept:
     Py_XDECREF(call.error)
 
 
+cdef bint clashes(const Group* group, int k, int i, const char* out, const char* given, int64_t rows,
+                  int64_t columns) noexcept nogil:
+    """Whether result k, written at an address, spoils operand i at another that is still read."""
+    cdef int64_t size = extent(group.outs[k].row, group.outs[k].column, rows, columns) * group.outs[k].itemsize
+    cdef int64_t other = extent(group.ins[i].row, group.ins[i].column, rows, columns) * group.ins[i].itemsize
+    if out >= given + other or given >= out + size:
+        return False
+    return (group.hazard or out != given or group.ins[i].itemsize != group.outs[k].itemsize
+            or group.ins[i].row != group.outs[k].row or group.ins[i].column != group.outs[k].column)
+
+
 cdef int entry(void* context, char* const* outs, char* const* ins, const tg_scalar* numbers, int64_t rows,
                int64_t columns) noexcept nogil:
     """Run a group; what is written over an operand that is still read is written elsewhere first."""
     cdef const Group* group = <const Group*>context
     cdef char* targets[MOST]
     cdef tg_scratch held[MOST]
-    cdef int64_t size, other
+    cdef int64_t size
     cdef int k, i, status = 0, moved = 0
     for k in range(group.nout):
         targets[k] = outs[k]
         held[k].data = NULL
         size = extent(group.outs[k].row, group.outs[k].column, rows, columns) * group.outs[k].itemsize
         for i in range(group.nin):
-            if group.ins[i].itemsize == 0:
-                continue
-            other = extent(group.ins[i].row, group.ins[i].column, rows, columns) * group.ins[i].itemsize
-            if outs[k] >= ins[i] + other or ins[i] >= outs[k] + size:
-                continue
-            if (not group.hazard and outs[k] == ins[i] and group.ins[i].itemsize == group.outs[k].itemsize
-                    and group.ins[i].row == group.outs[k].row and group.ins[i].column == group.outs[k].column):
+            if group.ins[i].itemsize == 0 or not clashes(group, k, i, outs[k], ins[i], rows, columns):
                 continue
             if core.scratch(group.device, size, 0, &held[k]) != 0:
                 status = -1
@@ -623,6 +720,11 @@ cdef class Kernel:
     def entry(self):
         """The address of the C function."""
         return <size_t>&entry
+
+    @property
+    def entry_of_several(self):
+        """The address of the C function that takes segments."""
+        return <size_t>&entry_of_several
 
     @property
     def context(self):

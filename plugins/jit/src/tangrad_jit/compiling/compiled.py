@@ -21,6 +21,7 @@ from tangrad_jit.compiling.size_family import SizeFamily
 from tangrad_jit.compiling.size_terms import Disagreement, Unknown
 from tangrad_jit.compiling.sizes import Dimension, Sizes, size_changes
 from tangrad_jit.graph.printer import text_of
+from tangrad_jit.run.plan import Arena
 
 __all__ = ["Compiled", "Settings", "is_compiling", "refuse"]
 
@@ -88,6 +89,7 @@ class Compiled:
         self._known: dict[Any, Any] = {}
         self._unsettled = 0
         self._lock = threading.RLock()
+        self._arena = Arena()  # its graphs run one after the other
         self._recorded = self._untold = 0
         self._sizes = Sizes(settings.dynamic)
         self._varying: dict[Key, Source] = {}
@@ -164,7 +166,7 @@ class Compiled:
             self._failed(recording.failure)
             return recording.result
         result = recording.result
-        executable = Executable(recording, self.settings)
+        executable = Executable(recording, self.settings, arena=self._arena)
         executable.seconds = time.perf_counter() - start
         self._recorded += not free
         why = f", as {cause}" if cause else ""

@@ -40,7 +40,6 @@ class Prepared:
     groups: list[Any]
     notes: list[str]
     beside: list[Any]
-    arena: Arena | None = None
 
 
 class Executable:
@@ -50,6 +49,7 @@ class Executable:
         recording: what the call was. settings: of the compiled function.
         prepare: returns the forward graph (0) and the backward one (1) after the passes, where
             they are known; otherwise the passes are run.
+        arena: where both have their values, one after the other; None: in one of their own.
 
     Attributes:
         forward, backward: the graphs, after the passes; backward is None where nothing is to be
@@ -67,6 +67,7 @@ class Executable:
         recording: Recording,
         settings: Any,
         prepare: Callable[[int], Prepared] | None = None,
+        arena: Arena | None = None,
     ) -> None:
         from tangrad_jit.compiling.trial import trial_of
 
@@ -78,6 +79,7 @@ class Executable:
         self.seconds = 0.0
         self.dropped = ""
         self.notes: list[str] = []
+        self.arena = Arena() if arena is None else arena
         self.plans: list[Plan] = []
         self.measured: tuple[float, float] | None = None
         parts = part(recording)
@@ -107,7 +109,7 @@ class Executable:
             return graph, run_by_backend(graph, settings.backend)
         made = prepare(k)
         self.notes.extend(made.notes)
-        plan = Plan(made.graph, made.groups, made.arena)
+        plan = Plan(made.graph, made.groups, self.arena)
         self.plans.append(plan)
         if not made.beside:
             return made.graph, plan.run
@@ -170,6 +172,8 @@ class Executable:
                     continue
             self._leaves.append((kind, item))
         self._new_gradients = recording.gradients
+        kept = {id(owner) for _, owner in self._gradients}
+        self._replaced = [t for t, _ in recording.gradients if id(t) not in kept]
         self._single = recording.spec.is_leaf() and len(self._leaves) == 1
         self._spent = recording.spent
         self._differentiable = set(recording.differentiable)
@@ -252,6 +256,8 @@ class Executable:
         if self._gradients:
             for place, owner in self._gradients:
                 inputs[place] = owner.grad
+        for tensor in self._replaced:
+            tensor.grad = None  # its memory is free for the run
         if self.backward is not None:
             sources = [inputs[k] for k in self._sources]
             outs = _Recorded.apply(self, inputs, *sources)

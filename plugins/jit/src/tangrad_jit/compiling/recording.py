@@ -26,8 +26,8 @@ from tangrad_jit.capture.sources import (
     replaced,
 )
 from tangrad_jit.capture.surroundings import Key, Surroundings, survey
+from tangrad_jit.compiling.spent import is_used_up, refusal_beside, tells_of_second_time
 from tangrad_jit.graph.ir import Graph, Value, values_in
-from tangrad_jit.graph.types import type_of
 
 __all__ = ["Recording", "record", "tensors_among"]
 
@@ -115,6 +115,7 @@ def record(
             session.complete(recording)
         except CaptureError as failure:
             recording.failure = failure
+    session.recorder.forget()
     if strict and recording.failure is not None and not isinstance(recording.failure, Unsettled):
         raise recording.failure
     return recording
@@ -192,10 +193,7 @@ class _Session:
             if type(tensor) not in (tangrad.Tensor, nn.Parameter):
                 recorder.refuse(f"{path} is a {type(tensor).__name__}, and so would be results")
                 continue
-            if memory_of(tensor) not in recorder._values:
-                recorder.argument(tensor, path)
-            else:
-                recorder.graph.add_input(type_of(tensor), "argument", path, tensor)
+            recorder.given(tensor, path)
         self.before_tensors = {id(t): _state(t) for _, t in self.before.tensors}
         self.arguments = [*tensors_among(self.args), *tensors_among(self.kwargs, "kwargs")]
         self.before_arguments = [_state(t) for _, t in self.arguments]
@@ -272,9 +270,6 @@ class _Session:
             self._differentiate(recording)
         self._guard(recording)
         self._keep_used_numbers(recording)
-        for node in graph.nodes:
-            for value in node.results:
-                value.example = None
 
     def _keep_used_numbers(self, recording: Recording) -> None:
         """Drop the inputs for numbers that nothing depends on."""
@@ -291,6 +286,7 @@ class _Session:
         numbers = [leaf.value if isinstance(leaf, Number) else None for leaf in leaves]
         recorder, graph = self.recorder, recording.graph
         given = {id(e.tensor): e.value for e in graph.inputs if e.kind in ("argument", "capture")}
+        owners: dict[Value, Any] = {e.value: e.tensor for e in graph.inputs}
         for leaf, number in zip(leaves, numbers, strict=True):
             if number is not None:
                 recording.leaves.append(("output", len(graph.outputs)))
@@ -300,7 +296,11 @@ class _Session:
                 graph.outputs.append(given[id(leaf)])
             elif isinstance(leaf, tangrad.Tensor):
                 recording.leaves.append(("output", len(graph.outputs)))
-                graph.outputs.append(recorder.value_of(leaf))
+                value = recorder.value_of(leaf)
+                # A Function may return what it is given, with a history of its own.
+                if owners.setdefault(value, leaf) is not leaf:
+                    value = recorder.alias_of(value)
+                graph.outputs.append(value)
             elif isinstance(leaf, _PLAIN):
                 recording.leaves.append(("constant", leaf))
             else:
@@ -348,7 +348,11 @@ class _Session:
         # A result that is an input is returned as it is, with its history.
         given = {id(i.tensor) for i in graph.inputs}
         places = [k for k in places if id(self.out_tensors[k]) not in given]
-        if any(self.out_tensors[k].grad_fn is None for k in places):
+        try:
+            is_leaf = [self.out_tensors[k].grad_fn is None for k in places]
+        except RuntimeError as error:  # a view of what was written since, in another mode
+            raise CaptureError(f"a result cannot be differentiated: {error}") from error
+        if any(is_leaf):
             raise CaptureError(
                 "a result was made to require a gradient of its own in the run, and a graph makes "
                 "no leaves; return it without, and ask for its gradient outside"
@@ -379,10 +383,19 @@ class _Session:
             del graph.nodes[before:]
             del graph.inputs[-len(places) :]
             recording.tangents.clear()
-            if "second time" in str(error) or "freed" in str(error):
-                recording.spent = places  # the run has differentiated them itself
-                return
-            raise CaptureError(f"the results cannot be differentiated: {error}") from error
+            if not tells_of_second_time(error):
+                raise CaptureError(f"the results cannot be differentiated: {error}") from error
+            if not all(is_used_up(t, tensors) for t in outs):
+                raise CaptureError(
+                    "the run has itself differentiated what made some of its results, and others "
+                    "can be differentiated outside; return the former detached"
+                ) from error
+            recording.spent = places  # the run has differentiated them itself
+            return
+        for t in outs:
+            refusal = refusal_beside(t, tensors)
+            if refusal is not None:
+                raise CaptureError(f"a result cannot be differentiated: {refusal}") from refusal
         written = {v.root for node in graph.nodes[:before] for v in node.written}
         for value in sources:
             if value in written:
@@ -421,9 +434,6 @@ class _Session:
             if id(tensor) in watched
         )
         recording.guards = Guards(guards)
-        used = list(values_in(recording.graph.outputs))
-        if any(value.example is None for value in used):
-            return
 
 
 def _with_gradient(path: str, tensor: Any, before: Any) -> GradientGuard:

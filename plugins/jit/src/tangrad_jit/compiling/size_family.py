@@ -268,7 +268,8 @@ class SizeFamily:
             for entry in graph.inputs:
                 if entry.kind == "argument":
                     entry.tensor = tensors[entry.name]
-            made = Executable(recording, self.settings, self.template.at(part(recording), numbers))
+            prepare = self.template.at(part(recording), numbers)
+            made = Executable(recording, self.settings, prepare, base.arena)
         except Exception:  # of an op that takes no such size: what it raises is raised by the run
             return None
         made.numbers.unconfirmed = base.numbers.unconfirmed

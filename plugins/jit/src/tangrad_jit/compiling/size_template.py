@@ -19,7 +19,6 @@ from tangrad_jit.graph.types import NumberType, TensorType
 from tangrad_jit.passes.fusion import GIVEN_NUMBER
 from tangrad_jit.passes.pipeline import optimize
 from tangrad_jit.run.layout import kinds_of
-from tangrad_jit.run.plan import Arena
 
 __all__ = ["Template"]
 
@@ -65,7 +64,6 @@ class Template:
 class _Part:
     def __init__(self, before: Graph, fast: bool) -> None:
         graph = before.copy()
-        self.arena = Arena()
         self.given = len(graph.inputs)
         self.lifted = _lift(graph)
         numbers = dict(self.lifted)
@@ -98,7 +96,7 @@ class _Part:
         groups = [group.at(twins.__getitem__) for group in self.groups]
         beside = list(self.beside)
         beside[: len(self.lifted)] = [float(numbers[key]) for _, key in self.lifted]
-        return Prepared(made, groups, [], beside, self.arena)
+        return Prepared(made, groups, [], beside)
 
 
 def _lift(graph: Graph) -> list[tuple[Value, int]]:

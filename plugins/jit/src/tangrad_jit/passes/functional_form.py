@@ -8,10 +8,12 @@ already, so nothing else changes.
 from __future__ import annotations
 
 from tangrad_jit.graph.ir import Graph, Value
-from tangrad_jit.graph.types import TensorType
+from tangrad_jit.graph.types import NumberType, TensorType
 from tangrad_jit.passes.facts import is_whole
 
-__all__ = ["make_functional"]
+__all__ = ["keeps_type", "make_functional"]
+
+_NUMBER = NumberType("float")
 
 
 def make_functional(graph: Graph) -> int:
@@ -29,7 +31,7 @@ def make_functional(graph: Graph) -> int:
         target, result = node.args[0], node.results[0]
         if target.root in given or target.root in shown or not is_whole(target):
             continue
-        if not _keeps_type(node.args, target) or "promoted" not in node.op.definition.results:
+        if not keeps_type(node.args, target) or "promoted" not in node.op.definition.results:
             continue
         node.form = "call"
         result.view_of, result.offset = None, 0
@@ -37,11 +39,11 @@ def make_functional(graph: Graph) -> int:
     return changed
 
 
-def _keeps_type(args: tuple[object, ...], target: Value) -> bool:
+def keeps_type(args: tuple[object, ...], target: Value) -> bool:
     """Return whether all tensors are of the target's dtype and no larger than it."""
     assert isinstance(target.type, TensorType)
     for item in args:
-        if not isinstance(item, Value):
+        if not isinstance(item, Value) or item.type == _NUMBER:
             continue
         if not isinstance(item.type, TensorType) or item.type.dtype != target.type.dtype:
             return False

@@ -31,7 +31,7 @@ class FusedGroup:
     """Nodes that one kernel computes.
 
     Attributes:
-        nodes: in order; the kernel runs in the place of the last.
+        nodes: in the order of the steps; the kernel runs where the last of them in the graph is.
         inputs, outputs: values that it reads, and values that others read.
         shape, rows, columns: its space.
         code: the compiled group.
@@ -61,6 +61,12 @@ class FusedGroup:
             self.columns,
             self.code,
         )
+
+    def run_on(self, held: list[Any], register: Callable[[Value], int]) -> None:
+        """Run on tensors in registers."""
+        outs = [held[register(value)] for value in self.outputs]
+        ins = [held[register(value)] for value in self.inputs]
+        self.code.run(outs, ins, self.rows, self.columns)
 
     def at(self, twin: Callable[[Any], Any]) -> FusedGroup:
         """Return the group of a graph that is this one at other sizes, by the same code.
@@ -140,14 +146,20 @@ class _Open:
         self.read |= other.read
 
 
-def fuse(graph: Graph) -> tuple[list[FusedGroup], str]:
-    """Return the groups of a graph, compiled, and a line that tells of them."""
+def fuse(graph: Graph, recorded: dict[Node, int] | None = None) -> tuple[list[FusedGroup], str]:
+    """Return the groups of a graph, compiled, and a line that tells of them.
+
+    Args:
+        graph: the graph.
+        recorded: the order of its nodes before they were scheduled: that of the steps of a group,
+            so that what was the same in the program has the same code.
+    """
     make = _maker(graph)
     if make is None:
         return [], ""
     grown = _grow(graph, folds=make is _compile)
-    place = {node: k for k, node in enumerate(graph.nodes)}
     users = graph.users()
+    place = _order_of_steps(graph, recorded or {}, users)
     returned = {value.root for value in graph.returned()}
     shown: dict[Value, list[Value]] = {}
     for node in graph.nodes:
@@ -168,6 +180,20 @@ def fuse(graph: Graph) -> tuple[list[FusedGroup], str]:
         return [], ""
     count = sum(len(group.nodes) for group in found)
     return found, f"fusion: {count} calls are {len(found)} kernels"
+
+
+def _order_of_steps(
+    graph: Graph, recorded: dict[Node, int], users: dict[Value, list[Node]]
+) -> dict[Node, float]:
+    """Return the order of nodes: as recorded; what was added since is where it is first used."""
+    if not recorded:
+        return {node: k for k, node in enumerate(graph.nodes)}
+    place: dict[Node, float] = dict(recorded)
+    for node in reversed(graph.nodes):
+        if node not in place:
+            later = [place[user] for value in node.results for user in users.get(value, ())]
+            place[node] = min(later, default=len(recorded)) - 0.5
+    return place
 
 
 def _maker(graph: Graph) -> Callable[[Group], Any] | None:

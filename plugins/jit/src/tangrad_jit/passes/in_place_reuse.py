@@ -2,14 +2,25 @@
 
 Rule: one loop reads each element before it writes it, so a result of an operand's type may lie
 where the operand lies, if no later node reads that operand and no other operand shows its memory.
+So may a copy into which a kernel writes lie where the copied lies.
 """
 
 from __future__ import annotations
 
 from tangrad_jit.graph.ir import Graph, Node, Value
 from tangrad_jit.graph.types import TensorType
+from tangrad_jit.passes.facts import is_whole
 
-__all__ = ["partners"]
+__all__ = ["WRITE_INTO_FIRST", "partners"]
+
+#: Ops that copy their first operand and write into the copy; in place, their kernels do the latter.
+WRITE_INTO_FIRST = (
+    "index_add",
+    "index_copy",
+    "index_fill",
+    "scatter",
+    "scatter_add",
+)
 
 
 def partners(graph: Graph, movable: set[Value], last: dict[Value, int]) -> dict[Value, Value]:
@@ -22,7 +33,9 @@ def partners(graph: Graph, movable: set[Value], last: dict[Value, int]) -> dict[
     """
     found: dict[Value, Value] = {}
     for place, node in enumerate(graph.nodes):
-        if node.form != "call" or node.op.kind != "pointwise" or len(node.results) != 1:
+        if node.form != "call" or len(node.results) != 1:
+            continue
+        if node.op.kind != "pointwise" and node.name not in WRITE_INTO_FIRST:
             continue
         result = node.results[0]
         if result not in movable:
@@ -36,14 +49,15 @@ def partners(graph: Graph, movable: set[Value], last: dict[Value, int]) -> dict[
 def _dying(
     node: Node, result: Value, place: int, movable: set[Value], last: dict[Value, int]
 ) -> Value | None:
-    for item in node.args:
-        if not isinstance(item, Value) or item.root is not item or item not in movable:
+    args = node.args[:1] if node.name in WRITE_INTO_FIRST else node.args
+    for item in args:
+        if not isinstance(item, Value) or not is_whole(item) or item.root not in movable:
             continue
-        if last.get(item) != place or item.type != result.type:
+        if last.get(item.root) != place or item.type != result.type:
             continue
         if not isinstance(item.type, TensorType) or 0 in item.type.stride:
             continue
-        shared = [v for v in node.inputs if v.root is item and v is not item]
+        shared = [v for v in node.inputs if v.root is item.root and v is not item]
         if not shared:
-            return item
+            return item.root
     return None

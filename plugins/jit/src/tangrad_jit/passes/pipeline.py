@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tangrad_jit.graph.ir import Graph
+from tangrad_jit.graph.ir import Graph, Node
 from tangrad_jit.graph.verifier import verify
 from tangrad_jit.passes.algebra import rewrite
 from tangrad_jit.passes.common_subexpressions import merge_common_subexpressions
@@ -14,6 +14,9 @@ from tangrad_jit.passes.copy_elimination import eliminate_copies
 from tangrad_jit.passes.dead_code import remove_dead_code
 from tangrad_jit.passes.functional_form import make_functional
 from tangrad_jit.passes.fusion import fuse
+from tangrad_jit.passes.held_writes import make_held_writes_functional, sink_copies
+from tangrad_jit.passes.horizontal import merge_side_by_side
+from tangrad_jit.passes.rematerialization import rematerialize
 from tangrad_jit.passes.schedule import reorder
 
 __all__ = ["PASSES", "optimize", "run_pass"]
@@ -21,12 +24,14 @@ __all__ = ["PASSES", "optimize", "run_pass"]
 #: (name, pass, what its number counts): each takes a graph and returns how much it changed.
 PASSES: list[tuple[str, Callable[[Graph], int], str]] = [
     ("functional form", make_functional, "writes in place are calls"),
+    ("held writes", make_held_writes_functional, "writes into held tensors are calls"),
     ("constant folding", fold_constants, "calls computed once"),
     ("common subexpressions", merge_common_subexpressions, "calls merged"),
     ("algebra", rewrite, "calls rewritten"),
     ("copy elimination", eliminate_copies, "copies dropped"),
     ("dead code", remove_dead_code, "dead calls dropped"),
     ("schedule", reorder, "bytes less at the peak"),
+    ("rematerialization", rematerialize, "bytes less at the peak"),
 ]
 
 
@@ -42,14 +47,22 @@ def optimize(graph: Graph, fast: bool = False) -> tuple[Graph, list[Any], list[s
     """
     verify(graph)
     notes = []
+    recorded: dict[Node, int] = {}
     for name, run, what in PASSES:
+        if run is reorder:
+            recorded = {node: k for k, node in enumerate(graph.nodes)}
         count = run_pass(graph, name, run, fast)
         if count:
             notes.append(f"{name}: {count} {what}")
-    groups, note = fuse(graph)
+    sink_copies(graph)
+    verify(graph, "held writes")
+    groups, note = fuse(graph, recorded)
     if note:
         notes.append(note)
-    return graph, groups, notes
+    merged = merge_side_by_side(graph, groups)
+    if len(merged) < len(groups):
+        notes.append(f"horizontal fusion: {len(groups)} kernels are {len(merged)} calls")
+    return graph, merged, notes
 
 
 def run_pass(graph: Graph, name: str, run: Callable[[Graph], int], fast: bool = False) -> int:

@@ -2,16 +2,24 @@
 
 Rule: a node may move wherever its inputs are made and the order of what reads and writes one memory
 stays. Of the nodes that may be next, the one goes that frees most and makes least (the list
-scheduling of Sarkar, with memory in the place of time); the new order is kept only if its peak is
-lower.
+scheduling of Sarkar, with memory in the place of time), or the first that frees more than it makes,
+and else the next as recorded; of these orders and the recorded one that with the lowest peak is
+kept. Where a program needs much, what counts is the arena after all other passes that save memory.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from tangrad_jit.graph.ir import Graph, Node, Value
 from tangrad_jit.graph.types import TensorType
+from tangrad_jit.passes.in_place_reuse import WRITE_INTO_FIRST, partners
+from tangrad_jit.passes.memory_plan import Life, place
 
-__all__ = ["peak_of", "reorder"]
+__all__ = ["LARGE", "arena_of", "bytes_of", "peak_of", "reorder", "reused"]
+
+#: From so many bytes on, orders are compared by what is needed in the end.
+LARGE = 1 << 20
 
 
 def reorder(graph: Graph) -> int:
@@ -19,40 +27,86 @@ def reorder(graph: Graph) -> int:
     if len(graph.nodes) > 2000:
         return 0
     before = peak_of(graph, graph.nodes)
-    order = _greedy(graph)
-    after = peak_of(graph, order)
-    if after >= before:
-        return 0
+    orders = [graph.nodes, *(_ordered(graph, key) for key in (_greedily, _as_recorded))]
+    measure = peak_of if before < LARGE else _arena_after_all
+    peaks = [measure(graph, order) for order in orders]
+    best = peaks.index(min(peaks))
+    graph.nodes = orders[best]
+    return peaks[0] - peaks[best]
+
+
+def _arena_after_all(graph: Graph, order: list[Node]) -> int:
+    """Return the bytes that a graph needs in an order, when values have been made again."""
+    from tangrad_jit.passes.rematerialization import rematerialize
+
+    recorded = graph.nodes
     graph.nodes = order
-    return before - after
+    tried = graph.copy()
+    graph.nodes = recorded
+    rematerialize(tried)
+    return arena_of(tried)
+
+
+def arena_of(graph: Graph) -> int:
+    """Return the bytes of the values that a graph makes: the arena, and what it returns."""
+    given = {entry.value for entry in graph.inputs}
+    returned = {value.root for value in graph.returned()}
+    first: dict[Value, int] = {}
+    last: dict[Value, int] = {}
+    for at, node in enumerate(graph.nodes):
+        for value in (*node.inputs, *node.results):
+            first.setdefault(value.root, at)
+            last[value.root] = at
+    movable = {root for root in first if root not in given and root not in returned}
+    movable = {root for root in movable if isinstance(root.type, TensorType)}
+    shared = partners(graph, movable, last)
+    for root in reversed(shared):
+        last[shared[root]] = max(last[shared[root]], last[root])
+    lives = [
+        Life(root, bytes_of(root), first[root], last[root])
+        for root in movable
+        if root not in shared
+    ]
+    return place(lives)[1] + sum(bytes_of(root) for root in returned - given)
 
 
 def peak_of(graph: Graph, nodes: list[Node]) -> int:
     """Return the most bytes that are alive at once among the values that a graph makes."""
     last = _last_uses(graph, nodes)
     alive = peak = 0
-    for place, node in enumerate(nodes):
-        alive += sum(_bytes(v) for v in node.results if v.root is v)
-        peak = max(peak, alive)
-        alive -= sum(_bytes(root) for root, end in last.get(place, ()) if end == place)
+    for at, node in enumerate(nodes):
+        dying = [root for root, end in last.get(at, ()) if end == at]
+        alive += sum(bytes_of(v) for v in node.results if v.root is v)
+        peak = max(peak, alive - reused(node, dying))
+        alive -= sum(bytes_of(root) for root in dying)
     return peak
+
+
+def reused(node: Node, dying: Iterable[Value]) -> int:
+    """Return the bytes of a node's result that may lie where an operand dies."""
+    if len(node.results) != 1 or not (node.op.kind == "pointwise" or node.name in WRITE_INTO_FIRST):
+        return 0
+    size = bytes_of(node.results[0])
+    made = node.results[0].root
+    return size if any(v is not made and bytes_of(v) == size for v in dying) else 0
 
 
 def _last_uses(graph: Graph, nodes: list[Node]) -> dict[int, list[tuple[Value, int]]]:
     given = {entry.value for entry in graph.inputs}
     kept = {value.root for value in graph.returned()}
     last: dict[Value, int] = {}
-    for place, node in enumerate(nodes):
+    for at, node in enumerate(nodes):
         for value in (*node.inputs, *node.results):
-            last[value.root] = place
+            last[value.root] = at
     found: dict[int, list[tuple[Value, int]]] = {}
-    for root, place in last.items():
+    for root, at in last.items():
         if root not in given and root not in kept:
-            found.setdefault(place, []).append((root, place))
+            found.setdefault(at, []).append((root, at))
     return found
 
 
-def _bytes(value: Value) -> int:
+def bytes_of(value: Value) -> int:
+    """Return the bytes of a tensor's elements."""
     from tangrad_jit.run.layout import ITEMSIZE
 
     type = value.type
@@ -89,7 +143,21 @@ def _dependencies(graph: Graph) -> dict[Node, set[Node]]:
     return needs
 
 
-def _greedy(graph: Graph) -> list[Node]:
+def _greedily(growth: int, place: int) -> tuple[int, int]:
+    return growth, place
+
+
+def _as_recorded(growth: int, place: int) -> tuple[int, int]:
+    return int(growth >= 0), place
+
+
+def _ordered(graph: Graph, key: Callable[[int, int], tuple[int, int]]) -> list[Node]:
+    """Return an order in which of the nodes that may be next the one with the least key goes.
+
+    Args:
+        graph: the graph.
+        key: of the bytes by which a node has more alive, and its place.
+    """
     needs = _dependencies(graph)
     waiting = {node: len(before) for node, before in needs.items()}
     after: dict[Node, list[Node]] = {}
@@ -105,14 +173,14 @@ def _greedy(graph: Graph) -> list[Node]:
     ready = [node for node, count in waiting.items() if count == 0]
     order: list[Node] = []
 
-    def growth(node: Node) -> tuple[int, int]:
-        made = sum(_bytes(v) for v in node.results if v.root is v)
+    def rank(node: Node) -> tuple[int, int]:
+        made = sum(bytes_of(v) for v in node.results if v.root is v)
         roots = {value.root for value in (*node.inputs, *node.results)}
-        freed = sum(_bytes(r) for r in roots if uses[r] == 1 and r not in kept)
-        return made - freed, place[node]
+        freed = sum(bytes_of(r) for r in roots if uses[r] == 1 and r not in kept)
+        return key(made - freed, place[node])
 
     while ready:
-        node = min(ready, key=growth)
+        node = min(ready, key=rank)
         ready.remove(node)
         order.append(node)
         for root in {value.root for value in (*node.inputs, *node.results)}:

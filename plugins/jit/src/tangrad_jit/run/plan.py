@@ -8,6 +8,7 @@ kernel, random draws, views that an op in Python is given) stands between the ke
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,17 +16,16 @@ import tangrad
 from tangrad_jit._run import Program
 from tangrad_jit.graph.ir import DRAW, Graph, Node, Value, values_in
 from tangrad_jit.graph.types import TensorType
-from tangrad_jit.passes.in_place_reuse import partners
+from tangrad_jit.passes.in_place_reuse import WRITE_INTO_FIRST, partners
 from tangrad_jit.passes.memory_plan import Life, place
 from tangrad_jit.run.interpreter import interpret, run_node
 from tangrad_jit.run.layout import ITEMSIZE
 from tangrad_jit.run.lowering import Lowered, lower
+from tangrad_jit.run.written_through import written_through
 
 __all__ = ["Arena", "Plan"]
 
 ALLOCATION = "empty_strided"
-# An arena that has to grow grows by this, so that those it has outgrown are small beside it.
-_GROWTH = 1.5
 
 
 class Arena:
@@ -33,21 +33,28 @@ class Arena:
 
     Attributes:
         lock: held by the plan that runs.
-        nbytes: how many bytes there are for the next plan.
+        nbytes: how many bytes there are.
+        memory: the bytes, as a tensor.
     """
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.nbytes = 0
-        self._memory: Any = None
+        self.memory: Any = None
+        self._plans: weakref.WeakSet[Plan] = weakref.WeakSet()
 
-    def of(self, nbytes: int) -> Any:
-        """Return memory of so many bytes, or more, as a tensor of bytes."""
-        if self._memory is None or nbytes > self.nbytes:
-            wanted = nbytes if self._memory is None else int(_GROWTH * nbytes)
-            self.nbytes = max(wanted, 1)
-            self._memory = tangrad.empty(self.nbytes, dtype=tangrad.uint8)
-        return self._memory
+    def grow(self, nbytes: int, plan: Plan) -> None:
+        """Have so many bytes, or more, for a plan; others move to where these are."""
+        others = list(self._plans)
+        self._plans.add(plan)
+        if self.memory is not None and nbytes <= self.nbytes:
+            return
+        for other in others:
+            other.leave_arena()
+        self.memory, self.nbytes = None, max(nbytes, 1)
+        self.memory = tangrad.empty(self.nbytes, dtype=tangrad.uint8)
+        for other in others:
+            other.enter_arena()
 
 
 class Plan:
@@ -69,8 +76,15 @@ class Plan:
         self.groups = list(groups)
         self.arena_bytes = 0
         self._shared_arena = Arena() if arena is None else arena
+        if not self._shared_arena.lock.acquire(blocking=False):
+            # A run is under way, so that its memory cannot be moved.
+            self._shared_arena = Arena()
+            self._shared_arena.lock.acquire()
         self._lock = self._shared_arena.lock
-        self._build()
+        try:
+            self._build()
+        finally:
+            self._lock.release()
 
     def run(self, inputs: list[Any]) -> list[Any]:
         """Return the outputs for inputs in the order of the graph's.
@@ -100,6 +114,10 @@ class Plan:
     def _build(self) -> None:
         graph = self.graph
         self._lowered = self._lower_all()
+        self._through = written_through(graph, self.groups, self._lowered)
+        self._spared = {
+            node for node in graph.nodes if node.name == "copy_" and node.args[1] in self._through
+        }
         self._returned = {value.root for value in graph.returned()}
         self._find_roots()
         self._find_registers()
@@ -111,6 +129,10 @@ class Plan:
             value.type.device for value in self._all_values() if isinstance(value.type, TensorType)
         }
         self._grouped = {node: group for group in self.groups for node in group.nodes}
+        # A group runs where its last node is.
+        self._ends = {
+            self._grouped[node]: node for node in self.graph.nodes if node in self._grouped
+        }
         found: dict[Node, Lowered] = {}
         self._away = len(devices) == 1 and not _is_host(next(iter(devices)))
         if len(devices) != 1:
@@ -155,6 +177,9 @@ class Plan:
             for value in node.results:
                 if value.root is not value or not isinstance(value.type, TensorType):
                     continue
+                if value in self._through:
+                    self._kind[value] = "through"
+                    continue
                 native = self._is_native(node) or node.name == ALLOCATION
                 dense = _dense(value.type)
                 gaps = node.name == ALLOCATION and not dense
@@ -197,6 +222,7 @@ class Plan:
 
     def _object_of(self, value: Value) -> Value:
         """Return the value whose object this one is: what was written in place is itself."""
+        value = self._through.get(value, value)
         while (
             value.view_of is not None
             and value.producer is not None
@@ -221,6 +247,7 @@ class Plan:
             for root, kind in self._kind.items()
             if kind == "arena" and root in first and self._has_memory(root)
         }
+        self._let_go = self._last_registers(last)
         shared = self._shared(movable, last)
         for root in reversed(shared):
             last[shared[root]] = max(last[shared[root]], last[root])
@@ -232,22 +259,35 @@ class Plan:
         self._offsets, self.arena_bytes = place(lives)
         for root, operand in shared.items():
             self._offsets[root] = self._offsets[operand]
-        self._arena = self._shared_arena.of(self.arena_bytes)
+        self._shared_arena.grow(self.arena_bytes, self)
 
     def _shared(self, movable: set[Value], last: dict[Value, int]) -> dict[Value, Value]:
         """Return the results that lie where an operand lies: those of loops called directly."""
         looped = {
-            value for node in self._lowered if node.op.kind == "pointwise" for value in node.results
+            value
+            for node in self._lowered
+            if node.op.kind == "pointwise" or node.name in WRITE_INTO_FIRST
+            for value in node.results
         }
         found = partners(self.graph, movable, last)
         return {root: operand for root, operand in found.items() if root in looped}
+
+    def _last_registers(self, last: dict[Value, int]) -> dict[int, list[int]]:
+        """Return after which steps the objects that ops in Python have made are needed no more."""
+        found: dict[int, list[int]] = {}
+        for value, register in self._register.items():
+            root = value.root
+            made = self._kind.get(root) in ("python", "strided") and root not in self._returned
+            if made and root in last:
+                found.setdefault(last[root], []).append(register)
+        return found
 
     def _span(self, group: Any) -> tuple[int, int]:
         """Return between which steps a group's values matter: it runs where its last node is."""
         if not hasattr(self, "_positions"):
             self._positions = {node: k for k, node in enumerate(self.graph.nodes)}
-        places = [self._positions[node] for node in group.nodes]
-        return max(places), max(places)
+        end = self._positions[self._ends[group]]
+        return end, end
 
     def _has_memory(self, root: Value) -> bool:
         group = self._grouped.get(root.producer) if root.producer is not None else None
@@ -262,15 +302,17 @@ class Plan:
                 order.append(register)
         program = Program(len(self._register), len(self.graph.inputs), order)
         self.program = program
+        self._like = tangrad.empty(0)
         self._records = bool(self._copied)  # whether a step would be recorded by autograd
-        program.fix(0, self._arena)
-        self._fill_persistent()
+        self.enter_arena()
         for given in self._copied:
             register = self._register[given.value]
             program.add_python("", lambda r, k=register: _copy_register(r, k))
         done: set[Any] = set()
-        for node in self.graph.nodes:
+        for position, node in enumerate(self.graph.nodes):
             self._emit_node(node, done)
+            if position in self._let_go:
+                program.add_let_go(tuple(self._let_go[position]))
         self._bump_versions()
         flat: list[int] = []
         nested: list[tuple[Any, int | None]] = []
@@ -282,18 +324,24 @@ class Plan:
                 nested.append((item, None))
         program.outputs = flat
         self._nested = None if len(flat) == len(self.graph.outputs) else nested
-        persistent = set(self._persistent)
-        program.clears = [r for r in self._register.values() if r not in persistent]
+        program.clears = [r for v, r in self._register.items() if v not in self._persistent]
 
-    def _fill_persistent(self) -> None:
-        """Make the objects of values in the arena that ops in Python are given."""
-        self._persistent: list[int] = []
-        for value, register in self._register.items():
-            root = value.root
-            if self._kind.get(root) != "arena" or not isinstance(value.type, TensorType):
-                continue
+    def enter_arena(self) -> None:
+        """Have values where the arena is now, and make the objects that ops in Python are given."""
+        self.program.fix(0, self._shared_arena.memory)
+        self._persistent = {
+            value: register
+            for value, register in self._register.items()
+            if self._kind.get(value.root) == "arena" and isinstance(value.type, TensorType)
+        }
+        for value, register in self._persistent.items():
             self.program.registers[register] = self._on_arena(value)
-            self._persistent.append(register)
+
+    def leave_arena(self) -> None:
+        """Let go of the arena's memory."""
+        self.program.fix(0, None)
+        for register in self._persistent.values():
+            self.program.registers[register] = None
 
     def _on_arena(self, value: Value) -> Any:
         type = value.type
@@ -303,7 +351,7 @@ class Plan:
         if type.numel == 0:
             reach = 0
         nbytes = reach * ITEMSIZE[type.dtype]
-        flat = self._arena[at : at + nbytes].view(getattr(tangrad, type.dtype))
+        flat = self._shared_arena.memory[at : at + nbytes].view(getattr(tangrad, type.dtype))
         return flat.as_strided(type.shape, type.stride)
 
     def _place(self, value: Value) -> tuple[int, int]:
@@ -312,7 +360,7 @@ class Plan:
         root = value.root
         if self._kind.get(root) == "arena":
             return 0, self._offsets[root] + value.offset
-        return self._buffers[root], value.offset
+        return self._buffers[self._through.get(root, root)], value.offset
 
     def _emit_node(self, node: Node, done: set[Any]) -> None:
         line = " ".join(part for part in (node.module, node.line) if part)
@@ -326,6 +374,8 @@ class Plan:
         if group is not None:
             self._emit_group(group, node, line)
             return
+        if node in self._spared:
+            return
         lowered = self._lowered.get(node)
         if lowered is not None:
             lowered(self.program, line, self._place, self._otherwise(node))
@@ -338,21 +388,21 @@ class Plan:
     def _emit_group(self, group: Any, node: Node, line: str) -> None:
         """Add a group's kernel where its last node is; away, results are made at their nodes."""
         if not self._away:
-            if node is group.nodes[-1]:
+            if node is self._ends[group]:
                 group.add(self.program, line, self._place)
             return
         for value in node.results:
             if value in group.outputs:
                 self._emit_strided(value, line)
-        if node is not group.nodes[-1]:
+        if node is not self._ends[group]:
             return
-        outs = [self._register[value] for value in group.outputs]
-        ins = [self._register[self._object_of(value)] for value in group.inputs]
+        places = {
+            value: self._register[self._object_of(value)]
+            for value in (*group.outputs, *group.inputs)
+        }
 
         def run(held: list[Any]) -> tuple[int, ...]:
-            group.code.run(
-                [held[r] for r in outs], [held[r] for r in ins], group.rows, group.columns
-            )
+            group.run_on(held, places.__getitem__)
             return ()
 
         self.program.add_python(line, run)
@@ -360,7 +410,7 @@ class Plan:
     def _emit_fresh(self, value: Value, line: str) -> None:
         assert isinstance(value.type, TensorType)
         self.program.add_fresh(
-            line, self._register[value], value.type.shape, value.type.dtype, self._arena
+            line, self._register[value], value.type.shape, value.type.dtype, self._like
         )
 
     def _emit_strided(self, value: Value, line: str) -> None:
@@ -471,7 +521,8 @@ class Plan:
             return self.program.registers[self._register[value]]
         if self._kind.get(value.root) == "arena":
             return self._on_arena(value)
-        root = self.program.registers[self._register[value.root]]
+        held = self._object_of(value.root)
+        root = self.program.registers[self._register[held]]
         if value.root is value:
             return root
         type = value.type
