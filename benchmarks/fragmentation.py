@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import bisect
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -161,20 +162,23 @@ def resnet_50(pixels: int, most: int, steps: int) -> Trace:
     return recorded(step, steps)
 
 
-def gpt(steps: int) -> Trace:
-    """Train on sequences whose lengths vary."""
+def gpt(
+    steps: int, optimizer: str = "AdamW", batches: Sequence[int] = (8,), lengths: Sequence[int] = ()
+) -> Trace:
+    """Train on sequences whose lengths vary, by default from 16 to 128."""
     import tangrad
 
     model = networks.gpt(tangrad)
-    optimizer = tangrad.optim.AdamW(model.parameters(), lr=1e-3)
+    trainer = getattr(tangrad.optim, optimizer)(model.parameters(), lr=1e-3)
+    lengths = lengths or [16 + 37 * number % 113 for number in range(113)]
 
     def step(number: int) -> None:
-        length = 16 + 37 * number % 113
-        tokens = tangrad.randint(0, networks.VOCABULARY, (8, length))
-        optimizer.zero_grad()
+        shape = (batches[number % len(batches)], lengths[number % len(lengths)])
+        tokens = tangrad.randint(0, networks.VOCABULARY, shape)
+        trainer.zero_grad()
         logits = model(tokens).flatten(0, 1)
         tangrad.nn.functional.cross_entropy(logits, tokens.flatten()).backward()
-        optimizer.step()
+        trainer.step()
 
     return recorded(step, steps)
 
@@ -212,6 +216,9 @@ def main() -> None:
             options.pixels, options.batch, options.steps // 2
         ),
         "GPT, lengths of 16 to 128": gpt(options.steps),
+        "GPT, SGD, batches of 4 to 8": gpt(
+            options.steps, "SGD", (4, 8, 6, 8), (128, 64, 96, 32, 120, 16)
+        ),
     }
     for name, trace in traces.items():
         requests = sum(1 for _, nbytes in trace if nbytes)

@@ -87,6 +87,14 @@ end.synchronize()
 assert done.query() and side.query() and start.elapsed_time(end) >= 0
 low, high = cuda.Stream.priority_range()
 assert low == 0 and high < 0 and cuda.Stream(priority=high).cuda_stream
+assert [cuda.Stream(priority=p).priority for p in (0, -1, high - 9)] == [0, -1, high]
+assert cuda.default_stream().priority == 0
+try:
+    cuda.Stream(priority="high")
+except TypeError as error:
+    assert "priority must be an int, not str" in str(error)
+else:
+    raise AssertionError
 foreign = cuda.ExternalStream(side.cuda_stream)
 assert foreign == side
 with tangrad.Stream("cuda") as stream:
@@ -171,7 +179,8 @@ def test_what_is_not_there_yet_says_so(run):
         """
 import tangrad
 for use in (tangrad.cuda.CUDAGraph, tangrad.cuda.MemPool, tangrad.cuda.graph_pool_handle,
-            tangrad.cuda.FloatStorage, lambda: tangrad.cuda.Event(interprocess=True)):
+            tangrad.cuda.FloatStorage, lambda: tangrad.cuda.Event(interprocess=True),
+            lambda: tangrad.cuda.GreenContext.create(1)):
     try:
         use()
     except NotImplementedError as error:

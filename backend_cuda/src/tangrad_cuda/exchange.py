@@ -1,15 +1,16 @@
 """Give memory of GPUs to other libraries, and take theirs: DLPack and the CUDA array interface.
 
-What is given out is shared; what is taken is copied, in the order of the streams that are named.
+Both ways memory is shared, in the order of the streams that are named.
 """
 
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import tangrad
-from tangrad.plugin import location
+from tangrad.plugin import location, tensor_from_pointer
 
 DEVICE_TYPE = 2  # of DLPack: CUDA
 _KINDS = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "complex": 5, "bool": 6}
@@ -17,6 +18,7 @@ _KINDS = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "complex": 5, "bool": 6}
 _CODES = {"bool": "b", "int": "i", "uint": "u", "float": "f", "complex": "c"}
 _TAKEN = b"used_dltensor"
 _GIVEN = b"dltensor"
+_DEVICE_ORDINAL = 9  # of cuPointerGetAttribute
 
 
 class _Device(ctypes.Structure):
@@ -103,20 +105,53 @@ def _hand_over(driver: Any, index: int, stream: Any) -> None:
 
     Args:
         stream: as DLPack has it: None or 1 is the default stream, -1 none at all.
+
+    Raises:
+        BufferError: it is 2, a default stream for each thread.
+        AssertionError: it is 0, which would be either.
     """
-    streams = driver.streams
     if stream == -1:
         return
-    current = streams.current_stream(index)
-    target = streams.adopt(0 if stream in (None, 1, 2) else int(stream), index)
-    if target != current:
-        event = streams.record_event(current)
-        streams.wait_event(target, event)
+    if stream == 2:
+        raise BufferError("__dlpack__: per-thread default stream is not supported.")
+    if stream == 0:
+        raise AssertionError("__dlpack__: unsupported stream on CUDA: 0; the default stream is 1")
+    streams = driver.streams
+    target = streams.adopt(0 if stream in (None, 1) else int(stream), index)
+    _wait(streams, target, streams.current_stream(index))
+
+
+def _wait(streams: Any, later: int, earlier: int) -> None:
+    """Let one stream wait for what another was given."""
+    if later != earlier:
+        event = streams.record_event(earlier)
+        streams.wait_event(later, event)
         streams.destroy_event(event)
 
 
+class _Loan:
+    """Memory of another library, given back with the last tensor on it."""
+
+    def __init__(self, memory: Any, address: int, index: int, end: Callable[[], object]) -> None:
+        memory.borrow(address, index)
+        self._memory, self._address, self._end = memory, address, end
+
+    def __del__(self) -> None:
+        self._memory.give_back(self._address)
+        self._end()
+
+
+class _Described(NamedTuple):
+    """What is lent: an address, and elements there; strides count them."""
+
+    address: int
+    dtype: Any
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
 def take(driver: Any) -> Any:
-    """Return the function by which an object with `__dlpack__` becomes a tensor, by a copy."""
+    """Return the function by which an object with `__dlpack__` becomes a tensor."""
 
     def import_(source: Any) -> Any:
         index = source.__dlpack_device__()[1]
@@ -124,19 +159,16 @@ def take(driver: Any) -> Any:
         capsule = source.__dlpack__(stream=stream)
         pointer = _python.PyCapsule_GetPointer
         pointer.restype = ctypes.c_void_p
-        address = pointer(ctypes.py_object(capsule), _GIVEN)
-        managed = _Managed.from_address(address)
-        try:
-            found = _copied(driver, _described(managed.tensor), managed.tensor.device.id)
-        finally:
-            _python.PyCapsule_SetName(ctypes.py_object(capsule), _TAKEN)
-            managed.deleter(address)
-        return found
+        managed = _Managed.from_address(pointer(ctypes.py_object(capsule), _GIVEN))
+        told = _described(managed.tensor)
+        _python.PyCapsule_SetName(ctypes.py_object(capsule), _TAKEN)
+        address = ctypes.addressof(managed)
+        return _shared(driver, told, index, lambda: managed.deleter and managed.deleter(address))
 
     return import_
 
 
-def _described(t: Any) -> tuple[int, Any, tuple[int, ...], tuple[int, ...]]:
+def _described(t: Any) -> _Described:
     names = {code: kind for kind, code in _KINDS.items()}
     kind = names.get(t.dtype.code)
     if kind is None or t.dtype.lanes != 1:
@@ -144,7 +176,9 @@ def _described(t: Any) -> tuple[int, Any, tuple[int, ...], tuple[int, ...]]:
     name = "bool" if kind == "bool" else f"{kind}{t.dtype.bits}"
     shape = tuple(t.shape[k] for k in range(t.ndim))
     strides = tuple(t.strides[k] for k in range(t.ndim)) if t.strides else _dense(shape)
-    return (t.data or 0) + t.byte_offset, getattr(tangrad, name), shape, strides
+    if any(stride < 0 for stride in strides):
+        raise BufferError("from_dlpack: negative strides; copy the array first")
+    return _Described((t.data or 0) + t.byte_offset, getattr(tangrad, name), shape, strides)
 
 
 def _dense(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -155,20 +189,73 @@ def _dense(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def _copied(driver: Any, place: tuple[int, Any, Any, Any], index: int) -> Any:
-    """Return a tensor with the elements at an address of a device."""
-    address, dtype, shape, strides = place
-    if any(size == 0 for size in shape):
-        return tangrad.empty(shape, dtype=dtype, device=f"cuda:{index}")
-    if any(stride < 0 for stride in strides):
-        raise BufferError("from_dlpack: negative strides; copy the array first")
+def _shared(driver: Any, told: _Described, index: int, end: Callable[[], object]) -> Any:
+    """Return a tensor on memory of a device that others lend until `end` is called."""
+    address, dtype, shape, strides = told
+    device = tangrad.device(driver.name, index)
+    loan = _Loan(driver.memory, address, index, end)
+    if 0 in shape:
+        return tangrad.empty(shape, dtype=dtype, device=device)
     extent = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
-    made = tangrad.empty(extent, dtype=dtype, device=f"cuda:{index}")
-    driver.contexts.enter(index)
-    stream = driver.streams.handle(driver.streams.current_stream(index))
-    size = extent * made.element_size()
-    driver.api.call("cuMemcpyAsync", sum(location(made)), address, size, stream)
-    return made.as_strided(shape, strides)
+    nbytes = extent * dtype.itemsize
+    return tensor_from_pointer(address, nbytes, loan, dtype, shape, strides, 0, device)
+
+
+def take_array(driver: Any) -> Any:
+    """Return the function by which an object with the CUDA array interface becomes a tensor."""
+
+    def import_(source: Any) -> Any:
+        told = source.__cuda_array_interface__
+        found = _described_array(told)
+        index = _device_of(driver, found.address) if 0 not in found.shape else 0
+        stream = told.get("stream")
+        if stream is not None:
+            streams = driver.streams
+            earlier = streams.adopt(0 if stream in (1, 2) else int(stream), index)
+            _wait(streams, streams.current_stream(index), earlier)
+        return _shared(driver, found, index, lambda source=source: None)  # type: ignore[misc]
+
+    return import_
+
+
+def _described_array(told: dict[str, Any]) -> _Described:
+    """Return what a CUDA array interface tells.
+
+    Raises:
+        TypeError: the memory is read-only or masked, or of a dtype that is not known here.
+        ValueError: a stride is negative or no multiple of an element, or the stream is 0.
+    """
+    (address, read_only), typestr = told["data"], told["typestr"]
+    kinds = {code: kind for kind, code in _CODES.items()}
+    kind, size = kinds.get(typestr[1]), int(typestr[2:])
+    dtype = getattr(tangrad, "bool" if kind == "bool" else f"{kind}{8 * size}", None)
+    if dtype is None or typestr[0] == ">":
+        raise TypeError(f"__cuda_array_interface__: no dtype for {typestr!r}")
+    if read_only or told.get("mask") is not None:
+        raise TypeError(
+            "__cuda_array_interface__: memory that is read-only or masked is not shared; copy it"
+        )
+    if told.get("stream") == 0:
+        raise ValueError("__cuda_array_interface__: stream 0 is ambiguous; the default one is 1")
+    shape, steps = tuple(told["shape"]), told.get("strides")
+    steps = tuple(size * s for s in _dense(shape)) if steps is None else tuple(steps)
+    if any(step < 0 or step % size for step in steps):
+        raise ValueError(
+            f"__cuda_array_interface__: strides {steps} of elements of {size} bytes are negative, "
+            "or no multiple of that; copy the array first"
+        )
+    return _Described(int(address), dtype, shape, tuple(step // size for step in steps))
+
+
+def _device_of(driver: Any, address: int) -> int:
+    driver.contexts.enter(driver.contexts.current)
+    try:
+        found: int = driver.api.number("cuPointerGetAttribute", _DEVICE_ORDINAL, address)
+    except tangrad.AcceleratorError as error:
+        raise ValueError(
+            f"__cuda_array_interface__: {address:#x} is no address of a GPU's memory ({error})"
+        ) from None
+    return found
 
 
 def array_interface(driver: Any) -> property:
@@ -203,7 +290,8 @@ def array_interface(driver: Any) -> property:
 
 def connect(driver: Any) -> None:
     """Make both known to tensors; called when the device is opened."""
-    from tangrad.plugin import register_dlpack_device
+    from tangrad.plugin import register_array_protocol, register_dlpack_device
 
     register_dlpack_device(driver.name, DEVICE_TYPE, give(driver), take(driver))
+    register_array_protocol("__cuda_array_interface__", take_array(driver))
     tangrad.Tensor.__cuda_array_interface__ = array_interface(driver)

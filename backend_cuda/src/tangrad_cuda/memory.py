@@ -29,6 +29,8 @@ class DeviceMemory:
     def __init__(self, driver: Any, contexts: Contexts) -> None:
         self._driver, self._contexts = driver, contexts
         self._pieces: dict[int, tuple[int, Any]] = {}
+        # {address of what others lend: the device, once for each loan}
+        self._borrowed: dict[int, list[int]] = {}
 
     def allocate(self, nbytes: int, index: int) -> int:
         """Return a new piece.
@@ -58,7 +60,19 @@ class DeviceMemory:
 
     def index_of(self, handle: int) -> int:
         """Return the device of a piece."""
-        return self._pieces[handle][0]
+        piece = self._pieces.get(handle)
+        return self._borrowed[handle][0] if piece is None else piece[0]
+
+    def borrow(self, address: int, index: int) -> None:
+        """Note that memory of another library is used on a device."""
+        self._borrowed.setdefault(address, []).append(index)
+
+    def give_back(self, address: int) -> None:
+        """End a loan."""
+        loans = self._borrowed[address]
+        loans.pop()
+        if not loans:
+            del self._borrowed[address]
 
     def info(self, index: int) -> tuple[int, int]:
         """Return how many bytes are free on a device, for all processes, and how many it has."""

@@ -96,6 +96,13 @@ class CudaStreams(DeviceStreams):
         self._api.call("cuCtxGetStreamPriorityRange", ctypes.byref(least), ctypes.byref(greatest))
         return least.value, greatest.value
 
+    def priority(self, stream: int) -> int:
+        """Return the priority of a stream."""
+        self._contexts.enter(self.device_index(stream))
+        priority = ctypes.c_int()
+        self._api.call("cuStreamGetPriority", self.handle(stream), ctypes.byref(priority))
+        return priority.value
+
     def query_stream(self, stream: int) -> bool:
         """Return whether all work given to a stream is done."""
         self._contexts.enter(self.device_index(stream))

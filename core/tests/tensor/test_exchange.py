@@ -8,6 +8,7 @@ from array import array
 import numpy as np
 import pytest
 
+import tangrad
 from tangrad.tensor import exchange
 
 torch = pytest.importorskip("torch")
@@ -189,6 +190,25 @@ def test_a_device_package_states_how_its_memory_is_exchanged(monkeypatch):
     assert exchange.dlpack_device(x) == (14, 0)
     assert exchange.dlpack(x, stream=3) == ("capsule", 3)
     assert exchange.from_dlpack(Foreign()) is x
+
+
+def test_a_device_may_share_memory_by_a_protocol_of_its_own(monkeypatch):
+    class Foreign:
+        __of_a_device__ = 3
+
+    with pytest.raises(RuntimeError, match="Could not infer dtype of Foreign"):
+        tangrad.as_tensor(Foreign())
+    monkeypatch.setattr(exchange, "_protocols", {})
+    x = tangrad.ones(2)
+    exchange.register_array_protocol("__of_a_device__", lambda foreign: x)
+    assert tangrad.as_tensor(Foreign()) is x
+    assert tangrad.asarray(Foreign()).data_ptr() == x.data_ptr()
+    assert tangrad.tensor(Foreign()).data_ptr() != x.data_ptr()
+
+
+def test_a_bare_capsule_tells_its_device():
+    for capsule in (tangrad.ones(2).__dlpack__(), tangrad.ones(2).__dlpack__(max_version=(1, 0))):
+        assert exchange._Capsule(capsule).__dlpack_device__() == (1, 0)
 
 
 def test_from_dlpack_needs_a_capsule():

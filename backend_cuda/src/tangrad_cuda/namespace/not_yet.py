@@ -5,12 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 
-def _class(name: str, what: str) -> type:
-    def refuse(cls: type, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError(f"tangrad.cuda.{name}: {what} not supported yet")
+class _NotYet(type):
+    """Make classes of which nothing can be used; `told` of each says why."""
 
-    doc = f"Refuse to be made: {what} not supported yet."
-    return type(name, (), {"__new__": refuse, "__module__": "tangrad.cuda", "__doc__": doc})
+    told: str
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise NotImplementedError(f"tangrad.cuda.{cls.__name__}.{name}: {cls.told}")
+
+
+def _class(name: str, what: str) -> type:
+    told = f"{what} not supported yet"
+
+    def refuse(cls: type, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(f"tangrad.cuda.{name}: {told}")
+
+    members = {"__module__": "tangrad.cuda", "__doc__": f"Refuse to be made: {told}."}
+    return _NotYet(name, (), {"__new__": refuse, "told": told, **members})
 
 
 CUDAGraph = _class("CUDAGraph", "graphs of launches are")

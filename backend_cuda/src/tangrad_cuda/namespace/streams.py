@@ -19,6 +19,10 @@ class Stream(tangrad.Stream):
     """
 
     def __init__(self, device: Any = None, priority: int = 0, **kwargs: Any) -> None:
+        if not isinstance(priority, int):
+            raise TypeError(
+                f"tangrad.cuda.Stream: priority must be an int, not {type(priority).__name__}"
+            )
         place = kwargs.pop("device_index", None) if device is None else device
         kwargs.pop("device_type", None)
         super().__init__(tangrad.device("cuda", index_of(place)), priority=priority, **kwargs)
@@ -28,6 +32,12 @@ class Stream(tangrad.Stream):
         """The driver's handle; 0 is the default stream."""
         handle: int = driver().streams.handle(self.stream_id)
         return handle
+
+    @property
+    def priority(self) -> int:
+        """The driver's answer; a number below the range was made the nearest in it."""
+        found: int = driver().streams.priority(self.stream_id)
+        return found
 
     @staticmethod
     def priority_range() -> tuple[int, int]:

@@ -142,12 +142,11 @@ def _shared(obj: Any, dtype: Any) -> Any:
         return from_dlpack(obj)
     if exchange.is_ndarray(obj):
         return from_numpy(obj)
-    if hasattr(obj, "dtype"):
-        return from_dlpack(obj) if hasattr(obj, "__dlpack__") else None
     if hasattr(obj, "__dlpack__"):
         return from_dlpack(obj)
-    if not exchange.has_buffer(obj):
-        return None
+    shared = exchange.shared_by_protocol(obj)
+    if shared is not None or hasattr(obj, "dtype") or not exchange.has_buffer(obj):
+        return shared
     return frombuffer(obj, dtype=_default_dtype() if dtype is None else dtype)
 
 
@@ -159,7 +158,9 @@ def _on_array(data: Any, warn_if_readonly: bool = True) -> Any:
     """Return a tensor on the memory of an array of another library, or None for all else."""
     if exchange.is_ndarray(data):
         return from_numpy(data, warn_if_readonly=warn_if_readonly)
-    return from_dlpack(data) if hasattr(type(data), "__dlpack__") else None
+    if hasattr(type(data), "__dlpack__"):
+        return from_dlpack(data)
+    return exchange.shared_by_protocol(data)
 
 
 def _copied(data: Any, dtype: Any, device: Any) -> Any:

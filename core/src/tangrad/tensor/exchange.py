@@ -22,7 +22,9 @@ __all__ = [
     "is_ndarray",
     "name_of",
     "numpy",
+    "register_array_protocol",
     "register_dlpack_device",
+    "shared_by_protocol",
     "to_dlpack",
 ]
 
@@ -287,8 +289,7 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     """Return a tensor on the memory of another library's array.
 
     Args:
-        ext_tensor: an object with ``__dlpack__`` and ``__dlpack_device__``, or a DLPack capsule
-            of host memory.
+        ext_tensor: an object with ``__dlpack__`` and ``__dlpack_device__``, or a DLPack capsule.
         device: where the result shall be; where the memory is if None.
         copy: True always copies, False never does, None as needed.
 
@@ -327,13 +328,30 @@ class _Capsule:
         return self._capsule
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return 1, 0
+        import ctypes
+
+        known = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+        pointer = known(("PyCapsule_GetPointer", ctypes.pythonapi))
+        # The tensor comes first, or behind version, context, deleter and flags; in it, an address.
+        for name, start in ((b"dltensor", 8), (b"dltensor_versioned", 40)):
+            try:
+                found = (ctypes.c_int32 * 2).from_address(pointer(self._capsule, name) + start)
+            except ValueError:  # it has another name
+                continue
+            return found[0], found[1]
+        return 1, 0  # whose import says what is wrong with the capsule
 
 
 def _importer(code: int) -> Callable[[Any], Any]:
-    for known, _, take in _dlpack_devices.values():
-        if known == code:
-            return take
+    from tangrad.devices import registry
+
+    # A device tells of its memory when it is opened.
+    for name in (None, *registry.device_names()):
+        if name is not None and registry.availability(name)[1] == "available":
+            registry.get_driver(name)
+        for known, _, take in _dlpack_devices.values():
+            if known == code:
+                return take
     raise BufferError(f"from_dlpack: no installed device has the DLPack device type {code}")
 
 
@@ -366,6 +384,24 @@ def register_dlpack_device(
         take: ``take(object)`` returns a tensor on the memory of an object with ``__dlpack__``.
     """
     _dlpack_devices[device_type] = (code, give, take)
+
+
+def register_array_protocol(attribute: str, take: Callable[[Any], Any]) -> None:
+    """Let objects with an attribute become tensors, in `as_tensor` and its like.
+
+    Args:
+        attribute: such as ``__array_interface__``.
+        take: ``take(object)`` returns a tensor on the object's memory.
+    """
+    _protocols[attribute] = take
+
+
+def shared_by_protocol(obj: Any) -> Any:
+    """Return a tensor on an object's memory by a protocol that a device knows, else None."""
+    for attribute, take in _protocols.items():
+        if hasattr(type(obj), attribute):
+            return take(obj)
+    return None
 
 
 def dlpack_device(x: Any) -> tuple[int, int]:
@@ -428,6 +464,7 @@ def _export_host(x: Any, stream: Any) -> Any:
 _dlpack_devices: dict[str, tuple[int, Callable[[Any, Any], Any], Callable[[Any], Any]]] = {
     "cpu": (1, _export_host, _import_host)
 }
+_protocols: dict[str, Callable[[Any], Any]] = {}
 
 
 def numpy(x: Any, *, force: bool = False) -> Any:

@@ -257,7 +257,7 @@ static void leave(tg_allocator *a) {
 
 tg_allocator_options tg_allocator_default_options(void) {
   return (tg_allocator_options){.alignment = 64,
-                                .small_segment = 4 * MIB,
+                                .small_segment = HUGE_PAGE,
                                 .large_segment = 32 * MIB,
                                 .limit = SIZE_MAX,
                                 .max_cached = SIZE_MAX,

@@ -76,7 +76,7 @@ static inline void tg_set_holder(tg_block *block, const char *holder) {
 typedef struct tg_allocator_options {
   size_t alignment;     /* of every block: a power of two, 64 ... 32768 */
   size_t small_segment; /* bytes asked of the driver for blocks up to 1 MiB */
-  size_t large_segment; /* the same for larger blocks; beyond half of it a block has its own */
+  size_t large_segment; /* at most, for larger blocks; beyond half of a segment a block has its own */
   size_t limit;         /* of reserved bytes; SIZE_MAX: none */
   size_t max_cached;    /* cached bytes above which idle segments are given back; SIZE_MAX: never */
   size_t max_split;     /* blocks larger than this are not split; SIZE_MAX: all are */
@@ -117,7 +117,7 @@ tg_driver tg_host_driver(void);
 /* A quarter of the memory this process may have: of the machine's, or of its control group's. */
 size_t tg_host_cache_bytes(void);
 
-/* 64 byte blocks, segments of 4 and 32 MiB, everything else unlimited. */
+/* 64 byte blocks, segments of 2 and 4 to 32 MiB, everything else unlimited. */
 tg_allocator_options tg_allocator_default_options(void);
 
 /* Returns NULL if an option makes no sense or there is no memory for it. NULL options mean the

@@ -434,9 +434,9 @@ cdef class CachingAllocator:
         limit: of the bytes reserved from the driver; `None` for no limit.
         max_cached: bytes above which cached segments are given back. The default is a quarter of
             the memory available to this process for the host, and no bound for other drivers.
-        small_segment: bytes asked of the driver at once for blocks up to 1 MiB (default 4 MiB).
-        large_segment: the same for larger ones (default 32 MiB); a block of more than half of it
-            has a segment to itself.
+        small_segment: bytes asked of the driver at once for blocks up to 1 MiB (default 2 MiB).
+        large_segment: the most asked for larger ones (default 32 MiB); it is an eighth of what is
+            reserved, 4 MiB or more. A block of more than half of that has a segment to itself.
         max_split: blocks larger than this are not split; `None` for no such bound.
 
     Raises:

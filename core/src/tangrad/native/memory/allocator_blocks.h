@@ -74,10 +74,14 @@ static request request_of(const tg_allocator *a, size_t nbytes) {
   return (request){nbytes, bin_size(a, bin), bin, TG_POOL_SMALL};
 }
 
+/* Segments for several large blocks grow with what is held: where little is needed little is held
+ * for nothing, and where much is, the driver is seldom asked. */
 static size_t segment_size(const tg_allocator *a, const request *r) {
+  size_t most = a->options.large_segment;
   if (r->kind == TG_POOL_SMALL) return larger(a->options.small_segment, r->size);
-  if (r->size <= a->options.large_segment / 2) return a->options.large_segment;
-  return a->options.large_segment < HUGE_PAGE ? r->size : round_up(r->size, HUGE_PAGE);
+  size_t shared = smaller(most, round_up(larger(a->reserved / 8, 4 * MIB), HUGE_PAGE));
+  if (r->size <= shared / 2) return shared;
+  return most < HUGE_PAGE ? r->size : round_up(r->size, HUGE_PAGE);
 }
 
 /* ---- statistics ---- */

@@ -14,7 +14,7 @@ import tangrad
 from tangrad.expr.dtypes import KINDS
 from tangrad.plugin.compiled import text
 from tangrad.plugin.compiled.dialect import Kernel
-from tangrad.plugin.compiled.places import copied, locate, padded, rank_of
+from tangrad.plugin.compiled.places import copied, locate, message, padded, rank_of
 from tangrad.plugin.compiled.reports import REPORT
 from tangrad.plugin.compiled.unit import Unit
 
@@ -42,8 +42,7 @@ def positions(driver: CompilingDriver, x: Any, indices: Any) -> Any:
     for d, index in used:
         integers = index.dtype.name
         unit = driver.unit(("positions", integers), partial(_positions_unit, driver, integers))
-        known = f"index {{index}} is out of bounds for dimension {d} with size {{bound}}"
-        site = driver.reports.site(IndexError, known)
+        site = driver.reports.site(IndexError, message(d, x))
         given = [count, site, x.shape[d], x.stride(d)]
         buffers = [made, index.contiguous(), driver.error_cell(device)]
         unit.launch("positions", driver.blocks_for(count), buffers, given, device)

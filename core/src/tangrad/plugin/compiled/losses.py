@@ -81,7 +81,8 @@ def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., No
 
 
 def _site(driver: CompilingDriver) -> int:
-    return driver.reports.site(IndexError, "Target {index} is out of bounds.")
+    known = "Target {index} is out of bounds. There are {bound} classes."
+    return driver.reports.site(IndexError, known)
 
 
 def _total(driver: CompilingDriver, dtype: str) -> Callable[..., None]:

@@ -44,9 +44,10 @@ def locate(*names: str) -> str:
     return _LOCATE.format(offsets=offsets, adds=adds)
 
 
-def message(op: str, dim: int) -> str:
-    """Return what is reported of an index."""
-    return f"{op}(): index {{index}} is out of bounds for dimension {dim} with size {{bound}}"
+def message(dim: int, x: Any, op: str = "") -> str:
+    """Return what is reported of an index of a tensor's dimension, by an op if that is told."""
+    known = f"index {{index}} is out of bounds for dimension {dim} with size {{bound}}"
+    return f"{op and op + '(): '}{known}, of a tensor of shape {tuple(x.shape)}"
 
 
 def copied(out: Any, x: Any) -> None:
@@ -106,7 +107,7 @@ class _Gather(_Along):
             return
         x, places = at_least_1d(x), at_least_1d(index).contiguous()
         driver, device, rank = self.driver, x.device.index, rank_of(x.ndim)
-        site = driver.reports.site(RuntimeError, message("gather", dim))
+        site = driver.reports.site(RuntimeError, message(dim, x, "gather"))
         integers = places.dtype.name
         key = ("gather", self.dtype, integers, rank)
         unit = driver.unit(key, lambda: self._unit(rank, integers))
@@ -140,7 +141,7 @@ class _IndexSelect(_Along):
             return
         x, places = at_least_1d(x).contiguous(), at_least_1d(index).contiguous()
         driver, device, integers = self.driver, x.device.index, places.dtype.name
-        site = driver.reports.site(IndexError, message("index_select", dim))
+        site = driver.reports.site(IndexError, message(dim, x, "index_select"))
         unit = driver.unit(("index_select", self.dtype, integers), lambda: self._unit(integers))
         with text.Result(*outs) as out:
             inner = text.count_of(x.shape[dim + 1 :])
@@ -212,7 +213,7 @@ class _Scatter(_Along):
             self._sorted(target, places, source, how, valued)
             return
         driver, device, rank = self.driver, x.device.index, rank_of(target.ndim)
-        site = driver.reports.site(RuntimeError, message("scatter() or index_reduce", dim))
+        site = driver.reports.site(RuntimeError, message(dim, target, "scatter() or index_reduce"))
         integers = places.dtype.name
         given = [places.numel() // places.shape[dim], site, target.shape[dim], target.stride(dim)]
         given += [places.shape[dim], places.stride(dim)]
@@ -238,7 +239,7 @@ class _Scatter(_Along):
         """Write into a vector: each element by a lane, which finds its places by bisection."""
         driver, device = self.driver, target.device.index
         ordered, order = rows_sorted(driver, places.to(tangrad.int64).contiguous(), False)
-        site = driver.reports.site(RuntimeError, message("scatter() or index_reduce", 0))
+        site = driver.reports.site(RuntimeError, message(0, target, "scatter() or index_reduce"))
         given = [target.numel(), site, places.numel(), target.stride(0)]
         given.append(0 if valued else at_least_1d(source).stride(0))
         given += numbers.encode(source if valued else 0, self._compute())
@@ -352,8 +353,8 @@ class _IndexWrite(_Along):
         several = self.name == "index_add" and out.ndim > 1
         name = self.name.removesuffix("_backward").removesuffix("_scalar")
         error = RuntimeError if several else IndexError
-        site = driver.reports.site(error, message(name, dim))
         target = at_least_1d(out)
+        site = driver.reports.site(error, message(dim, target, name))
         if source is not None:
             source = at_least_1d(source).contiguous()
             if not (isinstance(alpha, int) and alpha == 1):

@@ -1,9 +1,10 @@
 """Products of matrices, tiled through shared memory, over whatever gives their elements.
 
 A block makes one tile of the result after the other. Its lanes bring slices of both operands into
-shared memory; each lane keeps a few rows and columns of the result in registers. The operands are
-macros: `LEFT(batch, m, k)` and `RIGHT(batch, k, n)` read elements inside of their bounds, and
-`WRITE(batch, m, n, value)` stores the result, so that convolutions are products, too.
+shared memory; each lane keeps a few rows and columns of the result in registers, the columns apart,
+so that neighbouring lanes store neighbouring elements. The operands are macros: `LEFT(batch, m, k)`
+and `RIGHT(batch, k, n)` read elements inside of their bounds, and `WRITE(batch, m, n, value)`
+stores the result, so that convolutions are products, too.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _BODY = """
                 x_r of_left[OWN_ROWS], of_right[OWN_COLUMNS];
                 for (int m = 0; m < OWN_ROWS; ++m) of_left[m] = left[d][down * OWN_ROWS + m];
                 for (int n = 0; n < OWN_COLUMNS; ++n)
-                    of_right[n] = right[d][across * OWN_COLUMNS + n];
+                    of_right[n] = right[d][across + n * (COLUMNS / OWN_COLUMNS)];
                 for (int m = 0; m < OWN_ROWS; ++m)
                     for (int n = 0; n < OWN_COLUMNS; ++n)
                         sums[m][n] = x_muladd(of_left[m], of_right[n], sums[m][n]);
@@ -65,7 +66,8 @@ _BODY = """
         }
         for (int m = 0; m < OWN_ROWS; ++m)
             for (int n = 0; n < OWN_COLUMNS; ++n) {
-                const tk_int i = row + down * OWN_ROWS + m, j = column + across * OWN_COLUMNS + n;
+                const tk_int i = row + down * OWN_ROWS + m;
+                const tk_int j = column + across + n * (COLUMNS / OWN_COLUMNS);
                 if (i < g.m && j < g.n) { STORE(part, batch, i, j, sums[m][n]) }
             }
 @STORE_ROWS    }"""
