@@ -23,7 +23,10 @@ setup(
             include_dirs=[INCLUDE, NATIVE],
             depends=[
                 f"{NATIVE}/{name}.h"
-                for name in ("call", "level", "gemm_level", "groups_level", "amx_product")
+                for name in (
+                    *("call", "level", "gemm_level", "avx2_product", "amx_product"),
+                    *("finish_level", "depthwise_level", "groups_level"),
+                )
             ],
             extra_compile_args=[
                 "-std=gnu11",

@@ -7,7 +7,13 @@ from quantized_pairs import ours, quiet
 
 import tangrad
 from tangrad import nn
-from tangrad_quantization.weights_only import Int8WeightOnlyConfig, quantize_
+from tangrad_quantization.weights_only import (
+    Float8WeightOnlyConfig,
+    Int4WeightOnlyConfig,
+    Int8DynamicActivationInt8WeightConfig,
+    Int8WeightOnlyConfig,
+    quantize_,
+)
 
 
 def quantized():
@@ -57,8 +63,62 @@ def test_a_float_state_in_a_quantized_model_is_told_so():
     weights_only = nn.Sequential(nn.Linear(8, 4))
     state = weights_only.state_dict()
     quantize_(weights_only, Int8WeightOnlyConfig())
-    with pytest.raises(RuntimeError, match=r"'0.weight' of GroupedLinear must be tangrad.int8"):
+    with pytest.raises(RuntimeError, match=r"'0.weight' of GroupedLinear must be tangrad.qint8"):
         weights_only.load_state_dict(state, strict=False)
+
+
+WEIGHTS_ALONE = [
+    Int8WeightOnlyConfig(),
+    Int4WeightOnlyConfig(32),
+    Float8WeightOnlyConfig(),
+    Int8DynamicActivationInt8WeightConfig(),
+]
+
+
+def layers():
+    return nn.Sequential(nn.ReLU(), nn.Sequential(nn.Linear(32, 4)))
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("config", WEIGHTS_ALONE, ids=lambda c: type(c).__name__)
+def test_a_state_of_quantized_weights_in_a_float_model_is_told_so(config, strict):
+    model = layers()
+    quantize_(model, config)
+    fresh = layers()
+    before = fresh[1][0].weight.detach().clone()
+    with pytest.raises(RuntimeError, match=r'"1.0.weight" has layout .*quantize') as told:
+        fresh.load_state_dict(model.state_dict(), strict=strict)
+    assert "before it takes the state" in str(told.value)
+    assert tangrad.equal(fresh[1][0].weight, before)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("config", WEIGHTS_ALONE, ids=lambda c: type(c).__name__)
+def test_a_float_state_in_a_model_of_quantized_weights_is_told_so(config, strict):
+    model = layers()
+    quantize_(model, config)
+    before = model(tangrad.ones(1, 32))
+    with pytest.raises(
+        RuntimeError, match=r"'1.0.weight' of .*got tangrad.float32\[4, 32\]"
+    ) as told:
+        model.load_state_dict(layers().state_dict(), strict=strict)
+    assert "load the state of a float model before quantize_" in str(told.value)
+    assert tangrad.equal(model(tangrad.ones(1, 32)), before)
+
+
+@pytest.mark.parametrize("config", WEIGHTS_ALONE, ids=lambda c: type(c).__name__)
+def test_a_state_of_weights_quantized_otherwise_is_told_so(config):
+    """Of another configuration, or of a model that is quantized by another workflow."""
+    model, other = layers(), layers()
+    quantize_(model, config)
+    quantize_(other, WEIGHTS_ALONE[WEIGHTS_ALONE.index(config) - 1])
+    with pytest.raises(RuntimeError, match=r"'1.0.weight' of .* by the same configuration"):
+        model.load_state_dict(other.state_dict())
+    dynamic = ours.quantize_dynamic(layers())
+    with pytest.raises(RuntimeError, match=r'"1.0._packed_params.* quantize it in the same'):
+        model.load_state_dict(dynamic.state_dict())
+    with pytest.raises(RuntimeError, match="'1.0.scale' of the quantized Linear is missing"):
+        dynamic.load_state_dict(model.state_dict())
 
 
 @pytest.mark.parametrize("key", ["0.scale", "1.scale"])

@@ -68,16 +68,30 @@ SIZES = [
 ]
 
 
+@pytest.mark.parametrize("highest", [255, 127])
 @pytest.mark.parametrize("zeros", [False, True])
 @pytest.mark.parametrize("size", SIZES)
-def test_products(level, size, zeros):
+def test_products(level, size, zeros, highest):
     rng = np.random.default_rng(sum(size))
     rows, depth, count = size
     x, w = bytes_(rng, "uint8", rows, depth), bytes_(rng, "int8", count, depth)
+    x = x.clamp(max=highest)
     zero, scale, bias = columns(rng, count, zeros)
     sums = w.to(tangrad.int32).sum(1).to(tangrad.int32)
     for low, high in ((0, 255), (-128, 127), (7, 200)):
         given = (x, ops.pack(w), sums, zero, scale, bias, 131, 7, low, high)
+        assert tangrad.equal(ops.product(*given), ops._product(*given))
+
+
+def test_one_large_number_among_small_ones_is_seen(level):
+    """Where all numbers are below 128 AVX2 may take a shorter way; one that is not forbids it."""
+    w = tangrad.full((16, 300), -128, dtype=tangrad.int8)
+    sums = tangrad.full((16,), -128 * 300, dtype=tangrad.int32)
+    one = tangrad.full((16,), 1e-5, dtype=tangrad.float32)
+    for place in (0, 31, 32, 255, 256, 299):
+        x = tangrad.full((5, 300), 127, dtype=tangrad.uint8)
+        x[4, place] = 255
+        given = (x, ops.pack(w), sums, None, one, None, 0, 200, 0, 255)
         assert tangrad.equal(ops.product(*given), ops._product(*given))
 
 
@@ -126,8 +140,13 @@ CONVOLUTIONS = [
 ]
 
 
+SMALL, LARGE = (2, 5, 6, 7), (2, 2, 19, 23)  # rows gathered at once, and by tasks
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+@pytest.mark.parametrize("highest", [255, 127])
 @pytest.mark.parametrize("case", CONVOLUTIONS)
-def test_convolutions(level, case):
+def test_convolutions(level, case, highest, size):
     channels, count, groups, kernel, stride, padding, dilation = case
     rng = np.random.default_rng(channels)
     depth = channels // groups * int(np.prod(kernel))
@@ -136,7 +155,7 @@ def test_convolutions(level, case):
         packed = w.t().contiguous()
     else:
         packed = tangrad.stack([ops.pack(part).flatten(1) for part in w.chunk(groups)])
-    x = bytes_(rng, "uint8", 2, 5, 6, 7, channels)
+    x = bytes_(rng, "uint8", *size, channels).clamp(max=highest)
     sums = w.to(tangrad.int32).sum(1).to(tangrad.int32)
     _, scale, bias = columns(rng, count, False)
     geometry, levels = (*kernel, *stride, *padding, *dilation), (128, 3, 0, 255)

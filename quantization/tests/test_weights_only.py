@@ -17,10 +17,12 @@ from tangrad_quantization.weights_only import (
 CONFIGURATIONS = [
     (Int8WeightOnlyConfig(), 0.01, 0.27),
     (Int8WeightOnlyConfig(group_size=128), 0.01, 0.27),
+    (Int8WeightOnlyConfig(group_size=64, symmetric=False), 0.01, 0.29),
     (Int4WeightOnlyConfig(group_size=128), 0.15, 0.16),
     (Int4WeightOnlyConfig(group_size=64, symmetric=True), 0.15, 0.16),
     (Int8DynamicActivationInt8WeightConfig(), 0.03, 0.27),
     (Float8WeightOnlyConfig(), 0.06, 0.27),
+    (Float8WeightOnlyConfig(tangrad.float8_e5m2, 128), 0.1, 0.28),
 ]
 
 
@@ -47,7 +49,7 @@ def test_a_layer_by_itself_is_quantized_too():
     layer = nn.Linear(64, 32)
     quantize_(layer, Int8WeightOnlyConfig())
     assert type(layer).__name__ == "GroupedLinear"
-    assert layer.weight.dtype is tangrad.int8
+    assert layer.weight.dtype is tangrad.qint8
 
 
 def test_filters_choose_layers():
@@ -62,8 +64,22 @@ def test_what_cannot_be_done_is_refused():
         quantize_(model, Int4WeightOnlyConfig())
     with pytest.raises(TypeError, match="config must be one of"):
         quantize_(model, "int8")
+    with pytest.raises(TypeError, match="dtype must be one of .* not tangrad.float32"):
+        quantize_(model, Float8WeightOnlyConfig(tangrad.float32))
     with pytest.raises(RuntimeError, match="no linear layer"):
         quantize_(nn.Sequential(nn.ReLU()), Int8WeightOnlyConfig())
     model[0].weight.data[0, 0] = float("nan")
     with pytest.raises(RuntimeError, match="'0' holds NaN"):
         quantize_(model, Int8WeightOnlyConfig())
+
+
+@pytest.mark.parametrize("config", [case[0] for case in CONFIGURATIONS])
+def test_a_model_of_another_dtype_keeps_its_quantized_weights(config):
+    """Scales and integers are the weight's own; numbers of a model are not."""
+    model, x = nn.Sequential(nn.Linear(128, 32)), tangrad.randn(2, 128)
+    quantize_(model, config)
+    expected = model(x)
+    model.bfloat16()
+    assert model[0].weight.is_quantized
+    assert model[0].bias.dtype is tangrad.bfloat16
+    assert tangrad.allclose(model(x), expected, atol=1e-3)

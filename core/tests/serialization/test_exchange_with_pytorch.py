@@ -338,6 +338,22 @@ def test_safetensors_go_both_ways(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("said", "name"), [("F8_E4M3", "float8_e4m3fn"), ("F8_E5M2", "float8_e5m2")]
+)
+def test_safetensors_hold_floats_of_eight_bits(said, name):
+    files = tangrad.serialization.safetensors
+    theirs = torch.tensor([0.5, -3.0, 0.1]).to(getattr(torch, name))
+    header = b'{"w":{"dtype":"%s","shape":[3],"data_offsets":[0,3]}}' % said.encode()
+    held = theirs.view(torch.uint8).numpy().tobytes()
+    found = files.load(struct.pack("<Q", len(header)) + header + held)["w"]
+    assert found.dtype is getattr(tangrad, name)
+    assert found.float().tolist() == theirs.float().tolist()
+    written = files.save({"w": found})
+    assert said.encode() in written
+    assert written.endswith(held)
+
+
+@pytest.mark.parametrize(
     "header",
     [
         b'{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}}',

@@ -19,11 +19,12 @@ from tangrad_quantization.dtypes import RANGES, span, storage
 
 PER_TENSOR = "quantized"
 PER_CHANNEL = "quantized_per_channel"
+PER_GROUP = "quantized_per_group"  # its definition is in `groups.py`
 
 
 def is_quantized(x: Any) -> bool:
     """Return whether something is a quantized tensor."""
-    return isinstance(x, tangrad.Tensor) and x.layout.name in (PER_TENSOR, PER_CHANNEL)
+    return isinstance(x, tangrad.Tensor) and x.layout.name in (PER_TENSOR, PER_CHANNEL, PER_GROUP)
 
 
 def per_tensor(values: Any, scale: float, zero_point: int, dtype: Any, shape: Any = None) -> Any:
@@ -90,6 +91,9 @@ def require(x: Any, op: str, layout: str = PER_TENSOR) -> None:
     found = f"{x.dtype}{list(x.shape)}" if isinstance(x, tangrad.Tensor) else type(x).__name__
     if layout == PER_CHANNEL:
         wanted, remedy = "per channel", "quantize it with tangrad.quantize_per_channel"
+    elif layout == PER_GROUP:
+        wanted = "per group"
+        remedy = "quantize it with tangrad.quantization.quantize_per_group"
     else:
         wanted = "with one scale"
         remedy = (
@@ -157,8 +161,9 @@ class _Quantized(plugin.Layout):
 
     missing = "refuse"
     misfit = (
-        "the state is that of a quantized model, and this one is float; quantize it in the same "
-        "way (prepare and convert, or quantize_dynamic) before it takes the state"
+        "the state is that of a model quantized in another way than this one, which may be float; "
+        "quantize it in the same way (prepare and convert, or quantize_dynamic) before it takes "
+        "the state"
     )
 
     def from_dense(self, dense: Any, **options: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 
 import tangrad
 from tangrad import plugin
-from tangrad_quantization import functional, layout
+from tangrad_quantization import functional, groups, layout
 
 # Ops whose result holds some of the integers, unchanged.
 _MOVING = (
@@ -85,11 +85,12 @@ def _compared(op: Any) -> Callable[..., Any]:
 
 
 def _refuse(op: Any, x: Any) -> Any:
+    if not layout.is_quantized(x):
+        raise NotImplementedError(f"{op.name}: the quantized tensor must be the first argument")
+    said = ", ".join(f"{name} {value}" for name, value in plugin.metadata(x).items())
     raise NotImplementedError(
-        f"{op.name}: not offered for tensors quantized per channel "
-        f"({x.dtype}{list(x.shape)} along axis {layout.q_per_channel_axis(x)}); call dequantize()"
-        if layout.is_quantized(x)
-        else f"{op.name}: the quantized tensor must be the first argument"
+        f"{op.name}: not offered for tensors of {x.layout} ({x.dtype}{list(x.shape)}, {said}); "
+        f"call dequantize()"
     )
 
 
@@ -302,8 +303,9 @@ def register() -> None:
                 _enter(member.name, form(member))
     for name, kernel in _OWN.items():
         _enter(name, kernel)
+    plugin.register_kernel("linear", groups.linear, layout=layout.PER_GROUP)
 
 
 def _enter(name: str, kernel: Callable[..., Any]) -> None:
-    for kind in (layout.PER_TENSOR, layout.PER_CHANNEL):
+    for kind in (layout.PER_TENSOR, layout.PER_CHANNEL, layout.PER_GROUP):
         plugin.register_kernel(name, kernel, layout=kind)

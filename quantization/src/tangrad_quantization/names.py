@@ -25,12 +25,18 @@ from tangrad_quantization.stubs import *  # noqa: F403
 if TYPE_CHECKING:
     from tangrad_quantization.automatic import auto as auto
     from tangrad_quantization.equalization import equalize as equalize
+    from tangrad_quantization.groups import quantize_per_group as quantize_per_group
     from tangrad_quantization.weights_only import quantize_ as quantize_
 
 ObserverOrFakeQuantize = Union[ObserverBase, FakeQuantizeBase]  # noqa: UP007 (for isinstance)
 
 # Loaded on first use of their own: what few programs need.
-_LAZY = {"auto": "automatic", "equalize": "equalization", "quantize_": "weights_only"}
+_LAZY = {
+    "auto": "automatic",
+    "equalize": "equalization",
+    "quantize_": "weights_only",
+    "quantize_per_group": "groups",
+}
 _MODULES = (
     *("evaluation", "fake_quantize", "fuse_modules", "fuser_method_mappings", "granularity"),
     *("histogram", "observer", "qconfig", "qconfig_mapping", "quant_type"),

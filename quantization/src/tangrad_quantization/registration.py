@@ -34,7 +34,8 @@ def tangrad_register_kernels(device: str) -> None:
 @hookimpl
 def tangrad_register_layouts() -> None:
     """Register quantized tensors, and what ops do with them."""
-    from tangrad_quantization import layout, layout_kernels
+    from tangrad_quantization import groups, layout, layout_kernels
 
     layout.register()
+    groups.register()
     layout_kernels.register()

@@ -6,7 +6,7 @@ dict, one of
 
 - `{"tensor": NAME}`: a tensor of the file;
 - `{"quantized": {"dtype", "shape", "values": NAME, "scale", "zero_point"}}`, or with `"scales"`,
-  `"zero_points"` (names) and `"axis"`;
+  `"zero_points"` (names) and `"axis"`, or with these and `"group_size"`;
 - `{"tuple": [...]}`, `{"dtype": NAME}`, `{"value": number, text, true, false or null}`.
 
 The entry `tangrad.versions` has the versions of the modules, by which they read older states.
@@ -24,7 +24,7 @@ from tangrad import plugin
 from tangrad.serialization import SerializationError
 from tangrad.serialization import safetensors as plain
 from tangrad.serialization.inspection import describe
-from tangrad_quantization import layout
+from tangrad_quantization import groups, layout
 
 __all__ = ["load_file", "save_file"]
 
@@ -87,6 +87,8 @@ def _quantized(x: Any, name: str, tensors: dict[str, Any]) -> dict[str, Any]:
     held = plugin.components(x)
     for part in ("scales", "zero_points"):
         said[part] = _added(held[part], f"{name}.{part}", tensors)
+    if x.layout.name == layout.PER_GROUP:
+        return {**said, "group_size": groups.group_size(x)}
     return {**said, "axis": layout.q_per_channel_axis(x)}
 
 
@@ -128,6 +130,12 @@ def _rebuilt(entry: dict[str, Any], tensors: dict[str, Any]) -> Any:
     if kind != "quantized":
         raise ValueError(f"an entry is of unknown kind '{kind}'")
     dtype, values, shape = _dtype(said["dtype"]), tensors[said["values"]], tuple(said["shape"])
+    if "group_size" in said:
+        parts = (tensors[said["scales"]], tensors[said["zero_points"]])
+        made = groups.per_group(values, *parts, said["group_size"], dtype)
+        if tuple(made.shape) != shape:
+            raise ValueError(f"groups of shape {list(made.shape)} are not those of {list(shape)}")
+        return made
     layout.require_values(values, dtype, shape)
     if "scale" in said:
         return layout.per_tensor(values, said["scale"], said["zero_point"], dtype, shape)

@@ -12,8 +12,7 @@ from typing import Any
 
 import tangrad
 from tangrad import nn
-from tangrad.nn import functional as F
-from tangrad_quantization import functional, layout, ops
+from tangrad_quantization import functional, groups, layout
 from tangrad_quantization.packed import PackedLinear
 
 __all__ = [
@@ -27,13 +26,15 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Int8WeightOnlyConfig:
-    """Weights of 8 bits, symmetric.
+    """Weights of 8 bits.
 
     Attributes:
         group_size: neighbours in a row that share a scale; None for whole rows.
+        symmetric: take the middle for zero instead of a zero point of each group.
     """
 
     group_size: int | None = None
+    symmetric: bool = True
 
 
 @dataclass(frozen=True)
@@ -62,13 +63,15 @@ class Int8DynamicActivationInt8WeightConfig:
 
 @dataclass(frozen=True)
 class Float8WeightOnlyConfig:
-    """Weights of 8 bits in floating point, with a scale per row.
+    """Weights of 8 bits in floating point.
 
     Attributes:
         weight_dtype: tangrad.float8_e4m3fn (the default) or float8_e5m2.
+        group_size: neighbours in a row that share a scale; None for whole rows.
     """
 
     weight_dtype: Any = None
+    group_size: int | None = None
 
 
 def quantize_(
@@ -115,65 +118,59 @@ def _check(name: str, module: Any) -> None:
 
 
 class _Inference(nn.Linear):
-    """A linear layer that has given its weight away."""
+    """A linear layer that has given its weight away.
 
-    def _become(self: Any, kind: Any, **tensors: Any) -> None:
-        """Change the class, and hold these tensors in place of the weight."""
+    Attributes:
+        weight: quantized; by groups or, of `DynamicLinear`, by rows.
+    """
+
+    def _become(self: Any, kind: Any, weight: Any) -> None:
+        """Change the class, and hold this tensor in place of the weight."""
         del self._parameters["weight"]
         bias = self._parameters.pop("bias", None)
         self.__class__ = kind
-        for name, tensor in {**tensors, "bias": bias}.items():
-            self.register_buffer(name, None if tensor is None else tensor.detach())
+        self.register_buffer("weight", weight)
+        self.register_buffer("bias", None if bias is None else bias.detach())
         self.eval()
 
+    def _apply(self: Any, fn: Any, *rest: Any) -> Any:
+        """Move the weight with the module; what it is quantized to stays."""
+        weight = self._buffers.pop("weight")
+        try:
+            made = super()._apply(fn, *rest)
+            place = fn(tangrad.empty(0, dtype=tangrad.uint8, device=weight.device)).device
+        finally:
+            self._buffers["weight"] = weight
+        self._buffers["weight"] = weight if place == weight.device else weight.to(place)
+        return made
+
     def _load_from_state_dict(self: Any, state_dict: Any, prefix: str, *rest: Any) -> None:
-        given = state_dict.get(prefix + "weight", self.weight)
-        if given.dtype != self.weight.dtype or given.shape != self.weight.shape:
+        given, own = state_dict.get(prefix + "weight", self.weight), self.weight
+        if (given.dtype, given.shape, given.layout) != (own.dtype, own.shape, own.layout):
             raise RuntimeError(
                 f"load_state_dict: '{prefix}weight' of {type(self).__name__} must be "
-                f"{self.weight.dtype}{list(self.weight.shape)}, got {given.dtype}"
-                f"{list(given.shape)}; load the state of a float model before quantize_, and that "
-                f"of a quantized one into a model quantized by the same configuration"
+                f"{own.dtype}{list(own.shape)} of {own.layout}, got {given.dtype}"
+                f"{list(given.shape)} of {given.layout}; load the state of a float model before "
+                f"quantize_, and that of a quantized one into a model quantized by the same "
+                f"configuration"
             )
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
-    def _finished(self: Any, made: Any, x: Any) -> Any:
-        if self.bias is not None:
-            made = made + self.bias.to(made.dtype)
-        return made.reshape(*x.shape[:-1], self.out_features).to(x.dtype)
-
-    def _rows(self: Any, x: Any) -> Any:
-        if x.dim() == 0 or x.shape[-1] != self.in_features:
-            raise RuntimeError(
-                f"{type(self).__name__}: the input's last dimension must be {self.in_features}, "
-                f"got shape {list(x.shape)}"
-            )
-        return x.detach().reshape(-1, self.in_features).to(tangrad.float32).contiguous()
-
 
 class GroupedLinear(_Inference):
-    """A linear layer whose weight has 8 or 4 bits, in groups that share a scale.
-
-    Attributes:
-        weight: int8, or two 4-bit integers to a byte.
-        scales: float32 [rows, groups].
-        zeros: float32 zero points, or None.
-        bits: 8 or 4.
-        group: elements of a group.
-    """
-
-    bits: int
-    group: int
+    """A linear layer whose weight has 8 or 4 bits, in groups that share a scale."""
 
     def forward(self, input: Any) -> Any:
         """Apply the layer to numbers; nothing is recorded for a gradient."""
-        made = ops.grouped_linear(
-            self._rows(input), self.weight, self.scales, self.zeros, self.bits, self.group
-        )
-        return self._finished(made, input)
+        return groups.linear(input, self.weight, self.bias)
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, bits={self.bits}, group={self.group}"
+        size = groups.group_size(self.weight)
+        return f"{super().extra_repr()}, dtype={self.weight.dtype}, group_size={size}"
+
+
+class Float8Linear(GroupedLinear):
+    """A linear layer whose weight has 8 bits in floating point, in groups that share a scale."""
 
 
 class DynamicLinear(_Inference):
@@ -185,63 +182,33 @@ class DynamicLinear(_Inference):
         """Apply the layer to numbers; nothing is recorded for a gradient."""
         if self._packed is None or self._packed.source is not self.weight:
             self._packed = PackedLinear(self.weight, None)
-        made = functional.linear_dynamic(self._rows(input), self._packed, self.reduce_range)
-        return self._finished(made, input)
+        made = functional.linear_dynamic(input, self._packed, self.reduce_range)
+        if self.bias is not None:
+            made = made + self.bias.to(made.dtype)
+        return made.to(input.dtype)
 
 
-class Float8Linear(_Inference):
-    """A linear layer whose weight has 8 bits in floating point, with a scale per row."""
-
-    def forward(self, input: Any) -> Any:
-        """Apply the layer to numbers, in float32; nothing is recorded for a gradient."""
-        made = F.linear(self._rows(input), self.weight.to(tangrad.float32)) * self.scales
-        return self._finished(made, input)
-
-
-def _groups(name: str, module: Any, size: int | None, multiple: int) -> Any:
-    """Return the weight as [rows, groups, elements], float32.
-
-    Raises:
-        ValueError: rows do not divide into groups.
-    """
+def _grouped(
+    name: str, module: Any, kind: Any, size: int | None, dtype: Any, symmetric: bool
+) -> None:
     depth = module.in_features
     size = depth if size is None else size
-    if size < 1 or depth % size or size % multiple:
-        raise ValueError(
-            f"quantize_: group_size {size} does not suit '{name}' with {depth} inputs: it must "
-            f"divide them{f' and be a multiple of {multiple}' if multiple > 1 else ''}; leave "
-            f"the layer out by filter_fn, or choose another size"
-        )
-    return module.weight.detach().float().reshape(module.out_features, -1, size)
+    groups.require_groups("quantize_", f"'{name}'", depth, size, dtype)
+    weight = groups.quantize_per_group(module.weight.detach().float(), size, dtype, symmetric)
+    _Inference._become(module, kind, weight)
 
 
 def _to_int8(name: str, module: Any, config: Any) -> None:
-    groups = _groups(name, module, config.group_size, 1)
-    scales = (groups.abs().amax(-1) / 127).clamp(min=2.0**-126)
-    values = (groups / scales[:, :, None]).round().clamp(-127, 127).to(tangrad.int8)
-    rows, size = module.out_features, groups.shape[2]
-    _Inference._become(
-        module, GroupedLinear, weight=values.reshape(rows, -1), scales=scales, zeros=None
-    )
-    module.bits, module.group = 8, size
+    _grouped(name, module, GroupedLinear, config.group_size, tangrad.qint8, config.symmetric)
 
 
 def _to_int4(name: str, module: Any, config: Any) -> None:
-    groups = _groups(name, module, config.group_size, 32)
-    zeros = None
-    if config.symmetric:
-        scales = (groups.abs().amax(-1) / 7.5).clamp(min=2.0**-126)
-        middle: Any = 8.0
-    else:
-        low, high = groups.amin(-1).clamp(max=0), groups.amax(-1).clamp(min=0)
-        scales = ((high - low) / 15).clamp(min=2.0**-126)
-        zeros = (-low / scales).round().clamp(0, 15)
-        middle = zeros[:, :, None]
-    values = ((groups / scales[:, :, None]).round() + middle).clamp(0, 15)
-    packed = ops.pack_halves(values.reshape(module.out_features, -1))
-    size = groups.shape[2]
-    _Inference._become(module, GroupedLinear, weight=packed, scales=scales, zeros=zeros)
-    module.bits, module.group = 4, size
+    _grouped(name, module, GroupedLinear, config.group_size, tangrad.quint4x2, config.symmetric)
+
+
+def _to_float8(name: str, module: Any, config: Any) -> None:
+    dtype = config.weight_dtype or tangrad.float8_e4m3fn
+    _grouped(name, module, Float8Linear, config.group_size, dtype, True)
 
 
 def _to_dynamic(name: str, module: Any, config: Any) -> None:
@@ -251,19 +218,9 @@ def _to_dynamic(name: str, module: Any, config: Any) -> None:
     quantized = layout.quantize_per_channel(
         weight.contiguous(), scales.double(), zeros, 0, tangrad.qint8
     )
-    _Inference._become(module, DynamicLinear, weight=quantized)
+    _Inference._become(module, DynamicLinear, quantized)
     module._packed = None
     module.reduce_range = config.reduce_range
-
-
-def _to_float8(name: str, module: Any, config: Any) -> None:
-    dtype = config.weight_dtype or tangrad.float8_e4m3fn
-    largest = tangrad.finfo(dtype).max
-    weight = module.weight.detach().float()
-    scales = (weight.abs().amax(1) / largest).clamp(min=2.0**-126)
-    _Inference._become(
-        module, Float8Linear, weight=(weight / scales[:, None]).to(dtype), scales=scales
-    )
 
 
 _CONVERSIONS: dict[type, Callable[[str, Any, Any], None]] = {

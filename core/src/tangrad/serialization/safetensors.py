@@ -15,6 +15,7 @@ from tangrad import _C
 from tangrad.serialization.errors import SerializationError
 from tangrad.serialization.placement import bytes_tensor, host_view, placed
 from tangrad.serialization.source import Source
+from tangrad.tensor.foreign import find_registered
 from tangrad.tensor.on_storage import on_storage
 
 DTYPES = {
@@ -32,9 +33,15 @@ DTYPES = {
     "I64": "int64",
     "U64": "uint64",
     "C64": "complex64",
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2": "float8_e5m2",
 }
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _LARGEST_HEADER = 100_000_000
+
+
+def _dtype(name: str) -> Any:
+    return (find_registered if name[:2] == "F8" else _C.dtype_by_name)(DTYPES[name])
 
 
 def read_header(source: Source) -> tuple[dict[str, Any], dict[str, str], int]:
@@ -77,7 +84,7 @@ def _check_tiling(source: Source, header: dict[str, Any], nbytes: int) -> None:
         try:
             dtype, shape, (first, last) = entry["dtype"], entry["shape"], entry["data_offsets"]
             legal = all(type(n) is int and 0 <= n < 2**62 for n in (*shape, first, last))
-            itemsize = _C.dtype_by_name(DTYPES[dtype]).itemsize
+            itemsize = _dtype(dtype).itemsize
             legal = legal and last - first == math.prod(shape) * itemsize and len(shape) <= 64
         except (KeyError, TypeError, ValueError):
             raise source.error("the header describes a tensor wrongly", 8, name) from None
@@ -121,7 +128,7 @@ def _tensor(source: Source, start: int, name: str, entry: dict[str, Any], place:
     for size in reversed(shape):
         stride.append(step)
         step *= max(size, 1)
-    dtype = _C.dtype_by_name(DTYPES[entry["dtype"]])
+    dtype = _dtype(entry["dtype"])
     return on_storage(storage, dtype, 0, shape, tuple(reversed(stride)))
 
 

@@ -77,6 +77,13 @@ static inline int weights(const tg_call *call, int first, tq_product *p)
 /* Bytes from a row of a copy to the next: rows 4096 bytes apart would share few places in a cache. */
 static inline int64_t row_bytes(int64_t quads) { return quads * 4 + (quads % 128 == 0 ? 64 : 0); }
 
+/* Memory for the time of a kernel, from the caching allocator: fresh pages would cost more than what
+ * is written into them. NULL: an exception is set. */
+void *tq_borrowed(tg_scratch *scratch, int64_t bytes);
+
+/* A product of rows of a, `lda` bytes apart, by tiles that threads share. */
+void tq_multiply(const tq_product *p, const uint8_t *a, int64_t lda, int64_t rows, int64_t columns);
+
 int tq_convolution_kernel(const tg_call *call, void *context);
 
 #endif

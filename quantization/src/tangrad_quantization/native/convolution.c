@@ -7,13 +7,18 @@ typedef struct conv_work {
     const tq_product *p;
     const uint8_t *input;
     const int64_t *size, *kernel, *stride, *padding, *dilation, *out; /* out: N, D, H, W, C */
-    int64_t channels, groups, taps, direct;
+    int64_t channels, groups, taps, places;
+    int64_t first[3], last[3]; /* output places between these read no padding */
+    int64_t rows_of_task;
     const int8_t *by_channel; /* depthwise: weights in the level's order, else NULL */
     const uint8_t *end; /* of the input */
+    uint8_t *rows;            /* where all rows are gathered before the first product, else NULL */
     int failed;
 } conv_work;
 
-enum { ROWS_OF_TASK = 64 };
+/* Of fewer places than this all rows are gathered first, so that tasks can share out columns too:
+ * the last layers of a network have 49 places and hundreds of columns. */
+enum { FEW_PLACES = 768, GATHERED_PLACES = 16 };
 
 /* One place of the output, and the next. */
 typedef struct cursor {
@@ -52,16 +57,20 @@ static const uint8_t *input_line(const conv_work *w, const cursor *c, int64_t i,
     return w->input + ((c->n * w->size[1] + a) * w->size[2] + b) * w->size[3] * w->channels;
 }
 
-/* Whether all taps of an output place lie within the input. */
-static int inside(const conv_work *w, const cursor *c)
+/* Find the output places all of whose taps lie within the input. */
+static void find_inside(conv_work *w)
 {
-    const int64_t at[] = {c->z, c->y, c->x};
     for (int d = 0; d < 3; d++) {
-        int64_t first = at[d] * w->stride[d] - w->padding[d];
-        if (first < 0 || first + (w->kernel[d] - 1) * w->dilation[d] >= w->size[d + 1])
-            return 0;
+        int64_t room = w->size[d + 1] + w->padding[d] - 1 - (w->kernel[d] - 1) * w->dilation[d];
+        w->first[d] = (w->padding[d] + w->stride[d] - 1) / w->stride[d];
+        w->last[d] = room < 0 ? -1 : room / w->stride[d];
     }
-    return 1;
+}
+
+static inline int inside(const conv_work *w, const cursor *c)
+{
+    return c->x >= w->first[2] && c->x <= w->last[2] && c->y >= w->first[1] && c->y <= w->last[1] &&
+           c->z >= w->first[0] && c->z <= w->last[0];
 }
 
 /* Bytes from a line of the kernel to the next one, in height and in depth. */
@@ -126,15 +135,16 @@ static void gather(const conv_work *w, const uint8_t **taps, int64_t group, int6
 enum { SHORT_LINE = 32 };
 
 /* Short lines are copied as thirty-two bytes, where so many are there: what is too much is
- * overwritten, or meets weights that are zero. */
-static int gather_inside(const conv_work *w, const cursor *c, uint8_t *row)
+ * overwritten, or meets weights that are zero. What lies at `limit` is another task's, and is kept. */
+static int gather_inside(const conv_work *w, const cursor *c, uint8_t *row, const uint8_t *limit)
 {
     if (!inside(w, c))
         return 0;
     int64_t line_bytes = w->kernel[2] * w->channels;
     const uint8_t *first = input_line(w, c, 0, 0) + (c->x * w->stride[2] - w->padding[2]) * w->channels;
     const uint8_t *last = first + (w->kernel[0] - 1) * plane_step(w) + (w->kernel[1] - 1) * line_step(w);
-    int is_short = line_bytes <= SHORT_LINE && last + SHORT_LINE <= w->end;
+    const uint8_t *last_of_row = row + (w->kernel[0] * w->kernel[1] - 1) * line_bytes;
+    int is_short = line_bytes <= SHORT_LINE && last + SHORT_LINE <= w->end && last_of_row + SHORT_LINE <= limit;
     for (int64_t i = 0; i < w->kernel[0]; i++, first += plane_step(w)) {
         const uint8_t *line = first;
         for (int64_t j = 0; j < w->kernel[1]; j++, line += line_step(w), row += line_bytes) {
@@ -167,76 +177,156 @@ static void gather_lines(const conv_work *w, const cursor *c, int64_t depth, uin
     fill(row, 0, w->p->quads * 4 - depth);
 }
 
-static void conv_rows(const conv_work *w, int64_t begin, int64_t end, const uint8_t **taps, uint8_t *rows)
+/* Write the rows of places `begin` to `end` of a group as a product wants them. */
+static void gather_rows(const conv_work *w, int64_t begin, int64_t end, int64_t group, const uint8_t **taps,
+                        uint8_t *row)
 {
-    int64_t width = row_bytes(w->p->quads), of_group = w->out[4] / w->groups;
-    int64_t packed = (of_group + 15) / 16 * w->p->quads * 64;
-    for (int64_t group = 0; group < w->groups; group++) {
-        tq_product p = *w->p;
-        p.packed += group * packed;
-        p.sums += group * of_group;
-        p.scales += group * of_group;
-        p.bias = p.bias == NULL ? NULL : p.bias + group * of_group;
-        p.weight_zeros = p.weight_zeros == NULL ? NULL : p.weight_zeros + group * of_group;
-        p.bytes += group * of_group;
-        cursor c = cursor_at(w, begin);
-        for (int64_t place = begin; place < end; place++, advance(w, &c)) {
-            uint8_t *row = rows + (place - begin) * width;
-            if (w->groups == 1 && w->dilation[2] == 1) {
-                if (!gather_inside(w, &c, row))
-                    gather_lines(w, &c, p.depth, row);
-                continue;
-            }
-            places(w, &c, taps, NULL);
-            gather(w, taps, group, p.depth, row);
+    int64_t width = row_bytes(w->p->quads);
+    const uint8_t *limit = row + (end - begin) * width;
+    cursor c = cursor_at(w, begin);
+    for (int64_t place = begin; place < end; place++, row += width, advance(w, &c)) {
+        if (w->groups == 1 && w->dilation[2] == 1) {
+            if (!gather_inside(w, &c, row, limit))
+                gather_lines(w, &c, w->p->depth, row);
+            continue;
         }
-        tq_level_in_use->rows(&p, rows, width, begin, end, 0, of_group);
+        places(w, &c, taps, NULL);
+        gather(w, taps, group, w->p->depth, row);
     }
 }
 
+static tq_product of_group(const conv_work *w, int64_t group)
+{
+    int64_t columns = w->out[4] / w->groups;
+    tq_product p = *w->p;
+    p.packed += group * ((columns + 15) / 16 * p.quads * 64);
+    p.sums += group * columns;
+    p.scales += group * columns;
+    p.bias = p.bias == NULL ? NULL : p.bias + group * columns;
+    p.weight_zeros = p.weight_zeros == NULL ? NULL : p.weight_zeros + group * columns;
+    p.bytes += group * columns;
+    return p;
+}
+
+static const uint8_t **room_for_taps(conv_work *w)
+{
+    const uint8_t **taps = malloc((size_t)w->taps * sizeof *taps);
+    if (taps == NULL)
+        w->failed = 1;
+    return taps;
+}
+
+/* A task: some places of a group, gathered and multiplied while they are in the cache. */
 static void conv_task(int64_t first, int64_t last, void *context)
 {
     conv_work *w = context;
-    int64_t all = w->out[0] * w->out[1] * w->out[2] * w->out[3];
-    int64_t width = row_bytes(w->p->quads);
-    size_t rows_size = w->by_channel != NULL ? (size_t)w->channels : (size_t)(ROWS_OF_TASK * width + SHORT_LINE);
-    const uint8_t **taps = malloc((size_t)w->taps * sizeof *taps);
-    uint8_t *rows = w->direct ? NULL : malloc(rows_size);
-    if (taps == NULL || (rows == NULL && !w->direct)) {
+    int64_t width = row_bytes(w->p->quads), columns = w->out[4] / w->groups;
+    const uint8_t **taps = room_for_taps(w);
+    uint8_t *rows = malloc((size_t)(w->rows_of_task * width));
+    if (rows == NULL)
         w->failed = 1;
-        free(taps);
-        free(rows);
-        return;
-    }
-    if (w->by_channel != NULL)
-        memset(rows, w->p->input_zero, (size_t)w->channels);
-    for (int64_t task = first; task < last; task++) {
-        int64_t begin = task * ROWS_OF_TASK;
-        int64_t end = begin + ROWS_OF_TASK < all ? begin + ROWS_OF_TASK : all;
-        if (w->direct)
-            tq_level_in_use->rows(w->p, w->input + begin * w->channels, w->channels, begin, end, 0, w->out[4]);
-        else if (w->by_channel == NULL)
-            conv_rows(w, begin, end, taps, rows);
-        else {
-            cursor c = cursor_at(w, begin);
-            for (int64_t place = begin; place < end; place++, advance(w, &c)) {
-                places(w, &c, taps, rows);
-                tq_level_in_use->depthwise(w->p, taps, w->by_channel, w->taps, w->channels, place);
-            }
-        }
+    for (int64_t task = first; task < last && taps != NULL && rows != NULL; task++) {
+        int64_t begin = task / w->groups * w->rows_of_task, end = begin + w->rows_of_task, group = task % w->groups;
+        end = end < w->places ? end : w->places;
+        tq_product p = of_group(w, group);
+        gather_rows(w, begin, end, group, taps, rows);
+        tq_level_in_use->rows(&p, rows, width, begin, end, 0, columns);
     }
     free(taps);
     free(rows);
 }
 
-/* Weights [taps][channels] in the order in which the level in use reads them; NULL: no memory. */
-static int8_t *ordered(const int8_t *weights, int64_t taps, int64_t channels)
+static void gather_task(int64_t first, int64_t last, void *context)
 {
-    int8_t *to = calloc(1, (size_t)tq_depthwise_size(taps, channels) + 1);
-    for (int64_t t = 0; t < taps && to != NULL; t++)
-        for (int64_t c = 0; c < channels; c++)
-            to[tq_level_in_use->place_of(t, c, taps)] = weights[t * channels + c];
-    return to;
+    conv_work *w = context;
+    const uint8_t **taps = room_for_taps(w);
+    if (taps == NULL)
+        return;
+    for (int64_t task = first; task < last; task++) {
+        int64_t begin = task * GATHERED_PLACES, end = begin + GATHERED_PLACES;
+        end = end < w->places ? end : w->places;
+        gather_rows(w, begin, end, 0, taps, w->rows + begin * row_bytes(w->p->quads));
+    }
+    free(taps);
+}
+
+static int all_rows_at_once(conv_work *w)
+{
+    int64_t width = row_bytes(w->p->quads), tasks = (w->places + GATHERED_PLACES - 1) / GATHERED_PLACES;
+    tg_scratch scratch;
+    w->rows = tq_borrowed(&scratch, w->places * width);
+    if (w->rows == NULL)
+        return -1;
+    parallel(tasks, gather_task, w);
+    if (!w->failed)
+        tq_multiply(w->p, w->rows, width, w->places, w->out[4]);
+    api->release_scratch(&scratch);
+    return 0;
+}
+
+/* Each channel by itself. */
+static void depthwise_task(int64_t first, int64_t last, void *context)
+{
+    conv_work *w = context;
+    int64_t step = w->stride[2] * w->channels;
+    const uint8_t **taps = room_for_taps(w);
+    uint8_t *outside = malloc((size_t)w->channels);
+    if (outside == NULL)
+        w->failed = 1;
+    else
+        memset(outside, w->p->input_zero, (size_t)w->channels);
+    for (int64_t task = first; task < last && taps != NULL && outside != NULL; task++) {
+        int64_t begin = task * w->rows_of_task, end = begin + w->rows_of_task;
+        cursor c = cursor_at(w, begin);
+        int before = 0; /* whether the taps are those of the place to the left, all of them inside */
+        for (int64_t place = begin; place < end && place < w->places; place++, advance(w, &c)) {
+            int within = inside(w, &c);
+            if (before && within && c.x > 0)
+                for (int64_t t = 0; t < w->taps; t++)
+                    taps[t] += step;
+            else
+                places(w, &c, taps, outside);
+            before = within;
+            tq_level_in_use->depthwise(w->p, taps, w->by_channel, w->taps, w->channels, place);
+        }
+    }
+    free(taps);
+    free(outside);
+}
+
+static int each_channel(conv_work *w, const int8_t *weights)
+{
+    int8_t *by_channel = calloc(1, (size_t)tq_depthwise_size(w->taps, w->channels) + 1);
+    if (by_channel == NULL)
+        return fails(PyExc_MemoryError, "quantized_convolution: no memory for the weights in the kernel's order");
+    tq_level_in_use->order(weights, w->taps, w->channels, by_channel);
+    w->by_channel = by_channel;
+    parallel((w->places + w->rows_of_task - 1) / w->rows_of_task, depthwise_task, w);
+    free(by_channel);
+    return 0;
+}
+
+/* Whether rows of the input are rows of the product as they lie. */
+static int is_product(const conv_work *w)
+{
+    int same = w->groups == 1 && w->taps == 1 && w->channels % 4 == 0;
+    for (int i = 0; i < 3; i++)
+        same = same && w->stride[i] == 1 && w->padding[i] == 0;
+    return same;
+}
+
+static int convolve(conv_work *w, const int8_t *weights, int depthwise)
+{
+    if (depthwise)
+        return each_channel(w, weights);
+    if (is_product(w)) {
+        tq_multiply(w->p, w->input, w->channels, w->places, w->out[4]);
+        return 0;
+    }
+    if (w->groups == 1 && w->places < FEW_PLACES)
+        return all_rows_at_once(w);
+    parallel((w->places + w->rows_of_task - 1) / w->rows_of_task * w->groups, conv_task, w);
+    return 0;
 }
 
 int tq_convolution_kernel(const tg_call *call, void *context)
@@ -269,17 +359,14 @@ int tq_convolution_kernel(const tg_call *call, void *context)
     p.low = (int32_t)levels->value.ints[2];
     p.high = (int32_t)levels->value.ints[3];
     p.bytes = out->data;
-    w.direct = !depthwise && w.groups == 1 && w.taps == 1 && w.channels % 4 == 0;
-    for (int i = 0; i < 3; i++)
-        w.direct = w.direct && w.stride[i] == 1 && w.padding[i] == 0;
-    int8_t *by_channel = depthwise ? ordered(packed->data, w.taps, w.channels) : NULL;
-    if (depthwise && by_channel == NULL)
-        return fails(PyExc_MemoryError, "quantized_convolution: no memory for the weights in the kernel's order");
-    w.by_channel = by_channel;
-    int64_t places_of_all = out->shape[0] * out->shape[1] * out->shape[2] * out->shape[3];
-    if (out->numel > 0)
-        parallel((places_of_all + ROWS_OF_TASK - 1) / ROWS_OF_TASK, conv_task, &w);
-    free(by_channel);
+    w.places = out->shape[0] * out->shape[1] * out->shape[2] * out->shape[3];
+    int64_t tile = tq_level_in_use->row_tile;
+    w.rows_of_task = tile > 64 ? 64 : w.places < 32 * tile ? tile / 2 : tile;
+    find_inside(&w);
+    if (out->numel == 0)
+        return 0;
+    if (convolve(&w, packed->data, depthwise) < 0)
+        return -1;
     if (w.failed)
         return fails(PyExc_MemoryError, "quantized_convolution: no memory for rows of the input");
     return 0;

@@ -138,36 +138,44 @@ static inline __attribute__((always_inline)) void LEVEL(decoded)(__m256 *sums, c
     sums[3] = _mm256_fmadd_ps(_mm256_loadu_ps(x + 24), _mm256_castsi256_ps(high), sums[3]);
 }
 
-/* Two columns at once, so that no sum waits for its last step. */
+/* Two columns at once, so that no sum waits for its last step. `whole`: runs are groups; no division
+ * says then which group a lane is of, for one takes as long as the products of a run. */
 static inline __attribute__((always_inline)) void LEVEL(columns4)(const tq_groups *g, const float *x, int64_t column,
-                                                                  float *out, const int columns)
+                                                                  float *out, const int columns, const int whole)
 {
     const __m256i mask = _mm256_set1_epi8(15);
-    int64_t groups = g->groups, depth = groups * g->group, run = LEVEL(run)(g);
+    int64_t groups = g->groups, depth = groups * g->group, run = whole ? g->group : 64, first = 0, second = 0;
     const float *vectors = x + (depth + 63) / 64 * 64;
+    const uint8_t *from = g->weight + column * (depth / 2);
     __m256 all[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
-    for (int64_t begin = 0; begin < depth; begin += run, vectors += 16) {
-        int64_t first = begin / g->group, second = (begin + 32) / g->group;
-        second = second < groups ? second : first;
+    for (int64_t begin = 0; begin < depth; begin += run, vectors += 16, first++) {
+        if (!whole) {
+            first = begin / g->group;
+            second = (begin + 32) / g->group;
+            second = second < groups ? second : first;
+        }
         __m256 sums[2][4];
         for (int c = 0; c < columns; c++) {
-            int64_t of = (column + c) * groups;
+            const float *zeros = g->zeros + (column + c) * groups;
             __m256 zero = g->zeros == NULL ? _mm256_set1_ps(8.0f)
-                                           : LEVEL(both_lanes)(g->zeros[of + first], g->zeros[of + second]);
+                          : whole          ? _mm256_broadcast_ss(zeros + first)
+                                           : LEVEL(both_lanes)(zeros[first], zeros[second]);
             sums[c][0] = _mm256_fmadd_ps(zero, _mm256_loadu_ps(vectors + 8), _mm256_loadu_ps(vectors));
             sums[c][1] = sums[c][2] = sums[c][3] = _mm256_setzero_ps();
         }
-        for (int64_t k = begin; k < begin + run && k < depth; k += 64)
+        for (int64_t k = begin; k < begin + run && k < depth; k += 64, from += 32)
             for (int c = 0; c < columns; c++) {
-                const uint8_t *from = g->weight + ((column + c) * depth + k) / 2;
-                __m256i both = depth - k >= 64 ? _mm256_loadu_si256((const __m256i *)from)
-                                               : _mm256_zextsi128_si256(_mm_loadu_si128((const __m128i *)from));
+                const uint8_t *at = from + c * (depth / 2);
+                __m256i both = whole || depth - k >= 64
+                                   ? _mm256_loadu_si256((const __m256i *)at)
+                                   : _mm256_zextsi128_si256(_mm_loadu_si128((const __m128i *)at));
                 LEVEL(decoded)(sums[c], x + k, _mm256_and_si256(both, mask));
                 LEVEL(decoded)(sums[c], x + k + 32, _mm256_and_si256(_mm256_srli_epi16(both, 4), mask));
             }
         for (int c = 0; c < columns; c++) {
-            int64_t of = (column + c) * groups;
-            __m256 scale = LEVEL(both_lanes)(g->scales[of + first], g->scales[of + second]);
+            const float *scales = g->scales + (column + c) * groups;
+            __m256 scale = whole ? _mm256_broadcast_ss(scales + first)
+                                 : LEVEL(both_lanes)(scales[first], scales[second]);
             all[c] = LEVEL(scaled)(sums[c][0], sums[c][1], sums[c][2], sums[c][3], scale, all[c]);
         }
     }
@@ -177,10 +185,13 @@ static inline __attribute__((always_inline)) void LEVEL(columns4)(const tq_group
 
 static void LEVEL(grouped4)(const tq_groups *g, const float *x, int64_t left, int64_t right, float *out)
 {
+    int whole = g->group % 64 == 0;
+    for (; left + 2 <= right && whole; left += 2)
+        LEVEL(columns4)(g, x, left, out, 2, 1);
     for (; left + 2 <= right; left += 2)
-        LEVEL(columns4)(g, x, left, out, 2);
+        LEVEL(columns4)(g, x, left, out, 2, 0);
     if (left < right)
-        LEVEL(columns4)(g, x, left, out, 1);
+        LEVEL(columns4)(g, x, left, out, 1, 0);
 }
 
 #else

@@ -11,9 +11,7 @@ const tg_api *api;
 int UINT8, INT8, INT32, FLOAT32;
 static const char *level_name;
 
-/* Memory for the time of a kernel, from the caching allocator: fresh pages would cost more than what
- * is written into them. NULL: an exception is set. */
-static void *borrowed(tg_scratch *scratch, int64_t bytes)
+void *tq_borrowed(tg_scratch *scratch, int64_t bytes)
 {
     static void *host;
     if (host == NULL) {
@@ -31,7 +29,7 @@ static void *borrowed(tg_scratch *scratch, int64_t bytes)
 typedef struct matrix_work {
     const tq_product *p;
     const uint8_t *a;
-    int64_t lda, rows, columns, row_tile, column_tile, across;
+    int64_t lda, rows, columns, row_tile, column_tile, across, down;
 } matrix_work;
 
 static void matrix_task(int64_t begin, int64_t end, void *context)
@@ -39,29 +37,31 @@ static void matrix_task(int64_t begin, int64_t end, void *context)
     const matrix_work *w = context;
     for (int64_t task = begin; task < end; task++) {
         int64_t row = task / w->across * w->row_tile, column = task % w->across * w->column_tile;
-        int64_t bottom = row + w->row_tile < w->rows ? row + w->row_tile : w->rows;
+        int64_t bottom = task / w->across + 1 < w->down ? row + w->row_tile : w->rows;
         int64_t right = column + w->column_tile < w->columns ? column + w->column_tile : w->columns;
         tq_level_in_use->rows(w->p, w->a + row * w->lda, w->lda, row, bottom, column, right);
     }
 }
 
-/* Tiles depend on the sizes alone: about 2^21 products each, so that threads have something to share. */
-static void multiply(const tq_product *p, const uint8_t *a, int64_t lda, int64_t rows, int64_t columns)
+/* Tiles depend on the sizes alone: about 2^21 products each, so that threads have something to share.
+ * The last one takes up to half a tile of rows more, for which the weights are not read once again. */
+void tq_multiply(const tq_product *p, const uint8_t *a, int64_t lda, int64_t rows, int64_t columns)
 {
     int64_t tile = tq_level_in_use->row_tile;
-    matrix_work w = {p, a, lda, rows, columns, rows < tile ? rows : tile, 0, 0};
+    matrix_work w = {p, a, lda, rows, columns, rows < tile ? rows : tile};
     int64_t wanted = (1 << 21) / ((w.row_tile > 0 ? w.row_tile : 1) * p->quads * 4 + 1);
     w.column_tile = wanted < 64 ? 64 : wanted / 64 * 64;
     if (rows == 0 || columns == 0)
         return;
     w.across = (columns + w.column_tile - 1) / w.column_tile;
-    parallel(w.across * ((rows + w.row_tile - 1) / w.row_tile), matrix_task, &w);
+    w.down = rows <= w.row_tile ? 1 : (rows + (w.row_tile - 1) / 2) / w.row_tile;
+    parallel(w.across * w.down, matrix_task, &w);
 }
 
 /* Rows whose length is no multiple of four are copied to ones that are, for kernels read fours. */
 static uint8_t *padded(tg_scratch *scratch, const uint8_t *a, int64_t rows, int64_t depth, int64_t quads)
 {
-    uint8_t *copy = borrowed(scratch, rows * quads * 4 + 4);
+    uint8_t *copy = tq_borrowed(scratch, rows * quads * 4 + 4);
     for (int64_t i = 0; i < rows && copy != NULL; i++) {
         memcpy(copy + i * quads * 4, a + i * depth, (size_t)depth);
         memset(copy + i * quads * 4 + depth, 0, (size_t)(quads * 4 - depth));
@@ -85,14 +85,14 @@ static int product_kernel(const tg_call *call, void *context)
     p.high = (int32_t)integer(call, 9);
     p.bytes = out->data;
     if (p.depth % 4 == 0) {
-        multiply(&p, input->data, p.depth, rows, columns);
+        tq_multiply(&p, input->data, p.depth, rows, columns);
         return 0;
     }
     tg_scratch scratch;
     uint8_t *copy = padded(&scratch, input->data, rows, p.depth, p.quads);
     if (copy == NULL)
         return -1;
-    multiply(&p, copy, p.quads * 4, rows, columns);
+    tq_multiply(&p, copy, p.quads * 4, rows, columns);
     api->release_scratch(&scratch);
     return 0;
 }
@@ -147,7 +147,7 @@ static int dynamic_kernel(const tg_call *call, void *context)
     p.quads = (p.depth + 3) / 4;
     int64_t stride = row_bytes(p.quads), padding = p.quads * 4 - p.depth;
     tg_scratch scratch;
-    float *scales = borrowed(&scratch, columns * (int64_t)sizeof(float) + rows * stride + 4);
+    float *scales = tq_borrowed(&scratch, columns * (int64_t)sizeof(float) + rows * stride + 4);
     if (scales == NULL)
         return -1;
     uint8_t *quantized = (uint8_t *)(scales + columns);
@@ -163,14 +163,14 @@ static int dynamic_kernel(const tg_call *call, void *context)
     p.row_stride = columns;
     p.least = integer(call, 7) ? 0.0f : -INFINITY;
     p.floats = out->data;
-    multiply(&p, quantized, stride, rows, columns);
+    tq_multiply(&p, quantized, stride, rows, columns);
     api->release_scratch(&scratch);
     return 0;
 }
 
 /* ---- element by element ---- */
 
-enum { ELEMENTS_OF_TASK = 65536 };
+enum { ELEMENTS_OF_TASK = 16384 };
 
 typedef struct elements_work {
     const void *a, *b;
@@ -303,7 +303,7 @@ static int groups_kernel(const tg_call *call, void *context)
         return TG_DECLINED;
     w.weight.groups = w.depth / w.weight.group;
     tg_scratch scratch;
-    w.prepared = borrowed(&scratch, w.rows * tq_prepared_size(w.depth) * (int64_t)sizeof(float));
+    w.prepared = tq_borrowed(&scratch, w.rows * tq_prepared_size(w.depth) * (int64_t)sizeof(float));
     if (w.prepared == NULL)
         return -1;
     for (int64_t m = 0; m < w.rows; m++) {

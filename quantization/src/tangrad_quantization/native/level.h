@@ -43,15 +43,15 @@ static inline int64_t tq_prepared_size(int64_t depth)
 
 static inline int64_t tq_depthwise_size(int64_t taps, int64_t channels)
 {
-    return (channels + 63) / 64 * ((taps + 3) / 4) * 256;
+    return (channels + 63) / 64 * ((taps + 1) / 2) * 256;
 }
 
 typedef struct tq_level {
     int64_t row_tile; /* rows that a task of a product should have: whole blocks of the level */
     void (*rows)(const tq_product *p, const uint8_t *a, int64_t lda, int64_t begin, int64_t end,
                  int64_t left, int64_t right);
-    /* Where `depthwise` expects the weight of a tap and a channel, among tq_depthwise_size bytes. */
-    int64_t (*place_of)(int64_t tap, int64_t channel, int64_t taps);
+    /* Write weights [taps][channels] as `depthwise` reads them, to tq_depthwise_size zeros. */
+    void (*order)(const int8_t *weights, int64_t taps, int64_t channels, int8_t *to);
     void (*depthwise)(const tq_product *p, const uint8_t *const *taps, const int8_t *weights,
                       int64_t count, int64_t channels, int64_t row);
     void (*add)(const uint8_t *a, const uint8_t *b, uint8_t *out, int64_t n, const tq_binary *p);
