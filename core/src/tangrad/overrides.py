@@ -69,9 +69,9 @@ def _shown() -> tuple[dict[Any, list[Any]], dict[Any, str]]:
                 continue
             full = ".".join(filter(None, ("tangrad", path, name)))
             names.setdefault(found, full)
-            if isinstance(found, _C.Op):
+            if isinstance(found, (_C.Op, _C.Overridable)):
                 overridable.setdefault(place, []).append(found)
-                for one in found.overloads or ():
+                for one in getattr(found, "overloads", None) or ():
                     names.setdefault(one, full)
     return overridable, names
 

@@ -79,7 +79,7 @@ def to(
     return _lookup("_to_copy")(self, dtype, None if same_device else device, memory_format)
 
 
-def _converter(name: str) -> Any:
+def _converter(alias: str, name: str) -> Any:
     wanted = _C.dtype_by_name(name)
 
     def convert(self: Any, memory_format: Any = None) -> _C.Tensor:
@@ -87,7 +87,7 @@ def _converter(name: str) -> Any:
             return self if self.dtype is wanted else _lookup("_to_copy")(self, wanted)
         return to(self, wanted, memory_format=memory_format)
 
-    convert.__name__ = name
+    convert.__name__ = alias
     convert.__doc__ = f"Convert to {name}; same as to(tangrad.{name})."
     return convert
 
@@ -442,4 +442,4 @@ for _alias, _name in {
     "cfloat": "complex64",
     "cdouble": "complex128",
 }.items():
-    TABLE[_alias] = _converter(_name)
+    TABLE[_alias] = _converter(_alias, _name)

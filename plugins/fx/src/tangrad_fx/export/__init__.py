@@ -12,6 +12,8 @@ from tangrad_fx.export.exported_program import ExportedProgram
 from tangrad_fx.export.files import load, save
 from tangrad_fx.export.frontend import draft_export, export
 from tangrad_fx.export.graph_signature import ExportGraphSignature
+from tangrad_fx.export.lowering import default_decompositions
+from tangrad_fx.export.unflatten import InterpreterModule, UnflattenedModule, unflatten
 
 API = 1
 
@@ -19,10 +21,14 @@ __all__ = [
     "Dim",
     "ExportGraphSignature",
     "ExportedProgram",
+    "InterpreterModule",
+    "UnflattenedModule",
+    "default_decompositions",
     "dims",
     "draft_export",
     "export",
     "load",
     "register_dataclass",
     "save",
+    "unflatten",
 ]

@@ -61,13 +61,64 @@ class Dim:
     def __repr__(self) -> str:
         return f"Dim('{self.__name__}', min={self.min}, max={self.max})"
 
-    def _refuse(self, other: Any) -> Any:
-        raise NotImplementedError(
-            f"{self!r}: sizes that are computed from others are not supported; give the dimension "
-            "a Dim of its own, or Dim.AUTO"
-        )
+    def __add__(self, other: int) -> DerivedDim:
+        return _derived(self, 1, _required(self, "add {} to", other))
 
-    __add__ = __radd__ = __sub__ = __mul__ = __rmul__ = _refuse
+    __radd__ = __add__
+
+    def __sub__(self, other: int) -> DerivedDim:
+        return _derived(self, 1, -_required(self, "subtract {} from", other))
+
+    def __mul__(self, other: int) -> DerivedDim:
+        if type(other) is not int or other <= 0:
+            raise NotImplementedError(
+                f"Attempted to multiply {other} with {self.__name__}, where a positive integer was "
+                f"expected. {_LINEAR}"
+            )
+        return _derived(self, other, 0)
+
+    __rmul__ = __mul__
+
+    def __rsub__(self, other: Any) -> Any:
+        raise NotImplementedError(f"Attempted to negate {self.__name__}. {_LINEAR}")
+
+
+_LINEAR = "(Only increasing linear operations with integer coefficients are supported.)"
+
+
+def _required(dim: Dim, what: str, other: Any) -> int:
+    if type(other) is not int:
+        raise NotImplementedError(
+            f"Attempted to {what.format(other)} {dim.__name__}, where an integer was expected. "
+            f"{_LINEAR}"
+        )
+    return other
+
+
+class DerivedDim(Dim):
+    """A size that is computed from another: `times * root + plus`; what arithmetic on `Dim` gives.
+
+    Attributes:
+        root: the other.
+        times, plus: two integers.
+    """
+
+    def __init__(self, root: Dim, times: int, plus: int) -> None:
+        self.root, self.times, self.plus = root, times, plus
+        product = root.__name__ if times == 1 else f"{times}*{root.__name__}"
+        sign = "-" if plus < 0 else "+"
+        self.__name__ = f"{product} {sign} {abs(plus)}" if plus else product
+        self.min = times * root.min + plus
+        self.max = None if root.max is None else times * root.max + plus
+
+    def __repr__(self) -> str:
+        return self.__name__
+
+
+def _derived(dim: Dim, times: int, plus: int) -> DerivedDim:
+    if isinstance(dim, DerivedDim):
+        return DerivedDim(dim.root, dim.times * times, dim.plus * times + plus)
+    return DerivedDim(dim, times, plus)
 
 
 def dims(*names: str, min: int | None = None, max: int | None = None) -> tuple[Dim, ...]:
@@ -80,6 +131,29 @@ def dims(*names: str, min: int | None = None, max: int | None = None) -> tuple[D
     return tuple(Dim(name, min=min, max=max) for name in names)
 
 
+class Place(NamedTuple):
+    """Where a size is found, as `times * size + plus`.
+
+    Attributes:
+        input, dim: which dimension of which input.
+        times, plus: two integers.
+    """
+
+    input: int
+    dim: int
+    times: int = 1
+    plus: int = 0
+
+    def of(self, size: int) -> int:
+        """Return what the dimension is for a size."""
+        return self.times * size + self.plus
+
+    def size(self, found: int) -> int | None:
+        """Return the size that a dimension stands for, or None if it stands for none."""
+        size, rest = divmod(found - self.plus, self.times)
+        return None if rest else size
+
+
 class Size(NamedTuple):
     """A size that may vary.
 
@@ -88,7 +162,7 @@ class Size(NamedTuple):
         example: what it is in the example.
         min, max: its range; no end if `max` is None.
         required: whether it has to vary; if it cannot, that is an error.
-        places: (input, dimension): where it is found, the first first.
+        places: where it is found, the first first.
     """
 
     name: str
@@ -96,7 +170,7 @@ class Size(NamedTuple):
     min: int
     max: int | None
     required: bool
-    places: list[tuple[int, int]]
+    places: list[Place]
 
 
 def varying_sizes(named: dict[str, Any], dynamic_shapes: Any) -> list[Size]:
@@ -174,6 +248,16 @@ def _note(
         if wanted != size:
             raise ValueError(f"dynamic_shapes: {path} has size {size} in {dim}, not {wanted}")
         return
+    place, example = Place(position, dim), size
+    if isinstance(wanted, DerivedDim):
+        place = Place(position, dim, wanted.times, wanted.plus)
+        root = place.size(size)
+        if root is None:
+            raise ValueError(
+                f"dynamic_shapes: {path} has size {size} in {dim}, which is not {wanted!r} for any "
+                f"{wanted.root.__name__}"
+            )
+        wanted, example = wanted.root, root
     if isinstance(wanted, Dim):
         name, required = wanted.__name__, True
     elif isinstance(wanted, Hint):
@@ -184,13 +268,15 @@ def _note(
         )
     known = found.get(name)
     if known is None:
-        known = Size(name, size, wanted.min or 0, wanted.max, required, [])
-    if known.example != size:
+        known = Size(name, example, wanted.min or 0, wanted.max, required, [])
+    if known.example != example:
         raise ValueError(
-            f"dynamic_shapes: {name} is {known.example} in one place, and {size} in {path}, "
+            f"dynamic_shapes: {name} is {known.example} in one place, and {example} in {path}, "
             f"dimension {dim}"
         )
-    if size < known.min or (known.max is not None and size > known.max):
-        raise ValueError(f"dynamic_shapes: {name} is {size} in the example, outside of its range")
+    if example < known.min or (known.max is not None and example > known.max):
+        raise ValueError(
+            f"dynamic_shapes: {name} is {example} in the example, outside of its range"
+        )
     found[name] = known._replace(required=known.required or required)
-    known.places.append((position, dim))
+    known.places.append(place)

@@ -9,7 +9,7 @@ from tangrad import Tensor
 from tangrad.nn import Module, Parameter
 from tangrad.utils import _pytree
 from tangrad_fx.codegen import PyTreeCodeGen, PyTreeInfo
-from tangrad_fx.export.dynamic_shapes import Size
+from tangrad_fx.export.dynamic_shapes import Place, Size
 from tangrad_fx.export.graph_signature import ConstantArgument, ExportGraphSignature, InputKind
 from tangrad_fx.graph import Graph
 from tangrad_fx.graph_module import GraphModule, _assign_attr
@@ -107,15 +107,31 @@ class ExportedProgram:
             "instead."
         )
 
-    def run_decompositions(self, decomp_table: Any = None, **kwargs: Any) -> ExportedProgram:
-        """Refuse: graphs hold the calls of the program.
+    def run_decompositions(
+        self, decomp_table: Any = None, decompose_custom_triton_ops: bool = False
+    ) -> ExportedProgram:
+        """Return the program with the ops below autograd in the place of its calls.
 
-        Raises:
-            NotImplementedError: always.
+        Args:
+            decomp_table: {op: function of the same arguments} for ops that are to be taken apart;
+                `export.default_decompositions()` by default, none with an empty one.
+            decompose_custom_triton_ops: accepted.
         """
-        raise NotImplementedError(
-            "ExportedProgram.run_decompositions: graphs hold the calls that the program made; "
-            "tangrad.fx.experimental.proxy_tensor.make_fx gives the graph of the ops below them"
+        from tangrad_fx.export.lowering import default_decompositions, lowered
+
+        made = lowered(self, default_decompositions() if decomp_table is None else decomp_table)
+        root = type(self._module._get_name(), (Module,), {})()
+        return ExportedProgram(
+            root,
+            made.graph,
+            made.signature,
+            self.state_dict,
+            self.range_constraints,
+            example_inputs=self.example_inputs,
+            constants=self.constants,
+            argument_names=self._argument_names,
+            in_spec=self._in_spec,
+            out_spec=self._out_spec,
         )
 
     def module(self, check_guards: bool = True) -> GraphModule:
@@ -191,7 +207,7 @@ class Guards:
 
     def __init__(self, names: list[str], spec: Any, examples: list[Any], sizes: list[Size]) -> None:
         self.names, self.spec, self.examples = names, spec, examples
-        self.varying = {place: size for size in sizes for place in size.places}
+        self.varying = {(p.input, p.dim): (size, p) for size in sizes for p in size.places}
 
     def __call__(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Check the arguments of a call.
@@ -226,15 +242,26 @@ class Guards:
                 f"got {leaf.dtype}{list(leaf.shape)}"
             )
         for dim, size in enumerate(leaf.shape):
-            varying = self.varying.get((i, dim))
-            if varying is None:
+            known = self.varying.get((i, dim))
+            if known is None:
                 fits, wanted = size == example.shape[dim], str(example.shape[dim])
             else:
-                top = size if varying.max is None else varying.max
-                fits = varying.min <= size <= top and found.setdefault(varying.name, size) == size
-                known = found.get(varying.name, "any")
-                wanted = f"{varying.name} ({known}, in [{varying.min}, {varying.max}])"
+                fits, wanted = _fits(size, *known, found)
             if not fits:
                 raise AssertionError(
                     f"Guard failed: input {i} has size {size} in dimension {dim}, expected {wanted}"
                 )
+
+
+def _fits(size: int, varying: Size, place: Place, found: dict[str, int]) -> tuple[bool, str]:
+    """Return whether a size may stand in a place, and what may."""
+    value = place.size(size)
+    top = value if varying.max is None else varying.max
+    fits = (
+        value is not None
+        and varying.min <= value <= top  # type: ignore[operator]
+        and found.setdefault(varying.name, value) == value
+    )
+    derived = "" if place[2:] == (1, 0) else f"{place.times} * {varying.name} + {place.plus}, "
+    known = found.get(varying.name, "any")
+    return fits, f"{derived}{varying.name} ({known}, in [{varying.min}, {varying.max}])"

@@ -22,7 +22,7 @@ from tangrad import Tensor
 from tangrad.nn import Module, Parameter
 from tangrad.utils import _pytree
 from tangrad_fx.export import graph_signature as signature
-from tangrad_fx.export.dynamic_shapes import Size
+from tangrad_fx.export.dynamic_shapes import Place, Size
 from tangrad_fx.export.exported_program import ExportedProgram
 from tangrad_fx.graph import Graph
 from tangrad_fx.naming import ROOT, qualified_name
@@ -157,14 +157,23 @@ def _name_of(function: Callable[..., Any]) -> str:
         return "builtins.getattr"
     try:
         name = qualified_name(function)
-        if _function(name) is function:
-            return name
-    except (RuntimeError, ValueError):
+        # Ops below the public functions are found by names of their own.
+        for found in (name, f"{ROOT}.ops.{getattr(function, 'name', '')}"):
+            if _leads_to(found, function):
+                return found
+    except RuntimeError:
         name = repr(function)
     raise TypeError(
         f"export.save: {name} cannot be written, as no name below torch leads to it; make it an "
         "operator with tangrad.library.custom_op"
     )
+
+
+def _leads_to(name: str, function: Callable[..., Any]) -> bool:
+    try:
+        return _function(name) is function
+    except (ValueError, AttributeError):
+        return False
 
 
 def _function(name: str) -> Any:
@@ -356,4 +365,4 @@ def _read_tree(written: Any) -> Any:
 
 
 def _read_size(written: dict[str, Any]) -> Size:
-    return Size(**{**written, "places": [tuple(place) for place in written["places"]]})
+    return Size(**{**written, "places": [Place(*p) for p in written["places"]]})

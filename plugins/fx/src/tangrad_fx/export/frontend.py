@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -62,7 +63,7 @@ def export(
     base = call.run({})
     while wanted:
         try:
-            _generalize(base, call, wanted)
+            generalize(base, call, wanted)
             break
         except varying.DependsOnSizesError as error:
             fixed = [size for size in wanted if not size.required]
@@ -131,8 +132,13 @@ def _by_name(mod: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict
     return {name: named[name] for name in (*by_position, *kwargs)}
 
 
-def _generalize(base: Trace, call: _Call, wanted: list[Size]) -> None:
+def generalize(base: Trace, call: Any, wanted: list[Size]) -> None:
     """Have a graph compute its integers from the sizes of its inputs.
+
+    Args:
+        base: the graph at the example.
+        call: what gives that at other sizes: `run({(leaf, dimension): size})`.
+        wanted: the sizes that vary.
 
     Raises:
         DependsOnSizesError: the program does otherwise at other sizes.
@@ -147,7 +153,7 @@ def _generalize(base: Trace, call: _Call, wanted: list[Size]) -> None:
     traces = {}
     for offsets in dict.fromkeys((*varying.offsets_to_try(len(wanted)), *checks)):
         sizes = {
-            place: size.example + by
+            (place.input, place.dim): place.of(size.example + by)
             for size, by in zip(wanted, offsets, strict=True)
             for place in size.places
         }
@@ -179,8 +185,14 @@ def _put(
 
         def size_of(i: int) -> Node:
             if i not in sizes:
-                leaf, dim = wanted[i].places[0]
-                sizes[i] = graph.call_method("size", (arguments[leaf], dim))
+                # A place that has the size itself, if there is one.
+                place = min(wanted[i].places, key=lambda p: (p.times, abs(p.plus)))
+                node = graph.call_method("size", (arguments[place.input], place.dim))
+                if place.plus:
+                    node = graph.call_function(operator.add, (node, -place.plus))
+                if place.times != 1:
+                    node = graph.call_function(operator.floordiv, (node, place.times))
+                sizes[i] = node
             return sizes[i]
 
         for integer, p in zip(found, made, strict=True):

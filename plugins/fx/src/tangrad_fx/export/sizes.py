@@ -24,7 +24,16 @@ Offsets = tuple[int, ...]  # by how much each size is greater than in the exampl
 
 
 class DependsOnSizesError(ValueError):
-    """A program does otherwise at other sizes than the example's."""
+    """A program does otherwise at other sizes than the example's.
+
+    Args:
+        message: how.
+        node: where, if it is known.
+    """
+
+    def __init__(self, message: str, node: Node | None = None) -> None:
+        super().__init__(message)
+        self.node = node
 
 
 class Polynomial(NamedTuple):
@@ -89,7 +98,8 @@ def differing_integers(base: Graph, others: dict[Offsets, Graph]) -> list[Intege
             )
             raise DependsOnSizesError(
                 f"the program makes other calls with sizes changed by {offsets}, from "
-                f"'{first.name}' on"
+                f"'{first.name}' on",
+                first,
             )
     names = {n: i for i, n in enumerate(nodes)}
     numbers = {o: {n: i for i, n in enumerate(theirs)} for o, theirs in ordered.items()}
@@ -104,7 +114,8 @@ def differing_integers(base: Graph, others: dict[Offsets, Graph]) -> list[Intege
             if type(leaf) is not int or any(type(v) is not int for v in values.values()):
                 raise DependsOnSizesError(
                     f"'{node.name}' ({node.target}) is given {leaf!r}, which becomes "
-                    f"{next(v for v in values.values() if v != leaf)!r} with other sizes"
+                    f"{next(v for v in values.values() if v != leaf)!r} with other sizes",
+                    node,
                 )
             found.append(Integer(node, place, leaf, values))
     return found
@@ -189,7 +200,8 @@ def polynomial(integer: Integer, sizes: list[Size], checks: list[Offsets]) -> Po
             raise DependsOnSizesError(
                 f"an integer given to '{integer.node.name}' ({integer.node.target}) is {value} in "
                 f"the example and {f[offsets]} with sizes changed by {offsets}, and is no sum of "
-                "products of sizes"
+                "products of sizes",
+                integer.node,
             )
     return made
 

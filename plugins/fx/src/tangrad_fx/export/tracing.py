@@ -10,6 +10,10 @@ from typing import Any, NamedTuple
 import tangrad
 from tangrad import Tensor
 from tangrad.nn import Module
+from tangrad.nn.modules.module import (
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+)
 from tangrad.overrides import TorchFunctionMode
 from tangrad.utils import _pytree
 from tangrad_fx.export.graph_signature import (
@@ -62,6 +66,20 @@ class _Recorder(TorchFunctionMode):
         self.first_argument: Node | None = None
         self.autocast = _autocast()
         self.gradients = tangrad.is_grad_enabled()
+        self.modules: dict[str, tuple[str, str]] = {}  # that are running: {call: (path, type)}
+        self.calls: dict[str, int] = {}
+
+    def enter_module(self, path: str, module: Module) -> None:
+        """Note that a module begins to run."""
+        again = self.calls.get(path, 0)
+        self.calls[path] = again + 1
+        cls = type(module)
+        call = f"{path}@{again}" if again else path
+        self.modules = self.modules | {call: (path, f"{cls.__module__}.{cls.__qualname__}")}
+
+    def leave_module(self) -> None:
+        """Note that the module that began last has run."""
+        self.modules = dict(list(self.modules.items())[:-1])
 
     def lift(self, kind: InputKind, path: str, t: Tensor, persistent: bool | None = None) -> Node:
         """Make a tensor an input of the graph."""
@@ -128,6 +146,7 @@ class _Recorder(TorchFunctionMode):
         if writes or any(isinstance(x, Tensor) for x in _pytree.tree_leaves(result)):
             self._note_modes()
             node = self._call(func, given, named)
+            node.meta["nn_module_stack"] = self.modules
             if writes:
                 node.meta["writes"] = True
             self._track(result, node)
@@ -138,8 +157,8 @@ class _Recorder(TorchFunctionMode):
         if getattr(func, "__name__", "") == "__get__" and descriptor is not None:
             attribute = _attribute_name(descriptor)
             return self.graph.call_function(getattr, (args[0], attribute), {})
-        name = getattr(func, "__name__", "")
-        if getattr(Tensor, name, None) is func and not isinstance(func, type(tangrad.relu)):
+        name = _method_name(func)
+        if name is not None:
             return self.graph.call_method(name, args, kwargs)
         return self.graph.call_function(func, args, kwargs)
 
@@ -149,7 +168,9 @@ class _Recorder(TorchFunctionMode):
         elif isinstance(result, (list, tuple)):
             for i, part in enumerate(result):
                 if any(isinstance(x, Tensor) for x in _pytree.tree_leaves(part)):
-                    self._track(part, self.graph.call_function(operator.getitem, (node, i)))
+                    item = self.graph.call_function(operator.getitem, (node, i))
+                    item.meta["nn_module_stack"] = self.modules
+                    self._track(part, item)
 
     def _refuse_reads(self, func: Any, args: tuple[Any, ...]) -> None:
         name = getattr(func, "__name__", "")
@@ -173,7 +194,18 @@ class _Recorder(TorchFunctionMode):
         if tangrad.is_grad_enabled() != self.gradients:
             self.gradients = tangrad.is_grad_enabled()
             node = self.graph.call_function(tangrad.set_grad_enabled, (self.gradients,))
-            node.meta["writes"] = True
+            node.meta |= {"writes": True, "nn_module_stack": self.modules}
+
+
+def _method_name(func: Any) -> str | None:
+    """Return which method of tensors a function is, or None if it is none, or an op."""
+    if isinstance(func, type(tangrad.relu)):
+        return None
+    name = getattr(func, "__name__", "")
+    if getattr(Tensor, name, None) is func:
+        return str(name)
+    # Functions that implement methods may have names of their own.
+    return next((n for n, value in vars(Tensor).items() if value is func), None)
 
 
 def _attribute_name(descriptor: Any) -> str:
@@ -213,7 +245,7 @@ def trace(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], names: 
     for name, leaf in zip(names, leaves, strict=True):
         recorder.argument(name, leaf)
     with _left_as_they_were(module, buffers), tangrad.random.fork_rng(devices=[]):
-        with recorder:
+        with _noted_modules(recorder, module), recorder:
             result = module(*args, **kwargs)
         _keep_assigned_buffers(recorder, module, buffers)
     outputs, out_spec = _pytree.tree_flatten(result)
@@ -228,6 +260,28 @@ def _output(recorder: _Recorder, value: Any) -> TensorArgument | ConstantArgumen
     if isinstance(value, Tensor):
         return TensorArgument(recorder.given(value).name)
     return ConstantArgument("", value)
+
+
+@contextmanager
+def _noted_modules(recorder: _Recorder, module: Module) -> Iterator[None]:
+    """Have a recorder know which submodules are running."""
+    paths = {id(m): path for path, m in module.named_modules()}
+
+    def enter(running: Module, args: Any) -> None:
+        if id(running) in paths:
+            recorder.enter_module(paths[id(running)], running)
+
+    def leave(running: Module, args: Any, result: Any) -> None:
+        if id(running) in paths:
+            recorder.leave_module()
+
+    before = register_module_forward_pre_hook(enter)
+    after = register_module_forward_hook(leave)
+    try:
+        yield
+    finally:
+        before.remove()
+        after.remove()
 
 
 @contextmanager

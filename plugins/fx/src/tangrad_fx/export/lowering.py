@@ -1,0 +1,230 @@
+"""`ExportedProgram.run_decompositions`: the calls of a program become the ops below autograd.
+
+Every call of the graph is run, and the ops that it leads to are put in its place; ops in the table
+are taken apart further. Inputs, parameters and buffers stay what they were, and what was written
+into a buffer still is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import tangrad
+from tangrad import Tensor
+from tangrad.utils import _pytree
+from tangrad_fx.experimental.proxy_tensor import ProxyTorchDispatchMode, PythonKeyTracer
+from tangrad_fx.export import sizes as varying
+from tangrad_fx.export.graph_signature import (
+    ConstantArgument,
+    ExportGraphSignature,
+    InputKind,
+    OutputSpec,
+    TensorArgument,
+)
+from tangrad_fx.export.tracing import Trace
+from tangrad_fx.graph import Graph
+from tangrad_fx.node import Argument, Node
+
+if TYPE_CHECKING:
+    from tangrad_fx.export.exported_program import ExportedProgram
+
+Table = Mapping[Any, Callable[..., Any]]
+
+
+def default_decompositions() -> dict[Any, Callable[..., Any]]:
+    """Return {op: function} for the ops that `run_decompositions` takes apart by itself.
+
+    Entries can be taken out and added before it is handed over.
+    """
+    aten = tangrad.ops.aten
+    return {
+        aten.linear.default: _linear,
+        aten.silu.default: lambda x: x * tangrad.sigmoid(x),
+        aten.hardsigmoid.default: lambda x: tangrad.clamp(x + 3, 0, 6) / 6,
+        aten.hardswish.default: lambda x: x * tangrad.clamp(x + 3, 0, 6) / 6,
+    }
+
+
+def _linear(input: Any, weight: Any, bias: Any = None) -> Any:
+    flat = input if input.dim() == 2 else input.reshape(-1, input.shape[-1])
+    product = flat @ weight.t() if bias is None else tangrad.addmm(bias, flat, weight.t())
+    return product if input.dim() == 2 else product.reshape(*input.shape[:-1], weight.shape[0])
+
+
+class _Tracer(PythonKeyTracer):
+    """Makes nodes of ops; memory that an op asked for in order to write into it is a node, too."""
+
+    def create_arg(self, a: Any) -> Argument:
+        """Return a value as an argument of a node."""
+        if isinstance(a, Tensor):
+            given = {"dtype": a.dtype, "device": a.device}
+            return self.create_node("call_function", tangrad.empty, (tuple(a.shape),), given)
+        if isinstance(a, tangrad.Size):
+            return tuple(a)
+        return super().create_arg(a)
+
+
+class Lowering:
+    """A program that is run on its example, and on others of other sizes.
+
+    Args:
+        program: the program.
+        table: {op: function} for ops that are to be taken apart.
+    """
+
+    def __init__(self, program: ExportedProgram, table: Table) -> None:
+        self.program = program
+        self.table = dict(table)
+        self.specs = program.graph_signature.input_specs
+        self.leaves = self._leaves()
+        self.kept: set[str] = set()  # calls that stay as they are
+
+    def _leaves(self) -> list[Any]:
+        """Return the leaves of the example's arguments; of a program read from a file, zeros."""
+        if self.program.example_inputs is not None:
+            return list(_pytree.tree_leaves(self.program.example_inputs))
+        nodes = (n for n in self.program.graph.nodes if n.op == "placeholder")
+        return [
+            spec.arg.value
+            if isinstance(spec.arg, ConstantArgument)
+            else tangrad.zeros_like(node.meta["val"], device="cpu")
+            for spec, node in zip(self.specs, nodes, strict=True)
+            if spec.kind is InputKind.USER_INPUT
+        ]
+
+    def run(self, sizes: dict[tuple[int, int], int]) -> Trace:
+        """Return the graph of the ops, for an example of other sizes.
+
+        Args:
+            sizes: {(leaf, dimension): size}.
+        """
+        leaves = list(self.leaves)
+        for (leaf, dim), size in sizes.items():
+            leaves[leaf] = varying.resized(leaves[leaf], dim, size)
+        with tangrad.random.fork_rng(devices=[]), tangrad.no_grad():
+            return self._run(leaves)
+
+    def _run(self, leaves: list[Any]) -> Trace:
+        tracer = _Tracer()
+        mode = ProxyTorchDispatchMode(tracer, "real", self.table)
+        arguments, specs = iter(leaves), iter(self.specs)
+        outputs: list[OutputSpec] = []
+        values: dict[Node, Any] = {}
+        for node in self.program.graph.nodes:
+            before = len(tracer.graph.nodes)
+            if node.op == "placeholder":
+                values[node] = self._input(node, next(specs), arguments, tracer, mode)
+            elif node.op == "output":
+                results = _filled(node.args[0], values)
+                outputs = self._output(results, tracer, mode)
+            elif node.target is tangrad.set_grad_enabled:
+                tracer.graph.node_copy(node)
+            elif node.name in self.kept:
+                values[node] = _called(node, values)
+                given = (_pytree.tree_map(mode.proxy_of, _filled(v, values)) for v in _given(node))
+                mode.track(values[node], tracer.create_proxy(node.op, node.target, *given))
+            else:
+                with mode:
+                    values[node] = _called(node, values)
+            for made in list(tracer.graph.nodes)[before:]:
+                _describe(made, node)
+        signature = ExportGraphSignature(list(self.specs), outputs)
+        return Trace(tracer.graph, signature, self.program.constants, self.program._out_spec)
+
+    def _input(self, node: Node, spec: Any, arguments: Any, tracer: _Tracer, mode: Any) -> Any:
+        if spec.kind is InputKind.USER_INPUT:
+            value = next(arguments)
+        else:
+            value = self.program._tensor(str(spec.target)).detach()
+        if spec.kind is InputKind.BUFFER:
+            value = value.clone()  # the run writes into it
+        proxy = tracer.create_proxy("placeholder", str(node.target), (), {}, name=node.name)
+        if isinstance(value, Tensor):
+            # A tensor of its own: two inputs may be one memory.
+            mode.track(value, proxy)
+        return value
+
+    def _output(self, results: Any, tracer: _Tracer, mode: Any) -> list[OutputSpec]:
+        given = _pytree.tree_map(mode.proxy_of, tuple(results))
+        node = tracer.create_node("output", "output", (tracer.create_arg(given),), {})
+        arg: Any = node.args[0]
+        return [
+            OutputSpec(
+                spec.kind, TensorArgument(x.name) if isinstance(x, Node) else spec.arg, spec.target
+            )
+            for x, spec in zip(arg, self.program.graph_signature.output_specs, strict=True)
+        ]
+
+
+def _given(node: Node) -> tuple[Any, Any]:
+    return node.args, dict(node.kwargs)
+
+
+def _called(node: Node, values: dict[Node, Any]) -> Any:
+    args, kwargs = (_filled(given, values) for given in _given(node))
+    if node.op == "call_method":
+        return getattr(args[0], str(node.target))(*args[1:], **kwargs)
+    target: Any = node.target
+    return target(*args, **kwargs)
+
+
+def _filled(value: Any, values: dict[Node, Any]) -> Any:
+    if isinstance(value, Node):
+        return values[value]
+    if isinstance(value, slice):
+        return slice(*(_filled(x, values) for x in (value.start, value.stop, value.step)))
+    if isinstance(value, (list, tuple)):
+        made = [_filled(x, values) for x in value]
+        return made if isinstance(value, list) else tuple(made)
+    if isinstance(value, dict):
+        return {k: _filled(v, values) for k, v in value.items()}
+    return value
+
+
+def _describe(made: Node, origin: Node) -> None:
+    """Note of an op which call it is of, in which modules, and what it gives."""
+    made.meta["origin"] = origin.name
+    if "nn_module_stack" in origin.meta:
+        made.meta["nn_module_stack"] = origin.meta["nn_module_stack"]
+    if isinstance(made.meta.get("val"), Tensor):
+        made.meta["val"] = made.meta["val"].to("meta")
+    schema_writes = made.op == "call_function" and made.is_impure(False)
+    if schema_writes and isinstance(made.args[0] if made.args else None, Node):
+        made.meta["writes"] = True
+
+
+def lowered(program: ExportedProgram, table: Table) -> Trace:
+    """Return the graph of the ops of a program.
+
+    A call that computes other numbers than integers from a size that varies, such as a batch norm
+    in training, stays as it is.
+
+    Args:
+        program: the program.
+        table: {op: function} for ops that are to be taken apart.
+    """
+    from tangrad_fx.export.frontend import generalize
+
+    lowering = Lowering(program, table)
+    sizes = list(program.range_constraints.values())
+    while True:
+        made = lowering.run({})
+        try:
+            if sizes:
+                generalize(made, lowering, sizes)
+        except varying.DependsOnSizesError as error:
+            origin = None if error.node is None else error.node.meta.get("origin")
+            if origin is None or origin in lowering.kept:
+                raise
+            lowering.kept.add(origin)
+            continue
+        _drop_unused(made.graph)
+        return made
+
+
+def _drop_unused(graph: Graph) -> None:
+    """Erase ops whose results nothing uses, and which write nothing."""
+    for node in reversed(list(graph.nodes)):
+        if node.op == "call_function" and not node.users and not node.is_impure():
+            graph.erase_node(node)
