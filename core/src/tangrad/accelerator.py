@@ -199,7 +199,9 @@ def get_memory_info(device: Any = None, /) -> tuple[int, int]:
 
 def memory_stats(device: Any = None, /) -> dict[str, Any]:
     """Return the statistics of a device's allocator, by PyTorch's names."""
-    stats: dict[str, Any] = _allocator(device).memory_stats() if is_available() else {}
+    if device is None and not is_available():
+        return {}
+    stats: dict[str, Any] = _allocator(device).memory_stats()
     return stats
 
 

@@ -44,6 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not given or given[0] not in commands.choices:
         call_hook("tangrad_add_cli", commands=commands)
         _warn_of_failed_commands()
+    if not given:
+        parser.print_help(sys.stderr)
+        parser.exit(2)
     options = parser.parse_args(given)
     return int(options.run(options) or 0)
 

@@ -91,11 +91,13 @@ def test_an_unknown_command_is_answered_by_the_usage(installed, capsys):
     assert "usage: python -m tangrad" in capsys.readouterr().err
 
 
-def test_no_command_is_answered_by_the_usage(installed, capsys):
+def test_no_command_is_answered_by_the_usage_and_a_list_of_commands(installed, capsys):
     with pytest.raises(SystemExit) as exit_:
         cli.main([])
     assert exit_.value.code == 2
-    assert "usage: python -m tangrad" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "usage: python -m tangrad" in told
+    assert {"info", "op", "inspect"} <= {line.split()[0] for line in told.splitlines() if line}
 
 
 def test_a_plugin_adds_a_command(installed, capsys):

@@ -19,6 +19,15 @@ def test_memory_and_kernels_are_in_another_process() -> None:
         assert tangrad.mm(x, x + x).cpu().tolist() == [[4.0, 4.0], [4.0, 4.0]]
 
 
+def test_copies_between_strides_and_dtypes_stay_there() -> None:
+    x = tangrad.arange(6.0).reshape(2, 3)
+    there = x.to("pipe")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FallbackWarning)
+        assert tangrad.equal(there.t().contiguous().cpu(), x.t())
+        assert tangrad.equal(there.long()[:, 1:].clone().cpu(), x.long()[:, 1:])
+
+
 def test_the_kernels_take_strided_mixed_and_empty_operands() -> None:
     x = tangrad.arange(6.0).reshape(2, 3)
     there = x.to("pipe")

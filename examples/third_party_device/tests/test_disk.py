@@ -31,6 +31,15 @@ def test_its_own_kernels_need_no_copy_to_the_host() -> None:
         tangrad.mm(x, x + x)
 
 
+def test_copies_between_strides_and_dtypes_stay_there() -> None:
+    x = tangrad.arange(6.0).reshape(2, 3)
+    disk = x.to("disk")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FallbackWarning)
+        assert tangrad.equal(disk.t().contiguous().cpu(), x.t())
+        assert tangrad.equal(disk.long()[:, 1:].clone().cpu(), x.long()[:, 1:])
+
+
 def test_what_does_not_fit_on_the_disk_is_out_of_memory() -> None:
     with pytest.raises(tangrad.OutOfMemoryError):
         tangrad.empty(2**60, dtype=tangrad.uint8, device="disk")

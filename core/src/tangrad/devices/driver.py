@@ -135,7 +135,13 @@ class DeviceDriver:
     def copy_within(
         self, handle: int, offset: int, source: int, source_offset: int, nbytes: int
     ) -> None:
-        """Copy bytes between two places of this device, which may overlap."""
+        """Copy bytes between two places of this device, which may overlap.
+
+        Unless it is overridden, they go by way of the host, with one `FallbackWarning`.
+        """
+        from tangrad.dispatch.resolution import tell_copy_by_host
+
+        tell_copy_by_host(self.name, "uint8", "bytes", ", and its driver no copy_within")
         staging = bytearray(nbytes)
         self.copy_to_host(source, source_offset, memoryview(staging))
         self.copy_from_host(handle, offset, memoryview(staging))

@@ -1,13 +1,15 @@
 """State what a device with several streams, or with page-locked host memory, provides.
 
-A driver whose work is done when a call returns has neither. One that has sets
-`DeviceDriver.streams` to a `DeviceStreams` and `DeviceDriver.pinned` to a `PinnedMemory`, in
-`open`; `tangrad.Stream`, `tangrad.Event`, `tangrad.accelerator`, `pin_memory` and
-`non_blocking=True` are then served by them.
+A driver whose work is done when a call returns has neither; of one that only records events, there
+is one stream for each device. One that has several sets `DeviceDriver.streams` to a
+`DeviceStreams` and `DeviceDriver.pinned` to a `PinnedMemory`, in `open`; `tangrad.Stream`,
+`tangrad.Event`, `tangrad.accelerator`, `pin_memory` and `non_blocking=True` are then served by
+them.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 
@@ -93,6 +95,84 @@ class DeviceStreams:
     ) -> None:
         """Start a copy from `handle` + `offset` in a stream; `owner` keeps the target alive."""
         raise NotImplementedError
+
+
+class OnlyStream(DeviceStreams):
+    """The stream of a driver that records events and has no streams to choose among."""
+
+    def __init__(self, driver: Any) -> None:
+        self._driver = driver
+        self._timed: dict[int, bool] = {}
+        self._recorded: dict[int, Any] = {}
+
+    def current_stream(self, index: int) -> int:
+        """Return the driver's."""
+        return int(self._driver.current_stream(index))
+
+    def new_stream(self, index: int, priority: int) -> int:
+        """Return the one that there is."""
+        return self.current_stream(index)
+
+    def set_stream(self, stream: int) -> None:
+        """Go on with the one that there is."""
+
+    def query_stream(self, stream: int) -> bool:
+        """Return whether an event recorded now has happened."""
+        event = self._driver.record_event(stream)
+        try:
+            return bool(self._driver.query_event(event))
+        finally:
+            self._forget(event)
+
+    def synchronize_stream(self, stream: int) -> None:
+        """Wait for an event recorded now."""
+        event = self._driver.record_event(stream)
+        self._driver.synchronize_event(event)
+        self._forget(event)
+
+    def new_event(self, index: int, timing: bool, blocking: bool, interprocess: bool) -> int:
+        """Return a number, which stands for the event that the driver records last for it."""
+        number = max(self._timed, default=0) + 1
+        self._timed[number] = timing
+        return number
+
+    def record(self, event: int, stream: int) -> None:
+        """Have the driver record an event in the place of the one before."""
+        self._forget(self._recorded.pop(event, None))
+        record = self._timed[event] and self._driver.record_timed_event
+        self._recorded[event] = (record or self._driver.record_event)(stream)
+
+    def query_event(self, event: int) -> bool:
+        """Ask the driver."""
+        return bool(self._driver.query_event(self._recorded[event]))
+
+    def synchronize_event(self, event: int) -> None:
+        """Ask the driver to wait."""
+        self._driver.synchronize_event(self._recorded[event])
+
+    def wait_event(self, stream: int, event: int) -> None:
+        """Do nothing: work that comes later in the one stream is done later."""
+
+    def elapsed_time(self, start: int, end: int) -> float:
+        """Ask the driver, if it has a clock."""
+        if self._driver.elapsed_time is None:
+            raise RuntimeError(f"device '{self._driver.name}' does not tell when events happened")
+        return float(self._driver.elapsed_time(self._recorded[start], self._recorded[end]))
+
+    def destroy_event(self, event: int) -> None:
+        """Forget an event."""
+        self._timed.pop(event, None)
+        self._forget(self._recorded.pop(event, None))
+
+    def _forget(self, event: Any) -> None:
+        if event is not None and self._driver.destroy_event is not None:
+            self._driver.destroy_event(event)
+
+
+@cache
+def only_stream(driver: Any) -> OnlyStream:
+    """Return the streams of a driver with one, the same at each call."""
+    return OnlyStream(driver)
 
 
 class PinnedMemory:

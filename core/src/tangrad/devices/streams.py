@@ -1,7 +1,7 @@
 """Streams and events by PyTorch's device-independent names, and the error of accelerators.
 
-The host has one stream in which everything is done when the call returns. A device with streams
-of its own brings them by `DeviceDriver.streams`.
+The host, and a device without events, has one stream in which everything is done when the call
+returns. One with events has one stream, too, unless it brings several by `DeviceDriver.streams`.
 """
 
 from __future__ import annotations
@@ -27,28 +27,25 @@ class AcceleratorError(RuntimeError):
 
 
 def _placed(name: str, device: Any) -> tuple[Any, DeviceStreams | None]:
-    """Return a device, with an index where it has streams, and its streams.
-
-    Raises:
-        NotImplementedError: it works neither in order with its caller nor in streams.
-    """
+    """Return a device, with an index where it has streams, and its streams."""
     found = _C.get_default_device() if device is None else _C.device(device)
     from tangrad.devices.registry import open_device
 
     driver = open_device(found.type)
-    if driver.streams is None:
-        if driver.host:
-            return found, None
-        raise NotImplementedError(
-            f"{name}: device '{found.type}' shows its own: tangrad.{found.type}.{name}"
-        )
+    streams = driver.streams
+    if streams is None and driver.record_event is not None:
+        from tangrad.devices.queues import only_stream
+
+        streams = only_stream(driver)
+    if driver.host and streams is None:
+        return found, None
     if found.index is None:
         found = _C.device(found.type, driver.current_device())
     elif found.index >= driver.device_count():
         raise RuntimeError(
             f"{name}: device '{found}' does not exist: {found.type} has {driver.device_count()}"
         )
-    return found, driver.streams
+    return found, streams
 
 
 class Stream:
@@ -67,7 +64,6 @@ class Stream:
         stream_id: the driver's number of the stream; 0 on the host.
 
     Raises:
-        NotImplementedError: the device works neither in order nor in streams that it tells of.
         RuntimeError: there is no such device.
     """
 
@@ -155,9 +151,6 @@ class Event:
         enable_timing: whether `elapsed_time` may be asked for.
         blocking: whether `synchronize` sleeps in place of asking again and again.
         interprocess: whether other processes may be told of it, where the device can.
-
-    Raises:
-        NotImplementedError: the device works neither in order nor in streams that it tells of.
     """
 
     _queue: Any = None  # of one whose making failed, too, which ends as others do

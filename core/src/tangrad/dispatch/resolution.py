@@ -13,7 +13,7 @@ from tangrad import _C
 from tangrad.dispatch.caller import stacklevel_of_caller
 from tangrad.dispatch.watching import DECOMPOSITION, HOST, KERNEL, watched
 
-_warned: set[tuple[str, str]] = set()
+_warned: set[tuple[str, str, str]] = set()
 _fallen_back: dict[str, int] = {}
 _opened: set[str] = set()
 
@@ -41,6 +41,8 @@ def resolve(op: _C.Op, slot: int, dtype: _C.dtype) -> Any:
         if found is not None:
             return watched(op.name, device, dtype.name, KERNEL, found)
     definition = op.definition
+    if op.name == "copy_" and layout == "strided":
+        return copy_by_host
     if definition.decompose is not None:
         return watched(op.name, device, dtype.name, DECOMPOSITION, decomposition(op))
     tried.append("a decomposition")
@@ -81,9 +83,6 @@ def _forbids_fallback(op: _C.Op) -> bool:
 
 
 def _warn_fallback(op: _C.Op, device: str) -> None:
-    if (op.name, device) in _warned:
-        return
-    _warned.add((op.name, device))
     definition = op.definition
     if definition.parent is None:
         remedy = f"tangrad.plugin.register_kernel('{op.name}', kernel, device='{device}') adds one"
@@ -91,8 +90,16 @@ def _warn_fallback(op: _C.Op, device: str) -> None:
         remedy = (
             f"the driver of '{device}' may have one, by kernel_for, where derived ops are asked"
         )
+    _warn_once(op, device, "kernel", "", remedy)
+
+
+def _warn_once(op: _C.Op, device: str, case: str, told: str, remedy: str) -> None:
+    if (op.name, device, case) in _warned:
+        return
+    _warned.add((op.name, device, case))
+    definition = op.definition
     warnings.warn(
-        f"{definition.title} has no kernel on device '{device}': it runs on the host by the "
+        f"{definition.title} has no kernel on device '{device}'{told}: it runs on the host by the "
         f"reference, with copies both ways; {remedy}. `python -m tangrad op "
         f"{definition.parent or op.name}` lists its kernels",
         FallbackWarning,
@@ -102,6 +109,31 @@ def _warn_fallback(op: _C.Op, device: str) -> None:
 
 class FallbackWarning(UserWarning):
     """An op runs on the host because its device has no kernel for it."""
+
+
+def copy_by_host(outs: Any, args: tuple[Any, ...]) -> None:
+    """Copy within a device that has no kernel of `copy_` for it, by way of the host."""
+    target, source = args[:2]
+    old, new = source.dtype.name, target.dtype.name
+    case, told = "strided", f" for strided memory of {new}"
+    if old != new:
+        case, told = "cast", f" for casts such as {old} to {new}"
+    tell_copy_by_host(target.device.type, new, case, told)
+    _C.copy_staged(target, source)
+
+
+def tell_copy_by_host(device: str, dtype: str, case: str, told: str) -> None:
+    """Warn of a copy within a device by way of the host, once for each case, and count it.
+
+    Args:
+        case: what there is no kernel for.
+        told: the same, as the end of "has no kernel on device 'box'".
+    """
+    op = _C.lookup_op("copy_")
+    remedy = f"tangrad.plugin.register_kernel('copy_', kernel, device='{device}') adds one"
+    _warn_once(op, device, case, told, remedy)
+    _fallen_back[op.name] = _fallen_back.get(op.name, 0) + 1
+    watched(op.name, device, dtype, HOST, _no_kernel)()
 
 
 def decomposition(op: _C.Op) -> Callable[..., Any]:
@@ -198,3 +230,4 @@ def to_reference(value: Any) -> Any:
 
 
 _C.set_resolver(resolve)
+_C.set_copy_fallback(copy_by_host)

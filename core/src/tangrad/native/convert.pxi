@@ -29,13 +29,70 @@ cdef int copy_into(Tensor dst, Tensor src) except -1:
     op = <Op>_op_cache.get("copy_")
     if op is None and dd is sd and not dd.type.host:
         op = lookup_op("copy_")  # its kernels are known from when it is made
-    if op is not None and dd is sd and CONVERSION_ROW[src.dtype_.index] >= 0 and dd.slot < op.nrows \
-            and op.rows[dd.slot] != NULL and op.rows[dd.slot][dst.dtype_.index] != NULL \
-            and op.rows[dd.slot][dst.dtype_.index].kind != 0:
+    if op is not None and dd is sd and serves_copies(op, dst, src):
         return copy_by_kernel(op, op.rows[dd.slot][dst.dtype_.index], dst, src)
     if dd.type.host and sd.type.host:
         return host_copy(dst, src)
-    return staged_copy(dst, src)
+    return copy_on_device(dst, src) if dd.type is sd.type else staged_copy(dst, src)
+
+
+cdef bint serves_copies(Op op, Tensor dst, Tensor src) noexcept:
+    """Whether the device has kernels of copy_ for both dtypes: one for one of them may not know the other."""
+    cdef int slot = dst.storage_.dev.slot
+    return slot < op.nrows and op.rows[slot] != NULL and is_copy_kernel(op.rows[slot][dst.dtype_.index]) \
+        and (dst.dtype_ is src.dtype_ or is_copy_kernel(op.rows[slot][src.dtype_.index]))
+
+
+cdef bint is_copy_kernel(tg_kernel* kernel) noexcept:
+    return kernel != NULL and kernel.kind != 0 and kernel.callable != <PyObject*>_copy_fallback
+
+
+# What stands in the tables where a device has no kernel of copy_: a function (targets, arguments).
+cdef object _copy_fallback = None
+
+
+def set_copy_fallback(fallback):
+    """Install what tells of, and makes, copies on a device that go by way of the host."""
+    global _copy_fallback
+    _copy_fallback = fallback
+
+
+cdef int copy_on_device(Tensor dst, Tensor src) except -1:
+    """Copy within a type of device, whose memory the host cannot reach, where no kernel is registered."""
+    cdef DeviceRuntime dd = dst.storage_.dev, sd = src.storage_.dev
+    cdef Tensor whole
+    cdef Op op
+    if dst.dtype_ is src.dtype_ and same_order(dst, src):
+        dd.type.driver.copy_within(dst.storage_.handle, dst.storage_.offset + dst.offset_ * dst.dtype_.itemsize,
+                                   src.storage_.handle, src.storage_.offset + src.offset_ * src.dtype_.itemsize,
+                                   dst.numel_ * dst.dtype_.itemsize)
+        return 0
+    if dd is not sd:
+        # Bytes alone go between two devices: what else there is to do is done on either side.
+        whole = empty_contiguous(src.ndim_, src.shape_, dst.dtype_.index,
+                                 dd if dst.dtype_ is src.dtype_ and src.flags & CONTIGUOUS else sd)
+        copy_into(whole, src)
+        return copy_into(dst, whole)
+    op = lookup_op("copy_")
+    find_kernel(op, dd.slot, dst.dtype_.index)
+    find_kernel(op, dd.slot, src.dtype_.index)
+    if serves_copies(op, dst, src):
+        return copy_by_kernel(op, op.rows[dd.slot][dst.dtype_.index], dst, src)
+    _copy_fallback((dst,), (dst, src, False))
+    return 0
+
+
+cdef bint same_order(Tensor dst, Tensor src) except -1:
+    """Whether the elements of both lie in one piece each, in the same order."""
+    if dst.flags & src.flags & CONTIGUOUS and dst.numel_ == src.numel_:
+        check_expand(dst, src)
+        return True
+    return same_geometry(dst, src) and non_overlapping_and_dense(dst)
+
+
+def copy_staged(Tensor dst not None, Tensor src not None):
+    """Copy within a device by way of the host."""
+    staged_copy(dst, src)
 
 
 cdef Tensor as_held_by(Tensor dst, Tensor src):
@@ -58,6 +115,8 @@ cdef int copy_by_kernel(Op op, tg_kernel* kernel, Tensor dst, Tensor src) except
     cdef PyObject* item[1]
     cdef PyObject* flat[3]
     if kernel.kind == KERNEL_PYTHON:
+        if src.storage_ is dst.storage_ and (src.offset_ != dst.offset_ or not same_geometry(src, dst)):
+            src = detached_clone(src)  # a kernel may then go over the elements in any order
         call_python_kernel(op, kernel, ((dst,), (dst, src, False)))
         return 0
     check_expand(dst, src)
@@ -176,12 +235,6 @@ cdef int staged_copy(Tensor dst, Tensor src) except -1:
     cdef Py_ssize_t first = 0, length = 0
     cdef Tensor image
     cdef DeviceRuntime dd = dst.storage_.dev
-    if (dd.type is src.storage_.dev.type and dst.dtype_ is src.dtype_ and same_geometry(dst, src)
-            and dst.flags & CONTIGUOUS):
-        dd.type.driver.copy_within(dst.storage_.handle, dst.storage_.offset + dst.offset_ * dst.dtype_.itemsize,
-                                   src.storage_.handle, src.storage_.offset + src.offset_ * src.dtype_.itemsize,
-                                   dst.numel_ * dst.dtype_.itemsize)
-        return 0
     if not src.storage_.dev.type.host:
         src = host_image(src, &first, &length)
     if dd.type.host:

@@ -54,8 +54,9 @@ class Pipe(DeviceDriver):
         self.call("copy", handle, offset, source, source_offset, nbytes)
 
     def register_kernels(self, register):
-        """Compute two ops on the other side; all others decompose or fall back."""
-        from tangrad_pipe.kernels import kernel
+        """Compute two ops, and copy, on the other side; all others decompose or fall back."""
+        from tangrad_pipe.kernels import copy, kernel
 
+        register("copy_", copy(self), dtypes=["bool", "int32", "int64", "float32", "float64"])
         register("add_plain", kernel(self, "add"), dtypes=["float32", "float64"])
         register("mm", kernel(self, "matmul"), dtypes=["float32", "float64"])

@@ -1,8 +1,9 @@
 """Device "disk": every allocation is a file without a name, so tensors may exceed the memory.
 
-The driver alone runs every op; the two kernels show how an op is computed where the data lies.
+The driver alone runs every op; the kernels show how an op is computed where the data lies.
 """
 
+import mmap
 import os
 import tempfile
 
@@ -45,9 +46,15 @@ class Disk(DeviceDriver):
             read = os.preadv(handle, [target], offset)
             target, offset = target[read:], offset + read
 
+    def copy_within(self, handle, offset, source, source_offset, nbytes):
+        """Copy bytes between files, or within one, where they may overlap."""
+        part = mmap.mmap(source, 0)[source_offset : source_offset + nbytes]
+        mmap.mmap(handle, 0)[offset : offset + nbytes] = part
+
     def register_kernels(self, register):
-        """Compute two ops without copies to the host; all others decompose or fall back."""
+        """Compute two ops, and copy, without the host; all others decompose or fall back."""
         from tangrad_disk import kernels
 
+        register("copy_", kernels.copy, dtypes=["bool", "int32", "int64", "float32", "float64"])
         register("add_plain", kernels.add, dtypes=["float32", "float64"])
         register("mm", kernels.mm, dtypes=["float32", "float64"])

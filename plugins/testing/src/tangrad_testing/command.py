@@ -24,6 +24,9 @@ def add_check(commands: Any) -> None:
     )
     parser.add_argument("--json", metavar="FILE", help="write the score card as JSON; - prints it")
     parser.add_argument("--html", metavar="FILE", help="write the score card as a page")
+    parser.add_argument(
+        "--large", action="store_true", help="also ask what takes some 6 GiB of memory"
+    )
     parser.add_argument("--list", action="store_true", help="list the checks and run none")
     parser.set_defaults(run=check)
 
@@ -40,7 +43,7 @@ def check(options: argparse.Namespace) -> int:
     unknown = [name for name in options.op or () if name not in all_ops()]
     if unknown:
         return _refuse(f"no op is named {', '.join(unknown)}")
-    device = Device(options.device, frozenset(options.op or ()))
+    device = Device(options.device, frozenset(options.op or ()), options.large)
     levels = options.level or ([1, 2, 3, 7] if options.op else list(LEVELS))
     try:
         if options.list:

@@ -43,6 +43,7 @@ class Computing(Loopback):
             "cumsum": (self.scan(np.cumsum), ("int64", *FLOATS)),
             "mm": (self.mm, FLOATS),
             "index_select": (self.index_select, REALS),
+            "copy_": (self.copy, REALS),
         }
 
     def array(self, value: Any) -> Any:
@@ -90,6 +91,11 @@ class Computing(Loopback):
         left, right = map(self.array, args)
         with np.errstate(all="ignore"):
             self.array(outs[0])[...] = left @ right
+
+    def copy(self, outs: Any, args: Any) -> None:
+        """Copy between strides and dtypes."""
+        with np.errstate(all="ignore"):
+            self.array(outs[0])[...] = self.array(args[1])
 
     def index_select(self, outs: Any, args: Any) -> None:
         """Take rows."""

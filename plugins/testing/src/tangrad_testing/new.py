@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     except (ValueError, OSError) as error:
         print(f"python -m tangrad new: {error}", file=sys.stderr)
         return 1
-    print(f"wrote {folder}; now: pip install -e {folder}[test] && pytest {folder}")
+    print(f"wrote {folder}; now: pip install -e '{folder}[test]' && pytest {folder}")
     return 0
 
 
@@ -80,7 +80,7 @@ def check_name(kind: str, name: str) -> None:
     from tangrad.plugin import all_ops, device_names
 
     if not name.isidentifier() or name != name.lower() or keyword.iskeyword(name):
-        raise ValueError(f"'{name}' is no identifier in lower case")
+        raise ValueError(f"'{name}' is no identifier in lower case, such as 'my_{kind}'")
     if name.startswith("_"):
         raise ValueError(f"'{name}' starts with an underscore: such names are private")
     taken = {"device": name in device_names(), "op": name in all_ops(), "plugin": False}

@@ -222,6 +222,8 @@ def _kernels_on(op: _C.Op, device: str) -> str:
     if names:
         return " ".join(dict.fromkeys(names))
     definition = op.definition
+    if definition.loops and not _C.device_types()[device].driver.host:
+        return "none: contiguous bytes by the driver's copy_within, all else on the host"
     if definition.native is not None:
         return "the core itself, by the driver's copies"
     if definition.decompose is not None:

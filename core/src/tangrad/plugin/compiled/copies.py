@@ -34,8 +34,6 @@ def kernel(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
         if _same_bytes(target, source):
             _copy_bytes(driver, target, source)
             return
-        if target.untyped_storage()._handle == source.untyped_storage()._handle:
-            source = source.clone()
         loops(outs, (source,), {})
 
     return copy

@@ -41,10 +41,12 @@ class Device:
     Attributes:
         name: the device type.
         ops: the only ops to be checked; all if empty.
+        large: also ask what takes gigabytes of memory.
     """
 
     name: str
     ops: frozenset[str] = field(default_factory=frozenset)
+    large: bool = False
 
     @cached_property
     def driver(self) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import subprocess
 import sys
@@ -31,6 +32,7 @@ SIZES = (1, 2, 3, 7, 63, 64, 65, 127, 129, 255, 257, 1023, 1025, 4095, 4096, 409
 MORE_THAN_THERE_IS = 2**62
 THREADS = 4
 MEBIBYTE = 2**20
+LARGE = 2**31 + 4096  # more than 31 bits count, and than Linux reads or writes in one call
 SECONDS_FOR_A_CHILD = 6
 SECONDS_FOR_A_PROCESS = 30
 
@@ -239,6 +241,38 @@ def copies_cross_indices(device: Device) -> None:
     back = there.to(f"{device.name}:0")
     expect("index of its copy", back.device.index, 0)
     expect("its values", back.cpu().tolist(), list(map(float, range(1000))))
+    rows = tangrad.arange(12.0).reshape(3, 4).to(device.name)
+    for name, view in (("transposed", rows.t()), ("an inner block", rows[1:, 1:3])):
+        for dtype in (tangrad.float32, tangrad.int64):
+            moved = view.to(f"{device.name}:1", dtype).cpu().tolist()
+            expect(f"{name}, to {dtype} on the second device", moved, view.cpu().tolist())
+
+
+@check
+def copies_of_more_than_two_gibibytes(device: Device) -> None:
+    """One call copies more bytes than 31 bits count: to the device, within it, and back."""
+    device.require_own_memory()
+    if not device.large:
+        raise NotApplicable("it takes some 6 GiB of memory: --large asks for it")
+    try:
+        handle = device.driver.allocate(LARGE, 0)
+    except MemoryError as error:
+        raise NotApplicable(f"there is no memory for it: {error}") from error
+    marks = [0, 2**31 - 4101, 2**31 - 5, LARGE - 11]  # on either side of where counts overflow
+    try:
+        # Pages that nobody writes to take no memory.
+        source, target = mmap.mmap(-1, LARGE), mmap.mmap(-1, LARGE)
+        for mark in marks:
+            source[mark : mark + 11] = pattern(11, 12 + mark % 7)
+        device.driver.copy_from_host(handle, 0, memoryview(source))
+        device.driver.copy_within(handle, 0, handle, 1, LARGE - 1)
+        device.driver.copy_to_host(handle, 0, memoryview(target))
+    finally:
+        device.driver.release(handle, LARGE)
+    for mark in marks:
+        got, expected = target[mark : mark + 10], source[mark + 1 : mark + 11]
+        expect(f"{LARGE} bytes copied there, by one to the front, and back, from byte {mark}",
+               got, expected)  # fmt: skip
 
 
 @check

@@ -81,11 +81,16 @@ def node_at(tree: ast.AST, place: int) -> ast.AST:
 def changes(tree: ast.AST) -> Iterator[tuple[str, int, int, Change]]:
     """Yield (what is changed, line, place of the node, change) for every single change."""
     silent = {id(n) for top in ast.walk(tree) for n in without_effect(top)}
+    # Walked outside in: the last statement to hold a number is the innermost.
+    holders = {id(n): top for top in ast.walk(tree) if isinstance(top, ast.stmt)
+               for n in ast.walk(top) if isinstance(n, ast.Constant)}  # fmt: skip
     for place, node in enumerate(ast.walk(tree)):
         if id(node) not in silent:
+            shown = f"`{one_line(node)}`"
+            if isinstance(node, ast.Constant):
+                shown += f" of `{one_line(holders[id(node)])}`"
             for says, change in changes_of(node):
-                text = f"{says} in `{one_line(node)}`"
-                yield text, getattr(node, "lineno", 0), place, change
+                yield f"{says} in {shown}", getattr(node, "lineno", 0), place, change
 
 
 def without_effect(node: ast.AST) -> Iterator[ast.AST]:

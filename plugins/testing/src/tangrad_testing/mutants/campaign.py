@@ -9,11 +9,16 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 # What costs least and finds most comes first.
 ORDER = (0, 4, 2, 1, 6, 5, 7, 3)
+# Seconds for one check; a campaign's process may be one of many on its machine.
 LONGEST = 40
+LONGEST_LARGE = 300  # for that of copies of gigabytes
+Ask = Callable[["Mutant", Callable[[], None]], tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -57,12 +62,16 @@ class Verdict:
 
 
 def run(mutants: Iterable[Mutant], tell: Callable[[Verdict], None]) -> list[Verdict]:
-    """Try every mutant."""
+    """Try every mutant; what survives the usual checks is asked for large copies, too."""
     preload()
     verdicts = []
     for mutant in mutants:
-        verdicts.append(tried(mutant))
-        tell(verdicts[-1])
+        verdict = tried(mutant, first_failure, LONGEST)
+        if not verdict.killer:
+            large = tried(mutant, failure_of_large_copies, LONGEST_LARGE)
+            verdict = replace(large, seconds=verdict.seconds + large.seconds)
+        verdicts.append(verdict)
+        tell(verdict)
     return verdicts
 
 
@@ -78,8 +87,14 @@ def preload() -> None:
         __import__(f"tangrad_testing.levels.{module}")
 
 
-def tried(mutant: Mutant) -> Verdict:
-    """Try one mutant in a child of this process."""
+def tried(mutant: Mutant, ask: Ask, longest: int) -> Verdict:
+    """Try one mutant in a child of this process.
+
+    Args:
+        mutant: the faulty device.
+        ask: function that returns what failed first; it calls what it is given before each check.
+        longest: the seconds without a sign after which it hangs.
+    """
     started = time.perf_counter()
     reader, writer = os.pipe()
     child = os.fork()
@@ -88,38 +103,42 @@ def tried(mutant: Mutant) -> Verdict:
         try:
             os.close(reader)
             os.setpgid(0, 0)
-            answer = json.dumps(first_failure(mutant))
+            answer = json.dumps(ask(mutant, partial(heartbeat, writer)))
             os.write(writer, answer.encode())
             code = 0
         finally:
             os._exit(code)
     os.close(writer)
-    text = read_until_end(reader, child, started + LONGEST)
+    text, ended = read_until_end(reader, longest)
     end_group(child)
     _, status = os.waitpid(child, 0)
     seconds = time.perf_counter() - started
     if text:
         killer, message = json.loads(text)
-    elif seconds >= LONGEST:
-        killer, message = "hang", f"no answer in {LONGEST} s"
+    elif not ended:
+        killer, message = "hang", f"a check gave no answer in {longest} s"
     else:
         killer, message = "crash", f"the process ended with status {status}"
     return Verdict(mutant.name, mutant.says, killer, message, seconds, mutant.equivalent)
 
 
-def read_until_end(reader: int, child: int, deadline: float) -> str:
-    """Return what the child writes before it ends or the deadline passes."""
+def heartbeat(writer: int) -> None:
+    """Tell the parent that the child is alive."""
+    os.write(writer, b"\n")
+
+
+def read_until_end(reader: int, longest: int) -> tuple[str, bool]:
+    """Return what a child writes, and whether it came to its end: nothing for long is a hang."""
     import select
 
-    parts = []
-    while (left := deadline - time.perf_counter()) > 0:
-        ready, _, _ = select.select([reader], [], [], left)
-        part = os.read(reader, 65536) if ready else b""
-        parts.append(part)
-        if not part:
+    parts = [b"\n"]
+    while parts[-1]:
+        ready, _, _ = select.select([reader], [], [], longest)
+        if not ready:
             break
+        parts.append(os.read(reader, 65536))
     os.close(reader)
-    return b"".join(parts).decode()
+    return b"".join(parts).decode().strip(), not parts[-1]
 
 
 def end_group(child: int) -> None:
@@ -128,10 +147,35 @@ def end_group(child: int) -> None:
         os.killpg(child, signal.SIGKILL)
 
 
-def first_failure(mutant: Mutant) -> tuple[str, str]:
-    """Return (check, message) of the first failure of the kit on a mutant, or ("", "")."""
+def first_failure(mutant: Mutant, beat: Callable[[], None]) -> tuple[str, str]:
+    """Return (check, message) of the first failure of the kit on a mutant, or ("", "").
+
+    Args:
+        mutant: the faulty device.
+        beat: called before each check.
+    """
+    from tangrad_testing.levels.run import checks_of
+
+    return failure_among(mutant, False, lambda device: checks_of(device, ORDER), beat)
+
+
+def failure_of_large_copies(mutant: Mutant, beat: Callable[[], None]) -> tuple[str, str]:
+    """Return the same for what is asked of a device with `--large`."""
+    from tangrad_testing.levels.contract import PLAIN, copies_of_more_than_two_gibibytes
+
+    found = [c for c in PLAIN if c.body is copies_of_more_than_two_gibibytes]
+    return failure_among(mutant, True, lambda device: found, beat)
+
+
+def failure_among(
+    mutant: Mutant,
+    large: bool,
+    checks: Callable[[Any], Iterable[Any]],
+    beat: Callable[[], None],
+) -> tuple[str, str]:
+    """Return (check, message) of the first of some checks that fails, or ("", "")."""
     from tangrad_testing.levels import Device
-    from tangrad_testing.levels.run import run as run_checks
+    from tangrad_testing.levels.run import run_check
 
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)
@@ -139,12 +183,14 @@ def first_failure(mutant: Mutant) -> tuple[str, str]:
     sys.setrecursionlimit(2000)
     try:
         mutant.install()
-        device = Device(mutant.device)
+        device = Device(mutant.device, large=large)
         device.driver  # noqa: B018 - it opens here
     except Exception as error:
         return "opening", f"{type(error).__name__}: {error}"[:300]
     try:
-        for outcome in run_checks(device, ORDER):
+        for check in checks(device):
+            beat()
+            outcome = run_check(check, device)
             if outcome.status == "failed":
                 return f"{outcome.check.level} {outcome.check.name}", outcome.message[:300]
     except BaseException as error:

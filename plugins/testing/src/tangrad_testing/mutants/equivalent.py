@@ -9,15 +9,21 @@ HANDLES = "any distinct numbers are handles"
 
 # (module, what is changed): why it is no fault.
 EQUIVALENT: dict[tuple[str, str], str] = {
-    (LOOPBACK, "the opposite in `True`"): "a driver need not promise to be strict",
+    (LOOPBACK, "the opposite in `True` of `strict = True`"): "a driver may be less strict",
     (LOOPBACK, "another operator in `self._next += 2`"): HANDLES,
-    (LOOPBACK, "one more in `4097`"): HANDLES,
-    (LOOPBACK, "one more in `2`"): "handles may be three apart, and there may be three devices",
+    (LOOPBACK, "one more in `4097` of `self._next = 4097`"): HANDLES,
+    (LOOPBACK, "one more in `2` of `self._next += 2`"): HANDLES,
+    (LOOPBACK, "one more in `2` of `return 2`"): "there may be three devices",
     (
         LOOPBACK,
         "without `raise ValueError(f'loopback: {handle:#x} is no handle of thi` "
         "in `if handle not in self._blocks:`",
     ): "the next line raises KeyError",
+    (
+        DISK,
+        "without `register('copy_', kernels.copy, dtypes=['bool', 'int32', 'in` "
+        "in `def register_kernels(self, register):`",
+    ): WITHOUT_KERNEL,
     (
         DISK,
         "without `register('add_plain', kernels.add, dtypes=['float32', 'float` "
@@ -32,5 +38,8 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         DISK,
         "None returned in `return 'this system cannot reserve space in files (no posix_`",
     ): "this system can",
-    (DISK, "one more in `0`"): "a file one byte longer serves as well",
+    (
+        DISK,
+        "one more in `0` of `os.posix_fallocate(file.fileno(), 0, nbytes)`",
+    ): "a file one byte longer serves as well",
 }

@@ -107,6 +107,40 @@ def flat(device: Computing, tensor: Any) -> np.ndarray:
 
 
 @fault
+class CopyReadsContiguously(Computing):
+    """copy_ ignores the strides of its source."""
+
+    def copy(self, outs: Any, args: Any) -> None:
+        self.array(outs[0])[...] = flat(self, args[1])
+
+
+@fault
+class CopyWritesContiguously(Computing):
+    """copy_ ignores the strides of its target."""
+
+    def copy(self, outs: Any, args: Any) -> None:
+        target = self.array(outs[0])
+        whole = np.lib.stride_tricks.as_strided(target, strides=contiguous(target))
+        whole[...] = self.array(args[1])
+
+
+def contiguous(array: np.ndarray) -> list[int]:
+    """Return the strides of an array without gaps."""
+    return [array.itemsize * int(np.prod(array.shape[i + 1 :])) for i in range(array.ndim)]
+
+
+@fault
+class CopyTakesBytesForNumbers(Computing):
+    """copy_ of int32 to float32 copies bits and does not convert them."""
+
+    def copy(self, outs: Any, args: Any) -> None:
+        source = self.array(args[1])
+        if outs[0].dtype.name == "float32" and args[1].dtype.name == "int32":
+            source = np.ascontiguousarray(source).view(np.float32)
+        self.array(outs[0])[...] = source
+
+
+@fault
 class AddReadsContiguously(Computing):
     """add ignores the strides of its first operand."""
 
