@@ -198,11 +198,15 @@ cdef int offer(const tg.tg_queued* work) noexcept:
         if work.operands[i].storage == NULL and not small(work.operands[i].number):
             return 0
     if nsteps and (numel != work.numel or dtype != work.dtype or nsteps == STEPS or nslots + 9 > SLOTS
-                   or (columns and work.columns and columns != work.columns) or not find_places(work, places, False)):
+                   or (columns and work.columns and columns != work.columns)):
         run_queue(FULL if nsteps == STEPS or nslots + 9 > SLOTS else OTHER)
         fresh = True
     if not find_places(work, places, fresh):
-        return 0
+        if nsteps == 0:
+            return 0
+        run_queue(OTHER)
+        if not find_places(work, places, True):
+            return 0
     if nsteps == 0:
         numel, columns, dtype = work.numel, work.columns, work.dtype
         nwords, digest = 0, 0
