@@ -48,6 +48,30 @@ def test_without_a_program_there_is_a_hint() -> None:
     assert "there is no program to run" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--fail", "cuMemAllocc:1"), "no function 'cuMemAllocc'"),
+        (("--fail", "cuMemAlloc:x"), "NAME:N+"),
+        (("--fail", "cuMemAlloc:0"), "NAME:N+"),
+        (("--memory", "lots"), "'lots' is no number of bytes"),
+        (("--memory", "0"), "0 bytes of memory"),
+        (("--devices", "-1"), "-1 GPUs"),
+        (("--capability", "nine"), "no compute capability"),
+        (("--races",), "engine 'ptx'"),
+    ],
+)
+def test_a_setting_that_means_nothing_is_refused(arguments: tuple[str, ...], words: str) -> None:
+    done = run(*arguments, sys.executable, "-c", "raise SystemExit(7)")
+    assert done.returncode == 2
+    assert words in done.stderr
+
+
+def test_functions_that_can_fail_are_known_in_every_version() -> None:
+    for name in ("cuMemAlloc", "cuMemAlloc_v2", "cuInit", "cuEventElapsedTime", "cuLaunchKernel"):
+        assert environment(fail=f"{name}:2+:700,cuInit:1")
+
+
 def test_a_program_that_is_not_there_is_named() -> None:
     assert "cannot run /nowhere" in run("/nowhere").stderr
 

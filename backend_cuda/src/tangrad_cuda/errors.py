@@ -24,6 +24,8 @@ REMEDIES: dict[int, str] = {
     218: "the driver refuses the PTX; update the driver, or install an NVRTC of its version",
     222: "the driver is older than NVRTC; update the driver, or install nvidia-cuda-nvrtc of its "
     "version",
+    400: "a stream or an event of another library was destroyed by it, or never was one: keep it "
+    "alive as long as it is used",
     701: "the kernel needs more registers or shared memory than a block may have",
     709: "the context was destroyed, by cudaDeviceReset or another library: restart the process",
     712: "the host memory is page-locked already",

@@ -76,11 +76,16 @@ def _enough(device: Any, nbytes: int, stats: dict[str, Any]) -> list[str]:
     """Say how much less would have been enough, where the device tells how much it has."""
     from tangrad.devices.registry import get_driver
 
-    free = get_driver(device.type).properties(device.index or 0).get("free_memory")
-    room = free if stats["limit"] < 0 else stats["limit"] - stats["reserved_bytes.all.current"]
+    facts, limit = get_driver(device.type).properties(device.index or 0), stats["limit"]
+    most = facts.get("total_memory") if limit < 0 else limit
+    room = facts.get("free_memory")
+    if limit >= 0:
+        room = limit - stats["reserved_bytes.all.current"]
     if not isinstance(room, int) or room >= nbytes:
         return []
-    return [f"{_C._readable_bytes(nbytes - max(0, room))} less held would have been enough."]
+    if isinstance(most, int) and nbytes > most:
+        return [f"There are {_C._readable_bytes(most)} in all: nothing to release is enough."]
+    return [f"{_C._readable_bytes(nbytes - room)} less held would have been enough."]
 
 
 def _alive() -> list[Any]:

@@ -21,17 +21,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     command = _command(options)
     if not command:
         parser.error("there is no program to run")
-    variables = environment(
-        devices=options.devices,
-        memory=options.memory,
-        engine=options.engine,
-        races=options.races,
-        fail=options.fail,
-        sources=options.sources,
-        capability=options.capability,
-        eager=options.eager,
-        nvcc=True,
-    )
+    try:
+        variables = environment(
+            devices=options.devices,
+            memory=options.memory,
+            engine=options.engine,
+            races=options.races,
+            fail=options.fail,
+            sources=options.sources,
+            capability=options.capability,
+            eager=options.eager,
+            nvcc=True,
+        )
+    except ValueError as error:
+        parser.error(str(error))
     variables["TANGRAD_CUDA_EMULATOR_PYTHON"] = sys.executable
     os.environ.update(variables)
     try:
@@ -50,7 +53,10 @@ def _command(options: argparse.Namespace) -> list[str]:
 
 def _bytes(text: str) -> int:
     unit = {"K": 10, "M": 20, "G": 30}.get(text[-1:].upper())
-    return int(text) if unit is None else int(text[:-1]) << unit
+    number = text if unit is None else text[:-1]
+    if not number.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of bytes, such as 512M")
+    return int(number) << (unit or 0)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
 FOLDER = Path(__file__).resolve().parent
 PREFIX = "TANGRAD_CUDA_EMULATOR_"
+_FAILURE = re.compile(r"(cu[A-Z]\w*?)(?:_v\d+)?:[1-9]\d*\+?(?::[1-9]\d*)?")
 
 
 def library_folder() -> Path:
@@ -44,7 +47,11 @@ def environment(
 
     Returns:
         The variables, to be laid over ``os.environ``.
+
+    Raises:
+        ValueError: a setting means nothing, or would have no effect.
     """
+    _check(devices, memory, engine, races, fail, capability)
     told = {
         "DEVICES": str(devices),
         "MEMORY": "" if memory is None else str(memory),
@@ -62,6 +69,38 @@ def environment(
         # What pycuda keeps of another compiler is no image that runs here.
         variables["PYCUDA_DISABLE_CACHE"] = "1"
     return variables
+
+
+def _check(
+    devices: int, memory: int | None, engine: str, races: bool, fail: str, capability: str | None
+) -> None:
+    if devices < 0:
+        raise ValueError(f"there cannot be {devices} GPUs; 0 is a machine without one")
+    if memory is not None and memory <= 0:
+        raise ValueError(f"a GPU cannot have {memory} bytes of memory")
+    if races and engine != "ptx":
+        raise ValueError("races are watched by the engine 'ptx' alone; choose that, too")
+    if capability is not None and not re.fullmatch(r"[1-9]\d*\.\d", capability):
+        raise ValueError(f"{capability!r} is no compute capability; they are written as 9.0")
+    for each in filter(None, fail.split(",")):
+        found = _FAILURE.fullmatch(each)
+        if found is None:
+            raise ValueError(
+                f"{each!r}: calls that shall fail are written NAME:N, NAME:N+ or NAME:N:CODE"
+            )
+        if not _has(found[1]):
+            raise ValueError(f"{each!r}: the stand-in has no function {found[1]!r}")
+
+
+def _has(function: str) -> bool:
+    """Return whether the stand-in defines a function, in whatever version."""
+    name = re.escape(function.encode())
+    return re.search(rb"\0" + name + rb"(_v\d+)?(_ptsz|_ptds)?\0", _library_bytes()) is not None
+
+
+@cache
+def _library_bytes() -> bytes:
+    return (library_folder() / "libcuda.so.1").read_bytes()
 
 
 def _first(folder: Path, name: str) -> str:

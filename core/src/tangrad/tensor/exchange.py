@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -343,12 +344,13 @@ class _Capsule:
 
 
 def _importer(code: int) -> Callable[[Any], Any]:
-    from tangrad.devices import registry
+    from tangrad.plugins import discovery
 
-    # A device tells of its memory when it is opened.
-    for name in (None, *registry.device_names()):
-        if name is not None and registry.availability(name)[1] == "available":
-            registry.get_driver(name)
+    # A device tells of its memory when it is opened, as by the first tensor on it.
+    for name in ("", *discovery.names(discovery.DEVICES)):
+        if name:
+            with contextlib.suppress(RuntimeError):
+                _C.tensor_from_bytes(b"", _C.dtype_by_name("uint8"), (0,), name)
         for known, _, take in _dlpack_devices.values():
             if known == code:
                 return take
