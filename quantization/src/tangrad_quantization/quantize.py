@@ -410,7 +410,10 @@ def _convert_children(module: Any, mapping: Any, custom: Any, precomputed: bool,
             _convert_children(child, mapping, custom, precomputed, where)
         if kind in mapping and getattr(child, "qconfig", None) is not None:
             require_finite(child, where)
-        swapped[name] = swap_module(child, mapping, custom, precomputed)
+        try:
+            swapped[name] = swap_module(child, mapping, custom, precomputed)
+        except AssertionError as error:
+            raise AssertionError(f"convert: '{where}': {error}") from error
     module._modules.update(swapped)
 
 

@@ -177,6 +177,7 @@ class DynamicLinear(_Inference):
     """A linear layer of int8 rows, whose input is quantized in each call."""
 
     reduce_range: bool
+    _packed: Any
 
     def forward(self, input: Any) -> Any:
         """Apply the layer to numbers; nothing is recorded for a gradient."""
