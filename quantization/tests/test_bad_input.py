@@ -178,3 +178,23 @@ def test_converting_twice_is_refused():
     _, done = quantized()
     with pytest.raises(RuntimeError, match="quantized already"):
         ours.convert(done)
+
+
+def test_preparing_twice_is_refused():
+    model = nn.Sequential(ours.QuantStub(), nn.Linear(4, 2)).eval()
+    model.qconfig = ours.get_default_qconfig("onednn")
+    prepared = quiet(ours.prepare, model)
+    prepared(tangrad.ones(1, 4))
+    with pytest.raises(RuntimeError, match=r"'0' \(QuantStub\) is observed already.* convert it"):
+        quiet(ours.prepare, prepared)
+    assert type(ours.convert(prepared)[1]).__name__ == "Linear"
+
+
+def test_names_that_nothing_is_quantized_by_are_refused():
+    model = nn.Sequential(nn.Linear(4, 2), nn.Sequential(nn.ReLU()))
+    with pytest.raises(RuntimeError, match=r"'1.0' \(ReLU\) has no quantized form; leave it out"):
+        ours.quantize_dynamic(model, {"1.0"})
+    with pytest.raises(ValueError, match="the model has no module '2'"):
+        ours.quantize_dynamic(model, {"2": ours.default_dynamic_qconfig})
+    assert type(ours.quantize_dynamic(model, {"0"})[0]).__name__ == "Linear"
+    assert type(ours.quantize_dynamic(model, {"0": None})[0]) is nn.Linear

@@ -162,6 +162,53 @@ def test_dynamic_cells_agree(kind):
     assert np.allclose(expected.detach().numpy(), found.numpy(), atol=1e-5)
 
 
+def dynamic(how, model, x):
+    """Quantize a model dynamically by a workflow."""
+    import tangrad.ao.quantization.quantize_fx as fx
+
+    if how == "eager":
+        return ours.quantize_dynamic(model)
+    mapping = ours.QConfigMapping().set_global(ours.default_dynamic_qconfig)
+    return fx.convert_fx(fx.prepare_fx(model, mapping, (x,)))
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+@pytest.mark.parametrize("how", ["eager", "graph"])
+def test_dynamic_recurrent_layers_need_no_bias(kind, how):
+    """PyTorch refuses them (AssertionError, and KeyError by graphs)."""
+    tangrad.manual_seed(0)
+    model = tangrad.nn.Sequential(getattr(tangrad.nn, kind)(12, 20, bias=False))
+    x = tangrad.randn(4, 3, 12)
+    expected = model(x)[0]
+    done = dynamic(how, model, x)
+    found = done(x)[0]
+    assert not tangrad.equal(found, expected)
+    assert (found - expected).abs().max() < 0.03
+    done.load_state_dict(done.state_dict())
+    assert tangrad.equal(done(x)[0], found)
+
+
+@pytest.mark.parametrize("how", ["eager", "graph"])
+def test_a_projection_is_refused_by_its_path(how):
+    model = tangrad.nn.Sequential(tangrad.nn.LSTM(12, 20, proj_size=4))
+    told = r"'0': LSTM\(proj_size=4\) has no quantized form; give"
+    with pytest.raises(AssertionError, match=told):
+        dynamic(how, model, tangrad.randn(4, 3, 12))
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+def test_bags_leave_padding_out(mode):
+    bag = tangrad.nn.EmbeddingBag(11, 8, mode=mode, padding_idx=3)
+    with tangrad.no_grad():
+        bag.weight[3] = 5.0
+    x = tangrad.tensor([[1, 3, 5], [3, 3, 2]])
+    expected = bag(x)
+    done = ours.quantize_dynamic(tangrad.nn.Sequential(bag), dtype=tangrad.quint8)
+    assert type(done[0]).__name__ == "EmbeddingBag"
+    assert done[0].weight().is_quantized
+    assert tangrad.allclose(done(x), expected, atol=0.05)
+
+
 @pytest.mark.parametrize("dtype", ["quint8", "quint4x2"])
 def test_embeddings_agree(dtype):
     a, b = models(lambda nn, q: nn.Sequential(nn.EmbeddingBag(11, 8, mode="sum")))

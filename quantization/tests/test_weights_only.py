@@ -1,6 +1,8 @@
 """torchao's call: weights of 8 and 4 bits, how near they are and how small."""
 
+import copy
 import io
+import pickle
 
 import pytest
 
@@ -83,3 +85,25 @@ def test_a_model_of_another_dtype_keeps_its_quantized_weights(config):
     assert model[0].weight.is_quantized
     assert model[0].bias.dtype is tangrad.bfloat16
     assert tangrad.allclose(model(x), expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("how", ["load_state_dict", "copy_", "set"])
+@pytest.mark.parametrize("config", [Int4WeightOnlyConfig(32), Float8WeightOnlyConfig()])
+def test_a_weight_that_is_written_to_is_the_one_that_counts(config, how):
+    tangrad.manual_seed(0)
+    model, other, x = nn.Linear(64, 8), nn.Linear(64, 8), tangrad.randn(2, 64)
+    for layer in (model, other):
+        quantize_(layer, config)
+        layer(x)
+    expected = other(x)
+    if how == "load_state_dict":
+        model.load_state_dict(other.state_dict())
+    else:
+        model.bias.copy_(other.bias)
+        if how == "copy_":
+            model.weight.copy_(other.weight)
+        else:
+            model.weight = other.weight
+    assert tangrad.equal(model(x), expected)
+    assert tangrad.equal(copy.deepcopy(model)(x), expected)
+    assert tangrad.equal(pickle.loads(pickle.dumps(model))(x), expected)

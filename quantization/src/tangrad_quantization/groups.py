@@ -241,9 +241,15 @@ def _to_float8(groups: Any, size: int, dtype: Any, symmetric: bool) -> Any:
 _FORMS = {"qint8": _to_int8, "quint4x2": _to_int4, **dict.fromkeys(FLOATS, _to_float8)}
 
 
-def product(rows: Any, weight: Any) -> Any:
-    """Multiply float32 rows [n, depth] by a weight in groups, transposed."""
-    values, scales, zeros, bits, size = parts(weight)
+def product(rows: Any, weight: Any, held: Any) -> Any:
+    """Multiply float32 rows [n, depth] by a weight in groups, transposed.
+
+    Args:
+        rows: the rows.
+        weight: the weight.
+        held: its `parts`.
+    """
+    values, scales, zeros, bits, size = held
     if bits:
         return ops.grouped_linear(rows, values, scales, zeros, bits, size)
     if scales.shape[1] == 1:  # the scale of a whole row is the product's
@@ -251,18 +257,44 @@ def product(rows: Any, weight: Any) -> Any:
     return rows @ layout.dequantize(weight).t()
 
 
-def linear(input: Any, weight: Any, bias: Any = None) -> Any:
+class Kept:
+    """The parts of a weight, taken out of it once and again when it was written to.
+
+    It is a module's, and neither copied nor pickled with it.
+    """
+
+    __slots__ = ("parts", "source", "version")
+
+    def __init__(self) -> None:
+        self.source: Any = None
+        self.version: int = -1
+        self.parts: Any = None
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        return Kept, ()
+
+    def of(self, weight: Any) -> Any:
+        """Return `parts(weight)`."""
+        if weight.is_inference():  # counts no writes
+            return parts(weight)
+        if weight is not self.source or weight._version != self.version:
+            self.source, self.version, self.parts = weight, weight._version, parts(weight)
+        return self.parts
+
+
+def linear(input: Any, weight: Any, bias: Any = None, kept: Kept | None = None) -> Any:
     """Apply a linear layer whose weight is in groups; nothing is recorded for a gradient.
 
     Args:
         input: numbers, the last dimension the weight's depth.
         weight: in groups.
         bias: numbers, or None.
+        kept: where the weight's parts are kept for the next call.
 
     Raises:
         RuntimeError: the sizes do not fit, or the weight is not the tensor in groups.
     """
-    layout.require(weight, "linear", PER_GROUP)
+    held = parts(weight) if kept is None else kept.of(weight)
     depth = weight.shape[1]
     if layout.is_quantized(input) or input.dim() == 0 or input.shape[-1] != depth:
         raise RuntimeError(
@@ -272,7 +304,7 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
     rows = input.detach()
     if rows.dtype != tangrad.float32:
         rows = rows.to(tangrad.float32)
-    made = product(rows.reshape(-1, depth).contiguous(), weight)
+    made = product(rows.reshape(-1, depth).contiguous(), weight, held)
     if bias is not None:
         made = made + bias.to(made.dtype)
     if input.dim() != 2:

@@ -181,7 +181,7 @@ class _Quantized(plugin.Layout):
             )
         return super().converted(t, None, device)
 
-    def file_form(self, t: Any) -> tuple[str, tuple[Any, ...]]:
+    def file_form(self, t: Any) -> tuple[str, tuple[Any, ...]] | None:
         """Return how PyTorch's files say it: the integers' storage, and what they stand for."""
         values = values_of(t)
         packed = RANGES[t.dtype.name].bits < 8

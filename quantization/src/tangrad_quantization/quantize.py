@@ -187,10 +187,11 @@ def prepare(
         prepare_custom_config_dict: see `get_default_custom_config_dict`.
 
     Raises:
-        RuntimeError: the model is quantized already, or lies on several devices.
+        RuntimeError: the model is quantized or prepared already, or lies on several devices.
     """
     custom = prepare_custom_config_dict or get_default_custom_config_dict()
     _refuse_quantized(model, "prepare")
+    _refuse_prepared(model, "prepare")
     model = model if inplace else copy.deepcopy(model)
     propagate_qconfig_(model)
     if not any(getattr(module, "qconfig", None) for module in model.modules()):
@@ -207,6 +208,16 @@ def prepare(
         custom.get("float_to_observed_custom_module_class", {}),
     )
     return model
+
+
+def _refuse_prepared(model: Any, name: str) -> None:
+    for path, module in model.named_modules():
+        if _observe_output in module._forward_hooks.values():
+            raise RuntimeError(
+                f"{name}: '{path}' ({type(module).__name__}) is observed already, and its "
+                f"statistics would be lost; show the prepared model calibration data and convert "
+                f"it, or prepare the float model anew"
+            )
 
 
 def insert_observers(model: Any, observed: Any, whole: Any, custom: Any) -> None:
@@ -316,7 +327,8 @@ def quantize_dynamic(
         inplace: change the model itself.
 
     Raises:
-        ValueError: nothing is known for the dtype.
+        ValueError: nothing is known for the dtype, or the model has no module of a given name.
+        RuntimeError: a module asked for by name has no quantized form.
     """
     dtype = tangrad.qint8 if dtype is None else dtype
     if qconfig_spec is None:
@@ -325,11 +337,34 @@ def quantize_dynamic(
         if dtype.name not in _OF_DTYPE:
             raise RuntimeError(f"Unknown dtype specified for quantize_dynamic: {dtype}")
         qconfig_spec = dict.fromkeys(qconfig_spec, _OF_DTYPE[dtype.name])
+    mapping = mapping or get_default_dynamic_quant_module_mappings()
+    _require_forms(model, [key for key, value in qconfig_spec.items() if value], mapping)
     model = model if inplace else copy.deepcopy(model)
     model.eval()
     propagate_qconfig_(model, qconfig_spec)
-    convert(model, mapping or get_default_dynamic_quant_module_mappings(), inplace=True)
+    convert(model, mapping, inplace=True)
     return model
+
+
+def _require_forms(model: Any, wanted: list[Any], mapping: Any) -> None:
+    """Refuse names of modules within which nothing would be quantized."""
+    modules = dict(model.named_modules())
+    for name in wanted:
+        if not isinstance(name, str):
+            continue
+        if name not in modules:
+            raise ValueError(
+                f"quantize_dynamic: the model has no module '{name}'; named_modules() lists its "
+                f"names"
+            )
+        within = modules[name].modules()
+        if not any(type_before_parametrizations(module) in mapping for module in within):
+            kind = type(modules[name]).__name__
+            forms = ", ".join(sorted({key.__name__ for key in mapping if isinstance(key, type)}))
+            raise RuntimeError(
+                f"quantize_dynamic: '{name}' ({kind}) has no quantized form; leave it out, or give "
+                f"mapping= one. There are forms of {forms}"
+            )
 
 
 def prepare_qat(model: Any, mapping: Any = None, inplace: bool = False) -> Any:
@@ -410,7 +445,10 @@ def _convert_children(module: Any, mapping: Any, custom: Any, precomputed: bool,
             _convert_children(child, mapping, custom, precomputed, where)
         if kind in mapping and getattr(child, "qconfig", None) is not None:
             require_finite(child, where)
-        swapped[name] = swap_module(child, mapping, custom, precomputed)
+        try:
+            swapped[name] = swap_module(child, mapping, custom, precomputed)
+        except AssertionError as error:
+            raise AssertionError(f"convert: '{where}': {error}") from error
     module._modules.update(swapped)
 
 

@@ -160,9 +160,11 @@ class _Inference(nn.Linear):
 class GroupedLinear(_Inference):
     """A linear layer whose weight has 8 or 4 bits, in groups that share a scale."""
 
+    _kept: groups.Kept
+
     def forward(self, input: Any) -> Any:
         """Apply the layer to numbers; nothing is recorded for a gradient."""
-        return groups.linear(input, self.weight, self.bias)
+        return groups.linear(input, self.weight, self.bias, self._kept)
 
     def extra_repr(self) -> str:
         size = groups.group_size(self.weight)
@@ -177,6 +179,7 @@ class DynamicLinear(_Inference):
     """A linear layer of int8 rows, whose input is quantized in each call."""
 
     reduce_range: bool
+    _packed: Any
 
     def forward(self, input: Any) -> Any:
         """Apply the layer to numbers; nothing is recorded for a gradient."""
@@ -196,6 +199,7 @@ def _grouped(
     groups.require_groups("quantize_", f"'{name}'", depth, size, dtype)
     weight = groups.quantize_per_group(module.weight.detach().float(), size, dtype, symmetric)
     _Inference._become(module, kind, weight)
+    module._kept = groups.Kept()
 
 
 def _to_int8(name: str, module: Any, config: Any) -> None:

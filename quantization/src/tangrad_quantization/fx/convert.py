@@ -354,7 +354,10 @@ class _Conversion:
         else:
             weight(inner.weight.detach())
             found = qparams_of(weight)
-        made = reference.from_float(inner, found)
+        try:
+            made = reference.from_float(inner, found)
+        except AssertionError as error:
+            raise AssertionError(f"convert_fx: '{node.target}': {error}") from error
         if inner is not module:
             module[0] = made
             made = module

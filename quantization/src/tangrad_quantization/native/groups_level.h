@@ -185,9 +185,13 @@ static inline __attribute__((always_inline)) void LEVEL(columns4)(const tq_group
 
 static void LEVEL(grouped4)(const tq_groups *g, const float *x, int64_t left, int64_t right, float *out)
 {
-    int whole = g->group % 64 == 0;
-    for (; left + 2 <= right && whole; left += 2)
-        LEVEL(columns4)(g, x, left, out, 2, 1);
+    if (g->group % 64 == 0) {
+        for (; left + 2 <= right; left += 2)
+            LEVEL(columns4)(g, x, left, out, 2, 1);
+        if (left < right)
+            LEVEL(columns4)(g, x, left, out, 1, 1);
+        return;
+    }
     for (; left + 2 <= right; left += 2)
         LEVEL(columns4)(g, x, left, out, 2, 0);
     if (left < right)

@@ -195,6 +195,7 @@ class EmbeddingBag(Embedding):
         super().__init__(num_embeddings, embedding_dim, _weight=_weight, dtype=dtype)
         self.mode = mode
         self.include_last_offset = include_last_offset
+        self.padding_idx: int | None = None  # of the float module
 
     def forward(
         self,
@@ -205,7 +206,12 @@ class EmbeddingBag(Embedding):
     ) -> Any:
         """Return one vector for each bag, float32."""
         rows = functional.embedding(indices.reshape(-1), self.weight())
-        places = tangrad.arange(len(rows)).reshape(indices.shape)
+        places = tangrad.arange(len(rows), device=rows.device).reshape(indices.shape)
+        nothing = None
+        if self.padding_idx is not None:  # the rows of a call are told apart by their places
+            nothing = len(rows)
+            places = places.masked_fill(indices == self.padding_idx, nothing)
+            rows = tangrad.cat((rows, rows.new_zeros(1, self.embedding_dim)))
         weights = None if per_sample_weights is None else per_sample_weights.to(rows.dtype)
         return F.embedding_bag(
             places,
@@ -214,8 +220,10 @@ class EmbeddingBag(Embedding):
             mode=self.mode,
             per_sample_weights=weights,
             include_last_offset=self.include_last_offset,
+            padding_idx=nothing,
         )
 
     def _like(self, mod: Any) -> Any:
         self.mode, self.include_last_offset = mod.mode, mod.include_last_offset
+        self.padding_idx = mod.padding_idx
         return self

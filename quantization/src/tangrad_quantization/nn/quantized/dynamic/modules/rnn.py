@@ -57,6 +57,19 @@ def _fill(held: Any, weight: Any, bias: Any, observer: Any) -> None:
     held.set_weight_bias(weight.float() if short else quantized_weight(weight, observer), bias)
 
 
+def require_no_projection(mod: Any) -> None:
+    """Refuse an LSTM whose output is projected.
+
+    Raises:
+        AssertionError: it is one.
+    """
+    if getattr(mod, "proj_size", 0):
+        raise AssertionError(
+            f"{type(mod).__name__}(proj_size={mod.proj_size}) has no quantized form; give it "
+            f"qconfig None, which leaves it float, or project by a linear layer behind it"
+        )
+
+
 def _observer_of(mod: Any) -> Any:
     """Return the constructor of a module's weight observer.
 
@@ -243,7 +256,7 @@ class RNNBase(nn.Module):
         """Return the quantized module for a float one; no calibration is needed.
 
         Raises:
-            AssertionError: the module is of another type, or has no biases.
+            AssertionError: the module is of another type, or has a projection.
         """
         if type(mod) not in (nn.LSTM, nn.GRU):
             raise AssertionError(
@@ -251,10 +264,7 @@ class RNNBase(nn.Module):
                 f"{type(mod).__name__}"
             )
         observer = _observer_of(mod)
-        if not mod.bias or getattr(mod, "proj_size", 0):
-            raise AssertionError(
-                f"{type(mod).__name__} must have biases and no projection to be quantized"
-            )
+        require_no_projection(mod)
         kind = LSTM if mod.mode == "LSTM" else GRU
         made = kind(
             mod.input_size,
@@ -268,8 +278,8 @@ class RNNBase(nn.Module):
         )
         for weights, name in zip(made._all_weight_values, made._names(), strict=True):
             for held, side in ((weights.ih, "ih"), (weights.hh, "hh")):
-                weight, bias = (getattr(mod, f"{part}_{side}{name}") for part in ("weight", "bias"))
-                _fill(held, weight.detach(), bias, observer())
+                bias = getattr(mod, f"bias_{side}{name}") if mod.bias else None
+                _fill(held, getattr(mod, f"weight_{side}{name}").detach(), bias, observer())
         return made
 
     @classmethod
@@ -304,9 +314,8 @@ class RNNBase(nn.Module):
         """Replace weights and biases, given by the float module's names."""
         for weights, name in zip(self._all_weight_values, self._names(), strict=True):
             for held, side in ((weights.ih, "ih"), (weights.hh, "hh")):
-                held.set_weight_bias(
-                    weight_bias_dict[f"weight_{side}{name}"], weight_bias_dict[f"bias_{side}{name}"]
-                )
+                bias = weight_bias_dict.get(f"bias_{side}{name}")
+                held.set_weight_bias(weight_bias_dict[f"weight_{side}{name}"], bias)
 
 
 class LSTM(RNNBase):

@@ -146,7 +146,14 @@ class _Layers:
 
     @classmethod
     def from_float(cls: Any, mod: Any, weight_qparams_dict: dict[str, Any]) -> Any:
-        """Return the layers for float ones."""
+        """Return the layers for float ones.
+
+        Raises:
+            AssertionError: an LSTM has a projection.
+        """
+        from tangrad_quantization.nn.quantized.dynamic.modules.rnn import require_no_projection
+
+        require_no_projection(mod)
         given = {name: getattr(mod, name) for name in cls._names}
         return _take_over(cls(**given, weight_qparams_dict=weight_qparams_dict), mod)
 
