@@ -224,7 +224,7 @@ def test_streams_and_events_of_the_host() -> None:
     assert start.elapsed_time(end) >= 0
     with pytest.raises(RuntimeError, match="enable_timing"):
         tangrad.Event().elapsed_time(end)
-    with pytest.raises(NotImplementedError, match=r"tangrad\.meta\.Stream"):
+    with pytest.raises(NotImplementedError, match="Stream: device 'meta' does no work"):
         tangrad.Stream("meta")
 
 

@@ -142,6 +142,41 @@ def tangrad_register_interceptors(): return {{"counter": Counter}}
     assert any(f.plugin.distribution == "acme-wrong" for f in discovery.failures())
 
 
+@pytest.mark.parametrize(
+    ("offer", "says"),
+    [
+        ("object", "'object' object has no attribute 'enter'"),
+        ("lambda: None", "'NoneType' object has no attribute 'enter'"),
+        ("7", "'int' object is not callable"),
+    ],
+)
+def test_what_is_no_interceptor_is_refused_by_the_plugin_that_offers_it(site, offer, says):
+    from tangrad.plugin import intercepted
+
+    source = f"""{HEAD}@hookimpl
+def tangrad_register_interceptors(): return {{"counter": {offer}}}
+"""
+    install(site, "acme-counter", source)
+    discovery.rescan()
+    told = rf"'counter' of acme-counter 1\.0 is no interceptor: {says}"
+    with pytest.raises(TypeError, match=told), intercepted("counter"):
+        pass
+
+
+def test_two_plugins_with_an_interceptor_of_one_name_are_both_named(site):
+    from tangrad.plugin import intercepted
+
+    source = f"""{HEAD}@hookimpl
+def tangrad_register_interceptors(): return {{"counter": object}}
+"""
+    install(site, "acme-one", source)
+    install(site, "acme-two", source)
+    discovery.rescan()
+    told = r"'counter' is offered by acme-one 1\.0 and acme-two 1\.0 .*TANGRAD_DISABLE_PLUGINS"
+    with pytest.raises(RuntimeError, match=told), intercepted("counter"):
+        pass
+
+
 def test_a_plugin_adds_cases_to_the_conformance_suite(site):
     kit = pytest.importorskip("tangrad_testing.plugin")
     source = f"""{HEAD}def right(device): assert device == "reference"

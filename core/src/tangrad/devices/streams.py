@@ -27,11 +27,17 @@ class AcceleratorError(RuntimeError):
 
 
 def _placed(name: str, device: Any) -> tuple[Any, DeviceStreams | None]:
-    """Return a device, with an index where it has streams, and its streams."""
+    """Return a device, with an index where it has streams, and its streams.
+
+    Raises:
+        NotImplementedError: its tensors have no data, so it does no work.
+    """
     found = _C.get_default_device() if device is None else _C.device(device)
     from tangrad.devices.registry import open_device
 
     driver = open_device(found.type)
+    if driver.meta:
+        raise NotImplementedError(f"{name}: device '{found.type}' does no work to wait for")
     streams = driver.streams
     if streams is None and driver.record_event is not None:
         from tangrad.devices.queues import only_stream

@@ -171,6 +171,8 @@ class intercepted:
 
     Raises:
         KeyError: no plugin offers an interceptor of that name (when it is entered).
+        RuntimeError: several do.
+        TypeError: what a plugin offers is none.
     """
 
     def __init__(self, name: str) -> None:
@@ -179,14 +181,18 @@ class intercepted:
     def __enter__(self) -> Any:
         from tangrad.plugins.hooks import offered
 
-        make = offered("tangrad_register_interceptors", self.name)
-        if make is None:
+        make, plugin = offered("tangrad_register_interceptors", self.name)
+        if plugin is None:
             raise KeyError(
                 f"no installed plugin offers an interceptor named {self.name!r}; "
                 "`python -m tangrad info` lists the plugins and what failed"
             )
-        self.observer = make()
-        push_observer(self.observer)
+        try:
+            self.observer = make()
+            push_observer(self.observer)
+        except (AttributeError, TypeError) as error:
+            who = f"'{self.name}' of {plugin.distribution} {plugin.version}"
+            raise TypeError(f"{who} is no interceptor: {error}") from error
         return self.observer
 
     def __exit__(self, *exc: Any) -> None:

@@ -56,24 +56,34 @@ def call_hook_once(name: str, **arguments: str) -> None:
             _call_one(manager, members, plugin, implementation, name, arguments)
 
 
-def offered(hook: str, name: str) -> Any:
-    """Return what a plugin offers under a name, or None.
+def offered(hook: str, name: str) -> tuple[Any, Plugin | None]:
+    """Return what a plugin offers under a name, and the plugin; None for both without any.
 
     Args:
         hook: name of a hook that returns a mapping of names to offers.
-        name: one of them. Where several plugins offer it, the first by distribution name has it.
+        name: one of them.
+
+    Raises:
+        RuntimeError: several plugins offer it.
     """
     discovery.refresh()
     if not discovery.names(discovery.HOOKS):
-        return None
+        return None, None
+    found = []
     for plugin, offers in call_hook(hook):
         try:
             if name in offers:
-                return offers[name]
+                found.append((offers[name], plugin))
         except TypeError as error:
             remedy = f"Report it to the authors of {plugin.distribution}."
             discovery.keep_failure(plugin, f"hook {hook}", error, remedy)
-    return None
+    if len(found) > 1:
+        who = " and ".join(f"{plugin.distribution} {plugin.version}" for _, plugin in found)
+        raise RuntimeError(
+            f"'{name}' is offered by {who} ({hook}): uninstall all but one, or name the others "
+            f"in {discovery.DISABLE_VARIABLE}"
+        )
+    return found[0] if found else (None, None)
 
 
 def _call_one(

@@ -62,7 +62,7 @@ def _plugin_format(f: Any) -> Any:
         return None
     from tangrad.plugins.hooks import offered
 
-    return offered("tangrad_register_formats", suffix)
+    return offered("tangrad_register_formats", suffix)[0]
 
 
 def save(

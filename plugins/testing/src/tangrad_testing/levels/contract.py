@@ -32,6 +32,7 @@ SIZES = (1, 2, 3, 7, 63, 64, 65, 127, 129, 255, 257, 1023, 1025, 4095, 4096, 409
 MORE_THAN_THERE_IS = 2**62
 THREADS = 4
 MEBIBYTE = 2**20
+PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 LARGE = 2**31 + 4096  # more than 31 bits count, and than Linux reads or writes in one call
 SECONDS_FOR_A_CHILD = 6
 SECONDS_FOR_A_PROCESS = 30
@@ -260,8 +261,8 @@ def copies_of_more_than_two_gibibytes(device: Device) -> None:
         raise NotApplicable(f"there is no memory for it: {error}") from error
     marks = [0, 2**31 - 4101, 2**31 - 5, LARGE - 11]  # on either side of where counts overflow
     try:
-        # Pages that nobody writes to take no memory.
-        source, target = mmap.mmap(-1, LARGE), mmap.mmap(-1, LARGE)
+        # Private: then pages that nobody writes to take no memory.
+        source, target = (mmap.mmap(-1, LARGE, PRIVATE) for _ in range(2))
         for mark in marks:
             source[mark : mark + 11] = pattern(11, 12 + mark % 7)
         device.driver.copy_from_host(handle, 0, memoryview(source))

@@ -62,12 +62,12 @@ class Verdict:
 
 
 def run(mutants: Iterable[Mutant], tell: Callable[[Verdict], None]) -> list[Verdict]:
-    """Try every mutant; what survives the usual checks is asked for large copies, too."""
+    """Try every mutant; one that survives unexplained is asked for large copies, too."""
     preload()
     verdicts = []
     for mutant in mutants:
         verdict = tried(mutant, first_failure, LONGEST)
-        if not verdict.killer:
+        if not verdict.killer and not mutant.equivalent:
             large = tried(mutant, failure_of_large_copies, LONGEST_LARGE)
             verdict = replace(large, seconds=verdict.seconds + large.seconds)
         verdicts.append(verdict)
