@@ -603,7 +603,8 @@ def _linear_bias_vjp(g: Any, bias_meta: Any) -> Any:
 
 def _linear_parameters_vjp(g: Any, input: Any, weight_meta: Any, bias_meta: Any) -> tuple[Any, Any]:
     sizes = tuple(weight_meta.shape)
-    if len(sizes) == 2 and tuple(bias_meta.shape) == sizes[:1] and input.numel() and fuses(g):
+    usual = len(sizes) == 2 and tuple(bias_meta.shape) == sizes[:1]
+    if usual and input.numel() and fuses(g, input):
         rows = input.reshape((-1, sizes[1]))
         by_weight, by_bias = linear_weight_bias(g.reshape((-1, sizes[0])), rows.conj())
         return by_weight, by_bias

@@ -57,7 +57,7 @@ def _nll(self: Any, target: Any, weight: Any, ignore_index: int, reduction: str)
     if single:
         self, target = as_batch(self, target)
     in_one = weight is None and reduction != "none" and target.numel() <= _MOST_IN_ONE
-    if in_one and fuses(self):
+    if in_one and fuses(self, target):
         return nll_loss_total(self, target, ignore_index, reduction == "mean")[0]
     loss, scale = nll_loss_elements(self, target, weight, ignore_index)
     if reduction == "none":

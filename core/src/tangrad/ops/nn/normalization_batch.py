@@ -511,7 +511,12 @@ def _update_running(running: Any, batch: Any, momentum: float) -> None:
 
 def in_one_pass(input: Any, running: list[Any]) -> bool:
     """Whether running statistics, all or none, are moved where the batch's are computed."""
-    if len(running) == 1 or not fuses(input) or not input.is_floating_point() or input.ndim < 2:
+    if (
+        len(running) == 1
+        or not fuses(input, *running)
+        or not input.is_floating_point()
+        or input.ndim < 2
+    ):
         return False
     kept, vector = statistics_dtype(input), (input.shape[1],)
     usual = all(

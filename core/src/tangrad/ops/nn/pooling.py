@@ -148,7 +148,7 @@ def max_pool_vjp(
     dilation: Ints,
 ) -> Any:
     """Give each gradient to where the greatest element was; a kernel size of () is adaptive."""
-    if fuses(g) and len(stride) <= 3:
+    if fuses(g, indices) and len(stride) <= 3:
         return max_pool_backward(
             g, indices, tuple(self_meta.shape), kernel_size, stride, padding, dilation
         )
