@@ -79,6 +79,7 @@ _WHERE: dict[str, str] = {
     "register_layout": "tangrad._C",
     "replace_components": "tangrad.layouts",
     "scan": "tangrad.ops.definition.define",
+    "serves_all_sizes": "tangrad.dispatch.tracing",
     "set_stream": "tangrad.devices.streams",
     "tensor_type": "tangrad.tensor.legacy",
     "to_layout": "tangrad.layouts",

@@ -7,6 +7,7 @@ from typing import Any
 
 import tangrad
 from tangrad import _C
+from tangrad.dispatch.tracing import at_all_sizes
 from tangrad.ops.creation.empty_full import (
     allocate,
     dtype_of_number,
@@ -92,6 +93,7 @@ def _check_range(start: Any, end: Any, step: Any, whole: bool) -> None:
         )
 
 
+@at_all_sizes
 def _range_length(start: Any, end: Any, step: Any, whole: bool) -> int:
     if whole:
         length = max(0, -((start - end) // step))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
+from tangrad.dispatch.tracing import at_all_sizes
 from tangrad.ops.definition.define import composite, op
 from tangrad.ops.linalg.linear_gradients import linear_weight_bias
 from tangrad.ops.nn.fusing import fuses
@@ -594,6 +595,7 @@ def _linear_input_vjp(g: Any, weight: Any) -> Any:
     return g.matmul(weight.conj())
 
 
+@at_all_sizes
 def _linear_bias_vjp(g: Any, bias_meta: Any) -> Any:
     shape = bias_meta.shape
     if g.ndim == 2 and len(shape) == 1 and g.shape[1] == shape[0]:

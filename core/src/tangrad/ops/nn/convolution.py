@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
+from tangrad.dispatch.tracing import at_all_sizes
 from tangrad.ops.definition.define import op
 from tangrad.ops.views.movement import Ints, batched_front, numel_of
 
@@ -32,6 +33,7 @@ def _window_view(np: Any, x: Any, kernel: Ints, out: Ints, stride: Ints, dilatio
     return np.lib.stride_tricks.as_strided(
         x, (*x.shape[:2], *kernel, *out), (*lead, *steps, *moves), writeable=False
     )
+@at_all_sizes
 
 
 def _columns(

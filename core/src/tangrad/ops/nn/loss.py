@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tangrad import _C
+from tangrad.dispatch.tracing import at_all_sizes
 from tangrad.ops.definition.define import composite, pointwise
 from tangrad.ops.nn.activation import logsigmoid
 from tangrad.ops.nn.fusing import fuses
@@ -50,6 +51,7 @@ def _reduced(loss: Any, reduction: str) -> Any:
 _MOST_IN_ONE = 1 << 16
 
 
+@at_all_sizes
 def _nll(self: Any, target: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
     if self.ndim == 0:
         raise ValueError("nll_loss: Expected 1 or more dimensions (got 0)")
@@ -171,6 +173,7 @@ def _probabilities(logs: Any, target: Any, weight: Any, reduction: str, smoothin
         ),
     ],
 )
+@at_all_sizes
 def cross_entropy(
     input: Any,
     target: Any,

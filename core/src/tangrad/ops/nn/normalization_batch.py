@@ -6,6 +6,7 @@ from typing import Any
 
 import tangrad
 from tangrad.dispatch.levels import open_tensor
+from tangrad.dispatch.tracing import at_all_sizes
 from tangrad.ops.definition.define import composite, op, overload
 from tangrad.ops.nn.fusing import fuses
 from tangrad.ops.nn.normalization_moments import (
@@ -59,6 +60,7 @@ def _batch_norm_reference(
     return result.astype(input.dtype), mean, var
 
 
+@at_all_sizes
 def _batch_norm_vjp(
     grads: Any,
     input: Any,
@@ -509,6 +511,7 @@ def _update_running(running: Any, batch: Any, momentum: float) -> None:
         running.mul_(1 - momentum).add_(seen, alpha=momentum)
 
 
+@at_all_sizes
 def in_one_pass(input: Any, running: list[Any]) -> bool:
     """Whether running statistics, all or none, are moved where the batch's are computed."""
     if (
@@ -667,6 +670,7 @@ _native_batch_norm_legit = overload(
         ),
     ],
 )
+@at_all_sizes
 def batch_norm(
     input: Any,
     running_mean: Any,

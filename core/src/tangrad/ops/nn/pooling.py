@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 import tangrad
+from tangrad.dispatch.tracing import at_all_sizes
 from tangrad.ops.definition.define import composite, op
 from tangrad.ops.nn.convolution import convolution, in_format_of, repeated
 from tangrad.ops.nn.fusing import fuses
@@ -21,6 +22,7 @@ from tangrad.ops.views.slicing import slice_
 from tangrad.tensor.construct import tensor
 
 
+@at_all_sizes
 def _pooled_size(n: int, k: int, s: int, p: int, d: int, ceil_mode: bool) -> int:
     """Count window positions; with ceil_mode a last one may reach out, if it starts inside."""
     reach = n + 2 * p - d * (k - 1) - 1
@@ -138,6 +140,7 @@ def _places(
     return flat
 
 
+@at_all_sizes
 def max_pool_vjp(
     g: Any,
     self_meta: Any,
