@@ -15,10 +15,9 @@ _at_all_sizes: set[CodeType] = set()
 
 
 def at_all_sizes(function: Any) -> Any:
-    """Declare that a function does the same at all sizes, although it counts by them.
+    """Declare that a function counts by sizes only to check them, or to tell those of a result.
 
-    It only checks sizes, tells those of a result, or counts dimensions; so what is recorded at some
-    sizes serves others.
+    So what is recorded at some sizes serves others.
     """
     _at_all_sizes.add(function.__code__)
     return function

@@ -7,8 +7,7 @@ from typing import Any
 
 import tangrad
 from tangrad import _C
-from tangrad.dispatch.tracing import at_all_sizes
-from tangrad.ops.definition.define import composite, op, pointwise
+from tangrad.ops.definition.define import at_all_sizes, composite, op, pointwise
 from tangrad.tensor.ranges import require_fit
 
 

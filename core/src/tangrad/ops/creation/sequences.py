@@ -7,7 +7,6 @@ from typing import Any
 
 import tangrad
 from tangrad import _C
-from tangrad.dispatch.tracing import at_all_sizes
 from tangrad.ops.creation.empty_full import (
     allocate,
     dtype_of_number,
@@ -15,7 +14,7 @@ from tangrad.ops.creation.empty_full import (
     require_strided,
     written,
 )
-from tangrad.ops.definition.define import composite, op, overload
+from tangrad.ops.definition.define import at_all_sizes, composite, op, overload
 from tangrad.tensor.construct import tensor
 
 _sequence = op(

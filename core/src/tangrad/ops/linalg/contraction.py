@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
-from tangrad.dispatch.tracing import at_all_sizes
-from tangrad.ops.definition.define import composite, op
+from tangrad.ops.definition.define import at_all_sizes, composite, op
 from tangrad.ops.linalg.linear_gradients import linear_weight_bias
 from tangrad.ops.nn.fusing import fuses
 from tangrad.ops.views.movement import batched_front, numel_of

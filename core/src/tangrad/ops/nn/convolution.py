@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
-from tangrad.dispatch.tracing import at_all_sizes
-from tangrad.ops.definition.define import op
+from tangrad.ops.definition.define import at_all_sizes, op
 from tangrad.ops.views.movement import Ints, batched_front, numel_of
 
 # Sizes of input, weight and result, and (stride, padding, dilation, groups).

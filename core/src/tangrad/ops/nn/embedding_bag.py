@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
-from tangrad.dispatch.tracing import at_all_sizes
-from tangrad.ops.definition.define import composite, op
+from tangrad.ops.definition.define import at_all_sizes, composite, op
 from tangrad.ops.indexing.gather_scatter import index_select_backward
 from tangrad.ops.indexing.index import require_integer_index
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tangrad import _C
-from tangrad.dispatch.tracing import at_all_sizes
-from tangrad.ops.definition.define import composite, pointwise
+from tangrad.ops.definition.define import at_all_sizes, composite, pointwise
 from tangrad.ops.nn.activation import logsigmoid
 from tangrad.ops.nn.fusing import fuses
 from tangrad.ops.nn.loss_classes import (

@@ -6,8 +6,7 @@ from typing import Any
 
 import tangrad
 from tangrad.dispatch.levels import open_tensor
-from tangrad.dispatch.tracing import at_all_sizes
-from tangrad.ops.definition.define import composite, op, overload
+from tangrad.ops.definition.define import at_all_sizes, composite, op, overload
 from tangrad.ops.nn.fusing import fuses
 from tangrad.ops.nn.normalization_moments import (
     _batch_moments_,

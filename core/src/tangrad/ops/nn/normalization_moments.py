@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
-from tangrad.dispatch.tracing import at_all_sizes
-from tangrad.ops.definition.define import op
+from tangrad.ops.definition.define import at_all_sizes, op
 from tangrad.ops.views.movement import Ints, numel_of
 
 

@@ -6,8 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 import tangrad
-from tangrad.dispatch.tracing import at_all_sizes
-from tangrad.ops.definition.define import composite, op
+from tangrad.ops.definition.define import at_all_sizes, composite, op
 from tangrad.ops.nn.convolution import convolution, in_format_of, repeated
 from tangrad.ops.nn.fusing import fuses
 from tangrad.ops.nn.pooling_windows import (

@@ -6,8 +6,7 @@ from typing import Any
 
 import tangrad
 from tangrad import _C
-from tangrad.dispatch.tracing import at_all_sizes
-from tangrad.ops.definition.define import composite, op, overload, pointwise
+from tangrad.ops.definition.define import at_all_sizes, composite, op, overload, pointwise
 from tangrad.ops.random import sequential as random_sequential
 from tangrad.ops.random.uniform_normal import require_floating, width_of, words_of
 from tangrad.ops.views.movement import numel_of

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tangrad
-from tangrad.dispatch.tracing import at_all_sizes
-from tangrad.ops.definition.define import composite, view
+from tangrad.ops.definition.define import at_all_sizes, composite, view
 
 Ints = tuple[int, ...]
 Geometry = tuple[Ints, Ints, int]

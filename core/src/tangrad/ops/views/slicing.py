@@ -7,8 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import tangrad
-from tangrad.dispatch.tracing import at_all_sizes
-from tangrad.ops.definition.define import composite, op, overload, view
+from tangrad.ops.definition.define import at_all_sizes, composite, op, overload, view
 from tangrad.ops.views.movement import Geometry, Ints, dtype_name, front
 
 _MOST_PIECES = 2**24  # a tensor each: gigabytes
