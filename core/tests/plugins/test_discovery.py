@@ -208,3 +208,13 @@ def test_a_distribution_earlier_on_the_path_shadows_a_later_one(site, tmp_path, 
     monkeypatch.syspath_prepend(other.folder)
     discovery.rescan()
     assert discovery.find(EXPORTERS, "x").version == "2.0"
+
+
+def test_known_names_are_gathered_once_for_a_scan_and_anew_for_the_next(site):
+    site.install("acme-x", {EXPORTERS: {"x": "acme_x"}}, {"acme_x.py": GOOD})
+    discovery.rescan()
+    assert "x" in discovery.known_names(EXPORTERS)
+    assert discovery.known_names(EXPORTERS) is discovery.known_names(EXPORTERS)
+    site.install("acme-y", {EXPORTERS: {"y": "acme_y"}}, {"acme_y.py": GOOD})
+    discovery.rescan()
+    assert {"x", "y"} <= discovery.known_names(EXPORTERS)

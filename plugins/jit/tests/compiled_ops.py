@@ -73,15 +73,14 @@ def bits(item: Any, laid_out: bool = True) -> Any:
     return repr(item)
 
 
-def outcome(function: Any, sample: Any, grad: bool) -> Any:
+def outcome(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], grad: bool) -> Any:
     """Return what a call gives, what it leaves in its arguments, and its gradients."""
     tangrad.manual_seed(3)
-    args, kwargs = call_of(sample, grad)
     result = function(*args, **kwargs)
     found = [bits(result)]
     tensors = [a for a in args if isinstance(a, tangrad.Tensor)]
     if grad:
-        outs = [r for r in _flat(result) if isinstance(r, tangrad.Tensor) and r.requires_grad]
+        outs = [r for r in flat(result) if isinstance(r, tangrad.Tensor) and r.requires_grad]
         if outs:
             sum((o * 1.5).sum() for o in outs).backward()
         found.append([bits(t.grad, laid_out=False) for t in tensors])
@@ -89,9 +88,10 @@ def outcome(function: Any, sample: Any, grad: bool) -> Any:
     return found
 
 
-def _flat(item: Any) -> list[Any]:
+def flat(item: Any) -> list[Any]:
+    """Return what nested lists and tuples hold."""
     if isinstance(item, (tuple, list)):
-        return [leaf for member in item for leaf in _flat(member)]
+        return [leaf for member in item for leaf in flat(member)]
     return [item]
 
 
@@ -113,7 +113,7 @@ def _difference(op: Any, sample: Any, grad: bool) -> str | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            wanted = outcome(op, sample, grad)
+            wanted = outcome(op, *call_of(sample, grad), grad)
         except (RuntimeError, TypeError, IndexError, ValueError, NotImplementedError):
             return None
         compiled = tangrad.compile(
@@ -122,8 +122,8 @@ def _difference(op: Any, sample: Any, grad: bool) -> str | None:
             options={"measure": False},
         )
         try:
-            outcome(compiled, sample, grad)
-            found = outcome(compiled, sample, grad)
+            outcome(compiled, *call_of(sample, grad), grad)
+            found = outcome(compiled, *call_of(sample, grad), grad)
         except RuntimeError as error:
             if any(reason in str(error) for reason in REFUSED):
                 return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from compiled_ops import REFUSED, bits, call_of
+from compiled_ops import REFUSED, call_of, flat, outcome
 
 import tangrad
 
@@ -24,32 +24,16 @@ def _longer(t: Any, size: int, rows: int) -> Any:
 
 
 def _outcome(function: Any, sample: Any, rows: int, grad: bool) -> Any:
-    tangrad.manual_seed(3)
     args, kwargs = call_of(sample, grad)
     size = _first(args)
     args = tuple(_longer(a, size, rows) for a in args)
     kwargs = {key: _longer(item, size, rows) for key, item in kwargs.items()}
-    result = function(*args, **kwargs)
-    found = [bits(result)]
-    tensors = [a for a in args if isinstance(a, tangrad.Tensor)]
-    if grad:
-        outs = [r for r in _flat(result) if isinstance(r, tangrad.Tensor) and r.requires_grad]
-        if outs:
-            sum((o * 1.5).sum() for o in outs).backward()
-        found.append([bits(t.grad, laid_out=False) for t in tensors])
-    found.append([bits(t) for t in tensors])
-    return found
+    return outcome(function, args, kwargs, grad)
 
 
 def _first(args: Any) -> int:
-    sizes = [t.shape[0] for t in _flat(list(args)) if isinstance(t, tangrad.Tensor) and t.dim()]
+    sizes = [t.shape[0] for t in flat(list(args)) if isinstance(t, tangrad.Tensor) and t.dim()]
     return next((size for size in sizes if size > 1), 0)
-
-
-def _flat(item: Any) -> list[Any]:
-    if isinstance(item, (tuple, list)):
-        return [leaf for member in item for leaf in _flat(member)]
-    return [item]
 
 
 def differences(op: Any, dtype: str = "float32", most: int = 6) -> tuple[int, int, list[str]]:

@@ -5,6 +5,7 @@ That one recording serves many is told in test_size_families.
 
 from __future__ import annotations
 
+import importlib
 import warnings
 
 import pytest
@@ -165,3 +166,13 @@ def test_sizes_and_what_is_outside_change_together():
     for n, scale in ((2, 3.5), (3, 3.5), (4, 4.5), (2, 4.5), (5, 5.5), (2, 3.5)):  # noqa: B007
         x = tangrad.randn(n)
         assert bits(fast(x)) == bits(f(x))
+
+
+def test_what_serves_all_sizes_is_declared_by_the_function_and_not_by_its_name():
+    from tangrad_jit.capture.calls import _OPS, counts_by_sizes
+
+    source = "def infer_size(x):\n    return x.shape[0] // 2\n"
+    code = compile(source, _OPS[0] + "own.py", "exec")
+    assert counts_by_sizes(next(c for c in code.co_consts if hasattr(c, "co_code")))
+    movement = importlib.import_module("tangrad.ops.views.movement")
+    assert not counts_by_sizes(movement.infer_size.__code__)

@@ -142,6 +142,28 @@ def test_path_that_cannot_be_written_is_an_error_before_anything_runs(tmp_path):
         pass
 
 
+def test_a_second_recording_is_refused_and_the_file_of_the_first_stays(tmp_path):
+    path = tmp_path / "run.tgprof"
+    with record(path) as first:
+        tangrad.ones(3).exp()
+        for second in (record(path), first):
+            with pytest.raises(RuntimeError, match="profiler"), second:
+                pytest.fail("the program must not begin")
+        tangrad.ones(3).exp()
+    prof = load(path)
+    assert prof.trace.partial == ""
+    assert keys(prof)["aten::exp"] == 2
+
+
+def test_a_recording_may_be_entered_again_and_replaces_its_file(tmp_path):
+    recording = record(tmp_path / "run.tgprof")
+    for count in (1, 3):
+        with recording:
+            for _ in range(count):
+                tangrad.ones(3).exp()
+        assert keys(load(tmp_path / "run.tgprof"))["aten::exp"] == count
+
+
 def test_full_disk_leaves_the_program_alone(monkeypatch):
     recording = record("/dev/full", interval=0.01)
     recording.__enter__()

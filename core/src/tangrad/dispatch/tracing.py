@@ -6,9 +6,26 @@ their part, and the steps of backward come by as the ops they are made of. It ch
 
 from __future__ import annotations
 
+from types import CodeType
 from typing import Any
 
 from tangrad.dispatch.stack import current
+
+_at_all_sizes: set[CodeType] = set()
+
+
+def at_all_sizes(function: Any) -> Any:
+    """Declare that a function counts by sizes only to check them, or to tell those of a result.
+
+    So what is recorded at some sizes serves others.
+    """
+    _at_all_sizes.add(function.__code__)
+    return function
+
+
+def serves_all_sizes(code: CodeType) -> bool:
+    """Return whether code is declared to do the same at all sizes."""
+    return code in _at_all_sizes
 
 
 class traced_calls:

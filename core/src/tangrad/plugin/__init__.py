@@ -80,6 +80,7 @@ _WHERE: dict[str, str] = {
     "register_layout": "tangrad._C",
     "replace_components": "tangrad.layouts",
     "scan": "tangrad.ops.definition.define",
+    "serves_all_sizes": "tangrad.dispatch.tracing",
     "set_stream": "tangrad.devices.streams",
     "tensor_from_pointer": "tangrad._C",
     "tensor_type": "tangrad.tensor.legacy",

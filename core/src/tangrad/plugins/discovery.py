@@ -124,7 +124,7 @@ class PluginError(RuntimeError):
 class _Scan:
     """Hold what one look at the installed distributions found, and what was made of it."""
 
-    __slots__ = ("distributions", "failures", "fingerprint", "loaded", "plugins")
+    __slots__ = ("distributions", "failures", "fingerprint", "loaded", "names", "plugins")
 
     def __init__(self) -> None:
         self.fingerprint = _fingerprint()
@@ -132,6 +132,7 @@ class _Scan:
         self.failures: dict[tuple[tuple[str, ...], str], Failure] = {}
         self.loaded: dict[tuple[str, ...], Any] = {}
         self.distributions: dict[str, str] = {}
+        self.names: dict[str, frozenset[str]] = {}  # by group, of those that were asked for
 
     def summary(self) -> set[tuple[Any, ...]]:
         """Return what tells two scans apart."""
@@ -170,11 +171,15 @@ def find_disabled(group: str, name: str) -> Plugin | None:
     return next((p for p in current().plugins.get((group, name), ()) if p.disabled), None)
 
 
-def known_names(group: str) -> set[str]:
+def known_names(group: str) -> frozenset[str]:
     """Return the names of a group as far as they are known without a scan made for it."""
     if _scan is None:
-        return set()
-    return {name for kind, name in _scan.plugins if kind == group}
+        return frozenset()
+    found = _scan.names.get(group)
+    if found is None:
+        found = frozenset(name for kind, name in _scan.plugins if kind == group)
+        _scan.names[group] = found
+    return found
 
 
 def names(group: str) -> list[str]:

@@ -81,22 +81,26 @@ class record:
         with_modules: bool = False,
     ) -> None:
         self.path, self.interval, self.max_bytes = os.fspath(path), interval, max_bytes
-        self._recording = Recording(record_shapes, profile_memory, with_stack, with_modules)
+        self._options = (record_shapes, profile_memory, with_stack, with_modules)
+
+    def _begin(self, recording: Recording, file: IO[bytes]) -> None:
+        self._recording, self._file = recording, file
         self._written = 0
         self._told: tuple[int, ...] = (0, 0, 0)
         self._adder: Any = None
         self._failure: OSError | None = None
-        self._began = self._summed = 0.0
+        self._pid, self._began, self._summed = os.getpid(), time.monotonic(), 0.0
+        _write_head(file, recording.options)
 
     def __enter__(self) -> record:
-        self._file = open(self.path, "wb")
+        # Before the file is opened, and so emptied: it may be the one that a profiler writes now.
+        recording = Recording(*self._options)
+        recording.begin()
         try:
-            _write_head(self._file, self._recording.options)
-            self._recording.begin()
+            self._begin(recording, open(self.path, "wb"))
         except BaseException:
-            self._file.close()
+            recording.halt()
             raise
-        self._pid, self._began = os.getpid(), time.monotonic()
         self._ended = threading.Event()
         self._writer = threading.Thread(target=self._write, name=WRITER, daemon=True)
         self._writer.start()

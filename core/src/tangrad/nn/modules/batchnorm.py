@@ -113,7 +113,7 @@ class _NormBase(Module):
 class _BatchNorm(_NormBase):
     def _counts_in_one_pass(self, input: Any, share: float) -> bool:
         mean, var = self.running_mean, self.running_var
-        if type(input) is not tangrad.Tensor or mean is None or var is None or self.eps <= 0:
+        if mean is None or var is None or self.eps <= 0:
             return False
         return share > 0 and fuses(input) and _normalization().in_one_pass(input, [mean, var])
 

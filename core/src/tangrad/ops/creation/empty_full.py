@@ -7,7 +7,7 @@ from typing import Any
 
 import tangrad
 from tangrad import _C
-from tangrad.ops.definition.define import composite
+from tangrad.ops.definition.define import at_all_sizes, composite
 from tangrad.ops.views.movement import Ints, contiguous_stride
 from tangrad.tensor import memory
 
@@ -238,6 +238,7 @@ def _dense(shape: Ints, stride: Ints) -> bool:
     return True
 
 
+@at_all_sizes
 def _kept_stride(x: Any) -> Ints:
     """Give the stride that a result has that keeps the memory layout of `x`.
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import tangrad
 from tangrad import _C
-from tangrad.ops.definition.define import composite, op, pointwise
+from tangrad.ops.definition.define import at_all_sizes, composite, op, pointwise
 from tangrad.tensor.ranges import require_fit
 
 
@@ -96,6 +96,7 @@ _masked_fill.title = "masked_fill"  # in messages, for programs call this by no 
 _masked_fill.inplace.title = "masked_fill_"
 
 
+@at_all_sizes
 def _element(value: Any, dtype: Any) -> Any:
     """Convert a number to the kind of a dtype: truncated towards zero, never out of range."""
     require_fit(value, dtype, "masked_fill")

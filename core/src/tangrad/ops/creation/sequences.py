@@ -14,7 +14,7 @@ from tangrad.ops.creation.empty_full import (
     require_strided,
     written,
 )
-from tangrad.ops.definition.define import composite, op, overload
+from tangrad.ops.definition.define import at_all_sizes, composite, op, overload
 from tangrad.tensor.construct import tensor
 
 _sequence = op(
@@ -92,6 +92,7 @@ def _check_range(start: Any, end: Any, step: Any, whole: bool) -> None:
         )
 
 
+@at_all_sizes
 def _range_length(start: Any, end: Any, step: Any, whole: bool) -> int:
     if whole:
         length = max(0, -((start - end) // step))

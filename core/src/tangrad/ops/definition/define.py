@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tangrad import _C
+from tangrad.dispatch.tracing import at_all_sizes
 from tangrad.ops.definition import folds, registry
 from tangrad.ops.definition.checking import check_definition
 from tangrad.ops.definition.definition import (
@@ -22,7 +23,7 @@ from tangrad.ops.definition.pointwise import PointwiseDefinition
 from tangrad.ops.definition.return_types import structseq
 from tangrad.ops.definition.schema import Schema
 
-__all__ = ["composite", "op", "overload", "pointwise", "reduction", "scan", "view"]
+__all__ = ["at_all_sizes", "composite", "op", "overload", "pointwise", "reduction", "scan", "view"]
 
 _KINDS = {"bool": 0, "uint": 1, "int": 2, "float": 3, "complex": 4}
 _WORDS = {

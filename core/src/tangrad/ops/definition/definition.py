@@ -7,6 +7,7 @@ from typing import Any
 
 from tangrad import _C
 from tangrad.dispatch.binding import call_by_name
+from tangrad.dispatch.tracing import at_all_sizes
 from tangrad.ops.definition.folds import FOLDS
 from tangrad.ops.definition.geometry import Geometry
 from tangrad.ops.definition.schema import KEYWORD_ALIASES, Schema
@@ -290,6 +291,7 @@ class Definition:
     def _named(self, args: Sequence[Any]) -> dict[str, Any]:
         return dict(zip(self.parameter_names, args, strict=True))
 
+    @at_all_sizes
     def output_metas(self, args: Sequence[Any]) -> list[tuple[tuple[Any, ...], Any]]:
         """Return [(shape, dtype)] of the results of bound arguments (sizes may be symbolic)."""
         if self.shape is None:
@@ -365,6 +367,7 @@ class Definition:
         drawn: tuple[int, int] = generator.advance(self.counters(args))
         return drawn
 
+    @at_all_sizes
     def counters(self, args: Sequence[Any]) -> int:
         """Return how many counters of a stream a call takes."""
         return (int(self._apply(self.words, args)) + 3) // 4

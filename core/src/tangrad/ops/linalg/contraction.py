@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
-from tangrad.ops.definition.define import composite, op
+from tangrad.ops.definition.define import at_all_sizes, composite, op
 from tangrad.ops.linalg.linear_gradients import linear_weight_bias
 from tangrad.ops.nn.fusing import fuses
 from tangrad.ops.views.movement import batched_front, numel_of
@@ -599,6 +599,7 @@ def _linear_input_vjp(g: Any, weight: Any) -> Any:
     return g.matmul(weight.conj())
 
 
+@at_all_sizes
 def _linear_bias_vjp(g: Any, bias_meta: Any) -> Any:
     shape = bias_meta.shape
     if g.ndim == 2 and len(shape) == 1 and g.shape[1] == shape[0]:
@@ -608,7 +609,8 @@ def _linear_bias_vjp(g: Any, bias_meta: Any) -> Any:
 
 def _linear_parameters_vjp(g: Any, input: Any, weight_meta: Any, bias_meta: Any) -> tuple[Any, Any]:
     sizes = tuple(weight_meta.shape)
-    if len(sizes) == 2 and tuple(bias_meta.shape) == sizes[:1] and input.numel() and fuses(g):
+    usual = len(sizes) == 2 and tuple(bias_meta.shape) == sizes[:1]
+    if usual and input.numel() and fuses(g, input):
         rows = input.reshape((-1, sizes[1]))
         by_weight, by_bias = linear_weight_bias(g.reshape((-1, sizes[0])), rows.conj())
         return by_weight, by_bias

@@ -10,10 +10,29 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
-from tangrad.ops.definition.define import op
+from tangrad.ops.definition.define import at_all_sizes, op
 from tangrad.ops.views.movement import Ints, batched_front, numel_of
 
+# Sizes of input, weight and result, and (stride, padding, dilation, groups).
+SAMPLES: tuple[tuple[Ints, Ints, Ints, tuple[Ints, Ints, Ints, int]], ...] = (
+    ((2, 2, 5), (3, 2, 2), (2, 3, 3), ((2,), (1,), (1,), 1)),
+    ((1, 2, 4, 3), (2, 1, 2, 2), (1, 2, 2, 4), ((1, 1), (0, 1), (2, 1), 2)),
+)
 
+
+def gradients_of_torch(
+    torch: Any, grad: Any, input: Any, weight: Any, stride: Ints, padding: Ints, *rest: Any
+) -> Any:
+    """Return PyTorch's gradients of a convolution by input, weight and bias."""
+    dilation, groups = rest
+    window = (stride, padding, dilation, False, [0] * len(stride), groups)
+    wanted = (True, True, True)
+    return torch.ops.aten.convolution_backward(
+        grad, input, weight, [weight.shape[0]], *window, wanted
+    )
+
+
+@at_all_sizes
 def _out_sizes(sizes: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints) -> Ints:
     return tuple(
         (n + 2 * p - d * (k - 1) - 1) // s + 1
@@ -251,8 +270,7 @@ convolution = op(
     function=False,
     method=False,
     samples=lambda s: [
-        s(s.tensor(2, 2, 5), s.tensor(3, 2, 2), (2,), (1,), (1,), 1),
-        s(s.tensor(1, 2, 4, 3), s.tensor(2, 1, 2, 2), (1, 1), (0, 1), (2, 1), 2),
+        *(s(s.tensor(*x), s.tensor(*w), *window) for x, w, _, window in SAMPLES),
         s(s.tensor(1, 1, 2, 3, 2), s.tensor(1, 1, 1, 2, 2), (1,) * 3, (0,) * 3, (1,) * 3, 1),
         s(s.tensor(0, 1, 3), s.tensor(1, 1, 2), (1,), (0,), (1,), 1),
     ],
@@ -332,25 +350,10 @@ convolution_input = op(
     batch=_convolution_input_batch,
     function=False,
     method=False,
-    samples=lambda s: [
-        s(s.tensor(3, 2, 2), s.tensor(2, 3, 3), (2, 2, 5), (2,), (1,), (1,), 1),
-        s(s.tensor(2, 1, 2, 2), s.tensor(1, 2, 2, 4), (1, 2, 4, 3), (1, 1), (0, 1), (2, 1), 2),
-    ],
-    oracle=lambda torch, w, g, shape, stride, padding, dilation, groups: (
-        torch.ops.aten.convolution_backward(
-            g,
-            torch.zeros(shape, dtype=g.dtype),
-            w,
-            None,
-            stride,
-            padding,
-            dilation,
-            False,
-            [0] * len(stride),
-            groups,
-            (True, False, False),
-        )[0]
-    ),
+    samples=lambda s: [s(s.tensor(*w), s.tensor(*y), x, *window) for x, w, y, window in SAMPLES],
+    oracle=lambda torch, w, g, shape, *window: gradients_of_torch(
+        torch, g, torch.zeros(shape, dtype=g.dtype), w, *window
+    )[0],
     doc="Apply the adjoint of a convolution in its input: the transposed convolution.",
 )
 
@@ -397,24 +400,9 @@ convolution_weight = op(
     batch=_convolution_weight_batch,
     function=False,
     method=False,
-    samples=lambda s: [
-        s(s.tensor(2, 2, 5), s.tensor(2, 3, 3), (3, 2, 2), (2,), (1,), (1,), 1),
-        s(s.tensor(1, 2, 4, 3), s.tensor(1, 2, 2, 4), (2, 1, 2, 2), (1, 1), (0, 1), (2, 1), 2),
-    ],
-    oracle=lambda torch, x, g, shape, stride, padding, dilation, groups: (
-        torch.ops.aten.convolution_backward(
-            g,
-            x,
-            torch.zeros(shape, dtype=g.dtype),
-            None,
-            stride,
-            padding,
-            dilation,
-            False,
-            [0] * len(stride),
-            groups,
-            (False, True, False),
-        )[1]
-    ),
+    samples=lambda s: [s(s.tensor(*x), s.tensor(*y), w, *window) for x, w, y, window in SAMPLES],
+    oracle=lambda torch, x, g, shape, *window: gradients_of_torch(
+        torch, g, x, torch.zeros(shape, dtype=g.dtype), *window
+    )[1],
     doc="Apply the adjoint of a convolution in its weight.",
 )

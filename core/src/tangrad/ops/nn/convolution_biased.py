@@ -6,10 +6,12 @@ from typing import Any
 
 from tangrad.ops.definition.define import op
 from tangrad.ops.nn.convolution import (
+    SAMPLES,
     check_convolution,
     convolution,
     convolution_input,
     convolution_weight,
+    gradients_of_torch,
 )
 from tangrad.ops.views.movement import Ints
 
@@ -81,8 +83,7 @@ convolution_biased = op(
     function=False,
     method=False,
     samples=lambda s: [
-        s(s.tensor(2, 2, 5), s.tensor(3, 2, 2), s.tensor(3), (2,), (1,), (1,), 1),
-        s(s.tensor(1, 2, 4, 3), s.tensor(2, 1, 2, 2), s.tensor(2), (1, 1), (0, 1), (2, 1), 2),
+        s(s.tensor(*x), s.tensor(*w), s.tensor(w[0]), *window) for x, w, _, window in SAMPLES
     ],
     oracle=lambda torch, x, w, b, stride, padding, dilation, groups: torch.ops.aten.convolution(
         x, w, b, stride, padding, dilation, False, [0] * len(stride), groups
@@ -120,25 +121,10 @@ convolution_weight_bias = op(
     ),
     function=False,
     method=False,
-    samples=lambda s: [
-        s(s.tensor(2, 2, 5), s.tensor(2, 3, 3), (3, 2, 2), (2,), (1,), (1,), 1),
-        s(s.tensor(1, 2, 4, 3), s.tensor(1, 2, 2, 4), (2, 1, 2, 2), (1, 1), (0, 1), (2, 1), 2),
-    ],
-    oracle=lambda torch, x, g, shape, stride, padding, dilation, groups: (
-        torch.ops.aten.convolution_backward(
-            g,
-            x,
-            torch.zeros(shape, dtype=g.dtype),
-            [shape[0]],
-            stride,
-            padding,
-            dilation,
-            False,
-            [0] * len(stride),
-            groups,
-            (False, True, True),
-        )[1:]
-    ),
+    samples=lambda s: [s(s.tensor(*x), s.tensor(*y), w, *window) for x, w, y, window in SAMPLES],
+    oracle=lambda torch, x, g, shape, *window: gradients_of_torch(
+        torch, g, x, torch.zeros(shape, dtype=g.dtype), *window
+    )[1:],
     doc="Compute the gradients of a convolution by its weight and by its bias.",
 )
 

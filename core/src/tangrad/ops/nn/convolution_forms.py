@@ -82,7 +82,7 @@ def _conv(
     if isinstance(padding, str):
         raise RuntimeError(f"Invalid padding string: '{padding}', expected 'same' or 'valid'")
     padding = repeated("padding", padding, spatial)
-    if bias is not None and tuple(bias.shape) == tuple(weight.shape)[:1] and fuses(x):
+    if bias is not None and tuple(bias.shape) == tuple(weight.shape)[:1] and fuses(x, weight, bias):
         result = convolution_biased(x, weight, bias, stride, padding, dilation, groups)
     else:
         result = convolution(x, weight, stride, padding, dilation, groups)

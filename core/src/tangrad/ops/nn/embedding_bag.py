@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
-from tangrad.ops.definition.define import composite, op
+from tangrad.ops.definition.define import at_all_sizes, composite, op
 from tangrad.ops.indexing.gather_scatter import index_select_backward
 from tangrad.ops.indexing.index import require_integer_index
 
@@ -120,6 +120,7 @@ def embedding_renorm_(self: Any, indices: Any, max_norm: float, norm_type: float
         (s(s.tensor(2), s.tensor(4, 2)), RuntimeError, "for index|scalar types"),
     ],
 )
+@at_all_sizes
 def embedding(
     input: Any,
     weight: Any,

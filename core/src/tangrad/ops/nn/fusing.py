@@ -7,7 +7,15 @@ from typing import Any
 from tangrad import _C
 from tangrad.devices.registry import get_driver
 
+_EXACT = {_C.Tensor, _C.Parameter}
 
-def fuses(x: Any) -> bool:
-    """Whether a tensor's device has kernels of such ops, and nothing stands before them."""
-    return bool(get_driver(x.device.type).one_pass) and _C.get_intercept() is None
+
+def fuses(x: Any, *others: Any) -> bool:
+    """Whether a tensor's device has kernels of such ops, and nothing sees the calls.
+
+    What records calls, be it a tracer or a subclass among the operands, is shown the ops that every
+    device has.
+    """
+    if _C.get_intercept() is not None or not _EXACT.issuperset(map(type, (x, *others))):
+        return False
+    return bool(get_driver(x.device.type).one_pass)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tangrad import _C
-from tangrad.ops.definition.define import composite, pointwise
+from tangrad.ops.definition.define import at_all_sizes, composite, pointwise
 from tangrad.ops.nn.activation import logsigmoid
 from tangrad.ops.nn.fusing import fuses
 from tangrad.ops.nn.loss_classes import (
@@ -50,6 +50,7 @@ def _reduced(loss: Any, reduction: str) -> Any:
 _MOST_IN_ONE = 1 << 16
 
 
+@at_all_sizes
 def _nll(self: Any, target: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
     if self.ndim == 0:
         raise ValueError("nll_loss: Expected 1 or more dimensions (got 0)")
@@ -57,7 +58,7 @@ def _nll(self: Any, target: Any, weight: Any, ignore_index: int, reduction: str)
     if single:
         self, target = as_batch(self, target)
     in_one = weight is None and reduction != "none" and target.numel() <= _MOST_IN_ONE
-    if in_one and fuses(self):
+    if in_one and fuses(self, target):
         return nll_loss_total(self, target, ignore_index, reduction == "mean")[0]
     loss, scale = nll_loss_elements(self, target, weight, ignore_index)
     if reduction == "none":
@@ -171,6 +172,7 @@ def _probabilities(logs: Any, target: Any, weight: Any, reduction: str, smoothin
         ),
     ],
 )
+@at_all_sizes
 def cross_entropy(
     input: Any,
     target: Any,

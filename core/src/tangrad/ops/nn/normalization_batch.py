@@ -6,7 +6,7 @@ from typing import Any
 
 import tangrad
 from tangrad.dispatch.levels import open_tensor
-from tangrad.ops.definition.define import composite, op, overload
+from tangrad.ops.definition.define import at_all_sizes, composite, op, overload
 from tangrad.ops.nn.fusing import fuses
 from tangrad.ops.nn.normalization_moments import (
     _batch_moments_,
@@ -59,6 +59,7 @@ def _batch_norm_reference(
     return result.astype(input.dtype), mean, var
 
 
+@at_all_sizes
 def _batch_norm_vjp(
     grads: Any,
     input: Any,
@@ -509,9 +510,15 @@ def _update_running(running: Any, batch: Any, momentum: float) -> None:
         running.mul_(1 - momentum).add_(seen, alpha=momentum)
 
 
+@at_all_sizes
 def in_one_pass(input: Any, running: list[Any]) -> bool:
     """Whether running statistics, all or none, are moved where the batch's are computed."""
-    if len(running) == 1 or not fuses(input) or not input.is_floating_point() or input.ndim < 2:
+    if (
+        len(running) == 1
+        or not fuses(input, *running)
+        or not input.is_floating_point()
+        or input.ndim < 2
+    ):
         return False
     kept, vector = statistics_dtype(input), (input.shape[1],)
     usual = all(
@@ -662,6 +669,7 @@ _native_batch_norm_legit = overload(
         ),
     ],
 )
+@at_all_sizes
 def batch_norm(
     input: Any,
     running_mean: Any,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
-from tangrad.ops.definition.define import op
+from tangrad.ops.definition.define import at_all_sizes, op
 from tangrad.ops.views.movement import Ints, numel_of
 
 
+@at_all_sizes
 def channel_axes(x: Any) -> Ints:
     """Return all dimensions but that of the channels."""
     return (0, *range(2, len(x.shape)))

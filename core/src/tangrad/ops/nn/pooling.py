@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 import tangrad
-from tangrad.ops.definition.define import composite, op
+from tangrad.ops.definition.define import at_all_sizes, composite, op
 from tangrad.ops.nn.convolution import convolution, in_format_of, repeated
 from tangrad.ops.nn.fusing import fuses
 from tangrad.ops.nn.pooling_windows import (
@@ -21,6 +21,7 @@ from tangrad.ops.views.slicing import slice_
 from tangrad.tensor.construct import tensor
 
 
+@at_all_sizes
 def _pooled_size(n: int, k: int, s: int, p: int, d: int, ceil_mode: bool) -> int:
     """Count window positions; with ceil_mode a last one may reach out, if it starts inside."""
     reach = n + 2 * p - d * (k - 1) - 1
@@ -138,6 +139,7 @@ def _places(
     return flat
 
 
+@at_all_sizes
 def max_pool_vjp(
     g: Any,
     self_meta: Any,
@@ -148,7 +150,7 @@ def max_pool_vjp(
     dilation: Ints,
 ) -> Any:
     """Give each gradient to where the greatest element was; a kernel size of () is adaptive."""
-    if fuses(g) and len(stride) <= 3:
+    if fuses(g, indices) and len(stride) <= 3:
         return max_pool_backward(
             g, indices, tuple(self_meta.shape), kernel_size, stride, padding, dilation
         )

@@ -6,6 +6,7 @@ Windows have a size, stride and padding; without a size, window i of `out` over 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tangrad.ops.definition.define import op
@@ -40,60 +41,66 @@ def _counted(np: Any, windows: list[list[tuple[int, int, int]]], divisor: int, d
     return product
 
 
-def _check(x: Any) -> None:
-    if not x.dtype.is_floating_point:
+def _check(self: Any) -> None:
+    if not self.dtype.is_floating_point:
         raise NotImplementedError(
-            f"averages of windows are not implemented for {x.dtype}; convert with .to(dtype)"
+            f"averages of windows are not implemented for {self.dtype}; convert with .to(dtype)"
         )
+
+
+def _laid(
+    np: Any, x: Any, sizes: Ints, output_size: Ints, window: tuple[Ints, Ints, Ints, int]
+) -> tuple[Any, Any, Any]:
+    """Return x in the dtype of sums, all windows, and what their sums are divided by."""
+    x = x.astype(np.float32) if x.dtype.itemsize < 4 else x
+    windows = [
+        _bounds(n, out, d, *window)
+        for d, (n, out) in enumerate(zip(sizes, output_size, strict=True))
+    ]
+    return x, windows, _counted(np, windows, window[-1], x.dtype)
 
 
 def _average_reference(
     np: Any,
     self: Any,
-    output_size: Ints,
+    sizes: Ints,
     kernel_size: Ints,
     stride: Ints,
     padding: Ints,
     divisor: int,
 ) -> Any:
-    first = self.ndim - len(output_size)
-    windows = [
-        _bounds(n, out, d, kernel_size, stride, padding, divisor)
-        for d, (n, out) in enumerate(zip(self.shape[first:], output_size, strict=True))
-    ]
-    x = self.astype(np.float32) if self.dtype.itemsize < 4 else self
+    first = self.ndim - len(sizes)
+    window = (kernel_size, stride, padding, divisor)
+    x, windows, counts = _laid(np, self, self.shape[first:], sizes, window)
     for d, rows in enumerate(windows, first):
         parts = [x.take(range(begin, end), d).sum(d) for begin, end, _ in rows]
         x = np.stack(parts, d)
-    return (x / _counted(np, windows, divisor, x.dtype)).astype(self.dtype)
+    return (x / counts).astype(self.dtype)
 
 
 def _spread_reference(
     np: Any,
-    grad: Any,
-    input_size: Ints,
+    self: Any,
+    sizes: Ints,
     kernel_size: Ints,
     stride: Ints,
     padding: Ints,
     divisor: int,
 ) -> Any:
-    first = grad.ndim - len(input_size)
-    windows = [
-        _bounds(n, out, d, kernel_size, stride, padding, divisor)
-        for d, (n, out) in enumerate(zip(input_size, grad.shape[first:], strict=True))
-    ]
-    g = grad.astype(np.float32) if grad.dtype.itemsize < 4 else grad
-    g = g / _counted(np, windows, divisor, g.dtype)
+    first = self.ndim - len(sizes)
+    window = (kernel_size, stride, padding, divisor)
+    g, windows, counts = _laid(np, self, sizes, self.shape[first:], window)
+    g = g / counts
     for d, rows in enumerate(windows, first):
-        spread = np.zeros((*g.shape[:d], input_size[d - first], *g.shape[d + 1 :]), g.dtype)
+        spread = np.zeros((*g.shape[:d], sizes[d - first], *g.shape[d + 1 :]), g.dtype)
         for i, (begin, end, _) in enumerate(rows):
             spread[(slice(None),) * d + (slice(begin, end),)] += g.take([i], d)
         g = spread
-    return g.astype(grad.dtype)
+    return g.astype(self.dtype)
 
 
-def _resized(x: Any, sizes: Ints) -> Ints:
-    return (*tuple(x.shape)[: len(x.shape) - len(sizes)], *sizes)
+def _resized(self: Any, sizes: Ints) -> Ints:
+    return (*tuple(self.shape)[: len(self.shape) - len(sizes)], *sizes)
 
 
 _EMPTY = ((), (1, 1), (0, 0), 0)
@@ -108,23 +115,26 @@ def _average_of(torch: Any, x: Any, out: Ints, k: Ints, s: Ints, p: Ints, diviso
     return torch.ops.aten.avg_pool2d(x, k, s, p, False, divisor != WITHOUT_PADDING, given)
 
 
+def _by_adjoint(adjoint: Callable[[], Any]) -> Callable[..., Any]:
+    """Return the gradient of a linear op: its adjoint, over the sizes that came in."""
+
+    def vjp(
+        g: Any, self_meta: Any, kernel_size: Ints, stride: Ints, padding: Ints, divisor: int
+    ) -> Any:
+        sizes = tuple(self_meta.shape)[len(self_meta.shape) - len(stride) :]
+        return adjoint()(g, sizes, kernel_size, stride, padding, divisor)
+
+    return vjp
+
+
 window_average = op(
-    "window_average(Tensor self, int[] output_size, int[] kernel_size, int[] stride, int[] padding,"
+    "window_average(Tensor self, int[] sizes, int[] kernel_size, int[] stride, int[] padding,"
     " int divisor) -> Tensor",
     dtypes="floating",
-    check=lambda self: _check(self),
-    shape=lambda self, output_size: _resized(self, output_size),
+    check=_check,
+    shape=_resized,
     reference=_average_reference,
-    vjp={
-        "self": lambda g, self_meta, kernel_size, stride, padding, divisor: window_average_backward(
-            g,
-            tuple(self_meta.shape)[len(self_meta.shape) - len(stride) :],
-            kernel_size,
-            stride,
-            padding,
-            divisor,
-        )
-    },
+    vjp={"self": _by_adjoint(lambda: window_average_backward)},
     linear=("self",),
     batch=lambda size, dims, self, *given: (window_average(self.movedim(dims[0], 0), *given), 0),
     function=False,
@@ -140,25 +150,16 @@ window_average = op(
 )
 
 window_average_backward = op(
-    "window_average_backward(Tensor grad, int[] input_size, int[] kernel_size, int[] stride,"
+    "window_average_backward(Tensor self, int[] sizes, int[] kernel_size, int[] stride,"
     " int[] padding, int divisor) -> Tensor",
     dtypes="floating",
-    check=lambda grad: _check(grad),
-    shape=lambda grad, input_size: _resized(grad, input_size),
+    check=_check,
+    shape=_resized,
     reference=_spread_reference,
-    vjp={
-        "grad": lambda g, grad_meta, kernel_size, stride, padding, divisor: window_average(
-            g,
-            tuple(grad_meta.shape)[len(grad_meta.shape) - len(stride) :],
-            kernel_size,
-            stride,
-            padding,
-            divisor,
-        )
-    },
-    linear=("grad",),
-    batch=lambda size, dims, grad, *given: (
-        window_average_backward(grad.movedim(dims[0], 0), *given),
+    vjp={"self": _by_adjoint(lambda: window_average)},
+    linear=("self",),
+    batch=lambda size, dims, self, *given: (
+        window_average_backward(self.movedim(dims[0], 0), *given),
         0,
     ),
     function=False,

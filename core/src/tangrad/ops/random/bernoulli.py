@@ -6,7 +6,7 @@ from typing import Any
 
 import tangrad
 from tangrad import _C
-from tangrad.ops.definition.define import composite, op, overload, pointwise
+from tangrad.ops.definition.define import at_all_sizes, composite, op, overload, pointwise
 from tangrad.ops.random import sequential as random_sequential
 from tangrad.ops.random.uniform_normal import require_floating, width_of, words_of
 from tangrad.ops.views.movement import numel_of
@@ -174,6 +174,7 @@ def _dropped(input: Any, p: float) -> Any:
         (s(s.tensor(2), 1.5), ValueError, "dropout probability has to be between 0 and 1")
     ],
 )
+@at_all_sizes
 def dropout(input: Any, p: float, training: bool, inplace: bool) -> Any:
     """Zero elements with probability p and scale the others by 1 / (1 - p), in training.
 

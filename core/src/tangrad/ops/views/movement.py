@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tangrad
-from tangrad.ops.definition.define import composite, view
+from tangrad.ops.definition.define import at_all_sizes, composite, view
 
 Ints = tuple[int, ...]
 Geometry = tuple[Ints, Ints, int]
@@ -39,6 +39,7 @@ def contiguous_stride(shape: Sequence[int]) -> Ints:
     return tuple(reversed(stride))
 
 
+@at_all_sizes
 def infer_size(shape: Sequence[int], numel: int) -> Ints:
     """Replace the one -1 of a requested shape by the size that holds `numel` elements."""
     listed, known, unknown = list(shape), 1, 0
@@ -285,6 +286,7 @@ def contiguous(self: Any, memory_format: Any) -> Any:
         (s(s.tensor(2, 3), 2), IndexError, "Dimension out of range"),
     ],
 )
+@at_all_sizes
 def flatten(self: Any, start_dim: int, end_dim: int) -> Any:
     """Merge the dimensions from `start_dim` to `end_dim`, both included, into one."""
     if start_dim > end_dim:
@@ -600,6 +602,7 @@ def broadcast_to(self: Any, size: Ints) -> Any:
     ],
     errors=lambda s: [(s(s.tensor(2, 3), (2, 2)), RuntimeError, "not expandable")],
 )
+@at_all_sizes
 def sum_to_size(self: Any, size: Ints) -> Any:
     """Sum a tensor to a shape that broadcasts to its own."""
     if not size:

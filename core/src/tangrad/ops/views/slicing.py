@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import tangrad
-from tangrad.ops.definition.define import composite, op, overload, view
+from tangrad.ops.definition.define import at_all_sizes, composite, op, overload, view
 from tangrad.ops.views.movement import Geometry, Ints, dtype_name, front
 
 _MOST_PIECES = 2**24  # a tensor each: gigabytes
@@ -187,6 +187,7 @@ slice_backward = op(
         (s(s.tensor(), 0, 0, 0), RuntimeError, "0-dim tensor"),
     ],
 )
+@at_all_sizes
 def narrow(self: Any, dim: int, start: Any, length: int) -> Any:
     """Take `length` indices of one dimension, beginning at `start`."""
     if self.ndim == 0:
@@ -386,6 +387,7 @@ def _pieces(self: Any, dim: int, sizes: Sequence[int]) -> list[Geometry]:
     return pieces
 
 
+@at_all_sizes
 def _equal_sizes(self: Any, split_size: int, dim: int) -> list[int]:
     if not self.shape:
         raise RuntimeError("split expects at least a 1-dimensional tensor")

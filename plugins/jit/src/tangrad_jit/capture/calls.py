@@ -12,7 +12,7 @@ from types import CodeType
 from typing import Any
 
 import tangrad
-from tangrad.plugin import innermost_tracer
+from tangrad.plugin import innermost_tracer, serves_all_sizes
 from tangrad_jit.capture.errors import CaptureError
 
 __all__ = ["CallWatch", "asks_types", "is_library"]
@@ -31,13 +31,6 @@ _OPS = tuple(
 )
 _SIZES = frozenset(("shape", "size", "numel", "nelement"))
 _COUNTS = frozenset(("min", "max", "ceil", "floor", "divmod", "range", "isqrt", "log2"))
-# What only checks sizes, tells those of a result, or counts dimensions: ops do so at all sizes.
-_KNOWN_TO_COUNT = frozenset(
-    "infer_size _kept_stride _axes output_metas _linear_bias_vjp batch_norm _batch_norm_vjp "
-    "cross_entropy flatten sum_to_size embedding _element _equal_sizes _range_length _out_sizes "
-    "_pooled_size dropout counters narrow channel_axes _nll in_one_pass max_pool_vjp "
-    "<genexpr> <listcomp> <lambda>".split()
-)
 
 # Methods that may set a generator to another place, which no node of a graph does; by identity,
 # as code objects are slow to compare.
@@ -176,10 +169,11 @@ def counts_by_sizes(code: CodeType) -> bool:
     """Return whether code of the core's ops may make numbers of sizes that are no sizes.
 
     Halves of sizes, their remainders, the smaller of two, and what is compared with a number: two
-    runs do not tell how these depend on sizes.
+    runs do not tell how these depend on sizes. A function without a name is looked at with the one
+    that holds it, where that is one; rules of definitions are such, and tell sizes of results.
     """
-    checks = code.co_name.lstrip("_").startswith("check")
-    if not code.co_filename.startswith(_OPS) or checks or code.co_name in _KNOWN_TO_COUNT:
+    checks = code.co_name.lstrip("_").startswith(("check", "<"))
+    if not code.co_filename.startswith(_OPS) or checks or serves_all_sizes(code):
         return False
     return _counts(code) or any(_counts(c) for c in code.co_consts if isinstance(c, CodeType))
 
