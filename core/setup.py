@@ -7,6 +7,7 @@ Environment:
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -63,11 +64,15 @@ def extension(name: str, *sources: str) -> Extension:
 
 
 class BuildModules(build_py):
-    """Write the index of op definitions before the Python modules are collected."""
+    """Write the index of op definitions, collect the Python modules, and pack their data."""
 
     def run(self) -> None:
         build_index.write(HERE / PACKAGE / "ops")
         super().run()
+        if not self.editable_mode:
+            for data in Path(self.build_lib).rglob("*.json"):
+                packed = json.dumps(json.loads(data.read_text("utf-8")), separators=(",", ":"))
+                data.write_text(packed, "utf-8")
 
 
 class BuildExtensions(build_ext):
