@@ -217,3 +217,36 @@ def test_a_part_must_be_one_of_the_parts(agree):
     agree(lambda t: t.utils.data.DistributedSampler([1], 2, 2))
     with pytest.raises(RuntimeError, match="pass num_replicas= and rank="):
         data.DistributedSampler([1])
+
+
+class Numbers(data.IterDataPipe):
+    def __iter__(self):
+        return iter(range(10))
+
+    def __len__(self):
+        return 10
+
+
+@pytest.mark.parametrize("size", [1, 3, 10])
+def test_samples_are_shuffled_as_in_pytorch(size):
+    torch = pytest.importorskip("torch")
+    theirs = torch.utils.data.datapipes.iter.IterableWrapper(range(10))
+    ours = Numbers().shuffle(buffer_size=size)
+    assert type(ours).__module__.endswith("utils.data.datapipes.iter.combinatorics")
+    expected = list(theirs.shuffle(buffer_size=size).set_seed(3))
+    assert list(ours.set_seed(3)) == expected
+    assert list(ours.set_shuffle(False)) == list(range(10))
+    assert len(ours) == 10
+
+
+def test_an_order_is_drawn_from_the_default_generator_where_no_seed_is_set():
+    from tangrad.utils.data.datapipes.iter import Sampler
+
+    def order():
+        tangrad.manual_seed(1)
+        return list(Numbers().shuffle())
+
+    assert order() == order()
+    assert sorted(order()) == list(Sampler(Numbers())) == list(range(10))
+    with pytest.raises(ValueError, match="buffer_size must be at least 1, got 0"):
+        Numbers().shuffle(buffer_size=0)

@@ -429,3 +429,7 @@ def runtime_validation(f: Callable[..., Any]) -> Callable[..., Any]:
             yield sample
 
     return wrapper
+
+
+# Pipes have methods by the names of these.
+from tangrad.utils.data.datapipes import iter as iter  # noqa: E402
