@@ -28,9 +28,10 @@ def make_held_writes_functional(graph: Graph) -> int:
             touched.setdefault(root, []).append(node)
     written = {value.root for node in graph.nodes for value in node.written}
     changed = 0
+    extents = {entry: _extent(entry) for entry in graph.inputs} if written else {}
     for entry in graph.inputs:
         root = entry.value
-        if root not in written or not _may_be_a_value(entry) or _shares_memory(entry, graph):
+        if root not in written or not _may_be_a_value(entry) or _shares_memory(entry, extents):
             continue
         chain = _chain(root, touched[root], graph, written)
         if chain:
@@ -75,7 +76,7 @@ def _may_be_a_value(entry: Input) -> bool:
     )
 
 
-def _shares_memory(entry: Input, graph: Graph) -> bool:
+def _shares_memory(entry: Input, extents: dict[Input, tuple[int, int]]) -> bool:
     """Return whether the program holds another tensor of the same memory.
 
     Arguments that share memory with what is written are not run by the graph at all.
@@ -84,17 +85,17 @@ def _shares_memory(entry: Input, graph: Graph) -> bool:
         return False
     if entry.tensor is None:
         return True
-    mine = _extent(entry)
-    for other in graph.inputs:
-        if other is entry or other.tensor is None or not isinstance(other.value.type, TensorType):
-            continue
-        theirs = _extent(other)
-        if mine[0] < theirs[1] and theirs[0] < mine[1]:
-            return True
-    return False
+    start, end = extents[entry]
+    return any(
+        start < last and first < end and other is not entry
+        for other, (first, last) in extents.items()
+    )
 
 
 def _extent(entry: Input) -> tuple[int, int]:
+    """Return the addresses between which an input's elements are, where that is known."""
+    if entry.tensor is None or not isinstance(entry.value.type, TensorType):
+        return 0, 0
     tensor = entry.tensor.grad if entry.kind == "gradient" else entry.tensor
     if tensor is None or tensor.numel() == 0 or tensor.device.type != "cpu":
         return 0, 0
