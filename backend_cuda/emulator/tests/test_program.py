@@ -40,6 +40,8 @@ def test_a_call_can_fail_from_the_start() -> None:
 def test_modules_of_python_run_with_their_own_options() -> None:
     assert run("-m", "platform", "--terse").returncode == 0
     assert "usage" in run("-m", "json.tool", "--help").stdout
+    echo = ("-m", "timeit", "-n1", "-r1", "--", "import sys; print(sys.argv[1:])", "pass")
+    assert run(*echo).stdout.startswith(str(list(echo[2:])))
 
 
 def test_without_a_program_there_is_a_hint() -> None:

@@ -17,7 +17,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         arguments: those of the command line; the process's own by default.
     """
     parser = _parser()
-    options = parser.parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    options = parser.parse_args(given)
+    if "-m" in given and options.module is not None:
+        # What comes after `--` is the module's, too.
+        options.module = given[given.index("-m") + 1 :]
     command = _command(options)
     if not command:
         parser.error("there is no program to run")
