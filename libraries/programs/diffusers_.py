@@ -41,4 +41,5 @@ tell("sample", x)
 model.save_pretrained(place("unet"))
 again = UNet2DModel.from_pretrained(place("unet")).eval()
 with torch.no_grad():
-    tell("same", bool(torch.equal(again(x, 3).sample, model(x, 3).sample)))
+    # Not to the bit: PyTorch's kernels sum by where in memory the weights lie.
+    tell("same", bool(torch.allclose(again(x, 3).sample, model(x, 3).sample, atol=1e-5)))
