@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -57,9 +58,19 @@ def takes_score(function: Callable[..., Any]) -> bool:
     return len(required) == 5
 
 
-def _require_callables(functions: tuple[Any, ...]) -> None:
-    if not all(callable(f) for f in functions):
-        raise RuntimeError(f"All inputs should be callable mask_mods: {functions}")
+def _joined(
+    mask_mods: tuple[MaskMod, ...], start: Callable[..., Tensor], join: Callable[..., Tensor]
+) -> MaskMod:
+    if not all(callable(f) for f in mask_mods):
+        raise RuntimeError(f"All inputs should be callable mask_mods: {mask_mods}")
+
+    def joined(b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
+        seen = start(b, (), dtype=tangrad.bool)
+        for mask in mask_mods:
+            seen = join(seen, mask(b, h, q_idx, kv_idx))
+        return seen
+
+    return joined
 
 
 def or_masks(*mask_mods: MaskMod) -> MaskMod:
@@ -68,15 +79,7 @@ def or_masks(*mask_mods: MaskMod) -> MaskMod:
     Raises:
         RuntimeError: one of them cannot be called.
     """
-    _require_callables(mask_mods)
-
-    def or_mask(b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
-        seen = b.new_zeros((), dtype=tangrad.bool)
-        for mask in mask_mods:
-            seen = seen | mask(b, h, q_idx, kv_idx)
-        return seen
-
-    return or_mask
+    return _joined(mask_mods, Tensor.new_zeros, operator.or_)
 
 
 def and_masks(*mask_mods: MaskMod) -> MaskMod:
@@ -85,15 +88,7 @@ def and_masks(*mask_mods: MaskMod) -> MaskMod:
     Raises:
         RuntimeError: one of them cannot be called.
     """
-    _require_callables(mask_mods)
-
-    def and_mask(b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
-        seen = b.new_ones((), dtype=tangrad.bool)
-        for mask in mask_mods:
-            seen = seen & mask(b, h, q_idx, kv_idx)
-        return seen
-
-    return and_mask
+    return _joined(mask_mods, Tensor.new_ones, operator.and_)
 
 
 def create_mask(

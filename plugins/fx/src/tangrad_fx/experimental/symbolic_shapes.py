@@ -6,6 +6,8 @@ ask without a guard: a condition that is an expression counts as not known.
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from typing import Any
 
 import tangrad
@@ -194,23 +196,22 @@ def sym_eq(x: Any, y: Any) -> Any:
     raise AssertionError(f"unexpected sym_eq between {type(x)} {type(y)}")
 
 
+def _joined(conditions: tuple[Any, ...], neutral: bool, join: Callable[[Any, Any], Any]) -> Any:
+    """Join conditions, of which Python's own bools are known now."""
+    found: Any = neutral
+    for condition in conditions:
+        if found is neutral:
+            found = condition
+        elif condition is not neutral:
+            found = join(found, condition)
+    return found
+
+
 def sym_and(*conditions: Any) -> Any:
     """Return whether all conditions hold."""
-    found: Any = True
-    for condition in conditions:
-        if found is True:
-            found = condition
-        elif condition is not True:
-            found = found & condition
-    return found
+    return _joined(conditions, True, operator.and_)
 
 
 def sym_or(*conditions: Any) -> Any:
     """Return whether one of the conditions holds."""
-    found: Any = False
-    for condition in conditions:
-        if found is False:
-            found = condition
-        elif condition is not False:
-            found = found | condition
-    return found
+    return _joined(conditions, False, operator.or_)
