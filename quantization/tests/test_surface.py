@@ -115,8 +115,6 @@ def test_lists_have_pytorchs_entries(what):
     assert found == expected
 
 
-# PyTorch's own kernels lose accuracy there on processors without VNNI, and it says so.
-@pytest.mark.filterwarnings("ignore:Default qconfig of oneDNN backend:UserWarning")
 def test_default_configurations_make_the_same_observers():
     for backend in ("x86", "fbgemm", "qnnpack", "onednn"):
         for maker in ("get_default_qconfig", "get_default_qat_qconfig"):

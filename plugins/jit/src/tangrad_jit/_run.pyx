@@ -42,8 +42,7 @@ cdef struct tg_step:
     void* function
     void* context
     void* data                    # tg_loop, tg_call, tg_copy or tg_group
-    int item                      # PYTHON, FRESH: place in `items`; CALL: of what runs where it declines;
-                                  # GROUPS: how many they are
+    int item                      # PYTHON, FRESH: place in `items`; CALL: where it declines; GROUPS: how many
     int nnumbers                  # CALL: how many arguments are numbers of registers
     tg_number* numbers
 
