@@ -226,5 +226,6 @@ def lowered(program: ExportedProgram, table: Table) -> Trace:
 def _drop_unused(graph: Graph) -> None:
     """Erase ops whose results nothing uses, and which write nothing."""
     for node in reversed(list(graph.nodes)):
-        if node.op == "call_function" and not node.users and not node.is_impure():
+        is_needed = node.users or node.is_impure() or node.meta.get("writes")
+        if node.op == "call_function" and not is_needed:
             graph.erase_node(node)

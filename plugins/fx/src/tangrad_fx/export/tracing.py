@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import tangrad
@@ -144,7 +145,7 @@ class _Recorder(TorchFunctionMode):
         result = func(*args, **kwargs)
         writes = result is None and bool(args) and isinstance(args[0], Tensor)
         if writes or any(isinstance(x, Tensor) for x in _pytree.tree_leaves(result)):
-            self._note_modes()
+            self.note_modes()
             node = self._call(func, given, named)
             node.meta["nn_module_stack"] = self.modules
             if writes:
@@ -181,7 +182,7 @@ class _Recorder(TorchFunctionMode):
                 "value outside of the module"
             )
 
-    def _note_modes(self) -> None:
+    def note_modes(self) -> None:
         """Keep where gradients are switched; a change of autocast cannot be kept.
 
         Raises:
@@ -193,8 +194,12 @@ class _Recorder(TorchFunctionMode):
             )
         if tangrad.is_grad_enabled() != self.gradients:
             self.gradients = tangrad.is_grad_enabled()
+            # It belongs where the calls before and behind it do: another may take a module's place.
+            last = next(iter(reversed(self.graph.nodes))).meta.get("nn_module_stack", {})
+            both = takewhile(lambda pair: pair[0] == pair[1], zip(last, self.modules, strict=False))
             node = self.graph.call_function(tangrad.set_grad_enabled, (self.gradients,))
-            node.meta |= {"writes": True, "nn_module_stack": self.modules}
+            shared = {call: self.modules[call] for call, _ in both}
+            node.meta |= {"writes": True, "nn_module_stack": shared}
 
 
 def _method_name(func: Any) -> str | None:
@@ -247,6 +252,7 @@ def trace(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], names: 
     with _left_as_they_were(module, buffers), tangrad.random.fork_rng(devices=[]):
         with _noted_modules(recorder, module), recorder:
             result = module(*args, **kwargs)
+        recorder.note_modes()
         _keep_assigned_buffers(recorder, module, buffers)
     outputs, out_spec = _pytree.tree_flatten(result)
     recorder.graph.output(tuple(recorder.given(x) for x in outputs))
