@@ -102,7 +102,7 @@ def test_backward_was_not_called(w):
 def test_dead_activations_are_named_with_their_range():
     model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
     with tangrad.no_grad():
-        model[0].bias.fill_(-100)
+        model[0].bias.fill_(-150)
     with why_no_grad(model[0].weight) as why:
         model(tangrad.ones(4, 2)).sum().backward()
     (reason,) = why.reasons
