@@ -10,6 +10,7 @@ them.
 from __future__ import annotations
 
 from functools import cache
+from itertools import count
 from typing import Any
 
 
@@ -102,6 +103,7 @@ class OnlyStream(DeviceStreams):
 
     def __init__(self, driver: Any) -> None:
         self._driver = driver
+        self._numbers = count(1)
         self._timed: dict[int, bool] = {}
         self._recorded: dict[int, Any] = {}
 
@@ -132,7 +134,7 @@ class OnlyStream(DeviceStreams):
 
     def new_event(self, index: int, timing: bool, blocking: bool, interprocess: bool) -> int:
         """Return a number, which stands for the event that the driver records last for it."""
-        number = max(self._timed, default=0) + 1
+        number = next(self._numbers)
         self._timed[number] = timing
         return number
 
