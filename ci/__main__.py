@@ -124,19 +124,22 @@ def run_all(
     record_new: bool,
 ) -> int:
     """Run every step, whatever becomes of those before it."""
-    slowness = 1.0 if record else durations.slowness()
     if record:
         planned = [dataclasses.replace(step, minutes=steps.UNLIMITED) for step in planned]
-    print(f"this machine takes {slowness:.2f} times as long as the one of the durations")
     setup = Step("wheels and requirements", (), (), (), steps.SETUP, steps.SETUP)
     outcomes = [Outcome(setup, prepare(packages))]
     for number, step in enumerate(planned, 1):
         print(f"\n===== {number} of {len(planned)}: {step.name} =====", flush=True)
+        # Looked at before every step: others' programs on this machine come and go.
+        slowness = 1.0 if record else durations.slowness()
+        print(f"this machine takes {slowness:.2f} times as long as the one of the durations")
         outcomes.append(running.run(step, slowness, extra))
     reports = [outcome.report for outcome in outcomes if outcome.report]
     if record:
         durations.record(reports)
     elif record_new:
+        # Reports count processor seconds, which other programs do not make longer.
+        slowness = durations.slowness(time.process_time)
         print("\nnew in durations.json:", *durations.record_new(reports, slowness), sep="\n  ")
     return 0 if running.tell(outcomes) else 1
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 FILE = Path(__file__).with_name("durations.json")
 #: No machine is believed to be faster than the recorded one, nor slower than by this factor.
 SLOWEST = 3.0
+
+Clock = Callable[[], float]
 
 
 def file_of(test: str) -> str:
@@ -70,24 +72,24 @@ def record(reports: Iterable[dict[str, Any]]) -> None:
     FILE.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
 
 
-def slowness() -> float:
+def slowness(clock: Clock = time.perf_counter) -> float:
     """Return how many times as long this machine takes as the one that durations come from."""
-    return min(max(measure() / _read()["calibration"], 1.0), SLOWEST)
+    return min(max(measure(clock) / _read()["calibration"], 1.0), SLOWEST)
 
 
-def measure() -> float:
+def measure(clock: Clock = time.perf_counter) -> float:
     """Return the seconds of a fixed piece of Python: the least of some tries."""
-    return min(_once() for _ in range(15))
+    return min(_once(clock) for _ in range(15))
 
 
-def _once() -> float:
-    started = time.perf_counter()
+def _once(clock: Clock) -> float:
+    started = clock()
     counts: dict[str, int] = {}
     for number in range(100_000):
         key = f"test_{number % 997}"
         counts[key] = counts.get(key, 0) + len(key)
     sorted(counts.items(), key=lambda item: (item[1], item[0]))
-    return time.perf_counter() - started
+    return clock() - started
 
 
 def _read() -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import ci.__main__ as command
 from ci import durations, running, steps
 from ci.sampling import fitting
 from ci.steps import Package, Step, closure, combine, plan, read_packages
@@ -196,3 +197,19 @@ def test_durations_of_new_files_are_added_and_known_ones_stay(
         "usual": 0.1,
         "files": {"a.py": 1.0, "b.py": 2.0},
     }
+
+
+def test_how_slow_the_machine_is_is_looked_at_before_every_step(
+    house, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, asked = iter([1.0, 2.5, 1.0]), []
+
+    def run(step: Step, slowness: float, extra: object) -> running.Outcome:
+        asked.append((step.name, slowness))
+        return running.Outcome(step)
+
+    monkeypatch.setattr(command, "prepare", lambda packages: 0.0)
+    monkeypatch.setattr(durations, "slowness", lambda: next(looks))
+    monkeypatch.setattr(running, "run", run)
+    assert command.run_all(house, plan(house, "")[:3], (), record=False, record_new=False) == 0
+    assert [slowness for _, slowness in asked] == [1.0, 2.5, 1.0]
