@@ -49,6 +49,20 @@ def test_submodules_are_run_once_under_both_names(zoo):
     assert acme_zoo.birds.owls is owls
 
 
+def test_ops_may_have_a_namespace_of_a_plugins_module(site):
+    module = "API = 1\ndef feed(x): return x + 1\n"
+    site.install("acme-zoo", {NAMESPACES: {"ops.zoo": "acme_ops"}}, {"acme_ops.py": module})
+    assert float(tangrad.ops.zoo.feed(tangrad.tensor(1.0))) == 2.0
+    with pytest.raises(AttributeError, match="no op named 'aviary'"):
+        tangrad.ops.aviary
+
+
+def test_a_broken_namespace_of_ops_says_what_is_wrong(site):
+    site.install("acme-zoo", {NAMESPACES: {"ops.zoo": "acme_ops"}}, {"acme_ops.py": "1 / 0\n"})
+    with pytest.raises(AttributeError, match="acme-zoo .*failed at import.*division by zero"):
+        tangrad.ops.zoo
+
+
 def test_uninstalling_forgets_the_names(zoo):
     assert tangrad.zoo.Cage
     zoo.uninstall("acme-zoo")

@@ -1,6 +1,7 @@
 """Op definitions by family; `tangrad.ops.NAME` is any op, whatever namespace shows it.
 
-`tangrad.ops.NAMESPACE.NAME` is an op of a plugin, `NAMESPACE::NAME`, or of `tangrad.library`.
+`tangrad.ops.NAMESPACE.NAME` is an op of a plugin, `NAMESPACE::NAME`, or of `tangrad.library`; or
+NAMESPACE is a module that a plugin shows as `ops.NAMESPACE`.
 """
 
 from __future__ import annotations
@@ -53,6 +54,14 @@ def __getattr__(name: str) -> Any:
     try:
         return _C.dtype_by_name(name)
     except TypeError:
+        pass
+    from tangrad.plugins import namespaces
+
+    try:
+        return namespaces.resolve("ops." + name)
+    except AttributeError as error:
+        if isinstance(error, RuntimeError):  # of a package that is not installed, or broken
+            raise
         raise AttributeError(f"no op named '{name}' is defined") from None
 
 
