@@ -2,6 +2,8 @@
 
 import importlib
 import inspect
+import subprocess
+import sys
 from collections import Counter
 
 import pytest
@@ -85,11 +87,32 @@ def test_backends_go_through_their_dict_form():
     assert again.to_dict() == config.to_dict()
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("ao.nn.quantized.dynamic", "ao.nn.quantized.functional", "ao.nn.quantized.reference"),
+        *("ao.nn.intrinsic.qat", "ao.nn.intrinsic.quantized.dynamic", "ao.nn.qat.dynamic"),
+        *("ao.nn.sparse.quantized.dynamic", "nn.quantized.dynamic", "nn.intrinsic.qat"),
+        "ops.quantized",
+    ],
+)
+def test_modules_are_there_without_an_import_of_their_own(path):
+    # In a process of its own: another test may have imported them.
+    program = f"import tangrad; print(tangrad.{path}.__name__)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.startswith("tangrad_quantization."), done.stderr
+
+
 def test_older_paths_show_the_same_modules():
     assert tangrad.nn.quantized is tangrad.ao.nn.quantized
     assert tangrad.nn.qat is tangrad.ao.nn.qat
     assert tangrad.nn.intrinsic is tangrad.ao.nn.intrinsic
     assert tangrad.quantization.prepare is tangrad.ao.quantization.prepare
+
+
+def called(made):
+    """Return the name of a class, or of an op of `torch.ops`."""
+    return made.__name__.rpartition(".")[2]
 
 
 def test_mappings_have_pytorchs_entries():
@@ -100,9 +123,12 @@ def test_mappings_have_pytorchs_entries():
         "get_default_static_quant_reference_module_mappings",
         "get_default_static_sparse_quant_module_mappings",
         "get_default_dynamic_sparse_quant_module_mappings",
+        "get_default_float_to_quantized_operator_mappings",
     ):
-        expected = {kind.__name__: made.__name__ for kind, made in getattr(theirs, name)().items()}
-        found = {kind.__name__: made.__name__ for kind, made in getattr(ours, name)().items()}
+        expected, found = (
+            {kind.__name__: called(made) for kind, made in getattr(side, name)().items()}
+            for side in (theirs, ours)
+        )
         assert found == expected
 
 
