@@ -192,6 +192,24 @@ def conv_then(
     return layout.quantize_per_tensor(made, scale, zero_point, x.dtype)
 
 
+def conv_dynamic(x: Any, packed: PackedConv | PackedTransposedConv, reduce_range: bool) -> Any:
+    """Apply a convolution to numbers, which are quantized by their own range.
+
+    The convolution itself runs in float32, on the numbers that both stand for: it saves memory,
+    and is no faster than float.
+
+    Args:
+        x: float32, [batch, channels, ...].
+        packed: the weight and bias, with the geometry.
+        reduce_range: leave one bit of the input unused, as PyTorch does.
+    """
+    _batched(x, packed)
+    scale, zero_point = qparams.of_tensor(x, 0, 127 if reduce_range else 255)
+    numbers = x.detach().to(tangrad.float32).contiguous()
+    seen = layout.quantize_per_tensor(numbers, scale, zero_point, tangrad.quint8)
+    return packed.of_numbers(layout.dequantize(seen))
+
+
 def conv_transposed(x: Any, packed: PackedTransposedConv, scale: float, zero_point: int) -> Any:
     """Apply a quantized transposed convolution; sums are exact, in float64."""
     op = packed.op
@@ -427,6 +445,39 @@ def embedding(indices: Any, weight: Any) -> Any:
     zeros = held["zero_points"].to(tangrad.float32).index_select(0, flat)[:, None]
     made = values.to(tangrad.float32) * scales + (-zeros * scales)
     return made.reshape(*indices.shape, weight.shape[1])
+
+
+def embedding_bag(
+    rows: Any,
+    indices: Any,
+    offsets: Any = None,
+    mode: str = "sum",
+    per_sample_weights: Any = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Any:
+    """Sum or average bags of rows that were looked up, float32.
+
+    Args:
+        rows: [number of indices, width], those of `indices` in order.
+        indices: as of `nn.functional.embedding_bag`, and so are the others.
+    """
+    # The rows of a call are told apart by their places.
+    places, nothing = tangrad.arange(len(rows), device=rows.device).reshape(indices.shape), None
+    if padding_idx is not None:
+        nothing = len(rows)
+        places = places.masked_fill(indices == padding_idx, nothing)
+        rows = tangrad.cat((rows, rows.new_zeros(1, rows.shape[1])))
+    weights = None if per_sample_weights is None else per_sample_weights.to(rows.dtype)
+    return F.embedding_bag(
+        places,
+        rows,
+        offsets,
+        mode=mode,
+        per_sample_weights=weights,
+        include_last_offset=include_last_offset,
+        padding_idx=nothing,
+    )
 
 
 def linear_then(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
+from tangrad.nn import functional as F
 from tangrad_quantization import layout, ops
 
 _Three = tuple[int, int, int]
@@ -118,14 +119,25 @@ class PackedConv(_Packed):
         self, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
     ) -> None:
         self.places = weight.dim() - 2
+        self.stride, self.padding = triple(stride, 1), triple(padding, 0)
+        self.dilation = triple(dilation, 1)
         self.geometry = (
             *triple(weight.shape[2:], 1),
-            *triple(stride, 1),
-            *triple(padding, 0),
-            *triple(dilation, 1),
+            *self.stride,
+            *self.padding,
+            *self.dilation,
         )
         self.groups, self.channels = groups, weight.shape[1] * groups
         super().__init__(weight, bias)
+
+    def of_numbers(self, x: Any) -> Any:
+        """Return the convolution of numbers with the weight's numbers."""
+        function = getattr(F, f"conv{self.places}d")
+        stride, padding, dilation = (
+            extents[-self.places :] for extents in (self.stride, self.padding, self.dilation)
+        )
+        weight = layout.dequantize(self.weight)
+        return function(x, weight, self.bias, stride, padding, dilation, self.groups)
 
     def matrix(self) -> Any:
         """Return the integers, channels of the input innermost, and keep them packed."""
@@ -167,3 +179,15 @@ class PackedTransposedConv:
         self.output_padding = triple(output_padding, 0)
         self.dilation, self.groups = triple(dilation, 1), groups
         self.channels = weight.shape[0]
+
+    def of_numbers(self, x: Any) -> Any:
+        """Return the transposed convolution of numbers with the weight's numbers."""
+        function = getattr(F, f"conv_transpose{self.places}d")
+        stride, padding, output_padding, dilation = (
+            extents[-self.places :]
+            for extents in (self.stride, self.padding, self.output_padding, self.dilation)
+        )
+        weight = layout.dequantize(self.weight)
+        return function(
+            x, weight, self.bias, stride, padding, output_padding, self.groups, dilation
+        )

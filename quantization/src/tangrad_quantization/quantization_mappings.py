@@ -5,11 +5,10 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-import tangrad
 from tangrad import nn
 from tangrad.nn import functional as F
 from tangrad.nn.modules.linear import NonDynamicallyQuantizableLinear
-from tangrad_quantization import functional
+from tangrad_quantization import operators
 from tangrad_quantization.fake_quantize import (
     default_fixed_qparams_range_0to1_fake_quant,
     default_fixed_qparams_range_neg1to1_fake_quant,
@@ -119,11 +118,12 @@ DEFAULT_REFERENCE_STATIC_QUANT_MODULE_MAPPINGS: dict[Any, Any] = {
 DEFAULT_STATIC_SPARSE_QUANT_MODULE_MAPPINGS: dict[Any, Any] = {nn.Linear: sparse.Linear}
 DEFAULT_DYNAMIC_SPARSE_QUANT_MODULE_MAPPINGS: dict[Any, Any] = {nn.Linear: sparse_dynamic.Linear}
 DEFAULT_FLOAT_TO_QUANTIZED_OPERATOR_MAPPINGS: dict[Any, Any] = {
-    tangrad.add: functional.add,
-    tangrad.mul: functional.mul,
-    tangrad.cat: functional.cat,
-    tangrad.matmul: functional.matmul,
-    F.linear: functional.linear,
+    F.elu: operators.elu,
+    F.hardswish: operators.hardswish,
+    F.instance_norm: operators.instance_norm,
+    F.layer_norm: operators.layer_norm,
+    F.leaky_relu: operators.leaky_relu,
+    F.dropout: operators.dropout,
 }
 # Modules whose output has a range known beforehand.
 DEFAULT_MODULE_TO_ACT_POST_PROCESS: dict[Any, Any] = {

@@ -6,7 +6,6 @@ from typing import Any
 
 import tangrad
 from tangrad import nn
-from tangrad.nn import functional as F
 from tangrad_quantization import functional, layout
 from tangrad_quantization.nn.quantized.modules.weights import pop_quantized, quantized_weight
 from tangrad_quantization.observer import default_float_qparams_observer
@@ -205,22 +204,14 @@ class EmbeddingBag(Embedding):
         compressed_indices_mapping: Any = None,
     ) -> Any:
         """Return one vector for each bag, float32."""
-        rows = functional.embedding(indices.reshape(-1), self.weight())
-        places = tangrad.arange(len(rows), device=rows.device).reshape(indices.shape)
-        nothing = None
-        if self.padding_idx is not None:  # the rows of a call are told apart by their places
-            nothing = len(rows)
-            places = places.masked_fill(indices == self.padding_idx, nothing)
-            rows = tangrad.cat((rows, rows.new_zeros(1, self.embedding_dim)))
-        weights = None if per_sample_weights is None else per_sample_weights.to(rows.dtype)
-        return F.embedding_bag(
-            places,
-            rows,
+        return functional.embedding_bag(
+            functional.embedding(indices.reshape(-1), self.weight()),
+            indices,
             offsets,
-            mode=self.mode,
-            per_sample_weights=weights,
-            include_last_offset=self.include_last_offset,
-            padding_idx=nothing,
+            self.mode,
+            per_sample_weights,
+            self.include_last_offset,
+            self.padding_idx,
         )
 
     def _like(self, mod: Any) -> Any:
