@@ -63,6 +63,18 @@ def test_a_broken_namespace_of_ops_says_what_is_wrong(site):
         tangrad.ops.zoo
 
 
+def test_a_package_imports_its_modules_on_demand(site):
+    text = "API = 1\nfrom tangrad.plugin import submodules_on_demand\n"
+    text += "__getattr__ = submodules_on_demand(__name__)\n"
+    modules = {"acme_zoo/__init__.py": text, "acme_zoo/birds.py": "owls = []\n"}
+    site.install("acme-zoo", {NAMESPACES: {"zoo": "acme_zoo"}}, modules)
+    assert "acme_zoo.birds" not in sys.modules
+    assert tangrad.zoo.birds.owls == []
+    assert tangrad.zoo.birds is sys.modules["acme_zoo.birds"]
+    with pytest.raises(AttributeError, match="module 'acme_zoo' has no attribute 'fish'"):
+        tangrad.zoo.fish
+
+
 def test_uninstalling_forgets_the_names(zoo):
     assert tangrad.zoo.Cage
     zoo.uninstall("acme-zoo")

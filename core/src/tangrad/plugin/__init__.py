@@ -82,6 +82,7 @@ _WHERE: dict[str, str] = {
     "scan": "tangrad.ops.definition.define",
     "serves_all_sizes": "tangrad.dispatch.tracing",
     "set_stream": "tangrad.devices.streams",
+    "submodules_on_demand": "tangrad.plugins.namespaces",
     "tensor_from_pointer": "tangrad._C",
     "tensor_type": "tangrad.tensor.legacy",
     "to_layout": "tangrad.layouts",

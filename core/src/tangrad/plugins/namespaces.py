@@ -90,6 +90,25 @@ def attribute_of(package: str) -> Callable[[str], Any]:
     return lambda name: resolve(prefix + name)
 
 
+def submodules_on_demand(package: str) -> Callable[[str], Any]:
+    """Return a `__getattr__` that imports a package's modules when they are first asked for.
+
+    Args:
+        package: its `__name__`.
+    """
+
+    def attribute(name: str) -> Any:
+        import importlib
+        import importlib.util
+
+        full = f"{package}.{name}"
+        if name.startswith("_") or importlib.util.find_spec(full) is None:
+            raise AttributeError(f"module '{package}' has no attribute '{name}'")
+        return importlib.import_module(full)
+
+    return attribute
+
+
 def names() -> list[str]:
     """Return the top-level names that installed plugins bring, for `dir(tangrad)`."""
     from tangrad.plugins import discovery

@@ -1,6 +1,6 @@
 """Modules of quantized models, and of models on their way there."""
 
-from tangrad_quantization import submodules
+from tangrad.plugin import submodules_on_demand
 
 API = 1
-__getattr__ = submodules.of(__name__)
+__getattr__ = submodules_on_demand(__name__)

@@ -1,6 +1,6 @@
 """Modules that are several in one, in float; `.qat` and `.quantized` have their other forms."""
 
-from tangrad_quantization import submodules
+from tangrad.plugin import submodules_on_demand
 from tangrad_quantization.nn.intrinsic.modules import *  # noqa: F403
 from tangrad_quantization.nn.intrinsic.modules import __all__
 from tangrad_quantization.nn.intrinsic.modules import _FusedModule as _FusedModule
@@ -8,4 +8,4 @@ from tangrad_quantization.nn.intrinsic.modules import _FusedModule as _FusedModu
 __all__ = [name for name in __all__ if name != "_FusedModule"]
 
 API = 1
-__getattr__ = submodules.of(__name__)
+__getattr__ = submodules_on_demand(__name__)

@@ -1,6 +1,6 @@
 """Modules for training with quantization in view."""
 
-from tangrad_quantization import submodules
+from tangrad.plugin import submodules_on_demand
 from tangrad_quantization.nn.qat.modules import (
     Conv1d,
     Conv2d,
@@ -13,4 +13,4 @@ from tangrad_quantization.nn.qat.modules import (
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "Embedding", "EmbeddingBag", "Linear"]
 
 API = 1
-__getattr__ = submodules.of(__name__)
+__getattr__ = submodules_on_demand(__name__)

@@ -1,5 +1,5 @@
 """Layers whose weights are mostly zeros."""
 
-from tangrad_quantization import submodules
+from tangrad.plugin import submodules_on_demand
 
-__getattr__ = submodules.of(__name__)
+__getattr__ = submodules_on_demand(__name__)

@@ -1,7 +1,7 @@
 """Quantized layers with their activation inside."""
 
-from tangrad_quantization import submodules
+from tangrad.plugin import submodules_on_demand
 from tangrad_quantization.nn.intrinsic.quantized.modules import *  # noqa: F403
 from tangrad_quantization.nn.intrinsic.quantized.modules import __all__ as __all__
 
-__getattr__ = submodules.of(__name__)
+__getattr__ = submodules_on_demand(__name__)
