@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tangrad.plugin import submodules_on_demand
 from tangrad_fx._symbolic_trace import (
     PH,
     ProxyableClassMeta,
@@ -17,6 +18,8 @@ from tangrad_fx.proxy import Proxy
 from tangrad_fx.subgraph_rewriter import replace_pattern
 
 API = 1
+
+__getattr__ = submodules_on_demand(__name__)
 
 __all__ = [
     "PH",

@@ -1,1 +1,5 @@
 """Tracing below autograd, and what is asked of symbolic sizes."""
+
+from tangrad.plugin import submodules_on_demand
+
+__getattr__ = submodules_on_demand(__name__)

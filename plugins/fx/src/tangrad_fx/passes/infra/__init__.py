@@ -1,1 +1,5 @@
 """Passes in order."""
+
+from tangrad.plugin import submodules_on_demand
+
+__getattr__ = submodules_on_demand(__name__)

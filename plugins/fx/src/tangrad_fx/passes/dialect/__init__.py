@@ -1,0 +1,5 @@
+"""Passes for graphs of one set of ops."""
+
+from tangrad.plugin import submodules_on_demand
+
+__getattr__ = submodules_on_demand(__name__)

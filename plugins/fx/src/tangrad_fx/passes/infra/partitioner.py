@@ -1,0 +1,167 @@
+"""Find parts of a graph that a device or a compiler can run, and make modules of them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+
+from tangrad_fx.graph_module import GraphModule
+from tangrad_fx.node import Node
+from tangrad_fx.passes.operator_support import OperatorSupportBase
+from tangrad_fx.passes.utils.fuser_utils import fuse_by_partitions
+
+__all__ = ["CapabilityBasedPartitioner", "Partition"]
+
+_OUTSIDE = ("placeholder", "output", "get_attr")
+
+
+class Partition:
+    """A set of nodes that may run as one.
+
+    Args:
+        id: its number.
+        nodes: the nodes.
+    """
+
+    def __init__(self, id: int | None = None, nodes: Iterable[Node] | None = None) -> None:
+        self.id = id
+        self.nodes: dict[Node, None] = dict.fromkeys(nodes or ())
+
+    def __repr__(self) -> str:
+        return str(self.nodes)
+
+    def add_node(self, node: Node) -> None:
+        """Add a node."""
+        self.nodes[node] = None
+
+    def remove_node(self, node: Node) -> None:
+        """Remove a node."""
+        del self.nodes[node]
+
+    def size(self) -> int:
+        """Return the number of nodes."""
+        return len(self.nodes)
+
+
+class CapabilityBasedPartitioner:
+    """Put supported nodes into as few parts as can each run as one.
+
+    A part can if no path leaves it and comes back. Nodes are looked at from the last to the first,
+    each joins the parts of its users where that makes no circle.
+
+    Args:
+        graph_module: the module.
+        operator_support: tells which nodes are supported.
+        allows_single_node_partition: whether a part may hold one computing node alone.
+        non_compute_ops: names of functions that compute nothing by themselves.
+        allowed_single_node_partition_ops: names of those that may be alone nevertheless.
+    """
+
+    def __init__(
+        self,
+        graph_module: GraphModule,
+        operator_support: OperatorSupportBase,
+        allows_single_node_partition: bool = False,
+        non_compute_ops: Sequence[str] | None = None,
+        allowed_single_node_partition_ops: Sequence[str] | None = None,
+    ) -> None:
+        self.graph_module = graph_module
+        self.operator_support = operator_support
+        self.allows_single_node_partition = allows_single_node_partition
+        self.non_compute_ops = tuple(non_compute_ops or ())
+        self.allowed_single_node_partition_ops = tuple(allowed_single_node_partition_ops or ())
+
+    def propose_partitions(self) -> list[Partition]:
+        """Return the parts, in the order of the graph."""
+        modules = dict(self.graph_module.named_modules())
+        nodes = list(self.graph_module.graph.nodes)
+        supported = {
+            node
+            for node in nodes
+            if node.op not in _OUTSIDE and self.operator_support.is_node_supported(modules, node)
+        }
+        parts: dict[int, set[Node]] = {}
+        part_of: dict[Node, int] = {}
+        reached = _reached_from(nodes)
+        for number, node in enumerate(reversed(nodes)):
+            if node not in supported:
+                continue
+            parts[number], part_of[node] = {node}, number
+            for other in [p for p in reversed(parts) if p != number]:
+                joined = parts[number] | parts[other]
+                if not _leaves_and_returns(joined, reached):
+                    parts[number] = joined
+                    del parts[other]
+                    part_of |= dict.fromkeys(joined, number)
+        _follow_tuples(nodes, part_of)
+        found: dict[int, Partition] = {}
+        for node in nodes:
+            if node in part_of:
+                found.setdefault(part_of[node], Partition()).add_node(node)
+        kept = [p for p in found.values() if self._is_worth_it(p)]
+        for number, partition in enumerate(kept):
+            partition.id = number
+        return kept
+
+    def _is_worth_it(self, partition: Partition) -> bool:
+        if self.allows_single_node_partition:
+            return True
+        computing = [n for n in partition.nodes if self._name(n) not in self.non_compute_ops]
+        computing = [n for n in computing if n.target is not operator.getitem]
+        if len(computing) > 1:
+            return True
+        return any(self._name(n) in self.allowed_single_node_partition_ops for n in computing)
+
+    @staticmethod
+    def _name(node: Node) -> str:
+        if node.op != "call_function":
+            return str(node.target)
+        return node._pretty_print_target(node.target)
+
+    def fuse_partitions(self, partitions: list[Partition], prefix: str = "fused_") -> GraphModule:
+        """Replace each part by a call of a module, in place, and return the module."""
+        return fuse_by_partitions(self.graph_module, [list(p.nodes) for p in partitions], prefix)
+
+    def remove_bookend_non_compute_ops(self, partitions: list[Partition]) -> None:
+        """Take nodes that compute nothing off the beginnings and ends of parts."""
+        for partition in partitions:
+            for inwards in ("all_input_nodes", "users"):
+                changed = True
+                while changed:
+                    loose = [
+                        node
+                        for node in partition.nodes
+                        if self._name(node) in self.non_compute_ops
+                        and not any(other in partition.nodes for other in getattr(node, inwards))
+                    ]
+                    changed = bool(loose)
+                    for node in loose:
+                        partition.remove_node(node)
+
+    def partition_and_fuse(self, prefix: str = "fused_") -> GraphModule:
+        """Find the parts and replace each by a call of a module, in place."""
+        return self.fuse_partitions(self.propose_partitions(), prefix)
+
+
+def _reached_from(nodes: list[Node]) -> dict[Node, set[Node]]:
+    """Return for each node all that depend on it."""
+    reached: dict[Node, set[Node]] = {}
+    for node in reversed(nodes):
+        reached[node] = set(node.users).union(*(reached[user] for user in node.users))
+    return reached
+
+
+def _follow_tuples(nodes: list[Node], part_of: dict[Node, int]) -> None:
+    """Put the items of tuples where the tuples are made: no tuple leaves or enters a part."""
+    for node in nodes:
+        if all(user.target is operator.getitem for user in node.users):
+            for user in node.users:
+                part_of.pop(user, None)
+                if node in part_of:
+                    part_of[user] = part_of[node]
+
+
+def _leaves_and_returns(part: set[Node], reached: dict[Node, set[Node]]) -> bool:
+    """Return whether a node outside depends on the part and the part on it."""
+    behind = {user for node in part for user in node.users if user not in part}
+    return any(not reached[node].isdisjoint(part) for node in behind)
