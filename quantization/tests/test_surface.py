@@ -45,6 +45,14 @@ def test_every_module_of_pytorch_exists(path):
     assert {name for name in names if not hasattr(module, name)} == set()
 
 
+def test_tables_are_shown_by_the_package():
+    tables = [name for name in vars(theirs) if name.startswith("DEFAULT_") and "MAPP" in name]
+    assert len(tables) == 7
+    for name in tables:
+        expected, found = (getattr(side, name) for side in (theirs, ours))
+        assert {called(kind) for kind in found} == {called(kind) for kind in expected}
+
+
 def test_graph_modes_functions_are_pytorchs():
     for name in (
         "prepare_fx",

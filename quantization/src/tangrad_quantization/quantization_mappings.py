@@ -28,6 +28,14 @@ from tangrad_quantization.nn.sparse.quantized import dynamic as sparse_dynamic
 from tangrad_quantization.stubs import DeQuantStub, QuantStub
 
 __all__ = [
+    "DEFAULT_DYNAMIC_QUANT_MODULE_MAPPINGS",
+    "DEFAULT_DYNAMIC_SPARSE_QUANT_MODULE_MAPPINGS",
+    "DEFAULT_FLOAT_TO_QUANTIZED_OPERATOR_MAPPINGS",
+    "DEFAULT_MODULE_TO_ACT_POST_PROCESS",
+    "DEFAULT_QAT_MODULE_MAPPINGS",
+    "DEFAULT_REFERENCE_STATIC_QUANT_MODULE_MAPPINGS",
+    "DEFAULT_STATIC_QUANT_MODULE_MAPPINGS",
+    "DEFAULT_STATIC_SPARSE_QUANT_MODULE_MAPPINGS",
     "get_default_compare_output_module_list",
     "get_default_dynamic_quant_module_mappings",
     "get_default_dynamic_sparse_quant_module_mappings",
