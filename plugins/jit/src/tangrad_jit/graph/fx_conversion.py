@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from typing import Any
 
 import tangrad
-from tangrad.plugin import call_recorded, dispatch, is_intercepted
+from tangrad.plugin import all_ops, call_recorded, dispatch, is_intercepted
 from tangrad_jit.graph.ir import DRAW, Graph, Node, Value, map_values
 
 __all__ = ["from_fx", "to_fx"]
@@ -54,7 +55,7 @@ def to_fx(graph: Graph) -> Any:
         elif node.op.kind == "number":
             call = made.call_function(node.op.compute, args)
         else:
-            call = made.call_function(call_op, (node.op, *args))
+            call = made.call_function(*_as_written(node.op, args))
         call.meta["module"], call.meta["stack_trace"] = node.module, node.line
         several = len(node.results) > 1 or (node.results and _returns_list(node))
         for k, value in enumerate(node.results):
@@ -64,14 +65,35 @@ def to_fx(graph: Graph) -> Any:
     return tangrad.fx.GraphModule(tangrad.nn.Module(), made, "JitGraph")
 
 
-def call_op(op: Any, *args: Any) -> Any:
-    """Run an op below autograd on arguments in the order of its signature."""
-    return _offered(op, op, args, None)
+def _as_written(op: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """Return the call of an op as a program writes it: what back ends look for.
+
+    Of `add_plain(x, 1)` that is `add(x, 1)`; arguments that have their defaults at the end are
+    left out.
+    """
+    params = op.definition.schema.params
+    named = {p.name: a for p, a in zip(params, args, strict=True) if p.keyword_only}
+    placed = [(p, a) for p, a in zip(params, args, strict=True) if not p.keyword_only]
+    while placed and _is_default(*placed[-1]):
+        placed.pop()
+    defaults = {p.name for p, a in zip(params, args, strict=True) if _is_default(p, a)}
+    kwargs = {name: a for name, a in named.items() if name not in defaults}
+    return _shown_forms().get(op, op), tuple(a for _, a in placed), kwargs
+
+
+def _is_default(param: Any, argument: Any) -> bool:
+    return type(argument) is type(param.default) and argument == param.default
+
+
+@functools.cache
+def _shown_forms() -> dict[Any, Any]:
+    """Return for ops that are one case of another, which programs call: that other."""
+    shown = (op for op in all_ops().values() if op.definition.function)
+    return {case: op for op in shown for case in op.overloads or ()}
 
 
 def _returns_list(node: Node) -> bool:
-    returns = node.op.definition.schema.returns
-    return len(returns) == 1 and "[]" in str(getattr(returns[0], "type", returns[0]))
+    return bool(node.op.definition.schema.text.rstrip().endswith("-> Tensor[]"))
 
 
 def from_fx(module: Any, *examples: Any) -> Graph:
