@@ -40,6 +40,7 @@ _WHERE: dict[str, str] = {
     "load": "tangrad_jit.tracing.archive",
     "onednn_fusion_enabled": "tangrad_jit.tracing.annotations",
     "optimize_for_inference": "tangrad_jit.tracing.freezing",
+    "optimized_execution": "tangrad_jit.tracing.annotations",
     "save": "tangrad_jit.tracing.archive",
     "script": "tangrad_jit.tracing.annotations",
     "script_if_tracing": "tangrad_jit.tracing.annotations",

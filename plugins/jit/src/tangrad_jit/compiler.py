@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from tangrad_jit.compiling.backends import list_backends
 from tangrad_jit.compiling.compiled import is_compiling, refuse
 from tangrad_jit.compiling.frontend import compile, reset
+from tangrad_jit.compiling.stance import set_stance
 
 __all__ = [
     "allow_in_graph",
@@ -21,7 +22,13 @@ __all__ = [
     "is_exporting",
     "list_backends",
     "load_compiled_function",
+    "nested_compile_region",
     "reset",
+    "set_stance",
+    "skip_all_guards_unsafe",
+    "skip_guard_on_all_nn_modules_unsafe",
+    "skip_guard_on_globals_unsafe",
+    "skip_guard_on_inbuilt_nn_modules_unsafe",
 ]
 
 API = 1
@@ -67,6 +74,22 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
         return fn(*args, **kwargs)
 
     return outside
+
+
+def nested_compile_region(fn: Any = None, **kwargs: Any) -> Any:
+    """Return what is given: code that repeats is recorded as often, which takes microseconds."""
+    return allow_in_graph if fn is None else fn
+
+
+def _keep_guards(guard_entries: Any) -> list[bool]:
+    """Say of each guard that it stays: here they are looked at in any case."""
+    return [True for _ in guard_entries]
+
+
+skip_all_guards_unsafe = _keep_guards
+skip_guard_on_all_nn_modules_unsafe = _keep_guards
+skip_guard_on_globals_unsafe = _keep_guards
+skip_guard_on_inbuilt_nn_modules_unsafe = _keep_guards
 
 
 def cudagraph_mark_step_begin() -> None:

@@ -14,6 +14,7 @@ from tangrad_jit._guards import Pattern
 from tangrad_jit.capture.errors import CaptureError, Unsettled
 from tangrad_jit.capture.sources import Source
 from tangrad_jit.capture.surroundings import Key
+from tangrad_jit.compiling import stance
 from tangrad_jit.compiling.executable import Executable
 from tangrad_jit.compiling.queued import QueuedCalls
 from tangrad_jit.compiling.recording import Recording, record, tensors_among
@@ -86,6 +87,7 @@ class Compiled:
         self.families: list[SizeFamily] = []
         self.events: list[str] = []
         self.off: str = ""
+        self._called = False  # under a stance that tells the first call
         self._known: dict[Any, Any] = {}
         self._unsettled = 0
         self._lock = threading.RLock()
@@ -105,6 +107,8 @@ class Compiled:
         """Run the function, by a graph where one fits."""
         if self.off or is_intercepted():
             return self._as_it_is(args, kwargs)
+        if stance.current == "force_eager":
+            return self.function(*args, **kwargs)
         for k, executable in enumerate(self.executables):
             tensors = executable.fits(args, kwargs)
             if tensors is not None and executable.doubtful(tensors):
@@ -131,6 +135,8 @@ class Compiled:
         return result
 
     def _record(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if stance.current != stance.DEFAULT and not self._may_record(args, kwargs):
+            return self.function(*args, **kwargs)
         if not self._lock.acquire(blocking=False):
             return self.function(*args, **kwargs)  # another thread records, or this one does
         try:
@@ -139,6 +145,23 @@ class Compiled:
             return self._record_alone(args, kwargs)
         finally:
             self._lock.release()
+
+    def _may_record(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Return whether `compiler.set_stance` lets a call be recorded.
+
+        Raises:
+            RuntimeError: it is set to raise, and no graph serves the call.
+        """
+        if stance.current == "fail_on_recompile":
+            why = self.executables[0].why_not(args, kwargs) if self.executables else "its first"
+            raise RuntimeError(
+                f"compile: the call of {self.name} ({why}) wants a recording, and set_stance says "
+                f"'fail_on_recompile'"
+            )
+        if stance.current == "eager_on_recompile":
+            return False
+        first, self._called = not self._called, True
+        return not first
 
     def _record_alone(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         cause = ""

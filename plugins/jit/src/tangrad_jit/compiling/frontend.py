@@ -18,6 +18,19 @@ API = 1
 _MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 _OPTIONS = ("check", "fast", "measure")
 
+# Options of PyTorch's Inductor: those of its parts are named behind a dot.
+_OF_INDUCTOR = frozenset(
+    {"max_autotune", "max_autotune_gemm", "max_autotune_pointwise", "max_autotune_gemm_backends"}
+    | {"coordinate_descent_tuning", "epilogue_fusion", "prologue_fusion", "shape_padding"}
+    | {"fallback_random", "force_fuse_int_mm_with_mul", "use_mixed_mm", "cpp_wrapper", "freezing"}
+    | {"group_fusion", "fx_graph_cache", "guard_filter_fn", "permute_fusion", "split_reductions"}
+)
+
+
+def _is_of_inductor(option: str) -> bool:
+    return "." in option or option in _OF_INDUCTOR
+
+
 _made: weakref.WeakSet[Compiled] = weakref.WeakSet()
 
 
@@ -44,7 +57,8 @@ def compile(
             `tangrad.compilers`; or a function of (graph module, example inputs).
         mode: accepted.
         options: `check`: share of the calls that run both ways; `fast`: also rewrite in ways that
-            change the last bits; `measure`: False keeps a graph without comparing its time.
+            change the last bits; `measure`: False keeps a graph without comparing its time. What
+            steers PyTorch's Inductor (`triton.cudagraphs`, `epilogue_fusion`) is accepted.
         recompile_limit: how many graphs there may be; 8 if None.
 
     Raises:
@@ -54,7 +68,7 @@ def compile(
     if mode not in _MODES:
         raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {_MODES[1:]}")
     for key in options or {}:
-        if key not in _OPTIONS:
+        if key not in _OPTIONS and not _is_of_inductor(key):
             raise RuntimeError(f"Unexpected optimization option {key}, known are {_OPTIONS}")
     chosen = options or {}
     settings = Settings(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 from collections import namedtuple
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin
 
 __all__ = [
     "Attribute",
@@ -18,6 +20,7 @@ __all__ = [
     "is_scripting",
     "isinstance",
     "onednn_fusion_enabled",
+    "optimized_execution",
     "script",
     "script_if_tracing",
     "set_fusion_strategy",
@@ -92,8 +95,45 @@ def is_scripting() -> bool:
 
 
 def isinstance(obj: Any, target_type: Any) -> bool:
-    """Return what Python's `isinstance` does."""
-    return builtins.isinstance(obj, target_type)
+    """Return whether an object is of a type, also of one with members: `list[int]`.
+
+    Args:
+        obj: the object.
+        target_type: a type, an alias such as `dict[str, Tensor]` or `Optional[int]`, or a tuple
+            of these.
+
+    Raises:
+        RuntimeError: a list, dict or tuple is asked for without the types of its members.
+    """
+    if builtins.isinstance(target_type, tuple):
+        return any(isinstance(obj, one) for one in target_type)
+    if target_type in (list, dict, tuple):
+        name = target_type.__name__
+        raise RuntimeError(
+            f"jit.isinstance: {name} has no types of members here; write them, e.g. {name}[int]"
+        )
+    origin, members = get_origin(target_type), get_args(target_type)
+    if origin in (Union, UnionType):
+        return any(isinstance(obj, one) for one in members)
+    if origin is list:
+        return builtins.isinstance(obj, list) and all(isinstance(x, members[0]) for x in obj)
+    if origin is dict:
+        return builtins.isinstance(obj, dict) and all(
+            isinstance(k, members[0]) and isinstance(v, members[1]) for k, v in obj.items()
+        )
+    if origin is tuple:
+        return (
+            builtins.isinstance(obj, tuple)
+            and len(obj) == len(members)
+            and all(map(isinstance, obj, members))
+        )
+    return origin is None and builtins.isinstance(obj, target_type)
+
+
+@contextlib.contextmanager
+def optimized_execution(should_optimize: bool) -> Iterator[None]:
+    """Do nothing: what is traced is optimized when it is frozen."""
+    yield
 
 
 def set_fusion_strategy(strategy: list[tuple[str, int]]) -> list[tuple[str, int]]:
