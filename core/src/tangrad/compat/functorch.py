@@ -152,6 +152,9 @@ def _stateless(model: nn.Module) -> nn.Module:
     return copy.deepcopy(model).to("meta")
 
 
+__path__: list[str] = []  # packages show modules below it: `functorch.compile`
+
+
 def __getattr__(name: str) -> Any:
     if name == "make_fx":  # of another package
         from tangrad.plugins.namespaces import resolve

@@ -6,7 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from tangrad_jit.compiling.backends import list_backends
+from tangrad_jit.compiling.backends import default_backend as get_default_backend
+from tangrad_jit.compiling.backends import list_backends, set_default_backend
 from tangrad_jit.compiling.compiled import is_compiling, refuse
 from tangrad_jit.compiling.frontend import compile, reset
 from tangrad_jit.compiling.stance import set_stance
@@ -17,18 +18,23 @@ __all__ = [
     "compile",
     "cudagraph_mark_step_begin",
     "disable",
+    "get_default_backend",
     "is_compiling",
     "is_dynamo_compiling",
     "is_exporting",
+    "keep_portable_guards_unsafe",
+    "keep_tensor_guards_unsafe",
     "list_backends",
     "load_compiled_function",
     "nested_compile_region",
     "reset",
+    "set_default_backend",
     "set_stance",
     "skip_all_guards_unsafe",
     "skip_guard_on_all_nn_modules_unsafe",
     "skip_guard_on_globals_unsafe",
     "skip_guard_on_inbuilt_nn_modules_unsafe",
+    "substitute_in_graph",
 ]
 
 API = 1
@@ -51,6 +57,11 @@ def allow_in_graph(fn: F) -> F:
 def assume_constant_result(fn: F) -> F:
     """Return what is given: a result that is a number is a constant of the graph anyway."""
     return fn
+
+
+def substitute_in_graph(original_fn: Any, **kwargs: Any) -> Callable[[F], F]:
+    """Return a decorator that gives back what it is given: recording follows every function."""
+    return allow_in_graph
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
@@ -86,6 +97,8 @@ def _keep_guards(guard_entries: Any) -> list[bool]:
     return [True for _ in guard_entries]
 
 
+keep_portable_guards_unsafe = _keep_guards
+keep_tensor_guards_unsafe = _keep_guards
 skip_all_guards_unsafe = _keep_guards
 skip_guard_on_all_nn_modules_unsafe = _keep_guards
 skip_guard_on_globals_unsafe = _keep_guards

@@ -106,7 +106,7 @@ class Executable:
         if settings.backend is not None:
             from tangrad_jit.compiling.backends import run_by_backend
 
-            return graph, run_by_backend(graph, settings.backend)
+            return graph, run_by_backend(graph, settings.backend, backward=k == 1)
         made = prepare(k)
         self.notes.extend(made.notes)
         plan = Plan(made.graph, made.groups, self.arena)

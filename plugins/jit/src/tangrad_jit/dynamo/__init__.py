@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tangrad.plugin import submodules_on_demand
 from tangrad_jit.compiler import (
     allow_in_graph,
     assume_constant_result,
@@ -12,7 +13,10 @@ from tangrad_jit.compiler import (
     is_compiling,
     list_backends,
     reset,
+    set_stance,
+    substitute_in_graph,
 )
+from tangrad_jit.compiling.backends import backend_named, register_backend
 from tangrad_jit.compiling.compiled import refuse
 from tangrad_jit.compiling.explanation import explain as _explain
 from tangrad_jit.compiling.frontend import OptimizedModule
@@ -32,16 +36,36 @@ __all__ = [
     "is_compiling",
     "is_dynamo_supported",
     "list_backends",
+    "lookup_backend",
     "mark_dynamic",
     "mark_static",
     "mark_static_address",
     "mark_unbacked",
     "maybe_mark_dynamic",
+    "nonstrict_trace",
     "optimize",
+    "register_backend",
     "reset",
+    "set_stance",
+    "substitute_in_graph",
 ]
 
 API = 1
+
+__getattr__ = submodules_on_demand(__name__)
+
+nonstrict_trace = allow_in_graph
+
+
+def lookup_backend(compiler_fn: Any) -> Any:
+    """Return the back end of a name: a function of a graph module and example inputs.
+
+    Raises:
+        LookupError: nobody offers it.
+    """
+    from tangrad_jit.compiling.backends import eager
+
+    return backend_named(compiler_fn) or eager
 
 
 def explain(f: Callable[..., Any], *extra_args: Any, **extra_kwargs: Any) -> Any:
