@@ -400,3 +400,19 @@ def test_record_function_decorates_and_costs_nothing_outside():
     with profile() as prof:
         assert double(3) == 6
     assert row(prof, "named").count == 1
+
+
+def test_operations_are_counted_once_and_in_pytorchs_unit():
+    """What is within an op that is counted is a part of it."""
+    torch = pytest.importorskip("torch")
+    totals = {}
+    for side in (torch, tangrad):
+        layers = side.nn
+        model = layers.Sequential(layers.Conv2d(3, 8, 3), layers.Flatten(), layers.Linear(32, 2))
+        with side.profiler.profile(with_flops=True) as prof:
+            model(side.ones(2, 3, 4, 4))
+        averages = prof.key_averages()
+        totals[side.__name__] = sum(row.flops for row in averages)
+        header = averages.table().splitlines()[1]
+        assert header.split()[-2:] == ["Total", "FLOPs"]
+    assert totals["torch"] == totals["tangrad"] == 2 * 2 * (4 * 27 * 8 + 32 * 2)

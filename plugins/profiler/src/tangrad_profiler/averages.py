@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -9,6 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tangrad_profiler.trace import NODE, OP, RANGE, Trace
+
+_FLOPS = ("FLOPs", "KFLOPs", "MFLOPs", "GFLOPs", "TFLOPs", "PFLOPs")
 
 
 def _time_text(us: float) -> str:
@@ -436,8 +439,16 @@ def _lines(
         columns.append(
             ("Source Location", lambda r: _cut(r.stack[0] if r.stack else "", source_width))
         )
-    if any(r.flops for r in rows):
-        columns.append(("Total MFLOPs", lambda r: f"{r.flops / 1e6:.3f}" if r.flops else "--"))
+    flops = [r.flops for r in rows if r.flops]
+    if flops:
+        # By the least of them, as PyTorch.
+        power = min(int(math.log10(min(flops)) / 3), len(_FLOPS) - 1)
+        columns.append(
+            (
+                f"Total {_FLOPS[power]}",
+                lambda r: f"{r.flops / 1000**power:.3f}" if r.flops else "--",
+            )
+        )
     cells = [[title for title, _ in columns], *([show(r) for _, show in columns] for r in rows)]
     # PyTorch's widths: programs cut its tables by columns.
     widths = [max(12, *(len(row[k]) for row in cells)) for k in range(len(columns))]

@@ -176,7 +176,7 @@ class Trace:
 
     @cached_property
     def flops(self) -> Any:
-        """Floating-point operations of each op that has a formula, else 0."""
+        """Floating-point operations of each op that has a formula, and is in none that has one."""
         from tangrad_profiler.flops import flops_of
 
         known: dict[tuple[int, int], int] = {}
@@ -187,6 +187,12 @@ class Trace:
             if key not in known:
                 known[key] = flops_of(self.names[key[0]], self.signatures[key[1]])
             found[i] = known[key]
+        within = np.zeros(len(self), bool)  # one that is counted
+        for level in range(1, int(self.depth.max(initial=0)) + 1):
+            at = self.depth == level
+            above = events["parent"][at]
+            within[at] = within[above] | (found[above] > 0)
+        found[within] = 0
         return found
 
     @cached_property
