@@ -13,15 +13,18 @@ from tangrad_fx.export.files import load, save
 from tangrad_fx.export.frontend import draft_export, export
 from tangrad_fx.export.graph_signature import ExportGraphSignature
 from tangrad_fx.export.lowering import default_decompositions
+from tangrad_fx.export.shape_collections import AdditionalInputs, ShapesCollection
 from tangrad_fx.export.unflatten import InterpreterModule, UnflattenedModule, unflatten
 
 API = 1
 
 __all__ = [
+    "AdditionalInputs",
     "Dim",
     "ExportGraphSignature",
     "ExportedProgram",
     "InterpreterModule",
+    "ShapesCollection",
     "UnflattenedModule",
     "default_decompositions",
     "dims",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import operator
 from collections.abc import Mapping
@@ -14,6 +13,8 @@ from tangrad_fx.export import sizes as varying
 from tangrad_fx.export.dynamic_shapes import Size, varying_sizes
 from tangrad_fx.export.exported_program import ExportedProgram
 from tangrad_fx.export.graph_signature import InputKind
+from tangrad_fx.export.named_arguments import by_name
+from tangrad_fx.export.shape_collections import AdditionalInputs, ShapesCollection
 from tangrad_fx.export.tracing import Trace, trace
 from tangrad_fx.node import Node
 
@@ -40,7 +41,8 @@ def export(
         mod: the module.
         args, kwargs: example arguments, nested values of tensors and others.
         dynamic_shapes: {argument: shapes} or one for each argument: for a tensor, {dimension:
-            `Dim`, `Dim.AUTO` or `Dim.DYNAMIC`} or one for each, None for the example's size.
+            `Dim`, `Dim.AUTO` or `Dim.DYNAMIC`} or one for each, None for the example's size; or a
+            `ShapesCollection`, or `AdditionalInputs`.
         strict, preserve_module_call_signature, prefer_deferred_runtime_asserts_over_guards:
             accepted.
 
@@ -57,7 +59,9 @@ def export(
             "Expecting `args` to be a tuple of example positional inputs, got "
             f"{type(args).__name__}"
         )
-    named = _by_name(mod, args, dict(kwargs or {}))
+    named = by_name(mod, args, dict(kwargs or {}))
+    if isinstance(dynamic_shapes, (ShapesCollection, AdditionalInputs)):
+        dynamic_shapes = dynamic_shapes.dynamic_shapes(mod, args, kwargs)
     wanted = varying_sizes(named, dynamic_shapes)
     call = _Call(mod, args, dict(kwargs or {}), named)
     base = call.run({})
@@ -113,23 +117,6 @@ class _Call:
             leaves[leaf] = varying.resized(leaves[leaf], dim, size)
         args, kwargs = _pytree.tree_unflatten(leaves, self.spec)
         return trace(self.mod, args, kwargs, self.names)
-
-
-def _by_name(mod: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments by name, in the order of the call."""
-    bound = inspect.signature(mod.forward).bind(*args, **kwargs)
-    named: dict[str, Any] = {}
-    for name, value in bound.arguments.items():
-        kind = bound.signature.parameters[name].kind
-        if kind is inspect.Parameter.VAR_POSITIONAL:
-            named.update({f"{name}_{i}": part for i, part in enumerate(value)})
-        elif kind is inspect.Parameter.VAR_KEYWORD:
-            named.update(value)
-        else:
-            named[name] = value
-    # `bind` orders by the signature; the leaves of a call are its positional ones, then keywords.
-    by_position = [name for name in named if name not in kwargs]
-    return {name: named[name] for name in (*by_position, *kwargs)}
 
 
 def generalize(base: Trace, call: Any, wanted: list[Size]) -> None:
