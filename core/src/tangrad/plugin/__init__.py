@@ -20,6 +20,7 @@ _WHERE: dict[str, str] = {
     "DeviceDriver": "tangrad.devices.driver",
     "DeviceStreams": "tangrad.devices.queues",
     "Drawn": "tangrad.dispatch.random_state",
+    "FakeTensorMode": "tangrad._subclasses.fake_tensor",
     "FallbackWarning": "tangrad.dispatch.resolution",
     "KernelDialect": "tangrad.plugin.compiled",
     "Layout": "tangrad.layouts",

@@ -54,7 +54,7 @@ class CausalBias(tangrad.Tensor):
                 stacklevel=3,
             )
         bare = tangrad.empty(1, dtype=tangrad.bool).expand(seq_len_q, seq_len_kv)
-        made = tangrad.Tensor._make_subclass(cls, bare)
+        made = bare.as_subclass(cls)
         made.variant, made.seq_len_q, made.seq_len_kv = variant, seq_len_q, seq_len_kv
         return made
 
