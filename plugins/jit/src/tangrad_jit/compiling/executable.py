@@ -54,6 +54,7 @@ class Executable:
     Attributes:
         forward, backward: the graphs, after the passes; backward is None where nothing is to be
             differentiated outside.
+        recorded: the forward graph, before the passes.
         notes: what the passes did.
         plans: how they run, where no back end does.
         measured: seconds of a call by the graph, and by the function; None: not known.
@@ -92,6 +93,7 @@ class Executable:
         self.backward: Graph | None = None
         if parts.backward is not None:
             self.backward, self._run_backward = self._prepare(parts.backward, settings, prepare, 1)
+        self.recorded = parts.forward
         self._bind_inputs(parts.forward)
         self._bind_result(recording, parts.forward)
         self.trial = trial_of(self, settings)

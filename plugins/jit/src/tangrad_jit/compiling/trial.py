@@ -7,14 +7,13 @@ write, with the random state put back, and then the function runs for real.
 
 from __future__ import annotations
 
-import os
 import random
-import tempfile
 import time
 from typing import Any
 
 import tangrad
 from tangrad.utils import _pytree
+from tangrad_jit.compiling.difference import same_bits, write_program
 
 __all__ = ["Trial", "trial_of"]
 
@@ -29,10 +28,11 @@ class Trial:
     Args:
         measure: compare times in the first calls.
         check: share of the calls that run both ways.
+        fast: whether the passes may change the last bits.
     """
 
-    def __init__(self, measure: bool, check: float) -> None:
-        self.check = check
+    def __init__(self, measure: bool, check: float, fast: bool = False) -> None:
+        self.check, self.fast = check, fast
         self.pending = 2 * _CALLS if measure else 0
         self.times: dict[bool, list[float]] = {True: [], False: []}
         self._dice = random.Random(0)
@@ -79,12 +79,19 @@ class Trial:
         outs = executable._run_forward(copies)
         tangrad.set_rng_state(state)
         result = function(*args, **kwargs)
+        after = tangrad.get_rng_state()
         wanted = list(_pytree.tree_flatten(result)[0])
         found = executable._result(outs, copies)
         pairs = list(zip(_pytree.tree_flatten(found)[0], wanted, strict=True))
         pairs += [(copies[k], inputs[k]) for k in executable._written]
-        if not all(_equal(a, b) for a, b in pairs):
-            where = write_program(executable.forward, given)
+        pairs += [
+            (None if at is None else outs[at], tensor.grad)
+            for tensor, at in executable._new_gradients
+        ]
+        if not all(same_bits(a, b) for a, b in pairs):
+            tangrad.set_rng_state(state)
+            where = write_program(executable.recorded, given, self.fast, pairs)
+            tangrad.set_rng_state(after)
             executable.dropped = f"its results differ from the function's; {where} shows it"
         return result
 
@@ -93,48 +100,4 @@ def trial_of(executable: Any, settings: Any) -> Trial | None:
     """Return what runs an executable's calls both ways, or None where nothing is to be compared."""
     if not settings.measure and not settings.check:
         return None
-    return Trial(settings.measure, settings.check)
-
-
-def _equal(a: Any, b: Any) -> bool:
-    """Return whether two results are equal to the bit, NaN being equal to NaN."""
-    if not isinstance(a, tangrad.Tensor):
-        return bool(a == b)
-    with tangrad.no_grad():
-        same = (a == b) | ((a != a) & (b != b))
-        return a.shape == b.shape and a.dtype == b.dtype and bool(same.all())
-
-
-def write_program(graph: Any, inputs: list[Any]) -> str:
-    """Write the graph and its inputs to a new folder, with a program that runs both ways."""
-    folder = tempfile.mkdtemp(prefix="tangrad_jit_difference_")
-    with open(os.path.join(folder, "graph.txt"), "w", encoding="utf-8") as file:
-        file.write(str(graph))
-    tangrad.save(inputs, os.path.join(folder, "inputs.pt"))
-    path = os.path.join(folder, "show.py")
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(_PROGRAM)
-    return path
-
-
-_PROGRAM = '''"""Run a graph by its plan and node by node, and print how much the results differ."""
-
-import pathlib
-
-import tangrad
-from tangrad_jit.graph import parse
-from tangrad_jit.run.interpreter import interpret
-from tangrad_jit.run.plan import Plan
-
-folder = pathlib.Path(__file__).parent
-graph = parse((folder / "graph.txt").read_text())
-inputs = tangrad.load(folder / "inputs.pt")
-
-
-def copies():
-    return [x.clone() if isinstance(x, tangrad.Tensor) else x for x in inputs]
-
-
-for k, (a, b) in enumerate(zip(Plan(graph).run(copies()), interpret(graph, copies()))):
-    print(k, (a.double() - b.double()).abs().max())
-'''
+    return Trial(settings.measure, settings.check, settings.fast)
