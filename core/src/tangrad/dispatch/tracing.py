@@ -39,7 +39,8 @@ class traced_calls:
             `constant(tensor)` for a tensor that no op made: from numbers, an array, or zeros that
             backward asks for; `allocated(tensor)` for one without values yet. `read(tensor)`
             before Python looks at a value by `item()`; `value_reads()` counts the other ways. One
-            with a method `number(tensor)` may answer `number_of` by an object of its own.
+            with a method `number(tensor)` may answer `number_of` by an object of its own, and one
+            with a method `require(condition, message)` answers `require`.
     """
 
     def __init__(self, tracer: Any) -> None:
@@ -72,3 +73,13 @@ def number_of(t: Any) -> Any:
     """
     follow = getattr(innermost_tracer(), "number", None)
     return t.item() if follow is None else follow(t)
+
+
+def require(condition: Any, message: str) -> None:
+    """Raise RuntimeError(message) unless a tensor of one element is true.
+
+    A tracer may look itself, and have its later runs look as well.
+    """
+    look = getattr(innermost_tracer(), "require", None)
+    if not (bool(condition) if look is None else look(condition, message)):
+        raise RuntimeError(message)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tangrad import _C
+from tangrad.dispatch.tracing import require
 from tangrad.ops.definition.define import at_all_sizes, composite, pointwise
 from tangrad.ops.nn.activation import logsigmoid
 from tangrad.ops.nn.fusing import fuses
@@ -224,10 +225,8 @@ def _require_probabilities(name: str, x: Any) -> None:
     stack = _C.get_intercept()
     if x.is_meta or (stack is not None and stack.levels):
         return
-    if not bool(((x >= 0) & (x <= 1)).all()):
-        raise RuntimeError(
-            f"binary_cross_entropy: all elements of {name} should be between 0 and 1"
-        )
+    held = ((x >= 0) & (x <= 1)).all()
+    require(held, f"binary_cross_entropy: all elements of {name} should be between 0 and 1")
 
 
 def _check_same_shape(name: str, input: Any, target: Any) -> None:

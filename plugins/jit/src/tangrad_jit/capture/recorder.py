@@ -16,6 +16,7 @@ from tangrad_jit.capture.errors import CaptureError
 from tangrad_jit.capture.numbers import Followed, Numbers
 from tangrad_jit.capture.source import line_of_program, module_of_program
 from tangrad_jit.graph.ir import DRAW, Graph, Node, Value
+from tangrad_jit.graph.numbers import NUMBER_OPS
 from tangrad_jit.graph.types import NumberType, type_of
 
 __all__ = ["Recorder", "memory_of"]
@@ -210,6 +211,25 @@ class Recorder:
             return tensor.item()
         finally:
             self._is_following = False
+
+    def require(self, condition: Any, message: str) -> bool:
+        """Look whether a condition of the program holds, and have later runs look as well."""
+        if self.failure is None:
+            try:
+                self._check_reads()
+                args = (self.value_of(condition), message)
+                op = NUMBER_OPS["number.require"]
+                self.graph.append(
+                    Node(op, args, module=self._module, line=self._line()), [NumberType("bool")]
+                )
+            except CaptureError as failure:
+                self._fail(failure)
+        try:
+            self._is_following = True
+            return bool(condition.item())
+        finally:
+            self._is_following = False
+            self._known_reads = value_reads()
 
     def refuse(self, reason: str) -> None:
         """Say that the run can be no graph.

@@ -113,7 +113,7 @@ class Node:
 
     @property
     def effects(self) -> tuple[str, ...]:
-        """What the node does besides making its results: "write", "random", "communicate"."""
+        """What it does besides making its results: "write", "random", "communicate", "check"."""
         found = []
         if self.written:
             found.append("write")
@@ -121,6 +121,8 @@ class Node:
             found.append("random")
         if getattr(self.op.definition, "collective", False):
             found.append("communicate")
+        if self.op.kind == "number" and self.op.checks:
+            found.append("check")
         return tuple(found)
 
     @property

@@ -32,6 +32,7 @@ class NumberOp:
     Attributes:
         compute: the function itself.
         reads: whether it looks at a tensor.
+        checks: whether it raises what the program would, so that it is there without users.
     """
 
     kind = "number"
@@ -39,7 +40,7 @@ class NumberOp:
 
     def __init__(self, name: str, compute: Callable[..., Any], count: int) -> None:
         self.name = self.title = f"number.{name}"
-        self.compute, self.reads = compute, name == "item"
+        self.compute, self.reads, self.checks = compute, name == "item", name == "require"
         self.parameter_names = ("a", "b")[:count]
         self.definition = _Definition(self.name)
 
@@ -49,6 +50,12 @@ class NumberOp:
 
 def _item(tensor: Any) -> Any:
     return tensor.item()
+
+
+def _require(condition: Any, message: str) -> bool:
+    if not condition.item():
+        raise RuntimeError(message)
+    return True
 
 
 _TABLE: dict[str, tuple[Callable[..., Any], int]] = {
@@ -64,6 +71,7 @@ _TABLE: dict[str, tuple[Callable[..., Any], int]] = {
     "float": (float, 1),
     "sqrt": (math.sqrt, 1),
     "item": (_item, 1),
+    "require": (_require, 2),
 }
 
 #: The name in a graph's text -> the operation.

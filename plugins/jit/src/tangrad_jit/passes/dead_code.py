@@ -1,7 +1,7 @@
 """Dead code: a node goes whose results nobody wants and whose effects nobody sees.
 
 Writes are seen if they reach memory that the graph is given, that leaves it, or that a later node
-reads. Random draws stay: they move a generator on, as in eager.
+reads. Random draws stay: they move a generator on, as in eager. So do checks, which raise.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from tangrad_jit.graph.ir import Graph, Node, Value
 
 __all__ = ["remove_dead_code"]
+
+_SEEN = frozenset(("random", "communicate", "check"))
 
 
 def remove_dead_code(graph: Graph) -> int:
@@ -20,7 +22,7 @@ def remove_dead_code(graph: Graph) -> int:
     for node in reversed(graph.nodes):
         seen = any(value in wanted for value in node.results)
         seen = seen or any(value.root in given or value.root in roots for value in node.written)
-        seen = seen or "random" in node.effects or "communicate" in node.effects
+        seen = seen or not _SEEN.isdisjoint(node.effects)
         if not seen:
             continue
         kept.append(node)

@@ -1,10 +1,11 @@
 """An order of nodes that needs less memory at its peak.
 
 Rule: a node may move wherever its inputs are made and the order of what reads and writes one memory
-stays. Of the nodes that may be next, the one goes that frees most and makes least (the list
-scheduling of Sarkar, with memory in the place of time), or the first that frees more than it makes,
-and else the next as recorded; of these orders and the recorded one that with the lowest peak is
-kept. Where a program needs much, what counts is the arena after all other passes that save memory.
+stays; what comes after a check stays there, as it does not run where that fails. Of the nodes that
+may be next, the one goes that frees most and makes least (the list scheduling of Sarkar, with
+memory in the place of time), or the first that frees more than it makes, and else the next as
+recorded; of these orders and the recorded one that with the lowest peak is kept. Where a program
+needs much, what counts is the arena after all other passes that save memory.
 """
 
 from __future__ import annotations
@@ -121,8 +122,9 @@ def _dependencies(graph: Graph) -> dict[Node, set[Node]]:
     writer: dict[Value, Node] = {}
     readers: dict[Value, list[Node]] = {}
     ordered: Node | None = None
+    check: Node | None = None
     for node in graph.nodes:
-        mine: set[Node] = set()
+        mine: set[Node] = set() if check is None else {check}
         written = {value.root for value in node.written}
         for value in node.inputs:
             if value.producer is not None:
@@ -138,6 +140,8 @@ def _dependencies(graph: Graph) -> dict[Node, set[Node]]:
             if ordered is not None:
                 mine.add(ordered)
             ordered = node
+        if "check" in node.effects:
+            check = node
         mine.discard(node)
         needs[node] = mine
     return needs
