@@ -9,7 +9,7 @@ import pytest
 import tangrad
 from tangrad import nn
 from tangrad.plugin import allocator_of
-from tangrad_jit.passes.memory_plan import Life, most_alive, place
+from tangrad_jit.passes.memory_plan import Life, lodge, most_alive, place
 
 
 def compiled(function):
@@ -139,3 +139,45 @@ def test_places_are_as_low_as_what_is_alive_needs_where_an_order_finds_it():
     offsets, total = place(lives)
     assert total == most_alive(lives) == 3 * mib
     assert {k: v % 64 for k, v in offsets.items()} == {"a": 0, "b": 0, "c": 0}
+
+
+def test_values_lie_in_what_is_made_when_they_are_gone_and_leaves():
+    hosts = [Life("late", 256, 5, 5), Life("early", 256, 1, 1)]
+    lives = [
+        Life("a", 128, 0, 2),
+        Life("b", 128, 1, 3),
+        Life("c", 64, 3, 4),
+        Life("too long", 64, 3, 5),
+        Life("too large", 512, 0, 1),
+    ]
+    found = lodge(hosts, lives)
+    assert found == {"a": ("late", 0), "b": ("late", 128), "c": ("late", 0)}
+
+
+def test_activations_lie_in_the_gradients_that_backward_makes_of_them():
+    tangrad.manual_seed(0)
+    layers = (nn.Linear(512, 256), nn.ReLU(), nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 10))
+    model = nn.Sequential(*layers)
+
+    def step(x):
+        model.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        return loss
+
+    x = tangrad.randn(64, 512)
+    fast = compiled(step)
+    for _ in range(3):
+        found = fast(x)
+    gradients = [p.grad.clone() for p in model.parameters()]
+    assert tangrad.equal(step(x), found)
+    for p, gradient in zip(model.parameters(), gradients, strict=True):
+        assert tangrad.equal(p.grad, gradient)
+    (plan,) = fast.compiled.executables[0].plans
+    activations = 64 * 4 * (256 + 256 + 512 + 512)
+    assert plan.arena_bytes < activations // 4
+    # What a run has returned is not written by the next one.
+    kept = [p.grad for p in model.parameters()]
+    fast(tangrad.randn(64, 512))
+    for before, gradient in zip(kept, gradients, strict=True):
+        assert tangrad.equal(before, gradient)

@@ -5,6 +5,9 @@ of the other. Values are placed in order of size, largest first, each at the low
 free for its whole life (best fit by offset; Pisarchyk and Lee, arXiv:2001.03288, call it greedy by
 size). Where that leaves gaps in a large arena, other orders are tried: by size times life, by first
 use, by last use.
+
+What leaves a graph has memory of its own from the begin of a run. Until it is made, values that are
+gone by then lie there: activations in the gradients that backward is still to make.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 
-__all__ = ["ALIGNMENT", "Life", "most_alive", "place"]
+__all__ = ["ALIGNMENT", "Life", "lodge", "most_alive", "place"]
 
 ALIGNMENT = 64
 
@@ -50,6 +53,26 @@ def place(lives: Iterable[Life]) -> tuple[dict[Hashable, int], int]:
     return best
 
 
+def lodge(hosts: Iterable[Life], lives: Iterable[Life]) -> dict[Hashable, tuple[Hashable, int]]:
+    """Return for values that find room in a host that is made after their last use: it, and where.
+
+    Args:
+        hosts: of which the bytes and the first step matter. lives: the values.
+    """
+    rooms = [(host, _Placed()) for host in sorted(hosts, key=lambda host: host.nbytes)]
+    found: dict[Hashable, tuple[Hashable, int]] = {}
+    for life in sorted(lives, key=lambda life: (-life.nbytes, life.first)):
+        for host, placed in rooms:
+            if life.last >= host.first or life.nbytes > host.nbytes:
+                continue
+            at = placed.lowest(life)
+            if at + life.nbytes <= host.nbytes:
+                placed.add(at, life)
+                found[life.key] = host.key, at
+                break
+    return found
+
+
 def most_alive(lives: list[Life]) -> int:
     """Return the most bytes that are alive at once."""
     change: dict[int, int] = {}
@@ -66,22 +89,36 @@ def most_alive(lives: list[Life]) -> int:
 
 def _placed(lives: list[Life]) -> tuple[dict[Hashable, int], int]:
     offsets: dict[Hashable, int] = {}
-    placed: list[tuple[int, int, Life]] = []
+    placed = _Placed()
     total = 0
     for life in lives:
-        size = _aligned(life.nbytes)
-        at = 0
-        for begin, end, other in placed:
+        at = offsets[life.key] = placed.lowest(life)
+        placed.add(at, life)
+        total = max(total, at + _aligned(life.nbytes))
+    return offsets, total
+
+
+class _Placed:
+    """Values that have their places in one memory."""
+
+    def __init__(self) -> None:
+        self._taken: list[tuple[int, int, Life]] = []
+
+    def lowest(self, life: Life) -> int:
+        """Return the lowest place that is free for the whole life of a value."""
+        size, at = _aligned(life.nbytes), 0
+        for begin, end, other in self._taken:
             if other.last < life.first or life.last < other.first or end <= at:
                 continue
             if begin >= at + size:
                 break
             at = end
-        offsets[life.key] = at
-        placed.append((at, at + size, life))
-        placed.sort(key=lambda one: one[0])
-        total = max(total, at + size)
-    return offsets, total
+        return at
+
+    def add(self, at: int, life: Life) -> None:
+        """Note the place of a value."""
+        self._taken.append((at, at + _aligned(life.nbytes), life))
+        self._taken.sort(key=lambda one: one[0])
 
 
 def _aligned(nbytes: int) -> int:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from tangrad_jit.graph.ir import Graph, Node, Value
 from tangrad_jit.graph.types import TensorType
 from tangrad_jit.passes.in_place_reuse import WRITE_INTO_FIRST, partners
-from tangrad_jit.passes.memory_plan import Life, place
+from tangrad_jit.passes.memory_plan import Life, lodge, place
 
 __all__ = ["LARGE", "arena_of", "bytes_of", "peak_of", "reorder", "reused"]
 
@@ -68,7 +68,11 @@ def arena_of(graph: Graph) -> int:
         for root in movable
         if root not in shared
     ]
-    return place(lives)[1] + sum(bytes_of(root) for root in returned - given)
+    leaving = {root for root in returned - given if root in first}
+    hosts = [Life(root, bytes_of(root), first[root], first[root]) for root in leaving]
+    lodged = lodge(hosts, lives)
+    rest = place(life for life in lives if life.key not in lodged)[1]
+    return rest + sum(bytes_of(root) for root in leaving)
 
 
 def peak_of(graph: Graph, nodes: list[Node]) -> int:

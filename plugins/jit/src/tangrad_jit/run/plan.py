@@ -1,8 +1,9 @@
 """A graph, ready to run: kernels found, memory laid out, one arena for what lives within a run.
 
 Values that leave the graph get memory of their own in each run; those that do not have their
-place in the arena for as long as the plan lives. What Python has to call (ops without a compiled
-kernel, random draws, views that an op in Python is given) stands between the kernels.
+place in the arena for as long as the plan lives, or in the memory of one that is made later and
+leaves. What Python has to call (ops without a compiled kernel, random draws, views that an op in
+Python is given) stands between the kernels.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tangrad_jit._run import Program
 from tangrad_jit.graph.ir import DRAW, Graph, Node, Value, values_in
 from tangrad_jit.graph.types import TensorType
 from tangrad_jit.passes.in_place_reuse import WRITE_INTO_FIRST, partners
-from tangrad_jit.passes.memory_plan import Life, place
+from tangrad_jit.passes.memory_plan import Life, lodge, place
 from tangrad_jit.run.interpreter import interpret, run_node
 from tangrad_jit.run.layout import ITEMSIZE
 from tangrad_jit.run.lowering import Lowered, lower
@@ -256,10 +257,35 @@ class Plan:
             for root in movable
             if root not in shared
         ]
-        self._offsets, self.arena_bytes = place(lives)
+        self._lodged = self._lodge(lives, shared, first)
+        self._offsets, self.arena_bytes = place(x for x in lives if x.key not in self._lodged)
         for root, operand in shared.items():
-            self._offsets[root] = self._offsets[operand]
+            if operand in self._lodged:
+                self._lodged[root] = self._lodged[operand]
+            else:
+                self._offsets[root] = self._offsets[operand]
+        for root in self._lodged:
+            self._kind[root] = "lodged"
         self._shared_arena.grow(self.arena_bytes, self)
+
+    def _lodge(
+        self, lives: list[Life], shared: dict[Value, Value], first: dict[Value, int]
+    ) -> dict[Value, tuple[Value, int]]:
+        """Return which values lie in the memory of one that leaves: it, and at which byte.
+
+        What ops in Python are given has its object on the arena, once for all runs.
+        """
+        bound = {value.root for value in self._register}
+        for root in reversed(shared):
+            if root in bound:
+                bound.add(shared[root])
+        hosts = [
+            Life(root, _nbytes(root), first[root], first[root])
+            for root, kind in self._kind.items()
+            if kind == "fresh" and root in first
+        ]
+        found: Any = lodge(hosts, [life for life in lives if life.key not in bound])
+        return dict(found)
 
     def _shared(self, movable: set[Value], last: dict[Value, int]) -> dict[Value, Value]:
         """Return the results that lie where an operand lies: those of loops called directly."""
@@ -308,6 +334,9 @@ class Plan:
         for given in self._copied:
             register = self._register[given.value]
             program.add_python("", lambda r, k=register: _copy_register(r, k))
+        self._hosts = dict.fromkeys(host for host, _ in self._lodged.values())
+        for value in self._hosts:
+            self._emit_fresh(value, "")
         done: set[Any] = set()
         for position, node in enumerate(self.graph.nodes):
             self._emit_node(node, done)
@@ -360,13 +389,16 @@ class Plan:
         root = value.root
         if self._kind.get(root) == "arena":
             return 0, self._offsets[root] + value.offset
+        if root in self._lodged:
+            host, at = self._lodged[root]
+            return self._buffers[host], at + value.offset
         return self._buffers[self._through.get(root, root)], value.offset
 
     def _emit_node(self, node: Node, done: set[Any]) -> None:
         line = " ".join(part for part in (node.module, node.line) if part)
         for value in node.results:
             kind = self._kind.get(value)
-            if kind == "fresh":
+            if kind == "fresh" and value not in self._hosts:
                 self._emit_fresh(value, line)
             elif kind == "strided":
                 self._emit_strided(value, line)
@@ -521,12 +553,12 @@ class Plan:
             return self.program.registers[self._register[value]]
         if self._kind.get(value.root) == "arena":
             return self._on_arena(value)
-        held = self._object_of(value.root)
+        held, at = self._lodged.get(value.root, (self._object_of(value.root), 0))
         root = self.program.registers[self._register[held]]
-        if value.root is value:
+        if value.root is value and value not in self._lodged:
             return root
         type = value.type
-        start = root.storage_offset() * root.element_size() + value.offset
+        start = root.storage_offset() * root.element_size() + at + value.offset
         whole = tangrad.empty(0, dtype=getattr(tangrad, type.dtype))
         size = ITEMSIZE[type.dtype]
         return whole.set_(root.untyped_storage(), start // size, type.shape, type.stride)
