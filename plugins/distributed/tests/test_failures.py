@@ -13,6 +13,7 @@ import pytest
 
 import tangrad
 import tangrad.distributed as dist
+from tangrad_distributed import engine
 from tangrad_distributed.engines.shared_memory import process_state
 
 HEAD = """
@@ -117,6 +118,53 @@ except dist.DistBackendError as error:
     done = run(launch, body)
     assert "WaitCycleError ranks wait for each other: rank" in done.stdout
     assert "recv(float32[2], from rank 0, tag 0)" in done.stdout
+
+
+def dawdle(told):
+    while not any("which has not come" in str(one.message) for one in told):
+        time.sleep(0.01)
+
+
+def test_a_rank_that_is_late_is_told_with_its_stack(monkeypatch):
+    monkeypatch.setattr(engine, "LATE", 0.0)
+
+    def step(rank, told):
+        if rank == 1:
+            dawdle(told)
+        dist.all_reduce(tangrad.ones(1))
+
+    late = r"for rank 1, which has not come(.|\n)*in dawdle"
+    with pytest.warns(RuntimeWarning, match=late) as told:
+        dist.run_threads(step, 2, told)
+
+
+def test_a_rank_that_is_late_in_a_smaller_group_is_told_with_its_stack_too(launch):
+    # Ranks of a process of their own tell it by the store; rank 2 is 1 in this group.
+    body = """
+import warnings
+from tangrad_distributed import engine, stacks
+engine.LATE, stacks.PATIENCE = 0.0, 100.0
+store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+
+def show(message, *where):
+    print(message, flush=True)
+    store.set("shown", "yes")
+
+def dawdle():
+    while not store.check(["shown"]):
+        time.sleep(0.01)
+
+warnings.showwarning = show
+group = dist.new_group([0, 2])
+if rank == 2:
+    dawdle()
+if rank != 1:
+    dist.all_reduce(tangrad.ones(1), group=group)
+"""
+    done = run(launch, body, ranks=3)
+    assert done.returncode == 0, done.stderr
+    assert "for rank 2 (1 of its group), which has not come" in done.stdout
+    assert "in dawdle" in done.stdout
 
 
 def test_a_rank_that_does_not_come_is_told_after_the_group_s_timeout():
@@ -257,6 +305,15 @@ def test_an_engine_that_is_not_installed_is_named_with_what_to_install():
         dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1)
     assert not dist.is_initialized()
     assert not dist.is_nccl_available()
+
+
+def test_mpi_without_its_library_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "mpi4py", None)  # as if it were not installed
+    with pytest.raises(
+        dist.DistBackendError, match="'mpi' needs mpi4py .*pip install mpi4py mpich"
+    ):
+        dist.init_process_group("mpi")
+    assert not dist.is_initialized()
 
 
 def test_without_a_group_everything_says_what_to_call():

@@ -183,7 +183,7 @@ class Engine(ABC):
         """Return the Python stack of a late rank, if it can be had."""
         from tangrad_distributed.stacks import ask_for_stack
 
-        return ask_for_stack(self.context.store, rank)
+        return ask_for_stack(self.context.store, self.context.world_ranks[rank])
 
     def _give_up(self, kind: type[DistBackendError], message: str) -> None:
         self.fail(message)

@@ -10,9 +10,11 @@ from collections.abc import Callable
 
 from tangrad_distributed.errors import DistError
 from tangrad_distributed.recorder import time_asked
-from tangrad_distributed.store import Store
+from tangrad_distributed.store import Store, underlying
 
 _INTERVAL = 0.5
+# How long who asks waits for an answer, in seconds: meanwhile it sees nobody come.
+PATIENCE = 2.0
 
 
 def stack_of_thread(ident: int | None) -> str:
@@ -25,13 +27,13 @@ class StackTeller:
     """Answer those who ask for the stack of the thread that made this, or for what it did last.
 
     Args:
-        store: where other ranks ask.
-        rank: this process's.
+        store: where other ranks ask, of whatever group.
+        rank: this process's in the world.
         dump: writes the flight recorders, when somebody at this machine asks for them.
     """
 
     def __init__(self, store: Store, rank: int, dump: Callable[[], None]) -> None:
-        self._store, self._rank, self._dump = store.clone(), rank, dump
+        self._store, self._rank, self._dump = underlying(store).clone(), rank, dump
         self._thread = threading.get_ident()
         self._stopped = threading.Event()
         threading.Thread(target=self._watch, name="tangrad stacks", daemon=True).start()
@@ -56,15 +58,19 @@ class StackTeller:
 
 
 def ask_for_stack(store: Store, rank: int) -> str:
-    """Return the stack of another rank, or "" if it does not answer within two seconds."""
-    told = f"stack/{rank}/told"
+    """Return the stack of another rank of the world, or "" if it does not answer in time.
+
+    A rank answers once for all its groups, so this asks by the store that they share.
+    """
+    shared, told = underlying(store), f"stack/{rank}/told"
     try:
-        store.delete_key(told)
-        store.set(f"stack/{rank}/asked", b"1")
-        for _ in range(20):
+        shared.delete_key(told)
+        shared.set(f"stack/{rank}/asked", b"1")
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
             time.sleep(0.1)
-            if store.check([told]):
-                return store.get(told).decode()
+            if shared.check([told]):
+                return shared.get(told).decode()
     except (DistError, OSError):
         pass
     return ""
