@@ -173,7 +173,7 @@ def _own(optimizer: Any) -> Any:
     return optimizer.optim if isinstance(optimizer, ZeroRedundancyOptimizer) else optimizer
 
 
-def _prepare(optimizer: Any) -> None:
+def _init_optim_state(optimizer: Any) -> None:
     """Have an optimizer that has not stepped make its states, changing no parameter."""
     if optimizer.state or isinstance(optimizer, tangrad.optim.LBFGS):
         return
@@ -216,7 +216,7 @@ def get_optimizer_state_dict(
     groups: list[dict[str, Any]] = []
     for optimizer in _listed(optimizers):
         own = _own(optimizer)
-        _prepare(own)
+        _init_optim_state(own)
         for parameter, held in own.state.items():
             if kept is None or id(parameter) in kept:
                 state[named.of(parameter)] = dict(held)
@@ -285,7 +285,7 @@ def set_optimizer_state_dict(
     given = _from_first(optim_state_dict, chosen)
     for optimizer in _listed(optimizers):
         own = _own(optimizer)
-        _prepare(own)
+        _init_optim_state(own)
         whole = given if "state" in given else _nested(given, optimizer, named)
         own.load_state_dict(_numbered(own, whole, named, chosen.strict))
         if own is not optimizer:

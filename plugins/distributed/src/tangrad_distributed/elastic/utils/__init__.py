@@ -1,0 +1,1 @@
+"""What programs for torchrun are given, by PyTorch's paths."""

@@ -1,0 +1,59 @@
+"""What libraries import by PyTorch's paths: it is there, or it refuses when it is called."""
+
+import importlib
+import socket
+
+import pytest
+
+import tangrad
+from tangrad.distributed.checkpoint.state_dict import _init_optim_state
+from tangrad.distributed.elastic.utils.distributed import get_free_port
+
+REFUSED = [
+    "checkpoint._fsspec_filesystem.FsspecReader",
+    "checkpoint._fsspec_filesystem.FsspecWriter",
+    "fsdp.BackwardPrefetch",
+    "fsdp.FullyShardedDataParallel",
+    "fsdp._fully_shard._fsdp_state.FSDPState",
+    "fsdp.api.OptimStateDictConfig",
+    "fsdp.api.StateDictConfig",
+    "fsdp.fully_sharded_data_parallel.BackwardPrefetch",
+    "tensor.parallel.loss.loss_parallel",
+    "tensor.parallel.style.ParallelStyle",
+]
+
+
+@pytest.mark.parametrize("path", REFUSED)
+def test_what_is_not_there_yet_serves_annotations_and_is_refused_when_it_is_called(path):
+    module, _, name = path.rpartition(".")
+    found = getattr(importlib.import_module(f"tangrad.distributed.{module}"), name)
+    assert not isinstance(tangrad.nn.Linear(1, 1), found)
+    with pytest.raises(RuntimeError, match=name):
+        found()
+
+
+def test_a_choice_of_what_is_not_there_may_be_an_argument_s_default():
+    from tangrad.distributed.fsdp.fully_sharded_data_parallel import BackwardPrefetch
+
+    assert isinstance(BackwardPrefetch.BACKWARD_PRE, BackwardPrefetch)
+    assert BackwardPrefetch.BACKWARD_PRE is not BackwardPrefetch.BACKWARD_POST
+
+
+def test_no_module_has_the_state_of_what_is_not_there():
+    from tangrad.distributed._composable_state import _get_module_state
+
+    assert _get_module_state(tangrad.nn.Linear(1, 1)) is None
+
+
+def test_a_free_port_can_be_listened_at():
+    with socket.create_server(("localhost", get_free_port())) as mine:
+        assert mine.getsockname()[1]
+
+
+def test_an_optimizer_makes_its_states_and_changes_no_parameter():
+    parameter = tangrad.nn.Parameter(tangrad.ones(3))
+    optimizer = tangrad.optim.Adam([parameter], weight_decay=0.5)
+    _init_optim_state(optimizer)
+    assert set(optimizer.state[parameter]) == {"step", "exp_avg", "exp_avg_sq"}
+    assert parameter.tolist() == [1.0] * 3
+    assert parameter.grad is None
