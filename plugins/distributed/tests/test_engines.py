@@ -19,6 +19,9 @@ from tangrad_distributed.engines.simulated import Network
 from tangrad_distributed.reductions import fold, premul_sum, reduction
 
 MPIEXEC = mpiexec()
+# The full run has more ranks, and more fates of a network: (seed, ranks).
+MORE = [pytest.param(ranks, marks=pytest.mark.slow) for ranks in (3, 4)]
+SEEDS = [(seed, 3 + seed % 2) for seed in range(20)]
 OPS = [dist.ReduceOp.SUM, dist.ReduceOp.AVG, dist.ReduceOp.MAX, premul_sum(0.3)]
 
 
@@ -40,7 +43,7 @@ def test_ranks_that_are_threads(name, size):
     dist.run_threads(CASES[name], size, size)
 
 
-@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("ranks", [2, *MORE])
 def test_ranks_that_are_processes_of_this_machine(launch, ranks):
     done = launch("", flags=("-m",), ranks=ranks)
     assert done.returncode != 0  # without a module's name there is nothing to run
@@ -71,10 +74,11 @@ def test_ranks_on_several_machines(launch):
 
 
 @pytest.mark.skipif(MPIEXEC is None, reason="no MPI: pip install mpi4py mpich")
-def test_ranks_that_mpi_started():
-    command = [MPIEXEC, "-n", "2", sys.executable, "-m", "tangrad_distributed.conformance", "mpi"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.stdout.count("cases passed") == 2, done.stdout + done.stderr
+@pytest.mark.parametrize("ranks", [2, *MORE])
+def test_ranks_that_mpi_started(ranks):
+    command = [MPIEXEC, "-n", str(ranks), sys.executable, "-m", "tangrad_distributed.conformance"]
+    done = subprocess.run([*command, "mpi"], capture_output=True, text=True, check=False)
+    assert done.stdout.count("cases passed") == ranks, done.stdout + done.stderr
 
 
 @settings(max_examples=15, deadline=None)
@@ -135,11 +139,18 @@ def test_a_seed_draws_the_same_fate_again():
     assert fates() == fates()
 
 
+@settings(max_examples=2, deadline=None)
+@given(seed=st.integers(0, 10**6), loss=st.sampled_from([0.0, 0.1]), ranks=st.integers(2, 3))
+def test_every_collective_passes_over_any_network(seed, loss, ranks):
+    Network(seed=seed, loss=loss).register()
+    assert dist.run_threads(run_all, ranks, ranks, backend="simulated") == [[]] * ranks
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(20))
-def test_all_cases_pass_over_a_bad_network(seed):
+@pytest.mark.parametrize(("seed", "ranks"), SEEDS)
+def test_all_cases_pass_over_a_bad_network(seed, ranks):
     Network(seed=seed, loss=0.1).register()
-    assert dist.run_threads(run_all, 3, 3, backend="simulated") == [[], [], []]
+    assert dist.run_threads(run_all, ranks, ranks, backend="simulated") == [[]] * ranks
 
 
 def test_the_death_of_a_rank_on_the_network_is_named_by_all_others():

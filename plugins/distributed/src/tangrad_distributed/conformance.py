@@ -179,6 +179,41 @@ def reduce_to_each_rank(rank: int, size: int) -> None:
 
 
 @case
+def every_dtype_travels(rank: int, size: int) -> None:
+    """What is not reduced is bytes, whatever they mean."""
+    for name in DTYPES:
+        dtype = getattr(tangrad, name)
+        every = tangrad.stack([numbers(6, other, dtype) for other in range(size)])
+        mine = numbers(6, rank, dtype)
+        whole = tangrad.empty_like(every)
+        c.all_gather_into_tensor(whole, mine)
+        same(whole, every, f"all_gather_into_tensor of {name}")
+        c.broadcast(mine, size - 1)
+        same(mine, every[-1], f"broadcast of {name}")
+        c.scatter(mine, list(every) if rank == 0 else None, 0)
+        same(mine, every[rank], f"scatter of {name}")
+        found = tangrad.empty_like(every)
+        c.all_to_all_single(found, mine.repeat(size, 1))
+        same(found, every, f"all_to_all_single of {name}")
+
+
+@case
+def several_tensors_at_once(rank: int, size: int) -> None:
+    """Coalesced: tensors of any shapes in one collective."""
+    counts = (3, 0, 50_000)
+    tensors = [numbers(count, rank) for count in counts]
+    c.all_reduce_coalesced(tensors, ReduceOp.MAX)
+    for count, tensor in zip(counts, tensors, strict=True):
+        expected = reduced(ReduceOp.MAX, count, size, tangrad.float32)
+        same(tensor, expected, f"all_reduce_coalesced of {count}")
+    found = [[tangrad.empty(2), tangrad.empty(70)] for _ in range(size)]
+    c.all_gather_coalesced(found, [numbers(2, rank), numbers(70, rank)])
+    for other, (short, long) in enumerate(found):
+        same(short, numbers(2, other), f"all_gather_coalesced of rank {other}")
+        same(long, numbers(70, other), f"all_gather_coalesced of rank {other}")
+
+
+@case
 def all_to_all_of_any_sizes(rank: int, size: int) -> None:
     """Each rank sends another number of rows to each."""
     outgoing = [rank + 2 * other for other in range(size)]
@@ -252,6 +287,12 @@ def objects_travel(rank: int, size: int) -> None:
     gathered: list[Any] | None = [None] * size if rank == 0 else None
     objects.gather_object(rank * rank, gathered)
     assert gathered is None or gathered == [r * r for r in range(size)], gathered
+    if rank == 0:
+        objects.send_object_list(["to one", {"of": 2}], 1)
+    elif rank == 1:
+        received: list[Any] = [None, None]
+        assert objects.recv_object_list(received, 0) == 0
+        assert received == ["to one", {"of": 2}], received
 
 
 @case
