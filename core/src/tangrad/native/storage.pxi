@@ -378,25 +378,23 @@ cdef DeviceRuntime _open_runtime(DeviceType kind, device d):
                 kind.runtimes[None] = found
             return <DeviceRuntime>found
         d = device(d.type, index)
+    if (kind.host or kind.meta) and index is not None:
+        # one memory: "cpu:0" is "cpu", and its tensors say so, whatever the index, as PyTorch's do
+        kind.runtimes[index] = new = runtime_of(device(kind.name))
+        return new
     if kind.driver is not None and index is not None:
         count = kind.driver.device_count()
         if index >= count:
             raise RuntimeError(f"device '{d}' does not exist: {kind.name} has {count} device(s), "
                                f"indices 0 to {count - 1}")
-    if (kind.host or kind.meta) and index is not None:
-        # one memory, one allocator: "cpu:0" is "cpu" under another name
-        base = runtime_of(device(kind.name))
-        new = DeviceRuntime.__new__(DeviceRuntime)
-        new.allocator = (<DeviceRuntime>base).allocator
+    new = DeviceRuntime.__new__(DeviceRuntime)
+    if kind.meta:
+        new.allocator = None
+    elif kind.host:
+        new.allocator = CachingAllocator()
     else:
-        new = DeviceRuntime.__new__(DeviceRuntime)
-        if kind.meta:
-            new.allocator = None
-        elif kind.host:
-            new.allocator = CachingAllocator()
-        else:
-            new.allocator = CachingAllocator(_IndexedDriver(kind.driver, index))
-            new.home_stream = kind.driver.default_stream(index)
+        new.allocator = CachingAllocator(_IndexedDriver(kind.driver, index))
+        new.home_stream = kind.driver.default_stream(index)
     new.device, new.type, new.slot = d, kind, kind.strided_slot
     new.index = 0 if index is None else index
     kind.runtimes[d.index] = new

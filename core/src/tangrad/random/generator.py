@@ -44,11 +44,13 @@ _engine = _known_engine(os.environ.get("TANGRAD_RNG", "") or "philox", "TANGRAD_
 
 
 def _as_device(device: Any) -> Any:
-    if not isinstance(device, str):
-        return device
     from tangrad import device as device_type
 
-    return device_type(device)
+    named = device_type(device)
+    if named.index is None:
+        return named
+    # As tensors there say it: where an index means nothing, they have none.
+    return _C.empty((0,), _C.dtype_by_name("uint8"), named).device
 
 
 def _as_tensor(state: bytes) -> Any:
@@ -263,6 +265,8 @@ def get_default_generator(device: Any = "cpu") -> Generator:
     if found is not None:
         return found
     name = str(device)
+    if ":" in name:
+        name = str(_as_device(device))
     with _defaults_lock:
         if name not in _defaults:
             _defaults[name] = Generator(device).manual_seed(_last_seed)
