@@ -57,3 +57,16 @@ def test_an_optimizer_makes_its_states_and_changes_no_parameter():
     assert set(optimizer.state[parameter]) == {"step", "exp_avg", "exp_avg_sq"}
     assert parameter.tolist() == [1.0] * 3
     assert parameter.grad is None
+
+
+def test_operators_of_libraries_have_pytorch_s_classes():
+    from tangrad._ops import OpOverload, OpOverloadPacket, _OpNamespace
+
+    @tangrad.library.custom_op("names_of_libraries::twice", mutates_args=())
+    def twice(x: tangrad.Tensor) -> tangrad.Tensor:
+        return x * 2
+
+    namespace = tangrad.ops.names_of_libraries
+    assert isinstance(namespace, _OpNamespace)
+    assert isinstance(namespace.twice, OpOverloadPacket)
+    assert isinstance(namespace.twice.default, OpOverload)
