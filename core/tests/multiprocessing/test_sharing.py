@@ -4,6 +4,7 @@ import gc
 import multiprocessing as standard
 import os
 import signal
+import threading
 
 import pytest
 
@@ -41,6 +42,20 @@ def test_strategies():
     mp.set_sharing_strategy("file_descriptor")
     with pytest.raises(ValueError, match="invalid sharing strategy"):
         mp.set_sharing_strategy("hope")
+
+
+def test_a_thread_has_a_name_for_the_system():
+    told = []
+
+    def work():
+        mp._set_thread_name("a name of more than fifteen bytes")
+        told.append(mp._get_thread_name())
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert told == ["a name of more "]
+    assert mp._get_thread_name() != told[0]
 
 
 def test_memory_is_moved_with_all_tensors_on_it():

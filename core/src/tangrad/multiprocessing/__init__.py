@@ -50,3 +50,18 @@ def get_sharing_strategy() -> str:
 def get_all_sharing_strategies() -> set[str]:
     """Return the names that `set_sharing_strategy` takes."""
     return set(_strategies)
+
+
+_OWN_NAME = "/proc/thread-self/comm"  # of Linux, which keeps 15 bytes
+
+
+def _set_thread_name(name: str) -> None:
+    """Name the calling thread for the system's tools, such as top."""
+    with open(_OWN_NAME, "w") as file:
+        file.write(name)
+
+
+def _get_thread_name() -> str:
+    """Return the system's name of the calling thread."""
+    with open(_OWN_NAME) as file:
+        return file.read().rstrip("\n")
