@@ -89,6 +89,34 @@ def test_ranks_begin_from_the_parameters_of_the_first():
     assert tangrad.equal(first, second)
 
 
+@pytest.mark.parametrize(
+    ("options", "begun", "later"),
+    [
+        ({}, 0.0, 0.0),
+        ({"forward_sync_buffers": False}, 0.0, 1.0),
+        ({"broadcast_buffers": False}, 1.0, 1.0),
+        ({"broadcast_buffers": False, "forward_sync_buffers": True}, 0.0, 0.0),
+    ],
+)
+def test_buffers_are_those_of_the_first_rank_where_they_are_to_be(options, begun, later):
+    def step(rank):
+        module = nn.BatchNorm1d(2, momentum=1.0)
+        module.running_mean.fill_(float(rank))
+        model = DistributedDataParallel(module, **options)
+        first = module.running_mean[0].item()
+        module.running_mean.fill_(float(rank))
+        model.eval()(tangrad.ones(2, 2))
+        assert model.broadcast_buffers == model.forward_sync_buffers
+        return first, module.running_mean[0].item()
+
+    if "broadcast_buffers" in options:
+        with pytest.warns(FutureWarning, match="`broadcast_buffers` is deprecated"):
+            found = dist.run_threads(step, RANKS)
+    else:
+        found = dist.run_threads(step, RANKS)
+    assert found == [(0.0, 0.0), (begun, later)]
+
+
 def test_ranks_with_other_models_are_refused():
     def step(rank):
         with pytest.raises(RuntimeError, match="the same model on every rank: .*first difference"):

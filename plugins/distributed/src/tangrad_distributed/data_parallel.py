@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,6 +21,22 @@ API = 1
 FIRST_BUCKET = 1 << 20
 
 
+def _tell_deprecated(ignored: bool) -> None:
+    """Warn of the argument `broadcast_buffers`, as PyTorch does."""
+    if ignored:
+        text = (
+            "Both `broadcast_buffers` and `forward_sync_buffers` were specified. "
+            "`broadcast_buffers` is deprecated and its value is ignored when "
+            "`forward_sync_buffers` is provided."
+        )
+    else:
+        text = (
+            "`broadcast_buffers` is deprecated. Use `forward_sync_buffers` instead, unless ranks "
+            "are to begin with buffers of their own: that is `broadcast_buffers=False`."
+        )
+    warnings.warn(text, FutureWarning, stacklevel=3)
+
+
 class DistributedDataParallel(nn.Module, Joinable):
     """Train one module on all ranks, each with its part of the batch.
 
@@ -32,8 +49,8 @@ class DistributedDataParallel(nn.Module, Joinable):
         device_ids: at most one device, for modules on a device; inputs are not moved.
         output_device: changes nothing.
         dim: changes nothing.
-        broadcast_buffers: copy rank 0's buffers to all before each forward that follows one whose
-            gradients were averaged: before all in training, and the first in evaluation.
+        broadcast_buffers: the older name of `forward_sync_buffers`; where it is False, ranks begin
+            with buffers of their own.
         init_sync: copy rank 0's parameters and buffers to all now.
         process_group: None for all ranks.
         bucket_cap_mb: size of a bucket in MiB; 25 by default.
@@ -46,7 +63,9 @@ class DistributedDataParallel(nn.Module, Joinable):
         device_mesh: of one dimension, whose group is taken in place of `process_group`.
         skip_all_reduce_unused_params: changes nothing.
         bucket_cap_mb_list: sizes of the first buckets; the last one holds for all that follow.
-        forward_sync_buffers: in place of `broadcast_buffers`.
+        forward_sync_buffers: copy rank 0's buffers to all before each forward that follows one
+            whose gradients were averaged: before all in training, and the first in evaluation;
+            True by default.
         delay_all_reduce_named_params, param_to_hook_all_reduce, mixed_precision: not supported.
 
     Raises:
@@ -91,10 +110,12 @@ class DistributedDataParallel(nn.Module, Joinable):
         self.process_group = (
             default_group("DistributedDataParallel") if process_group is None else process_group
         )
-        given = (forward_sync_buffers, broadcast_buffers)
-        broadcast_buffers = next((one for one in given if one is not None), True)
         self.module, self.device_ids, self.dim = module, device_ids, dim
-        self.broadcast_buffers = broadcast_buffers
+        if broadcast_buffers is not None:
+            _tell_deprecated(forward_sync_buffers is not None)
+        given = (forward_sync_buffers, broadcast_buffers)
+        self.forward_sync_buffers = next((one for one in given if one is not None), True)
+        buffers_too = forward_sync_buffers is not None or broadcast_buffers is not False
         self.find_unused_parameters = find_unused_parameters
         self.gradient_as_bucket_view = gradient_as_bucket_view
         self.static_graph = static_graph
@@ -109,7 +130,8 @@ class DistributedDataParallel(nn.Module, Joinable):
         self._ignored_buffers = set(ignored)
         self._check_same_model()
         if init_sync:
-            self._synchronize([*self._parameters_in_order, *self._buffers_to_send()])
+            buffers = self._buffers_to_send() if buffers_too else []
+            self._synchronize([*self._parameters_in_order, *buffers])
         sizes = _capacities(bucket_cap_mb, bucket_cap_mb_list)
         cut = cut_into_buckets(self._parameters_in_order, sizes)
         order = self._parameters_in_order
@@ -204,9 +226,18 @@ class DistributedDataParallel(nn.Module, Joinable):
 
     def _renew_buffers(self, source: int, syncs: bool) -> None:
         """Copy a rank's buffers to all if the last forward may have changed them."""
-        if self.broadcast_buffers and self.require_forward_param_sync:
+        if self.forward_sync_buffers and self.require_forward_param_sync:
             self._synchronize(self._buffers_to_send(), source)
         self.require_forward_param_sync = syncs
+
+    @property
+    def broadcast_buffers(self) -> bool:
+        """Return whether forwards copy rank 0's buffers to all; the older name."""
+        return self.forward_sync_buffers
+
+    @broadcast_buffers.setter
+    def broadcast_buffers(self, value: bool) -> None:
+        self.forward_sync_buffers = value
 
     @property
     def reducer(self) -> Reducer:
@@ -359,7 +390,8 @@ class DistributedDataParallel(nn.Module, Joinable):
 
     def take_over(self, source: int) -> None:
         """Take over the parameters and buffers of a rank that worked to the last."""
-        self._synchronize([*self._parameters_in_order, *self._buffers_to_send()], source)
+        buffers = self._buffers_to_send() if self.forward_sync_buffers else []
+        self._synchronize([*self._parameters_in_order, *buffers], source)
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
