@@ -174,6 +174,34 @@ assert len(cuda.get_rng_state_all()) == 1 and cuda.default_generators[0].initial
     )
 
 
+def test_a_generator_of_the_host_is_refused(run):
+    run(
+        """
+import tangrad
+host, own = tangrad.Generator(), tangrad.Generator("cuda")
+x = tangrad.full((4,), 0.5, device="cuda")
+draws = [
+    lambda g: x.clone().normal_(generator=g), lambda g: x.clone().random_(generator=g),
+    lambda g: tangrad.rand(3, device="cuda", generator=g),
+    lambda g: tangrad.randint(9, (3,), device="cuda", generator=g),
+    lambda g: tangrad.randperm(3, device="cuda", generator=g),
+    lambda g: tangrad.bernoulli(x, generator=g), lambda g: tangrad.multinomial(x, 2, generator=g),
+    lambda g: tangrad.poisson(x, generator=g), lambda g: tangrad.normal(x, x, generator=g),
+]
+for draw in draws:
+    draw(own), draw(own), draw(tangrad.Generator("cuda:0"))
+    try:
+        draw(host)
+    except RuntimeError as error:
+        assert "Expected a 'cuda' device type for generator but found 'cpu'" in str(error)
+        assert "Generator(device='cuda')" in str(error)
+    else:
+        raise AssertionError("drawn")
+assert host.get_offset() == 0
+"""
+    )
+
+
 def test_what_is_not_there_yet_says_so(run):
     run(
         """

@@ -113,6 +113,27 @@ def test_an_empty_split_warns():
         data.random_split(Squares.of(tangrad, 1), [0.9, 0.1])
 
 
+def test_orders_are_drawn_where_their_generator_is_not_where_new_tensors_are():
+    def orders():
+        seeds = (tangrad.Generator().manual_seed(seed) for seed in range(4))
+        source = Squares.of(tangrad, 9)
+        parts = data.random_split(source, [4, 5], generator=next(seeds))
+        samplers = [
+            data.RandomSampler(source, generator=next(seeds)),
+            data.RandomSampler(source, True, 40, generator=next(seeds)),
+            data.SubsetRandomSampler(range(9), generator=next(seeds)),
+            data.DistributedSampler(source, num_replicas=2, rank=0),
+        ]
+        return [*(part.indices for part in parts), *map(list, samplers)]
+
+    expected = orders()
+    tangrad.set_default_device("reference")
+    try:
+        assert orders() == expected
+    finally:
+        tangrad.set_default_device("cpu")
+
+
 def test_random_orders_are_permutations_that_a_generator_repeats():
     source = Squares.of(tangrad, 20)
     orders = [

@@ -16,6 +16,28 @@ def seeded(seed: int) -> Any:
     return tangrad.Generator().manual_seed(seed)
 
 
+def test_a_generator_of_another_type_of_device_is_refused() -> None:
+    own, other = tangrad.Generator("reference"), seeded(3)
+    x = tangrad.empty(5, device="reference")
+    tangrad.randn(3, device="meta", generator=other)
+    taken = other.get_offset()
+    # Calls like one before are planned in C, and none of them leads past the question.
+    for _ in range(3):
+        x.normal_(generator=own)
+        tangrad.rand(3, device="reference", generator=own)
+    expected = "Expected a 'reference' device type for generator but found 'cpu'"
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=expected):
+            x.normal_(generator=other)
+        with pytest.raises(RuntimeError, match=expected):
+            tangrad.rand(3, device="reference", generator=other)
+        with pytest.raises(RuntimeError, match=expected):
+            tangrad.randperm(3, device="reference", generator=other)
+        with pytest.raises(RuntimeError, match="make it by Generator.device='cpu'"):
+            tangrad.empty(5).uniform_(generator=own)
+    assert other.get_offset() == taken
+
+
 def test_one_seed_gives_one_stream() -> None:
     assert tangrad.rand(5, generator=seeded(3)).tolist() == philox.uniform(3, 0, 5).tolist()
 

@@ -7,10 +7,11 @@ cdef class Stream:
 
     Attributes:
         sequential: the engine that makes numbers one after the other instead, or None.
+        device_type: name of the type of device that it is for.
     """
     cdef uint64_t seed_
     cdef uint64_t offset_
-    cdef public object sequential
+    cdef public object sequential, device_type
 
     def place(self, uint64_t seed, uint64_t offset):
         """Continue the stream of a seed at a counter."""
@@ -31,7 +32,9 @@ cdef Stream stream_of(Op op, DeviceRuntime dev, PyObject** flat):
     """The generator that a call draws from, or None where the definition has to say what is wrong."""
     given = <object>flat[op.generator_param]
     if given is not None:
-        return <Stream>given if isinstance(given, Stream) else None
+        if isinstance(given, Stream) and (<Stream>given).device_type == dev.device.type:
+            return <Stream>given
+        return None
     if dev.stream is None:
         dev.stream = op.definition.generator_of(tuple_of(flat, op.nparams))
     return <Stream>dev.stream

@@ -82,17 +82,20 @@ class Generator(_C.Stream):
     """Hold the state of a random number stream.
 
     Args:
-        device: the device the stream is for; a label only, as a stream is the same everywhere.
+        device: the device the stream is for. Ops on devices of another type refuse it, as
+            PyTorch's do, although a stream is the same everywhere.
 
     Raises:
         RuntimeError: no device has this name.
     """
 
     sequential: Any
+    device_type: str
 
     def __init__(self, device: Any = "cpu") -> None:
         # The default generators are made while the compiled core is: no device exists yet.
         self._device = device if device == "cpu" else _as_device(device)
+        self.device_type = getattr(self._device, "type", "cpu")
         self._lock = Lock()
         self.place(_FIRST_SEED, 0)
         self._use(_engine)

@@ -327,17 +327,28 @@ class Definition:
         return (*result[:3], dtype, *result[4:])
 
     def generator_of(self, args: Sequence[Any]) -> Any:
-        """Return the generator that a call draws from."""
+        """Return the generator that a call draws from.
+
+        Raises:
+            RuntimeError: it is for another type of device than the call's; meta takes any.
+            TypeError: it is none.
+        """
         generator = args[self._generator_position]
+        first = first_tensor(args)
+        device = first.device if first is not None else _C.get_default_device()
         if generator is None:
-            first = first_tensor(args)
-            device = first.device if first is not None else _C.get_default_device()
             return get_default_generator(device)
-        if isinstance(generator, Generator):
-            return generator
-        raise TypeError(
-            f"{self.name}(): argument 'generator' must be Generator, not {type(generator).__name__}"
-        )
+        if not isinstance(generator, Generator):
+            raise TypeError(
+                f"{self.name}(): argument 'generator' must be Generator, "
+                f"not {type(generator).__name__}"
+            )
+        if device.type not in (generator.device_type, "meta"):
+            raise RuntimeError(
+                f"{self.name}(): Expected a '{device.type}' device type for generator but found "
+                f"'{generator.device_type}'; make it by Generator(device='{device.type}')"
+            )
+        return generator
 
     def draw_or_answer(self, args: Sequence[Any]) -> Any:
         """Return (seed, offset) for a call, or its result where the engine is sequential.

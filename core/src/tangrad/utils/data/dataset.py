@@ -9,6 +9,7 @@ from itertools import accumulate
 from typing import Any, Generic, TypeVar
 
 import tangrad
+from tangrad.utils.data.sampler import drawn_by
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -269,7 +270,7 @@ def random_split(dataset: Any, lengths: Sequence[Any], generator: Any = None) ->
     counts = _counts(len(dataset), lengths)
     if sum(counts) != len(dataset):
         raise ValueError("Sum of input lengths does not equal the length of the input dataset!")
-    order = tangrad.randperm(len(dataset), generator=generator).tolist()
+    order = tangrad.randperm(len(dataset), **drawn_by(generator)).tolist()
     ends = list(accumulate(counts))
     pairs = zip(ends, counts, strict=True)
     return [Subset(dataset, order[end - count : end]) for end, count in pairs]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sized
 from itertools import cycle, islice
 
 import tangrad
-from tangrad.utils.data.sampler import Sampler
+from tangrad.utils.data.sampler import Sampler, drawn_by
 
 __all__ = ["DistributedSampler"]
 
@@ -66,7 +66,7 @@ class DistributedSampler(Sampler[int]):
         if self.shuffle:
             generator = tangrad.Generator()
             generator.manual_seed(self.seed + self.epoch)
-            order = tangrad.randperm(len(self.dataset), generator=generator).tolist()
+            order = tangrad.randperm(len(self.dataset), **drawn_by(generator)).tolist()
         # Cycled: the last ones to come are the first ones again.
         return islice(cycle(order), self.rank, self.total_size, self.num_replicas)
 

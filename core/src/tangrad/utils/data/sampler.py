@@ -11,6 +11,11 @@ import tangrad
 T_co = TypeVar("T_co", covariant=True)
 
 
+def drawn_by(generator: Any) -> dict[str, Any]:
+    """Return the arguments of a draw on a generator's device, also where another is default."""
+    return {} if generator is None else {"generator": generator, "device": generator.device}
+
+
 class Sampler(Generic[T_co]):
     """An iterable of keys, or of lists of keys, of a data set; a subclass defines `__iter__`."""
 
@@ -76,18 +81,18 @@ class RandomSampler(Sampler[int]):
     def _permutations(self, generator: Any) -> Iterator[int]:
         size = len(self.data_source)
         for _ in range(self.num_samples // size):
-            yield from tangrad.randperm(size, generator=generator).tolist()
+            yield from tangrad.randperm(size, **drawn_by(generator)).tolist()
         # Drawn even if nothing is left, as the generator's state is to be PyTorch's.
-        order = tangrad.randperm(size, generator=generator).tolist()
+        order = tangrad.randperm(size, **drawn_by(generator)).tolist()
         yield from order[: self.num_samples % size]
 
     def _draws(self, generator: Any) -> Iterator[int]:
         # In blocks: one large draw would hold all indices in memory at once.
-        block, size = 32, len(self.data_source)
+        block, size, drawn = 32, len(self.data_source), drawn_by(generator)
         for _ in range(self.num_samples // block):
-            yield from tangrad.randint(high=size, size=(block,), generator=generator).tolist()
+            yield from tangrad.randint(high=size, size=(block,), **drawn).tolist()
         rest = (self.num_samples % block,)
-        yield from tangrad.randint(high=size, size=rest, generator=generator).tolist()
+        yield from tangrad.randint(high=size, size=rest, **drawn).tolist()
 
     def __iter__(self) -> Iterator[int]:
         generator = self.generator
@@ -116,7 +121,7 @@ class SubsetRandomSampler(Sampler[int]):
         self.generator = generator
 
     def __iter__(self) -> Iterator[int]:
-        for i in tangrad.randperm(len(self.indices), generator=self.generator).tolist():
+        for i in tangrad.randperm(len(self.indices), **drawn_by(self.generator)).tolist():
             yield self.indices[i]
 
     def __len__(self) -> int:
