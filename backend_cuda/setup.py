@@ -16,7 +16,7 @@ setup(
                 include_dirs=[include_directory(), f"{FOLDER}/native"],
                 depends=[
                     f"{FOLDER}/native/{name}"
-                    for name in ("launch.h", "ring.pxi", "calls.pxi", "plans.pxi")
+                    for name in ("launch.h", "frames.h", "ring.pxi", "calls.pxi", "plans.pxi")
                 ],
                 extra_compile_args=["-O2", "-g0", "-fvisibility=hidden"],
                 extra_link_args=["-Wl,--strip-debug"],

@@ -155,6 +155,43 @@ def test_a_failed_launch_names_the_line_and_what_still_works(run):
     assert "CUDA_LAUNCH_BLOCKING=1" in out
 
 
+def test_a_launch_is_told_with_the_line_that_a_user_can_change(run):
+    run(
+        """
+import gc, sys, threading, tangrad
+from tangrad_cuda import launches
+layer, x = tangrad.nn.Linear(4, 4).cuda(), tangrad.ones(4, 4, device="cuda")
+def told(call):
+    call()
+    tangrad.cuda.synchronize()
+    call()
+    return launches.trail(0).splitlines()[1]
+def line(function):
+    return f":{function.__code__.co_firstlineno + 1}, in {function.__name__}"
+def direct():
+    return x + 1
+def steps():
+    yield layer(x)  # the launch is of a module's line, which is not to blame
+assert line(direct) in told(direct)
+assert line(steps) in told(lambda: next(steps()))
+assert line(direct) in told(lambda: list(map(lambda _: direct(), range(2))))
+thread = threading.Thread(target=told, args=(direct,))
+thread.start(); thread.join()
+assert line(direct) in launches.trail(0).splitlines()[1]
+def fill():
+    for _ in range(100):  # more than are kept
+        x * 2
+fill(); gc.collect()
+held = sys.getrefcount(direct.__code__)
+for _ in range(10):
+    direct()
+assert sys.getrefcount(direct.__code__) == held + 10
+fill(); gc.collect()
+assert sys.getrefcount(direct.__code__) == held
+"""
+    )
+
+
 WRITE_NOWHERE = """
 import tangrad
 from tangrad.plugin import get_driver

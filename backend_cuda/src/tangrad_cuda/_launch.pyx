@@ -17,17 +17,8 @@ from libc.string cimport memcmp, memcpy, memset
 from tangrad.api cimport tg_api, tg_import_api, tg_memory_change, tg_memory_watch, tg_scratch
 
 cdef extern from "Python.h":
-    ctypedef struct PyFrameObject:
-        pass
     ctypedef struct PyCodeObject:
         PyObject* co_filename
-    ctypedef struct PyThreadState:
-        pass
-    PyThreadState* PyThreadState_Get()
-    PyFrameObject* PyThreadState_GetFrame(PyThreadState*)
-    PyFrameObject* PyFrame_GetBack(PyFrameObject*)
-    PyCodeObject* PyFrame_GetCode(PyFrameObject*)
-    int PyFrame_GetLasti(PyFrameObject*)
     PyObject* PyDict_GetItem(object, PyObject*)
     bint PyLong_CheckExact(object)
     bint PyBool_Check(object)
@@ -46,7 +37,14 @@ cdef extern from "Python.h":
     unsigned long long PyLong_AsUnsignedLongLong(object) except? 0xFFFFFFFFFFFFFFFF
     const char* PyUnicode_AsUTF8AndSize(object, Py_ssize_t*) except NULL
     PyObject* Py_None_ptr "Py_None"
-    void Py_DECREF_void "Py_DECREF"(void*)
+
+cdef extern from "frames.h":
+    ctypedef struct standing:
+        pass
+    standing* innermost_frame()
+    standing* outer_frame(standing*)
+    PyCodeObject* code_of(standing*)
+    int offset_in_code(standing*)
 
 cdef extern from "launch.h":
     enum:

@@ -17,54 +17,58 @@ cdef ring* rings[64]
 # {file: whether it is this library's}. Not by code objects, which end, and whose places are used again.
 cdef dict _own_files = {}
 cdef tuple _own_folders = ()
+# A file that is none of this library's: usually that of the next launch, too.
+cdef object _foreign_file = None
 
 
 def own_folders(tuple folders):
     """Say which folders' lines are none that a user could change."""
-    global _own_folders
-    _own_folders = folders
+    global _own_folders, _foreign_file
+    _own_folders, _foreign_file = folders, None
     _own_files.clear()
 
 
-cdef bint is_own(PyObject* file) except -1:
-    cdef PyObject* found = PyDict_GetItem(_own_files, file)
+cdef int is_own(PyObject* file) except -1:
+    global _foreign_file
+    cdef PyObject* found
+    if file == <PyObject*>_foreign_file:
+        return 0
+    found = PyDict_GetItem(_own_files, file)
     if found != NULL:
-        return <object>found is True
-    _own_files[<object>file] = own = (<str?><object>file).startswith(_own_folders)
+        own = <object>found is True
+    else:
+        _own_files[<object>file] = own = (<str?><object>file).startswith(_own_folders)
+    if not own:
+        _foreign_file = <object>file
     return own
 
 
 cdef int note(int index, PyObject* label) except -1:
     """Remember a launch, and the nearest line outside of this library."""
-    cdef PyFrameObject* frame
-    cdef PyFrameObject* outer
+    cdef standing* frame = innermost_frame()
+    cdef standing* outer
     cdef PyCodeObject* code
     cdef launched* place
     cdef ring* r = rings[index]
-    cdef int lasti
     if r == NULL:
         r = rings[index] = <ring*>calloc(1, sizeof(ring))
         if r == NULL:
             raise MemoryError("the ring of launches")
-    frame = PyThreadState_GetFrame(PyThreadState_Get())
     if frame == NULL:
         return 0
-    code = PyFrame_GetCode(frame)
+    code = code_of(frame)
     while is_own(code.co_filename):
-        outer = PyFrame_GetBack(frame)
+        outer = outer_frame(frame)
         if outer == NULL:
             break
-        Py_DECREF_void(code)
-        Py_DECREF_void(frame)
-        frame, code = outer, PyFrame_GetCode(outer)
-    lasti = PyFrame_GetLasti(frame)
-    Py_DECREF_void(frame)
+        frame, code = outer, code_of(outer)
     place = &r.kept[r.count % KEPT]
     r.count += 1
     cdef PyObject* old_label = place.label
     cdef PyCodeObject* old_code = place.code
     Py_INCREF(<object>label)
-    place.label, place.code, place.lasti = label, code, lasti
+    Py_INCREF(<object><PyObject*>code)
+    place.label, place.code, place.lasti = label, code, offset_in_code(frame)
     # Last, for what goes may run programs.
     Py_XDECREF(old_label)
     Py_XDECREF(<PyObject*>old_code)
