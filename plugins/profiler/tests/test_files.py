@@ -235,3 +235,37 @@ def test_a_thousand_steps_take_no_more_than_three_megabytes(tmp_path):
         for _ in range(100):
             model(tangrad.ones(2, 4)).sum().backward()
     assert (tmp_path / "steps").stat().st_size < 300_000
+
+
+FORKED = """
+import os, sys, tangrad
+from tangrad.profiler import record
+from tangrad_profiler import file
+
+x, written = tangrad.ones(2), file._write_block
+
+def and_fork(*args):
+    size = written(*args)
+    file._write_block = written
+    child = os.fork()
+    if not child:
+        sys.exit(0)  # as a program ends, with all files closed
+    assert os.waitpid(child, 0)[1] == 0
+    return size
+
+with record(sys.argv[1], interval=1000) as r:
+    for _ in range(5):
+        x.exp()
+    file._write_block = and_fork
+    r._flush()
+    for _ in range(5):
+        x.exp()
+"""
+
+
+def test_child_forked_during_a_flush_writes_nothing_to_the_file(tmp_path):
+    path = tmp_path / "forked"
+    subprocess.run([sys.executable, "-W", "ignore", "-c", FORKED, str(path)], check=True)
+    prof = load(path)
+    assert not prof.trace.partial
+    assert keys(prof)["aten::exp"] == 10

@@ -6,6 +6,7 @@ that was cut off all whole blocks are read.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import struct
@@ -90,14 +91,17 @@ class record:
         self._adder: Any = None
         self._failure: OSError | None = None
         self._pid, self._began, self._summed = os.getpid(), time.monotonic(), 0.0
-        _write_head(file, recording.options)
+        head = io.BytesIO()
+        _write_head(head, recording.options)
+        self._append(head)
 
     def __enter__(self) -> record:
         # Before the file is opened, and so emptied: it may be the one that a profiler writes now.
         recording = Recording(*self._options)
         recording.begin()
         try:
-            self._begin(recording, open(self.path, "wb"))
+            # Without a buffer: a child that was forked while it holds bytes would write them, too.
+            self._begin(recording, open(self.path, "wb", buffering=0))
         except BaseException:
             recording.halt()
             raise
@@ -138,18 +142,29 @@ class record:
             _record.drain()
             return
         try:
-            self._flush_blocks(last)
-            self._file.flush()
+            blocks = io.BytesIO()
+            self._add_blocks(blocks, last)
+        except OSError as error:  # of reading back
+            self._failure = error
+        else:
+            self._append(blocks)
+
+    def _append(self, data: io.BytesIO) -> None:
+        """Write to the file, which has no buffer and takes as much at once as it likes."""
+        rest: bytes | memoryview = data.getbuffer()
+        try:
+            while rest:
+                rest = rest[os.write(self._file.fileno(), rest) :]
         except OSError as error:
             self._failure = error
 
-    def _flush_blocks(self, last: bool) -> None:
+    def _add_blocks(self, blocks: IO[bytes], last: bool) -> None:
         pieces, clock = _record.drain(), _record.clock()
         tables = _record.tables()
         counts = tuple(map(len, tables))
         if counts != self._told:
             rows = [t[n:m] for t, n, m in zip(tables, self._told, counts, strict=True)]
-            _write_block(self._file, TABLES, json.dumps(rows).encode())
+            _write_block(blocks, TABLES, json.dumps(rows).encode())
             self._told = counts
         if self._adder is None and self._written > self.max_bytes:
             self._adder = _record.Adder((clock[3] - clock[1]) / max(clock[2] - clock[0], 1))
@@ -158,16 +173,15 @@ class record:
             if self._adder is not None:
                 self._adder.feed(ident, data)
             else:
-                self._written += _write_block(self._file, RECORDS, data, ident)
-        _write_block(self._file, CLOCK, json.dumps(clock).encode())
+                self._written += _write_block(blocks, RECORDS, data, ident)
+        _write_block(blocks, CLOCK, json.dumps(clock).encode())
         if self._adder is not None and (last or self._sums_are_due()):
-            _write_block(self._file, TOTALS, json.dumps(self._adder.totals()).encode())
+            _write_block(blocks, TOTALS, json.dumps(self._adder.totals()).encode())
         if last:
-            _write_block(self._file, END, b"")
+            _write_block(blocks, END, b"")
 
     def _read_back(self) -> None:
         """Add up what the file holds, in the order of its writing."""
-        self._file.flush()
         for kind, thread, data in _blocks(self.path)[1]:
             if kind == RECORDS:
                 self._adder.feed(thread, data)
