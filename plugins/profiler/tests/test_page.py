@@ -383,6 +383,21 @@ def test_program_is_profiled_with_its_arguments(program, tmp_path):
     assert data_of((tmp_path / "p.html").read_text())["ops"]
 
 
+def test_a_child_that_the_program_forks_writes_no_profile(tmp_path):
+    program = tmp_path / "forks.py"
+    program.write_text(
+        "import os, sys, tangrad\n"
+        "child = os.fork()\n"
+        "if not child:\n"
+        "    sys.exit(0)\n"
+        "assert os.waitpid(child, 0)[1] == 0\n"
+        "tangrad.ones(2).exp()\n"
+    )
+    done = run("profile", "--out", tmp_path / "p.html", program)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("written: ") == 1
+
+
 def test_what_cannot_be_read_or_written_is_told_before_the_program_runs(program, tmp_path):
     for out, file, says in [
         (tmp_path / "no" / "p.html", program, "No such file or directory"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import queue
 import threading
 import time
 
@@ -345,6 +346,54 @@ def test_a_forked_child_records_nothing_and_harms_nothing(step):
         assert os.waitpid(child, 0)[1] == 0
         step()
     assert row(prof, "aten::linear").count == 2
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_child_may_record_itself(step):
+    with profile(with_modules=True) as prof:
+        step()
+        child = os.fork()
+        if child == 0:
+            try:
+                with profile(with_modules=True) as own:
+                    step()
+                    prof.stop()  # the parent's: of no effect here
+                    step()
+                os._exit(row(own, "aten::linear").count != 4)
+            finally:
+                os._exit(2)
+        assert os.waitpid(child, 0)[1] == 0
+    assert row(prof, "aten::linear").count == 2
+
+
+def test_collection_may_stay_switched_off_until_the_end(step):
+    with profile() as prof:
+        step()
+        prof.toggle_collection_dynamic(False, [])
+        step()
+    assert row(prof, "aten::linear").count == 2
+
+
+def test_a_thread_that_outlived_a_profile_is_recorded_once_in_the_next(step):
+    asked, answers = queue.Queue(), queue.Queue()
+
+    def work():
+        while asked.get():
+            with tangrad.profiler.thread():
+                tangrad.ones(2).sin()
+            answers.put(None)
+
+    with profile():
+        worker = threading.Thread(target=work)
+        worker.start()  # recorded by itself, until this profile ends
+        asked.put(True)
+        answers.get()
+    with profile() as prof:
+        asked.put(True)
+        answers.get()
+    asked.put(False)
+    worker.join()
+    assert row(prof, "aten::sin").count == 1
 
 
 def test_an_unwritable_path_is_an_error_and_the_profile_stays(step, tmp_path):

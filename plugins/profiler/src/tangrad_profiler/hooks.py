@@ -67,7 +67,7 @@ def run_profile(options: argparse.Namespace) -> int:
     if reason:  # told before the program has run, perhaps for hours
         print(f"python -m tangrad profile: {reason}", file=sys.stderr)
         return 2
-    written = True
+    written, process = True, os.getpid()
     prof = profile(
         record_shapes=True, profile_memory=True, with_stack=True, with_modules=True, with_flops=True
     )
@@ -77,7 +77,7 @@ def run_profile(options: argparse.Namespace) -> int:
         with prof, _live(prof) if options.live else nullcontext():
             runpy.run_path(options.program, run_name="__main__")
     finally:
-        if prof._traces:
+        if prof._traces and os.getpid() == process:  # not in a child that it forked
             print(prof.key_averages().table(sort_by="self_cpu_time_total", row_limit=15))
             print(f"Outside of all of these: {prof.trace.outside / 1e6:.3f}ms "
                   f"of {prof.trace.length / 1e6:.3f}ms")  # fmt: skip

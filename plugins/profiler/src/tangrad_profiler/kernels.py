@@ -94,7 +94,8 @@ class KernelObserver:
 
     def enter_call(self, op: Any, args: Any) -> Any:
         """Put an event in front of the op's kernel."""
-        clock = self._clock_of(args)
+        # A thread may have been left behind by the session that it was recorded in.
+        clock = self._clock_of(args) if _record.attached() else None
         self._open.append([False])
         if clock is None:
             return None
@@ -115,6 +116,10 @@ class KernelObserver:
         self._waiting.append((event, clock, stream, began, clock.mark(stream)))
         if len(self._waiting) % 256 == 0:
             self.read(wait=len(self._waiting) > _MOST_WAITING)
+
+    def forget(self) -> None:
+        """Drop the events that have not been read."""
+        self._waiting.clear()
 
     def read(self, wait: bool) -> None:
         """Write down what has happened; `wait` for all."""

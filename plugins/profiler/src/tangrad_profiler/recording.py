@@ -23,8 +23,6 @@ USER, STEP, MODULE, PHASE = 0, 1, 2, 3
 # Purposes of memory, as marks have them; blocks without a mark are told by where they were made.
 PARAMETER, GRADIENT, OPTIMIZER_STATE = 1, 2, 3
 
-os.register_at_fork(after_in_child=_record.forget_after_fork)
-
 
 class record_function:
     """Give a piece of the program a name in the profile, as a context manager or a decorator.
@@ -83,15 +81,25 @@ class thread:
             detach()
 
 
+class _Observers(threading.local):
+    """What stands in the calling thread for a session, even for one that has ended meanwhile."""
+
+    attached = False
+    kernels: KernelObserver | None = None
+
+
 _clocks: dict[Any, DeviceClock] = {}  # of the running session
 _measured: list[KernelObserver] = []  # the same, of all threads
-_observers = threading.local()
+_observers = _Observers()
 WRITER = "tangrad-profiler"  # the thread that writes records, which is not recorded
 
 
 def attach() -> None:
     """Record the calling thread, and what devices do for it."""
+    if not _record.attached():
+        detach()  # from a session that the thread has outlived
     _record.attach()
+    _observers.attached = True
     _observers.kernels = KernelObserver(_clocks) if _clocks else None
     if _observers.kernels is not None:
         _measured.append(_observers.kernels)
@@ -99,12 +107,17 @@ def attach() -> None:
 
 
 def detach() -> None:
-    """Record the calling thread no longer."""
-    kernels, _observers.kernels = getattr(_observers, "kernels", None), None
+    """Record the calling thread no longer, if it is recorded."""
+    kernels, _observers.kernels = _observers.kernels, None
     if kernels is not None:
         pop_observer(kernels)
-        kernels.read(wait=True)
-    _record.detach()
+        if _record.attached():
+            kernels.read(wait=True)
+        else:  # the session has ended, and its clocks with it
+            kernels.forget()
+    if _observers.attached:
+        _observers.attached = False
+        _record.detach()
 
 
 class NewThreads:
@@ -277,6 +290,7 @@ class Recording:
         self.options = {"shapes": shapes, "memory": memory, "stacks": stacks, "modules": modules}
         self._phases, self._threads = Phases(modules, memory), NewThreads()
         self._kernels = kernels
+        self._left = False  # to the parent of this process
         self._kept: list[tuple[int, bytes]] = []  # what was read while it ran
 
     def begin(self) -> None:
@@ -297,6 +311,7 @@ class Recording:
             raise
         self._phases.install()
         self._threads.install()
+        _running[:], self._left = [self], False
 
     def drain(self) -> list[tuple[int, bytes]]:
         """Return what was recorded since the last call, and keep it."""
@@ -306,6 +321,9 @@ class Recording:
 
     def halt(self) -> None:
         """Stop; what was recorded is there until the next recording."""
+        if self._left:
+            return
+        _running.clear()
         self._threads.remove()
         self._phases.remove()
         detach()
@@ -317,11 +335,34 @@ class Recording:
         _clocks.clear()
         _measured.clear()
 
+    def leave_to_parent(self) -> None:
+        """Observe nothing in a child that was forked; it may record itself."""
+        self._left, self._kept = True, []
+        self._threads.remove()
+        self._phases.remove()
+        detach()
+
     def end(self) -> Trace:
-        """Stop, and return what was recorded."""
+        """Stop, and return what was recorded: nothing in a child that was forked meanwhile."""
         self.halt()
-        self.drain()
+        if not self._left:
+            self.drain()
         return Trace.of_records(self._kept, _record.tables(), _record.clock(), self.options)
+
+
+_running: list[Recording] = []  # at most one
+
+
+def _forget_after_fork() -> None:
+    """Leave a recording to the parent: its log, and its devices, are not this process's."""
+    _record.forget_after_fork()
+    _measured.clear()
+    _clocks.clear()
+    while _running:
+        _running.pop().leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)
 
 
 @atexit.register
