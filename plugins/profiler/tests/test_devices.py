@@ -43,6 +43,9 @@ def test_profile_and_page(device, tmp_path):
     rows = {r.key: r for r in prof.key_averages()}
     assert rows["aten::linear"].count == 4
     assert rows["aten::linear"].flops == 2 * 2 * (5 * 4 * 8 + 5 * 8 * 3)
+    here, there = rows["aten::linear"].cpu_memory_usage, rows["aten::linear"].device_memory_usage
+    assert (here > 0 and not there) if device == "cpu" else there > 0
+    assert prof.key_averages().table().count(" Mem ") == (2 if device == "cpu" else 4)
     prof.export_html(tmp_path / "p.html")
     page = (tmp_path / "p.html").read_text()
     data = json.loads(re.search(r"^const data = (.*);$", page, flags=re.M)[1])

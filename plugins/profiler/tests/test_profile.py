@@ -161,6 +161,23 @@ def test_table_is_sorted_and_cut(step):
         prof.key_averages().table(sort_by="beauty")
 
 
+@pytest.mark.parametrize("option", ["record_shapes", "profile_memory", "with_stack", "with_flops"])
+def test_table_is_laid_out_as_pytorch_s(step, option):
+    util = pytest.importorskip("torch.autograd.profiler_util", reason="is the oracle")
+    with profile(**{option: True}) as prof:
+        step()
+    grouped = {"group_by_input_shape": option == "record_shapes",
+               "group_by_stack_n": 3 * (option == "with_stack")}  # fmt: skip
+    known = {"profile_memory": option == "profile_memory", "with_flops": option == "with_flops"}
+    for asked in ({},
+                  {"sort_by": "cpu_time_total", "row_limit": 3, "header": "Top"},
+                  {"time_unit": "ms", "max_name_column_width": 20, "max_shapes_column_width": 15,
+                   "max_src_column_width": 30, "top_level_events_only": True}):  # fmt: skip
+        rows = prof.key_averages(**grouped)
+        assert rows.table(**asked) == util._build_table(rows, **known, **asked)
+    assert type(rows)().table() == ""
+
+
 def test_schedule_is_pytorch_s():
     theirs = pytest.importorskip("torch.profiler", reason="is the oracle")
     for options in ({"wait": 1, "warmup": 2, "active": 3, "repeat": 2, "skip_first": 1},
@@ -197,6 +214,13 @@ def test_chrome_trace_nests_and_links_backward_to_forward(step, tmp_path):
     assert kinds == {"M", "X", "i", "s", "f"}
     linear = next(e for e in told["traceEvents"] if e["name"] == "aten::linear")
     assert linear["args"]["Input Dims"][0] == [5, 4]
+    assert (told["record_shapes"], told["profile_memory"], told["with_stack"]) == (1, 1, 0)
+    backward = [e for e in told["traceEvents"] if e["name"] == "LinearBackward0"]
+    assert linear["args"]["Sequence number"] in {
+        e["args"]["Sequence number"] for e in backward if e["ph"] == "X"
+    }
+    memory = next(e for e in told["traceEvents"] if e["name"] == "[memory]")
+    assert (memory["args"]["Device Type"], memory["args"]["Device Id"]) == (0, -1)
 
 
 def test_stacks_speedscope_and_memory_are_written(step, tmp_path):

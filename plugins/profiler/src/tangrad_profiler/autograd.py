@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal
 
 from tangrad_profiler.averages import EventList, FunctionEvent
+from tangrad_profiler.exports import chrome_trace
 from tangrad_profiler.profiling import profile as _profile
 from tangrad_profiler.recording import record_function
 
@@ -53,6 +54,7 @@ class profile:
         experimental_config: Any = None,
         acc_events: bool = False,
         custom_trace_id_callback: Any = None,
+        post_processing_timeout_s: float | None = None,
         activity_filters: Any = None,
     ) -> None:
         self.enabled, self.entered = enabled, False
@@ -130,9 +132,11 @@ class profile:
         """Return all events in one sum."""
         return self.function_events.total_average()
 
-    def export_chrome_trace(self, path: str) -> None:
-        """Write the trace for Chrome's and Perfetto's viewers."""
-        self._finished().export_chrome_trace(path)
+    def export_chrome_trace(
+        self, path: str, metadata: dict[str, Any] | None = None, use_python_export: bool = False
+    ) -> None:
+        """Write the trace for Chrome's and Perfetto's viewers, with further entries if given."""
+        chrome_trace(self._finished().trace, path, metadata)
 
     def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
         """Write a line per stack for flame graphs."""

@@ -1,37 +1,15 @@
-"""Events as objects, their averages, and the table of them, laid out as PyTorch's."""
+"""Events as objects, and their averages."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
+import warnings
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tangrad_profiler.table import lines_of, time_text
 from tangrad_profiler.trace import NODE, OP, RANGE, Trace
-
-_FLOPS = ("FLOPs", "KFLOPs", "MFLOPs", "GFLOPs", "TFLOPs", "PFLOPs")
-
-
-def _time_text(us: float) -> str:
-    """Return microseconds with a unit that suits them."""
-    if us >= 1e6:
-        return f"{us / 1e6:.3f}s"
-    if us >= 1e3:
-        return f"{us / 1e3:.3f}ms"
-    return f"{us:.3f}us"
-
-
-def _memory_text(nbytes: int) -> str:
-    for unit, size in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)):
-        if abs(nbytes) >= size:
-            return f"{nbytes / size:.2f} {unit}"
-    return f"{nbytes} B"
-
-
-def _share(part: float, whole: float) -> str:
-    return f"{100 * part / whole:.2f}%" if whole else "0.00%"
 
 
 @dataclass
@@ -46,6 +24,16 @@ class Interval:
         return self.end - self.start
 
 
+def _older(name: str) -> Any:
+    """Return a property that reads another one, whose older name it has."""
+
+    def read(self: Any) -> Any:
+        warnings.warn(f"use {name} instead", FutureWarning, stacklevel=2)
+        return getattr(self, name)
+
+    return property(read)
+
+
 class _Times:
     """What events and averages both tell of their times."""
 
@@ -54,6 +42,7 @@ class _Times:
     self_cpu_time_total: float
     device_time_total: float
     self_device_time_total: float
+    self_device_memory_usage: int
     is_legacy = False
     overload_name = ""
     use_device: str | None = None
@@ -66,17 +55,17 @@ class _Times:
     @property
     def device_time_str(self) -> str:
         """The same with a unit."""
-        return _time_text(self.device_time)
+        return time_text(self.device_time)
 
     @property
     def device_time_total_str(self) -> str:
         """Microseconds that devices worked for all calls, with a unit."""
-        return _time_text(self.device_time_total)
+        return time_text(self.device_time_total)
 
     @property
     def self_device_time_total_str(self) -> str:
         """The same, outside of others within."""
-        return _time_text(self.self_device_time_total)
+        return time_text(self.self_device_time_total)
 
     @property
     def device_type(self) -> Any:
@@ -84,6 +73,11 @@ class _Times:
         from tangrad_profiler.profiling import DeviceType
 
         return DeviceType.CPU
+
+    cuda_time = _older("device_time")
+    cuda_time_total = _older("device_time_total")
+    self_cuda_time_total = _older("self_device_time_total")
+    self_cuda_memory_usage = _older("self_device_memory_usage")
 
     @property
     def cpu_time(self) -> float:
@@ -93,17 +87,17 @@ class _Times:
     @property
     def cpu_time_str(self) -> str:
         """The same with a unit."""
-        return _time_text(self.cpu_time)
+        return time_text(self.cpu_time)
 
     @property
     def cpu_time_total_str(self) -> str:
         """Microseconds of all calls, with a unit."""
-        return _time_text(self.cpu_time_total)
+        return time_text(self.cpu_time_total)
 
     @property
     def self_cpu_time_total_str(self) -> str:
         """Microseconds of all calls outside of others within, with a unit."""
-        return _time_text(self.self_cpu_time_total)
+        return time_text(self.self_cpu_time_total)
 
 
 class Kernel(NamedTuple):
@@ -201,7 +195,7 @@ class FunctionEventAvg(_Times):
     self_device_time_total: float = 0.0
     device_memory_usage: int = 0
     self_device_memory_usage: int = 0
-    node_id: int = 0
+    node_id: int = -1
     is_async: bool = False
     is_remote: bool = False
 
@@ -229,6 +223,8 @@ SUMMED = (
     "self_cpu_time_total",
     "cpu_memory_usage",
     "self_cpu_memory_usage",
+    "device_memory_usage",
+    "self_device_memory_usage",
     "device_time_total",
     "self_device_time_total",
     "flops",
@@ -261,9 +257,11 @@ def events_of(trace: Trace) -> EventList:
             concrete_inputs=shapes[2],
             stack=stack_lines(trace, i),
             scope=scopes[kind],
-            sequence_nr=_sequence(trace, i),
-            cpu_memory_usage=int(trace.memory[i]),
-            self_cpu_memory_usage=int(trace.own_memory[i]),
+            sequence_nr=sequence_number(trace, i),
+            cpu_memory_usage=int(trace.memory[i] - trace.device_memory[i]),
+            self_cpu_memory_usage=int(trace.own_memory[i] - trace.own_device_memory[i]),
+            device_memory_usage=int(trace.device_memory[i]),
+            self_device_memory_usage=int(trace.own_device_memory[i]),
             is_user_annotation=kind == RANGE,
             module_path=trace.module_path(i),
             cpu_parent=made[parent] if parent >= 0 else None,
@@ -284,7 +282,8 @@ def events_of(trace: Trace) -> EventList:
     return EventList(made, trace=trace)
 
 
-def _sequence(trace: Trace, i: int) -> int:
+def sequence_number(trace: Trace, i: int) -> int:
+    """Return the number of the step of backward that an event is or recorded, or -1."""
     e = trace.events
     if e["kind"][i] == NODE:
         return int(e["first_step"][i]) or -1
@@ -377,109 +376,22 @@ class EventList(list[Any]):
         Raises:
             AttributeError: there is no such attribute to sort by.
         """
-        rows = [
-            r for r in self if not top_level_events_only or getattr(r, "cpu_parent", None) is None
-        ]
+        if not self and not (self.trace is not None and self.trace.partial):
+            return ""
+        rows = list(self)
         if sort_by is not None:
-            rows.sort(key=lambda r: getattr(r, sort_by.replace("cuda", "device")), reverse=True)
+            for device in ("cuda", "xpu", "privateuse1"):
+                sort_by = sort_by.replace(device, "device")
+            rows.sort(key=lambda r: getattr(r, sort_by), reverse=True)
+        if top_level_events_only:
+            rows = [r for r in rows if getattr(r, "cpu_parent", None) is None]
         if row_limit >= 0:
             rows = rows[:row_limit]
-        return "\n".join(
-            _lines(self, rows, header, time_unit, max_name_column_width, max_shapes_column_width,
-                   max_src_column_width)
-        )  # fmt: skip
-
-
-_UNITS = {"us": 1.0, "ms": 1e3, "s": 1e6}
-
-
-def _lines(
-    everything: EventList,
-    rows: list[Any],
-    header: str | None,
-    unit: str | None,
-    name_width: int,
-    shapes_width: int,
-    source_width: int,
-) -> Iterator[str]:
-    if unit is not None and unit not in _UNITS:
-        raise ValueError(f"table: time_unit must be one of {', '.join(_UNITS)}, not {unit!r}")
-
-    def time(us: float) -> str:
-        return _time_text(us) if unit is None else f"{us / _UNITS[unit]:.3f}{unit}"
-
-    total = everything.self_cpu_time_total
-    columns: list[tuple[str, Any]] = [
-        ("Name", lambda r: _cut(r.key, name_width)),
-        ("Self CPU %", lambda r: _share(r.self_cpu_time_total, total)),
-        ("Self CPU", lambda r: time(r.self_cpu_time_total)),
-        ("CPU total %", lambda r: _share(r.cpu_time_total, total)),
-        ("CPU total", lambda r: time(r.cpu_time_total)),
-        ("CPU time avg", lambda r: time(r.cpu_time)),
-    ]
-    options = everything.trace.options if everything.trace is not None else {}
-    device = _device_name(everything.trace)
-    device_total = float(sum(item.self_device_time_total for item in everything))
-    if device:
-        columns += [
-            (f"Self {device}", lambda r: time(r.self_device_time_total)),
-            (f"Self {device} %", lambda r: _share(r.self_device_time_total, device_total)),
-            (f"{device} total", lambda r: time(r.device_time_total)),
-            (f"{device} time avg", lambda r: time(r.device_time)),
-        ]
-    if options.get("memory"):
-        columns += [
-            ("CPU Mem", lambda r: _memory_text(r.cpu_memory_usage)),
-            ("Self CPU Mem", lambda r: _memory_text(r.self_cpu_memory_usage)),
-        ]
-    columns.append(("# of Calls", lambda r: str(r.count)))
-    if any(r.input_shapes for r in rows):
-        columns.append(("Input Shapes", lambda r: _cut(str(r.input_shapes), shapes_width)))
-    if any(r.stack for r in rows):
-        columns.append(
-            ("Source Location", lambda r: _cut(r.stack[0] if r.stack else "", source_width))
-        )
-    flops = [r.flops for r in rows if r.flops]
-    if flops:
-        # By the least of them, as PyTorch.
-        power = min(int(math.log10(min(flops)) / 3), len(_FLOPS) - 1)
-        columns.append(
-            (
-                f"Total {_FLOPS[power]}",
-                lambda r: f"{r.flops / 1000**power:.3f}" if r.flops else "--",
-            )
-        )
-    cells = [[title for title, _ in columns], *([show(r) for _, show in columns] for r in rows)]
-    # PyTorch's widths: programs cut its tables by columns.
-    widths = [max(12, *(len(row[k]) for row in cells)) for k in range(len(columns))]
-    rule = "  ".join("-" * w for w in widths) + "  "
-    if header is not None:
-        yield "=" * len(rule)
-        yield header
-    yield rule
-    for k, row in enumerate(cells):
-        yield "  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)) + "  "
-        if k == 0:
-            yield rule
-    yield rule
-    yield f"Self CPU time total: {time(total)}"
-    if device:
-        yield f"Self {device} time total: {time(device_total)}"
-    if everything.trace is not None and everything.trace.partial:
-        yield f"Partial: {everything.trace.partial}"
-
-
-def _device_name(trace: Trace | None) -> str:
-    """Return what the columns of devices are called, "" where no device was measured."""
-    if trace is None or not len(trace.kernels["start"]):
-        return ""
-    where = {trace.devices.get(int(n), "device") for n in np.unique(trace.kernels["allocator"])}
-    types = {device.partition(":")[0] for device in where}
-    return types.pop().upper() if len(types) == 1 else "device"
-
-
-def _cut(text: str, width: int) -> str:
-    return text if width < 0 or len(text) <= width else text[: width - 3] + "..."
+        headers = [] if header is None else [header]
+        if top_level_events_only:
+            headers.append("This report only display top-level ops statistics")
+        widths = max_name_column_width, max_shapes_column_width, max_src_column_width
+        return "\n".join(lines_of(self, rows, headers, time_unit, widths)) + "\n"
 
 
 def averages_of(trace: Trace, by_shapes: bool = False, stack_n: int = 0) -> EventList:
@@ -503,13 +415,15 @@ def averages_of(trace: Trace, by_shapes: bool = False, stack_n: int = 0) -> Even
         return total
 
     columns = [np.ones(len(trace), np.int64), trace.duration, trace.own, trace.memory,
-               trace.own_memory, trace.flops if trace.options.get("flops") else 0,
+               trace.own_memory, trace.device_memory, trace.own_device_memory,
+               trace.flops if trace.options.get("flops") else 0,
                trace.device_time, trace.own_device]  # fmt: skip
-    count, whole, own, memory, own_memory, flops, device, own_device = map(summed, columns)
+    (count, whole, own, memory, own_memory, device_memory, own_device_memory, flops, device,
+     own_device) = map(summed, columns)  # fmt: skip
     made = []
     for g in np.argsort(first, kind="stable"):
         i = int(first[g])
-        shapes = None
+        shapes: Any = [] if by_shapes else None
         if by_shapes and e["signature"][i] >= 0:
             shapes = trace.signatures[e["signature"][i]][0]
         made.append(
@@ -518,8 +432,10 @@ def averages_of(trace: Trace, by_shapes: bool = False, stack_n: int = 0) -> Even
                 count=int(count[g]),
                 cpu_time_total=whole[g] / 1e3,
                 self_cpu_time_total=own[g] / 1e3,
-                cpu_memory_usage=int(memory[g]),
-                self_cpu_memory_usage=int(own_memory[g]),
+                cpu_memory_usage=int(memory[g] - device_memory[g]),
+                self_cpu_memory_usage=int(own_memory[g] - own_device_memory[g]),
+                device_memory_usage=int(device_memory[g]),
+                self_device_memory_usage=int(own_device_memory[g]),
                 flops=int(flops[g]),
                 device_time_total=device[g] / 1e3,
                 self_device_time_total=own_device[g] / 1e3,

@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from tangrad_profiler.averages import stack_lines
+from tangrad_profiler.averages import sequence_number, stack_lines
 from tangrad_profiler.trace import NODE, OP, RANGE, Trace
 
 _CATEGORY = {OP: "cpu_op", NODE: "cpu_op", RANGE: "user_annotation"}
@@ -36,7 +36,14 @@ def chrome_trace(trace: Trace, path: str | os.PathLike[str], metadata: Any = Non
         OSError: the file cannot be written; what was profiled is kept.
     """
     with open_text(path) as file:
-        head = {"schemaVersion": 1, "displayTimeUnit": "ms", **(metadata or {})}
+        options = {
+            name: int(bool(trace.options.get(ours)))
+            for name, ours in (("record_shapes", "shapes"), ("profile_memory", "memory"),
+                               ("with_stack", "stacks"), ("with_modules", "modules"),
+                               ("with_flops", "flops"))
+        }  # fmt: skip
+        head = {"schemaVersion": 1, "displayTimeUnit": "ms", "traceName": os.fspath(path),
+                **options, **(metadata or {})}  # fmt: skip
         if trace.partial:
             head["partial"] = trace.partial
         file.write(json.dumps(head)[:-1] + ', "traceEvents": [\n')
@@ -51,13 +58,17 @@ def chrome_events(trace: Trace) -> Iterator[dict[str, Any]]:
     """Yield the entries of a trace for Chrome's viewer."""
     e, pid, linked = trace.events, os.getpid(), set()
     names = {t.ident: t.name for t in threading.enumerate()}
+    yield {"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "ts": 0,
+           "args": {"name": "python"}}  # fmt: skip
     for ident in sorted({int(t) for t in e["thread"]}):
         yield {"ph": "M", "name": "thread_name", "pid": pid, "tid": ident, "ts": 0,
                "args": {"name": thread_name(ident, names)}}  # fmt: skip
     for i in range(len(trace)):
         kind, tid = int(e["kind"][i]), int(e["thread"][i])
         start = e["start"][i] / 1e3
-        args: dict[str, Any] = {"External id": i}
+        args: dict[str, Any] = {"External id": i, "Ev Idx": i}
+        if (sequence := sequence_number(trace, i)) >= 0:
+            args["Sequence number"] = sequence
         if e["signature"][i] >= 0:
             shapes, dtypes, numbers = trace.signatures[e["signature"][i]]
             args |= {"Input Dims": shapes, "Input type": dtypes, "Concrete Inputs": numbers}
@@ -81,10 +92,22 @@ def chrome_events(trace: Trace) -> Iterator[dict[str, Any]]:
     c = trace.changes
     for i in range(len(c["time"])):
         device = trace.devices.get(int(c["allocator"][i]), "?")
+        kind, index = _device_numbers(device)
         yield {"ph": "i", "s": "t", "cat": "cpu_instant_event", "name": "[memory]", "pid": pid,
                "tid": int(c["thread"][i]), "ts": c["time"][i] / 1e3,
                "args": {"Bytes": int(c["nbytes"][i]), "Addr": int(c["address"][i]),
-                        "Total Allocated": int(c["allocated"][i]), "Device": device}}  # fmt: skip
+                        "Total Allocated": int(c["allocated"][i]), "Device": device,
+                        "Device Type": kind, "Device Id": index}}  # fmt: skip
+
+
+def _device_numbers(device: str) -> tuple[int, int]:
+    """Return PyTorch's numbers for a device: of its type, and its own (-1: the host)."""
+    from tangrad_profiler.profiling import DeviceType
+
+    kind, _, index = device.partition(":")
+    known = {name.upper(): member.value for name, member in DeviceType.__members__.items()}
+    number = known.get(kind.upper(), DeviceType.PrivateUse1.value)
+    return number, int(index) if index.isdecimal() else -(number == DeviceType.CPU.value)
 
 
 def _kernel_rows(trace: Trace, pid: int) -> Iterator[dict[str, Any]]:

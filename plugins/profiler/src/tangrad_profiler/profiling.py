@@ -335,7 +335,7 @@ class profile:
         """
         return averages_of(self.trace, group_by_input_shape, group_by_stack_n)
 
-    def export_chrome_trace(self, path: str) -> None:
+    def export_chrome_trace(self, path: str, use_python_export: bool = False) -> None:
         """Write the trace for Chrome's and Perfetto's viewers; packed if the name ends in .gz."""
         from tangrad_profiler.exports import chrome_trace
 

@@ -149,16 +149,38 @@ class Trace:
     @cached_property
     def own_memory(self) -> Any:
         """Bytes that came less those that went while an event, and none within it, was running."""
-        own = np.zeros(len(self), np.int64)
-        event = self.changes["event"]
-        within = event >= 0
-        np.add.at(own, event[within], self.changes["nbytes"][within])
-        return own
+        return self._changed(np.ones(len(self.changes["event"]), bool))
 
     @cached_property
     def memory(self) -> Any:
         """The same with the events within."""
         return self._summed(self.own_memory)
+
+    @cached_property
+    def own_device_memory(self) -> Any:
+        """What of `own_memory` is not the host's."""
+        host = [n for n, device in self.devices.items() if device.partition(":")[0] == "cpu"]
+        return self._changed(~np.isin(self.changes["allocator"], host))
+
+    @cached_property
+    def device_memory(self) -> Any:
+        """The same with the events within."""
+        return self._summed(self.own_device_memory)
+
+    @property
+    def other_devices(self) -> set[str]:
+        """Devices other than the host of which something was recorded."""
+        numbers = {*self.kernels["allocator"].tolist(), *self.changes["allocator"].tolist()}
+        names = {self.devices.get(n, "device") for n in numbers}
+        return {name for name in names if name.partition(":")[0] != "cpu"}
+
+    def _changed(self, chosen: Any) -> Any:
+        """Add up the chosen changes of memory by the innermost event that was running."""
+        own = np.zeros(len(self), np.int64)
+        event = self.changes["event"]
+        within = chosen & (event >= 0)
+        np.add.at(own, event[within], self.changes["nbytes"][within])
+        return own
 
     @cached_property
     def own_device(self) -> Any:
