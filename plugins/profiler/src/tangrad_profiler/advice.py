@@ -63,8 +63,8 @@ def advice(evidence: Evidence) -> list[Advice]:
     return sorted(found, key=lambda a: (a.view == "Memory", -a.share))
 
 
-def _ms(ns: float) -> str:
-    return f"{ns / 1e6:.1f} ms"
+def _time(ns: float) -> str:
+    return f"{ns / 1e6:.1f} ms" if ns < 1e9 else f"{ns / 1e9:.1f} s"
 
 
 def _percent(share: float) -> str:
@@ -84,8 +84,8 @@ def _waiting_for_data(evidence: Evidence) -> list[Advice]:
     if waited < 0.1 * wall:
         return []
     text = (
-        f"{_percent(waited / wall)} of the time ({_ms(waited)} of {_ms(wall)}) the loop waits for "
-        f"data, {_ms(waited / max(int(mine.sum()), 1))} a batch. "
+        f"{_percent(waited / wall)} of the time ({_time(waited)} of {_time(wall)}) the loop waits "
+        f"for data, {_time(waited / max(int(mine.sum()), 1))} a batch. "
     )
     workers = trace.events["first_step"] == ELSEWHERE
     workers &= trace.events["kind"] == RANGE
@@ -120,8 +120,8 @@ def _waiting_for_ranks(evidence: Evidence) -> list[Advice]:
         return []
     hidden = max(0.0, 1 - exposed / taken)
     return [Advice(
-        f"{_percent(exposed / wall)} of the time ({_ms(exposed)} of {_ms(wall)}) this rank waits "
-        f"for other ranks: {int(work.sum())} collectives take {_ms(taken)}, of which "
+        f"{_percent(exposed / wall)} of the time ({_time(exposed)} of {_time(wall)}) this rank "
+        f"waits for other ranks: {int(work.sum())} collectives take {_time(taken)}, of which "
         f"{_percent(hidden)} are hidden behind its own work. More work on each rank between two "
         "of them, buckets of another size, or a hook that compresses gradients would help.",
         exposed / wall, "Timeline",
@@ -140,7 +140,7 @@ def _no_op_running(evidence: Evidence) -> list[Advice]:
     if idle < 0.3:
         return []
     return [Advice(
-        f"{_percent(idle)} of the time ({_ms(idle * wall)} of {_ms(wall)}) no op was running: "
+        f"{_percent(idle)} of the time ({_time(idle * wall)} of {_time(wall)}) no op was running: "
         "Python between the ops, input and output, or waiting. Put record_function around your own "
         "steps to see which.", idle, "Timeline",
     )]  # fmt: skip
@@ -155,9 +155,9 @@ def _bound_by_launches(evidence: Evidence) -> list[Advice]:
     if not len(ops) or spent < 0.4 * total:
         return []
     return [Advice(
-        f"{_percent(spent / total)} of the ops' time ({_ms(spent)}) is in {len(small):,} calls of "
-        f"less than {SMALL // 1000} us each: the price of a call, not of its work. Larger batches, "
-        "or fewer and fused ops, would help.", spent / max(evidence.wall, 1), "Ops",
+        f"{_percent(spent / total)} of the ops' time ({_time(spent)}) is in {len(small):,} "
+        f"calls of less than {SMALL // 1000} us each: the price of a call, not of its work. "
+        "Larger batches, or fewer and fused ops, would help.", spent / max(evidence.wall, 1), "Ops",
     )]  # fmt: skip
 
 
@@ -168,7 +168,7 @@ def _hot_line(evidence: Evidence) -> list[Advice]:
         return []
     file, line, ns, count, text, _ = lines[0]
     return [Advice(
-        f"{_percent(ns / total)} of the ops' time ({_ms(ns)} in {count:,} calls) comes from one "
+        f"{_percent(ns / total)} of the ops' time ({_time(ns)} in {count:,} calls) comes from one "
         f"line, {os.path.basename(file)}:{line}: {text}", ns / max(evidence.wall, 1), "Lines",
     )]  # fmt: skip
 
@@ -194,7 +194,7 @@ def _hot_module(evidence: Evidence) -> list[Advice]:
         return []
     some = ", ".join(sorted(paths)[:3]) + (", ..." if len(paths) > 3 else "")
     return [Advice(
-        f"{_percent(ns / evidence.wall)} of the time ({_ms(ns)}), forward and backward, is spent "
+        f"{_percent(ns / evidence.wall)} of the time ({_time(ns)}), forward and backward, is spent "
         f"in {len(paths)} modules of the kind {kind} ({some}).", ns / evidence.wall, "Modules",
     )]  # fmt: skip
 
@@ -241,8 +241,8 @@ def _fusible_chains(evidence: Evidence) -> list[Advice]:
             told = " + ".join(names[:6]) + (f" + {len(names) - 6} more" if len(names) > 6 else "")
             found.append(Advice(
                 f"{told}{place}, on {list(shape)}, are {len(names)} passes over memory, {count:,} "
-                f"times, {_ms(spent)} in all; as one fused op they would save about {_ms(gain)} "
-                f"({_percent(share)} of the time).", share, "Lines",
+                f"times, {_time(spent)} in all; as one fused op they would save about "
+                f"{_time(gain)} ({_percent(share)} of the time).", share, "Lines",
             ))  # fmt: skip
     return sorted(found, key=lambda a: -a.share)[:3]
 
@@ -304,7 +304,8 @@ def _far_from_the_limit(evidence: Evidence) -> list[Advice]:
     return [Advice(
         f"{p.name} on {p.shapes} takes {p.seconds / p.calls * 1e6:.0f} us a call, {p.calls:,} "
         f"times; {p.flops:,} operations on {p.nbytes:,} bytes need {p.least * 1e6:.0f} us on this "
-        f"machine: it reaches {_percent(p.share)} of the limit, and {_ms(1e9 * p.lost)} are lost.",
+        f"machine: it reaches {_percent(p.share)} of the limit, and {_time(1e9 * p.lost)} are "
+        "lost.",
         1e9 * p.lost / max(evidence.wall, 1), "Roofline",
     )]  # fmt: skip
 
@@ -319,7 +320,7 @@ def _waiting_threads(evidence: Evidence) -> list[Advice]:
         if alive > 0.2 * evidence.wall and busy < 0.5 * alive:
             found.append(Advice(
                 f"Thread {thread} had no op running {_percent(1 - busy / alive)} of its "
-                f"{_ms(alive)}: it waits, for a lock, a queue, or the interpreter.",
+                f"{_time(alive)}: it waits, for a lock, a queue, or the interpreter.",
                 (alive - busy) / max(evidence.wall, 1) / 10, "Timeline",
             ))  # fmt: skip
     return found
@@ -336,8 +337,9 @@ def _idle_devices(evidence: Evidence) -> list[Advice]:
         if span and gaps > 0.3 * span:
             device = evidence.trace.devices.get(number, "device")
             found.append(Advice(
-                f"{device} had nothing to do {_percent(gaps / span)} of {_ms(span)}: the host does "
-                "not give it work fast enough.", float(gaps) / max(evidence.wall, 1), "Timeline",
+                f"{device} had nothing to do {_percent(gaps / span)} of {_time(span)}: the "
+                "host does not give it work fast enough.",
+                float(gaps) / max(evidence.wall, 1), "Timeline",
             ))  # fmt: skip
     return found
 

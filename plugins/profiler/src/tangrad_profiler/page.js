@@ -46,8 +46,9 @@ function sized(canvas) {
   const g = canvas.getContext("2d"); g.setTransform(ratio, 0, 0, ratio, 0, 0); return g;
 }
 function label(g, s, x, y, w) {
-  if (w < 30) return;
-  g.fillStyle = "#101820"; g.font = "11px system-ui,sans-serif";
+  g.font = "11px system-ui,sans-serif";
+  if (w < 60 && (w < 20 || g.measureText(s).width > w - 5)) return;  // a few letters tell nothing
+  g.fillStyle = "#101820";
   g.save(); g.beginPath(); g.rect(x, y, w - 2, 18); g.clip(); g.fillText(s, x + 3, y + 13); g.restore();
 }
 
@@ -95,8 +96,8 @@ class Levels {
 
 const views = {
   Advice() {
-    const cards = data.advice.map(([said, share, view]) =>
-      `<div class="card"><b>${percent(share)}</b> ${text(said)} <a data-view="${view}">${view}</a></div>`);
+    const cards = data.advice.map(([said, , view]) =>
+      `<div class="card">${text(said).replace(/^\d+ %/, "<b>$&</b>")} <a data-view="${view}">${view}</a></div>`);
     el("Advice").innerHTML = cards.join("") || "<p>Nothing stands out.</p>";
     for (const a of el("Advice").querySelectorAll("a")) a.onclick = () => show(a.dataset.view);
   },
@@ -254,7 +255,14 @@ const views = {
     for (let e = 6; e < top; e++) g.fillText(`${e < 9 ? 10 ** (e - 6) + " MFLOP/s" : 10 ** (e - 9) + " GFLOP/s"}`, 3, ly(10 ** e) - 2);
     const boxes = r.points.map(p => [lx(p[3] / p[4]), ly(p[3] * p[1] / p[2]), 3 + 14 * Math.sqrt(p[6] / (r.points[0][6] || 1)), p]);
     boxes.forEach(([x, y, s, p]) => { g.fillStyle = hue(p[0].split(" ")[0]).replace(")", " / .75)"); g.beginPath(); g.arc(x, y, s, 0, 7); g.fill(); });
-    boxes.slice(0, 6).forEach(([x, y, s, p]) => { g.fillStyle = "#1d2733"; g.fillText(p[0].split(" ")[0], x + s + 2, y + 4); });
+    const named = [];  // where names stand: no two on top of each other, and none twice side by side
+    boxes.slice(0, 12).forEach(([x, y, s, p]) => {
+      const name = p[0].split(" ")[0], w = g.measureText(name).width, at = x + s + w + 4 < wide ? x + s + 2 : x - s - w - 2;
+      if (named.length === 8 || named.some(q => q[3] === name && Math.abs(q[0] - at) < 80)) return;
+      let line = y + 4;
+      for (let k = 1; k < 9 && named.some(q => at < q[1] && q[0] < at + w && Math.abs(q[2] - line) < 12); k++) line = y + 4 + (k % 2 ? 6 : -6) * (k + k % 2);
+      named.push([at, at + w, line, name]); g.fillStyle = "#1d2733"; g.fillText(name, at, line);
+    });
   },
 };
 el("title").textContent = data.title; document.title = data.title;
