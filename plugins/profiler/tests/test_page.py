@@ -431,6 +431,13 @@ def test_two_records_are_compared_with_a_status_for_ci(program, tmp_path, capsys
         told = main(["profile-diff", str(before), str(after), "--threshold", "5"])
         assert told == status
         assert "aten::exp" in capsys.readouterr().out
+    assert main(["profile-diff", str(fast), str(slow), "--by", "line"]) == 0
+    assert "program.py:5" in capsys.readouterr().out  # and no line of this framework
+    with profile() as prof:
+        pass
+    prof.save(tmp_path / "empty.tgprof")
+    assert main(["profile-diff", str(fast), str(tmp_path / "empty.tgprof")]) == 2
+    assert "nothing to compare" in capsys.readouterr().err
     assert run("profile-diff", program, program).returncode == 2
 
 

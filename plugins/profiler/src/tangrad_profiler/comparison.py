@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tangrad_profiler.trace import Trace
+from tangrad_profiler.views import own_frame
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,9 @@ def _module(trace: Trace, i: int) -> str:
 
 
 def _line(trace: Trace, i: int) -> str:
-    frames = trace.frames(i)
-    return f"{frames[0][0]}:{frames[0][2]}" if frames else ""
+    """Return the line of the program, as the page does: not that within this framework."""
+    frame = own_frame(trace.frames(i))
+    return f"{frame[0]}:{frame[2]}" if frame else ""
 
 
 KEYS: dict[str, Callable[[Trace, int], str]] = {"op": _op, "module": _module, "line": _line}

@@ -131,7 +131,11 @@ def _write(prof: Any, path: str) -> None:
 
 
 def run_diff(options: argparse.Namespace) -> int:
-    """Print what differs; the status is 1 if something is slower than the threshold for sure."""
+    """Print what differs.
+
+    Returns:
+        1 if something is slower than the threshold for sure, 2 if nothing can be compared.
+    """
     from tangrad_profiler.comparison import compare, told
     from tangrad_profiler.file import RecordError, load
 
@@ -144,6 +148,9 @@ def run_diff(options: argparse.Namespace) -> int:
         if trace.partial:
             print(f"{name} is partial: {trace.partial}", file=sys.stderr)
     rows = compare(before, after, options.by, options.total)
+    if not rows:
+        print(f"no {options.by} is in both records: there is nothing to compare", file=sys.stderr)
+        return 2
     print(told(rows, options.limit))
     if options.threshold is None:
         return 0
