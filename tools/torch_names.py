@@ -70,6 +70,8 @@ def _dotted(node: ast.expr) -> list[str] | None:
 
 def names_in(source: str) -> set[str]:
     """Return the names below `torch` that a Python source uses; none if it cannot be parsed."""
+    if ROOT not in source:  # most files of some libraries, and parsing is what takes long
+        return set()
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):

@@ -56,74 +56,37 @@ inf, nan, pi, e, newaxis = float("inf"), float("nan"), 3.141592653589793, 2.7182
 _LAZY = {
     **dict.fromkeys(("tensor", "as_tensor", "asarray"), "tensor.construct"),
     **dict.fromkeys(
-        ("from_numpy", "frombuffer", "from_dlpack", "from_file", "to_dlpack"), "tensor.exchange"
+        "from_numpy frombuffer from_dlpack from_file to_dlpack".split(),
+        "tensor.exchange",
     ),
     **dict.fromkeys(("finfo", "iinfo"), "tensor.finfo"),
     **dict.fromkeys(
-        (
-            "qscheme",
-            "per_channel_affine",
-            "per_channel_affine_float_qparams",
-            "per_channel_symmetric",
-            "per_tensor_affine",
-            "per_tensor_symmetric",
-        ),
+        "qscheme per_channel_affine per_channel_affine_float_qparams per_channel_symmetric "
+        "per_tensor_affine per_tensor_symmetric".split(),
         "tensor.qscheme",
     ),
     **dict.fromkeys(("set_printoptions",), "tensor.printing"),
     **dict.fromkeys(
-        (
-            "SymInt",
-            "SymFloat",
-            "SymBool",
-            "sym_float",
-            "sym_int",
-            "sym_ite",
-            "sym_max",
-            "sym_min",
-            "sym_not",
-            "sym_sum",
-        ),
+        "SymBool SymFloat SymInt sym_float sym_int sym_ite sym_max sym_min sym_not "
+        "sym_sqrt sym_sum".split(),
         "tensor.symbolic",
     ),
     **dict.fromkeys(
-        (
-            "are_deterministic_algorithms_enabled",
-            "get_deterministic_debug_mode",
-            "get_device_module",
-            "get_float32_matmul_precision",
-            "get_num_interop_threads",
-            "is_deterministic_algorithms_warn_only_enabled",
-            "is_warn_always_enabled",
-            "set_default_tensor_type",
-            "set_deterministic_debug_mode",
-            "set_float32_matmul_precision",
-            "set_flush_denormal",
-            "set_num_interop_threads",
-            "set_warn_always",
-            "use_deterministic_algorithms",
-        ),
+        "are_deterministic_algorithms_enabled get_deterministic_debug_mode "
+        "get_device_module get_float32_matmul_precision get_num_interop_threads "
+        "is_deterministic_algorithms_warn_only_enabled is_warn_always_enabled "
+        "set_default_tensor_type set_deterministic_debug_mode set_float32_matmul_precision "
+        "set_flush_denormal set_num_interop_threads set_warn_always "
+        "use_deterministic_algorithms".split(),
         "settings",
     ),
     **dict.fromkeys(("GradScaler", "autocast"), "amp"),
     **dict.fromkeys(
-        (
-            "autocast_decrement_nesting",
-            "autocast_increment_nesting",
-            "clear_autocast_cache",
-            "get_autocast_cpu_dtype",
-            "get_autocast_dtype",
-            "get_autocast_gpu_dtype",
-            "is_autocast_cache_enabled",
-            "is_autocast_cpu_enabled",
-            "is_autocast_enabled",
-            "set_autocast_cache_enabled",
-            "set_autocast_cpu_dtype",
-            "set_autocast_cpu_enabled",
-            "set_autocast_dtype",
-            "set_autocast_enabled",
-            "set_autocast_gpu_dtype",
-        ),
+        "autocast_decrement_nesting autocast_increment_nesting clear_autocast_cache "
+        "get_autocast_cpu_dtype get_autocast_dtype get_autocast_gpu_dtype "
+        "is_autocast_cache_enabled is_autocast_cpu_enabled is_autocast_enabled "
+        "set_autocast_cache_enabled set_autocast_cpu_dtype set_autocast_cpu_enabled "
+        "set_autocast_dtype set_autocast_enabled set_autocast_gpu_dtype".split(),
         "amp.state",
     ),
     **dict.fromkeys(("AcceleratorError", "Event", "Stream"), "devices.streams"),
@@ -131,122 +94,41 @@ _LAZY = {
     "why_no_grad": "autograd.missing_gradients",
     "Tag": "library",
     **dict.fromkeys(
-        (
-            "Generator",
-            "default_generator",
-            "manual_seed",
-            "seed",
-            "initial_seed",
-            "get_rng_state",
-            "set_rng_state",
-            "thread_safe_generator",
-        ),
+        "Generator default_generator manual_seed seed initial_seed get_rng_state "
+        "set_rng_state thread_safe_generator".split(),
         "random.generator",
     ),
     **dict.fromkeys(
-        ("no_grad", "enable_grad", "set_grad_enabled", "inference_mode"), "autograd.grad_mode"
+        "no_grad enable_grad set_grad_enabled inference_mode".split(),
+        "autograd.grad_mode",
     ),
     **dict.fromkeys(
-        (
-            "_assert",
-            "_check",
-            "_check_index",
-            "_check_is_size",
-            "_check_not_implemented",
-            "_check_tensor_all",
-            "_check_tensor_all_with",
-            "_check_type",
-            "_check_value",
-            "_check_with",
-            "is_tensor",
-            "is_floating_point",
-            "is_complex",
-            "is_storage",
-            "numel",
-            "typename",
-            "is_nonzero",
-            "is_conj",
-            "is_neg",
-            "is_inference",
-            "broadcast_shapes",
-            "detach_",
-            "get_device",
-            "is_distributed",
-            "is_same_size",
-            "is_signed",
-            "resize_as_",
-        ),
+        "_assert _check _check_index _check_is_size _check_not_implemented "
+        "_check_tensor_all _check_tensor_all_with _check_type _check_value _check_with "
+        "is_tensor is_floating_point is_complex is_storage numel typename is_nonzero "
+        "is_conj is_neg is_inference broadcast_shapes detach_ get_device is_distributed "
+        "is_same_size is_signed resize_as_".split(),
         "compat.functions",
     ),
     "StorageBase": "tensor.storages",
     "TypedStorage": "tensor.storages",
     **dict.fromkeys(
-        (
-            "ccol_indices_copy",
-            "col_indices_copy",
-            "crow_indices_copy",
-            "dequantize",
-            "indices_copy",
-            "int_repr",
-            "q_per_channel_axis",
-            "q_per_channel_scales",
-            "q_per_channel_zero_points",
-            "q_scale",
-            "q_zero_point",
-            "resize_as_sparse_",
-            "row_indices_copy",
-            "smm",
-            "sspaddmm",
-            "values_copy",
-        ),
+        "ccol_indices_copy col_indices_copy crow_indices_copy dequantize indices_copy "
+        "int_repr q_per_channel_axis q_per_channel_scales q_per_channel_zero_points "
+        "q_scale q_zero_point resize_as_sparse_ row_indices_copy smm sspaddmm values_copy".split(),
         "tensor.layouts",
     ),
     **dict.fromkeys(("cond", "while_loop"), "control_flow"),
     **dict.fromkeys(
-        (
-            "_weight_norm",
-            "adaptive_max_pool1d",
-            "affine_grid_generator",
-            "alpha_dropout",
-            "alpha_dropout_",
-            "batch_norm",
-            "batch_norm_update_stats",
-            "binary_cross_entropy_with_logits",
-            "convolution",
-            "cosine_embedding_loss",
-            "ctc_loss",
-            "dropout",
-            "dropout_",
-            "embedding",
-            "feature_alpha_dropout",
-            "feature_alpha_dropout_",
-            "feature_dropout",
-            "feature_dropout_",
-            "frobenius_norm",
-            "group_norm",
-            "gru",
-            "gru_cell",
-            "hinge_embedding_loss",
-            "instance_norm",
-            "kl_div",
-            "layer_norm",
-            "lstm",
-            "lstm_cell",
-            "margin_ranking_loss",
-            "max_pool1d",
-            "max_pool1d_with_indices",
-            "max_pool2d",
-            "max_pool3d",
-            "norm_except_dim",
-            "nuclear_norm",
-            "poisson_nll_loss",
-            "rms_norm",
-            "rnn_relu",
-            "rnn_relu_cell",
-            "rnn_tanh",
-            "rnn_tanh_cell",
-            "triplet_margin_loss",
-        ),
+        "_weight_norm adaptive_max_pool1d affine_grid_generator alpha_dropout "
+        "alpha_dropout_ batch_norm batch_norm_update_stats "
+        "binary_cross_entropy_with_logits convolution cosine_embedding_loss ctc_loss "
+        "dropout dropout_ embedding embedding_bag feature_alpha_dropout "
+        "feature_alpha_dropout_ feature_dropout feature_dropout_ frobenius_norm group_norm "
+        "gru gru_cell hinge_embedding_loss instance_norm kl_div layer_norm lstm lstm_cell "
+        "margin_ranking_loss max_pool1d max_pool1d_with_indices max_pool2d max_pool3d "
+        "native_dropout norm_except_dim nuclear_norm poisson_nll_loss rms_norm rnn_relu "
+        "rnn_relu_cell rnn_tanh rnn_tanh_cell triplet_margin_loss".split(),
         "nn.top_level",
     ),
     **dict.fromkeys(("save", "load", "SerializationError"), "serialization"),

@@ -6,6 +6,11 @@ import pytest
 
 import tangrad
 
+
+def bags(t, table, *settings):
+    return t.embedding_bag(table, t.tensor([2, 0, 1, 1, 2]), t.tensor([0, 2, 2]), False, *settings)
+
+
 CALLS = {
     "dropout off": lambda t, x: t.dropout(x, 0.5, False),
     "dropout of all": lambda t, x: t.feature_dropout(x, 1.0, True),
@@ -25,6 +30,17 @@ CALLS = {
     "norm_except_dim": lambda t, x: (t.norm_except_dim(x, 2, 1), t.norm_except_dim(x, 3, -1)),
     "_weight_norm": lambda t, x: t._weight_norm(x, x[:, :1], 0),
     "embedding": lambda t, x: t.embedding(x, t.tensor([2, 0]), 1),
+    "embedding_bag": lambda t, x: [bags(t, x, 0)[0], bags(t, x, 1)[:3], bags(t, x, 2)],
+    "embedding_bag with a row of padding": lambda t, x: [
+        bags(t, x, 0, False, t.arange(5.0), True, 1)[0],
+        bags(t, x, 1, False, None, True, -2)[:3],
+        bags(t, x, 2, False, None, False, 1),
+    ],
+    "native_dropout": lambda t, x: [
+        t.native_dropout(x, 0.5, False),
+        t.native_dropout(x, 0.0, True),
+        t.native_dropout(x, 1.0, None),
+    ],
     "max_pool1d": lambda t, x: t.max_pool1d(x, 2),
     "max_pool1d_with_indices": lambda t, x: t.max_pool1d_with_indices(x, [2], [1]),
     "max_pool2d": lambda t, x: t.max_pool2d(x[None], 2, padding=1),
@@ -98,6 +114,20 @@ def test_feature_dropout_drops_channels():
     by_channel = dropped.reshape(-1, 5)
     assert bool((by_channel == by_channel[:, :1]).all())
     assert sorted(set(dropped.flatten().tolist())) == [0.0, 2.0]
+
+
+def test_native_dropout_tells_what_it_kept():
+    x = tangrad.ones(100, requires_grad=True)
+    dropped, kept = tangrad.native_dropout(x, 0.75, True)
+    assert kept.dtype == tangrad.bool
+    assert 0 < int(kept.sum()) < 100
+    assert tangrad.equal(dropped, kept * 4.0)
+    assert tangrad.equal(tangrad.autograd.grad(dropped.sum(), x)[0], kept * 4.0)
+
+
+def test_bags_of_an_unknown_mode_are_refused():
+    with pytest.raises(ValueError, match="one of sum, mean or max, got '3'"):
+        bags(tangrad, tangrad.ones(3, 2), 3)
 
 
 def test_dropout_in_place_writes_into_its_input():

@@ -202,6 +202,8 @@ def test_choices_and_sums_of_symbols_need_no_guard():
     assert [chosen.evaluate({"s0": n}) for n in (2, 8)] == [3, 8]
     assert symbolic.sym_sum([size, 1, 2]).evaluate({"s0": 4}) == 7
     assert symbolic.sym_sum(1, 2.5) == 3.5
+    assert symbolic.sym_sqrt(9) == 3.0
+    assert symbolic.sym_sqrt(size).evaluate({"s0": 16}) == 4.0
     assert symbolic.sym_sum([]) == 0
     assert symbolic.sym_ite(True, 1, 2) == 1
     assert not env.guards

@@ -5,6 +5,9 @@ Libraries that are not part of this installation answer that they are not there.
 
 from __future__ import annotations
 
+# Settings may be written at any time here, which is what this context allows.
+from contextlib import nullcontext as __allow_nonbracketed_mutation  # noqa: F401
+
 from tangrad.backends import cpu as cpu
 from tangrad.plugins.namespaces import attribute_of
 

@@ -48,7 +48,7 @@ _FUNCTIONS: dict[str, dict[int, str]] = {
     "tensor.memory": {2: "resize_as"},
     "tensor.protocol": {1: "represent"},
     "tensor.symbolic": {
-        1: "sym_float sym_int sym_not",
+        1: "sym_float sym_int sym_not sym_sqrt",
         2: "sym_max sym_min",
         3: "sym_ite",
     },

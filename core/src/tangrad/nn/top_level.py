@@ -118,6 +118,15 @@ def feature_alpha_dropout_(input: Any, p: float, train: bool) -> Any:
     return F.feature_alpha_dropout(input, _probability(p), train, inplace=True)
 
 
+@_declared("(Tensor input, float p, bool? train)")
+def native_dropout(input: Any, p: float, train: bool | None) -> tuple[Any, Any]:
+    """Return the input with elements dropped unless train is False, and which were kept."""
+    if train is False:
+        return input.clone(), tangrad.ones_like(input, dtype=tangrad.bool)
+    kept = tangrad.empty_like(input, dtype=tangrad.bool).bernoulli_(1 - p)
+    return input * kept * (1 / (1 - p) if p < 1 else 0.0), kept
+
+
 # Normalization ------------------------------------------------------------------------------------
 
 
@@ -295,6 +304,46 @@ def embedding(
     return F.embedding(
         indices, weight, padding, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse
     )
+
+
+@_declared(
+    "(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, "
+    "bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, "
+    "int? padding_idx=None)"
+)
+def embedding_bag(
+    weight: Any,
+    indices: Any,
+    offsets: Any,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: Any = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> tuple[Any, Any, Any, Any]:
+    """Reduce rows within bags; see `nn.functional.embedding_bag`, whose modes are 0, 1 and 2 here.
+
+    Returns:
+        The bags; the bag of each index; how many indices each has; for "max", the row that gave
+        each number, 0 in an empty bag.
+    """
+    from tangrad.ops.nn.embedding_bag import _taken, bag_argmax, bag_numbers
+
+    found = F.embedding_bag(
+        *(indices, weight, offsets, None, 2.0, scale_grad_by_freq),
+        *({0: "sum", 1: "mean", 2: "max"}.get(mode, str(mode)), sparse, per_sample_weights),
+        *(include_last_offset, padding_idx),
+    )
+    count, bags = len(found), bag_numbers(offsets, len(indices), include_last_offset)
+    within = bags
+    if padding_idx is not None:
+        within = bags.masked_fill(indices == padding_idx % len(weight), count)
+    sizes = rows = _taken(found, within, count).to(offsets.dtype)
+    if mode == 2:
+        places = bag_argmax(weight.detach()[indices], within, count)
+        rows = tangrad.where(places < 0, 0, indices[places.clamp(min=0)])
+    return found, bags, sizes, rows
 
 
 @_declared(

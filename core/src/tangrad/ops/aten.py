@@ -39,14 +39,6 @@ def _log_softmax_gradient(grad_output: Any, output: Any, dim: int, input_dtype: 
     return registry.find("_log_softmax_backward_data")(grad_output, output, dim).to(input_dtype)
 
 
-def _dropped(input: Any, p: float, train: bool | None) -> tuple[Any, Any]:
-    """Return the input with elements dropped, and which were kept."""
-    if train is False:
-        return input.clone(), tangrad.ones_like(input, dtype=tangrad.bool)
-    kept = tangrad.empty_like(input, dtype=tangrad.bool).bernoulli_(1 - p)
-    return input * kept * (1 / (1 - p) if p < 1 else 0.0), kept
-
-
 def _pooled_gradient(
     grad_output: Any,
     self: Any,
@@ -116,7 +108,6 @@ _FORMS: dict[str, Callable[..., Any]] = {
     "copy": lambda self, src, non_blocking=False: src.to(self).expand(self.shape).clone(),
     "lift_fresh": lambda self: self,
     "max_pool2d_with_indices_backward": _pooled_gradient,
-    "native_dropout": _dropped,
     "native_dropout_backward": lambda grad_output, mask, scale: grad_output * mask * scale,
     "sigmoid_backward": lambda grad_output, output: grad_output * output * (1 - output),
     "sym_size": lambda self, dim: self.shape[dim],

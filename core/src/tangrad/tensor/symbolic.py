@@ -26,6 +26,7 @@ __all__ = [
     "sym_max",
     "sym_min",
     "sym_not",
+    "sym_sqrt",
     "sym_sum",
 ]
 
@@ -338,6 +339,12 @@ def sym_int(a: Any) -> Any:
     if isinstance(a, SymInt):
         return a
     return math.trunc(a) if isinstance(a, SymFloat) else int(a)
+
+
+@offered
+def sym_sqrt(a: Any) -> Any:
+    """Return the square root of a number, without a guard if it is symbolic."""
+    return sym_float(a) ** 0.5 if isinstance(a, _Symbolic) else math.sqrt(a)
 
 
 @offered
