@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from importlib.util import find_spec
 
@@ -211,6 +212,33 @@ def test_what_a_neutral_module_does_not_know_says_what_to_install(site, every_ex
     with pytest.raises(ModuleNotFoundError, match=hint):
         exec("from tangrad.cuda import memory_summary")
     assert not hasattr(tangrad.cuda, "memory_summary")
+
+
+@pytest.mark.parametrize(
+    ("name", "extra"),
+    [("quantize_per_tensor", "quantization"), ("sparse_coo_tensor", "sparse"), ("fork", "jit")],
+)
+def test_a_function_of_a_missing_package_says_what_to_install(
+    site, every_extra, monkeypatch, name, extra
+):
+    monkeypatch.setattr(namespaces, "_version_of", lambda distribution: None)
+    with pytest.raises(AttributeError, match=rf"'tangrad.{name}'.*pip install tangrad\[{extra}\]"):
+        namespaces.resolve(name)
+
+
+def test_a_row_without_a_package_is_of_the_one_of_its_parent(monkeypatch):
+    monkeypatch.setattr(namespaces, "_neutral_table", None)
+    table = namespaces._neutral()
+    assert table["distributed.fsdp.wrap"]["extra"] == table["distributed"]["extra"]
+    assert "extra" not in table["numa.binding"]
+
+
+def test_what_is_below_a_plugin_that_is_switched_off_says_so(site, monkeypatch):
+    site.install("acme-fx", {NAMESPACES: {"fx": "acme_fx"}}, {"acme_fx.py": "API = 1\n"})
+    monkeypatch.setenv("TANGRAD_DISABLE_PLUGINS", "acme-fx,tangrad-fx")
+    discovery.rescan()
+    hint = r"'tangrad.fx.graph.Graph' belongs to .*TANGRAD_DISABLE_PLUGINS switches off"
+    assert re.search(hint, str(namespaces.missing("fx.graph.Graph")))
 
 
 def test_a_name_of_nobody_below_a_neutral_module_is_not_blamed_on_an_extra(site):

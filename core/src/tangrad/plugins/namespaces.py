@@ -376,10 +376,10 @@ def _missing(name: str) -> ModuleType:
 
 def _missing_message(name: str, attr: str = "") -> str:
     wanted = f"{_PREFIX}{name}.{attr}" if attr else _PREFIX + name
-    off = _switched_off(name)
-    if off is not None:
-        return f"'{wanted}' belongs to {off}, which TANGRAD_DISABLE_PLUGINS switches off"
     extra = _neutral().get(name, {}).get("extra")
+    off = _switched_off(name) or (extra and _switched_off(extra))
+    if off:
+        return f"'{wanted}' belongs to {off}, which TANGRAD_DISABLE_PLUGINS switches off"
     if extra is None:
         return f"'{wanted}' does not exist: no package of {ROOT} provides it"
     if not _is_published(extra):
@@ -533,7 +533,12 @@ def _neutral() -> dict[str, dict[str, Any]]:
 
         path = os.path.join(os.path.dirname(__file__), "neutral.json")
         with open(path, encoding="utf-8") as file:
-            _neutral_table = json.load(file)
+            table: dict[str, dict[str, Any]] = json.load(file)
+        for name, row in table.items():  # a row that names no package is of the one of its parent
+            extra = table.get(name.rpartition(".")[0], {}).get("extra")
+            if extra is not None:
+                row.setdefault("extra", extra)
+        _neutral_table = table
     return _neutral_table
 
 
