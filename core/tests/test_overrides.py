@@ -38,6 +38,26 @@ def test_what_a_handler_got_has_a_name():
     assert tangrad.overrides.resolve_name([]) is None
 
 
+def test_a_class_is_taken_off_by_as_subclass(agree):
+    def program(t):
+        class Named(t.Tensor):
+            pass
+
+        x = t.ones(2, requires_grad=True)
+        plain = (x * 2).as_subclass(Named).as_subclass(t.Tensor)
+        plain.sum().backward()
+        with t.overrides.BaseTorchFunctionMode():
+            again = plain.as_subclass(Named)
+        return type(plain) is t.Tensor, type(again).__name__, x.grad.tolist()
+
+    agree(program)
+
+
+def test_what_is_kept_on_a_tensor_is_not_wrapped():
+    kept = tangrad.overrides.get_default_nowrap_functions()
+    assert {tangrad.Tensor.grad.__get__, tangrad.Tensor._base.__get__} <= kept
+
+
 def test_ops_can_be_overridden_by_function_and_by_method():
     found = tangrad.overrides.get_overridable_functions()
     assert tangrad.add in found[tangrad]

@@ -14,10 +14,12 @@ from tangrad.dispatch.overrides import (
     has_torch_function_unary,
     has_torch_function_variadic,
 )
+from tangrad.dispatch.overrides import _unconverted as get_default_nowrap_functions
 
 __all__ = [
     "BaseTorchFunctionMode",
     "TorchFunctionMode",
+    "get_default_nowrap_functions",
     "get_overridable_functions",
     "handle_torch_function",
     "has_torch_function",

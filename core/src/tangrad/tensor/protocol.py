@@ -53,8 +53,9 @@ _DUNDERS = (
     "__nonzero__",
     "__long__",
 )
-# Second names, which classes with `__torch_function__` see as the first.
-_SECOND_NAMES = ("_grad", "_grad_fn", *_DUNDERS[1:])
+# Second names, which classes with `__torch_function__` see as the first; and what they must not
+# see, for by it they take their class off.
+_NOT_OFFERED = ("_grad", "_grad_fn", "as_subclass", *_DUNDERS[1:])
 
 
 def class_attribute(name: str) -> Any:
@@ -74,7 +75,7 @@ def class_attribute(name: str) -> Any:
     if found is None and name.startswith("is_") and name[3:] in device_names():
         found = methods.device_flag(name[3:])
     if found is not None:
-        if name not in _SECOND_NAMES:
+        if name not in _NOT_OFFERED:
             found = offered(found)
         setattr(_C.Tensor, name, found)
     return found
