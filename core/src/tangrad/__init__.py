@@ -50,6 +50,7 @@ _C.install_constructor(
 )
 Tensor.__repr__ = _protocol.offered(_protocol.represent)
 Tensor.__module__, _C.Parameter.__module__ = "tangrad", "tangrad.nn.parameter"
+legacy_contiguous_format = contiguous_format
 inf, nan, pi, e, newaxis = float("inf"), float("nan"), 3.141592653589793, 2.718281828459045, None
 
 # Public names and where they live; everything else is an op, a dtype, a submodule or a plugin.
@@ -103,12 +104,17 @@ _LAZY = {
         "autograd.grad_mode",
     ),
     **dict.fromkeys(
-        "_assert _check _check_index _check_is_size _check_not_implemented "
+        "_assert _assert_async _check _check_index _check_is_size _check_not_implemented "
         "_check_tensor_all _check_tensor_all_with _check_type _check_value _check_with "
-        "is_tensor is_floating_point is_complex is_storage numel typename is_nonzero "
-        "is_conj is_neg is_inference broadcast_shapes detach_ get_device is_distributed "
-        "is_same_size is_signed resize_as_".split(),
+        "is_tensor is_floating_point is_complex is_storage numel typename is_nonzero is_conj "
+        "is_neg is_inference broadcast_shapes detach_ get_device is_distributed is_same_size "
+        "is_signed resize_as_ _convert_indices_from_coo_to_csr "
+        "_convert_indices_from_csr_to_coo _grouped_mm _shape_as_tensor".split(),
         "compat.functions",
+    ),
+    **dict.fromkeys(
+        "_log_softmax _log_softmax_backward_data _softmax _softmax_backward_data".split(),
+        "ops.aten",
     ),
     "StorageBase": "tensor.storages",
     "TypedStorage": "tensor.storages",

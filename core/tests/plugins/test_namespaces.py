@@ -226,6 +226,18 @@ def test_a_function_of_a_missing_package_says_what_to_install(
         namespaces.resolve(name)
 
 
+def test_a_value_of_a_missing_package_can_be_named_and_not_used(site, every_extra, monkeypatch):
+    monkeypatch.setattr(namespaces, "_version_of", lambda distribution: None)
+    dtype = namespaces.resolve("quint8")
+    assert namespaces.is_placeholder(dtype)
+    assert (dtype.__module__, dtype.__name__) == ("tangrad", "quint8")
+    assert tangrad.ones(2).dtype != dtype
+    with pytest.raises(namespaces.MissingPluginError, match=r"'tangrad.quint8'.*\[quantization\]"):
+        dtype()
+    with pytest.raises(namespaces.MissingPluginError, match="no package of tangrad provides it"):
+        tangrad.nested.nested_tensor([])
+
+
 def test_a_row_without_a_package_is_of_the_one_of_its_parent(monkeypatch):
     monkeypatch.setattr(namespaces, "_neutral_table", None)
     table = namespaces._neutral()

@@ -110,6 +110,11 @@ def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = Fal
     raise ValueError(f"Expected a device with a specified index or an integer, but got: {device}")
 
 
+def _element_size(dtype: Any) -> int:
+    """Return how many bytes an element of a dtype takes."""
+    return int(dtype.itemsize)
+
+
 def _get_available_device_type() -> str | None:
     accelerator = tangrad.accelerator.current_accelerator()
     return None if accelerator is None else str(accelerator.type)

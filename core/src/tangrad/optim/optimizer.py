@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from itertools import chain
 from typing import Any
 
@@ -22,6 +23,10 @@ __all__ = [
 
 _global_optimizer_pre_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
 _global_optimizer_post_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+
+
+ParamsT = Iterable[Any]
+StateDict = dict[str, Any]
 
 
 class _Required:
@@ -503,6 +508,24 @@ def _evaluate(closure: Callable[[], Any] | None) -> Any:
         return None
     with tangrad.enable_grad():
         return closure()
+
+
+def _default_to_fused_or_foreach(
+    params: Any, differentiable: bool, use_fused: bool = False
+) -> tuple[bool, bool]:
+    """Return which of two ways PyTorch would choose on a CPU: neither. Steps are fused here."""
+    return False, False
+
+
+def _use_grad_for_differentiable(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Have a step, which others write, record what it does if its optimizer is differentiable."""
+
+    @wraps(func)
+    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with tangrad.set_grad_enabled(self.defaults["differentiable"]):
+            return func(self, *args, **kwargs)
+
+    return step
 
 
 def _value(number: Any) -> Any:

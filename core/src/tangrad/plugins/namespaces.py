@@ -54,8 +54,10 @@ class BrokenPluginModule(ImportError, RuntimeError):
     """What `import tangrad.x` raises if its plugin is installed and broken."""
 
 
-def resolve(name: str) -> ModuleType:
+def resolve(name: str) -> Any:
     """Return the module shown as `tangrad.<name>`; call this from a module's `__getattr__`.
+
+    A few names are no modules, but stand for a value of a package that is not installed.
 
     Args:
         name: the name after `tangrad.`, which may have dots.
@@ -67,6 +69,9 @@ def resolve(name: str) -> ModuleType:
     full = _PREFIX + name
     if full in _aliases:
         return _aliases[full]
+    if "placeholder" in _neutral().get(name, ()):
+        parent, _, last = name.rpartition(".")
+        return refused(parent, last)
     if _kind(name) is not None:
         import importlib
 
@@ -490,14 +495,14 @@ def refused(namespace: str, name: str, members: Sequence[str] = ()) -> type:
     """
 
     def refuse(cls: type, *args: Any, **kwargs: Any) -> Any:
-        raise MissingPluginError(_missing_message(namespace, name))
+        raise MissingPluginError(_missing_message(*filter(None, (namespace, name))))
 
     made: Any = type(
         name,
         (),
         {
             "__new__": refuse,
-            "__module__": _PREFIX + namespace,
+            "__module__": f"{ROOT}.{namespace}".rstrip("."),
             "__class_getitem__": classmethod(_itself),
             "__repr__": lambda self: f"<{_PREFIX}{namespace}.{name}.{self.name}>",
             _REFUSES: name,
