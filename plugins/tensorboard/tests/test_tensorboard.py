@@ -270,6 +270,18 @@ def test_hyperparameters_and_what_they_reached(board, tmp_path):
         board.add_hparams({"x": None}, {})
 
 
+def test_other_loggers_write_hyperparameters_themselves(board):
+    from tangrad.utils.tensorboard.summary import hparams
+
+    for summary in hparams({"lr": 0.1}, {"acc": 0.0}):
+        board._get_file_writer().add_summary(summary)
+    names = ["experiment", "session_start_info", "session_end_info"]
+    told = [value[1][0].decode() for _, value in values(board)]
+    assert told == [f"_hparams_/{name}" for name in names]
+    with pytest.raises(TypeError, match="mappings"):
+        hparams({"lr": 0.1})
+
+
 def test_a_page_of_charts(board):
     board.add_custom_scalars({"c": {"both": ["Multiline", ["a", "b"]], "m": ["Margin", "xyz"]}})
     (page,) = message(only(board)[8][0])[8]

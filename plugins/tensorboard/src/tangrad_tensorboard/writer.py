@@ -69,6 +69,8 @@ class SummaryWriter:
             self._writers[path] = FileWriter(path, *self._options)
         return self._writers[path]
 
+    _get_file_writer = _writer  # by which other loggers write summaries that they made
+
     def _add(self, summary: bytes, step: int | None, walltime: float | None) -> None:
         self._writer().add_summary(summary, step, walltime)
 
