@@ -11,6 +11,7 @@ import pytest
 
 import tangrad
 import tangrad_testing
+from tangrad_testing.mutants import campaign
 from tangrad_testing.mutants.automatic import mutants_of
 from tangrad_testing.mutants.planted import planted
 
@@ -64,6 +65,37 @@ def test_faults_made_by_machine_are_found() -> None:
     few = [] if FULL else ["--few", FEW]
     told = python("-m", "tangrad_testing.mutants", "--automatic", AUTOMATIC, *few)
     assert "SURVIVED" not in told
+
+
+def test_a_campaign_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
+    record = tmp_path / "verdicts.jsonl"
+    command = ["-m", "tangrad_testing.mutants", "--record", str(record)]
+    python(*command, "--only", "HandlesAreTooLarge")
+    found = record.read_text("utf-8")
+    told = python(*command, "--only", "HandlesAreTooLarge", "--only", "HandlesAreNegative")
+    assert "2 of 2 killed" in told
+    assert "HandlesAreTooLarge:" not in told
+    assert record.read_text("utf-8").startswith(found)
+
+
+def test_who_is_kept_from_the_processor_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(campaign, "LOOK", 0.001)
+    looks = iter(range(1000))
+    reader, writer = os.pipe()
+
+    def nothing_goes_on() -> float:
+        if next(looks) == 100:
+            os.write(writer, b"done")
+            os.close(writer)
+        return 0.0
+
+    monkeypatch.setattr(campaign, "share_of_a_processor", nothing_goes_on)
+    assert campaign.read_until_end(reader, 1e-9) == ("done", True)
+
+    reader, writer = os.pipe()
+    monkeypatch.setattr(campaign, "share_of_a_processor", lambda: 1.0)
+    assert campaign.read_until_end(reader, 1e-9) == ("", False)
+    os.close(writer)
 
 
 def test_a_machine_changes_one_thing_at_a_time() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from tangrad_testing.mutants.campaign import Mutant, Verdict, by_hash, run
@@ -25,13 +27,17 @@ def main() -> int:
     )
     parser.add_argument("--few", type=int, metavar="N", help="take N of them, chosen by hash")
     parser.add_argument("--only", action="append", metavar="NAME", help="take this one")
-    parser.add_argument("--json", metavar="FILE", help="write the verdicts")
+    parser.add_argument(
+        "--record",
+        metavar="FILE",
+        type=Path,
+        help="write each verdict there, a line of JSON; those that are there are not tried again",
+    )
     options = parser.parse_args()
     mutants = chosen(options)
-    verdicts = run(mutants, tell)
-    if options.json:
-        rows = [vars(verdict) for verdict in verdicts]
-        Path(options.json).write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
+    verdicts = [*recorded(options.record, mutants)]
+    known = {verdict.mutant for verdict in verdicts}
+    verdicts += run([m for m in mutants if m.name not in known], partial(tell, options.record))
     faulty = [v for v in verdicts if v.killer or not v.equivalent]
     survivors = [v for v in faulty if not v.killer]
     killed, seconds = len(faulty) - len(survivors), sum(v.seconds for v in verdicts)
@@ -57,8 +63,22 @@ def chosen(options: argparse.Namespace) -> list[Mutant]:
     return list(by_hash(mutants, options.few)) if options.few else mutants
 
 
-def tell(verdict: Verdict) -> None:
-    """Print what became of a mutant."""
+def recorded(file: Path | None, mutants: list[Mutant]) -> Iterator[Verdict]:
+    """Yield the verdicts on some mutants that a file holds."""
+    if file is None or not file.exists():
+        return
+    names = {mutant.name for mutant in mutants}
+    for line in file.read_text("utf-8").splitlines():
+        verdict = Verdict(**json.loads(line))
+        if verdict.mutant in names:
+            yield verdict
+
+
+def tell(file: Path | None, verdict: Verdict) -> None:
+    """Print what became of a mutant, and add it to a file."""
+    if file is not None:
+        with file.open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps(vars(verdict)) + "\n")
     killer = verdict.killer or (
         f"no fault: {verdict.equivalent}" if verdict.equivalent else "SURVIVED"
     )

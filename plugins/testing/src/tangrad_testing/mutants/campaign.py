@@ -15,9 +15,11 @@ from typing import Any
 
 # What costs least and finds most comes first.
 ORDER = (0, 4, 2, 1, 6, 5, 7, 3)
-# Seconds for one check; a campaign's process may be one of many on its machine.
+# Seconds for one check, of a machine that has nothing else to do.
 LONGEST = 40
 LONGEST_LARGE = 300  # for that of copies of gigabytes
+LOOK = 1.0  # seconds between two looks at how busy the machine is
+GLANCE = 0.005  # seconds of work that tell it
 Ask = Callable[["Mutant", Callable[[], None]], tuple[str, str]]
 
 
@@ -87,13 +89,13 @@ def preload() -> None:
         __import__(f"tangrad_testing.levels.{module}")
 
 
-def tried(mutant: Mutant, ask: Ask, longest: int) -> Verdict:
+def tried(mutant: Mutant, ask: Ask, longest: float) -> Verdict:
     """Try one mutant in a child of this process.
 
     Args:
         mutant: the faulty device.
         ask: function that returns what failed first; it calls what it is given before each check.
-        longest: the seconds without a sign after which it hangs.
+        longest: the seconds without a sign after which it hangs, where it has a processor.
     """
     started = time.perf_counter()
     reader, writer = os.pipe()
@@ -116,7 +118,7 @@ def tried(mutant: Mutant, ask: Ask, longest: int) -> Verdict:
     if text:
         killer, message = json.loads(text)
     elif not ended:
-        killer, message = "hang", f"a check gave no answer in {longest} s"
+        killer, message = "hang", f"a check gave no answer in {longest:g} s"
     else:
         killer, message = "crash", f"the process ended with status {status}"
     return Verdict(mutant.name, mutant.says, killer, message, seconds, mutant.equivalent)
@@ -127,18 +129,34 @@ def heartbeat(writer: int) -> None:
     os.write(writer, b"\n")
 
 
-def read_until_end(reader: int, longest: int) -> tuple[str, bool]:
-    """Return what a child writes, and whether it came to its end: nothing for long is a hang."""
+def read_until_end(reader: int, longest: float) -> tuple[str, bool]:
+    """Return what a child writes, and whether it came to its end: nothing for long is a hang.
+
+    A machine that is shared by many makes a child slow: the seconds that count are those in which
+    work here went on as well.
+    """
     import select
 
-    parts = [b"\n"]
-    while parts[-1]:
-        ready, _, _ = select.select([reader], [], [], longest)
-        if not ready:
-            break
-        parts.append(os.read(reader, 65536))
+    parts, silent, last = [b"\n"], 0.0, time.perf_counter()
+    while parts[-1] and silent < longest:
+        ready, _, _ = select.select([reader], [], [], LOOK)
+        if ready:
+            parts.append(os.read(reader, 65536))
+            silent, last = 0.0, time.perf_counter()
+        else:
+            share = share_of_a_processor()
+            now = time.perf_counter()
+            silent, last = silent + (now - last) * share, now
     os.close(reader)
     return b"".join(parts).decode().strip(), not parts[-1]
+
+
+def share_of_a_processor() -> float:
+    """Return which part of the time that work here takes is spent on it: 1 on an idle machine."""
+    started, worked = time.perf_counter(), time.process_time()
+    while (spent := time.process_time() - worked) < GLANCE:
+        pass
+    return min(1.0, spent / (time.perf_counter() - started))
 
 
 def end_group(child: int) -> None:
