@@ -1,7 +1,8 @@
 """The accelerator of this machine, by names that say no device: `torch.accelerator`.
 
-An accelerator is a device that works in streams or brings page-locked memory, or one of those that
-programs ask for by name everywhere and whose package is installed and usable.
+An accelerator is a device apart from the host, unless its driver says that it is none. The one in
+use is meant, else one that is installed and usable; first those with streams, or with names that
+programs ask for everywhere.
 """
 
 from __future__ import annotations
@@ -40,26 +41,23 @@ __all__ = [
 
 
 def _opened() -> str | None:
-    """Return the first accelerator in use."""
-    from tangrad.devices.registry import opened_drivers
+    """Return the first accelerator in use, of those with streams or page-locked memory if any."""
+    from tangrad.devices.registry import accelerates, opened_drivers
 
-    for driver in opened_drivers():
-        if driver.streams is not None or driver.pinned is not None:
-            return driver.name
-    return None
+    found = [driver for driver in opened_drivers() if accelerates(driver)]
+    found.sort(key=lambda driver: driver.streams is None and driver.pinned is None)
+    return found[0].name if found else None
 
 
 def _installed() -> str | None:
     """Return the first accelerator that could be used."""
-    from tangrad.devices.registry import availability
+    from tangrad.devices.registry import is_usable_accelerator
     from tangrad.plugins import discovery
     from tangrad.plugins.namespaces import device_flags
 
-    known = discovery.names(discovery.DEVICES)
-    for name in device_flags():
-        if name in known and availability(name)[1] == "available":
-            return name
-    return None
+    found, usual = discovery.names(discovery.DEVICES), device_flags()
+    names = [n for n in usual if n in found] + [n for n in found if n not in usual]
+    return next(filter(is_usable_accelerator, names), None)
 
 
 def _driver(device: Any = None) -> tuple[Any, int]:

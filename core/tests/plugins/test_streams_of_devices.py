@@ -39,11 +39,20 @@ class Late(Box):
 class Clocked(Late):
     def elapsed_time(self, event, later):
         return 2.5 * (later - event)
+class Kept(Box):
+    accelerator = False
+class Absent(Box):
+    def probe(self):
+        return "no such hardware"
+class Hosted(DeviceDriver):
+    host = True
 """
 
 
-def answer(site, program: str):
-    points = {name: f"acme:{name.capitalize()}" for name in ("box", "late", "clocked")}
+def answer(site, program: str, *names: str):
+    """Return what a program that prints JSON says where some of the devices are installed."""
+    names = names or ("box", "late", "clocked")
+    points = {name: f"acme:{name.capitalize()}" for name in names}
     site.install("acme", {"tangrad.devices": points}, {"acme.py": DRIVER})
     done = site.run(f"import json, tangrad\nfrom tangrad.plugin import get_driver\n{program}")
     assert done.stdout, done.stderr
@@ -113,3 +122,53 @@ print(json.dumps([held >= 4000, acc.max_memory_allocated("box") >= 4000,
                   len(names)]))
 """
     assert answer(site, program) == [True, True, True, True, 1]
+
+
+def test_a_device_without_streams_is_an_accelerator(site):
+    program = """
+acc = tangrad.accelerator
+found = [str(acc.current_accelerator()), acc.is_available(), acc.device_count()]
+x = tangrad.empty(1000, device=acc.current_accelerator())
+acc.synchronize(); acc.synchronize(1)
+with acc.device_index(0), acc.current_stream(1) as stream:
+    acc.set_device_index(1)
+found += [str(x.device), str(stream.device), acc.memory_allocated() >= 4000]
+def said(call, *arguments):
+    try:
+        return call(*arguments)
+    except (RuntimeError, NotImplementedError) as error:
+        return str(error)
+found += [said(acc.set_device_index, 2), said(acc.get_memory_info)]
+print(json.dumps(found))
+"""
+    outside = "device 'box:2' does not exist: there are 2"
+    untold = "device 'box' does not tell how much memory it has"
+    expected = ["box", True, 2, "box:0", "box:1", True, outside, untold]
+    assert answer(site, program, "box") == expected
+
+
+def test_the_accelerator_in_use_is_meant_before_one_that_is_installed(site):
+    program = """
+tangrad.empty(1, device="late")
+late = str(tangrad.accelerator.current_accelerator())
+get_driver("clocked").pinned = object()
+print(json.dumps([late, str(tangrad.accelerator.current_accelerator())]))
+"""
+    assert answer(site, program) == ["late", "clocked"]
+
+
+def test_what_cannot_be_used_or_says_that_it_is_none_is_no_accelerator(site):
+    site.install("broken", {"tangrad.devices": {"a": "broken_driver:A"}}, {"broken_driver.py": ""})
+    program = """
+acc = tangrad.accelerator
+x = tangrad.empty(1, device="kept")
+found = [acc.current_accelerator(), acc.is_available(), acc.device_count()]
+try:
+    acc.synchronize()
+except RuntimeError as error:
+    found.append(str(error).partition(";")[0])
+acc.synchronize("kept")
+print(json.dumps([*found, acc.memory_allocated("kept")]))
+"""
+    nothing = "Cannot access accelerator device when none is available"
+    assert answer(site, program, "kept", "absent", "hosted") == [None, False, 0, nothing, 64]

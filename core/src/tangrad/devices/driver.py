@@ -38,6 +38,8 @@ class DeviceDriver:
         host: handles are addresses that the host may read and write. The core then serves memory
             itself and calls none of the memory methods.
         meta: tensors have no data at all.
+        accelerator: programs that take whatever accelerator there is may take it. False for what
+            is slower than the host: a place to keep things, or a stand-in for tests.
         module: module shown as `tangrad.<name>`, or its name, or None.
         strict: the memory methods refuse, by an exception and without a trace, handles that are
             not theirs and bytes outside of a piece of memory. The kit verifies the promise.
@@ -64,6 +66,7 @@ class DeviceDriver:
 
     host: bool = False
     meta: bool = False
+    accelerator: bool = True
     strict: bool = False
     survives_fork: bool = True
     module: Any = None

@@ -120,6 +120,25 @@ def availability(name: str) -> tuple[str, str]:
     return provider, "available" if reason is None else f"not available: {reason}"
 
 
+def accelerates(driver: DeviceDriver) -> bool:
+    """Return whether programs that take whatever accelerator there is may take this one."""
+    apart = not driver.host and not driver.meta
+    return driver.accelerator and (apart or driver.streams is not None or driver.pinned is not None)
+
+
+def is_usable_accelerator(name: str) -> bool:
+    """Return whether an installed device is an accelerator that works here; opens nothing."""
+    from tangrad.plugins import discovery
+
+    try:
+        plugin = _plugin(name)
+        if plugin is None or not accelerates(driver := _instance(plugin)):
+            return False
+        return discovery.probe(plugin, driver.probe) is None
+    except discovery.PluginError:
+        return False
+
+
 def _plugin(name: str) -> Plugin | None:
     if name in BUILTIN and name not in REPLACEABLE:
         return None

@@ -1,7 +1,4 @@
-"""Device "disk": every allocation is a file without a name, so tensors may exceed the memory.
-
-The driver alone runs every op; the kernels show how an op is computed where the data lies.
-"""
+"""Device "disk": every allocation is a file without a name, so tensors may exceed the memory."""
 
 import mmap
 import os
@@ -14,6 +11,8 @@ API = 1
 
 class Disk(DeviceDriver):
     """Keep each piece of memory in a temporary file, whose descriptor is the handle."""
+
+    accelerator = False  # it is slower than the host, and meant by those who name it
 
     def probe(self):
         """Return True, or what keeps this machine from having the device."""

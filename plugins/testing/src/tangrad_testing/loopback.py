@@ -15,6 +15,7 @@ class Loopback(DeviceDriver):
     """Keep each allocation as a bytearray in a table."""
 
     strict = True
+    accelerator = False  # nobody who has the kit installed trains here unasked
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
