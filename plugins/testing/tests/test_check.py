@@ -12,6 +12,7 @@ import pytest
 
 import tangrad
 import tangrad_testing
+from tangrad_testing import scorecard
 
 SOURCES = [str(Path(m.__file__).parents[1]) for m in (tangrad, tangrad_testing)]
 
@@ -56,6 +57,34 @@ def test_the_card_says_in_text_what_it_says_in_json_and_html(card: tuple[str, di
     for title in ("Levels", "Kernels to write next", "Calls in 2 steps of training"):
         assert title in text
         assert title in page
+
+
+FAILING = {
+    "device": "box", "properties": {"name": "box", "total_memory": "64"}, "tangrad": "0.1.0",
+    "oracle": "known", "passed": False, "seconds": 1.25,
+    "levels": [{"level": 0, "title": "driver contract", "passed": 7, "failed": 1,
+                "not_applicable": 12, "seconds": 1.25}],
+    "failures": [{"level": 0, "check": "copies", "says": "", "message": "got <1>, expected 2"}],
+    "not_applicable": {}, "kernels": {"ran": {}, "never_ran": {}, "not_counted": {}},
+    "steps": [], "next": [], "speed": [],
+}  # fmt: skip
+
+
+def test_a_card_begins_or_ends_with_its_verdict_and_names_what_failed() -> None:
+    text, page = scorecard.as_text(FAILING), scorecard.as_html(FAILING)
+    assert text.startswith("Device 'box' (total_memory 64), tangrad 0.1.0\n")
+    assert text.endswith("NOT CONFORMING: 1 failed, 1.2 s of checks")
+    assert "FAILED level 0, copies: got <1>, expected 2\n" in text
+    row = "      0  driver contract       7       1              12     1.25\n"
+    assert row in text
+    assert page.index("NOT CONFORMING: 1 failed") < page.index("<b>level 0, copies</b>: got &lt;1")
+    assert page.index("<h2>Failures") < page.index("<h2>Levels")
+    assert "<td class='number'>12</td>" in page
+
+
+def test_nothing_checked_is_not_all_passed() -> None:
+    idle = {**FAILING, "passed": True, "levels": [], "failures": []}
+    assert scorecard.as_text(idle).endswith("nothing was checked, 1.2 s of checks")
 
 
 def test_the_card_names_the_kernels_to_write_next_by_what_typical_steps_call(

@@ -18,7 +18,7 @@ from tangrad_testing.levels.run import run_check
 from tangrad_testing.levels.speed import Figure, figures
 from tangrad_testing.tally import Tally
 
-ORACLE = "the reference device (NumPy); `pytest --tangrad-device={}` compares with PyTorch"
+ORACLE = "the reference device (NumPy); pytest --tangrad-device={} compares with PyTorch"
 MOST_NAMED = 12
 SPEED = 8
 
@@ -179,19 +179,40 @@ def as_text(card: Card) -> str:
 
 
 def _lines(card: Card) -> Iterator[str]:
-    facts = ", ".join(f"{k} {v}" for k, v in card["properties"].items())
-    yield f"Device '{card['device']}' ({facts}), tangrad {card['tangrad']}"
+    yield _headline(card)
     yield f"The oracle is {card['oracle']}."
     yield ""
     for title, head, rows in _tables(card):
         yield from _table(title, head, rows)
-    for failure in card["failures"]:
-        yield f"FAILED level {failure['level']}, {failure['check']}: {failure['message']}"
-    for step in card["steps"]:
-        if "error" in step:
-            yield f"FAILED {step['model']}: {step['error']}"
-    verdict = "all passed" if card["passed"] else "NOT CONFORMING"
-    yield f"{verdict}, {card['seconds']:.1f} s of checks"
+    for failure in _failures(card):
+        yield f"FAILED {failure['where']}: {failure['message']}"
+    yield _verdict(card)
+
+
+def _headline(card: Card) -> str:
+    """Name the device, what it says of itself, and the core; its name once."""
+    told = [f"{k} {v}" for k, v in card["properties"].items() if (k, v) != ("name", card["device"])]
+    facts = f" ({', '.join(told)})" if told else ""
+    return f"Device '{card['device']}'{facts}, tangrad {card['tangrad']}"
+
+
+def _verdict(card: Card) -> str:
+    """Return the answer in a line."""
+    asked = sum(row["passed"] + row["failed"] for row in card["levels"]) + len(card["steps"])
+    verdict = "all passed" if asked else "nothing was checked"
+    if not card["passed"]:
+        verdict = f"NOT CONFORMING: {len(_failures(card))} failed"
+    return f"{verdict}, {card['seconds']:.1f} s of checks"
+
+
+def _failures(card: Card) -> list[dict[str, str]]:
+    """Return what failed: checks, then steps of training."""
+    checks = [
+        {"where": f"level {f['level']}, {f['check']}", "message": f["message"]}
+        for f in card["failures"]
+    ]
+    steps_ = [step for step in card["steps"] if "error" in step]
+    return checks + [{"where": step["model"], "message": step["error"]} for step in steps_]
 
 
 def _tables(card: Card) -> Iterator[tuple[str, Sequence[str], list[list[str]]]]:
@@ -206,7 +227,7 @@ def _tables(card: Card) -> Iterator[tuple[str, Sequence[str], list[list[str]]]]:
     rows = rows if len(rows) <= 4 * MOST_NAMED else [[f"{len(rows)} ops", "ran", ""]]
     rows += [[op, "NEVER RAN", " ".join(d)] for op, d in _first(kernels["never_ran"])]
     rows += [[op, "not counted", " ".join(d)] for op, d in _first(kernels["not_counted"])]
-    yield "Kernels of the device", ("op", "", "dtypes"), rows
+    yield "Kernels of the device", ("op", "state", "dtypes"), rows
     rows = [
         [step["model"], how, str(sum(step[how].values())), _listed([*step[how]])]
         for step in card["steps"]
@@ -244,45 +265,60 @@ def _table(title: str, head: Sequence[str], rows: list[list[str]]) -> Iterator[s
         return
     cells = [list(head), *rows]
     widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
+    right = [_is_number(rows, i) for i in range(len(head))]
     yield title
     for row in cells:
-        padded = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        padded = (
+            cell.rjust(width) if numbers else cell.ljust(width)
+            for cell, width, numbers in zip(row, widths, right, strict=True)
+        )
         yield f"  {'  '.join(padded)}".rstrip()
     yield ""
 
 
-STYLE = """body { font: 15px/1.5 system-ui, sans-serif; max-width: 60em; margin: 2em auto; }
+def _is_number(rows: list[list[str]], column: int) -> bool:
+    """Tell whether a column holds nothing but numbers, which stand below each other."""
+    return all(row[column].replace(".", "").rstrip("%").isdigit() for row in rows if row[column])
+
+
+STYLE = """:root { color-scheme: light dark; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; }
 table { border-collapse: collapse; } td, th { padding: .15em .8em; text-align: left;
-vertical-align: top; border-bottom: 1px solid #8884; } .bad { color: #b00; }"""
+vertical-align: top; border-bottom: 1px solid #8884; }
+.number { text-align: right; font-variant-numeric: tabular-nums; }
+.verdict { font-size: 1.2em; font-weight: bold; } .good { color: #183; } .bad { color: #c33; }"""
 
 
 def as_html(card: Card) -> str:
     """Return a card as a page of its own, without scripts."""
     title = html.escape(f"tangrad device {card['device']}")
-    verdict = "all passed" if card["passed"] else "not conforming"
+    mood = "good" if card["passed"] else "bad"
     body = [
         f"<h1>{title}</h1>",
-        f"<p>{html.escape(verdict)}. The oracle is {html.escape(card['oracle'])}.</p>",
+        f"<p class='verdict {mood}'>{html.escape(_verdict(card))}</p>",
+        f"<p>{html.escape(_headline(card))}. The oracle is {html.escape(card['oracle'])}.</p>",
     ]
+    if not card["passed"]:
+        items = "".join(
+            f"<li><b>{html.escape(f['where'])}</b>: {html.escape(f['message'])}</li>"
+            for f in _failures(card)
+        )
+        body.append(f"<h2>Failures</h2><ul class='bad'>{items}</ul>")
     for name, head, rows in _tables(card):
         if rows:
             body.append(f"<h2>{html.escape(name)}</h2>{_html_table(head, rows)}")
-    bad = [*card["failures"], *({"check": s["model"], "message": s["error"]}
-                                for s in card["steps"] if "error" in s)]  # fmt: skip
-    if bad:
-        items = "".join(
-            f"<li class='bad'><b>{html.escape(f['check'])}</b>: {html.escape(f['message'])}</li>"
-            for f in bad
-        )
-        body.append(f"<h2>Failures</h2><ul>{items}</ul>")
     return (
         f"<!doctype html><html lang='en'><meta charset='utf-8'><title>{title}</title>"
+        "<meta name='viewport' content='width=device-width'>"
         f"<style>{STYLE}</style>{''.join(body)}</html>\n"
     )
 
 
 def _html_table(head: Sequence[str], rows: list[list[str]]) -> str:
+    kinds = [" class='number'" if _is_number(rows, i) else "" for i in range(len(head))]
+
     def line(tag: str, cells: Sequence[str]) -> str:
-        return "<tr>" + "".join(f"<{tag}>{html.escape(c)}</{tag}>" for c in cells) + "</tr>"
+        pairs = zip(cells, kinds, strict=True)
+        return "<tr>" + "".join(f"<{tag}{k}>{html.escape(c)}</{tag}>" for c, k in pairs) + "</tr>"
 
     return f"<table>{line('th', head)}{''.join(line('td', row) for row in rows)}</table>"
