@@ -70,3 +70,6 @@ def test_operators_of_libraries_have_pytorch_s_classes():
     assert isinstance(namespace, _OpNamespace)
     assert isinstance(namespace.twice, OpOverloadPacket)
     assert isinstance(namespace.twice.default, OpOverload)
+    assert isinstance(tangrad.ops.aten.mm, OpOverloadPacket)
+    assert isinstance(tangrad.ops.aten.mm.default, OpOverload)
+    assert not isinstance(tangrad.relu_, OpOverloadPacket)

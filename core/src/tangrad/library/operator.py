@@ -7,6 +7,7 @@ of the device.
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -16,10 +17,19 @@ from tangrad.dispatch.overrides import handle_torch_function, overloaded_argumen
 from tangrad.dispatch.stack import Stack, current, flat_tensors
 from tangrad.library.binding import bind, check_results, short_form
 from tangrad.library.schemas import FunctionSchema, Tag
+from tangrad.ops.aten import Packet
 from tangrad.ops.definition import registry
 from tangrad.ops.definition.registry import OpNamespace
 
-__all__ = ["OpNamespace", "OpOverload", "OpOverloadPacket", "find", "get_ctx"]
+__all__ = [
+    "AnyOverload",
+    "AnyPacket",
+    "OpNamespace",
+    "OpOverload",
+    "OpOverloadPacket",
+    "find",
+    "get_ctx",
+]
 
 COMPOSITE, EVERY_DEVICE, AUTOGRAD, META = "composite", "every device", "autograd", "meta"
 
@@ -435,3 +445,17 @@ def remove(op: OpOverload) -> None:
         del packet._overloads[op._overloadname]
         if not packet._overloads:
             del names[op._opname]
+
+
+class AnyOverload(ABC):
+    """`torch._ops.OpOverload` to `isinstance`: also ops of the core, which are their overloads."""
+
+
+class AnyPacket(ABC):
+    """`torch._ops.OpOverloadPacket` to `isinstance`: also names of `ops.aten`."""
+
+
+for _kind in (OpOverload, _C.Op):
+    AnyOverload.register(_kind)
+for _kind in (OpOverloadPacket, Packet):
+    AnyPacket.register(_kind)
