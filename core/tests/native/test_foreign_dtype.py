@@ -93,3 +93,61 @@ def test_its_limits_are_those_of_its_codes_unless_it_tells_them(eighths: Any) ->
 def test_it_cannot_be_the_default(eighths: Any) -> None:
     with pytest.raises(TypeError, match="cannot be the default dtype.*float32"):
         tangrad.set_default_dtype(eighths)
+
+
+WRONG = {
+    "taken by a function": ({"name": "ones"}, "'tangrad.ones' is something else already"),
+    "taken by a layout": ({"name": "strided"}, "'tangrad.strided' is something else already"),
+    "two words": ({"name": "two words"}, "an identifier without a leading underscore"),
+    "a keyword": ({"name": "lambda"}, "an identifier without a leading underscore"),
+    "an alias that is taken": ({"aliases": ("float",)}, "'tangrad.float' is something else"),
+    "a kind": ({"kind": "real"}, "kind must be one of bool, uint"),
+    "half a codec": ({"codec": decode}, "codec is .decode, encode., two functions"),
+    "no functions": ({"codec": (1, 2)}, "codec is .decode, encode., two functions"),
+    "a short result": (
+        {"codec": (lambda raw: decode(raw)[:1], encode)},
+        r"made float32, shape \(1",
+    ),
+    "a text": (
+        {"codec": (decode, lambda numbers: "text")},
+        "encode is to give raw integers",
+    ),
+    "numbers for bits": ({"codec": (decode, np.float32)}, "encode is to give raw integers"),
+    "an error": ({"codec": (lambda raw: raw.nonesuch, encode)}, "decode raised AttributeError"),
+    "a size": ({"itemsize": 3}, "has 1, 2, 4 or 8 bytes, got 3"),
+    "a size without a codec": (
+        {"itemsize": -1, "kind": "uint", "codec": None, "compute": None},
+        "has 1, 2, 4, 8 or 16 bytes, got -1",
+    ),
+    "a letter of another size": ({"format": "Q"}, "format is 'b' or 'B' for 1 bytes, got 'Q'"),
+    "no letter": ({"format": "Q!!"}, "format is 'b' or 'B' for 1 bytes"),
+    "computed twice": ({"compute": "float8_e5m2"}, "is computed in another itself"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_cannot_be_is_refused_before_anything_is_known_of_it(case: str) -> None:
+    assert tangrad.float8_e5m2.itemsize == 1
+    changed, message = WRONG[case]
+    right = {"itemsize": 1, "kind": "foreign", "format": "B", "compute": "float32"}
+    given = {**right, "name": "cannot_be", "codec": (decode, encode), **changed}
+    before = [getattr(tangrad, name) for name in ("ones", "strided", "float")]
+    with pytest.raises(ValueError, match=message):
+        plugin.register_dtype(**given)
+    assert not hasattr(tangrad, "cannot_be")
+    assert [getattr(tangrad, name) for name in ("ones", "strided", "float")] == before
+
+
+@pytest.mark.parametrize("promotes", [{"nonesuch": "cannot_be"}, {"cannot_be": "nonesuch"}])
+def test_it_promotes_with_what_is_known(promotes: dict[str, str]) -> None:
+    with pytest.raises(TypeError, match="no dtype named 'nonesuch' is registered"):
+        plugin.register_dtype(
+            "cannot_be",
+            1,
+            "foreign",
+            "B",
+            codec=(decode, encode),
+            compute="float32",
+            promotes=promotes,
+        )
+    assert not hasattr(tangrad, "cannot_be")

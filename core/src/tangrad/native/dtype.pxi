@@ -174,15 +174,15 @@ def register_dtype(str name, int itemsize, str kind, str format, *, aliases=(), 
         The dtype.
 
     Raises:
-        ValueError: the name is taken, the kind is unknown, a foreign type lacks codec, compute
-            type or a size that raw integers can have, or the table is full.
-        TypeError: the compute type is not registered.
+        ValueError: a name is taken or no identifier, the kind is unknown, a foreign type lacks
+            codec, compute type or a size that raw integers can have, the codec changes shapes, or
+            the table is full.
+        TypeError: the compute type, or a type that it promotes with, is not registered.
     """
     global DTYPE_COUNT
-    check_declaration(name, itemsize, kind, compute, codec)
-    check_limits(name, finfo)
-    if name in _dtype_names:
-        raise ValueError(f"a dtype named '{name}' is already registered: choose another name")
+    if _public_name is not None:  # else this one is built in
+        from tangrad.tensor.declared import check
+        check(name, itemsize, kind, format, aliases, compute, codec, promotes, finfo, arithmetic)
     if DTYPE_COUNT == MAX_DTYPES - 1:
         raise ValueError(f"cannot register dtype '{name}': the table holds at most {MAX_DTYPES - 1}")
     cdef dtype new = dtype.__new__(dtype)
@@ -207,29 +207,6 @@ def register_dtype(str name, int itemsize, str kind, str format, *, aliases=(), 
         i = dtype_by_name(other).index
         PROMOTE[i][index] = PROMOTE[index][i] = dtype_by_name(result).index
     return new
-
-
-cdef int check_limits(str name, finfo) except -1:
-    if finfo is None:
-        return 0
-    known = {"bits", "eps", "max", "min", "smallest_normal", "resolution"}
-    if not isinstance(finfo, dict) or set(finfo) - known:
-        raise ValueError(f"dtype '{name}': finfo is a dict of {', '.join(sorted(known))}, got {finfo!r}")
-    for key, value in finfo.items():
-        if not isinstance(value, (int, float)) or isinstance(value, bool):
-            raise ValueError(f"dtype '{name}': finfo's {key} is a number, got {value!r}")
-    return 0
-
-
-cdef int check_declaration(str name, int itemsize, str kind, compute, codec) except -1:
-    if kind not in KIND_NAMES:
-        raise ValueError(f"dtype '{name}': kind must be one of {', '.join(KIND_NAMES)}, got '{kind}'")
-    if kind == "foreign" and (codec is None or compute is None):
-        raise ValueError(f"dtype '{name}' is foreign: it needs codec=(decode, encode) and compute=, the name of the "
-                         "dtype that it is decoded to")
-    if codec is not None and itemsize not in (1, 2, 4, 8):
-        raise ValueError(f"dtype '{name}': a type with a codec has 1, 2, 4 or 8 bytes, got {itemsize}")
-    return 0
 
 
 cdef int fill_promotions(int index) except -1:

@@ -232,12 +232,10 @@ def register_layout(str name, definition=None):
         ValueError: the name is no identifier, or is that of something else.
     """
     cdef layout new
-    if not name.isidentifier() or name.startswith("_"):
-        raise ValueError(f"register_layout: a layout's name is an identifier without a leading underscore, not "
-                         f"{name!r}")
     new = <layout>_layouts.get(name)
-    if new is None and (name in _dtype_names or _public_name is not None and _public_name(name)):
-        raise ValueError(f"register_layout: 'tangrad.{name}' is something else already; choose another name")
+    if new is None and _public_name is not None:
+        from tangrad.tensor.declared import check_name
+        check_name("register_layout", "a layout's", name)
     if new is None:
         new = layout.__new__(layout)
         new.name, new.definition = name, definition
@@ -277,6 +275,11 @@ cdef class LayoutContents:
     @property
     def level(self):
         return _NoLevel
+
+
+def is_public(str name):
+    """Return whether `tangrad.<name>` is something already, of the core or a dtype or layout."""
+    return name in _dtype_names or name in _layouts or _public_name(name)
 
 
 def registered_layouts():
@@ -415,7 +418,14 @@ class _IndexedDriver:
     """The raw driver of one device index, as the allocator wants it."""
 
     def __init__(self, driver, index):
-        self.allocate = lambda nbytes: driver.allocate(nbytes, index)
+        def allocate(nbytes):
+            handle = driver.allocate(nbytes, index)
+            if isinstance(handle, int) and 0 <= handle < 2**64:
+                return handle
+            raise TypeError(f"device '{driver.name}': allocate() returned {handle!r}, but a handle is an integer of "
+                            "64 unsigned bits")
+
+        self.allocate = allocate
         self.release = lambda handle, nbytes: driver.release(handle, nbytes)
         for name in ("record_event", "query_event", "synchronize_event", "destroy_event"):
             if getattr(driver, name, None) is not None:
