@@ -193,6 +193,46 @@ def test_a_driver_without_memory_methods_says_which_it_lacks(site):
         registry.get_driver("acme").allocate(8, 0)
 
 
+@pytest.mark.parametrize("method", ["device_count", "current_device"])
+def test_a_driver_that_cannot_count_does_not_open(site, method):
+    install(site, "acme", driver(f"    def {method}(self):\n        return None\n"))
+    with pytest.raises(PluginError, match=rf"failed at open: .*{method}\(\) returned None"):
+        registry.get_driver("acme")
+
+
+WRONG_ANSWERS = """
+from tangrad.plugin import DeviceDriver
+API = 1
+class Lost(DeviceDriver):
+    def allocate(self, nbytes, index):
+        return None
+class Vast(DeviceDriver):
+    def allocate(self, nbytes, index):
+        return 2**64
+class Named(DeviceDriver):
+    host = True
+    def kernel_for(self, op, dtype):
+        return "a kernel"
+"""
+
+
+def test_what_a_driver_answers_wrongly_is_told_with_its_name(site):
+    names = ("lost", "vast", "named")
+    points = {name: f"wrong:{name.capitalize()}" for name in names}
+    site.install("wrong-dist", {"tangrad.devices": points}, {"wrong.py": WRONG_ANSWERS})
+    done = site.run(
+        "import tangrad\n"
+        f"for name in {names}:\n"
+        "    try: tangrad.ones(2, device=name).exp()\n"
+        "    except (RuntimeError, TypeError) as error: print(error)\n"
+    )
+    lost, vast, named = done.stdout.splitlines()
+    assert "device 'lost': allocate() returned None, but a handle is an integer of 64" in lost
+    assert "device 'vast': allocate() returned 18446744073709551616" in vast
+    assert named.startswith("device 'named': kernel_for('")
+    assert named.endswith("returned 'a kernel', neither a function nor None")
+
+
 BARE = """
 from tangrad.plugin import DeviceDriver
 API = 1

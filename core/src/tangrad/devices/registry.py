@@ -171,6 +171,9 @@ def _open_plugin(name: str, plugin: Plugin) -> DeviceDriver:
         discovery.raise_kept(plugin, "open")
         try:
             driver.open()
+            for method in ("device_count", "current_device"):
+                if not isinstance(answer := getattr(driver, method)(), int):
+                    raise TypeError(f"{method}() returned {answer!r}, not an integer")
         except SettingError:
             raise
         except Exception as error:

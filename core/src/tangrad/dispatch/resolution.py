@@ -39,6 +39,11 @@ def resolve(op: _C.Op, slot: int, dtype: _C.dtype) -> Any:
         build = getattr(driver, "kernel_for", None)
         found = build(op, dtype) if build is not None else None
         if found is not None:
+            if not callable(found):
+                raise TypeError(
+                    f"device '{device}': kernel_for('{op.name}', {dtype}) returned {found!r}, "
+                    "neither a function nor None"
+                )
             return watched(op.name, device, dtype.name, KERNEL, found)
     definition = op.definition
     if op.name == "copy_" and layout == "strided":
