@@ -174,6 +174,24 @@ def wait_for_copies(device: Device, a: int, b: int, amount: int) -> float:
 
 
 @check
+def accelerator_functions_answer(device: Device) -> None:
+    """Streams, events and memory are told of by the names that programs use for any device."""
+    device.require_own_memory()
+    accelerator = tangrad.accelerator
+    before = accelerator.memory_allocated(device.name)
+    held = tangrad.empty(1000, dtype=tangrad.float32, device=device.name)
+    grown = accelerator.memory_allocated(device.name) - before
+    if grown < held.nbytes:
+        raise Mismatch("memory_allocated() beside a new tensor", grown, f"at least {held.nbytes}")
+    stream = accelerator.current_stream(device.name)
+    expect("device of the current stream", stream.device.type, device.name)
+    event = stream.record_event()
+    event.synchronize()
+    expect("query() of an event that was waited for", event.query(), True)
+    accelerator.synchronize(device.name)
+
+
+@check
 def threads_compute_side_by_side(device: Device) -> None:
     """Chains of ops and their gradients in several threads give what one thread gives."""
     if device.driver.meta:
