@@ -245,6 +245,26 @@ def bare(site):
     site.install("bare-dist", {"tangrad.devices": {"bare": "bare:Bare"}}, {"bare.py": BARE})
 
 
+def test_a_kernel_is_registered_for_dtypes_by_name_or_themselves(site):
+    bare(site)
+    done = site.run(
+        "import warnings; warnings.simplefilter('ignore')\n"
+        "import tangrad\n"
+        "from tangrad.plugin import register_kernel\n"
+        "x, kernel = tangrad.ones(2, device='bare'), lambda outs, *rest: outs[0].fill_(3)\n"
+        "for op, dtypes in ('mul', 'float32'), ('exp', tangrad.float32), ('neg', [x.dtype]):\n"
+        "    register_kernel(op, kernel, device='bare', dtypes=dtypes)\n"
+        "print([f(x).tolist() for f in (lambda x: x * x, tangrad.exp, tangrad.neg)])\n"
+        "print((x.double() * 2).tolist())\n"
+        "try: register_kernel('mul', kernel, device='bare', dtypes='float33')\n"
+        "except TypeError as error: print(error)\n"
+    )
+    threes, twos, unknown = done.stdout.splitlines()
+    assert threes == "[[3.0, 3.0], [3.0, 3.0], [3.0, 3.0]]"
+    assert twos == "[2.0, 2.0]"
+    assert "'float33'" in unknown
+
+
 def test_a_kernel_that_returns_its_result_is_told_to_write_it(site):
     bare(site)
     done = site.run(

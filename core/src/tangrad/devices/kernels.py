@@ -28,7 +28,7 @@ def register_kernel(
             other names, such as "add_plain", the name of one of those.
         kernel: callable; docs/add-a-device.md says what it receives for each kind of op.
         device: device type; None, for another layout only, is every device.
-        dtypes: names of the promoted dtypes it serves; all that are registered by default.
+        dtypes: the promoted dtypes it serves, by name or themselves; all by default.
         layout: layout of the operands; of one of them suffices.
         records: for another layout: the kernel is made of differentiable ops or of
             `autograd.Function` and is called with recording as it is. Otherwise it runs without
@@ -47,6 +47,9 @@ def register_kernel(
 
     found = ops.lookup(op)
     name = layout.name if isinstance(layout, _C.layout) else layout
+    if dtypes is not None:
+        given = [dtypes] if isinstance(dtypes, (str, _C.dtype)) else dtypes
+        dtypes = [dtype.name if isinstance(dtype, _C.dtype) else dtype for dtype in given]
     if _C.layout_named(name) is not _C.strided:
         _register_of_layout(found, kernel, name, device, dtypes, records)
         return
@@ -56,12 +59,11 @@ def register_kernel(
             "recorded: give device=, and leave records= out"
         )
     _check_has_kernels(found)
-    names = None if dtypes is None else list(dtypes)
     slot = _C.register_slot(device, layout)
     if not is_watched(device):
-        _C.register_kernel(found, slot, names, kernel)
+        _C.register_kernel(found, slot, dtypes, kernel)
         return
-    for dtype in names or [known.name for known in _C.registered_dtypes()]:
+    for dtype in dtypes or [known.name for known in _C.registered_dtypes()]:
         _C.register_kernel(found, slot, [dtype], watched(found.name, device, dtype, KERNEL, kernel))
 
 
