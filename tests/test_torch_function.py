@@ -35,14 +35,14 @@ LEFT = {
     "an attribute without a value here": r"\.(volatile|_cdata|__cuda_array_interface__)\b",
     "iteration is one op here, and PyTorch's asks for the rank first": r"^(iter|list)\(s\)",
     "a number has no matrix product": r"^1 @ s",
-    "PyTorch's sizes of symbols": r"_sym_int\(|sym_sqrt\(",
+    "PyTorch's sizes of symbols": r"_sym_int\(",
 }
 # Names that tangrad does not have: of backends that it does not have, inner ones of PyTorch's, and
 # what tangrad-sparse and tangrad-quantization bring, where they are not installed.
 MISSING = (
-    r"torch\.(batch_norm_\w+|fbgemm_\w+|miopen_\w+|quantized_\w+|choose_qparams_optimized|embedding_bag"
-    r"|fused_moving_avg_obs_fake_quant|h?spmm|quantize_per_\w+|native_(dropout|norm)"
-    r"|nn\.functional\._sym_int|sym_sqrt"
+    r"torch\.(batch_norm_\w+|fbgemm_\w+|miopen_\w+|quantized_\w+|choose_qparams_optimized"
+    r"|fused_moving_avg_obs_fake_quant|h?spmm|quantize_per_\w+|native_norm"
+    r"|nn\.functional\._sym_int"
     r"|Tensor\.(index|_cdata|volatile|_autocast_to_\w+|_clear_non_serializable_cached_data|_coalesced_"
     r"|_dimI|_dimV|_indices|_nnz|_values|_nested_tensor_\w+|_sparse_mask_projection|_to_dense)\b.*)$"
 )

@@ -145,46 +145,11 @@ _LAZY = {
     "summary": "nn.summary",
 }
 _SUBMODULES = (
-    "accelerator",
-    "amp",
-    "autograd",
-    "func",
-    "hub",
-    "linalg",
-    "fft",
-    "library",
-    "masked",
-    "special",
-    "signal",
-    "functional",
-    "torch_version",
-    "types",
-    "serialization",
-    "nn",
-    "optim",
-    "distributions",
-    "utils",
-    "multiprocessing",
-    "plugin",
-    "plugins",
-    "ops",
-    "random",
-    "storage",
-    "expr",
-    "devices",
-    "dispatch",
-    "overrides",
-    "testing",
-    "return_types",
-    "backends",
-    "cpu",
-    "version",
-    "__config__",
-    "__future__",
-    "cli",
-    "_C",
-    "_utils",
-)
+    "accelerator amp autograd func hub linalg fft library masked special signal functional "
+    "torch_version types serialization nn optim distributions utils multiprocessing plugin "
+    "plugins ops random storage expr devices dispatch overrides testing return_types backends cpu "
+    "version __config__ __future__ cli _C _utils"
+).split()
 # Modules whose public place, which PyTorch gives them, is `tangrad.NAME`.
 _OWN_PLACES = {
     name: f"compat.{name}"
