@@ -73,6 +73,20 @@ def test_progress_draws_over_its_line_on_a_terminal():
     assert file.getvalue().count("\r") == 3
 
 
+def test_progress_leaves_nothing_of_a_longer_line_and_breaks_none(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    file = Terminal()
+    bar = progress([1, 2, 3], file=file, interval=0)
+    monkeypatch.setattr(bar, "line", iter(["long " * 4, "short", "x" * 500, "end"]).__next__)
+    monkeypatch.setenv("COLUMNS", "60")
+    list(bar)
+    shown = file.getvalue().rstrip("\n").split("\r")[1:]
+    assert shown == ["long " * 4, "short" + " " * 15, "x" * 59, "end" + " " * 56]
+
+
 def test_progress_survives_a_closed_stream_and_an_error_in_the_loop():
     file = io.StringIO()
     file.close()

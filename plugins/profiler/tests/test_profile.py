@@ -8,12 +8,14 @@ import os
 import queue
 import threading
 import time
+import weakref
 
 import pytest
 
 import tangrad
 from tangrad import nn
 from tangrad.profiler import (
+    ExecutionTraceObserver,
     ProfilerAction,
     ProfilerActivity,
     profile,
@@ -274,6 +276,20 @@ def test_execution_trace_is_in_pytorch_s_layout(tmp_path):
     assert [a["name"] for a in mm(ours)["attrs"]] == [a["name"] for a in mm(theirs)["attrs"]]
     assert "MmBackward0" in {n["name"] for n in ours["nodes"]}
     assert {n["ctrl_deps"] for n in ours["nodes"]} <= {n["id"] for n in ours["nodes"]}
+
+
+def test_execution_trace_keeps_nothing_alive_and_is_packed_on_request(tmp_path):
+    observer = ExecutionTraceObserver().register_callback(str(tmp_path / "e.json.gz"))
+    with observer:
+        x = tangrad.ones(3)
+        gone = weakref.ref(x)
+        del x
+        assert gone() is None
+        for _ in range(3):
+            tangrad.ones(3).neg()
+    told = json.loads(gzip.decompress((tmp_path / "e.json.gz").read_bytes()))
+    results = [n["outputs"]["values"][0][0] for n in told["nodes"] if n["name"] == "aten::ones"]
+    assert len(set(results)) == 4  # one number each, though they may have lain at one place
 
 
 # --- bad input ----------------------------------------------------------------------------------

@@ -6,10 +6,12 @@ import json
 import os
 import threading
 import time
+import weakref
 from typing import Any
 
 import tangrad
 from tangrad.plugin import pop_observer, push_observer
+from tangrad_profiler.exports import open_text
 
 _NOTHING: dict[str, list[Any]] = {"values": [], "shapes": [], "types": [], "strides": []}
 _TYPES = {
@@ -45,7 +47,7 @@ class ExecutionTraceObserver:
         return ExecutionTraceObserver().register_callback(path)
 
     def register_callback(self, output_file_path: str) -> ExecutionTraceObserver:
-        """Say where it writes; a second path is ignored."""
+        """Say where it writes, packed if the name ends in .gz; a second path is ignored."""
         if self._path is None:
             self._path = os.fspath(output_file_path)
         return self
@@ -101,7 +103,7 @@ class ExecutionTraceObserver:
         if nodes is None or self._path is None:
             return
         pop_observer(nodes)
-        with open(self._path, "w", encoding="utf-8") as file:
+        with open_text(self._path) as file:
             json.dump(nodes.told(), file)
 
     def __enter__(self) -> ExecutionTraceObserver:
@@ -120,19 +122,24 @@ class _Nodes:
         self._count = 2  # the process and the thread
         self._open = [2]
         self._tensors: dict[int, int] = {}  # identity of a tensor or storage -> its number
-        self._held: list[Any] = []  # so that identities stay unique
+        self._seen: dict[int, Any] = {}  # weakly: what was seen is the program's to free
         self.nodes = [
             self._node(1, "[pytorch|profiler|execution_trace|process]", 1, scope=7, tid=0),
             self._node(2, "[pytorch|profiler|execution_trace|thread]", 1, scope=7),
         ]
 
     def _number(self, thing: Any) -> int:
-        found = self._tensors.get(id(thing))
+        key = id(thing)
+        found = self._tensors.get(key)
         if found is None:
-            self._held.append(thing)
+            self._seen[key] = weakref.ref(thing, lambda _: self._forget(key))
             self._count += 1
-            found = self._tensors[id(thing)] = self._count
+            found = self._tensors[key] = self._count
         return found
+
+    def _forget(self, key: int) -> None:
+        """Free the identity of what has gone for another one."""
+        del self._tensors[key], self._seen[key]
 
     def _begin(self) -> int:
         self._count += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -42,6 +43,7 @@ class progress(Generic[T]):
         self._file = sys.stderr if file is None else file
         self._terminal = _is_terminal(self._file)
         self._interval = interval if self._terminal else 10 * interval
+        self._width = 0  # of what stands on the terminal's line
         self._notes: dict[str, Any] = {}
         self.count, self.waited = 0, 0.0
 
@@ -76,8 +78,12 @@ class progress(Generic[T]):
             self._show("\r" if self._terminal else "", "\n")
 
     def _show(self, start: str, end: str) -> None:
+        text = self.line()
+        if self._terminal:  # a line that is broken, or longer than the next one, stays there
+            text = text[: shutil.get_terminal_size().columns - 1]
+            text, self._width = text.ljust(self._width), len(text)
         try:
-            self._file.write(start + self.line() + end)
+            self._file.write(start + text + end)
             self._file.flush()
         except (OSError, ValueError):
             self._interval = float("inf")  # a closed pipe is no reason to end the training
