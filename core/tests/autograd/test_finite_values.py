@@ -58,6 +58,14 @@ def test_nan_of_forward_names_op_line_element_and_operands(dtype):
     assert f"its operands: tangrad.{dtype} [2, 2] between 0 and 4; " in text
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_every_element_is_looked_at(dtype):
+    for place in (0, 1, 15, 16, 31, 32, 47, 63, 64, 69):
+        x = tangrad.zeros(70).to(getattr(tangrad, dtype))
+        x[place] = float("nan")
+        assert f"the first at [{place}]: nan" in told(lambda x=x: x.abs())
+
+
 def test_infinity_of_forward_names_the_module(x):
     text = told(lambda: model(lambda x: (x * 0 + 100).exp())(x))
     assert text.startswith("exp, called at ")

@@ -37,30 +37,36 @@ cdef bint suspicious(object x, UntypedStorage seen) except -1:
     What shows the memory `seen` is left out: a view, of what was looked at when it was made.
     """
     cdef Tensor t
-    cdef int index, d
-    cdef void* data
+    cdef int d
     cdef int64_t span = 1
     if not isinstance(x, Tensor):
         return isinstance(x, (list, tuple)) and any([suspicious(y, seen) for y in x])
     t = x
-    index = t.dtype_.index
-    if not differentiable(index) or t.numel_ == 0 or t.level_ is not None or t.flags & PY_DISPATCH or holds_other(t):
-        return False
-    if t.storage_ is seen:
+    if not has_numbers(t) or t.storage_ is seen:
         return False
     # The memory from its first element to its last, whatever their order; gaps make it suspicious at worst.
     for d in range(t.ndim_):
         span += (t.shape_[d] - 1) * t.stride_[d]
     if t.storage_.data == NULL or span > 2 * t.numel_:
         return True
-    data = host_pointer(t)
+    return not all_finite(t.dtype_.index, host_pointer(t), span)
+
+
+cdef inline bint has_numbers(Tensor t) noexcept:
+    """Whether there are elements of its own to look at that could be NaN or infinite."""
+    return differentiable(t.dtype_.index) and t.numel_ > 0 and t.level_ is None and not t.flags & PY_DISPATCH \
+        and not holds_other(t)
+
+
+cdef bint all_finite(int index, const void* data, int64_t n) noexcept:
+    """Whether numbers in a row are finite; False for a dtype that C does not look at."""
     if index == FLOAT32:
-        return not tg_all_finite_f32(data, span)
+        return tg_all_finite_f32(data, n)
     if index == FLOAT64:
-        return not tg_all_finite_f64(data, span)
+        return tg_all_finite_f64(data, n)
     if index == BFLOAT16:
-        return not tg_all_finite_bf16(data, span)
-    return index != FLOAT16 or not tg_all_finite_f16(data, span)
+        return tg_all_finite_bf16(data, n)
+    return index == FLOAT16 and tg_all_finite_f16(data, n)
 
 
 cdef int remember_origin(Node node) except -1:
@@ -123,26 +129,32 @@ cdef list apply_watched(Node node, list grads, Run run):
     finally:
         if watch is not None:
             watch.away -= 1
-    if watch is not None and not watch.away:
-        watch.away += 1
-        try:
-            for i, g in enumerate(results):
-                if g is not None and suspicious(g, None):
+    if watch is not None and watch.away:
+        watch = None
+    for i, g in enumerate(results):
+        if g is None:
+            continue
+        if watch is not None:
+            if suspicious(g, None):
+                watch.away += 1
+                try:
                     watch.owner.step(node, grads, i, g)
-        finally:
-            watch.away -= 1
-    if anomaly_checks_nan:
-        for i, g in enumerate(results):
-            if g is not None and differentiable((<Tensor>g).dtype_.index):
-                place = first_nan(<Tensor>g)
-                if place >= 0:
-                    raise not_a_number(node, grads, i, <Tensor>g, place)
+                finally:
+                    watch.away -= 1
+            elif has_numbers(<Tensor>g):
+                continue                 # looked through: it holds no NaN
+        if anomaly_checks_nan and differentiable((<Tensor>g).dtype_.index):
+            place = first_nan(<Tensor>g)
+            if place >= 0:
+                raise not_a_number(node, grads, i, <Tensor>g, place)
     return results
 
 
 cdef int64_t first_nan(Tensor g) except -2:
     """The place of the first NaN, counted in the order of a contiguous tensor; -1: there is none."""
     if host_pointer(g) != NULL and g.flags & CONTIGUOUS and g.level_ is None and not g.flags & PY_DISPATCH:
+        if all_finite(g.dtype_.index, host_pointer(g), g.numel_):
+            return -1
         if g.dtype_.index == FLOAT32:
             return tg_first_nan_f32(<const float*>host_pointer(g), g.numel_)
         if g.dtype_.index == FLOAT64:

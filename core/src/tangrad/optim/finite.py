@@ -88,7 +88,7 @@ class checked_step:
             self._run_again()
 
     def _is_finite(self, result: Any) -> bool:
-        if isinstance(result, _C.Tensor) and not result.shape and not result.is_complex():
+        if isinstance(result, _C.Tensor) and not result.dim() and not result.is_complex():
             return isfinite(result.item())
         with silent():
             return all(map(all_finite, tensors_in(result)))
