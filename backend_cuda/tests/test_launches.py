@@ -52,6 +52,37 @@ def test_a_call_like_one_before_is_not_launched_by_python(run, family):
     run(COMMON + FAMILIES[family])
 
 
+DRAWS = """
+def draws(a, seed, p):
+    tangrad.manual_seed(seed)
+    fresh = lambda dtype=None: tangrad.empty_like(a, dtype=dtype)
+    real = [fresh().uniform_(-p, 2 * p), fresh().normal_(p, 1 + p), fresh().exponential_(p),
+            fresh().bernoulli_(p), tangrad.bernoulli(fresh().fill_(p)), F.dropout(a, p),
+            tangrad.rand(a.shape, dtype=tangrad.float16, device=a.device),
+            *tangrad.view_as_real(fresh(tangrad.complex64).normal_()).unbind(-1)]
+    whole = [fresh(tangrad.int64).random_(), fresh(tangrad.int64).random_(-5, 2**62 + seed % 99),
+             fresh(tangrad.uint8).random_(3, 200), fresh(tangrad.bool).random_(0, 2)]
+    return tangrad.stack([t.float() for t in real]), tangrad.stack([t.long() for t in whole])
+
+calls = [(3, 0.25), (2**63 + 5, 0.5), (2**64 - 1, 0.75)]
+for call in 2 * calls:  # what fills with p does not write its number anew
+    draws(x.cuda(), *call)
+in_python.clear()
+for call in calls:
+    for here, there in zip(draws(x, *call), draws(x.cuda(), *call)):
+        assert here.allclose(there.cpu(), rtol=2e-6, atol=1e-6), (call, here, there)
+assert not in_python, in_python
+draws(x.cuda(), 3, 0.25)
+place = tangrad.cuda.get_rng_state().tolist()
+assert not x.cuda().normal_().equal(x.cuda().normal_())
+assert place[8:] != tangrad.cuda.get_rng_state().tolist()[8:]
+"""
+
+
+def test_draws_continue_the_stream_when_they_are_replayed(run):
+    run(COMMON + DRAWS)
+
+
 NUMBERS = """
 for dtype in (tangrad.float32, tangrad.int32, tangrad.uint8, tangrad.float16, tangrad.complex64):
     y = tangrad.arange(1, 6).to(dtype)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -71,6 +72,8 @@ class Cuda(CompilingDriver):
         self.pinned = memory.CudaPinnedMemory(pycuda.driver, self.contexts)
         self.launches, self._launch = launches, _launch
         self._capabilities: dict[int, tuple[int, int]] = {}
+        # Of a process: what it depends on in the environment is read once.
+        self._version: str | None = None
         self._blocking = os.environ.get(_BLOCKING, "0") not in ("", "0")
         self.record_event = self.streams.record_event
         self.query_event = self.streams.query_event
@@ -246,8 +249,8 @@ class Cuda(CompilingDriver):
     def kernel_for(self, op: Any, dtype: Any) -> Callable[..., Any] | None:
         """Return a kernel whose calls are replayed in C once it has been called with their like."""
         found = super().kernel_for(op, dtype)
-        # Random numbers are of one call; those of pointwise ops are numbers like others.
-        if found is None or (op.definition.random and op.kind != "pointwise"):
+        # A call's place in a random stream is a number like others where the kernel says so.
+        if found is None or (op.definition.random and not hasattr(found, "places_of_numbers")):
             return found
         return self._recorded(found)
 
@@ -292,10 +295,14 @@ class Cuda(CompilingDriver):
 
     def compiler_version(self) -> str:
         """Return NVRTC's version, its options, and what kind of image it makes."""
-        from tangrad_cuda import nvrtc
+        if self._version is None:
+            from tangrad_cuda import nvrtc
 
-        return f"nvrtc {nvrtc.version()} {nvrtc.OPTIONS} {self._image()} {os.environ.get(SOURCES)}"
+            made = f"{self._image} {os.environ.get(SOURCES)}"
+            self._version = f"nvrtc {nvrtc.version()} {nvrtc.OPTIONS} {made}"
+        return self._version
 
+    @cached_property
     def _image(self) -> str:
         """Return "ptx" where machine code would not do, else "cubin".
 
@@ -316,7 +323,7 @@ class Cuda(CompilingDriver):
         """
         from tangrad_cuda import nvrtc
 
-        made = nvrtc.compile(source, int(architecture.removeprefix("sm_")), self._image())
+        made = nvrtc.compile(source, int(architecture.removeprefix("sm_")), self._image)
         folder = os.environ.get(SOURCES)
         if folder:
             _write_source(Path(folder), made, source)

@@ -123,6 +123,11 @@ cdef class Recorded:
         self.kernel, self.numbers_of = kernel, numbers_of
         memset(self.slot, 0, sizeof(self.slot))
 
+    @property
+    def places_of_numbers(self):
+        """What says which numbers of a call the kernel gets last, or None."""
+        return self.numbers_of
+
     def __dealloc__(self):
         cdef int i
         for i in range(SLOTS):

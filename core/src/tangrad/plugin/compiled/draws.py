@@ -1,4 +1,8 @@
-"""Random numbers: each element of its own words of the Philox stream that all devices share."""
+"""Random numbers: each element of its own words of the Philox stream that all devices share.
+
+A call's place in the stream and its settings are the last of a kernel's parameters, and a kernel's
+`places_of_numbers` says which numbers of a call they are, for drivers that replay launches.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ import tangrad
 from tangrad.expr.dtypes import KINDS
 from tangrad.expr.render import render_conversion
 from tangrad.plugin.compiled.dialect import Kernel
-from tangrad.plugin.compiled.numbers import signed
+from tangrad.plugin.compiled.numbers import Place, signed
 from tangrad.plugin.compiled.reports import REPORT
 from tangrad.plugin.compiled.text import Result, elements
 from tangrad.plugin.compiled.unit import Unit
@@ -54,6 +58,14 @@ _WORDS = """
 }
 """
 
+# Which arguments of an op its kernel gets, as `g.a` and `g.b`.
+_SETTINGS = {
+    "uniform_": (2, 1),
+    "normal_": (2, 1),
+    "exponential_": (1,),
+    "bernoulli_number_": (1,),
+}
+
 # The i-th number of a kind, in float64 or as what it is stored as.
 _VALUES = {
     "normal_": "double u = 1.0 - U(2 * i), v = U(2 * i + 1); double value = "
@@ -73,18 +85,31 @@ def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., No
     if name == "native_dropout":
         return _dropout(driver, dtype)
 
+    settings = _SETTINGS[name]
+
     def kernel(outs: Any, args: Any) -> None:
-        seed, offset = args[-2:]
-        first, second = _settings(name, args, dtype)
         if outs[0].numel() == 0:
             return
         unit = driver.unit((name, dtype), lambda: _unit(driver, name, dtype))
         with Result(*outs) as out:
             count = out.numel() * (2 if KINDS[dtype] == "c" else 1)
-            given = [count, signed(seed), signed(offset), first, second]
+            given = [count, *map(signed, args[-2:]), *(float(args[k]) for k in settings)]
             unit.launch("draw", driver.blocks_for(count), [out], given, out.device.index)
 
-    return kernel
+    return _replayable(kernel, *((k, "f") for k in settings))
+
+
+def _replayable(kernel: Any, *settings: tuple[int, str]) -> Callable[..., None]:
+    """Let a kernel say where it gets seed, offset and some arguments: which, and of what kind."""
+
+    def places(outs: Any, args: Any) -> list[Place]:
+        # The first argument is a tensor, all others of a call that is replayed are numbers or None.
+        stream = [(len(args) - 2, "i"), (len(args) - 1, "i")]
+        return [(k - 1, kind, 64) for k, kind in (*stream, *settings)]
+
+    kernel.places_of_numbers = places
+    drawn: Callable[..., None] = kernel
+    return drawn
 
 
 def _dropout(driver: CompilingDriver, dtype: str) -> Callable[..., None] | None:
@@ -99,17 +124,16 @@ def _dropout(driver: CompilingDriver, dtype: str) -> Callable[..., None] | None:
         x, p, _, seed, offset = args
         masked(outs, (x,), {"p": p, "seed": seed, "offset": offset})
 
+    def places(outs: Any, args: Any) -> list[Place] | None:
+        of_masked = getattr(masked, "places_of_numbers", None)
+        if of_masked is None:
+            return None
+        found = of_masked(outs, args[:1], {"p": 0, "seed": 0, "offset": 0})
+        # The generator, None in a call that is replayed, stands between p and seed.
+        return found and [((0, 2, 3)[number], *form) for number, *form in found]
+
+    kernel.places_of_numbers = places  # type: ignore[attr-defined]
     return kernel
-
-
-def _settings(name: str, args: Any, dtype: str) -> tuple[float, float]:
-    """Return the two numbers that a kind of number depends on."""
-    if name == "uniform_":
-        return float(args[2] - args[1]), float(args[1])
-    if name == "normal_":
-        std = args[2] * 0.5**0.5 if KINDS[dtype] == "c" else args[2]
-        return float(std), float(args[1])
-    return float(args[1]), 0.0
 
 
 def stream_functions(driver: CompilingDriver) -> str:
@@ -136,7 +160,7 @@ def _unit(driver: CompilingDriver, name: str, dtype: str) -> Unit:
     text = f"#define tk_u64 {driver.dialect.types['uint64']}\n" + text
     body = elements(f"        {_value(driver, name, dtype, width, part)}")
     fields = [("int64", n, 0) for n in ("n", "seed", "offset")]
-    fields += [("float64", "a", 0), ("float64", "b", 0)]
+    fields += [("float64", n, 0) for n, _ in zip("ab", _SETTINGS[name], strict=False)]
     kernel = Kernel("draw", ((part, "y"),), tuple(fields), body)
     return Unit(driver, [kernel], text)
 
@@ -149,14 +173,15 @@ def _value(driver: CompilingDriver, name: str, dtype: str, width: str, part: str
         if bits is not None:
             word = "tk_word((tk_u64)g.seed, (tk_u64)g.offset, (tk_u64)i)"
             value = f"({kind})({word} >> {32 - bits}) * {2.0**-bits!r}f"
-        value = f"{kind} value = {value} * ({kind})g.a + ({kind})g.b;"
+        value = f"{kind} value = {value} * ({kind})(g.a - g.b) + ({kind})g.b;"
         return f"{value} y[i] = {render_conversion('value', width, part)};"
     text = _VALUES[name]
     for function in ("sqrt", "log", "cos", "fabs"):
         text = text.replace(f"@{function}(", f"{driver.dialect.library(function, 'float64')}(")
     if name == "normal_":
         # Standard numbers are rounded to the width first, as they are defined.
-        text += f" value = (double)({kind})value * g.a + g.b;"
+        scale = f"(g.a * {0.5**0.5!r})" if KINDS[dtype] == "c" else "g.a"
+        text += f" value = (double)({kind})value * {scale} + g.b;"
     if name == "bernoulli_number_":
         return f"{text} y[i] = {render_conversion('value', 'float64', part)};"
     rounded = render_conversion(f"({kind})value", width, part)
@@ -196,7 +221,7 @@ def _bernoulli(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
             unit.launch("draw", driver.blocks_for(x.numel()), buffers, given, index)
         driver.reports.expect(index)
 
-    return kernel
+    return _replayable(kernel)
 
 
 def _between(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
@@ -206,11 +231,12 @@ def _between(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
         stored = render_conversion(f"(({dialect.types[kind]})value)", kind, dtype)
         body = elements(
             f"        const {u64} drawn = tk_integer(({u64})g.seed, ({u64})g.offset, i);\n"
-            f"        const {u64} high = tk_high_product(drawn, ({u64})g.range);\n"
-            f"        const {u64} value = (g.range ? high : drawn) + ({u64})g.low;\n"
+            f"        const {u64} range = ({u64})g.high - ({u64})g.low;\n"
+            f"        const {u64} high = tk_high_product(drawn, range);\n"
+            f"        const {u64} value = (range ? high : drawn) + ({u64})g.low;\n"
             f"        y[i] = {stored};"
         )
-        fields = tuple(("int64", n, 0) for n in ("n", "seed", "offset", "low", "range"))
+        fields = tuple(("int64", n, 0) for n in ("n", "seed", "offset", "low", "high"))
         return Unit(
             driver, [Kernel("draw", ((dtype, "y"),), fields, body)], stream_functions(driver)
         )
@@ -220,10 +246,11 @@ def _between(driver: CompilingDriver, dtype: str) -> Callable[..., None]:
         seed, offset = args[-2:]
         if outs[0].numel() == 0:
             return
-        kind = "uint64" if high > 2**63 else "int64"
+        # Integers are stored by their lowest bits, whatever the sign of all.
+        kind = "uint64" if high > 2**63 and KINDS[dtype] in "fc" else "int64"
         unit = driver.unit(("between", dtype, kind), lambda: make(kind))
         with Result(*outs) as out:
-            given = [out.numel(), *(signed(v) for v in (seed, offset, low, high - low))]
+            given = [out.numel(), *(signed(v) for v in (seed, offset, low, high))]
             unit.launch("draw", driver.blocks_for(out.numel()), [out], given, out.device.index)
 
-    return kernel
+    return kernel if KINDS[dtype] in "fc" else _replayable(kernel, (1, "i"), (2, "i"))
