@@ -6,6 +6,10 @@ import sys
 
 import pytest
 
+import tangrad
+import tangrad.distributed as dist
+from tangrad_distributed.engines.threads import Threads
+
 # Messages by the store: slow, and complete.
 ENGINE = """
 from collections import defaultdict
@@ -84,3 +88,34 @@ def test_an_engine_of_a_third_party_passes_the_kit(environment):
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("cases passed") == 2
+
+
+def summed(rank):
+    on_host, elsewhere = tangrad.ones(2), tangrad.ones(2, device="reference")
+    dist.all_reduce(on_host)
+    work = dist.all_reduce(elsewhere, async_op=True)
+    work.wait()
+    return on_host.tolist(), elsewhere.tolist(), elsewhere.device.type
+
+
+@pytest.mark.parametrize("named", [("cpu",), ("cpu", "reference")])
+def test_an_engine_is_handed_tensors_of_the_devices_that_it_names(monkeypatch, named):
+    seen = []
+
+    class Direct(Threads):
+        devices = frozenset(named)
+
+        def all_reduce(self, tensor, op, what, timeout):
+            seen.append(tensor.device.type)
+            super().all_reduce(tensor, op, what, timeout)
+
+    monkeypatch.setattr(dist.Backend, "_creators", {"direct": Direct})
+    assert dist.run_threads(summed, 1, backend="direct") == [([1.0] * 2, [1.0] * 2, "reference")]
+    assert seen == ["cpu", named[-1]]
+
+
+def test_a_device_has_done_its_work_before_a_collective_reads_it(monkeypatch):
+    waited = []
+    monkeypatch.setattr(tangrad.accelerator, "synchronize", waited.append)
+    dist.run_threads(summed, 2)
+    assert waited == [tangrad.device("reference")] * 2

@@ -7,8 +7,7 @@ reduced in the order of ranks by `reductions.fold`, so that every engine gives t
 
 Tensors reach an engine on the host, contiguous: a group copies those of other devices. An engine
 that reads a device's memory itself names the device in `devices`; it is then called after the
-group has synchronized the current stream of that device, and must have the device see what it
-wrote before it returns.
+group has synchronized that device, and must have the device see what it wrote before it returns.
 """
 
 from __future__ import annotations

@@ -56,6 +56,15 @@ def _text(kind: str, shapes: tuple[Any, ...], dtype: Any, op: Any, root: int) ->
     return f"{kind}({', '.join(said)})"
 
 
+def _settle(tensors: Sequence[Any]) -> None:
+    """Wait for what devices still do to tensors, in whatever stream the caller gave it.
+
+    An engine and the thread of asynchronous collectives read them without that stream.
+    """
+    for device in {tensor.device for tensor in tensors if not tensor.is_cpu}:
+        tangrad.accelerator.synchronize(device)
+
+
 class Staged:
     """Show an engine tensors that lie on the host without gaps, and write results back."""
 
@@ -170,6 +179,7 @@ class ProcessGroup(OlderNames):
             DistBackendError: the group was closed or failed, or this collective does.
         """
         self._require_open(kind)
+        _settle([*tensors, *result])
         sequence = next(self._sequence)
         sizes = tuple(tuple(tensor.shape) for tensor in tensors) if shapes else ()
         dtype = tensors[0].dtype if tensors else ""
