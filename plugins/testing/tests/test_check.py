@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -63,7 +64,7 @@ FAILING = {
     "device": "box", "properties": {"name": "box", "total_memory": "64"}, "tangrad": "0.1.0",
     "oracle": "known", "passed": False, "seconds": 1.25,
     "levels": [{"level": 0, "title": "driver contract", "passed": 7, "failed": 1,
-                "not_applicable": 12, "seconds": 1.25}],
+                "not_applicable": 12, "seconds": 1.2}],
     "failures": [{"level": 0, "check": "copies", "says": "", "message": "got <1>, expected 2"}],
     "not_applicable": {}, "kernels": {"ran": {}, "never_ran": {}, "not_counted": {}},
     "steps": [], "next": [], "speed": [],
@@ -75,7 +76,7 @@ def test_a_card_begins_or_ends_with_its_verdict_and_names_what_failed() -> None:
     assert text.startswith("Device 'box' (total_memory 64), tangrad 0.1.0\n")
     assert text.endswith("NOT CONFORMING: 1 failed, 1.2 s of checks")
     assert "FAILED level 0, copies: got <1>, expected 2\n" in text
-    row = "      0  driver contract       7       1              12     1.25\n"
+    row = "      0  driver contract       7       1              12     1.20\n"
     assert row in text
     assert page.index("NOT CONFORMING: 1 failed") < page.index("<b>level 0, copies</b>: got &lt;1")
     assert page.index("<h2>Failures") < page.index("<h2>Levels")
@@ -96,6 +97,24 @@ def test_the_card_names_the_kernels_to_write_next_by_what_typical_steps_call(
     calls = [row["calls"] for row in facts["next"]]
     assert calls == sorted(calls, reverse=True)
     assert {"mm", "mul", "add_plain"} <= {row["op"] for row in facts["next"]}
+
+
+def test_a_device_of_thirty_lines_passes_every_level(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "add-a-device.md").read_text("utf-8")
+    (driver,) = re.findall(r"```python\n(# src/tangrad_box.py\n.*?)```", page, re.DOTALL)
+    assert len(driver.splitlines()) <= 30
+    (tmp_path / "tangrad_box.py").write_text(driver, "utf-8")
+    told = tmp_path / "tangrad_box-1.dist-info"
+    told.mkdir()
+    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: tangrad-box\nVersion: 1\n")
+    (told / "entry_points.txt").write_text("[tangrad.devices]\nbox = tangrad_box:Box\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    done = check("box", "--json", "-")
+    assert done.returncode == 0, done.stdout + done.stderr
+    levels = json.loads(done.stdout)["levels"]
+    assert [row["level"] for row in levels if row["passed"]] == [0, 1, 2, 3, 4, 5, 6, 7]
 
 
 def test_one_op_is_checked_in_all_dtypes() -> None:

@@ -217,9 +217,10 @@ def _failures(card: Card) -> list[dict[str, str]]:
 
 def _tables(card: Card) -> Iterator[tuple[str, Sequence[str], list[list[str]]]]:
     """Yield (title, head, rows) of all that a card tells, for text and HTML alike."""
-    names = ("level", "title", "passed", "failed", "not_applicable", "seconds")
+    names = ("level", "title", "passed", "failed", "not_applicable")
     head = ("level", "about", "passed", "failed", "not applicable", "seconds")
-    yield "Levels", head, [[str(row[n]) for n in names] for row in card["levels"]]
+    rows = [[*(str(row[n]) for n in names), f"{row['seconds']:.2f}"] for row in card["levels"]]
+    yield "Levels", head, rows
     reasons = [[why, _listed(which)] for why, which in card["not_applicable"].items()]
     yield "Not applicable, because", ("reason", "checks"), reasons
     kernels = card["kernels"]
