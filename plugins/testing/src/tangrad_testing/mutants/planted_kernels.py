@@ -244,7 +244,36 @@ class MulReturnsItsResult(Computing):
 
     def kernels(self) -> dict[str, Any]:
         table = super().kernels()
+
+        def product(outs: Any, inputs: Any, params: Any) -> Any:
+            left, right = map(self.array, inputs)
+            return left * right
+
+        return {**table, "mul": (product, table["mul"][1])}
+
+
+@fault
+class MulWritesNothing(Computing):
+    """mul leaves in its result what was there."""
+
+    def kernels(self) -> dict[str, Any]:
+        table = super().kernels()
         return {**table, "mul": (lambda outs, inputs, params: None, table["mul"][1])}
+
+
+@fault
+class MulReshapesItsResult(Computing):
+    """mul makes a row of its result."""
+
+    def kernels(self) -> dict[str, Any]:
+        table = super().kernels()
+        multiply, dtypes = table["mul"]
+
+        def kernel(outs: Any, inputs: Any, params: Any) -> None:
+            multiply(outs, inputs, params)
+            outs[0].resize_(1, outs[0].numel())
+
+        return {**table, "mul": (kernel, dtypes)}
 
 
 @fault
