@@ -217,7 +217,9 @@ def _plugin_names(tangrad: Any) -> list[str]:
     """Return the names at the top level that packages of their own are seen under."""
     from tangrad.plugins import namespaces
 
-    known = {name for name in namespaces._neutral() if name != "Tensor"} | set(namespaces.names())
+    rows = namespaces._neutral().items()
+    known = {name for name, row in rows if name != "Tensor" and "placeholder" not in row}
+    known |= set(namespaces.names())
     return sorted({name.partition(".")[0] for name in known} - set(tangrad._SUBMODULES))
 
 

@@ -385,7 +385,7 @@ def _missing_message(name: str, attr: str = "") -> str:
     off = _switched_off(name) or (extra and _switched_off(extra))
     if off:
         return f"'{wanted}' belongs to {off}, which TANGRAD_DISABLE_PLUGINS switches off"
-    if extra is None:
+    if not extra:
         return f"'{wanted}' does not exist: no package of {ROOT} provides it"
     if not _is_published(extra):
         return (
@@ -539,6 +539,8 @@ def _neutral() -> dict[str, dict[str, Any]]:
         path = os.path.join(os.path.dirname(__file__), "neutral.json")
         with open(path, encoding="utf-8") as file:
             table: dict[str, dict[str, Any]] = json.load(file)
+        for extra, names in table.pop("").items():
+            table |= {name: {"extra": extra, "placeholder": True} for name in names.split()}
         for name, row in table.items():  # a row that names no package is of the one of its parent
             extra = table.get(name.rpartition(".")[0], {}).get("extra")
             if extra is not None:

@@ -100,7 +100,7 @@ def family(name: str, status: str) -> str:
 def status(name: str, namespace: str, place: Any, theirs: Any) -> str:
     """Return "same", "differs", "untested" or "missing" for one name."""
     ours = getattr(place, name, None)
-    if ours is None:
+    if ours is None or "_stands_for_missing" in getattr(ours, "__dict__", {}):  # or a placeholder
         return "missing"
     full = f"{namespace}.{name}"
     program = PROGRAMS.get(full)
