@@ -44,7 +44,7 @@ network = NeuralNetClassifier(
     lr=0.02,
     max_epochs=20,
     batch_size=16,
-    train_split=ValidSplit(4, stratified=True, random_state=0),
+    train_split=ValidSplit(4, stratified=True),
     callbacks=[
         ("f1", EpochScoring("f1_macro", lower_is_better=False)),
         ("schedule", LRScheduler("StepLR", step_size=5, gamma=0.5)),

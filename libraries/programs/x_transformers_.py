@@ -50,7 +50,7 @@ for name, settings in {
 torch.save(language.state_dict(), place("decoder.pt"))
 language.load_state_dict(torch.load(place("decoder.pt")))
 with torch.no_grad():
-    tell("decoder.logits", language.net(prompt))
+    tell("decoder.logits", language.net(prompt).log_softmax(-1))
 
 translation = XTransformer(
     dim=32,

@@ -341,7 +341,7 @@ def _neutral_module(name: str, broken: str = "") -> ModuleType:
         setattr(module, key, _identity)
     for key, members in entry.get("names", {}).items():
         setattr(module, key, _enumeration(module.__name__, key, members))
-    for key in entry.get("refused", ()):
+    for key in " ".join(entry.get("refused", ())).split():
         setattr(module, key, refused(name, key))
     for key, members in entry.get("members", {}).items():
         setattr(module, key, refused(name, key, members))
