@@ -48,13 +48,13 @@ spaced = Spacingd(keys, pixdim=(2, 2, 2), mode=("bilinear", "nearest"))(
 tell("spaced", [list(spaced["image"].shape), float(spaced["image"].mean())])
 tell("affine", spaced["image"].affine)
 
-model = UNet(3, 1, 2, channels=(4, 8, 16), strides=(2, 2), num_res_units=1)
+model = UNet(3, 1, 2, channels=(4, 8, 16), strides=(2, 2), num_res_units=1).double()
 optimizer = torch.optim.SGD(model.parameters(), 0.05)
 loss_of = DiceCELoss(to_onehot_y=True, softmax=True)
 losses = []
 for _ in range(10):
     for batch in DataLoader(data, batch_size=2):
-        loss = loss_of(model(batch["image"]), batch["label"])
+        loss = loss_of(model(batch["image"].as_tensor().double()), batch["label"].as_tensor())
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -66,10 +66,12 @@ dice, distance = DiceMetric(include_background=False), HausdorffDistanceMetric()
 finish, onehot = AsDiscrete(argmax=True, to_onehot=2), AsDiscrete(to_onehot=2)
 with torch.no_grad():
     for batch in DataLoader(data, batch_size=2):
-        out = sliding_window_inference(batch["image"], (8, 8, 8), 2, model, overlap=0.5)
+        out = sliding_window_inference(
+            batch["image"].as_tensor().double(), (8, 8, 8), 2, model, overlap=0.5
+        )
         tell("windows", out.mean((2, 3, 4)))
         found = [finish(x) for x in decollate_batch(out)]
-        wanted = [onehot(x) for x in decollate_batch(batch["label"])]
+        wanted = [onehot(x) for x in decollate_batch(batch["label"].as_tensor())]
         dice(y_pred=found, y=wanted)
 tell("dice", float(dice.aggregate()))
 torch.save(model.state_dict(), place("unet.pt"))

@@ -46,7 +46,7 @@ network = NeuralNetClassifier(
     batch_size=16,
     train_split=ValidSplit(4, stratified=True),
     callbacks=[
-        ("f1", EpochScoring("f1_macro", lower_is_better=False)),
+        ("f1_macro", EpochScoring("f1_macro", lower_is_better=False)),
         ("schedule", LRScheduler("StepLR", step_size=5, gamma=0.5)),
         ("clip", GradientNormClipping(1.0)),
         ("stop", EarlyStopping(patience=10)),
@@ -55,7 +55,7 @@ network = NeuralNetClassifier(
     verbose=0,
 )
 network.fit(x, y)
-for column in ("train_loss", "valid_loss", "valid_acc", "f1"):
+for column in ("train_loss", "valid_loss", "valid_acc", "f1_macro"):
     tell(column, list(network.history[:, column]))
 tell("probabilities", network.predict_proba(x[:5]))
 network.save_params(f_params=place("params.pt"), f_optimizer=place("optimizer.pt"))

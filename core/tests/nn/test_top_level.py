@@ -43,6 +43,30 @@ CALLS = {
         t.native_dropout(x, 0.0, True),
         t.native_dropout(x, 1.0, None),
     ],
+    "numbers of rows, compressed": lambda t, x: [
+        t._convert_indices_from_coo_to_csr(t.tensor([0, 0, 2, 3]), 5),
+        t._convert_indices_from_coo_to_csr(t.tensor([1, 1]), 3, out_int32=True),
+    ],
+    "numbers of rows, one by one": lambda t, x: [
+        t._convert_indices_from_csr_to_coo(t.tensor([0, 2, 2, 3]), t.tensor([1, 2, 0])),
+        t._convert_indices_from_csr_to_coo(
+            t.tensor([0, 1]), t.tensor([1]), out_int32=True, transpose=True
+        ),
+    ],
+    "a shape": lambda t, x: [t._shape_as_tensor(x), t._shape_as_tensor(x.sum())],
+    "softmax by its inner names": lambda t, x: [
+        t._softmax(x, 1, False),
+        t._log_softmax(x, 1, False),
+        t._softmax_backward_data(x, x.softmax(1), 1, x.dtype),
+        t._log_softmax_backward_data(x, x.log_softmax(1), 1, x.dtype),
+    ],
+    "groups of matrices": lambda t, x: t._grouped_mm(
+        t.ones(8, 8), t.ones(2, 8, 8), t.tensor([3, 8], dtype=t.int32)
+    ),
+    "what holds": lambda t, x: t._assert_async(x.sum()),
+    "what does not": lambda t, x: t._assert_async(x.sum() * 0, "not so"),
+    "a layout's older name": lambda t, x: t.legacy_contiguous_format == t.contiguous_format,
+    "bytes of an element": lambda t, x: t._utils._element_size(t.float16),
     "max_pool1d": lambda t, x: t.max_pool1d(x, 2),
     "max_pool1d_with_indices": lambda t, x: t.max_pool1d_with_indices(x, [2], [1]),
     "max_pool2d": lambda t, x: t.max_pool2d(x[None], 2, padding=1),

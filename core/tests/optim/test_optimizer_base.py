@@ -187,3 +187,21 @@ def test_a_loaded_group_has_the_options_of_a_new_one(name):
     before = list(optimizer.param_groups[0])
     optimizer.load_state_dict(optimizer.state_dict())
     assert sorted(optimizer.param_groups[0]) == sorted(before)
+
+
+def test_optimizers_of_others_find_what_they_import(agree):
+    def program(t):
+        of = t.optim.optimizer
+
+        class Step(t.optim.Optimizer):
+            def __init__(self, params: of.ParamsT, differentiable):
+                super().__init__(params, {"differentiable": differentiable})
+
+            @of._use_grad_for_differentiable
+            def step(self):
+                return t.is_grad_enabled()
+
+        found = [Step([t.ones(1)], differentiable).step() for differentiable in (False, True)]
+        return found, of._default_to_fused_or_foreach([t.ones(1)], True)
+
+    agree(program)

@@ -193,3 +193,16 @@ def test_a_module_written_to_a_folder_is_loaded_as_a_package(
 
     x = tangrad.randn(4, 2)
     tangrad.testing.assert_close(Exported()(x), model(x))
+
+
+def test_others_mark_what_may_change() -> None:
+    from tangrad.fx._compatibility import compatibility
+
+    @compatibility(is_backward_compatible=False)
+    def changing() -> int:
+        """Return one."""
+        return 1
+
+    assert changing() == 1
+    assert "Return one." in str(changing.__doc__)
+    assert "NOT" in str(changing.__doc__)
