@@ -191,7 +191,7 @@ def test_a_loaded_group_has_the_options_of_a_new_one(name):
 
 def test_optimizers_of_others_find_what_they_import(agree):
     def program(t):
-        of = t.optim.optimizer
+        of = importlib.import_module(f"{t.__name__}.optim.optimizer")
 
         class Step(t.optim.Optimizer):
             def __init__(self, params: of.ParamsT, differentiable):

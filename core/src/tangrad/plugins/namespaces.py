@@ -539,8 +539,8 @@ def _neutral() -> dict[str, dict[str, Any]]:
         path = os.path.join(os.path.dirname(__file__), "neutral.json")
         with open(path, encoding="utf-8") as file:
             table: dict[str, dict[str, Any]] = json.load(file)
-        for extra, names in table.pop("").items():
-            table |= {name: {"extra": extra, "placeholder": True} for name in names.split()}
+        for package, names in table.pop("").items():
+            table |= {name: {"extra": package, "placeholder": True} for name in names.split()}
         for name, row in table.items():  # a row that names no package is of the one of its parent
             extra = table.get(name.rpartition(".")[0], {}).get("extra")
             if extra is not None:
