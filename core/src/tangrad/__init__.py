@@ -109,7 +109,7 @@ _LAZY = {
         "is_tensor is_floating_point is_complex is_storage numel typename is_nonzero is_conj "
         "is_neg is_inference broadcast_shapes detach_ get_device is_distributed is_same_size "
         "is_signed resize_as_ _convert_indices_from_coo_to_csr "
-        "_convert_indices_from_csr_to_coo _grouped_mm _shape_as_tensor".split(),
+        "_convert_indices_from_csr_to_coo _shape_as_tensor".split(),
         "compat.functions",
     ),
     **dict.fromkeys(
@@ -126,15 +126,14 @@ _LAZY = {
     ),
     **dict.fromkeys(("cond", "while_loop"), "control_flow"),
     **dict.fromkeys(
-        "_weight_norm adaptive_max_pool1d affine_grid_generator alpha_dropout "
-        "alpha_dropout_ batch_norm batch_norm_update_stats "
-        "binary_cross_entropy_with_logits convolution cosine_embedding_loss ctc_loss "
-        "dropout dropout_ embedding embedding_bag feature_alpha_dropout "
-        "feature_alpha_dropout_ feature_dropout feature_dropout_ frobenius_norm group_norm "
-        "gru gru_cell hinge_embedding_loss instance_norm kl_div layer_norm lstm lstm_cell "
-        "margin_ranking_loss max_pool1d max_pool1d_with_indices max_pool2d max_pool3d "
-        "native_dropout norm_except_dim nuclear_norm poisson_nll_loss rms_norm rnn_relu "
-        "rnn_relu_cell rnn_tanh rnn_tanh_cell triplet_margin_loss".split(),
+        "_grouped_mm _weight_norm adaptive_max_pool1d affine_grid_generator alpha_dropout "
+        "alpha_dropout_ batch_norm batch_norm_update_stats binary_cross_entropy_with_logits "
+        "convolution cosine_embedding_loss ctc_loss dropout dropout_ embedding embedding_bag "
+        "feature_alpha_dropout feature_alpha_dropout_ feature_dropout feature_dropout_ "
+        "frobenius_norm group_norm gru gru_cell hinge_embedding_loss instance_norm kl_div "
+        "layer_norm lstm lstm_cell margin_ranking_loss max_pool1d max_pool1d_with_indices "
+        "max_pool2d max_pool3d native_dropout norm_except_dim nuclear_norm poisson_nll_loss "
+        "rms_norm rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell triplet_margin_loss".split(),
         "nn.top_level",
     ),
     **dict.fromkeys(("save", "load", "SerializationError"), "serialization"),

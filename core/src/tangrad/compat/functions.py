@@ -28,13 +28,6 @@ def _assert_async(
         raise RuntimeError(assert_msg)
 
 
-def _grouped_mm(
-    self: Any, mat2: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None
-) -> Any:
-    """Multiply groups of matrices; see `nn.functional.grouped_mm`."""
-    return tangrad.nn.functional.grouped_mm(self, mat2, offs=offs, bias=bias, out_dtype=out_dtype)
-
-
 def _shape_as_tensor(self: Any) -> Any:
     """Return the shape as a tensor of int64."""
     return tangrad.tensor(list(self.shape), dtype=tangrad.int64)

@@ -346,6 +346,13 @@ def embedding_bag(
     return found, bags, sizes, rows
 
 
+def _grouped_mm(
+    self: Any, mat2: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None
+) -> Any:
+    """Multiply groups of matrices; see `nn.functional.grouped_mm`."""
+    return F.grouped_mm(self, mat2, offs=offs, bias=bias, out_dtype=out_dtype)
+
+
 @_declared(
     "(Tensor input, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], "
     "int[1] dilation=[1], bool ceil_mode=False)"
