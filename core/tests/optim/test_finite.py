@@ -166,3 +166,18 @@ def test_numbers_that_numpy_drew_are_drawn_again(model, ahead):
     assert drawn[3:] == [*since, drawn[3 + ahead]] * 2
     np.random.seed(0)
     assert drawn[: 4 + ahead] == [float(np.random.randn()) for _ in range(4 + ahead)]
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+def test_numbers_that_a_device_drew_are_drawn_again(device):
+    drawn = []
+
+    def step(sign):
+        drawn.append(tangrad.rand(2, device=device).tolist())
+        return (tangrad.ones(2) * sign).log().sum()
+
+    checked = checked_step(step, state=[])
+    checked(1)
+    with pytest.raises(NonFiniteError, match="log, called at"):
+        checked(-1)
+    assert drawn[2:] == drawn[:2]

@@ -24,6 +24,7 @@ from tangrad.dispatch.intercept import pop_observer, push_observer
 from tangrad.nn.modules.hooks import register_module_forward_hook, register_module_forward_pre_hook
 from tangrad.nn.modules.module import Module
 from tangrad.optim.optimizer import Optimizer
+from tangrad.random.generator import default_states, set_default_states
 
 __all__ = ["NonFiniteError", "checked_step"]
 
@@ -111,7 +112,7 @@ class checked_step:
     def _save(self) -> None:
         with silent():
             self._saved = [save() for save, _ in self._keepers]
-        self._random = tangrad.get_rng_state(), random.getstate(), self._numpy()
+        self._random = default_states(), random.getstate(), self._numpy()
         self._calls = []
 
     def _run_again(self) -> None:
@@ -165,9 +166,7 @@ def _tensors_keeper(
     members: Callable[[], list[Any]],
 ) -> tuple[Callable[[], Any], Callable[[Any], None]]:
     def save() -> list[Any]:
-        return [
-            (t, t.detach().clone(), None if t.grad is None else t.grad.clone()) for t in members()
-        ]
+        return [(t, t.clone(), None if t.grad is None else t.grad.clone()) for t in members()]
 
     def restore(saved: list[Any]) -> None:
         for t, values, grad in saved:
@@ -222,7 +221,7 @@ class _NumPyState:
 
 
 def _restore_random(saved: Any) -> None:
-    tangrad.set_rng_state(saved[0])
+    set_default_states(saved[0])
     random.setstate(saved[1])
     if saved[2] is not None:
         sys.modules["numpy.random"].set_state(saved[2])

@@ -330,6 +330,20 @@ def initial_seed() -> int:
     return default_generator.initial_seed()
 
 
+def default_states() -> dict[str, bytes]:
+    """Return the state of every default generator, by device."""
+    return {name: generator._state() for name, generator in _defaults.items()}
+
+
+def set_default_states(states: dict[str, bytes]) -> None:
+    """Set every default generator to what `default_states` returned; later ones begin anew."""
+    for name, generator in _defaults.items():
+        if name in states:
+            generator._set_bytes(states[name])
+        else:
+            generator.manual_seed(_last_seed)
+
+
 def get_rng_state() -> Any:
     """Return the state of the CPU's default generator, a uint8 tensor."""
     return default_generator.get_state()
