@@ -173,10 +173,11 @@ def paced(prof):
     return prof.trace
 
 
-def pause_before(trace, op, which):
-    """Let a second pass before an op, of those with its name the first, second, ..."""
+def pause_before(trace, op, which, after=0):
+    """Let a second pass before an op, of those with its name the first, second, ...; or in it."""
     e = trace.events
     begun = np.sort([e["start"][i] for i in range(len(trace)) if trace.name(i) == op])[which]
+    begun += after
     for name in ("start", "end"):
         e[name] += (e[name] >= begun) * 1_000_000_000
     return trace
@@ -226,6 +227,18 @@ def test_chain_of_pointwise_ops_is_told_with_its_line_and_what_fusing_saves():
     (line,) = [a for a in told_of(paced(prof)) if "one fused op" in a]
     assert line.startswith("mul + exp + tanh at test_page.py:")
     assert "on [200000], are 3 passes over memory, 3 times" in line
+
+
+def test_chain_of_which_any_op_was_interrupted_is_told():
+    x = tangrad.ones(200_000)
+    with profile(record_shapes=True, with_stack=True) as prof:
+        for _ in range(3):
+            (x * 2).exp().tanh().sum()
+    trace = paced(prof)
+    for which, op in enumerate(("aten::mul", "aten::exp", "aten::tanh")):
+        pause_before(trace, op, which, after=1)
+    (line,) = [a for a in told_of(trace) if "one fused op" in a]
+    assert "3 times, 3.0 s in all; as one fused op they would save about 2.0 s (66 %" in line
 
 
 def test_calls_that_are_all_launch_are_told():

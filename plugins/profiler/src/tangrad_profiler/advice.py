@@ -205,18 +205,15 @@ def _fusible_chains(evidence: Evidence) -> list[Advice]:
     chosen = np.flatnonzero((e["kind"] == OP) & (e["signature"] >= 0))
     pointwise = np.array([kind_of(n) == "pointwise" for n in trace.names] or [False])
     shapes = [_largest(s) for s in trace.signatures]
-    saved: dict[tuple[Any, ...], list[float]] = {}
+    chains: dict[tuple[Any, ...], list[Any]] = {}
     run: list[int] = []
 
     def close() -> None:
         if len(run) > 1:
-            times = trace.duration[run]
             where = own_frame(trace.frames(run[0]))
             names = tuple(trace.names[e["name"][i]] for i in run)
-            row = saved.setdefault((names, shapes[e["signature"][run[0]]], where), [0.0, 0, 0.0])
-            row[0] += float(times.sum() - times.max())
-            row[1] += 1
-            row[2] += float(times.sum())
+            key = names, shapes[e["signature"][run[0]]], where
+            chains.setdefault(key, []).append(trace.duration[run])
         run.clear()
 
     parent = e["parent"]
@@ -234,7 +231,10 @@ def _fusible_chains(evidence: Evidence) -> list[Advice]:
             run.append(i)
     close()
     found = []
-    for (names, shape, where), (gain, count, spent) in saved.items():
+    for (names, shape, where), times in chains.items():
+        # The longest op stays. By medians: one that was interrupted is not the longest.
+        each, spent, count = np.median(times, axis=0), float(np.sum(times)), len(times)
+        gain = spent * float(1 - each.max() / max(each.sum(), 1))
         share = gain / max(evidence.wall, 1)
         if gain > 0.04 * int(trace.own.sum() - trace.own[e["kind"] == RANGE].sum()):
             place = f" at {os.path.basename(where[0])}:{where[2]}" if where else ""
