@@ -249,7 +249,8 @@ def and_fork(*args):
     file._write_block = written
     child = os.fork()
     if not child:
-        sys.exit(0)  # as a program ends, with all files closed
+        r._file.close()  # as whatever closes the files of a process does
+        sys.exit(0)
     assert os.waitpid(child, 0)[1] == 0
     return size
 

@@ -47,7 +47,7 @@ function sized(canvas) {
 }
 function label(g, s, x, y, w) {
   g.font = "11px system-ui,sans-serif";
-  if (w < 60 && (w < 20 || g.measureText(s).width > w - 5)) return;  // a few letters tell nothing
+  if (w < 42 && (w < 20 || g.measureText(s).width > w - 5)) return;  // a few letters tell nothing
   g.fillStyle = "#101820";
   g.save(); g.beginPath(); g.rect(x, y, w - 2, 18); g.clip(); g.fillText(s, x + 3, y + 13); g.restore();
 }
