@@ -147,6 +147,7 @@ prof.save(sys.argv[1] + ".tgprof")
 k = load(sys.argv[1] + ".tgprof").trace.kernels
 rows = {r.key: [r.count, r.device_time_total, r.cpu_time_total] for r in prof.key_averages()}
 prof.export_chrome_trace(sys.argv[1] + ".json")
+prof.export_html(sys.argv[1] + ".html")
 print(json.dumps({
     "rows": rows,
     "table": prof.key_averages().table(),
@@ -191,7 +192,8 @@ def test_streams_are_told_apart_and_work_follows_its_launch(told):
 
 
 def test_tables_and_traces_show_kernels_beside_the_launch(told):
-    assert "Self CLOCKED" in told["table"]
+    assert "Self CLOCKED %" in told["table"]
+    assert "Self CLOCKED Mem" in told["table"]
     rows = [e for e in json.loads(told["trace"])["traceEvents"] if e.get("cat") == "kernel"]
     assert len(rows) == 7
     assert {r["args"]["stream"] for r in rows} == {0, 1}
