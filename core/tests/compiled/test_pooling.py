@@ -89,3 +89,20 @@ def test_gradients_of_gradients_of_averages(device: str) -> None:
         (first,) = fw.autograd.grad((y * y * y).sum(), t, create_graph=True)
         grads.append(fw.autograd.grad((first * first).sum(), t)[0])
     assert_same(grads[1], grads[0], rtol=1e-4, atol=1e-3)
+
+
+def test_a_call_like_one_before_is_checked_as_the_first_was(device: str) -> None:
+    functional = tangrad.nn.functional
+    x = tangrad.ones(1, 2, 6, 6, device=device)
+    for _ in range(2):
+        assert functional.avg_pool2d(x, [3, 2]).shape == (1, 2, 2, 3)
+        assert functional.avg_pool2d(x, (3, 2), 2).shape == (1, 2, 2, 3)
+        assert functional.adaptive_avg_pool2d(x, [None, 2]).shape == (1, 2, 6, 2)
+        with pytest.raises(RuntimeError, match="Output size is too small"):
+            functional.avg_pool2d(x, 7)
+        with pytest.raises(RuntimeError, match="divisor must be not zero"):
+            functional.avg_pool2d(x, 2, divisor_override=0)
+        with pytest.raises(RuntimeError, match="greater than or equal to 0"):
+            functional.adaptive_avg_pool2d(x, -1)
+        with pytest.raises(TypeError):
+            functional.adaptive_avg_pool2d(x, 2.0)

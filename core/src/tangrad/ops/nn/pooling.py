@@ -45,26 +45,38 @@ def check_pool(
     dilation: Ints,
     ceil_mode: bool,
 ) -> None:
-    spatial = len(kernel_size)
     if self.dtype.name == "bool" or self.dtype.is_complex:
         raise NotImplementedError(f"{name} is not implemented for {self.dtype}")
-    if len(self.shape) not in (spatial + 1, spatial + 2):
+    _check_windows(name, self.shape, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+def _check_windows(
+    name: str,
+    shape: Ints,
+    kernel_size: Ints,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    ceil_mode: bool,
+) -> None:
+    spatial = len(kernel_size)
+    if len(shape) not in (spatial + 1, spatial + 2):
         raise RuntimeError(
-            f"{name}: Expected {spatial + 1}D or {spatial + 2}D tensor, but got: {list(self.shape)}"
+            f"{name}: Expected {spatial + 1}D or {spatial + 2}D tensor, but got: {list(shape)}"
         )
-    if 0 in self.shape[1 if len(self.shape) == spatial + 2 else 0 :]:
+    if 0 in shape[1 if len(shape) == spatial + 2 else 0 :]:
         raise RuntimeError(
             f"{name}: Expected {spatial + 1}D or {spatial + 2}D (batch mode) tensor with non-batch "
-            f"dimensions of positive length, but got: {list(self.shape)}"
+            f"dimensions of positive length, but got: {list(shape)}"
         )
     for k, s, p, d in zip(kernel_size, stride, padding, dilation, strict=True):
         if k < 1 or s < 1 or p < 0 or p > k // 2 or d < 1:
             _refuse_windows(name, kernel_size, stride, padding, dilation)
-    out = _pooled_sizes(self.shape[-spatial:], kernel_size, stride, padding, dilation, ceil_mode)
+    out = _pooled_sizes(shape[-spatial:], kernel_size, stride, padding, dilation, ceil_mode)
     for n in out:
         if n < 1:
             raise RuntimeError(
-                f"{name}: Given input size: {list(self.shape)}. Calculated output size: "
+                f"{name}: Given input size: {list(shape)}. Calculated output size: "
                 f"{list(out)}. Output size is too small"
             )
 
@@ -275,7 +287,7 @@ def _steps(stride: Any, kernel: Ints, spatial: int) -> Ints:
     return repeated("stride", stride, spatial)
 
 
-def _hashable(argument: Any) -> Any:
+def hashable(argument: Any) -> Any:
     return tuple(argument) if isinstance(argument, list) else argument
 
 
@@ -283,7 +295,7 @@ def _windows(
     spatial: int, kernel_size: Any, stride: Any, padding: Any, dilation: Any
 ) -> tuple[Ints, Ints, Ints, Ints]:
     """Return kernel size, stride, padding and dilation for every dimension."""
-    return _known_windows(spatial, *map(_hashable, (kernel_size, stride, padding, dilation)))
+    return _known_windows(spatial, *map(hashable, (kernel_size, stride, padding, dilation)))
 
 
 @lru_cache(maxsize=256, typed=True)
@@ -541,6 +553,30 @@ def _averages(
     return out, pads, counts, numel_of([row[0] for row in counts]) if even else None
 
 
+@lru_cache(maxsize=256, typed=True)
+def _average_windows(
+    name: str,
+    spatial: int,
+    shape: Ints,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: bool,
+    divisor_override: int | None,
+) -> tuple[Ints, Ints, Ints, Ints]:
+    """Check the arguments of an average; return sizes of the result, of windows, steps, padding."""
+    kernel, step, padding, ones = _known_windows(spatial, kernel_size, stride, padding, 1)
+    _check_windows(name, shape, kernel, step, padding, ones, ceil_mode)
+    if divisor_override == 0:
+        raise RuntimeError(f"{name}: divisor must be not zero")
+    sizes = shape[-spatial:]
+    if spatial == 3 and any(n < k for n, k in zip(sizes, kernel, strict=True)):
+        raise RuntimeError(
+            f"{name}: input image {list(sizes)} smaller than kernel size {list(kernel)}"
+        )
+    return _pooled_sizes(sizes, kernel, step, padding, ones, ceil_mode), kernel, step, padding
+
+
 def _avg_pool(
     name: str,
     spatial: int,
@@ -552,25 +588,21 @@ def _avg_pool(
     count_include_pad: bool,
     divisor_override: int | None,
 ) -> Any:
-    if not (input.is_floating_point() or input.dtype == tangrad.int64):
+    is_floating = input.is_floating_point()
+    if not (is_floating or input.dtype == tangrad.int64):
         raise NotImplementedError(
             f"{name} is not implemented for {input.dtype}; convert to a floating-point dtype"
         )
-    kernel, step, padding, ones = _windows(spatial, kernel_size, stride, padding, 1)
-    check_pool(name, input, kernel, step, padding, ones, ceil_mode)
-    if divisor_override == 0:
-        raise RuntimeError(f"{name}: divisor must be not zero")
-    sizes = tuple(input.shape)[-spatial:]
-    if spatial == 3 and any(n < k for n, k in zip(sizes, kernel, strict=True)):
-        raise RuntimeError(
-            f"{name}: input image {list(sizes)} smaller than kernel size {list(kernel)}"
-        )
-    lead = tuple(input.shape)[:-spatial]
-    if fuses(input) and input.is_floating_point() and (divisor_override or 1) > 0:
-        ends = _pooled_sizes(sizes, kernel, step, padding, ones, ceil_mode)
+    shape, one_pass = tuple(input.shape), fuses(input)
+    given = (*map(hashable, (kernel_size, stride, padding)), ceil_mode, divisor_override)
+    # Sizes of a program that is recorded may be symbols, which nothing is to be kept by.
+    laid = _average_windows if one_pass else _average_windows.__wrapped__
+    ends, kernel, step, padding = laid(name, spatial, shape, *given)
+    if is_floating and (divisor_override or 1) > 0 and one_pass:
         least = WITH_PADDING if count_include_pad else WITHOUT_PADDING
         pooled = window_average(input, ends, kernel, step, padding, divisor_override or least)
         return in_format_of(pooled, input)
+    sizes, lead, ones = shape[-spatial:], shape[:-spatial], (1,) * spatial
     out, grown, counts, even = _averages(sizes, kernel, step, padding, ceil_mode, count_include_pad)
     # Sums of narrow floats are kept in float32: one rounding, at the end.
     wide = input.to(tangrad.float32) if input.dtype.itemsize < 4 else input

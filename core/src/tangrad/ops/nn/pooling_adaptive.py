@@ -13,7 +13,7 @@ import tangrad
 from tangrad.ops.definition.define import composite, op
 from tangrad.ops.nn.convolution import in_format_of, repeated
 from tangrad.ops.nn.fusing import fuses
-from tangrad.ops.nn.pooling import max_pool_jvp, max_pool_vjp
+from tangrad.ops.nn.pooling import hashable, max_pool_jvp, max_pool_vjp
 from tangrad.ops.nn.pooling_windows import WITH_PADDING, window_average
 from tangrad.ops.views.movement import Ints, numel_of
 from tangrad.tensor.construct import tensor
@@ -72,23 +72,22 @@ def _refuse(name: str, dtype: Any) -> None:
     )
 
 
-def _checked(name: str, spatial: int, input: Any, output_size: Any) -> Ints:
-    """Check the input and return the sizes wanted."""
+def _checked(name: str, spatial: int, shape: Ints, output_size: Any) -> Ints:
+    """Check the input's shape and return the sizes wanted."""
     listed = output_size if isinstance(output_size, (tuple, list)) else (output_size,)
     for size in listed:
         if size is not None:
             repeated("output_size", size, 1)
-    if isinstance(output_size, (tuple, list)) and spatial > 1 and input.ndim <= len(output_size):
+    if isinstance(output_size, (tuple, list)) and spatial > 1 and len(shape) <= len(output_size):
         raise ValueError(
             f"{name}: Input dimension should be at least {len(output_size) + 1}, got input "
-            f"{list(input.shape)}"
+            f"{list(shape)}"
         )
-    if input.ndim not in (spatial + 1, spatial + 2):
+    if len(shape) not in (spatial + 1, spatial + 2):
         raise RuntimeError(
-            f"{name}(): Expected {spatial + 1}D or {spatial + 2}D tensor, but got "
-            f"{list(input.shape)}"
+            f"{name}(): Expected {spatial + 1}D or {spatial + 2}D tensor, but got {list(shape)}"
         )
-    sizes = tuple(input.shape)[-spatial:]
+    sizes = shape[-spatial:]
     if isinstance(output_size, (tuple, list)) and any(o is None for o in output_size):
         if len(output_size) != spatial:
             raise RuntimeError(f"{name}: output_size must be {spatial} numbers, got {output_size}")
@@ -99,10 +98,10 @@ def _checked(name: str, spatial: int, input: Any, output_size: Any) -> Ints:
             f"{name}: elements of output_size must be greater than or equal to 0, got "
             f"{list(wanted)}"
         )
-    if 0 in tuple(input.shape)[1 if input.ndim == spatial + 2 else 0 :]:
+    if 0 in shape[1 if len(shape) == spatial + 2 else 0 :]:
         raise RuntimeError(
             f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input "
-            f"has sizes {list(input.shape)}"
+            f"has sizes {list(shape)}"
         )
     if max(wanted) > _LARGEST:
         raise RuntimeError(
@@ -111,24 +110,27 @@ def _checked(name: str, spatial: int, input: Any, output_size: Any) -> Ints:
     return wanted
 
 
+_known_sizes = lru_cache(maxsize=256, typed=True)(_checked)
+
+
 def _adaptive_average(name: str, spatial: int, input: Any, output_size: Any) -> Any:
-    wanted = _checked(name, spatial, input, output_size)
+    shape, one_pass = tuple(input.shape), fuses(input)
+    if one_pass:
+        wanted = _known_sizes(name, spatial, shape, hashable(output_size))
+    else:
+        wanted = _checked(name, spatial, shape, output_size)
     if numel_of(wanted) == 0 or input.numel() == 0:
-        return input.reshape((-1,))[:0].reshape((*tuple(input.shape)[:-spatial], *wanted))
+        return input.reshape((-1,))[:0].reshape((*shape[:-spatial], *wanted))
     if not (input.is_floating_point() or input.is_complex()):
         _refuse(name, input.dtype)
-    few = input.numel() <= _MOST_OF_A_LANE * numel_of(tuple(input.shape)[:-spatial] + wanted)
-    if few and input.is_floating_point() and max(wanted) > 1 and fuses(input):
+    few = input.numel() <= _MOST_OF_A_LANE * numel_of(shape[:-spatial] + wanted)
+    if few and input.is_floating_point() and max(wanted) > 1 and one_pass:
         pooled = window_average(input, wanted, (), *_anywhere(spatial), WITH_PADDING)
         return in_format_of(pooled, input)
     # Narrow floats are averaged in float32: one rounding, at the end.
     x = input.to(tangrad.float32) if input.dtype.itemsize < 4 else input
     if all(out == 1 for out in wanted):
-        x = (
-            x.flatten(input.ndim - spatial)
-            .mean((-1,))
-            .reshape((*tuple(input.shape)[:-spatial], *wanted))
-        )
+        x = x.flatten(input.ndim - spatial).mean((-1,)).reshape((*shape[:-spatial], *wanted))
     else:
         for dim, out in enumerate(wanted, input.ndim - spatial):
             x = _average(x, dim, out)
@@ -195,7 +197,7 @@ adaptive_max_pool = op(
 
 def _adaptive_greatest(name: str, spatial: int, input: Any, output_size: Any) -> Any:
     """Return the greatest of each window and its flat position, the last NaN being greatest."""
-    wanted = _checked(name, spatial, input, output_size)
+    wanted = _checked(name, spatial, tuple(input.shape), output_size)
     if not input.is_floating_point():
         _refuse(name, input.dtype)
     lead = tuple(input.shape)[:-spatial]

@@ -12,6 +12,7 @@ from typing import Any
 import tangrad
 from tangrad.ops.views.movement import dtype_name, numel_of
 from tangrad.random import rejection
+from tangrad.random.generator import Generator, get_default_generator
 
 _FLOAT_DIGITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 _FULL_RANGE = {"bool": 2, "uint8": 2**8, "int8": 2**7, "int16": 2**15, "int32": 2**31}
@@ -152,8 +153,6 @@ def permutation(self: Any, generator: Any) -> Any:
 
 def engine_of(generator: Any, device: Any) -> Any:
     """Return the sequential engine that a call draws from, or None."""
-    from tangrad.random.generator import Generator, get_default_generator
-
     if generator is None:
         return get_default_generator(device).sequential
     if not isinstance(generator, Generator):
