@@ -72,6 +72,14 @@ for call in calls:
     for here, there in zip(draws(x, *call), draws(x.cuda(), *call)):
         assert here.allclose(there.cpu(), rtol=2e-6, atol=1e-6), (call, here, there)
 assert not in_python, in_python
+for seed in (1, 5, 6):
+    here, there = (tangrad.Generator(device).manual_seed(seed) for device in ("cpu", "cuda"))
+    in_python.clear()
+    for _ in range(2):
+        expected = tangrad.randn(6, 10, generator=here)
+        drawn = tangrad.empty(6, 10, device="cuda").normal_(generator=there)
+        assert drawn.cpu().allclose(expected, rtol=2e-6, atol=1e-6)
+assert not in_python, in_python
 draws(x.cuda(), 3, 0.25)
 place = tangrad.cuda.get_rng_state().tolist()
 assert not x.cuda().normal_().equal(x.cuda().normal_())

@@ -75,7 +75,7 @@ cdef extern from "launch.h":
 cdef const tg_api* api = tg_import_api(3)
 # Streams with smaller numbers are the default ones: the driver's stream 0.
 cdef uint64_t DEFAULTS = 4096
-cdef object _dtype_type
+cdef object _dtype_type, _generator_type
 cdef object _driver = None       # whose `enter`, `refused` and `reports` are called
 cdef unsigned int _lanes = 1
 
@@ -84,19 +84,20 @@ include "native/calls.pxi"
 include "native/plans.pxi"
 
 
-def connect(driver, dtype_type, unsigned int lanes, size_t launch, size_t copy):
+def connect(driver, dtype_type, generator_type, unsigned int lanes, size_t launch, size_t copy):
     """Take the driver's functions.
 
     Args:
         driver: what is asked to `enter(index)` a context, to raise by `refused(status, function,
             index)` what the driver refused, and has `reports`.
         dtype_type: the type of tangrad's dtypes.
+        generator_type: that of its generators.
         lanes: of each block.
         launch: the address of cuLaunchKernel.
         copy: the address of cuMemcpyAsync.
     """
-    global _driver, _dtype_type, _lanes, driver_launch, driver_copy
-    _driver, _dtype_type, _lanes = driver, dtype_type, lanes
+    global _driver, _dtype_type, _generator_type, _lanes, driver_launch, driver_copy
+    _driver, _dtype_type, _generator_type, _lanes = driver, dtype_type, generator_type, lanes
     driver_launch = <launch_function>launch
     driver_copy = <copy_function>copy
 

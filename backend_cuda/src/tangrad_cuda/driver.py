@@ -83,7 +83,7 @@ class Cuda(CompilingDriver):
         self.record_timed_event = self.streams.record_timed_event
         self.enter = self.contexts.enter
         addresses = map(self.api.address, ("cuLaunchKernel", "cuMemcpyAsync"))
-        _launch.connect(self, tangrad.dtype, DIALECT.lanes, *addresses)
+        _launch.connect(self, tangrad.dtype, tangrad.Generator, DIALECT.lanes, *addresses)
         exchange.connect(self)
         type(self).opened = True
 

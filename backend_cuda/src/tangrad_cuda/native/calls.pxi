@@ -145,7 +145,8 @@ cdef bint take(call* c, PyObject* x, bint by_place) except -1:
         return take_text(c, x)
     if isinstance(<object>x, _dtype_type):
         return put(c, KEY_DTYPE) and put(c, <int64_t>x)
-    return isinstance(<object>x, complex) and by_place and take_number(c, x)
+    # A generator has told where its stream stands: the numbers are what a kernel looks at.
+    return by_place and isinstance(<object>x, (complex, _generator_type)) and take_number(c, x)
 
 
 cdef bint take_call(call* c, tuple args, bint by_place) except -1:
