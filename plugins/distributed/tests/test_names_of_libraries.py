@@ -14,7 +14,6 @@ REFUSED = [
     "checkpoint._fsspec_filesystem.FsspecWriter",
     "fsdp.BackwardPrefetch",
     "fsdp.FullyShardedDataParallel",
-    "fsdp._fully_shard._fsdp_state.FSDPState",
     "fsdp.api.OptimStateDictConfig",
     "fsdp.api.StateDictConfig",
     "fsdp.fully_sharded_data_parallel.BackwardPrefetch",

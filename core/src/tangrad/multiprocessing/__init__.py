@@ -52,11 +52,11 @@ def get_all_sharing_strategies() -> set[str]:
     return set(_strategies)
 
 
-_OWN_NAME = "/proc/thread-self/comm"  # of Linux, which keeps 15 bytes
+_OWN_NAME = "/proc/thread-self/comm"
 
 
 def _set_thread_name(name: str) -> None:
-    """Name the calling thread for the system's tools, such as top."""
+    """Name the calling thread for tools such as top, by at most 15 bytes."""
     with open(_OWN_NAME, "w") as file:
         file.write(name)
 
