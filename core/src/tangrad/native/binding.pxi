@@ -190,6 +190,10 @@ cdef object call_op(Op op, PyObject** args, Py_ssize_t nargs, PyObject* kwnames)
     cdef Op target
     cdef int state = 0
     cdef PyObject* out = NULL
+    if op.kind_ == OP_POINTWISE and nargs == op.nparams and nargs <= 2 and kwnames == NULL and tg_tls.intercept == NULL:
+        result = fast_pointwise(op, args, <int>nargs)
+        if result is not None:
+            return result
     # Before anything is examined: objects that are no tensors may stand for any argument.
     if (tg_tls.intercept != NULL and (<object>tg_tls.intercept).function_modes) \
             or any_takes_over(args, nargs if kwnames == NULL else nargs + PyTuple_GET_SIZE(<object>kwnames)):

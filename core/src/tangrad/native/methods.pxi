@@ -195,26 +195,17 @@ cdef Op operator_op(int which):
 
 
 cdef object binary_operator(int which, object left, object right):
+    cdef PyObject* operands[2]
     cdef Op op
     op = <Op>PyList_GET_ITEM(operator_ops, which)
     if <PyObject*>op == Py_None_ptr:
         op = operator_op(which)
-    if tg_tls.intercept == NULL:
-        result = fast_pair(op, left, right)
+    if tg_tls.intercept == NULL and op.kind_ == OP_POINTWISE:
+        operands[0], operands[1] = <PyObject*>left, <PyObject*>right
+        result = fast_pointwise(op, operands, 2)
         if result is not None:
             return result
     return binary_operator_general(which, op, left, right)
-
-
-cdef inline object fast_pair(Op op, object left, object right):
-    """An op of two like tensors by its C kernel, or None where it is not that."""
-    cdef Tensor a, b
-    if op.kind_ == OP_POINTWISE and tg_tls.queue == NULL and exact_tensor(<PyObject*>left) \
-            and exact_tensor(<PyObject*>right):
-        a, b = <Tensor>left, <Tensor>right
-        if a.dtype_ is b.dtype_ and a.storage_.dev is b.storage_.dev and a.level_ is None and b.level_ is None:
-            return fast_binary(op, a, b)
-    return None
 
 
 cdef object binary_operator_general(int which, Op op, object left, object right):
@@ -288,60 +279,93 @@ cdef object inplace_operator(int which, object left, object right):
     return (<object>found)(left, right)
 
 
-cdef object fast_binary(Op op, Tensor a, Tensor b):
-    """Two tensors of one dtype, shape and device, contiguous, with a C kernel; else None."""
+cdef object fast_pointwise(Op op, PyObject** item, int n):
+    """Contiguous tensors of one dtype, shape and device, two at most, or one and a number, with a C kernel; else None.
+
+    A thread's queue is offered the work. Checks have nothing to say of tensors of one floating dtype and of numbers
+    beside them.
+    """
     global ops_called
-    cdef int index = a.dtype_.index, ndim = a.ndim_, want, status
+    cdef operand_set s
     cdef tg_kernel* kernel
-    cdef tg_loop loop
-    cdef int64_t step, out_step
-    cdef Tensor o
-    cdef PyObject* flat[2]
-    cdef uint64_t needs
-    cdef Node node
-    if ndim != b.ndim_ or not (a.flags & b.flags & CONTIGUOUS) or (a.flags | b.flags) & (CONJ | NEG):
+    cdef PyObject* first = NULL
+    cdef uint64_t needs = 0
+    cdef Node node = None
+    cdef Tensor t, o
+    cdef bint records = tg_tls.grad_enabled and op.has_rule
+    cdef int i, index
+    if op.nparams != n or op.ntensors != n or op.nout != 1:
         return None
-    if memcmp(a.shape_, b.shape_, ndim * sizeof(int64_t)) != 0 or op.nout != 1 or op.nparams != 2 or (
-            op.has_check and KIND[index] < KIND_FLOAT):
+    for i in range(n):
+        s.item[i] = item[i]
+        if not exact_tensor(item[i]):
+            if not plain_real(<object>item[i]) or op.shortcut or op.ptype[i] != P_OPERAND:
+                return None
+        elif (<Tensor>item[i]).flags & (CONTIGUOUS | CONJ | NEG) != CONTIGUOUS or (<Tensor>item[i]).level_ is not None \
+                or op.fixed[i] >= 0:
+            return None
+        elif first == NULL:
+            first = item[i]
+        elif not same_form(<Tensor>first, <Tensor>item[i]):
+            return None
+        if records and exact_tensor(item[i]) and requires_grad(<Tensor>item[i]):
+            needs |= <uint64_t>1 << i
+    if first == NULL:
         return None
-    if (op.promote != PROMOTE_PLAIN and KIND[index] < KIND_FLOAT) or a.slot_ >= op.nrows or op.rows[a.slot_] == NULL:
+    t = <Tensor>first
+    index = t.dtype_.index
+    if (KIND[index] != KIND_FLOAT or ITEMSIZE[index] < 4) and not (exact_tensor(item[0]) and exact_tensor(item[n - 1])):
         return None
-    kernel = op.rows[a.slot_][index]
+    if KIND[index] != KIND_FLOAT and (op.has_check or op.promote != PROMOTE_PLAIN and KIND[index] < KIND_FLOAT):
+        return None
+    if t.slot_ >= op.nrows or op.rows[t.slot_] == NULL:
+        return None
+    kernel = op.rows[t.slot_][index]
     if kernel == NULL or kernel.kind != KERNEL_C or not op.accepted >> KIND[COMPUTE[index]] & 1:
         return None
-    want = result_dtype(op, 0, index)
     ops_called += 1
-    node = None
-    if tg_tls.grad_enabled and op.has_rule:
-        needs = requires_grad(a) | (<uint64_t>requires_grad(b) << 1)
-        if needs:
-            flat[0], flat[1] = <PyObject*>a, <PyObject*>b
-            node = record_inputs(op, flat, needs)
-    o = empty_contiguous(ndim, a.shape_, want, a.storage_.dev)
-    if a.numel_:
-        step, out_step = ITEMSIZE[index], ITEMSIZE[want]
-        loop.version, loop.ndim, loop.nout, loop.nin, loop.nreduced, loop.nparams = 1, 1, 1, 2, 0, 0
-        loop.compute_dtype = COMPUTE[index]
-        loop.device_index = a.storage_.dev.index
-        loop.numel = a.numel_
-        loop.shape = &a.numel_
-        fill_operand(&loop.operands[0], o, &out_step)
-        fill_operand(&loop.operands[1], a, &step)
-        fill_operand(&loop.operands[2], b, &step)
-        if a.numel_ > 16384:
-            with nogil:
-                status = kernel.fn(&loop, kernel.context)
-        else:
-            status = kernel.fn(&loop, kernel.context)
-        if status != 0:
-            raise_current()
+    if needs:
+        node = record_inputs(op, item, needs)
+    o = empty_contiguous(t.ndim_, t.shape_, result_dtype(op, 0, index), t.storage_.dev)
+    s.n, s.common = n, index
+    if t.numel_ and (tg_tls.queue == NULL or not queued(op, kernel, t.storage_.dev, &s, o)):
+        run_contiguous(kernel, &s, t, o)
     if node is not None:
-        if node.rule.nsaves:
-            connect_outputs(node, o)
-        else:
-            set_output_meta(node, o)
-            o.grad_fn_ = node
+        connect_outputs(node, o)
     return o
+
+
+cdef inline bint same_form(Tensor a, Tensor b) noexcept:
+    return a.dtype_ is b.dtype_ and a.storage_.dev is b.storage_.dev and has_shape(b, a.ndim_, a.shape_)
+
+
+cdef int run_contiguous(tg_kernel* kernel, operand_set* s, Tensor t, Tensor o) except -1:
+    """Run a kernel over operands that `fast_pointwise` has found to be plain."""
+    cdef tg_loop loop
+    cdef int64_t step = ITEMSIZE[s.common], out_step = ITEMSIZE[o.dtype_.index], none = 0
+    cdef tg_operand* operand
+    cdef int i, status
+    loop.version, loop.ndim, loop.nout, loop.nin, loop.nreduced, loop.nparams = 1, 1, 1, s.n, 0, 0
+    loop.compute_dtype = COMPUTE[s.common]
+    loop.device_index = t.storage_.dev.index
+    loop.numel = t.numel_
+    loop.shape = &t.numel_
+    fill_operand(&loop.operands[0], o, &out_step)
+    for i in range(s.n):
+        operand = &loop.operands[i + 1]
+        if exact_tensor(s.item[i]):
+            fill_operand(operand, <Tensor>s.item[i], &step)
+            continue
+        operand.is_scalar, operand.dtype, operand.data, operand.strides = 1, COMPUTE[s.common], &operand.value, &none
+        encode_scalar(<object>s.item[i], COMPUTE[s.common], operand.value.bytes)
+    if t.numel_ > 16384:
+        with nogil:
+            status = kernel.fn(&loop, kernel.context)
+    else:
+        status = kernel.fn(&loop, kernel.context)
+    if status != 0:
+        raise_current()
+    return 0
 
 
 cdef inline void fill_operand(tg_operand* operand, Tensor t, const int64_t* step) noexcept:

@@ -211,8 +211,8 @@ cdef object observed_flat(Op op, Op target, PyObject** flat, object out, bint in
     try:
         enter_all(w, &call, tokens, &entered)
         result = None
-        if target.nparams == 2 and out is None:
-            result = fast_pair(target, <object>flat[0], <object>flat[1])
+        if target.kind_ == OP_POINTWISE and target.nparams <= 2 and out is None:
+            result = fast_pointwise(target, flat, target.nparams)
         if result is None:
             result = call_flat(target, flat, out, inplace)
         call.result = <PyObject*>result

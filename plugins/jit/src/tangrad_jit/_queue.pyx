@@ -129,19 +129,21 @@ cdef class Queue:
 
 cdef int find_places(const tg.tg_queued* work, int* places, bint fresh) noexcept:
     """Fill in the slots of operands, -1 for new ones and numbers; return 0 where memory is seen in two ways."""
+    cdef const tg.tg_queued_operand* one
     cdef int i, j
     for i in range(work.nin + 1):
+        one = &work.operands[i]
         places[i] = -1
-        if work.operands[i].storage == NULL:
+        if one.storage == NULL:
             continue
-        if not fresh and work.operands[i].waits:
-            places[i] = <int>work.operands[i].waits - 1
-            if slots[places[i]].address != work.operands[i].address or slots[places[i]].lies != work.operands[i].lies:
+        if one.waits and not fresh:
+            places[i] = <int>one.waits - 1
+            if slots[places[i]].address != one.address or slots[places[i]].lies != one.lies:
                 return 0
+            continue
         for j in range(i):
-            if work.operands[j].storage == work.operands[i].storage and \
-                    (work.operands[j].address != work.operands[i].address
-                     or work.operands[j].lies != work.operands[i].lies):
+            if work.operands[j].storage == one.storage and \
+                    (work.operands[j].address != one.address or work.operands[j].lies != one.lies):
                 return 0
     return 1
 
@@ -156,11 +158,9 @@ cdef inline void note(int64_t word) noexcept:
 
 
 cdef int place_of(const tg.tg_queued* work, int* places, int i) noexcept:
-    """Return the slot of an operand, adding it where it is new."""
+    """Return the slot of an operand that `find_places` has none for, adding it where it is new."""
     global nslots
     cdef int j
-    if places[i] >= 0:
-        return places[i]
     for j in range(work.nin + 1):
         if work.operands[j].storage == work.operands[i].storage and places[j] >= 0:
             places[i] = places[j]
@@ -218,7 +218,7 @@ cdef int offer(const tg.tg_queued* work) noexcept:
     note(<int64_t>work.op)
     for i in range(work.nin):
         if work.operands[i + 1].storage != NULL:
-            step.source[i] = place_of(work, places, i + 1)
+            step.source[i] = places[i + 1] if places[i + 1] >= 0 else place_of(work, places, i + 1)
             note(4 * step.source[i] + work.operands[i + 1].lies)
             continue
         step.source[i], step.number[i] = -1, work.operands[i + 1].number
@@ -227,7 +227,7 @@ cdef int offer(const tg.tg_queued* work) noexcept:
         memcpy(&bits, &value, 8)
         note(-1 - PyFloat_CheckExact(step.number[i]))
         note(bits)
-    step.to = place_of(work, places, 0)
+    step.to = places[0] if places[0] >= 0 else place_of(work, places, 0)
     note(step.to)
     nsteps += 1
     queued_ops += 1
