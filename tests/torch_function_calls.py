@@ -409,9 +409,13 @@ def write(path: str) -> None:
 
 def difference(call: str, name: str, args: Any, kwargs: Any) -> str | None:
     """Return in words what arrives otherwise of a call than it was kept."""
+    from tangrad.plugins.namespaces import is_placeholder
+
     try:
         expected = eval(name, {"torch": torch})
     except AttributeError:
+        return f"there is no {name}"
+    if is_placeholder(expected):  # of a package that is not installed
         return f"there is no {name}"
     names = operands()
     seen = arrived(call, names)
