@@ -107,9 +107,9 @@ def copy_with_ops(folder: Path, count: int) -> Path:
     copy = Path(shutil.copytree(package, folder / OURS, ignore=ignored))
     (copy / "ops" / "generated.py").write_text(GENERATED.format(count=count), "utf-8")
     index = copy / "ops" / "_index.py"
-    entries = "".join(f"    'generated_{i}': 'generated',\n" for i in range(count))
-    text = index.read_text("utf-8").rstrip()
-    index.write_text(f"{text.removesuffix('}')}{entries}}}\n", "utf-8")
+    names = " ".join(f"generated_{i}" for i in range(count))
+    opening, rest = index.read_text("utf-8").split("_NAMES = {\n", 1)
+    index.write_text(f"{opening}_NAMES = {{\n    'generated': '{names}',\n{rest}", "utf-8")
     return folder
 
 
