@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 from tangrad import _C
@@ -17,7 +18,6 @@ from tangrad.dispatch.overrides import handle_torch_function, overloaded_argumen
 from tangrad.dispatch.stack import Stack, current, flat_tensors
 from tangrad.library.binding import bind, check_results, short_form
 from tangrad.library.schemas import FunctionSchema, Tag
-from tangrad.ops.aten import Packet
 from tangrad.ops.definition import registry
 from tangrad.ops.definition.registry import OpNamespace
 
@@ -447,15 +447,15 @@ def remove(op: OpOverload) -> None:
             del names[op._opname]
 
 
-class AnyOverload(ABC):
+class AnyOverload(ABC):  # noqa: B024 (what it is is registered)
     """`torch._ops.OpOverload` to `isinstance`: also ops of the core, which are their overloads."""
 
 
-class AnyPacket(ABC):
+class AnyPacket(ABC):  # noqa: B024 (what it is is registered)
     """`torch._ops.OpOverloadPacket` to `isinstance`: also names of `ops.aten`."""
 
 
 for _kind in (OpOverload, _C.Op):
     AnyOverload.register(_kind)
-for _kind in (OpOverloadPacket, Packet):
+for _kind in (OpOverloadPacket, import_module("tangrad.ops.aten").Packet):
     AnyPacket.register(_kind)
