@@ -520,6 +520,22 @@ def mul_scalar_relu(a: Any, number: float) -> Any:
     return mul_scalar(a, number, relu=True)
 
 
+def celu(input: Any, alpha: float, scale: float, zero_point: int) -> Any:
+    """Apply the continuously differentiable exponential linear unit to a quantized tensor."""
+    ends = float(scale), int(zero_point)
+    return by_table(input, "celu", lambda x: F.celu(x, alpha), *ends, alpha)
+
+
+def threshold(input: Any, limit: float, value: float) -> Any:
+    """Replace numbers of a quantized tensor that are not above a limit by a value."""
+    ends = layout.scale_and_zero(input, "quantized threshold")
+
+    def function(x: Any) -> Any:
+        return tangrad.where(x.float() > limit, x, value)
+
+    return by_table(input, "threshold", function, *ends, limit, value)
+
+
 def elu(input: Any, alpha: float = 1.0, *, output_scale: Any, output_zero_point: Any) -> Any:
     """Apply the exponential linear unit to a quantized tensor."""
     ends = float(output_scale), int(output_zero_point)

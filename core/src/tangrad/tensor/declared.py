@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from tangrad import _C
@@ -33,7 +34,7 @@ def check(
         _C.dtype_by_name(label)
     reason = _wrong(itemsize, kind, format, compute, codec, finfo)
     # Without NumPy the codec is not tried: the first to need it loads that.
-    if not reason and codec is not None and arithmetic and "numpy" in __import__("sys").modules:
+    if not reason and codec is not None and arithmetic and "numpy" in sys.modules:
         reason = _wrong_codec(itemsize, codec)
     if reason:
         raise ValueError(f"dtype '{name}'{reason}")

@@ -52,29 +52,34 @@ def _static(name: str, places: int, relu: bool) -> Callable[..., Any]:
     return convolve
 
 
-def _extents(name: str, values: Any, places: int, what: str) -> tuple[int, ...]:
-    found = (values,) * places if isinstance(values, int) else tuple(values)
-    if len(found) != places:
+def _geometry(name: str, weight: Any, places: int, **given: Any) -> list[tuple[int, ...]]:
+    """Return extents as tuples of one number for each place.
+
+    Raises:
+        RuntimeError: the weight or one of them has other dimensions.
+    """
+    if weight.dim() != places + 2:
         raise RuntimeError(
-            f"quantized::{name}: {what} must have {places} numbers, got {list(found)}"
+            f"quantized::{name}: the weight must have {places + 2} dimensions, got shape "
+            f"{list(weight.shape)}"
         )
-    return found
+    made = []
+    for what, values in given.items():
+        found = (values,) * places if isinstance(values, int) else tuple(values)
+        if len(found) != places:
+            raise RuntimeError(
+                f"quantized::{name}: {what} must have {places} numbers, got {list(found)}"
+            )
+        made.append(found)
+    return made
 
 
 def _prepack(name: str, places: int) -> Callable[..., Any]:
     def prepack(
         weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
     ) -> Any:
-        if weight.dim() != places + 2:
-            raise RuntimeError(
-                f"quantized::{name}: the weight must have {places + 2} dimensions, got shape "
-                f"{list(weight.shape)}"
-            )
-        stride, padding, dilation = (
-            _extents(name, values, places, what)
-            for values, what in ((stride, "stride"), (padding, "padding"), (dilation, "dilation"))
-        )
-        return PackedConv(weight, bias, stride, padding, dilation, groups)
+        extents = _geometry(name, weight, places, stride=stride, padding=padding, dilation=dilation)
+        return PackedConv(weight, bias, *extents, groups)
 
     return prepack
 
@@ -89,21 +94,16 @@ def _prepack_transposed(name: str, places: int) -> Callable[..., Any]:
         dilation: Any,
         groups: int,
     ) -> Any:
-        if weight.dim() != places + 2:
-            raise RuntimeError(
-                f"quantized::{name}: the weight must have {places + 2} dimensions, got shape "
-                f"{list(weight.shape)}"
-            )
-        stride, padding, output_padding, dilation = (
-            _extents(name, values, places, what)
-            for values, what in (
-                (stride, "stride"),
-                (padding, "padding"),
-                (output_padding, "output_padding"),
-                (dilation, "dilation"),
-            )
+        extents = _geometry(
+            name,
+            weight,
+            places,
+            stride=stride,
+            padding=padding,
+            output_padding=output_padding,
+            dilation=dilation,
         )
-        return PackedTransposedConv(weight, bias, stride, padding, output_padding, dilation, groups)
+        return PackedTransposedConv(weight, bias, *extents, groups)
 
     return prepack
 

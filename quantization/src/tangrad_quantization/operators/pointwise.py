@@ -123,8 +123,7 @@ def matmul(qa: Any, qb: Any, scale: float, zero_point: int) -> Any:
 
 def celu(self: Any, output_scale: float, output_zero_point: int, alpha: float = 1.0) -> Any:
     """Apply the continuously differentiable exponential linear unit."""
-    ends = float(output_scale), int(output_zero_point)
-    return functional.by_table(self, "celu", lambda x: F.celu(x, alpha), *ends, alpha)
+    return functional.celu(self, alpha, output_scale, output_zero_point)
 
 
 def clamp(qx: Any, min: float | None = None, max: float | None = None) -> Any:
@@ -200,15 +199,7 @@ def softmax(qx: Any, dim: int, output_scale: float, output_zero_point: int) -> A
 
 def threshold(qx: Any, threshold: float, value: float) -> Any:
     """Replace numbers that are not above a threshold by a value."""
-    ends = layout.scale_and_zero(qx, "quantized threshold")
-    return functional.by_table(
-        qx,
-        "threshold",
-        lambda x: tangrad.where(x.float() > threshold, x, value),
-        *ends,
-        threshold,
-        value,
-    )
+    return functional.threshold(qx, threshold, value)
 
 
 def max_pool1d(

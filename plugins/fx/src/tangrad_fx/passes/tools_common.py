@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tangrad_fx.graph_module import GraphModule
 from tangrad_fx.node import Node
 
-__all__ = ["get_node_target", "legalize_graph", "stable_topological_sort"]
+__all__ = ["get_node_target", "legalize_graph", "stable_topological_sort", "topo_sort"]
 
 
 def get_node_target(submodules: Any, node: Node) -> str:
@@ -20,19 +21,18 @@ def get_node_target(submodules: Any, node: Node) -> str:
     return str(node.target)
 
 
-def stable_topological_sort(gm: GraphModule) -> GraphModule:
-    """Put the nodes into an order in which each comes behind what it uses, moving few.
+def topo_sort(nodes: Sequence[Node]) -> list[Node]:
+    """Return nodes in an order in which each comes behind those of them that it uses, moving few.
 
     Raises:
-        RuntimeError: nodes use each other in a circle.
+        RuntimeError: they use each other in a circle.
     """
-    waiting = list(gm.graph.nodes)
-    placed: set[Node] = set()
-    order: list[Node] = []
+    own, placed = set(nodes), set[Node]()
+    waiting, order = list(nodes), list[Node]()
     while waiting:
-        rest: list[Node] = []
+        rest = []
         for node in waiting:
-            if all(used in placed for used in node.all_input_nodes):
+            if all(used in placed for used in node.all_input_nodes if used in own):
                 placed.add(node)
                 order.append(node)
             else:
@@ -40,6 +40,16 @@ def stable_topological_sort(gm: GraphModule) -> GraphModule:
         if len(rest) == len(waiting):
             raise RuntimeError(f"Input graph has cycles, unable to add {[n.name for n in rest]}")
         waiting = rest
+    return order
+
+
+def stable_topological_sort(gm: GraphModule) -> GraphModule:
+    """Put the nodes into an order in which each comes behind what it uses, moving few.
+
+    Raises:
+        RuntimeError: nodes use each other in a circle.
+    """
+    order = topo_sort(list(gm.graph.nodes))
     outputs = [n for n in order if n.op == "output"]
     for node in [n for n in order if n.op != "output"] + outputs:
         gm.graph._root.prepend(node)

@@ -244,7 +244,7 @@ def celu(input: Any, scale: float, zero_point: int, alpha: float = 1.0) -> Any:
         alpha: of the function.
     """
     _require("celu", input)
-    return functional.by_table(input, "celu", lambda x: F.celu(x, alpha), scale, zero_point, alpha)
+    return functional.celu(input, alpha, scale, zero_point)
 
 
 def _stored(input: Any, made: Any, inplace: bool) -> Any:
@@ -293,15 +293,7 @@ def threshold(input: Any, threshold: float, value: float) -> Any:
     for name, number in (("threshold", threshold), ("value", value)):
         if number is None:
             raise ValueError(f"Input to 'threshold' must be specified: {name} is None")
-    ends = layout.scale_and_zero(input, "quantized threshold")
-    return functional.by_table(
-        input,
-        "threshold",
-        lambda x: tangrad.where(x.float() > threshold, x, value),
-        *ends,
-        threshold,
-        value,
-    )
+    return functional.threshold(input, threshold, value)
 
 
 def elu(input: Any, scale: float, zero_point: int, alpha: float = 1.0) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 from tangrad_fx.graph import Graph
 from tangrad_fx.graph_module import GraphModule
 from tangrad_fx.node import Node
-from tangrad_fx.passes.tools_common import legalize_graph, stable_topological_sort
+from tangrad_fx.passes.tools_common import stable_topological_sort, topo_sort
 from tangrad_fx.passes.utils.common import lift_subgraph_as_module
 
 __all__ = [
@@ -20,28 +20,6 @@ __all__ = [
     "topo_sort",
     "validate_partition",
 ]
-
-
-def topo_sort(nodes: Sequence[Node]) -> list[Node]:
-    """Return nodes in an order in which each comes behind those of them that it uses.
-
-    Raises:
-        RuntimeError: they use each other in a circle.
-    """
-    own, placed, order = set(nodes), set(), []
-    waiting = list(nodes)
-    while waiting:
-        rest = []
-        for node in waiting:
-            if all(used in placed for used in node.all_input_nodes if used in own):
-                placed.add(node)
-                order.append(node)
-            else:
-                rest.append(node)
-        if len(rest) == len(waiting):
-            raise RuntimeError(f"the nodes use each other in a circle: {[n.name for n in rest]}")
-        waiting = rest
-    return order
 
 
 def validate_partition(partition: Sequence[Node]) -> bool:
@@ -164,7 +142,6 @@ def fuse_by_partitions(
         insert_subgm(gm, made, taken, given)
         erase_nodes(gm, nodes)
     stable_topological_sort(gm)
-    legalize_graph(gm)
     gm.graph.lint()
     gm.recompile()
     return gm
