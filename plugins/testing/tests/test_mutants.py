@@ -78,6 +78,13 @@ def test_a_campaign_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> Non
     assert record.read_text("utf-8").startswith(found)
 
 
+def test_a_fault_that_nobody_planted_is_refused() -> None:
+    command = [sys.executable, "-m", "tangrad_testing.mutants", "--only", "Nobody"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.strip() == "mutants: no fault is called Nobody"
+
+
 def test_who_is_kept_from_the_processor_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(campaign, "LOOK", 0.001)
     looks = iter(range(1000))

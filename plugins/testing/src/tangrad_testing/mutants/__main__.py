@@ -59,6 +59,8 @@ def chosen(options: argparse.Namespace) -> list[Mutant]:
     else:
         mutants = planted()
     if options.only:
+        if unknown := sorted(set(options.only) - {m.name for m in mutants}):
+            raise SystemExit(f"mutants: no fault is called {', '.join(unknown)}")
         return [m for m in mutants if m.name in options.only]
     return list(by_hash(mutants, options.few)) if options.few else mutants
 
