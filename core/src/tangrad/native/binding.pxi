@@ -125,13 +125,15 @@ cdef class Overridable:
     cdef object function
     cdef public object shown             # what is handed over, if not this itself
     cdef bint modes_only
+    cdef bint method                     # of Tensor, and of nothing else
     cdef dict __dict__
 
-    def __init__(self, function, shown=None, modes_only=False):
+    def __init__(self, function, shown=None, modes_only=False, method=False):
         self.vectorcall = <void*>overridable_vectorcall
         self.function = function
         self.shown = shown
         self.modes_only = modes_only
+        self.method = method
 
     def __get__(self, instance, owner):
         return self if instance is None else PyMethod_New(self, instance)
@@ -154,6 +156,9 @@ cdef PyObject* overridable_vectorcall(PyObject* callable, PyObject** args, size_
         if result is not NotImplemented:
             Py_INCREF(result)
             return <PyObject*>result
+    if self.method and nargs > 0 and not isinstance(<object>args[0], Tensor):
+        raise TypeError(f"descriptor '{self.function.__name__}' for 'Tensor' objects doesn't apply to a "
+                        f"'{type(<object>args[0]).__name__}' object")
     return PyObject_Vectorcall(<PyObject*>self.function, args, nargs, kwnames)
 
 

@@ -18,7 +18,7 @@ def offered(member: Any) -> Any:
         What is to be put on the type; ops, which offer themselves, and all else as it is.
     """
     if type(member) is FunctionType:
-        return update_wrapper(_C.Overridable(member), member)
+        return update_wrapper(_C.Overridable(member, method=True), member)
     if type(member) is not property:
         return member
     read = _C.Overridable(member.fget)
