@@ -65,25 +65,9 @@ SPECIAL: dict[str, str] = {
     {_clenshaw(DIGAMMA)}
     return total + (z + ((x - {DIGAMMA_ROOT[0]!r}) - {DIGAMMA_ROOT[1]!r}) * b0);
 }}""",
-    "tg_zeta": f"""$fn double tg_zeta(double s, double q) {{
-    double far = 10 + (s < 100 ? s : 100), x, power, total = 0, tail, factor, count;
+    "tg_zeta_sum": f"""$fn double tg_zeta_sum(double s, double q) {{
+    double far = 10 + (s < 100 ? s : 100), x = q, power = @pow(q, -s), total = 0, tail, factor;
     int k;
-    if (s != s || q != q || s < 1) return (double)TG_NAN;
-    if (s == 1 || (q <= 0 && q == @floor(q))) return (double)TG_INF;
-    if (q < 0 && s != @floor(s)) return (double)TG_NAN;
-    if (q == (double)TG_INF) return 0;
-    if (s == (double)TG_INF) return q < 0 ? (double)TG_NAN : q < 1 ? (double)TG_INF : q == 1;
-    if (q < 0) {{
-        /* the terms below 0 are a difference of two sums */
-        count = -@floor(q);
-        total = tg_zeta(s, q + count);
-        if (total == (double)TG_INF) return total;
-        /* in this order, because the first two may nearly cancel */
-        power = @fmod(s, 2.0) == 0 ? 1 : -1;
-        return (total + power * tg_zeta(s, -q - (count - 1))) - power * tg_zeta(s, 1 - q);
-    }}
-    x = q;
-    power = @pow(q, -s);
     for (k = 1; k <= 10 || x < far; ++k) {{
         total += power;
         x = q + k;
@@ -95,6 +79,22 @@ SPECIAL: dict[str, str] = {
     factor = s * power / x;
     {_zeta_tail()}
     return total + tail;
+}}""",
+    "tg_zeta": f"""$fn double tg_zeta(double s, double q) {{
+    double power, total, count;
+    if (s != s || q != q || s < 1) return (double)TG_NAN;
+    if (s == 1 || (q <= 0 && q == @floor(q))) return (double)TG_INF;
+    if (q < 0 && s != @floor(s)) return (double)TG_NAN;
+    if (q == (double)TG_INF) return 0;
+    if (s == (double)TG_INF) return q < 0 ? (double)TG_NAN : q < 1 ? (double)TG_INF : q == 1;
+    if (q > 0) return tg_zeta_sum(s, q);
+    /* the terms below 0 are a difference of two sums */
+    count = -@floor(q);
+    total = tg_zeta_sum(s, q + count);
+    if (total == (double)TG_INF) return total;
+    /* in this order, because the first two may nearly cancel */
+    power = @fmod(s, 2.0) == 0 ? 1 : -1;
+    return (total + power * tg_zeta_sum(s, -q - (count - 1))) - power * tg_zeta_sum(s, 1 - q);
 }}""",
     "tg_polygamma": f"""$fn double tg_polygamma(double n, double a) {{
     double factorial = 1, k, t;
