@@ -128,6 +128,8 @@ def top_level() -> str:
             lines.append("from tangrad.tensor.size import Size as Size")
         elif hasattr(tangrad._C, name):
             lines.append(f"from tangrad._C import {name} as {name}")
+        elif isinstance(found, tangrad.memory_format):
+            functions.append(f"{name}: _memory_format")
         elif isinstance(found, float) or found is None:
             functions.append(f"{name}: {'_float' if found is not None else 'None'}")
     functions += [f"{name}: _dtype" for name in _dtype_names(tangrad)]
