@@ -137,12 +137,17 @@ PINNED: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("make", PINNED)
-def test_pinned_memory_needs_an_accelerator(
-    make: str, agree: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Other tests may have registered devices.
+@pytest.fixture
+def no_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide the devices that other tests have registered."""
     monkeypatch.setattr(tangrad._C, "_default_accelerator", lambda: "cpu")
+    monkeypatch.setattr(tangrad.accelerator, "_opened", lambda: None)
+    monkeypatch.setattr(tangrad.accelerator, "_installed", lambda: None)
+
+
+@pytest.mark.usefixtures("no_accelerator")
+@pytest.mark.parametrize("make", PINNED)
+def test_pinned_memory_needs_an_accelerator(make: str, agree: Any) -> None:
     agree(PINNED[make], message=False)
 
 
@@ -155,6 +160,7 @@ def test_precision_of_products() -> None:
         tangrad.set_float32_matmul_precision("low")
 
 
+@pytest.mark.usefixtures("no_accelerator")
 @pytest.mark.parametrize(
     "call",
     [
@@ -188,8 +194,8 @@ def test_answers_of_the_top_level(call: Callable[[Any], Any]) -> None:
     assert outcome(tangrad, call) == outcome(torch, call)
 
 
-def test_memory_is_pinned_for_a_device_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tangrad._C, "_default_accelerator", lambda: "cpu")
+@pytest.mark.usefixtures("no_accelerator")
+def test_memory_is_pinned_for_a_device_only() -> None:
     with pytest.raises(RuntimeError, match="Cannot access accelerator device"):
         tangrad.ones(1).pin_memory()
 

@@ -19,6 +19,9 @@ def states_are_torch_tensors(monkeypatch):
     monkeypatch.setattr(
         generator, "_as_tensor", lambda state: torch.tensor(list(state), dtype=torch.uint8)
     )
+    # PyTorch knows nothing of the devices that other tests have registered.
+    monkeypatch.setattr(generator, "_defaults", {"cpu": generator.default_generator})
+    monkeypatch.setattr(generator, "_by_device", {})
     monkeypatch.setattr(generator, "_as_device", torch.device)
     with random.fork_rng():
         yield

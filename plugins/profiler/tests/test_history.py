@@ -53,10 +53,10 @@ def test_holders_are_told_by_kind_module_and_line(history):
     y = model(tangrad.ones(500, 200)).relu()
     rows = holders(CPU)
     assert rows == sorted(rows, key=lambda row: (-row[0], row[2]))
-    largest = rows[0]
+    # Other tests may hold more.
+    largest = next(row for row in rows if f"{__file__}:" in row[2])
     assert largest[0] >= 500 * 300 * 4
     assert largest[1] == "activation"
-    assert f"{__file__}:" in largest[2]
     assert y.shape == (500, 300)
     assert any(kind == "parameter" and "linear.py" not in place for _, kind, place in rows)
 
