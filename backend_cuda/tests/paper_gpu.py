@@ -27,13 +27,13 @@ class PaperGpu(CompilingDriver):
 
     def open(self) -> None:
         self.sources: dict[str, str] = {}
-        self.missing: set[str] = set()
+        self.missing: set[tuple[str, str]] = set()
         self._memory: dict[int, Any] = {}
 
     def kernel_for(self, op: Any, dtype: Any) -> Any:
         found = super().kernel_for(op, dtype)
         if found is None:
-            self.missing.add(op.name)
+            self.missing.add((op.name, dtype.name))
         return found
 
     def allocate(self, nbytes: int, index: int) -> int:
@@ -81,8 +81,12 @@ def install() -> None:
     sys.path[:0] = [str(folder), str(Path(__file__).parent)]
 
 
-def collected(dtypes: tuple[str, ...]) -> tuple[dict[str, str], set[str]]:
-    """Run all ops' samples, forward and backward; return the sources, and who has no kernel."""
+def collected(dtypes: tuple[str, ...]) -> tuple[dict[str, str], set[tuple[str, str]]]:
+    """Run all ops' samples, forward and backward.
+
+    Returns:
+        The sources; and which ops have no kernel, with the dtype asked for.
+    """
     import warnings
 
     import tangrad

@@ -96,7 +96,9 @@ def pointwise_ops() -> list[str]:
     """Return the ops with an expression, or some of them: the same ones in every run."""
     from tangrad.plugin import all_ops
 
-    found = {op.definition.name for op in all_ops().values() if op.kind == "pointwise"}
+    defined = [op.definition for op in all_ops().values() if op.kind == "pointwise"]
+    # Not what other tests have defined in this process: these run in another one.
+    found = {d.name for d in defined if d.samples and d.module.startswith("tangrad.")}
     order = sorted(found, key=lambda name: hashlib.blake2b(name.encode()).digest())
     return order if FULL else order[:6]
 

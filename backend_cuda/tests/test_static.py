@@ -18,6 +18,8 @@ import pytest
 
 ARCHITECTURES = (75, 80, 90, 100, 120)
 FULL = os.environ.get("TANGRAD_TESTS") == "full"
+# All kernels take an hour: several processes share them.
+SHARDS = 16 if FULL else 1
 PART = 1.0 if FULL else 0.012
 DTYPES = ("float32", "float16", "int64", "complex64") if FULL else ("float32",)
 COLLECT = """
@@ -71,10 +73,10 @@ def nvrtc():
     return nvrtc
 
 
-def chosen(sources: list[str]) -> Iterator[str]:
+def chosen(sources: list[str], shard: int) -> Iterator[str]:
     for source in sources:
-        digest = hashlib.sha256(source.encode()).digest()[:4]
-        if int.from_bytes(digest, "big") < PART * 2**32:
+        digest = hashlib.sha256(source.encode()).digest()
+        if int.from_bytes(digest[:4], "big") < PART * 2**32 and digest[4] % SHARDS == shard:
             yield source
 
 
@@ -86,8 +88,10 @@ def occupancy(registers: int, shared: int) -> float:
     return min(by_registers, by_shared, 8) / 8
 
 
-def test_every_kernel_compiles_for_every_architecture(collected, nvrtc):
-    sources = list(chosen(collected[0]))
+@pytest.mark.timeout(3600 if FULL else 300)
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_every_kernel_compiles_for_every_architecture(collected, nvrtc, shard):
+    sources = list(chosen(collected[0], shard))
     assert len(collected[0]) > 400
     assert sources
     for source in sources:
@@ -95,9 +99,11 @@ def test_every_kernel_compiles_for_every_architecture(collected, nvrtc):
             assert nvrtc.compile(source, architecture)
 
 
-def test_kernels_keep_their_values_in_registers(collected, nvrtc, tmp_path):
+@pytest.mark.timeout(3600 if FULL else 300)
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_kernels_keep_their_values_in_registers(collected, nvrtc, tmp_path, shard):
     program, file = tool("cuobjdump"), tmp_path / "kernels.cubin"
-    for source in chosen(collected[0]):
+    for source in chosen(collected[0], shard):
         file.write_bytes(nvrtc.compile(source, 90))
         told = subprocess.run([program, "-res-usage", str(file)], capture_output=True, text=True)
         usage = re.findall(r"Function (\w+):\s+REG:(\d+) STACK:\d+ SHARED:(\d+) LOCAL:(\d+)",
@@ -113,9 +119,11 @@ def test_kernels_keep_their_values_in_registers(collected, nvrtc, tmp_path):
             assert occupancy(int(registers), int(shared)) >= least, name
 
 
+@pytest.mark.timeout(3600 if FULL else 300)
 def test_dense_loops_of_float32_load_and_store_by_128_bits(collected, nvrtc, tmp_path):
     program, file = tool("nvdisasm"), tmp_path / "kernels.cubin"
-    wide = [s for s in collected[0] if "tk_vector_float32" in s and "float v[4]" in s]
+    wide = [s for s in collected[0] if "(TG_GLOBAL tk_vector_float32 *)y0" in s]
+    assert wide
     for source in wide[:: 1 if FULL else len(wide) // 4]:
         file.write_bytes(nvrtc.compile(source, 90))
         told = subprocess.run([program, "-c", str(file)], capture_output=True, text=True).stdout
@@ -123,4 +131,5 @@ def test_dense_loops_of_float32_load_and_store_by_128_bits(collected, nvrtc, tmp
 
 
 def test_what_training_spends_its_time_in_has_kernels(collected):
-    assert not set(TRAINING) & set(collected[1])
+    missing = {name for name, dtype in collected[1] if dtype == "float32"}
+    assert not set(TRAINING) & missing
