@@ -161,7 +161,9 @@ def test_threads_that_begin_are_looked_at_forward_and_backward(x):
         y = net(x).sum()
         assert in_a_thread(lambda: x.sqrt()).startswith("sqrt, called at ")
         assert "Function 'SqrtBackward0' returned infinite" in in_a_thread(y.backward)
-        assert ", in module 1.act (Act), gave" in in_a_thread(lambda: model(lambda x: (x * 0).log())(x))
+        assert ", in module 1.act (Act), gave" in in_a_thread(
+            lambda: model(lambda x: (x * 0).log())(x)
+        )
     assert in_a_thread(lambda: x.sqrt()) is None
 
 

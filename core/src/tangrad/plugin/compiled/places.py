@@ -80,6 +80,8 @@ def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., No
         return _IndexSelect(driver, dtype)
     if op.name in _WRITES:
         return _IndexWrite(driver, op.name, dtype)
+    if op.name == "scatter_extreme" and KINDS[dtype] == "c":
+        return None
     return _Scatter(driver, op.name, dtype)
 
 
