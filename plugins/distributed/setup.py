@@ -1,4 +1,4 @@
-"""Compile the counters in shared memory."""
+"""Compile the counters in shared memory, and the way to other processes' memory."""
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
@@ -7,10 +7,11 @@ setup(
     ext_modules=cythonize(
         [
             Extension(
-                "tangrad_distributed._signal",
-                ["src/tangrad_distributed/_signal.pyx"],
+                f"tangrad_distributed.{name}",
+                [f"src/tangrad_distributed/{name}.pyx"],
                 extra_compile_args=["-O2", "-g0"],
             )
+            for name in ("_peers", "_signal")
         ],
         compiler_directives={"language_level": 3},
     ),

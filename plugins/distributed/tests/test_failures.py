@@ -59,7 +59,7 @@ def test_ranks_that_disagree_are_told_with_both_lines(launch, first, second, sai
     ("end", "why"),
     [("os.kill(os.getpid(), 9)", "ended"), ("sys.exit(0)", "left the group")],
 )
-def test_a_rank_that_is_gone_is_named_long_before_the_group_s_timeout(end, why):
+def test_a_rank_that_is_gone_is_named_long_before_the_group_s_timeout(ranks_alone, end, why):
     body = f"""
 if rank == 1:
     dist.all_reduce(tangrad.ones(1))
@@ -71,21 +71,7 @@ except dist.RankLostError as error:
     print(error)
 """
     # The launcher ends the others, too; so the ranks are started without it.
-    with socket.create_server(("localhost", 0)) as free:
-        port = free.getsockname()[1]
-    environment = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"}
-    environment["MASTER_PORT"] = str(port)
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-c", HEAD + body],
-            env={**environment, "RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for rank in (0, 1)
-    ]
-    said = ranks[0].communicate(timeout=120)[0]
-    ranks[1].communicate(timeout=120)
+    said = ranks_alone(HEAD + body)[0]
     assert "all_reduce(float32[2], op=SUM)" in said
     assert f"waits for rank 1, which {why}" in said
     assert "last seen in all_reduce(float32[1], op=SUM)" in said

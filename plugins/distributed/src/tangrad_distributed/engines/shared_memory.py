@@ -31,6 +31,7 @@ from tangrad_distributed.engine import (
     told_bytes,
 )
 from tangrad_distributed.engines.chunks import CHUNK, Chunks
+from tangrad_distributed.engines.direct import Direct
 from tangrad_distributed.engines.rings import RING, Ring
 from tangrad_distributed.engines.streams import Sink, Source, StreamEngine
 from tangrad_distributed.errors import DistBackendError, WaitCycleError
@@ -42,6 +43,7 @@ HALF = 2 * CHUNK
 SPINS = 3000
 # The control page of a rank.
 _STEP, _STATE, _WAITS, _EPOCH, _PENDING, _SHOWN, _MESSAGE = 0, 64, 72, 80, 88, 128, 1536
+_PID, _ADDRESS, _OPEN, _WRITES = 104, 96, 112, 120
 _TOLD = SIGNATURE + TEXT
 _ALIVE, _LEFT, _FAILED = range(3)
 # Behind a half's table stands its content.
@@ -84,10 +86,11 @@ class SharedMemory(StreamEngine):
         whole = tangrad.frombuffer(self._map, dtype=tangrad.uint8)
         self._whole, self._base = whole, whole.data_ptr()
         self._views: dict[tuple[int, int, Any], Any] = {}
-        self._pids = [self._word(rank, _STATE + 40) for rank in range(self.size)]
+        self.pids = [self._word(rank, _PID) for rank in range(self.size)]
         self._meeting = _signal.Meeting(self._base, PAGE, _SHOWN, _TOLD, self.rank, self.size)
         self._small: dict[Any, tuple[bytes, Any, list[Any]]] = {}
         self._chunks = Chunks(self)
+        self._direct = Direct(self, _ADDRESS, _OPEN, _WRITES)
         _open.add(self)
 
     # The memory -------------------------------------------------------------------------------
@@ -103,7 +106,7 @@ class SharedMemory(StreamEngine):
             descriptor = os.open(store.get("memory").decode(), os.O_RDWR | os.O_CLOEXEC)
         try:
             mapped = mmap.mmap(descriptor, self._total)
-            struct.pack_into("<Q", mapped, self._page(self.rank) + _STATE + 40, os.getpid())
+            struct.pack_into("<Q", mapped, self._page(self.rank) + _PID, os.getpid())
             store.barrier("mapped", self.size)
         finally:
             os.close(descriptor)
@@ -124,6 +127,10 @@ class SharedMemory(StreamEngine):
 
     def _set_word(self, at: int, value: int) -> None:
         struct.pack_into("<Q", self._bytes, self._page(self.rank) + at, value)
+
+    def word_at(self, rank: int, at: int) -> int:
+        """Return the address of a word of a rank's control page."""
+        return self._base + self._page(rank) + at
 
     def view(self, offset: int, nbytes: int, dtype: Any) -> Any:
         """Return a part of the memory as a vector; those used before are kept."""
@@ -149,7 +156,7 @@ class SharedMemory(StreamEngine):
                 gone[rank] = f"gave up: {text.decode('utf-8', 'replace')}"
             elif state == _LEFT:
                 gone[rank] = "left the group"
-            elif what := process_state(self._pids[rank]):
+            elif what := process_state(self.pids[rank]):
                 gone[rank] = what
         return gone
 
@@ -234,11 +241,17 @@ class SharedMemory(StreamEngine):
                 return
 
     def all_reduce(self, tensor: Any, op: ReduceOp, what: Signature, timeout: float) -> None:
-        """Reduce a contiguous tensor, in place, on all ranks; a large one chunk by chunk."""
+        """Reduce a contiguous tensor, in place, on all ranks.
+
+        A large one is reduced in all ranks' own memory, or chunk by chunk where Linux does not
+        let ranks do that.
+        """
         if tensor.numel() * tensor.element_size() <= SMALL:
             super().all_reduce(tensor, op, what, timeout)
-        else:
-            self._chunks.all_reduce(tensor.view(-1), op, what, timeout)
+            return
+        flat = tensor.view(-1)
+        if not self._direct.all_reduce(flat, op, what, timeout):
+            self._chunks.all_reduce(flat, op, what, timeout)
 
     def content_of(self, rank: int, step: int) -> int:
         """Return where a rank's half of a window begins in which a step's content stands."""
