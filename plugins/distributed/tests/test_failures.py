@@ -14,6 +14,7 @@ import pytest
 import tangrad
 import tangrad.distributed as dist
 from tangrad_distributed import engine
+from tangrad_distributed.agent import Agent, Settings
 from tangrad_distributed.engines.shared_memory import process_state
 
 HEAD = """
@@ -220,6 +221,22 @@ def test_what_a_rank_started_ends_with_it(tmp_path, number):
     while any(process_state(pid) != "ended" for pid in started):
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_a_rank_that_is_just_being_started_ends_with_the_launcher():
+    agent = Agent(Settings([sys.executable, "-c", "import time; time.sleep(1000)"]))
+    started = []
+
+    def start(rank, environment):
+        started.append(subprocess.Popen(agent.settings.command))
+        for _ in range(2):  # as a terminal that closes does
+            os.kill(os.getpid(), signal.SIGTERM)
+        return started[-1]
+
+    agent.start = start
+    with pytest.raises(KeyboardInterrupt):
+        agent.run()
+    assert started[0].poll() is not None
 
 
 def test_a_used_port_is_told_in_a_line(launch):

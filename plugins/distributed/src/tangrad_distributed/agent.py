@@ -81,6 +81,7 @@ class Agent:
         # Given a rank and its environment, it returns a process.
         self.start: Callable[[int, dict[str, str]], Any] = self._start_program
         self._stopping = 0
+        self._starting = False
         self._relays: list[threading.Thread] = []
         self._writing = threading.Lock()
 
@@ -135,13 +136,22 @@ class Agent:
             mine.wait(others, timedelta(seconds=PATIENCE))
 
     def _stop(self, number: int, frame: Any) -> None:
-        self._stopping = number
-        raise KeyboardInterrupt
+        # Once: what ends the ranks must not be interrupted, nor a start before it is noted.
+        if not self._stopping:
+            self._stopping = number
+            if not self._starting:
+                raise KeyboardInterrupt
 
     def _run_once(self, attempt: int, store: Store) -> None:
         s = self.settings
         for local in range(s.processes):
-            self._children[local] = self._begin(local, attempt)
+            self._starting = True
+            try:
+                self._children[local] = self._begin(local, attempt)
+            finally:
+                self._starting = False
+            if self._stopping:
+                raise KeyboardInterrupt
         failed: dict[int, Any] = {}
         deadline = 0.0
         while self._children:
