@@ -104,22 +104,17 @@ tell({"first": 0})
 
 # What is told and checked in each collective, by itself: `meetings` times for those of many pieces.
 ALWAYS_ON = """
-from tangrad_distributed.call_site import call_site
-from tangrad_distributed.engine import Signature, told_bytes
-from tangrad_distributed.process_group import _described
+from tangrad_distributed.recorder import Recorder
 group, x = dist.group.WORLD, t.ones(1)
-engine, recorder = group.engine, group.recorder
-key = ("all_reduce", (x.shape,), x.dtype, dist.ReduceOp.SUM, -1)
+engine, recorder, op = group.engine, Recorder("by itself", 0), dist.ReduceOp.SUM
 
-def header(meetings):
-    digest, text = _described(key)
-    what = Signature(b"12345678" + digest, text, call_site())
-    entry = recorder.begin(1, text, what.line)
+def header(y, meetings):
+    what = recorder.begin("all_reduce", y.shape, y.dtype, op, -1)
     for _ in range(meetings):
         # Of the next step, which nobody looks at yet.
-        engine._meeting.show(engine.steps + 1, what.content, told_bytes(what.text, what.line))
-        engine._meeting.unlike(engine.steps + 1, what.content)
-    recorder.end(entry)
+        engine._meeting.show(engine.steps + 1, what)
+        engine._meeting.unlike(engine.steps + 1, what)
+    recorder.end(what)
 
 dist.barrier()
 found = {}
@@ -131,7 +126,7 @@ for nbytes, calls in ((4, 2000), (4 << 20, 40)):
     dist.barrier()
     took = timed(lambda: dist.all_reduce(y), calls)[0]
     dist.barrier()
-    found[nbytes] = [took, timed(lambda: header(meetings), 2000)[0]]
+    found[nbytes] = [took, timed(lambda: header(y, meetings), 2000)[0]]
     dist.barrier()
 tell(found)
 """

@@ -13,6 +13,7 @@ import pytest
 import tangrad
 import tangrad.distributed as dist
 from tangrad_distributed.engines.mpi import mpiexec
+from tangrad_distributed.recorder import KEPT, Recorder
 
 MPIEXEC = mpiexec()
 MPI_INSTALLED = importlib.util.find_spec("mpi4py")
@@ -41,6 +42,41 @@ def test_a_failure_leaves_the_last_collectives_of_each_rank(tmp_path, monkeypatc
         check=True,
     )
     assert "all_reduce(float32[3], o failed" in done.stdout
+
+
+def test_a_full_recorder_forgets_the_oldest():
+    recorder = Recorder("", 0)
+    first = recorder.begin("barrier", (), "", None, -1)
+    for at in range(KEPT):
+        what = recorder.begin("broadcast", ((at % 7, 2),), tangrad.float32, None, at % 3)
+        recorder.end(what, f"error {at}" if at % 2 else None)
+    recorder.end(first, "too late")
+    sequences, texts, lines, started, ended, errors = zip(*recorder.entries, strict=True)
+    assert sequences == tuple(range(1, KEPT + 1))
+    for at in (0, 1, KEPT - 1):
+        assert texts[at] == f"broadcast(float32[{at % 7}, 2], root={at % 3})"
+        assert errors[at] == (f"error {at}" if at % 2 else "")
+    (line,) = set(lines)
+    assert line.startswith(f"{__file__}:")
+    assert all(begun <= over for begun, over in zip(started, ended, strict=True))
+
+
+def test_signatures_are_alike_where_arguments_are_and_only_there():
+    recorder, plain = Recorder("", 0), ("all_reduce", ((2, 3),), tangrad.float32, None, -1)
+    others = [
+        ("reduce", *plain[1:]),
+        (plain[0], ((3, 2),), *plain[2:]),
+        (plain[0], ((2, 3), (2, 3)), *plain[2:]),
+        (*plain[:2], tangrad.float64, *plain[3:]),
+        (*plain[:3], dist.ReduceOp.SUM, -1),
+        (*plain[:4], 0),
+    ]
+    # Behind the sequence number, eight bytes.
+    content = [recorder.begin(*one).content[8:] for one in [plain, *others]]
+    assert len(set(content)) == len(content)
+    shape = tangrad.empty(2, 3).shape
+    for alike in (plain, (plain[0], (shape,), *plain[2:]), (plain[0], shape, *plain[2:])):
+        assert recorder.begin(*alike).content[8:] == content[0]
 
 
 def test_running_ranks_tell_what_they_did_last_when_they_are_asked(tmp_path):

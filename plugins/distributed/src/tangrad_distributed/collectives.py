@@ -102,7 +102,10 @@ def all_reduce(
     found = member(group, "all_reduce")
     if found is None:
         return None
-    return found.all_reduce([tensor], _checked(op, tensor, "all_reduce"), async_op=async_op)
+    checked = _checked(op, tensor, "all_reduce")
+    if not async_op and found.reduce_at_once(tensor, checked):
+        return None
+    return found.all_reduce([tensor], checked, async_op=async_op)
 
 
 def all_reduce_coalesced(

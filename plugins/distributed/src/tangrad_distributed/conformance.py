@@ -96,6 +96,16 @@ def all_reduce_in_pieces_of_several_dtypes(rank: int, size: int) -> None:
 
 
 @case
+def ranks_with_gaps_meet_ranks_without(rank: int, size: int) -> None:
+    """Only shapes have to agree, whichever way each rank's tensor takes."""
+    plain = numbers(15, rank).view(3, 5)
+    tensor = plain if rank == 0 else plain.t().contiguous().t()
+    c.all_reduce(tensor)
+    expected = reduced(ReduceOp.SUM, 15, size, tangrad.float32).view(3, 5)
+    same(tensor, expected, "all_reduce of one tensor with gaps")
+
+
+@case
 def reductions_of_bits_means_and_factors(rank: int, size: int) -> None:
     """The less usual reductions."""
     for op in (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR):

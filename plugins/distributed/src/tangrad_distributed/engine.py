@@ -18,10 +18,10 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, ClassVar
 
 import tangrad
+from tangrad_distributed._signal import SIGNATURE, Signature
 from tangrad_distributed.errors import (
     CollectiveMismatchError,
     CollectiveTimeoutError,
@@ -47,15 +47,6 @@ class Context:
     # Ranks of the group's members in the world, for messages.
     world_ranks: list[int]
     name: str = ""
-
-
-@dataclass(slots=True)
-class Signature:
-    """Tell what a rank does: `content` must be the same on all ranks, `text` and `line` tell it."""
-
-    content: bytes
-    text: str
-    line: str
 
 
 @dataclass(slots=True)
@@ -258,7 +249,7 @@ class Engine(ABC):
         """
         self.steps += 1
         waiting = Waiting(what, timeout)
-        mine = _packed(what)
+        mine = what.content + what.told
         theirs = [bytearray(len(mine)) for _ in range(self.size)]
         others = [rank for rank in range(self.size) if rank != self.rank]
         tag = -self.steps
@@ -328,20 +319,6 @@ class Engine(ABC):
             fold(plan.op, staged, plan.into)
         elif plan.op is None and plan.receives[self.rank] is not None:
             plan.receives[self.rank].copy_(plan.sends[self.rank])
-
-
-SIGNATURE = 64
-TEXT = 320
-
-
-def _packed(what: Signature) -> bytes:
-    return what.content + told_bytes(what.text, what.line)
-
-
-@lru_cache(maxsize=1024)
-def told_bytes(text: str, line: str) -> bytes:
-    """Return text and line of a signature in a field of fixed size."""
-    return f"{text}\n{line}".encode()[:TEXT].ljust(TEXT, b"\0")
 
 
 def as_memory(tensor: Any) -> memoryview:

@@ -7,10 +7,7 @@ those asked for without run at once, behind what is under way.
 
 from __future__ import annotations
 
-import hashlib
-import itertools
 import os
-import struct
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -19,8 +16,8 @@ from typing import Any
 
 import tangrad
 from tangrad.plugin import phase
-from tangrad_distributed.call_site import call_site
-from tangrad_distributed.engine import SIGNATURE, Engine, Round, Signature, Waiting, as_memory
+from tangrad_distributed._signal import call_site
+from tangrad_distributed.engine import Engine, Round, Signature, Waiting, as_memory
 from tangrad_distributed.errors import (
     CollectiveTimeoutError,
     DistBackendError,
@@ -33,27 +30,6 @@ from tangrad_distributed.recorder import Recorder
 from tangrad_distributed.reductions import ReduceOp
 from tangrad_distributed.store import Store, follower_key, underlying
 from tangrad_distributed.work import Queue, Work
-
-_SEQUENCE = struct.Struct("<Q")
-_KNOWN: dict[Any, tuple[bytes, str]] = {}
-
-
-def _described(key: tuple[Any, ...]) -> tuple[bytes, str]:
-    """Return the digest and the text of a collective's arguments; those seen before are kept."""
-    found = _KNOWN.get(key)
-    if found is None:
-        if len(_KNOWN) > 10_000:
-            _KNOWN.clear()
-        digest = hashlib.blake2b(repr(key).encode(), digest_size=SIGNATURE - 8).digest()
-        found = _KNOWN[key] = (digest, _text(*key))
-    return found
-
-
-def _text(kind: str, shapes: tuple[Any, ...], dtype: Any, op: Any, root: int) -> str:
-    said = [f"{dtype}{list(shape)}".removeprefix("tangrad.") for shape in shapes]
-    said += [f"op={op.name}"] if op is not None else []
-    said += [f"root={root}"] if root >= 0 else []
-    return f"{kind}({', '.join(said)})"
 
 
 def _settle(tensors: Sequence[Any]) -> None:
@@ -116,7 +92,6 @@ class ProcessGroup(OlderNames):
         self.group_name, self.group_desc = engine.context.name, description
         self.world_ranks = engine.context.world_ranks
         self._timeout = timeout.total_seconds()
-        self._sequence = itertools.count()
         self._queue = Queue(f"tangrad collectives {self.group_name}")
         self._messages = Messages(engine)
         self.recorder = Recorder(self.group_name, self.world_ranks[engine.rank])
@@ -180,13 +155,10 @@ class ProcessGroup(OlderNames):
         """
         self._require_open(kind)
         _settle([*tensors, *result])
-        sequence = next(self._sequence)
-        sizes = tuple(tuple(tensor.shape) for tensor in tensors) if shapes else ()
+        sizes = tuple([tensor.shape for tensor in tensors]) if shapes else ()
         dtype = tensors[0].dtype if tensors else ""
-        digest, text = _described((kind, sizes, dtype, op.op if op is not None else None, root))
-        what = Signature(_SEQUENCE.pack(sequence) + digest, text, call_site())
+        what = self.recorder.begin(kind, sizes, dtype, None if op is None else op.op, root)
         limit = self._timeout if timeout is None else timeout.total_seconds()
-        entry = self.recorder.begin(sequence, text, what.line)
         shown = f"{self.backend}:{kind}"
 
         def execute() -> None:
@@ -196,9 +168,9 @@ class ProcessGroup(OlderNames):
                         self.engine.agree(what, limit)
                     body(what, limit)
             except BaseException as error:
-                self._failed(entry, error)
+                self._failed(what, error)
                 raise
-            self.recorder.end(entry)
+            self.recorder.end(what)
 
         if not async_op and not self._queue.busy:
             execute()
@@ -210,8 +182,8 @@ class ProcessGroup(OlderNames):
         work.wait()
         return None
 
-    def _failed(self, entry: list[Any], error: BaseException) -> None:
-        self.recorder.end(entry, f"{type(error).__name__}: {error}")
+    def _failed(self, what: Signature, error: BaseException) -> None:
+        self.recorder.end(what, f"{type(error).__name__}: {error}")
         if isinstance(error, RankLostError):
             self._follow()
         self.engine.fail(f"{type(error).__name__}: {error}")
@@ -243,7 +215,7 @@ class ProcessGroup(OlderNames):
     def all_reduce(self, tensors: Sequence[Any], op: ReduceOp, **options: Any) -> Work | None:
         """Reduce each tensor over all ranks, on all ranks."""
         plain = len(tensors) == 1 and not (options and any(options.values()))
-        if plain and self._reduce_at_once(tensors[0], op):
+        if plain and self.reduce_at_once(tensors[0], op):
             return None
 
         def body(what: Signature, limit: float) -> None:
@@ -254,8 +226,8 @@ class ProcessGroup(OlderNames):
 
         return self.run("all_reduce", tensors, body, op=op, result=tensors, **options)
 
-    def _reduce_at_once(self, tensor: Any, op: ReduceOp) -> bool:
-        """Reduce a small tensor by the engine's shorter way, if it has one."""
+    def reduce_at_once(self, tensor: Any, op: ReduceOp) -> bool:
+        """Reduce a small tensor on all ranks by the engine's shorter way, if it has one."""
         engine, nbytes = self.engine, tensor.numel() * tensor.element_size()
         if not 0 < nbytes <= engine.small or self._queue.busy or self._closed:
             return False
@@ -263,17 +235,14 @@ class ProcessGroup(OlderNames):
             return False
         if not tensor.is_contiguous() or tensor.dtype.is_complex:
             return False
-        sequence = next(self._sequence)
-        digest, text = _described(("all_reduce", (tensor.shape,), tensor.dtype, op.op, -1))
-        what = Signature(_SEQUENCE.pack(sequence) + digest, text, call_site())
-        entry = self.recorder.begin(sequence, text, what.line)
+        what = self.recorder.begin("all_reduce", tensor.shape, tensor.dtype, op.op, -1)
         try:
             with phase(self._shown_at_once):
                 engine.all_reduce_small(tensor.detach(), op, what, self._timeout)
         except BaseException as error:
-            self._failed(entry, error)
+            self._failed(what, error)
             raise
-        self.recorder.end(entry)
+        self.recorder.end(what)
         return True
 
     def reduce(self, tensor: Any, root: int, op: ReduceOp, **options: Any) -> Work | None:

@@ -1,7 +1,7 @@
 """The flight recorder: the last collectives of each group, always on.
 
-An entry is a list that is changed in place, in a ring: recording costs a fraction of a
-microsecond. It is shown when a collective fails, and by `python -m tangrad.distributed inspect`.
+Entries stand in a ring that is written in place. They are shown when a collective fails, and by
+`python -m tangrad.distributed inspect`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections import deque
 from typing import Any
+
+from tangrad_distributed._signal import Ring
 
 KEPT = 2000
 WHERE = "TANGRAD_DISTRIBUTED_DUMP"
@@ -29,7 +30,7 @@ def time_asked() -> float:
         return 0.0
 
 
-class Recorder:
+class Recorder(Ring):
     """Keep the last collectives of a group.
 
     Args:
@@ -37,19 +38,12 @@ class Recorder:
         rank: this process's rank in the world.
     """
 
+    def __new__(cls, group: str, rank: int) -> Recorder:
+        """Make room for the entries."""
+        return super().__new__(cls, KEPT)
+
     def __init__(self, group: str, rank: int) -> None:
         self.group, self.rank = group, rank
-        self.entries: deque[list[Any]] = deque(maxlen=KEPT)
-
-    def begin(self, sequence: int, text: str, line: str) -> list[Any]:
-        """Note that a collective has begun."""
-        entry = [sequence, text, line, time.time(), 0.0, ""]
-        self.entries.append(entry)
-        return entry
-
-    def end(self, entry: list[Any], error: str = "") -> None:
-        """Note that it ended."""
-        entry[4], entry[5] = time.time(), error
 
     def dump(self) -> dict[str, Any]:
         """Return all entries as they are written to files."""
@@ -58,7 +52,7 @@ class Recorder:
             "group": self.group,
             "rank": self.rank,
             "pid": os.getpid(),
-            "entries": [dict(zip(FIELDS, entry, strict=True)) for entry in list(self.entries)],
+            "entries": [dict(zip(FIELDS, entry, strict=True)) for entry in self.entries],
         }
 
     def write(self, folder: str) -> str:

@@ -51,7 +51,6 @@ class Chunks:
             before, sizes = sizes, self._sizes(chunk)
             parts = chunk.split(sizes)
             engine.steps += 1
-            engine.show(what)
             places = self._places(sizes, flat.dtype)
             for other in others:
                 places.outgoing[other].copy_(parts[other])
@@ -68,7 +67,6 @@ class Chunks:
             done = parts
         assert done is not None
         engine.steps += 1
-        engine.show(what)
         results = self._places(sizes, flat.dtype).results
         results[rank].copy_(done[rank])
         engine.meet(what, waiting)

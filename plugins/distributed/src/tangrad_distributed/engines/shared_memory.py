@@ -19,16 +19,15 @@ from typing import Any
 
 import tangrad
 from tangrad_distributed import _signal
+from tangrad_distributed._signal import TEXT
 from tangrad_distributed.engine import (
     SIGNATURE,
     SMALL,
-    TEXT,
     Context,
     Round,
     Signature,
     Transfer,
     Waiting,
-    told_bytes,
 )
 from tangrad_distributed.engines.chunks import CHUNK, Chunks
 from tangrad_distributed.engines.direct import Direct
@@ -87,7 +86,7 @@ class SharedMemory(StreamEngine):
         self._whole, self._base = whole, whole.data_ptr()
         self._views: dict[tuple[int, int, Any], Any] = {}
         self.pids = [self._word(rank, _PID) for rank in range(self.size)]
-        self._meeting = _signal.Meeting(self._base, PAGE, _SHOWN, _TOLD, self.rank, self.size)
+        self._meeting = _signal.Meeting(self._base, PAGE, _SHOWN, self.rank, self.size)
         self._small: dict[Any, tuple[bytes, Any, list[Any]]] = {}
         self._chunks = Chunks(self)
         self._direct = Direct(self, _ADDRESS, _OPEN, _WRITES)
@@ -190,36 +189,28 @@ class SharedMemory(StreamEngine):
 
     def meet(self, what: Signature, waiting: Waiting) -> None:
         """Meet all other processes in the current step, and see that they do the same."""
-        self._compare_all(what, self._count(waiting))
-
-    def _count(self, waiting: Waiting) -> int:
-        """Count up, wait for all, and return the step that was reached."""
-        step = self.steps
-        if self._meeting.meet(step, SPINS, 0.05):
+        if self._meeting.meet(self.steps, what, SPINS, 0.05):
             if self.waits_for >= 0:
                 self.go_on()
-            return step
+        else:
+            self._await(what, waiting)
+
+    def _await(self, what: Signature, waiting: Waiting) -> None:
+        """Go on waiting for those that are late, and see that all do the same."""
+        step = self.steps
         while not _signal.wait_for_all(self._base, PAGE, self.size, step, SPINS, 0.05):
             late = [rank for rank in range(self.size) if self._word(rank, _STEP) < step]
             if late:
                 self._block_on(late[0], waiting.what)
                 self.check(waiting, partial(list, late))
         self.go_on()
-        return step
-
-    def show(self, what: Signature) -> None:
-        """Show others what this rank does in the current step."""
-        self._meeting.show(self.steps, what.content, told_bytes(what.text, what.line))
-
-    def _compare_all(self, what: Signature, step: int) -> None:
-        if self._meeting.unlike(step, what.content) >= 0:
+        if self._meeting.unlike(step, what) >= 0:
             for rank in range(self.size):
                 self.compare(what, rank, self._told_at(rank, step))
 
     def agree(self, what: Signature, timeout: float) -> None:
         """Meet all other processes and see that they do the same."""
         self.steps += 1
-        self.show(what)
         self.meet(what, Waiting(what, timeout))
 
     def round(self, plan: Round, what: Signature, timeout: float) -> None:
@@ -234,7 +225,6 @@ class SharedMemory(StreamEngine):
         passed = 0
         while True:
             self.steps += 1
-            self.show(what)
             passed = self._write(plan.sends, outgoing, passed)
             self.meet(what, waiting)
             if not reader.read(self.steps):
@@ -268,10 +258,10 @@ class SharedMemory(StreamEngine):
             found = self._small[key] = self._place_of(step, tensor)
         table, mine, parts = found
         half = self._half_of(self.rank, step)
-        self.show(what)
         mine.copy_(tensor)
         self._bytes[half : half + len(table)] = table
-        self.meet(what, Waiting(what, timeout))
+        if not self._meeting.meet(step, what, SPINS, 0.05):
+            self._await(what, Waiting(what, timeout))
         parts[self.rank] = tensor
         fold(op, parts, tensor)
         parts[self.rank] = None

@@ -17,7 +17,6 @@ from tangrad_distributed.engine import (
     Signature,
     Transfer,
     Waiting,
-    told_bytes,
 )
 from tangrad_distributed.reductions import fold
 from tangrad_distributed.store import underlying
@@ -138,7 +137,7 @@ class Threads(Engine):
 
     def agree(self, what: Signature, timeout: float) -> None:
         """Meet all other threads and see that they do the same."""
-        self._meet((what.content + told_bytes(what.text, what.line), None), Waiting(what, timeout))
+        self._meet((what.content + what.told, None), Waiting(what, timeout))
         packed = [shown[0] for shown in self.meeting.shown]
         self._meet(None, Waiting(what, timeout))
         for rank in range(self.size):
