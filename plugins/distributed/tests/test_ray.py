@@ -5,12 +5,15 @@ import os
 import subprocess
 import sys
 import types
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 import tangrad.distributed as dist
+from tangrad_distributed import ray
 from tangrad_distributed.engines.mpi import mpiexec
+from tangrad_distributed.store import follower_key
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "ddp_digits.py"
 INSTALLED = importlib.util.find_spec("ray") is not None
@@ -201,6 +204,35 @@ def test_a_ray_that_does_not_start_is_told(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", stand_in)
     with pytest.raises(dist.DistBackendError, match="did not start .*timed out.*ray start --head"):
         dist.ray.run(print, 1)
+
+
+class _SlowToTell:
+    """Be a Ray that sees one rank fail, and not yet the one that took it along."""
+
+    class exceptions:
+        class RayError(Exception):
+            pass
+
+    def wait(self, calls, timeout):
+        return [call for call in calls if call == 0], [call for call in calls if call]
+
+    def get(self, call):
+        raise self.exceptions.RayError("rank 0 raised RankLostError")
+
+
+@pytest.mark.parametrize(
+    ("followers", "blamed"), [({0: "2", 2: "1"}, 1), ({0: "1", 1: "0"}, 0), ({0: "-1"}, 0)]
+)
+def test_a_rank_that_ray_has_not_seen_die_is_blamed_by_those_that_have(
+    monkeypatch, followers, blamed
+):
+    monkeypatch.setattr(ray, "_BLAME", 0.0)
+    run = ray._Run(_SlowToTell(), 3, {}, "PACK", timedelta(seconds=1))
+    run._store, run._places = dist.HashStore(), [("", f"host{rank}", 7) for rank in range(3)]
+    for rank, lost in followers.items():
+        run._store.set(follower_key(rank, 4), lost)
+    with pytest.raises(ray.WorkerFailedError, match=rf"rank {blamed} on host{blamed} died"):
+        run._wait([0, 1, 2], 4)
 
 
 @pytest.mark.skipif(INSTALLED, reason="tells what is said without Ray")

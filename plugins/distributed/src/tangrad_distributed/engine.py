@@ -158,7 +158,9 @@ class Engine(ABC):
         gone = self.lost()
         for rank in absent:
             if rank in gone:
-                self._give_up(RankLostError, self._lost_message(waiting, rank, gone[rank]))
+                message = self._lost_message(waiting, rank, gone[rank])
+                self.fail(message)
+                raise RankLostError(message, self.context.world_ranks[rank])
         waited = now - waiting.started
         if absent and waited > waiting.timeout:
             self._give_up(CollectiveTimeoutError, self._late(waiting, absent[0], waited, "gave up"))

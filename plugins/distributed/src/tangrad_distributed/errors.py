@@ -28,7 +28,16 @@ class CollectiveMismatchError(DistBackendError):
 
 
 class RankLostError(DistBackendError):
-    """Tell that a rank ended or left while others wait for it."""
+    """Tell that a rank ended or left while others wait for it.
+
+    Args:
+        message: what is told.
+        rank: which, in the world.
+    """
+
+    def __init__(self, message: str, rank: int = -1) -> None:
+        super().__init__(message)
+        self.rank = rank
 
 
 class CollectiveTimeoutError(DistBackendError):

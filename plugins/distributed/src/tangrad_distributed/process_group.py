@@ -185,15 +185,16 @@ class ProcessGroup(OlderNames):
     def _failed(self, what: Signature, error: BaseException) -> None:
         self.recorder.end(what, f"{type(error).__name__}: {error}")
         if isinstance(error, RankLostError):
-            self._follow()
+            self._follow(error.rank)
         self.engine.fail(f"{type(error).__name__}: {error}")
         self.recorder.write_where_asked()
 
-    def _follow(self) -> None:
-        """Tell the launcher, if there is one, that another rank failed before this one."""
+    def _follow(self, lost: int) -> None:
+        """Tell the launcher, if there is one, which other rank failed before this one."""
         attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
         with suppress(DistError, OSError):
-            underlying(self.store).set(follower_key(self.world_ranks[self.rank()], attempt), b"1")
+            key = follower_key(self.world_ranks[self.rank()], attempt)
+            underlying(self.store).set(key, str(lost))
 
     def _require_open(self, kind: str) -> None:
         if self._closed:

@@ -237,7 +237,10 @@ class _Run:
                 deadline = deadline or time.monotonic() + _BLAME
                 first = self._first_to_fail(failed, attempt)
                 if first is not None or not left or time.monotonic() > deadline:
-                    raise self._told(next(iter(failed)) if first is None else first, failed)
+                    raise self._told(
+                        self._followed(next(iter(failed)), attempt) if first is None else first,
+                        failed,
+                    )
         return ray.get(calls)
 
     def _first_to_fail(self, failed: dict[int, Exception], attempt: int) -> int | None:
@@ -245,10 +248,24 @@ class _Run:
         assert self._store is not None
         return next((r for r in failed if not self._store.check([follower_key(r, attempt)])), None)
 
+    def _followed(self, rank: int, attempt: int) -> int:
+        """Return the rank because of which this one failed, whatever Ray has seen so far.
+
+        Ray takes long to tell that a machine is gone; a rank beside it sees at once.
+        """
+        assert self._store is not None
+        seen: set[int] = set()
+        while rank not in seen and self._store.check([follower_key(rank, attempt)]):
+            seen.add(rank)
+            lost = int(self._store.get(follower_key(rank, attempt)))
+            rank = lost if 0 <= lost < self._size else rank
+        return rank
+
     def _told(self, rank: int, failed: dict[int, Exception]) -> WorkerFailedError:
-        error = failed[rank]
+        # One that Ray has not seen fail is told by what others raised.
+        error = failed.get(rank, next(iter(failed.values())))
         _, address, process = self._places[rank]
-        cause = getattr(error, "cause", None)
+        cause = getattr(error, "cause", None) if rank in failed else None
         if cause is not None:
             made = WorkerFailedError(rank, address, f"raised {type(cause).__name__}: {cause}")
         else:

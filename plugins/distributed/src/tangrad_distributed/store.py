@@ -31,7 +31,7 @@ def as_bytes(value: Any) -> bytes:
 
 
 def follower_key(rank: int, attempt: int) -> str:
-    """Return the key under which a rank tells that it failed because of another one."""
+    """Return the key under which a rank tells because of which other one it failed."""
     return f"follower/{rank}/{attempt}"
 
 
