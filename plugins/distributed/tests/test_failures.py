@@ -107,6 +107,48 @@ except dist.DistBackendError as error:
     assert "recv(float32[2], from rank 0, tag 0)" in done.stdout
 
 
+@pytest.mark.parametrize("ranks", [2, pytest.param(3, marks=pytest.mark.slow)])
+def test_ranks_that_meet_in_groups_of_other_orders_are_told_at_once(launch, ranks):
+    body = """
+size = dist.get_world_size()
+pairs = [dist.new_group([one, (one + 1) % size]) for one in range(size)]
+first, second = pairs[rank], pairs[rank - 1]
+dist.all_reduce(tangrad.ones(1))
+x = tangrad.ones(2)
+try:
+    dist.all_reduce(x, group=first)
+    dist.broadcast(x, 0, group=second)
+except dist.DistBackendError as error:
+    print(type(error).__name__, error, flush=True)
+"""
+    done = run(launch, body, ranks=ranks)
+    assert "WaitCycleError ranks wait for each other: rank" in done.stdout, done.stderr
+    for rank in range(ranks):
+        waits = f"rank {rank} waits for rank {(rank + 1) % ranks} in all_reduce(float32[2], op=SUM)"
+        assert f"{waits} at " in done.stdout
+
+
+def test_a_rank_with_another_thread_that_may_come_is_waited_for(launch):
+    body = """
+import threading
+first, second = dist.new_group(), dist.new_group()
+if rank == 0:
+    def late():
+        time.sleep(1)
+        dist.all_reduce(tangrad.ones(1), group=second)
+    thread = threading.Thread(target=late)
+    thread.start()
+    dist.all_reduce(tangrad.ones(1), group=first)
+    thread.join()
+else:
+    dist.all_reduce(tangrad.ones(1), group=second)
+    dist.all_reduce(tangrad.ones(1), group=first)
+print("done", flush=True)
+"""
+    done = run(launch, body)
+    assert done.stdout.count("done") == 2, done.stderr
+
+
 def dawdle(told):
     while not any("which has not come" in str(one.message) for one in told):
         time.sleep(0.01)

@@ -105,6 +105,8 @@ class Engine(ABC):
         self.steps = 0
         self.failed: str | None = None
         self.under_way, self.waits_for = 0, -1
+        # Whether asynchronous collectives are under way: the group says how to know.
+        self.busy: Callable[[], bool] = bool
         # Transfers are moved on by the caller and by the thread of asynchronous messages.
         self.lock = threading.Lock()
 

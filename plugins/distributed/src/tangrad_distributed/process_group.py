@@ -92,7 +92,8 @@ class ProcessGroup(OlderNames):
         self.group_name, self.group_desc = engine.context.name, description
         self.world_ranks = engine.context.world_ranks
         self._timeout = timeout.total_seconds()
-        self._queue = Queue(f"tangrad collectives {self.group_name}")
+        self._queue = queue = Queue(f"tangrad collectives {self.group_name}")
+        engine.busy = lambda: queue.busy
         self._messages = Messages(engine)
         self.recorder = Recorder(self.group_name, self.world_ranks[engine.rank])
         self._closed = False

@@ -66,7 +66,9 @@ class _Server:
                 sock, _ = self.listening.accept()
             except OSError:
                 return
-            self._open[sock] = threading.Thread(target=self._serve, args=(sock,), daemon=True)
+            self._open[sock] = threading.Thread(
+                target=self._serve, args=(sock,), name="tangrad store", daemon=True
+            )
             self._open[sock].start()
 
     def _serve(self, sock: socket.socket) -> None:

@@ -13,7 +13,7 @@ import os
 import struct
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -30,10 +30,11 @@ from tangrad_distributed.engine import (
     Waiting,
 )
 from tangrad_distributed.engines.chunks import CHUNK, Chunks
+from tangrad_distributed.engines.circles import PATIENCE, Circles
 from tangrad_distributed.engines.direct import Direct
 from tangrad_distributed.engines.rings import RING, Ring
 from tangrad_distributed.engines.streams import Sink, Source, StreamEngine
-from tangrad_distributed.errors import DistBackendError, WaitCycleError
+from tangrad_distributed.errors import DistBackendError
 from tangrad_distributed.reductions import ReduceOp, fold
 
 PAGE = 4096
@@ -41,7 +42,7 @@ PAGE = 4096
 HALF = 2 * CHUNK
 SPINS = 3000
 # The control page of a rank.
-_STEP, _STATE, _WAITS, _EPOCH, _PENDING, _SHOWN, _MESSAGE = 0, 64, 72, 80, 88, 128, 1536
+_STEP, _STATE, _WAITS, _EPOCH, _SIGNED, _SHOWN, _MESSAGE = 0, 64, 72, 80, 88, 128, 1536
 _PID, _ADDRESS, _OPEN, _WRITES = 104, 96, 112, 120
 _TOLD = SIGNATURE + TEXT
 _ALIVE, _LEFT, _FAILED = range(3)
@@ -90,6 +91,9 @@ class SharedMemory(StreamEngine):
         self._small: dict[Any, tuple[bytes, Any, list[Any]]] = {}
         self._chunks = Chunks(self)
         self._direct = Direct(self, _ADDRESS, _OPEN, _WRITES)
+        known = (one.circles for one in list(_open) if one.circles.covers(self))
+        self.circles: Circles = next(known, None) or Circles(self, _WAITS, _EPOCH, _SIGNED)
+        self.circles.join(self)
         _open.add(self)
 
     # The memory -------------------------------------------------------------------------------
@@ -172,6 +176,7 @@ class SharedMemory(StreamEngine):
         """Leave the group; the memory goes when nothing of this process uses it."""
         if self in _open:
             _open.discard(self)
+            self.circles.leave(self)
             if self._word(self.rank, _STATE) == _ALIVE:
                 self._set_word(_STATE, _LEFT)
 
@@ -201,12 +206,15 @@ class SharedMemory(StreamEngine):
         while not _signal.wait_for_all(self._base, PAGE, self.size, step, SPINS, 0.05):
             late = [rank for rank in range(self.size) if self._word(rank, _STEP) < step]
             if late:
-                self._block_on(late[0], waiting.what)
+                self._look(late[0], waiting, partial(self._is_late, late[0], step))
                 self.check(waiting, partial(list, late))
         self.go_on()
         if self._meeting.unlike(step, what) >= 0:
             for rank in range(self.size):
                 self.compare(what, rank, self._told_at(rank, step))
+
+    def _is_late(self, rank: int, step: int) -> bool:
+        return self._word(rank, _STEP) < step
 
     def agree(self, what: Signature, timeout: float) -> None:
         """Meet all other processes and see that they do the same."""
@@ -317,66 +325,32 @@ class SharedMemory(StreamEngine):
 
     def stuck(self, left: Sequence[Transfer], waiting: Waiting) -> None:
         """Look whether waiting is of any use; name a circle of ranks that wait for each other."""
-        if left[0].peer >= 0 and time.monotonic() - waiting.started > 0.2:
-            self._block_on(left[0].peer, waiting.what)
-            self._refuse_a_circle(left[0])
+        if left[0].peer >= 0:
+            self._look(left[0].peer, waiting, lambda: bool(self.pending(left[:1])))
         super().stuck(left, waiting)
 
-    def _block_on(self, peer: int, what: Signature) -> None:
-        """Show others whom this rank waits for, and in what."""
-        if self.waits_for == peer:
-            return
-        start = self._page(self.rank) + _SHOWN + 2 * _TOLD
-        text = f"{what.text} at {what.line}".encode()[:TEXT].ljust(TEXT, b"\0")
-        self._bytes[start : start + TEXT] = text
-        self._set_word(_EPOCH, self._word(self.rank, _EPOCH) + 1)
-        self._set_word(_WAITS, peer + 1)
-        self.waits_for = peer
+    def _look(self, peer: int, waiting: Waiting, still: Callable[[], bool]) -> None:
+        """Show others whom this rank waits for, after a while."""
+        now = time.monotonic()
+        if now - waiting.started > PATIENCE and now >= waiting.next_check:
+            self.waits_for = peer
+            self.circles.look(self, peer, waiting.what, still)
 
     def go_on(self) -> None:
         """Wait for nobody any more."""
         if self.waits_for >= 0:
             self.waits_for = -1
-            self._set_word(_WAITS, 0)
+            self.circles.clear()
 
-    def _refuse_a_circle(self, transfer: Transfer) -> None:
-        """Raise if ranks wait for each other in a circle and stay there.
+    def show_wait(self, text: str) -> None:
+        """Write what this rank waits in."""
+        start = self._page(self.rank) + _SHOWN + 2 * _TOLD
+        self._bytes[start : start + TEXT] = text.encode()[:TEXT].ljust(TEXT, b"\0")
 
-        Raises:
-            WaitCycleError: they do.
-        """
-        first = self._circle()
-        if first is None:
-            return
-        time.sleep(0.25)
-        if self._circle() != first or not self.pending([transfer]):
-            return
-        steps = [
-            f"{self.shown(rank)} waits for {self.shown(peer)} in {self._waits_in(rank)}"
-            for rank, peer, _ in first
-        ]
-        self._give_up(WaitCycleError, "ranks wait for each other: " + "; ".join(steps))
-
-    def _circle(self) -> list[tuple[int, int, int]] | None:
-        """Return (rank, whom it waits for, which wait it is) around the circle through here."""
-        path, rank = [], self.rank
-        for _ in range(self.size):
-            waits = self._word(rank, _WAITS)
-            if not waits or self._word(rank, _PENDING):
-                return None
-            path.append((rank, waits - 1, self._word(rank, _EPOCH)))
-            rank = waits - 1
-            if rank == self.rank:
-                return path
-        return None
-
-    def _waits_in(self, rank: int) -> str:
+    def shown_wait(self, rank: int) -> str:
+        """Return what a rank waits in."""
         start = self._page(rank) + _SHOWN + 2 * _TOLD
         return bytes(self._bytes[start : start + TEXT]).rstrip(b"\0").decode("utf-8", "replace")
-
-    def expect(self, pending: int) -> None:
-        """Say how many messages are under way beside what this rank waits for."""
-        self._set_word(_PENDING, pending)
 
 
 class _Reader:
