@@ -104,29 +104,33 @@ tell({"first": 0})
 
 # What is told and checked in each collective, by itself: `meetings` times for those of many pieces.
 ALWAYS_ON = """
+import timeit
 from tangrad_distributed.recorder import Recorder
-group, x = dist.group.WORLD, t.ones(1)
-engine, recorder, op = group.engine, Recorder("by itself", 0), dist.ReduceOp.SUM
+group = dist.group.WORLD
+engine, recorder = group.engine, Recorder("by itself", 0)
 
 def header(y, meetings):
-    what = recorder.begin("all_reduce", y.shape, y.dtype, op, -1)
-    for _ in range(meetings):
-        # Of the next step, which nobody looks at yet.
-        engine._meeting.show(engine.steps + 1, what)
-        engine._meeting.unlike(engine.steps + 1, what)
-    recorder.end(what)
+    # Of the next step, which nobody looks at yet.
+    names = {"begin": recorder.begin, "end": recorder.end, "y": y, "op": dist.ReduceOp.SUM}
+    names |= {"show": engine._meeting.show, "unlike": engine._meeting.unlike}
+    names["step"] = engine.steps + 1
+    lines = ["what = begin('all_reduce', y.shape, y.dtype, op, -1)"]
+    lines += ["show(step, what); unlike(step, what)"] * meetings + ["end(what)"]
+    times = timeit.repeat(chr(10).join(lines), globals=names, number=1000, repeat=9)
+    return 1e3 * sorted(times)[4]
 
 dist.barrier()
 found = {}
 for nbytes, calls in ((4, 2000), (4 << 20, 40)):
     y = t.ones(nbytes // 4)
+    dist.all_reduce(y)
     before = engine.steps
     dist.all_reduce(y)
     meetings = engine.steps - before
     dist.barrier()
     took = timed(lambda: dist.all_reduce(y), calls)[0]
     dist.barrier()
-    found[nbytes] = [took, timed(lambda: header(y, meetings), 2000)[0]]
+    found[nbytes] = [took, header(y, meetings)]
     dist.barrier()
 tell(found)
 """
