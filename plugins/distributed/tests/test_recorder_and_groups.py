@@ -13,6 +13,7 @@ import pytest
 import tangrad
 import tangrad.distributed as dist
 from tangrad_distributed.engines.mpi import mpiexec
+from tangrad_distributed.engines.threads import Threads
 from tangrad_distributed.recorder import KEPT, Recorder
 
 MPIEXEC = mpiexec()
@@ -134,6 +135,33 @@ def test_a_mesh_that_does_not_fit_the_world_is_refused():
             dist.init_device_mesh("cpu", (3,))
 
     dist.run_threads(step, 2)
+
+
+def test_the_lines_of_a_mesh_may_have_a_backend_of_their_own():
+    class Other(Threads):
+        name = "other"
+
+    dist.Backend.register_backend("lines", Other)
+
+    def step(rank):
+        override = {"rows": "lines", 1: ("threads", None)}
+        mesh = dist.init_device_mesh(
+            "cpu", (2, 1), mesh_dim_names=("rows", "columns"), backend_override=override
+        )
+        for wrong, told in (
+            ({"rows": "lines", 0: "threads"}, "redundant dim index 0 and name rows"),
+            ({"depth": "lines"}, r"invalid keys .*\['depth'\], .* range \[0, 2\) or one of"),
+        ):
+            with pytest.raises(RuntimeError, match=told):
+                dist.init_device_mesh(
+                    "cpu", (2, 1), mesh_dim_names=("rows", "columns"), backend_override=wrong
+                )
+        return [type(mesh.get_group(name).engine).name for name in ("rows", "columns")]
+
+    try:
+        assert dist.run_threads(step, 2) == [["other", "threads"]] * 2
+    finally:
+        del dist.Backend._creators["lines"]
 
 
 def test_a_world_is_cut_into_groups_of_neighbours():

@@ -26,6 +26,8 @@ class DeviceMesh:
         device_type: of the tensors that are communicated.
         mesh: ranks of the world in a tensor or nested lists; every rank of the world makes it.
         mesh_dim_names: a name for each dimension.
+        backend_override: for each dimension the backend of its groups, None as in the world, and
+            the backend's options.
 
     Raises:
         RuntimeError: a rank stands twice, or is not in the world.
@@ -37,6 +39,7 @@ class DeviceMesh:
         mesh: Any,
         *,
         mesh_dim_names: Sequence[str] | None = None,
+        backend_override: Sequence[tuple[str | None, Any]] | None = None,
         _groups: list[ProcessGroup | None] | None = None,
     ) -> None:
         if not is_initialized():
@@ -57,16 +60,19 @@ class DeviceMesh:
             )
         where = (self.mesh == get_rank()).nonzero()
         self._place = where[0].tolist() if len(where) else None
-        self._groups = self._lines() if _groups is None else _groups
+        chosen = backend_override or [(None, None)] * self.mesh.dim()
+        self._groups = self._lines(chosen) if _groups is None else _groups
 
-    def _lines(self) -> list[ProcessGroup | None]:
+    def _lines(self, chosen: Sequence[tuple[str | None, Any]]) -> list[ProcessGroup | None]:
         """Make the group of each line, and keep those through this rank."""
         mine: list[ProcessGroup | None] = []
         for dim in range(self.mesh.dim()):
             lines = self.mesh.movedim(dim, -1).reshape(-1, self.mesh.shape[dim]).tolist()
             own = None
+            backend, options = chosen[dim]
+            description = f"mesh_{self._name(dim)}"
             for line in lines:
-                made = new_group(line, group_desc=f"mesh_{self._name(dim)}")
+                made = new_group(line, backend=backend, pg_options=options, group_desc=description)
                 own = made if get_rank() in line else own
             mine.append(own)
         return mine
@@ -182,6 +188,7 @@ def init_device_mesh(
     mesh_shape: Sequence[int],
     *,
     mesh_dim_names: Sequence[str] | None = None,
+    backend_override: dict[int | str, Any] | None = None,
 ) -> DeviceMesh:
     """Arrange all ranks in a grid, by rows.
 
@@ -189,6 +196,8 @@ def init_device_mesh(
         device_type: of the tensors that are communicated, without an index.
         mesh_shape: the grid's sizes, whose product is the number of ranks.
         mesh_dim_names: a name for each dimension.
+        backend_override: by the name or number of a dimension, the backend of its groups, its
+            options, or both in a tuple.
 
     Raises:
         RuntimeError: the sizes or names do not fit, or `device_type` has an index.
@@ -203,6 +212,7 @@ def init_device_mesh(
             raise RuntimeError(f"Each mesh_dim_name must be unique, got {mesh_dim_names}")
         if len(mesh_shape) != len(mesh_dim_names):
             raise RuntimeError("mesh_shape and mesh_dim_names should have same length!")
+    chosen = _chosen_backends(backend_override or {}, len(mesh_shape), mesh_dim_names)
     if not is_initialized():
         init_process_group()
     if math.prod(mesh_shape) != get_world_size():
@@ -211,4 +221,30 @@ def init_device_mesh(
             f"{get_world_size()}"
         )
     mesh = tangrad.arange(get_world_size()).view(*mesh_shape)
-    return DeviceMesh(device_type, mesh, mesh_dim_names=mesh_dim_names)
+    return DeviceMesh(device_type, mesh, mesh_dim_names=mesh_dim_names, backend_override=chosen)
+
+
+def _chosen_backends(
+    given: dict[int | str, Any], dims: int, names: Sequence[str] | None
+) -> list[tuple[str | None, Any]]:
+    """Return backend and options for each dimension."""
+    left, known = dict(given), names or ()
+    chosen: list[tuple[str | None, Any]] = []
+    for dim in range(dims):
+        keys = [key for key in (dim, known[dim] if known else dim) if key in left]
+        if len(set(keys)) > 1:
+            raise RuntimeError(
+                f"Found redundant dim index {dim} and name {known[dim]} in backend_override"
+            )
+        value = left.pop(keys[0]) if keys else None
+        if isinstance(value, tuple):
+            chosen.append((value[0], value[1]))
+        else:
+            chosen.append((value, None) if isinstance(value, str) else (None, value))
+    if left:
+        among = f" or one of {tuple(known)}" if known else ""
+        raise RuntimeError(
+            f"Found invalid keys in backend_override: got {list(left)}, expected integers in "
+            f"range [0, {dims}){among}"
+        )
+    return chosen
