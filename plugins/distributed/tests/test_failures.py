@@ -85,6 +85,37 @@ def test_a_rank_that_raises_shows_its_traceback_once_and_ends_the_others(launch)
     assert "rank 1 ended with status 1; the others were ended" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "receive",
+    [
+        "dist.recv(tangrad.ones(1), 1)",
+        pytest.param("dist.irecv(tangrad.ones(1), 1).wait()", marks=pytest.mark.slow),
+    ],
+)
+def test_a_rank_whose_message_does_not_come_is_not_blamed(launch, receive):
+    # Rank 1 leaves the group, which rank 0 sees, and its process ends after that of rank 0.
+    linger = """
+import atexit, time
+
+def linger():
+    while other and not process_state(other):
+        time.sleep(0.01)
+
+other = 0
+atexit.register(linger)
+"""
+    body = """
+from tangrad_distributed.engines.shared_memory import process_state
+pids = [None, None]
+dist.all_gather_object(pids, os.getpid())
+if rank == 1:
+    other = pids[0]
+    raise KeyError("mine")
+"""
+    done = launch(linger + HEAD + body + receive)
+    assert "rank 1 ended with status 1; the others were ended" in done.stderr
+
+
 def test_ranks_that_fail_are_started_again_as_often_as_asked(launch):
     body = "again = int(os.environ['TORCHELASTIC_RESTART_COUNT'])\nprint('try', again)\n"
     body += "dist.barrier()\nif rank == 1 and again < 2: sys.exit(3)\ndist.barrier()\n"

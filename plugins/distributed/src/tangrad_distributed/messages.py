@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tangrad_distributed.engine import Engine, Signature, Transfer, Waiting
+from tangrad_distributed.errors import RankLostError
 from tangrad_distributed.work import Work
 
 
@@ -25,10 +26,11 @@ class Messages:
 
     Args:
         engine: what carries them.
+        follow: is told of a rank that was lost while one was under way.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, follow: Callable[[int], None]) -> None:
+        self._engine, self._follow = engine, follow
         self._pending: list[_Pending] = []
         self._changed = threading.Condition()
         self._running = self._stopped = False
@@ -40,7 +42,11 @@ class Messages:
 
     def finish(self, transfers: Sequence[Transfer], what: Signature, limit: float) -> None:
         """Wait for messages."""
-        self._engine.finish(transfers, Waiting(what, limit))
+        try:
+            self._engine.finish(transfers, Waiting(what, limit))
+        except RankLostError as error:
+            self._follow(error.rank)
+            raise
 
     def go(
         self,
@@ -96,6 +102,8 @@ class Messages:
                 self._engine.check(one.waiting, lambda: [peer] if peer >= 0 else [])
                 return False
         except Exception as error:
+            if isinstance(error, RankLostError):
+                self._follow(error.rank)
             one.work._fail(error)
             return True
         self._conclude(one)

@@ -94,7 +94,7 @@ class ProcessGroup(OlderNames):
         self._timeout = timeout.total_seconds()
         self._queue = queue = Queue(f"tangrad collectives {self.group_name}")
         engine.busy = lambda: queue.busy
-        self._messages = Messages(engine)
+        self._messages = Messages(engine, self._follow)
         self.recorder = Recorder(self.group_name, self.world_ranks[engine.rank])
         self._closed = False
         self._shown_at_once = f"{backend}:all_reduce"
