@@ -431,12 +431,12 @@ cdef class Meeting:
         self.base, self.page, self.shown = <char *>base, page, shown
         self.rank, self.size = rank, size
 
-    cdef char *_of(self, uint64_t rank, uint64_t step) noexcept:
+    cdef char *place(self, uint64_t rank, uint64_t step) noexcept:
         return self.base + rank * self.page + self.shown + (step & 1) * (_SIGNATURE + _TEXT)
 
     cpdef show(self, uint64_t step, Signature what):
         """Write what this rank does in a step: its signature, and the text behind it."""
-        cdef char *to = self._of(self.rank, step)
+        cdef char *to = self.place(self.rank, step)
         memcpy(to, what.packed, _SIGNATURE)
         if (self.odd if step & 1 else self.even) is what._told:
             return
@@ -450,7 +450,7 @@ cdef class Meeting:
         """Return a rank that does something else in a step; -1: all do the same."""
         cdef uint64_t rank
         for rank in range(self.size):
-            if memcmp(self._of(rank, step), what.packed, _SIGNATURE):
+            if memcmp(self.place(rank, step), what.packed, _SIGNATURE):
                 return rank
         return -1
 
