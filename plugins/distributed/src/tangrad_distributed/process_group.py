@@ -96,6 +96,7 @@ class ProcessGroup(OlderNames):
         engine.busy = lambda: queue.busy
         self._messages = Messages(engine, self._follow)
         self.recorder = Recorder(self.group_name, self.world_ranks[engine.rank])
+        self._begin, self._end = self.recorder.begin, self.recorder.end
         self._closed = False
         self._shown_at_once = f"{backend}:all_reduce"
 
@@ -158,7 +159,7 @@ class ProcessGroup(OlderNames):
         _settle([*tensors, *result])
         sizes = tuple([tensor.shape for tensor in tensors]) if shapes else ()
         dtype = tensors[0].dtype if tensors else ""
-        what = self.recorder.begin(kind, sizes, dtype, None if op is None else op.op, root)
+        what = self._begin(kind, sizes, dtype, None if op is None else op.op, root)
         limit = self._timeout if timeout is None else timeout.total_seconds()
         shown = f"{self.backend}:{kind}"
 
@@ -171,7 +172,7 @@ class ProcessGroup(OlderNames):
             except BaseException as error:
                 self._failed(what, error)
                 raise
-            self.recorder.end(what)
+            self._end(what)
 
         if not async_op and not self._queue.busy:
             execute()
@@ -184,7 +185,7 @@ class ProcessGroup(OlderNames):
         return None
 
     def _failed(self, what: Signature, error: BaseException) -> None:
-        self.recorder.end(what, f"{type(error).__name__}: {error}")
+        self._end(what, f"{type(error).__name__}: {error}")
         if isinstance(error, RankLostError):
             self._follow(error.rank)
         self.engine.fail(f"{type(error).__name__}: {error}")
@@ -237,14 +238,14 @@ class ProcessGroup(OlderNames):
             return False
         if not tensor.is_contiguous() or tensor.dtype.is_complex:
             return False
-        what = self.recorder.begin("all_reduce", tensor.shape, tensor.dtype, op.op, -1)
+        what = self._begin("all_reduce", tensor.shape, tensor.dtype, op.op, -1)
         try:
             with phase(self._shown_at_once):
                 engine.all_reduce_small(tensor.detach(), op, what, self._timeout)
         except BaseException as error:
             self._failed(what, error)
             raise
-        self.recorder.end(what)
+        self._end(what)
         return True
 
     def reduce(self, tensor: Any, root: int, op: ReduceOp, **options: Any) -> Work | None:
