@@ -56,6 +56,17 @@ class Given:
             weight, scales, -low / scales, 0, getattr(self.side, dtype)
         )
 
+    def cell(self, gates, size=8):
+        """The packed weights of a cell, and what it does not read."""
+        return (
+            self.linear(gates * size, 16),
+            self.linear(gates * size, size),
+            *[self.floats(1)] * 2,
+        )
+
+    def ends(self, weight):
+        return self.side.stack([weight.amin(1) - 0.5, weight.amax(1) + 1.0], 1)
+
     def indices(self):
         return self.side.tensor([3, 1, 4, 1, 5, 9, 2, 6])
 
@@ -192,6 +203,37 @@ CASES = {
             g.offsets(),
         )
         for bits in ("byte", "4bit", "2bit")
+    },
+    **{
+        f"embedding_bag_{bits}_prepack_with_rowwise_min_max": lambda g, bits=bits: getattr(
+            g.ops, f"embedding_bag_{bits}_prepack_with_rowwise_min_max"
+        )(g.floats(10, 16), g.ends(g.floats(10, 16)))
+        for bits in ("byte", "4bit", "2bit")
+    },
+    **{
+        f"{name}_out": lambda g, name=name: [
+            made := g.x(5, scale=0.7),
+            getattr(g.ops, f"{name}_out")(g.x(5), -1.5, made),
+        ]
+        for name in ("add_scalar", "add_scalar_relu", "mul_scalar", "mul_scalar_relu")
+    },
+    "quantized_lstm_cell_dynamic": lambda g: g.ops.quantized_lstm_cell_dynamic(
+        g.floats(5, 16), [g.floats(5, 8, seed=4), g.floats(5, 8, seed=5)], *g.cell(4)
+    ),
+    **{
+        f"quantized_{kind}_cell_dynamic": lambda g, kind=kind: getattr(
+            g.ops, f"quantized_{kind}_cell_dynamic"
+        )(g.floats(5, 16), g.floats(5, 8, seed=4), *g.cell(3 if kind == "gru" else 1))
+        for kind in ("gru", "rnn_tanh", "rnn_relu")
+    },
+    "linear_dynamic_fp16_unpacked_weight": lambda g: g.ops.linear_dynamic_fp16_unpacked_weight(
+        g.floats(5, 16), g.floats(6, 16, seed=1) / 3, g.floats(6, seed=2)
+    ),
+    **{
+        f"linear_with_input_q_dq_qweight_dq{relu}_output_fp32": lambda g, relu=relu: getattr(
+            g.ops, f"linear_with_input_q_dq_qweight_dq{relu}_output_fp32"
+        )(g.floats(5, 16), 0.03, 100, g.linear())
+        for relu in ("", "_relu")
     },
 }
 #: Where PyTorch computes in float32, and by vectors, one step apart.
@@ -343,6 +385,28 @@ def test_dynamic_convolutions_pad_by_reflection():
         (lambda g: g.ops.embedding_bag_byte_prepack(g.floats(3)), "matrix"),
         (lambda g: g.ops.embedding_bag_byte_unpack(g.floats(3, 9)), "prepack"),
         (lambda g: g.ops.embedding_bag_4bit_prepack(g.floats(3, 4) / 0), "NaN or infinity"),
+        (
+            lambda g: g.ops.embedding_bag_4bit_prepack_with_rowwise_min_max(
+                g.floats(3, 4), g.floats(3)
+            ),
+            "shape \\[3, 2\\]",
+        ),
+        (
+            lambda g: g.ops.quantized_gru_cell_dynamic(g.floats(5, 16), g.floats(5, 8), *g.cell(4)),
+            "w_ih must have 24 rows.*\\[32, 16\\]",
+        ),
+        (
+            lambda g: g.ops.quantized_rnn_tanh_cell_dynamic(
+                g.floats(5, 16), g.floats(4, 8), *g.cell(1)
+            ),
+            "\\[5, 16\\] and \\[4, 8\\]",
+        ),
+        (
+            lambda g: g.ops.quantized_lstm_cell_dynamic(
+                g.floats(5, 16), [g.floats(5, 8), g.floats(5, 9)], *g.cell(4)
+            ),
+            "one shape.*\\[5, 9\\]",
+        ),
         (lambda g: g.ops.nothing, "tangrad-quantization has no such op"),
     ],
 )

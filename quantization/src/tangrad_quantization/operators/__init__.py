@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tangrad_quantization.operators import convolution, embedding, linear, pointwise
+from tangrad_quantization.operators import convolution, embedding, linear, pointwise, recurrent
 
 API = 1
 __all__: list[str] = []
@@ -23,7 +23,7 @@ def _show(module: Any) -> None:
         __all__.append(name)
 
 
-for _module in (pointwise, linear, convolution, embedding):
+for _module in (pointwise, linear, convolution, embedding, recurrent):
     _show(_module)
 
 

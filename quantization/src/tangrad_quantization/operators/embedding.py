@@ -20,6 +20,7 @@ __all__ = [
     *("embedding_bag_byte_unpack", "embedding_bag_4bit_unpack", "embedding_bag_2bit_unpack"),
     *("embedding_bag_byte_rowwise_offsets", "embedding_bag_4bit_rowwise_offsets"),
     "embedding_bag_2bit_rowwise_offsets",
+    *(f"embedding_bag_{bits}_prepack_with_rowwise_min_max" for bits in ("byte", "4bit", "2bit")),
 ]
 
 _MODES = ("sum", "mean")
@@ -99,42 +100,75 @@ def _bags_of(name: str, bits: int) -> Callable[..., Any]:
     )
 
 
-def _packer(name: str, bits: int) -> Callable[..., Any]:
-    ends = tangrad.float32 if bits == 8 else tangrad.float16
-    most = 2**bits - 1
+def _checked(name: str, weight: Any, optimized_qparams: bool) -> Any:
+    """Return a matrix of finite float32 numbers, or refuse."""
+    if optimized_qparams:
+        raise NotImplementedError(
+            f"quantized::{name}: optimized_qparams is not supported; quantize by rows with a "
+            f"HistogramObserver"
+        )
+    if weight.dim() != 2 or weight.dtype not in (tangrad.float32, tangrad.float16):
+        raise RuntimeError(
+            f"quantized::{name}: expected a matrix of float32, got {weight.dtype}"
+            f"{list(weight.shape)}"
+        )
+    if not bool(tangrad.isfinite(weight).all()):
+        raise RuntimeError(f"quantized::{name}: the weight holds NaN or infinity")
+    return weight.detach().to(tangrad.float32)
 
+
+def _rows_of_bytes(numbers: Any, least: Any, most: Any, bits: int) -> Any:
+    """Return rows of integers, quantized between `least` and `most`, [rows, 1] each."""
+    ends, levels = tangrad.float32 if bits == 8 else tangrad.float16, 2**bits - 1
+    least = least.to(ends)
+    extent = most - least.to(tangrad.float32)
+    scale = (extent / levels).to(ends)
+    if bits == 8:
+        inverse = levels / (extent + 1e-8)
+    else:
+        inverse = 1 / scale.to(tangrad.float32)
+        scale = scale.masked_fill(inverse.isinf(), 1.0)
+        inverse = inverse.masked_fill(inverse.isinf(), 1.0)
+    integers = ((numbers - least.to(tangrad.float32)) * inverse).round().clamp(0, levels)
+    held = layout.join_bits(integers.to(tangrad.uint8), bits)
+    tail = tangrad.cat((scale, least), 1).contiguous().view(tangrad.uint8)
+    return tangrad.cat((held, tail), 1)
+
+
+def _packer(name: str, bits: int) -> Callable[..., Any]:
     def prepack(
         weight: Any, optimized_qparams: bool = False, nbins: int = 200, ratio: float = 0.16
     ) -> Any:
-        if optimized_qparams:
-            raise NotImplementedError(
-                f"quantized::{name}: optimized_qparams is not supported; quantize by rows with a "
-                f"HistogramObserver"
-            )
-        if weight.dim() != 2 or weight.dtype not in (tangrad.float32, tangrad.float16):
-            raise RuntimeError(
-                f"quantized::{name}: expected a matrix of float32, got {weight.dtype}"
-                f"{list(weight.shape)}"
-            )
-        if not bool(tangrad.isfinite(weight).all()):
-            raise RuntimeError(f"quantized::{name}: the weight holds NaN or infinity")
-        numbers = weight.detach().to(tangrad.float32)
-        least = numbers.amin(1, keepdim=True).to(ends)
-        extent = numbers.amax(1, keepdim=True) - least.to(tangrad.float32)
-        scale = (extent / most).to(ends)
-        if bits == 8:
-            inverse = most / (extent + 1e-8)
-        else:
-            inverse = 1 / scale.to(tangrad.float32)
-            scale = scale.masked_fill(inverse.isinf(), 1.0)
-            inverse = inverse.masked_fill(inverse.isinf(), 1.0)
-        levels = ((numbers - least.to(tangrad.float32)) * inverse).round().clamp(0, most)
-        held = layout.join_bits(levels.to(tangrad.uint8), bits)
-        tail = tangrad.cat((scale, least), 1).contiguous().view(tangrad.uint8)
-        return tangrad.cat((held, tail), 1)
+        numbers = _checked(name, weight, optimized_qparams)
+        least, most = numbers.amin(1, keepdim=True), numbers.amax(1, keepdim=True)
+        return _rows_of_bytes(numbers, least, most, bits)
 
     prepack.__name__ = prepack.__qualname__ = name
     prepack.__doc__ = f"Return rows of integers of {bits} bits, each with its scale and minimum."
+    return prepack
+
+
+def _packer_between(name: str, bits: int) -> Callable[..., Any]:
+    def prepack(
+        weight: Any,
+        rowwise_min_max: Any,
+        optimized_qparams: bool = False,
+        nbins: int = 200,
+        ratio: float = 0.16,
+    ) -> Any:
+        numbers = _checked(name, weight, optimized_qparams)
+        ends = rowwise_min_max.detach().to(tangrad.float32)
+        if tuple(ends.shape) != (len(numbers), 2):
+            raise RuntimeError(
+                f"quantized::{name}: rowwise_min_max must have shape [{len(numbers)}, 2], a row "
+                f"for each of the weight, got {list(ends.shape)}"
+            )
+        if not bool((ends[:, 0] <= ends[:, 1]).all()):
+            raise RuntimeError(f"quantized::{name}: each minimum must be at most its maximum")
+        return _rows_of_bytes(numbers, ends[:, :1], ends[:, 1:], bits)
+
+    prepack.__name__ = prepack.__qualname__ = name
+    prepack.__doc__ = f"Return rows of integers of {bits} bits, quantized between given ends."
     return prepack
 
 
@@ -181,3 +215,12 @@ embedding_bag_2bit_unpack = _unpacker("embedding_bag_2bit_unpack", 2)
 embedding_bag_byte_rowwise_offsets = _bags_of_bytes("embedding_bag_byte_rowwise_offsets", 8)
 embedding_bag_4bit_rowwise_offsets = _bags_of_bytes("embedding_bag_4bit_rowwise_offsets", 4)
 embedding_bag_2bit_rowwise_offsets = _bags_of_bytes("embedding_bag_2bit_rowwise_offsets", 2)
+embedding_bag_byte_prepack_with_rowwise_min_max = _packer_between(
+    "embedding_bag_byte_prepack_with_rowwise_min_max", 8
+)
+embedding_bag_4bit_prepack_with_rowwise_min_max = _packer_between(
+    "embedding_bag_4bit_prepack_with_rowwise_min_max", 4
+)
+embedding_bag_2bit_prepack_with_rowwise_min_max = _packer_between(
+    "embedding_bag_2bit_prepack_with_rowwise_min_max", 2
+)

@@ -13,7 +13,9 @@ __all__ = [
     *("linear", "linear_relu", "linear_leaky_relu", "linear_tanh"),
     *("linear_prepack", "linear_unpack", "linear_dynamic", "linear_relu_dynamic"),
     *("linear_prepack_fp16", "linear_unpack_fp16", "linear_dynamic_fp16"),
-    "linear_relu_dynamic_fp16",
+    *("linear_relu_dynamic_fp16", "linear_dynamic_fp16_unpacked_weight"),
+    "linear_with_input_q_dq_qweight_dq_output_fp32",
+    "linear_with_input_q_dq_qweight_dq_relu_output_fp32",
 ]
 
 _HALF = 65504.0  # the largest number of float16
@@ -96,3 +98,26 @@ def linear_dynamic_fp16(X: Any, W_prepack: Any) -> Any:
 def linear_relu_dynamic_fp16(X: Any, W_prepack: Any) -> Any:
     """Apply a linear layer, its weight in half precision, and a ReLU to numbers."""
     return linear_dynamic_fp16(X, W_prepack).relu()
+
+
+def linear_dynamic_fp16_unpacked_weight(X: Any, weight: Any, bias: Any = None) -> Any:
+    """Apply a linear layer to numbers, its weight, float32, rounded to half precision."""
+    return linear_dynamic_fp16(X, linear_prepack_fp16(weight, bias))
+
+
+def linear_with_input_q_dq_qweight_dq_output_fp32(
+    X: Any, X_scale: float, X_zero_point: int, W_prepack: Any
+) -> Any:
+    """Apply a linear layer to numbers, quantized by a given range, and return numbers."""
+    packed = _packed(W_prepack, "linear_with_input_q_dq_qweight_dq_output_fp32")
+    seen = tangrad.quantize_per_tensor(
+        X.detach(), float(X_scale), int(X_zero_point), tangrad.quint8
+    )
+    return F.linear(seen.dequantize(), packed.weight.dequantize(), packed.bias)
+
+
+def linear_with_input_q_dq_qweight_dq_relu_output_fp32(
+    X: Any, X_scale: float, X_zero_point: int, W_prepack: Any
+) -> Any:
+    """Apply a linear layer to numbers, quantized by a given range, and a ReLU."""
+    return linear_with_input_q_dq_qweight_dq_output_fp32(X, X_scale, X_zero_point, W_prepack).relu()

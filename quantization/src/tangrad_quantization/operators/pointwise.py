@@ -12,6 +12,7 @@ from tangrad_quantization import functional, layout
 __all__ = [
     *("add", "add_relu", "mul", "mul_relu", "add_out", "add_relu_out", "mul_out", "mul_relu_out"),
     *("add_scalar", "add_scalar_relu", "mul_scalar", "mul_scalar_relu"),
+    *("add_scalar_out", "add_scalar_relu_out", "mul_scalar_out", "mul_scalar_relu_out"),
     *("cat", "cat_relu", "cat_out", "cat_relu_out", "matmul"),
     *("celu", "clamp", "dropout", "elu", "hardswish", "leaky_relu", "prelu", "relu6", "sigmoid"),
     *("softmax", "threshold", "max_pool1d", "max_pool2d"),
@@ -32,7 +33,7 @@ def _number(value: Any, op: str) -> float:
 
 
 def _arithmetic(name: str, doc: str) -> tuple[Callable[..., Any], ...]:
-    """Return an op of two tensors, the same writing into one, and that of a tensor and a number."""
+    """Return an op of two tensors, that of a tensor and a number; each also writing into one."""
     base = name.removesuffix("_relu")
     relu = base != name
     of_two, of_scalar = getattr(functional, base), getattr(functional, f"{base}_scalar")
@@ -56,13 +57,18 @@ def _arithmetic(name: str, doc: str) -> tuple[Callable[..., Any], ...]:
     def scalar(qa: Any, b: Any) -> Any:
         return of_scalar(qa, _number(b, name), relu=relu)
 
-    names = (name, f"{name}_out", f"{base}_scalar" + "_relu" * relu)
+    def scalar_written(qa: Any, b: Any, out: Any) -> Any:
+        return _written(scalar(qa, b), out, names[3])
+
+    of_number = f"{base}_scalar" + "_relu" * relu
+    names = (name, f"{name}_out", of_number, f"{of_number}_out")
     docs = (
         f"{doc} Without scale and zero point, one of them is a number.",
         f"{doc} The result has the scale of `out`, and is stored there.",
         f"{doc} The second is a number.",
+        f"{doc} The second is a number; `out` takes over the result with its scale.",
     )
-    made = (binary, written, scalar)
+    made = (binary, written, scalar, scalar_written)
     for function, function.__name__, function.__doc__ in zip(made, names, docs, strict=True):
         function.__qualname__ = function.__name__
     return made
@@ -77,12 +83,12 @@ def _written(made: Any, out: Any, op: str) -> Any:
     return out.copy_(made)
 
 
-add, add_out, add_scalar = _arithmetic("add", "Add two quantized tensors.")
-mul, mul_out, mul_scalar = _arithmetic("mul", "Multiply two quantized tensors.")
-add_relu, add_relu_out, add_scalar_relu = _arithmetic(
+add, add_out, add_scalar, add_scalar_out = _arithmetic("add", "Add two quantized tensors.")
+mul, mul_out, mul_scalar, mul_scalar_out = _arithmetic("mul", "Multiply two quantized tensors.")
+add_relu, add_relu_out, add_scalar_relu, add_scalar_relu_out = _arithmetic(
     "add_relu", "Add two quantized tensors and replace negative numbers by zero."
 )
-mul_relu, mul_relu_out, mul_scalar_relu = _arithmetic(
+mul_relu, mul_relu_out, mul_scalar_relu, mul_scalar_relu_out = _arithmetic(
     "mul_relu", "Multiply two quantized tensors and replace negative numbers by zero."
 )
 
