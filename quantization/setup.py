@@ -19,13 +19,13 @@ setup(
     ext_modules=[
         Extension(
             "tangrad_quantization._kernels",
-            [f"{NATIVE}/{name}.c" for name in ("kernels", "convolution", "levels")],
+            [f"{NATIVE}/{name}.c" for name in ("kernels", "convolution", "direct", "levels")],
             include_dirs=[INCLUDE, NATIVE],
             depends=[
                 f"{NATIVE}/{name}.h"
                 for name in (
-                    *("call", "level", "gemm_level", "avx2_product", "amx_product"),
-                    *("finish_level", "depthwise_level", "groups_level"),
+                    *("call", "convolution", "level", "gemm_level", "avx2_product", "amx_product"),
+                    *("finish_level", "fused_level", "vnni_product", "depthwise_level", "groups_level"),
                 )
             ],
             extra_compile_args=[

@@ -137,6 +137,12 @@ CONVOLUTIONS = [
     (130, 130, 130, (1, 2, 2), (1, 2, 1), (0, 0, 1), (1, 1, 2)),  # whole blocks and what is left
     (1, 16, 1, (1, 3, 3), (1, 1, 1), (0, 1, 1), (1, 1, 1)),  # short lines of the input
     (64, 40, 1, (1, 3, 3), (1, 1, 1), (0, 1, 1), (1, 1, 1)),  # tiles
+    (4, 33, 1, (1, 3, 3), (1, 2, 2), (0, 1, 1), (1, 1, 2)),  # taps of a line apart
+    (16, 100, 2, (1, 3, 3), (1, 1, 1), (0, 1, 1), (1, 1, 1)),  # groups in whole fours
+    (6, 65, 1, (2, 1, 1), (1, 2, 2), (1, 0, 0), (1, 1, 1)),  # lines that are no whole fours
+    (72, 72, 72, (1, 5, 5), (1, 2, 2), (0, 2, 2), (1, 1, 1)),  # more lines than four
+    (65, 65, 65, (2, 3, 3), (1, 1, 3), (1, 1, 1), (2, 1, 1)),
+    (320, 320, 320, (1, 3, 3), (1, 1, 1), (0, 1, 1), (1, 1, 1)),  # several tasks to a line
 ]
 
 
@@ -161,6 +167,24 @@ def test_convolutions(level, case, highest, size):
     geometry, levels = (*kernel, *stride, *padding, *dilation), (128, 3, 0, 255)
     given = (x, packed, sums, None, scale, bias, geometry, levels)
     assert tangrad.equal(ops.convolution(*given), ops._convolution(*given))
+
+
+@pytest.mark.parametrize("ends", [(0, 255), (-128, 127), (-5, 90), (7, 200)])
+@pytest.mark.parametrize("depthwise", [False, True])
+def test_convolutions_of_long_lines_clip_to_all_ends(level, depthwise, ends):
+    """Lines are longer than what is taken at once, and sums go far beyond the integers."""
+    rng = np.random.default_rng(5)
+    channels, width = 67, 230
+    w = bytes_(rng, "int8", channels, 9 if depthwise else 3 * channels)
+    packed = w.t().contiguous() if depthwise else ops.pack(w).flatten(1)[None]
+    kernel = (1, 3, 3) if depthwise else (1, 1, 3)
+    x = bytes_(rng, "uint8", 1, 1, 3, width, channels)
+    sums = w.to(tangrad.int32).sum(1).to(tangrad.int32)
+    _, scale, bias = columns(rng, channels, False)
+    geometry = (*kernel, 1, 1, 2, 0, kernel[1] // 2, 1, 1, 1, 1)
+    for factor in (1.0, 1e6):
+        given = (x, packed, sums, None, scale * factor, bias, geometry, (77, 3, *ends))
+        assert tangrad.equal(ops.convolution(*given), ops._convolution(*given))
 
 
 @pytest.mark.parametrize("kind", ["uint8", "int8"])

@@ -1,51 +1,11 @@
 /* Convolutions of bytes: rows of the input are gathered as a product wants them, or each channel is
  * convolved by itself. */
 
-#include "call.h"
-
-typedef struct conv_work {
-    const tq_product *p;
-    const uint8_t *input;
-    const int64_t *size, *kernel, *stride, *padding, *dilation, *out; /* out: N, D, H, W, C */
-    int64_t channels, groups, taps, places;
-    int64_t first[3], last[3]; /* output places between these read no padding */
-    int64_t rows_of_task;
-    const int8_t *by_channel; /* depthwise: weights in the level's order, else NULL */
-    const uint8_t *end; /* of the input */
-    uint8_t *rows;            /* where all rows are gathered before the first product, else NULL */
-    int failed;
-} conv_work;
+#include "convolution.h"
 
 /* Of fewer places than this all rows are gathered first, so that tasks can share out columns too:
  * the last layers of a network have 49 places and hundreds of columns. */
 enum { FEW_PLACES = 768, GATHERED_PLACES = 16 };
-
-/* One place of the output, and the next. */
-typedef struct cursor {
-    int64_t n, z, y, x;
-} cursor;
-
-static cursor cursor_at(const conv_work *w, int64_t place)
-{
-    int64_t plane = w->out[2] * w->out[3];
-    cursor c = {place / (plane * w->out[1]), place / plane % w->out[1], place / w->out[3] % w->out[2],
-                place % w->out[3]};
-    return c;
-}
-
-static void advance(const conv_work *w, cursor *c)
-{
-    if (++c->x < w->out[3])
-        return;
-    c->x = 0;
-    if (++c->y < w->out[2])
-        return;
-    c->y = 0;
-    if (++c->z == w->out[1]) {
-        c->z = 0;
-        c->n++;
-    }
-}
 
 /* Where a line of the kernel reads, at x = 0, or NULL where all of it is padding. */
 static const uint8_t *input_line(const conv_work *w, const cursor *c, int64_t i, int64_t j)
@@ -317,12 +277,15 @@ static int is_product(const conv_work *w)
 
 static int convolve(conv_work *w, const int8_t *weights, int depthwise)
 {
-    if (depthwise)
-        return each_channel(w, weights);
-    if (is_product(w)) {
+    if (!depthwise && is_product(w)) {
         tq_multiply(w->p, w->input, w->channels, w->places, w->out[4]);
         return 0;
     }
+    int done = depthwise ? tq_depthwise_directly(w, weights) : tq_directly(w);
+    if (done != 0)
+        return done < 0 ? -1 : 0;
+    if (depthwise)
+        return each_channel(w, weights);
     if (w->groups == 1 && w->places < FEW_PLACES)
         return all_rows_at_once(w);
     parallel((w->places + w->rows_of_task - 1) / w->rows_of_task * w->groups, conv_task, w);

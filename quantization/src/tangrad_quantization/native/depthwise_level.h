@@ -16,21 +16,6 @@ static void LEVEL(order)(const int8_t *weights, int64_t taps, int64_t channels, 
     }
 }
 
-static inline __attribute__((always_inline)) __m512i LEVEL(four_lanes)(__m512i a, __m512i b, int high)
-{
-    return high ? _mm512_shuffle_i32x4(a, b, 0xEE) : _mm512_shuffle_i32x4(a, b, 0x44);
-}
-
-/* Sums of 64 channels in the order of unpacking: the lanes of four vectors, transposed. */
-static inline __attribute__((always_inline)) void LEVEL(in_order)(const __m512i *sums, int32_t *to)
-{
-    for (int half = 0; half < 2; half++) {
-        __m512i first = LEVEL(four_lanes)(sums[0], sums[1], half), second = LEVEL(four_lanes)(sums[2], sums[3], half);
-        _mm512_storeu_si512(to + half * 32, _mm512_shuffle_i32x4(first, second, 0x88));
-        _mm512_storeu_si512(to + half * 32 + 16, _mm512_shuffle_i32x4(first, second, 0xDD));
-    }
-}
-
 static void LEVEL(depthwise)(const tq_product *p, const uint8_t *const *taps, const int8_t *weights,
                              int64_t count, int64_t channels, int64_t row)
 {
@@ -56,8 +41,78 @@ static void LEVEL(depthwise)(const tq_product *p, const uint8_t *const *taps, co
             for (int i = 0; i < 4; i++)
                 sums[i] = LEVEL(dot)(sums[i], four[i], _mm512_loadu_si512(weights + i * 64));
         }
-        LEVEL(in_order)(sums, acc);
+        LEVEL(transpose)(sums);
+        for (int j = 0; j < 4; j++)
+            _mm512_storeu_si512(acc + j * 16, sums[j]);
         LEVEL(finish)(p, acc, row, 1, column, width, &none);
+    }
+}
+
+/* Bytes of four lines side by side, for all places of the input that some of the output read. */
+static inline __attribute__((always_inline)) void LEVEL(interleave)(const tq_line *g, int64_t column,
+                                                                    __mmask64 within, __m512i padding,
+                                                                    int64_t steps, __m512i *room)
+{
+    for (int64_t i = 0; i < steps; i++)
+        for (int64_t first = 0; first < g->count; first += 4, room += 4) {
+            int64_t at = g->start + i;
+            __m512i x[4];
+            for (int64_t l = 0; l < 4; l++) {
+                const uint8_t *line = first + l < g->count ? g->lines[first + l] : NULL;
+                x[l] = padding;
+                if (line != NULL && at >= 0 && at < g->width)
+                    x[l] = _mm512_maskz_loadu_epi8(within, line + at * g->channels + column);
+            }
+            __m512i low = _mm512_unpacklo_epi8(x[0], x[1]), high = _mm512_unpackhi_epi8(x[0], x[1]);
+            __m512i next_low = _mm512_unpacklo_epi8(x[2], x[3]), next_high = _mm512_unpackhi_epi8(x[2], x[3]);
+            room[0] = _mm512_unpacklo_epi16(low, next_low);
+            room[1] = _mm512_unpackhi_epi16(low, next_low);
+            room[2] = _mm512_unpacklo_epi16(high, next_high);
+            room[3] = _mm512_unpackhi_epi16(high, next_high);
+        }
+}
+
+/* Sums of sixty-four channels in the order of unpacking, of `quads` fours of lines. */
+static inline __attribute__((always_inline)) void LEVEL(places_of_line)(const tq_product *p,
+                                                                        const LEVEL(channels) *c, const tq_line *g,
+                                                                        const __m512i *room, const __m512i *w,
+                                                                        int64_t column, int64_t row, int64_t taps,
+                                                                        int64_t quads)
+{
+    uint8_t *to = p->bytes + row * p->row_stride + column;
+    for (int64_t o = 0; o < g->places; o++, to += p->row_stride) {
+        const __m512i *x = room + o * g->stride * quads * 4;
+        __m512i sums[4] = {c->start[0], c->start[1], c->start[2], c->start[3]};
+        for (int64_t k = 0; k < taps; k++)
+            for (int64_t q = 0; q < quads; q++)
+                for (int i = 0; i < 4; i++)
+                    sums[i] = LEVEL(dot)(sums[i], x[(k * g->dilation * quads + q) * 4 + i], w[(k * quads + q) * 4 + i]);
+        _mm512_mask_storeu_epi8(to, c->within, LEVEL(narrowed)(c, sums, 4));
+    }
+}
+
+static void LEVEL(line)(const tq_product *p, const tq_line *g, const int8_t *weights, int64_t left, int64_t right,
+                        int64_t row)
+{
+    const int64_t quads = (g->count + 3) / 4, steps = (g->places - 1) * g->stride + (g->taps - 1) * g->dilation + 1;
+    const __m512i padding = _mm512_set1_epi8((char)p->input_zero);
+    __m512i room[TQ_STEPS * 4];
+    LEVEL(channels) c;
+    for (int64_t column = left; column < right; column += 64) {
+        const int8_t *from = weights + column * quads * g->taps * 4;
+        LEVEL(read_channels)(p, column, right - column, &c);
+        LEVEL(transpose)(c.start);
+        LEVEL(transpose)((__m512i *)c.scale);
+        LEVEL(transpose)((__m512i *)c.bias);
+        LEVEL(interleave)(g, column, c.within, padding, steps, room);
+        if (g->taps == 3 && quads == 1) {
+            __m512i w[12];
+            for (int i = 0; i < 12; i++)
+                w[i] = _mm512_loadu_si512(from + i * 64);
+            LEVEL(places_of_line)(p, &c, g, room, w, column, row, 3, 1);
+            continue;
+        }
+        LEVEL(places_of_line)(p, &c, g, room, (const __m512i *)from, column, row, g->taps, quads);
     }
 }
 

@@ -10,93 +10,7 @@
 #define ROWS 6
 #endif
 
-/* By hand: GCC 12 copies every sum around the intrinsic, which halves the speed. */
-static inline __attribute__((always_inline)) __m512i LEVEL(dot)(__m512i sum, __m512i x, __m512i w)
-{
-    __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(x), "v"(w));
-    return sum;
-}
-
-static inline __attribute__((always_inline)) void LEVEL(block)(
-    const uint8_t *a, int64_t lda, const int8_t *b, int64_t quads, int64_t stride, int32_t *acc,
-    int rows, int blocks)
-{
-    __m512i sum[6][4];
-    for (int i = 0; i < rows; i++)
-        for (int j = 0; j < blocks; j++)
-            sum[i][j] = _mm512_setzero_si512();
-    for (int64_t k = 0; k < quads; k++) {
-        __m512i w[4];
-        for (int j = 0; j < blocks; j++)
-            w[j] = _mm512_loadu_si512(b + j * stride + k * 64);
-        for (int i = 0; i < rows; i++) {
-            int32_t four;
-            memcpy(&four, a + i * lda + k * 4, 4);
-            __m512i x = _mm512_set1_epi32(four);
-            for (int j = 0; j < blocks; j++)
-                sum[i][j] = LEVEL(dot)(sum[i][j], x, w[j]);
-        }
-    }
-    for (int i = 0; i < rows; i++)
-        for (int j = 0; j < blocks; j++)
-            _mm512_storeu_si512(acc + i * 64 + j * 16, sum[i][j]);
-}
-
-/* One row: two steps of k at once, or the latency of a sum would stand still. */
-static void LEVEL(single)(const uint8_t *a, const int8_t *b, int64_t quads, int64_t stride, int32_t *acc)
-{
-    __m512i even[4], odd[4];
-    for (int j = 0; j < 4; j++)
-        even[j] = odd[j] = _mm512_setzero_si512();
-    int64_t k = 0;
-    for (; k + 2 <= quads; k += 2) {
-        int32_t first, second;
-        memcpy(&first, a + k * 4, 4);
-        memcpy(&second, a + k * 4 + 4, 4);
-        __m512i x = _mm512_set1_epi32(first), y = _mm512_set1_epi32(second);
-        for (int j = 0; j < 4; j++) {
-            even[j] = LEVEL(dot)(even[j], x, _mm512_loadu_si512(b + j * stride + k * 64));
-            odd[j] = LEVEL(dot)(odd[j], y, _mm512_loadu_si512(b + j * stride + k * 64 + 64));
-        }
-    }
-    if (k < quads) {
-        int32_t first;
-        memcpy(&first, a + k * 4, 4);
-        for (int j = 0; j < 4; j++)
-            even[j] = LEVEL(dot)(even[j], _mm512_set1_epi32(first),
-                                          _mm512_loadu_si512(b + j * stride + k * 64));
-    }
-    for (int j = 0; j < 4; j++)
-        _mm512_storeu_si512(acc + j * 16, _mm512_add_epi32(even[j], odd[j]));
-}
-
-/* At most six rows. */
-static void LEVEL(few)(const uint8_t *a, int64_t lda, const int8_t *b, int64_t quads,
-                       int64_t stride, int32_t *acc, int rows, int blocks)
-{
-    if (blocks == 4 && rows == 1) {
-        LEVEL(single)(a, b, quads, stride, acc);
-        return;
-    }
-    if (blocks == 4) {
-        switch (rows) {
-        case 2: LEVEL(block)(a, lda, b, quads, stride, acc, 2, 4); return;
-        case 3: LEVEL(block)(a, lda, b, quads, stride, acc, 3, 4); return;
-        case 4: LEVEL(block)(a, lda, b, quads, stride, acc, 4, 4); return;
-        case 5: LEVEL(block)(a, lda, b, quads, stride, acc, 5, 4); return;
-        default: LEVEL(block)(a, lda, b, quads, stride, acc, 6, 4); return;
-        }
-    }
-    for (int j = 0; j < blocks; j++)
-        switch (rows) {
-        case 1: LEVEL(block)(a, lda, b + j * stride, quads, stride, acc + j * 16, 1, 1); break;
-        case 2: LEVEL(block)(a, lda, b + j * stride, quads, stride, acc + j * 16, 2, 1); break;
-        case 3: LEVEL(block)(a, lda, b + j * stride, quads, stride, acc + j * 16, 3, 1); break;
-        case 4: LEVEL(block)(a, lda, b + j * stride, quads, stride, acc + j * 16, 4, 1); break;
-        case 5: LEVEL(block)(a, lda, b + j * stride, quads, stride, acc + j * 16, 5, 1); break;
-        default: LEVEL(block)(a, lda, b + j * stride, quads, stride, acc + j * 16, 6, 1); break;
-        }
-}
+#include "vnni_product.h"
 
 #if defined(WITH_AMX)
 #include "amx_product.h"
@@ -140,6 +54,10 @@ static void LEVEL(product)(const uint8_t *a, int64_t lda, const int8_t *b, int64
 
 #include "finish_level.h"
 
+#if defined(WITH_VNNI)
+#include "fused_level.h"
+#endif
+
 /* Rows `begin` to `end` of a, whose first is `first` of the output, by columns from `left` on. All rows
  * pass before the next columns: the weights of sixty-four stay in a cache, those of all may not. */
 static void LEVEL(rows)(const tq_product *p, const uint8_t *a, int64_t lda, int64_t begin,
@@ -147,6 +65,20 @@ static void LEVEL(rows)(const tq_product *p, const uint8_t *a, int64_t lda, int6
 {
     int32_t acc[ROWS * 64];
     int64_t stride = p->quads * 64;
+#if defined(WITH_VNNI) && !defined(WITH_AMX)
+    if (p->weight_zeros == NULL) {
+        const int64_t none = 0;
+        const tq_pieces whole = {&none, 1, p->quads};
+        const uint8_t *at[TQ_ROWS];
+        for (int64_t row = begin; row < end; row += TQ_ROWS, a += TQ_ROWS * lda) {
+            int64_t some = end - row < TQ_ROWS ? end - row : TQ_ROWS;
+            for (int64_t i = 0; i < some; i++)
+                at[i] = a + i * lda;
+            LEVEL(pieces)(p, at, &whole, row, row + some, left, right);
+        }
+        return;
+    }
+#endif
     BEGIN_PRODUCTS;
     for (int64_t column = left; column < right; column += 64) {
         int64_t count = right - column < 64 ? right - column : 64;
@@ -320,6 +252,12 @@ static void LEVEL(range)(const float *x, int64_t n, float *low, float *high, int
 static const tq_level LEVEL(table) = {
     ROWS == 128 ? ROWS : 48, LEVEL(rows), LEVEL(order), LEVEL(depthwise), LEVEL(add), LEVEL(mul), LEVEL(quantize),
     LEVEL(dequantize), LEVEL(range), LEVEL(prepare), LEVEL(grouped),
+#if defined(WITH_VNNI) && !defined(WITH_AMX)
+    .pieces = LEVEL(pieces),
+#endif
+#if defined(WITH_VNNI)
+    .line = LEVEL(line),
+#endif
 };
 
 #undef ROWS

@@ -22,6 +22,28 @@ typedef struct tq_product {
     float *floats;
 } tq_product;
 
+/* Rows of a product that lie in pieces of one length, at the same distances from the first. */
+typedef struct tq_pieces {
+    const int64_t *offsets; /* of each piece, in bytes */
+    int64_t count;
+    int64_t quads; /* of each piece */
+} tq_pieces;
+
+/* Some places of a line of a depthwise convolution's output. */
+typedef struct tq_line {
+    const uint8_t *const *lines; /* of the input, at x = 0; NULL where all is padding */
+    int64_t count, width;        /* of these lines, and how many places each has */
+    int64_t taps, stride, dilation;
+    int64_t start, places; /* where the first place reads first, and how many places follow */
+    int64_t channels;
+} tq_line;
+
+/* Rows that a task of a product in pieces has at most: eight blocks of six, and half as many more. */
+enum { TQ_ROWS = 72 };
+
+/* Steps of four lines that `line` has room for. */
+enum { TQ_STEPS = 96 };
+
 typedef struct tq_binary {
     float scale_a, scale_b, inverse;
     int32_t zero_a, zero_b, zero, low, high;
@@ -65,6 +87,13 @@ typedef struct tq_level {
     int (*prepare)(const tq_groups *g, const float *x, float *to);
     void (*grouped)(const tq_groups *g, const float *x, const float *prepared, int64_t left, int64_t right,
                     float *out);
+    /* Of rows at `at`, each in pieces; NULL where the level wants them in one. */
+    void (*pieces)(const tq_product *p, const uint8_t *const *at, const tq_pieces *pieces, int64_t begin,
+                   int64_t end, int64_t left, int64_t right);
+    /* Channels left to right, of blocks of 64, from row `row` of the output on; weights of `order`, four
+     * lines of the kernel and one tap of each after the other. NULL where the level has none. */
+    void (*line)(const tq_product *p, const tq_line *line, const int8_t *weights, int64_t left, int64_t right,
+                 int64_t row);
 } tq_level;
 
 /* The level in use, and by name: "scalar", "avx2", "vnni" or "amx"; NULL where the machine lacks it. */
