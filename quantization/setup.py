@@ -25,7 +25,8 @@ setup(
                 f"{NATIVE}/{name}.h"
                 for name in (
                     *("call", "convolution", "level", "gemm_level", "avx2_product", "amx_product"),
-                    *("finish_level", "fused_level", "vnni_product", "depthwise_level", "groups_level"),
+                    *("vnni_product", "finish_level", "fused_level", "depthwise_level"),
+                    "groups_level",
                 )
             ],
             extra_compile_args=[

@@ -17,6 +17,7 @@ from tangrad import plugin
 from tangrad_quantization import ops, qparams
 from tangrad_quantization.dtypes import RANGES, span, storage
 
+_LAST = tangrad.channels_last
 PER_TENSOR = "quantized"
 PER_CHANNEL = "quantized_per_channel"
 PER_GROUP = "quantized_per_group"  # its definition is in `groups.py`
@@ -121,6 +122,8 @@ def in_memory_order(function: Any, *tensors: Any) -> Any:
     """
     if all(x.is_contiguous() for x in tensors):
         return function(*tensors)
+    if all(x.dim() == 4 and x.is_contiguous(memory_format=_LAST) for x in tensors):
+        return function(*(x.permute(0, 2, 3, 1) for x in tensors)).permute(0, 3, 1, 2)
     strides = tensors[0].stride()
     order = sorted(range(len(strides)), key=lambda d: -strides[d])
     moved = [x.permute(order) for x in tensors]

@@ -109,24 +109,29 @@ static inline __m512 LEVEL(numbers)(const uint8_t *x, __m128i flip, __m512i zero
     return _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_sub_epi32(wide, zero)), scale);
 }
 
-/* Sixteen at a time, by the steps of the loop below; returns how many are done. GCC 12 takes vectors
- * of half the width and converts back and forth: 1.8 times as long. */
+/* Sixty-four at a time, by the steps of the loop below; returns how many are done. GCC 12 takes vectors
+ * of half the width and converts back and forth. What is too low is lifted when it is bytes again. */
 static int64_t LEVEL(add_vectors)(const uint8_t *a, const uint8_t *b, uint8_t *out, int64_t n, const tq_binary *p)
 {
-    const __m512 low = _mm512_set1_ps((float)(p->low - p->zero)), high = _mm512_set1_ps((float)(p->high - p->zero));
+    const __m512 high = _mm512_set1_ps((float)(p->high - p->zero)), inverse = _mm512_set1_ps(p->inverse);
     const __m512 scale_a = _mm512_set1_ps(p->scale_a), scale_b = _mm512_set1_ps(p->scale_b);
-    const __m512 inverse = _mm512_set1_ps(p->inverse), whole = _mm512_set1_ps(12582912.0f);
     const __m512i zero_a = _mm512_set1_epi32(p->zero_a), zero_b = _mm512_set1_epi32(p->zero_b);
-    const __m512i zero = _mm512_set1_epi32(p->zero);
+    const __m512i zero = _mm512_set1_epi16((int16_t)p->zero), low = _mm512_set1_epi8((char)p->low);
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    const __m512i flips = _mm512_set1_epi8((char)p->flip);
     const __m128i flip = _mm_set1_epi8((char)p->flip);
     int64_t i = 0;
-    for (; i + 16 <= n; i += 16) {
-        __m512 value = _mm512_add_ps(LEVEL(numbers)(a + i, flip, zero_a, scale_a),
-                                     LEVEL(numbers)(b + i, flip, zero_b, scale_b));
-        value = _mm512_min_ps(_mm512_max_ps(_mm512_mul_ps(value, inverse), low), high);
-        /* The lowest byte of what was rounded so is that of the integer. */
-        __m512i bits = _mm512_add_epi32(_mm512_castps_si512(_mm512_add_ps(value, whole)), zero);
-        _mm_storeu_si128((__m128i *)(out + i), _mm_xor_si128(_mm512_cvtepi32_epi8(bits), flip));
+    for (; i + 64 <= n; i += 64) {
+        __m512i made[4];
+        for (int j = 0; j < 4; j++) {
+            __m512 value = _mm512_add_ps(LEVEL(numbers)(a + i + j * 16, flip, zero_a, scale_a),
+                                         LEVEL(numbers)(b + i + j * 16, flip, zero_b, scale_b));
+            made[j] = _mm512_cvtps_epi32(_mm512_min_ps(_mm512_mul_ps(value, inverse), high));
+        }
+        __m512i first = _mm512_adds_epi16(_mm512_packs_epi32(made[0], made[1]), zero);
+        __m512i second = _mm512_adds_epi16(_mm512_packs_epi32(made[2], made[3]), zero);
+        first = _mm512_xor_si512(_mm512_max_epu8(_mm512_packus_epi16(first, second), low), flips);
+        _mm512_storeu_si512(out + i, _mm512_permutexvar_epi32(order, first));
     }
     return i;
 }
