@@ -55,8 +55,10 @@ def layout_tensor(
     ordered = {name: given[name] for name in definition.components}
     said = dict(metadata or {})
     definition.check(ordered, said, size)
-    records = _C.is_grad_enabled() and any(c.requires_grad for c in ordered.values())
-    if records or any(_C.level_of(c) is not None for c in ordered.values()):
+    grad, recorded = _C.is_grad_enabled(), False
+    for c in ordered.values():
+        recorded = recorded or (grad and c.requires_grad) or _C.level_of(c) is not None
+    if recorded:
         made = _Make.apply(which, size, dtype, said, tuple(ordered), *ordered.values())
     else:
         held = {name: _C.plain_alias(c) for name, c in ordered.items()}
@@ -67,7 +69,7 @@ def layout_tensor(
 
 def _check_components(which: _C.layout, given: Mapping[str, Any]) -> None:
     expected = which.definition.components
-    if set(given) != set(expected):
+    if tuple(given) != expected and set(given) != set(expected):
         raise TypeError(
             f"{which}: expected the components {', '.join(expected)}, got {', '.join(given)}"
         )
@@ -76,7 +78,7 @@ def _check_components(which: _C.layout, given: Mapping[str, Any]) -> None:
             raise TypeError(f"{which}: component '{name}' must be a Tensor, not {type(c).__name__}")
         if c.layout is not _C.strided:
             raise TypeError(f"{which}: component '{name}' must be strided, not of {c.layout}")
-    places = {str(c.device) for c in given.values()}
+    places = {str(c.device) for c in given.values()} if len(given) > 1 else ()
     if len(places) > 1:
         raise RuntimeError(f"{which}: the components are on several devices: {sorted(places)}")
 
