@@ -99,8 +99,14 @@ static inline __attribute__((always_inline)) void LEVEL(fused)(
     const int64_t stride = p->quads * 64;
     const int8_t *b = p->packed + column / 16 * stride;
     __m512i sum[6][4], odd[2][4];
-    for (int i = 0; i < rows && p->bytes != NULL; i++)
-        __builtin_prefetch(p->bytes + (row + i) * p->row_stride + column, 1);
+    for (int i = 0; i < rows; i++) {
+        int64_t place = (row + i) * p->row_stride + column;
+        if (p->floats == NULL)
+            __builtin_prefetch(p->bytes + place, 1);
+        else
+            for (int j = 0; j < blocks; j++)
+                __builtin_prefetch(p->floats + place + j * 16, 1);
+    }
     for (int i = 0; i < rows; i++)
         for (int j = 0; j < blocks; j++) {
             sum[i][j] = c->start[j];

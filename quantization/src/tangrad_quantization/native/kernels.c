@@ -45,16 +45,27 @@ static void matrix_task(int64_t begin, int64_t end, void *context)
 
 /* Tiles depend on the sizes alone: about 2^21 products each, so that threads have something to share.
  * The last one takes up to half a tile of rows more, for which the weights are not read once again. */
+static void divide(matrix_work *w, int64_t tile)
+{
+    w->row_tile = w->rows < tile ? w->rows : tile;
+    int64_t wanted = (1 << 21) / (w->row_tile * w->p->quads * 4 + 1);
+    w->column_tile = wanted < 64 ? 64 : wanted / 64 * 64;
+    w->across = (w->columns + w->column_tile - 1) / w->column_tile;
+    w->down = w->rows <= w->row_tile ? 1 : (w->rows + (w->row_tile - 1) / 2) / w->row_tile;
+}
+
+enum { SMALL_TILE = 64, TASKS_ENOUGH = 32 };
+
+/* Many rows pass weights that lie in no near cache once, where enough tasks are left. */
 void tq_multiply(const tq_product *p, const uint8_t *a, int64_t lda, int64_t rows, int64_t columns)
 {
     int64_t tile = tq_level_in_use->row_tile;
-    matrix_work w = {p, a, lda, rows, columns, rows < tile ? rows : tile};
-    int64_t wanted = (1 << 21) / ((w.row_tile > 0 ? w.row_tile : 1) * p->quads * 4 + 1);
-    w.column_tile = wanted < 64 ? 64 : wanted / 64 * 64;
+    matrix_work w = {p, a, lda, rows, columns};
     if (rows == 0 || columns == 0)
         return;
-    w.across = (columns + w.column_tile - 1) / w.column_tile;
-    w.down = rows <= w.row_tile ? 1 : (rows + (w.row_tile - 1) / 2) / w.row_tile;
+    divide(&w, tile < SMALL_TILE ? 3 * tile : tile);
+    if (tile < SMALL_TILE && w.across * w.down < TASKS_ENOUGH)
+        divide(&w, tile);
     parallel(w.across * w.down, matrix_task, &w);
 }
 
