@@ -265,6 +265,11 @@ def _check_channels(name: str, input: Any, scale: Any, zero_point: Any, axis: in
         raise RuntimeError(
             f"{name}: `axis` must be between 0 and number of dimensions of input, got {axis}"
         )
+    if axis >= input.ndim:
+        raise IndexError(
+            f"{name}: axis {axis} is out of range for an input of shape {list(input.shape)}, whose "
+            f"dimensions count from 0 to {input.ndim - 1}"
+        )
     if scale.numel() != input.size(axis):
         raise RuntimeError(
             f"{name}: dimensions of scale and zero-point are not consistent with input tensor: "
