@@ -12,8 +12,9 @@
 #include <unistd.h>
 
 #define MOST_THREADS 256
-/* Waiting costs a wake-up of several microseconds, so a worker looks for the next job for about
- * that long before it sleeps: operations of one program follow each other closely. */
+/* Sleeping costs a wake-up, so a worker looks for the next job for a while before it sleeps: operations
+ * of one program follow each other closely, quantized convolutions after 13 us of Python, small ones of
+ * a whole network after up to 40. A look takes 25 ns on Zen 4 (one pause), hence all of them 50 us. */
 #define LOOKS 2000
 
 static struct {

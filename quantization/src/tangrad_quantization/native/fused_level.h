@@ -56,7 +56,7 @@ static inline __attribute__((always_inline)) __m512i LEVEL(integers)(const LEVEL
 {
     __m512 value = _mm512_cvtepi32_ps(sum);
     value = _mm512_mul_ps(_mm512_add_ps(value, c->bias[j]), c->scale[j]);
-    return _mm512_cvtps_epi32(_mm512_min_ps(value, c->high));
+    return _mm512_cvtps_epi32(_mm512_min_ps(c->high, value));
 }
 
 /* Bytes of sixty-four sums: of each lane of sixteen bytes four of every vector. */

@@ -126,7 +126,7 @@ static int64_t LEVEL(add_vectors)(const uint8_t *a, const uint8_t *b, uint8_t *o
         for (int j = 0; j < 4; j++) {
             __m512 value = _mm512_add_ps(LEVEL(numbers)(a + i + j * 16, flip, zero_a, scale_a),
                                          LEVEL(numbers)(b + i + j * 16, flip, zero_b, scale_b));
-            made[j] = _mm512_cvtps_epi32(_mm512_min_ps(_mm512_mul_ps(value, inverse), high));
+            made[j] = _mm512_cvtps_epi32(_mm512_min_ps(high, _mm512_mul_ps(value, inverse)));
         }
         __m512i first = _mm512_adds_epi16(_mm512_packs_epi32(made[0], made[1]), zero);
         __m512i second = _mm512_adds_epi16(_mm512_packs_epi32(made[2], made[3]), zero);
