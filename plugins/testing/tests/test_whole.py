@@ -97,6 +97,12 @@ def test_pieces_hold_every_op_once() -> None:
     assert not any("op=" in a for a in plain)
 
 
+def test_the_first_ops_of_the_order_are_left_out() -> None:
+    _, *every = whole.pieces(10**6)
+    (kit, *late), *others = whole.pieces(10**6, first=7)
+    assert ([kit, *late], others) == ([whole.KIT, *every[0][8:]], [])
+
+
 def test_what_ran_when_all_was_stopped_runs_again(record: Path) -> None:
     record.touch()
     write(record, test="test_some.py::test_good", outcome="started")

@@ -41,7 +41,14 @@ def main() -> int:
     """Run what has no outcome yet, then print the counts; return 1 if anything failed."""
     options = _options()
     if not options.report:
-        run(options.device, options.record, options.ops, options.limit, options.pytest)
+        run(
+            options.device,
+            options.record,
+            options.ops,
+            options.limit,
+            options.pytest,
+            first=options.first,
+        )
     print(report(options.record))
     found = outcomes(options.record).values()
     return int(any(line["outcome"] not in GOOD for line in found))
@@ -53,6 +60,7 @@ def _options() -> argparse.Namespace:
     add("--device", required=True, metavar="NAME")
     add("--record", required=True, type=Path, metavar="FILE", help="a line for each test")
     add("--ops", type=int, default=32, metavar="N", help="ops of one process (%(default)s)")
+    add("--first", type=int, default=0, metavar="N", help="leave out the first N ops of the order")
     add("--limit", type=float, default=600, metavar="S", help="seconds of a test (%(default)s)")
     add("--report", action="store_true", help="run nothing, print the counts")
     add("pytest", nargs="*", help="arguments of pytest, after --")
@@ -60,7 +68,13 @@ def _options() -> argparse.Namespace:
 
 
 def run(
-    device: str, record: Path, ops_each: int, limit: float, arguments: Sequence[str] = ()
+    device: str,
+    record: Path,
+    ops_each: int,
+    limit: float,
+    arguments: Sequence[str] = (),
+    *,
+    first: int = 0,
 ) -> None:
     """Run every piece of the kit that has not ended yet.
 
@@ -70,6 +84,8 @@ def run(
         ops_each: how many ops a process tests; a crash costs the process.
         limit: seconds after which a test that has not ended is stopped.
         arguments: more of pytest's, such as ``-k float32``.
+        first: how many ops of the order are left out, because they have run elsewhere; what asks
+            no op is left out with them.
 
     Raises:
         RuntimeError: a process ended before its first test.
@@ -80,7 +96,7 @@ def run(
     ended = [line["piece"] for line in lines_of(record) if "piece" in line]
     # What a process imports and collects takes seconds: ops that have ended are not asked again.
     known = {a for piece in ended if piece == [*piece[:1], *_ops(piece), *arguments] for a in piece}
-    for piece in pieces(ops_each, known):
+    for piece in pieces(ops_each, known, first):
         told = [*piece, *arguments]
         if told in ended:
             continue
@@ -89,20 +105,21 @@ def run(
         write(record, piece=told)
 
 
-def pieces(ops_each: int, known: Collection[str] = ()) -> list[list[str]]:
+def pieces(ops_each: int, known: Collection[str] = (), first: int = 0) -> list[list[str]]:
     """Return pytest's arguments for each piece of the kit: what asks no op, then the ops.
 
     Args:
         ops_each: how many ops a piece has.
         known: arguments of ops that are left out.
+        first: how many ops of the order are left out, and what asks no op with them.
     """
     from tangrad_testing.cases import op_names
 
     ops = sorted(op_names(), key=lambda name: hashlib.blake2b(name.encode()).digest())
-    asked = [OP + op for op in ops if OP + op not in known]
+    asked = [OP + op for op in ops[first:] if OP + op not in known]
     chosen = [asked[i : i + ops_each] for i in range(0, len(asked), ops_each)]
-    plain = [f"{KIT}.test_levels", f"{KIT}.test_plugins"]
-    return [plain, *([KIT, *some] for some in chosen)]
+    plain = [] if first else [[f"{KIT}.test_levels", f"{KIT}.test_plugins"]]
+    return [*plain, *([KIT, *some] for some in chosen)]
 
 
 def _ops(piece: Sequence[str]) -> list[str]:
