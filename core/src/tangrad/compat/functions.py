@@ -248,7 +248,7 @@ def broadcast_shapes(*shapes: Sequence[int] | int) -> Size:
         RuntimeError: they do not broadcast.
     """
     for s in shapes:
-        if not isinstance(s, (int, Sequence)):
+        if not isinstance(s, (int, tuple, Sequence)):
             raise RuntimeError(
                 "Input shapes should be of type ints, a tuple of ints, or a list of ints, got "
                 f"{typename(s)}"

@@ -320,14 +320,13 @@ def matmul(self: Any, other: Any) -> Any:
     if right == 2:
         rows = self.reshape((numel_of(tuple(self.shape)[:-1]), self.shape[-1]))
         return _own(mm(rows, other), (*tuple(self.shape)[:-1], other.shape[-1]))
-    batch = tangrad.broadcast_shapes(tuple(self.shape)[:-2], tuple(other.shape)[:-2])
+    batch, matrix, others = tuple(self.shape)[:-2], tuple(self.shape)[-2:], tuple(other.shape)
+    if batch != others[:-2]:
+        batch = tuple(tangrad.broadcast_shapes(batch, others[:-2]))
+        self, other = self.expand((*batch, *matrix)), other.expand((*batch, *others[-2:]))
     count = numel_of(batch)
-    a = self.expand((*batch, *tuple(self.shape)[-2:]))
-    b = other.expand((*batch, *tuple(other.shape)[-2:]))
-    product = bmm(
-        a.reshape((count, *tuple(self.shape)[-2:])), b.reshape((count, *tuple(other.shape)[-2:]))
-    )
-    return _own(product, (*batch, self.shape[-2], other.shape[-1]))
+    product = bmm(self.reshape((count, *matrix)), other.reshape((count, *others[-2:])))
+    return _own(product, (*batch, matrix[0], others[-1]))
 
 
 def _own(product: Any, shape: tuple[int, ...]) -> Any:

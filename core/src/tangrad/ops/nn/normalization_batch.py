@@ -525,7 +525,7 @@ def in_one_pass(input: Any, running: list[Any]) -> bool:
         t.dtype == kept and tuple(t.shape) == vector and t.is_contiguous() and not t.requires_grad
         for t in running
     )
-    return usual and bool(input.is_contiguous()) and count_per_channel(input) > 1
+    return usual and bool(input.is_contiguous()) and input.numel() > vector[0]
 
 
 def normalized_and_counted(
@@ -538,8 +538,8 @@ def normalized_and_counted(
     counter: Any = None,
 ) -> tuple[Any, Any, Any]:
     """Normalize by the batch's moments, move running ones and count the batch where there are."""
-    fresh = running or [input.new_empty((input.shape[1],), dtype=statistics_dtype(input))] * 2
-    moments = [tangrad.empty_like(t) for t in fresh]
+    vector, kept = (input.shape[1],), statistics_dtype(input)
+    moments = [input.new_empty(vector, dtype=kept), input.new_empty(vector, dtype=kept)]
     counters = [] if counter is None else [counter]
     _batch_moments_(input, [*moments, *running, *counters], momentum)
     found: tuple[Any, Any, Any] = _batch_norm(input, weight, bias, *moments, True, eps)

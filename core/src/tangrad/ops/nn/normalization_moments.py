@@ -56,10 +56,10 @@ def _batch_moments(input: Any, written: Any, momentum: float) -> None:
 
 def _check_moments(input: Any, written: Any) -> None:
     check_vectors(input)
-    vectors = [tuple(t.shape) for t in written[:4]]
-    if len(written) not in (2, 4, 5) or any(shape != (input.shape[1],) for shape in vectors):
+    vector = (input.shape[1],)
+    if len(written) not in (2, 4, 5) or any(tuple(t.shape) != vector for t in written[:4]):
         raise RuntimeError(
-            f"_batch_moments_: expected 2 or 4 vectors over {input.shape[1]} channels to write to, "
+            f"_batch_moments_: expected 2 or 4 vectors over {vector[0]} channels to write to, "
             f"and a counter, but got {[list(t.shape) for t in written]}"
         )
 

@@ -119,22 +119,27 @@ def _adaptive_average(name: str, spatial: int, input: Any, output_size: Any) -> 
         wanted = _known_sizes(name, spatial, shape, hashable(output_size))
     else:
         wanted = _checked(name, spatial, shape, output_size)
-    if numel_of(wanted) == 0 or input.numel() == 0:
+    elements, most = input.numel(), max(wanted)
+    if 0 in wanted or elements == 0:
         return input.reshape((-1,))[:0].reshape((*shape[:-spatial], *wanted))
     if not (input.is_floating_point() or input.is_complex()):
         _refuse(name, input.dtype)
-    few = input.numel() <= _MOST_OF_A_LANE * numel_of(shape[:-spatial] + wanted)
-    if few and input.is_floating_point() and max(wanted) > 1 and one_pass:
+    if (
+        most > 1
+        and one_pass
+        and input.is_floating_point()
+        and elements <= _MOST_OF_A_LANE * numel_of(shape[:-spatial] + wanted)
+    ):
         pooled = window_average(input, wanted, (), *_anywhere(spatial), WITH_PADDING)
         return in_format_of(pooled, input)
     # Narrow floats are averaged in float32: one rounding, at the end.
     x = input.to(tangrad.float32) if input.dtype.itemsize < 4 else input
-    if all(out == 1 for out in wanted):
-        x = x.flatten(input.ndim - spatial).mean((-1,)).reshape((*shape[:-spatial], *wanted))
+    if most == 1:
+        x = x.mean(tuple(range(-spatial, 0)), True)
     else:
         for dim, out in enumerate(wanted, input.ndim - spatial):
             x = _average(x, dim, out)
-    x = in_format_of(x.to(input.dtype), input)
+    x = in_format_of(x if x.dtype == input.dtype else x.to(input.dtype), input)
     return x.clone() if x is input else x
 
 
