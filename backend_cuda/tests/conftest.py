@@ -80,7 +80,6 @@ def run(variables: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> 
     from tangrad_cuda_emulator import environment
 
     sources = tmp_path_factory.getbasetemp() / "sources"
-    sources.mkdir(exist_ok=True)
 
     def call(
         program: str,

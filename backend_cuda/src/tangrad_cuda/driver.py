@@ -377,6 +377,7 @@ def _write_source(folder: Path, image: bytes, source: str) -> None:
     """Write a source where the emulator's host engine looks for it, whole or not at all."""
     import hashlib
 
+    folder.mkdir(parents=True, exist_ok=True)
     name = hashlib.sha256(image).hexdigest()
     draft = folder / f".{name}.{os.getpid()}"
     draft.write_text(source)

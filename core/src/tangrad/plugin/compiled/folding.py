@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from tangrad.expr.program import Program
 from tangrad.expr.render import render_conversion
 from tangrad.plugin.compiled import numbers
 from tangrad.plugin.compiled.dialect import KernelDialect
-from tangrad.plugin.render.folds import Fold, TypedFold
+from tangrad.plugin.render.folds import TypedFold
 
 # What the last step calls the number of elements.
 _COUNT = "n"
@@ -18,16 +19,14 @@ _COUNT = "n"
 class FoldText:
     """The functions of a fold for one dtype, and how kernels call them."""
 
-    def __init__(
-        self, fold: Fold, dtype: str, results: Sequence[str], dialect: KernelDialect
-    ) -> None:
-        self.typed, self.dialect = TypedFold(fold, dtype), dialect
-        self.fold, self.dtype, self.results = fold, dtype, tuple(results)
-        self.states = self.typed.states
-        definition = fold.op.definition
+    def __init__(self, typed: TypedFold, results: Sequence[str], dialect: KernelDialect) -> None:
+        self.typed, self.dialect = typed, dialect
+        self.fold, self.dtype, self.results = typed.fold, typed.dtype, tuple(results)
+        self.states = typed.states
+        definition = typed.fold.op.definition
         self.first, self.second = definition.state_names("a"), definition.state_names("b")
 
-    @property
+    @cached_property
     def functions(self) -> str:
         """The source of map, combination and last step."""
         typed, dialect = self.typed, self.dialect
@@ -39,7 +38,7 @@ class FoldText:
             text += typed.finalize.render_c("tk_finalize", states, self.results, dialect)
         return text
 
-    @property
+    @cached_property
     def params(self) -> list[tuple[str, str]]:
         """The parameters that any of the functions gets, and their dtypes."""
         found: dict[str, str] = {}

@@ -17,7 +17,7 @@ from tangrad.plugin.compiled.dialect import Kernel
 from tangrad.plugin.compiled.folding import FoldText, decompose
 from tangrad.plugin.compiled.geometry import Loop, loop_over, rank_for
 from tangrad.plugin.compiled.unit import Unit
-from tangrad.plugin.render.folds import Fold
+from tangrad.plugin.render.folds import Fold, TypedFold
 
 if TYPE_CHECKING:
     from tangrad.plugin.compiled.driver import CompilingDriver
@@ -40,9 +40,9 @@ class Plan(NamedTuple):
 
 def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., None] | None:
     """Return the kernel of a reduction, None where its expressions have no meaning."""
-    kernel = Reduction(driver, op, dtype)
     try:
-        kernel.text(tuple(kernel.fold_results())).functions  # noqa: B018
+        kernel = Reduction(driver, Fold(op).typed(dtype))
+        kernel.text(kernel.results).functions  # noqa: B018
     except ExpressionTypeError:
         return None
     return kernel
@@ -51,20 +51,16 @@ def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., No
 class Reduction:
     """The kernels of one reduction for one dtype."""
 
-    def __init__(self, driver: CompilingDriver, op: Any, dtype: str) -> None:
-        self.driver, self.fold, self.dtype = driver, Fold(op), dtype
+    def __init__(self, driver: CompilingDriver, typed: TypedFold) -> None:
+        self.driver, self.typed, self.results = driver, typed, tuple(typed.result_types)
         self._texts: dict[tuple[str, ...], FoldText] = {}
         self._units: dict[Any, Unit] = {}
         self._plans: dict[Any, Plan] = {}
 
-    def fold_results(self) -> list[str]:
-        """Return the dtypes of the results."""
-        return self.fold.typed(self.dtype).result_types
-
     def text(self, results: tuple[str, ...]) -> FoldText:
         """Return the functions for results of some dtypes."""
         if results not in self._texts:
-            self._texts[results] = FoldText(self.fold, self.dtype, results, self.driver.dialect)
+            self._texts[results] = FoldText(self.typed, results, self.driver.dialect)
         return self._texts[results]
 
     def __call__(self, outs: Any, x: Any, dims: Any, params: dict[str, Any]) -> None:
@@ -122,9 +118,8 @@ class Reduction:
         places = [*[tuple(s[d] for d in keeps) for s in of_outs], *places]
         kept = loop_over(sizes, [(sizes, place) for place in places])
         lengths = tuple(shape[d] for d in reduced)
-        indexed = self.text(tuple(self.fold_results())).typed.indexed
         inner = (lengths, tuple(strides[d] for d in reduced))
-        folded = loop_over(lengths, [inner], reorder=not indexed)
+        folded = loop_over(lengths, [inner], reorder=not self.typed.indexed)
         group, across = self._group(kept, folded)
         parts, length = self._cut(kept.elements, folded.elements, group)
         ranks = rank_for(len(kept.shape)), rank_for(len(folded.shape))

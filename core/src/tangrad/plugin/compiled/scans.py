@@ -10,7 +10,7 @@ from tangrad.plugin.compiled.dialect import Kernel
 from tangrad.plugin.compiled.folding import FoldText, decompose
 from tangrad.plugin.compiled.geometry import loop_over, rank_for
 from tangrad.plugin.compiled.unit import Unit
-from tangrad.plugin.render.folds import Fold
+from tangrad.plugin.render.folds import Fold, TypedFold
 
 if TYPE_CHECKING:
     from tangrad.plugin.compiled.driver import CompilingDriver
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., None] | None:
     """Return the kernel of a scan, None where its expressions have no meaning."""
-    kernel = Scan(driver, op, dtype)
     try:
-        kernel.text(tuple(kernel.fold.typed(dtype).result_types)).functions  # noqa: B018
+        kernel = Scan(driver, Fold(op).typed(dtype))
+        kernel.text(tuple(kernel.typed.result_types)).functions  # noqa: B018
     except ExpressionTypeError:
         return None
     return kernel
@@ -29,15 +29,15 @@ def kernel_for(driver: CompilingDriver, op: Any, dtype: str) -> Callable[..., No
 class Scan:
     """The kernels of one scan for one dtype."""
 
-    def __init__(self, driver: CompilingDriver, op: Any, dtype: str) -> None:
-        self.driver, self.fold, self.dtype = driver, Fold(op), dtype
+    def __init__(self, driver: CompilingDriver, typed: TypedFold) -> None:
+        self.driver, self.typed = driver, typed
         self._texts: dict[tuple[str, ...], FoldText] = {}
         self._units: dict[Any, Unit] = {}
 
     def text(self, results: tuple[str, ...]) -> FoldText:
         """Return the functions for results of some dtypes."""
         if results not in self._texts:
-            self._texts[results] = FoldText(self.fold, self.dtype, results, self.driver.dialect)
+            self._texts[results] = FoldText(self.typed, results, self.driver.dialect)
         return self._texts[results]
 
     def __call__(self, outs: Any, x: Any, dim: int, params: dict[str, Any]) -> None:
