@@ -103,20 +103,8 @@ def library() -> ctypes.CDLL:
     Raises:
         RuntimeError: it is not installed, or cannot be loaded.
     """
-    tried: list[str] = []
-    for path in (*libraries.find("libcublasLt.so"), "libcublasLt.so"):
-        try:
-            found = ctypes.CDLL(str(path))
-        except OSError as error:
-            tried.append(str(error))
-            continue
-        for name, types in _FUNCTIONS.items():
-            getattr(found, name).argtypes = types
-        return found
-    raise RuntimeError(
-        "cuBLASLt cannot be loaded; run: pip install nvidia-cublas, or go on without: "
-        f"tangrad.backends.cuda.preferred_blas_library('default') ({'; '.join(tried)})"
-    )
+    without = "tangrad.backends.cuda.preferred_blas_library('default')"
+    return libraries.opened("libcublasLt.so", _FUNCTIONS, "cuBLASLt", "nvidia-cublas", without)
 
 
 def choose(chosen: bool) -> None:

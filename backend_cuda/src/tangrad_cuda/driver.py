@@ -252,7 +252,15 @@ class Cuda(CompilingDriver):
         # A call's place in a random stream is a number like others where the kernel says so.
         if found is None or (op.definition.random and not hasattr(found, "places_of_numbers")):
             return found
-        return self._recorded(found)
+        recorded = self._recorded(found)
+        if op.name.startswith("convolution"):
+            from tangrad_cuda.backends import cudnn as settings
+
+            if settings.enabled:
+                from tangrad_cuda import cudnn
+
+                return cudnn.kernel_for(self, op, dtype, recorded)
+        return recorded
 
     def register_kernels(self, register: Any) -> None:
         """Register the copies between layouts and dtypes."""

@@ -8,8 +8,10 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 DRIVER = "libcuda.so.1"
 # What pycuda's wheel is built against, and the first driver of CUDA 12.
@@ -69,3 +71,34 @@ def find(stem: str) -> list[Path]:
     for folder in [*wheel_folders(), *toolkit_folders()]:
         found += sorted(folder.glob(f"{stem}*"), reverse=True)
     return found
+
+
+def opened(
+    stem: str, functions: Mapping[str, tuple[Any, ...]], name: str, wheel: str, without: str
+) -> ctypes.CDLL:
+    """Open a library that a program chose.
+
+    Args:
+        stem: of its files, such as "libcudnn.so".
+        functions: the types of the arguments of those that are called.
+        name: what messages call it.
+        wheel: which wheel brings it.
+        without: what a program says to go on without it.
+
+    Raises:
+        RuntimeError: it is not there, cannot be loaded, or lacks a function.
+    """
+    tried: list[str] = []
+    for path in (*find(stem), stem):
+        try:
+            library = ctypes.CDLL(str(path))
+            for function, types in functions.items():
+                getattr(library, function).argtypes = types
+        except (OSError, AttributeError) as error:
+            tried.append(str(error))
+            continue
+        return library
+    raise RuntimeError(
+        f"{name} cannot be loaded; run: pip install {wheel}, or go on without: {without} "
+        f"({'; '.join(tried)})"
+    )

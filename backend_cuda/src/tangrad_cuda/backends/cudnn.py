@@ -1,13 +1,19 @@
-"""Settings of cuDNN, which is not called yet: `tangrad.backends.cudnn`.
+"""Settings of cuDNN: `tangrad.backends.cudnn`.
 
-The place for it is here: `enabled` is False until a GPU has shown its kernels right and faster.
+`enabled` is the switch: False until a program sets it, for no GPU has shown yet that cuDNN's
+convolutions are right here and faster. The library is opened by the first convolution after that.
 """
 
 from __future__ import annotations
 
 import contextlib
+import sys
+import warnings
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
+
+from tangrad.plugin import availability
 
 API = 1
 
@@ -25,7 +31,7 @@ __all__ = [
     "version",
 ]
 
-enabled: bool = False
+enabled: bool
 benchmark: bool = False
 benchmark_limit: int = 10
 deterministic: bool = False
@@ -33,21 +39,69 @@ allow_tf32: bool = False
 fp32_precision: str = "none"
 
 _FLAGS = ("enabled", "benchmark", "benchmark_limit", "deterministic", "allow_tf32")
+_enabled = False
+_warned = False
+
+
+class _Settings(ModuleType):
+    """This module, whose switch takes effect on a device that is in use already."""
+
+    @property
+    def enabled(self) -> bool:
+        """Whether cuDNN computes the convolutions that it takes."""
+        return _enabled
+
+    @enabled.setter
+    def enabled(self, chosen: bool) -> None:
+        global _enabled
+        before, _enabled = _enabled, bool(chosen)
+        if before == _enabled:
+            return
+        from tangrad_cuda.driver import Cuda
+
+        if Cuda.opened:
+            from tangrad_cuda import cudnn
+
+            cudnn.choose()
+
+
+sys.modules[__name__].__class__ = _Settings
 
 
 def version() -> int | None:
-    """Return cuDNN's version: None, for it is not called."""
-    return None
+    """Return cuDNN's version, such as 91300; None where it cannot be loaded."""
+    from tangrad_cuda import cudnn
+
+    return int(cudnn.library().cudnnGetVersion()) if is_available() else None
 
 
-def is_available() -> bool:
-    """Return whether cuDNN computes anything: it does not."""
-    return False
+def is_available(*, warn: bool = False) -> bool:
+    """Return whether there are a GPU and cuDNN; this opens the library.
+
+    Args:
+        warn: tell once why the library cannot be loaded.
+    """
+    global _warned
+    if availability("cuda")[1] != "available":
+        return False
+    from tangrad_cuda import cudnn
+
+    try:
+        cudnn.library()
+    except RuntimeError as error:
+        if warn and not _warned:
+            _warned = True
+            warnings.warn(f"{error}; the kernels of tangrad-cuda convolve", UserWarning, 2)
+        return False
+    return True
 
 
 def is_acceptable(tensor: Any) -> bool:
-    """Return whether cuDNN would take a tensor: it would not."""
-    return False
+    """Return whether cuDNN would take a tensor: it is chosen and there, and takes the dtype."""
+    from tangrad_cuda import cudnn
+
+    fits = tensor.device.type == "cuda" and tensor.dtype.name in cudnn.TYPES
+    return _enabled and fits and is_available()
 
 
 def set_flags(
@@ -59,9 +113,12 @@ def set_flags(
     _fp32_precision: str | None = None,
 ) -> tuple[Any, ...]:
     """Set those that are not None; return what all were."""
-    before = tuple(globals()[name] for name in _FLAGS)
+    module = sys.modules[__name__]
+    before = tuple(getattr(module, name) for name in _FLAGS)
     given = (_enabled, _benchmark, _benchmark_limit, _deterministic, _allow_tf32)
-    globals().update({n: v for n, v in zip(_FLAGS, given, strict=True) if v is not None})
+    for name, value in zip(_FLAGS, given, strict=True):
+        if value is not None:
+            setattr(module, name, value)
     return before
 
 

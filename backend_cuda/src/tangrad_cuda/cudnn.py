@@ -1,0 +1,428 @@
+"""Convolutions by cuDNN, where a program chose it.
+
+`tangrad.backends.cudnn.enabled = True` is the switch. It is off, and nothing is opened, until
+then: no GPU has shown yet that these convolutions are right and faster. What cuDNN does not take
+(complex numbers, no elements, a transposed convolution with places that no window ends at) stays
+with the kernels of this package.
+
+Called are the functions of convolutions that cuDNN 8 and 9 have, for tensors that lie by rows
+(NCHW). A signal is an image one element high.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import tangrad
+from tangrad.plugin import find_op, get_driver, location, register_kernel
+from tangrad_cuda import _launch, libraries
+from tangrad_cuda.backends import cudnn as settings
+
+_INT, _SIZE, _POINTER = ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p
+_POINTERS = (_POINTER,) * 12
+_WITHOUT = "tangrad.backends.cudnn.enabled = False"
+
+
+class _Kind(NamedTuple):
+    """Which of a convolution's tensors are read and written, and how many algorithms there are."""
+
+    read: tuple[str, str]
+    written: str
+    algorithms: int
+
+
+_KINDS = {
+    "Forward": _Kind(("x", "w"), "y", 8),
+    "BackwardData": _Kind(("w", "y"), "x", 6),
+    "BackwardFilter": _Kind(("x", "y"), "w", 7),
+}
+# {op: (kind, places of x, w, y and the bias, if any, among its results, then its arguments)}
+OPS: dict[str, tuple[str, tuple[int, ...]]] = {
+    "convolution": ("Forward", (1, 2, 0)),
+    "convolution_biased": ("Forward", (1, 2, 0, 3)),
+    "convolution_input": ("BackwardData", (0, 1, 2)),
+    "convolution_weight": ("BackwardFilter", (1, 0, 2)),
+    "convolution_weight_bias": ("BackwardFilter", (2, 0, 3, 1)),
+}
+_RUN = (*_POINTERS[:7], _INT, _POINTER, _SIZE, *_POINTERS[:3])
+_FUNCTIONS: dict[str, tuple[Any, ...]] = {
+    "cudnnGetVersion": (),
+    "cudnnGetErrorString": (_INT,),
+    "cudnnCreate": (_POINTER,),
+    "cudnnSetStream": _POINTERS[:2],
+    "cudnnCreateTensorDescriptor": (_POINTER,),
+    "cudnnSetTensorNdDescriptor": (_POINTER, _INT, _INT, _POINTER, _POINTER),
+    "cudnnCreateFilterDescriptor": (_POINTER,),
+    "cudnnSetFilterNdDescriptor": (_POINTER, _INT, _INT, _INT, _POINTER),
+    "cudnnCreateConvolutionDescriptor": (_POINTER,),
+    "cudnnSetConvolutionNdDescriptor": (_POINTER, _INT, *_POINTERS[:3], _INT, _INT),
+    "cudnnSetConvolutionGroupCount": (_POINTER, _INT),
+    "cudnnSetConvolutionMathType": (_POINTER, _INT),
+    "cudnnDestroyTensorDescriptor": (_POINTER,),
+    "cudnnDestroyFilterDescriptor": (_POINTER,),
+    "cudnnDestroyConvolutionDescriptor": (_POINTER,),
+    "cudnnAddTensor": _POINTERS[:7],
+    "cudnnConvolutionBackwardBias": _POINTERS[:7],
+    **{f"cudnnConvolution{kind}": _RUN for kind in _KINDS},
+    **{
+        f"cudnnGetConvolution{kind}Algorithm_v7": (*_POINTERS[:5], _INT, *_POINTERS[:2])
+        for kind in _KINDS
+    },
+    **{
+        f"cudnnFindConvolution{kind}AlgorithmEx": (
+            *_POINTERS[:8],
+            _INT,
+            *_POINTERS[:3],
+            _SIZE,
+        )
+        for kind in _KINDS
+    },
+}
+# Numbers of the library's enumerations.
+_CROSS_CORRELATION, _BY_ROWS, _DETERMINISTIC = 1, 0, 1
+_DEFAULT_MATH, _TENSOR_MATH, _FMA_MATH = 0, 1, 3
+_OLDEST = 8000
+# More elements than its 32-bit sizes count, and more dimensions than it convolves.
+_MOST_ELEMENTS, _MOST_SPATIAL = 2**31 - 1, 3
+WORKSPACE = 256 << 20
+# Convolutions whose algorithms are kept for each device.
+MOST_PLANS = 1024
+
+
+class _Type(NamedTuple):
+    """How a dtype is stored and computed, by the library's numbers, and how it is scaled."""
+
+    stored: int
+    computed: int
+    number: Any
+
+
+TYPES = {
+    "float32": _Type(0, 0, ctypes.c_float),
+    "float64": _Type(1, 1, ctypes.c_double),
+    "float16": _Type(2, 0, ctypes.c_float),
+    "bfloat16": _Type(9, 0, ctypes.c_float),
+}
+
+
+class _Found(ctypes.Structure):
+    """An algorithm that the library proposes, and what it needs."""
+
+    _fields_ = [
+        ("algorithm", _INT),
+        ("status", _INT),
+        ("time", ctypes.c_float),
+        ("workspace", _SIZE),
+        ("determinism", _INT),
+        ("math", _INT),
+        ("reserved", _INT * 3),
+    ]
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """Open cuDNN.
+
+    Raises:
+        RuntimeError: it is not installed, too old, or cannot be loaded.
+    """
+    found = libraries.opened("libcudnn.so", _FUNCTIONS, "cuDNN", "nvidia-cudnn-cu13", _WITHOUT)
+    found.cudnnGetVersion.restype, found.cudnnGetErrorString.restype = _SIZE, ctypes.c_char_p
+    if found.cudnnGetVersion() < _OLDEST:
+        raise RuntimeError(
+            f"cuDNN {found.cudnnGetVersion()} is too old, 8 is the first that is called; run: "
+            f"pip install nvidia-cudnn-cu13, or go on without: {_WITHOUT}"
+        )
+    return found
+
+
+def kernel_for(driver: Any, op: Any, dtype: Any, own: Callable[..., None]) -> Callable[..., None]:
+    """Return cuDNN's kernel of an op that it computes, else, or where it is not there, `own`.
+
+    Where it cannot be loaded, a warning says so once.
+    """
+    takes = op.name in OPS and dtype.name in TYPES
+    if takes and settings.is_available(warn=True):
+        return Convolution(driver, own, op.name)
+    return own
+
+
+def choose() -> None:
+    """Let convolutions be computed by what the switch says, on a device that is in use."""
+    driver = get_driver("cuda")
+    for name in OPS:
+        for dtype in TYPES:
+            kernel = driver.kernel_for(find_op(name), getattr(tangrad, dtype))
+            register_kernel(name, kernel, device="cuda", dtypes=[dtype])
+
+
+class Work(NamedTuple):
+    """A convolution or one of its gradients.
+
+    Attributes:
+        tensors: x, w and y, contiguous; what is written is one of them.
+        sizes: theirs, with two spatial dimensions or three.
+        window: padding, stride and dilation of as many.
+    """
+
+    kind: str
+    tensors: Mapping[str, Any]
+    sizes: Mapping[str, tuple[int, ...]]
+    bias: Any
+    window: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+    groups: int
+
+
+class Convolution:
+    """The kernel of an op of `OPS`.
+
+    Args:
+        driver: of device `cuda`.
+        own: the kernel for what cuDNN does not take.
+        name: of the op.
+    """
+
+    def __init__(self, driver: Any, own: Callable[..., None], name: str) -> None:
+        self._driver, self._own, self._name = driver, own, name
+
+    def __call__(self, outs: Any, args: Any) -> None:
+        """Compute the op: the kernel, as the core calls it."""
+        work = _laid_out(self._name, outs, args)
+        if work is None or not _handle(self._driver, outs[0].device.index).convolve(work):
+            self._own(outs, args)
+
+
+def _laid_out(name: str, outs: Any, args: Any) -> Work | None:
+    """Return what is to be computed, None where cuDNN has no name for it."""
+    kind, places = OPS[name]
+    given = (*outs, *args)
+    x, w, y, *biases = (given[place] for place in places)
+    stride, padding, dilation, groups = args[-4:]
+    if len(stride) > _MOST_SPATIAL or not all(out.is_contiguous() for out in outs):
+        return None
+    window = _two(padding, 0), _two(stride, 1), _two(dilation, 1)
+    named = {"x": x, "w": w, "y": y}
+    sizes = {n: (*t.shape[:2], *_two(t.shape[2:], 1)) for n, t in named.items()}
+    counts = [t.numel() for t in named.values()]
+    if not all(0 < count <= _MOST_ELEMENTS for count in counts) or not _fits(sizes, window):
+        return None
+    tensors = {n: t.contiguous() for n, t in named.items()}
+    bias = biases[0].contiguous() if biases else None
+    return Work(kind, tensors, sizes, bias, window, groups)
+
+
+def _two(values: Sequence[int], fill: int) -> tuple[int, ...]:
+    return (fill,) * (2 - len(values)) + tuple(values)
+
+
+def _fits(sizes: Mapping[str, tuple[int, ...]], window: Sequence[tuple[int, ...]]) -> bool:
+    """Whether the result has a place for each window, which a transposed convolution may lack."""
+    spatial = zip(*(sizes[n][2:] for n in "xwy"), *window, strict=True)
+    return all(
+        out == (n + 2 * padding - dilation * (taps - 1) - 1) // stride + 1
+        for n, taps, out, padding, stride, dilation in spatial
+    )
+
+
+class _Plan(NamedTuple):
+    tensors: Mapping[str, int]
+    window: int
+    found: _Found
+
+
+def _forget(plan: _Plan | None) -> None:
+    """Give back the descriptions of a plan."""
+    if plan is not None:
+        _call("cudnnDestroyConvolutionDescriptor", plan.window)
+        for name, tensor in plan.tensors.items():
+            kind = "Filter" if name == "w" else "Tensor"
+            _call(f"cudnnDestroy{kind}Descriptor", tensor)
+
+
+class Handle:
+    """cuDNN on one device, with what it proposed for the convolutions met so far."""
+
+    def __init__(self, driver: Any, index: int) -> None:
+        self._driver, self._index = driver, index
+        self._lock = threading.Lock()
+        driver.contexts.enter(index)
+        self._handle = _made("cudnnCreate")
+        self._plans: dict[Any, _Plan | None] = {}
+
+    def convolve(self, work: Work) -> bool:
+        """Compute what is to be written; False where the library has no algorithm for it.
+
+        Raises:
+            RuntimeError: the library refuses.
+        """
+        self._driver.contexts.enter(self._index)
+        # The launches that the library makes are not among those that can be replayed.
+        _launch.spoil()
+        told = settings.allow_tf32, settings.deterministic, settings.benchmark
+        dtype = work.tensors["x"].dtype.name
+        key = work.kind, dtype, *work.sizes.values(), work.window, work.groups, told
+        stream = self._driver.streams.handle(self._driver.current_stream(self._index))
+        with self._lock:
+            _call("cudnnSetStream", self._handle, stream)
+            if key not in self._plans:
+                if len(self._plans) >= MOST_PLANS:
+                    _forget(self._plans.pop(next(iter(self._plans))))
+                self._plans[key] = self._plan(work, TYPES[dtype])
+            plan = self._plans[key]
+            return plan is not None and self._run(plan, work, TYPES[dtype])
+
+    def _run(self, plan: _Plan, work: Work, kind: _Type) -> bool:
+        one, zero = ctypes.byref(kind.number(1)), ctypes.byref(kind.number(0))
+        (first, second), out, _ = _KINDS[work.kind]
+        given = {n: (plan.tensors[n], sum(location(t))) for n, t in work.tensors.items()}
+        try:
+            workspace = self._workspace(plan.found.workspace)
+        except tangrad.OutOfMemoryError:
+            return False  # the own kernels need none
+        _call(
+            f"cudnnConvolution{work.kind}", self._handle, one, *given[first], *given[second],
+            plan.window, plan.found.algorithm, *workspace.given, zero, *given[out],
+        )  # fmt: skip
+        if work.bias is not None:
+            bias = plan.tensors["bias"], sum(location(work.bias))
+            if work.kind == "Forward":
+                _call("cudnnAddTensor", self._handle, one, *bias, one, *given["y"])
+            else:
+                _call("cudnnConvolutionBackwardBias", self._handle, one, *given["y"], zero, *bias)
+        return True
+
+    def _workspace(self, size: int) -> _Workspace:
+        return _Workspace(size, f"cuda:{self._index}")
+
+    def _largest_workspace(self) -> _Workspace:
+        for halved in range(WORKSPACE.bit_length()):
+            with contextlib.suppress(tangrad.OutOfMemoryError):
+                return self._workspace(WORKSPACE >> halved)
+        return self._workspace(0)
+
+    def _plan(self, work: Work, kind: _Type) -> _Plan | None:
+        tensors = {n: described(n, kind.stored, sizes) for n, sizes in work.sizes.items()}
+        # As the library broadcasts it: one number for each channel.
+        channels = (1, work.sizes["w"][0], *(1,) * len(work.window[0]))
+        tensors["bias"] = described("bias", kind.stored, channels)
+        window = described_window(work.window, work.groups, kind, _math(kind))
+        found = self._algorithm(work, tensors, window)
+        plan = _Plan(tensors, window, found or _Found())
+        if found is None:
+            _forget(plan)
+            return None
+        _call("cudnnSetConvolutionMathType", window, found.math)
+        return plan
+
+    def _algorithm(self, work: Work, tensors: Mapping[str, int], window: int) -> _Found | None:
+        """Return the first algorithm that may be taken: by rules, or by trying all of them."""
+        kind = _KINDS[work.kind]
+        found, count = (_Found * kind.algorithms)(), _INT()
+        (first, second), out = kind.read, kind.written
+        if settings.benchmark:
+            asked = min(settings.benchmark_limit or kind.algorithms, kind.algorithms)
+            given = {n: (tensors[n], sum(location(t))) for n, t in work.tensors.items()}
+            workspace = self._largest_workspace()
+            status = getattr(library(), f"cudnnFindConvolution{work.kind}AlgorithmEx")(
+                self._handle, *given[first], *given[second], window, *given[out], asked,
+                ctypes.byref(count), found, *workspace.given,
+            )  # fmt: skip
+        else:
+            status = getattr(library(), f"cudnnGetConvolution{work.kind}Algorithm_v7")(
+                self._handle, tensors[first], tensors[second], window, tensors[out],
+                kind.algorithms, ctypes.byref(count), found,
+            )  # fmt: skip
+        if _is_not_supported(status):
+            return None
+        _check(status, f"the choice of an algorithm for cudnnConvolution{work.kind}")
+        for each in found[: count.value]:
+            exact = each.determinism == _DETERMINISTIC or not settings.deterministic
+            if each.status == 0 and each.workspace <= WORKSPACE and exact:
+                return each
+        return None
+
+
+class _Workspace:
+    """Memory for the time of a call; `given` is its address and its size."""
+
+    def __init__(self, size: int, device: str) -> None:
+        self._kept = tangrad.empty(size, dtype=tangrad.uint8, device=device) if size else None
+        self.given = (None if self._kept is None else sum(location(self._kept)), size)
+
+
+def _math(kind: _Type) -> int:
+    """Say which instructions may be used: as PyTorch, TF32 only where it is allowed."""
+    if kind.stored == TYPES["float16"].stored:
+        return _TENSOR_MATH
+    of_float32 = kind.stored == TYPES["float32"].stored
+    return _FMA_MATH if of_float32 and not settings.allow_tf32 else _DEFAULT_MATH
+
+
+def _integers(values: Sequence[int]) -> Any:
+    return (_INT * len(values))(*values)
+
+
+def described(name: str, stored: int, sizes: tuple[int, ...]) -> int:
+    """Return the library's description of a contiguous tensor, or of the filter "w"."""
+    if name == "w":
+        made = _made("cudnnCreateFilterDescriptor")
+        _call("cudnnSetFilterNdDescriptor", made, stored, _BY_ROWS, len(sizes), _integers(sizes))
+        return made
+    steps = [1]
+    for size in reversed(sizes[1:]):
+        steps.insert(0, steps[0] * size)
+    made = _made("cudnnCreateTensorDescriptor")
+    _call(
+        "cudnnSetTensorNdDescriptor", made, stored, len(sizes), _integers(sizes), _integers(steps)
+    )
+    return made
+
+
+def described_window(window: Sequence[tuple[int, ...]], groups: int, kind: _Type, math: int) -> int:
+    """Return the library's description of padding, stride and dilation, and of how to compute."""
+    made = _made("cudnnCreateConvolutionDescriptor")
+    _call(
+        "cudnnSetConvolutionNdDescriptor", made, len(window[0]), *map(_integers, window),
+        _CROSS_CORRELATION, kind.computed,
+    )  # fmt: skip
+    _call("cudnnSetConvolutionGroupCount", made, groups)
+    _call("cudnnSetConvolutionMathType", made, math)
+    return made
+
+
+_handles: dict[int, Handle] = {}
+_opening = threading.Lock()
+
+
+def _handle(driver: Any, index: int) -> Handle:
+    with _opening:
+        if index not in _handles:
+            _handles[index] = Handle(driver, index)
+        return _handles[index]
+
+
+def _made(function: str) -> int:
+    """Call a function that returns a handle through its argument."""
+    handle = ctypes.c_void_p()
+    _call(function, ctypes.byref(handle))
+    return handle.value or 0
+
+
+def _call(function: str, *arguments: Any) -> None:
+    _check(getattr(library(), function)(*arguments), function)
+
+
+def _is_not_supported(status: int) -> bool:
+    """Whether a status says so: 9 in cuDNN 8, and in cuDNN 9 one of those from 3000 on."""
+    return status == 9 or 3000 <= status < 4000
+
+
+def _check(status: int, function: str) -> None:
+    if status:
+        name = library().cudnnGetErrorString(status).decode()
+        raise RuntimeError(f"{function}: {name}; to go on without it: {_WITHOUT}")
