@@ -5,7 +5,7 @@
 
 #include <Python.h>
 
-#if PY_VERSION_HEX < 0x030E0000
+#if PY_VERSION_HEX < 0x030E0000 && !defined(TANGRAD_FRAME_OBJECTS)
 
 #ifndef Py_BUILD_CORE
 #define Py_BUILD_CORE 1
