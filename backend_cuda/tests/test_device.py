@@ -208,13 +208,15 @@ def test_what_is_not_there_yet_says_so(run):
 import tangrad
 for use in (tangrad.cuda.CUDAGraph, tangrad.cuda.MemPool, tangrad.cuda.graph_pool_handle,
             tangrad.cuda.FloatStorage, lambda: tangrad.cuda.Event(interprocess=True),
-            lambda: tangrad.cuda.GreenContext.create(1)):
+            lambda: tangrad.cuda.GreenContext.create(1),
+            tangrad.cuda.memory.change_current_allocator):
     try:
         use()
     except NotImplementedError as error:
         assert "not supported yet" in str(error), error
     else:
         raise AssertionError(use)
+assert tangrad.cuda.AcceleratorError is tangrad.AcceleratorError
 assert tangrad.cuda.FloatTensor(2, 3).device.type == "cuda"
 assert isinstance(tangrad.ones(1, device="cuda"), tangrad.cuda.FloatTensor)
 """

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from tangrad import AcceleratorError as AcceleratorError
 from tangrad import OutOfMemoryError as OutOfMemoryError
 
 API = 1
@@ -41,7 +42,14 @@ _MODULES = ("memory", "nvtx", "profiler", "random", "sparse", "streams")
 
 has_half, has_magma = True, False
 
-__all__ = [*_WHERE, "OutOfMemoryError", "default_generators", "has_half", "has_magma"]
+__all__ = [
+    *_WHERE,
+    "AcceleratorError",
+    "OutOfMemoryError",
+    "default_generators",
+    "has_half",
+    "has_magma",
+]
 
 
 def __getattr__(name: str) -> Any:

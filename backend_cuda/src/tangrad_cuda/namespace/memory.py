@@ -9,6 +9,11 @@ from typing import Any
 
 import tangrad
 from tangrad_cuda.namespace._place import allocator, driver, index_of, usable
+from tangrad_cuda.namespace.devices import list_gpu_processes as list_gpu_processes
+from tangrad_cuda.namespace.not_yet import CUDAPluggableAllocator as CUDAPluggableAllocator
+from tangrad_cuda.namespace.not_yet import MemPool as MemPool
+from tangrad_cuda.namespace.not_yet import change_current_allocator as change_current_allocator
+from tangrad_cuda.namespace.not_yet import use_mem_pool as use_mem_pool
 
 # What `reset_accumulated_*` counts from, by the index of a device; -1 is the host.
 _baselines: dict[int, dict[str, int]] = {}

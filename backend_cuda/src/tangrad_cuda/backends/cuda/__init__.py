@@ -16,6 +16,7 @@ from tangrad_cuda.backends.cuda import matmul as matmul
 API = 1
 
 __all__ = [
+    "allow_fp16_bf16_reduction_math_sdp",
     "can_use_cudnn_attention",
     "can_use_efficient_attention",
     "can_use_flash_attention",
@@ -26,6 +27,7 @@ __all__ = [
     "enable_math_sdp",
     "enable_mem_efficient_sdp",
     "flash_sdp_enabled",
+    "fp16_bf16_reduction_math_sdp_allowed",
     "is_built",
     "is_flash_attention_available",
     "math_sdp_enabled",
@@ -41,6 +43,7 @@ _BLAS = ("default", "cublaslt")
 _blas = "default"
 # Attention has one kernel here, tiled, in memory linear in the length: PyTorch's "efficient" one.
 _enabled = {"cudnn": False, "flash": False, "math": True, "mem_efficient": True}
+_halves_added_up = False
 
 
 def is_built() -> bool:
@@ -78,13 +81,24 @@ def enable_math_sdp(enabled: bool) -> None:
     _enabled["math"] = enabled
 
 
+def fp16_bf16_reduction_math_sdp_allowed() -> bool:
+    """Return whether a choice to add up halves in halves is on."""
+    return _halves_added_up
+
+
+def allow_fp16_bf16_reduction_math_sdp(enabled: bool) -> None:
+    """Keep a choice; halves are added up in float32."""
+    global _halves_added_up
+    _halves_added_up = enabled
+
+
 def cudnn_sdp_enabled() -> bool:
     """Return whether a choice of cuDNN's kernel is on."""
     return _enabled["cudnn"]
 
 
 def enable_cudnn_sdp(enabled: bool) -> None:
-    """Keep a choice; cuDNN is not called yet."""
+    """Keep a choice; cuDNN is not called for attention."""
     _enabled["cudnn"] = enabled
 
 
