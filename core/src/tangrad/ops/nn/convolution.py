@@ -135,6 +135,9 @@ def _is_integer(n: Any) -> bool:
     return hasattr(n, "__index__") and not isinstance(n, bool) and not getattr(n, "ndim", 0)
 
 
+_ONLY_INT = {int}
+
+
 def repeated(name: str, value: Any, count: int) -> Ints:
     """Repeat a single number for all spatial dimensions.
 
@@ -144,6 +147,8 @@ def repeated(name: str, value: Any, count: int) -> Ints:
     """
     if type(value) is int:  # the usual case, before the checks that cost more than small kernels
         return (value,) * count
+    if type(value) is tuple and len(value) == count and _ONLY_INT.issuperset(map(type, value)):
+        return value
     listed = (value,) if _is_integer(value) else value
     if not isinstance(listed, (tuple, list)) or not all(map(_is_integer, listed)):
         raise TypeError(

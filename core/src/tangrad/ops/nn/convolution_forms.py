@@ -5,6 +5,7 @@ Each is a few lines on the three kernels of `tangrad.ops.nn.convolution`.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import tangrad
@@ -249,6 +250,53 @@ def _of(x: Any) -> list[int]:
     return list(x.shape)
 
 
+def _transposed_sizes(
+    name: str,
+    shape: Ints,
+    weight: Ints,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    output_padding: Ints,
+    groups: int,
+) -> Ints:
+    """Check the shapes of an input and a weight, and return the sizes of the result."""
+    check_geometry(
+        name,
+        stride=stride,
+        padding=padding,
+        dilation=dilation,
+        output_padding=output_padding,
+    )
+    if not 1 <= groups <= weight[0] or weight[0] % groups:
+        raise RuntimeError(
+            f"Given transposed=1, expected weight of at least {groups} (groups) at dimension 0 and "
+            f"divisible by it, but got weight of size {list(weight)}"
+        )
+    if shape[1] != weight[0]:
+        raise RuntimeError(
+            f"Given transposed=1, weight of size {list(weight)}, expected input{list(shape)} to "
+            f"have {weight[0]} channels, but got {shape[1]} channels instead"
+        )
+    if any(o >= max(s, d) for o, s, d in zip(output_padding, stride, dilation, strict=True)):
+        raise RuntimeError(
+            "output padding must be smaller than either stride or dilation, but got "
+            f"output_padding={list(output_padding)}, stride={list(stride)}, "
+            f"dilation={list(dilation)}"
+        )
+    lengths = zip(shape[2:], stride, padding, dilation, weight[2:], output_padding, strict=True)
+    sizes = tuple((n - 1) * s - 2 * p + d * (k - 1) + o + 1 for n, s, p, d, k, o in lengths)
+    if any(n < 1 for n in sizes):
+        raise RuntimeError(
+            f"Given input size per channel: {list(shape)[2:]}. Calculated output size per "
+            f"channel: {list(sizes)}. Output size is too small"
+        )
+    return sizes
+
+
+_known_sizes = lru_cache(maxsize=256, typed=True)(_transposed_sizes)
+
+
 def _conv_transpose(
     spatial: int,
     input: Any,
@@ -262,58 +310,21 @@ def _conv_transpose(
 ) -> Any:
     name = f"conv_transpose{spatial}d"
     x, batched = _with_batch(name, input, weight, spatial)
-    stride = repeated("stride", stride, spatial)
-    padding = repeated("padding", padding, spatial)
-    output_padding = repeated("output_padding", output_padding, spatial)
-    dilation = repeated("dilation", dilation, spatial)
-    check_geometry(
-        name,
-        stride=stride,
-        padding=padding,
-        dilation=dilation,
-        output_padding=output_padding,
-    )
-    if not 1 <= groups <= weight.shape[0] or weight.shape[0] % groups:
-        raise RuntimeError(
-            f"Given transposed=1, expected weight of at least {groups} (groups) at dimension 0 and "
-            f"divisible by it, but got weight of size {list(weight.shape)}"
-        )
     if x.dtype != weight.dtype:
         raise RuntimeError(
             f"{name}: Input type ({x.dtype}) and weight type ({weight.dtype}) should be the same"
         )
-    if x.shape[1] != weight.shape[0]:
-        raise RuntimeError(
-            f"Given transposed=1, weight of size {list(weight.shape)}, expected input"
-            f"{list(x.shape)} to have {weight.shape[0]} channels, but got {x.shape[1]} channels "
-            "instead"
-        )
-    if any(o >= max(s, d) for o, s, d in zip(output_padding, stride, dilation, strict=True)):
-        raise RuntimeError(
-            "output padding must be smaller than either stride or dilation, but got "
-            f"output_padding={list(output_padding)}, stride={list(stride)}, "
-            f"dilation={list(dilation)}"
-        )
-    sizes = tuple(
-        (n - 1) * s - 2 * p + d * (k - 1) + o + 1
-        for n, s, p, d, k, o in zip(
-            tuple(x.shape)[2:],
-            stride,
-            padding,
-            dilation,
-            tuple(weight.shape)[2:],
-            output_padding,
-            strict=True,
-        )
+    window = (
+        repeated("stride", stride, spatial),
+        repeated("padding", padding, spatial),
+        repeated("dilation", dilation, spatial),
     )
-    if any(n < 1 for n in sizes):
-        raise RuntimeError(
-            f"Given input size per channel: {list(x.shape)[2:]}. Calculated output size per "
-            f"channel: {list(sizes)}. Output size is too small"
-        )
+    extra = repeated("output_padding", output_padding, spatial)
+    sizes_of = _known_sizes if fuses(x, weight) else _transposed_sizes
+    sizes = sizes_of(name, tuple(x.shape), tuple(weight.shape), *window, extra, groups)
     channels = weight.shape[1] * groups
     shape = (x.shape[0], channels, *sizes)
-    result = convolution_input(weight, x, shape, stride, padding, dilation, groups)
+    result = convolution_input(weight, x, shape, *window, groups)
     result = in_format_of(_with_bias(result, bias, spatial, channels), x)
     return result if batched else result.squeeze(0)
 

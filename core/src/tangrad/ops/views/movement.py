@@ -6,7 +6,7 @@ result as a function of those of the input. No element moves, so every device ha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tangrad
@@ -69,19 +69,6 @@ def infer_size(shape: Sequence[int], numel: int) -> Ints:
     return tuple(numel // known if size == -1 else size for size in shape)
 
 
-def _chunks(shape: Ints, stride: Ints) -> Iterator[tuple[int, int]]:
-    """Yield, last first, (elements, innermost stride) of each run of mergeable dimensions."""
-    elements, base = 1, stride[-1]
-    for dim in reversed(range(len(shape))):
-        elements = elements * shape[dim]
-        outer = dim - 1
-        if outer >= 0 and (shape[outer] == 1 or stride[outer] == elements * base):
-            continue
-        yield elements, base
-        if outer >= 0:
-            elements, base = 1, stride[outer]
-
-
 def view_stride(shape: Ints, stride: Ints, new_shape: Ints) -> Ints | None:
     """Give the stride under which a strided block can be seen in another shape.
 
@@ -93,8 +80,11 @@ def view_stride(shape: Ints, stride: Ints, new_shape: Ints) -> Ints | None:
     if not shape:
         return (1,) * len(new_shape)
     found: list[int] = []
-    dim = len(new_shape) - 1
-    for elements, base in _chunks(shape, stride):
+    dim, elements, base = len(new_shape) - 1, 1, stride[-1]
+    for outer in range(len(shape) - 2, -2, -1):
+        elements = elements * shape[outer + 1]
+        if outer >= 0 and (shape[outer] == 1 or stride[outer] == elements * base):
+            continue
         covered = 1
         while dim >= 0 and (covered < elements or new_shape[dim] == 1):
             found.append(covered * base)
@@ -102,6 +92,7 @@ def view_stride(shape: Ints, stride: Ints, new_shape: Ints) -> Ints | None:
             dim -= 1
         if covered != elements:
             return None
+        elements, base = 1, stride[outer]
     return tuple(reversed(found)) if dim < 0 else None
 
 
@@ -230,7 +221,7 @@ def reshape(self: Any, shape: Ints) -> Any:
     Args:
         shape: the new shape; one entry may be -1 and is inferred.
     """
-    shape = infer_size(shape, numel_of(self.shape))
+    shape = infer_size(shape, self.numel())
     if view_stride(tuple(self.shape), tuple(self.stride()), shape) is None:
         copied = self.clone(memory_format=tangrad.contiguous_format)
         return tangrad._unsafe_view(copied, shape)
