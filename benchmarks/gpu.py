@@ -1,13 +1,15 @@
 """Measure device `cuda` on a GPU beside PyTorch: `python benchmarks/gpu.py`, in under 8 minutes.
 
 Rows: pointwise ops and reductions against the bandwidth of a copy that is measured here, products
-of matrices, convolutions, steps of training with their peak memory, and what the host needs for an
-op. Both sides are timed in one run, in turn. A row that fails tells why, and the next one goes on.
+of matrices, convolutions, steps of training with their peak memory, what the host needs for an op,
+and what cuBLASLt and cuDNN make of products and convolutions beside the own kernels. Both sides are
+timed in one run, in turn. A row that fails tells why, and the next one goes on.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import statistics
 import sys
@@ -149,6 +151,59 @@ def host_seconds(side: Side) -> float:
     return found
 
 
+@contextlib.contextmanager
+def by_library(side: Side, library: str) -> Iterator[None]:
+    """Let a vendor's library compute, in full precision."""
+    backends = side.t.backends
+    if library == "cublaslt":
+        backends.cuda.preferred_blas_library("cublaslt")
+        try:
+            yield
+        finally:
+            backends.cuda.preferred_blas_library("default")
+        return
+    if not backends.cudnn.is_available():
+        raise RuntimeError("cuDNN cannot be loaded; run: pip install nvidia-cudnn-cu13")
+    with backends.cudnn.flags(enabled=True, allow_tf32=False):
+        yield
+
+
+def vendors(side: Side, size: int = 1024, images: int = 32) -> Iterator[tuple[str, str, Work]]:
+    """Yield (row, library, what it computes)."""
+    t, gradients = side.t, side.t.autograd.grad
+    a, b = (t.randn(size, size, device="cuda") for _ in range(2))
+    yield f"mm {size}", "cublaslt", lambda: a @ b
+    yield f"linear {size}", "cublaslt", lambda: side.f.linear(a, b, b[0])
+    image = t.randn(images, 64, 28, 28, device="cuda", requires_grad=True)
+    weight = t.randn(64, 64, 3, 3, device="cuda", requires_grad=True)
+
+    def convolved() -> Any:
+        return side.f.conv2d(image, weight, padding=1)
+
+    def with_gradients() -> Any:
+        result = convolved()
+        return t.cat([g.reshape(-1) for g in gradients(result.sum(), (image, weight))])
+
+    yield "conv 3x3", "cudnn", convolved
+    yield "conv 3x3 and back", "cudnn", with_gradients
+
+
+def library_rows(side: Side, budget: float = 1.0) -> Iterator[Row]:
+    """Yield how fast libraries are beside the own kernels, and how far their results are apart."""
+    for name, library, work in vendors(side):
+        row: Row = {"group": "libraries", "name": name, "library": library}
+        try:
+            own = work()
+            row["own seconds"] = side.seconds(work, budget)
+            with by_library(side, library):
+                theirs = work()
+                row["library seconds"] = side.seconds(work, budget)
+            row["differs"] = float((own - theirs).abs().max() / own.abs().max())
+        except Exception as error:
+            row["error"] = told(error)
+        yield row
+
+
 def measure(sides: list[Side], deadline: float) -> Iterator[Row]:
     """Yield rows as they are measured, until time is up."""
     for group, (make, unit) in GROUPS.items():
@@ -174,6 +229,7 @@ def measure(sides: list[Side], deadline: float) -> Iterator[Row]:
             yield {"group": "host", "name": "add", side.name: host_seconds(side), "unit": ""}
         except Exception as error:
             yield {"group": "host", "name": "add", "error": told(error)}
+    yield from library_rows(sides[0])
 
 
 def one(side: Side, work: Work, amount: float, with_memory: bool) -> Row:
@@ -209,6 +265,10 @@ def line(row: Row) -> str:
             parts.append(f"{name} failed: {row[f'{name} error']}")
     if "tangrad" in row and "torch" in row:
         parts.append(f"ratio {row['tangrad'] / row['torch']:.2f}")
+    if "differs" in row:
+        parts.append(f"own {row['own seconds'] * 1e6:10.1f} µs")
+        parts.append(f"{row['library']} {row['library seconds'] * 1e6:10.1f} µs")
+        parts.append(f"results differ by {row['differs']:.1e} of the greatest")
     if "error" in row:
         parts.append(row["error"])
     return "  ".join(parts)
