@@ -81,9 +81,20 @@ def _extreme_batch(
     return (result.squeeze(1) if scalar else result), 0
 
 
+def _check_order(reduce: str, dtype: Any) -> None:
+    if dtype.is_complex:
+        raise NotImplementedError(f"{reduce} of {dtype} values is not implemented: no order")
+
+
+def _check_extreme(self: Any, dim: int, index: Any, src: Any, largest: bool) -> None:
+    check_scatter(self, dim, index, src)
+    if index.numel():
+        _check_order("amax" if largest else "amin", self.dtype)
+
+
 scatter_extreme = op(
     "scatter_extreme(Tensor self, dim dim, Tensor index, Tensor src, bool largest) -> Tensor",
-    check=check_scatter,
+    check=_check_extreme,
     shape=lambda self: self.shape,
     reference=_extreme_reference,
     dtypes="bool integral floating",
@@ -135,8 +146,8 @@ def _reduced(self: Any, dim: int, index: Any, src: Any, reduce: str, include_sel
     dtype = self.dtype
     if reduce == "mean" and dtype == tangrad.bool:
         raise NotImplementedError(f"mean of {dtype} values is not implemented; convert them first")
-    if reduce in ("amax", "amin") and dtype.is_complex:
-        raise NotImplementedError(f"{reduce} of {dtype} values is not implemented: no order")
+    if reduce in ("amax", "amin"):
+        _check_order(reduce, dtype)
     base = self if include_self else self.scatter(dim, index, _identity(reduce, dtype))
     if reduce == "prod":
         return scatter_multiply(base, dim, index, src)
