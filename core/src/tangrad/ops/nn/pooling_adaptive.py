@@ -172,10 +172,16 @@ def _greatest_by_steps(self: Any, output_size: Ints) -> Any:
     return values.reshape(shape), indices.reshape(shape)
 
 
+def _check_ordered(self: Any) -> None:
+    if not self.dtype.is_floating_point:
+        _refuse("adaptive_max_pool", self.dtype)
+
+
 # Sizes are those that `_checked` lets pass.
 adaptive_max_pool = op(
     "adaptive_max_pool(Tensor self, int[] output_size) -> (Tensor values, Tensor indices)",
     dtypes="floating",
+    check=_check_ordered,
     shape=lambda self, output_size: [(*self.shape[: -len(output_size)], *output_size)] * 2,
     dtype=lambda self: [self.dtype, "int64"],
     decompose=_greatest_by_steps,
