@@ -18,6 +18,7 @@ from typing import Any
 import tangrad
 from tangrad.ops.definition.define import composite
 from tangrad.ops.nn.convolution import in_format_of
+from tangrad.ops.nn.fusing import fuses
 from tangrad.ops.nn.pooling_adaptive import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -244,11 +245,36 @@ def _resample_nearest(input: Any, sizes: Ints, exact: bool, scales: list[float |
     x = input
     # PyTorch goes by the sizes of images, and by the scale of signals and volumes.
     by_sizes = input.ndim == 4 and not exact
-    for dim, (out, scale) in enumerate(zip(sizes, scales, strict=True), 2):
-        places = _nearest_places(input.shape[dim], out, exact, scale, by_sizes)
+    listed = [
+        _nearest_places(n, out, exact, scale, by_sizes)
+        for n, out, scale in zip(input.shape[2:], sizes, scales, strict=True)
+    ]
+    if fuses(input) and all(map(_repeats, listed, input.shape[2:])):
+        return _repeated(input, sizes)
+    for dim, places in enumerate(listed, 2):
         if places != tuple(range(input.shape[dim])):
             x = x.index_select(dim, index_vector(places, input.device))
     return input.clone() if x is input else x
+
+
+@lru_cache(maxsize=256)
+def _repeats(places: tuple[int, ...], size: int) -> bool:
+    """Whether places list each of `size` elements equally often, one after the other."""
+    most = len(places)
+    return (
+        0 < size <= most
+        and most % size == 0
+        and places == tuple(i * size // most for i in range(most))
+    )
+
+
+def _repeated(input: Any, sizes: Ints) -> Any:
+    """Repeat elements along the spatial dimensions in one copy, without a list of places."""
+    wide, shape = input, list(input.shape[:2])
+    for k, (n, out) in enumerate(zip(input.shape[2:], sizes, strict=True)):
+        wide, shape = wide.unsqueeze(3 + 2 * k), [*shape, n, out // n]
+    result = wide.expand(shape).reshape((*input.shape[:2], *sizes))
+    return result.clone() if tuple(sizes) == tuple(input.shape[2:]) else result
 
 
 # The arguments ------------------------------------------------------------------------------------
