@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import Any
 
 from tangrad_jit.codegen.instructions import SHIFT, TABLE, VEX_W
@@ -13,7 +14,7 @@ RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, R9, R10, R11, R12, R13, R14, R15 = r
 BELOW, NOT_BELOW, EQUAL, NOT_EQUAL, BELOW_EQUAL, ABOVE = 2, 3, 4, 5, 6, 7
 LESS, NOT_LESS, LESS_EQUAL, GREATER = 12, 13, 14, 15
 
-_PACK = struct.Struct("<i").pack
+_PACK, _PACK_INTO = struct.Struct("<i").pack, struct.Struct("<i").pack_into
 _CODES = {"xmm": 0, "ymm": 1, "zmm": 2}
 
 
@@ -34,6 +35,71 @@ class Memory:
         self.base, self.disp, self.index, self.scale, self.unit = base, disp, index, scale, unit
 
 
+@lru_cache(maxsize=1 << 14)
+def _begin(
+    evex: bool, name: str, length: int, reg: int, second: int, low: int, high: int, mask: int,
+    zero: bool,
+) -> tuple[bytes, int, int]:  # fmt: skip
+    """Return an instruction of vectors up to ModRM, reg of that, and what scales a displacement.
+
+    Args:
+        low, high: bit 3 of the number of the base, and of the index; of a register in the place of
+            memory its bit 3, and bit 4 moved to where bit 3 is.
+    """
+    prefix, opmap, opcode, w, form, _, reach = TABLE[name]
+    if form == SHIFT:
+        reg, second, opcode = opcode >> 8, reg, opcode & 255
+    if evex:
+        p0 = opmap | (~reg & 8) << 4 | (~high & 8) << 3 | (~low & 8) << 2 | (~reg & 16)
+        p1 = w << 7 | (~second & 15) << 3 | 4 | prefix
+        p2 = zero << 7 | length << 5 | (~second & 16) >> 1 | mask
+        return bytes((0x62, p0, p1, p2, opcode)), reg & 7, 16 << length if reach else 0
+    w = 1 if name in VEX_W else 0
+    last = (~second & 15) << 3 | (length << 2) | prefix
+    if opmap == 1 and not (low or high or w):
+        return bytes((0xC5, (~reg & 8) << 4 | last, opcode)), reg & 7, 1
+    p0 = opmap | (~reg & 8) << 4 | (~high & 8) << 3 | (~low & 8) << 2
+    return bytes((0xC4, p0, w << 7 | last, opcode)), reg & 7, 1
+
+
+@lru_cache(maxsize=1 << 14)
+def _of_registers(
+    evex: bool, name: str, length: int, reg: int, second: int, rm: int, imm: int, mask: int,
+    zero: bool,
+) -> bytes:  # fmt: skip
+    """Return an instruction of vectors all of whose operands are registers."""
+    high = rm >> 1 & 8 if evex else 0
+    begin, reg, _ = _begin(evex, name, length, reg, second, rm & 8, high, mask, zero)
+    rest = (0xC0 | reg << 3 | rm & 7, imm) if imm >= 0 else (0xC0 | reg << 3 | rm & 7,)
+    return begin + bytes(rest)
+
+
+@lru_cache(maxsize=1 << 12)
+def _plain_address(reg: int, base: int, disp: int, index: int, scale: int, short: int) -> bytes:
+    """Return ModRM, SIB and displacement; `short` is what a displacement of one byte counts in."""
+    low = base & 7
+    if disp and not (short and disp % short == 0 and -128 <= disp // short < 128):
+        mode, rest = 0x80, _PACK(disp)
+    elif disp or low == 5:
+        mode, rest = 0x40, bytes(((disp // short if short else 0) & 255,))
+    else:
+        mode, rest = 0, b""
+    if index >= 0:
+        return bytes((mode | reg << 3 | 4, scale << 6 | (index & 7) << 3 | low)) + rest
+    if low == 4:
+        return bytes((mode | reg << 3 | 4, 0x24)) + rest
+    return bytes((mode | reg << 3 | low,)) + rest
+
+
+@lru_cache(maxsize=1 << 12)
+def _begin_general(opcode: int, reg: int, low: int, high: int, wide: bool, escape: bool) -> bytes:
+    """Return an instruction of general registers up to ModRM."""
+    rex = 0x40 | wide << 3 | (reg >> 3 & 1) << 2 | high << 1 | low
+    # A byte of rsi or rdi has no encoding without REX.
+    begin = bytes((rex,)) if rex != 0x40 or opcode == 0x88 else b""
+    return begin + (b"\x0f" if escape else b"") + bytes((opcode,))
+
+
 class Assembler:
     """Collect code.
 
@@ -41,7 +107,8 @@ class Assembler:
         code: the bytes so far.
         evex: whether vectors are encoded by EVEX (else VEX).
         constants: (place in the code, offset in the constants) of each operand among them.
-        units: (place in the code, growth) of displacements that differ between copies of a body.
+        units: (place in the code, growth, value) of displacements that differ between copies of a
+            body.
         masks: (place in the code,
         bits) of what makes loads and stores masked ones in the last copy.
     """
@@ -50,7 +117,7 @@ class Assembler:
         self.evex = evex
         self.code = bytearray()
         self.constants: list[tuple[int, int]] = []
-        self.units: list[tuple[int, int]] = []
+        self.units: list[tuple[int, int, int]] = []
         self.masks: list[tuple[int, int]] = []
 
     def note(self, text: str) -> None:
@@ -81,38 +148,15 @@ class Assembler:
             mask: the mask register of EVEX, 0 for none.
             zero: whether masked elements become zero.
         """
-        prefix, opmap, opcode, w, form, _, reach = TABLE[name]
-        if form == SHIFT:
-            reg, second, opcode = opcode >> 8, reg, opcode & 255
-        code = self.code
-        in_memory = rm.__class__ is not int
-        if in_memory:
-            low, high = rm.base & 8 if rm.base >= 0 else 0, rm.index & 8 if rm.index >= 0 else 0
-        else:
-            low, high = rm & 8, 0
-        if self.evex:
-            if not in_memory:
-                high = rm >> 1 & 8
-            p0 = opmap | (~reg & 8) << 4 | (~high & 8) << 3 | (~low & 8) << 2 | (~reg & 16)
-            p1 = w << 7 | (~second & 15) << 3 | 4 | prefix
-            p2 = zero << 7 | length << 5 | (~second & 16) >> 1 | mask
-            code += bytes((0x62, p0, p1, p2, opcode))
-            short = 16 << length if reach else 0
-        else:
-            w = 1 if name in VEX_W else 0
-            last = (~second & 15) << 3 | (length << 2) | prefix
-            if opmap == 1 and not (low or high or w):
-                code += bytes((0xC5, (~reg & 8) << 4 | last, opcode))
-            else:
-                p0 = opmap | (~reg & 8) << 4 | (~high & 8) << 3 | (~low & 8) << 2
-                code += bytes((0xC4, p0, w << 7 | last, opcode))
-            short = 1
-        if in_memory:
-            self._address(reg & 7, rm, short, imm >= 0)
-        else:
-            code.append(0xC0 | (reg & 7) << 3 | rm & 7)
+        if rm.__class__ is int:
+            self.code += _of_registers(self.evex, name, length, reg, second, rm, imm, mask, zero)
+            return
+        low, high = rm.base & 8 if rm.base >= 0 else 0, rm.index & 8 if rm.index >= 0 else 0
+        begin, reg, short = _begin(self.evex, name, length, reg, second, low, high, mask, zero)
+        self.code += begin
+        self._address(reg, rm, short, imm >= 0)
         if imm >= 0:
-            code.append(imm)
+            self.code.append(imm)
 
     def masked_later(self, loads: bool) -> None:
         """Let the next instruction, a load or store, have mask k7 in masked copies."""
@@ -122,31 +166,19 @@ class Assembler:
     def _address(self, reg: int, at: Memory, short: int, followed: bool) -> None:
         """Append ModRM, SIB and displacement."""
         code, disp = self.code, at.disp
+        if at.unit == 0 and at.base >= 0:
+            code += _plain_address(reg, at.base, disp, at.index, at.scale, short)
+            return
         if at.base < 0:
             code.append(reg << 3 | 5)
             # Relative to the end of the instruction, which an imm8 puts off by one.
             self.constants.append((len(code), disp - followed))
             code += b"\0\0\0\0"
             return
-        base = at.base & 7
-        if at.unit or (disp and not (short and disp % short == 0 and -128 <= disp // short < 128)):
-            mode = 0x80
-        else:
-            mode = 0x40 if disp or base == 5 else 0
-        if at.index >= 0:
-            code.append(mode | reg << 3 | 4)
-            code.append(at.scale << 6 | (at.index & 7) << 3 | base)
-        elif base == 4:
-            code.append(mode | reg << 3 | 4)
-            code.append(0x24)
-        else:
-            code.append(mode | reg << 3 | base)
-        if mode == 0x80:
-            if at.unit:
-                self.units.append((len(code), at.unit))
-            code += _PACK(disp)
-        elif mode == 0x40:
-            code.append((disp // short if short else 0) & 255)
+        # The displacement grows from copy to copy of a body: it has four bytes whatever it is.
+        code += _plain_address(reg, at.base, 1 << 20, at.index, at.scale, 0)[:-4]
+        self.units.append((len(code), at.unit, disp))
+        code += _PACK(disp)
 
     # --- general registers ----------------------------------------------------------------------
 
@@ -154,20 +186,13 @@ class Assembler:
         self, opcode: int, reg: int, rm: Any, wide: bool = True, escape: bool = False
     ) -> None:
         """Append an instruction of general registers by its opcode; `escape` puts 0F before it."""
-        in_memory = isinstance(rm, Memory)
-        low = (rm.base if in_memory else rm) >> 3 & 1
-        high = rm.index >> 3 & 1 if in_memory and rm.index >= 0 else 0
-        rex = 0x40 | wide << 3 | (reg >> 3 & 1) << 2 | high << 1 | low
-        # A byte of rsi or rdi has no encoding without REX.
-        if rex != 0x40 or opcode == 0x88:
-            self.code.append(rex)
-        if escape:
-            self.code.append(0x0F)
-        self.code.append(opcode)
-        if in_memory:
-            self._address(reg & 7, rm, 1, False)
-        else:
+        if rm.__class__ is int:
+            self.code += _begin_general(opcode, reg, rm >> 3 & 1, 0, wide, escape)
             self.code.append(0xC0 | (reg & 7) << 3 | rm & 7)
+            return
+        low, high = rm.base >> 3 & 1, rm.index >> 3 & 1 if rm.index >= 0 else 0
+        self.code += _begin_general(opcode, reg, low, high, wide, escape)
+        self._address(reg & 7, rm, 1, False)
 
     def load(self, reg: int, at: Memory) -> None:
         """Append mov reg, [at]."""
@@ -252,14 +277,10 @@ class Assembler:
         start = len(self.code)
         code = self.code
         code += fragment.code
-        for place, offset in fragment.constants:
-            self.constants.append((start + place, offset))
+        self.constants += [(start + place, offset) for place, offset in fragment.constants]
         if copy:
-            for place, unit in fragment.units:
-                at = start + place
-                code[at : at + 4] = _PACK(
-                    int.from_bytes(code[at : at + 4], "little", signed=True) + copy * unit
-                )
+            for place, unit, disp in fragment.units:
+                _PACK_INTO(code, start + place, disp + copy * unit)
 
     def finish(self, constants: bytes) -> bytes:
         """Return code and constants, which are 64 bytes aligned behind it."""
@@ -267,7 +288,7 @@ class Assembler:
         code += b"\xcc" * (-len(code) % 64)
         start = len(code)
         for place, offset in self.constants:
-            code[place : place + 4] = _PACK(start + offset - place - 4)
+            _PACK_INTO(code, place, start + offset - place - 4)
         return bytes(code) + constants
 
 
@@ -280,7 +301,7 @@ class Fragment:
         self,
         code: bytes,
         constants: list[tuple[int, int]],
-        units: list[tuple[int, int]],
+        units: list[tuple[int, int, int]],
         masks: list[tuple[int, int]],
     ) -> None:
         self.code, self.constants, self.units, self.masks = code, constants, units, masks

@@ -52,7 +52,8 @@ def with_conversions(group: Group) -> Group:
                         append(Step(Cast(), wanted, (arg,)))
                     args[k] = casts[arg, wanted]
         new.extend(range(len(dtypes), len(dtypes) + len(step.result_types)))
-        append(replace(step, args=tuple(args)))
+        same = tuple(args) == step.args
+        append(step if same else replace(step, args=tuple(args)))
     return Group(group.inputs, tuple(steps), tuple(new[o] for o in group.outputs))
 
 

@@ -83,6 +83,9 @@ class Emitter:
         self.program, self.ops = program, program.builder.ops
         self.evex = program.builder.evex
         self.lanes = (64 if self.evex else 32) // (8 if program.wide else 4)
+        whole = 2 if self.evex else 1
+        # Of vectors of elements of 4 bytes, and of 8, which a program has where it is wide.
+        self._lengths = {"4": whole - program.wide, "8": whole}
         self.a = assembler(self.evex)
         self.constants = bytearray()
         self._constants: dict[tuple, int] = {}
@@ -96,9 +99,7 @@ class Emitter:
 
     def length(self, kind: str) -> int:
         """Return the encoded length of the registers that hold a type."""
-        return (
-            {64: 2, 32: 1, 16: 0}[max(16, self.lanes * int(kind[1]))] if self.mode != SINGLE else 0
-        )
+        return self._lengths[kind[1]] if self.mode != SINGLE else 0
 
     def _aliases(self) -> list[int]:
         """Return what has each value's bits: of one that is only seen as another type, that one."""
@@ -347,24 +348,26 @@ class Emitter:
             uniform: None for what differs between columns, else when what is the same is computed.
         """
         varies, times, ops = self.program.varies, self.program.times, self.ops
+        reads, aliases = self.reads, self.aliases
         order: list[int] = []
         done: set[int] = set()
-        stack = [(self.aliases[replaced.get(v, v)], False) for v in reversed(wanted)]
+        # A value again, as -1 - value, when its operands are in order.
+        stack = [aliases[replaced.get(v, v)] for v in reversed(wanted)]
         while stack:
-            value, ready = stack.pop()
-            value = self.aliases[replaced.get(value, value)]
-            if value in done:
+            value = stack.pop()
+            if value < 0:
+                value = -1 - value
+                if value not in done:
+                    done.add(value)
+                    order.append(value)
                 continue
-            if ops[value][0] in ("const", "table", "fold"):
+            value = aliases[replaced.get(value, value)]
+            if value in done or ops[value][0] in ("const", "table", "fold"):
                 continue
             if not varies[value] if uniform is None else times[value] != uniform or varies[value]:
                 continue
-            if ready:
-                done.add(value)
-                order.append(value)
-                continue
-            stack.append((value, True))
-            stack += [(arg, False) for arg in reversed(self.reads[value])]
+            stack.append(-1 - value)
+            stack += reads[value][::-1]
         return order
 
     def _uses(
@@ -372,13 +375,17 @@ class Emitter:
     ) -> dict[int, list[int]]:
         """Return where each value is used: places in the order, the last first."""
         uses: dict[int, list[int]] = {value: [] for value in order}
+        reads = self.reads
         for place in range(len(sinks) - 1, -1, -1):
             uses.setdefault(sinks[place], []).append(len(order) + place)
         for place in range(len(order) - 1, -1, -1):
-            for arg in self.reads[order[place]]:
+            for arg in reads[order[place]]:
                 if replaced:
                     arg = self.aliases[replaced.get(arg, arg)]
-                uses.setdefault(arg, []).append(place)
+                if arg in uses:
+                    uses[arg].append(place)
+                else:
+                    uses[arg] = [place]
         return uses
 
     def _home(self, spilled: dict[int, int], value: int) -> Memory | None:
@@ -398,11 +405,14 @@ class Emitter:
         last = {v: places[0] for v, places in uses.items() if places}
         ends: dict[int, int] = {}
         for value in order:
-            ends[last.get(value, 1 << 30)] = ends.get(last.get(value, 1 << 30), 0) + 1
+            if value in last:
+                ends[last[value]] = ends.get(last[value], 0) + 1
         for place in range(len(order)):
             alive += 1
-            most = max(most, alive + 1)
-            alive -= ends.get(place, 0)
+            if alive >= most:
+                most = alive + 1
+            if place in ends:
+                alive -= ends[place]
         outer = [v for v in uses if v not in local]
         outer.sort(key=lambda v: -len(uses[v]))
         pinned: dict[int, int] = {}

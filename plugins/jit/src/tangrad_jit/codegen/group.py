@@ -76,6 +76,10 @@ class Step:
         Raises:
             ExpressionTypeError: the op has no meaning for the dtype.
         """
+        return self._programs
+
+    @cached_property
+    def _programs(self) -> Any:
         assert not isinstance(self.described, Cast)
         key = (self.described.op.definition, self.dtype)
         found = _typed.get(key)

@@ -219,7 +219,7 @@ def lower_step(b: Builder, step: Step, loads: list[int], params: Mapping[str, in
     if b.evex and step.dtype == "float32" and op.key in CALLED_512:
         raise Unsupported(op.key)
     program = typed.program
-    if program.divides or program.indexed:
+    if types_of(step).called:
         raise Unsupported("division of integers, or random bits")
     given = dict(zip(op.inputs, loads, strict=True))
     return lower_program(b, program, given, params)
@@ -233,11 +233,13 @@ class Types:
         params: of those parameters that the program uses.
         operands: in which it computes with its operands.
         wide: whether values of 8 bytes are among them.
+        called: whether it divides integers or draws random bits, which is never emitted.
     """
 
     params: dict[str, str]
     operands: list[str]
     wide: bool
+    called: bool
 
 
 _types: dict[tuple, Types] = {}
@@ -256,6 +258,7 @@ def types_of(step: Step) -> Types:
             {str(s.value): s.type for s in steps if s.op == "param"},
             [compute_type(dtype) for dtype in typed.input_types],
             bool({"float64", "int64"} & kinds),
+            typed.program.divides or typed.program.indexed,
         )
     return found
 
@@ -287,7 +290,9 @@ _emitted: dict[tuple, bool] = {}
 
 def is_emitted(step: Step, evex: bool, wide: bool) -> bool:
     """Tell whether the emitter has instructions for a pointwise step."""
-    given = tuple(sorted(name for name, v in step.params.items() if v is not None))
+    given: tuple[str, ...] = ()
+    if step.params:
+        given = tuple(sorted(name for name, v in step.params.items() if v is not None))
     key = step.described.op.definition, step.dtype, given, evex, wide
     found = _emitted.get(key)
     if found is None:

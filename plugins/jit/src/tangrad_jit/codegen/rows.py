@@ -10,6 +10,7 @@ call, so that one program serves all.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tangrad_jit.codegen.vector import Builder
 
@@ -28,8 +29,7 @@ STORAGE = {
 }
 
 
-@dataclass(frozen=True)
-class Stream:
+class Stream(NamedTuple):
     """An operand in memory.
 
     Attributes:

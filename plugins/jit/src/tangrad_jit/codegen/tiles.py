@@ -8,7 +8,8 @@ folds is for rows that the compiled reductions fold in its order; all others cal
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tangrad.plugin.render import KINDS, Fold, PointwiseOp, compute_type
 from tangrad_jit.codegen import _execute  # type: ignore[attr-defined]
@@ -41,8 +42,7 @@ class Refused(Exception):
     """Why a group cannot be compiled."""
 
 
-@dataclass(frozen=True)
-class Value:
+class Value(NamedTuple):
     """What is known of a value: its dtype, and whether it differs between rows and columns."""
 
     dtype: str
@@ -50,7 +50,7 @@ class Value:
     column: bool
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Operand:
     """An operand of a stage as the executor takes it; `index` counts those of its `place`."""
 
@@ -120,7 +120,7 @@ def _results(step: Step, values: list[Value], group: Group) -> list[Value]:
     if isinstance(step.described, Cast):
         if not isinstance(step.args[0], int) or _is_a_number(group, step.args[0]):
             raise Refused("a conversion takes one tensor")
-        return [replace(values[step.args[0]], dtype=step.dtype)]
+        return [values[step.args[0]]._replace(dtype=step.dtype)]
     if isinstance(step.described, Fold):
         return _fold_results(step, values, group, list(types))
     known = [values[a] for a in step.args if isinstance(a, int)]
