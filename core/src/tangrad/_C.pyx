@@ -27,7 +27,7 @@ from threading import local as _thread_local
 
 from tangrad.api cimport (TG_ABI_VERSION, TG_ARG_BOOL, TG_ARG_COMPLEX, TG_ARG_DTYPE, TG_ARG_FLOAT, TG_ARG_INT,
                           TG_ARG_INTS, TG_ARG_NONE, TG_ARG_OTHER, TG_ARG_TENSOR, TG_ARG_TENSORS, TG_ARG_TEXT,
-                          TG_CAPSULE_NAME, TG_DECLINED, TG_LIES_FULL, TG_LIES_IN_EACH_ROW, TG_LIES_ONCE,
+                          TG_CAPSULE_NAME, TG_DECLINED, TG_LATER_BYTES, TG_LIES_FULL, TG_LIES_IN_EACH_ROW, TG_LIES_ONCE,
                           TG_LIES_ONE_PER_ROW, TG_MAX_PARAMS, tg_api, tg_argument, tg_call, tg_call_kernel,
                           tg_enter, tg_found_kernel, tg_leave, tg_loop, tg_loop_kernel, tg_memory_change,
                           tg_memory_watch, tg_observed, tg_observer, tg_operand, tg_pool, tg_queue, tg_queued,
@@ -152,6 +152,7 @@ include "native/engine.pxi"
 include "native/op.pxi"
 include "native/binding.pxi"
 include "native/pointwise.pxi"
+include "native/queued.pxi"
 include "native/calls.pxi"
 include "native/shapes.pxi"
 include "native/composites.pxi"

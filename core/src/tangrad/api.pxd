@@ -129,6 +129,9 @@ cdef extern from "native/tangrad_abi.h":
         int32_t device_index
         int64_t columns
         tg_queued_operand operands[9]
+        int32_t folds
+        int32_t nparams
+        tg_scalar params[2]
     ctypedef struct tg_queue:
         int32_t size
         int32_t flags
@@ -153,6 +156,7 @@ cdef extern from "native/tangrad_abi.h":
         TG_LIES_ONCE
         TG_LIES_IN_EACH_ROW
         TG_LIES_ONE_PER_ROW
+        TG_LATER_BYTES
     enum:
         TG_KERNEL_LOOP
         TG_KERNEL_PYTHON
@@ -203,5 +207,5 @@ cdef extern from "native/tangrad_abi.h":
         int (*watch_memory)(const tg_memory_watch*) except -1
         int (*unwatch_memory)(const tg_memory_watch*) except -1
         const tg_queue* (*offer_to)(const tg_queue*) noexcept
-        void (*set_waiting)(PyObject*, int64_t) noexcept
+        char* (*set_waiting)(PyObject*, int64_t, char*) noexcept
     const tg_api* tg_import_api(int needed) except NULL

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 
 import pytest
 
 import tangrad
 from tangrad import nn
+from tangrad.plugin import allocator_of
 
 _queue = pytest.importorskip("tangrad_jit._queue")
 pytest.importorskip("tangrad_cpu", reason="work is queued for compiled kernels")
@@ -76,6 +79,99 @@ def test_operands_that_are_broadcast_are_queued_with_the_same_bits(name, dtype):
         for _ in range(4):
             assert same(run(*given), program(*given))
     assert run.calls.compiled
+
+
+FOLDS = {
+    "norm": lambda x: (x - x.mean(-1, keepdim=True)) * (x * x).mean(-1, keepdim=True).rsqrt(),
+    "softmax": lambda x: (e := (x - x.amax(-1, keepdim=True)).exp()) / e.sum(-1, keepdim=True),
+    "of all": lambda x: (x * 2).sum() * 3 + 1,
+    "of all, then each": lambda x: x * 2 - (x * x).mean(),
+    "seen with another dimension": lambda x: x - (x * 0.5).sum(-1).unsqueeze(-1),
+    "two, and of rows": lambda x: (x * x).sum(-1).sqrt() - (x + 1).amin(-1),
+    "in place": lambda x: (x * 1).sub_((x * 2).mean(-1, keepdim=True)).mul_(2),
+    "of columns": lambda x: (x * x).sum(0),
+}
+
+
+@needs_kernels
+@pytest.mark.parametrize("dtype", [tangrad.float32, tangrad.float64])
+@pytest.mark.parametrize("name", FOLDS)
+def test_folds_of_rows_are_queued_with_the_same_bits(name, dtype):
+    program = FOLDS[name]
+    run = queued(program)
+    for shape in [(7, 33), (1, 64), (64,), (3, 5, 40), (2, 1000), (70, 200), (33, 1), (4, 3)]:
+        x = tangrad.randn(*shape, dtype=dtype)
+        for _ in range(4):
+            assert same(run(x), program(x)), shape
+    assert run.calls.compiled
+
+
+@needs_kernels
+def test_a_fold_and_what_follows_from_it_are_one_queue():
+    program = FOLDS["softmax"]
+    run, x = queued(program), tangrad.randn(8, 100)
+    for _ in range(4):
+        run(x)
+    assert run.calls.ops == 4 * 5
+    assert run.calls.queues == 4
+
+
+@needs_kernels
+def test_what_nobody_holds_of_a_kernel_s_values_takes_no_memory():
+    def program(x):
+        y = x
+        for _ in range(10):
+            y = (y * x).tanh() + 0.5
+        return y
+
+    def allocations(call):
+        before = allocator_of("cpu").memory_stats()["allocation.all.allocated"]
+        call()
+        return allocator_of("cpu").memory_stats()["allocation.all.allocated"] - before
+
+    run, x = queued(program), tangrad.randn(50)
+    assert allocations(lambda: program(x)) == 30
+    for _ in range(3):
+        assert same(run(x), program(x))
+    assert allocations(lambda: run(x)) == 1
+
+
+WITHOUT_MEMORY = """
+import tangrad
+from tangrad.plugin import allocator_of
+from tangrad_jit.compiling.queued import QueuedCalls
+
+allocator, x, held = allocator_of("cpu"), tangrad.arange(10000.0), []
+
+def program():
+    y = x * 2
+    allocator.empty_cache()
+    allocator.set_limit(1)
+    z = y + 1
+    held.append(z)
+    return z[:3].tolist()
+
+calls = QueuedCalls(program, False, [])
+print(calls.run((), {}))
+try:
+    for _ in range(1000):
+        held.append(calls.run((), {}))
+except RuntimeError as error:
+    print(type(error).__name__)
+allocator.set_limit(None)
+print(calls.run((), {}), all(h[:3].tolist() == [1, 3, 5] for h in held if not isinstance(h, list)))
+"""
+
+
+def test_work_that_was_taken_is_done_where_memory_is_short_and_further_work_is_refused():
+    told = subprocess.run(
+        [sys.executable, "-c", WITHOUT_MEMORY], capture_output=True, text=True, check=True
+    )
+    assert told.stdout.split("\n")[:-1] == [
+        "[1.0, 3.0, 5.0]",
+        "OutOfMemoryError",
+        "[1.0, 3.0, 5.0] True",
+    ]
 
 
 def test_rows_of_other_lengths_and_other_views_settle_a_queue():

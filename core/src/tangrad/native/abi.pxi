@@ -291,10 +291,16 @@ cdef const tg_queue* api_offer_to(const tg_queue* queue) noexcept:
     return before
 
 
-cdef void api_set_waiting(PyObject* storage, int64_t waits) noexcept:
+cdef char* api_set_waiting(PyObject* storage, int64_t waits, char* spare) noexcept:
     cdef UntypedStorage s = <UntypedStorage>storage
     s.waits = waits
-    s.data = NULL if waits else <char*>(s.handle + s.offset)
+    if waits:
+        s.data = NULL
+    elif s.handle == 0 and storage_take(s, s.dev.home_stream) != 0:
+        s.handle, s.data = <uint64_t><size_t>spare, spare
+    else:
+        s.data = <char*>(s.handle + s.offset)
+    return <char*>(s.handle + s.offset)
 
 
 API.version = TG_ABI_VERSION

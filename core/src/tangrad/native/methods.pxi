@@ -326,10 +326,13 @@ cdef object fast_pointwise(Op op, PyObject** item, int n):
     ops_called += 1
     if needs:
         node = record_inputs(op, item, needs)
-    o = empty_contiguous(t.ndim_, t.shape_, result_dtype(op, 0, index), t.storage_.dev)
+    o = contiguous_without_memory(t.ndim_, t.shape_, result_dtype(op, 0, index), t.storage_.dev)
     s.n, s.common = n, index
-    if t.numel_ and (tg_tls.queue == NULL or not queued(op, kernel, t.storage_.dev, &s, o)):
-        run_contiguous(kernel, &s, t, o)
+    if tg_tls.queue == NULL or t.numel_ == 0 or o.storage_.nbytes_ > TG_LATER_BYTES \
+            or not queued_plain(op, kernel, &s, o):
+        storage_attach(o.storage_, o.storage_.nbytes_)
+        if t.numel_ and (tg_tls.queue == NULL or not queued_plain(op, kernel, &s, o)):
+            run_contiguous(kernel, &s, t, o)
     if node is not None:
         connect_outputs(node, o)
     return o

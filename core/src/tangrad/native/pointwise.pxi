@@ -446,65 +446,6 @@ cdef int launch_pointwise(Op op, tg_kernel* kernel, DeviceRuntime dev, operand_s
     return call_c_loop(op, kernel, dev, s.item, s.n, s.common, flat, single, several, ndim, shape, 0)
 
 
-cdef bint queued(Op op, tg_kernel* kernel, DeviceRuntime dev, operand_set* s, Tensor out) noexcept:
-    """Whether the thread's queue has taken the work: of one dtype, elements in one order, nothing lent."""
-    cdef tg_queued work
-    cdef int i
-    work.columns = 0
-    if op.ordered or op.nparams != op.ntensors or s.n > 8 or out.dtype_.index != s.common or not dev.type.host \
-            or KIND[s.common] != KIND_FLOAT or ITEMSIZE[s.common] < 4 \
-            or not queued_operand(&work.operands[0], out, out, &work.columns):
-        return False
-    for i in range(s.n):
-        if not isinstance(<object>s.item[i], Tensor):
-            if not plain_real(<object>s.item[i]):
-                return False
-            work.operands[i + 1].storage, work.operands[i + 1].number = NULL, s.item[i]
-        elif op.fixed[op.tensor_param[i]] >= 0:
-            return False
-        elif not queued_operand(&work.operands[i + 1], <Tensor>s.item[i], out, &work.columns):
-            return False
-    work.size, work.nin, work.op, work.kernel = sizeof(tg_queued), s.n, <PyObject*>op, kernel.fn
-    work.context, work.numel, work.dtype, work.device_index = kernel.context, out.numel_, s.common, dev.index
-    return (<const tg_queue*>tg_tls.queue).offer(&work) != 0
-
-
-cdef bint queued_operand(tg_queued_operand* operand, Tensor t, Tensor out, int64_t* columns) noexcept:
-    cdef UntypedStorage s = t.storage_
-    operand.storage, operand.number, operand.waits = <PyObject*>s, NULL, s.waits
-    operand.address = <char*>(s.handle + s.offset + t.offset_ * ITEMSIZE[t.dtype_.index])
-    operand.lies = TG_LIES_FULL
-    if t.numel_ != out.numel_:
-        operand.lies = how_it_lies(t, out, columns)
-    return operand.lies >= 0 and t.numel_ > 0 and t.flags & CONTIGUOUS != 0 and t.dtype_ is out.dtype_ \
-        and s.dev is out.storage_.dev and s.owner is None and not s.lent and not t.flags & (CONJ | NEG | PY_DISPATCH)
-
-
-cdef int how_it_lies(Tensor t, Tensor out, int64_t* columns) noexcept:
-    """How contiguous elements that are broadcast lie, as tangrad_abi.h says; -1: otherwise, or in other rows."""
-    cdef int lead = out.ndim_ - t.ndim_, first = 0, last
-    cdef int64_t inner = 1
-    if t.numel_ <= 1:
-        return TG_LIES_ONCE
-    while t.shape_[first] == 1:
-        first += 1
-    last = t.ndim_
-    while t.shape_[last - 1] == 1:
-        last -= 1
-        inner *= out.shape_[lead + last]
-    if memcmp(t.shape_ + first, out.shape_ + lead + first, (last - first) * 8) != 0:
-        return -1
-    if inner == 1:
-        inner = t.numel_
-        last = -1
-    elif inner * t.numel_ != out.numel_:
-        return -1
-    if columns[0] and columns[0] != inner:
-        return -1
-    columns[0] = inner
-    return TG_LIES_IN_EACH_ROW if last < 0 else TG_LIES_ONE_PER_ROW
-
-
 cdef object call_python_pointwise(Op op, tg_kernel* kernel, operand_set* s, PyObject** flat, tuple outs):
     cdef int i
     inputs = tuple([<object>s.item[i] for i in range(s.n)])

@@ -133,7 +133,12 @@ cdef object run_plain_reduction(Op op, PyObject** flat):
                 strides[1][n + nreduced] = x.stride_[d] * x.dtype_.itemsize
                 nreduced += 1
     want = result_dtype(op, 0, common)
-    o = empty_contiguous(nkept, kept_shape, want, dev)
+    o = contiguous_without_memory(nkept, kept_shape, want, dev)
+    if tg_tls.queue != NULL and nreduced == 1 and (n == 0 or reduced[ndim - 1]) \
+            and o.storage_.nbytes_ <= TG_LATER_BYTES \
+            and queued_fold(op, kernel, x, o, loop_shape[n], flat):
+        return o
+    storage_attach(o.storage_, o.storage_.nbytes_)
     memset(strides[0], 0, (n + nreduced) * sizeof(int64_t))
     for d in range(n - 1, -1, -1):
         strides[0][d] = step * ITEMSIZE[want]

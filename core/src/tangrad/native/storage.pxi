@@ -540,15 +540,30 @@ cdef int storage_attach(UntypedStorage s, size_t nbytes) except -1:
         return 0
     if s.dev.type.asks_stream:
         stream = s.dev.type.driver.current_stream(s.dev.index)
-    status = tg_allocate(s.dev.allocator.ptr, nbytes, stream, &s.block)
+    status = storage_take(s, stream)
+    if status != 0:
+        s.dev.allocator.check(status, "allocate", nbytes)
+    return 0
+
+
+cdef int storage_take(UntypedStorage s, uint64_t stream) noexcept:
+    """Take memory of the allocator; return its status."""
+    cdef int status = tg_allocate(s.dev.allocator.ptr, s.nbytes_, stream, &s.block)
     if status != 0:
         s.block = NULL
-        s.dev.allocator.check(status, "allocate", nbytes)
+        return status
     s.handle = s.block.handle
     s.offset = s.block.offset
     if s.dev.type.host:
         s.data = <char*><size_t>(s.handle) + s.offset
     return 0
+
+
+cdef inline UntypedStorage storage_without_memory(DeviceRuntime dev, size_t nbytes):
+    """A storage that `storage_attach` gives its memory, or that queued work does."""
+    cdef UntypedStorage s = UntypedStorage.__new__(UntypedStorage)
+    s.dev, s.nbytes_, s.resizable_ = dev, nbytes, True
+    return s
 
 
 cdef inline UntypedStorage new_storage(DeviceRuntime dev, size_t nbytes):

@@ -210,7 +210,8 @@ typedef void (*tg_range)(int64_t begin, int64_t end, void *context);
 enum { TG_LIES_FULL = 0, TG_LIES_ONCE, TG_LIES_IN_EACH_ROW, TG_LIES_ONE_PER_ROW };
 
 /* One operand of queued work. A storage of which work waits shows its memory to nobody before the
- * queue has run; `waits` is the queue's to use, 0 where nothing waits. */
+ * queue has run; `waits` is the queue's to use, 0 where nothing waits. A result of few bytes has no
+ * memory before `set_waiting` gives it some: its address counts from 0. */
 typedef struct tg_queued_operand {
     PyObject *storage; /* NULL: a number */
     PyObject *number;
@@ -219,7 +220,10 @@ typedef struct tg_queued_operand {
     int64_t lies; /* contiguous elements: the same number, one, a row's, or one for each row */
 } tg_queued_operand;
 
-/* A pointwise op on contiguous elements of one floating dtype, ready to run by `kernel`. */
+enum { TG_LATER_BYTES = 65536 }; /* up to which the memory of results may come later */
+
+/* A pointwise op on contiguous elements of one floating dtype, ready to run by `kernel`; or a fold
+ * of each row of `columns` elements to one, whose result is an element for each row. */
 typedef struct tg_queued {
     int32_t size; /* of this structure */
     int32_t nin;
@@ -231,6 +235,9 @@ typedef struct tg_queued {
     int32_t device_index;
     int64_t columns;               /* of a row, where operands lie in rows; else 0 */
     tg_queued_operand operands[9]; /* the result first */
+    int32_t folds;                 /* 1: a fold, with these parameters of its loop */
+    int32_t nparams;
+    tg_scalar params[2];
 } tg_queued;
 
 /* Takes pointwise work of a thread, to run it later; with the GIL. `offer` returns 1 where it has
@@ -315,8 +322,10 @@ typedef struct tg_api {
     /* Offer the calling thread's pointwise work to a queue, of which a process has one; NULL: to
      * none any more. Returns what was there before. */
     const tg_queue *(*offer_to)(const tg_queue *queue);
-    /* Note for the queue that work on a storage waits (a number of its own), or that none does (0). */
-    void (*set_waiting)(PyObject *storage, int64_t waits);
+    /* Note for the queue that work on a storage waits (a number of its own), or that none does (0):
+     * then it has memory from now on, `spare` where there is no other. Returns the address of its
+     * first byte. */
+    char *(*set_waiting)(PyObject *storage, int64_t waits, char *spare);
 } tg_api;
 
 #ifndef TG_WITHOUT_PYTHON

@@ -579,6 +579,13 @@ cdef Tensor tensor_like_type(PyTypeObject* kind):
 
 
 cdef Tensor empty_contiguous(int ndim, const int64_t* shape, int dtype_index, DeviceRuntime dev):
+    cdef Tensor t = contiguous_without_memory(ndim, shape, dtype_index, dev)
+    storage_attach(t.storage_, t.storage_.nbytes_)
+    return t
+
+
+cdef Tensor contiguous_without_memory(int ndim, const int64_t* shape, int dtype_index, DeviceRuntime dev):
+    """A tensor whose storage `storage_attach` gives its memory, or queued work does."""
     cdef Tensor t = bare_tensor(<dtype>DTYPES[dtype_index], dev.slot)
     cdef int64_t nbytes
     reserve_dims(t, ndim)
@@ -588,7 +595,7 @@ cdef Tensor empty_contiguous(int ndim, const int64_t* shape, int dtype_index, De
     if __builtin_mul_overflow(t.numel_, <int64_t>ITEMSIZE[dtype_index], &nbytes):
         raise out_of_memory(f"a tensor of shape {shape_list(ndim, shape)} and dtype {t.dtype_!r} "
                             "has more bytes than can be addressed")
-    t.storage_ = new_storage(dev, nbytes)
+    t.storage_ = storage_without_memory(dev, nbytes)
     t.flags = CONTIGUOUS
     if tg_tls.inference:
         t.flags |= INFERENCE

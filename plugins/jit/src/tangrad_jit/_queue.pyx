@@ -1,11 +1,15 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=False
-"""The queue of pointwise work: ops with results of one number of elements and dtype, run together.
+"""The queue of pointwise work: ops over the elements of one space of one dtype, run together.
 
-The core offers an op when its result is allocated, checked and recorded; what is left is the loop
-over elements. Taken work is a step over slots, one per storage, whose memory the core hides until
-the queue is settled: whoever looks at it, in any thread, has the steps run first. A queue that was
+The core offers an op when its result is made, checked and recorded; what is left is the loop over
+elements. Taken work is a step over slots, one per storage, whose memory the core hides until the
+queue is settled: whoever looks at it, in any thread, has the steps run first. Results of few bytes
+get their memory only then, and those that nobody holds any more none at all. A queue that was
 compiled runs as one kernel, which writes only what somebody still holds; any other one runs step
 by step, by the kernels that eager calls.
+
+Folds of contiguous rows are steps, too: they give an element for each row, as do pointwise ops on
+what they gave.
 
 All is done with the GIL held, and nothing that may run Python happens while memory waits.
 """
@@ -24,6 +28,8 @@ cdef enum:
     SLOTS = 56                    # a step adds at most nine
     OPERANDS = 8
     WORDS = STEPS * (3 * OPERANDS + 2) + 8
+    SPARES = STEPS + 1
+    LATER_BYTES = 65536           # tg.TG_LATER_BYTES, which Cython does not know
     KNOWN = 1000                  # queues that are remembered; further ones run step by step
     PLACES = 4096                 # of the table of known queues, a power of two
 
@@ -43,6 +49,11 @@ cdef struct Slot:
     PyObject* storage
     char* address
     int lies
+    bint bare                     # its result has no memory yet
+
+# Where results go for which there is no memory when the queue is settled, which cannot fail.
+cdef char spare[SPARES * LATER_BYTES]
+cdef int nspent = 0, nbare = 0    # spare pieces in use for good; slots without memory
 
 cdef struct Step:
     tg.tg_loop_kernel kernel
@@ -50,6 +61,8 @@ cdef struct Step:
     PyObject* op
     int nin
     int to
+    int folds, nparams
+    tg.tg_scalar params[2]        # of a fold
     int source[OPERANDS]          # slots; -1: a number
     PyObject* number[OPERANDS]
 
@@ -127,8 +140,41 @@ cdef class Queue:
         return self.entry != NULL
 
 
-cdef int find_places(const tg.tg_queued* work, int* places, bint fresh) noexcept:
-    """Fill in the slots of operands, -1 for new ones and numbers; return 0 where memory is seen in two ways."""
+cdef void settle_before(tg.tg_queued* work, int cause) noexcept:
+    """Run the queue; operands that had no memory have it now."""
+    cdef bint bare[OPERANDS + 1]
+    cdef tg.tg_queued_operand* one
+    cdef int i
+    for i in range(work.nin + 1):
+        one = &work.operands[i]
+        bare[i] = one.storage != NULL and one.waits and slots[one.waits - 1].bare
+    run_queue(cause)
+    for i in range(work.nin + 1):
+        one = &work.operands[i]
+        one.waits = 0
+        if bare[i]:
+            one.address = API.set_waiting(one.storage, 0, NULL) + <size_t>one.address
+
+
+cdef inline bint fits(const tg.tg_queued* work) noexcept:
+    """Whether work goes over the queue's rows and columns, or has an element for each of its rows."""
+    if dtype != work.dtype:
+        return False
+    if numel != work.numel:
+        return of_rows(work)
+    return columns == 0 or work.columns == 0 or columns == work.columns
+
+
+cdef inline bint of_rows(const tg.tg_queued* work) noexcept:
+    return columns > 1 and work.columns == 0 and work.numel * columns == numel
+
+
+cdef bint find_places(const tg.tg_queued* work, int* places, int* lies) noexcept:
+    """Fill in the slots of operands, -1 for new ones and numbers, and how each lies over the queue's rows and columns.
+
+    Returns False where memory is seen in two ways.
+    """
+    cdef bint rows = nsteps != 0 and work.numel != numel
     cdef const tg.tg_queued_operand* one
     cdef int i, j
     for i in range(work.nin + 1):
@@ -136,16 +182,19 @@ cdef int find_places(const tg.tg_queued* work, int* places, bint fresh) noexcept
         places[i] = -1
         if one.storage == NULL:
             continue
-        if one.waits and not fresh:
-            places[i] = <int>one.waits - 1
-            if slots[places[i]].address != one.address or slots[places[i]].lies != one.lies:
-                return 0
+        lies[i] = tg.TG_LIES_ONE_PER_ROW if rows and one.lies == tg.TG_LIES_FULL else <int>one.lies
+        if one.waits:
+            places[i] = j = <int>one.waits - 1
+            if lies[i] == tg.TG_LIES_ONCE and slots[j].lies == tg.TG_LIES_ONE_PER_ROW and columns == numel:
+                lies[i] = tg.TG_LIES_ONE_PER_ROW      # of the only row
+            if slots[j].address != one.address or slots[j].lies != lies[i]:
+                return False
             continue
         for j in range(i):
-            if work.operands[j].storage == one.storage and \
-                    (work.operands[j].address != one.address or work.operands[j].lies != one.lies):
-                return 0
-    return 1
+            if work.operands[j].storage == one.storage and (work.operands[j].address != one.address
+                                                            or lies[j] != lies[i]):
+                return False
+    return True
 
 
 cdef inline void note(int64_t word) noexcept:
@@ -157,24 +206,27 @@ cdef inline void note(int64_t word) noexcept:
     digest ^= digest >> 32
 
 
-cdef int place_of(const tg.tg_queued* work, int* places, int i) noexcept:
+cdef int place_of(const tg.tg_queued* work, int* places, int i, int lies) noexcept:
     """Return the slot of an operand that `find_places` has none for, adding it where it is new."""
-    global nslots
+    global nslots, nbare
+    cdef const tg.tg_queued_operand* one = &work.operands[i]
+    cdef Slot* slot
     cdef int j
     for j in range(work.nin + 1):
-        if work.operands[j].storage == work.operands[i].storage and places[j] >= 0:
+        if work.operands[j].storage == one.storage and places[j] >= 0:
             places[i] = places[j]
             return places[i]
-    slots[nslots].storage, slots[nslots].address = work.operands[i].storage, work.operands[i].address
-    slots[nslots].lies = <int>work.operands[i].lies
-    Py_INCREF(work.operands[i].storage)
-    API.set_waiting(work.operands[i].storage, nslots + 1)
+    slot = &slots[nslots]
+    slot.storage, slot.address, slot.lies, slot.bare = one.storage, one.address, lies, one.address == NULL
+    nbare += slot.bare
+    Py_INCREF(one.storage)
+    API.set_waiting(one.storage, nslots + 1, NULL)
     places[i] = nslots
     nslots += 1
     return places[i]
 
 
-cdef bint small(PyObject* number) noexcept:
+cdef inline bint small(PyObject* number) noexcept:
     """Whether a number is a float, or an integer that a double holds."""
     cdef int overflow = 0
     cdef long long value
@@ -184,28 +236,30 @@ cdef bint small(PyObject* number) noexcept:
     return overflow == 0 and -(1 << 53) <= value <= (1 << 53)
 
 
-cdef int offer(const tg.tg_queued* work) noexcept:
+cdef int offer(const tg.tg_queued* offered) noexcept:
     global nsteps, numel, columns, dtype, nwords, digest, queued_ops
+    cdef tg.tg_queued* work = <tg.tg_queued*>offered     # addresses are told anew in it
     cdef int places[OPERANDS + 1]
-    cdef bint fresh = False
+    cdef int lies[OPERANDS + 1]
     cdef Step* step
-    cdef int i
-    cdef int64_t bits
-    cdef double value
-    if running:
+    cdef int i, bits = 8
+    cdef int64_t told, value
+    cdef double number
+    if running or (work.operands[0].address == NULL and work.operands[0].waits == 0 and nspent + nbare >= SPARES):
         return 0
     for i in range(1, work.nin + 1):
         if work.operands[i].storage == NULL and not small(work.operands[i].number):
             return 0
-    if nsteps and (numel != work.numel or dtype != work.dtype or nsteps == STEPS or nslots + 9 > SLOTS
-                   or (columns and work.columns and columns != work.columns)):
-        run_queue(FULL if nsteps == STEPS or nslots + 9 > SLOTS else OTHER)
-        fresh = True
-    if not find_places(work, places, fresh):
+    if nsteps:
+        if nsteps == STEPS or nslots + 9 > SLOTS:
+            settle_before(work, FULL)
+        elif not fits(work):
+            settle_before(work, OTHER)
+    if not find_places(work, places, lies):
         if nsteps == 0:
             return 0
-        run_queue(OTHER)
-        if not find_places(work, places, True):
+        settle_before(work, OTHER)
+        if not find_places(work, places, lies):
             return 0
     if nsteps == 0:
         numel, columns, dtype = work.numel, work.columns, work.dtype
@@ -215,20 +269,32 @@ cdef int offer(const tg.tg_queued* work) noexcept:
         columns = work.columns
     step = &steps[nsteps]
     step.kernel, step.context, step.op, step.nin = work.kernel, work.context, work.op, work.nin
+    step.folds = work.folds
+    if work.folds:
+        step.nparams = work.nparams
+        memcpy(step.params, work.params, sizeof(step.params))
+    for i in range(1, work.nin + 1):
+        if work.operands[i].storage != NULL and places[i] < 0:
+            place_of(work, places, i, lies[i])
+    step.to = places[0] if places[0] >= 0 else place_of(work, places, 0, lies[0])
     note(<int64_t>work.op)
+    told = 4 * step.to + lies[0]
     for i in range(work.nin):
+        if bits == 64:
+            note(told)
+            told, bits = 0, 0
         if work.operands[i + 1].storage != NULL:
-            step.source[i] = places[i + 1] if places[i + 1] >= 0 else place_of(work, places, i + 1)
-            note(4 * step.source[i] + work.operands[i + 1].lies)
-            continue
-        step.source[i], step.number[i] = -1, work.operands[i + 1].number
-        Py_INCREF(step.number[i])
-        value = PyFloat_AsDouble(step.number[i])
-        memcpy(&bits, &value, 8)
-        note(-1 - PyFloat_CheckExact(step.number[i]))
-        note(bits)
-    step.to = places[0] if places[0] >= 0 else place_of(work, places, 0)
-    note(step.to)
+            step.source[i] = places[i + 1]
+            told |= <int64_t>(4 * step.source[i] + lies[i + 1]) << bits
+        else:
+            step.source[i], step.number[i] = -1, work.operands[i + 1].number
+            Py_INCREF(step.number[i])
+            number = PyFloat_AsDouble(step.number[i])
+            memcpy(&value, &number, 8)
+            note(value)
+            told |= <int64_t>(255 - PyFloat_CheckExact(step.number[i])) << bits
+        bits += 8
+    note(told)
     nsteps += 1
     queued_ops += 1
     return 1
@@ -263,9 +329,17 @@ cdef void remember(Known* at, int cause) noexcept:
     at.digest, at.nwords, at.queue = digest, nwords, <PyObject*>made
 
 
+cdef void place(int k) noexcept:
+    """Give the result of a slot its memory."""
+    global nspent
+    cdef char* piece = spare + nspent * LATER_BYTES
+    slots[k].address, slots[k].bare = API.set_waiting(slots[k].storage, 0, piece), False
+    nspent += slots[k].address == piece
+
+
 cdef void run_queue(int cause) noexcept:
-    """Run what was taken, and show the memory again."""
-    global nsteps, nslots, running, settled_queues
+    """Run what was taken, and show the memory again; what nobody holds needs none in a kernel."""
+    global nsteps, nslots, nbare, running, settled_queues
     cdef int k, i
     cdef int64_t living = 0
     cdef Known* at
@@ -277,7 +351,8 @@ cdef void run_queue(int cause) noexcept:
     for k in range(nslots):
         if Py_REFCNT(slots[k].storage) > 1:
             living |= <int64_t>1 << k
-        API.set_waiting(slots[k].storage, 0)
+            if slots[k].bare:
+                place(k)
     note(living)
     at = known_place()
     if at.queue != NULL:
@@ -286,6 +361,9 @@ cdef void run_queue(int cause) noexcept:
         if found.runs == 2:
             wanted.append(found)
     if found is None or found.entry == NULL or not run_compiled(found):
+        for k in range(nslots):
+            if slots[k].bare:
+                place(k)
         run_steps()
     if found is None:
         remember(at, cause)
@@ -294,7 +372,10 @@ cdef void run_queue(int cause) noexcept:
             if steps[k].source[i] < 0:
                 Py_DECREF(steps[k].number[i])
     i = nslots
-    nsteps = nslots = 0
+    nsteps = nslots = nbare = 0
+    for k in range(i):
+        if not slots[k].bare:
+            API.set_waiting(slots[k].storage, 0, NULL)
     for k in range(i):
         Py_DECREF(slots[k].storage)
     running = False
@@ -326,7 +407,7 @@ cdef void run_steps() noexcept:
     cdef tg.tg_operand* operand
     cdef Step* s
     cdef double value
-    cdef int k, i, slot
+    cdef int k, i, slot, first
     shape[0], shape[1] = numel // columns if columns else 1, columns if columns else numel
     memset(strides, 0, sizeof(strides))
     memset(none, 0, sizeof(none))
@@ -336,10 +417,16 @@ cdef void run_steps() noexcept:
         s = &steps[k]
         memset(&loop, 0, sizeof(loop))
         loop.version, loop.ndim, loop.nout, loop.nin, loop.compute_dtype = 1, 1, 1, s.nin, dtype
-        loop.numel, loop.shape = numel, &numel
-        for i in range(s.nin):
-            if s.source[i] >= 0 and slots[s.source[i]].lies >= tg.TG_LIES_IN_EACH_ROW:
-                loop.ndim, loop.shape = 2, shape
+        loop.numel, loop.shape, first = numel, &numel, 1
+        if s.folds:
+            loop.nreduced, loop.nparams, loop.params = 1, s.nparams, s.params
+            loop.ndim, loop.shape, first = 2, shape, 0
+        elif slots[s.to].lies == tg.TG_LIES_ONE_PER_ROW:
+            loop.numel, loop.shape, first = shape[0], shape, 0
+        else:
+            for i in range(s.nin):
+                if s.source[i] >= 0 and slots[s.source[i]].lies >= tg.TG_LIES_IN_EACH_ROW:
+                    loop.ndim, loop.shape, first = 2, shape, 0
         for i in range(s.nin + 1):
             operand = &loop.operands[i]
             operand.dtype = dtype
@@ -352,7 +439,7 @@ cdef void run_steps() noexcept:
                     operand.value.f = value
                 continue
             slot = s.to if i == 0 else s.source[i - 1]
-            operand.strides = strides[slots[slot].lies] + (2 - loop.ndim)
+            operand.strides = strides[slots[slot].lies] + first
             operand.data = slots[slot].address
             operand.handle = <size_t>operand.data
         s.kernel(&loop, s.context)
@@ -372,6 +459,9 @@ cdef Queue described(int cause):
     made.line, made.cause, made.refused, made.runs = line_of_program(), <str>CAUSES[cause], "", 1
     return made
 
+
+if LATER_BYTES < tg.TG_LATER_BYTES:
+    raise ImportError("results of more bytes come later than there are spare ones for")
 
 cdef tg.tg_queue table
 table.size, table.flags = sizeof(tg.tg_queue), 0

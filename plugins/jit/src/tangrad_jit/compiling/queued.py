@@ -109,6 +109,10 @@ def _make_kernel(queue: Any) -> None:
     if len(queue.steps) < 2:
         queue.refused = "it is one op"
         return
+    unknown = [op.title for op, *_ in queue.steps if describe(op) is None]
+    if unknown:
+        queue.refused = f"{unknown[0]} has no description"
+        return
     group, ins, outs = group_of(queue)
     if not outs:
         queue.refused = "nobody holds what it makes"
@@ -132,7 +136,7 @@ def group_of(queue: Any) -> tuple[Group, list[int], list[int]]:
     steps = []
     for op, to, sources, numbers in queue.steps:
         described = describe(op)
-        assert described is not None  # the core offers pointwise ops alone
+        assert described is not None
         args = tuple(
             current[k] if k >= 0 else Const(number)
             for k, number in zip(sources, numbers, strict=True)
