@@ -123,6 +123,9 @@ class Assembler:
     def note(self, text: str) -> None:
         """Take a comment: `listing.py` writes it, code has none."""
 
+    def begin_value(self) -> None:
+        """Take note that what follows computes another value: see `Recorder`."""
+
     # --- vectors ------------------------------------------------------------------------------
 
     def vector(
@@ -312,3 +315,83 @@ class Fragment:
         for place, bits in self.masks:
             code[place] |= bits
         return Fragment(bytes(code), self.constants, self.units, self.masks)
+
+
+class Recorder(Assembler):
+    """Keep the instructions of a body by value, to write them for several vectors in turn.
+
+    Processors look ahead only so far: where one vector takes many instructions that wait for each
+    other, those of a second vector have to stand between them. Scratch registers, and the one that
+    holds an address, are used within a value alone, so that vectors share them.
+    """
+
+    def __init__(self, evex: bool) -> None:
+        super().__init__(evex)
+        self.values: list[list[tuple[Any, ...]]] = []
+
+    def begin_value(self) -> None:
+        """Begin another value."""
+        self.values.append([])
+
+    def vector(
+        self,
+        name: str,
+        length: int,
+        reg: int,
+        second: int,
+        rm: Any,
+        imm: int = -1,
+        mask: int = 0,
+        zero: bool = False,
+    ) -> None:
+        """Keep an instruction of vectors."""
+        self.values[-1].append((name, length, reg, second, rm, imm))
+
+    def general(
+        self, opcode: int, reg: int, rm: Any, wide: bool = True, escape: bool = False
+    ) -> None:
+        """Keep an instruction of general registers."""
+        self.values[-1].append((opcode, reg, rm, wide, escape))
+
+    def write(self, to: Assembler, others: dict[int, int] | None = None) -> None:
+        """Write the body for one vector, or for two of which the second has other registers."""
+        for value in self.values:
+            if others is not None and all(len(call) == 6 and call[2] > 1 for call in value):
+                for call in value:
+                    _write(to, call)
+                    _write(to, _beside(call, others))
+                continue
+            for call in value:
+                _write(to, call)
+            if others is not None:
+                for call in value:
+                    _write(to, _of_second(call, others))
+
+
+def _write(to: Assembler, call: tuple[Any, ...]) -> None:
+    if len(call) == 6:
+        to.vector(*call)
+    else:
+        to.general(*call)
+
+
+def _beside(call: tuple[Any, ...], others: dict[int, int]) -> tuple[Any, ...]:
+    """Return an instruction as the next vector has it, right after that of the first."""
+    name, length, reg, _, rm, _ = call
+    if name == "vmovups" and rm.__class__ is not int and rm.base < 0:
+        return "vmovaps", length, others[reg], 0, reg, -1  # a constant is loaded once
+    return _of_second(call, others)
+
+
+def _of_second(call: tuple[Any, ...], others: dict[int, int]) -> tuple[Any, ...]:
+    """Return an instruction as the next vector has it."""
+    if len(call) != 6:
+        return call
+    name, length, reg, second, rm, imm = call
+    if rm.__class__ is int:
+        rm = others.get(rm, rm)
+    elif rm.unit:
+        rm = Memory(rm.base, rm.disp + rm.unit, rm.index, rm.scale)
+    if name.startswith("vblendv"):
+        imm = others.get(imm >> 4, imm >> 4) << 4
+    return name, length, others.get(reg, reg), others.get(second, second), rm, imm

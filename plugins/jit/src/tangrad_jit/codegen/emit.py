@@ -6,7 +6,9 @@ advances, `steps` how many bytes each moves from row to row, `numbers` 8 bytes f
 the call. It computes on one thread, allocates nothing and never fails.
 
 A pass is a loop whose body is written once and copied, so that several vectors are under way, and
-once more for what is left of a row: masked with AVX-512, element by element with AVX2.
+once more for what is left of a row: masked with AVX-512, element by element with AVX2. A body so
+long that a processor does not look ahead to its copy has, with AVX2, the instructions of two
+vectors in turn.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ from tangrad_jit.codegen.assembler import (
     Assembler,
     Fragment,
     Memory,
+    Recorder,
 )  # fmt: skip
 from tangrad_jit.codegen.folds import FoldCode
 from tangrad_jit.codegen.memory import load_stream, load_uniform, store_stream
@@ -234,18 +237,19 @@ class Emitter:
             raise Unsupported("more folds at a time than there are registers")
         for fold in folds:
             fold.take(free)
-        pinned = self._pin(order, one, free)
+        pair = None if self.evex or folds or copies > 1 else self._pair(one, order, free)
+        pinned = {} if pair else self._pin(order, one, free)
         for fold in folds:
             fold.begin()
-        block = self.lanes * copies
-        body = self._body(one, order, folds, pinned, free)
+        body = pair[0] if pair else self._body(one, order, folds, pinned, free)
+        block = self.lanes * (2 if pair else copies)
         a.general(0x31, RAX, RAX, wide=False)  # xor eax, eax
         if self.evex and one.stores and not folds:
             self._align(body[0].masked(), one.stores[0][0])
-        self._loop(body, folds, block, copies)
+        self._loop(pair[1] if pair else body, folds, block, copies)
         if folds:
             a.address(RDI, Memory(RSP, folds[0].buffer))
-        if not self.evex and copies > 1:
+        if not self.evex and block > self.lanes:
             self._loop(body, folds, self.lanes, 1, tail=True)
         if self.evex:
             self._tail((body[0].masked(), body[1]), folds, self.lanes)
@@ -440,6 +444,27 @@ class Emitter:
         body, self.a = self.a.take(), outer
         return body, results
 
+    def _pair(self, one: Pass, order: list[int], free: list[int]) -> tuple[Body, Body] | None:
+        """Return the code of one vector of columns, and that of two whose instructions take turns.
+
+        Each has half of the registers: None where those do not suffice.
+        """
+        outer, self.a = self.a, Recorder(self.evex)
+        stores = [(s, self.aliases[one.replaced.get(v, v)]) for s, v in one.stores]
+        half = len(free) // 2
+        before = self.stack
+        self._run(order, one.replaced, [v for _, v in stores], {}, free[-half:], stores)
+        recorder, self.a = self.a, outer
+        assert isinstance(recorder, Recorder)
+        if self.stack != before:  # a value was spilled, or has a slot since
+            return None
+        bodies: list[Body] = []
+        for others in (None, dict(zip(free[-half:], free, strict=False))):
+            a = self.assembler(self.evex)
+            recorder.write(a, others)
+            bodies.append((a.take(), []))
+        return bodies[0], bodies[1]
+
     def _run(self, order: list[int], resolve: dict[int, int], sinks: list[int], pinned: dict[int,
              int], free: list[int],
              stores: list[tuple[int, int]]) -> Registers:  # fmt: skip
@@ -460,6 +485,7 @@ class Emitter:
         spilled),
                               self._load_home, spill, pinned)  # fmt: skip
         for value in order:
+            self.a.begin_value()
             op, _, _, imm = self.ops[value]
             if op == "load":
                 register = registers.take()
@@ -475,6 +501,7 @@ class Emitter:
                     args = tuple([self.aliases[resolve.get(a, a)] for a in args])
                 emit_value(self, registers, value, args)
         for stream, value in stores:
+            self.a.begin_value()
             store_stream(self, stream, registers.get(value))
             registers.used((value,))
         return registers
