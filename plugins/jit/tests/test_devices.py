@@ -92,6 +92,21 @@ def test_a_group_is_one_launch(launched):
     assert "1 kernels" in str(tangrad.compile.explain(fast, x, y))
 
 
+def test_random_numbers_are_drawn_in_a_group(launched):
+    def function(x):
+        return nn.functional.dropout(x * 2 + 1, 0.3) - x
+
+    fast, x = compiled(function), random(6, 7)
+    for seed in range(4):
+        tangrad.manual_seed(seed)
+        wanted = function(x).tolist()
+        tangrad.manual_seed(seed)
+        launched.clear()
+        assert fast(x).tolist() == wanted
+    assert launched.count("group") == 1
+    assert "draw" not in launched
+
+
 def test_a_training_step_is_eagers():
     def trained(wrap):
         tangrad.manual_seed(2)

@@ -176,20 +176,28 @@ cdef bint find_places(const tg.tg_queued* work, int* places, int* lies) noexcept
     """
     cdef bint rows = nsteps != 0 and work.numel != numel
     cdef const tg.tg_queued_operand* one
-    cdef int i, j
+    cdef int i, j, how
     for i in range(work.nin + 1):
         one = &work.operands[i]
         places[i] = -1
         if one.storage == NULL:
             continue
-        lies[i] = tg.TG_LIES_ONE_PER_ROW if rows and one.lies == tg.TG_LIES_FULL else <int>one.lies
+        how = <int>one.lies
+        if rows and how == tg.TG_LIES_FULL:
+            how = tg.TG_LIES_ONE_PER_ROW
+        lies[i] = how
         if one.waits:
-            places[i] = j = <int>one.waits - 1
-            if lies[i] == tg.TG_LIES_ONCE and slots[j].lies == tg.TG_LIES_ONE_PER_ROW and columns == numel:
+            j = <int>one.waits - 1
+            if how != slots[j].lies:
+                if how != tg.TG_LIES_ONCE or slots[j].lies != tg.TG_LIES_ONE_PER_ROW or columns != numel:
+                    return False
                 lies[i] = tg.TG_LIES_ONE_PER_ROW      # of the only row
-            if slots[j].address != one.address or slots[j].lies != lies[i]:
+            if slots[j].address != one.address:
                 return False
+            places[i] = j
             continue
+        if one.address == NULL:
+            continue                                  # a result that is no operand
         for j in range(i):
             if work.operands[j].storage == one.storage and (work.operands[j].address != one.address
                                                             or lies[j] != lies[i]):
@@ -210,15 +218,17 @@ cdef int place_of(const tg.tg_queued* work, int* places, int i, int lies) noexce
     """Return the slot of an operand that `find_places` has none for, adding it where it is new."""
     global nslots, nbare
     cdef const tg.tg_queued_operand* one = &work.operands[i]
-    cdef Slot* slot
+    cdef Slot* slot = &slots[nslots]
     cdef int j
-    for j in range(work.nin + 1):
-        if work.operands[j].storage == one.storage and places[j] >= 0:
-            places[i] = places[j]
-            return places[i]
-    slot = &slots[nslots]
-    slot.storage, slot.address, slot.lies, slot.bare = one.storage, one.address, lies, one.address == NULL
-    nbare += slot.bare
+    slot.bare = one.address == NULL
+    if slot.bare:
+        nbare += 1      # a result that is no operand
+    else:
+        for j in range(work.nin + 1):
+            if places[j] >= 0 and work.operands[j].storage == one.storage:
+                places[i] = places[j]
+                return places[i]
+    slot.storage, slot.address, slot.lies = one.storage, one.address, lies
     Py_INCREF(one.storage)
     API.set_waiting(one.storage, nslots + 1, NULL)
     places[i] = nslots

@@ -80,7 +80,7 @@ class RenderedGroup:
         text, lines = "", []
         number = len(group.inputs)
         for step in group.steps:
-            program = self._program(step)
+            program = self._program(step, self._values[number])
             name, source = self._function(step, program)
             text += source
             lines += self._call(step, program, name, number)
@@ -117,7 +117,7 @@ class RenderedGroup:
     def _dialect(self) -> KernelDialect:
         return self.driver.dialect
 
-    def _program(self, step: Step) -> Program:
+    def _program(self, step: Step, result: Value) -> Program:
         """Return what a step computes of its operands, in the dtypes that they have in memory."""
         op = step.described
         if isinstance(op, Cast) or not isinstance(op, PointwiseOp):
@@ -130,8 +130,10 @@ class RenderedGroup:
         program: Program = op.expression.typed(
             types, compute_type(step.dtype), list(step.result_types)
         )
-        if program.divides or program.indexed:
-            raise Refused(f"{op.title} divides integers or draws random numbers")
+        if program.divides:
+            raise Refused(f"{op.title} divides integers")
+        if program.indexed and not (result.row and result.column):
+            raise Refused(f"{op.title} draws random numbers for what all rows or columns share")
         return program
 
     def _is_found(self, op: Any, dtype: str) -> bool:
@@ -167,7 +169,9 @@ class RenderedGroup:
     def _call(self, step: Step, program: Program, name: str, first: int) -> list[str]:
         operands = dict(zip(step.described.inputs, step.args, strict=True))
         used = {str(s.value): s.type for s in program.instructions if s.op == "param"}
-        args = [self._operand(step, operands[wanted]) for wanted in program.inputs]
+        # Random numbers follow from the place of an element, which results of eager have as well.
+        args = ["i"] if program.indexed else []
+        args += [self._operand(step, operands[wanted]) for wanted in program.inputs]
         for param in program.params:
             item = step.params.get(param)
             who = item.input if isinstance(item, Number) else Const(item or 0)
