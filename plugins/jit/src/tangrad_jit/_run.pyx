@@ -33,6 +33,7 @@ ctypedef int (*group_entry)(void* context, void** outs, void** ins, const tg.tg_
 
 cdef struct tg_number:
     int register
+    int integral
     tg.tg_argument* argument
     tg.tg_scalar* scalar
 
@@ -354,7 +355,7 @@ cdef class Program:
         """Add a fused group: its C entry and context; outs and ins are (buffer, offset).
 
         Args:
-            numbers: of each of ins whether it is a float, whose register stands for the buffer.
+            numbers: of each of ins 1 for a float, 2 for an integer, whose register stands for the buffer.
         """
         cdef tg_step* s = self.step(GROUP, place)
         cdef tg_group* group = <tg_group*>self.space(sizeof(tg_group))
@@ -378,6 +379,16 @@ cdef class Program:
         s.big = elements > HELD_ELEMENTS
         self.keep.append(owner)
 
+    cdef int fill_numbers(self, tg_step* s) except -1:
+        """Write the numbers of registers to where groups read them; of an integer all its bits."""
+        cdef int i
+        for i in range(s.nnumbers):
+            if s.numbers[i].integral:
+                s.numbers[i].scalar.i = <int64_t>PyLong_AsUnsignedLongLongMask(self.registers[s.numbers[i].register])
+            else:
+                s.numbers[i].scalar.f = self.registers[s.numbers[i].register]
+        return 0
+
     cdef int fill_group(self, tg_step* s, tg_group* group, list outs, list ins, list numbers, int64_t rows,
                         int64_t columns) except -1:
         cdef int i
@@ -392,6 +403,7 @@ cdef class Program:
                 self.place(where[0], where[1], &group.ins[i], NULL)
                 continue
             s.numbers[s.nnumbers].register, s.numbers[s.nnumbers].scalar = where[0], &group.numbers[i]
+            s.numbers[s.nnumbers].integral = numbers[i] == 2
             s.nnumbers += 1
         return 0
 
@@ -511,8 +523,7 @@ cdef class Program:
                 memcpy(copy.to, copy.source, copy.nbytes)
         elif s.kind == GROUP:
             group = <tg_group*>s.data
-            for i in range(s.nnumbers):
-                s.numbers[i].scalar.f = self.registers[s.numbers[i].register]
+            self.fill_numbers(s)
             if s.big:
                 with nogil:
                     status = (<group_entry>s.function)(s.context, group.outs, group.ins, group.numbers, group.rows,
@@ -521,8 +532,7 @@ cdef class Program:
                 status = (<group_entry>s.function)(s.context, group.outs, group.ins, group.numbers, group.rows,
                                                    group.columns)
         elif s.kind == GROUPS:
-            for i in range(s.nnumbers):
-                s.numbers[i].scalar.f = self.registers[s.numbers[i].register]
+            self.fill_numbers(s)
             if s.big:
                 with nogil:
                     status = (<groups_entry>s.function)(s.context, s.data, s.item)
@@ -585,6 +595,7 @@ cdef class Program:
 cdef extern from "Python.h":
     void Py_DECREF(object)
     PyObject* PyErr_Occurred()
+    unsigned long long PyLong_AsUnsignedLongLongMask(object) except? 0
 
 
 cdef int release(object made) except -1:

@@ -25,6 +25,9 @@ __all__ = ["FusedGroup", "fuse", "pattern_of"]
 Shape = tuple[int, ...]
 #: The type of the numbers that a kernel is given with each call.
 GIVEN_NUMBER = NumberType("float")
+# Seeds and offsets, which stand for no operand.
+DRAWN_NUMBER = NumberType("int")
+_FORMS = {GIVEN_NUMBER: "float64", DRAWN_NUMBER: "int64"}
 
 
 class FusedGroup:
@@ -49,7 +52,7 @@ class FusedGroup:
         """Add the kernel's call to a program."""
         kernel = self.code.kernel
         outs, ins = [place(v) for v in self.outputs], [place(v) for v in self.inputs]
-        numbers = [v.type == GIVEN_NUMBER for v in self.inputs]
+        numbers = forms_of_numbers(self.inputs)
         program.add_group(
             line,
             kernel.entry,
@@ -268,7 +271,7 @@ def _space_of(node: Node) -> tuple[Shape, str] | None:
         not isinstance(node.args[1], Value) or node.args[1].type == GIVEN_NUMBER
     ):
         return None  # the core looks at the number, and may run another op
-    if not all(isinstance(v.type, TensorType) or v.type == GIVEN_NUMBER for v in node.inputs):
+    if not all(isinstance(v.type, TensorType) or _is_number(v) for v in node.inputs):
         return None
     if node.op.kind == "pointwise":
         return _pointwise_space(node)
@@ -290,13 +293,15 @@ def _row_space(node: Node, sources: list[_Open]) -> tuple[Shape, str] | None:
 def _pointwise_space(node: Node) -> tuple[Shape, str] | None:
     type = node.results[0].type
     assert isinstance(type, TensorType)
-    if node.op.definition.ordered or not type.shape or type.numel == 0:
+    if not type.shape or type.numel == 0:
         return None
     if any(not v.type.contiguous or v.type.shape != type.shape for v in node.results):
         return None
-    patterns = [pattern_of(v, type.shape) for v in node.inputs if v.type != GIVEN_NUMBER]
+    patterns = [pattern_of(v, type.shape) for v in node.inputs if not _is_number(v)]
     if None in patterns or "full" not in patterns:
         return None
+    if node.op.definition.ordered and set(patterns) != {"full"}:
+        return None  # what an element is made of follows from its place
     return (type.shape, "full") if _step_dtype(node) is not None else None
 
 
@@ -332,7 +337,8 @@ def _step_dtype(node: Node) -> str | None:
     kinds = kinds_of(node.op)
     for name, kind, item in zip(node.op.parameter_names, kinds, node.args, strict=True):
         if kind not in ("Tensor", "Tensor?", "Operand"):
-            given = isinstance(item, Value) and item.type == GIVEN_NUMBER
+            drawn = DRAWN_NUMBER if name in ("seed", "offset") else GIVEN_NUMBER
+            given = isinstance(item, Value) and item.type in (GIVEN_NUMBER, drawn)
             plain = given or isinstance(item, (int, float, type(None)))
             if name not in ("dim", "keepdim", "dtype") and not plain:
                 return None
@@ -345,6 +351,8 @@ def _step_dtype(node: Node) -> str | None:
         if item.type == GIVEN_NUMBER:
             numbers.append(0.0)
             continue
+        if item.type == DRAWN_NUMBER:
+            return None
         fixed = getattr(definition, "fixed", {}).get(name)
         if fixed is None:
             dtypes.append(item.type.dtype)
@@ -391,7 +399,7 @@ def _describe(
     outputs = [numbers[value] for value in group.outputs]
     given = tuple(
         GroupInput(
-            "float64" if v.type == GIVEN_NUMBER else v.type.dtype,
+            _FORMS[v.type] if _is_number(v) else v.type.dtype,
             _pattern(v, candidate.shape),  # type: ignore[arg-type]
         )
         for v in group.inputs
@@ -400,7 +408,18 @@ def _describe(
 
 
 def _pattern(value: Value, shape: Shape) -> str:
-    return "number" if value.type == GIVEN_NUMBER else str(pattern_of(value, shape))
+    return "number" if _is_number(value) else str(pattern_of(value, shape))
+
+
+def _is_number(value: Value) -> bool:
+    return value.type in _FORMS
+
+
+def forms_of_numbers(inputs: list[Value]) -> list[int]:
+    """Return what a program is told of a group's inputs: 0 tensor, 1 float, 2 integer."""
+    return [
+        0 if not _is_number(value) else 1 if value.type == GIVEN_NUMBER else 2 for value in inputs
+    ]
 
 
 def _is_view(node: Node) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 from tangrad_jit._run import Program
 from tangrad_jit.graph.ir import Graph, Node, Value
-from tangrad_jit.passes.fusion import GIVEN_NUMBER, FusedGroup
+from tangrad_jit.passes.fusion import FusedGroup, forms_of_numbers
 
 __all__ = ["MOST_ELEMENTS", "GroupsSideBySide", "merge_side_by_side"]
 
@@ -44,7 +44,7 @@ class GroupsSideBySide:
                 (
                     [place(v) for v in group.outputs],
                     [place(v) for v in group.inputs],
-                    [v.type == GIVEN_NUMBER for v in group.inputs],
+                    forms_of_numbers(group.inputs),
                     group.rows,
                     group.columns,
                 )

@@ -16,6 +16,7 @@ from tangrad_jit.passes.functional_form import make_functional
 from tangrad_jit.passes.fusion import fuse
 from tangrad_jit.passes.held_writes import make_held_writes_functional, sink_copies
 from tangrad_jit.passes.horizontal import merge_side_by_side
+from tangrad_jit.passes.random_numbers import expose_random_numbers
 from tangrad_jit.passes.rematerialization import rematerialize
 from tangrad_jit.passes.schedule import reorder
 
@@ -28,6 +29,7 @@ PASSES: list[tuple[str, Callable[[Graph], int], str]] = [
     ("constant folding", fold_constants, "calls computed once"),
     ("common subexpressions", merge_common_subexpressions, "calls merged"),
     ("algebra", rewrite, "calls rewritten"),
+    ("random numbers", expose_random_numbers, "dropouts are pointwise"),
     ("copy elimination", eliminate_copies, "copies dropped"),
     ("dead code", remove_dead_code, "dead calls dropped"),
     ("schedule", reorder, "bytes less at the peak"),

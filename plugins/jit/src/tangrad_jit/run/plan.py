@@ -15,7 +15,7 @@ from typing import Any
 
 import tangrad
 from tangrad_jit._run import Program
-from tangrad_jit.graph.ir import DRAW, Graph, Node, Value, values_in
+from tangrad_jit.graph.ir import DRAW, Graph, Node, Value, map_values, values_in
 from tangrad_jit.graph.types import TensorType
 from tangrad_jit.passes.in_place_reuse import WRITE_INTO_FIRST, partners
 from tangrad_jit.passes.memory_plan import Life, lodge, place
@@ -507,12 +507,16 @@ class Plan:
         registers = [self._register.get(value, -1) for value in node.results]
         inputs = {value: self._register[self._object_of(value)] for value in node.inputs}
         definition, template = node.op.definition, node.args
+        # How many numbers a call takes follows from sizes, which are those of this plan.
+        of_sizes = all(isinstance(value.type, TensorType) for value in node.inputs)
+        counted: list[int] = []
 
         def draw(held: list[Any]) -> tuple[int, ...]:
-            from tangrad_jit.graph.ir import map_values
-
             args = map_values(lambda value: held[inputs[value]], template)
-            for register, number in zip(registers, definition.draw(args), strict=True):
+            if not counted or not of_sizes:
+                counted[:] = [definition.counters(args)]
+            drawn = definition.generator_of(args).advance(counted[0])
+            for register, number in zip(registers, drawn, strict=True):
                 if register >= 0:
                     held[register] = number
             return ()
