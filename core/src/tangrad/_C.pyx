@@ -27,11 +27,11 @@ from threading import local as _thread_local
 
 from tangrad.api cimport (TG_ABI_VERSION, TG_ARG_BOOL, TG_ARG_COMPLEX, TG_ARG_DTYPE, TG_ARG_FLOAT, TG_ARG_INT,
                           TG_ARG_INTS, TG_ARG_NONE, TG_ARG_OTHER, TG_ARG_TENSOR, TG_ARG_TENSORS, TG_ARG_TEXT,
-                          TG_CAPSULE_NAME, TG_DECLINED, TG_LATER_BYTES, TG_LIES_FULL, TG_LIES_IN_EACH_ROW, TG_LIES_ONCE,
-                          TG_LIES_ONE_PER_ROW, TG_MAX_PARAMS, tg_api, tg_argument, tg_call, tg_call_kernel,
-                          tg_enter, tg_found_kernel, tg_leave, tg_loop, tg_loop_kernel, tg_memory_change,
-                          tg_memory_watch, tg_observed, tg_observer, tg_operand, tg_pool, tg_queue, tg_queued,
-                          tg_queued_operand, tg_range, tg_scalar, tg_scratch, tg_task, tg_view)
+                          TG_CAPSULE_NAME, TG_DECLINED, TG_LATER_BYTES, TG_LIES_FULL, TG_LIES_IN_EACH_ROW,
+                          TG_LIES_ONCE, TG_LIES_ONE_PER_ROW, TG_MAX_PARAMS, TG_QUEUE_PLACES, tg_api, tg_argument,
+                          tg_call, tg_call_kernel, tg_enter, tg_found_kernel, tg_leave, tg_loop, tg_loop_kernel,
+                          tg_memory_change, tg_memory_watch, tg_observed, tg_observer, tg_operand, tg_pool, tg_queue,
+                          tg_queued, tg_queued_operand, tg_range, tg_scalar, tg_scratch, tg_task, tg_view)
 
 from tangrad.tensor.size import Size
 

@@ -157,6 +157,7 @@ cdef extern from "native/tangrad_abi.h":
         TG_LIES_IN_EACH_ROW
         TG_LIES_ONE_PER_ROW
         TG_LATER_BYTES
+        TG_QUEUE_PLACES
     enum:
         TG_KERNEL_LOOP
         TG_KERNEL_PYTHON

@@ -328,7 +328,7 @@ cdef object fast_pointwise(Op op, PyObject** item, int n):
         node = record_inputs(op, item, needs)
     o = contiguous_without_memory(t.ndim_, t.shape_, result_dtype(op, 0, index), t.storage_.dev)
     s.n, s.common = n, index
-    if tg_tls.queue == NULL or t.numel_ == 0 or o.storage_.nbytes_ > TG_LATER_BYTES \
+    if not queue_places() or t.numel_ == 0 or o.storage_.nbytes_ > TG_LATER_BYTES \
             or not queued_plain(op, kernel, &s, o):
         storage_attach(o.storage_, o.storage_.nbytes_)
         if t.numel_ and (tg_tls.queue == NULL or not queued_plain(op, kernel, &s, o)):

@@ -21,6 +21,11 @@ cdef bint queued(Op op, tg_kernel* kernel, DeviceRuntime dev, operand_set* s, Te
     return offered(&work, op, kernel, s, out)
 
 
+cdef inline bint queue_places() noexcept:
+    """Whether the thread has a queue that gives results their memory."""
+    return tg_tls.queue != NULL and (<const tg_queue*>tg_tls.queue).flags & TG_QUEUE_PLACES != 0
+
+
 cdef inline bint offered(tg_queued* work, Op op, tg_kernel* kernel, operand_set* s, Tensor out) noexcept:
     work.size, work.nin, work.op, work.kernel = sizeof(tg_queued), s.n, <PyObject*>op, kernel.fn
     work.context, work.numel, work.dtype, work.device_index = kernel.context, out.numel_, s.common, \

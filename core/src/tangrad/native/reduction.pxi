@@ -134,7 +134,7 @@ cdef object run_plain_reduction(Op op, PyObject** flat):
                 nreduced += 1
     want = result_dtype(op, 0, common)
     o = contiguous_without_memory(nkept, kept_shape, want, dev)
-    if tg_tls.queue != NULL and nreduced == 1 and (n == 0 or reduced[ndim - 1]) \
+    if queue_places() and nreduced == 1 and (n == 0 or reduced[ndim - 1]) \
             and o.storage_.nbytes_ <= TG_LATER_BYTES \
             and queued_fold(op, kernel, x, o, loop_shape[n], flat):
         return o

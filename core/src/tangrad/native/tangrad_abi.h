@@ -240,12 +240,14 @@ typedef struct tg_queued {
     tg_scalar params[2];
 } tg_queued;
 
+enum { TG_QUEUE_PLACES = 1 }; /* it gives results their memory, and takes folds */
+
 /* Takes pointwise work of a thread, to run it later; with the GIL. `offer` returns 1 where it has
  * taken the work, 0 where the core is to do it now. `settle` does all that was taken, whichever
  * thread asks: it neither fails nor lets go of the GIL. */
 typedef struct tg_queue {
     int32_t size; /* of this structure */
-    int32_t flags; /* 0 */
+    int32_t flags;
     int (*offer)(const tg_queued *work);
     void (*settle)(void);
 } tg_queue;

@@ -474,7 +474,7 @@ if LATER_BYTES < tg.TG_LATER_BYTES:
     raise ImportError("results of more bytes come later than there are spare ones for")
 
 cdef tg.tg_queue table
-table.size, table.flags = sizeof(tg.tg_queue), 0
+table.size, table.flags = sizeof(tg.tg_queue), tg.TG_QUEUE_PLACES
 table.offer, table.settle = offer, settle
 
 
