@@ -133,7 +133,14 @@ class Node:
     @property
     def inputs(self) -> list[Value]:
         """The values that are read or written, in order, repeated where they are."""
-        return [*values_in(self.args), *self.outs]
+        found: list[Value] = []
+        for item in self.args:
+            if isinstance(item, Value):
+                found.append(item)
+            elif isinstance(item, (tuple, list)):
+                found.extend(values_in(item))
+        found.extend(self.outs)
+        return found
 
 
 class Graph:

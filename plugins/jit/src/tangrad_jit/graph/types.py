@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 __all__ = ["NumberType", "TensorType", "contiguous_stride", "type_of"]
@@ -30,7 +31,7 @@ class TensorType:
     stride: tuple[Size, ...]
     device: str = "cpu"
 
-    @property
+    @cached_property
     def contiguous(self) -> bool:
         """Whether the elements follow one another; strides of dimensions of one do not matter."""
         if 0 in self.shape:
@@ -41,7 +42,7 @@ class TensorType:
             for size, have, want in zip(self.shape, self.stride, wanted, strict=True)
         )
 
-    @property
+    @cached_property
     def numel(self) -> Size:
         """The number of elements."""
         count: Size = 1

@@ -16,6 +16,7 @@ from tangrad_jit.graph.ir import Graph, Node, Value
 from tangrad_jit.graph.types import TensorType
 from tangrad_jit.passes.in_place_reuse import WRITE_INTO_FIRST, partners
 from tangrad_jit.passes.memory_plan import Life, lodge, place
+from tangrad_jit.run.layout import ITEMSIZE
 
 __all__ = ["LARGE", "arena_of", "bytes_of", "peak_of", "reorder", "reused"]
 
@@ -112,8 +113,6 @@ def _last_uses(graph: Graph, nodes: list[Node]) -> dict[int, list[tuple[Value, i
 
 def bytes_of(value: Value) -> int:
     """Return the bytes of a tensor's elements."""
-    from tangrad_jit.run.layout import ITEMSIZE
-
     type = value.type
     if not isinstance(type, TensorType) or not isinstance(type.numel, int):
         return 0
