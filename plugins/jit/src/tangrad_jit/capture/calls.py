@@ -7,7 +7,7 @@ import gc
 import os
 import sys
 import sysconfig
-from functools import lru_cache
+from functools import cache, lru_cache
 from types import CodeType
 from typing import Any
 
@@ -78,7 +78,12 @@ _FORBIDDEN = {
 
 def is_library(code: CodeType) -> bool:
     """Return whether code is the library's own, or Python's: it is trusted, not watched."""
-    name = code.co_filename
+    return _is_file_of_library(code.co_filename)
+
+
+# Asked at each call while a run is recorded: by names of files, as code is slow to hash.
+@cache
+def _is_file_of_library(name: str) -> bool:
     if name.startswith(_LIBRARY) or name.startswith("<frozen"):
         return True
     return name.startswith(_STANDARD) and _SITE not in name
@@ -122,8 +127,11 @@ class CallWatch:
         code = frame.f_code
         if id(code) in _SEEDING and event in ("call", "return"):
             self._watch_generator(frame, event)
+        library = _is_file_of_library(code.co_filename)
+        if library and (self.sizes is None or event != "call"):
+            return
         if event == "call":
-            if code not in self.executed and not is_library(code) and not _serves_library(frame):
+            if not library and code not in self.executed and not _serves_library(frame):
                 if innermost_tracer() is None:
                     return  # a kernel's, as of a device in Python: the op stands for it
                 self.executed[code] = frame.f_globals
@@ -132,9 +140,9 @@ class CallWatch:
                     line = f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}"
                     raise CaptureError(f"{code.co_name}() calls type(), maybe of a number", line)
             if self.sizes is not None:
-                self._tell_sizes(frame, code)
+                self._tell_sizes(frame, code, library)
             return
-        if event != "c_call" or self.refusal is not None or is_library(code):
+        if event != "c_call" or self.refusal is not None:
             return
         if _serves_library(frame):
             return
@@ -143,9 +151,9 @@ class CallWatch:
             line = f"{os.path.basename(code.co_filename)}:{frame.f_lineno}"
             self.refusal = CaptureError(reason, line)
 
-    def _tell_sizes(self, frame: Any, code: CodeType) -> None:
+    def _tell_sizes(self, frame: Any, code: CodeType, library: bool) -> None:
         assert self.sizes is not None
-        if code in self.executed:
+        if not library and code in self.executed:
             if not _is_packages(frame):
                 self.sizes.ran(code)
         elif counts_by_sizes(code):

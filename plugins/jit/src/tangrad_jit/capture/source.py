@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from types import CodeType
 from typing import Any
 
 import tangrad
@@ -17,7 +16,7 @@ _OURS = tuple(
     for path in (tangrad.__file__, os.path.dirname(__file__))
     if path is not None
 )
-_known: dict[CodeType, bool] = {}
+_known: dict[str, bool] = {}  # by names of files, as code is slow to hash
 
 
 def line_of_program() -> str:
@@ -25,13 +24,12 @@ def line_of_program() -> str:
     frame = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        ours = _known.get(code)
+        name = code.co_filename
+        ours = _known.get(name)
         if ours is None:
-            ours = _known[code] = code.co_filename.startswith(_OURS) or code.co_filename.startswith(
-                "<"
-            )
+            ours = _known[name] = name.startswith(_OURS) or name.startswith("<")
         if not ours:
-            return f"{os.path.basename(code.co_filename)}:{frame.f_lineno}"
+            return f"{os.path.basename(name)}:{frame.f_lineno}"
         frame = frame.f_back  # type: ignore[assignment]
     return ""
 
