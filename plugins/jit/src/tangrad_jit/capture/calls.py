@@ -7,12 +7,13 @@ import gc
 import os
 import sys
 import sysconfig
-from functools import cache, lru_cache
+from functools import lru_cache
 from types import CodeType
 from typing import Any
 
 import tangrad
 from tangrad.plugin import innermost_tracer, serves_all_sizes
+from tangrad_jit import _guards
 from tangrad_jit.capture.errors import CaptureError
 
 __all__ = ["CallWatch", "asks_types", "is_library"]
@@ -34,10 +35,13 @@ _COUNTS = frozenset(("min", "max", "ceil", "floor", "divmod", "range", "isqrt", 
 
 # Methods that may set a generator to another place, which no node of a graph does; by identity,
 # as code objects are slow to compare.
-_SEEDING = {
-    id(getattr(tangrad.Generator, name).__code__): name
+_SEEDING_CODE = tuple(
+    getattr(tangrad.Generator, name).__code__
     for name in ("manual_seed", "seed", "set_offset", "set_state")
-}
+)
+_SEEDING = {id(code): code.co_name for code in _SEEDING_CODE}
+# Names of files, and whether they are the library's: code is slow to hash.
+_libraries: dict[str, bool] = {}
 #: Modules whose functions in C depend on their arguments alone.
 _PURE = {
     None,
@@ -78,15 +82,13 @@ _FORBIDDEN = {
 
 def is_library(code: CodeType) -> bool:
     """Return whether code is the library's own, or Python's: it is trusted, not watched."""
-    return _is_file_of_library(code.co_filename)
-
-
-# Asked at each call while a run is recorded: by names of files, as code is slow to hash.
-@cache
-def _is_file_of_library(name: str) -> bool:
-    if name.startswith(_LIBRARY) or name.startswith("<frozen"):
-        return True
-    return name.startswith(_STANDARD) and _SITE not in name
+    name = code.co_filename
+    found = _libraries.get(name)
+    if found is None:
+        found = _libraries[name] = name.startswith((*_LIBRARY, "<frozen")) or (
+            name.startswith(_STANDARD) and _SITE not in name
+        )
+    return found
 
 
 class CallWatch:
@@ -115,7 +117,8 @@ class CallWatch:
         self._collects = gc.isenabled()
         gc.disable()
         self._previous = sys.getprofile()
-        sys.setprofile(self._profile)
+        of_sizes = self.sizes is not None
+        _guards.CallFilter(self._profile, _libraries, _SEEDING_CODE, of_sizes).start()
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -127,7 +130,7 @@ class CallWatch:
         code = frame.f_code
         if id(code) in _SEEDING and event in ("call", "return"):
             self._watch_generator(frame, event)
-        library = _is_file_of_library(code.co_filename)
+        library = is_library(code)
         if library and (self.sizes is None or event != "call"):
             return
         if event == "call":
