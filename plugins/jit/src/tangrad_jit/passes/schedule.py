@@ -29,9 +29,12 @@ def reorder(graph: Graph) -> int:
     if len(graph.nodes) > 2000:
         return 0
     before = peak_of(graph, graph.nodes)
-    orders = [graph.nodes, *(_ordered(graph, key) for key in (_greedily, _as_recorded))]
-    measure = peak_of if before < LARGE else _arena_after_all
-    peaks = [measure(graph, order) for order in orders]
+    needs = _dependencies(graph)
+    orders = [graph.nodes, *(_ordered(graph, needs, key) for key in (_greedily, _as_recorded))]
+    if before < LARGE:
+        peaks = [before, *(peak_of(graph, order) for order in orders[1:])]
+    else:
+        peaks = [_arena_after_all(graph, order) for order in orders]
     best = peaks.index(min(peaks))
     graph.nodes = orders[best]
     return peaks[0] - peaks[best]
@@ -158,14 +161,16 @@ def _as_recorded(growth: int, place: int) -> tuple[int, int]:
     return int(growth >= 0), place
 
 
-def _ordered(graph: Graph, key: Callable[[int, int], tuple[int, int]]) -> list[Node]:
+def _ordered(
+    graph: Graph, needs: dict[Node, set[Node]], key: Callable[[int, int], tuple[int, int]]
+) -> list[Node]:
     """Return an order in which of the nodes that may be next the one with the least key goes.
 
     Args:
         graph: the graph.
+        needs: what each node must come after.
         key: of the bytes by which a node has more alive, and its place.
     """
-    needs = _dependencies(graph)
     waiting = {node: len(before) for node, before in needs.items()}
     after: dict[Node, list[Node]] = {}
     for node, before in needs.items():
