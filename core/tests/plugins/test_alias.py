@@ -66,6 +66,23 @@ def test_all_of_it_is_taken_away(environment):
     assert not [path for path in made if os.path.exists(path)]
 
 
+def test_constraints_that_pip_has_from_elsewhere_stay_in_force(tmp_path, monkeypatch):
+    pytest.importorskip("pip")
+    elsewhere = tmp_path / "xdg" / "pip" / "pip.conf"
+    elsewhere.parent.mkdir(parents=True)
+    elsewhere.write_text("[global]\nconstraint = /theirs.txt\n")
+    monkeypatch.setenv("XDG_CONFIG_DIRS", str(tmp_path / "xdg"))
+    monkeypatch.delenv("PIP_CONFIG_FILE", raising=False)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    alias._constrain()
+    _, parser = alias._configuration()
+    kept = parser.get("install", "constraint").split()
+    assert "/theirs.txt" in kept
+    assert str(tmp_path / alias.CONSTRAINTS) in kept
+    alias._release()
+    assert not (tmp_path / "pip.conf").exists()
+
+
 # ---- in an environment of its own ----
 
 

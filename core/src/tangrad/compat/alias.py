@@ -7,6 +7,7 @@ configuration keeps pip from replacing it by PyTorch itself.
 
 from __future__ import annotations
 
+import ast
 import base64
 import configparser
 import hashlib
@@ -181,17 +182,15 @@ def _configuration() -> tuple[Path, configparser.RawConfigParser]:
     return file, parser
 
 
-def _in_force() -> list[str]:
-    """Return the constraints that pip has here already: ours in `install` would hide the others."""
-    for option in (f"{_SECTION}.{_OPTION}", f"global.{_OPTION}"):
-        asked = subprocess.run(
-            [sys.executable, "-m", "pip", "config", "get", option],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if asked.returncode == 0:
-            return asked.stdout.split()
+def _told_by_pip(*options: str) -> list[str]:
+    """Return the constraints that pip has in force; those of `install` hide the others."""
+    command = [sys.executable, "-m", "pip", "config", *options, "list"]
+    asked = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = (line.partition("=") for line in asked.stdout.splitlines())
+    values = {key.strip(): value for key, _, value in lines}
+    for section in (_SECTION, "global"):
+        if f"{section}.{_OPTION}" in values:
+            return str(ast.literal_eval(values[f"{section}.{_OPTION}"])).split()
     return []
 
 
@@ -199,7 +198,7 @@ def _constrain() -> list[str]:
     """Have pip keep the version; return what was written."""
     ours = Path(sys.prefix) / CONSTRAINTS
     ours.write_text(f"torch=={version().partition('+')[0]}\n")
-    others = [place for place in _in_force() if place != str(ours)]
+    others = [place for place in _told_by_pip() if place != str(ours)]
     file, parser = _configuration()
     if not parser.has_section(_SECTION):
         parser.add_section(_SECTION)
@@ -218,7 +217,7 @@ def _release() -> list[str]:
     file, parser = _configuration()
     own = parser.get(_SECTION, _OPTION, fallback="").split()
     # What pip has elsewhere is in force again as soon as this file says nothing.
-    elsewhere = _elsewhere(file)
+    elsewhere = {*_told_by_pip("--user"), *_told_by_pip("--global")}
     kept = [place for place in own if place != str(ours) and place not in elsewhere]
     if kept:
         parser.set(_SECTION, _OPTION, "\n".join(kept))
@@ -232,18 +231,3 @@ def _release() -> list[str]:
     elif file.exists():
         file.unlink()
     return [str(ours), str(file)]
-
-
-def _elsewhere(file: Path) -> set[str]:
-    """Return the constraints that pip has from other files than this environment's."""
-    asked = subprocess.run(
-        [sys.executable, "-m", "pip", "config", "get", f"global.{_OPTION}"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    own = configparser.RawConfigParser()
-    own.read(file, encoding="utf-8")
-    if own.has_option("global", _OPTION):
-        return set()
-    return set(asked.stdout.split()) if asked.returncode == 0 else set()
