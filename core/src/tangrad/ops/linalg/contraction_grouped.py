@@ -1,4 +1,4 @@
-"""Define products of vectors with stacks of matrices: bilinear forms, groups of matrices."""
+"""Define products of vectors with stacks of matrices: bilinear forms, groups, scaled float8."""
 
 from __future__ import annotations
 
@@ -215,3 +215,103 @@ def _filled(products: list[Any], size: int, dim: int) -> Any:
         shape[dim] = missing
         products = [*products, products[0].new_zeros(shape)]
     return tangrad.cat(products, dim)
+
+
+# Matrices of float8 with scales ------------------------------------------------------------------
+
+
+def _check_scaled(
+    self: Any, mat2: Any, scale_a: Any, scale_b: Any, bias: Any, scale_result: Any
+) -> None:
+    if self.ndim != 2 or mat2.ndim != 2 or self.shape[1] != mat2.shape[0]:
+        raise RuntimeError(
+            "_scaled_mm: self and mat2 must be matrices that can be multiplied, got shapes "
+            f"{list(self.shape)} and {list(mat2.shape)}"
+        )
+    rows, columns = self.shape[0], mat2.shape[1]
+    both = (scale_a, scale_b)
+    whole = all(x.numel() == 1 for x in both)
+    lines = [list(x.shape) for x in both] == [[rows, 1], [1, columns]] and all(
+        x.is_contiguous() for x in both
+    )
+    float8 = all("float8" in str(x.dtype) for x in (self, mat2))
+    if not float8 or any(x.dtype != tangrad.float32 for x in both) or not (whole or lines):
+        raise ValueError(
+            "Invalid scaling configuration: _scaled_mm takes float8 matrices and float32 scales, "
+            f"of one element each or contiguous of shapes {[rows, 1]} and {[1, columns]}; got "
+            f"{self.dtype} and {mat2.dtype} with scales {scale_a.dtype} {list(scale_a.shape)} and "
+            f"{scale_b.dtype} {list(scale_b.shape)}"
+        )
+    if bias is not None and bias.numel() != columns:
+        raise RuntimeError(
+            f"_scaled_mm: bias must be size {columns} but got shape {list(bias.shape)}"
+        )
+    if scale_result is not None and (
+        scale_result.dtype != tangrad.float32 or scale_result.numel() != 1
+    ):
+        raise RuntimeError(
+            "_scaled_mm: scale_result must be a float32 scalar, got "
+            f"{scale_result.dtype} of shape {list(scale_result.shape)}"
+        )
+
+
+@composite(
+    "_scaled_mm(Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? bias=None,"
+    " Tensor? scale_result=None, dtype? out_dtype=None, bool use_fast_accum=False) -> Tensor",
+    method=False,
+    out=True,
+    strict_out_dtype=True,
+    samples=lambda s: [],  # matrices of float8: core/tests/ops/test_scaled_products.py
+    errors=lambda s: [
+        (
+            s(s.tensor(2, 3), s.tensor(3, 4), s.values(1.0), s.values(1.0)),
+            ValueError,
+            "Invalid scaling configuration",
+        ),
+        (
+            s(s.tensor(2, 3), s.tensor(2, 4), s.values(1.0), s.values(1.0)),
+            RuntimeError,
+            "can be multiplied",
+        ),
+    ],
+)
+def scaled_mm(
+    self: Any,
+    mat2: Any,
+    scale_a: Any,
+    scale_b: Any,
+    bias: Any,
+    scale_result: Any,
+    out_dtype: Any,
+    use_fast_accum: bool,
+) -> Any:
+    """Multiply matrices of float8, each times its scales; sums are of float32.
+
+    Args:
+        self: float8 (N, K).
+        mat2: float8 (K, M).
+        scale_a, scale_b: float32, one element each, or (N, 1) and (1, M).
+        bias: None, or what is added to each row (M).
+        scale_result: None, or what a result of float8 is divided by, float32 of one element.
+        out_dtype: the result's; that of `self` by default.
+        use_fast_accum: without effect, as for the CPU of PyTorch.
+
+    Returns:
+        A tensor (N, M). Beyond its greatest number float8_e4m3fn saturates.
+
+    Raises:
+        ValueError: dtypes or the scales' shapes are others.
+        RuntimeError: shapes do not fit.
+    """
+    _check_scaled(self, mat2, scale_a, scale_b, bias, scale_result)
+    dtype = self.dtype if out_dtype is None else out_dtype
+    if scale_a.numel() == 1:
+        scale_a, scale_b = scale_a.reshape(()), scale_b.reshape(())
+    result = (self.to(tangrad.float32) * scale_a).matmul(mat2.to(tangrad.float32) * scale_b)
+    if bias is not None:
+        result = result + bias.reshape((-1,)).to(tangrad.float32)
+    if scale_result is not None and "float8" in str(dtype):
+        result = result / scale_result.reshape(())
+    if dtype == tangrad.float8_e4m3fn:
+        result = result.clamp(-448.0, 448.0)
+    return result.to(dtype)
