@@ -32,7 +32,7 @@ LAYERS = [
     {"_subclasses"},
     {"plugin"},
     {"distributions", "holders"},
-    {"nn", "optim", "utils.flop_counter"},
+    {"nn", "optim", "utils.flop_counter", "utils.module_tracker"},
     {"hub", "utils", "serialization"},
     {"multiprocessing"},
     {"library"},  # ops that programs define

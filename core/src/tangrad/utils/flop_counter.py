@@ -8,11 +8,8 @@ from math import prod
 from typing import Any
 
 import tangrad
-from tangrad.nn.modules.hooks import (
-    register_module_forward_hook,
-    register_module_forward_pre_hook,
-)
 from tangrad.utils._python_dispatch import TorchDispatchMode
+from tangrad.utils.module_tracker import ModuleTracker
 
 __all__ = ["FlopCounterMode", "register_flop_formula"]
 
@@ -165,14 +162,14 @@ class FlopCounterMode:
 
     def __enter__(self) -> FlopCounterMode:
         self.flop_counts.clear()
-        self.modules = _Modules()
+        self.modules = ModuleTracker().__enter__()
         self.mode = _Counting(self)
         self.mode.__enter__()
         return self
 
     def __exit__(self, *exc: Any) -> None:
         self.mode.__exit__(*exc)
-        self.modules.close()
+        self.modules.__exit__()
         if self.display:
             print(self.get_table())
 
@@ -196,51 +193,6 @@ class _Counting(TorchDispatchMode):
         formula = self.counter.formulas.get(_name(func))
         if formula is not None:
             count = formula(*args, **kwargs, out_val=result)
-            for module in self.counter.modules.active():
+            for module in self.counter.modules.parents:
                 self.counter.flop_counts[module][func] += count
         return result
-
-
-class _Modules:
-    """The names of the modules that are running, in forward or in backward.
-
-    A module is named by its path from the outermost one's class. Backward is in it from the
-    gradient of an output to the gradient of an input.
-    """
-
-    def __init__(self) -> None:
-        self.names: dict[int, str] = {}
-        self.forward: list[str] = []
-        self.backward: set[str] = set()
-        self.handles = [
-            register_module_forward_pre_hook(self._enter),
-            register_module_forward_hook(self._leave, always_call=True),
-        ]
-
-    def active(self) -> set[str]:
-        return {"Global", *self.forward, *self.backward}
-
-    def close(self) -> None:
-        for handle in self.handles:
-            handle.remove()
-
-    def _enter(self, module: Any, inputs: Any) -> None:
-        if not self.forward:
-            self.backward.clear()
-        name = self.names.setdefault(id(module), type(module).__name__)
-        for child, inner in module.named_children():
-            self.names[id(inner)] = f"{name}.{child}"
-        self.forward.append(name)
-        self._hook(inputs, lambda grad: self._left_in_backward(name))
-
-    def _leave(self, module: Any, inputs: Any, outputs: Any) -> None:
-        name = self.forward.pop()
-        self._hook(outputs, lambda grad: self.backward.add(name))
-
-    def _left_in_backward(self, name: str) -> None:
-        self.backward = {n for n in self.backward if not f"{n}.".startswith(f"{name}.")}
-
-    def _hook(self, values: Any, hook: Callable[[Any], Any]) -> None:
-        for x in values if isinstance(values, (list, tuple)) else [values]:
-            if isinstance(x, tangrad.Tensor) and x.requires_grad:
-                self.handles.append(x.register_hook(hook))
