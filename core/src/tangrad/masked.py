@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import tangrad
+from tangrad.plugins.namespaces import attribute_of
 
 __all__ = [
     "amax",
@@ -35,6 +36,8 @@ __all__ = [
 ]
 
 Dims = int | Sequence[int] | None
+
+__getattr__ = attribute_of(__name__)
 
 
 # The mask ----------------------------------------------------------------------------------------

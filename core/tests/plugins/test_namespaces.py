@@ -240,6 +240,15 @@ def test_a_value_of_a_missing_package_can_be_named_and_not_used(site, every_extr
         tangrad.nested.nested_tensor([])
 
 
+@pytest.mark.parametrize("name", ["masked.MaskedTensor", "package.PackageExporter"])
+def test_a_class_of_nobody_can_be_imported_and_not_made(name):
+    module, _, last = name.rpartition(".")
+    kind = getattr(importlib.import_module(f"tangrad.{module}"), last)
+    assert not isinstance(tangrad.ones(1), kind)
+    with pytest.raises(namespaces.MissingPluginError, match=f"'tangrad.{name}' does not exist"):
+        kind(tangrad.ones(1))
+
+
 def test_a_row_without_a_package_is_of_the_one_of_its_parent(monkeypatch):
     monkeypatch.setattr(namespaces, "_neutral_table", None)
     table = namespaces._neutral()
