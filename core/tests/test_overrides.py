@@ -1,5 +1,7 @@
 """Questions about what `__torch_function__` may take over."""
 
+import pickle
+
 import pytest
 import torch
 
@@ -33,9 +35,44 @@ def test_what_a_handler_got_has_a_name():
 
     x = tangrad.ones(2, 2).as_subclass(Watched)
     tangrad.add(x, 1), x.max(0), x.add_(1), tangrad.linalg.det(x), x.add(1)
-    expected = ["add", "max", "Tensor.add_", "linalg.det", "add"]
+    expected = ["add", "Tensor.max", "Tensor.add_", "linalg.det", "Tensor.add"]
     assert [s for s in seen if s] == [f"tangrad.{name}" for name in expected]
     assert tangrad.overrides.resolve_name([]) is None
+
+
+def test_a_method_is_told_from_the_function_that_computes_the_same(agree):
+    def program(t):
+        log = []
+
+        class Logging(t.overrides.BaseTorchFunctionMode):
+            def __torch_function__(self, func, types, args=(), kwargs=None):
+                log.append([func is f for f in (t.unbind, t.Tensor.unbind, t.Tensor.add)])
+                log.append(t.overrides.is_tensor_method_or_property(func))
+                return super().__torch_function__(func, types, args, kwargs)
+
+        x = t.ones(2, 2)
+        with Logging():
+            parts = [t.unbind(x), x.unbind(), t.Tensor.unbind(x, 1), (x + 1, x.shape)]
+        return log, len(parts)
+
+    agree(program)
+
+
+def test_methods_are_kept_by_their_names(agree):
+    agree(lambda t: pickle.loads(pickle.dumps(t.Tensor.add)) is t.Tensor.add)
+    assert tangrad.Tensor.exp.kernels() == tangrad.exp.kernels()
+    assert tangrad.Tensor.multiply is tangrad.Tensor.mul
+
+
+@pytest.mark.parametrize("name", ["add", "sum", "max", "relu_", "expand"])
+def test_methods_refuse_what_their_functions_refuse(name):
+    told = []
+    for called in (getattr(tangrad.Tensor, name), getattr(tangrad, name, None)):
+        if called is not None:
+            with pytest.raises(TypeError) as raised:
+                called(tangrad.ones(2), nothing=1)
+            told.append(str(raised.value))
+    assert len(set(told)) == 1
 
 
 def test_a_class_is_taken_off_by_as_subclass(agree):
@@ -61,7 +98,7 @@ def test_what_is_kept_on_a_tensor_is_not_wrapped():
 def test_ops_can_be_overridden_by_function_and_by_method():
     found = tangrad.overrides.get_overridable_functions()
     assert tangrad.add in found[tangrad]
-    assert tangrad.add in found[tangrad.Tensor]
+    assert tangrad.Tensor.add in found[tangrad.Tensor]
     assert tangrad.Tensor.exp_ in found[tangrad.Tensor]
     for theirs, ours in ((torch.fft, tangrad.fft), (torch.linalg, tangrad.linalg)):
         wanted = {f.__name__ for f in torch.overrides.get_overridable_functions()[theirs]}

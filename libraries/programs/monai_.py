@@ -71,8 +71,9 @@ with torch.no_grad():
         )
         tell("windows", out.mean((2, 3, 4)))
         found = [finish(x) for x in decollate_batch(out)]
-        wanted = [onehot(x) for x in decollate_batch(batch["label"].as_tensor())]
+        wanted = [onehot(x) for x in decollate_batch(batch["label"])]
         dice(y_pred=found, y=wanted)
+        tell("labels", [[type(x).__name__, float(x.mean())] for x in wanted])
 tell("dice", float(dice.aggregate()))
 torch.save(model.state_dict(), place("unet.pt"))
 model.load_state_dict(torch.load(place("unet.pt")))

@@ -206,7 +206,9 @@ def install_constructor(construct, new_of_parameter, metatype, metatype_of_param
 
 
 cdef Op _probe = Op.__new__(Op)
-tg_make_callable(<PyTypeObject*>Op, <char*>&_probe.vectorcall - <char*><void*>_probe)
+cdef Py_ssize_t _called_by = <char*>&_probe.vectorcall - <char*><void*>_probe
+tg_make_callable(<PyTypeObject*>Op, _called_by)
+tg_make_callable(<PyTypeObject*>OpMethod, _called_by)
 cdef Overridable _overridable_probe = Overridable(None)
 tg_make_callable(<PyTypeObject*>Overridable, <char*>&_overridable_probe.vectorcall - <char*><void*>_overridable_probe)
 

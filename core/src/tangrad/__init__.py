@@ -221,9 +221,10 @@ def _find_method(name: str) -> object:
     from tangrad.ops.definition import registry
 
     try:
-        return registry.method(name)
+        found = registry.method(name)
     except AttributeError:
         return None
+    return _C.method_of(found) if found.definition.function else found
 
 
 def _method_names() -> list[str]:

@@ -26,6 +26,7 @@ __all__ = [
     "has_torch_function_unary",
     "has_torch_function_variadic",
     "is_tensor_like",
+    "is_tensor_method_or_property",
     "resolve_name",
     "wrap_torch_function",
 ]
@@ -79,10 +80,7 @@ def _shown() -> tuple[dict[Any, list[Any]], dict[Any, str]]:
 
 
 def get_overridable_functions() -> dict[Any, list[Any]]:
-    """Return the functions that `__torch_function__` may take over, by the namespace of each.
-
-    The function and the method of an op are one object, so it stands in both namespaces.
-    """
+    """Return the functions that `__torch_function__` may take over, by the namespace of each."""
     return {place: list(found) for place, found in _shown()[0].items()}
 
 
@@ -104,6 +102,16 @@ def resolve_name(f: Any) -> str | None:
 def is_tensor_like(inp: Any) -> bool:
     """Return whether an object is a tensor, or takes over calls by `__torch_function__`."""
     return type(inp) is _C.Tensor or hasattr(inp, "__torch_function__")
+
+
+def is_tensor_method_or_property(func: Any) -> bool:
+    """Return whether a function that `__torch_function__` got is a method of Tensor, or reads one.
+
+    Args:
+        func: the function: `Tensor.add` is a method, and `tangrad.add` is not.
+    """
+    name = getattr(func, "__name__", "")
+    return name == "__get__" or getattr(_C.Tensor, name, None) is func
 
 
 def wrap_torch_function(

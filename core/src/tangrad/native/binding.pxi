@@ -111,7 +111,13 @@ def offer_members():
 
 
 cdef PyObject* op_vectorcall(PyObject* callable, PyObject** args, size_t nargsf, PyObject* kwnames) except NULL:
-    result = call_op(<Op>callable, args, nargsf & ~(<size_t>1 << 63), kwnames)
+    result = call_op(<Op>callable, <Op>callable, args, nargsf & ~(<size_t>1 << 63), kwnames)
+    Py_INCREF(result)
+    return <PyObject*>result
+
+
+cdef PyObject* method_vectorcall(PyObject* callable, PyObject** args, size_t nargsf, PyObject* kwnames) except NULL:
+    result = call_op((<OpMethod>callable).op, <Op>callable, args, nargsf & ~(<size_t>1 << 63), kwnames)
     Py_INCREF(result)
     return <PyObject*>result
 
@@ -189,7 +195,7 @@ cdef object call_in_old_form(Op op, PyObject** args, Py_ssize_t nargs, PyObject*
     return op(*positional, **keywords)
 
 
-cdef object call_op(Op op, PyObject** args, Py_ssize_t nargs, PyObject* kwnames):
+cdef object call_op(Op op, Op called, PyObject** args, Py_ssize_t nargs, PyObject* kwnames):
     cdef PyObject* flat[MAX_PARAMS]
     cdef object keep
     cdef Op target
@@ -202,7 +208,7 @@ cdef object call_op(Op op, PyObject** args, Py_ssize_t nargs, PyObject* kwnames)
     # Before anything is examined: objects that are no tensors may stand for any argument.
     if (tg_tls.intercept != NULL and (<object>tg_tls.intercept).function_modes) \
             or any_takes_over(args, nargs if kwnames == NULL else nargs + PyTuple_GET_SIZE(<object>kwnames)):
-        result = offer(op, args, nargs, kwnames)
+        result = offer(called, args, nargs, kwnames)
         if result is not NotImplemented:
             return result
     if op.old_form and other_form(op, args, nargs):

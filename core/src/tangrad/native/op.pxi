@@ -84,6 +84,9 @@ cdef PyObject* Py_None_ptr = <PyObject*>None
 cdef PyObject* Py_Ellipsis_ptr = <PyObject*>Ellipsis
 
 
+cdef class OpMethod
+
+
 cdef class Op:
     """A callable op: one name, one signature, a kernel per slot and dtype.
 
@@ -96,6 +99,7 @@ cdef class Op:
     cdef readonly object definition
     cdef readonly Op functional          # in-place form: the op it is a form of
     cdef readonly Op inplace             # the in-place form of this op, or None
+    cdef OpMethod method_                # what stands on Tensor in its place, or None
     cdef readonly tuple overloads
     cdef bint sizes_first                # overloads: the first form takes a tensor and sizes, no more
     cdef int kind_
@@ -219,6 +223,39 @@ cdef class Op:
                 if names:
                     found[slot_name(slot)] = names
         return found
+
+
+cdef class OpMethod(Op):
+    """A method of Tensor that computes an op: `__torch_function__` tells it from the function.
+
+    Made by `method_of`; kernels and rules are the op's, which `op` is.
+    """
+    cdef readonly Op op
+
+    def __repr__(self):
+        return f"<method {self.name} of Tensor>"
+
+    def __reduce__(self):
+        return getattr, (Tensor, self.name)
+
+    def kernels(self):
+        """Return those of the op."""
+        return self.op.kernels()
+
+
+cpdef OpMethod method_of(Op op):
+    """Return the method of Tensor that computes an op, always the same."""
+    cdef OpMethod method
+    if op.method_ is None:
+        method = OpMethod.__new__(OpMethod)
+        method.vectorcall = <void*>method_vectorcall
+        method.op, method.definition, method.name, method.title = op, op.definition, op.name, op.title
+        method.node_name, method.kind_, method.functional, method.inplace = \
+            op.node_name, op.kind_, op.functional, op.inplace
+        method.overloads, method.names, method.varargs = op.overloads, op.names, op.varargs
+        method.takes_out, method.twin, method.return_type = op.takes_out, op.twin, op.return_type
+        op.method_ = method
+    return op.method_
 
 
 cdef int ops_made = 0

@@ -411,13 +411,13 @@ cdef class Tensor:
         return inplace_operator(12, self, other)
 
     def __neg__(self):
-        return lookup_op("neg")(self)
+        return method_of(lookup_op("neg"))(self)
 
     def __pos__(self):
-        return lookup_op("positive")(self)
+        return method_of(lookup_op("positive"))(self)
 
     def __abs__(self):
-        return lookup_op("abs")(self)
+        return method_of(lookup_op("abs"))(self)
 
     def __invert__(self):
         if taken(<PyObject*>self):

@@ -161,7 +161,8 @@ class _Recorder(TorchFunctionMode):
         name = _method_name(func)
         if name is not None:
             return self.graph.call_method(name, args, kwargs)
-        return self.graph.call_function(func, args, kwargs)
+        # Methods that compute an op are written as the function that does.
+        return self.graph.call_function(getattr(func, "op", func), args, kwargs)
 
     def _track(self, result: Any, node: Node) -> None:
         if isinstance(result, Tensor):
