@@ -60,6 +60,8 @@ def test_a_method_is_told_from_the_function_that_computes_the_same(agree):
 
 def test_methods_are_kept_by_their_names(agree):
     agree(lambda t: pickle.loads(pickle.dumps(t.Tensor.add)) is t.Tensor.add)
+    for told in ("__doc__", "__name__", "__signature__", "overloads"):
+        assert getattr(tangrad.Tensor.sum, told) == getattr(tangrad.sum, told)
     assert tangrad.Tensor.exp.kernels() == tangrad.exp.kernels()
     assert tangrad.Tensor.multiply is tangrad.Tensor.mul
 

@@ -232,6 +232,10 @@ cdef class OpMethod(Op):
     """
     cdef readonly Op op
 
+    @property
+    def __doc__(self):
+        return self.op.__doc__
+
     def __repr__(self):
         return f"<method {self.name} of Tensor>"
 
