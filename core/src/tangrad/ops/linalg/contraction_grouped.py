@@ -312,6 +312,6 @@ def scaled_mm(
         result = result + bias.reshape((-1,)).to(tangrad.float32)
     if scale_result is not None and "float8" in str(dtype):
         result = result / scale_result.reshape(())
-    if dtype == tangrad.float8_e4m3fn:
+    if str(dtype).endswith("float8_e4m3fn"):
         result = result.clamp(-448.0, 448.0)
     return result.to(dtype)
