@@ -52,7 +52,7 @@ def step_of(name: str, threads: int) -> Callable[[], float]:
         loss = loss_of()
         loss.backward()
         optimizer.step()
-        return float(loss)
+        return float(loss.detach())
 
     return step
 
