@@ -7,7 +7,7 @@ make.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tangrad import _C
@@ -19,6 +19,7 @@ from tangrad.ops.definition.definition import (
     ReductionDefinition,
     result_type_of,
 )
+from tangrad.ops.definition.fields import Examples, Forms, names_in
 from tangrad.ops.definition.pointwise import PointwiseDefinition
 from tangrad.ops.definition.return_types import structseq
 from tangrad.ops.definition.schema import Schema
@@ -102,92 +103,42 @@ def _make(kind: str, definition: Definition, **fields: Any) -> _C.Op:
     return made
 
 
-def pointwise(schema: str, expression: str | Mapping[str, str], **options: Any) -> _C.Op:
+def pointwise(schema: str, expression: str | Mapping[str, str], **said: Any) -> _C.Op:
     """Define an op that computes each element by a scalar expression.
 
     Args:
         schema: name, parameters and results.
         expression: text in the language of `tangrad.expr`; or {value: text} for the values of
             the op's only str parameter.
-        promote: "promote", "float" (integers become the default dtype), "integral" or
-            "number" (bool becomes int64).
-        results: dtype of each output: "promoted", "bool", "real" or a dtype's name.
-        fixed: inputs that take no part in promotion, with their dtype.
-        dtypes: accepted promoted dtypes, words of "bool integral floating complex all".
-        partials: authored partial derivatives; derived from the expression otherwise.
-        vjp, jvp: instead of partials, expressions over g and NAME_t; or "none: reason", also for
-            a single input (asked for it, backward raises NotImplementedError).
-        check: function over parameters by name that raises the op's own errors.
-        exact_numbers: beside a tensor of half precision, a Python number given as an `Operand`
-            keeps its value; else it is rounded as an element would be.
-        options: these, and all that every op may say: see `Definition`.
+        said: fields of every op, and those of `Elements` (see `fields.py`). Instead of partials,
+            `vjp` and `jvp` may be expressions over g and NAME_t, or "none: reason", also for a
+            single input (asked for it, backward raises NotImplementedError).
     """
-    if isinstance(expression, str):
-        return _pointwise(Schema(schema), expression, **options)
-    return _selected(Schema(schema), expression, **options)
-
-
-def _pointwise(
-    parsed: Schema,
-    expression: str,
-    *,
-    promote: str = "promote",
-    results: Sequence[str] = ("promoted",),
-    fixed: Mapping[str, str] | None = None,
-    dtypes: str = "all",
-    partials: Mapping[str, Any] | None = None,
-    vjp: Any = None,
-    jvp: Any = None,
-    check: Any = None,
-    exact_numbers: bool = False,
-    **common: Any,
-) -> _C.Op:
-    definition = PointwiseDefinition(
-        parsed,
-        expression,
-        promote=promote,
-        results=results,
-        fixed=fixed or {},
-        partials=partials,
-        vjp=vjp,
-        jvp=jvp,
-        check=check,
-        **common,
+    parsed = Schema(schema)
+    if not isinstance(expression, str):
+        return _selected(parsed, expression, **said)
+    definition = PointwiseDefinition(parsed, expression, **said)
+    return _make(
+        "pointwise",
+        definition,
+        promote=definition.promote,
+        results=definition.results,
+        fixed=definition.fixed,
+        accepted=_accepted(definition.dtypes),
+        ordered=definition.ordered,
+        exact_numbers=definition.exact_numbers,
     )
-    fields = {
-        "promote": promote,
-        "results": results,
-        "fixed": fixed or {},
-        "accepted": _accepted(dtypes),
-        "ordered": definition.ordered,
-        "exact_numbers": exact_numbers,
-    }
-    definition.dtypes = dtypes
-    definition.exact_numbers = exact_numbers
-    return _make("pointwise", definition, **fields)
 
 
-def _selected(parsed: Schema, expressions: Mapping[str, str], **kwargs: Any) -> _C.Op:
-    """One pointwise op per value of the str parameter, chosen by a composite."""
+def _selected(parsed: Schema, expressions: Mapping[str, str], **said: Any) -> _C.Op:
+    """One pointwise op per value of the str parameter, chosen by a composite.
+
+    How programs reach the op, and what tests call it with, is said of the composite.
+    """
     selector = next(p for p in parsed.params if p.type == "str")
     variants = {}
-    public = {
-        k: kwargs.pop(k)
-        for k in (
-            "namespace",
-            "alias",
-            "method",
-            "function",
-            "inplace",
-            "samples",
-            "errors",
-            "doc",
-            "oracle",
-            "strict_out_dtype",
-        )
-        if k in kwargs
-    }
-    partials = kwargs.pop("partials", None) or {}
+    public = {name: said.pop(name) for name in said.keys() & names_in(Forms, Examples)}
+    partials = said.pop("partials", None) or {}
     rest = [p for p in parsed.params if p is not selector and not p.keyword_only]
     tail = [p for p in parsed.params if p is not selector and p.keyword_only]
     for value, text in expressions.items():
@@ -200,12 +151,11 @@ def _selected(parsed: Schema, expressions: Mapping[str, str], **kwargs: Any) -> 
         variants[value] = pointwise(
             f"{parsed.name}_{value}({declared}) -> Tensor",
             text,
-            partials=authored or None,
-            node=parsed.name,
+            partials=authored,
             function=False,
             method=False,
             doc=f"Compute {parsed.name} with {selector.name}='{value}'.",
-            **kwargs,
+            **{"node": parsed.name, **said},
         )
     names = [p.name for p in parsed.params]
 
@@ -221,7 +171,7 @@ def _selected(parsed: Schema, expressions: Mapping[str, str], **kwargs: Any) -> 
             *[given[p.name] for p in rest], **{p.name: given[p.name] for p in tail}
         )
 
-    definition = Definition(parsed, function_body=choose, out=True, **public)
+    definition = Definition(parsed, function_body=choose, **{"out": True, **public})
     definition.variants = variants
     return _make("composite", definition, function=choose)
 
@@ -234,10 +184,7 @@ def reduction(
     combine: str | None = None,
     identity: Any = None,
     finalize: str = "a",
-    promote: str = "promote",
-    results: Sequence[str] = ("promoted",),
-    dtypes: str = "all",
-    **common: Any,
+    **said: Any,
 ) -> _C.Op:
     """Define a fold over dimensions.
 
@@ -249,20 +196,12 @@ def reduction(
         combine: instead of a name, the state of two states a and b (a0, a1.. with several).
         identity: with `combine`, the state of no element; None where an empty fold is an error.
         finalize: outputs over the state, n (elements folded) and the parameters.
-        promote, results, dtypes: as for `pointwise`; promote="sum" makes integers int64, the
-            result "truth" is bool, and uint8 of uint8.
-        keeps_without_dims: an empty list of dimensions (in `common`) reduces none of them, where
-            else it reduces all.
-        common: see `Definition`.
+        said: fields of every op, and those of `States` (see `fields.py`); promote="sum" makes
+            integers int64.
     """
     combination = folds.resolve(schema.partition("(")[0], fold, combine, identity)
-    definition = ReductionDefinition(
-        Schema(schema), map, combination, finalize, results=results, promote=promote, **common
-    )
-    definition.dtypes = dtypes
-    return _make(
-        "reduction", definition, promote=promote, results=results, accepted=_accepted(dtypes)
-    )
+    definition = ReductionDefinition(Schema(schema), map, combination, finalize, **said)
+    return _make_fold("reduction", definition)
 
 
 def scan(
@@ -272,43 +211,46 @@ def scan(
     fold: str | None = None,
     combine: str | None = None,
     finalize: str | None = None,
-    promote: str = "promote",
-    results: Sequence[str] = ("promoted",),
-    dtypes: str = "all",
-    **common: Any,
+    **said: Any,
 ) -> _C.Op:
     """Define a running fold along one dimension (see `reduction`)."""
     combination = folds.resolve(schema.partition("(")[0], fold, combine, None)
-    definition = ReductionDefinition(
-        Schema(schema), map, combination, finalize, results=results, promote=promote, **common
-    )
-    definition.dtypes = dtypes
+    definition = ReductionDefinition(Schema(schema), map, combination, finalize, **said)
     definition.is_scan = True
-    return _make("scan", definition, promote=promote, results=results, accepted=_accepted(dtypes))
+    return _make_fold("scan", definition)
 
 
-def view(schema: str, *, geometry: Callable[..., Any], **common: Any) -> _C.Op:
+def _make_fold(kind: str, definition: ReductionDefinition) -> _C.Op:
+    return _make(
+        kind,
+        definition,
+        promote=definition.promote,
+        results=definition.results,
+        accepted=_accepted(definition.dtypes),
+    )
+
+
+def view(schema: str, *, geometry: Callable[..., Any], **said: Any) -> _C.Op:
     """Define an op whose result shares its input's storage.
 
     Args:
         geometry: over parameters by name -> (shape, stride, offset), or a list of such.
-        common: see `Definition`.
+        said: fields of every op (see `fields.py`).
     """
-    definition = Definition(Schema(schema), geometry=geometry, linear=("self",), **common)
+    definition = Definition(Schema(schema), geometry=geometry, linear=("self",), **said)
     return _make("view", definition, geometry=geometry)
 
 
-def op(schema: str, **fields: Any) -> _C.Op:
-    """Define an op with a kernel per device: shape rule, reference, decomposition."""
-    parsed = Schema(schema)
-    if fields.get("random"):
-        parsed = Schema(_with_random_state(schema))
-    return _make(
-        "kernel",
-        Definition(parsed, **fields),
-        native=fields.get("native"),
-        random=bool(fields.get("random")),
+def op(schema: str, **said: Any) -> _C.Op:
+    """Define an op with a kernel per device: shape rule, reference, decomposition.
+
+    Args:
+        said: fields of every op (see `fields.py`).
+    """
+    definition = Definition(
+        Schema(_with_random_state(schema) if said.get("random") else schema), **said
     )
+    return _make("kernel", definition, native=definition.native, random=bool(definition.random))
 
 
 def _with_random_state(schema: str) -> str:
@@ -318,21 +260,21 @@ def _with_random_state(schema: str) -> str:
     return f"{head}{star}, any seed=None, any offset=None) {arrow} {tail}"
 
 
-def composite(schema: str, **common: Any) -> Callable[[Callable[..., Any]], _C.Op]:
+def composite(schema: str, **said: Any) -> Callable[[Callable[..., Any]], _C.Op]:
     """Define an op as tensor code on other ops; a decorator."""
 
     def wrap(function: Callable[..., Any]) -> _C.Op:
-        common.setdefault("doc", function.__doc__)
+        said.setdefault("doc", function.__doc__)
         return _make(
             "composite",
-            Definition(Schema(schema), function_body=function, **common),
+            Definition(Schema(schema), function_body=function, **said),
             function=function,
         )
 
     return wrap
 
 
-def overload(name: str, *members: str, **common: Any) -> _C.Op:
+def overload(name: str, *members: str, **said: Any) -> _C.Op:
     """Define a name that tries the signatures of several definitions in order."""
     ops = [registry.get(member) for member in members]
     for member in ops:
@@ -344,8 +286,8 @@ def overload(name: str, *members: str, **common: Any) -> _C.Op:
         if member.return_type is not None:
             member.return_type = structseq(name, member.definition.schema.returns)
         if member.definition.node is None:
-            member.node_name = _node_name(name, common.get("node"))
-    definition = Definition(Schema(f"{name}(any self)"), **common)
+            member.node_name = _node_name(name, said.get("node"))
+    definition = Definition(Schema(f"{name}(any self)"), **said)
     definition.members = ops
     spec = {"name": name, "node_name": _node_name(name, None), "overloads": ops}
     made = _C.make_op(definition, "overload", spec)

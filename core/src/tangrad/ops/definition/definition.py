@@ -8,64 +8,35 @@ from typing import Any
 from tangrad import _C
 from tangrad.dispatch.binding import call_by_name
 from tangrad.dispatch.tracing import at_all_sizes
+from tangrad.ops.definition.fields import (
+    Computing,
+    Derivatives,
+    Examples,
+    Forms,
+    Results,
+    States,
+    names_in,
+    refuse_unknown,
+)
 from tangrad.ops.definition.folds import FOLDS
 from tangrad.ops.definition.geometry import Geometry
 from tangrad.ops.definition.schema import KEYWORD_ALIASES, Schema
 from tangrad.random.generator import Generator, get_default_generator
 
 
-class Definition:
+class Definition(Results, Computing, Derivatives, Forms, Examples):
     """Hold everything that is true of one op.
 
     Args:
         schema: the parsed signature.
-        shape, dtype: rules of the results (functions over parameters by name).
-        check: function over parameters by name that raises the op's own errors.
-        reference: NumPy kernel `(np, ...)` over parameters by name.
-        decompose: tensor code with the same parameters, for devices without a kernel.
-        vjp: {input: function}, {(inputs): function} or "none: reason". A function of inputs that
-            have functions of their own, too, stands before these and is called if all are wanted.
-        jvp: function over parameters by name and NAME_t, or None.
-        linear: inputs in which the op is (multi)linear.
-        batch: "dims", a function, or None for a loop over the batch.
-        words: of a random op: how many words of the counter-based engine a call takes.
-        sequential: of a random op: function over parameters by name, `generator` being the
-            sequential engine, that returns the result.
-        writes: a composite's in-place form, where it is not the result copied over the tensor.
-        samples, errors: functions of a Sampler.
-        doc: first line imperative.
-        namespace: "nn" where only `nn.functional` shows the op; "linalg", "fft", "special",
-            "windows" where only the module of that name does, without this prefix of the name.
-        alias: further names. function, method, inplace: which forms exist; a method does, unless a
-            namespace shows the op.
-        oracle: name of PyTorch's counterpart, or a callable (torch, *args).
-        extra_dims: dimensions that a dim argument may name beyond those of the first tensor.
-        any_dim: function over the list of tensors that says whether no dim argument is wrong; it
-            is then 0.
-        varargs: whether the last positional parameter, a list of tensors, may be given as single
-            ones.
-        node: name in `grad_fn`, in snake case, where it differs from the op's.
-        out: whether results can be written to tensors given as out=. Default: what has a kernel
-            can, views and composites cannot; a composite that says True copies its results.
-        names: {further keyword: parameter}, where PyTorch has several names for one.
-        numbers: whether a call without any tensor, on Python numbers alone, has a result.
-        memory_format: function over parameters by name -> the format of the results in memory;
-            contiguous by default.
-        strict_out: whether tensors given as out= must be apart from the inputs in memory, as a
-            kernel that writes where it still reads has it.
-        out_refusal: the exception for out= of a dtype to which the result cannot be cast.
-        twin: the name of what C computes in the place of this definition, for the calls that
-            programs make most (`native/twins.pxi`).
-        forgets_base: whether a view's result counts as the owner of its memory.
-        checks_kinds: whether `check` is about kinds of numbers only: a float or int beside
-            floating tensors is right.
-        loops: whether the kernels of an op that is not pointwise are loops all the same.
-        old_form: (keywords of factors that old programs write in front, how many tensors follow
-            the first), or "labels": of operands, each followed by its own.
-        strict_out_dtype: whether they must have the result's dtype, not only one it casts to.
+        said: fields of the groups above.
+
+    Raises:
+        TypeError: something said is no field.
     """
 
     kind = "kernel"
+    fields = names_in(Results, Computing, Derivatives, Forms, Examples)
     is_scan = False
     needs_elements = False
     keeps_without_dims = False
@@ -73,99 +44,20 @@ class Definition:
     members: Sequence[Any] = ()
     parent: str | None = None  # of a derived op: the name of that from which it follows
     variants: Mapping[str, Any] = {}
+    returns_tuple = True
+    public_name: str | None = None
+    op: Any = None
 
-    def __init__(
-        self,
-        schema: Schema,
-        *,
-        shape: Any = None,
-        dtype: Any = None,
-        check: Any = None,
-        reference: Any = None,
-        decompose: Any = None,
-        vjp: Any = None,
-        jvp: Any = None,
-        linear: Sequence[str] = (),
-        batch: Any = None,
-        samples: Any = None,
-        errors: Any = None,
-        doc: str | None = None,
-        namespace: str | None = None,
-        alias: Sequence[str] = (),
-        method: bool | None = None,
-        function: bool = True,
-        inplace: bool = False,
-        oracle: Any = None,
-        node: str | None = None,
-        shape_depends_on_data: bool = False,
-        random: bool = False,
-        words: Any = None,
-        sequential: Any = None,
-        geometry: Any = None,
-        function_body: Any = None,
-        writes: Any = None,
-        mixes_devices: bool = False,
-        allows_none_in_list: bool = False,
-        promote: str = "promote",
-        native: Any = None,
-        dtypes: str = "all",
-        extra_dims: int = 0,
-        any_dim: Any = None,
-        varargs: bool = False,
-        out: bool | None = None,
-        names: Mapping[str, str] | None = None,
-        numbers: bool = False,
-        memory_format: Any = None,
-        strict_out: bool = False,
-        strict_out_dtype: bool = False,
-        out_refusal: type[Exception] = RuntimeError,
-        twin: str | None = None,
-        forgets_base: bool = False,
-        checks_kinds: bool = False,
-        loops: bool = False,
-        old_form: tuple[tuple[str, ...], int] | str | None = None,
-    ) -> None:
+    def __init__(self, schema: Schema, **said: Any) -> None:
         import sys
 
-        self.schema, self.name, self.node = schema, schema.name, node
+        refuse_unknown(schema.name, said, self.fields)
+        self.__dict__.update(said)
+        self.schema, self.name = schema, schema.name
         # What names the op among all, derived ones included: kernels made ahead of time go by it.
         self.key = schema.name
         self.module = _defining_module(sys._getframe(2))
-        self.shape, self.dtype, self.check, self.reference, self.decompose = (
-            shape,
-            dtype,
-            check,
-            reference,
-            decompose,
-        )
-        self.vjp, self.jvp, self.linear, self.batch = vjp, jvp, tuple(linear), batch
-        self.samples, self.errors, self.doc = samples, errors, doc
-        self.namespace, self.alias, self.method, self.function = (
-            namespace,
-            tuple(alias),
-            method,
-            function,
-        )
-        self.inplace, self.oracle = inplace, oracle
-        self.shape_depends_on_data, self.random, self.words = shape_depends_on_data, random, words
-        self.sequential = sequential
-        self.geometry, self.function_body, self.writes = geometry, function_body, writes
-        self.mixes_devices, self.allows_none_in_list = mixes_devices, allows_none_in_list
-        self.returns_tuple = True
-        self.promote, self.native, self.dtypes, self.extra_dims = (
-            promote,
-            native,
-            dtypes,
-            extra_dims,
-        )
-        self.any_dim, self.varargs, self.out = any_dim, varargs, out
-        self.numbers, self.memory_format, self.strict_out = numbers, memory_format, strict_out
-        self.strict_out_dtype, self.out_refusal = strict_out_dtype, out_refusal
-        self.twin, self.forgets_base, self.checks_kinds = twin, forgets_base, checks_kinds
-        self.loops, self.old_form = loops, old_form
-        self.keyword_aliases = {**KEYWORD_ALIASES, **(names or {})}
-        self.public_name: str | None = None
-        self.op: Any = None
+        self.keyword_aliases = {**KEYWORD_ALIASES, **(self.names or {})}
         self.parameter_names = schema.names
         self._generator_position = (
             schema.names.index("generator") if "generator" in schema.names else -1
@@ -398,10 +290,12 @@ class Definition:
         return None
 
 
-class ReductionDefinition(Definition):
+class ReductionDefinition(States, Definition):
     """A fold of elements by (map, combine, identity, finalize)."""
 
     kind = "reduction"
+    fields = Definition.fields | names_in(States)
+    batch: Any = "dims"
 
     def __init__(
         self,
@@ -409,18 +303,13 @@ class ReductionDefinition(Definition):
         map_: str,
         combination: tuple[str | None, str, Any],
         finalize: str | None,
-        *,
-        results: Sequence[str],
-        keeps_without_dims: bool = False,
-        **common: Any,
+        **said: Any,
     ) -> None:
-        common.setdefault("batch", "dims")
-        super().__init__(schema, **common)
+        super().__init__(schema, **said)
         self.fold, self.combine_text, self.identity = combination
         self.map_text, self.finalize_text = map_, finalize
-        self.results = tuple(results)
+        self.results = tuple(self.results)
         self.needs_elements = self.identity is None
-        self.keeps_without_dims = keeps_without_dims
         self._steps: dict[str, Any] = {}
         self.inputs = tuple(schema.params[i].name for i in schema.tensors)
         self.params = tuple(

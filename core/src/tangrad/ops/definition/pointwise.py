@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from tangrad import _C
 from tangrad.ops.definition.definition import Definition
+from tangrad.ops.definition.fields import Elements, names_in
 from tangrad.ops.definition.schema import REQUIRED, TENSOR_TYPES, Param, Schema
 
 
@@ -38,26 +39,19 @@ class Derivation(NamedTuple):
         return ",".join((*kind, *self.inputs, *(f"no_{g}" for g in self.missing)))
 
 
-class PointwiseDefinition(Definition):
+class PointwiseDefinition(Elements, Definition):
     """An op whose elements follow from a scalar expression."""
 
     kind = "pointwise"
+    fields = Definition.fields | names_in(Elements)
+    batch: Any = "pointwise"
     derivation: Derivation | None = None
 
-    def __init__(
-        self,
-        schema: Schema,
-        expression: Any,
-        *,
-        results: Sequence[str],
-        fixed: Mapping[str, str],
-        partials: Mapping[str, str] | None,
-        **common: Any,
-    ) -> None:
-        common.setdefault("batch", "pointwise")
-        super().__init__(schema, **common)
+    def __init__(self, schema: Schema, expression: Any, **said: Any) -> None:
+        super().__init__(schema, **said)
         self.text = expression
-        self.results, self.fixed, self.partials = tuple(results), dict(fixed), dict(partials or {})
+        self.results, self.fixed = tuple(self.results), dict(self.fixed or {})
+        self.partials = dict(self.partials or {})
         self.inputs = tuple(schema.params[i].name for i in schema.tensors)
         self.params = tuple(
             p.name
@@ -66,7 +60,6 @@ class PointwiseDefinition(Definition):
         )
         self._expression = expression if not isinstance(expression, str) else None
         self.ordered = "philox_uniform" in self._source_text
-        self.exact_numbers = True
         self._derived: dict[Derivation, Any] = {}
         self._rules_without: dict[tuple[int, tuple[bool, ...]], Any] = {}
 
@@ -330,7 +323,7 @@ def _make_derived(
         expression,
         results=results,
         fixed=fixed,
-        partials=None,
+        exact_numbers=True,
         doc=f"Follow from the definition of '{parent.name}'.",
     )
     child._expression = expression
