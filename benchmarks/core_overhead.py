@@ -14,10 +14,13 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import time
+import timeit
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import util
 from pathlib import Path
+from statistics import median
 from types import ModuleType
 from typing import Any
 
@@ -26,11 +29,12 @@ from paired import OURS, Figure, Pace, Program, as_data, measure_programs
 from report import table
 
 import tangrad
-from tangrad.plugin import include_directory, op
+from tangrad.plugin import include_directory, op, pop_observer, push_observer
 
 BACKEND = Path(__file__).resolve().parents[1] / "core/tests/abi/noop_backend/noop_backend.c"
 SILENT_OPS = ("add", "mul", "relu", "sum")
 CHAIN = 1000
+OBSERVED = 20_000  # calls per timing
 FOUR = [1.0, 2.0, 3.0, 4.0]
 
 
@@ -173,12 +177,46 @@ def load_backend(folder: Path) -> ModuleType:
     return backend
 
 
-def silence_kernels() -> None:
+def silence_kernels() -> ModuleType:
     """Replace the kernels of the `cpu` device, for float32, by one that does nothing."""
     with tempfile.TemporaryDirectory() as folder:
         backend = load_backend(Path(folder))
-        for name in SILENT_OPS:
-            backend.install(name, "cpu", "float32")
+    for name in SILENT_OPS:
+        backend.install(name, "cpu", "float32")
+    return backend
+
+
+class Unmoved:
+    """An observer that does nothing."""
+
+    def enter(self, op: Any) -> None:
+        """Look at nothing."""
+
+    def leave(self, op: Any, token: Any) -> None:
+        """Look at nothing."""
+
+
+def of_observers(backend: ModuleType, rounds: int) -> list[Figure]:
+    """Measure what observers that do nothing add to an op, by the thread's own time."""
+    unmoved = Unmoved()
+    kinds = {
+        "in C": (lambda: backend.push_observer(False), lambda: backend.pop_observer(False), 0.05),
+        "in Python": (lambda: push_observer(unmoved), lambda: pop_observer(unmoved), 0.3),
+    }
+    timer = timeit.Timer("a + b", globals=tensors(tangrad), timer=time.thread_time)
+    found = []
+    for kind, (push, pop, goal) in kinds.items():
+        added = []
+        for _ in range(rounds):
+            alone = timer.timeit(OBSERVED)
+            push()
+            try:
+                added.append((timer.timeit(OBSERVED) - alone) / OBSERVED * 1e6)
+            finally:
+                pop()
+        name = f"an empty observer {kind}, per op"
+        found.append(Figure(name, "observers", "us", {OURS: median(added)}, goal=goal))
+    return found
 
 
 def torch_or_none() -> Any:
@@ -209,11 +247,12 @@ def measure(workload: Workload, torch: Any, rounds: int) -> Figure:
 def figures(rounds: int, only: str = "") -> list[Figure]:
     """Measure all workloads whose name or group contains `only`."""
     chosen = [w for w in WORKLOADS if only.lower() in f"{w.group} {w.name}".lower()]
-    if not chosen:
+    observes = only.lower() in "observers"
+    if not chosen and not observes:
         return []
-    silence_kernels()
-    torch = torch_or_none()
-    return [measure(workload, torch, rounds) for workload in chosen]
+    backend, torch = silence_kernels(), torch_or_none()
+    measured = [measure(workload, torch, rounds) for workload in chosen]
+    return measured + (of_observers(backend, rounds) if observes else [])
 
 
 def main() -> None:

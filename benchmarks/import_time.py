@@ -30,6 +30,13 @@ status = open("/proc/self/status").read() if sys.platform == "linux" else "VmHWM
 peak = int(status.partition("VmHWM:")[2].split()[0]) / 1024
 print(json.dumps({"modules": sorted(sys.modules), "MB": peak}))
 """
+FIRST_ADD = f"""
+import time, {OURS}
+begun = time.process_time()
+x = {OURS}.ones(4, device="cpu")
+x + x
+print((time.process_time() - begun) * 1e3)
+"""
 GENERATED = '''
 """Ten thousand ops that nobody calls."""
 from tangrad.ops.definition.define import pointwise
@@ -77,7 +84,15 @@ def over_bare(rounds: int) -> Figure:
         for name in names:
             samples.add(name, milliseconds(f"import {name}") - bare)
     return Figure("import, over bare Python", "import", "ms", samples.medians(), samples.ratio(),
-                  goal=40)  # fmt: skip
+                  goal=20)  # fmt: skip
+
+
+def first_add(rounds: int) -> Figure:
+    """Measure what the first op on `cpu` takes of the processor, after the import."""
+    run(FIRST_ADD)
+    taken = [float(run(FIRST_ADD)) for _ in range(rounds)]
+    return Figure("first add on cpu, after the import", "import", "ms",
+                  {OURS: statistics.median(taken)}, goal=60)  # fmt: skip
 
 
 def contents() -> list[Figure]:
@@ -148,9 +163,15 @@ def installed_size() -> Figure:
 
 def figures(rounds: int, only: str = "") -> list[Figure]:
     """Measure everything about the import, if `only` asks for it."""
-    if only.lower() not in "import modules memory installed size op definitions":
+    if only.lower() not in "import first add modules memory installed size op definitions":
         return []
-    return [over_bare(rounds), *contents(), *with_many_ops(rounds), installed_size()]
+    return [
+        over_bare(rounds),
+        first_add(rounds),
+        *contents(),
+        *with_many_ops(rounds),
+        installed_size(),
+    ]
 
 
 def main() -> None:
