@@ -16,6 +16,7 @@ from tangrad.plugins.hooks import call_hook, call_hook_once
 
 PLUGIN_COLUMNS = ("group", "name", "value", "distribution", "version", "status")
 CORE_DISTRIBUTIONS = ("tangrad", "numpy", "pluggy", "stevedore")
+INTERRUPTED = 130  # what a shell says of a program that ended by SIGINT
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,6 +38,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from tangrad.compat.stand_in import run_module
 
         return run_module(given[2], given[3:])
+    try:
+        return _run_command(given)
+    except KeyboardInterrupt:
+        print(f"\npython -m tangrad {''.join(given[:1])}: interrupted", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _run_command(given: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tangrad", description="Inspect tangrad.")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_own(commands)

@@ -105,6 +105,16 @@ def test_a_plugin_adds_a_command(installed, capsys):
     assert capsys.readouterr().out == "hello\n"
 
 
+def test_a_command_that_is_interrupted_says_so_in_a_sentence(site, capsys):
+    source = HEAD + COMMAND.replace(
+        "print('hello') or 3", "(_ for _ in ()).throw(KeyboardInterrupt)"
+    )
+    site.install("acme-p", {HOOKS: {"p": "acme_p"}}, {"acme_p.py": source})
+    discovery.rescan()
+    assert cli.main(["hello"]) == 130
+    assert capsys.readouterr().err == "\npython -m tangrad hello: interrupted\n"
+
+
 def test_a_plugin_cannot_replace_a_command(installed, capsys):
     source = HEAD + COMMAND.replace("hello", "info")
     installed.install("acme-q", {HOOKS: {"q": "acme_q"}}, {"acme_q.py": source})
