@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from build_wheelhouse import ROOT
 from ci import durations, running, steps
-from ci.environment import build_wheels, install, install_requirements, uninstall
+from ci.environment import build_wheels, install, install_requirements, uninstall, weight
 from ci.running import Outcome
 from ci.steps import Package, Step
 
@@ -134,6 +134,7 @@ def run_all(
         slowness = 1.0 if record else durations.slowness()
         print(f"this machine takes {slowness:.2f} times as long as the one of the durations")
         outcomes.append(running.run(step, slowness, extra))
+    outcomes.append(weigh(packages))
     reports = [outcome.report for outcome in outcomes if outcome.report]
     if record:
         durations.record(reports)
@@ -142,6 +143,14 @@ def run_all(
         slowness = durations.slowness(time.process_time)
         print("\nnew in durations.json:", *durations.record_new(reports, slowness), sep="\n  ")
     return 0 if running.tell(outcomes) else 1
+
+
+def weigh(packages: dict[str, Package]) -> Outcome:
+    """Refuse a run that leaves too much on disk."""
+    outcome = Outcome(Step("disk", (), (), (), 0.0, 0.0))
+    if (nbytes := weight(packages.values())) > steps.DISK:
+        outcome.problem = f"{nbytes / 1e9:.1f} GB on disk, more than {steps.DISK / 1e9:g}"
+    return outcome
 
 
 if __name__ == "__main__":

@@ -59,6 +59,13 @@ def installed() -> list[str]:
     return sorted(name for name in names if is_ours(name.lower()))
 
 
+def weight(packages: Iterable[Package]) -> int:
+    """Return the bytes of what a run leaves on disk: this environment, the wheels, the builds."""
+    folders = [Path(sys.prefix), DIST, *(package.folder / "build" for package in packages)]
+    files = (path for folder in folders for path in folder.rglob("*"))
+    return sum(path.lstat().st_size for path in files if path.is_file() and not path.is_symlink())
+
+
 def wheel_of(name: str) -> Path:
     """Return the wheel that the wheelhouse built last for this interpreter.
 

@@ -30,6 +30,8 @@ from build_wheelhouse import ROOT, package_folders
 
 #: What all steps may take together, on two cores.
 LIMIT = 38.0
+#: Bytes that a whole run may leave on disk.
+DISK = 6e9
 #: The requirements of all tests and the wheels; every package installed together; one pair.
 SETUP, TOGETHER, PAIR = 6.0, 2.5, 0.75
 #: Seconds of a step in which wheels are installed and tests are collected; so of all tests.

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import ci.__main__ as command
-from ci import durations, running, steps
+from ci import durations, environment, running, steps
 from ci.sampling import fitting
 from ci.steps import Package, Step, closure, combine, plan, read_packages
 
@@ -210,6 +210,28 @@ def test_how_slow_the_machine_is_is_looked_at_before_every_step(
 
     monkeypatch.setattr(command, "prepare", lambda packages: 0.0)
     monkeypatch.setattr(durations, "slowness", lambda: next(looks))
+    monkeypatch.setattr(command, "weight", lambda packages: 1)
     monkeypatch.setattr(running, "run", run)
     assert command.run_all(house, plan(house, "")[:3], (), record=False, record_new=False) == 0
     assert [slowness for _, slowness in asked] == [1.0, 2.5, 1.0]
+
+
+def test_a_run_that_leaves_too_much_on_disk_is_red(
+    house, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.setattr(command, "prepare", lambda packages: 0.0)
+    monkeypatch.setattr(command, "weight", lambda packages: 7_000_000_000)
+    assert command.run_all(house, [], (), record=False, record_new=False) == 1
+    assert "disk: 7.0 GB on disk, more than 6" in capsys.readouterr().out
+
+
+def test_what_lies_on_disk_is_the_environment_the_wheels_and_the_builds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place, size in (("env/lib/a", 5), ("dist/b", 70), ("a/build/c", 900), ("a/src/d", 4000)):
+        (tmp_path / place).parent.mkdir(parents=True)
+        (tmp_path / place).write_bytes(bytes(size))
+    (tmp_path / "env" / "link").symlink_to(tmp_path / "a" / "src")
+    monkeypatch.setattr(environment.sys, "prefix", str(tmp_path / "env"))
+    monkeypatch.setattr(environment, "DIST", tmp_path / "dist")
+    assert environment.weight([replace(package("tangrad-a"), folder=tmp_path / "a")]) == 975
