@@ -7,7 +7,6 @@ from typing import Any
 import tangrad
 from tangrad.ops.definition.define import composite, op
 from tangrad.ops.indexing.gather_scatter import (
-    check_index_write,
     check_scatter,
     scatter_add,
     scatter_multiply,
@@ -15,6 +14,7 @@ from tangrad.ops.indexing.gather_scatter import (
     vector_front,
 )
 from tangrad.ops.indexing.index import put_at, require_integer_index
+from tangrad.ops.indexing.index_along import check_index_write
 
 
 def _extreme(np: Any, out: Any, places: Any, values: Any, largest: bool) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import tangrad
-from tangrad.ops.definition.define import at_all_sizes, composite, op
-from tangrad.ops.linalg.linear_gradients import linear_weight_bias
-from tangrad.ops.nn.fusing import fuses
+from tangrad.ops.definition.define import composite, op
 from tangrad.ops.views.movement import batched_front, numel_of
 
 
-def _check_dtypes(name: str, a: Any, b: Any) -> None:
+def check_dtypes(name: str, a: Any, b: Any) -> None:
+    """Raise unless two operands have one dtype, of numbers where there are elements."""
     if a.dtype != b.dtype:
         raise RuntimeError(
             f"{name}: expected both operands to have the same dtype, but got: "
@@ -29,7 +28,8 @@ def _check_ndim(name: str, operand: str, x: Any, ndim: int) -> None:
         )
 
 
-def _product(np: Any, a: Any, b: Any) -> Any:
+def product_of(np: Any, a: Any, b: Any) -> Any:
+    """Return NumPy's product of two matrices or stacks."""
     # NumPy chooses among its libraries' loops, whose last bits differ, by strides as well.
     return np.matmul(np.ascontiguousarray(a), np.ascontiguousarray(b))
 
@@ -45,7 +45,7 @@ def _check_mm(self: Any, mat2: Any) -> None:
             "mat1 and mat2 shapes cannot be multiplied "
             f"({self.shape[0]}x{self.shape[1]} and {mat2.shape[0]}x{mat2.shape[1]})"
         )
-    _check_dtypes("mm", self, mat2)
+    check_dtypes("mm", self, mat2)
 
 
 def _mm_batch(size: int, dims: Any, self: Any, mat2: Any) -> Any:
@@ -63,7 +63,7 @@ mm = op(
     dtypes="integral floating complex",
     check=_check_mm,
     shape=lambda self, mat2: (self.shape[0], mat2.shape[1]),
-    reference=lambda np, self, mat2: _product(np, self, mat2),
+    reference=lambda np, self, mat2: product_of(np, self, mat2),
     vjp={
         "self": lambda g, mat2: g.mm(mat2.t().conj()),
         "mat2": lambda g, self: self.t().conj().mm(g),
@@ -99,7 +99,7 @@ def _check_bmm(self: Any, mat2: Any) -> None:
             f"[{self.shape[0]}, {self.shape[2]}] but got: [{mat2.shape[0]}, {mat2.shape[1]}] "
             "(bmm)."
         )
-    _check_dtypes("bmm", self, mat2)
+    check_dtypes("bmm", self, mat2)
 
 
 def _bmm_batch(size: int, dims: Any, self: Any, mat2: Any) -> Any:
@@ -115,7 +115,7 @@ bmm = op(
     dtypes="integral floating complex",
     check=_check_bmm,
     shape=lambda self, mat2: (self.shape[0], self.shape[1], mat2.shape[2]),
-    reference=lambda np, self, mat2: _product(np, self, mat2),
+    reference=lambda np, self, mat2: product_of(np, self, mat2),
     vjp={
         "self": lambda g, mat2: g.bmm(mat2.transpose(1, 2).conj()),
         "mat2": lambda g, self: self.transpose(1, 2).conj().bmm(g),
@@ -147,7 +147,7 @@ def _check_mv(self: Any, vec: Any) -> None:
             f"size mismatch, got input ({self.shape[0]}), mat ({self.shape[0]}x{self.shape[1]}), "
             f"vec ({vec.shape[0]})"
         )
-    _check_dtypes("mv", self, vec)
+    check_dtypes("mv", self, vec)
 
 
 def _mv_batch(size: int, dims: Any, self: Any, vec: Any) -> Any:
@@ -165,7 +165,7 @@ mv = op(
     dtypes="integral floating complex",
     check=_check_mv,
     shape=lambda self: (self.shape[0],),
-    reference=lambda np, self, vec: _product(np, self, vec),
+    reference=lambda np, self, vec: product_of(np, self, vec),
     decompose=lambda self, vec: self.mm(vec.unsqueeze(1)).squeeze(1),
     vjp={
         "self": lambda g, vec: g.unsqueeze(1).mm(vec.conj().unsqueeze(0)),
@@ -197,7 +197,7 @@ def _check_dot(self: Any, tensor: Any) -> None:
             f"inconsistent tensor size, expected tensor [{self.shape[0]}] and src "
             f"[{tensor.shape[0]}] to have the same number of elements (dot)"
         )
-    _check_dtypes("dot", self, tensor)
+    check_dtypes("dot", self, tensor)
 
 
 dot = op(
@@ -207,7 +207,7 @@ dot = op(
     dtypes="integral floating complex",
     check=_check_dot,
     shape=lambda: (),
-    reference=lambda np, self, tensor: _product(np, self, tensor),
+    reference=lambda np, self, tensor: product_of(np, self, tensor),
     decompose=lambda self, tensor: self.unsqueeze(0).mm(tensor.unsqueeze(1)).reshape(()),
     vjp={
         "self": lambda g, tensor: g * tensor.conj(),
@@ -543,148 +543,6 @@ def _scaled_sum(name: str, self: Any, product: Any, beta: Any, alpha: Any) -> An
         return product if alpha == 1 else product * alpha
     # One sum with a factor rounds once, which matters for halves.
     return tangrad.add(added if beta == 1 else added * beta, product, alpha=alpha)
-
-
-def _check_linear(input: Any, weight: Any, bias: Any) -> None:
-    if len(weight.shape) not in (1, 2):
-        raise RuntimeError(
-            f"linear: weight must be a matrix or vector, got shape {list(weight.shape)}"
-        )
-    if not input.shape or input.shape[-1] != weight.shape[-1]:
-        rows = numel_of(input.shape[:-1])
-        last = input.shape[-1] if input.shape else 1
-        out = weight.shape[0] if len(weight.shape) == 2 else 1
-        raise RuntimeError(
-            f"mat1 and mat2 shapes cannot be multiplied ({rows}x{last} and "
-            f"{weight.shape[-1]}x{out}): linear of input {list(input.shape)} with weight "
-            f"{list(weight.shape)}"
-        )
-    _check_dtypes("linear", input, weight)
-    if bias is None:
-        return
-    _check_dtypes("linear", input, bias)
-    features = weight.shape[:-1]
-    if tuple(bias.shape) not in (tuple(features), ()) and not (
-        len(bias.shape) == 1 and bias.shape[0] == 1
-    ):
-        raise RuntimeError(
-            f"linear: bias of shape {list(bias.shape)} does not fit the {list(features)} output "
-            "features of the weight; its size must match"
-        )
-
-
-def _linear_reference(np: Any, input: Any, weight: Any, bias: Any) -> Any:
-    product = _product(np, input, weight.T)
-    return product if bias is None else product + bias
-
-
-def _linear_decomposed(input: Any, weight: Any, bias: Any) -> Any:
-    product = input.matmul(weight.t())
-    return product if bias is None else product + bias
-
-
-def _linear_weight_vjp(g: Any, input: Any, weight_meta: Any) -> Any:
-    if len(weight_meta.shape) == 2 and input.ndim == 2:
-        return g.t().mm(input.conj())
-    rows = input.reshape((numel_of(tuple(input.shape)[:-1]), input.shape[-1]))
-    if len(weight_meta.shape) == 1:
-        return rows.t().conj().mv(g.reshape((-1,)))
-    return g.reshape((rows.shape[0], g.shape[-1])).t().mm(rows.conj())
-
-
-def _linear_input_vjp(g: Any, weight: Any) -> Any:
-    if weight.ndim == 1:
-        return g.unsqueeze(-1) * weight.conj()
-    return g.matmul(weight.conj())
-
-
-@at_all_sizes
-def _linear_bias_vjp(g: Any, bias_meta: Any) -> Any:
-    shape = bias_meta.shape
-    if g.ndim == 2 and len(shape) == 1 and g.shape[1] == shape[0]:
-        return g.sum(0)
-    return g.sum_to_size(shape if g.ndim >= len(shape) else g.shape).reshape(shape)
-
-
-def _linear_parameters_vjp(g: Any, input: Any, weight_meta: Any, bias_meta: Any) -> tuple[Any, Any]:
-    sizes = tuple(weight_meta.shape)
-    usual = len(sizes) == 2 and tuple(bias_meta.shape) == sizes[:1]
-    if usual and input.numel() and fuses(g, input):
-        rows = input.reshape((-1, sizes[1]))
-        by_weight, by_bias = linear_weight_bias(g.reshape((-1, sizes[0])), rows.conj())
-        return by_weight, by_bias
-    return _linear_weight_vjp(g, input, weight_meta), _linear_bias_vjp(g, bias_meta)
-
-
-def _linear_jvp(
-    input: Any, weight: Any, input_t: Any, weight_t: Any, bias_t: Any, result: Any
-) -> Any:
-    parts = []
-    if input_t is not None:
-        parts.append(linear(input_t, weight, None))
-    if weight_t is not None:
-        parts.append(linear(input, weight_t, None))
-    if bias_t is not None:
-        parts.append(bias_t.expand(result.shape))
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return total
-
-
-def _linear_batch(size: int, dims: Any, input: Any, weight: Any, bias: Any) -> Any:
-    if dims[1] is None and (bias is None or dims[2] is None):
-        return linear(input.movedim(dims[0], 0), weight, bias), 0
-    x, w = batched_front(input, dims[0], size), batched_front(weight, dims[1], size)
-    vector = w.ndim == 2
-    w = w.unsqueeze(1) if vector else w
-    rows = x.reshape((size, numel_of(tuple(x.shape)[1:-1]), x.shape[-1]))
-    product = rows.bmm(w.transpose(1, 2))
-    if bias is not None:
-        product = product + batched_front(bias, dims[2], size).reshape((size, 1, -1))
-    shape = tuple(x.shape)[:-1] if vector else (*tuple(x.shape)[:-1], w.shape[1])
-    return product.reshape(shape), 0
-
-
-linear = op(
-    "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
-    twin="linear",
-    dtypes="integral floating complex",
-    namespace="nn",
-    check=_check_linear,
-    shape=lambda input, weight: (*input.shape[:-1], *weight.shape[:-1]),
-    reference=_linear_reference,
-    decompose=_linear_decomposed,
-    strict_out_dtype=True,
-    vjp={
-        "input": _linear_input_vjp,
-        ("weight", "bias"): _linear_parameters_vjp,
-        "weight": _linear_weight_vjp,
-        "bias": _linear_bias_vjp,
-    },
-    jvp=_linear_jvp,
-    batch=_linear_batch,
-    samples=lambda s: [
-        s(s.tensor(2, 3), s.tensor(4, 3), s.tensor(4)),
-        s(s.tensor(2, 3), s.tensor(4, 3)),
-        s(s.tensor(3), s.tensor(2, 3), s.tensor(2)),
-        s(s.tensor(2, 2, 3), s.tensor(4, 3), s.tensor(4)),
-        s(s.tensor(2, 3), s.tensor(3)),
-        s(s.tensor(0, 3), s.tensor(2, 3), s.tensor(2)),
-    ],
-    oracle="nn.functional.linear",
-    errors=lambda s: [
-        (s(s.tensor(2, 3), s.tensor(3, 4)), RuntimeError, "cannot be multiplied"),
-        (s(s.tensor(2, 3), s.tensor(4, 3), s.tensor(3)), RuntimeError, "must match|expanded"),
-    ],
-    doc=r"""Apply y = x Wᵀ + b to the last dimension.
-
-    Args:
-        input: (..., in_features).
-        weight: (out_features, in_features) or (in_features).
-        bias: (out_features) or ().
-    """,
-)
 
 
 # Traces ------------------------------------------------------------------------------------------

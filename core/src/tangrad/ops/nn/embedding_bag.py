@@ -6,8 +6,8 @@ from typing import Any
 
 import tangrad
 from tangrad.ops.definition.define import at_all_sizes, composite, op
-from tangrad.ops.indexing.gather_scatter import index_select_backward
 from tangrad.ops.indexing.index import require_integer_index
+from tangrad.ops.indexing.index_along import index_select_backward
 
 scaled_gradient = op(
     "scaled_gradient(Tensor self, Tensor scale) -> Tensor",
